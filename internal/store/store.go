@@ -1,0 +1,73 @@
+// Package store defines what Spillway asks of the engine that keeps the data.
+//
+// Keys and values are arbitrary bytes; keys are ordered bytewise. The engines
+// are sub-packages: pebble, and wrappers such as delay.
+package store
+
+import "errors"
+
+var (
+	// ErrNotFound is returned when a key has no value.
+	ErrNotFound = errors.New("key not found")
+	// ErrUnwritable is returned, wrapped with the cause, when the store can no
+	// longer write. A write that fails with it before it was handed on has had
+	// no effect. Reads go on.
+	ErrUnwritable = errors.New("the store cannot write")
+	// ErrUnknownOutcome is returned, wrapped with the cause, when a write was
+	// handed to the log but could not be made durable: it may or may not be
+	// there after the store has recovered.
+	ErrUnknownOutcome = errors.New("the outcome of the write is unknown")
+	// ErrClosed is returned by every operation after Close.
+	ErrClosed = errors.New("the store is closed")
+)
+
+// Write is one change: Value replaces what Key held, or Key is deleted.
+type Write struct {
+	Key    []byte
+	Value  []byte
+	Delete bool
+}
+
+// Store keeps the data. All methods are safe for concurrent use. No method
+// keeps a reference to an argument after it has returned.
+type Store interface {
+	// Get appends the value of key to dst and returns the extended slice. It
+	// returns dst unchanged and ErrNotFound if the key has no value.
+	Get(dst, key []byte) ([]byte, error)
+	// Apply makes the writes visible at once, as one atomic batch, in order.
+	// If the returned Commit is not nil, the batch is visible but not yet as
+	// durable as the store was opened for: it may be acknowledged only after
+	// Wait has returned nil, and Wait must be called exactly once.
+	Apply(writes []Write) (Commit, error)
+	// Range opens an iterator over a consistent snapshot of the keys from start
+	// (included) to end (excluded). An empty end means no upper bound.
+	Range(start, end []byte) (Iterator, error)
+	// Writable returns nil, or the reason (wrapping ErrUnwritable) why the
+	// store cannot write at the moment.
+	Writable() error
+	// Close makes all acknowledged writes durable and closes the store. It must
+	// not be called before every Commit has been waited for and every Iterator
+	// has been closed.
+	Close() error
+}
+
+// Commit is a batch on its way to the disk.
+type Commit interface {
+	// Wait blocks until the batch is durable, or returns an error that wraps
+	// ErrUnknownOutcome.
+	Wait() error
+}
+
+// Iterator walks a snapshot in ascending order of the keys. It starts before
+// the first entry. It is for one goroutine at a time.
+type Iterator interface {
+	// Next moves to the next entry and reports whether there is one.
+	Next() bool
+	// Entry returns the current key and value, valid until the next call of
+	// Next or Close.
+	Entry() (key, value []byte, err error)
+	// Err returns the error, if any, that ended the iteration.
+	Err() error
+	// Close releases the snapshot.
+	Close() error
+}

@@ -1,0 +1,86 @@
+package strategies
+
+// Discipline decides which tasks wait, in which order they are taken, and
+// which are given up. It never blocks, starts no goroutine and reads no clock:
+// waiting is the dispatcher's work, and the time is an argument. All methods
+// are safe for concurrent use by any number of goroutines.
+//
+// Times are nanoseconds on one monotonic clock. Concurrent callers may pass
+// slightly disordered times.
+type Discipline interface {
+	// Push offers a task. Unless the verdict is Queued the task stays the
+	// caller's. A displaced task is the caller's too, which sheds it.
+	Push(t *Task, now int64) Verdict
+	// Pop takes the next task. Only with Run and Shed is the task not nil, and
+	// then it is the caller's: to run, or to complete as shed for the reason
+	// given.
+	Pop(now int64) (*Task, Popped, Reason)
+	// Len returns how many tasks wait: those that Push accepted and that were
+	// not yet popped, displaced or removed. It never exceeds Cap. A concurrent
+	// Push counts its task no later than the task becomes visible to Pop.
+	Len() int
+	// Cap returns how many tasks may wait: at least 1, or 0 if none ever does,
+	// or Unbounded.
+	Cap() int
+}
+
+// Unbounded is the capacity of a discipline that never turns a task away.
+const Unbounded = -1
+
+// Remover is a Discipline that can give up a task before its turn. Without it
+// a task that has expired, or whose client has gone, is answered only when it
+// is popped.
+type Remover interface {
+	// Remove takes t out of the queue if it still waits there, and reports
+	// whether it did: the task is then the caller's. The caller is the one who
+	// pushed t, or acts for it: t must not have been completed and submitted
+	// again meanwhile. The place that t held is free at once.
+	Remove(t *Task) bool
+}
+
+// Learner is a Discipline that wants to be told of completions.
+type Learner interface {
+	// Completed is called after a task that was popped here has been run:
+	// waited is the time it spent in the queue, service the time that a worker
+	// spent on it, both in nanoseconds.
+	Completed(waited, service, now int64)
+}
+
+// Verdict is the answer to Push.
+type Verdict struct {
+	Outcome Outcome
+	// Reason says why the outcome is TurnedAway.
+	Reason Reason
+	// Displaced is the task that had to leave so that the pushed one could be
+	// queued, nil if none had to.
+	Displaced *Task
+}
+
+// Outcome tells what became of a pushed task.
+type Outcome uint8
+
+const (
+	// Queued means that the task waits in the queue.
+	Queued Outcome = iota
+	// TurnedAway means that the task was not accepted.
+	TurnedAway
+	// CallerRuns means that the caller shall run the task itself, now.
+	CallerRuns
+)
+
+// Popped tells what Pop found.
+type Popped uint8
+
+const (
+	// Empty means that no task waits.
+	Empty Popped = iota
+	// Contended means that a task waits but cannot be taken yet, because the
+	// goroutine that pushes it has reserved its place and not yet filled it.
+	// Whoever fills it returns from Push afterwards, and wakes a worker then: a
+	// worker may therefore park on Contended as it may on Empty.
+	Contended
+	// Run means that the task shall be run.
+	Run
+	// Shed means that the discipline has given the task up.
+	Shed
+)
