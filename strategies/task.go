@@ -1,5 +1,7 @@
 package strategies
 
+import "sync/atomic"
+
 // Task is one request on its way from the goroutine that received it to the
 // worker that runs it.
 //
@@ -49,10 +51,10 @@ type Task struct {
 	// The fields below belong to the built-in discipline that holds the task,
 	// and are meaningless otherwise.
 
-	next, prev *Task  // neighbours in a list
-	list       *list  // the list that holds the task, nil outside of one
-	ticket     uint64 // position in a ring
-	node       *node  // place in a linked queue
+	next, prev *Task                // neighbours in a list
+	list       *list                // the list that holds the task, nil outside of one
+	ticket     uint64               // position in a ring
+	node       atomic.Pointer[node] // place in a linked queue
 }
 
 // Reason tells why a task was not run.

@@ -1,0 +1,23 @@
+package strategies
+
+// lifo serves the newest task first. When it is full, the oldest makes room.
+//
+// Under overload the newest request is the one whose client is surely still
+// there, so most of what is served is served in time; the price is paid by the
+// few that sink to the bottom. As long as the queue is nearly empty it behaves
+// like first-in first-out.
+type lifo struct{ bounded }
+
+var _ Remover = (*lifo)(nil)
+
+func newLIFO(c Config) Discipline {
+	q := new(lifo)
+	q.init(c)
+	return q
+}
+
+// Push adds t, displacing the oldest task if the stack is full.
+func (q *lifo) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(t) }
+
+// Pop takes the newest task.
+func (q *lifo) Pop(int64) (*Task, Popped, Reason) { return q.popNewest() }

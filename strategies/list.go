@@ -1,0 +1,130 @@
+package strategies
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// list is a doubly linked list that runs through the tasks themselves: adding
+// allocates nothing, and a task leaves the middle in constant time, which is
+// what lets a request that expires make room at once. The front is the oldest.
+type list struct {
+	front, back *Task
+}
+
+func (l *list) pushBack(t *Task) {
+	t.list, t.prev, t.next = l, l.back, nil
+	if l.back == nil {
+		l.front = t
+	} else {
+		l.back.next = t
+	}
+	l.back = t
+}
+
+// remove needs t to be in l.
+func (l *list) remove(t *Task) {
+	if t.prev == nil {
+		l.front = t.next
+	} else {
+		t.prev.next = t.next
+	}
+	if t.next == nil {
+		l.back = t.prev
+	} else {
+		t.next.prev = t.prev
+	}
+	// A pooled task must not keep its former neighbours alive.
+	t.list, t.prev, t.next = nil, nil, nil
+}
+
+// bounded is a list of at most capacity tasks behind a mutex: what the simple
+// disciplines have in common. They differ in Push and Pop alone.
+type bounded struct {
+	capacity int
+
+	mu struct {
+		sync.Mutex
+		list
+	}
+	// waiting is the length of the list. It changes under mu and may be read
+	// without it.
+	waiting atomic.Int64
+}
+
+func (b *bounded) init(c Config) { b.capacity = max(1, c.Capacity) }
+
+// Len returns how many tasks wait.
+func (b *bounded) Len() int { return int(b.waiting.Load()) }
+
+// Cap returns how many tasks may wait.
+func (b *bounded) Cap() int { return b.capacity }
+
+// Remove takes t out of the queue, in constant time.
+func (b *bounded) Remove(t *Task) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.list != &b.mu.list {
+		return false
+	}
+	b.takeLocked(t)
+	return true
+}
+
+func (b *bounded) fullLocked() bool { return b.waiting.Load() == int64(b.capacity) }
+
+func (b *bounded) addLocked(t *Task) {
+	b.mu.pushBack(t)
+	b.waiting.Add(1)
+}
+
+// takeLocked takes t, which is in the list or nil, and returns it.
+func (b *bounded) takeLocked(t *Task) *Task {
+	if t != nil {
+		b.mu.remove(t)
+		b.waiting.Add(-1)
+	}
+	return t
+}
+
+// pushDisplacing adds t. If the list is full, the oldest task leaves it.
+func (b *bounded) pushDisplacing(t *Task) Verdict {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var v Verdict
+	if b.fullLocked() {
+		v.Displaced = b.takeLocked(b.mu.front)
+	}
+	b.addLocked(t)
+	return v
+}
+
+// pushUnlessFull adds t, or returns the verdict given if the list is full.
+func (b *bounded) pushUnlessFull(t *Task, full Verdict) Verdict {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fullLocked() {
+		return full
+	}
+	b.addLocked(t)
+	return Verdict{Outcome: Queued}
+}
+
+func (b *bounded) popOldest() (*Task, Popped, Reason) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return popped(b.takeLocked(b.mu.front))
+}
+
+func (b *bounded) popNewest() (*Task, Popped, Reason) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return popped(b.takeLocked(b.mu.back))
+}
+
+func popped(t *Task) (*Task, Popped, Reason) {
+	if t == nil {
+		return nil, Empty, ReasonNone
+	}
+	return t, Run, ReasonNone
+}

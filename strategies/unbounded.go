@@ -1,0 +1,119 @@
+package strategies
+
+import (
+	"sync/atomic"
+)
+
+// unbounded serves tasks in the order of their arrival and never turns one
+// away: the linked queue of Maged M. Michael and Michael L. Scott, "Simple,
+// Fast, and Practical Non-Blocking and Blocking Concurrent Queue Algorithms",
+// PODC 1996, without locks.
+//
+// head points to a node whose task has been taken, the dummy; the tasks that
+// wait are in the nodes behind it. tail points to the last node or, for the
+// moment between the two steps of a push, to the one before it.
+//
+// The paper counts pointers' versions so that a node that was freed and reused
+// is not mistaken for its former self (ABA). Here nodes are never reused: the
+// garbage collector frees one when nobody can compare with it any more. Tasks
+// are reused, but no comparison of a task with its former self can happen: see
+// node.task.
+type unbounded struct {
+	_    [64]byte
+	head atomic.Pointer[node]
+	_    [56]byte
+	tail atomic.Pointer[node]
+	_    [56]byte
+	// waiting is incremented before the task becomes visible, so that Len never
+	// misses one that Pop could take.
+	waiting atomic.Int64
+	_       [56]byte
+}
+
+// node is one place in the queue. It allocates, as an unbounded queue must.
+type node struct {
+	next atomic.Pointer[node] // nil for the last; set once
+	// task is the one that waits here. Whoever swaps it for nil, a Pop that
+	// reached the node or a Remove, owns the task from then on. It is set once,
+	// so no other task, and not the same task submitted again, ever appears
+	// here.
+	task atomic.Pointer[Task]
+}
+
+var _ Remover = (*unbounded)(nil)
+
+func newUnbounded(Config) Discipline {
+	q := new(unbounded)
+	dummy := new(node)
+	q.head.Store(dummy)
+	q.tail.Store(dummy)
+	return q
+}
+
+// Push adds t.
+func (q *unbounded) Push(t *Task, _ int64) Verdict {
+	n := new(node)
+	t.node.Store(n)
+	n.task.Store(t)
+	q.waiting.Add(1)
+	for {
+		tail := q.tail.Load()
+		if next := tail.next.Load(); next != nil {
+			// Another push has linked its node but not moved the tail yet. Do it
+			// in its place, so that nobody waits for it.
+			q.tail.CompareAndSwap(tail, next)
+			continue
+		}
+		// Linking the node hands the task over: from here on t may be taken, run
+		// and reused at any moment.
+		if tail.next.CompareAndSwap(nil, n) {
+			q.tail.CompareAndSwap(tail, n) // if it fails, somebody has helped
+			return Verdict{Outcome: Queued}
+		}
+	}
+}
+
+// Pop takes the oldest task.
+func (q *unbounded) Pop(int64) (*Task, Popped, Reason) {
+	for {
+		head, tail := q.head.Load(), q.tail.Load()
+		next := head.next.Load()
+		if next == nil {
+			return nil, Empty, ReasonNone
+		}
+		if head == tail {
+			// The head must not overtake the tail: help the push that is between
+			// its two steps.
+			q.tail.CompareAndSwap(tail, next)
+			continue
+		}
+		if !q.head.CompareAndSwap(head, next) {
+			continue
+		}
+		// next is the new dummy and only this Pop may empty it, unless a Remove
+		// has been faster.
+		if t := next.task.Swap(nil); t != nil {
+			// A node leads to all that came after it. The task must not keep it.
+			t.node.Store(nil)
+			q.waiting.Add(-1)
+			return t, Run, ReasonNone
+		}
+	}
+}
+
+// Remove takes t out of the queue. Its empty node stays until Pop passes it.
+func (q *unbounded) Remove(t *Task) bool {
+	n := t.node.Load()
+	if n == nil || !n.task.CompareAndSwap(t, nil) {
+		return false
+	}
+	t.node.Store(nil)
+	q.waiting.Add(-1)
+	return true
+}
+
+// Len returns how many tasks wait.
+func (q *unbounded) Len() int { return int(q.waiting.Load()) }
+
+// Cap returns Unbounded.
+func (q *unbounded) Cap() int { return Unbounded }
