@@ -33,8 +33,8 @@ type Task struct {
 	// task know its type.
 	Payload any
 	// Done is called exactly once for every submitted task, from any goroutine,
-	// after the task has run or was shed; Shed then tells which. It must not
-	// block. The task is the submitter's again from the beginning of the call.
+	// after the task has run or was shed; Shed then tells which. It must neither
+	// block nor submit a task. The task is the submitter's again from the beginning of the call.
 	Done func(*Task)
 
 	// Strategy is the name of the strategy that the task was submitted to. The
@@ -44,6 +44,9 @@ type Task struct {
 	// not. The dispatcher sets it; the submitter may read it once Done is
 	// called.
 	Shed Reason
+	// Submitted is when the task was submitted, on the clock of Arrival. The
+	// dispatcher sets it before Push.
+	Submitted int64
 	// Owner is the dispatcher's own note on where the task went. Disciplines
 	// leave it alone.
 	Owner any

@@ -1,0 +1,333 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/strategies"
+)
+
+// Options say how a Dispatcher works.
+type Options struct {
+	// Strategy is the name of the strategy to begin with.
+	Strategy string
+	// Capacity is how many tasks may wait in each pool, at least 1.
+	Capacity int
+	// Workers is the number of workers, at least 1, or 2 if Split is set.
+	Workers int
+	// Split gives reads and writes a pool each, with a queue of the full
+	// capacity. Reads get half the workers, rounded up.
+	Split bool
+	// MaxBatch is how many writes a worker may take at once, at least 1.
+	MaxBatch int
+	// Run runs the tasks of one turn of a worker: a single task, or several
+	// writes. It calls done once for each, before or after it returns, and
+	// returns when the worker may take more work. The slice is the worker's and
+	// must not be kept. Run is called by many goroutines at once.
+	Run func(tasks []*strategies.Task, done func(*strategies.Task))
+	// Observe returns whom to tell of the tasks of a strategy. It is called
+	// when a strategy becomes active. Nil means that nobody is told.
+	Observe func(strategy string) Events
+	// Switched is told of a switch, after it. Nil means that nobody is told.
+	Switched func(from, to string)
+}
+
+// Events are called at the steps of a strategy's tasks, by many goroutines at
+// once. They must not block. None may be nil.
+type Events struct {
+	// Submitted: a task was submitted. Continuations do not count.
+	Submitted func()
+	// Started: a task is about to run, having waited that long in the queue: 0
+	// if it was handed straight to a worker or is run by its submitter.
+	Started func(waited time.Duration)
+	// Shed: a task was shed.
+	Shed func(strategies.Reason)
+}
+
+func (o *Options) check() error {
+	least := 1
+	if o.Split {
+		least = 2
+	}
+	switch {
+	case o.Workers < least:
+		return fmt.Errorf("dispatch: %d workers, need at least %d", o.Workers, least)
+	case o.Capacity < 1:
+		return fmt.Errorf("dispatch: capacity %d, need at least 1", o.Capacity)
+	case o.MaxBatch < 1:
+		return fmt.Errorf("dispatch: batches of %d, need at least 1", o.MaxBatch)
+	case o.Run == nil:
+		return fmt.Errorf("dispatch: Run is nil")
+	}
+	return nil
+}
+
+// Dispatcher brings tasks to workers. All methods are safe for concurrent use.
+type Dispatcher struct {
+	opts     Options
+	epoch    time.Time
+	pools    []*pool                // one, or the readers' and the writers'
+	complete func(*strategies.Task) // the method completed, made once
+	batches  sync.Pool              // *[1]*strategies.Task, for tasks that run inline
+
+	// refusing is set when a drain has run out of time.
+	refusing atomic.Bool
+	// draining is set by Drain, which is then told through quiet when inFlight
+	// falls to 0.
+	draining atomic.Bool
+	quiet    chan struct{}
+
+	_ [64]byte
+	// inFlight counts the tasks between Submit, or Continue, and the end of
+	// Done.
+	inFlight atomic.Int64
+	_        [56]byte
+
+	// mu serialises switches and guards the lists of queues.
+	mu sync.Mutex
+}
+
+// Open starts the workers. Close ends them.
+func Open(o Options) (*Dispatcher, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	spec, err := strategies.Lookup(o.Strategy)
+	if err != nil {
+		return nil, err
+	}
+	if o.Observe == nil {
+		silent := Events{Submitted: func() {}, Started: func(time.Duration) {}, Shed: func(strategies.Reason) {}}
+		o.Observe = func(string) Events { return silent }
+	}
+	if o.Switched == nil {
+		o.Switched = func(string, string) {}
+	}
+	d := &Dispatcher{opts: o, epoch: time.Now(), quiet: make(chan struct{}, 1)}
+	d.complete = d.completed
+	d.batches.New = func() any { return new([1]*strategies.Task) }
+	if o.Split {
+		readers := (o.Workers + 1) / 2
+		d.pools = []*pool{newPool(d, readers), newPool(d, o.Workers-readers)}
+	} else {
+		d.pools = []*pool{newPool(d, o.Workers)}
+	}
+	d.mu.Lock()
+	d.activateLocked(spec)
+	d.mu.Unlock()
+	for _, p := range d.pools {
+		p.start()
+	}
+	return d, nil
+}
+
+// Now returns the time on the clock of Task.Arrival and Task.Deadline, in
+// nanoseconds.
+func (d *Dispatcher) Now() int64 { return int64(time.Since(d.epoch)) }
+
+// Submit takes over t until it calls t.Done, once, which may be before Submit
+// returns. It runs the task itself if the strategy says so. It reports whether
+// the task may have to wait, in which case Cancel is worth a try when its time
+// is over.
+func (d *Dispatcher) Submit(t *strategies.Task) (waits bool) {
+	d.inFlight.Add(1)
+	t.Shed = strategies.ReasonNone
+	return d.poolOf(t).submit(t)
+}
+
+// Continue takes over t once more, to go on with what it began in an earlier
+// turn: ahead of the queue, and never shed unless a drain has run out of time.
+func (d *Dispatcher) Continue(t *strategies.Task) {
+	d.inFlight.Add(1)
+	t.Shed = strategies.ReasonNone
+	d.poolOf(t).resume(t)
+}
+
+// Cancel gives t up for the given reason if it still waits, and reports whether
+// it did: t.Done has then been called. Otherwise t has been started or shed, or
+// its discipline cannot give it up, and Done is called in its time.
+//
+// Only the submitter of t may call Cancel, and only before it has submitted t
+// again.
+func (d *Dispatcher) Cancel(t *strategies.Task, reason strategies.Reason) bool {
+	q, ok := t.Owner.(*queue)
+	if !ok {
+		return false
+	}
+	if q.remover != nil && q.remover.Remove(t) || q.pool.ahead.remove(t) {
+		d.shed(t, reason)
+		return true
+	}
+	return false
+}
+
+func (d *Dispatcher) poolOf(t *strategies.Task) *pool {
+	if t.Write {
+		return d.pools[len(d.pools)-1]
+	}
+	return d.pools[0]
+}
+
+// runInline runs t on the goroutine of its submitter.
+func (d *Dispatcher) runInline(t *strategies.Task) {
+	batch := d.batches.Get().(*[1]*strategies.Task)
+	batch[0] = t
+	d.opts.Run(batch[:], d.complete)
+	batch[0] = nil
+	d.batches.Put(batch)
+}
+
+func (d *Dispatcher) shed(t *strategies.Task, reason strategies.Reason) {
+	t.Shed = reason
+	t.Owner.(*queue).events.Shed(reason)
+	d.completed(t)
+}
+
+// completed gives t back to its submitter. Nobody here may touch it any more.
+func (d *Dispatcher) completed(t *strategies.Task) {
+	t.Done(t)
+	if d.inFlight.Add(-1) == 0 && d.draining.Load() {
+		select {
+		case d.quiet <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Switch makes the strategy of that name the active one. When it returns, new
+// tasks go to the new strategy; what waits in the old one is taken, in its
+// order, before the new one is popped. The error for an unknown name wraps
+// strategies.ErrUnknown.
+func (d *Dispatcher) Switch(name string) error {
+	spec, err := strategies.Lookup(name)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	from := d.pools[0].active.Load().spec.Name
+	if from == name {
+		return nil
+	}
+	d.activateLocked(spec)
+	d.opts.Switched(from, name)
+	return nil
+}
+
+func (d *Dispatcher) activateLocked(spec strategies.Spec) {
+	events := d.opts.Observe(spec.Name)
+	for _, p := range d.pools {
+		p.activate(newQueue(p, spec, events))
+	}
+}
+
+// Status describes the active strategy.
+type Status struct {
+	Strategy string
+	// Workers is the number of workers, 0 if the strategy uses none.
+	Workers int
+	// Capacity is how many tasks may wait: the sum over split pools, 0 if none
+	// ever waits, or strategies.Unbounded.
+	Capacity int
+}
+
+// Status returns the active strategy with its workers and capacity.
+func (d *Dispatcher) Status() Status {
+	g := d.Gauges()[0]
+	return Status{Strategy: g.Strategy, Workers: g.Workers, Capacity: g.Capacity}
+}
+
+// Gauge is the state of the queues of one strategy, summed over split pools.
+type Gauge struct {
+	Strategy string
+	Active   bool
+	// Depth is how many tasks wait.
+	Depth int
+	// Capacity is how many may wait, or strategies.Unbounded.
+	Capacity int
+	// Workers and Busy are how many workers there are and how many of them are
+	// at work, 0 if the strategy is not active or uses none.
+	Workers, Busy int
+}
+
+// Gauges returns the state of the active strategy, and behind it that of those
+// that have not drained since a switch.
+func (d *Dispatcher) Gauges() []Gauge {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var gauges []Gauge
+	at := func(q *queue) *Gauge {
+		for i := range gauges {
+			if gauges[i].Strategy == q.spec.Name {
+				return &gauges[i]
+			}
+		}
+		gauges = append(gauges, Gauge{Strategy: q.spec.Name})
+		return &gauges[len(gauges)-1]
+	}
+	for _, p := range d.pools {
+		q := p.active.Load()
+		g := at(q)
+		g.Active = true
+		g.Depth += int(p.ahead.n.Load())
+		if !q.spec.Inline {
+			g.Workers += p.workers
+			g.Busy += p.workers - int(p.idle.n.Load())
+		}
+	}
+	for _, p := range d.pools {
+		p.retireLocked()
+		for _, q := range *p.queues.Load() {
+			g := at(q)
+			g.Depth += q.discipline.Len()
+			if c := q.discipline.Cap(); c == strategies.Unbounded {
+				g.Capacity = strategies.Unbounded
+			} else if q == p.active.Load() || !g.Active {
+				g.Capacity += c
+			}
+		}
+	}
+	return gauges
+}
+
+// DrainTime estimates how long the workers need for all that waits: the mean
+// time that they spend on a task, times the tasks of each pool over its
+// workers. It is the longer of two pools.
+func (d *Dispatcher) DrainTime() time.Duration {
+	var longest int64
+	for _, p := range d.pools {
+		longest = max(longest, p.service.Load()*int64(p.waiting())/int64(p.workers))
+	}
+	return time.Duration(longest)
+}
+
+// Drain waits until no task is in flight. If ctx ends before, it sheds all that
+// waits, and from then on all that is submitted, and returns the error of ctx;
+// tasks that have been started may still be running then.
+func (d *Dispatcher) Drain(ctx context.Context) error {
+	d.draining.Store(true)
+	defer d.draining.Store(false)
+	for d.inFlight.Load() != 0 {
+		select {
+		case <-d.quiet:
+		case <-ctx.Done():
+			d.refusing.Store(true)
+			for _, p := range d.pools {
+				p.shedWaiting(strategies.ReasonDraining)
+			}
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Close ends the workers, once they have run what waits. Nothing may be
+// submitted any more.
+func (d *Dispatcher) Close() {
+	for _, p := range d.pools {
+		p.stop()
+	}
+}

@@ -1,0 +1,57 @@
+// Package dispatch brings tasks to a fixed set of workers, through a queue
+// discipline of package strategies that can be exchanged while it runs. It does
+// not know what a task does.
+//
+// # Designs not taken
+//
+// Workers that receive from one Go channel: the channel is the queue then, and
+// always first-in first-out. Workers that spin on a lock-free queue: fast, but
+// an idle service burns its CPUs. A condition variable beside the queue: every
+// push takes its lock, even while all workers are busy and nobody waits. So
+// workers park one by one, each on a channel of its own, and a stack of the
+// parked ones, the most recently parked first because its caches are the
+// warmest, tells a submitter whom to wake. While all are busy, that costs a
+// submitter one load of a counter.
+//
+// # Submit and park
+//
+// Submit:
+//
+//  1. If a worker is parked, take it off the stack and hand it the task.
+//  2. Otherwise push the task into the discipline, which publishes it.
+//  3. If a worker has parked meanwhile, take it off the stack and tell it to
+//     look.
+//
+// A worker that has finished its turn:
+//
+//  1. Pop. If there is a task, wake another worker if more tasks wait while
+//     one is parked, and run it.
+//  2. Otherwise put itself on the stack.
+//  3. Pop again. If there is a task, leave the stack and run it.
+//  4. Otherwise sleep until somebody who took it off the stack sends a task, or
+//     word to look.
+//
+// No wake-up is lost. The submitter publishes (2), then looks at the stack (3);
+// the worker enters the stack (2), then looks for what is published (3). All
+// four are sequentially consistent atomic operations, so at least one of the
+// two sees the other. That holds for a queue that answers Contended as well:
+// the worker saw a place that was reserved and not yet filled, so whoever fills
+// it looks at the stack later than the worker entered it. And a worker that was
+// told to look and finds several tasks passes the word on (1), so that no
+// worker is parked while a task waits.
+//
+// # Several writes at once
+//
+// A worker whose task is a write goes on taking writes, since they will become
+// one commit. A read that it meets on the way must not wait behind that commit
+// while another worker could start it. The discipline cannot take it back, so
+// it goes to a short list ahead of the queue, where the next free worker finds
+// it first. Continuations of ranges use the same list.
+//
+// # Switching
+//
+// A switch appends the new discipline to the list of queues. Submitters push to
+// the last of the list, workers pop from the first that holds anything, and a
+// queue leaves the list when it is no longer the last, is empty, and no
+// submitter is still on its way into it.
+package dispatch

@@ -1,0 +1,94 @@
+package dispatch
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"spillway/strategies"
+)
+
+// worker is one goroutine of the fixed set.
+type worker struct {
+	// wake carries what a worker off the idle stack is woken with: a task to
+	// run, or nil to look for one. It has room for one, and a worker is on the
+	// stack at most once, so whoever took it off never blocks.
+	wake chan *strategies.Task
+
+	// The rest belongs to the worker's goroutine alone.
+
+	batch   []*strategies.Task // the turn's tasks
+	lessons []lesson           // what learners will be told of the turn
+	turns   uint               // counts turns, to time some of them
+
+	// Neighbours on the idle stack, and whether w is on it; guarded by the
+	// stack's mutex.
+	above, below *worker
+	idle         bool
+}
+
+// lesson is what a learner is told after a turn, but for the service time.
+type lesson struct {
+	learner strategies.Learner
+	waited  int64
+}
+
+// idleStack holds the workers that have nothing to do, the most recently idle
+// on top.
+type idleStack struct {
+	n atomic.Int64 // how many there are; changes under mu
+
+	mu  sync.Mutex
+	top *worker
+}
+
+// push adds w.
+func (s *idleStack) push(w *worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.idle = true
+	w.below = s.top
+	if s.top != nil {
+		s.top.above = w
+	}
+	s.top = w
+	s.n.Add(1)
+}
+
+// take returns the worker on top, or nil. The caller has to wake it.
+func (s *idleStack) take() *worker {
+	if s.n.Load() == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.top
+	if w != nil {
+		s.unlinkLocked(w)
+	}
+	return w
+}
+
+// remove takes w off the stack, and reports whether it was there: otherwise
+// somebody has taken it and is about to wake it.
+func (s *idleStack) remove(w *worker) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !w.idle {
+		return false
+	}
+	s.unlinkLocked(w)
+	return true
+}
+
+func (s *idleStack) unlinkLocked(w *worker) {
+	if w.above == nil {
+		s.top = w.below
+	} else {
+		w.above.below = w.below
+	}
+	if w.below != nil {
+		w.below.above = w.above
+	}
+	w.above, w.below, w.idle = nil, nil, false
+	s.n.Add(-1)
+}

@@ -1,0 +1,323 @@
+package dispatch
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/strategies"
+)
+
+// pool is a set of workers and the queues that feed them.
+type pool struct {
+	d       *Dispatcher
+	workers int
+	done    sync.WaitGroup // the workers' goroutines
+	stopped atomic.Bool
+
+	active atomic.Pointer[queue]    // the last of queues
+	queues atomic.Pointer[[]*queue] // oldest first; the slice is immutable; guarded by d.mu for writing
+
+	ahead ahead
+	_     [64]byte // idle.n is read by every Submit
+	idle  idleStack
+	_     [64]byte
+
+	// service is the time that a worker spends on a task, in nanoseconds: an
+	// exponentially weighted mean over some of the turns.
+	service atomic.Int64
+}
+
+// timedTurns is how many turns go by between two that are timed.
+const timedTurns = 16
+
+func newPool(d *Dispatcher, workers int) *pool { return &pool{d: d, workers: workers} }
+
+func (p *pool) start() {
+	for range p.workers {
+		w := &worker{wake: make(chan *strategies.Task, 1)}
+		p.done.Go(func() { p.work(w) })
+	}
+}
+
+// stop ends the workers once they find nothing to do.
+func (p *pool) stop() {
+	p.stopped.Store(true)
+	for w := p.idle.take(); w != nil; w = p.idle.take() {
+		w.wake <- nil
+	}
+	p.done.Wait()
+}
+
+// submit takes a new task: see Dispatcher.Submit.
+func (p *pool) submit(t *strategies.Task) (waits bool) {
+	now := p.d.Now()
+	t.Submitted = now
+	if q := p.active.Load(); !q.spec.Inline && !p.d.refusing.Load() {
+		if w := p.idle.take(); w != nil {
+			q.adopt(t)
+			// If the worker has found another task in this instant, it puts t
+			// ahead of the queue.
+			waits = t.Deadline != 0
+			w.wake <- t
+			return waits
+		}
+	}
+
+	q := p.enter()
+	q.adopt(t)
+	if p.d.refusing.Load() {
+		q.leave()
+		p.d.shed(t, strategies.ReasonDraining)
+		return false
+	}
+	v := q.discipline.Push(t, now)
+	q.leave()
+	switch v.Outcome {
+	case strategies.Queued:
+		p.wakeOne()
+		if v.Displaced != nil {
+			p.d.shed(v.Displaced, strategies.ReasonDisplaced)
+		}
+		return true
+	case strategies.CallerRuns:
+		q.events.Started(0)
+		p.d.runInline(t)
+	default:
+		p.d.shed(t, v.Reason)
+	}
+	return false
+}
+
+// adopt marks t as submitted to q.
+func (q *queue) adopt(t *strategies.Task) {
+	t.Strategy, t.Owner = q.spec.Name, q
+	q.events.Submitted()
+}
+
+// resume takes a continuation: see Dispatcher.Continue.
+func (p *pool) resume(t *strategies.Task) {
+	switch {
+	case p.d.refusing.Load():
+		p.d.shed(t, strategies.ReasonDraining)
+	case p.active.Load().spec.Inline:
+		p.d.runInline(t)
+	default:
+		p.ahead.push(t, true)
+		p.wakeOne()
+	}
+}
+
+// wakeOne tells a parked worker, if there is one, to look for a task.
+func (p *pool) wakeOne() {
+	if w := p.idle.take(); w != nil {
+		w.wake <- nil
+	}
+}
+
+// waiting returns how many tasks no worker has taken yet.
+func (p *pool) waiting() int {
+	n := int(p.ahead.n.Load())
+	for _, q := range *p.queues.Load() {
+		n += q.discipline.Len()
+	}
+	return n
+}
+
+// work is the life of a worker.
+func (p *pool) work(w *worker) {
+	for {
+		t, how := p.next(w)
+		if t == nil {
+			return
+		}
+		// Pass the word on: whoever is parked could run what waits behind t.
+		if p.idle.n.Load() > 0 && p.waiting() > 0 {
+			p.wakeOne()
+		}
+		p.turn(w, t, how)
+	}
+}
+
+// origin tells how a worker came by a task.
+type origin uint8
+
+const (
+	handed    origin = iota // straight from its submitter
+	queued                  // from a queue, or put back ahead of it
+	continued               // a continuation
+)
+
+// next returns the next task for w, nil when the pool has stopped. It parks
+// while there is none.
+func (p *pool) next(w *worker) (*strategies.Task, origin) {
+	for {
+		if t, how := p.take(); t != nil {
+			return t, how
+		}
+		p.idle.push(w)
+		// Look again, now that submitters can see w: see the package comment.
+		t, how := p.take()
+		if t != nil || p.stopped.Load() {
+			if !p.idle.remove(w) {
+				if picked := <-w.wake; picked != nil {
+					if t == nil {
+						return picked, handed
+					}
+					p.ahead.push(picked, false)
+				}
+			}
+			return t, how
+		}
+		if t := <-w.wake; t != nil {
+			return t, handed
+		}
+	}
+}
+
+// take returns the task whose turn it is, or nil if none can be taken now.
+func (p *pool) take() (*strategies.Task, origin) {
+	for {
+		t, continuation := p.ahead.pop()
+		switch {
+		case t == nil:
+			return p.takeQueued(), queued
+		case continuation:
+			return t, continued
+		case !p.expired(t, p.d.Now()):
+			return t, queued
+		}
+		p.d.shed(t, strategies.ReasonExpired)
+	}
+}
+
+// takeQueued returns the next task that shall run out of the oldest queue that
+// holds any, or nil.
+func (p *pool) takeQueued() *strategies.Task {
+	qs := *p.queues.Load()
+	for i, q := range qs {
+		now := p.d.Now()
+		for {
+			t, what, reason := q.discipline.Pop(now)
+			switch {
+			case what == strategies.Run && p.expired(t, now):
+				p.d.shed(t, strategies.ReasonExpired)
+				continue
+			case what == strategies.Run:
+				return t
+			case what == strategies.Shed:
+				p.d.shed(t, reason)
+				continue
+			case what == strategies.Contended:
+				// What is on its way into an older queue goes before what is in a
+				// newer one.
+				return nil
+			}
+			break
+		}
+		if i < len(qs)-1 {
+			p.retire()
+		}
+	}
+	return nil
+}
+
+func (p *pool) expired(t *strategies.Task, now int64) bool {
+	return t.Deadline != 0 && t.Deadline <= now
+}
+
+// turn runs t, and if it is a write others that wait with it.
+func (p *pool) turn(w *worker, t *strategies.Task, how origin) {
+	now := p.d.Now()
+	if how != continued && p.expired(t, now) {
+		p.d.shed(t, strategies.ReasonExpired)
+		return
+	}
+	w.batch = append(w.batch[:0], t)
+	if t.Write && how != continued && p.d.opts.MaxBatch > 1 && p.waiting() > 0 {
+		p.collect(w)
+	}
+	switch how {
+	case handed:
+		t.Owner.(*queue).events.Started(0)
+		p.started(w, w.batch[1:], now)
+	case queued:
+		p.started(w, w.batch, now)
+	}
+
+	n := int64(len(w.batch))
+	p.d.opts.Run(w.batch, p.d.complete)
+	clear(w.batch)
+	if w.turns++; w.turns%timedTurns == 1 || len(w.lessons) > 0 {
+		end := p.d.Now()
+		p.learn(w, (end-now)/n, end)
+	}
+}
+
+// collect adds further writes to w's turn. A task of another kind that it meets
+// goes ahead of the queue, for whoever is free first.
+func (p *pool) collect(w *worker) {
+	putBack := false
+	p.ahead.mu.Lock()
+	for len(w.batch) < p.d.opts.MaxBatch && len(p.ahead.tasks) == 0 {
+		t := p.takeQueued()
+		if t == nil {
+			break
+		}
+		if !t.Write {
+			p.ahead.pushLocked(t, false)
+			putBack = true
+			break
+		}
+		w.batch = append(w.batch, t)
+	}
+	p.ahead.mu.Unlock()
+	if putBack {
+		p.wakeOne()
+	}
+}
+
+// started tells of the beginning of tasks that have waited.
+func (p *pool) started(w *worker, tasks []*strategies.Task, now int64) {
+	for _, t := range tasks {
+		q := t.Owner.(*queue)
+		waited := max(0, now-t.Submitted)
+		q.events.Started(time.Duration(waited))
+		if q.learner != nil {
+			w.lessons = append(w.lessons, lesson{q.learner, waited})
+		}
+	}
+}
+
+// learn notes that a task of the turn took that long.
+func (p *pool) learn(w *worker, service, now int64) {
+	if mean := p.service.Load(); mean == 0 {
+		p.service.Store(service)
+	} else {
+		p.service.Store(mean + (service-mean)/8)
+	}
+	for _, l := range w.lessons {
+		l.learner.Completed(l.waited, service, now)
+	}
+	clear(w.lessons)
+	w.lessons = w.lessons[:0]
+}
+
+// shedWaiting gives up everything that waits.
+func (p *pool) shedWaiting(reason strategies.Reason) {
+	for _, q := range *p.queues.Load() {
+		q.awaitEntering()
+		for {
+			t, what, _ := q.discipline.Pop(p.d.Now())
+			if what == strategies.Empty {
+				break
+			}
+			if t != nil {
+				p.d.shed(t, reason)
+			}
+		}
+	}
+	for t, _ := p.ahead.pop(); t != nil; t, _ = p.ahead.pop() {
+		p.d.shed(t, reason)
+	}
+}
