@@ -34,7 +34,8 @@ type Task struct {
 	Payload any
 	// Done is called exactly once for every submitted task, from any goroutine,
 	// after the task has run or was shed; Shed then tells which. It must neither
-	// block nor submit a task. The task is the submitter's again from the beginning of the call.
+	// block nor submit a task. The task is the submitter's again from the beginning
+	// of the call.
 	Done func(*Task)
 
 	// Strategy is the name of the strategy that the task was submitted to. The

@@ -1,0 +1,672 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"spillway/strategies"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stage runs a dispatcher whose tasks run until they are told to end. It is
+// used inside a bubble of synctest, where Wait says that everybody who could do
+// something has done it.
+type stage struct {
+	*Dispatcher
+	t *testing.T
+
+	mu      sync.Mutex
+	started []string   // names of tasks, in the order in which they started
+	turns   [][]string // names of tasks, by turn
+	ended   []string   // "name" or "name:reason", in the order of Done
+	release map[string]chan struct{}
+}
+
+func newStage(t *testing.T, o Options) *stage {
+	s := &stage{t: t, release: map[string]chan struct{}{}}
+	o.Run = s.run
+	if o.Capacity == 0 {
+		o.Capacity = 100
+	}
+	if o.Workers == 0 {
+		o.Workers = 1
+	}
+	if o.MaxBatch == 0 {
+		o.MaxBatch = 1
+	}
+	d, err := Open(o)
+	require.NoError(t, err)
+	s.Dispatcher = d
+	synctest.Wait()
+	return s
+}
+
+func (s *stage) run(tasks []*strategies.Task, done func(*strategies.Task)) {
+	var turn []string
+	s.mu.Lock()
+	for _, t := range tasks {
+		turn = append(turn, t.Payload.(string))
+	}
+	s.started = append(s.started, turn...)
+	s.turns = append(s.turns, turn)
+	gate := s.release[turn[0]]
+	s.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	for _, t := range tasks {
+		done(t)
+	}
+}
+
+type taskOption func(*strategies.Task)
+
+func isWrite(t *strategies.Task) { t.Write = true }
+
+func within(d time.Duration) taskOption {
+	return func(t *strategies.Task) { t.Deadline = t.Arrival + int64(d) }
+}
+
+// task makes a task. One whose name begins with "slow" runs until end(name).
+func (s *stage) task(name string, options ...taskOption) *strategies.Task {
+	t := &strategies.Task{Payload: name, Arrival: s.Now(), Priority: 3}
+	t.Done = func(t *strategies.Task) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		end := name
+		if t.Shed != strategies.ReasonNone {
+			end += ":" + t.Shed.String()
+		}
+		s.ended = append(s.ended, end)
+	}
+	for _, o := range options {
+		o(t)
+	}
+	if len(name) >= 4 && name[:4] == "slow" {
+		s.mu.Lock()
+		s.release[name] = make(chan struct{})
+		s.mu.Unlock()
+	}
+	return t
+}
+
+// submit submits a task and lets everybody do what they can.
+func (s *stage) submit(name string, options ...taskOption) *strategies.Task {
+	t := s.task(name, options...)
+	go s.Submit(t) // it may run on the submitter's goroutine
+	synctest.Wait()
+	return t
+}
+
+func (s *stage) end(name string) {
+	s.mu.Lock()
+	close(s.release[name])
+	delete(s.release, name)
+	s.mu.Unlock()
+	synctest.Wait()
+}
+
+// endAny ends a task that runs.
+func (s *stage) endAny() {
+	s.mu.Lock()
+	i := slices.IndexFunc(s.started, func(name string) bool { return s.release[name] != nil })
+	name := s.started[i]
+	s.mu.Unlock()
+	s.end(name)
+}
+
+// close ends all tasks and the dispatcher.
+func (s *stage) close() {
+	s.mu.Lock()
+	for _, gate := range s.release {
+		close(gate)
+	}
+	clear(s.release)
+	s.mu.Unlock()
+	s.Close()
+}
+
+func (s *stage) requireStarted(names ...string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Equal(s.t, names, s.started)
+}
+
+func (s *stage) requireEnded(names ...string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Equal(s.t, names, s.ended)
+}
+
+// builtin returns the strategies that come with Spillway, without the one that a
+// test here registers.
+func builtin() []strategies.Spec {
+	return slices.DeleteFunc(strategies.Specs(), func(s strategies.Spec) bool { return s.Name == "learner" })
+}
+
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+// eachQueue runs the test for every strategy that has a queue.
+func eachQueue(t *testing.T, test func(t *testing.T, spec strategies.Spec)) {
+	t.Parallel()
+	for _, spec := range builtin() {
+		if spec.Inline {
+			continue
+		}
+		t.Run(spec.Name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) { test(t, spec) })
+		})
+	}
+}
+
+func TestOpen_RejectsBadOptions(t *testing.T) {
+	t.Parallel()
+	run := func([]*strategies.Task, func(*strategies.Task)) {}
+	good := Options{Strategy: "fifo", Capacity: 1, Workers: 2, MaxBatch: 1, Run: run}
+	for name, c := range map[string]struct {
+		spoil func(*Options)
+		want  string
+	}{
+		"no workers":         {func(o *Options) { o.Workers = 0 }, "0 workers, need at least 1"},
+		"one worker, split":  {func(o *Options) { o.Workers, o.Split = 1, true }, "1 workers, need at least 2"},
+		"no capacity":        {func(o *Options) { o.Capacity = 0 }, "capacity 0"},
+		"empty batches":      {func(o *Options) { o.MaxBatch = 0 }, "batches of 0"},
+		"nothing to run":     {func(o *Options) { o.Run = nil }, "Run is nil"},
+		"no such strategy":   {func(o *Options) { o.Strategy = "nonsense" }, "choose one of caller-runs, drop-oldest, fifo"},
+		"no strategy at all": {func(o *Options) { o.Strategy = "" }, "unknown strategy"},
+	} {
+		o := good
+		c.spoil(&o)
+		_, err := Open(o)
+		require.ErrorContains(t, err, c.want, name)
+	}
+}
+
+// A task goes straight to an idle worker, the most recently idle first.
+func TestSubmit_WakesTheMostRecentlyIdleWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", Workers: 3})
+		defer s.close()
+		p := s.pools[0]
+		for _, name := range []string{"slow1", "slow2", "slow3"} {
+			s.submit(name)
+		}
+		s.end("slow2")
+		second := p.idle.top
+		s.end("slow1")
+		first := p.idle.top
+		require.NotSame(t, first, second)
+		s.submit("slow4")
+		require.Same(t, second, p.idle.top, "the worker of slow1 parked last, so it is taken first")
+		s.end("slow3")
+		s.end("slow4")
+	})
+}
+
+// No worker is parked while a task waits, whatever came in which order.
+func TestDispatcher_IsWorkConserving(t *testing.T) {
+	eachQueue(t, func(t *testing.T, spec strategies.Spec) {
+		const workers, tasks = 4, 10
+		s := newStage(t, Options{Strategy: spec.Name, Workers: workers})
+		defer s.close()
+		for i := range tasks {
+			s.submit(fmt.Sprintf("slow%d", i))
+		}
+		for left := tasks; left > 0; left-- {
+			s.mu.Lock()
+			running := len(s.started) - len(s.ended)
+			s.mu.Unlock()
+			require.Equal(t, min(left, workers), running)
+			g := s.Gauges()[0]
+			require.Equal(t, Gauge{
+				Strategy: spec.Name, Active: true, Depth: left - running, Capacity: g.Capacity, Workers: workers, Busy: running,
+			}, g)
+			s.endAny()
+		}
+		require.Zero(t, s.Gauges()[0].Busy)
+	})
+}
+
+// With one worker the order of service is exactly the discipline's.
+func TestDispatcher_KeepsTheOrderOfTheDiscipline(t *testing.T) {
+	eachQueue(t, func(t *testing.T, spec strategies.Spec) {
+		s := newStage(t, Options{Strategy: spec.Name})
+		defer s.close()
+		s.submit("slow")
+		for _, name := range []string{"a", "b", "c"} {
+			s.submit(name)
+		}
+		s.end("slow")
+		if spec.Name == "lifo" {
+			s.requireStarted("slow", "c", "b", "a")
+		} else {
+			s.requireStarted("slow", "a", "b", "c")
+		}
+	})
+}
+
+// What happens when there is no room is the discipline's decision.
+func TestDispatcher_WhenFull(t *testing.T) {
+	t.Parallel()
+	for strategy, want := range map[string]struct{ started, ended []string }{
+		"fifo":        {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
+		"mpmc":        {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
+		"lifo":        {[]string{"slow", "b"}, []string{"a:displaced", "slow", "b"}},
+		"drop-oldest": {[]string{"slow", "b"}, []string{"a:displaced", "slow", "b"}},
+		"caller-runs": {[]string{"slow", "b", "a"}, []string{"b", "slow", "a"}},
+		"unbounded":   {[]string{"slow", "a", "b"}, []string{"slow", "a", "b"}},
+		"sync":        {[]string{"slow", "a", "b"}, []string{"a", "b", "slow"}},
+	} {
+		t.Run(strategy, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newStage(t, Options{Strategy: strategy, Capacity: 1})
+				defer s.close()
+				s.submit("slow")
+				s.submit("a")
+				s.submit("b")
+				s.end("slow")
+				s.requireStarted(want.started...)
+				s.requireEnded(want.ended...)
+			})
+		})
+	}
+}
+
+// Writes that wait are taken together, up to the limit. A read among them ends
+// the turn's collecting and goes ahead, to a parked worker if there is one.
+func TestWorker_CollectsWrites(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", MaxBatch: 3})
+		defer s.close()
+		s.submit("slow")
+		for _, name := range []string{"w1", "w2", "w3", "w4"} {
+			s.submit(name, isWrite)
+		}
+		s.submit("r1")
+		s.submit("w5", isWrite)
+		s.end("slow")
+		require.Equal(t, [][]string{{"slow"}, {"w1", "w2", "w3"}, {"w4"}, {"r1"}, {"w5"}}, s.turns)
+	})
+}
+
+// A read that a worker has met while it collected writes waits for no commit if
+// somebody else is free.
+func TestWorker_DoesNotSitOnReads(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", Workers: 2, MaxBatch: 3})
+		defer s.close()
+		s.submit("slow1")
+		s.submit("slow2")
+		s.submit("slow-write", isWrite)
+		s.submit("read")
+		s.end("slow1")
+		s.requireStarted("slow1", "slow2", "slow-write")
+		require.Equal(t, 1, s.Gauges()[0].Depth)
+		s.end("slow2")
+		s.requireStarted("slow1", "slow2", "slow-write", "read")
+		s.end("slow-write")
+	})
+}
+
+// A read that was put back can still be given up.
+func TestCancel_FindsWhatWasPutBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", MaxBatch: 3})
+		defer s.close()
+		s.submit("slow")
+		s.submit("slow-write", isWrite)
+		read := s.submit("read")
+		s.end("slow")
+		require.True(t, s.Cancel(read, strategies.ReasonExpired))
+		require.False(t, s.Cancel(read, strategies.ReasonExpired))
+		s.end("slow-write")
+		s.requireEnded("slow", "read:expired", "slow-write")
+	})
+}
+
+// A task is given up only while it waits, once, and makes room at once.
+func TestCancel(t *testing.T) {
+	eachQueue(t, func(t *testing.T, spec strategies.Spec) {
+		s := newStage(t, Options{Strategy: spec.Name, Capacity: 2})
+		defer s.close()
+		running := s.submit("slow")
+		a := s.submit("a")
+		b := s.submit("b")
+		require.False(t, s.Cancel(running, strategies.ReasonAbandoned))
+		require.True(t, s.Cancel(a, strategies.ReasonAbandoned))
+		require.False(t, s.Cancel(a, strategies.ReasonAbandoned))
+		c := s.submit("c")
+		s.requireEnded("a:abandoned")
+		s.end("slow")
+		require.False(t, s.Cancel(b, strategies.ReasonAbandoned))
+		require.False(t, s.Cancel(c, strategies.ReasonAbandoned))
+		require.Len(t, s.ended, 4)
+	})
+}
+
+// A task whose deadline has passed is never started, wherever it was.
+func TestDispatcher_NeverStartsExpiredTasks(t *testing.T) {
+	eachQueue(t, func(t *testing.T, spec strategies.Spec) {
+		s := newStage(t, Options{Strategy: spec.Name, MaxBatch: 4})
+		defer s.close()
+		s.submit("slow", isWrite)
+		s.submit("write", isWrite, within(time.Millisecond))
+		s.submit("read", within(time.Millisecond))
+		s.submit("patient")
+		time.Sleep(time.Millisecond)
+		s.end("slow")
+		s.requireStarted("slow", "patient")
+		slices.Sort(s.ended)
+		s.requireEnded("patient", "read:expired", "slow", "write:expired")
+	})
+}
+
+// Continuations go before everything that waits, and are not shed for being
+// late.
+func TestContinue_GoesAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", Capacity: 1})
+		defer s.close()
+		scan := s.submit("scan", within(time.Millisecond))
+		s.submit("slow")
+		s.submit("a")
+		time.Sleep(time.Second)
+		s.Continue(scan)
+		require.False(t, s.Cancel(scan, strategies.ReasonExpired))
+		s.end("slow")
+		s.requireStarted("scan", "slow", "scan", "a")
+	})
+}
+
+// After a switch, what waits in the old queue is taken in its own order before
+// the new queue is popped, between any two strategies.
+func TestSwitch_TakesTheOldQueueFirst(t *testing.T) {
+	t.Parallel()
+	for _, f := range builtin() {
+		for _, b := range builtin() {
+			from, to := f.Name, b.Name
+			if from == to {
+				continue
+			}
+			t.Run(from+" to "+to, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					var switches []string
+					s := newStage(t, Options{Strategy: from, Switched: func(from, to string) {
+						switches = append(switches, from+" to "+to)
+					}})
+					defer s.close()
+					s.submit("slow")
+					s.submit("a")
+					s.submit("b")
+					require.NoError(t, s.Switch(to))
+					require.NoError(t, s.Switch(to))
+					require.Equal(t, []string{from + " to " + to}, switches)
+					require.Equal(t, to, s.Status().Strategy)
+					c := s.submit("c")
+					require.Equal(t, to, c.Strategy)
+					d := s.submit("d")
+					require.Equal(t, to, d.Strategy)
+					s.end("slow")
+
+					old, fresh := []string{"a", "b"}, []string{"c", "d"}
+					if from == "lifo" {
+						old = []string{"b", "a"}
+					}
+					if to == "lifo" && from != "sync" {
+						fresh = []string{"d", "c"}
+					}
+					switch {
+					case from == "sync": // slow, a and b ran at once, and the worker was free for c
+						s.requireStarted("slow", "a", "b", "c", "d")
+					case to == "sync":
+						s.requireStarted(append([]string{"slow", "c", "d"}, old...)...)
+					default:
+						s.requireStarted(append(append([]string{"slow"}, old...), fresh...)...)
+					}
+					require.Len(t, s.Gauges(), 1, "the old queue is forgotten")
+				})
+			})
+		}
+	}
+}
+
+func TestSwitch_UnknownStrategy(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo"})
+		defer s.close()
+		require.ErrorIs(t, s.Switch("nonsense"), strategies.ErrUnknown)
+		require.Equal(t, Status{Strategy: "fifo", Workers: 1, Capacity: 100}, s.Status())
+	})
+}
+
+// Gauges list a former strategy until it has drained, and count the workers
+// for the active one.
+func TestGauges_WhileAnOldQueueDrains(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", Capacity: 7})
+		defer s.close()
+		s.submit("slow")
+		s.submit("a")
+		require.NoError(t, s.Switch("unbounded"))
+		s.submit("b")
+		require.Equal(t, []Gauge{
+			{Strategy: "unbounded", Active: true, Depth: 1, Capacity: strategies.Unbounded, Workers: 1, Busy: 1},
+			{Strategy: "fifo", Depth: 1, Capacity: 7},
+		}, s.Gauges())
+		require.NoError(t, s.Switch("sync"))
+		require.Equal(t, Status{Strategy: "sync"}, s.Status())
+		s.end("slow")
+		require.Equal(t, []Gauge{{Strategy: "sync", Active: true}}, s.Gauges())
+	})
+}
+
+// Split pools serve reads and writes apart, each with the full capacity.
+func TestSplit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", Workers: 3, Capacity: 1, Split: true})
+		defer s.close()
+		require.Equal(t, Status{Strategy: "fifo", Workers: 3, Capacity: 2}, s.Status())
+		s.submit("slow-r1")
+		s.submit("slow-r2")
+		s.submit("slow-w1", isWrite)
+		s.submit("slow-r3")
+		s.submit("slow-w2", isWrite)
+		s.requireStarted("slow-r1", "slow-r2", "slow-w1")
+		require.Equal(t, Gauge{Strategy: "fifo", Active: true, Depth: 2, Capacity: 2, Workers: 3, Busy: 3}, s.Gauges()[0])
+		s.submit("r4")
+		s.submit("w3", isWrite)
+		s.requireEnded("r4:full", "w3:full")
+		s.end("slow-r1")
+		s.end("slow-r2")
+		s.requireStarted("slow-r1", "slow-r2", "slow-w1", "slow-r3")
+		s.end("slow-w1")
+		s.end("slow-w2")
+		s.end("slow-r3")
+	})
+}
+
+// Drain waits for all that is in flight.
+func TestDrain_LosesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo"})
+		defer s.close()
+		s.submit("slow")
+		s.submit("a")
+		drained := make(chan error, 1)
+		go func() { drained <- s.Drain(context.Background()) }()
+		synctest.Wait()
+		require.Empty(t, drained)
+		s.submit("b")
+		s.end("slow")
+		require.NoError(t, <-drained)
+		s.requireEnded("slow", "a", "b")
+	})
+}
+
+// When its time is over, Drain sheds what waits, everywhere.
+func TestDrain_GivesUp(t *testing.T) {
+	t.Parallel()
+	for _, from := range []string{"fifo", "lifo", "mpmc", "unbounded"} {
+		t.Run(from, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newStage(t, Options{Strategy: from, Workers: 2})
+				defer s.close()
+				scan := s.submit("scan")
+				s.submit("slow1")
+				s.submit("slow2")
+				s.submit("a")
+				require.NoError(t, s.Switch("drop-oldest"))
+				s.submit("b")
+				s.Continue(scan)
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				require.ErrorIs(t, s.Drain(ctx), context.DeadlineExceeded)
+				s.requireEnded("scan", "a:draining", "b:draining", "scan:draining")
+				s.submit("late")
+				s.Continue(scan)
+				s.end("slow1")
+				s.submit("later")
+				s.requireEnded("scan", "a:draining", "b:draining", "scan:draining", "late:draining", "scan:draining", "slow1", "later:draining")
+				s.end("slow2")
+				require.NoError(t, s.Drain(context.Background()))
+			})
+		})
+	}
+}
+
+// DrainTime is the depth times the service time over the workers.
+func TestDrainTime(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", Workers: 1})
+		defer s.close()
+		require.Zero(t, s.DrainTime())
+		s.submit("slow1")
+		time.Sleep(3 * time.Second)
+		s.end("slow1")
+		s.submit("slow2")
+		require.Zero(t, s.DrainTime())
+		s.submit("a")
+		s.submit("b")
+		require.Equal(t, 6*time.Second, s.DrainTime())
+		s.end("slow2")
+	})
+}
+
+// learner is a strategy of somebody else: it cannot give up tasks, and wants to
+// be told of completions.
+type learner struct {
+	mu      sync.Mutex
+	tasks   []*strategies.Task
+	learned [][2]time.Duration
+}
+
+func (l *learner) Push(t *strategies.Task, _ int64) strategies.Verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tasks = append(l.tasks, t)
+	return strategies.Verdict{}
+}
+
+// Pop gives up every task called "unwanted".
+func (l *learner) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.tasks) == 0 {
+		return nil, strategies.Empty, strategies.ReasonNone
+	}
+	t := l.tasks[0]
+	l.tasks = l.tasks[1:]
+	if t.Payload == "unwanted" {
+		return t, strategies.Shed, strategies.ReasonCoDel
+	}
+	return t, strategies.Run, strategies.ReasonNone
+}
+
+func (l *learner) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.tasks)
+}
+
+func (l *learner) Cap() int { return strategies.Unbounded }
+
+func (l *learner) Completed(waited, service, _ int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.learned = append(l.learned, [2]time.Duration{time.Duration(waited), time.Duration(service)})
+}
+
+// A strategy may learn, may shed when popped, and need not be able to remove.
+func TestDispatcher_DrivesOptionalAbilities(t *testing.T) {
+	t.Parallel()
+	l := new(learner)
+	require.NoError(t, strategies.Register(strategies.Spec{
+		Name: "learner", New: func(strategies.Config) strategies.Discipline { return l },
+	}))
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "learner"})
+		defer s.close()
+		s.submit("slow1")
+		time.Sleep(time.Second)
+		s.submit("unwanted")
+		a := s.submit("slow2")
+		require.False(t, s.Cancel(a, strategies.ReasonAbandoned))
+		time.Sleep(time.Second)
+		s.end("slow1")
+		time.Sleep(3 * time.Second)
+		s.end("slow2")
+		s.requireEnded("slow1", "unwanted:codel", "slow2")
+		require.Equal(t, [][2]time.Duration{{time.Second, 3 * time.Second}}, l.learned)
+	})
+}
+
+// Each step is told to the strategy that the task was submitted to.
+func TestEvents(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var log []string
+		add := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, fmt.Sprintf(format, args...))
+		}
+		s := newStage(t, Options{Strategy: "fifo", Capacity: 1, Observe: func(name string) Events {
+			return Events{
+				Submitted: func() { add("%s submitted", name) },
+				Started:   func(d time.Duration) { add("%s started after %v", name, d) },
+				Shed:      func(r strategies.Reason) { add("%s shed %v", name, r) },
+			}
+		}})
+		defer s.close()
+		s.submit("slow")
+		time.Sleep(time.Second)
+		s.submit("a")
+		s.submit("b")
+		require.NoError(t, s.Switch("sync"))
+		scan := s.submit("c")
+		s.Continue(scan)
+		time.Sleep(time.Second)
+		s.end("slow")
+		require.Equal(t, []string{
+			"fifo submitted", "fifo started after 0s",
+			"fifo submitted",
+			"fifo submitted", "fifo shed full",
+			"sync submitted", "sync started after 0s",
+			"fifo started after 1s",
+		}, log)
+	})
+}

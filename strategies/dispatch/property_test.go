@@ -1,0 +1,172 @@
+package dispatch
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/strategies"
+)
+
+// tasksPerStrategy is how many tasks the property test submits to each.
+const tasksPerStrategy = 1_000_000
+
+// client is a goroutine that submits tasks, gives some of them up, and reuses
+// each as soon as it is done: what a million connections would do.
+type client struct {
+	d      *Dispatcher
+	random *rand.Rand
+	free   chan *strategies.Task
+	shed   atomic.Int64
+	ran    atomic.Int64
+	twice  atomic.Int64
+}
+
+// state is the payload of a task.
+type state struct {
+	submitted atomic.Bool // between Submit and Done
+	running   atomic.Int32
+	client    *client
+}
+
+func newClient(d *Dispatcher, seed uint64, window int) *client {
+	c := &client{d: d, random: rand.New(rand.NewPCG(seed, 0)), free: make(chan *strategies.Task, window)}
+	for range window {
+		t := &strategies.Task{Payload: &state{client: c}, Done: done}
+		c.free <- t
+	}
+	return c
+}
+
+func done(t *strategies.Task) {
+	s := t.Payload.(*state)
+	c := s.client
+	started := s.running.Swap(0)
+	if !s.submitted.Swap(false) || started > 1 || (started == 1) != (t.Shed == strategies.ReasonNone) {
+		c.twice.Add(1)
+	}
+	if t.Shed == strategies.ReasonNone {
+		c.ran.Add(1)
+	} else {
+		c.shed.Add(1)
+	}
+	c.free <- t
+}
+
+func (c *client) submit(tasks int) {
+	for range tasks {
+		t := <-c.free
+		s := t.Payload.(*state)
+		t.Arrival = c.d.Now()
+		t.Deadline = 0
+		t.Write = c.random.IntN(2) == 0
+		if c.random.IntN(8) == 0 {
+			t.Deadline = t.Arrival + c.random.Int64N(int64(time.Millisecond))
+		}
+		s.submitted.Store(true)
+		c.d.Submit(t)
+		// The task may be done already, but nobody else submits it again: to
+		// cancel it is always allowed.
+		if c.random.IntN(4) == 0 {
+			c.d.Cancel(t, strategies.ReasonAbandoned)
+		}
+	}
+}
+
+// Every submitted task is completed exactly once, run or shed and never both,
+// while tasks are given up, expire and are displaced, while the strategy is
+// switched, and when the dispatcher is drained in the middle.
+func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
+	t.Parallel()
+	others := builtin()
+	for i, spec := range others {
+		name := spec.Name
+		t.Run(name, func(t *testing.T) {
+			const clients = 4
+			seed := rand.Uint64()
+			var submitted, started, shed, inRun atomic.Int64
+			d, err := Open(Options{
+				Strategy: name, Capacity: 16, Workers: 4, MaxBatch: 4, Split: seed%2 == 0,
+				Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+					inRun.Add(int64(len(tasks)))
+					for _, t := range tasks {
+						t.Payload.(*state).running.Add(1)
+					}
+					if len(tasks) == 2 { // as a commit that is handed on
+						tasks := append([]*strategies.Task(nil), tasks...)
+						go func() {
+							for _, t := range tasks {
+								done(t)
+							}
+						}()
+						return
+					}
+					for _, t := range tasks {
+						done(t)
+					}
+				},
+				Observe: func(string) Events {
+					return Events{
+						Submitted: func() { submitted.Add(1) },
+						Started:   func(time.Duration) { started.Add(1) },
+						Shed:      func(strategies.Reason) { shed.Add(1) },
+					}
+				},
+			})
+			require.NoError(t, err)
+
+			cs := make([]*client, clients)
+			var submitters, switcher sync.WaitGroup
+			for c := range cs {
+				cs[c] = newClient(d, seed+uint64(c), 24)
+				submitters.Go(func() { cs[c].submit(tasksPerStrategy / clients) })
+			}
+			stop := make(chan struct{})
+			switcher.Go(func() {
+				for n := i; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					_ = d.Switch(others[n%len(others)].Name)
+					for range 100 {
+						runtime.Gosched()
+					}
+					_ = d.Switch(name)
+					for range 1000 {
+						runtime.Gosched()
+					}
+				}
+			})
+			submitters.Wait()
+			close(stop)
+			switcher.Wait()
+			// What still waits is either run or shed by a drain without time.
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = d.Drain(ctx)
+			require.NoError(t, d.Drain(context.Background()))
+			d.Close()
+
+			var ran, gone int64
+			for _, c := range cs {
+				require.Zero(t, c.twice.Load(), "tasks completed twice, or both run and shed (seed %d)", seed)
+				require.Len(t, c.free, cap(c.free), "tasks lost (seed %d)", seed)
+				ran += c.ran.Load()
+				gone += c.shed.Load()
+			}
+			require.EqualValues(t, tasksPerStrategy, ran+gone)
+			require.Equal(t, ran, inRun.Load())
+			require.EqualValues(t, tasksPerStrategy, submitted.Load())
+			require.Equal(t, ran, started.Load())
+			require.Equal(t, gone, shed.Load())
+		})
+	}
+}
