@@ -1,0 +1,151 @@
+package pebble
+
+import (
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// SyncMode says when a write counts as done.
+type SyncMode string
+
+const (
+	// Always acknowledges a write when the log has been synced: Apply hands
+	// back a Commit to wait for. Concurrent writes share a sync.
+	Always SyncMode = "always"
+	// Interval acknowledges a write at once and syncs the log every
+	// Options.SyncInterval in which something was written. A crash of the
+	// process or the machine loses at most the writes acknowledged in that time
+	// and during the sync.
+	Interval SyncMode = "interval"
+	// Never acknowledges a write at once and leaves syncing to memtable
+	// rotation and Close. A killed process may lose acknowledged writes.
+	Never SyncMode = "never"
+)
+
+// Options configure a Store.
+type Options struct {
+	// Dir is the data folder. It is created if it does not exist.
+	Dir string
+	// Sync is the sync mode. Empty means Always.
+	Sync SyncMode
+	// SyncInterval is the time between syncs in the mode Interval. Zero means
+	// 100 ms.
+	SyncInterval time.Duration
+	// CacheBytes is the size of the block cache. Memtables are accounted
+	// against it. Zero means 64 MiB.
+	CacheBytes int64
+	// Logger receives what Pebble logs, most of it at level debug, and the
+	// changes between writable and unwritable. Nil means slog.Default.
+	Logger *slog.Logger
+	// FS is the file system. Nil means the operating system's.
+	FS vfs.FS
+	// OnFsync is called after each sync of the log with its duration, from the
+	// goroutine that writes the log. Nil means nobody wants to know.
+	OnFsync func(time.Duration)
+	// OnWritable is called with the reason when the store becomes unwritable,
+	// and with nil when it is writable again. It must not call the store. Nil
+	// means nobody wants to know: Writable tells as well.
+	OnWritable func(error)
+	// RetryInterval is the time between two attempts to become writable again.
+	// Zero means 5 s.
+	RetryInterval time.Duration
+
+	// blockSize and memTableBytes are for benchmarks and tests. Zero means the
+	// defaults below.
+	blockSize     int
+	memTableBytes uint64
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.Sync, Always)
+	setDefault(&o.SyncInterval, 100*time.Millisecond)
+	setDefault(&o.CacheBytes, 64<<20)
+	setDefault(&o.RetryInterval, 5*time.Second)
+	setDefault(&o.blockSize, 8<<10)
+	setDefault(&o.memTableBytes, 64<<20)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.OnFsync == nil {
+		o.OnFsync = func(time.Duration) {}
+	}
+	if o.OnWritable == nil {
+		o.OnWritable = func(error) {}
+	}
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+// Writes stall, in Store.Apply, when this many memtables wait for their flush,
+// or when a read might have to look into this many sublevels of L0. Pebble's
+// own limits are higher and only a backstop: who waits there cannot be woken
+// when the disk fails.
+const (
+	stallMemTables   = 4
+	stallL0Sublevels = 20
+)
+
+// pebbleOptions returns Pebble's options but for those that belong to one
+// instance. o has its defaults.
+func (o *Options) pebbleOptions() *pebble.Options {
+	p := &pebble.Options{
+		// The newest format: columnar blocks, and log chunks that say how far
+		// the log had been synced, by which recovery tells a torn tail from
+		// corruption.
+		FormatMajorVersion: pebble.FormatNewest,
+
+		// Large memtables make fewer and larger L0 tables, so that fewer bytes
+		// are rewritten by compactions. Pebble starts with 256 KiB and doubles,
+		// so an idle store does not hold this much.
+		MemTableSize:                o.memTableBytes,
+		MemTableStopWritesThreshold: 4 * stallMemTables,
+
+		// A point read looks at every sublevel of L0, so compact it early; the
+		// bloom filters make the rest bearable when writes come in bursts.
+		L0CompactionThreshold: 2,
+		L0StopWritesThreshold: 4 * stallL0Sublevels,
+		// The first level below L0 takes a memtable or so without a further
+		// level.
+		LBaseMaxBytes: 64 << 20,
+
+		// One compaction at a time falls behind a write burst even on two
+		// cores, since much of it is waiting for the disk.
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(2, runtime.GOMAXPROCS(0)/2) },
+
+		// A table is opened once and stays open: 10 GB are some thousand
+		// tables, and opening one costs a random read of three blocks.
+		MaxOpenFiles: 8192,
+
+		// Hand the log to the disk bit by bit, so that the next sync, under
+		// Interval and Never, or a memtable rotation, has little left to write.
+		WALBytesPerSync: 512 << 10,
+	}
+	for i := range p.Levels {
+		l := &p.Levels[i]
+		// Ten bits a key let one in a hundred reads of an absent key through.
+		// On the last level too: it holds nine tenths of the keys, and without a
+		// filter there every miss reads a block.
+		l.FilterPolicy = bloom.FilterPolicy(10)
+		l.FilterType = pebble.TableFilter
+		l.BlockSize = o.blockSize
+		// Index blocks are read on the way to each data block and should stay
+		// few and cached.
+		l.IndexBlockSize = 64 << 10
+	}
+	// Tables of 2 MB in L0 would make 5,000 of 10 GB; these make 200 to 500.
+	p.TargetFileSizes[0] = 8 << 20
+	return p
+}

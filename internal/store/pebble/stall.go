@@ -1,0 +1,126 @@
+package pebble
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"spillway/internal/store"
+)
+
+// stall holds writes back while flushes or compactions are behind.
+//
+// Pebble does that too, but with its commit lock held: when the disk is full,
+// the flush that they wait for never succeeds, and everyone who writes, and
+// soon every worker, is stuck. So it is done here, before Pebble's own limits
+// are reached, where a failure of the disk sends them away. The measure is a
+// little late, since it is taken in the background when the number of memtables
+// or tables has changed; Pebble's limits are four times as high.
+type stall struct {
+	count   atomic.Int64  // how often writes were stalled
+	changed chan struct{} // of capacity 1: take the measure again
+	on      atomic.Bool   // a shortcut for over != nil
+
+	mu struct {
+		sync.Mutex
+		over chan struct{} // closed when the stall ends; nil if there is none
+	}
+}
+
+func (s *stall) init() { s.changed = make(chan struct{}, 1) }
+
+// check asks for a new measure. It never blocks.
+func (s *stall) check() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits until there is no stall. It returns an error if the store becomes
+// unwritable or is closed meanwhile.
+func (s *stall) wait(h *health, closing <-chan struct{}) error {
+	for s.on.Load() {
+		s.mu.Lock()
+		over := s.mu.over
+		s.mu.Unlock()
+		if over == nil {
+			break
+		}
+		failed, err := h.watch()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-over:
+		case <-failed:
+		case <-closing:
+			return store.ErrClosed
+		}
+	}
+	return nil
+}
+
+func (s *stall) set(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case on && s.mu.over == nil:
+		s.mu.over = make(chan struct{})
+		s.count.Add(1)
+	case !on && s.mu.over != nil:
+		close(s.mu.over)
+		s.mu.over = nil
+	}
+	s.on.Store(on)
+}
+
+// stallLoop takes the measure.
+func (s *Store) stallLoop() {
+	for {
+		select {
+		case <-s.stall.changed:
+			if inst, err := s.acquire(); err == nil {
+				m := inst.db.Metrics()
+				inst.release()
+				on := m.MemTable.Count > stallMemTables || m.Levels[0].Sublevels >= stallL0Sublevels
+				if on && !s.stall.on.Load() {
+					s.opts.Logger.Warn("writes stall until the store has caught up",
+						"memtables", m.MemTable.Count, "sublevels", m.Levels[0].Sublevels)
+				}
+				s.stall.set(on)
+			}
+		case <-s.closing:
+			return
+		}
+	}
+}
+
+// gate is open until it is halted, and again when told to proceed.
+type gate struct {
+	mu   sync.Mutex
+	wait chan struct{} // nil while open; closed by proceed
+}
+
+func (g *gate) halt() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.wait == nil {
+		g.wait = make(chan struct{})
+	}
+}
+
+func (g *gate) proceed() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.wait != nil {
+		close(g.wait)
+		g.wait = nil
+	}
+}
+
+// halted returns nil if the gate is open, or what proceed will close.
+func (g *gate) halted() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.wait
+}

@@ -1,0 +1,66 @@
+package pebble
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Stats is a snapshot of the store's figures. Those called totals only grow
+// while the store is open.
+type Stats struct {
+	// Compactions is the total of compactions.
+	Compactions uint64
+	// Levels are the tables by level, L0 first.
+	Levels [7]Level
+	// ReadAmplification is how many places a point read may have to look at.
+	ReadAmplification int
+	// CacheHits and CacheMisses are the totals of the block cache.
+	CacheHits, CacheMisses uint64
+	// DiskBytes is the space that the store takes, log included.
+	DiskBytes uint64
+	// WriteStalls is the total of times that writes had to wait for flushes or
+	// compactions.
+	WriteStalls uint64
+	// MemTableBytes is the memory of all memtables.
+	MemTableBytes uint64
+	// CompactionDebtBytes estimates what compactions have to rewrite until the
+	// tree is in shape.
+	CompactionDebtBytes uint64
+}
+
+// Level is one level of the tree.
+type Level struct {
+	Bytes uint64
+	Files uint64
+}
+
+// totals are the totals of instances that were replaced.
+type totals struct {
+	compactions uint64
+}
+
+func (t *totals) add(m *pebble.Metrics) { t.compactions += uint64(m.Compact.Count) }
+
+// Stats returns the store's figures, zeros after Close.
+func (s *Store) Stats() Stats {
+	// The lock is held throughout, so that no instance is counted twice.
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return Stats{}
+	}
+	m := s.cur.db.Metrics()
+	stats := Stats{
+		Compactions:         s.retired.compactions + uint64(m.Compact.Count),
+		ReadAmplification:   m.ReadAmp(),
+		CacheHits:           uint64(m.BlockCache.Hits),
+		CacheMisses:         uint64(m.BlockCache.Misses),
+		DiskBytes:           m.DiskSpaceUsage(),
+		WriteStalls:         uint64(s.stall.count.Load()),
+		MemTableBytes:       m.MemTable.Size,
+		CompactionDebtBytes: m.Compact.EstimatedDebt,
+	}
+	for i, l := range m.Levels {
+		stats.Levels[i] = Level{Bytes: uint64(l.TablesSize), Files: uint64(l.TablesCount)}
+	}
+	return stats
+}

@@ -1,0 +1,476 @@
+// Package pebble keeps the data in an embedded Pebble store: a log-structured
+// merge tree in one folder.
+//
+// Three things are added to Pebble.
+//
+// Commits are handed back before they are durable, under Always: Apply returns
+// when the writes are in the log's buffer and visible, and the Commit waits for
+// the sync that it shares with all others of that moment.
+//
+// A store whose disk fails becomes unwritable instead of ending the process.
+// The first failure is seen by disk, which sits between Pebble and the file
+// system, before Pebble can acknowledge anything; reads go on; and a goroutine
+// tries to come back: see recovery.go.
+//
+// Writes that would stall in Pebble stall here instead, where a failure of the
+// disk wakes them: see stall.go.
+package pebble
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"spillway/internal/store"
+)
+
+// Store is a store in a folder. All methods are safe for concurrent use.
+type Store struct {
+	opts   Options
+	cache  *pebble.Cache
+	lock   io.Closer // of the folder
+	health health
+	stall  stall
+	tables gate // closed while the store is unwritable
+
+	// appliers counts the calls of Apply between their look at health and the
+	// end of Pebble's part. Once the store is unwritable it only falls, and at
+	// zero nothing is being written.
+	appliers atomic.Int64
+	// dirty says, under Interval, that something was written since the last
+	// sync of the log.
+	dirty atomic.Bool
+
+	// mu is held for reading while cur is used, and for writing while it is
+	// replaced. Whoever needs the instance for longer takes a reference.
+	mu     sync.RWMutex
+	cur    *instance
+	closed bool
+	// active is cur, for whoever must not wait for mu.
+	active atomic.Pointer[instance]
+
+	commits sync.Pool // of *commit
+
+	closing chan struct{}  // closed by Close
+	loops   sync.WaitGroup // the goroutines that end with closing
+	old     sync.WaitGroup // instances that were replaced and are not yet closed
+	retired totals         // of replaced instances, guarded by mu
+}
+
+var _ store.Store = (*Store)(nil)
+
+// instance is one opening of the folder by Pebble. It is closed when the last
+// reference is released: one is the store's, the others belong to iterators
+// and to commits that are waited for.
+type instance struct {
+	db   *pebble.DB
+	disk *disk
+	// broken is why Pebble has said that it cannot go on: it may have lost track
+	// of its own MANIFEST, so that only reopening the folder helps.
+	broken atomic.Pointer[error]
+	// spent is set when the instance is fenced and waits for its successor, of
+	// which it no longer knows anything that the folder does not.
+	spent bool
+	refs  atomic.Int64
+	close func(*instance)
+}
+
+func (i *instance) acquire() { i.refs.Add(1) }
+
+func (i *instance) release() {
+	if i.refs.Add(-1) == 0 {
+		i.close(i)
+	}
+}
+
+// Open opens the folder, or creates it. The error is one line for people.
+func Open(o Options) (*Store, error) {
+	o.setDefaults()
+	switch o.Sync {
+	case Always, Interval, Never:
+	default:
+		return nil, fmt.Errorf("unknown sync mode %q, choose one of %s, %s, %s", o.Sync, Always, Interval, Never)
+	}
+	o.Dir = filepath.Clean(o.Dir)
+	s := &Store{opts: o, closing: make(chan struct{})}
+	s.health.init(o.OnWritable, o.Logger)
+	s.stall.init()
+	s.commits.New = func() any { return new(commit) }
+
+	if err := s.claim(); err != nil {
+		return nil, err
+	}
+	s.cache = pebble.NewCache(o.CacheBytes)
+	inst, err := s.openInstance()
+	if err != nil {
+		s.cache.Unref()
+		_ = s.lock.Close()
+		return nil, fmt.Errorf("cannot open the data folder %s: %w", o.Dir, err)
+	}
+	s.cur = inst
+	s.active.Store(inst)
+
+	s.loops.Go(s.recoverLoop)
+	s.loops.Go(s.stallLoop)
+	if o.Sync == Interval {
+		s.loops.Go(s.syncLoop)
+	}
+	return s, nil
+}
+
+// claim makes sure that the folder exists, is writable, and is nobody else's.
+func (s *Store) claim() error {
+	fs, dir := s.opts.FS, s.opts.Dir
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot create the data folder %s: %w", dir, err)
+	}
+	// The probe comes first, so that a lock file that cannot be written is not
+	// taken for one that somebody holds.
+	if err := s.probe(); err != nil {
+		return fmt.Errorf("cannot write to the data folder %s: %w", dir, err)
+	}
+	lock, err := pebble.LockDirectory(dir, fs)
+	if err != nil {
+		return fmt.Errorf("the data folder %s is in use by another process, or opened twice by this one: %w", dir, err)
+	}
+	s.lock = lock
+	return nil
+}
+
+// openInstance opens the folder, whose lock the store holds.
+func (s *Store) openInstance() (inst *instance, err error) {
+	inst = &instance{close: s.closeInstance}
+	inst.refs.Store(1)
+	inst.disk = newDisk(s.opts.FS, s.opts.Dir, s.opts.OnFsync,
+		func(err error) { s.failed(inst, err) }, s.pace)
+
+	o := s.opts.pebbleOptions()
+	o.Cache = s.cache
+	o.FS = inst.disk
+	log := s.opts.Logger
+	o.Logger = logger{log: log, fatal: func(err error) {
+		inst.broken.CompareAndSwap(nil, &err)
+		s.failed(inst, err)
+	}}
+	o.EventListener = s.events(log)
+	// On some kinds of damage Pebble panics rather than to return an error.
+	defer func() {
+		if r := recover(); r != nil {
+			inst, err = nil, fmt.Errorf("%v", r)
+		}
+	}()
+	inst.db, err = pebble.Open(s.opts.Dir, o)
+	if err != nil {
+		inst.disk.end()
+		return nil, err
+	}
+	if err := inst.lost(); err != nil {
+		inst.disk.end()
+		_ = inst.db.Close()
+		return nil, err
+	}
+	return inst, nil
+}
+
+func (s *Store) events(log *slog.Logger) *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) { log.Warn("background work of the store failed, it is tried again", "err", err) },
+		DataCorruption: func(i pebble.DataCorruptionInfo) {
+			log.Error("the store found corrupt data", "path", i.Path, "err", i.Details)
+		},
+		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
+			s.stall.count.Add(1)
+			log.Warn("writes stall in Pebble", "reason", i.Reason)
+		},
+		WALCreated:    func(pebble.WALCreateInfo) { s.stall.check() },
+		FlushEnd:      func(pebble.FlushInfo) { s.stall.check() },
+		CompactionEnd: func(pebble.CompactionInfo) { s.stall.check() },
+	}
+}
+
+// closeInstance closes a replaced instance once nobody reads from it.
+func (s *Store) closeInstance(i *instance) {
+	go func() {
+		defer s.old.Done()
+		i.disk.end()
+		if err := i.db.Close(); err != nil {
+			s.opts.Logger.Debug("closed a replaced instance of the store", "err", err)
+		}
+	}()
+}
+
+// acquire returns the instance in use with a reference.
+func (s *Store) acquire() (*instance, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	s.cur.acquire()
+	return s.cur, nil
+}
+
+// Get appends the value of key to dst.
+func (s *Store) Get(dst, key []byte) ([]byte, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return dst, store.ErrClosed
+	}
+	value, closer, err := s.cur.db.Get(key)
+	if err != nil {
+		if errors.Is(err, pebble.ErrNotFound) {
+			err = store.ErrNotFound
+		}
+		return dst, err
+	}
+	dst = append(dst, value...)
+	return dst, closer.Close()
+}
+
+// Apply writes. Under Always it returns a Commit; otherwise the writes are
+// acknowledged by its returning nil.
+func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
+	if err := s.stall.wait(&s.health, s.closing); err != nil {
+		return nil, err
+	}
+	// The order matters, see appliers.
+	s.appliers.Add(1)
+	defer s.appliers.Add(-1)
+	if err := s.health.reason(); err != nil {
+		return nil, err
+	}
+	inst, err := s.acquire()
+	if err != nil {
+		return nil, err
+	}
+	b := inst.db.NewBatch()
+	for i := range writes {
+		// A batch that is not indexed takes anything that fits into its 4 GiB.
+		if w := &writes[i]; w.Delete {
+			_ = b.Delete(w.Key, nil)
+		} else {
+			_ = b.Set(w.Key, w.Value, nil)
+		}
+	}
+	if s.opts.Sync == Always {
+		if err := inst.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
+			inst.release()
+			return nil, err
+		}
+		if err := inst.broken.Load(); err != nil {
+			// The error may have been this batch's, and then no sync will ever
+			// come for it. Pebble keeps the batch.
+			inst.release()
+			return nil, s.unknown(*err)
+		}
+		c := s.commits.Get().(*commit)
+		c.store, c.inst, c.batch = s, inst, b
+		return c, nil
+	}
+	defer inst.release()
+	if err := inst.db.Apply(b, pebble.NoSync); err != nil {
+		return nil, err
+	}
+	if s.opts.Sync == Interval && !s.dirty.Load() {
+		s.dirty.Store(true)
+	}
+	if err := inst.lost(); err != nil {
+		return nil, s.unknown(err)
+	}
+	_ = b.Close()
+	return nil, nil
+}
+
+// lost returns nil, or why what was applied to the instance, and maybe synced,
+// may not be in the log.
+func (i *instance) lost() error {
+	if err := i.disk.logLost(); err != nil {
+		return err
+	}
+	if p := i.broken.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (s *Store) unknown(cause error) error {
+	return fmt.Errorf("%w: %w: %w", store.ErrUnknownOutcome, store.ErrUnwritable, cause)
+}
+
+// commit is a batch on its way to the disk.
+type commit struct {
+	store *Store
+	inst  *instance
+	batch *pebble.Batch
+}
+
+// Wait waits for the sync of the log.
+func (c *commit) Wait() error {
+	s, inst, batch := c.store, c.inst, c.batch
+	*c = commit{}
+	s.commits.Put(c)
+	defer inst.release()
+	err := batch.SyncWait()
+	if err == nil {
+		// A log that was lost later may have had this batch, but who knows.
+		err = inst.disk.logLost()
+	}
+	if err != nil {
+		return s.unknown(err)
+	}
+	return batch.Close()
+}
+
+// Range opens an iterator over a snapshot. It may stay open for long: it keeps
+// the tables that it reads, and their space, from being given up.
+func (s *Store) Range(start, end []byte) (store.Iterator, error) {
+	if len(end) == 0 {
+		end = nil
+	} else if bytes.Compare(start, end) >= 0 {
+		return empty{}, nil
+	}
+	inst, err := s.acquire()
+	if err != nil {
+		return nil, err
+	}
+	it, err := inst.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
+	if err != nil {
+		inst.release()
+		return nil, err
+	}
+	return &iterator{inst: inst, it: it}, nil
+}
+
+type iterator struct {
+	inst    *instance // nil after Close
+	it      *pebble.Iterator
+	started bool
+}
+
+func (i *iterator) Next() bool {
+	if !i.started {
+		i.started = true
+		return i.it.First()
+	}
+	return i.it.Next()
+}
+
+func (i *iterator) Entry() (key, value []byte, err error) {
+	value, err = i.it.ValueAndErr()
+	return i.it.Key(), value, err
+}
+
+func (i *iterator) Err() error { return i.it.Error() }
+
+func (i *iterator) Close() error {
+	if i.inst == nil {
+		return nil
+	}
+	err := i.it.Close()
+	i.inst.release()
+	i.inst = nil
+	return err
+}
+
+// empty is an iterator over nothing.
+type empty struct{}
+
+func (empty) Next() bool                    { return false }
+func (empty) Entry() (_, _ []byte, _ error) { return nil, nil, nil }
+func (empty) Err() error                    { return nil }
+func (empty) Close() error                  { return nil }
+
+// Writable returns nil, or why the store cannot write. It is cheap.
+func (s *Store) Writable() error { return s.health.reason() }
+
+// syncLoop syncs the log every interval in which something was written.
+func (s *Store) syncLoop() {
+	t := time.NewTicker(s.opts.SyncInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if s.dirty.Swap(false) {
+				s.syncLog()
+			}
+		case <-s.closing:
+			return
+		}
+	}
+}
+
+// syncLog makes all that was applied durable, or the log lost.
+func (s *Store) syncLog() {
+	if inst, err := s.acquire(); err == nil {
+		// Failures come through the disk. Pebble returns none.
+		_ = inst.db.LogData(nil, pebble.Sync)
+		inst.release()
+	}
+}
+
+// Checkpoint writes a consistent copy of the store to dir, which must not
+// exist. Tables are linked if dir is on the same file system. The copy can be
+// opened as a data folder.
+func (s *Store) Checkpoint(dir string) error {
+	if err := s.health.reason(); err != nil {
+		return err
+	}
+	inst, err := s.acquire()
+	if err != nil {
+		return err
+	}
+	defer inst.release()
+	if err := inst.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("cannot write a checkpoint to %s: %w", dir, err)
+	}
+	if err := inst.lost(); err != nil {
+		return fmt.Errorf("cannot write a checkpoint to %s: %w: %w", dir, store.ErrUnwritable, err)
+	}
+	return nil
+}
+
+// Close makes all acknowledged writes durable and closes the store. It must not
+// be called while a Commit is not waited for or an Iterator is open. The error
+// says what may have been lost.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return store.ErrClosed
+	}
+	s.closed = true
+	s.mu.Unlock()
+	close(s.closing)
+	s.loops.Wait()
+
+	var errs []error
+	if reason := s.health.reason(); reason != nil {
+		errs = append(errs, s.lastChance(reason))
+	}
+	inst := s.cur
+	inst.disk.end()
+	if err := inst.db.Close(); err != nil {
+		errs = append(errs, fmt.Errorf("cannot close the data folder %s: %w", s.opts.Dir, err))
+	}
+	// Closing has synced the log. If that failed, the disk alone knows.
+	if reason := s.health.reason(); reason == nil {
+		// nothing failed
+	} else if len(errs) == 0 {
+		errs = append(errs, reason)
+	}
+	s.old.Wait()
+	s.cache.Unref()
+	if err := s.lock.Close(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

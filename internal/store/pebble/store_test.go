@@ -1,0 +1,146 @@
+package pebble
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"spillway/internal/store"
+)
+
+var modes = []SyncMode{Always, Interval, Never}
+
+// open opens a store that is closed at the end of the test.
+func open(t testing.TB, o Options) *Store {
+	t.Helper()
+	s := openOnly(t, o)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// openOnly opens a store that the test closes itself, or abandons.
+func openOnly(t testing.TB, o Options) *Store {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s, err := Open(o)
+	require.NoError(t, err)
+	return s
+}
+
+// apply writes and waits until the write may be acknowledged.
+func apply(s *Store, writes ...store.Write) error {
+	c, err := s.Apply(writes)
+	if err != nil || c == nil {
+		return err
+	}
+	return c.Wait()
+}
+
+func put(k, v string) store.Write { return store.Write{Key: []byte(k), Value: []byte(v)} }
+func del(k string) store.Write    { return store.Write{Key: []byte(k), Delete: true} }
+
+func get(t testing.TB, s *Store, k string) string {
+	t.Helper()
+	v, err := s.Get(nil, []byte(k))
+	if err != nil {
+		require.ErrorIs(t, err, store.ErrNotFound)
+		return "absent"
+	}
+	return string(v)
+}
+
+func TestStore_GetApply(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			s := open(t, Options{Dir: t.TempDir(), Sync: mode})
+			require.Equal(t, "absent", get(t, s, "a"))
+			require.NoError(t, apply(s, put("a", "1"), put("b", ""), put("\x00\xff", "bytes")))
+			require.Equal(t, "1", get(t, s, "a"))
+			require.Equal(t, "", get(t, s, "b"))
+			require.Equal(t, "bytes", get(t, s, "\x00\xff"))
+			// Within a batch the order counts.
+			require.NoError(t, apply(s, del("a"), put("a", "2"), put("b", "3"), del("b")))
+			require.Equal(t, "2", get(t, s, "a"))
+			require.Equal(t, "absent", get(t, s, "b"))
+
+			dst, err := s.Get([]byte("head:"), []byte("a"))
+			require.NoError(t, err)
+			require.Equal(t, "head:2", string(dst))
+			dst, err = s.Get([]byte("head:"), []byte("none"))
+			require.ErrorIs(t, err, store.ErrNotFound)
+			require.Equal(t, "head:", string(dst))
+		})
+	}
+}
+
+func TestStore_Range(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{Dir: t.TempDir()})
+	for i := range 10 {
+		require.NoError(t, apply(s, put(fmt.Sprint(i), fmt.Sprint("v", i))))
+	}
+	for _, row := range []struct{ start, end, want string }{
+		{"0", "", "0123456789"},
+		{"3", "6", "345"},
+		{"35", "7", "456"},
+		{"6", "3", ""},
+		{"6", "6", ""},
+		{"a", "", ""},
+	} {
+		start := []byte(row.start)
+		it, err := s.Range(start, []byte(row.end))
+		require.NoError(t, err)
+		clear(start) // arguments are not kept
+		var got string
+		for it.Next() {
+			k, v, err := it.Entry()
+			require.NoError(t, err)
+			require.Equal(t, "v"+string(k), string(v))
+			got += string(k)
+		}
+		require.NoError(t, it.Err())
+		require.NoError(t, it.Close())
+		require.NoError(t, it.Close())
+		require.Equal(t, row.want, got, "%+v", row)
+	}
+}
+
+func TestStore_RangeIsASnapshot(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{Dir: t.TempDir()})
+	require.NoError(t, apply(s, put("a", "1"), put("b", "1")))
+	it, err := s.Range([]byte("a"), nil)
+	require.NoError(t, err)
+	require.NoError(t, apply(s, put("a", "2"), del("b"), put("c", "2")))
+	var got string
+	for it.Next() {
+		k, v, _ := it.Entry()
+		got += string(k) + string(v)
+	}
+	require.NoError(t, it.Close())
+	require.Equal(t, "a1b1", got)
+}
+
+// A graceful stop loses nothing in any mode.
+func TestStore_CloseKeepsEverything(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			fs := vfs.NewCrashableMem()
+			s := openOnly(t, Options{Dir: "d", FS: fs, Sync: mode})
+			require.NoError(t, apply(s, put("a", "1")))
+			require.NoError(t, s.Close())
+			require.ErrorIs(t, s.Close(), store.ErrClosed)
+			s = open(t, Options{Dir: "d", FS: fs.CrashClone(vfs.CrashCloneCfg{}), Sync: mode})
+			require.Equal(t, "1", get(t, s, "a"))
+		})
+	}
+}
