@@ -1,0 +1,108 @@
+// Package config turns flags and environment variables into one checked struct.
+//
+// Every setting has a flag and a variable of the same name
+// (--queue-capacity, SPILLWAY_QUEUE_CAPACITY), and the flag wins. The fields of
+// [Config] are that list: names, defaults, bounds and help texts are their tags.
+//
+// The package has no side effects. Arguments, environment, the machine and the
+// reading of files are passed in.
+package config
+
+import (
+	"reflect"
+	"time"
+
+	"spillway/internal/store/delay"
+)
+
+// Config is how the service is to run. All fields have been checked. The names
+// of the variables are "SPILLWAY_" and the name in the tag, in upper case with
+// underscores.
+//
+// A variable that is set to nothing counts as not set.
+type Config struct {
+	Strategy      string `name:"strategy" default:"fifo" enum:"${strategies}" help:"Queueing strategy: ${enum}."`
+	Listen        string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
+	AdminListen   string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
+	AcceptLoops   int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
+	Workers       int    `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs."`
+	Pools         string `name:"pools" default:"shared" enum:"shared,split" help:"Shared: one queue for all; split: reads and writes have a queue and half the workers each. One of ${enum}."`
+	QueueCapacity int    `name:"queue-capacity" default:"256" min:"1" max:"1048576" help:"Requests that may wait."`
+
+	Store      string `name:"store" default:"pebble" enum:"pebble" help:"Where the data is kept: ${enum}."`
+	DataDir    string `name:"data-dir" default:"./data" help:"Folder of the embedded store."`
+	Sync       Sync   `name:"sync" default:"always" help:"When a write is acknowledged: always (it is on the disk), interval:DURATION (a crash may lose that much), never (a crash may lose more)."`
+	CacheBytes int64  `name:"cache-bytes" default:"${cache}" type:"size" min:"1" help:"Block cache of the embedded store; by default a quarter of the memory."`
+
+	MaxKeyBytes    int   `name:"max-key-bytes" default:"4096" type:"size" min:"1" max:"65535" help:"Longest key."`
+	MaxValueBytes  int   `name:"max-value-bytes" default:"1048576" type:"size" min:"1" max:"1073741824" help:"Longest value."`
+	MaxBodyBytes   int64 `name:"max-body-bytes" default:"${bodies}" type:"size" min:"1" help:"Bodies being read or waiting, in total; by default an eighth of the memory."`
+	MaxConnections int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Connections that may be open; further ones are turned away."`
+
+	SLO time.Duration `name:"slo" default:"100ms" positive:"" help:"Latency objective, for the metrics."`
+
+	ReadTimeout  time.Duration `name:"read-timeout" default:"10s" positive:"" help:"How long a client may take to send a request."`
+	WriteTimeout time.Duration `name:"write-timeout" default:"10s" positive:"" help:"How long a client may take no byte of its answer."`
+	IdleTimeout  time.Duration `name:"idle-timeout" default:"60s" positive:"" help:"How long a connection may be silent between requests."`
+	DrainDelay   time.Duration `name:"drain-delay" default:"0s" help:"How long to go on serving after SIGTERM, while /readyz says 503."`
+	DrainTimeout time.Duration `name:"drain-timeout" default:"10s" help:"How long queued work may take to finish before it is shed."`
+
+	TLSCert    string `name:"tls-cert" help:"File with the TLS certificate of both planes, PEM."`
+	TLSKey     string `name:"tls-key" help:"File with its key, PEM."`
+	DataToken  string `name:"data-token" type:"token" secret:"" help:"Bearer token that requests of the data plane must carry."`
+	AdminToken string `name:"admin-token" type:"token" secret:"" help:"Bearer token that requests of the admin plane must carry."`
+
+	// StoreDelay makes the store slow, in the lab. The zero value does not.
+	StoreDelay delay.Distribution `name:"store-delay" default:"0" help:"Lab only: how long each operation sleeps first, such as 4ms or exp:4ms."`
+
+	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}."`
+	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}."`
+}
+
+// The modes of Sync.
+const (
+	SyncAlways   = "always"   // a write is on the disk before it is acknowledged
+	SyncInterval = "interval" // written to the disk every Interval
+	SyncNever    = "never"    // written to the disk when the store likes
+)
+
+// Sync says how durable an acknowledged write is.
+type Sync struct {
+	Mode string
+	// Interval is greater than 0 with SyncInterval, otherwise 0.
+	Interval time.Duration
+}
+
+// String returns s in the form in which it is configured.
+func (s Sync) String() string {
+	if s.Mode == SyncInterval {
+		return s.Mode + ":" + s.Interval.String()
+	}
+	return s.Mode
+}
+
+// Redacted returns the value of every setting by the name of its variable, fit
+// for JSON and for other eyes: what is secret is blanked.
+func (c *Config) Redacted() map[string]any {
+	settings := make(map[string]any)
+	v := reflect.ValueOf(*c)
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		var shown any
+		switch value := v.FieldByIndex(f.Index).Interface().(type) {
+		case string:
+			shown = value
+			if _, secret := f.Tag.Lookup("secret"); secret && value != "" {
+				shown = blank
+			}
+		case interface{ String() string }:
+			shown = value.String()
+		default:
+			shown = value
+		}
+		settings[variable(f.Tag.Get("name"))] = shown
+	}
+	return settings
+}
+
+// blank stands for a secret.
+const blank = "(secret)"

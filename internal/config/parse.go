@@ -1,0 +1,238 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"spillway/strategies"
+)
+
+const prefix = "SPILLWAY_"
+
+// Input is all that Parse looks at.
+type Input struct {
+	// Args are the arguments, without the name of the program.
+	Args []string
+	// Env is the environment, "key=value" each.
+	Env []string
+	// Machine sizes some of the defaults.
+	Machine Machine
+	// ReadFile reads the files that hold tokens, as os.ReadFile does.
+	ReadFile func(name string) ([]byte, error)
+	// Version is what --version prints.
+	Version string
+}
+
+// Command is what the program is asked to do.
+type Command int
+
+const (
+	// Serve runs the service.
+	Serve Command = iota
+	// Healthcheck asks a running service whether it is ready.
+	Healthcheck
+	// Print prints Invocation.Text.
+	Print
+)
+
+// Invocation is what the arguments and the environment say.
+type Invocation struct {
+	Command Command
+	// Text is the help or the version, with Print.
+	Text string
+	// Config is complete, except with Print.
+	Config Config
+	// Warnings are for the log, a sentence each.
+	Warnings []string
+}
+
+// grammar is the command line.
+type grammar struct {
+	Config `embed:""`
+
+	DataTokenFile  string `name:"data-token-file" help:"File with the token of the data plane."`
+	AdminTokenFile string `name:"admin-token-file" help:"File with the token of the admin plane."`
+
+	Version kong.VersionFlag `name:"version" help:"Print version, commit and Go version."`
+
+	Serve       struct{} `cmd:"" default:"withargs" help:"Serve. The default."`
+	Healthcheck struct{} `cmd:"" help:"Exit with 0 if the service with this configuration is ready, otherwise with 1."`
+}
+
+// Parse reads the arguments and the environment. A ValueError says that the
+// value of a setting is bad; other errors are about arguments that are not
+// known. All of them are one line.
+func Parse(in Input) (Invocation, error) {
+	env := environment(in.Env)
+	var (
+		g       grammar
+		printed bool
+		text    bytes.Buffer
+	)
+	options := append(mappers(),
+		kong.Name("spillway"),
+		kong.Description("A durable key-value service whose queueing strategy can be chosen, and switched while it runs.\n\n"+
+			"Every flag can be given as an environment variable as well; the flag wins."),
+		kong.Vars{
+			"version":    in.Version,
+			"strategies": strings.Join(strategies.Names(), ","),
+			"cpus":       strconv.Itoa(in.Machine.CPUs),
+			"workers":    strconv.Itoa(2 * in.Machine.CPUs),
+			"cache":      strconv.FormatInt(max(1, in.Machine.Memory/4), 10),
+			"bodies":     strconv.FormatInt(max(1, in.Machine.Memory/8), 10),
+		},
+		kong.WithHyphenPrefixedParameters(true), // so that -1 is a bad value and not an unknown flag
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 120}),
+		kong.ValueFormatter(helpText),
+		kong.Writers(&text, &text),
+		kong.Exit(func(int) { printed = true }),
+		// Not kong's own reading of the environment, which has a side effect
+		// the other way round: it depends on the process.
+		kong.Resolvers(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+			if value := env[variable(flag.Name)]; value != "" && isSetting(flag.Value) {
+				return value, nil
+			}
+			return nil, nil
+		})),
+	)
+	parser, err := kong.New(&g, options...)
+	if err != nil {
+		return Invocation{}, fmt.Errorf("command line: %w", err)
+	}
+	ctx, err := parser.Parse(in.Args)
+	if printed {
+		return Invocation{Command: Print, Text: text.String()}, nil
+	}
+	if err != nil {
+		return Invocation{}, plain(err)
+	}
+	if err := g.readTokens(in.ReadFile); err != nil {
+		return Invocation{}, err
+	}
+	warnings, err := g.check()
+	if err != nil {
+		return Invocation{}, err
+	}
+	inv := Invocation{Command: Serve, Config: g.Config, Warnings: append(unknown(env, parser.Model), warnings...)}
+	if ctx.Command() == "healthcheck" {
+		inv.Command = Healthcheck
+	}
+	return inv, nil
+}
+
+// environment returns the variables that are ours.
+func environment(env []string) map[string]string {
+	ours := make(map[string]string)
+	for _, entry := range env {
+		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, prefix) {
+			ours[name] = value
+		}
+	}
+	return ours
+}
+
+// isSetting tells settings from --help and --version.
+func isSetting(v *kong.Value) bool { return v.Name != "help" && v.Name != "version" }
+
+// helpText adds the variable and the default to the help of a flag.
+func helpText(v *kong.Value) string {
+	if v.Flag == nil || !isSetting(v) {
+		return v.Help
+	}
+	text := v.Help + " [$" + variable(v.Name)
+	if v.HasDefault {
+		text += ", default " + v.Default
+	}
+	return text + "]"
+}
+
+// plain returns the ValueError within a parser's error, or a line that says
+// where to find help.
+func plain(err error) error {
+	if bad, ok := errors.AsType[*ValueError](err); ok {
+		return bad
+	}
+	line := strings.Join(strings.Fields(err.Error()), " ")
+	return fmt.Errorf("%s (see spillway --help)", line)
+}
+
+// readTokens reads the tokens that were given as files.
+func (g *grammar) readTokens(readFile func(string) ([]byte, error)) error {
+	for _, t := range []struct {
+		setting, file string
+		token         *string
+	}{
+		{"data-token", g.DataTokenFile, &g.DataToken},
+		{"admin-token", g.AdminTokenFile, &g.AdminToken},
+	} {
+		if t.file == "" {
+			continue
+		}
+		bad := &ValueError{Setting: t.setting + "-file", Value: t.file}
+		if *t.token != "" {
+			bad.Allowed = fmt.Sprintf("either it or %s (--%s), not both", variable(t.setting), t.setting)
+			return bad
+		}
+		content, err := readFile(t.file)
+		if err != nil {
+			// The name of the file is said already.
+			if cause, ok := errors.AsType[*fs.PathError](err); ok {
+				err = cause.Err
+			}
+			bad.Allowed = fmt.Sprintf("a file that can be read (%v)", err)
+			return bad
+		}
+		if *t.token, err = parseToken(nil, strings.TrimRight(string(content), "\r\n")); err != nil {
+			bad.Allowed = fmt.Sprintf("a file that holds a token: %v", err)
+			return bad
+		}
+	}
+	return nil
+}
+
+// check looks at the settings that depend on each other.
+func (g *grammar) check() (warnings []string, err error) {
+	switch {
+	case g.Pools == "split" && g.Workers < 2:
+		return nil, &ValueError{"workers", strconv.Itoa(g.Workers), "at least 2 when " + variable("pools") + " is split"}
+	case g.TLSCert != "" && g.TLSKey == "":
+		return nil, &ValueError{"tls-key", "", "the file with the key of " + variable("tls-cert")}
+	case g.TLSKey != "" && g.TLSCert == "":
+		return nil, &ValueError{"tls-cert", "", "the file with the certificate of " + variable("tls-key")}
+	}
+	if g.MaxBodyBytes < int64(g.MaxValueBytes) {
+		warnings = append(warnings, fmt.Sprintf("%s is %d and %s is %d: values of more than %d bytes will always be turned away",
+			variable("max-body-bytes"), g.MaxBodyBytes, variable("max-value-bytes"), g.MaxValueBytes, g.MaxBodyBytes))
+	}
+	return warnings, nil
+}
+
+// later are the variables of the distributed store, which are not used yet.
+var later = []string{
+	"SPILLWAY_CASSANDRA_HOSTS", "SPILLWAY_CASSANDRA_KEYSPACE", "SPILLWAY_CASSANDRA_CONSISTENCY",
+	"SPILLWAY_CASSANDRA_USERNAME", "SPILLWAY_CASSANDRA_PASSWORD", "SPILLWAY_CASSANDRA_REPLICATION_FACTOR",
+}
+
+// unknown warns of the variables that are no settings, sorted.
+func unknown(env map[string]string, model *kong.Application) (warnings []string) {
+	known := slices.Clone(later)
+	for _, flag := range model.Flags {
+		if isSetting(flag.Value) {
+			known = append(known, variable(flag.Name))
+		}
+	}
+	for name := range env {
+		if !slices.Contains(known, name) {
+			warnings = append(warnings, fmt.Sprintf("unknown environment variable %q is ignored", name))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}

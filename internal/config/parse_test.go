@@ -1,0 +1,418 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"math/big"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/internal/store/delay"
+	"spillway/strategies"
+)
+
+// input is a command line on a machine with 4 CPUs and 8 GiB.
+func input(args ...string) Input {
+	return Input{
+		Args:    args,
+		Machine: Machine{CPUs: 4, Memory: 8 << 30},
+		ReadFile: func(name string) ([]byte, error) {
+			switch name {
+			case "token":
+				return []byte("from-a-file\n"), nil
+			case "empty":
+				return []byte("\n"), nil
+			}
+			return nil, &fs.PathError{Op: "open", Path: name, Err: os.ErrNotExist}
+		},
+		Version: "spillway 1.2.3",
+	}
+}
+
+func defaults() Config {
+	return Config{
+		Strategy:       "fifo",
+		Listen:         "127.0.0.1:8080",
+		AdminListen:    "127.0.0.1:6060",
+		AcceptLoops:    4,
+		Workers:        8,
+		Pools:          "shared",
+		QueueCapacity:  256,
+		Store:          "pebble",
+		DataDir:        "./data",
+		Sync:           Sync{Mode: SyncAlways},
+		CacheBytes:     2 << 30,
+		MaxKeyBytes:    4096,
+		MaxValueBytes:  1048576,
+		MaxBodyBytes:   1 << 30,
+		MaxConnections: 16384,
+		SLO:            100 * time.Millisecond,
+		ReadTimeout:    10 * time.Second,
+		WriteTimeout:   10 * time.Second,
+		IdleTimeout:    60 * time.Second,
+		DrainTimeout:   10 * time.Second,
+		LogLevel:       "info",
+		LogFormat:      "text",
+	}
+}
+
+func TestParse_Defaults(t *testing.T) {
+	t.Parallel()
+	inv, err := Parse(input())
+	require.NoError(t, err)
+	require.Equal(t, Invocation{Command: Serve, Config: defaults()}, inv)
+}
+
+// settings has every setting with a value that is not its default, as it is
+// written and as it is read.
+var settings = []struct {
+	variable, flag, value string
+	set                   func(*Config)
+}{
+	{"SPILLWAY_STRATEGY", "--strategy", "lifo", func(c *Config) { c.Strategy = "lifo" }},
+	{"SPILLWAY_LISTEN", "--listen", ":0", func(c *Config) { c.Listen = ":0" }},
+	{"SPILLWAY_ADMIN_LISTEN", "--admin-listen", "[::1]:7070", func(c *Config) { c.AdminListen = "[::1]:7070" }},
+	{"SPILLWAY_ACCEPT_LOOPS", "--accept-loops", "3", func(c *Config) { c.AcceptLoops = 3 }},
+	{"SPILLWAY_WORKERS", "--workers", "7", func(c *Config) { c.Workers = 7 }},
+	{"SPILLWAY_POOLS", "--pools", "split", func(c *Config) { c.Pools = "split" }},
+	{"SPILLWAY_QUEUE_CAPACITY", "--queue-capacity", "1", func(c *Config) { c.QueueCapacity = 1 }},
+	{"SPILLWAY_DATA_DIR", "--data-dir", "/somewhere", func(c *Config) { c.DataDir = "/somewhere" }},
+	{"SPILLWAY_SYNC", "--sync", "never", func(c *Config) { c.Sync = Sync{Mode: SyncNever} }},
+	{"SPILLWAY_SYNC", "--sync", "interval:250ms", func(c *Config) { c.Sync = Sync{SyncInterval, 250 * time.Millisecond} }},
+	{"SPILLWAY_CACHE_BYTES", "--cache-bytes", "256MB", func(c *Config) { c.CacheBytes = 256_000_000 }},
+	{"SPILLWAY_MAX_KEY_BYTES", "--max-key-bytes", "1kib", func(c *Config) { c.MaxKeyBytes = 1024 }},
+	{"SPILLWAY_MAX_VALUE_BYTES", "--max-value-bytes", "2MiB", func(c *Config) { c.MaxValueBytes = 2 << 20 }},
+	{"SPILLWAY_MAX_BODY_BYTES", "--max-body-bytes", "3GB", func(c *Config) { c.MaxBodyBytes = 3_000_000_000 }},
+	{"SPILLWAY_SLO", "--slo", "7ms", func(c *Config) { c.SLO = 7 * time.Millisecond }},
+	{"SPILLWAY_MAX_CONNECTIONS", "--max-connections", "9", func(c *Config) { c.MaxConnections = 9 }},
+	{"SPILLWAY_READ_TIMEOUT", "--read-timeout", "1s", func(c *Config) { c.ReadTimeout = time.Second }},
+	{"SPILLWAY_WRITE_TIMEOUT", "--write-timeout", "2s", func(c *Config) { c.WriteTimeout = 2 * time.Second }},
+	{"SPILLWAY_IDLE_TIMEOUT", "--idle-timeout", "3s", func(c *Config) { c.IdleTimeout = 3 * time.Second }},
+	{"SPILLWAY_DRAIN_DELAY", "--drain-delay", "4s", func(c *Config) { c.DrainDelay = 4 * time.Second }},
+	{"SPILLWAY_DRAIN_TIMEOUT", "--drain-timeout", "0", func(c *Config) { c.DrainTimeout = 0 }},
+	{"SPILLWAY_DATA_TOKEN", "--data-token", "d4ta", func(c *Config) { c.DataToken = "d4ta" }},
+	{"SPILLWAY_ADMIN_TOKEN", "--admin-token", "4dmin", func(c *Config) { c.AdminToken = "4dmin" }},
+	{"SPILLWAY_DATA_TOKEN_FILE", "--data-token-file", "token", func(c *Config) { c.DataToken = "from-a-file" }},
+	{"SPILLWAY_ADMIN_TOKEN_FILE", "--admin-token-file", "token", func(c *Config) { c.AdminToken = "from-a-file" }},
+	{"SPILLWAY_STORE_DELAY", "--store-delay", "4ms", func(c *Config) { c.StoreDelay, _ = delay.ParseDistribution("4ms") }},
+	{"SPILLWAY_LOG_LEVEL", "--log-level", "debug", func(c *Config) { c.LogLevel = "debug" }},
+	{"SPILLWAY_LOG_FORMAT", "--log-format", "json", func(c *Config) { c.LogFormat = "json" }},
+}
+
+func TestParse_EverySetting(t *testing.T) {
+	t.Parallel()
+	for _, tt := range settings {
+		t.Run(tt.flag+"="+tt.value, func(t *testing.T) {
+			t.Parallel()
+			want := defaults()
+			tt.set(&want)
+
+			in := input()
+			in.Env = []string{"PATH=/bin", tt.variable + "=" + tt.value}
+			inv, err := Parse(in)
+			require.NoError(t, err)
+			require.Equal(t, want, inv.Config, "from the variable")
+			require.Empty(t, inv.Warnings)
+
+			inv, err = Parse(input(tt.flag + "=" + tt.value))
+			require.NoError(t, err)
+			require.Equal(t, want, inv.Config, "from the flag")
+
+			inv, err = Parse(input(tt.flag, tt.value))
+			require.NoError(t, err)
+			require.Equal(t, want, inv.Config, "from the flag, with a space")
+
+			in = input(tt.flag, tt.value)
+			in.Env = []string{tt.variable + "=bad value"}
+			inv, err = Parse(in)
+			require.NoError(t, err, "the flag wins over the variable")
+			require.Equal(t, want, inv.Config)
+
+			in = input()
+			in.Env = []string{tt.variable + "="}
+			inv, err = Parse(in)
+			require.NoError(t, err)
+			require.Equal(t, defaults(), inv.Config, "a variable that is set to nothing")
+		})
+	}
+}
+
+func TestParse_TLS(t *testing.T) {
+	t.Parallel()
+	inv, err := Parse(input("--tls-cert=c.pem", "--tls-key=k.pem"))
+	require.NoError(t, err)
+	require.Equal(t, "c.pem", inv.Config.TLSCert)
+	require.Equal(t, "k.pem", inv.Config.TLSKey)
+}
+
+func TestParse_BadValues(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		setting, value string
+		allowed        string // what the error says
+	}{
+		{"strategy", "nonsense", "one of " + strings.Join(strategies.Names(), ", ")},
+		{"strategy", "FIFO", "one of "},
+		{"strategy", "fifo,lifo", "one of "},
+		{"listen", "8080", "an address such as"},
+		{"listen", "127.0.0.1:http", "an address such as"},
+		{"listen", "127.0.0.1:65536", "port from 0 to 65535"},
+		{"listen", "http://127.0.0.1:80", "an address such as"},
+		{"admin-listen", "::1:80", "an address such as"},
+		{"accept-loops", "0", "a number from 1 to 1024"},
+		{"workers", "many", "a number from 1 to 65536"},
+		{"workers", "-1", "a number from 1 to 65536"},
+		{"workers", "4.5", "a number from 1 to 65536"},
+		{"workers", "99999999999999999999", "a number from 1 to 65536"},
+		{"pools", "both", "one of shared, split"},
+		{"queue-capacity", "0", "a number from 1 to 1048576"},
+		{"store", "cassandra", "pebble"},
+		{"sync", "sometimes", "always, never, or interval:<duration>"},
+		{"sync", "interval", "interval:<duration>"},
+		{"sync", "interval:", "interval:<duration>"},
+		{"sync", "interval:0", "greater than 0"},
+		{"sync", "interval:-1s", "greater than 0"},
+		{"sync", "interval:10", "interval:<duration>"},
+		{"cache-bytes", "0", "at least 1"},
+		{"cache-bytes", "1XB", "a number of bytes such as 1048576, 256MB or 1GiB"},
+		{"cache-bytes", "MB", "a number of bytes"},
+		{"cache-bytes", "9999999TB", "a number of bytes"},
+		{"max-key-bytes", "0", "at least 1 and at most 65535"},
+		{"max-value-bytes", "2GiB", "at most 1073741824"},
+		{"max-body-bytes", "0", "at least 1"},
+		{"slo", "0", "greater than 0"},
+		{"slo", "100", "a duration such as 250ms"},
+		{"read-timeout", "-1s", "greater than 0"},
+		{"write-timeout", "0s", "greater than 0"},
+		{"idle-timeout", "48h", "at most 24h"},
+		{"drain-delay", "-1s", "or 0"},
+		{"drain-timeout", "soon", "a duration such as"},
+		{"max-connections", "0", "a number from 1"},
+		{"data-token-file", "missing", "a file that can be read (file does not exist)"},
+		{"data-token-file", "empty", "a file that holds a token"},
+		{"store-delay", "slow", "such as 4ms"},
+		{"store-delay", "-4ms", "such as 4ms"},
+		{"log-level", "loud", "one of debug, info, warn, error"},
+		{"log-format", "xml", "one of text, json"},
+		{"strategy", "two\nlines", "one of"},
+	} {
+		t.Run(tt.setting+"="+tt.value, func(t *testing.T) {
+			t.Parallel()
+			in := input()
+			in.Env = []string{variable(tt.setting) + "=" + tt.value}
+			for _, in := range []Input{in, input("--" + tt.setting + "=" + tt.value), input("--"+tt.setting, tt.value)} {
+				_, err := Parse(in)
+				bad, ok := errors.AsType[*ValueError](err)
+				require.True(t, ok, "%v", err)
+				require.Equal(t, tt.setting, bad.Setting)
+				require.Equal(t, tt.value, bad.Value)
+				require.Contains(t, bad.Allowed, tt.allowed)
+				requireLine(t, err, variable(tt.setting), "--"+tt.setting)
+			}
+		})
+	}
+}
+
+// requireLine asserts that the error is one line with those words.
+func requireLine(t *testing.T, err error, words ...string) {
+	t.Helper()
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "\n")
+	for _, word := range words {
+		require.ErrorContains(t, err, word)
+	}
+}
+
+func TestParse_BadCombinations(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args  string
+		words []string
+	}{
+		// Reads and writes need a worker each.
+		{"--pools=split --workers=1", []string{"SPILLWAY_WORKERS", `"1"`, "at least 2", "SPILLWAY_POOLS"}},
+		// A certificate is of no use without its key, and the other way round.
+		{"--tls-cert=c.pem", []string{"SPILLWAY_TLS_KEY", "SPILLWAY_TLS_CERT"}},
+		{"--tls-key=k.pem", []string{"SPILLWAY_TLS_CERT", "SPILLWAY_TLS_KEY"}},
+		// A token has one source.
+		{"--data-token=a --data-token-file=token", []string{"SPILLWAY_DATA_TOKEN_FILE", `"token"`, "SPILLWAY_DATA_TOKEN "}},
+		{"--admin-token=a --admin-token-file=token", []string{"SPILLWAY_ADMIN_TOKEN_FILE", "SPILLWAY_ADMIN_TOKEN "}},
+		// What is not known is said, with a hint.
+		{"--wrokers=1", []string{"--wrokers", "--workers"}},
+		{"nonsense", []string{"nonsense"}},
+		{"healthcheck nonsense", []string{"nonsense"}},
+		// A flag at the end has no value.
+		{"--workers", []string{"SPILLWAY_WORKERS", `""`}},
+		{"--data-dir=", []string{"SPILLWAY_DATA_DIR", `""`}},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			t.Parallel()
+			_, err := Parse(input(strings.Fields(tt.args)...))
+			requireLine(t, err, tt.words...)
+		})
+	}
+}
+
+func TestParse_SecretsStaySecret(t *testing.T) {
+	t.Parallel()
+	_, err := Parse(input("--admin-token=top secret"))
+	requireLine(t, err, "SPILLWAY_ADMIN_TOKEN", blank)
+	require.NotContains(t, err.Error(), "top")
+
+	inv, err := Parse(input("--admin-token=hidden", "--data-token-file=token", "--sync=interval:1s"))
+	require.NoError(t, err)
+	shown := inv.Config.Redacted()
+	require.Equal(t, blank, shown["SPILLWAY_ADMIN_TOKEN"])
+	require.Equal(t, blank, shown["SPILLWAY_DATA_TOKEN"])
+	require.Equal(t, "interval:1s", shown["SPILLWAY_SYNC"])
+	require.Equal(t, "10s", shown["SPILLWAY_READ_TIMEOUT"])
+	require.Equal(t, 8, shown["SPILLWAY_WORKERS"])
+	require.IsType(t, "", shown["SPILLWAY_STORE_DELAY"])
+	require.Equal(t, "", (&Config{}).Redacted()["SPILLWAY_ADMIN_TOKEN"], "no token is not a secret")
+	for _, s := range settings {
+		if !strings.HasSuffix(s.variable, "_FILE") {
+			require.Contains(t, shown, s.variable)
+		}
+	}
+}
+
+func TestParse_Warnings(t *testing.T) {
+	t.Parallel()
+	in := input()
+	in.Env = []string{
+		"SPILLWAY_WROKERS=1", "SPILLWAY_", "SPILLWAY_HELP=1", "SPILLWAY_WORKERS=1",
+		"SPILLWAY_CASSANDRA_HOSTS=a,b", "SPILLWAY_CASSANDRA_PASSWORD=p", "OTHER=x",
+	}
+	inv, err := Parse(in)
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		`unknown environment variable "SPILLWAY_HELP" is ignored`,
+		`unknown environment variable "SPILLWAY_WROKERS" is ignored`,
+	}, inv.Warnings)
+
+	inv, err = Parse(input("--max-body-bytes=1000"))
+	require.NoError(t, err)
+	require.Len(t, inv.Warnings, 1)
+	require.Contains(t, inv.Warnings[0], "values of more than 1000 bytes")
+}
+
+func TestParse_Commands(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]Command{
+		"":                                 Serve,
+		"serve":                            Serve,
+		"--workers=1":                      Serve,
+		"serve --workers=1":                Serve,
+		"healthcheck":                      Healthcheck,
+		"healthcheck --admin-listen=:7":    Healthcheck,
+		"--admin-listen=:7 healthcheck":    Healthcheck,
+		"--help":                           Print,
+		"--version":                        Print,
+		"healthcheck -h":                   Print,
+		"--help --workers=7 --sync=always": Print,
+	} {
+		inv, err := Parse(input(strings.Fields(args)...))
+		require.NoError(t, err, args)
+		require.Equal(t, want, inv.Command, args)
+	}
+}
+
+func TestParse_Help(t *testing.T) {
+	t.Parallel()
+	inv, err := Parse(input("--help"))
+	require.NoError(t, err)
+	words := strings.Join(strings.Fields(inv.Text), " ")
+	for _, s := range settings {
+		require.Contains(t, words, s.flag+"=")
+		require.Contains(t, words, "[$"+s.variable)
+	}
+	for _, word := range []string{
+		"$SPILLWAY_WORKERS, default 8]", "$SPILLWAY_TLS_CERT]", "$SPILLWAY_STORE, default pebble]",
+		"$SPILLWAY_CACHE_BYTES, default 2147483648]", "healthcheck", "serve", "--version", "mpmc",
+	} {
+		require.Contains(t, words, word)
+	}
+
+	inv, err = Parse(input("--version"))
+	require.NoError(t, err)
+	require.Equal(t, "spillway 1.2.3\n", inv.Text)
+}
+
+// FuzzParse gives every setting the same arbitrary value, in turn. Whatever it
+// is, it is taken, or refused with one line that names the setting; and what is
+// taken is taken again in the form in which it is shown.
+func FuzzParse(f *testing.F) {
+	for i, s := range settings {
+		f.Add(i, s.value)
+	}
+	f.Add(8, "interval:1h1ns")
+	f.Add(10, "18446744073709551616TiB")
+	f.Add(2, "[::1%eth0]:1")
+	f.Fuzz(func(t *testing.T, i int, value string) {
+		s := settings[uint(i)%uint(len(settings))]
+		in := input()
+		in.Env = []string{s.variable + "=" + value}
+		inv, err := Parse(in)
+		if err != nil {
+			requireLine(t, err, s.variable, s.flag)
+			return
+		}
+		shown, ok := inv.Config.Redacted()[s.variable].(string)
+		if !ok || shown == blank {
+			return
+		}
+		in.Env = []string{s.variable + "=" + shown}
+		again, err := Parse(in)
+		require.NoError(t, err)
+		require.Equal(t, shown, again.Config.Redacted()[s.variable])
+	})
+}
+
+// FuzzSize compares with arithmetic that cannot overflow.
+func FuzzSize(f *testing.F) {
+	for _, s := range []string{"0", "1B", "1kb", "12MiB", "9TB", "9223372036854775807", "8388608TiB", "+1", "0x1", "1 MB"} {
+		f.Add(s)
+	}
+	form := regexp.MustCompile(`^([0-9]+)(?i:([KMGT])(I?))?(?i:B)?$`)
+	f.Fuzz(func(t *testing.T, s string) {
+		n, ok := size(s)
+		m := form.FindStringSubmatch(s)
+		if m == nil || m[2] != "" && !strings.HasSuffix(strings.ToUpper(s), "B") {
+			require.False(t, ok)
+			return
+		}
+		want, _ := new(big.Int).SetString(m[1], 10)
+		base := int64(1000)
+		if m[3] != "" {
+			base = 1024
+		}
+		for range strings.Index(" KMGT", strings.ToUpper(m[2] + " ")[:1]) {
+			want.Mul(want, big.NewInt(base))
+		}
+		require.Equal(t, want.IsInt64(), ok)
+		if ok {
+			require.Equal(t, want.Int64(), n)
+		}
+	})
+}
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]int64{
+		"0": 0, "17": 17, "17B": 17, "2kB": 2000, "2KiB": 2048, "3MB": 3e6, "3mib": 3 << 20,
+		"4GB": 4e9, "4GiB": 4 << 30, "5TB": 5e12, "5TiB": 5 << 40, "9223372036854775807": 1<<63 - 1,
+	} {
+		n, ok := size(s)
+		require.True(t, ok, s)
+		require.Equal(t, want, n, s)
+	}
+	for _, s := range []string{"", "B", "-1", "+1", "1.5GB", "1 GB", "1K", "9223372036854775808", "8388608TiB", "0x10", "1_000"} {
+		_, ok := size(s)
+		require.False(t, ok, s)
+	}
+}

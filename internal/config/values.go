@@ -1,0 +1,208 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"spillway/internal/store/delay"
+)
+
+// ValueError says that the value of a setting is bad.
+type ValueError struct {
+	// Setting is the name of the setting, as in its flag.
+	Setting string
+	// Value is the value as it was given, blanked if it is secret.
+	Value string
+	// Allowed completes the sentence "want …".
+	Allowed string
+}
+
+// Error returns one line that names the variable, the flag, the value and what
+// is allowed.
+func (e *ValueError) Error() string {
+	value := e.Value
+	if len(value) > 100 {
+		value = value[:100] + "…"
+	}
+	return fmt.Sprintf("bad value %q for %s (--%s): want %s", value, variable(e.Setting), e.Setting, e.Allowed)
+}
+
+// variable returns the name of a setting's environment variable.
+func variable(setting string) string {
+	return prefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+}
+
+// mappers tell kong how to read the types of Config's fields.
+func mappers() []kong.Option {
+	return []kong.Option{
+		kong.KindMapper(reflect.String, mapper(parseChoice)),
+		kong.KindMapper(reflect.Int, mapper(parseNumber)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), mapper(parseDuration)),
+		kong.TypeMapper(reflect.TypeFor[Sync](), mapper(parseSync)),
+		kong.TypeMapper(reflect.TypeFor[delay.Distribution](), mapper(parseDelay)),
+		kong.NamedMapper("address", mapper(parseAddress)),
+		kong.NamedMapper("size", mapper(parseSize)),
+		kong.NamedMapper("token", mapper(parseToken)),
+	}
+}
+
+// mapper returns a mapper whose errors are ValueErrors. The errors of parse say
+// what is allowed.
+func mapper[T any](parse func(*kong.Value, string) (T, error)) kong.MapperFunc {
+	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		token := ctx.Scan.Pop()
+		s, _ := token.Value.(string) // the end of the arguments is no value
+		value, err := parse(ctx.Value, s)
+		if err != nil {
+			if ctx.Value.Tag.Has("secret") && s != "" {
+				s = blank
+			}
+			return &ValueError{Setting: ctx.Value.Name, Value: s, Allowed: err.Error()}
+		}
+		target.Set(reflect.ValueOf(value).Convert(target.Type()))
+		return nil
+	}
+}
+
+// parseChoice reads one of the choices of v, or any text if there are none.
+func parseChoice(v *kong.Value, s string) (string, error) {
+	if v.Enum == "" {
+		if s == "" {
+			return "", errors.New("some text")
+		}
+		return s, nil
+	}
+	choices := v.EnumSlice()
+	if !slices.Contains(choices, s) {
+		if len(choices) == 1 {
+			return "", errors.New(choices[0])
+		}
+		return "", fmt.Errorf("one of %s", strings.Join(choices, ", "))
+	}
+	return s, nil
+}
+
+func parseNumber(v *kong.Value, s string) (int, error) {
+	low, high := bounds(v)
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < low || n > high {
+		return 0, fmt.Errorf("a number from %d to %d", low, high)
+	}
+	return int(n), nil
+}
+
+// parseSize reads a number of bytes.
+func parseSize(v *kong.Value, s string) (int64, error) {
+	low, high := bounds(v)
+	n, ok := size(s)
+	if !ok || n < low || n > high {
+		allowed := fmt.Sprintf("a number of bytes such as 1048576, 256MB or 1GiB, at least %d", low)
+		if high < math.MaxInt64 {
+			allowed += fmt.Sprintf(" and at most %d", high)
+		}
+		return 0, errors.New(allowed)
+	}
+	return n, nil
+}
+
+// bounds returns the least and the greatest number allowed for v.
+func bounds(v *kong.Value) (low, high int64) {
+	low, high = math.MinInt64, math.MaxInt64
+	if v.Tag.Has("min") {
+		low, _ = strconv.ParseInt(v.Tag.Get("min"), 10, 64)
+	}
+	if v.Tag.Has("max") {
+		high, _ = strconv.ParseInt(v.Tag.Get("max"), 10, 64)
+	}
+	return low, high
+}
+
+// units are the units of sizes: powers of 1000, and of 1024 with an i.
+var units = []struct {
+	name  string
+	bytes int64
+}{
+	{"KIB", 1 << 10}, {"MIB", 1 << 20}, {"GIB", 1 << 30}, {"TIB", 1 << 40},
+	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+	{"B", 1},
+}
+
+// size reads digits and a unit, in any case, without one bytes.
+func size(s string) (int64, bool) {
+	unit := int64(1)
+	for _, u := range units {
+		if n := len(s) - len(u.name); n > 0 && strings.EqualFold(s[n:], u.name) {
+			s, unit = s[:n], u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseUint(s, 10, 63)
+	if err != nil || int64(n) > math.MaxInt64/unit {
+		return 0, false
+	}
+	return int64(n) * unit, true
+}
+
+// longest is the longest time that may be configured. Longer ones are mistakes,
+// and could overflow when they are added to a point in time.
+const longest = 24 * time.Hour
+
+func parseDuration(v *kong.Value, s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	switch {
+	case v.Tag.Has("positive") && (err != nil || d <= 0 || d > longest):
+		return 0, errors.New("a duration such as 250ms, 10s or 1m30s, greater than 0 and at most 24h")
+	case err != nil || d < 0 || d > longest:
+		return 0, errors.New("a duration such as 250ms, 10s or 1m30s, or 0, at most 24h")
+	}
+	return d, nil
+}
+
+func parseSync(_ *kong.Value, s string) (Sync, error) {
+	if s == SyncAlways || s == SyncNever {
+		return Sync{Mode: s}, nil
+	}
+	if interval, ok := strings.CutPrefix(s, SyncInterval+":"); ok {
+		if d, err := time.ParseDuration(interval); err == nil && d > 0 && d <= longest {
+			return Sync{Mode: SyncInterval, Interval: d}, nil
+		}
+	}
+	return Sync{}, errors.New("always, never, or interval:<duration> with a duration such as 100ms, greater than 0 and at most 24h")
+}
+
+func parseDelay(_ *kong.Value, s string) (delay.Distribution, error) {
+	d, err := delay.ParseDistribution(s)
+	if err != nil {
+		return d, fmt.Errorf("0, a duration such as 4ms, or a distribution such as exp:4ms, at most %v", delay.Max)
+	}
+	return d, nil
+}
+
+// parseAddress reads an address to listen on: a host, which may be missing, and
+// a port.
+func parseAddress(_ *kong.Value, s string) (string, error) {
+	if host, port, err := net.SplitHostPort(s); err == nil && !strings.ContainsAny(host, " \t\r\n/") {
+		if _, err := strconv.ParseUint(port, 10, 16); err == nil {
+			return s, nil
+		}
+	}
+	return "", errors.New("an address such as 127.0.0.1:8080, :8080 or [::1]:8080, with a port from 0 to 65535")
+}
+
+// parseToken reads a bearer token.
+func parseToken(_ *kong.Value, s string) (string, error) {
+	visible := func(r rune) bool { return r > ' ' && r < 0x7f }
+	if s == "" || strings.IndexFunc(s, func(r rune) bool { return !visible(r) }) >= 0 {
+		return "", errors.New("visible ASCII characters without spaces")
+	}
+	return s, nil
+}
