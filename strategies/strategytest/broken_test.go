@@ -1,0 +1,372 @@
+package strategytest
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/strategies"
+)
+
+// broken is a first-in first-out queue that keeps every rule, except for what a
+// fault does to it. The hooks run under its lock.
+type broken struct {
+	fault    fault
+	mu       sync.Mutex
+	waiting  []*strategies.Task
+	capacity int
+	pushes   int
+	holes    int
+	litter   []*strategies.Task
+}
+
+type fault struct {
+	rule, name string
+
+	capacity func(c int) int                                                // what New makes of Config.Capacity
+	full     func(q *broken) bool                                           // instead of len(waiting) >= capacity
+	push     func(q *broken, t *strategies.Task) (strategies.Verdict, bool) // true: this is the answer
+	pop      func(q *broken) bool                                           // true: Empty is the answer
+	popped   func(q *broken, t *strategies.Task)                            // after taking t, before returning it
+	remove   func(q *broken, t *strategies.Task) (bool, bool)               // answer, and whether it is the answer
+	len      func(q *broken) (int, bool)
+	racy     bool // look for room first, queue later
+	spec     strategies.Spec
+}
+
+func (f fault) New(c strategies.Config) strategies.Discipline {
+	q := &broken{fault: f, capacity: c.Capacity, waiting: make([]*strategies.Task, 0, 2*c.Capacity+8)}
+	if f.capacity != nil {
+		q.capacity = f.capacity(q.capacity)
+	}
+	return q
+}
+
+func (q *broken) isFull() bool {
+	if q.fault.full != nil {
+		return q.fault.full(q)
+	}
+	return len(q.waiting) >= q.capacity
+}
+
+func (q *broken) Push(t *strategies.Task, _ int64) strategies.Verdict {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pushes++
+	if q.fault.push != nil {
+		if v, ok := q.fault.push(q, t); ok {
+			return v
+		}
+	}
+	if q.isFull() {
+		return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
+	}
+	if q.fault.racy {
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+	}
+	q.waiting = append(q.waiting, t)
+	return strategies.Verdict{}
+}
+
+func (q *broken) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 || q.fault.pop != nil && q.fault.pop(q) {
+		return nil, strategies.Empty, strategies.ReasonNone
+	}
+	t := q.waiting[0]
+	q.drop(0)
+	if q.fault.popped != nil {
+		q.fault.popped(q, t)
+	}
+	return t, strategies.Run, strategies.ReasonNone
+}
+
+func (q *broken) drop(i int) {
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+}
+
+func (q *broken) Remove(t *strategies.Task) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.fault.remove != nil {
+		if answer, ok := q.fault.remove(q, t); ok {
+			return answer
+		}
+	}
+	i := slices.Index(q.waiting, t)
+	if i < 0 {
+		return false
+	}
+	q.drop(i)
+	return true
+}
+
+func (q *broken) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.fault.len != nil {
+		if n, ok := q.fault.len(q); ok {
+			return n
+		}
+	}
+	return len(q.waiting)
+}
+
+func (q *broken) Cap() int { return q.capacity }
+
+var faults = []fault{
+	{
+		rule: "inline", name: "queues although it is inline",
+		spec: strategies.Spec{Inline: true},
+	},
+	{
+		rule: "capacity", name: "over by one",
+		full: func(q *broken) bool { return len(q.waiting) > q.capacity },
+	},
+	{
+		rule: "capacity", name: "rounded up to a power of two",
+		capacity: func(c int) int {
+			size := 1
+			for size < c {
+				size *= 2
+			}
+			return size
+		},
+	},
+	{
+		rule: "capacity", name: "full one too early",
+		full: func(q *broken) bool { return len(q.waiting) >= q.capacity-1 },
+	},
+	{
+		rule: "capacity under contention", name: "looks for room and takes it later",
+		racy: true,
+	},
+	{
+		rule: "capacity under contention", name: "full also means having lost a race",
+		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
+			q.mu.Unlock()
+			runtime.Gosched()
+			lost := !q.mu.TryLock()
+			if lost {
+				q.mu.Lock()
+			}
+			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}, lost
+		},
+	},
+	{
+		rule: "room after removal", name: "a removed task keeps its place until the head passes it",
+		full: func(q *broken) bool { return len(q.waiting)+q.holes >= q.capacity },
+		pop:  func(q *broken) bool { q.holes = 0; return false },
+		remove: func(q *broken, t *strategies.Task) (bool, bool) {
+			if slices.Contains(q.waiting, t) {
+				q.holes++
+			}
+			return false, false
+		},
+	},
+	{
+		rule: "exactly once", name: "loses every tenth task",
+		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
+			return strategies.Verdict{}, q.pushes%10 == 0
+		},
+	},
+	{
+		rule: "exactly once", name: "returns every tenth task twice",
+		popped: func(q *broken, t *strategies.Task) {
+			if q.pushes%10 == 0 {
+				q.waiting = append(q.waiting, t)
+			}
+		},
+	},
+	{
+		rule: "exactly once", name: "forgets to take out what it says it removed",
+		remove: func(q *broken, t *strategies.Task) (bool, bool) { return true, slices.Contains(q.waiting, t) },
+	},
+	{
+		rule: "exactly once", name: "removes another task",
+		remove: func(q *broken, t *strategies.Task) (bool, bool) {
+			if len(q.waiting) > 0 && slices.Contains(q.waiting, t) {
+				q.drop(0)
+				return true, true
+			}
+			return false, false
+		},
+	},
+	{
+		rule: "exactly once", name: "finds nothing although a task waits",
+		pop: func(q *broken) bool { return q.pushes%10 == 0 },
+	},
+	{
+		rule: "exactly once", name: "counts wrong",
+		len: func(q *broken) (int, bool) { return len(q.waiting) - 1, len(q.waiting) == 3 },
+	},
+	{
+		rule: "exactly once", name: "turns away without a reason",
+		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
+			return strategies.Verdict{Outcome: strategies.TurnedAway}, q.pushes%10 == 0
+		},
+	},
+	{
+		rule: "exactly once", name: "displaces a task and does not queue the other",
+		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
+			if !q.isFull() {
+				return strategies.Verdict{}, false
+			}
+			oldest := q.waiting[0]
+			q.drop(0)
+			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull, Displaced: oldest}, true
+		},
+	},
+	{
+		rule: "exactly once under contention", name: "takes without its lock",
+		popped: func(q *broken, t *strategies.Task) {
+			// The task is out, and in again for a moment.
+			q.waiting = append(q.waiting, t)
+			q.mu.Unlock()
+			runtime.Gosched()
+			q.mu.Lock()
+			if i := slices.Index(q.waiting, t); i >= 0 {
+				q.drop(i)
+			}
+		},
+	},
+	{
+		rule: "remove or pop", name: "both get the task",
+		remove: func(q *broken, t *strategies.Task) (bool, bool) {
+			found := slices.Contains(q.waiting, t)
+			q.mu.Unlock()
+			runtime.Gosched()
+			q.mu.Lock()
+			if i := slices.Index(q.waiting, t); i >= 0 {
+				q.drop(i)
+			}
+			return found, true
+		},
+	},
+	{
+		rule: "retention", name: "does not clear a slot",
+		popped: func(q *broken, t *strategies.Task) { q.litter = append(q.litter[:0], t) },
+	},
+	{
+		rule: "retention", name: "leaves a task leading to the others",
+		popped: func(q *broken, t *strategies.Task) { t.Owner = q },
+	},
+	{
+		rule: "allocations", name: "a node for each task",
+		push: func(q *broken, t *strategies.Task) (strategies.Verdict, bool) {
+			q.litter = append([]*strategies.Task(nil), t)
+			return strategies.Verdict{}, false
+		},
+		pop: func(q *broken) bool { q.litter = nil; return false },
+	},
+	{
+		rule: "model", name: "newest first",
+		push: func(q *broken, t *strategies.Task) (strategies.Verdict, bool) {
+			if q.isFull() {
+				return strategies.Verdict{}, false
+			}
+			q.waiting = slices.Insert(q.waiting, 0, t)
+			return strategies.Verdict{}, true
+		},
+	},
+}
+
+func TestRules_CatchWhatIsBroken(t *testing.T) {
+	for _, f := range faults {
+		t.Run(f.rule+"/"+f.name, func(t *testing.T) {
+			spec := f.spec
+			spec.Name, spec.New = "broken", f.New
+			rule := ruleNamed(t, f.rule)
+			if !rule.alone {
+				t.Parallel()
+			}
+			// A race need not be lost the first time.
+			var err error
+			for range 50 {
+				if err = rule.Check(spec); err != nil {
+					break
+				}
+			}
+			require.Error(t, err)
+			t.Log(err)
+		})
+	}
+}
+
+// TestRules_LetPass shows that it is the faults that are caught.
+func TestRules_LetPass(t *testing.T) {
+	Run(t, strategies.Spec{Name: "sound", New: fault{}.New}, fifo.New)
+}
+
+// TestRules_EachIsNeeded finds that there is a fault for every rule.
+func TestRules_EachIsNeeded(t *testing.T) {
+	t.Parallel()
+	tested := map[string]bool{
+		"returns at once": true, // TestReturnsAtOnce_FindsWhatBlocks
+		"learner":         true, // the race detector speaks up, or the discipline panics
+	}
+	for _, f := range faults {
+		tested[f.rule] = true
+	}
+	for _, r := range Rules(fifo.New) {
+		require.True(t, tested[r.Name], "no fault shows that the rule %q catches anything", r.Name)
+		require.NotEmpty(t, r.Why)
+	}
+}
+
+var fifo = Model{
+	Next: Oldest,
+	Full: strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull},
+}
+
+func ruleNamed(t *testing.T, name string) Rule {
+	rules := Rules(fifo.New)
+	i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name })
+	require.GreaterOrEqual(t, i, 0, "no rule %q", name)
+	return rules[i]
+}
+
+// blocking waits in Pop for a task, until it is closed.
+type blocking struct {
+	strategies.Discipline
+	closed chan struct{}
+}
+
+func (q blocking) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+	if q.Len() == 0 {
+		<-q.closed
+	}
+	return q.Discipline.Pop(now)
+}
+
+func TestReturnsAtOnce_FindsWhatBlocks(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{})
+	defer close(closed)
+	err := returnsAtOnce(strategies.Spec{New: func(c strategies.Config) strategies.Discipline {
+		return blocking{fault{}.New(c), closed}
+	}}, time.Millisecond)
+	require.ErrorContains(t, err, "Pop, while nothing waits, has not returned")
+}
+
+func TestReplay_TellsTheSteps(t *testing.T) {
+	t.Parallel()
+	spec := strategies.Spec{New: fault{remove: func(q *broken, t *strategies.Task) (bool, bool) {
+		return true, slices.Contains(q.waiting, t)
+	}}.New}
+	// Among pushes and pops, one removal.
+	script := []byte{3, 0, 0, 0, 3, 3, 0, 0, 0, 0, 5, 3, 7, 3, 0}
+	err := Replay(spec, nil, script)
+	require.EqualError(t, err, `Len() = 1 while 0 tasks wait
+after these steps with capacity 4:
+	push 9: queued
+	remove 9: true
+Repeat them with strategytest.Replay(spec, model, []byte("\x00\x00\x05"))`)
+}

@@ -1,0 +1,367 @@
+package strategytest
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+	"weak"
+
+	"spillway/strategies"
+)
+
+// capacities are those that a bounded discipline is tried with: the smallest,
+// powers of two, and what lies beside them.
+var capacities = []int{1, 2, 3, 4, 5, 7, 8, 9, 63, 64, 65, 100, 1000}
+
+// patience is how long an operation may take that should return at once. It is
+// for machines that are very slow.
+const patience = time.Minute
+
+func newQueue(spec strategies.Spec, capacity int) (strategies.Discipline, strategies.Remover) {
+	q := spec.New(strategies.Config{Capacity: capacity, Workers: 2})
+	r, _ := q.(strategies.Remover)
+	return q, r
+}
+
+func newTasks(n int) []*strategies.Task {
+	tasks := make([]*strategies.Task, n)
+	for i := range tasks {
+		tasks[i] = &strategies.Task{Arrival: 1, Priority: 3}
+	}
+	return tasks
+}
+
+// sane returns what is wrong with a verdict in itself, given while so many
+// tasks wait.
+func sane(v strategies.Verdict, capacity, waiting int, inline bool) error {
+	if inline && v.Outcome != strategies.CallerRuns {
+		return fmt.Errorf("Push answered %d (outcome) although the strategy is inline", v.Outcome)
+	}
+	switch v.Outcome {
+	case strategies.Queued, strategies.CallerRuns:
+		if v.Reason != strategies.ReasonNone {
+			return fmt.Errorf("Push gave the reason %q although it did not turn the task away", v.Reason)
+		}
+	case strategies.TurnedAway:
+		if v.Reason == strategies.ReasonNone || v.Reason.String() == "unknown" {
+			return fmt.Errorf("Push turned a task away for the reason %q", v.Reason)
+		}
+	default:
+		return fmt.Errorf("Push answered %d, which is no outcome", v.Outcome)
+	}
+	if v.Displaced != nil && v.Outcome != strategies.Queued {
+		return errors.New("Push displaced a task but did not queue the pushed one")
+	}
+	if v.Reason == strategies.ReasonFull && (capacity == strategies.Unbounded || waiting < capacity) {
+		return fmt.Errorf("Push answered full while %d tasks wait and %d may", waiting, capacity)
+	}
+	return nil
+}
+
+// sanePop returns what is wrong with an answer of Pop in itself.
+func sanePop(t *strategies.Task, what strategies.Popped, reason strategies.Reason) error {
+	switch what {
+	case strategies.Empty, strategies.Contended:
+		if t != nil || reason != strategies.ReasonNone {
+			return errors.New("Pop found nothing and returned a task or a reason")
+		}
+	case strategies.Run:
+		if t == nil || reason != strategies.ReasonNone {
+			return fmt.Errorf("Pop answered run with the task %p and the reason %q", t, reason)
+		}
+	case strategies.Shed:
+		if t == nil || reason == strategies.ReasonNone || reason.String() == "unknown" {
+			return fmt.Errorf("Pop answered shed with the task %p and the reason %q", t, reason)
+		}
+	default:
+		return fmt.Errorf("Pop answered %d, which is nothing it may answer", what)
+	}
+	return nil
+}
+
+func inline(spec strategies.Spec) error {
+	if !spec.Inline {
+		return nil
+	}
+	q, _ := newQueue(spec, 8)
+	for range 20 {
+		if v := q.Push(newTasks(1)[0], 1); v != (strategies.Verdict{Outcome: strategies.CallerRuns}) {
+			return fmt.Errorf("Push answered %+v", v)
+		}
+		if t, what, _ := q.Pop(1); t != nil || what != strategies.Empty {
+			return fmt.Errorf("Pop answered %d (popped)", what)
+		}
+		if q.Len() != 0 || q.Cap() != 0 {
+			return fmt.Errorf("Len() = %d and Cap() = %d, want 0 and 0", q.Len(), q.Cap())
+		}
+	}
+	return nil
+}
+
+func returnsAtOnce(spec strategies.Spec, patience time.Duration) error {
+	q, _ := newQueue(spec, 2)
+	for _, call := range []struct {
+		what string
+		call func()
+	}{
+		{"Pop, while nothing waits,", func() { q.Pop(1) }},
+		{"Push, into a full queue,", func() {
+			for _, t := range newTasks(5) {
+				q.Push(t, 1)
+			}
+		}},
+		{"Pop, after everything was popped,", func() {
+			for range 6 {
+				q.Pop(2)
+			}
+		}},
+	} {
+		returned := make(chan struct{})
+		go func() {
+			defer close(returned)
+			call.call()
+		}()
+		select {
+		case <-returned:
+		case <-time.After(patience):
+			return fmt.Errorf("%s has not returned for %v", call.what, patience)
+		}
+	}
+	return nil
+}
+
+func capacity(spec strategies.Spec) error {
+	for _, c := range capacities {
+		q, _ := newQueue(spec, c)
+		switch bound := q.Cap(); {
+		case spec.Inline:
+			return nil // the rule of that name
+		case bound == strategies.Unbounded:
+		case bound != c:
+			return fmt.Errorf("Cap() = %d after New with the capacity %d", bound, c)
+		}
+		waiting := 0
+		for i, t := range newTasks(c + 10) {
+			v := q.Push(t, int64(1+i))
+			if err := sane(v, q.Cap(), waiting, false); err != nil {
+				return fmt.Errorf("capacity %d: %w", c, err)
+			}
+			if v.Outcome == strategies.Queued && v.Displaced == nil {
+				waiting++
+			}
+			if q.Cap() != strategies.Unbounded && waiting > c {
+				return fmt.Errorf("capacity %d: %d tasks were queued and none displaced", c, waiting)
+			}
+			if n := q.Len(); n != waiting {
+				return fmt.Errorf("capacity %d: Len() = %d while %d tasks wait", c, n, waiting)
+			}
+		}
+	}
+	return nil
+}
+
+// noRoom says that a push did not find room.
+func noRoom(v strategies.Verdict) bool {
+	return v.Reason == strategies.ReasonFull || v.Displaced != nil
+}
+
+func roomAfterRemoval(spec strategies.Spec) error {
+	for _, c := range []int{1, 2, 3, 4, 7, 64, 100} {
+		q, remover := newQueue(spec, c)
+		if remover == nil {
+			return nil
+		}
+		tasks := newTasks(c)
+		push := func(t *strategies.Task, waiting int) error {
+			v := q.Push(t, 1)
+			if noRoom(v) {
+				return fmt.Errorf("capacity %d: Push found no room while %d tasks wait, others having been removed", c, waiting)
+			}
+			if v.Outcome != strategies.Queued {
+				remover = nil // turned away for a reason of its own: nothing to be seen here
+			}
+			return nil
+		}
+		for i, t := range tasks {
+			if err := push(t, i); err != nil {
+				return err
+			}
+		}
+		// One stays, wherever it stands; the others leave and come back, and so
+		// often that any place that is lost will be missed.
+		for _, stays := range []int{0, c / 2, c - 1} {
+			for range 50 {
+				for i, t := range tasks {
+					if remover == nil {
+						return nil
+					}
+					if i == stays {
+						continue
+					}
+					if !remover.Remove(t) {
+						return fmt.Errorf("capacity %d: Remove did not find a task that waits", c)
+					}
+					if err := push(t, c-1); err != nil {
+						return err
+					}
+				}
+			}
+			for i, t := range tasks {
+				if i != stays && !remover.Remove(t) {
+					return fmt.Errorf("capacity %d: Remove did not find a task that waits", c)
+				}
+			}
+			if n := q.Len(); n != 1 {
+				return fmt.Errorf("capacity %d: Len() = %d after all tasks but one were removed", c, n)
+			}
+			for i, t := range tasks {
+				if i != stays {
+					if err := push(t, i); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func exactlyOnce(spec strategies.Spec) error { return replayRandom(spec, nil) }
+
+func followsModel(spec strategies.Spec, model func(strategies.Config) strategies.Discipline) error {
+	return replayRandom(spec, model)
+}
+
+// retention looks at tasks through weak pointers, which become nil when the
+// collector finds that nothing else leads to them.
+func retention(spec strategies.Spec) error {
+	const capacity = 8
+	q, remover := newQueue(spec, capacity)
+	if !collected(passThrough(q, remover)) {
+		return errors.New("the discipline keeps a task alive that it has given back")
+	}
+	runtime.KeepAlive(q)
+
+	for _, how := range []string{"popped", "removed"} {
+		q, remover := newQueue(spec, capacity)
+		given, left := leave(q, remover, how)
+		q, remover = nil, nil
+		if !collected(left) {
+			return fmt.Errorf("a task that was %s keeps others alive that it waited with", how)
+		}
+		runtime.KeepAlive(given)
+	}
+	return nil
+}
+
+// passThrough sends tasks through q on every way there is.
+func passThrough(q strategies.Discipline, remover strategies.Remover) []weak.Pointer[strategies.Task] {
+	var passed []weak.Pointer[strategies.Task]
+	for range 5 {
+		tasks := newTasks(30) // more than fit
+		for i, t := range tasks {
+			q.Push(t, 1)
+			passed = append(passed, weak.Make(t))
+			if remover != nil && i%4 > 1 {
+				remover.Remove(t)
+			}
+		}
+		for range tasks {
+			q.Pop(2)
+		}
+	}
+	return passed
+}
+
+// leave fills q and takes one task out, and returns it and the ones left.
+func leave(q strategies.Discipline, remover strategies.Remover, how string) (*strategies.Task, []weak.Pointer[strategies.Task]) {
+	tasks := newTasks(8)
+	for _, t := range tasks {
+		q.Push(t, 1)
+	}
+	given := tasks[len(tasks)/2]
+	if how == "popped" {
+		given, _, _ = q.Pop(1)
+	} else if remover != nil {
+		remover.Remove(given)
+	}
+	var left []weak.Pointer[strategies.Task]
+	for _, t := range tasks {
+		if t != given {
+			left = append(left, weak.Make(t))
+		}
+	}
+	return given, left
+}
+
+func collected(tasks []weak.Pointer[strategies.Task]) bool {
+	for range 5 {
+		runtime.GC()
+		alive := false
+		for _, p := range tasks {
+			alive = alive || p.Value() != nil
+		}
+		if !alive {
+			return true
+		}
+	}
+	return false
+}
+
+func allocations(spec strategies.Spec) error {
+	const capacity = 64
+	q, remover := newQueue(spec, capacity)
+	if q.Cap() == strategies.Unbounded {
+		return nil
+	}
+	tasks := newTasks(capacity + 8)
+	now := int64(1)
+	perRun := testing.AllocsPerRun(100, func() {
+		for _, t := range tasks {
+			now++
+			q.Push(t, now)
+		}
+		if remover != nil {
+			for _, t := range tasks[capacity/4 : capacity/2] {
+				remover.Remove(t)
+			}
+		}
+		for q.Len() > 0 {
+			now++
+			q.Pop(now)
+		}
+	})
+	if perRun > 0 {
+		return fmt.Errorf("%v allocations by %d pushes, some removals, and pops", perRun, len(tasks))
+	}
+	return nil
+}
+
+func learner(spec strategies.Spec) error {
+	q, _ := newQueue(spec, 16)
+	l, ok := q.(strategies.Learner)
+	if !ok {
+		return nil
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for i := range int64(1000) {
+				l.Completed(0, 0, i)
+				l.Completed(i, 1<<40, i)
+				l.Completed(1<<62, 1, i-500) // the clocks of workers differ
+			}
+		})
+		wg.Go(func() {
+			for i, t := range newTasks(1000) {
+				q.Push(t, int64(i))
+				q.Pop(int64(i))
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
