@@ -1,0 +1,145 @@
+// Package metrics counts and times what the other rooms tell it, for
+// Prometheus.
+//
+// It has a registry of its own. What happens on the way of a request is told
+// through the hooks of the rooms ([Metrics.Queue], [Metrics.Answered],
+// [Metrics.Committed], …): they look no label up, since the series of a
+// strategy are resolved when it becomes active, and those of a method and a
+// status code when the first such answer is given. What merely has a state, such as
+// the depth of a queue, is asked for when Prometheus scrapes: see [Sources].
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const namespace = "spillway"
+
+// Options describe the process.
+type Options struct {
+	// Version and Commit say what was built.
+	Version, Commit string
+	// Store is the kind of the store, such as pebble.
+	Store string
+	// SLO is the latency objective, a bucket bound of the request durations.
+	SLO time.Duration
+}
+
+// Metrics holds all series of the process. All methods are safe for concurrent
+// use.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	submitted *prometheus.CounterVec
+	run       *prometheus.CounterVec
+	waits     *prometheus.HistogramVec
+	shed      *prometheus.CounterVec
+	batches   *prometheus.HistogramVec
+	switches  prometheus.Counter
+	fsyncs    prometheus.Histogram
+
+	operations map[string]prometheus.Observer // by operation; not changed after New
+	strategies atomic.Pointer[map[string]*strategy]
+	adding     sync.Mutex // held while a strategy is added to the map's next version
+}
+
+// Operations are the operations that Operated times.
+var operations = []string{"get", "commit", "sync", "range"}
+
+// New returns metrics in which nothing has happened yet.
+func New(o Options) *Metrics {
+	m := &Metrics{
+		registry:  prometheus.NewRegistry(),
+		requests:  counters("requests_total", "Answered requests, shed and refused ones included.", "strategy", "method", "code"),
+		durations: histograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for 2xx and 404.", withBound(latencyBuckets, o.SLO.Seconds()), "strategy", "method", "outcome"),
+		submitted: counters("tasks_submitted_total", "Tasks submitted to the queue.", "strategy"),
+		run:       counters("tasks_run_total", "Tasks that were run. At rest, those submitted are those run and those shed.", "strategy"),
+		waits:     histograms("queue_wait_seconds", "Time that a task waited in the queue before it was run, 0 if a worker was idle.", latencyBuckets, "strategy"),
+		shed:      counters("shed_total", "Tasks that were shed, by reason.", "strategy", "reason"),
+		batches:   histograms("commit_batch_size", "Writes that were committed to the store together.", batchBuckets, "strategy"),
+		switches: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "strategy_switches_total", Help: "Times that the strategy was switched while running.",
+		}),
+		fsyncs: prometheus.NewHistogram(histogramOpts("store_wal_fsync_duration_seconds", "Time to sync the store's log to the disk.", storeBuckets)),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "What was built, as labels. Always 1.",
+		ConstLabels: prometheus.Labels{"version": o.Version, "commit": o.Commit, "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	slo := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "slo_seconds", Help: "The latency objective.",
+	})
+	slo.Set(o.SLO.Seconds())
+	operated := histograms("store_operation_duration_seconds", "Time that the store took for an operation: get, commit (a batch of writes becomes visible), sync (until it is durable), range (one turn).", storeBuckets, "store", "operation")
+	m.operations = make(map[string]prometheus.Observer)
+	for _, operation := range operations {
+		m.operations[operation] = operated.WithLabelValues(o.Store, operation)
+	}
+	m.strategies.Store(new(map[string]*strategy))
+
+	m.registry.MustRegister(
+		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.batches, m.switches, m.fsyncs,
+		build, slo, operated,
+		// The times of the scheduler and the collector tell a slow store from a
+		// busy machine.
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsScheduler, collectors.MetricsGC)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return m
+}
+
+// Handler serves the metrics to Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.InstrumentMetricHandler(m.registry, promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+}
+
+// The classic buckets. Prometheus servers that take native histograms have no
+// need of them.
+var (
+	latencyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	storeBuckets   = []float64{.000001, .0000025, .000005, .00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}
+	batchBuckets   = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
+)
+
+// withBound returns the buckets with one more bound, unless it is there.
+func withBound(buckets []float64, bound float64) []float64 {
+	i, found := slices.BinarySearch(buckets, bound)
+	if found {
+		return buckets
+	}
+	return slices.Insert(slices.Clone(buckets), i, bound)
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(histogramOpts(name, help, buckets), labels)
+}
+
+// histogramOpts describes a histogram that is classic and native at once. A
+// native one would grow without the two limits.
+func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Namespace:                       namespace,
+		Name:                            name,
+		Help:                            help,
+		Buckets:                         buckets,
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  160,
+		NativeHistogramMinResetDuration: time.Hour,
+	}
+}

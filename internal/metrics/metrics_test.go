@@ -1,0 +1,362 @@
+package metrics
+
+import (
+	"errors"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+
+	"spillway/strategies"
+	"spillway/strategies/dispatch"
+)
+
+// newWatched returns metrics with sources that a test may change.
+func newWatched(t *testing.T) (*Metrics, *Sources) {
+	t.Helper()
+	m := New(Options{Version: "v1", Commit: "abc", Store: "pebble", SLO: 70 * time.Millisecond})
+	s := &Sources{
+		Gauges: func() []dispatch.Gauge {
+			return []dispatch.Gauge{{Strategy: "fifo", Active: true, Depth: 3, Capacity: 256, Workers: 4, Busy: 2}}
+		},
+		Connections: func() int { return 7 },
+		Writable:    func() error { return nil },
+		Store: func() StoreStats {
+			return StoreStats{Compactions: 1, Levels: []StoreLevel{{2, 3}, {4, 5}}, ReadAmplification: 6, CacheHits: 7,
+				CacheMisses: 8, DiskBytes: 9, WriteStalls: 10, MemtableBytes: 11, CompactionDebtBytes: 12}
+		},
+	}
+	m.Watch(Sources{
+		Gauges:      func() []dispatch.Gauge { return s.Gauges() },
+		Connections: func() int { return s.Connections() },
+		Writable:    func() error { return s.Writable() },
+		Store:       func() StoreStats { return s.Store() },
+	})
+	return m, s
+}
+
+// gather returns the families by name.
+func gather(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
+	t.Helper()
+	all, err := m.registry.Gather()
+	require.NoError(t, err)
+	families := make(map[string]*dto.MetricFamily)
+	for _, f := range all {
+		families[f.GetName()] = f
+	}
+	return families
+}
+
+// series returns the text form of a family's series, without comments.
+func series(t *testing.T, m *Metrics, name string) []string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	require.Equal(t, 200, answer.Code)
+	var lines []string
+	for line := range strings.Lines(answer.Body.String()) {
+		if strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
+			lines = append(lines, strings.TrimSpace(strings.TrimPrefix(line, name)))
+		}
+	}
+	return lines
+}
+
+func TestMetrics_NamesAndLabels(t *testing.T) {
+	t.Parallel()
+	m, _ := newWatched(t)
+	queue := m.Queue("fifo")
+	queue.Submitted()
+	queue.Started(time.Millisecond)
+	m.Answered("fifo", "GET", 200, false, time.Millisecond)
+	m.Committed("fifo", 3)
+
+	const counter, gauge, histogram = dto.MetricType_COUNTER, dto.MetricType_GAUGE, dto.MetricType_HISTOGRAM
+	want := map[string]struct {
+		kind   dto.MetricType
+		labels string
+	}{
+		"build_info":                       {gauge, "commit goversion version"},
+		"strategy_info":                    {gauge, "strategy"},
+		"requests_total":                   {counter, "code method strategy"},
+		"request_duration_seconds":         {histogram, "method outcome strategy"},
+		"slo_seconds":                      {gauge, ""},
+		"tasks_submitted_total":            {counter, "strategy"},
+		"tasks_run_total":                  {counter, "strategy"},
+		"queue_wait_seconds":               {histogram, "strategy"},
+		"queue_depth":                      {gauge, "strategy"},
+		"queue_capacity":                   {gauge, "strategy"},
+		"shed_total":                       {counter, "reason strategy"},
+		"workers":                          {gauge, "strategy"},
+		"workers_busy":                     {gauge, "strategy"},
+		"commit_batch_size":                {histogram, "strategy"},
+		"store_operation_duration_seconds": {histogram, "operation store"},
+		"connections":                      {gauge, ""},
+		"strategy_switches_total":          {counter, ""},
+		"store_writable":                   {gauge, ""},
+		"store_compactions_total":          {counter, ""},
+		"store_level_bytes":                {gauge, "level"},
+		"store_level_files":                {gauge, "level"},
+		"store_read_amplification":         {gauge, ""},
+		"store_cache_hits_total":           {counter, ""},
+		"store_cache_misses_total":         {counter, ""},
+		"store_wal_fsync_duration_seconds": {histogram, ""},
+		"store_disk_bytes":                 {gauge, ""},
+		"store_write_stalls_total":         {counter, ""},
+		"store_memtable_bytes":             {gauge, ""},
+		"store_compaction_debt_bytes":      {gauge, ""},
+	}
+	got := gather(t, m)
+	for name, w := range want {
+		family := got[namespace+"_"+name]
+		require.NotNil(t, family, name)
+		require.Equal(t, w.kind, family.GetType(), name)
+		for _, series := range family.GetMetric() {
+			var labels []string
+			for _, l := range series.GetLabel() {
+				labels = append(labels, l.GetName())
+			}
+			require.Equal(t, w.labels, strings.Join(labels, " "), name)
+			if w.kind == histogram {
+				require.NotEmpty(t, series.GetHistogram().GetBucket(), "%s is a classic histogram", name)
+				require.NotNil(t, series.GetHistogram().Schema, "%s is a native histogram", name)
+			}
+		}
+	}
+	for name := range got {
+		if short, ours := strings.CutPrefix(name, namespace+"_"); ours {
+			require.Contains(t, want, short, "a metric that the contract does not know")
+		}
+	}
+	for _, name := range []string{"go_goroutines", "go_sched_latencies_seconds", "process_cpu_seconds_total"} {
+		require.Contains(t, got, name)
+	}
+
+	var ours []*dto.MetricFamily
+	for name, family := range got {
+		if strings.HasPrefix(name, namespace) {
+			ours = append(ours, family)
+		}
+	}
+	problems, err := promlint.NewWithMetricFamilies(ours).Lint()
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+func TestMetrics_Answered(t *testing.T) {
+	t.Parallel()
+	m, _ := newWatched(t)
+	for _, a := range []struct {
+		method string
+		code   int
+		shed   bool
+	}{
+		{"GET", 200, false}, {"GET", 200, false}, {"GET", 404, false}, {"HEAD", 200, false}, {"PUT", 201, false},
+		{"DELETE", 202, false}, {"POST", 405, false}, {"BREW", 418, false}, {"", 408, false}, {"PUT", 503, true},
+		{"PUT", 504, true}, {"PUT", 503, false}, {"GET", 0, false},
+	} {
+		m.Answered("lifo", a.method, a.code, a.shed, time.Millisecond)
+	}
+	require.ElementsMatch(t, []string{
+		`{code="200",method="GET",strategy="lifo"} 2`,
+		`{code="404",method="GET",strategy="lifo"} 1`,
+		`{code="500",method="GET",strategy="lifo"} 1`,
+		`{code="200",method="HEAD",strategy="lifo"} 1`,
+		`{code="201",method="PUT",strategy="lifo"} 1`,
+		`{code="202",method="DELETE",strategy="lifo"} 1`,
+		`{code="405",method="POST",strategy="lifo"} 1`,
+		`{code="418",method="other",strategy="lifo"} 1`,
+		`{code="408",method="other",strategy="lifo"} 1`,
+		`{code="503",method="PUT",strategy="lifo"} 2`,
+		`{code="504",method="PUT",strategy="lifo"} 1`,
+	}, series(t, m, "spillway_requests_total"))
+	require.ElementsMatch(t, []string{
+		`{method="GET",outcome="ok",strategy="lifo"} 3`,
+		`{method="GET",outcome="error",strategy="lifo"} 1`,
+		`{method="HEAD",outcome="ok",strategy="lifo"} 1`,
+		`{method="PUT",outcome="ok",strategy="lifo"} 1`,
+		`{method="PUT",outcome="shed",strategy="lifo"} 2`,
+		`{method="PUT",outcome="error",strategy="lifo"} 1`,
+		`{method="DELETE",outcome="ok",strategy="lifo"} 1`,
+		`{method="POST",outcome="error",strategy="lifo"} 1`,
+		`{method="other",outcome="error",strategy="lifo"} 2`,
+	}, series(t, m, "spillway_request_duration_seconds_count"))
+}
+
+func TestMetrics_SLOIsABucketBound(t *testing.T) {
+	t.Parallel()
+	for slo, bounds := range map[time.Duration]int{
+		100 * time.Millisecond: len(latencyBuckets),     // it is there
+		70 * time.Millisecond:  len(latencyBuckets) + 1, // between two
+		time.Microsecond:       len(latencyBuckets) + 1, // before the first
+		time.Minute:            len(latencyBuckets) + 1, // after the last
+	} {
+		m := New(Options{SLO: slo})
+		m.Answered("fifo", "GET", 200, false, slo)
+		histogram := gather(t, m)["spillway_request_duration_seconds"].GetMetric()[0].GetHistogram()
+		require.Len(t, histogram.GetBucket(), bounds)
+		within := slices.IndexFunc(histogram.GetBucket(), func(b *dto.Bucket) bool { return b.GetUpperBound() == slo.Seconds() })
+		require.GreaterOrEqual(t, within, 0, "%v is a bound", slo)
+		require.EqualValues(t, 1, histogram.GetBucket()[within].GetCumulativeCount(), "the bound is within the objective")
+		require.InDelta(t, slo.Seconds(), gather(t, m)["spillway_slo_seconds"].GetMetric()[0].GetGauge().GetValue(), 0)
+	}
+}
+
+func TestMetrics_Queue(t *testing.T) {
+	t.Parallel()
+	m, _ := newWatched(t)
+	require.Empty(t, series(t, m, "spillway_shed_total"))
+	queue := m.Queue("mpmc")
+	var want []string
+	for _, r := range strategies.Reasons() {
+		want = append(want, `{reason="`+r.String()+`",strategy="mpmc"} 0`)
+	}
+	require.ElementsMatch(t, want, series(t, m, "spillway_shed_total"), "every reason at 0")
+
+	for _, r := range strategies.Reasons() {
+		queue.Submitted()
+		queue.Shed(r)
+	}
+	queue.Submitted()
+	queue.Started(0)
+	m.Queue("mpmc").Shed(strategies.ReasonFull) // the same series again
+	require.Equal(t, []string{`{strategy="mpmc"} 9`}, series(t, m, "spillway_tasks_submitted_total"))
+	require.Equal(t, []string{`{strategy="mpmc"} 1`}, series(t, m, "spillway_tasks_run_total"))
+	require.Equal(t, []string{`{strategy="mpmc"} 1`}, series(t, m, "spillway_queue_wait_seconds_count"))
+	require.Contains(t, series(t, m, "spillway_shed_total"), `{reason="full",strategy="mpmc"} 2`)
+	require.Contains(t, series(t, m, "spillway_shed_total"), `{reason="expired",strategy="mpmc"} 1`)
+}
+
+func TestMetrics_Sources(t *testing.T) {
+	t.Parallel()
+	m, s := newWatched(t)
+	for name, want := range map[string][]string{
+		"strategy_info":               {`{strategy="fifo"} 1`},
+		"queue_depth":                 {`{strategy="fifo"} 3`},
+		"queue_capacity":              {`{strategy="fifo"} 256`},
+		"workers":                     {`{strategy="fifo"} 4`},
+		"workers_busy":                {`{strategy="fifo"} 2`},
+		"connections":                 {"7"},
+		"store_writable":              {"1"},
+		"store_compactions_total":     {"1"},
+		"store_level_bytes":           {`{level="0"} 2`, `{level="1"} 4`},
+		"store_level_files":           {`{level="0"} 3`, `{level="1"} 5`},
+		"store_read_amplification":    {"6"},
+		"store_cache_hits_total":      {"7"},
+		"store_cache_misses_total":    {"8"},
+		"store_disk_bytes":            {"9"},
+		"store_write_stalls_total":    {"10"},
+		"store_memtable_bytes":        {"11"},
+		"store_compaction_debt_bytes": {"12"},
+	} {
+		require.Equal(t, want, series(t, m, "spillway_"+name), name)
+	}
+
+	// A switch to a strategy without a bound, while the one before still drains.
+	s.Gauges = func() []dispatch.Gauge {
+		return []dispatch.Gauge{
+			{Strategy: "unbounded", Active: true, Depth: 1, Capacity: strategies.Unbounded, Workers: 4},
+			{Strategy: "fifo", Depth: 2, Capacity: 256},
+		}
+	}
+	m.Switched("fifo", "unbounded")
+	s.Writable = func() error { return errors.New("no space") }
+	require.Equal(t, []string{`{strategy="unbounded"} 1`}, series(t, m, "spillway_strategy_info"))
+	require.Equal(t, []string{`{strategy="fifo"} 2`, `{strategy="unbounded"} 1`}, series(t, m, "spillway_queue_depth"))
+	require.Equal(t, []string{`{strategy="fifo"} 256`}, series(t, m, "spillway_queue_capacity"))
+	require.Equal(t, []string{"1"}, series(t, m, "spillway_strategy_switches_total"))
+	require.Equal(t, []string{"0"}, series(t, m, "spillway_store_writable"))
+
+	// Once it has drained its gauges go.
+	s.Gauges = func() []dispatch.Gauge {
+		return []dispatch.Gauge{{Strategy: "unbounded", Active: true, Capacity: strategies.Unbounded, Workers: 4}}
+	}
+	require.Equal(t, []string{`{strategy="unbounded"} 0`}, series(t, m, "spillway_queue_depth"))
+}
+
+func TestMetrics_Store(t *testing.T) {
+	t.Parallel()
+	m, _ := newWatched(t)
+	for _, operation := range []string{"get", "commit", "sync", "range", "unheard of"} {
+		m.Operated(operation, time.Millisecond)
+	}
+	m.ObserveFsync(time.Millisecond)
+	m.Committed("fifo", 5)
+	require.ElementsMatch(t, []string{
+		`{operation="get",store="pebble"} 1`, `{operation="commit",store="pebble"} 1`,
+		`{operation="sync",store="pebble"} 1`, `{operation="range",store="pebble"} 1`,
+	}, series(t, m, "spillway_store_operation_duration_seconds_count"))
+	require.Equal(t, []string{"1"}, series(t, m, "spillway_store_wal_fsync_duration_seconds_count"))
+	require.Equal(t, []string{`{strategy="fifo"} 5`}, series(t, m, "spillway_commit_batch_size_sum"))
+}
+
+func TestMetrics_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	m, _ := newWatched(t)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				for _, name := range strategies.Names() {
+					m.Queue(name).Submitted()
+					m.Answered(name, "GET", 200, false, time.Millisecond)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, series(t, m, "spillway_requests_total"), len(strategies.Names()))
+	for _, line := range append(series(t, m, "spillway_requests_total"), series(t, m, "spillway_tasks_submitted_total")...) {
+		require.True(t, strings.HasSuffix(line, " 800"), line)
+	}
+}
+
+func TestMetrics_AllocateNothing(t *testing.T) {
+	m := New(Options{Store: "pebble", SLO: time.Second})
+	queue := m.Queue("fifo")
+	require.Zero(t, testing.AllocsPerRun(100, func() { request(m, queue) }))
+}
+
+// request is what is told of one PUT.
+func request(m *Metrics, queue dispatch.Events) {
+	queue.Submitted()
+	queue.Started(20 * time.Microsecond)
+	m.Committed("fifo", 1)
+	m.Operated("commit", 30*time.Microsecond)
+	m.Answered("fifo", "PUT", 201, false, 50*time.Microsecond)
+}
+
+func BenchmarkMetrics(b *testing.B) {
+	m := New(Options{Store: "pebble", SLO: 100 * time.Millisecond})
+	queue := m.Queue("fifo")
+	b.Run("hook=request", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			request(m, queue)
+		}
+	})
+	b.Run("hook=answered", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			m.Answered("fifo", "GET", 200, false, 50*time.Microsecond)
+		}
+	})
+	b.Run("hook=started", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			queue.Started(20 * time.Microsecond)
+		}
+	})
+	b.Run("hook=submitted", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			queue.Submitted()
+		}
+	})
+}

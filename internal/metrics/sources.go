@@ -1,0 +1,126 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/strategies"
+	"spillway/strategies/dispatch"
+)
+
+// Sources are asked at every scrape, perhaps by several goroutines at once.
+type Sources struct {
+	// Gauges returns the state of the queues, the active strategy's first, and
+	// leaves out inactive strategies that have drained. See
+	// dispatch.Dispatcher.Gauges.
+	Gauges func() []dispatch.Gauge
+	// Connections returns how many connections of the data plane are open.
+	Connections func() int
+	// Writable returns nil, or why the store cannot write.
+	Writable func() error
+	// Store returns the figures of the embedded store.
+	Store func() StoreStats
+}
+
+// StoreStats are figures of the embedded store. The totals never fall.
+type StoreStats struct {
+	Compactions            uint64 // total
+	Levels                 []StoreLevel
+	ReadAmplification      int
+	CacheHits, CacheMisses uint64 // totals
+	DiskBytes              uint64
+	WriteStalls            uint64 // total
+	MemtableBytes          uint64
+	CompactionDebtBytes    uint64
+}
+
+// StoreLevel is a level of the store's tree, whose number is its place in
+// StoreStats.Levels.
+type StoreLevel struct{ Bytes, Files uint64 }
+
+// Watch exports what the sources say. It must be called at most once.
+func (m *Metrics) Watch(s Sources) { m.registry.MustRegister(&watcher{s}) }
+
+// watcher turns the answers of the sources into metrics.
+type watcher struct{ Sources }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+}
+
+var (
+	strategyInfo  = desc("strategy_info", "The active strategy, as a label. Always 1.", "strategy")
+	queueDepth    = desc("queue_depth", "Tasks that wait.", "strategy")
+	queueCapacity = desc("queue_capacity", "Tasks that may wait; absent if there is no bound.", "strategy")
+	workers       = desc("workers", "Workers of the fixed set, 0 if the strategy uses none.", "strategy")
+	workersBusy   = desc("workers_busy", "Workers that are at work.", "strategy")
+
+	connections   = desc("connections", "Open connections of the data plane.")
+	storeWritable = desc("store_writable", "1 if the store can write, 0 if it cannot.")
+
+	storeCompactions   = desc("store_compactions_total", "Compactions of the store.")
+	storeLevelBytes    = desc("store_level_bytes", "Bytes in the tables of a level of the store.", "level")
+	storeLevelFiles    = desc("store_level_files", "Tables in a level of the store.", "level")
+	storeReadAmp       = desc("store_read_amplification", "Places that a point read may have to look at.")
+	storeCacheHits     = desc("store_cache_hits_total", "Blocks that were found in the block cache.")
+	storeCacheMisses   = desc("store_cache_misses_total", "Blocks that had to be read from the disk.")
+	storeDiskBytes     = desc("store_disk_bytes", "Space that the store takes on the disk.")
+	storeWriteStalls   = desc("store_write_stalls_total", "Times that writes had to wait for flushes or compactions.")
+	storeMemtableBytes = desc("store_memtable_bytes", "Memory that memtables take.")
+	storeDebtBytes     = desc("store_compaction_debt_bytes", "Estimate of the bytes that compactions have to rewrite.")
+)
+
+// Describe sends all descriptions.
+func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		strategyInfo, queueDepth, queueCapacity, workers, workersBusy, connections, storeWritable,
+		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
+		storeDiskBytes, storeWriteStalls, storeMemtableBytes, storeDebtBytes,
+	} {
+		ch <- d
+	}
+}
+
+// Collect asks the sources.
+func (w *watcher) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	total := func(d *prometheus.Desc, v uint64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	}
+
+	for _, g := range w.Gauges() {
+		if g.Active {
+			gauge(strategyInfo, 1, g.Strategy)
+		}
+		gauge(queueDepth, float64(g.Depth), g.Strategy)
+		if g.Capacity != strategies.Unbounded {
+			gauge(queueCapacity, float64(g.Capacity), g.Strategy)
+		}
+		gauge(workers, float64(g.Workers), g.Strategy)
+		gauge(workersBusy, float64(g.Busy), g.Strategy)
+	}
+
+	gauge(connections, float64(w.Connections()))
+	writable := 1.0
+	if w.Writable() != nil {
+		writable = 0
+	}
+	gauge(storeWritable, writable)
+
+	s := w.Store()
+	total(storeCompactions, s.Compactions)
+	for i, level := range s.Levels {
+		gauge(storeLevelBytes, float64(level.Bytes), strconv.Itoa(i))
+		gauge(storeLevelFiles, float64(level.Files), strconv.Itoa(i))
+	}
+	gauge(storeReadAmp, float64(s.ReadAmplification))
+	total(storeCacheHits, s.CacheHits)
+	total(storeCacheMisses, s.CacheMisses)
+	gauge(storeDiskBytes, float64(s.DiskBytes))
+	total(storeWriteStalls, s.WriteStalls)
+	gauge(storeMemtableBytes, float64(s.MemtableBytes))
+	gauge(storeDebtBytes, float64(s.CompactionDebtBytes))
+}

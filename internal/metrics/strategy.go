@@ -1,0 +1,168 @@
+package metrics
+
+import (
+	"maps"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/strategies"
+	"spillway/strategies/dispatch"
+)
+
+// strategy holds the series of one strategy.
+type strategy struct {
+	queue   dispatch.Events
+	batches prometheus.Observer
+
+	// Those below are created when they are first used: most of them never are.
+	requests  [numMethods][maxCode - minCode + 1]atomic.Pointer[prometheus.Counter]
+	durations [numMethods][numOutcomes]atomic.Pointer[prometheus.Observer]
+}
+
+// The status codes that HTTP knows.
+const (
+	minCode = 100
+	maxCode = 599
+)
+
+// numMethods is the number of values of the label method.
+const numMethods = 6
+
+var methods = [numMethods]string{"GET", "HEAD", "PUT", "DELETE", "POST", "other"}
+
+// methodIndex returns the place of a method in methods. Anything else than the
+// five common ones is other, so that clients cannot make series.
+func methodIndex(method string) int {
+	switch method {
+	case "GET":
+		return 0
+	case "HEAD":
+		return 1
+	case "PUT":
+		return 2
+	case "DELETE":
+		return 3
+	case "POST":
+		return 4
+	}
+	return numMethods - 1
+}
+
+// The values of the label outcome.
+const (
+	outcomeOK = iota
+	outcomeShed
+	outcomeError
+	numOutcomes
+)
+
+var outcomes = [numOutcomes]string{"ok", "shed", "error"}
+
+func outcome(code int, shed bool) int {
+	switch {
+	case shed:
+		return outcomeShed
+	case code >= 200 && code <= 299 || code == 404:
+		return outcomeOK
+	}
+	return outcomeError
+}
+
+// strategy returns the series of a strategy, and creates them if they are new.
+// There are few strategies, so that the map is copied to add one, and read
+// without a lock.
+func (m *Metrics) strategy(name string) *strategy {
+	if s, ok := (*m.strategies.Load())[name]; ok {
+		return s
+	}
+	m.adding.Lock()
+	defer m.adding.Unlock()
+	known := *m.strategies.Load()
+	if s, ok := known[name]; ok {
+		return s
+	}
+	s := m.newStrategy(name)
+	next := maps.Clone(known)
+	if next == nil {
+		next = make(map[string]*strategy)
+	}
+	next[name] = s
+	m.strategies.Store(&next)
+	return s
+}
+
+func (m *Metrics) newStrategy(name string) *strategy {
+	submitted := m.submitted.WithLabelValues(name)
+	run := m.run.WithLabelValues(name)
+	waits := m.waits.WithLabelValues(name)
+	reasons := strategies.Reasons()
+	// Indexed by reason. ReasonNone, the zero value, has no series.
+	shed := make([]prometheus.Counter, len(reasons)+1)
+	for _, r := range reasons {
+		shed[r] = m.shed.WithLabelValues(name, r.String())
+	}
+	return &strategy{
+		batches: m.batches.WithLabelValues(name),
+		queue: dispatch.Events{
+			Submitted: submitted.Inc,
+			Started: func(waited time.Duration) {
+				run.Inc()
+				waits.Observe(waited.Seconds())
+			},
+			Shed: func(r strategies.Reason) { shed[r].Inc() },
+		},
+	}
+}
+
+// Queue returns the hooks for the tasks of a strategy. From now on every reason
+// for which it may shed is exported, at 0.
+func (m *Metrics) Queue(strategy string) dispatch.Events { return m.strategy(strategy).queue }
+
+// Switched counts a switch of the strategy.
+func (m *Metrics) Switched(_, _ string) { m.switches.Inc() }
+
+// Answered counts an answered request: the strategy and the method it was
+// under, the status code, whether it was shed, and the time since it arrived.
+func (m *Metrics) Answered(strategy, method string, code int, shed bool, d time.Duration) {
+	s, verb, outcome := m.strategy(strategy), methodIndex(method), outcome(code, shed)
+	if code < minCode || code > maxCode {
+		code = 500
+	}
+	requests := &s.requests[verb][code-minCode]
+	counter := requests.Load()
+	if counter == nil {
+		// Two may come here at once. They get the same series.
+		c := m.requests.WithLabelValues(strategy, methods[verb], strconv.Itoa(code))
+		counter = &c
+		requests.Store(counter)
+	}
+	(*counter).Inc()
+
+	durations := &s.durations[verb][outcome]
+	observer := durations.Load()
+	if observer == nil {
+		o := m.durations.WithLabelValues(strategy, methods[verb], outcomes[outcome])
+		observer = &o
+		durations.Store(observer)
+	}
+	(*observer).Observe(d.Seconds())
+}
+
+// Committed counts a batch of that many writes, taken under that strategy.
+func (m *Metrics) Committed(strategy string, writes int) {
+	m.strategy(strategy).batches.Observe(float64(writes))
+}
+
+// Operated times an operation of the store: get, commit, sync or range. Others
+// are ignored.
+func (m *Metrics) Operated(operation string, d time.Duration) {
+	if o, ok := m.operations[operation]; ok {
+		o.Observe(d.Seconds())
+	}
+}
+
+// ObserveFsync times a sync of the store's log.
+func (m *Metrics) ObserveFsync(d time.Duration) { m.fsyncs.Observe(d.Seconds()) }
