@@ -1,6 +1,9 @@
 package executor
 
-import "spillway/internal/store"
+import (
+	"spillway/internal/store"
+	"spillway/strategies"
+)
 
 // Kind tells what an operation does.
 type Kind uint8
@@ -30,15 +33,48 @@ type Op struct {
 	Encode func(dst, key, value []byte) []byte
 
 	// Buf receives the result: the value of a Get, or the next entries of a
-	// Range, is appended to it. The submitter provides it and keeps it.
+	// Range, is appended to it. The submitter provides it and keeps it. What was
+	// appended means nothing if Err is set.
 	Buf []byte
 	// More says of a Range that entries are left: the submitter, having used
 	// Buf, submits the task again as a continuation, or calls Close.
 	More bool
-	// Err is nil, store.ErrNotFound, or the error of the store.
+	// Err is nil, store.ErrNotFound, or the error of the store. A Range is
+	// closed by its error.
 	Err error
 
-	iter     store.Iterator // open between the turns of a range
-	entries  int            // entries of a range delivered so far
-	deferred *Op            // reserved for the executor
+	scan     scan     // of a range between its turns
+	deferred deferred // of a read that waits for a sync
+}
+
+// Close ends a range whose reader has stopped early, and releases its snapshot.
+// It may be called by the owner at any time and more than once, and does nothing
+// to other operations.
+func (o *Op) Close() {
+	if it := o.scan.iter; it != nil {
+		// Nobody reads on, so its error matters to nobody.
+		_ = it.Close()
+	}
+	o.scan = scan{}
+	o.More = false
+}
+
+// scan is where a range stands.
+type scan struct {
+	iter store.Iterator
+	// pending says that the iterator's entry did not fit into the last buffer.
+	pending bool
+	// entries counts those delivered.
+	entries int
+	// barrier is the first key in the range whose last write has an unknown
+	// outcome, nil if there is none: see Executor.barrier.
+	barrier []byte
+}
+
+// deferred is what it takes to complete a read later. It belongs to the
+// executor's table and is guarded by its lock.
+type deferred struct {
+	next *Op
+	task *strategies.Task
+	done func(*strategies.Task)
 }

@@ -1,0 +1,306 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/internal/store"
+	"spillway/strategies"
+)
+
+func openFake(t testing.TB, durable bool, maxCommits int) (*Executor, *fake) {
+	f := newFake(durable)
+	e := Open(Options{Store: f, MaxCommits: maxCommits})
+	t.Cleanup(e.Close)
+	return e, f
+}
+
+func TestExecutor_RunsTasks(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, false, 1)
+
+	// Absent.
+	require.ErrorIs(t, run1(e, getOp("a")).wait(t).Err, store.ErrNotFound)
+	// Writes that are taken together are one batch, in order.
+	for _, c := range run(e, putOp("a", "1"), putOp("b", "2"), delOp("b"), putOp("a", "3")) {
+		require.NoError(t, c.wait(t).Err)
+	}
+	require.Len(t, f.batches, 1)
+	require.Len(t, f.batches[0], 4)
+	// A value is appended to the submitter's buffer.
+	op := getOp("a")
+	op.Buf = []byte("head:")
+	got := run1(e, op).wait(t)
+	require.NoError(t, got.Err)
+	require.Equal(t, "head:3", string(got.Buf))
+	require.ErrorIs(t, run1(e, getOp("b")).wait(t).Err, store.ErrNotFound)
+	// A pooled operation does not remember its last error.
+	op = getOp("a")
+	op.Err = errors.New("old")
+	require.NoError(t, run1(e, op).wait(t).Err)
+	op = putOp("c", "")
+	op.Err = errors.New("old")
+	require.NoError(t, run1(e, op).wait(t).Err)
+	// Reads between writes keep the order.
+	calls := run(e, putOp("c", "1"), getOp("c"), putOp("c", "2"), getOp("c"))
+	require.Equal(t, "1", string(calls[1].wait(t).Buf))
+	require.Equal(t, "2", string(calls[3].wait(t).Buf))
+}
+
+func TestExecutor_SplitsBatches(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, false, 1)
+	mib := strings.Repeat("x", 1<<20)
+	var ops []Op
+	for i := range 10 {
+		ops = append(ops, putOp(fmt.Sprint("key", i), mib))
+	}
+	ops = append(ops, putOp("large", strings.Repeat("x", 5<<20)), delOp("key0"))
+	for _, c := range run(e, ops...) {
+		require.NoError(t, c.wait(t).Err)
+	}
+	var sizes []int
+	for _, b := range f.batches {
+		sizes = append(sizes, len(b))
+	}
+	// Three and their keys fit into 4 MiB, four do not. The large one is alone.
+	require.Equal(t, []int{3, 3, 3, 1, 1, 1}, sizes)
+}
+
+func TestExecutor_CompletesWritesWhenDurable(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, true, 4)
+	a := run1(e, putOp("a", "1")) // returns although it is not durable
+	b := run1(e, putOp("b", "1"))
+	require.True(t, a.pending())
+	f.end(0, nil)
+	require.NoError(t, a.wait(t).Err)
+	require.True(t, b.pending())
+	f.end(1, nil)
+	require.NoError(t, b.wait(t).Err)
+}
+
+// The completer waits for one batch, MaxCommits more wait behind it, and then
+// the worker does.
+func TestExecutor_HandOnIsBounded(t *testing.T) {
+	t.Parallel()
+	const maxCommits = 3
+	e, f := openFake(t, true, maxCommits)
+	first := run1(e, putOp("k", "0"))
+	// The completer takes the first.
+	require.Eventually(t, func() bool { return len(e.handed) == 0 }, time.Minute, time.Millisecond)
+	for i := range maxCommits {
+		run1(e, putOp("k", fmt.Sprint(i)))
+	}
+	ran := make(chan *call)
+	go func() { ran <- run1(e, putOp("k", "last")) }()
+	// It is applied, and then waits.
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.commits) == maxCommits+2
+	}, time.Minute, time.Millisecond)
+	select {
+	case <-ran:
+		t.Fatal("the worker did not wait")
+	default:
+	}
+	f.end(0, nil)
+	first.wait(t)
+	last := <-ran
+	for i := range maxCommits + 1 {
+		f.end(i+1, nil)
+	}
+	last.wait(t)
+}
+
+func TestExecutor_CloseWaits(t *testing.T) {
+	t.Parallel()
+	f := newFake(true)
+	e := Open(Options{Store: f, MaxCommits: 8})
+	a, b := run1(e, putOp("a", "1")), run1(e, putOp("b", "1"))
+	closed := make(chan struct{})
+	go func() { e.Close(); close(closed) }()
+	f.end(0, nil)
+	a.wait(t)
+	select {
+	case <-closed:
+		t.Fatal("Close did not wait")
+	default:
+	}
+	f.end(1, nil)
+	<-closed
+	require.False(t, b.pending())
+}
+
+func TestExecutor_StoreErrors(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, true, 1)
+	f.set(func() { f.applyErr = store.ErrUnwritable })
+	for _, c := range run(e, putOp("a", "1"), putOp("b", "1")) {
+		require.ErrorIs(t, c.wait(t).Err, store.ErrUnwritable)
+	}
+	// It had no effect, so nothing is held back because of it.
+	require.ErrorIs(t, run1(e, getOp("a")).wait(t).Err, store.ErrNotFound)
+}
+
+func TestExecutor_SurvivesPanics(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, false, 1)
+	require.NoError(t, run1(e, putOp("a", "1")).wait(t).Err)
+	f.set(func() { f.panics = true })
+	op := getOp("a")
+	op.Buf = []byte("mine")
+	got := run1(e, op).wait(t)
+	require.ErrorContains(t, got.Err, "panicked: get")
+	require.Equal(t, "mine", string(got.Buf))
+	require.ErrorContains(t, run1(e, rangeOp("a", "")).wait(t).Err, "panicked: range")
+	w := run1(e, putOp("a", "1")).wait(t)
+	require.ErrorContains(t, w.Err, "panicked: apply")
+	require.ErrorIs(t, w.Err, store.ErrUnknownOutcome)
+	f.set(func() { f.panics = false })
+	require.Equal(t, "1", string(run1(e, getOp("a")).wait(t).Buf))
+
+	bad := rangeOp("a", "")
+	bad.Encode = func(_, _, _ []byte) []byte { panic("encode") }
+	require.ErrorContains(t, run1(e, bad).wait(t).Err, "panicked: encode")
+	require.Zero(t, f.iterators())
+}
+
+func TestExecutor_Events(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var got []string
+	note := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, s)
+	}
+	f := newFake(true)
+	e := Open(Options{Store: f, Events: Events{
+		Committed: func(strategy string, writes int) { note(fmt.Sprint(strategy, writes)) },
+		Operated:  func(op string, d time.Duration) { require.GreaterOrEqual(t, d, time.Duration(0)); note(op) },
+	}})
+	w := run(e, putOp("a", "1"), putOp("b", "1"))
+	f.end(0, nil)
+	w[1].wait(t)
+	run1(e, getOp("a")).wait(t)
+	run1(e, rangeOp("a", "")).wait(t)
+	e.Close()
+	require.Equal(t, []string{"commit", "fifo2", "sync", "get", "range"}, got)
+}
+
+func TestExecutor_Range(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, false, 1)
+	for i := range 5 {
+		run1(e, putOp(fmt.Sprint(i), fmt.Sprint("v", i))).wait(t)
+	}
+	for _, row := range []struct {
+		start, end string
+		limit      int
+		want       string
+	}{
+		{"0", "", 0, "0=v0;1=v1;2=v2;3=v3;4=v4;"},
+		{"1", "3", 0, "1=v1;2=v2;"},
+		{"1", "", 2, "1=v1;2=v2;"},
+		{"1", "3", 2, "1=v1;2=v2;"},
+		{"1", "", 100, "1=v1;2=v2;3=v3;4=v4;"},
+		{"7", "", 0, ""},
+	} {
+		op := rangeOp(row.start, row.end)
+		op.Limit = row.limit
+		got := run1(e, op).wait(t)
+		require.NoError(t, got.Err)
+		require.Equal(t, row.want, string(got.Buf), "%+v", row)
+		require.False(t, got.More)
+		require.Zero(t, f.iterators())
+	}
+}
+
+func TestExecutor_RangeInTurns(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, false, 1)
+	var want strings.Builder
+	sizes := []int{10, 100 << 10, 100 << 10, 100 << 10, 300 << 10, 1, 255 << 10, 20 << 10, 256<<10 - 20, 1}
+	for i, n := range sizes {
+		v := strings.Repeat(fmt.Sprint(i), n)
+		run1(e, putOp(fmt.Sprint(i), v)).wait(t)
+		want.WriteString(fmt.Sprintf("%d=%s;", i, v))
+	}
+	for _, limit := range []int{0, len(sizes), len(sizes) - 1} {
+		op := rangeOp("0", "")
+		op.Limit = limit
+		c := newCall(op)
+		var got strings.Builder
+		var turns int
+		for {
+			turns++
+			e.Run([]*strategies.Task{&c.task}, finish)
+			c.wait(t)
+			require.NoError(t, c.op.Err)
+			require.NotEmpty(t, c.op.Buf)
+			require.True(t, len(c.op.Buf) <= maxTurnBytes || strings.Count(string(c.op.Buf), ";") == 1)
+			got.Write(c.op.Buf)
+			c.op.Buf = c.op.Buf[:0]
+			if !c.op.More {
+				break
+			}
+			require.Equal(t, 1, f.iterators())
+		}
+		if limit == len(sizes)-1 {
+			require.Equal(t, strings.TrimSuffix(want.String(), "9=9;"), got.String())
+		} else {
+			require.Equal(t, want.String(), got.String())
+		}
+		require.Greater(t, turns, 4)
+		require.Zero(t, f.iterators())
+	}
+
+	// A reader that stops early releases the snapshot, once.
+	c := run1(e, rangeOp("0", ""))
+	require.True(t, c.wait(t).More)
+	require.Equal(t, 1, f.iterators())
+	c.op.Close()
+	c.op.Close()
+	require.Zero(t, f.iterators())
+	// The operation can be used again, for a new range.
+	c.op.Buf = c.op.Buf[:0]
+	e.Run([]*strategies.Task{&c.task}, finish)
+	require.True(t, strings.HasPrefix(string(c.wait(t).Buf), "0="))
+	c.op.Close()
+}
+
+// Nothing is allocated per operation once the pools are warm.
+func TestExecutor_AllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools forget under the race detector")
+	}
+	e := Open(Options{Store: nullStore{}})
+	defer e.Close()
+	var completed atomic.Int64
+	done := func(*strategies.Task) { completed.Add(1) }
+	tasks := make([]*strategies.Task, 8)
+	for i := range tasks {
+		op := putOp(fmt.Sprint(i), "v")
+		tasks[i] = &strategies.Task{Payload: &op}
+	}
+	get := getOp("a")
+	get.Buf = make([]byte, 0, 16)
+	read := []*strategies.Task{{Payload: &get}}
+	require.Zero(t, testing.AllocsPerRun(1000, func() { e.Run(tasks, done) }))
+	require.Zero(t, testing.AllocsPerRun(1000, func() { get.Buf = get.Buf[:0]; e.Run(read, done) }))
+}
+
+// nullStore does nothing.
+type nullStore struct{ store.Store }
+
+func (nullStore) Get(dst, _ []byte) ([]byte, error)         { return append(dst, 'x'), nil }
+func (nullStore) Apply([]store.Write) (store.Commit, error) { return nil, nil }

@@ -1,0 +1,211 @@
+package executor
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"spillway/internal/store"
+	"spillway/strategies"
+)
+
+// fake is a store whose commits end when the test says so.
+type fake struct {
+	durable bool // Apply hands back commits
+
+	mu         sync.Mutex
+	data       map[string]string
+	commits    []*fakeCommit
+	batches    [][]store.Write // copies of what was applied
+	applyErr   error
+	unwritable error
+	panics     bool
+	onGet      func() // called after each Get has read
+	open       int    // iterators
+}
+
+var _ store.Store = (*fake)(nil)
+
+type fakeCommit struct{ result chan error }
+
+func (c *fakeCommit) Wait() error { return <-c.result }
+
+func newFake(durable bool) *fake {
+	return &fake{durable: durable, data: make(map[string]string)}
+}
+
+func (f *fake) Get(dst, key []byte) ([]byte, error) {
+	f.mu.Lock()
+	v, ok := f.data[string(key)]
+	panics, onGet := f.panics, f.onGet
+	f.mu.Unlock()
+	if panics {
+		panic("get")
+	}
+	if onGet != nil {
+		onGet()
+	}
+	if !ok {
+		return dst, store.ErrNotFound
+	}
+	return append(dst, v...), nil
+}
+
+func (f *fake) Apply(writes []store.Write) (store.Commit, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.panics {
+		panic("apply")
+	}
+	if f.applyErr != nil {
+		return nil, f.applyErr
+	}
+	var batch []store.Write
+	for _, w := range writes {
+		batch = append(batch, store.Write{Key: bytes.Clone(w.Key), Value: bytes.Clone(w.Value), Delete: w.Delete})
+		if w.Delete {
+			delete(f.data, string(w.Key))
+		} else {
+			f.data[string(w.Key)] = string(w.Value)
+		}
+	}
+	f.batches = append(f.batches, batch)
+	if !f.durable {
+		return nil, nil
+	}
+	c := &fakeCommit{result: make(chan error, 1)}
+	f.commits = append(f.commits, c)
+	return c, nil
+}
+
+func (f *fake) Range(start, end []byte) (store.Iterator, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.panics {
+		panic("range")
+	}
+	it := &fakeIter{fake: f, at: -1}
+	for _, k := range slices.Sorted(maps.Keys(f.data)) {
+		if k >= string(start) && (len(end) == 0 || k < string(end)) {
+			it.keys = append(it.keys, k)
+			it.values = append(it.values, f.data[k])
+		}
+	}
+	f.open++
+	return it, nil
+}
+
+func (f *fake) Writable() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unwritable
+}
+
+func (f *fake) Close() error { return nil }
+
+func (f *fake) set(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+// end ends commit i, counted from the first.
+func (f *fake) end(i int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.commits[i].result <- err
+}
+
+func (f *fake) iterators() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open
+}
+
+type fakeIter struct {
+	fake         *fake
+	keys, values []string
+	at           int
+	err          error // reported after the last entry
+	closed       bool
+}
+
+func (i *fakeIter) Next() bool { i.at++; return i.at < len(i.keys) }
+func (i *fakeIter) Entry() (key, value []byte, err error) {
+	return []byte(i.keys[i.at]), []byte(i.values[i.at]), nil
+}
+func (i *fakeIter) Err() error { return i.err }
+func (i *fakeIter) Close() error {
+	if i.closed {
+		panic("closed twice")
+	}
+	i.closed = true
+	i.fake.mu.Lock()
+	defer i.fake.mu.Unlock()
+	i.fake.open--
+	return nil
+}
+
+// call is a task under way.
+type call struct {
+	task strategies.Task
+	op   Op
+	done chan struct{}
+}
+
+func newCall(op Op) *call {
+	c := &call{op: op, done: make(chan struct{}, 1)}
+	c.task.Payload = &c.op
+	c.task.Strategy = "fifo"
+	c.task.Done = func(*strategies.Task) { c.done <- struct{}{} }
+	return c
+}
+
+func getOp(k string) Op    { return Op{Kind: Get, Key: []byte(k)} }
+func putOp(k, v string) Op { return Op{Kind: Put, Key: []byte(k), Value: []byte(v)} }
+func delOp(k string) Op    { return Op{Kind: Delete, Key: []byte(k)} }
+func rangeOp(start, end string) Op {
+	return Op{Kind: Range, Key: []byte(start), End: []byte(end), Encode: encode}
+}
+
+func encode(dst, key, value []byte) []byte {
+	dst = append(append(dst, key...), '=')
+	return append(append(dst, value...), ';')
+}
+
+func finish(t *strategies.Task) { t.Done(t) }
+
+// run runs the operations as one turn of a worker.
+func run(e *Executor, ops ...Op) []*call {
+	calls := make([]*call, len(ops))
+	tasks := make([]*strategies.Task, len(ops))
+	for i, op := range ops {
+		calls[i] = newCall(op)
+		tasks[i] = &calls[i].task
+	}
+	e.Run(tasks, finish)
+	clear(tasks) // the slice is not kept
+	return calls
+}
+
+func run1(e *Executor, op Op) *call { return run(e, op)[0] }
+
+// wait waits until the call is completed.
+func (c *call) wait(t testing.TB) *Op {
+	t.Helper()
+	<-c.done
+	return &c.op
+}
+
+// pending reports that the call is not completed. Nothing can complete it at
+// the moment but what the test does next.
+func (c *call) pending() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,286 @@
+package executor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"spillway/internal/store"
+	"spillway/strategies"
+)
+
+// table keeps reads from running ahead of durability.
+//
+// A batch that the store has applied is visible at once and durable only when
+// its Commit has been waited for. Who reads in between sees what a crash could
+// take back, so the answer to such a read is held until the batch is durable.
+// No goroutine waits for that: the read is attached to a batch in flight, and
+// whoever completes the batch completes the read.
+//
+// The rules:
+//
+//	W1  A batch marks the slots of its keys, and is added to the young end of
+//	    the list of batches in flight, before it is given to the store.
+//	W2  When it is durable, or is known to have had no effect, it takes its
+//	    marks off and leaves the list.
+//	R1  A read first reads, then looks at its key's slot. Without a mark it is
+//	    answered at once.
+//	R2  With a mark it is attached to the youngest batch of the list, or
+//	    answered at once if the list is empty.
+//	R3  When a batch leaves the list, the reads attached to it are answered if it
+//	    was the oldest, and otherwise attached to the next older batch.
+//
+// Why no answer is early. Say that a read saw the effect of batch B. B was given
+// to the store before that, and had marked its slots and entered the list even
+// earlier (W1). If the read finds no mark, B has taken its own off, so B is
+// durable (W2). If it finds one, and B is no longer in the list, B is durable
+// too. If B is in the list, then the youngest is B or one that is younger, and
+// by R3 a read is only ever answered when no batch is left that is as old as the
+// one it was attached to, or older; B is among those.
+//
+// Why none starves. A read never waits for a batch that entered the list after
+// it was attached, so it waits for at most those in flight at one moment.
+//
+// A slot may be shared by keys, and a mark may be of a batch younger than what
+// was read: then a read waits for no need, which costs it the time of a sync.
+//
+// A range works like a read of every key: when it has opened its snapshot it
+// waits for the list, whatever the marks say.
+//
+// Failed batches. If a batch's outcome is unknown its marks stay, it leaves the
+// list, and its keys are noted as in doubt: reads of those keys fail, those
+// attached included, until the store can write again. The store promises that by
+// then it has decided what became of the batch. Ranges fail where they would
+// pass such a key. That a store is writable is seen by the next read of a key
+// with a mark, which then forgets all doubts, and reads again, as what it had
+// read is from before the decision. The same holds for a read that others
+// overtake in this: so generation is compared around every read.
+type table struct {
+	seed  maphash.Seed
+	marks [slots]atomic.Int32
+	// generation counts how often doubts were forgotten.
+	generation atomic.Uint64
+
+	mu struct {
+		sync.Mutex
+		oldest, youngest *batch
+		doubts           map[string]uint32 // keys in doubt, and how many marks they left
+		failures         uint64            // batches that failed so far
+	}
+}
+
+// slots is the size of the table of marks: with 64 writes in flight, one read in
+// 128 meets a foreign mark.
+const slots = 1 << 13
+
+func (t *table) init() {
+	t.seed = maphash.MakeSeed()
+	t.mu.doubts = make(map[string]uint32)
+}
+
+func (t *table) slot(key []byte) *atomic.Int32 {
+	return &t.marks[maphash.Bytes(t.seed, key)%slots]
+}
+
+// enter is W1.
+func (t *table) enter(b *batch) {
+	for _, task := range b.tasks {
+		slot := t.slot(task.Payload.(*Op).Key)
+		b.slots = append(b.slots, slot)
+		slot.Add(1)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if b.older = t.mu.youngest; b.older == nil {
+		t.mu.oldest = b
+	} else {
+		b.older.younger = b
+	}
+	t.mu.youngest = b
+}
+
+// leave is W2, or notes a failure if err says that the outcome is unknown. It
+// returns the reads that can be answered.
+func (t *table) leave(b *batch, err error) (ready reads) {
+	unknown := errors.Is(err, store.ErrUnknownOutcome)
+	if !unknown {
+		for _, slot := range b.slots {
+			slot.Add(-1)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if unknown {
+		t.failLocked(b, err)
+	}
+	if b.younger == nil {
+		t.mu.youngest = b.older
+	} else {
+		b.younger.older = b.older
+	}
+	if b.older == nil {
+		t.mu.oldest = b.younger
+		ready = b.reads
+	} else {
+		b.older.younger = b.younger
+		b.older.reads.append(b.reads)
+	}
+	b.older, b.younger, b.reads = nil, nil, reads{}
+	return ready
+}
+
+// failLocked puts the keys of b in doubt, and lets the reads fail that may have
+// seen them.
+func (t *table) failLocked(b *batch, err error) {
+	t.mu.failures++
+	for _, task := range b.tasks {
+		t.mu.doubts[string(task.Payload.(*Op).Key)]++
+	}
+	for f := t.mu.oldest; f != nil; f = f.younger {
+		for op := f.reads.first; op != nil; op = op.deferred.next {
+			if _, doubtful := t.mu.doubts[string(op.Key)]; doubtful || op.Kind == Range {
+				op.Err = inDoubt(err)
+			}
+		}
+	}
+}
+
+func inDoubt(cause error) error {
+	return fmt.Errorf("what would be read is in doubt: %w: %w", store.ErrUnwritable, cause)
+}
+
+// verdict tells what becomes of a read.
+type verdict uint8
+
+const (
+	answer verdict = iota
+	wait           // it has been attached and is the table's
+	again          // read again
+	fail
+)
+
+// judgeGet is R1 and R2, for a Get that has read since generation was loaded.
+func (t *table) judgeGet(op *Op, slot *atomic.Int32, generation uint64, s store.Store, d deferred) verdict {
+	if slot.Load() == 0 && t.generation.Load() == generation {
+		return answer
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetLocked(s)
+	if t.generation.Load() != generation {
+		return again
+	}
+	if _, doubtful := t.mu.doubts[string(op.Key)]; doubtful {
+		return fail
+	}
+	return t.attachLocked(op, d)
+}
+
+// judgeRange is R2 for the first turn of a range, whose snapshot was opened
+// since failures and generation were loaded.
+func (t *table) judgeRange(op *Op, failures uint64, d deferred) verdict {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.failures != failures {
+		return fail
+	}
+	return t.attachLocked(op, d)
+}
+
+func (t *table) attachLocked(op *Op, d deferred) verdict {
+	if t.mu.youngest == nil {
+		return answer
+	}
+	op.deferred = d
+	t.mu.youngest.reads.append(reads{op, op})
+	return wait
+}
+
+// barrier is called before a range opens its snapshot. It returns how many
+// batches have failed so far, for judgeRange, and the first key of the range
+// that is in doubt because of one of them, or nil.
+func (t *table) barrier(op *Op, s store.Store) (failures uint64, first []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetLocked(s)
+	for key := range t.mu.doubts {
+		k := []byte(key)
+		if bytes.Compare(k, op.Key) >= 0 &&
+			(len(op.End) == 0 || bytes.Compare(k, op.End) < 0) &&
+			(first == nil || bytes.Compare(k, first) < 0) {
+			first = k
+		}
+	}
+	return t.mu.failures, first
+}
+
+// forgetLocked forgets all doubts if the store can write again.
+func (t *table) forgetLocked(s store.Store) {
+	if len(t.mu.doubts) == 0 || s.Writable() != nil {
+		return
+	}
+	// The generation moves before the marks do, so that a read that finds no
+	// mark any more sees that it has moved.
+	t.generation.Add(1)
+	for key, n := range t.mu.doubts {
+		t.slot([]byte(key)).Add(-int32(n))
+	}
+	clear(t.mu.doubts)
+}
+
+// reads is a chain of deferred reads. Appending one chain to another takes
+// constant time.
+type reads struct {
+	first, last *Op
+}
+
+func (r *reads) append(more reads) {
+	switch {
+	case more.first == nil:
+	case r.first == nil:
+		*r = more
+	default:
+		r.last.deferred.next = more.first
+		r.last = more.last
+	}
+}
+
+// complete answers the reads.
+func (r reads) complete() {
+	for op := r.first; op != nil; {
+		d := op.deferred
+		op.deferred = deferred{}
+		if op.Err != nil && op.Kind == Range {
+			op.Close()
+		}
+		d.done(d.task) // gives op away
+		op = d.next
+	}
+}
+
+// batch is a store batch with its tasks, from when it is filled until they are
+// completed.
+type batch struct {
+	tasks  []*strategies.Task
+	writes []store.Write
+	done   func(*strategies.Task)
+	commit store.Commit
+	// applied is when the store had applied the batch, on the executor's clock.
+	applied int64
+
+	// The rest belongs to the table.
+
+	slots          []*atomic.Int32
+	older, younger *batch
+	reads          reads
+}
+
+// reset keeps the memory of the slices, and nothing of a request.
+func (b *batch) reset() {
+	clear(b.tasks)
+	clear(b.writes)
+	*b = batch{tasks: b.tasks[:0], writes: b.writes[:0], slots: b.slots[:0]}
+}
