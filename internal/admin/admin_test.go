@@ -1,0 +1,294 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"spillway/internal/secure"
+	"spillway/internal/store"
+	"spillway/strategies"
+	"spillway/strategies/dispatch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// switcher is a dispatcher of which only the strategy matters.
+type switcher struct {
+	status dispatch.Status
+	err    error
+}
+
+func (s *switcher) Status() dispatch.Status { return s.status }
+
+func (s *switcher) Switch(name string) error {
+	if s.err != nil {
+		return s.err
+	}
+	if _, err := strategies.Lookup(name); err != nil {
+		return err
+	}
+	s.status.Strategy = name
+	return nil
+}
+
+// plane is an admin plane under test.
+type plane struct {
+	*Server
+	t      *testing.T
+	client *http.Client
+	token  string
+}
+
+// open starts an admin plane with the options given and harmless others.
+func open(t *testing.T, o Options) *plane {
+	t.Helper()
+	o.Listen = "127.0.0.1:0"
+	o.Logger = slog.New(slog.DiscardHandler)
+	if o.Dispatcher == nil {
+		o.Dispatcher = &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
+	}
+	if o.Metrics == nil {
+		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "some 1\n") })
+	}
+	if o.Ready == nil {
+		o.Ready = func() error { return nil }
+	}
+	if o.Config == nil {
+		o.Config = func() any { return map[string]any{"a": 1} }
+	}
+	if o.Checkpoint == nil {
+		o.Checkpoint = func(string) error { return nil }
+	}
+	s, err := Open(o)
+	require.NoError(t, err)
+	transport := &http.Transport{}
+	t.Cleanup(func() {
+		s.Close()
+		transport.CloseIdleConnections()
+	})
+	return &plane{Server: s, t: t, client: &http.Client{Transport: transport}}
+}
+
+// answer is an answer, read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (p *plane) do(method, path, body string, header ...string) answer {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), method, "http://"+p.Addr().String()+path, strings.NewReader(body))
+	require.NoError(p.t, err)
+	if p.token != "" {
+		req.Header.Set("Authorization", "Bearer "+p.token)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := p.client.Do(req)
+	require.NoError(p.t, err)
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	return answer{resp.StatusCode, resp.Header, string(content)}
+}
+
+// requireProblem asserts that a is an error in the form of RFC 9457.
+func requireProblem(t *testing.T, a answer, status int, words ...string) {
+	t.Helper()
+	require.Equal(t, status, a.status, a.body)
+	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
+	var p struct {
+		Title, Detail string
+		Status        int
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.body), &p))
+	require.Equal(t, status, p.Status)
+	require.Equal(t, http.StatusText(status), p.Title)
+	for _, word := range words {
+		require.Contains(t, p.Detail, word)
+	}
+}
+
+func TestServer_Routes(t *testing.T) {
+	t.Parallel()
+	p := open(t, Options{})
+	for path, want := range map[string]string{
+		"/":                              "/strategy",
+		"/metrics":                       "some 1",
+		"/healthz":                       "ok",
+		"/readyz":                        "ok",
+		"/config":                        `{"a":1}`,
+		"/debug/pprof/":                  "goroutine",
+		"/debug/pprof/cmdline":           "test",
+		"/debug/pprof/mutex?debug=1":     "sampling period",
+		"/debug/pprof/block?debug=1":     "cycles/second",
+		"/debug/pprof/goroutine?debug=1": "goroutine profile",
+	} {
+		a := p.do("GET", path, "")
+		require.Equal(t, 200, a.status, path)
+		require.Contains(t, a.body, want, path)
+		require.Equal(t, "no-store", a.header.Get("Cache-Control"))
+
+		a = p.do("HEAD", path, "")
+		require.Equal(t, 200, a.status, path)
+		require.Empty(t, a.body)
+	}
+	requireProblem(t, p.do("GET", "/nothing", ""), 404, "/nothing")
+	requireProblem(t, p.do("GET", "/v0/entity?id=a", ""), 404)
+	for path, allow := range map[string]string{
+		"/": "GET, HEAD", "/metrics": "GET, HEAD", "/healthz": "GET, HEAD", "/readyz": "GET, HEAD", "/config": "GET, HEAD",
+		"/debug/pprof/profile": "GET, HEAD", "/strategy": "GET, HEAD, PUT", "/backup": "POST",
+	} {
+		a := p.do("DELETE", path, "")
+		requireProblem(t, a, 405, allow)
+		require.Equal(t, allow, a.header.Get("Allow"), path)
+	}
+}
+
+func TestServer_Readyz(t *testing.T) {
+	t.Parallel()
+	var reason error
+	p := open(t, Options{Ready: func() error { return reason }})
+	require.Equal(t, 200, p.do("GET", "/readyz", "").status)
+	reason = errors.New("draining")
+	requireProblem(t, p.do("GET", "/readyz", ""), 503, "draining")
+	require.Equal(t, 200, p.do("GET", "/healthz", "").status)
+}
+
+func TestServer_Strategy(t *testing.T) {
+	t.Parallel()
+	available, err := json.Marshal(strategies.Names())
+	require.NoError(t, err)
+	d := &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
+	p := open(t, Options{Dispatcher: d})
+
+	a := p.do("GET", "/strategy", "")
+	require.Equal(t, 200, a.status)
+	require.Equal(t, "application/json", a.header.Get("Content-Type"))
+	require.Equal(t, `{"strategy":"fifo","workers":4,"capacity":256,"available":`+string(available)+"}\n", a.body)
+
+	a = p.do("PUT", "/strategy", `{"strategy":"lifo"}`)
+	require.Equal(t, 200, a.status)
+	require.Equal(t, `{"strategy":"lifo","workers":4,"capacity":256,"available":`+string(available)+"}\n", a.body)
+
+	d.status.Capacity = strategies.Unbounded
+	require.Contains(t, p.do("GET", "/strategy", "").body, `"capacity":null`)
+	d.status.Workers, d.status.Capacity = 0, 0
+	require.Contains(t, p.do("GET", "/strategy", "").body, `"workers":0,"capacity":0,`)
+
+	for _, body := range []string{
+		`{"strategy":"nonsense"}`, `{"strategy":""}`, `{}`, ``, `lifo`, `"lifo"`, `["lifo"]`, `{"strategy":7}`, `{"strategy":"fifo"`,
+		`{"strategy":"fifo","more":1}`, `{"strategy":"fifo"} {}`, `null`,
+	} {
+		requireProblem(t, p.do("PUT", "/strategy", body), 400, strategies.Names()...)
+		require.Equal(t, "lifo", d.status.Strategy, body)
+	}
+	requireProblem(t, p.do("PUT", "/strategy", `{"strategy":"`+strings.Repeat("x", maxBody)+`"}`), 413, "8192 bytes")
+	require.Equal(t, "lifo", d.status.Strategy)
+
+	d.err = errors.New("no more room")
+	requireProblem(t, p.do("PUT", "/strategy", `{"strategy":"fifo"}`), 500, "no more room")
+}
+
+func TestServer_Backup(t *testing.T) {
+	t.Parallel()
+	var (
+		dirs []string
+		fail error
+	)
+	p := open(t, Options{Checkpoint: func(dir string) error {
+		dirs = append(dirs, dir)
+		return fail
+	}})
+	a := p.do("POST", "/backup", `{"dir":"/some/where"}`)
+	require.Equal(t, 200, a.status)
+	require.Contains(t, a.body, `{"dir":"/some/where","seconds":`)
+	require.Equal(t, []string{"/some/where"}, dirs)
+
+	for _, body := range []string{``, `{}`, `{"dir":""}`, `{"dir":"some/where"}`, `{"dir":"../x"}`, `{"dir":1}`, `{"path":"/x"}`} {
+		requireProblem(t, p.do("POST", "/backup", body), 400, "folder to be made")
+	}
+	require.Len(t, dirs, 1)
+
+	fail = fmt.Errorf("checkpoint: %w", fs.ErrExist)
+	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`), 409, "exists already")
+	fail = fmt.Errorf("%w: no space", store.ErrUnwritable)
+	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`), 503, "no space")
+	fail = errors.New("no luck")
+	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`), 500, "no luck")
+}
+
+func TestServer_Token(t *testing.T) {
+	t.Parallel()
+	p := open(t, Options{Token: secure.NewToken("secret")})
+	for _, path := range []string{"/", "/metrics", "/debug/pprof/", "/strategy", "/config", "/backup", "/nothing"} {
+		a := p.do("GET", path, "")
+		requireProblem(t, a, 401)
+		require.Equal(t, "Bearer", a.header.Get("WWW-Authenticate"))
+		requireProblem(t, p.do("GET", path, "", "Authorization", "Bearer wrong"), 401)
+	}
+	requireProblem(t, p.do("PUT", "/strategy", `{"strategy":"lifo"}`), 401)
+	require.Equal(t, 200, p.do("GET", "/healthz", "").status)
+	require.Equal(t, 200, p.do("GET", "/readyz", "").status)
+
+	p.token = "secret"
+	require.Equal(t, 200, p.do("GET", "/metrics", "").status)
+	require.Equal(t, 200, p.do("PUT", "/strategy", `{"strategy":"lifo"}`).status)
+}
+
+// A page in the operator's browser must not change anything.
+func TestServer_CrossOrigin(t *testing.T) {
+	t.Parallel()
+	p := open(t, Options{Checkpoint: func(string) error { panic("must not be called") }})
+	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`, "Origin", "https://elsewhere.example"), 403, "origins")
+	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`, "Sec-Fetch-Site", "cross-site"), 403, "origins")
+	require.Equal(t, 200, p.do("PUT", "/strategy", `{"strategy":"lifo"}`, "Origin", "http://"+p.Addr().String()).status)
+}
+
+func TestServer_CloseWaits(t *testing.T) {
+	t.Parallel()
+	begun, end := make(chan struct{}), make(chan struct{})
+	p := open(t, Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(begun)
+		<-end
+		_, _ = io.WriteString(w, "late")
+	})})
+	// The request ends only when Close has stopped listening.
+	p.http.RegisterOnShutdown(func() { close(end) })
+	got := make(chan string)
+	go func() { got <- p.do("GET", "/metrics", "").body }()
+	<-begun
+	p.Close()
+	require.Equal(t, "late", <-got)
+	_, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.Addr().String())
+	require.Error(t, err)
+}
+
+func TestOpen_AddressInUse(t *testing.T) {
+	t.Parallel()
+	p := open(t, Options{})
+	_, err := Open(Options{Listen: p.Addr().String()})
+	require.ErrorContains(t, err, p.Addr().String())
+	require.NotContains(t, err.Error(), "\n")
+}
+
+func TestServer_OversizedHead(t *testing.T) {
+	t.Parallel()
+	p := open(t, Options{})
+	a := p.do("GET", "/healthz", "", "X-Padding", string(bytes.Repeat([]byte("x"), 64<<10)))
+	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, a.status)
+}

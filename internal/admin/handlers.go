@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"spillway/internal/store"
+	"spillway/strategies"
+)
+
+func (*Options) healthz(w http.ResponseWriter, _ *http.Request) { ok(w) }
+
+func (o *Options) readyz(w http.ResponseWriter, _ *http.Request) {
+	if err := o.Ready(); err != nil {
+		problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	ok(w)
+}
+
+func ok(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "ok\n")
+}
+
+func (o *Options) getStrategy(w http.ResponseWriter, _ *http.Request) {
+	status := o.Dispatcher.Status()
+	answer := struct {
+		Strategy  string   `json:"strategy"`
+		Workers   int      `json:"workers"`
+		Capacity  *int     `json:"capacity"` // null for none
+		Available []string `json:"available"`
+	}{Strategy: status.Strategy, Workers: status.Workers, Available: strategies.Names()}
+	if status.Capacity != strategies.Unbounded {
+		answer.Capacity = &status.Capacity
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func (o *Options) putStrategy(w http.ResponseWriter, r *http.Request) {
+	var wanted struct {
+		Strategy string `json:"strategy"`
+	}
+	if err := readJSON(w, r, &wanted); err != nil {
+		bodyProblem(w, err, `{"strategy":"…"} with one of `+strings.Join(strategies.Names(), ", "))
+		return
+	}
+	switch err := o.Dispatcher.Switch(wanted.Strategy); {
+	case errors.Is(err, strategies.ErrUnknown):
+		problem(w, http.StatusBadRequest, err.Error())
+	case err != nil:
+		o.fail(w, "switch the strategy", err)
+	default:
+		o.getStrategy(w, r)
+	}
+}
+
+func (o *Options) getConfig(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, o.Config())
+}
+
+func (o *Options) postBackup(w http.ResponseWriter, r *http.Request) {
+	var wanted struct {
+		Dir string `json:"dir"`
+	}
+	err := readJSON(w, r, &wanted)
+	switch {
+	case err != nil:
+		bodyProblem(w, err, `{"dir":"…"} with the path of a folder to be made`)
+		return
+	case !filepath.IsAbs(wanted.Dir):
+		problem(w, http.StatusBadRequest, fmt.Sprintf("dir is %.100q, want an absolute path on the server, of a folder to be made", wanted.Dir))
+		return
+	}
+	start := time.Now()
+	switch err := o.Checkpoint(wanted.Dir); {
+	case errors.Is(err, fs.ErrExist):
+		problem(w, http.StatusConflict, fmt.Sprintf("%.1000q exists already, want the path of a folder to be made", wanted.Dir))
+	case errors.Is(err, store.ErrUnwritable), errors.Is(err, store.ErrClosed):
+		problem(w, http.StatusServiceUnavailable, err.Error())
+	case err != nil:
+		o.fail(w, "write the backup", err)
+	default:
+		o.Logger.Info("backup written", "dir", wanted.Dir, "took", time.Since(start))
+		writeJSON(w, http.StatusOK, struct {
+			Dir     string  `json:"dir"`
+			Seconds float64 `json:"seconds"`
+		}{wanted.Dir, time.Since(start).Seconds()})
+	}
+}
+
+// fail answers and logs an error that is not the client's.
+func (o *Options) fail(w http.ResponseWriter, what string, err error) {
+	o.Logger.Error("cannot "+what, "err", err)
+	problem(w, http.StatusInternalServerError, fmt.Sprintf("cannot %s: %v", what, err))
+}
+
+// maxBody is the largest body of a request, in bytes: a path and some more.
+const maxBody = 8 << 10
+
+// readJSON reads the body of a request into v: one object, no unknown fields,
+// nothing behind it.
+func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	// Ended again below, as it would also end a profile that is asked for next.
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout))
+	defer func() { _ = deadline.SetReadDeadline(time.Time{}) }()
+
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more behind the object")
+	}
+	return nil
+}
+
+// bodyProblem answers a body that readJSON refused.
+func bodyProblem(w http.ResponseWriter, err error, want string) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes, want %s", tooLarge.Limit, want))
+		return
+	}
+	problem(w, http.StatusBadRequest, fmt.Sprintf("the body is malformed (%v), want %s", err, want))
+}

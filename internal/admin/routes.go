@@ -1,0 +1,117 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+)
+
+// route is what a path answers.
+type route struct {
+	path    string // as http.ServeMux wants it
+	about   string // for the list of routes, which leaves out those without
+	methods map[string]http.HandlerFunc
+	open    bool // no token is needed
+}
+
+// routes returns the handler of all paths.
+func (o *Options) routes() http.Handler {
+	get := func(h http.HandlerFunc) map[string]http.HandlerFunc {
+		return map[string]http.HandlerFunc{http.MethodGet: h}
+	}
+	var table []route
+	table = []route{
+		{path: "/{$}", methods: get(func(w http.ResponseWriter, _ *http.Request) { list(w, table) })},
+		{path: "/metrics", about: "metrics for Prometheus", methods: get(o.Metrics.ServeHTTP)},
+		{path: "/debug/pprof/", about: "profiles for go tool pprof", methods: get(pprof.Index)},
+		{path: "/debug/pprof/cmdline", methods: get(pprof.Cmdline)},
+		{path: "/debug/pprof/profile", methods: get(pprof.Profile)},
+		{path: "/debug/pprof/symbol", methods: map[string]http.HandlerFunc{http.MethodGet: pprof.Symbol, http.MethodPost: pprof.Symbol}},
+		{path: "/debug/pprof/trace", methods: get(pprof.Trace)},
+		{path: "/healthz", about: "200 while the process lives", methods: get(o.healthz), open: true},
+		{path: "/readyz", about: "200 when serving, otherwise 503 with the reason", methods: get(o.readyz), open: true},
+		{path: "/strategy", about: `the queueing strategy; PUT {"strategy":"lifo"} switches it`, methods: map[string]http.HandlerFunc{
+			http.MethodGet: o.getStrategy, http.MethodPut: o.putStrategy,
+		}},
+		{path: "/config", about: "the effective configuration", methods: get(o.getConfig)},
+		{path: "/backup", about: `POST {"dir":"/absent/folder"} writes a checkpoint of the store there`, methods: map[string]http.HandlerFunc{
+			http.MethodPost: o.postBackup,
+		}},
+	}
+	mux := http.NewServeMux()
+	for _, r := range table {
+		mux.Handle(r.path, o.guard(r))
+	}
+	mux.Handle("/", o.guard(route{methods: nil}))
+	// A page from elsewhere in the operator's browser must not switch
+	// strategies or write backups.
+	same := http.NewCrossOriginProtection()
+	same.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		problem(w, http.StatusForbidden, "requests from pages of other origins are not allowed")
+	}))
+	return same.Handler(mux)
+}
+
+// guard answers what needs no handler: a missing token, a path or a method that
+// is not known. A route without methods is an unknown path.
+func (o *Options) guard(r route) http.Handler {
+	if _, ok := r.methods[http.MethodGet]; ok {
+		r.methods[http.MethodHead] = r.methods[http.MethodGet]
+	}
+	allow := strings.Join(slices.Sorted(maps.Keys(r.methods)), ", ")
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		if !r.open && !o.Token.Allows([]byte(req.Header.Get("Authorization"))) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			problem(w, http.StatusUnauthorized, "a valid bearer token is needed")
+			return
+		}
+		if len(r.methods) == 0 {
+			problem(w, http.StatusNotFound, fmt.Sprintf("there is nothing at %.100q; GET / lists what there is", req.URL.Path))
+			return
+		}
+		handler, ok := r.methods[req.Method]
+		if !ok {
+			w.Header().Set("Allow", allow)
+			problem(w, http.StatusMethodNotAllowed, fmt.Sprintf("the method %.20q is not allowed here, choose one of %s", req.Method, allow))
+			return
+		}
+		handler(w, req)
+	})
+}
+
+// list answers with the routes.
+func list(w http.ResponseWriter, table []route) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = fmt.Fprintln(w, "Spillway, admin plane")
+	for _, r := range table {
+		if r.about != "" {
+			_, _ = fmt.Fprintf(w, "%-16s%s\n", r.path, r.about)
+		}
+	}
+}
+
+// problem answers with an error (RFC 9457).
+func problem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	writeJSON(w, status, struct {
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	}{http.StatusText(status), status, detail})
+}
+
+// writeJSON answers with v. The type is application/json unless it is set.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.WriteHeader(status)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(v) // a client that has gone needs no answer
+}

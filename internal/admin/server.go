@@ -1,0 +1,119 @@
+// Package admin serves the admin plane: metrics, profiles, health, the live
+// switch of the strategy, the configuration and backups.
+//
+// It listens on an address of its own, by default on loopback only, and none of
+// it can be reached through the data plane. All routes are in one table, in
+// routes.
+package admin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"spillway/internal/secure"
+	"spillway/strategies/dispatch"
+)
+
+// Options say what the admin plane serves. All fields but TLS, Token and Logger
+// must be set.
+type Options struct {
+	// Listen is the address, whose port may be 0.
+	Listen string
+	// TLS makes the plane speak TLS. Nil means that it does not.
+	TLS *tls.Config
+	// Token must be carried by all requests but those for /healthz and /readyz.
+	Token secure.Token
+	// Logger is told of failures. Nil means slog.Default.
+	Logger *slog.Logger
+
+	// Dispatcher is whose strategy is shown and switched.
+	Dispatcher Dispatcher
+	// Metrics serves /metrics.
+	Metrics http.Handler
+	// Ready returns nil if the service is ready, or the reason why it is not.
+	Ready func() error
+	// Config returns the effective configuration, fit for JSON and without
+	// secrets.
+	Config func() any
+	// Checkpoint writes a consistent copy of the store into the folder, which
+	// does not exist yet.
+	Checkpoint func(dir string) error
+}
+
+// Dispatcher is what the admin plane needs of a dispatch.Dispatcher.
+type Dispatcher interface {
+	Status() dispatch.Status
+	Switch(strategy string) error
+}
+
+var _ Dispatcher = (*dispatch.Dispatcher)(nil)
+
+// Server is a running admin plane.
+type Server struct {
+	http     *http.Server
+	listener net.Listener
+	log      *slog.Logger
+	serving  sync.WaitGroup
+}
+
+// Time limits. There is none on handlers: a profile takes as long as was asked
+// for.
+const (
+	headTimeout  = 10 * time.Second // for a request's head
+	bodyTimeout  = 10 * time.Second // for its body
+	idleTimeout  = time.Minute      // between requests
+	closeTimeout = 2 * time.Second  // for the requests that run at Close
+)
+
+// Open binds the address and serves until Close.
+func Open(o Options) (*Server, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("admin plane: %w", err)
+	}
+	s := &Server{
+		http: &http.Server{
+			Handler:           o.routes(),
+			ReadHeaderTimeout: headTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    16 << 10,
+			// What clients do wrong is theirs to notice.
+			ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+		},
+		listener: listener,
+		log:      o.Logger,
+	}
+	if o.TLS != nil {
+		listener = tls.NewListener(listener, o.TLS)
+	}
+	s.serving.Go(func() {
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("the admin plane has stopped", "err", err)
+		}
+	})
+	return s, nil
+}
+
+// Addr returns the address that is really bound.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Close stops listening, gives the requests that are being served a moment to
+// end, and closes all connections.
+func (s *Server) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close() // it has nothing to say that Shutdown did not
+	}
+	s.serving.Wait()
+}
