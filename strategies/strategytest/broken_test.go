@@ -368,5 +368,5 @@ func TestReplay_TellsTheSteps(t *testing.T) {
 after these steps with capacity 4:
 	push 9: queued
 	remove 9: true
-Repeat them with strategytest.Replay(spec, model, []byte("\x00\x00\x05"))`)
+Repeat them with strategytest.Replay(spec, model, []byte("\x03\x00\x05"))`)
 }

@@ -1,0 +1,93 @@
+package strategies_test
+
+import (
+	"testing"
+
+	"spillway/strategies"
+	"spillway/strategies/strategytest"
+)
+
+var (
+	turnedAway = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
+	callerRuns = strategies.Verdict{Outcome: strategies.CallerRuns}
+)
+
+// models says what each strategy that comes with Spillway does.
+var models = []struct {
+	name string
+	strategytest.Model
+}{
+	{"caller-runs", strategytest.Model{Next: strategytest.Oldest, Full: callerRuns}},
+	{"drop-oldest", strategytest.Model{Next: strategytest.Oldest, Displaced: strategytest.Oldest}},
+	{"fifo", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}},
+	{"lifo", strategytest.Model{Next: strategytest.Newest, Displaced: strategytest.Oldest}},
+	{"mpmc", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}},
+	{"unbounded", strategytest.Model{Next: strategytest.Oldest, Unbounded: true}},
+}
+
+// noQueue is the model of sync, in which no task ever waits.
+func noQueue(strategies.Config) strategies.Discipline {
+	return strategytest.Model{Full: callerRuns}.New(strategies.Config{})
+}
+
+func lookup(tb testing.TB, name string) strategies.Spec {
+	tb.Helper()
+	spec, err := strategies.Lookup(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return spec
+}
+
+// TestStrategies_KeepTheRules is not parallel, nor are its subtests, because
+// strategytest counts allocations.
+func TestStrategies_KeepTheRules(t *testing.T) {
+	for _, m := range models {
+		t.Run(m.name, func(t *testing.T) { strategytest.Run(t, lookup(t, m.name), m.New) })
+	}
+	t.Run("sync", func(t *testing.T) { strategytest.Run(t, lookup(t, "sync"), noQueue) })
+	t.Run("reads-first", func(t *testing.T) { strategytest.Run(t, lookup(t, "reads-first"), readsFirstModel.New) })
+}
+
+// FuzzDisciplines compares every strategy with its model.
+func FuzzDisciplines(f *testing.F) {
+	const push, pop, remove, miss = 0, 3, 5, 6 // see strategytest.Replay
+	f.Add([]byte{})
+	f.Add([]byte{0, push, push, pop, pop})
+	f.Add([]byte{3, push, push, push, push, push, push, pop, push, pop})
+	// The oldest stays while the others are removed: the ring has to close its holes.
+	script := []byte{3, push, push, push, push}
+	for range 20 {
+		script = append(script, remove|1<<3, push, remove|3<<3, push, miss)
+	}
+	f.Add(append(script, pop, pop, pop))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		for _, m := range models {
+			if err := strategytest.Replay(lookup(t, m.name), m.New, script); err != nil {
+				t.Errorf("strategy %q: %v", m.name, err)
+			}
+		}
+		if err := strategytest.Replay(lookup(t, "sync"), noQueue, script); err != nil {
+			t.Errorf("strategy %q: %v", "sync", err)
+		}
+	})
+}
+
+// TestDisciplines_ContentionOnFewCPUs repeats the rules about contention with
+// other numbers of CPUs: on one, a goroutine stops in the middle of an
+// operation only when it is preempted.
+func TestDisciplines_ContentionOnFewCPUs(t *testing.T) {
+	for _, procs := range []int{1, 4} {
+		withProcs(t, procs)
+		for _, m := range models {
+			for _, r := range strategytest.Rules(nil) {
+				switch r.Name {
+				case "capacity under contention", "exactly once under contention", "remove or pop":
+					if err := r.Check(lookup(t, m.name)); err != nil {
+						t.Errorf("strategy %q, %d CPUs, rule %q: %v", m.name, procs, r.Name, err)
+					}
+				}
+			}
+		}
+	}
+}
