@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -268,7 +269,7 @@ func TestServer_CloseWaits(t *testing.T) {
 		_, _ = io.WriteString(w, "late")
 	})})
 	// The request ends only when Close has stopped listening.
-	p.http.RegisterOnShutdown(func() { close(end) })
+	p.http.RegisterOnShutdown(sync.OnceFunc(func() { close(end) })) // closed again by the cleanup
 	got := make(chan string)
 	go func() { got <- p.do("GET", "/metrics", "").body }()
 	<-begun
