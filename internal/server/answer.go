@@ -1,0 +1,147 @@
+package server
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"spillway/internal/executor"
+	"spillway/internal/store"
+	"spillway/strategies"
+)
+
+// outcome is what the events are told of the present request. The status is 0
+// if it got no answer.
+type outcome struct {
+	strategy string
+	status   int
+	shed     bool
+}
+
+// perform has the request's operation run, and answers.
+func (c *conn) perform() {
+	x, q := c.x, &c.req
+	base := len(x.out)
+	x.op = executor.Op{Kind: executor.Get, Key: q.key}
+	switch q.method {
+	case fasthttp.MethodPut:
+		x.op.Kind, x.op.Value = executor.Put, c.body.value
+	case fasthttp.MethodDelete:
+		x.op.Kind = executor.Delete
+	default:
+		x.out = append(x.out, headRoom[:]...)
+		x.op.Buf = x.out
+	}
+	c.run(base)
+	if x.op.Kind == executor.Get {
+		x.out = x.op.Buf
+	}
+	switch err := x.op.Err; {
+	case x.task.Shed != strategies.ReasonNone:
+		x.out = x.out[:base]
+		c.answerShed(x.task.Shed)
+	case errors.Is(err, store.ErrNotFound):
+		x.out = x.out[:base]
+		c.answerEmpty(fasthttp.StatusNotFound, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n")
+	case err != nil:
+		x.out = x.out[:base]
+		c.answerProblem(storeProblem(err))
+	case x.op.Kind == executor.Put:
+		c.answerEmpty(fasthttp.StatusCreated, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n")
+	case x.op.Kind == executor.Delete:
+		c.answerEmpty(fasthttp.StatusAccepted, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n")
+	default:
+		c.answerValue(base)
+	}
+	c.outcome.strategy = x.task.Strategy
+}
+
+// headRoom is left in front of a value for the head of its answer, whose length
+// depends on that of the value, so that both leave in one piece without a copy.
+var headRoom [192]byte
+
+// answerValue completes the answer that begins at out[base:]: room for the head
+// is there, and the value behind it.
+func (c *conn) answerValue(base int) {
+	x := c.x
+	value := base + len(headRoom)
+	var space [len(headRoom)]byte
+	head := append(space[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: "...)
+	head = strconv.AppendInt(head, int64(len(x.out)-value), 10)
+	head = append(head, "\r\n"...)
+	head = c.endHead(head)
+	gap := len(headRoom) - len(head)
+	copy(x.out[x.sent+gap:], x.out[x.sent:base]) // answers that wait before this one move up
+	x.sent += gap
+	copy(x.out[base+gap:], head)
+	if c.req.head {
+		x.out = x.out[:value]
+	}
+	c.outcome.status = fasthttp.StatusOK
+}
+
+// endHead appends what all answers have in common, and the empty line.
+func (c *conn) endHead(dst []byte) []byte {
+	dst = c.server.clock.append(dst)
+	switch {
+	case c.goesOn():
+		if c.req.http10 {
+			dst = append(dst, "Connection: keep-alive\r\n"...)
+		}
+	default:
+		dst = append(dst, "Connection: close\r\n"...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// goesOn reports whether the connection goes on after the present answer, and
+// otherwise notes that it does not.
+func (c *conn) goesOn() bool {
+	if !c.ending && (!c.req.keepAlive || c.broken != nil || c.server.draining.Load()) {
+		c.ending = true
+	}
+	return !c.ending
+}
+
+func (c *conn) answerEmpty(status int, head string) {
+	c.x.out = c.endHead(append(c.x.out, head...))
+	c.outcome.status = status
+}
+
+func (c *conn) answerShed(r strategies.Reason) {
+	// A client of HTTP/1.0 would have to be told that the connection goes on.
+	c.ending = c.ending || c.req.http10 || r == strategies.ReasonAbandoned
+	c.x.out = appendShed(c.x.out, r, c.server.opts.Dispatcher.DrainTime(), !c.goesOn(), c.req.head)
+	c.outcome.status, c.outcome.shed = shedStatus(r), true
+}
+
+func (c *conn) answerProblem(bad *problem) {
+	c.ending = c.ending || c.req.http10 || bad.close
+	c.x.out = bad.append(c.x.out, &c.server.clock, !c.goesOn(), c.req.head)
+	c.outcome.status, c.outcome.shed = bad.status, bad.shed
+}
+
+// refuseRequest answers a request that is not carried out. If some of it has
+// not arrived yet, the connection ends.
+func (c *conn) refuseRequest(bad *problem) {
+	n := c.req.bodyLength
+	if bad.close || n < 0 || n > c.reader.Buffered() {
+		bad.close, c.lingering = true, true
+	} else {
+		c.body.held = n
+	}
+	c.answerProblem(bad)
+}
+
+// storeProblem tells a client what the store's error means for it.
+func storeProblem(err error) *problem {
+	switch {
+	case errors.Is(err, store.ErrUnknownOutcome):
+		return &problem{status: fasthttp.StatusServiceUnavailable,
+			detail: "the outcome of the write is unknown: the store failed while it made it durable, and it may or may not be there later"}
+	case errors.Is(err, store.ErrUnwritable):
+		return &problem{status: fasthttp.StatusServiceUnavailable, detail: "the store cannot write at the moment; the write has had no effect"}
+	}
+	return &problem{status: fasthttp.StatusInternalServerError, detail: "the store failed: " + quote([]byte(err.Error()))}
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"io"
+
+	"github.com/valyala/fasthttp"
+
+	"spillway/strategies"
+)
+
+// body is the body of the present request.
+type body struct {
+	value    []byte
+	held     int     // how many of its bytes lie in the reader until the answer
+	reserved int64   // what it has taken from the budget
+	buffer   *[]byte // where it lies, if it is neither in the reader nor in chunks
+	chunked  bool    // it lies in the exchange's chunks
+}
+
+// receive waits for the body of the request, drops it if the request needs
+// none, and otherwise notes it in c.body.
+func (c *conn) receive() (*problem, error) {
+	q, most := &c.req, c.server.opts.MaxValueBytes
+	n := q.bodyLength
+	needed := q.method == fasthttp.MethodPut
+	inReader := n >= 0 && n <= c.reader.Buffered()
+	switch {
+	case n == 0:
+		return nil, nil
+	case n == chunked:
+		if !c.reserve(int64(most)) {
+			return c.noRoom(), nil
+		}
+	case needed:
+		if !c.reserve(int64(n)) {
+			return c.noRoom(), nil
+		}
+	}
+	if inReader {
+		c.body.value, _ = c.reader.Peek(n)
+		c.body.held = n
+		return nil, nil
+	}
+	if q.expects && c.reader.Buffered() == 0 {
+		c.x.out = append(c.x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+	}
+	c.flush()
+	if c.broken != nil {
+		return nil, c.broken
+	}
+	c.startClock()
+	if n == chunked {
+		return nil, c.receiveChunks(most)
+	}
+	if !needed {
+		_, err := c.reader.Discard(n)
+		return nil, err
+	}
+	c.body.buffer = getBuffer(n)
+	c.body.value = (*c.body.buffer)[:n]
+	_, err := io.ReadFull(c.reader, c.body.value)
+	return nil, err
+}
+
+func (c *conn) receiveChunks(most int) error {
+	r := &c.x.chunks
+	c.body.chunked = true
+	if err := r.ReadBody(c.reader, -1, most); err != nil {
+		return err
+	}
+	if err := r.Header.ReadTrailer(c.reader); err != nil {
+		return err
+	}
+	c.body.value = r.Body()
+	c.reserve(int64(len(c.body.value) - most)) // give back the rest
+	return nil
+}
+
+// reserve takes n bytes from the budget, until the request is answered.
+func (c *conn) reserve(n int64) bool {
+	if !c.server.budget.take(n) {
+		return false
+	}
+	c.body.reserved += n
+	return true
+}
+
+// noRoom refuses a request whose body has no room in the budget.
+func (c *conn) noRoom() *problem {
+	bad := shedProblem(strategies.ReasonFull, retryAfter(c.server.opts.Dispatcher.DrainTime()))
+	bad.detail = "the bodies of other requests leave no room for this one"
+	bad.shed = true
+	return bad
+}
+
+// dropBody is called when the request is answered.
+func (c *conn) dropBody() {
+	b := &c.body
+	if b.held > 0 {
+		_, _ = c.reader.Discard(b.held) // they are there
+	}
+	if b.reserved > 0 {
+		c.server.budget.give(b.reserved)
+	}
+	if b.buffer != nil {
+		putBuffer(b.buffer)
+	}
+	if b.chunked {
+		c.x.chunks.Reset()
+	}
+	*b = body{}
+}

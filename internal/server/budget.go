@@ -1,0 +1,19 @@
+package server
+
+import "sync/atomic"
+
+// budget bounds the bodies that are being read or wait, in bytes, over all
+// connections. It never makes anybody wait.
+type budget struct{ left atomic.Int64 }
+
+// take reserves n bytes, and reports whether they were left.
+func (b *budget) take(n int64) bool {
+	if b.left.Add(-n) < 0 {
+		b.left.Add(n)
+		return false
+	}
+	return true
+}
+
+// give returns n bytes.
+func (b *budget) give(n int64) { b.left.Add(n) }

@@ -1,0 +1,396 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+var (
+	errNothingYet = errors.New("no bytes yet")
+	errNoRoom     = errors.New("no room in the socket")
+	errTooSlow    = errors.New("the client is too slow")
+)
+
+// conn is a connection. All fields belong to its goroutine, but for the parker,
+// and the deadlines of the socket, which others set to interrupt it.
+type conn struct {
+	server *Server
+	socket net.Conn
+	// raw gives access to the file descriptor. It is nil if there is none that
+	// carries the bytes themselves, as under TLS: then nobody waits without a
+	// buffer (it is one byte), and clients that go are not noticed.
+	raw syscall.RawConn
+
+	parker   parker
+	timer    *time.Timer // signals timeUp; nil until first needed
+	watched  uint64      // the key of the connection in hangups, 0 if it is not there
+	gone     uint32      // what the parker told of halfGone and wholeGone so far
+	readable func(fd uintptr) bool
+
+	// The socket's read deadline is a coarse alarm: armed is where it was set,
+	// 0 if it is not known, and until is what is really wanted, on the clock of
+	// the dispatcher. See arm.
+	until, armed int64
+
+	// How the next Read gets its bytes.
+	carried []byte // first from here, if there are any
+	one     [1]byte
+	fd      int // then from this descriptor, without waiting, if it is not -1
+	readErr error
+
+	// While bytes of a request are there.
+	x       *exchange
+	reader  *bufio.Reader
+	req     request
+	body    body
+	outcome outcome
+
+	outgoing []byte // what is left to write
+	writable func(fd uintptr) bool
+	mayWait  bool
+	writeErr error
+
+	peer   string // the IP address
+	client string // the last Spillway-Client
+
+	// ending is set when the connection shall end after the present answer,
+	// lingering also says that the client may be sending still.
+	ending, lingering bool
+	broken            error // what made reading or writing fail for good
+	waitError         error
+	lastTry           bool
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{server: s, socket: nc, fd: -1, parker: newParker()}
+	if host, _, err := net.SplitHostPort(nc.RemoteAddr().String()); err == nil {
+		c.peer = host
+	}
+	if s.opts.TLS != nil {
+		c.socket = tls.Server(nc, s.opts.TLS)
+	} else {
+		c.raw = rawConn(nc)
+	}
+	c.readable, c.writable = c.tryRead, c.tryWrite
+	return c
+}
+
+// serve is the goroutine of a connection.
+func (c *conn) serve() {
+	defer c.server.connections.Add(-1)
+	defer c.close()
+	if t, ok := c.socket.(*tls.Conn); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), c.server.opts.ReadTimeout)
+		err := t.HandshakeContext(ctx)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+	for c.await() {
+		for c.serveOne() {
+		}
+		if c.ending {
+			return
+		}
+		c.release()
+	}
+}
+
+// close ends the connection for good.
+func (c *conn) close() {
+	if c.watched != 0 {
+		c.server.hangups.remove(c.watched)
+	}
+	if c.lingering && c.broken == nil {
+		c.linger()
+	}
+	c.release()
+	_ = c.socket.Close()
+}
+
+// interrupt makes the goroutine look up from reading, and from writing if a
+// time for that is given. It is called by others.
+func (c *conn) interrupt(write time.Time) {
+	past := time.Unix(1, 0)
+	if !write.IsZero() {
+		_ = c.socket.SetWriteDeadline(write)
+	}
+	_ = c.socket.SetReadDeadline(past)
+}
+
+func (c *conn) now() int64 { return c.server.opts.Dispatcher.Now() }
+
+// arm makes sure that the socket's alarm rings at c.until at the latest. It may
+// ring earlier, and then waiting is taken up again: so requests that come in
+// time cost no call, and the alarm is set anew about once in a time-out.
+func (c *conn) arm() {
+	if c.armed != 0 && c.armed <= c.until {
+		return
+	}
+	c.armed = c.until
+	_ = c.socket.SetReadDeadline(time.Now().Add(time.Duration(c.until - c.now())))
+}
+
+// rearm is called when the alarm has rung. It reports whether there is time
+// left to wait.
+func (c *conn) rearm() bool {
+	c.armed = 0
+	if c.now() >= c.until {
+		return false
+	}
+	c.arm()
+	return true
+}
+
+// await waits for the first bytes of a request, and reports whether they came.
+func (c *conn) await() bool {
+	s := c.server
+	c.until = c.now() + int64(s.opts.IdleTimeout)
+	c.arm()
+	for {
+		// Read after the alarm was set: an interruption before is seen here, one
+		// after rings it.
+		c.lastTry = s.draining.Load()
+		err := c.waitReadable()
+		switch {
+		case err == nil:
+			return true
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return false
+		case !c.lastTry && !c.rearm():
+			return false
+		}
+	}
+}
+
+// waitReadable waits until bytes of a request are in the reader. On the last
+// try it only takes what is there.
+func (c *conn) waitReadable() error {
+	if c.lastTry {
+		_ = c.socket.SetReadDeadline(time.Time{})
+		c.armed = 0
+	}
+	if c.raw != nil {
+		if err := c.raw.Read(c.readable); err != nil {
+			return err
+		}
+		return c.waitError
+	}
+	if c.lastTry {
+		return io.EOF
+	}
+	for {
+		n, err := c.socket.Read(c.one[:])
+		if n == 1 {
+			c.acquire()
+			c.carried = c.one[:]
+			_, err = c.reader.Peek(1)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// tryRead reads what is there, and reports whether that, or an error, ends the
+// wait. It holds an exchange only if there was something.
+func (c *conn) tryRead(fd uintptr) bool {
+	c.acquire()
+	c.fd = int(fd)
+	_, c.waitError = c.reader.Peek(1)
+	c.fd = -1
+	if c.waitError == nil {
+		return true
+	}
+	c.release()
+	return c.waitError != errNothingYet || c.lastTry
+}
+
+// Read is for the reader of the exchange.
+func (c *conn) Read(p []byte) (int, error) {
+	if len(c.carried) > 0 {
+		n := copy(p, c.carried)
+		if c.carried = c.carried[n:]; len(c.carried) == 0 {
+			c.carried = nil
+		}
+		return n, nil
+	}
+	if c.fd >= 0 {
+		return readNow(c.fd, p)
+	}
+	for {
+		n, err := c.socket.Read(p)
+		switch {
+		case n > 0 || err == nil:
+			return n, nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+		case c.rearm() && !c.server.closed.Load():
+			continue
+		case c.server.closed.Load():
+			err = net.ErrClosed
+		default:
+			err = errTooSlow
+		}
+		c.readErr = err
+		return 0, err
+	}
+}
+
+// serveOne serves the request whose first bytes are in the reader, and reports
+// whether another one has begun to arrive.
+func (c *conn) serveOne() bool {
+	if !c.skipEmptyLines() {
+		c.flush()
+		return false
+	}
+	c.outcome = outcome{}
+	bad, err := c.readHead()
+	if err == nil && bad == nil {
+		bad = c.parseHead()
+	}
+	if err == nil && bad == nil {
+		bad, err = c.receive()
+	}
+	switch {
+	case err != nil:
+		c.fail(err)
+	case bad != nil:
+		c.refuseRequest(bad)
+	case c.req.isRange:
+		c.performRange()
+	default:
+		c.perform()
+	}
+	c.dropBody()
+	// Answers are written together while further requests are there.
+	more := !c.ending && c.reader.Buffered() > 0
+	if !more || len(c.x.out)-c.x.sent >= smallBuffer {
+		c.flush()
+	}
+	if o := &c.outcome; o.status != 0 {
+		c.server.answered(o.strategy, c.req.method, o.status, o.shed, c.req.arrival)
+	}
+	return more && c.broken == nil
+}
+
+// skipEmptyLines drops what some clients send after a body, and reports whether
+// more than that was there.
+func (c *conn) skipEmptyLines() bool {
+	b, _ := c.reader.Peek(c.reader.Buffered())
+	n := 0
+	for n < len(b) && (b[n] == '\r' || b[n] == '\n') {
+		n++
+	}
+	_, _ = c.reader.Discard(n)
+	return n < len(b)
+}
+
+var crlfcrlf = []byte("\r\n\r\n")
+
+// readHead waits until a whole head is in the reader.
+func (c *conn) readHead() (*problem, error) {
+	c.req = request{method: "other"}
+	for seen, begun := 0, false; ; {
+		b, _ := c.reader.Peek(c.reader.Buffered())
+		if bytes.Contains(b[max(0, seen-len(crlfcrlf)):], crlfcrlf) {
+			return nil, nil
+		}
+		if bytes.Contains(b, []byte("\n\n")) || bytes.Contains(b, []byte("\n\r\n")) {
+			return malformed("a line of the header does not end in CR LF"), nil
+		}
+		if seen = len(b); seen == c.reader.Size() && !c.growReader() {
+			if bytes.IndexByte(b, '\n') < 0 {
+				return &problem{status: fasthttp.StatusRequestURITooLong, close: true, detail: "the request line is too long, allowed: two keys of the largest size, every byte escaped, and some more"}, nil
+			}
+			return &problem{status: fasthttp.StatusRequestHeaderFieldsTooLarge, close: true, detail: "the headers are too long, allowed: 8192 bytes in all"}, nil
+		}
+		if !begun {
+			// The answers before must not wait for the client.
+			c.flush()
+			c.startClock()
+			begun = true
+		}
+		if _, err := c.reader.Peek(seen + 1); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// startClock gives the client its time to send the rest of a request.
+func (c *conn) startClock() {
+	now := c.now()
+	if c.req.arrival == 0 {
+		c.req.arrival = now
+	}
+	c.until = now + int64(c.server.opts.ReadTimeout)
+	c.arm()
+}
+
+// fail ends the connection after a read has failed in the middle of a request.
+func (c *conn) fail(err error) {
+	if c.readErr != nil {
+		err = c.readErr // fasthttp hides some
+	}
+	var bad *problem
+	var tooBig *fasthttp.ErrSmallBuffer
+	var network net.Error
+	switch {
+	case errors.Is(err, errTooSlow):
+		bad = &problem{status: fasthttp.StatusRequestTimeout, detail: "the request did not arrive in full within " + c.server.opts.ReadTimeout.String()}
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		bad = tooLarge("more bytes than allowed", c.server.opts.MaxValueBytes)
+	case errors.As(err, &tooBig):
+		bad = &problem{status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: "the trailers are too long"}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		bad = malformed("it ended too early")
+	case errors.As(err, &network), errors.Is(err, net.ErrClosed):
+		c.broken, c.ending = err, true // nobody is there to answer to
+		return
+	default:
+		bad = malformed("the chunked body is broken: " + parserSays(err))
+	}
+	bad.close = true
+	c.refuseRequest(bad)
+}
+
+// linger lets a client that may be sending still see the answer: it ends our
+// side of the connection, and drops what comes until the client ends its side,
+// for a while. Closing at once would reset the connection, and the answer with
+// it.
+func (c *conn) linger() {
+	w, ok := c.socket.(interface{ CloseWrite() error })
+	if !ok || w.CloseWrite() != nil {
+		return
+	}
+	c.until = c.now() + int64(lingerTime)
+	c.arm()
+	if c.reader == nil {
+		c.acquire()
+	}
+	for left := lingerBytes - c.reader.Buffered(); left > 0; {
+		_, _ = c.reader.Discard(c.reader.Buffered())
+		if _, err := c.reader.Peek(1); err != nil {
+			return
+		}
+		left -= c.reader.Buffered()
+	}
+}
+
+const (
+	lingerTime  = time.Second
+	lingerBytes = 1 << 20
+	// lastWrites is the time that Close gives to answers on their way.
+	lastWrites = time.Second
+)

@@ -1,0 +1,131 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// hangups notices clients that go while their request waits, which nobody reads
+// then. It is an epoll set of its own, as Go's tells of a connection only to
+// those who read or write. A connection is added when one of its requests waits
+// for the first time, and the kernel removes it when it is closed. The set is
+// edge triggered and not interested in bytes, so a connection costs one call in
+// its life, and the goroutine wakes only when a client goes.
+type hangups struct {
+	file *os.File // the epoll set; Go's poller tells when it has something
+	done chan struct{}
+
+	mu struct {
+		sync.Mutex
+		conns map[uint64]*conn
+		key   uint64 // the last one given
+	}
+}
+
+func openHangups() (*hangups, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("server: epoll_create: %w", err)
+	}
+	// Only a non-blocking descriptor is waited for by Go's poller, rather than
+	// by a thread.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("server: epoll: %w", err)
+	}
+	h := &hangups{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{})}
+	h.mu.conns = map[uint64]*conn{}
+	raw, err := h.file.SyscallConn()
+	if err != nil {
+		_ = h.file.Close()
+		return nil, fmt.Errorf("server: epoll: %w", err)
+	}
+	go h.listen(raw)
+	return h, nil
+}
+
+// listen tells connections of their events until close.
+func (h *hangups) listen(raw syscall.RawConn) {
+	defer close(h.done)
+	var events [64]unix.EpollEvent
+	_ = raw.Read(func(fd uintptr) (end bool) {
+		for {
+			n, err := unix.EpollWait(int(fd), events[:], 0)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil || n == 0 {
+				return err != nil
+			}
+			for i := range n {
+				h.tell(&events[i])
+			}
+		}
+	})
+}
+
+func (h *hangups) tell(e *unix.EpollEvent) {
+	key := uint64(uint32(e.Fd))<<32 | uint64(uint32(e.Pad))
+	h.mu.Lock()
+	c := h.mu.conns[key]
+	h.mu.Unlock()
+	if c == nil {
+		return // it has been closed since
+	}
+	if e.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+		c.parker.signal(wholeGone)
+	} else {
+		c.parker.signal(halfGone)
+	}
+}
+
+// add has c told when its client goes, or has gone already, and returns the key
+// to remove it by. Keys are never used twice, so that an event of a closed
+// connection is not taken for one of its successor. If the kernel refuses, the
+// client's going stays unnoticed.
+func (h *hangups) add(c *conn) (key uint64) {
+	h.mu.Lock()
+	h.mu.key++
+	key = h.mu.key
+	h.mu.conns[key] = c
+	h.mu.Unlock()
+	event := unix.EpollEvent{
+		Events: unix.EPOLLRDHUP | unix.EPOLLET,
+		Fd:     int32(uint32(key >> 32)),
+		Pad:    int32(uint32(key)),
+	}
+	_ = c.raw.Control(func(fd uintptr) {
+		_ = h.control(int(fd), &event)
+	})
+	return key
+}
+
+func (h *hangups) control(fd int, event *unix.EpollEvent) (err error) {
+	raw, err := h.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if e := raw.Control(func(set uintptr) {
+		err = unix.EpollCtl(int(set), unix.EPOLL_CTL_ADD, fd, event)
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+// remove forgets a connection that is about to be closed.
+func (h *hangups) remove(key uint64) {
+	h.mu.Lock()
+	delete(h.mu.conns, key)
+	h.mu.Unlock()
+}
+
+// close ends the goroutine. No connection may be left.
+func (h *hangups) close() {
+	_ = h.file.Close()
+	<-h.done
+}

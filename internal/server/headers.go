@@ -1,0 +1,234 @@
+package server
+
+import (
+	"bytes"
+	"time"
+)
+
+// fields are the header fields that matter, as they were sent. They refer to
+// the bytes of the head. A nil slice means that the field was not sent.
+type fields struct {
+	host, contentLength, transferEncoding []byte
+	connection, authorization, expect     []byte
+	accept                                []byte // the first
+	moreAccept                            [][]byte
+	timeout, priority, client             []byte
+	consistency                           []byte
+
+	close, keepAlive bool // options of Connection
+}
+
+// parseFields goes once over the lines of a header, which end with an empty
+// one, each with CR LF. It is stricter than what parsed the head before: two
+// readings of one message are how requests are smuggled.
+func parseFields(raw []byte, f *fields) (bad *problem) {
+	*f = fields{moreAccept: f.moreAccept[:0]}
+	for {
+		end := bytes.IndexByte(raw, '\n')
+		if end < 1 || raw[end-1] != '\r' {
+			return malformed("a line of the header does not end in CR LF")
+		}
+		line := raw[:end-1]
+		raw = raw[end+1:]
+		if len(line) == 0 {
+			return nil
+		}
+		colon := bytes.IndexByte(line, ':')
+		if line[0] == ' ' || line[0] == '\t' {
+			return malformed("the header has a folded line")
+		}
+		if colon < 1 {
+			return malformed("the header has a line without a name: " + quote(line))
+		}
+		name := line[:colon]
+		if bytes.IndexByte(name, ' ') >= 0 {
+			return malformed("a header name has a space: " + quote(name))
+		}
+		if bad := f.set(name, trim(line[colon+1:])); bad != nil {
+			return bad
+		}
+	}
+}
+
+// set notes a field if it matters.
+func (f *fields) set(name, value []byte) *problem {
+	var field *[]byte
+	switch len(name) { // all but those that matter end here
+	case len("Host"):
+		field = match(name, "Host", &f.host)
+	case len("Accept"): // or Expect
+		if field = match(name, "Expect", &f.expect); field == nil && equalFold(name, "Accept") {
+			if f.accept != nil {
+				f.moreAccept = append(f.moreAccept, value)
+			} else {
+				f.accept = value
+			}
+			return nil
+		}
+	case len("Connection"):
+		if equalFold(name, "Connection") {
+			f.parseConnection(value)
+		}
+		return nil
+	case len("Authorization"):
+		field = match(name, "Authorization", &f.authorization)
+	case len("Content-Length"):
+		field = match(name, "Content-Length", &f.contentLength)
+	case len("Spillway-Client"):
+		field = match(name, "Spillway-Client", &f.client)
+	case len("Transfer-Encoding"): // or Spillway-Priority
+		if field = match(name, "Transfer-Encoding", &f.transferEncoding); field == nil {
+			field = match(name, "Spillway-Priority", &f.priority)
+		}
+	case len("Spillway-Timeout-Ms"):
+		field = match(name, "Spillway-Timeout-Ms", &f.timeout)
+	case len("Spillway-Consistency"):
+		field = match(name, "Spillway-Consistency", &f.consistency)
+	}
+	if field == nil {
+		return nil
+	}
+	if *field != nil {
+		bad := badRequest("the header " + string(name) + " is given more than once")
+		bad.close = true
+		return bad
+	}
+	*field = value
+	return nil
+}
+
+// match returns field if it has that name.
+func match(name []byte, want string, field *[]byte) *[]byte {
+	if equalFold(name, want) {
+		return field
+	}
+	return nil
+}
+
+// equalFold compares a with b, of the same length, whose letters are ASCII's,
+// without regard to case.
+func equalFold(a []byte, b string) bool {
+	for i := range a {
+		if x, y := a[i], b[i]; x != y {
+			if x ^= 0x20; x != y || x|0x20 < 'a' || x|0x20 > 'z' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (f *fields) parseConnection(value []byte) {
+	for len(value) > 0 {
+		var option []byte
+		option, value, _ = bytes.Cut(value, comma)
+		switch option = trim(option); {
+		case len(option) == len("close") && equalFold(option, "close"):
+			f.close = true
+		case len(option) == len("keep-alive") && equalFold(option, "keep-alive"):
+			f.keepAlive = true
+		}
+	}
+}
+
+var comma, semicolon = []byte(","), []byte(";")
+
+// trim removes spaces and tabs at both ends. The result is nil only if b is.
+func trim(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// wantsNDJSON reports whether a client accepts application/x-ndjson by name,
+// with a weight other than 0. Ranges of media types, such as */*, do not count:
+// they accept the plain form as well.
+func (f *fields) wantsNDJSON() bool {
+	if f.accept == nil {
+		return false
+	}
+	if listsNDJSON(f.accept) {
+		return true
+	}
+	for _, list := range f.moreAccept {
+		if listsNDJSON(list) {
+			return true
+		}
+	}
+	return false
+}
+
+func listsNDJSON(list []byte) bool {
+	for len(list) > 0 {
+		var item []byte
+		item, list, _ = bytes.Cut(list, comma)
+		name, params, _ := bytes.Cut(item, semicolon)
+		if name = trim(name); len(name) != len(typeNDJSON) || !equalFold(name, typeNDJSON) {
+			continue
+		}
+		wanted := true
+		for len(params) > 0 {
+			var param []byte
+			param, params, _ = bytes.Cut(params, semicolon)
+			key, weight, _ := bytes.Cut(param, equals)
+			if key = trim(key); len(key) == 1 && key[0]|0x20 == 'q' {
+				wanted = len(bytes.Trim(trim(weight), "0.")) > 0
+			}
+		}
+		if wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// The bounds of the headers that clients may send.
+const (
+	maxTimeout      = 3_600_000 // ms
+	maxPriority     = 7
+	defaultPriority = 3
+	maxClientBytes  = 128
+)
+
+// wishes are what a client asks for beside the operation itself.
+type wishes struct {
+	timeout  time.Duration // 0 if it did not say
+	priority uint8
+	client   []byte // empty if it did not say
+}
+
+// wishes checks and returns what the fields ask for.
+func (f *fields) wishes() (w wishes, bad *problem) {
+	w.priority = defaultPriority
+	w.client = f.client
+	if f.timeout != nil {
+		n, ok := parseNumber(f.timeout)
+		if !ok || n < 1 || n > maxTimeout {
+			return w, badHeader("Spillway-Timeout-Ms", f.timeout, "a whole number from 1 to 3600000")
+		}
+		w.timeout = time.Duration(n) * time.Millisecond
+	}
+	if f.priority != nil {
+		n, ok := parseNumber(f.priority)
+		if !ok || n > maxPriority {
+			return w, badHeader("Spillway-Priority", f.priority, "a whole number from 0 to 7")
+		}
+		w.priority = uint8(n)
+	}
+	if len(f.client) > maxClientBytes {
+		return w, badHeader("Spillway-Client", f.client, "at most 128 bytes")
+	}
+	if f.consistency != nil {
+		// The embedded store has one copy of the data: all three are the same.
+		switch string(f.consistency) {
+		case "one", "quorum", "all":
+		default:
+			return w, badHeader("Spillway-Consistency", f.consistency, "one, quorum or all")
+		}
+	}
+	return w, nil
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// maxRefusals is how many connections beyond the limit are refused in the way
+// that lets the client see why, at once. The others are refused in a way that
+// costs nothing, and that may show as a reset.
+const maxRefusals = 256
+
+// refusal is the answer to a connection beyond the limit.
+var refusal = (&problem{
+	status: fasthttp.StatusServiceUnavailable,
+	detail: "too many connections are open",
+	header: "Retry-After: 1\r\n",
+}).append(nil, nil, true, false)
+
+// refuse is the goroutine of a connection beyond the limit. It waits a second
+// at most for a request to answer, since some clients take an answer that comes
+// before their request for an error. The request is not parsed, so the events
+// are told that its method is another.
+func (c *conn) refuse() {
+	s := c.server
+	defer s.refusals.Add(-1)
+	defer c.close()
+	arrival := c.now()
+	_ = c.socket.SetWriteDeadline(time.Now().Add(lingerTime))
+	if t, ok := c.socket.(*tls.Conn); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), lingerTime)
+		err := t.HandshakeContext(ctx)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+	c.until = arrival + int64(lingerTime)
+	c.arm()
+	_, _ = bufio.NewReaderSize(c, 16).Peek(1)
+	if _, c.broken = c.socket.Write(refusal); c.broken != nil {
+		return
+	}
+	c.lingering = true
+	s.answered("", "other", fasthttp.StatusServiceUnavailable, false, arrival)
+}
+
+// refuseAtOnce refuses a connection on the goroutine that accepted it. What is
+// written fits into the empty buffer of the socket. Under TLS there is nothing
+// that could be written at once.
+func (c *conn) refuseAtOnce() {
+	if c.raw != nil {
+		if _, err := c.socket.Write(refusal); err == nil {
+			c.server.answered("", "other", fasthttp.StatusServiceUnavailable, false, c.now())
+		}
+	}
+	_ = c.socket.Close()
+}

@@ -1,0 +1,238 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+)
+
+// request is what the head of a request says. Its slices refer to the exchange.
+type request struct {
+	method     string // a name of HTTP's, or "other"
+	head       bool   // the method is HEAD
+	keepAlive  bool   // the connection goes on after the answer
+	http10     bool
+	isRange    bool
+	ndjson     bool
+	expects    bool // the client waits for 100 before it sends the body
+	arrival    int64
+	key, end   []byte
+	limit      int // 0 for none
+	bodyLength int // chunked, or how many bytes
+	wishes     wishes
+}
+
+// chunked is the length of a body that does not say how long it is.
+const chunked = -1
+
+const (
+	pathEntity   = "/v0/entity"
+	pathEntities = "/v0/entities"
+	typeNDJSON   = "application/x-ndjson"
+)
+
+// parseHead fills c.req from the head that lies in the reader, which it takes
+// out.
+func (c *conn) parseHead() *problem {
+	x, q := c.x, &c.req
+	*q = request{method: "other", bodyLength: chunked}
+	err := x.head.Read(c.reader)
+	q.arrival = c.server.opts.Dispatcher.Now()
+	if err != nil {
+		return malformed(parserSays(err))
+	}
+	q.method = methodName(x.head.Method())
+	q.head = q.method == fasthttp.MethodHead
+	switch string(x.head.Protocol()) {
+	case "HTTP/1.1":
+	case "HTTP/1.0":
+		q.http10 = true
+	default:
+		return &problem{status: fasthttp.StatusHTTPVersionNotSupported, close: true,
+			detail: "the version is " + quote(x.head.Protocol()) + ", allowed: HTTP/1.1 and HTTP/1.0"}
+	}
+	if bad := parseFields(x.head.RawHeaders(), &x.fields); bad != nil {
+		return bad
+	}
+	if bad := c.parseFraming(); bad != nil {
+		return bad
+	}
+	return c.parseRequest()
+}
+
+// parserSays returns what the parser found, without the context it adds.
+func parserSays(err error) string {
+	if inner := errors.Unwrap(err); inner != nil {
+		err = inner
+	}
+	const most = 160
+	if s := err.Error(); len(s) > most {
+		return s[:most] + "…"
+	}
+	return err.Error()
+}
+
+// parseFraming finds out where the request ends, and whether the connection
+// goes on then.
+func (c *conn) parseFraming() *problem {
+	f, q := &c.x.fields, &c.req
+	q.keepAlive = !f.close && (!q.http10 || f.keepAlive)
+	if f.transferEncoding == nil {
+		// The parser has checked that it is one number, but not that the number
+		// is in the way that everybody else reads it.
+		q.bodyLength = 0
+		if f.contentLength != nil {
+			n, ok := parseNumber(f.contentLength)
+			if !ok {
+				return malformed("Content-Length is " + quote(f.contentLength) + ", allowed: decimal digits")
+			}
+			q.bodyLength = n
+		}
+	} else {
+		if f.contentLength != nil {
+			return malformed("both Content-Length and Transfer-Encoding are given")
+		}
+		if len(f.transferEncoding) != len("chunked") || !equalFold(f.transferEncoding, "chunked") {
+			return malformed("Transfer-Encoding is " + quote(f.transferEncoding) + ", allowed: chunked")
+		}
+	}
+	if f.expect != nil && !q.http10 {
+		if len(f.expect) != len("100-continue") || !equalFold(f.expect, "100-continue") {
+			return &problem{status: fasthttp.StatusExpectationFailed, detail: "Expect is " + quote(f.expect) + ", allowed: 100-continue"}
+		}
+		q.expects = q.bodyLength != 0
+	}
+	return nil
+}
+
+// parseRequest finds out what the request asks for.
+func (c *conn) parseRequest() *problem {
+	o, x, q := &c.server.opts, c.x, &c.req
+	if !o.Token.Allows(x.fields.authorization) {
+		return &problem{status: fasthttp.StatusUnauthorized, header: "WWW-Authenticate: Bearer\r\n",
+			detail: "the header Authorization does not carry the bearer token of this service"}
+	}
+	path, query, _ := bytes.Cut(originForm(x.head.RequestURI()), questionMark)
+	switch string(path) {
+	case pathEntity:
+		switch q.method {
+		case fasthttp.MethodGet, fasthttp.MethodHead, fasthttp.MethodPut, fasthttp.MethodDelete:
+		default:
+			return notAllowed(x.head.Method(), path, "GET, HEAD, PUT, DELETE")
+		}
+	case pathEntities:
+		q.isRange = true
+		if q.method != fasthttp.MethodGet {
+			return notAllowed(x.head.Method(), path, "GET")
+		}
+	default:
+		return badRequest("the path is " + quote(path) + ", allowed: " + pathEntity + " and " + pathEntities)
+	}
+	var p parameters
+	var bad *problem
+	if p, x.decoded, bad = parseQuery(query, x.decoded); bad != nil {
+		return bad
+	}
+	if q.isRange {
+		bad = q.setRange(p, o.MaxKeyBytes)
+		q.ndjson = x.fields.wantsNDJSON()
+	} else {
+		q.key = p.id
+		bad = checkKey("id", p.id, o.MaxKeyBytes)
+	}
+	if bad != nil {
+		return bad
+	}
+	if q.wishes, bad = x.fields.wishes(); bad != nil {
+		return bad
+	}
+	if q.bodyLength > o.MaxValueBytes {
+		return tooLarge(strconv.Itoa(q.bodyLength)+" bytes", o.MaxValueBytes)
+	}
+	return nil
+}
+
+var questionMark = []byte("?")
+
+// originForm strips the scheme and the host of a target that has them.
+func originForm(target []byte) []byte {
+	if target[0] == '/' {
+		return target
+	}
+	_, rest, ok := bytes.Cut(target, []byte("://"))
+	if !ok {
+		return target
+	}
+	for i, c := range rest {
+		if c == '/' || c == '?' {
+			return rest[i:]
+		}
+	}
+	return nil
+}
+
+func notAllowed(method, path []byte, allow string) *problem {
+	return &problem{status: fasthttp.StatusMethodNotAllowed, header: "Allow: " + allow + "\r\n",
+		detail: "the method of " + string(path) + " is " + quote(method) + ", allowed: " + allow}
+}
+
+func tooLarge(size string, most int) *problem {
+	return &problem{status: fasthttp.StatusRequestEntityTooLarge, close: true,
+		detail: "the value has " + size + ", allowed: at most " + strconv.Itoa(most)}
+}
+
+func checkKey(name string, key []byte, most int) *problem {
+	switch {
+	case key == nil:
+		return badRequest("the parameter " + name + " is missing")
+	case len(key) == 0:
+		return badRequest("the parameter " + name + " is empty, allowed: at least one byte")
+	case len(key) > most:
+		return &problem{status: fasthttp.StatusRequestURITooLong,
+			detail: "the parameter " + name + " has " + strconv.Itoa(len(key)) + " bytes, allowed: at most " + strconv.Itoa(most)}
+	}
+	return nil
+}
+
+func (q *request) setRange(p parameters, mostKey int) *problem {
+	if bad := checkKey("start", p.start, mostKey); bad != nil {
+		return bad
+	}
+	if p.end != nil {
+		if bad := checkKey("end", p.end, mostKey); bad != nil {
+			return bad
+		}
+	}
+	if p.limit != nil {
+		n, ok := parseNumber(p.limit)
+		if !ok || n < 1 {
+			return badRequest("the parameter limit is " + quote(p.limit) + ", allowed: a whole number, at least 1")
+		}
+		q.limit = n
+	}
+	q.key, q.end = p.start, p.end
+	return nil
+}
+
+// methodName returns the method as a string that need not be allocated.
+func methodName(m []byte) string {
+	switch string(m) {
+	case fasthttp.MethodGet:
+		return fasthttp.MethodGet
+	case fasthttp.MethodHead:
+		return fasthttp.MethodHead
+	case fasthttp.MethodPut:
+		return fasthttp.MethodPut
+	case fasthttp.MethodDelete:
+		return fasthttp.MethodDelete
+	case fasthttp.MethodPost:
+		return fasthttp.MethodPost
+	case fasthttp.MethodPatch:
+		return fasthttp.MethodPatch
+	case fasthttp.MethodOptions:
+		return fasthttp.MethodOptions
+	}
+	return "other"
+}
