@@ -1,0 +1,15 @@
+// Package integration tests the built service from outside: it starts the real
+// binary, talks to it over sockets, sends it signals, and reads what it leaves
+// behind. The tests have the build tag integration.
+//
+// They assert outcomes and orders of events, not durations. Where a request has
+// to be busy or to wait, the store is made slow for good (SPILLWAY_STORE_DELAY
+// of an hour) and the process is killed at the end, so that nothing depends on
+// the speed of the machine.
+//
+// Variables that make the tests longer:
+//
+//	TORTURE_CYCLES      how often the service is killed (20)
+//	TORTURE_OPERATIONS  operations per linearizability history (3000)
+//	WRK_SECONDS         length of a run of wrk (2)
+package integration

@@ -1,0 +1,217 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/strategies"
+)
+
+// Requests that are in the service when it is told to stop are answered, and
+// those answers say that the connection ends.
+func TestDrain_FinishesWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range strategies.Names() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			const requests = 12
+			folder := "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data")
+			s := start(t, raced, folder, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_WORKERS=4", "SPILLWAY_STORE_DELAY=300ms")
+			clients := make([]*client, requests)
+			for i := range clients {
+				clients[i] = s.dial()
+				clients[i].mustSend(t, http.MethodPut, entity(fmt.Sprint("k", i)), "v")
+			}
+			s.eventually("all are submitted", func() bool {
+				return s.metrics().sum("spillway_tasks_submitted_total") == requests
+			})
+			s.signal(syscall.SIGTERM)
+			s.eventually("the listener is closed", s.refuses)
+			unanswered := make([]bool, requests)
+			for i, c := range clients {
+				unanswered[i] = c.silent()
+			}
+			for i, c := range clients {
+				a := c.mustReceive(t)
+				require.Equal(t, http.StatusCreated, a.status, "request %d: %s", i, a.body)
+				require.True(t, a.close || !unanswered[i], "request %d was answered after the listener closed, without Connection: close", i)
+				_, err := c.r.ReadByte()
+				require.ErrorIs(t, err, io.EOF, "the connection ends")
+			}
+			require.Equal(t, 0, s.wait())
+
+			s = start(t, raced, folder)
+			for i := range clients {
+				require.Equal(t, "v", s.request(http.MethodGet, s.dataURL(entity(fmt.Sprint("k", i))), "").body)
+			}
+			s.stop()
+		})
+	}
+}
+
+// Clients that never pause. One whose connection is closed between two requests
+// may have sent the next one already: it has had no effect then.
+func TestDrain_UnderLoad(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"fifo", "mpmc", "sync"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			folder := "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data")
+			s := start(t, raced, folder, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_DRAIN_DELAY=100ms")
+			const clients = 16
+			var answered, closed, cut atomic.Int64
+			failed := make([]string, clients) // keys whose PUT was cut off
+			done := make(chan error, 1)
+			go func() {
+				done <- concurrently(clients, func(i int) error {
+					c, err := dial(s.data)
+					if err != nil {
+						return err
+					}
+					defer c.close()
+					for n := 0; ; n++ {
+						key := fmt.Sprintf("%d-%d", i, n)
+						a, err := c.do(http.MethodPut, entity(key), "v")
+						switch {
+						case err != nil:
+							failed[i] = key
+							cut.Add(1)
+							return nil
+						case a.status != http.StatusCreated:
+							return fmt.Errorf("status %d: %s", a.status, a.body)
+						}
+						answered.Add(1)
+						if a.close {
+							closed.Add(1)
+							return nil
+						}
+					}
+				})
+			}()
+			s.eventually("the load runs", func() bool { return answered.Load() > 500 })
+			s.signal(syscall.SIGTERM)
+			before := answered.Load()
+			require.NoError(t, <-done)
+			require.Equal(t, 0, s.wait())
+			require.Greater(t, answered.Load(), before, "requests are served after SIGTERM")
+			t.Logf("%d answered, of these %d with Connection: close; %d connections closed between requests", answered.Load(), closed.Load(), cut.Load())
+
+			s = start(t, raced, folder)
+			for _, key := range failed {
+				if key != "" {
+					a := s.request(http.MethodGet, s.dataURL(entity(key)), "")
+					require.Equal(t, http.StatusNotFound, a.status, "%s was not answered and yet written", key)
+				}
+			}
+			s.stop()
+		})
+	}
+}
+
+// For SPILLWAY_DRAIN_DELAY only /readyz changes. A second signal ends the
+// process at once.
+func TestDrain_Delay(t *testing.T) {
+	t.Parallel()
+	s := start(t, raced, "SPILLWAY_DRAIN_DELAY=1h")
+	open := s.dial()
+	a, err := open.do(http.MethodPut, entity("before"), "v")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, a.status)
+
+	s.signal(syscall.SIGTERM)
+	s.eventually("/readyz says 503", func() bool { return s.ready() == http.StatusServiceUnavailable })
+	require.Contains(t, s.request(http.MethodGet, s.adminURL("/readyz"), "").body, "drain")
+	require.Equal(t, http.StatusOK, s.request(http.MethodGet, s.adminURL("/healthz"), "").status)
+	for what, c := range map[string]*client{"an open connection": open, "a new connection": s.dial()} {
+		a, err := c.do(http.MethodPut, entity("during"), "v")
+		require.NoError(t, err, what)
+		require.Equal(t, http.StatusCreated, a.status, what)
+		require.False(t, a.close, what)
+	}
+
+	s.signal(syscall.SIGINT)
+	require.Equal(t, 1, s.wait())
+}
+
+// What still waits when the time is over is turned away, and the exit code says
+// that the stop was not clean.
+func TestDrain_TimesOut(t *testing.T) {
+	t.Parallel()
+	for _, pools := range []string{"shared", "split"} {
+		t.Run(pools, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, raced, "SPILLWAY_POOLS="+pools, "SPILLWAY_WORKERS=2", "SPILLWAY_STORE_DELAY=1h", "SPILLWAY_DRAIN_TIMEOUT=300ms")
+			var running, waiting []*client
+			submit := func(method string) *client {
+				c := s.dial()
+				c.mustSend(t, method, entity("k"), "")
+				return c
+			}
+			// Two workers, which split pools share out among reads and writes.
+			running = append(running, submit(http.MethodGet), submit(http.MethodPut))
+			s.eventually("the workers are busy", func() bool { return s.metrics().sum("spillway_workers_busy") == 2 })
+			waiting = append(waiting, submit(http.MethodGet), submit(http.MethodPut))
+			s.eventually("two wait", func() bool { return s.metrics().sum("spillway_queue_depth") == 2 })
+
+			s.signal(syscall.SIGTERM)
+			for _, c := range waiting {
+				a := c.mustReceive(t)
+				a.requireProblem(t, http.StatusServiceUnavailable)
+				require.Equal(t, "draining", a.shed())
+				require.NotEmpty(t, a.header.Get("Retry-After"))
+				require.True(t, a.close)
+			}
+			require.Equal(t, 1, s.wait())
+			for _, c := range running {
+				_, err := c.receive()
+				require.Error(t, err, "a request that never ends is cut off")
+			}
+		})
+	}
+}
+
+// A second signal does not wait for anything.
+func TestDrain_SecondSignal(t *testing.T) {
+	t.Parallel()
+	s := start(t, raced, "SPILLWAY_STORE_DELAY=1h", "SPILLWAY_DRAIN_TIMEOUT=1h")
+	s.dial().mustSend(t, http.MethodPut, entity("k"), "v")
+	s.eventually("a worker is busy", func() bool { return s.metrics().sum("spillway_workers_busy") == 1 })
+	s.signal(syscall.SIGINT)
+	s.eventually("the listener is closed", s.refuses)
+	require.Equal(t, http.StatusServiceUnavailable, s.ready(), "the admin plane is the last to go")
+	s.signal(syscall.SIGTERM)
+	require.Equal(t, 1, s.wait())
+}
+
+// Connections on which nothing happens do not delay the stop, whether they have
+// been used, or never, or stopped within a request.
+func TestDrain_IdleConnections(t *testing.T) {
+	t.Parallel()
+	s := start(t, raced, "SPILLWAY_DRAIN_TIMEOUT=1h", "SPILLWAY_IDLE_TIMEOUT=1h", "SPILLWAY_READ_TIMEOUT=1h")
+	const connections = 30
+	idle := make([]*client, connections)
+	for i := range idle {
+		idle[i] = s.dial()
+		if i%2 == 0 {
+			_, err := idle[i].do(http.MethodGet, entity("k"), "")
+			require.NoError(t, err)
+		}
+	}
+	s.eventually("all connections are accepted", func() bool {
+		return s.metrics().sum("spillway_connections") >= connections
+	})
+	s.stop()
+	for _, c := range idle {
+		_, err := c.r.ReadByte()
+		require.Error(t, err)
+	}
+}

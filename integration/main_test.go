@@ -1,0 +1,67 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// binaries is the folder of the built binaries.
+var binaries string
+
+func TestMain(m *testing.M) {
+	var err error
+	if binaries, err = os.MkdirTemp("", "spillway-integration-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(binaries)
+		os.Exit(code)
+	}))
+}
+
+// build returns the path of a binary, having built it if need be.
+type build func() (string, error)
+
+var (
+	// raced is the service with the race detector. Data races that it finds fail
+	// the test that has started it.
+	raced build = sync.OnceValues(func() (string, error) { return compile("spillway-race", "-race") })
+	// plain is the service as users run it: where CPU time is measured, and
+	// where speed finds more.
+	plain build = sync.OnceValues(func() (string, error) { return compile("spillway") })
+)
+
+func compile(name string, flags ...string) (string, error) {
+	path := filepath.Join(binaries, name)
+	args := append([]string{"build", "-o", path}, flags...)
+	out, err := exec.Command("go", append(args, "spillway/cmd/spillway")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the service: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// longer returns the number in an environment variable that makes a test
+// longer, or otherwise its normal value.
+func longer(t *testing.T, variable string, normal int) int {
+	t.Helper()
+	s := os.Getenv(variable)
+	if s == "" {
+		return normal
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q, want a number above 0", variable, s)
+	}
+	return n
+}

@@ -1,0 +1,264 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/strategies"
+)
+
+// queueing lists the strategies under which requests wait.
+func queueing() []string {
+	var names []string
+	for _, spec := range strategies.Specs() {
+		if !spec.Inline {
+			names = append(names, spec.Name)
+		}
+	}
+	return names
+}
+
+// occupy starts a service with one worker that works on one request for ever,
+// under the key "running".
+func occupy(t *testing.T, strategy string, env ...string) *service {
+	t.Helper()
+	s := start(t, raced, append([]string{"SPILLWAY_STRATEGY=" + strategy,
+		"SPILLWAY_WORKERS=1", "SPILLWAY_STORE_DELAY=1h"}, env...)...)
+	s.dial().mustSend(t, http.MethodPut, entity("running"), "v")
+	s.eventually("the worker is busy", func() bool {
+		return s.metrics().sum("spillway_workers_busy", strategyLabel(strategy)) == 1
+	})
+	return s
+}
+
+// awaitDepth waits until that many requests wait.
+func (s *service) awaitDepth(n float64) {
+	s.t.Helper()
+	s.eventually(fmt.Sprint(n, " requests wait"), func() bool { return s.metrics().sum("spillway_queue_depth") == n })
+}
+
+// requireShed asserts that the answer is that of the queueing layer.
+func (a answer) requireShed(t *testing.T, reason string) {
+	t.Helper()
+	status := http.StatusServiceUnavailable
+	if reason == "expired" {
+		status = http.StatusGatewayTimeout
+	}
+	a.requireProblem(t, status)
+	require.Equal(t, reason, a.shed())
+	if reason == "expired" {
+		require.Empty(t, a.header.Get("Retry-After"))
+		return
+	}
+	after, err := strconv.Atoi(a.header.Get("Retry-After"))
+	require.NoError(t, err)
+	require.True(t, 1 <= after && after <= 30, after)
+}
+
+// When there is no room, each strategy turns away whom it says it does, while
+// the worker is still busy.
+func TestOverload_NoRoom(t *testing.T) {
+	t.Parallel()
+	const capacity = 2
+	for _, test := range []struct {
+		strategy string
+		reason   string // "" where nobody is turned away
+		victim   int    // of the requests in order of arrival
+	}{
+		{"fifo", "full", capacity},
+		{"mpmc", "full", capacity},
+		{"lifo", "displaced", 0},
+		{"drop-oldest", "displaced", 0},
+		{"caller-runs", "", 0},
+		{"unbounded", "", 0},
+	} {
+		t.Run(test.strategy, func(t *testing.T) {
+			t.Parallel()
+			s := occupy(t, test.strategy, fmt.Sprint("SPILLWAY_QUEUE_CAPACITY=", capacity))
+			var clients []*client
+			for i := range capacity {
+				c := s.dial()
+				c.mustSend(t, http.MethodGet, entity(fmt.Sprint("k", i)), "")
+				clients = append(clients, c)
+				s.awaitDepth(float64(i + 1))
+			}
+			last := s.dial()
+			last.mustSend(t, http.MethodPut, entity("last"), "v")
+			clients = append(clients, last)
+
+			if test.reason == "" {
+				s.eventually("the last request is submitted", func() bool {
+					return s.metrics().sum("spillway_tasks_submitted_total") == capacity+2
+				})
+				require.Zero(t, s.metrics().sum("spillway_shed_total"))
+				return
+			}
+			a := clients[test.victim].mustReceive(t)
+			a.requireShed(t, test.reason)
+			require.False(t, a.close, "the connection goes on")
+			m := s.metrics()
+			require.Equal(t, 1.0, m.sum("spillway_shed_total"))
+			require.Equal(t, 1.0, m.sum("spillway_shed_total", `reason="`+test.reason+`"`, strategyLabel(test.strategy)))
+			require.Equal(t, 1.0, m.sum("spillway_requests_total", `code="503"`, strategyLabel(test.strategy)))
+			require.EqualValues(t, capacity, m.sum("spillway_queue_depth"))
+			// The connection of the one turned away is good for another try, which
+			// meets the same fate or another's.
+			clients[test.victim].mustSend(t, http.MethodGet, entity("again"), "")
+			if test.reason == "full" {
+				clients[test.victim].mustReceive(t).requireShed(t, "full")
+			} else {
+				clients[1].mustReceive(t).requireShed(t, "displaced")
+			}
+		})
+	}
+}
+
+// A request whose deadline passes while it waits is answered before its turn:
+// here its turn never comes. It makes room at once.
+func TestOverload_Expired(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range queueing() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			folder := "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data")
+			s := occupy(t, strategy, folder, "SPILLWAY_QUEUE_CAPACITY=1")
+			patient := s.dial()
+			for range 3 {
+				for _, method := range []string{http.MethodPut, http.MethodGet, http.MethodDelete} {
+					a, err := patient.do(method, entity("expired"), "", "Spillway-Timeout-Ms: 1")
+					require.NoError(t, err)
+					a.requireShed(t, "expired")
+					require.False(t, a.close)
+				}
+			}
+			a, err := patient.do(http.MethodGet, "/v0/entities?start=e", "", "Spillway-Timeout-Ms: 1")
+			require.NoError(t, err)
+			a.requireShed(t, "expired")
+			m := s.metrics()
+			require.Equal(t, 10.0, m.sum("spillway_shed_total", `reason="expired"`, strategyLabel(strategy)))
+			require.Equal(t, 10.0, m.sum("spillway_requests_total", `code="504"`))
+			require.Zero(t, m.sum("spillway_queue_depth"))
+			require.Equal(t, 1.0, m.sum("spillway_workers_busy"))
+		})
+	}
+}
+
+// A client that goes away while its request waits is noticed.
+func TestOverload_Abandoned(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range queueing() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := occupy(t, strategy)
+			gone, closed, stays := s.dial(), s.dial(), s.dial()
+			for i, c := range []*client{gone, closed, stays} {
+				c.mustSend(t, http.MethodPut, entity(fmt.Sprint("k", i)), "v")
+			}
+			s.awaitDepth(3)
+			abandoned := func() float64 {
+				return s.metrics().sum("spillway_shed_total", `reason="abandoned"`, strategyLabel(strategy))
+			}
+			require.NoError(t, gone.reset())
+			s.eventually("the reset is noticed", func() bool { return abandoned() == 1 })
+			closed.close()
+			s.eventually("the end of the stream is noticed", func() bool { return abandoned() == 2 })
+			s.awaitDepth(1)
+			s.eventually("the answers are counted", func() bool {
+				return s.metrics().sum("spillway_requests_total", `code="503"`, strategyLabel(strategy)) == 2
+			})
+			require.True(t, stays.silent(), "the client that stays is still waiting")
+		})
+	}
+}
+
+// What was turned away, has expired or was abandoned has had no effect on the
+// store, although the worker becomes free afterwards.
+func TestOverload_ShedRequestsHaveNoEffect(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range queueing() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, raced, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_WORKERS=1",
+				"SPILLWAY_QUEUE_CAPACITY=2", "SPILLWAY_STORE_DELAY=400ms")
+			// The worker may be free before the requests below arrive, if the machine
+			// is slow. They are done then, and it is tried again.
+			var seen struct{ expired, abandoned bool }
+			for try := 0; !seen.expired || !seen.abandoned; try++ {
+				require.Less(t, try, 20, "requests have never had to wait: %+v", seen)
+				slow, fast, gone := s.dial(), s.dial(), s.dial()
+				before := s.metrics().sum("spillway_shed_total", `reason="abandoned"`)
+				slow.mustSend(t, http.MethodPut, entity("slow"), "v")
+				s.eventually("the worker is busy", func() bool {
+					return s.metrics().sum("spillway_workers_busy") == 1 || !slow.silent()
+				})
+				expired, abandoned := fmt.Sprint("expired", try), fmt.Sprint("abandoned", try)
+				fast.mustSend(t, http.MethodPut, entity(expired), "v", "Spillway-Timeout-Ms: 1")
+				gone.mustSend(t, http.MethodPut, entity(abandoned), "v")
+				s.eventually("the request that will be abandoned waits", func() bool {
+					m := s.metrics()
+					return m.sum("spillway_queue_depth") == 1 || !slow.silent() || !gone.silent()
+				})
+				require.NoError(t, gone.reset())
+				a := fast.mustReceive(t)
+				require.Equal(t, http.StatusCreated, slow.mustReceive(t).status)
+				s.awaitConserved(strategy)
+
+				stored := func(key string) bool {
+					for {
+						r := s.request(http.MethodGet, s.dataURL(entity(key)), "")
+						if r.shed() == "" {
+							return r.status == http.StatusOK
+						}
+					}
+				}
+				if a.status == http.StatusGatewayTimeout {
+					seen.expired = true
+					require.False(t, stored(expired), "an expired request was carried out")
+				} else {
+					require.Equal(t, http.StatusCreated, a.status)
+				}
+				if s.metrics().sum("spillway_shed_total", `reason="abandoned"`) > before {
+					seen.abandoned = true
+					require.False(t, stored(abandoned), "an abandoned request was carried out")
+				}
+			}
+			s.stop()
+		})
+	}
+}
+
+// Under the strategies that never turn a request away, none is.
+func TestOverload_NobodyTurnedAway(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"sync", "unbounded", "caller-runs"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, raced, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_WORKERS=1",
+				"SPILLWAY_QUEUE_CAPACITY=1", "SPILLWAY_STORE_DELAY=exp:10ms")
+			require.NoError(t, concurrently(10, func(i int) error {
+				c, err := dial(s.data)
+				if err != nil {
+					return err
+				}
+				defer c.close()
+				for n := range 5 {
+					a, err := c.do(http.MethodPut, entity(fmt.Sprint(i, "-", n)), "v")
+					if err != nil || a.status != http.StatusCreated {
+						return fmt.Errorf("status %d: %w", a.status, err)
+					}
+				}
+				return nil
+			}))
+			s.awaitConserved(strategy)
+			require.Equal(t, 50.0, s.metrics().sum("spillway_tasks_run_total", strategyLabel(strategy)))
+			s.stop()
+		})
+	}
+}
