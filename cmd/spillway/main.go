@@ -1,0 +1,107 @@
+// Command spillway is the service. With no arguments it serves; see
+// spillway --help.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"spillway/internal/config"
+)
+
+// The version and the commit, if the linker was told (-X main.version=…). See
+// built.
+var version, commit string
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+// run does what the arguments say and returns the exit code. The end of ctx is
+// to a serving process what SIGTERM is.
+func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
+	v, c := built()
+	memory := config.Memory(os.DirFS("/"), debug.SetMemoryLimit(-1))
+	inv, err := config.Parse(config.Input{
+		Args: args,
+		Env:  env,
+		// Since Go 1.25 GOMAXPROCS follows the limit of a container.
+		Machine:  config.Machine{CPUs: runtime.GOMAXPROCS(0), Memory: memory},
+		ReadFile: os.ReadFile,
+		Version:  fmt.Sprintf("spillway %s (commit %s, %s)", v, c, runtime.Version()),
+	})
+	if err != nil {
+		complain(stderr, err)
+		return exitUsage
+	}
+	switch inv.Command {
+	case config.Print:
+		_, _ = io.WriteString(stdout, inv.Text)
+		return exitOK
+	case config.Healthcheck:
+		err = healthcheck(ctx, &inv.Config)
+	default:
+		err = serve(ctx, inv, memory, stderr)
+	}
+	switch {
+	case errors.Is(err, errSecondSignal):
+		return exitFailed // said in the log
+	case err != nil:
+		complain(stderr, err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// complain writes the error as one line.
+func complain(stderr io.Writer, err error) {
+	_, _ = fmt.Fprintln(stderr, "spillway:", strings.Join(strings.Fields(err.Error()), " "))
+}
+
+// built returns what this program was built from.
+func built() (v, c string) {
+	v, c = version, commit
+	info, ok := debug.ReadBuildInfo()
+	if ok && v == "" {
+		v = info.Main.Version
+	}
+	if ok && c == "" {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				c = s.Value
+			}
+		}
+	}
+	return cmp.Or(v, "devel"), cmp.Or(c, "unknown")
+}
+
+// limitMemory tells the garbage collector how much memory it may let the
+// process use, unless GOMEMLIMIT does. A tenth of the memory is left for what
+// the collector does not see: stacks of threads, the kernel's buffers. With
+// cgo, Pebble keeps its cache and its memtables outside of the Go heap, so
+// that they come off as well.
+func limitMemory(memory, cache int64) {
+	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
+		return
+	}
+	limit := memory / 10 * 9
+	if cacheOutsideHeap {
+		limit = max(limit-cache, memory/4)
+	}
+	debug.SetMemoryLimit(limit)
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"spillway/strategies"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Started by package signal with the first Notify, for the life of the process.
+		goleak.IgnoreTopFunction("os/signal.signal_recv"),
+		goleak.IgnoreTopFunction("os/signal.loop"),
+	)
+}
+
+// instance is a service that runs within the test.
+type instance struct {
+	t     *testing.T
+	log   lines
+	addr  map[string]string // by plane
+	end   context.CancelFunc
+	ended chan int // the exit code
+}
+
+// lines collects a log and hands out its lines.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	next chan string // has room for more lines than a test makes
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next <- string(p)
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// environment returns the environment of a small service on free ports.
+func environment(t *testing.T, more ...string) []string {
+	t.Helper()
+	return append([]string{
+		"SPILLWAY_LISTEN=127.0.0.1:0", "SPILLWAY_ADMIN_LISTEN=127.0.0.1:0", "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data"),
+		"SPILLWAY_CACHE_BYTES=8MiB", "SPILLWAY_LOG_FORMAT=json", "SPILLWAY_DRAIN_TIMEOUT=10m",
+	}, more...)
+}
+
+// launch starts a service and waits until both planes listen.
+func launch(t *testing.T, env ...string) *instance {
+	t.Helper()
+	s := &instance{t: t, log: lines{next: make(chan string, 1000)}, addr: map[string]string{}, ended: make(chan int, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.end = cancel
+	go func() { s.ended <- run(ctx, nil, environment(t, env...), io.Discard, &s.log) }()
+	t.Cleanup(func() { s.stop() })
+	for len(s.addr) < 2 {
+		select {
+		case line := <-s.log.next:
+			var entry struct{ Msg, Plane, Addr string }
+			require.NoError(t, json.Unmarshal([]byte(line), &entry), line)
+			if entry.Msg == "listening" {
+				s.addr[entry.Plane] = entry.Addr
+			}
+		case code := <-s.ended:
+			s.ended <- code
+			require.Fail(t, "the service has ended", "%d: %s", code, s.log.String())
+		}
+	}
+	return s
+}
+
+// stop drains the service and returns its exit code.
+func (s *instance) stop() int {
+	s.end()
+	code := <-s.ended
+	s.ended <- code
+	return code
+}
+
+// get returns the status and the body at a URL.
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+	}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+func TestRun_ServesAndStops(t *testing.T) {
+	t.Parallel()
+	for _, env := range [][]string{
+		nil,
+		{"SPILLWAY_POOLS=split", "SPILLWAY_WORKERS=2", "SPILLWAY_SYNC=never", "SPILLWAY_DRAIN_DELAY=1ms"},
+		{"SPILLWAY_STRATEGY=unbounded", "SPILLWAY_STORE_DELAY=1us", "SPILLWAY_SYNC=interval:1h"},
+	} {
+		s := launch(t, env...)
+		status, _ := get(t, "http://"+s.addr["data"]+"/v0/entity?id=a")
+		require.Equal(t, 404, status)
+		status, _ = get(t, "http://"+s.addr["admin"]+"/readyz")
+		require.Equal(t, 200, status)
+
+		status, metrics := get(t, "http://"+s.addr["admin"]+"/metrics")
+		require.Equal(t, 200, status)
+		for _, series := range []string{
+			"spillway_build_info{", "spillway_strategy_info{strategy=", "spillway_workers{strategy=", "spillway_store_writable 1",
+			"spillway_store_disk_bytes ", `code="404",method="GET"`, "spillway_connections ", "spillway_shed_total{", "go_goroutines ",
+		} {
+			require.Contains(t, metrics, series)
+		}
+
+		_, body := get(t, "http://"+s.addr["admin"]+"/config")
+		var config struct {
+			Addresses map[string]string
+			Settings  map[string]any
+		}
+		require.NoError(t, json.Unmarshal([]byte(body), &config))
+		require.Equal(t, s.addr, config.Addresses)
+		require.Contains(t, config.Settings, "SPILLWAY_QUEUE_CAPACITY")
+
+		require.Equal(t, exitOK, s.stop(), s.log.String())
+		require.Contains(t, s.log.String(), `"msg":"stopped"`)
+	}
+}
+
+// try runs a program that does not serve.
+func try(t *testing.T, env []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, env, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// requireLine asserts that s is one line with those words.
+func requireLine(t *testing.T, s string, words ...string) {
+	t.Helper()
+	require.Equal(t, 1, strings.Count(s, "\n"), s)
+	require.True(t, strings.HasSuffix(s, "\n"), s)
+	for _, word := range words {
+		require.Contains(t, s, word)
+	}
+}
+
+func TestRun_Usage(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := try(t, nil, "--version")
+	require.Equal(t, exitOK, code)
+	requireLine(t, stdout, "spillway ", "commit ", "go1.")
+	require.Empty(t, stderr)
+
+	code, stdout, stderr = try(t, nil, "--help")
+	require.Equal(t, exitOK, code)
+	require.Contains(t, stdout, "--queue-capacity")
+	require.Empty(t, stderr)
+
+	code, stdout, stderr = try(t, []string{"SPILLWAY_STRATEGY=nonsense"})
+	require.Equal(t, exitUsage, code)
+	require.Empty(t, stdout)
+	requireLine(t, stderr, append(strategies.Names(), "SPILLWAY_STRATEGY", `"nonsense"`)...)
+}
+
+func TestRun_FailedStarts(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := launch(t, "SPILLWAY_DATA_DIR="+dir)
+	for name, tt := range map[string]struct {
+		env   string
+		words string
+	}{
+		"the folder is in use":        {"SPILLWAY_DATA_DIR=" + dir, dir},
+		"the data address is in use":  {"SPILLWAY_LISTEN=" + s.addr["data"], s.addr["data"]},
+		"the admin address is in use": {"SPILLWAY_ADMIN_LISTEN=" + s.addr["admin"], s.addr["admin"]},
+	} {
+		code, _, stderr := try(t, environment(t, tt.env))
+		require.Equal(t, exitFailed, code, name)
+		requireLine(t, stderr, "in use", tt.words)
+	}
+	code, _, stderr := try(t, environment(t, "SPILLWAY_TLS_CERT=absent.pem", "SPILLWAY_TLS_KEY=absent.pem"))
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, "absent.pem")
+	require.Equal(t, exitOK, s.stop(), "the first one is not disturbed")
+}
+
+func TestRun_Healthcheck(t *testing.T) {
+	t.Parallel()
+	s := launch(t, "SPILLWAY_ADMIN_TOKEN=secret")
+	_, port, err := net.SplitHostPort(s.addr["admin"])
+	require.NoError(t, err)
+	for _, listen := range []string{s.addr["admin"], ":" + port, "0.0.0.0:" + port} {
+		code, stdout, stderr := try(t, nil, "healthcheck", "--admin-listen="+listen)
+		require.Equal(t, exitOK, code, stderr)
+		require.Empty(t, stdout+stderr)
+	}
+	require.Equal(t, exitOK, s.stop())
+	code, _, stderr := try(t, nil, "healthcheck", "--admin-listen="+s.addr["admin"])
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, "healthcheck", s.addr["admin"])
+
+	code, _, stderr = try(t, nil, "healthcheck", "--admin-listen=:0")
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, "SPILLWAY_ADMIN_LISTEN")
+}
+
+func TestRun_HealthcheckSaysWhyNot(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	answers := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"detail":"no space is left"}`)
+	}), ReadHeaderTimeout: time.Minute}
+	go func() { _ = answers.Serve(listener) }()
+	t.Cleanup(func() { _ = answers.Close() })
+	code, _, stderr := try(t, nil, "healthcheck", "--admin-listen="+listener.Addr().String())
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, "503", "no space is left")
+}
+
+func TestRun_TLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"spillway.example"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600))
+
+	s := launch(t, "SPILLWAY_TLS_CERT="+cert, "SPILLWAY_TLS_KEY="+key)
+	status, _ := get(t, "https://"+s.addr["data"]+"/v0/entity?id=a")
+	require.Equal(t, 404, status)
+	status, _ = get(t, "https://"+s.addr["admin"]+"/strategy")
+	require.Equal(t, 200, status)
+	code, _, stderr := try(t, nil, "healthcheck", "--admin-listen="+s.addr["admin"], "--tls-cert="+cert, "--tls-key="+key)
+	require.Equal(t, exitOK, code, stderr)
+	require.Equal(t, exitOK, s.stop(), s.log.String())
+}
+
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string]string{
+		":6060": "127.0.0.1:6060", "0.0.0.0:6060": "127.0.0.1:6060", "[::]:6060": "[::1]:6060",
+		"127.0.0.1:1": "127.0.0.1:1", "[::1]:1": "[::1]:1", "10.0.0.7:1": "10.0.0.7:1", "host:1": "host:1",
+	} {
+		got, err := reachable(listen)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := reachable("127.0.0.1:0")
+	require.Error(t, err)
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"spillway/internal/admin"
+	"spillway/internal/config"
+	"spillway/internal/executor"
+	"spillway/internal/metrics"
+	"spillway/internal/secure"
+	"spillway/internal/server"
+	"spillway/internal/store/delay"
+	"spillway/internal/store/pebble"
+	"spillway/strategies/dispatch"
+)
+
+var (
+	errSecondSignal = errors.New("a second signal came")
+	errStarting     = errors.New("starting")
+	errDraining     = errors.New("draining")
+)
+
+// The rates of the profiles are such that they always hold samples and cost
+// next to nothing: of contended mutexes, one event in so many; of goroutines
+// that wait, one sample for so much time that they have waited. Every request
+// waits for its task, so that a lower figure would be felt.
+const (
+	mutexProfileFraction = 100
+	blockProfileRate     = 100 * time.Millisecond
+)
+
+// maxBatch is how many writes a worker takes at once, to commit them together.
+const maxBatch = 128
+
+// serve runs the service until ctx ends or a signal comes, and stops it
+// gracefully. A second signal makes it return at once.
+func serve(ctx context.Context, inv config.Invocation, memory int64, stderr io.Writer) error {
+	log := newLogger(&inv.Config, stderr)
+	for _, warning := range inv.Warnings {
+		log.Warn(warning)
+	}
+	limitMemory(memory, inv.Config.CacheBytes)
+	runtime.SetMutexProfileFraction(mutexProfileFraction)
+	runtime.SetBlockProfileRate(int(blockProfileRate))
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- lifetime(ctx, &inv.Config, log) }()
+	for stopping := false; ; stopping = true {
+		select {
+		case err := <-done:
+			return err
+		case s := <-signals:
+			if stopping {
+				log.Error("second signal, exiting at once", "signal", s.String())
+				return errSecondSignal
+			}
+			log.Info("stopping", "signal", s.String())
+			stop()
+		}
+	}
+}
+
+func newLogger(c *config.Config, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // has been checked
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// lifetime starts the service, waits for the end of ctx and stops the service.
+func lifetime(ctx context.Context, c *config.Config, log *slog.Logger) error {
+	s, err := start(c, log)
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return s.stop()
+}
+
+// service is the running service.
+type service struct {
+	config *config.Config
+	log    *slog.Logger
+	// notReady is why the service is not ready, if it is not for its store.
+	notReady atomic.Pointer[error]
+	// addresses are those really bound, by plane; nil until all are.
+	addresses atomic.Pointer[map[string]string]
+
+	// In the order in which they are opened.
+	metrics    *metrics.Metrics
+	store      *pebble.Store
+	executor   *executor.Executor
+	dispatcher *dispatch.Dispatcher
+	admin      *admin.Server
+	data       *server.Server
+}
+
+// start opens everything, from the store upwards. If something cannot be
+// opened, what has been is closed again, in reverse.
+func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
+	s := &service{config: c, log: log}
+	s.notReady.Store(&errStarting)
+	var opened []func()
+	defer func() {
+		if err != nil {
+			for _, closeIt := range slices.Backward(opened) {
+				closeIt()
+			}
+		}
+	}()
+
+	var tlsConfig *tls.Config
+	if c.TLSCert != "" {
+		if tlsConfig, err = secure.TLS(c.TLSCert, c.TLSKey, log); err != nil {
+			return nil, err
+		}
+	}
+	v, revision := built()
+	s.metrics = metrics.New(metrics.Options{Version: v, Commit: revision, Store: c.Store, SLO: c.SLO})
+
+	s.store, err = pebble.Open(pebble.Options{
+		Dir:          c.DataDir,
+		Sync:         pebble.SyncMode(c.Sync.Mode),
+		SyncInterval: c.Sync.Interval,
+		CacheBytes:   c.CacheBytes,
+		Logger:       log,
+		OnFsync:      s.metrics.ObserveFsync,
+	})
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, func() { _ = s.store.Close() }) // nothing was written
+
+	s.executor = executor.Open(executor.Options{
+		Store:      delay.Wrap(s.store, c.StoreDelay),
+		MaxCommits: 4 * c.Workers,
+		Events:     executor.Events{Committed: s.metrics.Committed, Operated: s.metrics.Operated},
+	})
+	opened = append(opened, s.executor.Close)
+
+	batch := maxBatch
+	if !c.StoreDelay.IsZero() {
+		batch = 1 // over a slow store the others could be started by other workers
+	}
+	s.dispatcher, err = dispatch.Open(dispatch.Options{
+		Strategy: c.Strategy,
+		Capacity: c.QueueCapacity,
+		Workers:  c.Workers,
+		Split:    c.Pools == "split",
+		MaxBatch: batch,
+		Run:      s.executor.Run,
+		Observe:  s.metrics.Queue,
+		Switched: func(from, to string) {
+			s.metrics.Switched(from, to)
+			log.Info("strategy switched", "from", from, "to", to)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, s.dispatcher.Close)
+
+	s.admin, err = admin.Open(admin.Options{
+		Listen:     c.AdminListen,
+		TLS:        tlsConfig,
+		Token:      secure.NewToken(c.AdminToken),
+		Logger:     log,
+		Dispatcher: s.dispatcher,
+		Metrics:    s.metrics.Handler(),
+		Ready:      s.ready,
+		Config:     s.effective,
+		Checkpoint: s.store.Checkpoint,
+	})
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, s.admin.Close)
+
+	s.data, err = server.Open(server.Options{
+		Listen:         c.Listen,
+		AcceptLoops:    c.AcceptLoops,
+		Dispatcher:     s.dispatcher,
+		MaxKeyBytes:    c.MaxKeyBytes,
+		MaxValueBytes:  c.MaxValueBytes,
+		MaxBodyBytes:   c.MaxBodyBytes,
+		MaxConnections: c.MaxConnections,
+		ReadTimeout:    c.ReadTimeout,
+		WriteTimeout:   c.WriteTimeout,
+		IdleTimeout:    c.IdleTimeout,
+		TLS:            tlsConfig,
+		Token:          secure.NewToken(c.DataToken),
+		Logger:         log,
+		Events:         server.Events{Answered: s.metrics.Answered},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.Watch(metrics.Sources{
+		Gauges:      s.dispatcher.Gauges,
+		Connections: s.data.Connections,
+		Writable:    s.store.Writable,
+		Store:       func() metrics.StoreStats { return storeStats(s.store.Stats()) },
+	})
+	addresses := map[string]string{"admin": s.admin.Addr().String(), "data": s.data.Addr().String()}
+	s.addresses.Store(&addresses)
+	s.notReady.Store(nil)
+	// Not before both are bound: a start that fails says one line alone.
+	for _, plane := range []string{"admin", "data"} {
+		log.Info("listening", "plane", plane, "addr", addresses[plane])
+	}
+	return s, nil
+}
+
+// ready returns nil if the service is ready, or why it is not.
+func (s *service) ready() error {
+	if reason := s.notReady.Load(); reason != nil {
+		return *reason
+	}
+	return s.store.Writable()
+}
+
+// effective returns the configuration that is in force.
+func (s *service) effective() any {
+	addresses := map[string]string{}
+	if bound := s.addresses.Load(); bound != nil {
+		addresses = *bound
+	}
+	settings := s.config.Redacted()
+	settings["SPILLWAY_STRATEGY"] = s.dispatcher.Status().Strategy // it may have been switched
+	return struct {
+		Addresses map[string]string `json:"addresses"`
+		Settings  map[string]any    `json:"settings"`
+	}{addresses, settings}
+}
+
+// stop closes everything, from the data plane downwards and the admin plane
+// last. The error says that not all went well.
+func (s *service) stop() error {
+	s.notReady.Store(&errDraining)
+	if s.config.DrainDelay > 0 {
+		s.log.Info("draining is about to begin", "delay", s.config.DrainDelay)
+		time.Sleep(s.config.DrainDelay)
+	}
+	s.log.Info("draining", "timeout", s.config.DrainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
+	defer cancel()
+	late := s.data.Drain(ctx)
+	// Out of time, this sheds what waits, and their connections answer so.
+	if err := s.dispatcher.Drain(ctx); err != nil {
+		late = err
+	}
+	s.data.Close()
+	s.dispatcher.Close()
+	s.executor.Close()
+	err := s.store.Close()
+	s.admin.Close()
+	if late != nil {
+		late = fmt.Errorf("not all requests were finished within the drain time-out of %v", s.config.DrainTimeout)
+	}
+	if err = errors.Join(late, err); err == nil {
+		s.log.Info("stopped")
+	}
+	return err
+}
+
+// storeStats hands the figures on from the one room that must not know the
+// other.
+func storeStats(s pebble.Stats) metrics.StoreStats {
+	levels := make([]metrics.StoreLevel, len(s.Levels))
+	for i, l := range s.Levels {
+		levels[i] = metrics.StoreLevel(l)
+	}
+	return metrics.StoreStats{
+		Compactions:         s.Compactions,
+		Levels:              levels,
+		ReadAmplification:   s.ReadAmplification,
+		CacheHits:           s.CacheHits,
+		CacheMisses:         s.CacheMisses,
+		DiskBytes:           s.DiskBytes,
+		WriteStalls:         s.WriteStalls,
+		MemtableBytes:       s.MemTableBytes,
+		CompactionDebtBytes: s.CompactionDebtBytes,
+	}
+}
