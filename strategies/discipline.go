@@ -74,10 +74,10 @@ type Popped uint8
 const (
 	// Empty means that no task waits.
 	Empty Popped = iota
-	// Contended means that a task waits but cannot be taken yet, because the
-	// goroutine that pushes it has reserved its place and not yet filled it.
-	// Whoever fills it returns from Push afterwards, and wakes a worker then: a
-	// worker may therefore park on Contended as it may on Empty.
+	// Contended means that a task waits but cannot be taken yet, because a
+	// goroutine is in the middle of its Push: it has reserved a place and not yet
+	// filled it, or is making room. It returns from Push afterwards, and wakes a
+	// worker then: a worker may therefore park on Contended as it may on Empty.
 	Contended
 	// Run means that the task shall be run.
 	Run

@@ -131,10 +131,15 @@ func (q *ring) Push(t *Task, _ int64) Verdict {
 				return Verdict{Outcome: Queued}
 			}
 		case lap < 0:
-			// The slot is in use since the lap before: by a task, and then there
-			// are holes, since fewer tasks wait than there are slots; or by a Pop
-			// between its steps 3 and 4, which is nearly done.
-			q.compact()
+			// The slot is in use since the lap before.
+			if q.head.Load()&^closed > p-q.size {
+				// A Pop between its steps 3 and 4 has it, and is nearly done.
+				runtime.Gosched()
+			} else {
+				// A task has it or a hole. There are holes, since fewer tasks wait
+				// than there are slots.
+				q.compact()
+			}
 		}
 		// Otherwise another push has taken the position.
 	}

@@ -1,17 +1,15 @@
 package strategies
 
-import (
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // unbounded serves tasks in the order of their arrival and never turns one
 // away: the linked queue of Maged M. Michael and Michael L. Scott, "Simple,
 // Fast, and Practical Non-Blocking and Blocking Concurrent Queue Algorithms",
 // PODC 1996, without locks.
 //
-// head points to a node whose task has been taken, the dummy; the tasks that
-// wait are in the nodes behind it. tail points to the last node or, for the
-// moment between the two steps of a push, to the one before it.
+// head points to an empty node, the dummy; the tasks that wait are in the nodes
+// behind it. tail points to the last node or, for the moment between the two
+// steps of a push, to the one before it.
 //
 // The paper counts pointers' versions so that a node that was freed and reused
 // is not mistaken for its former self (ABA). Here nodes are never reused: the
@@ -33,10 +31,9 @@ type unbounded struct {
 // node is one place in the queue. It allocates, as an unbounded queue must.
 type node struct {
 	next atomic.Pointer[node] // nil for the last; set once
-	// task is the one that waits here. Whoever swaps it for nil, a Pop that
-	// reached the node or a Remove, owns the task from then on. It is set once,
-	// so no other task, and not the same task submitted again, ever appears
-	// here.
+	// task is the one that waits here. Whoever swaps it for nil, a Pop or a
+	// Remove, owns the task from then on. It is set once, so no other task, and
+	// not the same task submitted again, ever appears here.
 	task atomic.Pointer[Task]
 }
 
@@ -74,25 +71,28 @@ func (q *unbounded) Push(t *Task, _ int64) Verdict {
 }
 
 // Pop takes the oldest task.
+//
+// Unlike the paper's, it takes the task before it moves the head, and passes
+// nodes that others have emptied. So a single step decides who gets a task, a
+// Pop or a Remove, and a task never is in the hands of a Pop that may yet lose
+// it while younger ones are popped.
 func (q *unbounded) Pop(int64) (*Task, Popped, Reason) {
 	for {
-		head, tail := q.head.Load(), q.tail.Load()
+		head := q.head.Load()
 		next := head.next.Load()
 		if next == nil {
 			return nil, Empty, ReasonNone
 		}
-		if head == tail {
-			// The head must not overtake the tail: help the push that is between
-			// its two steps.
+		t := next.task.Load()
+		taken := t != nil && next.task.CompareAndSwap(t, nil)
+		// Either way next is empty now. It becomes the dummy, unless somebody has
+		// been faster. The head must not overtake the tail: help the push that
+		// is between its two steps.
+		if tail := q.tail.Load(); tail == head {
 			q.tail.CompareAndSwap(tail, next)
-			continue
 		}
-		if !q.head.CompareAndSwap(head, next) {
-			continue
-		}
-		// next is the new dummy and only this Pop may empty it, unless a Remove
-		// has been faster.
-		if t := next.task.Swap(nil); t != nil {
+		q.head.CompareAndSwap(head, next)
+		if taken {
 			// A node leads to all that came after it. The task must not keep it.
 			t.node.Store(nil)
 			q.waiting.Add(-1)
