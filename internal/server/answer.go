@@ -46,7 +46,7 @@ func (c *conn) perform() {
 		c.answerEmpty(fasthttp.StatusNotFound, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n")
 	case err != nil:
 		x.out = x.out[:base]
-		c.answerProblem(storeProblem(err))
+		c.answerProblem(storeProblem(err, x.task.Write))
 	case x.op.Kind == executor.Put:
 		c.answerEmpty(fasthttp.StatusCreated, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n")
 	case x.op.Kind == executor.Delete:
@@ -135,13 +135,18 @@ func (c *conn) refuseRequest(bad *problem) {
 }
 
 // storeProblem tells a client what the store's error means for it.
-func storeProblem(err error) *problem {
+func storeProblem(err error, write bool) *problem {
+	bad := &problem{status: fasthttp.StatusServiceUnavailable}
 	switch {
-	case errors.Is(err, store.ErrUnknownOutcome):
-		return &problem{status: fasthttp.StatusServiceUnavailable,
-			detail: "the outcome of the write is unknown: the store failed while it made it durable, and it may or may not be there later"}
+	case errors.Is(err, store.ErrUnknownOutcome) && write:
+		bad.detail = "the outcome of the write is unknown: the store failed while it made it durable, and it may or may not be there later"
+	case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrUnwritable) && !write:
+		bad.detail = "what is stored here is unknown: a write of it was not made durable, and the store has not recovered yet"
 	case errors.Is(err, store.ErrUnwritable):
-		return &problem{status: fasthttp.StatusServiceUnavailable, detail: "the store cannot write at the moment; the write has had no effect"}
+		bad.detail = "the store cannot write at the moment; the write has had no effect"
+	default:
+		bad.status = fasthttp.StatusInternalServerError
+		bad.detail = "the store failed: " + quote([]byte(err.Error()))
 	}
-	return &problem{status: fasthttp.StatusInternalServerError, detail: "the store failed: " + quote([]byte(err.Error()))}
+	return bad
 }

@@ -23,6 +23,9 @@ type fields struct {
 // readings of one message are how requests are smuggled.
 func parseFields(raw []byte, f *fields) (bad *problem) {
 	*f = fields{moreAccept: f.moreAccept[:0]}
+	if len(raw) == 0 {
+		return nil // as the parser has it, a header without fields has no last line either
+	}
 	for {
 		end := bytes.IndexByte(raw, '\n')
 		if end < 1 || raw[end-1] != '\r' {

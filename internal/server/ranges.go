@@ -34,7 +34,7 @@ func (c *conn) performRange() {
 		return
 	case err != nil:
 		x.out = x.out[:base]
-		c.answerProblem(storeProblem(err))
+		c.answerProblem(storeProblem(err, false))
 		return
 	}
 	c.outcome.status = fasthttp.StatusOK
@@ -57,7 +57,7 @@ func (c *conn) performRange() {
 		}
 		if x.op.Err != nil {
 			x.out, c.ending = x.out[:0], true
-			c.outcome.status = storeProblem(x.op.Err).status
+			c.outcome.status = storeProblem(x.op.Err, false).status
 			return
 		}
 	}

@@ -1,0 +1,392 @@
+package server
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/internal/executor"
+	"spillway/internal/store"
+	"spillway/strategies"
+	"spillway/strategies/dispatch"
+)
+
+// memStore is a store in memory whose operations can be made to wait and fail.
+type memStore struct {
+	mu   sync.Mutex
+	data map[string]string
+	// gates are what operations on a key wait for. An operation that arrives at
+	// its gate sends its key to arrived.
+	gates   map[string]chan struct{}
+	arrived chan string
+	fail    map[string]error // by key
+}
+
+func newMemStore() *memStore {
+	return &memStore{data: map[string]string{}, gates: map[string]chan struct{}{}, arrived: make(chan string, 100), fail: map[string]error{}}
+}
+
+// block makes operations on key wait for the returned function.
+func (m *memStore) block(key string) (unblock func()) {
+	gate := make(chan struct{})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gates[key] = gate
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		delete(m.gates, key)
+		m.mu.Unlock()
+		close(gate)
+	})
+}
+
+func (m *memStore) enter(key []byte) error {
+	m.mu.Lock()
+	gate, err := m.gates[string(key)], m.fail[string(key)]
+	m.mu.Unlock()
+	if gate != nil {
+		m.arrived <- string(key)
+		<-gate
+	}
+	return err
+}
+
+func (m *memStore) Get(dst, key []byte) ([]byte, error) {
+	if err := m.enter(key); err != nil {
+		return dst, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.data[string(key)]
+	if !ok {
+		return dst, store.ErrNotFound
+	}
+	return append(dst, v...), nil
+}
+
+func (m *memStore) Apply(writes []store.Write) (store.Commit, error) {
+	for _, w := range writes {
+		if err := m.enter(w.Key); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range writes {
+		if w.Delete {
+			delete(m.data, string(w.Key))
+		} else {
+			m.data[string(w.Key)] = string(w.Value)
+		}
+	}
+	return nil, nil
+}
+
+func (m *memStore) Range(start, end []byte) (store.Iterator, error) {
+	if err := m.enter(start); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	it := &memIterator{store: m, data: maps.Clone(m.data)}
+	for k := range m.data {
+		if k >= string(start) && (len(end) == 0 || k < string(end)) {
+			it.keys = append(it.keys, k)
+		}
+	}
+	slices.Sort(it.keys)
+	return it, nil
+}
+
+func (m *memStore) Writable() error { return nil }
+func (m *memStore) Close() error    { return nil }
+
+func (m *memStore) set(key, value string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.data[key] = value
+}
+
+func (m *memStore) get(key string) (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.data[key]
+	return v, ok
+}
+
+type memIterator struct {
+	store *memStore
+	data  map[string]string
+	keys  []string
+	next  int
+	err   error
+}
+
+func (i *memIterator) Next() bool {
+	if i.next < len(i.keys) {
+		i.err = i.store.enter([]byte("next:" + i.keys[i.next]))
+	}
+	i.next++
+	return i.err == nil && i.next <= len(i.keys)
+}
+
+func (i *memIterator) Entry() (key, value []byte, err error) {
+	k := i.keys[i.next-1]
+	return []byte(k), []byte(i.data[k]), nil
+}
+func (i *memIterator) Err() error   { return i.err }
+func (i *memIterator) Close() error { return nil }
+
+// event is what Events were told.
+type event struct {
+	strategy, method string
+	code             int
+	shed             bool
+}
+
+// setup is what a service is made of in a test.
+type setup struct {
+	Options
+	queue dispatch.Options
+}
+
+// service is a server with real parts but for the store.
+type service struct {
+	*Server
+	t          testing.TB
+	store      *memStore
+	dispatcher *dispatch.Dispatcher
+
+	mu     sync.Mutex
+	events []event
+	shed   []strategies.Reason
+}
+
+func serve(t testing.TB, strategy string, change ...func(*setup)) *service {
+	t.Helper()
+	s := &service{t: t, store: newMemStore()}
+	exec := executor.Open(executor.Options{Store: s.store, MaxCommits: 4})
+	o := setup{
+		Options: Options{
+			Listen: "127.0.0.1:0", AcceptLoops: 2,
+			MaxKeyBytes: 100, MaxValueBytes: 64 << 10, MaxBodyBytes: 1 << 20, MaxConnections: 100,
+			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+			Logger: slog.New(slog.DiscardHandler),
+			Events: Events{Answered: s.answered},
+		},
+		queue: dispatch.Options{
+			Strategy: strategy, Capacity: 16, Workers: 2, MaxBatch: 8, Run: exec.Run,
+			Observe: func(string) dispatch.Events {
+				return dispatch.Events{Submitted: func() {}, Started: func(time.Duration) {}, Shed: s.wasShed}
+			},
+		},
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	d, err := dispatch.Open(o.queue)
+	require.NoError(t, err)
+	s.dispatcher = d
+	o.Dispatcher = d
+	s.Server, err = Open(o.Options)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		s.Close()
+		d.Close()
+		exec.Close()
+		require.Zero(t, s.Connections())
+		require.Equal(t, o.MaxBodyBytes, s.budget.left.Load(), "the budget of bodies is whole again")
+	})
+	return s
+}
+
+func (s *service) answered(strategy, method string, code int, shed bool, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, event{strategy, method, code, shed})
+	if d < 0 {
+		s.t.Errorf("an answer took %v", d)
+	}
+}
+
+func (s *service) wasShed(r strategies.Reason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shed = append(s.shed, r)
+}
+
+// eventually waits for a condition that another goroutine is about to make true.
+func eventually(t testing.TB, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, time.Minute, time.Millisecond, what)
+}
+
+// requireShed waits until the tasks have been shed.
+func (s *service) requireShed(reasons ...strategies.Reason) {
+	s.t.Helper()
+	eventually(s.t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.Equal(s.shed, reasons)
+	}, "shed")
+}
+
+func (s *service) requireEvents(want ...event) {
+	s.t.Helper()
+	var got []event
+	eventually(s.t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		got = slices.Clone(s.events)
+		return len(got) >= len(want)
+	}, "events")
+	require.Equal(s.t, want, got)
+}
+
+// waiting waits until so many tasks wait in the queue.
+func (s *service) waiting(n int) {
+	s.t.Helper()
+	eventually(s.t, func() bool { return s.dispatcher.Gauges()[0].Depth == n }, "depth")
+}
+
+// client is one connection to a service.
+type client struct {
+	t    testing.TB
+	conn *net.TCPConn
+	r    *bufio.Reader
+}
+
+func (s *service) dial() *client {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.Addr().String())
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return &client{t: s.t, conn: conn.(*net.TCPConn), r: bufio.NewReader(conn)}
+}
+
+// send sends text in which every line feed of the head stands for CR LF. The
+// head ends with an empty line.
+func (c *client) send(text string) {
+	c.t.Helper()
+	head, body, _ := strings.Cut(text, "\n\n")
+	c.sendRaw(strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body)
+}
+
+func (c *client) sendRaw(text string) {
+	c.t.Helper()
+	_, err := io.WriteString(c.conn, text)
+	require.NoError(c.t, err)
+}
+
+// answer is an answer that was well formed.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	close  bool
+	length int64
+	broken error // why the body ended too early
+}
+
+// read reads an answer to a request with that method, and checks what all
+// answers have in common.
+func (c *client) read(method string) answer {
+	c.t.Helper()
+	a, err := readAnswer(c.r, method)
+	require.NoError(c.t, err)
+	checkAnswer(c.t, method, a)
+	return a
+}
+
+func readAnswer(r *bufio.Reader, method string) (answer, error) {
+	resp, err := http.ReadResponse(r, &http.Request{Method: method})
+	if err != nil {
+		return answer{}, err
+	}
+	body, broken := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	return answer{status: resp.StatusCode, header: resp.Header, body: string(body), close: resp.Close, length: resp.ContentLength, broken: broken}, nil
+}
+
+func checkAnswer(t testing.TB, method string, a answer) {
+	t.Helper()
+	if a.status < 400 || a.status == 404 {
+		require.NotEmpty(t, a.header.Get("Date"))
+		return
+	}
+	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
+	if method == http.MethodHead {
+		require.Positive(t, a.length)
+		require.Empty(t, a.body)
+		return
+	}
+	var p struct {
+		Title, Detail string
+		Status        int
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.body), &p), a.body)
+	require.Equal(t, http.StatusText(a.status), p.Title)
+	require.Equal(t, a.status, p.Status)
+	require.NotEmpty(t, p.Detail)
+}
+
+// do sends a request and reads its answer.
+func (c *client) do(text string) answer {
+	c.t.Helper()
+	c.send(text)
+	method, _, _ := strings.Cut(text, " ")
+	return c.read(method)
+}
+
+// requireClosed waits for the end of the connection.
+func (c *client) requireClosed() {
+	c.t.Helper()
+	rest, err := io.ReadAll(c.r)
+	require.Empty(c.t, string(rest))
+	if err != nil {
+		require.ErrorContains(c.t, err, "reset")
+	}
+}
+
+// requireOpen checks that the connection serves another request.
+func (c *client) requireOpen() {
+	c.t.Helper()
+	a := c.do("GET /v0/entity?id=none-such HTTP/1.1\nHost: x\n\n")
+	require.Equal(c.t, 404, a.status)
+}
+
+func eachStrategy(t *testing.T, test func(t *testing.T, strategy string)) {
+	t.Helper()
+	t.Parallel()
+	for _, name := range strategies.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, name)
+		})
+	}
+}
+
+// eachQueue leaves out the strategies under which nothing waits.
+func eachQueue(t *testing.T, test func(t *testing.T, strategy string)) {
+	t.Helper()
+	eachStrategy(t, func(t *testing.T, name string) {
+		t.Helper()
+		if spec, err := strategies.Lookup(name); err == nil && !spec.Inline {
+			test(t, name)
+		}
+	})
+}
+
+var errTest = errors.New("the disk is on fire")
