@@ -41,6 +41,10 @@ const (
 	blockProfileRate     = 100 * time.Millisecond
 )
 
+// stuck is how long an operation of the store may take, after the drain
+// time-out, before it is given up.
+const stuck = 10 * time.Second
+
 // maxBatch is how many writes a worker takes at once, to commit them together.
 const maxBatch = 128
 
@@ -258,10 +262,10 @@ func (s *service) effective() any {
 func (s *service) stop() error {
 	s.notReady.Store(&errDraining)
 	if s.config.DrainDelay > 0 {
-		s.log.Info("draining is about to begin", "delay", s.config.DrainDelay)
+		s.log.Info("draining is about to begin", "delay", s.config.DrainDelay.String())
 		time.Sleep(s.config.DrainDelay)
 	}
-	s.log.Info("draining", "timeout", s.config.DrainTimeout)
+	s.log.Info("draining", "timeout", s.config.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
 	defer cancel()
 	late := s.data.Drain(ctx)
@@ -269,9 +273,20 @@ func (s *service) stop() error {
 	if err := s.dispatcher.Drain(ctx); err != nil {
 		late = err
 	}
-	s.data.Close()
-	s.dispatcher.Close()
-	s.executor.Close()
+	closed := make(chan struct{})
+	go func() {
+		// These wait for what has been started.
+		s.data.Close()
+		s.dispatcher.Close()
+		s.executor.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(stuck):
+		// Below what is still running the store cannot be closed.
+		return fmt.Errorf("the store has not finished an operation %v after the drain time-out of %v, exiting without closing it", stuck, s.config.DrainTimeout)
+	}
 	err := s.store.Close()
 	s.admin.Close()
 	if late != nil {

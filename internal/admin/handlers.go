@@ -88,7 +88,7 @@ func (o *Options) postBackup(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		o.fail(w, "write the backup", err)
 	default:
-		o.Logger.Info("backup written", "dir", wanted.Dir, "took", time.Since(start))
+		o.Logger.Info("backup written", "dir", wanted.Dir, "took", time.Since(start).String())
 		writeJSON(w, http.StatusOK, struct {
 			Dir     string  `json:"dir"`
 			Seconds float64 `json:"seconds"`
