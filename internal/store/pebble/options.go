@@ -89,10 +89,10 @@ func setDefault[T comparable](v *T, to T) {
 	}
 }
 
-// Writes stall, in Store.Apply, when this many memtables wait for their flush,
-// or when a read might have to look into this many sublevels of L0. Pebble's
-// own limits are higher and only a backstop: who waits there cannot be woken
-// when the disk fails.
+// Writes stall, in Store.Apply, when as many bytes as this many full memtables
+// hold wait for their flush, or when a read might have to look into this many
+// sublevels of L0. Pebble's own limits are higher and only a backstop: who waits
+// there cannot be woken when the disk fails.
 const (
 	stallMemTables   = 4
 	stallL0Sublevels = 20

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"spillway/internal/store"
 )
 
@@ -82,10 +84,10 @@ func (s *Store) stallLoop() {
 			if inst, err := s.acquire(); err == nil {
 				m := inst.db.Metrics()
 				inst.release()
-				on := m.MemTable.Count > stallMemTables || m.Levels[0].Sublevels >= stallL0Sublevels
+				on := s.stalled(m)
 				if on && !s.stall.on.Load() {
 					s.opts.Logger.Warn("writes stall until the store has caught up",
-						"memtables", m.MemTable.Count, "sublevels", m.Levels[0].Sublevels)
+						"memtableBytes", m.MemTable.Size, "sublevels", m.Levels[0].Sublevels)
 				}
 				s.stall.set(on)
 			}
@@ -93,6 +95,14 @@ func (s *Store) stallLoop() {
 			return
 		}
 	}
+}
+
+// stalled reports whether flushes or compactions are behind. Memtables count by
+// their bytes, as they do for Pebble, not by their number: the first ones are
+// small, and Pebble does not flush until half of a full one waits, so that a
+// stall on their number would wait for a flush that never comes.
+func (s *Store) stalled(m *pebble.Metrics) bool {
+	return m.MemTable.Size > stallMemTables*s.opts.memTableBytes || m.Levels[0].Sublevels >= stallL0Sublevels
 }
 
 // gate is open until it is halted, and again when told to proceed.

@@ -1,0 +1,36 @@
+package pebble
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+)
+
+// The memtables of a new store are small and many before the first of them is
+// flushed. That is no reason to hold writes back.
+func TestStall_NotWhileMemtablesGrow(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{Dir: "data", FS: vfs.NewMem(), Sync: Never})
+	done := make(chan error, 1)
+	go func() {
+		value := strings.Repeat("v", 16<<10)
+		for i := range 1 << 10 { // 16 MiB: memtables of 256 KiB, 512 KiB, … 8 MiB
+			if err := apply(s, put(fmt.Sprint(i), value)); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Fatal("writes are stalled for ever")
+	}
+	require.Zero(t, s.Stats().WriteStalls)
+}
