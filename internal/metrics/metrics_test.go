@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func gather(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
 func series(t *testing.T, m *Metrics, name string) []string {
 	t.Helper()
 	answer := httptest.NewRecorder()
-	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.Equal(t, 200, answer.Code)
 	var lines []string
 	for line := range strings.Lines(answer.Body.String()) {

@@ -62,12 +62,14 @@ type files struct {
 }
 
 func newFiles(t *testing.T) *files {
+	t.Helper()
 	dir := t.TempDir()
 	return &files{t: t, cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), written: time.Now().Add(-time.Hour)}
 }
 
 // newPair makes a certificate for that name, and its key.
 func newPair(t *testing.T, name string) (cert, key []byte) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
