@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -56,6 +57,30 @@ func TestDrain_FinishesWhatIsInFlight(t *testing.T) {
 			s.stop()
 		})
 	}
+}
+
+// A range whose reader is slow is sent to its end.
+func TestDrain_FinishesRanges(t *testing.T) {
+	t.Parallel()
+	s := start(t, raced, "SPILLWAY_SYNC=never", "SPILLWAY_WORKERS=1")
+	const entries = 400
+	value := strings.Repeat("v", 64<<10) // 26 MB in total, more than sockets buffer
+	c := s.dial()
+	for i := range entries {
+		a, err := c.do(http.MethodPut, entity(fmt.Sprintf("k%03d", i)), value)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusCreated, a.status)
+	}
+	slow := s.dial()
+	slow.mustSend(t, http.MethodGet, "/v0/entities?start=k", "")
+	_, err := slow.r.Peek(1)
+	require.NoError(t, err)
+	s.signal(syscall.SIGTERM)
+	s.eventually("the listener is closed", s.refuses)
+	a := slow.mustReceive(t)
+	require.Equal(t, http.StatusOK, a.status)
+	require.Len(t, a.body, entries*(len("k000\n")+len(value)), "the last chunk has come")
+	require.Equal(t, 0, s.wait())
 }
 
 // Clients that never pause. One whose connection is closed between two requests

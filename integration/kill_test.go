@@ -74,6 +74,30 @@ func TestKill_KeepsAcknowledgedWrites(t *testing.T) {
 	t.Logf("%d acknowledged writes over %d kills", acknowledged, cycles)
 }
 
+// Under interval what was acknowledged before the last fsync began is kept.
+func TestKill_IntervalKeepsWhatIsSynced(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "data")
+	env := []string{"SPILLWAY_DATA_DIR=" + folder, "SPILLWAY_SYNC=interval:20ms"}
+	s := start(t, plain, env...)
+	syncs := func() float64 { return s.metrics().sum("spillway_store_wal_fsync_duration_seconds_count") }
+	for i := range 20 {
+		require.Equal(t, http.StatusCreated, s.request(http.MethodPut, s.dataURL(entity(fmt.Sprint("k", i))), "v").status)
+	}
+	// One fsync may be on its way already. Each needs something to sync.
+	for range 2 {
+		before := syncs()
+		s.request(http.MethodPut, s.dataURL(entity("more")), "v")
+		s.eventually("an fsync", func() bool { return syncs() > before })
+	}
+	s.kill()
+	s = start(t, plain, env...)
+	for i := range 20 {
+		require.Equal(t, "v", s.request(http.MethodGet, s.dataURL(entity(fmt.Sprint("k", i))), "").body)
+	}
+	s.stop()
+}
+
 // writer writes keys of its own, one request at a time, so that it knows what
 // they must hold.
 type writer struct {

@@ -4,9 +4,13 @@ package integration
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,6 +46,15 @@ func occupy(t *testing.T, strategy string, env ...string) *service {
 func (s *service) awaitDepth(n float64) {
 	s.t.Helper()
 	s.eventually(fmt.Sprint(n, " requests wait"), func() bool { return s.metrics().sum("spillway_queue_depth") == n })
+}
+
+// awaitAnswered waits until that many answers are counted, which is after they
+// are sent.
+func (s *service) awaitAnswered(strategy string, code, n int) {
+	s.t.Helper()
+	s.eventually(fmt.Sprint(n, " answers ", code, " are counted"), func() bool {
+		return s.metrics().sum("spillway_requests_total", fmt.Sprintf(`code="%d"`, code), strategyLabel(strategy)) == float64(n)
+	})
 }
 
 // requireShed asserts that the answer is that of the queueing layer.
@@ -106,8 +119,8 @@ func TestOverload_NoRoom(t *testing.T) {
 			m := s.metrics()
 			require.Equal(t, 1.0, m.sum("spillway_shed_total"))
 			require.Equal(t, 1.0, m.sum("spillway_shed_total", `reason="`+test.reason+`"`, strategyLabel(test.strategy)))
-			require.Equal(t, 1.0, m.sum("spillway_requests_total", `code="503"`, strategyLabel(test.strategy)))
 			require.EqualValues(t, capacity, m.sum("spillway_queue_depth"))
+			s.awaitAnswered(test.strategy, 503, 1)
 			// The connection of the one turned away is good for another try, which
 			// meets the same fate or another's.
 			clients[test.victim].mustSend(t, http.MethodGet, entity("again"), "")
@@ -143,7 +156,7 @@ func TestOverload_Expired(t *testing.T) {
 			a.requireShed(t, "expired")
 			m := s.metrics()
 			require.Equal(t, 10.0, m.sum("spillway_shed_total", `reason="expired"`, strategyLabel(strategy)))
-			require.Equal(t, 10.0, m.sum("spillway_requests_total", `code="504"`))
+			s.awaitAnswered(strategy, 504, 10)
 			require.Zero(t, m.sum("spillway_queue_depth"))
 			require.Equal(t, 1.0, m.sum("spillway_workers_busy"))
 		})
@@ -170,9 +183,7 @@ func TestOverload_Abandoned(t *testing.T) {
 			closed.close()
 			s.eventually("the end of the stream is noticed", func() bool { return abandoned() == 2 })
 			s.awaitDepth(1)
-			s.eventually("the answers are counted", func() bool {
-				return s.metrics().sum("spillway_requests_total", `code="503"`, strategyLabel(strategy)) == 2
-			})
+			s.awaitAnswered(strategy, 503, 2)
 			require.True(t, stays.silent(), "the client that stays is still waiting")
 		})
 	}
@@ -258,6 +269,77 @@ func TestOverload_NobodyTurnedAway(t *testing.T) {
 			}))
 			s.awaitConserved(strategy)
 			require.Equal(t, 50.0, s.metrics().sum("spillway_tasks_run_total", strategyLabel(strategy)))
+			s.stop()
+		})
+	}
+}
+
+// Clients that reset their connections at any moment, while others work: nobody
+// sees another's bytes, a value is whole or not there, and every task is
+// accounted for.
+func TestOverload_ResetsUnderLoad(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range strategies.Names() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, raced, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_WORKERS=2",
+				"SPILLWAY_QUEUE_CAPACITY=4", "SPILLWAY_STORE_DELAY=exp:200us")
+			const clients, rounds = 12, 80
+			value := func(i, n int) string {
+				return strings.Repeat(fmt.Sprintf("<%d:%d>", i, n), 1+(i*31+n*17)%300)
+			}
+			require.NoError(t, concurrently(clients, func(i int) error {
+				rng := rand.New(rand.NewPCG(uint64(i), 0))
+				key := fmt.Sprint("own", i)
+				c, err := dial(s.data)
+				if err != nil {
+					return err
+				}
+				defer func() { c.close() }()
+				may := []string{""} // what the key may hold: these connections are its only writers
+				for n := range rounds {
+					want := value(i, n)
+					if i%2 == 0 && n%2 == 0 {
+						if err := c.send(http.MethodPut, entity(key), want); err != nil {
+							return err
+						}
+						if rng.IntN(2) == 0 {
+							runtime.Gosched() // sometimes it is under way already
+						}
+						if err := c.reset(); err != nil {
+							return err
+						}
+						if c, err = dial(s.data); err != nil {
+							return err
+						}
+						may = append(may, want) // now, later or never
+						continue
+					}
+					a, err := c.do(http.MethodGet, entity(key), "")
+					if err != nil {
+						return err
+					}
+					if a.shed() == "" && !slices.Contains(may, a.body) {
+						return fmt.Errorf("%s holds %.40q (%d bytes, status %d), which was never written", key, a.body, len(a.body), a.status)
+					}
+					a, err = c.do(http.MethodPut, entity(key), want)
+					if err != nil {
+						return err
+					}
+					if a.shed() == "" {
+						if a.status != http.StatusCreated {
+							return fmt.Errorf("status %d: %s", a.status, a.body)
+						}
+						if i%2 == 1 {
+							may = may[:0] // no write of this client is left under way
+						}
+						may = append(may, want)
+					}
+				}
+				return nil
+			}))
+			s.awaitConserved(strategy)
+			s.eventually("all connections are closed", func() bool { return s.metrics().sum("spillway_connections") == 0 })
 			s.stop()
 		})
 	}

@@ -135,8 +135,8 @@ func TestStart_BadValues(t *testing.T) {
 		{env: "STORE_DELAY=exp:"},
 		{env: "LOG_LEVEL=loud", allowed: []string{"debug", "info", "warn", "error"}},
 		{env: "LOG_FORMAT=xml", allowed: []string{"text", "json"}},
-		{env: "TLS_CERT=cert.pem"},
-		{env: "TLS_KEY=key.pem"},
+		{env: "TLS_KEY=", allowed: []string{"SPILLWAY_TLS_CERT"}, with: []string{"SPILLWAY_TLS_CERT=cert.pem"}},
+		{env: "TLS_CERT=", allowed: []string{"SPILLWAY_TLS_KEY"}, with: []string{"SPILLWAY_TLS_KEY=key.pem"}},
 		{env: "DATA_TOKEN_FILE=/nowhere/token"},
 		{env: "ADMIN_TOKEN_FILE=/nowhere/token"},
 	} {
