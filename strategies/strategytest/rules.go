@@ -246,9 +246,7 @@ func retention(spec strategies.Spec) error {
 	runtime.KeepAlive(q)
 
 	for _, how := range []string{"popped", "removed"} {
-		q, remover := newQueue(spec, capacity)
-		given, left := leave(q, remover, how)
-		q, remover = nil, nil
+		given, left := leave(spec, how)
 		if !collected(left) {
 			return fmt.Errorf("a task that was %s keeps others alive that it waited with", how)
 		}
@@ -276,9 +274,11 @@ func passThrough(q strategies.Discipline, remover strategies.Remover) []weak.Poi
 	return passed
 }
 
-// leave fills q and takes one task out, and returns it and the ones left.
-func leave(q strategies.Discipline, remover strategies.Remover, how string) (*strategies.Task, []weak.Pointer[strategies.Task]) {
+// leave fills a queue, takes one task out, and forgets the queue. It returns the
+// task and the ones left.
+func leave(spec strategies.Spec, how string) (*strategies.Task, []weak.Pointer[strategies.Task]) {
 	tasks := newTasks(8)
+	q, remover := newQueue(spec, len(tasks))
 	for _, t := range tasks {
 		q.Push(t, 1)
 	}
