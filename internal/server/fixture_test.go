@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +34,7 @@ type memStore struct {
 	gates   map[string]chan struct{}
 	arrived chan string
 	fail    map[string]error // by key
+	open    atomic.Int64     // iterators
 }
 
 func newMemStore() *memStore {
@@ -50,6 +53,13 @@ func (m *memStore) block(key string) (unblock func()) {
 		m.mu.Unlock()
 		close(gate)
 	})
+}
+
+// failAt makes operations on key fail.
+func (m *memStore) failAt(key string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail[key] = err
 }
 
 func (m *memStore) enter(key []byte) error {
@@ -100,6 +110,7 @@ func (m *memStore) Range(start, end []byte) (store.Iterator, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.open.Add(1)
 	it := &memIterator{store: m, data: maps.Clone(m.data)}
 	for k := range m.data {
 		if k >= string(start) && (len(end) == 0 || k < string(end)) {
@@ -146,8 +157,11 @@ func (i *memIterator) Entry() (key, value []byte, err error) {
 	k := i.keys[i.next-1]
 	return []byte(k), []byte(i.data[k]), nil
 }
-func (i *memIterator) Err() error   { return i.err }
-func (i *memIterator) Close() error { return nil }
+func (i *memIterator) Err() error { return i.err }
+func (i *memIterator) Close() error {
+	i.store.open.Add(-1)
+	return nil
+}
 
 // event is what Events were told.
 type event struct {
@@ -159,7 +173,8 @@ type event struct {
 // setup is what a service is made of in a test.
 type setup struct {
 	Options
-	queue dispatch.Options
+	queue    dispatch.Options
+	listener net.Listener // instead of one that listens on Listen
 }
 
 // service is a server with real parts but for the store.
@@ -168,6 +183,7 @@ type service struct {
 	t          testing.TB
 	store      *memStore
 	dispatcher *dispatch.Dispatcher
+	stop       func() // closes everything
 
 	mu     sync.Mutex
 	events []event
@@ -200,15 +216,21 @@ func serve(t testing.TB, strategy string, change ...func(*setup)) *service {
 	require.NoError(t, err)
 	s.dispatcher = d
 	o.Dispatcher = d
-	s.Server, err = Open(o.Options)
-	require.NoError(t, err)
-	t.Cleanup(func() {
+	if o.listener != nil {
+		s.Server = start(o.Options, o.listener, nil)
+	} else {
+		s.Server, err = Open(o.Options)
+		require.NoError(t, err)
+	}
+	s.stop = sync.OnceFunc(func() {
 		s.Close()
 		d.Close()
 		exec.Close()
 		require.Zero(t, s.Connections())
+		require.Zero(t, s.store.open.Load(), "every iterator is closed")
 		require.Equal(t, o.MaxBodyBytes, s.budget.left.Load(), "the budget of bodies is whole again")
 	})
+	t.Cleanup(s.stop)
 	return s
 }
 
@@ -389,4 +411,8 @@ func eachQueue(t *testing.T, test func(t *testing.T, strategy string)) {
 	})
 }
 
-var errTest = errors.New("the disk is on fire")
+var (
+	errTest    = errors.New("the disk is on fire")
+	unwritable = fmt.Errorf("%w: %w", store.ErrUnwritable, errTest)
+	unknown    = fmt.Errorf("%w: %w", store.ErrUnknownOutcome, errTest)
+)

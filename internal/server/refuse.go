@@ -30,7 +30,6 @@ func (c *conn) refuse() {
 	defer s.refusals.Add(-1)
 	defer c.close()
 	arrival := c.now()
-	_ = c.socket.SetWriteDeadline(time.Now().Add(lingerTime))
 	if t, ok := c.socket.(*tls.Conn); ok {
 		ctx, cancel := context.WithTimeout(context.Background(), lingerTime)
 		err := t.HandshakeContext(ctx)
@@ -42,6 +41,7 @@ func (c *conn) refuse() {
 	c.until = arrival + int64(lingerTime)
 	c.arm()
 	_, _ = bufio.NewReaderSize(c, 16).Peek(1)
+	_ = c.socket.SetWriteDeadline(time.Now().Add(lingerTime))
 	if _, c.broken = c.socket.Write(refusal); c.broken != nil {
 		return
 	}

@@ -87,7 +87,7 @@ func (o *Options) check() error {
 type Server struct {
 	opts     Options
 	listener net.Listener
-	hangups  *hangups
+	hangups  *hangups // nil if no connection has a descriptor
 	budget   budget
 	clock    clock
 
@@ -131,6 +131,11 @@ func Open(o Options) (*Server, error) {
 		_ = listener.Close()
 		return nil, err
 	}
+	return start(o, listener, h), nil
+}
+
+// start serves what comes from the listener.
+func start(o Options, listener net.Listener, h *hangups) *Server {
 	s := &Server{opts: o, listener: listener, hangups: h, stopped: make(chan struct{}), quiet: make(chan struct{}, 1)}
 	s.budget.left.Store(o.MaxBodyBytes)
 	s.logged.Store(-int64(time.Hour))
@@ -139,7 +144,7 @@ func Open(o Options) (*Server, error) {
 	for range o.AcceptLoops {
 		s.accepting.Go(s.accept)
 	}
-	return s, nil
+	return s
 }
 
 // Addr returns the address that the server listens on.
@@ -245,7 +250,9 @@ func (s *Server) Close() {
 	s.stop()
 	s.interrupt(time.Now().Add(lastWrites))
 	_ = s.wait(context.Background())
-	s.hangups.close()
+	if s.hangups != nil {
+		s.hangups.close()
+	}
 }
 
 // stop ends the accept loops.

@@ -1,0 +1,388 @@
+package server
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A client that waits for 100 gets it, unless it is refused.
+func TestExpectContinue(t *testing.T) {
+	eachStrategy(t, func(t *testing.T, strategy string) {
+		s := serve(t, strategy)
+		c := s.dial()
+		for _, body := range []string{"Content-Length: 5\n\nhello", "Transfer-Encoding: chunked\n\n5\r\nhello\r\n0\r\n\r\n"} {
+			head, rest, _ := strings.Cut(body, "\n\n")
+			c.send("PUT /v0/entity?id=a" + host + "Expect: 100-Continue\n" + head + "\n\n")
+			require.Equal(t, 100, mustRead(c).status)
+			c.sendRaw(rest)
+			require.Equal(t, 201, c.read("PUT").status)
+			require.Equal(t, "hello", c.do(get("/v0/entity?id=a")).body)
+		}
+		// One that sends its body all the same needs none.
+		require.Equal(t, 201, c.do("PUT /v0/entity?id=a"+host+"Expect: 100-continue\nContent-Length: 2\n\nhi").status)
+		require.Equal(t, 201, c.do("PUT /v0/entity?id=a"+host+"Expect: 100-continue\nContent-Length: 0\n\n").status)
+	})
+}
+
+func mustRead(c *client) answer {
+	c.t.Helper()
+	a, err := readAnswer(c.r, "PUT")
+	require.NoError(c.t, err)
+	return a
+}
+
+// A client that sends far too much sees why it is refused, as long as it stops
+// within bounds.
+func TestTooLarge_ClientStillSending(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo")
+	c := s.dial()
+	c.send("PUT /v0/entity?id=a" + host + "Content-Length: 900000\n\n")
+	c.sendRaw(strings.Repeat("x", 900_000))
+	a := c.read("PUT")
+	require.Equal(t, 413, a.status)
+	require.True(t, a.close)
+	require.NoError(t, c.conn.CloseWrite())
+	c.requireClosed()
+	_, ok := s.store.get("a")
+	require.False(t, ok)
+}
+
+// A body that has no room in the budget is refused; the room comes back with
+// the answer of whoever had it.
+func TestBodyBudget(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo", func(o *setup) { o.MaxBodyBytes = 70_000 })
+	unblock := s.store.block("a")
+	defer unblock()
+	first := s.dial()
+	first.send(put("a", strings.Repeat("v", 60_000)))
+	<-s.store.arrived
+
+	for _, r := range []struct {
+		request string
+		closes  bool
+	}{
+		{"PUT /v0/entity?id=b" + host + "Content-Length: 20000\n\n", true},
+		{"PUT /v0/entity?id=b" + host + "Content-Length: 20000\nExpect: 100-continue\n\n", true},
+		{"PUT /v0/entity?id=b" + host + "Transfer-Encoding: chunked\n\n1\r\n", true},
+	} {
+		c := s.dial()
+		c.send(r.request)
+		a := c.read("PUT")
+		require.Equal(t, 503, a.status)
+		require.Equal(t, "full", a.header.Get("Spillway-Shed"))
+		require.Equal(t, "1", a.header.Get("Retry-After"))
+		require.Equal(t, r.closes, a.close)
+		_ = c.conn.Close()
+	}
+	s.requireEvents(slices.Repeat([]event{{"fifo", "PUT", 503, true}}, 3)...)
+	small := s.dial()
+	require.Equal(t, 201, small.do(put("b", strings.Repeat("v", 5000))).status)
+
+	unblock()
+	require.Equal(t, 201, first.read("PUT").status)
+	require.Equal(t, 201, small.do(put("b", strings.Repeat("v", 20_000))).status)
+}
+
+// A connection beyond the limit is told so, and one that comes when another has
+// gone is served.
+func TestMaxConnections(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo", func(o *setup) { o.MaxConnections = 2 })
+	first, second := s.dial(), s.dial()
+	first.requireOpen()
+	second.requireOpen()
+	for range 3 {
+		c := s.dial()
+		a := c.do(put("a", "value"))
+		require.Equal(t, 503, a.status)
+		require.Equal(t, "1", a.header.Get("Retry-After"))
+		require.Empty(t, a.header.Get("Spillway-Shed"))
+		require.True(t, a.close)
+		_ = c.conn.Close()
+	}
+	s.mu.Lock()
+	require.Equal(t, slices.Repeat([]event{{"fifo", "other", 503, false}}, 3), s.events[2:])
+	s.mu.Unlock()
+	require.Equal(t, 2, s.Connections())
+	_ = first.conn.Close()
+	eventually(t, func() bool { return s.Connections() == 1 }, "closed")
+	s.dial().requireOpen()
+	second.requireOpen()
+}
+
+// Beyond the limit of those that are refused with care, they still get the
+// answer if they look at once.
+func TestMaxConnections_ManyMore(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo", func(o *setup) { o.MaxConnections = 1 })
+	s.dial().requireOpen()
+	var all []*client
+	for range maxRefusals + 20 {
+		all = append(all, s.dial())
+	}
+	for _, c := range all {
+		require.Equal(t, 503, c.read("GET").status)
+	}
+}
+
+// Drain closes the idle connections, lets the others finish, tells them that
+// they are the last, and accepts nothing.
+func TestDrain(t *testing.T) {
+	eachStrategy(t, func(t *testing.T, strategy string) {
+		s := serve(t, strategy)
+		unblock := s.store.block("slow")
+		defer unblock()
+		idle, fresh, busy, partial := s.dial(), s.dial(), s.dial(), s.dial()
+		idle.requireOpen()
+		partial.sendRaw("GET /v0/entity?id=a HTTP/1.1\r\nHost")
+		busy.send(get("/v0/entity?id=slow"))
+		<-s.store.arrived
+		eventually(t, func() bool { return s.Connections() == 4 }, "accepted")
+
+		drained := make(chan error, 1)
+		go func() { drained <- s.Drain(context.Background()) }()
+		idle.requireClosed()
+		fresh.requireClosed()
+		// What had begun to arrive is a request, unless its first bytes were not
+		// read before the drain: they were, as the last try sees them too.
+		partial.sendRaw(": x\r\n\r\n")
+		a := partial.read("GET")
+		require.Equal(t, 404, a.status)
+		require.True(t, a.close)
+		partial.requireClosed()
+
+		_, err := net.Dial("tcp", s.Addr().String())
+		require.Error(t, err)
+		require.Empty(t, drained)
+		unblock()
+		a = busy.read("GET")
+		require.Equal(t, 404, a.status)
+		require.True(t, a.close)
+		busy.requireClosed()
+		require.NoError(t, <-drained)
+	})
+}
+
+// No request that was sent on an open connection before the drain goes without
+// an answer.
+func TestDrain_UnderLoad(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo")
+	var clients sync.WaitGroup
+	begun := make(chan struct{}, 8)
+	for range 8 {
+		c := s.dial()
+		clients.Go(func() {
+			for i := 0; ; i++ {
+				if _, err := io.WriteString(c.conn, strings.ReplaceAll(get("/v0/entity?id=a"), "\n", "\r\n")); err != nil {
+					return // it was closed while idle
+				}
+				a, err := readAnswer(c.r, "GET")
+				if err != nil {
+					// Closed while idle, as the request was on its way.
+					return
+				}
+				if a.status != 404 {
+					t.Errorf("status %d", a.status)
+				}
+				if i == 100 {
+					begun <- struct{}{}
+				}
+				if a.close {
+					return
+				}
+			}
+		})
+	}
+	for range 8 {
+		<-begun
+	}
+	require.NoError(t, s.Drain(context.Background()))
+	clients.Wait()
+	require.Zero(t, s.Connections())
+}
+
+// Close ends connections in every state.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo")
+	for i := range 1000 {
+		s.store.set(string(rune('A'+i)), strings.Repeat("v", 60_000))
+	}
+	idle, partial, body, reading := s.dial(), s.dial(), s.dial(), s.dial()
+	idle.requireOpen()
+	partial.sendRaw("GET /v0/en")
+	body.send("PUT /v0/entity?id=a" + host + "Content-Length: 60000\n\nhello")
+	reading.send(get("/v0/entities?start=A"))
+	_, err := reading.r.Peek(1)
+	require.NoError(t, err)
+	eventually(t, func() bool { return s.Connections() == 4 }, "accepted")
+	s.Close()
+	require.Zero(t, s.Connections())
+	s.Close() // again
+}
+
+// Two servers cannot share an address.
+func TestOpen_AddressInUse(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo")
+	o := s.opts
+	o.Listen = s.Addr().String()
+	_, err := Open(o)
+	require.ErrorContains(t, err, "address already in use")
+}
+
+func TestOpen_BadOptions(t *testing.T) {
+	t.Parallel()
+	good := serve(t, "fifo").opts
+	for _, change := range []func(*Options){
+		func(o *Options) { o.AcceptLoops = 0 },
+		func(o *Options) { o.MaxKeyBytes = 0 },
+		func(o *Options) { o.MaxConnections = 0 },
+		func(o *Options) { o.IdleTimeout = 0 },
+		func(o *Options) { o.Dispatcher = nil },
+		func(o *Options) { o.Listen = "nowhere" },
+	} {
+		o := good
+		change(&o)
+		_, err := Open(o)
+		require.Error(t, err)
+	}
+}
+
+// failing is a listener that fails a few times before each connection.
+type failing struct {
+	*pipes
+	failures chan error
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	select {
+	case err := <-f.failures:
+		return nil, err
+	default:
+		return f.pipes.Accept()
+	}
+}
+
+// counter counts log lines.
+type counter struct {
+	slog.Handler
+	lines chan struct{}
+}
+
+func (c counter) Handle(context.Context, slog.Record) error { c.lines <- struct{}{}; return nil }
+func (c counter) Enabled(context.Context, slog.Level) bool  { return true }
+
+// An accept loop that has no descriptors left goes on, and does not fill the log.
+func TestAccept_TransientErrors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &failing{newPipes(), make(chan error, 100)}
+		for range 100 {
+			p.failures <- errors.New("too many open files")
+		}
+		log := counter{slog.DiscardHandler, make(chan struct{}, 100)}
+		s := serve(t, "fifo", func(o *setup) {
+			o.listener, o.AcceptLoops, o.Logger = p, 1, slog.New(log)
+		})
+		c := p.dial()
+		_, _ = io.WriteString(c, "\r\n")
+		require.Len(t, log.lines, 2, "100 failures in 92 seconds")
+		_ = c.Close()
+		s.stop()
+	})
+}
+
+// Under TLS, everything but noticing clients that go works as without.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	certificate, roots := selfSigned(t)
+	s := serve(t, "fifo", func(o *setup) {
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		o.MaxConnections = 2
+	})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	hc := &http.Client{Transport: transport}
+	url := "https://" + s.Addr().String() + "/v0/entity?id=a"
+	big := strings.Repeat("v", 60_000)
+	for range 3 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader(big))
+		require.NoError(t, err)
+		resp, err := hc.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 201, resp.StatusCode)
+		req, err = http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		require.NoError(t, err)
+		resp, err = hc.Do(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, big, string(body))
+	}
+	require.Equal(t, 1, s.Connections())
+
+	// Plain text is not answered, and ends.
+	plain := s.dial()
+	plain.send(get("/v0/entity?id=a"))
+	_, err := readAnswer(plain.r, "GET")
+	require.Error(t, err)
+	_ = plain.conn.Close()
+	eventually(t, func() bool { return s.Connections() == 1 }, "ended")
+
+	// Refusals are seen.
+	second, err := tls.Dial("tcp", s.Addr().String(), transport.TLSClientConfig)
+	require.NoError(t, err)
+	eventually(t, func() bool { return s.Connections() == 2 }, "two")
+	other := &http.Client{Transport: &http.Transport{TLSClientConfig: transport.TLSClientConfig, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	resp, err := other.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 503, resp.StatusCode)
+	require.Equal(t, "1", resp.Header.Get("Retry-After"))
+	_ = second.Close()
+
+	require.NoError(t, s.Drain(context.Background()), "idle connections do not hold up a drain")
+}
+
+func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	parsed, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}

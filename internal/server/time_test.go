@@ -1,0 +1,206 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pipes is a listener whose connections are in memory, so that time can be
+// virtual.
+type pipes struct {
+	conns chan net.Conn
+	ended chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), ended: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.ended); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (p *pipes) dial() net.Conn {
+	mine, theirs := net.Pipe()
+	p.conns <- theirs
+	return mine
+}
+
+// inVirtualTime runs the test with a service that is reached through pipes.
+func inVirtualTime(t *testing.T, test func(t *testing.T, s *service, p *pipes), change ...func(*setup)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		s := serve(t, "fifo", append([]func(*setup){func(o *setup) {
+			o.listener = p
+			o.ReadTimeout, o.WriteTimeout, o.IdleTimeout = 10*time.Second, 10*time.Second, 60*time.Second
+		}}, change...)...)
+		test(t, s, p)
+		s.stop()
+	})
+}
+
+// requireEnds checks that the connection ends after exactly d, and returns what
+// came before.
+func requireEnds(t *testing.T, conn net.Conn, d time.Duration) string {
+	t.Helper()
+	begin := time.Now()
+	got, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Equal(t, d, time.Since(begin))
+	return string(got)
+}
+
+func TestIdleTimeout(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, _ *service, p *pipes) {
+		// A connection on which nothing comes ends silently.
+		require.Empty(t, requireEnds(t, p.dial(), time.Minute))
+
+		// The time starts anew with each answer, and lone line ends are no
+		// request.
+		c := p.dial()
+		r := bufio.NewReader(c)
+		for range 3 {
+			time.Sleep(59 * time.Second)
+			go func() { _, _ = io.WriteString(c, "\r\nGET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\n\r\n") }()
+			a, err := readAnswer(r, "GET")
+			require.NoError(t, err)
+			require.Equal(t, 404, a.status)
+		}
+		require.Empty(t, requireEnds(t, c, time.Minute))
+	})
+}
+
+// A request that begins has the read time-out to end, wherever it stops, and
+// however often something comes.
+func TestReadTimeout(t *testing.T) {
+	for name, begin := range map[string]string{
+		"request line": "GE", "header": "GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nX",
+		"body":              "PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx",
+		"chunk":             "PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;",
+		"trailer":           "PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX",
+		"dropped body":      "GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx",
+		"a body not wanted": "PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, _ *service, p *pipes) {
+				c := p.dial()
+				time.Sleep(30 * time.Second) // idle
+				_, _ = io.WriteString(c, begin)
+				time.Sleep(9 * time.Second)
+				_, _ = io.WriteString(c, "x")
+				start := time.Now()
+				a, err := readAnswer(bufio.NewReader(c), "GET")
+				require.NoError(t, err)
+				checkAnswer(t, "GET", a)
+				require.Equal(t, 408, a.status)
+				require.True(t, a.close)
+				require.Equal(t, time.Second, time.Since(start))
+				_ = c.Close()
+			})
+		})
+	}
+}
+
+// A client that takes nothing of an answer is cut off; one that takes something
+// now and then is not, however long it takes.
+func TestWriteTimeout(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
+		s.store.set("a", strings.Repeat("v", 64<<10))
+		c := p.dial()
+		_, _ = io.WriteString(c, "GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\n\r\n")
+		buf := make([]byte, 16<<10)
+		for range 4 {
+			time.Sleep(9 * time.Second)
+			_, err := io.ReadFull(c, buf)
+			require.NoError(t, err)
+		}
+		time.Sleep(11 * time.Second)
+		_, err := c.Read(buf)
+		require.Error(t, err)
+		synctest.Wait()
+		require.Zero(t, s.Connections())
+	})
+}
+
+// A request that waits is answered at its deadline.
+func TestDeadline(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
+		unblock := s.store.block("slow")
+		c := p.dial()
+		_, _ = io.WriteString(c, "GET /v0/entity?id=slow HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-s.store.arrived
+		for _, ms := range []string{"1", "1500", "3600000"} {
+			d, err := time.ParseDuration(ms + "ms")
+			require.NoError(t, err)
+			waiting := p.dial()
+			start := time.Now()
+			_, _ = io.WriteString(waiting, "GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nSpillway-Timeout-Ms: "+ms+"\r\n\r\n")
+			a, err := readAnswer(bufio.NewReader(waiting), "GET")
+			require.NoError(t, err)
+			require.Equal(t, 504, a.status)
+			require.Equal(t, d, time.Since(start))
+			_ = waiting.Close()
+		}
+		unblock()
+		a, err := readAnswer(bufio.NewReader(c), "GET")
+		require.NoError(t, err)
+		require.Equal(t, 404, a.status)
+		_ = c.Close()
+	}, oneWorker)
+}
+
+// A connection that is refused is given a second to send its request.
+func TestMaxConnections_SilentClient(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
+		c := p.dial()
+		synctest.Wait()
+		refused := p.dial()
+		start := time.Now()
+		a, err := readAnswer(bufio.NewReader(refused), "GET")
+		require.NoError(t, err)
+		require.Equal(t, 503, a.status)
+		require.Equal(t, time.Second, time.Since(start))
+		require.Equal(t, 1, s.Connections())
+		_, _ = c.Close(), refused.Close()
+	}, func(o *setup) { o.MaxConnections = 1 })
+}
+
+// When a drain runs out of time, it says so, and goes on in Close.
+func TestDrain_OutOfTime(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
+		unblock := s.store.block("slow")
+		c := p.dial()
+		_, _ = io.WriteString(c, "GET /v0/entity?id=slow HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-s.store.arrived
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(t, s.Drain(ctx), context.DeadlineExceeded)
+		require.Equal(t, 5*time.Second, time.Since(start))
+		closed := make(chan struct{})
+		go func() { s.Close(); close(closed) }()
+		synctest.Wait()
+		unblock()
+		a, err := readAnswer(bufio.NewReader(c), "GET")
+		require.NoError(t, err)
+		require.Equal(t, 404, a.status)
+		require.True(t, a.close)
+		<-closed
+	})
+}
