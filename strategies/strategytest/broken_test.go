@@ -20,6 +20,7 @@ type broken struct {
 	waiting  []*strategies.Task
 	capacity int
 	pushes   int
+	entering int // pushes in progress
 	holes    int
 	litter   []*strategies.Task
 }
@@ -151,12 +152,12 @@ var faults = []fault{
 	{
 		rule: "capacity under contention", name: "full also means having lost a race",
 		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
+			q.entering++
 			q.mu.Unlock()
 			runtime.Gosched()
-			lost := !q.mu.TryLock()
-			if lost {
-				q.mu.Lock()
-			}
+			q.mu.Lock()
+			q.entering--
+			lost := q.entering > 0
 			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}, lost
 		},
 	},
