@@ -39,7 +39,8 @@ import (
 //
 // Two things are different from Vyukov's. The capacity is exact although the
 // size is a power of two: waiting counts the tasks, and a push first raises it,
-// unless it has reached the capacity. And a removed task leaves a hole that
+// unless it has reached the capacity. A Pop lowers it last, so a task counts
+// until the Pop that takes it is about to return. And a removed task leaves a hole that
 // takes up a slot until head has passed it. The ring is at least twice as large
 // as the capacity, and when holes have used that up as well, a push closes
 // them: see compact.
