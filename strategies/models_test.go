@@ -1,6 +1,7 @@
 package strategies_test
 
 import (
+	"runtime"
 	"testing"
 
 	"spillway/strategies"
@@ -73,18 +74,20 @@ func FuzzDisciplines(f *testing.F) {
 	})
 }
 
-// TestDisciplines_ContentionOnFewCPUs repeats the rules about contention with
-// other numbers of CPUs: on one, a goroutine stops in the middle of an
-// operation only when it is preempted.
-func TestDisciplines_ContentionOnFewCPUs(t *testing.T) {
-	for _, procs := range []int{1, 4} {
-		withProcs(t, procs)
-		for _, m := range models {
+// TestDisciplines_ContentionOnOtherCPUs repeats the rules about contention with
+// other numbers of CPUs for the disciplines without locks: on one, a goroutine
+// stops in the middle of an operation only when it is preempted. The number is
+// the whole process's, so the test is not parallel.
+func TestDisciplines_ContentionOnOtherCPUs(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, procs := range []int{1, 2, 4} {
+		runtime.GOMAXPROCS(procs)
+		for _, name := range []string{"mpmc", "unbounded"} {
 			for _, r := range strategytest.Rules(nil) {
 				switch r.Name {
 				case "capacity under contention", "exactly once under contention", "remove or pop":
-					if err := r.Check(lookup(t, m.name)); err != nil {
-						t.Errorf("strategy %q, %d CPUs, rule %q: %v", m.name, procs, r.Name, err)
+					if err := r.Check(lookup(t, name)); err != nil {
+						t.Errorf("strategy %q, %d CPUs, rule %q: %v", name, procs, r.Name, err)
 					}
 				}
 			}

@@ -40,10 +40,10 @@ import (
 // Two things are different from Vyukov's. The capacity is exact although the
 // size is a power of two: waiting counts the tasks, and a push first raises it,
 // unless it has reached the capacity. A Pop lowers it last, so a task counts
-// until the Pop that takes it is about to return. And a removed task leaves a hole that
-// takes up a slot until head has passed it. The ring is at least twice as large
-// as the capacity, and when holes have used that up as well, a push closes
-// them: see compact.
+// until the Pop that takes it is about to return. And a removed task leaves a
+// hole that takes up a slot until head has passed it. The ring is at least
+// twice as large as the capacity, and when holes have used that up as well, a
+// push closes them: see compact.
 //
 // A producer that stalls between steps 1 and 2 hides the tasks behind it. Pop
 // then answers Contended, not Empty. A worker may park on either: the stalled
