@@ -64,7 +64,7 @@ type conn struct {
 	client string // the last Spillway-Client
 
 	// ending is set when the connection shall end after the present answer,
-	// lingering also says that the client may be sending still.
+	// lingering when the client may still be sending the present request then.
 	ending, lingering bool
 	broken            error // what made reading or writing fail for good
 	waitError         error
@@ -112,11 +112,17 @@ func (c *conn) close() {
 	if c.watched != 0 {
 		c.server.hangups.remove(c.watched)
 	}
-	if c.lingering && c.broken == nil {
+	if c.ending && c.broken == nil && (c.lingering || c.bytesLeft()) {
 		c.linger()
 	}
 	c.release()
 	_ = c.socket.Close()
+}
+
+// bytesLeft reports whether the client has sent what nobody will read, such as
+// requests behind one that ends the connection.
+func (c *conn) bytesLeft() bool {
+	return c.reader != nil && c.reader.Buffered() > 0 || c.raw != nil && bytesPending(c.raw)
 }
 
 // interrupt makes the goroutine look up from reading, and from writing if a

@@ -45,7 +45,7 @@ func (c *conn) refuse() {
 	if _, c.broken = c.socket.Write(refusal); c.broken != nil {
 		return
 	}
-	c.lingering = true
+	c.ending, c.lingering = true, true
 	s.answered("", "other", fasthttp.StatusServiceUnavailable, false, arrival)
 }
 

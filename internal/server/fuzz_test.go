@@ -1,0 +1,213 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// expectQuery is what net/url makes of a query, in our terms: whether it is
+// fine, and the values of our parameters, nil if they are not there.
+func expectQuery(query string) (ok bool, values map[string][]byte) {
+	// In a form a semicolon is a byte like others; net/url calls it an error.
+	all, err := url.ParseQuery(strings.ReplaceAll(query, ";", "%3B"))
+	if err != nil {
+		return false, nil
+	}
+	values = map[string][]byte{}
+	for _, name := range []string{"id", "start", "end", "limit"} {
+		switch given := all[name]; len(given) {
+		case 0:
+		case 1:
+			values[name] = []byte(given[0])
+		default:
+			return false, nil
+		}
+	}
+	return true, values
+}
+
+// Queries are read as net/url reads them.
+func FuzzQuery(f *testing.F) {
+	for _, q := range []string{"", "id=a", "id", "id=", "&&id=a&", "id=%41+%zz", "id=a&id=b", "%69d=%", "start=a&end=b&limit=1", "id=a;b", "=a", "id=a=b"} {
+		f.Add(q)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		p, _, bad := parseQuery([]byte(query), nil)
+		ok, want := expectQuery(query)
+		require.Equal(t, ok, bad == nil, "%q", query)
+		if bad != nil {
+			require.Equal(t, 400, bad.status)
+			return
+		}
+		for name, got := range map[string][]byte{"id": p.id, "start": p.start, "end": p.end, "limit": p.limit} {
+			value, given := want[name]
+			require.Equal(t, given, got != nil, "%q %s", query, name)
+			require.Equal(t, string(value), string(got), "%q %s", query, name)
+		}
+	})
+}
+
+// The parameters of ranges follow the contract.
+func FuzzRangeParameters(f *testing.F) {
+	f.Add("a", "b", "1", true, true)
+	f.Add("", "", "0", false, true)
+	f.Add("a", "", "99999999999999999999", true, true)
+	f.Fuzz(func(t *testing.T, start, end, limit string, hasEnd, hasLimit bool) {
+		const most = 100
+		query := url.Values{"start": {start}}
+		if hasEnd {
+			query.Set("end", end)
+		}
+		if hasLimit {
+			query.Set("limit", limit)
+		}
+		p, _, bad := parseQuery([]byte(query.Encode()), nil)
+		require.Nil(t, bad)
+		var q request
+		bad = q.setRange(p, most)
+
+		n, err := strconv.ParseUint(limit, 10, 64)
+		if errors.Is(err, strconv.ErrRange) {
+			n, err = math.MaxUint64, nil // too large to count is no limit in practice
+		}
+		want := 0
+		switch {
+		case start == "":
+			want = 400
+		case len(start) > most:
+			want = 414
+		case hasEnd && end == "":
+			want = 400
+		case hasEnd && len(end) > most:
+			want = 414
+		case hasLimit && (err != nil || n == 0):
+			want = 400
+		}
+		if want != 0 {
+			require.NotNil(t, bad)
+			require.Equal(t, want, bad.status)
+			return
+		}
+		require.Nil(t, bad)
+		require.Equal(t, start, string(q.key))
+		if hasEnd {
+			require.Equal(t, end, string(q.end))
+		}
+		if hasLimit {
+			require.Equal(t, min(n, math.MaxInt), uint64(q.limit))
+		}
+	})
+}
+
+// Headers that ask for something are read as the contract says, or refused by
+// name.
+func FuzzWishes(f *testing.F) {
+	f.Add("1", "0", "me", "one")
+	f.Add("3600001", "8", strings.Repeat("x", 129), "some")
+	f.Add("+1", "03", "", "all")
+	f.Fuzz(func(t *testing.T, timeout, priority, client, consistency string) {
+		for _, v := range []string{timeout, priority, client, consistency} {
+			if strings.ContainsAny(v, "\r\n") || strings.Trim(v, " \t") != v {
+				t.Skip()
+			}
+		}
+		raw := "Spillway-Timeout-Ms: " + timeout + "\r\nspillway-priority:" + priority +
+			"\r\nSPILLWAY-CLIENT:\t" + client + " \r\nSpillway-Consistency:" + consistency + "\r\n\r\n"
+		var fields fields
+		require.Nil(t, parseFields([]byte(raw), &fields))
+		w, bad := fields.wishes()
+
+		ms, err1 := strconv.ParseUint(timeout, 10, 64)
+		class, err2 := strconv.ParseUint(priority, 10, 64)
+		culprit := ""
+		switch {
+		case err1 != nil || ms < 1 || ms > 3_600_000:
+			culprit = "Spillway-Timeout-Ms"
+		case err2 != nil || class > 7:
+			culprit = "Spillway-Priority"
+		case len(client) > 128:
+			culprit = "Spillway-Client"
+		case consistency != "one" && consistency != "quorum" && consistency != "all":
+			culprit = "Spillway-Consistency"
+		}
+		if culprit != "" {
+			require.NotNil(t, bad)
+			require.Equal(t, 400, bad.status)
+			require.Contains(t, bad.detail, culprit)
+			return
+		}
+		require.Nil(t, bad)
+		require.Equal(t, time.Duration(ms)*time.Millisecond, w.timeout)
+		require.Equal(t, uint8(class), w.priority)
+		require.Equal(t, client, string(w.client))
+	})
+}
+
+// Whatever comes, every answer is well formed, the connection ends, and the
+// service lives.
+func FuzzConnection(f *testing.F) {
+	var everything strings.Builder
+	for _, r := range rows() {
+		text := r.raw
+		if text == "" {
+			head, body, _ := strings.Cut(r.request, "\n\n")
+			text = strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body
+		}
+		if len(text) < 2000 {
+			f.Add([]byte(text))
+			everything.WriteString(text)
+		}
+	}
+	f.Add([]byte(everything.String()))
+	f.Add([]byte("PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"))
+	s := serve(f, "fifo")
+	f.Fuzz(func(t *testing.T, input []byte) {
+		// Each input has the service for itself, so the events tell the methods
+		// of its requests, in order.
+		s.mu.Lock()
+		s.events = nil
+		s.mu.Unlock()
+		conn, err := net.Dial("tcp", s.Addr().String())
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		go func() {
+			_, _ = conn.Write(input)
+			_ = conn.(*net.TCPConn).CloseWrite()
+		}()
+		output, err := io.ReadAll(conn)
+		var network net.Error
+		require.False(t, errors.As(err, &network) && network.Timeout(), "the connection does not end")
+		eventually(t, func() bool { return s.Connections() == 0 }, "the connection is gone")
+
+		s.mu.Lock()
+		events := s.events
+		s.mu.Unlock()
+		r := bufio.NewReader(bytes.NewReader(output))
+		for _, e := range events {
+			a, err := readAnswer(r, e.method)
+			for err == nil && a.status == http.StatusContinue {
+				a, err = readAnswer(r, e.method)
+			}
+			require.NoError(t, err, "%q", output)
+			require.NoError(t, a.broken, "%q", output)
+			require.Equal(t, e.code, a.status)
+			checkAnswer(t, e.method, a)
+		}
+		rest, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Contains(t, []string{"", "HTTP/1.1 100 Continue\r\n\r\n"}, string(rest))
+	})
+}

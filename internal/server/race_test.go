@@ -1,0 +1,6 @@
+//go:build race
+
+package server
+
+// raceEnabled says that the race detector is on, which allocates.
+const raceEnabled = true
