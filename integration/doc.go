@@ -9,7 +9,10 @@
 //
 // Variables that make the tests longer:
 //
-//	TORTURE_CYCLES      how often the service is killed (20)
-//	TORTURE_OPERATIONS  operations per linearizability history (3000)
-//	WRK_SECONDS         length of a run of wrk (2)
+//	SPILLWAY_TORTURE_CYCLES      how often the service is killed (20)
+//	SPILLWAY_TORTURE_OPERATIONS  operations per linearizability history (3000)
+//	SPILLWAY_WRK_SECONDS         length of a run of wrk (2)
+//
+// A history that is not linearizable is drawn as a page, which is kept if go
+// test is told to keep artifacts (-artifacts -outputdir=…).
 package integration

@@ -33,7 +33,7 @@ func TestKill_KeepsAcknowledgedWrites(t *testing.T) {
 		all[i] = newWriter(i, rng.Uint64())
 	}
 	acknowledged := 0
-	cycles := longer(t, "TORTURE_CYCLES", 20)
+	cycles := longer(t, "SPILLWAY_TORTURE_CYCLES", 20)
 	for cycle := range cycles {
 		strategy := names[cycle%len(names)]
 		pools := []string{"shared", "split"}[cycle/len(names)%2]
@@ -57,10 +57,7 @@ func TestKill_KeepsAcknowledgedWrites(t *testing.T) {
 		}
 		if cycle%3 == 2 {
 			go func() { // ends when the service does
-				for i := cycle; ; i++ {
-					if _, err := s.try(http.MethodPut, s.adminURL("/strategy"), fmt.Sprintf(`{"strategy":%q}`, names[i%len(names)])); err != nil {
-						return
-					}
+				for i := cycle; s.trySwitch(names[i%len(names)]) == nil; i++ {
 				}
 			}()
 		}

@@ -176,7 +176,7 @@ func TestLinearizable(t *testing.T) {
 				s := start(t, raced, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_POOLS="+pools,
 					"SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=2")
 				const clients, keys = 12, 3
-				target := int64(longer(t, "TORTURE_OPERATIONS", 3000))
+				target := int64(longer(t, "SPILLWAY_TORTURE_OPERATIONS", 3000))
 				names := strategies.Names()
 				var operations atomic.Int64
 				var switching atomic.Bool
@@ -206,9 +206,8 @@ func TestLinearizable(t *testing.T) {
 							if done%100 == 0 {
 								to = names[rng.IntN(len(names))]
 							}
-							a, err := s.try(http.MethodPut, s.adminURL("/strategy"), fmt.Sprintf(`{"strategy":%q}`, to))
-							if err != nil || a.status != http.StatusOK {
-								return fmt.Errorf("switch to %s: %v %s", to, err, a.body)
+							if err := s.trySwitch(to); err != nil {
+								return err
 							}
 							switching.Store(false)
 						}
@@ -236,7 +235,7 @@ func TestLinearizable_AcrossCrashes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(start0, 0))
 	names := strategies.Names()
 	histories := make([]history, clients)
-	for life := range longer(t, "TORTURE_CYCLES", 20) / 2 {
+	for life := range longer(t, "SPILLWAY_TORTURE_CYCLES", 20) {
 		s := start(t, plain, "SPILLWAY_DATA_DIR="+folder, "SPILLWAY_STRATEGY="+names[life%len(names)], "SPILLWAY_WORKERS=4")
 		last := 50 + rng.Int64N(300)
 		var operations atomic.Int64
