@@ -13,7 +13,7 @@ import (
 // over queues of other libraries, with Spillway's ring and its simplest queue
 // for comparison.
 func BenchmarkPushPop(b *testing.B) {
-	strategytest.Benchmark(b, strategies.Spec{Name: "xsync/mpmc", New: newXsync})
+	strategytest.Benchmark(b, strategies.Spec{Name: "xsync", New: newXsync})
 	for _, name := range []string{"mpmc", "fifo"} {
 		spec, err := strategies.Lookup(name)
 		if err != nil {
