@@ -13,51 +13,73 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// errFenced is what an instance gets that has been replaced.
+// errFenced is what an instance gets that wants to create a table after it has
+// been replaced.
 var errFenced = errors.New("the folder belongs to another instance now")
 
 // disk stands between one instance of Pebble and the file system. It sees each
-// failure to change the data folder before Pebble does, and it does three
-// things for which Pebble has no provision.
+// failure to change the data folder before Pebble does, and keeps from Pebble
+// those for which Pebble has no provision.
 //
-// It keeps failures of the log from Pebble, which would keep them to itself
-// under NoSync, and panic with its locks held at the next rotation, so that
-// even Close would hang. The first failure makes the log lost: from then on
-// whatever Pebble writes to it, or to a log it creates later, is discarded and
-// said to have succeeded. The log on disk stays a clean prefix of what was
-// written, as after a power cut at that moment, and nothing may be acknowledged
-// any more that relies on it: see logLost. Pebble's memtables are whole, and it
-// can flush them when the disk is well again.
+// The log. Under NoSync Pebble keeps a failure of the log to itself, and at the
+// next rotation it panics with its locks held, so that even Close would hang. So
+// the first failure makes the log lost: from then on whatever Pebble writes to
+// it, or to a log it creates later, is discarded and said to have succeeded. The
+// log on disk stays a prefix of what was written, as after a power cut at that
+// moment, and nothing may be acknowledged any more that relies on it: see
+// logLost. Pebble's memtables are whole, and it can flush them when the disk is
+// well again.
 //
-// It slows down what Pebble retries without a pause, flushes and compactions,
-// while the store is unwritable: see pace.
+// The manifest, and the marker that names it. After a failure there Pebble calls
+// Fatalf, and if that returns it panics soon, in a goroutine of its own, since
+// its tables do not match. So such a failure is not returned: the goroutine
+// waits. What can be repeated is, at the pace of the store's attempts to come
+// back. A sync cannot, as the system forgets what it could not write: the
+// instance is broken then, and another must take its place.
 //
-// And it can be fenced. Afterwards nothing that the instance still does
-// reaches the folder, so that another instance may own it while this one serves
-// those who still read from it.
+// Tables. Failures are returned, and Pebble repeats the flush or compaction,
+// without a pause: see pace.
+//
+// A disk can be fenced. Afterwards nothing that the instance still does reaches
+// the folder, and it is told that all is well, so that another instance may own
+// the folder while this one serves those who still read from it.
 type disk struct {
 	vfs.FS
-	dir     string
-	onFsync func(time.Duration)
-	// failed is called with each failure to change the data folder.
-	failed func(error)
-	// pace is called before a table is created, and may wait.
-	pace func(*disk)
-	// ending is closed when the instance is about to be closed: pace must not
-	// hold it up any longer.
-	ending    chan struct{}
-	endOnce   sync.Once
-	lost      atomic.Pointer[error]
-	logHandle atomic.Int32 // folder handles of the log manager; for tests
+	dir   string
+	hooks diskHooks
+
+	lost       atomic.Pointer[error]
+	logHandles atomic.Int32 // of the folder; for tests
+
+	// fencing is closed by fence, ending by end.
+	fencing, ending    chan struct{}
+	fenceOnce, endOnce sync.Once
 
 	// mu is held for reading while the disk is being changed, and for writing
 	// by fence, which therefore waits for the changes under way.
-	mu     sync.RWMutex
-	fenced bool
+	mu      sync.RWMutex
+	fenced  bool
+	aborted bool
 }
 
-func newDisk(fs vfs.FS, dir string, onFsync func(time.Duration), failed func(error), pace func(*disk)) *disk {
-	return &disk{FS: fs, dir: dir, onFsync: onFsync, failed: failed, pace: pace, ending: make(chan struct{})}
+// diskHooks are what a disk calls. They are called without its lock, and must
+// not call Pebble.
+type diskHooks struct {
+	// failed is called with each failure to change the data folder.
+	failed func(error)
+	// broken is called before failed if only another instance can go on.
+	broken func(error)
+	// pause waits for the next attempt of the store to come back, or until stop
+	// is closed. It returns at once if the store can write.
+	pause func(stop <-chan struct{})
+	// remove is asked before a table is removed, and may keep it for later.
+	remove func(name string) (later bool)
+	// fsynced is called after each sync of a log.
+	fsynced func(time.Duration)
+}
+
+func newDisk(fs vfs.FS, dir string, hooks diskHooks) *disk {
+	return &disk{FS: fs, dir: dir, hooks: hooks, fencing: make(chan struct{}), ending: make(chan struct{})}
 }
 
 // logLost returns nil, or why the log on disk ends before what was written. A
@@ -74,7 +96,7 @@ func (d *disk) logLost() error {
 // lost, and the caller then tells Pebble that all is well.
 func (d *disk) loseLog(err error) {
 	d.lost.CompareAndSwap(nil, &err)
-	d.failed(err)
+	d.hooks.failed(err)
 }
 
 // fence cuts the instance off from the folder.
@@ -84,6 +106,7 @@ func (d *disk) fence() {
 	d.fenced = true
 	err := errFenced
 	d.lost.CompareAndSwap(nil, &err)
+	d.fenceOnce.Do(func() { close(d.fencing) })
 }
 
 func (d *disk) isFenced() bool {
@@ -92,50 +115,95 @@ func (d *disk) isFenced() bool {
 	return d.fenced
 }
 
-// end lets go of whoever waits in pace.
+// abort fences and ends an instance that has not been used yet. Nobody will read
+// its tables, so it may even believe that it has written some.
+func (d *disk) abort() {
+	d.mu.Lock()
+	d.aborted = true
+	d.mu.Unlock()
+	d.fence()
+	d.end()
+}
+
+// end lets a fenced instance be closed: flushes and compactions, which wait for
+// it, fail.
 func (d *disk) end() { d.endOnce.Do(func() { close(d.ending) }) }
 
 func (d *disk) inDir(name string) bool { return d.PathDir(name) == d.dir }
 
 func (d *disk) isLog(name string) bool { return strings.HasSuffix(name, ".log") && d.inDir(name) }
 
-// change runs f, which changes the file of that name, unless d is fenced.
+func (d *disk) isTable(name string) bool { return strings.HasSuffix(name, ".sst") && d.inDir(name) }
+
+// isVital says that Pebble does not survive a failure of that file.
+func (d *disk) isVital(name string) bool {
+	base := d.PathBase(name)
+	return (strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "marker.")) && d.inDir(name)
+}
+
+// change runs f, which changes the file of that name. If the disk is fenced it
+// does nothing, and succeeds. If the file is vital f may run several times.
 func (d *disk) change(name string, f func() error) error {
+	for {
+		err := d.changeOnce(f)
+		if err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrExist) || !d.inDir(name) {
+			return err
+		}
+		d.hooks.failed(err)
+		if !d.isVital(name) {
+			return err
+		}
+		d.hooks.pause(d.fencing)
+	}
+}
+
+func (d *disk) changeOnce(f func() error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.fenced {
-		return errFenced
+		return nil
 	}
-	err := f()
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist) && d.inDir(name) {
-		d.failed(err)
+	return f()
+}
+
+// sync is change for what cannot be repeated.
+func (d *disk) sync(name string, f func() error) error {
+	err := d.changeOnce(f)
+	if err == nil || !d.inDir(name) {
+		return err
 	}
-	return err
+	if !d.isVital(name) {
+		d.hooks.failed(err)
+		return err
+	}
+	d.hooks.broken(err)
+	d.hooks.failed(err)
+	<-d.fencing
+	return nil
 }
 
 // log runs f, which opens a log for writing. It returns a file that discards
 // everything if the log is lost, or is lost by this.
 func (d *disk) log(name string, f func() (vfs.File, error)) (vfs.File, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	var file vfs.File
-	if d.logLost() == nil {
-		var err error
-		if file, err = f(); err != nil {
+	file := &logFile{disk: d, name: d.PathBase(name), fsynced: d.hooks.fsynced}
+	file.try(func() (err error) {
+		if file.File, err = f(); err != nil {
+			file.File = nil
 			_ = d.FS.Remove(name) // whatever there may be of it
-			d.loseLog(err)
-			file = nil
 		}
-	}
-	return &logFile{File: file, disk: d, name: d.PathBase(name), onFsync: d.onFsync}, nil
+		return err
+	})
+	return file, nil
 }
 
 func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if d.isLog(name) {
 		return d.log(name, func() (vfs.File, error) { return d.FS.Create(name, c) })
 	}
-	if strings.HasSuffix(name, ".sst") && d.inDir(name) {
-		d.pace(d)
+	if d.isTable(name) {
+		if err := d.pace(); err != nil {
+			return nil, err
+		}
 	}
 	return d.wrap(name, func() (vfs.File, error) { return d.FS.Create(name, c) })
 }
@@ -160,7 +228,25 @@ func (d *disk) wrap(name string, open func() (vfs.File, error)) (vfs.File, error
 	if err != nil {
 		return nil, err
 	}
+	if f == nil { // fenced
+		return &logFile{disk: d, name: d.PathBase(name)}, nil
+	}
 	return &diskFile{File: f, disk: d, name: name}, nil
+}
+
+// pace is called before a table is created. While the store is unwritable it
+// waits, because Pebble repeats a failed flush or compaction at once, for ever.
+// A fenced instance waits for its end.
+func (d *disk) pace() error {
+	d.hooks.pause(d.fencing)
+	d.mu.RLock()
+	refused := d.fenced && !d.aborted
+	d.mu.RUnlock()
+	if refused {
+		<-d.ending
+		return errFenced
+	}
+	return nil
 }
 
 func (d *disk) OpenDir(name string) (vfs.File, error) {
@@ -168,28 +254,37 @@ func (d *disk) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name == d.dir && openedByLogManager() {
-		d.logHandle.Add(1)
-		return &logFile{File: f, disk: d, name: d.PathBase(name), onFsync: func(time.Duration) {}}, nil
+	if name != d.dir {
+		return f, nil
 	}
-	// Syncing a folder changes what is in it: the name is for inDir.
-	return &diskFile{File: f, disk: d, name: d.PathJoin(name, "*")}, nil
+	// Syncing the folder counts as a change of what it is synced for.
+	switch who := callers(); {
+	case strings.Contains(who, "/wal.(*StandaloneManager)."):
+		d.logHandles.Add(1)
+		return &logFile{File: f, disk: d, name: d.PathBase(name)}, nil
+	case strings.Contains(who, "/atomicfs."):
+		return &diskFile{File: f, disk: d, name: d.PathJoin(name, "marker.")}, nil
+	default:
+		return &diskFile{File: f, disk: d, name: d.PathJoin(name, "*")}, nil
+	}
 }
 
-// openedByLogManager tells whether Pebble's log manager is the caller's caller.
-// It syncs the folder through a handle of its own after it has created a log,
-// and Pebble panics if that fails. All other handles may fail, and must be
-// allowed to, since other files become part of the store by those syncs.
-func openedByLogManager() bool {
+// callers returns the names of the functions that have called the caller.
+// Pebble has several handles of its folder, and which of them may fail depends
+// on who has opened it: Pebble panics if the log manager cannot sync the folder
+// after it has created a log, and does not survive it if a marker is not synced.
+// The others must be allowed to fail, since tables become part of the store by
+// those syncs.
+func callers() string {
 	var pcs [8]uintptr
+	var names strings.Builder
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
 	for {
 		frame, more := frames.Next()
-		if strings.Contains(frame.Function, "/wal.(*StandaloneManager).") {
-			return true
-		}
+		names.WriteString(frame.Function)
+		names.WriteByte('\n')
 		if !more {
-			return false
+			return names.String()
 		}
 	}
 }
@@ -199,6 +294,9 @@ func (d *disk) Link(oldname, newname string) error {
 }
 
 func (d *disk) Remove(name string) error {
+	if d.isTable(name) && d.hooks.remove(name) {
+		return nil
+	}
 	return d.change(name, func() error { return d.FS.Remove(name) })
 }
 
@@ -227,26 +325,30 @@ type diskFile struct {
 }
 
 func (f *diskFile) Write(p []byte) (n int, err error) {
-	err = f.disk.change(f.name, func() (err error) {
-		n, err = f.File.Write(p)
+	err = f.disk.change(f.name, func() error {
+		m, err := f.File.Write(p[n:])
+		n += m
 		return err
 	})
+	if err == nil {
+		n = len(p) // also if it was fenced
+	}
 	return n, err
 }
 
-func (f *diskFile) WriteAt(p []byte, off int64) (n int, err error) {
-	err = f.disk.change(f.name, func() (err error) {
-		n, err = f.File.WriteAt(p, off)
+func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
+	err := f.disk.change(f.name, func() error {
+		_, err := f.File.WriteAt(p, off)
 		return err
 	})
-	return n, err
+	return len(p), err
 }
 
-func (f *diskFile) Sync() error     { return f.disk.change(f.name, f.File.Sync) }
-func (f *diskFile) SyncData() error { return f.disk.change(f.name, f.File.SyncData) }
+func (f *diskFile) Sync() error     { return f.disk.sync(f.name, f.File.Sync) }
+func (f *diskFile) SyncData() error { return f.disk.sync(f.name, f.File.SyncData) }
 
 func (f *diskFile) SyncTo(length int64) (full bool, err error) {
-	err = f.disk.change(f.name, func() (err error) {
+	err = f.disk.sync(f.name, func() (err error) {
 		full, err = f.File.SyncTo(length)
 		return err
 	})
@@ -255,22 +357,24 @@ func (f *diskFile) SyncTo(length int64) (full bool, err error) {
 
 // logFile is a log, or the handle by which the log manager syncs the folder.
 // Its methods never fail: see disk. File is nil if the log was already lost
-// when it was created.
+// when it was created. So is that of any file which a fenced instance creates,
+// and whose log is lost as well.
 type logFile struct {
 	vfs.File
 	disk    *disk
 	name    string
-	onFsync func(time.Duration)
+	fsynced func(time.Duration) // may be nil
 }
 
 // try runs f unless the log is lost. If f fails, it is.
 func (f *logFile) try(do func() error) {
-	f.disk.mu.RLock()
-	defer f.disk.mu.RUnlock()
-	if f.disk.logLost() != nil {
-		return
-	}
-	if err := do(); err != nil {
+	err := f.disk.changeOnce(func() error {
+		if f.disk.logLost() != nil {
+			return nil
+		}
+		return do()
+	})
+	if err != nil {
 		f.disk.loseLog(err)
 	}
 }
@@ -287,7 +391,9 @@ func (f *logFile) sync(do func() error) error {
 	f.try(func() error {
 		start := time.Now()
 		err := do()
-		f.onFsync(time.Since(start))
+		if f.fsynced != nil {
+			f.fsynced(time.Since(start))
+		}
 		return err
 	})
 	return nil
@@ -307,6 +413,14 @@ func (f *logFile) SyncTo(length int64) (full bool, _ error) {
 		return err
 	})
 	return full, nil
+}
+
+func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
+	f.try(func() error {
+		_, err := f.File.WriteAt(p, off)
+		return err
+	})
+	return len(p), nil
 }
 
 func (f *logFile) Preallocate(offset, length int64) error {

@@ -18,6 +18,7 @@ type health struct {
 
 	mu struct {
 		sync.Mutex
+		serving  bool          // the store is open
 		failures uint64        // how many there were
 		failed   chan struct{} // closed by the next failure
 	}
@@ -26,6 +27,13 @@ type health struct {
 func (h *health) init(onChange func(error), log *slog.Logger) {
 	h.onChange, h.log = onChange, log
 	h.mu.failed = make(chan struct{})
+}
+
+// serve begins to report changes. Before, whoever opens the store does.
+func (h *health) serve() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.serving = true
 }
 
 // reason returns nil, or an error that wraps store.ErrUnwritable.
@@ -49,8 +57,10 @@ func (h *health) fail(cause error) {
 	}
 	err := fmt.Errorf("%w: %w", store.ErrUnwritable, cause)
 	h.cause.Store(&err)
-	h.log.Error("the store cannot write, reads go on", "err", cause)
-	h.onChange(err)
+	if h.mu.serving {
+		h.log.Error("the store cannot write, reads go on", "err", cause)
+		h.onChange(err)
+	}
 }
 
 // watch returns a channel that is closed by the next failure, and reason.

@@ -16,29 +16,20 @@ import (
 //  1. A probe shows that the folder takes a file, with its sync.
 //  2. Those who were in Apply when it happened have left.
 //  3. The memtables are flushed. They hold all that was acknowledged, so none of
-//     it needs the log any more, whose end is lost. If flushing fails the
+//     it needs the log any more, whose end may be lost. If flushing fails the
 //     instance stays, serves reads, and the next attempt comes.
-//  4. If the log is lost, or Pebble has given up, another instance is opened.
+//  4. If the log is lost, or the instance is broken, another one is opened.
 //     First the one in use is fenced: it can read, but change nothing. Reads
 //     move over when the new one is ready. Who is in the middle of a range
-//     finishes it on the old one, which is closed after the last of them.
+//     finishes it on the old one, which is closed after the last of them; until
+//     then no table is removed.
 //  5. Writes are let in again, unless something else has failed meanwhile.
 //
-// If Pebble has given up (its MANIFEST is in doubt), nothing can be flushed.
-// Then the log must do: it has everything if it is not lost and has been synced.
-// If it is lost as well, that is, two kinds of files failed within the same
-// moment, Always has still kept its word, since everything acknowledged had been
-// synced. Under the other modes what only the memory knows is gone.
-
-// failed takes a failure of the disk, or of Pebble, from an instance.
-func (s *Store) failed(i *instance, err error) {
-	// What goes wrong while an instance is being opened is seen by who opens
-	// it, and a replaced one does not matter any more.
-	if s.active.Load() == i {
-		s.health.fail(err)
-		s.tables.halt()
-	}
-}
+// A broken instance cannot flush, as its manifest is in doubt. Then the log must
+// do: it has everything if it is not lost and has been synced. If it is lost as
+// well, that is, if a log and a sync of the manifest have failed in one moment,
+// Always has still kept its word, since everything acknowledged had been synced.
+// Under the other modes, what only the memory knew is gone.
 
 func (s *Store) recoverLoop() {
 	for {
@@ -76,7 +67,7 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 	}
 	// From here on every new failure spoils the attempt.
 	failures := s.health.failures()
-	s.tables.proceed()
+	s.gate.proceed()
 	inst := s.cur // it changes below only
 	if !inst.spent {
 		if err := s.settle(inst, failures, stop); err != nil {
@@ -86,8 +77,10 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 	if inst.lost() != nil {
 		inst.spent = true
 		inst.disk.fence()
-		next, err := s.openInstance()
+		s.removals.hold()
+		next, err := s.openInstance(stop)
 		if err != nil {
+			s.removals.release()
 			return fmt.Errorf("cannot reopen the data folder: %w", err)
 		}
 		failures = s.replace(next)
@@ -95,7 +88,7 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 	if !s.health.recovered(failures) {
 		return errors.New("another failure came in between")
 	}
-	s.tables.proceed()
+	s.gate.proceed()
 	return nil
 }
 
@@ -129,22 +122,24 @@ func (s *Store) settle(inst *instance, failures uint64, stop <-chan struct{}) er
 }
 
 // replace puts another instance in use and returns how many failures there were
-// before. The health is not touched.
+// before.
 func (s *Store) replace(next *instance) (failures uint64) {
-	prev := s.cur
-	m := prev.db.Metrics()
-	s.old.Add(1)
 	failures = s.health.failures()
-	s.active.Store(next)
-	s.mu.Lock()
-	s.retired.add(m)
-	s.cur = next
-	s.mu.Unlock()
-	prev.release()
 	if err := next.lost(); err != nil {
-		// It failed before it was active, when nobody listened.
+		// It has failed already. It can take the place nevertheless, to be
+		// replaced in turn.
 		s.health.fail(err)
 	}
+	prev := s.cur
+	m := prev.db.Metrics() // does not block, as prev is fenced
+	s.figures.Lock()
+	s.figures.retired.add(m)
+	s.mu.Lock()
+	s.cur = next
+	s.mu.Unlock()
+	s.figures.Unlock()
+	s.old.Add(1)
+	prev.release()
 	return failures
 }
 
@@ -168,16 +163,9 @@ func (s *Store) probe() error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// pace is called before an instance creates a table. While the store is
-// unwritable it waits for the next attempt to come back, because Pebble repeats
-// a failed flush or compaction at once, for ever. A fenced instance waits for
-// its end.
-func (s *Store) pace(d *disk) {
-	if d.isFenced() {
-		<-d.ending
-		return
-	}
-	wait := s.tables.halted()
+// pause waits for the next attempt to come back, if the store is unwritable.
+func (s *Store) pause(stop <-chan struct{}) {
+	wait := s.gate.halted()
 	if wait == nil {
 		return
 	}
@@ -185,16 +173,17 @@ func (s *Store) pace(d *disk) {
 	defer timer.Stop()
 	select {
 	case <-wait:
-	case <-timer.C:
-		// Attempts may be waiting for this very flush.
-	case <-d.ending:
+	case <-timer.C: // an attempt may be waiting for the one that pauses
+	case <-stop:
 	}
 }
 
 // lastChance is comeBack for a store that is being closed.
 func (s *Store) lastChance(reason error) error {
-	never := make(chan struct{})
-	if err := s.comeBack(never); err != nil {
+	stop := make(chan struct{})
+	timer := time.AfterFunc(10*time.Second, func() { close(stop) })
+	defer timer.Stop()
+	if err := s.comeBack(stop); err != nil {
 		if s.opts.Sync == Always || s.cur.spent {
 			// Whatever was acknowledged is on disk.
 			return reason

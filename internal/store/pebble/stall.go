@@ -81,9 +81,7 @@ func (s *Store) stallLoop() {
 	for {
 		select {
 		case <-s.stall.changed:
-			if inst, err := s.acquire(); err == nil {
-				m := inst.db.Metrics()
-				inst.release()
+			if m := s.ask(); m != nil {
 				on := s.stalled(m)
 				if on && !s.stall.on.Load() {
 					s.opts.Logger.Warn("writes stall until the store has caught up",

@@ -40,17 +40,54 @@ type totals struct {
 
 func (t *totals) add(m *pebble.Metrics) { t.compactions += uint64(m.Compact.Count) }
 
-// Stats returns the store's figures, zeros after Close.
+// ask returns Pebble's figures, or nil if they are not to be had at the moment:
+// Pebble waits for a change of its manifest to give them, and while the disk
+// fails that may take as long as the failure.
+func (s *Store) ask() *pebble.Metrics {
+	failed, reason := s.health.watch()
+	if reason != nil {
+		return nil
+	}
+	s.mu.RLock()
+	if s.closed {
+		s.mu.RUnlock()
+		return nil
+	}
+	inst := s.cur
+	inst.acquire()
+	s.asking.Add(1)
+	s.mu.RUnlock()
+
+	answer := make(chan *pebble.Metrics, 1)
+	go func() {
+		defer s.asking.Done()
+		defer inst.release()
+		answer <- inst.db.Metrics()
+	}()
+	select {
+	case m := <-answer:
+		return m
+	case <-failed:
+		return nil
+	}
+}
+
+// Stats returns the store's figures. While the store cannot write, and after
+// Close, they are those of the last call before.
 func (s *Store) Stats() Stats {
 	// The lock is held throughout, so that no instance is counted twice.
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return Stats{}
+	s.figures.Lock()
+	defer s.figures.Unlock()
+	if m := s.ask(); m != nil {
+		s.figures.last = s.stats(m)
 	}
-	m := s.cur.db.Metrics()
+	return s.figures.last
+}
+
+// stats needs the lock of figures.
+func (s *Store) stats(m *pebble.Metrics) Stats {
 	stats := Stats{
-		Compactions:         s.retired.compactions + uint64(m.Compact.Count),
+		Compactions:         s.figures.retired.compactions + uint64(m.Compact.Count),
 		ReadAmplification:   m.ReadAmp(),
 		CacheHits:           uint64(m.BlockCache.Hits),
 		CacheMisses:         uint64(m.BlockCache.Misses),

@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -39,7 +38,9 @@ type Store struct {
 	lock   io.Closer // of the folder
 	health health
 	stall  stall
-	tables gate // closed while the store is unwritable
+	// gate is halted while the store is unwritable, see pause.
+	gate     gate
+	removals removals
 
 	// appliers counts the calls of Apply between their look at health and the
 	// end of Pebble's part. Once the store is unwritable it only falls, and at
@@ -54,15 +55,19 @@ type Store struct {
 	mu     sync.RWMutex
 	cur    *instance
 	closed bool
-	// active is cur, for whoever must not wait for mu.
-	active atomic.Pointer[instance]
 
 	commits sync.Pool // of *commit
 
 	closing chan struct{}  // closed by Close
 	loops   sync.WaitGroup // the goroutines that end with closing
 	old     sync.WaitGroup // instances that were replaced and are not yet closed
-	retired totals         // of replaced instances, guarded by mu
+	asking  sync.WaitGroup // goroutines that ask for figures
+
+	figures struct {
+		sync.Mutex
+		retired totals // of replaced instances
+		last    Stats
+	}
 }
 
 var _ store.Store = (*Store)(nil)
@@ -109,14 +114,19 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s.cache = pebble.NewCache(o.CacheBytes)
-	inst, err := s.openInstance()
+	failed, _ := s.health.watch()
+	inst, err := s.openInstance(failed)
+	if err == nil && s.health.reason() != nil {
+		err = s.health.reason()
+		_ = s.shut(inst)
+	}
 	if err != nil {
 		s.cache.Unref()
 		_ = s.lock.Close()
 		return nil, fmt.Errorf("cannot open the data folder %s: %w", o.Dir, err)
 	}
 	s.cur = inst
-	s.active.Store(inst)
+	s.health.serve()
 
 	s.loops.Go(s.recoverLoop)
 	s.loops.Go(s.stallLoop)
@@ -145,44 +155,82 @@ func (s *Store) claim() error {
 	return nil
 }
 
-// openInstance opens the folder, whose lock the store holds.
-func (s *Store) openInstance() (inst *instance, err error) {
-	inst = &instance{close: s.closeInstance}
+// openInstance opens the folder, whose lock the store holds. Pebble's Open does
+// not come back from a disk that fails meanwhile, as it repeats what fails. So
+// when stop is closed it is given a second more, and then whatever it still
+// does is made to succeed without effect, and the instance is thrown away.
+func (s *Store) openInstance(stop <-chan struct{}) (*instance, error) {
+	inst := &instance{close: s.closeInstance}
 	inst.refs.Store(1)
-	inst.disk = newDisk(s.opts.FS, s.opts.Dir, s.opts.OnFsync,
-		func(err error) { s.failed(inst, err) }, s.pace)
-
+	broke := make(chan struct{})
+	broken := func(err error) {
+		if inst.broken.CompareAndSwap(nil, &err) {
+			close(broke)
+		}
+	}
+	failed := func(err error) {
+		s.gate.halt()
+		s.health.fail(err)
+	}
+	inst.disk = newDisk(s.opts.FS, s.opts.Dir, diskHooks{
+		failed: failed, broken: broken, pause: s.pause, fsynced: s.opts.OnFsync,
+		remove: s.removals.later,
+	})
 	o := s.opts.pebbleOptions()
 	o.Cache = s.cache
 	o.FS = inst.disk
-	log := s.opts.Logger
-	o.Logger = logger{log: log, fatal: func(err error) {
-		inst.broken.CompareAndSwap(nil, &err)
-		s.failed(inst, err)
+	o.Logger = logger{log: s.opts.Logger, fatal: func(err error) {
+		broken(err)
+		failed(err)
 	}}
-	o.EventListener = s.events(log)
-	// On some kinds of damage Pebble panics rather than to return an error.
-	defer func() {
-		if r := recover(); r != nil {
-			inst, err = nil, fmt.Errorf("%v", r)
-		}
+	o.EventListener = s.events(inst)
+
+	opened := make(chan error, 1)
+	go func() {
+		// On some kinds of damage Pebble panics rather than to return an error.
+		defer func() {
+			if r := recover(); r != nil {
+				opened <- fmt.Errorf("%v", r)
+			}
+		}()
+		var err error
+		inst.db, err = pebble.Open(s.opts.Dir, o)
+		opened <- err
 	}()
-	inst.db, err = pebble.Open(s.opts.Dir, o)
-	if err != nil {
-		inst.disk.end()
+	var reason error
+	select {
+	case err := <-opened:
+		return inst, err
+	case <-broke:
+		reason = *inst.broken.Load()
+	case <-stop:
+		timer := time.NewTimer(time.Second)
+		defer timer.Stop()
+		select {
+		case err := <-opened:
+			return inst, err
+		case <-timer.C:
+		}
+		if reason = s.health.reason(); reason == nil {
+			reason = store.ErrClosed
+		}
+	}
+	inst.disk.abort()
+	if err := <-opened; err != nil {
 		return nil, err
 	}
-	if err := inst.lost(); err != nil {
-		inst.disk.end()
-		_ = inst.db.Close()
-		return nil, err
-	}
-	return inst, nil
+	_ = inst.db.Close()
+	return nil, reason
 }
 
-func (s *Store) events(log *slog.Logger) *pebble.EventListener {
+func (s *Store) events(inst *instance) *pebble.EventListener {
+	log := s.opts.Logger
 	return &pebble.EventListener{
-		BackgroundError: func(err error) { log.Warn("background work of the store failed, it is tried again", "err", err) },
+		BackgroundError: func(err error) {
+			if !inst.disk.isFenced() {
+				log.Warn("background work of the store failed, it is tried again", "err", err)
+			}
+		},
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			log.Error("the store found corrupt data", "path", i.Path, "err", i.Details)
 		},
@@ -204,7 +252,31 @@ func (s *Store) closeInstance(i *instance) {
 		if err := i.db.Close(); err != nil {
 			s.opts.Logger.Debug("closed a replaced instance of the store", "err", err)
 		}
+		for _, name := range s.removals.release() {
+			_ = s.opts.FS.Remove(name)
+		}
 	}()
+}
+
+// shut closes the instance in use. If the disk fails meanwhile, or has failed
+// before, Pebble is not allowed to change anything more.
+func (s *Store) shut(inst *instance) error {
+	failed, reason := s.health.watch()
+	closed := make(chan error, 1)
+	go func() {
+		s.asking.Wait()
+		closed <- inst.db.Close()
+	}()
+	if reason == nil {
+		select {
+		case err := <-closed:
+			return err
+		case <-failed:
+		}
+	}
+	inst.disk.fence()
+	inst.disk.end()
+	return <-closed
 }
 
 // acquire returns the instance in use with a reference.
@@ -456,16 +528,15 @@ func (s *Store) Close() error {
 	if reason := s.health.reason(); reason != nil {
 		errs = append(errs, s.lastChance(reason))
 	}
-	inst := s.cur
-	inst.disk.end()
-	if err := inst.db.Close(); err != nil {
-		errs = append(errs, fmt.Errorf("cannot close the data folder %s: %w", s.opts.Dir, err))
+	if s.health.reason() == nil {
+		// After this everything is durable, and what fails later is no loss.
+		_ = s.cur.db.LogData(nil, pebble.Sync)
+		if err := s.cur.lost(); err != nil {
+			errs = append(errs, s.lastChance(err))
+		}
 	}
-	// Closing has synced the log. If that failed, the disk alone knows.
-	if reason := s.health.reason(); reason == nil {
-		// nothing failed
-	} else if len(errs) == 0 {
-		errs = append(errs, reason)
+	if err := s.shut(s.cur); err != nil {
+		errs = append(errs, fmt.Errorf("cannot close the data folder %s: %w", s.opts.Dir, err))
 	}
 	s.old.Wait()
 	s.cache.Unref()

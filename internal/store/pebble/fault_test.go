@@ -1,0 +1,421 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+
+	"spillway/internal/store"
+)
+
+// faults is a crashable file system in memory that fails on demand.
+type faults struct {
+	vfs.FS
+	mem   *vfs.MemFS
+	fault atomic.Pointer[func(errorfs.Op) error]
+}
+
+func newFaults() *faults {
+	f := &faults{mem: vfs.NewCrashableMem()}
+	f.FS = errorfs.Wrap(f.mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if p := f.fault.Load(); p != nil {
+			return (*p)(op)
+		}
+		return nil
+	}))
+	return f
+}
+
+// ReuseForWrite creates a new file, because errorfs does not inject errors into
+// one that is reused.
+func (f *faults) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if p := f.fault.Load(); p == nil {
+		// no fault
+	} else if err := (*p)(errorfs.Op{Kind: errorfs.OpReuseForWrite, Path: newname}); err != nil {
+		return nil, err
+	}
+	if err := f.FS.Remove(oldname); err != nil {
+		return nil, err
+	}
+	return f.FS.Create(newname, c)
+}
+
+func (f *faults) set(fault func(errorfs.Op) error) { f.fault.Store(&fault) }
+func (f *faults) heal()                            { f.fault.Store(nil) }
+
+// crash returns what is on the disk if the machine stops now: at least what was
+// synced, at most what was written.
+func (f *faults) crash(percent int) *vfs.MemFS {
+	return f.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(1, uint64(percent)))})
+}
+
+// on returns a fault of operations of those kinds on files whose name contains
+// part.
+func on(err error, part string, kinds ...errorfs.OpKind) func(errorfs.Op) error {
+	return func(op errorfs.Op) error {
+		for _, k := range kinds {
+			if op.Kind == k && strings.Contains(op.Path, part) {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+const (
+	write    = errorfs.OpFileWrite
+	syncFile = errorfs.OpFileSync
+	syncData = errorfs.OpFileSyncData
+	create   = errorfs.OpCreate
+	reuse    = errorfs.OpReuseForWrite
+	rename   = errorfs.OpRename
+	link     = errorfs.OpLink
+	remove   = errorfs.OpRemove
+)
+
+// watcher collects OnWritable.
+type watcher struct{ failed, well chan error }
+
+func newWatcher() *watcher {
+	return &watcher{failed: make(chan error, 1000), well: make(chan error, 1000)}
+}
+
+func (w *watcher) onWritable(err error) {
+	if err != nil {
+		w.failed <- err
+	} else {
+		w.well <- nil
+	}
+}
+
+// load writes keys of its own from several goroutines, as many as it is
+// allowed to, and notes what was acknowledged.
+type load struct {
+	s  *Store
+	wg sync.WaitGroup
+
+	mu      sync.Mutex
+	changed sync.Cond
+	keys    []string // acknowledged
+	allowed int      // how long keys may become
+	ended   bool
+	bad     error
+}
+
+func startLoad(s *Store) *load {
+	l := &load{s: s}
+	l.changed.L = &l.mu
+	for w := range 4 {
+		l.wg.Go(func() { l.write(w) })
+	}
+	return l
+}
+
+func (l *load) write(w int) {
+	value := make([]byte, 500)
+	r := rand.NewChaCha8([32]byte{byte(w)})
+	for n := 0; l.mayWrite(); n++ {
+		_, _ = r.Read(value)
+		key := fmt.Sprintf("%d-%06d", w, n)
+		err := apply(l.s, put(key, key+string(value)))
+		l.mu.Lock()
+		switch {
+		case err == nil:
+			l.keys = append(l.keys, key)
+			l.changed.Broadcast()
+		case !errors.Is(err, store.ErrUnwritable):
+			l.bad = err
+		}
+		l.mu.Unlock()
+		if err != nil {
+			runtime.Gosched()
+		}
+	}
+}
+
+func (l *load) mayWrite() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.ended && len(l.keys) >= l.allowed {
+		l.changed.Wait()
+	}
+	return !l.ended
+}
+
+func (l *load) acknowledged() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.keys[:len(l.keys):len(l.keys)]
+}
+
+// allow allows n more writes than have been acknowledged.
+func (l *load) allow(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.allowed = len(l.keys) + n
+	l.changed.Broadcast()
+}
+
+// more waits until n more writes have been acknowledged.
+func (l *load) more(n int) {
+	l.allow(n)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.keys) < l.allowed {
+		l.changed.Wait()
+	}
+}
+
+func (l *load) end(t *testing.T) {
+	l.mu.Lock()
+	l.ended = true
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	l.wg.Wait()
+	require.NoError(t, l.bad)
+}
+
+func requireKeys(t *testing.T, s *Store, keys []string) {
+	t.Helper()
+	for _, k := range keys {
+		v, err := s.Get(nil, []byte(k))
+		require.NoError(t, err, "acknowledged key %s", k)
+		require.True(t, strings.HasPrefix(string(v), k) && len(v) == len(k)+500, k)
+	}
+}
+
+// requireOnDisk opens the file system and looks for the keys.
+func requireOnDisk(t *testing.T, fs vfs.FS, keys []string) {
+	t.Helper()
+	s := openOnly(t, Options{Dir: "d", FS: fs})
+	requireKeys(t, s, keys)
+	require.NoError(t, s.Close())
+}
+
+// Whatever fails: nothing false is acknowledged, reads go on, a crash meanwhile
+// loses nothing that was promised, and writes return when the disk is well.
+func TestStore_FailureAndRecovery(t *testing.T) {
+	t.Parallel()
+	full := error(syscall.ENOSPC)
+	for _, row := range []struct {
+		name  string
+		fault func(errorfs.Op) error
+	}{
+		{"the log cannot be written", on(syscall.EIO, ".log", write)},
+		{"the log cannot be synced", on(syscall.EIO, ".log", syncData, syncFile)},
+		{"no log can be created", on(full, ".log", create, reuse)},
+		{"no table can be created", on(full, ".sst", create)},
+		{"no table can be written", on(full, ".sst", write)},
+		{"no table can be synced", on(syscall.EIO, ".sst", syncData, syncFile)},
+		{"the manifest cannot be written", on(full, "MANIFEST", write)},
+		{"the manifest cannot be synced", on(syscall.EIO, "MANIFEST", syncFile, syncData)},
+		{"no folder can be synced", func(op errorfs.Op) error {
+			if op.Kind == syncFile && op.Path == "d" {
+				return syscall.EIO
+			}
+			return nil
+		}},
+		{"no space at all", on(full, "", create, write, reuse, link, errorfs.OpFilePreallocate)},
+		{"nothing can be changed", on(syscall.EROFS, "", create, write, syncFile, syncData, reuse, link, rename, remove)},
+	} {
+		for _, mode := range modes {
+			t.Run(row.name+"/"+string(mode), func(t *testing.T) {
+				t.Parallel()
+				fs, w := newFaults(), newWatcher()
+				s := openOnly(t, Options{
+					Dir: "d", FS: fs, Sync: mode, SyncInterval: 5 * time.Millisecond,
+					RetryInterval: 5 * time.Millisecond, OnWritable: w.onWritable, memTableBytes: 64 << 10,
+				})
+				l := startLoad(s)
+				l.more(500)
+
+				for range 2 {
+					fs.set(row.fault)
+					l.allow(2000)
+					err := <-w.failed
+					require.ErrorIs(t, err, store.ErrUnwritable)
+					keys := l.acknowledged()
+					requireKeys(t, s, keys)
+					if mode == Always {
+						requireOnDisk(t, fs.crash(0), keys)
+						requireOnDisk(t, fs.crash(50), keys)
+						requireOnDisk(t, fs.crash(100), keys)
+					}
+					fs.heal()
+					l.more(500)
+				}
+
+				l.end(t)
+				keys := l.acknowledged()
+				requireKeys(t, s, keys)
+				if mode == Always {
+					requireOnDisk(t, fs.crash(0), keys)
+				}
+				require.NoError(t, s.Writable())
+				require.NoError(t, s.Close())
+				requireOnDisk(t, fs.crash(0), keys)
+			})
+		}
+	}
+}
+
+// While the disk is broken: writes fail at once and without effect, reads and
+// ranges go on, a checkpoint is refused.
+func TestStore_WhileUnwritable(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			fs, w := newFaults(), newWatcher()
+			s := openOnly(t, Options{Dir: "d", FS: fs, Sync: mode, SyncInterval: time.Millisecond, OnWritable: w.onWritable})
+			require.NoError(t, apply(s, put("a", "1"), put("b", "1")))
+			fs.set(on(syscall.ENOSPC, "", create, write, syncFile, syncData))
+			err := apply(s, put("a", "2"))
+			if mode == Always {
+				require.ErrorIs(t, err, store.ErrUnknownOutcome)
+				require.ErrorIs(t, err, store.ErrUnwritable)
+			}
+			if mode == Never {
+				// Nothing is written until the log's buffer is.
+				require.NoError(t, err)
+				require.NoError(t, s.Writable())
+				s.syncLog()
+			}
+			require.ErrorIs(t, <-w.failed, syscall.ENOSPC)
+
+			err = apply(s, put("a", "3"), put("c", "3"))
+			require.ErrorIs(t, err, store.ErrUnwritable)
+			require.NotErrorIs(t, err, store.ErrUnknownOutcome, "it was not handed on")
+			require.ErrorIs(t, s.Writable(), store.ErrUnwritable)
+			require.Equal(t, "2", get(t, s, "a"))
+			require.Equal(t, "absent", get(t, s, "c"))
+			it, err := s.Range([]byte("a"), nil)
+			require.NoError(t, err)
+			require.True(t, it.Next())
+			require.True(t, it.Next())
+			require.False(t, it.Next())
+			require.NoError(t, it.Close())
+			require.ErrorIs(t, s.Checkpoint("c"), store.ErrUnwritable)
+
+			// Closing tries once more to save what was acknowledged.
+			err = s.Close()
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			if mode == Always {
+				require.NotContains(t, err.Error(), "lost")
+			} else {
+				require.ErrorContains(t, err, "lost")
+			}
+		})
+	}
+}
+
+// Closing a store whose disk has become well saves everything.
+func TestStore_CloseAfterAFailure(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		fs, w := newFaults(), newWatcher()
+		s := openOnly(t, Options{Dir: "d", FS: fs, Sync: mode, SyncInterval: time.Millisecond, OnWritable: w.onWritable})
+		require.NoError(t, apply(s, put("a", "1")))
+		fs.set(on(syscall.EIO, ".log", write, syncData))
+		_ = apply(s, put("b", "1"))
+		s.syncLog()
+		<-w.failed
+		fs.heal()
+		require.NoError(t, s.Close())
+		s = openOnly(t, Options{Dir: "d", FS: fs.crash(0)})
+		require.Equal(t, "1", get(t, s, "a"))
+		require.Equal(t, "1", get(t, s, "b"))
+		require.NoError(t, s.Close())
+	}
+}
+
+// A range that was open when the store was reopened goes on in its snapshot,
+// and its instance is closed after it.
+func TestStore_RangeAcrossARecovery(t *testing.T) {
+	t.Parallel()
+	fs, w := newFaults(), newWatcher()
+	s := openOnly(t, Options{Dir: "d", FS: fs, OnWritable: w.onWritable, RetryInterval: time.Millisecond, memTableBytes: 64 << 10})
+	l := startLoad(s)
+	l.more(2000)
+	keys := l.acknowledged()
+	it, err := s.Range(nil, nil)
+	require.NoError(t, err)
+	require.True(t, it.Next())
+	fs.set(on(syscall.EIO, ".log", write, syncData))
+	l.allow(1000)
+	<-w.failed
+	fs.heal()
+	<-w.well
+	l.more(2000)
+	n := 1
+	for it.Next() {
+		_, _, err := it.Entry()
+		require.NoError(t, err)
+		n++
+	}
+	require.NoError(t, it.Err())
+	require.GreaterOrEqual(t, n, len(keys))
+	require.NoError(t, it.Close())
+	l.end(t)
+	requireKeys(t, s, l.acknowledged())
+	require.NoError(t, s.Close())
+}
+
+// A power cut under Always keeps what was acknowledged, at any moment.
+func TestStore_AlwaysSurvivesCrashes(t *testing.T) {
+	t.Parallel()
+	fs := newFaults()
+	s := openOnly(t, Options{Dir: "d", FS: fs.mem, memTableBytes: 64 << 10})
+	l := startLoad(s)
+	for i := range 10 {
+		l.more(300)
+		l.allow(300) // during the crash too
+		keys := l.acknowledged()
+		requireOnDisk(t, fs.crash(10*i), keys)
+	}
+	l.end(t)
+	require.NoError(t, s.Close())
+}
+
+// Under Interval a power cut loses at most what was written since the last
+// sync: a write is on disk when the sync after it has returned.
+func TestStore_IntervalBoundsTheLoss(t *testing.T) {
+	t.Parallel()
+	fs := newFaults()
+	synced := make(chan struct{})
+	s := openOnly(t, Options{Dir: "d", FS: fs, Sync: Interval, SyncInterval: time.Millisecond, OnFsync: func(time.Duration) { synced <- struct{}{} }})
+	for i := range 10 {
+		key := fmt.Sprint(i)
+		require.NoError(t, apply(s, put(key, strings.Repeat("v", 10))))
+		<-synced
+		clone := openOnly(t, Options{Dir: "d", FS: fs.crash(0)})
+		require.Equal(t, strings.Repeat("v", 10), get(t, clone, key))
+		require.NoError(t, clone.Close())
+	}
+	// An idle store does not sync.
+	go func() {
+		for range synced { //nolint:revive // the syncs of Close
+		}
+	}()
+	require.NoError(t, s.Close())
+	close(synced)
+}
+
+// The handle by which the log manager syncs the folder is told from the others,
+// one for each instance: see openedByLogManager.
+func TestDisk_KnowsTheLogManagersHandle(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{Dir: t.TempDir()})
+	require.EqualValues(t, 1, s.cur.disk.logHandles.Load())
+}
