@@ -221,7 +221,7 @@ func (c *conn) tryRead(fd uintptr) bool {
 		return true
 	}
 	c.release()
-	return c.waitError != errNothingYet || c.lastTry
+	return c.lastTry || !errors.Is(c.waitError, errNothingYet)
 }
 
 // Read is for the reader of the exchange.

@@ -412,7 +412,7 @@ func eachQueue(t *testing.T, test func(t *testing.T, strategy string)) {
 }
 
 var (
-	errTest    = errors.New("the disk is on fire")
-	unwritable = fmt.Errorf("%w: %w", store.ErrUnwritable, errTest)
-	unknown    = fmt.Errorf("%w: %w", store.ErrUnknownOutcome, errTest)
+	errTest       = errors.New("the disk is on fire")
+	errUnwritable = fmt.Errorf("%w: %w", store.ErrUnwritable, errTest)
+	errUnknown    = fmt.Errorf("%w: %w", store.ErrUnknownOutcome, errTest)
 )

@@ -9,7 +9,7 @@ import (
 // the bytes of the head. A nil slice means that the field was not sent.
 type fields struct {
 	host, contentLength, transferEncoding []byte
-	connection, authorization, expect     []byte
+	authorization, expect                 []byte
 	accept                                []byte // the first
 	moreAccept                            [][]byte
 	timeout, priority, client             []byte

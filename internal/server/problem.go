@@ -57,7 +57,7 @@ func (p *problem) body() []byte {
 }
 
 // append appends the whole answer, without its body to answer HEAD.
-func (p *problem) append(dst []byte, date *clock, close, head bool) []byte {
+func (p *problem) append(dst []byte, date *clock, ends, head bool) []byte {
 	body := p.body()
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(p.status), 10)
@@ -68,7 +68,7 @@ func (p *problem) append(dst []byte, date *clock, close, head bool) []byte {
 		dst = date.append(dst)
 	}
 	dst = append(dst, p.header...)
-	if close {
+	if ends {
 		dst = append(dst, "Connection: close\r\n"...)
 	}
 	dst = append(dst, "Content-Type: application/problem+json\r\nContent-Length: "...)

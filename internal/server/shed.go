@@ -73,10 +73,10 @@ func retryAfter(d time.Duration) int {
 }
 
 // appendShed appends the answer to a request that was turned away.
-func appendShed(dst []byte, r strategies.Reason, drain time.Duration, close, head bool) []byte {
+func appendShed(dst []byte, r strategies.Reason, drain time.Duration, ends, head bool) []byte {
 	a := &shedAnswers[r][retryAfter(drain)]
 	b, n := a.goOn, a.goOnHead
-	if close {
+	if ends {
 		b, n = a.end, a.endHead
 	}
 	if head {

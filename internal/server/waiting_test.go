@@ -240,8 +240,8 @@ func TestStoreErrors(t *testing.T) {
 			detail string
 		}{
 			{errTest, 500, "on fire"},
-			{unwritable, 503, "cannot write"},
-			{unknown, 503, "outcome of the write is unknown"},
+			{errUnwritable, 503, "cannot write"},
+			{errUnknown, 503, "outcome of the write is unknown"},
 		} {
 			s.store.failAt("a", r.err)
 			c := s.dial()
