@@ -18,12 +18,16 @@ type body struct {
 }
 
 // receive waits for the body of the request, drops it if the request needs
-// none, and otherwise notes it in c.body.
+// none, and otherwise notes it in c.body. If it would have to wait and may not,
+// it returns errNothingYet.
 func (c *conn) receive() (*problem, error) {
 	q, most := &c.req, c.server.opts.MaxValueBytes
 	n := q.bodyLength
 	needed := q.method == fasthttp.MethodPut
 	inReader := n >= 0 && n <= c.reader.Buffered()
+	if !inReader && c.fd >= 0 {
+		return nil, errNothingYet
+	}
 	switch {
 	case n == 0:
 		return nil, nil

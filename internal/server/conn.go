@@ -31,11 +31,13 @@ type conn struct {
 	// buffer (it is one byte), and clients that go are not noticed.
 	raw syscall.RawConn
 
-	parker   parker
-	timer    *time.Timer // signals timeUp; nil until first needed
-	watched  uint64      // the key of the connection in hangups, 0 if it is not there
-	gone     uint32      // what the parker told of halfGone and wholeGone so far
-	readable func(fd uintptr) bool
+	parker  parker
+	timer   *time.Timer // signals timeUp; nil until first needed
+	watched uint64      // the key of the connection in hangups, 0 if it is not there
+	gone    uint32      // what the parker told of halfGone and wholeGone so far
+
+	readable  func(fd uintptr) bool // tryRead
+	waitError error                 // what it found
 
 	// The socket's read deadline is a coarse alarm: armed is where it was set,
 	// 0 if it is not known, and until is what is really wanted, on the clock of
@@ -45,17 +47,20 @@ type conn struct {
 	// How the next Read gets its bytes.
 	carried []byte // first from here, if there are any
 	one     [1]byte
-	fd      int // then from this descriptor, without waiting, if it is not -1
-	readErr error
+	fd      int   // then from this descriptor, without waiting, if it is not -1
+	drained bool  // the last one from the descriptor left nothing behind
+	readErr error // what ended reading for good
 
 	// While bytes of a request are there.
 	x       *exchange
 	reader  *bufio.Reader
 	req     request
+	parsed  bool // the head is, and the body has not been received
 	body    body
 	outcome outcome
 
-	outgoing []byte // what is left to write
+	// While something is being written; see writeRaw.
+	outgoing []byte
 	writable func(fd uintptr) bool
 	mayWait  bool
 	writeErr error
@@ -66,9 +71,7 @@ type conn struct {
 	// ending is set when the connection shall end after the present answer,
 	// lingering when the client may still be sending the present request then.
 	ending, lingering bool
-	broken            error // what made reading or writing fail for good
-	waitError         error
-	lastTry           bool
+	broken            error // why nothing can be written any more
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -97,13 +100,21 @@ func (c *conn) serve() {
 			return
 		}
 	}
+	c.watch()
 	for c.await() {
-		for c.serveOne() {
+		for !c.ending && c.serveOne() {
 		}
 		if c.ending {
 			return
 		}
 		c.release()
+	}
+}
+
+// watch asks to be told when the client goes.
+func (c *conn) watch() {
+	if c.raw != nil {
+		c.watched = c.server.hangups.add(c)
 	}
 }
 
@@ -161,39 +172,33 @@ func (c *conn) rearm() bool {
 
 // await waits for the first bytes of a request, and reports whether they came.
 func (c *conn) await() bool {
-	s := c.server
-	c.until = c.now() + int64(s.opts.IdleTimeout)
-	c.arm()
+	c.startIdling()
 	for {
-		// Read after the alarm was set: an interruption before is seen here, one
-		// after rings it.
-		c.lastTry = s.draining.Load()
 		err := c.waitReadable()
-		switch {
-		case err == nil:
-			return true
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return false
-		case !c.lastTry && !c.rearm():
-			return false
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.rearm() {
+			return err == nil
 		}
 	}
 }
 
-// waitReadable waits until bytes of a request are in the reader. On the last
-// try it only takes what is there.
+// startIdling gives the client its time to send another request.
+func (c *conn) startIdling() {
+	c.until = c.now() + int64(c.server.opts.IdleTimeout)
+	c.arm()
+}
+
+// waitReadable waits until bytes of a request are in the reader. While the
+// server drains it does not wait, but takes what is there: whether it drains is
+// looked up after the alarm was set, so that an interruption before is seen
+// then, and one after rings the alarm.
 func (c *conn) waitReadable() error {
-	if c.lastTry {
-		_ = c.socket.SetReadDeadline(time.Time{})
-		c.armed = 0
-	}
 	if c.raw != nil {
 		if err := c.raw.Read(c.readable); err != nil {
 			return err
 		}
 		return c.waitError
 	}
-	if c.lastTry {
+	if c.server.draining.Load() {
 		return io.EOF
 	}
 	for {
@@ -210,18 +215,41 @@ func (c *conn) waitReadable() error {
 	}
 }
 
-// tryRead reads what is there, and reports whether that, or an error, ends the
-// wait. It holds an exchange only if there was something.
+// tryRead is called by Go's poller with the descriptor, at first and then
+// whenever there may be something new to read, until it returns true. It serves
+// all requests that have arrived as a whole, so that in the common case a
+// request costs one read: to leave the poller for each and come back would cost
+// another one, which finds nothing. It returns true when more has to be waited
+// for, or the connection is over.
+//
+// The poller tells only of what is new. So tryRead must not return false before
+// it knows that nothing is left to read: because a read said so, or because one
+// gave less than there was room for. In the latter case the end of the stream
+// may be left, if it came together with the last bytes. Of that hangups tells,
+// by an interruption.
 func (c *conn) tryRead(fd uintptr) bool {
-	c.acquire()
-	c.fd = int(fd)
-	_, c.waitError = c.reader.Peek(1)
-	c.fd = -1
-	if c.waitError == nil {
-		return true
+	for {
+		c.acquire()
+		c.fd = int(fd)
+		if _, c.waitError = c.reader.Peek(1); c.waitError != nil {
+			c.fd = -1
+			c.release()
+			return !errors.Is(c.waitError, errNothingYet) || c.server.draining.Load()
+		}
+		for c.serveOne() {
+		}
+		c.fd = -1
+		if c.ending || c.parsed || c.reader.Buffered() > 0 {
+			return true
+		}
+		c.release()
+		// Interruptions that the alarm has swallowed are looked up after it.
+		c.startIdling()
+		c.gone |= c.parker.poll() & (halfGone | wholeGone)
+		if c.drained && c.gone == 0 && !c.server.draining.Load() {
+			return false
+		}
 	}
-	c.release()
-	return c.lastTry || !errors.Is(c.waitError, errNothingYet)
 }
 
 // Read is for the reader of the exchange.
@@ -234,14 +262,19 @@ func (c *conn) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if c.fd >= 0 {
-		return readNow(c.fd, p)
+		n, err := readNow(c.fd, p)
+		c.drained = n < len(p)
+		if err != nil && !errors.Is(err, errNothingYet) {
+			c.readErr = err
+		}
+		return n, err
 	}
 	for {
 		n, err := c.socket.Read(p)
 		switch {
 		case n > 0 || err == nil:
 			return n, nil
-		case !errors.Is(err, os.ErrDeadlineExceeded):
+		case !errors.Is(err, os.ErrDeadlineExceeded): // over
 		case c.rearm() && !c.server.closed.Load():
 			continue
 		case c.server.closed.Load():
@@ -255,21 +288,14 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 // serveOne serves the request whose first bytes are in the reader, and reports
-// whether another one has begun to arrive.
+// whether another one has begun to arrive. If it may not wait and the request
+// has not arrived as a whole, it is to be called again when it may.
 func (c *conn) serveOne() bool {
-	if !c.skipEmptyLines() {
+	bad, err := c.receiveRequest()
+	switch {
+	case errors.Is(err, errNothingYet):
 		c.flush()
 		return false
-	}
-	c.outcome = outcome{}
-	bad, err := c.readHead()
-	if err == nil && bad == nil {
-		bad = c.parseHead()
-	}
-	if err == nil && bad == nil {
-		bad, err = c.receive()
-	}
-	switch {
 	case err != nil:
 		c.fail(err)
 	case bad != nil:
@@ -289,6 +315,25 @@ func (c *conn) serveOne() bool {
 		c.server.answered(o.strategy, c.req.method, o.status, o.shed, c.req.arrival)
 	}
 	return more && c.broken == nil
+}
+
+// receiveRequest waits for the request, as far as it is needed to answer.
+func (c *conn) receiveRequest() (bad *problem, err error) {
+	if !c.parsed {
+		if !c.skipEmptyLines() {
+			return nil, errNothingYet
+		}
+		c.outcome = outcome{}
+		if bad, err = c.readHead(); bad != nil || err != nil {
+			return bad, err
+		}
+		if bad = c.parseHead(); bad != nil {
+			return bad, nil
+		}
+	}
+	bad, err = c.receive()
+	c.parsed = errors.Is(err, errNothingYet)
+	return bad, err
 }
 
 // skipEmptyLines drops what some clients send after a body, and reports whether
@@ -344,26 +389,25 @@ func (c *conn) startClock() {
 	c.arm()
 }
 
-// fail ends the connection after a read has failed in the middle of a request.
+// fail ends the connection after the request could not be received.
 func (c *conn) fail(err error) {
 	if c.readErr != nil {
 		err = c.readErr // fasthttp hides some
 	}
 	var bad *problem
 	var tooBig *fasthttp.ErrSmallBuffer
-	var network net.Error
 	switch {
 	case errors.Is(err, errTooSlow):
 		bad = &problem{status: fasthttp.StatusRequestTimeout, detail: "the request did not arrive in full within " + c.server.opts.ReadTimeout.String()}
+	case errors.Is(err, io.EOF):
+		bad = malformed("it ended too early")
+	case c.readErr != nil:
+		c.broken, c.ending = err, true // nobody is there to answer to
+		return
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		bad = tooLarge("more bytes than allowed", c.server.opts.MaxValueBytes)
 	case errors.As(err, &tooBig):
 		bad = &problem{status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: "the trailers are too long"}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		bad = malformed("it ended too early")
-	case errors.As(err, &network), errors.Is(err, net.ErrClosed):
-		c.broken, c.ending = err, true // nobody is there to answer to
-		return
 	default:
 		bad = malformed("the chunked body is broken: " + parserSays(err))
 	}

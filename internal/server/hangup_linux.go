@@ -5,16 +5,17 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// hangups notices clients that go while their request waits, which nobody reads
-// then. It is an epoll set of its own, as Go's tells of a connection only to
-// those who read or write. A connection is added when one of its requests waits
-// for the first time, and the kernel removes it when it is closed. The set is
-// edge triggered and not interested in bytes, so a connection costs one call in
-// its life, and the goroutine wakes only when a client goes.
+// hangups notices clients that go: while their request waits, when nobody reads
+// from the connection, and together with their last bytes, which Go's poller
+// does not tell apart from bytes alone. It is an epoll set of its own, from
+// which the kernel removes a connection when it is closed. The set is edge
+// triggered and not interested in bytes, so a connection costs one call in its
+// life, and the goroutine wakes only when a client goes.
 type hangups struct {
 	file *os.File // the epoll set; Go's poller tells when it has something
 	done chan struct{}
@@ -81,6 +82,7 @@ func (h *hangups) tell(e *unix.EpollEvent) {
 	} else {
 		c.parker.signal(halfGone)
 	}
+	c.interrupt(time.Time{})
 }
 
 // add has c told when its client goes, or has gone already, and returns the key

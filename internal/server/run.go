@@ -35,7 +35,6 @@ func (c *conn) run(base int) {
 		c.startTimer(t.Deadline)
 		defer c.timer.Stop()
 	}
-	c.watch()
 	for tried := false; ; {
 		// A task that cannot be taken back has been started, or soon will be
 		// given up by others: then nothing is left but to wait.
@@ -87,13 +86,6 @@ func (c *conn) startTimer(deadline int64) {
 		return
 	}
 	c.timer.Reset(d)
-}
-
-// watch asks to be told when the client goes.
-func (c *conn) watch() {
-	if c.watched == 0 && c.raw != nil {
-		c.watched = c.server.hangups.add(c)
-	}
 }
 
 // abandoned reports whether the client has gone: it has reset the connection,

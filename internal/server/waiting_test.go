@@ -330,3 +330,21 @@ func TestRange_ClientGoes(t *testing.T) {
 	eventually(t, func() bool { return s.Connections() == 0 }, "gone")
 	eventually(t, func() bool { return s.store.open.Load() == 0 }, "released")
 }
+
+// A client that ends its side together with its request gets its answer, and
+// then the end, not only after the idle time-out.
+func TestHalfClosed_EndsAtOnce(t *testing.T) {
+	eachStrategy(t, func(t *testing.T, strategy string) {
+		s := serve(t, strategy, func(o *setup) { o.IdleTimeout = time.Hour })
+		for range 200 {
+			c := s.dial()
+			require.NoError(t, c.conn.SetDeadline(time.Now().Add(time.Minute)))
+			c.send(get("/v0/entity?id=a"))
+			require.NoError(t, c.conn.CloseWrite())
+			status := c.read("GET").status // it may have had to wait, and be abandoned
+			require.Contains(t, []int{404, 503}, status)
+			c.requireClosed()
+			_ = c.conn.Close()
+		}
+	})
+}
