@@ -62,8 +62,7 @@ type disk struct {
 	aborted bool
 }
 
-// diskHooks are what a disk calls. They are called without its lock, and must
-// not call Pebble.
+// diskHooks are what a disk calls. They must not call Pebble.
 type diskHooks struct {
 	// failed is called with each failure to change the data folder.
 	failed func(error)
@@ -294,10 +293,14 @@ func (d *disk) Link(oldname, newname string) error {
 }
 
 func (d *disk) Remove(name string) error {
-	if d.isTable(name) && d.hooks.remove(name) {
-		return nil
-	}
-	return d.change(name, func() error { return d.FS.Remove(name) })
+	return d.change(name, func() error {
+		// Not before it is known that the disk is not fenced: a fenced instance
+		// may remove what it believes to have replaced.
+		if d.isTable(name) && d.hooks.remove(name) {
+			return nil
+		}
+		return d.FS.Remove(name)
+	})
 }
 
 func (d *disk) RemoveAll(name string) error {

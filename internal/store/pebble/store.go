@@ -42,9 +42,9 @@ type Store struct {
 	gate     gate
 	removals removals
 
-	// appliers counts the calls of Apply between their look at health and the
-	// end of Pebble's part. Once the store is unwritable it only falls, and at
-	// zero nothing is being written.
+	// appliers counts the calls of Apply between their second look at health and
+	// the end of Pebble's part. Once the store is unwritable and it is zero,
+	// nothing is being written.
 	appliers atomic.Int64
 	// dirty says, under Interval, that something was written since the last
 	// sync of the log.
@@ -314,7 +314,11 @@ func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
 	if err := s.stall.wait(&s.health, s.closing); err != nil {
 		return nil, err
 	}
-	// The order matters, see appliers.
+	// The first look keeps those who come later away from the count. The second
+	// is the one that counts, see appliers.
+	if err := s.health.reason(); err != nil {
+		return nil, err
+	}
 	s.appliers.Add(1)
 	defer s.appliers.Add(-1)
 	if err := s.health.reason(); err != nil {

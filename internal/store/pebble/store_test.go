@@ -25,7 +25,7 @@ func open(t testing.TB, o Options) *Store {
 func openOnly(t testing.TB, o Options) *Store {
 	t.Helper()
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
 	s, err := Open(o)
 	require.NoError(t, err)
