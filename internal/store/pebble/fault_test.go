@@ -234,25 +234,23 @@ func TestStore_FailureAndRecovery(t *testing.T) {
 				fs, w := newFaults(), newWatcher()
 				s := openOnly(t, Options{
 					Dir: "d", FS: fs, Sync: mode, SyncInterval: 5 * time.Millisecond,
-					RetryInterval: 5 * time.Millisecond, OnWritable: w.onWritable, memTableBytes: 64 << 10,
+					RetryInterval: 5 * time.Millisecond, OnWritable: w.onWritable, memTableBytes: 32 << 10,
 				})
 				l := startLoad(s)
-				l.more(500)
+				l.more(200)
 
-				for range 2 {
+				for _, percent := range []int{0, 50} {
 					fs.set(row.fault)
-					l.allow(2000)
+					l.allow(1000)
 					err := <-w.failed
 					require.ErrorIs(t, err, store.ErrUnwritable)
 					keys := l.acknowledged()
 					requireKeys(t, s, keys)
 					if mode == Always {
-						requireOnDisk(t, fs.crash(0), keys)
-						requireOnDisk(t, fs.crash(50), keys)
-						requireOnDisk(t, fs.crash(100), keys)
+						requireOnDisk(t, fs.crash(percent), keys)
 					}
 					fs.heal()
-					l.more(500)
+					l.more(200)
 				}
 
 				l.end(t)
@@ -344,9 +342,9 @@ func TestStore_CloseAfterAFailure(t *testing.T) {
 func TestStore_RangeAcrossARecovery(t *testing.T) {
 	t.Parallel()
 	fs, w := newFaults(), newWatcher()
-	s := openOnly(t, Options{Dir: "d", FS: fs, OnWritable: w.onWritable, RetryInterval: time.Millisecond, memTableBytes: 64 << 10})
+	s := openOnly(t, Options{Dir: "d", FS: fs, OnWritable: w.onWritable, RetryInterval: time.Millisecond, memTableBytes: 32 << 10})
 	l := startLoad(s)
-	l.more(2000)
+	l.more(500)
 	keys := l.acknowledged()
 	it, err := s.Range(nil, nil)
 	require.NoError(t, err)
@@ -356,7 +354,7 @@ func TestStore_RangeAcrossARecovery(t *testing.T) {
 	<-w.failed
 	fs.heal()
 	<-w.well
-	l.more(2000)
+	l.more(500)
 	n := 1
 	for it.Next() {
 		_, _, err := it.Entry()
@@ -375,13 +373,13 @@ func TestStore_RangeAcrossARecovery(t *testing.T) {
 func TestStore_AlwaysSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	fs := newFaults()
-	s := openOnly(t, Options{Dir: "d", FS: fs.mem, memTableBytes: 64 << 10})
+	s := openOnly(t, Options{Dir: "d", FS: fs.mem, memTableBytes: 32 << 10})
 	l := startLoad(s)
-	for i := range 10 {
+	for _, percent := range []int{0, 10, 50, 90, 100} {
 		l.more(300)
 		l.allow(300) // during the crash too
 		keys := l.acknowledged()
-		requireOnDisk(t, fs.crash(10*i), keys)
+		requireOnDisk(t, fs.crash(percent), keys)
 	}
 	l.end(t)
 	require.NoError(t, s.Close())

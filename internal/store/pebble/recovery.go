@@ -89,6 +89,8 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 		return errors.New("another failure came in between")
 	}
 	s.gate.proceed()
+	// There was no measure while the store was unwritable.
+	s.stall.check()
 	return nil
 }
 
