@@ -405,7 +405,7 @@ func (c *conn) fail(err error) {
 		c.broken, c.ending = err, true // nobody is there to answer to
 		return
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		bad = tooLarge("more bytes than allowed", c.server.opts.MaxValueBytes)
+		bad = tooLarge("more bytes", c.server.opts.MaxValueBytes)
 	case errors.As(err, &tooBig):
 		bad = &problem{status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: "the trailers are too long"}
 	default:

@@ -180,7 +180,7 @@ func notAllowed(method, path []byte, allow string) *problem {
 
 func tooLarge(size string, most int) *problem {
 	return &problem{status: fasthttp.StatusRequestEntityTooLarge, close: true,
-		detail: "the value has " + size + ", allowed: at most " + strconv.Itoa(most)}
+		detail: "the value has " + size + ", allowed: at most " + strconv.Itoa(most) + " bytes"}
 }
 
 func checkKey(name string, key []byte, most int) *problem {
