@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// errFenced is what an instance gets that wants to create a table after it has
-// been replaced.
+// errFenced is what an instance gets that wants to write a table after it has
+// been fenced.
 var errFenced = errors.New("the folder belongs to another instance now")
 
 // disk stands between one instance of Pebble and the file system. It sees each
@@ -141,11 +141,13 @@ func (d *disk) isVital(name string) bool {
 }
 
 // change runs f, which changes the file of that name. If the disk is fenced it
-// does nothing, and succeeds. If the file is vital f may run several times.
+// does nothing, and succeeds, but not for a table: the instance would read it.
+// If the file is vital f may run several times.
 func (d *disk) change(name string, f func() error) error {
 	for {
-		err := d.changeOnce(f)
-		if err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrExist) || !d.inDir(name) {
+		err := d.changeOnce(name, f)
+		if err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrExist) ||
+			errors.Is(err, errFenced) || !d.inDir(name) {
 			return err
 		}
 		d.hooks.failed(err)
@@ -156,19 +158,22 @@ func (d *disk) change(name string, f func() error) error {
 	}
 }
 
-func (d *disk) changeOnce(f func() error) error {
+func (d *disk) changeOnce(name string, f func() error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if d.fenced {
-		return nil
+	if !d.fenced {
+		return f()
 	}
-	return f()
+	if d.isTable(name) && !d.aborted {
+		return errFenced
+	}
+	return nil
 }
 
 // sync is change for what cannot be repeated.
 func (d *disk) sync(name string, f func() error) error {
-	err := d.changeOnce(f)
-	if err == nil || !d.inDir(name) {
+	err := d.changeOnce(name, f)
+	if err == nil || errors.Is(err, errFenced) || !d.inDir(name) {
 		return err
 	}
 	if !d.isVital(name) {
@@ -371,7 +376,7 @@ type logFile struct {
 
 // try runs f unless the log is lost. If f fails, it is.
 func (f *logFile) try(do func() error) {
-	err := f.disk.changeOnce(func() error {
+	err := f.disk.changeOnce(f.name, func() error {
 		if f.disk.logLost() != nil {
 			return nil
 		}
