@@ -32,7 +32,8 @@ integration: ## the tests of the built binary; installs wrk if it is missing
 	@command -v wrk >/dev/null || { \
 		echo 'wrk is missing: installing the distribution package'; \
 		apt-get update -qq && apt-get install -y -qq wrk; }
-	go test -race -tags integration -count=1 -timeout 20m ./integration/
+	@mkdir -p reports/integration
+	go test -race -tags integration -count=1 -timeout 20m -artifacts -outputdir=reports/integration ./integration/
 
 .PHONY: bench
 bench: ## benchmarks of the strategies, the dispatcher and the executor, for benchstat
@@ -63,7 +64,8 @@ torture: ## the long forms of the fuzz, crash and linearizability tests
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$package; \
 		done; \
 	done
-	SPILLWAY_TORTURE_CYCLES=$(CYCLES) go test -race -tags integration -count=1 -timeout 4h ./integration/
+	@mkdir -p reports/integration
+	SPILLWAY_TORTURE_CYCLES=$(CYCLES) go test -race -tags integration -count=1 -timeout 4h -artifacts -outputdir=reports/integration ./integration/
 
 # Named so that nobody looks for them in vain: their parts are not built yet.
 .PHONY: study peers pgo docker compose-up
