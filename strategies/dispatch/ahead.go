@@ -25,12 +25,6 @@ type aheadTask struct {
 	continuation bool
 }
 
-func (a *ahead) push(t *strategies.Task, continuation bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.pushLocked(t, continuation)
-}
-
 func (a *ahead) pushLocked(t *strategies.Task, continuation bool) {
 	a.tasks = append(a.tasks, aheadTask{t, continuation})
 	a.n.Add(1)
@@ -38,9 +32,6 @@ func (a *ahead) pushLocked(t *strategies.Task, continuation bool) {
 
 // pop returns the oldest task, or nil.
 func (a *ahead) pop() (t *strategies.Task, continuation bool) {
-	if a.n.Load() == 0 {
-		return nil, false
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.tasks) == 0 {

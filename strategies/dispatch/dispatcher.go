@@ -29,9 +29,10 @@ type Options struct {
 	// must not be kept. Run is called by many goroutines at once.
 	Run func(tasks []*strategies.Task, done func(*strategies.Task))
 	// Observe returns whom to tell of the tasks of a strategy. It is called
-	// when a strategy becomes active. Nil means that nobody is told.
+	// when a strategy becomes active, again each time. Nil means that nobody is told.
 	Observe func(strategy string) Events
 	// Switched is told of a switch, after it. Nil means that nobody is told.
+	// Like Observe, it must not call Switch, Status or Gauges.
 	Switched func(from, to string)
 }
 
@@ -43,7 +44,7 @@ type Events struct {
 	// Started: a task is about to run, having waited that long in the queue: 0
 	// if it was handed straight to a worker or is run by its submitter.
 	Started func(waited time.Duration)
-	// Shed: a task was shed.
+	// Shed: a task was shed. Continuations do not count.
 	Shed func(strategies.Reason)
 }
 
@@ -75,8 +76,8 @@ type Dispatcher struct {
 
 	// refusing is set when a drain has run out of time.
 	refusing atomic.Bool
-	// draining is set by Drain, which is then told through quiet when inFlight
-	// falls to 0.
+	// draining is set once Drain was called, which is told through quiet when
+	// inFlight falls to 0.
 	draining atomic.Bool
 	quiet    chan struct{}
 
@@ -190,10 +191,14 @@ func (d *Dispatcher) shed(t *strategies.Task, reason strategies.Reason) {
 func (d *Dispatcher) completed(t *strategies.Task) {
 	t.Done(t)
 	if d.inFlight.Add(-1) == 0 && d.draining.Load() {
-		select {
-		case d.quiet <- struct{}{}:
-		default:
-		}
+		d.tellQuiet()
+	}
+}
+
+func (d *Dispatcher) tellQuiet() {
+	select {
+	case d.quiet <- struct{}{}:
+	default:
 	}
 }
 
@@ -309,7 +314,6 @@ func (d *Dispatcher) DrainTime() time.Duration {
 // tasks that have been started may still be running then.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.draining.Store(true)
-	defer d.draining.Store(false)
 	for d.inFlight.Load() != 0 {
 		select {
 		case <-d.quiet:
@@ -321,6 +325,7 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	d.tellQuiet() // for others who wait
 	return nil
 }
 

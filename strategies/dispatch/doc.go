@@ -17,7 +17,8 @@
 //
 // Submit:
 //
-//  1. If a worker is parked, take it off the stack and hand it the task.
+//  1. If a worker is parked and nothing waits, take it off the stack and hand
+//     it the task.
 //  2. Otherwise push the task into the discipline, which publishes it.
 //  3. If a worker has parked meanwhile, take it off the stack and tell it to
 //     look.
@@ -32,9 +33,10 @@
 //     word to look.
 //
 // No wake-up is lost. The submitter publishes (2), then looks at the stack (3);
-// the worker enters the stack (2), then looks for what is published (3). All
-// four are sequentially consistent atomic operations, so at least one of the
-// two sees the other. That holds for a queue that answers Contended as well:
+// the worker enters the stack (2), then looks for what is published (3). The
+// stack's counter is atomic, and a discipline publishes by an atomic operation,
+// of which Go's are sequentially consistent, or under a mutex, which orders the
+// two in the same way. So at least one of the two sees the other. That holds for a queue that answers Contended as well:
 // the worker saw a place that was reserved and not yet filled, so whoever fills
 // it looks at the stack later than the worker entered it. And a worker that was
 // told to look and finds several tasks passes the word on (1), so that no

@@ -53,7 +53,9 @@ func (p *pool) stop() {
 func (p *pool) submit(t *strategies.Task) (waits bool) {
 	now := p.d.Now()
 	t.Submitted = now
-	if q := p.active.Load(); !q.spec.Inline && !p.d.refusing.Load() {
+	// What waits goes first: it may have come while the worker was parking, which
+	// finds it in a moment.
+	if q := p.active.Load(); !q.spec.Inline && !p.d.refusing.Load() && p.idle.n.Load() > 0 && p.waiting() == 0 {
 		if w := p.idle.take(); w != nil {
 			q.adopt(t)
 			// If the worker has found another task in this instant, it puts t
@@ -97,15 +99,44 @@ func (q *queue) adopt(t *strategies.Task) {
 
 // resume takes a continuation: see Dispatcher.Continue.
 func (p *pool) resume(t *strategies.Task) {
+	if p.active.Load().spec.Inline && !p.d.refusing.Load() {
+		p.d.runInline(t)
+		return
+	}
+	p.putAhead(t, true)
+	p.wakeOne()
+}
+
+// putAhead puts t ahead of the queues, unless it has to be shed.
+//
+// It decides under the lock that shedWaiting and Cancel take as well. So what
+// they did not find here, because it came later, is shed by putAhead.
+func (p *pool) putAhead(t *strategies.Task, continuation bool) {
+	reason := strategies.ReasonNone
+	p.ahead.mu.Lock()
 	switch {
 	case p.d.refusing.Load():
-		p.d.shed(t, strategies.ReasonDraining)
-	case p.active.Load().spec.Inline:
-		p.d.runInline(t)
+		reason = strategies.ReasonDraining
+	case !continuation && p.expired(t, p.d.Now()):
+		reason = strategies.ReasonExpired
 	default:
-		p.ahead.push(t, true)
-		p.wakeOne()
+		p.ahead.pushLocked(t, continuation)
 	}
+	p.ahead.mu.Unlock()
+	if reason != strategies.ReasonNone {
+		p.shedAhead(t, continuation, reason)
+	}
+}
+
+// shedAhead sheds a task from ahead of the queues. Events do not hear of a
+// continuation: its task was counted when it started.
+func (p *pool) shedAhead(t *strategies.Task, continuation bool, reason strategies.Reason) {
+	if continuation {
+		t.Shed = reason
+		p.d.completed(t)
+		return
+	}
+	p.d.shed(t, reason)
 }
 
 // wakeOne tells a parked worker, if there is one, to look for a task.
@@ -164,7 +195,7 @@ func (p *pool) next(w *worker) (*strategies.Task, origin) {
 					if t == nil {
 						return picked, handed
 					}
-					p.ahead.push(picked, false)
+					p.putAhead(picked, false)
 				}
 			}
 			return t, how
@@ -177,18 +208,19 @@ func (p *pool) next(w *worker) (*strategies.Task, origin) {
 
 // take returns the task whose turn it is, or nil if none can be taken now.
 func (p *pool) take() (*strategies.Task, origin) {
-	for {
+	for p.ahead.n.Load() > 0 {
 		t, continuation := p.ahead.pop()
 		switch {
-		case t == nil:
-			return p.takeQueued(), queued
+		case t == nil: // somebody else was faster
 		case continuation:
 			return t, continued
-		case !p.expired(t, p.d.Now()):
+		case p.expired(t, p.d.Now()):
+			p.d.shed(t, strategies.ReasonExpired)
+		default:
 			return t, queued
 		}
-		p.d.shed(t, strategies.ReasonExpired)
 	}
+	return p.takeQueued(), queued
 }
 
 // takeQueued returns the next task that shall run out of the oldest queue that
@@ -303,7 +335,8 @@ func (p *pool) learn(w *worker, service, now int64) {
 	w.lessons = w.lessons[:0]
 }
 
-// shedWaiting gives up everything that waits.
+// shedWaiting gives up everything that waits. The dispatcher is refusing, so
+// nothing is added behind its back.
 func (p *pool) shedWaiting(reason strategies.Reason) {
 	for _, q := range *p.queues.Load() {
 		q.awaitEntering()
@@ -317,7 +350,7 @@ func (p *pool) shedWaiting(reason strategies.Reason) {
 			}
 		}
 	}
-	for t, _ := p.ahead.pop(); t != nil; t, _ = p.ahead.pop() {
-		p.d.shed(t, reason)
+	for t, continuation := p.ahead.pop(); t != nil; t, continuation = p.ahead.pop() {
+		p.shedAhead(t, continuation, reason)
 	}
 }

@@ -33,7 +33,8 @@ func newQueue(p *pool, spec strategies.Spec, events Events) *queue {
 	return q
 }
 
-// enter returns the active queue, into which nobody switches until leave.
+// enter returns the active queue. No switch from it to another returns until
+// leave.
 func (p *pool) enter() *queue {
 	for {
 		q := p.active.Load()
@@ -79,13 +80,17 @@ func (p *pool) activate(q *queue) {
 	}
 }
 
-// retire forgets the queues that are no longer active and have drained.
+// retire forgets the queues that are no longer active and have drained, unless
+// a switch is under way: no worker waits for one, and the next that finds the
+// queue empty tries again.
 func (p *pool) retire() {
-	p.d.mu.Lock()
-	defer p.d.mu.Unlock()
-	p.retireLocked()
+	if p.d.mu.TryLock() {
+		defer p.d.mu.Unlock()
+		p.retireLocked()
+	}
 }
 
+// retireLocked needs the dispatcher's mutex.
 func (p *pool) retireLocked() {
 	qs := *p.queues.Load()
 	last := len(qs) - 1
