@@ -68,6 +68,13 @@ func (s *stage) run(tasks []*strategies.Task, done func(*strategies.Task)) {
 	}
 }
 
+// use switches to a strategy that is not registered.
+func (s *stage) use(spec strategies.Spec) {
+	s.Dispatcher.mu.Lock()
+	defer s.Dispatcher.mu.Unlock()
+	s.activateLocked(spec)
+}
+
 type taskOption func(*strategies.Task)
 
 func isWrite(t *strategies.Task) { t.Write = true }
@@ -149,12 +156,6 @@ func (s *stage) requireEnded(names ...string) {
 	require.Equal(s.t, names, s.ended)
 }
 
-// builtin returns the strategies that come with Spillway, without the one that a
-// test here registers.
-func builtin() []strategies.Spec {
-	return slices.DeleteFunc(strategies.Specs(), func(s strategies.Spec) bool { return s.Name == "learner" })
-}
-
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Parallel()
 	synctest.Test(t, test)
@@ -163,7 +164,7 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 // eachQueue runs the test for every strategy that has a queue.
 func eachQueue(t *testing.T, test func(t *testing.T, spec strategies.Spec)) {
 	t.Parallel()
-	for _, spec := range builtin() {
+	for _, spec := range strategies.Specs() {
 		if spec.Inline {
 			continue
 		}
@@ -396,8 +397,8 @@ func TestContinue_GoesAhead(t *testing.T) {
 // the new queue is popped, between any two strategies.
 func TestSwitch_TakesTheOldQueueFirst(t *testing.T) {
 	t.Parallel()
-	for _, f := range builtin() {
-		for _, b := range builtin() {
+	for _, f := range strategies.Specs() {
+		for _, b := range strategies.Specs() {
 			from, to := f.Name, b.Name
 			if from == to {
 				continue
@@ -614,12 +615,10 @@ func (l *learner) Completed(waited, service, _ int64) {
 func TestDispatcher_DrivesOptionalAbilities(t *testing.T) {
 	t.Parallel()
 	l := new(learner)
-	require.NoError(t, strategies.Register(strategies.Spec{
-		Name: "learner", New: func(strategies.Config) strategies.Discipline { return l },
-	}))
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, Options{Strategy: "learner"})
+		s := newStage(t, Options{Strategy: "sync"})
 		defer s.close()
+		s.use(strategies.Spec{Name: "learner", New: func(strategies.Config) strategies.Discipline { return l }})
 		s.submit("slow1")
 		time.Sleep(time.Second)
 		s.submit("unwanted")

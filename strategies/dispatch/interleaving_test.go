@@ -54,15 +54,13 @@ func newScripted(t *testing.T, o Options) (*stage, *scripted) {
 	o.Strategy = "sync"
 	s := newStage(t, o)
 	q := new(scripted)
-	s.Dispatcher.mu.Lock()
-	s.activateLocked(strategies.Spec{Name: "scripted", New: func(c strategies.Config) strategies.Discipline {
+	s.use(strategies.Spec{Name: "scripted", New: func(c strategies.Config) strategies.Discipline {
 		spec, err := strategies.Lookup("fifo")
 		require.NoError(t, err)
 		q.Discipline = spec.New(c)
 		q.remover = q.Discipline.(strategies.Remover)
 		return q
 	}})
-	s.Dispatcher.mu.Unlock()
 	return s, q
 }
 

@@ -84,7 +84,7 @@ func (c *client) submit(tasks int) {
 // switched, and when the dispatcher is drained in the middle.
 func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 	t.Parallel()
-	others := builtin()
+	others := strategies.Specs()
 	for i, spec := range others {
 		name := spec.Name
 		t.Run(name, func(t *testing.T) {
