@@ -1,11 +1,10 @@
 // Package delay makes a store slow on purpose, so that the lab can study queues
 // under a known service time.
 //
-// The delays come from time.Sleep, which overshoots: the kernel wakes a thread
-// about 0.1 ms late, and 1 ms late where its timers tick at 1 kHz. Eight
-// goroutines that sleep exp:4ms were measured at 0.86 of the rate that this
-// promises, with exp:50us at 0.08. Compare strategies by the capacity that a
-// closed loop measures in the same run, not by the nominal one.
+// The delays come from time.Sleep, which overshoots: eight goroutines that sleep
+// exp:4ms were measured at 0.86 of the rate that this promises, and at 0.08 with
+// exp:50us. So compare strategies by the capacity that a closed loop measures in
+// the same run, not by the nominal one.
 package delay
 
 import (

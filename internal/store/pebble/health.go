@@ -58,7 +58,7 @@ func (h *health) fail(cause error) {
 	err := fmt.Errorf("%w: %w", store.ErrUnwritable, cause)
 	h.cause.Store(&err)
 	if h.mu.serving {
-		h.log.Error("the store cannot write, reads go on", "err", cause)
+		h.log.Error("the store cannot write, reads go on", "err", cause.Error())
 		h.onChange(err)
 	}
 }

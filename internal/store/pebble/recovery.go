@@ -52,7 +52,7 @@ func (s *Store) recoverLoop() {
 			continue
 		}
 		if err := s.comeBack(s.closing); err != nil {
-			s.opts.Logger.Warn("the store still cannot write", "err", err)
+			s.opts.Logger.Warn("the store still cannot write", "err", err.Error())
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (s *Store) settle(inst *instance, failures uint64, stop <-chan struct{}) er
 	if inst.broken.Load() != nil {
 		_ = inst.db.LogData(nil, pebble.Sync)
 		if err := inst.disk.logLost(); err != nil && s.opts.Sync != Always {
-			s.opts.Logger.Error("the log and the manifest have both failed: writes that were acknowledged but not yet synced are lost", "err", err)
+			s.opts.Logger.Error("the log and the manifest have both failed: writes that were acknowledged but not yet synced are lost", "err", err.Error())
 		}
 		return nil
 	}

@@ -228,11 +228,11 @@ func (s *Store) events(inst *instance) *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			if !inst.disk.isFenced() {
-				log.Warn("background work of the store failed, it is tried again", "err", err)
+				log.Warn("background work of the store failed, it is tried again", "err", err.Error())
 			}
 		},
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
-			log.Error("the store found corrupt data", "path", i.Path, "err", i.Details)
+			log.Error("the store found corrupt data", "path", i.Path, "err", i.Details.Error())
 		},
 		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
 			s.stall.count.Add(1)
@@ -250,7 +250,7 @@ func (s *Store) closeInstance(i *instance) {
 		defer s.old.Done()
 		i.disk.end()
 		if err := i.db.Close(); err != nil {
-			s.opts.Logger.Debug("closed a replaced instance of the store", "err", err)
+			s.opts.Logger.Debug("closed a replaced instance of the store", "err", err.Error())
 		}
 		for _, name := range s.removals.release() {
 			_ = s.opts.FS.Remove(name)
@@ -300,9 +300,9 @@ func (s *Store) Get(dst, key []byte) ([]byte, error) {
 	value, closer, err := s.cur.db.Get(key)
 	if err != nil {
 		if errors.Is(err, pebble.ErrNotFound) {
-			err = store.ErrNotFound
+			return dst, store.ErrNotFound
 		}
-		return dst, err
+		return dst, fmt.Errorf("cannot read: %w", err)
 	}
 	dst = append(dst, value...)
 	return dst, closer.Close()

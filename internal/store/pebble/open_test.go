@@ -1,0 +1,183 @@
+package pebble
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"spillway/internal/store"
+)
+
+// requireOneLine checks an error for people.
+func requireOneLine(t *testing.T, err error, contains ...string) {
+	t.Helper()
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "\n")
+	for _, c := range contains {
+		require.ErrorContains(t, err, c)
+	}
+}
+
+func TestOpen_Errors(t *testing.T) {
+	t.Parallel()
+	t.Run("an unknown mode", func(t *testing.T) {
+		t.Parallel()
+		_, err := Open(Options{Dir: t.TempDir(), Sync: "sometimes"})
+		requireOneLine(t, err, `"sometimes"`, "always, interval, never")
+	})
+	t.Run("the folder is a file", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "file")
+		require.NoError(t, os.WriteFile(file, nil, 0o644))
+		_, err := Open(Options{Dir: file})
+		requireOneLine(t, err, "cannot create the data folder "+file)
+	})
+	t.Run("the folder cannot be written", func(t *testing.T) {
+		t.Parallel()
+		fs := newFaults()
+		fs.set(on(unix.EROFS, "", create, write))
+		_, err := Open(Options{Dir: "d", FS: fs})
+		requireOneLine(t, err, "cannot write to the data folder d", "read-only")
+	})
+	t.Run("the disk fails while the folder is opened", func(t *testing.T) {
+		t.Parallel()
+		for _, part := range []string{"MANIFEST", "marker", ".log", ".sst", "temporary"} {
+			fs := newFaults()
+			s := openOnly(t, Options{Dir: "d", FS: fs})
+			require.NoError(t, apply(s, put("a", "1")))
+			crashed := newFaults()
+			crashed.FS = errorfs.Wrap(fs.crash(0), errorfs.InjectorFunc(on(unix.EIO, part, create, write, rename)))
+			require.NoError(t, s.Close())
+			_, err := Open(Options{Dir: "d", FS: crashed.FS})
+			requireOneLine(t, err, "cannot open the data folder d", "input/output error")
+		}
+	})
+	t.Run("a second open in the same process", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		s := open(t, Options{Dir: dir})
+		_, err := Open(Options{Dir: dir + "/."})
+		requireOneLine(t, err, "the data folder "+dir+" is in use")
+		require.NoError(t, apply(s, put("a", "1")))
+	})
+}
+
+// A damaged folder is refused with one line.
+func TestOpen_Corrupt(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		glob   string
+		damage func(path string) error
+	}{
+		{"MANIFEST-*", func(p string) error { return os.Truncate(p, 10) }},
+		{"MANIFEST-*", func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("x", 1000)), 0o644) }},
+		{"MANIFEST-*", os.Remove},
+		{"*.sst", os.Remove},
+		{"*.sst", func(p string) error { return os.Truncate(p, 10) }},
+		{"OPTIONS-*", func(p string) error { return os.WriteFile(p, []byte("[nonsense"), 0o644) }},
+	} {
+		dir := t.TempDir()
+		s := openOnly(t, Options{Dir: dir})
+		require.NoError(t, apply(s, put("a", "1")))
+		require.NoError(t, s.cur.db.Flush())
+		require.NoError(t, s.Close())
+		paths, err := filepath.Glob(filepath.Join(dir, row.glob))
+		require.NoError(t, err)
+		require.NotEmpty(t, paths)
+		for _, p := range paths {
+			require.NoError(t, row.damage(p))
+		}
+		_, err = Open(Options{Dir: dir})
+		requireOneLine(t, err, "cannot open the data folder "+dir)
+	}
+}
+
+// Another process finds the folder in use: this test starts itself once more.
+func TestOpen_InUseByAnotherProcess(t *testing.T) {
+	const env = "TEST_OPEN_DIR"
+	if dir := os.Getenv(env); dir != "" {
+		_, err := Open(Options{Dir: dir})
+		fmt.Println("error:", err)
+		return
+	}
+	dir := t.TempDir()
+	s := open(t, Options{Dir: dir})
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestOpen_InUseByAnotherProcess$")
+	cmd.Env = append(os.Environ(), env+"="+dir)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "error: the data folder "+dir+" is in use by another process")
+	require.NoError(t, apply(s, put("a", "1")))
+}
+
+func TestStore_Checkpoint(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			s := open(t, Options{Dir: t.TempDir(), Sync: mode})
+			require.NoError(t, apply(s, put("a", "1")))
+			require.NoError(t, s.cur.db.Flush())
+			require.NoError(t, apply(s, put("b", "1")))
+			dir := filepath.Join(t.TempDir(), "deep", "copy")
+			require.NoError(t, s.Checkpoint(dir))
+			requireOneLine(t, s.Checkpoint(dir), "cannot write a checkpoint to "+dir, "exists")
+			require.NoError(t, apply(s, put("a", "2"), del("b")))
+
+			c := open(t, Options{Dir: dir})
+			require.Equal(t, "1", get(t, c, "a"))
+			require.Equal(t, "1", get(t, c, "b"))
+		})
+	}
+}
+
+// A failure of the disk that the checkpoint is written to is not the store's.
+func TestStore_CheckpointToAnotherDisk(t *testing.T) {
+	t.Parallel()
+	fs := newFaults()
+	s := openOnly(t, Options{Dir: "d", FS: fs})
+	require.NoError(t, apply(s, put("a", "1")))
+	fs.set(on(unix.ENOSPC, "elsewhere", create, write, link))
+	requireOneLine(t, s.Checkpoint("elsewhere"), "no space left")
+	require.NoError(t, s.Writable())
+	require.NoError(t, apply(s, put("a", "2")))
+	require.NoError(t, s.Close())
+}
+
+func TestStore_Stats(t *testing.T) {
+	t.Parallel()
+	s := openOnly(t, Options{Dir: t.TempDir()})
+	for i := range 100 {
+		require.NoError(t, apply(s, put(fmt.Sprint(i), strings.Repeat("v", 1000))))
+	}
+	require.NoError(t, s.cur.db.Flush())
+	require.Equal(t, strings.Repeat("v", 1000), get(t, s, "1"))
+	require.Equal(t, strings.Repeat("v", 1000), get(t, s, "1"))
+	st := s.Stats()
+	var bytes, files uint64
+	for _, l := range st.Levels {
+		bytes, files = bytes+l.Bytes, files+l.Files
+	}
+	require.NotZero(t, files)
+	require.NotZero(t, bytes)
+	require.NotZero(t, st.ReadAmplification)
+	require.NotZero(t, st.CacheHits)
+	require.NotZero(t, st.CacheMisses)
+	require.Greater(t, st.DiskBytes, bytes)
+	require.NotZero(t, st.MemTableBytes)
+	require.NoError(t, s.Close())
+	require.Equal(t, st, s.Stats())
+	_, err := s.Get(nil, []byte("1"))
+	require.ErrorIs(t, err, store.ErrClosed)
+	_, err = s.Apply([]store.Write{put("a", "1")})
+	require.ErrorIs(t, err, store.ErrClosed)
+	_, err = s.Range([]byte("a"), nil)
+	require.ErrorIs(t, err, store.ErrClosed)
+}
