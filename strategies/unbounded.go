@@ -1,6 +1,9 @@
 package strategies
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // unbounded serves tasks in the order of their arrival and never turns one
 // away: the linked queue of Maged M. Michael and Michael L. Scott, "Simple,
@@ -26,11 +29,17 @@ type unbounded struct {
 	// misses one that Pop could take.
 	waiting atomic.Int64
 	_       [56]byte
+	// holes counts the nodes that Remove has emptied since the last sweep, those
+	// that Pop has passed meanwhile included.
+	holes    atomic.Int64
+	sweeping sync.Mutex
 }
 
 // node is one place in the queue. It allocates, as an unbounded queue must.
 type node struct {
-	next atomic.Pointer[node] // nil for the last; set once
+	// next is nil for the last node. Once set it leads on for ever: sweep moves it
+	// past empty nodes, and whoever still stands on one of those comes along too.
+	next atomic.Pointer[node]
 	// task is the one that waits here. Whoever swaps it for nil, a Pop or a
 	// Remove, owns the task from then on. It is set once, so no other task, and
 	// not the same task submitted again, ever appears here.
@@ -86,8 +95,8 @@ func (q *unbounded) Pop(int64) (*Task, Popped, Reason) {
 		t := next.task.Load()
 		taken := t != nil && next.task.CompareAndSwap(t, nil)
 		// Either way next is empty now. It becomes the dummy, unless somebody has
-		// been faster. The head must not overtake the tail: help the push that
-		// is between its two steps.
+		// been faster. The tail should not fall behind: help the push that is
+		// between its two steps.
 		if tail := q.tail.Load(); tail == head {
 			q.tail.CompareAndSwap(tail, next)
 		}
@@ -101,15 +110,50 @@ func (q *unbounded) Pop(int64) (*Task, Popped, Reason) {
 	}
 }
 
-// Remove takes t out of the queue. Its empty node stays until Pop passes it.
+// Remove takes t out of the queue. Its empty node stays until Pop passes it or a
+// sweep unlinks it.
 func (q *unbounded) Remove(t *Task) bool {
 	n := t.node.Load()
 	if n == nil || !n.task.CompareAndSwap(t, nil) {
 		return false
 	}
 	t.node.Store(nil)
-	q.waiting.Add(-1)
+	if left := q.waiting.Add(-1); q.holes.Add(1) > max(2*left, fewHoles) {
+		q.sweep()
+	}
 	return true
+}
+
+// fewHoles are not worth a sweep.
+const fewHoles = 64
+
+// sweep unlinks the empty nodes, but for the last, which pushes link to. Without
+// it, requests that come and give up while the oldest waits on would pile up
+// nodes behind it. It runs after at least as many removals as tasks wait, so a
+// removal costs constant time on average.
+//
+// Pushes and pops go on meanwhile. An empty node stays empty, and leads to all
+// that came after it, so it does not matter whether somebody passes it.
+func (q *unbounded) sweep() {
+	if !q.sweeping.TryLock() {
+		return
+	}
+	defer q.sweeping.Unlock()
+	q.holes.Store(0)
+	for n := q.head.Load(); n != nil; n = n.next.Load() {
+		first := n.next.Load()
+		next := first
+		for next != nil && next.task.Load() == nil {
+			after := next.next.Load()
+			if after == nil {
+				break
+			}
+			next = after
+		}
+		if next != first {
+			n.next.Store(next) // it was set, so only a sweep changes it
+		}
+	}
 }
 
 // Len returns how many tasks wait.

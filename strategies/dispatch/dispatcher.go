@@ -14,7 +14,7 @@ import (
 type Options struct {
 	// Strategy is the name of the strategy to begin with.
 	Strategy string
-	// Capacity is how many tasks may wait in each pool, at least 1.
+	// Capacity is how many tasks may wait in each pool, 1 to 2^24.
 	Capacity int
 	// Workers is the number of workers, at least 1, or 2 if Split is set.
 	Workers int
@@ -32,7 +32,7 @@ type Options struct {
 	// when a strategy becomes active, again each time. Nil means that nobody is told.
 	Observe func(strategy string) Events
 	// Switched is told of a switch, after it. Nil means that nobody is told.
-	// Like Observe, it must not call Switch, Status or Gauges.
+	// Like Observe, it must not call Switch or Gauges.
 	Switched func(from, to string)
 }
 
@@ -48,6 +48,9 @@ type Events struct {
 	Shed func(strategies.Reason)
 }
 
+// maxCapacity is where more could not be meant: some disciplines allocate it.
+const maxCapacity = 1 << 24
+
 func (o *Options) check() error {
 	least := 1
 	if o.Split {
@@ -56,8 +59,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Workers < least:
 		return fmt.Errorf("dispatch: %d workers, need at least %d", o.Workers, least)
-	case o.Capacity < 1:
-		return fmt.Errorf("dispatch: capacity %d, need at least 1", o.Capacity)
+	case o.Capacity < 1 || o.Capacity > maxCapacity:
+		return fmt.Errorf("dispatch: capacity %d, need 1 to %d", o.Capacity, maxCapacity)
 	case o.MaxBatch < 1:
 		return fmt.Errorf("dispatch: batches of %d, need at least 1", o.MaxBatch)
 	case o.Run == nil:
@@ -241,8 +244,20 @@ type Status struct {
 
 // Status returns the active strategy with its workers and capacity.
 func (d *Dispatcher) Status() Status {
-	g := d.Gauges()[0]
-	return Status{Strategy: g.Strategy, Workers: g.Workers, Capacity: g.Capacity}
+	var s Status
+	for _, p := range d.pools {
+		q := p.active.Load()
+		s.Strategy = q.spec.Name
+		if !q.spec.Inline {
+			s.Workers += p.workers
+		}
+		if c := q.discipline.Cap(); c == strategies.Unbounded {
+			s.Capacity = c
+		} else {
+			s.Capacity += c
+		}
+	}
+	return s
 }
 
 // Gauge is the state of the queues of one strategy, summed over split pools.
@@ -310,8 +325,8 @@ func (d *Dispatcher) DrainTime() time.Duration {
 }
 
 // Drain waits until no task is in flight. If ctx ends before, it sheds all that
-// waits, and from then on all that is submitted, and returns the error of ctx;
-// tasks that have been started may still be running then.
+// waits and returns the error of ctx; tasks that have been started may still be
+// running then. Once ctx has ended, all that is submitted is shed.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.draining.Store(true)
 	for d.inFlight.Load() != 0 {
@@ -324,6 +339,9 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 			}
 			return ctx.Err()
 		}
+	}
+	if ctx.Err() != nil {
+		d.refusing.Store(true) // also what is between two turns now
 	}
 	d.tellQuiet() // for others who wait
 	return nil

@@ -48,7 +48,9 @@
 // one commit. A read that it meets on the way must not wait behind that commit
 // while another worker could start it. The discipline cannot take it back, so
 // it goes to a short list ahead of the queue, where the next free worker finds
-// it first. Continuations of ranges use the same list.
+// it first. Continuations of ranges use the same list. What is on it counts as
+// taken: it does not take up the discipline's capacity, and newer or more
+// important tasks do not get in front of it any more.
 //
 // # Switching
 //
