@@ -72,30 +72,6 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// instance is one opening of the folder by Pebble. It is closed when the last
-// reference is released: one is the store's, the others belong to iterators
-// and to commits that are waited for.
-type instance struct {
-	db   *pebble.DB
-	disk *disk
-	// broken is why Pebble has said that it cannot go on: it may have lost track
-	// of its own MANIFEST, so that only reopening the folder helps.
-	broken atomic.Pointer[error]
-	// spent is set when the instance is fenced and waits for its successor, of
-	// which it no longer knows anything that the folder does not.
-	spent bool
-	refs  atomic.Int64
-	close func(*instance)
-}
-
-func (i *instance) acquire() { i.refs.Add(1) }
-
-func (i *instance) release() {
-	if i.refs.Add(-1) == 0 {
-		i.close(i)
-	}
-}
-
 // Open opens the folder, or creates it. The error is one line for people.
 func Open(o Options) (*Store, error) {
 	o.setDefaults()
@@ -153,130 +129,6 @@ func (s *Store) claim() error {
 	}
 	s.lock = lock
 	return nil
-}
-
-// openInstance opens the folder, whose lock the store holds. Pebble's Open does
-// not come back from a disk that fails meanwhile, as it repeats what fails. So
-// when stop is closed it is given a second more, and then whatever it still
-// does is made to succeed without effect, and the instance is thrown away.
-func (s *Store) openInstance(stop <-chan struct{}) (*instance, error) {
-	inst := &instance{close: s.closeInstance}
-	inst.refs.Store(1)
-	broke := make(chan struct{})
-	broken := func(err error) {
-		if inst.broken.CompareAndSwap(nil, &err) {
-			close(broke)
-		}
-	}
-	failed := func(err error) {
-		s.gate.halt()
-		s.health.fail(err)
-	}
-	inst.disk = newDisk(s.opts.FS, s.opts.Dir, diskHooks{
-		failed: failed, broken: broken, pause: s.pause, fsynced: s.opts.OnFsync,
-		remove: s.removals.later,
-	})
-	o := s.opts.pebbleOptions()
-	o.Cache = s.cache
-	o.FS = inst.disk
-	o.Logger = logger{log: s.opts.Logger, fatal: func(err error) {
-		broken(err)
-		failed(err)
-	}}
-	o.EventListener = s.events(inst)
-
-	opened := make(chan error, 1)
-	go func() {
-		// On some kinds of damage Pebble panics rather than to return an error.
-		defer func() {
-			if r := recover(); r != nil {
-				opened <- fmt.Errorf("%v", r)
-			}
-		}()
-		var err error
-		inst.db, err = pebble.Open(s.opts.Dir, o)
-		opened <- err
-	}()
-	var reason error
-	select {
-	case err := <-opened:
-		return inst, err
-	case <-broke:
-		reason = *inst.broken.Load()
-	case <-stop:
-		timer := time.NewTimer(time.Second)
-		defer timer.Stop()
-		select {
-		case err := <-opened:
-			return inst, err
-		case <-timer.C:
-		}
-		if reason = s.health.reason(); reason == nil {
-			reason = store.ErrClosed
-		}
-	}
-	inst.disk.abort()
-	if err := <-opened; err != nil {
-		return nil, err
-	}
-	_ = inst.db.Close()
-	return nil, reason
-}
-
-func (s *Store) events(inst *instance) *pebble.EventListener {
-	log := s.opts.Logger
-	return &pebble.EventListener{
-		BackgroundError: func(err error) {
-			if !inst.disk.isFenced() {
-				log.Warn("background work of the store failed, it is tried again", "err", err.Error())
-			}
-		},
-		DataCorruption: func(i pebble.DataCorruptionInfo) {
-			log.Error("the store found corrupt data", "path", i.Path, "err", i.Details.Error())
-		},
-		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
-			s.stall.count.Add(1)
-			log.Warn("writes stall in Pebble", "reason", i.Reason)
-		},
-		WALCreated:    func(pebble.WALCreateInfo) { s.stall.check() },
-		FlushEnd:      func(pebble.FlushInfo) { s.stall.check() },
-		CompactionEnd: func(pebble.CompactionInfo) { s.stall.check() },
-	}
-}
-
-// closeInstance closes a replaced instance once nobody reads from it.
-func (s *Store) closeInstance(i *instance) {
-	go func() {
-		defer s.old.Done()
-		i.disk.end()
-		if err := i.db.Close(); err != nil {
-			s.opts.Logger.Debug("closed a replaced instance of the store", "err", err.Error())
-		}
-		for _, name := range s.removals.release() {
-			_ = s.opts.FS.Remove(name)
-		}
-	}()
-}
-
-// shut closes the instance in use. If the disk fails meanwhile, or has failed
-// before, Pebble is not allowed to change anything more.
-func (s *Store) shut(inst *instance) error {
-	failed, reason := s.health.watch()
-	closed := make(chan error, 1)
-	go func() {
-		s.asking.Wait()
-		closed <- inst.db.Close()
-	}()
-	if reason == nil {
-		select {
-		case err := <-closed:
-			return err
-		case <-failed:
-		}
-	}
-	inst.disk.fence()
-	inst.disk.end()
-	return <-closed
 }
 
 // acquire returns the instance in use with a reference.
@@ -364,18 +216,6 @@ func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
 	}
 	_ = b.Close()
 	return nil, nil
-}
-
-// lost returns nil, or why what was applied to the instance, and maybe synced,
-// may not be in the log.
-func (i *instance) lost() error {
-	if err := i.disk.logLost(); err != nil {
-		return err
-	}
-	if p := i.broken.Load(); p != nil {
-		return *p
-	}
-	return nil
 }
 
 func (s *Store) unknown(cause error) error {
