@@ -233,7 +233,7 @@ func TestExecutor_RangeInTurns(t *testing.T) {
 	for i, n := range sizes {
 		v := strings.Repeat(fmt.Sprint(i), n)
 		run1(e, putOp(fmt.Sprint(i), v)).wait(t)
-		want.WriteString(fmt.Sprintf("%d=%s;", i, v))
+		fmt.Fprintf(&want, "%d=%s;", i, v)
 	}
 	for _, limit := range []int{0, len(sizes), len(sizes) - 1} {
 		op := rangeOp("0", "")

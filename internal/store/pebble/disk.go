@@ -377,7 +377,7 @@ type logFile struct {
 // try runs f unless the log is lost. If f fails, it is.
 func (f *logFile) try(do func() error) {
 	err := f.disk.changeOnce(f.name, func() error {
-		if f.disk.logLost() != nil {
+		if lost := f.disk.logLost() != nil; lost {
 			return nil
 		}
 		return do()
