@@ -377,8 +377,8 @@ type logFile struct {
 // try runs f unless the log is lost. If f fails, it is.
 func (f *logFile) try(do func() error) {
 	err := f.disk.changeOnce(f.name, func() error {
-		if lost := f.disk.logLost() != nil; lost {
-			return nil
+		if f.disk.logLost() != nil {
+			return nil //nolint:nilerr // it is known already
 		}
 		return do()
 	})
