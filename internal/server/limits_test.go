@@ -242,6 +242,27 @@ func TestClose(t *testing.T) {
 	s.Close() // again
 }
 
+// A task that was started gets its true answer also when it ends long after
+// Close has interrupted the connections.
+func TestClose_LateAnswer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo")
+	unblock := s.store.block("slow")
+	defer unblock()
+	c := s.dial()
+	c.send("PUT /v0/entity?id=slow HTTP/1.1\nHost: x\nContent-Length: 5\n\nvalue")
+	<-s.store.arrived
+	// What Close does, with its last writes over at once.
+	s.draining.Store(true)
+	s.closed.Store(true)
+	s.interrupt(time.Unix(1, 0))
+	unblock()
+	a := c.read("PUT")
+	require.Equal(t, 201, a.status)
+	require.True(t, a.close)
+	c.requireClosed()
+}
+
 // Two servers cannot share an address.
 func TestOpen_AddressInUse(t *testing.T) {
 	t.Parallel()

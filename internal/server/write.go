@@ -52,6 +52,11 @@ func (c *conn) write(b []byte) {
 func (c *conn) writeRaw(b []byte) error {
 	c.outgoing, c.mayWait, c.writeErr = b, false, nil
 	defer func() { c.outgoing = nil }()
+	if c.server.closed.Load() {
+		// The time that Close gave to what was being written may have passed
+		// since, and without time not even a socket with room takes anything.
+		c.armWrite()
+	}
 	err := c.raw.Write(c.writable)
 	if err == nil && c.writeErr == nil && len(c.outgoing) > 0 {
 		defer c.socket.SetWriteDeadline(time.Time{}) //nolint:errcheck // a closed socket fails the next write
