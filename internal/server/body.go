@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 
 	"github.com/valyala/fasthttp"
@@ -21,8 +22,11 @@ type body struct {
 // none, and otherwise notes it in c.body. If it would have to wait and may not,
 // it returns errNothingYet.
 func (c *conn) receive() (*problem, error) {
-	q, most := &c.req, c.server.opts.MaxValueBytes
+	q := &c.req
 	n := q.bodyLength
+	// A chunked body does not say how much room it needs, so it takes as much as
+	// it may ever have.
+	most := int(min(int64(c.server.opts.MaxValueBytes), c.server.opts.MaxBodyBytes))
 	needed := q.method == fasthttp.MethodPut
 	inReader := n >= 0 && n <= c.reader.Buffered()
 	if !inReader && c.fd >= 0 {
@@ -54,7 +58,11 @@ func (c *conn) receive() (*problem, error) {
 	}
 	c.startClock()
 	if n == chunked {
-		return nil, c.receiveChunks(most)
+		err := c.receiveChunks(most)
+		if errors.Is(err, fasthttp.ErrBodyTooLarge) && most < c.server.opts.MaxValueBytes {
+			return c.noRoom(), nil
+		}
+		return nil, err
 	}
 	if !needed {
 		_, err := c.reader.Discard(n)

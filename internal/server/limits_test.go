@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
@@ -101,6 +102,24 @@ func TestBodyBudget(t *testing.T) {
 	unblock()
 	require.Equal(t, 201, first.read("PUT").status)
 	require.Equal(t, 201, small.do(put("b", strings.Repeat("v", 20_000))).status)
+}
+
+// A budget that is smaller than the largest value turns away the bodies that
+// have no room in it, and no others, whichever way they are sent.
+func TestBodyBudget_BelowLargestValue(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo", func(o *setup) { o.MaxBodyBytes = 1000 })
+	for size, status := range map[int]int{1: 201, 1000: 201, 1001: 503} {
+		value := strings.Repeat("v", size)
+		require.Equal(t, status, s.dial().do(put("a", value)).status, size)
+		chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", size, value)
+		a := s.dial().do("PUT /v0/entity?id=a" + host + "Transfer-Encoding: chunked\n\n" + chunk)
+		require.Equal(t, status, a.status, size)
+		if status == 503 {
+			require.Equal(t, "full", a.header.Get("Spillway-Shed"))
+			require.True(t, a.close)
+		}
+	}
 }
 
 // A connection beyond the limit is told so, and one that comes when another has
