@@ -8,11 +8,15 @@ type budget struct{ left atomic.Int64 }
 
 // take reserves n bytes, and reports whether they were left.
 func (b *budget) take(n int64) bool {
-	if b.left.Add(-n) < 0 {
-		b.left.Add(n)
-		return false
+	for {
+		left := b.left.Load()
+		if left < n {
+			return false
+		}
+		if b.left.CompareAndSwap(left, left-n) {
+			return true
+		}
 	}
-	return true
 }
 
 // give returns n bytes.
