@@ -26,6 +26,7 @@ run: build ## build and start the service on ./data, 127.0.0.1:8080 and 127.0.0.
 .PHONY: test
 test: ## every test that needs nothing but Go and gcc, with the race detector
 	go test -race -shuffle=on ./...
+	go test -run Alloc ./internal/executor ./internal/server # which the race detector would spoil
 
 .PHONY: integration
 integration: ## the tests of the built binary; installs wrk if it is missing

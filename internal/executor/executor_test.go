@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -277,30 +276,3 @@ func TestExecutor_RangeInTurns(t *testing.T) {
 	require.True(t, strings.HasPrefix(string(c.wait(t).Buf), "0="))
 	c.op.Close()
 }
-
-// Nothing is allocated per operation once the pools are warm.
-func TestExecutor_AllocatesNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("pools forget under the race detector")
-	}
-	e := Open(Options{Store: nullStore{}})
-	defer e.Close()
-	var completed atomic.Int64
-	done := func(*strategies.Task) { completed.Add(1) }
-	tasks := make([]*strategies.Task, 8)
-	for i := range tasks {
-		op := putOp(fmt.Sprint(i), "v")
-		tasks[i] = &strategies.Task{Payload: &op}
-	}
-	get := getOp("a")
-	get.Buf = make([]byte, 0, 16)
-	read := []*strategies.Task{{Payload: &get}}
-	require.Zero(t, testing.AllocsPerRun(1000, func() { e.Run(tasks, done) }))
-	require.Zero(t, testing.AllocsPerRun(1000, func() { get.Buf = get.Buf[:0]; e.Run(read, done) }))
-}
-
-// nullStore does nothing.
-type nullStore struct{ store.Store }
-
-func (nullStore) Get(dst, _ []byte) ([]byte, error)         { return append(dst, 'x'), nil }
-func (nullStore) Apply([]store.Write) (store.Commit, error) { return nil, nil }

@@ -87,29 +87,6 @@ func (e *exchanger) do() error {
 	return err
 }
 
-// Serving small requests allocates nothing once a connection has been used.
-func TestAllocations(t *testing.T) { //nolint:paralleltest // it counts the allocations of the process
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	for _, strategy := range strategies.Names() {
-		if strategy == "unbounded" {
-			continue // its queue is linked
-		}
-		s := serveConstant(t, strategy)
-		for name, request := range benchRequests {
-			e := newExchanger(t, s, request)
-			// A few in a thousand are pools that the collector has emptied.
-			perRun := testing.AllocsPerRun(2000, func() {
-				if err := e.do(); err != nil {
-					t.Error(err)
-				}
-			})
-			require.LessOrEqual(t, perRun, 0.0, "%s %s", strategy, name)
-		}
-	}
-}
-
 // BenchmarkServer measures a request and its answer through sockets, client
 // included, with several connections at once.
 func BenchmarkServer(b *testing.B) {

@@ -1,6 +1,0 @@
-//go:build race
-
-package executor
-
-// raceEnabled: under the race detector sync.Pool forgets at random.
-const raceEnabled = true
