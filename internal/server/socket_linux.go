@@ -65,3 +65,13 @@ func bytesPending(raw syscall.RawConn) bool {
 	})
 	return err == nil && pending
 }
+
+// bytesUnsent returns how many bytes lie in the socket that the client's side
+// has not acknowledged.
+func bytesUnsent(raw syscall.RawConn) int {
+	unsent := 0
+	_ = raw.Control(func(fd uintptr) {
+		unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
+	})
+	return unsent
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"os"
 	"time"
 )
 
@@ -63,7 +64,13 @@ func (c *conn) writeRaw(b []byte) error {
 		c.mayWait = true
 		for err == nil && c.writeErr == nil && len(c.outgoing) > 0 {
 			c.armWrite()
+			before := bytesUnsent(c.raw)
 			err = c.raw.Write(c.writable)
+			// The socket says that it has room only when much of it is free. A
+			// slow client that has taken something meanwhile gets its time anew.
+			if errors.Is(err, os.ErrDeadlineExceeded) && !c.server.closed.Load() && bytesUnsent(c.raw) < before {
+				err = nil
+			}
 		}
 	}
 	if err != nil {
