@@ -120,7 +120,7 @@ func FuzzWishes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, timeout, priority, client, consistency string) {
 		for _, v := range []string{timeout, priority, client, consistency} {
 			if strings.ContainsAny(v, "\r\n") || strings.Trim(v, " \t") != v {
-				t.Skip()
+				return // such a value cannot stand in a header
 			}
 		}
 		raw := "Spillway-Timeout-Ms: " + timeout + "\r\nspillway-priority:" + priority +
