@@ -48,6 +48,10 @@ type Task struct {
 	// Submitted is when the task was submitted, on the clock of Arrival. The
 	// dispatcher sets it before Push.
 	Submitted int64
+	// Started is when the task was first run, on the clock of Arrival, and zero
+	// if it was shed before. The dispatcher sets it; the submitter may read it
+	// once Done is called.
+	Started int64
 	// Owner is the dispatcher's own note on where the task went. Disciplines
 	// leave it alone.
 	Owner any

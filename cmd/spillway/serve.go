@@ -21,6 +21,7 @@ import (
 	"spillway/internal/metrics"
 	"spillway/internal/secure"
 	"spillway/internal/server"
+	"spillway/internal/slowest"
 	"spillway/internal/store/delay"
 	"spillway/internal/store/pebble"
 	"spillway/strategies/dispatch"
@@ -142,6 +143,8 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 	v, revision := built()
 	s.metrics = metrics.New(metrics.Options{Version: v, Commit: revision, Store: c.Store, SLO: c.SLO})
 
+	slow := new(slowest.Recorder)
+
 	s.store, err = pebble.Open(pebble.Options{
 		Dir:          c.DataDir,
 		Sync:         pebble.SyncMode(c.Sync.Mode),
@@ -191,6 +194,11 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		Logger:     log,
 		Dispatcher: s.dispatcher,
 		Metrics:    s.metrics.Handler(),
+		Live:       s.metrics.Live,
+		Slowest: func() ([]slowest.Request, int64) {
+			now := s.dispatcher.Now()
+			return slow.List(now), now
+		},
 		Ready:      s.ready,
 		Config:     s.effective,
 		Checkpoint: s.store.Checkpoint,
@@ -215,6 +223,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		Token:          secure.NewToken(c.DataToken),
 		Logger:         log,
 		Events:         server.Events{Answered: s.metrics.Answered},
+		Slowest:        slow,
 	})
 	if err != nil {
 		return nil, err
@@ -312,6 +321,7 @@ func storeStats(s pebble.Stats) metrics.StoreStats {
 		CacheHits:           s.CacheHits,
 		CacheMisses:         s.CacheMisses,
 		DiskBytes:           s.DiskBytes,
+		DiskFreeBytes:       s.DiskFreeBytes,
 		WriteStalls:         s.WriteStalls,
 		MemtableBytes:       s.MemTableBytes,
 		CompactionDebtBytes: s.CompactionDebtBytes,

@@ -17,7 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"spillway/internal/metrics"
 	"spillway/internal/secure"
+	"spillway/internal/slowest"
 	"spillway/internal/store"
 	"spillway/strategies"
 	"spillway/strategies/dispatch"
@@ -62,6 +64,12 @@ func open(t *testing.T, o Options) *plane {
 	}
 	if o.Metrics == nil {
 		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "some 1\n") })
+	}
+	if o.Live == nil {
+		o.Live = func() (metrics.Live, bool) { return metrics.Live{}, true }
+	}
+	if o.Slowest == nil {
+		o.Slowest = func() ([]slowest.Request, int64) { return nil, 0 }
 	}
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
@@ -128,7 +136,7 @@ func TestServer_Routes(t *testing.T) {
 	t.Parallel()
 	p := open(t, Options{})
 	for path, want := range map[string]string{
-		"/":                              "/strategy",
+		"/":                              "<title>Spillway</title>",
 		"/metrics":                       "some 1",
 		"/healthz":                       "ok",
 		"/readyz":                        "ok",
@@ -151,7 +159,7 @@ func TestServer_Routes(t *testing.T) {
 	requireProblem(t, p.do("GET", "/nothing", ""), 404, "/nothing")
 	requireProblem(t, p.do("GET", "/v0/entity?id=a", ""), 404)
 	for path, allow := range map[string]string{
-		"/": "GET, HEAD", "/metrics": "GET, HEAD", "/healthz": "GET, HEAD", "/readyz": "GET, HEAD", "/config": "GET, HEAD",
+		"/": "GET, HEAD", "/console/events": "GET, HEAD", "/metrics": "GET, HEAD", "/healthz": "GET, HEAD", "/readyz": "GET, HEAD", "/config": "GET, HEAD",
 		"/debug/pprof/profile": "GET, HEAD", "/strategy": "GET, HEAD, PUT", "/backup": "POST",
 	} {
 		a := p.do("DELETE", path, "")
@@ -236,7 +244,7 @@ func TestServer_Backup(t *testing.T) {
 func TestServer_Token(t *testing.T) {
 	t.Parallel()
 	p := open(t, Options{Token: secure.NewToken("secret")})
-	for _, path := range []string{"/", "/metrics", "/debug/pprof/", "/strategy", "/config", "/backup", "/nothing"} {
+	for _, path := range []string{"/", "/metrics", "/debug/pprof/", "/strategy", "/config", "/backup", "/console/events", "/nothing"} {
 		a := p.do("GET", path, "")
 		requireProblem(t, a, 401)
 		require.Equal(t, "Bearer", a.header.Get("WWW-Authenticate"))

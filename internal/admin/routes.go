@@ -13,32 +13,32 @@ import (
 // route is what a path answers.
 type route struct {
 	path    string // as http.ServeMux wants it
-	about   string // for the list of routes, which leaves out those without
 	methods map[string]http.HandlerFunc
 	open    bool // no token is needed
 }
 
-// routes returns the handler of all paths.
-func (o *Options) routes() http.Handler {
+// routes returns the handler of all paths. Consoles get their frames from f.
+func (o *Options) routes(f *feed) http.Handler {
 	get := func(h http.HandlerFunc) map[string]http.HandlerFunc {
 		return map[string]http.HandlerFunc{http.MethodGet: h}
 	}
-	var table []route
-	table = []route{
-		{path: "/{$}", methods: get(func(w http.ResponseWriter, _ *http.Request) { list(w, table) })},
-		{path: "/metrics", about: "metrics for Prometheus", methods: get(o.Metrics.ServeHTTP)},
-		{path: "/debug/pprof/", about: "profiles for go tool pprof", methods: get(pprof.Index)},
+	hello := greeting()
+	table := []route{
+		{path: "/{$}", methods: get(func(w http.ResponseWriter, _ *http.Request) { writeConsole(w, http.StatusOK) })},
+		{path: "/console/events", methods: get(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, hello) })},
+		{path: "/metrics", methods: get(o.Metrics.ServeHTTP)},
+		{path: "/debug/pprof/", methods: get(pprof.Index)},
 		{path: "/debug/pprof/cmdline", methods: get(pprof.Cmdline)},
 		{path: "/debug/pprof/profile", methods: get(pprof.Profile)},
 		{path: "/debug/pprof/symbol", methods: map[string]http.HandlerFunc{http.MethodGet: pprof.Symbol, http.MethodPost: pprof.Symbol}},
 		{path: "/debug/pprof/trace", methods: get(pprof.Trace)},
-		{path: "/healthz", about: "200 while the process lives", methods: get(o.healthz), open: true},
-		{path: "/readyz", about: "200 when serving, otherwise 503 with the reason", methods: get(o.readyz), open: true},
-		{path: "/strategy", about: `the queueing strategy; PUT {"strategy":"lifo"} switches it`, methods: map[string]http.HandlerFunc{
+		{path: "/healthz", methods: get(o.healthz), open: true},
+		{path: "/readyz", methods: get(o.readyz), open: true},
+		{path: "/strategy", methods: map[string]http.HandlerFunc{
 			http.MethodGet: o.getStrategy, http.MethodPut: o.putStrategy,
 		}},
-		{path: "/config", about: "the effective configuration", methods: get(o.getConfig)},
-		{path: "/backup", about: `POST {"dir":"/absent/folder"} writes a checkpoint of the store there`, methods: map[string]http.HandlerFunc{
+		{path: "/config", methods: get(o.getConfig)},
+		{path: "/backup", methods: map[string]http.HandlerFunc{
 			http.MethodPost: o.postBackup,
 		}},
 	}
@@ -67,11 +67,15 @@ func (o *Options) guard(r route) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		if !r.open && !o.Token.Allows([]byte(req.Header.Get("Authorization"))) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
+			if wantsPage(req) {
+				writeConsole(w, http.StatusUnauthorized) // which asks for the token
+				return
+			}
 			problem(w, http.StatusUnauthorized, "a valid bearer token is needed")
 			return
 		}
 		if len(r.methods) == 0 {
-			problem(w, http.StatusNotFound, fmt.Sprintf("there is nothing at %.100q; GET / lists what there is", req.URL.Path))
+			problem(w, http.StatusNotFound, fmt.Sprintf("there is nothing at %.100q; the console at / shows what there is", req.URL.Path))
 			return
 		}
 		handler, ok := r.methods[req.Method]
@@ -82,17 +86,6 @@ func (o *Options) guard(r route) http.Handler {
 		}
 		handler(w, req)
 	})
-}
-
-// list answers with the routes.
-func list(w http.ResponseWriter, table []route) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = fmt.Fprintln(w, "Spillway, admin plane")
-	for _, r := range table {
-		if r.about != "" {
-			_, _ = fmt.Fprintf(w, "%-16s%s\n", r.path, r.about)
-		}
-	}
 }
 
 // problem answers with an error (RFC 9457).

@@ -17,7 +17,9 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/metrics"
 	"spillway/internal/secure"
+	"spillway/internal/slowest"
 	"spillway/strategies/dispatch"
 )
 
@@ -37,6 +39,11 @@ type Options struct {
 	Dispatcher Dispatcher
 	// Metrics serves /metrics.
 	Metrics http.Handler
+	// Live returns the state that the console shows, and reports false while
+	// the service is starting.
+	Live func() (metrics.Live, bool)
+	// Slowest returns the slowest requests of late, and the time on their clock.
+	Slowest func() (requests []slowest.Request, now int64)
 	// Ready returns nil if the service is ready, or the reason why it is not.
 	Ready func() error
 	// Config returns the effective configuration, fit for JSON and without
@@ -58,6 +65,7 @@ var _ Dispatcher = (*dispatch.Dispatcher)(nil)
 // Server is a running admin plane.
 type Server struct {
 	http     *http.Server
+	consoles *feed
 	listener net.Listener
 	log      *slog.Logger
 	serving  sync.WaitGroup
@@ -81,15 +89,18 @@ func Open(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin plane: %w", err)
 	}
+	boot := time.Now()
+	consoles := newFeed(func() []byte { return o.frame(boot) })
 	s := &Server{
 		http: &http.Server{
-			Handler:           o.routes(),
+			Handler:           o.routes(consoles),
 			ReadHeaderTimeout: headTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    16 << 10,
 			// What clients do wrong is theirs to notice.
 			ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 		},
+		consoles: consoles,
 		listener: listener,
 		log:      o.Logger,
 	}
@@ -112,6 +123,7 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 func (s *Server) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
+	s.consoles.close() // their streams would not end
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close() // it has nothing to say that Shutdown did not
 	}

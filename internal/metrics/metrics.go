@@ -38,6 +38,8 @@ type Options struct {
 // use.
 type Metrics struct {
 	registry *prometheus.Registry
+	slo      float64                 // in seconds
+	sources  atomic.Pointer[Sources] // nil before Watch
 
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
@@ -61,6 +63,7 @@ var operations = []string{"get", "commit", "sync", "range"}
 func New(o Options) *Metrics {
 	m := &Metrics{
 		registry:  prometheus.NewRegistry(),
+		slo:       o.SLO.Seconds(),
 		requests:  counters("requests_total", "Answered requests, shed and refused ones included.", "strategy", "method", "code"),
 		durations: histograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for 2xx and 404.", withBound(latencyBuckets, o.SLO.Seconds()), "strategy", "method", "outcome"),
 		submitted: counters("tasks_submitted_total", "Tasks submitted to the queue.", "strategy"),

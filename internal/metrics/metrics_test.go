@@ -30,7 +30,7 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 		Writable:    func() error { return nil },
 		Store: func() StoreStats {
 			return StoreStats{Compactions: 1, Levels: []StoreLevel{{2, 3}, {4, 5}}, ReadAmplification: 6, CacheHits: 7,
-				CacheMisses: 8, DiskBytes: 9, WriteStalls: 10, MemtableBytes: 11, CompactionDebtBytes: 12}
+				CacheMisses: 8, DiskBytes: 9, WriteStalls: 10, MemtableBytes: 11, CompactionDebtBytes: 12, DiskFreeBytes: 13}
 		},
 	}
 	m.Watch(Sources{
@@ -109,6 +109,7 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 		"store_cache_misses_total":         {counter, ""},
 		"store_wal_fsync_duration_seconds": {histogram, ""},
 		"store_disk_bytes":                 {gauge, ""},
+		"store_disk_free_bytes":            {gauge, ""},
 		"store_write_stalls_total":         {counter, ""},
 		"store_memtable_bytes":             {gauge, ""},
 		"store_compaction_debt_bytes":      {gauge, ""},
@@ -252,6 +253,7 @@ func TestMetrics_Sources(t *testing.T) {
 		"store_cache_hits_total":      {"7"},
 		"store_cache_misses_total":    {"8"},
 		"store_disk_bytes":            {"9"},
+		"store_disk_free_bytes":       {"13"},
 		"store_write_stalls_total":    {"10"},
 		"store_memtable_bytes":        {"11"},
 		"store_compaction_debt_bytes": {"12"},

@@ -30,6 +30,7 @@ type StoreStats struct {
 	ReadAmplification      int
 	CacheHits, CacheMisses uint64 // totals
 	DiskBytes              uint64
+	DiskFreeBytes          uint64
 	WriteStalls            uint64 // total
 	MemtableBytes          uint64
 	CompactionDebtBytes    uint64
@@ -40,7 +41,10 @@ type StoreStats struct {
 type StoreLevel struct{ Bytes, Files uint64 }
 
 // Watch exports what the sources say. It must be called at most once.
-func (m *Metrics) Watch(s Sources) { m.registry.MustRegister(&watcher{s}) }
+func (m *Metrics) Watch(s Sources) {
+	m.registry.MustRegister(&watcher{s})
+	m.sources.Store(&s)
+}
 
 // watcher turns the answers of the sources into metrics.
 type watcher struct{ Sources }
@@ -66,6 +70,7 @@ var (
 	storeCacheHits     = desc("store_cache_hits_total", "Blocks that were found in the block cache.")
 	storeCacheMisses   = desc("store_cache_misses_total", "Blocks that had to be read from the disk.")
 	storeDiskBytes     = desc("store_disk_bytes", "Space that the store takes on the disk.")
+	storeDiskFree      = desc("store_disk_free_bytes", "Space left for the store on its file system.")
 	storeWriteStalls   = desc("store_write_stalls_total", "Times that writes had to wait for flushes or compactions.")
 	storeMemtableBytes = desc("store_memtable_bytes", "Memory that memtables take.")
 	storeDebtBytes     = desc("store_compaction_debt_bytes", "Estimate of the bytes that compactions have to rewrite.")
@@ -76,7 +81,7 @@ func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		strategyInfo, queueDepth, queueCapacity, workers, workersBusy, connections, storeWritable,
 		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
-		storeDiskBytes, storeWriteStalls, storeMemtableBytes, storeDebtBytes,
+		storeDiskBytes, storeDiskFree, storeWriteStalls, storeMemtableBytes, storeDebtBytes,
 	} {
 		ch <- d
 	}
@@ -120,6 +125,7 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	total(storeCacheHits, s.CacheHits)
 	total(storeCacheMisses, s.CacheMisses)
 	gauge(storeDiskBytes, float64(s.DiskBytes))
+	gauge(storeDiskFree, float64(s.DiskFreeBytes))
 	total(storeWriteStalls, s.WriteStalls)
 	gauge(storeMemtableBytes, float64(s.MemtableBytes))
 	gauge(storeDebtBytes, float64(s.CompactionDebtBytes))

@@ -17,6 +17,11 @@ type strategy struct {
 	queue   dispatch.Events
 	batches prometheus.Observer
 
+	// What queue counts, for Live. Shed is indexed by reason.
+	submitted, run prometheus.Counter
+	waits          prometheus.Observer
+	shed           []prometheus.Counter
+
 	// Those below are created when they are first used: most of them never are.
 	requests  [numMethods][maxCode - minCode + 1]atomic.Pointer[prometheus.Counter]
 	durations [numMethods][numOutcomes]atomic.Pointer[prometheus.Observer]
@@ -105,7 +110,11 @@ func (m *Metrics) newStrategy(name string) *strategy {
 		shed[r] = m.shed.WithLabelValues(name, r.String())
 	}
 	return &strategy{
-		batches: m.batches.WithLabelValues(name),
+		batches:   m.batches.WithLabelValues(name),
+		submitted: submitted,
+		run:       run,
+		waits:     waits,
+		shed:      shed,
 		queue: dispatch.Events{
 			Submitted: submitted.Inc,
 			Started: func(waited time.Duration) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/internal/executor"
+	"spillway/internal/slowest"
 	"spillway/internal/store"
 	"spillway/strategies"
 	"spillway/strategies/dispatch"
@@ -38,7 +39,7 @@ func serveConstant(b testing.TB, strategy string) *Server {
 		MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBodyBytes: 1 << 30, MaxConnections: 1000,
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		Logger: slog.New(slog.DiscardHandler),
-		Events: Events{Answered: func(string, string, int, bool, time.Duration) {}},
+		Events: Events{Answered: func(string, string, int, bool, time.Duration) {}}, Slowest: new(slowest.Recorder),
 	})
 	require.NoError(b, err)
 	b.Cleanup(func() {

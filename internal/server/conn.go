@@ -312,7 +312,10 @@ func (c *conn) serveOne() bool {
 		c.flush()
 	}
 	if o := &c.outcome; o.status != 0 {
-		c.server.answered(o.strategy, c.req.method, o.status, o.shed, c.req.arrival)
+		now := c.server.answered(o.strategy, c.req.method, o.status, o.shed, c.req.arrival)
+		if o.strategy != "" && c.server.opts.Slowest.Wants(time.Duration(now-c.req.arrival), now) {
+			c.remember(now)
+		}
 	}
 	return more && c.broken == nil
 }

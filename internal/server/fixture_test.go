@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/internal/executor"
+	"spillway/internal/slowest"
 	"spillway/internal/store"
 	"spillway/strategies"
 	"spillway/strategies/dispatch"
@@ -200,7 +201,7 @@ func serve(t testing.TB, strategy string, change ...func(*setup)) *service {
 			MaxKeyBytes: 100, MaxValueBytes: 64 << 10, MaxBodyBytes: 1 << 20, MaxConnections: 100,
 			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 			Logger: slog.New(slog.DiscardHandler),
-			Events: Events{Answered: s.answered},
+			Events: Events{Answered: s.answered}, Slowest: new(slowest.Recorder),
 		},
 		queue: dispatch.Options{
 			Strategy: strategy, Capacity: 16, Workers: 2, MaxBatch: 8, Run: exec.Run,
@@ -267,14 +268,19 @@ func (s *service) requireShed(reasons ...strategies.Reason) {
 
 func (s *service) requireEvents(want ...event) {
 	s.t.Helper()
-	var got []event
+	require.Equal(s.t, want, s.eventsOf(len(want)))
+}
+
+// eventsOf waits until so many requests have been answered, and returns all.
+func (s *service) eventsOf(n int) (got []event) {
+	s.t.Helper()
 	eventually(s.t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		got = slices.Clone(s.events)
-		return len(got) >= len(want)
+		return len(got) >= n
 	}, "events")
-	require.Equal(s.t, want, got)
+	return got
 }
 
 // waiting waits until so many tasks wait in the queue.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"spillway/internal/executor"
+	"spillway/internal/slowest"
 	"spillway/strategies"
 )
 
@@ -48,6 +49,35 @@ func (c *conn) run(base int) {
 			return
 		}
 	}
+}
+
+// remember notes that the request, which was submitted and is answered now, was
+// slow.
+func (c *conn) remember(now int64) {
+	t, q := &c.x.task, &c.req
+	r := slowest.Request{
+		Answered: now,
+		Strategy: c.outcome.strategy,
+		Method:   q.method,
+		Range:    q.isRange,
+		Code:     c.outcome.status,
+		KeyBytes: len(q.key),
+		Took:     time.Duration(now - q.arrival),
+		Received: time.Duration(t.Submitted - q.arrival),
+	}
+	if c.x.op.Kind == executor.Put {
+		r.ValueBytes = len(c.x.op.Value)
+	}
+	if c.outcome.shed {
+		r.Shed = t.Shed.String()
+	}
+	if t.Started == 0 {
+		r.Waited = r.Took - r.Received
+	} else {
+		r.Waited = time.Duration(t.Started - t.Submitted)
+		r.Ran = time.Duration(now - t.Started)
+	}
+	c.server.opts.Slowest.Add(r)
 }
 
 // resume resubmits the task of a range, and returns when it is completed.

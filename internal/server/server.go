@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spillway/internal/secure"
+	"spillway/internal/slowest"
 	"spillway/strategies"
 	"spillway/strategies/dispatch"
 )
@@ -56,6 +57,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Events are told what happens.
 	Events Events
+	// Slowest remembers the requests that took longest.
+	Slowest *slowest.Recorder
 }
 
 // Events are called by many goroutines at once and must not block.
@@ -77,8 +80,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("server: at most %d connections, need at least 1", o.MaxConnections)
 	case o.ReadTimeout <= 0 || o.WriteTimeout <= 0 || o.IdleTimeout <= 0:
 		return fmt.Errorf("server: time-outs of %v, %v and %v, need more than 0", o.ReadTimeout, o.WriteTimeout, o.IdleTimeout)
-	case o.Dispatcher == nil || o.Logger == nil || o.Events.Answered == nil:
-		return errors.New("server: Dispatcher, Logger or Events.Answered is nil")
+	case o.Dispatcher == nil || o.Logger == nil || o.Events.Answered == nil || o.Slowest == nil:
+		return errors.New("server: Dispatcher, Logger, Events.Answered or Slowest is nil")
 	}
 	return nil
 }
@@ -282,10 +285,13 @@ func (s *Server) wait(ctx context.Context) error {
 	}
 }
 
-// answered tells the events of a request that was answered.
-func (s *Server) answered(strategy, method string, code int, shed bool, arrival int64) {
+// answered tells the events of a request that was answered, and returns when
+// that was.
+func (s *Server) answered(strategy, method string, code int, shed bool, arrival int64) (now int64) {
 	if strategy == "" {
 		strategy = s.opts.Dispatcher.Status().Strategy
 	}
-	s.opts.Events.Answered(strategy, method, code, shed, time.Duration(s.opts.Dispatcher.Now()-arrival))
+	now = s.opts.Dispatcher.Now()
+	s.opts.Events.Answered(strategy, method, code, shed, time.Duration(now-arrival))
+	return now
 }

@@ -191,9 +191,7 @@ func TestWaiting_HalfClosedWithMorePending(t *testing.T) {
 	require.Equal(t, 404, c.read("GET").status)
 	c.requireClosed()
 	require.Equal(t, 200, third.read("GET").status)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	require.Empty(t, b.shed)
+	b.requireShed()
 }
 
 // Requests that arrive together are answered in order, and no answer waits for

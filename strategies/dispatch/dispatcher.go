@@ -138,7 +138,7 @@ func (d *Dispatcher) Now() int64 { return int64(time.Since(d.epoch)) }
 // is over.
 func (d *Dispatcher) Submit(t *strategies.Task) (waits bool) {
 	d.inFlight.Add(1)
-	t.Shed = strategies.ReasonNone
+	t.Shed, t.Started = strategies.ReasonNone, 0
 	return d.poolOf(t).submit(t)
 }
 

@@ -83,6 +83,7 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 		}
 		return true
 	case strategies.CallerRuns:
+		t.Started = now
 		q.events.Started(0)
 		p.d.runInline(t)
 	default:
@@ -271,6 +272,7 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin) {
 	}
 	switch how {
 	case handed:
+		t.Started = now
 		t.Owner.(*queue).events.Started(0)
 		p.started(w, w.batch[1:], now)
 	case queued:
@@ -313,6 +315,7 @@ func (p *pool) collect(w *worker) {
 func (p *pool) started(w *worker, tasks []*strategies.Task, now int64) {
 	for _, t := range tasks {
 		q := t.Owner.(*queue)
+		t.Started = now
 		waited := max(0, now-t.Submitted)
 		q.events.Started(time.Duration(waited))
 		if q.learner != nil {

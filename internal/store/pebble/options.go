@@ -37,7 +37,7 @@ type Options struct {
 	// 100 ms.
 	SyncInterval time.Duration
 	// CacheBytes is the size of the block cache. Memtables are accounted
-	// against it. Zero means 64 MiB.
+	// against it, and sized by it. Zero means 64 MiB.
 	CacheBytes int64
 	// Logger receives what Pebble logs, most of it at level debug, and the
 	// changes between writable and unwritable. Nil means slog.Default.
@@ -67,7 +67,9 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CacheBytes, 64<<20)
 	setDefault(&o.RetryInterval, 5*time.Second)
 	setDefault(&o.blockSize, 8<<10)
-	setDefault(&o.memTableBytes, 64<<20)
+	// So that those that wait for their flush take no more than the cache, which
+	// they are accounted against, whatever memory there is.
+	setDefault(&o.memTableBytes, uint64(min(max(o.CacheBytes/stallMemTables, minMemTable), maxMemTable)))
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -89,6 +91,14 @@ func setDefault[T comparable](v *T, to T) {
 	}
 }
 
+// A memtable is a part of the cache, within these bounds. Large memtables make
+// fewer and larger L0 tables, so that fewer bytes are rewritten by compactions;
+// there is nothing to gain beyond some point.
+const (
+	minMemTable = 1 << 20
+	maxMemTable = 64 << 20
+)
+
 // Writes stall, in Store.Apply, when as many bytes as this many full memtables
 // hold wait for their flush, or when a read might have to look into this many
 // sublevels of L0. Pebble's own limits are higher and only a backstop: who waits
@@ -107,9 +117,8 @@ func (o *Options) pebbleOptions() *pebble.Options {
 		// corruption.
 		FormatMajorVersion: pebble.FormatNewest,
 
-		// Large memtables make fewer and larger L0 tables, so that fewer bytes
-		// are rewritten by compactions. Pebble starts with 256 KiB and doubles,
-		// so an idle store does not hold this much.
+		// Pebble starts with 256 KiB and doubles, so an idle store does not hold
+		// this much.
 		MemTableSize:                o.memTableBytes,
 		MemTableStopWritesThreshold: 4 * stallMemTables,
 

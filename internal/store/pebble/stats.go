@@ -17,6 +17,8 @@ type Stats struct {
 	CacheHits, CacheMisses uint64
 	// DiskBytes is the space that the store takes, log included.
 	DiskBytes uint64
+	// DiskFreeBytes is the space that is left for it on its file system.
+	DiskFreeBytes uint64
 	// WriteStalls is the total of times that writes had to wait for flushes or
 	// compactions.
 	WriteStalls uint64
@@ -73,13 +75,19 @@ func (s *Store) ask() *pebble.Metrics {
 }
 
 // Stats returns the store's figures. While the store cannot write, and after
-// Close, they are those of the last call before.
+// Close, they are those of the last call before, but for the space that is left.
 func (s *Store) Stats() Stats {
 	// The lock is held throughout, so that no instance is counted twice.
 	s.figures.Lock()
 	defer s.figures.Unlock()
 	if m := s.ask(); m != nil {
+		free := s.figures.last.DiskFreeBytes
 		s.figures.last = s.stats(m)
+		s.figures.last.DiskFreeBytes = free
+	}
+	// It matters most while the store cannot be asked because the disk is full.
+	if usage, err := s.opts.FS.GetDiskUsage(s.opts.Dir); err == nil {
+		s.figures.last.DiskFreeBytes = usage.AvailBytes
 	}
 	return s.figures.last
 }

@@ -1,0 +1,104 @@
+package metrics
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/strategies"
+	"spillway/strategies/dispatch"
+)
+
+func TestMetrics_Live(t *testing.T) {
+	t.Parallel()
+	_, ok := New(Options{}).Live()
+	require.False(t, ok, "the service is starting")
+
+	m, sources := newWatched(t)
+	sources.Writable = func() error { return errors.New("no space") }
+	for _, strategy := range []string{"fifo", "lifo"} {
+		queue := m.Queue(strategy)
+		for range 3 {
+			queue.Submitted()
+		}
+		queue.Started(0)
+		queue.Started(time.Millisecond)
+		queue.Shed(strategies.ReasonFull)
+		m.Answered(strategy, "GET", 200, false, 70*time.Millisecond)
+		m.Answered(strategy, "PUT", 201, false, 80*time.Millisecond)
+		m.Answered(strategy, "GET", 503, true, time.Microsecond)
+		m.Answered(strategy, "GET", 500, false, time.Microsecond)
+	}
+	m.ObserveFsync(time.Millisecond)
+
+	l, ok := m.Live()
+	require.True(t, ok)
+	require.InDelta(t, 0.07, l.SLO, 1e-12)
+	require.InDelta(t, 6, l.Submitted, 0)
+	require.InDelta(t, 4, l.Run, 0)
+	require.InDelta(t, 2, l.Shed["full"], 0)
+	require.Len(t, l.Shed, len(strategies.Reasons()))
+	require.Equal(t, map[int]float64{200: 2, 201: 2, 503: 2, 500: 2}, l.Codes)
+	require.InDelta(t, 2, l.Good, 0, "within the objective, sheds and errors left out")
+	require.InDelta(t, 2, l.Failed, 0)
+	require.Equal(t, Distribution{index(0.07): 2, index(0.08): 2}, l.Latency)
+	require.Equal(t, Distribution{-1024: 2, index(0.001): 2}, l.Wait, "tasks that did not wait are far below the others")
+	require.Equal(t, Distribution{index(0.001): 1}, l.Fsync)
+	require.Equal(t, "fifo", l.Gauges[0].Strategy)
+	require.Equal(t, 7, l.Connections)
+	require.EqualError(t, l.Writable, "no space")
+	require.EqualValues(t, 10, l.Store.WriteStalls)
+}
+
+// index is the key of a duration in seconds, from the definition.
+func index(seconds float64) int { return int(math.Ceil(math.Log2(seconds) * 8)) }
+
+// Every duration is counted, also when the histogram had to make its ranges
+// wider: then in the range of a longer one, never of a shorter.
+func TestDistribution_Wide(t *testing.T) {
+	t.Parallel()
+	m := New(Options{})
+	random := rand.New(rand.NewPCG(1, 2))
+	exact, n := Distribution{}, 20_000
+	for range n {
+		d := time.Duration(math.Exp(random.Float64() * 40)) // up to years
+		m.ObserveFsync(d)
+		exact[index(d.Seconds())]++
+	}
+	got := Distribution{}
+	got.add(read(m.fsyncs).GetHistogram())
+	require.Less(t, len(got), len(exact), "the histogram is wider")
+	var all, below uint64
+	for i := -400; i < 400; i++ {
+		all += got[i]
+		below += exact[i]
+		require.LessOrEqual(t, all, below, i)
+	}
+	require.EqualValues(t, n, all)
+}
+
+// What a state costs when every strategy has been used.
+func BenchmarkMetrics_Live(b *testing.B) {
+	m := New(Options{SLO: 100 * time.Millisecond})
+	m.Watch(Sources{
+		Gauges:      func() []dispatch.Gauge { return nil },
+		Connections: func() int { return 0 },
+		Writable:    func() error { return nil },
+		Store:       func() StoreStats { return StoreStats{} },
+	})
+	for _, name := range strategies.Names() {
+		for _, method := range []string{"GET", "PUT", "DELETE"} {
+			for i := range 1000 {
+				m.Answered(name, method, 200, false, time.Duration(i)*time.Millisecond)
+				m.Queue(name).Started(time.Duration(i) * time.Millisecond)
+			}
+		}
+	}
+	for b.Loop() {
+		m.Live()
+	}
+}
