@@ -14,8 +14,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the service into bin/
-	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/spillway ./cmd/spillway
+build: ## build the service and the load lab into bin/
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/spillway ./cmd/loadtest
 
 # The process takes the place of the shell, and so of make's child: a signal
 # reaches it directly.
@@ -29,10 +29,13 @@ test: ## every test that needs nothing but Go and gcc, with the race detector
 	go test -run Alloc ./internal/executor ./internal/server # which the race detector would spoil
 
 .PHONY: integration
-integration: ## the tests of the built binary; installs wrk if it is missing
-	@command -v wrk >/dev/null || { \
-		echo 'wrk is missing: installing the distribution package'; \
-		apt-get update -qq && apt-get install -y -qq wrk; }
+integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker; installs what is missing
+	@missing=; for part in wrk chromium prometheus dockerd:docker.io docker-compose ip:iproute2 systemd-analyze:systemd; do \
+		command -v "$${part%:*}" >/dev/null || missing="$$missing $${part#*:}"; \
+	done; \
+	[ -z "$$missing" ] || { \
+		echo "installing from the distribution:$$missing"; \
+		apt-get update -qq && apt-get install -y -qq $$missing; }
 	@mkdir -p reports/integration
 	go test -race -tags integration -count=1 -timeout 20m -artifacts -outputdir=reports/integration ./integration/
 
@@ -68,7 +71,45 @@ torture: ## the long forms of the fuzz, crash and linearizability tests
 	@mkdir -p reports/integration
 	SPILLWAY_TORTURE_CYCLES=$(CYCLES) go test -race -tags integration -count=1 -timeout 4h -artifacts -outputdir=reports/integration ./integration/
 
+# In the order in which they are best read.
+SCENARIOS   ?= pool-or-not queue-length rejection-policy workers passive-wait big-store durability every-strategy
+STUDY_FLAGS ?=
+
+# What was interrupted goes on where it was. STUDY_FLAGS=--restart begins anew.
+.PHONY: study
+study: build ## compare the strategies on this machine in under 20 minutes: reports/study.html, study.md
+	@set -e -- $(SCENARIOS); of=$$#; while [ $$# -gt 0 ]; do \
+		echo "$$((of - $$# + 1)) of $$of: $$1, see reports/study/$$1; from here on $$($(BIN)/loadtest scenarios --short "$$@" | tail -n 1)"; \
+		$(BIN)/loadtest compare --scenario $$1 --short --out reports/study/$$1 $(STUDY_FLAGS); \
+		shift; \
+	done
+	@$(BIN)/loadtest report -o reports/study.html --markdown reports/study.md $(SCENARIOS:%=reports/study/%)
+
+# The same for both, so that the second finds built what it needs.
+DOCKER_ARGS = --build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)'
+
+.PHONY: docker
+docker: ## build the images spillway and spillway-loadtest
+	docker build $(DOCKER_ARGS) -t spillway .
+	docker build $(DOCKER_ARGS) --target loadtest -t spillway-loadtest .
+
+# The plug-in if it is there, or else the program of its own.
+COMPOSE = VERSION='$(VERSION)' COMMIT='$(COMMIT)' $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+
+.PHONY: compose-up
+compose-up: ## build and start the service, Prometheus on port 9090 and Grafana on 3000, see compose.yaml
+	$(COMPOSE) up --build --detach
+
+.PHONY: compose-load
+compose-load: ## send load to what compose-up has started; RATE=1000 DURATION=10m
+	$(COMPOSE) --profile load build loadtest
+	$(COMPOSE) --profile load run --rm loadtest
+
+.PHONY: compose-down
+compose-down: ## stop what compose-up has started; the data stays
+	$(COMPOSE) --profile load down
+
 # Named so that nobody looks for them in vain: their parts are not built yet.
-.PHONY: study peers pgo docker compose-up
-study peers pgo docker compose-up:
+.PHONY: peers pgo
+peers pgo:
 	@echo 'make $@ is not there yet: see "What is not there yet" in the README' >&2; exit 1

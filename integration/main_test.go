@@ -35,18 +35,21 @@ type build func() (string, error)
 var (
 	// raced is the service with the race detector. Data races that it finds fail
 	// the test that has started it.
-	raced build = sync.OnceValues(func() (string, error) { return compile("spillway-race", "-race") })
+	raced build = sync.OnceValues(func() (string, error) { return compile("spillway", "spillway-race", "-race") })
 	// plain is the service as users run it: where CPU time is measured, and
 	// where speed finds more.
-	plain build = sync.OnceValues(func() (string, error) { return compile("spillway") })
+	plain build = sync.OnceValues(func() (string, error) { return compile("spillway", "spillway") })
+	// labBinary is the load lab.
+	labBinary build = sync.OnceValues(func() (string, error) { return compile("loadtest", "loadtest") })
 )
 
-func compile(name string, flags ...string) (string, error) {
+// compile builds cmd/<command> under another name.
+func compile(command, name string, flags ...string) (string, error) {
 	path := filepath.Join(binaries, name)
 	args := append([]string{"build", "-o", path}, flags...)
-	out, err := exec.Command("go", append(args, "spillway/cmd/spillway")...).CombinedOutput()
+	out, err := exec.Command("go", append(args, "spillway/cmd/"+command)...).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("build the service: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", command, err, out)
 	}
 	return path, nil
 }

@@ -7,13 +7,13 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,6 +74,29 @@ func environment(t *testing.T, env []string) []string {
 	}, env...)
 }
 
+// startProcess starts a process that does not outlive the tests: the kernel sends
+// it that signal when the thread ends that has started it. So the thread must be
+// one that others cannot let end, and stays until the process has ended, which
+// closes exited. Its outcome is in cmd.ProcessState.
+func startProcess(cmd *exec.Cmd, orphaned syscall.Signal, exited chan<- struct{}) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Pdeathsig = orphaned
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+			close(exited)
+		}
+	}()
+	return <-started
+}
+
 // launch starts the binary without waiting for it to be ready.
 func launch(t *testing.T, b build, env ...string) *service {
 	t.Helper()
@@ -92,18 +115,12 @@ func launch(t *testing.T, b build, env ...string) *service {
 	}
 	s.cmd.Env = environment(t, env)
 	s.cmd.Stdout, s.cmd.Stderr = s.stderr, s.stderr
-	// If the tests die, the service must not stay behind.
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	for _, e := range env {
 		if strings.HasPrefix(e, "SPILLWAY_TLS_CERT=") {
 			s.scheme = "https"
 		}
 	}
-	require.NoError(t, s.cmd.Start())
-	go func() {
-		_ = s.cmd.Wait() // its outcome is in cmd.ProcessState
-		close(s.exited)
-	}()
+	require.NoError(t, startProcess(s.cmd, syscall.SIGKILL, s.exited))
 	t.Cleanup(func() {
 		s.http.CloseIdleConnections()
 		s.kill()
@@ -336,12 +353,10 @@ func run(t *testing.T, b build, env []string, args ...string) result {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = environment(t, env)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err = cmd.Run()
+	exited := make(chan struct{})
+	require.NoError(t, startProcess(cmd, syscall.SIGKILL, exited))
+	<-exited
 	require.NoError(t, ctx.Err(), "the process did not end by itself:\n%s", stderr.String())
-	if _, failed := errors.AsType[*exec.ExitError](err); !failed {
-		require.NoError(t, err)
-	}
 	require.NotContains(t, stderr.String(), "DATA RACE")
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }

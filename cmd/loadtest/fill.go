@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"spillway/loadtest"
+)
+
+type fillCommand struct {
+	target    `embed:""`
+	Bytes     loadtest.ByteCount `required:"" placeholder:"SIZE" help:"How many bytes of values, such as 10GB."`
+	ValueSize loadtest.Sizes     `default:"1KB" help:"Bytes of a value, or a range such as 64-4096."`
+	Timeout   time.Duration      `default:"60s" help:"When a put is given up."`
+	Seed      uint64             `default:"1" help:"The same seed writes the same values."`
+}
+
+// Run puts each key once.
+func (c *fillCommand) Run(ctx context.Context, s *session) error {
+	mean := (float64(c.ValueSize.Min) + float64(c.ValueSize.Max)) / 2
+	keys := max(1, uint64(float64(c.Bytes)/max(1, mean)))
+	o := c.options()
+	o.Count, o.Keys, o.Distribution = keys, keys, loadtest.Sequential
+	o.Mix, o.ValueSize = loadtest.Mix{Put: 1}, c.ValueSize
+	o.Timeout, o.Seed = c.Timeout, c.Seed
+	o.ScanLimit, o.SLO, o.Duration = 1, time.Second, time.Second // none has a meaning here
+	switch err := check(&o); {
+	case c.Bytes < 1:
+		return usageError{errors.New("--bytes: 0 is not at least 1")}
+	case err != nil:
+		return err
+	}
+
+	result, err := s.send(ctx, o)
+	if err != nil {
+		return err
+	}
+	stored := uint64(result.Status["201"])
+	_, _ = fmt.Fprintf(s.out, "filled %s in %.1f s, %s/s: %d values of %v\n", bytesText(float64(stored)*mean),
+		result.Seconds, bytesText(float64(stored)*mean/max(result.Seconds, 1e-3)), stored, c.ValueSize)
+	if err := partial(result.Partial); err != nil {
+		return err
+	}
+	if stored < keys {
+		return fmt.Errorf("%d of %d puts failed (%s): fill again, perhaps with fewer --connections", keys-stored, keys, failures(result))
+	}
+	_, _ = fmt.Fprintf(s.out, "read them with: loadtest run --url %s --mix get=100 --keys %d --value-size %v\n", c.URL, keys, c.ValueSize)
+	return nil
+}
+
+// failures counts the answers other than 201, and the errors.
+func failures(r *loadtest.Result) string {
+	var said []string
+	for _, status := range slices.Sorted(maps.Keys(r.Status)) {
+		if status != "201" {
+			said = append(said, fmt.Sprintf("%s: %d", status, r.Status[status]))
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.Errors)) {
+		if n := r.Errors[kind]; n > 0 {
+			said = append(said, fmt.Sprintf("%s: %d", kind, n))
+		}
+	}
+	return strings.Join(said, ", ")
+}

@@ -1,0 +1,185 @@
+// Command loadtest is the load lab: it sends load to the service and measures,
+// compares and shows how it is served. See loadtest --help.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/alecthomas/kong"
+
+	"spillway/loadtest/scenarios"
+)
+
+// The version and the commit, if the linker was told (-X main.version=…).
+var version, commit string
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // also when an assertion fails, or a result is partial
+	exitUsage  = 2
+)
+
+func main() {
+	signal.Ignore(syscall.SIGPIPE) // a reader that leaves is an error of writing
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal ends what is being done, which still reports; the second
+	// ends the process. Some programs send two at once, and mean one.
+	context.AfterFunc(ctx, func() {
+		time.Sleep(500 * time.Millisecond)
+		stop()
+	})
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// grammar is the command line.
+type grammar struct {
+	Progress *bool            `negatable:"" help:"Show how far it is, on stderr; by default if that is a terminal."`
+	Version  kong.VersionFlag `help:"Print version, commit and Go version."`
+
+	Run       runCommand       `cmd:"" help:"Send load to a service and measure its answers."`
+	Fill      fillCommand      `cmd:"" help:"Fill a store with the keys that run reads."`
+	Saturate  saturateCommand  `cmd:"" help:"Find the highest rate that a service sustains, in a few minutes."`
+	Compare   compareCommand   `cmd:"" help:"Run a service under many settings, and tell differences from noise."`
+	Scenarios scenariosCommand `cmd:"" help:"List what compare comes with, and how long it takes."`
+	Report    reportCommand    `cmd:"" help:"Show results as one HTML file that opens offline."`
+}
+
+// session is what every command is given.
+type session struct {
+	out  io.Writer // results
+	err  io.Writer // progress and errors
+	live bool      // whether progress is shown
+	// command is how it was called, fit for other eyes.
+	command string
+}
+
+// usageError is about the arguments.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// run does what the arguments say and returns the exit code. The end of ctx ends
+// it early.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var (
+		g       grammar
+		text    bytes.Buffer
+		printed bool
+	)
+	parser, err := kong.New(&g,
+		kong.Name("loadtest"),
+		kong.Description("The load lab: learn which queueing strategy serves your load best."),
+		kong.Vars{"version": "loadtest " + built(), "scenarios": strings.Join(scenarios.Names(), ", ")},
+		kong.WithHyphenPrefixedParameters(true), // so that -1 is a bad value and not an unknown flag
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 120}),
+		kong.Writers(&text, &text),
+		kong.Exit(func(int) { printed = true }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		complain(stderr, err)
+		return exitFailed
+	}
+	command, err := parser.Parse(args)
+	if printed {
+		_, _ = stdout.Write(text.Bytes())
+		return exitOK
+	}
+	if err != nil {
+		complain(stderr, fmt.Errorf("%w (see loadtest --help)", err))
+		return exitUsage
+	}
+	s := &session{out: stdout, err: stderr, live: isTerminal(stderr), command: commandLine(args)}
+	if g.Progress != nil {
+		s.live = *g.Progress
+	}
+	if err := command.Run(s); err != nil {
+		complain(stderr, err)
+		if _, usage := errors.AsType[usageError](err); usage {
+			return exitUsage
+		}
+		return exitFailed
+	}
+	return exitOK
+}
+
+// complain writes the error as one line.
+func complain(stderr io.Writer, err error) {
+	_, _ = fmt.Fprintln(stderr, "loadtest:", oneLine(err.Error()))
+}
+
+// oneLine returns a text, of which parts may come from outside, fit for a line
+// on a terminal.
+func oneLine(text string) string {
+	const longest = 2000
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}
+
+// built says what this program was built from.
+func built() string {
+	v, c := version, commit
+	info, ok := debug.ReadBuildInfo()
+	if ok && v == "" {
+		v = info.Main.Version
+	}
+	if ok && c == "" {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				c = s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("%s (commit %s, %s)", cmp.Or(v, "devel"), cmp.Or(c, "unknown"), runtime.Version())
+}
+
+// commandLine returns how the program was called, for a shell, without secrets.
+func commandLine(args []string) string {
+	const secret = "(secret)"
+	words := []string{"loadtest"}
+	for i, arg := range args {
+		if name, _, ok := strings.Cut(arg, "="); ok && name == "--admin-token" {
+			arg = name + "=" + secret
+		} else if i > 0 && args[i-1] == "--admin-token" {
+			arg = secret
+		}
+		const header = "authorization:"
+		if at := strings.Index(strings.ToLower(arg), header); at >= 0 {
+			arg = arg[:at+len(header)] + " " + secret
+		}
+		words = append(words, quoted(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted returns a word as a shell reads it.
+func quoted(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,378 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"spillway/loadtest/lab"
+	"spillway/loadtest/scenario"
+	"spillway/strategies"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// outcome is how the program ended.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// try runs the program.
+func try(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return tryUntil(t.Context(), args...)
+}
+
+// tryUntil runs the program until the end of ctx, which is to it what Ctrl-C is.
+func tryUntil(ctx context.Context, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, args, &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// requireFailed asserts that the program said one line with those words.
+func (o outcome) requireFailed(t *testing.T, code int, words ...string) {
+	t.Helper()
+	require.Equal(t, code, o.code, o)
+	require.Equal(t, 1, strings.Count(o.stderr, "\n"), o.stderr)
+	require.True(t, strings.HasPrefix(o.stderr, "loadtest: "), o.stderr)
+	for _, word := range words {
+		require.Contains(t, o.stderr, word)
+	}
+}
+
+// serve starts a server for the time of a test, and returns its URL.
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// store answers as an empty store does.
+func store(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	if r.Method == http.MethodPut {
+		w.WriteHeader(http.StatusCreated)
+		return
+	}
+	w.WriteHeader(http.StatusNotFound)
+}
+
+// closed returns the URL of a server that is not there.
+func closed(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return "http://" + listener.Addr().String()
+}
+
+func TestRun_SaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	o := try(t, "--version")
+	require.Equal(t, exitOK, o.code)
+	require.Regexp(t, `^loadtest .+ \(commit .+, go1\..+\)\n$`, o.stdout)
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"fill", "--help"}, {"scenarios", "--help"}, {"saturate", "--help"}, {"compare", "--help"}, {"report", "--help"}} {
+		o := try(t, args...)
+		require.Equal(t, exitOK, o.code)
+		require.Contains(t, o.stdout, "progress")
+		require.NotContains(t, o.stdout, "${")
+		require.Empty(t, o.stderr)
+	}
+	require.Contains(t, try(t, "compare", "--help").stdout, "pool-or-not")
+}
+
+func TestRun_Usage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	url := "http://127.0.0.1:1"
+	typo := filepath.Join(dir, "typo.yaml")
+	require.NoError(t, os.WriteFile(typo, []byte("title: T\nquestion: Q\nload: {conections: 1}\n"), 0o600))
+	endless := filepath.Join(dir, "endless.yaml")
+	require.NoError(t, os.WriteFile(endless, []byte("title: T\nquestion: Q\n"), 0o600))
+	for _, tt := range []struct {
+		args  string
+		words []string
+	}{
+		{"", []string{"run", "compare", "--help"}},
+		{"walk", []string{"walk"}},
+		{"run --nonsense", []string{"--nonsense"}},
+		{"run --rate -1", []string{"--rate", "-1", "max"}},
+		{"run --rate fast", []string{"--rate", "fast"}},
+		{"run --rate NaN", []string{"--rate", "NaN"}},
+		{"run --duration 0s", []string{"--duration: 0s is not more than 0"}},
+		{"run --warmup -1s", []string{"--warmup", "-1s"}},
+		{"run --connections 0", []string{"--connections: 0 is not 1 to"}},
+		{"run --loops -1", []string{"--loops", "-1"}},
+		{"run --keys 0", []string{"--keys: 0 is not 1 to"}},
+		{"run --mix put", []string{"--mix", "put"}},
+		{"run --key-distribution normal", []string{"--key-distribution", "normal", "zipf"}},
+		{"run --value-size 9-1", []string{"--value-size", "9-1"}},
+		{"run --arrivals often", []string{"--arrivals", "often", "poisson"}},
+		{"run --priority 8", []string{"--priority", "8"}},
+		{"run --scan-limit 0", []string{"--scan-limit", "0"}},
+		{"run --slo 0", []string{"--slo", "0"}},
+		{"run --timeout 0s", []string{"--timeout", "0"}},
+		{"run --header nonsense", []string{"--header", "nonsense"}},
+		{"run --url 127.0.0.1", []string{"--url", "127.0.0.1", "http://host:port"}},
+		{"run --assert p99<fast", []string{"--assert", "fast"}},
+		{"run --assert speed<1", []string{"--assert", "speed", "p99"}},
+		{"run --json " + dir + "/absent/a.json", []string{"--json", "absent"}},
+		{"run --hdr " + dir + "/absent/a.hdr", []string{"--hdr", "absent"}},
+		{"fill", []string{"--bytes"}},
+		{"fill --bytes 0", []string{"--bytes", "0"}},
+		{"fill --bytes much", []string{"--bytes", "much"}},
+		{"fill --bytes 1 --timeout 0s", []string{"--timeout", "0"}},
+		{"saturate --rate 0", []string{"--rate", "0"}},
+		{"saturate --rate 10 --max-rate 5", []string{"--max-rate", "5"}},
+		{"saturate --warmup 0s", []string{"--warmup", "0"}},
+		{"compare", []string{"--scenario", "--strategies"}},
+		{"compare --scenario nonsense", []string{"nonsense", "pool-or-not", "queue-length"}},
+		{"compare --scenario " + typo, []string{"typo.yaml:3: load.conections: unknown", "connections"}},
+		{"compare --scenario ./absent.yaml", []string{"absent.yaml"}},
+		{"compare --scenario workers --strategies fifo", []string{"--scenario", "strategy"}},
+		{"compare --scenario workers --fill 1GB", []string{"--fill: workers fills no store"}},
+		{"compare --scenario big-store --fill 0", []string{"--fill", "0"}},
+		{"compare --scenario workers --repetitions -1", []string{"--repetitions", "-1"}},
+		{"compare --scenario workers --duration -1s", []string{"--duration", "-1s"}},
+		{"compare --scenario workers --slo -1s", []string{"--slo", "-1s"}},
+		{"compare --scenario workers --warmup -1s", []string{"--warmup", "-1s"}},
+		{"compare --short --strategies fifo", []string{"--short"}},
+		{"compare --short --scenario " + endless, []string{"--short", "endless"}},
+		{"compare --strategies fifi", append(strategies.Names(), "fifi")},
+		{"compare --strategies fifo --rates 0", []string{"rate", `"0"`}},
+		{"compare --strategies fifo --mixes put=x", []string{"mix", "put=x"}},
+		{"compare --strategies fifo --binary " + dir + "/absent", []string{"--binary", "absent"}},
+		{"scenarios nonsense", []string{"nonsense", "pool-or-not"}},
+		{"scenarios --short " + endless, []string{"--short", "endless"}},
+		{"report", []string{"path"}},
+		{"report x -o " + dir + "/absent/a.html", []string{"-o", "absent"}},
+	} {
+		o := try(t, strings.Fields(strings.ReplaceAll(tt.args, "URL", url))...)
+		require.Equal(t, exitUsage, o.code, "%s: %v", tt.args, o)
+		require.Empty(t, o.stdout, tt.args)
+		o.requireFailed(t, exitUsage, tt.words...)
+	}
+}
+
+func TestRun_UnreachableServer(t *testing.T) {
+	t.Parallel()
+	url := closed(t)
+	for _, args := range [][]string{{"run"}, {"fill", "--bytes=1KB"}, {"saturate"}} {
+		try(t, append(args, "--url", url)...).requireFailed(t, exitFailed, url, "refused")
+	}
+	try(t, "run", "--url", serve(t, store), "--admin", url).requireFailed(t, exitFailed, url, "refused")
+}
+
+func TestRun_MeasuresAndReports(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	result, hdr, html, markdown := filepath.Join(dir, "a.json"), filepath.Join(dir, "a.hdr"), filepath.Join(dir, "a.html"), filepath.Join(dir, "a.md")
+	o := try(t, "run", "--url", serve(t, store), "--rate=200", "--duration=500ms", "--connections=4", "--seed=7", "--header=Authorization: Bearer x",
+		"--mix=put=50,get=50", "--json", result, "--hdr", hdr, "--assert=completed>1", "--assert=max<1h")
+	require.Equal(t, exitOK, o.code, o)
+	require.Empty(t, o.stderr, "no progress where nobody looks")
+	require.Contains(t, o.stdout, "p99")
+
+	var fields map[string]any
+	data, err := os.ReadFile(result)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &fields))
+	for _, name := range []string{
+		"offered_rps", "completed_rps", "goodput_rps", "requests", "status", "shed", "errors", "latency_ms", "served_latency_ms",
+		"server_cpu_us_per_request", "seed",
+	} {
+		require.Contains(t, fields, name)
+	}
+	require.EqualValues(t, 7, fields["seed"])
+	require.Contains(t, fields["command"], "--rate=200")
+	require.NotContains(t, fields["command"], "Bearer")
+	text, err := os.ReadFile(hdr)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "Percentile")
+
+	o = try(t, "report", result, "-o", html, "--markdown", markdown)
+	require.Equal(t, exitOK, o.code, o)
+	require.Contains(t, o.stdout, html)
+	require.FileExists(t, html)
+	require.FileExists(t, markdown)
+}
+
+func TestRun_AssertionsDecideTheExitCode(t *testing.T) {
+	t.Parallel()
+	args := []string{"run", "--url", serve(t, store), "--rate=100", "--duration=200ms", "--connections=2"}
+	o := try(t, append(args, "--assert=completed>1", "--assert=completed>1000000", "--assert=errors==1")...)
+	o.requireFailed(t, exitFailed, "2 assertions of 3 failed", "completed>1000000")
+	require.Contains(t, o.stdout, "p99", "the result is shown all the same")
+}
+
+func TestRun_ReportsWhatItHasWhenInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	var requests atomic.Int64
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		store(w, r)
+		if requests.Add(1) == 20 {
+			cancel()
+		}
+	})
+	o := tryUntil(ctx, "run", "--url", url, "--rate=200", "--duration=1h", "--connections=2")
+	o.requireFailed(t, exitFailed, "partial", "interrupted")
+	require.Contains(t, o.stdout, "p99")
+}
+
+func TestRun_ShowsProgressWhenAsked(t *testing.T) {
+	t.Parallel()
+	url := serve(t, store)
+	o := try(t, "--progress", "run", "--url", url, "--rate=100", "--duration=1200ms", "--connections=2")
+	require.Equal(t, exitOK, o.code, o)
+	require.Contains(t, o.stderr, "\r")
+	o = try(t, "run", "--no-progress", "--url", url, "--rate=100", "--duration=100ms", "--connections=2")
+	require.Equal(t, exitOK, o.code, o)
+	require.Empty(t, o.stderr)
+}
+
+func TestRun_ResultsThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		return // only Linux has a disk that is always full
+	}
+	for _, flag := range []string{"--json", "--hdr"} {
+		o := try(t, "run", "--url", serve(t, store), "--rate=100", "--duration=100ms", "--connections=2", flag, "/dev/full")
+		o.requireFailed(t, exitFailed, "/dev/full", "no space")
+		require.Contains(t, o.stdout, "p99", "the result is shown all the same")
+	}
+}
+
+func TestFill_PutsEveryKeyOnce(t *testing.T) {
+	t.Parallel()
+	var bytes, puts atomic.Int64
+	o := try(t, "fill", "--bytes=20KB", "--value-size=100", "--connections=3", "--url", serve(t, func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		bytes.Add(n)
+		puts.Add(1)
+		w.WriteHeader(http.StatusCreated)
+	}))
+	require.Equal(t, exitOK, o.code, o)
+	require.EqualValues(t, 200, puts.Load())
+	require.EqualValues(t, 20_000, bytes.Load())
+	require.Contains(t, o.stdout, "filled 20 KB")
+	require.Contains(t, o.stdout, "--mix get=100 --keys 200 ")
+}
+
+func TestFill_SaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	var puts atomic.Int64
+	o := try(t, "fill", "--bytes=2KB", "--value-size=100", "--connections=1", "--url", serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if puts.Add(1)%4 == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	o.requireFailed(t, exitFailed, "5 of 20 puts failed (503: 5)")
+}
+
+func TestSaturate_SaysWhatItFound(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a.json")
+	o := try(t, "saturate", "--url", serve(t, store), "--rate=50", "--max-rate=50", "--duration=300ms", "--warmup=100ms",
+		"--connections=2", "--slo=1m", "--json", file)
+	require.Equal(t, exitOK, o.code, o)
+	require.Contains(t, o.stdout, "offered/s")
+	require.FileExists(t, file)
+}
+
+func TestScenarios_SaysHowLongTheyTake(t *testing.T) {
+	t.Parallel()
+	o := try(t, "scenarios")
+	require.Equal(t, exitOK, o.code, o)
+	require.Contains(t, o.stdout, "pool-or-not ")
+	o = try(t, "scenarios", "--short", "passive-wait", "passive-wait")
+	require.Equal(t, `passive-wait  Work that waits  16 runs  56s
+passive-wait  Work that waits  16 runs  56s
+32 runs, about 1m52s
+`, o.stdout)
+}
+
+func TestCompare_KeepsDifferentSettingsApart(t *testing.T) {
+	t.Parallel()
+	folder := func(c compareCommand) string {
+		what, err := c.scenario()
+		require.NoError(t, err)
+		dir, err := c.folder(what)
+		require.NoError(t, err)
+		return dir
+	}
+	fifo := compareCommand{grid: grid{Strategies: []string{"fifo"}}}
+	require.Regexp(t, `^reports/comparison-[0-9a-f]{8}$`, folder(fifo))
+	require.Equal(t, folder(fifo), folder(fifo))
+	longer := fifo
+	longer.Duration = time.Minute
+	require.NotEqual(t, folder(fifo), folder(longer))
+	require.Equal(t, "reports/workers", folder(compareCommand{Scenario: "workers"}))
+}
+
+func TestCompare_SaysWhatItBeginsWith(t *testing.T) {
+	t.Parallel()
+	what := &scenario.Scenario{Title: "Which?", Combinations: []scenario.Combination{
+		{Strategy: "fifo", Rate: "max"}, {Strategy: "fifo", Rate: "0.5x"},
+	}}
+	var out bytes.Buffer
+	s := session{err: &out, live: true}
+	s.begins(what, lab.Progress{Done: 3, Total: 18, Left: time.Minute})
+	require.Equal(t, `Which?: 18 runs of 2 combinations, 3 of them done before, about 1m0s
+note: in 1 of 2 combinations no queue can overflow, as there are no more connections than workers and places to wait; what is asked beyond the capacity waits in the generator
+`, out.String())
+	out.Reset()
+	what.Combinations = what.Combinations[1:]
+	s.live = false
+	s.begins(what, lab.Progress{Total: 18})
+	require.Empty(t, out.String())
+}
+
+func TestPercent_DoesNotReachTheThreshold(t *testing.T) {
+	t.Parallel()
+	for share, want := range map[float64]string{0.98999: "98.99%", 0.99: "99.00%", 1: "100.00%", 0.5: "50.00%", 0: "0.00%"} {
+		require.Equal(t, want, percent(share))
+	}
+}
+
+func TestReport_SaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	html := filepath.Join(dir, "a.html")
+	try(t, "report", filepath.Join(dir, "absent.json"), "-o", html).requireFailed(t, exitFailed, "absent.json")
+	require.NoFileExists(t, html)
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"loadtest": nil,
+		"loadtest run --rate 1.5x --mix put=1,get=2":                      {"run", "--rate", "1.5x", "--mix", "put=1,get=2"},
+		"loadtest --assert 'p99<50ms' ''":                                 {"--assert", "p99<50ms", ""},
+		`loadtest 'it'\''s'`:                                              {"it's"},
+		"loadtest --admin-token '(secret)' '--admin-token=(secret)'":      {"--admin-token", "a", "--admin-token=b"},
+		"loadtest --header 'authorization: (secret)' '--header=X: y'":     {"--header", "authorization: Bearer x", "--header=X: y"},
+		"loadtest '--header=Authorization: (secret)' --admin-token-other": {"--header=Authorization: Bearer x", "--admin-token-other"},
+	} {
+		require.Equal(t, want, commandLine(args))
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"spillway/loadtest"
+	"spillway/loadtest/report"
+)
+
+type reportCommand struct {
+	Paths    []string `arg:"" name:"path" help:"Results: files that run or saturate have written, folders that compare has."`
+	Output   string   `short:"o" default:"report.html" placeholder:"FILE" help:"The HTML file to write; default ${default}."`
+	Markdown string   `placeholder:"FILE" help:"Write a summary in Markdown as well."`
+}
+
+// Run writes the report.
+func (c *reportCommand) Run(s *session) error {
+	if err := errors.Join(checkOutput("-o", c.Output), checkOutput("--markdown", c.Markdown)); err != nil {
+		return err
+	}
+	outputs := []string{c.Output, c.Markdown}
+	for i, output := range outputs {
+		for _, other := range append(outputs[i+1:], c.Paths...) {
+			if same(output, other) {
+				return usageError{fmt.Errorf("%s would be written over", other)}
+			}
+		}
+	}
+	return s.report(c.Output, c.Markdown, c.Paths...)
+}
+
+// same tells whether two paths name one file, be it there or not.
+func same(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	first, err := os.Stat(a)
+	second, failed := os.Stat(b)
+	return err == nil && failed == nil && os.SameFile(first, second)
+}
+
+// report writes a report of results as HTML, and as Markdown if it is named.
+func (s *session) report(html, markdown string, paths ...string) error {
+	input, err := report.Load(paths...)
+	if err != nil {
+		return err
+	}
+	write := func(path string, render func(io.Writer, *report.Input) error) error {
+		if path == "" {
+			return nil
+		}
+		err := loadtest.WriteFile(path, func(w io.Writer) error { return render(w, input) })
+		if err == nil {
+			_, _ = fmt.Fprintln(s.out, "wrote", path)
+		}
+		return err
+	}
+	if err := write(html, report.HTML); err != nil {
+		return err
+	}
+	return write(markdown, report.Markdown)
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"spillway/loadtest"
+)
+
+type runCommand struct {
+	load     `embed:""`
+	Rate     rate          `default:"1000" help:"Requests a second, or max: each connection sends its next request when the last is answered."`
+	Duration time.Duration `default:"10s" help:"How long is measured."`
+	Warmup   time.Duration `default:"0s" help:"How long the same load is sent before."`
+	Assert   []string      `sep:"none" placeholder:"CONDITION" help:"Exit with 1 unless this holds, such as 'p99<50ms' or 'errors==0'; may be repeated."`
+	JSON     string        `name:"json" placeholder:"FILE" help:"Write the result as JSON, with the profiles beside it."`
+	HDR      string        `name:"hdr" placeholder:"FILE" help:"Write the latencies as HdrHistogram's percentile text."`
+}
+
+// Help is shown by run --help.
+func (*runCommand) Help() string {
+	return "Requests start at their scheduled times whatever the service does, and latency counts from there, so that a service that stalls cannot hide it."
+}
+
+// Run sends the load and shows the result.
+func (c *runCommand) Run(ctx context.Context, s *session) error {
+	o := c.options()
+	o.Rate, o.Duration, o.Warmup = float64(c.Rate), c.Duration, c.Warmup
+	if err := check(&o); err != nil {
+		return err
+	}
+	var assertions []loadtest.Assertion
+	for _, text := range c.Assert {
+		a, err := loadtest.ParseAssertion(text)
+		if err != nil {
+			return usageError{fmt.Errorf("--assert: %w", err)}
+		}
+		assertions = append(assertions, a)
+	}
+	if err := errors.Join(checkOutput("--json", c.JSON), checkOutput("--hdr", c.HDR)); err != nil {
+		return err
+	}
+
+	result, err := s.send(ctx, o)
+	if err != nil {
+		return err
+	}
+	result.Command = s.command
+	// Whatever cannot be written must not keep the others from it.
+	var unwritten []error
+	if c.JSON != "" {
+		unwritten = append(unwritten, result.Save(c.JSON))
+	}
+	if c.HDR != "" {
+		unwritten = append(unwritten, loadtest.WriteFile(c.HDR, result.WriteHDR))
+	}
+	unwritten = append(unwritten, result.WriteText(s.out))
+	var failed []string
+	for _, a := range assertions {
+		ok, said := a.Check(result)
+		_, _ = fmt.Fprintln(s.out, said)
+		if !ok {
+			failed = append(failed, said)
+		}
+	}
+	if err := errors.Join(unwritten...); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%s of %d failed: %s", plural(len(failed), "assertion"), len(assertions), strings.Join(failed, "; "))
+	}
+	return partial(result.Partial)
+}
+
+// send sends a load, and shows how far it is.
+func (s *session) send(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+	if s.live {
+		line := loadtest.NewProgressLine(s.err, s.width)
+		defer line.Done()
+		o.Progress = line.Show
+	}
+	return loadtest.Run(ctx, o)
+}
+
+// partial is the error of a result that does not cover all that was asked for.
+func partial(why string) error {
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("the result is partial: %s", why)
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"spillway/loadtest/lab"
+)
+
+// summarize shows each workload as a table: its combinations against the best.
+func (s *session) summarize(c *lab.Comparison) {
+	byWorkload := map[string][]int{}
+	var workloads []string
+	for i, g := range c.Groups {
+		if len(byWorkload[g.Workload]) == 0 {
+			workloads = append(workloads, g.Workload)
+		}
+		byWorkload[g.Workload] = append(byWorkload[g.Workload], i)
+	}
+	for _, workload := range workloads {
+		groups := byWorkload[workload]
+		verdict := c.Verdict(groups)
+		_, _ = fmt.Fprintf(s.out, "%s\n", workload)
+		table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintln(table, "  \tgoodput/s\tagainst best\tserved p99 ms\tnon-2xx %\tCPU us served\tallocs")
+		for _, i := range groups {
+			g := &c.Groups[i]
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", name(g), cell(g, lab.Goodput, 0), against(c, &verdict, i),
+				cell(g, lab.ServedP99, 2), cell(g, "non2xx_percent", 1), cell(g, "server_cpu_served_us", 1), cell(g, "server_allocs", 1))
+		}
+		_ = table.Flush()
+	}
+}
+
+// name tells a group apart from the others of its workload.
+func name(g *lab.Group) string {
+	load := strings.Split(g.Workload, ", ")
+	own := slices.DeleteFunc(strings.Split(g.Series, ", "), func(part string) bool { return slices.Contains(load, part) })
+	return cmp.Or(strings.Join(own, ", "), g.Combination.Strategy)
+}
+
+// cell is a median, with the smallest and the largest value if they differ.
+func cell(g *lab.Group, metric string, digits int) string {
+	m, ok := g.Metrics[metric]
+	if !ok {
+		return "–"
+	}
+	number := func(v float64) string { return fmt.Sprintf("%.*f", digits, v) }
+	median, low, high := number(m.Median), number(m.Low), number(m.High)
+	if low == high {
+		return median
+	}
+	return fmt.Sprintf("%s (%s–%s)", median, low, high)
+}
+
+// against says how a group does against the best of its workload, in goodput or,
+// where that cannot be told apart, in served p99.
+func against(c *lab.Comparison, v *lab.Verdict, group int) string {
+	change := func(d lab.Difference) string { return fmt.Sprintf("%+.1f%%", 100*(d.Ratio-1)) }
+	of := func(group int) func(lab.Difference) bool {
+		return func(d lab.Difference) bool { return d.B == group }
+	}
+	switch {
+	case !slices.Contains(v.Measured, group):
+		return "not run"
+	case v.Best < 0:
+		return ""
+	case group == v.Best && v.TooFew:
+		return "highest"
+	case group == v.Best && v.Ahead():
+		return "ahead"
+	case group == v.Best:
+		return "best"
+	case v.TooFew:
+		return change(c.Compare(lab.Goodput, v.Best, group)) + ", too few runs"
+	}
+	if i := slices.IndexFunc(v.Less, of(group)); i >= 0 {
+		return change(v.Less[i])
+	}
+	if i := slices.IndexFunc(v.Slower, of(group)); i >= 0 {
+		return "p99 " + change(v.Slower[i])
+	}
+	return "within the noise"
+}

@@ -1,0 +1,195 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"spillway/loadtest/report"
+	"spillway/loadtest/report/reporttest"
+)
+
+// sampleReport writes a report of every kind of result, and returns its path.
+var sampleReport = sync.OnceValues(func() (string, error) {
+	at := func(name string) string { return filepath.Join(binaries, "report", name) }
+	for _, write := range []func() error{
+		func() error { return reporttest.Rates(at("rates")) },
+		func() error { return reporttest.Mixes(at("mixes")) },
+		func() error { return reporttest.Saturation(at("saturation.json")) },
+		func() error { return reporttest.Run(at("run.json")) },
+	} {
+		if err := write(); err != nil {
+			return "", err
+		}
+	}
+	in, err := report.Load(at("rates"), at("mixes"), at("saturation.json"), at("run.json"))
+	if err != nil {
+		return "", err
+	}
+	var page bytes.Buffer
+	if err := report.HTML(&page, in); err != nil {
+		return "", err
+	}
+	return at("report.html"), os.WriteFile(at("report.html"), page.Bytes(), 0o644)
+})
+
+// openReport opens the sample report, as wide as asked for.
+func openReport(t *testing.T, width int64, media ...*emulation.MediaFeature) *page {
+	t.Helper()
+	path, err := sampleReport()
+	require.NoError(t, err)
+	p := openPage(t, (&url.URL{Scheme: "file", Path: path}).String(), width, media...)
+	p.do(chromedp.WaitReady(chromedp.CSS("figure[data-chart] svg")))
+	return p
+}
+
+// drawing describes what a chart that is shown has drawn.
+type drawing struct {
+	Title string `json:"title"`
+	Marks int    `json:"marks"`
+	Text  string `json:"text"`  // of the drawing
+	Wrong string `json:"wrong"` // a coordinate that is no number
+}
+
+// drawings describes all charts that are shown.
+const drawings = `[...document.querySelectorAll('figure')].filter(f => f.offsetParent).map(f => {
+	const drawn = f.querySelector('.plot svg');
+	const wrong = drawn ? [...drawn.querySelectorAll('*')].flatMap(e => [...e.attributes]).find(a => /NaN|Infinity|undefined|null/.test(a.value)) : undefined;
+	return {
+		title: (f.querySelector('strong') ?? f.closest('section').querySelector('h3')).textContent,
+		marks: drawn ? drawn.querySelectorAll('path, rect, circle, polygon').length : 0,
+		text: drawn?.textContent ?? '',
+		wrong: wrong ? wrong.name + '=' + wrong.value : '',
+	};
+})`
+
+func (p *page) requireDrawn(charts int) {
+	p.t.Helper()
+	found := eval[[]drawing](p, drawings)
+	require.GreaterOrEqual(p.t, len(found), charts)
+	for _, d := range found {
+		require.Positive(p.t, d.Marks, d.Title)
+		require.Empty(p.t, d.Wrong, d.Title)
+		require.NotContains(p.t, d.Text, "NaN", d.Title)
+	}
+}
+
+func TestReport_Draws(t *testing.T) {
+	t.Parallel()
+	p := openReport(t, 1280)
+	p.requireDrawn(30)
+
+	// The other workloads are drawn when they are chosen.
+	tabs := eval[int](p, `document.querySelectorAll('[role=tab]').length`)
+	require.Equal(t, 7, tabs)
+	for i := range tabs {
+		p.js(fmt.Sprintf(`document.querySelectorAll('[role=tab]')[%d].click()`, i))
+		p.settle()
+		p.requireDrawn(30)
+	}
+
+	// The data tables hold what is drawn.
+	p.js(`document.querySelectorAll('details.numbers').forEach(d => { d.open = true })`)
+	p.settle()
+	require.NotContains(t, eval[[]int](p, `[...document.querySelectorAll('details.numbers')].map(d => d.querySelectorAll('tr').length)`), 0)
+}
+
+func TestReport_ShowsValues(t *testing.T) {
+	t.Parallel()
+	p := openReport(t, 1280)
+	const plot = `document.querySelector('figure[data-chart] svg[role=img]')`
+	p.js(plot + `.scrollIntoView({ block: 'center', behavior: 'instant' })`)
+	p.settle()
+	at := eval[[]float64](p, `(() => { const b = `+plot+`.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()`)
+	p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]), chromedp.WaitVisible(chromedp.CSS("#tip")))
+	require.Regexp(t, `offered [\d.,]+ k/s.*lifo.*/s`, eval[string](p, `document.getElementById('tip').textContent`))
+	p.picture("hover", chromedp.CaptureScreenshot())
+
+	// The same by keyboard, and away with it.
+	p.js(plot + `.focus()`)
+	p.do(chromedp.KeyEvent(kb.End))
+	require.Contains(t, eval[string](p, `document.getElementById('tip').textContent`), "offered 60 k/s")
+	p.do(chromedp.KeyEvent(kb.ArrowLeft))
+	require.Contains(t, eval[string](p, `document.getElementById('tip').textContent`), "offered 45 k/s")
+	p.do(chromedp.KeyEvent(kb.Escape), chromedp.WaitNotVisible(chromedp.CSS("#tip")))
+}
+
+func TestReport_ShowsValuesToTheFinger(t *testing.T) {
+	t.Parallel()
+	p := openReport(t, 390)
+	p.do(chromedp.EmulateViewport(390, 900, chromedp.EmulateMobile, chromedp.EmulateTouch))
+	p.settle()
+	const bars = `[...document.querySelectorAll('figure[data-chart]')].find(f => f.offsetParent && f.querySelector('strong').textContent === 'Goodput').querySelector('svg[role=img]')`
+	p.js(bars + `.scrollIntoView({ block: 'center', behavior: 'instant' })`)
+	p.settle()
+	at := eval[[]float64](p, `(() => { const b = `+bars+`.getBoundingClientRect(); return [b.x + b.width / 2, b.y + 15]; })()`)
+	p.do(chromedp.TapXY(at[0], at[1]), chromedp.WaitVisible(chromedp.CSS("#tip")))
+	require.Regexp(t, `fifo.*median[\d.,]+ k/slowest`, eval[string](p, `document.getElementById('tip').textContent`))
+}
+
+func TestReport_ZoomsIntoFlameGraphs(t *testing.T) {
+	t.Parallel()
+	p := openReport(t, 1280)
+	const flame = `document.querySelector('figure.flame')`
+	width := `[...` + flame + `.querySelectorAll('g[data-i]')].find(g => g.textContent.includes('executor.(*Executor)'))?.querySelector('rect').getBoundingClientRect().width ?? 0`
+	before := eval[float64](p, width)
+	require.Positive(t, before)
+	p.js(`[...` + flame + `.querySelectorAll('g[data-i]')].find(g => g.textContent.includes('executor.(*Executor)')).dispatchEvent(new MouseEvent('click', { bubbles: true }))`)
+	require.Greater(t, eval[float64](p, width), 2*before)
+
+	p.do(chromedp.KeyEvent(kb.Escape))
+	require.InDelta(t, before, eval[float64](p, width), 1)
+
+	p.do(chromedp.SendKeys(chromedp.CSS("figure.flame input[type=search]"), "syscall"))
+	require.Regexp(t, `^[\d.]+% of what is shown$`, eval[string](p, flame+`.querySelector('output').textContent`))
+	require.Positive(t, eval[int](p, flame+`.querySelectorAll('g.hit').length`))
+}
+
+func TestReport_FitsEveryPage(t *testing.T) {
+	t.Parallel()
+	dark := &emulation.MediaFeature{Name: "prefers-color-scheme", Value: "dark"}
+	light := &emulation.MediaFeature{Name: "prefers-color-scheme", Value: "light"}
+	background := func(p *page) string { return eval[string](p, `getComputedStyle(document.body).backgroundColor`) }
+	for _, c := range []struct {
+		name   string
+		width  int64
+		scheme *emulation.MediaFeature
+		want   string
+	}{
+		{"light", 1280, light, "rgb(255, 255, 255)"},
+		{"dark", 1280, dark, "rgb(20, 23, 27)"},
+		{"phone", 390, light, "rgb(255, 255, 255)"},
+		{"phone-dark", 390, dark, "rgb(20, 23, 27)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := openReport(t, c.width, c.scheme)
+			p.settle()
+			require.Equal(t, c.want, background(p))
+			require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), c.width)
+			p.requireDrawn(30)
+			p.picture(c.name, chromedp.FullScreenshot(100))
+
+			// On paper it is light, and nothing is wider than it.
+			p.do(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print", Features: []*emulation.MediaFeature{c.scheme}}))
+			require.Equal(t, "rgb(255, 255, 255)", background(p))
+			p.do(chromedp.EmulateViewport(700, 900))
+			p.settle()
+			require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), int64(700))
+			p.requireDrawn(30)
+			p.picture(c.name+"-print", chromedp.FullScreenshot(100))
+		})
+	}
+}

@@ -1,0 +1,29 @@
+package loadtest
+
+import (
+	"testing"
+	"time"
+)
+
+// What a request costs besides its system calls: making it, encoding it,
+// following its answer, and counting it.
+func BenchmarkRequest(b *testing.B) {
+	o := Options{URL: "http://127.0.0.1:8080", Rate: 50_000, Distribution: Zipf}.WithDefaults()
+	p := plan{to: never, step: time.Second}
+	stream, encoder, count := newStream(&o), newEncoder(&o, "127.0.0.1:8080"), newCounts(&o, &p)
+	answer := []byte("HTTP/1.1 200 OK\r\nServer: spillway\r\nDate: Sat, 21 Nov 2026 07:00:00 GMT\r\nContent-Type: application/octet-stream\r\nContent-Length: 5\r\n\r\nhello")
+	var request Request
+	var r response
+	var out []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		stream.next(&request)
+		out = encoder.append(out[:0], &request, o.Timeout)
+		count.offered(request.At, request.Op)
+		r.reset()
+		if _, _, err := r.feed(answer); err != nil {
+			b.Fatal(err)
+		}
+		count.answered(request.At, request.At, request.At+time.Millisecond, &r)
+	}
+}

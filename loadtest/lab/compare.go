@@ -1,0 +1,384 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"spillway/loadtest"
+	"spillway/loadtest/scenario"
+)
+
+// Runner sends a load: loadtest.Run, or a stand-in.
+type Runner func(context.Context, loadtest.Options) (*loadtest.Result, error)
+
+// CompareOptions says how a comparison is made.
+type CompareOptions struct {
+	// Binary is the path of the service's binary.
+	Binary string
+	// Dir is the folder of the results. It is made if it is not there. What it
+	// holds of an earlier, interrupted comparison of the same scenario and binary
+	// is not run again.
+	Dir string
+	// Restart discards an earlier comparison in Dir.
+	Restart bool
+	// KeepStores leaves the filled stores in Dir/stores, for next time.
+	KeepStores bool
+	// Command is recorded as the way to repeat the comparison.
+	Command string
+	// Progress, if set, is called when something else begins, and about twice a
+	// second while load is sent. Its calls do not overlap.
+	Progress func(Progress)
+	// Run sends the load: loadtest.Run by default.
+	Run Runner
+}
+
+// Progress is how far a comparison has come.
+type Progress struct {
+	// Doing says what is being done: "fill a store with 100000 values of 100
+	// bytes", "lifo, 0.9x, repetition 2 of 9".
+	Doing string
+	// Done of Total runs have been made.
+	Done, Total int
+	// Left is an estimate of the time until the end.
+	Left time.Duration
+	// Load is the state of the present load; nil while none is sent.
+	Load *loadtest.Progress
+}
+
+// The runs by which a capacity is measured, and the longest that they last.
+const (
+	capacityRuns   = 3
+	capacityTime   = 3 * time.Second
+	capacityWarmup = time.Second
+)
+
+// Compare runs every combination of a scenario as often as it says, and writes
+// Dir/comparison.json and the results, Dir/runs/*.json. It fails if there is
+// nothing to begin with: the options are wrong, Dir holds something else, the
+// disk is too small. Whatever ends it later, be it the end of ctx, a service
+// that dies or a full disk, the comparison says so in Partial, is valid as far
+// as it goes, and is resumed by the next call.
+//
+// The store of a run holds every key of its load, so that gets find what they
+// ask for, and more if the combination says how many bytes. Every run gets a
+// fresh clone of it.
+//
+// A relative rate is a multiple of the capacity of its load: of the rate of
+// served requests in a closed loop, under the first combination of the scenario
+// that has this load and with no more connections than that can hold, the median
+// of three runs made before all others. So all settings are offered the same.
+func Compare(ctx context.Context, s scenario.Scenario, o CompareOptions) (*Comparison, error) {
+	if o.Run == nil {
+		o.Run = loadtest.Run
+	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	l := &comparing{o: o, s: &s, groups: make([]grouping, len(s.Combinations)), unlock: func() {}}
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	defer func() { l.unlock() }()
+	if err := l.open(ctx); err != nil {
+		return nil, err
+	}
+	partial := ""
+	if err := l.runAll(ctx); err != nil {
+		partial = oneLine(err)
+		if ctx.Err() != nil {
+			partial = fmt.Sprintf("interrupted after %d of %d runs", l.done(), l.total())
+		}
+	}
+	err := l.stores.close(o.KeepStores || partial != "")
+	if failed := l.save(partial); failed != nil && partial == "" {
+		partial = oneLine(failed) // on disk it is partial still
+	}
+	l.c.Partial = partial
+	return l.c, err
+}
+
+// comparing is a comparison that is being made.
+type comparing struct {
+	unlock func() // lets others into the folder
+	o      CompareOptions
+	s      *scenario.Scenario
+	c      *Comparison
+	stores stores
+	groups []grouping // beside those of the comparison
+	// The runs of this call: how many have ended, how long they took, and when the
+	// present one began; zero between them.
+	made  int
+	took  time.Duration
+	begun time.Time
+}
+
+// grouping is what a group needs in order to be run.
+type grouping struct {
+	load    loadtest.Options
+	rate    rate
+	filling filling
+	results []*loadtest.Result // by repetition; nil if it has not been run
+}
+
+func (l *comparing) total() int { return len(l.groups) * l.s.Repetitions }
+
+func (l *comparing) done() (n int) {
+	for i := range l.c.Groups {
+		n += len(l.c.Groups[i].Runs)
+	}
+	return n
+}
+
+// file is where the result of a run goes, relative to the folder.
+func (l *comparing) file(group, repetition int) string {
+	name := fmt.Sprintf("%03d-%s-r%d.json", group+1, slug(l.c.Groups[group].Label), repetition+1)
+	return filepath.Join(runsFolder, name)
+}
+
+// save writes the comparison as it stands.
+func (l *comparing) save(partial string) error {
+	l.c.Partial = partial
+	return writeJSON(filepath.Join(l.o.Dir, comparisonFile), l.c)
+}
+
+// runAll makes all runs that have not been made.
+func (l *comparing) runAll(ctx context.Context) error {
+	if l.done() == l.total() {
+		return nil
+	}
+	if err := l.stores.prepare(ctx, l.fillings()); err != nil {
+		return err
+	}
+	if err := l.measureCapacities(ctx); err != nil {
+		return err
+	}
+	for repetition, order := range l.c.Order {
+		for _, group := range order {
+			if l.groups[group].results[repetition] != nil {
+				continue
+			}
+			if err := l.run(ctx, group, repetition); err != nil {
+				return fmt.Errorf("run %d of %d (%s, repetition %d): %w",
+					l.done()+1, l.total(), l.c.Groups[group].Label, repetition+1, err)
+			}
+		}
+	}
+	return nil
+}
+
+// fillings returns those that the runs to be made need, each once.
+func (l *comparing) fillings() (all []filling) {
+	seen := map[filling]bool{}
+	for i := range l.groups {
+		if f := l.groups[i].filling; len(l.c.Groups[i].Runs) < l.s.Repetitions && !seen[f] {
+			seen[f] = true
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// measureCapacities learns what relative rates stand for.
+func (l *comparing) measureCapacities(ctx context.Context) error {
+	for i := range l.groups {
+		load := l.c.Groups[i].Load
+		if !l.groups[i].rate.relative || l.c.Capacity[load] > 0 {
+			continue
+		}
+		first := 0
+		for l.c.Groups[first].Load != load {
+			first++
+		}
+		o := l.options(first, 0)
+		o.Connections = probing(&l.c.Groups[first].Combination, o.Connections)
+		o.Duration, o.Warmup = min(l.s.Duration, capacityTime), min(l.s.Warmup, capacityWarmup)
+		var rates []float64
+		for n := range capacityRuns {
+			doing := fmt.Sprintf("capacity of %s, run %d of %d", load, n+1, capacityRuns)
+			result, err := l.measure(ctx, first, o, doing)
+			if err != nil {
+				return fmt.Errorf("measure the capacity of %s: %w", load, err)
+			}
+			rates = append(rates, float64(wasServed(result))/result.Seconds)
+		}
+		capacity := summary(rates).Median
+		if !(capacity > 0) {
+			return fmt.Errorf("measure the capacity of %s: no request was served", load)
+		}
+		if l.c.Capacity == nil {
+			l.c.Capacity = map[string]float64{}
+		}
+		l.c.Capacity[load] = capacity
+		if err := l.save(l.progress()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probing returns how many connections measure a capacity: no more than the
+// service has room for. What is turned away comes back at once in a closed loop,
+// and refusing it would take the CPU from what is served.
+func probing(c *scenario.Combination, connections int) int {
+	connections = cmp.Or(connections, loadtest.Options{}.WithDefaults().Connections)
+	if room, bounded := roomOf(c); bounded {
+		return min(connections, room)
+	}
+	return connections
+}
+
+// progress is what a comparison says of itself until it has ended.
+func (l *comparing) progress() string {
+	return fmt.Sprintf("%d of %d runs have been made", l.done(), l.total())
+}
+
+// run makes one run and keeps its result.
+func (l *comparing) run(ctx context.Context, group, repetition int) error {
+	g := &l.groups[group]
+	o := l.options(group, repetition)
+	o.Rate = g.rate.value
+	if g.rate.relative {
+		o.Rate *= l.c.Capacity[l.c.Groups[group].Load]
+	}
+	doing := fmt.Sprintf("%s, repetition %d of %d", l.c.Groups[group].Label, repetition+1, l.s.Repetitions)
+	l.begun = time.Now()
+	result, err := l.measure(ctx, group, o, doing)
+	if result != nil {
+		result.Command = command(&g.filling, &l.c.Groups[group].Combination, &o)
+		if err != nil && result.Partial == "" {
+			result.Partial = oneLine(err)
+		}
+		// A partial one is kept for who wants to know, but is run again.
+		saved := result.Save(filepath.Join(l.o.Dir, l.file(group, repetition)))
+		if err = errors.Join(err, saved); err == nil {
+			l.keep(group, repetition, result)
+			l.c.Finished = time.Now()
+			err = l.save(l.progress())
+		}
+	}
+	l.made++
+	l.took += time.Since(l.begun)
+	l.begun = time.Time{}
+	return err
+}
+
+// keep counts a result.
+func (l *comparing) keep(group, repetition int, result *loadtest.Result) {
+	result.Profiles = nil // they are in their files
+	l.groups[group].results[repetition] = result
+	g := &l.c.Groups[group]
+	g.Runs = g.Runs[:0]
+	var results []*loadtest.Result
+	for repetition, r := range l.groups[group].results {
+		if r != nil {
+			g.Runs = append(g.Runs, filepath.ToSlash(l.file(group, repetition)))
+			results = append(results, r)
+		}
+	}
+	g.Metrics = summarize(results)
+}
+
+// options are those of a group's closed loop. All groups are sent the same
+// requests in the same repetition.
+func (l *comparing) options(group, repetition int) loadtest.Options {
+	o := l.groups[group].load
+	o.Duration, o.Warmup = l.s.Duration, l.s.Warmup
+	o.SLO, o.Timeout = l.s.SLO, l.s.Timeout
+	o.Seed = l.s.Seed + uint64(repetition)
+	return o
+}
+
+// measure sends a load to a fresh service. With an error there may be a result,
+// of what came before it.
+func (l *comparing) measure(ctx context.Context, group int, o loadtest.Options, doing string) (*loadtest.Result, error) {
+	l.tell(doing, nil)
+	dir, err := l.stores.clone(l.groups[group].filling)
+	if err != nil {
+		return nil, err
+	}
+	s, err := startService(ctx, l.o.Binary, dir, settings(&l.c.Groups[group].Combination))
+	if err != nil {
+		return nil, err
+	}
+	// However it stops: all is measured by then, and the clone goes anyway. After
+	// an overload it may not finish within its drain time-out.
+	defer func() { _ = s.stop(stopPatience) }()
+	return l.send(ctx, s, o, doing)
+}
+
+// send sends a load to a service. An error says also that the load has not been
+// sent to its end.
+func (l *comparing) send(ctx context.Context, s *service, o loadtest.Options, doing string) (*loadtest.Result, error) {
+	o.URL = s.data
+	if o.Count == 0 { // filling a store is nothing to observe
+		o.Admin = s.admin
+	}
+	o.Progress = func(p loadtest.Progress) { l.tell(doing, &p) }
+	living, release := s.while(ctx)
+	defer release()
+	result, err := l.o.Run(living, o)
+	if err == nil && result.Partial != "" {
+		err = errors.New(result.Partial)
+	}
+	if err == nil {
+		return result, s.death()
+	}
+	// Who loses a service that dies may know so before its end is known.
+	select {
+	case <-s.exited:
+		err = s.death()
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	return result, err
+}
+
+// tell reports progress.
+func (l *comparing) tell(doing string, load *loadtest.Progress) {
+	p := Progress{Doing: doing, Done: l.done(), Total: l.total(), Load: load}
+	each := l.s.Duration + l.s.Warmup + time.Second
+	if l.made > 0 {
+		each = l.took / time.Duration(l.made)
+	}
+	p.Left = time.Duration(p.Total-p.Done) * each
+	if !l.begun.IsZero() {
+		p.Left -= min(time.Since(l.begun), each)
+	}
+	l.o.Progress(p)
+}
+
+// fill fills a store by way of the service, without waiting for the disk.
+func (l *comparing) fill(ctx context.Context, dir string, f filling) (err error) {
+	doing := fmt.Sprintf("fill a store with %v", f)
+	l.tell(doing, nil)
+	s, err := startService(ctx, l.o.Binary, dir, []string{"SPILLWAY_SYNC=never"})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		const patience = 2 * time.Minute // large stores have much to write
+		if stopped := s.stop(patience); err == nil {
+			err = stopped
+		}
+	}()
+	result, err := l.send(ctx, s, loadtest.Options{
+		Count:        f.keys,
+		Mix:          loadtest.Mix{Put: 1},
+		Keys:         f.keys,
+		Distribution: loadtest.Sequential,
+		ValueSize:    f.sizes,
+		Seed:         l.s.Seed,
+		Timeout:      time.Minute, // the disk may make writes wait
+	}, doing)
+	if err != nil {
+		return err
+	}
+	if written := result.Status["201"]; written != int64(f.keys) {
+		return fmt.Errorf("%d of %d values were not written", int64(f.keys)-written, f.keys)
+	}
+	return awaitQuiet(ctx, s, 250*time.Millisecond)
+}

@@ -1,0 +1,415 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/loadtest"
+	"spillway/loadtest/scenario"
+)
+
+// generator stands in for loadtest.Run.
+type generator struct {
+	t *testing.T
+	// sent are the loads so far, without those that fill or measure capacity.
+	sent     []loadtest.Options
+	services []string // the strategies of their services
+	fills    int
+	capacity int
+	// before, if set, is called before a load is sent.
+	before func(o *loadtest.Options)
+	// instead, if set, takes the place of a load.
+	instead Runner
+}
+
+func (g *generator) run(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+	r := &loadtest.Result{URL: o.URL, Started: time.Unix(1, 0), Seconds: 2, Seed: o.Seed, TargetRPS: o.Rate}
+	switch {
+	case o.Count > 0:
+		g.fills++
+		r.Status = map[string]int64{"201": int64(o.Count)}
+		return r, nil
+	case o.Duration == capacityTime:
+		// 900, 1000 and 1100 a second, and many that are shed.
+		g.capacity++
+		r.Status = map[string]int64{"200": int64(1500 + 200*g.capacity), "404": 100, "503": 5000}
+		return r, nil
+	}
+	if g.before != nil {
+		g.before(&o)
+	}
+	if g.instead != nil {
+		return g.instead(ctx, o)
+	}
+	g.sent = append(g.sent, o)
+	g.services = append(g.services, strategyAt(g.t, o.Admin))
+	o.Progress(loadtest.Progress{Done: 0.5})
+	r.Requests = 100
+	r.OfferedRPS, r.CompletedRPS, r.GoodputRPS = o.Rate, o.Rate, o.Rate-float64(len(g.sent))
+	r.Status = map[string]int64{"200": 100}
+	return r, nil
+}
+
+// strategyAt asks a fake service for its strategy.
+func strategyAt(t *testing.T, admin string) string {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, admin+"/environment", nil)
+	require.NoError(t, err)
+	request.Close = true
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	var settings []string
+	require.NoError(t, json.Unmarshal(body, &settings))
+	for _, s := range settings {
+		if name, ok := strings.CutPrefix(s, "SPILLWAY_STRATEGY="); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+func question() scenario.Scenario {
+	return scenario.Scenario{
+		Name: "test", Title: "Which?", Duration: 5 * time.Second, Warmup: time.Second, Repetitions: 2, Seed: 10,
+		Combinations: []scenario.Combination{
+			{Strategy: "fifo", Connections: 8, Rate: "0.5x"},
+			{Strategy: "lifo", Connections: 8, Rate: "0.5x"},
+			{Strategy: "fifo", Connections: 8, Rate: "2000"},
+		},
+	}
+}
+
+func (g *generator) options(dir string, t *testing.T) CompareOptions {
+	return CompareOptions{Binary: fakeBinary(t, serves), Dir: dir, Command: "loadtest compare", Run: g.run}
+}
+
+func TestCompare_MakesAllRunsAndKeepsThem(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "reports", "test")
+	g := &generator{t: t}
+	o := g.options(dir, t)
+	var progress []Progress
+	o.Progress = func(p Progress) { progress = append(progress, p) }
+	c, err := Compare(t.Context(), question(), o)
+	require.NoError(t, err)
+	require.Empty(t, c.Partial)
+	require.Equal(t, 1, g.fills, "all combinations need the same store")
+	require.Equal(t, 3, g.capacity, "and have the same load")
+	require.Equal(t, map[string]float64{"8 connections": 1000}, c.Capacity, "the median of what was served")
+	require.Equal(t, "spillway v0 (a fake)", c.Version)
+	require.Positive(t, c.Machine.CPUs)
+
+	// Repetitions are outermost, and each is sent the same.
+	var strategies []string
+	for repetition, order := range c.Order {
+		for i, group := range order {
+			strategies = append(strategies, c.Groups[group].Combination.Strategy)
+			sent := g.sent[repetition*len(order)+i]
+			require.Equal(t, uint64(10+repetition), sent.Seed)
+			require.Equal(t, map[bool]float64{false: 500, true: 2000}[group == 2], sent.Rate)
+			require.Equal(t, uint64(100_000), sent.Keys)
+		}
+	}
+	require.Equal(t, strategies, g.services)
+
+	for i, group := range c.Groups {
+		require.Len(t, group.Runs, 2)
+		for repetition, run := range group.Runs {
+			r, err := loadtest.Load(filepath.Join(dir, run))
+			require.NoError(t, err)
+			require.Contains(t, r.Command, "SPILLWAY_STRATEGY="+group.Combination.Strategy)
+			require.Equal(t, group.Metrics["goodput_rps"].Values[repetition], r.GoodputRPS)
+		}
+		require.Equal(t, question().Combinations[i], group.Combination)
+	}
+	require.Equal(t, "runs/002-lifo-0.5x-r1.json", c.Groups[1].Runs[0])
+
+	loaded, err := LoadComparison(dir)
+	require.NoError(t, err)
+	require.Equal(t, c.Groups, loaded.Groups)
+	require.Empty(t, loaded.Partial)
+	require.NoDirExists(t, filepath.Join(dir, "stores"))
+	last := progress[len(progress)-1]
+	require.Equal(t, Progress{Doing: last.Doing, Done: 5, Total: 6, Left: last.Left, Load: &loadtest.Progress{Done: 0.5}}, last)
+
+	// Asked again, there is nothing left to do.
+	again := &generator{t: t}
+	o.Run = again.run
+	c, err = Compare(t.Context(), question(), o)
+	require.NoError(t, err)
+	require.Empty(t, again.sent)
+	require.Zero(t, again.fills+again.capacity)
+	require.Equal(t, loaded.Groups, c.Groups)
+	require.Empty(t, c.Partial)
+}
+
+func TestCompare_ResumesWhatWasInterrupted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := &generator{t: t}
+	first.before = func(*loadtest.Options) {
+		if len(first.sent) == 2 {
+			first.instead = func(context.Context, loadtest.Options) (*loadtest.Result, error) {
+				cancel()
+				return &loadtest.Result{Partial: "interrupted 1.0 s after its start"}, nil
+			}
+		}
+	}
+	o := first.options(dir, t)
+	c, err := Compare(ctx, question(), o)
+	require.NoError(t, err)
+	require.Equal(t, "interrupted after 2 of 6 runs", c.Partial)
+	before, err := LoadComparison(dir)
+	require.NoError(t, err)
+	require.Equal(t, c.Partial, before.Partial)
+	require.DirExists(t, filepath.Join(dir, "stores"), "for when it is resumed")
+
+	// A result that was lost or spoilt meanwhile is made again.
+	var spoilt string
+	for _, g := range before.Groups {
+		if len(g.Runs) > 0 {
+			spoilt = filepath.Join(dir, g.Runs[0])
+		}
+	}
+	require.NoError(t, os.WriteFile(spoilt, []byte("{"), 0o644))
+
+	second := &generator{t: t}
+	o.Run = second.run
+	c, err = Compare(t.Context(), question(), o)
+	require.NoError(t, err)
+	require.Empty(t, c.Partial)
+	require.Len(t, second.sent, 5)
+	require.Zero(t, second.fills+second.capacity)
+	require.Equal(t, before.Capacity, c.Capacity)
+	require.Equal(t, before.Started.UnixNano(), c.Started.UnixNano())
+	for _, g := range c.Groups {
+		require.Len(t, g.Runs, 2)
+	}
+}
+
+func TestCompare_EstimatesTheTimeThatIsLeft(t *testing.T) {
+	t.Parallel()
+	s := question()
+	var left time.Duration
+	l := &comparing{
+		s: &s, c: &Comparison{}, groups: make([]grouping, len(s.Combinations)),
+		o: CompareOptions{Progress: func(p Progress) { left = p.Left }},
+	}
+	l.tell("first", nil)
+	require.Equal(t, 6*7*time.Second, left, "as long as they are to take")
+	l.made, l.took = 2, 20*time.Second
+	l.tell("between runs", nil)
+	require.Equal(t, 60*time.Second, left, "as long as the others took")
+	l.begun = time.Now().Add(-4 * time.Second)
+	l.tell("within a run", nil)
+	require.LessOrEqual(t, left, 56*time.Second)
+	require.GreaterOrEqual(t, left, 50*time.Second)
+	l.begun = time.Now().Add(-time.Hour)
+	l.tell("a run that takes long", nil)
+	require.Equal(t, 50*time.Second, left)
+}
+
+func TestCompare_RefusesTheResultsOfAnother(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g := &generator{t: t}
+	o := g.options(dir, t)
+	_, err := Compare(t.Context(), question(), o)
+	require.NoError(t, err)
+
+	other := question()
+	other.Duration++
+	_, err = Compare(t.Context(), other, o)
+	require.ErrorContains(t, err, "another scenario: --out chooses another folder, --restart discards")
+
+	// The first answer stands.
+	_, err = LoadComparison(dir)
+	require.NoError(t, err)
+
+	sent := len(g.sent)
+	o.Restart = true
+	c, err := Compare(t.Context(), other, o)
+	require.NoError(t, err)
+	require.Len(t, g.sent, 2*sent)
+	require.Equal(t, other.Duration, c.Scenario.Duration)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "comparison.json"), []byte("{"), 0o644))
+	o.Restart = false
+	_, err = Compare(t.Context(), other, o)
+	require.ErrorContains(t, err, "comparison.json")
+}
+
+func TestCompare_EndsWithOneLine(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		kind    string
+		instead Runner
+		say     string
+	}{
+		{
+			"a service that dies", panics,
+			func(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+				_ = ask(o.URL + "/die")
+				<-ctx.Done()
+				return &loadtest.Result{Partial: "ended 1.0 s after its start"}, nil
+			},
+			"run 1 of 6 (%s, repetition 1): the service died (exit status 3), its last log line: panic: something is wrong",
+		},
+		{
+			"a service that the generator misses first", serves,
+			func(_ context.Context, o loadtest.Options) (*loadtest.Result, error) {
+				return nil, ask(o.URL + "/die")
+			},
+			"run 1 of 6 (%s, repetition 1): the service died (exit status 3), its last log line: listening",
+		},
+		{
+			"a generator that cannot", serves,
+			func(context.Context, loadtest.Options) (*loadtest.Result, error) {
+				return nil, errors.New("too many open files")
+			},
+			"run 1 of 6 (%s, repetition 1): too many open files",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			g := &generator{t: t}
+			g.instead = tt.instead
+			o := g.options(dir, t)
+			o.Binary = fakeBinary(t, tt.kind)
+			c, err := Compare(t.Context(), question(), o)
+			require.NoError(t, err)
+			label := c.Groups[c.Order[0][0]].Label
+			require.Equal(t, fmt.Sprintf(tt.say, label), c.Partial)
+			loaded, err := LoadComparison(dir)
+			require.NoError(t, err)
+			require.Equal(t, c.Partial, loaded.Partial)
+			for _, g := range loaded.Groups {
+				require.Empty(t, g.Runs)
+			}
+		})
+	}
+}
+
+func TestCompare_SurvivesADiskThatIsFull(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g := &generator{t: t}
+	g.before = func(*loadtest.Options) {
+		if len(g.sent) == 3 {
+			// From now on no result can be written.
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "runs")))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "runs"), nil, 0o644))
+		}
+	}
+	c, err := Compare(t.Context(), question(), g.options(dir, t))
+	require.NoError(t, err)
+	require.Contains(t, c.Partial, "run 4 of 6")
+	require.Len(t, g.sent, 4, "it does not go on")
+	loaded, err := LoadComparison(dir)
+	require.NoError(t, err)
+	require.Equal(t, c.Partial, loaded.Partial)
+}
+
+func TestCompare_RefusesWhatCannotBegin(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		say    string
+		change func(*scenario.Scenario, *CompareOptions)
+	}{
+		{"0 combinations", func(s *scenario.Scenario, _ *CompareOptions) { s.Combinations = nil }},
+		{"0 repetitions", func(s *scenario.Scenario, _ *CompareOptions) { s.Repetitions = 0 }},
+		{"combination 2: rate", func(s *scenario.Scenario, _ *CompareOptions) { s.Combinations[1].Rate = "fast" }},
+		{"combination 3: mix", func(s *scenario.Scenario, _ *CompareOptions) { s.Combinations[2].Mix = "eat=1" }},
+		{"the service's binary", func(_ *scenario.Scenario, o *CompareOptions) { o.Binary += "-absent" }},
+		{"MB are missing", func(s *scenario.Scenario, _ *CompareOptions) {
+			s.Combinations[0].Fill, s.Combinations[0].ValueSize = 1e14, "10KB"
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.say, func(t *testing.T) {
+			t.Parallel()
+			g := &generator{t: t}
+			s, o := question(), g.options(t.TempDir(), t)
+			s.Combinations = slices.Clone(s.Combinations)
+			tt.change(&s, &o)
+			_, err := Compare(t.Context(), s, o)
+			require.ErrorContains(t, err, tt.say)
+			require.Empty(t, g.sent)
+		})
+	}
+	// A service that does not start leaves a comparison that says so.
+	g := &generator{t: t}
+	o := g.options(t.TempDir(), t)
+	o.Binary = fakeBinary(t, refuses)
+	c, err := Compare(t.Context(), question(), o)
+	require.NoError(t, err)
+	require.Equal(t, "fill a store with 100000 values of 100 bytes: the service did not start (exit status 2), its last log line: spillway: SPILLWAY_WORKERS: -1 is not at least 1", c.Partial)
+}
+
+func TestStores_AreClonedByLinks(t *testing.T) {
+	t.Parallel()
+	s := stores{dir: t.TempDir(), fill: func(_ context.Context, dir string, _ filling) error {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "sub"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "000001.sst"), []byte("table"), 0o644))
+		return os.WriteFile(filepath.Join(dir, "sub", "000002.log"), []byte("log"), 0o644)
+	}}
+	f := filling{1000, loadtest.Sizes{Min: 100, Max: 200}}
+	require.NoError(t, s.prepare(t.Context(), []filling{f}))
+	s.fill = nil // it is there
+	require.NoError(t, s.prepare(t.Context(), []filling{f}))
+
+	for range 2 {
+		dir, err := s.clone(f)
+		require.NoError(t, err)
+		same := func(name string) bool {
+			a, err := os.Stat(filepath.Join(s.filled(f), name))
+			require.NoError(t, err)
+			b, err := os.Stat(filepath.Join(dir, name))
+			require.NoError(t, err)
+			return os.SameFile(a, b)
+		}
+		require.True(t, same("000001.sst"))
+		require.False(t, same("sub/000002.log"))
+		// What a run does to its clone is gone with it.
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "sub", "000002.log"), []byte("changed"), 0o644))
+		require.NoError(t, os.Remove(filepath.Join(dir, "000001.sst")))
+	}
+	content, err := os.ReadFile(filepath.Join(s.filled(f), "sub", "000002.log"))
+	require.NoError(t, err)
+	require.Equal(t, "log", string(content))
+
+	// A store that could not be filled is not taken for one that was.
+	other := filling{2000, f.sizes}
+	s.fill = func(_ context.Context, dir string, _ filling) error {
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		return errors.New("disk full")
+	}
+	require.ErrorContains(t, s.prepare(t.Context(), []filling{other}), "disk full")
+	require.NoDirExists(t, s.filled(other))
+
+	require.NoError(t, s.close(true))
+	require.DirExists(t, s.filled(f))
+	require.NoDirExists(t, s.scratch())
+	require.NoError(t, s.close(false))
+	require.NoDirExists(t, s.dir)
+}

@@ -1,0 +1,123 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"spillway/loadtest"
+	"spillway/loadtest/scenario"
+)
+
+// Comparison is what a comparison found, and the form of its comparison.json.
+// The results of the single runs lie beside it.
+type Comparison struct {
+	Scenario scenario.Scenario `json:"scenario"`
+	Machine  loadtest.Machine  `json:"machine"`
+	// Command is how to repeat it.
+	Command string `json:"command"`
+	Version string `json:"version"` // of the service, as `spillway --version` says
+	// Binary is the SHA-256 of the service's binary, which tells two builds
+	// apart that say the same version.
+	Binary   string    `json:"binary_sha256"`
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished"`
+	// Partial says why not every run was made; empty if all were.
+	Partial string `json:"partial,omitempty"`
+	// Capacity is what the "x" of relative rates stands for, in requests a
+	// second, by load (see Group.Load).
+	Capacity map[string]float64 `json:"capacity_rps,omitempty"`
+	// Order says in which order the groups were run: for each repetition, their
+	// indices.
+	Order [][]int `json:"order"`
+	// Groups are in the order of the scenario's combinations.
+	Groups []Group `json:"groups"`
+}
+
+// Group is all runs of one combination.
+type Group struct {
+	Combination scenario.Combination `json:"combination"`
+	// Label tells the combination apart from the others of its scenario, by the
+	// settings in which they differ: "lifo, 64 waiting, 0.9x". Series is the same
+	// without the rate: groups of one series are one line over the rates.
+	Label  string `json:"label"`
+	Series string `json:"series"`
+	// Workload names the load alone, without the service's settings: groups of
+	// one workload may be compared. Load is the same without the rate.
+	Workload string `json:"workload"`
+	Load     string `json:"load"`
+	// Runs are the files of the single results, relative to comparison.json, in
+	// the order of the repetitions. Partial results are not among them.
+	Runs []string `json:"runs"`
+	// Metrics has a summary for each of the names in Metrics that was measured:
+	// figures of the server need its admin plane, and served latencies need
+	// requests that were served.
+	Metrics map[string]Summary `json:"metrics"`
+}
+
+// Summary is the median of a metric over the runs of a group, and its spread.
+type Summary struct {
+	Median float64 `json:"median"`
+	// Low and High are the smallest and the largest.
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+	// Values are in the order of the runs; there may be fewer, see Group.Metrics.
+	Values []float64 `json:"values"`
+}
+
+// comparisonFile is the name of a comparison's file in its folder.
+const comparisonFile = "comparison.json"
+
+// LoadComparison reads the comparison that is in a folder.
+func LoadComparison(dir string) (*Comparison, error) {
+	c := new(Comparison)
+	if err := readJSON(filepath.Join(dir, comparisonFile), c); err != nil {
+		return nil, err
+	}
+	for _, g := range c.Groups {
+		for _, run := range g.Runs {
+			if !filepath.IsLocal(run) {
+				return nil, fmt.Errorf("%s: %q is not a file of that folder", filepath.Join(dir, comparisonFile), run)
+			}
+		}
+	}
+	return c, nil
+}
+
+// readJSON reads a file of the lab.
+func readJSON(path string, into any) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(content, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// writeJSON writes a file whole, or leaves what was there before.
+func writeJSON(path string, from any) error {
+	content, err := json.MarshalIndent(from, "", "\t")
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return loadtest.WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(append(content, '\n'))
+		return err
+	})
+}
+
+// exists reports whether there is such a file or folder.
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,126 @@
+package lab
+
+import (
+	"slices"
+
+	"spillway/loadtest"
+)
+
+// Direction tells which values of a metric are good.
+type Direction string
+
+// The directions. Neither is of metrics that describe the load.
+const (
+	Higher  Direction = "higher"
+	Lower   Direction = "lower"
+	Neither Direction = ""
+)
+
+// Metric is a figure that a run yields.
+type Metric struct {
+	// Name is the key in Group.Metrics.
+	Name string
+	// Title is what people read.
+	Title string
+	// Unit is that of the values: "1/s", "ms", "us", "bytes", "%", or "" for a
+	// number. Percentages are 0 to 100.
+	Unit   string
+	Better Direction
+
+	// of takes the figure from a result; false if it was not measured.
+	of func(*loadtest.Result) (float64, bool)
+}
+
+// Metrics lists the metrics, in the order in which they are shown.
+var Metrics = []Metric{
+	{"offered_rps", "offered", "1/s", Neither, always(func(r *loadtest.Result) float64 { return r.OfferedRPS })},
+	{"completed_rps", "answered", "1/s", Neither, always(func(r *loadtest.Result) float64 { return r.CompletedRPS })},
+	{"served_rps", "served", "1/s", Higher, always(func(r *loadtest.Result) float64 { return r.ServedRPS })},
+	{"goodput_rps", "goodput", "1/s", Higher, always(func(r *loadtest.Result) float64 { return r.GoodputRPS })},
+	{"latency_p50_ms", "p50", "ms", Lower, latency(func(p loadtest.Percentiles) float64 { return p.P50 })},
+	{"latency_p99_ms", "p99", "ms", Lower, latency(func(p loadtest.Percentiles) float64 { return p.P99 })},
+	{"latency_p99_9_ms", "p99.9", "ms", Lower, latency(func(p loadtest.Percentiles) float64 { return p.P999 })},
+	{"served_p50_ms", "served p50", "ms", Lower, served(func(p loadtest.Percentiles) float64 { return p.P50 })},
+	{"served_p99_ms", "served p99", "ms", Lower, served(func(p loadtest.Percentiles) float64 { return p.P99 })},
+	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(func(p loadtest.Percentiles) float64 { return p.P999 })},
+	{"server_cpu_us", "server CPU an answer", "us", Lower, server(func(r *loadtest.Result) *float64 { return r.ServerCPUMicros })},
+	{"server_cpu_served_us", "server CPU a served request", "us", Lower, server(func(r *loadtest.Result) *float64 { return r.ServerCPUServedMicros })},
+	{"server_allocs", "allocations a request", "", Lower, server(func(r *loadtest.Result) *float64 { return r.ServerAllocs })},
+	{"server_allocated_bytes", "allocated a request", "bytes", Lower, server(func(r *loadtest.Result) *float64 { return r.ServerAllocated })},
+	// Answered with neither 2xx nor 404, sheds included.
+	{"non2xx_percent", "non-2xx", "%", Lower, share(refused)},
+	{"shed_percent", "shed", "%", Lower, share(func(r *loadtest.Result) int64 { return sum(r.Shed) })},
+	{"errors_percent", "errors", "%", Lower, share(func(r *loadtest.Result) int64 { return sum(r.Errors) })},
+}
+
+// MetricNamed returns the metric of that name.
+func MetricNamed(name string) (Metric, bool) {
+	i := slices.IndexFunc(Metrics, func(m Metric) bool { return m.Name == name })
+	if i < 0 {
+		return Metric{}, false
+	}
+	return Metrics[i], true
+}
+
+func always(f func(*loadtest.Result) float64) func(*loadtest.Result) (float64, bool) {
+	return func(r *loadtest.Result) (float64, bool) { return f(r), true }
+}
+
+func latency(f func(loadtest.Percentiles) float64) func(*loadtest.Result) (float64, bool) {
+	return func(r *loadtest.Result) (float64, bool) { return f(r.Latency), r.Requests > 0 }
+}
+
+func served(f func(loadtest.Percentiles) float64) func(*loadtest.Result) (float64, bool) {
+	return func(r *loadtest.Result) (float64, bool) { return f(r.ServedLatency), wasServed(r) > 0 }
+}
+
+func server(f func(*loadtest.Result) *float64) func(*loadtest.Result) (float64, bool) {
+	return func(r *loadtest.Result) (float64, bool) {
+		if v := f(r); v != nil {
+			return *v, true
+		}
+		return 0, false
+	}
+}
+
+func share(f func(*loadtest.Result) int64) func(*loadtest.Result) (float64, bool) {
+	return func(r *loadtest.Result) (float64, bool) {
+		return 100 * float64(f(r)) / float64(max(r.Requests, 1)), r.Requests > 0
+	}
+}
+
+// wasServed counts what counts as served: 2xx and 404.
+func wasServed(r *loadtest.Result) (n int64) {
+	for code, count := range r.Status {
+		if code[:1] == "2" || code == "404" {
+			n += count
+		}
+	}
+	return n
+}
+
+func refused(r *loadtest.Result) int64 { return sum(r.Status) - wasServed(r) }
+
+func sum[K comparable](counts map[K]int64) (n int64) {
+	for _, count := range counts {
+		n += count
+	}
+	return n
+}
+
+// summarize returns the metrics of the results of one group.
+func summarize(results []*loadtest.Result) map[string]Summary {
+	summaries := make(map[string]Summary, len(Metrics))
+	for _, m := range Metrics {
+		var values []float64
+		for _, r := range results {
+			if v, ok := m.of(r); ok {
+				values = append(values, v)
+			}
+		}
+		if len(values) > 0 {
+			summaries[m.Name] = summary(values)
+		}
+	}
+	return summaries
+}

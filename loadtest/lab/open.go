@@ -1,0 +1,192 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"spillway/loadtest"
+	"spillway/loadtest/scenario"
+)
+
+// runsFolder is where the results of the single runs are.
+const runsFolder = "runs"
+
+// check reports what of the scenario cannot be run.
+func (l *comparing) check() error {
+	if len(l.s.Combinations) == 0 || l.s.Repetitions < 1 {
+		return fmt.Errorf("scenario %s: %d combinations and %d repetitions, want at least one of each",
+			l.s.Name, len(l.s.Combinations), l.s.Repetitions)
+	}
+	for i := range l.groups {
+		g, c := &l.groups[i], &l.s.Combinations[i]
+		var errs [2]error
+		g.load, g.filling, errs[0] = loadOf(c)
+		g.rate, errs[1] = parseRate(c.Rate)
+		if err := errors.Join(errs[:]...); err != nil {
+			return fmt.Errorf("scenario %s, combination %d: %s", l.s.Name, i+1, oneLine(err))
+		}
+		g.results = make([]*loadtest.Result, l.s.Repetitions)
+	}
+	return nil
+}
+
+// open makes the folder ready: for a new comparison, or to resume the one that
+// is in it.
+func (l *comparing) open(ctx context.Context) error {
+	fresh, err := l.describe(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(l.o.Dir, runsFolder), 0o755); err != nil {
+		return err
+	}
+	if l.unlock, err = lock(l.o.Dir); err != nil {
+		return err
+	}
+	if l.o.Restart {
+		if err := discard(l.o.Dir); err != nil {
+			return err
+		}
+	}
+	before, err := LoadComparison(l.o.Dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		l.c = fresh
+	case err != nil:
+		return fmt.Errorf("%w (--restart discards it)", err)
+	default:
+		if other := before.differsFrom(fresh); other != "" {
+			return fmt.Errorf("%s holds a comparison of another %s: --out chooses another folder, --restart discards what is there", l.o.Dir, other)
+		}
+		l.resume(before, fresh)
+	}
+
+	l.stores = stores{dir: filepath.Join(l.o.Dir, "stores"), fill: l.fill}
+	if err := os.MkdirAll(l.stores.dir, 0o755); err != nil {
+		return err
+	}
+	need, free, err := l.stores.missingBytes(l.fillings())
+	if err != nil {
+		return err
+	}
+	if need > free && l.done() < l.total() {
+		return fmt.Errorf("%s: stores and runs take about %d MB, and %d MB are free: %d MB are missing",
+			l.stores.dir, need>>20, free>>20, (need-free)>>20+1)
+	}
+	if before == nil {
+		l.c.Machine = loadtest.ThisMachine()
+		if err := l.c.Machine.DescribeDisk(l.stores.dir); err != nil {
+			return err
+		}
+	}
+	return l.save(l.progress())
+}
+
+// discard removes an earlier comparison, and nothing that is not part of it.
+func discard(dir string) error {
+	runs, err := filepath.Glob(filepath.Join(dir, runsFolder, "[0-9][0-9][0-9]-*-r[0-9]*.*"))
+	for _, file := range append(runs, filepath.Join(dir, comparisonFile)) {
+		if failed := os.Remove(file); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
+// describe returns the comparison as it is before its first run.
+func (l *comparing) describe(ctx context.Context) (*Comparison, error) {
+	c := &Comparison{
+		Scenario: *l.s,
+		Command:  l.o.Command,
+		Started:  time.Now(),
+		Order:    orderOf(len(l.groups), l.s.Repetitions, l.s.Seed),
+		Groups:   groupsOf(l.s),
+	}
+	var err error
+	if c.Binary, err = digest(l.o.Binary); err != nil {
+		return nil, err
+	}
+	c.Version, err = version(ctx, l.o.Binary)
+	return c, err
+}
+
+// differsFrom tells what keeps the runs of one comparison from being those of
+// the other; empty if nothing does.
+func (c *Comparison) differsFrom(other *Comparison) string {
+	ours, err := json.Marshal(&c.Scenario)
+	theirs, failed := json.Marshal(&other.Scenario)
+	switch {
+	case err != nil || failed != nil || !bytes.Equal(ours, theirs):
+		return "scenario"
+	case c.Version != other.Version:
+		return fmt.Sprintf("service (%s; this is %s)", c.Version, other.Version)
+	case c.Binary != other.Binary:
+		return "build of the service"
+	}
+	return ""
+}
+
+// resume takes over what has been measured before. What cannot be read is run
+// again.
+func (l *comparing) resume(before, fresh *Comparison) {
+	l.c = fresh
+	fresh.Started, fresh.Machine, fresh.Capacity = before.Started, before.Machine, before.Capacity
+	for i := range before.Groups {
+		made := map[string]bool{}
+		for _, run := range before.Groups[i].Runs {
+			made[run] = true
+		}
+		for repetition := range l.s.Repetitions {
+			file := l.file(i, repetition)
+			if !made[filepath.ToSlash(file)] {
+				continue
+			}
+			if r, err := loadtest.Load(filepath.Join(l.o.Dir, file)); err == nil && r.Partial == "" {
+				l.keep(i, repetition, r)
+			}
+		}
+	}
+}
+
+// digest returns the SHA-256 of a file.
+func digest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("the service's binary: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("the service's binary: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// oneLine returns what an error says, as one line.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// command is how to repeat a run, on a store that is filled.
+func command(f *filling, c *scenario.Combination, o *loadtest.Options) string {
+	d := o.WithDefaults()
+	rate := "max"
+	if d.Rate > 0 {
+		rate = fmt.Sprintf("%.6g", d.Rate)
+	}
+	return fmt.Sprintf("%s spillway & loadtest fill --bytes %d --value-size %v; "+
+		"loadtest run --rate %s --duration %v --warmup %v --connections %d --mix %v --keys %d --key-distribution %v "+
+		"--value-size %v --slo %v --timeout %v --seed %d --admin http://127.0.0.1:6060",
+		strings.Join(settings(c), " "), (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes,
+		rate, d.Duration, d.Warmup, d.Connections, d.Mix, d.Keys, d.Distribution,
+		d.ValueSize, d.SLO, d.Timeout, d.Seed)
+}

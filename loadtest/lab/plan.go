@@ -1,0 +1,248 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spillway/loadtest"
+	"spillway/loadtest/scenario"
+	"spillway/strategies"
+)
+
+// loadOf returns the load of a combination, without its rate and the times of
+// its scenario, and what the store is filled with: as many keys as the load has,
+// or the bytes that are asked for, whichever is more.
+func loadOf(c *scenario.Combination) (o loadtest.Options, f filling, err error) {
+	o.Connections = c.Connections
+	texts := []struct {
+		name, text string
+		into       interface{ UnmarshalText([]byte) error }
+	}{
+		{"mix", c.Mix, &o.Mix},
+		{"key_distribution", c.Distribution, &o.Distribution},
+		{"value_size", c.ValueSize, &o.ValueSize},
+	}
+	for _, t := range texts {
+		if t.text == "" {
+			continue
+		}
+		if err := t.into.UnmarshalText([]byte(t.text)); err != nil {
+			return o, f, fmt.Errorf("%s: %w", t.name, err)
+		}
+	}
+	defaults := o.WithDefaults()
+	f.sizes = defaults.ValueSize
+	f.keys = uint64(max(0, c.Fill) / f.mean())
+	switch {
+	case c.Keys > 0:
+		o.Keys = c.Keys
+	case f.keys > 0:
+		o.Keys = f.keys
+	default:
+		o.Keys = defaults.Keys
+	}
+	f.keys = max(f.keys, o.Keys)
+	if f.keys > loadtest.MaxKeys {
+		return o, f, fmt.Errorf("fill: %d values are more than %d", f.keys, uint64(loadtest.MaxKeys))
+	}
+	return o, f, nil
+}
+
+// rate is the rate of a combination: in requests a second, 0 for a closed loop,
+// or, if relative, a multiple of the capacity.
+type rate struct {
+	value    float64
+	relative bool
+}
+
+func parseRate(text string) (rate, error) {
+	if text == "max" || text == "" {
+		return rate{}, nil
+	}
+	number, relative := strings.CutSuffix(text, "x")
+	value, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(value > 0 && value <= 1e9) {
+		return rate{}, fmt.Errorf("rate: %q is not a number above 0, a multiple of the capacity such as 0.9x, or max", text)
+	}
+	return rate{value, relative}, nil
+}
+
+// roomOf returns how many requests a service with the settings of a combination
+// holds before it turns one away; false if it turns none away.
+func roomOf(c *scenario.Combination) (room int, bounded bool) {
+	if spec, _ := strategies.Lookup(c.Strategy); spec.Inline || c.Strategy == "unbounded" {
+		return 0, false
+	}
+	workers := cmp.Or(c.Workers, 2*runtime.NumCPU()) // what the service does by default
+	if c.Pools == "split" {
+		workers /= 2 // all requests may be of one kind
+	}
+	return workers + cmp.Or(c.Capacity, defaultCapacity), true
+}
+
+// defaultCapacity is the service's own.
+const defaultCapacity = 256
+
+// NeverFull returns how many combinations of a scenario ask for all that the
+// service can do, or more, over so few connections that no queue overflows: each
+// has one request at a time.
+func NeverFull(s *scenario.Scenario) (n int) {
+	for i := range s.Combinations {
+		c := &s.Combinations[i]
+		room, bounded := roomOf(c)
+		rate, err := parseRate(c.Rate)
+		presses := rate.value == 0 || rate.relative && rate.value > 1
+		if err == nil && bounded && presses && cmp.Or(c.Connections, loadtest.Options{}.WithDefaults().Connections) <= room {
+			n++
+		}
+	}
+	return n
+}
+
+// part is a setting of a combination in words, empty if it is the default.
+type part struct {
+	load bool // of the load, not of the service
+	rate bool
+	of   func(c *scenario.Combination) string
+}
+
+// parts lists the settings in the order in which labels name them. The time that
+// the store is made to take, and what it holds, belong to the load: they decide
+// how much work a request is.
+var parts = []part{
+	{of: func(c *scenario.Combination) string { return c.Strategy }},
+	{of: func(c *scenario.Combination) string { return positive(c.Workers, "%d workers") }},
+	{of: func(c *scenario.Combination) string { return positive(c.Capacity, "%d waiting") }},
+	{of: func(c *scenario.Combination) string { return words("sync ", c.Sync, "") }},
+	{of: func(c *scenario.Combination) string { return words("", c.Pools, " pools") }},
+	{load: true, of: func(c *scenario.Combination) string { return c.Mix }},
+	{load: true, of: func(c *scenario.Combination) string { return positive(c.Connections, "%d connections") }},
+	{load: true, of: func(c *scenario.Combination) string { return words("", c.StoreDelay, " of work") }},
+	{load: true, of: func(c *scenario.Combination) string { return inBytes(c.Fill) }},
+	{load: true, of: func(c *scenario.Combination) string {
+		if c.Fill > 0 {
+			return "" // the number of keys follows from the bytes
+		}
+		return positive(c.Keys, "%d keys")
+	}},
+	{load: true, of: func(c *scenario.Combination) string { return words("", c.Distribution, "") }},
+	{load: true, of: func(c *scenario.Combination) string { return words("values of ", c.ValueSize, "") }},
+	{load: true, rate: true, of: func(c *scenario.Combination) string {
+		switch {
+		case c.Rate == "" || c.Rate == "max":
+			return "closed loop"
+		case strings.HasSuffix(c.Rate, "x"):
+			return c.Rate
+		default:
+			return c.Rate + "/s"
+		}
+	}},
+}
+
+func positive[N int | uint64](n N, format string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, n)
+}
+
+func words(before, text, after string) string {
+	if text == "" || text == "0" {
+		return ""
+	}
+	return before + text + after
+}
+
+// inBytes says how large a store is.
+func inBytes(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	value, unit := float64(n), "bytes"
+	for _, larger := range []string{"KB", "MB", "GB", "TB"} {
+		if value < 1000 {
+			break
+		}
+		value, unit = value/1000, larger
+	}
+	return "store of " + strconv.FormatFloat(value, 'g', 3, 64) + " " + unit
+}
+
+// describe joins the parts that are chosen.
+func describe(c *scenario.Combination, chosen func(i int, p part) bool) string {
+	var said []string
+	for i, p := range parts {
+		if text := p.of(c); text != "" && chosen(i, p) {
+			said = append(said, text)
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+// groupsOf returns the groups of a scenario, without any run.
+func groupsOf(s *scenario.Scenario) []Group {
+	differs := make([]bool, len(parts))
+	for i, p := range parts {
+		for j := range s.Combinations {
+			differs[i] = differs[i] || p.of(&s.Combinations[j]) != p.of(&s.Combinations[0])
+		}
+	}
+	// The rate is the last: without it something must still be said.
+	if !slices.Contains(differs[:len(parts)-1], true) {
+		differs[0] = true
+	}
+	groups := make([]Group, len(s.Combinations))
+	for i := range s.Combinations {
+		c := &s.Combinations[i]
+		groups[i] = Group{
+			Combination: *c,
+			Label:       describe(c, func(i int, _ part) bool { return differs[i] }),
+			Series:      describe(c, func(i int, p part) bool { return differs[i] && !p.rate }),
+			Workload:    describe(c, func(_ int, p part) bool { return p.load }),
+			Load:        cmp.Or(describe(c, func(_ int, p part) bool { return p.load && !p.rate }), "default load"),
+			Runs:        []string{},
+			Metrics:     map[string]Summary{},
+		}
+	}
+	return groups
+}
+
+// orderOf returns the order in which n combinations are run, for each of the
+// repetitions: drawn from the seed, and every other one the reverse of the one
+// before it, so that over a pair none has an earlier place than another.
+func orderOf(n, repetitions int, seed uint64) [][]int {
+	random := rand.New(rand.NewPCG(seed, 0x0de5))
+	orders := make([][]int, repetitions)
+	for i := range orders {
+		if i%2 == 0 {
+			orders[i] = random.Perm(n)
+			continue
+		}
+		orders[i] = slices.Clone(orders[i-1])
+		slices.Reverse(orders[i])
+	}
+	return orders
+}
+
+// slug makes a part of a file name of a label.
+func slug(label string) string {
+	const longest = 60
+	var b strings.Builder
+	for _, r := range strings.ToLower(label) {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() == longest {
+			break
+		}
+	}
+	return strings.Trim(b.String(), "-.")
+}

@@ -1,0 +1,175 @@
+package lab
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/internal/config"
+	"spillway/loadtest"
+	"spillway/loadtest/scenario"
+)
+
+func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name         string
+		combinations []scenario.Combination
+		labels       []string
+		series       []string
+		workloads    []string
+		loads        []string
+	}{
+		{
+			"strategies and rates",
+			[]scenario.Combination{
+				{Strategy: "lifo", Workers: 4, Capacity: 64, Connections: 64, Mix: "get=1", Rate: "0.9x"},
+				{Strategy: "sync", Connections: 64, Mix: "get=1", Rate: "20000"},
+			},
+			[]string{"lifo, 4 workers, 64 waiting, 0.9x", "sync, 20000/s"},
+			[]string{"lifo, 4 workers, 64 waiting", "sync"},
+			[]string{"get=1, 64 connections, 0.9x", "get=1, 64 connections, 20000/s"},
+			[]string{"get=1, 64 connections", "get=1, 64 connections"},
+		},
+		{
+			"one combination",
+			[]scenario.Combination{{Strategy: "fifo", Rate: "max"}},
+			[]string{"fifo"}, []string{"fifo"}, []string{"closed loop"}, []string{"default load"},
+		},
+		{
+			"rates alone",
+			[]scenario.Combination{{Strategy: "fifo", Rate: "100"}, {Strategy: "fifo", Rate: "200"}},
+			[]string{"fifo, 100/s", "fifo, 200/s"}, []string{"fifo", "fifo"},
+			[]string{"100/s", "200/s"}, []string{"default load", "default load"},
+		},
+		{
+			"sizes of stores, durability, and all else",
+			[]scenario.Combination{
+				{Strategy: "fifo", Sync: "always", Pools: "split", StoreDelay: "4ms", Fill: 100e6, Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},
+				{Strategy: "fifo", Sync: "never", Fill: 1.5e9, Rate: "max"},
+				{Strategy: "fifo", Sync: "never", Keys: 1000, Rate: "max"},
+			},
+			[]string{"sync always, split pools, 4ms of work, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
+			[]string{"sync always, split pools, 4ms of work, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
+			[]string{"4ms of work, store of 100 MB, zipf, values of 1KB, closed loop", "store of 1.5 GB, closed loop", "1000 keys, closed loop"},
+			[]string{"4ms of work, store of 100 MB, zipf, values of 1KB", "store of 1.5 GB", "1000 keys"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var labels, series, workloads, loads []string
+			for _, g := range groupsOf(&scenario.Scenario{Combinations: tt.combinations}) {
+				labels, series = append(labels, g.Label), append(series, g.Series)
+				workloads, loads = append(workloads, g.Workload), append(loads, g.Load)
+			}
+			require.Equal(t, tt.labels, labels)
+			require.Equal(t, tt.series, series)
+			require.Equal(t, tt.workloads, workloads)
+			require.Equal(t, tt.loads, loads)
+		})
+	}
+}
+
+func TestOrder_IsBalanced(t *testing.T) {
+	t.Parallel()
+	const n, repetitions = 7, 6
+	order := orderOf(n, repetitions, 3)
+	require.Equal(t, order, orderOf(n, repetitions, 3))
+	require.NotEqual(t, order, orderOf(n, repetitions, 4))
+	places := make([]int, n)
+	for _, o := range order {
+		require.Len(t, o, n)
+		for place, group := range o {
+			places[group] += place
+		}
+	}
+	for _, sum := range places {
+		require.Equal(t, repetitions*(n-1)/2, sum, "all combinations have the same mean place")
+	}
+}
+
+func TestLoad_FillsWhatItReads(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		c      scenario.Combination
+		keys   uint64
+		filled filling
+	}{
+		{"defaults", scenario.Combination{}, 100_000, filling{100_000, loadtest.Sizes{Min: 100, Max: 100}}},
+		{"fewer keys", scenario.Combination{Keys: 10}, 10, filling{10, loadtest.Sizes{Min: 100, Max: 100}}},
+		{"a size alone", scenario.Combination{Fill: 1e6, ValueSize: "1000"}, 1000, filling{1000, loadtest.Sizes{Min: 1000, Max: 1000}}},
+		{"a large store of which little is used", scenario.Combination{Fill: 1e6, Keys: 10}, 10, filling{10_000, loadtest.Sizes{Min: 100, Max: 100}}},
+		{"more keys than bytes", scenario.Combination{Fill: 1000, Keys: 50}, 50, filling{50, loadtest.Sizes{Min: 100, Max: 100}}},
+	}
+	for _, tt := range tests {
+		o, f, err := loadOf(&tt.c)
+		require.NoError(t, err, tt.name)
+		require.Equal(t, tt.keys, o.Keys, tt.name)
+		require.Equal(t, tt.filled, f, tt.name)
+	}
+	_, _, err := loadOf(&scenario.Combination{ValueSize: "large"})
+	require.ErrorContains(t, err, "value_size: ")
+	_, _, err = loadOf(&scenario.Combination{Fill: 1 << 62, ValueSize: "1"})
+	require.ErrorContains(t, err, "fill: ")
+}
+
+func TestRate_Parses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]rate{
+		"max": {}, "": {}, "20000": {value: 20_000}, "0.9x": {value: 0.9, relative: true}, "1.5": {value: 1.5},
+	} {
+		got, err := parseRate(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"x", "-1", "0", "0x", "fast", "NaN", "Inf", "1e10", "1xx"} {
+		_, err := parseRate(text)
+		require.Error(t, err, text)
+	}
+}
+
+func TestNeverFull_CountsWhereNoQueueOverflows(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		combination scenario.Combination
+		want        int
+	}{
+		{"a closed loop with room for all", scenario.Combination{Strategy: "fifo", Workers: 4, Capacity: 60, Rate: "max"}, 1},
+		{"one too many", scenario.Combination{Strategy: "fifo", Workers: 4, Capacity: 59, Rate: "max"}, 0},
+		{"the service's defaults", scenario.Combination{Strategy: "lifo", Connections: 200, Rate: "1.2x"}, 1},
+		{"a pool each", scenario.Combination{Strategy: "fifo", Pools: "split", Workers: 4, Capacity: 61, Rate: "max"}, 0},
+		{"below the capacity", scenario.Combination{Strategy: "fifo", Rate: "0.9x"}, 0},
+		{"at the capacity", scenario.Combination{Strategy: "fifo", Rate: "1x"}, 0},
+		{"who knows", scenario.Combination{Strategy: "fifo", Rate: "20000"}, 0},
+		{"no queue", scenario.Combination{Strategy: "sync", Rate: "max"}, 0},
+		{"no bound", scenario.Combination{Strategy: "unbounded", Rate: "max"}, 0},
+	} {
+		require.Equal(t, tt.want, NeverFull(&scenario.Scenario{Combinations: []scenario.Combination{tt.combination}}), tt.name)
+	}
+}
+
+func TestRoomOf_KnowsTheServicesDefaults(t *testing.T) {
+	t.Parallel()
+	service, err := config.Parse(config.Input{Machine: config.Machine{CPUs: runtime.NumCPU(), Memory: 1 << 30}})
+	require.NoError(t, err)
+	room, bounded := roomOf(&scenario.Combination{Strategy: service.Config.Strategy})
+	require.True(t, bounded)
+	require.Equal(t, service.Config.Workers+service.Config.QueueCapacity, room)
+}
+
+func TestSlug_IsAFileName(t *testing.T) {
+	t.Parallel()
+	for label, want := range map[string]string{
+		"lifo, 64 waiting, 0.9x":      "lifo-64-waiting-0.9x",
+		"../../etc/passwd":            "etc-passwd",
+		"sync interval:10ms, 20000/s": "sync-interval-10ms-20000-s",
+		"":                            "",
+	} {
+		require.Equal(t, want, slug(label))
+	}
+	require.LessOrEqual(t, len(slug(string(make([]byte, 500))+"abc")), 60)
+}

@@ -1,0 +1,292 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"spillway/loadtest/scenario"
+)
+
+// How long a service may take. A large store takes some seconds to open, and to
+// write out what it has in memory.
+const (
+	startPatience = time.Minute
+	stopPatience  = 15 * time.Second
+)
+
+// service is a running service.
+type service struct {
+	data, admin string // the URLs of its planes
+
+	process *os.Process
+	log     *serviceLog
+	exited  chan struct{} // closed when the process has ended
+	ended   error         // how; set before exited is closed
+}
+
+// settings returns the environment variables that make the service what a
+// combination asks for.
+func settings(c *scenario.Combination) []string {
+	var env []string
+	set := func(variable, value string) {
+		if value != "" && value != "0" {
+			env = append(env, "SPILLWAY_"+variable+"="+value)
+		}
+	}
+	set("STRATEGY", c.Strategy)
+	set("WORKERS", strconv.Itoa(c.Workers))
+	set("QUEUE_CAPACITY", strconv.Itoa(c.Capacity))
+	set("SYNC", c.Sync)
+	set("POOLS", c.Pools)
+	set("STORE_DELAY", c.StoreDelay)
+	return env
+}
+
+// startService starts the binary on free ports of the loopback interface, with
+// its store in dir, and returns when it is ready. Of the environment it
+// inherits, no setting of the service reaches it.
+func startService(ctx context.Context, binary, dir string, env []string) (*service, error) {
+	s := &service{
+		log:    new(serviceLog),
+		exited: make(chan struct{}),
+	}
+	cmd := exec.Command(binary)
+	cmd.Env = append(append(cleanEnvironment(), env...),
+		"SPILLWAY_LISTEN=127.0.0.1:0",
+		"SPILLWAY_ADMIN_LISTEN=127.0.0.1:0",
+		"SPILLWAY_DATA_DIR="+dir,
+		"SPILLWAY_LOG_LEVEL=info", // at which it says where it listens
+		"SPILLWAY_LOG_FORMAT=json",
+	)
+	cmd.Stderr = s.log
+	cmd.SysProcAttr = attributes()
+	cmd.WaitDelay = time.Second
+
+	started := make(chan error)
+	go func() {
+		// The kernel ends the process when this thread ends, which therefore must
+		// not be one that others let end: a generator's.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			s.ended = cmd.Wait()
+			close(s.exited)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start the service: %w", err)
+	}
+	s.process = cmd.Process
+	if err := s.awaitReady(ctx); err != nil {
+		s.kill()
+		return nil, err
+	}
+	return s, nil
+}
+
+// cleanEnvironment is ours, without what sets up a service.
+func cleanEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "SPILLWAY_") })
+}
+
+// awaitReady waits until both planes listen and the service says it is ready.
+func (s *service) awaitReady(ctx context.Context) error {
+	timer := time.NewTimer(startPatience)
+	defer timer.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if s.data = s.log.address("data"); s.data != "" {
+			if s.admin = s.log.address("admin"); s.admin != "" {
+				if _, err := s.get(ctx, "/readyz"); err == nil {
+					return nil
+				}
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-s.exited:
+			return fmt.Errorf("the service did not start (%v)%s", s.outcome(), s.log.last())
+		case <-timer.C:
+			return fmt.Errorf("the service is not ready %v after its start%s", startPatience, s.log.last())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// get asks the admin plane.
+func (s *service) get(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.admin+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Close = true // no connection stays behind
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, answer.Status)
+	}
+	return body, err
+}
+
+// while returns a context that ends with ctx, or when the process does; its
+// cause is then how. The caller must call release.
+func (s *service) while(ctx context.Context) (_ context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-s.exited:
+			cancel(s.death())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// death returns nil while the process lives, and otherwise how it has ended.
+func (s *service) death() error {
+	select {
+	case <-s.exited:
+		return fmt.Errorf("the service died (%v)%s", s.outcome(), s.log.last())
+	default:
+		return nil
+	}
+}
+
+// outcome is how the process has ended.
+func (s *service) outcome() string {
+	if s.ended != nil {
+		return s.ended.Error()
+	}
+	return "exit status 0"
+}
+
+// stop ends the service gracefully, or after the patience by force. It fails
+// unless the service has written all that it was given.
+func (s *service) stop(patience time.Duration) error {
+	if err := s.death(); err != nil {
+		return err
+	}
+	_ = signalGroup(s.process, syscall.SIGTERM) // an error says that it has just ended
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-s.exited:
+	case <-timer.C:
+		s.kill()
+		return fmt.Errorf("the service did not stop within %v%s", patience, s.log.last())
+	}
+	if s.ended != nil {
+		return fmt.Errorf("the service did not stop cleanly (%w)%s", s.ended, s.log.last())
+	}
+	return nil
+}
+
+func (s *service) kill() {
+	_ = signalGroup(s.process, syscall.SIGKILL) // an error says that it has ended already
+	<-s.exited
+}
+
+// serviceLog takes what the service writes to its standard error. It keeps the
+// addresses, and the line that says best why the service has ended: the last
+// one, or the one with which a panic begins.
+type serviceLog struct {
+	mu struct {
+		sync.Mutex
+		line      []byte // not complete yet
+		said      string
+		panicked  bool
+		addresses map[string]string // URLs by plane
+	}
+}
+
+// longestLine is how much is kept of a line.
+const longestLine = 4 << 10
+
+// Write never fails.
+func (l *serviceLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		line, after, complete := bytes.Cut(rest, []byte("\n"))
+		l.mu.line = append(l.mu.line, line[:min(len(line), longestLine-len(l.mu.line))]...)
+		if complete {
+			l.readLocked(strings.TrimSpace(string(l.mu.line)))
+			l.mu.line = l.mu.line[:0]
+		}
+		rest = after
+	}
+	return len(p), nil
+}
+
+func (l *serviceLog) readLocked(line string) {
+	if line == "" || l.mu.panicked {
+		return
+	}
+	l.mu.panicked = strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:")
+	l.mu.said = line
+	var entry struct{ Msg, Err, Plane, Addr string }
+	if json.Unmarshal([]byte(line), &entry) != nil {
+		return
+	}
+	l.mu.said = strings.TrimSuffix(entry.Msg+": "+entry.Err, ": ")
+	if entry.Msg == "listening" {
+		if l.mu.addresses == nil {
+			l.mu.addresses = map[string]string{}
+		}
+		l.mu.addresses[entry.Plane] = "http://" + entry.Addr
+	}
+}
+
+// address returns the URL of a plane, or nothing before it listens.
+func (l *serviceLog) address(plane string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.addresses[plane]
+}
+
+// last returns what the service has said, for the end of a message.
+func (l *serviceLog) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.said == "" {
+		return ", it logged nothing"
+	}
+	return ", its last log line: " + l.mu.said
+}
+
+// version asks the binary for its version.
+func version(ctx context.Context, binary string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	log := new(serviceLog)
+	cmd := exec.CommandContext(ctx, binary, "--version")
+	cmd.Env, cmd.Stderr = cleanEnvironment(), log
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w%s", binary, err, log.last())
+	}
+	return strings.TrimSpace(string(out)), nil
+}

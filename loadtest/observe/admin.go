@@ -1,0 +1,209 @@
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+const (
+	// askTimeout is for an answer other than a profile. The service may be
+	// overloaded on purpose.
+	askTimeout = 5 * time.Second
+	// maxAnswer is the largest answer that is read, in bytes.
+	maxAnswer = 64 << 20
+)
+
+var errSilent = fmt.Errorf("no answer within %v", askTimeout)
+
+// The metrics that are read.
+const (
+	cpuMetric     = "process_cpu_seconds_total"
+	mallocsMetric = "go_memstats_mallocs_total"
+	bytesMetric   = "go_memstats_alloc_bytes_total"
+	depthMetric   = "spillway_queue_depth"
+	busyMetric    = "spillway_workers_busy"
+	shedMetric    = "spillway_shed_total"
+)
+
+var metricsPath = "/metrics?" + url.Values{"name[]": {cpuMetric, mallocsMetric, bytesMetric, depthMetric, busyMetric, shedMetric}}.Encode()
+
+// plane asks the admin plane of a service.
+type plane struct {
+	url    string // without a slash at its end
+	token  string
+	client http.Client
+}
+
+func newPlane(adminURL, token string) (*plane, error) {
+	u, err := url.Parse(adminURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("the admin plane's URL is %q, want http://host:port", adminURL)
+	}
+	return &plane{
+		url:   strings.TrimRight(u.Scheme+"://"+u.Host+u.Path, "/"),
+		token: token,
+		client: http.Client{Transport: &http.Transport{
+			Proxy: nil, // the figures are of the service, over the shortest way
+			// Compressing would be work for the service.
+			DisableCompression: true,
+		}},
+	}, nil
+}
+
+// get returns the body of an answer of 200.
+func (p *plane) get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if p.token != "" {
+		req.Header.Set("Authorization", "Bearer "+p.token)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, p.fault(ctx, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, p.fault(ctx, err)
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return body, nil
+	case http.StatusUnauthorized:
+		return nil, fmt.Errorf("the admin plane at %s wants a bearer token, and not the one given", p.url)
+	default:
+		path, _, _ = strings.Cut(path, "?")
+		return nil, fmt.Errorf("the admin plane at %s answers %s to GET %s: %.200s", p.url, resp.Status, path, firstLine(body))
+	}
+}
+
+// fault tells of an answer that did not come.
+func (p *plane) fault(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else if inner, ok := errors.AsType[*url.Error](err); ok {
+		err = inner.Err // without the method and the URL
+	}
+	return fmt.Errorf("the admin plane at %s: %w", p.url, err)
+}
+
+// firstLine returns what an answer that is an error says: its first line, or
+// the detail of a problem of RFC 9457.
+func firstLine(body []byte) string {
+	var problem struct{ Detail string }
+	if json.Unmarshal(body, &problem) == nil && problem.Detail != "" {
+		return problem.Detail
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+	return line
+}
+
+// status is what GET /strategy tells.
+type status struct {
+	Strategy string `json:"strategy"`
+	Workers  int    `json:"workers"`
+	Capacity *int   `json:"capacity"`
+}
+
+func (p *plane) status(ctx context.Context) (s status, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
+	defer cancel()
+	body, err := p.get(ctx, "/strategy")
+	if err != nil {
+		return s, err
+	}
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-" // what a terminal is shown
+	if err := json.Unmarshal(body, &s); err != nil || s.Strategy == "" || strings.Trim(s.Strategy, letters) != "" {
+		return s, fmt.Errorf("what answers at %s is not the admin plane of a Spillway: GET /strategy gives %.60q", p.url, body)
+	}
+	return s, nil
+}
+
+// reading is the state of the metrics at a time.
+type reading struct {
+	at             time.Time
+	nth            int     // how many were begun before it in the window
+	cpu            float64 // seconds
+	mallocs, bytes float64
+	depth, busy    float64
+	shed           map[string]float64 // by reason
+}
+
+func (p *plane) read(ctx context.Context) (*reading, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
+	defer cancel()
+	body, err := p.get(ctx, metricsPath)
+	if err != nil {
+		return nil, err
+	}
+	r, err := parseReading(body)
+	if err != nil {
+		return nil, fmt.Errorf("the metrics at %s: %w", p.url, err)
+	}
+	r.at = time.Now()
+	return r, nil
+}
+
+// parseReading reads the text format of Prometheus. It wants the metrics of the
+// process; those of the queue are 0 where they are missing.
+func parseReading(text []byte) (*reading, error) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{cpuMetric, mallocsMetric, bytesMetric} {
+		if families[name] == nil {
+			return nil, fmt.Errorf("there is no %s", name)
+		}
+	}
+	r := &reading{
+		cpu:     sum(families[cpuMetric]),
+		mallocs: sum(families[mallocsMetric]),
+		bytes:   sum(families[bytesMetric]),
+		depth:   sum(families[depthMetric]),
+		busy:    sum(families[busyMetric]),
+		shed:    make(map[string]float64),
+	}
+	for _, v := range []float64{r.cpu, r.mallocs, r.bytes, r.depth, r.busy} {
+		if !(v >= 0 && v <= math.MaxInt64) {
+			return nil, fmt.Errorf("a metric is %v", v)
+		}
+	}
+	for _, m := range families[shedMetric].GetMetric() {
+		for _, label := range m.GetLabel() {
+			if label.GetName() == "reason" {
+				if v := value(m); v >= 0 && v <= math.MaxInt64 {
+					r.shed[label.GetValue()] += v
+				}
+			}
+		}
+	}
+	return r, nil
+}
+
+func sum(f *dto.MetricFamily) (total float64) {
+	for _, m := range f.GetMetric() {
+		total += value(m)
+	}
+	return total
+}
+
+// value is that of a counter, a gauge, or a metric whose type is not given.
+func value(m *dto.Metric) float64 {
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+}

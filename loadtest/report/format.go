@@ -1,0 +1,177 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"spillway/loadtest/lab"
+)
+
+// num is a figure of a chart: five digits are more than a chart can show.
+type num float64
+
+// MarshalJSON writes null for what no axis has a place for.
+func (n num) MarshalJSON() ([]byte, error) {
+	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+		return []byte("null"), nil
+	}
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(float64(n), 'e', 4, 64), 64)
+	return strconv.AppendFloat(nil, rounded, 'f', -1, 64), err
+}
+
+// short writes a figure with about three digits.
+func short(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "–"
+	case a >= 1e9:
+		return digits(v/1e9) + " G"
+	case a >= 1e6:
+		return digits(v/1e6) + " M"
+	case a >= 1e4:
+		return digits(v/1e3) + " k"
+	default:
+		return digits(v)
+	}
+}
+
+// digits writes three digits of v, whose integer part is kept whole.
+func digits(v float64) string {
+	decimals := 0
+	if a := math.Abs(v); a > 0 && a < 100 {
+		decimals = min(4, 2-int(math.Floor(math.Log10(a))))
+	}
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	switch {
+	case text == "-0":
+		return "0"
+	case decimals == 0 && math.Round(v) >= 1000:
+		return grouped(int64(math.Round(v)))
+	}
+	return text
+}
+
+// grouped writes a whole number with commas between its thousands.
+func grouped(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// unit is how people write a unit of lab.Metrics.
+func unit(u string) string {
+	switch u {
+	case "us":
+		return "µs"
+	case "1/s":
+		return "/s"
+	default:
+		return u
+	}
+}
+
+// amount writes a figure with its unit.
+func amount(v float64, u string) string {
+	switch u := unit(u); u {
+	case "", "/s", "%":
+		return short(v) + u
+	case "bytes":
+		return size(v)
+	default:
+		return short(v) + " " + u
+	}
+}
+
+// spread writes the smallest and the largest value of a summary; nothing if they
+// are the same to three digits.
+func spread(s lab.Summary) string {
+	low, high := short(s.Low), short(s.High)
+	if low == high {
+		return ""
+	}
+	if number, suffix, ok := strings.Cut(high, " "); ok && strings.HasSuffix(low, " "+suffix) {
+		return strings.TrimSuffix(low, " "+suffix) + "–" + number + " " + suffix
+	}
+	return low + "–" + high
+}
+
+// percent writes by how much a ratio is above or below 1.
+func percent(ratio float64) string {
+	switch by := 100 * (ratio - 1); {
+	case ratio >= 3:
+		return digits(ratio) + "×"
+	case math.Abs(by) < 0.05:
+		return "±0%"
+	case math.Abs(by) < 10:
+		return sign(strconv.FormatFloat(by, 'f', 1, 64)) + "%"
+	default:
+		return sign(strconv.FormatFloat(by, 'f', 0, 64)) + "%"
+	}
+}
+
+func sign(text string) string {
+	if negative, ok := strings.CutPrefix(text, "-"); ok {
+		return "−" + negative
+	}
+	return "+" + text
+}
+
+// size writes bytes.
+func size(bytes float64) string {
+	const units = "KMGT"
+	if bytes < 1024 {
+		return short(bytes) + " B"
+	}
+	i := -1
+	for bytes >= 1024 && i < len(units)-1 {
+		bytes /= 1024
+		i++
+	}
+	return digits(bytes) + " " + units[i:i+1] + "iB"
+}
+
+// probability writes the largest of the given number of probabilities.
+func probability(largest float64, n int) string {
+	switch text := strconv.FormatFloat(largest, 'g', 2, 64); {
+	case largest < 0.001:
+		return "p < 0.001"
+	case n == 1:
+		return "p = " + text
+	default:
+		return "p ≤ " + text
+	}
+}
+
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// times writes "once", "twice" or a number of times.
+func times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	default:
+		return fmt.Sprintf("%d times", n)
+	}
+}
+
+// list joins names as a sentence does.
+func list(names []string) string {
+	switch n := len(names); n {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	default:
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+}

@@ -1,0 +1,118 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"spillway/loadtest/profiles"
+)
+
+// page is what a report says, in either of its forms.
+type page struct {
+	Title    string
+	Sections []section
+}
+
+// section is about one input.
+type section struct {
+	ID    string // of the page; unique
+	Name  string
+	Title string
+	// Partial says why it is not all that was asked for.
+	Partial string
+	// Headline says the finding in a sentence.
+	Headline    string
+	Question    string
+	Expectation string
+	Verdicts    []verdict
+	Rule        string
+	// Cautions say why the finding is not to be trusted.
+	Cautions []string
+	// Notes say what is missing.
+	Notes []string
+
+	Overview []figure
+	Panels   []panel
+	Flames   *figure
+	Tables   []table
+	Facts    []fact
+	Commands []command
+}
+
+// panel is a set of figures of which one is shown at a time.
+type panel struct {
+	Label   string
+	Figures []figure
+}
+
+// figure is the place of a chart.
+type figure struct {
+	Chart   string // the key in data.Charts or data.Flames
+	Title   string
+	Caption string
+	Width   int // of 12 columns, where there is room for them
+}
+
+type table struct {
+	Caption string
+	Head    []string
+	Rows    []row
+}
+
+type row struct {
+	Best  bool // or within the noise of the best
+	Cells []cell
+}
+
+type cell struct{ Text, Spread string }
+
+type fact struct{ Name, Value string }
+
+type command struct{ Label, Command string }
+
+// newPage sorts the input for being shown: what is said, and what is drawn.
+func newPage(in *Input) (page, *data) {
+	graphs := len(in.Runs)
+	for _, c := range in.Comparisons {
+		graphs += min(maxFlames, len(c.Groups))
+	}
+	d := newData(graphs * len(profiles.Kinds))
+	p := page{Title: "Load report"}
+	add := func(s section) {
+		s.ID = fmt.Sprintf("s%d", len(p.Sections)+1)
+		s.Notes, d.notes = append(s.Notes, d.notes...), nil
+		p.Sections = append(p.Sections, s)
+	}
+	for _, c := range in.Comparisons {
+		add(newStudy(c).section(d))
+	}
+	for _, s := range in.Saturations {
+		add(s.section(d))
+	}
+	for _, r := range in.Runs {
+		add(r.section(d))
+	}
+	if len(p.Sections) == 1 {
+		p.Title = p.Sections[0].Title
+	}
+	return p, d
+}
+
+// counted lists counts, the largest first.
+func counted[K ~string](counts map[K]int64) []row {
+	type entry struct {
+		name string
+		n    int64
+	}
+	var entries []entry
+	for name, n := range counts {
+		entries = append(entries, entry{string(name), n})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.name, b.name)) })
+	var rows []row
+	for _, e := range entries {
+		rows = append(rows, row{Cells: []cell{{Text: e.name}, {Text: grouped(e.n)}}})
+	}
+	return rows
+}

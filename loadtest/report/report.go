@@ -1,0 +1,162 @@
+// Package report shows what the load lab has measured: as one HTML page that
+// opens offline in any browser ([HTML]), and as Markdown ([Markdown]).
+//
+// The page is assembled, like porcupine's, from files that are kept apart in
+// assets/, and carries its figures as JSON. A content security policy that names
+// the hashes of its one style and its one script keeps everything else from
+// running and every request from leaving it, whatever a label may hold.
+// The charts are SVG drawn by that script, without a library: so they print, can
+// be read by a screen reader and the keyboard, and have the size of the window.
+//
+// # What is shown of several repetitions
+//
+// Figures are medians with the smallest and the largest value. Percentile
+// curves are those of all repetitions' histograms together, attributions and
+// flame graphs those of all their profiles together. What changes over time is
+// shown of the one repetition whose goodput is the median: an average over
+// repetitions would hide stalls.
+//
+// # How large it gets
+//
+// A curve has at most 12 points for each of its decades, what changes over
+// time at most maxMoments points, and all flame graphs of a page together
+// frameBudget frames, the largest ones. Flame graphs are drawn for at most
+// maxFlames groups of a comparison. The study of all scenarios that come with
+// the lab stays below 2 MB.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"spillway/loadtest"
+	"spillway/loadtest/lab"
+)
+
+// Input is what a report shows. Its parts are shown in this order.
+type Input struct {
+	Comparisons []*Comparison
+	Saturations []*Saturation
+	Runs        []*Run
+}
+
+// Comparison is a comparison with the results of its runs.
+type Comparison struct {
+	*lab.Comparison
+	// Runs has the runs of each of the comparison's groups.
+	Runs [][]*Run
+	// Notes say what could not be read.
+	Notes []string
+}
+
+// Saturation is a search for the breaking point.
+type Saturation struct {
+	*lab.Saturation
+	Name string
+}
+
+// Run is the result of one run.
+type Run struct {
+	*loadtest.Result
+	Name string
+	// Dir is where the profiles lie that Result.ProfileFiles names. Those in
+	// Result.Profiles are taken first.
+	Dir string
+}
+
+// Load reads what is at the paths: results of run, of saturate, or folders of
+// compare. Of a folder it is enough that its comparison.json can be read:
+// results that cannot are noted in the report.
+func Load(paths ...string) (*Input, error) {
+	in := new(Input)
+	for _, path := range paths {
+		if err := in.load(path); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+func (in *Input) load(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		c, err := loadComparison(path)
+		if err != nil {
+			return err
+		}
+		in.Comparisons = append(in.Comparisons, c)
+		return nil
+	}
+
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: neither a file nor a folder", path)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	// Fields that only one of the forms has.
+	var form struct {
+		Saturation *float64         `json:"breaking_point_rps"`
+		Run        *string          `json:"latency_hdr"`
+		Comparison *json.RawMessage `json:"groups"`
+	}
+	if err := json.Unmarshal(content, &form); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	switch {
+	case form.Saturation != nil:
+		s, err := lab.LoadSaturation(path)
+		if err != nil {
+			return err
+		}
+		in.Saturations = append(in.Saturations, &Saturation{s, filepath.Base(path)})
+	case form.Run != nil:
+		r, err := loadRun(path)
+		if err != nil {
+			return err
+		}
+		in.Runs = append(in.Runs, r)
+	case form.Comparison != nil:
+		c, err := loadComparison(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		in.Comparisons = append(in.Comparisons, c)
+	default:
+		return fmt.Errorf("%s: holds no result of loadtest run, saturate or compare", path)
+	}
+	return nil
+}
+
+func loadComparison(dir string) (*Comparison, error) {
+	found, err := lab.LoadComparison(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Comparison{Comparison: found, Runs: make([][]*Run, len(found.Groups))}
+	for i, g := range found.Groups {
+		for _, name := range g.Runs {
+			r, err := loadRun(filepath.Join(dir, name))
+			if err != nil {
+				c.Notes = append(c.Notes, fmt.Sprintf("a run of %s is missing from the charts: %v", g.Label, err))
+				continue
+			}
+			c.Runs[i] = append(c.Runs[i], r)
+		}
+	}
+	return c, nil
+}
+
+func loadRun(path string) (*Run, error) {
+	r, err := loadtest.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Run{Result: r, Name: filepath.Base(path), Dir: filepath.Dir(path)}, nil
+}

@@ -1,0 +1,367 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/stretchr/testify/require"
+
+	"spillway/loadtest"
+	"spillway/loadtest/lab"
+	"spillway/loadtest/observe"
+	"spillway/loadtest/profiles"
+	"spillway/loadtest/report/reporttest"
+)
+
+var update = flag.Bool("update", false, "write testdata/report.md anew")
+
+// samples is the folder of results of all kinds: writing them takes longer than
+// all that is tested with them.
+var samples string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		samples, err = os.MkdirTemp("", "spillway-report-")
+		if err == nil {
+			defer func() { _ = os.RemoveAll(samples) }()
+			err = errors.Join(reporttest.Mixes(filepath.Join(samples, "mixes")),
+				reporttest.Run(filepath.Join(samples, "run.json")),
+				reporttest.Saturation(filepath.Join(samples, "saturation.json")))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+func load(t *testing.T) *Input {
+	t.Helper()
+	in, err := Load(filepath.Join(samples, "mixes"), filepath.Join(samples, "run.json"), filepath.Join(samples, "saturation.json"))
+	require.NoError(t, err)
+	return in
+}
+
+func rendered(t *testing.T, in *Input) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, HTML(&b, in))
+	return b.String()
+}
+
+// dataOf returns what the page's script draws.
+func dataOf(t *testing.T, page string) (d struct {
+	Charts map[string]json.RawMessage
+	Flames map[string][]struct {
+		Label, Kind string
+		Root        []any
+	}
+	Names []string
+}) {
+	t.Helper()
+	found := regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`).FindStringSubmatch(page)
+	require.NotNil(t, found)
+	require.NoError(t, json.Unmarshal([]byte(found[1]), &d))
+	return d
+}
+
+func TestMarkdown_SaysWhatWasFound(t *testing.T) {
+	t.Parallel()
+	in := load(t)
+	in.Comparisons[0].Partial = "interrupted after 30 of 32 runs"
+	var b bytes.Buffer
+	require.NoError(t, Markdown(&b, in))
+
+	const golden = "testdata/report.md"
+	if *update {
+		require.NoError(t, os.WriteFile(golden, b.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), b.String(), "if this is as it should be: go test ./loadtest/report -update")
+}
+
+func TestHTML_IsWholeInItself(t *testing.T) {
+	t.Parallel()
+	in := load(t)
+	in.Comparisons[0].Partial = "interrupted after 30 of 32 runs"
+	page := rendered(t, in)
+
+	require.Contains(t, page, `http-equiv="Content-Security-Policy" content="default-src &#39;none&#39;;`)
+	for _, load := range regexp.MustCompile(`(?i)(src|href|action|data|poster)\s*=\s*["']([^"']*)|url\(([^)]*)|@import`).FindAllStringSubmatch(page, -1) {
+		target := load[2] + load[3]
+		require.True(t, strings.HasPrefix(target, "#") || target == "data:,", load[0])
+	}
+	for _, said := range []string{
+		"A pool of workers, or none?", "A pool served up to 18% more PUT", "Example 9000", "loadtest compare pool-or-not.yaml",
+		"spillway v0.3.0", "interrupted after 30 of 32 runs", "loadtest run --rate 39000",
+	} {
+		require.Contains(t, page, said)
+	}
+	d := dataOf(t, page)
+	require.Greater(t, len(d.Charts), 30)
+	require.Len(t, d.Flames, 2)
+	require.NotContains(t, page, "ZgotmplZ", "html/template found something where it cannot stand")
+	require.Less(t, len(page), 250_000)
+}
+
+func TestHTML_EscapesWhatItIsGiven(t *testing.T) {
+	t.Parallel()
+	const hostile = `</script><script>alert(1)</script><img src=x onerror=alert(1)>"'&{{.}}` + "\u2028`"
+	in := load(t)
+	c := in.Comparisons[0]
+	c.Command, c.Partial, c.Notes, c.Version = hostile, hostile, []string{hostile}, hostile
+	c.Scenario.Title, c.Scenario.Question, c.Scenario.Expectation = hostile, hostile, hostile
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		g.Label, g.Workload, g.Load = hostile, g.Workload+", "+hostile, hostile
+		g.Combination.Strategy += hostile
+	}
+	in.Runs[0].Status[hostile], in.Runs[0].Name = 1, hostile
+
+	page := rendered(t, in)
+	require.Equal(t, 2, strings.Count(page, "<script"), "the data and the script")
+	require.Equal(t, 2, strings.Count(page, "</script"))
+	require.NotContains(t, page, "<img")
+	require.NotContains(t, page, "onerror=alert(1)>\"")
+	require.NotEmpty(t, dataOf(t, page).Charts)
+
+	var b bytes.Buffer
+	require.NoError(t, Markdown(&b, in))
+	for line := range strings.Lines(b.String()) {
+		if !strings.Contains(line, "| command |") { // in a code span
+			require.NotContains(t, line, "<script>")
+		}
+	}
+}
+
+func TestHTML_ShowsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string]*Input{
+		"nothing":                    {},
+		"a comparison without runs":  {Comparisons: []*Comparison{{Comparison: &lab.Comparison{Partial: "interrupted"}}}},
+		"a saturation without steps": {Saturations: []*Saturation{{new(lab.Saturation), "s.json"}}},
+		"a run without an answer":    {Runs: []*Run{{Result: &loadtest.Result{Partial: "the server is gone"}, Name: "r.json"}}},
+	} {
+		page := rendered(t, in)
+		require.NotContains(t, page, "NaN", name)
+		require.NoError(t, Markdown(&bytes.Buffer{}, in), name)
+	}
+}
+
+func TestLoad_SaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	other, broken := filepath.Join(dir, "other.json"), filepath.Join(dir, "broken.json")
+	require.NoError(t, os.WriteFile(other, []byte(`{"a":1}`), 0o644))
+	require.NoError(t, os.WriteFile(broken, []byte(`{"a":`), 0o644))
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none.json"): "no such file",
+		dir:                             "comparison.json: no such file",
+		other:                           "other.json: holds no result of loadtest run, saturate or compare",
+		broken:                          "broken.json: unexpected end of JSON input",
+	} {
+		_, err := Load(path)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestLoad_NotesMissingRuns(t *testing.T) {
+	t.Parallel()
+	mixes := t.TempDir()
+	require.NoError(t, os.CopyFS(mixes, os.DirFS(filepath.Join(samples, "mixes"))))
+	require.NoError(t, os.Remove(filepath.Join(mixes, "runs/0-1.json")))
+	// Flame graphs are drawn for the groups of one of two workloads.
+	for _, run := range []string{"3-0", "7-0"} {
+		require.NoError(t, os.WriteFile(filepath.Join(mixes, "runs", run+".cpu.pb.gz"), []byte("no profile"), 0o644))
+	}
+	in, err := Load(filepath.Join(mixes, "comparison.json"))
+	require.NoError(t, err)
+	require.Len(t, in.Comparisons[0].Runs[0], reporttest.Repetitions-1)
+	p, _ := newPage(in)
+	require.Len(t, p.Sections[0].Notes, 2, p.Sections[0].Notes)
+	require.Contains(t, p.Sections[0].Notes[0], "0-1.json")
+	require.Contains(t, p.Sections[0].Notes[1], "-0.json, cpu: 10 bytes that are no pprof profile")
+}
+
+func TestCurve_EndsAtTheLargest(t *testing.T) {
+	t.Parallel()
+	h := hdrhistogram.New(1, 1e9, 3)
+	for i := range int64(100_000) {
+		require.NoError(t, h.RecordValue(i+1))
+	}
+	points := curve(h)
+	require.Len(t, points, 5*perDecade+1)
+	for i, p := range points[1:] {
+		require.Greater(t, p[0], points[i][0])
+		require.GreaterOrEqual(t, p[1], points[i][1])
+	}
+	require.InEpsilon(t, 50, float64(points[4][1]), 0.1) // 1/(1-p) is a little above 2
+	last := points[len(points)-1]
+	require.InEpsilon(t, 100_000, float64(last[0]), 0.001)
+	require.InEpsilon(t, 100, float64(last[1]), 0.001)
+	require.Nil(t, curve(hdrhistogram.New(1, 1e9, 3)))
+}
+
+func TestRun_IsShownInFewMoments(t *testing.T) {
+	t.Parallel()
+	r := &Run{Result: new(loadtest.Result)}
+	for i := range 1000 {
+		r.Timeline = append(r.Timeline, loadtest.Interval{Good: 2, P99: float64(i)})
+		r.Samples = append(r.Samples, observe.Sample{At: float64(i) / 2, QueueDepth: float64(i % 10), Shed: map[string]float64{"full": float64(3 * i), "late": float64(i)}})
+	}
+	good := r.rate(func(i loadtest.Interval) int64 { return i.Good })
+	p99 := r.largest(func(i loadtest.Interval) float64 { return i.P99 })
+	for _, points := range [][][]num{good, p99, r.queueDepth(), r.sheds()} {
+		require.LessOrEqual(t, len(points), maxMoments)
+		require.Greater(t, len(points), maxMoments/2)
+	}
+	require.InDelta(t, 2, float64(good[0][1]), 1e-9)
+	require.Equal(t, num(999), p99[len(p99)-1][1])
+	for _, p := range r.sheds() {
+		require.InDelta(t, 8, float64(p[1]), 1e-9) // 4 each half second
+	}
+}
+
+func TestRun_ShowsRatesASecond(t *testing.T) {
+	t.Parallel()
+	r := &Run{Result: &loadtest.Result{Seconds: 1.1, TimelineStep: 0.5, Timeline: []loadtest.Interval{{Good: 50}, {Good: 100}, {Good: 10}}}}
+	good := func(i loadtest.Interval) int64 { return i.Good }
+	require.Equal(t, "0.5 s", r.interval())
+	points := r.rate(good)
+	for i, want := range [][]float64{{0.25, 100}, {0.75, 200}, {1.05, 100}} {
+		require.InDelta(t, want[0], float64(points[i][0]), 1e-9)
+		require.InDelta(t, want[1], float64(points[i][1]), 1e-6)
+	}
+	require.Equal(t, num(1.1), window(r).End)
+
+	r.Seconds = 1.001 // the rest of the window is too short
+	require.Len(t, r.rate(good), 2)
+
+	r.Seconds, r.TimelineStep = 3, 0
+	require.Equal(t, [][]num{{0.5, 50}, {1.5, 100}, {2.5, 10}}, r.rate(good))
+	require.Equal(t, "second", r.interval())
+}
+
+func TestStack_EndsAtWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	r := &Run{Result: &loadtest.Result{Seconds: 1, CompletedRPS: 10, Attribution: []profiles.Attribution{
+		{Kind: profiles.CPU, Total: 100_000, Parts: map[profiles.Part]int64{profiles.Store: 60_000, profiles.GC: 20_000, profiles.Admin: 20_000}},
+		{Kind: profiles.Allocs, Total: 500, Parts: map[profiles.Part]int64{profiles.Store: 500}},
+	}}}
+	sum := func(b *bar) (s num) {
+		for _, v := range b.Values {
+			s += v
+		}
+		return s
+	}
+	for measured, want := range map[float64][2]float64{
+		0: {8, 0}, 11: {11, 3}, // 8 µs were sampled
+		4: {4, 0}, // fewer than the samples say
+	} {
+		b, unit := stack([]*Run{r}, profiles.CPU, measured)
+		require.Equal(t, "µs", unit)
+		require.InDelta(t, want[0], float64(b.Value), 1e-9)
+		require.InDelta(t, want[0], float64(sum(b)), 1e-9)
+		require.InDelta(t, want[1], float64(b.Values[len(parts)]), 1e-9)
+	}
+	b, _ := stack([]*Run{r}, profiles.Allocs, 11)
+	require.InDelta(t, 50, float64(b.Value), 1e-9)
+}
+
+func TestRun_SaysThatTheGeneratorWasLate(t *testing.T) {
+	t.Parallel()
+	r := &Run{Result: &loadtest.Result{Latency: loadtest.Percentiles{P99: 20}, Lateness: loadtest.Percentiles{P99: 3}}, Name: "r.json"}
+	in := &Input{Runs: []*Run{r}}
+	var b bytes.Buffer
+	require.NoError(t, Markdown(&b, in))
+	const said = "The generator was late itself, by 3 ms at p99"
+	require.Contains(t, b.String(), said)
+	require.Contains(t, rendered(t, in), said)
+
+	s := newStudy(&Comparison{Comparison: &lab.Comparison{Groups: make([]lab.Group, 1)}, Runs: [][]*Run{{r, {Result: new(loadtest.Result)}}}})
+	require.Equal(t, "In 1 of 2 runs the generator was late itself: part of the latency is its own.", s.lateness())
+
+	r.Latency.P99 = 1000
+	require.Empty(t, r.section(newData(0)).Cautions)
+	require.Empty(t, s.lateness())
+}
+
+func TestSaturation_SaysWhenTrialsDisagree(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		steps []lab.Step
+		want  []string
+	}{
+		{"they agree", []lab.Step{{Rate: 100, Sustained: true}, {Rate: 200}}, nil},
+		{"almost", []lab.Step{{Rate: 104, Sustained: true}, {Rate: 100}}, nil},
+		{"they do not", []lab.Step{{Rate: 100, Sustained: true}, {Rate: 100}, {Rate: 120, Sustained: true}, {Rate: 200}}, []string{
+			"Trials disagree: one did not sustain 100 requests a second, another sustained 120. The breaking point is only known to be about there.",
+		}},
+		{"but for the generator they would", []lab.Step{{Rate: 120, Sustained: true}, {Rate: 100, GeneratorLate: true}}, []string{
+			"The generator did not keep up in 1 of 2 trials: they say little of the server.",
+		}},
+		{"there are none", nil, nil},
+	} {
+		require.Equal(t, c.want, (&Saturation{Saturation: &lab.Saturation{Steps: c.steps}}).cautions(), c.name)
+	}
+}
+
+func TestSaturation_DrawsMedians(t *testing.T) {
+	t.Parallel()
+	s := &Saturation{Saturation: &lab.Saturation{Steps: []lab.Step{
+		{Rate: 200, OfferedRPS: 200, GoodShare: 1}, {Rate: 100, OfferedRPS: 100, GoodShare: 1},
+		{Rate: 200, OfferedRPS: 200, GoodShare: 0.2}, {Rate: 200, OfferedRPS: 190, GoodShare: 0.8, GeneratorLate: true},
+	}}}
+	d := newData(0)
+	page := s.section(d)
+	line := d.Charts[page.Overview[0].Chart].Series[0]
+	require.Equal(t, [][]num{{100, 100}, {200, 80}}, line.Points)
+	require.Equal(t, [][]num{{100, 100}, {200, 100}, {200, 20}, {190, 80, 1}}, line.Dots)
+	require.Contains(t, page.Overview[0].Caption, "Crosses: the generator was late.")
+}
+
+func TestFlame_KeepsTheLargest(t *testing.T) {
+	t.Parallel()
+	root := &profiles.Frame{Name: "cpu", Part: profiles.Other, Value: 1000}
+	for i := range int64(40) {
+		root.Children = append(root.Children, &profiles.Frame{Name: "f", Part: profiles.Store, Value: i, Children: []*profiles.Frame{{Name: "g", Part: profiles.Store, Value: i}}})
+	}
+	least := threshold(root, 11)
+	d := newData(1)
+	f := d.frame(root, least)
+	count := 0
+	var walk func(frame)
+	walk = func(f frame) {
+		count++
+		for _, c := range f.children {
+			require.GreaterOrEqual(t, c.value, least)
+			walk(c)
+		}
+	}
+	walk(f)
+	require.LessOrEqual(t, count, 11)
+	require.Greater(t, count, 5)
+	require.Equal(t, []string{"cpu", "f", "g"}, d.Names)
+	require.EqualValues(t, 1, threshold(root, 1000))
+}
+
+func TestNum_IsJSON(t *testing.T) {
+	t.Parallel()
+	out, err := json.Marshal([]num{1.0 / 3, 123456789, num(math.NaN()), num(math.Inf(1)), 0, 1e-7})
+	require.NoError(t, err)
+	require.JSONEq(t, `[0.33333,123460000,null,null,0,0.0000001]`, string(out))
+}

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"spillway/loadtest/lab"
+)
+
+// section says and shows how the breaking point was found.
+func (s *Saturation) section(d *data) section {
+	out := section{
+		Name: s.Name, Title: "Breaking point: " + s.Name, Partial: s.Partial, Headline: capital(s.String()) + ".",
+		Question: fmt.Sprintf("What is the highest rate at which %s of the offered requests are answered well, within %s ms?",
+			short(100*s.Share)+"%", short(s.SLOMillis)),
+		Facts: []fact{
+			{"service", service(s.Strategy, s.Workers, s.Capacity)},
+			{"search", fmt.Sprintf("%s in %s s", trials(len(s.Steps)), short(s.Seconds))},
+		},
+		Cautions: s.cautions(),
+	}
+	out.Facts = append(out.Facts, machineFacts("machine of the generator", s.Machine)...)
+	out.Facts = append(out.Facts, fact{"started", moment(s.Started)}, fact{"url", s.URL}, fact{"command", s.Command})
+	out.Facts = slices.DeleteFunc(out.Facts, func(f fact) bool { return f.Value == "" })
+
+	rates := map[float64][]lab.Step{}
+	late := ""
+	for _, step := range s.Steps {
+		rates[step.Rate] = append(rates[step.Rate], step)
+		if step.GeneratorLate {
+			late = " Crosses: the generator was late."
+		}
+	}
+	line := func(name string, style int, of func(lab.Step) float64) series {
+		line := series{Name: name, Style: style}
+		for _, rate := range slices.Sorted(maps.Keys(rates)) {
+			var at, values []float64
+			for _, step := range rates[rate] {
+				at, values = append(at, step.OfferedRPS), append(values, of(step))
+				dot := []num{num(step.OfferedRPS), num(of(step))}
+				if step.GeneratorLate {
+					dot = append(dot, 1)
+				}
+				line.Dots = append(line.Dots, dot)
+			}
+			line.Points = append(line.Points, []num{num(median(at)), num(median(values))})
+		}
+		return line
+	}
+	breaking := func() *mark {
+		if s.BreakingPointRPS == 0 {
+			return nil
+		}
+		return &mark{num(s.BreakingPointRPS), "breaking point " + short(s.BreakingPointRPS)}
+	}
+	for _, c := range []struct {
+		title, caption string
+		chart          chart
+	}{
+		{"Share of good answers", fmt.Sprintf("Of the offered requests. A rate is sustained from %s%% on.", short(100*s.Share)), chart{
+			Y: axis{Title: "good", Unit: "%"}, Series: []series{line("good", 0, func(s lab.Step) float64 { return 100 * s.GoodShare })}}},
+		{"Goodput against offered rate", "Dotted: what a service without limits would do.", chart{
+			Y: axis{Title: "answers", Unit: "/s"}, Ideal: true, Series: []series{
+				line("goodput", 0, func(s lab.Step) float64 { return s.GoodputRPS }),
+				line("completed", 1, func(s lab.Step) float64 { return s.CompletedRPS })}}},
+		{"Latency against offered rate", "Of all requests, from the scheduled time.", chart{
+			Y: latencies, Series: []series{
+				line("p50", 0, func(s lab.Step) float64 { return s.Latency.P50 }),
+				line("p99", 1, func(s lab.Step) float64 { return s.Latency.P99 })}}},
+	} {
+		c.chart.Kind, c.chart.X, c.chart.Mark = linesChart, offered, breaking()
+		out.Overview = append(out.Overview, d.add(c.title, c.caption+" The line joins the medians of each rate, dots are single trials."+late, &c.chart)...)
+	}
+
+	t := table{Caption: "Trials, in the order in which they were made",
+		Head: []string{"rate, /s", "offered, /s", "completed, /s", "goodput, /s", "good, %", "p50, ms", "p99, ms", "sustained"}}
+	for _, step := range s.Steps {
+		sustained := "no"
+		if step.Sustained {
+			sustained = "yes"
+		}
+		if step.GeneratorLate {
+			sustained += ", generator late"
+		}
+		t.Rows = append(t.Rows, row{Best: step.Sustained && step.Rate == s.BreakingPointRPS, Cells: []cell{
+			{Text: short(step.Rate)}, {Text: short(step.OfferedRPS)}, {Text: short(step.CompletedRPS)}, {Text: short(step.GoodputRPS)},
+			{Text: digits(100 * step.GoodShare)}, {Text: short(step.Latency.P50)}, {Text: short(step.Latency.P99)}, {Text: sustained},
+		}})
+	}
+	out.Tables = []table{t}
+	return out
+}
+
+// cautions say what makes the breaking point less sure than it looks.
+func (s *Saturation) cautions() (said []string) {
+	late, lowest, highest := 0, math.Inf(1), 0.0
+	for _, step := range s.Steps {
+		switch {
+		case step.Sustained:
+			highest = max(highest, step.Rate)
+		case !step.GeneratorLate: // otherwise it says nothing of the server
+			lowest = min(lowest, step.Rate)
+		}
+		if step.GeneratorLate {
+			late++
+		}
+	}
+	if late > 0 {
+		said = append(said, fmt.Sprintf("The generator did not keep up in %d of %s: they say little of the server.", late, trials(len(s.Steps))))
+	}
+	if highest > disagreement*lowest {
+		said = append(said, fmt.Sprintf("Trials disagree: one did not sustain %s requests a second, another sustained %s. The breaking point is only known to be about there.",
+			short(lowest), short(highest)))
+	}
+	return said
+}
+
+// disagreement is from how many times the lowest rate that was not sustained the
+// highest that was is worth a word.
+const disagreement = 1.05
+
+func trials(n int) string { return cmp.Or(count(n, "trial", "trials"), "0 trials") }
+
+// median returns the median of values, of which there is at least one.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}

@@ -1,0 +1,199 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spillway/loadtest"
+	"spillway/loadtest/profiles"
+)
+
+// section says and shows what one run measured.
+func (r *Run) section(d *data) section {
+	out := section{
+		Name: r.Name, Title: "Run: " + r.Name, Partial: r.Partial,
+		Headline: fmt.Sprintf("%s good answers a second of %s offered, p99 %s ms.",
+			short(r.GoodputRPS), short(r.OfferedRPS), short(r.Latency.P99)),
+	}
+	if r.GeneratorLate() {
+		out.Cautions = append(out.Cautions, fmt.Sprintf("The generator was late itself, by %s ms at p99: part of the latency is its own. Lower the rate, or give it more CPU.",
+			short(r.Lateness.P99)))
+	}
+	all, served, err := curves([]*Run{r})
+	if err != nil {
+		d.note("percentile curves: %v", err)
+	}
+	add := func(title, caption string, x, y axis, lines ...series) {
+		out.Overview = append(out.Overview, d.add(title, caption, &chart{Kind: linesChart, X: x, Y: y, Series: filled(lines)})...)
+	}
+	add("Latency by percentile", "Corrected: from the scheduled time of all requests. Served: of 2xx and 404 alone. "+
+		"Uncorrected: from the moment of sending, which is what a generator says that lets a stalled server slow it down.", percentiles, latencies,
+		series{Name: "corrected", Style: 0, Points: all}, series{Name: "served", Style: 1, Points: served},
+		series{Name: "uncorrected", Style: 2, Points: known(r.UncorrectedLatency, r.Requests)})
+	seconds, each := window(r), r.interval()
+	add("Latency over time", "Of the requests scheduled in each "+each+".", seconds, latencies,
+		series{Name: "p50", Style: 0, Points: r.largest(func(i loadtest.Interval) float64 { return i.P50 })},
+		series{Name: "p99", Style: 1, Points: r.largest(func(i loadtest.Interval) float64 { return i.P99 })},
+		series{Name: "largest", Style: 2, Points: r.largest(func(i loadtest.Interval) float64 { return i.Max })})
+	rates := []series{
+		{Name: "offered", Style: 6, Points: r.rate(func(i loadtest.Interval) int64 { return i.Offered })},
+		{Name: "completed", Style: 0, Points: r.rate(func(i loadtest.Interval) int64 { return i.Completed })},
+		{Name: "good", Style: 2, Points: r.rate(func(i loadtest.Interval) int64 { return i.Good })},
+	}
+	for _, rare := range []series{
+		{Name: "shed", Style: 1, Points: r.rate(func(i loadtest.Interval) int64 { return i.Shed })},
+		{Name: "errors", Style: 3, Points: r.rate(func(i loadtest.Interval) int64 { return i.Errors })},
+	} {
+		rates = append(rates, nonZero([]series{rare})...)
+	}
+	add("Rates over time", "In each "+each+". Completed counts answers by the time they came; all others count requests by the time for which they were scheduled.",
+		seconds, axis{Title: "requests", Unit: "/s"}, rates...)
+	add("Queue depth over time", "Requests that wait in the service.", seconds, axis{Title: "waiting", Scale: fromZero},
+		series{Name: "waiting", Style: 0, Points: r.queueDepth()})
+	add("Sheds over time", "Requests that the service gave up, a second.", seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero},
+		nonZero([]series{{Name: "shed", Style: 1, Points: r.sheds()}})...)
+	measured, allocated := 0.0, ""
+	if r.ServerCPUMicros != nil {
+		measured = *r.ServerCPUMicros
+	}
+	if r.ServerAllocated != nil {
+		allocated = short(*r.ServerAllocated) + " bytes"
+	}
+	for _, kind := range profiles.Kinds {
+		if b, unit := stack([]*Run{r}, kind, measured); b != nil {
+			out.Overview = append(out.Overview, d.add(costTitle(kind), costCaption(kind, allocated),
+				&chart{Kind: stackChart, Y: axis{Title: costTitle(kind), Unit: unit}, Bars: []bar{*b}})...)
+		}
+	}
+	if hasProfiles([]*Run{r}) {
+		out.Flames = d.addFlames(d.flamesOf(r.Name, []*Run{r}), flameCaption)
+	}
+	out.Tables = r.tables()
+	out.Facts = r.facts()
+	return out
+}
+
+// known are the points of a percentile curve of which no histogram was kept.
+func known(p loadtest.Percentiles, n int64) [][]num {
+	if n == 0 {
+		return nil
+	}
+	var points [][]num
+	for _, at := range []struct{ x, v float64 }{
+		{2, p.P50}, {10, p.P90}, {100, p.P99}, {1e3, p.P999}, {1e4, p.P9999}, {float64(n), p.Max},
+	} {
+		if at.x <= float64(n) {
+			points = append(points, []num{num(at.x), num(at.v)})
+		}
+	}
+	return points
+}
+
+func (r *Run) tables() []table {
+	latency := table{Caption: "Latency, ms", Head: []string{"", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
+	for _, of := range []struct {
+		name string
+		p    loadtest.Percentiles
+	}{
+		{"all requests", r.Latency}, {"served", r.ServedLatency},
+		{"uncorrected", r.UncorrectedLatency}, {"lateness of the generator", r.Lateness},
+	} {
+		cells := []cell{{Text: of.name}}
+		for _, v := range []float64{of.p.Mean, of.p.P50, of.p.P90, of.p.P99, of.p.P999, of.p.P9999, of.p.Max} {
+			cells = append(cells, cell{Text: short(v)})
+		}
+		latency.Rows = append(latency.Rows, row{Cells: cells})
+	}
+	tables := []table{latency}
+	for _, t := range []struct {
+		caption, head string
+		rows          []row
+	}{
+		{"Answers", "status", counted(r.Status)},
+		{"Operations", "operation", counted(r.Operations)},
+		{"Shed", "reason", counted(r.Shed)},
+		{"Errors", "kind", counted(r.Errors)},
+	} {
+		if len(t.rows) > 0 {
+			tables = append(tables, table{Caption: t.caption, Head: []string{t.head, "requests"}, Rows: t.rows})
+		}
+	}
+	if len(r.Attribution) > 0 {
+		tables = append(tables, r.shares())
+	}
+	return tables
+}
+
+// shares has the share of each part in each kind of cost.
+func (r *Run) shares() table {
+	t := table{Caption: "Cost by part, of what was sampled", Head: []string{"part"}}
+	for _, a := range r.Attribution {
+		t.Head = append(t.Head, string(a.Kind)+", %")
+	}
+	for _, part := range parts {
+		cells := []cell{{Text: string(part)}}
+		for _, a := range r.Attribution {
+			text := "–"
+			if cost := a.Cost(); cost > 0 {
+				text = strconv.FormatFloat(100*float64(a.Parts[part])/float64(cost), 'f', 1, 64)
+			}
+			cells = append(cells, cell{Text: text})
+		}
+		t.Rows = append(t.Rows, row{Cells: cells})
+	}
+	return t
+}
+
+func (r *Run) facts() []fact {
+	facts := []fact{
+		{"requests", fmt.Sprintf("%s in %s s, seed %d", grouped(r.Requests), short(r.Seconds), r.Seed)},
+		{"offered", amount(r.OfferedRPS, "1/s") + asked(r.TargetRPS)},
+		{"completed", amount(r.CompletedRPS, "1/s")},
+		{"goodput", fmt.Sprintf("%s (2xx and 404 within %s ms)", amount(r.GoodputRPS, "1/s"), short(r.SLOMillis))},
+	}
+	for _, f := range []struct {
+		name, unit string
+		v          *float64
+	}{
+		{"server CPU an answer", "us", r.ServerCPUMicros},
+		{"server CPU a served request", "us", r.ServerCPUServedMicros},
+		{"allocations a request", "", r.ServerAllocs},
+		{"allocated a request", "bytes", r.ServerAllocated},
+	} {
+		if f.v != nil {
+			facts = append(facts, fact{f.name, amount(*f.v, f.unit)})
+		}
+	}
+	facts = append(facts,
+		fact{"generator CPU a request", amount(r.ClientCPUMicros, "us")},
+		fact{"service", service(r.Strategy, r.Workers, r.Capacity)})
+	if r.Machine != nil {
+		facts = append(facts, machineFacts("machine of the generator", *r.Machine)...)
+	}
+	facts = append(facts,
+		fact{"started", moment(r.Started)},
+		fact{"url", r.URL},
+		fact{"command", r.Command})
+	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
+}
+
+func asked(rate float64) string {
+	if rate == 0 {
+		return ", in a closed loop"
+	}
+	return ", asked for " + amount(rate, "1/s")
+}
+
+// service describes the service by what its admin plane said.
+func service(strategy string, workers int, capacity *int) string {
+	if strategy == "" {
+		return ""
+	}
+	parts := []string{strategy, count(workers, "worker", "workers")}
+	if capacity != nil {
+		parts = append(parts, count(*capacity, "may wait", "may wait"))
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
+}

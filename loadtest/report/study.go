@@ -1,0 +1,343 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"spillway/loadtest"
+	"spillway/loadtest/lab"
+)
+
+// study is a comparison, sorted for being shown.
+type study struct {
+	*Comparison
+	// setting names the service's settings of each group, by those in which the
+	// groups differ; settings are the different ones, in order. A setting has the
+	// same colour and shape in all charts of the study: its index.
+	setting  []string
+	settings []string
+	// workloads are the different ones, in order, with the indices of their groups.
+	workloads []workload
+	// loads are the workloads without their rates.
+	loads []workload
+	// common is what all workloads have in common.
+	common string
+}
+
+// workload is a set of groups. Its name is what tells it apart from the others.
+type workload struct {
+	name   string
+	groups []int
+}
+
+func newStudy(c *Comparison) *study {
+	s := &study{Comparison: c, setting: settingNames(c.Groups)}
+	for _, name := range s.setting {
+		if !slices.Contains(s.settings, name) {
+			s.settings = append(s.settings, name)
+		}
+	}
+	s.workloads, s.common = gather(c.Groups, func(g lab.Group) string { return g.Workload })
+	s.loads, _ = gather(c.Groups, func(g lab.Group) string { return g.Load })
+	return s
+}
+
+// gather puts groups together whose names are equal, and shortens the names by
+// what all of them have in common.
+func gather(groups []lab.Group, name func(lab.Group) string) (sets []workload, common string) {
+	const separator = ", "
+	for i, g := range groups {
+		n := slices.IndexFunc(sets, func(w workload) bool { return w.name == name(g) })
+		if n < 0 {
+			n = len(sets)
+			sets = append(sets, workload{name: name(g)})
+		}
+		sets[n].groups = append(sets[n].groups, i)
+	}
+	if len(sets) == 0 {
+		return nil, ""
+	}
+	in := func(part string) func(workload) bool {
+		return func(w workload) bool { return slices.Contains(strings.Split(w.name, separator), part) }
+	}
+	var shared []string
+	for part := range strings.SplitSeq(sets[0].name, separator) {
+		if !slices.ContainsFunc(sets, func(w workload) bool { return !in(part)(w) }) {
+			shared = append(shared, part)
+		}
+	}
+	for i := range sets {
+		sets[i].name = strings.Join(slices.DeleteFunc(strings.Split(sets[i].name, separator), func(part string) bool {
+			return slices.Contains(shared, part)
+		}), separator)
+	}
+	return sets, strings.Join(shared, separator)
+}
+
+func (s *study) style(group int) int { return slices.Index(s.settings, s.setting[group]) }
+
+// settingNames names what of the service's settings differs among the groups:
+// "fifo", or "fifo (8 workers, 64 waiting)". lab's labels hold the load as well.
+func settingNames(groups []lab.Group) []string {
+	settings := make([][]string, len(groups))
+	for i, g := range groups {
+		c := g.Combination
+		settings[i] = []string{
+			count(c.Workers, "worker", "workers"), count(c.Capacity, "waiting", "waiting"), prefixed("sync ", c.Sync), prefixed("pools ", c.Pools),
+		}
+	}
+	// Most settings do not exist for every strategy: that one has none does not
+	// yet tell it apart.
+	differs := func(at int, ofNone bool) bool {
+		seen := map[string]bool{}
+		for _, s := range settings {
+			if s[at] != "" || ofNone {
+				seen[s[at]] = true
+			}
+		}
+		return len(seen) > 1
+	}
+	name := func(ofNone bool) (names []string, unique bool) {
+		of := map[string]string{} // the settings with a name
+		unique = true
+		for i, g := range groups {
+			var said []string
+			for at, text := range settings[i] {
+				if text != "" && differs(at, ofNone) {
+					said = append(said, text)
+				}
+			}
+			names = append(names, g.Combination.Strategy+bracketed(strings.Join(said, ", ")))
+			all := strings.Join(settings[i], ", ")
+			if other, known := of[names[i]]; known && other != all {
+				unique = false
+			}
+			of[names[i]] = all
+		}
+		return names, unique
+	}
+	names, unique := name(false)
+	if !unique {
+		names, _ = name(true)
+	}
+	return names
+}
+
+func count(n int, one, many string) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "1 " + one
+	default:
+		return fmt.Sprintf("%d %s", n, many)
+	}
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+// section says and shows what a comparison found.
+func (s *study) section(d *data) section {
+	sc := s.Scenario
+	out := section{
+		Name: sc.Name, Title: sc.Title, Question: sc.Question, Expectation: sc.Expectation,
+		Partial: s.Partial, Notes: s.Notes,
+	}
+	if out.Title == "" {
+		out.Title = sc.Name
+	}
+	for _, w := range s.workloads {
+		if v, ok := s.judge(w); ok {
+			out.Verdicts = append(out.Verdicts, v)
+		}
+	}
+	out.Headline = headline(out.Verdicts, s.settings)
+	if caution := s.caution(out.Verdicts); caution != "" {
+		out.Cautions = append(out.Cautions, caution)
+	}
+	if caution := s.lateness(); caution != "" {
+		out.Cautions = append(out.Cautions, caution)
+	}
+	if slices.ContainsFunc(out.Verdicts, func(v verdict) bool { return v.Best >= 0 }) {
+		out.Rule = rule
+	}
+	out.Overview = append(s.overRates(d), s.bars(d)...)
+	for _, w := range s.workloads {
+		if figures := s.figuresOf(d, w); len(figures) > 0 {
+			out.Panels = append(out.Panels, panel{Label: w.name, Figures: figures})
+		}
+	}
+	out.Flames = s.flames(d)
+	out.Tables = s.tables()
+	out.Facts = s.facts()
+	for i, runs := range s.Runs {
+		if len(runs) > 0 && runs[0].Command != "" {
+			out.Commands = append(out.Commands, command{s.Groups[i].Label, runs[0].Command})
+		}
+	}
+	return out
+}
+
+// lateness says in how many runs the generator was too late itself.
+func (s *study) lateness() string {
+	late, all := 0, 0
+	for _, runs := range s.Runs {
+		all += len(runs)
+		for _, r := range runs {
+			if r.GeneratorLate() {
+				late++
+			}
+		}
+	}
+	if late == 0 {
+		return ""
+	}
+	return fmt.Sprintf("In %d of %s the generator was late itself: part of the latency is its own.", late, count(all, "run", "runs"))
+}
+
+// shown are the metrics of each column of the tables, those first that belong
+// together. Those of which none has been measured are left out.
+var shown = [][]string{
+	{"offered_rps"}, {"served_rps"}, {goodput}, {"non2xx_percent"},
+	{"latency_p50_ms", "latency_p99_ms", "latency_p99_9_ms"}, {"served_p50_ms", servedP99, "served_p99_9_ms"},
+	{cpu}, {"server_allocs"}, {"server_allocated_bytes"}, {"shed_percent"}, {"errors_percent"},
+}
+
+// spreadOf is the metric whose spread a cell of several shows.
+const spreadOf = 1
+
+// columns returns the metrics of the tables' columns that were measured in any
+// group.
+func (s *study) columns() (columns [][]lab.Metric) {
+	for _, names := range shown {
+		var column []lab.Metric
+		for _, name := range names {
+			m, known := lab.MetricNamed(name)
+			if known && slices.ContainsFunc(s.Groups, func(g lab.Group) bool {
+				v, measured := g.Metrics[name]
+				// A column of zeros, such as that of errors, says nothing.
+				return measured && (v.High != 0 || m.Better == lab.Higher)
+			}) {
+				column = append(column, m)
+			}
+		}
+		if column != nil {
+			columns = append(columns, column)
+		}
+	}
+	return columns
+}
+
+// tables has one table for each workload.
+func (s *study) tables() []table {
+	columns := s.columns()
+	var tables []table
+	for _, w := range s.workloads {
+		t := table{Caption: w.name, Head: []string{"setting", "runs"}}
+		for _, c := range columns {
+			t.Head = append(t.Head, heading(c))
+		}
+		v, _ := s.judge(w)
+		for _, g := range w.groups {
+			r := row{Best: slices.Contains(v.top, s.setting[g])}
+			r.Cells = append(r.Cells, cell{Text: s.setting[g]}, cell{Text: fmt.Sprint(len(s.Groups[g].Runs))})
+			for _, c := range columns {
+				r.Cells = append(r.Cells, s.cell(g, c))
+			}
+			t.Rows = append(t.Rows, r)
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// cell has the medians of metrics of a group, and the spread of one of them.
+func (s *study) cell(g int, metrics []lab.Metric) cell {
+	values := s.Groups[g].Metrics
+	if !slices.ContainsFunc(metrics, func(m lab.Metric) bool { return len(values[m.Name].Values) > 0 }) {
+		return cell{Text: "–"}
+	}
+	var c cell
+	var medians []string
+	for i, m := range metrics {
+		v, measured := values[m.Name]
+		if !measured {
+			medians = append(medians, "–")
+			continue
+		}
+		medians = append(medians, short(v.Median))
+		if text := spread(v); text != "" && len(v.Values) > 1 && (len(metrics) == 1 || i == spreadOf) {
+			c.Spread = text
+			if len(metrics) > 1 {
+				c.Spread = strings.TrimPrefix(m.Title, "served ") + " " + text
+			}
+		}
+	}
+	c.Text = strings.Join(medians, " / ")
+	return c
+}
+
+// heading is the title of a column of metrics with one unit, and that.
+func heading(metrics []lab.Metric) string {
+	title := metrics[0].Title
+	for _, m := range metrics[1:] {
+		title += " / " + strings.TrimPrefix(m.Title, "served ")
+	}
+	if u := unit(metrics[0].Unit); u != "" {
+		title += ", " + u
+	}
+	return title
+}
+
+func (s *study) facts() []fact {
+	sc := s.Scenario
+	facts := []fact{
+		{"load", s.common},
+	}
+	facts = append(facts, machineFacts("machine", s.Machine)...)
+	facts = append(facts, []fact{
+		{"service", s.Version},
+		{"binary, SHA-256", s.Binary},
+		{"measured", fmt.Sprintf("%s to %s", moment(s.Started), moment(s.Finished))},
+		{"runs", fmt.Sprintf("each of %d combinations %s, interleaved: %s after %s of warm-up, seed %d",
+			len(s.Groups), times(sc.Repetitions), sc.Duration, sc.Warmup, sc.Seed)},
+		{"good is", fmt.Sprintf("answered 2xx or 404 within %s; clients give up after %s", sc.SLO, sc.Timeout)},
+	}...)
+	for _, l := range s.loads {
+		name := "capacity (1x)"
+		if l.name != "" {
+			name += ", " + l.name
+		}
+		facts = append(facts, fact{name, amountOrNothing(s.Capacity[s.Groups[l.groups[0]].Load], "1/s")})
+	}
+	facts = append(facts, fact{"command", s.Command})
+	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
+}
+
+// machineFacts are those of a machine that are known.
+func machineFacts(name string, m loadtest.Machine) []fact {
+	parts := []string{m.CPU, count(m.CPUs, "CPU", "CPUs")}
+	if m.Memory > 0 {
+		parts = append(parts, size(float64(m.Memory))+" of memory")
+	}
+	parts = append(parts, m.Kernel, m.Go)
+	facts := []fact{
+		{name, strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")},
+		{"file system", m.Disk},
+		{"fsync of 4 KiB", amountOrNothing(m.FsyncMicros, "us")},
+	}
+	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
+}
+
+func amountOrNothing(v float64, u string) string {
+	if v == 0 {
+		return ""
+	}
+	return amount(v, u)
+}

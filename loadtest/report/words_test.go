@@ -1,0 +1,212 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/loadtest/lab"
+	"spillway/loadtest/scenario"
+)
+
+// measured is a group of a strategy with the figures of its runs.
+type measured struct {
+	strategy     string
+	goodput, p99 []float64
+}
+
+func comparisonOf(groups ...measured) *Comparison {
+	c := &Comparison{Comparison: &lab.Comparison{Scenario: scenario.Scenario{Repetitions: len(groups[0].goodput)}}, Runs: make([][]*Run, len(groups))}
+	summary := func(values []float64) lab.Summary {
+		s := lab.Summary{Median: values[len(values)/2], Low: values[0], High: values[0], Values: values}
+		for _, v := range values {
+			s.Low, s.High = min(s.Low, v), max(s.High, v)
+		}
+		return s
+	}
+	for _, g := range groups {
+		group := lab.Group{Combination: scenario.Combination{Strategy: g.strategy}, Workload: "put=100, closed loop", Metrics: map[string]lab.Summary{}}
+		if g.goodput != nil {
+			group.Metrics[goodput] = summary(g.goodput)
+		}
+		if g.p99 != nil {
+			group.Metrics[servedP99] = summary(g.p99)
+		}
+		c.Groups = append(c.Groups, group)
+	}
+	return c
+}
+
+func TestStudy_JudgesInWords(t *testing.T) {
+	t.Parallel()
+	// Sorted, so that the middle one is the median; the ranges of less, more and
+	// most do not overlap, those of more and around do.
+	var (
+		less   = []float64{90, 91, 92, 93, 94}
+		more   = []float64{100, 101, 102, 103, 104}
+		around = []float64{99, 100.5, 101.5, 102.5, 105}
+		fast   = []float64{5, 5.1, 5.2, 5.3, 5.4}
+		nearly = []float64{5.05, 5.15, 5.25, 5.35, 5.45}
+		slow   = []float64{50, 51, 52, 53, 54}
+		none   = []float64{0, 0, 0, 0, 0}
+	)
+	for _, c := range []struct {
+		name     string
+		groups   []measured
+		headline string
+		says     string
+		caution  bool
+	}{
+		{
+			"the highest goodput is best",
+			[]measured{{"fifo", less, fast}, {"lifo", more, slow}},
+			"lifo is best.",
+			"lifo is best: 102 good answers a second (100–104), served p99 52 ms (50–54). Less goodput: fifo −9.8% (p = 0.0079).", false,
+		},
+		{
+			"of equal goodput, the lowest p99 is best",
+			[]measured{{"fifo", more, slow}, {"lifo", around, fast}},
+			"lifo is best.",
+			"lifo is best: 102 good answers a second (99–105), served p99 5.2 ms (5–5.4). " +
+				"Within the noise of it in goodput, but not in served p99: fifo 10× (p = 0.0079).", false,
+		},
+		{
+			"what cannot be told apart is called so",
+			[]measured{{"fifo", more, nearly}, {"lifo", around, fast}, {"sync", less, slow}},
+			"fifo and lifo are within the noise of each other, and no other is better.",
+			"lifo is ahead on served p99: 102 good answers a second (99–105), served p99 5.2 ms (5–5.4). " +
+				"Within the noise of it: fifo. Less goodput: sync −9.4% (p = 0.0079).", false,
+		},
+		{
+			"nothing may differ",
+			[]measured{{"fifo", more, nearly}, {"lifo", around, fast}},
+			"No difference goes beyond the noise.",
+			"lifo is ahead on served p99, but not beyond the noise: 102 good answers a second (99–105), served p99 5.2 ms (5–5.4). Within the noise of it: fifo.", false,
+		},
+		{
+			"who leads in both is ahead",
+			[]measured{{"fifo", around, nearly}, {"lifo", more, fast}},
+			"No difference goes beyond the noise.",
+			"lifo is ahead, but not beyond the noise: 102 good answers a second (100–104), served p99 5.2 ms (5–5.4). Within the noise of it: fifo.", false,
+		},
+		{
+			"a group without any goodput has no p99",
+			[]measured{{"fifo", more, fast}, {"unbounded", none, nil}},
+			"fifo is best.",
+			"fifo is best: 102 good answers a second (100–104), served p99 5.2 ms (5–5.4). Less goodput: unbounded −100% (p = 0.0079).", false,
+		},
+		{
+			"three runs prove nothing",
+			[]measured{{"fifo", more[:3], fast[:3]}, {"lifo", less[:3], fast[:3]}},
+			"Highest median goodput under 1 of 1 load: fifo. Too few runs to tell it from noise.",
+			"fifo has the highest median: 101 good answers a second (100–102), served p99 5.1 ms (5–5.2). " +
+				"Against it in goodput: lifo −9.9%, which too few runs cannot tell from noise.", true,
+		},
+		{
+			"one setting is not compared",
+			[]measured{{"fifo", more[:1], fast[:1]}},
+			"One setting, fifo, under 1 load.",
+			"fifo: 100 good answers a second, served p99 5 ms.", false,
+		},
+		{
+			"a group that was not run is left out",
+			[]measured{{"fifo", more[:1], fast[:1]}, {"lifo", nil, nil}},
+			"There is nothing to compare: no load has two settings that were measured and served anything within the SLO.",
+			"fifo is the only one that was measured: 100 good answers a second, served p99 5 ms.", false,
+		},
+		{
+			"nothing was served",
+			[]measured{{"fifo", none, nil}, {"lifo", none, slow}},
+			"Nothing was served within the SLO, under 1 load.",
+			"none was served within the SLO.", false,
+		},
+		{
+			"next to nothing was served",
+			[]measured{{"fifo", []float64{0, 0, 0, 0, 7}, slow}, {"lifo", none, nil}},
+			"There is nothing to compare: no load has two settings that were measured and served anything within the SLO.",
+			"most runs served none within the SLO.", false,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStudy(comparisonOf(c.groups...))
+			require.Len(t, s.workloads, 1)
+			v, ok := s.judge(s.workloads[0])
+			require.True(t, ok)
+			says := strings.TrimPrefix(v.markdown(), escape(v.Workload)+": ")
+			require.Equal(t, c.says, strings.ReplaceAll(says, "**", ""))
+			require.Equal(t, c.headline, headline([]verdict{v}, s.settings))
+			require.Equal(t, c.caution, s.caution([]verdict{v}) != "")
+		})
+	}
+}
+
+func TestStudy_JudgesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStudy(comparisonOf(measured{strategy: "fifo"}))
+	_, ok := s.judge(s.workloads[0])
+	require.False(t, ok)
+	require.Equal(t, "Nothing was measured.", headline(nil, s.settings))
+}
+
+func TestHeadline_CountsLoads(t *testing.T) {
+	t.Parallel()
+	won := func(names ...string) verdict {
+		return verdict{Setting: names[0], Is: "is best", top: names, Verdict: lab.Verdict{Less: make([]lab.Difference, 1)}}
+	}
+	alone := verdict{Setting: "sync", Is: "is the only one that was measured", Verdict: lab.Verdict{Best: -1}}
+	none := verdict{Is: unserved, Verdict: lab.Verdict{Best: -1}}
+	settings := []string{"fifo", "lifo", "sync"}
+	for _, c := range []struct {
+		verdicts []verdict
+		want     string
+	}{
+		{[]verdict{won("lifo"), won("lifo", "fifo"), won("fifo", "lifo")}, "lifo is best, or within the noise of the best, under 3 of 3 loads."},
+		{[]verdict{won("lifo", "fifo"), won("fifo", "lifo")}, "fifo and lifo are each best, or within the noise of the best, under 2 of 2 loads."},
+		{[]verdict{won("lifo"), won("fifo")}, "Each load has another best setting."},
+		{[]verdict{won("lifo"), alone, won("lifo", "fifo"), none}, "lifo is best, or within the noise of the best, under 2 of 2 loads."},
+		{[]verdict{alone, won("lifo")}, "lifo is best."},
+	} {
+		require.Equal(t, c.want, headline(c.verdicts, settings))
+	}
+}
+
+func TestStudy_NamesWhatDiffers(t *testing.T) {
+	t.Parallel()
+	group := func(c scenario.Combination, workload string) lab.Group {
+		return lab.Group{Combination: c, Workload: workload, Load: workload}
+	}
+	c := &Comparison{Comparison: &lab.Comparison{Groups: []lab.Group{
+		group(scenario.Combination{Strategy: "fifo", Workers: 8, Capacity: 64, Sync: "never"}, "put=100, 64 connections, 0.9x"),
+		group(scenario.Combination{Strategy: "fifo", Workers: 8, Capacity: 128, Sync: "never"}, "put=100, 1 connection, 0.9x"),
+		group(scenario.Combination{Strategy: "sync", Sync: "never"}, "put=100, 64 connections, 0.9x"),
+	}}, Runs: make([][]*Run, 3)}
+	s := newStudy(c)
+	require.Equal(t, []string{"fifo (64 waiting)", "fifo (128 waiting)", "sync"}, s.setting)
+	require.Equal(t, "put=100, 0.9x", s.common)
+	require.Equal(t, []string{"fifo (8 workers)", "fifo"}, settingNames([]lab.Group{
+		group(scenario.Combination{Strategy: "fifo", Workers: 8}, ""),
+		group(scenario.Combination{Strategy: "fifo"}, ""),
+	}), "the default differs from what is given")
+	require.Equal(t, []workload{{"64 connections", []int{0, 2}}, {"1 connection", []int{1}}}, s.workloads)
+}
+
+func TestFigures_AreShort(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[float64]string{
+		0: "0", 0.01234: "0.0123", 1.5: "1.5", 12.345: "12.3", 999.6: "1,000", 1234: "1,234", 9999: "9,999",
+		12_345: "12.3 k", 1_234_567: "1.23 M", 2e9: "2 G", -0.5: "-0.5",
+	} {
+		require.Equal(t, want, short(v))
+	}
+	require.Equal(t, "1,234,567", grouped(1_234_567))
+	require.Equal(t, "-123", grouped(-123))
+	require.Equal(t, "−18%", percent(0.82))
+	require.Equal(t, "+1.5%", percent(1.015))
+	require.Equal(t, "4.5×", percent(4.5))
+	require.Equal(t, "30.1–31.5 k", spread(lab.Summary{Low: 30_100, High: 31_500}))
+	require.Equal(t, "9,800–10.2 k", spread(lab.Summary{Low: 9800, High: 10_200}))
+	require.Empty(t, spread(lab.Summary{Low: 30_100, High: 30_101}))
+	require.Equal(t, "1.5 GiB", size(1.5*(1<<30)))
+}

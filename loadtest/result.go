@@ -1,0 +1,135 @@
+package loadtest
+
+import (
+	"time"
+
+	"spillway/loadtest/observe"
+	"spillway/loadtest/profiles"
+)
+
+// Result is what one run measured, and the form of `--json`. Counts and
+// latencies are of the requests whose scheduled time lies in the measured
+// window; each of them is counted exactly once: under the code of its answer, or
+// under the kind of its error.
+type Result struct {
+	Command string    `json:"command,omitempty"`
+	URL     string    `json:"url"`
+	Started time.Time `json:"started"`
+	// Seconds is the length of the measured window.
+	Seconds float64 `json:"seconds"`
+	// Partial says why the window ended before its time; empty if it did not.
+	Partial string `json:"partial,omitempty"`
+	Seed    uint64 `json:"seed"`
+	// Machine is that of the generator.
+	Machine *Machine `json:"machine,omitempty"`
+
+	// TargetRPS is the rate that was asked for, 0 for a closed loop; OfferedRPS
+	// the rate of the requests that were scheduled in the window; CompletedRPS
+	// that of the answers that came during the window, whenever their requests
+	// were scheduled.
+	TargetRPS    float64 `json:"target_rps"`
+	OfferedRPS   float64 `json:"offered_rps"`
+	CompletedRPS float64 `json:"completed_rps"`
+	// ServedRPS is the part of CompletedRPS that is 2xx and 404.
+	ServedRPS float64 `json:"served_rps"`
+	// GoodputRPS is of 2xx and 404 within the SLO.
+	GoodputRPS float64 `json:"goodput_rps"`
+	SLOMillis  float64 `json:"slo_ms"`
+
+	Requests   int64               `json:"requests"`
+	Operations map[string]int64    `json:"operations"`
+	Status     map[string]int64    `json:"status"`
+	Shed       map[string]int64    `json:"shed"`
+	Errors     map[ErrorKind]int64 `json:"errors"`
+
+	// Latency is of all requests, counted from the scheduled time; one that was
+	// given up counts with its timeout. ServedLatency is of 2xx and 404.
+	Latency       Percentiles `json:"latency_ms"`
+	ServedLatency Percentiles `json:"served_latency_ms"`
+	// UncorrectedLatency counts from the moment at which a request was really
+	// sent: what a generator would say that lets a stalled server slow it down.
+	UncorrectedLatency Percentiles `json:"uncorrected_latency_ms"`
+	// Lateness is how long after its scheduled time a request was sent although
+	// a connection was free: the generator's own error.
+	Lateness Percentiles `json:"generator_lateness_ms"`
+	// LatencyHDR and ServedHDR are the histograms themselves, of microseconds,
+	// in HdrHistogram's V2 compressed form, base64.
+	LatencyHDR string `json:"latency_hdr"`
+	ServedHDR  string `json:"served_latency_hdr"`
+
+	// Timeline divides the window into intervals of TimelineStep seconds.
+	TimelineStep float64    `json:"timeline_step_s"`
+	Timeline     []Interval `json:"timeline"`
+
+	ClientCPUMicros float64 `json:"client_cpu_us_per_request"`
+
+	// What follows is there with an admin URL only.
+
+	// Unseen says why something of it is missing.
+	Unseen string `json:"unseen,omitempty"`
+
+	// ServerCPUMicros is the server's CPU time by answers, what it turns away
+	// included, and ServerCPUServedMicros by 2xx and 404 alone: what it really
+	// costs to serve one. Allocations are by answers.
+	ServerCPUMicros       *float64 `json:"server_cpu_us_per_request"`
+	ServerCPUServedMicros *float64 `json:"server_cpu_us_per_served_request"`
+	ServerAllocs          *float64 `json:"server_allocs_per_request"`
+	ServerAllocated       *float64 `json:"server_allocated_bytes_per_request"`
+	// Strategy, Workers and Capacity are those of the start of the window;
+	// Capacity is nil for a queue without bound.
+	Strategy string `json:"strategy,omitempty"`
+	Workers  int    `json:"workers,omitempty"`
+	Capacity *int   `json:"capacity,omitempty"`
+	// Samples are the service's gauges and counters over time.
+	Samples []observe.Sample `json:"samples,omitempty"`
+	// Attribution says where each kind of cost was spent.
+	Attribution []profiles.Attribution `json:"attribution,omitempty"`
+	// ProfileFiles names the pprof file of each kind, relative to the JSON file.
+	ProfileFiles map[profiles.Kind]string `json:"profile_files,omitempty"`
+
+	// Profiles are the pprof files themselves; Save writes them beside the JSON.
+	Profiles map[profiles.Kind][]byte `json:"-"`
+}
+
+// ErrorKind tells apart the ways in which a request gets no answer.
+type ErrorKind string
+
+// The kinds of error.
+const (
+	// ErrorTimeout: no answer within the timeout of the scheduled time.
+	ErrorTimeout ErrorKind = "timeout"
+	// ErrorUnsent: the timeout passed before a connection was free.
+	ErrorUnsent ErrorKind = "unsent"
+	// ErrorConnect: the connection could not be opened.
+	ErrorConnect ErrorKind = "connect"
+	// ErrorReset: the connection was closed or reset before the whole answer.
+	ErrorReset ErrorKind = "reset"
+	// ErrorUnfinished: the run was cut short before the answer.
+	ErrorUnfinished ErrorKind = "unfinished"
+	// ErrorProtocol: what came back was no HTTP answer.
+	ErrorProtocol ErrorKind = "protocol"
+)
+
+// Percentiles are latencies in milliseconds; all 0 if nothing was recorded.
+type Percentiles struct {
+	Mean  float64 `json:"mean"`
+	P50   float64 `json:"p50"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	P999  float64 `json:"p99_9"`
+	P9999 float64 `json:"p99_99"`
+	Max   float64 `json:"max"`
+}
+
+// Interval is a part of the measured window. Requests count in the one of their
+// scheduled time; Completed counts the answers that came in this one.
+type Interval struct {
+	Offered   int64   `json:"offered"`
+	Completed int64   `json:"completed"`
+	Good      int64   `json:"good"`
+	Shed      int64   `json:"shed"`
+	Errors    int64   `json:"errors"`
+	P50       float64 `json:"p50_ms"`
+	P99       float64 `json:"p99_ms"`
+	Max       float64 `json:"max_ms"`
+}

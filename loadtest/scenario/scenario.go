@@ -1,0 +1,94 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+)
+
+// Scenario is a question put to the service: combinations of settings and
+// loads, each run several times.
+type Scenario struct {
+	Name     string `json:"name"`
+	Title    string `json:"title"`
+	Question string `json:"question"`
+	// Expectation is what earlier studies found, in a sentence or two.
+	Expectation string `json:"expectation,omitempty"`
+
+	Duration    time.Duration `json:"duration"`
+	Warmup      time.Duration `json:"warmup"`
+	Repetitions int           `json:"repetitions"`
+	Seed        uint64        `json:"seed"`
+	SLO         time.Duration `json:"slo"`
+	Timeout     time.Duration `json:"timeout"`
+
+	// Combinations are in the order of the file: cases outermost, then the axes.
+	// No two are the same.
+	Combinations []Combination `json:"combinations"`
+
+	// Short is the short form of the same question, nil if there is none.
+	Short *Scenario `json:"-"`
+}
+
+// Combination is one setting of the service under one load. An empty or zero
+// field leaves the service's or the generator's default.
+type Combination struct {
+	Strategy   string `json:"strategy"`
+	Workers    int    `json:"workers,omitempty"`
+	Capacity   int    `json:"capacity,omitempty"`
+	Sync       string `json:"sync,omitempty"`
+	Pools      string `json:"pools,omitempty"`
+	StoreDelay string `json:"store_delay,omitempty"`
+
+	// Fill is how many bytes of values the store holds before the run. Keys is
+	// then how many values that makes, so that reads find what they ask for.
+	Fill         int64  `json:"fill,omitempty"`
+	Connections  int    `json:"connections,omitempty"`
+	Mix          string `json:"mix,omitempty"`
+	Keys         uint64 `json:"keys,omitempty"`
+	Distribution string `json:"key_distribution,omitempty"`
+	ValueSize    string `json:"value_size,omitempty"`
+	// Rate is in requests a second ("20000"), or relative to the capacity that
+	// is measured first under the same load ("0.9x"), or "max" for a closed loop.
+	Rate string `json:"rate"`
+}
+
+// SetLargestFill changes how much the largest store of the scenario holds, in
+// bytes: a study of 10 GB can be had with 2 GB. It returns an error if the
+// scenario fills no store, or if combinations would become the same.
+func (s *Scenario) SetLargestFill(bytes int64) error {
+	largest := int64(0)
+	for _, c := range s.Combinations {
+		largest = max(largest, c.Fill)
+	}
+	if largest == 0 {
+		return fmt.Errorf("fill: %s fills no store", s.Name)
+	}
+	seen := map[Combination]bool{}
+	for i := range s.Combinations {
+		c := &s.Combinations[i]
+		if c.Fill == largest {
+			c.Fill = bytes
+			if err := c.setKeys(); err != nil {
+				return err
+			}
+		}
+		if seen[*c] {
+			return fmt.Errorf("fill: %d bytes is what another combination of %s has", bytes, s.Name)
+		}
+		seen[*c] = true
+	}
+	return nil
+}
+
+// perRun is what starting and stopping the service takes beside a run.
+const perRun = time.Second
+
+// Runs is how many runs the scenario takes, without those that measure a
+// capacity first.
+func (s *Scenario) Runs() int { return len(s.Combinations) * s.Repetitions }
+
+// Estimate is about how long the runs take, without filling stores and measuring
+// capacities.
+func (s *Scenario) Estimate() time.Duration {
+	return time.Duration(s.Runs()) * (s.Warmup + s.Duration + perRun)
+}

@@ -1,0 +1,225 @@
+package scenario
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"spillway/loadtest"
+	"spillway/strategies"
+)
+
+// MaxCombinations is how many combinations a scenario may have.
+const MaxCombinations = 1000
+
+// Settings are the values of each setting by its name, such as "strategy" or
+// "rate"; several values are an axis.
+type Settings map[string][]string
+
+// all stands for every strategy that is not named beside it.
+const all = "all"
+
+// setting is one name of Settings.
+type setting struct {
+	name string
+	load bool // of the load, not of the service
+	set  func(c *Combination, value string) error
+}
+
+// settings lists all settings. In this order they multiply, the last fastest.
+var settings = []setting{
+	{"strategy", false, func(c *Combination, value string) error {
+		c.Strategy = value
+		if value == all {
+			return nil
+		}
+		_, err := strategies.Lookup(value)
+		return err
+	}},
+	{"workers", false, func(c *Combination, value string) error { return setCount(&c.Workers, value, 1<<16) }},
+	{"capacity", false, func(c *Combination, value string) error { return setInt(&c.Capacity, value, 1<<20) }},
+	{"sync", false, func(c *Combination, value string) error {
+		c.Sync = value
+		if text, ok := strings.CutPrefix(value, "interval:"); ok {
+			if d, err := time.ParseDuration(text); err == nil && d > 0 {
+				return nil
+			}
+		} else if value == "always" || value == "never" {
+			return nil
+		}
+		return fmt.Errorf("%q is not always, never or an interval such as interval:10ms", value)
+	}},
+	{"pools", false, func(c *Combination, value string) error {
+		c.Pools = value
+		if value != "shared" && value != "split" {
+			return fmt.Errorf("%q is not shared or split", value)
+		}
+		return nil
+	}},
+	{"store_delay", false, func(c *Combination, value string) error {
+		c.StoreDelay = value
+		d, err := time.ParseDuration(strings.TrimPrefix(value, "exp:"))
+		if err != nil || d < 0 || d > time.Hour {
+			return fmt.Errorf("%q is not 0, a duration such as 4ms, or exp:4ms, up to 1h", value)
+		}
+		return nil
+	}},
+	{"fill", true, func(c *Combination, value string) error {
+		var bytes loadtest.ByteCount
+		err := bytes.UnmarshalText([]byte(value))
+		c.Fill = int64(bytes)
+		return err
+	}},
+	{"connections", true, func(c *Combination, value string) error {
+		return setCount(&c.Connections, value, loadtest.MaxConnections)
+	}},
+	{"mix", true, func(c *Combination, value string) error { return setText(&c.Mix, value, new(loadtest.Mix)) }},
+	{"keys", true, func(c *Combination, value string) (err error) {
+		if c.Keys, err = strconv.ParseUint(value, 10, 64); err != nil || c.Keys < 1 || c.Keys > loadtest.MaxKeys {
+			return notWhole(value, loadtest.MaxKeys)
+		}
+		return nil
+	}},
+	{"key_distribution", true, func(c *Combination, value string) error {
+		return setText(&c.Distribution, value, new(loadtest.Distribution))
+	}},
+	{"value_size", true, func(c *Combination, value string) error {
+		return setText(&c.ValueSize, value, new(loadtest.Sizes))
+	}},
+	{"rate", true, func(c *Combination, value string) error {
+		c.Rate = value
+		if value == "max" {
+			return nil
+		}
+		text, relative := strings.CutSuffix(value, "x")
+		most := 1e7
+		if relative {
+			most = 100
+		}
+		// ParseFloat knows more forms than these, and not all of them are numbers.
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || strings.Trim(text, "0123456789.") != "" || rate <= 0 || rate > most {
+			return fmt.Errorf("%q is not requests a second (up to 10000000), a multiple of the capacity such as 0.9x (up to 100x), or max", value)
+		}
+		return nil
+	}},
+}
+
+// find returns the setting of a name, if there is one.
+func find(name string) *setting {
+	i := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &settings[i]
+}
+
+// setText stores a value that text can hold.
+func setText(field *string, value string, text encoding.TextUnmarshaler) error {
+	*field = value
+	return text.UnmarshalText([]byte(value))
+}
+
+func setInt(field *int, value string, most int) (err error) {
+	if *field, err = strconv.Atoi(value); err != nil || *field < 1 || *field > most {
+		return notWhole(value, int64(most))
+	}
+	return nil
+}
+
+// setCount is setInt that knows "cpus" as well.
+func setCount(field *int, value string, most int) error {
+	if value == "cpus" {
+		*field = runtime.NumCPU()
+		return nil
+	}
+	return setInt(field, value, most)
+}
+
+func notWhole(value string, most int64) error {
+	return fmt.Errorf("%q is not a whole number from 1 to %d", value, most)
+}
+
+// Combinations returns the product of the settings, each combination once: where
+// a strategy has no queue or no bound, or takes no workers, its combinations do
+// not differ by them. Without a strategy it is fifo, without a rate it is max.
+func (s Settings) Combinations() ([]Combination, error) {
+	with := Settings{"strategy": {"fifo"}, "rate": {"max"}}
+	maps.Copy(with, s)
+	combinations := []Combination{{}}
+	for _, setting := range settings {
+		values, given := with[setting.name]
+		if !given {
+			continue
+		}
+		if i := slices.Index(values, all); setting.name == "strategy" && i >= 0 {
+			named := slices.Delete(slices.Clone(values), i, i+1)
+			others := slices.DeleteFunc(strategies.Names(), func(name string) bool { return slices.Contains(named, name) })
+			values = slices.Concat(values[:i], others, values[i+1:])
+		}
+		if len(values) > MaxCombinations/len(combinations) {
+			return nil, fmt.Errorf("the axes multiply to more than %d combinations", MaxCombinations)
+		}
+		var product []Combination
+		for _, c := range combinations {
+			for _, value := range values {
+				if err := setting.set(&c, value); err != nil {
+					return nil, fmt.Errorf("%s: %w", setting.name, err)
+				}
+				product = append(product, c)
+			}
+		}
+		combinations = product
+	}
+	if err := with.normalize(combinations); err != nil {
+		return nil, err
+	}
+	seen := map[Combination]bool{}
+	return slices.DeleteFunc(combinations, func(c Combination) bool {
+		same := seen[c]
+		seen[c] = true
+		return same
+	}), nil
+}
+
+// normalize sets what follows from other settings.
+func (s Settings) normalize(combinations []Combination) error {
+	if len(s["fill"]) > 0 && len(s["keys"]) > 0 {
+		return errors.New("keys: not together with fill, which says already how many there are")
+	}
+	for i := range combinations {
+		c := &combinations[i]
+		if spec, _ := strategies.Lookup(c.Strategy); spec.Inline {
+			c.Workers, c.Capacity = 0, 0
+		} else if c.Strategy == "unbounded" {
+			c.Capacity = 0
+		}
+		if err := c.setKeys(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setKeys sets how many values the store is filled with.
+func (c *Combination) setKeys() error {
+	if c.Fill == 0 {
+		return nil
+	}
+	size := loadtest.Options{}.WithDefaults().ValueSize
+	if c.ValueSize != "" {
+		_ = size.UnmarshalText([]byte(c.ValueSize)) // has been checked
+	}
+	mean := max(1, int64(size.Min+size.Max)/2)
+	c.Keys = uint64(max(1, c.Fill/mean))
+	if c.Keys > loadtest.MaxKeys {
+		return fmt.Errorf("fill: %d bytes are more than %d values", c.Fill, int64(loadtest.MaxKeys))
+	}
+	return nil
+}

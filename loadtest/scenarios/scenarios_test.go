@@ -1,0 +1,81 @@
+package scenarios
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/loadtest/scenario"
+	"spillway/strategies"
+)
+
+func TestOpen_EveryScenarioIsWhole(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{
+		"big-store", "durability", "every-strategy", "passive-wait", "pool-or-not", "queue-length", "rejection-policy", "workers",
+	}, Names())
+	for _, name := range Names() {
+		s, err := Open(name)
+		require.NoError(t, err)
+		require.Equal(t, name, s.Name)
+		require.NotNil(t, s.Short, name)
+		// With fewer than four against four no difference can be told from noise.
+		require.GreaterOrEqual(t, s.Repetitions, 9, name)
+		require.GreaterOrEqual(t, s.Short.Repetitions, 4, name)
+	}
+}
+
+func TestOpen_UnknownName(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "x", "../scenario/parse", "pool-or-not.yaml"} {
+		_, err := Open(name)
+		require.ErrorContains(t, err, "the names are big-store, durability, ", name)
+	}
+}
+
+func TestOpen_TheStudyComparesEveryStrategy(t *testing.T) {
+	t.Parallel()
+	s, err := Open("every-strategy")
+	require.NoError(t, err)
+	for _, name := range strategies.Names() {
+		require.True(t, slices.ContainsFunc(s.Short.Combinations, func(c scenario.Combination) bool { return c.Strategy == name }), name)
+	}
+}
+
+// The study has 20 minutes on two CPUs, of which two are for what this does not
+// know: reports, and a machine that is slower.
+func TestOpen_TheStudyFitsItsTime(t *testing.T) {
+	t.Parallel()
+	const (
+		budget = 18 * time.Minute
+		// bytesPerSecond is how fast stores were seen to be filled.
+		bytesPerSecond = 25_000_000
+		// perCapacity is how long it takes to measure a capacity.
+		perCapacity = 15 * time.Second
+	)
+	var total time.Duration
+	for _, name := range Names() {
+		s, err := Open(name)
+		require.NoError(t, err)
+		short := s.Short
+		estimate := short.Estimate()
+		fills, workloads := map[int64]bool{}, map[scenario.Combination]bool{}
+		for _, c := range short.Combinations {
+			fills[c.Fill] = true
+			if c.Rate != "max" && strings.HasSuffix(c.Rate, "x") {
+				workloads[scenario.Combination{Fill: c.Fill, Connections: c.Connections, Mix: c.Mix, StoreDelay: c.StoreDelay}] = true
+			}
+		}
+		for bytes := range fills {
+			estimate += time.Duration(max(bytes, 10_000_000)) * time.Second / bytesPerSecond
+		}
+		estimate += time.Duration(len(workloads)) * perCapacity
+		t.Logf("%-17s %3d runs, %v", name, short.Runs(), estimate.Round(time.Second))
+		total += estimate
+	}
+	t.Logf("in total %v", total.Round(time.Second))
+	require.Less(t, total, budget)
+}
