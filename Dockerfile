@@ -1,0 +1,42 @@
+# The service alone: no shell, no libc, no root.
+#
+#   make docker
+#   docker run -p 8080:8080 -e SPILLWAY_STRATEGY=lifo -v spillway:/data spillway
+
+FROM golang:1.26 AS build
+WORKDIR /src
+# By themselves, so that a change of the code does not download them again.
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=devel
+ARG COMMIT=unknown
+ENV CGO_ENABLED=0
+RUN go build -trimpath -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /out/ ./cmd/spillway ./cmd/loadtest \
+    && mkdir /out/data
+
+# The load lab: docker build --target loadtest
+FROM scratch AS loadtest
+COPY --from=build /out/loadtest /
+USER 65532:65532
+ENTRYPOINT ["/loadtest"]
+
+FROM scratch
+ARG VERSION=devel
+ARG COMMIT=unknown
+LABEL org.opencontainers.image.title="Spillway" \
+      org.opencontainers.image.description="A key-value service over HTTP whose request queue can be swapped, watched and measured" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT"
+COPY --from=build /out/spillway /
+# A new volume takes its owner from the folder that it covers.
+COPY --from=build --chown=65532:65532 /out/data /data
+ENV SPILLWAY_LISTEN=:8080 \
+    SPILLWAY_ADMIN_LISTEN=:6060 \
+    SPILLWAY_DATA_DIR=/data
+USER 65532:65532
+VOLUME /data
+EXPOSE 8080 6060
+HEALTHCHECK --interval=5s --timeout=6s --start-period=30s CMD ["/spillway", "healthcheck"]
+ENTRYPOINT ["/spillway"]

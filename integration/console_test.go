@@ -1,0 +1,294 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+// until waits for something on the page.
+func (p *page) until(condition string) {
+	p.t.Helper()
+	_, err := chromedp.Run(p.ctx, chromedp.Poll[bool](condition, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+	require.NoError(p.t, err, condition)
+}
+
+// text is an expression for what an element of the page says.
+func text(id string) string { return fmt.Sprintf(`document.getElementById(%q).textContent`, id) }
+
+// console opens the console of a service.
+func (s *service) console(width int64, media ...*emulation.MediaFeature) *page {
+	s.t.Helper()
+	return openPage(s.t, s.adminURL("/"), width, media...)
+}
+
+// overload has clients send up to 100 requests a second each, until the test
+// ends, and returns what stops them. To be an overload, that must be more than
+// the workers can do, and the clients more than the queue has room for.
+func (s *service) overload(clients int) (stop func()) {
+	s.t.Helper()
+	var stopped atomic.Bool
+	done := make(chan error, 1)
+	go func() {
+		done <- concurrently(clients, func(i int) error {
+			c, err := dial(s.data)
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			pace := time.NewTicker(10 * time.Millisecond)
+			defer pace.Stop()
+			for !stopped.Load() {
+				<-pace.C
+				if _, err := c.do(http.MethodPut, entity(fmt.Sprint("k", i)), "v"); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}()
+	stop = func() {
+		if !stopped.Swap(true) {
+			require.NoError(s.t, <-done)
+		}
+	}
+	s.t.Cleanup(stop)
+	return stop
+}
+
+// watched reports whether the service makes states for consoles.
+func (s *service) watched() bool {
+	return strings.Contains(s.request(http.MethodGet, s.adminURL("/debug/pprof/goroutine?debug=1"), "").body, "(*feed).run")
+}
+
+// What the page shows is what happens: the requests that come, wait, are worked
+// on, answered and turned away; and afterwards that it is over.
+func TestConsole_Moves(t *testing.T) {
+	t.Parallel()
+	s := start(t, plain, "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=8", "SPILLWAY_STORE_DELAY=5ms")
+	p := s.console(1280)
+	p.until(text("health") + ` === 'serving' && ` + text("arrivals") + ` === '0/s'`)
+	p.until(`document.getElementById('strategy').value === 'fifo'`)
+	p.picture("idle", chromedp.FullScreenshot(100))
+
+	stop := s.overload(24)
+	p.until(text("health") + ` === 'shedding'`)
+	p.until(`parseFloat(` + text("arrivals") + `) > 0 && parseFloat(` + text("good") + `) > 0`)
+	p.until(`[...document.querySelectorAll('#sheds li.on')].some(e => /^full [\d.k]+\/s$/.test(e.textContent))`)
+	p.until(text("busy") + ` === '2' && ` + text("depth") + ` !== '0'`)
+	p.until(`document.querySelectorAll('#slowest tr').length > 5 && /PUT, key 2 B, value 1 B/.test(` + text("slowest") + `)`)
+	p.until(`/latency, last 5 s[\d.]+ .?s/.test(` + text("percentiles") + `)`)
+	p.until(`[...document.querySelectorAll('.chart')].every(e => e.querySelector('path').getAttribute('d').length > 50)`)
+	require.NotContains(t, eval[string](p, `document.getElementById('main').innerHTML`), "NaN")
+	require.NotContains(t, eval[string](p, `document.getElementById('main').innerHTML`), "undefined")
+
+	// The values of a chart can be read by keyboard.
+	p.do(chromedp.Focus(chromedp.CSS("#queue")), chromedp.KeyEvent(kb.End))
+	p.until(`/^waiting \d/.test(document.querySelector('#queue .tip:not([hidden])')?.textContent)`)
+	p.do(chromedp.KeyEvent(kb.Escape))
+	p.until(`document.querySelector('#queue .tip').hidden`)
+
+	// The picture itself moves.
+	const pixels = `document.getElementById('picture').toDataURL()`
+	before := eval[string](p, pixels)
+	p.until(fmt.Sprintf(`%s !== %q`, pixels, before))
+	p.picture("load", chromedp.FullScreenshot(100))
+
+	stop()
+	p.until(text("arrivals") + ` === '0/s' && ` + text("depth") + ` === '0' && ` + text("health") + ` === 'serving'`)
+	p.until(text("announce") + `.includes('normally again')`)
+}
+
+// The strategy is switched once that is confirmed, and not before; a refusal is
+// shown; a switch by others is, too.
+func TestConsole_Switches(t *testing.T) {
+	t.Parallel()
+	s := start(t, plain)
+	p := s.console(1280)
+	p.until(text("health") + ` === 'serving'`)
+	strategy := func() string {
+		return s.request(http.MethodGet, s.adminURL("/strategy"), "").body[:len(`{"strategy":"fifo"`)]
+	}
+	choose := func(name string) {
+		p.js(fmt.Sprintf(`const s = document.getElementById('strategy'); s.value = %q; s.dispatchEvent(new Event('change'))`, name))
+		p.do(chromedp.Click(chromedp.CSS("#apply")), chromedp.WaitVisible(chromedp.CSS("#confirm")))
+	}
+	require.True(t, eval[bool](p, `document.getElementById('apply').disabled`), "there is nothing to switch yet")
+	choose("lifo")
+	require.Contains(t, eval[string](p, text("confirm")), "From fifo to lifo: bounded stack, newest first")
+	p.picture("confirm", chromedp.CaptureScreenshot())
+	p.do(chromedp.Click(chromedp.CSS("#confirm-no")), chromedp.WaitNotVisible(chromedp.CSS("#confirm")))
+	require.Equal(t, `{"strategy":"fifo"`, strategy())
+	p.until(`document.getElementById('strategy').value === 'fifo'`)
+
+	choose("lifo")
+	p.do(chromedp.Click(chromedp.CSS("#confirm-yes")), chromedp.WaitNotVisible(chromedp.CSS("#confirm")))
+	require.Equal(t, `{"strategy":"lifo"`, strategy())
+	p.until(text("announce") + ` === 'The strategy is now lifo.' && document.title.startsWith('lifo')`)
+
+	s.switchTo("mpmc")
+	p.until(`document.getElementById('strategy').value === 'mpmc'`)
+
+	p.expect("status of 400")
+	choose("fifo")
+	p.js(`document.getElementById('confirm-to').textContent = 'none-such'`)
+	p.do(chromedp.Click(chromedp.CSS("#confirm-yes")))
+	p.until(`/Not switched: .*none-such.*fifo/.test(` + text("confirm-error") + `)`)
+}
+
+// A tab that nobody sees costs nothing, and goes on when it is seen again. So
+// does one that was paused.
+func TestConsole_Pauses(t *testing.T) {
+	t.Parallel()
+	s := start(t, plain)
+	require.False(t, s.watched())
+	p := s.console(1280)
+	p.until(text("health") + ` === 'serving'`)
+	s.eventually("the service is watched", s.watched)
+
+	unwatched := func() bool { return !s.watched() }
+	other, err := chromedp.CallBrowser(p.ctx, target.CreateTarget, target.CreateTargetParams{URL: "about:blank"})
+	require.NoError(t, err)
+	p.until(`document.hidden`)
+	s.eventually("a hidden console does not watch", unwatched)
+	_, err = chromedp.CallBrowser(p.ctx, target.CloseTarget, target.CloseTargetParams(other))
+	require.NoError(t, err)
+	p.until(`!document.hidden`)
+	s.eventually("a console that is seen again watches", s.watched)
+
+	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	s.eventually("a paused console does not watch", unwatched)
+	require.Equal(t, "paused", eval[string](p, text("health")))
+	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	s.eventually("a console that was resumed watches", s.watched)
+	p.until(text("health") + ` === 'serving'`)
+}
+
+// The page asks for the token, says if it is wrong, and keeps the right one for
+// as long as the tab is there.
+func TestConsole_Token(t *testing.T) {
+	t.Parallel()
+	s := start(t, plain, "SPILLWAY_ADMIN_TOKEN=for-admins")
+	p := s.console(1280)
+	p.expect("status of 401")
+	enter := func(token string) {
+		p.do(chromedp.WaitVisible(chromedp.CSS("#login")), chromedp.SendKeys(chromedp.CSS("#token"), token+"\r"))
+	}
+	enter("wrong")
+	p.until(`/not the token/.test(` + text("login-error") + `)`)
+	p.picture("login", chromedp.CaptureScreenshot())
+	enter("for-admins")
+	p.until(`!document.getElementById('login').open && ` + text("health") + ` === 'serving'`)
+	p.do(chromedp.Reload())
+	p.until(text("health") + ` === 'serving'`)
+	require.False(t, eval[bool](p, `document.getElementById('login').open`))
+}
+
+// The console says when the service has gone, and comes back with it by itself.
+func TestConsole_ServiceGoes(t *testing.T) {
+	t.Parallel()
+	// Nobody else takes a port of this address between the two services.
+	s := start(t, plain, "SPILLWAY_ADMIN_LISTEN=127.0.0.77:0")
+	p := s.console(1280)
+	p.until(text("health") + ` === 'serving'`)
+	p.expect("net::ERR_")
+	s.stop()
+	p.until(text("health") + ` === 'no connection' && !document.getElementById('notice').hidden`)
+
+	start(t, plain, "SPILLWAY_ADMIN_LISTEN="+s.admin, "SPILLWAY_STRATEGY=lifo")
+	p.until(text("health") + ` === 'serving' && document.getElementById('notice').hidden && document.getElementById('strategy').value === 'lifo'`)
+}
+
+// The page fits, moves only where that is wanted, and can be used by keyboard.
+func TestConsole_Fits(t *testing.T) {
+	t.Parallel()
+	s := start(t, plain, "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=8", "SPILLWAY_STORE_DELAY=5ms")
+	s.overload(24)
+	feature := func(name, value string) *emulation.MediaFeature {
+		return &emulation.MediaFeature{Name: name, Value: value}
+	}
+	for _, test := range []struct {
+		name  string
+		width int64
+		still bool
+		media []*emulation.MediaFeature
+	}{
+		{"light", 1280, false, []*emulation.MediaFeature{feature("prefers-color-scheme", "light")}},
+		{"dark", 1280, false, []*emulation.MediaFeature{feature("prefers-color-scheme", "dark")}},
+		{"tablet", 800, false, nil},
+		{"phone", 360, true, []*emulation.MediaFeature{feature("prefers-color-scheme", "dark"), feature("prefers-reduced-motion", "reduce")}},
+	} {
+		p := s.console(test.width, test.media...)
+		p.until(text("health") + ` === 'shedding' && document.querySelectorAll('#slowest tr').length > 5`)
+		require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), test.width, test.name)
+		p.picture(test.name, chromedp.FullScreenshot(100))
+		if test.still {
+			p.js(`window.frames = 0; const asked = requestAnimationFrame; requestAnimationFrame = (f) => { window.frames++; return asked(f) }`)
+			now := eval[string](p, text("arrivals"))
+			p.until(fmt.Sprintf(`%s !== %q`, text("arrivals"), now))
+			require.Zero(t, eval[int](p, `window.frames`), "nothing is animated")
+		}
+		// Everything that can be used can be reached, and says what it is.
+		require.Empty(t, eval[[]string](p, `[...document.querySelectorAll('button, select, input, a, [role=img], section, table')]
+			.filter(e => e.matches('table, section') ? !e.closest('section[aria-labelledby]') : !(e.textContent.trim() || e.labels?.length || e.ariaLabel))
+			.map(e => e.outerHTML)`), test.name)
+	}
+}
+
+// One viewer costs less than half a percent of a CPU more than none, and none
+// nothing.
+func TestConsole_CPU(t *testing.T) {
+	t.Parallel()
+	const seconds = 8
+	s := start(t, plain)
+	for i := range 4 { // what happens once happens before
+		_, err := s.dial().do("PUT", entity(fmt.Sprint("k", i)), "v")
+		require.NoError(t, err)
+	}
+	measure := func() float64 {
+		before, begin := s.cpuTime(), time.Now()
+		<-time.After(seconds * time.Second)
+		return float64(s.cpuTime()-before) / float64(time.Since(begin))
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.adminURL("/console/events"), nil)
+	require.NoError(t, err)
+	// The best of three counts, since what the kernel accounts has some noise.
+	var shares []float64
+	for range 3 {
+		none := measure()
+		resp, err := new(http.Client).Do(req)
+		require.NoError(t, err)
+		frames := make(chan int)
+		go func() {
+			n, buf := 0, make([]byte, 1<<16)
+			for {
+				got, err := resp.Body.Read(buf)
+				n += strings.Count(string(buf[:got]), "event: state")
+				if err != nil {
+					frames <- n
+					return
+				}
+			}
+		}()
+		one := measure()
+		_ = resp.Body.Close()
+		require.GreaterOrEqual(t, <-frames, seconds-1)
+		t.Logf("share of a CPU: %.4f with one viewer, %.4f with none", one, none)
+		shares = append(shares, one-none)
+		if one-none < 0.005 {
+			break
+		}
+	}
+	require.Less(t, shares[len(shares)-1], 0.005)
+}
