@@ -68,12 +68,39 @@ type contents = string
 
 func without(s contents, i int) contents { return s[:i] + s[i+1:] }
 
+// order says which of the tasks that wait is popped next, and what it will
+// remember then. It is asked with 0 first.
+type order func(waiting contents, memory int) (next, remembers int)
+
+func oldestFirst(contents, int) (int, int) { return 0, 0 }
+
+func newestFirst(waiting contents, _ int) (int, int) { return len(waiting) - 1, 0 }
+
+// inTurn remembers 1 if the newest is next.
+func inTurn(waiting contents, memory int) (int, int) {
+	switch {
+	case len(waiting) == 1:
+		return 0, 0
+	case memory == 1:
+		return len(waiting) - 1, 0
+	}
+	return 0, 1
+}
+
+// exactState is the state of exactModel.
+type exactState struct {
+	waiting contents
+	memory  int // of the order
+}
+
 // exactModel is the model of a discipline whose operations are each one step.
-func exactModel(lifo, displaces bool, capacity int, full strategies.Outcome) porcupine.Model {
+func exactModel(pops order, displaces bool, capacity int, full strategies.Outcome) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return "" },
+		Init: func() any { return exactState{} },
 		Step: func(state, _, output any) (bool, any) {
-			s, o := state.(contents), output.(op)
+			now, o := state.(exactState), output.(op)
+			s := now.waiting
+			then := func(s contents) exactState { return exactState{s, now.memory} }
 			switch o.kind {
 			case opPush:
 				want := op{kind: opPush, value: o.value, id: o.id}
@@ -82,26 +109,23 @@ func exactModel(lifo, displaces bool, capacity int, full strategies.Outcome) por
 					s = s[1:]
 				} else if len(s) == capacity {
 					want.outcome = full
-					return o == want, s
+					return o == want, now
 				}
-				return o == want, s + string([]byte{o.value})
+				return o == want, then(s + string([]byte{o.value}))
 			case opPop:
-				next := 0
-				if lifo {
-					next = len(s) - 1
+				if s == "" {
+					return false, now
 				}
-				if s == "" || s[next] != o.value {
-					return false, s
-				}
-				return true, without(s, next)
+				next, remembers := pops(s, now.memory)
+				return s[next] == o.value, exactState{without(s, next), remembers}
 			case opEmpty:
-				return s == "", s
+				return s == "", now
 			default: // opRemove
 				i := strings.IndexByte(s, o.value)
 				if i >= 0 {
 					s = without(s, i)
 				}
-				return o.removed == (i >= 0), s
+				return o.removed == (i >= 0), then(s)
 			}
 		},
 	}
@@ -275,19 +299,20 @@ func record(q strategies.Discipline, rng *rand.Rand, goroutines, each int) []por
 func TestDisciplines_Linearizable(t *testing.T) {
 	t.Parallel()
 	const histories, goroutines, each = 1500, 4, 6
-	exact := func(lifo, displaces bool, full strategies.Outcome) func(int) porcupine.Model {
-		return func(capacity int) porcupine.Model { return exactModel(lifo, displaces, capacity, full) }
+	exact := func(pops order, displaces bool, full strategies.Outcome) func(int) porcupine.Model {
+		return func(capacity int) porcupine.Model { return exactModel(pops, displaces, capacity, full) }
 	}
 	for _, tc := range []struct {
 		name  string
 		model func(capacity int) porcupine.Model
 	}{
-		{"caller-runs", exact(false, false, strategies.CallerRuns)},
-		{"drop-oldest", exact(false, true, strategies.Queued)},
-		{"fifo", exact(false, false, strategies.TurnedAway)},
-		{"lifo", exact(true, true, strategies.Queued)},
+		{"caller-runs", exact(oldestFirst, false, strategies.CallerRuns)},
+		{"drop-oldest", exact(oldestFirst, true, strategies.Queued)},
+		{"fifo", exact(oldestFirst, false, strategies.TurnedAway)},
+		{"hybrid", exact(inTurn, true, strategies.Queued)},
+		{"lifo", exact(newestFirst, true, strategies.Queued)},
 		{"mpmc", ringModel},
-		{"unbounded", func(int) porcupine.Model { return exactModel(false, false, strategies.Unbounded, 0) }},
+		{"unbounded", func(int) porcupine.Model { return exactModel(oldestFirst, false, strategies.Unbounded, 0) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -322,7 +347,7 @@ func TestModels_FindWhatIsNotAQueue(t *testing.T) {
 	push := func(id int, v byte) op { return op{kind: opPush, value: v, id: id} }
 	pop := func(id int, v byte) op { return op{kind: opPop, value: v, id: id} }
 	full := op{kind: opPush, value: 9, outcome: strategies.TurnedAway, id: 9}
-	fifo := exactModel(false, false, 2, strategies.TurnedAway)
+	fifo := exactModel(oldestFirst, false, 2, strategies.TurnedAway)
 	for _, tc := range []struct {
 		about       string
 		exact, ring bool

@@ -46,6 +46,7 @@ func builtin() []Spec {
 		{Name: "caller-runs", New: newCallerRuns, Summary: "bounded first-in first-out; when full, the connection does the work itself"},
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},
 		{Name: "fifo", New: newFIFO, Summary: "bounded first-in first-out; when full, the newest is turned away"},
+		{Name: "hybrid", New: newHybrid, Summary: "bounded; takes the oldest and the newest in turn; when full, the oldest is displaced"},
 		{Name: "lifo", New: newLIFO, Summary: "bounded stack, newest first; when full, the oldest is displaced"},
 		{Name: "mpmc", New: newMPMC, Summary: "lock-free bounded ring, first-in first-out; when full, the newest is turned away"},
 		{Name: "sync", New: newSync, Summary: "no queue: the connection does the work itself", Inline: true},

@@ -2,6 +2,7 @@ package strategies_test
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -47,8 +48,7 @@ func TestLookup_UnknownNamesTheChoices(t *testing.T) {
 	t.Parallel()
 	_, err := strategies.Lookup("nonsense")
 	require.ErrorIs(t, err, strategies.ErrUnknown)
-	require.EqualError(t, err, `unknown strategy "nonsense", choose one of `+
-		"caller-runs, drop-oldest, fifo, lifo, mpmc, reads-first, sync, unbounded")
+	require.EqualError(t, err, `unknown strategy "nonsense", choose one of `+strings.Join(strategies.Names(), ", "))
 }
 
 func TestSpecs_SortedAndComplete(t *testing.T) {
@@ -70,6 +70,16 @@ func TestSpecs_SortedAndComplete(t *testing.T) {
 	// The list is the caller's.
 	specs[0].Name = "changed"
 	require.Equal(t, names, strategies.Names())
+}
+
+// TestSpecs_HaveModels finds strategies that the shared tests would miss.
+func TestSpecs_HaveModels(t *testing.T) {
+	t.Parallel()
+	tested := []string{"reads-first", "sync"}
+	for _, m := range models {
+		tested = append(tested, m.name)
+	}
+	require.ElementsMatch(t, strategies.Names(), tested)
 }
 
 func TestRegistry_ConcurrentUse(t *testing.T) {

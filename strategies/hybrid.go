@@ -1,0 +1,42 @@
+package strategies
+
+// hybrid takes the oldest task and the newest in turn while it is busy, that is
+// while more than one waits. When it is full, the oldest makes room.
+//
+// It is the plainest compromise there is between first-in first-out and
+// newest-first. Under overload half of the work goes to requests that have just
+// come and are answered in time, the other half to those that have waited
+// longest, so that nobody's wait depends on luck alone. That other half is
+// mostly lost, which is why goodput falls to about half of the capacity and
+// neither to nothing nor to a few per cent less than all.
+type hybrid struct {
+	bounded
+	newest bool // is next, if more than one waits; guarded by mu
+}
+
+var _ Remover = (*hybrid)(nil)
+
+func newHybrid(c Config) Discipline {
+	q := new(hybrid)
+	q.init(c)
+	return q
+}
+
+// Push adds t, displacing the oldest task if the queue is full.
+func (q *hybrid) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(t) }
+
+// Pop takes the oldest task and the newest in turn. A task that waits alone is
+// both, and the next turn is the oldest's again: below capacity the order is
+// that of arrival.
+func (q *hybrid) Pop(int64) (*Task, Popped, Reason) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	next, several := q.mu.front, q.waiting.Load() > 1
+	if several && q.newest {
+		next = q.mu.back
+	}
+	if next != nil {
+		q.newest = several && !q.newest
+	}
+	return popped(q.takeLocked(next))
+}
