@@ -39,7 +39,9 @@ type Config struct {
 	MaxBodyBytes   int64 `name:"max-body-bytes" default:"${bodies}" type:"size" min:"1" help:"Bodies being read or waiting, in total; by default an eighth of the memory."`
 	MaxConnections int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Connections that may be open; further ones are turned away."`
 
-	SLO time.Duration `name:"slo" default:"100ms" positive:"" help:"Latency objective, for the metrics."`
+	// SLO is a bucket bound of the metrics, which the alert rules find by its
+	// digits: a shorter one is written there with an exponent.
+	SLO time.Duration `name:"slo" default:"100ms" least:"100us" help:"Latency objective, for the metrics."`
 
 	ReadTimeout  time.Duration `name:"read-timeout" default:"10s" positive:"" help:"How long a client may take to send a request."`
 	WriteTimeout time.Duration `name:"write-timeout" default:"10s" positive:"" help:"How long a client may take no byte of its answer."`

@@ -159,6 +159,11 @@ const longest = 24 * time.Hour
 func parseDuration(v *kong.Value, s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	switch {
+	case v.Tag.Has("least"):
+		least, _ := time.ParseDuration(v.Tag.Get("least"))
+		if err != nil || d < least || d > longest {
+			return 0, fmt.Errorf("a duration such as 250ms, 10s or 1m30s, at least %s and at most 24h", v.Tag.Get("least"))
+		}
 	case v.Tag.Has("positive") && (err != nil || d <= 0 || d > longest):
 		return 0, errors.New("a duration such as 250ms, 10s or 1m30s, greater than 0 and at most 24h")
 	case err != nil || d < 0 || d > longest:
