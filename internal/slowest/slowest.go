@@ -3,6 +3,11 @@
 //
 // Every request asks whether it is slow enough to be remembered, at the cost of
 // reading two words that hardly ever change. Only those that are take a lock.
+//
+// Each minute has its own, so that a burst leaves what was slow before and after
+// it in place: when it is forgotten, the slowest of the other minutes are there.
+// What is among the slowest of several minutes is so in its own, so that nothing
+// is missed.
 package slowest
 
 import (
@@ -13,10 +18,11 @@ import (
 )
 
 const (
-	// Size is how many requests are remembered.
+	// Size is how many requests are listed, and remembered of each minute.
 	Size = 16
-	// Memory is for how long they are.
-	Memory = 5 * time.Minute
+	// Minutes is how many minutes are remembered: the present one, and those
+	// before it.
+	Minutes = 5
 )
 
 // Request is a request that was answered. It holds nothing of the key and the
@@ -42,19 +48,29 @@ type Request struct {
 }
 
 // Recorder holds the slowest requests. The zero value is ready for use. All
-// methods are safe for concurrent use.
+// methods are safe for concurrent use. The clock that their times are on must
+// not be negative.
 type Recorder struct {
 	// threshold is what a request must exceed to be remembered, until the time
-	// expiry: then the first of those remembered is forgotten. Both are 0 as long
-	// as there is room.
+	// expiry, at which the present minute ends. It is 0 as long as there is room.
 	threshold, expiry atomic.Int64
 
 	mu struct {
 		sync.Mutex
-		requests [Size]Request // in no order
-		n        int           // how many of them are there
+		present int64           // the number of the newest minute
+		minutes [Minutes]minute // each at its number modulo Minutes
 	}
 }
+
+// minute holds the slowest requests that were answered within one minute.
+type minute struct {
+	number   int64
+	requests [Size]Request // in no order
+	n        int           // how many of them are there
+}
+
+// numberOf returns the number of the minute that a time is in.
+func numberOf(now int64) int64 { return now / int64(time.Minute) }
 
 // Wants reports whether a request that took that long, and is answered now,
 // should be added.
@@ -62,49 +78,63 @@ func (r *Recorder) Wants(took time.Duration, now int64) bool {
 	return int64(took) > r.threshold.Load() || now >= r.expiry.Load()
 }
 
-// Add remembers a request if it is one of the slowest.
+// Add remembers a request if it is one of the slowest of its minute.
 func (r *Recorder) Add(q Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forgetLocked(q.Answered)
-	if r.mu.n < Size {
-		r.mu.requests[r.mu.n] = q
-		r.mu.n++
-	} else if i := r.fastestLocked(); q.Took > r.mu.requests[i].Took {
-		r.mu.requests[i] = q
+	number := numberOf(q.Answered)
+	if number <= r.mu.present-Minutes {
+		return // its place is another's by now
 	}
-	if r.mu.n == Size {
-		oldest := slices.MinFunc(r.mu.requests[:], func(a, b Request) int { return int(a.Answered - b.Answered) })
-		r.threshold.Store(int64(r.mu.requests[r.fastestLocked()].Took))
-		r.expiry.Store(oldest.Answered + int64(Memory))
+	m := &r.mu.minutes[number%Minutes]
+	if m.number != number {
+		*m = minute{number: number}
 	}
+	m.add(q)
+	if number < r.mu.present {
+		return
+	}
+	r.mu.present = number
+	// The threshold first: one of the minute before would keep requests of this
+	// one out.
+	if m.n == Size {
+		r.threshold.Store(int64(m.requests[m.fastest()].Took))
+	} else {
+		r.threshold.Store(0)
+	}
+	r.expiry.Store((number + 1) * int64(time.Minute))
 }
 
-// List returns those remembered, the slowest first.
+// List returns the slowest of the minutes that are remembered, the slowest
+// first, at most Size.
 func (r *Recorder) List(now int64) []Request {
+	var list []Request
 	r.mu.Lock()
-	r.forgetLocked(now)
-	list := slices.Clone(r.mu.requests[:r.mu.n])
+	for i := range r.mu.minutes {
+		if m := &r.mu.minutes[i]; m.number > numberOf(now)-Minutes {
+			list = append(list, m.requests[:m.n]...)
+		}
+	}
 	r.mu.Unlock()
 	slices.SortFunc(list, func(a, b Request) int { return int(b.Took - a.Took) })
-	return list
+	return list[:min(len(list), Size)]
 }
 
-// forgetLocked drops the requests whose time is over.
-func (r *Recorder) forgetLocked(now int64) {
-	kept := slices.DeleteFunc(r.mu.requests[:r.mu.n], func(q Request) bool { return now-q.Answered >= int64(Memory) })
-	if r.mu.n = len(kept); r.mu.n < Size {
-		r.threshold.Store(0)
-		r.expiry.Store(0)
+// add puts q in a free place, or in that of the fastest if q is slower.
+func (m *minute) add(q Request) {
+	if m.n < Size {
+		m.requests[m.n] = q
+		m.n++
+	} else if i := m.fastest(); q.Took > m.requests[i].Took {
+		m.requests[i] = q
 	}
 }
 
-// fastestLocked returns the place of the one to be replaced next. There must be
-// one.
-func (r *Recorder) fastestLocked() int {
+// fastest returns the place of the one to be replaced next. There must be one.
+func (m *minute) fastest() int {
 	least := 0
-	for i := range r.mu.n {
-		if r.mu.requests[i].Took < r.mu.requests[least].Took {
+	for i := range m.n {
+		if m.requests[i].Took < m.requests[least].Took {
 			least = i
 		}
 	}
