@@ -105,6 +105,10 @@ func (p *plane) do(method, path, body string, header ...string) answer {
 		req.Header.Set("Authorization", "Bearer "+p.token)
 	}
 	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+			continue
+		}
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := p.client.Do(req)

@@ -53,7 +53,14 @@ func (o *Options) routes(f *feed) http.Handler {
 	same.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		problem(w, http.StatusForbidden, "requests from pages of other origins are not allowed")
 	}))
-	return same.Handler(mux)
+	handler, tokenless := same.Handler(mux), o.Token.Allows(nil)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if tokenless && misnamed(req) {
+			problem(w, http.StatusForbidden, fmt.Sprintf("without SPILLWAY_ADMIN_TOKEN browsers are answered under an IP address or localhost only, not under %.100q", req.Host))
+			return
+		}
+		handler.ServeHTTP(w, req)
+	})
 }
 
 // guard answers what needs no handler: a missing token, a path or a method that
