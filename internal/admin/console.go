@@ -102,6 +102,7 @@ type frame struct {
 	Good      float64            `json:"good"`
 	Failed    float64            `json:"failed"`
 	Shed      map[string]float64 `json:"shed"`
+	Turned    float64            `json:"turnedAway"`
 	Codes     map[int]float64    `json:"codes"`
 	// By metrics.Distribution's keys.
 	Latency metrics.Distribution `json:"latency"`
@@ -157,6 +158,7 @@ func (o *Options) frame(boot time.Time) []byte {
 		Good:        live.Good,
 		Failed:      live.Failed,
 		Shed:        live.Shed,
+		Turned:      live.TurnedAway,
 		Codes:       live.Codes,
 		Latency:     live.Latency,
 		Wait:        live.Wait,

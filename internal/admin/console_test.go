@@ -89,7 +89,7 @@ func TestOptions_Frame(t *testing.T) {
 		Live: func() (metrics.Live, bool) {
 			return metrics.Live{
 				SLO: 0.1, Submitted: 7, Run: 5, Good: 4, Failed: 3,
-				Shed:    map[string]float64{"full": 2},
+				Shed:    map[string]float64{"full": 2}, TurnedAway: 3,
 				Codes:   map[int]float64{201: 5, 503: 2},
 				Latency: metrics.Distribution{-27: 5},
 				Gauges: []dispatch.Gauge{
@@ -115,7 +115,7 @@ func TestOptions_Frame(t *testing.T) {
 	for key, want := range map[string]any{
 		"strategy": "unbounded", "depth": 3.0, "capacity": nil, "workers": 4.0, "busy": 2.0,
 		"leaving": map[string]any{"fifo": 9.0}, "ready": "draining", "slo": 0.1,
-		"submitted": 7.0, "run": 5.0, "good": 4.0, "failed": 3.0, "shed": map[string]any{"full": 2.0},
+		"submitted": 7.0, "run": 5.0, "good": 4.0, "failed": 3.0, "shed": map[string]any{"full": 2.0}, "turnedAway": 3.0,
 		"codes": map[string]any{"201": 5.0, "503": 2.0}, "latency": map[string]any{"-27": 5.0},
 	} {
 		require.Equal(t, want, got[key], key)

@@ -20,6 +20,10 @@ type Live struct {
 	// Submitted and Run are tasks, Shed are tasks by reason.
 	Submitted, Run float64
 	Shed           map[string]float64
+	// TurnedAway are the requests that were answered as shed: those tasks, once
+	// they are answered, and requests for which there was no room before they
+	// became one. It never exceeds the two together.
+	TurnedAway float64
 	// Codes are answered requests by status code.
 	Codes map[int]float64
 	// Good are the requests that were answered 2xx or 404 within the objective,
@@ -66,9 +70,6 @@ func (m *Metrics) Live() (Live, bool) {
 func (l *Live) add(s *strategy) {
 	l.Submitted += read(s.submitted).GetCounter().GetValue()
 	l.Run += read(s.run).GetCounter().GetValue()
-	for _, r := range strategies.Reasons() {
-		l.Shed[r.String()] += read(s.shed[r]).GetCounter().GetValue()
-	}
 	l.Wait.add(read(s.waits).GetHistogram())
 	for verb := range s.requests {
 		for i := range s.requests[verb] {
@@ -85,6 +86,13 @@ func (l *Live) add(s *strategy) {
 		if o := s.durations[verb][outcomeError].Load(); o != nil {
 			l.Failed += float64(read(*o).GetHistogram().GetSampleCount())
 		}
+		if o := s.durations[verb][outcomeShed].Load(); o != nil {
+			l.TurnedAway += float64(read(*o).GetHistogram().GetSampleCount())
+		}
+	}
+	// After TurnedAway, since a task is shed before it is answered.
+	for _, r := range strategies.Reasons() {
+		l.Shed[r.String()] += read(s.shed[r]).GetCounter().GetValue()
 	}
 }
 

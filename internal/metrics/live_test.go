@@ -31,6 +31,7 @@ func TestMetrics_Live(t *testing.T) {
 		m.Answered(strategy, "GET", 200, false, 70*time.Millisecond)
 		m.Answered(strategy, "PUT", 201, false, 80*time.Millisecond)
 		m.Answered(strategy, "GET", 503, true, time.Microsecond)
+		m.Answered(strategy, "PUT", 503, true, time.Microsecond) // which never became a task
 		m.Answered(strategy, "GET", 500, false, time.Microsecond)
 	}
 	m.ObserveFsync(time.Millisecond)
@@ -41,8 +42,9 @@ func TestMetrics_Live(t *testing.T) {
 	require.InDelta(t, 6, l.Submitted, 0)
 	require.InDelta(t, 4, l.Run, 0)
 	require.InDelta(t, 2, l.Shed["full"], 0)
+	require.InDelta(t, 4, l.TurnedAway, 0)
 	require.Len(t, l.Shed, len(strategies.Reasons()))
-	require.Equal(t, map[int]float64{200: 2, 201: 2, 503: 2, 500: 2}, l.Codes)
+	require.Equal(t, map[int]float64{200: 2, 201: 2, 503: 4, 500: 2}, l.Codes)
 	require.InDelta(t, 2, l.Good, 0, "within the objective, sheds and errors left out")
 	require.InDelta(t, 2, l.Failed, 0)
 	require.Equal(t, Distribution{index(0.07): 2, index(0.08): 2}, l.Latency)

@@ -36,10 +36,12 @@
     const latencies = since(now.latency, before.latency), waits = since(now.wait, before.wait), fsyncs = since(now.store.fsync, before.store.fsync);
     const ok = total(latencies) / seconds, good = Math.min(ok, rate(before.good, now.good));
     const reasons = rates(before.shed, now.shed), codes = rates(before.codes, now.codes);
+    const roomless = rate(before.roomless, now.roomless);
+    reasons.full += roomless;
     const shed = total(reasons);
     return {
       time: now.time, gap: seconds > 5, strategy: now.strategy, slo: now.slo,
-      arrivals: rate(before.submitted, now.submitted), ran: rate(before.run, now.run),
+      arrivals: rate(before.submitted, now.submitted) + roomless, ran: rate(before.run, now.run),
       good, late: ok - good, shed, fault: rate(before.failed, now.failed), reasons, codes,
       depth: now.depth, capacity: now.capacity, workers: now.workers, busy: now.busy,
       latencies, waits, fsyncs, latency: percentiles(latencies, [0.5, 0.9, 0.99]),
@@ -53,6 +55,10 @@
       last = null;
     }
     const before = last;
+    // Requests may be turned away before the queue, as there is no room for their
+    // bodies: more are answered so than tasks were shed. Answers are counted after
+    // their tasks, so that the difference may be too small, but never too large.
+    state.roomless = Math.max(before ? before.roomless : 0, state.turnedAway - total(state.shed));
     last = state;
     if (before && before.strategy !== state.strategy) announce(`The strategy is now ${state.strategy}.`);
     if (!before || before.strategy !== state.strategy) showStrategy(state.strategy);
