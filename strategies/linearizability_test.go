@@ -87,6 +87,16 @@ func inTurn(waiting contents, memory int) (int, int) {
 	return 0, 1
 }
 
+// newestIfLonger takes the newest from a queue that is longer than short.
+func newestIfLonger(short int) order {
+	return func(waiting contents, _ int) (int, int) {
+		if len(waiting) > short {
+			return len(waiting) - 1, 0
+		}
+		return 0, 0
+	}
+}
+
 // exactState is the state of exactModel.
 type exactState struct {
 	waiting contents
@@ -306,7 +316,11 @@ func TestDisciplines_Linearizable(t *testing.T) {
 		name  string
 		model func(capacity int) porcupine.Model
 	}{
+		{"adaptive-lifo", func(capacity int) porcupine.Model {
+			return exactModel(newestIfLonger(capacity/2), true, capacity, strategies.Queued)
+		}},
 		{"caller-runs", exact(oldestFirst, false, strategies.CallerRuns)},
+		{"codel", exact(oldestFirst, false, strategies.TurnedAway)},
 		{"drop-oldest", exact(oldestFirst, true, strategies.Queued)},
 		{"fifo", exact(oldestFirst, false, strategies.TurnedAway)},
 		{"hybrid", exact(inTurn, true, strategies.Queued)},

@@ -18,13 +18,57 @@ var models = []struct {
 	name string
 	new  func(strategies.Config) strategies.Discipline
 }{
+	{"adaptive-lifo", newestWhileStanding},
 	{"caller-runs", strategytest.Model{Next: strategytest.Oldest, Full: callerRuns}.New},
+	{"codel", newCoDelModel},
 	{"drop-oldest", strategytest.Model{Next: strategytest.Oldest, Displaced: strategytest.Oldest}.New},
 	{"fifo", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}.New},
 	{"hybrid", alternating},
 	{"lifo", strategytest.Model{Next: strategytest.Newest, Displaced: strategytest.Oldest}.New},
 	{"mpmc", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}.New},
 	{"unbounded", strategytest.Model{Next: strategytest.Oldest, Unbounded: true}.New},
+}
+
+// newestWhileStanding is the model of adaptive-lifo.
+func newestWhileStanding(c strategies.Config) strategies.Discipline {
+	return strategytest.Model{
+		Next: func(waiting []*strategies.Task) int {
+			if len(waiting) > 8*c.Workers || len(waiting) > c.Capacity/2 {
+				return len(waiting) - 1
+			}
+			return 0
+		},
+		Displaced: strategytest.Oldest,
+	}.New(c)
+}
+
+// codelModel is the model of codel. It notes the pops since the last that says
+// that no queue stands.
+type codelModel struct {
+	strategies.Discipline // a first-in first-out queue
+	strategies.Remover    // the same
+	workers               int
+	late                  []int64 // when they were
+}
+
+func newCoDelModel(c strategies.Config) strategies.Discipline {
+	q := strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}.New(c)
+	return &codelModel{Discipline: q, Remover: q.(strategies.Remover), workers: c.Workers}
+}
+
+func (m *codelModel) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+	const ms = 1_000_000
+	several := m.Len() > m.workers
+	t, what, reason := m.Discipline.Pop(now)
+	if t == nil || !several || now-t.Submitted < 5*ms {
+		m.late = nil
+		return t, what, reason
+	}
+	m.late = append(m.late, now)
+	if now-m.late[0] >= 100*ms && now-t.Submitted > 10*ms {
+		return t, strategies.Shed, strategies.ReasonCoDel
+	}
+	return t, what, reason
 }
 
 // alternating is the model of hybrid.

@@ -43,7 +43,9 @@ var registry = struct {
 // builtin lists the strategies that come with Spillway, sorted by name.
 func builtin() []Spec {
 	return []Spec{
+		{Name: "adaptive-lifo", New: newAdaptiveLIFO, Summary: "bounded; oldest first while short, newest first while a queue stands; when full, the oldest is displaced"},
 		{Name: "caller-runs", New: newCallerRuns, Summary: "bounded first-in first-out; when full, the connection does the work itself"},
+		{Name: "codel", New: newCoDel, Summary: "bounded first-in first-out with controlled delay; when full, the newest is turned away"},
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},
 		{Name: "fifo", New: newFIFO, Summary: "bounded first-in first-out; when full, the newest is turned away"},
 		{Name: "hybrid", New: newHybrid, Summary: "bounded; takes the oldest and the newest in turn; when full, the oldest is displaced"},

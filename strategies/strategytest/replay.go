@@ -160,7 +160,7 @@ func (r *replay) checkLen() error {
 
 func (r *replay) push(i, with int) error {
 	for _, t := range []*strategies.Task{r.tasks[i], r.modelTasks[i]} {
-		t.Arrival = r.now
+		t.Arrival, t.Submitted = r.now, r.now
 		t.Priority = uint8(with & 7)
 		t.Deadline = r.now + 1<<with
 		t.Client = string(rune('a' + with&3))
