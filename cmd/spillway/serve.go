@@ -323,6 +323,7 @@ func storeStats(s pebble.Stats) metrics.StoreStats {
 		DiskBytes:           s.DiskBytes,
 		DiskFreeBytes:       s.DiskFreeBytes,
 		WriteStalls:         s.WriteStalls,
+		WriteStallTime:      s.WriteStallTime,
 		MemtableBytes:       s.MemTableBytes,
 		CompactionDebtBytes: s.CompactionDebtBytes,
 	}

@@ -30,7 +30,7 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 		Writable:    func() error { return nil },
 		Store: func() StoreStats {
 			return StoreStats{Compactions: 1, Levels: []StoreLevel{{2, 3}, {4, 5}}, ReadAmplification: 6, CacheHits: 7,
-				CacheMisses: 8, DiskBytes: 9, WriteStalls: 10, MemtableBytes: 11, CompactionDebtBytes: 12, DiskFreeBytes: 13}
+				CacheMisses: 8, DiskBytes: 9, WriteStalls: 10, WriteStallTime: 1500 * time.Millisecond, MemtableBytes: 11, CompactionDebtBytes: 12, DiskFreeBytes: 13}
 		},
 	}
 	m.Watch(Sources{
@@ -111,6 +111,7 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 		"store_disk_bytes":                 {gauge, ""},
 		"store_disk_free_bytes":            {gauge, ""},
 		"store_write_stalls_total":         {counter, ""},
+		"store_write_stall_seconds_total":  {counter, ""},
 		"store_memtable_bytes":             {gauge, ""},
 		"store_compaction_debt_bytes":      {gauge, ""},
 	}
@@ -239,24 +240,25 @@ func TestMetrics_Sources(t *testing.T) {
 	t.Parallel()
 	m, s := newWatched(t)
 	for name, want := range map[string][]string{
-		"strategy_info":               {`{strategy="fifo"} 1`},
-		"queue_depth":                 {`{strategy="fifo"} 3`},
-		"queue_capacity":              {`{strategy="fifo"} 256`},
-		"workers":                     {`{strategy="fifo"} 4`},
-		"workers_busy":                {`{strategy="fifo"} 2`},
-		"connections":                 {"7"},
-		"store_writable":              {"1"},
-		"store_compactions_total":     {"1"},
-		"store_level_bytes":           {`{level="0"} 2`, `{level="1"} 4`},
-		"store_level_files":           {`{level="0"} 3`, `{level="1"} 5`},
-		"store_read_amplification":    {"6"},
-		"store_cache_hits_total":      {"7"},
-		"store_cache_misses_total":    {"8"},
-		"store_disk_bytes":            {"9"},
-		"store_disk_free_bytes":       {"13"},
-		"store_write_stalls_total":    {"10"},
-		"store_memtable_bytes":        {"11"},
-		"store_compaction_debt_bytes": {"12"},
+		"strategy_info":                   {`{strategy="fifo"} 1`},
+		"queue_depth":                     {`{strategy="fifo"} 3`},
+		"queue_capacity":                  {`{strategy="fifo"} 256`},
+		"workers":                         {`{strategy="fifo"} 4`},
+		"workers_busy":                    {`{strategy="fifo"} 2`},
+		"connections":                     {"7"},
+		"store_writable":                  {"1"},
+		"store_compactions_total":         {"1"},
+		"store_level_bytes":               {`{level="0"} 2`, `{level="1"} 4`},
+		"store_level_files":               {`{level="0"} 3`, `{level="1"} 5`},
+		"store_read_amplification":        {"6"},
+		"store_cache_hits_total":          {"7"},
+		"store_cache_misses_total":        {"8"},
+		"store_disk_bytes":                {"9"},
+		"store_disk_free_bytes":           {"13"},
+		"store_write_stalls_total":        {"10"},
+		"store_write_stall_seconds_total": {"1.5"},
+		"store_memtable_bytes":            {"11"},
+		"store_compaction_debt_bytes":     {"12"},
 	} {
 		require.Equal(t, want, series(t, m, "spillway_"+name), name)
 	}

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -31,7 +32,8 @@ type StoreStats struct {
 	CacheHits, CacheMisses uint64 // totals
 	DiskBytes              uint64
 	DiskFreeBytes          uint64
-	WriteStalls            uint64 // total
+	WriteStalls            uint64        // total
+	WriteStallTime         time.Duration // total
 	MemtableBytes          uint64
 	CompactionDebtBytes    uint64
 }
@@ -63,17 +65,18 @@ var (
 	connections   = desc("connections", "Open connections of the data plane.")
 	storeWritable = desc("store_writable", "1 if the store can write, 0 if it cannot.")
 
-	storeCompactions   = desc("store_compactions_total", "Compactions of the store.")
-	storeLevelBytes    = desc("store_level_bytes", "Bytes in the tables of a level of the store.", "level")
-	storeLevelFiles    = desc("store_level_files", "Tables in a level of the store.", "level")
-	storeReadAmp       = desc("store_read_amplification", "Places that a point read may have to look at.")
-	storeCacheHits     = desc("store_cache_hits_total", "Blocks that were found in the block cache.")
-	storeCacheMisses   = desc("store_cache_misses_total", "Blocks that had to be read from the disk.")
-	storeDiskBytes     = desc("store_disk_bytes", "Space that the store takes on the disk.")
-	storeDiskFree      = desc("store_disk_free_bytes", "Space left for the store on its file system.")
-	storeWriteStalls   = desc("store_write_stalls_total", "Times that writes had to wait for flushes or compactions.")
-	storeMemtableBytes = desc("store_memtable_bytes", "Memory that memtables take.")
-	storeDebtBytes     = desc("store_compaction_debt_bytes", "Estimate of the bytes that compactions have to rewrite.")
+	storeCompactions    = desc("store_compactions_total", "Compactions of the store.")
+	storeLevelBytes     = desc("store_level_bytes", "Bytes in the tables of a level of the store.", "level")
+	storeLevelFiles     = desc("store_level_files", "Tables in a level of the store.", "level")
+	storeReadAmp        = desc("store_read_amplification", "Places that a point read may have to look at.")
+	storeCacheHits      = desc("store_cache_hits_total", "Blocks that were found in the block cache.")
+	storeCacheMisses    = desc("store_cache_misses_total", "Blocks that had to be read from the disk.")
+	storeDiskBytes      = desc("store_disk_bytes", "Space that the store takes on the disk.")
+	storeDiskFree       = desc("store_disk_free_bytes", "Space left for the store on its file system.")
+	storeWriteStalls    = desc("store_write_stalls_total", "Times that writes had to wait for flushes or compactions.")
+	storeWriteStallTime = desc("store_write_stall_seconds_total", "Time for which writes had to wait for flushes or compactions, the present stall included.")
+	storeMemtableBytes  = desc("store_memtable_bytes", "Memory that memtables take.")
+	storeDebtBytes      = desc("store_compaction_debt_bytes", "Estimate of the bytes that compactions have to rewrite.")
 )
 
 // Describe sends all descriptions.
@@ -81,7 +84,7 @@ func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		strategyInfo, queueDepth, queueCapacity, workers, workersBusy, connections, storeWritable,
 		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
-		storeDiskBytes, storeDiskFree, storeWriteStalls, storeMemtableBytes, storeDebtBytes,
+		storeDiskBytes, storeDiskFree, storeWriteStalls, storeWriteStallTime, storeMemtableBytes, storeDebtBytes,
 	} {
 		ch <- d
 	}
@@ -91,6 +94,9 @@ func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	seconds := func(d *prometheus.Desc, v time.Duration) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v.Seconds())
 	}
 	total := func(d *prometheus.Desc, v uint64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
@@ -127,6 +133,7 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	gauge(storeDiskBytes, float64(s.DiskBytes))
 	gauge(storeDiskFree, float64(s.DiskFreeBytes))
 	total(storeWriteStalls, s.WriteStalls)
+	seconds(storeWriteStallTime, s.WriteStallTime)
 	gauge(storeMemtableBytes, float64(s.MemtableBytes))
 	gauge(storeDebtBytes, float64(s.CompactionDebtBytes))
 }

@@ -3,6 +3,7 @@ package pebble
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -24,7 +25,9 @@ type stall struct {
 
 	mu struct {
 		sync.Mutex
-		over chan struct{} // closed when the stall ends; nil if there is none
+		over  chan struct{} // closed when the stall ends; nil if there is none
+		since time.Time     // when it began
+		past  time.Duration // how long those before it lasted, together
 	}
 }
 
@@ -62,18 +65,30 @@ func (s *stall) wait(h *health, closing <-chan struct{}) error {
 	return nil
 }
 
-func (s *stall) set(on bool) {
+// set begins or ends a stall, unless that has been done.
+func (s *stall) set(on bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case on && s.mu.over == nil:
-		s.mu.over = make(chan struct{})
+		s.mu.over, s.mu.since = make(chan struct{}), now
 		s.count.Add(1)
 	case !on && s.mu.over != nil:
 		close(s.mu.over)
 		s.mu.over = nil
+		s.mu.past += now.Sub(s.mu.since)
 	}
 	s.on.Store(on)
+}
+
+// lasted returns how long all stalls have lasted, the present one so far.
+func (s *stall) lasted(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.over == nil {
+		return s.mu.past
+	}
+	return s.mu.past + now.Sub(s.mu.since)
 }
 
 // stallLoop takes the measure.
@@ -87,7 +102,7 @@ func (s *Store) stallLoop() {
 					s.opts.Logger.Warn("writes stall until the store has caught up",
 						"memtableBytes", m.MemTable.Size, "sublevels", m.Levels[0].Sublevels)
 				}
-				s.stall.set(on)
+				s.stall.set(on, time.Now())
 			}
 		case <-s.closing:
 			return

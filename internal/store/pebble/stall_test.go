@@ -34,3 +34,21 @@ func TestStall_NotWhileMemtablesGrow(t *testing.T) {
 	}
 	require.Zero(t, s.Stats().WriteStalls)
 }
+
+func TestStall_Lasted(t *testing.T) {
+	t.Parallel()
+	var s stall
+	s.init()
+	at := func(seconds int) time.Time { return time.Unix(1000, 0).Add(time.Duration(seconds) * time.Second) }
+	require.Zero(t, s.lasted(at(1)))
+	s.set(false, at(2))
+	s.set(true, at(10))
+	require.Equal(t, 5*time.Second, s.lasted(at(15)), "one that goes on counts")
+	s.set(true, at(20))
+	s.set(false, at(40))
+	s.set(false, at(50))
+	require.Equal(t, 30*time.Second, s.lasted(at(60)))
+	s.set(true, at(70))
+	require.Equal(t, 31*time.Second, s.lasted(at(71)))
+	require.EqualValues(t, 2, s.count.Load())
+}

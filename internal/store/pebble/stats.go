@@ -1,6 +1,8 @@
 package pebble
 
 import (
+	"time"
+
 	"github.com/cockroachdb/pebble/v2"
 )
 
@@ -22,6 +24,9 @@ type Stats struct {
 	// WriteStalls is the total of times that writes had to wait for flushes or
 	// compactions.
 	WriteStalls uint64
+	// WriteStallTime is the total of the time for which they had to, the present
+	// stall included.
+	WriteStallTime time.Duration
 	// MemTableBytes is the memory of all memtables.
 	MemTableBytes uint64
 	// CompactionDebtBytes estimates what compactions have to rewrite until the
@@ -101,6 +106,7 @@ func (s *Store) stats(m *pebble.Metrics) Stats {
 		CacheMisses:         uint64(m.BlockCache.Misses),
 		DiskBytes:           m.DiskSpaceUsage(),
 		WriteStalls:         uint64(s.stall.count.Load()),
+		WriteStallTime:      s.stall.lasted(time.Now()),
 		MemTableBytes:       m.MemTable.Size,
 		CompactionDebtBytes: m.Compact.EstimatedDebt,
 	}
