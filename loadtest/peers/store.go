@@ -1,0 +1,123 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+
+	"spillway/internal/store/delay" //nolint:depguard // a peer is no client: it must be as slow as the service
+)
+
+// keyValue is Pebble, and the work that a request does before it gets there.
+// All methods are safe for concurrent use.
+type keyValue struct {
+	db    *pebble.DB
+	write *pebble.WriteOptions
+	delay delay.Distribution
+	slots chan struct{} // one for each that works; nil without a delay
+}
+
+func openKeyValue(o *Options) (*keyValue, error) {
+	slow, err := delay.ParseDistribution(o.Delay)
+	if err != nil {
+		return nil, err
+	}
+	p := pebbleOptions(o.CacheBytes)
+	p.Cache = pebble.NewCache(o.CacheBytes)
+	defer p.Cache.Unref() // the store has its own reference
+	db, err := pebble.Open(o.Dir, p)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the data folder %s: %w", o.Dir, err)
+	}
+	kv := &keyValue{db: db, write: pebble.NoSync, delay: slow}
+	if o.Sync {
+		kv.write = pebble.Sync
+	}
+	if !slow.IsZero() {
+		kv.slots = make(chan struct{}, o.Workers)
+	}
+	return kv, nil
+}
+
+func (kv *keyValue) close() error { return kv.db.Close() }
+
+// get calls found with the value of a key, or not at all if there is none. The
+// value may not be kept.
+func (kv *keyValue) get(key []byte, found func(value []byte)) error {
+	defer kv.work()()
+	value, closer, err := kv.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	found(value)
+	return closer.Close()
+}
+
+func (kv *keyValue) put(key, value []byte) error {
+	defer kv.work()()
+	return kv.db.Set(key, value, kv.write)
+}
+
+func (kv *keyValue) remove(key []byte) error {
+	defer kv.work()()
+	return kv.db.Delete(key, kv.write)
+}
+
+func nothing() {}
+
+// work makes a request last as long as it does in the service: no more than the
+// workers are at work at once, first come first served, and each sleeps its own
+// draw. The caller must call done after it has used the store.
+func (kv *keyValue) work() (done func()) {
+	if kv.slots == nil {
+		return nothing
+	}
+	kv.slots <- struct{}{}
+	time.Sleep(kv.delay.Draw())
+	return func() { <-kv.slots }
+}
+
+// pebbleOptions are those of the service; see spillway/internal/store/pebble for
+// their reasons. A test opens both and compares what Pebble says of them.
+func pebbleOptions(cache int64) *pebble.Options {
+	p := &pebble.Options{
+		FormatMajorVersion:          pebble.FormatNewest,
+		MemTableSize:                uint64(min(max(cache/4, 1<<20), 64<<20)),
+		MemTableStopWritesThreshold: 16,
+		L0CompactionThreshold:       2,
+		L0StopWritesThreshold:       80,
+		LBaseMaxBytes:               64 << 20,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, max(2, runtime.GOMAXPROCS(0)/2) },
+		MaxOpenFiles:                8192,
+		WALBytesPerSync:             512 << 10,
+		Logger:                      quiet{},
+	}
+	for i := range p.Levels {
+		l := &p.Levels[i]
+		l.FilterPolicy = bloom.FilterPolicy(10)
+		l.FilterType = pebble.TableFilter
+		if i == len(p.Levels)-1 {
+			l.FilterPolicy = pebble.NoFilterPolicy
+		}
+		l.BlockSize = 8 << 10
+		l.IndexBlockSize = 64 << 10
+	}
+	p.TargetFileSizes[0] = 8 << 20
+	return p
+}
+
+// quiet keeps Pebble from writing what it does to stderr.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+
+// Fatalf must not return.
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
