@@ -49,11 +49,20 @@ type Learner interface {
 // Verdict is the answer to Push.
 type Verdict struct {
 	Outcome Outcome
-	// Reason says why the outcome is TurnedAway.
+	// Reason says why the outcome is TurnedAway, or why Displaced had to leave:
+	// there ReasonNone stands for ReasonDisplaced.
 	Reason Reason
 	// Displaced is the task that had to leave so that the pushed one could be
 	// queued, nil if none had to.
 	Displaced *Task
+}
+
+// Displacement returns the reason to shed Displaced for.
+func (v Verdict) Displacement() Reason {
+	if v.Reason == ReasonNone {
+		return ReasonDisplaced
+	}
+	return v.Reason
 }
 
 // Outcome tells what became of a pushed task.

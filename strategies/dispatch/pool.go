@@ -79,7 +79,7 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 	case strategies.Queued:
 		p.wakeOne()
 		if v.Displaced != nil {
-			p.d.shed(v.Displaced, strategies.ReasonDisplaced)
+			p.d.shed(v.Displaced, v.Displacement())
 		}
 		return true
 	case strategies.CallerRuns:

@@ -260,7 +260,7 @@ func (r *replay) takeFree(i int) int {
 func (r *replay) verdict(v strategies.Verdict) string {
 	switch {
 	case v.Outcome == strategies.Queued && v.Displaced != nil:
-		return fmt.Sprintf("queued, %d displaced", r.numbers[v.Displaced])
+		return fmt.Sprintf("queued, %d shed, %s", r.numbers[v.Displaced], v.Displacement())
 	case v.Outcome == strategies.Queued:
 		return "queued"
 	case v.Outcome == strategies.TurnedAway:

@@ -42,8 +42,11 @@ func sane(v strategies.Verdict, capacity, waiting int, inline bool) error {
 	}
 	switch v.Outcome {
 	case strategies.Queued, strategies.CallerRuns:
-		if v.Reason != strategies.ReasonNone {
-			return fmt.Errorf("Push gave the reason %q although it did not turn the task away", v.Reason)
+		if v.Reason != strategies.ReasonNone && v.Displaced == nil {
+			return fmt.Errorf("Push gave the reason %q although it neither turned a task away nor displaced one", v.Reason)
+		}
+		if v.Reason == strategies.ReasonFull || v.Reason.String() == "unknown" {
+			return fmt.Errorf("Push displaced a task for the reason %q", v.Reason)
 		}
 	case strategies.TurnedAway:
 		if v.Reason == strategies.ReasonNone || v.Reason.String() == "unknown" {
