@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// Balance is how a load balancer chooses the node of a request.
+type Balance uint8
+
+// The ways to choose. Outstanding requests are those that wait and those that
+// are being served.
+const (
+	// RoundRobin takes one node after the other.
+	RoundRobin Balance = iota
+	// Random takes any.
+	Random
+	// LeastOutstanding takes the node with the fewest outstanding requests, in
+	// turn where several have as few.
+	LeastOutstanding
+	// PowerOfTwo draws two nodes, and takes the one with fewer outstanding requests.
+	PowerOfTwo
+
+	numBalances
+)
+
+var balanceNames = []string{"round-robin", "random", "least-outstanding", "power-of-two"}
+
+func (b Balance) String() string {
+	if b < numBalances {
+		return balanceNames[b]
+	}
+	return "unknown"
+}
+
+// MarshalText returns the name.
+func (b Balance) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// UnmarshalText takes a name.
+func (b *Balance) UnmarshalText(text []byte) error {
+	i := slices.Index(balanceNames, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is not one of %s", text, strings.Join(balanceNames, ", "))
+	}
+	*b = Balance(i)
+	return nil
+}
+
+// balancer chooses the node of each request.
+type balancer struct {
+	how    Balance
+	nodes  []*node
+	turn   int
+	random *rand.Rand
+}
+
+func (b *balancer) choose() *node {
+	n := len(b.nodes)
+	if n == 1 {
+		return b.nodes[0]
+	}
+	switch b.how {
+	case Random:
+		return b.nodes[b.random.IntN(n)]
+	case PowerOfTwo:
+		first := b.random.IntN(n)
+		second := b.random.IntN(n - 1)
+		if second >= first {
+			second++
+		}
+		if b.nodes[second].outstanding < b.nodes[first].outstanding {
+			return b.nodes[second]
+		}
+		return b.nodes[first]
+	case LeastOutstanding:
+		best := b.turn
+		for i := range n {
+			at := b.turn + i
+			if at >= n {
+				at -= n
+			}
+			if b.nodes[at].outstanding < b.nodes[best].outstanding {
+				best = at
+			}
+		}
+		b.turn = (best + 1) % n
+		return b.nodes[best]
+	default:
+		chosen := b.nodes[b.turn]
+		b.turn = (b.turn + 1) % n
+		return chosen
+	}
+}

@@ -1,0 +1,287 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"spillway/strategies"
+)
+
+// Config is what to simulate.
+type Config struct {
+	// Strategy is the name of the strategy.
+	Strategy string
+	// New, if not nil, makes the discipline instead, which need not be registered.
+	New func(strategies.Config) strategies.Discipline
+	// Workers is how many workers there are: 8 by default.
+	Workers int
+	// Capacity is how many requests may wait: 256 by default.
+	Capacity int
+
+	// Nodes, if there are any, are the services behind a load balancer, each with
+	// a queue and workers of its own. By default there is one.
+	Nodes []Node
+	// Balance is how the load balancer chooses: RoundRobin by default.
+	Balance Balance
+
+	// Arrivals says when requests arrive.
+	Arrivals Arrivals
+	// Recorded, if not nil, is the requests themselves, in place of Arrivals.
+	Recorded []Request
+	// Service is how long a worker takes for a request.
+	Service Distribution
+	// Classes are the kinds of requests; by default there is one, of priority 3.
+	Classes []Class
+	// Connections, if not 0, is how many requests the clients have on their way at
+	// once: a request that finds them all taken waits on the clients' side, on its
+	// own clock. Without Arrivals and Recorded the load is a closed loop: on each
+	// connection a request is sent when the last is answered.
+	Connections int
+	// Turnaround is how long a connection of a closed loop takes between an answer
+	// and its next request: 100 µs by default, since without it a request that is
+	// turned away at once would be sent again for ever at the same instant.
+	Turnaround time.Duration
+
+	// SLO is the latency within which an answer is good: 100 ms by default.
+	SLO time.Duration
+	// Warmup passes under the same load before Duration, in which is measured.
+	Warmup, Duration time.Duration
+	// Step, if not 0, is the length of the intervals of Result.Timeline.
+	Step time.Duration
+	// Seed makes two simulations of the same Config the same. Under another
+	// strategy the same requests arrive at the same times and cost the same.
+	Seed uint64
+	// Observe, if not nil, is told of every request that is measured when it ends.
+	Observe func(Record)
+}
+
+// Node is one service of a fleet. Zero means what Config says.
+type Node struct {
+	Workers, Capacity int
+	// Speed is how fast its workers are, 1 by default; 0.5 takes twice the time.
+	Speed float64
+}
+
+// Request is one that was recorded.
+type Request struct {
+	// At is when it arrives, since the start of the simulation.
+	At time.Duration
+	// Service is how long a worker takes for it; 0 is drawn, as its class says.
+	Service time.Duration
+	// Class is an index of Config.Classes.
+	Class int
+}
+
+// Class is a kind of requests, and of clients that send them.
+type Class struct {
+	Name string
+	// Weight is how often requests are of this class, relative to the others: 1
+	// by default.
+	Weight float64
+	// Service is how long a worker takes for one: Config.Service by default.
+	Service Distribution
+	// Priority is 0, the most important, to 7.
+	Priority uint8
+	// Client is who sends them, for fairness. If Clients is more than 1, there are
+	// so many who send equally much, named Client followed by a number.
+	Client  string
+	Clients int
+	// Timeout is when a client stops waiting for an answer, counted from its
+	// request's arrival; 0 is never.
+	Timeout time.Duration
+	// Deadline says that it tells the service so, which answers 504 at that time
+	// if the request still waits. Otherwise it just goes: a request that waits is
+	// abandoned then, and one that has been started is run for nobody.
+	Deadline bool
+	// Retry is what clients do when a request is refused or its time is up.
+	Retry Retry
+}
+
+// Retry is when a client sends a request again that was refused or timed out.
+// The latency counts from the first time.
+type Retry struct {
+	// Attempts is how often it is sent at most: 0 and 1 mean no retries.
+	Attempts int
+	// Backoff is how long the client waits before the second attempt, and each
+	// time twice as long, up to MaxBackoff if that is not 0.
+	Backoff, MaxBackoff time.Duration
+	// Jitter draws the wait evenly from 0 to that.
+	Jitter bool
+	// Budget, if not 0, is how many retries there may be for each first attempt of
+	// the class, in the mean: 0.1 adds a tenth to the load at most. At most
+	// budgetBurst retries can be saved up.
+	Budget float64
+}
+
+// budgetBurst is how many retries a budget saves up at most.
+const budgetBurst = 100
+
+// The defaults of Config.
+const (
+	DefaultWorkers    = 8
+	DefaultCapacity   = 256
+	DefaultSLO        = 100 * time.Millisecond
+	DefaultTurnaround = 100 * time.Microsecond
+	DefaultPriority   = 3
+)
+
+// withDefaults returns the configuration with its defaults filled in, on slices
+// of its own.
+func (c Config) withDefaults() Config {
+	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
+	c.Capacity = cmp.Or(c.Capacity, DefaultCapacity)
+	c.SLO = cmp.Or(c.SLO, DefaultSLO)
+	c.Turnaround = cmp.Or(c.Turnaround, DefaultTurnaround)
+	c.Nodes = slices.Clone(c.Nodes)
+	if len(c.Nodes) == 0 {
+		c.Nodes = []Node{{}}
+	}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		n.Workers = cmp.Or(n.Workers, c.Workers)
+		n.Capacity = cmp.Or(n.Capacity, c.Capacity)
+		n.Speed = cmp.Or(n.Speed, 1)
+	}
+	c.Classes = slices.Clone(c.Classes)
+	if len(c.Classes) == 0 {
+		c.Classes = []Class{{Priority: DefaultPriority}}
+	}
+	for i := range c.Classes {
+		class := &c.Classes[i]
+		class.Weight = cmp.Or(class.Weight, 1)
+		class.Clients = max(class.Clients, 1)
+		if class.Service == nil {
+			class.Service = c.Service
+		}
+	}
+	return c
+}
+
+// check reports what cannot be simulated. The defaults have been filled in.
+func (c *Config) check() error {
+	if err := c.checkTimes(); err != nil {
+		return err
+	}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Workers < 1 || n.Capacity < 1 || !(n.Speed > 0) || math.IsInf(n.Speed, 1) {
+			return fmt.Errorf("node %d: %d workers, capacity %d, speed %g: all have to be above 0", i, n.Workers, n.Capacity, n.Speed)
+		}
+	}
+	for i := range c.Classes {
+		if err := c.Classes[i].check(); err != nil {
+			return fmt.Errorf("class %d (%s): %w", i, c.Classes[i].Name, err)
+		}
+	}
+	for i, r := range c.Recorded {
+		if r.At < 0 || i > 0 && r.At < c.Recorded[i-1].At || r.Service < 0 || r.Class < 0 || r.Class >= len(c.Classes) {
+			return fmt.Errorf("recorded request %d: times have to be in order and at least 0, and its class one of %d", i, len(c.Classes))
+		}
+	}
+	if checked, ok := c.Arrivals.(interface{ check() error }); ok {
+		return checked.check()
+	}
+	return nil
+}
+
+func (c *Config) checkTimes() error {
+	switch {
+	case c.Arrivals == nil && c.Recorded == nil && c.Connections == 0:
+		return errors.New("arrivals: say when requests arrive, or over how many connections")
+	case c.Connections < 0:
+		return fmt.Errorf("connections: %d is less than 0", c.Connections)
+	case c.Duration <= 0 || c.Warmup < 0 || c.SLO <= 0 || c.Step < 0 || c.Turnaround <= 0:
+		return fmt.Errorf("duration %v, warm-up %v, SLO %v, step %v, turnaround %v: have to be above 0, warm-up and step at least 0",
+			c.Duration, c.Warmup, c.SLO, c.Step, c.Turnaround)
+	case c.Balance >= numBalances:
+		return fmt.Errorf("balance: %d is none", c.Balance)
+	}
+	return nil
+}
+
+func (c *Class) check() error {
+	switch {
+	case !(c.Weight > 0) || math.IsInf(c.Weight, 1):
+		return fmt.Errorf("weight: %g is not above 0", c.Weight)
+	case c.Service == nil:
+		return errors.New("service: say how long a request takes")
+	case c.Service.Mean() <= 0:
+		return fmt.Errorf("service: a mean of %v is not above 0", c.Service.Mean())
+	case c.Priority > 7:
+		return fmt.Errorf("priority: %d is not 0 to 7", c.Priority)
+	case c.Timeout < 0 || c.Retry.Attempts < 0 || c.Retry.Backoff < 0 || c.Retry.MaxBackoff < 0 || !(c.Retry.Budget >= 0):
+		return errors.New("time-out and retry: may not be less than 0")
+	}
+	return nil
+}
+
+// clients returns the names of the clients of a class.
+func (c *Class) clients() []string {
+	if c.Clients == 1 {
+		return []string{c.Client}
+	}
+	names := make([]string, c.Clients)
+	for i := range names {
+		names[i] = c.Client + strconv.Itoa(i+1)
+	}
+	return names
+}
+
+// ServiceRate returns how many requests a second the workers can serve, all
+// nodes together: the capacity that loads are multiples of.
+func (c Config) ServiceRate() float64 {
+	c = c.withDefaults()
+	workers, mean, weights := 0.0, 0.0, 0.0
+	for _, n := range c.Nodes {
+		workers += float64(n.Workers) * n.Speed
+	}
+	for _, class := range c.Classes {
+		if class.Service != nil {
+			mean += class.Weight * class.Service.Mean().Seconds()
+			weights += class.Weight
+		}
+	}
+	if mean == 0 {
+		return 0
+	}
+	return workers * weights / mean
+}
+
+func (o OnOff) check() error {
+	if o.On < 0 || o.Off < 0 || !(o.On+o.Off > 0) || o.MeanOn <= 0 || o.MeanOff <= 0 {
+		return fmt.Errorf("arrivals: rates %g and %g for %v and %v, need times above 0 and a rate above 0", o.On, o.Off, o.MeanOn, o.MeanOff)
+	}
+	return nil
+}
+
+func (p Poisson) check() error { return checkRate(float64(p)) }
+func (p Paced) check() error   { return checkRate(float64(p)) }
+
+func checkRate(rate float64) error {
+	if !(rate > 0) || math.IsInf(rate, 1) {
+		return fmt.Errorf("arrivals: a rate of %g is not above 0", rate)
+	}
+	return nil
+}
+
+func (p Profile) check() error {
+	if len(p.Points) == 0 || p.Period < 0 {
+		return errors.New("arrivals: a profile needs points, and a period of at least 0")
+	}
+	some := false
+	for i, point := range p.Points {
+		if point.At < 0 || i > 0 && point.At < p.Points[i-1].At || !(point.Rate >= 0) || math.IsInf(point.Rate, 1) {
+			return fmt.Errorf("arrivals: point %d of the profile: times have to be in order, and they and rates at least 0", i)
+		}
+		some = some || point.Rate > 0 && (p.Period == 0 || point.At < p.Period)
+	}
+	if p.Period > 0 && !some {
+		return errors.New("arrivals: the rate of the profile is never above 0")
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+// Package sim is a discrete-event simulator that drives the queue disciplines of
+// package strategies, the very code of the service, in virtual time: minutes of
+// load take a moment, and the same seed gives the same result, to the last bit.
+//
+//	r, err := sim.Run(sim.Config{
+//		Strategy: "fifo", Workers: 8, Capacity: 256,
+//		Arrivals: sim.Poisson(2200), Service: sim.Exponential(4 * time.Millisecond),
+//		SLO: 100 * time.Millisecond, Duration: time.Minute, Seed: 1,
+//	})
+//	fmt.Println(r.OfCapacity(), r.ServedP(99))
+//
+// # What is modelled
+//
+// The dispatcher: a task goes straight to an idle worker if nothing waits; else
+// its discipline queues it, turns it away, displaces another, or lets the
+// submitter run it. A worker that is free pops until it finds a task to run; what
+// the discipline gives up and what has expired is shed on the way. Waiting tasks
+// are given up at their deadline, or when their client goes, if the discipline
+// can. Learners are told of completions just as the dispatcher tells them.
+//
+// Clients: how requests arrive, how much work they are, when clients give up with
+// or without telling a deadline, whether they try again; priorities; clients of
+// unequal greed; a limited number of connections, and closed loops; and a fleet
+// of services behind a load balancer.
+//
+// # What is not
+//
+// Time passes in service and while clients wait, nowhere else: parsing, queues,
+// hand-over and the network take none. Work is waiting, not computing: a worker
+// is never slowed by others, and a strategy whose submitters run the work
+// (sync, caller-runs) has as many hands as there are requests, or connections, as
+// in a service whose store only waits. A load past the CPUs is modelled by as
+// many workers as the work has CPUs. Writes are not taken together into one
+// commit, reads do not wait for one, ranges are one piece, pools are not split,
+// and nothing drains or is switched. What a client's going costs is that its
+// request is noticed at once, as over plain TCP.
+//
+// # Randomness
+//
+// A simulation draws from generators of its own, one for each kind of thing, all
+// from Config.Seed. So another strategy meets the same requests, with the same
+// work, at the same times. A discipline that draws random numbers itself, or is
+// concurrent by nature, is as deterministic as its code is when called by one
+// goroutine: mpmc is. Sums that depend on no order, such as a mean, are exact;
+// percentiles have three digits.
+package sim

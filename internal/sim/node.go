@@ -1,0 +1,153 @@
+package sim
+
+import "spillway/strategies"
+
+// request is one attempt of a client to have something done. It is pooled: the
+// generation changes when it is used anew, which makes its old events void.
+type request struct {
+	task strategies.Task // its Payload is the request
+	wish wish
+	node *node
+	gen  uint32
+	// gone says that the client does not wait for this attempt any more.
+	gone bool
+	// inline says that no worker runs it.
+	inline bool
+	// learnt says that the discipline is told when it has been run.
+	learnt bool
+	begun  int64 // when it began to run
+}
+
+// wish is what a client wants: a request with all its attempts.
+type wish struct {
+	scheduled int64 // the time of the first attempt
+	service   int64 // how long a worker of speed 1 takes for it
+	class     int32
+	attempts  int32
+	client    string
+	measured  bool
+}
+
+// node is one service: the model of a dispatcher with its workers.
+type node struct {
+	s          *simulation
+	discipline strategies.Discipline
+	remover    strategies.Remover // nil if the discipline is none
+	learner    strategies.Learner // nil if the discipline is none
+	inline     bool               // whoever submits a task runs it
+	idle       int                // workers that have nothing to do
+	slowness   float64            // 1 over the speed
+
+	outstanding int
+	result      NodeResult
+}
+
+func newNode(s *simulation, discipline func(strategies.Config) strategies.Discipline, n Node) *node {
+	d := discipline(strategies.Config{Capacity: n.Capacity, Workers: n.Workers})
+	out := &node{s: s, discipline: d, inline: d.Cap() == 0, idle: n.Workers, slowness: 1 / n.Speed}
+	out.remover, _ = d.(strategies.Remover)
+	out.learner, _ = d.(strategies.Learner)
+	return out
+}
+
+// submit is Dispatcher.Submit: straight to an idle worker if nothing waits, or
+// as the discipline decides.
+func (n *node) submit(r *request) {
+	n.outstanding++
+	if n.idle > 0 && !n.inline && n.discipline.Len() == 0 {
+		n.idle--
+		n.run(r)
+		return
+	}
+	v := n.discipline.Push(&r.task, n.s.now)
+	switch v.Outcome {
+	case strategies.Queued:
+		if v.Displaced != nil {
+			n.shed(v.Displaced.Payload.(*request), strategies.ReasonDisplaced)
+		}
+		n.wake()
+	case strategies.CallerRuns:
+		r.inline = true
+		n.run(r)
+	default:
+		n.shed(r, v.Reason)
+	}
+}
+
+// wake lets idle workers look for tasks, one after the other, until one finds
+// none.
+func (n *node) wake() {
+	for n.idle > 0 && n.take() {
+	}
+}
+
+// take lets an idle worker take its next task, and reports whether there was
+// one.
+func (n *node) take() bool {
+	for {
+		t, what, reason := n.discipline.Pop(n.s.now)
+		switch what {
+		case strategies.Run:
+			r := t.Payload.(*request)
+			if t.Deadline != 0 && t.Deadline <= n.s.now {
+				n.shed(r, strategies.ReasonExpired)
+				continue
+			}
+			r.learnt = n.learner != nil
+			n.idle--
+			n.run(r)
+			return true
+		case strategies.Shed:
+			n.shed(t.Payload.(*request), reason)
+		default:
+			return false
+		}
+	}
+}
+
+func (n *node) run(r *request) {
+	now := n.s.now
+	r.begun = now
+	service := r.wish.service
+	if n.slowness != 1 {
+		service = int64(float64(service) * n.slowness)
+	}
+	if !r.inline {
+		n.s.busyChanges(+1)
+	}
+	n.s.agenda.plan(now+service, finished, r)
+}
+
+// finish is the end of a worker's turn: the client has its answer, the
+// discipline learns, the worker takes its next task.
+func (n *node) finish(r *request) {
+	now := n.s.now
+	n.outstanding--
+	waited, service := r.begun-r.task.Submitted, now-r.begun
+	inline, learnt := r.inline, r.learnt
+	n.s.ran(r, waited)
+	if learnt {
+		n.learner.Completed(waited, service, now)
+	}
+	if !inline {
+		n.idle++
+		if n.take() && n.idle > 0 && n.discipline.Len() > 0 {
+			n.wake()
+		}
+	}
+}
+
+// cancel is Dispatcher.Cancel: it gives r up if it still waits and its
+// discipline can.
+func (n *node) cancel(r *request, reason strategies.Reason) bool {
+	if n.remover == nil || !n.remover.Remove(&r.task) {
+		return false
+	}
+	n.shed(r, reason)
+	return true
+}
+
+func (n *node) shed(r *request, reason strategies.Reason) {
+	n.outstanding--
+	n.s.shed(r, reason)
+}

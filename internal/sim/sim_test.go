@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+// standard is the setting of the design's figures: 8 workers, 4 ms of
+// exponential work, an SLO of 100 ms, at a multiple of the capacity.
+func standard(strategy string, capacity int, multiple float64) Config {
+	c := Config{
+		Strategy: strategy, Workers: 8, Capacity: capacity, Service: Exponential(4 * time.Millisecond),
+		SLO: 100 * time.Millisecond, Warmup: 5 * time.Second, Duration: 20 * time.Second, Seed: 1,
+	}
+	c.Arrivals = Poisson(multiple * c.ServiceRate())
+	return c
+}
+
+// The goodput of strategies past capacity, as a share of the capacity: what users
+// choose by, so that no change alters it unnoticed.
+func TestRun_GoodputPastCapacity(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		strategy  string
+		capacity  int
+		multiple  float64
+		low, high float64
+	}{
+		// Whoever is served has waited for the whole queue, which takes longer than
+		// the SLO.
+		{"fifo", 256, 1.1, 0.004, 0.016},
+		{"fifo", 256, 2, 0, 0.001},
+		{"mpmc", 256, 1.1, 0.004, 0.016},
+		{"unbounded", 256, 1.1, 0, 0.01},
+		// The oldest leaves as soon as another comes, so that the queue is the
+		// shorter in time the more there are.
+		{"drop-oldest", 256, 1.1, 0, 0.1},
+		{"drop-oldest", 256, 2, 0.98, 1.01},
+		// A queue that takes less than the SLO does well: but how long is that?
+		{"fifo", 64, 2, 0.99, 1.01},
+		// Newest first serves nearly everybody whom it serves in time.
+		{"lifo", 1024, 1.1, 0.985, 1.01},
+		{"lifo", 1024, 2, 0.99, 1.01},
+		{"lifo", 1024, 10, 0.99, 1.01},
+	} {
+		c := standard(tt.strategy, tt.capacity, tt.multiple)
+		c.Duration = time.Duration(float64(100*time.Second) / tt.multiple)
+		r, err := Run(c)
+		require.NoError(t, err)
+		require.Equal(t, 2000.0, r.Capacity)
+		t.Logf("%s of %d at %gx: goodput %.4f of capacity, served p99 %v", tt.strategy, tt.capacity, tt.multiple, r.OfCapacity(), r.ServedP(99))
+		require.GreaterOrEqual(t, r.OfCapacity(), tt.low, "%+v", tt)
+		require.LessOrEqual(t, r.OfCapacity(), tt.high, "%+v", tt)
+	}
+}
+
+// Of a run of 15 s that begins with an empty queue, nearly all that is good of a
+// long first-in first-out queue is what comes before it has filled.
+func TestRun_GoodputWhileTheQueueFills(t *testing.T) {
+	t.Parallel()
+	for multiple, want := range map[float64]float64{1.1: 0.08, 2: 0.01} {
+		goodput := 0.0
+		const runs = 10
+		for seed := range uint64(runs) {
+			c := standard("fifo", 256, multiple)
+			c.Warmup, c.Duration, c.Seed = 0, 15*time.Second, seed
+			r, err := Run(c)
+			require.NoError(t, err)
+			goodput += r.OfCapacity() / runs
+		}
+		require.InDelta(t, want, goodput, 0.01)
+	}
+}

@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// erlangC returns the probability that a request has to wait in M/M/c, of which
+// load is the arrival rate over the service rate of one worker.
+func erlangC(workers int, load float64) float64 {
+	blocked := 1.0 // Erlang's B, by its recursion
+	for n := 1; n <= workers; n++ {
+		blocked = load * blocked / (float64(n) + load*blocked)
+	}
+	use := load / float64(workers)
+	return blocked / (1 - use*(1-blocked))
+}
+
+// lost returns the share of requests that M/M/c/K turns away, where room is how
+// many may wait.
+func lost(workers, room int, load float64) float64 {
+	state, sum := 1.0, 1.0
+	for n := 1; n <= workers+room; n++ {
+		state *= load / float64(min(n, workers))
+		sum += state
+	}
+	return state / sum
+}
+
+// lasting returns how long so many requests take to arrive, or fewer under the
+// race detector.
+func lasting(requests, rate float64) time.Duration {
+	return time.Duration(scale * requests / rate * float64(time.Second))
+}
+
+const endless = 1 << 20 // a queue so long that nothing is turned away
+
+// The mean waiting time of M/M/c is that of Erlang's C formula.
+func TestRun_ErlangC(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		workers  int
+		use      float64
+		requests float64
+	}{
+		{workers: 1, use: 0.5, requests: 1e6},
+		{workers: 2, use: 0.6, requests: 1e6},
+		{workers: 8, use: 0.7, requests: 2e6},
+	} {
+		const mean = 4 * time.Millisecond
+		load := tt.use * float64(tt.workers)
+		r, err := Run(Config{
+			Strategy: "fifo", Workers: tt.workers, Capacity: endless,
+			Arrivals: Poisson(load / mean.Seconds()), Service: Exponential(mean),
+			Warmup: 10 * time.Second, Duration: lasting(tt.requests, load/mean.Seconds()), Seed: 0,
+		})
+		require.NoError(t, err)
+		want := erlangC(tt.workers, load) * mean.Seconds() / (float64(tt.workers) * (1 - tt.use))
+		require.InEpsilon(t, want, r.MeanWait.Seconds(), tolerance, "%+v", tt)
+		require.InEpsilon(t, load, r.Busy, tolerance)
+		require.InEpsilon(t, want+mean.Seconds(), r.MeanSojourn.Seconds(), tolerance)
+	}
+}
+
+// M/M/c/K turns away as many as its steady state says.
+func TestRun_Loss(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		workers, room int
+		use           float64
+	}{
+		{workers: 1, room: 4, use: 0.9},
+		{workers: 8, room: 8, use: 1},
+		{workers: 8, room: 256, use: 1.1},
+		{workers: 4, room: 1, use: 2},
+	} {
+		const mean = 4 * time.Millisecond
+		load := tt.use * float64(tt.workers)
+		arrive := load / mean.Seconds()
+		r, err := Run(Config{
+			Strategy: "fifo", Workers: tt.workers, Capacity: tt.room, Arrivals: Poisson(arrive), Service: Exponential(mean),
+			Warmup: 10 * time.Second, Duration: lasting(6e5, arrive), Seed: 1,
+		})
+		require.NoError(t, err)
+		require.InEpsilon(t, lost(tt.workers, tt.room, load), float64(r.Refused)/float64(r.Offered), tolerance, "%+v", tt)
+		require.Equal(t, map[string]int64{"full": r.Refused}, r.Shed)
+	}
+}
+
+// The mean waiting time of M/G/1 is that of Pollaczek and Khinchine, whatever the
+// distribution of the service.
+func TestRun_PollaczekKhinchine(t *testing.T) {
+	t.Parallel()
+	const mean = 4 * time.Millisecond
+	for _, tt := range []struct {
+		service Distribution
+		cv2     float64 // the square of the coefficient of variation
+	}{
+		{Constant(mean), 0},
+		{Exponential(mean), 1},
+		{LogNormal{mean, 1.5}, 1.5 * 1.5},
+		{Bimodal{Cheap: 2 * time.Millisecond, Expensive: 22 * time.Millisecond, Share: 0.1}, 36.0 / 16},
+	} {
+		const use = 0.5
+		r, err := Run(Config{
+			Strategy: "fifo", Workers: 1, Capacity: endless, Arrivals: Poisson(use / mean.Seconds()), Service: tt.service,
+			Warmup: 10 * time.Second, Duration: lasting(1e6, use/mean.Seconds()), Seed: 2,
+		})
+		require.NoError(t, err)
+		want := use * mean.Seconds() * (1 + tt.cv2) / (2 * (1 - use))
+		require.InEpsilon(t, want, r.MeanWait.Seconds(), tolerance, "%v", tt.service)
+	}
+}
+
+// The order in which requests are taken does not change how long they wait in
+// the mean, as long as it does not look at how much work they are.
+func TestRun_MeanWaitIsThatOfAnyOrder(t *testing.T) {
+	t.Parallel()
+	var waits []float64
+	for _, strategy := range []string{"fifo", "lifo", "mpmc", "unbounded"} {
+		r, err := Run(Config{
+			Strategy: strategy, Workers: 4, Capacity: 1 << 14, Arrivals: Poisson(800), Service: Exponential(4 * time.Millisecond),
+			Duration: lasting(2e5, 800), Seed: 3,
+		})
+		require.NoError(t, err)
+		require.Zero(t, r.Refused)
+		waits = append(waits, r.MeanWait.Seconds())
+	}
+	for _, w := range waits {
+		require.InEpsilon(t, waits[0], w, 2*tolerance)
+	}
+}
+
+func TestDistributions_Means(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"4ms", "exp:4ms", "lognormal:4ms,1.5", "bimodal:1ms,50ms,0.05"} {
+		d, err := ParseDistribution(text)
+		require.NoError(t, err)
+		require.Equal(t, text, d.(interface{ String() string }).String())
+		random, sum := newRandom(1), 0.0
+		const n = int(1_000_000 * scale)
+		for range n {
+			sum += float64(d.Draw(random))
+		}
+		require.InEpsilon(t, float64(d.Mean()), sum/float64(n), tolerance, text)
+	}
+	for _, text := range []string{"", "4", "-4ms", "0", "exp:", "exp:4ms,1", "lognormal:4ms", "bimodal:1ms,2ms,1.5", "gamma:4ms", "exp:2h", "4ms,5ms", "exp:NaN"} {
+		_, err := ParseDistribution(text)
+		require.ErrorContains(t, err, "is not a distribution of times", text)
+	}
+}
+
+// Arrivals come as often as their rates say, in every part of a profile.
+func TestArrivals_Rates(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		arrivals Arrivals
+		from, to time.Duration
+		want     float64
+	}{
+		"poisson":                {Poisson(1000), 0, 1000 * s, 1000},
+		"paced":                  {Paced(1000), 0, 1000 * s, 1000},
+		"before a spike":         {Spike(1000, 9000, 400*s, 100*s), 0, 400 * s, 1000},
+		"during a spike":         {Spike(1000, 9000, 400*s, 100*s), 400 * s, 500 * s, 9000},
+		"after a spike":          {Spike(1000, 9000, 400*s, 100*s), 500 * s, 900 * s, 1000},
+		"lower half of a ramp":   {Ramp(0, 2000, 100*s, 1100*s), 100 * s, 600 * s, 500},
+		"upper half of a ramp":   {Ramp(0, 2000, 100*s, 1100*s), 600 * s, 1100 * s, 1500},
+		"after a ramp":           {Ramp(2000, 500, 0, 10*s), 10 * s, 1010 * s, 500},
+		"bursts":                 {OnOff{On: 5000, Off: 0, MeanOn: 50 * time.Millisecond, MeanOff: 200 * time.Millisecond}, 0, 10000 * s, 1000},
+		"a profile that repeats": {Profile{Points: []Point{{0, 0}, {1 * s, 0}, {1 * s, 3000}}, Period: 2 * s}, 0, 1000 * s, 1500},
+	} {
+		next, n, last, ordered := tt.arrivals.Times(newRandom(7)), 0, time.Duration(0), true
+		for at := next(); at < tt.to; at = next() {
+			ordered = ordered && at >= last
+			last = at
+			if at >= tt.from {
+				n++
+			}
+		}
+		require.True(t, ordered, name)
+		require.InEpsilon(t, tt.want, float64(n)/(tt.to-tt.from).Seconds(), 0.01, name)
+	}
+	// The gaps of Poisson arrivals vary as much as their mean, also in a profile.
+	for _, arrivals := range []Arrivals{Poisson(1000), Spike(1000, 1, 2000*s, s)} {
+		next, last, sum, squares := arrivals.Times(newRandom(7)), 0.0, 0.0, 0.0
+		const n = int(1_000_000 * scale)
+		for range n {
+			at := next().Seconds()
+			sum, squares, last = sum+at-last, squares+(at-last)*(at-last), at
+		}
+		require.InEpsilon(t, 1, math.Sqrt(squares/float64(n)-(sum/float64(n))*(sum/float64(n)))/(sum/float64(n)), tolerance)
+	}
+	next := Ramp(1000, 0, 0, s).Times(newRandom(7))
+	for range 2000 {
+		if next() == Never {
+			return
+		}
+	}
+	require.Fail(t, "a load that has ended goes on")
+}
