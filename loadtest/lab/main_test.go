@@ -64,7 +64,7 @@ func fakeService(kind string) int {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintln(w, "spillway_store_compactions_total 3")
+		_, _ = fmt.Fprintln(w, "spillway_store_compactions_total 3\ngo_memstats_mallocs_total 12345")
 	})
 	mux.HandleFunc("/environment", func(w http.ResponseWriter, _ *http.Request) {
 		var settings []string
