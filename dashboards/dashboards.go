@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -44,6 +45,8 @@ type Variable struct {
 	Name, Label, Description, Type, Definition string
 	Refresh                                    int
 	Multi, IncludeAll                          bool
+	// AllValue is what All stands for, empty for all values.
+	AllValue string
 	// Query is a string for a data source, an object otherwise.
 	Query json.RawMessage
 }
@@ -131,6 +134,33 @@ func (v *Variable) LabelValues() (selector, label string, ok bool) {
 	}
 	return inner[:i], inner[i+len(", "):], true
 }
+
+// Interpolate returns what Grafana puts in place of the variable in a query of
+// the type prometheus when these values are chosen: a regular expression within a
+// string of PromQL.
+func (v *Variable) Interpolate(values []string) string {
+	escaped := make([]string, len(values))
+	for i, value := range values {
+		// Grafana's prometheusSpecialRegexEscape: a backslash for the expression,
+		// written as two in the string.
+		escaped[i] = special.ReplaceAllString(strings.ReplaceAll(value, `\`, `\\\\`), `\\$0`)
+	}
+	if len(escaped) == 1 {
+		return escaped[0]
+	}
+	return "(" + strings.Join(escaped, "|") + ")"
+}
+
+// InterpolateAll is Interpolate for All, where values are those that there are.
+func (v *Variable) InterpolateAll(values []string) string {
+	if v.AllValue != "" {
+		return v.AllValue // as it is
+	}
+	return v.Interpolate(values)
+}
+
+// special are the characters that Grafana escapes.
+var special = regexp.MustCompile(`[$^*{}\[\]'+?.()|]`)
 
 // RuleGroup is a group of recording and alert rules.
 type RuleGroup struct {

@@ -171,6 +171,27 @@ func TestDashboards_Variables(t *testing.T) {
 	}
 }
 
+// As Grafana's own tests of its data source have it.
+func TestVariable_Interpolate(t *testing.T) {
+	t.Parallel()
+	v := Variable{Name: "instance", Multi: true, IncludeAll: true}
+	for _, test := range []struct {
+		values []string
+		want   string
+	}{
+		{[]string{"spillway"}, "spillway"},
+		{[]string{"a", "b"}, "(a|b)"},
+		{[]string{"127.0.0.1:6060", "[::1]:6060"}, `(127\\.0\\.0\\.1:6060|\\[::1\\]:6060)`},
+		{[]string{`a+b\c`}, `a\\+b\\\\c`},
+	} {
+		require.Equal(t, test.want, v.Interpolate(test.values))
+		require.Equal(t, test.want, v.InterpolateAll(test.values))
+	}
+	v.AllValue = ".+"
+	require.Equal(t, ".+", v.InterpolateAll([]string{"a", "b"}))
+	require.Equal(t, "(a|b)", v.Interpolate([]string{"a", "b"}))
+}
+
 func TestDashboards_Links(t *testing.T) {
 	t.Parallel()
 	for _, d := range load(t) {

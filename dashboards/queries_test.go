@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,13 +55,16 @@ var (
 	sample     = regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? `)
 	labelNames = regexp.MustCompile(`(\w+)="`)
 
+	inCode        = regexp.MustCompile("`([a-z_]+)`")
+	histogramPart = regexp.MustCompile(`_(bucket|sum|count)$`)
+
 	quoted   = regexp.MustCompile(`"[^"]*"`)
 	selector = regexp.MustCompile(`([a-zA-Z_:][a-zA-Z0-9_:]*)\{([^}]*)\}(\[[^\]]*\])?`)
 	matcher  = regexp.MustCompile(`(\w+)(=~|!~|!=|=)("[^"]*")`)
 	grouping = regexp.MustCompile(`\b(?:by|on|group_left|group_right|without|ignoring)(?: \(([^)]*)\))`)
 	// word is what may be a metric, once strings, ranges and groupings are gone.
 	word      = regexp.MustCompile(`\b[a-zA-Z_][a-zA-Z0-9_:]*(?:\s*\()?`)
-	operators = []string{"and", "or", "unless", "by", "on", "group_left"}
+	operators = []string{"and", "or", "unless", "offset", "by", "on", "group_left"}
 	// accumulating are the names of what only grows, and so says nothing as it
 	// is.
 	accumulating = regexp.MustCompile(`_(total|bucket|sum|count)$`)
@@ -113,6 +117,41 @@ func TestNamed(t *testing.T) {
 		{`histogram_quantile(0.99, sum by (le, s) (rate(h_bucket{job=~"$job"}[$__rate_interval]))) and b unless c`, []string{"h_bucket", "b", "c"}},
 	} {
 		require.Equal(t, test.want, named(test.expr), test.expr)
+	}
+}
+
+// Everything that the service exports is listed where operators look, and
+// nothing else.
+func TestMetrics_Documented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "\n## Metrics\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	var documented []string // with the labels
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for _, name := range inCode.FindAllStringSubmatch(cells[1], -1) {
+				documented = append(documented, name[1])
+			}
+		}
+	}
+	exists := make(map[string]bool)
+	for name, labels := range exported(t) {
+		name, ours := strings.CutPrefix(name, "spillway_")
+		if !ours {
+			continue
+		}
+		name = histogramPart.ReplaceAllString(name, "")
+		require.Contains(t, documented, name)
+		exists[name] = true
+		for _, label := range labels {
+			exists[label] = true
+		}
+	}
+	for _, name := range documented {
+		require.True(t, exists[name], "%s is not exported", name)
 	}
 }
 

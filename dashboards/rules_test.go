@@ -46,7 +46,7 @@ func TestRules(t *testing.T) {
 			require.NotEmpty(t, r.Annotations["summary"], r.Alert)
 			require.GreaterOrEqual(t, strings.Count(r.Annotations["description"]+" ", ". "), 2,
 				"%s: the description says what it means for users", r.Alert)
-			require.Equal(t, "docs/operations.md#"+strings.ToLower(r.Alert), r.Annotations["runbook_url"], r.Alert)
+			require.Equal(t, `{{ or $externalLabels.runbook "docs/operations.md" }}#`+strings.ToLower(r.Alert), r.Annotations["runbook_url"], r.Alert)
 			require.Regexp(t, `(?m)^#+ `+r.Alert+`$`, string(runbook), "the runbook has no such heading")
 		}
 	}
