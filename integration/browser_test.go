@@ -33,8 +33,11 @@ type page struct {
 	mu       sync.Mutex
 	requests []string // that left the origin
 	errors   []string // of its script and of the browser's console
-	refusal  string   // what the console may say: see expect
+	refusals []string // what the console may say: see expect
 }
+
+// reboundName is a name that browsers of the tests take for this machine.
+const reboundName = "rebound.example"
 
 // openPage opens a page, as wide as asked for.
 func openPage(t *testing.T, address string, width int64, media ...*emulation.MediaFeature) *page {
@@ -42,12 +45,15 @@ func openPage(t *testing.T, address string, width int64, media ...*emulation.Med
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Fatal("chromium is missing: `make integration` installs it")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // for all that is done with it
 	t.Cleanup(cancel)
+	// The profile is in a folder of chromedp's: a process of the browser may write
+	// to it for a moment after the browser has ended, for which t.TempDir does not
+	// wait when it removes its own.
 	allocator, cancel := chromedp.NewExecAllocator(ctx,
 		chromedp.ExecPath("chromium"), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.UserDataDir(t.TempDir()))
+		chromedp.Flag("disable-sync", true), chromedp.Flag("host-resolver-rules", "MAP "+reboundName+" 127.0.0.1"))
 	t.Cleanup(cancel)
 	tab, _ := chromedp.NewContext(allocator)
 	// It waits for the browser, which might be taken for a leak otherwise.
@@ -65,12 +71,13 @@ func openPage(t *testing.T, address string, width int64, media ...*emulation.Med
 	)
 	t.Cleanup(func() {
 		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.refusal != "" {
-			p.errors = slices.DeleteFunc(p.errors, func(e string) bool { return strings.Contains(e, p.refusal) })
-		}
-		require.Empty(t, p.errors, "errors in the browser's console")
-		require.Empty(t, p.requests, "requests that left the origin")
+		refusals, errors, requests := p.refusals, slices.Clone(p.errors), slices.Clone(p.requests)
+		p.mu.Unlock()
+		errors = slices.DeleteFunc(errors, func(e string) bool {
+			return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.Contains(e, refusal) })
+		})
+		require.Empty(t, errors, "errors in the browser's console")
+		require.Empty(t, requests, "requests that left the origin")
 	})
 	return p
 }
@@ -103,10 +110,10 @@ func (p *page) hear(event any) {
 
 // expect lets the browser complain in these words, of answers, or of their
 // absence, that the test brings about.
-func (p *page) expect(refusal string) {
+func (p *page) expect(refusals ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refusal = refusal
+	p.refusals = refusals
 }
 
 func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {

@@ -61,13 +61,17 @@ func prometheusFiles(t *testing.T, adapt func(name, text string) string) string 
 // watch starts a Prometheus with the repository's own configuration and rules,
 // which scrapes the service and evaluates the rules twice a second. The windows
 // of the rules, and how long alerts are held back, are rewritten by shorten.
-func (s *service) watch(shorten func(rules string) string) *prometheus {
+func (s *service) watch(shorten func(rules string) string, others ...*service) *prometheus {
 	s.t.Helper()
+	var targets []string
+	for _, watched := range append([]*service{s}, others...) {
+		targets = append(targets, strconv.Quote(watched.admin))
+	}
 	folder := prometheusFiles(s.t, func(name, text string) string {
 		switch name {
 		case "prometheus.yml":
 			for was, is := range map[string]string{
-				"spillway:6060":            s.admin,
+				`"spillway:6060"`:          strings.Join(targets, ", "),
 				"scrape_interval: 5s":      "scrape_interval: 500ms",
 				"evaluation_interval: 15s": "evaluation_interval: 500ms",
 			} {
