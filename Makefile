@@ -27,6 +27,7 @@ run: build ## build and start the service on ./data, 127.0.0.1:8080 and 127.0.0.
 test: ## every test that needs nothing but Go and gcc, with the race detector
 	go test -race -shuffle=on ./...
 	go test -run Alloc ./internal/executor ./internal/server # which the race detector would spoil
+	cd loadtest/peers && go test -race -shuffle=on ./...
 
 .PHONY: integration
 integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker; installs what is missing
@@ -109,7 +110,17 @@ compose-load: ## send load to what compose-up has started; RATE=1000 DURATION=10
 compose-down: ## stop what compose-up has started; the data stays
 	$(COMPOSE) --profile load down
 
-# Named so that nobody looks for them in vain: their parts are not built yet.
-.PHONY: peers pgo
-peers pgo:
+PEERS_STRATEGIES ?= fifo sync mpmc
+PEERS_FLAGS      ?=
+
+# PEERS_FLAGS=--pairs=9 answers the goals of CPU a request for every strategy
+# instead; --help lists the others. What is measured goes before what else runs on
+# the machine, where that is allowed.
+.PHONY: peers
+peers: build ## measure the service beside what you would run instead, in 10 minutes: reports/peers.md
+	cd loadtest/peers && go build -trimpath -o $(BIN)/ ./cmd/peer ./cmd/versus
+	nice -n -10 $(BIN)/versus $(if $(findstring pairs,$(PEERS_FLAGS)),,--strategies '$(PEERS_STRATEGIES)') $(PEERS_FLAGS)
+
+.PHONY: pgo
+pgo:
 	@echo 'make $@ is not there yet: see "What is not there yet" in the README' >&2; exit 1
