@@ -89,7 +89,7 @@ func TestOptions_Frame(t *testing.T) {
 		Live: func() (metrics.Live, bool) {
 			return metrics.Live{
 				SLO: 0.1, Submitted: 7, Run: 5, Good: 4, Failed: 3,
-				Shed:    map[string]float64{"full": 2}, TurnedAway: 3,
+				Shed: map[string]float64{"full": 2}, TurnedAway: 3,
 				Codes:   map[int]float64{201: 5, 503: 2},
 				Latency: metrics.Distribution{-27: 5},
 				Gauges: []dispatch.Gauge{

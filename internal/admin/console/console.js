@@ -93,7 +93,7 @@
     const refused = ['full', 'limit', 'draining'].reduce((sum, reason) => sum + (now.reasons[reason] || 0), 0);
     picture.update({ ...now, refused, dropped: now.shed - refused });
     const { unit } = picture.cells();
-    set($('unit'), now.workers === 0 ? '' : unit === 1 ? '■ 1 request' : `■ ${digits(unit)} requests`);
+    set($('unit'), now.workers === 0 ? '' : unit === 1 ? '■ 1 request' : `■ ${amount(unit)} requests`);
     for (const name in charts) charts[name].update(samples);
     showPercentiles();
     showHealth(latest(5).reduce((sum, s) => sum + s.shed, 0));
