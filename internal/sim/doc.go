@@ -41,6 +41,6 @@
 // from Config.Seed. So another strategy meets the same requests, with the same
 // work, at the same times. A discipline that draws random numbers itself, or is
 // concurrent by nature, is as deterministic as its code is when called by one
-// goroutine: mpmc is. Sums that depend on no order, such as a mean, are exact;
+// goroutine: mpmc is, sharded, which draws, is not. Sums that depend on no order, such as a mean, are exact;
 // percentiles have three digits.
 package sim

@@ -63,7 +63,7 @@ func (n *node) submit(r *request) {
 	switch v.Outcome {
 	case strategies.Queued:
 		if v.Displaced != nil {
-			n.shed(v.Displaced.Payload.(*request), strategies.ReasonDisplaced)
+			n.shed(v.Displaced.Payload.(*request), v.Displacement())
 		}
 		n.wake()
 	case strategies.CallerRuns:

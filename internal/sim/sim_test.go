@@ -33,23 +33,23 @@ func TestRun_GoodputPastCapacity(t *testing.T) {
 	}{
 		// Whoever is served has waited for the whole queue, which takes longer than
 		// the SLO.
-		{"fifo", 256, 1.1, 0.004, 0.016},
+		{"fifo", 256, 1.1, 0.001, 0.02},
 		{"fifo", 256, 2, 0, 0.001},
-		{"mpmc", 256, 1.1, 0.004, 0.016},
+		{"mpmc", 256, 1.1, 0.001, 0.02},
 		{"unbounded", 256, 1.1, 0, 0.01},
 		// The oldest leaves as soon as another comes, so that the queue is the
 		// shorter in time the more there are.
 		{"drop-oldest", 256, 1.1, 0, 0.1},
-		{"drop-oldest", 256, 2, 0.98, 1.01},
+		{"drop-oldest", 256, 2, 0.98, 1.03},
 		// A queue that takes less than the SLO does well: but how long is that?
-		{"fifo", 64, 2, 0.99, 1.01},
+		{"fifo", 64, 2, 0.99, 1.03},
 		// Newest first serves nearly everybody whom it serves in time.
-		{"lifo", 1024, 1.1, 0.985, 1.01},
-		{"lifo", 1024, 2, 0.99, 1.01},
-		{"lifo", 1024, 10, 0.99, 1.01},
+		{"lifo", 1024, 1.1, 0.985, 1.03},
+		{"lifo", 1024, 2, 0.99, 1.03},
+		{"lifo", 1024, 10, 0.99, 1.03},
 	} {
 		c := standard(tt.strategy, tt.capacity, tt.multiple)
-		c.Duration = time.Duration(float64(100*time.Second) / tt.multiple)
+		c.Duration = time.Duration(float64(40*time.Second) / tt.multiple)
 		r, err := Run(c)
 		require.NoError(t, err)
 		require.Equal(t, 2000.0, r.Capacity)
@@ -65,7 +65,7 @@ func TestRun_GoodputWhileTheQueueFills(t *testing.T) {
 	t.Parallel()
 	for multiple, want := range map[float64]float64{1.1: 0.08, 2: 0.01} {
 		goodput := 0.0
-		const runs = 10
+		const runs = 8
 		for seed := range uint64(runs) {
 			c := standard("fifo", 256, multiple)
 			c.Warmup, c.Duration, c.Seed = 0, 15*time.Second, seed
@@ -73,6 +73,6 @@ func TestRun_GoodputWhileTheQueueFills(t *testing.T) {
 			require.NoError(t, err)
 			goodput += r.OfCapacity() / runs
 		}
-		require.InDelta(t, want, goodput, 0.01)
+		require.InDelta(t, want, goodput, want/3)
 	}
 }

@@ -74,7 +74,7 @@ func TestRun_Loss(t *testing.T) {
 	}{
 		{workers: 1, room: 4, use: 0.9},
 		{workers: 8, room: 8, use: 1},
-		{workers: 8, room: 256, use: 1.1},
+		{workers: 8, room: 64, use: 1.2},
 		{workers: 4, room: 1, use: 2},
 	} {
 		const mean = 4 * time.Millisecond
@@ -162,16 +162,16 @@ func TestArrivals_Rates(t *testing.T) {
 		from, to time.Duration
 		want     float64
 	}{
-		"poisson":                {Poisson(1000), 0, 1000 * s, 1000},
-		"paced":                  {Paced(1000), 0, 1000 * s, 1000},
-		"before a spike":         {Spike(1000, 9000, 400*s, 100*s), 0, 400 * s, 1000},
-		"during a spike":         {Spike(1000, 9000, 400*s, 100*s), 400 * s, 500 * s, 9000},
-		"after a spike":          {Spike(1000, 9000, 400*s, 100*s), 500 * s, 900 * s, 1000},
-		"lower half of a ramp":   {Ramp(0, 2000, 100*s, 1100*s), 100 * s, 600 * s, 500},
-		"upper half of a ramp":   {Ramp(0, 2000, 100*s, 1100*s), 600 * s, 1100 * s, 1500},
-		"after a ramp":           {Ramp(2000, 500, 0, 10*s), 10 * s, 1010 * s, 500},
-		"bursts":                 {OnOff{On: 5000, Off: 0, MeanOn: 50 * time.Millisecond, MeanOff: 200 * time.Millisecond}, 0, 10000 * s, 1000},
-		"a profile that repeats": {Profile{Points: []Point{{0, 0}, {1 * s, 0}, {1 * s, 3000}}, Period: 2 * s}, 0, 1000 * s, 1500},
+		"poisson":                {Poisson(1000), 0, 100 * s, 1000},
+		"paced":                  {Paced(1000), 0, 100 * s, 1000},
+		"before a spike":         {Spike(1000, 9000, 40*s, 10*s), 0, 40 * s, 1000},
+		"during a spike":         {Spike(1000, 9000, 40*s, 10*s), 40 * s, 50 * s, 9000},
+		"after a spike":          {Spike(1000, 9000, 40*s, 10*s), 50 * s, 90 * s, 1000},
+		"lower half of a ramp":   {Ramp(0, 2000, 10*s, 110*s), 10 * s, 60 * s, 500},
+		"upper half of a ramp":   {Ramp(0, 2000, 10*s, 110*s), 60 * s, 110 * s, 1500},
+		"after a ramp":           {Ramp(2000, 500, 0, 10*s), 10 * s, 110 * s, 500},
+		"bursts":                 {OnOff{On: 5000, Off: 0, MeanOn: 50 * time.Millisecond, MeanOff: 200 * time.Millisecond}, 0, 2000 * s, 1000},
+		"a profile that repeats": {Profile{Points: []Point{{0, 0}, {1 * s, 0}, {1 * s, 3000}}, Period: 2 * s}, 0, 100 * s, 1500},
 	} {
 		next, n, last, ordered := tt.arrivals.Times(newRandom(7)), 0, time.Duration(0), true
 		for at := next(); at < tt.to; at = next() {
@@ -182,7 +182,7 @@ func TestArrivals_Rates(t *testing.T) {
 			}
 		}
 		require.True(t, ordered, name)
-		require.InEpsilon(t, tt.want, float64(n)/(tt.to-tt.from).Seconds(), 0.01, name)
+		require.InEpsilon(t, tt.want, float64(n)/(tt.to-tt.from).Seconds(), 0.02, name)
 	}
 	// The gaps of Poisson arrivals vary as much as their mean, also in a profile.
 	for _, arrivals := range []Arrivals{Poisson(1000), Spike(1000, 1, 2000*s, s)} {

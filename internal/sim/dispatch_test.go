@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/strategies"
+	"spillway/strategies/dispatch"
+)
+
+// random are the strategies that draw random numbers of their own.
+var random = []string{"sharded"}
+
+// script returns a configuration with a recorded load that overwhelms four
+// workers now and then, of clients that wait, that tell their deadline, and that
+// go without a word.
+func script(strategy string, seed uint64) Config {
+	const ms = time.Millisecond
+	c := Config{
+		Strategy: strategy, Workers: 4, Capacity: 24, Duration: time.Hour, Seed: seed, Service: Exponential(4 * ms),
+		Classes: []Class{
+			{Name: "waits", Client: "a", Priority: 2},
+			{Name: "tells", Client: "b", Priority: 5, Timeout: 20 * ms, Deadline: true},
+			{Name: "tells of little time", Client: "c", Priority: 1, Timeout: 7 * ms, Deadline: true},
+			{Name: "goes", Client: "d", Priority: 7, Timeout: 15 * ms},
+		},
+	}
+	drawn := newRandom(seed)
+	next := OnOff{On: 3000, Off: 200, MeanOn: 50 * ms, MeanOff: 50 * ms}.Times(drawn)
+	for range 1000 {
+		c.Recorded = append(c.Recorded, Request{
+			At: next(), Service: 1 + time.Duration(drawn.ExpFloat64()*float64(4*ms)), Class: drawn.IntN(len(c.Classes)),
+		})
+	}
+	return c
+}
+
+// inRealDispatcher does what Run does with a script, with the service's own
+// dispatcher, of which the workers sleep. It returns the records, and how many
+// tasks were shed for each reason.
+func inRealDispatcher(t *testing.T, c Config) (records []Record, shed map[string]int64) {
+	shed = map[string]int64{}
+	synctest.Test(t, func(t *testing.T) {
+		d, err := dispatch.Open(dispatch.Options{
+			Strategy: c.Strategy, Capacity: c.Capacity, Workers: c.Workers, MaxBatch: 1,
+			Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+				time.Sleep(c.Recorded[tasks[0].Payload.(int)].Service)
+				done(tasks[0])
+			},
+		})
+		require.NoError(t, err)
+		defer d.Close()
+		type end struct {
+			Record
+			reason strategies.Reason // the service's, whether or not the client heard of it
+		}
+		ends := make(chan end, len(c.Recorded))
+		begun := d.Now()
+		for i, r := range c.Recorded {
+			go func() {
+				time.Sleep(r.At)
+				class := c.Classes[r.Class]
+				task := &strategies.Task{Arrival: d.Now(), Priority: class.Priority, Client: class.Client, Payload: i}
+				if class.Deadline {
+					task.Deadline = task.Arrival + int64(class.Timeout)
+				}
+				done := make(chan struct{})
+				task.Done = func(task *strategies.Task) {
+					record := Record{Arrival: r.At, Class: r.Class, Client: class.Client, Attempts: 1}
+					record.Latency = time.Duration(d.Now()-begun) - r.At
+					if task.Shed != strategies.ReasonNone {
+						record.Outcome, record.Reason = Refused, task.Shed
+					}
+					if class.Timeout > 0 && (record.Latency > class.Timeout || task.Shed == strategies.ReasonAbandoned) {
+						record.Latency, record.Outcome, record.Reason = class.Timeout, TimedOut, strategies.ReasonNone
+					}
+					ends <- end{record, task.Shed}
+					close(done)
+				}
+				d.Submit(task)
+				if class.Timeout == 0 {
+					return
+				}
+				select {
+				case <-done:
+				case <-time.After(r.At + class.Timeout - time.Duration(d.Now()-begun)):
+					if class.Deadline {
+						d.Cancel(task, strategies.ReasonExpired)
+					} else {
+						d.Cancel(task, strategies.ReasonAbandoned)
+					}
+				}
+			}()
+		}
+		for range c.Recorded {
+			e := <-ends
+			records = append(records, e.Record)
+			if e.reason != strategies.ReasonNone {
+				shed[e.reason.String()]++
+			}
+		}
+	})
+	return records, shed
+}
+
+// The model of the dispatcher and the dispatcher run and shed the same requests
+// at the same times.
+func TestRun_DoesWhatTheDispatcherDoes(t *testing.T) {
+	t.Parallel()
+	inOrder := func(a, b Record) int {
+		return cmp.Or(cmp.Compare(a.Arrival+a.Latency, b.Arrival+b.Latency), cmp.Compare(a.Arrival, b.Arrival))
+	}
+	for _, strategy := range strategies.Names() {
+		if slices.Contains(random, strategy) {
+			continue
+		}
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(3) {
+				c := script(strategy, seed)
+				want, shed := inRealDispatcher(t, c)
+				var got []Record
+				c.Observe = func(r Record) { got = append(got, r) }
+				r, err := Run(c)
+				require.NoError(t, err)
+				slices.SortFunc(want, inOrder)
+				slices.SortFunc(got, inOrder)
+				for i := range min(len(want), len(got)) {
+					require.Equal(t, want[i], got[i], "seed %d, the %dth end", seed, i)
+				}
+				require.Len(t, got, len(want))
+				require.Equal(t, shed, r.Shed)
+			}
+		})
+	}
+}
