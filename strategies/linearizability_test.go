@@ -257,7 +257,7 @@ func record(q strategies.Discipline, rng *rand.Rand, goroutines, each int) []por
 			rng := rand.New(rand.NewPCG(seed, 0))
 			tasks := make([]strategies.Task, each)
 			for i := range tasks {
-				tasks[i].Payload = byte(1 + g*each + i)
+				label(&tasks[i], byte(1+g*each+i))
 			}
 			for ready.Add(1); int(ready.Load()) < goroutines; {
 				runtime.Gosched()
@@ -322,10 +322,13 @@ func TestDisciplines_Linearizable(t *testing.T) {
 		{"caller-runs", exact(oldestFirst, false, strategies.CallerRuns)},
 		{"codel", exact(oldestFirst, false, strategies.TurnedAway)},
 		{"drop-oldest", exact(oldestFirst, true, strategies.Queued)},
+		{"edf", keyModel(deadlineOf)},
+		{"fair", turnsModel},
 		{"fifo", exact(oldestFirst, false, strategies.TurnedAway)},
 		{"hybrid", exact(inTurn, true, strategies.Queued)},
 		{"lifo", exact(newestFirst, true, strategies.Queued)},
 		{"mpmc", ringModel},
+		{"priority", keyModel(classOf)},
 		{"unbounded", func(int) porcupine.Model { return exactModel(oldestFirst, false, strategies.Unbounded, 0) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

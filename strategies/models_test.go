@@ -22,10 +22,13 @@ var models = []struct {
 	{"caller-runs", strategytest.Model{Next: strategytest.Oldest, Full: callerRuns}.New},
 	{"codel", newCoDelModel},
 	{"drop-oldest", strategytest.Model{Next: strategytest.Oldest, Displaced: strategytest.Oldest}.New},
+	{"edf", newEDFModel},
+	{"fair", newFairModel},
 	{"fifo", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}.New},
 	{"hybrid", alternating},
 	{"lifo", strategytest.Model{Next: strategytest.Newest, Displaced: strategytest.Oldest}.New},
 	{"mpmc", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}.New},
+	{"priority", newPriorityModel},
 	{"unbounded", strategytest.Model{Next: strategytest.Oldest, Unbounded: true}.New},
 }
 

@@ -47,10 +47,13 @@ func builtin() []Spec {
 		{Name: "caller-runs", New: newCallerRuns, Summary: "bounded first-in first-out; when full, the connection does the work itself"},
 		{Name: "codel", New: newCoDel, Summary: "bounded first-in first-out with controlled delay; when full, the newest is turned away"},
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},
+		{Name: "edf", New: newEDF, Summary: "earliest deadline first, refusing what cannot be done in time; when full, the latest deadline is displaced"},
+		{Name: "fair", New: newFair, Summary: "deficit round robin over clients; when full, the oldest of the client with the longest queue is displaced"},
 		{Name: "fifo", New: newFIFO, Summary: "bounded first-in first-out; when full, the newest is turned away"},
 		{Name: "hybrid", New: newHybrid, Summary: "bounded; takes the oldest and the newest in turn; when full, the oldest is displaced"},
 		{Name: "lifo", New: newLIFO, Summary: "bounded stack, newest first; when full, the oldest is displaced"},
 		{Name: "mpmc", New: newMPMC, Summary: "lock-free bounded ring, first-in first-out; when full, the newest is turned away"},
+		{Name: "priority", New: newPriority, Summary: "most important class first, first-in first-out within; when full, the newest of the least important is displaced"},
 		{Name: "sync", New: newSync, Summary: "no queue: the connection does the work itself", Inline: true},
 		{Name: "unbounded", New: newUnbounded, Summary: "lock-free linked queue, first-in first-out, growing without bound"},
 	}

@@ -59,9 +59,11 @@ type Task struct {
 	// The fields below belong to the built-in discipline that holds the task,
 	// and are meaningless otherwise.
 
-	next, prev *Task                // neighbours in a list
+	next, prev *Task                // neighbours in a list, or children in a tree
 	list       *list                // the list that holds the task, nil outside of one
-	ticket     uint64               // position in a ring
+	up         *Task                // parent in a tree
+	size       int                  // of the part of a tree below and with the task, 0 outside of one
+	ticket     uint64               // position in a ring, or number of the push
 	node       atomic.Pointer[node] // place in a linked queue
 }
 

@@ -264,6 +264,7 @@ func TestDispatcher_KeepsTheOrderOfTheDiscipline(t *testing.T) {
 func TestDispatcher_WhenFull(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string]struct{ started, ended []string }{
+		"fair":        {[]string{"slow", "b"}, []string{"a:fair", "slow", "b"}},
 		"fifo":        {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
 		"mpmc":        {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
 		"lifo":        {[]string{"slow", "b"}, []string{"a:displaced", "slow", "b"}},

@@ -1,0 +1,104 @@
+package strategies
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// classes is how many classes of Task.Priority there are.
+const classes = 8
+
+// priority serves the most important class that waits, and within a class the
+// oldest: the run queue of Ingo Molnár's O(1) scheduler of Linux 2.6, which
+// keeps a bit for each class that is not empty, so that the first and the last
+// class are found in one instruction.
+//
+// When it is full, the task whose turn would come last makes room: the newest of
+// the least important class. If that is the pushed one, because nothing that
+// waits is less important, it is turned away. So the queue holds the first of
+// all that came, in the order in which they will be served, and the requests of
+// a class that is not getting its turn do not displace each other in vain.
+//
+// Strict priority starves: while more important requests keep all workers busy,
+// no other is served. That is what the classes are for. A client that waits in
+// vain gives up, or has a deadline, and its place is free then.
+type priority struct {
+	capacity int
+
+	mu struct {
+		sync.Mutex
+		queues [classes]list
+		some   uint8 // a bit for each queue that is not empty
+	}
+	// waiting is the length of all queues. It changes under mu and may be read
+	// without it.
+	waiting atomic.Int64
+}
+
+var _ Remover = (*priority)(nil)
+
+func newPriority(c Config) Discipline { return &priority{capacity: max(1, c.Capacity)} }
+
+// class returns the class of t, the least important one if there is no such.
+func class(t *Task) uint8 { return min(t.Priority, classes-1) }
+
+// Push adds t. If the queue is full, a less important task is displaced, or t is
+// turned away if there is none.
+func (q *priority) Push(t *Task, _ int64) Verdict {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := class(t)
+	var v Verdict
+	if q.waiting.Load() == int64(q.capacity) {
+		least := uint8(bits.Len8(q.mu.some)) - 1
+		if c >= least {
+			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
+		}
+		v.Displaced = q.mu.queues[least].back
+		q.takeLocked(v.Displaced)
+	}
+	q.mu.queues[c].pushBack(t)
+	q.mu.some |= 1 << c
+	q.waiting.Add(1)
+	return v
+}
+
+// Pop takes the oldest task of the most important class.
+func (q *priority) Pop(int64) (*Task, Popped, Reason) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.some == 0 {
+		return nil, Empty, ReasonNone
+	}
+	t := q.mu.queues[bits.TrailingZeros8(q.mu.some)].front
+	q.takeLocked(t)
+	return t, Run, ReasonNone
+}
+
+// Remove takes t out of the queue, in constant time.
+func (q *priority) Remove(t *Task) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.list != &q.mu.queues[class(t)] {
+		return false
+	}
+	q.takeLocked(t)
+	return true
+}
+
+// takeLocked takes t, which waits.
+func (q *priority) takeLocked(t *Task) {
+	c := class(t)
+	q.mu.queues[c].remove(t)
+	if q.mu.queues[c].front == nil {
+		q.mu.some &^= 1 << c
+	}
+	q.waiting.Add(-1)
+}
+
+// Len returns how many tasks wait.
+func (q *priority) Len() int { return int(q.waiting.Load()) }
+
+// Cap returns how many tasks may wait.
+func (q *priority) Cap() int { return q.capacity }
