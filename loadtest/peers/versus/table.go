@@ -123,12 +123,13 @@ func (r *Result) WriteTable(w io.Writer, base string) error {
 	return err
 }
 
-// WriteConditions says in a paragraph how the figures came about.
-func (r *Result) WriteConditions(w io.Writer) error {
+// WriteConditions says in a paragraph how the figures came about, which are beside
+// those of base: "bare".
+func (r *Result) WriteConditions(w io.Writer, base string) error {
 	_, err := fmt.Fprintf(w, "%d CPUs (%s), %s, %s, the generator beside the servers; %s, %.0f minutes. "+
-		"A store of %d values of 100 bytes, writes unsynced. Medians of %d rounds; **bold** is the ratio to *bare* "+
+		"A store of %d values of 100 bytes, writes unsynced. Medians of %d rounds; **bold** is the ratio to %s "+
 		"within a round, in brackets the lowest and the highest. Costs are by requests served, in processor time of the server.\n",
 		r.Machine.CPUs, r.Machine.CPU, r.Machine.Kernel, r.Machine.Go, r.Started.UTC().Format(time.DateOnly), math.Ceil(r.Seconds/60),
-		r.Keys, len(r.Rounds))
+		r.Keys, len(r.Rounds), base)
 	return err
 }

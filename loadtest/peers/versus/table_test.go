@@ -87,10 +87,24 @@ func TestResult_Goals(t *testing.T) {
 func TestResult_Conditions(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	require.NoError(t, made().WriteConditions(&b))
+	require.NoError(t, made().WriteConditions(&b, "*bare*"))
 	require.Contains(t, b.String(), "2 CPUs (a processor), Linux, go1.26")
 	require.Contains(t, b.String(), "2026-11-21, 2 minutes. A store of 1000 values")
-	require.Contains(t, b.String(), "Medians of 3 rounds")
+	require.Contains(t, b.String(), "Medians of 3 rounds; **bold** is the ratio to *bare* within")
+}
+
+func TestResult_Builds(t *testing.T) {
+	t.Parallel()
+	r := made()
+	r.Contestants = []string{"lifo", "fifo-other", "fifo"}
+	var b strings.Builder
+	require.NoError(t, r.WriteBuilds(&b))
+	require.Equal(t, strings.TrimLeft(`
+| load | | CPU a request, other build | this build | requests/s, other build | this build |
+|---|---|---|---|---|---|
+| PUT, 1 connection | fifo | 12.0 µs | 13.2 µs, **1.10** (1.00–1.20) | 41.7 k | 37.9 k, **0.91** (0.83–1.00) |
+| GET, 64 connections | fifo | 12.0 µs | 13.2 µs, **1.10** (1.00–1.20) | 41.7 k | 37.9 k, **0.91** (0.83–1.00) |
+`, "\n"), b.String())
 }
 
 // TestResult_RatioOfNothing: what cannot be divided by has no ratio.

@@ -38,6 +38,7 @@ func main() {
 // settings are the flags.
 type settings struct {
 	service, peer, strategies, peers, out string
+	against                               string
 	pairs, rounds, passes                 int
 	keys, requests                        uint64
 	duration                              time.Duration
@@ -51,11 +52,12 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	f.StringVar(&s.service, "service", "bin/spillway", "the service's `binary`")
 	f.StringVar(&s.peer, "peer", "bin/peer", "the peers' `binary`")
 	f.StringVar(&s.strategies, "strategies", "", "the service's strategies, by commas or spaces; by default fifo, sync and mpmc, and with -pairs all")
-	f.StringVar(&s.peers, "peers", "", "the peers, likewise; by default all, and with -pairs bare and plain")
+	f.StringVar(&s.peers, "peers", "", "the peers, likewise; by default all, with -pairs bare and plain, with -against none")
 	f.StringVar(&s.out, "out", "reports/peers", "where the table (.md) and the figures (.json) go, without the ending")
 	f.IntVar(&s.pairs, "pairs", 0, "answer the goals instead: CPU a request of every strategy, in so many `rounds` over 64 connections")
+	f.StringVar(&s.against, "against", "", "compare two builds instead: another `binary` of the service, beside which that of -service is measured, over 64 connections")
 	f.IntVar(&s.rounds, "rounds", 3, "how often everything is measured")
-	f.IntVar(&s.passes, "passes", 1, "how often each is sent as much as it can serve, in each round; with -pairs 3 by default")
+	f.IntVar(&s.passes, "passes", 1, "how often each is sent as much as it can serve, in each round; with -pairs and -against 3 by default")
 	f.Uint64Var(&s.keys, "keys", 1_000_000, "how many values of 100 bytes the store holds")
 	f.Uint64Var(&s.requests, "requests", 30_000, "how many requests are sent as fast as they are served; a quarter of it over one connection")
 	f.DurationVar(&s.duration, "duration", 1500*time.Millisecond, "how long is sent at a fixed rate")
@@ -70,11 +72,14 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	}
 	given := map[string]bool{}
 	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if s.pairs > 0 && s.against != "" {
+		return s, errors.New("-pairs is of the service beside its peers, -against beside another build: choose one")
+	}
 	if s.pairs > 0 {
 		s.rounds = s.pairs
-		if !given["passes"] {
-			s.passes = 3
-		}
+	}
+	if s.narrow() && !given["passes"] {
+		s.passes = 3
 	}
 	if s.quick {
 		s.rounds, s.keys, s.requests, s.duration = 1, 10_000, 2_000, 200*time.Millisecond
@@ -84,6 +89,10 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	}
 	return s, nil
 }
+
+// narrow says that only what is asked for is measured: CPU a request over 64
+// connections.
+func (s *settings) narrow() bool { return s.pairs > 0 || s.against != "" }
 
 // list splits at commas and spaces; of nothing it is the default.
 func list(text string, byDefault ...string) []string {
@@ -103,6 +112,9 @@ func (s *settings) contestants() (all []versus.Contestant, err error) {
 		names = list(s.peers, "bare", "plain")
 		chosen = list(s.strategies, strategies.Names()...)
 	}
+	if s.against != "" {
+		names = list(s.peers)
+	}
 	for _, name := range names {
 		if !slices.Contains(peers.Names, name) {
 			return nil, fmt.Errorf("there is no peer %q, choose of %s", name, strings.Join(peers.Names, ", "))
@@ -113,9 +125,15 @@ func (s *settings) contestants() (all []versus.Contestant, err error) {
 		if _, err := strategies.Lookup(name); err != nil {
 			return nil, err
 		}
-		all = append(all, versus.Contestant{Name: name, Binary: s.service, Env: append([]string{
+		c := versus.Contestant{Name: name, Binary: s.service, Env: append([]string{
 			"SPILLWAY_STRATEGY=" + name, "SPILLWAY_QUEUE_CAPACITY=1024",
-		}, common...)})
+		}, common...)}
+		if s.against != "" {
+			other := c
+			other.Name, other.Binary = versus.OtherBuild(name), s.against
+			all = append(all, other)
+		}
+		all = append(all, c)
 	}
 	return all, nil
 }
@@ -126,10 +144,10 @@ func (s *settings) loads() (all []versus.Load) {
 	for _, op := range []loadtest.Op{loadtest.Get, loadtest.Put} {
 		for _, connections := range []int{1, 64, 1024} {
 			load := versus.Load{Op: op, Name: strings.ToUpper(op.String()), Connections: connections}
-			if s.pairs == 0 || connections == 64 {
+			if !s.narrow() || connections == 64 {
 				all = append(all, load)
 			}
-			if s.pairs > 0 {
+			if s.narrow() {
 				continue
 			}
 			load.Rate = s.paced
@@ -169,14 +187,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func (s *settings) write(r *versus.Result, stdout io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Spillway beside its peers\n\n")
-	if err := r.WriteConditions(&b); err != nil {
+	base := map[bool]string{false: "*bare*", true: "the other"}[s.narrow()]
+	if err := r.WriteConditions(&b, base); err != nil {
 		return err
 	}
 	b.WriteString("\n")
 	var err error
-	if s.pairs > 0 {
+	switch {
+	case s.pairs > 0:
 		err = r.WriteGoals(&b, peers.Names)
-	} else {
+	case s.against != "":
+		err = r.WriteBuilds(&b)
+	default:
 		err = r.WriteTable(&b, "bare")
 	}
 	if err != nil {

@@ -46,6 +46,12 @@ func TestSettings_WhatIsMeasured(t *testing.T) {
 			[]string{"bare", "plain", "nethttp", "fifo", "lifo"},
 			[]string{"GET, 64 connections", "PUT, 64 connections"},
 		},
+		// Two builds of the service, each strategy beside itself.
+		{
+			[]string{"-against=old", "-strategies=fifo,lifo"},
+			[]string{"fifo-other", "fifo", "lifo-other", "lifo"},
+			[]string{"GET, 64 connections", "PUT, 64 connections"},
+		},
 	} {
 		s, err := parse(row.args, io.Discard)
 		require.NoError(t, err)
@@ -80,6 +86,7 @@ func TestSettings_Wrong(t *testing.T) {
 		`no peer "nginx"`:   {"-peers=nginx"},
 		`unknown strategy`:  {"-strategies=filo"},
 		"parse error":       {"-rate=much"},
+		"choose one":        {"-pairs=9", "-against=old"},
 		"rates must be mor": {"-rate=-1"},
 	} {
 		s, err := parse(args, io.Discard)
