@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,6 +138,36 @@ func exactModel(pops order, displaces bool, capacity int, full strategies.Outcom
 				}
 				return o.removed == (i >= 0), then(s)
 			}
+		},
+	}
+}
+
+// bagModel is the model of a discipline that promises no order.
+func bagModel(capacity int) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return "" },
+		Step: func(state, _, output any) (bool, any) {
+			s, o := state.(contents), output.(op)
+			i := strings.IndexByte(s, o.value)
+			switch o.kind {
+			case opPush:
+				if o.outcome == strategies.TurnedAway {
+					return len(s) == capacity, s
+				}
+				added := []byte(s + string([]byte{o.value}))
+				slices.Sort(added) // so that equal states are found to be equal
+				return len(s) < capacity, string(added)
+			case opEmpty:
+				return s == "", s
+			case opRemove:
+				if !o.removed {
+					return i < 0, s
+				}
+			}
+			if i < 0 {
+				return false, s
+			}
+			return true, without(s, i)
 		},
 	}
 }
@@ -329,6 +360,7 @@ func TestDisciplines_Linearizable(t *testing.T) {
 		{"lifo", exact(newestFirst, true, strategies.Queued)},
 		{"mpmc", ringModel},
 		{"priority", keyModel(classOf)},
+		{"sharded", bagModel},
 		{"unbounded", func(int) porcupine.Model { return exactModel(oldestFirst, false, strategies.Unbounded, 0) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -366,35 +398,35 @@ func TestModels_FindWhatIsNotAQueue(t *testing.T) {
 	full := op{kind: opPush, value: 9, outcome: strategies.TurnedAway, id: 9}
 	fifo := exactModel(oldestFirst, false, 2, strategies.TurnedAway)
 	for _, tc := range []struct {
-		about       string
-		exact, ring bool
-		history     []porcupine.Operation
+		about            string
+		exact, ring, bag bool
+		history          []porcupine.Operation
 	}{
-		{"in order", true, true, []porcupine.Operation{
+		{"in order", true, true, true, []porcupine.Operation{
 			at(1, 2, push(0, 1)), at(3, 4, push(1, 2)), at(5, 6, full), at(7, 8, pop(2, 1)), at(9, 10, pop(3, 2)), at(11, 12, op{kind: opEmpty, id: 4}),
 		}},
-		{"out of order", false, false, []porcupine.Operation{
+		{"out of order", false, false, true, []porcupine.Operation{
 			at(1, 2, push(0, 1)), at(3, 4, push(1, 2)), at(7, 8, pop(2, 2)), at(9, 10, pop(3, 1)),
 		}},
-		{"twice", false, false, []porcupine.Operation{
+		{"twice", false, false, false, []porcupine.Operation{
 			at(1, 2, push(0, 1)), at(7, 8, pop(2, 1)), at(9, 10, pop(3, 1)),
 		}},
-		{"full too early", false, false, []porcupine.Operation{at(1, 2, push(0, 1)), at(5, 6, full)}},
-		{"over capacity", false, false, []porcupine.Operation{
+		{"full too early", false, false, false, []porcupine.Operation{at(1, 2, push(0, 1)), at(5, 6, full)}},
+		{"over capacity", false, false, false, []porcupine.Operation{
 			at(1, 2, push(0, 1)), at(3, 4, push(1, 2)), at(5, 6, push(2, 3)), at(7, 8, pop(3, 1)),
 		}},
-		{"empty too early", false, false, []porcupine.Operation{at(1, 2, push(0, 1)), at(5, 6, op{kind: opEmpty, id: 1})}},
-		{"removed and popped", false, false, []porcupine.Operation{
+		{"empty too early", false, false, false, []porcupine.Operation{at(1, 2, push(0, 1)), at(5, 6, op{kind: opEmpty, id: 1})}},
+		{"removed and popped", false, false, false, []porcupine.Operation{
 			at(1, 2, push(0, 1)), at(5, 6, op{kind: opRemove, value: 1, removed: true, id: 1}), at(7, 8, pop(2, 1)),
 		}},
-		{"removed before it was pushed", false, false, []porcupine.Operation{
+		{"removed before it was pushed", false, false, false, []porcupine.Operation{
 			at(1, 2, op{kind: opRemove, value: 1, removed: true, id: 1}), at(5, 6, push(0, 1)),
 		}},
 		// The allowances of the ring.
-		{"full while a pop has not returned, though another found it empty", false, true, []porcupine.Operation{
+		{"full while a pop has not returned, though another found it empty", false, true, false, []porcupine.Operation{
 			at(1, 2, push(0, 1)), at(3, 4, push(1, 2)), at(5, 20, pop(2, 1)), at(5, 20, pop(3, 2)), at(6, 7, op{kind: opEmpty, id: 4}), at(8, 9, full),
 		}},
-		{"removed out of the hands of a pop", false, true, []porcupine.Operation{
+		{"removed out of the hands of a pop", false, true, true, []porcupine.Operation{
 			at(1, 2, push(0, 1)), at(3, 4, push(1, 2)), at(5, 20, op{kind: opEmpty, id: 2}), at(6, 7, pop(3, 2)),
 			at(8, 9, op{kind: opRemove, value: 1, removed: true, id: 4}),
 		}},
@@ -402,6 +434,7 @@ func TestModels_FindWhatIsNotAQueue(t *testing.T) {
 		t.Run(tc.about, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, tc.exact, porcupine.CheckOperations(fifo, tc.history), "exact")
+			require.Equal(t, tc.bag, porcupine.CheckOperations(bagModel(2), tc.history), "bag")
 			require.Equal(t, tc.ring, porcupine.CheckOperations(ringModel(2), parts(tc.history)), "ring")
 		})
 	}

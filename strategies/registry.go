@@ -54,6 +54,7 @@ func builtin() []Spec {
 		{Name: "lifo", New: newLIFO, Summary: "bounded stack, newest first; when full, the oldest is displaced"},
 		{Name: "mpmc", New: newMPMC, Summary: "lock-free bounded ring, first-in first-out; when full, the newest is turned away"},
 		{Name: "priority", New: newPriority, Summary: "most important class first, first-in first-out within; when full, the newest of the least important is displaced"},
+		{Name: "sharded", New: newSharded, Summary: "a queue for each worker, first-in first-out, two-choice placement, stealing; when all are full, the newest is turned away"},
 		{Name: "sync", New: newSync, Summary: "no queue: the connection does the work itself", Inline: true},
 		{Name: "unbounded", New: newUnbounded, Summary: "lock-free linked queue, first-in first-out, growing without bound"},
 	}

@@ -16,7 +16,7 @@ import (
 const benchmarkCapacity = 256
 
 // Benchmark measures how long a strategy takes to bring a task from a producer
-// to a consumer, with 1 and 1, 4 and 4, and 64 and 4 goroutines. Its
+// to a consumer, with 1 and 1, 4 and 4, 8 and 8, and 64 and 4 goroutines. Its
 // sub-benchmarks are named by key=value pairs, as benchstat likes them.
 //
 // Like tasks in the service, those here are pooled: each producer has its share
@@ -24,7 +24,7 @@ const benchmarkCapacity = 256
 // turned away, and a consumer that finds nothing let others run, rather than
 // park: what is measured is the queue.
 func Benchmark(b *testing.B, spec strategies.Spec) {
-	for _, n := range []struct{ producers, consumers int }{{1, 1}, {4, 4}, {64, 4}} {
+	for _, n := range []struct{ producers, consumers int }{{1, 1}, {4, 4}, {8, 8}, {64, 4}} {
 		b.Run(fmt.Sprintf("strategy=%s/producers=%d/consumers=%d", spec.Name, n.producers, n.consumers), func(b *testing.B) {
 			transfer(b, spec, n.producers, n.consumers)
 		})

@@ -162,6 +162,29 @@ var faults = []fault{
 		},
 	},
 	{
+		rule: "empty under contention", name: "empty also means having lost a race",
+		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
+			q.entering++
+			q.mu.Unlock()
+			runtime.Gosched()
+			q.mu.Lock()
+			q.entering--
+			return strategies.Verdict{}, false
+		},
+		pop: func(q *broken) bool { return q.entering > 0 },
+	},
+	{
+		rule: "empty under contention", name: "full also means having lost a race",
+		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
+			q.entering++
+			q.mu.Unlock()
+			runtime.Gosched()
+			q.mu.Lock()
+			q.entering--
+			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}, q.entering > 0
+		},
+	},
+	{
 		rule: "room after removal", name: "a removed task keeps its place until the head passes it",
 		full: func(q *broken) bool { return len(q.waiting)+q.holes >= q.capacity },
 		pop:  func(q *broken) bool { q.holes = 0; return false },

@@ -169,6 +169,76 @@ func capacityUnderContention(spec strategies.Spec) error {
 	return nil
 }
 
+func emptyUnderContention(spec strategies.Spec) error {
+	if spec.Inline {
+		return nil
+	}
+	for _, c := range []int{2, 3, 8, 64} {
+		for _, goroutines := range []int{2, min(c, 4)} {
+			// A queue that is nearly empty, and one that is nearly full.
+			for _, n := range []int{goroutines, c} {
+				q, _ := newQueue(spec, c)
+				if err := goRound(q, newPooled(n), goroutines); err != nil {
+					return fmt.Errorf("capacity %d: %w", c, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// goRound lets goroutines pop tasks and push them again. There are at least as
+// many tasks, so while one who has none pops, the others cannot have all; and no
+// more than fit, so while one who has a task pushes it, there is room.
+func goRound(q strategies.Discipline, tasks []*pooled, goroutines int) error {
+	for _, p := range tasks[goroutines:] {
+		if _, err := offer(q, p, 1); err != nil {
+			return err
+		}
+	}
+	goer := func(own *pooled) func() error {
+		return func() error {
+			for i := range int64(1000) {
+				if own == nil {
+					t, what, reason := q.Pop(i)
+					if err := sanePop(t, what, reason); err != nil {
+						return err
+					}
+					if what == strategies.Empty {
+						return fmt.Errorf("Pop answered empty although %d goroutines cannot have taken %d tasks", goroutines-1, len(tasks))
+					}
+					if t != nil {
+						own = t.Payload.(*pooled)
+						if err := cameBack(t, "popped"); err != nil {
+							return err
+						}
+					}
+					continue
+				}
+				v, err := offer(q, own, i)
+				if err != nil {
+					return err
+				}
+				if noRoom(v) || v.Outcome == strategies.CallerRuns {
+					return fmt.Errorf("Push found no room although at most %d tasks waited", len(tasks)-1)
+				}
+				if v.Outcome == strategies.Queued {
+					own = nil
+				}
+			}
+			return nil
+		}
+	}
+	var fs []func() error
+	for _, p := range tasks[:goroutines] {
+		fs = append(fs, goer(p))
+	}
+	if err := together(fs...); err != nil {
+		return err
+	}
+	return drainAll(q, tasks)
+}
+
 func exactlyOnceUnderContention(spec strategies.Spec) error {
 	for _, c := range []int{1, 2, 3, 4, 7, 64} {
 		// With few tasks, each is soon pushed again; with many, the queue is

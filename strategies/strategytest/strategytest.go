@@ -64,6 +64,12 @@ func Rules(model func(strategies.Config) strategies.Discipline) []Rule {
 				"the memory and the waiting time, and `full` tells a client that it was reached.",
 		},
 		{
+			Name: "empty under contention", check: emptyUnderContention,
+			Why: "Pop says empty only if at some moment of the call nothing waited, and Push finds no room only if at some moment " +
+				"there was none, whatever others push and pop meanwhile. A worker that is told empty parks: to have looked at one " +
+				"part of a queue after the other, or to have lost a race, is not enough.",
+		},
+		{
 			Name: "room after removal", check: roomAfterRemoval,
 			Why: "The place of a removed task is free at once, wherever in the queue it was. Requests that expire leave the " +
 				"middle while the oldest stays; if their places were lost, the queue would turn clients away with hardly anything in it.",
