@@ -19,6 +19,7 @@ var models = []struct {
 	new  func(strategies.Config) strategies.Discipline
 }{
 	{"adaptive-lifo", newestWhileStanding},
+	{"auto", newAutoModel},
 	{"caller-runs", strategytest.Model{Next: strategytest.Oldest, Full: callerRuns}.New},
 	{"codel", newCoDelModel},
 	{"drop-oldest", strategytest.Model{Next: strategytest.Oldest, Displaced: strategytest.Oldest}.New},

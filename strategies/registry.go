@@ -44,6 +44,7 @@ var registry = struct {
 func builtin() []Spec {
 	return []Spec{
 		{Name: "adaptive-lifo", New: newAdaptiveLIFO, Summary: "bounded; oldest first while short, newest first while a queue stands; when full, the oldest is displaced"},
+		{Name: "auto", New: newAuto, Summary: "no setting: first-in first-out, newest first while a queue stands, of which it learns how long is too long"},
 		{Name: "caller-runs", New: newCallerRuns, Summary: "bounded first-in first-out; when full, the connection does the work itself"},
 		{Name: "codel", New: newCoDel, Summary: "bounded first-in first-out with controlled delay; when full, the newest is turned away"},
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},
