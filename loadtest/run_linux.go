@@ -31,7 +31,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &run{o: &o, plan: plan{
-		from: o.Warmup, to: o.Warmup + o.Duration, step: timelineStep(o.Duration),
+		from: o.Warmup, to: o.Warmup + o.Duration, step: TimelineStep(o.Duration),
 		closed: o.Rate == 0, count: o.Count,
 	}}
 	if o.Count > 0 {
@@ -48,13 +48,6 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	defer r.close()
 	return r.measure(ctx), nil
-}
-
-// timelineStep shows a course in a short window, and bounds the memory of a long
-// one.
-func timelineStep(window time.Duration) time.Duration {
-	const most = 600 // entries
-	return max(min(max(window/20, 100*time.Millisecond), time.Second), window/most)
 }
 
 // run is one run: its loops, and what watches the server meanwhile.

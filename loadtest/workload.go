@@ -53,6 +53,17 @@ func newStream(o *Options) *stream {
 	return s
 }
 
+// Requests returns a function that yields the requests of the load that o
+// describes, one after the other, as Run sends them.
+func Requests(o Options) func() Request {
+	o = o.WithDefaults()
+	s := newStream(&o)
+	return func() (r Request) {
+		s.next(&r)
+		return r
+	}
+}
+
 // next makes the next request.
 func (s *stream) next(r *Request) {
 	r.Seq = s.seq

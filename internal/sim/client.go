@@ -9,23 +9,24 @@ import (
 
 // arrival is a request whose time is coming.
 type arrival struct {
-	at       int64
-	recorded *Request // nil if it is drawn
+	at    int64
+	given bool // the request is not drawn
+	Request
 }
 
 // arrivals returns what yields the arrivals one after the other; their time is
 // math.MaxInt64 when there are no more.
 func (s *simulation) arrivals() func() arrival {
 	none := arrival{at: math.MaxInt64}
-	if s.c.Recorded != nil {
-		rest := s.c.Recorded
+	if s.c.Requests != nil {
+		next, last := s.c.Requests(), time.Duration(0)
 		return func() arrival {
-			if len(rest) == 0 {
+			r, more := next()
+			if !more || r.At >= Never-time.Duration(start) {
 				return none
 			}
-			r := &rest[0]
-			rest = rest[1:]
-			return arrival{start + int64(r.At), r}
+			last = max(last, r.At) // the clock does not go back
+			return arrival{start + int64(last), true, r}
 		}
 	}
 	if s.c.Arrivals == nil { // a closed loop: all connections begin
@@ -48,7 +49,7 @@ func (s *simulation) arrivals() func() arrival {
 	}
 }
 
-func (s *simulation) closedLoop() bool { return s.c.Arrivals == nil && s.c.Recorded == nil }
+func (s *simulation) closedLoop() bool { return s.c.Arrivals == nil && s.c.Requests == nil }
 
 // offer takes a request whose time has come.
 func (s *simulation) offer(a arrival) {
@@ -58,8 +59,8 @@ func (s *simulation) offer(a arrival) {
 // wish draws what a request is. It draws the same whatever becomes of others.
 func (s *simulation) wish(a arrival) wish {
 	w := wish{scheduled: s.now, measured: s.now >= s.begin}
-	if a.recorded != nil {
-		w.class, w.service = int32(a.recorded.Class), int64(a.recorded.Service)
+	if a.given {
+		w.class, w.service, w.client = int32(a.Class), int64(a.Service), a.Client
 	} else if len(s.classes) > 1 {
 		w.class = int32(s.choose())
 	}
@@ -67,7 +68,11 @@ func (s *simulation) wish(a arrival) wish {
 	if w.service == 0 {
 		w.service = int64(c.Service.Draw(s.works))
 	}
-	if w.client = c.clients[0]; len(c.clients) > 1 {
+	switch {
+	case w.client != "":
+	case len(c.clients) == 1:
+		w.client = c.clients[0]
+	default:
 		w.client = c.clients[s.senders.IntN(len(c.clients))]
 	}
 	return w
@@ -122,7 +127,9 @@ func (s *simulation) submit(r *request) {
 	w := &r.wish
 	c := &s.classes[w.class]
 	waitsAlready := r.node == nil && w.attempts == 0 && s.now > w.scheduled
-	w.attempts++
+	if w.attempts++; w.attempts == 1 {
+		w.sent = s.now
+	}
 	deadline := int64(0)
 	if c.Timeout > 0 {
 		since := s.now
@@ -191,6 +198,12 @@ func (s *simulation) ran(r *request, waited int64) {
 
 // shed tells that the service has turned r away.
 func (s *simulation) shed(r *request, reason strategies.Reason) {
+	if in := s.interval(s.now); in != nil {
+		if in.Shed == nil {
+			in.Shed = map[string]int64{}
+		}
+		in.Shed[reason.String()]++
+	}
 	if r.wish.measured {
 		s.classes[r.wish.class].counts.shed[reason]++
 		r.node.result.Shed++
@@ -211,8 +224,17 @@ func (s *simulation) ends(r *request, how Outcome, reason strategies.Reason) {
 		s.agenda.plan(s.now+s.backoff(&c.Retry, w.attempts), retried, s.request(*w))
 		return
 	}
+	if in := s.interval(s.now); in != nil && how != TimedOut {
+		in.Completed++
+	}
 	if w.measured {
-		s.count(w, how, reason)
+		s.count(w, how)
+	}
+	if s.c.Observe != nil {
+		s.c.Observe(Record{
+			Arrival: time.Duration(w.scheduled - start), Sent: time.Duration(w.sent - start), Latency: time.Duration(s.now - w.scheduled),
+			Class: int(w.class), Client: w.client, Attempts: int(w.attempts), Outcome: how, Reason: reason, Measured: w.measured,
+		})
 	}
 	if s.c.Connections > 0 && r.node != nil {
 		delay := int64(0)
@@ -240,8 +262,8 @@ func (s *simulation) backoff(r *Retry, attempts int32) int64 {
 	return wait
 }
 
-// count counts a request that has ended.
-func (s *simulation) count(w *wish, how Outcome, reason strategies.Reason) {
+// count counts a request of the window that has ended.
+func (s *simulation) count(w *wish, how Outcome) {
 	c := &s.classes[w.class].counts
 	latency := s.now - w.scheduled
 	record(c.Latency, latency, int64(longest))
@@ -273,15 +295,6 @@ func (s *simulation) count(w *wish, how Outcome, reason strategies.Reason) {
 		if in != nil {
 			in.TimedOut++
 		}
-	}
-	if done := s.interval(s.now); done != nil && how != TimedOut {
-		done.Completed++
-	}
-	if s.c.Observe != nil {
-		s.c.Observe(Record{
-			Arrival: time.Duration(w.scheduled - start), Latency: time.Duration(latency), Class: int(w.class), Client: w.client,
-			Attempts: int(w.attempts), Outcome: how, Reason: reason,
-		})
 	}
 }
 

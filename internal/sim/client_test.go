@@ -39,7 +39,11 @@ func TestRun_Conserves(t *testing.T) {
 	for _, strategy := range strategies.Names() {
 		c := mixed(strategy, 1)
 		records := int64(0)
-		c.Observe = func(Record) { records++ }
+		c.Observe = func(r Record) {
+			if r.Measured {
+				records++
+			}
+		}
 		r, err := Run(c)
 		require.NoError(t, err)
 		all := []Counts{r.Counts}
@@ -104,12 +108,13 @@ func TestRun_IsDeterministic(t *testing.T) {
 	}
 }
 
-// at makes recorded requests of one class, that take so long each.
-func at(service time.Duration, times ...time.Duration) (requests []Request) {
+// recorded makes recorded requests of one class, that take so long each.
+func recorded(service time.Duration, times ...time.Duration) func() func() (Request, bool) {
+	var requests []Request
 	for _, t := range times {
 		requests = append(requests, Request{At: t, Service: service})
 	}
-	return requests
+	return Recorded(requests)
 }
 
 // What clients and their service do, event by event: one worker, room for one.
@@ -132,50 +137,50 @@ func TestRun_Clients(t *testing.T) {
 	}{
 		// The first runs, the second waits, the third finds no room.
 		"full": {
-			Config{Recorded: at(10*ms, 0, ms, 2*ms)},
+			Config{Requests: recorded(10*ms, 0, ms, 2*ms)},
 			[]Record{refused(2*ms, 0, 1, strategies.ReasonFull), served(0, 10*ms, 1), served(ms, 19*ms, 1)},
 			map[string]int64{"full": 1}, 2,
 		},
 		// A deadline answers while the request waits, and not once it runs: then its
 		// client goes, and the work is for nobody.
 		"deadlines": {
-			Config{Recorded: at(10*ms, 0, ms, 12*ms), Classes: []Class{{Timeout: 8 * ms, Deadline: true}}},
+			Config{Requests: recorded(10*ms, 0, ms, 12*ms), Classes: []Class{{Timeout: 8 * ms, Deadline: true}}},
 			[]Record{timedOut(0, 8*ms, 1), refused(ms, 8*ms, 1, strategies.ReasonExpired), timedOut(12*ms, 8*ms, 1)},
 			map[string]int64{"expired": 1}, 2,
 		},
 		// Without a word the service sees the client go.
 		"abandoned": {
-			Config{Recorded: at(10*ms, 0, ms), Classes: []Class{{Timeout: 8 * ms}}},
+			Config{Requests: recorded(10*ms, 0, ms), Classes: []Class{{Timeout: 8 * ms}}},
 			[]Record{timedOut(0, 8*ms, 1), timedOut(ms, 8*ms, 1)},
 			map[string]int64{"abandoned": 1}, 1,
 		},
 		// The third comes again at 5 ms, finds no room, and at 11 ms, when there is.
 		"retries": {
-			Config{Recorded: at(10*ms, 0, ms, 2*ms), Classes: []Class{{Retry: Retry{Attempts: 3, Backoff: 3 * ms}}}},
+			Config{Requests: recorded(10*ms, 0, ms, 2*ms), Classes: []Class{{Retry: Retry{Attempts: 3, Backoff: 3 * ms}}}},
 			[]Record{served(0, 10*ms, 1), served(ms, 19*ms, 1), served(2*ms, 28*ms, 3)},
 			map[string]int64{"full": 2}, 3,
 		},
 		// Whoever gives up while it runs and tries again makes it work twice.
 		"retries after a time-out": {
-			Config{Recorded: at(10*ms, 0), Classes: []Class{{Timeout: 8 * ms, Retry: Retry{Attempts: 2}}}},
+			Config{Requests: recorded(10*ms, 0), Classes: []Class{{Timeout: 8 * ms, Retry: Retry{Attempts: 2}}}},
 			[]Record{timedOut(0, 16*ms, 2)},
 			map[string]int64{"abandoned": 0}, 2,
 		},
 		// An eighth of a retry for each request is one for the first eight.
 		"a budget": {
-			Config{Recorded: at(100*ms, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), Classes: []Class{{Retry: Retry{Attempts: 2, Backoff: time.Second, Budget: 0.125}}}},
+			Config{Requests: recorded(100*ms, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), Classes: []Class{{Retry: Retry{Attempts: 2, Backoff: time.Second, Budget: 0.125}}}},
 			nil, map[string]int64{"full": 10}, 3,
 		},
 		// With two connections the third request waits for one, and then for the
 		// worker; its patience counts from when it was due.
 		"connections": {
-			Config{Recorded: at(10*ms, 0, ms, 2*ms, 3*ms), Connections: 2, Classes: []Class{{Timeout: 25 * ms}}},
+			Config{Requests: recorded(10*ms, 0, ms, 2*ms, 3*ms), Connections: 2, Classes: []Class{{Timeout: 25 * ms}}},
 			[]Record{served(0, 10*ms, 1), served(ms, 19*ms, 1), timedOut(2*ms, 25*ms, 1), timedOut(3*ms, 25*ms, 1)},
 			map[string]int64{"abandoned": 1}, 3,
 		},
 		// Those who wait for a connection do not reach the service before they go.
 		"unsent": {
-			Config{Recorded: at(10*ms, 0, ms), Connections: 1, Classes: []Class{{Timeout: 5 * ms}}},
+			Config{Requests: recorded(10*ms, 0, ms), Connections: 1, Classes: []Class{{Timeout: 5 * ms}}},
 			[]Record{timedOut(0, 5*ms, 1), timedOut(ms, 5*ms, 1)},
 			map[string]int64{}, 1,
 		},
@@ -184,7 +189,11 @@ func TestRun_Clients(t *testing.T) {
 		c.Strategy, c.Workers, c.Capacity, c.Duration = "fifo", 1, 1, time.Minute
 		c.Service = Constant(10 * ms)
 		var got []Record
-		c.Observe = func(r Record) { got = append(got, r) }
+		c.Observe = func(r Record) {
+			require.True(t, r.Measured, name)
+			r.Sent, r.Measured = 0, false
+			got = append(got, r)
+		}
 		r, err := Run(c)
 		require.NoError(t, err, name)
 		if tt.want != nil {
@@ -239,6 +248,7 @@ func TestRun_ClientsOfUnequalGreed(t *testing.T) {
 	c.Classes = []Class{{Name: "greedy", Weight: 95, Client: "greedy"}, {Name: "others", Weight: 5, Client: "other-", Clients: 10}}
 	names := map[string]int{}
 	c.Observe = func(r Record) { names[r.Client]++ }
+	c.Warmup = 0
 	r, err := Run(c)
 	require.NoError(t, err)
 	require.Len(t, names, 11)

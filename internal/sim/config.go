@@ -31,15 +31,17 @@ type Config struct {
 
 	// Arrivals says when requests arrive.
 	Arrivals Arrivals
-	// Recorded, if not nil, is the requests themselves, in place of Arrivals.
-	Recorded []Request
+	// Requests, if not nil, returns a function that yields the requests themselves,
+	// from the first and in the order of their times, in place of Arrivals: see
+	// Recorded. It says false when there are no more.
+	Requests func() func() (Request, bool)
 	// Service is how long a worker takes for a request.
 	Service Distribution
 	// Classes are the kinds of requests; by default there is one, of priority 3.
 	Classes []Class
 	// Connections, if not 0, is how many requests the clients have on their way at
 	// once: a request that finds them all taken waits on the clients' side, on its
-	// own clock. Without Arrivals and Recorded the load is a closed loop: on each
+	// own clock. Without Arrivals and Requests the load is a closed loop: on each
 	// connection a request is sent when the last is answered.
 	Connections int
 	// Turnaround is how long a connection of a closed loop takes between an answer
@@ -56,7 +58,7 @@ type Config struct {
 	// Seed makes two simulations of the same Config the same. Under another
 	// strategy the same requests arrive at the same times and cost the same.
 	Seed uint64
-	// Observe, if not nil, is told of every request that is measured when it ends.
+	// Observe, if not nil, is told of every request when it ends.
 	Observe func(Record)
 }
 
@@ -67,14 +69,31 @@ type Node struct {
 	Speed float64
 }
 
-// Request is one that was recorded.
+// Request is one that is not drawn.
 type Request struct {
-	// At is when it arrives, since the start of the simulation.
+	// At is when it arrives, since the start of the simulation, not before the one
+	// before it.
 	At time.Duration
 	// Service is how long a worker takes for it; 0 is drawn, as its class says.
 	Service time.Duration
 	// Class is an index of Config.Classes.
 	Class int
+	// Client is who sends it; by default one of its class.
+	Client string
+}
+
+// Recorded returns what Config.Requests is for requests that were recorded.
+func Recorded(requests []Request) func() func() (Request, bool) {
+	return func() func() (Request, bool) {
+		rest := requests
+		return func() (r Request, more bool) {
+			if len(rest) == 0 {
+				return r, false
+			}
+			r, rest = rest[0], rest[1:]
+			return r, true
+		}
+	}
 }
 
 // Class is a kind of requests, and of clients that send them.
@@ -178,11 +197,6 @@ func (c *Config) check() error {
 			return fmt.Errorf("class %d (%s): %w", i, c.Classes[i].Name, err)
 		}
 	}
-	for i, r := range c.Recorded {
-		if r.At < 0 || i > 0 && r.At < c.Recorded[i-1].At || r.Service < 0 || r.Class < 0 || r.Class >= len(c.Classes) {
-			return fmt.Errorf("recorded request %d: times have to be in order and at least 0, and its class one of %d", i, len(c.Classes))
-		}
-	}
 	if checked, ok := c.Arrivals.(interface{ check() error }); ok {
 		return checked.check()
 	}
@@ -191,7 +205,7 @@ func (c *Config) check() error {
 
 func (c *Config) checkTimes() error {
 	switch {
-	case c.Arrivals == nil && c.Recorded == nil && c.Connections == 0:
+	case c.Arrivals == nil && c.Requests == nil && c.Connections == 0:
 		return errors.New("arrivals: say when requests arrive, or over how many connections")
 	case c.Connections < 0:
 		return fmt.Errorf("connections: %d is less than 0", c.Connections)

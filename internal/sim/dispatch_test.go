@@ -19,7 +19,7 @@ var random = []string{"sharded"}
 // script returns a configuration with a recorded load that overwhelms four
 // workers now and then, of clients that wait, that tell their deadline, and that
 // go without a word.
-func script(strategy string, seed uint64) Config {
+func script(strategy string, seed uint64) (Config, []Request) {
 	const ms = time.Millisecond
 	c := Config{
 		Strategy: strategy, Workers: 4, Capacity: 24, Duration: time.Hour, Seed: seed, Service: Exponential(4 * ms),
@@ -32,24 +32,26 @@ func script(strategy string, seed uint64) Config {
 	}
 	drawn := newRandom(seed)
 	next := OnOff{On: 3000, Off: 200, MeanOn: 50 * ms, MeanOff: 50 * ms}.Times(drawn)
+	var requests []Request
 	for range 1000 {
-		c.Recorded = append(c.Recorded, Request{
+		requests = append(requests, Request{
 			At: next(), Service: 1 + time.Duration(drawn.ExpFloat64()*float64(4*ms)), Class: drawn.IntN(len(c.Classes)),
 		})
 	}
-	return c
+	c.Requests = Recorded(requests)
+	return c, requests
 }
 
 // inRealDispatcher does what Run does with a script, with the service's own
 // dispatcher, of which the workers sleep. It returns the records, and how many
 // tasks were shed for each reason.
-func inRealDispatcher(t *testing.T, c Config) (records []Record, shed map[string]int64) {
+func inRealDispatcher(t *testing.T, c Config, requests []Request) (records []Record, shed map[string]int64) {
 	shed = map[string]int64{}
 	synctest.Test(t, func(t *testing.T) {
 		d, err := dispatch.Open(dispatch.Options{
 			Strategy: c.Strategy, Capacity: c.Capacity, Workers: c.Workers, MaxBatch: 1,
 			Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
-				time.Sleep(c.Recorded[tasks[0].Payload.(int)].Service)
+				time.Sleep(requests[tasks[0].Payload.(int)].Service)
 				done(tasks[0])
 			},
 		})
@@ -59,9 +61,9 @@ func inRealDispatcher(t *testing.T, c Config) (records []Record, shed map[string
 			Record
 			reason strategies.Reason // the service's, whether or not the client heard of it
 		}
-		ends := make(chan end, len(c.Recorded))
+		ends := make(chan end, len(requests))
 		begun := d.Now()
-		for i, r := range c.Recorded {
+		for i, r := range requests {
 			go func() {
 				time.Sleep(r.At)
 				class := c.Classes[r.Class]
@@ -71,7 +73,7 @@ func inRealDispatcher(t *testing.T, c Config) (records []Record, shed map[string
 				}
 				done := make(chan struct{})
 				task.Done = func(task *strategies.Task) {
-					record := Record{Arrival: r.At, Class: r.Class, Client: class.Client, Attempts: 1}
+					record := Record{Arrival: r.At, Sent: r.At, Measured: true, Class: r.Class, Client: class.Client, Attempts: 1}
 					record.Latency = time.Duration(d.Now()-begun) - r.At
 					if task.Shed != strategies.ReasonNone {
 						record.Outcome, record.Reason = Refused, task.Shed
@@ -97,7 +99,7 @@ func inRealDispatcher(t *testing.T, c Config) (records []Record, shed map[string
 				}
 			}()
 		}
-		for range c.Recorded {
+		for range requests {
 			e := <-ends
 			records = append(records, e.Record)
 			if e.reason != strategies.ReasonNone {
@@ -122,8 +124,8 @@ func TestRun_DoesWhatTheDispatcherDoes(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(3) {
-				c := script(strategy, seed)
-				want, shed := inRealDispatcher(t, c)
+				c, requests := script(strategy, seed)
+				want, shed := inRealDispatcher(t, c, requests)
 				var got []Record
 				c.Observe = func(r Record) { got = append(got, r) }
 				r, err := Run(c)

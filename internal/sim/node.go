@@ -21,6 +21,7 @@ type request struct {
 // wish is what a client wants: a request with all its attempts.
 type wish struct {
 	scheduled int64 // the time of the first attempt
+	sent      int64 // when that reached the service; it may have waited for a connection
 	service   int64 // how long a worker of speed 1 takes for it
 	class     int32
 	attempts  int32
@@ -44,9 +45,12 @@ type node struct {
 
 func newNode(s *simulation, discipline func(strategies.Config) strategies.Discipline, n Node) *node {
 	d := discipline(strategies.Config{Capacity: n.Capacity, Workers: n.Workers})
-	out := &node{s: s, discipline: d, inline: d.Cap() == 0, idle: n.Workers, slowness: 1 / n.Speed}
+	out := &node{s: s, discipline: d, inline: d.Cap() == 0, slowness: 1 / n.Speed}
 	out.remover, _ = d.(strategies.Remover)
 	out.learner, _ = d.(strategies.Learner)
+	for range n.Workers {
+		out.rest()
+	}
 	return out
 }
 
@@ -130,10 +134,17 @@ func (n *node) finish(r *request) {
 		n.learner.Completed(waited, service, now)
 	}
 	if !inline {
-		n.idle++
-		if n.take() && n.idle > 0 && n.discipline.Len() > 0 {
-			n.wake()
-		}
+		n.rest()
+	}
+}
+
+// rest is what a worker does that has nothing to do: it looks for a task, and
+// again when it has parked, which is two Pops that find nothing to a discipline
+// that counts them. If it finds one, it passes the word on.
+func (n *node) rest() {
+	n.idle++
+	if (n.take() || n.take()) && n.idle > 0 && n.discipline.Len() > 0 {
+		n.wake()
 	}
 }
 

@@ -81,13 +81,16 @@ type NodeResult struct {
 }
 
 // Interval is a part of the window. Requests count in the one in which they
-// arrived for the first time; Completed counts the requests that were answered
-// in this one.
+// arrived for the first time.
 type Interval struct {
-	Offered, Served, Good, Refused, TimedOut, Completed int64
-	// Depth is how many requests waited at the end of the interval, all nodes
-	// together.
-	Depth int
+	Offered, Served, Good, Refused, TimedOut int64
+	// Completed is how many requests were answered for good during the interval,
+	// whenever they arrived, and Shed how many attempts were shed during it.
+	Completed int64
+	Shed      map[string]int64
+	// Depth is how many requests waited at the end of the interval, and Busy how
+	// many workers were at work, all nodes together.
+	Depth, Busy int
 	// Latency is of the requests that arrived in it; of microseconds, with two
 	// digits.
 	Latency *hdrhistogram.Histogram
@@ -110,6 +113,9 @@ const (
 type Record struct {
 	// Arrival is when it was first sent, since the start of the simulation.
 	Arrival time.Duration
+	// Sent is when its first attempt reached the service: later than Arrival if it
+	// had to wait for a connection, and meaningless if Attempts is 0.
+	Sent time.Duration
 	// Latency is how long its client waited, all attempts together.
 	Latency time.Duration
 	// Class is an index of Config.Classes.
@@ -121,6 +127,8 @@ type Record struct {
 	Outcome  Outcome
 	// Reason is why it was Refused.
 	Reason strategies.Reason
+	// Measured says that it arrived in the measured window.
+	Measured bool
 }
 
 // Goodput returns how many requests a second were served within the SLO.

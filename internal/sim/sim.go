@@ -145,6 +145,7 @@ func (s *simulation) step() {
 		s.release(e.req)
 	case sampled:
 		i := int((s.now - s.begin - 1) / int64(s.c.Step))
+		s.timeline[i].Busy = s.busy
 		for _, n := range s.nodes {
 			s.timeline[i].Depth += n.discipline.Len()
 		}

@@ -34,6 +34,20 @@ type CompareOptions struct {
 	Progress func(Progress)
 	// Run sends the load: loadtest.Run by default.
 	Run Runner
+	// Simulator, if not nil, stands for the service and for Run. Binary is then
+	// the program that simulates, and no store is filled.
+	Simulator Simulator
+}
+
+// Simulator makes the runs of a comparison without a service.
+type Simulator interface {
+	// Version says what simulates, in the place of the service's version.
+	Version() string
+	// Capacity returns how many requests a second a service with these settings
+	// serves at most under this load.
+	Capacity(*scenario.Combination, loadtest.Options) (float64, error)
+	// Simulate does what a service with these settings does under this load.
+	Simulate(*scenario.Combination, loadtest.Options) (*loadtest.Result, error)
 }
 
 // Progress is how far a comparison has come.
@@ -93,7 +107,10 @@ func Compare(ctx context.Context, s scenario.Scenario, o CompareOptions) (*Compa
 			partial = fmt.Sprintf("interrupted after %d of %d runs", l.done(), l.total())
 		}
 	}
-	err := l.stores.close(o.KeepStores || partial != "")
+	var err error
+	if o.Simulator == nil {
+		err = l.stores.close(o.KeepStores || partial != "")
+	}
 	if failed := l.save(partial); failed != nil && partial == "" {
 		partial = oneLine(failed) // on disk it is partial still
 	}
@@ -150,8 +167,10 @@ func (l *comparing) runAll(ctx context.Context) error {
 	if l.done() == l.total() {
 		return nil
 	}
-	if err := l.stores.prepare(ctx, l.fillings()); err != nil {
-		return err
+	if l.o.Simulator == nil {
+		if err := l.stores.prepare(ctx, l.fillings()); err != nil {
+			return err
+		}
 	}
 	if err := l.measureCapacities(ctx); err != nil {
 		return err
@@ -193,19 +212,10 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 		for l.c.Groups[first].Load != load {
 			first++
 		}
-		o := l.options(first, 0)
-		o.Connections = probing(&l.c.Groups[first].Combination, o.Connections)
-		o.Duration, o.Warmup = min(l.s.Duration, capacityTime), min(l.s.Warmup, capacityWarmup)
-		var rates []float64
-		for n := range capacityRuns {
-			doing := fmt.Sprintf("capacity of %s, run %d of %d", load, n+1, capacityRuns)
-			result, err := l.measure(ctx, first, o, doing)
-			if err != nil {
-				return fmt.Errorf("measure the capacity of %s: %w", load, err)
-			}
-			rates = append(rates, float64(wasServed(result))/result.Seconds)
+		capacity, err := l.capacityOf(ctx, first)
+		if err != nil {
+			return fmt.Errorf("measure the capacity of %s: %w", load, err)
 		}
-		capacity := summary(rates).Median
 		if !(capacity > 0) {
 			return fmt.Errorf("measure the capacity of %s: no request was served", load)
 		}
@@ -218,6 +228,27 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// capacityOf learns the capacity of the load of a group.
+func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) {
+	combination := &l.c.Groups[group].Combination
+	o := l.options(group, 0)
+	if l.o.Simulator != nil {
+		return l.o.Simulator.Capacity(combination, o)
+	}
+	o.Connections = probing(combination, o.Connections)
+	o.Duration, o.Warmup = min(l.s.Duration, capacityTime), min(l.s.Warmup, capacityWarmup)
+	var rates []float64
+	for n := range capacityRuns {
+		doing := fmt.Sprintf("capacity of %s, run %d of %d", l.c.Groups[group].Load, n+1, capacityRuns)
+		result, err := l.measure(ctx, group, o, doing)
+		if err != nil {
+			return 0, err
+		}
+		rates = append(rates, float64(wasServed(result))/result.Seconds)
+	}
+	return summary(rates).Median, nil
 }
 
 // probing returns how many connections measure a capacity: no more than the
@@ -248,7 +279,9 @@ func (l *comparing) run(ctx context.Context, group, repetition int) error {
 	l.begun = time.Now()
 	result, err := l.measure(ctx, group, o, doing)
 	if result != nil {
-		result.Command = command(&g.filling, &l.c.Groups[group].Combination, &o)
+		if l.o.Simulator == nil {
+			result.Command = command(&g.filling, &l.c.Groups[group].Combination, &o)
+		}
 		if err != nil && result.Partial == "" {
 			result.Partial = oneLine(err)
 		}
@@ -296,6 +329,12 @@ func (l *comparing) options(group, repetition int) loadtest.Options {
 // of what came before it.
 func (l *comparing) measure(ctx context.Context, group int, o loadtest.Options, doing string) (*loadtest.Result, error) {
 	l.tell(doing, nil)
+	if l.o.Simulator != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return l.o.Simulator.Simulate(&l.c.Groups[group].Combination, o)
+	}
 	dir, err := l.stores.clone(l.groups[group].filling)
 	if err != nil {
 		return nil, err

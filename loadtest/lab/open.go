@@ -72,6 +72,20 @@ func (l *comparing) open(ctx context.Context) error {
 		l.resume(before, fresh)
 	}
 
+	if before == nil {
+		l.c.Machine = loadtest.ThisMachine()
+	}
+	if l.o.Simulator == nil {
+		if err := l.openStores(before == nil); err != nil {
+			return err
+		}
+	}
+	return l.save(l.progress())
+}
+
+// openStores makes the folder of the stores, and describes the disk if it has
+// not been described before.
+func (l *comparing) openStores(fresh bool) error {
 	l.stores = stores{dir: filepath.Join(l.o.Dir, "stores"), fill: l.fill}
 	if err := os.MkdirAll(l.stores.dir, 0o755); err != nil {
 		return err
@@ -84,13 +98,10 @@ func (l *comparing) open(ctx context.Context) error {
 		return fmt.Errorf("%s: stores and runs take about %d MB, and %d MB are free: %d MB are missing",
 			l.stores.dir, need>>20, free>>20, (need-free)>>20+1)
 	}
-	if before == nil {
-		l.c.Machine = loadtest.ThisMachine()
-		if err := l.c.Machine.DescribeDisk(l.stores.dir); err != nil {
-			return err
-		}
+	if fresh {
+		return l.c.Machine.DescribeDisk(l.stores.dir)
 	}
-	return l.save(l.progress())
+	return nil
 }
 
 // discard removes an earlier comparison, and nothing that is not part of it.
@@ -116,6 +127,10 @@ func (l *comparing) describe(ctx context.Context) (*Comparison, error) {
 	var err error
 	if c.Binary, err = digest(l.o.Binary); err != nil {
 		return nil, err
+	}
+	if l.o.Simulator != nil {
+		c.Version = l.o.Simulator.Version()
+		return c, nil
 	}
 	c.Version, err = version(ctx, l.o.Binary)
 	return c, err

@@ -1,0 +1,219 @@
+// Package virtual stands for the service in the load lab: it simulates the runs
+// of a comparison, of the same requests at the same times as loadtest run sends
+// them, and tells what became of them in the same form.
+package virtual
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"time"
+
+	"spillway/internal/sim"
+	"spillway/loadtest"
+	"spillway/loadtest/lab"
+	"spillway/loadtest/observe"
+	"spillway/loadtest/scenario"
+	"spillway/strategies"
+)
+
+// Service is what a simulation adds to what a scenario says: how long work takes,
+// what clients do with a refusal, and how many services there are.
+type Service struct {
+	// Work is how long a worker takes for a request if the scenario does not say.
+	Work sim.Distribution
+	// ScanCost is how many times as long it takes for a scan, 1 by default.
+	ScanCost float64
+	// Retry is what clients do when they are refused or time out.
+	Retry sim.Retry
+	// Nodes is how many services there are behind a load balancer, 1 by default.
+	// The settings of a scenario are those of each.
+	Nodes int
+	// SlowNode, if not 0, is the speed of the first of them, where 1 is that of the
+	// others.
+	SlowNode float64
+	Balance  sim.Balance
+	// Built is the version of the program.
+	Built string
+}
+
+var _ lab.Simulator = (*Service)(nil)
+
+// Version says what simulates, and how.
+func (s *Service) Version() string {
+	v := "simulated by " + s.Built
+	if s.Nodes > 1 {
+		v += fmt.Sprintf("; %d nodes, %v", s.Nodes, s.Balance)
+		if s.SlowNode != 0 {
+			v += fmt.Sprintf(", one of speed %g", s.SlowNode)
+		}
+	}
+	if s.Retry.Attempts > 1 {
+		v += fmt.Sprintf("; up to %d attempts, back-off %v", s.Retry.Attempts, s.Retry.Backoff)
+		if s.Retry.Budget > 0 {
+			v += fmt.Sprintf(", budget %g", s.Retry.Budget)
+		}
+	}
+	return v
+}
+
+// Capacity returns what the workers can serve. Strategies that need no workers
+// count as if they had them.
+func (s *Service) Capacity(c *scenario.Combination, o loadtest.Options) (float64, error) {
+	config, _, err := s.config(c, o.WithDefaults())
+	return config.ServiceRate(), err
+}
+
+// Simulate simulates one run.
+func (s *Service) Simulate(c *scenario.Combination, o loadtest.Options) (*loadtest.Result, error) {
+	o = o.WithDefaults()
+	config, kinds, err := s.config(c, o)
+	if err != nil {
+		return nil, err
+	}
+	tally := loadtest.NewTally(o)
+	config.Observe = func(r sim.Record) {
+		op := kinds[r.Class].op
+		now := r.Arrival + r.Latency
+		tally.Offered(r.Arrival, op)
+		switch {
+		case r.Outcome == sim.Served:
+			tally.Answered(r.Arrival, r.Sent, now, statusOf(op), "")
+		case r.Outcome == sim.Refused && r.Reason == strategies.ReasonExpired:
+			tally.Answered(r.Arrival, r.Sent, now, http.StatusGatewayTimeout, r.Reason.String())
+		case r.Outcome == sim.Refused:
+			tally.Answered(r.Arrival, r.Sent, now, http.StatusServiceUnavailable, r.Reason.String())
+		case r.Attempts == 0:
+			tally.Unsent(r.Arrival, now)
+		default:
+			tally.TimedOut(r.Arrival, r.Sent, now)
+		}
+	}
+	simulated, err := sim.Run(config)
+	if err != nil {
+		return nil, err
+	}
+	result := tally.Result()
+	result.URL, result.Strategy = "simulated", c.Strategy
+	if spec, _ := strategies.Lookup(c.Strategy); !spec.Inline {
+		result.Workers = len(config.Nodes) * config.Workers
+	}
+	if c.Strategy != "unbounded" {
+		capacity := len(config.Nodes) * config.Capacity
+		result.Capacity = &capacity
+	}
+	result.Samples = samples(simulated, config.Step)
+	return result, nil
+}
+
+// samples returns the course of the queue.
+func samples(r *sim.Result, step time.Duration) []observe.Sample {
+	shed := map[string]float64{}
+	var all []observe.Sample
+	for i, in := range r.Timeline {
+		for reason, n := range in.Shed {
+			shed[reason] += float64(n)
+		}
+		sample := observe.Sample{
+			At:         min(r.Seconds, float64(i+1)*step.Seconds()),
+			QueueDepth: float64(in.Depth), WorkersBusy: float64(in.Busy), Shed: map[string]float64{},
+		}
+		for reason, n := range shed {
+			sample.Shed[reason] = n
+		}
+		all = append(all, sample)
+	}
+	return all
+}
+
+func statusOf(op loadtest.Op) int {
+	switch op {
+	case loadtest.Put:
+		return http.StatusCreated
+	case loadtest.Delete:
+		return http.StatusAccepted
+	default:
+		return http.StatusOK
+	}
+}
+
+// kind is what the requests of a class have in common.
+type kind struct {
+	op       loadtest.Op
+	priority int8
+}
+
+// config returns what a run is, and the kinds of its classes.
+func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Config, []kind, error) {
+	if c.Pools == "split" {
+		return sim.Config{}, nil, errors.New("pools: split ones are not simulated")
+	}
+	work := s.Work
+	if c.StoreDelay != "" && c.StoreDelay != "0" {
+		var err error
+		if work, err = sim.ParseDistribution(c.StoreDelay); err != nil {
+			return sim.Config{}, nil, fmt.Errorf("store_delay: %w", err)
+		}
+	}
+	if work == nil {
+		return sim.Config{}, nil, errors.New("how long does a request take? The scenario has no store_delay, nor is --service given")
+	}
+	config := sim.Config{
+		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: cmp.Or(c.Capacity, sim.DefaultCapacity),
+		Nodes: make([]sim.Node, max(1, s.Nodes)), Balance: s.Balance,
+		SLO: o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: loadtest.TimelineStep(o.Duration), Seed: o.Seed,
+		Connections: o.Connections,
+	}
+	config.Nodes[0].Speed = s.SlowNode
+	var kinds []kind
+	add := func(op loadtest.Op, weight float64, priority int8, share float64) {
+		if weight*share == 0 {
+			return
+		}
+		kinds = append(kinds, kind{op, priority})
+		class := sim.Class{
+			Name: op.String(), Weight: weight * share, Service: work, Priority: sim.DefaultPriority,
+			Timeout: o.Timeout, Deadline: o.TimeoutHeader, Retry: s.Retry,
+		}
+		if priority >= 0 {
+			class.Priority = uint8(priority)
+		}
+		if op == loadtest.Scan && s.ScanCost > 0 {
+			class.Service = times{work, s.ScanCost}
+		}
+		config.Classes = append(config.Classes, class)
+	}
+	for op, weight := range []float64{
+		loadtest.Put: o.Mix.Put, loadtest.Get: o.Mix.Get, loadtest.Delete: o.Mix.Delete, loadtest.Scan: o.Mix.Scan,
+	} {
+		op := loadtest.Op(op)
+		if o.Priority == (loadtest.Priorities{}) {
+			add(op, weight, -1, 1)
+			continue
+		}
+		for priority, share := range o.Priority {
+			add(op, weight, int8(priority), share)
+		}
+	}
+	if o.Rate > 0 {
+		config.Requests = requests(o, kinds)
+	}
+	return config, kinds, nil
+}
+
+// requests yields those that loadtest run sends.
+func requests(o loadtest.Options, kinds []kind) func() func() (sim.Request, bool) {
+	classes := map[kind]int{}
+	for i, k := range kinds {
+		classes[k] = i
+	}
+	return func() func() (sim.Request, bool) {
+		next := loadtest.Requests(o)
+		return func() (sim.Request, bool) {
+			r := next()
+			return sim.Request{At: r.At, Class: classes[kind{r.Op, r.Priority}]}, true
+		}
+	}
+}
