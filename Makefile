@@ -117,10 +117,19 @@ PEERS_FLAGS      ?=
 # instead; --help lists the others. What is measured goes before what else runs on
 # the machine, where that is allowed.
 .PHONY: peers
-peers: build ## measure the service beside what you would run instead, in 10 minutes: reports/peers.md
+peers: build ## measure the service beside what you would run instead: reports/peers.md
 	cd loadtest/peers && go build -trimpath -o $(BIN)/ ./cmd/peer ./cmd/versus
 	nice -n -10 $(BIN)/versus $(if $(findstring pairs,$(PEERS_FLAGS)),,--strategies '$(PEERS_STRATEGIES)') $(PEERS_FLAGS)
 
+PGO_RUN = $(BIN)/loadtest compare --binary $(BIN)/spillway-nopgo --connections 64 --keys 1000000 \
+	--mixes 'get=100;put=100;put=45,get=50,scan=5' --duration 3s --warmup 1s --restart
+
+# go build uses the file by itself. The profiles are of a build without one, so
+# that what is inlined now does not hide what should be.
 .PHONY: pgo
-pgo:
-	@echo 'make $@ is not there yet: see "What is not there yet" in the README' >&2; exit 1
+pgo: build ## profile the service under load: cmd/spillway/default.pgo, which go build uses
+	go build -trimpath -pgo=off -o $(BIN)/spillway-nopgo ./cmd/spillway
+	$(PGO_RUN) --strategies fifo --sync never,always --repetitions 2 --out reports/pgo/fifo
+	$(PGO_RUN) --strategies lifo,mpmc --sync never --repetitions 1 --out reports/pgo/others
+	go tool pprof -proto -output cmd/spillway/default.pgo $(BIN)/spillway-nopgo $$(find reports/pgo -name '*.cpu.pb.gz')
+	@ls -l cmd/spillway/default.pgo
