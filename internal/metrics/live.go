@@ -1,9 +1,6 @@
 package metrics
 
 import (
-	"math"
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -62,7 +59,7 @@ func (m *Metrics) Live() (Live, bool) {
 	for _, s := range *m.strategies.Load() {
 		l.add(s)
 	}
-	l.Fsync.add(read(m.fsyncs).GetHistogram())
+	l.Fsync.add(m.fsyncs)
 	return l, true
 }
 
@@ -70,24 +67,22 @@ func (m *Metrics) Live() (Live, bool) {
 func (l *Live) add(s *strategy) {
 	l.Submitted += read(s.submitted).GetCounter().GetValue()
 	l.Run += read(s.run).GetCounter().GetValue()
-	l.Wait.add(read(s.waits).GetHistogram())
+	l.Wait.add(s.waits)
 	for verb := range s.requests {
 		for i := range s.requests[verb] {
 			if c := s.requests[verb][i].Load(); c != nil {
 				l.Codes[i+minCode] += read(*c).GetCounter().GetValue()
 			}
 		}
-		if o := s.durations[verb][outcomeOK].Load(); o != nil {
-			h := read(*o).GetHistogram()
+		if h := s.durations[verb][outcomeOK].Load(); h != nil {
 			l.Latency.add(h)
-			i := slices.IndexFunc(h.Bucket, func(b *dto.Bucket) bool { return b.GetUpperBound() == l.SLO })
-			l.Good += float64(h.Bucket[i].GetCumulativeCount())
+			l.Good += float64(h.countUpTo(l.SLO))
 		}
-		if o := s.durations[verb][outcomeError].Load(); o != nil {
-			l.Failed += float64(read(*o).GetHistogram().GetSampleCount())
+		if h := s.durations[verb][outcomeError].Load(); h != nil {
+			l.Failed += float64(h.count())
 		}
-		if o := s.durations[verb][outcomeShed].Load(); o != nil {
-			l.TurnedAway += float64(read(*o).GetHistogram().GetSampleCount())
+		if h := s.durations[verb][outcomeShed].Load(); h != nil {
+			l.TurnedAway += float64(h.count())
 		}
 	}
 	// After TurnedAway, since a task is shed before it is answered.
@@ -96,11 +91,10 @@ func (l *Live) add(s *strategy) {
 	}
 }
 
-// read returns what a series holds. All series of client_golang are metrics,
-// also those that it hands out as observers.
-func read(series any) *dto.Metric {
+// read returns what a counter holds.
+func read(c prometheus.Counter) *dto.Metric {
 	var m dto.Metric
-	_ = series.(prometheus.Metric).Write(&m) // fails for labels that are not valid, which have been in use
+	_ = c.Write(&m) // fails for labels that are not valid, which have been in use
 	return &m
 }
 
@@ -108,29 +102,18 @@ func read(series any) *dto.Metric {
 // the key i is for those above 2^((i-1)/8) seconds, up to 2^(i/8).
 type Distribution map[int]uint64
 
-// distributionSchema is the schema of Prometheus' native histograms that has
-// these bounds, which those here begin with.
-const distributionSchema = 3
+// noTime is the key for durations of 0, far below all others: that of the
+// largest duration that Prometheus counts as such.
+const noTime = -128 << schema
 
-// add adds the counts of a native histogram. Those of one that had to make its
-// ranges wider are put at the upper bounds.
-func (d Distribution) add(h *dto.Histogram) {
-	if n := h.GetZeroCount(); n > 0 {
-		// At or below the threshold, as the time of tasks that did not wait.
-		threshold := math.Max(h.GetZeroThreshold(), prometheus.DefNativeHistogramZeroThreshold)
-		d[int(math.Ceil(math.Log2(threshold)*(1<<distributionSchema)))] += n
+// add adds the counts of a histogram of durations.
+func (d Distribution) add(h *histogram) {
+	if n := h.zeros.Load(); n > 0 {
+		d[noTime] += n
 	}
-	wider := distributionSchema - h.GetSchema()
-	var index int32
-	var count int64
-	deltas := h.GetPositiveDelta()
-	for _, span := range h.GetPositiveSpan() {
-		index += span.GetOffset()
-		for range span.GetLength() {
-			count += deltas[0]
-			deltas = deltas[1:]
-			d[int(index<<wider)] += uint64(count)
-			index++
+	for i := range h.counts {
+		if n := h.counts[i].Load(); n > 0 {
+			d[h.bins.native[i]] += n
 		}
 	}
 }

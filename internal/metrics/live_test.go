@@ -3,7 +3,6 @@ package metrics
 import (
 	"errors"
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -58,30 +57,6 @@ func TestMetrics_Live(t *testing.T) {
 
 // index is the key of a duration in seconds, from the definition.
 func index(seconds float64) int { return int(math.Ceil(math.Log2(seconds) * 8)) }
-
-// Every duration is counted, also when the histogram had to make its ranges
-// wider: then in the range of a longer one, never of a shorter.
-func TestDistribution_Wide(t *testing.T) {
-	t.Parallel()
-	m := New(Options{})
-	random := rand.New(rand.NewPCG(1, 2))
-	exact, n := Distribution{}, 20_000
-	for range n {
-		d := time.Duration(math.Exp(random.Float64() * 40)) // up to years
-		m.ObserveFsync(d)
-		exact[index(d.Seconds())]++
-	}
-	got := Distribution{}
-	got.add(read(m.fsyncs).GetHistogram())
-	require.Less(t, len(got), len(exact), "the histogram is wider")
-	var all, below uint64
-	for i := -400; i < 400; i++ {
-		all += got[i]
-		below += exact[i]
-		require.LessOrEqual(t, all, below, i)
-	}
-	require.EqualValues(t, n, all)
-}
 
 // What a state costs when every strategy has been used.
 func BenchmarkMetrics_Live(b *testing.B) {

@@ -42,22 +42,19 @@ type Metrics struct {
 	sources  atomic.Pointer[Sources] // nil before Watch
 
 	requests  *prometheus.CounterVec
-	durations *prometheus.HistogramVec
+	durations *histograms
 	submitted *prometheus.CounterVec
 	run       *prometheus.CounterVec
-	waits     *prometheus.HistogramVec
+	waits     *histograms
 	shed      *prometheus.CounterVec
-	batches   *prometheus.HistogramVec
+	batches   *histograms
 	switches  prometheus.Counter
-	fsyncs    prometheus.Histogram
+	fsyncs    *histogram
 
-	operations map[string]prometheus.Observer // by operation; not changed after New
+	operations [numOperations]*histogram
 	strategies atomic.Pointer[map[string]*strategy]
 	adding     sync.Mutex // held while a strategy is added to the map's next version
 }
-
-// Operations are the operations that Operated times.
-var operations = []string{"get", "commit", "sync", "range"}
 
 // New returns metrics in which nothing has happened yet.
 func New(o Options) *Metrics {
@@ -65,16 +62,15 @@ func New(o Options) *Metrics {
 		registry:  prometheus.NewRegistry(),
 		slo:       o.SLO.Seconds(),
 		requests:  counters("requests_total", "Answered requests, shed and refused ones included.", "strategy", "method", "code"),
-		durations: histograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for 2xx and 404.", withBound(latencyBuckets, o.SLO.Seconds()), "strategy", "method", "outcome"),
+		durations: newHistograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for 2xx and 404.", withBound(latencyBuckets, o.SLO.Seconds()), nanoseconds, "strategy", "method", "outcome"),
 		submitted: counters("tasks_submitted_total", "Tasks submitted to the queue.", "strategy"),
 		run:       counters("tasks_run_total", "Tasks that were run. At rest, those submitted are those run and those shed.", "strategy"),
-		waits:     histograms("queue_wait_seconds", "Time that a task waited in the queue before it was run, 0 if a worker was idle.", latencyBuckets, "strategy"),
+		waits:     newHistograms("queue_wait_seconds", "Time that a task waited in the queue before it was run, 0 if a worker was idle.", latencyBuckets, nanoseconds, "strategy"),
 		shed:      counters("shed_total", "Tasks that were shed, by reason.", "strategy", "reason"),
-		batches:   histograms("commit_batch_size", "Writes that were committed to the store together.", batchBuckets, "strategy"),
+		batches:   newHistograms("commit_batch_size", "Writes that were committed to the store together.", batchBuckets, items, "strategy"),
 		switches: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "strategy_switches_total", Help: "Times that the strategy was switched while running.",
 		}),
-		fsyncs: prometheus.NewHistogram(histogramOpts("store_wal_fsync_duration_seconds", "Time to sync the store's log to the disk.", storeBuckets)),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "What was built, as labels. Always 1.",
@@ -85,15 +81,16 @@ func New(o Options) *Metrics {
 		Namespace: namespace, Name: "slo_seconds", Help: "The latency objective.",
 	})
 	slo.Set(o.SLO.Seconds())
-	operated := histograms("store_operation_duration_seconds", "Time that the store took for an operation: get, commit (a batch of writes becomes visible), sync (until it is durable), range (one turn).", storeBuckets, "store", "operation")
-	m.operations = make(map[string]prometheus.Observer)
-	for _, operation := range operations {
-		m.operations[operation] = operated.WithLabelValues(o.Store, operation)
+	fsyncs := newHistograms("store_wal_fsync_duration_seconds", "Time to sync the store's log to the disk.", storeBuckets, nanoseconds)
+	m.fsyncs = fsyncs.with()
+	operated := newHistograms("store_operation_duration_seconds", "Time that the store took for an operation: get, commit (a batch of writes becomes visible), sync (until it is durable), range (one turn).", storeBuckets, nanoseconds, "store", "operation")
+	for i, operation := range operations {
+		m.operations[i] = operated.with(o.Store, operation)
 	}
 	m.strategies.Store(new(map[string]*strategy))
 
 	m.registry.MustRegister(
-		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.batches, m.switches, m.fsyncs,
+		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.batches, m.switches, fsyncs,
 		build, slo, operated,
 		// The times of the scheduler and the collector tell a slow store from a
 		// busy machine.
@@ -127,22 +124,4 @@ func withBound(buckets []float64, bound float64) []float64 {
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-}
-
-func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(histogramOpts(name, help, buckets), labels)
-}
-
-// histogramOpts describes a histogram that is classic and native at once. A
-// native one would grow without the two limits.
-func histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {
-	return prometheus.HistogramOpts{
-		Namespace:                       namespace,
-		Name:                            name,
-		Help:                            help,
-		Buckets:                         buckets,
-		NativeHistogramBucketFactor:     1.1,
-		NativeHistogramMaxBucketNumber:  160,
-		NativeHistogramMinResetDuration: time.Hour,
-	}
 }

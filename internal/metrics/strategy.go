@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -15,16 +16,16 @@ import (
 // strategy holds the series of one strategy.
 type strategy struct {
 	queue   dispatch.Events
-	batches prometheus.Observer
+	batches *histogram
 
 	// What queue counts, for Live. Shed is indexed by reason.
 	submitted, run prometheus.Counter
-	waits          prometheus.Observer
+	waits          *histogram
 	shed           []prometheus.Counter
 
 	// Those below are created when they are first used: most of them never are.
 	requests  [numMethods][maxCode - minCode + 1]atomic.Pointer[prometheus.Counter]
-	durations [numMethods][numOutcomes]atomic.Pointer[prometheus.Observer]
+	durations [numMethods][numOutcomes]atomic.Pointer[histogram]
 }
 
 // The status codes that HTTP knows.
@@ -102,7 +103,7 @@ func (m *Metrics) strategy(name string) *strategy {
 func (m *Metrics) newStrategy(name string) *strategy {
 	submitted := m.submitted.WithLabelValues(name)
 	run := m.run.WithLabelValues(name)
-	waits := m.waits.WithLabelValues(name)
+	waits := m.waits.with(name)
 	reasons := strategies.Reasons()
 	// Indexed by reason. ReasonNone, the zero value, has no series.
 	shed := make([]prometheus.Counter, len(reasons)+1)
@@ -110,7 +111,7 @@ func (m *Metrics) newStrategy(name string) *strategy {
 		shed[r] = m.shed.WithLabelValues(name, r.String())
 	}
 	return &strategy{
-		batches:   m.batches.WithLabelValues(name),
+		batches:   m.batches.with(name),
 		submitted: submitted,
 		run:       run,
 		waits:     waits,
@@ -119,7 +120,7 @@ func (m *Metrics) newStrategy(name string) *strategy {
 			Submitted: submitted.Inc,
 			Started: func(waited time.Duration) {
 				run.Inc()
-				waits.Observe(waited.Seconds())
+				waits.observeDuration(waited)
 			},
 			Shed: func(r strategies.Reason) { shed[r].Inc() },
 		},
@@ -151,27 +152,31 @@ func (m *Metrics) Answered(strategy, method string, code int, shed bool, d time.
 	(*counter).Inc()
 
 	durations := &s.durations[verb][outcome]
-	observer := durations.Load()
-	if observer == nil {
-		o := m.durations.WithLabelValues(strategy, methods[verb], outcomes[outcome])
-		observer = &o
-		durations.Store(observer)
+	h := durations.Load()
+	if h == nil {
+		h = m.durations.with(strategy, methods[verb], outcomes[outcome])
+		durations.Store(h)
 	}
-	(*observer).Observe(d.Seconds())
+	h.observeDuration(d)
 }
 
 // Committed counts a batch of that many writes, taken under that strategy.
 func (m *Metrics) Committed(strategy string, writes int) {
-	m.strategy(strategy).batches.Observe(float64(writes))
+	m.strategy(strategy).batches.observe(int64(writes))
 }
+
+// numOperations is the number of operations of the store that are timed.
+const numOperations = 4
+
+var operations = [numOperations]string{"get", "commit", "sync", "range"}
 
 // Operated times an operation of the store: get, commit, sync or range. Others
 // are ignored.
 func (m *Metrics) Operated(operation string, d time.Duration) {
-	if o, ok := m.operations[operation]; ok {
-		o.Observe(d.Seconds())
+	if i := slices.Index(operations[:], operation); i >= 0 {
+		m.operations[i].observeDuration(d)
 	}
 }
 
 // ObserveFsync times a sync of the store's log.
-func (m *Metrics) ObserveFsync(d time.Duration) { m.fsyncs.Observe(d.Seconds()) }
+func (m *Metrics) ObserveFsync(d time.Duration) { m.fsyncs.observeDuration(d) }
