@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -41,6 +42,7 @@ type Options struct {
 type Peer struct {
 	data, admin net.Listener
 	failed      chan error
+	serving     sync.WaitGroup
 	stops       []func() error
 }
 
@@ -65,8 +67,8 @@ func Open(o Options) (_ *Peer, err error) {
 	}
 	admin := &http.Server{Handler: adminPlane(o.Name), ReadHeaderTimeout: 10 * time.Second}
 	p.stops = append(p.stops, admin.Close)
-	go func() { p.failed <- serve(p.data) }()
-	go func() { p.failed <- admin.Serve(p.admin) }()
+	p.serving.Go(func() { p.failed <- serve(p.data) })
+	p.serving.Go(func() { p.failed <- admin.Serve(p.admin) })
 	return p, nil
 }
 
@@ -101,7 +103,11 @@ func (p *Peer) fast(h fasthttp.RequestHandler) func(net.Listener) error {
 	p.stops = append(p.stops, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		return s.ShutdownWithContext(ctx)
+		err := s.ShutdownWithContext(ctx)
+		if p.data != nil {
+			_ = p.data.Close() // which fasthttp leaves open if it has not begun to serve
+		}
+		return err
 	})
 	return s.Serve
 }
@@ -123,6 +129,7 @@ func (p *Peer) Close() error {
 	for i := len(p.stops) - 1; i >= 0; i-- {
 		errs = append(errs, p.stops[i]())
 	}
+	p.serving.Wait()
 	return errors.Join(errs...)
 }
 

@@ -118,6 +118,19 @@ func TestPeer_KeepsWhatItWasGiven(t *testing.T) {
 	}
 }
 
+// TestPeer_ClosedAtOnce: nothing is left of a peer that is closed before it has
+// begun to serve, which is for TestMain to see.
+func TestPeer_ClosedAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, name := range Names {
+		for range 20 {
+			p, err := Open(Options{Name: name, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Dir: t.TempDir(), CacheBytes: 1 << 20})
+			require.NoError(t, err)
+			require.NoError(t, p.Close())
+		}
+	}
+}
+
 // TestPeer_AdminPlane: what the load lab reads of it.
 func TestPeer_AdminPlane(t *testing.T) {
 	t.Parallel()
