@@ -176,6 +176,7 @@ type setup struct {
 	Options
 	queue    dispatch.Options
 	listener net.Listener // instead of one that listens on Listen
+	hangups  *hangups     // beside listener; nil if its connections have no descriptors
 }
 
 // service is a server with real parts but for the store.
@@ -218,7 +219,7 @@ func serve(t testing.TB, strategy string, change ...func(*setup)) *service {
 	s.dispatcher = d
 	o.Dispatcher = d
 	if o.listener != nil {
-		s.Server = start(o.Options, o.listener, nil)
+		s.Server = start(o.Options, o.listener, o.hangups)
 	} else {
 		s.Server, err = Open(o.Options)
 		require.NoError(t, err)

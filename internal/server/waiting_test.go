@@ -91,7 +91,7 @@ func TestWaiting_Full(t *testing.T) {
 		second.send(put("a", "second"))
 		shed, served, want := second, first, strategies.ReasonFull
 		switch strategy {
-		case "adaptive-lifo", "drop-oldest", "hybrid", "lifo":
+		case "adaptive-lifo", "auto", "drop-oldest", "hybrid", "lifo":
 			shed, served, want = first, second, strategies.ReasonDisplaced
 		case "fair": // the two have the same address
 			shed, served, want = first, second, strategies.ReasonFair

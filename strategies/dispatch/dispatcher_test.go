@@ -552,8 +552,8 @@ func TestDrain_GivesUp(t *testing.T) {
 
 // DrainTime is the depth times the service time over the workers.
 func TestDrainTime(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newStage(t, Options{Strategy: "fifo", Workers: 1})
+	eachQueue(t, func(t *testing.T, spec strategies.Spec) {
+		s := newStage(t, Options{Strategy: spec.Name, Workers: 1})
 		defer s.close()
 		require.Zero(t, s.DrainTime())
 		s.submit("slow1")
@@ -565,6 +565,29 @@ func TestDrainTime(t *testing.T) {
 		s.submit("b")
 		require.Equal(t, 6*time.Second, s.DrainTime())
 		s.end("slow2")
+	})
+}
+
+// What edf has learnt of tasks that waited, it uses at the door. What it lets in
+// waits until its deadline, as under any other strategy.
+func TestDispatcher_RefusesWhatCannotBeDone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "edf"})
+		defer s.close()
+		s.submit("slow1")
+		s.submit("slow2")
+		s.end("slow1")
+		time.Sleep(3 * time.Second)
+		s.submit("early", within(2*time.Second)) // nothing waits and nothing is learnt
+		s.end("slow2")
+		s.submit("slow3")
+		s.submit("none")
+		s.submit("hopeless", within(8*time.Second))
+		s.requireEnded("slow1", "slow2", "early", "hopeless:expired")
+		s.submit("b", within(10*time.Second))
+		s.submit("a", within(9*time.Second))
+		s.end("slow3")
+		s.requireStarted("slow1", "slow2", "early", "slow3", "a", "b", "none")
 	})
 }
 
