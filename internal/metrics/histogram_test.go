@@ -64,7 +64,6 @@ func requireSame(t *testing.T, want, got *dto.Histogram) {
 // durations on bounds and beside them and of any others.
 func TestHistogram_IsPrometheus(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
 	for name, c := range map[string]struct {
 		classic []float64
 		unit    float64
@@ -75,6 +74,7 @@ func TestHistogram_IsPrometheus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			random := rand.New(rand.NewPCG(1, 2))
 			values := []int64{0, 0, 1, 2, 3, 4, 5, 7, 8, 9}
 			for _, bound := range c.classic {
 				v := int64(math.Round(bound / c.unit))
