@@ -1,0 +1,76 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// goodByClass returns the share of the requests of each class that are served
+// within the SLO, at a multiple of the capacity.
+func goodByClass(t *testing.T, strategy string, multiple float64, classes ...Class) []float64 {
+	t.Helper()
+	c := standard(strategy, 256, multiple)
+	c.Warmup, c.Duration, c.Classes = time.Second, 10*time.Second, classes
+	r, err := Run(c)
+	require.NoError(t, err)
+	var good []float64
+	for i := range r.Classes {
+		good = append(good, r.Classes[i].OfOffered())
+	}
+	return good
+}
+
+// One client sends 95% of the load. Under fair that is its own affair.
+func TestFair_OneGreedyClient(t *testing.T) {
+	t.Parallel()
+	greedy := Class{Name: "greedy", Weight: 95, Client: "greedy"}
+	others := Class{Name: "others", Weight: 5, Client: "other", Clients: 10}
+	for _, multiple := range []float64{0.9, 1.1, 2, 10} {
+		require.GreaterOrEqual(t, goodByClass(t, "fair", multiple, greedy, others)[1], 0.98, "at %g times the capacity", multiple)
+	}
+	require.Less(t, goodByClass(t, "fifo", 2, greedy, others)[1], 0.02)
+}
+
+// The most important class does not notice that there are others.
+func TestPriority_TheMostImportantClass(t *testing.T) {
+	t.Parallel()
+	classes := []Class{{Weight: 20, Priority: 0}, {Weight: 30, Priority: 3}, {Weight: 50, Priority: 7}}
+	for _, multiple := range []float64{0.9, 2, 3} {
+		require.GreaterOrEqual(t, goodByClass(t, "priority", multiple, classes...)[0], 0.99, "at %g times the capacity", multiple)
+	}
+	require.Less(t, goodByClass(t, "fifo", 3, classes...)[0], 0.01)
+}
+
+// With deadlines of 20, 50, 100 and 500 ms, edf misses fewer than others below
+// capacity, where hardly one need be missed, and past it not many more than have
+// to be.
+func TestEDF_MixedDeadlines(t *testing.T) {
+	t.Parallel()
+	missed := func(strategy string, multiple float64) float64 {
+		c := standard(strategy, 256, multiple)
+		c.SLO = time.Hour // the deadlines say what is good
+		for _, ms := range []time.Duration{20, 50, 100, 500} {
+			c.Classes = append(c.Classes, Class{Priority: DefaultPriority, Timeout: ms * time.Millisecond, Deadline: true})
+		}
+		r, err := Run(c)
+		require.NoError(t, err)
+		return 1 - r.OfOffered()
+	}
+	for _, tt := range []struct{ multiple, most float64 }{
+		// An exponential service time of 4 ms is longer than 20 ms in 0.7% of the
+		// cases, which are a quarter of all.
+		{0.7, 0.003}, {0.9, 0.003}, {0.95, 0.003},
+		// 9%, 50% and 75% have to be missed.
+		{1.1, 0.12}, {2, 0.54}, {4, 0.79},
+	} {
+		edf := missed("edf", tt.multiple)
+		require.LessOrEqual(t, edf, tt.most, "at %g times the capacity", tt.multiple)
+		if tt.multiple < 1 {
+			require.Less(t, edf, missed("fifo", tt.multiple), "at %g times the capacity", tt.multiple)
+			require.Less(t, edf, missed("lifo", tt.multiple), "at %g times the capacity", tt.multiple)
+			require.LessOrEqual(t, edf, missed("auto", tt.multiple), "at %g times the capacity", tt.multiple)
+		}
+	}
+}
