@@ -187,7 +187,7 @@ func TestOpen_RejectsBadOptions(t *testing.T) {
 		"no capacity":        {func(o *Options) { o.Capacity = 0 }, "capacity 0"},
 		"empty batches":      {func(o *Options) { o.MaxBatch = 0 }, "batches of 0"},
 		"nothing to run":     {func(o *Options) { o.Run = nil }, "Run is nil"},
-		"no such strategy":   {func(o *Options) { o.Strategy = "nonsense" }, "choose one of caller-runs, drop-oldest, fifo"},
+		"no such strategy":   {func(o *Options) { o.Strategy = "nonsense" }, "choose one of adaptive-lifo, "},
 		"no strategy at all": {func(o *Options) { o.Strategy = "" }, "unknown strategy"},
 	} {
 		o := good
@@ -252,9 +252,12 @@ func TestDispatcher_KeepsTheOrderOfTheDiscipline(t *testing.T) {
 			s.submit(name)
 		}
 		s.end("slow")
-		if spec.Name == "lifo" {
+		switch spec.Name {
+		case "hybrid":
+			s.requireStarted("slow", "a", "c", "b")
+		case "lifo":
 			s.requireStarted("slow", "c", "b", "a")
-		} else {
+		default:
 			s.requireStarted("slow", "a", "b", "c")
 		}
 	})
@@ -264,9 +267,12 @@ func TestDispatcher_KeepsTheOrderOfTheDiscipline(t *testing.T) {
 func TestDispatcher_WhenFull(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string]struct{ started, ended []string }{
+		"codel":       {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
 		"fair":        {[]string{"slow", "b"}, []string{"a:fair", "slow", "b"}},
 		"fifo":        {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
 		"mpmc":        {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
+		"sharded":     {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
+		"hybrid":      {[]string{"slow", "b"}, []string{"a:displaced", "slow", "b"}},
 		"lifo":        {[]string{"slow", "b"}, []string{"a:displaced", "slow", "b"}},
 		"drop-oldest": {[]string{"slow", "b"}, []string{"a:displaced", "slow", "b"}},
 		"caller-runs": {[]string{"slow", "b", "a"}, []string{"b", "slow", "a"}},
