@@ -272,7 +272,6 @@ func TestDispatcher_WhenFull(t *testing.T) {
 		"fifo":        {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
 		"mpmc":        {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
 		"sharded":     {[]string{"slow", "a"}, []string{"b:full", "slow", "a"}},
-		"hybrid":      {[]string{"slow", "b"}, []string{"a:displaced", "slow", "b"}},
 		"lifo":        {[]string{"slow", "b"}, []string{"a:displaced", "slow", "b"}},
 		"drop-oldest": {[]string{"slow", "b"}, []string{"a:displaced", "slow", "b"}},
 		"caller-runs": {[]string{"slow", "b", "a"}, []string{"b", "slow", "a"}},
