@@ -19,15 +19,17 @@ import (
 //  1. A queue of up to limit tasks is served first-in first-out, and nothing is
 //     given up. The limit begins at 16 tasks for each worker, 64 at least: below
 //     capacity a queue hardly ever gets there.
-//  2. A longer queue stands. Each task that comes then takes a 128th off the
-//     limit, down to 16 tasks, which is a stock that keeps workers busy at loads
-//     just past capacity. Each time that a worker finds nothing, the limit
-//     regains a 256th.
-//  3. Of a queue that stands, the newest tasks, as many as the limit, are served
-//     first, and those that were pushed out of them when there is nothing else;
-//     from the oldest on again once the queue is no longer than the limit.
-//  4. As long as the limit is below where it began, a task is given up, for the
-//     reason codel, that has waited for more turns than 7/4 of the limit.
+//  2. A longer queue stands. Of it the newest tasks, as many as the limit, are
+//     served first, and those that were pushed out of them when there is nothing
+//     else; from the oldest on again once the queue is no longer than the limit.
+//  3. Each push that pushes another task out takes a 128th off the limit. Below 24
+//     tasks, each turn adds half a task divided by the limit. So it settles where
+//     the two balance: at 8 divided by the square root of how many tasks are too
+//     many for each turn, which is the stock that workers need at that load so as
+//     to be busy: 24 tasks at 1.1 times the capacity, 8 at twice, 4 at the least.
+//  4. Each time that a worker finds nothing, the limit regains a 512th.
+//  5. While the limit is below where it began, a task is given up, for the reason
+//     codel, that has waited for more turns than 3/2 of the limit.
 //
 // While the limit is below where it began or the queue is longer, the more
 // important classes are served first, and it is the least important that are
@@ -61,8 +63,9 @@ import (
 // have been idle for a while.
 type auto struct {
 	capacity, workers int
-	// most is where the limit begins, and least the bound on its way down.
-	most, least float64
+	// most is where the limit begins, stock how far turns lift it, and least how far
+	// it falls.
+	most, stock, least float64
 
 	mu struct {
 		sync.Mutex
@@ -102,10 +105,12 @@ func (c *autoClass) oldest() *Task {
 const (
 	autoMost    = 16       // tasks for each worker
 	autoMostMin = 64       // tasks
-	autoLeast   = 16       // tasks
-	autoShrink  = 1. / 128 // of the limit, for each task that finds it passed
-	autoGrow    = 1. / 256 // of the limit, for each time that a worker finds nothing
-	autoAge     = 1.75     // turns for each task of the limit
+	autoStock   = 24       // tasks
+	autoLeast   = 4        // tasks
+	autoShrink  = 1. / 128 // of the limit, for each push that pushes another task out
+	autoRefill  = 1. / 2   // tasks, for each turn and divided by the limit
+	autoGrow    = 1. / 512 // of the limit, for each time that a worker finds nothing
+	autoAge     = 3. / 2   // turns for each task of the limit
 	autoGain    = 1. / 32  // the weight of one turn in the pace
 	autoOutlier = 16       // a turn counts for so many times the pace at most
 
@@ -117,6 +122,7 @@ var _ Remover = (*auto)(nil)
 func newAuto(c Config) Discipline {
 	q := &auto{capacity: max(1, c.Capacity), workers: max(1, c.Workers)}
 	q.most = float64(min(max(autoMost*q.workers, autoMostMin), q.capacity))
+	q.stock = min(autoStock, q.most/2)
 	q.least = max(1, min(autoLeast, q.most/2))
 	q.mu.limit = q.most
 	return q
@@ -133,8 +139,8 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 		return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
 	}
 	var v Verdict
-	if q.waiting.Load() == int64(q.capacity) {
-		q.shrinkLocked()
+	full := q.waiting.Load() == int64(q.capacity)
+	if full {
 		least := uint8(bits.Len8(q.mu.some)) - 1
 		if c > least {
 			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
@@ -150,10 +156,11 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 	q.mu.classes[c].n++
 	q.mu.some |= 1 << c
 	q.mu.newest++
-	if float64(q.waiting.Add(1)) > q.mu.limit {
-		q.shrinkLocked()
+	q.waiting.Add(1)
+	if full || float64(q.mu.newest) > q.mu.limit {
+		q.mu.limit = max(q.mu.limit*(1-autoShrink), q.least)
+		q.pushOutLocked()
 	}
-	q.pushOutLocked()
 	return v
 }
 
@@ -172,9 +179,6 @@ func (q *auto) Pop(now int64) (*Task, Popped, Reason) {
 	q.turnLocked(now)
 	return t, Run, ReasonNone
 }
-
-// shrinkLocked notes that a task has found the queue longer than the limit.
-func (q *auto) shrinkLocked() { q.mu.limit = max(q.mu.limit*(1-autoShrink), q.least) }
 
 // pushOutLocked leaves no more tasks among the newest than the limit.
 func (q *auto) pushOutLocked() {
@@ -233,6 +237,9 @@ func (q *auto) nextLocked() *Task {
 // turnLocked notes that a turn begins.
 func (q *auto) turnLocked(now int64) {
 	q.mu.stamp = (q.mu.stamp>>stampTurn + 1) << stampTurn
+	if q.mu.limit < q.stock {
+		q.mu.limit += autoRefill / q.mu.limit
+	}
 	took := float64(max(now-q.mu.turned, 1))
 	q.mu.turned = now
 	if q.mu.pace == 0 {

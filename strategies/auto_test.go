@@ -12,11 +12,11 @@ import (
 // autoModel is what auto does, on a slice of the tasks in the order of their
 // arrival.
 type autoModel struct {
-	waiting            []autoTask
-	capacity, workers  int
-	most, least, limit float64
-	turns, turned      int64
-	pace               float64
+	waiting                   []autoTask
+	capacity, workers         int
+	most, stock, least, limit float64
+	turns, turned             int64
+	pace                      float64
 }
 
 type autoTask struct {
@@ -27,13 +27,11 @@ type autoTask struct {
 
 func newAutoModel(c strategies.Config) strategies.Discipline {
 	most := float64(min(max(16*c.Workers, 64), c.Capacity))
-	return &autoModel{capacity: c.Capacity, workers: c.Workers, most: most, least: max(1, min(16, most/2)), limit: most}
+	return &autoModel{capacity: c.Capacity, workers: c.Workers, most: most, stock: min(24, most/2), least: max(1, min(4, most/2)), limit: most}
 }
 
 func (m *autoModel) Len() int { return len(m.waiting) }
 func (m *autoModel) Cap() int { return m.capacity }
-
-func (m *autoModel) shrink() { m.limit = max(m.limit*(1-1./128), m.least) }
 
 // best returns the index of the task that comes before all others, -1 if there
 // is none.
@@ -65,8 +63,8 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonExpired}
 		}
 	}
-	if len(m.waiting) == m.capacity {
-		m.shrink()
+	full := len(m.waiting) == m.capacity
+	if full {
 		i := m.best(anyTask, lessImportant) // the oldest of them
 		if m.waiting[i].Priority < t.Priority {
 			return turnedAway
@@ -77,8 +75,8 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 		m.turned = now
 	}
 	m.waiting = append(m.waiting, autoTask{t, m.turns, false})
-	if float64(len(m.waiting)) > m.limit {
-		m.shrink()
+	if full || float64(m.newest()) > m.limit {
+		m.limit = max(m.limit*(1-1./128), m.least)
 	}
 	for float64(m.newest()) > m.limit {
 		m.waiting[m.best(func(a autoTask) bool { return !a.out }, lessImportant)].out = true
@@ -107,10 +105,10 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.Popped, strateg
 	stands := m.limit < m.most
 	switch {
 	case len(m.waiting) == 0:
-		m.limit = min(m.limit*(1+1./256), m.most)
+		m.limit = min(m.limit*(1+1./512), m.most)
 		return nil, strategies.Empty, strategies.ReasonNone
 	case stands:
-		tooOld := func(t autoTask) bool { return m.turns-t.turn > int64(1.75*m.limit) }
+		tooOld := func(t autoTask) bool { return m.turns-t.turn > int64(1.5*m.limit) }
 		if i := m.best(tooOld, moreImportant); i >= 0 {
 			return m.take(i), strategies.Shed, strategies.ReasonCoDel
 		}
@@ -134,6 +132,9 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.Popped, strateg
 	m.pace += (min(took, 16*m.pace) - m.pace) * (1. / 32)
 	m.turned = now
 	m.turns++
+	if m.limit < m.stock {
+		m.limit += 0.5 / m.limit
+	}
 	return m.take(next), strategies.Run, strategies.ReasonNone
 }
 
