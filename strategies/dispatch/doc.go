@@ -25,8 +25,8 @@
 //
 // A worker that has finished its turn:
 //
-//  1. Pop. If there is a task, wake another worker if more tasks wait while
-//     one is parked, and run it.
+//  1. If something waits, pop. If there is a task, wake another worker if more
+//     tasks wait while one is parked, and run it.
 //  2. Otherwise put itself on the stack.
 //  3. Pop again. If there is a task, leave the stack and run it.
 //  4. Otherwise sleep until somebody who took it off the stack sends a task, or
@@ -51,6 +51,14 @@
 // it first. Continuations of ranges use the same list. What is on it counts as
 // taken: it does not take up the discipline's capacity, and newer or more
 // important tasks do not get in front of it any more.
+//
+// A worker that is handed a write lets others run before it looks for more, so
+// that connections whose requests have arrived at the same time come to submit
+// theirs. It counts as gathering meanwhile, and whoever submits a write then
+// pushes it and wakes nobody: the worker stops gathering before it looks, and
+// the submitter looks whether one gathers after it has published, so that one of
+// the two sees the other, as above. The worker does not sleep for it, so a write
+// that is alone is not held up.
 //
 // # Switching
 //

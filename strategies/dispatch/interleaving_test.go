@@ -24,6 +24,16 @@ type scripted struct {
 	n      atomic.Int64
 	// before is called, if it is set, at the beginning of a Pop likewise.
 	before atomic.Pointer[func(n int)]
+	// counted is called once, if it is set, when Len has counted.
+	counted atomic.Pointer[func()]
+}
+
+func (q *scripted) Len() int {
+	n := q.Discipline.Len()
+	if f := q.counted.Swap(nil); f != nil {
+		(*f)()
+	}
+	return n
 }
 
 func (q *scripted) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
@@ -70,18 +80,19 @@ func TestSubmit_HandsNoTaskPastOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := newScripted(t, Options{})
 		defer s.close()
+		s.submit("slow")
+		found := func() { // nothing, and the worker is not on the stack yet
+			s.Submit(s.task("a"))
+			s.Submit(s.task("b"))
+		}
+		q.counted.Store(&found)
 		q.script(func(n int) {
-			if n == 2 { // the worker is on the stack now, and looks again
+			if n == 1 { // the worker is on the stack now, and looks again
 				s.Submit(s.task("c"))
 			}
-		}, func(n int) {
-			if n == 1 { // the worker has found nothing, and is not on the stack yet
-				s.Submit(s.task("a"))
-				s.Submit(s.task("b"))
-			}
-		})
-		s.submit("first")
-		s.requireStarted("first", "a", "b", "c")
+		}, ignore)
+		s.end("slow")
+		s.requireStarted("slow", "a", "b", "c")
 	})
 }
 
@@ -89,12 +100,12 @@ func TestSubmit_HandsNoTaskPastOthers(t *testing.T) {
 // while it is handed another. Before it knows of the second, act is called.
 func handedTooMuch(s *stage, q *scripted, second *strategies.Task, act func()) {
 	q.script(func(n int) {
-		if n == 2 {
+		if n == 1 {
 			s.Submit(second)
 			s.Submit(s.task("slow"))
 		}
 	}, func(n int) {
-		if n == 2 {
+		if n == 1 {
 			act()
 		}
 	})

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,10 @@ type pool struct {
 	_     [64]byte // idle.n is read by every Submit
 	idle  idleStack
 	_     [64]byte
+
+	// gathering counts the workers that have been handed a write and will look for
+	// others: see the package comment.
+	gathering atomic.Int64
 
 	// service is the time that a worker spends on a task, in nanoseconds: an
 	// exponentially weighted mean over some of the turns.
@@ -55,8 +60,13 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 	t.Submitted = now
 	// What waits goes first: it may have come while the worker was parking, which
 	// finds it in a moment.
-	if q := p.active.Load(); !q.spec.Inline && !p.d.refusing.Load() && p.idle.n.Load() > 0 && p.waiting() == 0 {
+	gathers := t.Write && p.d.opts.MaxBatch > 1
+	if q := p.active.Load(); !q.spec.Inline && !p.d.refusing.Load() && p.idle.n.Load() > 0 && p.waiting() == 0 &&
+		(!gathers || p.gathering.Load() == 0) {
 		if w := p.idle.take(); w != nil {
+			if gathers {
+				p.gathering.Add(1)
+			}
 			q.adopt(t)
 			// If the worker has found another task in this instant, it puts t
 			// ahead of the queue.
@@ -77,7 +87,9 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 	q.leave()
 	switch v.Outcome {
 	case strategies.Queued:
-		p.wakeOne()
+		if !gathers || p.gathering.Load() == 0 {
+			p.wakeOne()
+		}
 		if v.Displaced != nil {
 			p.d.shed(v.Displaced, v.Displacement())
 		}
@@ -159,15 +171,11 @@ func (p *pool) waiting() int {
 // work is the life of a worker.
 func (p *pool) work(w *worker) {
 	for {
-		t, how := p.next(w)
+		t, how, now := p.next(w)
 		if t == nil {
 			return
 		}
-		// Pass the word on: whoever is parked could run what waits behind t.
-		if p.idle.n.Load() > 0 && p.waiting() > 0 {
-			p.wakeOne()
-		}
-		p.turn(w, t, how)
+		p.turn(w, t, how, now)
 	}
 }
 
@@ -180,56 +188,70 @@ const (
 	continued               // a continuation
 )
 
-// next returns the next task for w, nil when the pool has stopped. It parks
-// while there is none.
-func (p *pool) next(w *worker) (*strategies.Task, origin) {
+// next returns the next task for w and the time, or nil when the pool has
+// stopped. It parks while there is none.
+func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
 	for {
-		if t, how := p.take(); t != nil {
-			return t, how
+		if p.waiting() > 0 {
+			now = p.d.Now()
+			if t, how = p.take(now); t != nil {
+				return t, how, now
+			}
 		}
 		p.idle.push(w)
 		// Look again, now that submitters can see w: see the package comment.
-		t, how := p.take()
+		now = p.d.Now()
+		t, how = p.take(now)
 		if t != nil || p.stopped.Load() {
 			if !p.idle.remove(w) {
-				if picked := <-w.wake; picked != nil {
+				if picked := p.awaken(w); picked != nil {
 					if t == nil {
-						return picked, handed
+						return picked, handed, p.d.Now()
 					}
 					p.putAhead(picked, false)
 				}
 			}
-			return t, how
+			return t, how, now
 		}
-		if t := <-w.wake; t != nil {
-			return t, handed
+		if t = p.awaken(w); t != nil {
+			return t, handed, p.d.Now()
 		}
 	}
 }
 
+// awaken parks w until it is woken, with a task or to look for one.
+func (p *pool) awaken(w *worker) *strategies.Task {
+	t := <-w.wake
+	if t != nil && t.Write && p.d.opts.MaxBatch > 1 {
+		// Those that are about to submit a write come first.
+		runtime.Gosched()
+		p.gathering.Add(-1)
+	}
+	return t
+}
+
 // take returns the task whose turn it is, or nil if none can be taken now.
-func (p *pool) take() (*strategies.Task, origin) {
+func (p *pool) take(now int64) (*strategies.Task, origin) {
 	for p.ahead.n.Load() > 0 {
 		t, continuation := p.ahead.pop()
 		switch {
 		case t == nil: // somebody else was faster
 		case continuation:
 			return t, continued
-		case p.expired(t, p.d.Now()):
+		case p.expired(t, now):
 			p.d.shed(t, strategies.ReasonExpired)
 		default:
 			return t, queued
 		}
 	}
-	return p.takeQueued(), queued
+	return p.takeQueued(now), queued
 }
 
 // takeQueued returns the next task that shall run out of the oldest queue that
 // holds any, or nil.
-func (p *pool) takeQueued() *strategies.Task {
+func (p *pool) takeQueued(now int64) *strategies.Task {
 	qs := *p.queues.Load()
 	for i, q := range qs {
-		now := p.d.Now()
 		for {
 			t, what, reason := q.discipline.Pop(now)
 			switch {
@@ -259,16 +281,20 @@ func (p *pool) expired(t *strategies.Task, now int64) bool {
 	return t.Deadline != 0 && t.Deadline <= now
 }
 
-// turn runs t, and if it is a write others that wait with it.
-func (p *pool) turn(w *worker, t *strategies.Task, how origin) {
-	now := p.d.Now()
-	if how != continued && p.expired(t, now) {
+// turn runs t, and if it is a write others that wait with it. The turn began at
+// the given time.
+func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
+	if how == handed && p.expired(t, now) {
 		p.d.shed(t, strategies.ReasonExpired)
 		return
 	}
 	w.batch = append(w.batch[:0], t)
 	if t.Write && how != continued && p.d.opts.MaxBatch > 1 && p.waiting() > 0 {
-		p.collect(w)
+		p.collect(w, now)
+	}
+	// Pass the word on: whoever is parked could run what still waits.
+	if p.idle.n.Load() > 0 && p.waiting() > 0 {
+		p.wakeOne()
 	}
 	switch how {
 	case handed:
@@ -290,25 +316,20 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin) {
 
 // collect adds further writes to w's turn. A task of another kind that it meets
 // goes ahead of the queue, for whoever is free first.
-func (p *pool) collect(w *worker) {
-	putBack := false
+func (p *pool) collect(w *worker, now int64) {
 	p.ahead.mu.Lock()
 	for len(w.batch) < p.d.opts.MaxBatch && len(p.ahead.tasks) == 0 {
-		t := p.takeQueued()
+		t := p.takeQueued(now)
 		if t == nil {
 			break
 		}
 		if !t.Write {
 			p.ahead.pushLocked(t, false)
-			putBack = true
 			break
 		}
 		w.batch = append(w.batch, t)
 	}
 	p.ahead.mu.Unlock()
-	if putBack {
-		p.wakeOne()
-	}
 }
 
 // started tells of the beginning of tasks that have waited.
