@@ -28,12 +28,14 @@ func (a *Arrivals) UnmarshalText(text []byte) error {
 	return choose(a, arrivalNames, "arrivals", text)
 }
 
-// schedule says when each request is due. It is a function of the rate, the
-// number of the request and the random numbers alone: no clock comes into it.
+// schedule says when each request is due. It is a function of the rate, how that
+// changes, the number of the request and the random numbers alone: no clock comes into it.
 type schedule struct {
 	kind Arrivals
 	rate float64 // requests a second, 0 if nothing is scheduled
 	sum  float64 // of the gaps, in units of the mean gap
+	// course is how the rate changes, nil if it does not.
+	course *course
 }
 
 // at returns when request number seq is due. It is called once for each, in
@@ -48,7 +50,11 @@ func (s *schedule) at(seq uint64, random *rand.Rand) time.Duration {
 		s.sum += random.ExpFloat64()
 		gaps = s.sum
 	}
-	due := gaps / s.rate * float64(time.Second)
+	due := gaps / s.rate
+	if s.course != nil {
+		due = s.course.at(due)
+	}
+	due *= float64(time.Second)
 	if due >= float64(never) {
 		return never
 	}

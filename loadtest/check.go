@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -82,6 +83,9 @@ func (o *Options) Check() error {
 	}
 	if int(o.Arrivals) >= len(arrivalNames) || int(o.Distribution) >= len(distributionNames) {
 		return fmt.Errorf("arrivals %v, key-distribution %v: there is no such one", o.Arrivals, o.Distribution)
+	}
+	if err := errors.Join(new(Profile).UnmarshalText([]byte(o.Profile)), new(Clients).UnmarshalText([]byte(o.Clients))); err != nil {
+		return err
 	}
 	const most = 4 << 30 // what may wait in memory to be sent
 	switch v := o.ValueSize; {

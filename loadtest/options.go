@@ -17,6 +17,8 @@ type Options struct {
 	Rate float64
 	// Arrivals is how requests are spread over time: Poisson by default.
 	Arrivals Arrivals
+	// Profile is how Rate changes over time: not at all by default.
+	Profile Profile
 	// Warmup passes under the same load, unmeasured, before Duration begins.
 	Warmup, Duration time.Duration
 	// Count, if not 0, ends a closed loop after so many requests instead of
@@ -40,6 +42,8 @@ type Options struct {
 	ScanLimit int
 	// Priority weighs Spillway-Priority; the header is not sent by default.
 	Priority Priorities
+	// Clients weighs Spillway-Client; the header is not sent by default.
+	Clients Clients
 	// Seed makes two runs send the same requests at the same times.
 	Seed uint64
 

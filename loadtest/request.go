@@ -61,6 +61,11 @@ func (e *encoder) append(dst []byte, r *Request, left time.Duration) []byte {
 		dst = append(dst, "Spillway-Priority: "...)
 		dst = append(dst, '0'+byte(r.Priority), '\r', '\n')
 	}
+	if r.Client != "" {
+		dst = append(dst, "Spillway-Client: "...)
+		dst = append(dst, r.Client...)
+		dst = append(dst, '\r', '\n')
+	}
 	if e.timeoutHeader {
 		dst = append(dst, "Spillway-Timeout-Ms: "...)
 		dst = strconv.AppendInt(dst, min(max(left.Milliseconds(), 1), 3_600_000), 10)

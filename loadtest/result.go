@@ -61,6 +61,11 @@ type Result struct {
 	TimelineStep float64    `json:"timeline_step_s"`
 	Timeline     []Interval `json:"timeline"`
 
+	// Shares has what each kind of clients ("client other"), each priority
+	// ("priority 0") and each operation ("get") asked for and got. Simulations tell
+	// it, where there is more than one of them.
+	Shares map[string]Share `json:"shares,omitempty"`
+
 	ClientCPUMicros float64 `json:"client_cpu_us_per_request"`
 
 	// What follows is there with an admin URL only.
@@ -109,6 +114,14 @@ const (
 	// ErrorProtocol: what came back was no HTTP answer.
 	ErrorProtocol ErrorKind = "protocol"
 )
+
+// Share is what became of a part of the requests.
+type Share struct {
+	Requests int64 `json:"requests"`
+	Served   int64 `json:"served"`
+	// Good were served within the SLO.
+	Good int64 `json:"good"`
+}
 
 // Percentiles are latencies in milliseconds; all 0 if nothing was recorded.
 type Percentiles struct {

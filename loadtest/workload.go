@@ -19,6 +19,8 @@ type Request struct {
 	Size int
 	// Priority is -1 if none is sent.
 	Priority int8
+	// Client is empty if none is sent.
+	Client string
 }
 
 // stream makes the requests of a run, one after the other. Two streams of the
@@ -32,23 +34,29 @@ type stream struct {
 	sizes      Sizes
 	ops        chooser
 	priorities *chooser // nil if none are sent
+	clients    []string // none if none are sent
+	greed      chooser  // of clients
 
-	times, choices, places, lengths, classes *rand.Rand
+	times, choices, places, lengths, classes, senders *rand.Rand
 }
 
 func newStream(o *Options) *stream {
 	s := &stream{
-		schedule: schedule{kind: o.Arrivals, rate: o.Rate},
+		schedule: schedule{kind: o.Arrivals, rate: o.Rate, course: o.Profile.course(o.Warmup, o.Duration)},
 		keys:     newKeys(o.Distribution, o.Keys),
 		sizes:    o.ValueSize,
 		ops:      newChooser(o.Mix.weights()),
 	}
-	for i, random := range []**rand.Rand{&s.times, &s.choices, &s.places, &s.lengths, &s.classes} {
+	for i, random := range []**rand.Rand{&s.times, &s.choices, &s.places, &s.lengths, &s.classes, &s.senders} {
 		*random = rand.New(rand.NewPCG(scramble(o.Seed), scramble(uint64(i))))
 	}
 	if o.Priority != (Priorities{}) {
 		priorities := newChooser(o.Priority[:])
 		s.priorities = &priorities
+	}
+	names, weights, _ := o.Clients.parse() // has been checked
+	if s.clients = names; len(names) > 0 {
+		s.greed = newChooser(weights)
 	}
 	return s
 }
@@ -80,6 +88,9 @@ func (s *stream) next(r *Request) {
 	}
 	if s.priorities != nil {
 		r.Priority = int8(s.priorities.choose(s.classes.Float64()))
+	}
+	if r.Client = ""; len(s.clients) > 0 {
+		r.Client = s.clients[s.greed.choose(s.senders.Float64())]
 	}
 }
 

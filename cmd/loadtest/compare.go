@@ -50,6 +50,11 @@ type grid struct {
 	Keys        []string `placeholder:"N" help:"Numbers of keys."`
 	KeyDist     []string `name:"key-distributions" placeholder:"NAME" help:"uniform, zipf, sequential, latest."`
 	ValueSizes  []string `placeholder:"SIZE" help:"Bytes of a value."`
+	Profiles    []string `sep:";" placeholder:"SHAPE" help:"How the rate changes: steady, spike:4x,5s, ramp:0.5x,10x, burst:5x,100ms,1s."`
+	Clients     []string `sep:";" placeholder:"WEIGHTS" help:"Who asks, such as greedy=95,other*19=5."`
+	Priorities  []string `sep:";" placeholder:"WEIGHTS" help:"How important it is, such as 0=10,3=60,7=30."`
+	Deadlines   []string `name:"timeout-header" placeholder:"true|false" help:"Whether clients tell their time-out."`
+	Retries     []string `sep:";" placeholder:"N,BACKOFF" help:"What clients do with a refusal: none, or attempts and back-off such as 3,10ms; only simulate knows them."`
 }
 
 // settings returns what is given of the grid.
@@ -58,7 +63,8 @@ func (g *grid) settings() scenario.Settings {
 	for name, values := range map[string][]string{
 		"strategy": g.Strategies, "workers": g.Workers, "capacity": g.Capacities, "sync": g.Sync, "pools": g.Pools,
 		"store_delay": g.StoreDelay, "connections": g.Connections, "rate": g.Rates, "mix": g.Mixes, "keys": g.Keys,
-		"key_distribution": g.KeyDist, "value_size": g.ValueSizes,
+		"key_distribution": g.KeyDist, "value_size": g.ValueSizes, "profile": g.Profiles, "clients": g.Clients,
+		"priority": g.Priorities, "timeout_header": g.Deadlines, "retries": g.Retries,
 	} {
 		if len(values) > 0 {
 			given[name] = values

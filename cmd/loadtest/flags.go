@@ -32,6 +32,7 @@ type load struct {
 	ValueSize       loadtest.Sizes        `default:"100" help:"Bytes of a value, or a range such as 64-4096."`
 	ScanLimit       int                   `default:"100" help:"Entries that a scan asks for."`
 	Priority        *loadtest.Priorities  `help:"Spillway-Priority to send: 0 to 7, or weights such as 0=10,3=90."`
+	Clients         loadtest.Clients      `placeholder:"WEIGHTS" help:"Spillway-Client to send, by weights such as greedy=95,other*19=5."`
 	SLO             time.Duration         `name:"slo" default:"100ms" help:"Latency within which an answer is good."`
 	Timeout         time.Duration         `default:"10s" help:"When a client gives up, counted from the scheduled time."`
 	TimeoutHeader   bool                  `help:"Tell the service, in Spillway-Timeout-Ms."`
@@ -47,6 +48,7 @@ func (l *load) options() loadtest.Options {
 	if l.Priority != nil {
 		o.Priority = *l.Priority
 	}
+	o.Clients = l.Clients
 	o.SLO, o.Timeout, o.TimeoutHeader, o.Seed = l.SLO, l.Timeout, l.TimeoutHeader, l.Seed
 	o.Admin, o.AdminToken = l.Admin, l.AdminToken
 	return o

@@ -54,7 +54,8 @@ type grammar struct {
 	Fill      fillCommand      `cmd:"" help:"Fill a store with the keys that run reads."`
 	Saturate  saturateCommand  `cmd:"" help:"Find the highest rate that a service sustains, in a few minutes."`
 	Compare   compareCommand   `cmd:"" help:"Run a service under many settings, and tell differences from noise."`
-	Scenarios scenariosCommand `cmd:"" help:"List what compare comes with, and how long it takes."`
+	Simulate  simulateCommand  `cmd:"" help:"Run the strategies under many settings in virtual time, without a service."`
+	Scenarios scenariosCommand `cmd:"" help:"List what compare and simulate come with, and how long it takes."`
 	Report    reportCommand    `cmd:"" help:"Show results as one HTML file that opens offline."`
 }
 

@@ -138,12 +138,12 @@ func (n *node) finish(r *request) {
 	}
 }
 
-// rest is what a worker does that has nothing to do: it looks for a task, and
-// again when it has parked, which is two Pops that find nothing to a discipline
-// that counts them. If it finds one, it passes the word on.
+// rest is what a worker does that has nothing to do: it looks for a task if any
+// waits, and again when it has parked, which is one Pop that finds nothing to a
+// discipline that counts them. If it finds a task, it passes the word on.
 func (n *node) rest() {
 	n.idle++
-	if (n.take() || n.take()) && n.idle > 0 && n.discipline.Len() > 0 {
+	if (n.discipline.Len() > 0 && n.take() || n.take()) && n.idle > 0 && n.discipline.Len() > 0 {
 		n.wake()
 	}
 }

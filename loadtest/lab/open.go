@@ -36,6 +36,9 @@ func (l *comparing) check() error {
 		if err := errors.Join(errs[:]...); err != nil {
 			return fmt.Errorf("scenario %s, combination %d: %s", l.s.Name, i+1, oneLine(err))
 		}
+		if c.Retries != "" && l.o.Simulator == nil {
+			return fmt.Errorf("scenario %s, combination %d: retries: only a simulation has them (loadtest simulate)", l.s.Name, i+1)
+		}
 		g.results = make([]*loadtest.Result, l.s.Repetitions)
 	}
 	return nil
@@ -198,10 +201,21 @@ func command(f *filling, c *scenario.Combination, o *loadtest.Options) string {
 	if d.Rate > 0 {
 		rate = fmt.Sprintf("%.6g", d.Rate)
 	}
+	more := ""
+	for _, flag := range []struct{ name, value string }{
+		{"profile", string(d.Profile)}, {"clients", string(d.Clients)}, {"priority", d.Priority.String()},
+	} {
+		if flag.value != "" {
+			more += " --" + flag.name + " " + flag.value
+		}
+	}
+	if d.TimeoutHeader {
+		more += " --timeout-header"
+	}
 	return fmt.Sprintf("%s spillway & loadtest fill --bytes %d --value-size %v; "+
 		"loadtest run --rate %s --duration %v --warmup %v --connections %d --mix %v --keys %d --key-distribution %v "+
 		"--value-size %v --slo %v --timeout %v --seed %d --admin http://127.0.0.1:6060",
 		strings.Join(settings(c), " "), (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes,
 		rate, d.Duration, d.Warmup, d.Connections, d.Mix, d.Keys, d.Distribution,
-		d.ValueSize, d.SLO, d.Timeout, d.Seed)
+		d.ValueSize, d.SLO, d.Timeout, d.Seed) + more
 }

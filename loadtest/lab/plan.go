@@ -18,7 +18,7 @@ import (
 // its scenario, and what the store is filled with: as many keys as the load has,
 // or the bytes that are asked for, whichever is more.
 func loadOf(c *scenario.Combination) (o loadtest.Options, f filling, err error) {
-	o.Connections = c.Connections
+	o.Connections, o.TimeoutHeader = c.Connections, c.TimeoutHeader == "true"
 	texts := []struct {
 		name, text string
 		into       interface{ UnmarshalText([]byte) error }
@@ -26,6 +26,9 @@ func loadOf(c *scenario.Combination) (o loadtest.Options, f filling, err error) 
 		{"mix", c.Mix, &o.Mix},
 		{"key_distribution", c.Distribution, &o.Distribution},
 		{"value_size", c.ValueSize, &o.ValueSize},
+		{"profile", c.Profile, &o.Profile},
+		{"clients", c.Clients, &o.Clients},
+		{"priority", c.Priority, &o.Priority},
 	}
 	for _, t := range texts {
 		if t.text == "" {
@@ -132,6 +135,16 @@ var parts = []part{
 	}},
 	{load: true, of: func(c *scenario.Combination) string { return words("", c.Distribution, "") }},
 	{load: true, of: func(c *scenario.Combination) string { return words("values of ", c.ValueSize, "") }},
+	{load: true, of: func(c *scenario.Combination) string { return words("", c.Profile, "") }},
+	{load: true, of: func(c *scenario.Combination) string { return words("clients ", c.Clients, "") }},
+	{load: true, of: func(c *scenario.Combination) string { return words("priorities ", c.Priority, "") }},
+	{load: true, of: func(c *scenario.Combination) string {
+		if c.TimeoutHeader == "" {
+			return ""
+		}
+		return "deadlines told"
+	}},
+	{load: true, of: func(c *scenario.Combination) string { return words("retries ", c.Retries, "") }},
 	{load: true, rate: true, of: func(c *scenario.Combination) string {
 		switch {
 		case c.Rate == "" || c.Rate == "max":

@@ -169,7 +169,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "load: {rate: [1, 2, 101x]}":                                  `a.yaml:3: load.rate: "101x" is not requests a second (up to 10000000), a multiple of the capacity such as 0.9x (up to 100x), or max`,
 		head + "load: {rate: 0x1p4}":                                         `a.yaml:3: load.rate: "0x1p4" is not requests`,
 		head + "load: {rate: .inf}":                                          `a.yaml:3: load.rate: is not a plain value`,
-		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are fill, connections, mix, keys, key_distribution, value_size, rate`,
+		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are fill, connections, mix, keys, key_distribution, value_size, profile, clients, priority, timeout_header, retries, rate`,
 		head + "load: {capacity: 1}":                                         `a.yaml:3: load.capacity: unknown, known are`,
 		head + "load: {rate: {a: 1}}":                                        `a.yaml:3: load.rate: is not a plain value`,
 		head + "load: {rate: []}":                                            `a.yaml:3: load.rate: is an empty list`,
@@ -275,4 +275,30 @@ func FuzzParse(f *testing.F) {
 			require.NoError(t, err)
 		}
 	})
+}
+
+// The settings of overload are checked as those of the generator are.
+func TestParse_Overload(t *testing.T) {
+	t.Parallel()
+	const head = "title: T\nquestion: Q\nload:\n"
+	s, err := Parse("a.yaml", []byte(head+`  rate: 2x
+  profile: [steady, "spike:4x,5s", "ramp:0.5x,10x", "burst:5x,100ms,1s"]
+  clients: "greedy=95,other*19=5"
+  priority: "0=10,7=90"
+  timeout_header: [true, false]
+  retries: [none, "3,10ms", "3,0s,0.1"]
+`))
+	require.NoError(t, err)
+	require.Len(t, s.Combinations, 24)
+	require.Equal(t, Combination{
+		Strategy: "fifo", Rate: "2x", Profile: "steady", Clients: "greedy=95,other*19=5", Priority: "0=10,7=90", TimeoutHeader: "true",
+	}, s.Combinations[0])
+	for _, line := range []string{
+		`profile: "spike:4x"`, `profile: "spike:4,5s"`, `profile: "ramp:0x,1x"`, `profile: "burst:5x,1s,1s"`, `profile: "wave:1x,2x"`,
+		`clients: greedy`, `clients: "a=1,a=2"`, `clients: "a*2000=1"`, `clients: "a b=1"`, `clients: "=1"`,
+		`priority: "8"`, `timeout_header: maybe`, `retries: "3"`, `retries: "1,10ms"`, `retries: "3,10ms,-1"`,
+	} {
+		_, err := Parse("a.yaml", []byte(head+"  "+line+"\n"))
+		require.ErrorContains(t, err, "a.yaml:4: load."+line[:4], line)
+	}
 }

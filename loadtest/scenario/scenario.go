@@ -50,6 +50,16 @@ type Combination struct {
 	// Rate is in requests a second ("20000"), or relative to the capacity that
 	// is measured first under the same load ("0.9x"), or "max" for a closed loop.
 	Rate string `json:"rate"`
+	// Profile is how the rate changes, Clients and Priority weigh who asks and how
+	// important it is, as in loadtest.Options. TimeoutHeader is "true" if clients
+	// tell their time-out.
+	Profile       string `json:"profile,omitempty"`
+	Clients       string `json:"clients,omitempty"`
+	Priority      string `json:"priority,omitempty"`
+	TimeoutHeader string `json:"timeout_header,omitempty"`
+	// Retries is what clients do with a refusal, which only a simulation knows: see
+	// loadtest.Retries.
+	Retries string `json:"retries,omitempty"`
 }
 
 // SetLargestFill changes how much the largest store of the scenario holds, in

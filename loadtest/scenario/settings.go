@@ -92,6 +92,27 @@ var settings = []setting{
 	{"value_size", true, func(c *Combination, value string) error {
 		return setText(&c.ValueSize, value, new(loadtest.Sizes))
 	}},
+	{"profile", true, func(c *Combination, value string) error { return setText(&c.Profile, value, new(loadtest.Profile)) }},
+	{"clients", true, func(c *Combination, value string) error { return setText(&c.Clients, value, new(loadtest.Clients)) }},
+	{"priority", true, func(c *Combination, value string) error {
+		return setText(&c.Priority, value, new(loadtest.Priorities))
+	}},
+	{"timeout_header", true, func(c *Combination, value string) error {
+		if value != "true" && value != "false" {
+			return fmt.Errorf("%q is not true or false", value)
+		}
+		if c.TimeoutHeader = value; value == "false" {
+			c.TimeoutHeader = ""
+		}
+		return nil
+	}},
+	{"retries", true, func(c *Combination, value string) error {
+		if c.Retries = value; value == "none" {
+			c.Retries = ""
+			return nil
+		}
+		return new(loadtest.Retries).UnmarshalText([]byte(value))
+	}},
 	{"rate", true, func(c *Combination, value string) error {
 		c.Rate = value
 		if value == "max" {

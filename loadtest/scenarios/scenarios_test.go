@@ -15,7 +15,8 @@ import (
 func TestOpen_EveryScenarioIsWhole(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
-		"big-store", "durability", "every-strategy", "passive-wait", "pool-or-not", "queue-length", "rejection-policy", "workers",
+		"big-store", "durability", "every-strategy", "overload", "passive-wait", "pool-or-not", "queue-length", "rejection-policy",
+		"retry-storm", "workers",
 	}, Names())
 	for _, name := range Names() {
 		s, err := Open(name)
@@ -56,8 +57,13 @@ func TestOpen_TheStudyFitsItsTime(t *testing.T) {
 		// perCapacity is how long it takes to measure a capacity.
 		perCapacity = 15 * time.Second
 	)
+	// Those that are simulated rather than run are not part of the study.
+	simulated := []string{"overload", "retry-storm"}
 	var total time.Duration
 	for _, name := range Names() {
+		if slices.Contains(simulated, name) {
+			continue
+		}
 		s, err := Open(name)
 		require.NoError(t, err)
 		short := s.Short

@@ -20,14 +20,12 @@ import (
 )
 
 // Service is what a simulation adds to what a scenario says: how long work takes,
-// what clients do with a refusal, and how many services there are.
+// and how many services there are.
 type Service struct {
 	// Work is how long a worker takes for a request if the scenario does not say.
 	Work sim.Distribution
 	// ScanCost is how many times as long it takes for a scan, 1 by default.
 	ScanCost float64
-	// Retry is what clients do when they are refused or time out.
-	Retry sim.Retry
 	// Nodes is how many services there are behind a load balancer, 1 by default.
 	// The settings of a scenario are those of each.
 	Nodes int
@@ -43,21 +41,18 @@ var _ lab.Simulator = (*Service)(nil)
 
 // Version says what simulates, and how.
 func (s *Service) Version() string {
-	v := "simulated by " + s.Built
+	v := Simulated + s.Built
 	if s.Nodes > 1 {
 		v += fmt.Sprintf("; %d nodes, %v", s.Nodes, s.Balance)
-		if s.SlowNode != 0 {
+		if s.SlowNode != 0 && s.SlowNode != 1 {
 			v += fmt.Sprintf(", one of speed %g", s.SlowNode)
-		}
-	}
-	if s.Retry.Attempts > 1 {
-		v += fmt.Sprintf("; up to %d attempts, back-off %v", s.Retry.Attempts, s.Retry.Backoff)
-		if s.Retry.Budget > 0 {
-			v += fmt.Sprintf(", budget %g", s.Retry.Budget)
 		}
 	}
 	return v
 }
+
+// Simulated is how the version of what simulates begins.
+const Simulated = "simulated by "
 
 // Capacity returns what the workers can serve. Strategies that need no workers
 // count as if they had them.
@@ -73,9 +68,10 @@ func (s *Service) Simulate(c *scenario.Combination, o loadtest.Options) (*loadte
 	if err != nil {
 		return nil, err
 	}
-	tally := loadtest.NewTally(o)
+	tally, shares := loadtest.NewTally(o), newShares(&o)
 	config.Observe = func(r sim.Record) {
 		op := kinds[r.Class].op
+		shares.count(r, kinds[r.Class])
 		now := r.Arrival + r.Latency
 		tally.Offered(r.Arrival, op)
 		switch {
@@ -104,6 +100,7 @@ func (s *Service) Simulate(c *scenario.Combination, o loadtest.Options) (*loadte
 		capacity := len(config.Nodes) * config.Capacity
 		result.Capacity = &capacity
 	}
+	result.Shares = shares.all()
 	result.Samples = samples(simulated, config.Step)
 	return result, nil
 }
@@ -167,6 +164,10 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 		Connections: o.Connections,
 	}
 	config.Nodes[0].Speed = s.SlowNode
+	retry, err := retryOf(c)
+	if err != nil {
+		return config, nil, err
+	}
 	var kinds []kind
 	add := func(op loadtest.Op, weight float64, priority int8, share float64) {
 		if weight*share == 0 {
@@ -175,7 +176,7 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 		kinds = append(kinds, kind{op, priority})
 		class := sim.Class{
 			Name: op.String(), Weight: weight * share, Service: work, Priority: sim.DefaultPriority,
-			Timeout: o.Timeout, Deadline: o.TimeoutHeader, Retry: s.Retry,
+			Timeout: o.Timeout, Deadline: o.TimeoutHeader, Retry: retry,
 		}
 		if priority >= 0 {
 			class.Priority = uint8(priority)
@@ -203,6 +204,18 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 	return config, kinds, nil
 }
 
+// retryOf returns what clients do with a refusal.
+func retryOf(c *scenario.Combination) (sim.Retry, error) {
+	if c.Retries == "" {
+		return sim.Retry{}, nil
+	}
+	var r loadtest.Retries
+	if err := r.UnmarshalText([]byte(c.Retries)); err != nil {
+		return sim.Retry{}, fmt.Errorf("retries: %w", err)
+	}
+	return sim.Retry{Attempts: r.Attempts, Backoff: r.Backoff, Budget: r.Budget, Jitter: true}, nil
+}
+
 // requests yields those that loadtest run sends.
 func requests(o loadtest.Options, kinds []kind) func() func() (sim.Request, bool) {
 	classes := map[kind]int{}
@@ -213,7 +226,7 @@ func requests(o loadtest.Options, kinds []kind) func() func() (sim.Request, bool
 		next := loadtest.Requests(o)
 		return func() (sim.Request, bool) {
 			r := next()
-			return sim.Request{At: r.At, Class: classes[kind{r.Op, r.Priority}]}, true
+			return sim.Request{At: r.At, Class: classes[kind{r.Op, r.Priority}], Client: r.Client}, true
 		}
 	}
 }

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"spillway/internal/sim"
+	"spillway/internal/sim/virtual"
+	"spillway/loadtest"
+	"spillway/loadtest/lab"
+	"spillway/loadtest/scenario"
+)
+
+type simulateCommand struct {
+	Scenario string `placeholder:"NAME|FILE" help:"What to simulate: one of ${scenarios}, or a scenario file."`
+	Short    bool   `help:"The scenario's short form."`
+	grid     `embed:"" group:"Without a scenario, all combinations of"`
+
+	Repetitions int            `placeholder:"N" help:"How often each combination is simulated, under a seed of its own; less than 4 can prove nothing."`
+	Duration    time.Duration  `help:"How long each run is measured, in virtual time."`
+	Warmup      *time.Duration `help:"How long load is sent before."`
+	SLO         time.Duration  `name:"slo" help:"Latency within which an answer is good."`
+	Timeout     time.Duration  `help:"When a client gives up."`
+	Seed        *uint64        `help:"Simulations with the same seed are the same."`
+
+	Service  work        `default:"exp:100us" help:"How long a worker takes for a request, unless a store delay says so: 4ms, exp:4ms, lognormal:4ms,1.5 (mean, coefficient of variation) or bimodal:1ms,50ms,0.05 (cheap, expensive, share of the expensive)."`
+	ScanCost float64     `default:"10" help:"How many times as long it takes for a scan."`
+	Nodes    int         `default:"1" help:"Services behind a load balancer; rates that are multiples are of all of them."`
+	SlowNode float64     `default:"1" help:"The speed of the first node, where the others have 1."`
+	Balance  sim.Balance `default:"round-robin" help:"How the load balancer chooses: round-robin, random, least-outstanding or power-of-two."`
+
+	Out string `placeholder:"FOLDER" help:"Where the results go; by default reports/simulated-NAME. An earlier simulation there is replaced."`
+}
+
+// work is a distribution of times of service.
+type work struct{ sim.Distribution }
+
+func (w *work) UnmarshalText(text []byte) (err error) {
+	w.Distribution, err = sim.ParseDistribution(string(text))
+	return err
+}
+
+// Help is shown by simulate --help.
+func (*simulateCommand) Help() string {
+	return "The strategies' own code runs in virtual time: no service, no network, and minutes of load take a moment. The same command gives the same figures anywhere. " +
+		"Without --connections, and without a scenario, there are so many that none is waited for. Results are those of compare, and shown by report."
+}
+
+// Run simulates, and writes the results and their report.
+func (c *simulateCommand) Run(ctx context.Context, s *session) error {
+	what, err := c.scenario()
+	if err != nil {
+		return usageError{err}
+	}
+	dir := c.Out
+	if dir == "" {
+		dir = filepath.Join("reports", "simulated-"+what.Name)
+	}
+	if err := replaceable(dir); err != nil {
+		return usageError{err}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	service := &virtual.Service{
+		Work: c.Service.Distribution, ScanCost: c.ScanCost, Nodes: c.Nodes, SlowNode: c.SlowNode, Balance: c.Balance,
+		Built: "loadtest " + built(),
+	}
+	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
+		Binary: self, Dir: dir, Restart: true, Command: s.command, Simulator: service,
+		Progress: func(p lab.Progress) { s.status("%d/%d: %s", p.Done, p.Total, p.Doing) },
+	})
+	s.statusDone()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(found.Groups, func(g lab.Group) bool { return len(g.Runs) > 0 }) {
+		s.summarize(found)
+		if err := s.shares(found, dir); err != nil {
+			return err
+		}
+		if err := s.report(filepath.Join(dir, "report.html"), filepath.Join(dir, "report.md"), dir); err != nil {
+			return err
+		}
+	}
+	if found.Partial != "" {
+		return fmt.Errorf("the simulation is partial: %s", found.Partial)
+	}
+	return nil
+}
+
+// replaceable returns an error if a folder holds a comparison that took a real
+// service.
+func replaceable(dir string) error {
+	before, err := lab.LoadComparison(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil && !strings.HasPrefix(before.Version, virtual.Simulated) {
+		err = fmt.Errorf("--out: %s holds a comparison of a real service", dir)
+	}
+	return err
+}
+
+// scenario returns what the flags ask for.
+func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
+	switch {
+	case c.Scenario == "" && len(c.settings()) == 0:
+		return nil, errors.New("simulate: what? Give --scenario, or settings such as --strategies fifo,lifo (see loadtest simulate --help)")
+	case c.Nodes < 1 || c.Nodes > 10_000:
+		return nil, fmt.Errorf("--nodes: %d is not 1 to 10000", c.Nodes)
+	case !(c.SlowNode > 0 && c.SlowNode <= 100):
+		return nil, fmt.Errorf("--slow-node: %g is not above 0, at most 100", c.SlowNode)
+	case !(c.ScanCost > 0 && c.ScanCost <= 1e6):
+		return nil, fmt.Errorf("--scan-cost: %g is not above 0, at most 1000000", c.ScanCost)
+	case c.Timeout < 0 || c.Timeout > time.Hour:
+		return nil, fmt.Errorf("--timeout: %v is not more than 0, at most 1h", c.Timeout)
+	}
+	asked := compareCommand{
+		Scenario: c.Scenario, Short: c.Short, grid: c.grid,
+		Repetitions: c.Repetitions, Duration: c.Duration, Warmup: c.Warmup, SLO: c.SLO,
+	}
+	if c.Scenario == "" && len(asked.Connections) == 0 {
+		asked.Connections = []string{strconv.Itoa(loadtest.MaxConnections)}
+	}
+	what, err := asked.scenario()
+	if err != nil {
+		return nil, err
+	}
+	what.Timeout = cmp.Or(c.Timeout, what.Timeout)
+	if c.Seed != nil {
+		what.Seed = *c.Seed
+	}
+	return what, nil
+}
+
+// shares shows how each kind of clients and each priority fared, in the first run
+// of each combination.
+func (s *session) shares(c *lab.Comparison, dir string) error {
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	some := false
+	for _, g := range c.Groups {
+		if len(g.Runs) == 0 {
+			continue
+		}
+		r, err := loadtest.Load(filepath.Join(dir, g.Runs[0]))
+		if err != nil {
+			return err
+		}
+		if len(r.Shares) == 0 {
+			continue
+		}
+		if !some {
+			some = true
+			_, _ = fmt.Fprintln(s.out, "good, of what each asked for")
+		}
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(r.Shares)) {
+			share := r.Shares[name]
+			parts = append(parts, fmt.Sprintf("%s %.1f%%", name, 100*float64(share.Good)/float64(max(1, share.Requests))))
+		}
+		_, _ = fmt.Fprintf(table, "  %s\t%s\n", g.Label, strings.Join(parts, "\t"))
+	}
+	return table.Flush()
+}

@@ -1,0 +1,130 @@
+package virtual
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"spillway/internal/sim"
+	"spillway/loadtest"
+	"spillway/loadtest/lab"
+	"spillway/loadtest/scenario"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const ms = time.Millisecond
+
+func options() loadtest.Options {
+	return loadtest.Options{
+		Rate: 4000, Warmup: time.Second, Duration: 5 * time.Second, Connections: 4000, Mix: loadtest.Mix{Get: 90, Put: 5, Scan: 5}, Seed: 1,
+		Clients: "greedy=95,other*19=5", Priority: loadtest.Priorities{0: 1, 7: 9}, Timeout: time.Second, TimeoutHeader: true,
+	}
+}
+
+// A result counts every request once, as that of a real run does.
+func TestService_Simulate(t *testing.T) {
+	t.Parallel()
+	s := &Service{Work: sim.Exponential(4 * ms), ScanCost: 1, Built: "test"}
+	c := &scenario.Combination{Strategy: "lifo", Workers: 8, Capacity: 64, Rate: "4000"}
+	r, err := s.Simulate(c, options())
+	require.NoError(t, err)
+	require.InEpsilon(t, 4000, r.OfferedRPS, 0.03)
+	require.InEpsilon(t, 2000, r.ServedRPS, 0.03)
+	require.Equal(t, r.Requests, r.Status["200"]+r.Status["201"]+r.Status["503"]+r.Status["504"]+r.Errors[loadtest.ErrorTimeout])
+	require.Equal(t, r.Status["503"]+r.Status["504"], r.Shed["displaced"]+r.Shed["expired"])
+	require.InEpsilon(t, 0.05, float64(r.Status["201"])/float64(r.Status["200"]+r.Status["201"]), 0.1)
+	require.Equal(t, r.Requests, r.Operations["get"]+r.Operations["put"]+r.Operations["scan"])
+	require.Equal(t, r.Requests, r.Shares["client greedy"].Requests+r.Shares["client other"].Requests)
+	require.Equal(t, r.Requests, r.Shares["priority 0"].Requests+r.Shares["priority 7"].Requests)
+	require.InDelta(t, r.GoodputRPS*r.Seconds, float64(r.Shares["get"].Good+r.Shares["put"].Good+r.Shares["scan"].Good), 0.5)
+	require.Len(t, r.Samples, len(r.Timeline))
+	require.Equal(t, 8, r.Workers)
+	require.Equal(t, 64, *r.Capacity)
+	again, err := s.Simulate(c, options())
+	require.NoError(t, err)
+	require.Equal(t, r, again)
+}
+
+// What the strategies are for is seen in the shares.
+func TestService_Shares(t *testing.T) {
+	t.Parallel()
+	s := &Service{Work: sim.Exponential(4 * ms)}
+	good := func(strategy, who string) float64 {
+		r, err := s.Simulate(&scenario.Combination{Strategy: strategy, Workers: 8, Capacity: 256}, options())
+		require.NoError(t, err)
+		return float64(r.Shares[who].Good) / float64(r.Shares[who].Requests)
+	}
+	require.Greater(t, good("fair", "client other"), 0.99)
+	require.Less(t, good("fifo", "client other"), 0.1)
+	require.Greater(t, good("priority", "priority 0"), 0.99)
+	require.Less(t, good("fifo", "priority 0"), 0.1)
+}
+
+func TestService_WhatItCannot(t *testing.T) {
+	t.Parallel()
+	for want, tt := range map[string]struct {
+		service     Service
+		combination scenario.Combination
+	}{
+		"pools: split":                 {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Pools: "split"}},
+		"how long does a request take": {Service{}, scenario.Combination{Strategy: "fifo"}},
+		"store_delay":                  {Service{}, scenario.Combination{Strategy: "fifo", StoreDelay: "soon"}},
+		"unknown strategy":             {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "best"}},
+		"retries":                      {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Retries: "many"}},
+		"all have to be above 0":       {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Workers: -1}},
+		"a mean of 0s is not above 0":  {Service{Work: sim.Constant(0)}, scenario.Combination{Strategy: "fifo"}},
+	} {
+		_, err := tt.service.Simulate(&tt.combination, options())
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// A comparison that is simulated has the form of a real one: it is whole, and the
+// same each time but for when it was made.
+func TestCompare_Simulated(t *testing.T) {
+	t.Parallel()
+	what, err := scenario.New("s", "S", "Q?", scenario.Settings{
+		"strategy": {"fifo", "lifo"}, "workers": {"8"}, "store_delay": {"exp:4ms"}, "connections": {"2000"},
+		"rate": {"0.5x", "2x", "max"}, "retries": {"2,10ms"}, "profile": {"spike:2x,100ms"},
+	})
+	require.NoError(t, err)
+	what.Duration, what.Warmup, what.Repetitions = 500*ms, 100*ms, 4
+	self, err := os.Executable()
+	require.NoError(t, err)
+	compare := func(dir string) *lab.Comparison {
+		c, err := lab.Compare(context.Background(), *what, lab.CompareOptions{
+			Binary: self, Dir: dir, Simulator: &Service{Nodes: 2, SlowNode: 0.5, Built: "test"},
+		})
+		require.NoError(t, err)
+		require.Empty(t, c.Partial)
+		return c
+	}
+	one, two := t.TempDir(), t.TempDir()
+	c := compare(one)
+	require.Equal(t, "simulated by test; 2 nodes, round-robin, one of speed 0.5", c.Version)
+	for load, capacity := range c.Capacity {
+		require.InDelta(t, 3000, capacity, 1e-6, load)
+	}
+	for _, g := range c.Groups {
+		require.Len(t, g.Runs, 4)
+	}
+	compare(two)
+	for _, g := range c.Groups {
+		for _, run := range g.Runs {
+			a, err := os.ReadFile(filepath.Join(one, run))
+			require.NoError(t, err)
+			b, err := os.ReadFile(filepath.Join(two, run))
+			require.NoError(t, err)
+			require.Equal(t, string(a), string(b), run)
+		}
+	}
+	// Without a simulator there are no retries.
+	_, err = lab.Compare(context.Background(), *what, lab.CompareOptions{Binary: self, Dir: t.TempDir()})
+	require.ErrorContains(t, err, "retries: only a simulation has them")
+}
