@@ -144,6 +144,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 	s.metrics = metrics.New(metrics.Options{Version: v, Commit: revision, Store: c.Store, SLO: c.SLO})
 
 	slow := new(slowest.Recorder)
+	epoch := time.Now()
 
 	s.store, err = pebble.Open(pebble.Options{
 		Dir:          c.DataDir,
@@ -161,6 +162,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 	s.executor = executor.Open(executor.Options{
 		Store:      delay.Wrap(s.store, c.StoreDelay),
 		MaxCommits: 4 * c.Workers,
+		Epoch:      epoch,
 		Events:     executor.Events{Committed: s.metrics.Committed, Operated: s.metrics.Operated},
 	})
 	opened = append(opened, s.executor.Close)
@@ -176,6 +178,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		Split:    c.Pools == "split",
 		MaxBatch: batch,
 		Run:      s.executor.Run,
+		Epoch:    epoch,
 		Observe:  s.metrics.Queue,
 		Switched: func(from, to string) {
 			s.metrics.Switched(from, to)

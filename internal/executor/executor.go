@@ -61,7 +61,10 @@ type Options struct {
 	// MaxCommits is how many batches may have been handed on to the completer
 	// and not yet be durable, beyond the one it waits for. Less than 1 means 1.
 	MaxCommits int
-	Events     Events
+	// Epoch is the zero of the clock of Task.Started. The zero value means that
+	// tasks do not tell when they were started.
+	Epoch  time.Time
+	Events Events
 }
 
 // Executor runs tasks whose payload is an *Op.
@@ -69,6 +72,7 @@ type Executor struct {
 	store   store.Store
 	events  Events
 	epoch   time.Time
+	started bool // tasks tell when they were started, on the same clock
 	table   table
 	batches sync.Pool
 	handed  chan *batch
@@ -81,9 +85,13 @@ func Open(o Options) *Executor {
 	e := &Executor{
 		store:   o.Store,
 		events:  o.Events,
-		epoch:   time.Now(),
+		epoch:   o.Epoch,
+		started: !o.Epoch.IsZero(),
 		handed:  make(chan *batch, max(1, o.MaxCommits)),
 		stopped: make(chan struct{}),
+	}
+	if !e.started {
+		e.epoch = time.Now()
 	}
 	e.batches.New = func() any { return new(batch) }
 	e.table.init()
@@ -117,15 +125,24 @@ func (e *Executor) Run(tasks []*strategies.Task, done func(*strategies.Task)) {
 	}
 }
 
-// now is the time in nanoseconds since Open.
+// now is the time in nanoseconds since the epoch.
 func (e *Executor) now() int64 { return int64(time.Since(e.epoch)) }
+
+// began returns when t began to run, which is now. A task that was started at
+// the beginning of this turn says so, which spares a look at the clock.
+func (e *Executor) began(t *strategies.Task) int64 {
+	if e.started {
+		return t.Started
+	}
+	return e.now()
+}
 
 func (e *Executor) operated(operation string, start int64) {
 	e.events.Operated(operation, time.Duration(e.now()-start))
 }
 
 func (e *Executor) get(t *strategies.Task, op *Op, done func(*strategies.Task)) {
-	start := e.now()
+	start := e.began(t)
 	head := len(op.Buf)
 	slot := e.table.slot(op.Key)
 	for {

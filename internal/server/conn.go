@@ -43,6 +43,7 @@ type conn struct {
 	// 0 if it is not known, and until is what is really wanted, on the clock of
 	// the dispatcher. See arm.
 	until, armed int64
+	answered     int64 // when the last request was, or the connection was made
 
 	// How the next Read gets its bytes.
 	carried []byte // first from here, if there are any
@@ -85,6 +86,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		c.raw = rawConn(nc)
 	}
 	c.readable, c.writable = c.tryRead, c.tryWrite
+	c.answered = c.now()
 	return c
 }
 
@@ -172,7 +174,7 @@ func (c *conn) rearm() bool {
 
 // await waits for the first bytes of a request, and reports whether they came.
 func (c *conn) await() bool {
-	c.startIdling()
+	c.startIdling(c.now())
 	for {
 		err := c.waitReadable()
 		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.rearm() {
@@ -181,9 +183,9 @@ func (c *conn) await() bool {
 	}
 }
 
-// startIdling gives the client its time to send another request.
-func (c *conn) startIdling() {
-	c.until = c.now() + int64(c.server.opts.IdleTimeout)
+// startIdling gives the client its time to send another request, from now on.
+func (c *conn) startIdling(now int64) {
+	c.until = now + int64(c.server.opts.IdleTimeout)
 	c.arm()
 }
 
@@ -244,7 +246,7 @@ func (c *conn) tryRead(fd uintptr) bool {
 		}
 		c.release()
 		// Interruptions that the alarm has swallowed are looked up after it.
-		c.startIdling()
+		c.startIdling(c.answered)
 		c.gone |= c.parker.poll() & (halfGone | wholeGone)
 		if c.drained && c.gone == 0 && !c.server.draining.Load() {
 			return false
@@ -312,9 +314,9 @@ func (c *conn) serveOne() bool {
 		c.flush()
 	}
 	if o := &c.outcome; o.status != 0 {
-		now := c.server.answered(o.strategy, c.req.method, o.status, o.shed, c.req.arrival)
-		if o.strategy != "" && c.server.opts.Slowest.Wants(time.Duration(now-c.req.arrival), now) {
-			c.remember(now)
+		c.answered = c.server.answered(o.strategy, c.req.method, o.status, o.shed, c.req.arrival)
+		if o.strategy != "" && c.server.opts.Slowest.Wants(time.Duration(c.answered-c.req.arrival), c.answered) {
+			c.remember(c.answered)
 		}
 	}
 	return more && c.broken == nil

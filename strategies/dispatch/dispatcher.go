@@ -28,6 +28,8 @@ type Options struct {
 	// returns when the worker may take more work. The slice is the worker's and
 	// must not be kept. Run is called by many goroutines at once.
 	Run func(tasks []*strategies.Task, done func(*strategies.Task))
+	// Epoch is the zero of the dispatcher's clock. The zero value means now.
+	Epoch time.Time
 	// Observe returns whom to tell of the tasks of a strategy. It is called
 	// when a strategy becomes active, again each time. Nil means that nobody is told.
 	Observe func(strategy string) Events
@@ -110,7 +112,10 @@ func Open(o Options) (*Dispatcher, error) {
 	if o.Switched == nil {
 		o.Switched = func(string, string) {}
 	}
-	d := &Dispatcher{opts: o, epoch: time.Now(), quiet: make(chan struct{}, 1)}
+	if o.Epoch.IsZero() {
+		o.Epoch = time.Now()
+	}
+	d := &Dispatcher{opts: o, epoch: o.Epoch, quiet: make(chan struct{}, 1)}
 	d.complete = d.completed
 	d.batches.New = func() any { return new([1]*strategies.Task) }
 	if o.Split {
