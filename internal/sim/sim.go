@@ -42,9 +42,8 @@ type simulation struct {
 	balancer
 	classes []class
 	choose  func() int // draws a class
-	arrives func() time.Duration
-	queued  backlog // what waits for a connection
-	free    int     // connections that are; counts only with Config.Connections
+	queued  backlog    // what waits for a connection
+	free    int        // connections that are; counts only with Config.Connections
 	pool    []*request
 
 	begin, end int64 // of the measured window

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSimulate_ShowsAndReports(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	args := []string{
+		"simulate", "--strategies=fifo,lifo", "--workers=8", "--capacities=256", "--rates=2x", "--service=exp:4ms", "--duration=1s",
+		"--warmup=1s", "--repetitions=4", "--clients=greedy=95,other*19=5", "--retries=2,10ms", "--seed=7", "--out", dir,
+	}
+	first := try(t, args...)
+	require.Equal(t, exitOK, first.code, first)
+	require.Contains(t, first.stdout, "  lifo  ")
+	require.Contains(t, first.stdout, "client other ")
+	require.FileExists(t, filepath.Join(dir, "report.html"))
+	// The same command replaces what is there by the same.
+	again := try(t, args...)
+	require.Equal(t, first, again)
+	// report takes it as it takes a comparison.
+	page := filepath.Join(t.TempDir(), "a.html")
+	o := try(t, "report", dir, "-o", page)
+	require.Equal(t, exitOK, o.code, o)
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "simulated by loadtest ")
+}
+
+func TestSimulate_Scenario(t *testing.T) {
+	t.Parallel()
+	o := try(t, "simulate", "--scenario=overload", "--short", "--nodes=2", "--balance=power-of-two", "--out", t.TempDir())
+	require.Equal(t, exitOK, o.code, o)
+	require.Contains(t, o.stdout, "exp:4ms of work, 2x")
+}
+
+func TestSimulate_Usage(t *testing.T) {
+	t.Parallel()
+	real := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(real, "comparison.json"), []byte(`{"version": "spillway 1"}`), 0o600))
+	for _, tt := range []struct {
+		word string
+		args []string
+	}{
+		{"what?", nil},
+		{"--nodes", []string{"--strategies=fifo", "--nodes=0"}},
+		{"--slow-node", []string{"--strategies=fifo", "--slow-node=0"}},
+		{"--scan-cost", []string{"--strategies=fifo", "--scan-cost=0"}},
+		{"--timeout", []string{"--strategies=fifo", "--timeout=-1s"}},
+		{"--service", []string{"--strategies=fifo", "--service=soon"}},
+		{"--balance", []string{"--strategies=fifo", "--balance=best"}},
+		{"unknown strategy", []string{"--strategies=best"}},
+		{"retries", []string{"--strategies=fifo", "--retries=many"}},
+		{"no scenario is named", []string{"--scenario=best"}},
+		// A real comparison is not replaced by a simulated one.
+		{"of a real service", []string{"--strategies=fifo", "--out", real}},
+	} {
+		try(t, append([]string{"simulate"}, tt.args...)...).requireFailed(t, exitUsage, tt.word)
+	}
+}
