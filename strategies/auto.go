@@ -22,12 +22,14 @@ import (
 //  2. A longer queue stands. Of it the newest tasks, as many as the limit, are
 //     served first, and those that were pushed out of them when there is nothing
 //     else; from the oldest on again once the queue is no longer than the limit.
-//  3. Each push that pushes another task out takes a 128th off the limit. Below 24
-//     tasks, each turn adds half a task divided by the limit. So it settles where
+//  3. Each push that pushes another task out of the newest, or out of a full queue,
+//     takes a 128th off the limit. Below 24 tasks, each turn adds half a task divided by the limit. So it settles where
 //     the two balance: at 8 divided by the square root of how many tasks are too
 //     many for each turn, which is the stock that workers need at that load so as
 //     to be busy: 24 tasks at 1.1 times the capacity, 8 at twice, 4 at the least.
-//  4. Each time that a worker finds nothing, the limit regains a 512th.
+//  4. Each time that a worker finds nothing, the limit regains a 512th. If after
+//     that nothing is pushed or popped for 8 turns and 3 more for each worker, what
+//     stood is over, and the limit is where it began.
 //  5. While the limit is below where it began, a task is given up, for the reason
 //     codel, that has waited for more turns than 3/2 of the limit.
 //
@@ -39,6 +41,19 @@ import (
 // in time: the pace of the last turns tells when. The pace is noted only while
 // tasks wait, so that what a quiet service does says nothing, and a task is let
 // in whatever the pace says while none waits, so that it cannot get stuck.
+//
+// # Where the figures come from
+//
+// Simulated with 8 workers and exponential service, from 50 µs to 100 ms alike.
+// Below capacity it is first-in first-out, and at 0.95 of it one request of 20,000
+// is given up. To tell 1.1 times the capacity from 0.95 takes a hundred service
+// times in theory, and 16 tasks for each worker are 160 of them; 3 times the
+// capacity shows in 8. At 1.1 times, a smaller stock waits less and wastes more of
+// the workers' time: with this one it is 0.9%, and 99% of the served take up to 6.7
+// service times; at 1.2 times 0.4% and 6.2, at twice nothing and 5.1, of which the
+// service alone is 4.6. Service times of a greater variance want a larger stock:
+// with a tenth of the requests 31 times as long as the others, 5% is wasted at 1.1
+// times the capacity, and nothing at twice.
 //
 // # What was taken from where
 //
@@ -53,7 +68,7 @@ import (
 // al., OSDI 2020) has clients that ask for credits first; of it there is that
 // workers stay busy from a small stock while the rest is told at once.
 //
-// A limit that is learnt, from Netflix's gradient and Vegas and from Uber's
+// A limit that is learnt: from Netflix's gradient and Vegas and Uber's
 // rejector (a PID controller beside a Vegas limit), but not from latencies, which
 // is where their troubles come from: a minimum that has to be probed for by
 // rejecting, a baseline that creeps up in a long incident, or is ruined by health
@@ -80,8 +95,10 @@ type auto struct {
 		// pace is the mean time between turns while tasks wait, in nanoseconds, 0 as
 		// long as none is known.
 		pace float64
-		// turned is when the last turn began, or something began to wait after that.
+		// turned is when the last turn began, or a push or a pop found nothing after
+		// that. Then idle says whether the last of those was a pop.
 		turned int64
+		idle   bool
 	}
 	// waiting is how many tasks wait. It changes under mu and may be read without
 	// it.
@@ -103,16 +120,18 @@ func (c *autoClass) oldest() *Task {
 }
 
 const (
-	autoMost    = 16       // tasks for each worker
-	autoMostMin = 64       // tasks
-	autoStock   = 24       // tasks
-	autoLeast   = 4        // tasks
-	autoShrink  = 1. / 128 // of the limit, for each push that pushes another task out
-	autoRefill  = 1. / 2   // tasks, for each turn and divided by the limit
-	autoGrow    = 1. / 512 // of the limit, for each time that a worker finds nothing
-	autoAge     = 3. / 2   // turns for each task of the limit
-	autoGain    = 1. / 32  // the weight of one turn in the pace
-	autoOutlier = 16       // a turn counts for so many times the pace at most
+	autoMost        = 16       // tasks for each worker
+	autoMostMin     = 64       // tasks
+	autoStock       = 24       // tasks
+	autoLeast       = 4        // tasks
+	autoShrink      = 1. / 128 // of the limit, for each push that pushes another task out
+	autoRefill      = 1. / 2   // tasks, for each turn and divided by the limit
+	autoGrow        = 1. / 512 // of the limit, for each time that a worker finds nothing
+	autoQuiet       = 8        // turns
+	autoQuietWorker = 3        // and turns for each worker
+	autoAge         = 3. / 2   // turns for each task of the limit
+	autoGain        = 1. / 32  // the weight of one turn in the pace
+	autoOutlier     = 16       // a turn counts for so many times the pace at most
 
 	stampTurn = 20 // the bits of a stamp below those that count turns
 )
@@ -138,6 +157,10 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 	if q.hopelessLocked(t, now) {
 		return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
 	}
+	if q.mu.some == 0 {
+		q.quietLocked(now)
+		q.mu.idle = false
+	}
 	var v Verdict
 	full := q.waiting.Load() == int64(q.capacity)
 	if full {
@@ -146,9 +169,6 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
 		}
 		v.Displaced = q.takeLocked(q.mu.classes[least].oldest())
-	}
-	if q.mu.some == 0 {
-		q.mu.turned = now
 	}
 	q.mu.stamp++
 	t.ticket = q.mu.stamp
@@ -170,6 +190,8 @@ func (q *auto) Pop(now int64) (*Task, Popped, Reason) {
 	defer q.mu.Unlock()
 	if q.mu.some == 0 {
 		q.mu.limit = min(q.mu.limit*(1+autoGrow), q.most)
+		q.quietLocked(now)
+		q.mu.idle = true
 		return nil, Empty, ReasonNone
 	}
 	if t := q.tooOldLocked(); t != nil {
@@ -178,6 +200,15 @@ func (q *auto) Pop(now int64) (*Task, Popped, Reason) {
 	t := q.takeLocked(q.nextLocked())
 	q.turnLocked(now)
 	return t, Run, ReasonNone
+}
+
+// quietLocked notes that nothing waits at that time. If nothing has happened for
+// long since a worker found nothing, what stood is over.
+func (q *auto) quietLocked(now int64) {
+	if q.mu.idle && float64(now-q.mu.turned) > float64(autoQuiet+autoQuietWorker*q.workers)*q.mu.pace {
+		q.mu.limit = q.most
+	}
+	q.mu.turned = now
 }
 
 // pushOutLocked leaves no more tasks among the newest than the limit.

@@ -16,6 +16,7 @@ type autoModel struct {
 	capacity, workers         int
 	most, stock, least, limit float64
 	turns, turned             int64
+	idle                      bool
 	pace                      float64
 }
 
@@ -63,6 +64,10 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonExpired}
 		}
 	}
+	if len(m.waiting) == 0 {
+		m.quiet(now)
+		m.idle = false
+	}
 	full := len(m.waiting) == m.capacity
 	if full {
 		i := m.best(anyTask, lessImportant) // the oldest of them
@@ -70,9 +75,6 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 			return turnedAway
 		}
 		v.Displaced = m.take(i)
-	}
-	if len(m.waiting) == 0 {
-		m.turned = now
 	}
 	m.waiting = append(m.waiting, autoTask{t, m.turns, false})
 	if full || float64(m.newest()) > m.limit {
@@ -82,6 +84,13 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 		m.waiting[m.best(func(a autoTask) bool { return !a.out }, lessImportant)].out = true
 	}
 	return v
+}
+
+func (m *autoModel) quiet(now int64) {
+	if m.idle && float64(now-m.turned) > float64(8+3*m.workers)*m.pace {
+		m.limit = m.most
+	}
+	m.turned = now
 }
 
 // newest counts those that were not pushed out.
@@ -106,6 +115,10 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.Popped, strateg
 	switch {
 	case len(m.waiting) == 0:
 		m.limit = min(m.limit*(1+1./512), m.most)
+		m.quiet(now)
+		m.idle = true
+		m.quiet(now)
+		m.idle = true
 		return nil, strategies.Empty, strategies.ReasonNone
 	case stands:
 		tooOld := func(t autoTask) bool { return m.turns-t.turn > int64(1.5*m.limit) }
@@ -152,21 +165,19 @@ func (m *autoModel) take(i int) *strategies.Task {
 	return t
 }
 
-// line is a queue with one worker's clock, to tell stories by.
+// line is a queue whose workers take a task each millisecond.
 type line struct {
-	t *testing.T
-	q strategies.Discipline
-	r strategies.Remover
-	// now is in nanoseconds; a turn takes a millisecond.
-	now int64
+	t   *testing.T
+	q   strategies.Discipline
+	now int64 // nanoseconds
 }
 
 func newLine(t *testing.T, workers, capacity int) *line {
-	q := lookup(t, "auto").New(strategies.Config{Capacity: capacity, Workers: workers})
-	return &line{t: t, q: q, r: q.(strategies.Remover), now: 1}
+	return &line{t, lookup(t, "auto").New(strategies.Config{Capacity: capacity, Workers: workers}), 1}
 }
 
-// push pushes n tasks and returns them.
+// push pushes n tasks, which have to be queued without another being displaced,
+// and returns them.
 func (l *line) push(n int, priority uint8) []*strategies.Task {
 	tasks := make([]*strategies.Task, n)
 	for i := range tasks {
@@ -176,16 +187,145 @@ func (l *line) push(n int, priority uint8) []*strategies.Task {
 	return tasks
 }
 
-// turn takes the next task, a millisecond later, and returns what was given up
-// on the way.
-func (l *line) turn() (run *strategies.Task, shed []*strategies.Task) {
+// turn is a worker's who is free a millisecond later: it returns what it runs, nil
+// if it found nothing, and what was given up.
+func (l *line) turn() (run *strategies.Task, givenUp []*strategies.Task) {
 	l.now += 1e6
 	for {
 		t, what, reason := l.q.Pop(l.now)
 		if what != strategies.Shed {
-			return t, shed
+			return t, givenUp
 		}
 		require.Equal(l.t, strategies.ReasonCoDel, reason)
-		shed = append(shed, t)
+		givenUp = append(givenUp, t)
 	}
+}
+
+// stand has two tasks come for each turn until the queue is as short as it gets
+// at that load.
+func (l *line) stand() {
+	for range 2000 {
+		l.push(2, 3)
+		l.turn()
+	}
+}
+
+// empty has workers take all that waits.
+func (l *line) empty() {
+	for l.q.Len() > 0 {
+		l.turn()
+	}
+}
+
+// A queue that comes and goes is first-in first-out, and nobody is given up.
+func TestAuto_FirstInFirstOutUpToTheLimit(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 8, 256)
+	for range 20 {
+		tasks := l.push(128, 3)
+		for _, want := range tasks {
+			got, givenUp := l.turn()
+			require.Same(t, want, got)
+			require.Empty(t, givenUp)
+		}
+		l.turn()
+	}
+}
+
+// A single burst, beyond the limit, is worked off: those who came last first.
+func TestAuto_WorksOffABurst(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 8, 256)
+	tasks := l.push(150, 3)
+	first, _ := l.turn()
+	require.NotSame(t, tasks[0], first)
+	ran := 1
+	for l.q.Len() > 0 {
+		_, givenUp := l.turn()
+		require.Empty(t, givenUp)
+		ran++
+	}
+	require.Equal(t, 150, ran)
+}
+
+// When more comes than goes for long, tasks wait a few turns or are given up, and
+// that soon; and whoever comes when it is over is served as ever.
+func TestAuto_StandingQueue(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 8, 256)
+	l.stand()
+	require.Less(t, l.q.Len(), 32)
+	for range 100 {
+		l.push(2, 3)
+		run, givenUp := l.turn()
+		require.Less(t, l.now-run.Arrival, int64(12e6), "eight over the root of one task too many a turn, and some")
+		for _, g := range givenUp {
+			require.Less(t, l.now-g.Arrival, int64(24e6))
+		}
+	}
+	l.empty()
+	l.turn()
+	l.now += (8 + 3*8 + 1) * 2e6 // nothing happens
+	tasks := l.push(100, 3)
+	for _, want := range tasks {
+		got, _ := l.turn()
+		require.Same(t, want, got)
+	}
+}
+
+// Of a queue that stands the important is served first, and the least important
+// given up; while none stands, all are in order.
+func TestAuto_Priorities(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 8, 256)
+	low := l.push(1, 7)
+	high := l.push(1, 0)
+	got, _ := l.turn()
+	require.Same(t, low[0], got)
+	got, _ = l.turn()
+	require.Same(t, high[0], got)
+
+	ran, givenUp := [8]int{}, [8]int{}
+	for i := range 3000 {
+		l.push(2, 6)
+		l.push(i%2, 1)
+		run, shed := l.turn()
+		ran[run.Priority]++
+		for _, s := range shed {
+			givenUp[s.Priority]++
+		}
+	}
+	require.Zero(t, givenUp[1])
+	require.Greater(t, ran[1], 1480)
+	require.Greater(t, givenUp[6], 4000)
+}
+
+// With no room left, the least important makes room, or is turned away.
+func TestAuto_PrioritiesAtTheCapacity(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 8, 4)
+	tasks := l.push(4, 5)
+	require.Equal(t, turnedAway, l.q.Push(&strategies.Task{Priority: 6}, l.now))
+	require.Equal(t, strategies.Verdict{Displaced: tasks[0]}, l.q.Push(&strategies.Task{Priority: 5}, l.now))
+	require.Equal(t, strategies.Verdict{Displaced: tasks[1]}, l.q.Push(&strategies.Task{Priority: 4}, l.now))
+}
+
+// What cannot be done in time, at the pace of the workers, is refused at once, but
+// never while nothing waits, so that the pace is learnt anew.
+func TestAuto_RefusesWhatCannotBeInTime(t *testing.T) {
+	t.Parallel()
+	due := func(l *line, in int64) strategies.Verdict {
+		return l.q.Push(&strategies.Task{Deadline: l.now + in}, l.now)
+	}
+	l := newLine(t, 8, 256)
+	l.push(100, 3)
+	require.Equal(t, strategies.Verdict{}, due(l, 1), "nothing is known of the pace")
+	l.turn()
+	l.push(1, 3)
+	// 101 turns until it is taken, one for itself, and 8 are what it takes.
+	expired := strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonExpired}
+	require.Equal(t, expired, due(l, 109e6))
+	require.Equal(t, strategies.Verdict{}, due(l, 110e6))
+	l.empty()
+	require.Equal(t, strategies.Verdict{}, due(l, 1), "nothing waits")
 }
