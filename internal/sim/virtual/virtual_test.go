@@ -22,7 +22,7 @@ const ms = time.Millisecond
 
 func options() loadtest.Options {
 	return loadtest.Options{
-		Rate: 4000, Warmup: time.Second, Duration: 5 * time.Second, Connections: 4000, Mix: loadtest.Mix{Get: 90, Put: 5, Scan: 5}, Seed: 1,
+		Rate: 4000, Warmup: 500 * ms, Duration: 2 * time.Second, Connections: 4000, Mix: loadtest.Mix{Get: 90, Put: 5, Scan: 5}, Seed: 1,
 		Clients: "greedy=95,other*19=5", Priority: loadtest.Priorities{0: 1, 7: 9}, Timeout: time.Second, TimeoutHeader: true,
 	}
 }
@@ -34,11 +34,11 @@ func TestService_Simulate(t *testing.T) {
 	c := &scenario.Combination{Strategy: "lifo", Workers: 8, Capacity: 64, Rate: "4000"}
 	r, err := s.Simulate(c, options())
 	require.NoError(t, err)
-	require.InEpsilon(t, 4000, r.OfferedRPS, 0.03)
-	require.InEpsilon(t, 2000, r.ServedRPS, 0.03)
+	require.InEpsilon(t, 4000, r.OfferedRPS, 0.05)
+	require.InEpsilon(t, 2000, r.ServedRPS, 0.05)
 	require.Equal(t, r.Requests, r.Status["200"]+r.Status["201"]+r.Status["503"]+r.Status["504"]+r.Errors[loadtest.ErrorTimeout])
 	require.Equal(t, r.Status["503"]+r.Status["504"], r.Shed["displaced"]+r.Shed["expired"])
-	require.InEpsilon(t, 0.05, float64(r.Status["201"])/float64(r.Status["200"]+r.Status["201"]), 0.1)
+	require.InEpsilon(t, 0.05, float64(r.Status["201"])/float64(r.Status["200"]+r.Status["201"]), 0.2)
 	require.Equal(t, r.Requests, r.Operations["get"]+r.Operations["put"]+r.Operations["scan"])
 	require.Equal(t, r.Requests, r.Shares["client greedy"].Requests+r.Shares["client other"].Requests)
 	require.Equal(t, r.Requests, r.Shares["priority 0"].Requests+r.Shares["priority 7"].Requests)
@@ -94,7 +94,7 @@ func TestCompare_Simulated(t *testing.T) {
 		"rate": {"0.5x", "2x", "max"}, "retries": {"2,10ms"}, "profile": {"spike:2x,100ms"},
 	})
 	require.NoError(t, err)
-	what.Duration, what.Warmup, what.Repetitions = 500*ms, 100*ms, 4
+	what.Duration, what.Warmup, what.Repetitions = 300*ms, 100*ms, 1
 	self, err := os.Executable()
 	require.NoError(t, err)
 	compare := func(dir string) *lab.Comparison {
@@ -112,7 +112,7 @@ func TestCompare_Simulated(t *testing.T) {
 		require.InDelta(t, 3000, capacity, 1e-6, load)
 	}
 	for _, g := range c.Groups {
-		require.Len(t, g.Runs, 4)
+		require.Len(t, g.Runs, 1)
 	}
 	compare(two)
 	for _, g := range c.Groups {
