@@ -41,8 +41,8 @@ func TestSimulate_Scenario(t *testing.T) {
 
 func TestSimulate_Usage(t *testing.T) {
 	t.Parallel()
-	real := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(real, "comparison.json"), []byte(`{"version": "spillway 1"}`), 0o600))
+	measured := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(measured, "comparison.json"), []byte(`{"version": "spillway 1"}`), 0o600))
 	for _, tt := range []struct {
 		word string
 		args []string
@@ -58,7 +58,7 @@ func TestSimulate_Usage(t *testing.T) {
 		{"retries", []string{"--strategies=fifo", "--retries=many"}},
 		{"no scenario is named", []string{"--scenario=best"}},
 		// A real comparison is not replaced by a simulated one.
-		{"of a real service", []string{"--strategies=fifo", "--out", real}},
+		{"of a real service", []string{"--strategies=fifo", "--out", measured}},
 	} {
 		try(t, append([]string{"simulate"}, tt.args...)...).requireFailed(t, exitUsage, tt.word)
 	}
