@@ -229,13 +229,15 @@ func (q *auto) standsLocked() bool { return q.mu.limit < q.most }
 
 // tooOldLocked returns a task that has waited too long, or nil.
 func (q *auto) tooOldLocked() *Task {
-	if !q.standsLocked() {
+	if q.mu.newest == int(q.waiting.Load()) {
 		return nil
 	}
-	oldest := q.mu.stamp>>stampTurn - uint64(autoAge*q.mu.limit)
-	for some := q.mu.some; some != 0; some &= some - 1 {
-		t := q.mu.classes[bits.TrailingZeros8(some)].oldest()
-		if int64(t.ticket>>stampTurn-oldest) < 0 {
+	turn, patience := q.mu.stamp>>stampTurn, autoAge*q.mu.limit
+	for some := q.mu.some; some != 0; patience = autoAge * q.most {
+		i := bits.Len8(some) - 1
+		some &^= 1 << i
+		t := q.mu.classes[i].out.front
+		if t != nil && turn-t.ticket>>stampTurn > uint64(patience) {
 			return t
 		}
 	}

@@ -120,9 +120,16 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.Popped, strateg
 		m.quiet(now)
 		m.idle = true
 		return nil, strategies.Empty, strategies.ReasonNone
-	case stands:
-		tooOld := func(t autoTask) bool { return m.turns-t.turn > int64(1.5*m.limit) }
-		if i := m.best(tooOld, moreImportant); i >= 0 {
+	default:
+		least := m.waiting[m.best(anyTask, lessImportant)].Priority
+		tooOld := func(t autoTask) bool {
+			patience := 1.5 * m.limit
+			if t.Priority != least {
+				patience = 1.5 * m.most
+			}
+			return t.out && m.turns-t.turn > int64(patience)
+		}
+		if i := m.best(tooOld, lessImportant); i >= 0 {
 			return m.take(i), strategies.Shed, strategies.ReasonCoDel
 		}
 	}

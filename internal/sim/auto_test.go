@@ -1,0 +1,184 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// means are the mean service times that auto has to do without being told.
+var means = []time.Duration{50 * time.Microsecond, 4 * time.Millisecond, 100 * time.Millisecond}
+
+// past runs auto at a multiple of the capacity, with 8 workers and an SLO of 25
+// service times.
+func past(t *testing.T, service Distribution, multiple float64, turns int) *Result {
+	t.Helper()
+	mean := service.Mean()
+	c := Config{
+		Strategy: "auto", Service: service, SLO: 25 * mean, Seed: 1,
+		Warmup: 2500 * mean, Duration: time.Duration(turns) * mean,
+	}
+	c.Arrivals = Poisson(multiple * c.ServiceRate())
+	r, err := Run(c)
+	require.NoError(t, err)
+	return r
+}
+
+// Past the capacity the workers stay busy with what is in time, whatever a
+// request costs. What is busy is compared, because the work that was drawn differs
+// from its mean by as much as there may be idle; and what is not good.
+func TestAuto_GoodputPastCapacity(t *testing.T) {
+	t.Parallel()
+	for _, mean := range means {
+		for _, tt := range []struct {
+			multiple  float64
+			busy, p99 float64 // at least, of the workers; at most, in service times
+		}{
+			{1.1, 0.988, 7.2},
+			{1.2, 0.994, 6.4},
+			{1.5, 0.995, 5.8},
+			{2, 0.997, 5.4},
+			{4, 0.997, 5.2},
+			{10, 0.997, 5},
+		} {
+			r := past(t, Exponential(mean), tt.multiple, 20_000/int(tt.multiple))
+			name := fmt.Sprintf("%v at %gx", mean, tt.multiple)
+			t.Logf("%s: goodput %.4f of capacity, busy %.4f, served p99 %v", name, r.OfCapacity(), r.Busy/8, r.ServedP(99))
+			require.GreaterOrEqual(t, r.Busy/8, tt.busy, name)
+			require.GreaterOrEqual(t, float64(r.Good), 0.999*float64(r.Served), name)
+			require.LessOrEqual(t, float64(r.ServedP(99)), tt.p99*float64(mean), name)
+		}
+	}
+}
+
+// Below the capacity it is fifo.
+func TestAuto_AsFIFOBelowCapacity(t *testing.T) {
+	t.Parallel()
+	for _, multiple := range []float64{0.5, 0.8, 0.9, 0.95} {
+		auto, fifo := standard("auto", 256, multiple), standard("fifo", 256, multiple)
+		a, err := Run(auto)
+		require.NoError(t, err)
+		f, err := Run(fifo)
+		require.NoError(t, err)
+		t.Logf("at %gx: mean %v and %v, p99 %v and %v, shed %v", multiple, a.MeanSojourn, f.MeanSojourn, a.P(99), f.P(99), a.Shed)
+		require.LessOrEqual(t, float64(a.MeanSojourn), 1.05*float64(f.MeanSojourn))
+		require.LessOrEqual(t, float64(a.P(99)), 1.05*float64(f.P(99)))
+		require.GreaterOrEqual(t, a.Good, f.Good)
+		require.LessOrEqual(t, float64(a.Refused), 0.001*float64(a.Offered))
+	}
+}
+
+// The recovery from a spike of 5 s: whoever arrives 20 ms after its end is served
+// as fast as ever. make torture repeats it with 1,000 spikes.
+func TestAuto_AfterASpike(t *testing.T) {
+	t.Parallel()
+	const spikes = 40
+	const end = 5500 * time.Millisecond
+	var before, after, soon []time.Duration
+	refused := 0
+	for seed := range uint64(spikes) {
+		c := standard("auto", 256, 1)
+		c.Arrivals = Spike(1600, 6000, 500*time.Millisecond, 5*time.Second)
+		c.Warmup, c.Duration, c.Seed = 0, 6500*time.Millisecond, seed
+		c.Observe = func(r Record) {
+			since := r.Arrival - end
+			switch {
+			case r.Arrival > 100*time.Millisecond && r.Arrival < 500*time.Millisecond:
+				before = append(before, r.Latency)
+			case since < 20*time.Millisecond:
+			case r.Outcome == Refused:
+				refused++
+			default:
+				after = append(after, r.Latency)
+				if since < 100*time.Millisecond {
+					soon = append(soon, r.Latency)
+				}
+			}
+		}
+		_, err := Run(c)
+		require.NoError(t, err)
+	}
+	p99 := func(all []time.Duration) time.Duration {
+		slices.Sort(all)
+		return all[len(all)*99/100]
+	}
+	steady := p99(before)
+	t.Logf("p99 %v before, %v from 20 ms on, %v from 20 to 100 ms, %d of %d refused", steady, p99(after), p99(soon), refused, len(after))
+	require.LessOrEqual(t, float64(p99(after)), 1.1*float64(steady))
+	require.LessOrEqual(t, float64(p99(soon)), 1.1*float64(steady))
+	require.LessOrEqual(t, float64(refused), 0.005*float64(len(after)))
+}
+
+// Other kinds of work, numbers of workers and capacities. What is asked for is
+// what it does now, so that no change alters it unnoticed.
+func TestAuto_StaysSane(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	exp := Exponential(4 * ms)
+	for _, tt := range []struct {
+		name              string
+		service           Distribution
+		workers, capacity int
+		multiple, least   float64
+	}{
+		{"constant", Constant(4 * ms), 8, 256, 1.1, 0.995},
+		{"log-normal", LogNormal{Average: 4 * ms, CV: 2}, 8, 256, 1.1, 0.96},
+		{"log-normal", LogNormal{Average: 4 * ms, CV: 2}, 8, 256, 2, 0.98},
+		{"bimodal", Bimodal{Cheap: ms, Expensive: 31 * ms, Share: 0.1}, 8, 256, 1.1, 0.93},
+		{"bimodal", Bimodal{Cheap: ms, Expensive: 31 * ms, Share: 0.1}, 8, 256, 2, 0.98},
+		{"one worker", exp, 1, 256, 2, 0.98},
+		{"two workers", exp, 2, 256, 1.1, 0.98},
+		{"64 workers", exp, 64, 256, 1.1, 0.99},
+		{"64 workers", exp, 64, 256, 10, 0.99},
+		{"capacity 16", exp, 8, 16, 1.1, 0.955},
+		{"capacity 16", exp, 8, 16, 10, 0.99},
+		{"capacity 10,000", exp, 8, 10_000, 1.1, 0.98},
+		{"capacity 10,000", exp, 8, 10_000, 10, 0.99},
+	} {
+		c := standard("auto", tt.capacity, 1)
+		c.Workers, c.Service = tt.workers, tt.service
+		c.Arrivals = Poisson(tt.multiple * c.ServiceRate())
+		c.Duration = time.Duration(float64(40*time.Second) / tt.multiple * 8 / float64(tt.workers))
+		r, err := Run(c)
+		require.NoError(t, err)
+		t.Logf("%s at %gx: goodput %.4f of capacity, served p99 %v, shed %v", tt.name, tt.multiple, r.OfCapacity(), r.ServedP(99), r.Shed)
+		require.GreaterOrEqual(t, r.OfCapacity(), tt.least, "%+v", tt)
+	}
+}
+
+// Bursts with nothing between are worked off rather than given up, as fifo does.
+func TestAuto_Bursts(t *testing.T) {
+	t.Parallel()
+	good := map[string]float64{}
+	for _, strategy := range []string{"auto", "fifo"} {
+		c := standard(strategy, 256, 1)
+		c.Arrivals = OnOff{On: 6000, MeanOn: 20 * time.Millisecond, MeanOff: 60 * time.Millisecond}
+		c.Duration = 60 * time.Second
+		r, err := Run(c)
+		require.NoError(t, err)
+		good[strategy] = r.OfOffered()
+	}
+	t.Log(good)
+	require.GreaterOrEqual(t, good["auto"], 0.95*good["fifo"])
+}
+
+// The important loses nothing, and deadlines that cannot be met are not waited for.
+func TestAuto_PrioritiesAndDeadlines(t *testing.T) {
+	t.Parallel()
+	c := standard("auto", 256, 3)
+	c.Classes = []Class{
+		{Name: "important", Weight: 1, Priority: 0},
+		{Name: "usual", Weight: 4, Priority: 3},
+		{Name: "late", Weight: 1, Priority: 3, Timeout: 3 * time.Millisecond, Deadline: true},
+	}
+	r, err := Run(c)
+	require.NoError(t, err)
+	important := r.Classes[0]
+	t.Logf("important: %d of %d good; shed %v", important.Good, important.Offered, r.Shed)
+	require.GreaterOrEqual(t, float64(important.Good), 0.999*float64(important.Offered))
+	require.Greater(t, r.OfCapacity(), 0.9)
+	require.Greater(t, r.Shed["expired"], int64(0))
+}
