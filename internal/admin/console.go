@@ -77,7 +77,11 @@ func greeting() []byte {
 			choices = append(choices, choice{spec.Name, spec.Summary})
 		}
 	}
-	return event("about", map[string]any{"strategies": choices})
+	reasons := make(map[string]string)
+	for _, r := range strategies.Reasons() {
+		reasons[r.String()] = explanations[r]
+	}
+	return event("about", map[string]any{"strategies": choices, "reasons": reasons})
 }
 
 // frame is the state of the service, as the console gets it. Times are in

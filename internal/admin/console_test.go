@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -50,6 +51,24 @@ func TestConsole_NamesNoStrategy(t *testing.T) {
 		named := regexp.MustCompile("[\"'`>]" + regexp.QuoteMeta(name) + "[\"'`<]")
 		require.Empty(t, named.FindAll(consolePage, -1), name)
 		require.Contains(t, string(greeting()), `"`+name+`"`)
+	}
+}
+
+// Whatever a request is shed for, the console and the operator's handbook say what
+// that means.
+func TestConsole_ExplainsReasons(t *testing.T) {
+	t.Parallel()
+	handbook, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(handbook), "### Why requests are turned away")
+	require.True(t, found)
+	var about struct{ Reasons map[string]string }
+	_, data, _ := strings.Cut(string(greeting()), "data: ")
+	require.NoError(t, json.Unmarshal([]byte(data), &about))
+	require.Len(t, about.Reasons, len(strategies.Reasons()))
+	for _, r := range strategies.Reasons() {
+		require.NotEmpty(t, about.Reasons[r.String()], r)
+		require.Contains(t, section, "\n| `"+r.String()+"` | ", r)
 	}
 }
 

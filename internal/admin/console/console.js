@@ -23,6 +23,7 @@
   let samples = []; // of the last minutes
   let last = null; // the state that came last
   let summaries = {}; // of the strategies
+  let explanations = {}; // of the reasons
   let stream = null; // aborts the stream that is open
   let paused = false;
   let lost = false;
@@ -40,6 +41,7 @@
     reasons.full += roomless;
     const shed = total(reasons);
     return {
+      seconds, roomless,
       time: now.time, gap: seconds > 5, strategy: now.strategy, slo: now.slo,
       arrivals: rate(before.submitted, now.submitted) + roomless, ran: rate(before.run, now.run),
       good, late: ok - good, shed, fault: rate(before.failed, now.failed), reasons, codes,
@@ -87,8 +89,9 @@
     set($('good'), perSecond(now.good));
     const answered = now.good + now.late + now.fault + now.shed;
     set($('share'), answered ? `${digits(100 * now.good / answered)}% of all` : '');
-    set($('shed-total'), now.shed ? perSecond(now.shed) : 'none');
+    set($('shed-total'), now.shed ? `${perSecond(now.shed)}, ${digits(100 * now.shed / answered)}% of all` : 'none');
     showChips($('sheds'), now.reasons);
+    showWhy();
     showChips($('codes'), now.codes);
     const refused = ['full', 'limit', 'draining'].reduce((sum, reason) => sum + (now.reasons[reason] || 0), 0);
     picture.update({ ...now, refused, dropped: now.shed - refused });
@@ -105,7 +108,41 @@
     while (list.children.length < names.length) list.append(document.createElement('li'));
     names.forEach((name, i) => {
       set(list.children[i], `${name} ${perSecond(rates[name])}`);
+      list.children[i].title = explanations[name] ? `It ${explanations[name]}.` : '';
       list.children[i].className = rates[name] > 0 ? 'on' : '';
+    });
+  }
+
+  // showWhy explains what was turned away of late: which share, by which rule, and
+  // what the queue was like meanwhile.
+  function showWhy() {
+    const recent = latest(10);
+    const over = (rate) => recent.reduce((n, s) => n + rate(s) * s.seconds, 0);
+    const answered = over((s) => s.good + s.late + s.fault + s.shed), roomless = over((s) => s.roomless);
+    const percent = (n) => `${digits(Math.max(0.01, 100 * n / answered))}%`;
+    const lines = Object.keys(explanations).map((reason) => [reason, over((s) => s.reasons[reason] || 0)])
+      .filter(([, n]) => n > 0.5).sort((a, b) => b[1] - a[1])
+      .map(([reason, n]) => [reason, `${percent(n)} of the last 10 s: what ${explanations[reason]}.`
+        + (reason === 'full' && roomless > 0.5 ? ` For want of memory for bodies: ${percent(roomless)}.` : '')]);
+    if (lines.length) {
+      const depths = recent.map((s) => s.depth), least = Math.min(...depths), most = Math.max(...depths);
+      const [p50, p99] = percentiles(merge(recent.map((s) => s.waits)), [0.5, 0.99]);
+      lines.push(['meanwhile', `${least === most ? amount(most) : `${amount(least)} to ${amount(most)}`} waiting`
+        + (last.capacity ? ` of ${amount(last.capacity)} that may` : '')
+        + (p50 === null ? '; none was run.' : `; what was run had waited ${duration(p50)} (median), ${duration(p99)} (p99).`)]);
+    }
+    $('why').hidden = !lines.length;
+    pairs($('why'), lines);
+  }
+
+  // pairs makes a list have these names and values, each value with a level.
+  function pairs(list, entries) {
+    while (list.children.length > 2 * entries.length) list.lastChild.remove();
+    entries.forEach(([name, value, level = 'off'], i) => {
+      while (list.children.length < 2 * i + 2) list.append(document.createElement(list.children.length % 2 ? 'dd' : 'dt'));
+      set(list.children[2 * i], name);
+      set(list.children[2 * i + 1], value);
+      list.children[2 * i + 1].dataset.level = level;
     });
   }
 
@@ -142,7 +179,7 @@
     set(state, store.unwritable ? 'cannot write' : 'writable');
     state.dataset.level = store.unwritable ? 'bad' : 'good';
     const stalled = samples.length > 0 && store.stalls > samples[0].stalls;
-    const pairs = [
+    pairs($('store'), [
       ['fsync p50, p99', p99 === null ? 'no fsync of late' : `${duration(p50)}, ${duration(p99)}`],
       ['write stalls', amount(store.stalls), stalled ? 'bad' : 'off'],
       ['compactions', amount(store.compactions)],
@@ -152,14 +189,7 @@
       ['memtables', bytes(store.memtables)],
       ['on disk', bytes(store.disk)],
       ['levels with data', store.levels.map((n, i) => n ? `L${i}` : '').filter(Boolean).join(' ') || '–'],
-    ];
-    const list = $('store');
-    pairs.forEach(([name, value, level = 'off'], i) => {
-      while (list.children.length < 2 * i + 2) list.append(document.createElement(list.children.length % 2 ? 'dd' : 'dt'));
-      set(list.children[2 * i], name);
-      set(list.children[2 * i + 1], value);
-      list.children[2 * i + 1].dataset.level = level;
-    });
+    ]);
   }
 
   function showSlowest() {
@@ -275,7 +305,7 @@
   function receive(event) {
     const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event);
     if (name === 'state') take(JSON.parse(data));
-    else showChoices(JSON.parse(data).strategies);
+    else showAbout(JSON.parse(data));
   }
 
   function unfollow() {
@@ -313,16 +343,20 @@
 
   // The switch of the strategy.
 
-  function showChoices(choices) {
+  function showAbout({ strategies: choices, reasons }) {
+    explanations = reasons;
     summaries = Object.fromEntries(choices.map((s) => [s.name, s.summary]));
     const chosen = $('strategy').value;
     $('strategy').replaceChildren(...choices.map((s) => new Option(s.name, s.name)));
     $('strategy').value = chosen || (last ? last.strategy : '');
+    if (last) set($('summary'), summaries[last.strategy] || '');
     offer();
   }
 
   function showStrategy(name) {
     $('strategy').value = name;
+    set($('active'), name);
+    set($('summary'), summaries[name] || '');
     offer();
     document.title = `${name} · Spillway`;
   }
