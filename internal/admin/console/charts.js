@@ -151,8 +151,9 @@ class Chart {
       const values = this.series.map((s) => s.value(sample) || 0);
       most = Math.max(most, this.options.stacked ? values.reduce((a, b) => a + b, 0) : Math.max(...values));
     }
-    // The limit belongs into the picture unless it would flatten it.
-    if (limit && limit < most * 8) most = Math.max(most, limit);
+    // The limit belongs into the picture, with room for its name above, unless it
+    // would flatten it.
+    if (limit && limit < most * 8) most = Math.max(most, limit * 1.2);
     most = Math.max(most * 1.05, this.options.least || 1);
     const rough = most / 3, power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);

@@ -128,7 +128,7 @@
       const depths = recent.map((s) => s.depth), least = Math.min(...depths), most = Math.max(...depths);
       const [p50, p99] = percentiles(merge(recent.map((s) => s.waits)), [0.5, 0.99]);
       lines.push(['meanwhile', `${least === most ? amount(most) : `${amount(least)} to ${amount(most)}`} waiting`
-        + (last.capacity ? ` of ${amount(last.capacity)} that may` : '')
+        + (last.capacity ? ` of ${amount(last.capacity)} that may` : '') + ', looked at once a second'
         + (p50 === null ? '; none was run.' : `; what was run had waited ${duration(p50)} (median), ${duration(p99)} (p99).`)]);
     }
     $('why').hidden = !lines.length;
