@@ -103,9 +103,6 @@ func pebbleOptions(cache int64) *pebble.Options {
 		l := &p.Levels[i]
 		l.FilterPolicy = bloom.FilterPolicy(10)
 		l.FilterType = pebble.TableFilter
-		if i == len(p.Levels)-1 {
-			l.FilterPolicy = pebble.NoFilterPolicy
-		}
 		l.BlockSize = 8 << 10
 		l.IndexBlockSize = 64 << 10
 	}

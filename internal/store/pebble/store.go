@@ -149,16 +149,31 @@ func (s *Store) Get(dst, key []byte) ([]byte, error) {
 	if s.closed {
 		return dst, store.ErrClosed
 	}
-	value, closer, err := s.cur.db.Get(key)
+	// Pebble's Get never asks the filters of the last level, so it would read a
+	// block for a key that is not there. With Pebble's default comparer the prefix
+	// of a key is the key.
+	it, err := s.cur.db.NewIter(&pointRead)
 	if err != nil {
-		if errors.Is(err, pebble.ErrNotFound) {
-			return dst, store.ErrNotFound
-		}
 		return dst, fmt.Errorf("cannot read: %w", err)
 	}
-	dst = append(dst, value...)
-	return dst, closer.Close()
+	found := it.SeekPrefixGE(key)
+	if found {
+		var value []byte
+		if value, err = it.ValueAndErr(); err == nil {
+			dst = append(dst, value...)
+		}
+	}
+	if err = errors.Join(err, it.Close()); err != nil {
+		return dst, fmt.Errorf("cannot read: %w", err)
+	}
+	if !found {
+		return dst, store.ErrNotFound
+	}
+	return dst, nil
 }
+
+// pointRead are the options of the iterator behind Get.
+var pointRead = pebble.IterOptions{KeyTypes: pebble.IterKeyTypePointsOnly, UseL6Filters: true}
 
 // Apply writes. Under Always it returns a Commit; otherwise the writes are
 // acknowledged by its returning nil.

@@ -144,3 +144,33 @@ func TestStore_CloseKeepsEverything(t *testing.T) {
 		})
 	}
 }
+
+// A read of an absent key asks the filters, also that of the last level, and
+// reads no block of data. The index and the filter of a table stay cached.
+func TestGet_AbsentReadsNoData(t *testing.T) {
+	t.Parallel()
+	s := openOnly(t, Options{Dir: t.TempDir(), Sync: Never})
+	const n = 10_000
+	for i := range uint64(n) {
+		require.NoError(t, apply(s, store.Write{Key: benchKey(nil, i), Value: make([]byte, 100)}))
+	}
+	db := s.cur.db
+	require.NoError(t, db.Flush())
+	require.NoError(t, db.Compact(t.Context(), []byte{0}, []byte{255, 255}, false))
+	require.NotZero(t, db.Metrics().Levels[6].TablesCount, "the last level holds them")
+	blocks := func() int64 {
+		m := db.Metrics()
+		return m.BlockCache.Hits + m.BlockCache.Misses
+	}
+	read := func(from uint64, want error) int64 {
+		before := blocks()
+		for i := range uint64(n) {
+			_, err := s.Get(nil, benchKey(nil, from+i))
+			require.ErrorIs(t, err, want)
+		}
+		return blocks() - before
+	}
+	require.GreaterOrEqual(t, read(0, nil), int64(3*n), "index, filter and data")
+	require.LessOrEqual(t, read(n, store.ErrNotFound), int64(2*n+n/10), "index and filter, and data one time in a hundred")
+	require.NoError(t, s.Close())
+}
