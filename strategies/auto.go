@@ -136,7 +136,10 @@ const (
 	stampTurn = 20 // the bits of a stamp below those that count turns
 )
 
-var _ Remover = (*auto)(nil)
+var (
+	_ Remover  = (*auto)(nil)
+	_ Measurer = (*auto)(nil)
+)
 
 func newAuto(c Config) Discipline {
 	q := &auto{capacity: max(1, c.Capacity), workers: max(1, c.Workers)}
@@ -330,3 +333,10 @@ func (q *auto) Len() int { return int(q.waiting.Load()) }
 
 // Cap returns how many tasks may wait.
 func (q *auto) Cap() int { return q.capacity }
+
+// Measured returns the limit, and the pace of the turns.
+func (q *auto) Measured() Measured {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Measured{Limit: int(q.mu.limit), Pace: int64(q.mu.pace)}
+}

@@ -46,6 +46,22 @@ type Learner interface {
 	Completed(waited, service, now int64)
 }
 
+// Measurer is a Discipline that decides by what it has measured, and says so,
+// that people can tell why it has shed a task.
+type Measurer interface {
+	Measured() Measured
+}
+
+// Measured is what a discipline decides by, at one moment.
+type Measured struct {
+	// Limit is how many tasks it means to let wait, 0 if it has no such limit
+	// below its capacity.
+	Limit int
+	// Pace is the time from one task that the workers begin to the next, in
+	// nanoseconds, while tasks wait; 0 as long as it is not known.
+	Pace int64
+}
+
 // Verdict is the answer to Push.
 type Verdict struct {
 	Outcome Outcome

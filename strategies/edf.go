@@ -146,3 +146,8 @@ func (q *edf) Len() int { return int(q.waiting.Load()) }
 
 // Cap returns how many tasks may wait.
 func (q *edf) Cap() int { return q.capacity }
+
+// Measured returns the pace of the workers, from the mean of the service times.
+func (q *edf) Measured() Measured {
+	return Measured{Pace: q.service.Load() / int64(q.workers)}
+}

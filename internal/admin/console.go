@@ -95,6 +95,8 @@ type frame struct {
 	Busy     int            `json:"busy"`
 	Depth    int            `json:"depth"`
 	Capacity *int           `json:"capacity"` // null for no bound
+	Limit    int            `json:"limit"`    // tasks that the strategy lets wait, 0 for none
+	Pace     float64        `json:"pace"`     // between two tasks begun, as it has measured, 0 for not
 	Leaving  map[string]int `json:"leaving"`  // depths of strategies that drain since a switch
 
 	Ready       string  `json:"ready"` // why not, empty if it is
@@ -185,6 +187,7 @@ func (o *Options) frame(boot time.Time) []byte {
 			continue
 		}
 		f.Strategy, f.Workers, f.Busy, f.Depth = g.Strategy, g.Workers, g.Busy, g.Depth
+		f.Limit, f.Pace = g.Limit, g.Pace.Seconds()
 		if g.Capacity != strategies.Unbounded {
 			f.Capacity = &g.Capacity
 		}

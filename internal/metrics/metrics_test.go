@@ -24,7 +24,7 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 	m := New(Options{Version: "v1", Commit: "abc", Store: "pebble", SLO: 70 * time.Millisecond})
 	s := &Sources{
 		Gauges: func() []dispatch.Gauge {
-			return []dispatch.Gauge{{Strategy: "fifo", Active: true, Depth: 3, Capacity: 256, Workers: 4, Busy: 2}}
+			return []dispatch.Gauge{{Strategy: "fifo", Active: true, Depth: 3, Capacity: 256, Workers: 4, Busy: 2, Limit: 64, Pace: 500 * time.Microsecond}}
 		},
 		Connections: func() int { return 7 },
 		Writable:    func() error { return nil },
@@ -93,6 +93,8 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 		"queue_wait_seconds":               {histogram, "strategy"},
 		"queue_depth":                      {gauge, "strategy"},
 		"queue_capacity":                   {gauge, "strategy"},
+		"queue_limit":                      {gauge, "strategy"},
+		"queue_pace_seconds":               {gauge, "strategy"},
 		"shed_total":                       {counter, "reason strategy"},
 		"workers":                          {gauge, "strategy"},
 		"workers_busy":                     {gauge, "strategy"},
@@ -243,6 +245,8 @@ func TestMetrics_Sources(t *testing.T) {
 		"strategy_info":                   {`{strategy="fifo"} 1`},
 		"queue_depth":                     {`{strategy="fifo"} 3`},
 		"queue_capacity":                  {`{strategy="fifo"} 256`},
+		"queue_limit":                     {`{strategy="fifo"} 64`},
+		"queue_pace_seconds":              {`{strategy="fifo"} 0.0005`},
 		"workers":                         {`{strategy="fifo"} 4`},
 		"workers_busy":                    {`{strategy="fifo"} 2`},
 		"connections":                     {"7"},

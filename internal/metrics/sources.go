@@ -59,6 +59,8 @@ var (
 	strategyInfo  = desc("strategy_info", "The active strategy, as a label. Always 1.", "strategy")
 	queueDepth    = desc("queue_depth", "Tasks that wait.", "strategy")
 	queueCapacity = desc("queue_capacity", "Tasks that may wait; absent if there is no bound.", "strategy")
+	queueLimit    = desc("queue_limit", "Tasks that the strategy means to let wait at present; absent if it has no such limit.", "strategy")
+	queuePace     = desc("queue_pace_seconds", "Time from one task that workers begin to the next, as the strategy has measured it; absent if it measures none.", "strategy")
 	workers       = desc("workers", "Workers of the fixed set, 0 if the strategy uses none.", "strategy")
 	workersBusy   = desc("workers_busy", "Workers that are at work.", "strategy")
 
@@ -82,7 +84,7 @@ var (
 // Describe sends all descriptions.
 func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		strategyInfo, queueDepth, queueCapacity, workers, workersBusy, connections, storeWritable,
+		strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, connections, storeWritable,
 		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
 		storeDiskBytes, storeDiskFree, storeWriteStalls, storeWriteStallTime, storeMemtableBytes, storeDebtBytes,
 	} {
@@ -109,6 +111,12 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 		gauge(queueDepth, float64(g.Depth), g.Strategy)
 		if g.Capacity != strategies.Unbounded {
 			gauge(queueCapacity, float64(g.Capacity), g.Strategy)
+		}
+		if g.Limit != 0 {
+			gauge(queueLimit, float64(g.Limit), g.Strategy)
+		}
+		if g.Pace != 0 {
+			gauge(queuePace, g.Pace.Seconds(), g.Strategy)
 		}
 		gauge(workers, float64(g.Workers), g.Strategy)
 		gauge(workersBusy, float64(g.Busy), g.Strategy)

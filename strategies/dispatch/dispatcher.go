@@ -276,6 +276,11 @@ type Gauge struct {
 	// Workers and Busy are how many workers there are and how many of them are
 	// at work, 0 if the strategy is not active or uses none.
 	Workers, Busy int
+	// Limit is how many tasks the strategy means to let wait, 0 if it has no such
+	// limit; Pace is the time that it has measured from one task begun to the next,
+	// the longer of split pools, 0 if it measures none.
+	Limit int
+	Pace  time.Duration
 }
 
 // Gauges returns the state of the active strategy, and behind it that of those
@@ -308,6 +313,11 @@ func (d *Dispatcher) Gauges() []Gauge {
 		for _, q := range *p.queues.Load() {
 			g := at(q)
 			g.Depth += q.discipline.Len()
+			if m, ok := q.discipline.(strategies.Measurer); ok {
+				measured := m.Measured()
+				g.Limit += measured.Limit
+				g.Pace = max(g.Pace, time.Duration(measured.Pace))
+			}
 			if c := q.discipline.Cap(); c == strategies.Unbounded {
 				g.Capacity = strategies.Unbounded
 			} else if q == p.active.Load() || !g.Active {

@@ -128,8 +128,9 @@
       const depths = recent.map((s) => s.depth), least = Math.min(...depths), most = Math.max(...depths);
       const [p50, p99] = percentiles(merge(recent.map((s) => s.waits)), [0.5, 0.99]);
       lines.push(['meanwhile', `${least === most ? amount(most) : `${amount(least)} to ${amount(most)}`} waiting`
-        + (last.capacity ? ` of ${amount(last.capacity)} that may` : '') + ', looked at once a second'
-        + (p50 === null ? '; none was run.' : `; what was run had waited ${duration(p50)} (median), ${duration(p99)} (p99).`)]);
+        + (last.capacity ? ` of ${amount(last.capacity)} that may` : '') + (last.limit ? `, the strategy's limit is ${amount(last.limit)} now` : '') + ', looked at once a second'
+        + (p50 === null ? '; none was run.' : `; what was run had waited ${duration(p50)} (median), ${duration(p99)} (p99).`)
+        + (last.pace ? ` Workers begin a task every ${duration(last.pace)}, as the strategy measures it.` : '')]);
     }
     $('why').hidden = !lines.length;
     pairs($('why'), lines);
