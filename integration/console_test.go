@@ -88,6 +88,7 @@ func TestConsole_Moves(t *testing.T) {
 	p.until(text("health") + ` === 'shedding'`)
 	p.until(`parseFloat(` + text("arrivals") + `) > 0 && parseFloat(` + text("good") + `) > 0`)
 	p.until(`[...document.querySelectorAll('#sheds li.on')].some(e => /^full [\d.k]+\/s$/.test(e.textContent))`)
+	p.until(`/full[\d.]+% of the last 10 s: what found no room.*meanwhile.*waiting of 8 that may/.test(` + text("why") + `)`)
 	p.until(text("busy") + ` === '2' && ` + text("depth") + ` !== '0'`)
 	p.until(`document.querySelectorAll('#slowest tr').length > 5 && /PUT, key 4 B, value 1 B/.test(` + text("slowest") + `)`)
 	p.until(`/latency, last 5 s[\d.]+ .?s/.test(` + text("percentiles") + `)`)
@@ -110,6 +111,7 @@ func TestConsole_Moves(t *testing.T) {
 	stop()
 	p.until(text("arrivals") + ` === '0/s' && ` + text("depth") + ` === '0' && ` + text("health") + ` === 'serving'`)
 	p.until(text("announce") + `.includes('normally again')`)
+	p.until(`document.getElementById('why').hidden`)
 }
 
 // The strategy is switched once that is confirmed, and not before; a refusal is
