@@ -27,6 +27,7 @@ run: build ## build and start the service on ./data, 127.0.0.1:8080 and 127.0.0.
 test: ## every test that needs nothing but Go and gcc, with the race detector
 	go test -race -shuffle=on ./...
 	go test -run Alloc ./internal/executor ./internal/server # which the race detector would spoil
+	go test ./internal/sim/... # figures of one goroutine, which it would only make ten times as slow
 	cd loadtest/peers && go test -race -shuffle=on ./...
 
 .PHONY: integration

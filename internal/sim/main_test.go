@@ -1,9 +1,24 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+// standard is the setting of the design's figures: 8 workers, 4 ms of
+// exponential work, an SLO of 100 ms, at a multiple of the capacity.
+func standard(strategy string, capacity int, multiple float64) Config {
+	c := Config{
+		Strategy: strategy, Workers: 8, Capacity: capacity, Service: Exponential(4 * time.Millisecond),
+		SLO: 100 * time.Millisecond, Warmup: 5 * time.Second, Duration: 20 * time.Second, Seed: 1,
+	}
+	c.Arrivals = Poisson(multiple * c.ServiceRate())
+	return c
+}

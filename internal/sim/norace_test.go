@@ -1,8 +1,0 @@
-//go:build !race
-
-package sim
-
-const (
-	scale     = 1
-	tolerance = 0.01
-)
