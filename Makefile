@@ -27,6 +27,7 @@ run: build ## build and start the service on ./data, 127.0.0.1:8080 and 127.0.0.
 test: ## every test that needs nothing but Go and gcc, with the race detector
 	go test -race -shuffle=on ./...
 	go test -run Alloc ./internal/executor ./internal/server # which the race detector would spoil
+	go test -run Exactly ./strategies/dispatch # with ten times as many tasks
 	go test ./internal/sim/... # figures of one goroutine, which it would only make ten times as slow
 	cd loadtest/peers && go test -race -shuffle=on ./...
 
@@ -39,7 +40,7 @@ integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker;
 		echo "installing from the distribution:$$missing"; \
 		apt-get update -qq && apt-get install -y -qq $$missing; }
 	@mkdir -p reports/integration
-	go test -race -tags integration -count=1 -timeout 20m -artifacts -outputdir=reports/integration ./integration/
+	go test -race -tags integration -count=1 -timeout 40m -artifacts -outputdir=reports/integration ./integration/
 
 .PHONY: bench
 bench: ## benchmarks of the strategies, the dispatcher and the executor, for benchstat

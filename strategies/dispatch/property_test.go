@@ -14,9 +14,6 @@ import (
 	"spillway/strategies"
 )
 
-// tasksPerStrategy is how many tasks the property test submits to each.
-const tasksPerStrategy = 1_000_000
-
 // client is a goroutine that submits tasks, gives some of them up, and reuses
 // each as soon as it is done: what a million connections would do.
 type client struct {
