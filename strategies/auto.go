@@ -23,15 +23,16 @@ import (
 //     served first, and those that were pushed out of them when there is nothing
 //     else; from the oldest on again once the queue is no longer than the limit.
 //  3. Each push that pushes another task out of the newest, or out of a full queue,
-//     takes a 128th off the limit. Below 24 tasks, each turn adds half a task divided by the limit. So it settles where
-//     the two balance: at 8 divided by the square root of how many tasks are too
+//     takes a 128th off the limit. Below 24 tasks, each turn adds half a task
+//     divided by the limit. So it settles where the two balance: at 8 divided by the square root of how many tasks are too
 //     many for each turn, which is the stock that workers need at that load so as
 //     to be busy: 24 tasks at 1.1 times the capacity, 8 at twice, 4 at the least.
 //  4. Each time that a worker finds nothing, the limit regains a 512th. If after
 //     that nothing is pushed or popped for 8 turns and 3 more for each worker, what
 //     stood is over, and the limit is where it began.
-//  5. While the limit is below where it began, a task is given up, for the reason
-//     codel, that has waited for more turns than 3/2 of the limit.
+//  5. A task that was pushed out of the newest is given up, for the reason codel,
+//     when it has waited for more turns than 3/2 of the limit, or, if a less
+//     important one waits, than 3/2 of where the limit began.
 //
 // While the limit is below where it began or the queue is longer, the more
 // important classes are served first, and it is the least important that are

@@ -234,7 +234,7 @@ func TestDispatcher_IsWorkConserving(t *testing.T) {
 			require.Equal(t, min(left, workers), running)
 			g := s.Gauges()[0]
 			require.Equal(t, Gauge{
-				Strategy: spec.Name, Active: true, Depth: left - running, Capacity: g.Capacity, Workers: workers, Busy: running, Limit: g.Limit,
+				Strategy: spec.Name, Active: true, Depth: left - running, Capacity: g.Capacity, Workers: workers, Busy: running, Limit: g.Limit, Pace: g.Pace,
 			}, g)
 			s.endAny()
 		}
