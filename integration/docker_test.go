@@ -124,6 +124,26 @@ func dockerLimits(t *testing.T, e *engine) {
 		}
 		return nil
 	}))
+	// The largest values, from more clients at once than there is room for. Some are
+	// turned away, and then their connections end.
+	large := strings.Repeat("v", 1<<20)
+	require.NoError(t, concurrently(4*clients, func(i int) error {
+		for n := range 4 {
+			conn, err := c.connect()
+			if err != nil {
+				return err
+			}
+			a, err := conn.do(http.MethodPut, entity(fmt.Sprint("large", i, "-", n)), large)
+			conn.close()
+			if err != nil {
+				return err
+			}
+			if a.status != http.StatusCreated && a.status != http.StatusServiceUnavailable {
+				return fmt.Errorf("status %d: %s", a.status, a.body)
+			}
+		}
+		return nil
+	}))
 	require.Equal(t, "running false 0", e.inspect(t, c.id, "{{.State.Status}} {{.State.OOMKilled}} {{.RestartCount}}"))
 	// What is mapped from files, the program itself, can be charged to others.
 	resident, err := strconv.Atoi(strings.TrimSuffix(c.status(t, "RssAnon"), " kB"))

@@ -67,9 +67,10 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CacheBytes, 64<<20)
 	setDefault(&o.RetryInterval, 5*time.Second)
 	setDefault(&o.blockSize, 8<<10)
-	// So that those that wait for their flush take no more than the cache, which
-	// they are accounted against, whatever memory there is.
-	setDefault(&o.memTableBytes, uint64(min(max(o.CacheBytes/stallMemTables, minMemTable), maxMemTable)))
+	// So that those that wait for their flush take no more than half of the cache,
+	// which they are accounted against, whatever memory there is: it gives up
+	// blocks for them, but not those that are being read.
+	setDefault(&o.memTableBytes, uint64(min(max(o.CacheBytes/(2*stallMemTables), minMemTable), maxMemTable)))
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
