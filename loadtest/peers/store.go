@@ -89,7 +89,7 @@ func (kv *keyValue) work() (done func()) {
 func pebbleOptions(cache int64) *pebble.Options {
 	p := &pebble.Options{
 		FormatMajorVersion:          pebble.FormatNewest,
-		MemTableSize:                uint64(min(max(cache/4, 1<<20), 64<<20)),
+		MemTableSize:                uint64(min(max(cache/8, 1<<20), 64<<20)),
 		MemTableStopWritesThreshold: 16,
 		L0CompactionThreshold:       2,
 		L0StopWritesThreshold:       80,
