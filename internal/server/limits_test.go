@@ -176,6 +176,8 @@ func TestDrain(t *testing.T) {
 		busy.send(get("/v0/entity?id=slow"))
 		<-s.store.arrived
 		eventually(t, func() bool { return s.Connections() == 4 }, "accepted")
+		// The kernel may be slow to bring them.
+		eventually(t, func() bool { return bytesUnsent(rawConn(partial.conn)) == 0 }, "the first bytes have arrived")
 
 		drained := make(chan error, 1)
 		go func() { drained <- s.Drain(context.Background()) }()
