@@ -231,12 +231,15 @@ func (c *conn) waitReadable() error {
 // by an interruption.
 func (c *conn) tryRead(fd uintptr) bool {
 	for {
+		// Looked up before the read: what has arrived before a drain is not left.
+		// If one begins after this, its interruption ends the wait.
+		draining := c.server.draining.Load()
 		c.acquire()
 		c.fd = int(fd)
 		if _, c.waitError = c.reader.Peek(1); c.waitError != nil {
 			c.fd = -1
 			c.release()
-			return !errors.Is(c.waitError, errNothingYet) || c.server.draining.Load()
+			return draining || !errors.Is(c.waitError, errNothingYet)
 		}
 		for c.serveOne() {
 		}
