@@ -92,10 +92,12 @@ func (f *fake) forget() {
 	}
 }
 
-// work has f allocate, shed from two queues and use CPU.
+// work has f allocate, shed from two queues and use CPU. The readings that are
+// awaited next have seen it.
 func (f *fake) work(mallocs, shed int, cpu float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forget()
 	f.mallocs += mallocs
 	f.shed += shed
 	f.cpu += cpu
