@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"runtime/metrics"
 	"syscall"
 )
@@ -24,8 +25,23 @@ func adminPlane(name string) http.Handler {
 		_, _ = fmt.Fprintf(w, "process_cpu_seconds_total %g\ngo_memstats_mallocs_total %d\ngo_memstats_alloc_bytes_total %d\n",
 			float64(usage.Utime.Nano()+usage.Stime.Nano())/1e9,
 			samples[0].Value.Uint64()+samples[1].Value.Uint64(), samples[2].Value.Uint64())
+		if resident, ok := residentMemory(); ok {
+			_, _ = fmt.Fprintf(w, "process_resident_memory_bytes %d\n", resident)
+		}
 	})
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	return mux
+}
+
+// residentMemory returns how many bytes of memory the process has; false where
+// the system does not tell.
+func residentMemory() (bytes int, ok bool) {
+	var size, pages int
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, false
+	}
+	_, err = fmt.Sscan(string(text), &size, &pages)
+	return pages * os.Getpagesize(), err == nil
 }

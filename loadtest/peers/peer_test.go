@@ -143,7 +143,7 @@ func TestPeer_AdminPlane(t *testing.T) {
 		require.Equal(t, 200, status)
 		status, answer = ask(t, "GET", admin+"/metrics", "")
 		require.Equal(t, 200, status)
-		require.Regexp(t, `^process_cpu_seconds_total [0-9.e-]+\ngo_memstats_mallocs_total [1-9]\d*\ngo_memstats_alloc_bytes_total [1-9]\d*\n$`, answer)
+		require.Regexp(t, `^process_cpu_seconds_total [0-9.e-]+\ngo_memstats_mallocs_total [1-9]\d*\ngo_memstats_alloc_bytes_total [1-9]\d*\nprocess_resident_memory_bytes [1-9]\d*\n$`, answer)
 	}
 }
 
