@@ -87,6 +87,11 @@ func (o *Options) Check() error {
 	if err := errors.Join(new(Profile).UnmarshalText([]byte(o.Profile)), new(Clients).UnmarshalText([]byte(o.Clients))); err != nil {
 		return err
 	}
+	if o.Retries != (Retries{}) {
+		if err := new(Retries).UnmarshalText([]byte(o.Retries.String())); err != nil {
+			return err
+		}
+	}
 	const most = 4 << 30 // what may wait in memory to be sent
 	switch v := o.ValueSize; {
 	case v.Min < 0 || v.Max < v.Min || v.Max > MaxValueSize:

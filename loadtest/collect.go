@@ -19,6 +19,9 @@ func newResult(o *Options, c *counts, begin time.Time, window time.Duration) *Re
 		UncorrectedLatency: percentiles(c.uncorrected), Lateness: percentiles(c.lateness),
 		LatencyHDR: encodeHistogram(c.latency), ServedHDR: encodeHistogram(c.servedTimes),
 	}
+	if o.Retries != (Retries{}) {
+		r.Retries = &c.retries
+	}
 	for op, n := range c.operations {
 		if n > 0 {
 			r.Operations[Op(op).String()] = n

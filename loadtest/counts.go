@@ -22,14 +22,14 @@ func (p *plan) measures(t time.Duration) bool { return t >= p.from && t < p.to }
 
 // counts is what one loop has seen. It is not safe for concurrent use.
 type counts struct {
-	plan    *plan
-	timeout time.Duration
-	slo     time.Duration
+	plan *plan
+	slo  time.Duration
 
 	scheduled   int64 // in the window
 	completed   int64 // answered in the window
 	served      int64 // of these, with 2xx or 404
 	good        int64
+	retries     int64
 	operations  [opCount]int64
 	status      [1000]int64
 	shed        map[string]int64
@@ -53,7 +53,7 @@ type interval struct {
 
 func newCounts(o *Options, p *plan) *counts {
 	return &counts{
-		plan: p, timeout: o.Timeout, slo: o.SLO,
+		plan: p, slo: o.SLO,
 		shed: map[string]int64{}, errors: map[ErrorKind]int64{},
 		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(),
 		recent: newCoarseHistogram(),
@@ -77,7 +77,16 @@ func (c *counts) late(scheduled, lateness time.Duration) {
 	}
 }
 
+// retried counts that a request was sent again so often.
+func (c *counts) retried(scheduled time.Duration, times int) {
+	if c.plan.measures(scheduled) {
+		c.retries += int64(times)
+	}
+}
+
 // failed counts a request that has no answer; sent is never if it was not sent.
+// For one that was given up now is when its timeout was over, not when that was
+// seen.
 func (c *counts) failed(scheduled, sent, now time.Duration, kind ErrorKind) {
 	c.all++
 	c.allErrors++
@@ -86,9 +95,6 @@ func (c *counts) failed(scheduled, sent, now time.Duration, kind ErrorKind) {
 	}
 	c.errors[kind]++
 	latency := now - scheduled
-	if kind == ErrorTimeout || kind == ErrorUnsent {
-		latency = c.timeout
-	}
 	record(c.latency, latency)
 	if sent != never {
 		record(c.uncorrected, now-sent)
@@ -150,6 +156,7 @@ func (c *counts) add(other *counts) {
 	c.completed += other.completed
 	c.served += other.served
 	c.good += other.good
+	c.retries += other.retries
 	for i, n := range other.operations {
 		c.operations[i] += n
 	}

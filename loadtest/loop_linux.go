@@ -1,9 +1,11 @@
 package loadtest
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"sync"
@@ -46,9 +48,10 @@ type loop struct {
 	encoder *encoder
 	conns   []conn
 	idle    list // in the order in which they became idle
-	waiting list // in the order of their scheduled times
+	waiting list // with first attempts, in the order of their scheduled times
 	failed  list // in the order in which they may be tried again
-	open    int  // connections that are idle or waiting
+	open    int  // connections that are idle, waiting or resting
+	retrying
 	// lastOpen is when a connection was last open, and lastError why the last
 	// attempt to open one failed.
 	lastOpen  time.Duration
@@ -77,6 +80,7 @@ const (
 	connConnecting
 	connIdle
 	connWaiting
+	connResting // its client waits before it tries again
 )
 
 // conn is one connection, and the request that waits on it for its answer.
@@ -90,12 +94,21 @@ type conn struct {
 	in         *list
 
 	scheduled time.Duration
-	sent      time.Duration
+	sent      time.Duration // at first
+	since     time.Duration // what the timeout of the present attempt counts from
 	freeSince time.Duration // when it became idle, at the earliest
 	answered  bool          // it has brought an answer since it was opened
 	retryAt   time.Duration
 	answer    response
 	unsent    []byte // the rest of a request that did not fit the socket's buffer
+
+	// What follows is there only if requests are tried again: the present one, how
+	// often it has been sent, and, if it is to be sent again, when.
+	request  Request
+	attempts int
+	pending  bool
+	due      time.Duration
+	place    int // in loop.resting
 }
 
 func newLoop(o *Options, number int, address *net.TCPAddr, p *plan, others *atomic.Int32, clock func() time.Duration) (*loop, error) {
@@ -108,6 +121,7 @@ func newLoop(o *Options, number int, address *net.TCPAddr, p *plan, others *atom
 		out:     make([]byte, 0, 4<<10),
 		count:   newCounts(o, p),
 	}
+	l.waits = rand.New(rand.NewPCG(scramble(o.Seed), scramble(1<<32+uint64(number))))
 	if ip := address.IP.To4(); ip != nil {
 		l.target, l.family = &unix.SockaddrInet4{Port: address.Port, Addr: [4]byte(ip)}, unix.AF_INET
 	} else {
@@ -151,10 +165,12 @@ func (l *loop) connect(ctx context.Context) error {
 }
 
 // abandon counts the requests that have no answer when a run is cut short: those
-// that wait for theirs, and those whose time had come.
+// that wait for theirs or are to be tried again, and those whose time had come.
 func (l *loop) abandon(now time.Duration) {
-	for c := l.waiting.first; c != nil; c = c.next {
-		l.count.failed(c.scheduled, c.sent, now, ErrorUnfinished)
+	for i := range l.conns {
+		if c := &l.conns[i]; c.state == connWaiting || c.pending {
+			l.count.failed(c.scheduled, c.sent, now, ErrorUnfinished)
+		}
 	}
 	for !l.plan.closed && l.next.At <= now {
 		l.count.offered(l.next.At, l.next.Op)
@@ -202,13 +218,13 @@ func (l *loop) done(now time.Duration) bool {
 	oldest := l.waiting.first
 	switch {
 	case l.plan.count > 0:
-		return l.next.Seq >= l.plan.count && oldest == nil
+		return l.next.Seq >= l.plan.count && oldest == nil && l.unfinished == 0
 	case now < l.plan.to:
 		return false
 	case l.plan.closed:
-		return oldest == nil
+		return oldest == nil && l.unfinished == 0
 	}
-	if !l.finished && l.next.At >= l.plan.to && (oldest == nil || oldest.scheduled >= l.plan.to) {
+	if !l.finished && l.next.At >= l.plan.to && (oldest == nil || oldest.scheduled >= l.plan.to) && l.unfinished == 0 {
 		l.finished = true
 		l.others.Add(-1)
 	}
@@ -219,14 +235,20 @@ func (l *loop) done(now time.Duration) bool {
 // again, and sends. It tells whether there is more to send at once.
 func (l *loop) send() (more bool) {
 	now := l.clock()
-	for c := l.waiting.first; c != nil && now-c.scheduled >= l.o.Timeout; c = l.waiting.first {
-		l.count.failed(c.scheduled, c.sent, now, ErrorTimeout)
-		l.hangUp(c, now)
+	for _, sent := range []*list{&l.waiting, &l.onTheWay} {
+		for c := sent.first; c != nil && now-c.since >= l.o.Timeout; c = sent.first {
+			l.ended(c, now)
+			l.hangUp(c, now)
+		}
 	}
 	for c := l.failed.first; c != nil && now >= c.retryAt; c = l.failed.first {
 		l.dial(c, now)
 	}
 	for range sendBurst {
+		if l.resend(now) {
+			now = l.clock()
+			continue
+		}
 		if l.exhausted(now) {
 			return false
 		}
@@ -237,15 +259,15 @@ func (l *loop) send() (more bool) {
 			return false
 		}
 		if now-scheduled >= l.o.Timeout {
-			l.count.offered(scheduled, l.next.Op)
-			l.count.failed(scheduled, never, now, ErrorUnsent)
+			l.offered(scheduled)
+			l.count.failed(scheduled, never, scheduled+l.o.Timeout, ErrorUnsent)
 			l.advance()
 			continue
 		}
 		c := l.idle.first
 		if c == nil && !l.plan.closed && l.open == 0 && l.failed.first != nil {
 			// Who comes while there is no server finds none.
-			l.count.offered(scheduled, l.next.Op)
+			l.offered(scheduled)
 			l.count.failed(scheduled, never, now, ErrorConnect)
 			l.advance()
 			continue
@@ -287,8 +309,13 @@ func (l *loop) nextTime() time.Duration {
 			at += l.o.Timeout
 		}
 	}
-	if c := l.waiting.first; c != nil {
-		at = min(at, c.scheduled+l.o.Timeout)
+	for _, sent := range []*list{&l.waiting, &l.onTheWay} {
+		if c := sent.first; c != nil {
+			at = min(at, c.since+l.o.Timeout)
+		}
+	}
+	if len(l.resting) > 0 {
+		at = min(at, l.resting[0].due)
 	}
 	if c := l.failed.first; c != nil {
 		at = min(at, c.retryAt)
@@ -363,18 +390,48 @@ func (l *loop) handle(c *conn, events uint32) {
 
 // begin sends the next request on c.
 func (l *loop) begin(c *conn, scheduled, now time.Duration) {
-	l.out = l.encoder.append(l.out[:0], &l.next, l.o.Timeout-(now-scheduled))
-	c.scheduled, c.sent = scheduled, now
-	l.count.offered(scheduled, l.next.Op)
+	c.scheduled, c.sent, c.since = scheduled, now, scheduled
+	l.offered(scheduled)
 	if !l.plan.closed {
 		// A request that had to wait for a connection is late by no fault of the
 		// generator.
 		l.count.late(scheduled, now-max(scheduled, c.freeSince))
 	}
+	if l.retries() {
+		c.request, c.attempts = l.next, 1
+	}
+	l.transmit(c, &l.next, now, &l.waiting)
+}
+
+// transmit sends a request on c, which waits for its answer among others.
+func (l *loop) transmit(c *conn, r *Request, now time.Duration, among *list) {
+	l.out = l.encoder.append(l.out[:0], r, l.o.Timeout-(now-c.since))
 	c.answer.reset()
 	c.state = connWaiting
-	l.waiting.push(c)
+	among.push(c)
 	l.write(c, l.out)
+}
+
+// ended is the end of the attempt that waits on c, with an answer that is whole
+// or since its client has given up.
+func (l *loop) ended(c *conn, now time.Duration) {
+	givenUp := now-c.since >= l.o.Timeout // perhaps at the same moment
+	if (givenUp || refused(c.answer.status)) && l.again(c, now) {
+		return
+	}
+	if givenUp {
+		l.count.failed(c.scheduled, c.sent, c.since+l.o.Timeout, ErrorTimeout)
+	} else {
+		l.count.answered(c.scheduled, c.sent, now, &c.answer)
+	}
+	l.over(c)
+}
+
+// broken is the end of the request on c, which has lost its connection or got no
+// HTTP answer.
+func (l *loop) broken(c *conn, now time.Duration, kind ErrorKind) {
+	l.count.failed(c.scheduled, c.sent, now, kind)
+	l.over(c)
 }
 
 func (l *loop) write(c *conn, data []byte) {
@@ -421,18 +478,18 @@ func (l *loop) read(c *conn) {
 		return
 	case errno != 0 || n == 0:
 		switch {
-		case c.state == connIdle && !c.answered:
+		case c.state != connWaiting && !c.answered:
 			l.fail(c, now, errors.New("the server closes connections before it has answered"))
 			return
-		case c.state == connIdle: // the server is free to close an idle connection
+		case c.state != connWaiting: // the server is free to close an idle connection
 		case errno == 0 && c.answer.closed():
-			l.count.answered(c.scheduled, c.sent, now, &c.answer)
+			l.ended(c, now)
 		default:
-			l.count.failed(c.scheduled, c.sent, now, ErrorReset)
+			l.broken(c, now, ErrorReset)
 		}
 		l.hangUp(c, now)
 		return
-	case c.state == connIdle:
+	case c.state != connWaiting:
 		// An answer that nobody asked for: that there are too many connections.
 		l.fail(c, now, errors.New("the server refuses connections: its limit is reached"))
 		return
@@ -440,27 +497,29 @@ func (l *loop) read(c *conn) {
 	done, rest, err := c.answer.feed(l.in[:n])
 	switch {
 	case err != nil || done && len(rest) > 0:
-		l.count.failed(c.scheduled, c.sent, now, ErrorProtocol)
+		l.broken(c, now, ErrorProtocol)
 		l.hangUp(c, now)
 	case done:
-		if now-c.scheduled >= l.o.Timeout { // the client has just given up
-			l.count.failed(c.scheduled, c.sent, now, ErrorTimeout)
-		} else {
-			l.count.answered(c.scheduled, c.sent, now, &c.answer)
-		}
+		l.ended(c, now)
 		if c.answer.close || len(c.unsent) > 0 {
 			l.hangUp(c, now)
 			return
 		}
-		l.waiting.remove(c)
+		c.in.remove(c)
 		c.answered = true
-		l.setIdle(c, l.arrivedAfter)
+		l.setFree(c, l.arrivedAfter)
 	}
 }
 
-// setIdle makes c free for the next request.
-func (l *loop) setIdle(c *conn, since time.Duration) {
-	c.state, c.freeSince = connIdle, since
+// setFree makes c free for the next request, or for the next attempt of the one
+// that is on it.
+func (l *loop) setFree(c *conn, since time.Duration) {
+	c.freeSince = since
+	if c.pending {
+		l.rest(c)
+		return
+	}
+	c.state = connIdle
 	l.idle.push(c)
 }
 
@@ -503,7 +562,7 @@ func (l *loop) connected(c *conn, now time.Duration) {
 	l.watch(c, false)
 	l.open++
 	c.answered = false
-	l.setIdle(c, now)
+	l.setFree(c, now)
 }
 
 // hangUp closes c, and opens it again.
@@ -512,10 +571,14 @@ func (l *loop) hangUp(c *conn, now time.Duration) {
 	l.dial(c, now)
 }
 
-// fail closes c, to be opened again later.
+// fail closes c, to be opened again later. A request that is to be sent again on
+// it has ended: its client finds no server.
 func (l *loop) fail(c *conn, now time.Duration, reason error) {
 	l.lastError = reason
 	l.close(c)
+	if c.pending {
+		l.broken(c, now, ErrorConnect)
+	}
 	c.retryAt = now + retryAfter
 	l.failed.push(c)
 }
@@ -524,7 +587,11 @@ func (l *loop) close(c *conn) {
 	if c.in != nil {
 		c.in.remove(c)
 	}
-	if c.state == connIdle || c.state == connWaiting {
+	switch c.state {
+	case connResting:
+		heap.Remove(&l.resting, c.place)
+		fallthrough
+	case connIdle, connWaiting:
 		l.open--
 		_ = unix.Close(c.fd)
 	}

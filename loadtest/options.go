@@ -50,8 +50,11 @@ type Options struct {
 	// SLO is the latency within which an answer is good: 100 ms by default.
 	SLO time.Duration
 	// Timeout is when a client gives up, counted from the scheduled time: 10 s
-	// by default. The connection is closed then, and a new one opened.
+	// by default; that of a retry from when it is sent. The connection is closed
+	// then, and a new one opened.
 	Timeout time.Duration
+	// Retries is what clients do with a refusal or a time-out: nothing by default.
+	Retries Retries
 	// TimeoutHeader tells the service what is left of the timeout, in
 	// Spillway-Timeout-Ms.
 	TimeoutHeader bool

@@ -41,13 +41,17 @@ type Result struct {
 	Status     map[string]int64    `json:"status"`
 	Shed       map[string]int64    `json:"shed"`
 	Errors     map[ErrorKind]int64 `json:"errors"`
+	// Retries is how often these requests were sent again, nil if clients do not
+	// try again. Each request counts once, as its last attempt ended.
+	Retries *int64 `json:"retries,omitempty"`
 
 	// Latency is of all requests, counted from the scheduled time; one that was
-	// given up counts with its timeout. ServedLatency is of 2xx and 404.
+	// given up counts with its timeout, or, if it was tried again, with the time
+	// until that of the last attempt was over. ServedLatency is of 2xx and 404.
 	Latency       Percentiles `json:"latency_ms"`
 	ServedLatency Percentiles `json:"served_latency_ms"`
 	// UncorrectedLatency counts from the moment at which a request was really
-	// sent: what a generator would say that lets a stalled server slow it down.
+	// first sent: what a generator would say that lets a stalled server slow it down.
 	UncorrectedLatency Percentiles `json:"uncorrected_latency_ms"`
 	// Lateness is how long after its scheduled time a request was sent although
 	// a connection was free: the generator's own error.
@@ -101,7 +105,8 @@ type ErrorKind string
 
 // The kinds of error.
 const (
-	// ErrorTimeout: no answer within the timeout of the scheduled time.
+	// ErrorTimeout: no answer within the timeout of the scheduled time, or of the
+	// time at which the last attempt was sent.
 	ErrorTimeout ErrorKind = "timeout"
 	// ErrorUnsent: the timeout passed before a connection was free.
 	ErrorUnsent ErrorKind = "unsent"

@@ -28,6 +28,9 @@ func (t *Tally) Answered(scheduled, sent, now time.Duration, status int, shed st
 	t.counts.answered(scheduled, sent, now, &response{status: status, shed: shed})
 }
 
+// Retried counts that a request was sent again so often.
+func (t *Tally) Retried(scheduled time.Duration, times int) { t.counts.retried(scheduled, times) }
+
 // TimedOut counts a request that is given up now without an answer.
 func (t *Tally) TimedOut(scheduled, sent, now time.Duration) {
 	t.counts.failed(scheduled, sent, now, ErrorTimeout)

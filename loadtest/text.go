@@ -57,6 +57,9 @@ func (r *Result) writeRates(b *bytes.Buffer) {
 		}
 	}
 	row("requests", fmt.Sprint(r.Requests, "  "), strings.Join(operations, ", "))
+	if r.Retries != nil {
+		row("retries", fmt.Sprint(*r.Retries, "  "), fmt.Sprintf("%.2f a request", float64(*r.Retries)/float64(max(1, r.Requests))))
+	}
 	writeList(b, "answers", counted(r.Status))
 	writeList(b, "shed", counted(r.Shed))
 	writeList(b, "errors", counted(r.Errors))

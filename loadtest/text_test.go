@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestResult_TextIsAsAgreed(t *testing.T) {
 	t.Parallel()
-	cpu, allocs, allocated, capacity := 21.53, 3.25, 512.4, 256
+	cpu, allocs, allocated, capacity, retries := 21.53, 3.25, 512.4, 256, int64(450)
 	full := &Result{
 		URL: "http://127.0.0.1:8080", Seconds: 10, Seed: 7,
 		TargetRPS: 20_000, OfferedRPS: 20_012.3, CompletedRPS: 19_998.1, GoodputRPS: 19_400.5, SLOMillis: 100,
@@ -53,7 +53,7 @@ func TestResult_TextIsAsAgreed(t *testing.T) {
 		"late": &late,
 		"closed": {
 			URL: "http://localhost:80", Seconds: 1, OfferedRPS: 900, CompletedRPS: 900, GoodputRPS: 900, SLOMillis: 0.5,
-			Requests: 900, Operations: map[string]int64{"get": 900}, Status: map[string]int64{"503": 900}, Shed: map[string]int64{"full": 900},
+			Requests: 900, Retries: &retries, Operations: map[string]int64{"get": 900}, Status: map[string]int64{"503": 900}, Shed: map[string]int64{"full": 900},
 			Latency: Percentiles{1, 1, 1, 1, 1, 1, 1}, UncorrectedLatency: Percentiles{1, 1, 1, 1, 1, 1, 1}, ClientCPUMicros: 4,
 		},
 		"nothing": {URL: "http://localhost:80", TargetRPS: 1000, SLOMillis: 100, Partial: "interrupted 0.0 s after its start"},

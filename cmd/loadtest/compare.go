@@ -54,7 +54,7 @@ type grid struct {
 	Clients     []string `sep:";" placeholder:"WEIGHTS" help:"Who asks, such as greedy=95,other*19=5."`
 	Priorities  []string `sep:";" placeholder:"WEIGHTS" help:"How important it is, such as 0=10,3=60,7=30."`
 	Deadlines   []string `name:"timeout-header" placeholder:"true|false" help:"Whether clients tell their time-out."`
-	Retries     []string `sep:";" placeholder:"N,BACKOFF" help:"What clients do with a refusal: none, or attempts and back-off such as 3,10ms; only simulate knows them."`
+	Retries     []string `sep:";" placeholder:"N,BACKOFF" help:"What clients do with a refusal: none, or attempts and back-off such as 3,10ms."`
 }
 
 // settings returns what is given of the grid.

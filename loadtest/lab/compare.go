@@ -239,6 +239,7 @@ func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) 
 	}
 	o.Connections = probing(combination, o.Connections)
 	o.Duration, o.Warmup = min(l.s.Duration, capacityTime), min(l.s.Warmup, capacityWarmup)
+	o.Retries = loadtest.Retries{} // what is not served at once says nothing of what can be
 	var rates []float64
 	for n := range capacityRuns {
 		doing := fmt.Sprintf("capacity of %s, run %d of %d", l.c.Groups[group].Load, n+1, capacityRuns)

@@ -158,6 +158,37 @@ func TestCompare_MakesAllRunsAndKeepsThem(t *testing.T) {
 	require.Empty(t, c.Partial)
 }
 
+// Clients that try again do so in the runs, and not where the capacity is measured.
+func TestCompare_Retries(t *testing.T) {
+	t.Parallel()
+	g := &generator{t: t}
+	o := g.options(t.TempDir(), t)
+	retries := loadtest.Retries{Attempts: 4, Backoff: 10 * time.Millisecond, Budget: 0.1}
+	o.Run = func(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+		if o.Duration == capacityTime {
+			require.Zero(t, o.Retries)
+		}
+		r, err := g.run(ctx, o)
+		if o.Retries == retries {
+			again := int64(25)
+			r.Retries = &again
+		}
+		return r, err
+	}
+	s := question()
+	s.Combinations = s.Combinations[:2]
+	s.Combinations[1].Retries = retries.String()
+	c, err := Compare(t.Context(), s, o)
+	require.NoError(t, err)
+	require.Empty(t, c.Partial)
+	require.Equal(t, 6, g.capacity)
+	require.NotContains(t, c.Groups[0].Metrics, "retries_per_request")
+	require.Equal(t, 0.25, c.Groups[1].Metrics["retries_per_request"].Median)
+	r, err := loadtest.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
+	require.NoError(t, err)
+	require.Contains(t, r.Command, "--retries 4,10ms,0.1")
+}
+
 func TestCompare_ResumesWhatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

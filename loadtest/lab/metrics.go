@@ -51,6 +51,8 @@ var Metrics = []Metric{
 	{"non2xx_percent", "non-2xx", "%", Lower, share(refused)},
 	{"shed_percent", "shed", "%", Lower, share(func(r *loadtest.Result) int64 { return sum(r.Shed) })},
 	{"errors_percent", "errors", "%", Lower, share(func(r *loadtest.Result) int64 { return sum(r.Errors) })},
+	// Where clients try again.
+	{"retries_per_request", "retries a request", "", Lower, retries},
 }
 
 // MetricNamed returns the metric of that name.
@@ -81,6 +83,13 @@ func server(f func(*loadtest.Result) *float64) func(*loadtest.Result) (float64, 
 		}
 		return 0, false
 	}
+}
+
+func retries(r *loadtest.Result) (float64, bool) {
+	if r.Retries == nil {
+		return 0, false
+	}
+	return float64(*r.Retries) / float64(max(r.Requests, 1)), r.Requests > 0
 }
 
 func share(f func(*loadtest.Result) int64) func(*loadtest.Result) (float64, bool) {

@@ -36,9 +36,6 @@ func (l *comparing) check() error {
 		if err := errors.Join(errs[:]...); err != nil {
 			return fmt.Errorf("scenario %s, combination %d: %s", l.s.Name, i+1, oneLine(err))
 		}
-		if c.Retries != "" && l.o.Simulator == nil {
-			return fmt.Errorf("scenario %s, combination %d: retries: only a simulation has them (loadtest simulate)", l.s.Name, i+1)
-		}
 		g.results = make([]*loadtest.Result, l.s.Repetitions)
 	}
 	return nil
@@ -204,6 +201,7 @@ func command(f *filling, c *scenario.Combination, o *loadtest.Options) string {
 	more := ""
 	for _, flag := range []struct{ name, value string }{
 		{"profile", string(d.Profile)}, {"clients", string(d.Clients)}, {"priority", d.Priority.String()},
+		{"retries", d.Retries.String()},
 	} {
 		if flag.value != "" {
 			more += " --" + flag.name + " " + flag.value

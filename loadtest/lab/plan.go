@@ -29,6 +29,7 @@ func loadOf(c *scenario.Combination) (o loadtest.Options, f filling, err error) 
 		{"profile", c.Profile, &o.Profile},
 		{"clients", c.Clients, &o.Clients},
 		{"priority", c.Priority, &o.Priority},
+		{"retries", c.Retries, &o.Retries},
 	}
 	for _, t := range texts {
 		if t.text == "" {

@@ -57,8 +57,7 @@ type Combination struct {
 	Clients       string `json:"clients,omitempty"`
 	Priority      string `json:"priority,omitempty"`
 	TimeoutHeader string `json:"timeout_header,omitempty"`
-	// Retries is what clients do with a refusal, which only a simulation knows: see
-	// loadtest.Retries.
+	// Retries is what clients do with a refusal or a time-out: see loadtest.Retries.
 	Retries string `json:"retries,omitempty"`
 }
 

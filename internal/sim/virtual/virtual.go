@@ -74,6 +74,7 @@ func (s *Service) Simulate(c *scenario.Combination, o loadtest.Options) (*loadte
 		shares.count(r, kinds[r.Class])
 		now := r.Arrival + r.Latency
 		tally.Offered(r.Arrival, op)
+		tally.Retried(r.Arrival, max(0, r.Attempts-1))
 		switch {
 		case r.Outcome == sim.Served:
 			tally.Answered(r.Arrival, r.Sent, now, statusOf(op), "")
@@ -164,10 +165,8 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 		Connections: o.Connections,
 	}
 	config.Nodes[0].Speed = s.SlowNode
-	retry, err := retryOf(c)
-	if err != nil {
-		return config, nil, err
-	}
+	// As loadtest.Retries says that clients do.
+	retry := sim.Retry{Attempts: o.Retries.Attempts, Backoff: o.Retries.Backoff, Budget: o.Retries.Budget, Jitter: true}
 	var kinds []kind
 	add := func(op loadtest.Op, weight float64, priority int8, share float64) {
 		if weight*share == 0 {
@@ -202,18 +201,6 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 		config.Requests = requests(o, kinds)
 	}
 	return config, kinds, nil
-}
-
-// retryOf returns what clients do with a refusal.
-func retryOf(c *scenario.Combination) (sim.Retry, error) {
-	if c.Retries == "" {
-		return sim.Retry{}, nil
-	}
-	var r loadtest.Retries
-	if err := r.UnmarshalText([]byte(c.Retries)); err != nil {
-		return sim.Retry{}, fmt.Errorf("retries: %w", err)
-	}
-	return sim.Retry{Attempts: r.Attempts, Backoff: r.Backoff, Budget: r.Budget, Jitter: true}, nil
 }
 
 // requests yields those that loadtest run sends.

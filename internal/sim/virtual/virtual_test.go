@@ -78,13 +78,33 @@ func TestService_WhatItCannot(t *testing.T) {
 		"how long does a request take": {Service{}, scenario.Combination{Strategy: "fifo"}},
 		"store_delay":                  {Service{}, scenario.Combination{Strategy: "fifo", StoreDelay: "soon"}},
 		"unknown strategy":             {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "best"}},
-		"retries":                      {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Retries: "many"}},
 		"all have to be above 0":       {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Workers: -1}},
 		"a mean of 0s is not above 0":  {Service{Work: sim.Constant(0)}, scenario.Combination{Strategy: "fifo"}},
 	} {
 		_, err := tt.service.Simulate(&tt.combination, options())
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// Clients that try again are counted as the generator counts them.
+func TestService_Retries(t *testing.T) {
+	t.Parallel()
+	s := Service{Work: sim.Constant(4 * ms)}
+	c := scenario.Combination{Strategy: "fifo", Workers: 1, Capacity: 1}
+	o := loadtest.Options{Rate: 1000, Connections: 1000, Mix: loadtest.Mix{Get: 1}, Duration: time.Second}
+	r, err := s.Simulate(&c, o)
+	require.NoError(t, err)
+	require.Nil(t, r.Retries)
+	o.Retries = loadtest.Retries{Attempts: 3, Backoff: ms}
+	r, err = s.Simulate(&c, o)
+	require.NoError(t, err)
+	require.Greater(t, *r.Retries, r.Requests, "most are refused three times")
+	require.LessOrEqual(t, *r.Retries, 2*r.Requests)
+	// One who gives up twice, and waits in between, has waited twice as long.
+	s.Work, o.Timeout, o.Retries.Attempts = sim.Constant(time.Minute), 50*ms, 2
+	r, err = s.Simulate(&c, o)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, r.Latency.Max, 100.0)
 }
 
 // A comparison that is simulated has the form of a real one: it is whole, and the
@@ -126,7 +146,4 @@ func TestCompare_Simulated(t *testing.T) {
 			require.Equal(t, string(a), string(b), run)
 		}
 	}
-	// Without a simulator there are no retries.
-	_, err = lab.Compare(context.Background(), *what, lab.CompareOptions{Binary: self, Dir: t.TempDir()})
-	require.ErrorContains(t, err, "retries: only a simulation has them")
 }
