@@ -1,6 +1,7 @@
 package versus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/peers"
 )
 
 // rival is a contestant that is running.
@@ -18,11 +20,15 @@ type rival struct {
 	server *lab.Server
 	keys   uint64
 	asking float64 // objects that it allocates to say how many it has allocated
+
+	noRanges  bool
+	idle      idlers
+	idleBytes float64 // what each of them takes
 }
 
 // start starts a contestant on a clone of the store, and warms it up.
 func start(ctx context.Context, o *Options, c *Contestant, filled string) (_ *rival, err error) {
-	r := &rival{name: c.Name, dir: filepath.Join(o.Dir, c.Name), keys: o.Keys}
+	r := &rival{name: c.Name, dir: filepath.Join(o.Dir, c.Name), keys: cmp.Or(c.Keys, o.Keys), noRanges: c.NoRanges}
 	if err := lab.CloneStore(filled, r.dir); err != nil {
 		return nil, err
 	}
@@ -31,13 +37,18 @@ func start(ctx context.Context, o *Options, c *Contestant, filled string) (_ *ri
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.server.Stop())
+			err = errors.Join(err, r.stop())
 		}
 	}()
 	// Half of them over the connections of the loads, so that what is made once
 	// for each is there.
 	for _, load := range []Load{{Op: loadtest.Get, Connections: 64}, {Op: loadtest.Get, Connections: maxConnections(o.Loads)}} {
 		if _, err := r.send(ctx, loadtest.Options{Count: o.Requests/2 + 1, Seed: 1}, load); err != nil {
+			return nil, err
+		}
+	}
+	if c.Idle > 0 {
+		if err := r.openIdle(ctx, c.Idle); err != nil {
 			return nil, err
 		}
 	}
@@ -52,6 +63,11 @@ func start(ctx context.Context, o *Options, c *Contestant, filled string) (_ *ri
 	return r, nil
 }
 
+func (r *rival) stop() error {
+	r.idle.close()
+	return r.server.Stop()
+}
+
 func maxConnections(loads []Load) int {
 	most := 1
 	for _, l := range loads {
@@ -63,43 +79,64 @@ func maxConnections(loads []Load) int {
 // tally is what a contestant did under a load in one round, in all passes.
 type tally struct {
 	requests, served float64
+	found            float64
 	cpu              time.Duration
 	mallocs          float64
 	seconds          float64
 	latency          loadtest.Percentiles // of the last pass
+	grown            map[string]float64
 }
 
 func (t *tally) figures() Figures {
-	served := max(t.served, 1)
+	if t.requests == 0 {
+		return Figures{} // it was not sent
+	}
+	served, rps := max(t.served, 1), 0.0
+	if t.served > 0 {
+		rps = t.served / t.seconds
+	}
 	return Figures{
-		RPS:       t.served / t.seconds,
+		RPS:       rps,
 		CPUMicros: float64(t.cpu.Nanoseconds()) / 1e3 / served,
 		Mallocs:   t.mallocs / served,
 		P50:       t.latency.P50, P99: t.latency.P99, P999: t.latency.P999,
-		Refused: 1 - t.served/max(t.requests, 1),
+		Refused:  1 - t.served/t.requests,
+		Found:    t.found / t.requests,
+		Requests: t.served, Grown: t.grown,
 	}
 }
 
 // measure sends a load once and adds what it took to t, less what it takes to
 // open as many connections.
-func (r *rival) measure(ctx context.Context, o *Options, load Load, seed uint64, t *tally) error {
-	opening, err := r.spend(ctx, loadtest.Options{Count: uint64(load.Connections), Seed: seed}, Load{Op: load.Op, Connections: load.Connections})
+func (r *rival) measure(ctx context.Context, o *Options, load Load, seed uint64, t *tally) (err error) {
+	how, times := loadtest.Options{Seed: seed, Duration: o.Duration, Rate: load.Rate}, 1
+	var opening tally
+	switch {
+	case load.Short:
+		how.Count = uint64(load.Connections)
+		times = int(max(1, o.Requests/shortShare/how.Count))
+	default:
+		if opening, err = r.spend(ctx, loadtest.Options{Count: uint64(load.Connections), Seed: seed}, load.closed(), 1); err != nil {
+			return err
+		}
+		if load.Rate == 0 {
+			how.Count = load.count(o.Requests)
+		}
+	}
+	before, err := r.read(ctx, o.Watch)
 	if err != nil {
 		return err
 	}
-	how := loadtest.Options{Seed: seed, Duration: o.Duration, Rate: load.Rate}
-	if load.Rate == 0 {
-		how.Count = o.Requests
-		if load.Connections == 1 {
-			how.Count = o.Requests/4 + 1
-		}
-	}
-	all, err := r.spend(ctx, how, load)
+	all, err := r.spend(ctx, how, load, times)
 	if err != nil {
+		return err
+	}
+	if err := r.grow(ctx, o.Watch, before, t); err != nil {
 		return err
 	}
 	t.requests += all.requests - opening.requests
 	t.served += all.served - opening.served
+	t.found += all.found - opening.found
 	t.cpu += all.cpu - opening.cpu
 	t.mallocs += all.mallocs - opening.mallocs
 	// The rate is of all of its requests: to open the connections is not part of
@@ -109,8 +146,46 @@ func (r *rival) measure(ctx context.Context, o *Options, load Load, seed uint64,
 	return nil
 }
 
-// spend sends a load and tells what it took.
-func (r *rival) spend(ctx context.Context, o loadtest.Options, load Load) (t tally, err error) {
+const (
+	// shortShare: of the requests of a closed loop, so many times fewer get a
+	// connection each.
+	shortShare = 4
+	// mostBytes is how many bytes of values a closed loop moves at most, for each
+	// request that it would send of small ones.
+	mostBytes = 16 << 10
+)
+
+// closed is the load as a closed loop.
+func (l Load) closed() Load {
+	l.Rate = 0
+	return l
+}
+
+// count returns how many requests a closed loop sends: several times as many as
+// open the connections, and fewer where each takes long.
+func (l Load) count(requests uint64) uint64 {
+	if l.Connections == 1 {
+		requests = requests/4 + 1
+	}
+	requests = min(requests, uint64(float64(requests)*mostBytes/l.bytes())+1)
+	return max(requests, 4*uint64(l.Connections))
+}
+
+// fill writes each key of a load once, and reads it.
+func (r *rival) fill(ctx context.Context, load Load) error {
+	how := loadtest.Options{Count: load.Keys, Seed: 1}
+	load.Distribution = loadtest.Sequential
+	for _, load.Op = range []loadtest.Op{loadtest.Put, loadtest.Get} {
+		if _, err := r.send(ctx, how, load); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spend sends a load that many times, over connections of its own each time, and
+// tells what it took in all.
+func (r *rival) spend(ctx context.Context, o loadtest.Options, load Load, times int) (t tally, err error) {
 	mallocs, err := r.server.Mallocs(ctx)
 	if err != nil {
 		return t, err
@@ -119,9 +194,16 @@ func (r *rival) spend(ctx context.Context, o loadtest.Options, load Load) (t tal
 	if err != nil {
 		return t, err
 	}
-	result, err := r.send(ctx, o, load)
-	if err != nil {
-		return t, err
+	begin := time.Now()
+	for range times {
+		result, err := r.send(ctx, o, load)
+		if err != nil {
+			return t, err
+		}
+		t.add(result)
+	}
+	if load.Short {
+		t.seconds = time.Since(begin).Seconds() // what opens the connections included
 	}
 	after, err := r.quiet(ctx)
 	if err != nil {
@@ -133,14 +215,20 @@ func (r *rival) spend(ctx context.Context, o loadtest.Options, load Load) (t tal
 		return t, err
 	}
 	t.mallocs = max(0, after2-mallocs-r.asking)
-	t.seconds, t.latency = result.Seconds, result.Latency
+	return t, nil
+}
+
+// add adds what a run of the generator tells.
+func (t *tally) add(result *loadtest.Result) {
+	t.seconds += result.Seconds
+	t.latency = result.Latency
+	t.found += float64(result.Status["200"])
 	for code, n := range result.Status {
 		t.requests += float64(n)
 		if code[:1] == "2" || code == "404" {
 			t.served += float64(n)
 		}
 	}
-	return t, nil
 }
 
 // quiet waits until the process does next to nothing, for some seconds at most,
@@ -173,10 +261,19 @@ func (r *rival) quiet(ctx context.Context) (cpu time.Duration, err error) {
 
 // send sends a load to its end.
 func (r *rival) send(ctx context.Context, o loadtest.Options, load Load) (*loadtest.Result, error) {
-	o.URL, o.Connections, o.Keys, o.NoProfiles = r.server.URL(), load.Connections, r.keys, true
+	o.URL, o.Connections, o.Keys, o.NoProfiles = r.server.URL(), load.Connections, cmp.Or(load.Keys, r.keys), true
+	o.Distribution, o.ScanLimit = load.Distribution, load.ScanLimit
+	if load.Absent {
+		o.Keys = r.keys * (1 + peers.Apart)
+	}
+	if load.ValueSize > 0 {
+		o.ValueSize = loadtest.Sizes{Min: load.ValueSize, Max: load.ValueSize}
+	}
 	switch load.Op {
 	case loadtest.Put:
 		o.Mix = loadtest.Mix{Put: 1}
+	case loadtest.Scan:
+		o.Mix = loadtest.Mix{Scan: 1}
 	default:
 		o.Mix = loadtest.Mix{Get: 1}
 	}

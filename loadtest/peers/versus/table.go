@@ -16,20 +16,22 @@ type figure struct {
 	title string
 	of    func(*Figures) float64
 	text  func(float64) string
+	alone bool // its ratio to another contestant's says nothing
 }
 
 var (
-	rate     = figure{"requests/s", func(f *Figures) float64 { return f.RPS }, func(v float64) string { return fmt.Sprintf("%.1f k", v/1e3) }}
-	cpu      = figure{"CPU a request", func(f *Figures) float64 { return f.CPUMicros }, func(v float64) string { return fmt.Sprintf("%.1f µs", v) }}
-	mallocs  = figure{"allocations", func(f *Figures) float64 { return f.Mallocs }, func(v float64) string { return fmt.Sprintf("%.2f", v) }}
-	p50      = figure{"p50", func(f *Figures) float64 { return f.P50 }, millis}
-	p99      = figure{"p99", func(f *Figures) float64 { return f.P99 }, millis}
-	p999     = figure{"p99.9", func(f *Figures) float64 { return f.P999 }, millis}
+	rate     = figure{title: "requests/s", of: func(f *Figures) float64 { return f.RPS }, text: func(v float64) string { return fmt.Sprintf("%.1f k", v/1e3) }}
+	cpu      = figure{title: "CPU a request", of: func(f *Figures) float64 { return f.CPUMicros }, text: micros}
+	mallocs  = figure{title: "allocations", of: func(f *Figures) float64 { return f.Mallocs }, text: func(v float64) string { return fmt.Sprintf("%.2f", v) }, alone: true}
+	p50      = figure{title: "p50", of: func(f *Figures) float64 { return f.P50 }, text: millis}
+	p99      = figure{title: "p99", of: func(f *Figures) float64 { return f.P99 }, text: millis}
+	p999     = figure{title: "p99.9", of: func(f *Figures) float64 { return f.P999 }, text: millis}
 	closed   = []figure{rate, cpu, mallocs}
 	openLoop = []figure{cpu, p50, p99, p999}
 )
 
 func millis(v float64) string { return fmt.Sprintf("%.2f ms", v) }
+func micros(v float64) string { return fmt.Sprintf("%.1f µs", v) }
 
 // median of a figure of a contestant under a load, over the rounds.
 func (r *Result) median(load, contestant int, f figure) float64 {
@@ -43,10 +45,14 @@ func (r *Result) median(load, contestant int, f figure) float64 {
 // ratio returns the ratio of a figure of one contestant to that of another, of
 // each round its own. There is none if a figure to divide by is 0.
 func (r *Result) ratio(load, contestant, to int, f figure) (_ lab.Summary, ok bool) {
+	return r.across(load, contestant, load, to, f)
+}
+
+// across is the ratio to a figure that may be of another load.
+func (r *Result) across(load, contestant, toLoad, to int, f figure) (_ lab.Summary, ok bool) {
 	values := make([]float64, len(r.Rounds))
-	for n := range r.Rounds {
-		round := r.Rounds[n][load]
-		values[n] = f.of(&round[contestant]) / f.of(&round[to])
+	for n, round := range r.Rounds {
+		values[n] = f.of(&round[load][contestant]) / f.of(&round[toLoad][to])
 		if math.IsNaN(values[n]) || math.IsInf(values[n], 0) {
 			return lab.Summary{}, false
 		}
@@ -60,7 +66,7 @@ func (r *Result) cell(load, contestant, to int, f figure) string {
 	if contestant == to {
 		return text
 	}
-	if ratio, ok := r.ratio(load, contestant, to, f); ok && f.title != mallocs.title {
+	if ratio, ok := r.ratio(load, contestant, to, f); ok && !f.alone {
 		text += ", " + spread(ratio)
 	}
 	return text
@@ -126,10 +132,14 @@ func (r *Result) WriteTable(w io.Writer, base string) error {
 // WriteConditions says in a paragraph how the figures came about, which are beside
 // those of base: "bare".
 func (r *Result) WriteConditions(w io.Writer, base string) error {
+	return r.writeConditions(w, fmt.Sprintf("A store of %d values of 100 bytes, writes unsynced.", r.Keys), "the ratio to "+base)
+}
+
+func (r *Result) writeConditions(w io.Writer, store, ratio string) error {
 	_, err := fmt.Fprintf(w, "%d CPUs (%s), %s, %s, the generator beside the servers; %s, %.0f minutes. "+
-		"A store of %d values of 100 bytes, writes unsynced. Medians of %d rounds; **bold** is the ratio to %s "+
+		"%s Medians of %d rounds; **bold** is %s "+
 		"within a round, in brackets the lowest and the highest. Costs are by requests served, in processor time of the server.\n",
 		r.Machine.CPUs, r.Machine.CPU, r.Machine.Kernel, r.Machine.Go, r.Started.UTC().Format(time.DateOnly), math.Ceil(r.Seconds/60),
-		r.Keys, len(r.Rounds), base)
+		store, len(r.Rounds), ratio)
 	return err
 }

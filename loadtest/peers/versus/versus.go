@@ -18,6 +18,7 @@
 package versus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 
 	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/peers"
 )
 
 // Contestant is a server that is measured.
@@ -35,7 +37,24 @@ type Contestant struct {
 	Name   string
 	Binary string
 	Env    []string // its settings
+
+	// What follows is for questions, and may be left out.
+
+	// Base names the contestant that this one is compared with.
+	Base string
+	// Keys, if not 0, gives it a store of its own, as [peers.FillStore] fills it
+	// with so many keys, and values of KilobyteSize.
+	Keys uint64
+	// Idle connections are opened before the first load, each with one request,
+	// and stay open.
+	Idle int
+	// NoRanges says that it cannot answer ranges, which it is not sent.
+	NoRanges bool
 }
+
+// KilobyteSize is the length of the values in the stores of questions, in bytes:
+// small enough that 10 GB are many keys, large enough that they are soon written.
+const KilobyteSize = 1000
 
 // Load is what all contestants are sent in turn.
 type Load struct {
@@ -44,6 +63,24 @@ type Load struct {
 	Connections int         `json:"connections"`
 	// Rate is in requests a second; 0 is a closed loop, as much as can be served.
 	Rate float64 `json:"rate"`
+
+	// What follows is for questions, and may be left out.
+
+	// ValueSize is the length of the values in bytes, by default 100.
+	ValueSize int `json:"value_size,omitempty"`
+	// Keys, if not 0, is how many of the store's keys are asked for.
+	Keys uint64 `json:"keys,omitempty"`
+	// Fill writes and reads each of Keys before the load is first sent in a round.
+	Fill         bool                  `json:"-"`
+	Distribution loadtest.Distribution `json:"distribution,omitempty"`
+	// Absent asks a store of the contestant's own for keys of which next to none
+	// are there.
+	Absent bool `json:"absent,omitempty"`
+	// ScanLimit is how many entries a range has.
+	ScanLimit int `json:"scan_limit,omitempty"`
+	// Short opens a connection for every request, and counts what that takes.
+	// Connections is then how many are open at a time.
+	Short bool `json:"short,omitempty"`
 }
 
 // Options say what is measured. All fields must be set, but for those that say
@@ -65,6 +102,9 @@ type Options struct {
 	// connection; Duration is how long an open one lasts.
 	Requests uint64
 	Duration time.Duration
+	// Watch names metrics, without their prefix, whose growth during each closed
+	// loop is told. It may be empty; who has no such metric has no growth.
+	Watch []string
 	// Progress is called with what is done next.
 	Progress func(string)
 }
@@ -81,6 +121,16 @@ type Figures struct {
 	P999 float64 `json:"p99_9_ms"`
 	// Refused is the share that was not served, 0 to 1.
 	Refused float64 `json:"refused"`
+	// MBps is how many megabytes (1e6) of values were sent or received a second, and
+	// Found the share of the requests that were answered with 200.
+	MBps  float64 `json:"served_mb_per_s"`
+	Found float64 `json:"found"`
+	// IdleBytes is the memory of one of the idle connections, if there are any.
+	IdleBytes float64 `json:"idle_bytes,omitempty"`
+	// Requests is how many were served, and Grown by how much each series of the
+	// metrics that are watched has grown meanwhile.
+	Requests float64            `json:"served"`
+	Grown    map[string]float64 `json:"grown,omitempty"`
 }
 
 // Result is what was measured.
@@ -107,9 +157,8 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	for _, c := range o.Contestants {
 		r.Contestants = append(r.Contestants, c.Name)
 	}
-	filled := filepath.Join(o.Dir, "filled")
-	o.Progress(fmt.Sprintf("fill a store with %d values", o.Keys))
-	if err := lab.FillStore(ctx, o.Filler, filled, o.Keys); err != nil {
+	filled, err := fillStores(ctx, &o)
+	if err != nil {
 		return nil, err
 	}
 	for n := range o.Rounds {
@@ -123,17 +172,42 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	return r, nil
 }
 
+// fillStores fills what the contestants get clones of, and returns the folders by
+// Contestant.Keys.
+func fillStores(ctx context.Context, o *Options) (map[uint64]string, error) {
+	filled := map[uint64]string{}
+	for _, c := range o.Contestants {
+		if filled[c.Keys] != "" {
+			continue
+		}
+		dir := filepath.Join(o.Dir, fmt.Sprintf("filled-%d", c.Keys))
+		var err error
+		if c.Keys == 0 {
+			o.Progress(fmt.Sprintf("fill a store with %d values", o.Keys))
+			err = lab.FillStore(ctx, o.Filler, dir, o.Keys)
+		} else {
+			o.Progress(fmt.Sprintf("fill a store with %d values of %d bytes", 2*c.Keys, KilobyteSize))
+			err = peers.FillStore(ctx, dir, c.Keys, KilobyteSize)
+		}
+		if err != nil {
+			return nil, err
+		}
+		filled[c.Keys] = dir
+	}
+	return filled, nil
+}
+
 // oneRound starts all contestants, measures each under each load, and stops them.
-func oneRound(ctx context.Context, o *Options, n int, filled string) (_ [][]Figures, err error) {
+func oneRound(ctx context.Context, o *Options, n int, filled map[uint64]string) (_ [][]Figures, err error) {
 	rivals := make([]*rival, 0, len(o.Contestants))
 	defer func() {
 		for _, r := range rivals {
-			err = errors.Join(err, r.server.Stop(), os.RemoveAll(r.dir))
+			err = errors.Join(err, r.stop(), os.RemoveAll(r.dir))
 		}
 	}()
 	for _, c := range o.Contestants {
 		o.Progress(fmt.Sprintf("round %d of %d: start %s", n+1, o.Rounds, c.Name))
-		r, err := start(ctx, o, &c, filled)
+		r, err := start(ctx, o, &c, filled[c.Keys])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
@@ -156,6 +230,14 @@ func oneRound(ctx context.Context, o *Options, n int, filled string) (_ [][]Figu
 			}
 			for _, j := range order {
 				r := rivals[j]
+				if r.noRanges && load.Op == loadtest.Scan {
+					continue
+				}
+				if pass == 0 && load.Fill {
+					if err := r.fill(ctx, load); err != nil {
+						return nil, fmt.Errorf("fill for %v to %s: %w", load, r.name, err)
+					}
+				}
 				o.Progress(fmt.Sprintf("round %d of %d, pass %d of %d: %v to %s", n+1, o.Rounds, pass+1, passes, load, r.name))
 				// All get the same requests.
 				seed := uint64(n*1000 + pass + 1)
@@ -165,7 +247,14 @@ func oneRound(ctx context.Context, o *Options, n int, filled string) (_ [][]Figu
 			}
 		}
 		for j := range tallies {
-			figures[i] = append(figures[i], tallies[j].figures())
+			f := tallies[j].figures()
+			f.MBps, f.IdleBytes = f.RPS*load.bytes()/1e6, rivals[j].idleBytes
+			figures[i] = append(figures[i], f)
+		}
+	}
+	for _, r := range rivals {
+		if err := r.idle.ask(r.server.URL()); err != nil {
+			return nil, fmt.Errorf("%s: the idle connections, afterwards: %w", r.name, err)
 		}
 	}
 	return figures, nil
@@ -173,12 +262,40 @@ func oneRound(ctx context.Context, o *Options, n int, filled string) (_ [][]Figu
 
 // String says what is sent, for people.
 func (l Load) String() string {
-	s := fmt.Sprintf("%s, %d connections", l.Name, l.Connections)
-	if l.Connections == 1 {
-		s = l.Name + ", 1 connection"
+	what := l.Name
+	if l.Op == loadtest.Scan {
+		what = fmt.Sprintf("range of %d", l.ScanLimit)
+	}
+	if l.ValueSize > 0 {
+		what += fmt.Sprintf(" of %v", loadtest.ByteCount(l.ValueSize))
+	}
+	if l.Distribution != loadtest.Uniform {
+		what += fmt.Sprintf(", %v", l.Distribution)
+	}
+	if l.Absent {
+		what += ", absent"
+	}
+	s := fmt.Sprintf("%s, %d connections", what, l.Connections)
+	switch {
+	case l.Short:
+		s = what + ", a connection each"
+	case l.Connections == 1:
+		s = what + ", 1 connection"
 	}
 	if l.Rate > 0 {
 		s += fmt.Sprintf(", %.0f/s", l.Rate)
 	}
 	return s
 }
+
+// bytes returns how many bytes of values a request moves.
+func (l Load) bytes() float64 {
+	size := float64(cmp.Or(l.ValueSize, defaultSize))
+	if l.Op == loadtest.Scan {
+		return size * float64(l.ScanLimit)
+	}
+	return size
+}
+
+// defaultSize is the generator's.
+const defaultSize = 100

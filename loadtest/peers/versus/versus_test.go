@@ -113,5 +113,9 @@ func TestRun_KeepsTheRoundsThatAreComplete(t *testing.T) {
 func TestTally_CostsAreByWhatWasServed(t *testing.T) {
 	t.Parallel()
 	sum := tally{requests: 400, served: 100, cpu: 2 * time.Millisecond, mallocs: 50, seconds: 0.5}
-	require.Equal(t, Figures{RPS: 200, CPUMicros: 20, Mallocs: 0.5, Refused: 0.75}, sum.figures())
+	require.Equal(t, Figures{RPS: 200, CPUMicros: 20, Mallocs: 0.5, Refused: 0.75, Requests: 100}, sum.figures())
+	// Nothing is not a number to divide by.
+	sum = tally{requests: 400, cpu: 2 * time.Millisecond}
+	require.Equal(t, Figures{CPUMicros: 2000, Refused: 1}, sum.figures())
+	require.Equal(t, Figures{}, new(tally).figures())
 }

@@ -38,7 +38,8 @@ func main() {
 // settings are the flags.
 type settings struct {
 	service, peer, strategies, peers, out string
-	against                               string
+	against, vary                         string
+	large                                 loadtest.ByteCount
 	pairs, rounds, passes                 int
 	keys, requests                        uint64
 	duration                              time.Duration
@@ -53,10 +54,12 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	f.StringVar(&s.peer, "peer", "bin/peer", "the peers' `binary`")
 	f.StringVar(&s.strategies, "strategies", "", "the service's strategies, by commas or spaces; by default fifo, sync and mpmc, and with -pairs all")
 	f.StringVar(&s.peers, "peers", "", "the peers, likewise; by default all, with -pairs bare and plain, with -against none")
-	f.StringVar(&s.out, "out", "reports/peers", "where the table (.md) and the figures (.json) go, without the ending")
+	f.StringVar(&s.out, "out", "reports/peers", "where the table (.md) and the figures (.json) go, without the ending; with -vary reports/peers-NAME by default")
 	f.IntVar(&s.pairs, "pairs", 0, "answer the goals instead: CPU a request of every strategy, in so many `rounds` over 64 connections")
 	f.StringVar(&s.against, "against", "", "compare two builds instead: another `binary` of the service, beside which that of -service is measured, over 64 connections")
-	f.IntVar(&s.rounds, "rounds", 3, "how often everything is measured")
+	f.StringVar(&s.vary, "vary", "", "answer a question instead, by its `name`: how costs change with one thing, of "+strings.Join(versus.Questions(), ", "))
+	f.TextVar(&s.large, "large", loadtest.ByteCount(10e9), "how many `bytes` the large store of -vary=store holds; the small one has a tenth, 100 MB at most")
+	f.IntVar(&s.rounds, "rounds", 3, "how often everything is measured; with -vary 5 by default")
 	f.IntVar(&s.passes, "passes", 1, "how often each is sent as much as it can serve, in each round; with -pairs and -against 3 by default")
 	f.Uint64Var(&s.keys, "keys", 1_000_000, "how many values of 100 bytes the store holds")
 	f.Uint64Var(&s.requests, "requests", 30_000, "how many requests are sent as fast as they are served; a quarter of it over one connection")
@@ -75,6 +78,19 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	if s.pairs > 0 && s.against != "" {
 		return s, errors.New("-pairs is of the service beside its peers, -against beside another build: choose one")
 	}
+	if s.vary != "" {
+		for _, other := range []string{"pairs", "against", "strategies", "peers", "rate", "rate1", "duration"} {
+			if given[other] {
+				return s, fmt.Errorf("-vary says itself who is sent what: choose it or -%s", other)
+			}
+		}
+		if !given["rounds"] {
+			s.rounds = 5
+		}
+		if !given["out"] {
+			s.out = "reports/peers-" + s.vary
+		}
+	}
 	if s.pairs > 0 {
 		s.rounds = s.pairs
 	}
@@ -83,6 +99,13 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	}
 	if s.quick {
 		s.rounds, s.keys, s.requests, s.duration = 1, 10_000, 2_000, 200*time.Millisecond
+		if !given["large"] {
+			s.large = 20e6
+		}
+	}
+	const leastLarge = 100_000 // of which a tenth holds some values
+	if s.large < leastLarge {
+		return s, fmt.Errorf("large: %v is less than %v", s.large, loadtest.ByteCount(leastLarge))
 	}
 	if s.rounds < 1 || s.passes < 1 || s.keys < 1 || s.requests < 1 || s.duration <= 0 || !(s.paced > 0) || !(s.paced1 > 0) {
 		return s, errors.New("rounds, passes, keys, requests, duration and rates must be more than 0")
@@ -165,43 +188,60 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	contestants, err := s.contestants()
+	o, write, err := s.options()
 	if err != nil {
 		return err
 	}
+	o.Dir, o.Rounds, o.Passes, o.Requests, o.Duration = s.out+"-stores", s.rounds, s.passes, s.requests, s.duration
+	o.Progress = func(next string) { _, _ = fmt.Fprintln(stderr, next) }
 	if err := os.MkdirAll(filepath.Dir(s.out), 0o755); err != nil {
 		return err
 	}
-	result, err := versus.Run(ctx, versus.Options{
-		Contestants: contestants, Loads: s.loads(), Filler: s.service, Dir: s.out + "-stores",
-		Keys: s.keys, Rounds: s.rounds, Passes: s.passes, Requests: s.requests, Duration: s.duration,
-		Progress: func(next string) { _, _ = fmt.Fprintln(stderr, next) },
-	})
+	result, err := versus.Run(ctx, o)
 	if result == nil || len(result.Rounds) == 0 {
 		return err
 	}
-	return errors.Join(err, s.write(result, stdout))
+	return errors.Join(err, s.save(result, write, stdout))
 }
 
-// write writes what was measured into its files, and the table to stdout.
-func (s *settings) write(r *versus.Result, stdout io.Writer) error {
-	var b strings.Builder
-	b.WriteString("# Spillway beside its peers\n\n")
-	base := map[bool]string{false: "*bare*", true: "the other"}[s.narrow()]
-	if err := r.WriteConditions(&b, base); err != nil {
-		return err
+// options returns what is measured, and what writes it down.
+func (s *settings) options() (o versus.Options, write func(io.Writer, *versus.Result) error, err error) {
+	if s.vary == "" {
+		contestants, err := s.contestants()
+		return versus.Options{Contestants: contestants, Loads: s.loads(), Filler: s.service, Keys: s.keys}, s.write, err
 	}
-	b.WriteString("\n")
-	var err error
-	switch {
-	case s.pairs > 0:
-		err = r.WriteGoals(&b, peers.Names)
-	case s.against != "":
-		err = r.WriteBuilds(&b)
-	default:
-		err = r.WriteTable(&b, "bare")
-	}
+	setup := versus.Setup{Service: s.service, Peer: s.peer, Keys: s.keys, Large: uint64(s.large), Quick: s.quick}
+	q, err := versus.Ask(s.vary, setup)
 	if err != nil {
+		return o, nil, err
+	}
+	return q.Options(setup), q.Write, nil
+}
+
+// write writes the tables that are not of a question.
+func (s *settings) write(w io.Writer, r *versus.Result) error {
+	base := map[bool]string{false: "*bare*", true: "the other"}[s.narrow()]
+	_, err := io.WriteString(w, "# Spillway beside its peers\n\n")
+	err = errors.Join(err, r.WriteConditions(w, base))
+	if err == nil {
+		_, err = io.WriteString(w, "\n")
+	}
+	switch {
+	case err != nil:
+		return err
+	case s.pairs > 0:
+		return r.WriteGoals(w, peers.Names)
+	case s.against != "":
+		return r.WriteBuilds(w)
+	default:
+		return r.WriteTable(w, "bare")
+	}
+}
+
+// save writes what was measured into its files, and the table to stdout.
+func (s *settings) save(r *versus.Result, write func(io.Writer, *versus.Result) error, stdout io.Writer) error {
+	var b strings.Builder
+	if err := write(&b, r); err != nil {
 		return err
 	}
 	figures, err := json.MarshalIndent(r, "", "\t")
