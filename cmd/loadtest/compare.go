@@ -22,7 +22,7 @@ import (
 type compareCommand struct {
 	Scenario string `placeholder:"NAME|FILE" help:"What to compare: one of ${scenarios}, or a scenario file."`
 	Short    bool   `help:"The scenario's short form."`
-	grid     `embed:"" group:"Without a scenario, all combinations of"`
+	grid     `embed:"" group:"All combinations of; with a scenario in the place of what it says"`
 
 	Repetitions int                 `placeholder:"N" help:"How often each combination is run; less than 4 can prove nothing."`
 	Duration    time.Duration       `help:"How long each run is measured."`
@@ -34,11 +34,12 @@ type compareCommand struct {
 	Restart    bool   `help:"Discard what is there."`
 	KeepStores bool   `help:"Keep the filled stores for the next time."`
 	Binary     string `placeholder:"FILE" help:"The service; by default spillway beside this program, or in the PATH."`
+	PeerBinary string `placeholder:"FILE" help:"What runs the peers that are named peer:NAME among the strategies; by default peer beside this program."`
 }
 
 // grid are the flags that stand for a scenario.
 type grid struct {
-	Strategies  []string `placeholder:"NAME" help:"Strategies, or all."`
+	Strategies  []string `placeholder:"NAME" help:"Strategies, or all; compare also knows peers such as peer:limiter."`
 	Workers     []string `placeholder:"N" help:"Numbers of workers."`
 	Capacities  []string `placeholder:"N" help:"Numbers of requests that may wait."`
 	Sync        []string `placeholder:"MODE" help:"always, never, interval:10ms."`
@@ -88,6 +89,10 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	peers, err := c.peers()
+	if err != nil {
+		return err
+	}
 	dir := c.Out
 	if dir == "" {
 		if dir, err = c.folder(what); err != nil {
@@ -96,7 +101,7 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	}
 	begun := false
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: binary, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command,
+		Binary: binary, PeerBinary: peers, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command,
 		Progress: func(p lab.Progress) {
 			if !begun {
 				begun = true
@@ -128,7 +133,7 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 // are elsewhere.
 func (c *compareCommand) folder(what *scenario.Scenario) (string, error) {
 	name := what.Name
-	if c.Scenario == "" {
+	if c.Scenario == "" || len(c.settings()) > 0 {
 		settings, err := json.Marshal(what)
 		if err != nil {
 			return "", err
@@ -151,6 +156,10 @@ func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
 	if n := lab.NeverFull(what); n > 0 {
 		_, _ = fmt.Fprintf(s.err, "note: in %d of %s no queue can overflow, as there are no more connections than workers and places to wait; "+
 			"what is asked beyond the capacity waits in the generator\n", n, plural(len(what.Combinations), "combination"))
+	}
+	if n := lab.RangesUnknown(what); n > 0 {
+		_, _ = fmt.Fprintf(s.err, "note: in %d of %s a peer is asked for ranges, which peers refuse: it has less to do than the strategies beside it\n",
+			n, plural(len(what.Combinations), "combination"))
 	}
 }
 
@@ -203,10 +212,7 @@ func (c *compareCommand) chosen() (*scenario.Scenario, error) {
 		}
 		return scenario.New("comparison", "Comparison", "Which of these settings serves this load best?", settings)
 	}
-	for name := range settings {
-		return nil, fmt.Errorf("--scenario: says already which values %s has", name)
-	}
-	what, err := open(c.Scenario)
+	what, err := open(c.Scenario, settings)
 	if err != nil {
 		return nil, fmt.Errorf("--scenario: %w", err)
 	}
@@ -214,6 +220,26 @@ func (c *compareCommand) chosen() (*scenario.Scenario, error) {
 		return short(what)
 	}
 	return what, nil
+}
+
+// peers returns the path of the peers' binary, empty if there is none.
+func (c *compareCommand) peers() (string, error) {
+	if c.PeerBinary != "" {
+		path, err := exec.LookPath(c.PeerBinary)
+		if err != nil {
+			return "", usageError{fmt.Errorf("--peer-binary: %w", err)}
+		}
+		return filepath.Abs(path)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "peer"))
+	if err != nil {
+		return "", nil // which matters only if a peer is asked for
+	}
+	return path, nil
 }
 
 // service returns the path of the service's binary.

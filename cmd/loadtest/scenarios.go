@@ -45,12 +45,12 @@ func (c *scenariosCommand) Run(s *session) error {
 }
 
 // open returns the scenario that comes with Spillway under a name, or that of a
-// file.
-func open(name string) (*scenario.Scenario, error) {
+// file. Over both settings may be written.
+func open(name string, over ...scenario.Settings) (*scenario.Scenario, error) {
 	if strings.ContainsAny(name, "./") {
-		return scenario.Load(name)
+		return scenario.Load(name, over...)
 	}
-	return scenarios.Open(name)
+	return scenarios.Open(name, over...)
 }
 
 // short returns the short form.

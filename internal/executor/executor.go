@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/bufpool"
 	"spillway/internal/store"
 	"spillway/strategies"
 )
@@ -29,8 +30,9 @@ const (
 	// else's sync longer.
 	maxBatchBytes = 4 << 20
 	// maxTurnBytes is how much a range fills into its buffer in one turn, unless
-	// one entry alone is larger.
-	maxTurnBytes = 256 << 10
+	// one entry alone is larger. With the head of its answer it fits into a buffer
+	// of 256 KiB.
+	maxTurnBytes = 252 << 10
 )
 
 // Events are called as things happen. Each must be fast and safe for concurrent
@@ -289,6 +291,10 @@ func fill(op *Op) (err error) {
 		// The first condition spares growing the buffer for an entry that cannot
 		// fit.
 		if first := before == head; first || before-head+len(key)+len(value) <= maxTurnBytes {
+			// Encoded it is a little larger, or by a third in base64.
+			if need := 64 + (len(key)+len(value))*3/2; cap(op.Buf)-before < need {
+				op.Buf = bufpool.Grow(op.Buf, max(need, maxTurnBytes-(before-head)))
+			}
 			op.Buf = op.Encode(op.Buf, key, value)
 			if first || len(op.Buf)-head <= maxTurnBytes {
 				if s.entries++; s.entries == op.Limit {

@@ -6,16 +6,17 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"spillway/internal/bufpool"
 	"spillway/strategies"
 )
 
 // body is the body of the present request.
 type body struct {
 	value    []byte
-	held     int     // how many of its bytes lie in the reader until the answer
-	reserved int64   // what it has taken from the budget
-	buffer   *[]byte // where it lies, if it is neither in the reader nor in chunks
-	chunked  bool    // it lies in the exchange's chunks
+	held     int    // how many of its bytes lie in the reader until the answer
+	reserved int64  // what it has taken from the budget
+	buffer   []byte // where it lies, if it is neither in the reader nor in chunks
+	chunked  bool   // it lies in the exchange's chunks
 }
 
 // receive waits for the body of the request, drops it if the request needs
@@ -68,8 +69,8 @@ func (c *conn) receive() (*problem, error) {
 		_, err := c.reader.Discard(n)
 		return nil, err
 	}
-	c.body.buffer = getBuffer(n)
-	c.body.value = (*c.body.buffer)[:n]
+	c.body.buffer = bufpool.Get(n)
+	c.body.value = c.body.buffer[:n]
 	_, err := io.ReadFull(c.reader, c.body.value)
 	return nil, err
 }
@@ -114,9 +115,7 @@ func (c *conn) dropBody() {
 	if b.reserved > 0 {
 		c.server.budget.give(b.reserved)
 	}
-	if b.buffer != nil {
-		putBuffer(b.buffer)
-	}
+	bufpool.Put(b.buffer)
 	if b.chunked {
 		c.x.chunks.Reset()
 	}

@@ -43,16 +43,3 @@ func TestParker(t *testing.T) {
 	require.Empty(t, p.wake)
 	require.Zero(t, p.poll()&taskDone)
 }
-
-func TestBuffers(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{0, 1, 8 << 10, 8<<10 + 1, 1 << 20, 1 << 24, 1<<24 + 1} {
-		b := getBuffer(n)
-		require.Empty(t, *b)
-		require.GreaterOrEqual(t, cap(*b), n)
-		putBuffer(b)
-	}
-	odd := make([]byte, 0, 10_000) // goes to the class of 8 KiB
-	putBuffer(&odd)
-	require.GreaterOrEqual(t, cap(*getBuffer(10_000)), 10_000)
-}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"spillway/internal/bufpool"
 )
 
 // flush writes the answers that wait.
@@ -17,9 +19,8 @@ func (c *conn) flush() {
 		x.out = x.out[:0]
 		return
 	}
-	large := x.out
+	bufpool.Put(x.out)
 	x.out = x.first[:0]
-	putBuffer(&large)
 }
 
 // flushTo writes the answers that wait, which end at out[base:]. What is behind

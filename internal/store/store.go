@@ -31,8 +31,9 @@ type Write struct {
 // Store keeps the data. All methods are safe for concurrent use. No method
 // keeps a reference to an argument after it has returned.
 type Store interface {
-	// Get appends the value of key to dst and returns the extended slice. It
-	// returns dst unchanged and ErrNotFound if the key has no value.
+	// Get appends the value of key to dst and returns the extended slice, in a
+	// buffer from bufpool if it has to be a new one. It returns dst unchanged and
+	// ErrNotFound if the key has no value.
 	Get(dst, key []byte) ([]byte, error)
 	// Apply makes the writes visible at once, as one atomic batch, in order.
 	// If the returned Commit is not nil, the batch is visible but not yet as

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"spillway/loadtest"
+	"spillway/loadtest/profiles"
 	"spillway/loadtest/scenario"
 )
 
@@ -19,6 +21,9 @@ type Runner func(context.Context, loadtest.Options) (*loadtest.Result, error)
 type CompareOptions struct {
 	// Binary is the path of the service's binary.
 	Binary string
+	// PeerBinary is the path of the binary of the peers (see [Server]), which takes
+	// the name of one from SPILLWAY_PEER. Only combinations that name a peer need it.
+	PeerBinary string
 	// Dir is the folder of the results. It is made if it is not there. What it
 	// holds of an earlier, interrupted comparison of the same scenario and binary
 	// is not run again.
@@ -84,7 +89,11 @@ const (
 // A relative rate is a multiple of the capacity of its load: of the rate of
 // served requests in a closed loop, under the first combination of the scenario
 // that has this load and with no more connections than that can hold, the median
-// of three runs made before all others. So all settings are offered the same.
+// of three runs made before all others. So all settings are offered the same. That
+// of a peer counts only if no strategy has the load.
+//
+// A peer takes its turns among the strategies. Of what the admin plane of a
+// service has besides, its runs have CPU, allocations and profiles.
 func Compare(ctx context.Context, s scenario.Scenario, o CompareOptions) (*Comparison, error) {
 	if o.Run == nil {
 		o.Run = loadtest.Run
@@ -208,9 +217,12 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 		if !l.groups[i].rate.relative || l.c.Capacity[load] > 0 {
 			continue
 		}
-		first := 0
-		for l.c.Groups[first].Load != load {
-			first++
+		first := slices.IndexFunc(l.c.Groups, func(g Group) bool {
+			_, ok := g.Combination.Peer()
+			return !ok && g.Load == load
+		})
+		if first < 0 {
+			first = i
 		}
 		capacity, err := l.capacityOf(ctx, first)
 		if err != nil {
@@ -256,7 +268,11 @@ func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) 
 // service has room for. What is turned away comes back at once in a closed loop,
 // and refusing it would take the CPU from what is served.
 func probing(c *scenario.Combination, connections int) int {
-	connections = cmp.Or(connections, loadtest.Options{}.WithDefaults().Connections)
+	byDefault := loadtest.Options{}.WithDefaults().Connections
+	connections = cmp.Or(connections, byDefault)
+	if _, ok := c.Peer(); ok {
+		return min(connections, byDefault) // who knows what it has room for
+	}
 	if room, bounded := roomOf(c); bounded {
 		return min(connections, room)
 	}
@@ -314,6 +330,9 @@ func (l *comparing) keep(group, repetition int, result *loadtest.Result) {
 		}
 	}
 	g.Metrics = summarize(results)
+	if _, ok := g.Combination.Peer(); ok {
+		delete(g.Metrics, "shed_percent") // it does not say what of its refusals that is
+	}
 }
 
 // options are those of a group's closed loop. All groups are sent the same
@@ -340,14 +359,40 @@ func (l *comparing) measure(ctx context.Context, group int, o loadtest.Options, 
 	if err != nil {
 		return nil, err
 	}
-	s, err := startService(ctx, l.o.Binary, dir, settings(&l.c.Groups[group].Combination))
+	combination := &l.c.Groups[group].Combination
+	s, err := startService(ctx, l.binary(combination), dir, settings(combination))
 	if err != nil {
 		return nil, err
 	}
 	// However it stops: all is measured by then, and the clone goes anyway. After
 	// an overload it may not finish within its drain time-out.
 	defer func() { _ = s.stop(stopPatience) }()
-	return l.send(ctx, s, o, doing)
+	result, err := l.send(ctx, s, o, doing)
+	if _, ok := combination.Peer(); ok && result != nil {
+		withoutService(result)
+	}
+	return result, err
+}
+
+// binary returns what serves a combination.
+func (l *comparing) binary(c *scenario.Combination) string {
+	if _, ok := c.Peer(); ok {
+		return l.o.PeerBinary
+	}
+	return l.o.Binary
+}
+
+// withoutService removes what a peer does not have from the result of its run,
+// where it stands as nothing: a queue, workers, and profiles that it does not take.
+func withoutService(r *loadtest.Result) {
+	r.Strategy, r.Workers, r.Capacity, r.Samples = "", 0, nil, nil
+	r.Attribution = slices.DeleteFunc(r.Attribution, func(a profiles.Attribution) bool {
+		if a.Cost() > 0 {
+			return false
+		}
+		delete(r.Profiles, a.Kind)
+		return true
+	})
 }
 
 // send sends a load to a service. An error says also that the load has not been

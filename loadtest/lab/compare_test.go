@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/loadtest"
+	"spillway/loadtest/observe"
+	"spillway/loadtest/profiles"
 	"spillway/loadtest/scenario"
 )
 
@@ -62,7 +64,7 @@ func (g *generator) run(ctx context.Context, o loadtest.Options) (*loadtest.Resu
 	return r, nil
 }
 
-// strategyAt asks a fake service for its strategy.
+// strategyAt asks a fake service for its strategy, or which peer it is.
 func strategyAt(t *testing.T, admin string) string {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, admin+"/environment", nil)
@@ -78,6 +80,9 @@ func strategyAt(t *testing.T, admin string) string {
 	for _, s := range settings {
 		if name, ok := strings.CutPrefix(s, "SPILLWAY_STRATEGY="); ok {
 			return name
+		}
+		if name, ok := strings.CutPrefix(s, "SPILLWAY_PEER="); ok {
+			return "peer:" + name
 		}
 	}
 	return ""
@@ -156,6 +161,70 @@ func TestCompare_MakesAllRunsAndKeepsThem(t *testing.T) {
 	require.Zero(t, again.fills+again.capacity)
 	require.Equal(t, loaded.Groups, c.Groups)
 	require.Empty(t, c.Partial)
+}
+
+// A peer takes its turns among the strategies, and what it has not is absent.
+func TestCompare_Peers(t *testing.T) {
+	t.Parallel()
+	g := &generator{t: t}
+	o := g.options(t.TempDir(), t)
+	o.PeerBinary = fakeBinary(t, serves)
+	var probes []string
+	o.Run = func(ctx context.Context, load loadtest.Options) (*loadtest.Result, error) {
+		if load.Duration == capacityTime {
+			probes = append(probes, strategyAt(t, load.Admin))
+		}
+		r, err := g.run(ctx, load)
+		zero := 0
+		r.Strategy, r.Workers, r.Capacity, r.Samples = "limiter", 0, &zero, []observe.Sample{{}, {}}
+		r.Attribution = []profiles.Attribution{{Kind: profiles.CPU, Total: 1, Parts: map[profiles.Part]int64{profiles.Store: 1}}, {Kind: profiles.Mutex}}
+		r.Profiles = map[profiles.Kind][]byte{profiles.CPU: {1}, profiles.Mutex: {1}}
+		return r, err
+	}
+	s := question()
+	s.Combinations = []scenario.Combination{
+		{Strategy: "peer:limiter", Workers: 8, StoreDelay: "exp:4ms", Mix: "get=95,scan=5", Rate: "2x"},
+		{Strategy: "fifo", Workers: 8, Capacity: 64, StoreDelay: "exp:4ms", Mix: "get=95,scan=5", Rate: "2x"},
+	}
+	require.Equal(t, 1, RangesUnknown(&s))
+	require.Zero(t, NeverFull(&scenario.Scenario{Combinations: s.Combinations[:1]}))
+	c, err := Compare(t.Context(), s, o)
+	require.NoError(t, err)
+	require.Empty(t, c.Partial)
+	require.Equal(t, []string{"fifo", "fifo", "fifo"}, probes, "the capacity is that of the service")
+	require.ElementsMatch(t, []string{"fifo", "fifo", "peer:limiter", "peer:limiter"}, g.services)
+	require.Equal(t, g.sent[0].Rate, g.sent[1].Rate)
+	require.NotEmpty(t, c.Peers)
+
+	require.Equal(t, "peer:limiter", c.Groups[0].Label)
+	require.NotContains(t, c.Groups[0].Metrics, "shed_percent")
+	require.Contains(t, c.Groups[1].Metrics, "shed_percent")
+	r, err := loadtest.Load(filepath.Join(o.Dir, c.Groups[0].Runs[0]))
+	require.NoError(t, err)
+	require.Contains(t, r.Command, "SPILLWAY_PEER=limiter SPILLWAY_WORKERS=8 SPILLWAY_STORE_DELAY=exp:4ms peer & ")
+	require.Empty(t, r.Strategy)
+	require.Nil(t, r.Capacity)
+	require.Empty(t, r.Samples)
+	require.Len(t, r.Attribution, 1)
+	require.Len(t, r.ProfileFiles, 1)
+	r, err = loadtest.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
+	require.NoError(t, err)
+	require.Len(t, r.Samples, 2)
+
+	// Another build of the peers is another comparison.
+	o.PeerBinary = filepath.Join(t.TempDir(), "peer")
+	require.NoError(t, os.WriteFile(o.PeerBinary, []byte("other"), 0o755))
+	_, err = Compare(t.Context(), s, o)
+	require.ErrorContains(t, err, "another build of the peers")
+	// With peers alone their own capacity counts, over no more connections than usual.
+	o.PeerBinary, o.Restart, probes = fakeBinary(t, serves), true, nil
+	s.Combinations = s.Combinations[:1]
+	s.Combinations[0].Connections = 4000
+	c, err = Compare(t.Context(), s, o)
+	require.NoError(t, err)
+	require.Empty(t, c.Partial)
+	require.Equal(t, []string{"peer:limiter", "peer:limiter", "peer:limiter"}, probes)
+	require.Equal(t, 64, probing(&s.Combinations[0], 4000))
 }
 
 // Clients that try again do so in the runs, and not where the capacity is measured.
@@ -371,6 +440,15 @@ func TestCompare_RefusesWhatCannotBegin(t *testing.T) {
 		{"0 repetitions", func(s *scenario.Scenario, _ *CompareOptions) { s.Repetitions = 0 }},
 		{"combination 2: rate", func(s *scenario.Scenario, _ *CompareOptions) { s.Combinations[1].Rate = "fast" }},
 		{"combination 3: mix", func(s *scenario.Scenario, _ *CompareOptions) { s.Combinations[2].Mix = "eat=1" }},
+		{"combination 2: peer:x: there is no binary of the peers: build it with (cd loadtest/peers && go build", func(s *scenario.Scenario, _ *CompareOptions) {
+			s.Combinations[1].Strategy = "peer:x"
+		}},
+		{"peers' binary", func(s *scenario.Scenario, o *CompareOptions) {
+			s.Combinations[1].Strategy, o.PeerBinary = "peer:x", o.Binary+"-absent"
+		}},
+		{"peer:x: the service did not start (exit status 2), its last log line: spillway: SPILLWAY_WORKERS", func(s *scenario.Scenario, o *CompareOptions) {
+			s.Combinations[1].Strategy, o.PeerBinary = "peer:x", fakeBinary(t, refuses)
+		}},
 		{"the service's binary", func(_ *scenario.Scenario, o *CompareOptions) { o.Binary += "-absent" }},
 		{"MB are missing", func(s *scenario.Scenario, _ *CompareOptions) {
 			s.Combinations[0].Fill, s.Combinations[0].ValueSize = 1e14, "10KB"

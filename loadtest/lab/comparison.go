@@ -24,7 +24,9 @@ type Comparison struct {
 	Version string `json:"version"` // of the service, as `spillway --version` says
 	// Binary is the SHA-256 of the service's binary, which tells two builds
 	// apart that say the same version.
-	Binary   string    `json:"binary_sha256"`
+	Binary string `json:"binary_sha256"`
+	// Peers is that of the peers' binary, if there are any.
+	Peers    string    `json:"peer_binary_sha256,omitempty"`
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
 	// Partial says why not every run was made; empty if all were.

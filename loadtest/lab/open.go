@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,12 @@ func (l *comparing) check() error {
 		g.rate, errs[1] = parseRate(c.Rate)
 		if err := errors.Join(errs[:]...); err != nil {
 			return fmt.Errorf("scenario %s, combination %d: %s", l.s.Name, i+1, oneLine(err))
+		}
+		if _, ok := c.Peer(); ok && l.o.Simulator != nil {
+			return fmt.Errorf("scenario %s, combination %d: %s: a peer is not simulated, only run (loadtest compare)", l.s.Name, i+1, c.Strategy)
+		} else if ok && l.o.PeerBinary == "" {
+			return fmt.Errorf("scenario %s, combination %d: %s: there is no binary of the peers: build it with "+
+				"(cd loadtest/peers && go build -o ../../bin/peer ./cmd/peer), and say --peer-binary bin/peer", l.s.Name, i+1, c.Strategy)
 		}
 		g.results = make([]*loadtest.Result, l.s.Repetitions)
 	}
@@ -79,6 +86,9 @@ func (l *comparing) open(ctx context.Context) error {
 		if err := l.openStores(before == nil); err != nil {
 			return err
 		}
+		if err := l.tryPeers(ctx); err != nil {
+			return err
+		}
 	}
 	return l.save(l.progress())
 }
@@ -100,6 +110,29 @@ func (l *comparing) openStores(fresh bool) error {
 	}
 	if fresh {
 		return l.c.Machine.DescribeDisk(l.stores.dir)
+	}
+	return nil
+}
+
+// tryPeers starts each peer once: whatever one does not know, be it its name, is
+// better learnt before hours of runs than in their midst.
+func (l *comparing) tryPeers(ctx context.Context) error {
+	tried := map[string]bool{}
+	for i := range l.c.Groups {
+		c := &l.c.Groups[i].Combination
+		env := settings(c)
+		key := strings.Join(env, " ")
+		if _, ok := c.Peer(); !ok || tried[key] || len(l.c.Groups[i].Runs) == l.s.Repetitions {
+			continue
+		}
+		tried[key] = true
+		s, err := startService(ctx, l.o.PeerBinary, l.stores.scratch(), env)
+		if err == nil {
+			err = s.stop(stopPatience)
+		}
+		if err = errors.Join(err, os.RemoveAll(l.stores.scratch())); err != nil {
+			return fmt.Errorf("%s: %s", c.Strategy, oneLine(err))
+		}
 	}
 	return nil
 }
@@ -126,7 +159,12 @@ func (l *comparing) describe(ctx context.Context) (*Comparison, error) {
 	}
 	var err error
 	if c.Binary, err = digest(l.o.Binary); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the service's binary: %w", err)
+	}
+	if slices.ContainsFunc(l.s.Combinations, func(c scenario.Combination) bool { _, ok := c.Peer(); return ok }) {
+		if c.Peers, err = digest(l.o.PeerBinary); err != nil {
+			return nil, fmt.Errorf("the peers' binary: %w", err)
+		}
 	}
 	if l.o.Simulator != nil {
 		c.Version = l.o.Simulator.Version()
@@ -148,6 +186,8 @@ func (c *Comparison) differsFrom(other *Comparison) string {
 		return fmt.Sprintf("service (%s; this is %s)", c.Version, other.Version)
 	case c.Binary != other.Binary:
 		return "build of the service"
+	case c.Peers != other.Peers:
+		return "build of the peers"
 	}
 	return ""
 }
@@ -178,12 +218,12 @@ func (l *comparing) resume(before, fresh *Comparison) {
 func digest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("the service's binary: %w", err)
+		return "", err
 	}
 	defer func() { _ = f.Close() }()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("the service's binary: %w", err)
+		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
@@ -210,10 +250,14 @@ func command(f *filling, c *scenario.Combination, o *loadtest.Options) string {
 	if d.TimeoutHeader {
 		more += " --timeout-header"
 	}
-	return fmt.Sprintf("%s spillway & loadtest fill --bytes %d --value-size %v; "+
+	binary := "spillway"
+	if _, ok := c.Peer(); ok {
+		binary = "peer"
+	}
+	return fmt.Sprintf("%s %s & loadtest fill --bytes %d --value-size %v; "+
 		"loadtest run --rate %s --duration %v --warmup %v --connections %d --mix %v --keys %d --key-distribution %v "+
 		"--value-size %v --slo %v --timeout %v --seed %d --admin http://127.0.0.1:6060",
-		strings.Join(settings(c), " "), (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes,
+		strings.Join(settings(c), " "), binary, (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes,
 		rate, d.Duration, d.Warmup, d.Connections, d.Mix, d.Keys, d.Distribution,
 		d.ValueSize, d.SLO, d.Timeout, d.Seed) + more
 }

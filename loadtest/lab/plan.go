@@ -79,7 +79,8 @@ func parseRate(text string) (rate, error) {
 // roomOf returns how many requests a service with the settings of a combination
 // holds before it turns one away; false if it turns none away.
 func roomOf(c *scenario.Combination) (room int, bounded bool) {
-	if spec, _ := strategies.Lookup(c.Strategy); spec.Inline || c.Strategy == "unbounded" {
+	_, peer := c.Peer()
+	if spec, _ := strategies.Lookup(c.Strategy); spec.Inline || c.Strategy == "unbounded" || peer {
 		return 0, false
 	}
 	workers := cmp.Or(c.Workers, 2*runtime.NumCPU()) // what the service does by default
@@ -102,6 +103,18 @@ func NeverFull(s *scenario.Scenario) (n int) {
 		rate, err := parseRate(c.Rate)
 		presses := rate.value == 0 || rate.relative && rate.value > 1
 		if err == nil && bounded && presses && cmp.Or(c.Connections, loadtest.Options{}.WithDefaults().Connections) <= room {
+			n++
+		}
+	}
+	return n
+}
+
+// RangesUnknown returns how many combinations of a scenario ask a peer for ranges.
+func RangesUnknown(s *scenario.Scenario) (n int) {
+	for i := range s.Combinations {
+		c := &s.Combinations[i]
+		o, _, err := loadOf(c)
+		if _, ok := c.Peer(); ok && err == nil && o.Mix.Scan > 0 {
 			n++
 		}
 	}

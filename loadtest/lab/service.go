@@ -46,7 +46,11 @@ func settings(c *scenario.Combination) []string {
 			env = append(env, "SPILLWAY_"+variable+"="+value)
 		}
 	}
-	set("STRATEGY", c.Strategy)
+	if name, ok := c.Peer(); ok {
+		set("PEER", name)
+	} else {
+		set("STRATEGY", c.Strategy)
+	}
 	set("WORKERS", strconv.Itoa(c.Workers))
 	set("QUEUE_CAPACITY", strconv.Itoa(c.Capacity))
 	set("SYNC", c.Sync)

@@ -26,13 +26,14 @@ const (
 )
 
 // Load reads a scenario file. The scenario's name is that of the file, without
-// its ending.
-func Load(path string) (*Scenario, error) {
+// its ending. What over has is written over what the file says, its cases and its
+// short form included.
+func Load(path string, over ...Settings) (*Scenario, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data)
+	return Parse(path, data, over...)
 }
 
 // maxDepth bounds the brackets that are open at once: the parser takes a time
@@ -54,9 +55,9 @@ func depth(data []byte) (most int) {
 	return most
 }
 
-// Parse reads a scenario from the content of a file of that name. The errors are
-// those of package scenario.
-func Parse(file string, data []byte) (*Scenario, error) {
+// Parse reads a scenario from the content of a file of that name, as Load does.
+// The errors are those of package scenario.
+func Parse(file string, data []byte, over ...Settings) (*Scenario, error) {
 	r := reader{file: file}
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("%s: longer than %d bytes", file, maxBytes)
@@ -69,6 +70,12 @@ func Parse(file string, data []byte) (*Scenario, error) {
 		return nil, err
 	}
 	f := defaults()
+	for _, settings := range over {
+		if _, err := settings.Combinations(); err != nil {
+			return nil, err // not the file's
+		}
+		maps.Copy(f.over, settings)
+	}
 	short, err := r.form(root, &f, "")
 	if err != nil {
 		return nil, err
@@ -98,7 +105,7 @@ type form struct {
 	duration, warmup, slo, timeout time.Duration
 	repetitions                    int
 	seed                           uint64
-	settings                       Settings
+	settings, over                 Settings
 	cases                          []Settings
 }
 
@@ -106,7 +113,7 @@ type form struct {
 func defaults() form {
 	return form{
 		duration: 10 * time.Second, warmup: 2 * time.Second, slo: 100 * time.Millisecond, timeout: 10 * time.Second,
-		repetitions: 9, seed: 1, settings: Settings{},
+		repetitions: 9, seed: 1, settings: Settings{}, over: Settings{},
 	}
 }
 
@@ -137,6 +144,7 @@ func (f *form) scenario(name string) (*Scenario, error) {
 	for i, c := range cases {
 		merged := maps.Clone(f.settings)
 		maps.Copy(merged, c)
+		maps.Copy(merged, f.over)
 		combinations, err := merged.Combinations()
 		if err != nil {
 			if f.cases != nil {

@@ -120,6 +120,49 @@ func TestParse_KnowsAllStrategies(t *testing.T) {
 	require.ElementsMatch(t, strategies.Names(), some)
 }
 
+// A peer stands among the strategies, and its combinations do not differ by what
+// it does not know.
+func TestParse_Peers(t *testing.T) {
+	t.Parallel()
+	s, err := Parse("a.yaml", []byte(head+"service: {strategy: [fifo, peer:limiter], workers: [4, 8], capacity: [64, 256], pools: shared}"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"fifo w4 c64 n0 max", "fifo w4 c256 n0 max", "fifo w8 c64 n0 max", "fifo w8 c256 n0 max", "peer:limiter w0 c0 n0 max"}, labels(s))
+	require.Empty(t, s.Combinations[4].Pools)
+	_, ok := s.Combinations[0].Peer()
+	require.False(t, ok)
+	name, ok := s.Combinations[4].Peer()
+	require.True(t, ok)
+	require.Equal(t, "limiter", name)
+	// The workers are those that sleep in the place of the store.
+	s, err = Parse("a.yaml", []byte(head+"service: {strategy: peer:plain, workers: 8, capacity: 64, store_delay: 4ms}"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"peer:plain w8 c0 n0 max"}, labels(s))
+	for _, name := range []string{"'peer:'", "peer:Limiter", "'peer:a b'", "peer:a/b"} {
+		_, err = Parse("a.yaml", []byte(head+"service: {strategy: "+name+"}"))
+		require.ErrorContains(t, err, "is not the name of a peer", name)
+	}
+}
+
+func TestParse_WritesOver(t *testing.T) {
+	t.Parallel()
+	text := []byte(head + `service: {strategy: [fifo, sync], workers: 4, capacity: 64}
+cases:
+  - load: {rate: [0.9x, 2x]}
+  - service: {strategy: lifo}
+short: {cases: [{service: {strategy: fifo}}]}
+`)
+	s, err := Parse("a.yaml", text, Settings{"strategy": {"codel", "peer:limiter"}, "connections": {"9"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"codel w4 c64 n9 0.9x", "codel w4 c64 n9 2x", "peer:limiter w0 c0 n9 0.9x", "peer:limiter w0 c0 n9 2x",
+		"codel w4 c64 n9 max", "peer:limiter w0 c0 n9 max",
+	}, labels(s))
+	require.Equal(t, []string{"codel w4 c64 n9 max", "peer:limiter w0 c0 n9 max"}, labels(s.Short))
+	_, err = Parse("a.yaml", text, Settings{"strategy": {"best"}})
+	require.ErrorContains(t, err, `strategy: unknown strategy "best"`)
+	require.NotContains(t, err.Error(), "a.yaml", "which does not say so")
+}
+
 func TestParse_ShortOverrides(t *testing.T) {
 	t.Parallel()
 	s, err := Parse("a.yaml", []byte(head+`

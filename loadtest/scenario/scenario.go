@@ -32,6 +32,7 @@ type Scenario struct {
 // Combination is one setting of the service under one load. An empty or zero
 // field leaves the service's or the generator's default.
 type Combination struct {
+	// Strategy may be a peer's name instead: see Peer.
 	Strategy   string `json:"strategy"`
 	Workers    int    `json:"workers,omitempty"`
 	Capacity   int    `json:"capacity,omitempty"`

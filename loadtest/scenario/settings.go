@@ -25,6 +25,14 @@ type Settings map[string][]string
 // all stands for every strategy that is not named beside it.
 const all = "all"
 
+// peer comes before the name of what is compared with strategies and is none: a
+// server of the same protocol, such as those of loadtest/peers.
+const peer = "peer:"
+
+// Peer returns the name of the peer that the combination asks for in the place of
+// a strategy, if it does.
+func (c *Combination) Peer() (name string, ok bool) { return strings.CutPrefix(c.Strategy, peer) }
+
 // setting is one name of Settings.
 type setting struct {
 	name string
@@ -37,6 +45,13 @@ var settings = []setting{
 	{"strategy", false, func(c *Combination, value string) error {
 		c.Strategy = value
 		if value == all {
+			return nil
+		}
+		if name, ok := c.Peer(); ok {
+			const letters = "abcdefghijklmnopqrstuvwxyz0123456789-"
+			if name == "" || len(name) > 40 || strings.Trim(name, letters) != "" {
+				return fmt.Errorf("%q is not the name of a peer, such as peer:limiter", value)
+			}
 			return nil
 		}
 		_, err := strategies.Lookup(value)
@@ -169,7 +184,7 @@ func notWhole(value string, most int64) error {
 
 // Combinations returns the product of the settings, each combination once: where
 // a strategy has no queue or no bound, or takes no workers, its combinations do
-// not differ by them. Without a strategy it is fifo, without a rate it is max.
+// not differ by them; nor do a peer's by what it does not know. Without a strategy it is fifo, without a rate it is max.
 func (s Settings) Combinations() ([]Combination, error) {
 	with := Settings{"strategy": {"fifo"}, "rate": {"max"}}
 	maps.Copy(with, s)
@@ -220,6 +235,12 @@ func (s Settings) normalize(combinations []Combination) error {
 			c.Workers, c.Capacity = 0, 0
 		} else if c.Strategy == "unbounded" {
 			c.Capacity = 0
+		}
+		if _, ok := c.Peer(); ok {
+			c.Capacity, c.Pools = 0, ""
+			if c.StoreDelay == "" || c.StoreDelay == "0" {
+				c.Workers = 0 // those that wait in the place of the store
+			}
 		}
 		if err := c.setKeys(); err != nil {
 			return err

@@ -27,11 +27,12 @@ func Names() []string {
 	return names
 }
 
-// Open returns the scenario of that name. The error lists the names.
-func Open(name string) (*scenario.Scenario, error) {
+// Open returns the scenario of that name, over which settings may be written as in
+// [scenario.Load]. If there is none the error lists the names.
+func Open(name string, over ...scenario.Settings) (*scenario.Scenario, error) {
 	data, err := FS.ReadFile(name + ending)
 	if err != nil {
 		return nil, fmt.Errorf("no scenario is named %q: the names are %s", name, strings.Join(Names(), ", "))
 	}
-	return scenario.Parse(name+ending, data)
+	return scenario.Parse(name+ending, data, over...)
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"spillway/internal/bufpool"
 	"spillway/internal/store"
 )
 
@@ -160,7 +161,7 @@ func (s *Store) Get(dst, key []byte) ([]byte, error) {
 	if found {
 		var value []byte
 		if value, err = it.ValueAndErr(); err == nil {
-			dst = append(dst, value...)
+			dst = append(bufpool.Grow(dst, len(value)), value...)
 		}
 	}
 	if err = errors.Join(err, it.Close()); err != nil {
