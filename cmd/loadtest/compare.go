@@ -235,11 +235,10 @@ func (c *compareCommand) peers() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "peer"))
-	if err != nil {
-		return "", nil // which matters only if a peer is asked for
+	if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "peer")); err == nil {
+		return path, nil
 	}
-	return path, nil
+	return "", nil // which matters only if a peer is asked for
 }
 
 // service returns the path of the service's binary.

@@ -335,6 +335,8 @@ func (r *reader) text(node ast.Node, path string) (string, error) {
 		return n.GetToken().Value, nil
 	case *ast.NullNode:
 		return "", r.errorf(node, "%s: has no value", path)
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "", r.errorf(node, "%s: is not a plain value; what has a colon needs quotes in a list", path)
 	default:
 		return "", r.errorf(node, "%s: is not a plain value", path)
 	}

@@ -124,7 +124,7 @@ func TestParse_KnowsAllStrategies(t *testing.T) {
 // it does not know.
 func TestParse_Peers(t *testing.T) {
 	t.Parallel()
-	s, err := Parse("a.yaml", []byte(head+"service: {strategy: [fifo, peer:limiter], workers: [4, 8], capacity: [64, 256], pools: shared}"))
+	s, err := Parse("a.yaml", []byte(head+"service: {strategy: [fifo, \"peer:limiter\"], workers: [4, 8], capacity: [64, 256], pools: shared}"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"fifo w4 c64 n0 max", "fifo w4 c256 n0 max", "fifo w8 c64 n0 max", "fifo w8 c256 n0 max", "peer:limiter w0 c0 n0 max"}, labels(s))
 	require.Empty(t, s.Combinations[4].Pools)
@@ -137,6 +137,8 @@ func TestParse_Peers(t *testing.T) {
 	s, err = Parse("a.yaml", []byte(head+"service: {strategy: peer:plain, workers: 8, capacity: 64, store_delay: 4ms}"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"peer:plain w8 c0 n0 max"}, labels(s))
+	_, err = Parse("a.yaml", []byte(head+"service: {strategy: [fifo, peer:plain]}"))
+	require.ErrorContains(t, err, "a.yaml:3: service.strategy: is not a plain value; what has a colon needs quotes")
 	for _, name := range []string{"'peer:'", "peer:Limiter", "'peer:a b'", "peer:a/b"} {
 		_, err = Parse("a.yaml", []byte(head+"service: {strategy: "+name+"}"))
 		require.ErrorContains(t, err, "is not the name of a peer", name)
