@@ -210,26 +210,29 @@ func (l *comparing) fillings() (all []filling) {
 	return all
 }
 
-// measureCapacities learns what relative rates stand for.
+// measureCapacities learns what relative rates stand for. Loads that differ by
+// their retries alone have the same capacity, so that they may be compared.
 func (l *comparing) measureCapacities(ctx context.Context) error {
+	measured := map[string]float64{} // by load without retries
 	for i := range l.groups {
-		load := l.c.Groups[i].Load
-		if !l.groups[i].rate.relative || l.c.Capacity[load] > 0 {
+		if !l.groups[i].rate.relative {
 			continue
 		}
-		first := slices.IndexFunc(l.c.Groups, func(g Group) bool {
-			_, ok := g.Combination.Peer()
-			return !ok && g.Load == load
-		})
-		if first < 0 {
-			first = i
-		}
-		capacity, err := l.capacityOf(ctx, first)
-		if err != nil {
-			return fmt.Errorf("measure the capacity of %s: %w", load, err)
+		load, bare := l.c.Groups[i].Load, l.c.Groups[i].Combination
+		bare.Retries = ""
+		capacity := cmp.Or(l.c.Capacity[load], measured[loadName(&bare)])
+		if capacity == 0 {
+			var err error
+			if capacity, err = l.capacityOf(ctx, l.measuring(i)); err != nil {
+				return fmt.Errorf("measure the capacity of %s: %w", load, err)
+			}
 		}
 		if !(capacity > 0) {
 			return fmt.Errorf("measure the capacity of %s: no request was served", load)
+		}
+		measured[loadName(&bare)] = capacity
+		if l.c.Capacity[load] == capacity {
+			continue
 		}
 		if l.c.Capacity == nil {
 			l.c.Capacity = map[string]float64{}
@@ -240,6 +243,20 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// measuring returns the group that measures the capacity of the load of another:
+// the first with this load that is not a peer's, if there is one.
+func (l *comparing) measuring(group int) int {
+	load := l.c.Groups[group].Load
+	first := slices.IndexFunc(l.c.Groups, func(g Group) bool {
+		_, ok := g.Combination.Peer()
+		return !ok && g.Load == load
+	})
+	if first < 0 {
+		return group
+	}
+	return first
 }
 
 // capacityOf learns the capacity of the load of a group.

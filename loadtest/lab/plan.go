@@ -211,6 +211,11 @@ func describe(c *scenario.Combination, chosen func(i int, p part) bool) string {
 	return strings.Join(said, ", ")
 }
 
+// loadName names the load of a combination, without its rate.
+func loadName(c *scenario.Combination) string {
+	return cmp.Or(describe(c, func(_ int, p part) bool { return p.load && !p.rate }), "default load")
+}
+
 // groupsOf returns the groups of a scenario, without any run.
 func groupsOf(s *scenario.Scenario) []Group {
 	differs := make([]bool, len(parts))
@@ -231,7 +236,7 @@ func groupsOf(s *scenario.Scenario) []Group {
 			Label:       describe(c, func(i int, _ part) bool { return differs[i] }),
 			Series:      describe(c, func(i int, p part) bool { return differs[i] && !p.rate }),
 			Workload:    describe(c, func(_ int, p part) bool { return p.load }),
-			Load:        cmp.Or(describe(c, func(_ int, p part) bool { return p.load && !p.rate }), "default load"),
+			Load:        loadName(c),
 			Runs:        []string{},
 			Metrics:     map[string]Summary{},
 		}
