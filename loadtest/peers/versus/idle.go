@@ -85,7 +85,7 @@ func (all idlers) close() {
 
 // resident returns how many bytes of memory the contestant has, once it is quiet.
 func (r *rival) resident(ctx context.Context) (float64, error) {
-	if _, err := r.quiet(ctx); err != nil {
+	if _, err := r.quiet(ctx, 1); err != nil {
 		return 0, err
 	}
 	const metric = "process_resident_memory_bytes"

@@ -107,7 +107,8 @@ func (t *tally) figures() Figures {
 }
 
 // measure sends a load once and adds what it took to t, less what it takes to
-// open as many connections.
+// open as many connections. Beside long requests that is next to nothing, and as
+// few of them tell less of what it takes than of what the store happens to do.
 func (r *rival) measure(ctx context.Context, o *Options, load Load, seed uint64, t *tally) (err error) {
 	how, times := loadtest.Options{Seed: seed, Duration: o.Duration, Rate: load.Rate}, 1
 	var opening tally
@@ -115,12 +116,13 @@ func (r *rival) measure(ctx context.Context, o *Options, load Load, seed uint64,
 	case load.Short:
 		how.Count = uint64(load.Connections)
 		times = int(max(1, o.Requests/shortShare/how.Count))
-	default:
-		if opening, err = r.spend(ctx, loadtest.Options{Count: uint64(load.Connections), Seed: seed}, load.closed(), 1); err != nil {
+	case load.Rate == 0:
+		how.Count = load.count(o.Requests)
+	}
+	if !load.Short && !load.long() {
+		opening, err = r.spend(ctx, loadtest.Options{Count: uint64(load.Connections), Seed: seed}, load.closed(), 1)
+		if err != nil {
 			return err
-		}
-		if load.Rate == 0 {
-			how.Count = load.count(o.Requests)
 		}
 	}
 	before, err := r.read(ctx, o.Watch)
@@ -161,6 +163,9 @@ func (l Load) closed() Load {
 	return l
 }
 
+// long says that requests move much more than their own text.
+func (l Load) long() bool { return l.bytes() > 10*defaultSize }
+
 // count returns how many requests a closed loop sends: several times as many as
 // open the connections, and fewer where each takes long.
 func (l Load) count(requests uint64) uint64 {
@@ -190,7 +195,11 @@ func (r *rival) spend(ctx context.Context, o loadtest.Options, load Load, times 
 	if err != nil {
 		return t, err
 	}
-	before, err := r.quiet(ctx)
+	periods := 1
+	if load.long() {
+		periods = longQuiet
+	}
+	before, err := r.quiet(ctx, periods)
 	if err != nil {
 		return t, err
 	}
@@ -205,7 +214,7 @@ func (r *rival) spend(ctx context.Context, o loadtest.Options, load Load, times 
 	if load.Short {
 		t.seconds = time.Since(begin).Seconds() // what opens the connections included
 	}
-	after, err := r.quiet(ctx)
+	after, err := r.quiet(ctx, periods)
 	if err != nil {
 		return t, err
 	}
@@ -231,10 +240,14 @@ func (t *tally) add(result *loadtest.Result) {
 	}
 }
 
-// quiet waits until the process does next to nothing, for some seconds at most,
-// and returns its processor time: what is left to do after the last answer, such
-// as a flush, belongs to the requests before it.
-func (r *rival) quiet(ctx context.Context) (cpu time.Duration, err error) {
+// longQuiet is for how many periods a contestant must be quiet that has been sent
+// long values: it compacts for seconds then, and at times only waits for the disk.
+const longQuiet = 20
+
+// quiet waits until the process does next to nothing for so many periods on end,
+// for some seconds at most, and returns its processor time: what is left to do
+// after the last answer, such as a flush, belongs to the requests before it.
+func (r *rival) quiet(ctx context.Context, periods int) (cpu time.Duration, err error) {
 	const (
 		period   = 10 * time.Millisecond
 		nothing  = period / 20
@@ -245,15 +258,22 @@ func (r *rival) quiet(ctx context.Context) (cpu time.Duration, err error) {
 	if cpu, err = r.server.CPU(); err != nil {
 		return 0, err
 	}
-	for range patience {
+	still := 0
+	for range patience * min(periods, 5) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
 		before := cpu
-		if cpu, err = r.server.CPU(); err != nil || cpu-before < nothing {
-			return cpu, err
+		if cpu, err = r.server.CPU(); err != nil {
+			return 0, err
+		}
+		if still++; cpu-before >= nothing {
+			still = 0
+		}
+		if still == periods {
+			break
 		}
 	}
 	return cpu, nil
