@@ -38,7 +38,7 @@ func TestQuestions_WhatIsMeasured(t *testing.T) {
 		}},
 		"workers": {nil, getPut}, // by the machine
 		"cpus":    {[]string{"plain-1", "fifo-1", "plain-2", "fifo-2", "plain-4", "fifo-4"}, getPut},
-		"loops":   {nil, []string{"GET, 64 connections", "GET, a connection each"}},
+		"loops":   {nil, []string{"GET, 64 connections", "GET, a connection each, 512 at a time"}},
 		"sync":    {[]string{"never", "always"}, []string{"PUT, 1 connection", "PUT, 64 connections", "PUT, 256 connections"}},
 		"store":   {[]string{"fifo-small", "fifo-large"}, []string{"GET, 64 connections", "GET, zipf, 64 connections", "GET, absent, 64 connections"}},
 		"idle":    {[]string{"fifo", "fifo-idle"}, getPut},

@@ -278,7 +278,7 @@ func (l Load) String() string {
 	s := fmt.Sprintf("%s, %d connections", what, l.Connections)
 	switch {
 	case l.Short:
-		s = what + ", a connection each"
+		s = fmt.Sprintf("%s, a connection each, %d at a time", what, l.Connections)
 	case l.Connections == 1:
 		s = what + ", 1 connection"
 	}
