@@ -22,7 +22,7 @@ import (
 type compareCommand struct {
 	Scenario string `placeholder:"NAME|FILE" help:"What to compare: one of ${scenarios}, or a scenario file."`
 	Short    bool   `help:"The scenario's short form."`
-	grid     `embed:"" group:"All combinations of; with a scenario in the place of what it says"`
+	grid     `embed:"" group:"All combinations of (with a scenario: in place of its own values)"`
 
 	Repetitions int                 `placeholder:"N" help:"How often each combination is run; less than 4 can prove nothing."`
 	Duration    time.Duration       `help:"How long each run is measured."`

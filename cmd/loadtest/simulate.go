@@ -24,7 +24,7 @@ import (
 type simulateCommand struct {
 	Scenario string `placeholder:"NAME|FILE" help:"What to simulate: one of ${scenarios}, or a scenario file."`
 	Short    bool   `help:"The scenario's short form."`
-	grid     `embed:"" group:"All combinations of; with a scenario in the place of what it says"`
+	grid     `embed:"" group:"All combinations of (with a scenario: in place of its own values)"`
 
 	Repetitions int            `placeholder:"N" help:"How often each combination is simulated, under a seed of its own; less than 4 can prove nothing."`
 	Duration    time.Duration  `help:"How long each run is measured, in virtual time."`

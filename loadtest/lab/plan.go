@@ -233,12 +233,13 @@ func groupsOf(s *scenario.Scenario) []Group {
 		c := &s.Combinations[i]
 		groups[i] = Group{
 			Combination: *c,
-			Label:       describe(c, func(i int, _ part) bool { return differs[i] }),
-			Series:      describe(c, func(i int, p part) bool { return differs[i] && !p.rate }),
-			Workload:    describe(c, func(_ int, p part) bool { return p.load }),
-			Load:        loadName(c),
-			Runs:        []string{},
-			Metrics:     map[string]Summary{},
+			// A default may be all in which a combination differs.
+			Label:    cmp.Or(describe(c, func(i int, _ part) bool { return differs[i] }), c.Strategy),
+			Series:   cmp.Or(describe(c, func(i int, p part) bool { return differs[i] && !p.rate }), c.Strategy),
+			Workload: describe(c, func(_ int, p part) bool { return p.load }),
+			Load:     loadName(c),
+			Runs:     []string{},
+			Metrics:  map[string]Summary{},
 		}
 	}
 	return groups

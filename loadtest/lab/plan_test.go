@@ -44,6 +44,12 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 			[]string{"100/s", "200/s"}, []string{"default load", "default load"},
 		},
 		{
+			"retries, and none",
+			[]scenario.Combination{{Strategy: "fifo", Rate: "2x"}, {Strategy: "fifo", Rate: "2x", Retries: "4,10ms"}},
+			[]string{"fifo", "retries 4,10ms"}, []string{"fifo", "retries 4,10ms"},
+			[]string{"2x", "retries 4,10ms, 2x"}, []string{"default load", "retries 4,10ms"},
+		},
+		{
 			"sizes of stores, durability, and all else",
 			[]scenario.Combination{
 				{Strategy: "fifo", Sync: "always", Pools: "split", StoreDelay: "4ms", Fill: 100e6, Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},
