@@ -19,11 +19,11 @@ func BenchmarkRequest(b *testing.B) {
 	for b.Loop() {
 		stream.next(&request)
 		out = encoder.append(out[:0], &request, o.Timeout)
-		count.offered(request.At, request.Op)
+		count.offered(request.At, count.parts.of(request.Op, request.Priority, request.Client))
 		r.reset()
 		if _, _, err := r.feed(answer); err != nil {
 			b.Fatal(err)
 		}
-		count.answered(request.At, request.At, request.At+time.Millisecond, &r)
+		count.answered(request.At, request.At, request.At+time.Millisecond, count.parts.of(request.Op, request.Priority, request.Client), &r)
 	}
 }

@@ -22,11 +22,12 @@ func newResult(o *Options, c *counts, begin time.Time, window time.Duration) *Re
 	if o.Retries != (Retries{}) {
 		r.Retries = &c.retries
 	}
-	for op, n := range c.operations {
-		if n > 0 {
-			r.Operations[Op(op).String()] = n
+	for part, s := range c.shares {
+		if s.Requests > 0 {
+			r.Operations[Part(part).op().String()] += s.Requests
 		}
 	}
+	r.Shares = c.parts.shares(c.shares)
 	for status, n := range c.status {
 		if n > 0 {
 			r.Status[strconv.Itoa(status)] = n

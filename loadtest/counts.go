@@ -30,7 +30,8 @@ type counts struct {
 	served      int64 // of these, with 2xx or 404
 	good        int64
 	retries     int64
-	operations  [opCount]int64
+	parts       *parts
+	shares      []Share // by part
 	status      [1000]int64
 	shed        map[string]int64
 	errors      map[ErrorKind]int64
@@ -52,8 +53,9 @@ type interval struct {
 }
 
 func newCounts(o *Options, p *plan) *counts {
+	parts := newParts(o)
 	return &counts{
-		plan: p, slo: o.SLO,
+		plan: p, slo: o.SLO, parts: parts, shares: make([]Share, parts.count()),
 		shed: map[string]int64{}, errors: map[ErrorKind]int64{},
 		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(),
 		recent: newCoarseHistogram(),
@@ -61,12 +63,12 @@ func newCounts(o *Options, p *plan) *counts {
 }
 
 // offered counts a request whose time has come.
-func (c *counts) offered(scheduled time.Duration, op Op) {
+func (c *counts) offered(scheduled time.Duration, part Part) {
 	if !c.plan.measures(scheduled) {
 		return
 	}
 	c.scheduled++
-	c.operations[op]++
+	c.shares[part].Requests++
 	c.at(scheduled).Offered++
 }
 
@@ -105,7 +107,7 @@ func (c *counts) failed(scheduled, sent, now time.Duration, kind ErrorKind) {
 }
 
 // answered counts a request that has its answer.
-func (c *counts) answered(scheduled, sent, now time.Duration, answer *response) {
+func (c *counts) answered(scheduled, sent, now time.Duration, part Part, answer *response) {
 	latency := now - scheduled
 	c.all++
 	record(c.recent, latency)
@@ -130,8 +132,11 @@ func (c *counts) answered(scheduled, sent, now time.Duration, answer *response) 
 	}
 	if served(answer.status) {
 		record(c.servedTimes, latency)
+		share := &c.shares[part]
+		share.Served++
 		if latency <= c.slo {
 			c.good++
+			share.Good++
 			in.Good++
 		}
 	}
@@ -157,8 +162,8 @@ func (c *counts) add(other *counts) {
 	c.served += other.served
 	c.good += other.good
 	c.retries += other.retries
-	for i, n := range other.operations {
-		c.operations[i] += n
+	for part, s := range other.shares {
+		c.shares[part] = c.shares[part].Add(s)
 	}
 	for i, n := range other.status {
 		c.status[i] += n

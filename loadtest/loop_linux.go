@@ -94,6 +94,7 @@ type conn struct {
 	in         *list
 
 	scheduled time.Duration
+	part      Part
 	sent      time.Duration // at first
 	since     time.Duration // what the timeout of the present attempt counts from
 	freeSince time.Duration // when it became idle, at the earliest
@@ -173,7 +174,7 @@ func (l *loop) abandon(now time.Duration) {
 		}
 	}
 	for !l.plan.closed && l.next.At <= now {
-		l.count.offered(l.next.At, l.next.Op)
+		l.count.offered(l.next.At, l.part())
 		l.count.failed(l.next.At, never, now, ErrorUnfinished)
 		l.advance()
 	}
@@ -388,9 +389,12 @@ func (l *loop) handle(c *conn, events uint32) {
 	}
 }
 
+// part returns the part of the load that the next request is of.
+func (l *loop) part() Part { return l.count.parts.of(l.next.Op, l.next.Priority, l.next.Client) }
+
 // begin sends the next request on c.
 func (l *loop) begin(c *conn, scheduled, now time.Duration) {
-	c.scheduled, c.sent, c.since = scheduled, now, scheduled
+	c.scheduled, c.sent, c.since, c.part = scheduled, now, scheduled, l.part()
 	l.offered(scheduled)
 	if !l.plan.closed {
 		// A request that had to wait for a connection is late by no fault of the
@@ -422,7 +426,7 @@ func (l *loop) ended(c *conn, now time.Duration) {
 	if givenUp {
 		l.count.failed(c.scheduled, c.sent, c.since+l.o.Timeout, ErrorTimeout)
 	} else {
-		l.count.answered(c.scheduled, c.sent, now, &c.answer)
+		l.count.answered(c.scheduled, c.sent, now, c.part, &c.answer)
 	}
 	l.over(c)
 }

@@ -66,8 +66,8 @@ type Result struct {
 	Timeline     []Interval `json:"timeline"`
 
 	// Shares has what each kind of clients ("client other"), each priority
-	// ("priority 0") and each operation ("get") asked for and got. Simulations tell
-	// it, where there is more than one of them.
+	// ("priority 0") and, if there are several, each operation ("get") asked for and
+	// got.
 	Shares map[string]Share `json:"shares,omitempty"`
 
 	ClientCPUMicros float64 `json:"client_cpu_us_per_request"`
@@ -127,6 +127,15 @@ type Share struct {
 	// Good were served within the SLO.
 	Good int64 `json:"good"`
 }
+
+// Add returns the sum of two shares.
+func (s Share) Add(t Share) Share {
+	return Share{Requests: s.Requests + t.Requests, Served: s.Served + t.Served, Good: s.Good + t.Good}
+}
+
+// GoodPercent returns how many of the requests were served within the SLO, 0 to
+// 100.
+func (s Share) GoodPercent() float64 { return 100 * float64(s.Good) / float64(max(1, s.Requests)) }
 
 // Percentiles are latencies in milliseconds; all 0 if nothing was recorded.
 type Percentiles struct {

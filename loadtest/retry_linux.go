@@ -28,7 +28,7 @@ func (l *loop) retries() bool { return l.o.Retries.Attempts > 0 }
 
 // offered counts the next request, whose time has come.
 func (l *loop) offered(scheduled time.Duration) {
-	l.count.offered(scheduled, l.next.Op)
+	l.count.offered(scheduled, l.part())
 	if l.o.Retries.Budget > 0 {
 		budget := l.budgetOf(&l.next)
 		*budget = min(*budget+l.o.Retries.Budget, RetryBurst/float64(l.o.Loops))

@@ -354,3 +354,38 @@ func TestRun_ReportsProgress(t *testing.T) {
 	require.Positive(t, last.Rate)
 	require.Positive(t, last.Done)
 }
+
+// What becomes of a request is told by who sent it, how important it is and what
+// it asks for.
+func TestRun_TellsSharesApart(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Spillway-Client") == "greedy":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case r.URL.Query().Has("start"):
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	clients, priorities := Clients("greedy=50,other*3=50"), Priorities{0: 1, 3: 3}
+	r, err := Run(t.Context(), Options{
+		URL: url, Connections: 4, Loops: 2, Count: 400, Mix: Mix{Get: 3, Scan: 1}, Clients: clients, Priority: priorities, SLO: time.Hour,
+	})
+	require.NoError(t, err)
+	requireConserved(t, r)
+	greedy, other := r.Shares["client greedy"], r.Shares["client other"]
+	require.Equal(t, r.Status["503"], greedy.Requests)
+	require.Zero(t, greedy.Served)
+	require.Equal(t, r.Status["200"], other.Good)
+	require.Equal(t, r.Requests, greedy.Requests+other.Requests)
+	require.Equal(t, r.Operations["get"], r.Shares["get"].Requests)
+	require.Equal(t, r.Shares["get"].Served, other.Served)
+	require.Equal(t, Share{Requests: r.Operations["scan"]}, r.Shares["scan"])
+	require.Greater(t, r.Shares["priority 3"].Requests, r.Shares["priority 0"].Requests)
+	require.Equal(t, r.Requests, r.Shares["priority 3"].Requests+r.Shares["priority 0"].Requests)
+	require.Len(t, r.Shares, 6)
+
+	r, err = Run(t.Context(), Options{URL: url, Connections: 1, Count: 10, Mix: Mix{Get: 1}})
+	require.NoError(t, err)
+	require.Empty(t, r.Shares, "all are alike")
+}

@@ -19,13 +19,19 @@ func NewTally(o Options) *Tally {
 	return t
 }
 
-// Offered counts a request whose time has come.
-func (t *Tally) Offered(scheduled time.Duration, op Op) { t.counts.offered(scheduled, op) }
+// Part returns the part of the load that has an operation, a priority, or -1, and
+// a client, or "".
+func (t *Tally) Part(op Op, priority int8, client string) Part {
+	return t.counts.parts.of(op, priority, client)
+}
+
+// Offered counts a request of a part, whose time has come.
+func (t *Tally) Offered(scheduled time.Duration, part Part) { t.counts.offered(scheduled, part) }
 
 // Answered counts a request that was sent and has its answer now, with an HTTP
 // status of 100 to 999 and what its Spillway-Shed says, if anything.
-func (t *Tally) Answered(scheduled, sent, now time.Duration, status int, shed string) {
-	t.counts.answered(scheduled, sent, now, &response{status: status, shed: shed})
+func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status int, shed string) {
+	t.counts.answered(scheduled, sent, now, part, &response{status: status, shed: shed})
 }
 
 // Retried counts that a request was sent again so often.

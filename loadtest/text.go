@@ -60,6 +60,11 @@ func (r *Result) writeRates(b *bytes.Buffer) {
 	if r.Retries != nil {
 		row("retries", fmt.Sprint(*r.Retries, "  "), fmt.Sprintf("%.2f a request", float64(*r.Retries)/float64(max(1, r.Requests))))
 	}
+	var shares []string
+	for _, name := range slices.Sorted(maps.Keys(r.Shares)) {
+		shares = append(shares, fmt.Sprintf("%s %.1f%%", name, r.Shares[name].GoodPercent()))
+	}
+	writeList(b, "good of", shares)
 	writeList(b, "answers", counted(r.Status))
 	writeList(b, "shed", counted(r.Shed))
 	writeList(b, "errors", counted(r.Errors))

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"spillway/internal/sim"
@@ -87,9 +85,6 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 	}
 	if slices.ContainsFunc(found.Groups, func(g lab.Group) bool { return len(g.Runs) > 0 }) {
 		s.summarize(found)
-		if err := s.shares(found, dir); err != nil {
-			return err
-		}
 		if err := s.report(filepath.Join(dir, "report.html"), filepath.Join(dir, "report.md"), dir); err != nil {
 			return err
 		}
@@ -143,34 +138,4 @@ func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
 		what.Seed = *c.Seed
 	}
 	return what, nil
-}
-
-// shares shows how each kind of clients and each priority fared, in the first run
-// of each combination.
-func (s *session) shares(c *lab.Comparison, dir string) error {
-	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	some := false
-	for _, g := range c.Groups {
-		if len(g.Runs) == 0 {
-			continue
-		}
-		r, err := loadtest.Load(filepath.Join(dir, g.Runs[0]))
-		if err != nil {
-			return err
-		}
-		if len(r.Shares) == 0 {
-			continue
-		}
-		if !some {
-			some = true
-			_, _ = fmt.Fprintln(s.out, "good, of what each asked for")
-		}
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(r.Shares)) {
-			share := r.Shares[name]
-			parts = append(parts, fmt.Sprintf("%s %.1f%%", name, 100*float64(share.Good)/float64(max(1, share.Requests))))
-		}
-		_, _ = fmt.Fprintf(table, "  %s\t%s\n", g.Label, strings.Join(parts, "\t"))
-	}
-	return table.Flush()
 }

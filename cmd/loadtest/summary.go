@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -32,7 +33,26 @@ func (s *session) summarize(c *lab.Comparison) {
 				cell(g, lab.ServedP99, 2), cell(g, "non2xx_percent", 1), cell(g, "server_cpu_served_us", 1), cell(g, "server_allocs", 1))
 		}
 		_ = table.Flush()
+		s.shares(c, groups)
 	}
+}
+
+// shares shows how each kind of clients, each priority and each operation fared.
+func (s *session) shares(c *lab.Comparison, groups []int) {
+	if !slices.ContainsFunc(groups, func(i int) bool { return len(c.Groups[i].Shares) > 0 }) {
+		return
+	}
+	_, _ = fmt.Fprintln(s.out, "  good, of what each asked for")
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	for _, i := range groups {
+		g := &c.Groups[i]
+		parts := []string{"  " + name(g)}
+		for _, who := range slices.Sorted(maps.Keys(g.Shares)) {
+			parts = append(parts, fmt.Sprintf("%s %.1f%%", who, g.Shares[who].GoodPercent()))
+		}
+		_, _ = fmt.Fprintln(table, strings.Join(parts, "\t"))
+	}
+	_ = table.Flush()
 }
 
 // name tells a group apart from the others of its workload.

@@ -347,6 +347,15 @@ func (l *comparing) keep(group, repetition int, result *loadtest.Result) {
 		}
 	}
 	g.Metrics = summarize(results)
+	g.Shares = nil
+	for _, r := range results {
+		for name, share := range r.Shares {
+			if g.Shares == nil {
+				g.Shares = map[string]loadtest.Share{}
+			}
+			g.Shares[name] = g.Shares[name].Add(share)
+		}
+	}
 	if _, ok := g.Combination.Peer(); ok {
 		delete(g.Metrics, "shed_percent") // it does not say what of its refusals that is
 	}

@@ -60,6 +60,8 @@ type Group struct {
 	// figures of the server need its admin plane, and served latencies need
 	// requests that were served.
 	Metrics map[string]Summary `json:"metrics"`
+	// Shares are those of the runs, summed up: see loadtest.Result.
+	Shares map[string]loadtest.Share `json:"shares,omitempty"`
 }
 
 // Summary is the median of a metric over the runs of a group, and its spread.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,6 +120,14 @@ func (r *Run) tables() []table {
 		if len(t.rows) > 0 {
 			tables = append(tables, table{Caption: t.caption, Head: []string{t.head, "requests"}, Rows: t.rows})
 		}
+	}
+	if len(r.Shares) > 0 {
+		t := table{Caption: "Good, of what each asked for", Head: []string{"", "requests", "good, %"}}
+		for _, name := range slices.Sorted(maps.Keys(r.Shares)) {
+			share := r.Shares[name]
+			t.Rows = append(t.Rows, row{Cells: []cell{{Text: name}, {Text: fmt.Sprint(share.Requests)}, {Text: short(share.GoodPercent())}}})
+		}
+		tables = append(tables, t)
 	}
 	if len(r.Attribution) > 0 {
 		tables = append(tables, r.shares())

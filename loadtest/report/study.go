@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -253,8 +254,37 @@ func (s *study) tables() []table {
 			t.Rows = append(t.Rows, r)
 		}
 		tables = append(tables, t)
+		if shares, some := s.shares(w.groups); some {
+			shares.Caption = w.name + ": good, % of what each asked for"
+			tables = append(tables, shares)
+		}
 	}
 	return tables
+}
+
+// shares says how each kind of clients, each priority and each operation fared in
+// the groups, if that was counted.
+func (s *study) shares(groups []int) (t table, some bool) {
+	who := map[string]bool{}
+	for _, g := range groups {
+		for name := range s.Groups[g].Shares {
+			who[name] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(who))
+	t.Head = append([]string{"setting"}, names...)
+	for _, g := range groups {
+		r := row{Cells: []cell{{Text: s.setting[g]}}}
+		for _, name := range names {
+			text := "–"
+			if share, counted := s.Groups[g].Shares[name]; counted {
+				text = short(share.GoodPercent())
+			}
+			r.Cells = append(r.Cells, cell{Text: text})
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	return t, len(names) > 0
 }
 
 // cell has the medians of metrics of a group, and the spread of one of them.

@@ -68,20 +68,20 @@ func (s *Service) Simulate(c *scenario.Combination, o loadtest.Options) (*loadte
 	if err != nil {
 		return nil, err
 	}
-	tally, shares := loadtest.NewTally(o), newShares(&o)
+	tally := loadtest.NewTally(o)
 	config.Observe = func(r sim.Record) {
-		op := kinds[r.Class].op
-		shares.count(r, kinds[r.Class])
+		k := kinds[r.Class]
+		part := tally.Part(k.op, k.priority, r.Client)
 		now := r.Arrival + r.Latency
-		tally.Offered(r.Arrival, op)
+		tally.Offered(r.Arrival, part)
 		tally.Retried(r.Arrival, max(0, r.Attempts-1))
 		switch {
 		case r.Outcome == sim.Served:
-			tally.Answered(r.Arrival, r.Sent, now, statusOf(op), "")
+			tally.Answered(r.Arrival, r.Sent, now, part, statusOf(k.op), "")
 		case r.Outcome == sim.Refused && r.Reason == strategies.ReasonExpired:
-			tally.Answered(r.Arrival, r.Sent, now, http.StatusGatewayTimeout, r.Reason.String())
+			tally.Answered(r.Arrival, r.Sent, now, part, http.StatusGatewayTimeout, r.Reason.String())
 		case r.Outcome == sim.Refused:
-			tally.Answered(r.Arrival, r.Sent, now, http.StatusServiceUnavailable, r.Reason.String())
+			tally.Answered(r.Arrival, r.Sent, now, part, http.StatusServiceUnavailable, r.Reason.String())
 		case r.Attempts == 0:
 			tally.Unsent(r.Arrival, now)
 		default:
@@ -101,7 +101,6 @@ func (s *Service) Simulate(c *scenario.Combination, o loadtest.Options) (*loadte
 		capacity := len(config.Nodes) * config.Capacity
 		result.Capacity = &capacity
 	}
-	result.Shares = shares.all()
 	result.Samples = samples(simulated, config.Step)
 	return result, nil
 }
