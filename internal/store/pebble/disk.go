@@ -47,6 +47,9 @@ type disk struct {
 	vfs.FS
 	dir   string
 	hooks diskHooks
+	// logAhead is how many zeros are written ahead of what is in a log; see
+	// logFile.extend.
+	logAhead int64
 
 	lost       atomic.Pointer[error]
 	logHandles atomic.Int32 // of the folder; for tests
@@ -194,8 +197,12 @@ func (d *disk) log(name string, f func() (vfs.File, error)) (vfs.File, error) {
 		if file.File, err = f(); err != nil {
 			file.File = nil
 			_ = d.FS.Remove(name) // whatever there may be of it
+			return err
 		}
-		return err
+		if info, err := file.File.Stat(); err == nil {
+			file.end = info.Size()
+		}
+		return nil
 	})
 	return file, nil
 }
@@ -372,6 +379,10 @@ type logFile struct {
 	disk    *disk
 	name    string
 	fsynced func(time.Duration) // may be nil
+
+	// What follows belongs to the goroutine that writes the log.
+	written, end int64 // where the next Write goes, and the size of the file
+	synced       bool  // something of it is on the disk
 }
 
 // try runs f unless the log is lost. If f fails, it is.
@@ -389,10 +400,39 @@ func (f *logFile) try(do func() error) {
 
 func (f *logFile) Write(p []byte) (int, error) {
 	f.try(func() error {
-		_, err := f.File.Write(p)
+		n, err := f.File.Write(p)
+		f.written += int64(n)
+		f.end = max(f.end, f.written)
+		if err == nil && f.synced && f.written == f.end {
+			f.extend()
+		}
 		return err
 	})
 	return len(p), nil
+}
+
+var zeros [1 << 20]byte
+
+// extend writes zeros behind the end of the log. To sync what is then written
+// over them is to sync data alone, and takes half as long: the file does not
+// grow, and the file system has nothing to note in its journal. Recycled logs
+// have that by themselves, but the first of a process, and those of its first
+// minutes, are new.
+//
+// To whoever reads the log after a crash, zeros are its end, as are the remains
+// of a recycled one. But a log of zeros alone would seem damaged at the second
+// start after the crash, as the first leaves it in place if there is nothing in
+// it to be flushed. So there are none until something of the log has been synced.
+func (f *logFile) extend() {
+	const page = 4 << 10
+	n := f.disk.logAhead - f.end%page
+	if n <= 0 {
+		return
+	}
+	// What a failure could tell, the next Write will.
+	if m, _ := f.File.WriteAt(zeros[:n], f.end); m > 0 {
+		f.end += int64(m)
+	}
 }
 
 func (f *logFile) sync(do func() error) error {
@@ -402,6 +442,7 @@ func (f *logFile) sync(do func() error) error {
 		if f.fsynced != nil {
 			f.fsynced(time.Since(start))
 		}
+		f.synced = f.synced || err == nil && f.written > 0
 		return err
 	})
 	return nil

@@ -67,6 +67,9 @@ func (s *Store) openInstance(stop <-chan struct{}) (*instance, error) {
 		failed: failed, broken: broken, pause: s.pause, fsynced: s.opts.OnFsync,
 		remove: s.removals.later,
 	})
+	if s.opts.Sync == Always { // otherwise there are few syncs, of much at a time
+		inst.disk.logAhead = int64(min(len(zeros), int(s.opts.memTableBytes)/4))
+	}
 	o := s.opts.pebbleOptions()
 	o.Cache = s.cache
 	o.FS = inst.disk
