@@ -210,16 +210,17 @@ func (l *comparing) fillings() (all []filling) {
 	return all
 }
 
-// measureCapacities learns what relative rates stand for. Loads that differ by
-// their retries alone have the same capacity, so that they may be compared.
+// measureCapacities learns what relative rates stand for. Loads that differ by who
+// asks, how patiently and when have the same capacity, so that they may be
+// compared.
 func (l *comparing) measureCapacities(ctx context.Context) error {
-	measured := map[string]float64{} // by load without retries
+	measured := map[string]float64{} // by load without that
 	for i := range l.groups {
 		if !l.groups[i].rate.relative {
 			continue
 		}
 		load, bare := l.c.Groups[i].Load, l.c.Groups[i].Combination
-		bare.Retries = ""
+		bare.Retries, bare.Profile, bare.Clients, bare.Priority, bare.TimeoutHeader = "", "", "", "", ""
 		capacity := cmp.Or(l.c.Capacity[load], measured[loadName(&bare)])
 		if capacity == 0 {
 			var err error
@@ -268,7 +269,8 @@ func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) 
 	}
 	o.Connections = probing(combination, o.Connections)
 	o.Duration, o.Warmup = min(l.s.Duration, capacityTime), min(l.s.Warmup, capacityWarmup)
-	o.Retries = loadtest.Retries{} // what is not served at once says nothing of what can be
+	// What is not served at once, or in time, says nothing of what can be.
+	o.Retries, o.TimeoutHeader, o.Timeout = loadtest.Retries{}, false, max(o.Timeout, loadtest.Options{}.WithDefaults().Timeout)
 	var rates []float64
 	for n := range capacityRuns {
 		doing := fmt.Sprintf("capacity of %s, run %d of %d", l.c.Groups[group].Load, n+1, capacityRuns)
