@@ -4,7 +4,7 @@
 //	go run ./loadtest/report/plot FOLDER FILE.svg
 //
 // If the rates differ, goodput over the offered load, both in multiples of the
-// capacity; else goodput over time. There is a panel for each load. Strategies
+// capacity; else goodput over time. Closed loops are left out. There is a panel for each load. Strategies
 // whose lines are nowhere farther apart than one can see are one line.
 package main
 
@@ -65,6 +65,11 @@ func read(folder string) ([]panel, error) {
 	c, err := lab.LoadComparison(folder)
 	if err != nil {
 		return nil, err
+	}
+	// A closed loop has its capacity beside the lines, and is none.
+	c.Groups = slices.DeleteFunc(c.Groups, func(g lab.Group) bool { return g.Combination.Rate == "max" })
+	if len(c.Groups) == 0 {
+		return nil, errNoCapacity
 	}
 	var rates []string
 	for _, g := range c.Groups {
