@@ -121,12 +121,12 @@ PEERS_STRATEGIES ?= fifo sync mpmc
 PEERS_FLAGS      ?=
 
 # PEERS_FLAGS=--pairs=9 answers the goals of CPU a request for every strategy
-# instead; --help lists the others. What is measured goes before what else runs on
+# instead, --vary=NAME what costs grow with; --help lists the others. What is measured goes before what else runs on
 # the machine, where that is allowed.
 .PHONY: peers
 peers: build ## measure the service beside what you would run instead: reports/peers.md
 	cd loadtest/peers && go build -trimpath -o $(BIN)/ ./cmd/peer ./cmd/versus
-	nice -n -10 $(BIN)/versus $(if $(findstring pairs,$(PEERS_FLAGS)),,--strategies '$(PEERS_STRATEGIES)') $(PEERS_FLAGS)
+	nice -n -10 $(BIN)/versus $(if $(findstring pairs,$(PEERS_FLAGS))$(findstring vary,$(PEERS_FLAGS)),,--strategies '$(PEERS_STRATEGIES)') $(PEERS_FLAGS)
 
 PGO_RUN = $(BIN)/loadtest compare --binary $(BIN)/spillway-nopgo --connections 64 --keys 1000000 \
 	--mixes 'get=100;put=100;put=45,get=50,scan=5' --duration 3s --warmup 1s --restart
