@@ -27,6 +27,11 @@ type Task struct {
 	// Write says that the task may be taken together with other writes, because
 	// what it does can be committed with them at once.
 	Write bool
+	// InPlace says that the submitter would rather run the task itself, in the
+	// place of a worker that is idle, than have the worker woken: it has nothing
+	// else to do meanwhile. A write that could be taken together with others still
+	// goes to the worker.
+	InPlace bool
 	// Client names whoever sent the request, for fairness. It may be empty.
 	Client string
 	// Payload is what the task does. Only the submitter and whoever runs the

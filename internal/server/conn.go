@@ -44,6 +44,7 @@ type conn struct {
 	// the dispatcher. See arm.
 	until, armed int64
 	answered     int64 // when the last request was, or the connection was made
+	lately       int   // how many were, each within busyWithin of the one before
 
 	// How the next Read gets its bytes.
 	carried []byte // first from here, if there are any
@@ -317,7 +318,11 @@ func (c *conn) serveOne() bool {
 		c.flush()
 	}
 	if o := &c.outcome; o.status != 0 {
+		before := c.answered
 		c.answered = c.server.answered(o.strategy, c.req.method, o.status, o.shed, c.req.arrival)
+		if c.lately++; c.answered-before > busyWithin {
+			c.lately = 0
+		}
 		if o.strategy != "" && c.server.opts.Slowest.Wants(time.Duration(c.answered-c.req.arrival), c.answered) {
 			c.remember(c.answered)
 		}

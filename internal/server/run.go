@@ -21,6 +21,11 @@ func (c *conn) run(base int) {
 	t.Client = c.clientName()
 	t.Write = c.x.op.Kind == executor.Put || c.x.op.Kind == executor.Delete
 
+	// A connection that is busy runs its tasks itself when no worker need be
+	// waited for. One that is not would only have its stack grow for it, which
+	// stays large, and there may be many of those. And answers that have not been
+	// written would have to wait for the task.
+	t.InPlace = c.lately >= busyAfter && base == c.x.sent
 	waits := c.server.opts.Dispatcher.Submit(t)
 	events := c.parker.poll()
 	c.gone |= events & (halfGone | wholeGone)
@@ -50,6 +55,13 @@ func (c *conn) run(base int) {
 		}
 	}
 }
+
+// A connection is busy that has had so many requests answered, each so soon after
+// the one before it.
+const (
+	busyAfter  = 2
+	busyWithin = int64(100 * time.Millisecond)
+)
 
 // remember notes that the request, which was submitted and is answered now, was
 // slow.

@@ -14,7 +14,8 @@ type worker struct {
 	// stack at most once, so whoever took it off never blocks.
 	wake chan *strategies.Task
 
-	// The rest belongs to the worker's goroutine alone.
+	// The rest belongs to the worker's goroutine, or to the submitter that has
+	// taken the worker off the stack and runs a task in its place.
 
 	batch   []*strategies.Task // the turn's tasks
 	lessons []lesson           // what learners will be told of the turn

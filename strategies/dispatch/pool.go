@@ -64,10 +64,15 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 	if q := p.active.Load(); !q.spec.Inline && !p.d.refusing.Load() && p.idle.n.Load() > 0 && p.waiting() == 0 &&
 		(!gathers || p.gathering.Load() == 0) {
 		if w := p.idle.take(); w != nil {
-			if gathers {
-				p.gathering.Add(1)
-			}
 			q.adopt(t)
+			switch {
+			case gathers: // others may be about to submit a write
+				p.gathering.Add(1)
+			case t.InPlace:
+				p.turn(w, t, handed, now)
+				p.putBack(w)
+				return false
+			}
 			// If the worker has found another task in this instant, it puts t
 			// ahead of the queue.
 			waits = t.Deadline != 0
@@ -102,6 +107,20 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 		p.d.shed(t, v.Reason)
 	}
 	return false
+}
+
+// putBack lets w be idle again, in whose place a submitter has run a task, unless
+// there is something for w to do.
+func (p *pool) putBack(w *worker) {
+	if p.waiting() == 0 {
+		p.idle.push(w)
+		// Look again, now that submitters can see w, as it would itself: see the
+		// package comment.
+		if p.waiting() == 0 && !p.stopped.Load() || !p.idle.remove(w) {
+			return
+		}
+	}
+	w.wake <- nil
 }
 
 // adopt marks t as submitted to q.

@@ -63,6 +63,7 @@ func (c *client) submit(tasks int) {
 		t.Arrival = c.d.Now()
 		t.Deadline = 0
 		t.Write = c.random.IntN(2) == 0
+		t.InPlace = c.random.IntN(2) == 0
 		if c.random.IntN(8) == 0 {
 			t.Deadline = t.Arrival + c.random.Int64N(int64(time.Millisecond))
 		}
