@@ -60,7 +60,7 @@ func (c *conn) run(base int) {
 // the one before it.
 const (
 	busyAfter  = 2
-	busyWithin = int64(100 * time.Millisecond)
+	busyWithin = int64(time.Second)
 )
 
 // remember notes that the request, which was submitted and is answered now, was
