@@ -31,7 +31,7 @@ func (l *loop) offered(scheduled time.Duration) {
 	l.count.offered(scheduled, l.part())
 	if l.o.Retries.Budget > 0 {
 		budget := l.budgetOf(&l.next)
-		*budget = min(*budget+l.o.Retries.Budget, RetryBurst/float64(l.o.Loops))
+		*budget = min(*budget+l.o.Retries.Budget, max(1, RetryBurst/float64(l.o.Loops)))
 	}
 }
 

@@ -214,14 +214,13 @@ func (l *comparing) fillings() (all []filling) {
 // asks, how patiently and when have the same capacity, so that they may be
 // compared.
 func (l *comparing) measureCapacities(ctx context.Context) error {
-	measured := map[string]float64{} // by load without that
+	measured := map[string]float64{} // by what is asked
 	for i := range l.groups {
 		if !l.groups[i].rate.relative {
 			continue
 		}
-		load, bare := l.c.Groups[i].Load, l.c.Groups[i].Combination
-		bare.Retries, bare.Profile, bare.Clients, bare.Priority, bare.TimeoutHeader = "", "", "", "", ""
-		capacity := cmp.Or(l.c.Capacity[load], measured[loadName(&bare)])
+		load, asked := l.c.Groups[i].Load, asked(&l.c.Groups[i])
+		capacity := cmp.Or(l.c.Capacity[load], measured[asked])
 		if capacity == 0 {
 			var err error
 			if capacity, err = l.capacityOf(ctx, l.measuring(i)); err != nil {
@@ -231,7 +230,7 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 		if !(capacity > 0) {
 			return fmt.Errorf("measure the capacity of %s: no request was served", load)
 		}
-		measured[loadName(&bare)] = capacity
+		measured[asked] = capacity
 		if l.c.Capacity[load] == capacity {
 			continue
 		}
@@ -246,13 +245,21 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 	return nil
 }
 
+// asked names what the load of a group asks for, whoever asks, how patiently and
+// when.
+func asked(g *Group) string {
+	c := g.Combination
+	c.Retries, c.Profile, c.Clients, c.Priority, c.TimeoutHeader = "", "", "", "", ""
+	return loadName(&c)
+}
+
 // measuring returns the group that measures the capacity of the load of another:
-// the first with this load that is not a peer's, if there is one.
+// the first that is asked for the same and is not a peer's, if there is one.
 func (l *comparing) measuring(group int) int {
-	load := l.c.Groups[group].Load
+	what := asked(&l.c.Groups[group])
 	first := slices.IndexFunc(l.c.Groups, func(g Group) bool {
 		_, ok := g.Combination.Peer()
-		return !ok && g.Load == load
+		return !ok && asked(&g) == what
 	})
 	if first < 0 {
 		return group

@@ -47,10 +47,12 @@
 // To wake a worker and to be woken by it is most of what a queue costs, and a
 // task that need not wait gains nothing by it. So a submitter that has nothing
 // else to do may ask to run its task itself, in the place of the idle worker that
-// it has taken off the stack (1), which sleeps on. No more tasks run at once than
-// there are workers, and no worker is missed: who has run a task in the place of
-// one does for it what it does between turns, and if something waits by then,
-// wakes it to look. What waits in a queue is always run by workers.
+// it has taken off the stack (1), which sleeps on. A worker that has not looked
+// again yet (3) may have another task in its hands in a moment, so it is handed
+// this one instead. No more tasks run at once than there are workers, and no worker
+// is missed: who has run a task in the place of one does for it what it does between
+// turns, and if something waits by then, wakes it to look. What waits in a queue is
+// always run by workers.
 //
 // # Several writes at once
 //

@@ -14,6 +14,10 @@ type worker struct {
 	// stack at most once, so whoever took it off never blocks.
 	wake chan *strategies.Task
 
+	// asleep says that the worker has nothing in its hands and does nothing before
+	// it is woken, so that while it is off the stack its place can be lent.
+	asleep atomic.Bool
+
 	// The rest belongs to the worker's goroutine, or to the submitter that has
 	// taken the worker off the stack and runs a task in its place.
 

@@ -76,10 +76,37 @@ func TestSubmit_InPlace(t *testing.T) {
 	}
 }
 
-// parked waits until all workers are.
+// parked waits until the worker on top of the stack sleeps.
 func parked(t *testing.T, d *Dispatcher) {
 	t.Helper()
-	require.Eventually(t, func() bool { return d.Gauges()[0].Busy == 0 }, time.Minute, 10*time.Microsecond)
+	require.Eventually(t, func() bool {
+		idle := &d.pools[0].idle
+		idle.mu.Lock()
+		defer idle.mu.Unlock()
+		return idle.top != nil && idle.top.asleep.Load()
+	}, time.Minute, 10*time.Microsecond)
+}
+
+// A worker that is on the stack but not asleep may find another task: its place is
+// not lent.
+func TestSubmit_InPlaceOfASleeperAlone(t *testing.T) {
+	t.Parallel()
+	returned := make(chan struct{})
+	d, err := Open(Options{
+		Strategy: "fifo", Capacity: 16, Workers: 1, MaxBatch: 1,
+		Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+			<-returned // which its submitter could not bring about
+			done(tasks[0])
+		},
+	})
+	require.NoError(t, err)
+	defer d.Close()
+	parked(t, d)
+	d.pools[0].idle.top.asleep.Store(false)
+	ended := make(chan struct{})
+	d.Submit(&strategies.Task{InPlace: true, Done: func(*strategies.Task) { close(ended) }})
+	close(returned)
+	<-ended
 }
 
 // Closing waits for a task that is run in the place of a worker, since the worker

@@ -68,7 +68,7 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 			switch {
 			case gathers: // others may be about to submit a write
 				p.gathering.Add(1)
-			case t.InPlace:
+			case t.InPlace && w.asleep.Load():
 				p.turn(w, t, handed, now)
 				p.putBack(w)
 				return false
@@ -221,19 +221,27 @@ func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
 		// Look again, now that submitters can see w: see the package comment.
 		now = p.d.Now()
 		t, how = p.take(now)
-		if t != nil || p.stopped.Load() {
-			if !p.idle.remove(w) {
-				if picked := p.awaken(w); picked != nil {
-					if t == nil {
-						return picked, handed, p.d.Now()
-					}
-					p.putAhead(picked, false)
-				}
+		switch {
+		case t == nil && !p.stopped.Load():
+			w.asleep.Store(true)
+			t = p.awaken(w)
+			w.asleep.Store(false)
+			if t != nil {
+				return t, handed, p.d.Now()
+			}
+		case p.idle.remove(w):
+			return t, how, now
+		default: // somebody has taken w, and is about to wake it
+			picked := p.awaken(w)
+			switch {
+			case t != nil && picked != nil:
+				p.putAhead(picked, false)
+			case picked != nil:
+				return picked, handed, p.d.Now()
+			case t == nil:
+				continue // there may be something since
 			}
 			return t, how, now
-		}
-		if t = p.awaken(w); t != nil {
-			return t, handed, p.d.Now()
 		}
 	}
 }

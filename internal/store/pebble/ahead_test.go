@@ -99,3 +99,30 @@ func TestStore_CrashesInARow(t *testing.T) {
 		})
 	}
 }
+
+// TestStore_CrashesWithoutWrites has logs that hold nothing to replay: they must
+// not end in zeros, which the second start after a crash would take for damage.
+func TestStore_CrashesWithoutWrites(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			fs := vfs.NewCrashableMem()
+			s := openOnly(t, Options{Dir: "data", FS: fs, Sync: mode})
+			for i := range 4 {
+				require.NoError(t, s.Checkpoint(fmt.Sprint("copy", i)))
+			}
+			crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+			require.NoError(t, s.Close())
+			for _, dir := range []string{"data", "copy1", "copy3"} {
+				fs := crashed
+				for range 3 {
+					s := openOnly(t, Options{Dir: dir, FS: fs, Sync: mode})
+					crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+					require.NoError(t, s.Close())
+					fs = crashed
+				}
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package pebble
 import (
 	"errors"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -382,7 +383,7 @@ type logFile struct {
 
 	// What follows belongs to the goroutine that writes the log.
 	written, end int64 // where the next Write goes, and the size of the file
-	synced       bool  // something of it is on the disk
+	synced       int64 // how much of it is on the disk for certain
 }
 
 // try runs f unless the log is lost. If f fails, it is.
@@ -403,7 +404,7 @@ func (f *logFile) Write(p []byte) (int, error) {
 		n, err := f.File.Write(p)
 		f.written += int64(n)
 		f.end = max(f.end, f.written)
-		if err == nil && f.synced && f.written == f.end {
+		if err == nil && f.synced > 0 && f.written == f.end && f.written-f.synced <= littleAtATime {
 			f.extend()
 		}
 		return err
@@ -412,6 +413,10 @@ func (f *logFile) Write(p []byte) (int, error) {
 }
 
 var zeros [1 << 20]byte
+
+// littleAtATime is what may be written between two syncs for zeros to be worth
+// their while: of more than that, the data itself is what takes long.
+const littleAtATime = 64 << 10
 
 // extend writes zeros behind the end of the log. To sync what is then written
 // over them is to sync data alone, and takes half as long: the file does not
@@ -422,16 +427,18 @@ var zeros [1 << 20]byte
 // To whoever reads the log after a crash, zeros are its end, as are the remains
 // of a recycled one. But a log of zeros alone would seem damaged at the second
 // start after the crash, as the first leaves it in place if there is nothing in
-// it to be flushed. So there are none until something of the log has been synced.
+// it to be flushed. So there are none until a batch that is in the log has been
+// synced; under Always nothing else is ever written to it.
 func (f *logFile) extend() {
 	const page = 4 << 10
 	n := f.disk.logAhead - f.end%page
 	if n <= 0 {
 		return
 	}
-	// What a failure could tell, the next Write will.
-	if m, _ := f.File.WriteAt(zeros[:n], f.end); m > 0 {
-		f.end += int64(m)
+	// What a failure could tell, the next Write will. It is not tried again.
+	f.end += n
+	if _, err := f.File.WriteAt(zeros[:n], f.end-n); err != nil {
+		f.end = math.MaxInt64
 	}
 }
 
@@ -442,7 +449,9 @@ func (f *logFile) sync(do func() error) error {
 		if f.fsynced != nil {
 			f.fsynced(time.Since(start))
 		}
-		f.synced = f.synced || err == nil && f.written > 0
+		if err == nil {
+			f.synced = f.written
+		}
 		return err
 	})
 	return nil

@@ -98,8 +98,11 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 // the part of the log that was lost.
 func (s *Store) settle(inst *instance, failures uint64, stop <-chan struct{}) error {
 	if inst.broken.Load() != nil {
+		if s.opts.Sync == Always { // all that was acknowledged is in the log
+			return nil
+		}
 		_ = inst.db.LogData(nil, pebble.Sync)
-		if err := inst.disk.logLost(); err != nil && s.opts.Sync != Always {
+		if err := inst.disk.logLost(); err != nil {
 			s.opts.Logger.Error("the log and the manifest have both failed: writes that were acknowledged but not yet synced are lost", "err", err.Error())
 		}
 		return nil

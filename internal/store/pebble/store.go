@@ -361,7 +361,11 @@ func (s *Store) Checkpoint(dir string) error {
 		return err
 	}
 	defer inst.release()
-	if err := inst.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+	var options []pebble.CheckpointOption
+	if s.opts.Sync != Always { // whose log has all that was acknowledged
+		options = append(options, pebble.WithFlushedWAL())
+	}
+	if err := inst.db.Checkpoint(dir, options...); err != nil {
 		return fmt.Errorf("cannot write a checkpoint to %s: %w", dir, err)
 	}
 	if err := inst.lost(); err != nil {
@@ -389,8 +393,11 @@ func (s *Store) Close() error {
 		errs = append(errs, s.lastChance(reason))
 	}
 	if s.health.reason() == nil {
-		// After this everything is durable, and what fails later is no loss.
-		_ = s.cur.db.LogData(nil, pebble.Sync)
+		// After this everything is durable, and what fails later is no loss. Under
+		// Always it was before.
+		if s.opts.Sync != Always {
+			_ = s.cur.db.LogData(nil, pebble.Sync)
+		}
 		if err := s.cur.lost(); err != nil {
 			errs = append(errs, s.lastChance(err))
 		}
