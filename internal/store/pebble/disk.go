@@ -425,9 +425,9 @@ const littleAtATime = 64 << 10
 // minutes, are new.
 //
 // To whoever reads the log after a crash, zeros are its end, as are the remains
-// of a recycled one. But a log of zeros alone would seem damaged at the second
-// start after the crash, as the first leaves it in place if there is nothing in
-// it to be flushed. So there are none until a batch that is in the log has been
+// of a recycled one. But only the last log may end so: one that
+// a start leaves behind because there is nothing in it to be flushed would seem
+// damaged to the next. So there are none until a batch that is in the log has been
 // synced; under Always nothing else is ever written to it.
 func (f *logFile) extend() {
 	const page = 4 << 10
