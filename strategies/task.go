@@ -29,8 +29,8 @@ type Task struct {
 	Write bool
 	// InPlace says that the submitter would rather run the task itself, in the
 	// place of a worker that is idle, than have the worker woken: it has nothing
-	// else to do meanwhile. A write that could be taken together with others still
-	// goes to the worker.
+	// else to do meanwhile. A write that may be taken together with others goes to
+	// the worker all the same, unless none has come of late.
 	InPlace bool
 	// Client names whoever sent the request, for fairness. It may be empty.
 	Client string

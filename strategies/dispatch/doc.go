@@ -72,6 +72,11 @@
 // the two sees the other, as above. The worker does not sleep for it, so a write
 // that is alone is not held up.
 //
+// If no other write has come by then, there is nobody to share a commit with: the
+// next writes that find an idle worker are run in its place, as above, if their
+// submitters ask for it, and after a few of them a worker gathers again to see
+// whether that still holds.
+//
 // # Switching
 //
 // A switch appends the new discipline to the list of queues. Submitters push to

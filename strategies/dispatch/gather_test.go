@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"spillway/strategies"
 )
 
 // Writes that are submitted while a worker gathers wait for it, and become one
@@ -51,5 +53,44 @@ func TestGather_Ends(t *testing.T) {
 		require.Zero(t, s.pools[0].gathering.Load())
 		s.submit("b", isWrite)
 		s.requireStarted("slow", "b")
+	})
+}
+
+// While a write is not joined by others, the next ones are run by their submitters,
+// and a worker gathers now and then to see whether that still holds.
+func TestGather_InPlaceWhenAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var w *worker
+		var places []bool // of turns: whether the submitter ran it, while the worker slept
+		d, err := Open(Options{
+			Strategy: "fifo", Capacity: 16, Workers: 1, MaxBatch: 3,
+			Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+				places = append(places, w.asleep.Load())
+				done(tasks[0])
+			},
+		})
+		require.NoError(t, err)
+		defer d.Close()
+		synctest.Wait()
+		w = d.pools[0].idle.top
+		put := func(willing bool) {
+			d.Submit(&strategies.Task{Write: true, InPlace: willing, Done: func(*strategies.Task) {}})
+			synctest.Wait()
+		}
+		round := append([]bool{false}, slices.Repeat([]bool{true}, aloneFor)...)
+
+		for range 2 * len(round) {
+			put(true)
+		}
+		require.Equal(t, slices.Repeat(round, 2), places)
+
+		places = nil
+		put(true) // gathers
+		put(false)
+		put(true)
+		d.pools[0].company(true)
+		put(true) // gathers
+		put(true)
+		require.Equal(t, []bool{false, false, true, false, true}, places)
 	})
 }

@@ -27,14 +27,22 @@ type pool struct {
 	// gathering counts the workers that have been handed a write and will look for
 	// others: see the package comment.
 	gathering atomic.Int64
+	// alone is how many more writes may be run in the place of a worker, since of
+	// late none has come together with others: see the package comment.
+	alone atomic.Int32
 
 	// service is the time that a worker spends on a task, in nanoseconds: an
 	// exponentially weighted mean over some of the turns.
 	service atomic.Int64
 }
 
-// timedTurns is how many turns go by between two that are timed.
-const timedTurns = 16
+const (
+	// timedTurns is how many turns go by between two that are timed.
+	timedTurns = 16
+	// aloneFor is how many writes that need not wait go by between two for which a
+	// worker gathers.
+	aloneFor = 16
+)
 
 func newPool(d *Dispatcher, workers int) *pool { return &pool{d: d, workers: workers} }
 
@@ -66,12 +74,15 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 		if w := p.idle.take(); w != nil {
 			q.adopt(t)
 			switch {
-			case gathers: // others may be about to submit a write
-				p.gathering.Add(1)
-			case t.InPlace && w.asleep.Load():
-				p.turn(w, t, handed, now)
+			case t.InPlace && w.asleep.Load() && (!gathers || p.alone.Load() > 0):
+				if gathers {
+					p.alone.Add(-1)
+				}
+				p.turn(w, t, inPlace, now)
 				p.putBack(w)
 				return false
+			case gathers: // others may be about to submit a write
+				p.gathering.Add(1)
 			}
 			// If the worker has found another task in this instant, it puts t
 			// ahead of the queue.
@@ -203,6 +214,7 @@ type origin uint8
 
 const (
 	handed    origin = iota // straight from its submitter
+	inPlace                 // run by its submitter
 	queued                  // from a queue, or put back ahead of it
 	continued               // a continuation
 )
@@ -311,20 +323,25 @@ func (p *pool) expired(t *strategies.Task, now int64) bool {
 // turn runs t, and if it is a write others that wait with it. The turn began at
 // the given time.
 func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
-	if how == handed && p.expired(t, now) {
+	if (how == handed || how == inPlace) && p.expired(t, now) {
 		p.d.shed(t, strategies.ReasonExpired)
 		return
 	}
 	w.batch = append(w.batch[:0], t)
-	if t.Write && how != continued && p.d.opts.MaxBatch > 1 && p.waiting() > 0 {
-		p.collect(w, now)
+	if t.Write && (how == handed || how == queued) && p.d.opts.MaxBatch > 1 {
+		if p.waiting() > 0 {
+			p.collect(w, now)
+		}
+		if how == handed {
+			p.company(len(w.batch) > 1)
+		}
 	}
 	// Pass the word on: whoever is parked could run what still waits.
 	if p.idle.n.Load() > 0 && p.waiting() > 0 {
 		p.wakeOne()
 	}
 	switch how {
-	case handed:
+	case handed, inPlace:
 		t.Started = now
 		t.Owner.(*queue).events.Started(0)
 		p.started(w, w.batch[1:], now)
@@ -338,6 +355,17 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
 	if w.turns++; w.turns%timedTurns == 1 || len(w.lessons) > 0 {
 		end := p.d.Now()
 		p.learn(w, (end-now)/n, end)
+	}
+}
+
+// company notes whether a write for which a worker gathered was taken together
+// with others.
+func (p *pool) company(others bool) {
+	switch {
+	case !others:
+		p.alone.Store(aloneFor)
+	case p.alone.Load() != 0: // or else all workers would write to it
+		p.alone.Store(0)
 	}
 }
 
