@@ -123,11 +123,7 @@ func newLoop(o *Options, number int, address *net.TCPAddr, p *plan, others *atom
 		count:   newCounts(o, p),
 	}
 	l.waits = rand.New(rand.NewPCG(scramble(o.Seed), scramble(1<<32+uint64(number))))
-	if ip := address.IP.To4(); ip != nil {
-		l.target, l.family = &unix.SockaddrInet4{Port: address.Port, Addr: [4]byte(ip)}, unix.AF_INET
-	} else {
-		l.target, l.family = &unix.SockaddrInet6{Port: address.Port, Addr: [16]byte(address.IP.To16())}, unix.AF_INET6
-	}
+	l.target, l.family = sockaddr(address)
 	n := o.Connections / o.Loops
 	if number < o.Connections%o.Loops {
 		n++
@@ -139,6 +135,14 @@ func newLoop(o *Options, number int, address *net.TCPAddr, p *plan, others *atom
 	}
 	l.advance()
 	return l, nil
+}
+
+// sockaddr returns an address as the kernel takes it, and its family.
+func sockaddr(address *net.TCPAddr) (unix.Sockaddr, int) {
+	if ip := address.IP.To4(); ip != nil {
+		return &unix.SockaddrInet4{Port: address.Port, Addr: [4]byte(ip)}, unix.AF_INET
+	}
+	return &unix.SockaddrInet6{Port: address.Port, Addr: [16]byte(address.IP.To16())}, unix.AF_INET6
 }
 
 // connect opens all connections, and waits for them.

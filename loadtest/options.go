@@ -26,6 +26,11 @@ type Options struct {
 	Count uint64
 	// Connections is how many are open at once, 1 to MaxConnections.
 	Connections int
+	// SlowClients is how many connections there are beside these whose clients are
+	// slow, half of them in sending a value and half in reading a range of the first
+	// keys: 0 by default. They are not counted among the requests, whose figures are
+	// to tell what they cost the others; see Result.SlowClients.
+	SlowClients int
 	// Loops is how many threads carry the connections. By default one for
 	// every two CPUs, at least 1: the service needs the others.
 	Loops int

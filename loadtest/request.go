@@ -21,10 +21,7 @@ type encoder struct {
 }
 
 func newEncoder(o *Options, host string) *encoder {
-	e := &encoder{tail: " HTTP/1.1\r\nHost: " + host + "\r\n", timeoutHeader: o.TimeoutHeader, scanLimit: strconv.Itoa(o.ScanLimit)}
-	for _, header := range o.Headers {
-		e.tail += header + "\r\n"
-	}
+	e := &encoder{tail: newTail(o, host), timeoutHeader: o.TimeoutHeader, scanLimit: strconv.Itoa(o.ScanLimit)}
 	if o.Mix.Put > 0 {
 		var seed [32]byte
 		binary.LittleEndian.PutUint64(seed[:], o.Seed)
@@ -32,6 +29,16 @@ func newEncoder(o *Options, host string) *encoder {
 		_, _ = rand.NewChaCha8(seed).Read(e.pool) // does not fail
 	}
 	return e
+}
+
+// newTail returns the rest of the request line, after the path, and the headers
+// that are sent with every request.
+func newTail(o *Options, host string) string {
+	tail := " HTTP/1.1\r\nHost: " + host + "\r\n"
+	for _, header := range o.Headers {
+		tail += header + "\r\n"
+	}
+	return tail
 }
 
 // poolCuts is at how many places of the pool a value may begin: many enough that

@@ -42,6 +42,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
+	if o.SlowClients > 0 {
+		r.slow = newSlowClients(&o, address)
+	}
 	if err := r.connect(ctx, address); err != nil {
 		r.close()
 		return nil, fmt.Errorf("%s: %w", o.URL, err)
@@ -50,12 +53,13 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return r.measure(ctx), nil
 }
 
-// run is one run: its loops, and what watches the server meanwhile.
+// run is one run: its loops, and what else there is meanwhile.
 type run struct {
 	o        *Options
 	plan     plan
 	loops    []*loop
 	others   atomic.Int32 // loops that are not done
+	slow     *slowClients // nil if there are none
 	observer *observe.Observer
 	begin    time.Time
 }
@@ -124,6 +128,9 @@ func (r *run) measure(ctx context.Context) *Result {
 	if r.o.Progress != nil {
 		watchers.Go(func() { r.progress(ended) })
 	}
+	if r.slow != nil {
+		watchers.Go(func() { r.slow.run(ended) })
+	}
 	loops.Wait()
 	end := r.clock()
 	close(ended)
@@ -145,6 +152,9 @@ func (r *run) measure(ctx context.Context) *Result {
 	}
 	result := newResult(r.o, total, r.begin, max(0, min(end, r.plan.to)-r.plan.from))
 	result.Partial = partial
+	if r.slow != nil {
+		result.SlowClients = &r.slow.count
+	}
 	machine := ThisMachine()
 	result.Machine = &machine
 	if total.completed > 0 {

@@ -68,6 +68,9 @@ func (r *Result) writeRates(b *bytes.Buffer) {
 	writeList(b, "answers", counted(r.Status))
 	writeList(b, "shed", counted(r.Shed))
 	writeList(b, "errors", counted(r.Errors))
+	if r.SlowClients != nil {
+		writeList(b, "slow", strings.Split(r.SlowClients.String(), ", "))
+	}
 }
 
 // counted writes counts in the order of their names.
