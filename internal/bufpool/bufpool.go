@@ -1,7 +1,8 @@
 // Package bufpool lends buffers for large values, bodies and ranges.
 //
-// They are pooled by size: class i holds those whose capacity is at least 1<<i.
-// A buffer of a megabyte that is allocated anew costs more than to copy a value
+// They are pooled by size. There are four sizes to each power of two, so that a
+// buffer has at most a quarter more room than was asked for: what clients make
+// the service hold is counted in bytes of theirs. A buffer of a megabyte that is allocated anew costs more than to copy a value
 // into it, since the kernel has to find its pages. What is not used for a while
 // goes back to the garbage collector, as sync.Pool has it.
 //
@@ -15,28 +16,46 @@ import (
 )
 
 const (
-	smallestClass = 13 // 8 KiB: what is smaller is cheap to allocate
-	largestClass  = 24 // 16 MiB: what is larger is rare
+	smallest = 8 << 10  // what is smaller is cheap to allocate
+	largest  = 16 << 20 // what is larger is rare
 )
 
-var pools [largestClass + 1]sync.Pool // of *[]byte
+// Class i holds buffers of (4+i%4)/4 * 2^(i/4) * smallest bytes.
+var pools [4*(24-13) + 1]sync.Pool // of *[]byte
+
+// classBelow returns the largest class whose buffers have at most n bytes, where
+// n is at least smallest.
+func classBelow(n int) int {
+	shift := bits.Len(uint(n)) - 3
+	return 4*(shift-11) + n>>shift - 4
+}
+
+// sizeOf returns how many bytes the buffers of a class have.
+func sizeOf(class int) int { return (4 + class%4) << (11 + class/4) }
 
 // Get returns a buffer of length 0 that has room for n bytes.
 func Get(n int) []byte {
-	class := max(smallestClass, bits.Len(uint(max(n-1, 0))))
-	if class > largestClass {
+	if n < smallest || n > largest {
 		return make([]byte, 0, n)
+	}
+	class := classBelow(n)
+	if sizeOf(class) < n {
+		class++
 	}
 	if b, ok := pools[class].Get().(*[]byte); ok {
 		return (*b)[:0]
 	}
-	return make([]byte, 0, 1<<class)
+	return make([]byte, 0, sizeOf(class))
 }
 
-// Put takes a buffer that nobody refers to any more. It need not come from Get.
+// Put takes a buffer that nobody refers to any more. It need not come from Get;
+// one of a size that Get does not give is left to the garbage collector.
 func Put(b []byte) {
-	class := bits.Len(uint(cap(b))) - 1
-	if class >= smallestClass && class <= largestClass {
+	n := cap(b)
+	if n < smallest || n > largest {
+		return
+	}
+	if class := classBelow(n); sizeOf(class) == n {
 		pooled := b // moves to the heap, and only here
 		pools[class].Put(&pooled)
 	}
@@ -49,7 +68,7 @@ func Grow(b []byte, n int) []byte {
 	switch free := cap(b) - len(b); {
 	case free >= n:
 		return b
-	case len(b)+n < 1<<smallestClass:
+	case len(b)+n < smallest:
 		return slices.Grow(b, n)
 	}
 	return append(Get(len(b)+n), b...)

@@ -15,9 +15,32 @@ func TestGet(t *testing.T) {
 		require.GreaterOrEqual(t, cap(b), n)
 		Put(b)
 	}
-	Put(make([]byte, 0, 10_000)) // goes to the class of 8 KiB
+	Put(make([]byte, 0, 10_000)) // no size of ours
 	require.GreaterOrEqual(t, cap(Get(10_000)), 10_000)
 	Put(nil)
+}
+
+// No buffer has much more room than was asked for, whatever has been put back.
+func TestGet_RoomIsBounded(t *testing.T) {
+	t.Parallel()
+	check := func(n int) {
+		b := Get(n)
+		require.GreaterOrEqual(t, cap(b), n)
+		require.LessOrEqual(t, cap(b), n+n/4+1, n)
+		Put(b)
+		Put(make([]byte, 0, n))
+	}
+	for class := range pools {
+		size := sizeOf(class)
+		require.Equal(t, class, classBelow(size))
+		require.Equal(t, class, classBelow(sizeOf(class+1)-1))
+		for _, n := range []int{size + size/8, size + 1, size, size - 1} {
+			check(n)
+			check(n)
+		}
+	}
+	require.Equal(t, smallest, sizeOf(0))
+	require.Equal(t, largest, sizeOf(len(pools)-1))
 }
 
 func TestGrow(t *testing.T) {
