@@ -65,9 +65,17 @@ func (c *conn) receive() (*problem, error) {
 		}
 		return nil, err
 	}
-	if !needed {
+	switch {
+	case !needed:
 		_, err := c.reader.Discard(n)
 		return nil, err
+	case n <= c.reader.Size():
+		value, err := c.reader.Peek(n)
+		if err != nil {
+			return nil, err
+		}
+		c.body.value, c.body.held = value, n
+		return nil, nil
 	}
 	c.body.buffer = bufpool.Get(n)
 	c.body.value = c.body.buffer[:n]
@@ -78,14 +86,22 @@ func (c *conn) receive() (*problem, error) {
 func (c *conn) receiveChunks(most int) error {
 	r := &c.x.chunks
 	c.body.chunked = true
+	// What the parser has pooled may be of any size.
+	bufpool.Put(r.SwapBody(nil))
 	if err := r.ReadBody(c.reader, -1, most); err != nil {
 		return err
 	}
 	if err := r.Header.ReadTrailer(c.reader); err != nil {
 		return err
 	}
+	if r.Header.Len() > keptLines { // trailers
+		r.Header = fasthttp.RequestHeader{}
+	}
 	c.body.value = r.Body()
-	c.reserve(int64(len(c.body.value) - most)) // give back the rest
+	if rest := most - cap(c.body.value); rest > 0 {
+		c.server.budget.give(int64(rest))
+		c.body.reserved -= int64(rest)
+	}
 	return nil
 }
 
@@ -117,6 +133,7 @@ func (c *conn) dropBody() {
 	}
 	bufpool.Put(b.buffer)
 	if b.chunked {
+		bufpool.Put(c.x.chunks.SwapBody(nil))
 		c.x.chunks.Reset()
 	}
 	*b = body{}

@@ -340,7 +340,9 @@ func (c *conn) receiveRequest() (bad *problem, err error) {
 		if bad, err = c.readHead(); bad != nil || err != nil {
 			return bad, err
 		}
-		if bad = c.parseHead(); bad != nil {
+		bad = c.parseHead()
+		c.x.shedFields(bad != nil && bad.close)
+		if bad != nil {
 			return bad, nil
 		}
 	}
@@ -368,10 +370,12 @@ func (c *conn) readHead() (*problem, error) {
 	c.req = request{method: "other"}
 	for seen, begun := 0, false; ; {
 		b, _ := c.reader.Peek(c.reader.Buffered())
-		if bytes.Contains(b[max(0, seen-len(crlfcrlf)):], crlfcrlf) {
+		// Only what is new is searched: a head may come a byte at a time.
+		fresh := b[max(0, seen-len(crlfcrlf)):]
+		if bytes.Contains(fresh, crlfcrlf) {
 			return nil, nil
 		}
-		if bytes.Contains(b, []byte("\n\n")) || bytes.Contains(b, []byte("\n\r\n")) {
+		if bytes.Contains(fresh, []byte("\n\n")) || bytes.Contains(fresh, []byte("\n\r\n")) {
 			return malformed("a line of the header does not end in CR LF"), nil
 		}
 		if seen = len(b); seen == c.reader.Size() && !c.growReader() {

@@ -16,6 +16,7 @@ type fields struct {
 	consistency                           []byte
 
 	close, keepAlive bool // options of Connection
+	lines            int  // how many there are, of any name
 }
 
 // parseFields goes once over the lines of a header, which end with an empty
@@ -36,6 +37,7 @@ func parseFields(raw []byte, f *fields) (bad *problem) {
 		if len(line) == 0 {
 			return nil
 		}
+		f.lines++
 		colon := bytes.IndexByte(line, ':')
 		if line[0] == ' ' || line[0] == '\t' {
 			return malformed("the header has a folded line")

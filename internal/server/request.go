@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 )
@@ -37,10 +38,14 @@ const (
 // out.
 func (c *conn) parseHead() *problem {
 	x, q := c.x, &c.req
-	*q = request{method: "other", bodyLength: chunked}
-	err := x.head.Read(c.reader)
-	q.arrival = c.server.opts.Dispatcher.Now()
-	if err != nil {
+	*q = request{method: "other", bodyLength: chunked, arrival: c.now()}
+	// The parser takes a lone LF for the end of the request line, as it does for
+	// that of a field.
+	b, _ := c.reader.Peek(c.reader.Buffered())
+	if end := bytes.IndexByte(b, '\n'); end < 1 || b[end-1] != '\r' {
+		return malformed("the request line does not end in CR LF")
+	}
+	if err := x.head.Read(c.reader); err != nil {
 		return malformed(parserSays(err))
 	}
 	q.method = methodName(x.head.Method())
@@ -62,6 +67,19 @@ func (c *conn) parseHead() *problem {
 	return c.parseRequest()
 }
 
+// keptLines is how many lines a head may have whose fields the exchange keeps
+// the room of. The parser's is twenty times the bytes of the shortest lines.
+const keptLines = 64
+
+// shedFields gives up the room of the fields of an unusual head: it would be
+// held while the request waits, and then by the exchange. What the request
+// refers to stays.
+func (x *exchange) shedFields(ends bool) {
+	if ends || x.fields.lines > keptLines {
+		x.head, x.fields = fasthttp.RequestHeader{}, fields{}
+	}
+}
+
 // parserSays returns what the parser found, without the context it adds.
 func parserSays(err error) string {
 	if inner := errors.Unwrap(err); inner != nil {
@@ -74,10 +92,24 @@ func parserSays(err error) string {
 	return err.Error()
 }
 
+// inHost are the bytes that a host and a port may consist of (RFC 3986, 3.2.2).
+var inHost = func() (in [256]bool) {
+	const marks = "-._~%!$&'()*+,;=:[]"
+	for b := range in {
+		in[b] = '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z' || strings.IndexByte(marks, byte(b)) >= 0
+	}
+	return in
+}()
+
 // parseFraming finds out where the request ends, and whether the connection
 // goes on then.
 func (c *conn) parseFraming() *problem {
 	f, q := &c.x.fields, &c.req
+	for _, b := range f.host {
+		if !inHost[b] {
+			return malformed("Host is " + quote(f.host) + ", allowed: a name or an address, and a port")
+		}
+	}
 	q.keepAlive = !f.close && (!q.http10 || f.keepAlive)
 	if f.transferEncoding == nil {
 		// The parser has checked that it is one number, but not that the number
