@@ -79,7 +79,7 @@ func TestAuto_AsFIFOBelowCapacity(t *testing.T) {
 // as fast as ever.
 func TestAuto_AfterASpike(t *testing.T) {
 	t.Parallel()
-	const spikes = 40
+	const spikes = 1000
 	const end = 5500 * time.Millisecond
 	var before, after, soon []time.Duration
 	refused := 0
