@@ -20,9 +20,12 @@ const (
 	// slowValue is how many bytes a slow sender puts, one a step: 5 s, half of what
 	// the service waits for a request by default.
 	slowValue = 100
-	// slowPiece is how many bytes a slow reader takes a step, and has room for:
-	// 80 KiB a second, so that a service which counts progress does not cut it off.
+	// slowPiece is how many bytes a slow reader takes a step: 80 KiB a second, so that
+	// a service which counts progress does not cut it off.
 	slowPiece = 4 << 10
+	// slowRoom is what the kernel may hold for it, before it doubles that for its own
+	// needs.
+	slowRoom = 2 * slowPiece
 	// slowRange is how many entries a slow reader asks for.
 	slowRange = 10_000
 	// slowSegment is the size of the segments that a slow reader is sent, that of an
@@ -135,7 +138,7 @@ func (s *slowClients) dial(c *slowConn) error {
 	// Who hangs up does not wait until all has been sent or read.
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	if c.reads {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, slowPiece)
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, slowRoom)
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG, slowSegment)
 	}
 	if err := unix.Connect(fd, s.target); err != nil && !errors.Is(err, unix.EINPROGRESS) {

@@ -147,8 +147,8 @@ func TestSlowClients_PauseWhenRefusedOrCutOff(t *testing.T) {
 		// A peer does not know ranges.
 		"a refused reader": {reader: true, answer: "HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno", stays: true, want: SlowClients{Refused: 1}},
 		// The rest of its value cannot be taken back.
-		"a refused sender": {answer: "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", want: SlowClients{Refused: 1}},
-		"who was too slow": {answer: "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", closed: true, want: SlowClients{Refused: 1}},
+		"a refused sender":                {answer: "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", want: SlowClients{Refused: 1}},
+		"who was too slow":                {answer: "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", closed: true, want: SlowClients{Refused: 1}},
 		"who is hung up on while sending": {closed: true, want: SlowClients{CutOff: 1}},
 		"who is hung up on while reading": {reader: true, answer: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", closed: true, want: SlowClients{CutOff: 1}},
 		"another protocol":                {reader: true, answer: "220 mail.example ESMTP\r\n\r\n", want: SlowClients{CutOff: 1}},

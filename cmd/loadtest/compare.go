@@ -46,6 +46,7 @@ type grid struct {
 	Pools       []string `placeholder:"KIND" help:"shared, split."`
 	StoreDelay  []string `placeholder:"TIME" help:"What each operation sleeps first, such as 4ms or exp:4ms."`
 	Connections []string `placeholder:"N" help:"Numbers of connections."`
+	SlowClients []string `placeholder:"N" help:"Numbers of slow clients beside the load: half send a value byte by byte, half read a long range slowly. compare only."`
 	Rates       []string `placeholder:"RATE" help:"Requests a second, multiples of the capacity such as 0.9x, or max."`
 	Mixes       []string ` sep:";" placeholder:"MIX" help:"Mixes such as 'put=50,get=50;get=100'."`
 	Keys        []string `placeholder:"N" help:"Numbers of keys."`
@@ -66,6 +67,7 @@ func (g *grid) settings() scenario.Settings {
 		"store_delay": g.StoreDelay, "connections": g.Connections, "rate": g.Rates, "mix": g.Mixes, "keys": g.Keys,
 		"key_distribution": g.KeyDist, "value_size": g.ValueSizes, "profile": g.Profiles, "clients": g.Clients,
 		"priority": g.Priorities, "timeout_header": g.Deadlines, "retries": g.Retries,
+		"slow_clients": g.SlowClients,
 	} {
 		if len(values) > 0 {
 			given[name] = values

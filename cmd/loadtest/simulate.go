@@ -60,6 +60,9 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return usageError{err}
 	}
+	if err := s.withoutSlowClients(what); err != nil {
+		return usageError{err}
+	}
 	dir := c.Out
 	if dir == "" {
 		dir = filepath.Join("reports", "simulated-"+what.Name)
@@ -95,6 +98,21 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
+// withoutSlowClients leaves out what cannot be simulated, and says so. It returns an
+// error if nothing is left.
+func (s *session) withoutSlowClients(what *scenario.Scenario) error {
+	all := len(what.Combinations)
+	what.Combinations = slices.DeleteFunc(what.Combinations, func(c scenario.Combination) bool { return c.SlowClients > 0 })
+	left := len(what.Combinations)
+	if left == 0 {
+		return errors.New("slow_clients: they are not simulated, only run (loadtest compare)")
+	}
+	if left < all {
+		_, _ = fmt.Fprintf(s.err, "note: %d of %s are left out: slow clients are not simulated, only run (loadtest compare)\n", all-left, plural(all, "combination"))
+	}
+	return nil
+}
+
 // replaceable returns an error if a folder holds a comparison that took a real
 // service.
 func replaceable(dir string) error {
@@ -119,6 +137,8 @@ func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
 		return nil, fmt.Errorf("--slow-node: %g is not above 0, at most 100", c.SlowNode)
 	case !(c.ScanCost > 0 && c.ScanCost <= 1e6):
 		return nil, fmt.Errorf("--scan-cost: %g is not above 0, at most 1000000", c.ScanCost)
+	case slices.ContainsFunc(c.SlowClients, func(n string) bool { return n != "0" }):
+		return nil, errors.New("--slow-clients: they are not simulated, only run (loadtest compare)")
 	case c.Timeout < 0 || c.Timeout > time.Hour:
 		return nil, fmt.Errorf("--timeout: %v is not more than 0, at most 1h", c.Timeout)
 	}

@@ -249,7 +249,7 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 // when.
 func asked(g *Group) string {
 	c := g.Combination
-	c.Retries, c.Profile, c.Clients, c.Priority, c.TimeoutHeader = "", "", "", "", ""
+	c.Retries, c.Profile, c.Clients, c.Priority, c.TimeoutHeader, c.SlowClients = "", "", "", "", "", 0
 	return loadName(&c)
 }
 
@@ -276,8 +276,9 @@ func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) 
 	}
 	o.Connections = probing(combination, o.Connections)
 	o.Duration, o.Warmup = min(l.s.Duration, capacityTime), min(l.s.Warmup, capacityWarmup)
-	// What is not served at once, or in time, says nothing of what can be.
-	o.Retries, o.TimeoutHeader, o.Timeout = loadtest.Retries{}, false, max(o.Timeout, loadtest.Options{}.WithDefaults().Timeout)
+	// What is not served at once, or in time, says nothing of what can be, and what
+	// slow clients cost is not to be had off what others are offered.
+	o.SlowClients, o.Retries, o.TimeoutHeader, o.Timeout = 0, loadtest.Retries{}, false, max(o.Timeout, loadtest.Options{}.WithDefaults().Timeout)
 	var rates []float64
 	for n := range capacityRuns {
 		doing := fmt.Sprintf("capacity of %s, run %d of %d", l.c.Groups[group].Load, n+1, capacityRuns)

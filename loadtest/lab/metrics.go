@@ -53,6 +53,10 @@ var Metrics = []Metric{
 	{"errors_percent", "errors", "%", Lower, share(func(r *loadtest.Result) int64 { return sum(r.Errors) })},
 	// Where clients try again.
 	{"retries_per_request", "retries a request", "", Lower, retries},
+	// Where there are slow clients beside the load: what became of their requests.
+	{"slow_finished", "slow clients: finished", "", Neither, slow(func(s *loadtest.SlowClients) int64 { return s.Finished })},
+	{"slow_refused", "slow clients: refused", "", Neither, slow(func(s *loadtest.SlowClients) int64 { return s.Refused })},
+	{"slow_cut_off", "slow clients: cut off", "", Lower, slow(func(s *loadtest.SlowClients) int64 { return s.CutOff })},
 }
 
 // MetricNamed returns the metric of that name.
@@ -90,6 +94,15 @@ func retries(r *loadtest.Result) (float64, bool) {
 		return 0, false
 	}
 	return float64(*r.Retries) / float64(max(r.Requests, 1)), r.Requests > 0
+}
+
+func slow(f func(*loadtest.SlowClients) int64) func(*loadtest.Result) (float64, bool) {
+	return func(r *loadtest.Result) (float64, bool) {
+		if r.SlowClients == nil {
+			return 0, false
+		}
+		return float64(f(r.SlowClients)), true
+	}
 }
 
 func share(f func(*loadtest.Result) int64) func(*loadtest.Result) (float64, bool) {

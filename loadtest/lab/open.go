@@ -43,6 +43,9 @@ func (l *comparing) check() error {
 			return fmt.Errorf("scenario %s, combination %d: %s: there is no binary of the peers: build it with "+
 				"(cd loadtest/peers && go build -o ../../bin/peer ./cmd/peer), and say --peer-binary bin/peer", l.s.Name, i+1, c.Strategy)
 		}
+		if c.SlowClients > 0 && l.o.Simulator != nil {
+			return fmt.Errorf("scenario %s, combination %d: slow clients are not simulated, only run (loadtest compare)", l.s.Name, i+1)
+		}
 		g.results = make([]*loadtest.Result, l.s.Repetitions)
 	}
 	return nil
@@ -246,6 +249,9 @@ func command(f *filling, c *scenario.Combination, o *loadtest.Options) string {
 		if flag.value != "" {
 			more += " --" + flag.name + " " + flag.value
 		}
+	}
+	if d.SlowClients > 0 {
+		more += fmt.Sprintf(" --slow-clients %d", d.SlowClients)
 	}
 	if d.TimeoutHeader {
 		more += " --timeout-header"

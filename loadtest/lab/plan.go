@@ -18,7 +18,7 @@ import (
 // its scenario, and what the store is filled with: as many keys as the load has,
 // or the bytes that are asked for, whichever is more.
 func loadOf(c *scenario.Combination) (o loadtest.Options, f filling, err error) {
-	o.Connections, o.TimeoutHeader = c.Connections, c.TimeoutHeader == "true"
+	o.Connections, o.SlowClients, o.TimeoutHeader = c.Connections, c.SlowClients, c.TimeoutHeader == "true"
 	texts := []struct {
 		name, text string
 		into       interface{ UnmarshalText([]byte) error }
@@ -114,7 +114,8 @@ func RangesUnknown(s *scenario.Scenario) (n int) {
 	for i := range s.Combinations {
 		c := &s.Combinations[i]
 		o, _, err := loadOf(c)
-		if _, ok := c.Peer(); ok && err == nil && o.Mix.Scan > 0 {
+		// Of slow clients every other reads a range.
+		if _, ok := c.Peer(); ok && err == nil && (o.Mix.Scan > 0 || o.SlowClients > 1) {
 			n++
 		}
 	}
@@ -159,6 +160,7 @@ var parts = []part{
 		return "deadlines told"
 	}},
 	{load: true, of: func(c *scenario.Combination) string { return words("retries ", c.Retries, "") }},
+	{load: true, of: func(c *scenario.Combination) string { return positive(c.SlowClients, "%d slow clients") }},
 	{load: true, rate: true, of: func(c *scenario.Combination) string {
 		switch {
 		case c.Rate == "" || c.Rate == "max":

@@ -50,6 +50,12 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 			[]string{"2x", "retries 4,10ms, 2x"}, []string{"default load", "retries 4,10ms"},
 		},
 		{
+			"slow clients, and none",
+			[]scenario.Combination{{Strategy: "fifo", Rate: "2x"}, {Strategy: "fifo", Rate: "2x", SlowClients: 200}},
+			[]string{"fifo", "200 slow clients"}, []string{"fifo", "200 slow clients"},
+			[]string{"2x", "200 slow clients, 2x"}, []string{"default load", "200 slow clients"},
+		},
+		{
 			"sizes of stores, durability, and all else",
 			[]scenario.Combination{
 				{Strategy: "fifo", Sync: "always", Pools: "split", StoreDelay: "4ms", Fill: 100e6, Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},

@@ -175,6 +175,9 @@ func (r *Run) facts() []fact {
 			facts = append(facts, fact{f.name, amount(*f.v, f.unit)})
 		}
 	}
+	if r.SlowClients != nil {
+		facts = append(facts, fact{"slow clients", r.SlowClients.String()})
+	}
 	facts = append(facts,
 		fact{"generator CPU a request", amount(r.ClientCPUMicros, "us")},
 		fact{"service", service(r.Strategy, r.Workers, r.Capacity)})

@@ -41,6 +41,7 @@ expectation: |
 service: {strategy: lifo, workers: 3, capacity: 5, sync: "interval:10ms", pools: split, store_delay: "exp:4ms"}
 load:
   connections: 7
+  slow_clients: 200
   mix: put=100
   keys: 1000
   key_distribution: zipf
@@ -59,7 +60,7 @@ seed: 18446744073709551615
 		Duration: time.Minute, Repetitions: 4, Seed: 1<<64 - 1, SLO: 50 * time.Millisecond, Timeout: time.Second,
 		Combinations: []Combination{{
 			Strategy: "lifo", Workers: 3, Capacity: 5, Sync: "interval:10ms", Pools: "split", StoreDelay: "exp:4ms",
-			Connections: 7, Mix: "put=100", Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "0.95x",
+			Connections: 7, SlowClients: 200, Mix: "put=100", Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "0.95x",
 		}},
 	}, s)
 }
@@ -93,6 +94,9 @@ cases:
 			[]string{"lifo w3 c0 n0 max", "fifo w1 c0 n4 max", "fifo w1 c0 n5 max", "fifo w2 c0 n4 max", "fifo w2 c0 n5 max"}},
 		{"cases that are the same are run once", `
 cases: [{service: {strategy: fifo}}, {service: {strategy: [lifo, fifo]}}]`, []string{"fifo w0 c0 n0 max", "lifo w0 c0 n0 max"}},
+		{"no slow clients are none", `
+load: {slow_clients: [0, 10], rate: 5}
+cases: [{}, {load: {slow_clients: 0}}]`, []string{"fifo w0 c0 n0 5", "fifo w0 c0 n0 5"}},
 		{"the number of CPUs is a number", `
 service: {workers: cpus}
 load: {connections: cpus}`, []string{fmt.Sprintf("fifo w%d c0 n%d max", runtime.NumCPU(), runtime.NumCPU())}},
@@ -214,7 +218,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "load: {rate: [1, 2, 101x]}":                                  `a.yaml:3: load.rate: "101x" is not requests a second (up to 10000000), a multiple of the capacity such as 0.9x (up to 100x), or max`,
 		head + "load: {rate: 0x1p4}":                                         `a.yaml:3: load.rate: "0x1p4" is not requests`,
 		head + "load: {rate: .inf}":                                          `a.yaml:3: load.rate: is not a plain value`,
-		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are fill, connections, mix, keys, key_distribution, value_size, profile, clients, priority, timeout_header, retries, rate`,
+		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are fill, connections, slow_clients, mix, keys, key_distribution, value_size, profile, clients, priority, timeout_header, retries, rate`,
 		head + "load: {capacity: 1}":                                         `a.yaml:3: load.capacity: unknown, known are`,
 		head + "load: {rate: {a: 1}}":                                        `a.yaml:3: load.rate: is not a plain value`,
 		head + "load: {rate: []}":                                            `a.yaml:3: load.rate: is an empty list`,
@@ -226,6 +230,8 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "load: {mix: put}":                                            `a.yaml:3: load.mix: `,
 		head + "load: {value_size: 9-1}":                                     `a.yaml:3: load.value_size: `,
 		head + "load: {key_distribution: x}":                                 `a.yaml:3: load.key_distribution: `,
+		head + "load: {slow_clients: -1}":                                    `a.yaml:3: load.slow_clients: "-1" is not a whole number from 0 to 20000`,
+		head + "load: {slow_clients: 19937}":                                 `a.yaml: slow_clients: 19937 and 64 connections are more than 20000`,
 		head + "load: {keys: 0}":                                             `a.yaml:3: load.keys: "0" is not a whole number from 1 to 100000000000`,
 		head + "service: {strategy: fifi}":                                   `a.yaml:3: service.strategy: unknown strategy "fifi", choose one of adaptive-lifo, `,
 		head + "service: {sync: sometimes}":                                  `a.yaml:3: service.sync: "sometimes" is not always, never or an interval such as interval:10ms`,

@@ -42,8 +42,10 @@ type Combination struct {
 
 	// Fill is how many bytes of values the store holds before the run. Keys is
 	// then how many values that makes, so that reads find what they ask for.
-	Fill         int64  `json:"fill,omitempty"`
-	Connections  int    `json:"connections,omitempty"`
+	Fill        int64 `json:"fill,omitempty"`
+	Connections int   `json:"connections,omitempty"`
+	// SlowClients is how many there are beside the load: see loadtest.Options.
+	SlowClients  int    `json:"slow_clients,omitempty"`
 	Mix          string `json:"mix,omitempty"`
 	Keys         uint64 `json:"keys,omitempty"`
 	Distribution string `json:"key_distribution,omitempty"`

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -93,6 +94,15 @@ var settings = []setting{
 	}},
 	{"connections", true, func(c *Combination, value string) error {
 		return setCount(&c.Connections, value, loadtest.MaxConnections)
+	}},
+	{"slow_clients", true, func(c *Combination, value string) error {
+		if c.SlowClients = 0; value == "0" {
+			return nil
+		}
+		if setInt(&c.SlowClients, value, loadtest.MaxConnections) != nil {
+			return fmt.Errorf("%q is not a whole number from 0 to %d", value, loadtest.MaxConnections)
+		}
+		return nil
 	}},
 	{"mix", true, func(c *Combination, value string) error { return setText(&c.Mix, value, new(loadtest.Mix)) }},
 	{"keys", true, func(c *Combination, value string) (err error) {
@@ -244,6 +254,10 @@ func (s Settings) normalize(combinations []Combination) error {
 		}
 		if err := c.setKeys(); err != nil {
 			return err
+		}
+		connections := cmp.Or(c.Connections, loadtest.Options{}.WithDefaults().Connections)
+		if connections+c.SlowClients > loadtest.MaxConnections {
+			return fmt.Errorf("slow_clients: %d and %d connections are more than %d", c.SlowClients, connections, loadtest.MaxConnections)
 		}
 	}
 	return nil

@@ -46,6 +46,45 @@ func TestOpen_TheStudyComparesEveryStrategy(t *testing.T) {
 	}
 }
 
+// overload holds every way of being past capacity.
+func TestOpen_OverloadIsWhole(t *testing.T) {
+	t.Parallel()
+	s, err := Open("overload")
+	require.NoError(t, err)
+	has := func(of func(c scenario.Combination) bool) bool { return slices.ContainsFunc(s.Combinations, of) }
+	plain := func(rate string, slow int) bool {
+		return has(func(c scenario.Combination) bool {
+			return c == scenario.Combination{
+				Strategy: "auto", Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", Sync: "never",
+				Connections: 4000, Mix: "get=100", Rate: rate, SlowClients: slow,
+			}
+		})
+	}
+	for _, rate := range []string{"0.5x", "0.9x", "1.1x", "2x", "4x", "10x"} {
+		require.True(t, plain(rate, 0), rate)
+	}
+	// The same load with slow clients and without, so that what they cost is seen.
+	require.True(t, plain("0.9x", 200))
+	require.True(t, plain("2x", 200))
+	for name, of := range map[string]func(c scenario.Combination) bool{
+		"a spike":          func(c scenario.Combination) bool { return strings.HasSuffix(c.Profile, ",5s") && c.Retries == "" },
+		"a retry storm":    func(c scenario.Combination) bool { return c.Retries != "" && c.Profile != "" },
+		"a greedy client":  func(c scenario.Combination) bool { return c.Clients != "" },
+		"three priorities": func(c scenario.Combination) bool { return strings.Count(c.Priority, "=") == 3 },
+		"ranges":           func(c scenario.Combination) bool { return strings.Contains(c.Mix, "scan") },
+	} {
+		require.True(t, has(of), name)
+	}
+	// The retries are those of the scenario that is about them.
+	storm, err := Open("retry-storm")
+	require.NoError(t, err)
+	for _, c := range storm.Combinations {
+		require.True(t, has(func(o scenario.Combination) bool {
+			return o.Retries == c.Retries && o.Rate == c.Rate && o.Profile == c.Profile
+		}), c)
+	}
+}
+
 // The study has 20 minutes on two CPUs, of which two are for what this does not
 // know: reports, and a machine that is slower.
 func TestOpen_TheStudyFitsItsTime(t *testing.T) {
