@@ -1,0 +1,405 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
+)
+
+// ErrNoStore is returned by Check for a folder in which there is nothing of a
+// store.
+var ErrNoStore = errors.New("there is no store in it")
+
+// Report is what Check has found.
+type Report struct {
+	// Keys is how many keys have a value, Bytes how long keys and values are
+	// together. Both are 0 if there is damage.
+	Keys, Bytes int64
+	// Tables and TableBytes count the tables of the store, Logs the logs.
+	Tables     int
+	TableBytes int64
+	Logs       int
+	// Unused are tables in the folder that are not part of the store. A crash may
+	// leave some, and the next start removes them. They are also what a MANIFEST
+	// that has lost its end leaves behind.
+	Unused []string
+	// Damage is empty if all is well.
+	Damage []Damage
+}
+
+// Damage is what is wrong with a file.
+type Damage struct {
+	File string // its name in the folder
+	Err  error  // one line
+}
+
+// Check reads all of the store in dir and compares every checksum, without
+// changing anything. Nobody may have the folder open meanwhile. The error says
+// why the folder cannot be checked; damage is in the report. A log whose end is
+// cut off is no damage, since a crash leaves such logs.
+func Check(ctx context.Context, dir string) (Report, error) {
+	c := &checker{dir: filepath.Clean(dir)}
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return Report{}, err
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			c.names = append(c.names, e.Name())
+		}
+	}
+	if !slices.ContainsFunc(c.names, isOfStore) {
+		return Report{}, ErrNoStore
+	}
+	o := Options{Dir: c.dir}
+	o.setDefaults()
+	c.options = o.pebbleOptions()
+	c.options.ReadOnly = true
+	c.options.FS = readOnly{vfs.Default}
+	c.options.Logger = quiet{}
+	c.options.Cache = pebble.NewCache(o.CacheBytes)
+	defer c.options.Cache.Unref()
+	c.options.EnsureDefaults()
+
+	var db *pebble.DB
+	if c.checkManifest() {
+		if db = c.open(); db != nil {
+			defer func() { _ = db.Close() }()
+		}
+	}
+	if err := c.checkTables(ctx, db); err != nil {
+		return Report{}, err
+	}
+	if db != nil && len(c.report.Damage) == 0 {
+		if err := c.count(ctx, db); err != nil {
+			return Report{}, err
+		}
+	}
+	return c.report, nil
+}
+
+// isOfStore tells the files of a store by their names.
+func isOfStore(name string) bool {
+	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".log") ||
+		strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "marker.")
+}
+
+type checker struct {
+	dir      string
+	names    []string // of the files in dir
+	options  *pebble.Options
+	manifest string // the name of the manifest in force, "" if there is none
+	report   Report
+}
+
+// damaged notes what is wrong with a file, once for each file.
+func (c *checker) damaged(file string, err error) {
+	same := func(d Damage) bool { return d.File == file }
+	if slices.ContainsFunc(c.report.Damage, same) {
+		return
+	}
+	line := strings.Join(strings.Fields(err.Error()), " ")
+	c.report.Damage = append(c.report.Damage, Damage{file, errors.New(line)})
+}
+
+// checkManifest finds the manifest and reads it to its end, and reports whether
+// it could. Pebble takes a manifest that cannot be read beyond some point for one
+// that ends there, and so would silently go back to what the store was then.
+func (c *checker) checkManifest() bool {
+	const marker = "marker.manifest."
+	// A marker is named after itself, a number that grows, and what it marks.
+	// os.ReadDir sorts, and the numbers have leading zeros.
+	for _, name := range c.names {
+		if rest, ok := strings.CutPrefix(name, marker); ok {
+			_, c.manifest, _ = strings.Cut(rest, ".")
+		}
+	}
+	if c.manifest == "" {
+		c.damaged(marker+"*", errors.New("it is missing, which says what belongs to the store"))
+		return false
+	}
+	f, err := os.Open(filepath.Join(c.dir, c.manifest))
+	if err != nil {
+		c.damaged(c.manifest, plain(err))
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	for r := record.NewReader(f, 0); ; {
+		good := r.Offset()
+		edit, err := r.Next()
+		if err == nil {
+			_, err = io.Copy(io.Discard, edit)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return true
+		default:
+			c.damaged(c.manifest, fmt.Errorf("it cannot be read beyond byte %d: %w", good, err))
+			return false
+		}
+	}
+}
+
+// plain takes from an error of a file what others say already.
+func plain(err error) error {
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		return cause.Err
+	}
+	return err
+}
+
+// open opens the store, which reads the manifest and the logs. It returns nil if
+// it cannot be opened, and has noted then why.
+func (c *checker) open() *pebble.DB {
+	db, err := func() (db *pebble.DB, err error) {
+		defer rescue(&err) // on some kinds of damage Pebble panics
+		return pebble.Open(c.dir, c.options)
+	}()
+	if err != nil {
+		c.blame(err)
+		return nil
+	}
+	return db
+}
+
+// rescue turns a panic into an error.
+func rescue(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%v", r)
+	}
+}
+
+// tableError is a line of Pebble's on a table that is missing, or has another
+// size than the manifest says.
+var tableError = regexp.MustCompile(`^L\d+: (\d{6,}): (.*)`)
+
+// blame finds the files for which the store cannot be opened.
+func (c *checker) blame(err error) {
+	const format = "marker.format-version."
+	found := false
+	for line := range strings.Lines(err.Error()) {
+		if m := tableError.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			found = true
+			file := m[1] + ".sst"
+			if !slices.Contains(c.names, file) {
+				m[2] = "it is missing"
+			}
+			c.damaged(file, errors.New(m[2]))
+		}
+	}
+	switch {
+	case found || c.blameOptions():
+	case strings.Contains(err.Error(), "replaying WAL") && c.blameLogs():
+	case !slices.ContainsFunc(c.names, func(name string) bool { return strings.HasPrefix(name, format) }):
+		c.damaged(format+"*", errors.New("it is missing, which says in which format the store is"))
+	default:
+		c.damaged(c.manifest, err)
+	}
+}
+
+// blameOptions notes what is wrong with the options that the store was last
+// opened with, and reports whether anything is.
+func (c *checker) blameOptions() bool {
+	last := ""
+	for _, name := range c.names {
+		if strings.HasPrefix(name, "OPTIONS-") && len(name) >= len(last) {
+			last = name
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(c.dir, last))
+	if last == "" || err != nil {
+		return false
+	}
+	if err = c.options.CheckCompatibility(c.dir, string(b)); err != nil {
+		c.damaged(last, err)
+	}
+	return err != nil
+}
+
+// blameLogs notes the logs that cannot be read, and reports whether there are
+// any. Only the last one may end in the midst of something.
+func (c *checker) blameLogs() (found bool) {
+	logs, err := wal.Scan(wal.Dir{FS: c.options.FS, Dirname: c.dir})
+	if err != nil {
+		return false
+	}
+	for i, l := range logs {
+		if err := readLog(l); err != nil && (i < len(logs)-1 || !errors.Is(err, record.ErrUnexpectedEOF)) {
+			found = true
+			c.damaged(fmt.Sprintf("%s.log", l.Num), err)
+		}
+	}
+	return found
+}
+
+func readLog(l wal.LogicalLog) error {
+	r := l.OpenForRead()
+	defer func() { _ = r.Close() }()
+	for {
+		batch, offset, err := r.NextRecord()
+		if err == nil {
+			_, err = io.Copy(io.Discard, batch)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
+			return fmt.Errorf("it cannot be read beyond byte %d: %w", offset.Physical, err)
+		}
+	}
+}
+
+// checkTables compares the checksums of the tables of the store, or of all that
+// are there if it is not known which belong to it.
+func (c *checker) checkTables(ctx context.Context, db *pebble.DB) error {
+	var tables []string
+	for _, name := range c.names {
+		switch filepath.Ext(name) {
+		case ".sst":
+			tables = append(tables, name)
+		case ".log":
+			c.report.Logs++
+		}
+	}
+	if db != nil {
+		levels, err := db.SSTables()
+		if err != nil {
+			return fmt.Errorf("list the tables: %w", err)
+		}
+		var live []string
+		for _, level := range levels {
+			for _, t := range level {
+				live = append(live, fmt.Sprintf("%s.sst", t.BackingSSTNum))
+			}
+		}
+		for _, name := range tables {
+			if !slices.Contains(live, name) {
+				c.report.Unused = append(c.report.Unused, name)
+			}
+		}
+		slices.Sort(live)
+		tables = slices.Compact(live)
+	}
+	for _, name := range tables {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		size, err := c.checkTable(ctx, filepath.Join(c.dir, name))
+		if err != nil {
+			c.damaged(name, plain(err))
+			continue
+		}
+		c.report.Tables++
+		c.report.TableBytes += size
+	}
+	return nil
+}
+
+// checkTable compares the checksums of all blocks of a table, and returns its
+// size.
+func (c *checker) checkTable(ctx context.Context, path string) (size int64, err error) {
+	defer rescue(&err)
+	f, err := vfs.Default.Open(path, vfs.SequentialReadsOption)
+	if err != nil {
+		return 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return 0, errors.Join(err, f.Close())
+	}
+	readable, err := sstable.NewSimpleReadable(f)
+	if err != nil {
+		return 0, errors.Join(err, f.Close())
+	}
+	r, err := sstable.NewReader(ctx, readable, c.options.MakeReaderOptions())
+	if err != nil {
+		return 0, errors.Join(err, readable.Close())
+	}
+	return info.Size(), errors.Join(r.ValidateBlockChecksums(), r.Close())
+}
+
+// count counts the keys, having checked that the levels of the tree do not
+// contradict each other.
+func (c *checker) count(ctx context.Context, db *pebble.DB) error {
+	err := func() (err error) {
+		defer rescue(&err)
+		if err := db.CheckLevels(nil); err != nil {
+			return err
+		}
+		it, err := db.NewIter(nil)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, it.Close()) }()
+		for it.First(); it.Valid(); it.Next() {
+			value, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			c.report.Keys++
+			c.report.Bytes += int64(len(it.Key()) + len(value))
+			if c.report.Keys%(1<<12) == 0 && ctx.Err() != nil {
+				return nil
+			}
+		}
+		return it.Error()
+	}()
+	if err != nil {
+		c.damaged(c.manifest, fmt.Errorf("the tables that it lists contradict each other: %w", err))
+		c.report.Keys, c.report.Bytes = 0, 0
+	}
+	return ctx.Err()
+}
+
+// readOnly is a file system that nothing can be changed in.
+type readOnly struct{ vfs.FS }
+
+func (readOnly) refuse(op, name string) error {
+	return &fs.PathError{Op: op, Path: name, Err: fs.ErrPermission}
+}
+
+func (r readOnly) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, r.refuse("create", name)
+}
+
+func (r readOnly) Link(_, name string) error { return r.refuse("link", name) }
+
+func (r readOnly) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
+	return nil, r.refuse("open", name)
+}
+
+func (r readOnly) Remove(name string) error                  { return r.refuse("remove", name) }
+func (r readOnly) RemoveAll(name string) error               { return r.refuse("remove", name) }
+func (r readOnly) Rename(name, _ string) error               { return r.refuse("rename", name) }
+func (r readOnly) MkdirAll(name string, _ fs.FileMode) error { return r.refuse("mkdir", name) }
+
+func (r readOnly) ReuseForWrite(name, _ string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, r.refuse("open", name)
+}
+
+// Lock does nothing: whoever calls Check sees to it that the folder is nobody's.
+func (readOnly) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+
+func (r readOnly) Unwrap() vfs.FS { return r.FS }
+
+// quiet is a logger for a store of which all that matters is returned.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)              {}
+func (quiet) Errorf(string, ...any)             {}
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
