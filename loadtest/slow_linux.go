@@ -10,8 +10,8 @@ import (
 )
 
 // The pace of slow clients. Their work is little, so that it is by being slow that
-// they cost the others something, if they do: of a hundred, the fifty that send put 10 values a second together,
-// and the fifty that read take 4 MB a second.
+// they cost the others something, if they do: of a hundred, the fifty that send put
+// 10 values a second together, and the fifty that read take 4 MB a second.
 const (
 	// slowStep passes between what one slow client does and what it does next.
 	slowStep = 50 * time.Millisecond
@@ -28,8 +28,8 @@ const (
 	slowRoom = 2 * slowPiece
 	// slowRange is how many entries a slow reader asks for.
 	slowRange = 10_000
-	// slowSegment is the size of the segments that a slow reader is sent, that of an
-	// Ethernet's: by the larger ones of the loopback the kernel would make room for
+	// slowSegment is the size of the segments that a slow reader is sent, as on an
+	// Ethernet: by the larger ones of the loopback the kernel would make room for
 	// megabytes on the other side, and who reads slowly would not be noticed.
 	slowSegment = 1460
 	// slowPause is how many steps, a second, a slow client waits after it was refused
@@ -40,7 +40,6 @@ const (
 // slowClients are the connections whose clients are slow. They go through their
 // requests in steps, and know no time but these.
 type slowClients struct {
-	o      *Options
 	target unix.Sockaddr
 	family int
 	tail   string // of the request line, and the headers that are always sent
@@ -67,7 +66,7 @@ type slowConn struct {
 // in turn. None is connected.
 func newSlowClients(o *Options, address *net.TCPAddr) *slowClients {
 	s := &slowClients{
-		o: o, tail: newTail(o, address.String()), conns: make([]slowConn, o.SlowClients), in: make([]byte, slowPiece),
+		tail: newTail(o, address.String()), conns: make([]slowConn, o.SlowClients), in: make([]byte, slowPiece),
 		count: SlowClients{Connections: o.SlowClients},
 	}
 	s.target, s.family = sockaddr(address)
