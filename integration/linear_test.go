@@ -3,14 +3,21 @@
 package integration
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,16 +27,21 @@ import (
 	"spillway/strategies"
 )
 
+// rangeOf is the method of a call that reads a key by a range which holds nothing
+// else.
+const rangeOf = "RANGE"
+
 // call is an operation on a key.
 type call struct {
 	method string
 	key    string
-	value  string // of a PUT, unique in the history
+	value  string // of a PUT, unique in the history and not empty
 }
 
 // outcome is what came of it.
 type outcome struct {
-	value   string // what a GET found, "" for nothing
+	value   string // what a GET or a range found, "" for nothing
+	length  int    // what a HEAD found, 0 for nothing
 	unknown bool   // cut off: it may have happened by the time of its return, or never will
 }
 
@@ -46,31 +58,30 @@ func register() porcupine.Model {
 				byKey[key] = append(byKey[key], op)
 			}
 			var parts [][]porcupine.Operation
-			for _, key := range slices.Sorted(func(yield func(string) bool) {
-				for key := range byKey {
-					if !yield(key) {
-						return
-					}
-				}
-			}) {
+			for _, key := range slices.Sorted(maps.Keys(byKey)) {
 				parts = append(parts, byKey[key])
 			}
 			return parts
 		},
 		Init: func() []any { return []any{""} },
 		Step: func(state, input, output any) []any {
-			in, out := input.(call), output.(outcome)
-			switch {
-			case in.method == http.MethodGet:
-				if out.unknown || out.value == state.(string) {
-					return []any{state}
+			in, out, holds := input.(call), output.(outcome), state.(string)
+			read := false
+			switch in.method {
+			case http.MethodPut, http.MethodDelete: // the value that a DELETE leaves is ""
+				if out.unknown {
+					return []any{state, in.value}
 				}
-				return nil
-			case out.unknown:
-				return []any{state, in.value}
-			default: // the value that a DELETE leaves is ""
 				return []any{in.value}
+			case http.MethodHead:
+				read = out.length == len(holds)
+			default:
+				read = out.value == holds
 			}
+			if read || out.unknown {
+				return []any{state}
+			}
+			return nil
 		},
 		Hash: func(state any) uint64 { return maphash.String(seed, state.(string)) },
 		DescribeOperation: func(input, output any) string {
@@ -79,7 +90,10 @@ func register() porcupine.Model {
 			switch {
 			case in.method == http.MethodPut:
 				s += " = " + in.value
-			case in.method == http.MethodGet && !out.unknown:
+			case out.unknown || in.method == http.MethodDelete:
+			case in.method == http.MethodHead:
+				s += fmt.Sprintf(" → %d bytes", out.length)
+			default:
 				s += fmt.Sprintf(" → %q", out.value)
 			}
 			if out.unknown {
@@ -91,184 +105,359 @@ func register() porcupine.Model {
 	return model.ToModel()
 }
 
-// history is what one client has done.
-type history struct {
-	client int
-	ops    []porcupine.Operation
-	shed   int
-}
-
 // epoch is the origin of the times in histories.
 var epoch = time.Now()
 
 func now() int64 { return int64(time.Since(epoch)) }
 
-// operate does one random operation on one of the keys. An operation that is
-// shed has not happened and leaves no trace. The error of a cut connection is
-// returned after the operation was noted, with an open end.
-func (h *history) operate(c *client, rng *rand.Rand, keys int, name string) (happened bool, err error) {
-	in := call{method: http.MethodGet, key: fmt.Sprint("register", rng.IntN(keys))}
-	expect := http.StatusOK
-	switch n := rng.IntN(10); {
-	case n < 4:
-		in.method, in.value, expect = http.MethodPut, name, http.StatusCreated
-	case n < 5:
-		in.method, expect = http.MethodDelete, http.StatusAccepted
+// errGone says that a connection has ended.
+var errGone = errors.New("the connection has ended")
+
+// operate does one operation. One that is shed has not happened. One that is cut
+// off comes with errGone, and its end is open.
+func operate(c *client, in call, headers ...string) (op porcupine.Operation, happened bool, err error) {
+	method, target, expect := in.method, entity(in.key), http.StatusOK
+	switch in.method {
+	case http.MethodPut:
+		expect = http.StatusCreated
+	case http.MethodDelete:
+		expect = http.StatusAccepted
+	case rangeOf:
+		id := url.QueryEscape(in.key)
+		method, target = http.MethodGet, "/v0/entities?start="+id+"&end="+id+"%00"
 	}
-	op := porcupine.Operation{ClientId: h.client, Input: in, Call: now()}
-	var headers []string
-	if rng.IntN(5) == 0 {
-		headers = []string{"Spillway-Timeout-Ms: 1"} // many of these expire while they wait
-	}
-	a, err := c.do(in.method, entity(in.key), in.value, headers...)
+	op = porcupine.Operation{Input: in, Call: now()}
+	a, err := c.do(method, target, in.value, headers...)
 	op.Return = now()
+	out := outcome{value: a.body}
 	switch {
 	case err != nil:
-		op.Return = math.MaxInt64
-		op.Output = outcome{unknown: true}
-		h.ops = append(h.ops, op)
-		return false, err
+		op.Return, op.Output = math.MaxInt64, outcome{unknown: true}
+		return op, true, errGone
 	case a.shed() != "": // 503 or, if it has expired, 504
-		h.shed++
-		return false, nil
-	case a.status == http.StatusNotFound && in.method == http.MethodGet:
-		op.Output = outcome{}
-	case a.status == expect:
-		op.Output = outcome{value: a.body}
+		happened = false
+	case a.status == http.StatusNotFound && (in.method == http.MethodGet || in.method == http.MethodHead):
+		happened, out.value = true, ""
+	case a.status != expect:
+		return op, false, fmt.Errorf("%s of %s: status %d: %s", in.method, in.key, a.status, a.body)
+	case in.method == http.MethodHead:
+		happened = true
+		out.length, err = strconv.Atoi(a.header.Get("Content-Length"))
+	case in.method == rangeOf && a.body != "":
+		value, found := strings.CutPrefix(a.body, in.key+"\n")
+		if !found {
+			return op, false, fmt.Errorf("a range of %s holds %q", in.key, a.body)
+		}
+		happened, out.value = true, value
 	default:
-		return false, fmt.Errorf("%s %s: status %d: %s", in.method, in.key, a.status, a.body)
+		happened = true
 	}
-	h.ops = append(h.ops, op)
-	return true, nil
+	op.Output = out
+	if err == nil && a.close {
+		err = errGone // after this answer
+	}
+	return op, happened, err
 }
 
-// requireLinearizable checks histories. The picture of a bad one is kept with
-// go test -artifacts.
-func requireLinearizable(t *testing.T, name string, histories []history) {
-	t.Helper()
-	var ops []porcupine.Operation
-	shed := 0
-	for _, h := range histories {
-		ops = append(ops, h.ops...)
-		shed += h.shed
+// cell is a few clients and the few keys that only they use. Its history is
+// checked in pieces, since the check takes the longer the more operations of a
+// key there are. A piece ends when each client has done its share, and so nothing
+// is under way, with a read of every key; the next one begins with what that has
+// read. So nothing goes unchecked between two pieces. One that the end of the
+// service interrupts goes on in its next life.
+type cell struct {
+	clients []*operator
+	before  []porcupine.Operation // writes of what the keys held at the start of the piece
+	pieces  int
+}
+
+// operator is a client of a cell.
+type operator struct {
+	number int // in the test
+	cell   int
+	rng    *rand.Rand
+	values int
+	ops    []porcupine.Operation // of the piece
+	shed   int
+}
+
+const (
+	cells          = 4
+	clientsOfCell  = 6
+	keysOfCell     = 2
+	shareOfAClient = 20 // operations in a piece
+)
+
+func newCell(number int, seed uint64) *cell {
+	c := new(cell)
+	for i := range clientsOfCell {
+		own := number*clientsOfCell + i
+		c.clients = append(c.clients, &operator{number: own, cell: number, rng: rand.New(rand.NewPCG(seed, uint64(own)))})
 	}
+	return c
+}
+
+func keyOfCell(cell, i int) string { return fmt.Sprintf("register %d.%d", cell, i) }
+
+// random returns an operation. Its value, if it has one, nobody else writes.
+func (o *operator) random() (in call, headers []string) {
+	in = call{method: http.MethodGet, key: keyOfCell(o.cell, o.rng.IntN(keysOfCell))}
+	switch n := o.rng.IntN(20); {
+	case n < 8:
+		o.values++
+		in.method, in.value = http.MethodPut, fmt.Sprintf("%d.%d", o.number, o.values)+strings.Repeat(".", o.rng.IntN(100))
+	case n < 10:
+		in.method = http.MethodDelete
+	case n < 11:
+		in.method = http.MethodHead
+	case n < 13:
+		in.method = rangeOf
+	}
+	if o.rng.IntN(5) == 0 {
+		headers = []string{"Spillway-Timeout-Ms: 1"} // many of these expire while they wait
+	}
+	return in, headers
+}
+
+// do does one operation and notes it.
+func (o *operator) do(c *client, in call, headers ...string) (out outcome, happened bool, err error) {
+	op, happened, err := operate(c, in, headers...)
+	if !happened {
+		o.shed++
+		return outcome{}, false, err
+	}
+	op.ClientId = o.number
+	o.ops = append(o.ops, op)
+	return op.Output.(outcome), true, err
+}
+
+// close ends the piece: it reads every key, checks the history, and begins the
+// next piece. If the service ends before that has been read, the piece goes on.
+func (c *cell) close(t *testing.T, conn *client, name string) error {
+	var next []porcupine.Operation
+	for i := range keysOfCell {
+		in := call{method: http.MethodGet, key: keyOfCell(c.clients[0].cell, i)}
+		out, happened, err := c.clients[0].do(conn, in)
+		for !happened && err == nil {
+			out, happened, err = c.clients[0].do(conn, in)
+		}
+		if err != nil {
+			return err
+		}
+		write := call{method: http.MethodPut, key: in.key, value: out.value}
+		next = append(next, porcupine.Operation{ClientId: -1, Input: write, Output: outcome{}})
+	}
+	if err := checkLinearizable(t, name, c.history()); err != nil {
+		return err
+	}
+	for i := range next {
+		next[i].Call = now()
+		next[i].Return = next[i].Call
+	}
+	c.before = next
+	c.pieces++
+	for _, o := range c.clients {
+		o.ops = o.ops[:0]
+	}
+	return nil
+}
+
+// history returns what has happened in the piece.
+func (c *cell) history() []porcupine.Operation {
+	history := slices.Clone(c.before)
+	for _, o := range c.clients {
+		history = append(history, o.ops...)
+	}
+	return history
+}
+
+// settle says that nothing which was cut off can happen any more.
+func (c *cell) settle() {
+	end := now()
+	for _, o := range c.clients {
+		for i := range o.ops {
+			o.ops[i].Return = min(o.ops[i].Return, end)
+		}
+	}
+}
+
+// checkLinearizable checks a history. The picture of a bad one is kept with go
+// test -artifacts.
+func checkLinearizable(t *testing.T, name string, history []porcupine.Operation) error {
 	model := register()
-	result, info := porcupine.CheckOperationsVerbose(model, ops, patience)
-	if result == porcupine.Illegal {
+	switch porcupine.CheckOperationsTimeout(model, history, patience) {
+	case porcupine.Illegal:
+		_, info := porcupine.CheckOperationsVerbose(model, history, patience)
 		path := filepath.Join(t.ArtifactDir(), "history-"+name+".html")
-		require.NoError(t, porcupine.VisualizePath(model, info, path))
-		t.Fatalf("%s: the history of %d operations is not linearizable, see %s (kept with -artifacts)", name, len(ops), path)
+		return cmp.Or(porcupine.VisualizePath(model, info, path),
+			fmt.Errorf("a history of %d operations is not linearizable, see %s (kept with -artifacts)", len(history), path))
+	case porcupine.Unknown:
+		return fmt.Errorf("a history of %d operations could not be checked in %v", len(history), patience)
 	}
-	if result == porcupine.Unknown {
-		t.Logf("%s: gave up checking after %v", name, patience)
-	}
-	t.Logf("%s: %d operations, %d more shed: %s", name, len(ops), shed, result)
+	return nil
 }
 
-// The history of each key is linearizable under every strategy, with queues so
-// short that many requests are shed, and across live switches.
+// life is one life of the service under a strategy. It ends by that signal when last
+// operations have happened, or, if there is no signal, the clients end then.
+type life struct {
+	*service
+	strategy   string
+	last       int64
+	by         syscall.Signal // 0 for none
+	operations atomic.Int64
+	switching  atomic.Bool
+	switches   int         // by who has set switching
+	ended      atomic.Bool // set before the signal is sent
+}
+
+// run lets a cell do random operations until the life ends.
+func (l *life) run(c *cell) (err error) {
+	defer func() {
+		if err != nil { // for the others
+			l.ended.Store(true)
+			_ = l.cmd.Process.Kill()
+		}
+	}()
+	conns := make([]*client, len(c.clients))
+	for i := range conns {
+		conn, err := dial(l.data)
+		if err != nil {
+			return l.excuse(errGone)
+		}
+		defer conn.close()
+		conns[i] = conn
+	}
+	for !l.ended.Load() && (l.by != 0 || l.operations.Load() < l.last) {
+		err := concurrently(len(conns), func(i int) error { return l.excuse(l.share(c.clients[i], conns[i])) })
+		if err == nil && !l.ended.Load() {
+			err = l.excuse(c.close(l.t, conns[0], l.strategy))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// excuse returns the error unless it is a cut connection, and the end of the
+// service explains it.
+func (l *life) excuse(err error) error {
+	if errors.Is(err, errGone) && l.ended.Load() {
+		return nil
+	}
+	return err
+}
+
+// share does a client's share of a piece.
+func (l *life) share(o *operator, conn *client) error {
+	for len(o.ops) < shareOfAClient {
+		in, headers := o.random()
+		_, happened, err := o.do(conn, in, headers...)
+		if happened {
+			err = errors.Join(err, l.happened(o.rng))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// happened counts an operation and does what it is time for. The first half of a
+// life is under its own strategy; then that takes turns with all others.
+func (l *life) happened(rng *rand.Rand) error {
+	done := l.operations.Add(1)
+	if done == l.last && l.by != 0 {
+		l.ended.Store(true)
+		return l.cmd.Process.Signal(l.by)
+	}
+	every := max(50, l.last/20)
+	if done < l.last/2 || done%every != 0 || !l.switching.CompareAndSwap(false, true) {
+		return nil
+	}
+	defer l.switching.Store(false)
+	to := l.strategy
+	if done/every%2 == 0 {
+		names := strategies.Names()
+		to = names[rng.IntN(len(names))]
+	}
+	err := l.trySwitch(to)
+	if err != nil && l.ended.Load() {
+		return nil
+	}
+	l.switches++
+	return err
+}
+
+// The history of each key is linearizable under every strategy: with queues so
+// short that many requests are shed, across live switches, and from one life of
+// the service to the next, whether it was drained or killed in the midst of
+// things. What a read has seen is not taken back, and what was cut off has
+// happened by the end of that life or never happens.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
-	for i, strategy := range strategies.Names() {
-		for j, pools := range []string{"shared", "split"} {
-			t.Run(strategy+"/"+pools, func(t *testing.T) {
-				t.Parallel()
-				s := start(t, raced, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_POOLS="+pools,
-					"SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=2")
-				const clients, keys = 12, 3
-				target := int64(longer(t, "SPILLWAY_TORTURE_OPERATIONS", 3000))
-				names := strategies.Names()
-				var operations atomic.Int64
-				var switching atomic.Bool
-				histories := make([]history, clients)
-				err := concurrently(clients, func(client int) error {
-					c, err := dial(s.data)
-					if err != nil {
-						return err
-					}
-					defer c.close()
-					rng := rand.New(rand.NewPCG(uint64(i*2+j), uint64(client)))
-					h := &histories[client]
-					h.client = client
-					for n := 0; operations.Load() < target; n++ {
-						happened, err := h.operate(c, rng, keys, fmt.Sprintf("%d.%d", client, n))
-						if err != nil {
-							return err
-						}
-						if !happened {
-							continue
-						}
-						// The first half is the strategy's own; then it alternates with
-						// all others.
-						done := operations.Add(1)
-						if done > target/2 && done%50 == 0 && switching.CompareAndSwap(false, true) {
-							to := strategy
-							if done%100 == 0 {
-								to = names[rng.IntN(len(names))]
-							}
-							if err := s.trySwitch(to); err != nil {
-								return err
-							}
-							switching.Store(false)
-						}
-					}
-					return nil
-				})
-				require.NoError(t, err)
-				requireLinearizable(t, strategy+"-"+pools, histories)
-				s.awaitConserved(names...)
-				s.stop()
-			})
-		}
-	}
-}
-
-// One history over many lives of the service, each of which ends by SIGKILL in
-// the midst of things: what a read has seen is not taken back, a write that was
-// cut off has happened by the time of the kill or never happens.
-func TestLinearizable_AcrossCrashes(t *testing.T) {
-	t.Parallel()
-	const clients, keys = 8, 4
-	folder := filepath.Join(t.TempDir(), "data")
-	start0 := rand.Uint64()
-	t.Logf("seed %d", start0)
-	rng := rand.New(rand.NewPCG(start0, 0))
-	names := strategies.Names()
-	histories := make([]history, clients)
-	for life := range longer(t, "SPILLWAY_TORTURE_CYCLES", 20) {
-		s := start(t, plain, "SPILLWAY_DATA_DIR="+folder, "SPILLWAY_STRATEGY="+names[life%len(names)], "SPILLWAY_WORKERS=4")
-		last := 50 + rng.Int64N(300)
-		var operations atomic.Int64
-		_ = concurrently(clients, func(client int) error {
-			h := &histories[client]
-			h.client = client
-			rng := rand.New(rand.NewPCG(start0, uint64(life*clients+client)))
-			c, err := dial(s.data)
-			if err != nil {
-				return err
+	target := int64(longer(t, "SPILLWAY_TORTURE_OPERATIONS", 3000))
+	for _, strategy := range strategies.Names() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			rng := rand.New(rand.NewPCG(seed, math.MaxUint64))
+			folder := filepath.Join(t.TempDir(), "data")
+			var all []*cell
+			for i := range cells {
+				all = append(all, newCell(i, seed))
 			}
-			defer c.close()
-			for n := 0; ; n++ {
-				happened, err := h.operate(c, rng, keys, fmt.Sprintf("%d.%d.%d", life, client, n))
-				if err != nil {
-					return err // the connection is cut
+			var kills, drains, switches int
+			var operations int64
+			for number := 0; operations < target; number++ {
+				// The shorter the queue, the more is shed of what 24 clients send who try
+				// again at once, which is most of the work.
+				binary, length, capacity := plain, min(target/4, 20_000), 8+rng.IntN(16)
+				if number%10 == 0 {
+					binary, length, capacity = raced, min(length, 2000), 1+rng.IntN(2)
 				}
-				if happened && operations.Add(1) == last {
-					_ = s.cmd.Process.Kill()
+				length = length/2 + rng.Int64N(length)
+				s := start(t, binary, "SPILLWAY_DATA_DIR="+folder, "SPILLWAY_STRATEGY="+strategy,
+					"SPILLWAY_POOLS="+[]string{"shared", "split"}[number%2],
+					fmt.Sprint("SPILLWAY_WORKERS=", 2+rng.IntN(3)),
+					fmt.Sprint("SPILLWAY_QUEUE_CAPACITY=", capacity),
+					"SPILLWAY_READ_TIMEOUT=1h", "SPILLWAY_IDLE_TIMEOUT=1h")
+				l := &life{service: s, strategy: strategy, last: length}
+				switch {
+				case operations+length >= target:
+				case number%3 == 1:
+					l.by = syscall.SIGTERM
+					drains++
+				default:
+					l.by = syscall.SIGKILL
+					kills++
+				}
+				err := concurrently(cells, func(i int) error { return l.run(all[i]) })
+				require.NoError(t, err, "life %d", number)
+				if l.by == 0 {
+					s.awaitConserved(strategies.Names()...)
+					l.by = syscall.SIGTERM
+					s.signal(l.by)
+				}
+				code := s.wait()
+				if l.by == syscall.SIGTERM {
+					require.Equal(t, 0, code, "exit code after SIGTERM")
+				}
+				for _, c := range all {
+					c.settle()
+				}
+				operations += l.operations.Load()
+				switches += l.switches
+			}
+			pieces, shed := 0, 0
+			for _, c := range all {
+				pieces += c.pieces
+				for _, o := range c.clients {
+					shed += o.shed
 				}
 			}
+			t.Logf("%d operations in %d histories, %d more shed; %d kills, %d drains, %d switches", operations, pieces, shed, kills, drains, switches)
 		})
-		s.kill()
-		require.GreaterOrEqual(t, operations.Load(), last, "the service ended before it was killed")
-		// From now on nothing of this life can happen any more.
-		end := now()
-		for i := range histories {
-			for j := range histories[i].ops {
-				if op := &histories[i].ops[j]; op.Return == math.MaxInt64 {
-					op.Return = end
-				}
-			}
-		}
 	}
-	requireLinearizable(t, "crashes", histories)
 }

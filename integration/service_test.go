@@ -280,8 +280,19 @@ type metrics map[string]float64
 
 func (s *service) metrics() metrics {
 	s.t.Helper()
-	a := s.request(http.MethodGet, s.adminURL("/metrics"), "")
-	require.Equal(s.t, http.StatusOK, a.status, a.body)
+	m, err := s.tryMetrics()
+	require.NoError(s.t, err)
+	return m
+}
+
+func (s *service) tryMetrics() (metrics, error) {
+	a, err := s.try(http.MethodGet, s.adminURL("/metrics"), "")
+	if err != nil {
+		return nil, err
+	}
+	if a.status != http.StatusOK {
+		return nil, fmt.Errorf("/metrics: status %d: %s", a.status, a.body)
+	}
 	m := make(metrics)
 	for line := range strings.Lines(a.body) {
 		line = strings.TrimSpace(line)
@@ -290,10 +301,12 @@ func (s *service) metrics() metrics {
 		}
 		i := strings.LastIndexByte(line, ' ')
 		v, err := strconv.ParseFloat(line[i+1:], 64)
-		require.NoError(s.t, err, line)
+		if err != nil {
+			return nil, fmt.Errorf("/metrics: %s: %w", line, err)
+		}
 		m[line[:i]] = v
 	}
-	return m
+	return m, nil
 }
 
 // sum adds up the series of a metric that have all of the labels, each given as
