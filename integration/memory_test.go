@@ -1,0 +1,151 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+// live returns what the garbage collector finds in use, stacks included, in
+// bytes.
+func (s *service) live() float64 {
+	s.t.Helper()
+	for range 3 { // pools give back what they hold in two cycles
+		a := s.request(http.MethodGet, s.adminURL("/debug/pprof/heap?gc=1"), "")
+		require.Equal(s.t, http.StatusOK, a.status)
+	}
+	m := s.metrics()
+	return m.sum("go_memstats_heap_alloc_bytes") + m.sum("go_memstats_stack_inuse_bytes")
+}
+
+// resident returns the memory of the process that is in RAM: now, and at most so
+// far, in bytes.
+func (s *service) resident() (now, most float64) {
+	s.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	require.NoError(s.t, err)
+	for line := range strings.Lines(string(status)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != "VmRSS:" && fields[0] != "VmHWM:" {
+			continue
+		}
+		n, err := strconv.ParseFloat(fields[1], 64)
+		require.NoError(s.t, err)
+		if fields[0] == "VmRSS:" {
+			now = n * kib
+		} else {
+			most = n * kib
+		}
+	}
+	return now, most
+}
+
+// Clients that do everything at once which takes memory of the service, and go on
+// doing it, get no more than the settings allow. The formula is in SECURITY.md.
+func TestAbuse_MemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	const (
+		budget, cache = 8 * mib, 8 * mib
+		idle          = 1000
+		heads         = 200 // that do not end
+		fields        = 300 // heads of very many fields, whose body does not come
+		bodies        = 200 // announced, most of them beyond the budget
+		chunks        = 50  // the same
+		ranges        = 200 // that nobody reads
+		values        = 20  // that nobody reads
+		connections   = idle + heads + fields + bodies + chunks + ranges + values
+		head          = 2*3*4096 + 8*kib
+	)
+	s := start(t, plain, "SPILLWAY_MAX_CONNECTIONS=2000", fmt.Sprint("SPILLWAY_MAX_BODY_BYTES=", budget), fmt.Sprint("SPILLWAY_CACHE_BYTES=", cache),
+		"SPILLWAY_READ_TIMEOUT=10m", "SPILLWAY_WRITE_TIMEOUT=10m", "SPILLWAY_IDLE_TIMEOUT=10m", "SPILLWAY_SYNC=never")
+	good := s.dial()
+	value := strings.Repeat("v", mib)
+	put := func(key, value string) {
+		t.Helper()
+		a, err := good.do(http.MethodPut, entity(key), value)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusCreated, a.status)
+	}
+	put("large", value)
+	for i := range 1000 { // more than the buffers of two sockets hold
+		put(fmt.Sprintf("range%04d", i), value[:20_000])
+	}
+	liveBefore := s.live()
+	residentBefore, _ := s.resident()
+
+	// open opens connections, sends each the same, and waits for as much of the
+	// answer as is asked for.
+	open := func(n int, what string, answer int) {
+		t.Helper()
+		require.NoError(t, concurrently(8, func(worker int) error {
+			for i := worker; i < n; i += 8 {
+				c, err := dial(s.data)
+				if err != nil {
+					return err
+				}
+				t.Cleanup(c.close)
+				if _, err := io.WriteString(c.conn, what); err != nil {
+					return err
+				}
+				if _, err := io.ReadFull(c.r, make([]byte, answer)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	const twoHundred = len("HTTP/1.1 200 OK")
+	body := func(headers string) string { return putStart + headers + "\r\n\r\n" }
+	open(idle, wholeGet, twoHundred)
+	open(heads, headStart+"X: "+strings.Repeat("x", head-100), 0)
+	open(fields, body(strings.Repeat("X:\r\n", (head-1000)/4)+"Content-Length: 1"), 0)
+	open(bodies, body("Content-Length: 1000000")+value[:1000], 0)
+	open(chunks, body("Transfer-Encoding: chunked")+fmt.Sprintf("%x\r\n", mib)+value[:1000], 0)
+	open(ranges, "GET /v0/entities?start=range HTTP/1.1\r\nHost: x\r\n\r\n", twoHundred)
+	open(values, "GET /v0/entity?id=large HTTP/1.1\r\nHost: x\r\n\r\n", twoHundred)
+	// Those beyond the budget have been refused, and closed: each body that is
+	// being read has a megabyte of it.
+	const refused = bodies + chunks - budget/mib
+	s.eventually("all have done what they can", func() bool {
+		m := s.metrics()
+		return m.sum("spillway_requests_total", `code="503"`) >= refused && m.sum("spillway_connections") <= connections-refused+1
+	})
+
+	held := idle*12*kib + // and what is being done:
+		(heads+fields)*(8*kib+3*head) +
+		2*budget +
+		ranges*384*kib +
+		values*1.25*mib +
+		(connections-idle)*12*kib
+	live := s.live()
+	resident, most := s.resident()
+	t.Logf("live: %.1f MiB more than before, the formula has %.1f MiB; resident: %.1f MiB before, %.1f MiB, %.1f MiB at most",
+		(live-liveBefore)/mib, float64(held)/mib, residentBefore/mib, resident/mib, most/mib)
+	require.LessOrEqual(t, live-liveBefore, float64(held))
+	// Not all that is resident is in use: the collector waits until as much again
+	// has been allocated.
+	require.LessOrEqual(t, most, residentBefore+2*(liveBefore+float64(held))+2*cache)
+
+	// The one that behaves is served meanwhile: reads, and writes that have room.
+	for range 20 {
+		a, err := good.do(http.MethodGet, entity("large"), "")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, a.status)
+		require.Equal(t, value, a.body)
+		put("good", "value")
+	}
+	s.kill()
+}
