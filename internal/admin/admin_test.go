@@ -160,6 +160,7 @@ func TestServer_Routes(t *testing.T) {
 		require.Equal(t, 200, a.status, path)
 		require.Empty(t, a.body)
 	}
+	require.NotContains(t, p.do("GET", "/debug/pprof/cmdline", "").body, "-test.", "arguments may hold tokens")
 	requireProblem(t, p.do("GET", "/nothing", ""), 404, "/nothing")
 	requireProblem(t, p.do("GET", "/v0/entity?id=a", ""), 404)
 	for path, allow := range map[string]string{

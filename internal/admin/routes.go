@@ -3,9 +3,11 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"slices"
 	"strings"
 )
@@ -28,7 +30,7 @@ func (o *Options) routes(f *feed) http.Handler {
 		{path: "/console/events", methods: get(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, hello) })},
 		{path: "/metrics", methods: get(o.Metrics.ServeHTTP)},
 		{path: "/debug/pprof/", methods: get(pprof.Index)},
-		{path: "/debug/pprof/cmdline", methods: get(pprof.Cmdline)},
+		{path: "/debug/pprof/cmdline", methods: get(program)},
 		{path: "/debug/pprof/profile", methods: get(pprof.Profile)},
 		{path: "/debug/pprof/symbol", methods: map[string]http.HandlerFunc{http.MethodGet: pprof.Symbol, http.MethodPost: pprof.Symbol}},
 		{path: "/debug/pprof/trace", methods: get(pprof.Trace)},
@@ -61,6 +63,13 @@ func (o *Options) routes(f *feed) http.Handler {
 		}
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// program is what net/http/pprof answers for the command line, without the
+// arguments, as tokens may be among them.
+func program(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, os.Args[0])
 }
 
 // guard answers what needs no handler: a missing token, a path or a method that
