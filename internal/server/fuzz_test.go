@@ -155,8 +155,34 @@ func FuzzWishes(f *testing.F) {
 	})
 }
 
-// Whatever comes, every answer is well formed, the connection ends, and the
-// service lives.
+const wholeRequest = "GET /v0/entity?id=none-such HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// requireReadAlike checks that net/http sees the same requests in the input, in
+// the same order, up to the first that was not served: nothing is smuggled.
+func requireReadAlike(t *testing.T, input []byte, served []event) {
+	t.Helper()
+	r := bufio.NewReader(bytes.NewReader(input))
+	for i, e := range served {
+		if e.code >= 400 && e.code != 404 {
+			return
+		}
+		for { // empty lines before a request, which net/http does not skip
+			b, err := r.Peek(1)
+			if err != nil || b[0] != '\r' && b[0] != '\n' {
+				break
+			}
+			_, _ = r.Discard(1)
+		}
+		req, err := http.ReadRequest(r)
+		require.NoError(t, err, "request %d of %q", i, input)
+		require.Equal(t, e.method, req.Method, "request %d of %q", i, input)
+		_, err = io.Copy(io.Discard, req.Body)
+		require.NoError(t, err, "body of request %d of %q", i, input)
+	}
+}
+
+// Whatever comes, every answer is well formed, net/http reads what was served
+// alike, the connection ends, and others are served.
 func FuzzConnection(f *testing.F) {
 	var everything strings.Builder
 	for _, r := range rows() {
@@ -172,7 +198,12 @@ func FuzzConnection(f *testing.F) {
 	}
 	f.Add([]byte(everything.String()))
 	f.Add([]byte("PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"))
-	s := serve(f, "fifo")
+	for _, tt := range framings() {
+		f.Add([]byte(tt.raw + wholeRequest))
+	}
+	s := serve(f, "fifo", func(o *setup) { o.IdleTimeout = time.Hour })
+	other := s.dial()
+	other.requireOpen()
 	f.Fuzz(func(t *testing.T, input []byte) {
 		// Each input has the service for itself, so the events tell the methods
 		// of its requests, in order.
@@ -190,7 +221,7 @@ func FuzzConnection(f *testing.F) {
 		output, err := io.ReadAll(conn)
 		var network net.Error
 		require.False(t, errors.As(err, &network) && network.Timeout(), "the connection does not end")
-		eventually(t, func() bool { return s.Connections() == 0 }, "the connection is gone")
+		eventually(t, func() bool { return s.Connections() == 1 }, "the connection is gone")
 
 		s.mu.Lock()
 		events := s.events
@@ -209,5 +240,17 @@ func FuzzConnection(f *testing.F) {
 		rest, err := io.ReadAll(r)
 		require.NoError(t, err)
 		require.Contains(t, []string{"", "HTTP/1.1 100 Continue\r\n\r\n"}, string(rest))
+		requireReadAlike(t, input, events)
+
+		_, err = io.WriteString(other.conn, wholeRequest)
+		require.NoError(t, err)
+		a, err := readAnswer(other.r, http.MethodGet)
+		require.NoError(t, err)
+		require.Equal(t, 404, a.status)
+		eventually(t, func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.events) == len(events)+1
+		}, "it is counted, so that the next input has the events for itself")
 	})
 }
