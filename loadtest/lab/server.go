@@ -3,6 +3,8 @@ package lab
 import (
 	"context"
 	"fmt"
+	"math"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -50,16 +52,42 @@ func (s *Server) CPU() (time.Duration, error) {
 // the answer to this question included.
 func (s *Server) Mallocs(ctx context.Context) (float64, error) {
 	const metric = "go_memstats_mallocs_total"
-	text, err := s.service.get(ctx, "/metrics?name[]="+metric)
+	series, err := s.Metrics(ctx, metric)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, metric+" "); ok {
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+	n, ok := series[metric]
+	if !ok {
+		return 0, fmt.Errorf("there is no %s", metric)
+	}
+	return n, nil
+}
+
+// Metrics returns the series of the metrics of these names, or of all without
+// names, by their own names and labels as they stand in the text. What is no
+// finite number is left out.
+func (s *Server) Metrics(ctx context.Context, names ...string) (map[string]float64, error) {
+	text, err := s.service.get(ctx, "/metrics?"+url.Values{"name[]": names}.Encode())
+	if err != nil {
+		return nil, err
+	}
+	return parseMetrics(string(text)), nil
+}
+
+// parseMetrics reads the text format of Prometheus without time stamps.
+func parseMetrics(text string) map[string]float64 {
+	series := map[string]float64{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ')
+		if at < 0 || line[0] == '#' {
+			continue
+		}
+		if value, err := strconv.ParseFloat(line[at+1:], 64); err == nil && !math.IsNaN(value) && !math.IsInf(value, 0) {
+			series[line[:at]] = value
 		}
 	}
-	return 0, fmt.Errorf("there is no %s", metric)
+	return series
 }
 
 // Stop ends the process gracefully, or after 15 seconds by force, which is an

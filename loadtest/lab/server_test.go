@@ -55,3 +55,10 @@ func TestProcessCPU_IsThatOfTheProcess(t *testing.T) {
 	require.GreaterOrEqual(t, got, from-tick)
 	require.LessOrEqual(t, got, own()+tick)
 }
+
+func TestParseMetrics(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, map[string]float64{
+		"a_total": 3, `b_bucket{le="0.001",name="two words"}`: 1.5e6, "c": -1,
+	}, parseMetrics("# HELP a_total Of 1\na_total 3\n\nb_bucket{le=\"0.001\",name=\"two words\"} 1.5e+06\nc -1\nd NaN\ne +Inf\nnothing\n"))
+}

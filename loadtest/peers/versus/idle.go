@@ -89,11 +89,11 @@ func (r *rival) resident(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	const metric = "process_resident_memory_bytes"
-	all, err := r.scrape(ctx)
+	series, err := r.server.Metrics(ctx, metric)
 	if err != nil {
 		return 0, err
 	}
-	bytes, ok := all[metric]
+	bytes, ok := series[metric]
 	if !ok {
 		return 0, fmt.Errorf("there is no %s", metric)
 	}

@@ -2,14 +2,10 @@ package versus
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // metricsPrefix is that of the service's metrics.
@@ -21,7 +17,7 @@ func (r *rival) read(ctx context.Context, names []string) (map[string]float64, e
 	if len(names) == 0 {
 		return nil, nil
 	}
-	all, err := r.scrape(ctx)
+	all, err := r.server.Metrics(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,44 +44,6 @@ func (r *rival) grow(ctx context.Context, names []string, before map[string]floa
 		t.grown[series] += value - before[series]
 	}
 	return nil
-}
-
-// scrape returns all series of the contestant, by their names and labels.
-func (r *rival) scrape(ctx context.Context) (map[string]float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.Admin()+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Close = true // no connection stays behind
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("/metrics: %s", answer.Status)
-	}
-	return parseMetrics(string(text)), err
-}
-
-// parseMetrics reads the text format of Prometheus without time stamps. It leaves
-// out what is no number.
-func parseMetrics(text string) map[string]float64 {
-	series := map[string]float64{}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || line[0] == '#' {
-			continue
-		}
-		if value, err := strconv.ParseFloat(line[at+1:], 64); err == nil && !math.IsNaN(value) && !math.IsInf(value, 0) {
-			series[line[:at]] = value
-		}
-	}
-	return series
 }
 
 // mean returns the mean of what a histogram has counted; 0 if that is nothing.

@@ -6,13 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestParseMetrics(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, map[string]float64{
-		"a_total": 3, `b_bucket{le="0.001",name="two words"}`: 1.5e6, "c": -1,
-	}, parseMetrics("# HELP a_total Of 1\na_total 3\n\nb_bucket{le=\"0.001\",name=\"two words\"} 1.5e+06\nc -1\nd NaN\ne +Inf\nnothing\n"))
-}
-
 func TestHistogram_MeanAndMedian(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
