@@ -55,12 +55,20 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		return exitOK
 	case config.Healthcheck:
 		err = healthcheck(ctx, &inv.Config)
+	case config.Backup:
+		err = writeBackup(ctx, &inv.Config, inv.Dir, stdout)
+	case config.Restore:
+		err = restore(ctx, &inv.Config, inv.Dir, stdout, stderr)
+	case config.Check:
+		err = check(ctx, &inv.Config, inv.Dir, stdout, stderr)
 	default:
 		err = serve(ctx, inv, memory, stderr)
 	}
 	switch {
 	case errors.Is(err, errSecondSignal):
 		return exitFailed // said in the log
+	case errors.Is(err, errDamage):
+		return exitFailed // said line by line
 	case err != nil:
 		complain(stderr, err)
 		return exitFailed

@@ -264,6 +264,11 @@ func TestRun_TLS(t *testing.T) {
 	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600))
 
+	der, err = x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	other := filepath.Join(dir, "other.pem")
+	require.NoError(t, os.WriteFile(other, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+
 	s := launch(t, "SPILLWAY_TLS_CERT="+cert, "SPILLWAY_TLS_KEY="+key)
 	status, _ := get(t, "https://"+s.addr["data"]+"/v0/entity?id=a")
 	require.Equal(t, 404, status)
@@ -271,7 +276,98 @@ func TestRun_TLS(t *testing.T) {
 	require.Equal(t, 200, status)
 	code, _, stderr := try(t, nil, "healthcheck", "--admin-listen="+s.addr["admin"], "--tls-cert="+cert, "--tls-key="+key)
 	require.Equal(t, exitOK, code, stderr)
+	code, _, stderr = try(t, nil, "backup", filepath.Join(dir, "backup"), "--admin-listen="+s.addr["admin"], "--tls-cert="+cert, "--tls-key="+key)
+	require.Equal(t, exitOK, code, stderr)
+	// A token is not sent to anybody else.
+	code, _, stderr = try(t, nil, "backup", filepath.Join(dir, "backup2"), "--admin-listen="+s.addr["admin"], "--tls-cert="+other, "--tls-key="+key)
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, "certificate is not the one in "+other)
 	require.Equal(t, exitOK, s.stop(), s.log.String())
+}
+
+// put writes a key and expects that it is acknowledged.
+func put(t *testing.T, s *instance, key, value string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+s.addr["data"]+"/v0/entity?id="+key, strings.NewReader(value))
+	require.NoError(t, err)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusCreated, resp.StatusCode)
+}
+
+func TestRun_BackupRestoreCheck(t *testing.T) {
+	t.Parallel()
+	data, dir, restored := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "restored")
+	s := launch(t, "SPILLWAY_DATA_DIR="+data, "SPILLWAY_ADMIN_TOKEN=secret")
+	put(t, s, "k", "value")
+	admin := "--admin-listen=" + s.addr["admin"]
+
+	code, _, stderr := try(t, nil, "backup", dir, admin)
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, "token", "SPILLWAY_ADMIN_TOKEN_FILE")
+	code, stdout, stderr := try(t, []string{"SPILLWAY_ADMIN_TOKEN=secret"}, "backup", dir, admin)
+	require.Equal(t, exitOK, code, stderr)
+	require.Empty(t, stderr)
+	requireLine(t, stdout, dir, " files, ", " bytes, in ")
+	code, _, stderr = try(t, []string{"SPILLWAY_ADMIN_TOKEN=secret"}, "backup", dir, admin)
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, dir+" exists already")
+	code, _, stderr = try(t, []string{"SPILLWAY_ADMIN_TOKEN=secret"}, "backup", filepath.Join(data, "x"), admin)
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, "in the data folder", filepath.Join(data, "backups"))
+	require.Equal(t, exitOK, s.stop())
+
+	code, _, stderr = try(t, nil, "backup", dir, admin)
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, "does not answer", s.addr["admin"])
+	for _, folder := range []string{data, dir} {
+		code, stdout, stderr = try(t, nil, "check", folder)
+		require.Equal(t, exitOK, code, stderr)
+		requireLine(t, stdout, folder+" is sound: 1 key, 6 bytes of keys and values")
+	}
+	code, _, stderr = try(t, []string{"SPILLWAY_DATA_DIR=" + data}, "restore", dir)
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, data, "is not empty")
+	code, stdout, stderr = try(t, []string{"SPILLWAY_DATA_DIR=" + restored}, "restore", dir)
+	require.Equal(t, exitOK, code, stderr)
+	requireLine(t, stdout, dir, restored, "1 key")
+
+	s = launch(t, "SPILLWAY_DATA_DIR="+restored)
+	_, body := get(t, "http://"+s.addr["data"]+"/v0/entity?id=k")
+	require.Equal(t, "value", body)
+	require.Equal(t, exitOK, s.stop())
+	code, stdout, stderr = try(t, []string{"SPILLWAY_DATA_DIR=" + restored}, "check")
+	require.Equal(t, exitOK, code, stderr)
+	requireLine(t, stdout, restored+" is sound")
+}
+
+func TestRun_Damage(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := launch(t, "SPILLWAY_DATA_DIR="+dir)
+	put(t, s, "k", "value")
+	require.Equal(t, exitOK, s.stop())
+	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	require.NoError(t, err)
+	for _, manifest := range manifests {
+		require.NoError(t, os.Truncate(manifest, 10))
+	}
+	code, stdout, stderr := try(t, []string{"SPILLWAY_DATA_DIR=" + dir}, "check")
+	require.Equal(t, exitFailed, code)
+	require.Empty(t, stdout)
+	requireLine(t, stderr, "MANIFEST-", "spillway restore")
+
+	code, _, stderr = try(t, []string{"SPILLWAY_DATA_DIR=" + dir + "2"}, "restore", dir)
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, dir, "is no finished backup")
+
+	// On what a restore has left unfinished no service starts.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "SPILLWAY-RESTORE-UNFINISHED"), nil, 0o600))
+	code, _, stderr = try(t, environment(t, "SPILLWAY_DATA_DIR="+dir))
+	require.Equal(t, exitFailed, code)
+	requireLine(t, stderr, dir, "spillway restore")
 }
 
 func TestReachable(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"spillway/internal/admin"
+	"spillway/internal/backup"
 	"spillway/internal/config"
 	"spillway/internal/executor"
 	"spillway/internal/metrics"
@@ -113,6 +114,7 @@ type service struct {
 
 	// In the order in which they are opened.
 	metrics    *metrics.Metrics
+	backups    *backup.Backups
 	store      *pebble.Store
 	executor   *executor.Executor
 	dispatcher *dispatch.Dispatcher
@@ -146,8 +148,13 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 	slow := new(slowest.Recorder)
 	epoch := time.Now()
 
+	if err := backup.Usable(c.DataDir); err != nil {
+		return nil, err
+	}
+	s.backups = backup.New(c.DataDir)
 	s.store, err = pebble.Open(pebble.Options{
 		Dir:          c.DataDir,
+		FS:           s.backups.FS(),
 		Sync:         pebble.SyncMode(c.Sync.Mode),
 		SyncInterval: c.Sync.Interval,
 		CacheBytes:   c.CacheBytes,
@@ -158,6 +165,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		return nil, err
 	}
 	opened = append(opened, func() { _ = s.store.Close() }) // nothing was written
+	opened = append(opened, s.backups.Close)
 
 	s.executor = executor.Open(executor.Options{
 		Store:      delay.Wrap(s.store, c.StoreDelay),
@@ -202,9 +210,11 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 			now := s.dispatcher.Now()
 			return slow.List(now), now
 		},
-		Ready:      s.ready,
-		Config:     s.effective,
-		Checkpoint: s.store.Checkpoint,
+		Ready:  s.ready,
+		Config: s.effective,
+		Backup: func(ctx context.Context, dir string) (backup.Result, error) {
+			return s.backups.Write(ctx, dir, s.store.Checkpoint)
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -291,6 +301,7 @@ func (s *service) stop() error {
 		s.data.Close()
 		s.dispatcher.Close()
 		s.executor.Close()
+		s.backups.Close() // gives up the one that is being written
 		close(closed)
 	}()
 	select {

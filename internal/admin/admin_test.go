@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,10 +14,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"spillway/internal/backup"
 	"spillway/internal/metrics"
 	"spillway/internal/secure"
 	"spillway/internal/slowest"
@@ -77,8 +80,8 @@ func open(t *testing.T, o Options) *plane {
 	if o.Config == nil {
 		o.Config = func() any { return map[string]any{"a": 1} }
 	}
-	if o.Checkpoint == nil {
-		o.Checkpoint = func(string) error { return nil }
+	if o.Backup == nil {
+		o.Backup = func(context.Context, string) (backup.Result, error) { return backup.Result{}, nil }
 	}
 	s, err := Open(o)
 	require.NoError(t, err)
@@ -224,13 +227,13 @@ func TestServer_Backup(t *testing.T) {
 		dirs []string
 		fail error
 	)
-	p := open(t, Options{Checkpoint: func(dir string) error {
+	p := open(t, Options{Backup: func(_ context.Context, dir string) (backup.Result, error) {
 		dirs = append(dirs, dir)
-		return fail
+		return backup.Result{Dir: dir, Files: 3, Bytes: 1000, Took: 1500 * time.Millisecond}, fail
 	}})
 	a := p.do("POST", "/backup", `{"dir":"/some/where"}`)
 	require.Equal(t, 200, a.status)
-	require.Contains(t, a.body, `{"dir":"/some/where","seconds":`)
+	require.Equal(t, `{"dir":"/some/where","files":3,"bytes":1000,"seconds":1.5}`+"\n", a.body)
 	require.Equal(t, []string{"/some/where"}, dirs)
 
 	for _, body := range []string{``, `{}`, `{"dir":""}`, `{"dir":"some/where"}`, `{"dir":"../x"}`, `{"dir":1}`, `{"path":"/x"}`} {
@@ -238,8 +241,14 @@ func TestServer_Backup(t *testing.T) {
 	}
 	require.Len(t, dirs, 1)
 
-	fail = fmt.Errorf("checkpoint: %w", fs.ErrExist)
-	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`), 409, "exists already")
+	fail = fmt.Errorf("not at /x: %w", fs.ErrExist)
+	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`), 409, "not at /x")
+	fail = backup.ErrBusy
+	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`), 409, "another backup")
+	fail = fmt.Errorf("%w: in the data folder", fs.ErrInvalid)
+	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`), 400, "in the data folder")
+	fail = backup.ErrClosed
+	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`), 503, "stopping")
 	fail = fmt.Errorf("%w: no space", store.ErrUnwritable)
 	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`), 503, "no space")
 	fail = errors.New("no luck")
@@ -267,7 +276,7 @@ func TestServer_Token(t *testing.T) {
 // A page in the operator's browser must not change anything.
 func TestServer_CrossOrigin(t *testing.T) {
 	t.Parallel()
-	p := open(t, Options{Checkpoint: func(string) error { panic("must not be called") }})
+	p := open(t, Options{Backup: func(context.Context, string) (backup.Result, error) { panic("must not be called") }})
 	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`, "Origin", "https://elsewhere.example"), 403, "origins")
 	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`, "Sec-Fetch-Site", "cross-site"), 403, "origins")
 	require.Equal(t, 200, p.do("PUT", "/strategy", `{"strategy":"lifo"}`, "Origin", "http://"+p.Addr().String()).status)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"spillway/internal/backup"
 	"spillway/internal/store"
 	"spillway/strategies"
 )
@@ -79,20 +80,25 @@ func (o *Options) postBackup(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, fmt.Sprintf("dir is %.100q, want an absolute path on the server, of a folder to be made", wanted.Dir))
 		return
 	}
-	start := time.Now()
-	switch err := o.Checkpoint(wanted.Dir); {
-	case errors.Is(err, fs.ErrExist):
-		problem(w, http.StatusConflict, fmt.Sprintf("%.1000q exists already, want the path of a folder to be made", wanted.Dir))
-	case errors.Is(err, store.ErrUnwritable), errors.Is(err, store.ErrClosed):
+	switch done, err := o.Backup(r.Context(), wanted.Dir); {
+	case errors.Is(err, fs.ErrInvalid):
+		problem(w, http.StatusBadRequest, err.Error())
+	case errors.Is(err, fs.ErrExist), errors.Is(err, backup.ErrBusy):
+		problem(w, http.StatusConflict, err.Error())
+	case errors.Is(err, store.ErrUnwritable), errors.Is(err, store.ErrClosed), errors.Is(err, backup.ErrClosed):
 		problem(w, http.StatusServiceUnavailable, err.Error())
+	case errors.Is(err, errors.ErrUnsupported):
+		problem(w, http.StatusNotImplemented, err.Error())
 	case err != nil:
 		o.fail(w, "write the backup", err)
 	default:
-		o.Logger.Info("backup written", "dir", wanted.Dir, "took", time.Since(start).String())
+		o.Logger.Info("backup written", "dir", done.Dir, "files", done.Files, "bytes", done.Bytes, "took", done.Took.String())
 		writeJSON(w, http.StatusOK, struct {
 			Dir     string  `json:"dir"`
+			Files   int     `json:"files"`
+			Bytes   int64   `json:"bytes"`
 			Seconds float64 `json:"seconds"`
-		}{wanted.Dir, time.Since(start).Seconds()})
+		}{done.Dir, done.Files, done.Bytes, done.Took.Seconds()})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/backup"
 	"spillway/internal/metrics"
 	"spillway/internal/secure"
 	"spillway/internal/slowest"
@@ -49,9 +50,9 @@ type Options struct {
 	// Config returns the effective configuration, fit for JSON and without
 	// secrets.
 	Config func() any
-	// Checkpoint writes a consistent copy of the store into the folder, which
-	// does not exist yet.
-	Checkpoint func(dir string) error
+	// Backup writes a consistent copy of the store into a folder that is not there
+	// yet, unless ctx ends before. Its errors are those of backup.Backups.Write.
+	Backup func(ctx context.Context, dir string) (backup.Result, error)
 }
 
 // Dispatcher is what the admin plane needs of a dispatch.Dispatcher.

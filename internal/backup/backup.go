@@ -121,30 +121,38 @@ func (b *Backups) Write(ctx context.Context, dir string, checkpoint func(dir str
 // backup.
 func (b *Backups) makeRoom(dir string) error {
 	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("%w: %s is not an absolute path", fs.ErrInvalid, dir)
+		return &placeError{fs.ErrInvalid, fmt.Sprintf("%s is not an absolute path", dir)}
 	}
 	inside, err := within(b.data, dir)
 	if err != nil {
 		return err
 	}
 	if inside != "" && !strings.HasPrefix(inside, Folder+string(filepath.Separator)) {
-		return fmt.Errorf("%w: %s is in the data folder, where backups may be in %s only",
-			fs.ErrInvalid, dir, filepath.Join(b.data, Folder))
+		return &placeError{fs.ErrInvalid, fmt.Sprintf("%s is in the data folder, where backups may be in %s only", dir, filepath.Join(b.data, Folder))}
 	}
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err == nil && len(entries) > 0:
-		return fmt.Errorf("%s %w already and is not empty", dir, fs.ErrExist)
+		return &placeError{fs.ErrExist, fmt.Sprintf("%s exists already and is not empty", dir)}
 	case err != nil:
 		return err
 	}
 	if err := os.Remove(dir); err != nil { // a checkpoint makes its folder itself
-		return fmt.Errorf("%w: the empty folder %s cannot be replaced, name one to be made within it: %w", fs.ErrInvalid, dir, err)
+		return &placeError{fs.ErrInvalid, fmt.Sprintf("the empty folder %s cannot be replaced, name one to be made within it (%v)", dir, err)}
 	}
 	return nil
 }
+
+// placeError says why there can be no backup at some place.
+type placeError struct {
+	kind error // fs.ErrExist or fs.ErrInvalid
+	text string
+}
+
+func (e *placeError) Error() string { return e.text }
+func (e *placeError) Unwrap() error { return e.kind }
 
 // within returns the path of dir relative to parent if it is parent or within,
 // and "" otherwise. Links are followed as far as there is anything.

@@ -38,6 +38,12 @@ const (
 	Serve Command = iota
 	// Healthcheck asks a running service whether it is ready.
 	Healthcheck
+	// Backup asks a running service for a backup in Invocation.Dir.
+	Backup
+	// Restore puts the backup in Invocation.Dir in the data folder.
+	Restore
+	// Check checks Invocation.Dir, or the data folder if that is empty.
+	Check
 	// Print prints Invocation.Text.
 	Print
 )
@@ -45,6 +51,8 @@ const (
 // Invocation is what the arguments and the environment say.
 type Invocation struct {
 	Command Command
+	// Dir is the folder that was named for Backup, Restore or Check.
+	Dir string
 	// Text is the help or the version, with Print.
 	Text string
 	// Config is complete, except with Print.
@@ -64,6 +72,16 @@ type grammar struct {
 
 	Serve       struct{} `cmd:"" default:"withargs" help:"Serve. The default."`
 	Healthcheck struct{} `cmd:"" help:"Exit with 0 if the service with this configuration is ready, otherwise with 1."`
+	Backup      folder   `cmd:"" help:"Have the running service with this configuration write a backup into DIR, which must not exist or be empty. It goes on serving."`
+	Restore     folder   `cmd:"" help:"Put the backup in DIR in the place of the data folder, which must not exist or be empty. No service may run on it."`
+	Check       struct {
+		Dir string `arg:"" optional:"" help:"A data folder or a backup; the data folder by default."`
+	} `cmd:"" help:"Compare all that is in the data folder, or in DIR, with its checksums, and change nothing. No service may run on it."`
+}
+
+// folder is the argument of a command.
+type folder struct {
+	Dir string `arg:"" help:"Folder of the backup."`
 }
 
 // Parse reads the arguments and the environment. A ValueError says that the
@@ -121,8 +139,15 @@ func Parse(in Input) (Invocation, error) {
 		return Invocation{}, err
 	}
 	inv := Invocation{Command: Serve, Config: g.Config, Warnings: append(unknown(env, parser.Model), warnings...)}
-	if ctx.Command() == "healthcheck" {
+	switch command, _, _ := strings.Cut(ctx.Command(), " "); command { // its arguments follow
+	case "healthcheck":
 		inv.Command = Healthcheck
+	case "backup":
+		inv.Command, inv.Dir = Backup, g.Backup.Dir
+	case "restore":
+		inv.Command, inv.Dir = Restore, g.Restore.Dir
+	case "check":
+		inv.Command, inv.Dir = Check, g.Check.Dir
 	}
 	return inv, nil
 }

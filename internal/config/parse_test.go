@@ -249,6 +249,12 @@ func TestParse_BadCombinations(t *testing.T) {
 		{"--wrokers=1", []string{"--wrokers", "--workers"}},
 		{"nonsense", []string{"nonsense"}},
 		{"healthcheck nonsense", []string{"nonsense"}},
+		// A backup has one folder.
+		{"backup", []string{"<dir>"}},
+		{"restore", []string{"<dir>"}},
+		{"backup one two", []string{"two"}},
+		{"check one two", []string{"two"}},
+		{"backup ", []string{"<dir>"}},
 		// A flag at the end has no value.
 		{"--workers", []string{"SPILLWAY_WORKERS", `""`}},
 		{"--data-dir=", []string{"SPILLWAY_DATA_DIR", `""`}},
@@ -317,11 +323,19 @@ func TestParse_Commands(t *testing.T) {
 		"--help":                           Print,
 		"--version":                        Print,
 		"healthcheck -h":                   Print,
+		"backup dir":                       Backup,
+		"--admin-listen=:7 backup dir":     Backup,
+		"restore dir":                      Restore,
+		"restore dir --data-dir=d":         Restore,
+		"check":                            Check,
+		"check dir":                        Check,
+		"backup --help":                    Print,
 		"--help --workers=7 --sync=always": Print,
 	} {
 		inv, err := Parse(input(strings.Fields(args)...))
 		require.NoError(t, err, args)
 		require.Equal(t, want, inv.Command, args)
+		require.Equal(t, strings.Contains(args, " dir"), inv.Dir == "dir", args)
 	}
 }
 
@@ -337,6 +351,7 @@ func TestParse_Help(t *testing.T) {
 	for _, word := range []string{
 		"$SPILLWAY_WORKERS, default 8]", "$SPILLWAY_TLS_CERT]", "$SPILLWAY_STORE, default pebble]",
 		"$SPILLWAY_CACHE_BYTES, default 2147483648]", "healthcheck", "serve", "--version", "mpmc",
+		"backup", "restore", "check",
 	} {
 		require.Contains(t, words, word)
 	}
