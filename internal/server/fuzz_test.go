@@ -246,7 +246,7 @@ func FuzzConnection(f *testing.F) {
 		require.NoError(t, err)
 		a, err := readAnswer(other.r, http.MethodGet)
 		require.NoError(t, err)
-		require.Equal(t, 404, a.status)
+		require.Contains(t, []int{200, 404}, a.status) // the input may have put the key
 		eventually(t, func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
