@@ -24,7 +24,6 @@ import (
 	"spillway/internal/server"
 	"spillway/internal/slowest"
 	"spillway/internal/store/delay"
-	"spillway/internal/store/pebble"
 	"spillway/strategies/dispatch"
 )
 
@@ -115,7 +114,7 @@ type service struct {
 	// In the order in which they are opened.
 	metrics    *metrics.Metrics
 	backups    *backup.Backups
-	store      *pebble.Store
+	store      keeping
 	executor   *executor.Executor
 	dispatcher *dispatch.Dispatcher
 	admin      *admin.Server
@@ -148,27 +147,15 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 	slow := new(slowest.Recorder)
 	epoch := time.Now()
 
-	if err := backup.Usable(c.DataDir); err != nil {
-		return nil, err
-	}
 	s.backups = backup.New(c.DataDir)
-	s.store, err = pebble.Open(pebble.Options{
-		Dir:          c.DataDir,
-		FS:           s.backups.FS(),
-		Sync:         pebble.SyncMode(c.Sync.Mode),
-		SyncInterval: c.Sync.Interval,
-		CacheBytes:   c.CacheBytes,
-		Logger:       log,
-		OnFsync:      s.metrics.ObserveFsync,
-	})
-	if err != nil {
+	if s.store, err = openStore(c, log, s.metrics, s.backups.FS()); err != nil {
 		return nil, err
 	}
 	opened = append(opened, func() { _ = s.store.Close() }) // nothing was written
 	opened = append(opened, s.backups.Close)
 
 	s.executor = executor.Open(executor.Options{
-		Store:      delay.Wrap(s.store, c.StoreDelay),
+		Store:      delay.Wrap(s.store.Store, c.StoreDelay),
 		MaxCommits: 4 * c.Workers,
 		Epoch:      epoch,
 		Events:     executor.Events{Committed: s.metrics.Committed, Operated: s.metrics.Operated},
@@ -176,7 +163,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 	opened = append(opened, s.executor.Close)
 
 	batch := maxBatch
-	if !c.StoreDelay.IsZero() {
+	if !c.StoreDelay.IsZero() || c.Store == config.StoreCassandra {
 		batch = 1 // over a slow store the others could be started by other workers
 	}
 	s.dispatcher, err = dispatch.Open(dispatch.Options{
@@ -213,7 +200,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		Ready:  s.ready,
 		Config: s.effective,
 		Backup: func(ctx context.Context, dir string) (backup.Result, error) {
-			return s.backups.Write(ctx, dir, s.store.Checkpoint)
+			return s.backups.Write(ctx, dir, s.store.checkpoint)
 		},
 	})
 	if err != nil {
@@ -245,7 +232,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		Gauges:      s.dispatcher.Gauges,
 		Connections: s.data.Connections,
 		Writable:    s.store.Writable,
-		Store:       func() metrics.StoreStats { return storeStats(s.store.Stats()) },
+		Store:       s.store.stats,
 	})
 	addresses := map[string]string{"admin": s.admin.Addr().String(), "data": s.data.Addr().String()}
 	s.addresses.Store(&addresses)
@@ -319,26 +306,4 @@ func (s *service) stop() error {
 		s.log.Info("stopped")
 	}
 	return err
-}
-
-// storeStats hands the figures on from the one room that must not know the
-// other.
-func storeStats(s pebble.Stats) metrics.StoreStats {
-	levels := make([]metrics.StoreLevel, len(s.Levels))
-	for i, l := range s.Levels {
-		levels[i] = metrics.StoreLevel(l)
-	}
-	return metrics.StoreStats{
-		Compactions:         s.Compactions,
-		Levels:              levels,
-		ReadAmplification:   s.ReadAmplification,
-		CacheHits:           s.CacheHits,
-		CacheMisses:         s.CacheMisses,
-		DiskBytes:           s.DiskBytes,
-		DiskFreeBytes:       s.DiskFreeBytes,
-		WriteStalls:         s.WriteStalls,
-		WriteStallTime:      s.WriteStallTime,
-		MemtableBytes:       s.MemTableBytes,
-		CompactionDebtBytes: s.CompactionDebtBytes,
-	}
 }

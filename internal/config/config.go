@@ -9,7 +9,11 @@
 package config
 
 import (
+	"maps"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"spillway/internal/store/delay"
@@ -25,14 +29,21 @@ type Config struct {
 	Listen        string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
 	AdminListen   string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
 	AcceptLoops   int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
-	Workers       int    `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs."`
+	Workers       int    `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs, or 128 with the distributed store, for which they wait."`
 	Pools         string `name:"pools" default:"shared" enum:"shared,split" help:"Shared: one queue for all; split: reads and writes have a queue and half the workers each. One of ${enum}."`
 	QueueCapacity int    `name:"queue-capacity" default:"256" min:"1" max:"1048576" help:"Requests that may wait."`
 
-	Store      string `name:"store" default:"pebble" enum:"pebble" help:"Where the data is kept: ${enum}."`
+	Store      string `name:"store" default:"pebble" enum:"pebble,cassandra" help:"Where the data is kept: pebble (embedded), cassandra (distributed)."`
 	DataDir    string `name:"data-dir" default:"./data" help:"Folder of the embedded store."`
 	Sync       Sync   `name:"sync" default:"always" help:"When a write is acknowledged: always (it is on the disk), interval:DURATION (a crash may lose that much), never (a crash may lose more)."`
 	CacheBytes int64  `name:"cache-bytes" default:"${cache}" type:"size" min:"1" help:"Block cache of the embedded store; by default a quarter of the memory."`
+
+	CassandraHosts             string      `name:"cassandra-hosts" type:"hosts" help:"Nodes of the Cassandra cluster to begin with, HOST[:PORT],…, all of the local datacentre."`
+	CassandraKeyspace          string      `name:"cassandra-keyspace" type:"keyspace" default:"spillway" help:"Keyspace, made if it is not there."`
+	CassandraConsistency       string      `name:"cassandra-consistency" default:"LOCAL_QUORUM" enum:"ONE,TWO,THREE,QUORUM,EACH_QUORUM,ALL,LOCAL_ONE,LOCAL_QUORUM" help:"Consistency of requests that do not say: ${enum}."`
+	CassandraUsername          string      `name:"cassandra-username" help:"User name, if the cluster wants one."`
+	CassandraPassword          string      `name:"cassandra-password" secret:"" help:"Its password."`
+	CassandraReplicationFactor Replication `name:"cassandra-replication-factor" default:"3" help:"Replicas of each key in a keyspace that is made: a number, or DATACENTRE:NUMBER,… for several."`
 
 	MaxKeyBytes    int   `name:"max-key-bytes" default:"4096" type:"size" min:"1" max:"65535" help:"Longest key."`
 	MaxValueBytes  int   `name:"max-value-bytes" default:"1048576" type:"size" min:"1" max:"1073741824" help:"Longest value."`
@@ -81,6 +92,29 @@ func (s Sync) String() string {
 		return s.Mode + ":" + s.Interval.String()
 	}
 	return s.Mode
+}
+
+// The stores.
+const (
+	StorePebble    = "pebble"
+	StoreCassandra = "cassandra"
+)
+
+// Replication is how many replicas a key has in each datacentre, by its name. The
+// name "" stands for the one that the service is in.
+type Replication map[string]int
+
+// String returns r in the form in which it is configured.
+func (r Replication) String() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		part := strconv.Itoa(r[name])
+		if name != "" {
+			part = name + ":" + part
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ",")
 }
 
 // Redacted returns the value of every setting by the name of its variable, fit

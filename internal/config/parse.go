@@ -134,6 +134,9 @@ func Parse(in Input) (Invocation, error) {
 	if err := g.readTokens(in.ReadFile); err != nil {
 		return Invocation{}, err
 	}
+	if g.Store == StoreCassandra && !given(ctx, "workers") {
+		g.Workers = waitingWorkers
+	}
 	warnings, err := g.check()
 	if err != nil {
 		return Invocation{}, err
@@ -222,6 +225,15 @@ func (g *grammar) readTokens(readFile func(string) ([]byte, error)) error {
 	return nil
 }
 
+// waitingWorkers is how many workers there are for a store on other machines:
+// they bound what is in flight there, and each costs a goroutine that waits.
+const waitingWorkers = 128
+
+// given reports whether a setting was given, by its flag or its variable.
+func given(ctx *kong.Context, setting string) bool {
+	return slices.ContainsFunc(ctx.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == setting })
+}
+
 // check looks at the settings that depend on each other.
 func (g *grammar) check() (warnings []string, err error) {
 	switch {
@@ -232,6 +244,11 @@ func (g *grammar) check() (warnings []string, err error) {
 	case g.TLSKey != "" && g.TLSCert == "":
 		return nil, &ValueError{"tls-cert", "", "the file with the certificate of " + variable("tls-key")}
 	}
+	if g.Store == StoreCassandra {
+		if err := g.checkCassandra(); err != nil {
+			return nil, err
+		}
+	}
 	if g.MaxBodyBytes < int64(g.MaxValueBytes) {
 		warnings = append(warnings, fmt.Sprintf("%s is %d and %s is %d: values of more than %d bytes will always be turned away",
 			variable("max-body-bytes"), g.MaxBodyBytes, variable("max-value-bytes"), g.MaxValueBytes, g.MaxBodyBytes))
@@ -239,15 +256,24 @@ func (g *grammar) check() (warnings []string, err error) {
 	return warnings, nil
 }
 
-// later are the variables of the distributed store, which are not used yet.
-var later = []string{
-	"SPILLWAY_CASSANDRA_HOSTS", "SPILLWAY_CASSANDRA_KEYSPACE", "SPILLWAY_CASSANDRA_CONSISTENCY",
-	"SPILLWAY_CASSANDRA_USERNAME", "SPILLWAY_CASSANDRA_PASSWORD", "SPILLWAY_CASSANDRA_REPLICATION_FACTOR",
+func (g *grammar) checkCassandra() error {
+	with := " when " + variable("store") + " is " + StoreCassandra
+	switch {
+	case g.CassandraHosts == "":
+		return &ValueError{"cassandra-hosts", "", "nodes of the cluster, such as 10.0.0.1,10.0.0.2:9042," + with}
+	case g.CassandraUsername != "" && g.CassandraPassword == "":
+		return &ValueError{"cassandra-password", "", "the password of " + variable("cassandra-username")}
+	case g.CassandraUsername == "" && g.CassandraPassword != "":
+		return &ValueError{"cassandra-username", "", "the user of " + variable("cassandra-password")}
+	case !g.StoreDelay.IsZero():
+		return &ValueError{"store-delay", g.StoreDelay.String(), "0" + with}
+	}
+	return nil
 }
 
 // unknown warns of the variables that are no settings, sorted.
 func unknown(env map[string]string, model *kong.Application) (warnings []string) {
-	known := slices.Clone(later)
+	var known []string
 	for _, flag := range model.Flags {
 		if isSetting(flag.Value) {
 			known = append(known, variable(flag.Name))

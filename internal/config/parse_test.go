@@ -36,17 +36,22 @@ func input(args ...string) Input {
 
 func defaults() Config {
 	return Config{
-		Strategy:       "fifo",
-		Listen:         "127.0.0.1:8080",
-		AdminListen:    "127.0.0.1:6060",
-		AcceptLoops:    4,
-		Workers:        8,
-		Pools:          "shared",
-		QueueCapacity:  256,
-		Store:          "pebble",
-		DataDir:        "./data",
-		Sync:           Sync{Mode: SyncAlways},
-		CacheBytes:     2 << 30,
+		Strategy:      "fifo",
+		Listen:        "127.0.0.1:8080",
+		AdminListen:   "127.0.0.1:6060",
+		AcceptLoops:   4,
+		Workers:       8,
+		Pools:         "shared",
+		QueueCapacity: 256,
+		Store:         "pebble",
+		DataDir:       "./data",
+		Sync:          Sync{Mode: SyncAlways},
+		CacheBytes:    2 << 30,
+
+		CassandraKeyspace:          "spillway",
+		CassandraConsistency:       "LOCAL_QUORUM",
+		CassandraReplicationFactor: Replication{"": 3},
+
 		MaxKeyBytes:    4096,
 		MaxValueBytes:  1048576,
 		MaxBodyBytes:   1 << 30,
@@ -103,6 +108,13 @@ var settings = []struct {
 	{"SPILLWAY_STORE_DELAY", "--store-delay", "4ms", func(c *Config) { c.StoreDelay, _ = delay.ParseDistribution("4ms") }},
 	{"SPILLWAY_LOG_LEVEL", "--log-level", "debug", func(c *Config) { c.LogLevel = "debug" }},
 	{"SPILLWAY_LOG_FORMAT", "--log-format", "json", func(c *Config) { c.LogFormat = "json" }},
+	{"SPILLWAY_CASSANDRA_HOSTS", "--cassandra-hosts", "a,10.0.0.1:9042,[::1]:1,::1", func(c *Config) { c.CassandraHosts = "a,10.0.0.1:9042,[::1]:1,::1" }},
+	{"SPILLWAY_CASSANDRA_KEYSPACE", "--cassandra-keyspace", "k_2", func(c *Config) { c.CassandraKeyspace = "k_2" }},
+	{"SPILLWAY_CASSANDRA_CONSISTENCY", "--cassandra-consistency", "ALL", func(c *Config) { c.CassandraConsistency = "ALL" }},
+	{"SPILLWAY_CASSANDRA_USERNAME", "--cassandra-username", "me", func(c *Config) { c.CassandraUsername = "me" }},
+	{"SPILLWAY_CASSANDRA_PASSWORD", "--cassandra-password", "my word", func(c *Config) { c.CassandraPassword = "my word" }},
+	{"SPILLWAY_CASSANDRA_REPLICATION_FACTOR", "--cassandra-replication-factor", "1", func(c *Config) { c.CassandraReplicationFactor = Replication{"": 1} }},
+	{"SPILLWAY_CASSANDRA_REPLICATION_FACTOR", "--cassandra-replication-factor", "dc2:2,dc1:3", func(c *Config) { c.CassandraReplicationFactor = Replication{"dc1": 3, "dc2": 2} }},
 }
 
 func TestParse_EverySetting(t *testing.T) {
@@ -172,7 +184,24 @@ func TestParse_BadValues(t *testing.T) {
 		{"workers", "99999999999999999999", "a number from 1 to 65536"},
 		{"pools", "both", "one of shared, split"},
 		{"queue-capacity", "0", "a number from 1 to 1048576"},
-		{"store", "cassandra", "pebble"},
+		{"store", "memory", "one of pebble, cassandra"},
+		{"cassandra-hosts", "a,,b", "hosts such as"},
+		{"cassandra-hosts", "a:0", "hosts such as"},
+		{"cassandra-hosts", "a:65536", "hosts such as"},
+		{"cassandra-hosts", "a b", "hosts such as"},
+		{"cassandra-hosts", "a:b:c", "hosts such as"},
+		{"cassandra-keyspace", "Mine", "lower case"},
+		{"cassandra-keyspace", "1st", "a letter and"},
+		{"cassandra-keyspace", "a;b", "a letter and"},
+		{"cassandra-keyspace", strings.Repeat("k", 49), "up to 47"},
+		{"cassandra-consistency", "ANY", "one of ONE, TWO"},
+		{"cassandra-consistency", "quorum", "one of ONE, TWO"},
+		{"cassandra-replication-factor", "0", "a number from 1 to 100"},
+		{"cassandra-replication-factor", "dc1:", "such as dc1:3,dc2:3"},
+		{"cassandra-replication-factor", ":3", "such as dc1:3,dc2:3"},
+		{"cassandra-replication-factor", "3,dc1:3", "such as dc1:3,dc2:3"},
+		{"cassandra-replication-factor", "dc1:3,dc1:3", "such as dc1:3,dc2:3"},
+		{"cassandra-replication-factor", "d'c:3", "such as dc1:3,dc2:3"},
 		{"sync", "sometimes", "always, never, or interval:<duration>"},
 		{"sync", "interval", "interval:<duration>"},
 		{"sync", "interval:", "interval:<duration>"},
@@ -245,6 +274,12 @@ func TestParse_BadCombinations(t *testing.T) {
 		// A token has one source.
 		{"--data-token=a --data-token-file=token", []string{"SPILLWAY_DATA_TOKEN_FILE", `"token"`, "SPILLWAY_DATA_TOKEN "}},
 		{"--admin-token=a --admin-token-file=token", []string{"SPILLWAY_ADMIN_TOKEN_FILE", "SPILLWAY_ADMIN_TOKEN "}},
+		// The distributed store has to be somewhere, and has delays of its own.
+		{"--store=cassandra", []string{"SPILLWAY_CASSANDRA_HOSTS", "SPILLWAY_STORE"}},
+		{"--store=cassandra --cassandra-hosts=a --store-delay=4ms", []string{"SPILLWAY_STORE_DELAY", `"4ms"`, "SPILLWAY_STORE"}},
+		// A user has a password, and the other way round.
+		{"--store=cassandra --cassandra-hosts=a --cassandra-username=u", []string{"SPILLWAY_CASSANDRA_PASSWORD", "SPILLWAY_CASSANDRA_USERNAME"}},
+		{"--store=cassandra --cassandra-hosts=a --cassandra-password=p", []string{"SPILLWAY_CASSANDRA_USERNAME", "SPILLWAY_CASSANDRA_PASSWORD"}},
 		// What is not known is said, with a hint.
 		{"--wrokers=1", []string{"--wrokers", "--workers"}},
 		{"nonsense", []string{"nonsense"}},
@@ -267,15 +302,37 @@ func TestParse_BadCombinations(t *testing.T) {
 	}
 }
 
+func TestParse_WorkersOfADistributedStore(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args, env string
+		want      int
+	}{
+		// They wait for other machines, so that there are more by default.
+		{"--store=cassandra --cassandra-hosts=a", "", 128},
+		// What is asked for is what there is, also if it is the other default.
+		{"--store=cassandra --cassandra-hosts=a --workers=8", "", 8},
+		{"--store=cassandra --cassandra-hosts=a", "SPILLWAY_WORKERS=3", 3},
+	} {
+		in := input(strings.Fields(tt.args)...)
+		in.Env = []string{tt.env}
+		inv, err := Parse(in)
+		require.NoError(t, err)
+		require.Equal(t, tt.want, inv.Config.Workers, "%s %s", tt.args, tt.env)
+	}
+}
+
 func TestParse_SecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	_, err := Parse(input("--admin-token=top secret"))
 	requireLine(t, err, "SPILLWAY_ADMIN_TOKEN", blank)
 	require.NotContains(t, err.Error(), "top")
 
-	inv, err := Parse(input("--admin-token=hidden", "--data-token-file=token", "--sync=interval:1s"))
+	inv, err := Parse(input("--admin-token=hidden", "--data-token-file=token", "--sync=interval:1s", "--cassandra-password=hidden"))
 	require.NoError(t, err)
 	shown := inv.Config.Redacted()
+	require.Equal(t, blank, shown["SPILLWAY_CASSANDRA_PASSWORD"])
+	require.Equal(t, "3", shown["SPILLWAY_CASSANDRA_REPLICATION_FACTOR"])
 	require.Equal(t, blank, shown["SPILLWAY_ADMIN_TOKEN"])
 	require.Equal(t, blank, shown["SPILLWAY_DATA_TOKEN"])
 	require.Equal(t, "interval:1s", shown["SPILLWAY_SYNC"])

@@ -49,6 +49,9 @@ func mappers() []kong.Option {
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), mapper(parseDuration)),
 		kong.TypeMapper(reflect.TypeFor[Sync](), mapper(parseSync)),
 		kong.TypeMapper(reflect.TypeFor[delay.Distribution](), mapper(parseDelay)),
+		kong.TypeMapper(reflect.TypeFor[Replication](), mapper(parseReplication)),
+		kong.NamedMapper("hosts", mapper(parseHosts)),
+		kong.NamedMapper("keyspace", mapper(parseKeyspace)),
 		kong.NamedMapper("address", mapper(parseAddress)),
 		kong.NamedMapper("size", mapper(parseSize)),
 		kong.NamedMapper("token", mapper(parseToken)),
@@ -201,6 +204,61 @@ func parseAddress(_ *kong.Value, s string) (string, error) {
 		}
 	}
 	return "", errors.New("an address such as 127.0.0.1:8080, :8080 or [::1]:8080, with a port from 0 to 65535")
+}
+
+// parseHosts reads addresses to connect to: hosts, each with a port or without.
+func parseHosts(_ *kong.Value, s string) (string, error) {
+	for entry := range strings.SplitSeq(s, ",") {
+		host, port, err := net.SplitHostPort(entry)
+		if err != nil { // no port
+			host, port = strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]"), "1"
+			if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+				host = ""
+			}
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 || host == "" || strings.ContainsAny(host, " \t\r\n/[]") {
+			return "", errors.New("hosts such as 10.0.0.1 or db1:9042, separated by commas")
+		}
+	}
+	return s, nil
+}
+
+// parseKeyspace reads a name that needs no quotes.
+func parseKeyspace(_ *kong.Value, s string) (string, error) {
+	for i, c := range s {
+		if letter := 'a' <= c && c <= 'z'; !letter && (i == 0 || c != '_' && (c < '0' || c > '9')) {
+			s = ""
+			break
+		}
+	}
+	if s == "" || len(s) > 48 {
+		return "", errors.New("a letter and up to 47 letters, digits and underscores, in lower case")
+	}
+	return s, nil
+}
+
+// maxReplicas is more than anybody has of one key in one datacentre.
+const maxReplicas = 100
+
+// parseReplication reads a number of replicas, or one for each datacentre.
+func parseReplication(_ *kong.Value, s string) (Replication, error) {
+	bad := fmt.Errorf("a number from 1 to %d, or one for each datacentre such as dc1:3,dc2:3", maxReplicas)
+	r := Replication{}
+	for entry := range strings.SplitSeq(s, ",") {
+		name, number, named := strings.Cut(entry, ":")
+		if !named {
+			name, number = "", entry
+		}
+		n, err := strconv.Atoi(number)
+		_, twice := r[name]
+		// One without a name stands alone: it might be of one that is named.
+		if err != nil || n < 1 || n > maxReplicas || twice || named == (name == "") || !named && s != entry || strings.ContainsAny(name, " \t\r\n'\"") {
+			return nil, bad
+		}
+		r[name] = n
+	}
+	return r, nil
 }
 
 // parseToken reads a bearer token.

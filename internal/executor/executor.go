@@ -10,6 +10,9 @@
 //
 // A read of something that is not durable yet is held back until it is, without
 // holding up a worker: see table.
+//
+// With a store on other machines none of this is needed, and a worker waits for
+// its operation: see remote.go.
 package executor
 
 import (
@@ -41,8 +44,7 @@ type Events struct {
 	// Committed is called when a batch of so many writes was applied, with the
 	// strategy of its first task.
 	Committed func(strategy string, writes int)
-	// Operated is called after each call of the store that did not fail for
-	// good, with its duration: get; commit, the applying of a batch; sync, from
+	// Operated is called after each call of the store, with its duration: get; commit, the applying of a batch; sync, from
 	// then until the batch was durable; range, a turn of a range.
 	Operated func(operation string, d time.Duration)
 }
@@ -72,6 +74,7 @@ type Options struct {
 // Executor runs tasks whose payload is an *Op.
 type Executor struct {
 	store   store.Store
+	remote  store.Remote // the store, if it is one, or else nil
 	events  Events
 	epoch   time.Time
 	started bool // tasks tell when they were started, on the same clock
@@ -92,6 +95,7 @@ func Open(o Options) *Executor {
 		handed:  make(chan *batch, max(1, o.MaxCommits)),
 		stopped: make(chan struct{}),
 	}
+	e.remote, _ = o.Store.(store.Remote)
 	if !e.started {
 		e.epoch = time.Now()
 	}
@@ -114,11 +118,13 @@ func (e *Executor) Close() {
 func (e *Executor) Run(tasks []*strategies.Task, done func(*strategies.Task)) {
 	for len(tasks) > 0 {
 		op := tasks[0].Payload.(*Op)
-		switch op.Kind {
-		case Get:
-			e.get(tasks[0], op, done)
-		case Range:
+		switch {
+		case op.Kind == Range:
 			e.scan(tasks[0], op, done)
+		case e.remote != nil:
+			e.ask(tasks[0], op, done)
+		case op.Kind == Get:
+			e.get(tasks[0], op, done)
 		default:
 			tasks = e.write(tasks, done)
 			continue

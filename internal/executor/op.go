@@ -32,6 +32,9 @@ type Op struct {
 	// wants.
 	Encode func(dst, key, value []byte) []byte
 
+	// Consistency is what the operation asks of a distributed store.
+	Consistency store.Consistency
+
 	// Buf receives the result: the value of a Get, or the next entries of a
 	// Range, is appended to it. The submitter provides it and keeps it. What was
 	// appended means nothing if Err is set.

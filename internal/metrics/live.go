@@ -54,7 +54,9 @@ func (m *Metrics) Live() (Live, bool) {
 		Gauges:      sources.Gauges(),
 		Connections: sources.Connections(),
 		Writable:    sources.Writable(),
-		Store:       sources.Store(),
+	}
+	if sources.Store != nil {
+		l.Store = sources.Store()
 	}
 	for _, s := range *m.strategies.Load() {
 		l.add(s)

@@ -50,6 +50,7 @@ type Metrics struct {
 	batches   *histograms
 	switches  prometheus.Counter
 	fsyncs    *histogram
+	embedded  prometheus.Collector // what is exported of an embedded store alone
 
 	operations [numOperations]*histogram
 	strategies atomic.Pointer[map[string]*strategy]
@@ -82,7 +83,7 @@ func New(o Options) *Metrics {
 	})
 	slo.Set(o.SLO.Seconds())
 	fsyncs := newHistograms("store_wal_fsync_duration_seconds", "Time to sync the store's log to the disk.", storeBuckets, nanoseconds)
-	m.fsyncs = fsyncs.with()
+	m.fsyncs, m.embedded = fsyncs.with(), fsyncs
 	operated := newHistograms("store_operation_duration_seconds", "Time that the store took for an operation: get, commit (a batch of writes becomes visible), sync (until it is durable), range (one turn).", storeBuckets, nanoseconds, "store", "operation")
 	for i, operation := range operations {
 		m.operations[i] = operated.with(o.Store, operation)
@@ -90,7 +91,7 @@ func New(o Options) *Metrics {
 	m.strategies.Store(new(map[string]*strategy))
 
 	m.registry.MustRegister(
-		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.batches, m.switches, fsyncs,
+		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.batches, m.switches,
 		build, slo, operated,
 		// The times of the scheduler and the collector tell a slow store from a
 		// busy machine.

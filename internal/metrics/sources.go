@@ -20,7 +20,7 @@ type Sources struct {
 	Connections func() int
 	// Writable returns nil, or why the store cannot write.
 	Writable func() error
-	// Store returns the figures of the embedded store.
+	// Store returns the figures of the embedded store. It is nil if there is none.
 	Store func() StoreStats
 }
 
@@ -45,6 +45,9 @@ type StoreLevel struct{ Bytes, Files uint64 }
 // Watch exports what the sources say. It must be called at most once.
 func (m *Metrics) Watch(s Sources) {
 	m.registry.MustRegister(&watcher{s})
+	if s.Store != nil {
+		m.registry.MustRegister(m.embedded)
+	}
 	m.sources.Store(&s)
 }
 
@@ -129,6 +132,9 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(storeWritable, writable)
 
+	if w.Store == nil {
+		return
+	}
 	s := w.Store()
 	total(storeCompactions, s.Compactions)
 	for i, level := range s.Levels {

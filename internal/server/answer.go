@@ -23,7 +23,7 @@ type outcome struct {
 func (c *conn) perform() {
 	x, q := c.x, &c.req
 	base := len(x.out)
-	x.op = executor.Op{Kind: executor.Get, Key: q.key}
+	x.op = executor.Op{Kind: executor.Get, Key: q.key, Consistency: q.wishes.consistency}
 	switch q.method {
 	case fasthttp.MethodPut:
 		x.op.Kind, x.op.Value = executor.Put, c.body.value
@@ -138,6 +138,19 @@ func (c *conn) refuseRequest(bad *problem) {
 func storeProblem(err error, write bool) *problem {
 	bad := &problem{status: fasthttp.StatusServiceUnavailable}
 	switch {
+	case errors.Is(err, store.ErrTimeout) && errors.Is(err, store.ErrUnknownOutcome):
+		bad.detail = "the outcome of the write is unknown: not enough replicas have acknowledged it in time, and it may or may not be there later"
+	case errors.Is(err, store.ErrTimeout) && write:
+		bad.detail = "the write was not begun in time and has had no effect"
+	case errors.Is(err, store.ErrTimeout):
+		bad.detail = "not enough replicas have answered the read in time"
+	case errors.Is(err, store.ErrUnavailable) && write:
+		bad.detail = "too few replicas of the key can be reached at the moment; the write has had no effect"
+	case errors.Is(err, store.ErrUnavailable):
+		bad.detail = "too few replicas of the key can be reached at the moment"
+	case errors.Is(err, errors.ErrUnsupported):
+		bad.status = fasthttp.StatusNotImplemented
+		bad.detail = "the distributed store spreads keys by their hashes and cannot read a range of them as one snapshot: ask for each key by " + pathEntity + ", or use the embedded store"
 	case errors.Is(err, store.ErrUnknownOutcome) && write:
 		bad.detail = "the outcome of the write is unknown: the store failed while it made it durable, and it may or may not be there later"
 	case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrUnwritable) && !write:

@@ -3,6 +3,8 @@ package server
 import (
 	"bytes"
 	"time"
+
+	"spillway/internal/store"
 )
 
 // fields are the header fields that matter, as they were sent. They refer to
@@ -204,6 +206,9 @@ type wishes struct {
 	timeout  time.Duration // 0 if it did not say
 	priority uint8
 	client   []byte // empty if it did not say
+	// consistency is for a distributed store; the embedded one has one copy of the
+	// data, for which all are the same.
+	consistency store.Consistency
 }
 
 // wishes checks and returns what the fields ask for.
@@ -228,9 +233,13 @@ func (f *fields) wishes() (w wishes, bad *problem) {
 		return w, badHeader("Spillway-Client", f.client, "at most 128 bytes")
 	}
 	if f.consistency != nil {
-		// The embedded store has one copy of the data: all three are the same.
 		switch string(f.consistency) {
-		case "one", "quorum", "all":
+		case "one":
+			w.consistency = store.ConsistencyOne
+		case "quorum":
+			w.consistency = store.ConsistencyQuorum
+		case "all":
+			w.consistency = store.ConsistencyAll
 		default:
 			return w, badHeader("Spillway-Consistency", f.consistency, "one, quorum or all")
 		}

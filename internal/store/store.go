@@ -1,10 +1,14 @@
 // Package store defines what Spillway asks of the engine that keeps the data.
 //
 // Keys and values are arbitrary bytes; keys are ordered bytewise. The engines
-// are sub-packages: pebble, and wrappers such as delay.
+// are sub-packages: pebble, which is embedded, cassandra, which is distributed,
+// and wrappers such as delay.
 package store
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 var (
 	// ErrNotFound is returned when a key has no value.
@@ -17,6 +21,14 @@ var (
 	// handed to the log but could not be made durable: it may or may not be
 	// there after the store has recovered.
 	ErrUnknownOutcome = errors.New("the outcome of the write is unknown")
+	// ErrUnavailable is returned, wrapped with the cause, when too few replicas
+	// of a key can be reached for what was asked. A write that fails with it has
+	// had no effect.
+	ErrUnavailable = errors.New("too few replicas can be reached")
+	// ErrTimeout is returned, wrapped with the cause, when other machines did not
+	// answer in time. A write that fails with it has had no effect, unless the
+	// error wraps ErrUnknownOutcome as well.
+	ErrTimeout = errors.New("no answer in time")
 	// ErrClosed is returned by every operation after Close.
 	ErrClosed = errors.New("the store is closed")
 )
@@ -41,7 +53,9 @@ type Store interface {
 	// Wait has returned nil, and Wait must be called exactly once.
 	Apply(writes []Write) (Commit, error)
 	// Range opens an iterator over a consistent snapshot of the keys from start
-	// (included) to end (excluded). An empty end means no upper bound.
+	// (included) to end (excluded). An empty end means no upper bound. A store
+	// that has no such snapshot returns an error that wraps
+	// errors.ErrUnsupported.
 	Range(start, end []byte) (Iterator, error)
 	// Writable returns nil, or the reason (wrapping ErrUnwritable) why the
 	// store cannot write at the moment.
@@ -51,6 +65,40 @@ type Store interface {
 	// has been closed.
 	Close() error
 }
+
+// Remote is a Store that asks other machines, so that an operation may take long
+// and a request may say how long, and how many replicas have to answer. Get and
+// Apply are the same under the zero Terms.
+//
+// What it has applied is as durable as it will be: Apply returns no Commit, and
+// reads need not be held back. Only the writes of one key are atomic and in order.
+type Remote interface {
+	Store
+	// GetUnder is Get under the terms t.
+	GetUnder(t Terms, dst, key []byte) ([]byte, error)
+	// ApplyUnder is Apply under the terms t.
+	ApplyUnder(t Terms, writes []Write) error
+}
+
+// Terms are what a request asks of a Remote store beside the operation itself.
+type Terms struct {
+	Consistency Consistency
+	// Deadline is when nobody waits for the result any more, the zero time for
+	// no deadline. The operation ends before, with ErrTimeout if need be.
+	Deadline time.Time
+}
+
+// Consistency says how many replicas of a key must have answered.
+type Consistency uint8
+
+// The consistencies that a request may ask for.
+const (
+	// ConsistencyDefault is what the store was opened for.
+	ConsistencyDefault Consistency = iota
+	ConsistencyOne
+	ConsistencyQuorum
+	ConsistencyAll
+)
 
 // Commit is a batch on its way to the disk.
 type Commit interface {

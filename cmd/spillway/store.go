@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"spillway/internal/backup"
+	"spillway/internal/config"
+	"spillway/internal/metrics"
+	"spillway/internal/store"
+	"spillway/internal/store/cassandra"
+	"spillway/internal/store/pebble"
+)
+
+// keeping is the store with what the admin plane wants of it.
+type keeping struct {
+	store.Store
+	// checkpoint writes a consistent copy into a folder that does not exist yet.
+	checkpoint func(dir string) error
+	// stats returns the figures of an embedded store; nil if it is none.
+	stats func() metrics.StoreStats
+}
+
+// openStore opens the store that is configured, an embedded one on that file
+// system.
+func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS) (keeping, error) {
+	if c.Store == config.StoreCassandra {
+		s, err := cassandra.Open(cassandra.Options{
+			Hosts:       strings.Split(c.CassandraHosts, ","),
+			Keyspace:    c.CassandraKeyspace,
+			Replication: c.CassandraReplicationFactor,
+			Consistency: c.CassandraConsistency,
+			Username:    c.CassandraUsername,
+			Password:    c.CassandraPassword,
+			Logger:      log,
+		})
+		if err != nil {
+			return keeping{}, err
+		}
+		return keeping{Store: s, checkpoint: func(string) error {
+			return fmt.Errorf("the distributed store is backed up by the cluster's own tools, such as nodetool snapshot: %w", errors.ErrUnsupported)
+		}}, nil
+	}
+	if err := backup.Usable(c.DataDir); err != nil {
+		return keeping{}, err
+	}
+	s, err := pebble.Open(pebble.Options{
+		Dir:          c.DataDir,
+		FS:           fs,
+		Sync:         pebble.SyncMode(c.Sync.Mode),
+		SyncInterval: c.Sync.Interval,
+		CacheBytes:   c.CacheBytes,
+		Logger:       log,
+		OnFsync:      m.ObserveFsync,
+	})
+	if err != nil {
+		return keeping{}, err
+	}
+	return keeping{Store: s, checkpoint: s.Checkpoint, stats: func() metrics.StoreStats { return storeStats(s.Stats()) }}, nil
+}
+
+// storeStats hands the figures on from the one room that must not know the
+// other.
+func storeStats(s pebble.Stats) metrics.StoreStats {
+	levels := make([]metrics.StoreLevel, len(s.Levels))
+	for i, l := range s.Levels {
+		levels[i] = metrics.StoreLevel(l)
+	}
+	return metrics.StoreStats{
+		Compactions:         s.Compactions,
+		Levels:              levels,
+		ReadAmplification:   s.ReadAmplification,
+		CacheHits:           s.CacheHits,
+		CacheMisses:         s.CacheMisses,
+		DiskBytes:           s.DiskBytes,
+		DiskFreeBytes:       s.DiskFreeBytes,
+		WriteStalls:         s.WriteStalls,
+		WriteStallTime:      s.WriteStallTime,
+		MemtableBytes:       s.MemTableBytes,
+		CompactionDebtBytes: s.CompactionDebtBytes,
+	}
+}

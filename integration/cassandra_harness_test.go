@@ -1,0 +1,293 @@
+//go:build integration
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cassandraVersion is what the tests run against.
+const cassandraVersion = "5.0.6"
+
+// cassandraJars returns the folder with Cassandra and all that it needs, which
+// Maven has resolved into the user's cache if it was not there.
+var cassandraJars = sync.OnceValues(func() (string, error) {
+	for _, part := range []struct{ program, from string }{{"java", "openjdk-17-jdk-headless"}, {"mvn", "maven"}} {
+		if _, err := exec.LookPath(part.program); err != nil {
+			return "", fmt.Errorf("%s is missing: apt-get install %s", part.program, part.from)
+		}
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "spillway")
+	jars := filepath.Join(cache, "cassandra-"+cassandraVersion)
+	if _, err := os.Stat(jars); err == nil {
+		return jars, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	// A folder of that name is complete: it gets it last.
+	work, err := os.MkdirTemp(cache, "resolving-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	pom := `<project><modelVersion>4.0.0</modelVersion>
+<groupId>spillway</groupId><artifactId>cassandra</artifactId><version>1</version>
+<dependencies><dependency><groupId>org.apache.cassandra</groupId><artifactId>cassandra-all</artifactId>
+<version>` + cassandraVersion + `</version></dependency></dependencies></project>`
+	if err := os.WriteFile(filepath.Join(work, "pom.xml"), []byte(pom), 0o600); err != nil {
+		return "", err
+	}
+	resolve := exec.Command("mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(work, "jars"))
+	resolve.Dir = work
+	if out, err := resolve.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("maven cannot resolve Cassandra: %w\n%s", err, out)
+	}
+	err = os.Rename(filepath.Join(work, "jars"), jars)
+	if errors.Is(err, os.ErrExist) {
+		err = nil // another process was faster
+	}
+	return jars, err
+})
+
+// opened are the parts of the JDK that Cassandra wants to get at, by how.
+var opened = map[string]string{
+	"--add-exports": "java.base/jdk.internal.misc java.base/jdk.internal.ref java.base/sun.nio.ch java.base/java.lang.ref java.management.rmi/com.sun.jmx.remote.internal.rmi java.rmi/sun.rmi.registry java.rmi/sun.rmi.server java.sql/java.sql jdk.unsupported/sun.misc jdk.compiler/com.sun.tools.javac.file",
+	"--add-opens":   "java.base/java.lang.module java.base/jdk.internal.loader java.base/jdk.internal.ref java.base/jdk.internal.reflect java.base/jdk.internal.math java.base/jdk.internal.module java.base/jdk.internal.util.jar jdk.management/com.sun.management.internal java.base/sun.nio.ch java.base/java.io java.base/java.lang java.base/java.lang.reflect java.base/java.util java.base/java.util.concurrent java.base/java.util.concurrent.atomic java.base/java.nio java.rmi/sun.rmi.transport.tcp",
+}
+
+// cluster is a Cassandra cluster on 127.0.0.1, 127.0.0.2 and so on.
+type cluster struct {
+	t     *testing.T
+	jars  string
+	nodes []*node
+	port  string // of every node, for clients
+	gossip,
+	extra string // port between nodes, and lines of each cassandra.yaml
+}
+
+// node is a Cassandra process, or several one after the other on the same folder.
+type node struct {
+	cluster *cluster
+	number  int
+	address string
+	folder  string
+	log     *output
+	cmd     *exec.Cmd
+	exited  chan struct{}
+}
+
+// startCluster starts so many nodes, which are stopped with the test.
+func startCluster(t *testing.T, n int, extra ...string) *cluster {
+	t.Helper()
+	jars, err := cassandraJars()
+	require.NoError(t, err)
+	c := &cluster{t: t, jars: jars, extra: strings.Join(extra, "\n")}
+	c.port, c.gossip = portOnAll(t, n), portOnAll(t, n)
+	for i := range n {
+		c.nodes = append(c.nodes, &node{cluster: c, number: i, address: fmt.Sprintf("127.0.0.%d", i+1), folder: t.TempDir()})
+	}
+	t.Cleanup(func() {
+		for _, n := range c.nodes {
+			n.kill()
+			if t.Failed() && n.log != nil {
+				t.Logf("node %s said:\n%s", n.address, tail(n.log.String(), 4<<10))
+			}
+		}
+	})
+	// The first is the one that the others ask for the rest.
+	for _, n := range c.nodes {
+		n.start()
+		n.await()
+	}
+	return c
+}
+
+// hosts returns the addresses of all nodes as the service wants them.
+func (c *cluster) hosts() string {
+	var hosts []string
+	for _, n := range c.nodes {
+		hosts = append(hosts, n.address+":"+c.port)
+	}
+	return strings.Join(hosts, ",")
+}
+
+// portOnAll returns a port that is free on the first n loopback addresses.
+func portOnAll(t *testing.T, n int) string {
+	t.Helper()
+	for range 100 {
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		_, port, err := net.SplitHostPort(first.Addr().String())
+		require.NoError(t, err)
+		free := true
+		for i := 1; i < n; i++ {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%s", i+1, port))
+			free = free && err == nil
+			if err == nil {
+				_ = l.Close()
+			}
+		}
+		_ = first.Close()
+		if free {
+			return port
+		}
+	}
+	require.FailNow(t, "no port is free on all loopback addresses")
+	return ""
+}
+
+// start starts the process, on what an earlier one has left.
+func (n *node) start() {
+	t, c := n.cluster.t, n.cluster
+	t.Helper()
+	// Evenly spread tokens, so that nodes need not agree on any as they come.
+	token := fmt.Sprintf("%d", -1<<63+n.number*(1<<62))
+	yaml := strings.Join([]string{
+		"cluster_name: spillway",
+		"partitioner: org.apache.cassandra.dht.Murmur3Partitioner",
+		"num_tokens: 1", "initial_token: " + token, "auto_bootstrap: false",
+		"seed_provider: [{class_name: org.apache.cassandra.locator.SimpleSeedProvider, parameters: [{seeds: '127.0.0.1:" + c.gossip + "'}]}]",
+		"listen_address: " + n.address, "rpc_address: " + n.address,
+		"storage_port: " + c.gossip, "native_transport_port: " + c.port,
+		"endpoint_snitch: SimpleSnitch",
+		"commitlog_sync: periodic", "commitlog_sync_period: 10s",
+		"data_file_directories: [" + filepath.Join(n.folder, "data") + "]",
+		"commitlog_directory: " + filepath.Join(n.folder, "commitlog"),
+		"saved_caches_directory: " + filepath.Join(n.folder, "caches"),
+		"hints_directory: " + filepath.Join(n.folder, "hints"),
+		c.extra, "",
+	}, "\n")
+	config := filepath.Join(n.folder, "cassandra.yaml")
+	require.NoError(t, os.WriteFile(config, []byte(yaml), 0o600))
+	logging := filepath.Join(n.folder, "logback.xml")
+	require.NoError(t, os.WriteFile(logging, []byte(`<configuration><appender name="OUT" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%-5level %d{HH:mm:ss.SSS} %logger{0} %msg%n</pattern></encoder></appender><root level="INFO"><appender-ref ref="OUT"/></root></configuration>`), 0o600))
+
+	agents, err := filepath.Glob(filepath.Join(c.jars, "jamm-*.jar"))
+	require.NoError(t, err)
+	require.Len(t, agents, 1, "in %s", c.jars)
+	args := []string{"-javaagent:" + agents[0], "-Djdk.attach.allowAttachSelf=true"}
+	for how, parts := range opened {
+		for part := range strings.FieldsSeq(parts) {
+			args = append(args, how+"="+part+"=ALL-UNNAMED")
+		}
+	}
+	args = append(args,
+		"-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Djava.io.tmpdir="+n.folder,
+		"-Dcassandra.config=file://"+config, "-Dlogback.configurationFile="+logging,
+		"-Dcassandra.storagedir="+n.folder, "-Dcassandra-foreground=yes",
+		// Times meant for large clusters.
+		"-Dcassandra.superuser_setup_delay_ms=0", "-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=1000",
+		"-cp", filepath.Join(c.jars, "*"), "org.apache.cassandra.service.CassandraDaemon")
+	n.cmd = exec.Command("java", args...)
+	n.cmd.Dir = n.folder
+	n.log = new(output)
+	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
+	n.exited = make(chan struct{})
+	require.NoError(t, startProcess(n.cmd, syscall.SIGKILL, n.exited))
+}
+
+// await waits until the node takes clients.
+func (n *node) await() {
+	t := n.cluster.t
+	t.Helper()
+	address := net.JoinHostPort(n.address, n.cluster.port)
+	n.eventually("it takes clients", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// awaitLog waits until the node has said that.
+func (n *node) awaitLog(words string) {
+	n.cluster.t.Helper()
+	n.eventually("it says "+words, func() bool { return strings.Contains(n.log.String(), words) })
+}
+
+func (n *node) eventually(what string, condition func() bool) {
+	t := n.cluster.t
+	t.Helper()
+	deadline := time.NewTimer(4 * patience) // a Java process on a machine that does much else
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-n.exited:
+			t.Fatalf("the Cassandra node has ended (%v) before %s:\n%s", n.cmd.ProcessState, what, tail(n.log.String(), 8<<10))
+		case <-deadline.C:
+			t.Fatalf("waited for the Cassandra node until %s:\n%s", what, tail(n.log.String(), 8<<10))
+		case <-tick.C:
+		}
+	}
+}
+
+// kill ends the process with SIGKILL, if there is one.
+func (n *node) kill() {
+	if n.cmd == nil {
+		return
+	}
+	_ = n.cmd.Process.Kill() // an error says that it has ended already
+	<-n.exited
+}
+
+// freeze stops the process in the way of a machine that hangs: connections stay
+// open, and nothing answers.
+func (n *node) freeze() {
+	n.cluster.t.Helper()
+	require.NoError(n.cluster.t, n.cmd.Process.Signal(syscall.SIGSTOP))
+}
+
+func (n *node) thaw() {
+	n.cluster.t.Helper()
+	require.NoError(n.cluster.t, n.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// on starts the service on the cluster.
+func (c *cluster) on(t *testing.T, b build, env ...string) *service {
+	t.Helper()
+	return start(t, b, append([]string{"SPILLWAY_STORE=cassandra", "SPILLWAY_CASSANDRA_HOSTS=" + c.hosts()}, env...)...)
+}
+
+// insist sends a request until it is answered other than by 503: nodes on a busy
+// machine may be late. What it sends may be sent more than once.
+func (s *service) insist(method, path, body string, headers ...string) (a answer) {
+	s.t.Helper()
+	s.eventually(method+" "+path+" is not answered 503", func() bool {
+		a = s.request(method, s.dataURL(path), body, headers...)
+		return a.status != http.StatusServiceUnavailable
+	})
+	return a
+}
+
+// requireStoreProblem asserts that an answer explains itself with those words, and
+// does not come from the queueing layer.
+func (a answer) requireStoreProblem(t *testing.T, status int, words ...string) {
+	t.Helper()
+	detail := a.requireProblem(t, status)
+	require.Empty(t, a.shed())
+	for _, w := range words {
+		require.Contains(t, detail, w)
+	}
+}

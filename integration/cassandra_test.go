@@ -1,0 +1,133 @@
+//go:build integration
+
+package integration
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The data plane on a cluster of one node, from the first start to what becomes
+// of it when the node hangs, dies and comes back.
+func TestCassandra_OneNode(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 1, "authenticator: PasswordAuthenticator", "authorizer: CassandraAuthorizer")
+	c.nodes[0].awaitLog("Created default superuser role")
+	login := []string{"SPILLWAY_CASSANDRA_USERNAME=cassandra", "SPILLWAY_CASSANDRA_PASSWORD=cassandra", "SPILLWAY_CASSANDRA_REPLICATION_FACTOR=1"}
+
+	t.Run("a wrong password", func(t *testing.T) {
+		r := run(t, raced, []string{
+			"SPILLWAY_STORE=cassandra", "SPILLWAY_CASSANDRA_HOSTS=" + c.hosts(),
+			"SPILLWAY_CASSANDRA_USERNAME=cassandra", "SPILLWAY_CASSANDRA_PASSWORD=guessed",
+		})
+		require.Equal(t, 1, r.code, r.stderr)
+		r.requireOneLine(t)
+		require.Contains(t, r.stderr, c.hosts())
+		require.Contains(t, r.stderr, "password")
+		require.NotContains(t, r.stderr, "guessed")
+	})
+
+	s := c.on(t, raced, login...)
+	binary := "/v0/entity?id=%00%FF%0A%27"
+	for _, step := range []struct {
+		what, method, path, body string
+		headers                  []string
+		status                   int
+		answer                   string
+	}{
+		{what: "a key that is not there", method: http.MethodGet, path: entity("k"), status: 404},
+		{what: "a new key", method: http.MethodPut, path: entity("k"), body: "one", status: 201},
+		{what: "its value", method: http.MethodGet, path: entity("k"), status: 200, answer: "one"},
+		{what: "the same by HEAD", method: http.MethodHead, path: entity("k"), status: 200},
+		{what: "another value", method: http.MethodPut, path: entity("k"), body: "two", status: 201},
+		{what: "replaces it", method: http.MethodGet, path: entity("k"), status: 200, answer: "two"},
+		{what: "an empty value", method: http.MethodPut, path: entity("k"), status: 201},
+		{what: "is a value", method: http.MethodGet, path: entity("k"), status: 200},
+		{what: "deleting it", method: http.MethodDelete, path: entity("k"), status: 202},
+		{what: "leaves nothing", method: http.MethodGet, path: entity("k"), status: 404},
+		{what: "nor by HEAD", method: http.MethodHead, path: entity("k"), status: 404},
+		{what: "deleting nothing", method: http.MethodDelete, path: entity("k"), status: 202},
+		{what: "a key put at once after", method: http.MethodPut, path: entity("k"), body: "again", status: 201},
+		{what: "is there", method: http.MethodGet, path: entity("k"), status: 200, answer: "again"},
+		{what: "any bytes are a key", method: http.MethodPut, path: binary, body: "\x00\xff\n", status: 201},
+		{what: "and a value", method: http.MethodGet, path: binary, status: 200, answer: "\x00\xff\n"},
+		{what: "a value of the largest size", method: http.MethodPut, path: entity("big"), body: strings.Repeat("spillway", 1<<17), status: 201},
+		{what: "comes back whole", method: http.MethodGet, path: entity("big"), status: 200, answer: strings.Repeat("spillway", 1<<17)},
+		{what: "one of one replica", method: http.MethodGet, path: entity("k"), headers: []string{"Spillway-Consistency: one"}, status: 200, answer: "again"},
+		{what: "a quorum of one", method: http.MethodPut, path: entity("q"), body: "q", headers: []string{"Spillway-Consistency: quorum"}, status: 201},
+		{what: "all of one", method: http.MethodDelete, path: entity("q"), headers: []string{"Spillway-Consistency: all"}, status: 202},
+	} {
+		a := s.insist(step.method, step.path, step.body, step.headers...)
+		require.Equal(t, step.status, a.status, "%s: %s", step.what, a.body)
+		require.Equal(t, step.answer, a.body, step.what)
+	}
+	require.Equal(t, "5", s.insist(http.MethodHead, entity("k"), "").header.Get("Content-Length"))
+	s.request(http.MethodGet, s.dataURL(entity("k")), "", "Spillway-Consistency: most").
+		requireStoreProblem(t, http.StatusBadRequest, "Spillway-Consistency")
+	s.request(http.MethodPut, s.dataURL(entity("k")), strings.Repeat("x", 1<<20+1)).
+		requireStoreProblem(t, http.StatusRequestEntityTooLarge)
+	s.request(http.MethodGet, s.dataURL("/v0/entities?start=a"), "").
+		requireStoreProblem(t, http.StatusNotImplemented, "range", entity("")[:len("/v0/entity")])
+	s.request(http.MethodPost, s.adminURL("/backup"), `{"dir":"/nowhere"}`, "Content-Type: application/json").
+		requireStoreProblem(t, http.StatusNotImplemented, "nodetool")
+
+	m := s.metrics()
+	require.Positive(t, m.sum("spillway_store_operation_duration_seconds_count", `store="cassandra"`, `operation="get"`))
+	require.Positive(t, m.sum("spillway_store_operation_duration_seconds_count", `store="cassandra"`, `operation="commit"`))
+	require.EqualValues(t, 1, m["spillway_store_writable"])
+	for series := range m {
+		for _, embedded := range []string{"compaction", "level", "cache", "fsync", "disk", "memtable"} {
+			require.False(t, strings.HasPrefix(series, "spillway_store_") && strings.Contains(series, embedded), series)
+		}
+	}
+
+	// A node that hangs: nobody knows what became of a write, and a read is not a
+	// key that is not there.
+	c.nodes[0].freeze()
+	s.request(http.MethodPut, s.dataURL(entity("hung")), "v", "Spillway-Timeout-Ms: 300").
+		requireStoreProblem(t, http.StatusServiceUnavailable, "outcome of the write is unknown", "in time")
+	s.request(http.MethodGet, s.dataURL(entity("k")), "", "Spillway-Timeout-Ms: 300").
+		requireStoreProblem(t, http.StatusServiceUnavailable, "read in time")
+	c.nodes[0].thaw()
+	require.Equal(t, "again", s.insist(http.MethodGet, entity("k"), "").body)
+
+	// A node that is dead: the write has had no effect.
+	c.nodes[0].kill()
+	s.eventually("the service is not ready", func() bool { return s.ready() == http.StatusServiceUnavailable })
+	require.Zero(t, s.metrics()["spillway_store_writable"])
+	s.request(http.MethodPut, s.dataURL(entity("lost")), "v").
+		requireStoreProblem(t, http.StatusServiceUnavailable, "no effect")
+	s.request(http.MethodGet, s.dataURL(entity("k")), "").
+		requireStoreProblem(t, http.StatusServiceUnavailable, "too few replicas")
+
+	c.nodes[0].start()
+	c.nodes[0].await()
+	s.eventually("the service is ready again", func() bool { return s.ready() == http.StatusOK })
+	require.Equal(t, "again", s.insist(http.MethodGet, entity("k"), "").body)
+	require.Equal(t, http.StatusNotFound, s.insist(http.MethodGet, entity("lost"), "").status)
+	s.stop()
+
+	// What is there is used as it is.
+	s = c.on(t, raced, login...)
+	require.Equal(t, "again", s.insist(http.MethodGet, entity("k"), "").body)
+	s.stop()
+}
+
+// A cluster that is not there stops the start with one line.
+func TestCassandra_Unreachable(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	r := run(t, raced, []string{"SPILLWAY_STORE=cassandra", "SPILLWAY_CASSANDRA_HOSTS=" + address})
+	require.Equal(t, 1, r.code, r.stderr)
+	r.requireOneLine(t)
+	require.Contains(t, r.stderr, address)
+	require.Contains(t, r.stderr, syscall.ECONNREFUSED.Error())
+}

@@ -1,0 +1,56 @@
+package executor
+
+import (
+	"fmt"
+	"time"
+
+	"spillway/internal/store"
+	"spillway/strategies"
+)
+
+// ask runs a point operation on a store on other machines, and waits for it: the
+// workers are what bounds the operations under way there. Such a store answers a
+// write when it is durable, so that no read need be held back, and has no batches
+// of different keys, so that a write shares nothing with its neighbours.
+func (e *Executor) ask(t *strategies.Task, op *Op, done func(*strategies.Task)) {
+	terms := store.Terms{Consistency: op.Consistency}
+	if t.Deadline != 0 && e.started {
+		terms.Deadline = e.epoch.Add(time.Duration(t.Deadline))
+	}
+	if op.Kind == Get {
+		start := e.began(t)
+		head := len(op.Buf)
+		op.Buf, op.Err = e.remoteGet(terms, op.Buf, op.Key)
+		if op.Err != nil {
+			op.Buf = op.Buf[:head]
+		}
+		e.operated("get", start)
+	} else {
+		start := e.now() // the one before may have taken its time
+		write := [1]store.Write{{Key: op.Key, Value: op.Value, Delete: op.Kind == Delete}}
+		op.Err = e.remoteApply(terms, write[:])
+		e.operated("commit", start)
+		if op.Err == nil {
+			e.events.Committed(t.Strategy, 1)
+		}
+	}
+	done(t)
+}
+
+func (e *Executor) remoteGet(terms store.Terms, dst, key []byte) (value []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			value, err = dst, panicked(r)
+		}
+	}()
+	return e.remote.GetUnder(terms, dst, key)
+}
+
+func (e *Executor) remoteApply(terms store.Terms, writes []store.Write) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %w", store.ErrUnknownOutcome, panicked(r))
+		}
+	}()
+	return e.remote.ApplyUnder(terms, writes)
+}

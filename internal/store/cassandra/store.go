@@ -1,0 +1,316 @@
+// Package cassandra keeps the data in an Apache Cassandra cluster.
+//
+// # Data
+//
+// One table, entities (key blob PRIMARY KEY, value blob): each key is a partition
+// of its own, so that a read or a write asks the replicas of that key alone, and
+// the driver sends it to one of them. Writes of different keys are different
+// partitions and never share a batch, which would make one node log and forward
+// what several could take.
+//
+// # What holds
+//
+// Cassandra keeps of each key the write with the highest timestamp. The timestamps
+// are made here: microseconds of this machine's clock, each greater than the one
+// before. So of two writes of a key through one process, where the first was
+// answered before the second began, the second wins, whatever nodes they went
+// through and however often they were sent. Read and written by quorums, a key is
+// linearizable through one process: a read repairs what it found on a minority
+// before it answers. Through several processes that holds as far as their clocks
+// agree: a write by a clock that is behind may be acknowledged and yet lose to an
+// older one.
+//
+// A write that was not acknowledged in time is in an unknown state, not absent: a
+// replica may have it, and the others get it later.
+//
+// # What is sent again
+//
+// Everything is idempotent, a write because it keeps its timestamp. An operation
+// is sent a second time, to another node, if the first did not answer or refused
+// for itself; not if it answered that the replicas were too slow, as another node
+// would ask the same replicas. Slow replicas are what the nodes hedge against
+// themselves (speculative_retry of the table), so the client does not.
+//
+// # Ranges
+//
+// There are none: see docs/scaling.md.
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"spillway/internal/bufpool"
+	"spillway/internal/store"
+)
+
+const (
+	// attemptTimeout is how long a node may take to answer. It is longer than the
+	// 2 s after which a node gives a write up, so that it can say so.
+	attemptTimeout = 2500 * time.Millisecond
+	// operationTimeout bounds an operation with its second attempt.
+	operationTimeout = 5 * time.Second
+	// maxInFlight bounds the operations under way. A connection carries 32,768,
+	// and those that nobody waits for any more count until they are answered.
+	maxInFlight = 16384
+	// probeInterval is how often the cluster is asked whether it is there.
+	probeInterval = time.Second
+)
+
+// Options say where the cluster is and how it is used. All fields must be set,
+// but for those that say otherwise.
+type Options struct {
+	// Hosts are nodes to begin with, "host" or "host:port"; the others are found.
+	// All must be of one datacentre: the nodes of that of the first that answers
+	// are the ones that are talked to.
+	Hosts []string
+	// Keyspace is made if it is not there, and the table in it. It consists of
+	// lower-case letters, digits and underscores.
+	Keyspace string
+	// Replication is how many replicas a keyspace that is made has in each
+	// datacentre, by its name; the name "" stands for the one that is talked to.
+	Replication map[string]int
+	// Consistency is the name of a level, such as LOCAL_QUORUM, under which
+	// operations run whose terms do not say.
+	Consistency string
+	// Username and Password are empty if the cluster wants none.
+	Username, Password string
+	// Logger is told what operators should know.
+	Logger *slog.Logger
+}
+
+// Store is an open connection to a cluster.
+type Store struct {
+	session *gocql.Session
+	levels  levels
+	clock   clock
+	slots   chan struct{} // holds one element for each operation under way
+
+	selectStmt, insertStmt, deleteStmt string
+
+	closed   atomic.Bool
+	trouble  atomic.Pointer[error] // why the cluster cannot be used, nil if it can
+	stopping context.Context       // ends when Close is called
+	stop     context.CancelFunc
+	probing  sync.WaitGroup
+}
+
+var _ store.Remote = (*Store)(nil)
+
+// Open connects, and makes the keyspace and the table if they are not there.
+func Open(o Options) (*Store, error) {
+	levels, err := levelsOf(o.Consistency)
+	if err != nil {
+		return nil, err
+	}
+	log := &driverLog{log: o.Logger}
+	local, err := prepare(&o, log)
+	if err != nil {
+		return nil, fmt.Errorf("cassandra at %v: %w", o.Hosts, err)
+	}
+	session, err := connect(&o, log, local)
+	if err != nil {
+		return nil, fmt.Errorf("cassandra at %v: %w", o.Hosts, err)
+	}
+	table := o.Keyspace + "." + tableName
+	s := &Store{
+		session:    session,
+		levels:     levels,
+		slots:      make(chan struct{}, maxInFlight),
+		selectStmt: "SELECT value FROM " + table + " WHERE key = ?",
+		insertStmt: "INSERT INTO " + table + " (key, value) VALUES (?, ?)",
+		deleteStmt: "DELETE FROM " + table + " WHERE key = ?",
+	}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	if err := s.check(); err != nil {
+		s.stop()
+		session.Close()
+		return nil, fmt.Errorf("cassandra at %v: %w", o.Hosts, err)
+	}
+	log.on.Store(true)
+	s.probing.Go(func() { s.probe(o.Logger) })
+	return s, nil
+}
+
+// check finds out whether the table is the one that the statements want.
+func (s *Store) check() error {
+	for _, statement := range []string{s.selectStmt, s.insertStmt, s.deleteStmt} {
+		if _, err := s.session.StatementMetadata(s.stopping, statement, ""); err != nil {
+			return fmt.Errorf("prepare %q: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// Get implements store.Store.
+func (s *Store) Get(dst, key []byte) ([]byte, error) {
+	return s.GetUnder(store.Terms{}, dst, key)
+}
+
+// GetUnder implements store.Remote.
+func (s *Store) GetUnder(t store.Terms, dst, key []byte) ([]byte, error) {
+	ctx, end, err := s.begin(t)
+	if err != nil {
+		return dst, err
+	}
+	defer end()
+	it := s.session.Query(s.selectStmt, key).RoutingKey(key).Consistency(s.levels.of(t.Consistency)).IterContext(ctx)
+	value := appended{to: dst}
+	found := it.Scan(&value)
+	if err := it.Close(); err != nil {
+		return dst, readError(err)
+	}
+	if !found {
+		return dst, store.ErrNotFound
+	}
+	return value.to, nil
+}
+
+// appended receives a value behind what is there already.
+type appended struct{ to []byte }
+
+// UnmarshalCQL copies the value, which belongs to the driver.
+func (a *appended) UnmarshalCQL(_ gocql.TypeInfo, value []byte) error {
+	a.to = append(bufpool.Grow(a.to, len(value)), value...)
+	return nil
+}
+
+// Apply implements store.Store.
+func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
+	return nil, s.ApplyUnder(store.Terms{}, writes)
+}
+
+// ApplyUnder implements store.Remote. The writes are under way at the same time;
+// those of one key have timestamps in their order. If several fail, the error is
+// that of one of them, and one whose outcome is unknown comes first.
+func (s *Store) ApplyUnder(t store.Terms, writes []store.Write) error {
+	if len(writes) == 0 {
+		return nil
+	}
+	last := len(writes) - 1
+	stamp := s.clock.take(len(writes))
+	var failed []error
+	if last > 0 {
+		failed = make([]error, last)
+	}
+	var others sync.WaitGroup
+	for i := range failed {
+		others.Go(func() { failed[i] = s.apply(t, &writes[i], stamp+int64(i)) })
+	}
+	err := s.apply(t, &writes[last], stamp+int64(last))
+	others.Wait()
+	for _, e := range failed {
+		if err == nil || errors.Is(e, store.ErrUnknownOutcome) {
+			err = e
+		}
+	}
+	return err
+}
+
+func (s *Store) apply(t store.Terms, w *store.Write, stamp int64) error {
+	ctx, end, err := s.begin(t)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var q *gocql.Query
+	if w.Delete {
+		q = s.session.Query(s.deleteStmt, w.Key)
+	} else {
+		value := w.Value
+		if value == nil {
+			value = []byte{} // nil is the absence of a value
+		}
+		q = s.session.Query(s.insertStmt, w.Key, value)
+	}
+	it := q.RoutingKey(w.Key).WithTimestamp(stamp).Consistency(s.levels.of(t.Consistency)).IterContext(ctx)
+	if err := it.Close(); err != nil {
+		return writeError(err, it.Attempts())
+	}
+	return nil
+}
+
+// begin waits until an operation may begin, and returns when it has to end, and
+// what to call then.
+func (s *Store) begin(t store.Terms) (context.Context, func(), error) {
+	if s.closed.Load() {
+		return nil, nil, store.ErrClosed
+	}
+	now := time.Now()
+	limit := operationTimeout
+	if !t.Deadline.IsZero() {
+		// A sixteenth is left for the answer to reach the client while it waits.
+		left := t.Deadline.Sub(now)
+		limit = min(limit, left-left/16)
+	}
+	if limit <= 0 {
+		return nil, nil, fmt.Errorf("%w: the deadline has passed", store.ErrTimeout)
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), now.Add(limit))
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		cancel()
+		return nil, nil, fmt.Errorf("%w: %d operations are under way", store.ErrTimeout, maxInFlight)
+	}
+	return ctx, func() { <-s.slots; cancel() }, nil
+}
+
+// Range implements store.Store: it always fails.
+func (*Store) Range(_, _ []byte) (store.Iterator, error) {
+	return nil, fmt.Errorf("ranges of a distributed store: %w", errors.ErrUnsupported)
+}
+
+// Writable implements store.Store. The reason is that no node answers; whether
+// the replicas of a key do is found out by each operation.
+func (s *Store) Writable() error {
+	if trouble := s.trouble.Load(); trouble != nil {
+		return *trouble
+	}
+	return nil
+}
+
+// probe asks any node for its name, again and again, until Close is called.
+func (s *Store) probe(log *slog.Logger) {
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stopping.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(s.stopping, operationTimeout)
+		err := s.session.Query("SELECT key FROM system.local").Consistency(gocql.One).ExecContext(ctx)
+		cancel()
+		switch was := s.trouble.Load(); {
+		case s.stopping.Err() != nil:
+			return
+		case err != nil && was == nil:
+			err = fmt.Errorf("%w: no node of the cluster answers: %w", store.ErrUnwritable, err)
+			s.trouble.Store(&err)
+			log.Error("the store has failed", "error", err)
+		case err == nil && was != nil:
+			s.trouble.Store(nil)
+			log.Info("the store is back")
+		}
+	}
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return store.ErrClosed
+	}
+	s.stop()
+	s.probing.Wait()
+	s.session.Close()
+	return nil
+}
