@@ -68,3 +68,18 @@ func longer(t *testing.T, variable string, normal int) int {
 	}
 	return n
 }
+
+// seedOr returns the seed in SPILLWAY_TORTURE_SEED, to run a failed test again, or
+// otherwise the given one.
+func seedOr(t *testing.T, random uint64) uint64 {
+	t.Helper()
+	s := os.Getenv("SPILLWAY_TORTURE_SEED")
+	if s == "" {
+		return random
+	}
+	seed, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("SPILLWAY_TORTURE_SEED is %q, want a number", s)
+	}
+	return seed
+}
