@@ -65,11 +65,19 @@ $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION):
 	GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	mv $(BIN)/golangci-lint $@
 
-FUZZ_TIME ?= 5m
-CYCLES    ?= 200
+FUZZ_TIME      ?= 5m
+CYCLES         ?= 200
+OPERATIONS     ?= 1000000
+CONFIGURATIONS ?= 2000
+SOAK           ?= 30m
+
+TORTURE = go test -tags integration -count=1 -timeout 6h -artifacts -outputdir=reports/integration
+# These run without the race detector, which would make the tests themselves ten
+# times as slow; part of the services that they start have it.
+UNRACED = ^Test(Linearizable|Metamorphic|Soak)
 
 .PHONY: torture
-torture: ## the long forms of the fuzz, crash and linearizability tests
+torture: ## the long forms of the fuzz, crash, linearizability, metamorphic and soak tests
 	@set -e; for package in $$(go list ./...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "$$package $$target for $(FUZZ_TIME)"; \
@@ -77,7 +85,10 @@ torture: ## the long forms of the fuzz, crash and linearizability tests
 		done; \
 	done
 	@mkdir -p reports/integration
-	SPILLWAY_TORTURE_CYCLES=$(CYCLES) go test -race -tags integration -count=1 -timeout 4h -artifacts -outputdir=reports/integration ./integration/
+	SPILLWAY_TORTURE_CYCLES=$(CYCLES) $(TORTURE) -race -skip '$(UNRACED)' ./integration/
+	SPILLWAY_TORTURE_OPERATIONS=$(OPERATIONS) $(TORTURE) -v -run '^TestLinearizable' ./integration/
+	SPILLWAY_TORTURE_CONFIGURATIONS=$(CONFIGURATIONS) $(TORTURE) -run '^TestMetamorphic' ./integration/
+	SPILLWAY_TORTURE_SOAK=$(SOAK) $(TORTURE) -v -run '^TestSoak' ./integration/
 
 # In the order in which they are best read.
 SCENARIOS   ?= pool-or-not queue-length rejection-policy workers passive-wait big-store durability every-strategy

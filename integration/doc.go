@@ -9,9 +9,13 @@
 //
 // Variables that make the tests longer:
 //
-//	SPILLWAY_TORTURE_CYCLES      how often the service is killed (20)
-//	SPILLWAY_TORTURE_OPERATIONS  operations per linearizability history (3000)
-//	SPILLWAY_WRK_SECONDS         length of a run of wrk (2)
+//	SPILLWAY_TORTURE_CYCLES          how often the service is killed under each mode of durability (20)
+//	SPILLWAY_TORTURE_OPERATIONS      operations under each strategy whose history is checked (3000)
+//	SPILLWAY_TORTURE_CONFIGURATIONS  random configurations that are compared with a map (24)
+//	SPILLWAY_TORTURE_SOAK            length of the soak test (4s)
+//	SPILLWAY_WRK_SECONDS             length of a run of wrk (2)
+//
+// SPILLWAY_TORTURE_SEED runs a random configuration again that has failed.
 //
 // A history that is not linearizable is drawn as a page, which is kept if go
 // test is told to keep artifacts (-artifacts -outputdir=…).
