@@ -66,7 +66,7 @@ func register() porcupine.Model {
 		Init: func() []any { return []any{""} },
 		Step: func(state, input, output any) []any {
 			in, out, holds := input.(call), output.(outcome), state.(string)
-			read := false
+			var read bool
 			switch in.method {
 			case http.MethodPut, http.MethodDelete: // the value that a DELETE leaves is ""
 				if out.unknown {
