@@ -50,9 +50,9 @@ func writeBackup(ctx context.Context, c *config.Config, dir string, stdout io.Wr
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized:
-		return fmt.Errorf("backup: %w: set SPILLWAY_ADMIN_TOKEN or SPILLWAY_ADMIN_TOKEN_FILE as for the service", detail(resp))
+		return fmt.Errorf("backup: %w: set SPILLWAY_ADMIN_TOKEN or SPILLWAY_ADMIN_TOKEN_FILE as for the service", p.detail(resp))
 	default:
-		return fmt.Errorf("backup: %w", detail(resp))
+		return fmt.Errorf("backup: %w", p.detail(resp))
 	}
 	var done struct {
 		Dir     string

@@ -30,5 +30,5 @@ func healthcheck(ctx context.Context, c *config.Config) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	return fmt.Errorf("healthcheck: %s is not ready: %s: %w", p.addr, resp.Status, detail(resp))
+	return fmt.Errorf("healthcheck: %s is not ready: %s: %w", p.addr, resp.Status, p.detail(resp))
 }

@@ -78,11 +78,11 @@ func reachable(listen string) (string, error) {
 }
 
 // detail returns what an answer that is an error says, or its status.
-func detail(resp *http.Response) error {
+func (p *plane) detail(resp *http.Response) error {
 	var problem struct{ Detail string }
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 16<<10))
 	if _ = json.Unmarshal(body, &problem); problem.Detail == "" {
-		problem.Detail = resp.Status
+		problem.Detail = p.addr + " answers " + resp.Status
 	}
 	return errors.New(problem.Detail)
 }
