@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -52,6 +53,11 @@ type disk struct {
 	// logFile.extend.
 	logAhead int64
 
+	// opening is set while Pebble opens the folder, and reading is the file that
+	// it has opened last then.
+	opening atomic.Bool
+	reading atomic.Pointer[string]
+
 	lost       atomic.Pointer[error]
 	logHandles atomic.Int32 // of the folder; for tests
 
@@ -77,7 +83,7 @@ type diskHooks struct {
 	pause func(stop <-chan struct{})
 	// remove is asked before a table is removed, and may keep it for later.
 	remove func(name string) (later bool)
-	// fsynced is called after each sync of a log.
+	// fsynced is called after each sync of a log, once the folder is open.
 	fsynced func(time.Duration)
 }
 
@@ -141,7 +147,7 @@ func (d *disk) isTable(name string) bool { return strings.HasSuffix(name, ".sst"
 // isVital says that Pebble does not survive a failure of that file.
 func (d *disk) isVital(name string) bool {
 	base := d.PathBase(name)
-	return (strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "marker.")) && d.inDir(name)
+	return d.isManifest(name) || strings.HasPrefix(base, "marker.") && d.inDir(name)
 }
 
 // change runs f, which changes the file of that name. If the disk is fenced it
@@ -208,6 +214,40 @@ func (d *disk) log(name string, f func() (vfs.File, error)) (vfs.File, error) {
 	return file, nil
 }
 
+// Open opens a file for reading. What Pebble reads at its start it may misread:
+// see errDamaged.
+func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := d.FS.Open(name, opts...)
+	if !d.opening.Load() || !d.inDir(name) {
+		return f, err
+	}
+	base := d.PathBase(name)
+	d.reading.Store(&base)
+	if err != nil {
+		return nil, err
+	}
+	if err := examineFile(f, base); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// List is what Pebble does before it looks at other files.
+func (d *disk) List(dir string) ([]string, error) {
+	d.reading.Store(nil)
+	return d.FS.List(dir)
+}
+
+// blame adds to an error of Pebble's Open the name of the file that it was
+// reading, if the error does not say it.
+func (d *disk) blame(err error) error {
+	if name := d.reading.Load(); err != nil && name != nil && !strings.Contains(err.Error(), *name) {
+		return fmt.Errorf("%s: %w", *name, err)
+	}
+	return err
+}
+
 func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if d.isLog(name) {
 		return d.log(name, func() (vfs.File, error) { return d.FS.Create(name, c) })
@@ -217,7 +257,23 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 			return nil, err
 		}
 	}
+	// After a power cut there must be no marker of a manifest that is not there:
+	// nothing says in which order files appear that were created between two syncs
+	// of their folder.
+	if strings.HasPrefix(d.PathBase(name), manifestMarker) {
+		if err := d.sync(name, d.syncDir); err != nil {
+			return nil, err
+		}
+	}
 	return d.wrap(name, func() (vfs.File, error) { return d.FS.Create(name, c) })
+}
+
+func (d *disk) syncDir() error {
+	dir, err := d.FS.OpenDir(d.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (d *disk) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -336,11 +392,16 @@ func (d *disk) Unwrap() vfs.FS { return d.FS }
 // diskFile is a file other than a log, or a folder.
 type diskFile struct {
 	vfs.File
-	disk *disk
-	name string
+	disk    *disk
+	name    string
+	written extent // of a manifest
 }
 
 func (f *diskFile) Write(p []byte) (n int, err error) {
+	written := f.written
+	if f.disk.isManifest(f.name) {
+		written.add(p) // now, as a file system may use p as it likes
+	}
 	err = f.disk.change(f.name, func() error {
 		m, err := f.File.Write(p[n:])
 		n += m
@@ -348,6 +409,7 @@ func (f *diskFile) Write(p []byte) (n int, err error) {
 	})
 	if err == nil {
 		n = len(p) // also if it was fenced
+		f.written = written
 	}
 	return n, err
 }
@@ -360,7 +422,14 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), err
 }
 
-func (f *diskFile) Sync() error     { return f.disk.sync(f.name, f.File.Sync) }
+func (f *diskFile) Sync() error {
+	err := f.disk.sync(f.name, f.File.Sync)
+	if err == nil && f.disk.isManifest(f.name) {
+		f.disk.mark(f.name, f.written)
+	}
+	return err
+}
+
 func (f *diskFile) SyncData() error { return f.disk.sync(f.name, f.File.SyncData) }
 
 func (f *diskFile) SyncTo(length int64) (full bool, err error) {
@@ -446,7 +515,7 @@ func (f *logFile) sync(do func() error) error {
 	f.try(func() error {
 		start := time.Now()
 		err := do()
-		if f.fsynced != nil {
+		if f.fsynced != nil && !f.disk.opening.Load() {
 			f.fsynced(time.Since(start))
 		}
 		if err == nil {

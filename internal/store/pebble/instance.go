@@ -50,7 +50,11 @@ func (i *instance) lost() error {
 // not come back from a disk that fails meanwhile, as it repeats what fails. So
 // when stop is closed it is given a second more, and then whatever it still
 // does is made to succeed without effect, and the instance is thrown away.
-func (s *Store) openInstance(stop <-chan struct{}) (*instance, error) {
+//
+// Pebble opens a folder that is new, or in an older format, with a log in that
+// format, in which later chunks prove nothing of earlier ones: see damage.go. So
+// old says that another log is to be begun.
+func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) {
 	inst := &instance{close: s.closeInstance}
 	inst.refs.Store(1)
 	broke := make(chan struct{})
@@ -84,12 +88,17 @@ func (s *Store) openInstance(stop <-chan struct{}) (*instance, error) {
 		// On some kinds of damage Pebble panics rather than to return an error.
 		defer func() {
 			if r := recover(); r != nil {
-				opened <- fmt.Errorf("%v", r)
+				opened <- inst.disk.blame(fmt.Errorf("%v", r))
 			}
 		}()
 		var err error
+		inst.disk.opening.Store(true)
 		inst.db, err = pebble.Open(s.opts.Dir, o)
-		opened <- err
+		if err == nil && old {
+			_ = inst.db.Flush() // whose failure is none of the store
+		}
+		inst.disk.opening.Store(false)
+		opened <- inst.disk.blame(err)
 	}()
 	var reason error
 	select {
@@ -132,7 +141,7 @@ func (s *Store) events(inst *instance) *pebble.EventListener {
 			s.stall.count.Add(1)
 			log.Warn("writes stall in Pebble", "reason", i.Reason)
 		},
-		WALCreated:    func(pebble.WALCreateInfo) { s.stall.check() },
+		WALCreated:    func(pebble.WALCreateInfo) { s.stall.filled() },
 		FlushEnd:      func(pebble.FlushInfo) { s.stall.check() },
 		CompactionEnd: func(pebble.CompactionInfo) { s.stall.check() },
 	}

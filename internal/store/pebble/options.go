@@ -102,11 +102,12 @@ const (
 
 // Writes stall, in Store.Apply, when as many bytes as this many full memtables
 // hold wait for their flush, or when a read might have to look into this many
-// sublevels of L0. Pebble's own limits are higher and only a backstop: who waits
-// there cannot be woken when the disk fails.
+// sublevels of L0. Pebble's own limits are out of reach: who waits there cannot be
+// woken when the disk fails, and would keep the store from ever coming back.
 const (
 	stallMemTables   = 4
 	stallL0Sublevels = 20
+	outOfReach       = 1 << 20
 )
 
 // pebbleOptions returns Pebble's options but for those that belong to one
@@ -121,12 +122,12 @@ func (o *Options) pebbleOptions() *pebble.Options {
 		// Pebble starts with 256 KiB and doubles, so an idle store does not hold
 		// this much.
 		MemTableSize:                o.memTableBytes,
-		MemTableStopWritesThreshold: 4 * stallMemTables,
+		MemTableStopWritesThreshold: outOfReach,
 
 		// A point read looks at every sublevel of L0, so compact it early; the
 		// bloom filters make the rest bearable when writes come in bursts.
 		L0CompactionThreshold: 2,
-		L0StopWritesThreshold: 4 * stallL0Sublevels,
+		L0StopWritesThreshold: outOfReach,
 		// The first level below L0 takes a memtable or so without a further
 		// level.
 		LBaseMaxBytes: 64 << 20,

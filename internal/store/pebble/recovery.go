@@ -78,7 +78,7 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 		inst.spent = true
 		inst.disk.fence()
 		s.removals.hold()
-		next, err := s.openInstance(stop)
+		next, err := s.openInstance(stop, false)
 		if err != nil {
 			s.removals.release()
 			return fmt.Errorf("cannot reopen the data folder: %w", err)
@@ -151,7 +151,7 @@ func (s *Store) replace(next *instance) (failures uint64) {
 // probe shows that a file can be written and synced in the folder.
 func (s *Store) probe() error {
 	fs := s.opts.FS
-	name := fs.PathJoin(s.opts.Dir, "probe.tmp")
+	name := s.path("probe.tmp")
 	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
@@ -161,11 +161,7 @@ func (s *Store) probe() error {
 	if err != nil {
 		return err
 	}
-	dir, err := fs.OpenDir(s.opts.Dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return s.syncDir()
 }
 
 // pause waits for the next attempt to come back, if the store is unwritable.

@@ -14,14 +14,15 @@ import (
 //
 // Pebble does that too, but with its commit lock held: when the disk is full,
 // the flush that they wait for never succeeds, and everyone who writes, and
-// soon every worker, is stuck. So it is done here, before Pebble's own limits
-// are reached, where a failure of the disk sends them away. The measure is a
-// little late, since it is taken in the background when the number of memtables
-// or tables has changed; Pebble's limits are four times as high.
+// soon every worker, is stuck. So it is done here, where a failure of the disk
+// sends them away. The measure is taken in the background when the number of
+// memtables or tables has changed. If that takes its time, writes wait for it.
 type stall struct {
 	count   atomic.Int64  // how often writes were stalled
 	changed chan struct{} // of capacity 1: take the measure again
 	on      atomic.Bool   // a shortcut for over != nil
+	// unmeasured counts the memtables that were filled since the last measure.
+	unmeasured atomic.Int64
 
 	mu struct {
 		sync.Mutex
@@ -39,6 +40,14 @@ func (s *stall) check() {
 	case s.changed <- struct{}{}:
 	default:
 	}
+}
+
+// filled is called when a memtable has been filled.
+func (s *stall) filled() {
+	if s.unmeasured.Add(1) >= stallMemTables {
+		s.set(true, time.Now())
+	}
+	s.check()
 }
 
 // wait waits until there is no stall. It returns an error if the store becomes
@@ -96,6 +105,7 @@ func (s *Store) stallLoop() {
 	for {
 		select {
 		case <-s.stall.changed:
+			s.stall.unmeasured.Store(0)
 			if m := s.ask(); m != nil {
 				on := s.stalled(m)
 				if on && !s.stall.on.Load() {

@@ -91,18 +91,11 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s.cache = pebble.NewCache(o.CacheBytes)
-	failed, _ := s.health.watch()
-	inst, err := s.openInstance(failed)
-	if err == nil && s.health.reason() != nil {
-		err = s.health.reason()
-		_ = s.shut(inst)
-	}
-	if err != nil {
+	if err := s.start(); err != nil {
 		s.cache.Unref()
 		_ = s.lock.Close()
-		return nil, fmt.Errorf("cannot open the data folder %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("cannot open the data folder %s: %w%s", o.Dir, firstLine{err}, advice(err))
 	}
-	s.cur = inst
 	s.health.serve()
 
 	s.loops.Go(s.recoverLoop)
@@ -111,6 +104,25 @@ func Open(o Options) (*Store, error) {
 		s.loops.Go(s.syncLoop)
 	}
 	return s, nil
+}
+
+// start opens the instance to begin with.
+func (s *Store) start() error {
+	old, err := s.inspect()
+	if err != nil {
+		return err
+	}
+	failed, _ := s.health.watch()
+	inst, err := s.openInstance(failed, old)
+	if err != nil {
+		return err
+	}
+	if reason := s.health.reason(); reason != nil {
+		_ = s.shut(inst)
+		return reason
+	}
+	s.cur = inst
+	return nil
 }
 
 // claim makes sure that the folder exists, is writable, and is nobody else's.
@@ -400,6 +412,9 @@ func (s *Store) Close() error {
 		}
 		if err := s.cur.lost(); err != nil {
 			errs = append(errs, s.lastChance(err))
+		} else {
+			// So that the next start depends on no log, and has none to replay.
+			_ = s.settle(s.cur, s.health.failures(), nil)
 		}
 	}
 	if err := s.shut(s.cur); err != nil {
@@ -407,6 +422,7 @@ func (s *Store) Close() error {
 	}
 	s.old.Wait()
 	s.cache.Unref()
+	_ = s.syncMark()
 	if err := s.lock.Close(); err != nil {
 		errs = append(errs, err)
 	}

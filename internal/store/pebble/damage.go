@@ -1,0 +1,239 @@
+package pebble
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// errDamaged is what a start ends with when a file does not hold what was
+// written to it.
+var errDamaged = errors.New("is damaged")
+
+// Logs and manifests are sequences of chunks, in blocks of 32 KiB. Where a chunk
+// makes no sense, Pebble takes it for the end of the file: of what was being
+// written when the power failed, some pages may be on the disk and others not.
+// All that follows is dropped then, without a word, also if it is damage in the
+// middle of what was synced and acknowledged, except where a later block of a log
+// says otherwise, which is seldom: Pebble notes in each chunk how much had been
+// synced, but does not count the blocks that were filled between two syncs.
+//
+// So the files that Pebble reads at its start are looked through first, for
+// proof that what makes no sense was once on the disk:
+//
+//   - In a log, a later chunk that says so, or three later ones that say
+//     something different each. The third was made after a sync that began when
+//     the sync had ended after which the second was made; so this sync had all
+//     that came before the first.
+//   - In a manifest, the beginning of a later record, since each is synced
+//     before the next is written.
+//   - A chunk that would make sense if its own header said what it must say.
+//     Among other things Pebble takes a chunk for the proper end of its log if
+//     it has the number of the next one.
+//
+// What remains unproven is damage to the last records before a crash, as many as
+// three syncs wrote; no reader could tell it from a power cut. After a proper
+// stop there is the seal.
+const (
+	blockBytes = 32 << 10
+
+	manifestHeader = 7  // checksum, length, type
+	logHeader      = 19 // and log number, and the bytes synced so far
+
+	manifestFull, manifestLast = 1, 4 // types: full, first, middle, last
+	logFull, logLast           = 9, 12
+	// logEnd is the type of the mark at the proper end of a log, whose number is
+	// the log's plus one, and whose other fields are zero.
+	logEnd      = 5
+	logEndBytes = 11
+)
+
+// examiner looks through a log or a manifest.
+type examiner struct {
+	log    bool
+	number uint32 // of the log
+
+	block  [blockBytes]byte
+	n      int   // how much of the block there is
+	offset int64 // of the block
+
+	broken bool
+	at     int64 // where it is broken
+	// Of the chunks after at: how many different things they say of what was
+	// synced, and the latest.
+	seen   int
+	latest uint64
+}
+
+// chunk is one that makes sense.
+type chunk struct {
+	size   int
+	synced uint64 // of a log
+	starts bool   // a record
+}
+
+// examine returns an error that says where the file is damaged, if that can be
+// proven.
+func (e *examiner) examine(r io.Reader) error {
+	for {
+		n, err := io.ReadFull(r, e.block[:])
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil && err != io.ErrUnexpectedEOF {
+			return err
+		}
+		e.n = n
+		if done, err := e.examineBlock(); done || err != nil {
+			return err
+		}
+		e.offset += blockBytes
+	}
+}
+
+func (e *examiner) examineBlock() (done bool, _ error) {
+	for p := 0; p < e.n; {
+		c, ok := e.chunk(p)
+		switch {
+		case ok && e.broken && e.proves(c):
+			return true, e.damaged()
+		case ok:
+			p += c.size
+		case e.broken:
+			p++ // the length may be what is wrong
+		case e.atEnd(p):
+			return true, nil
+		case e.isPadding(p):
+			return false, nil
+		default:
+			e.broken, e.at = true, e.offset+int64(p)
+			if e.isMisnamed(p) {
+				return true, e.damaged()
+			}
+			p++
+		}
+	}
+	return false, nil
+}
+
+func (e *examiner) damaged() error { return fmt.Errorf("%w at byte %d", errDamaged, e.at) }
+
+// chunk returns the chunk at p of the block, if there is one that makes sense.
+func (e *examiner) chunk(p int) (chunk, bool) {
+	b := e.block[p:e.n]
+	if len(b) < manifestHeader {
+		return chunk{}, false
+	}
+	header, kind := manifestHeader, b[6]
+	first, last := byte(manifestFull), byte(manifestLast)
+	if e.log {
+		header, first, last = logHeader, logFull, logLast
+	}
+	size := header + int(binary.LittleEndian.Uint16(b[4:]))
+	if kind < first || kind > last || size > len(b) {
+		return chunk{}, false
+	}
+	c := chunk{size: size, starts: kind <= first+1}
+	if e.log {
+		if binary.LittleEndian.Uint32(b[7:]) != e.number {
+			return chunk{}, false
+		}
+		c.synced = binary.LittleEndian.Uint64(b[11:])
+	}
+	return c, checksum(b[6:size]) == binary.LittleEndian.Uint32(b)
+}
+
+// atEnd reports whether p is where the log was closed.
+func (e *examiner) atEnd(p int) bool {
+	if !e.log || p+logEndBytes > e.n {
+		return false
+	}
+	var mark [logEndBytes]byte
+	mark[6] = logEnd
+	binary.LittleEndian.PutUint32(mark[7:], e.number+1)
+	return string(mark[:]) == string(e.block[p:p+logEndBytes])
+}
+
+// isPadding reports whether the block ends at p, for want of room for a chunk.
+func (e *examiner) isPadding(p int) bool {
+	b := e.block[p:e.n]
+	return len(b) < manifestHeader || e.log && len(b) < logHeader && len(bytes.Trim(b, "\x00")) == 0
+}
+
+// isMisnamed reports whether there is a chunk at p but for its type or log number.
+func (e *examiner) isMisnamed(p int) bool {
+	b := e.block[p:e.n]
+	if !e.log || len(b) < logHeader {
+		return false
+	}
+	size := logHeader + int(binary.LittleEndian.Uint16(b[4:]))
+	if size > len(b) {
+		return false
+	}
+	fixed := append([]byte(nil), b[6:size]...)
+	binary.LittleEndian.PutUint32(fixed[1:], e.number)
+	for kind := byte(logFull); kind <= logLast; kind++ {
+		fixed[0] = kind
+		if checksum(fixed) == binary.LittleEndian.Uint32(b) {
+			return true
+		}
+	}
+	return false
+}
+
+// proves reports whether a chunk after the one that makes no sense proves that
+// this one did.
+func (e *examiner) proves(c chunk) bool {
+	if !e.log {
+		return c.starts
+	}
+	if c.synced > uint64(e.at) {
+		return true
+	}
+	if e.seen == 0 || c.synced > e.latest {
+		e.latest = c.synced
+		e.seen++
+	}
+	return e.seen == 3
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is what Pebble writes at the head of a chunk.
+func checksum(b []byte) uint32 {
+	c := crc32.Checksum(b, castagnoli)
+	return (c>>15 | c<<17) + 0xa282ead8
+}
+
+// examineFile examines a log or a manifest by its name. Other files are none of
+// its business.
+func examineFile(f vfs.File, name string) error {
+	e := new(examiner)
+	base := filepath.Base(name)
+	if number, ok := strings.CutSuffix(base, ".log"); ok {
+		n, err := strconv.ParseUint(number, 10, 64)
+		if err != nil {
+			return nil //nolint:nilerr // not a log
+		}
+		e.log, e.number = true, uint32(n)
+	} else if !strings.HasPrefix(base, "MANIFEST-") {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	// By ReadAt, so that Pebble begins at the beginning.
+	if err := e.examine(io.NewSectionReader(f, 0, info.Size())); err != nil {
+		return fmt.Errorf("%s %w", base, err)
+	}
+	return nil
+}
