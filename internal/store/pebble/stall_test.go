@@ -52,3 +52,22 @@ func TestStall_Lasted(t *testing.T) {
 	require.Equal(t, 31*time.Second, s.lasted(at(71)))
 	require.EqualValues(t, 2, s.count.Load())
 }
+
+// Writes wait for the measure if it is late, and not inside Pebble.
+func TestStall_WaitsForTheMeasure(t *testing.T) {
+	t.Parallel()
+	var s stall
+	s.init()
+	for range stallMemTables - 1 {
+		s.filled()
+	}
+	require.False(t, s.on.Load())
+	s.filled()
+	require.True(t, s.on.Load())
+
+	o := Options{}
+	o.setDefaults()
+	p := o.pebbleOptions()
+	require.EqualValues(t, outOfReach, p.MemTableStopWritesThreshold)
+	require.EqualValues(t, outOfReach, p.L0StopWritesThreshold)
+}
