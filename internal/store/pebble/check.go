@@ -68,7 +68,7 @@ func Check(ctx context.Context, dir string) (Report, error) {
 	o.setDefaults()
 	c.options = o.pebbleOptions()
 	c.options.ReadOnly = true
-	c.options.FS = readOnly{vfs.Default}
+	c.options.FS = readOnly{vfs.Default, c.damaged}
 	c.options.Logger = quiet{}
 	c.options.Cache = pebble.NewCache(o.CacheBytes)
 	defer c.options.Cache.Unref()
@@ -190,6 +190,9 @@ var tableError = regexp.MustCompile(`^L\d+: (\d{6,}): (.*)`)
 // blame finds the files for which the store cannot be opened.
 func (c *checker) blame(err error) {
 	const format = "marker.format-version."
+	if len(c.report.Damage) > 0 {
+		return // it is known already
+	}
 	found := false
 	for line := range strings.Lines(err.Error()) {
 		if m := tableError.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
@@ -366,8 +369,25 @@ func (c *checker) count(ctx context.Context, db *pebble.DB) error {
 	return ctx.Err()
 }
 
-// readOnly is a file system that nothing can be changed in.
-type readOnly struct{ vfs.FS }
+// readOnly is a file system that nothing can be changed in. Logs and manifests
+// are examined as a start examines them.
+type readOnly struct {
+	vfs.FS
+	damaged func(file string, err error)
+}
+
+func (r readOnly) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := r.FS.Open(name, opts...)
+	if err != nil {
+		return nil, err
+	}
+	base := r.PathBase(name)
+	if err := examineFile(f, base); err != nil {
+		r.damaged(base, fmt.Errorf("it %s", strings.TrimPrefix(err.Error(), base+" ")))
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
 
 func (readOnly) refuse(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: fs.ErrPermission}

@@ -185,6 +185,11 @@ func TestCheck_Damage(t *testing.T) {
 			t.Helper()
 			flip(t, path, 300)
 		}, ""},
+		{"what was synced in a short log has changed", "*.log", func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.Truncate(path, 30<<10))
+			flip(t, path, 300)
+		}, ""},
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			t.Parallel()
