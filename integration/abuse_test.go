@@ -41,7 +41,7 @@ const (
 // until the service has answered, which must be with that status, and cuts the
 // connection. It asks for the time-out to be short.
 func drip(status int, begin string, piece func(i int) string) func(*client, <-chan struct{}) error {
-	return func(c *client, stop <-chan struct{}) error {
+	return func(c *client, _ <-chan struct{}) error {
 		if _, err := io.WriteString(c.conn, begin); err != nil {
 			return nil // as when it was cut before
 		}
@@ -114,9 +114,7 @@ func throw(message func() []byte) func(*client, <-chan struct{}) error {
 		if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 			return err
 		}
-		if _, err := c.conn.Write(message()); err != nil {
-			return nil // it has been refused meanwhile
-		}
+		_, _ = c.conn.Write(message()) // it may be refused meanwhile
 		_ = c.conn.(*net.TCPConn).CloseWrite()
 		_, err := io.Copy(io.Discard, c.conn)
 		var network net.Error
