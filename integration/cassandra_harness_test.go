@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -29,6 +30,13 @@ var cassandraJars = sync.OnceValues(func() (string, error) {
 		if _, err := exec.LookPath(part.program); err != nil {
 			return "", fmt.Errorf("%s is missing: apt-get install %s", part.program, part.from)
 		}
+	}
+	said, err := exec.Command("java", "-version").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("java -version: %w", err)
+	}
+	if !bytes.Contains(said, []byte(`version "17`)) && !bytes.Contains(said, []byte(`version "11`)) {
+		return "", fmt.Errorf("Cassandra wants Java 17, and java is %s: apt-get install openjdk-17-jdk-headless", bytes.TrimSpace(said))
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -94,11 +102,17 @@ type node struct {
 	exited  chan struct{}
 }
 
+// oneCluster makes tests with clusters wait for each other: each node takes a
+// gigabyte.
+var oneCluster = make(chan struct{}, 1)
+
 // startCluster starts so many nodes, which are stopped with the test.
 func startCluster(t *testing.T, n int, extra ...string) *cluster {
 	t.Helper()
 	jars, err := cassandraJars()
 	require.NoError(t, err)
+	oneCluster <- struct{}{}
+	t.Cleanup(func() { <-oneCluster })
 	c := &cluster{t: t, jars: jars, extra: strings.Join(extra, "\n")}
 	c.port, c.gossip = portOnAll(t, n), portOnAll(t, n)
 	for i := range n {

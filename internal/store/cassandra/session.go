@@ -37,14 +37,15 @@ func cluster(o *Options, log *driverLog) *gocql.ClusterConfig {
 // connect opens the session that operations use, with nodes of the local
 // datacentre alone. That is no mere preference: a node elsewhere would take
 // another datacentre for the local one, and its quorum need not meet ours.
-func connect(o *Options, log *driverLog, local string) (*gocql.Session, error) {
+func connect(o *Options, log *driverLog, local string, hosts *cautious) (*gocql.Session, error) {
 	c := cluster(o, log)
 	c.Keyspace = o.Keyspace
 	c.Timeout = attemptTimeout
 	c.RetryPolicy = oneMore{}
 	c.DefaultIdempotence = true
 	c.HostFilter = gocql.DataCenterHostFilter(local)
-	c.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy(), gocql.ShuffleReplicas())
+	c.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(hosts, gocql.ShuffleReplicas())
+	c.QueryObserver = hosts
 	c.Metadata.CacheMode = gocql.KeyspaceOnly
 	return c.CreateSession()
 }

@@ -89,6 +89,7 @@ type Options struct {
 // Store is an open connection to a cluster.
 type Store struct {
 	session *gocql.Session
+	hosts   *cautious
 	levels  levels
 	clock   clock
 	slots   chan struct{} // holds one element for each operation under way
@@ -115,13 +116,15 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cassandra at %v: %w", o.Hosts, err)
 	}
-	session, err := connect(&o, log, local)
+	hosts := newCautious()
+	session, err := connect(&o, log, local, hosts)
 	if err != nil {
 		return nil, fmt.Errorf("cassandra at %v: %w", o.Hosts, err)
 	}
 	table := o.Keyspace + "." + tableName
 	s := &Store{
 		session:    session,
+		hosts:      hosts,
 		levels:     levels,
 		slots:      make(chan struct{}, maxInFlight),
 		selectStmt: "SELECT value FROM " + table + " WHERE key = ?",
@@ -277,7 +280,8 @@ func (s *Store) Writable() error {
 	return nil
 }
 
-// probe asks any node for its name, again and again, until Close is called.
+// probe asks any node for its name, and each of the silent ones, again and again
+// until Close is called.
 func (s *Store) probe(log *slog.Logger) {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
@@ -287,9 +291,12 @@ func (s *Store) probe(log *slog.Logger) {
 			return
 		case <-tick.C:
 		}
-		ctx, cancel := context.WithTimeout(s.stopping, operationTimeout)
-		err := s.session.Query("SELECT key FROM system.local").Consistency(gocql.One).ExecContext(ctx)
-		cancel()
+		for _, id := range s.hosts.silentOnes() {
+			if s.ask(id, probeInterval) == nil {
+				s.hosts.answered(id)
+			}
+		}
+		err := s.ask("", operationTimeout)
 		switch was := s.trouble.Load(); {
 		case s.stopping.Err() != nil:
 			return
@@ -302,6 +309,13 @@ func (s *Store) probe(log *slog.Logger) {
 			log.Info("the store is back")
 		}
 	}
+}
+
+// ask asks a node for its name, any if it does not say which.
+func (s *Store) ask(id string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(s.stopping, within)
+	defer cancel()
+	return s.session.Query("SELECT key FROM system.local").SetHostID(id).Consistency(gocql.One).ExecContext(ctx)
 }
 
 // Close implements store.Store.
