@@ -85,6 +85,7 @@ torture: ## the long forms of the fuzz, crash, linearizability, metamorphic and 
 		done; \
 	done
 	@mkdir -p reports/integration
+	SPILLWAY_TORTURE_CYCLES=$(CYCLES) go test -race -v -count=1 -timeout 6h -run '^TestStore_PowerCuts$$' ./internal/store/pebble
 	SPILLWAY_TORTURE_CYCLES=$(CYCLES) $(TORTURE) -race -skip '$(UNRACED)' ./integration/
 	SPILLWAY_TORTURE_OPERATIONS=$(OPERATIONS) $(TORTURE) -v -run '^TestLinearizable' ./integration/
 	SPILLWAY_TORTURE_CONFIGURATIONS=$(CONFIGURATIONS) $(TORTURE) -run '^TestMetamorphic' ./integration/
