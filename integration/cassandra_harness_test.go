@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
 )
 
@@ -282,6 +283,20 @@ func (n *node) thaw() {
 func (c *cluster) on(t *testing.T, b build, env ...string) *service {
 	t.Helper()
 	return start(t, b, append([]string{"SPILLWAY_STORE=cassandra", "SPILLWAY_CASSANDRA_HOSTS=" + c.hosts()}, env...)...)
+}
+
+// execute runs CQL statements as the administrator of a cluster with passwords.
+func (c *cluster) execute(statements ...string) {
+	c.t.Helper()
+	config := gocql.NewCluster(c.hosts())
+	config.Authenticator = gocql.PasswordAuthenticator{Username: "cassandra", Password: "cassandra"}
+	config.Timeout, config.ConnectTimeout = patience, patience
+	session, err := config.CreateSession()
+	require.NoError(c.t, err)
+	defer session.Close()
+	for _, statement := range statements {
+		require.NoError(c.t, session.Query(statement).Exec(), statement)
+	}
 }
 
 // insist sends a request until it is answered other than by 503: nodes on a busy

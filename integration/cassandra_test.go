@@ -112,9 +112,34 @@ func TestCassandra_OneNode(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.insist(http.MethodGet, entity("lost"), "").status)
 	s.stop()
 
-	// What is there is used as it is.
-	s = c.on(t, raced, login...)
+	// What is there is used as it is, also by a user who may not make anything.
+	c.execute(
+		"CREATE ROLE service WITH PASSWORD = 'word' AND LOGIN = true",
+		"GRANT SELECT ON TABLE spillway.entities TO service",
+		"GRANT MODIFY ON TABLE spillway.entities TO service",
+		"CREATE KEYSPACE another WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+		"CREATE TABLE another.entities (name text PRIMARY KEY)",
+	)
+	service := []string{"SPILLWAY_STORE=cassandra", "SPILLWAY_CASSANDRA_HOSTS=" + c.hosts(), "SPILLWAY_CASSANDRA_USERNAME=service", "SPILLWAY_CASSANDRA_PASSWORD=word"}
+	s = start(t, raced, service...)
 	require.Equal(t, "again", s.insist(http.MethodGet, entity("k"), "").body)
+	require.Equal(t, http.StatusCreated, s.insist(http.MethodPut, entity("k"), "other").status)
+
+	// What is missing, or is something else, stops the start.
+	for keyspace, says := range map[string]string{"missing": "make the keyspace", "another": "another.entities"} {
+		r := run(t, raced, append(service, "SPILLWAY_CASSANDRA_KEYSPACE="+keyspace))
+		require.Equal(t, 1, r.code, r.stderr)
+		r.requireOneLine(t)
+		require.Contains(t, r.stderr, says)
+	}
+
+	// What the cluster will not have is a failure of the service, and clear too.
+	c.execute("REVOKE MODIFY ON TABLE spillway.entities FROM service")
+	s.eventually("the right to write has gone", func() bool {
+		return s.request(http.MethodPut, s.dataURL(entity("k")), "v").status == http.StatusInternalServerError
+	})
+	s.request(http.MethodDelete, s.dataURL(entity("k")), "").requireStoreProblem(t, http.StatusInternalServerError, "no MODIFY permission")
+	require.Equal(t, http.StatusOK, s.insist(http.MethodGet, entity("k"), "").status)
 	s.stop()
 }
 

@@ -63,17 +63,16 @@ func readError(err error) error {
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }
 
-// writeError says what the driver's error means for a write that was sent so many
-// times. The error is that of the last attempt, which says nothing of the one
-// before.
-func writeError(err error, attempts int) error {
+// writeError says what the driver's error means for a write. The error is that of
+// the last attempt; begun says that an earlier one may have had an effect.
+func writeError(err error, begun bool) error {
 	f := classify(err)
 	switch {
-	case f == closed:
+	case f == closed && !begun:
 		return store.ErrClosed
 	case f == late:
 		return fmt.Errorf("%w: %w: %w", store.ErrUnknownOutcome, store.ErrTimeout, err)
-	case f == broken, attempts > 1:
+	case f == broken || begun:
 		return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 	case f == refused:
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
@@ -98,4 +97,19 @@ func (oneMore) GetRetryType(err error) gocql.RetryType {
 		}
 	}
 	return gocql.RetryNextHost
+}
+
+// remembering is the retry policy of one write, and knows what its attempts came to.
+type remembering struct {
+	oneMore
+	begun bool // an attempt may have had an effect
+}
+
+// GetRetryType is called after every attempt that failed, except if its time was
+// over.
+func (r *remembering) GetRetryType(err error) gocql.RetryType {
+	if f := classify(err); f != refused && f != rejected {
+		r.begun = true
+	}
+	return r.oneMore.GetRetryType(err)
 }

@@ -61,14 +61,22 @@ func TestErrors_SayWhatBecameOfTheOperation(t *testing.T) {
 			t.Parallel()
 			all := []error{unknown, timeout, unavailable, store.ErrClosed, store.ErrNotFound, store.ErrUnwritable}
 			requireKinds(t, all, tt.read, readError(tt.err))
-			requireKinds(t, all, tt.write, writeError(tt.err, 1))
+			requireKinds(t, all, tt.write, writeError(tt.err, false))
 			require.Equal(t, tt.retry, oneMore{}.GetRetryType(tt.err))
 
-			// Of a write that was sent twice, the end of the second says nothing of
-			// the first.
-			if twice := writeError(tt.err, 2); !errors.Is(twice, store.ErrClosed) {
-				require.ErrorIs(t, twice, unknown)
+			// Of a write that was sent before, the end of the second attempt says
+			// nothing of the first.
+			require.ErrorIs(t, writeError(tt.err, true), unknown)
+
+			// Unless the first had not begun either.
+			var r remembering
+			require.Equal(t, tt.retry, r.GetRetryType(tt.err))
+			if !errors.Is(tt.err, gocql.ErrSessionClosed) {
+				require.Equal(t, errors.Is(writeError(tt.err, false), unknown), r.begun)
 			}
+			was := r.begun
+			r.GetRetryType(said(gocql.ErrCodeUnavailable))
+			require.Equal(t, was, r.begun, "what has begun stays so")
 		})
 	}
 }

@@ -233,9 +233,10 @@ func (s *Store) apply(t store.Terms, w *store.Write, stamp int64) error {
 		}
 		q = s.session.Query(s.insertStmt, w.Key, value)
 	}
-	it := q.RoutingKey(w.Key).WithTimestamp(stamp).Consistency(s.levels.of(t.Consistency)).IterContext(ctx)
-	if err := it.Close(); err != nil {
-		return writeError(err, it.Attempts())
+	var retries remembering
+	err = q.RoutingKey(w.Key).WithTimestamp(stamp).Consistency(s.levels.of(t.Consistency)).RetryPolicy(&retries).ExecContext(ctx)
+	if err != nil {
+		return writeError(err, retries.begun)
 	}
 	return nil
 }
