@@ -3,6 +3,7 @@ package cassandra
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,26 +17,40 @@ import (
 const silence = 200 * time.Millisecond
 
 // cautious is the host selection policy below the token-aware one, and knows which
-// nodes are silent: they have not answered an operation that was given up after a
-// while. A node that hangs keeps its connections open, and it takes the driver and
-// the other nodes some ten seconds to be sure that it is down. Meanwhile an operation
-// that goes there first is lost, or late by its first attempt. So silent nodes are
-// tried last, until they have answered a probe. They are not left out: a node that is
-// merely slow is better than none.
+// nodes are silent: they have answered nothing since an operation began that was
+// given up after a while. A node that hangs keeps its connections open, and it takes
+// the driver and the other nodes some ten seconds to be sure that it is down.
+// Meanwhile an operation that goes there first is lost, or late by its first attempt.
+// So silent nodes are tried last, until they answer something, be it a probe. They are
+// not left out: a node that is merely slow is better than none.
+//
+// That an operation was given up says nothing alone: the node may have waited for
+// another replica, longer than the client would. Then it answers others meanwhile. One
+// that nobody else asks meanwhile counts as silent until the next probe.
 type cautious struct {
 	gocql.HostSelectionPolicy
-	silent atomic.Int32 // how many there are, so that to find none costs a load
-	mu     struct {
+	silent    atomic.Int32 // how many there are, so that to find none costs a load
+	succeeded atomic.Bool  // an operation or a probe has, since it was last looked at
+	mu        struct {
 		sync.Mutex
-		ids map[string]struct{}
+		nodes map[string]node // by id
 	}
 }
+
+// node is what is known of a node of the cluster.
+type node struct {
+	heard   time.Time // when it last answered
+	unheard time.Time // when the last operation began that was given up after a while
+}
+
+// silent reports whether the node has answered nothing since.
+func (n node) silent() bool { return !n.unheard.IsZero() && !n.heard.After(n.unheard) }
 
 var _ gocql.QueryObserver = (*cautious)(nil)
 
 func newCautious() *cautious {
 	c := &cautious{HostSelectionPolicy: gocql.RoundRobinHostPolicy()}
-	c.mu.ids = map[string]struct{}{}
+	c.mu.nodes = map[string]node{}
 	return c
 }
 
@@ -65,35 +80,65 @@ func (c *cautious) Pick(statement gocql.ExecutableStatement) gocql.NextHost {
 	}
 }
 
-// RemoveHost forgets a node that has left the cluster.
-func (c *cautious) RemoveHost(h *gocql.HostInfo) {
-	c.answered(h.HostID())
-	c.HostSelectionPolicy.RemoveHost(h)
-}
-
-// ObserveQuery is called after every attempt of an operation.
+// ObserveQuery is called after every attempt of an operation, and of a probe.
 func (c *cautious) ObserveQuery(_ context.Context, q gocql.ObservedQuery) {
-	if q.Err != nil && q.Host != nil {
-		c.observe(q.Host.HostID(), q.Err, q.End.Sub(q.Start))
+	if q.Host != nil {
+		c.observe(q.Host.HostID(), q.Err, q.Start, q.End)
 	}
 }
 
-func (c *cautious) observe(id string, err error, took time.Duration) {
-	if took < silence || !errors.Is(err, gocql.ErrTimeoutNoResponse) && !errors.Is(err, context.DeadlineExceeded) {
+func (c *cautious) observe(id string, err error, start, end time.Time) {
+	if err == nil && !c.succeeded.Load() {
+		c.succeeded.Store(true)
+	}
+	_, refused := errors.AsType[gocql.RequestError](err)
+	answered := err == nil || refused
+	givenUp := errors.Is(err, gocql.ErrTimeoutNoResponse) || errors.Is(err, context.DeadlineExceeded)
+	if !answered && (!givenUp || end.Sub(start) < silence) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.ids[id] = struct{}{}
-	c.silent.Store(int32(len(c.mu.ids)))
+	n := c.mu.nodes[id]
+	was := n.silent()
+	if answered {
+		n.heard = later(n.heard, end)
+	} else {
+		n.unheard = later(n.unheard, start)
+	}
+	c.mu.nodes[id] = n
+	if n.silent() != was {
+		c.countLocked()
+	}
 }
 
-// answered is called when a node has answered a probe.
-func (c *cautious) answered(id string) {
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// keep forgets all nodes but those: what has left the cluster answers no probe.
+func (c *cautious) keep(hosts []*gocql.HostInfo) {
+	known := make(map[string]bool, len(hosts))
+	for _, h := range hosts {
+		known[h.HostID()] = true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.mu.ids, id)
-	c.silent.Store(int32(len(c.mu.ids)))
+	maps.DeleteFunc(c.mu.nodes, func(id string, _ node) bool { return !known[id] })
+	c.countLocked()
+}
+
+func (c *cautious) countLocked() {
+	var silent int32
+	for _, n := range c.mu.nodes {
+		if n.silent() {
+			silent++
+		}
+	}
+	c.silent.Store(silent)
 }
 
 func (c *cautious) isSilent(id string) bool {
@@ -102,8 +147,7 @@ func (c *cautious) isSilent(id string) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, silent := c.mu.ids[id]
-	return silent
+	return c.mu.nodes[id].silent()
 }
 
 // silentOnes returns the ids of the silent nodes, in order.
@@ -113,8 +157,10 @@ func (c *cautious) silentOnes() (ids []string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id := range c.mu.ids {
-		ids = append(ids, id)
+	for id, n := range c.mu.nodes {
+		if n.silent() {
+			ids = append(ids, id)
+		}
 	}
 	slices.Sort(ids)
 	return ids

@@ -30,15 +30,18 @@ func TestCautious_TriesSilentNodesLast(t *testing.T) {
 		require.ElementsMatch(t, []string{a, b, third}, ids, "none is left out, and none comes twice")
 		return ids
 	}
+	start := time.Unix(0, 0)
+	at := func(d time.Duration) time.Time { return start.Add(d) }
 	require.Empty(t, c.silentOnes())
 
-	// What a node says, and what is given up soon, says nothing of the node.
-	c.observe(b, gocql.ErrTimeoutNoResponse, silence-1)
-	c.observe(b, said(gocql.ErrCodeReadTimeout), time.Hour)
-	c.observe(b, io.EOF, time.Hour)
+	// What is given up soon says nothing of the node, nor does a connection that
+	// ends, nor that it says itself that it was too late.
+	c.observe(b, gocql.ErrTimeoutNoResponse, at(0), at(silence-1))
+	c.observe(b, io.EOF, at(0), at(time.Hour))
+	c.observe(b, said(gocql.ErrCodeReadTimeout), at(-time.Hour), at(0))
 	require.Empty(t, c.silentOnes())
 
-	c.observe(b, context.DeadlineExceeded, silence)
+	c.observe(b, context.DeadlineExceeded, at(0), at(silence))
 	require.Equal(t, []string{b}, c.silentOnes())
 	for range 3 {
 		require.Equal(t, b, picked()[2])
@@ -46,13 +49,59 @@ func TestCautious_TriesSilentNodesLast(t *testing.T) {
 	require.False(t, c.IsLocal(hosts[b]))
 	require.True(t, c.IsLocal(hosts[a]))
 
-	c.observe(a, gocql.ErrTimeoutNoResponse, time.Second)
+	c.observe(a, gocql.ErrTimeoutNoResponse, at(0), at(time.Second))
 	require.Equal(t, []string{a, b}, c.silentOnes())
 	require.Equal(t, third, picked()[0])
 
-	c.answered(b)
+	// Any answer ends it.
+	c.observe(b, nil, at(time.Second), at(2*time.Second))
 	require.Equal(t, a, picked()[2])
-	c.RemoveHost(hosts[a])
-	require.Empty(t, c.silentOnes())
 	require.True(t, c.IsLocal(hosts[b]))
+
+	// A node that has left is forgotten, also if an attempt there ends later.
+	c.keep([]*gocql.HostInfo{hosts[b], hosts[third]})
+	require.Empty(t, c.silentOnes())
+	c.observe(a, gocql.ErrTimeoutNoResponse, at(0), at(time.Second))
+	c.observe(third, gocql.ErrTimeoutNoResponse, at(0), at(time.Second))
+	require.Equal(t, []string{a, third}, c.silentOnes())
+	c.keep([]*gocql.HostInfo{hosts[b], hosts[third]})
+	require.Equal(t, []string{third}, c.silentOnes())
+}
+
+// A node that waits for another replica until the client gives up is well: it
+// answers others meanwhile, in whatever order that is seen.
+func TestCautious_NodesThatAnswerOthersAreNotSilent(t *testing.T) {
+	t.Parallel()
+	const id = "a"
+	start := time.Unix(0, 0)
+	type attempt struct {
+		err        error
+		start, end time.Duration
+	}
+	givenUp := attempt{gocql.ErrTimeoutNoResponse, 10 * time.Second, 12 * time.Second}
+	for _, tt := range []struct {
+		name   string
+		other  attempt
+		silent bool
+	}{
+		{"another was answered meanwhile", attempt{nil, 11 * time.Second, 11500 * time.Millisecond}, false},
+		{"it had begun before", attempt{nil, 9 * time.Second, 10500 * time.Millisecond}, false},
+		{"another was refused meanwhile", attempt{said(gocql.ErrCodeUnavailable), 11 * time.Second, 11 * time.Second}, false},
+		{"another was answered after", attempt{nil, 11 * time.Second, 13 * time.Second}, false},
+		{"another was answered before", attempt{nil, 9 * time.Second, 9999 * time.Millisecond}, true},
+		{"another was given up before", attempt{context.DeadlineExceeded, 8 * time.Second, 9 * time.Second}, true},
+		{"a connection ended meanwhile", attempt{io.EOF, 11 * time.Second, 11 * time.Second}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, order := range [][]attempt{{givenUp, tt.other}, {tt.other, givenUp}} {
+				c := newCautious()
+				for _, a := range order {
+					c.observe(id, a.err, start.Add(a.start), start.Add(a.end))
+				}
+				require.Equal(t, tt.silent, c.isSilent(id))
+				require.Equal(t, tt.silent, len(c.silentOnes()) == 1)
+			}
+		})
+	}
 }

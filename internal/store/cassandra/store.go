@@ -28,7 +28,8 @@
 // Everything is idempotent, a write because it keeps its timestamp. An operation
 // is sent a second time, to another node, if the first did not answer or refused
 // for itself; not if it answered that the replicas were too slow, as another node
-// would ask the same replicas. Slow replicas are what the nodes hedge against
+// would ask the same replicas. Of a write a node says so in time; of a read it does
+// by default only after attemptTimeout. Slow replicas are what the nodes hedge against
 // themselves (speculative_retry of the table), so the client does not.
 //
 // # Ranges
@@ -53,7 +54,8 @@ import (
 
 const (
 	// attemptTimeout is how long a node may take to answer. It is longer than the
-	// 2 s after which a node gives a write up, so that it can say so.
+	// 2 s after which a node gives a write up, so that it can say so, and shorter
+	// than the 5 s for a read, so that one that hangs leaves time for another.
 	attemptTimeout = 2500 * time.Millisecond
 	// operationTimeout bounds an operation with its second attempt.
 	operationTimeout = 5 * time.Second
@@ -292,23 +294,34 @@ func (s *Store) probe(log *slog.Logger) {
 			return
 		case <-tick.C:
 		}
+		s.hosts.keep(s.session.GetHosts())
+		var others sync.WaitGroup
 		for _, id := range s.hosts.silentOnes() {
-			if s.ask(id, probeInterval) == nil {
-				s.hosts.answered(id)
-			}
+			others.Go(func() { _ = s.ask(id, probeInterval) }) // an answer is observed
 		}
 		err := s.ask("", operationTimeout)
-		switch was := s.trouble.Load(); {
-		case s.stopping.Err() != nil:
+		others.Wait()
+		if s.stopping.Err() != nil {
 			return
-		case err != nil && was == nil:
-			err = fmt.Errorf("%w: no node of the cluster answers: %w", store.ErrUnwritable, err)
-			s.trouble.Store(&err)
-			log.Error("the store has failed", "error", err)
-		case err == nil && was != nil:
-			s.trouble.Store(nil)
-			log.Info("the store is back")
 		}
+		s.probed(err, log)
+	}
+}
+
+// probed notes how a probe of any node has ended. That it failed says little if
+// anything has succeeded since the one before.
+func (s *Store) probed(err error, log *slog.Logger) {
+	if s.hosts.succeeded.Swap(false) {
+		err = nil
+	}
+	switch was := s.trouble.Load(); {
+	case err != nil && was == nil:
+		err = fmt.Errorf("%w: no node of the cluster answers: %w", store.ErrUnwritable, err)
+		s.trouble.Store(&err)
+		log.Error("the store has failed", "error", err)
+	case err == nil && was != nil:
+		s.trouble.Store(nil)
+		log.Info("the store is back")
 	}
 }
 

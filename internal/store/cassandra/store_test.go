@@ -3,6 +3,7 @@ package cassandra
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -151,6 +152,39 @@ func TestStore_BeginsWithinTheDeadline(t *testing.T) {
 		_, _, err = s.begin(store.Terms{})
 		require.ErrorIs(t, err, store.ErrClosed)
 	})
+}
+
+// One probe that is lost is not the whole cluster.
+func TestStore_FailsWhenNothingSucceeds(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	s := &Store{hosts: newCautious()}
+	now := time.Unix(0, 0)
+	for _, step := range []struct {
+		what      string
+		operation error // of one since the probe before
+		probe     error
+		writable  bool
+		said      int // lines of the log
+	}{
+		{"all is well", nil, nil, true, 0},
+		{"a probe is lost, and operations succeed", nil, gocql.ErrTimeoutNoResponse, true, 0},
+		{"neither succeeds", gocql.ErrTimeoutNoResponse, gocql.ErrTimeoutNoResponse, false, 1},
+		{"that is said once", said(gocql.ErrCodeUnavailable), gocql.ErrNoConnections, false, 1},
+		{"an operation succeeds again", nil, gocql.ErrTimeoutNoResponse, true, 2},
+		{"and it fails again", io.EOF, io.EOF, false, 3},
+		{"a probe succeeds again", io.EOF, nil, true, 4},
+	} {
+		s.hosts.observe("a", step.operation, now, now)
+		s.probed(step.probe, log)
+		if step.writable {
+			require.NoError(t, s.Writable(), step.what)
+		} else {
+			require.ErrorIs(t, s.Writable(), store.ErrUnwritable, step.what)
+		}
+		require.Equal(t, step.said, strings.Count(out.String(), "\n"), step.what)
+	}
 }
 
 func TestStore_HasNoRanges(t *testing.T) {
