@@ -206,22 +206,28 @@ func parseAddress(_ *kong.Value, s string) (string, error) {
 	return "", errors.New("an address such as 127.0.0.1:8080, :8080 or [::1]:8080, with a port from 0 to 65535")
 }
 
-// parseHosts reads addresses to connect to: hosts, each with a port or without.
+// parseHosts reads addresses to connect to: hosts, each with a port or without. An
+// IPv6 address without one loses the brackets, which belong to the port.
 func parseHosts(_ *kong.Value, s string) (string, error) {
-	for entry := range strings.SplitSeq(s, ",") {
+	entries := strings.Split(s, ",")
+	for i, entry := range entries {
 		host, port, err := net.SplitHostPort(entry)
 		if err != nil { // no port
-			host, port = strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]"), "1"
-			if strings.Contains(host, ":") && net.ParseIP(host) == nil {
-				host = ""
+			host, port = entry, "1"
+			if inside, ok := strings.CutPrefix(entry, "["); ok {
+				if inside, ok = strings.CutSuffix(inside, "]"); ok && strings.Contains(inside, ":") {
+					host = inside
+				}
 			}
+			entries[i] = host
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 || host == "" || strings.ContainsAny(host, " \t\r\n/[]") {
-			return "", errors.New("hosts such as 10.0.0.1 or db1:9042, separated by commas")
+		if err != nil || n == 0 || host == "" || strings.ContainsAny(host, " \t\r\n/[]") ||
+			strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return "", errors.New("hosts such as 10.0.0.1, db1:9042 or [::1]:9042, separated by commas")
 		}
 	}
-	return s, nil
+	return strings.Join(entries, ","), nil
 }
 
 // parseKeyspace reads a name that needs no quotes.
