@@ -41,7 +41,7 @@ const (
 	timedTurns = 16
 	// aloneFor is how many writes that need not wait go by between two for which a
 	// worker gathers.
-	aloneFor = 16
+	aloneFor = 64
 )
 
 func newPool(d *Dispatcher, workers int) *pool { return &pool{d: d, workers: workers} }
