@@ -2,9 +2,10 @@
 //
 // They are pooled by size. There are four sizes to each power of two, so that a
 // buffer has at most a quarter more room than was asked for: what clients make
-// the service hold is counted in bytes of theirs. A buffer of a megabyte that is allocated anew costs more than to copy a value
-// into it, since the kernel has to find its pages. What is not used for a while
-// goes back to the garbage collector, as sync.Pool has it.
+// the service hold is counted in bytes of theirs. A buffer of a megabyte that is
+// allocated anew costs more than to copy a value into it, since the kernel has to
+// find its pages. What is not used for a while goes back to the garbage collector,
+// as sync.Pool has it.
 //
 // All functions are safe for concurrent use.
 package bufpool
@@ -16,22 +17,22 @@ import (
 )
 
 const (
-	smallest = 8 << 10  // what is smaller is cheap to allocate
+	smallest = 4 << 10  // what is smaller is cheap to allocate
 	largest  = 16 << 20 // what is larger is rare
 )
 
 // Class i holds buffers of (4+i%4)/4 * 2^(i/4) * smallest bytes.
-var pools [4*(24-13) + 1]sync.Pool // of *[]byte
+var pools [4*(24-12) + 1]sync.Pool // of *[]byte
 
 // classBelow returns the largest class whose buffers have at most n bytes, where
 // n is at least smallest.
 func classBelow(n int) int {
 	shift := bits.Len(uint(n)) - 3
-	return 4*(shift-11) + n>>shift - 4
+	return 4*(shift-10) + n>>shift - 4
 }
 
 // sizeOf returns how many bytes the buffers of a class have.
-func sizeOf(class int) int { return (4 + class%4) << (11 + class/4) }
+func sizeOf(class int) int { return (4 + class%4) << (10 + class/4) }
 
 // Get returns a buffer of length 0 that has room for n bytes.
 func Get(n int) []byte {

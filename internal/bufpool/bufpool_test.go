@@ -9,7 +9,7 @@ import (
 
 func TestGet(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{0, 1, 8 << 10, 8<<10 + 1, 1 << 20, 1 << 24, 1<<24 + 1} {
+	for _, n := range []int{0, 1, 4<<10 - 1, 4 << 10, 8<<10 + 1, 1 << 20, 1 << 24, 1<<24 + 1} {
 		b := Get(n)
 		require.Empty(t, b)
 		require.GreaterOrEqual(t, cap(b), n)
@@ -46,7 +46,7 @@ func TestGet_RoomIsBounded(t *testing.T) {
 func TestGrow(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{0, 100, 8 << 10} {
-		for _, n := range []int{0, 1, 1000, 8 << 10, 1 << 20} {
+		for _, n := range []int{0, 1, 1000, 4 << 10, 8 << 10, 1 << 20} {
 			content := strings.Repeat("a", length)
 			for _, room := range []int{0, 500, 2 << 20} {
 				b := append(make([]byte, 0, length+room), content...)

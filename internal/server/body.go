@@ -86,8 +86,7 @@ func (c *conn) receive() (*problem, error) {
 func (c *conn) receiveChunks(most int) error {
 	r := &c.x.chunks
 	c.body.chunked = true
-	// What the parser has pooled may be of any size.
-	bufpool.Put(r.SwapBody(nil))
+	c.keepSmallChunks() // what the parser has pooled may be of any size
 	if err := r.ReadBody(c.reader, -1, most); err != nil {
 		return err
 	}
@@ -133,8 +132,20 @@ func (c *conn) dropBody() {
 	}
 	bufpool.Put(b.buffer)
 	if b.chunked {
-		bufpool.Put(c.x.chunks.SwapBody(nil))
-		c.x.chunks.Reset()
+		c.keepSmallChunks()
+		c.x.chunks.Reset() // pools what was kept
 	}
 	*b = body{}
+}
+
+// keepSmallChunks leaves the parser of chunked bodies its buffer if that is
+// small. One that is large would be held by the next body, however short.
+func (c *conn) keepSmallChunks() {
+	r := &c.x.chunks
+	b := r.SwapBody(nil)
+	if cap(b) <= smallBuffer {
+		r.SwapBody(b[:0])
+		return
+	}
+	bufpool.Put(b)
 }
