@@ -57,7 +57,8 @@ type conn struct {
 	x       *exchange
 	reader  *bufio.Reader
 	req     request
-	parsed  bool // the head is, and the body has not been received
+	begun   int64 // when the time to send the request began, 0 if it has not
+	parsed  bool  // the head is, and the body has not been received
 	body    body
 	outcome outcome
 
@@ -336,7 +337,7 @@ func (c *conn) receiveRequest() (bad *problem, err error) {
 		if !c.skipEmptyLines() {
 			return nil, errNothingYet
 		}
-		c.outcome = outcome{}
+		c.outcome, c.begun = outcome{}, 0
 		if bad, err = c.readHead(); bad != nil || err != nil {
 			return bad, err
 		}
@@ -396,13 +397,16 @@ func (c *conn) readHead() (*problem, error) {
 	}
 }
 
-// startClock gives the client its time to send the rest of a request.
+// startClock gives the client its time to send the rest of a request. It is one
+// for the head and the body.
 func (c *conn) startClock() {
-	now := c.now()
-	if c.req.arrival == 0 {
-		c.req.arrival = now
+	if c.begun == 0 {
+		c.begun = c.now()
 	}
-	c.until = now + int64(c.server.opts.ReadTimeout)
+	if c.req.arrival == 0 {
+		c.req.arrival = c.begun
+	}
+	c.until = c.begun + int64(c.server.opts.ReadTimeout)
 	c.arm()
 }
 

@@ -86,24 +86,28 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// A request that begins has the read time-out to end, wherever it stops, and
-// however often something comes.
+// A request that begins has the read time-out to end, head and body together,
+// wherever it stops, and however often something comes.
 func TestReadTimeout(t *testing.T) {
-	for name, begin := range map[string]string{
-		"request line": "GE", "header": "GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nX",
-		"body":              "PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx",
-		"chunk":             "PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;",
-		"trailer":           "PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX",
-		"dropped body":      "GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx",
-		"a body not wanted": "PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n",
+	const put = "PUT /v0/entity?id=a HTTP/1.1\r\nHost: x\r\n"
+	for name, sent := range map[string]struct{ begin, later string }{
+		"request line":            {"GE", "x"},
+		"header":                  {"GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nX", "x"},
+		"body":                    {put + "Content-Length: 5000\r\n\r\nx", "x"},
+		"body after a slow head":  {put + "Content-Length: 5000\r\n", "\r\nx"},
+		"chunk":                   {put + "Transfer-Encoding: chunked\r\n\r\n1;", "x"},
+		"chunk after a slow head": {put + "Transfer-Encoding: chunked\r\n", "\r\n1;"},
+		"trailer":                 {put + "Transfer-Encoding: chunked\r\n\r\n0\r\nX", "x"},
+		"dropped body":            {"GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx", "x"},
+		"a body not wanted":       {put + "Content-Length: 5000\r\n\r\n", "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, _ *service, p *pipes) {
 				c := p.dial()
 				time.Sleep(30 * time.Second) // idle
-				_, _ = io.WriteString(c, begin)
+				_, _ = io.WriteString(c, sent.begin)
 				time.Sleep(9 * time.Second)
-				_, _ = io.WriteString(c, "x")
+				_, _ = io.WriteString(c, sent.later)
 				start := time.Now()
 				a, err := readAnswer(bufio.NewReader(c), "GET")
 				require.NoError(t, err)
@@ -115,6 +119,25 @@ func TestReadTimeout(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each request on a connection has the whole of that time, whatever the one
+// before took of its own.
+func TestReadTimeout_OfEachRequest(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, _ *service, p *pipes) {
+		c := p.dial()
+		r := bufio.NewReader(c)
+		for range 3 {
+			for _, part := range []string{"PUT /v0/entity?id=a HTTP/1.1\r\n", "Host: x\r\nContent-Length: 2\r\n\r\n", "hi"} {
+				time.Sleep(4 * time.Second)
+				_, _ = io.WriteString(c, part)
+			}
+			a, err := readAnswer(r, "PUT")
+			require.NoError(t, err)
+			require.Equal(t, 201, a.status)
+		}
+		_ = c.Close()
+	})
 }
 
 // A client that takes nothing of an answer is cut off; one that takes something
