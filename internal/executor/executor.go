@@ -44,8 +44,9 @@ type Events struct {
 	// Committed is called when a batch of so many writes was applied, with the
 	// strategy of its first task.
 	Committed func(strategy string, writes int)
-	// Operated is called after each call of the store, with its duration: get; commit, the applying of a batch; sync, from
-	// then until the batch was durable; range, a turn of a range.
+	// Operated is called after each call of the store, with its duration: get;
+	// commit, the applying of a batch; sync, from then until the batch was durable;
+	// range, a turn of a range.
 	Operated func(operation string, d time.Duration)
 }
 
