@@ -38,9 +38,10 @@ func TestCassandra_NodesFail(t *testing.T) {
 	for i := range writers {
 		writers[i] = &quorumWriter{path: entity(fmt.Sprint("writer", i)), maybe: map[int]bool{}}
 	}
-	turns := longer(t, "SPILLWAY_TORTURE_CYCLES", 20)
-	phase := func(what string, during func()) {
+	turns := longer(t, "SPILLWAY_TORTURE_CYCLES", 10)
+	phase := func(what string, during func()) (lost int64) {
 		t.Helper()
+		began := time.Now()
 		var log tally
 		var running sync.WaitGroup
 		stop := make(chan struct{})
@@ -60,27 +61,27 @@ func TestCassandra_NodesFail(t *testing.T) {
 		for _, fault := range faults {
 			require.NoError(t, fault, what)
 		}
-		t.Logf("%s: %v", what, &log)
+		t.Logf("%s, in %v: %v", what, time.Since(began).Round(time.Second), &log)
+		return log.lost()
 	}
 
-	phase("three nodes", nil)
-	for _, n := range c.nodes[1:] {
-		phase("as "+n.address+" is killed", n.kill)
-		phase("without "+n.address, nil)
-		phase("as "+n.address+" comes back", func() {
-			n.start()
-			n.await()
-			whole()
-		})
-	}
-	c.nodes[1].freeze()
-	phase("while "+c.nodes[1].address+" hangs", nil)
-	phase("as it goes on", func() {
-		c.nodes[1].thaw()
+	anyway := phase("three nodes", nil)
+	dies, hangs, last := c.nodes[1], c.nodes[2], c.nodes[0]
+	anyway += phase("as "+dies.address+" is killed", dies.kill)
+	anyway += phase("as "+dies.address+" comes back", func() {
+		dies.start()
+		dies.await()
 		whole()
 	})
-	c.nodes[0].kill()
-	phase("without "+c.nodes[0].address, nil)
+	// What may be lost is what was under way there as it began to hang, and the few
+	// reads for which another node counts on it; and what this machine loses anyway.
+	lost := phase("as "+hangs.address+" hangs", hangs.freeze)
+	require.LessOrEqual(t, lost, int64(len(writers))+4+anyway, "as a node hangs")
+	phase("as "+hangs.address+" goes on", func() {
+		hangs.thaw()
+		whole()
+	})
+	phase("as "+last.address+" is killed", last.kill)
 	s.awaitConserved("fifo")
 	s.stop()
 }
@@ -95,6 +96,9 @@ func (l *tally) String() string {
 	return fmt.Sprintf("writes: %d acknowledged, %d of unknown outcome, %d without effect; reads: %d answered, %d not; the longest took %v",
 		l.acknowledged.Load(), l.unknown.Load(), l.refused.Load(), l.read.Load(), l.unread.Load(), time.Duration(l.longest.Load()).Round(time.Millisecond))
 }
+
+// lost returns how many operations have not been done, as far as anyone knows.
+func (l *tally) lost() int64 { return l.unknown.Load() + l.refused.Load() + l.unread.Load() }
 
 func (l *tally) took(d time.Duration) {
 	for was := l.longest.Load(); int64(d) > was && !l.longest.CompareAndSwap(was, int64(d)); was = l.longest.Load() {

@@ -291,6 +291,7 @@ func (c *cluster) execute(statements ...string) {
 	config := gocql.NewCluster(c.hosts())
 	config.Authenticator = gocql.PasswordAuthenticator{Username: "cassandra", Password: "cassandra"}
 	config.Timeout, config.ConnectTimeout = patience, patience
+	config.NumConns = 1 // a second one may still be made when the session is closed
 	session, err := config.CreateSession()
 	require.NoError(c.t, err)
 	defer session.Close()
