@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,8 +37,8 @@ func TestKill_KeepsWhatItPromised(t *testing.T) {
 	for _, sync := range []string{"always", "interval:5ms", "never"} {
 		t.Run(sync, func(t *testing.T) {
 			t.Parallel()
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := seedOr(t, rand.Uint64())
+			t.Logf("run again with SPILLWAY_TORTURE_SEED=%d", seed)
 			k := killing{sync: sync, rng: rand.New(rand.NewPCG(seed, 0)), folder: filepath.Join(t.TempDir(), "data")}
 			for i := range 8 {
 				k.writers = append(k.writers, newWriter(i, k.rng.Uint64()))
@@ -247,7 +248,7 @@ func (w *writer) verify(s *service, kept int64) (found, error) {
 	defer c.close()
 	for key, versions := range w.versions {
 		a, err := c.do(http.MethodGet, entity(key), "")
-		for err == nil && a.shed() != "" {
+		for begun := time.Now(); err == nil && a.shed() != "" && time.Since(begun) < patience; {
 			a, err = c.do(http.MethodGet, entity(key), "")
 		}
 		if err != nil {

@@ -179,6 +179,8 @@ type operator struct {
 	values int
 	ops    []porcupine.Operation // of the piece
 	shed   int
+	// refused is since when it has had nothing but refusals, zero if it has not.
+	refused time.Time
 }
 
 const (
@@ -219,11 +221,21 @@ func (o *operator) random() (in call, headers []string) {
 	return in, headers
 }
 
-// do does one operation and notes it.
+// do does one operation and notes it. A client that is refused for too long gets
+// an error.
 func (o *operator) do(c *client, in call, headers ...string) (out outcome, happened bool, err error) {
 	op, happened, err := operate(c, in, headers...)
-	if !happened {
+	if !happened && err == nil {
 		o.shed++
+		if o.refused.IsZero() {
+			o.refused = time.Now()
+		} else if time.Since(o.refused) > patience {
+			err = fmt.Errorf("client %d has had nothing but refusals for %v", o.number, patience)
+		}
+		return outcome{}, false, err
+	}
+	o.refused = time.Time{}
+	if !happened {
 		return outcome{}, false, err
 	}
 	op.ClientId = o.number
@@ -400,8 +412,8 @@ func TestLinearizable(t *testing.T) {
 	for _, strategy := range strategies.Names() {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := seedOr(t, rand.Uint64())
+			t.Logf("run again with SPILLWAY_TORTURE_SEED=%d", seed)
 			rng := rand.New(rand.NewPCG(seed, math.MaxUint64))
 			folder := filepath.Join(t.TempDir(), "data")
 			var all []*cell
