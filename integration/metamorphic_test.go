@@ -47,6 +47,7 @@ func TestMetamorphic_AnswersLikeAMap(t *testing.T) {
 				message := fmt.Sprintf("run again with SPILLWAY_TORTURE_SEED=%d SPILLWAY_TORTURE_CONFIGURATIONS=1", seed)
 				requireHolds(t, s, users, message)
 				require.NoError(t, concurrently(len(users), func(i int) error { return users[i].run(s, l, 100) }), message)
+				requireServed(t, s, users, message)
 				requireHolds(t, s, users, message)
 				s.stop()
 			}
@@ -55,12 +56,14 @@ func TestMetamorphic_AnswersLikeAMap(t *testing.T) {
 }
 
 // limits are the settings that an answer may depend on.
-type limits struct{ key, value int }
+type limits struct{ key, value, capacity int }
 
 func randomLimits(rng *rand.Rand) limits {
 	return limits{
 		key:   []int{8, 100, 4096}[rng.IntN(3)],
 		value: []int{1, 300, 300, 300, 5000, 5000, 70_000, 300_000}[rng.IntN(8)],
+		// From the third on, all users at once may wait.
+		capacity: []int{1, 2, len(prefixes), 5, 256, 100_000}[rng.IntN(6)],
 	}
 }
 
@@ -71,7 +74,6 @@ func randomSettings(rng *rand.Rand, l limits) []string {
 		"SPILLWAY_STRATEGY=" + one(strategies.Names()...),
 		"SPILLWAY_POOLS=" + one("shared", "split"),
 		"SPILLWAY_WORKERS=" + one("2", "3", "4", "16"),
-		"SPILLWAY_QUEUE_CAPACITY=" + one("1", "2", "5", "256", "100000"),
 		"SPILLWAY_ACCEPT_LOOPS=" + one("1", "2", "5"),
 		"SPILLWAY_SYNC=" + one("always", "interval:1ms", "interval:1h", "never"),
 		"SPILLWAY_CACHE_BYTES=" + one("1", "1MB", "32MB"),
@@ -81,6 +83,7 @@ func randomSettings(rng *rand.Rand, l limits) []string {
 		"SPILLWAY_LOG_LEVEL=" + one("debug", "info"),
 		fmt.Sprint("SPILLWAY_MAX_KEY_BYTES=", l.key),
 		fmt.Sprint("SPILLWAY_MAX_VALUE_BYTES=", l.value),
+		fmt.Sprint("SPILLWAY_QUEUE_CAPACITY=", l.capacity),
 		// So that no machine is too slow.
 		"SPILLWAY_READ_TIMEOUT=1h", "SPILLWAY_WRITE_TIMEOUT=1h", "SPILLWAY_IDLE_TIMEOUT=1h",
 	}
@@ -114,6 +117,22 @@ func (m model) body(keys []string, asJSON bool) string {
 	return b.String()
 }
 
+// requireServed asserts that not too much of what the users have sent in a life of
+// the service was shed, and that CoDel alone has given up what waited long.
+func requireServed(t *testing.T, s *service, users []*user, message string) {
+	t.Helper()
+	done, shed := 0, 0
+	for _, u := range users {
+		done += u.done
+		shed += u.shed
+	}
+	t.Logf("%d of %d requests were shed", shed, done)
+	require.Less(t, shed, done*3/4, message)
+	m := s.metrics()
+	require.Equal(t, m.sum("spillway_shed_total", `reason="codel"`, strategyLabel("codel"))+m.sum("spillway_shed_total", `reason="codel"`, strategyLabel("auto")),
+		m.sum("spillway_shed_total", `reason="codel"`), message)
+}
+
 // requireHolds asserts that the store holds what the users have written and
 // nothing else.
 func requireHolds(t *testing.T, s *service, users []*user, message string) {
@@ -122,10 +141,11 @@ func requireHolds(t *testing.T, s *service, users []*user, message string) {
 	for _, u := range users {
 		maps.Copy(all, u.holds)
 	}
-	a := s.request(http.MethodGet, s.dataURL("/v0/entities?start=%00"), "")
-	for a.shed() != "" {
+	var a answer
+	s.eventually("a range is not shed", func() bool {
 		a = s.request(http.MethodGet, s.dataURL("/v0/entities?start=%00"), "")
-	}
+		return a.shed() == ""
+	})
 	require.Equal(t, http.StatusOK, a.status, a.body)
 	if want := all.body(all.entries("", "", 0), false); a.body != want {
 		t.Fatalf("the store holds %s, want %s; %s", abridged(a.body), abridged(want), message)
@@ -141,6 +161,9 @@ type user struct {
 	prefix string
 	rng    *rand.Rand
 	holds  model
+	// done is how many requests it has sent in this life of the service, and shed
+	// how many of them were turned away.
+	done, shed int
 }
 
 // operation is a request, and what comes of it.
@@ -167,7 +190,7 @@ func (u *user) run(s *service, l limits, operations int) error {
 		return err
 	}
 	defer func() { c.close() }()
-	for done := 0; done < operations; {
+	for u.done, u.shed = 0, 0; u.done < operations; {
 		// Large requests go alone, since the service may not read them before its
 		// answers to those ahead have been read. What follows one that is refused
 		// for its length may be thrown away with its body.
@@ -187,12 +210,14 @@ func (u *user) run(s *service, l limits, operations int) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", o, err)
 			}
-			done++
+			u.done++
 			if a.shed() != "" {
-				if a.status != http.StatusServiceUnavailable && a.status != http.StatusGatewayTimeout {
-					return fmt.Errorf("%s: shed with status %d", o, a.status)
-				}
-			} else if err := o.check(a); err != nil {
+				u.shed++
+				err = o.checkShed(a, l)
+			} else {
+				err = o.check(a)
+			}
+			if err != nil {
 				return err
 			}
 			if a.close {
@@ -215,6 +240,28 @@ func (u *user) run(s *service, l limits, operations int) error {
 
 func (o operation) String() string {
 	return fmt.Sprintf("%s %s %v with %s", o.method, abridged(o.target), o.headers, abridged(o.body))
+}
+
+// shortTime is the header of a request that may expire while it waits.
+const shortTime = "Spillway-Timeout-Ms: 1"
+
+// checkShed checks the answer to an operation that was turned away. Those that
+// have time may be if there is no room for all users at once, or if CoDel finds
+// that they have waited long, as on a slow machine.
+func (o operation) checkShed(a answer, l limits) error {
+	status, may := http.StatusServiceUnavailable, false
+	switch a.shed() {
+	case "expired":
+		status, may = http.StatusGatewayTimeout, slices.Contains(o.headers, shortTime)
+	case "full", "displaced", "fair":
+		may = l.capacity < len(prefixes)
+	case "codel":
+		may = true
+	}
+	if !may || a.status != status {
+		return fmt.Errorf("%s: shed for the reason %s with status %d, where %d may wait", o, a.shed(), a.status, l.capacity)
+	}
+	return nil
 }
 
 func (o operation) check(a answer) error {
@@ -268,7 +315,7 @@ func (u *user) random(l limits) operation {
 			o.headers = append(o.headers, h)
 		}
 	}
-	header(10, "Spillway-Timeout-Ms: 1")
+	header(10, shortTime)
 	header(10, fmt.Sprint("Spillway-Priority: ", u.rng.IntN(8)))
 	header(10, fmt.Sprint("Spillway-Client: ", u.rng.IntN(3)))
 	header(10, "Spillway-Consistency: quorum")
