@@ -26,10 +26,13 @@ type attack struct {
 	env  []string
 	// connections is how many do it at once.
 	connections int
-	// run does it once, on a connection that has been opened for it. An error is
-	// of the service: something that it should not have done.
-	run func(c *client, stop <-chan struct{}) error
+	run         conduct
 }
+
+// conduct is what is done once on a connection that has been opened for it, rng
+// being that of the client. An error is of the service: something that it should
+// not have done.
+type conduct func(c *client, rng *rand.Rand, stop <-chan struct{}) error
 
 const (
 	headStart = "GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\n"
@@ -40,8 +43,8 @@ const (
 // drip sends the beginning, and then one more piece every few milliseconds,
 // until the service has answered, which must be with that status, and cuts the
 // connection. It asks for the time-out to be short.
-func drip(status int, begin string, piece func(i int) string) func(*client, <-chan struct{}) error {
-	return func(c *client, _ <-chan struct{}) error {
+func drip(status int, begin string, piece func(i int) string) conduct {
+	return func(c *client, _ *rand.Rand, _ <-chan struct{}) error {
 		if _, err := io.WriteString(c.conn, begin); err != nil {
 			return nil // as when it was cut before
 		}
@@ -90,8 +93,8 @@ func drip(status int, begin string, piece func(i int) string) func(*client, <-ch
 
 // unread sends requests and reads nothing, until it is cut off. The answers must
 // be more than the buffers of two sockets hold.
-func unread(request string) func(*client, <-chan struct{}) error {
-	return func(c *client, _ <-chan struct{}) error {
+func unread(request string) conduct {
+	return func(c *client, _ *rand.Rand, _ <-chan struct{}) error {
 		batch := []byte(strings.Repeat(request, 1000))
 		if err := c.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 			return err
@@ -109,12 +112,12 @@ func unread(request string) func(*client, <-chan struct{}) error {
 }
 
 // throw sends bytes that are no request, and expects the connection to end.
-func throw(message func() []byte) func(*client, <-chan struct{}) error {
-	return func(c *client, _ <-chan struct{}) error {
+func throw(message func(rng *rand.Rand) []byte) conduct {
+	return func(c *client, rng *rand.Rand, _ <-chan struct{}) error {
 		if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 			return err
 		}
-		_, _ = c.conn.Write(message()) // it may be refused meanwhile
+		_, _ = c.conn.Write(message(rng)) // it may be refused meanwhile
 		_ = c.conn.(*net.TCPConn).CloseWrite()
 		_, err := io.Copy(io.Discard, c.conn)
 		var network net.Error
@@ -127,8 +130,8 @@ func throw(message func() []byte) func(*client, <-chan struct{}) error {
 
 // hold keeps the connection open, after having sent something, until the others
 // are done.
-func hold(begin string) func(*client, <-chan struct{}) error {
-	return func(c *client, stop <-chan struct{}) error {
+func hold(begin string) conduct {
+	return func(c *client, _ *rand.Rand, stop <-chan struct{}) error {
 		_, _ = io.WriteString(c.conn, begin)
 		<-stop
 		return nil
@@ -155,33 +158,33 @@ func attacks() []attack {
 		{name: "requests whose answers nobody reads", connections: 10, run: unread("GET /v0/entity?id=a0 HTTP/1.1\r\nHost: x\r\n\r\n")},
 		{name: "ranges that nobody reads", connections: 10, run: unread("GET /v0/entities?start=a HTTP/1.1\r\nHost: x\r\n\r\n")},
 		{name: "requests that are refused and whose answers nobody reads", b: plain, connections: 2, run: unread("GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{name: "noise", connections: 10, run: throw(func() []byte {
-			b := make([]byte, 1+rand.IntN(20_000))
+		{name: "noise", connections: 10, run: throw(func(rng *rand.Rand) []byte {
+			b := make([]byte, 1+rng.IntN(20_000))
 			for i := range b {
-				b[i] = byte(rand.Uint32())
+				b[i] = byte(rng.Uint32())
 			}
 			return b
 		})},
-		{name: "other protocols", connections: 10, run: throw(func() []byte {
+		{name: "other protocols", connections: 10, run: throw(func(rng *rand.Rand) []byte {
 			all := []string{
 				"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
 				"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03" + strings.Repeat("\x5a", 194),
 				"\x05\x01\x00", "SSH-2.0-OpenSSH_9.2\r\n", "*1\r\n$4\r\nPING\r\n", "\x00", "\r\n\r\n\r\n", "\n",
 			}
-			return []byte(all[rand.IntN(len(all))])
+			return []byte(all[rng.IntN(len(all))])
 		})},
-		{name: "halves of requests", connections: 10, run: throw(func() []byte {
+		{name: "halves of requests", connections: 10, run: throw(func(rng *rand.Rand) []byte {
 			whole := putStart + "Content-Length: 5\r\n\r\nhello" + wholeGet
-			return []byte(whole[:rand.IntN(len(whole))])
+			return []byte(whole[:rng.IntN(len(whole))])
 		})},
-		{name: "resets", connections: 4, run: func(c *client, _ <-chan struct{}) error {
+		{name: "resets", connections: 4, run: func(c *client, rng *rand.Rand, _ <-chan struct{}) error {
 			whole := putStart + "Content-Length: 5\r\n\r\nhello" + strings.Repeat(wholeGet, 3)
-			_, _ = io.WriteString(c.conn, whole[:rand.IntN(len(whole)+1)])
+			_, _ = io.WriteString(c.conn, whole[:rng.IntN(len(whole)+1)])
 			return c.reset()
 		}},
-		{name: "new names", connections: 20, env: []string{"SPILLWAY_STRATEGY=fair"}, run: func(c *client, _ <-chan struct{}) error {
+		{name: "new names", connections: 20, env: []string{"SPILLWAY_STRATEGY=fair"}, run: func(c *client, rng *rand.Rand, _ <-chan struct{}) error {
 			for range 50 {
-				if _, err := c.do(http.MethodGet, entity("a"), "", fmt.Sprintf("Spillway-Client: %0100x", rand.Uint64())); err != nil {
+				if _, err := c.do(http.MethodGet, entity("a"), "", fmt.Sprintf("Spillway-Client: %0100x", rng.Uint64())); err != nil {
 					return err
 				}
 			}
@@ -214,6 +217,8 @@ func openFiles(t *testing.T) int {
 // is left of the ill-behaved ones is cut off, and goes.
 func TestAbuse_OthersAreServed(t *testing.T) {
 	t.Parallel()
+	seed := seedOr(t, rand.Uint64())
+	t.Logf("run again with SPILLWAY_TORTURE_SEED=%d", seed)
 	for _, tt := range attacks() {
 		t.Run(tt.name, func(t *testing.T) {
 			connections := tt.connections
@@ -237,7 +242,8 @@ func TestAbuse_OthersAreServed(t *testing.T) {
 			begun.Add(connections)
 			attacked := make(chan error, 1)
 			go func() {
-				attacked <- concurrently(connections, func(int) error {
+				attacked <- concurrently(connections, func(i int) error {
+					rng := rand.New(rand.NewPCG(seed, uint64(i)))
 					first := sync.OnceFunc(begun.Done)
 					defer first()
 					for {
@@ -246,7 +252,7 @@ func TestAbuse_OthersAreServed(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						err = tt.run(c, stop)
+						err = tt.run(c, rng, stop)
 						c.close()
 						if err != nil {
 							return err
