@@ -73,49 +73,19 @@ func TestAbuse_MemoryIsBounded(t *testing.T) {
 		"SPILLWAY_READ_TIMEOUT=10m", "SPILLWAY_WRITE_TIMEOUT=10m", "SPILLWAY_IDLE_TIMEOUT=10m", "SPILLWAY_SYNC=never")
 	good := s.dial()
 	value := strings.Repeat("v", mib)
-	put := func(key, value string) {
-		t.Helper()
-		a, err := good.do(http.MethodPut, entity(key), value)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusCreated, a.status)
-	}
-	put("large", value)
-	for i := range 1000 { // more than the buffers of two sockets hold
-		put(fmt.Sprintf("range%04d", i), value[:20_000])
-	}
+	good.mustPut(t, "large", value)
+	good.fillRange(t)
 	liveBefore := s.live()
 	residentBefore, _ := s.resident()
 
-	// open opens connections, sends each the same, and waits for as much of the
-	// answer as is asked for.
-	open := func(n int, what string, answer int) {
-		t.Helper()
-		require.NoError(t, concurrently(8, func(worker int) error {
-			for i := worker; i < n; i += 8 {
-				c, err := dial(s.data)
-				if err != nil {
-					return err
-				}
-				t.Cleanup(c.close)
-				if _, err := io.WriteString(c.conn, what); err != nil {
-					return err
-				}
-				if _, err := io.ReadFull(c.r, make([]byte, answer)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
-	}
-	const twoHundred = len("HTTP/1.1 200 OK")
 	body := func(headers string) string { return putStart + headers + "\r\n\r\n" }
-	open(idle, wholeGet, twoHundred)
-	open(heads, headStart+"X: "+strings.Repeat("x", head-100), 0)
-	open(fields, body(strings.Repeat("X:\r\n", (head-1000)/4)+"Content-Length: 1"), 0)
-	open(bodies, body("Content-Length: 1000000")+value[:1000], 0)
-	open(chunks, body("Transfer-Encoding: chunked")+fmt.Sprintf("%x\r\n", mib)+value[:1000], 0)
-	open(ranges, "GET /v0/entities?start=range HTTP/1.1\r\nHost: x\r\n\r\n", twoHundred)
-	open(values, "GET /v0/entity?id=large HTTP/1.1\r\nHost: x\r\n\r\n", twoHundred)
+	s.openMany(idle, wholeGet, twoHundred)
+	s.openMany(heads, headStart+"X: "+strings.Repeat("x", head-100), 0)
+	s.openMany(fields, body(strings.Repeat("X:\r\n", (head-1000)/4)+"Content-Length: 1"), 0)
+	s.openMany(bodies, body("Content-Length: 1000000")+value[:1000], 0)
+	s.openMany(chunks, body("Transfer-Encoding: chunked")+fmt.Sprintf("%x\r\n", mib)+value[:1000], 0)
+	s.openMany(ranges, wholeRange, twoHundred)
+	s.openMany(values, "GET /v0/entity?id=large HTTP/1.1\r\nHost: x\r\n\r\n", twoHundred)
 	// Those beyond the budget have been refused, and closed: each body that is
 	// being read has a megabyte of it.
 	const refused = bodies + chunks - budget/mib
@@ -145,7 +115,91 @@ func TestAbuse_MemoryIsBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, a.status)
 		require.Equal(t, value, a.body)
-		put("good", "value")
+		good.mustPut(t, "good", "value")
 	}
 	s.kill()
+}
+
+// Ranges that nobody reads and that began at different times, while much was
+// written, keep a memtable each and no more. The formula is in SECURITY.md.
+func TestAbuse_MemoryOfRangesIsBounded(t *testing.T) {
+	t.Parallel()
+	const (
+		cache    = 32 * mib
+		memtable = cache / 8
+		ranges   = 24
+		value    = 200_000
+	)
+	s := start(t, plain, fmt.Sprint("SPILLWAY_CACHE_BYTES=", cache), fmt.Sprint("SPILLWAY_MAX_BODY_BYTES=", mib),
+		"SPILLWAY_WRITE_TIMEOUT=10m", "SPILLWAY_IDLE_TIMEOUT=10m", "SPILLWAY_SYNC=never")
+	good := s.dial()
+	good.fillRange(t)
+	// write fills nine tenths of a memtable, so that there are no more new ones
+	// than ranges.
+	write := func() {
+		for range memtable * 9 / 10 / value {
+			good.mustPut(t, "good", strings.Repeat("v", value))
+		}
+	}
+	for range 5 { // until memtables have their full size
+		write()
+	}
+	liveBefore := s.live()
+	residentBefore, _ := s.resident()
+	for range ranges {
+		s.openMany(1, wholeRange, twoHundred)
+		write()
+	}
+	live := s.live()
+	resident, most := s.resident()
+	held := float64(ranges*(12*kib+384*kib) + 2*mib)
+	t.Logf("live: %.1f MiB more than before; resident: %.1f MiB before, %.1f MiB, %.1f MiB at most; %d memtables are %d MiB",
+		(live-liveBefore)/mib, residentBefore/mib, resident/mib, most/mib, ranges, ranges*memtable/mib)
+	require.Greater(t, resident, residentBefore+ranges*memtable/2, "most have kept a memtable, or this shows nothing")
+	require.LessOrEqual(t, most, residentBefore+2*(liveBefore+held)+2*cache+ranges*memtable)
+	s.kill()
+}
+
+const (
+	twoHundred = len("HTTP/1.1 200 OK")
+	wholeRange = "GET /v0/entities?start=range HTTP/1.1\r\nHost: x\r\n\r\n"
+)
+
+// openMany opens connections, which are closed with the test, sends each the same,
+// and waits for as much of the answer as is asked for.
+func (s *service) openMany(n int, what string, answer int) {
+	s.t.Helper()
+	require.NoError(s.t, concurrently(min(n, 8), func(worker int) error {
+		for i := worker; i < n; i += 8 {
+			c, err := dial(s.data)
+			if err != nil {
+				return err
+			}
+			s.t.Cleanup(c.close)
+			if _, err := io.WriteString(c.conn, what); err != nil {
+				return err
+			}
+			if _, err := io.ReadFull(c.r, make([]byte, answer)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// mustPut writes a key.
+func (c *client) mustPut(t *testing.T, key, value string) {
+	t.Helper()
+	a, err := c.do(http.MethodPut, entity(key), value)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, a.status)
+}
+
+// fillRange writes what wholeRange finds, which is more than the buffers of two
+// sockets hold.
+func (c *client) fillRange(t *testing.T) {
+	t.Helper()
+	for i := range 1000 {
+		c.mustPut(t, fmt.Sprintf("range%04d", i), strings.Repeat("v", 20_000))
+	}
 }
