@@ -35,13 +35,19 @@ var errDamaged = errors.New("is damaged")
 //     that came before the first.
 //   - In a manifest, the beginning of a later record, since each is synced
 //     before the next is written.
-//   - A chunk that would make sense if its own header said what it must say.
-//     Among other things Pebble takes a chunk for the proper end of its log if
-//     it has the number of the next one.
+//   - A chunk that would make sense if one byte of its length were another, or if
+//     its type or log number were what they must be. Among other things Pebble
+//     takes a chunk for the proper end of its log if it has the number of the next
+//     one.
+//
+// Later chunks are looked for only where chunks can begin: at the beginning of a
+// block, and behind another one. What lies within one is what clients have sent,
+// and may look like anything. So when the head of a chunk makes no sense nothing
+// else in its block counts.
 //
 // What remains unproven is damage to the last records before a crash, as many as
-// three syncs wrote; no reader could tell it from a power cut. After a proper
-// stop there is the seal.
+// three syncs wrote, and to a head, if less than that follows its block; no reader
+// could tell it from a power cut. After a proper stop there is the seal.
 const (
 	blockBytes = 32 << 10
 
@@ -54,6 +60,9 @@ const (
 	// the log's plus one, and whose other fields are zero.
 	logEnd      = 5
 	logEndBytes = 11
+
+	// sector is what a disk writes whole or not at all.
+	sector = 512
 )
 
 // examiner looks through a log or a manifest.
@@ -103,52 +112,75 @@ func (e *examiner) examineBlock() (done bool, _ error) {
 	for p := 0; p < e.n; {
 		c, ok := e.chunk(p)
 		switch {
-		case ok && e.broken && e.proves(c):
+		case ok && e.broken && e.proves(c, p):
 			return true, e.damaged()
 		case ok:
 			p += c.size
+			continue
 		case e.broken:
-			p++ // the length may be what is wrong
 		case e.atEnd(p):
 			return true, nil
 		case e.isPadding(p):
 			return false, nil
 		default:
 			e.broken, e.at = true, e.offset+int64(p)
-			if e.isMisnamed(p) {
+			if e.isSpoiled(p) {
 				return true, e.damaged()
 			}
-			p++
 		}
+		h, ok := e.header(p)
+		if !ok || !e.isWhole(p) {
+			return false, nil
+		}
+		p += h.size
 	}
 	return false, nil
 }
 
 func (e *examiner) damaged() error { return fmt.Errorf("%w at byte %d", errDamaged, e.at) }
 
-// chunk returns the chunk at p of the block, if there is one that makes sense.
-func (e *examiner) chunk(p int) (chunk, bool) {
+// header returns what the header at p of the block says, if a chunk of this file
+// can have one like it.
+func (e *examiner) header(p int) (chunk, bool) {
 	b := e.block[p:e.n]
-	if len(b) < manifestHeader {
+	length, first, _ := e.format()
+	if len(b) < length {
 		return chunk{}, false
 	}
-	header, kind := manifestHeader, b[6]
-	first, last := byte(manifestFull), byte(manifestLast)
-	if e.log {
-		header, first, last = logHeader, logFull, logLast
-	}
-	size := header + int(binary.LittleEndian.Uint16(b[4:]))
-	if kind < first || kind > last || size > len(b) {
+	size := length + int(binary.LittleEndian.Uint16(b[4:]))
+	if size > len(b) || !e.isOurs(b) {
 		return chunk{}, false
 	}
-	c := chunk{size: size, starts: kind <= first+1}
+	c := chunk{size: size, starts: b[6] <= first+1}
 	if e.log {
-		if binary.LittleEndian.Uint32(b[7:]) != e.number {
-			return chunk{}, false
-		}
 		c.synced = binary.LittleEndian.Uint64(b[11:])
 	}
-	return c, checksum(b[6:size]) == binary.LittleEndian.Uint32(b)
+	return c, true
+}
+
+// isOurs reports whether a header has a type and a log number of this file.
+func (e *examiner) isOurs(header []byte) bool {
+	_, first, last := e.format()
+	return header[6] >= first && header[6] <= last &&
+		(!e.log || binary.LittleEndian.Uint32(header[7:]) == e.number)
+}
+
+// format returns how long headers are, and the types that there are.
+func (e *examiner) format() (header int, first, last byte) {
+	if e.log {
+		return logHeader, logFull, logLast
+	}
+	return manifestHeader, manifestFull, manifestLast
+}
+
+// isWhole reports whether the length in the header at p was written at once: one
+// of which half was written may lead to where no chunk begins.
+func (e *examiner) isWhole(p int) bool { return (p+4)/sector == (p+5)/sector }
+
+// chunk returns the chunk at p of the block, if there is one that makes sense.
+func (e *examiner) chunk(p int) (chunk, bool) {
+	c, ok := e.header(p)
+	return c, ok && checksum(e.block[p+6:p+c.size]) == binary.LittleEndian.Uint32(e.block[p:])
 }
 
 // atEnd reports whether p is where the log was closed.
@@ -168,32 +200,47 @@ func (e *examiner) isPadding(p int) bool {
 	return len(b) < manifestHeader || e.log && len(b) < logHeader && len(bytes.Trim(b, "\x00")) == 0
 }
 
-// isMisnamed reports whether there is a chunk at p but for its type or log number.
-func (e *examiner) isMisnamed(p int) bool {
+// isSpoiled reports whether there is a chunk at p but for its type and log number,
+// or one byte of its length.
+func (e *examiner) isSpoiled(p int) bool {
 	b := e.block[p:e.n]
-	if !e.log || len(b) < logHeader {
+	header, first, last := e.format()
+	if len(b) < header {
 		return false
 	}
-	size := logHeader + int(binary.LittleEndian.Uint16(b[4:]))
-	if size > len(b) {
+	length := int(binary.LittleEndian.Uint16(b[4:]))
+	fixed := append([]byte(nil), b...)
+	is := func(length int) bool {
+		size := header + length
+		return size <= len(b) && checksum(fixed[6:size]) == binary.LittleEndian.Uint32(b)
+	}
+	if e.log {
+		binary.LittleEndian.PutUint32(fixed[7:], e.number)
+	}
+	for fixed[6] = first; fixed[6] <= last; fixed[6]++ {
+		if is(length) {
+			return true
+		}
+	}
+	if copy(fixed, b); !e.isOurs(b) {
 		return false
 	}
-	fixed := append([]byte(nil), b[6:size]...)
-	binary.LittleEndian.PutUint32(fixed[1:], e.number)
-	for kind := byte(logFull); kind <= logLast; kind++ {
-		fixed[0] = kind
-		if checksum(fixed) == binary.LittleEndian.Uint32(b) {
+	for v := range 1 << 8 {
+		if is(length&0xff00|v) || is(length&0xff|v<<8) {
 			return true
 		}
 	}
 	return false
 }
 
-// proves reports whether a chunk after the one that makes no sense proves that
-// this one did.
-func (e *examiner) proves(c chunk) bool {
+// proves reports whether a chunk at p, after the one that makes no sense, proves
+// that this one did.
+func (e *examiner) proves(c chunk, p int) bool {
 	if !e.log {
 		return c.starts
+	}
+	if c.synced > uint64(e.offset)+uint64(p) {
+		return false // as nothing behind it can have been synced before it
 	}
 	if c.synced > uint64(e.at) {
 		return true

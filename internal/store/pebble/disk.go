@@ -260,7 +260,7 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	// After a power cut there must be no marker of a manifest that is not there:
 	// nothing says in which order files appear that were created between two syncs
 	// of their folder.
-	if strings.HasPrefix(d.PathBase(name), manifestMarker) {
+	if strings.HasPrefix(d.PathBase(name), manifestMarker) && d.inDir(name) {
 		if err := d.sync(name, d.syncDir); err != nil {
 			return nil, err
 		}
@@ -276,11 +276,13 @@ func (d *disk) syncDir() error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
+// ReuseForWrite leaves nothing of the old file. Pebble would do that to logs, but
+// see cleaner.
 func (d *disk) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if d.isLog(newname) {
-		return d.log(newname, func() (vfs.File, error) { return d.FS.ReuseForWrite(oldname, newname, c) })
+	if err := d.Remove(oldname); err != nil {
+		return nil, err
 	}
-	return d.wrap(newname, func() (vfs.File, error) { return d.FS.ReuseForWrite(oldname, newname, c) })
+	return d.Create(newname, c)
 }
 
 func (d *disk) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -489,12 +491,10 @@ const littleAtATime = 64 << 10
 
 // extend writes zeros behind the end of the log. To sync what is then written
 // over them is to sync data alone, and takes half as long: the file does not
-// grow, and the file system has nothing to note in its journal. Recycled logs
-// have that by themselves, but the first of a process, and those of its first
-// minutes, are new.
+// grow, and the file system has nothing to note in its journal.
 //
-// To whoever reads the log after a crash, zeros are its end, as are the remains
-// of a recycled one. But only the last log may end so: one that
+// To whoever reads the log after a crash, zeros are its end. But only the last log
+// may end so: one that
 // a start leaves behind because there is nothing in it to be flushed would seem
 // damaged to the next. So there are none until a batch that is in the log has been
 // synced; under Always nothing else is ever written to it.

@@ -110,6 +110,21 @@ const (
 	outOfReach       = 1 << 20
 )
 
+// cleaner removes what is obsolete, as Pebble's own does. Pebble would not remove
+// logs but write the next ones over them, of which it keeps one more than
+// MemTableStopWritesThreshold, for good: all that a backup under load holds up.
+// And behind the end of such a log would be what clients once wrote. It leaves
+// that for a cleaner that needs the content of files, as the one that archives
+// them says of itself.
+type cleaner struct {
+	pebble.DeleteCleaner
+	needsContent
+}
+
+// needsContent lies one embedding deeper, so that only what DeleteCleaner lacks is
+// taken from it.
+type needsContent struct{ pebble.ArchiveCleaner }
+
 // pebbleOptions returns Pebble's options but for those that belong to one
 // instance. o has its defaults.
 func (o *Options) pebbleOptions() *pebble.Options {
@@ -123,6 +138,8 @@ func (o *Options) pebbleOptions() *pebble.Options {
 		// this much.
 		MemTableSize:                o.memTableBytes,
 		MemTableStopWritesThreshold: outOfReach,
+
+		Cleaner: cleaner{},
 
 		// A point read looks at every sublevel of L0, so compact it early; the
 		// bloom filters make the rest bearable when writes come in bursts.

@@ -1,8 +1,14 @@
 package pebble
 
 import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,4 +23,44 @@ func TestOptions_MemtablesFollowTheCache(t *testing.T) {
 		o.setDefaults()
 		require.Equal(t, want, o.memTableBytes, "cache of %d bytes", cache)
 	}
+}
+
+// A copy that takes its time holds up the removal of logs, and no longer. None is
+// written over another.
+func TestOptions_LogsAreRemoved(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashableMem()
+	copying, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var reused atomic.Int64
+	s := openOnly(t, Options{Dir: "d", memTableBytes: 32 << 10, FS: errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if strings.HasPrefix(op.Path, "copy/") {
+			once.Do(func() {
+				close(copying)
+				<-goOn
+			})
+		}
+		if op.Kind == errorfs.OpReuseForWrite {
+			reused.Add(1)
+		}
+		return nil
+	}))})
+	rotate := func(n int) {
+		for i := range n {
+			require.NoError(t, apply(s, put(fmt.Sprint(i), strings.Repeat("v", 20<<10))))
+		}
+	}
+	rotate(10)
+	copied := make(chan error, 1)
+	go func() { copied <- s.Checkpoint("copy") }()
+	<-copying
+	rotate(100)
+	require.NoError(t, s.cur.db.Flush())
+	require.Greater(t, len(named(t, mem, "", ".log")), 20, "the copy holds them up")
+	close(goOn)
+	require.NoError(t, <-copied)
+	require.NoError(t, s.cur.db.Flush())
+	require.NoError(t, s.Close()) // ends the removal of what is obsolete
+	require.LessOrEqual(t, len(named(t, mem, "", ".log")), 2)
+	require.Zero(t, reused.Load())
 }
