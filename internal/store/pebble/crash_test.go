@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cycles is how often the power fails: 20 times, or as often as the variable
+// cycles is how often the power fails: 10 times, or as often as the variable
 // says.
 func cycles(t *testing.T) int {
 	t.Helper()
 	const name = "SPILLWAY_TORTURE_CYCLES"
-	n := 20
+	n := 10
 	if text := os.Getenv(name); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)
@@ -32,28 +33,39 @@ func cycles(t *testing.T) int {
 // register is what is known of one key, which one goroutine writes. The empty
 // string stands for absent.
 type register struct {
-	acknowledged string
-	underway     []string // since then, of which any may be there
+	durable string   // must be there, unless
+	later   []string // one of these is, written since in this order
+	done    int      // how many of later are acknowledged
 }
 
+// may reports whether the key may have a value after a power cut.
 func (r *register) may(value string) bool {
-	if value == r.acknowledged {
-		return true
+	return value == r.durable || slices.Contains(r.later, value)
+}
+
+// acknowledged returns the value that was acknowledged last.
+func (r *register) acknowledged() string {
+	if r.done == 0 {
+		return r.durable
 	}
-	for _, u := range r.underway {
-		if value == u {
-			return true
-		}
+	return r.later[r.done-1]
+}
+
+// keep notes that the first n of later are on the disk.
+func (r *register) keep(n int) {
+	if n > 0 {
+		r.durable, r.later, r.done = r.later[n-1], r.later[n:], r.done-n
 	}
-	return false
 }
 
 // TestStore_PowerCuts cuts the power at random moments, in the midst of writes
 // and deletes, flushes, compactions, changes of the log, and of the start that
 // follows, which is cut off as well, again and again. Some of what was not synced
 // is on the disk then and some is not. Under Always every key holds what was
-// acknowledged last, or something written later; a store that was closed holds
-// exactly that under any mode.
+// acknowledged last, or something written later; under Interval, what was
+// acknowledged before the last finished sync began, or something written later;
+// under Never, something that was written. A store that was closed holds exactly
+// what was acknowledged last under any mode.
 func TestStore_PowerCuts(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -89,10 +101,8 @@ func TestStore_PowerCuts(t *testing.T) {
 					if got == "absent" {
 						got = ""
 					}
-					if mode == Always {
-						require.True(t, all[i].may(got), "cycle %d, key %d holds %.20q, acknowledged %.20q", cycle, i, got, all[i].acknowledged)
-					}
-					all[i] = register{acknowledged: got}
+					require.True(t, all[i].may(got), "cycle %d, key %d holds %.20q, and held %.20q", cycle, i, got, all[i].durable)
+					all[i] = register{durable: got}
 				}
 
 				var wg sync.WaitGroup
@@ -116,7 +126,7 @@ func TestStore_PowerCuts(t *testing.T) {
 								mu.Unlock()
 								return
 							}
-							all[k].underway = append(all[k].underway, value)
+							all[k].later = append(all[k].later, value)
 							mu.Unlock()
 							err := apply(s, change)
 							mu.Lock()
@@ -126,18 +136,21 @@ func TestStore_PowerCuts(t *testing.T) {
 								t.Errorf("write of %d: %v", k, err)
 								return
 							}
-							all[k] = register{acknowledged: value}
+							all[k].done++
+							if mode == Always {
+								all[k].keep(1)
+							}
 							acknowledged++
 							if count++; count == cutAt+1 {
 								stop = true
 								// What is acknowledged is so before the cut.
-								then = make([]register, len(all))
-								for i := range all {
-									then[i] = register{all[i].acknowledged, append([]string(nil), all[i].underway...)}
-								}
+								then = slices.Clone(all)
 								left = cut()
 							}
 							mu.Unlock()
+							if mode == Interval && w == 0 && n%5 == 0 {
+								syncAll(s, &mu, all)
+							}
 						}
 					})
 				}
@@ -149,7 +162,11 @@ func TestStore_PowerCuts(t *testing.T) {
 					again := openOnly(t, Options{Dir: "d", FS: left, Sync: mode, memTableBytes: 32 << 10})
 					for i := range all {
 						got := get(t, again, fmt.Sprint(i))
-						require.True(t, got == all[i].acknowledged || got == "absent" && all[i].acknowledged == "", "closed in cycle %d, key %d", cycle, i)
+						if got == "absent" {
+							got = ""
+						}
+						require.True(t, got == all[i].acknowledged(), "closed in cycle %d, key %d", cycle, i)
+						all[i] = register{durable: got}
 					}
 					require.NoError(t, again.Close())
 				} else {
@@ -159,6 +176,22 @@ func TestStore_PowerCuts(t *testing.T) {
 			}
 			t.Logf("%d acknowledged writes and deletes", acknowledged)
 		})
+	}
+}
+
+// syncAll does what an interval does, and notes what is on the disk then.
+func syncAll(s *Store, mu *sync.Mutex, all []register) {
+	done := make([]int, len(all))
+	mu.Lock()
+	for i := range all {
+		done[i] = all[i].done
+	}
+	mu.Unlock()
+	s.syncLog()
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range all {
+		all[i].keep(done[i])
 	}
 }
 

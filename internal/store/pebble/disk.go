@@ -35,9 +35,11 @@ var errFenced = errors.New("the folder belongs to another instance now")
 // The manifest, and the marker that names it. After a failure there Pebble calls
 // Fatalf, and if that returns it panics soon, in a goroutine of its own, since
 // its tables do not match. So such a failure is not returned: the goroutine
-// waits. What can be repeated is, at the pace of the store's attempts to come
-// back. A sync cannot, as the system forgets what it could not write: the
-// instance is broken then, and another must take its place.
+// waits, and what can be repeated is, at the pace of the store's attempts to come
+// back. A sync cannot, as the system forgets what it could not write. So a manifest
+// is written anew: see manifestFile. If the folder was to be synced for a marker,
+// the instance is broken, and another must take its place; that is at the start,
+// and then once in 128 MB of manifest.
 //
 // Tables. Failures are returned, and Pebble repeats the flush or compaction,
 // without a pause: see pace.
@@ -59,7 +61,9 @@ type disk struct {
 	reading atomic.Pointer[string]
 
 	lost       atomic.Pointer[error]
-	logHandles atomic.Int32 // of the folder; for tests
+	troubled   atomic.Pointer[time.Time] // when background work failed last
+	understood sync.Map                  // from names of tables to *atomic.Bool; see tableFile
+	logHandles atomic.Int32              // of the folder; for tests
 
 	// fencing is closed by fence, ending by end.
 	fencing, ending    chan struct{}
@@ -85,6 +89,10 @@ type diskHooks struct {
 	remove func(name string) (later bool)
 	// fsynced is called after each sync of a log, once the folder is open.
 	fsynced func(time.Duration)
+	// rest is how long background work that has failed rests, unless closing is
+	// closed.
+	rest    time.Duration
+	closing <-chan struct{}
 }
 
 func newDisk(fs vfs.FS, dir string, hooks diskHooks) *disk {
@@ -190,10 +198,15 @@ func (d *disk) sync(name string, f func() error) error {
 		d.hooks.failed(err)
 		return err
 	}
+	d.giveUp(err)
+	return nil
+}
+
+// giveUp reports that only another instance can go on, and waits for it.
+func (d *disk) giveUp(err error) {
 	d.hooks.broken(err)
 	d.hooks.failed(err)
 	<-d.fencing
-	return nil
 }
 
 // log runs f, which opens a log for writing. It returns a file that discards
@@ -218,6 +231,9 @@ func (d *disk) log(name string, f func() (vfs.File, error)) (vfs.File, error) {
 // see errDamaged.
 func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := d.FS.Open(name, opts...)
+	if err == nil && d.isTable(name) {
+		f = d.tableFile(f, name)
+	}
 	if !d.opening.Load() || !d.inDir(name) {
 		return f, err
 	}
@@ -301,7 +317,11 @@ func (d *disk) wrap(name string, open func() (vfs.File, error)) (vfs.File, error
 	if f == nil { // fenced
 		return &logFile{disk: d, name: d.PathBase(name)}, nil
 	}
-	return &diskFile{File: f, disk: d, name: name}, nil
+	file := diskFile{File: f, disk: d, name: name}
+	if d.isManifest(name) {
+		return &manifestFile{diskFile: file}, nil
+	}
+	return &file, nil
 }
 
 // pace is called before a table is created. While the store is unwritable it
@@ -367,8 +387,11 @@ func (d *disk) Remove(name string) error {
 	return d.change(name, func() error {
 		// Not before it is known that the disk is not fenced: a fenced instance
 		// may remove what it believes to have replaced.
-		if d.isTable(name) && d.hooks.remove(name) {
-			return nil
+		if d.isTable(name) {
+			d.understood.Delete(d.PathBase(name))
+			if d.hooks.remove(name) {
+				return nil
+			}
 		}
 		return d.FS.Remove(name)
 	})
@@ -394,16 +417,11 @@ func (d *disk) Unwrap() vfs.FS { return d.FS }
 // diskFile is a file other than a log, or a folder.
 type diskFile struct {
 	vfs.File
-	disk    *disk
-	name    string
-	written extent // of a manifest
+	disk *disk
+	name string
 }
 
 func (f *diskFile) Write(p []byte) (n int, err error) {
-	written := f.written
-	if f.disk.isManifest(f.name) {
-		written.add(p) // now, as a file system may use p as it likes
-	}
 	err = f.disk.change(f.name, func() error {
 		m, err := f.File.Write(p[n:])
 		n += m
@@ -411,7 +429,6 @@ func (f *diskFile) Write(p []byte) (n int, err error) {
 	})
 	if err == nil {
 		n = len(p) // also if it was fenced
-		f.written = written
 	}
 	return n, err
 }
@@ -424,13 +441,7 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), err
 }
 
-func (f *diskFile) Sync() error {
-	err := f.disk.sync(f.name, f.File.Sync)
-	if err == nil && f.disk.isManifest(f.name) {
-		f.disk.mark(f.name, f.written)
-	}
-	return err
-}
+func (f *diskFile) Sync() error { return f.disk.sync(f.name, f.File.Sync) }
 
 func (f *diskFile) SyncData() error { return f.disk.sync(f.name, f.File.SyncData) }
 

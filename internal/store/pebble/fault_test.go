@@ -1,9 +1,12 @@
 package pebble
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,10 +26,14 @@ type faults struct {
 	vfs.FS
 	mem   *vfs.MemFS
 	fault atomic.Pointer[func(errorfs.Op) error]
+	torn  atomic.Pointer[string]
 }
 
-func newFaults() *faults {
-	f := &faults{mem: vfs.NewCrashableMem()}
+func newFaults() *faults { return faulty(vfs.NewCrashableMem()) }
+
+// faulty makes a file system fail on demand.
+func faulty(mem *vfs.MemFS) *faults {
+	f := &faults{mem: mem}
 	f.FS = errorfs.Wrap(f.mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if p := f.fault.Load(); p != nil {
 			return (*p)(op)
@@ -47,11 +54,50 @@ func (f *faults) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory)
 	if err := f.FS.Remove(oldname); err != nil {
 		return nil, err
 	}
-	return f.FS.Create(newname, c)
+	return f.Create(newname, c)
+}
+
+func (f *faults) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	if err != nil {
+		return nil, err
+	}
+	return tearable{file, f, name}, nil
+}
+
+// tearable is a file of which a write may fail half way.
+type tearable struct {
+	vfs.File
+	faults *faults
+	name   string
+}
+
+func (f tearable) Write(p []byte) (int, error) {
+	part := f.faults.torn.Load()
+	if part == nil || !strings.Contains(f.name, *part) {
+		return f.File.Write(p)
+	}
+	n, err := f.File.Write(p[:len(p)/2])
+	return n, errors.Join(syscall.EIO, err, f.File.Sync())
 }
 
 func (f *faults) set(fault func(errorfs.Op) error) { f.fault.Store(&fault) }
-func (f *faults) heal()                            { f.fault.Store(nil) }
+
+// fails returns what sets a fault as on returns it.
+func fails(err error, part string, kinds ...errorfs.OpKind) func(*faults) {
+	return func(f *faults) { f.set(on(err, part, kinds...)) }
+}
+
+// tears returns what makes every write to files whose name contains part fail
+// after a half, which is on the disk for good.
+func tears(part string) func(*faults) {
+	return func(f *faults) { f.torn.Store(&part) }
+}
+
+func (f *faults) heal() {
+	f.fault.Store(nil)
+	f.torn.Store(nil)
+}
 
 // crash returns what is on the disk if the machine stops now: at least what was
 // synced, at most what was written.
@@ -81,7 +127,43 @@ const (
 	rename   = errorfs.OpRename
 	link     = errorfs.OpLink
 	remove   = errorfs.OpRemove
+	openFile = errorfs.OpOpen
+	read     = errorfs.OpFileRead
+	readAt   = errorfs.OpFileReadAt
 )
+
+// lossLine is what the store logs if acknowledged writes are lost.
+const lossLine = "acknowledged but not yet synced are lost"
+
+// recorder is a log that can be asked what was written to it.
+type recorder struct {
+	slog.Handler
+	mu       sync.Mutex
+	messages []string
+}
+
+func newRecorder(t *testing.T) *recorder {
+	return &recorder{Handler: slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})}
+}
+
+func (r *recorder) Handle(ctx context.Context, record slog.Record) error {
+	r.mu.Lock()
+	r.messages = append(r.messages, record.Message)
+	r.mu.Unlock()
+	return r.Handler.Handle(ctx, record)
+}
+
+// count returns how many messages contain part.
+func (r *recorder) count(part string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.messages {
+		if strings.Contains(m, part) {
+			n++
+		}
+	}
+	return n
+}
 
 // watcher collects OnWritable.
 type watcher struct{ failed, well chan error }
@@ -122,12 +204,9 @@ func startLoad(s *Store) *load {
 }
 
 func (l *load) write(w int) {
-	value := make([]byte, 500)
-	r := rand.NewChaCha8([32]byte{byte(w)})
 	for n := 0; l.mayWrite(); n++ {
-		_, _ = r.Read(value)
 		key := fmt.Sprintf("%d-%06d", w, n)
-		err := apply(l.s, put(key, key+string(value)))
+		err := apply(l.s, put(key, valueOf(key)))
 		l.mu.Lock()
 		switch {
 		case err == nil:
@@ -141,6 +220,15 @@ func (l *load) write(w int) {
 			time.Sleep(time.Millisecond) // so as not to spin; nothing depends on it
 		}
 	}
+}
+
+// valueOf returns what is stored under a key: bytes that cannot be compressed.
+func valueOf(key string) string {
+	var seed [32]byte
+	copy(seed[:], key)
+	value := make([]byte, 500)
+	_, _ = rand.NewChaCha8(seed).Read(value)
+	return string(value)
 }
 
 func (l *load) mayWrite() bool {
@@ -190,8 +278,23 @@ func requireKeys(t *testing.T, s *Store, keys []string) {
 	for _, k := range keys {
 		v, err := s.Get(nil, []byte(k))
 		require.NoError(t, err, "acknowledged key %s", k)
-		require.True(t, strings.HasPrefix(string(v), k) && len(v) == len(k)+500, k)
+		require.True(t, string(v) == valueOf(k), "the value of %s is wrong", k)
 	}
+}
+
+// requireKeysOrNone requires that no key has a wrong value, and returns how many
+// have none.
+func requireKeysOrNone(t *testing.T, s *Store, keys []string) (absent int) {
+	t.Helper()
+	for _, k := range keys {
+		switch v := get(t, s, k); v {
+		case "absent":
+			absent++
+		default:
+			require.True(t, v == valueOf(k), "the value of %s is wrong", k)
+		}
+	}
+	return absent
 }
 
 // requireOnDisk opens the file system and looks for the keys.
@@ -208,40 +311,45 @@ func TestStore_FailureAndRecovery(t *testing.T) {
 	t.Parallel()
 	full := error(syscall.ENOSPC)
 	for _, row := range []struct {
-		name  string
-		fault func(errorfs.Op) error
+		name string
+		fail func(*faults)
 	}{
-		{"the log cannot be written", on(syscall.EIO, ".log", write)},
-		{"the log cannot be synced", on(syscall.EIO, ".log", syncData, syncFile)},
-		{"no log can be created", on(full, ".log", create, reuse)},
-		{"no table can be created", on(full, ".sst", create)},
-		{"no table can be written", on(full, ".sst", write)},
-		{"no table can be synced", on(syscall.EIO, ".sst", syncData, syncFile)},
-		{"the manifest cannot be written", on(full, "MANIFEST", write)},
-		{"the manifest cannot be synced", on(syscall.EIO, "MANIFEST", syncFile, syncData)},
-		{"no folder can be synced", func(op errorfs.Op) error {
-			if op.Kind == syncFile && op.Path == "d" {
-				return syscall.EIO
-			}
-			return nil
+		{"the log cannot be written", fails(syscall.EIO, ".log", write)},
+		{"the log cannot be synced", fails(syscall.EIO, ".log", syncData, syncFile)},
+		{"no log can be created", fails(full, ".log", create, reuse)},
+		{"no table can be created", fails(full, ".sst", create)},
+		{"no table can be written", fails(full, ".sst", write)},
+		{"no table can be synced", fails(syscall.EIO, ".sst", syncData, syncFile)},
+		{"the manifest cannot be written", fails(full, "MANIFEST", write)},
+		{"the manifest cannot be synced", fails(syscall.EIO, "MANIFEST", syncFile, syncData)},
+		{"no folder can be synced", func(f *faults) {
+			f.set(func(op errorfs.Op) error {
+				if op.Kind == syncFile && op.Path == "d" {
+					return syscall.EIO
+				}
+				return nil
+			})
 		}},
-		{"no space at all", on(full, "", create, write, reuse, link, errorfs.OpFilePreallocate)},
-		{"nothing can be changed", on(syscall.EROFS, "", create, write, syncFile, syncData, reuse, link, rename, remove)},
+		{"no space at all", fails(full, "", create, write, reuse, link, errorfs.OpFilePreallocate)},
+		{"nothing can be changed", fails(syscall.EROFS, "", create, write, syncFile, syncData, reuse, link, rename, remove)},
+		{"a write of the log is torn", tears(".log")},
+		{"a write of a table is torn", tears(".sst")},
+		{"a write of the manifest is torn", tears("MANIFEST")},
 	} {
 		for _, mode := range modes {
 			t.Run(row.name+"/"+string(mode), func(t *testing.T) {
 				t.Parallel()
-				fs, w := newFaults(), newWatcher()
+				fs, w, r := newFaults(), newWatcher(), newRecorder(t)
 				s := openOnly(t, Options{
-					Dir: "d", FS: fs, Sync: mode, SyncInterval: 5 * time.Millisecond,
+					Dir: "d", FS: fs, Sync: mode, SyncInterval: 5 * time.Millisecond, Logger: slog.New(r),
 					RetryInterval: 5 * time.Millisecond, OnWritable: w.onWritable, memTableBytes: 32 << 10,
 				})
 				l := startLoad(s)
-				l.more(200)
+				l.more(100)
 
 				for _, percent := range []int{0, 50} {
-					fs.set(row.fault)
-					l.allow(1000)
+					row.fail(fs)
+					l.allow(500)
 					err := <-w.failed
 					require.ErrorIs(t, err, store.ErrUnwritable)
 					keys := l.acknowledged()
@@ -250,7 +358,7 @@ func TestStore_FailureAndRecovery(t *testing.T) {
 						requireOnDisk(t, fs.crash(percent), keys)
 					}
 					fs.heal()
-					l.more(200)
+					l.more(100)
 				}
 
 				l.end(t)
@@ -262,6 +370,66 @@ func TestStore_FailureAndRecovery(t *testing.T) {
 				require.NoError(t, s.Writable())
 				require.NoError(t, s.Close())
 				requireOnDisk(t, fs.crash(0), keys)
+				require.Zero(t, r.count(lossLine))
+			})
+		}
+	}
+}
+
+// A manifest that is gone after its sync has failed takes another instance. If the
+// log has failed as well, what was acknowledged and not yet synced may be lost, and
+// the log says so; under Always there is no such thing.
+func TestStore_ManifestGone(t *testing.T) {
+	t.Parallel()
+	for _, log := range []bool{false, true} {
+		for _, mode := range modes {
+			t.Run(fmt.Sprintf("the log fails too: %v/%s", log, mode), func(t *testing.T) {
+				t.Parallel()
+				fs, w, r := newFaults(), newWatcher(), newRecorder(t)
+				s := openOnly(t, Options{
+					Dir: "d", FS: fs, Sync: mode, SyncInterval: 5 * time.Millisecond, Logger: slog.New(r),
+					RetryInterval: 5 * time.Millisecond, OnWritable: w.onWritable, memTableBytes: 32 << 10,
+				})
+				l := startLoad(s)
+				l.more(200)
+
+				// The log fails first, and the manifest when the recovery flushes.
+				var lost atomic.Bool
+				var once sync.Once
+				gone := make(chan struct{})
+				fs.set(func(op errorfs.Op) error {
+					if log && on(syscall.EIO, ".log", write, syncData, syncFile)(op) != nil {
+						lost.Store(true)
+						return syscall.EIO
+					}
+					if log && !lost.Load() {
+						return nil
+					}
+					if on(syscall.EIO, "MANIFEST", openFile)(op) != nil {
+						once.Do(func() { close(gone) })
+						return os.ErrNotExist
+					}
+					return on(syscall.EIO, "MANIFEST", syncFile)(op)
+				})
+				l.allow(10_000)
+				<-w.failed
+				<-gone
+				fs.heal()
+				<-w.well
+
+				during := l.acknowledged()
+				l.more(200)
+				l.end(t)
+				kept := l.acknowledged()
+				loses := log && mode != Always
+				if loses {
+					requireKeysOrNone(t, s, during)
+					kept = kept[len(during):]
+				}
+				requireKeys(t, s, kept)
+				require.NoError(t, s.Close())
+				requireOnDisk(t, fs.crash(0), kept)
+				require.Equal(t, loses, r.count(lossLine) > 0)
 			})
 		}
 	}
@@ -376,8 +544,8 @@ func TestStore_AlwaysSurvivesCrashes(t *testing.T) {
 	s := openOnly(t, Options{Dir: "d", FS: fs.mem, memTableBytes: 32 << 10})
 	l := startLoad(s)
 	for _, percent := range []int{0, 10, 50, 90, 100} {
-		l.more(300)
-		l.allow(300) // during the crash too
+		l.more(100)
+		l.allow(100) // during the crash too
 		keys := l.acknowledged()
 		requireOnDisk(t, fs.crash(percent), keys)
 	}

@@ -69,7 +69,7 @@ func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) 
 	}
 	inst.disk = newDisk(s.opts.FS, s.opts.Dir, diskHooks{
 		failed: failed, broken: broken, pause: s.pause, fsynced: s.opts.OnFsync,
-		remove: s.removals.later,
+		remove: s.removals.later, rest: s.opts.RetryInterval / 5, closing: s.closing,
 	})
 	if s.opts.Sync == Always { // otherwise there are few syncs, of much at a time
 		inst.disk.logAhead = int64(min(len(zeros), int(s.opts.memTableBytes)/4))
@@ -130,20 +130,23 @@ func (s *Store) events(inst *instance) *pebble.EventListener {
 	log := s.opts.Logger
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
+			inst.disk.trouble()
 			if !inst.disk.isFenced() {
-				log.Warn("background work of the store failed, it is tried again", "err", err.Error())
+				s.lines.backgroundError(err)
 			}
 		},
-		DataCorruption: func(i pebble.DataCorruptionInfo) {
-			log.Error("the store found corrupt data", "path", i.Path, "err", i.Details.Error())
-		},
+		DataCorruption: func(i pebble.DataCorruptionInfo) { s.lines.corruption(i.Path, i.Details) },
 		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
 			s.stall.count.Add(1)
 			log.Warn("writes stall in Pebble", "reason", i.Reason)
 		},
-		WALCreated:    func(pebble.WALCreateInfo) { s.stall.filled() },
-		FlushEnd:      func(pebble.FlushInfo) { s.stall.check() },
-		CompactionEnd: func(pebble.CompactionInfo) { s.stall.check() },
+		WALCreated: func(pebble.WALCreateInfo) { s.stall.filled() },
+		FlushEnd:   func(pebble.FlushInfo) { s.stall.check() },
+		CompactionEnd: func(i pebble.CompactionInfo) {
+			if !inst.disk.isFenced() {
+				s.stall.compacted(i.Err)
+			}
+		},
 	}
 }
 

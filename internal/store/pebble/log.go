@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // logger sends Pebble's log lines to slog. What Pebble calls information is
@@ -27,4 +31,55 @@ func (l logger) Errorf(format string, args ...any) {
 
 func (l logger) Fatalf(format string, args ...any) {
 	l.fatal(fmt.Errorf(format, args...))
+}
+
+// seldom holds back lines of a kind that may come with every read or attempt. It
+// lets one through in a second.
+type seldom struct {
+	mu   sync.Mutex
+	next time.Time
+	held int
+}
+
+// may reports whether a line may be written now, and how many have been held back
+// since the last one.
+func (s *seldom) may(now time.Time) (held int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Before(s.next) {
+		s.held++
+		return 0, false
+	}
+	held, s.held, s.next = s.held, 0, now.Add(time.Second)
+	return held, true
+}
+
+// lines are the kinds of lines that may be many.
+type lines struct {
+	log                       *slog.Logger
+	corrupt, background, read seldom
+}
+
+// corruption reports a file that is not what was written to it.
+func (l *lines) corruption(path string, err error) {
+	if held, ok := l.corrupt.may(time.Now()); ok {
+		l.log.Error("the store found corrupt data", "path", path, "err", err.Error(), "unsaid", held)
+	}
+}
+
+// backgroundError reports a flush or compaction that has failed.
+func (l *lines) backgroundError(err error) {
+	if held, ok := l.background.may(time.Now()); ok {
+		l.log.Warn("background work of the store failed, it is tried again", "err", err.Error(), "unsaid", held)
+	}
+}
+
+// readError reports an error of the disk. Of corruption Pebble tells itself.
+func (l *lines) readError(err error) {
+	if pebble.IsCorruptionError(err) {
+		return
+	}
+	if held, ok := l.read.may(time.Now()); ok {
+		l.log.Error("the store cannot read", "err", err.Error(), "unsaid", held)
+	}
 }

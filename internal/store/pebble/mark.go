@@ -6,7 +6,6 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -18,7 +17,8 @@ import (
 // Each sync of the manifest rewrites the mark, without a sync of its own. So what
 // it says is never too much: after a power cut it may say less than there is, or
 // nothing, and the last record of the manifest is then what damage.go says of
-// it. Close syncs it, and Open removes it, so that none outlives its manifest.
+// it. Close syncs it. Open removes one that is not about the manifest in force:
+// there may be another manifest of that name later.
 const markName = "MARK"
 
 // extent is the beginning of a file.
@@ -27,9 +27,11 @@ type extent struct {
 	sum  uint32
 }
 
-func (e *extent) add(p []byte) {
+// Write adds to the beginning. It never fails.
+func (e *extent) Write(p []byte) (int, error) {
 	e.size += int64(len(p))
 	e.sum = crc32.Update(e.sum, castagnoli, p)
+	return len(p), nil
 }
 
 func markLine(name string, e extent) string {
@@ -61,27 +63,38 @@ func (s *Store) syncMark() error {
 	return s.syncDir()
 }
 
-// checkMark compares the manifest with the mark, if the mark is about it, and
-// removes the mark.
-func (s *Store) checkMark(manifest string) error {
-	text, err := s.read(markName)
+// compareMark compares the manifest with the mark, if the mark is about it. It
+// reports whether there is one that is not.
+func compareMark(read func(name string) ([]byte, error), manifest string) (stale bool, _ error) {
+	text, err := read(markName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, fmt.Errorf("%s: %w", markName, err)
 	}
 	var name string
 	var e extent
 	_, err = fmt.Sscanf(string(text), "%s %d %x", &name, &e.size, &e.sum)
-	if err == nil && name == manifest && string(text) == markLine(name, e) {
-		content, err := s.read(manifest)
-		if err != nil {
-			return err
-		}
-		if int64(len(content)) < e.size || crc32.Checksum(content[:e.size], castagnoli) != e.sum {
-			return fmt.Errorf("%s %w: its first %d bytes are not what was written", manifest, errDamaged, e.size)
-		}
+	if err != nil || name != manifest || string(text) != markLine(name, e) {
+		return true, nil //nolint:nilerr // a power cut may leave half of one
+	}
+	content, err := read(manifest)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", manifest, err)
+	}
+	if int64(len(content)) < e.size || crc32.Checksum(content[:e.size], castagnoli) != e.sum {
+		return false, fmt.Errorf("%s %w: its first %d bytes are not what was written", manifest, errDamaged, e.size)
+	}
+	return false, nil
+}
+
+// checkMark compares the manifest with the mark, if the mark is about it, and
+// otherwise removes the mark.
+func (s *Store) checkMark(manifest string) error {
+	stale, err := compareMark(s.read, manifest)
+	if err != nil || !stale {
+		return err
 	}
 	if err := s.opts.FS.Remove(s.path(markName)); err != nil {
 		return err
@@ -97,9 +110,4 @@ func (s *Store) read(name string) ([]byte, error) {
 	}
 	content, err := io.ReadAll(f)
 	return content, errors.Join(err, f.Close())
-}
-
-// isManifest reports whether a file is a manifest of the folder.
-func (d *disk) isManifest(name string) bool {
-	return strings.HasPrefix(d.PathBase(name), manifestPrefix) && d.inDir(name)
 }

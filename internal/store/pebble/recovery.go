@@ -23,13 +23,15 @@ import (
 //     move over when the new one is ready. Who is in the middle of a range
 //     finishes it on the old one, which is closed after the last of them; until
 //     then no table is removed.
-//  5. Writes are let in again, unless something else has failed meanwhile.
+//  5. Writes are let in again, unless something else has failed meanwhile, or they
+//     would wait for compactions that fail.
 //
 // A broken instance cannot flush, as its manifest is in doubt. Then the log must
 // do: it has everything if it is not lost and has been synced. If it is lost as
-// well, that is, if a log and a sync of the manifest have failed in one moment,
-// Always has still kept its word, since everything acknowledged had been synced.
-// Under the other modes, what only the memory knew is gone.
+// well, Always has still kept its word, since everything acknowledged had been
+// synced. Under the other modes, what only the memory knew is gone. It takes a log
+// that fails together with a new marker of the manifest, or with a manifest that
+// is not what was written to it.
 
 func (s *Store) recoverLoop() {
 	for {
@@ -84,6 +86,9 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 			return fmt.Errorf("cannot reopen the data folder: %w", err)
 		}
 		failures = s.replace(next)
+	}
+	if err := s.stillStuck(); err != nil {
+		return err
 	}
 	if !s.health.recovered(failures) {
 		return errors.New("another failure came in between")

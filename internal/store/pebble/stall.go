@@ -1,6 +1,8 @@
 package pebble
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,8 @@ type stall struct {
 	on      atomic.Bool   // a shortcut for over != nil
 	// unmeasured counts the memtables that were filled since the last measure.
 	unmeasured atomic.Int64
+	// failed is the last compaction that failed.
+	failed atomic.Pointer[failedCompaction]
 
 	mu struct {
 		sync.Mutex
@@ -113,6 +117,9 @@ func (s *Store) stallLoop() {
 						"memtableBytes", m.MemTable.Size, "sublevels", m.Levels[0].Sublevels)
 				}
 				s.stall.set(on, time.Now())
+				if err := s.stuck(m); err != nil {
+					s.health.fail(err)
+				}
 			}
 		case <-s.closing:
 			return
@@ -126,6 +133,55 @@ func (s *Store) stallLoop() {
 // stall on their number would wait for a flush that never comes.
 func (s *Store) stalled(m *pebble.Metrics) bool {
 	return m.MemTable.Size > stallMemTables*s.opts.memTableBytes || m.Levels[0].Sublevels >= stallL0Sublevels
+}
+
+// failedCompaction is a compaction that has failed, and when.
+type failedCompaction struct {
+	at  time.Time
+	err error
+}
+
+// compacted notes how a compaction has ended.
+func (s *stall) compacted(err error) {
+	if err != nil && !errors.Is(err, pebble.ErrCancelledCompaction) {
+		s.failed.Store(&failedCompaction{time.Now(), err})
+	}
+	s.check()
+}
+
+// stuck returns nil, or why a stall is not going to end: compactions are behind,
+// and fail because they cannot read. Writes that waited would take all workers
+// with them, and reads could not go on.
+func (s *Store) stuck(m *pebble.Metrics) error {
+	failed := s.stall.failed.Load()
+	if failed == nil || m.Levels[0].Sublevels < stallL0Sublevels {
+		return nil
+	}
+	// Pebble leaves alone what it could not read, for five minutes if it is
+	// corrupt and for 30 seconds otherwise.
+	lasts := 40 * time.Second
+	if pebble.IsCorruptionError(failed.err) {
+		lasts = 6 * time.Minute
+	}
+	if time.Since(failed.at) > lasts {
+		return nil
+	}
+	return fmt.Errorf("too many tables wait for compactions, which fail: %w", failed.err)
+}
+
+// stillStuck is stuck for a store that tries to come back. One that is being closed
+// needs no compactions.
+func (s *Store) stillStuck() error {
+	select {
+	case <-s.closing:
+		return nil
+	default:
+	}
+	failed, _ := s.health.watch()
+	if m := s.askUntil(failed); m != nil {
+		return s.stuck(m)
+	}
+	return nil // the other failure tells
 }
 
 // gate is open until it is halted, and again when told to proceed.

@@ -55,6 +55,11 @@ func (s *Store) ask() *pebble.Metrics {
 	if reason != nil {
 		return nil
 	}
+	return s.askUntil(failed)
+}
+
+// askUntil is ask, but only gives up when failed is closed.
+func (s *Store) askUntil(failed <-chan struct{}) *pebble.Metrics {
 	s.mu.RLock()
 	if s.closed {
 		s.mu.RUnlock()

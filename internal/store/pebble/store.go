@@ -42,6 +42,7 @@ type Store struct {
 	// gate is halted while the store is unwritable, see pause.
 	gate     gate
 	removals removals
+	lines    lines
 
 	// appliers counts the calls of Apply between their second look at health and
 	// the end of Pebble's part. Once the store is unwritable and it is zero,
@@ -84,6 +85,7 @@ func Open(o Options) (*Store, error) {
 	o.Dir = filepath.Clean(o.Dir)
 	s := &Store{opts: o, closing: make(chan struct{})}
 	s.health.init(o.OnWritable, o.Logger)
+	s.lines.log = o.Logger
 	s.stall.init()
 	s.commits.New = func() any { return new(commit) }
 
@@ -141,6 +143,7 @@ func (s *Store) claim() error {
 		return fmt.Errorf("the data folder %s is in use by another process, or opened twice by this one: %w", dir, err)
 	}
 	s.lock = lock
+	_ = fs.Remove(s.path(copyName))
 	return nil
 }
 
@@ -167,7 +170,7 @@ func (s *Store) Get(dst, key []byte) ([]byte, error) {
 	// of a key is the key.
 	it, err := s.cur.db.NewIter(&pointRead)
 	if err != nil {
-		return dst, fmt.Errorf("cannot read: %w", err)
+		return dst, s.readError(err)
 	}
 	found := it.SeekPrefixGE(key)
 	if found {
@@ -177,12 +180,18 @@ func (s *Store) Get(dst, key []byte) ([]byte, error) {
 		}
 	}
 	if err = errors.Join(err, it.Close()); err != nil {
-		return dst, fmt.Errorf("cannot read: %w", err)
+		return dst, s.readError(err)
 	}
 	if !found {
 		return dst, store.ErrNotFound
 	}
 	return dst, nil
+}
+
+// readError says that an error came from the disk, to the log as well.
+func (s *Store) readError(err error) error {
+	s.lines.readError(err)
+	return fmt.Errorf("cannot read: %w", err)
 }
 
 // pointRead are the options of the iterator behind Get.
@@ -289,12 +298,13 @@ func (s *Store) Range(start, end []byte) (store.Iterator, error) {
 	it, err := inst.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
 		inst.release()
-		return nil, err
+		return nil, s.readError(err)
 	}
-	return &iterator{inst: inst, it: it}, nil
+	return &iterator{store: s, inst: inst, it: it}, nil
 }
 
 type iterator struct {
+	store   *Store
 	inst    *instance // nil after Close
 	it      *pebble.Iterator
 	started bool
@@ -309,11 +319,18 @@ func (i *iterator) Next() bool {
 }
 
 func (i *iterator) Entry() (key, value []byte, err error) {
-	value, err = i.it.ValueAndErr()
-	return i.it.Key(), value, err
+	if value, err = i.it.ValueAndErr(); err != nil {
+		return nil, nil, i.store.readError(err)
+	}
+	return i.it.Key(), value, nil
 }
 
-func (i *iterator) Err() error { return i.it.Error() }
+func (i *iterator) Err() error {
+	if err := i.it.Error(); err != nil {
+		return i.store.readError(err)
+	}
+	return nil
+}
 
 func (i *iterator) Close() error {
 	if i.inst == nil {

@@ -150,7 +150,7 @@ func TestStore_CloseKeepsEverything(t *testing.T) {
 func TestGet_AbsentReadsNoData(t *testing.T) {
 	t.Parallel()
 	s := openOnly(t, Options{Dir: t.TempDir(), Sync: Never})
-	const n = 10_000
+	const n = 3000
 	for i := range uint64(n) {
 		require.NoError(t, apply(s, store.Write{Key: benchKey(nil, i), Value: make([]byte, 100)}))
 	}
