@@ -128,8 +128,12 @@ func startCluster(t *testing.T, n int, extra ...string) *cluster {
 		}
 	})
 	// The first is the one that the others ask for the rest.
-	for _, n := range c.nodes {
+	c.nodes[0].start()
+	c.nodes[0].await()
+	for _, n := range c.nodes[1:] {
 		n.start()
+	}
+	for _, n := range c.nodes[1:] {
 		n.await()
 	}
 	return c
