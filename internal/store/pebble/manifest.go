@@ -38,14 +38,14 @@ func (f *manifestFile) Sync() error {
 		err := sync()
 		if errors.Is(err, errGone) || errors.Is(err, os.ErrNotExist) {
 			gone = err
-			return nil //nolint:nilerr // giveUp reports it
+			return nil
 		}
 		sync = f.renew
 		return err
 	})
 	if gone != nil {
 		f.disk.giveUp(gone)
-		return nil
+		return nil //nolint:nilerr // that has reported it
 	}
 	if err == nil {
 		f.disk.mark(f.name, f.written)
