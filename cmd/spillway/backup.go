@@ -130,7 +130,7 @@ func sayDamage(stderr io.Writer, command, dir string, r *backup.Report) {
 		switch {
 		case r.Backup:
 			do = "do not use this backup but another one"
-		case filepath.Ext(d.File) == ".sst":
+		case d.Starts:
 			do = "some keys cannot be read: move the folder away and restore a backup (spillway restore)"
 		}
 		_, _ = fmt.Fprintf(stderr, "spillway: %s: %s: %v; %s\n", command, filepath.Join(dir, d.File), d.Err, do)

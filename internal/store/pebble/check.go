@@ -44,12 +44,15 @@ type Report struct {
 type Damage struct {
 	File string // its name in the folder
 	Err  error  // one line
+	// Starts says that a store opens on the folder nevertheless. Some reads fail.
+	Starts bool
 }
 
 // Check reads all of the store in dir and compares every checksum, without
 // changing anything. Nobody may have the folder open meanwhile. The error says
-// why the folder cannot be checked; damage is in the report. A log whose end is
-// cut off is no damage, since a crash leaves such logs.
+// why the folder cannot be checked, as when a newer version has written it or a
+// file cannot be read; damage is in the report. What a start takes for the traces
+// of a crash is none: a log or a manifest whose end is cut off, beyond the mark.
 func Check(ctx context.Context, dir string) (Report, error) {
 	c := &checker{dir: filepath.Clean(dir)}
 	entries, err := os.ReadDir(c.dir)
@@ -75,10 +78,13 @@ func Check(ctx context.Context, dir string) (Report, error) {
 	c.options.EnsureDefaults()
 
 	var db *pebble.DB
-	if c.checkManifest() {
+	if c.checkFormat() && c.checkManifest() {
 		if db = c.open(); db != nil {
 			defer func() { _ = db.Close() }()
 		}
+	}
+	if c.unreadable != nil {
+		return Report{}, c.unreadable
 	}
 	if err := c.checkTables(ctx, db); err != nil {
 		return Report{}, err
@@ -87,6 +93,9 @@ func Check(ctx context.Context, dir string) (Report, error) {
 		if err := c.count(ctx, db); err != nil {
 			return Report{}, err
 		}
+	}
+	if c.unreadable != nil {
+		return Report{}, c.unreadable
 	}
 	return c.report, nil
 }
@@ -103,55 +112,79 @@ type checker struct {
 	options  *pebble.Options
 	manifest string // the name of the manifest in force, "" if there is none
 	report   Report
+	// unreadable is the first error that says nothing of what is in the folder.
+	unreadable error
 }
 
-// damaged notes what is wrong with a file, once for each file.
-func (c *checker) damaged(file string, err error) {
+// damaged notes what is wrong with a file, for which a start is refused, once for
+// each file.
+func (c *checker) damaged(file string, err error) { c.note(file, err, false) }
+
+func (c *checker) note(file string, err error, starts bool) {
+	if isOfSystem(err) || errors.Is(err, errNewer) {
+		if c.unreadable != nil {
+			return
+		}
+		if c.unreadable = err; !strings.Contains(err.Error(), file) {
+			c.unreadable = fmt.Errorf("%s: %w", file, err)
+		}
+		return
+	}
 	same := func(d Damage) bool { return d.File == file }
 	if slices.ContainsFunc(c.report.Damage, same) {
 		return
 	}
 	line := strings.Join(strings.Fields(err.Error()), " ")
-	c.report.Damage = append(c.report.Damage, Damage{file, errors.New(line)})
+	c.report.Damage = append(c.report.Damage, Damage{file, errors.New(line), starts})
 }
 
-// checkManifest finds the manifest and reads it to its end, and reports whether
-// it could. Pebble takes a manifest that cannot be read beyond some point for one
-// that ends there, and so would silently go back to what the store was then.
+// checkFormat reports whether this version knows the format, as far as the folder
+// says which it is.
+func (c *checker) checkFormat() bool {
+	for _, name := range c.names {
+		if strings.HasPrefix(name, formatMarker) {
+			if _, err := formatOf(name); err != nil {
+				c.damaged(name, ofFile(name, err))
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// checkManifest finds the manifest and compares it with the mark, and reports
+// whether it could be what was written. What lies beyond the mark is examined when
+// it is opened, as at a start.
 func (c *checker) checkManifest() bool {
-	const marker = "marker.manifest."
 	// A marker is named after itself, a number that grows, and what it marks.
 	// os.ReadDir sorts, and the numbers have leading zeros.
 	for _, name := range c.names {
-		if rest, ok := strings.CutPrefix(name, marker); ok {
+		if rest, ok := strings.CutPrefix(name, manifestMarker); ok {
 			_, c.manifest, _ = strings.Cut(rest, ".")
 		}
 	}
 	if c.manifest == "" {
-		c.damaged(marker+"*", errors.New("it is missing, which says what belongs to the store"))
+		c.damaged(manifestMarker+"*", errors.New("it is missing, which says what belongs to the store"))
 		return false
 	}
-	f, err := os.Open(filepath.Join(c.dir, c.manifest))
-	if err != nil {
+	if _, err := os.Stat(filepath.Join(c.dir, c.manifest)); err != nil {
 		c.damaged(c.manifest, plain(err))
 		return false
 	}
-	defer func() { _ = f.Close() }()
-	for r := record.NewReader(f, 0); ; {
-		good := r.Offset()
-		edit, err := r.Next()
-		if err == nil {
-			_, err = io.Copy(io.Discard, edit)
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			return true
-		default:
-			c.damaged(c.manifest, fmt.Errorf("it cannot be read beyond byte %d: %w", good, err))
-			return false
-		}
+	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(c.dir, name)) }
+	if _, err := compareMark(read, c.manifest); err != nil {
+		c.damaged(c.manifest, ofFile(c.manifest, err))
+		return false
 	}
+	return true
+}
+
+// ofFile takes the name of a file from an error that begins with it.
+func ofFile(name string, err error) error {
+	if errors.Is(err, errDamaged) {
+		return fmt.Errorf("it %s", strings.TrimPrefix(err.Error(), name+" "))
+	}
+	return err
 }
 
 // plain takes from an error of a file what others say already.
@@ -189,8 +222,7 @@ var tableError = regexp.MustCompile(`^L\d+: (\d{6,}): (.*)`)
 
 // blame finds the files for which the store cannot be opened.
 func (c *checker) blame(err error) {
-	const format = "marker.format-version."
-	if len(c.report.Damage) > 0 {
+	if len(c.report.Damage) > 0 || c.unreadable != nil {
 		return // it is known already
 	}
 	found := false
@@ -207,8 +239,8 @@ func (c *checker) blame(err error) {
 	switch {
 	case found || c.blameOptions():
 	case strings.Contains(err.Error(), "replaying WAL") && c.blameLogs():
-	case !slices.ContainsFunc(c.names, func(name string) bool { return strings.HasPrefix(name, format) }):
-		c.damaged(format+"*", errors.New("it is missing, which says in which format the store is"))
+	case !slices.ContainsFunc(c.names, func(name string) bool { return strings.HasPrefix(name, formatMarker) }):
+		c.damaged(formatMarker+"*", errors.New("it is missing, which says in which format the store is"))
 	default:
 		c.damaged(c.manifest, err)
 	}
@@ -304,7 +336,7 @@ func (c *checker) checkTables(ctx context.Context, db *pebble.DB) error {
 		}
 		size, err := c.checkTable(ctx, filepath.Join(c.dir, name))
 		if err != nil {
-			c.damaged(name, plain(err))
+			c.note(name, plain(err), db != nil)
 			continue
 		}
 		c.report.Tables++
@@ -363,7 +395,7 @@ func (c *checker) count(ctx context.Context, db *pebble.DB) error {
 		return it.Error()
 	}()
 	if err != nil {
-		c.damaged(c.manifest, fmt.Errorf("the tables that it lists contradict each other: %w", err))
+		c.note(c.manifest, fmt.Errorf("the tables that it lists contradict each other: %w", err), true)
 		c.report.Keys, c.report.Bytes = 0, 0
 	}
 	return ctx.Err()
@@ -383,7 +415,7 @@ func (r readOnly) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	}
 	base := r.PathBase(name)
 	if err := examineFile(f, base); err != nil {
-		r.damaged(base, fmt.Errorf("it %s", strings.TrimPrefix(err.Error(), base+" ")))
+		r.damaged(base, ofFile(base, err))
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,6 +42,12 @@ func folder(t *testing.T) (dir string, keys int64) {
 	}
 	require.NoError(t, db.Delete([]byte("2-2"), pebble.Sync))
 	require.NoError(t, db.Close())
+	manifest := matching(t, dir, manifestPrefix+"*")[0]
+	b, err := os.ReadFile(manifest)
+	require.NoError(t, err)
+	var e extent
+	_, _ = e.Write(b)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, markName), []byte(markLine(filepath.Base(manifest), e)), 0o644))
 	return dir, 3*20 + 10 - 1
 }
 
@@ -118,6 +126,16 @@ func TestCheck_Sound(t *testing.T) {
 	require.Empty(t, report.Damage)
 	require.Equal(t, []string{"999999.sst"}, report.Unused)
 
+	// So is the last record of the manifest, if the mark does not vouch for it.
+	manifest := matching(t, dir, manifestPrefix+"*")[0]
+	b, err := os.ReadFile(manifest)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(manifest, append(b, 1, 2, 3, 4, 100, 0, manifestFull, 'h', 'a', 'l', 'f'), 0o644))
+	report, err = Check(t.Context(), dir)
+	require.NoError(t, err)
+	require.Empty(t, report.Damage)
+	require.Equal(t, keys+1, report.Keys, "the end of the log was a delete")
+
 	// The store itself agrees.
 	s := open(t, Options{Dir: dir})
 	require.Equal(t, strings.Repeat("1-12", 1000), get(t, s, "1-12"))
@@ -146,6 +164,14 @@ func TestCheck_FlippedBits(t *testing.T) {
 		names = append(names, filepath.Base(path))
 	}
 	requireDamaged(t, dir, names...)
+	report, err := Check(t.Context(), dir)
+	require.NoError(t, err)
+	for _, d := range report.Damage {
+		require.True(t, d.Starts, d.File)
+	}
+	s, err := Open(Options{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	_ = s.Close()
 }
 
 func TestCheck_Damage(t *testing.T) {
@@ -203,9 +229,83 @@ func TestCheck_Damage(t *testing.T) {
 			}
 			before := contents(t, dir)
 			requireDamaged(t, dir, named)
+			report, err := Check(t.Context(), dir)
+			require.NoError(t, err)
+			require.False(t, report.Damage[0].Starts)
 			require.Equal(t, before, contents(t, dir), "nothing is changed")
 		})
 	}
+}
+
+// TestCheck_PowerCuts checks what power cuts leave, on which a store starts.
+func TestCheck_PowerCuts(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(6, 6))
+			mem := vfs.NewCrashableMem()
+			o := Options{Dir: "d", FS: mem, Sync: mode, memTableBytes: 32 << 10}
+			s := openOnly(t, o)
+			for i := range 20 {
+				for k := range 40 {
+					require.NoError(t, apply(s, put(fmt.Sprint(k), strings.Repeat(fmt.Sprint(i, "."), 200))))
+				}
+				left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 10, 50, 90, 100}[i%5], RNG: r})
+				dir := filepath.Join(t.TempDir(), "data")
+				_, err := vfs.Clone(left, vfs.Default, "d", dir)
+				require.NoError(t, err)
+				report, err := Check(t.Context(), dir)
+				require.NoError(t, err, "cut %d", i)
+				require.Empty(t, report.Damage, "cut %d", i)
+				o.FS = left
+				again := openOnly(t, o)
+				keys := int64(0)
+				for k := range 40 {
+					if get(t, again, fmt.Sprint(k)) != "absent" {
+						keys++
+					}
+				}
+				require.Equal(t, keys, report.Keys, "cut %d", i)
+				require.NoError(t, again.Close())
+			}
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// What says nothing of the data is no damage.
+func TestCheck_NoDamage(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		what, glob, says string
+		change           func(t *testing.T, path string)
+	}{
+		{"a newer version has written it", formatMarker + "*", errNewer.Error(), func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.Rename(path, strings.TrimSuffix(path, filepath.Ext(path))+".999"))
+		}},
+		{"the mark cannot be read", markName, markName, unreadable},
+		{"the manifest cannot be read", manifestPrefix + "*", manifestPrefix, unreadable},
+		{"a log cannot be read", "*.log", ".log", unreadable},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			t.Parallel()
+			dir, _ := folder(t)
+			paths := matching(t, dir, row.glob)
+			row.change(t, paths[len(paths)-1])
+			report, err := Check(t.Context(), dir)
+			require.ErrorContains(t, err, row.says, "%v", report)
+			require.Empty(t, report.Damage)
+		})
+	}
+}
+
+// unreadable makes of a file one that cannot be opened, also by root.
+func unreadable(t *testing.T, path string) {
+	t.Helper()
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Symlink(filepath.Base(path), path))
 }
 
 func TestCheck_Refusals(t *testing.T) {

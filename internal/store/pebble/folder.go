@@ -38,15 +38,11 @@ func (s *Store) inspect() (old bool, _ error) {
 		case strings.HasPrefix(name, manifestMarker):
 			manifest = strings.TrimPrefix(ext, ".")
 		case strings.HasPrefix(name, formatMarker):
-			format, err := strconv.ParseUint(strings.TrimPrefix(ext, "."), 10, 64)
+			format, err := formatOf(name)
 			if err != nil {
-				return false, fmt.Errorf("%s %w: it ends in no number", name, errDamaged)
+				return false, err
 			}
 			old = format < uint64(pebble.FormatNewest)
-			if format > uint64(pebble.FormatNewest) {
-				return false, fmt.Errorf("%w: it is in format %d, and this version knows %d at most",
-					errNewer, format, pebble.FormatNewest)
-			}
 		case ext == ".sst" || ext == ".log" && isNumber(strings.TrimSuffix(name, ext)):
 			data = name
 		}
@@ -58,6 +54,19 @@ func (s *Store) inspect() (old bool, _ error) {
 		return false, fmt.Errorf("the file %s* is missing, without which %s means nothing", manifestMarker, data)
 	}
 	return true, nil
+}
+
+// formatOf returns the format that a marker names, if this version knows it.
+func formatOf(marker string) (uint64, error) {
+	format, err := strconv.ParseUint(strings.TrimPrefix(filepath.Ext(marker), "."), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s %w: it ends in no number", marker, errDamaged)
+	}
+	if format > uint64(pebble.FormatNewest) {
+		return 0, fmt.Errorf("%w: it is in format %d, and this version knows %d at most",
+			errNewer, format, pebble.FormatNewest)
+	}
+	return format, nil
 }
 
 // path returns the path of a file of the folder.
@@ -93,13 +102,19 @@ func (e firstLine) Unwrap() error { return e.error }
 
 // advice says what to do about a folder that cannot be opened.
 func advice(err error) string {
-	var errno syscall.Errno
 	switch {
 	case errors.Is(err, errNewer):
 		return "; start that version, or choose another folder"
-	case errors.As(err, &errno) && !errors.Is(err, fs.ErrNotExist):
-		return "" // the disk's fault, or the permissions'
+	case isOfSystem(err):
+		return ""
 	default:
 		return "; move the folder away and restore a backup into a new one (spillway restore)"
 	}
+}
+
+// isOfSystem reports whether an error is the fault of the disk, of the permissions
+// or of a limit, and says nothing of what is in the folder.
+func isOfSystem(err error) bool {
+	var errno syscall.Errno
+	return errors.As(err, &errno) && !errors.Is(err, fs.ErrNotExist)
 }
