@@ -431,7 +431,11 @@ func (s *Store) Close() error {
 			errs = append(errs, s.lastChance(err))
 		} else {
 			// So that the next start depends on no log, and has none to replay.
-			_ = s.settle(s.cur, s.health.failures(), nil)
+			// No longer than is worth it: nothing is lost without.
+			stop := make(chan struct{})
+			timer := time.AfterFunc(5*time.Second, func() { close(stop) })
+			_ = s.settle(s.cur, s.health.failures(), stop)
+			timer.Stop()
 		}
 	}
 	if err := s.shut(s.cur); err != nil {
