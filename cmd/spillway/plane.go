@@ -42,7 +42,10 @@ func adminPlane(c *config.Config, compare bool) (*plane, error) {
 		if err != nil {
 			return nil, err
 		}
-		block, _ := pem.Decode(file)
+		block, rest := pem.Decode(file)
+		for block != nil && block.Type != "CERTIFICATE" {
+			block, rest = pem.Decode(rest) // a key may come first
+		}
 		if block == nil {
 			return nil, fmt.Errorf("there is no certificate in %s", c.TLSCert)
 		}

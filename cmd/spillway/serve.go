@@ -282,20 +282,31 @@ func (s *service) stop() error {
 	if err := s.dispatcher.Drain(ctx); err != nil {
 		late = err
 	}
-	closed := make(chan struct{})
+	closed, backedUp := make(chan struct{}), make(chan struct{})
+	go func() {
+		s.backups.Close() // gives up the one that is being written
+		close(backedUp)
+	}()
 	go func() {
 		// These wait for what has been started.
 		s.data.Close()
 		s.dispatcher.Close()
 		s.executor.Close()
-		s.backups.Close() // gives up the one that is being written
 		close(closed)
 	}()
+	timeout := time.NewTimer(stuck)
+	defer timeout.Stop()
 	select {
 	case <-closed:
-	case <-time.After(stuck):
+	case <-timeout.C:
 		// Below what is still running the store cannot be closed.
 		return fmt.Errorf("the store has not finished an operation %v after the drain time-out of %v, exiting without closing it", stuck, s.config.DrainTimeout)
+	}
+	select {
+	case <-backedUp:
+	case <-timeout.C:
+		// It reads from the store, but all that was acknowledged can be saved.
+		return errors.Join(fmt.Errorf("a backup does not end %v after the drain time-out of %v, exiting without closing the store", stuck, s.config.DrainTimeout), s.store.sync())
 	}
 	err := s.store.Close()
 	s.admin.Close()

@@ -21,6 +21,8 @@ type keeping struct {
 	store.Store
 	// checkpoint writes a consistent copy into a folder that does not exist yet.
 	checkpoint func(dir string) error
+	// sync makes durable what was acknowledged.
+	sync func() error
 	// stats returns the figures of an embedded store; nil if it is none.
 	stats func() metrics.StoreStats
 }
@@ -43,7 +45,7 @@ func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS
 		}
 		return keeping{Store: s, checkpoint: func(string) error {
 			return fmt.Errorf("the distributed store is backed up by the cluster's own tools, such as nodetool snapshot: %w", errors.ErrUnsupported)
-		}}, nil
+		}, sync: func() error { return nil }}, nil
 	}
 	if err := backup.Usable(c.DataDir); err != nil {
 		return keeping{}, err
@@ -60,7 +62,7 @@ func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS
 	if err != nil {
 		return keeping{}, err
 	}
-	return keeping{Store: s, checkpoint: s.Checkpoint, stats: func() metrics.StoreStats { return storeStats(s.Stats()) }}, nil
+	return keeping{Store: s, checkpoint: s.Checkpoint, sync: s.Sync, stats: func() metrics.StoreStats { return storeStats(s.Stats()) }}, nil
 }
 
 // storeStats hands the figures on from the one room that must not know the
