@@ -59,6 +59,13 @@ func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS
 		Logger:       log,
 		OnFsync:      m.ObserveFsync,
 	})
+	// Again, as no restore can begin any more.
+	if unfinished := backup.Usable(c.DataDir); unfinished != nil {
+		if err == nil {
+			_ = s.Close() // nothing was written
+		}
+		return keeping{}, unfinished
+	}
 	if err != nil {
 		return keeping{}, err
 	}

@@ -19,8 +19,8 @@ type Report struct {
 }
 
 // Check reads all that is in a data folder or a backup and compares it with its
-// checksums, without changing anything. No service can be started on the folder
-// meanwhile. The error says why the folder cannot be checked; damage is in the
+// checksums, without changing anything. No service can be started meanwhile on
+// a folder that one has run on before. The error says why the folder cannot be checked; damage is in the
 // report. A process that has the folder open itself must not call it.
 func Check(ctx context.Context, dir string) (Report, error) {
 	unlock, err := share(filepath.Join(dir, lockName))

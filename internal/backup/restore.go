@@ -56,7 +56,7 @@ func Usable(dir string) error {
 // Restore copies the backup in from to the data folder to, which must not exist,
 // or be empty but for Folder and what a service without data leaves behind. The
 // backup is checked before, and is not changed. If the restore fails, or ctx ends,
-// nothing stays of it. The report is on the backup, and of interest also with
+// what was copied is removed; the folder may stay, and its lock. The report is on the backup, and of interest also with
 // ErrDamaged.
 func Restore(ctx context.Context, from, to string) (Report, error) {
 	inv, err := backupOf(from)
