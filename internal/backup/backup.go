@@ -89,14 +89,15 @@ func (b *Backups) Write(ctx context.Context, dir string, checkpoint func(dir str
 	}
 	start := time.Now()
 	dir = filepath.Clean(dir)
-	if err := b.makeRoom(dir); err != nil {
+	dir, putBack, err := b.makeRoom(dir)
+	if err != nil {
 		return Result{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(b.stop, func() { cancel(ErrClosed) })()
 	b.disk.begin(ctx, dir)
-	err := checkpoint(dir)
+	err = checkpoint(dir)
 	b.disk.finish()
 	if errors.Is(err, fs.ErrExist) {
 		return Result{}, err // somebody else has made the folder meanwhile
@@ -112,37 +113,45 @@ func (b *Backups) Write(ctx context.Context, dir string, checkpoint func(dir str
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return Result{}, errors.Join(err, os.RemoveAll(dir))
+		return Result{}, errors.Join(err, os.RemoveAll(dir), putBack())
 	}
 	return Result{Dir: dir, Files: len(inv.Files), Bytes: inv.bytes(), Took: time.Since(start)}, nil
 }
 
 // makeRoom sees to it that there is nothing at dir, and that there may be a
-// backup.
-func (b *Backups) makeRoom(dir string) error {
+// backup. It returns dir without links, and what makes the empty folder again that
+// was there, if one was.
+func (b *Backups) makeRoom(dir string) (at string, putBack func() error, _ error) {
 	if !filepath.IsAbs(dir) {
-		return &placeError{fs.ErrInvalid, fmt.Sprintf("%s is not an absolute path", dir)}
+		return "", nil, &placeError{fs.ErrInvalid, fmt.Sprintf("%s is not an absolute path", dir)}
 	}
 	inside, err := within(b.data, dir)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	if inside != "" && !strings.HasPrefix(inside, Folder+string(filepath.Separator)) {
-		return &placeError{fs.ErrInvalid, fmt.Sprintf("%s is in the data folder, where backups may be in %s only", dir, filepath.Join(b.data, Folder))}
+		return "", nil, &placeError{fs.ErrInvalid, fmt.Sprintf("%s is in the data folder, where backups may be in %s only", dir, filepath.Join(b.data, Folder))}
 	}
-	entries, err := os.ReadDir(dir)
+	if at, err = resolve(dir); err != nil {
+		return "", nil, err
+	}
+	entries, err := os.ReadDir(at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return at, func() error { return nil }, nil
 	case err == nil && len(entries) > 0:
-		return &placeError{fs.ErrExist, fmt.Sprintf("%s exists already and is not empty", dir)}
+		return "", nil, &placeError{fs.ErrExist, fmt.Sprintf("%s exists already and is not empty", dir)}
 	case err != nil:
-		return err
+		return "", nil, err
 	}
-	if err := os.Remove(dir); err != nil { // a checkpoint makes its folder itself
-		return &placeError{fs.ErrInvalid, fmt.Sprintf("the empty folder %s cannot be replaced, name one to be made within it (%v)", dir, err)}
+	info, err := os.Stat(at)
+	if err != nil {
+		return "", nil, err
 	}
-	return nil
+	if err := os.Remove(at); err != nil { // a checkpoint makes its folder itself
+		return "", nil, &placeError{fs.ErrInvalid, fmt.Sprintf("the empty folder %s cannot be replaced, name one to be made within it (%v)", dir, err)}
+	}
+	return at, func() error { return os.Mkdir(at, info.Mode().Perm()) }, nil
 }
 
 // placeError says why there can be no backup at some place.

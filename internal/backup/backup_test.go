@@ -323,3 +323,21 @@ func TestBackups_OneAtATime(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	require.NoDirExists(t, dir+"2")
 }
+
+// A backup that fails leaves the empty folder that was there, and the link to it.
+func TestBackups_FailureKeepsTheFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	folder, link := filepath.Join(dir, "folder"), filepath.Join(dir, "link")
+	require.NoError(t, os.Mkdir(folder, 0o750))
+	require.NoError(t, os.Symlink(folder, link))
+	b := New(filepath.Join(dir, "data"))
+	_, err := b.Write(t.Context(), link, func(string) error { return errors.ErrUnsupported })
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	target, err := os.Readlink(link)
+	require.NoError(t, err)
+	require.Equal(t, folder, target)
+	info, err := os.Stat(link)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o750), info.Mode().Perm())
+}
