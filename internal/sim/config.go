@@ -60,6 +60,9 @@ type Config struct {
 	Seed uint64
 	// Observe, if not nil, is told of every request when it ends.
 	Observe func(Record)
+	// Stop, if not nil, ends the simulation when it is closed: Run returns
+	// ErrStopped soon after.
+	Stop <-chan struct{}
 }
 
 // Node is one service of a fleet. Zero means what Config says.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 // start is the time at which a simulation begins, so that no discipline sees the
 // time 0, which can mean "not yet" to it.
 const start = int64(time.Second)
+
+// ErrStopped is returned by Run when the simulation was ended by Config.Stop.
+var ErrStopped = errors.New("the simulation was stopped")
 
 // Run simulates a configuration. Its error says what of it cannot be simulated.
 // It may be called by many goroutines at once, each with its own Config.
@@ -29,7 +33,9 @@ func Run(c Config) (*Result, error) {
 		c.New = spec.New
 	}
 	s := newSimulation(&c)
-	s.simulate()
+	if !s.simulate() {
+		return nil, ErrStopped
+	}
 	return s.result(capacity), nil
 }
 
@@ -102,26 +108,39 @@ func newSimulation(c *Config) *simulation {
 	return s
 }
 
-// simulate goes from event to event until nothing happens any more.
-func (s *simulation) simulate() {
+// simulate goes from event to event until nothing happens any more, and reports
+// whether it was not stopped before.
+func (s *simulation) simulate() (whole bool) {
 	next := s.arrivals()
 	arrival := next()
-	for {
+	for steps := 0; ; steps++ {
+		if steps%stepsPerLook == 0 && s.stopped() {
+			return false
+		}
 		heap := s.agenda.heap
-		if len(heap) == 0 || arrival.at < heap[0].at {
-			if arrival.at >= s.end {
-				break
-			}
+		switch {
+		case arrival.at < s.end && (len(heap) == 0 || arrival.at < heap[0].at):
 			s.now = arrival.at
 			s.events++
 			s.offer(arrival)
 			arrival = next()
-			continue
+		case len(heap) > 0:
+			s.step()
+		default:
+			return true
 		}
-		s.step()
 	}
-	for len(s.agenda.heap) > 0 {
-		s.step()
+}
+
+// stepsPerLook is how many steps go by between two looks whether to stop.
+const stepsPerLook = 1 << 12
+
+func (s *simulation) stopped() bool {
+	select {
+	case <-s.c.Stop:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -51,8 +51,9 @@ type Simulator interface {
 	// Capacity returns how many requests a second a service with these settings
 	// serves at most under this load.
 	Capacity(*scenario.Combination, loadtest.Options) (float64, error)
-	// Simulate does what a service with these settings does under this load.
-	Simulate(*scenario.Combination, loadtest.Options) (*loadtest.Result, error)
+	// Simulate does what a service with these settings does under this load. It
+	// ends with an error when the context does.
+	Simulate(context.Context, *scenario.Combination, loadtest.Options) (*loadtest.Result, error)
 }
 
 // Progress is how far a comparison has come.
@@ -386,10 +387,7 @@ func (l *comparing) options(group, repetition int) loadtest.Options {
 func (l *comparing) measure(ctx context.Context, group int, o loadtest.Options, doing string) (*loadtest.Result, error) {
 	l.tell(doing, nil)
 	if l.o.Simulator != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return l.o.Simulator.Simulate(&l.c.Groups[group].Combination, o)
+		return l.o.Simulator.Simulate(ctx, &l.c.Groups[group].Combination, o)
 	}
 	dir, err := l.stores.clone(l.groups[group].filling)
 	if err != nil {

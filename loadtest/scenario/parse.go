@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"os"
@@ -29,7 +30,12 @@ const (
 // its ending. What over has is written over what the file says, its cases and its
 // short form included.
 func Load(path string, over ...Settings) (*Scenario, error) {
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1)) // which Parse refuses
 	if err != nil {
 		return nil, err
 	}

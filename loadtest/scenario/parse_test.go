@@ -353,3 +353,10 @@ func TestParse_Overload(t *testing.T) {
 		require.ErrorContains(t, err, "a.yaml:4: load."+line[:4], line)
 	}
 }
+
+// A file that has no end is not read to its end.
+func TestLoad_Endless(t *testing.T) {
+	t.Parallel()
+	_, err := Load("/dev/zero")
+	require.ErrorContains(t, err, "longer than 65536 bytes")
+}

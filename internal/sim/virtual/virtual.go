@@ -5,6 +5,7 @@ package virtual
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -61,8 +62,8 @@ func (s *Service) Capacity(c *scenario.Combination, o loadtest.Options) (float64
 	return config.ServiceRate(), err
 }
 
-// Simulate simulates one run.
-func (s *Service) Simulate(c *scenario.Combination, o loadtest.Options) (*loadtest.Result, error) {
+// Simulate simulates one run. It ends early, with an error, when ctx does.
+func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o loadtest.Options) (*loadtest.Result, error) {
 	o = o.WithDefaults()
 	config, kinds, err := s.config(c, o)
 	if err != nil {
@@ -88,7 +89,11 @@ func (s *Service) Simulate(c *scenario.Combination, o loadtest.Options) (*loadte
 			tally.TimedOut(r.Arrival, r.Sent, now)
 		}
 	}
+	config.Stop = ctx.Done()
 	simulated, err := sim.Run(config)
+	if errors.Is(err, sim.ErrStopped) {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func TestService_Simulate(t *testing.T) {
 	t.Parallel()
 	s := &Service{Work: sim.Exponential(4 * ms), ScanCost: 1, Built: "test"}
 	c := &scenario.Combination{Strategy: "lifo", Workers: 8, Capacity: 64, Rate: "4000"}
-	r, err := s.Simulate(c, options())
+	r, err := s.Simulate(t.Context(), c, options())
 	require.NoError(t, err)
 	require.InEpsilon(t, 4000, r.OfferedRPS, 0.05)
 	require.InEpsilon(t, 2000, r.ServedRPS, 0.05)
@@ -48,7 +48,7 @@ func TestService_Simulate(t *testing.T) {
 	require.Len(t, r.Samples, len(r.Timeline))
 	require.Equal(t, 8, r.Workers)
 	require.Equal(t, 64, *r.Capacity)
-	again, err := s.Simulate(c, options())
+	again, err := s.Simulate(t.Context(), c, options())
 	require.NoError(t, err)
 	require.Equal(t, r, again)
 }
@@ -58,7 +58,7 @@ func TestService_Shares(t *testing.T) {
 	t.Parallel()
 	s := &Service{Work: sim.Exponential(4 * ms)}
 	good := func(strategy, who string) float64 {
-		r, err := s.Simulate(&scenario.Combination{Strategy: strategy, Workers: 8, Capacity: 256}, options())
+		r, err := s.Simulate(t.Context(), &scenario.Combination{Strategy: strategy, Workers: 8, Capacity: 256}, options())
 		require.NoError(t, err)
 		return float64(r.Shares[who].Good) / float64(r.Shares[who].Requests)
 	}
@@ -81,7 +81,7 @@ func TestService_WhatItCannot(t *testing.T) {
 		"all have to be above 0":       {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Workers: -1}},
 		"a mean of 0s is not above 0":  {Service{Work: sim.Constant(0)}, scenario.Combination{Strategy: "fifo"}},
 	} {
-		_, err := tt.service.Simulate(&tt.combination, options())
+		_, err := tt.service.Simulate(t.Context(), &tt.combination, options())
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -92,17 +92,17 @@ func TestService_Retries(t *testing.T) {
 	s := Service{Work: sim.Constant(4 * ms)}
 	c := scenario.Combination{Strategy: "fifo", Workers: 1, Capacity: 1}
 	o := loadtest.Options{Rate: 1000, Connections: 1000, Mix: loadtest.Mix{Get: 1}, Duration: time.Second}
-	r, err := s.Simulate(&c, o)
+	r, err := s.Simulate(t.Context(), &c, o)
 	require.NoError(t, err)
 	require.Nil(t, r.Retries)
 	o.Retries = loadtest.Retries{Attempts: 3, Backoff: ms}
-	r, err = s.Simulate(&c, o)
+	r, err = s.Simulate(t.Context(), &c, o)
 	require.NoError(t, err)
 	require.Greater(t, *r.Retries, r.Requests, "most are refused three times")
 	require.LessOrEqual(t, *r.Retries, 2*r.Requests)
 	// One who gives up twice, and waits in between, has waited twice as long.
 	s.Work, o.Timeout, o.Retries.Attempts = sim.Constant(time.Minute), 50*ms, 2
-	r, err = s.Simulate(&c, o)
+	r, err = s.Simulate(t.Context(), &c, o)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, r.Latency.Max, 100.0)
 }
