@@ -37,8 +37,8 @@ test: ## every test that needs nothing but Go and gcc, with the race detector
 	cd loadtest/peers && go test -race -shuffle=on ./...
 
 .PHONY: integration
-integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra; installs what is missing
-	@missing=; for part in wrk chromium prometheus dockerd:docker.io docker-compose ip:iproute2 systemd-analyze:systemd javac:openjdk-17-jdk-headless mvn:maven; do \
+integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra, HAProxy; installs what is missing
+	@missing=; for part in wrk chromium prometheus dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd javac:openjdk-17-jdk-headless mvn:maven; do \
 		command -v "$${part%:*}" >/dev/null || missing="$$missing $${part#*:}"; \
 	done; \
 	[ -z "$$missing" ] || { \
