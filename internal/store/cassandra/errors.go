@@ -81,7 +81,8 @@ func writeError(err error, begun bool) error {
 }
 
 // oneMore is the retry policy: a second attempt, at another node, if it could end
-// differently there.
+// differently there. What is invalid for one may be valid for another, which has
+// heard of the table already.
 type oneMore struct{}
 
 // Attempt reports whether the operation may be sent again.
@@ -91,7 +92,7 @@ func (oneMore) Attempt(q gocql.RetryableQuery) bool { return q.Attempts() < 2 }
 func (oneMore) GetRetryType(err error) gocql.RetryType {
 	if said, ok := errors.AsType[gocql.RequestError](err); ok {
 		switch said.Code() {
-		case gocql.ErrCodeUnavailable, gocql.ErrCodeBootstrapping, gocql.ErrCodeOverloaded:
+		case gocql.ErrCodeUnavailable, gocql.ErrCodeBootstrapping, gocql.ErrCodeOverloaded, gocql.ErrCodeInvalid:
 		default:
 			return gocql.Rethrow
 		}

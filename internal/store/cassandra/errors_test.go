@@ -52,9 +52,10 @@ func TestErrors_SayWhatBecameOfTheOperation(t *testing.T) {
 		{said(gocql.ErrCodeServer), []error{unavailable}, []error{unknown}, gocql.Rethrow},
 		{said(gocql.ErrCodeWriteFailure), []error{unavailable}, []error{unknown}, gocql.Rethrow},
 		{said(gocql.ErrCodeReadFailure), []error{unavailable}, []error{unknown}, gocql.Rethrow},
-		// What the cluster will not have it will not have later either.
+		// What the cluster will not have it will not have later either, but a node
+		// may be the last to hear of a table.
 		{said(gocql.ErrCodeUnauthorized), nil, nil, gocql.Rethrow},
-		{said(gocql.ErrCodeInvalid), nil, nil, gocql.Rethrow},
+		{said(gocql.ErrCodeInvalid), nil, nil, gocql.RetryNextHost},
 		{gocql.ErrSessionClosed, []error{store.ErrClosed}, []error{store.ErrClosed}, gocql.RetryNextHost},
 	} {
 		t.Run(tt.err.Error(), func(t *testing.T) {

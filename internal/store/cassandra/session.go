@@ -3,21 +3,13 @@ package cassandra
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-const tableName = "entities"
-
 const (
 	connectTimeout = 5 * time.Second
-	// schemaTimeout bounds each statement that looks at the schema or changes it,
-	// which takes its time.
-	schemaTimeout = 30 * time.Second
 	// reconnectInterval is how often nodes that are down are tried.
 	reconnectInterval = 2 * time.Second
 )
@@ -32,6 +24,33 @@ func cluster(o *Options, log *driverLog) *gocql.ClusterConfig {
 		c.Authenticator = gocql.PasswordAuthenticator{Username: o.Username, Password: o.Password}
 	}
 	return c
+}
+
+// start opens the session that operations use, once the schema is there, and
+// returns what chooses its nodes as well.
+func start(o *Options, log *driverLog) (session *gocql.Session, hosts *cautious, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), schemaTimeout)
+	defer cancel()
+	local, err := prepare(ctx, o, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The cluster can be reached, but the node that knows the keyspace may not know
+	// the others yet, nor they the keyspace.
+	err = persist(ctx, o.Logger, "to connect to nodes that have the keyspace", func(context.Context) error {
+		hosts = newCautious() // one that failed knows hosts as they were
+		session, err = connect(o, log, local, hosts)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	err = settle(ctx, o.Logger, func(ctx context.Context) (int, error) { return whoHasTable(ctx, session, o.Keyspace) })
+	if err != nil {
+		session.Close()
+		return nil, nil, fmt.Errorf("wait for the table: %w", err)
+	}
+	return session, hosts, nil
 }
 
 // connect opens the session that operations use, with nodes of the local
@@ -50,47 +69,9 @@ func connect(o *Options, log *driverLog, local string, hosts *cautious) (*gocql.
 	return c.CreateSession()
 }
 
-// prepare makes the keyspace and the table if they are not there, and returns the
-// name of the local datacentre. It asks before it makes, so that who may not make
-// anything can use what is there.
-func prepare(o *Options, log *driverLog) (local string, err error) {
-	c := cluster(o, log)
-	c.Timeout = schemaTimeout
-	c.Consistency = gocql.LocalOne
-	c.NumConns = 1
-	c.Metadata.CacheMode = gocql.Disabled
-	session, err := c.CreateSession()
-	if err != nil {
-		return "", err
-	}
-	defer session.Close()
-	ctx := context.Background()
-	if err := one(session.Query("SELECT data_center FROM system.local").IterContext(ctx), &local); err != nil {
-		return "", fmt.Errorf("find the local datacentre: %w", err)
-	}
-	var found int
-	if err := one(session.Query("SELECT count(*) FROM system_schema.keyspaces WHERE keyspace_name = ?", o.Keyspace).IterContext(ctx), &found); err != nil {
-		return "", fmt.Errorf("look for the keyspace: %w", err)
-	}
-	if found == 0 {
-		if err := session.Query(createKeyspace(o.Keyspace, local, o.Replication)).ExecContext(ctx); err != nil {
-			return "", fmt.Errorf("make the keyspace: %w", err)
-		}
-	}
-	if err := one(session.Query("SELECT count(*) FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", o.Keyspace, tableName).IterContext(ctx), &found); err != nil {
-		return "", fmt.Errorf("look for the table: %w", err)
-	}
-	if found == 0 {
-		if err := session.Query(createTable(o.Keyspace)).ExecContext(ctx); err != nil {
-			return "", fmt.Errorf("make the table: %w", err)
-		}
-	}
-	return local, nil
-}
-
 // one reads the one row that an answer has.
-func one(it *gocql.Iter, dest any) error {
-	found := it.Scan(dest)
+func one(it *gocql.Iter, dest ...any) error {
+	found := it.Scan(dest...)
 	if err := it.Close(); err != nil {
 		return err
 	}
@@ -98,22 +79,4 @@ func one(it *gocql.Iter, dest any) error {
 		return gocql.ErrNotFound
 	}
 	return nil
-}
-
-func createKeyspace(keyspace, local string, replication map[string]int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE KEYSPACE IF NOT EXISTS %s WITH replication = {'class': 'NetworkTopologyStrategy'", keyspace)
-	for _, name := range slices.Sorted(maps.Keys(replication)) {
-		datacentre := name
-		if name == "" {
-			datacentre = local
-		}
-		fmt.Fprintf(&b, ", '%s': %d", strings.ReplaceAll(datacentre, "'", "''"), replication[name])
-	}
-	b.WriteString("}")
-	return b.String()
-}
-
-func createTable(keyspace string) string {
-	return "CREATE TABLE IF NOT EXISTS " + keyspace + "." + tableName + " (key blob PRIMARY KEY, value blob)"
 }

@@ -107,19 +107,15 @@ type Store struct {
 
 var _ store.Remote = (*Store)(nil)
 
-// Open connects, and makes the keyspace and the table if they are not there.
+// Open connects, and makes the keyspace and the table if they are not there. A
+// cluster that can be reached may take up to a minute until it is ready.
 func Open(o Options) (*Store, error) {
 	levels, err := levelsOf(o.Consistency)
 	if err != nil {
 		return nil, err
 	}
 	log := &driverLog{log: o.Logger}
-	local, err := prepare(&o, log)
-	if err != nil {
-		return nil, fmt.Errorf("cassandra at %v: %w", o.Hosts, err)
-	}
-	hosts := newCautious()
-	session, err := connect(&o, log, local, hosts)
+	session, hosts, err := start(&o, log)
 	if err != nil {
 		return nil, fmt.Errorf("cassandra at %v: %w", o.Hosts, err)
 	}

@@ -87,15 +87,6 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-func TestSchema(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'NetworkTopologyStrategy', 'here': 3}",
-		createKeyspace("k", "here", map[string]int{"": 3}))
-	require.Equal(t, "CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3, 'it''s': 2}",
-		createKeyspace("k", "here", map[string]int{"it's": 2, "dc1": 3}))
-	require.Equal(t, "CREATE TABLE IF NOT EXISTS k.entities (key blob PRIMARY KEY, value blob)", createTable("k"))
-}
-
 func TestAppended_CopiesBehindWhatIsThere(t *testing.T) {
 	t.Parallel()
 	theirs := []byte("value")
