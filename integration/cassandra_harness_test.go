@@ -97,6 +97,7 @@ type node struct {
 	cluster *cluster
 	number  int
 	address string
+	public  string // the address that clients are told
 	folder  string
 	log     *output
 	cmd     *exec.Cmd
@@ -107,8 +108,19 @@ type node struct {
 // gigabyte.
 var oneCluster = make(chan struct{}, 1)
 
-// startCluster starts so many nodes, which are stopped with the test.
+// startCluster starts so many nodes, which are stopped with the test, and waits
+// until they are a cluster.
 func startCluster(t *testing.T, n int, extra ...string) *cluster {
+	t.Helper()
+	c := newCluster(t, n, extra...)
+	c.start()
+	c.await()
+	return c
+}
+
+// newCluster makes a cluster of so many nodes, which have not been started, and
+// are stopped with the test.
+func newCluster(t *testing.T, n int, extra ...string) *cluster {
 	t.Helper()
 	jars, err := cassandraJars()
 	require.NoError(t, err)
@@ -117,7 +129,8 @@ func startCluster(t *testing.T, n int, extra ...string) *cluster {
 	c := &cluster{t: t, jars: jars, extra: strings.Join(extra, "\n")}
 	c.port, c.gossip = portOnAll(t, n), portOnAll(t, n)
 	for i := range n {
-		c.nodes = append(c.nodes, &node{cluster: c, number: i, address: fmt.Sprintf("127.0.0.%d", i+1), folder: t.TempDir()})
+		address := fmt.Sprintf("127.0.0.%d", i+1)
+		c.nodes = append(c.nodes, &node{cluster: c, number: i, address: address, public: address, folder: t.TempDir()})
 	}
 	t.Cleanup(func() {
 		for _, n := range c.nodes {
@@ -127,6 +140,13 @@ func startCluster(t *testing.T, n int, extra ...string) *cluster {
 			}
 		}
 	})
+	return c
+}
+
+// start starts all nodes and waits until they take clients. They need not know
+// each other then.
+func (c *cluster) start() {
+	c.t.Helper()
 	// The first is the one that the others ask for the rest.
 	c.nodes[0].start()
 	c.nodes[0].await()
@@ -136,19 +156,84 @@ func startCluster(t *testing.T, n int, extra ...string) *cluster {
 	for _, n := range c.nodes[1:] {
 		n.await()
 	}
-	return c
+}
+
+// await waits until each node knows all others and their part of the ring, finds
+// them alive, and has the schema that they have.
+func (c *cluster) await() {
+	c.t.Helper()
+	if len(c.nodes) == 1 {
+		return
+	}
+	for _, n := range c.nodes {
+		var session *gocql.Session
+		var err error
+		n.eventually("it knows the others", func() bool {
+			if session == nil {
+				if session, err = n.connect(); err != nil {
+					session = nil
+					return false
+				}
+			}
+			return n.knows(session, len(c.nodes)-1)
+		})
+		session.Close()
+	}
+}
+
+// connect opens a session with that node alone, as the administrator of a cluster
+// with passwords.
+func (n *node) connect() (*gocql.Session, error) {
+	config := n.cluster.session(net.JoinHostPort(n.public, n.cluster.port))
+	config.HostFilter = gocql.WhiteListHostFilter(n.public)
+	return config.CreateSession()
+}
+
+// knows reports whether the node knows so many others, has the schema that they
+// have, and reads what all replicas must answer: of Cassandra's own keyspaces, some
+// tables have two, and some three.
+func (n *node) knows(session *gocql.Session, others int) bool {
+	var own string
+	if session.Query("SELECT schema_version FROM system.local").Scan(&own) != nil {
+		return false
+	}
+	agreed := 0
+	peers := session.Query("SELECT schema_version FROM system.peers_v2").Iter()
+	for version := ""; peers.Scan(&version); version = "" {
+		if version == own {
+			agreed++
+		}
+	}
+	if peers.Close() != nil || agreed != others {
+		return false
+	}
+	replicated := "SELECT * FROM system_traces.sessions WHERE session_id = 00000000-0000-1000-8000-000000000000"
+	if others > 1 {
+		replicated = "SELECT * FROM system_distributed.view_build_status WHERE keyspace_name = 'none' AND view_name = 'none'"
+	}
+	return session.Query(replicated).Consistency(gocql.All).Exec() == nil
+}
+
+// session returns what sessions of the tests themselves have in common.
+func (c *cluster) session(hosts string) *gocql.ClusterConfig {
+	config := gocql.NewCluster(strings.Split(hosts, ",")...)
+	config.Authenticator = gocql.PasswordAuthenticator{Username: "cassandra", Password: "cassandra"}
+	config.Timeout, config.ConnectTimeout = patience, patience
+	config.NumConns = 1 // a second one may still be made when the session is closed
+	return config
 }
 
 // hosts returns the addresses of all nodes as the service wants them.
 func (c *cluster) hosts() string {
 	var hosts []string
 	for _, n := range c.nodes {
-		hosts = append(hosts, n.address+":"+c.port)
+		hosts = append(hosts, n.public+":"+c.port)
 	}
 	return strings.Join(hosts, ",")
 }
 
-// portOnAll returns a port that is free on the first n loopback addresses.
+// portOnAll returns a port that is free on the first n loopback addresses, and on
+// those of the proxies before them.
 func portOnAll(t *testing.T, n int) string {
 	t.Helper()
 	for range 100 {
@@ -157,8 +242,11 @@ func portOnAll(t *testing.T, n int) string {
 		_, port, err := net.SplitHostPort(first.Addr().String())
 		require.NoError(t, err)
 		free := true
-		for i := 1; i < n; i++ {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%s", i+1, port))
+		for i := range 2 * n {
+			if i == 0 {
+				continue // that is the first
+			}
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.%d.%d:%s", i/n, i%n+1, port))
 			free = free && err == nil
 			if err == nil {
 				_ = l.Close()
@@ -184,7 +272,7 @@ func (n *node) start() {
 		"partitioner: org.apache.cassandra.dht.Murmur3Partitioner",
 		"num_tokens: 1", "initial_token: " + token, "auto_bootstrap: false",
 		"seed_provider: [{class_name: org.apache.cassandra.locator.SimpleSeedProvider, parameters: [{seeds: '127.0.0.1:" + c.gossip + "'}]}]",
-		"listen_address: " + n.address, "rpc_address: " + n.address,
+		"listen_address: " + n.address, "rpc_address: " + n.address, "broadcast_rpc_address: " + n.public,
 		"storage_port: " + c.gossip, "native_transport_port: " + c.port,
 		"endpoint_snitch: SimpleSnitch",
 		"commitlog_sync: periodic", "commitlog_sync_period: 10s",
@@ -292,11 +380,7 @@ func (c *cluster) on(t *testing.T, b build, env ...string) *service {
 // execute runs CQL statements as the administrator of a cluster with passwords.
 func (c *cluster) execute(statements ...string) {
 	c.t.Helper()
-	config := gocql.NewCluster(c.hosts())
-	config.Authenticator = gocql.PasswordAuthenticator{Username: "cassandra", Password: "cassandra"}
-	config.Timeout, config.ConnectTimeout = patience, patience
-	config.NumConns = 1 // a second one may still be made when the session is closed
-	session, err := config.CreateSession()
+	session, err := c.session(c.hosts()).CreateSession()
 	require.NoError(c.t, err)
 	defer session.Close()
 	for _, statement := range statements {
