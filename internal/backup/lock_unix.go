@@ -10,12 +10,9 @@ import (
 	"syscall"
 )
 
-// errInUse is returned for a folder that a service runs on.
-var errInUse = errors.New("it is in use by a running service")
-
 // share keeps others from locking the file until the returned function is called,
 // if there is one. It changes nothing, not even the time of the file, and works
-// where nothing can be written. The error wraps errInUse if somebody has locked
+// where nothing can be written. The error wraps ErrInUse if somebody has locked
 // it. Locks of this process are not seen, and end with the returned function.
 func share(path string) (release func(), err error) {
 	f, err := os.Open(path)
@@ -29,7 +26,7 @@ func share(path string) (release func(), err error) {
 	if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &lock); err != nil {
 		_ = f.Close()
 		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
-			return nil, errInUse
+			return nil, ErrInUse
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

@@ -54,28 +54,11 @@ type Damage struct {
 // file cannot be read; damage is in the report. What a start takes for the traces
 // of a crash is none: a log or a manifest whose end is cut off, beyond the mark.
 func Check(ctx context.Context, dir string) (Report, error) {
-	c := &checker{dir: filepath.Clean(dir)}
-	entries, err := os.ReadDir(c.dir)
+	c, err := newChecker(dir)
 	if err != nil {
 		return Report{}, err
 	}
-	for _, e := range entries {
-		if e.Type().IsRegular() {
-			c.names = append(c.names, e.Name())
-		}
-	}
-	if !slices.ContainsFunc(c.names, isOfStore) {
-		return Report{}, ErrNoStore
-	}
-	o := Options{Dir: c.dir}
-	o.setDefaults()
-	c.options = o.pebbleOptions()
-	c.options.ReadOnly = true
-	c.options.FS = readOnly{vfs.Default, c.damaged}
-	c.options.Logger = quiet{}
-	c.options.Cache = pebble.NewCache(o.CacheBytes)
 	defer c.options.Cache.Unref()
-	c.options.EnsureDefaults()
 
 	var db *pebble.DB
 	if c.checkFormat() && c.checkManifest() {
@@ -98,6 +81,32 @@ func Check(ctx context.Context, dir string) (Report, error) {
 		return Report{}, c.unreadable
 	}
 	return c.report, nil
+}
+
+// newChecker looks what is in the folder. The cache of its options has a reference.
+func newChecker(dir string) (*checker, error) {
+	c := &checker{dir: filepath.Clean(dir)}
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			c.names = append(c.names, e.Name())
+		}
+	}
+	if !slices.ContainsFunc(c.names, isOfStore) {
+		return nil, ErrNoStore
+	}
+	o := Options{Dir: c.dir}
+	o.setDefaults()
+	c.options = o.pebbleOptions()
+	c.options.ReadOnly = true
+	c.options.FS = readOnly{vfs.Default, c.damaged}
+	c.options.Logger = quiet{}
+	c.options.Cache = pebble.NewCache(o.CacheBytes)
+	c.options.EnsureDefaults()
+	return c, nil
 }
 
 // isOfStore tells the files of a store by their names.

@@ -1,0 +1,81 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"spillway/internal/store/pebble"
+)
+
+// ErrInUse is returned for a folder that a service runs on.
+var ErrInUse = errors.New("it is in use by a running service")
+
+// Source is a data folder or a backup that is open for reading.
+type Source struct {
+	*pebble.Reader
+	// Moment is such that nothing in the folder was written later: when the backup
+	// was made, or when the data folder was last changed.
+	Moment time.Time
+
+	release func()
+}
+
+// OpenSource opens a data folder or a backup for reading, and changes nothing. No
+// service can be started meanwhile on a folder that one has run on before. The
+// error wraps ErrInUse if one does run on it. A process that has the folder open
+// itself must not call it.
+func OpenSource(ctx context.Context, dir string) (_ *Source, err error) {
+	lock := filepath.Join(dir, lockName)
+	release, err := share(lock)
+	if errors.Is(err, ErrInUse) {
+		err = fmt.Errorf("%w: stop it, or take a backup of it (spillway backup), which can be read while the service runs", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	s := &Source{release: release}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
+	if err := Usable(dir); err != nil {
+		return nil, err
+	}
+	switch _, locked := os.Lstat(lock); {
+	case locked == nil: // a service has run on it
+	case !errors.Is(locked, fs.ErrNotExist):
+		return nil, locked
+	default:
+		// So it must be a backup: of one that was not finished nobody knows what is
+		// missing.
+		inv, err := backupOf(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range inv.Files {
+			if err := f.compare(ctx, dir); err != nil {
+				return nil, fmt.Errorf("the backup %s is damaged: %s: %w", dir, f.Name, err)
+			}
+		}
+		s.Moment = inv.Created
+	}
+	if s.Reader, err = pebble.OpenReader(dir); err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", dir, err)
+	}
+	if s.Moment.IsZero() {
+		s.Moment = s.Changed
+	}
+	return s, nil
+}
+
+// Close closes the folder and lets others use it.
+func (s *Source) Close() error {
+	defer s.release()
+	return s.Reader.Close()
+}

@@ -1,0 +1,166 @@
+package pebble
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"spillway/internal/store"
+)
+
+// Reader reads a store that nobody has open for writing, and changes nothing. It
+// holds in memory what is in the logs. Its methods are safe for concurrent use, but
+// for Close.
+type Reader struct {
+	db    *pebble.DB
+	cache *pebble.Cache
+	// Fingerprint tells apart what is in the folder from what it becomes by a start
+	// of a store, which begins other files.
+	Fingerprint string
+	// Changed is when a file of the store was last changed, by the file system.
+	Changed time.Time
+
+	whole uint64 // bytes in tables, as far as they are known
+}
+
+// OpenReader opens the folder for reading. Nobody may open it for writing until
+// Close is called. The error is about a folder that holds no store, one that a
+// start would refuse, and what cannot be read; it is one line. Damage to tables is
+// found out by reading them.
+func OpenReader(dir string) (*Reader, error) {
+	c, err := newChecker(dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{cache: c.options.Cache}
+	if c.checkFormat() && c.checkManifest() {
+		r.db = c.open()
+	}
+	err = c.unreadable
+	if err == nil && len(c.report.Damage) > 0 {
+		first := c.report.Damage[0]
+		err = fmt.Errorf("%s is damaged: %w", first.File, first.Err)
+	}
+	if err == nil {
+		err = r.identify(c)
+	}
+	if err == nil {
+		err = r.measure()
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// identify notes what there is.
+func (r *Reader) identify(c *checker) error {
+	h := sha256.New()
+	for _, name := range c.names { // which are sorted
+		if !isOfStore(name) {
+			continue
+		}
+		info, err := os.Stat(filepath.Join(c.dir, name))
+		if err != nil {
+			return err
+		}
+		if info.ModTime().After(r.Changed) {
+			r.Changed = info.ModTime()
+		}
+		_, _ = fmt.Fprintln(h, name, info.Size())
+	}
+	r.Fingerprint = hex.EncodeToString(h.Sum(nil))
+	return nil
+}
+
+// measure finds out how much there is.
+func (r *Reader) measure() (err error) {
+	defer rescue(&err)
+	it, err := r.db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	if it.Last() {
+		r.whole, _ = r.db.EstimateDiskUsage(nil, it.Key())
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+// Share estimates which share of the store, from 0 to 1, is in keys up to that
+// one, by the sizes of the tables. It reports whether that says anything: it does
+// not if next to all is in logs.
+func (r *Reader) Share(key []byte) (share float64, known bool) {
+	if r.whole == 0 {
+		return 0, false
+	}
+	defer func() { _ = recover() }() // a figure is not worth more
+	n, err := r.db.EstimateDiskUsage(nil, key)
+	return min(float64(n)/float64(r.whole), 1), err == nil
+}
+
+// After returns an iterator over the entries whose keys are greater than key, in
+// ascending order, over all for nil. It must be closed before the Reader is.
+func (r *Reader) After(key []byte) (store.Iterator, error) {
+	var options pebble.IterOptions
+	if key != nil {
+		options.LowerBound = append(append([]byte(nil), key...), 0) // the next one that could be
+	}
+	it, err := r.db.NewIter(&options)
+	if err != nil {
+		return nil, err
+	}
+	return &walk{it: it}, nil
+}
+
+// Close closes the store.
+func (r *Reader) Close() (err error) {
+	if r.db != nil {
+		err = r.db.Close()
+	}
+	r.cache.Unref()
+	return err
+}
+
+// walk is an iterator over a store that may be damaged: Pebble panics on some
+// damage.
+type walk struct {
+	it      *pebble.Iterator
+	started bool
+	err     error
+}
+
+func (w *walk) Next() (ok bool) {
+	if w.err != nil {
+		return false
+	}
+	defer rescue(&w.err)
+	if !w.started {
+		w.started = true
+		return w.it.First()
+	}
+	return w.it.Next()
+}
+
+func (w *walk) Entry() (key, value []byte, err error) {
+	defer rescue(&err)
+	value, err = w.it.ValueAndErr()
+	return w.it.Key(), value, err
+}
+
+func (w *walk) Err() error {
+	if w.err != nil {
+		return w.err
+	}
+	return w.it.Error()
+}
+
+func (w *walk) Close() (err error) {
+	defer rescue(&err)
+	return w.it.Close()
+}
