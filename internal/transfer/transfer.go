@@ -1,0 +1,331 @@
+// Package transfer copies all entries of a store into another one, and verifies
+// the copy.
+//
+// # Passes
+//
+// A pass takes the entries of the source in the order of their keys, with a bounded
+// number of operations of the target under way, and as much in memory, however large
+// the source is. The first pass writes each entry. The second one reads each back
+// and compares it with the source.
+//
+// # Timestamps
+//
+// All that is written carries one timestamp, the moment up to which the source was
+// written to, and a target keeps of each key what has the latest. So what has been
+// written to the target since that moment stays, and is not taken for a difference;
+// and every write can be repeated, after an error or a crash, at any time, without
+// an effect on anything but what is missing.
+//
+// # Going on
+//
+// A file says how far the pass is: up to a key such that it, and all before it,
+// have been acknowledged. It is written every two seconds, durably. Whoever runs the same
+// copy later goes on after that key. The file also says of which source and target
+// it is, and of which state of them, so that it cannot be taken for another's; and
+// that the table has lost again what it had acknowledged is found out by the second
+// pass, which reads all that is in the source, from the beginning.
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/internal/bufpool"
+	"spillway/internal/store"
+)
+
+// Source is what is copied. It must not change.
+type Source interface {
+	// After returns the entries whose keys are greater than key, in ascending
+	// order, all for nil. No key is empty.
+	After(key []byte) (store.Iterator, error)
+	// Share estimates which share of all, from 0 to 1, is in keys up to that one, and
+	// reports whether it can.
+	Share(key []byte) (share float64, known bool)
+}
+
+// Target is what is copied to. Its methods are safe for concurrent use, and their
+// errors those of a store.Remote.
+type Target interface {
+	// PutStamped writes a value, if nothing has been written to the key with a
+	// later timestamp, in microseconds since 1970.
+	PutStamped(key, value []byte, stamp int64) error
+	// GetStamped appends the value of the key to dst, or a copy of it, and returns
+	// its timestamp.
+	GetStamped(dst, key []byte) (value []byte, stamp int64, err error)
+}
+
+// Identity says what is copied to where.
+type Identity struct {
+	// From and To are the names of source and target, for people.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Source and Target tell the two from all others, and from what they were or
+	// will be.
+	Source string `json:"source"`
+	Target string `json:"target"`
+}
+
+// Job is a copy. All fields must be set, but for those that say otherwise.
+type Job struct {
+	Source Source
+	Target Target
+	Identity
+	// Moment is such that nothing was written to the source later.
+	Moment time.Time
+	// State is the path of the file that says how far the copy is. There is none
+	// before the first run and after the last one.
+	State string
+	// InFlight is how many operations of the target are under way at most.
+	InFlight int
+	// VerifyOnly leaves out the first pass.
+	VerifyOnly bool
+	// Resumed is told how far an earlier run got, if there was one, before anything
+	// is done. Nil means nobody wants to know.
+	Resumed func(Result)
+	// Report is told every two seconds how far the pass is, by one goroutine at a time.
+	// Nil means nobody wants to know.
+	Report func(Progress)
+}
+
+const (
+	// interval is the time between two reports, and two writes of the file.
+	interval = 2 * time.Second
+	// patience is for how long an operation is tried that fails in a way that may
+	// pass.
+	patience = 2 * time.Minute
+	// firstPause and longestPause are between two tries. Each pause is twice the one
+	// before, and up to half of it is left away, by chance.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 5 * time.Second
+)
+
+// Result is what was done, by all runs of the copy.
+type Result struct {
+	// Moment is the timestamp of all that was written: that of the Job of the first
+	// run, or when that began if it was earlier. It is zero if nothing was begun.
+	Moment time.Time
+	// Copied and Verified tell how far the passes are.
+	Copied, Verified Position
+}
+
+// Run copies and verifies, or goes on with that. It returns when all is done, ctx
+// ends, or something fails for good; operations that are under way are waited for. The
+// Result tells how far it got in any case. Differences are no error.
+func (j *Job) Run(ctx context.Context) (Result, error) {
+	s, err := j.begin()
+	if err != nil {
+		return Result{}, err
+	}
+	r := &run{Job: j, state: s, stamp: s.Moment.UnixMicro()}
+	err = r.passes(ctx)
+	return s.result(), err
+}
+
+// begin returns the state to go on from, which is in the file.
+func (j *Job) begin() (*state, error) {
+	s, err := load(j.State)
+	if err != nil {
+		return nil, err
+	}
+	if s != nil {
+		if err := s.belongsTo(j); err != nil {
+			return nil, err
+		}
+		if j.Resumed != nil {
+			j.Resumed(s.result())
+		}
+		return s, nil
+	}
+	// A clock or a file from the future must not win against what is written then.
+	moment := j.Moment
+	if now := time.Now(); moment.After(now) {
+		moment = now
+	}
+	s = &state{Identity: j.Identity, Moment: moment.UTC().Truncate(time.Microsecond), VerifyOnly: j.VerifyOnly, Verifying: j.VerifyOnly}
+	return s, s.save(j.State) // so that one that cannot be written is found out now
+}
+
+// run is one run of a Job.
+type run struct {
+	*Job
+	state *state
+	stamp int64
+
+	retries atomic.Int64
+	trouble atomic.Pointer[error] // of the latest try that has failed
+}
+
+// passes does what is left of both passes, and removes the file.
+func (r *run) passes(ctx context.Context) error {
+	s := r.state
+	if !s.Verifying {
+		if err := r.pass(ctx, &s.Copied, r.put); err != nil {
+			return err
+		}
+		s.Verifying = true
+		if err := s.save(r.State); err != nil {
+			return err
+		}
+	}
+	if err := r.pass(ctx, &s.Verified, r.compare); err != nil {
+		return err
+	}
+	if err := os.Remove(r.State); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(r.State))
+}
+
+// pass does something with every entry behind the position, and moves the position
+// on behind all that are done. Nobody else uses the state meanwhile.
+func (r *run) pass(ctx context.Context, at *Position, do func(context.Context, *entry) error) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	w := newWindow(*at, windowEntries*r.InFlight)
+	defer context.AfterFunc(ctx, w.wake)()
+	work := make(chan *entry)
+	var workers, observer sync.WaitGroup
+	for range r.InFlight {
+		workers.Go(func() {
+			for e := range work {
+				if err := do(ctx, e); err != nil {
+					fail(err)
+					return
+				}
+				w.finish(e)
+			}
+		})
+	}
+	observer.Go(func() {
+		if err := r.observe(ctx, at, w); err != nil {
+			fail(err)
+		}
+	})
+	err := r.read(ctx, w.position().After, w, work)
+	if err != nil {
+		fail(err) // so that nothing is tried again
+	}
+	close(work)
+	workers.Wait()
+	if err == nil && !w.empty() {
+		err = context.Cause(ctx)
+	}
+	fail(err)
+	observer.Wait()
+	*at = w.position()
+	return errors.Join(err, r.state.save(r.State))
+}
+
+// read hands on the entries behind a key.
+func (r *run) read(ctx context.Context, after []byte, w *window, work chan<- *entry) error {
+	it, err := r.Source.After(after)
+	if err != nil {
+		return err
+	}
+	err = func() error {
+		for it.Next() {
+			key, value, err := it.Entry()
+			if err != nil {
+				return fmt.Errorf("the source cannot be read at the key %s: %w", quote(key), err)
+			}
+			e := newEntry(key, value)
+			if err := w.begin(ctx, e); err != nil {
+				return err
+			}
+			select {
+			case work <- e:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		if err := it.Err(); err != nil {
+			return fmt.Errorf("the source cannot be read: %w", err)
+		}
+		return nil
+	}()
+	return errors.Join(err, it.Close())
+}
+
+// put writes an entry.
+func (r *run) put(ctx context.Context, e *entry) error {
+	return r.insist(ctx, "write", e, func() error { return r.Target.PutStamped(e.key, e.value, r.stamp) })
+}
+
+// compare reads an entry back, and notes what it finds.
+func (r *run) compare(ctx context.Context, e *entry) error {
+	var stamp int64
+	got := bufpool.Get(len(e.value))
+	err := r.insist(ctx, "read", e, func() (err error) {
+		got, stamp, err = r.Target.GetStamped(got[:0], e.key)
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		e.found = missing
+	case err != nil:
+		return err
+	case bytes.Equal(got, e.value):
+		e.found = equal
+	case stamp > r.stamp:
+		e.found = newer
+	default:
+		e.found = different
+	}
+	bufpool.Put(got)
+	return nil
+}
+
+// insist does an operation until it ends otherwise than by what may pass.
+func (r *run) insist(ctx context.Context, what string, e *entry, operation func() error) error {
+	began := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := operation()
+		switch {
+		case err == nil || errors.Is(err, store.ErrNotFound):
+			return err
+		case !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrTimeout) && !errors.Is(err, store.ErrUnknownOutcome):
+			return fmt.Errorf("cannot %s the key %s: %w", what, quote(e.key), err)
+		case time.Since(began) >= patience:
+			return fmt.Errorf("cannot %s the key %s for %v: %w", what, quote(e.key), patience, err)
+		}
+		r.trouble.Store(&err) // before it counts
+		r.retries.Add(1)
+		timer := time.NewTimer(pause - rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// observe writes the state and reports, every interval until ctx ends.
+func (r *run) observe(ctx context.Context, at *Position, w *window) error {
+	meter := r.newMeter(*at)
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		*at = w.position()
+		if err := r.state.save(r.State); err != nil {
+			return err
+		}
+		if r.Report != nil {
+			r.Report(meter.progress(*at))
+		}
+	}
+}
