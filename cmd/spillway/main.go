@@ -61,13 +61,15 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		err = restore(ctx, &inv.Config, inv.Dir, stdout, stderr)
 	case config.Check:
 		err = check(ctx, &inv.Config, inv.Dir, stdout, stderr)
+	case config.Copy:
+		err = copyStore(ctx, inv, stdout, stderr)
 	default:
 		err = serve(ctx, inv, memory, stderr)
 	}
 	switch {
 	case errors.Is(err, errSecondSignal):
 		return exitFailed // said in the log
-	case errors.Is(err, errDamage):
+	case errors.Is(err, errDamage), errors.Is(err, errDifferent):
 		return exitFailed // said line by line
 	case err != nil:
 		complain(stderr, err)

@@ -31,15 +31,7 @@ type keeping struct {
 // system.
 func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS) (keeping, error) {
 	if c.Store == config.StoreCassandra {
-		s, err := cassandra.Open(cassandra.Options{
-			Hosts:       strings.Split(c.CassandraHosts, ","),
-			Keyspace:    c.CassandraKeyspace,
-			Replication: c.CassandraReplicationFactor,
-			Consistency: c.CassandraConsistency,
-			Username:    c.CassandraUsername,
-			Password:    c.CassandraPassword,
-			Logger:      log,
-		})
+		s, err := cassandra.Open(clusterOptions(c, log))
 		if err != nil {
 			return keeping{}, err
 		}
@@ -70,6 +62,19 @@ func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS
 		return keeping{}, err
 	}
 	return keeping{Store: s, checkpoint: s.Checkpoint, sync: s.Sync, stats: func() metrics.StoreStats { return storeStats(s.Stats()) }}, nil
+}
+
+// clusterOptions returns how to use the cluster that is configured.
+func clusterOptions(c *config.Config, log *slog.Logger) cassandra.Options {
+	return cassandra.Options{
+		Hosts:       strings.Split(c.CassandraHosts, ","),
+		Keyspace:    c.CassandraKeyspace,
+		Replication: c.CassandraReplicationFactor,
+		Consistency: c.CassandraConsistency,
+		Username:    c.CassandraUsername,
+		Password:    c.CassandraPassword,
+		Logger:      log,
+	}
 }
 
 // storeStats hands the figures on from the one room that must not know the

@@ -44,6 +44,8 @@ const (
 	Restore
 	// Check checks Invocation.Dir, or the data folder if that is empty.
 	Check
+	// Copy does what Invocation.Copy says.
+	Copy
 	// Print prints Invocation.Text.
 	Print
 )
@@ -53,6 +55,8 @@ type Invocation struct {
 	Command Command
 	// Dir is the folder that was named for Backup, Restore or Check.
 	Dir string
+	// Copy says what to copy, with Copy. The cluster is Config.CassandraHosts.
+	Copy Transfer
 	// Text is the help or the version, with Print.
 	Text string
 	// Config is complete, except with Print.
@@ -60,6 +64,21 @@ type Invocation struct {
 	// Warnings are for the log, a sentence each.
 	Warnings []string
 }
+
+// Transfer are the flags of Copy.
+type Transfer struct {
+	// From is a data folder or a backup.
+	From string `name:"from" required:"" type:"source" placeholder:"pebble:DIR" help:"What to copy: pebble:DIR, a data folder on which no service runs, or a backup."`
+	// To are nodes of a cluster.
+	To string `name:"to" required:"" type:"target" placeholder:"cassandra:HOSTS" help:"Where to: cassandra:HOST[:PORT],…, nodes of a cluster, all of the local datacentre. The other settings are those of the service: keyspace, replication, consistency, user and password; workers is how many operations are under way at once."`
+	// State is the path of the file with which an interrupted copy goes on.
+	State string `name:"state" default:"spillway-copy.json" help:"File that says how far the copy is, so that the same command goes on when it was interrupted. It is removed at the end."`
+	// VerifyOnly says that nothing is to be copied.
+	VerifyOnly bool `name:"verify-only" help:"Copy nothing, compare only."`
+}
+
+// flagsOnly are the flags that are no settings, and have no variable.
+var flagsOnly = []string{"help", "version", "from", "to", "state", "verify-only"}
 
 // grammar is the command line.
 type grammar struct {
@@ -77,6 +96,7 @@ type grammar struct {
 	Check       struct {
 		Dir string `arg:"" optional:"" help:"A data folder or a backup; the data folder by default."`
 	} `cmd:"" help:"Compare all that is in the data folder, or in DIR, with its checksums, and change nothing. No service may run on it."`
+	Copy Transfer `cmd:"" help:"Copy all keys from an embedded store to a cluster, read them back and compare. What is written in the cluster later than in the store stays."`
 }
 
 // folder is the argument of a command.
@@ -134,15 +154,20 @@ func Parse(in Input) (Invocation, error) {
 	if err := g.readTokens(in.ReadFile); err != nil {
 		return Invocation{}, err
 	}
-	if g.Store == StoreCassandra && !given(ctx, "workers") {
+	command, _, _ := strings.Cut(ctx.Command(), " ") // its arguments follow
+	copies := command == "copy"
+	if copies {
+		g.CassandraHosts = g.Copy.To
+	}
+	if (copies || g.Store == StoreCassandra) && !given(ctx, "workers") {
 		g.Workers = waitingWorkers
 	}
-	warnings, err := g.check()
+	warnings, err := g.check(copies)
 	if err != nil {
 		return Invocation{}, err
 	}
 	inv := Invocation{Command: Serve, Config: g.Config, Warnings: append(unknown(env, parser.Model), warnings...)}
-	switch command, _, _ := strings.Cut(ctx.Command(), " "); command { // its arguments follow
+	switch command {
 	case "healthcheck":
 		inv.Command = Healthcheck
 	case "backup":
@@ -151,6 +176,8 @@ func Parse(in Input) (Invocation, error) {
 		inv.Command, inv.Dir = Restore, g.Restore.Dir
 	case "check":
 		inv.Command, inv.Dir = Check, g.Check.Dir
+	case "copy":
+		inv.Command, inv.Copy = Copy, g.Copy
 	}
 	return inv, nil
 }
@@ -166,8 +193,8 @@ func environment(env []string) map[string]string {
 	return ours
 }
 
-// isSetting tells settings from --help and --version.
-func isSetting(v *kong.Value) bool { return v.Name != "help" && v.Name != "version" }
+// isSetting tells settings from other flags.
+func isSetting(v *kong.Value) bool { return !slices.Contains(flagsOnly, v.Name) }
 
 // helpText adds the variable and the default to the help of a flag.
 func helpText(v *kong.Value) string {
@@ -234,8 +261,8 @@ func given(ctx *kong.Context, setting string) bool {
 	return slices.ContainsFunc(ctx.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == setting })
 }
 
-// check looks at the settings that depend on each other.
-func (g *grammar) check() (warnings []string, err error) {
+// check looks at the settings that depend on each other, also if it is for a copy.
+func (g *grammar) check(copies bool) (warnings []string, err error) {
 	switch {
 	case g.Pools == "split" && g.Workers < 2:
 		return nil, &ValueError{"workers", strconv.Itoa(g.Workers), "at least 2 when " + variable("pools") + " is split"}
@@ -246,6 +273,11 @@ func (g *grammar) check() (warnings []string, err error) {
 	}
 	if g.Store == StoreCassandra {
 		if err := g.checkCassandra(); err != nil {
+			return nil, err
+		}
+	}
+	if copies {
+		if err := g.checkLogin(); err != nil {
 			return nil, err
 		}
 	}
@@ -261,12 +293,18 @@ func (g *grammar) checkCassandra() error {
 	switch {
 	case g.CassandraHosts == "":
 		return &ValueError{"cassandra-hosts", "", "nodes of the cluster, such as 10.0.0.1,10.0.0.2:9042," + with}
+	case !g.StoreDelay.IsZero():
+		return &ValueError{"store-delay", g.StoreDelay.String(), "0" + with}
+	}
+	return g.checkLogin()
+}
+
+func (g *grammar) checkLogin() error {
+	switch {
 	case g.CassandraUsername != "" && g.CassandraPassword == "":
 		return &ValueError{"cassandra-password", "", "the password of " + variable("cassandra-username")}
 	case g.CassandraUsername == "" && g.CassandraPassword != "":
 		return &ValueError{"cassandra-username", "", "the user of " + variable("cassandra-password")}
-	case !g.StoreDelay.IsZero():
-		return &ValueError{"store-delay", g.StoreDelay.String(), "0" + with}
 	}
 	return nil
 }

@@ -377,24 +377,26 @@ func TestParse_Warnings(t *testing.T) {
 func TestParse_Commands(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]Command{
-		"":                                 Serve,
-		"serve":                            Serve,
-		"--workers=1":                      Serve,
-		"serve --workers=1":                Serve,
-		"healthcheck":                      Healthcheck,
-		"healthcheck --admin-listen=:7":    Healthcheck,
-		"--admin-listen=:7 healthcheck":    Healthcheck,
-		"--help":                           Print,
-		"--version":                        Print,
-		"healthcheck -h":                   Print,
-		"backup dir":                       Backup,
-		"--admin-listen=:7 backup dir":     Backup,
-		"restore dir":                      Restore,
-		"restore dir --data-dir=d":         Restore,
-		"check":                            Check,
-		"check dir":                        Check,
-		"backup --help":                    Print,
-		"--help --workers=7 --sync=always": Print,
+		"":                                      Serve,
+		"serve":                                 Serve,
+		"--workers=1":                           Serve,
+		"serve --workers=1":                     Serve,
+		"healthcheck":                           Healthcheck,
+		"healthcheck --admin-listen=:7":         Healthcheck,
+		"--admin-listen=:7 healthcheck":         Healthcheck,
+		"--help":                                Print,
+		"--version":                             Print,
+		"healthcheck -h":                        Print,
+		"backup dir":                            Backup,
+		"--admin-listen=:7 backup dir":          Backup,
+		"restore dir":                           Restore,
+		"restore dir --data-dir=d":              Restore,
+		"check":                                 Check,
+		"check dir":                             Check,
+		"copy --from=pebble:d --to=cassandra:h": Copy,
+		"copy --help":                           Print,
+		"backup --help":                         Print,
+		"--help --workers=7 --sync=always":      Print,
 	} {
 		inv, err := Parse(input(strings.Fields(args)...))
 		require.NoError(t, err, args)
@@ -415,7 +417,7 @@ func TestParse_Help(t *testing.T) {
 	for _, word := range []string{
 		"$SPILLWAY_WORKERS, default 8]", "$SPILLWAY_TLS_CERT]", "$SPILLWAY_STORE, default pebble]",
 		"$SPILLWAY_CACHE_BYTES, default 2147483648]", "healthcheck", "serve", "--version", "mpmc",
-		"backup", "restore", "check",
+		"backup", "restore", "check", "copy",
 	} {
 		require.Contains(t, words, word)
 	}

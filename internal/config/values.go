@@ -26,14 +26,18 @@ type ValueError struct {
 	Allowed string
 }
 
-// Error returns one line that names the variable, the flag, the value and what
-// is allowed.
+// Error returns one line that names the variable, if there is one, the flag, the
+// value and what is allowed.
 func (e *ValueError) Error() string {
 	value := e.Value
 	if len(value) > 100 {
 		value = value[:100] + "…"
 	}
-	return fmt.Sprintf("bad value %q for %s (--%s): want %s", value, variable(e.Setting), e.Setting, e.Allowed)
+	name := "--" + e.Setting
+	if !slices.Contains(flagsOnly, e.Setting) {
+		name = fmt.Sprintf("%s (%s)", variable(e.Setting), name)
+	}
+	return fmt.Sprintf("bad value %q for %s: want %s", value, name, e.Allowed)
 }
 
 // variable returns the name of a setting's environment variable.
@@ -51,6 +55,8 @@ func mappers() []kong.Option {
 		kong.TypeMapper(reflect.TypeFor[delay.Distribution](), mapper(parseDelay)),
 		kong.TypeMapper(reflect.TypeFor[Replication](), mapper(parseReplication)),
 		kong.NamedMapper("hosts", mapper(parseHosts)),
+		kong.NamedMapper("source", mapper(parseSource)),
+		kong.NamedMapper("target", mapper(parseTarget)),
 		kong.NamedMapper("keyspace", mapper(parseKeyspace)),
 		kong.NamedMapper("address", mapper(parseAddress)),
 		kong.NamedMapper("size", mapper(parseSize)),
@@ -228,6 +234,27 @@ func parseHosts(_ *kong.Value, s string) (string, error) {
 		}
 	}
 	return strings.Join(entries, ","), nil
+}
+
+// parseSource reads what to copy, and returns the folder.
+func parseSource(_ *kong.Value, s string) (string, error) {
+	if dir, ok := strings.CutPrefix(s, StorePebble+":"); ok && dir != "" {
+		return dir, nil
+	}
+	return "", errors.New("pebble:DIR, a data folder or a backup; copying from a cluster is not supported, which has no snapshot of all keys")
+}
+
+// parseTarget reads where to copy to, and returns the hosts.
+func parseTarget(v *kong.Value, s string) (string, error) {
+	list, ok := strings.CutPrefix(s, StoreCassandra+":")
+	if !ok {
+		return "", errors.New("cassandra:HOST[:PORT],…; a folder is filled by restoring a backup (spillway restore)")
+	}
+	hosts, err := parseHosts(v, list)
+	if err != nil {
+		return "", fmt.Errorf("%s:HOSTS with %w", StoreCassandra, err)
+	}
+	return hosts, nil
 }
 
 // parseKeyspace reads a name that needs no quotes.

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What stands in the way of a copy is said in one line, before anything is done.
+func TestRun_CopyRefuses(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	s := launch(t, "SPILLWAY_DATA_DIR="+data)
+	put(t, s, "k", "value")
+	require.Equal(t, exitOK, s.stop())
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := nobody.Addr().String()
+	require.NoError(t, nobody.Close())
+	empty := t.TempDir()
+	state := filepath.Join(t.TempDir(), "state")
+
+	for _, row := range []struct {
+		from, to string
+		code     int
+		words    []string
+	}{
+		{"pebble:" + data, "cassandra:" + address, exitFailed, []string{"copy: cassandra at", address, "connection refused"}},
+		{"pebble:" + filepath.Join(empty, "missing"), "cassandra:" + address, exitFailed, []string{"copy:", "missing", "no such file"}},
+		{"pebble:" + empty, "cassandra:" + address, exitFailed, []string{"copy:", empty, "is no finished backup"}},
+		{"cassandra:" + address, "pebble:" + data, exitUsage, []string{"--from", "pebble:DIR"}},
+		{data, "cassandra:" + address, exitUsage, []string{"--from", "pebble:DIR"}},
+	} {
+		code, stdout, stderr := try(t, nil, "copy", "--from", row.from, "--to", row.to, "--state", state)
+		require.Equal(t, row.code, code, stderr)
+		require.Empty(t, stdout)
+		requireLine(t, stderr, row.words...)
+		require.NoFileExists(t, state)
+	}
+	// The folder is as it was.
+	s = launch(t, "SPILLWAY_DATA_DIR="+data)
+	_, body := get(t, "http://"+s.addr["data"]+"/v0/entity?id=k")
+	require.Equal(t, "value", body)
+	require.Equal(t, exitOK, s.stop())
+}
