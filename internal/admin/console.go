@@ -119,7 +119,11 @@ type frame struct {
 }
 
 type storeFrame struct {
-	Unwritable        string               `json:"unwritable"` // why, empty if it can write
+	Unwritable string               `json:"unwritable"` // why, empty if it can write
+	Get        metrics.Distribution `json:"get"`
+	Commit     metrics.Distribution `json:"commit"`
+	// The rest is of an embedded store alone.
+	Embedded          bool                 `json:"embedded"`
 	Fsync             metrics.Distribution `json:"fsync"`
 	Compactions       uint64               `json:"compactions"`
 	Debt              uint64               `json:"debt"`
@@ -169,6 +173,9 @@ func (o *Options) frame(boot time.Time) []byte {
 		Latency:     live.Latency,
 		Wait:        live.Wait,
 		Store: storeFrame{
+			Get:               live.Get,
+			Commit:            live.Commit,
+			Embedded:          live.Embedded,
 			Fsync:             live.Fsync,
 			Compactions:       s.Compactions,
 			Debt:              s.CompactionDebtBytes,

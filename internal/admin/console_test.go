@@ -115,7 +115,10 @@ func TestOptions_Frame(t *testing.T) {
 					{Strategy: "unbounded", Active: true, Depth: 3, Capacity: strategies.Unbounded, Workers: 4, Busy: 2},
 					{Strategy: "fifo", Depth: 9, Capacity: 256},
 				},
+				Get:      metrics.Distribution{-9: 1},
+				Commit:   metrics.Distribution{-8: 2},
 				Writable: errors.New("no space"),
+				Embedded: true,
 				Store:    metrics.StoreStats{Levels: []metrics.StoreLevel{{Bytes: 1}, {Bytes: 2}}, WriteStalls: 6},
 			}, true
 		},
@@ -142,6 +145,9 @@ func TestOptions_Frame(t *testing.T) {
 	store := got["store"].(map[string]any)
 	require.Equal(t, "no space", store["unwritable"])
 	require.Equal(t, []any{1.0, 2.0}, store["levels"])
+	require.Equal(t, true, store["embedded"])
+	require.Equal(t, map[string]any{"-9": 1.0}, store["get"])
+	require.Equal(t, map[string]any{"-8": 2.0}, store["commit"])
 	slow := got["slowest"].([]any)[0].(map[string]any)
 	require.Equal(t, "GET range", slow["method"])
 	require.InDelta(t, 2.0, slow["age"], 1e-9)

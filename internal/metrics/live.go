@@ -27,13 +27,16 @@ type Live struct {
 	// Failed those that were answered otherwise without having been shed.
 	Good, Failed float64
 	// Latency is of the requests answered 2xx or 404, Wait of all tasks that
-	// were run, Fsync of the store's log.
-	Latency, Wait, Fsync Distribution
+	// were run, Fsync of the store's log, Get and Commit of those operations of the
+	// store.
+	Latency, Wait, Fsync, Get, Commit Distribution
 
-	// Gauges, Connections, Writable and Store are what the Sources say.
+	// Gauges, Connections, Writable and Store are what the Sources say; Embedded
+	// that there is a store for Store to speak of.
 	Gauges      []dispatch.Gauge
 	Connections int
 	Writable    error
+	Embedded    bool
 	Store       StoreStats
 }
 
@@ -51,17 +54,27 @@ func (m *Metrics) Live() (Live, bool) {
 		Latency:     make(Distribution),
 		Wait:        make(Distribution),
 		Fsync:       make(Distribution),
+		Get:         make(Distribution),
+		Commit:      make(Distribution),
 		Gauges:      sources.Gauges(),
 		Connections: sources.Connections(),
 		Writable:    sources.Writable(),
 	}
 	if sources.Store != nil {
-		l.Store = sources.Store()
+		l.Embedded, l.Store = true, sources.Store()
 	}
 	for _, s := range *m.strategies.Load() {
 		l.add(s)
 	}
 	l.Fsync.add(m.fsyncs)
+	for i, operation := range operations {
+		switch operation {
+		case "get":
+			l.Get.add(m.operations[i])
+		case "commit":
+			l.Commit.add(m.operations[i])
+		}
+	}
 	return l, true
 }
 

@@ -34,6 +34,9 @@ func TestMetrics_Live(t *testing.T) {
 		m.Answered(strategy, "GET", 500, false, time.Microsecond)
 	}
 	m.ObserveFsync(time.Millisecond)
+	m.Operated("get", 2*time.Millisecond)
+	m.Operated("commit", 4*time.Millisecond)
+	m.Operated("sync", time.Second)
 
 	l, ok := m.Live()
 	require.True(t, ok)
@@ -49,10 +52,21 @@ func TestMetrics_Live(t *testing.T) {
 	require.Equal(t, Distribution{index(0.07): 2, index(0.08): 2}, l.Latency)
 	require.Equal(t, Distribution{-1024: 2, index(0.001): 2}, l.Wait, "tasks that did not wait are far below the others")
 	require.Equal(t, Distribution{index(0.001): 1}, l.Fsync)
+	require.Equal(t, Distribution{index(0.002): 1}, l.Get)
+	require.Equal(t, Distribution{index(0.004): 1}, l.Commit)
+	require.True(t, l.Embedded)
 	require.Equal(t, "fifo", l.Gauges[0].Strategy)
 	require.Equal(t, 7, l.Connections)
 	require.EqualError(t, l.Writable, "no space")
 	require.EqualValues(t, 10, l.Store.WriteStalls)
+
+	// Of a store elsewhere there are no such figures.
+	sources.Store = nil
+	distributed := New(Options{})
+	distributed.Watch(*sources)
+	l, ok = distributed.Live()
+	require.True(t, ok)
+	require.False(t, l.Embedded)
 }
 
 // index is the key of a duration in seconds, from the definition.

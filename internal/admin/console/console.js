@@ -35,6 +35,7 @@
     const rate = (a, b) => Math.max(0, b - a) / seconds;
     const rates = (a, b) => Object.fromEntries(Object.keys(b).map((k) => [k, rate(a[k] || 0, b[k])]));
     const latencies = since(now.latency, before.latency), waits = since(now.wait, before.wait), fsyncs = since(now.store.fsync, before.store.fsync);
+    const gets = since(now.store.get, before.store.get), commits = since(now.store.commit, before.store.commit);
     const ok = total(latencies) / seconds, good = Math.min(ok, rate(before.good, now.good));
     const reasons = rates(before.shed, now.shed), codes = rates(before.codes, now.codes);
     const roomless = rate(before.roomless, now.roomless);
@@ -46,7 +47,7 @@
       arrivals: rate(before.submitted, now.submitted) + roomless, ran: rate(before.run, now.run),
       good, late: ok - good, shed, fault: rate(before.failed, now.failed), reasons, codes,
       depth: now.depth, capacity: now.capacity, workers: now.workers, busy: now.busy,
-      latencies, waits, fsyncs, latency: percentiles(latencies, [0.5, 0.9, 0.99]),
+      latencies, waits, fsyncs, gets, commits, latency: percentiles(latencies, [0.5, 0.9, 0.99]),
       hits: Math.max(0, now.store.cacheHits - before.store.cacheHits), misses: Math.max(0, now.store.cacheMisses - before.store.cacheMisses), stalls: now.store.stalls,
     };
   }
@@ -174,14 +175,26 @@
 
   function showStore() {
     const { store } = last, recent = latest(10);
-    const [p50, p99] = percentiles(merge(recent.map((s) => s.fsyncs)), [0.5, 0.99]);
-    const hits = recent.reduce((n, s) => n + s.hits, 0), misses = recent.reduce((n, s) => n + s.misses, 0);
+    const times = (key, none) => {
+      const [p50, p99] = percentiles(merge(recent.map((s) => s[key])), [0.5, 0.99]);
+      return p99 === null ? none : `${duration(p50)}, ${duration(p99)}`;
+    };
     const state = $('store-state');
-    set(state, store.unwritable ? 'cannot write' : 'writable');
     state.dataset.level = store.unwritable ? 'bad' : 'good';
+    if (!store.embedded) { // the cluster has figures of its own
+      set(state, store.unwritable ? 'no node answers' : 'reachable');
+      pairs($('store'), [
+        ['read p50, p99', times('gets', 'no read of late')],
+        ['write p50, p99', times('commits', 'no write of late')],
+        ['operations under way', last.workers === 0 ? '–' : `${last.busy} of ${last.workers} that may`],
+      ]);
+      return;
+    }
+    set(state, store.unwritable ? 'cannot write' : 'writable');
+    const hits = recent.reduce((n, s) => n + s.hits, 0), misses = recent.reduce((n, s) => n + s.misses, 0);
     const stalled = samples.length > 0 && store.stalls > samples[0].stalls;
     pairs($('store'), [
-      ['fsync p50, p99', p99 === null ? 'no fsync of late' : `${duration(p50)}, ${duration(p99)}`],
+      ['fsync p50, p99', times('fsyncs', 'no fsync of late')],
       ['write stalls', amount(store.stalls), stalled ? 'bad' : 'off'],
       ['compactions', amount(store.compactions)],
       ['to be compacted', bytes(store.debt)],
