@@ -45,7 +45,10 @@ type grid struct {
 	Sync        []string `placeholder:"MODE" help:"always, never, interval:10ms."`
 	Pools       []string `placeholder:"KIND" help:"shared, split."`
 	StoreDelay  []string `placeholder:"TIME" help:"What each operation sleeps first, such as 4ms or exp:4ms."`
-	Connections []string `placeholder:"N" help:"Numbers of connections."`
+	Nodes       []string `placeholder:"N" help:"Numbers of services with these settings behind a load balancer; rates that are multiples are of all of them. simulate only."`
+	SlowNode    []string `placeholder:"SPEED" help:"The speed of the first node, where the others have 1. simulate only."`
+	Balance     []string `placeholder:"NAME" help:"How the load balancer chooses: round-robin (the default), random, least-outstanding, power-of-two, client-hash. simulate only."`
+	Connections []string `placeholder:"N" help:"Numbers of connections, for each node if there are several."`
 	SlowClients []string `placeholder:"N" help:"Numbers of slow clients beside the load: half send a value byte by byte, half read a long range slowly. compare only."`
 	Rates       []string `placeholder:"RATE" help:"Requests a second, multiples of the capacity such as 0.9x, or max."`
 	Mixes       []string ` sep:";" placeholder:"MIX" help:"Mixes such as 'put=50,get=50;get=100'."`
@@ -67,7 +70,7 @@ func (g *grid) settings() scenario.Settings {
 		"store_delay": g.StoreDelay, "connections": g.Connections, "rate": g.Rates, "mix": g.Mixes, "keys": g.Keys,
 		"key_distribution": g.KeyDist, "value_size": g.ValueSizes, "profile": g.Profiles, "clients": g.Clients,
 		"priority": g.Priorities, "timeout_header": g.Deadlines, "retries": g.Retries,
-		"slow_clients": g.SlowClients,
+		"slow_clients": g.SlowClients, "nodes": g.Nodes, "slow_node": g.SlowNode, "balance": g.Balance,
 	} {
 		if len(values) > 0 {
 			given[name] = values

@@ -31,11 +31,8 @@ type simulateCommand struct {
 	Timeout     time.Duration  `help:"When a client gives up."`
 	Seed        *uint64        `help:"Simulations with the same seed are the same."`
 
-	Service  work        `default:"exp:100us" help:"How long a worker takes for a request, unless a store delay says so: 4ms, exp:4ms, lognormal:4ms,1.5 (mean, coefficient of variation) or bimodal:1ms,50ms,0.05 (cheap, expensive, share of the expensive)."`
-	ScanCost float64     `default:"10" help:"How many times as long it takes for a scan."`
-	Nodes    int         `default:"1" help:"Services behind a load balancer; rates that are multiples are of all of them."`
-	SlowNode float64     `default:"1" help:"The speed of the first node, where the others have 1."`
-	Balance  sim.Balance `default:"round-robin" help:"How the load balancer chooses: round-robin, random, least-outstanding or power-of-two."`
+	Service  work    `default:"exp:100us" help:"How long a worker takes for a request, unless a store delay says so: 4ms, exp:4ms, lognormal:4ms,1.5 (mean, coefficient of variation) or bimodal:1ms,50ms,0.05 (cheap, expensive, share of the expensive)."`
+	ScanCost float64 `default:"10" help:"How many times as long it takes for a scan."`
 
 	Out string `placeholder:"FOLDER" help:"Where the results go; by default reports/simulated-NAME. An earlier simulation there is replaced."`
 }
@@ -75,8 +72,7 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	service := &virtual.Service{
-		Work: c.Service.Distribution, ScanCost: c.ScanCost, Nodes: c.Nodes, SlowNode: c.SlowNode, Balance: c.Balance,
-		Built: "loadtest " + built(),
+		Work: c.Service.Distribution, ScanCost: c.ScanCost, Built: "loadtest " + built(),
 	}
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
 		Binary: self, Dir: dir, Restart: true, Command: s.command, Simulator: service,
@@ -131,10 +127,6 @@ func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
 	switch {
 	case c.Scenario == "" && len(c.settings()) == 0:
 		return nil, errors.New("simulate: what? Give --scenario, or settings such as --strategies fifo,lifo (see loadtest simulate --help)")
-	case c.Nodes < 1 || c.Nodes > 10_000:
-		return nil, fmt.Errorf("--nodes: %d is not 1 to 10000", c.Nodes)
-	case !(c.SlowNode > 0 && c.SlowNode <= 100):
-		return nil, fmt.Errorf("--slow-node: %g is not above 0, at most 100", c.SlowNode)
 	case !(c.ScanCost > 0 && c.ScanCost <= 1e6):
 		return nil, fmt.Errorf("--scan-cost: %g is not above 0, at most 1000000", c.ScanCost)
 	case slices.ContainsFunc(c.SlowClients, func(n string) bool { return n != "0" }):

@@ -36,7 +36,7 @@ func TestSimulate_Scenario(t *testing.T) {
 	t.Parallel()
 	o := try(t, "simulate", "--scenario=overload", "--short", "--nodes=2", "--balance=power-of-two", "--out", t.TempDir())
 	require.Equal(t, exitOK, o.code, o)
-	require.Contains(t, o.stdout, "exp:4ms of work, 2x")
+	require.Contains(t, o.stdout, "2 nodes, get=100")
 }
 
 // What has slow clients is not simulated, and the rest is.
@@ -67,12 +67,12 @@ func TestSimulate_Usage(t *testing.T) {
 		args []string
 	}{
 		{"what?", nil},
-		{"--nodes", []string{"--strategies=fifo", "--nodes=0"}},
-		{"--slow-node", []string{"--strategies=fifo", "--slow-node=0"}},
+		{"nodes: \"0\" is not a whole number from 1 to 10000", []string{"--strategies=fifo", "--nodes=0"}},
+		{"slow_node: \"0\" is not a speed", []string{"--strategies=fifo", "--slow-node=0"}},
 		{"--scan-cost", []string{"--strategies=fifo", "--scan-cost=0"}},
 		{"--timeout", []string{"--strategies=fifo", "--timeout=-1s"}},
 		{"--service", []string{"--strategies=fifo", "--service=soon"}},
-		{"--balance", []string{"--strategies=fifo", "--balance=best"}},
+		{"balance: \"best\" is not one of round-robin", []string{"--strategies=fifo", "--balance=best"}},
 		{"unknown strategy", []string{"--strategies=best"}},
 		{"retries", []string{"--strategies=fifo", "--retries=many"}},
 		{"--slow-clients: they are not simulated, only run (loadtest compare)", []string{"--strategies=fifo", "--slow-clients=0,200"}},

@@ -22,11 +22,14 @@ const (
 	LeastOutstanding
 	// PowerOfTwo draws two nodes, and takes the one with fewer outstanding requests.
 	PowerOfTwo
+	// ClientHash takes the node that the hash of the client's name says: all that a
+	// client sends, what it sends again included, goes to one.
+	ClientHash
 
 	numBalances
 )
 
-var balanceNames = []string{"round-robin", "random", "least-outstanding", "power-of-two"}
+var balanceNames = []string{"round-robin", "random", "least-outstanding", "power-of-two", "client-hash"}
 
 func (b Balance) String() string {
 	if b < numBalances {
@@ -56,7 +59,8 @@ type balancer struct {
 	random *rand.Rand
 }
 
-func (b *balancer) choose() *node {
+// choose returns the node of a request of that client, and of each attempt anew.
+func (b *balancer) choose(client string) *node {
 	n := len(b.nodes)
 	if n == 1 {
 		return b.nodes[0]
@@ -74,6 +78,8 @@ func (b *balancer) choose() *node {
 			return b.nodes[second]
 		}
 		return b.nodes[first]
+	case ClientHash:
+		return b.nodes[hashOf(client)%uint64(n)]
 	case LeastOutstanding:
 		best := b.turn
 		for i := range n {
@@ -92,4 +98,14 @@ func (b *balancer) choose() *node {
 		b.turn = (b.turn + 1) % n
 		return chosen
 	}
+}
+
+// hashOf is FNV-1a, which is the same in every process, and mixed, as the names of
+// clients differ in their last digits.
+func hashOf(name string) uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 0x100000001b3
+	}
+	return h ^ h>>32
 }

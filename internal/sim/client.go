@@ -147,7 +147,7 @@ func (s *simulation) submit(r *request) {
 	t := &r.task
 	t.Arrival, t.Submitted, t.Deadline = s.now, s.now, deadline
 	t.Priority, t.Client = c.Priority, w.client
-	r.node = s.balancer.choose()
+	r.node = s.balancer.choose(w.client)
 	if w.measured {
 		c.counts.Attempts++
 		r.node.result.Attempts++

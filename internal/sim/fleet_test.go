@@ -3,6 +3,8 @@
 package sim
 
 import (
+	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -50,6 +52,105 @@ func TestRun_FleetOfEquals(t *testing.T) {
 		last = r.MeanWait
 		for _, n := range r.Nodes {
 			require.InEpsilon(t, float64(r.Attempts)/10, float64(n.Attempts), 0.1, balance)
+		}
+	}
+}
+
+// sojourns is how long a request is in a fleet, in units of the mean service time,
+// where each of so many nodes has one worker that is busy for a share use of its
+// time, and work and gaps between arrivals are exponential.
+var sojourns = map[Balance]func(nodes int, use float64) float64{
+	// A random part of Poisson arrivals is Poisson arrivals: M/M/1.
+	Random: func(_ int, use float64) float64 { return 1 / (1 - use) },
+	// The gaps of every nth arrival are a sum of n exponential ones: E_n/M/1, in
+	// which a request finds a geometric number before it, of parameter x.
+	RoundRobin: func(nodes int, use float64) float64 {
+		x, n := 0.5, float64(nodes)
+		for range 1000 {
+			x = math.Pow(n*use/(n*use+1-x), n)
+		}
+		return 1 / (1 - x)
+	},
+	// Of many nodes the share with k requests or more is use to the power 2^k - 1
+	// (Mitzenmacher 2001; Vvedenskaya, Dobrushin and Karpelevich 1996).
+	PowerOfTwo: func(_ int, use float64) (sum float64) {
+		for k := range 20 {
+			sum += math.Pow(use, math.Pow(2, float64(k+1))-2)
+		}
+		return sum
+	},
+	// As long as there are idle nodes, and among many there are, nobody waits.
+	LeastOutstanding: func(int, float64) float64 { return 1 },
+}
+
+// Requests are as long in a fleet as queueing theory says, under every balancer of
+// which it says something.
+func TestRun_FleetTheory(t *testing.T) {
+	t.Parallel()
+	const mean = 4 * time.Millisecond
+	for balance, theory := range sojourns {
+		for _, use := range []float64{0.5, 0.8} {
+			const nodes = 200
+			rate := use * nodes / mean.Seconds()
+			r, err := Run(Config{
+				Strategy: "fifo", Workers: 1, Capacity: endless, Nodes: make([]Node, nodes), Balance: balance,
+				Arrivals: Poisson(rate), Service: Exponential(mean), Warmup: time.Second, Duration: lasting(4e5, rate), Seed: 4,
+			})
+			require.NoError(t, err)
+			want := theory(nodes, use) * mean.Seconds()
+			t.Logf("%v at %g: %.4g, by theory %.4g", balance, use, r.MeanSojourn.Seconds(), want)
+			require.InEpsilon(t, want, r.MeanSojourn.Seconds(), 2*tolerance, "%v at %g", balance, use)
+		}
+	}
+}
+
+// The hash of a client's name says where all goes that it sends: greed is the
+// affair of one node, and clients are spread over all.
+func TestRun_FleetByClient(t *testing.T) {
+	t.Parallel()
+	c := fleet(ClientHash, 1)
+	c.Classes = []Class{{Weight: 1, Client: "greedy"}, {Weight: 1, Client: "other", Clients: 1000}}
+	r, err := Run(c)
+	require.NoError(t, err)
+	most := int64(0)
+	for _, n := range r.Nodes {
+		most = max(most, n.Attempts)
+		require.Greater(t, n.Attempts, r.Attempts/2/10*7/10, "%+v", r.Nodes)
+	}
+	require.InEpsilon(t, float64(r.Attempts)*(0.5+0.5/10), float64(most), 0.05)
+}
+
+// Who is refused by a node that is busy is served by another, if the balancer
+// sends what comes again elsewhere.
+func TestRun_FleetRetriesElsewhere(t *testing.T) {
+	t.Parallel()
+	for balance, refused := range map[Balance]int64{
+		RoundRobin: 0,
+		// All come from one client, whose node has room for two.
+		ClientHash: 8,
+		// A node that refuses at once has the fewest outstanding requests for ever: it
+		// gets all from when the other has more of them, and all that come again.
+		LeastOutstanding: 5,
+	} {
+		var requests []Request
+		for i := range 10 {
+			requests = append(requests, Request{At: time.Duration(i) * time.Second})
+		}
+		r, err := Run(Config{
+			Strategy: "fifo", Workers: 1, Capacity: 1, Nodes: []Node{{}, {Workers: 10}}, Balance: balance,
+			Requests: Recorded(requests), Service: Constant(time.Hour), Duration: time.Minute, Seed: 1,
+			Classes: []Class{{Client: clientOf(0), Retry: Retry{Attempts: 3, Backoff: ms}}},
+		})
+		require.NoError(t, err)
+		require.Equal(t, refused, r.Refused, balance)
+	}
+}
+
+// clientOf returns the name of a client whose node, of two, is that.
+func clientOf(node uint64) string {
+	for i := 0; ; i++ {
+		if name := "client" + strconv.Itoa(i); hashOf(name)%2 == node {
+			return name
 		}
 	}
 }

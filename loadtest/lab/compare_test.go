@@ -306,6 +306,18 @@ func TestCompare_SlowClients(t *testing.T) {
 	}
 }
 
+// What is several services, or one of another speed, is never run as if it were one.
+func TestCompare_Fleets(t *testing.T) {
+	t.Parallel()
+	for _, fleet := range []scenario.Combination{{Nodes: 2, Balance: "random"}, {SlowNode: 0.5}} {
+		s := question()
+		fleet.Strategy, fleet.Rate = "fifo", "2x"
+		s.Combinations = []scenario.Combination{s.Combinations[0], fleet}
+		_, err := Compare(t.Context(), s, (&generator{t: t}).options(t.TempDir(), t))
+		require.ErrorContains(t, err, "combination 2: nodes behind a load balancer are only simulated (loadtest simulate)")
+	}
+}
+
 func TestCompare_ResumesWhatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

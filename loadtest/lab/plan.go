@@ -131,13 +131,22 @@ type part struct {
 
 // parts lists the settings in the order in which labels name them. The time that
 // the store is made to take, and what it holds, belong to the load: they decide
-// how much work a request is.
+// how much work a request is. So do the nodes of a fleet, of which the load is a
+// multiple.
 var parts = []part{
 	{of: func(c *scenario.Combination) string { return c.Strategy }},
 	{of: func(c *scenario.Combination) string { return positive(c.Workers, "%d workers") }},
 	{of: func(c *scenario.Combination) string { return positive(c.Capacity, "%d waiting") }},
 	{of: func(c *scenario.Combination) string { return words("sync ", c.Sync, "") }},
 	{of: func(c *scenario.Combination) string { return words("", c.Pools, " pools") }},
+	{of: func(c *scenario.Combination) string { return c.Balance }},
+	{load: true, of: func(c *scenario.Combination) string { return positive(c.Nodes, "%d nodes") }},
+	{load: true, of: func(c *scenario.Combination) string {
+		if c.SlowNode == 0 {
+			return ""
+		}
+		return fmt.Sprintf("one of speed %g", c.SlowNode)
+	}},
 	{load: true, of: func(c *scenario.Combination) string { return c.Mix }},
 	{load: true, of: func(c *scenario.Combination) string { return positive(c.Connections, "%d connections") }},
 	{load: true, of: func(c *scenario.Combination) string { return words("", c.StoreDelay, " of work") }},

@@ -56,6 +56,15 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 			[]string{"2x", "200 slow clients, 2x"}, []string{"default load", "200 slow clients"},
 		},
 		{
+			"balancers of fleets",
+			[]scenario.Combination{
+				{Strategy: "fifo", Nodes: 2, Balance: "random", Rate: "2x"},
+				{Strategy: "fifo", Nodes: 2, SlowNode: 0.1, Balance: "power-of-two", Rate: "2x"},
+			},
+			[]string{"random", "power-of-two, one of speed 0.1"}, []string{"random", "power-of-two, one of speed 0.1"},
+			[]string{"2 nodes, 2x", "2 nodes, one of speed 0.1, 2x"}, []string{"2 nodes", "2 nodes, one of speed 0.1"},
+		},
+		{
 			"sizes of stores, durability, and all else",
 			[]scenario.Combination{
 				{Strategy: "fifo", Sync: "always", Pools: "split", StoreDelay: "4ms", Fill: 100e6, Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},

@@ -86,6 +86,7 @@ func settingNames(groups []lab.Group) []string {
 		c := g.Combination
 		settings[i] = []string{
 			count(c.Workers, "worker", "workers"), count(c.Capacity, "waiting", "waiting"), prefixed("sync ", c.Sync), prefixed("pools ", c.Pools),
+			c.Balance,
 		}
 	}
 	// Most settings do not exist for every strategy: that one has none does not

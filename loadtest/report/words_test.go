@@ -189,6 +189,10 @@ func TestStudy_NamesWhatDiffers(t *testing.T) {
 		group(scenario.Combination{Strategy: "fifo", Workers: 8}, ""),
 		group(scenario.Combination{Strategy: "fifo"}, ""),
 	}), "the default differs from what is given")
+	require.Equal(t, []string{"fifo (random)", "fifo (power-of-two)"}, settingNames([]lab.Group{
+		group(scenario.Combination{Strategy: "fifo", Nodes: 2, Balance: "random"}, ""),
+		group(scenario.Combination{Strategy: "fifo", Nodes: 2, Balance: "power-of-two"}, ""),
+	}))
 	require.Equal(t, []workload{{"64 connections", []int{0, 2}}, {"1 connection", []int{1}}}, s.workloads)
 }
 

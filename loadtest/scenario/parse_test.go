@@ -38,7 +38,8 @@ question: >
   lines?
 expectation: |
   Three
-service: {strategy: lifo, workers: 3, capacity: 5, sync: "interval:10ms", pools: split, store_delay: "exp:4ms"}
+service: {strategy: lifo, workers: 3, capacity: 5, sync: "interval:10ms", pools: split, store_delay: "exp:4ms",
+  nodes: 100, slow_node: 0.1, balance: random}
 load:
   connections: 7
   slow_clients: 200
@@ -60,6 +61,7 @@ seed: 18446744073709551615
 		Duration: time.Minute, Repetitions: 4, Seed: 1<<64 - 1, SLO: 50 * time.Millisecond, Timeout: time.Second,
 		Combinations: []Combination{{
 			Strategy: "lifo", Workers: 3, Capacity: 5, Sync: "interval:10ms", Pools: "split", StoreDelay: "exp:4ms",
+			Nodes: 100, SlowNode: 0.1, Balance: "random",
 			Connections: 7, SlowClients: 200, Mix: "put=100", Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "0.95x",
 		}},
 	}, s)
@@ -97,6 +99,9 @@ cases: [{service: {strategy: fifo}}, {service: {strategy: [lifo, fifo]}}]`, []st
 		{"no slow clients are none", `
 load: {slow_clients: [0, 10], rate: 5}
 cases: [{}, {load: {slow_clients: 0}}]`, []string{"fifo w0 c0 n0 5", "fifo w0 c0 n0 5"}},
+		{"one node is none, a node as fast as the others none either, and round-robin the default", `
+service: {nodes: [1, 2], balance: [round-robin, random], slow_node: 1}
+cases: [{}, {service: {nodes: 1}}]`, []string{"fifo w0 c0 n0 max", "fifo w0 c0 n0 max", "fifo w0 c0 n0 max"}},
 		{"the number of CPUs is a number", `
 service: {workers: cpus}
 load: {connections: cpus}`, []string{fmt.Sprintf("fifo w%d c0 n%d max", runtime.NumCPU(), runtime.NumCPU())}},
@@ -238,6 +243,11 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "service: {sync: 'interval:0'}":                               `a.yaml:3: service.sync: "interval:0" is not`,
 		head + "service: {pools: two}":                                       `a.yaml:3: service.pools: "two" is not shared or split`,
 		head + "service: {store_delay: -1s}":                                 `a.yaml:3: service.store_delay: "-1s" is not 0, a duration such as 4ms, or exp:4ms, up to 1h`,
+		head + "service: {nodes: 10001}":                                     `a.yaml:3: service.nodes: "10001" is not a whole number from 1 to 10000`,
+		head + "service: {slow_node: 1e-1}":                                  `a.yaml:3: service.slow_node: "1e-1" is not a speed above 0, up to 100, where that of the other nodes is 1`,
+		head + "service: {slow_node: 0}":                                     `a.yaml:3: service.slow_node: "0" is not`,
+		head + "service: {balance: best}":                                    `a.yaml:3: service.balance: "best" is not one of round-robin, random, least-outstanding, power-of-two, client-hash`,
+		head + "service: {nodes: 2, balance: client-hash}":                   `a.yaml: balance: client-hash needs clients, or all that is sent goes to one node`,
 		head + "service: {workers: 1.5}":                                     `a.yaml:3: service.workers: "1.5" is not a whole number from 1 to 65536`,
 		head + "service: {capacity: cpus}":                                   `a.yaml:3: service.capacity: "cpus" is not`,
 		head + "cases: 1":                                                    `a.yaml:3: cases: is not a list`,

@@ -40,10 +40,19 @@ type Combination struct {
 	Pools      string `json:"pools,omitempty"`
 	StoreDelay string `json:"store_delay,omitempty"`
 
+	// Nodes is how many services with these settings there are behind a load
+	// balancer, and Balance how it chooses: one of Balances, empty if there is but
+	// one service. SlowNode is the speed of the first where that of the others is 1;
+	// 0 if it is like them. Fleets are simulated, not run.
+	Nodes    int     `json:"nodes,omitempty"`
+	SlowNode float64 `json:"slow_node,omitempty"`
+	Balance  string  `json:"balance,omitempty"`
+
 	// Fill is how many bytes of values the store holds before the run. Keys is
 	// then how many values that makes, so that reads find what they ask for.
-	Fill        int64 `json:"fill,omitempty"`
-	Connections int   `json:"connections,omitempty"`
+	Fill int64 `json:"fill,omitempty"`
+	// Connections are those of each node, if there are several.
+	Connections int `json:"connections,omitempty"`
 	// SlowClients is how many there are beside the load: see loadtest.Options.
 	SlowClients  int    `json:"slow_clients,omitempty"`
 	Mix          string `json:"mix,omitempty"`
@@ -63,6 +72,10 @@ type Combination struct {
 	// Retries is what clients do with a refusal or a time-out: see loadtest.Retries.
 	Retries string `json:"retries,omitempty"`
 }
+
+// Fleet reports whether the combination is of what can only be simulated: of
+// several services, or of one with a speed of its own.
+func (c *Combination) Fleet() bool { return c.Nodes > 1 || c.SlowNode != 0 }
 
 // SetLargestFill changes how much the largest store of the scenario holds, in
 // bytes: a study of 10 GB can be had with 2 GB. It returns an error if the

@@ -26,6 +26,15 @@ type Settings map[string][]string
 // all stands for every strategy that is not named beside it.
 const all = "all"
 
+// Balances are the ways in which a load balancer chooses a node: the first is the
+// default.
+var Balances = []string{"round-robin", "random", "least-outstanding", "power-of-two", clientHash}
+
+const clientHash = "client-hash"
+
+// maxNodes is how many services there may be behind a load balancer.
+const maxNodes = 10_000
+
 // peer comes before the name of what is compared with strategies and is none: a
 // server of the same protocol, such as those of loadtest/peers.
 const peer = "peer:"
@@ -83,6 +92,21 @@ var settings = []setting{
 		d, err := time.ParseDuration(strings.TrimPrefix(value, "exp:"))
 		if err != nil || d < 0 || d > time.Hour {
 			return fmt.Errorf("%q is not 0, a duration such as 4ms, or exp:4ms, up to 1h", value)
+		}
+		return nil
+	}},
+	{"nodes", false, func(c *Combination, value string) error { return setInt(&c.Nodes, value, maxNodes) }},
+	{"slow_node", false, func(c *Combination, value string) (err error) {
+		// ParseFloat knows more forms than these, and not all of them are numbers.
+		if c.SlowNode, err = strconv.ParseFloat(value, 64); err != nil || strings.Trim(value, "0123456789.") != "" ||
+			c.SlowNode <= 0 || c.SlowNode > 100 {
+			return fmt.Errorf("%q is not a speed above 0, up to 100, where that of the other nodes is 1", value)
+		}
+		return nil
+	}},
+	{"balance", false, func(c *Combination, value string) error {
+		if c.Balance = value; !slices.Contains(Balances, value) {
+			return fmt.Errorf("%q is not one of %s", value, strings.Join(Balances, ", "))
 		}
 		return nil
 	}},
@@ -251,6 +275,14 @@ func (s Settings) normalize(combinations []Combination) error {
 			if c.StoreDelay == "" || c.StoreDelay == "0" {
 				c.Workers = 0 // those that wait in the place of the store
 			}
+		}
+		if c.SlowNode == 1 {
+			c.SlowNode = 0
+		}
+		if c.Nodes <= 1 {
+			c.Nodes, c.Balance = 0, ""
+		} else if c.Balance = cmp.Or(c.Balance, Balances[0]); c.Balance == clientHash && c.Clients == "" {
+			return errors.New("balance: client-hash needs clients, or all that is sent goes to one node")
 		}
 		if err := c.setKeys(); err != nil {
 			return err

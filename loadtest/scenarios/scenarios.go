@@ -5,6 +5,7 @@ package scenarios
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"spillway/loadtest/scenario"
@@ -19,11 +20,12 @@ const ending = ".yaml"
 
 // Names returns the names of the scenarios, sorted.
 func Names() []string {
-	files, _ := FS.ReadDir(".") // cannot fail, nor be unsorted
+	files, _ := FS.ReadDir(".") // cannot fail
 	names := make([]string, len(files))
 	for i, f := range files {
 		names[i] = strings.TrimSuffix(f.Name(), ending)
 	}
+	slices.Sort(names) // files are sorted with their ending
 	return names
 }
 

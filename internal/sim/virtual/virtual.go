@@ -20,37 +20,20 @@ import (
 	"spillway/strategies"
 )
 
-// Service is what a simulation adds to what a scenario says: how long work takes,
-// and how many services there are.
+// Service is what a simulation adds to what a scenario says: how long work takes.
 type Service struct {
 	// Work is how long a worker takes for a request if the scenario does not say.
 	Work sim.Distribution
 	// ScanCost is how many times as long it takes for a scan, 1 by default.
 	ScanCost float64
-	// Nodes is how many services there are behind a load balancer, 1 by default.
-	// The settings of a scenario are those of each.
-	Nodes int
-	// SlowNode, if not 0, is the speed of the first of them, where 1 is that of the
-	// others.
-	SlowNode float64
-	Balance  sim.Balance
 	// Built is the version of the program.
 	Built string
 }
 
 var _ lab.Simulator = (*Service)(nil)
 
-// Version says what simulates, and how.
-func (s *Service) Version() string {
-	v := Simulated + s.Built
-	if s.Nodes > 1 {
-		v += fmt.Sprintf("; %d nodes, %v", s.Nodes, s.Balance)
-		if s.SlowNode != 0 && s.SlowNode != 1 {
-			v += fmt.Sprintf(", one of speed %g", s.SlowNode)
-		}
-	}
-	return v
-}
+// Version says what simulates.
+func (s *Service) Version() string { return Simulated + s.Built }
 
 // Simulated is how the version of what simulates begins.
 const Simulated = "simulated by "
@@ -162,13 +145,19 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 	if work == nil {
 		return sim.Config{}, nil, errors.New("how long does a request take? The scenario has no store_delay, nor is --service given")
 	}
+	nodes := max(1, c.Nodes)
 	config := sim.Config{
 		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: cmp.Or(c.Capacity, sim.DefaultCapacity),
-		Nodes: make([]sim.Node, max(1, s.Nodes)), Balance: s.Balance,
-		SLO: o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: loadtest.TimelineStep(o.Duration), Seed: o.Seed,
-		Connections: o.Connections,
+		Nodes: make([]sim.Node, nodes),
+		SLO:   o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: loadtest.TimelineStep(o.Duration), Seed: o.Seed,
+		Connections: nodes * o.Connections,
 	}
-	config.Nodes[0].Speed = s.SlowNode
+	config.Nodes[0].Speed = c.SlowNode
+	if c.Balance != "" {
+		if err := config.Balance.UnmarshalText([]byte(c.Balance)); err != nil {
+			return sim.Config{}, nil, fmt.Errorf("balance: %w", err)
+		}
+	}
 	// As loadtest.Retries says that clients do.
 	retry := sim.Retry{Attempts: o.Retries.Attempts, Backoff: o.Retries.Backoff, Budget: o.Retries.Budget, Jitter: true}
 	var kinds []kind

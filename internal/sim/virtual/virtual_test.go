@@ -77,6 +77,7 @@ func TestService_WhatItCannot(t *testing.T) {
 		"pools: split":                 {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Pools: "split"}},
 		"how long does a request take": {Service{}, scenario.Combination{Strategy: "fifo"}},
 		"store_delay":                  {Service{}, scenario.Combination{Strategy: "fifo", StoreDelay: "soon"}},
+		"balance":                      {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Nodes: 2, Balance: "best"}},
 		"unknown strategy":             {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "best"}},
 		"all have to be above 0":       {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Workers: -1}},
 		"a mean of 0s is not above 0":  {Service{Work: sim.Constant(0)}, scenario.Combination{Strategy: "fifo"}},
@@ -107,6 +108,40 @@ func TestService_Retries(t *testing.T) {
 	require.GreaterOrEqual(t, r.Latency.Max, 100.0)
 }
 
+// A fleet is so many services with the settings of the combination, each with
+// connections of its own, behind the balancer that is asked for.
+func TestService_Fleet(t *testing.T) {
+	t.Parallel()
+	s := &Service{Work: sim.Constant(4 * ms)}
+	o := loadtest.Options{Rate: 10_000, Connections: 10, Mix: loadtest.Mix{Get: 1}, Duration: time.Second, Clients: "one"}
+	c := scenario.Combination{Strategy: "fifo", Workers: 2, Capacity: 3, Nodes: 4, SlowNode: 0.5}
+	capacity, err := s.Capacity(&c, o)
+	require.NoError(t, err)
+	require.InDelta(t, 3.5*500, capacity, 1e-6)
+	r, err := s.Simulate(t.Context(), &c, o)
+	require.NoError(t, err)
+	require.Equal(t, 8, r.Workers)
+	require.Equal(t, 12, *r.Capacity)
+	require.Positive(t, r.Shed["full"], "40 connections are more than 8 workers and 12 places")
+	require.InEpsilon(t, 1750, r.ServedRPS, 0.05)
+	// All that one client sends goes to one node.
+	c.SlowNode, c.Balance = 0, "client-hash"
+	r, err = s.Simulate(t.Context(), &c, o)
+	require.NoError(t, err)
+	require.InEpsilon(t, 500, r.ServedRPS, 0.05)
+}
+
+// What a scenario may ask for is what there is.
+func TestService_KnowsTheBalances(t *testing.T) {
+	t.Parallel()
+	for i, name := range scenario.Balances {
+		var b sim.Balance
+		require.NoError(t, b.UnmarshalText([]byte(name)))
+		require.EqualValues(t, i, b, name)
+	}
+	require.Equal(t, "unknown", sim.Balance(len(scenario.Balances)).String(), "the last is not the last")
+}
+
 // A comparison that is simulated has the form of a real one: it is whole, and the
 // same each time but for when it was made.
 func TestCompare_Simulated(t *testing.T) {
@@ -114,6 +149,7 @@ func TestCompare_Simulated(t *testing.T) {
 	what, err := scenario.New("s", "S", "Q?", scenario.Settings{
 		"strategy": {"fifo", "lifo"}, "workers": {"8"}, "store_delay": {"exp:4ms"}, "connections": {"2000"},
 		"rate": {"0.5x", "2x", "max"}, "retries": {"2,10ms"}, "profile": {"spike:2x,100ms"},
+		"nodes": {"2"}, "slow_node": {"0.5"},
 	})
 	require.NoError(t, err)
 	what.Duration, what.Warmup, what.Repetitions = 300*ms, 100*ms, 1
@@ -121,7 +157,7 @@ func TestCompare_Simulated(t *testing.T) {
 	require.NoError(t, err)
 	compare := func(dir string) *lab.Comparison {
 		c, err := lab.Compare(context.Background(), *what, lab.CompareOptions{
-			Binary: self, Dir: dir, Simulator: &Service{Nodes: 2, SlowNode: 0.5, Built: "test"},
+			Binary: self, Dir: dir, Simulator: &Service{Built: "test"},
 		})
 		require.NoError(t, err)
 		require.Empty(t, c.Partial)
@@ -129,7 +165,7 @@ func TestCompare_Simulated(t *testing.T) {
 	}
 	one, two := t.TempDir(), t.TempDir()
 	c := compare(one)
-	require.Equal(t, "simulated by test; 2 nodes, round-robin, one of speed 0.5", c.Version)
+	require.Equal(t, "simulated by test", c.Version)
 	for load, capacity := range c.Capacity {
 		require.InDelta(t, 3000, capacity, 1e-6, load)
 	}
