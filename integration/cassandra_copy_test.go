@@ -143,6 +143,7 @@ func TestCassandra_Copy(t *testing.T) {
 
 	r = run(t, plain, env, command(data)...)
 	require.Equal(t, 0, r.code, r.stderr)
+	t.Log(r.stdout)
 	require.Contains(t, r.stderr, fmt.Sprintf("going on with %d keys copied", at.Copied.Keys))
 	require.Contains(t, r.stdout, fmt.Sprintf("%d keys", len(values)))
 	require.Contains(t, r.stdout, "1 key of these had been written in the cluster after")

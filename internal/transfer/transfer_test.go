@@ -325,10 +325,10 @@ func TestJob_ManyDifferences(t *testing.T) {
 		keys := j.Source.(*source).keys()
 		var want []Difference
 		for i, k := range keys {
-			switch {
-			case i%3 == 0:
+			switch i % 3 {
+			case 0:
 				want = append(want, Difference{Key: []byte(k), Missing: true})
-			case i%3 == 1:
+			case 1:
 				to.cells[k] = cell{value: from[k] + "!", stamp: 1}
 				want = append(want, Difference{Key: []byte(k)})
 			default:
@@ -441,6 +441,21 @@ func TestJob_SourceFails(t *testing.T) {
 		require.EqualValues(t, 2, r.Copied.Keys)
 		require.Equal(t, map[string]string{"a": "1", "b": "2"}, to.holds())
 	}
+}
+
+// What ends a pass ends what is tried again as well.
+func TestJob_SourceFailsMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		to := newTarget()
+		to.before = func(string, bool) error { return store.ErrUnavailable }
+		j := newJob(t, nil, to)
+		j.Source = &source{values: map[string]string{"a": "1", "m": "3"}, failAt: "m"}
+		began := time.Now()
+		_, err := j.Run(t.Context())
+		require.ErrorIs(t, err, errDisk)
+		require.Zero(t, time.Since(began))
+	})
 }
 
 // A source from the future must not win against what is written from now on.
