@@ -169,6 +169,30 @@ func TestStore_FailingReads(t *testing.T) {
 	}
 }
 
+// A read that fails once while a table is opened does no harm to the reads that
+// come after it.
+func TestTable_OpenedAgain(t *testing.T) {
+	t.Parallel()
+	from, keys := writeTables(t)
+	one := largest(t, from)
+	for n := range int64(6) {
+		fs := faulty(copyOf(from))
+		var reads atomic.Int64
+		fs.set(func(op errorfs.Op) error {
+			err := on(syscall.EIO, one, readAt)(op)
+			if err != nil && reads.Add(1) != n+1 {
+				return nil
+			}
+			return err
+		})
+		s := openOnly(t, Options{Dir: "d", FS: fs, Logger: slog.New(newRecorder(t))})
+		requireTrueOrError(t, s, keys)
+		require.Greater(t, reads.Load(), n)
+		require.Equal(t, len(keys), requireTrueOrError(t, s, keys), "after read %d has failed", n+1)
+		require.NoError(t, s.Close())
+	}
+}
+
 // A folder of which a file cannot be read is refused with the name of the file, and
 // left as it is.
 func TestOpen_UnreadableFile(t *testing.T) {

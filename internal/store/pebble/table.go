@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"sync/atomic"
@@ -17,8 +18,8 @@ import (
 type tableFile struct {
 	vfs.File
 	name string
-	// understood is set once a read was of a block with a checksum as expected. The
-	// first read is of the footer, which has none. All files of a table share it.
+	// understood is set once a read was of a block with a checksum as expected. All
+	// files of a table share it.
 	understood *atomic.Bool
 }
 
@@ -31,6 +32,10 @@ func (d *disk) tableFile(f vfs.File, name string) vfs.File {
 // blockSum is how many bytes the checksum has, at the end of a block.
 const blockSum = 4
 
+// tableMagic ends a table. What is read with it is the footer, which is no block:
+// at first, and again if a table could not be opened or was closed meanwhile.
+const tableMagic = "\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3"
+
 func (f *tableFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(p, off)
 	if err != nil || n <= blockSum {
@@ -40,7 +45,7 @@ func (f *tableFile) ReadAt(p []byte, off int64) (int, error) {
 		if !f.understood.Load() {
 			f.understood.Store(true)
 		}
-	} else if f.understood.Load() {
+	} else if f.understood.Load() && !bytes.HasSuffix(p[:n], []byte(tableMagic)) {
 		return n, &blockError{f.name, off}
 	}
 	return n, nil
