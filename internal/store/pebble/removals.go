@@ -1,6 +1,9 @@
 package pebble
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // removals keeps tables that an instance wants to remove for as long as a
 // replaced one may still read them.
@@ -34,6 +37,10 @@ func (r *removals) later(name string) bool {
 	if r.holds == 0 {
 		return false
 	}
-	r.names = append(r.names, name)
+	// Each instance that is opened meanwhile finds it. It must be removed once, as
+	// there may be another table of that name then.
+	if !slices.Contains(r.names, name) {
+		r.names = append(r.names, name)
+	}
 	return true
 }
