@@ -165,8 +165,9 @@ func (s *Store) closeInstance(i *instance) {
 }
 
 // shut closes the instance in use. If the disk fails meanwhile, or has failed
-// before, Pebble is not allowed to change anything more.
-func (s *Store) shut(inst *instance) error {
+// before, Pebble is not allowed to change anything more. Nor is it once enough is
+// closed: it would finish the flush and the compactions that it has begun.
+func (s *Store) shut(inst *instance, enough <-chan struct{}) error {
 	failed, reason := s.health.watch()
 	closed := make(chan error, 1)
 	go func() {
@@ -178,6 +179,7 @@ func (s *Store) shut(inst *instance) error {
 		case err := <-closed:
 			return err
 		case <-failed:
+		case <-enough:
 		}
 	}
 	inst.disk.fence()

@@ -120,7 +120,7 @@ func (s *Store) start() error {
 		return err
 	}
 	if reason := s.health.reason(); reason != nil {
-		_ = s.shut(inst)
+		_ = s.shut(inst, nil)
 		return reason
 	}
 	s.cur = inst
@@ -421,6 +421,7 @@ func (s *Store) Close() error {
 	if reason := s.health.reason(); reason != nil {
 		errs = append(errs, s.lastChance(reason))
 	}
+	var enough chan struct{} // closed when the rest is not worth waiting for
 	if s.health.reason() == nil {
 		// After this everything is durable, and what fails later is no loss. Under
 		// Always it was before.
@@ -432,13 +433,12 @@ func (s *Store) Close() error {
 		} else {
 			// So that the next start depends on no log, and has none to replay.
 			// No longer than is worth it: nothing is lost without.
-			stop := make(chan struct{})
-			timer := time.AfterFunc(5*time.Second, func() { close(stop) })
-			_ = s.settle(s.cur, s.health.failures(), stop)
-			timer.Stop()
+			enough = make(chan struct{})
+			defer time.AfterFunc(5*time.Second, func() { close(enough) }).Stop()
+			_ = s.settle(s.cur, s.health.failures(), enough)
 		}
 	}
-	if err := s.shut(s.cur); err != nil {
+	if err := s.shut(s.cur, enough); err != nil {
 		errs = append(errs, fmt.Errorf("cannot close the data folder %s: %w", s.opts.Dir, err))
 	}
 	s.old.Wait()
