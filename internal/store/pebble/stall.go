@@ -166,7 +166,7 @@ func (s *Store) stuck(m *pebble.Metrics) error {
 	if time.Since(failed.at) > lasts {
 		return nil
 	}
-	return fmt.Errorf("too many tables wait for compactions, which fail: %w", failed.err)
+	return fmt.Errorf("too many tables wait for compactions, which fail: %w%s", failed.err, advice(failed.err))
 }
 
 // stillStuck is stuck for a store that tries to come back. One that is being closed

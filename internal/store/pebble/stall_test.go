@@ -2,10 +2,13 @@ package pebble
 
 import (
 	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 )
@@ -51,6 +54,23 @@ func TestStall_Lasted(t *testing.T) {
 	s.set(true, at(70))
 	require.Equal(t, 31*time.Second, s.lasted(at(71)))
 	require.EqualValues(t, 2, s.count.Load())
+}
+
+// Who is told that compactions fail is told what to do, if that is not over with the
+// fault of the disk.
+func TestStall_Stuck(t *testing.T) {
+	t.Parallel()
+	var s Store
+	var m pebble.Metrics
+	m.Levels[0].Sublevels = stallL0Sublevels
+	require.NoError(t, s.stuck(&m))
+	s.stall.compacted(&blockError{"000007.sst", 4096})
+	requireOneLine(t, s.stuck(&m), "000007.sst is damaged", "byte 4096", "spillway restore")
+	s.stall.compacted(&os.PathError{Op: "read", Path: "000007.sst", Err: syscall.EIO})
+	requireOneLine(t, s.stuck(&m), "000007.sst: input/output error")
+	require.NotContains(t, s.stuck(&m).Error(), "restore")
+	m.Levels[0].Sublevels--
+	require.NoError(t, s.stuck(&m))
 }
 
 // Writes wait for the measure if it is late, and not inside Pebble.
