@@ -152,10 +152,14 @@ func (d *disk) isLog(name string) bool { return strings.HasSuffix(name, ".log") 
 
 func (d *disk) isTable(name string) bool { return strings.HasSuffix(name, ".sst") && d.inDir(name) }
 
-// isVital says that Pebble does not survive a failure of that file.
+// isVital says that Pebble does not survive a failure of that file. While it opens
+// the folder that is any file but a table: a compaction that it has begun by then
+// would go on without what it needs, and panic.
 func (d *disk) isVital(name string) bool {
-	base := d.PathBase(name)
-	return d.isManifest(name) || strings.HasPrefix(base, "marker.") && d.inDir(name)
+	if d.opening.Load() && d.inDir(name) && !d.isTable(name) {
+		return true
+	}
+	return d.isManifest(name) || strings.HasPrefix(d.PathBase(name), "marker.") && d.inDir(name)
 }
 
 // change runs f, which changes the file of that name. If the disk is fenced it

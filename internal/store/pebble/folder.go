@@ -32,6 +32,7 @@ func (s *Store) inspect() (old bool, _ error) {
 		return false, err
 	}
 	manifest, data := "", ""
+	old = true         // so is one without a format, which was not finished
 	slices.Sort(names) // of several markers the last is in force
 	for _, name := range names {
 		switch ext := filepath.Ext(name); {
@@ -100,7 +101,7 @@ func (e firstLine) Error() string {
 
 func (e firstLine) Unwrap() error { return e.error }
 
-// advice says what to do about a folder that cannot be opened.
+// advice says what to do about a folder that cannot be opened, or written for good.
 func advice(err error) string {
 	switch {
 	case errors.Is(err, errNewer):

@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -85,19 +84,21 @@ func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) 
 
 	opened := make(chan error, 1)
 	go func() {
-		// On some kinds of damage Pebble panics rather than to return an error.
-		defer func() {
-			if r := recover(); r != nil {
-				opened <- inst.disk.blame(fmt.Errorf("%v", r))
-			}
-		}()
-		var err error
 		inst.disk.opening.Store(true)
-		inst.db, err = pebble.Open(s.opts.Dir, o)
-		if err == nil && old {
-			_ = inst.db.Flush() // whose failure is none of the store
-		}
+		err := func() (err error) {
+			defer rescue(&err) // on some kinds of damage Pebble panics
+			inst.db, err = pebble.Open(s.opts.Dir, o)
+			if err == nil && old {
+				_ = inst.db.Flush() // whose failure is none of the store
+			}
+			return err
+		}()
 		inst.disk.opening.Store(false)
+		if err != nil {
+			// Pebble does not wait for the compactions that it has begun. They would
+			// remove tables that belong to the next instance.
+			inst.disk.abort()
+		}
 		opened <- inst.disk.blame(err)
 	}()
 	var reason error

@@ -2,12 +2,15 @@ package pebble
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -97,6 +100,78 @@ func TestOpen_Corrupt(t *testing.T) {
 		_, err = Open(Options{Dir: dir})
 		requireOneLine(t, err, "cannot open the data folder "+dir)
 	}
+}
+
+// A start that was cut off while it made the folder leaves one that the next start
+// makes whole. That one writes no log in Pebble's oldest format, either, in which
+// later chunks prove nothing of earlier ones.
+func TestOpen_CutOffWhileMade(t *testing.T) {
+	t.Parallel()
+	for after := 0; ; after++ {
+		mem := vfs.NewCrashableMem()
+		var left *vfs.MemFS
+		o := Options{Dir: "d", FS: counting(mem, after, func() { left = copyOf(mem) })}
+		require.NoError(t, openOnly(t, o).Close())
+		if left == nil {
+			require.Greater(t, after, 20)
+			break
+		}
+		s := openOnly(t, Options{Dir: "d", FS: left})
+		require.NoError(t, apply(s, put("a", "1")))
+		logs := named(t, left, "", ".log")
+		require.GreaterOrEqual(t, content(t, left, logs[len(logs)-1])[6], byte(logFull), "cut off before change %d", after)
+		require.NoError(t, s.Close())
+	}
+}
+
+// An instance that could not be opened changes nothing any more, whatever it has
+// begun.
+func TestOpen_FailedInstanceIsCutOff(t *testing.T) {
+	t.Parallel()
+	mem, keys := writeTables(t)
+	fs := faulty(mem)
+	s := openOnly(t, Options{Dir: "d", FS: fs})
+	s.cur.disk.fence()
+	fs.set(on(unix.EIO, "OPTIONS", read))
+	inst, err := s.openInstance(nil, false)
+	require.ErrorIs(t, err, unix.EIO)
+	fs.heal()
+	before := named(t, mem, "", "")
+	for _, name := range before {
+		require.NoError(t, inst.disk.Remove("d/"+name))
+	}
+	require.Equal(t, before, named(t, mem, "", ""))
+	require.NoError(t, s.Close())
+	requireOnDisk(t, fs.crash(0), keys)
+}
+
+// A start that fails beside a compaction says so, in one line, and loses nothing.
+func TestOpen_FailsBesideACompaction(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashableMem()
+	o := Options{Dir: "d", FS: mem}
+	o.setDefaults()
+	p := o.pebbleOptions()
+	p.FS, p.Logger, p.DisableAutomaticCompactions = mem, quiet{}, true
+	db, err := pebble.Open("d", p)
+	require.NoError(t, err)
+	keys := []string{"a", "z"}
+	for range 5 {
+		for _, k := range keys {
+			require.NoError(t, db.Set([]byte(k), []byte(valueOf(k)), pebble.Sync))
+		}
+		require.NoError(t, db.Flush())
+	}
+	keys = append(keys, "log")
+	require.NoError(t, db.Set([]byte("log"), []byte(valueOf("log")), pebble.Sync))
+	require.NoError(t, db.Close())
+
+	fs := faulty(mem)
+	fs.set(on(unix.ENOSPC, "temporary", create)) // the options, which Pebble writes last
+	_, err = Open(Options{Dir: "d", FS: fs, Logger: slog.New(slog.DiscardHandler)})
+	requireOneLine(t, err, "cannot open the data folder d", "no space left")
+	requireOnDisk(t, fs.crash(0), keys)
+	requireOnDisk(t, mem, keys)
 }
 
 // Another process finds the folder in use: this test starts itself once more.
