@@ -47,7 +47,8 @@ var errDamaged = errors.New("is damaged")
 //
 // What remains unproven is damage to the last records before a crash, as many as
 // three syncs wrote, and to a head, if less than that follows its block; no reader
-// could tell it from a power cut. After a proper stop there is the seal.
+// could tell it from a power cut. After a proper stop the logs hold nothing that is
+// not in the tables.
 const (
 	blockBytes = 32 << 10
 

@@ -579,7 +579,7 @@ func TestStore_IntervalBoundsTheLoss(t *testing.T) {
 }
 
 // The handle by which the log manager syncs the folder is told from the others,
-// one for each instance: see openedByLogManager.
+// one for each instance: see callers.
 func TestDisk_KnowsTheLogManagersHandle(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Dir: t.TempDir()})
