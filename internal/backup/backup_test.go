@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -32,15 +33,10 @@ type subject struct {
 	backups *Backups
 }
 
-// open opens a store over that file system, which is closed with the test. It is
-// the second start on a new folder, since the log of the first is in Pebble's
-// oldest format.
+// open opens a store over that file system, which is closed with the test.
 func open(t *testing.T, beneath vfs.FS, mode pebble.SyncMode) *subject {
 	t.Helper()
 	s := &subject{t: t, dir: filepath.Join(t.TempDir(), "data")}
-	first, err := pebble.Open(pebble.Options{Dir: s.dir, Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	require.NoError(t, first.Close())
 	s.backups = New(s.dir)
 	s.backups.disk = newDisk(beneath)
 	s.Store = openStore(t, pebble.Options{Dir: s.dir, FS: s.backups.FS(), Sync: mode})
@@ -322,6 +318,58 @@ func TestBackups_OneAtATime(t *testing.T) {
 	_, err = s.backups.Write(t.Context(), dir+"2", s.Checkpoint)
 	require.ErrorIs(t, err, ErrClosed)
 	require.NoDirExists(t, dir+"2")
+}
+
+// A backup that hangs while the service stops keeps Close waiting, but not the store:
+// what it acknowledges meanwhile is saved by Sync. The backup ends as soon as it can.
+func TestBackups_HangsAtAStop(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pebble.SyncMode{pebble.Always, pebble.Interval, pebble.Never} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "backup")
+			hangs, goOn := make(chan struct{}), make(chan struct{})
+			end := sync.OnceFunc(func() { close(goOn) })
+			defer end()
+			var once sync.Once
+			s := open(t, errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if op.Kind == errorfs.OpFileWrite && strings.HasPrefix(op.Path, dir) {
+					once.Do(func() { close(hangs) })
+					<-goOn
+				}
+				return nil
+			})), mode)
+			s.mustPut("before", 10)
+			written, closed := make(chan error, 1), make(chan struct{})
+			go func() {
+				_, err := s.backups.Write(t.Context(), dir, s.Checkpoint)
+				written <- err
+			}()
+			<-hangs
+			go func() {
+				s.backups.Close()
+				close(closed)
+			}()
+			<-s.backups.stop.Done()
+			s.mustPut("meanwhile", 10)
+			require.NoError(t, s.Sync())
+			killed := filepath.Join(t.TempDir(), "killed")
+			require.NoError(t, os.CopyFS(killed, os.DirFS(s.dir)))
+			requireHolds(t, killed, map[string]int{"before": 10, "meanwhile": 10})
+			select {
+			case <-closed:
+				require.Fail(t, "the store would be closed below the backup")
+			case err := <-written:
+				require.Fail(t, "the backup has ended", "%v", err)
+			default:
+			}
+
+			end()
+			require.ErrorIs(t, <-written, ErrClosed)
+			<-closed
+			require.NoDirExists(t, dir)
+		})
+	}
 }
 
 // A backup that fails leaves the empty folder that was there, and the link to it.

@@ -14,8 +14,8 @@ import (
 // things that a checkpoint does not.
 //
 // A log is copied up to what was written when the copy began. It is being written
-// meanwhile, over zeros or over what was in a log before it, and a copy that is
-// made block by block could have an old block before a new one. Whoever opens the
+// meanwhile, over zeros that were put there in advance, and a copy that is made
+// block by block could have zeros before what was written later. Whoever opens the
 // copy would take that for damage.
 //
 // A copy to another file system takes long, and ends when nobody waits for it any
@@ -73,15 +73,6 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 		return d.count(name, f), nil
 	}
 	return f, nil
-}
-
-func (d *disk) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := d.FS.ReuseForWrite(oldname, newname, c)
-	if err != nil || !strings.HasSuffix(newname, ".log") {
-		return f, err
-	}
-	d.forget(oldname)
-	return d.count(newname, f), nil
 }
 
 func (d *disk) Link(oldname, newname string) error {
