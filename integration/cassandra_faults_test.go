@@ -127,6 +127,10 @@ func TestCassandra_NodesFail(t *testing.T) {
 	s.stop()
 }
 
+// pace is the least time between two turns of who only waits for a node: it shall
+// not take the time of the machine from that.
+const pace = 50 * time.Millisecond
+
 // watchPauses counts until stop is closed how often this machine stands still for
 // so long that healthy nodes are late.
 func watchPauses(stop <-chan struct{}) (n int) {
@@ -179,6 +183,8 @@ type quorumWriter struct {
 // run writes and reads until so many writes have been acknowledged, and stop, if
 // there is one, is closed. It returns what must not be.
 func (w *quorumWriter) run(s *service, turns int, stop <-chan struct{}, log *tally) error {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
 	for acknowledged := 0; ; {
 		if acknowledged >= turns {
 			if stop == nil {
@@ -187,7 +193,7 @@ func (w *quorumWriter) run(s *service, turns int, stop <-chan struct{}, log *tal
 			select {
 			case <-stop:
 				return nil
-			default:
+			case <-tick.C:
 			}
 		}
 		w.next++

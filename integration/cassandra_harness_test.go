@@ -302,7 +302,10 @@ func (n *node) start() {
 		"-Dcassandra.config=file://"+config, "-Dlogback.configurationFile="+logging,
 		"-Dcassandra.storagedir="+n.folder, "-Dcassandra-foreground=yes",
 		// Times meant for large clusters.
-		"-Dcassandra.superuser_setup_delay_ms=0", "-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=1000",
+		"-Dcassandra.superuser_setup_delay_ms=0", "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+		// Half the time that a node has, as it starts, to hear of the others, or else it
+		// gives up. None waits for so long, since none is given data.
+		fmt.Sprint("-Dcassandra.ring_delay_ms=", patience.Milliseconds()),
 		"-cp", filepath.Join(c.jars, "*"), "org.apache.cassandra.service.CassandraDaemon")
 	n.cmd = exec.Command("java", args...)
 	n.cmd.Dir = n.folder

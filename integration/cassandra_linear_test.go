@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -39,6 +40,8 @@ const (
 // run does one piece after the other until stop is closed, at least one. It
 // returns what must not be.
 func (r *registers) run(stop <-chan struct{}) error {
+	tick := time.NewTicker(10 * pace)
+	defer tick.Stop()
 	for {
 		if err := r.piece(); err != nil {
 			return fmt.Errorf("registers, seed %d, piece %d: %w", r.seed, r.pieces, err)
@@ -47,7 +50,7 @@ func (r *registers) run(stop <-chan struct{}) error {
 		select {
 		case <-stop:
 			return nil
-		default:
+		case <-tick.C:
 		}
 	}
 }
