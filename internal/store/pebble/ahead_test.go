@@ -55,7 +55,7 @@ func TestLog_ZerosAhead(t *testing.T) {
 			fs := vfs.NewCrashableMem()
 			s := open(t, Options{Dir: "data", FS: fs, Sync: test.sync, memTableBytes: 1 << 20})
 			newest := func() []byte { logs := logsOf(t, fs); return logs[len(logs)-1] }
-			require.Empty(t, newest(), "a log of zeros alone would be taken for a damaged one")
+			require.Empty(t, newest(), "nothing is written")
 			require.NoError(t, apply(s, put("a", "1")))
 			require.Less(t, len(newest()), 1000)
 			for i := range 10 {
@@ -107,8 +107,9 @@ func TestStore_CrashesInARow(t *testing.T) {
 	}
 }
 
-// TestStore_CrashesWithoutWrites has logs that hold nothing to replay: they must
-// not end in zeros, which the second start after a crash would take for damage.
+// TestStore_CrashesWithoutWrites has logs that hold nothing to replay. The start that
+// finds them must be done with them, since to a later one, of which they are not the
+// last, they could seem damaged.
 func TestStore_CrashesWithoutWrites(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {

@@ -508,11 +508,11 @@ const littleAtATime = 64 << 10
 // over them is to sync data alone, and takes half as long: the file does not
 // grow, and the file system has nothing to note in its journal.
 //
-// To whoever reads the log after a crash, zeros are its end. But only the last log
-// may end so: one that
-// a start leaves behind because there is nothing in it to be flushed would seem
-// damaged to the next. So there are none until a batch that is in the log has been
-// synced; under Always nothing else is ever written to it.
+// To whoever reads the log after a crash, zeros are its end, and only the last log may
+// end so. One before it does not: it was closed, with its mark ahead of the zeros, or
+// the start that found it is done with it, having flushed what was in it, if
+// anything, before it began another. There are no zeros before the first sync, as
+// nothing tells by then how much is written between two.
 func (f *logFile) extend() {
 	const page = 4 << 10
 	n := f.disk.logAhead - f.end%page
