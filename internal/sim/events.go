@@ -20,10 +20,17 @@ type event struct {
 	kind
 }
 
-// agenda is a binary heap of events, the next on top. It allocates only to grow.
+// agenda holds the events to come, in the order of their times. It allocates only
+// to grow.
 type agenda struct {
+	// heap is a binary heap, the next on top.
 	heap []event
-	seq  uint64
+	// patience holds times at which clients give up, nearly all of which come in
+	// order and are void by then: in the heap the many that wait would make every
+	// step through it longer. Those before head have been taken.
+	patience []event
+	head     int
+	seq      uint64
 }
 
 func (e *event) before(other *event) bool {
@@ -37,6 +44,10 @@ func (a *agenda) plan(at int64, what kind, r *request) {
 		e.gen = r.gen
 	}
 	a.seq++
+	if n := len(a.patience); what == gaveUp && (n == a.head || a.patience[n-1].at <= at) {
+		a.await(e)
+		return
+	}
 	a.heap = append(a.heap, e)
 	i := len(a.heap) - 1
 	for i > 0 {
@@ -50,8 +61,38 @@ func (a *agenda) plan(at int64, what kind, r *request) {
 	a.heap[i] = e
 }
 
-// next takes the event on top, of which there has to be one.
+// await adds an event after all others of patience.
+func (a *agenda) await(e event) {
+	if a.head > len(a.patience)/2 {
+		n := copy(a.patience, a.patience[a.head:])
+		clear(a.patience[n:])
+		a.patience, a.head = a.patience[:n], 0
+	}
+	a.patience = append(a.patience, e)
+}
+
+// peek returns the next event, nil if there is none.
+func (a *agenda) peek() *event {
+	switch {
+	case a.head == len(a.patience) && len(a.heap) == 0:
+		return nil
+	case a.head == len(a.patience):
+		return &a.heap[0]
+	case len(a.heap) == 0 || a.patience[a.head].before(&a.heap[0]):
+		return &a.patience[a.head]
+	default:
+		return &a.heap[0]
+	}
+}
+
+// next takes the next event, of which there has to be one.
 func (a *agenda) next() event {
+	if a.head < len(a.patience) && a.peek() == &a.patience[a.head] {
+		e := a.patience[a.head]
+		a.patience[a.head] = event{}
+		a.head++
+		return e
+	}
 	top := a.heap[0]
 	n := len(a.heap) - 1
 	last := a.heap[n]

@@ -117,14 +117,14 @@ func (s *simulation) simulate() (whole bool) {
 		if steps%stepsPerLook == 0 && s.stopped() {
 			return false
 		}
-		heap := s.agenda.heap
+		due := s.agenda.peek()
 		switch {
-		case arrival.at < s.end && (len(heap) == 0 || arrival.at < heap[0].at):
+		case arrival.at < s.end && (due == nil || arrival.at < due.at):
 			s.now = arrival.at
 			s.events++
 			s.offer(arrival)
 			arrival = next()
-		case len(heap) > 0:
+		case due != nil:
 			s.step()
 		default:
 			return true
