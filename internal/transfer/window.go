@@ -14,8 +14,9 @@ const (
 	// long holds up the others only then.
 	windowEntries = 16
 	// windowBytes bounds their keys and values together, but for a single one that
-	// has more.
-	windowBytes = 64 << 20
+	// has more: large ones at once make a cluster late, and take several times as
+	// much memory here.
+	windowBytes = 16 << 20
 )
 
 // entry is a key with its value, on its way.
