@@ -41,7 +41,7 @@ type engine struct {
 // firewall of the machine know of it, and another engine is not disturbed.
 func startEngine(t *testing.T) *engine {
 	t.Helper()
-	for _, program := range []string{"dockerd", "docker", "docker-compose", "ip", "ldd", "prometheus"} {
+	for _, program := range []string{"dockerd", "docker", "docker-compose", "haproxy", "ip", "ldd", "prometheus"} {
 		_, err := exec.LookPath(program)
 		require.NoError(t, err, "%s is missing, make integration installs it", program)
 	}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ func TestDocker(t *testing.T) {
 	e.importGo(t)
 	e.do(t, "make", "docker", "VERSION=v1.2.3-test", "COMMIT=abc1234")
 	for name, test := range map[string]func(*testing.T, *engine){
-		"image": dockerImage, "life": dockerLife, "drain": dockerDrain, "limits": dockerLimits, "compose": dockerCompose,
+		"image": dockerImage, "life": dockerLife, "drain": dockerDrain, "limits": dockerLimits, "compose": dockerCompose, "cluster": dockerCluster,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,6 +187,83 @@ func dockerCompose(t *testing.T, e *engine) {
 			return err == nil && strings.Contains(a.body, `"value"`)
 		})
 	}
+}
+
+// deploy/cluster/compose.yaml, with what can be had here: HAProxy as the
+// distribution packages it, and the embedded store in the place of Cassandra. The
+// balancer finds the replicas, also when their containers are made anew, and no
+// request fails meanwhile.
+func dockerCluster(t *testing.T, e *engine) {
+	e = &engine{network: e.network, env: append(slices.Clip(e.env), "SPILLWAY_PORT=0", "HAPROXY_STATS_PORT=0", "SPILLWAY_STORE=pebble")}
+	compose := func(arguments ...string) string {
+		return e.do(t, append([]string{"docker-compose", "--file", "deploy/cluster/compose.yaml", "--project-name", "cluster"}, arguments...)...)
+	}
+	require.ElementsMatch(t, []string{"cassandra-1", "cassandra-2", "cassandra-3", "spillway-1", "spillway-2", "haproxy", "prometheus", "grafana"},
+		strings.Fields(compose("config", "--services")))
+	program, err := exec.LookPath("haproxy")
+	require.NoError(t, err)
+	e.importImage(t, regexp.MustCompile(`haproxy:\S+`).FindString(compose("config")),
+		[]string{`ENTRYPOINT ["/bin/haproxy", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]`},
+		map[string]string{"/bin/haproxy": program}, func(string) bool { return false })
+
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(compose("logs", "--tail", "50"))
+		}
+		compose("down", "--volumes", "--timeout", "60")
+	})
+	up := func(replica string, arguments ...string) {
+		compose(append([]string{"up", "--detach", "--no-build", "--no-deps"}, append(arguments, replica)...)...)
+		e.eventually(t, replica+" is healthy", func() bool {
+			return e.inspect(t, compose("ps", "--quiet", replica), "{{.State.Health.Status}}") == "healthy"
+		})
+	}
+	up("spillway-1")
+	up("spillway-2")
+	compose("up", "--detach", "--no-deps", "haproxy")
+	c := &container{service: e.service(t), e: e}
+	c.data, c.admin = compose("port", "haproxy", "8080"), compose("port", "haproxy", "8404")
+	awaitBoth := func() {
+		e.eventually(t, "the balancer has both", func() bool {
+			a, err := c.try(http.MethodGet, c.adminURL("/;csv"), "")
+			return err == nil && strings.Count(a.body, ",UP,") == 2+1 && strings.Count(a.body, ",L7OK,") == 2 // the backend is UP as well
+		})
+	}
+	awaitBoth()
+	require.Contains(t, c.request(http.MethodGet, c.adminURL("/metrics"), "").body, "haproxy_server_status")
+
+	var stopping atomic.Bool
+	var answered atomic.Int64
+	done := make(chan error, 1)
+	go func() {
+		done <- concurrently(4, func(i int) error {
+			conn, err := c.connect()
+			if err != nil {
+				return err
+			}
+			defer conn.close()
+			for !stopping.Load() {
+				a, err := conn.do(http.MethodPut, entity(fmt.Sprint(i)), "v")
+				if err != nil {
+					return err
+				}
+				if a.status != http.StatusCreated {
+					return fmt.Errorf("status %d: %s", a.status, a.body)
+				}
+				answered.Add(1)
+			}
+			return nil
+		})
+	}()
+	for _, replica := range []string{"spillway-1", "spillway-2"} {
+		before := answered.Load()
+		up(replica, "--force-recreate")
+		awaitBoth()
+		require.Greater(t, answered.Load(), before)
+	}
+	stopping.Store(true)
+	require.NoError(t, <-done)
+	t.Logf("%d requests answered while both replicas were made anew", answered.Load())
 }
 
 // container is a running container of the service. Of service it has what does
