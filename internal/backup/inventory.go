@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
+	"spillway/internal/durable"
 )
 
 const (
@@ -130,19 +130,7 @@ func (i *inventory) write(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, name)
-	f, err := os.Create(path + ".tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".tmp", path); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return durable.WriteFile(filepath.Join(dir, name), append(text, '\n'))
 }
 
 // read reads the inventory that was written to a file.
@@ -164,13 +152,4 @@ func read(path string) (inventory, error) {
 		seen[name] = true
 	}
 	return inv, nil
-}
-
-// syncDir makes durable which files there are in a folder.
-func syncDir(dir string) error {
-	f, err := vfs.Default.OpenDir(dir) // which knows where that is possible
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -15,6 +15,8 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"spillway/internal/durable"
 )
 
 // A restore copies the files of a backup to where they belong. The folder may be
@@ -145,13 +147,13 @@ func install(ctx context.Context, inv *inventory, from, to string) (err error) {
 	}
 	err = inv.copy(ctx, from, to)
 	if err == nil {
-		err = syncDir(to)
+		err = durable.SyncDir(to)
 	}
 	if err != nil {
 		// In this order, so that the folder is not used before it is empty.
 		return errors.Join(err, inv.remove(to), removeAll(marker))
 	}
-	return errors.Join(os.Remove(marker), syncDir(to))
+	return errors.Join(os.Remove(marker), durable.SyncDir(to))
 }
 
 // makeDir makes a folder and those above it, durably, and reports whether there
@@ -169,7 +171,7 @@ func makeDir(dir string) (made bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return true, syncDir(filepath.Dir(dir))
+	return true, durable.SyncDir(filepath.Dir(dir))
 }
 
 // copy copies the files and makes their contents durable.
@@ -213,7 +215,7 @@ func (i *inventory) remove(dir string) error {
 	for _, f := range i.Files {
 		paths = append(paths, filepath.Join(dir, f.Name))
 	}
-	return errors.Join(removeAll(paths...), syncDir(dir))
+	return errors.Join(removeAll(paths...), durable.SyncDir(dir))
 }
 
 // removeAll removes the files that there are.

@@ -8,10 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
+	"spillway/internal/durable"
 )
 
 // state is what the file says.
@@ -108,31 +107,8 @@ func (s *state) save(path string) error {
 	if err != nil {
 		return err
 	}
-	err = func() error {
-		f, err := os.Create(path + ".tmp")
-		if err != nil {
-			return err
-		}
-		_, err = f.Write(append(text, '\n'))
-		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			return err
-		}
-		if err := os.Rename(path+".tmp", path); err != nil {
-			return err
-		}
-		return syncDir(filepath.Dir(path))
-	}()
-	if err != nil {
+	if err := durable.WriteFile(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("cannot note how far the copy is: %w", err)
 	}
 	return nil
-}
-
-// syncDir makes durable which files there are in a folder.
-func syncDir(dir string) error {
-	f, err := vfs.Default.OpenDir(dir) // which knows where that is possible
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

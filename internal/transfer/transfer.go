@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"spillway/internal/bufpool"
+	"spillway/internal/durable"
 	"spillway/internal/store"
 )
 
@@ -182,7 +183,7 @@ func (r *run) passes(ctx context.Context) error {
 	if err := os.Remove(r.State); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(r.State))
+	return durable.SyncDir(filepath.Dir(r.State))
 }
 
 // pass does something with every entry behind the position, and moves the position
