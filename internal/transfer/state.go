@@ -93,7 +93,7 @@ func (s *state) belongsTo(j *Job) error {
 	case s.From != j.From || s.VerifyOnly != j.VerifyOnly || s.To != j.To && s.Target != j.Identity.Target:
 		return fmt.Errorf("%s, and not of this %s: name another file, or %s", of, what(j.VerifyOnly), remove)
 	case s.Source != j.Identity.Source:
-		return fmt.Errorf("%s, and the source has changed since, as a service was started on it: %s", of, remove)
+		return fmt.Errorf("%s, and the source has changed since, as a service was started on it or another store is in its place: %s", of, remove)
 	case s.Target != j.Identity.Target:
 		return fmt.Errorf("%s, and the table there is another one by now: %s", of, remove)
 	}

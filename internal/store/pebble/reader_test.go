@@ -118,6 +118,33 @@ func TestReader_LogsAlone(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// Two snapshots of a folder that a service runs on may have files of the same names
+// and sizes, as a log ends in zeros. They are told apart all the same.
+func TestReader_FingerprintOfSnapshots(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openOnly(t, Options{Dir: dir})
+	prints := map[string]bool{}
+	for _, value := range []string{"one", "two"} {
+		require.NoError(t, apply(s, put("k", value)))
+		data := filepath.Join(t.TempDir(), "data")
+		require.NoError(t, os.CopyFS(data, os.DirFS(dir)))
+		logs, err := filepath.Glob(filepath.Join(data, "*.log"))
+		require.NoError(t, err)
+		require.Len(t, logs, 1)
+		require.NoError(t, os.Truncate(logs[0], 4<<20)) // however far the zeros have got
+		r, err := OpenReader(data)
+		require.NoError(t, err)
+		got, err := readAll(t, r, nil)
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{"k": value}, got)
+		prints[r.Fingerprint] = true
+		require.NoError(t, r.Close())
+	}
+	require.NoError(t, s.Close())
+	require.Len(t, prints, 2)
+}
+
 // What a start refuses is refused, and a damaged table ends the reading rather than
 // to leave something out.
 func TestReader_Damage(t *testing.T) {
