@@ -59,7 +59,11 @@ func OpenSource(ctx context.Context, dir string) (_ *Source, err error) {
 			return nil, err
 		}
 		for _, f := range inv.Files {
-			if err := f.compare(ctx, dir); err != nil {
+			err := f.compare(ctx, dir)
+			if ctx.Err() != nil { // which says nothing of the backup
+				return nil, context.Cause(ctx)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("the backup %s is damaged: %s: %w", dir, f.Name, err)
 			}
 		}

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -103,4 +104,17 @@ func TestOpenSource_Refuses(t *testing.T) {
 			require.ErrorContains(t, err, dir)
 		})
 	}
+}
+
+// Whoever is interrupted is not told that the backup is damaged.
+func TestOpenSource_Interrupted(t *testing.T) {
+	t.Parallel()
+	s := open(t, vfs.Default, pebble.Always)
+	s.mustPut("k", 10)
+	dir := s.write()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	_, err := OpenSource(ctx, dir)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotContains(t, err.Error(), "damaged")
 }
