@@ -29,15 +29,19 @@ func copyStore(ctx context.Context, inv config.Invocation, stdout, stderr io.Wri
 	if err != nil {
 		return err
 	}
+	c := &inv.Config
+	log := newLogger(c, stderr)
+	for _, warning := range inv.Warnings { // such as of the keyspace that is misspelt
+		log.Warn(warning)
+	}
 	source, err := backup.OpenSource(ctx, dir)
 	if err != nil {
-		return err
+		return beforeAll(err)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	c := &inv.Config
-	target, err := cassandra.OpenStamped(clusterOptions(c, newLogger(c, stderr)))
+	target, err := unless(ctx, func() (*cassandra.Stamped, error) { return cassandra.OpenStamped(clusterOptions(c, log)) })
 	if err != nil {
-		return err
+		return beforeAll(err)
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
 
@@ -83,6 +87,32 @@ func copyStore(ctx context.Context, inv config.Invocation, stdout, stderr io.Wri
 			count(n, "key"), result.Moment.Format(time.RFC3339))
 	}
 	return nil
+}
+
+// unless does what takes its time, or returns when ctx ends before: the rest ends with
+// the process then, which is about to.
+func unless[T any](ctx context.Context, do func() (T, error)) (result T, err error) {
+	done := make(chan struct{})
+	var late T
+	var failed error
+	go func() {
+		defer close(done)
+		late, failed = do()
+	}()
+	select {
+	case <-done:
+		return late, failed
+	case <-ctx.Done():
+		return result, context.Cause(ctx)
+	}
+}
+
+// beforeAll explains an error that has come before anything was done.
+func beforeAll(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted before anything was done")
+	}
+	return err
 }
 
 // soFar says how far a copy is.
