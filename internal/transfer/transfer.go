@@ -223,7 +223,11 @@ func (r *run) pass(ctx context.Context, at *Position, do func(context.Context, *
 	fail(err)
 	observer.Wait()
 	*at = w.position()
-	return errors.Join(err, r.state.save(r.State))
+	unsaved := r.state.save(r.State)
+	if unsaved != nil && errors.Is(err, context.Canceled) {
+		return unsaved // whoever interrupts it has to know
+	}
+	return errors.Join(err, unsaved)
 }
 
 // read hands on the entries behind a key.

@@ -493,6 +493,26 @@ func TestJob_StateCannotBeWritten(t *testing.T) {
 	})
 }
 
+// Whoever interrupts a copy hears of it when what was done could not be noted.
+func TestJob_StateCannotBeWrittenAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		from, to := entries(rand.New(rand.NewPCG(8, 8)), 100), newTarget()
+		j := newJob(t, from, to)
+		to.before = func(string, bool) error { time.Sleep(time.Second); return nil }
+		ctx, stop := context.WithCancel(t.Context())
+		made := make(chan error, 1)
+		time.AfterFunc(5*time.Second+time.Second/2, func() { // between two writes of the file
+			made <- os.Mkdir(j.State+".tmp", 0o700)
+			stop()
+		})
+		_, err := j.Run(ctx)
+		require.NoError(t, <-made)
+		require.ErrorContains(t, err, "cannot note how far")
+		require.NotErrorIs(t, err, context.Canceled)
+	})
+}
+
 // One operation that takes long holds up the others only when the window is full, so
 // that what is in memory is bounded.
 func TestJob_OneIsSlow(t *testing.T) {
