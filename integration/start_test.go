@@ -78,7 +78,7 @@ var settings = map[string]string{
 	"ACCEPT_LOOPS": "", "WORKERS": "", "POOLS": "shared", "QUEUE_CAPACITY": "256",
 	"STORE": "pebble", "DATA_DIR": "./data", "SYNC": "always", "CACHE_BYTES": "",
 	"MAX_KEY_BYTES": "4096", "MAX_VALUE_BYTES": "1048576", "MAX_BODY_BYTES": "",
-	"SLO": "100ms", "MAX_CONNECTIONS": "16384",
+	"SLO": "100ms", "MAX_CONNECTIONS": "16384", "MAX_CONNECTIONS_PER_ADDRESS": "0",
 	"READ_TIMEOUT": "10s", "WRITE_TIMEOUT": "10s", "IDLE_TIMEOUT": "60s",
 	"DRAIN_DELAY": "0", "DRAIN_TIMEOUT": "10s",
 	"TLS_CERT": "", "TLS_KEY": "",

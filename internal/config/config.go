@@ -45,10 +45,11 @@ type Config struct {
 	CassandraPassword          string      `name:"cassandra-password" secret:"" help:"Its password."`
 	CassandraReplicationFactor Replication `name:"cassandra-replication-factor" default:"3" help:"Replicas of each key in a keyspace that is made: a number, or DATACENTRE:NUMBER,… for several."`
 
-	MaxKeyBytes    int   `name:"max-key-bytes" default:"4096" type:"size" min:"1" max:"65535" help:"Longest key."`
-	MaxValueBytes  int   `name:"max-value-bytes" default:"1048576" type:"size" min:"1" max:"1073741824" help:"Longest value."`
-	MaxBodyBytes   int64 `name:"max-body-bytes" default:"${bodies}" type:"size" min:"1" help:"Bodies being read or waiting, in total; by default an eighth of the memory."`
-	MaxConnections int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Connections that may be open; further ones are turned away."`
+	MaxKeyBytes              int   `name:"max-key-bytes" default:"4096" type:"size" min:"1" max:"65535" help:"Longest key."`
+	MaxValueBytes            int   `name:"max-value-bytes" default:"1048576" type:"size" min:"1" max:"1073741824" help:"Longest value."`
+	MaxBodyBytes             int64 `name:"max-body-bytes" default:"${bodies}" type:"size" min:"1" help:"Bodies being read or waiting, in total; by default an eighth of the memory."`
+	MaxConnections           int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Connections that may be open; further ones are turned away."`
+	MaxConnectionsPerAddress int   `name:"max-connections-per-address" default:"0" min:"0" max:"10000000" help:"Of these, how many may come from one address, or IPv6 network of 64 bits; 0 for no limit of its own."`
 
 	// SLO is a bucket bound of the metrics, which the alert rules find by its
 	// digits: a shorter one is written there with an exponent.

@@ -94,7 +94,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 
 // serve is the goroutine of a connection.
 func (c *conn) serve() {
-	defer c.server.connections.Add(-1)
+	defer c.server.uncount(c)
 	defer c.close()
 	if t, ok := c.socket.(*tls.Conn); ok {
 		ctx, cancel := context.WithTimeout(context.Background(), c.server.opts.ReadTimeout)

@@ -148,6 +148,69 @@ func TestMaxConnections(t *testing.T) {
 	second.requireOpen()
 }
 
+// A client with as many connections as one may have is told so, others are served,
+// and it is again when one of its own has gone.
+func TestMaxConnectionsPerAddress(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo", func(o *setup) { o.MaxConnectionsPerAddress = 2 })
+	first, second := s.dial(), s.dial()
+	first.requireOpen()
+	second.requireOpen()
+	for range 3 {
+		a := s.dial().do(put("a", "value"))
+		require.Equal(t, 503, a.status)
+		require.Contains(t, a.body, "too many connections are open from your address")
+		require.True(t, a.close)
+	}
+	_ = first.conn.Close()
+	eventually(t, func() bool { return s.Connections() == 1 }, "closed")
+	s.dial().requireOpen()
+	require.Equal(t, 503, s.dial().do(put("a", "value")).status)
+	second.requireOpen()
+}
+
+// Clients are told apart by IPv4 address and IPv6 network, and nothing is kept of
+// those that have gone.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	a := addresses{limit: 2}
+	for _, step := range []struct {
+		peer  string
+		taken bool
+	}{
+		{"10.0.0.1", true},
+		{"10.0.0.1", true},
+		{"10.0.0.1", false},
+		{"::ffff:10.0.0.1", false},
+		{"10.0.0.2", true},
+		{"2001:db8::1", true},
+		{"2001:db8::2", true},
+		{"2001:db8::2", false},
+		{"2001:db8:0:0:ffff::", false},
+		{"2001:db8:0:1::", true},
+		{"fe80::1%eth0", true},
+		{"fe80::1%eth1", true},
+		{"fe80::2%eth0", false},
+		{"", true}, {"", true}, {"", true}, // of no address
+	} {
+		require.Equal(t, step.taken, a.take(step.peer), step.peer)
+	}
+	require.Len(t, a.open, 5)
+	a.give("10.0.0.1")
+	require.True(t, a.take("::ffff:10.0.0.1"))
+	for _, peer := range []string{"10.0.0.1", "10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::1", "2001:db8:0:1::", "fe80::1", "fe80::1", ""} {
+		a.give(peer)
+	}
+	require.Empty(t, a.open)
+
+	var none addresses
+	for range 3 {
+		require.True(t, none.take("10.0.0.1"))
+	}
+	none.give("10.0.0.1")
+	require.Nil(t, none.open)
+}
+
 // Beyond the limit of those that are refused with care, they still get the
 // answer if they look at once.
 func TestMaxConnections_ManyMore(t *testing.T) {
@@ -300,6 +363,7 @@ func TestOpen_BadOptions(t *testing.T) {
 		func(o *Options) { o.AcceptLoops = 0 },
 		func(o *Options) { o.MaxKeyBytes = 0 },
 		func(o *Options) { o.MaxConnections = 0 },
+		func(o *Options) { o.MaxConnectionsPerAddress = -1 },
 		func(o *Options) { o.IdleTimeout = 0 },
 		func(o *Options) { o.Dispatcher = nil },
 		func(o *Options) { o.Listen = "nowhere" },

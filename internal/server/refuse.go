@@ -14,18 +14,22 @@ import (
 // costs nothing, and that may show as a reset.
 const maxRefusals = 256
 
-// refusal is the answer to a connection beyond the limit.
-var refusal = (&problem{
-	status: fasthttp.StatusServiceUnavailable,
-	detail: "too many connections are open",
-	header: "Retry-After: 1\r\n",
-}).append(nil, nil, true, false)
+// The answers to a connection beyond a limit.
+var (
+	tooMany          = refusalFor("too many connections are open")
+	tooManyOfAddress = refusalFor("too many connections are open from your address")
+)
+
+func refusalFor(detail string) []byte {
+	p := problem{status: fasthttp.StatusServiceUnavailable, detail: detail, header: "Retry-After: 1\r\n"}
+	return p.append(nil, nil, true, false)
+}
 
 // refuse is the goroutine of a connection beyond the limit. It waits a second
 // at most for a request to answer, since some clients take an answer that comes
 // before their request for an error. The request is not parsed, so the events
 // are told that its method is another.
-func (c *conn) refuse() {
+func (c *conn) refuse(refusal []byte) {
 	s := c.server
 	defer s.refusals.Add(-1)
 	defer c.close()
@@ -52,7 +56,7 @@ func (c *conn) refuse() {
 // refuseAtOnce refuses a connection on the goroutine that accepted it. What is
 // written fits into the empty buffer of the socket. Under TLS there is nothing
 // that could be written at once.
-func (c *conn) refuseAtOnce() {
+func (c *conn) refuseAtOnce(refusal []byte) {
 	if c.raw != nil {
 		if _, err := c.socket.Write(refusal); err == nil {
 			c.server.answered("", "other", fasthttp.StatusServiceUnavailable, false, c.now())

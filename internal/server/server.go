@@ -45,6 +45,9 @@ type Options struct {
 	MaxBodyBytes int64
 	// MaxConnections is how many connections are served at once, at least 1.
 	MaxConnections int
+	// MaxConnectionsPerAddress is how many of them may come from one address, or
+	// IPv6 network of 64 bits; 0 for no limit of its own.
+	MaxConnectionsPerAddress int
 	// ReadTimeout bounds the time from the first byte of a request to its last,
 	// WriteTimeout the time in which a client takes nothing of an answer, and
 	// IdleTimeout the time between requests.
@@ -78,6 +81,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("server: limits of %d, %d and %d bytes, need at least 1", o.MaxKeyBytes, o.MaxValueBytes, o.MaxBodyBytes)
 	case o.MaxConnections < 1:
 		return fmt.Errorf("server: at most %d connections, need at least 1", o.MaxConnections)
+	case o.MaxConnectionsPerAddress < 0:
+		return fmt.Errorf("server: at most %d connections from an address, need at least 0", o.MaxConnectionsPerAddress)
 	case o.ReadTimeout <= 0 || o.WriteTimeout <= 0 || o.IdleTimeout <= 0:
 		return fmt.Errorf("server: time-outs of %v, %v and %v, need more than 0", o.ReadTimeout, o.WriteTimeout, o.IdleTimeout)
 	case o.Dispatcher == nil || o.Logger == nil || o.Events.Answered == nil || o.Slowest == nil:
@@ -106,6 +111,7 @@ type Server struct {
 	stopOnce         sync.Once
 
 	connections atomic.Int64 // being served
+	addresses   addresses    // of these
 	refusals    atomic.Int64 // being refused
 	logged      atomic.Int64 // when an accept error was logged last, on the dispatcher's clock
 
@@ -141,6 +147,7 @@ func Open(o Options) (*Server, error) {
 func start(o Options, listener net.Listener, h *hangups) *Server {
 	s := &Server{opts: o, listener: listener, hangups: h, stopped: make(chan struct{}), quiet: make(chan struct{}, 1)}
 	s.budget.left.Store(o.MaxBodyBytes)
+	s.addresses.limit = o.MaxConnectionsPerAddress
 	s.logged.Store(-int64(time.Hour))
 	s.mu.conns = map[*conn]struct{}{}
 	s.exchanges.New = func() any { return newExchange() }
@@ -192,14 +199,13 @@ func (s *Server) logAcceptError(err error) {
 func (s *Server) admit(nc net.Conn) {
 	c := newConn(s, nc)
 	serve := c.serve
-	if s.connections.Add(1) > int64(s.opts.MaxConnections) {
-		s.connections.Add(-1)
+	if refusal := s.count(c); refusal != nil {
 		if s.refusals.Add(1) > maxRefusals {
 			s.refusals.Add(-1)
-			c.refuseAtOnce()
+			c.refuseAtOnce(refusal)
 			return
 		}
-		serve = c.refuse
+		serve = func() { c.refuse(refusal) }
 	}
 	s.mu.Lock()
 	s.mu.conns[c] = struct{}{}
@@ -208,6 +214,25 @@ func (s *Server) admit(nc net.Conn) {
 		serve()
 		s.forget(c)
 	}()
+}
+
+// count counts a connection that is to be served, or returns what it is refused by.
+func (s *Server) count(c *conn) (refusal []byte) {
+	if s.connections.Add(1) > int64(s.opts.MaxConnections) {
+		s.connections.Add(-1)
+		return tooMany
+	}
+	if !s.addresses.take(c.peer) {
+		s.connections.Add(-1)
+		return tooManyOfAddress
+	}
+	return nil
+}
+
+// uncount takes back what count has counted.
+func (s *Server) uncount(c *conn) {
+	s.addresses.give(c.peer)
+	s.connections.Add(-1)
 }
 
 func (s *Server) forget(c *conn) {
