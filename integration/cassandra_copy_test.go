@@ -110,10 +110,10 @@ func TestCassandra_Copy(t *testing.T) {
 	require.Contains(t, r.stdout, fmt.Sprintf("%d keys", len(values)))
 	require.NoFileExists(t, state)
 
-	for i := range 20000 {
+	for i := range 5000 {
 		values[fmt.Sprintf("small-%05d", i)] = fmt.Sprint("value ", i)
 	}
-	deleted := []string{"deleted-1", "small-09999"}
+	deleted := []string{"deleted-1", "small-02999"}
 	s.insistOnAll(append(keys(), deleted...), http.MethodPut, value, put)
 	for _, key := range deleted {
 		delete(values, key)

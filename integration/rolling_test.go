@@ -56,6 +56,7 @@ func TestRolling(t *testing.T) {
 		states := r.balancer.states()
 		return states["replicas/one"]["status"] == "DOWN" && states["replicas/two"]["status"] == "DOWN"
 	})
+	reader = r.clients.connect(t) // that may have taken longer than a connection may be idle
 	a, err := reader.do(http.MethodGet, entity("k"), "")
 	require.NoError(t, err)
 	a.requireStoreProblem(t, http.StatusServiceUnavailable, "too few replicas")
