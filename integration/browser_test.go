@@ -26,7 +26,7 @@ import (
 // page is a page in a tab of a Chromium of its own. It must not ask for
 // anything beyond its origin, nor complain in the console.
 type page struct {
-	t      *testing.T
+	t      testing.TB
 	ctx    context.Context
 	origin string
 
@@ -40,7 +40,7 @@ type page struct {
 const reboundName = "rebound.example"
 
 // openPage opens a page, as wide as asked for.
-func openPage(t *testing.T, address string, width int64, media ...*emulation.MediaFeature) *page {
+func openPage(t testing.TB, address string, width int64, media ...*emulation.MediaFeature) *page {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Fatal("chromium is missing: `make integration` installs it")

@@ -84,12 +84,13 @@ var opened = map[string]string{
 
 // cluster is a Cassandra cluster on 127.0.0.1, 127.0.0.2 and so on.
 type cluster struct {
-	t     *testing.T
+	t     testing.TB
 	jars  string
 	nodes []*node
 	port  string // of every node, for clients
 	gossip,
 	extra string // port between nodes, and lines of each cassandra.yaml
+	java []string // how the processes are run
 }
 
 // node is a Cassandra process, or several one after the other on the same folder.
@@ -110,7 +111,7 @@ var oneCluster = make(chan struct{}, 1)
 
 // startCluster starts so many nodes, which are stopped with the test, and waits
 // until they are a cluster.
-func startCluster(t *testing.T, n int, extra ...string) *cluster {
+func startCluster(t testing.TB, n int, extra ...string) *cluster {
 	t.Helper()
 	c := newCluster(t, n, extra...)
 	c.start()
@@ -120,13 +121,13 @@ func startCluster(t *testing.T, n int, extra ...string) *cluster {
 
 // newCluster makes a cluster of so many nodes, which have not been started, and
 // are stopped with the test.
-func newCluster(t *testing.T, n int, extra ...string) *cluster {
+func newCluster(t testing.TB, n int, extra ...string) *cluster {
 	t.Helper()
 	jars, err := cassandraJars()
 	require.NoError(t, err)
 	oneCluster <- struct{}{}
 	t.Cleanup(func() { <-oneCluster })
-	c := &cluster{t: t, jars: jars, extra: strings.Join(extra, "\n")}
+	c := &cluster{t: t, jars: jars, extra: strings.Join(extra, "\n"), java: []string{"-Xms512m", "-Xmx512m", "-XX:TieredStopAtLevel=1"}}
 	c.port, c.gossip = portOnAll(t, n), portOnAll(t, n)
 	for i := range n {
 		address := fmt.Sprintf("127.0.0.%d", i+1)
@@ -234,7 +235,7 @@ func (c *cluster) hosts() string {
 
 // portOnAll returns a port that is free on the first n loopback addresses, and on
 // those of the proxies before them.
-func portOnAll(t *testing.T, n int) string {
+func portOnAll(t testing.TB, n int) string {
 	t.Helper()
 	for range 100 {
 		first, err := net.Listen("tcp", "127.0.0.1:0")
@@ -296,8 +297,9 @@ func (n *node) start() {
 			args = append(args, how+"="+part+"=ALL-UNNAMED")
 		}
 	}
+	args = append(args, c.java...)
 	args = append(args,
-		"-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-XX:+UseSerialGC",
 		"-Djava.io.tmpdir="+n.folder,
 		"-Dcassandra.config=file://"+config, "-Dlogback.configurationFile="+logging,
 		"-Dcassandra.storagedir="+n.folder, "-Dcassandra-foreground=yes",
@@ -375,7 +377,7 @@ func (n *node) thaw() {
 }
 
 // on starts the service on the cluster.
-func (c *cluster) on(t *testing.T, b build, env ...string) *service {
+func (c *cluster) on(t testing.TB, b build, env ...string) *service {
 	t.Helper()
 	return start(t, b, append([]string{"SPILLWAY_STORE=cassandra", "SPILLWAY_CASSANDRA_HOSTS=" + c.hosts()}, env...)...)
 }
@@ -404,7 +406,7 @@ func (s *service) insist(method, path, body string, headers ...string) (a answer
 
 // requireStoreProblem asserts that an answer explains itself with those words, and
 // does not come from the queueing layer.
-func (a answer) requireStoreProblem(t *testing.T, status int, words ...string) {
+func (a answer) requireStoreProblem(t testing.TB, status int, words ...string) {
 	t.Helper()
 	detail := a.requireProblem(t, status)
 	require.Empty(t, a.shed())

@@ -128,12 +128,12 @@ func (c *client) do(method, target, body string, headers ...string) (answer, err
 
 // mustSend and mustReceive fail the test on an error, and so must be called by
 // its own goroutine.
-func (c *client) mustSend(t *testing.T, method, target, body string, headers ...string) {
+func (c *client) mustSend(t testing.TB, method, target, body string, headers ...string) {
 	t.Helper()
 	require.NoError(t, c.send(method, target, body, headers...))
 }
 
-func (c *client) mustReceive(t *testing.T) answer {
+func (c *client) mustReceive(t testing.TB) answer {
 	t.Helper()
 	a, err := c.receive()
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func (c *client) mustReceive(t *testing.T) answer {
 
 // requireProblem asserts that the answer is an error for people, and returns
 // its detail.
-func (a answer) requireProblem(t *testing.T, status int) string {
+func (a answer) requireProblem(t testing.TB, status int) string {
 	t.Helper()
 	require.Equal(t, status, a.status, a.body)
 	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))

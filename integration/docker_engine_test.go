@@ -102,7 +102,7 @@ func (e *engine) pipe(stdin io.Reader, command ...string) (string, error) {
 }
 
 // do runs a command against the engine and expects it to succeed.
-func (e *engine) do(t *testing.T, command ...string) string {
+func (e *engine) do(t testing.TB, command ...string) string {
 	t.Helper()
 	out, err := e.try(command...)
 	require.NoError(t, err)
@@ -130,13 +130,13 @@ func (e *engine) dial(_ context.Context, network, addr string) (net.Conn, error)
 }
 
 // inspect returns what a template makes of an image or a container.
-func (e *engine) inspect(t *testing.T, name, template string) string {
+func (e *engine) inspect(t testing.TB, name, template string) string {
 	t.Helper()
 	return e.do(t, "docker", "inspect", "--format", template, name)
 }
 
 // eventually polls a condition until it holds.
-func (e *engine) eventually(t *testing.T, what string, condition func() bool) {
+func (e *engine) eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, patience, 50*time.Millisecond, what)
 }

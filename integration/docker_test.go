@@ -341,7 +341,7 @@ func firstCPU(t *testing.T) string {
 	return regexp.MustCompile(`^\d+`).FindString(statusLine(t, "/proc/self/status", "Cpus_allowed_list"))
 }
 
-func statusLine(t *testing.T, file, name string) string {
+func statusLine(t testing.TB, file, name string) string {
 	t.Helper()
 	status, err := os.ReadFile(file)
 	require.NoError(t, err)

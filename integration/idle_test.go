@@ -53,14 +53,19 @@ const clockTick = time.Second / 100
 // and in the kernel.
 func (s *service) cpuTime() time.Duration {
 	s.t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	require.NoError(s.t, err)
+	return cpuTime(s.t, s.cmd.Process.Pid)
+}
+
+func cpuTime(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
 	// The name, in parentheses, may hold blanks. Field 3 is the first behind it.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	var ticks int
 	for _, f := range fields[14-3 : 16-3] { // utime and stime
 		n, err := strconv.Atoi(string(f))
-		require.NoError(s.t, err)
+		require.NoError(t, err)
 		ticks += n
 	}
 	return time.Duration(ticks) * clockTick

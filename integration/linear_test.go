@@ -245,7 +245,7 @@ func (o *operator) do(c *client, in call, headers ...string) (out outcome, happe
 
 // close ends the piece: it reads every key, checks the history, and begins the
 // next piece. If the service ends before that has been read, the piece goes on.
-func (c *cell) close(t *testing.T, conn *client, name string) error {
+func (c *cell) close(t testing.TB, conn *client, name string) error {
 	var next []porcupine.Operation
 	for i := range keysOfCell {
 		in := call{method: http.MethodGet, key: keyOfCell(c.clients[0].cell, i)}
@@ -295,7 +295,7 @@ func (c *cell) settle() {
 
 // checkLinearizable checks a history. The picture of a bad one is kept with go
 // test -artifacts.
-func checkLinearizable(t *testing.T, name string, history []porcupine.Operation) error {
+func checkLinearizable(t testing.TB, name string, history []porcupine.Operation) error {
 	model := register()
 	switch porcupine.CheckOperationsTimeout(model, history, patience) {
 	case porcupine.Illegal:

@@ -188,7 +188,7 @@ func (s *service) openMany(n int, what string, answer int) {
 }
 
 // mustPut writes a key.
-func (c *client) mustPut(t *testing.T, key, value string) {
+func (c *client) mustPut(t testing.TB, key, value string) {
 	t.Helper()
 	a, err := c.do(http.MethodPut, entity(key), value)
 	require.NoError(t, err)

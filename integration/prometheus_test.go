@@ -27,7 +27,7 @@ import (
 
 // prometheus is a running Prometheus.
 type prometheus struct {
-	t      *testing.T
+	t      testing.TB
 	url    string
 	cmd    *exec.Cmd
 	log    *output
@@ -36,7 +36,7 @@ type prometheus struct {
 }
 
 // tool returns the path of a program of the distribution's package.
-func tool(t *testing.T, name string) string {
+func tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	require.NoError(t, err, "%s is missing: make integration installs the package prometheus", name)
@@ -45,7 +45,7 @@ func tool(t *testing.T, name string) string {
 
 // prometheusFiles writes the repository's Prometheus files into a folder, each
 // as adapt returns it.
-func prometheusFiles(t *testing.T, adapt func(name, text string) string) string {
+func prometheusFiles(t testing.TB, adapt func(name, text string) string) string {
 	t.Helper()
 	folder := t.TempDir()
 	files, err := fs.ReadDir(dashboards.Files, "prometheus")
@@ -95,7 +95,7 @@ func (s *service) watch(shorten func(rules string) string, others ...*service) *
 // launchPrometheus starts Prometheus on a port that is free now, since it cannot
 // choose one itself, and waits until it is ready. It returns nil if the port was
 // taken meanwhile.
-func launchPrometheus(t *testing.T, folder string) *prometheus {
+func launchPrometheus(t testing.TB, folder string) *prometheus {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

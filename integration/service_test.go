@@ -30,7 +30,7 @@ const patience = 90 * time.Second
 
 // service is a running process.
 type service struct {
-	t      *testing.T
+	t      testing.TB
 	cmd    *exec.Cmd
 	stderr *output
 	exited chan struct{} // closed when the process has ended
@@ -60,7 +60,7 @@ func (o *output) String() string {
 
 // environment returns the environment of a service: free ports, a data folder
 // that goes with the test, and what is asked for, which wins.
-func environment(t *testing.T, env []string) []string {
+func environment(t testing.TB, env []string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + t.TempDir(),
@@ -98,7 +98,7 @@ func startProcess(cmd *exec.Cmd, orphaned syscall.Signal, exited chan<- struct{}
 }
 
 // launch starts the binary without waiting for it to be ready.
-func launch(t *testing.T, b build, env ...string) *service {
+func launch(t testing.TB, b build, env ...string) *service {
 	t.Helper()
 	binary, err := b()
 	require.NoError(t, err)
@@ -135,7 +135,7 @@ func launch(t *testing.T, b build, env ...string) *service {
 }
 
 // start starts the binary and waits until it is ready.
-func start(t *testing.T, b build, env ...string) *service {
+func start(t testing.TB, b build, env ...string) *service {
 	t.Helper()
 	s := launch(t, b, env...)
 	s.awaitListening()
