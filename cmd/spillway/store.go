@@ -67,13 +67,14 @@ func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS
 // clusterOptions returns how to use the cluster that is configured.
 func clusterOptions(c *config.Config, log *slog.Logger) cassandra.Options {
 	return cassandra.Options{
-		Hosts:       strings.Split(c.CassandraHosts, ","),
-		Keyspace:    c.CassandraKeyspace,
-		Replication: c.CassandraReplicationFactor,
-		Consistency: c.CassandraConsistency,
-		Username:    c.CassandraUsername,
-		Password:    c.CassandraPassword,
-		Logger:      log,
+		Hosts:            strings.Split(c.CassandraHosts, ","),
+		Keyspace:         c.CassandraKeyspace,
+		Replication:      c.CassandraReplicationFactor,
+		Consistency:      c.CassandraConsistency,
+		Username:         c.CassandraUsername,
+		Password:         c.CassandraPassword,
+		SpeculativeDelay: c.CassandraSpeculativeDelay,
+		Logger:           log,
 	}
 }
 

@@ -38,12 +38,13 @@ type Config struct {
 	Sync       Sync   `name:"sync" default:"always" help:"When a write is acknowledged: always (it is on the disk), interval:DURATION (a crash may lose that much), never (a crash may lose more)."`
 	CacheBytes int64  `name:"cache-bytes" default:"${cache}" type:"size" min:"1" help:"Block cache of the embedded store; by default a quarter of the memory."`
 
-	CassandraHosts             string      `name:"cassandra-hosts" type:"hosts" help:"Nodes of the Cassandra cluster to begin with, HOST[:PORT],…, all of the local datacentre."`
-	CassandraKeyspace          string      `name:"cassandra-keyspace" type:"keyspace" default:"spillway" help:"Keyspace, made if it is not there."`
-	CassandraConsistency       string      `name:"cassandra-consistency" default:"LOCAL_QUORUM" enum:"ONE,TWO,THREE,QUORUM,EACH_QUORUM,ALL,LOCAL_ONE,LOCAL_QUORUM" help:"Consistency of requests that do not say: ${enum}."`
-	CassandraUsername          string      `name:"cassandra-username" help:"User name, if the cluster wants one."`
-	CassandraPassword          string      `name:"cassandra-password" secret:"" help:"Its password."`
-	CassandraReplicationFactor Replication `name:"cassandra-replication-factor" default:"3" help:"Replicas of each key in a keyspace that is made: a number, or DATACENTRE:NUMBER,… for several."`
+	CassandraHosts             string        `name:"cassandra-hosts" type:"hosts" help:"Nodes of the Cassandra cluster to begin with, HOST[:PORT],…, all of the local datacentre."`
+	CassandraKeyspace          string        `name:"cassandra-keyspace" type:"keyspace" default:"spillway" help:"Keyspace, made if it is not there."`
+	CassandraConsistency       string        `name:"cassandra-consistency" default:"LOCAL_QUORUM" enum:"ONE,TWO,THREE,QUORUM,EACH_QUORUM,ALL,LOCAL_ONE,LOCAL_QUORUM" help:"Consistency of requests that do not say: ${enum}."`
+	CassandraUsername          string        `name:"cassandra-username" help:"User name, if the cluster wants one."`
+	CassandraPassword          string        `name:"cassandra-password" secret:"" help:"Its password."`
+	CassandraReplicationFactor Replication   `name:"cassandra-replication-factor" default:"3" help:"Replicas of each key in a keyspace that is made: a number, or DATACENTRE:NUMBER,… for several."`
+	CassandraSpeculativeDelay  time.Duration `name:"cassandra-speculative-delay" default:"0s" help:"How long a read waits for its answer before a second node is asked as well; 0 for never."`
 
 	MaxKeyBytes              int   `name:"max-key-bytes" default:"4096" type:"size" min:"1" max:"65535" help:"Longest key."`
 	MaxValueBytes            int   `name:"max-value-bytes" default:"1048576" type:"size" min:"1" max:"1073741824" help:"Longest value."`

@@ -115,6 +115,7 @@ var settings = []struct {
 	{"SPILLWAY_CASSANDRA_USERNAME", "--cassandra-username", "me", func(c *Config) { c.CassandraUsername = "me" }},
 	{"SPILLWAY_CASSANDRA_PASSWORD", "--cassandra-password", "my word", func(c *Config) { c.CassandraPassword = "my word" }},
 	{"SPILLWAY_CASSANDRA_REPLICATION_FACTOR", "--cassandra-replication-factor", "1", func(c *Config) { c.CassandraReplicationFactor = Replication{"": 1} }},
+	{"SPILLWAY_CASSANDRA_SPECULATIVE_DELAY", "--cassandra-speculative-delay", "20ms", func(c *Config) { c.CassandraSpeculativeDelay = 20 * time.Millisecond }},
 	{"SPILLWAY_CASSANDRA_REPLICATION_FACTOR", "--cassandra-replication-factor", "dc2:2,dc1:3", func(c *Config) { c.CassandraReplicationFactor = Replication{"dc1": 3, "dc2": 2} }},
 }
 

@@ -12,13 +12,13 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// silence is how long a node lets an operation wait before it counts as silent
-// when the operation is given up: longer than the pauses of a node that is well.
+// silence is how long a node answers nothing, while operations are given up, before
+// it counts as silent: longer than the pauses of a node that is well.
 const silence = 200 * time.Millisecond
 
 // cautious is the host selection policy below the token-aware one, and knows which
-// nodes are silent: they have answered nothing since an operation began that was
-// given up after a while. A node that hangs keeps its connections open, and it takes
+// nodes are silent: they have answered nothing for a while since an operation began
+// that was given up, as its time was over or another node was faster. A node that hangs keeps its connections open, and it takes
 // the driver and the other nodes some ten seconds to be sure that it is down.
 // Meanwhile an operation that goes there first is lost, or late by its first attempt.
 // So silent nodes are tried last, until they answer something, be it a probe. They are
@@ -40,11 +40,28 @@ type cautious struct {
 // node is what is known of a node of the cluster.
 type node struct {
 	heard   time.Time // when it last answered
-	unheard time.Time // when the last operation began that was given up after a while
+	unheard time.Time // when the first operation began after that which was given up, or zero
+	silent  bool
 }
 
-// silent reports whether the node has answered nothing since.
-func (n node) silent() bool { return !n.unheard.IsZero() && !n.heard.After(n.unheard) }
+// answered notes an answer at that time.
+func (n *node) answered(at time.Time) {
+	n.heard = later(n.heard, at)
+	if n.heard.After(n.unheard) {
+		n.unheard, n.silent = time.Time{}, false
+	}
+}
+
+// gaveUp notes that an operation was given up.
+func (n *node) gaveUp(start, end time.Time) {
+	if n.heard.After(start) {
+		return
+	}
+	if n.unheard.IsZero() || start.Before(n.unheard) {
+		n.unheard = start
+	}
+	n.silent = n.silent || end.Sub(n.unheard) >= silence
+}
 
 var _ gocql.QueryObserver = (*cautious)(nil)
 
@@ -93,21 +110,21 @@ func (c *cautious) observe(id string, err error, start, end time.Time) {
 	}
 	_, refused := errors.AsType[gocql.RequestError](err)
 	answered := err == nil || refused
-	givenUp := errors.Is(err, gocql.ErrTimeoutNoResponse) || errors.Is(err, context.DeadlineExceeded)
-	if !answered && (!givenUp || end.Sub(start) < silence) {
+	givenUp := errors.Is(err, gocql.ErrTimeoutNoResponse) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if !answered && !givenUp {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.mu.nodes[id]
-	was := n.silent()
+	was := n.silent
 	if answered {
-		n.heard = later(n.heard, end)
+		n.answered(end)
 	} else {
-		n.unheard = later(n.unheard, start)
+		n.gaveUp(start, end)
 	}
 	c.mu.nodes[id] = n
-	if n.silent() != was {
+	if n.silent != was {
 		c.countLocked()
 	}
 }
@@ -134,7 +151,7 @@ func (c *cautious) keep(hosts []*gocql.HostInfo) {
 func (c *cautious) countLocked() {
 	var silent int32
 	for _, n := range c.mu.nodes {
-		if n.silent() {
+		if n.silent {
 			silent++
 		}
 	}
@@ -147,7 +164,7 @@ func (c *cautious) isSilent(id string) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.mu.nodes[id].silent()
+	return c.mu.nodes[id].silent
 }
 
 // silentOnes returns the ids of the silent nodes, in order.
@@ -158,7 +175,7 @@ func (c *cautious) silentOnes() (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, n := range c.mu.nodes {
-		if n.silent() {
+		if n.silent {
 			ids = append(ids, id)
 		}
 	}

@@ -64,6 +64,9 @@ func connect(o *Options, log *driverLog, local string, hosts *cautious) (*gocql.
 	c.DefaultIdempotence = true
 	c.HostFilter = gocql.DataCenterHostFilter(local)
 	c.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(hosts, gocql.ShuffleReplicas())
+	if o.SpeculativeDelay > 0 {
+		c.PoolConfig.HostSelectionPolicy = elsewhere{c.PoolConfig.HostSelectionPolicy}
+	}
 	c.QueryObserver = hosts
 	c.Metadata.CacheMode = gocql.KeyspaceOnly
 	return c.CreateSession()

@@ -30,7 +30,8 @@
 // for itself; not if it answered that the replicas were too slow, as another node
 // would ask the same replicas. Of a write a node says so in time; of a read it does
 // by default only after attemptTimeout. Slow replicas are what the nodes hedge against
-// themselves (speculative_retry of the table), so the client does not.
+// themselves (speculative_retry of the table); a node that is slow to begin with, or
+// hangs, is what speculative reads are for, which are off unless asked for.
 //
 // # Ranges
 //
@@ -84,6 +85,9 @@ type Options struct {
 	Consistency string
 	// Username and Password are empty if the cluster wants none.
 	Username, Password string
+	// SpeculativeDelay is how long a read waits for its answer before another node
+	// is asked as well, 0 for no such reads.
+	SpeculativeDelay time.Duration
 	// Logger is told what operators should know.
 	Logger *slog.Logger
 }
@@ -95,6 +99,8 @@ type Store struct {
 	levels  levels
 	clock   clock
 	slots   chan struct{} // holds one element for each operation under way
+
+	speculation speculation
 
 	selectStmt, insertStmt, deleteStmt string
 
@@ -129,6 +135,7 @@ func Open(o Options) (*Store, error) {
 		insertStmt: "INSERT INTO " + table + " (key, value) VALUES (?, ?)",
 		deleteStmt: "DELETE FROM " + table + " WHERE key = ?",
 	}
+	s.speculation = speculation{delay: o.SpeculativeDelay, slots: s.slots}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	if err := s.check(); err != nil {
 		s.stop()
@@ -162,7 +169,16 @@ func (s *Store) GetUnder(t store.Terms, dst, key []byte) ([]byte, error) {
 		return dst, err
 	}
 	defer end()
-	it := s.session.Query(s.selectStmt, key).RoutingKey(key).Consistency(s.levels.of(t.Consistency)).IterContext(ctx)
+	if s.speculation.delay == 0 {
+		return s.get(ctx, t.Consistency, dst, key)
+	}
+	return s.speculation.read(ctx, dst, key, func(ctx context.Context, dst, key []byte) ([]byte, error) {
+		return s.get(ctx, t.Consistency, dst, key)
+	})
+}
+
+func (s *Store) get(ctx context.Context, level store.Consistency, dst, key []byte) ([]byte, error) {
+	it := s.session.Query(s.selectStmt, key).RoutingKey(key).Consistency(s.levels.of(level)).IterContext(ctx)
 	value := appended{to: dst}
 	found := it.Scan(&value)
 	if err := it.Close(); err != nil {

@@ -1,0 +1,143 @@
+package cassandra
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"spillway/internal/bufpool"
+	"spillway/internal/store"
+)
+
+// speculation sends a read that has not been answered after a while a second time,
+// to another node, and takes the answer that comes first: hedged requests, as in
+// Dean and Barroso, The Tail at Scale (CACM 56(2), 2013). It helps against a node
+// that is slow or hangs, and must not make it worse when all are slow because there
+// is too much to do. So at most a tenth of the operations under way is a second
+// attempt, or one.
+//
+// The driver's own speculative execution is not used, as it takes what comes
+// first even if that is an error, such as that there is no other node.
+type speculation struct {
+	delay    time.Duration // 0 for none
+	slots    chan struct{} // of all operations under way
+	underWay atomic.Int64  // second attempts
+}
+
+// maxShare is what part of the operations under way may be second attempts: one in
+// so many.
+const maxShare = 10
+
+// begin reports whether a second attempt may be made. If so, end must be called
+// after it.
+func (s *speculation) begin() bool {
+	if n := s.underWay.Add(1); n == 1 || n*maxShare <= int64(len(s.slots)) {
+		select {
+		case s.slots <- struct{}{}:
+			return true
+		default:
+		}
+	}
+	s.underWay.Add(-1)
+	return false
+}
+
+func (s *speculation) end() {
+	<-s.slots
+	s.underWay.Add(-1)
+}
+
+// read appends the value of key to dst.
+type read func(ctx context.Context, dst, key []byte) ([]byte, error)
+
+// answered reports whether a read that has ended so needs no other one.
+func answered(err error) bool { return err == nil || errors.Is(err, store.ErrNotFound) }
+
+// read makes the read, and a second time if it takes long. If both fail, the error
+// is that of the first.
+func (s *speculation) read(limit context.Context, dst, key []byte, attempt read) ([]byte, error) {
+	ctx, cancel := context.WithCancel(&attempts{Context: limit})
+	defer cancel()
+	type outcome struct {
+		value []byte
+		err   error
+	}
+	second := make(chan outcome, 1)
+	// It may outlive this call, and with it the key.
+	copied := bytes.Clone(key)
+	timer := time.AfterFunc(s.delay, func() {
+		if !s.begin() {
+			second <- outcome{err: context.Canceled}
+			return
+		}
+		value, err := attempt(ctx, nil, copied)
+		s.end()
+		second <- outcome{value, err}
+		if answered(err) {
+			cancel() // the first ends
+		}
+	})
+	value, err := attempt(ctx, dst, key)
+	if timer.Stop() || answered(err) {
+		return value, err
+	}
+	select {
+	case o := <-second:
+		if answered(o.err) {
+			dst = append(bufpool.Grow(dst, len(o.value)), o.value...)
+			bufpool.Put(o.value)
+			return dst, o.err
+		}
+	case <-limit.Done(): // the second may take a moment to end
+	}
+	return dst, err
+}
+
+// attempts is the context of both attempts, which share the nodes that may be
+// asked.
+type attempts struct {
+	context.Context
+	mu   sync.Mutex
+	next gocql.NextHost // nil before the first pick
+}
+
+type attemptsKey struct{}
+
+// Value implements context.Context.
+func (a *attempts) Value(key any) any {
+	if key == (attemptsKey{}) {
+		return a
+	}
+	return a.Context.Value(key)
+}
+
+// elsewhere is a host selection policy that gives no node to both attempts of a
+// read.
+type elsewhere struct{ gocql.HostSelectionPolicy }
+
+// Pick returns the nodes that have not been tried.
+func (e elsewhere) Pick(statement gocql.ExecutableStatement) gocql.NextHost {
+	q, ok := statement.(interface{ Context() context.Context })
+	if !ok {
+		return e.HostSelectionPolicy.Pick(statement)
+	}
+	a, ok := q.Context().Value(attemptsKey{}).(*attempts)
+	if !ok {
+		return e.HostSelectionPolicy.Pick(statement)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.next == nil {
+		a.next = e.HostSelectionPolicy.Pick(statement)
+	}
+	return func() gocql.SelectedHost {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.next()
+	}
+}
