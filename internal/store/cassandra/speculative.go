@@ -33,6 +33,10 @@ type speculation struct {
 // so many.
 const maxShare = 10
 
+// leastPause is how long a second attempt that may not be made yet waits at least
+// before it asks again.
+const leastPause = time.Millisecond
+
 // begin reports whether a second attempt may be made. If so, end must be called
 // after it.
 func (s *speculation) begin() bool {
@@ -58,8 +62,9 @@ type read func(ctx context.Context, dst, key []byte) ([]byte, error)
 // answered reports whether a read that has ended so needs no other one.
 func answered(err error) bool { return err == nil || errors.Is(err, store.ErrNotFound) }
 
-// read makes the read, and a second time if it takes long. If both fail, the error
-// is that of the first.
+// read makes the read, and a second time if it takes long, as soon as that may be.
+// If both fail, the error is that of the first. limit must have a deadline, and not
+// be cancelled before it.
 func (s *speculation) read(limit context.Context, dst, key []byte, attempt read) ([]byte, error) {
 	ctx, cancel := context.WithCancel(&attempts{Context: limit})
 	defer cancel()
@@ -68,11 +73,21 @@ func (s *speculation) read(limit context.Context, dst, key []byte, attempt read)
 		err   error
 	}
 	second := make(chan outcome, 1)
+	var settled atomic.Bool // that there is a second attempt, or that there is none
 	// It may outlive this call, and with it the key.
 	copied := bytes.Clone(key)
 	timer := time.AfterFunc(s.delay, func() {
-		if !s.begin() {
-			second <- outcome{err: context.Canceled}
+		// When a node begins to hang, what waits for it is more than may be asked
+		// elsewhere at once.
+		for !s.begin() {
+			select {
+			case <-time.After(max(s.delay, leastPause)):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if settled.Swap(true) {
+			s.end()
 			return
 		}
 		value, err := attempt(ctx, nil, copied)
@@ -83,8 +98,13 @@ func (s *speculation) read(limit context.Context, dst, key []byte, attempt read)
 		}
 	})
 	value, err := attempt(ctx, dst, key)
-	if timer.Stop() || answered(err) {
+	timer.Stop()
+	if !settled.Swap(true) || answered(err) {
 		return value, err
+	}
+	over := limit.Done() // the second may take a moment to end
+	if errors.Is(ctx.Err(), context.Canceled) {
+		over = nil // it has answered
 	}
 	select {
 	case o := <-second:
@@ -93,7 +113,7 @@ func (s *speculation) read(limit context.Context, dst, key []byte, attempt read)
 			bufpool.Put(o.value)
 			return dst, o.err
 		}
-	case <-limit.Done(): // the second may take a moment to end
+	case <-over:
 	}
 	return dst, err
 }

@@ -167,6 +167,65 @@ func TestSpeculation_IsASmallShare(t *testing.T) {
 	})
 }
 
+// When a node begins to hang, more reads wait for it than may be made elsewhere at
+// once. They take their turns.
+func TestSpeculation_IsMadeOnceThereIsRoom(t *testing.T) {
+	t.Parallel()
+	const delay, takes, reads = 10 * time.Millisecond, 3 * time.Millisecond, 10
+	synctest.Test(t, func(t *testing.T) {
+		s := underWay(reads, delay) // so that one second attempt is made at a time
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		errs := make(chan error, reads)
+		for range reads {
+			go func() {
+				var attempts atomic.Int32
+				_, err := s.read(ctx, nil, nil, func(ctx context.Context, dst, _ []byte) ([]byte, error) {
+					if attempts.Add(1) == 1 {
+						<-ctx.Done()
+						return dst, ctx.Err()
+					}
+					time.Sleep(takes)
+					return dst, nil
+				})
+				errs <- err
+			}()
+		}
+		for range reads {
+			require.NoError(t, <-errs)
+		}
+		require.Equal(t, reads*delay+takes, time.Since(began))
+		synctest.Wait()
+		require.Len(t, s.slots, reads)
+		require.Zero(t, s.underWay.Load())
+	})
+}
+
+// Time that is over as soon as the second has answered takes nothing back: this
+// machine may have stood still.
+func TestSpeculation_TakesAnAnswerAtTheLastMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for range 64 { // as a select chooses at random
+			s := underWay(1, time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			var attempts atomic.Int32
+			got, err := s.read(ctx, nil, nil, func(attempt context.Context, dst, _ []byte) ([]byte, error) {
+				if attempts.Add(1) == 1 {
+					<-attempt.Done()
+					<-ctx.Done()
+					return dst, attempt.Err()
+				}
+				return append(dst, "second"...), nil
+			})
+			cancel()
+			require.NoError(t, err)
+			require.Equal(t, "second", string(got))
+		}
+	})
+}
+
 // statement stands for a query under a context.
 type statement struct {
 	gocql.ExecutableStatement
