@@ -119,6 +119,7 @@ func TestCassandra_NodesFail(t *testing.T) {
 		eager.stop()
 		return slowest < 2*time.Second
 	})
+	whole() // what is cut off next shall be the only one that is missing
 	// The nodes still reach each other, so that all replicas answer through the
 	// two that the service reaches.
 	bounded("one cannot be reached by the service", func() {

@@ -18,22 +18,24 @@ const silence = 200 * time.Millisecond
 
 // cautious is the host selection policy below the token-aware one, and knows which
 // nodes are silent: they have answered nothing for a while since an operation began
-// that was given up, as its time was over or another node was faster. A node that hangs keeps its connections open, and it takes
-// the driver and the other nodes some ten seconds to be sure that it is down.
-// Meanwhile an operation that goes there first is lost, or late by its first attempt.
-// So silent nodes are tried last, until they answer something, be it a probe. They are
-// not left out: a node that is merely slow is better than none.
+// that was given up, as its time was over or another node was faster. A node that
+// hangs keeps its connections open, and it takes the driver and the other nodes some
+// ten seconds to be sure that it is down. Meanwhile an operation that goes there first
+// is lost, or late by its first attempt. So silent nodes are tried last, until they
+// answer something, be it a probe. They are not left out: a node that is merely slow
+// is better than none. If all are silent, clients wait for less than an answer takes,
+// or this machine stood still: then the order is as ever, replicas first.
 //
 // That an operation was given up says nothing alone: the node may have waited for
 // another replica, longer than the client would. Then it answers others meanwhile. One
 // that nobody else asks meanwhile counts as silent until the next probe.
 type cautious struct {
 	gocql.HostSelectionPolicy
-	silent    atomic.Int32 // how many there are, so that to find none costs a load
-	succeeded atomic.Bool  // an operation or a probe has, since it was last looked at
+	aside     atomic.Bool // some nodes are silent and some are not; so that to find none costs a load
+	succeeded atomic.Bool // an operation or a probe has, since it was last looked at
 	mu        struct {
 		sync.Mutex
-		nodes map[string]node // by id
+		nodes map[string]node // by id: those that are up, and any that were asked
 	}
 }
 
@@ -71,13 +73,37 @@ func newCautious() *cautious {
 	return c
 }
 
+// AddHost implements gocql.HostStateNotifier.
+func (c *cautious) AddHost(h *gocql.HostInfo) {
+	c.HostSelectionPolicy.AddHost(h)
+	c.know(h.HostID())
+}
+
+// HostUp implements gocql.HostStateNotifier.
+func (c *cautious) HostUp(h *gocql.HostInfo) {
+	c.HostSelectionPolicy.HostUp(h)
+	c.know(h.HostID())
+}
+
+// RemoveHost implements gocql.HostStateNotifier.
+func (c *cautious) RemoveHost(h *gocql.HostInfo) {
+	c.HostSelectionPolicy.RemoveHost(h)
+	c.forget(h.HostID())
+}
+
+// HostDown implements gocql.HostStateNotifier.
+func (c *cautious) HostDown(h *gocql.HostInfo) {
+	c.HostSelectionPolicy.HostDown(h)
+	c.forget(h.HostID())
+}
+
 // IsLocal reports whether a replica is to be tried before the nodes of Pick.
 func (c *cautious) IsLocal(h *gocql.HostInfo) bool { return !c.isSilent(h.HostID()) }
 
 // Pick returns all nodes, the silent ones last.
 func (c *cautious) Pick(statement gocql.ExecutableStatement) gocql.NextHost {
 	next := c.HostSelectionPolicy.Pick(statement)
-	if c.silent.Load() == 0 {
+	if !c.aside.Load() {
 		return next
 	}
 	var aside []gocql.SelectedHost
@@ -125,7 +151,7 @@ func (c *cautious) observe(id string, err error, start, end time.Time) {
 	}
 	c.mu.nodes[id] = n
 	if n.silent != was {
-		c.countLocked()
+		c.compareLocked()
 	}
 }
 
@@ -134,6 +160,22 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+func (c *cautious) know(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.mu.nodes[id]; !ok {
+		c.mu.nodes[id] = node{}
+		c.compareLocked()
+	}
+}
+
+func (c *cautious) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.nodes, id)
+	c.compareLocked()
 }
 
 // keep forgets all nodes but those: what has left the cluster answers no probe.
@@ -145,21 +187,22 @@ func (c *cautious) keep(hosts []*gocql.HostInfo) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.mu.nodes, func(id string, _ node) bool { return !known[id] })
-	c.countLocked()
+	c.compareLocked()
 }
 
-func (c *cautious) countLocked() {
-	var silent int32
+func (c *cautious) compareLocked() {
+	silent := 0
 	for _, n := range c.mu.nodes {
 		if n.silent {
 			silent++
 		}
 	}
-	c.silent.Store(silent)
+	c.aside.Store(silent > 0 && silent < len(c.mu.nodes))
 }
 
+// isSilent reports whether a node is silent while others are not.
 func (c *cautious) isSilent(id string) bool {
-	if c.silent.Load() == 0 {
+	if !c.aside.Load() {
 		return false
 	}
 	c.mu.Lock()
@@ -169,9 +212,6 @@ func (c *cautious) isSilent(id string) bool {
 
 // silentOnes returns the ids of the silent nodes, in order.
 func (c *cautious) silentOnes() (ids []string) {
-	if c.silent.Load() == 0 {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, n := range c.mu.nodes {

@@ -2,8 +2,10 @@ package cassandra
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -96,6 +98,7 @@ func TestCautious_NodesThatAnswerOthersAreNotSilent(t *testing.T) {
 			t.Parallel()
 			for _, order := range [][]attempt{{givenUp, tt.other}, {tt.other, givenUp}} {
 				c := newCautious()
+				c.know("another")
 				for _, a := range order {
 					c.observe(id, a.err, start.Add(a.start), start.Add(a.end))
 				}
@@ -104,4 +107,60 @@ func TestCautious_NodesThatAnswerOthersAreNotSilent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// routed is a statement of which the key is known.
+type routed struct {
+	gocql.ExecutableStatement
+	key []byte
+}
+
+func (r routed) GetRoutingKey() ([]byte, error) { return r.key, nil }
+func (routed) Keyspace() string                 { return "" }
+
+// When clients wait for less than any answer takes, all nodes look silent. Then
+// operations still go to replicas: another node would only add to the load.
+func TestCautious_ReplicasComeFirstIfAllAreSilent(t *testing.T) {
+	t.Parallel()
+	c := newCautious()
+	policy := gocql.TokenAwareHostPolicy(c, gocql.ShuffleReplicas())
+	policy.SetPartitioner("Murmur3Partitioner")
+	var hosts []*gocql.HostInfo
+	for i, token := range []string{"-6000000000000000000", "0", "6000000000000000000"} {
+		h, err := gocql.NewTestHostInfoFromRow(map[string]any{
+			"host_id":     fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i),
+			"rpc_address": net.IPv4(10, 0, 0, byte(i+1)),
+			"tokens":      []string{token},
+		})
+		require.NoError(t, err)
+		hosts = append(hosts, h)
+		policy.AddHost(h)
+	}
+	first := func() string { return policy.Pick(routed{key: []byte("key")})().Info().HostID() }
+	replica := first()
+	start := time.Unix(0, 0)
+	giveUp := func(id string) { c.observe(id, context.DeadlineExceeded, start, start.Add(silence)) }
+
+	giveUp(replica)
+	for range hosts {
+		require.NotEqual(t, replica, first(), "it alone is silent")
+	}
+	for _, h := range hosts {
+		giveUp(h.HostID())
+	}
+	require.Len(t, c.silentOnes(), len(hosts), "so that all are probed")
+	for range hosts {
+		require.Equal(t, replica, first())
+	}
+
+	// What is down counts no more, until it is up again.
+	other := hosts[slices.IndexFunc(hosts, func(h *gocql.HostInfo) bool { return h.HostID() != replica })]
+	policy.HostDown(other)
+	require.Equal(t, replica, first())
+	policy.HostUp(other)
+	require.NotEqual(t, replica, first())
+	giveUp(other.HostID())
+	require.Equal(t, replica, first())
+	policy.RemoveHost(other)
+	require.NotContains(t, c.silentOnes(), other.HostID())
 }
