@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,8 +67,9 @@ func answered(err error) bool { return err == nil || errors.Is(err, store.ErrNot
 // If both fail, the error is that of the first. limit must have a deadline, and not
 // be cancelled before it.
 func (s *speculation) read(limit context.Context, dst, key []byte, attempt read) ([]byte, error) {
-	ctx, cancel := context.WithCancel(&attempts{Context: limit})
+	ctx, cancel := context.WithCancel(limit)
 	defer cancel()
+	var first asked
 	type outcome struct {
 		value []byte
 		err   error
@@ -90,14 +92,14 @@ func (s *speculation) read(limit context.Context, dst, key []byte, attempt read)
 			s.end()
 			return
 		}
-		value, err := attempt(ctx, nil, copied)
+		value, err := attempt(&attemptContext{ctx, true, &first}, nil, copied)
 		s.end()
 		second <- outcome{value, err}
 		if answered(err) {
 			cancel() // the first ends
 		}
 	})
-	value, err := attempt(ctx, dst, key)
+	value, err := attempt(&attemptContext{ctx, false, &first}, dst, key)
 	timer.Stop()
 	if !settled.Swap(true) || answered(err) {
 		return value, err
@@ -118,46 +120,65 @@ func (s *speculation) read(limit context.Context, dst, key []byte, attempt read)
 	return dst, err
 }
 
-// attempts is the context of both attempts, which share the nodes that may be
-// asked.
-type attempts struct {
+// attemptContext is the context of one of the two attempts.
+type attemptContext struct {
 	context.Context
-	mu   sync.Mutex
-	next gocql.NextHost // nil before the first pick
+	second bool
+	first  *asked // the nodes that the first has asked
 }
 
-type attemptsKey struct{}
+// asked is a set of nodes.
+type asked struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (a *asked) add(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ids = append(a.ids, id)
+}
+
+func (a *asked) has(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Contains(a.ids, id)
+}
+
+type attemptKey struct{}
 
 // Value implements context.Context.
-func (a *attempts) Value(key any) any {
-	if key == (attemptsKey{}) {
+func (a *attemptContext) Value(key any) any {
+	if key == (attemptKey{}) {
 		return a
 	}
 	return a.Context.Value(key)
 }
 
-// elsewhere is a host selection policy that gives no node to both attempts of a
-// read.
+// elsewhere is a host selection policy that gives the second attempt no node that
+// the first has asked. The first is not hindered by the second: what it would have
+// come to alone, it comes to.
 type elsewhere struct{ gocql.HostSelectionPolicy }
 
-// Pick returns the nodes that have not been tried.
+// Pick returns the nodes of the policy below, some of which may be left out.
 func (e elsewhere) Pick(statement gocql.ExecutableStatement) gocql.NextHost {
+	next := e.HostSelectionPolicy.Pick(statement)
 	q, ok := statement.(interface{ Context() context.Context })
 	if !ok {
-		return e.HostSelectionPolicy.Pick(statement)
+		return next
 	}
-	a, ok := q.Context().Value(attemptsKey{}).(*attempts)
+	a, ok := q.Context().Value(attemptKey{}).(*attemptContext)
 	if !ok {
-		return e.HostSelectionPolicy.Pick(statement)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.next == nil {
-		a.next = e.HostSelectionPolicy.Pick(statement)
+		return next
 	}
 	return func() gocql.SelectedHost {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.next()
+		h := next()
+		for a.second && h != nil && a.first.has(h.Info().HostID()) {
+			h = next()
+		}
+		if !a.second && h != nil {
+			a.first.add(h.Info().HostID())
+		}
+		return h
 	}
 }

@@ -234,7 +234,7 @@ type statement struct {
 
 func (s statement) Context() context.Context { return s.ctx }
 
-func TestElsewhere_GivesNoNodeToBothAttempts(t *testing.T) {
+func TestElsewhere_SecondAttemptsGoWhereTheFirstHasNotBeen(t *testing.T) {
 	t.Parallel()
 	ids := []string{"00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b", "00000000-0000-0000-0000-00000000000c"}
 	hosts := newCautious()
@@ -246,17 +246,31 @@ func TestElsewhere_GivesNoNodeToBothAttempts(t *testing.T) {
 	policy := elsewhere{hosts}
 	id := func(next gocql.NextHost) string { return next().Info().HostID() }
 
-	pair := statement{ctx: &attempts{Context: t.Context()}}
-	first := policy.Pick(pair)
-	got := []string{id(first)}
-	second := policy.Pick(pair)
-	got = append(got, id(second), id(first))
+	for range ids { // whatever node is next
+		var been asked
+		first := policy.Pick(statement{ctx: &attemptContext{t.Context(), false, &been}})
+		got := []string{id(first)}
+		second := policy.Pick(statement{ctx: &attemptContext{t.Context(), true, &been}})
+		there := []string{id(second), id(second)}
+		require.Nil(t, second())
+		require.ElementsMatch(t, ids, append(there, got...))
+
+		// The first goes where it would have gone without the second.
+		got = append(got, id(first), id(first))
+		require.ElementsMatch(t, ids, got)
+		require.Nil(t, first())
+	}
+
+	// The second keeps away from where the first goes meanwhile.
+	var been asked
+	first := policy.Pick(statement{ctx: &attemptContext{t.Context(), false, &been}})
+	second := policy.Pick(statement{ctx: &attemptContext{t.Context(), true, &been}})
+	got := []string{id(first), id(first), id(second)}
 	require.ElementsMatch(t, ids, got)
-	require.Nil(t, first())
 	require.Nil(t, second())
 
 	// Others have all nodes to themselves.
-	for _, alone := range []gocql.ExecutableStatement{nil, statement{ctx: t.Context()}, statement{ctx: &attempts{Context: t.Context()}}} {
+	for _, alone := range []gocql.ExecutableStatement{nil, statement{ctx: t.Context()}} {
 		next := policy.Pick(alone)
 		require.ElementsMatch(t, ids, []string{id(next), id(next), id(next)})
 		require.Nil(t, next())
