@@ -281,6 +281,10 @@ func (g *grammar) check(copies bool) (warnings []string, err error) {
 			return nil, err
 		}
 	}
+	if !copies && g.Store != StoreCassandra && g.CassandraHosts != "" {
+		warnings = append(warnings, fmt.Sprintf("%s is set, and %s is %s: the data is in %s, not in the cluster",
+			variable("cassandra-hosts"), variable("store"), g.Store, variable("data-dir")))
+	}
 	if g.MaxBodyBytes < int64(g.MaxValueBytes) {
 		warnings = append(warnings, fmt.Sprintf("%s is %d and %s is %d: values of more than %d bytes will always be turned away",
 			variable("max-body-bytes"), g.MaxBodyBytes, variable("max-value-bytes"), g.MaxValueBytes, g.MaxBodyBytes))

@@ -132,7 +132,9 @@ func TestParse_EverySetting(t *testing.T) {
 			inv, err := Parse(in)
 			require.NoError(t, err)
 			require.Equal(t, want, inv.Config, "from the variable")
-			require.Empty(t, inv.Warnings)
+			if tt.flag != "--cassandra-hosts" { // of no use without the store
+				require.Empty(t, inv.Warnings)
+			}
 
 			inv, err = Parse(input(tt.flag + "=" + tt.value))
 			require.NoError(t, err)
@@ -362,7 +364,7 @@ func TestParse_Warnings(t *testing.T) {
 	in := input()
 	in.Env = []string{
 		"SPILLWAY_WROKERS=1", "SPILLWAY_", "SPILLWAY_HELP=1", "SPILLWAY_WORKERS=1",
-		"SPILLWAY_CASSANDRA_HOSTS=a,b", "SPILLWAY_CASSANDRA_PASSWORD=p", "OTHER=x",
+		"SPILLWAY_CASSANDRA_PASSWORD=p", "OTHER=x",
 	}
 	inv, err := Parse(in)
 	require.NoError(t, err)
@@ -370,6 +372,12 @@ func TestParse_Warnings(t *testing.T) {
 		`unknown environment variable "SPILLWAY_HELP" is ignored`,
 		`unknown environment variable "SPILLWAY_WROKERS" is ignored`,
 	}, inv.Warnings)
+
+	in = input()
+	in.Env = []string{"SPILLWAY_CASSANDRA_HOSTS=a,b"}
+	inv, err = Parse(in)
+	require.NoError(t, err)
+	require.Equal(t, []string{"SPILLWAY_CASSANDRA_HOSTS is set, and SPILLWAY_STORE is pebble: the data is in SPILLWAY_DATA_DIR, not in the cluster"}, inv.Warnings)
 
 	inv, err = Parse(input("--max-body-bytes=1000"))
 	require.NoError(t, err)
