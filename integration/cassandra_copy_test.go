@@ -131,6 +131,12 @@ func TestCassandra_Copy(t *testing.T) {
 	at, _ := readCopyState(t, state)
 	t.Logf("killed with %d of %d keys copied", at.Copied.Keys, len(values))
 
+	// Who goes on, or verifies, makes no table.
+	absent := append(env, "SPILLWAY_CASSANDRA_KEYSPACE=absent")
+	run(t, raced, absent, command(data)...).fails(t, "the keyspace absent is not there", state, "remove it to begin anew")
+	run(t, raced, absent, append(command(data), "--verify-only", "--state", state+".verification")...).fails(t, "the keyspace absent is not there")
+	require.NoFileExists(t, state+".verification")
+
 	// It is no use to another copy.
 	run(t, raced, append(env, "SPILLWAY_CASSANDRA_KEYSPACE=backups"), command(data)...).fails(t, state, "not of this copy")
 	run(t, raced, env, command(backup)...).fails(t, state, "not of this copy")

@@ -133,6 +133,12 @@ func TestCassandra_OneNode(t *testing.T) {
 	require.Equal(t, "again", s.insist(http.MethodGet, entity("k"), "").body)
 	require.Equal(t, http.StatusCreated, s.insist(http.MethodPut, entity("k"), "other").status)
 
+	// More replicas than nodes are no error, as nodes may still come; but they are said.
+	three := start(t, raced, append(service, login[0], login[1], "SPILLWAY_CASSANDRA_KEYSPACE=three")...)
+	require.Contains(t, three.stderr.String(), "more replicas than the datacentre has nodes")
+	three.request(http.MethodPut, three.dataURL(entity("k")), "v").requireStoreProblem(t, http.StatusServiceUnavailable, "no effect")
+	three.stop()
+
 	// What is missing, or is something else, stops the start.
 	for keyspace, says := range map[string]string{"missing": "make the keyspace", "another": "another.entities"} {
 		r := run(t, raced, append(service, "SPILLWAY_CASSANDRA_KEYSPACE="+keyspace))

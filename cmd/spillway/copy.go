@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -39,7 +40,14 @@ func copyStore(ctx context.Context, inv config.Invocation, stdout, stderr io.Wri
 		return beforeAll(err)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	target, err := unless(ctx, func() (*cassandra.Stamped, error) { return cassandra.OpenStamped(clusterOptions(c, log)) })
+	// What is verified, or goes on, has a table.
+	options := clusterOptions(c, log)
+	_, noState := os.Stat(inv.Copy.State)
+	options.Existing = inv.Copy.VerifyOnly || noState == nil
+	target, err := unless(ctx, func() (*cassandra.Stamped, error) { return cassandra.OpenStamped(options) })
+	if errors.Is(err, cassandra.ErrAbsent) && !inv.Copy.VerifyOnly {
+		err = fmt.Errorf("%w, and %s says how far a copy is: name another file, or remove it to begin anew", err, inv.Copy.State)
+	}
 	if err != nil {
 		return beforeAll(err)
 	}
@@ -65,7 +73,7 @@ func copyStore(ctx context.Context, inv config.Invocation, stdout, stderr io.Wri
 		Report: func(p transfer.Progress) { _, _ = fmt.Fprintf(stderr, "spillway: copy: %v\n", p) },
 	}
 	result, err := job.Run(ctx)
-	sayDifferences(stderr, &result)
+	sayDifferences(stderr, &result, inv.Copy.VerifyOnly)
 	switch {
 	case err != nil && result.Moment.IsZero():
 		return err // nothing was begun
@@ -121,7 +129,11 @@ func soFar(r *transfer.Result) string {
 }
 
 // sayDifferences writes a line for each of the first differences, and one on all.
-func sayDifferences(stderr io.Writer, r *transfer.Result) {
+func sayDifferences(stderr io.Writer, r *transfer.Result, verifyOnly bool) {
+	remedy := "copy again"
+	if verifyOnly {
+		remedy = "copy them, without --verify-only"
+	}
 	v := &r.Verified
 	if v.Different == 0 {
 		return
@@ -132,6 +144,6 @@ func sayDifferences(stderr io.Writer, r *transfer.Result) {
 	if rest := v.Different - int64(len(v.Differences)); rest > 0 {
 		_, _ = fmt.Fprintf(stderr, "spillway: copy: and %d more\n", rest)
 	}
-	_, _ = fmt.Fprintf(stderr, "spillway: copy: %d of %s are different: copy again, without --verify-only, unless they were deleted in the cluster since %s\n",
-		v.Different, count(v.Keys, "key"), r.Moment.Format(time.RFC3339))
+	_, _ = fmt.Fprintf(stderr, "spillway: copy: %d of %s are different: %s, unless they were deleted in the cluster since %s\n",
+		v.Different, count(v.Keys, "key"), remedy, r.Moment.Format(time.RFC3339))
 }

@@ -92,10 +92,10 @@ func (n *soleNode) makeSchema(ctx context.Context, o *Options) error {
 		make       string
 	}{
 		{
-			"the keyspace", "SELECT count(*) FROM system_schema.keyspaces WHERE keyspace_name = ?",
+			"the keyspace " + o.Keyspace, "SELECT count(*) FROM system_schema.keyspaces WHERE keyspace_name = ?",
 			[]any{o.Keyspace}, createKeyspace(o.Keyspace, n.datacentre, o.Replication),
 		},
-		{"the table", findTable, []any{o.Keyspace, tableName}, createTable(o.Keyspace)},
+		{"the table " + o.Keyspace + "." + tableName, findTable, []any{o.Keyspace, tableName}, createTable(o.Keyspace)},
 	} {
 		var found int
 		if err := one(n.session.Query(part.find, part.names...).IterContext(ctx), &found); err != nil {
@@ -103,6 +103,9 @@ func (n *soleNode) makeSchema(ctx context.Context, o *Options) error {
 		}
 		if found > 0 {
 			continue
+		}
+		if o.Existing {
+			return fmt.Errorf("%s %w", part.what, ErrAbsent)
 		}
 		// The driver returns when all nodes that this one knows have it, or ctx ends.
 		if err := n.session.Query(part.make).ExecContext(ctx); err != nil {

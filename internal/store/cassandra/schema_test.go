@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -77,6 +78,36 @@ func TestSettle(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestWarnOfReplicas(t *testing.T) {
+	t.Parallel()
+	var hosts []*gocql.HostInfo
+	for i, datacentre := range []string{"here", "here", "there"} {
+		h, err := gocql.NewTestHostInfoFromRow(map[string]any{"data_center": datacentre, "rpc_address": net.IPv4(10, 0, 0, byte(i+1))})
+		require.NoError(t, err)
+		hosts = append(hosts, h)
+	}
+	for _, tt := range []struct {
+		options map[string]any
+		says    string
+	}{
+		{map[string]any{"here": "2", "there": "9"}, ""},
+		{map[string]any{"here": "3", "there": "1"}, "keyspace=k replicas=3 datacentre=here nodes=2"},
+		{map[string]any{"replication_factor": "2"}, ""},
+		{map[string]any{"replication_factor": 4}, "replicas=4"},
+		{map[string]any{"here": "9/1"}, ""}, // the others are transient
+		{map[string]any{"there": "9"}, ""},
+		{nil, ""},
+	} {
+		var out strings.Builder
+		warnOfReplicas(slog.New(slog.NewTextHandler(&out, nil)), &gocql.KeyspaceMetadata{Name: "k", StrategyOptions: tt.options}, "here", hosts)
+		if tt.says == "" {
+			require.Empty(t, out.String(), "%v", tt.options)
+		} else {
+			require.Contains(t, out.String(), tt.says)
+		}
 	}
 }
 

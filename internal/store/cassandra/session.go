@@ -1,8 +1,11 @@
 package cassandra
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
+	"strconv"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -50,7 +53,30 @@ func start(o *Options, log *driverLog) (session *gocql.Session, hosts *cautious,
 		session.Close()
 		return nil, nil, fmt.Errorf("wait for the table: %w", err)
 	}
+	if keyspace, err := session.KeyspaceMetadata(o.Keyspace); err == nil { // or the operations will say
+		warnOfReplicas(o.Logger, keyspace, local, session.GetHosts())
+	}
 	return session, hosts, nil
+}
+
+// warnOfReplicas tells the log if the keyspace has more replicas than there are
+// nodes: a start finds nothing wrong with that, and operations fail.
+func warnOfReplicas(log *slog.Logger, keyspace *gocql.KeyspaceMetadata, local string, hosts []*gocql.HostInfo) {
+	setting := cmp.Or(keyspace.StrategyOptions[local], keyspace.StrategyOptions["replication_factor"])
+	replicas, err := strconv.Atoi(fmt.Sprint(setting))
+	if err != nil {
+		return // it has none here, or transient ones
+	}
+	nodes := 0
+	for _, h := range hosts {
+		if h.DataCenter() == local {
+			nodes++
+		}
+	}
+	if replicas > nodes {
+		log.Warn("cassandra: the keyspace has more replicas than the datacentre has nodes, as far as is known: what needs more of them than there are will be answered 503",
+			"keyspace", keyspace.Name, "replicas", replicas, "datacentre", local, "nodes", nodes)
+	}
 }
 
 // connect opens the session that operations use, with nodes of the local

@@ -67,6 +67,9 @@ const (
 	probeInterval = time.Second
 )
 
+// ErrAbsent is returned, wrapped, if a keyspace or table is not there that must be.
+var ErrAbsent = errors.New("is not there")
+
 // Options say where the cluster is and how it is used. All fields must be set,
 // but for those that say otherwise.
 type Options struct {
@@ -77,6 +80,9 @@ type Options struct {
 	// Keyspace is made if it is not there, and the table in it. It consists of
 	// lower-case letters, digits and underscores.
 	Keyspace string
+	// Existing says that keyspace and table are not made: that they are not there is
+	// ErrAbsent.
+	Existing bool
 	// Replication is how many replicas a keyspace that is made has in each
 	// datacentre, by its name; the name "" stands for the one that is talked to.
 	Replication map[string]int
