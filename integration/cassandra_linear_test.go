@@ -25,6 +25,7 @@ import (
 type registers struct {
 	t      *testing.T
 	s      *service
+	keys   string // what the names of the keys begin with
 	seed   uint64
 	pieces int
 
@@ -44,7 +45,7 @@ func (r *registers) run(stop <-chan struct{}) error {
 	defer tick.Stop()
 	for {
 		if err := r.piece(); err != nil {
-			return fmt.Errorf("registers, seed %d, piece %d: %w", r.seed, r.pieces, err)
+			return fmt.Errorf("registers %s, seed %d, piece %d: %w", r.keys, r.seed, r.pieces, err)
 		}
 		r.pieces++
 		select {
@@ -65,7 +66,7 @@ func (r *registers) piece() error {
 		defer conn.close()
 		rng := rand.New(rand.NewPCG(r.seed, uint64(r.pieces*clientsOfPiece+i)))
 		for n := range shareOfPiece {
-			in := call{method: http.MethodGet, key: fmt.Sprintf("register %d.%d", r.pieces, rng.IntN(keysOfPiece))}
+			in := call{method: http.MethodGet, key: fmt.Sprintf("%s %d.%d", r.keys, r.pieces, rng.IntN(keysOfPiece))}
 			switch rng.IntN(10) {
 			case 0, 1, 2, 3:
 				in.method, in.value = http.MethodPut, fmt.Sprintf("%d.%d", i, n)
@@ -94,7 +95,7 @@ func (r *registers) piece() error {
 	}
 	history := slices.Concat(histories...)
 	r.operations.Add(int64(len(history)))
-	return checkLinearizable(r.t, fmt.Sprint("cluster-", r.pieces), history)
+	return checkLinearizable(r.t, fmt.Sprintf("cluster-%s-%d", r.keys, r.pieces), history)
 }
 
 // operate does one operation. What has been turned away, could not be read, or is
