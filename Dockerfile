@@ -38,5 +38,5 @@ ENV SPILLWAY_LISTEN=:8080 \
 USER 65532:65532
 VOLUME /data
 EXPOSE 8080 6060
-HEALTHCHECK --interval=5s --timeout=6s --start-period=30s CMD ["/spillway", "healthcheck"]
+HEALTHCHECK --interval=5s --timeout=6s --start-period=120s CMD ["/spillway", "healthcheck"]
 ENTRYPOINT ["/spillway"]
