@@ -22,6 +22,10 @@ func cluster(o *Options, log *driverLog) *gocql.ClusterConfig {
 	c := gocql.NewCluster(o.Hosts...)
 	c.ConnectTimeout = connectTimeout
 	c.ReconnectInterval = reconnectInterval
+	// Once, as that is tried again after reconnectInterval anyway. Each further time a
+	// start waits another connectTimeout for a node that hangs, and so do nodes that
+	// have come back, which are tried after it.
+	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 1, Interval: 100 * time.Millisecond}
 	c.Logger = log
 	if o.Username != "" {
 		c.Authenticator = gocql.PasswordAuthenticator{Username: o.Username, Password: o.Password}
