@@ -39,6 +39,9 @@ func TestCassandra_NodesFail(t *testing.T) {
 	}
 	whole()
 	c.await()
+	// How long the nodes wait for each other is theirs. By default it grows with what a
+	// hanging node does not answer, and is not what is tested here.
+	c.execute("ALTER TABLE spillway.entities WITH speculative_retry = 'MIN(99p,50ms)'")
 
 	writers := make([]*quorumWriter, 8)
 	for i := range writers {
@@ -80,14 +83,13 @@ func TestCassandra_NodesFail(t *testing.T) {
 	}
 
 	// What may be lost is what was under way as a node fell silent, one operation of
-	// each writer; reads for which another node counts on it, which take 5 s each, until
-	// the cluster is sure after some ten: two of each writer; what this machine loses
-	// anyway; and what was under way whenever it stood still.
+	// each writer, about as many reads for which another node counts on it, what this
+	// machine loses anyway, and what was under way whenever it stood still.
 	anyway, _ := phase("three nodes", nil)
 	bounded := func(what string, during func()) {
 		t.Helper()
 		lost, pauses := phase(what, during)
-		require.LessOrEqual(t, lost, int64(3*len(writers)*(1+pauses))+anyway, what)
+		require.LessOrEqual(t, lost, int64(2*len(writers)*(1+pauses))+anyway, what)
 	}
 	dies, hangs, last := c.nodes[1], c.nodes[2], c.nodes[0]
 	killed, _ := phase("a node is killed", dies.kill)
@@ -96,12 +98,14 @@ func TestCassandra_NodesFail(t *testing.T) {
 		dies.start()
 		dies.await()
 		whole()
+		c.await() // one of them may still take it for dead, and count on the next to hang
 	})
 	anyway += back
 	bounded("another hangs", hangs.freeze)
 	phase("it goes on", func() {
 		hangs.thaw()
 		whole()
+		c.await()
 	})
 	// What asks a second node soon does not wait for one that hangs, and reads nothing
 	// that is older. Otherwise a third of the first reads would take 2.5 s.
@@ -125,7 +129,7 @@ func TestCassandra_NodesFail(t *testing.T) {
 		eager.stop()
 		return slowest < 2*time.Second
 	})
-	whole() // what is cut off next shall be the only one that is missing
+	c.await()
 	// The nodes still reach each other, so that all replicas answer through the
 	// two that the service reaches.
 	bounded("one cannot be reached by the service", func() {
@@ -135,6 +139,7 @@ func TestCassandra_NodesFail(t *testing.T) {
 	phase("it can again", func() {
 		apart.heal()
 		whole()
+		c.await()
 	})
 	phase("the third is killed", last.kill)
 	for _, w := range writers {
