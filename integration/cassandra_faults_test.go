@@ -39,9 +39,6 @@ func TestCassandra_NodesFail(t *testing.T) {
 	}
 	whole()
 	c.await()
-	// How long the nodes wait for each other is theirs. By default it grows with what a
-	// hanging node does not answer, and is not what is tested here.
-	c.execute("ALTER TABLE spillway.entities WITH speculative_retry = 'MIN(99p,50ms)'")
 
 	writers := make([]*quorumWriter, 8)
 	for i := range writers {
