@@ -24,8 +24,8 @@ func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	m := metrics.New(metrics.Options{Version: "v", Commit: "c", Store: "s", SLO: time.Second})
 	m.Watch(metrics.Sources{
-		Gauges: func() []dispatch.Gauge {
-			return []dispatch.Gauge{{Strategy: "x", Active: true, Capacity: 1, Limit: 1, Pace: 1}}
+		Gauge: func() dispatch.Gauge {
+			return dispatch.Gauge{Strategy: "x", Capacity: 1, Limit: 1, Pace: 1}
 		},
 		Connections: func() int { return 0 },
 		Writable:    func() error { return errors.New("no") },

@@ -142,8 +142,9 @@ const (
 )
 
 var (
-	_ Remover  = (*auto)(nil)
-	_ Measurer = (*auto)(nil)
+	_ Remover      = (*auto)(nil)
+	_ TurnObserver = (*auto)(nil)
+	_ Measurer     = (*auto)(nil)
 )
 
 func newAuto(c Config) Discipline {
@@ -205,9 +206,7 @@ func (q *auto) Pop(now int64) (*Task, Popped, Reason) {
 	if t := q.tooOldLocked(); t != nil {
 		return q.takeLocked(t), Shed, ReasonCoDel
 	}
-	t := q.takeLocked(q.nextLocked())
-	q.turnLocked(now)
-	return t, Run, ReasonNone
+	return q.takeLocked(q.nextLocked()), Run, ReasonNone
 }
 
 // quietLocked notes that nothing waits at that time. If nothing has happened for
@@ -275,8 +274,10 @@ func (q *auto) nextLocked() *Task {
 	return oldest
 }
 
-// turnLocked notes that a turn begins.
-func (q *auto) turnLocked(now int64) {
+// TurnBegan counts and times a turn.
+func (q *auto) TurnBegan(now int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.mu.stamp = (q.mu.stamp>>stampTurn + 1) << stampTurn
 	if q.mu.limit < q.stock {
 		q.mu.limit += autoRefill / q.mu.limit

@@ -145,6 +145,10 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.Popped, strateg
 			}
 		}
 	}
+	return m.take(next), strategies.Run, strategies.ReasonNone
+}
+
+func (m *autoModel) TurnBegan(now int64) {
 	took := float64(max(now-m.turned, 1))
 	if m.pace == 0 {
 		m.pace = took
@@ -155,7 +159,6 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.Popped, strateg
 	if m.limit < m.stock {
 		m.limit += 0.5 / m.limit
 	}
-	return m.take(next), strategies.Run, strategies.ReasonNone
 }
 
 func (m *autoModel) Remove(t *strategies.Task) bool {
@@ -200,6 +203,9 @@ func (l *line) turn() (run *strategies.Task, givenUp []*strategies.Task) {
 	l.now += 1e6
 	for {
 		t, what, reason := l.q.Pop(l.now)
+		if what == strategies.Run {
+			l.q.(strategies.TurnObserver).TurnBegan(l.now)
+		}
 		if what != strategies.Shed {
 			return t, givenUp
 		}

@@ -46,6 +46,14 @@ type Learner interface {
 	Completed(waited, service, now int64)
 }
 
+// TurnObserver is a Discipline that counts or times the turns of the workers.
+type TurnObserver interface {
+	// TurnBegan is called when a worker begins a turn with tasks that were popped
+	// here: once, also if it has popped several, and after the last of those pops.
+	// A pop is therefore no turn.
+	TurnBegan(now int64)
+}
+
 // Measurer is a Discipline that decides by what it has measured, and says so,
 // that people can tell why it has shed a task.
 type Measurer interface {

@@ -27,6 +27,8 @@ type Task struct {
 	// Write says that the task may be taken together with other writes, because
 	// what it does can be committed with them at once.
 	Write bool
+	// Size is how many bytes the task writes. It bounds what is taken together.
+	Size int64
 	// InPlace says that the submitter would rather run the task itself, in the
 	// place of a worker that is idle, than have the worker woken: it has nothing
 	// else to do meanwhile. A write that may be taken together with others goes to
@@ -57,8 +59,8 @@ type Task struct {
 	// if it was shed before. The dispatcher sets it; the submitter may read it
 	// once Done is called.
 	Started int64
-	// Owner is the dispatcher's own note on where the task went. Disciplines
-	// leave it alone.
+	// Owner is the dispatcher's own note on where the task is. Disciplines leave it
+	// alone.
 	Owner any
 
 	// The fields below belong to the built-in discipline that holds the task,
@@ -110,6 +112,9 @@ func (r Reason) String() string {
 	}
 	return "unknown"
 }
+
+// Valid reports whether r is a reason to shed a task.
+func (r Reason) Valid() bool { return r != ReasonNone && r < numReasons }
 
 // Reasons returns every reason for which a task may be shed.
 func Reasons() []Reason {

@@ -117,6 +117,7 @@ type service struct {
 	store      keeping
 	executor   *executor.Executor
 	dispatcher *dispatch.Dispatcher
+	waiting    atomic.Pointer[dispatch.Dispatcher] // the same, for unblocked
 	admin      *admin.Server
 	data       *server.Server
 }
@@ -148,7 +149,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 	epoch := time.Now()
 
 	s.backups = backup.New(c.DataDir)
-	if s.store, err = openStore(c, log, s.metrics, s.backups.FS()); err != nil {
+	if s.store, err = openStore(c, log, s.metrics, s.backups.FS(), s.unblocked); err != nil {
 		return nil, err
 	}
 	opened = append(opened, func() { _ = s.store.Close() }) // nothing was written
@@ -157,6 +158,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 	s.executor = executor.Open(executor.Options{
 		Store:      delay.Wrap(s.store.Store, c.StoreDelay),
 		MaxCommits: 4 * c.Workers,
+		Unblocked:  s.unblocked,
 		Epoch:      epoch,
 		Events:     executor.Events{Committed: s.metrics.Committed, Operated: s.metrics.Operated},
 	})
@@ -171,18 +173,23 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		Capacity: c.QueueCapacity,
 		Workers:  c.Workers,
 		Split:    c.Pools == "split",
-		MaxBatch: batch,
-		Run:      s.executor.Run,
-		Epoch:    epoch,
-		Observe:  s.metrics.Queue,
+		MaxBatch: batch, MaxBatchBytes: executor.MaxBatchBytes,
+		Run:     s.executor.Run,
+		Blocked: s.executor.Blocked,
+		Epoch:   epoch,
+		Observe: s.metrics.Queue,
 		Switched: func(from, to string) {
 			s.metrics.Switched(from, to)
 			log.Info("strategy switched", "from", from, "to", to)
+		},
+		Broken: func(strategy, rule string) {
+			log.Error("the strategy breaks a rule of its interface", "strategy", strategy, "rule", rule)
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.waiting.Store(s.dispatcher)
 	opened = append(opened, s.dispatcher.Close)
 
 	s.admin, err = admin.Open(admin.Options{
@@ -229,7 +236,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		return nil, err
 	}
 	s.metrics.Watch(metrics.Sources{
-		Gauges:      s.dispatcher.Gauges,
+		Gauge:       s.dispatcher.Gauge,
 		Connections: s.data.Connections,
 		Writable:    s.store.Writable,
 		Store:       s.store.stats,
@@ -242,6 +249,13 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		log.Info("listening", "plane", plane, "addr", addresses[plane])
 	}
 	return s, nil
+}
+
+// unblocked lets writes go on that were held back. The store calls it at any time.
+func (s *service) unblocked() {
+	if d := s.waiting.Load(); d != nil {
+		d.Unblock()
+	}
 }
 
 // ready returns nil if the service is ready, or why it is not.

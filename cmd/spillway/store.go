@@ -28,8 +28,8 @@ type keeping struct {
 }
 
 // openStore opens the store that is configured, an embedded one on that file
-// system.
-func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS) (keeping, error) {
+// system. It calls unblocked when writes that it held back may go on, or fail.
+func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS, unblocked func()) (keeping, error) {
 	if c.Store == config.StoreCassandra {
 		s, err := cassandra.Open(clusterOptions(c, log))
 		if err != nil {
@@ -50,6 +50,8 @@ func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS
 		CacheBytes:   c.CacheBytes,
 		Logger:       log,
 		OnFsync:      m.ObserveFsync,
+		OnResume:     unblocked,
+		OnWritable:   func(error) { unblocked() },
 	})
 	// Again, as no restore can begin any more.
 	if unfinished := backup.Usable(c.DataDir); unfinished != nil {

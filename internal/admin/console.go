@@ -90,14 +90,13 @@ type frame struct {
 	Boot int64   `json:"boot"` // another one: the process is another one
 	Time float64 `json:"time"` // since then
 
-	Strategy string         `json:"strategy"`
-	Workers  int            `json:"workers"`
-	Busy     int            `json:"busy"`
-	Depth    int            `json:"depth"`
-	Capacity *int           `json:"capacity"` // null for no bound
-	Limit    int            `json:"limit"`    // tasks that the strategy lets wait, 0 for none
-	Pace     float64        `json:"pace"`     // between two tasks begun, as it has measured, 0 for not
-	Leaving  map[string]int `json:"leaving"`  // depths of strategies that drain since a switch
+	Strategy string  `json:"strategy"`
+	Workers  int     `json:"workers"`
+	Busy     int     `json:"busy"`
+	Depth    int     `json:"depth"`
+	Capacity *int    `json:"capacity"` // null for no bound
+	Limit    int     `json:"limit"`    // tasks that the strategy lets wait, 0 for none
+	Pace     float64 `json:"pace"`     // between two tasks begun, as it has measured, 0 for not
 
 	Ready       string  `json:"ready"` // why not, empty if it is
 	Connections int     `json:"connections"`
@@ -160,7 +159,6 @@ func (o *Options) frame(boot time.Time) []byte {
 	f := frame{
 		Boot:        boot.UnixMilli(),
 		Time:        time.Since(boot).Seconds(),
-		Leaving:     make(map[string]int),
 		Connections: live.Connections,
 		SLO:         live.SLO,
 		Submitted:   live.Submitted,
@@ -188,16 +186,11 @@ func (o *Options) frame(boot time.Time) []byte {
 		},
 		Slowest: []slowFrame{},
 	}
-	for _, g := range live.Gauges {
-		if !g.Active {
-			f.Leaving[g.Strategy] = g.Depth
-			continue
-		}
-		f.Strategy, f.Workers, f.Busy, f.Depth = g.Strategy, g.Workers, g.Busy, g.Depth
-		f.Limit, f.Pace = g.Limit, g.Pace.Seconds()
-		if g.Capacity != strategies.Unbounded {
-			f.Capacity = &g.Capacity
-		}
+	g := live.Gauge
+	f.Strategy, f.Workers, f.Busy, f.Depth = g.Strategy, g.Workers, g.Busy, g.Depth
+	f.Limit, f.Pace = g.Limit, g.Pace.Seconds()
+	if g.Capacity != strategies.Unbounded {
+		f.Capacity = &g.Capacity
 	}
 	if err := o.Ready(); err != nil {
 		f.Ready = err.Error()

@@ -109,12 +109,9 @@ func TestOptions_Frame(t *testing.T) {
 			return metrics.Live{
 				SLO: 0.1, Submitted: 7, Run: 5, Good: 4, Failed: 3,
 				Shed: map[string]float64{"full": 2}, TurnedAway: 3,
-				Codes:   map[int]float64{201: 5, 503: 2},
-				Latency: metrics.Distribution{-27: 5},
-				Gauges: []dispatch.Gauge{
-					{Strategy: "unbounded", Active: true, Depth: 3, Capacity: strategies.Unbounded, Workers: 4, Busy: 2},
-					{Strategy: "fifo", Depth: 9, Capacity: 256},
-				},
+				Codes:    map[int]float64{201: 5, 503: 2},
+				Latency:  metrics.Distribution{-27: 5},
+				Gauge:    dispatch.Gauge{Strategy: "unbounded", Depth: 3, Capacity: strategies.Unbounded, Workers: 4, Busy: 2},
 				Get:      metrics.Distribution{-9: 1},
 				Commit:   metrics.Distribution{-8: 2},
 				Writable: errors.New("no space"),
@@ -136,7 +133,7 @@ func TestOptions_Frame(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(data), &got))
 	for key, want := range map[string]any{
 		"strategy": "unbounded", "depth": 3.0, "capacity": nil, "workers": 4.0, "busy": 2.0,
-		"leaving": map[string]any{"fifo": 9.0}, "ready": "draining", "slo": 0.1,
+		"ready": "draining", "slo": 0.1,
 		"submitted": 7.0, "run": 5.0, "good": 4.0, "failed": 3.0, "shed": map[string]any{"full": 2.0}, "turnedAway": 3.0,
 		"codes": map[string]any{"201": 5.0, "503": 2.0}, "latency": map[string]any{"-27": 5.0},
 	} {

@@ -5,8 +5,9 @@
 // durable, the worker does not sleep through the sync: it hands the batch on to
 // the completer, one goroutine that waits for the batches one after the other
 // and completes their tasks, and takes more work. So a few workers keep many
-// writes in flight, which then share syncs. The hand-on is bounded; a worker
-// that would exceed the bound waits.
+// writes in flight, which then share syncs. The hand-on is bounded: beyond, and
+// while the store stalls, Blocked tells that no write should be begun, so that no
+// worker waits for the disk.
 //
 // A read of something that is not durable yet is held back until it is, without
 // holding up a worker: see table.
@@ -20,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"spillway/internal/bufpool"
@@ -28,10 +30,10 @@ import (
 )
 
 const (
-	// maxBatchBytes bounds the keys and values of one store batch, unless one
-	// write alone is larger: a larger one saves nothing, and makes everybody
-	// else's sync longer.
-	maxBatchBytes = 4 << 20
+	// MaxBatchBytes is how many bytes of keys and values the writes of one turn
+	// should have together, unless one has more alone: a larger batch saves nothing,
+	// and makes everybody else's sync longer.
+	MaxBatchBytes = 4 << 20
 	// maxTurnBytes is how much a range fills into its buffer in one turn, unless
 	// one entry alone is larger. With the head of its answer it fits into a buffer
 	// of 256 KiB.
@@ -63,9 +65,13 @@ func (e *Events) setDefaults() {
 type Options struct {
 	// Store is used by the executor, which does not close it.
 	Store store.Store
-	// MaxCommits is how many batches may have been handed on to the completer
-	// and not yet be durable, beyond the one it waits for. Less than 1 means 1.
+	// MaxCommits is how many batches may have been handed on to the completer and
+	// not yet be durable before Blocked tells so. Less than 1 means 1. Those who
+	// were told otherwise a moment before may add one each.
 	MaxCommits int
+	// Unblocked is called when Blocked(false) has become false because a batch is
+	// durable. It must not block. Nil means that nobody wants to know.
+	Unblocked func()
 	// Epoch is the zero of the clock of Task.Started. The zero value means that
 	// tasks do not tell when they were started.
 	Epoch  time.Time
@@ -81,8 +87,13 @@ type Executor struct {
 	started bool // tasks tell when they were started, on the same clock
 	table   table
 	batches sync.Pool
-	handed  chan *batch
+	handed  handed
 	stopped chan struct{} // closed when the completer has returned
+
+	maxCommits int64
+	unblocked  func()
+	// commits counts the batches that were handed on and are not yet durable.
+	commits atomic.Int64
 }
 
 // Open starts an executor.
@@ -93,9 +104,15 @@ func Open(o Options) *Executor {
 		events:  o.Events,
 		epoch:   o.Epoch,
 		started: !o.Epoch.IsZero(),
-		handed:  make(chan *batch, max(1, o.MaxCommits)),
 		stopped: make(chan struct{}),
+
+		maxCommits: int64(max(1, o.MaxCommits)),
+		unblocked:  o.Unblocked,
 	}
+	if e.unblocked == nil {
+		e.unblocked = func() {}
+	}
+	e.handed.init()
 	e.remote, _ = o.Store.(store.Remote)
 	if !e.started {
 		e.epoch = time.Now()
@@ -109,28 +126,33 @@ func Open(o Options) *Executor {
 // Close waits until all that was handed on is completed. Run must not be called
 // any more.
 func (e *Executor) Close() {
-	close(e.handed)
+	e.handed.close()
 	<-e.stopped
 }
 
-// Run runs the tasks, in order, and calls done for each when it is completed:
-// before Run returns or later, on another goroutine. The slice is not kept.
-// Neighbouring writes become one batch.
+// Blocked reports whether no write should be begun for now: because the store
+// stalls or, unless inline is set, because as many batches as may be are on their
+// way to the disk. Who runs a write inline holds up nobody by waiting for its sync.
+func (e *Executor) Blocked(inline bool) bool {
+	return !inline && e.commits.Load() >= e.maxCommits || e.store.Stalled()
+}
+
+// Run runs a task, or several writes as one batch, and calls done for each when it
+// is completed: before Run returns or later, on another goroutine. The slice is
+// not kept.
 func (e *Executor) Run(tasks []*strategies.Task, done func(*strategies.Task)) {
-	for len(tasks) > 0 {
-		op := tasks[0].Payload.(*Op)
-		switch {
-		case op.Kind == Range:
-			e.scan(tasks[0], op, done)
-		case e.remote != nil:
-			e.ask(tasks[0], op, done)
-		case op.Kind == Get:
-			e.get(tasks[0], op, done)
-		default:
-			tasks = e.write(tasks, done)
-			continue
+	t := tasks[0]
+	switch op := t.Payload.(*Op); {
+	case op.Kind == Range:
+		e.scan(t, op, done)
+	case e.remote != nil:
+		for _, t := range tasks {
+			e.ask(t, t.Payload.(*Op), done)
 		}
-		tasks = tasks[1:]
+	case op.Kind == Get:
+		e.get(t, op, done)
+	default:
+		e.write(tasks, done)
 	}
 }
 
@@ -176,48 +198,101 @@ func (e *Executor) get(t *strategies.Task, op *Op, done func(*strategies.Task)) 
 	done(t)
 }
 
-// write takes the first of the tasks, all that are writes and fit together, and
-// returns the others.
-func (e *Executor) write(tasks []*strategies.Task, done func(*strategies.Task)) (rest []*strategies.Task) {
+// write applies the writes as one batch.
+func (e *Executor) write(tasks []*strategies.Task, done func(*strategies.Task)) {
 	b := e.batches.Get().(*batch)
 	b.done = done
-	size := 0
 	for _, t := range tasks {
 		op := t.Payload.(*Op)
-		size += len(op.Key) + len(op.Value)
-		if op.Kind != Put && op.Kind != Delete || len(b.tasks) > 0 && size > maxBatchBytes {
-			break
-		}
 		b.tasks = append(b.tasks, t)
 		b.writes = append(b.writes, store.Write{Key: op.Key, Value: op.Value, Delete: op.Kind == Delete})
 	}
-	n := len(b.tasks)
-
 	e.table.enter(b)
 	start := e.now()
 	commit, err := e.storeApply(b.writes)
 	b.applied = e.now()
 	e.events.Operated("commit", time.Duration(b.applied-start))
 	if err == nil {
-		e.events.Committed(b.tasks[0].Strategy, n)
+		e.events.Committed(b.tasks[0].Strategy, len(tasks))
 	}
 	if commit == nil {
 		e.finish(b, err)
-	} else {
-		// From here on b is the completer's.
-		b.commit = commit
-		e.handed <- b
+		return
 	}
-	return tasks[n:]
+	b.commit = commit
+	e.commits.Add(1)
+	e.handed.push(b) // from here on b is the completer's
 }
 
 // complete waits for the batches that were handed on.
 func (e *Executor) complete() {
 	defer close(e.stopped)
-	for b := range e.handed {
-		err := storeWait(b.commit)
-		e.operated("sync", b.applied)
-		e.finish(b, err)
+	for {
+		batches, ok := e.handed.popAll()
+		if !ok {
+			return
+		}
+		for i, b := range batches {
+			batches[i] = nil
+			err := storeWait(b.commit)
+			e.operated("sync", b.applied)
+			e.finish(b, err)
+			if e.commits.Add(-1) == e.maxCommits-1 {
+				e.unblocked()
+			}
+		}
+	}
+}
+
+// handed are the batches on their way to the completer. There are about as many as
+// may be, and nobody waits who pushes one.
+type handed struct {
+	some chan struct{} // of capacity 1: there are some, or it is closed
+
+	mu      sync.Mutex
+	batches []*batch
+	spare   []*batch // the memory of those popped before
+	closed  bool
+}
+
+func (h *handed) init() { h.some = make(chan struct{}, 1) }
+
+func (h *handed) push(b *batch) {
+	h.mu.Lock()
+	h.batches = append(h.batches, b)
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *handed) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *handed) signal() {
+	select {
+	case h.some <- struct{}{}:
+	default:
+	}
+}
+
+// popAll waits for batches and returns all that there are, in order, until the next
+// call. It returns false once closed and empty.
+func (h *handed) popAll() ([]*batch, bool) {
+	for {
+		h.mu.Lock()
+		all, closed := h.batches, h.closed
+		h.batches, h.spare = h.spare[:0], all
+		h.mu.Unlock()
+		if len(all) > 0 {
+			return all, true
+		}
+		if closed {
+			return nil, false
+		}
+		<-h.some
 	}
 }
 

@@ -47,30 +47,6 @@ func TestExecutor_RunsTasks(t *testing.T) {
 	op = putOp("c", "")
 	op.Err = errors.New("old")
 	require.NoError(t, run1(e, op).wait(t).Err)
-	// Reads between writes keep the order.
-	calls := run(e, putOp("c", "1"), getOp("c"), putOp("c", "2"), getOp("c"))
-	require.Equal(t, "1", string(calls[1].wait(t).Buf))
-	require.Equal(t, "2", string(calls[3].wait(t).Buf))
-}
-
-func TestExecutor_SplitsBatches(t *testing.T) {
-	t.Parallel()
-	e, f := openFake(t, false, 1)
-	mib := strings.Repeat("x", 1<<20)
-	var ops []Op
-	for i := range 10 {
-		ops = append(ops, putOp(fmt.Sprint("key", i), mib))
-	}
-	ops = append(ops, putOp("large", strings.Repeat("x", 5<<20)), delOp("key0"))
-	for _, c := range run(e, ops...) {
-		require.NoError(t, c.wait(t).Err)
-	}
-	var sizes []int
-	for _, b := range f.batches {
-		sizes = append(sizes, len(b))
-	}
-	// Three and their keys fit into 4 MiB, four do not. The large one is alone.
-	require.Equal(t, []int{3, 3, 3, 1, 1, 1}, sizes)
 }
 
 func TestExecutor_CompletesWritesWhenDurable(t *testing.T) {
@@ -86,38 +62,48 @@ func TestExecutor_CompletesWritesWhenDurable(t *testing.T) {
 	require.NoError(t, b.wait(t).Err)
 }
 
-// The completer waits for one batch, MaxCommits more wait behind it, and then
-// the worker does.
-func TestExecutor_HandOnIsBounded(t *testing.T) {
+// As many batches as MaxCommits may be on their way to the disk before Blocked tells
+// that no worker should begin another. Who begins one all the same does not wait.
+func TestExecutor_BlockedByCommits(t *testing.T) {
 	t.Parallel()
 	const maxCommits = 3
-	e, f := openFake(t, true, maxCommits)
-	first := run1(e, putOp("k", "0"))
-	// The completer takes the first.
-	require.Eventually(t, func() bool { return len(e.handed) == 0 }, time.Minute, time.Millisecond)
+	f := newFake(true)
+	unblocked := make(chan bool, 10)
+	var e *Executor
+	e = Open(Options{Store: f, MaxCommits: maxCommits, Unblocked: func() { unblocked <- e.Blocked(false) }})
+	t.Cleanup(e.Close)
+	var calls []*call
 	for i := range maxCommits {
-		run1(e, putOp("k", fmt.Sprint(i)))
+		require.False(t, e.Blocked(false))
+		calls = append(calls, run1(e, putOp(fmt.Sprint(i), "1")))
 	}
-	ran := make(chan *call)
-	go func() { ran <- run1(e, putOp("k", "last")) }()
-	// It is applied, and then waits.
-	require.Eventually(t, func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return len(f.commits) == maxCommits+2
-	}, time.Minute, time.Millisecond)
-	select {
-	case <-ran:
-		t.Fatal("the worker did not wait")
-	default:
-	}
+	require.True(t, e.Blocked(false))
+	require.False(t, e.Blocked(true), "who writes inline waits for himself alone")
+	calls = append(calls, run1(e, putOp("one more", "1")))
+	require.ErrorIs(t, run1(e, getOp("other")).wait(t).Err, store.ErrNotFound)
+	require.Empty(t, run1(e, rangeOp("p", "q")).wait(t).Buf)
+
 	f.end(0, nil)
-	first.wait(t)
-	last := <-ran
-	for i := range maxCommits + 1 {
-		f.end(i+1, nil)
+	calls[0].wait(t)
+	f.end(1, nil)
+	require.False(t, <-unblocked)
+	for i := range 2 {
+		f.end(2+i, nil)
 	}
-	last.wait(t)
+	for _, c := range calls[1:] {
+		require.NoError(t, c.wait(t).Err)
+	}
+	require.Empty(t, unblocked, "it is told once")
+}
+
+// A store that stalls blocks writes, whoever would run them.
+func TestExecutor_BlockedByAStall(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, false, 1)
+	require.False(t, e.Blocked(false))
+	f.set(func() { f.stalled = true })
+	require.True(t, e.Blocked(false))
+	require.True(t, e.Blocked(true))
 }
 
 func TestExecutor_CloseWaits(t *testing.T) {

@@ -21,6 +21,7 @@ type fake struct {
 	batches    [][]store.Write // copies of what was applied
 	applyErr   error
 	unwritable error
+	stalled    bool
 	panics     bool
 	onGet      func() // called after each Get has read
 	open       int    // iterators
@@ -101,6 +102,12 @@ func (f *fake) Writable() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.unwritable
+}
+
+func (f *fake) Stalled() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stalled
 }
 
 func (f *fake) Close() error { return nil }

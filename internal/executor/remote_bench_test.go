@@ -48,6 +48,7 @@ func (w waiting) Get(dst, key []byte) ([]byte, error)     { return w.GetUnder(st
 func (waiting) Apply([]store.Write) (store.Commit, error) { return nil, errors.ErrUnsupported }
 func (waiting) Range(_, _ []byte) (store.Iterator, error) { return nil, errors.ErrUnsupported }
 func (waiting) Writable() error                           { return nil }
+func (waiting) Stalled() bool                             { return false }
 func (waiting) Close() error                              { return nil }
 
 // BenchmarkRemote compares what may wait for a store on other machines, with so

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -28,8 +29,8 @@ import (
 //	    marks off and leaves the list.
 //	R1  A read first reads, then looks at its key's slot. Without a mark it is
 //	    answered at once.
-//	R2  With a mark it is attached to the youngest batch of the list, or
-//	    answered at once if the list is empty.
+//	R2  With a mark it is attached to the youngest batch of the list that writes
+//	    its key, or answered at once if none does.
 //	R3  When a batch leaves the list, the reads attached to it are answered if it
 //	    was the oldest, and otherwise attached to the next older batch.
 //
@@ -37,18 +38,21 @@ import (
 // to the store before that, and had marked its slots and entered the list even
 // earlier (W1). If the read finds no mark, B has taken its own off, so B is
 // durable (W2). If it finds one, and B is no longer in the list, B is durable
-// too. If B is in the list, then the youngest is B or one that is younger, and
-// by R3 a read is only ever answered when no batch is left that is as old as the
-// one it was attached to, or older; B is among those.
+// too. If B is in the list, then the youngest that writes the key is B or one that
+// is younger, and by R3 a read is only ever answered when no batch is left that is
+// as old as the one it was attached to, or older; B is among those.
 //
 // Why none starves. A read never waits for a batch that entered the list after
-// it was attached, so it waits for at most those in flight at one moment.
+// it was attached, so it waits for at most those in flight at one moment; and for
+// none if none writes what it reads, so that a sync that hangs holds up nobody
+// else.
 //
-// A slot may be shared by keys, and a mark may be of a batch younger than what
-// was read: then a read waits for no need, which costs it the time of a sync.
+// A slot may be shared by keys: then the list is searched for no need. And the
+// batch may be younger than what was read: then a read waits for no need.
 //
-// A range works like a read of every key: when it has opened its snapshot it
-// waits for the list, whatever the marks say.
+// A range works like a read of every key in it: when it has opened its snapshot
+// it is attached to the youngest batch that writes any of them, whatever the marks
+// say.
 //
 // Failed batches. If a batch's outcome is unknown its marks stay, it leaves the
 // list, and its keys are noted as in doubt: reads of those keys fail, those
@@ -141,7 +145,7 @@ func (t *table) failLocked(b *batch, err error) {
 	}
 	for f := t.mu.oldest; f != nil; f = f.younger {
 		for op := f.reads.first; op != nil; op = op.deferred.next {
-			if _, doubtful := t.mu.doubts[string(op.Key)]; doubtful || op.Kind == Range {
+			if b.writesWhat(op) {
 				op.Err = inDoubt(err)
 			}
 		}
@@ -176,7 +180,7 @@ func (t *table) judgeGet(op *Op, slot *atomic.Int32, generation uint64, s store.
 	if _, doubtful := t.mu.doubts[string(op.Key)]; doubtful {
 		return fail
 	}
-	return t.attachLocked(op, d)
+	return t.attachLocked(op, slot, d)
 }
 
 // judgeRange is R2 for the first turn of a range, whose snapshot was opened
@@ -187,16 +191,31 @@ func (t *table) judgeRange(op *Op, failures uint64, d deferred) verdict {
 	if t.mu.failures != failures {
 		return fail
 	}
-	return t.attachLocked(op, d)
+	return t.attachLocked(op, nil, d)
 }
 
-func (t *table) attachLocked(op *Op, d deferred) verdict {
-	if t.mu.youngest == nil {
-		return answer
+// attachLocked attaches a read to the youngest batch that writes what it reads. The
+// slot is that of its key, nil for a range.
+func (t *table) attachLocked(op *Op, slot *atomic.Int32, d deferred) verdict {
+	for b := t.mu.youngest; b != nil; b = b.older {
+		if (slot == nil || slices.Contains(b.slots, slot)) && b.writesWhat(op) {
+			op.deferred = d
+			b.reads.append(reads{op, op})
+			return wait
+		}
 	}
-	op.deferred = d
-	t.mu.youngest.reads.append(reads{op, op})
-	return wait
+	return answer
+}
+
+// writesWhat reports whether b writes what op reads.
+func (b *batch) writesWhat(op *Op) bool {
+	return slices.ContainsFunc(b.tasks, func(t *strategies.Task) bool {
+		key := t.Payload.(*Op).Key
+		if op.Kind == Range {
+			return bytes.Compare(key, op.Key) >= 0 && (len(op.End) == 0 || bytes.Compare(key, op.End) < 0)
+		}
+		return bytes.Equal(key, op.Key)
+	})
 }
 
 // barrier is called before a range opens its snapshot. It returns how many

@@ -85,15 +85,13 @@ func TestTable_ReadWaitsForAllOlderBatchesOnly(t *testing.T) {
 	}
 }
 
-// A key that only shares the slot waits, and is answered.
+// A key that only shares the slot does not wait.
 func TestTable_SharedSlot(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, true, 8)
 	run1(e, putOp("a", "1"))
-	r := run1(e, getOp(sameSlot(e, "a")))
-	require.True(t, r.pending())
+	require.ErrorIs(t, run1(e, getOp(sameSlot(e, "a"))).wait(t).Err, store.ErrNotFound)
 	f.end(0, nil)
-	require.ErrorIs(t, r.wait(t).Err, store.ErrNotFound)
 }
 
 func TestTable_FailedBatchLeavesItsKeysInDoubt(t *testing.T) {
@@ -104,16 +102,16 @@ func TestTable_FailedBatchLeavesItsKeysInDoubt(t *testing.T) {
 	run1(e, getOp("x")).wait(t)
 
 	failed, other, shared := run1(e, putOp("m", "1")), otherSlot(e, "m"), sameSlot(e, "m")
-	attached, innocent, scan := run1(e, getOp("m")), run1(e, getOp(shared)), run1(e, rangeOp("n", "o"))
+	attached, scan := run1(e, getOp("m")), run1(e, rangeOp("m", "n"))
 	require.True(t, attached.pending())
-	require.True(t, innocent.pending())
-	require.True(t, scan.pending(), "a range waits for whatever is in flight")
+	require.True(t, scan.pending())
+	require.ErrorIs(t, run1(e, getOp(shared)).wait(t).Err, store.ErrNotFound, "it shares only the slot")
+	require.Empty(t, run1(e, rangeOp("n", "o")).wait(t).Buf, "what is in flight is not in it")
 	f.set(func() { f.unwritable = store.ErrUnwritable })
 	f.end(1, fmt.Errorf("%w: sync failed", store.ErrUnknownOutcome))
 
 	require.ErrorIs(t, failed.wait(t).Err, store.ErrUnknownOutcome)
 	require.ErrorIs(t, attached.wait(t).Err, store.ErrUnwritable)
-	require.ErrorIs(t, innocent.wait(t).Err, store.ErrNotFound, "it shares only the slot")
 	require.ErrorIs(t, scan.wait(t).Err, store.ErrUnwritable)
 
 	// Later reads: of the key, and of others.

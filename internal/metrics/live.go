@@ -31,9 +31,9 @@ type Live struct {
 	// store.
 	Latency, Wait, Fsync, Get, Commit Distribution
 
-	// Gauges, Connections, Writable and Store are what the Sources say; Embedded
+	// Gauge, Connections, Writable and Store are what the Sources say; Embedded
 	// that there is a store for Store to speak of.
-	Gauges      []dispatch.Gauge
+	Gauge       dispatch.Gauge
 	Connections int
 	Writable    error
 	Embedded    bool
@@ -56,7 +56,7 @@ func (m *Metrics) Live() (Live, bool) {
 		Fsync:       make(Distribution),
 		Get:         make(Distribution),
 		Commit:      make(Distribution),
-		Gauges:      sources.Gauges(),
+		Gauge:       sources.Gauge(),
 		Connections: sources.Connections(),
 		Writable:    sources.Writable(),
 	}

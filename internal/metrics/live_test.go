@@ -55,7 +55,7 @@ func TestMetrics_Live(t *testing.T) {
 	require.Equal(t, Distribution{index(0.002): 1}, l.Get)
 	require.Equal(t, Distribution{index(0.004): 1}, l.Commit)
 	require.True(t, l.Embedded)
-	require.Equal(t, "fifo", l.Gauges[0].Strategy)
+	require.Equal(t, "fifo", l.Gauge.Strategy)
 	require.Equal(t, 7, l.Connections)
 	require.EqualError(t, l.Writable, "no space")
 	require.EqualValues(t, 10, l.Store.WriteStalls)
@@ -76,7 +76,7 @@ func index(seconds float64) int { return int(math.Ceil(math.Log2(seconds) * 8)) 
 func BenchmarkMetrics_Live(b *testing.B) {
 	m := New(Options{SLO: 100 * time.Millisecond})
 	m.Watch(Sources{
-		Gauges:      func() []dispatch.Gauge { return nil },
+		Gauge:       func() dispatch.Gauge { return dispatch.Gauge{} },
 		Connections: func() int { return 0 },
 		Writable:    func() error { return nil },
 		Store:       func() StoreStats { return StoreStats{} },

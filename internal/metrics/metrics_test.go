@@ -23,8 +23,8 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 	t.Helper()
 	m := New(Options{Version: "v1", Commit: "abc", Store: "pebble", SLO: 70 * time.Millisecond})
 	s := &Sources{
-		Gauges: func() []dispatch.Gauge {
-			return []dispatch.Gauge{{Strategy: "fifo", Active: true, Depth: 3, Capacity: 256, Workers: 4, Busy: 2, Limit: 64, Pace: 500 * time.Microsecond}}
+		Gauge: func() dispatch.Gauge {
+			return dispatch.Gauge{Strategy: "fifo", Depth: 3, Capacity: 256, Workers: 4, Busy: 2, Limit: 64, Pace: 500 * time.Microsecond}
 		},
 		Connections: func() int { return 7 },
 		Writable:    func() error { return nil },
@@ -34,7 +34,7 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 		},
 	}
 	m.Watch(Sources{
-		Gauges:      func() []dispatch.Gauge { return s.Gauges() },
+		Gauge:       func() dispatch.Gauge { return s.Gauge() },
 		Connections: func() int { return s.Connections() },
 		Writable:    func() error { return s.Writable() },
 		Store:       func() StoreStats { return s.Store() },
@@ -267,26 +267,17 @@ func TestMetrics_Sources(t *testing.T) {
 		require.Equal(t, want, series(t, m, "spillway_"+name), name)
 	}
 
-	// A switch to a strategy without a bound, while the one before still drains.
-	s.Gauges = func() []dispatch.Gauge {
-		return []dispatch.Gauge{
-			{Strategy: "unbounded", Active: true, Depth: 1, Capacity: strategies.Unbounded, Workers: 4},
-			{Strategy: "fifo", Depth: 2, Capacity: 256},
-		}
+	// A switch to a strategy without a bound: the gauges of the other go.
+	s.Gauge = func() dispatch.Gauge {
+		return dispatch.Gauge{Strategy: "unbounded", Depth: 3, Capacity: strategies.Unbounded, Workers: 4}
 	}
 	m.Switched("fifo", "unbounded")
 	s.Writable = func() error { return errors.New("no space") }
 	require.Equal(t, []string{`{strategy="unbounded"} 1`}, series(t, m, "spillway_strategy_info"))
-	require.Equal(t, []string{`{strategy="fifo"} 2`, `{strategy="unbounded"} 1`}, series(t, m, "spillway_queue_depth"))
-	require.Equal(t, []string{`{strategy="fifo"} 256`}, series(t, m, "spillway_queue_capacity"))
+	require.Equal(t, []string{`{strategy="unbounded"} 3`}, series(t, m, "spillway_queue_depth"))
+	require.Empty(t, series(t, m, "spillway_queue_capacity"))
 	require.Equal(t, []string{"1"}, series(t, m, "spillway_strategy_switches_total"))
 	require.Equal(t, []string{"0"}, series(t, m, "spillway_store_writable"))
-
-	// Once it has drained its gauges go.
-	s.Gauges = func() []dispatch.Gauge {
-		return []dispatch.Gauge{{Strategy: "unbounded", Active: true, Capacity: strategies.Unbounded, Workers: 4}}
-	}
-	require.Equal(t, []string{`{strategy="unbounded"} 0`}, series(t, m, "spillway_queue_depth"))
 }
 
 func TestMetrics_Store(t *testing.T) {

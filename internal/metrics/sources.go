@@ -12,10 +12,8 @@ import (
 
 // Sources are asked at every scrape, perhaps by several goroutines at once.
 type Sources struct {
-	// Gauges returns the state of the queues, the active strategy's first, and
-	// leaves out inactive strategies that have drained. See
-	// dispatch.Dispatcher.Gauges.
-	Gauges func() []dispatch.Gauge
+	// Gauge returns the state of the queue. See dispatch.Dispatcher.Gauge.
+	Gauge func() dispatch.Gauge
 	// Connections returns how many connections of the data plane are open.
 	Connections func() int
 	// Writable returns nil, or why the store cannot write.
@@ -107,23 +105,20 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
 	}
 
-	for _, g := range w.Gauges() {
-		if g.Active {
-			gauge(strategyInfo, 1, g.Strategy)
-		}
-		gauge(queueDepth, float64(g.Depth), g.Strategy)
-		if g.Capacity != strategies.Unbounded {
-			gauge(queueCapacity, float64(g.Capacity), g.Strategy)
-		}
-		if g.Limit != 0 {
-			gauge(queueLimit, float64(g.Limit), g.Strategy)
-		}
-		if g.Pace != 0 {
-			gauge(queuePace, g.Pace.Seconds(), g.Strategy)
-		}
-		gauge(workers, float64(g.Workers), g.Strategy)
-		gauge(workersBusy, float64(g.Busy), g.Strategy)
+	g := w.Gauge()
+	gauge(strategyInfo, 1, g.Strategy)
+	gauge(queueDepth, float64(g.Depth), g.Strategy)
+	if g.Capacity != strategies.Unbounded {
+		gauge(queueCapacity, float64(g.Capacity), g.Strategy)
 	}
+	if g.Limit != 0 {
+		gauge(queueLimit, float64(g.Limit), g.Strategy)
+	}
+	if g.Pace != 0 {
+		gauge(queuePace, g.Pace.Seconds(), g.Strategy)
+	}
+	gauge(workers, float64(g.Workers), g.Strategy)
+	gauge(workersBusy, float64(g.Busy), g.Strategy)
 
 	gauge(connections, float64(w.Connections()))
 	writable := 1.0

@@ -123,6 +123,7 @@ func (m *memStore) Range(start, end []byte) (store.Iterator, error) {
 }
 
 func (m *memStore) Writable() error { return nil }
+func (m *memStore) Stalled() bool   { return false }
 func (m *memStore) Close() error    { return nil }
 
 func (m *memStore) set(key, value string) {
@@ -287,7 +288,7 @@ func (s *service) eventsOf(n int) (got []event) {
 // waiting waits until so many tasks wait in the queue.
 func (s *service) waiting(n int) {
 	s.t.Helper()
-	eventually(s.t, func() bool { return s.dispatcher.Gauges()[0].Depth == n }, "depth")
+	eventually(s.t, func() bool { return s.dispatcher.Gauge().Depth == n }, "depth")
 }
 
 // client is one connection to a service.

@@ -19,6 +19,7 @@ func (c *conn) run(base int) {
 	}
 	t.Priority = q.wishes.priority
 	t.Client = c.clientName()
+	t.Size = int64(len(c.x.op.Key) + len(c.x.op.Value))
 	t.Write = c.x.op.Kind == executor.Put || c.x.op.Kind == executor.Delete
 
 	// A connection that is busy runs its tasks itself when no worker need be

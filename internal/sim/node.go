@@ -33,11 +33,12 @@ type wish struct {
 type node struct {
 	s          *simulation
 	discipline strategies.Discipline
-	remover    strategies.Remover // nil if the discipline is none
-	learner    strategies.Learner // nil if the discipline is none
-	inline     bool               // whoever submits a task runs it
-	idle       int                // workers that have nothing to do
-	slowness   float64            // 1 over the speed
+	remover    strategies.Remover      // nil if the discipline is none
+	learner    strategies.Learner      // nil if the discipline is none
+	turns      strategies.TurnObserver // nil if the discipline is none
+	inline     bool                    // whoever submits a task runs it
+	idle       int                     // workers that have nothing to do
+	slowness   float64                 // 1 over the speed
 
 	outstanding int
 	result      NodeResult
@@ -48,6 +49,7 @@ func newNode(s *simulation, discipline func(strategies.Config) strategies.Discip
 	out := &node{s: s, discipline: d, inline: d.Cap() == 0, slowness: 1 / n.Speed}
 	out.remover, _ = d.(strategies.Remover)
 	out.learner, _ = d.(strategies.Learner)
+	out.turns, _ = d.(strategies.TurnObserver)
 	for range n.Workers {
 		out.rest()
 	}
@@ -96,6 +98,9 @@ func (n *node) take() bool {
 			if t.Deadline != 0 && t.Deadline <= n.s.now {
 				n.shed(r, strategies.ReasonExpired)
 				continue
+			}
+			if n.turns != nil {
+				n.turns.TurnBegan(n.s.now)
 			}
 			r.learnt = n.learner != nil
 			n.idle--

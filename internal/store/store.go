@@ -57,6 +57,10 @@ type Store interface {
 	// that has no such snapshot returns an error that wraps
 	// errors.ErrUnsupported.
 	Range(start, end []byte) (Iterator, error)
+	// Stalled reports whether the store has fallen behind, so that for now no write
+	// should be brought to it: it takes one all the same, and its memory grows by it.
+	// It is cheap.
+	Stalled() bool
 	// Writable returns nil, or the reason (wrapping ErrUnwritable) why the
 	// store cannot write at the moment.
 	Writable() error

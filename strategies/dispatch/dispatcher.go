@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,13 +22,22 @@ type Options struct {
 	// Split gives reads and writes a pool each, with a queue of the full
 	// capacity. Reads get half the workers, rounded up.
 	Split bool
-	// MaxBatch is how many writes a worker may take at once, at least 1.
-	MaxBatch int
+	// MaxBatch is how many writes a worker may take at once, at least 1, and
+	// MaxBatchBytes how many bytes of Task.Size they may have together, unless one
+	// has more alone. 0 means no bound.
+	MaxBatch      int
+	MaxBatchBytes int64
 	// Run runs the tasks of one turn of a worker: a single task, or several
 	// writes. It calls done once for each, before or after it returns, and
 	// returns when the worker may take more work. The slice is the worker's and
 	// must not be kept. Run is called by many goroutines at once.
 	Run func(tasks []*strategies.Task, done func(*strategies.Task))
+	// Blocked reports whether no write should be begun for now: by a worker, or, if
+	// inline is set, by its submitter. Such writes wait, without a worker, until
+	// Unblock is called; everything else goes on. It is called often, by many
+	// goroutines at once, and sometimes under locks. Nil means never. A write may be
+	// run a moment after Blocked has become true.
+	Blocked func(inline bool) bool
 	// Epoch is the zero of the dispatcher's clock. The zero value means now.
 	Epoch time.Time
 	// Observe returns whom to tell of the tasks of a strategy. It is called
@@ -36,6 +46,10 @@ type Options struct {
 	// Switched is told of a switch, after it. Nil means that nobody is told.
 	// Like Observe, it must not call Switch or Gauges.
 	Switched func(from, to string)
+	// Broken is told, once for each use of it, that the discipline of a strategy
+	// broke a rule of its interface, and which. The dispatcher goes on as well as it
+	// can. Nil means that nobody is told. It must not block.
+	Broken func(strategy, rule string)
 }
 
 // Events are called at the steps of a strategy's tasks, by many goroutines at
@@ -112,6 +126,15 @@ func Open(o Options) (*Dispatcher, error) {
 	if o.Switched == nil {
 		o.Switched = func(string, string) {}
 	}
+	if o.Broken == nil {
+		o.Broken = func(string, string) {}
+	}
+	if o.Blocked == nil {
+		o.Blocked = func(bool) bool { return false }
+	}
+	if o.MaxBatchBytes == 0 {
+		o.MaxBatchBytes = math.MaxInt64
+	}
 	if o.Epoch.IsZero() {
 		o.Epoch = time.Now()
 	}
@@ -148,11 +171,18 @@ func (d *Dispatcher) Submit(t *strategies.Task) (waits bool) {
 }
 
 // Continue takes over t once more, to go on with what it began in an earlier
-// turn: ahead of the queue, and never shed unless a drain has run out of time.
+// turn: in turns with the queue, and never shed unless a drain has run out of time.
 func (d *Dispatcher) Continue(t *strategies.Task) {
 	d.inFlight.Add(1)
 	t.Shed = strategies.ReasonNone
 	d.poolOf(t).resume(t)
+}
+
+// Unblock is called after Options.Blocked has become false. It never blocks.
+func (d *Dispatcher) Unblock() {
+	for _, p := range d.pools {
+		p.wakeIfRunnable()
+	}
 }
 
 // Cancel gives t up for the given reason if it still waits, and reports whether
@@ -162,15 +192,11 @@ func (d *Dispatcher) Continue(t *strategies.Task) {
 // Only the submitter of t may call Cancel, and only before it has submitted t
 // again.
 func (d *Dispatcher) Cancel(t *strategies.Task, reason strategies.Reason) bool {
-	q, ok := t.Owner.(*queue)
-	if !ok {
-		return false
+	if t.Strategy == "" || !d.poolOf(t).remove(t) {
+		return false // it was never submitted, or does not wait
 	}
-	if q.remover != nil && q.remover.Remove(t) || q.pool.ahead.remove(t) {
-		d.shed(t, reason)
-		return true
-	}
-	return false
+	d.shed(t, reason)
+	return true
 }
 
 func (d *Dispatcher) poolOf(t *strategies.Task) *pool {
@@ -191,7 +217,7 @@ func (d *Dispatcher) runInline(t *strategies.Task) {
 
 func (d *Dispatcher) shed(t *strategies.Task, reason strategies.Reason) {
 	t.Shed = reason
-	t.Owner.(*queue).events.Shed(reason)
+	t.Owner.(*queue).eventsOf(t).Shed(reason)
 	d.completed(t)
 }
 
@@ -210,10 +236,10 @@ func (d *Dispatcher) tellQuiet() {
 	}
 }
 
-// Switch makes the strategy of that name the active one. When it returns, new
-// tasks go to the new strategy; what waits in the old one is taken, in its
-// order, before the new one is popped. The error for an unknown name wraps
-// strategies.ErrUnknown.
+// Switch makes the strategy of that name the active one, and moves what waits into
+// it, in order of arrival and by its rules: see the package comment. New tasks go
+// to the new strategy from the beginning, and wait for nothing. The error for an
+// unknown name wraps strategies.ErrUnknown.
 func (d *Dispatcher) Switch(name string) error {
 	spec, err := strategies.Lookup(name)
 	if err != nil {
@@ -265,16 +291,15 @@ func (d *Dispatcher) Status() Status {
 	return s
 }
 
-// Gauge is the state of the queues of one strategy, summed over split pools.
+// Gauge is the state of the queue, summed over split pools.
 type Gauge struct {
 	Strategy string
-	Active   bool
 	// Depth is how many tasks wait.
 	Depth int
 	// Capacity is how many may wait, or strategies.Unbounded.
 	Capacity int
 	// Workers and Busy are how many workers there are and how many of them are
-	// at work, 0 if the strategy is not active or uses none.
+	// at work, 0 if the strategy uses none.
 	Workers, Busy int
 	// Limit is how many tasks the strategy means to let wait, 0 if it has no such
 	// limit; Pace is the time that it has measured from one task begun to the next,
@@ -283,49 +308,29 @@ type Gauge struct {
 	Pace  time.Duration
 }
 
-// Gauges returns the state of the active strategy, and behind it that of those
-// that have not drained since a switch.
-func (d *Dispatcher) Gauges() []Gauge {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var gauges []Gauge
-	at := func(q *queue) *Gauge {
-		for i := range gauges {
-			if gauges[i].Strategy == q.spec.Name {
-				return &gauges[i]
-			}
-		}
-		gauges = append(gauges, Gauge{Strategy: q.spec.Name})
-		return &gauges[len(gauges)-1]
-	}
+// Gauge returns the state of the queue.
+func (d *Dispatcher) Gauge() Gauge {
+	var g Gauge
 	for _, p := range d.pools {
 		q := p.active.Load()
-		g := at(q)
-		g.Active = true
-		g.Depth += int(p.ahead.n.Load())
+		g.Strategy = q.spec.Name
+		g.Depth += p.waiting() + p.move.inHand()
 		if !q.spec.Inline {
 			g.Workers += p.workers
 			g.Busy += p.workers - int(p.idle.n.Load())
 		}
-	}
-	for _, p := range d.pools {
-		p.retireLocked()
-		for _, q := range *p.queues.Load() {
-			g := at(q)
-			g.Depth += q.discipline.Len()
-			if m, ok := q.discipline.(strategies.Measurer); ok {
-				measured := m.Measured()
-				g.Limit += measured.Limit
-				g.Pace = max(g.Pace, time.Duration(measured.Pace))
-			}
-			if c := q.discipline.Cap(); c == strategies.Unbounded {
-				g.Capacity = strategies.Unbounded
-			} else if q == p.active.Load() || !g.Active {
-				g.Capacity += c
-			}
+		if m, ok := q.discipline.(strategies.Measurer); ok {
+			measured := m.Measured()
+			g.Limit += measured.Limit
+			g.Pace = max(g.Pace, time.Duration(measured.Pace))
+		}
+		if c := q.discipline.Cap(); c == strategies.Unbounded {
+			g.Capacity = c
+		} else {
+			g.Capacity += c
 		}
 	}
-	return gauges
+	return g
 }
 
 // DrainTime estimates how long the workers need for all that waits: the mean
@@ -334,7 +339,8 @@ func (d *Dispatcher) Gauges() []Gauge {
 func (d *Dispatcher) DrainTime() time.Duration {
 	var longest int64
 	for _, p := range d.pools {
-		longest = max(longest, p.service.Load()*int64(p.waiting())/int64(p.workers))
+		waiting := p.waiting() + p.lines.continuations.len()
+		longest = max(longest, p.service.Load()*int64(waiting)/int64(p.workers))
 	}
 	return time.Duration(longest)
 }
@@ -362,8 +368,8 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the workers, once they have run what waits. Nothing may be
-// submitted any more.
+// Close ends the workers, once they have run what waits. Writes that are blocked
+// by then are shed. Nothing may be submitted any more.
 func (d *Dispatcher) Close() {
 	for _, p := range d.pools {
 		p.stop()

@@ -232,13 +232,13 @@ func TestDispatcher_IsWorkConserving(t *testing.T) {
 			running := len(s.started) - len(s.ended)
 			s.mu.Unlock()
 			require.Equal(t, min(left, workers), running)
-			g := s.Gauges()[0]
+			g := s.Gauge()
 			require.Equal(t, Gauge{
-				Strategy: spec.Name, Active: true, Depth: left - running, Capacity: g.Capacity, Workers: workers, Busy: running, Limit: g.Limit, Pace: g.Pace,
+				Strategy: spec.Name, Depth: left - running, Capacity: g.Capacity, Workers: workers, Busy: running, Limit: g.Limit, Pace: g.Pace,
 			}, g)
 			s.endAny()
 		}
-		require.Zero(t, s.Gauges()[0].Busy)
+		require.Zero(t, s.Gauge().Busy)
 	})
 }
 
@@ -322,7 +322,7 @@ func TestWorker_DoesNotSitOnReads(t *testing.T) {
 		s.submit("read")
 		s.end("slow1")
 		s.requireStarted("slow1", "slow2", "slow-write")
-		require.Equal(t, 1, s.Gauges()[0].Depth)
+		require.Equal(t, 1, s.Gauge().Depth)
 		s.end("slow2")
 		s.requireStarted("slow1", "slow2", "slow-write", "read")
 		s.end("slow-write")
@@ -382,26 +382,33 @@ func TestDispatcher_NeverStartsExpiredTasks(t *testing.T) {
 	})
 }
 
-// Continuations go before everything that waits, and are not shed for being
-// late.
-func TestContinue_GoesAhead(t *testing.T) {
+// Turns alternate between the queue and the continuations, which take turns among
+// themselves, and are not shed for being late.
+func TestContinue_AlternatesWithTheQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newStage(t, Options{Strategy: "fifo", Capacity: 1})
+		s := newStage(t, Options{Strategy: "fifo"})
 		defer s.close()
-		scan := s.submit("scan", within(time.Millisecond))
+		var scans []*strategies.Task
+		for _, name := range []string{"scan1", "scan2", "scan3"} {
+			scans = append(scans, s.submit(name, within(time.Millisecond)))
+		}
 		s.submit("slow")
 		s.submit("a")
+		s.submit("b")
 		time.Sleep(time.Second)
-		s.Continue(scan)
-		require.False(t, s.Cancel(scan, strategies.ReasonExpired))
+		for _, scan := range scans {
+			s.Continue(scan)
+			require.False(t, s.Cancel(scan, strategies.ReasonExpired))
+		}
+		require.Equal(t, 2, s.Gauge().Depth, "continuations have begun: they do not wait for their turn in the queue")
 		s.end("slow")
-		s.requireStarted("scan", "slow", "scan", "a")
+		s.requireStarted("scan1", "scan2", "scan3", "slow", "a", "scan1", "b", "scan2", "scan3")
 	})
 }
 
-// After a switch, what waits in the old queue is taken in its own order before
-// the new queue is popped, between any two strategies.
-func TestSwitch_TakesTheOldQueueFirst(t *testing.T) {
+// At a switch what waits is moved into the new discipline, in order of arrival,
+// between any two strategies; into sync it stays with the workers.
+func TestSwitch_MovesWhatWaits(t *testing.T) {
 	t.Parallel()
 	for _, f := range strategies.Specs() {
 		for _, b := range strategies.Specs() {
@@ -417,8 +424,8 @@ func TestSwitch_TakesTheOldQueueFirst(t *testing.T) {
 					}})
 					defer s.close()
 					s.submit("slow")
-					s.submit("a")
-					s.submit("b")
+					a := s.submit("a")
+					gone := s.submit("b")
 					require.NoError(t, s.Switch(to))
 					require.NoError(t, s.Switch(to))
 					require.Equal(t, []string{from + " to " + to}, switches)
@@ -427,28 +434,80 @@ func TestSwitch_TakesTheOldQueueFirst(t *testing.T) {
 					require.Equal(t, to, c.Strategy)
 					d := s.submit("d")
 					require.Equal(t, to, d.Strategy)
+					require.Equal(t, from, a.Strategy, "it was submitted there")
+					require.Equal(t, f.Inline, !s.Cancel(gone, strategies.ReasonAbandoned), "it waits, wherever that is now")
 					s.end("slow")
 
-					old, fresh := []string{"a", "b"}, []string{"c", "d"}
-					if from == "lifo" {
-						old = []string{"b", "a"}
-					}
-					if to == "lifo" && from != "sync" {
-						fresh = []string{"d", "c"}
-					}
 					switch {
-					case from == "sync": // slow, a and b ran at once, and the worker was free for c
+					case f.Inline: // slow, a and b ran at once, and the worker was free for c
 						s.requireStarted("slow", "a", "b", "c", "d")
-					case to == "sync":
-						s.requireStarted(append([]string{"slow", "c", "d"}, old...)...)
+					case b.Inline:
+						s.requireStarted("slow", "c", "d", "a")
+					case to == "lifo":
+						s.requireStarted("slow", "d", "c", "a")
+					case to == "hybrid":
+						s.requireStarted("slow", "a", "d", "c")
 					default:
-						s.requireStarted(append(append([]string{"slow"}, old...), fresh...)...)
+						s.requireStarted("slow", "a", "c", "d")
 					}
-					require.Len(t, s.Gauges(), 1, "the old queue is forgotten")
 				})
 			})
 		}
 	}
+}
+
+// What is moved has its place by the rules of the new strategy, and is turned away
+// for its reasons; the law of the old one gives up nothing any more.
+func TestSwitch_ByTheRulesOfTheNewStrategy(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		from, to       string
+		started, ended []string
+	}{
+		// There is room for three, of five.
+		{"unbounded", "fifo", []string{"slow", "0", "1", "2"}, []string{"3:full", "4:full", "slow", "0", "1", "2"}},
+		{"unbounded", "lifo", []string{"slow", "4", "3", "2"}, []string{"0:displaced", "1:displaced", "slow", "4", "3", "2"}},
+		{"unbounded", "drop-oldest", []string{"slow", "2", "3", "4"}, []string{"0:displaced", "1:displaced", "slow", "2", "3", "4"}},
+		// Those for which there is no room stay with the worker, before the others.
+		{"unbounded", "caller-runs", []string{"slow", "3", "4", "0", "1", "2"}, []string{"slow", "3", "4", "0", "1", "2"}},
+		{"unbounded", "sync", []string{"slow", "0", "1", "2", "3", "4"}, []string{"slow", "0", "1", "2", "3", "4"}},
+		// CoDel would give up what waited for so long.
+		{"codel", "fifo", []string{"slow", "0", "1", "2"}, []string{"3:full", "4:full", "slow", "0", "1", "2"}},
+		{"lifo", "unbounded", []string{"slow", "2", "3", "4"}, []string{"0:displaced", "1:displaced", "slow", "2", "3", "4"}},
+	} {
+		t.Run(row.from+" to "+row.to, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newStage(t, Options{Strategy: row.from, Capacity: 3})
+				defer s.close()
+				s.submit("slow")
+				for i := range 5 {
+					s.submit(fmt.Sprint(i))
+					time.Sleep(10 * time.Second)
+				}
+				require.NoError(t, s.Switch(row.to))
+				s.end("slow")
+				s.requireStarted(row.started...)
+				s.requireEnded(row.ended...)
+			})
+		})
+	}
+}
+
+// A worker that has parked because nothing waited is woken for what a switch
+// brings.
+func TestSwitch_ExpiredWhileItIsMoved(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo"})
+		defer s.close()
+		s.submit("slow")
+		s.submit("late", within(time.Second))
+		s.submit("a")
+		time.Sleep(time.Second)
+		require.NoError(t, s.Switch("unbounded"))
+		s.requireEnded("late:expired")
+		s.end("slow")
+		s.requireEnded("late:expired", "slow", "a")
+	})
 }
 
 func TestSwitch_UnknownStrategy(t *testing.T) {
@@ -460,9 +519,8 @@ func TestSwitch_UnknownStrategy(t *testing.T) {
 	})
 }
 
-// Gauges list a former strategy until it has drained, and count the workers
-// for the active one.
-func TestGauges_WhileAnOldQueueDrains(t *testing.T) {
+// The gauge is of the active strategy, and counts what waits wherever it does.
+func TestGauge_AfterASwitch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newStage(t, Options{Strategy: "fifo", Capacity: 7})
 		defer s.close()
@@ -470,14 +528,12 @@ func TestGauges_WhileAnOldQueueDrains(t *testing.T) {
 		s.submit("a")
 		require.NoError(t, s.Switch("unbounded"))
 		s.submit("b")
-		require.Equal(t, []Gauge{
-			{Strategy: "unbounded", Active: true, Depth: 1, Capacity: strategies.Unbounded, Workers: 1, Busy: 1},
-			{Strategy: "fifo", Depth: 1, Capacity: 7},
-		}, s.Gauges())
+		require.Equal(t, Gauge{Strategy: "unbounded", Depth: 2, Capacity: strategies.Unbounded, Workers: 1, Busy: 1}, s.Gauge())
 		require.NoError(t, s.Switch("sync"))
 		require.Equal(t, Status{Strategy: "sync"}, s.Status())
+		require.Equal(t, Gauge{Strategy: "sync", Depth: 2}, s.Gauge())
 		s.end("slow")
-		require.Equal(t, []Gauge{{Strategy: "sync", Active: true}}, s.Gauges())
+		require.Equal(t, Gauge{Strategy: "sync"}, s.Gauge())
 	})
 }
 
@@ -493,7 +549,7 @@ func TestSplit(t *testing.T) {
 		s.submit("slow-r3")
 		s.submit("slow-w2", isWrite)
 		s.requireStarted("slow-r1", "slow-r2", "slow-w1")
-		require.Equal(t, Gauge{Strategy: "fifo", Active: true, Depth: 2, Capacity: 2, Workers: 3, Busy: 3}, s.Gauges()[0])
+		require.Equal(t, Gauge{Strategy: "fifo", Depth: 2, Capacity: 2, Workers: 3, Busy: 3}, s.Gauge())
 		s.submit("r4")
 		s.submit("w3", isWrite)
 		s.requireEnded("r4:full", "w3:full")

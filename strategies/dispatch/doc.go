@@ -37,10 +37,10 @@
 // stack's counter is atomic, and a discipline publishes by an atomic operation,
 // of which Go's are sequentially consistent, or under a mutex, which orders the
 // two in the same way. So at least one of the two sees the other. That holds for a queue that answers Contended as well:
-// the worker saw a place that was reserved and not yet filled, so whoever fills
-// it looks at the stack later than the worker entered it. And a worker that was
-// told to look and finds several tasks passes the word on (1), so that no
-// worker is parked while a task waits.
+// the worker saw a place that was reserved and not yet filled, so whoever reserved it
+// looks at the stack later than the worker entered it, whatever became of its push.
+// And a worker that was told to look and finds several tasks passes the word on (1),
+// so that no worker is parked while a task waits that could run.
 //
 // # In the place of a worker
 //
@@ -59,10 +59,9 @@
 // A worker whose task is a write goes on taking writes, since they will become
 // one commit. A read that it meets on the way must not wait behind that commit
 // while another worker could start it. The discipline cannot take it back, so
-// it goes to a short list ahead of the queue, where the next free worker finds
-// it first. Continuations of ranges use the same list. What is on it counts as
-// taken: it does not take up the discipline's capacity, and newer or more
-// important tasks do not get in front of it any more.
+// it goes into a line ahead of the queue, where the next free worker finds it first.
+// What is there counts as taken: it does not take up the discipline's capacity, and
+// newer or more important tasks do not get in front of it any more.
 //
 // A worker that is handed a write lets others run before it looks for more, so
 // that connections whose requests have arrived at the same time come to submit
@@ -77,10 +76,35 @@
 // submitters ask for it, and after a few of them a worker gathers again to see
 // whether that still holds.
 //
+// # Continuations
+//
+// A task that cannot be finished in one turn, as a long range, is submitted again as
+// a continuation. Continuations wait in a line of their own. While both wait, turns
+// alternate between the queue and that line, whose first goes to its end. So a range
+// that is read fast takes half of the turns at most, from whoever waits in the queue,
+// and each continuation waits for at most twice as many turns as there are
+// continuations.
+//
+// # Writes that cannot be begun
+//
+// Options.Blocked tells that no write should be begun for now. No worker waits for
+// the end of that: it takes reads. As long as none waits, blocked writes stay in the
+// discipline, whose order so holds for them; a worker that must get past them to a
+// read holds them in a line, in the order in which they were taken, and they go first
+// once they can. Held writes count against the capacity: a write finds no room beside
+// them, and a read takes the room of the oldest.
+//
+// To know whether a read waits, reads are counted, before they are published and after
+// they were taken, so that never fewer are counted than wait. Blocked becomes false
+// before Unblock looks whether anything could run, and a submitter asks for it after it
+// has published: so again one of the two sees the other.
+//
 // # Switching
 //
-// A switch appends the new discipline to the list of queues. Submitters push to
-// the last of the list, workers pop from the first that holds anything, and a
-// queue leaves the list when it is no longer the last, is empty, and no
-// submitter is still on its way into it.
+// A switch makes the new discipline the one that is pushed to and popped from, waits
+// until no submitter is on its way into the former one, empties that, and offers what
+// it held to the new one in order of arrival, as if it came then. A task that the new
+// one would have its submitter run goes into the line ahead of the queue, since its
+// submitter sleeps. In between a task is in the hands of the switch, where Cancel finds
+// it too.
 package dispatch

@@ -22,6 +22,8 @@ type worker struct {
 	// taken the worker off the stack and runs a task in its place.
 
 	batch   []*strategies.Task // the turn's tasks
+	bytes   int64              // their sizes, together
+	given   []given            // what was popped and shall not run
 	lessons []lesson           // what learners will be told of the turn
 	turns   uint               // counts turns, to time some of them
 
@@ -29,6 +31,12 @@ type worker struct {
 	// stack's mutex.
 	above, below *worker
 	idle         bool
+}
+
+// given is a task to be shed.
+type given struct {
+	task   *strategies.Task
+	reason strategies.Reason
 }
 
 // lesson is what a learner is told after a turn, but for the service time.

@@ -67,8 +67,8 @@ func TestSubmit_InPlace(t *testing.T) {
 			<-first.running
 			second := make(chan struct{})
 			require.True(t, d.Submit(&strategies.Task{InPlace: true, Done: func(*strategies.Task) { close(second) }}))
-			require.Equal(t, 1, d.Gauges()[0].Busy)
-			require.Equal(t, 1, d.Gauges()[0].Depth)
+			require.Equal(t, 1, d.Gauge().Busy)
+			require.Equal(t, 1, d.Gauge().Depth)
 			close(first.goOn)
 			<-second
 			submitter.Wait()

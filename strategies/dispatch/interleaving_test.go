@@ -192,8 +192,7 @@ func TestDrain_Twice(t *testing.T) {
 	})
 }
 
-// Workers go on while somebody is told of a switch, even when they have emptied
-// the old queue.
+// Workers and submitters go on while somebody is told of a switch.
 func TestSwitch_HoldsUpNoWorker(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		told := make(chan struct{})
@@ -201,7 +200,7 @@ func TestSwitch_HoldsUpNoWorker(t *testing.T) {
 		defer s.close()
 		s.submit("slow")
 		s.submit("a")
-		go func() { _ = s.Switch("lifo") }()
+		go func() { _ = s.Switch("unbounded") }()
 		synctest.Wait()
 		s.submit("b")
 		s.end("slow")

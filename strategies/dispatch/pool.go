@@ -9,20 +9,26 @@ import (
 	"spillway/strategies"
 )
 
-// pool is a set of workers and the queues that feed them.
+// pool is a set of workers and the queue that feeds them.
 type pool struct {
 	d       *Dispatcher
 	workers int
 	done    sync.WaitGroup // the workers' goroutines
 	stopped atomic.Bool
 
-	active atomic.Pointer[queue]    // the last of queues
-	queues atomic.Pointer[[]*queue] // oldest first; the slice is immutable; guarded by d.mu for writing
+	active atomic.Pointer[queue]
+	move   move
+	lines  lines
 
-	ahead ahead
-	_     [64]byte // idle.n is read by every Submit
-	idle  idleStack
-	_     [64]byte
+	// reads counts the tasks that are no writes and wait in the discipline or ahead
+	// of it. It may count one for a moment that does not wait any more or not yet.
+	reads atomic.Int64
+	// turns counts those that could have taken from the queue or a continuation.
+	turns atomic.Uint64
+
+	_    [64]byte // idle.n is read by every Submit
+	idle idleStack
+	_    [64]byte
 
 	// gathering counts the workers that have been handed a write and will look for
 	// others: see the package comment.
@@ -44,7 +50,9 @@ const (
 	aloneFor = 64
 )
 
-func newPool(d *Dispatcher, workers int) *pool { return &pool{d: d, workers: workers} }
+func newPool(d *Dispatcher, workers int) *pool {
+	return &pool{d: d, workers: workers}
+}
 
 func (p *pool) start() {
 	for range p.workers {
@@ -53,13 +61,15 @@ func (p *pool) start() {
 	}
 }
 
-// stop ends the workers once they find nothing to do.
+// stop ends the workers once they find nothing that can be run. Writes that cannot
+// be run then are shed.
 func (p *pool) stop() {
 	p.stopped.Store(true)
 	for w := p.idle.take(); w != nil; w = p.idle.take() {
 		w.wake <- nil
 	}
 	p.done.Wait()
+	p.shedWaiting(strategies.ReasonDraining)
 }
 
 // submit takes a new task: see Dispatcher.Submit.
@@ -69,7 +79,7 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 	// What waits goes first: it may have come while the worker was parking, which
 	// finds it in a moment.
 	gathers := t.Write && p.d.opts.MaxBatch > 1
-	if q := p.active.Load(); !q.spec.Inline && !p.d.refusing.Load() && p.idle.n.Load() > 0 && p.waiting() == 0 &&
+	if q := p.active.Load(); !q.spec.Inline && !p.d.refusing.Load() && p.idle.n.Load() > 0 && p.mayBegin(t) &&
 		(!gathers || p.gathering.Load() == 0) {
 		if w := p.idle.take(); w != nil {
 			q.adopt(t)
@@ -94,40 +104,124 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 
 	q := p.enter()
 	q.adopt(t)
-	if p.d.refusing.Load() {
+	switch {
+	case p.d.refusing.Load():
 		q.leave()
 		p.d.shed(t, strategies.ReasonDraining)
 		return false
+	case p.heldUp(t, q):
+		q.leave()
+		p.d.shed(t, strategies.ReasonFull)
+		return false
 	}
-	v := q.discipline.Push(t, now)
+	v := q.push(t, now) // if it is queued, t belongs to others from here on
 	q.leave()
+	// Whatever the verdict: a worker may have parked that was told of this push.
+	if !gathers || p.gathering.Load() == 0 {
+		p.wakeIfRunnable()
+	}
+	if v.Displaced != nil {
+		p.d.shed(v.Displaced, v.Displacement())
+	}
+	p.makeRoom(q)
 	switch v.Outcome {
 	case strategies.Queued:
-		if !gathers || p.gathering.Load() == 0 {
-			p.wakeOne()
-		}
-		if v.Displaced != nil {
-			p.d.shed(v.Displaced, v.Displacement())
-		}
 		return true
 	case strategies.CallerRuns:
+		return p.runInline(q, t, now)
+	default:
+		p.d.shed(t, v.Reason)
+		return false
+	}
+}
+
+// runInline runs t on the goroutine of its submitter, unless it is a write and
+// none can be run: then it waits for a worker.
+func (p *pool) runInline(q *queue, t *strategies.Task, now int64) (waits bool) {
+	switch {
+	case p.expired(t, now):
+		p.d.shed(t, strategies.ReasonExpired)
+	case !t.Write || !p.d.opts.Blocked(true):
 		t.Started = now
 		q.events.Started(0)
 		p.d.runInline(t)
+	case q.full(p.lines.waiting()):
+		p.d.shed(t, strategies.ReasonFull)
 	default:
-		p.d.shed(t, v.Reason)
+		return p.setAside(t, &p.lines.held)
 	}
 	return false
+}
+
+// full reports whether q has no room beside so many tasks that wait elsewhere. A
+// strategy without a queue has no bound either.
+func (q *queue) full(elsewhere int) bool {
+	c := q.discipline.Cap()
+	return c > 0 && q.discipline.Len()+elsewhere >= c
+}
+
+// heldUp reports whether t is a write for which there is no room in q beside those
+// that are held.
+func (p *pool) heldUp(t *strategies.Task, q *queue) bool {
+	held := p.lines.held.len()
+	return held > 0 && t.Write && q.full(held)
+}
+
+// makeRoom gives up the oldest writes that are held, if with them more tasks wait
+// than may. A queue that others push to meanwhile is theirs to look after.
+func (p *pool) makeRoom(q *queue) {
+	for held := p.lines.held.len(); held > 0 && q.full(held-1); held = p.lines.held.len() {
+		t := p.lines.held.pop()
+		if t == nil {
+			return
+		}
+		p.d.shed(t, strategies.ReasonFull)
+	}
+}
+
+// mayBegin reports whether t can be run by a worker at once, without overtaking.
+func (p *pool) mayBegin(t *strategies.Task) bool {
+	blocked := p.d.opts.Blocked(false)
+	return !(t.Write && blocked) && !p.runnableWhile(blocked)
+}
+
+// runnable reports whether something waits that a worker could run.
+func (p *pool) runnable() bool { return p.runnableWhile(p.d.opts.Blocked(false)) }
+
+// runnableWhile is runnable while writes cannot be run, or can.
+func (p *pool) runnableWhile(blocked bool) bool {
+	if p.lines.continuations.len() > 0 {
+		return true
+	}
+	if blocked {
+		return p.reads.Load() > 0
+	}
+	return p.waiting() > 0
+}
+
+// wakeIfRunnable tells a parked worker, if there is one, that there is something
+// to run.
+func (p *pool) wakeIfRunnable() {
+	if p.idle.n.Load() > 0 && p.runnable() {
+		p.wakeOne()
+	}
+}
+
+// wakeOne tells a parked worker, if there is one, to look for a task.
+func (p *pool) wakeOne() {
+	if w := p.idle.take(); w != nil {
+		w.wake <- nil
+	}
 }
 
 // putBack lets w be idle again, in whose place a submitter has run a task, unless
 // there is something for w to do.
 func (p *pool) putBack(w *worker) {
-	if p.waiting() == 0 {
+	if !p.runnable() {
 		p.idle.push(w)
 		// Look again, now that submitters can see w, as it would itself: see the
 		// package comment.
-		if p.waiting() == 0 && !p.stopped.Load() || !p.idle.remove(w) {
+		if !p.runnable() && !p.stopped.Load() || !p.idle.remove(w) {
 			return
 		}
 	}
@@ -140,63 +234,80 @@ func (q *queue) adopt(t *strategies.Task) {
 	q.events.Submitted()
 }
 
+// await counts t as waiting, before it does, and unawait when it does no more.
+func (p *pool) await(t *strategies.Task) {
+	if !t.Write {
+		p.reads.Add(1)
+	}
+}
+
+func (p *pool) unawait(t *strategies.Task) {
+	if !t.Write {
+		p.reads.Add(-1)
+	}
+}
+
 // resume takes a continuation: see Dispatcher.Continue.
 func (p *pool) resume(t *strategies.Task) {
 	if p.active.Load().spec.Inline && !p.d.refusing.Load() {
 		p.d.runInline(t)
 		return
 	}
-	p.putAhead(t, true)
-	p.wakeOne()
+	p.lines.mu.Lock()
+	refused := p.d.refusing.Load() // under the lock that shedWaiting takes as well
+	if !refused {
+		p.lines.continuations.push(t)
+	}
+	p.lines.mu.Unlock()
+	if refused {
+		p.shedContinuation(t, strategies.ReasonDraining)
+		return
+	}
+	p.wakeIfRunnable()
 }
 
-// putAhead puts t ahead of the queues, unless it has to be shed.
+// setAside puts t, which a submitter or a worker has in its hands, into the line,
+// unless it has to be shed. It reports whether t waits.
 //
 // It decides under the lock that shedWaiting and Cancel take as well. So what
-// they did not find here, because it came later, is shed by putAhead.
-func (p *pool) putAhead(t *strategies.Task, continuation bool) {
+// they did not find there, because it came later, is shed here.
+func (p *pool) setAside(t *strategies.Task, to *line) bool {
 	reason := strategies.ReasonNone
-	p.ahead.mu.Lock()
+	p.lines.mu.Lock()
 	switch {
 	case p.d.refusing.Load():
 		reason = strategies.ReasonDraining
-	case !continuation && p.expired(t, p.d.Now()):
+	case p.expired(t, p.d.Now()):
 		reason = strategies.ReasonExpired
 	default:
-		p.ahead.pushLocked(t, continuation)
+		p.setAsideLocked(t, to)
 	}
-	p.ahead.mu.Unlock()
+	p.lines.mu.Unlock()
 	if reason != strategies.ReasonNone {
-		p.shedAhead(t, continuation, reason)
+		p.d.shed(t, reason)
+		return false
 	}
+	p.wakeIfRunnable() // it may have become so
+	return true
 }
 
-// shedAhead sheds a task from ahead of the queues. Events do not hear of a
-// continuation: its task was counted when it started.
-func (p *pool) shedAhead(t *strategies.Task, continuation bool, reason strategies.Reason) {
-	if continuation {
-		t.Shed = reason
-		p.d.completed(t)
-		return
+func (p *pool) setAsideLocked(t *strategies.Task, to *line) {
+	if to == &p.lines.ahead {
+		p.await(t)
 	}
-	p.d.shed(t, reason)
+	to.push(t)
 }
 
-// wakeOne tells a parked worker, if there is one, to look for a task.
-func (p *pool) wakeOne() {
-	if w := p.idle.take(); w != nil {
-		w.wake <- nil
-	}
+// shedContinuation sheds a continuation. Events do not hear of it: its task was
+// counted when it started.
+func (p *pool) shedContinuation(t *strategies.Task, reason strategies.Reason) {
+	t.Shed = reason
+	p.d.completed(t)
 }
 
-// waiting returns how many tasks no worker has taken yet.
-func (p *pool) waiting() int {
-	n := int(p.ahead.n.Load())
-	for _, q := range *p.queues.Load() {
-		n += q.discipline.Len()
-	}
-	return n
-}
+// waiting returns how many tasks wait for their first turn, but for those that a
+// switch has in its hands.
+func (p *pool) waiting() int { return p.lines.waiting() + p.active.Load().discipline.Len() }
 
 // work is the life of a worker.
 func (p *pool) work(w *worker) {
@@ -223,16 +334,16 @@ const (
 // stopped. It parks while there is none.
 func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
 	for {
-		if p.waiting() > 0 {
+		if p.runnable() {
 			now = p.d.Now()
-			if t, how = p.take(now); t != nil {
+			if t, how = p.take(w, now); t != nil {
 				return t, how, now
 			}
 		}
 		p.idle.push(w)
 		// Look again, now that submitters can see w: see the package comment.
 		now = p.d.Now()
-		t, how = p.take(now)
+		t, how = p.take(w, now)
 		switch {
 		case t == nil && !p.stopped.Load():
 			w.asleep.Store(true)
@@ -247,7 +358,7 @@ func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
 			picked := p.awaken(w)
 			switch {
 			case t != nil && picked != nil:
-				p.putAhead(picked, false)
+				p.setAside(picked, &p.lines.ahead)
 			case picked != nil:
 				return picked, handed, p.d.Now()
 			case t == nil:
@@ -269,51 +380,107 @@ func (p *pool) awaken(w *worker) *strategies.Task {
 	return t
 }
 
-// take returns the task whose turn it is, or nil if none can be taken now.
-func (p *pool) take(now int64) (*strategies.Task, origin) {
-	for p.ahead.n.Load() > 0 {
-		t, continuation := p.ahead.pop()
-		switch {
-		case t == nil: // somebody else was faster
-		case continuation:
+// take returns the task whose turn it is, or nil if none can be taken now. While
+// both wait, turns alternate between the queue and the continuations.
+func (p *pool) take(w *worker, now int64) (*strategies.Task, origin) {
+	if p.lines.continuations.len() > 0 && p.turns.Add(1)%2 == 0 {
+		if t := p.lines.continuations.pop(); t != nil {
 			return t, continued
-		case p.expired(t, now):
-			p.d.shed(t, strategies.ReasonExpired)
-		default:
-			return t, queued
 		}
 	}
-	return p.takeQueued(now), queued
+	var t *strategies.Task
+	if p.d.opts.Blocked(false) {
+		t = p.takeRead(w, now)
+	} else {
+		t = p.takeAny(w, now)
+	}
+	if t != nil {
+		return t, queued
+	}
+	t = p.lines.continuations.pop()
+	return t, continued
 }
 
-// takeQueued returns the next task that shall run out of the oldest queue that
-// holds any, or nil.
-func (p *pool) takeQueued(now int64) *strategies.Task {
-	qs := *p.queues.Load()
-	for i, q := range qs {
-		for {
-			t, what, reason := q.discipline.Pop(now)
+// takeAny returns the next task for its first turn, or nil.
+func (p *pool) takeAny(w *worker, now int64) *strategies.Task {
+	defer p.giveUp(w)
+	for _, l := range []*line{&p.lines.held, &p.lines.ahead} {
+		for l.len() > 0 {
+			t := l.pop()
 			switch {
-			case what == strategies.Run && p.expired(t, now):
-				p.d.shed(t, strategies.ReasonExpired)
+			case t == nil: // somebody else was faster
 				continue
-			case what == strategies.Run:
-				return t
-			case what == strategies.Shed:
-				p.d.shed(t, reason)
-				continue
-			case what == strategies.Contended:
-				// What is on its way into an older queue goes before what is in a
-				// newer one.
-				return nil
+			case l == &p.lines.ahead:
+				p.unawait(t)
 			}
-			break
-		}
-		if i < len(qs)-1 {
-			p.retire()
+			if !p.expired(t, now) {
+				return t
+			}
+			w.given = append(w.given, given{t, strategies.ReasonExpired})
 		}
 	}
+	return p.pop(w, now)
+}
+
+// takeRead returns the next task that is no write, or nil, while no write can be
+// run. The writes that go before it are held.
+func (p *pool) takeRead(w *worker, now int64) *strategies.Task {
+	defer p.giveUp(w)
+	for p.reads.Load() > 0 {
+		p.lines.mu.Lock()
+		t := p.lines.ahead.pop()
+		if t != nil {
+			p.unawait(t)
+			if p.expired(t, now) {
+				w.given = append(w.given, given{t, strategies.ReasonExpired})
+				p.lines.mu.Unlock()
+				continue
+			}
+		} else if t = p.pop(w, now); t == nil {
+			p.lines.mu.Unlock()
+			return nil
+		}
+		if !t.Write {
+			p.lines.mu.Unlock()
+			return t
+		}
+		if p.d.refusing.Load() {
+			w.given = append(w.given, given{t, strategies.ReasonDraining})
+		} else {
+			p.setAsideLocked(t, &p.lines.held)
+		}
+		p.lines.mu.Unlock()
+		p.makeRoom(p.active.Load())
+	}
 	return nil
+}
+
+// pop returns the next task of the discipline that shall run, or nil. Those that
+// are given up before it are noted, for giveUp.
+func (p *pool) pop(w *worker, now int64) *strategies.Task {
+	q := p.active.Load()
+	for {
+		t, what, reason := q.pop(now)
+		switch {
+		case t == nil:
+			return nil
+		case what == strategies.Shed:
+			w.given = append(w.given, given{t, reason})
+		case p.expired(t, now):
+			w.given = append(w.given, given{t, strategies.ReasonExpired})
+		default:
+			return t
+		}
+	}
+}
+
+// giveUp sheds what w has popped and shall not run. No lock is held.
+func (p *pool) giveUp(w *worker) {
+	for i, g := range w.given {
+		w.given[i] = given{}
+		p.d.shed(g.task, g.reason)
+	}
+	w.given = w.given[:0]
 }
 
 func (p *pool) expired(t *strategies.Task, now int64) bool {
@@ -328,6 +495,7 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
 		return
 	}
 	w.batch = append(w.batch[:0], t)
+	w.bytes = t.Size
 	if t.Write && (how == handed || how == queued) && p.d.opts.MaxBatch > 1 {
 		if p.waiting() > 0 {
 			p.collect(w, now)
@@ -337,9 +505,7 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
 		}
 	}
 	// Pass the word on: whoever is parked could run what still waits.
-	if p.idle.n.Load() > 0 && p.waiting() > 0 {
-		p.wakeOne()
-	}
+	p.wakeIfRunnable()
 	switch how {
 	case handed, inPlace:
 		t.Started = now
@@ -369,31 +535,43 @@ func (p *pool) company(others bool) {
 	}
 }
 
-// collect adds further writes to w's turn. A task of another kind that it meets
-// goes ahead of the queue, for whoever is free first.
+// collect adds further writes to w's turn. A task that cannot join it goes ahead
+// of the queue, for whoever is free first.
 func (p *pool) collect(w *worker, now int64) {
-	p.ahead.mu.Lock()
-	for len(w.batch) < p.d.opts.MaxBatch && len(p.ahead.tasks) == 0 {
-		t := p.takeQueued(now)
+	p.lines.mu.Lock()
+	for len(w.batch) < p.d.opts.MaxBatch && p.lines.ahead.len() == 0 {
+		t := p.lines.held.pop()
+		switch {
+		case t != nil && p.expired(t, now):
+			w.given = append(w.given, given{t, strategies.ReasonExpired})
+			continue
+		case t == nil && p.active.Load().discipline.Len() > 0: // or else it would be told that a worker found nothing
+			t = p.pop(w, now)
+		}
 		if t == nil {
 			break
 		}
-		if !t.Write {
-			p.ahead.pushLocked(t, false)
+		if !t.Write || w.bytes+t.Size > p.d.opts.MaxBatchBytes {
+			p.setAsideLocked(t, &p.lines.ahead)
 			break
 		}
 		w.batch = append(w.batch, t)
+		w.bytes += t.Size
 	}
-	p.ahead.mu.Unlock()
+	p.lines.mu.Unlock()
+	p.giveUp(w)
 }
 
 // started tells of the beginning of tasks that have waited.
 func (p *pool) started(w *worker, tasks []*strategies.Task, now int64) {
-	for _, t := range tasks {
-		q := t.Owner.(*queue)
+	for i, t := range tasks {
 		t.Started = now
 		waited := max(0, now-t.Submitted)
-		q.events.Started(time.Duration(waited))
+		q := t.Owner.(*queue)
+		q.eventsOf(t).Started(time.Duration(waited))
+		if i == 0 && q.turns != nil {
+			q.turns.TurnBegan(now)
+		}
 		if q.learner != nil {
 			w.lessons = append(w.lessons, lesson{q.learner, waited})
 		}
@@ -414,22 +592,33 @@ func (p *pool) learn(w *worker, service, now int64) {
 	w.lessons = w.lessons[:0]
 }
 
-// shedWaiting gives up everything that waits. The dispatcher is refusing, so
-// nothing is added behind its back.
+// shedWaiting gives up everything that waits. The dispatcher is refusing, or
+// nothing is submitted any more, so nothing is added behind its back.
 func (p *pool) shedWaiting(reason strategies.Reason) {
-	for _, q := range *p.queues.Load() {
-		q.awaitEntering()
-		for {
-			t, what, _ := q.discipline.Pop(p.d.Now())
-			if what == strategies.Empty {
-				break
-			}
-			if t != nil {
-				p.d.shed(t, reason)
-			}
+	var left []*strategies.Task
+	p.d.mu.Lock() // no switch is under way
+	q := p.active.Load()
+	q.awaitEntering()
+	for _, m := range p.empty(q) {
+		if p.move.take(m.task) {
+			left = append(left, m.task)
 		}
 	}
-	for t, continuation := p.ahead.pop(); t != nil; t, continuation = p.ahead.pop() {
-		p.shedAhead(t, continuation, reason)
+	p.d.mu.Unlock()
+	p.lines.mu.Lock()
+	for _, l := range []*line{&p.lines.held, &p.lines.ahead} {
+		for t := l.pop(); t != nil; t = l.pop() {
+			if l == &p.lines.ahead {
+				p.unawait(t)
+			}
+			left = append(left, t)
+		}
+	}
+	p.lines.mu.Unlock()
+	for _, t := range left {
+		p.d.shed(t, reason)
+	}
+	for t := p.lines.continuations.pop(); t != nil; t = p.lines.continuations.pop() {
+		p.shedContinuation(t, reason)
 	}
 }

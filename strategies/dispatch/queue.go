@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"runtime"
 	"sync/atomic"
 
@@ -11,14 +12,21 @@ import (
 type queue struct {
 	spec       strategies.Spec
 	discipline strategies.Discipline
-	remover    strategies.Remover // nil if the discipline is none
-	learner    strategies.Learner // nil if the discipline is none
+	remover    strategies.Remover      // nil if the discipline is none
+	learner    strategies.Learner      // nil if the discipline is none
+	turns      strategies.TurnObserver // nil if the discipline is none
 	events     Events
 	pool       *pool
+
+	// former are the events of the strategies that were active before, by name, for
+	// tasks that a switch has moved here.
+	former map[string]Events
 
 	// entering counts the submitters that have chosen this queue and not yet
 	// returned from Push.
 	entering atomic.Int64
+	// accused is set once the discipline was found to break a rule.
+	accused atomic.Bool
 }
 
 func newQueue(p *pool, spec strategies.Spec, events Events) *queue {
@@ -30,7 +38,84 @@ func newQueue(p *pool, spec strategies.Spec, events Events) *queue {
 	}
 	q.remover, _ = q.discipline.(strategies.Remover)
 	q.learner, _ = q.discipline.(strategies.Learner)
+	q.turns, _ = q.discipline.(strategies.TurnObserver)
 	return q
+}
+
+// eventsOf returns whom to tell of t, which waits or waited in q: those of the
+// strategy that it was submitted to.
+func (q *queue) eventsOf(t *strategies.Task) Events {
+	if t.Strategy == q.spec.Name {
+		return q.events
+	}
+	return q.former[t.Strategy]
+}
+
+// push offers t to the discipline and checks the verdict.
+func (q *queue) push(t *strategies.Task, now int64) strategies.Verdict {
+	// Counted before it can be popped, so that never fewer are counted than wait.
+	q.pool.await(t)
+	v := q.discipline.Push(t, now)
+	if v.Outcome > strategies.CallerRuns {
+		q.accuse(fmt.Sprintf("Push answered %d, which is no outcome", v.Outcome))
+		v.Outcome = strategies.TurnedAway
+	}
+	if v.Displaced == t {
+		q.accuse("Push displaced the task that it was offered")
+		v.Outcome, v.Displaced = strategies.TurnedAway, nil
+	}
+	if v.Outcome != strategies.Queued {
+		q.pool.unawait(t)
+	}
+	if v.Displaced != nil {
+		q.pool.unawait(v.Displaced)
+	}
+	switch {
+	case v.Outcome == strategies.TurnedAway && !v.Reason.Valid():
+		q.accuse(fmt.Sprintf("Push turned a task away for the reason %d", v.Reason))
+		v.Reason = strategies.ReasonFull
+	case v.Displaced != nil && v.Reason != strategies.ReasonNone && !v.Reason.Valid():
+		q.accuse(fmt.Sprintf("Push displaced a task for the reason %d", v.Reason))
+		v.Reason = strategies.ReasonNone
+	}
+	return v
+}
+
+// pop takes the next task from the discipline and checks the answer.
+func (q *queue) pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+	t, what, reason := q.discipline.Pop(now)
+	switch {
+	case t != nil:
+		q.pool.unawait(t)
+		switch {
+		case what == strategies.Shed && !reason.Valid():
+			q.accuse(fmt.Sprintf("Pop shed a task for the reason %d", reason))
+			reason = strategies.ReasonDisplaced
+		case what != strategies.Run && what != strategies.Shed:
+			q.accuse(fmt.Sprintf("Pop answered %d with a task", what))
+			what = strategies.Run
+		}
+	case what == strategies.Run, what == strategies.Shed:
+		q.accuse("Pop answered that there is a task, and returned none")
+		what = strategies.Empty
+	}
+	return t, what, reason
+}
+
+// remove takes t out of the discipline, if that can.
+func (q *queue) remove(t *strategies.Task) bool {
+	if q.remover == nil || !q.remover.Remove(t) {
+		return false
+	}
+	q.pool.unawait(t)
+	return true
+}
+
+// accuse tells, once, that the discipline breaks a rule.
+func (q *queue) accuse(rule string) {
+	if !q.accused.Swap(true) {
+		q.pool.d.opts.Broken(q.spec.Name, rule)
+	}
 }
 
 // enter returns the active queue. No switch from it to another returns until
@@ -54,54 +139,4 @@ func (q *queue) awaitEntering() {
 	for q.entering.Load() != 0 {
 		runtime.Gosched()
 	}
-}
-
-// drained reports whether q, which is no longer active, is empty for good. The
-// order matters: once nobody is entering, nothing is added.
-func (q *queue) drained() bool {
-	return q.entering.Load() == 0 && q.discipline.Len() == 0
-}
-
-// activate makes q the queue that tasks are submitted to. It returns when no
-// submitter uses the former one any more. The caller holds the dispatcher's
-// mutex.
-func (p *pool) activate(q *queue) {
-	var former []*queue
-	if qs := p.queues.Load(); qs != nil {
-		former = *qs
-	}
-	// Workers have to know q before anything is pushed to it.
-	qs := append(former[:len(former):len(former)], q)
-	p.queues.Store(&qs)
-	old := p.active.Swap(q)
-	if old != nil {
-		old.awaitEntering()
-		p.retireLocked()
-	}
-}
-
-// retire forgets the queues that are no longer active and have drained, unless
-// a switch is under way: no worker waits for one, and the next that finds the
-// queue empty tries again.
-func (p *pool) retire() {
-	if p.d.mu.TryLock() {
-		defer p.d.mu.Unlock()
-		p.retireLocked()
-	}
-}
-
-// retireLocked needs the dispatcher's mutex.
-func (p *pool) retireLocked() {
-	qs := *p.queues.Load()
-	last := len(qs) - 1
-	if last == 0 {
-		return
-	}
-	kept := make([]*queue, 0, len(qs))
-	for i, q := range qs {
-		if i == last || !q.drained() {
-			kept = append(kept, q)
-		}
-	}
-	p.queues.Store(&kept)
 }

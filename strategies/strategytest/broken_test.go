@@ -334,6 +334,7 @@ func TestRules_EachIsNeeded(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{
 		"returns at once": true, // TestReturnsAtOnce_FindsWhatBlocks
+		"turns":           true, // TestTurns_FindsPopsThatAreTimed
 		"learner":         true, // the race detector speaks up, or the discipline panics
 	}
 	for _, f := range faults {
@@ -378,6 +379,31 @@ func TestReturnsAtOnce_FindsWhatBlocks(t *testing.T) {
 		return blocking{fault{}.New(c), closed}
 	}}, time.Millisecond)
 	require.ErrorContains(t, err, "Pop, while nothing waits, has not returned")
+}
+
+// timingPops takes each pop for a turn.
+type timingPops struct {
+	strategies.Discipline
+	last, sum, pops int64
+}
+
+func (q *timingPops) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+	q.sum += now - q.last
+	q.last = now
+	q.pops++
+	return q.Discipline.Pop(now)
+}
+
+func (q *timingPops) TurnBegan(int64) {}
+
+func (q *timingPops) Measured() strategies.Measured { return strategies.Measured{Pace: q.sum / q.pops} }
+
+func TestTurns_FindsPopsThatAreTimed(t *testing.T) {
+	t.Parallel()
+	err := turns(strategies.Spec{New: func(c strategies.Config) strategies.Discipline {
+		return &timingPops{Discipline: fault{}.New(c)}
+	}})
+	require.ErrorContains(t, err, "Measured().Pace = 12", "of 8 tasks")
 }
 
 func TestReplay_TellsTheSteps(t *testing.T) {

@@ -192,15 +192,11 @@ func (r *replay) pop() error {
 	t, what, reason := r.q.Pop(r.now)
 	r.answered = r.popped(t, what, reason)
 	r.logf("pop: %s\n", r.answered)
-	if l, ok := r.q.(strategies.Learner); ok && what == strategies.Run {
-		l.Completed(0, 1000, r.now)
-	}
+	r.ran(r.q, what)
 	if r.model != nil {
 		t, what, reason := r.model.Pop(r.now)
 		r.expected = r.popped(t, what, reason)
-		if l, ok := r.model.(strategies.Learner); ok && what == strategies.Run {
-			l.Completed(0, 1000, r.now)
-		}
+		r.ran(r.model, what)
 	}
 	if err := sanePop(t, what, reason); err != nil {
 		return err
@@ -215,6 +211,20 @@ func (r *replay) pop() error {
 		return fmt.Errorf("Pop answered contended while nobody is pushing")
 	}
 	return nil
+}
+
+// ran tells q of a turn with what was popped, and of its end, as a worker does.
+// Each fifth pop joins the turn before.
+func (r *replay) ran(q strategies.Discipline, what strategies.Popped) {
+	if what != strategies.Run {
+		return
+	}
+	if turns, ok := q.(strategies.TurnObserver); ok && r.now%5 != 0 {
+		turns.TurnBegan(r.now)
+	}
+	if l, ok := q.(strategies.Learner); ok {
+		l.Completed(0, 1000, r.now)
+	}
 }
 
 func (r *replay) remove(i int, want bool) error {

@@ -368,3 +368,33 @@ func learner(spec strategies.Spec) error {
 	wg.Wait()
 	return nil
 }
+
+func turns(spec strategies.Spec) error {
+	const pace = 10_000
+	for _, batch := range []int{1, 8, 32} {
+		q, _ := newQueue(spec, 64)
+		observer, ok := q.(strategies.TurnObserver)
+		if !ok {
+			return nil
+		}
+		now := int64(1)
+		for range 200 {
+			for q.Len() < 48 {
+				q.Push(&strategies.Task{Arrival: now, Submitted: now, Priority: 3}, now)
+			}
+			now += pace
+			for range batch {
+				q.Pop(now)
+			}
+			observer.TurnBegan(now)
+		}
+		m, ok := q.(strategies.Measurer)
+		if !ok {
+			continue
+		}
+		if got := m.Measured().Pace; got < pace*9/10 || got > pace*11/10 {
+			return fmt.Errorf("Measured().Pace = %d after turns of %d tasks that began every %d ns", got, batch, pace)
+		}
+	}
+	return nil
+}

@@ -103,6 +103,11 @@ func Rules(model func(strategies.Config) strategies.Discipline) []Rule {
 			Name: "learner", check: learner,
 			Why: "Completed is called by workers, at any time and beside any other method, also for a task that took no time.",
 		},
+		{
+			Name: "turns", check: turns,
+			Why: "A worker may pop several tasks for one turn, and tells of the turn once, by TurnBegan: who counts or times " +
+				"the pops themselves takes a batch of 32 for 32 turns, of which 31 took no time.",
+		},
 	}
 	if model != nil {
 		rules = append(rules, Rule{

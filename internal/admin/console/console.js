@@ -79,7 +79,6 @@
     set($('busy'), last.workers === 0 ? '–' : amount(last.busy));
     set($('workers'), last.workers === 0 ? 'the connections' : `of ${last.workers} workers`);
     set($('connections'), `${amount(last.connections)} ${last.connections === 1 ? 'connection' : 'connections'}`);
-    set($('leaving'), Object.entries(last.leaving).map(([name, n]) => `${name}: ${amount(n)} still waiting`).join(', '));
     showStore();
     showSlowest();
     if (!now) {

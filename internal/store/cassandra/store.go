@@ -292,6 +292,10 @@ func (*Store) Range(_, _ []byte) (store.Iterator, error) {
 	return nil, fmt.Errorf("ranges of a distributed store: %w", errors.ErrUnsupported)
 }
 
+// Stalled implements store.Store: whoever waits for the cluster waits in an
+// operation.
+func (*Store) Stalled() bool { return false }
+
 // Writable implements store.Store. The reason is that no node answers; whether
 // the replicas of a key do is found out by each operation.
 func (s *Store) Writable() error {

@@ -47,6 +47,9 @@ type Options struct {
 	// OnFsync is called after each sync of the log with its duration, from the
 	// goroutine that writes the log. Nil means nobody wants to know.
 	OnFsync func(time.Duration)
+	// OnResume is called when Stalled has become false because the store has caught
+	// up. It must not call the store. Nil means nobody wants to know.
+	OnResume func()
 	// OnWritable is called with the reason when the store becomes unwritable,
 	// and with nil when it is writable again. It must not call the store. Nil
 	// means nobody wants to know: Writable tells as well.
@@ -80,6 +83,9 @@ func (o *Options) setDefaults() {
 	if o.OnFsync == nil {
 		o.OnFsync = func(time.Duration) {}
 	}
+	if o.OnResume == nil {
+		o.OnResume = func() {}
+	}
 	if o.OnWritable == nil {
 		o.OnWritable = func(error) {}
 	}
@@ -100,7 +106,7 @@ const (
 	maxMemTable = 64 << 20
 )
 
-// Writes stall, in Store.Apply, when as many bytes as this many full memtables
+// Writes stall, see Store.Stalled, when as many bytes as this many full memtables
 // hold wait for their flush, or when a read might have to look into this many
 // sublevels of L0. Pebble's own limits are out of reach: who waits there cannot be
 // woken when the disk fails, and would keep the store from ever coming back.

@@ -8,21 +8,22 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"spillway/internal/store"
 )
 
-// stall holds writes back while flushes or compactions are behind.
+// stall tells when writes should be held back, because flushes or compactions are
+// behind.
 //
 // Pebble does that too, but with its commit lock held: when the disk is full,
 // the flush that they wait for never succeeds, and everyone who writes, and
-// soon every worker, is stuck. So it is done here, where a failure of the disk
-// sends them away. The measure is taken in the background when the number of
-// memtables or tables has changed. If that takes its time, writes wait for it.
+// soon every worker, is stuck. So Pebble is kept from it, and whoever writes asks
+// Stalled first, and waits where it holds up nobody. The measure is taken in the
+// background when the number of memtables or tables has changed. If that takes its
+// time, writes wait for it.
 type stall struct {
 	count   atomic.Int64  // how often writes were stalled
 	changed chan struct{} // of capacity 1: take the measure again
-	on      atomic.Bool   // a shortcut for over != nil
+	ended   func()        // is called when a stall has ended
+	on      atomic.Bool   // written under mu
 	// unmeasured counts the memtables that were filled since the last measure.
 	unmeasured atomic.Int64
 	// failed is the last compaction that failed.
@@ -30,13 +31,14 @@ type stall struct {
 
 	mu struct {
 		sync.Mutex
-		over  chan struct{} // closed when the stall ends; nil if there is none
-		since time.Time     // when it began
+		since time.Time     // when the present one began
 		past  time.Duration // how long those before it lasted, together
 	}
 }
 
-func (s *stall) init() { s.changed = make(chan struct{}, 1) }
+func (s *stall) init(ended func()) {
+	s.changed, s.ended = make(chan struct{}, 1), ended
+}
 
 // check asks for a new measure. It never blocks.
 func (s *stall) check() {
@@ -54,51 +56,28 @@ func (s *stall) filled() {
 	s.check()
 }
 
-// wait waits until there is no stall. It returns an error if the store becomes
-// unwritable or is closed meanwhile.
-func (s *stall) wait(h *health, closing <-chan struct{}) error {
-	for s.on.Load() {
-		s.mu.Lock()
-		over := s.mu.over
-		s.mu.Unlock()
-		if over == nil {
-			break
-		}
-		failed, err := h.watch()
-		if err != nil {
-			return err
-		}
-		select {
-		case <-over:
-		case <-failed:
-		case <-closing:
-			return store.ErrClosed
-		}
-	}
-	return nil
-}
-
 // set begins or ends a stall, unless that has been done.
 func (s *stall) set(on bool, now time.Time) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	was := s.on.Swap(on)
 	switch {
-	case on && s.mu.over == nil:
-		s.mu.over, s.mu.since = make(chan struct{}), now
+	case on && !was:
+		s.mu.since = now
 		s.count.Add(1)
-	case !on && s.mu.over != nil:
-		close(s.mu.over)
-		s.mu.over = nil
+	case !on && was:
 		s.mu.past += now.Sub(s.mu.since)
 	}
-	s.on.Store(on)
+	s.mu.Unlock()
+	if was && !on {
+		s.ended()
+	}
 }
 
 // lasted returns how long all stalls have lasted, the present one so far.
 func (s *stall) lasted(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.over == nil {
+	if !s.on.Load() {
 		return s.mu.past
 	}
 	return s.mu.past + now.Sub(s.mu.since)

@@ -41,7 +41,8 @@ func TestStall_NotWhileMemtablesGrow(t *testing.T) {
 func TestStall_Lasted(t *testing.T) {
 	t.Parallel()
 	var s stall
-	s.init()
+	ended := 0
+	s.init(func() { ended++ })
 	at := func(seconds int) time.Time { return time.Unix(1000, 0).Add(time.Duration(seconds) * time.Second) }
 	require.Zero(t, s.lasted(at(1)))
 	s.set(false, at(2))
@@ -54,6 +55,7 @@ func TestStall_Lasted(t *testing.T) {
 	s.set(true, at(70))
 	require.Equal(t, 31*time.Second, s.lasted(at(71)))
 	require.EqualValues(t, 2, s.count.Load())
+	require.Equal(t, 1, ended)
 }
 
 // Who is told that compactions fail is told what to do, if that is not over with the
@@ -77,7 +79,7 @@ func TestStall_Stuck(t *testing.T) {
 func TestStall_WaitsForTheMeasure(t *testing.T) {
 	t.Parallel()
 	var s stall
-	s.init()
+	s.init(nil)
 	for range stallMemTables - 1 {
 		s.filled()
 	}

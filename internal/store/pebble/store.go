@@ -12,8 +12,8 @@
 // system, before Pebble can acknowledge anything; reads go on; and a goroutine
 // tries to come back: see recovery.go.
 //
-// Writes that would stall in Pebble stall here instead, where a failure of the
-// disk wakes them: see stall.go.
+// Writes do not stall in Pebble: Stalled tells when they should be held back, so
+// that they wait where they hold up nobody: see stall.go.
 package pebble
 
 import (
@@ -86,7 +86,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{opts: o, closing: make(chan struct{})}
 	s.health.init(o.OnWritable, o.Logger)
 	s.lines.log = o.Logger
-	s.stall.init()
+	s.stall.init(o.OnResume)
 	s.commits.New = func() any { return new(commit) }
 
 	if err := s.claim(); err != nil {
@@ -197,12 +197,9 @@ func (s *Store) readError(err error) error {
 // pointRead are the options of the iterator behind Get.
 var pointRead = pebble.IterOptions{KeyTypes: pebble.IterKeyTypePointsOnly, UseL6Filters: true}
 
-// Apply writes. Under Always it returns a Commit; otherwise the writes are
+// Apply writes, also while writes should be held back. Under Always it returns a Commit; otherwise the writes are
 // acknowledged by its returning nil.
 func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
-	if err := s.stall.wait(&s.health, s.closing); err != nil {
-		return nil, err
-	}
 	// The first look keeps those who come later away from the count. The second
 	// is the one that counts, see appliers.
 	if err := s.health.reason(); err != nil {
@@ -349,6 +346,10 @@ func (empty) Next() bool                    { return false }
 func (empty) Entry() (_, _ []byte, _ error) { return nil, nil, nil }
 func (empty) Err() error                    { return nil }
 func (empty) Close() error                  { return nil }
+
+// Stalled reports whether writes should be held back, as flushes or compactions
+// are behind. A store that cannot write holds back none: they fail at once.
+func (s *Store) Stalled() bool { return s.stall.on.Load() && s.health.reason() == nil }
 
 // Writable returns nil, or why the store cannot write. It is cheap.
 func (s *Store) Writable() error { return s.health.reason() }

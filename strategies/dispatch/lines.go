@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"spillway/strategies"
+)
+
+// lines hold the tasks that wait elsewhere than in the discipline, each in the
+// order in which they came.
+type lines struct {
+	// mu is held by whoever puts a task into a line that it has popped from the
+	// discipline, from the pop on, so that Cancel finds the task in one place or
+	// the other.
+	mu sync.Mutex
+
+	// continuations go on with what they began in an earlier turn. There may be as
+	// many as there are submitters.
+	continuations line
+	// ahead are tasks that the discipline has given out and that no worker has
+	// begun. They go before those of the discipline.
+	ahead line
+	// held are writes that the discipline has given out while no write could be
+	// run. They go before those ahead.
+	held line
+}
+
+// waiting returns how many tasks wait for their first turn.
+func (l *lines) waiting() int { return l.ahead.len() + l.held.len() }
+
+// line holds tasks first-in first-out. Adding one, taking the first and taking one
+// out of the middle cost constant time. It touches nothing in a task: those of its
+// fields that disciplines use are guarded by their locks.
+type line struct {
+	n atomic.Int64 // how many there are; changes under mu
+
+	mu          sync.Mutex
+	ring        []*strategies.Task // of a power of two; nil where one was taken out
+	first, next uint64             // positions, of which the low bits are places in ring
+	positions   map[*strategies.Task]uint64
+}
+
+func (l *line) len() int { return int(l.n.Load()) }
+
+func (l *line) push(t *strategies.Task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next-l.first == uint64(len(l.ring)) {
+		l.makeRoomLocked()
+	}
+	l.ring[l.next&l.maskLocked()] = t
+	l.positions[t] = l.next
+	l.next++
+	l.n.Add(1)
+}
+
+// pop takes the first task, nil if there is none.
+func (l *line) pop() *strategies.Task {
+	if l.len() == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ; l.first != l.next; l.first++ {
+		if t := l.ring[l.first&l.maskLocked()]; t != nil {
+			l.takeLocked(t, l.first)
+			return t
+		}
+	}
+	return nil
+}
+
+// remove takes t out, and reports whether it was there.
+func (l *line) remove(t *strategies.Task) bool {
+	if l.len() == 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, ok := l.positions[t]
+	if ok {
+		l.takeLocked(t, at)
+	}
+	return ok
+}
+
+func (l *line) takeLocked(t *strategies.Task, at uint64) {
+	l.ring[at&l.maskLocked()] = nil
+	delete(l.positions, t)
+	l.n.Add(-1)
+}
+
+// makeRoomLocked closes the holes, in a ring of twice the size if there are few.
+func (l *line) makeRoomLocked() {
+	ring := make([]*strategies.Task, max(16, len(l.ring)))
+	if l.len() > len(ring)/2 {
+		ring = make([]*strategies.Task, 2*len(ring))
+	}
+	if l.positions == nil {
+		l.positions = make(map[*strategies.Task]uint64)
+	}
+	next := uint64(0)
+	for ; l.first != l.next; l.first++ {
+		if t := l.ring[l.first&l.maskLocked()]; t != nil {
+			ring[next] = t
+			l.positions[t] = next
+			next++
+		}
+	}
+	l.ring, l.first, l.next = ring, 0, next
+}
+
+func (l *line) maskLocked() uint64 { return uint64(len(l.ring)) - 1 }

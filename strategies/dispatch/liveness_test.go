@@ -1,0 +1,427 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/strategies"
+)
+
+// newBlockable returns a stage on which block and unblock say whether writes can
+// be begun.
+func newBlockable(t *testing.T, o Options) (s *stage, block, unblock func()) {
+	var blocked atomic.Bool
+	o.Blocked = func(bool) bool { return blocked.Load() }
+	s = newStage(t, o)
+	return s, func() { blocked.Store(true) }, func() {
+		blocked.Store(false)
+		s.Unblock()
+		synctest.Wait()
+	}
+}
+
+// While no write can be begun, writes hold no worker and no reads, under every
+// strategy; they wait in order, and go on when they can.
+func TestBlocked_WritesHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	for _, spec := range strategies.Specs() {
+		t.Run(spec.Name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s, block, unblock := newBlockable(t, Options{Strategy: spec.Name, Workers: 2, Capacity: 8})
+				defer s.close()
+				s.submit("slow1")
+				s.submit("slow2")
+				block()
+				s.submit("w1", isWrite)
+				s.submit("r1")
+				s.submit("w2", isWrite)
+				s.submit("w3", isWrite)
+				s.submit("r2")
+				s.end("slow1") // one worker goes through what waits, one is still busy
+				reads := slices.DeleteFunc(slices.Clone(s.started), func(name string) bool { return name[0] != 'r' })
+				require.ElementsMatch(t, []string{"r1", "r2"}, reads)
+				s.submit("r3")
+				require.Equal(t, "r3", s.started[len(s.started)-1], "a worker is free for it")
+				require.Equal(t, 3, s.Gauge().Depth, "writes that are held wait")
+				before := len(s.started)
+				unblock()
+				s.end("slow2")
+				require.ElementsMatch(t, []string{"w1", "w2", "w3"}, s.started[before:])
+				require.Zero(t, s.Gauge().Depth)
+				require.Len(t, s.ended, 8)
+			})
+		})
+	}
+}
+
+// As long as no read waits behind them, writes that are blocked stay where the
+// discipline has them: what comes later has its place by the discipline's rules.
+func TestBlocked_TheDisciplineOrdersWrites(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, block, unblock := newBlockable(t, Options{Strategy: "lifo", Capacity: 3})
+		defer s.close()
+		block()
+		for i := range 5 {
+			s.submit(fmt.Sprint("w", i), isWrite)
+			s.submit(fmt.Sprint("r", i)) // a worker is free for it
+		}
+		s.requireStarted("r0", "r1", "r2", "r3", "r4")
+		unblock()
+		s.requireStarted("r0", "r1", "r2", "r3", "r4", "w4", "w3", "w2")
+	})
+}
+
+// What is held counts against the capacity: a write finds no room beside it, and a
+// read takes the room of the oldest.
+func TestBlocked_CapacityHolds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, block, unblock := newBlockable(t, Options{Strategy: "fifo", Capacity: 3})
+		defer s.close()
+		s.submit("slow")
+		s.submit("w1", isWrite)
+		s.submit("w2", isWrite)
+		s.submit("slow-read")
+		block()
+		s.end("slow") // the writes go aside
+		s.requireStarted("slow", "slow-read")
+		s.submit("w3", isWrite)
+		s.submit("w4", isWrite)
+		s.requireEnded("slow", "w4:full")
+		require.Equal(t, 3, s.Gauge().Depth)
+		s.submit("r1")
+		s.requireEnded("slow", "w4:full", "w1:full")
+		require.Equal(t, 3, s.Gauge().Depth)
+		s.end("slow-read")
+		unblock()
+		s.requireStarted("slow", "slow-read", "r1", "w2", "w3")
+	})
+}
+
+// Held writes are given up by their deadlines, by their clients, and by a drain that
+// is out of time.
+func TestBlocked_HeldWritesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"fifo", "sync", "caller-runs", "auto"} {
+		t.Run(strategy, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s, block, unblock := newBlockable(t, Options{Strategy: strategy})
+				defer s.close()
+				block()
+				gone := s.submit("gone", isWrite)
+				late := s.submit("late", isWrite, within(time.Second))
+				s.submit("tardy", isWrite, within(time.Second))
+				require.True(t, s.Cancel(gone, strategies.ReasonAbandoned))
+				time.Sleep(time.Second)
+				require.True(t, s.Cancel(late, strategies.ReasonExpired))
+				unblock() // nobody has given up the tardy one
+				s.requireEnded("gone:abandoned", "late:expired", "tardy:expired")
+				block()
+				s.submit("last", isWrite)
+				ctx, cancel := context.WithCancel(context.Background())
+				cancel()
+				require.Error(t, s.Drain(ctx))
+				s.requireEnded("gone:abandoned", "late:expired", "tardy:expired", "last:draining")
+				require.Empty(t, s.started)
+			})
+		})
+	}
+}
+
+// Close sheds what is still blocked, as nobody would run it.
+func TestClose_ShedsWhatIsBlocked(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, block, _ := newBlockable(t, Options{Strategy: "fifo"})
+		block()
+		s.submit("w", isWrite)
+		s.submit("r")
+		s.close()
+		s.requireEnded("r", "w:draining")
+	})
+}
+
+// A queue that holds what is blocked, a line of ranges that never end, and a switch
+// now and then: the task that the discipline serves next is begun within a bounded
+// number of turns, under every strategy.
+func TestLiveness_NobodyStarves(t *testing.T) {
+	t.Parallel()
+	for _, spec := range strategies.Specs() {
+		if spec.Inline {
+			continue
+		}
+		t.Run(spec.Name, func(t *testing.T) {
+			seed := rand.Uint64()
+			defer func() {
+				if t.Failed() {
+					t.Logf("seed %d", seed)
+				}
+			}()
+			inBubble(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				const workers, ranges, turn = 2, 30, time.Millisecond
+				var blocked atomic.Bool
+				var running sync.WaitGroup
+				var stopped atomic.Bool
+				var d *Dispatcher
+				d, err := Open(Options{
+					Strategy: spec.Name, Capacity: 64, Workers: workers, MaxBatch: 4,
+					Blocked: func(bool) bool { return blocked.Load() },
+					Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+						time.Sleep(turn)
+						for _, t := range tasks {
+							done(t)
+						}
+					},
+				})
+				require.NoError(t, err)
+				gap := make([]int, ranges) // turns since each range had its last
+				longest := 0
+				var mu sync.Mutex
+				for i := range ranges {
+					running.Add(1)
+					d.Submit(&strategies.Task{Priority: 7, Arrival: d.Now(), Done: func(t *strategies.Task) {
+						mu.Lock()
+						for j := range gap {
+							gap[j]++
+						}
+						longest = max(longest, gap[i])
+						gap[i] = 0
+						mu.Unlock()
+						if stopped.Load() || t.Shed != strategies.ReasonNone {
+							running.Done()
+							return
+						}
+						go d.Continue(t)
+					}})
+				}
+				others := []string{spec.Name, "fifo", "auto", "lifo"}
+				for range 60 {
+					switch random.IntN(4) {
+					case 0:
+						blocked.Store(true)
+					case 1:
+						blocked.Store(false)
+						d.Unblock()
+					case 2:
+						require.NoError(t, d.Switch(others[random.IntN(len(others))]))
+					}
+					for range random.IntN(4) {
+						running.Add(1)
+						d.Submit(&strategies.Task{Write: true, Priority: 3, Arrival: d.Now(), Done: func(*strategies.Task) { running.Done() }})
+					}
+					// One read, of which nothing that can run is ahead but the writes.
+					begun := time.Now()
+					read := make(chan *strategies.Task, 1)
+					d.Submit(&strategies.Task{Arrival: d.Now(), Done: func(t *strategies.Task) { read <- t }})
+					got := <-read
+					require.Equal(t, strategies.ReasonNone, got.Shed)
+					// Those before it are at most as many as there may be, taken in turns with
+					// the ranges; most of the time there are few.
+					require.LessOrEqual(t, time.Since(begun), (2*64/workers+3)*turn)
+				}
+				blocked.Store(false)
+				d.Unblock()
+				stopped.Store(true)
+				running.Wait()
+				d.Close()
+				// A range has every second turn at least, in rotation with the others.
+				require.LessOrEqual(t, longest, 2*(ranges+workers)*2)
+			})
+		})
+	}
+}
+
+// rogue is a discipline of somebody else that breaks the rules.
+type rogue struct {
+	strategies.Discipline
+	push func(t *strategies.Task) strategies.Verdict
+	pop  func() (*strategies.Task, strategies.Popped, strategies.Reason)
+}
+
+func (r *rogue) Push(t *strategies.Task, now int64) strategies.Verdict {
+	if r.push != nil {
+		return r.push(t)
+	}
+	return r.Discipline.Push(t, now)
+}
+
+func (r *rogue) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+	if r.pop != nil {
+		return r.pop()
+	}
+	return r.Discipline.Pop(now)
+}
+
+// The dispatcher checks what a discipline tells it, goes on, and says what was
+// wrong.
+func TestDispatcher_ChecksDisciplines(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		push         func(t *strategies.Task) strategies.Verdict
+		pop          func(r *rogue) (*strategies.Task, strategies.Popped, strategies.Reason)
+		ended, wrong string
+	}{
+		"a reason that does not exist": {
+			push: func(*strategies.Task) strategies.Verdict {
+				return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: 99}
+			},
+			ended: "a:full", wrong: "Push turned a task away for the reason 99",
+		},
+		"no reason": {
+			push:  func(*strategies.Task) strategies.Verdict { return strategies.Verdict{Outcome: strategies.TurnedAway} },
+			ended: "a:full", wrong: "Push turned a task away for the reason 0",
+		},
+		"an outcome that does not exist": {
+			push: func(*strategies.Task) strategies.Verdict {
+				return strategies.Verdict{Outcome: 9, Reason: strategies.ReasonFair}
+			},
+			ended: "a:fair", wrong: "Push answered 9, which is no outcome",
+		},
+		"the pushed task displaced": {
+			push: func(t *strategies.Task) strategies.Verdict {
+				return strategies.Verdict{Displaced: t, Reason: strategies.ReasonFair}
+			},
+			ended: "a:fair", wrong: "Push displaced the task that it was offered",
+		},
+		"shed for no reason": {
+			pop: func(r *rogue) (*strategies.Task, strategies.Popped, strategies.Reason) {
+				t, _, _ := r.Discipline.Pop(0)
+				if t == nil {
+					return nil, strategies.Empty, strategies.ReasonNone
+				}
+				return t, strategies.Shed, 77
+			},
+			ended: "a:displaced", wrong: "Pop shed a task for the reason 77",
+		},
+		"run without a task": {
+			pop: func(r *rogue) (*strategies.Task, strategies.Popped, strategies.Reason) {
+				if r.Len() == 0 {
+					return nil, strategies.Run, strategies.ReasonNone
+				}
+				return r.Discipline.Pop(0)
+			},
+			ended: "a", wrong: "Pop answered that there is a task, and returned none",
+		},
+		"empty with a task": {
+			pop: func(r *rogue) (*strategies.Task, strategies.Popped, strategies.Reason) {
+				t, _, _ := r.Discipline.Pop(0)
+				return t, strategies.Empty, strategies.ReasonNone
+			},
+			ended: "a", wrong: "Pop answered 0 with a task",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				var wrong []string
+				s := newStage(t, Options{Strategy: "sync", Broken: func(strategy, rule string) {
+					wrong = append(wrong, strategy+": "+rule)
+				}})
+				defer s.close()
+				s.use(strategies.Spec{Name: "rogue", New: func(c strategies.Config) strategies.Discipline {
+					fifo, _ := strategies.Lookup("fifo")
+					r := &rogue{Discipline: fifo.New(c), push: row.push}
+					if row.pop != nil {
+						r.pop = func() (*strategies.Task, strategies.Popped, strategies.Reason) { return row.pop(r) }
+					}
+					return r
+				}})
+				s.submit("slow")
+				s.submit("a")
+				s.end("slow")
+				slices.SortFunc(s.ended, strings.Compare)
+				s.requireEnded(row.ended, "slow")
+				require.Equal(t, []string{"rogue: " + row.wrong}, wrong)
+			})
+		})
+	}
+}
+
+// A worker that was told of a push in progress, and has parked on it, is woken
+// also when the push turns its task away: something else may wait.
+func TestSubmit_WakesWhateverTheVerdict(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "sync"})
+		defer s.close()
+		pushing := make(chan struct{})
+		var inPush atomic.Bool
+		s.use(strategies.Spec{Name: "rogue", New: func(c strategies.Config) strategies.Discipline {
+			fifo, _ := strategies.Lookup("fifo")
+			r := &rogue{Discipline: fifo.New(c)}
+			r.push = func(t *strategies.Task) strategies.Verdict {
+				if t.Payload == "refused" {
+					inPush.Store(true)
+					<-pushing
+					inPush.Store(false)
+					return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
+				}
+				return r.Discipline.Push(t, 0)
+			}
+			r.pop = func() (*strategies.Task, strategies.Popped, strategies.Reason) {
+				if inPush.Load() {
+					return nil, strategies.Contended, strategies.ReasonNone
+				}
+				return r.Discipline.Pop(0)
+			}
+			return r
+		}})
+		s.submit("slow")
+		s.submit("refused") // stays in its push
+		s.submit("a")
+		s.end("slow")
+		s.requireEnded("slow")
+		close(pushing)
+		synctest.Wait()
+		s.requireEnded("slow", "refused:full", "a")
+	})
+}
+
+// What has expired is not run by its submitter either.
+func TestSubmit_RunsNothingExpired(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"sync", "caller-runs"} {
+		t.Run(strategy, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newStage(t, Options{Strategy: strategy, Capacity: 1})
+				defer s.close()
+				if strategy == "caller-runs" {
+					s.submit("slow")
+					s.submit("waits")
+				}
+				late := s.task("late", within(time.Second))
+				time.Sleep(time.Second)
+				require.False(t, s.Submit(late))
+				require.Equal(t, strategies.ReasonExpired, late.Shed)
+			})
+		})
+	}
+}
+
+// No task is completed while a lock is held: who is told may ask for anything.
+func TestDispatcher_CompletesUnderNoLock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", MaxBatch: 4})
+		defer s.close()
+		other := s.task("other")
+		s.submit("slow")
+		s.submit("w1", isWrite)
+		late := s.task("late", isWrite, within(time.Second))
+		asked := false
+		late.Done = func(*strategies.Task) { asked = !s.Cancel(other, strategies.ReasonAbandoned) && s.Gauge().Depth >= 0 }
+		s.Submit(other)
+		require.True(t, s.Cancel(other, strategies.ReasonAbandoned))
+		s.Submit(late)
+		time.Sleep(time.Second)
+		s.end("slow")
+		require.Equal(t, strategies.ReasonExpired, late.Shed)
+		require.True(t, asked)
+	})
+}
