@@ -28,22 +28,49 @@ build: ## build the service and the load lab into bin/
 run: build ## build and start the service on ./data, 127.0.0.1:8080 and 127.0.0.1:6060
 	@exec $(BIN)/spillway
 
+# Each folder with a go.mod. What runs in every module begins with EACH.
+MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod))
+EACH    = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(1)'; (cd $$module && $(1)); done
+
+# What the race detector would spoil, or only make ten times as slow: allocations
+# and the figures of simulations, which are of one goroutine. The files of some are
+# built without it only. $(1) are flags of go test.
+define unraced
+go test $(1) -run 'Alloc|Goodput' ./internal/executor ./internal/server ./strategies
+go test $(1) -skip DoesWhatTheDispatcherDoes ./internal/sim/...
+endef
+
 .PHONY: test
-test: ## every test that needs nothing but Go and gcc, with the race detector
-	go test -race -shuffle=on ./...
-	go test -run Alloc ./internal/executor ./internal/server # which the race detector would spoil
-	go test -run Exactly ./strategies/dispatch # with ten times as many tasks
-	go test ./internal/sim/... # figures of one goroutine, which it would only make ten times as slow
-	cd loadtest/peers && go test -race -shuffle=on ./...
+test: ## every test that needs nothing but Go and gcc, with the race detector, in its short form
+	$(call EACH,go test -race -short -shuffle=on ./...)
+	$(call unraced,-short)
+
+# What the tests in integration run, each with its package of the distribution.
+PARTS = wrk chromium prometheus dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd \
+	java:openjdk-17-jre-headless javac:openjdk-17-jdk-headless mvn:maven
+MISSING_PARTS = $$(for part in $(PARTS); do command -v "$${part%:*}" >/dev/null || echo "$${part\#*:}"; done)
+# Where the tests look for Cassandra.
+CASSANDRA = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spillway/cassandra-5.0.6
+
+.PHONY: deps
+deps: ## install what integration needs and is missing: packages of the distribution, and Cassandra by Maven
+	@set -e; missing=$(MISSING_PARTS); [ -z "$$missing" ] || { \
+		echo "installing from the distribution:" $$missing; \
+		root=; [ "$$(id -u)" = 0 ] || root=sudo; \
+		$$root apt-get update -qq; \
+		$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing; }
+	@set -e; [ -d '$(CASSANDRA)' ] || { \
+		echo "installing from Maven's registry: Cassandra, into $(CASSANDRA)"; \
+		rm -rf '$(CASSANDRA).part'; \
+		mvn --batch-mode --quiet --file integration/testdata/cassandra.xml dependency:copy-dependencies \
+			-DincludeScope=runtime '-DoutputDirectory=$(CASSANDRA).part'; \
+		mv '$(CASSANDRA).part' '$(CASSANDRA)'; }
+	@echo "integration has all that it needs"
 
 .PHONY: integration
-integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra, HAProxy; installs what is missing
-	@missing=; for part in wrk chromium prometheus dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd javac:openjdk-17-jdk-headless mvn:maven; do \
-		command -v "$${part%:*}" >/dev/null || missing="$$missing $${part#*:}"; \
-	done; \
-	[ -z "$$missing" ] || { \
-		echo "installing from the distribution:$$missing"; \
-		apt-get update -qq && apt-get install -y -qq $$missing; }
+integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra, HAProxy; see deps
+	@missing=$(MISSING_PARTS); [ -d '$(CASSANDRA)' ] || missing="$$missing cassandra"; \
+		[ -z "$$missing" ] || { echo "missing:" $$missing; echo "make deps installs it"; exit 1; } >&2
 	@mkdir -p reports/integration
 	go test -race -tags integration -count=1 -timeout 40m -artifacts -outputdir=reports/integration ./integration/
 
@@ -53,12 +80,12 @@ bench: ## benchmarks of the strategies, the dispatcher and the executor, for ben
 	cd loadtest/peers && go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## vet, format and import rules
-	$< run ./...
+lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## vet, format and import rules, in every module
+	$(call EACH,$< run ./...)
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## format the code
-	$< fmt ./...
+	$(call EACH,$< fmt ./...)
 
 $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION):
 	@echo 'building golangci-lint $(GOLANGCI_LINT_VERSION), once'
@@ -77,7 +104,7 @@ TORTURE = go test -tags integration -count=1 -timeout 6h -artifacts -outputdir=r
 UNRACED = ^Test(Linearizable|Metamorphic|Soak)
 
 .PHONY: torture
-torture: ## the long forms of the fuzz, crash, linearizability, metamorphic and soak tests
+torture: ## the long forms of all tests, and fuzzing; needs what integration does
 	@set -e; for package in $$(go list ./...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "$$package $$target for $(FUZZ_TIME)"; \
@@ -85,8 +112,10 @@ torture: ## the long forms of the fuzz, crash, linearizability, metamorphic and 
 		done; \
 	done
 	@mkdir -p reports/integration
-	SPILLWAY_TORTURE_CYCLES=$(CYCLES) go test -race -v -count=1 -timeout 6h -run '^TestStore_PowerCuts$$' ./internal/store/pebble
-	SPILLWAY_TORTURE_CYCLES=$(CYCLES) $(TORTURE) -race -skip '$(UNRACED)' ./integration/
+	$(call EACH,SPILLWAY_TORTURE_CYCLES=$(CYCLES) go test -race -shuffle=on -count=1 -timeout 6h ./...)
+	go test -count=1 -run Exactly ./strategies/dispatch # where speed finds more
+	$(call unraced,-count=1)
+	SPILLWAY_WRK_SECONDS=10 SPILLWAY_TORTURE_CYCLES=$(CYCLES) $(TORTURE) -race -skip '$(UNRACED)' ./integration/
 	SPILLWAY_TORTURE_OPERATIONS=$(OPERATIONS) $(TORTURE) -v -run '^TestLinearizable' ./integration/
 	SPILLWAY_TORTURE_CONFIGURATIONS=$(CONFIGURATIONS) $(TORTURE) -run '^TestMetamorphic' ./integration/
 	SPILLWAY_TORTURE_SOAK=$(SOAK) $(TORTURE) -v -run '^TestSoak' ./integration/

@@ -43,7 +43,7 @@ const reboundName = "rebound.example"
 func openPage(t testing.TB, address string, width int64, media ...*emulation.MediaFeature) *page {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Fatal("chromium is missing: `make integration` installs it")
+		t.Fatal("chromium is missing: make deps")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // for all that is done with it
 	t.Cleanup(cancel)

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,17 +22,12 @@ import (
 // cassandraVersion is what the tests run against.
 const cassandraVersion = "5.0.6"
 
-// cassandraJars returns the folder with Cassandra and all that it needs, which
-// Maven has resolved into the user's cache if it was not there.
-var cassandraJars = sync.OnceValues(func() (string, error) {
-	for _, part := range []struct{ program, from string }{{"java", "openjdk-17-jdk-headless"}, {"mvn", "maven"}} {
-		if _, err := exec.LookPath(part.program); err != nil {
-			return "", fmt.Errorf("%s is missing: apt-get install %s", part.program, part.from)
-		}
-	}
+// cassandraJars returns the folder with Cassandra and all that it needs, into which
+// make deps has put them.
+func cassandraJars() (string, error) {
 	said, err := exec.Command("java", "-version").CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("java -version: %w", err)
+		return "", fmt.Errorf("java is missing: make deps: %w", err)
 	}
 	if !bytes.Contains(said, []byte(`version "17`)) && !bytes.Contains(said, []byte(`version "11`)) {
 		return "", fmt.Errorf("Cassandra wants Java 17, and java is %s: apt-get install openjdk-17-jdk-headless", bytes.TrimSpace(said))
@@ -43,38 +36,12 @@ var cassandraJars = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cache = filepath.Join(cache, "spillway")
-	jars := filepath.Join(cache, "cassandra-"+cassandraVersion)
-	if _, err := os.Stat(jars); err == nil {
-		return jars, nil
+	jars := filepath.Join(cache, "spillway", "cassandra-"+cassandraVersion)
+	if _, err := os.Stat(jars); err != nil {
+		return "", fmt.Errorf("Cassandra is missing: make deps: %w", err)
 	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
-	// A folder of that name is complete: it gets it last.
-	work, err := os.MkdirTemp(cache, "resolving-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(work)
-	pom := `<project><modelVersion>4.0.0</modelVersion>
-<groupId>spillway</groupId><artifactId>cassandra</artifactId><version>1</version>
-<dependencies><dependency><groupId>org.apache.cassandra</groupId><artifactId>cassandra-all</artifactId>
-<version>` + cassandraVersion + `</version></dependency></dependencies></project>`
-	if err := os.WriteFile(filepath.Join(work, "pom.xml"), []byte(pom), 0o600); err != nil {
-		return "", err
-	}
-	resolve := exec.Command("mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(work, "jars"))
-	resolve.Dir = work
-	if out, err := resolve.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("maven cannot resolve Cassandra: %w\n%s", err, out)
-	}
-	err = os.Rename(filepath.Join(work, "jars"), jars)
-	if errors.Is(err, os.ErrExist) {
-		err = nil // another process was faster
-	}
-	return jars, err
-})
+	return jars, nil
+}
 
 // opened are the parts of the JDK that Cassandra wants to get at, by how.
 var opened = map[string]string{

@@ -13,7 +13,7 @@
 //	SPILLWAY_TORTURE_OPERATIONS      operations under each strategy whose history is checked (3000)
 //	SPILLWAY_TORTURE_CONFIGURATIONS  random configurations that are compared with a map (24)
 //	SPILLWAY_TORTURE_SOAK            length of the soak test (4s)
-//	SPILLWAY_WRK_SECONDS             length of a run of wrk (2)
+//	SPILLWAY_WRK_SECONDS             length of a run of wrk (1)
 //
 // SPILLWAY_TORTURE_SEED runs a random configuration again that has failed.
 //

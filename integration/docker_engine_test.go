@@ -43,7 +43,7 @@ func startEngine(t *testing.T) *engine {
 	t.Helper()
 	for _, program := range []string{"dockerd", "docker", "docker-compose", "haproxy", "ip", "ldd", "prometheus"} {
 		_, err := exec.LookPath(program)
-		require.NoError(t, err, "%s is missing, make integration installs it", program)
+		require.NoError(t, err, "%s is missing: make deps", program)
 	}
 	folder := t.TempDir()
 	socket := "unix://" + filepath.Join(folder, "docker.sock")

@@ -54,7 +54,7 @@ func cost(b *testing.B, name string, args ...string) (out string, cpu time.Durat
 // bare server. Each iteration runs both, one after the other.
 func BenchmarkGenerator_AgainstWrk(b *testing.B) {
 	if _, err := exec.LookPath("wrk"); err != nil {
-		b.Fatal("wrk is missing, install it with: apt-get install -y wrk")
+		b.Fatal("wrk is missing: make deps")
 	}
 	binary, err := labBinary()
 	require.NoError(b, err)

@@ -39,7 +39,7 @@ type prometheus struct {
 func tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
-	require.NoError(t, err, "%s is missing: make integration installs the package prometheus", name)
+	require.NoError(t, err, "%s is missing: make deps", name)
 	return path
 }
 

@@ -166,7 +166,7 @@ type balancer struct {
 func startBalancer(t *testing.T, listen, stats string, env ...string) *balancer {
 	t.Helper()
 	program, err := exec.LookPath("haproxy")
-	require.NoError(t, err, "haproxy is missing, make integration installs it")
+	require.NoError(t, err, "haproxy is missing: make deps")
 	b := &balancer{t: t, stats: stats, log: new(output), exited: make(chan struct{}), http: &http.Client{Timeout: patience}}
 	cmd := exec.Command(program, "-db", "-f", "../deploy/cluster/haproxy.cfg")
 	cmd.Env = append(env, "LISTEN="+listen, "STATS="+stats)

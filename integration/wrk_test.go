@@ -43,7 +43,7 @@ var (
 func requireWrk(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("wrk"); err != nil {
-		t.Fatal("wrk is missing, install it with: apt-get install -y wrk")
+		t.Fatal("wrk is missing: make deps")
 	}
 }
 
@@ -52,7 +52,7 @@ func requireWrk(t *testing.T) {
 func TestWrk_EveryStrategy(t *testing.T) {
 	t.Parallel()
 	requireWrk(t)
-	seconds := longer(t, "SPILLWAY_WRK_SECONDS", 2)
+	seconds := longer(t, "SPILLWAY_WRK_SECONDS", 1)
 	for _, strategy := range strategies.Names() {
 		t.Run(strategy, func(t *testing.T) {
 			s := start(t, plain, "SPILLWAY_STRATEGY="+strategy)
@@ -85,7 +85,7 @@ func TestWrk_Switching(t *testing.T) {
 	s := start(t, plain)
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.wrk("put.lua", longer(t, "SPILLWAY_WRK_SECONDS", 2))
+		_, err := s.wrk("put.lua", longer(t, "SPILLWAY_WRK_SECONDS", 1))
 		done <- err
 	}()
 	s.eventually("the load runs", func() bool { return s.metrics().sum("spillway_tasks_run_total") > 100 })

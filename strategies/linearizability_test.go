@@ -339,7 +339,11 @@ func record(q strategies.Discipline, rng *rand.Rand, goroutines, each int) []por
 
 func TestDisciplines_Linearizable(t *testing.T) {
 	t.Parallel()
-	const histories, goroutines, each = 1500, 4, 6
+	const goroutines, each = 4, 6
+	histories := 1500
+	if testing.Short() {
+		histories = 500
+	}
 	exact := func(pops order, displaces bool, full strategies.Outcome) func(int) porcupine.Model {
 		return func(capacity int) porcupine.Model { return exactModel(pops, displaces, capacity, full) }
 	}

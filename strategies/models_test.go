@@ -155,7 +155,11 @@ func TestDisciplines_ContentionOnOtherCPUs(t *testing.T) {
 		c.Workers = 64
 		return sharded.New(c)
 	}
-	for _, procs := range []int{1, 2, 4} {
+	cpus, searches := []int{1, 2, 4}, 16
+	if testing.Short() {
+		cpus, searches = []int{1, 4}, 4
+	}
+	for _, procs := range cpus {
 		runtime.GOMAXPROCS(procs)
 		for _, spec := range []strategies.Spec{lookup(t, "mpmc"), many, lookup(t, "unbounded")} {
 			for _, r := range strategytest.Rules(nil) {
@@ -163,7 +167,7 @@ func TestDisciplines_ContentionOnOtherCPUs(t *testing.T) {
 				switch r.Name {
 				case "empty under contention":
 					if spec.Name == many.Name {
-						times = 16 // each takes little time, and luck to find something
+						times = searches // each takes little time, and luck to find something
 					}
 				case "capacity under contention", "exactly once under contention", "remove or pop":
 				default:

@@ -11,7 +11,10 @@ import (
 func TestParker(t *testing.T) {
 	t.Parallel()
 	p := newParker()
-	const rounds = 20_000
+	rounds := 20_000
+	if testing.Short() {
+		rounds = 5000
+	}
 	start := make(chan struct{})
 	stop := make(chan struct{})
 	var others sync.WaitGroup

@@ -79,11 +79,14 @@ func TestAuto_AsFIFOBelowCapacity(t *testing.T) {
 // as fast as ever.
 func TestAuto_AfterASpike(t *testing.T) {
 	t.Parallel()
-	const spikes = 1000
+	spikes := uint64(1000)
+	if testing.Short() {
+		spikes = 100
+	}
 	const end = 5500 * time.Millisecond
 	var before, after, soon []time.Duration
 	refused := 0
-	for seed := range uint64(spikes) {
+	for seed := range spikes {
 		c := standard("auto", 256, 1)
 		c.Arrivals = Spike(1600, 6000, 500*time.Millisecond, 5*time.Second)
 		c.Warmup, c.Duration, c.Seed = 0, 6500*time.Millisecond, seed

@@ -67,6 +67,10 @@ func copyOf(fs *vfs.MemFS) *vfs.MemFS {
 func TestOpen_FlippedLog(t *testing.T) {
 	t.Parallel()
 	const unproven = 3
+	flips := 60
+	if testing.Short() {
+		flips = 15
+	}
 	for _, row := range []struct {
 		name           string
 		records, value int
@@ -95,7 +99,7 @@ func TestOpen_FlippedLog(t *testing.T) {
 			whole := content(t, killed, log)
 			r := rand.New(rand.NewPCG(1, uint64(row.value)))
 			refused, lost := 0, 0
-			for range 60 {
+			for range flips {
 				at, mask := r.IntN(ends[row.records-1]), byte(1)<<r.IntN(8)
 				if r.IntN(2) == 0 {
 					mask = byte(1 + r.IntN(255))
@@ -249,6 +253,10 @@ func hostile(log uint32, size int) string {
 // it, and whatever the power has left of it.
 func TestOpen_HostileValues(t *testing.T) {
 	t.Parallel()
+	every := 15
+	if testing.Short() {
+		every = 60
+	}
 	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
@@ -264,7 +272,7 @@ func TestOpen_HostileValues(t *testing.T) {
 				value := hostile(number, 1+r.IntN(12_000))
 				// As a key it is in the manifest, too.
 				require.NoError(t, apply(s, put(fmt.Sprint(i%7), value), put(hostile(number, 1+r.IntN(900)), "v")))
-				if i%15 == 0 {
+				if i%every == 0 {
 					for _, percent := range []int{10, 50, 90, 100} {
 						o.FS = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: r})
 						left, err := Open(o)

@@ -136,7 +136,7 @@ func TestStore_FailingReads(t *testing.T) {
 	t.Parallel()
 	from, keys := writeTables(t)
 	one := largest(t, from)
-	for _, row := range []struct {
+	for i, row := range []struct {
 		name  string
 		fault func(errorfs.Op) error
 		none  bool // can be read
@@ -146,7 +146,7 @@ func TestStore_FailingReads(t *testing.T) {
 		{"no table can be opened", on(syscall.EMFILE, ".sst", openFile), true},
 		{"no table can be read", on(syscall.EIO, ".sst", read, readAt), true},
 	} {
-		for _, mode := range modes {
+		for _, mode := range inTurn(i) {
 			t.Run(row.name+"/"+string(mode), func(t *testing.T) {
 				t.Parallel()
 				fs, r := faulty(copyOf(from)), newRecorder(t)

@@ -310,7 +310,7 @@ func requireOnDisk(t *testing.T, fs vfs.FS, keys []string) {
 func TestStore_FailureAndRecovery(t *testing.T) {
 	t.Parallel()
 	full := error(syscall.ENOSPC)
-	for _, row := range []struct {
+	for i, row := range []struct {
 		name string
 		fail func(*faults)
 	}{
@@ -336,7 +336,7 @@ func TestStore_FailureAndRecovery(t *testing.T) {
 		{"a write of a table is torn", tears(".sst")},
 		{"a write of the manifest is torn", tears("MANIFEST")},
 	} {
-		for _, mode := range modes {
+		for _, mode := range inTurn(i) {
 			t.Run(row.name+"/"+string(mode), func(t *testing.T) {
 				t.Parallel()
 				fs, w, r := newFaults(), newWatcher(), newRecorder(t)

@@ -13,6 +13,19 @@ import (
 
 var modes = []SyncMode{Always, Interval, Never}
 
+// inTurn returns the modes under which the ith fault is tried: all, or if tests are
+// to be short Always, under which most is promised, and now and then another.
+func inTurn(i int) []SyncMode {
+	switch {
+	case !testing.Short():
+		return modes
+	case i%3 == 0:
+		return []SyncMode{Always, modes[1+i/3%2]}
+	default:
+		return []SyncMode{Always}
+	}
+}
+
 // open opens a store that is closed at the end of the test.
 func open(t testing.TB, o Options) *Store {
 	t.Helper()

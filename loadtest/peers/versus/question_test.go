@@ -98,7 +98,11 @@ func TestQuestions_Settings(t *testing.T) {
 // TestQuestions_Quick asks each, of small stores, and writes the answer down.
 func TestQuestions_Quick(t *testing.T) {
 	t.Parallel()
-	for _, name := range Questions() {
+	names := Questions()
+	if testing.Short() {
+		names = []string{"store", "idle"}
+	}
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q, o := ask(t, name, true)
