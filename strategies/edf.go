@@ -1,6 +1,7 @@
 package strategies
 
 import (
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 )
@@ -55,7 +56,9 @@ var (
 )
 
 func newEDF(c Config) Discipline {
-	return &edf{capacity: max(1, c.Capacity), workers: max(1, c.Workers)}
+	q := &edf{capacity: max(1, c.Capacity), workers: max(1, c.Workers)}
+	q.mu.seed = rand.Uint64()
+	return q
 }
 
 // Push adds t, unless it could not be done in time. If the queue is full, the

@@ -10,7 +10,10 @@ package strategies
 //
 // Two heaps would find the first and the last as well, but not how many are due
 // before a task.
-type tree struct{ root *Task }
+type tree struct {
+	root *Task
+	seed uint64 // of the random numbers
+}
 
 // never is how long after its arrival a task without a deadline is due: as late
 // as one with the longest deadline that the protocol knows, an hour.
@@ -33,10 +36,11 @@ func earlier(a, b *Task) bool {
 	return a.ticket < b.ticket
 }
 
-// rank returns the random number of t: its ticket, well mixed by the last steps
-// of SplitMix64. Nobody chooses his ticket, so nobody can shape the tree.
-func rank(t *Task) uint64 {
-	x := t.ticket
+// rank returns the random number of t: its ticket and the seed, well mixed by the
+// last steps of SplitMix64. Tickets can be foretold, and so whoever knew the seed
+// could choose deadlines that make the tree a list. Nobody does.
+func (r *tree) rank(t *Task) uint64 {
+	x := t.ticket ^ r.seed
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
@@ -78,7 +82,7 @@ func (r *tree) before(t *Task) int {
 // add adds t, which has its ticket.
 func (r *tree) add(t *Task) {
 	place, up := &r.root, (*Task)(nil)
-	for own := rank(t); *place != nil && rank(*place) >= own; {
+	for own := r.rank(t); *place != nil && r.rank(*place) >= own; {
 		up = *place
 		up.size++
 		if earlier(t, up) {
@@ -95,7 +99,7 @@ func (r *tree) add(t *Task) {
 
 // remove needs t to be in the tree.
 func (r *tree) remove(t *Task) {
-	below := join(t.prev, t.next)
+	below := r.join(t.prev, t.next)
 	switch {
 	case t.up == nil:
 		r.root = below
@@ -132,18 +136,18 @@ func split(root, t *Task) (before, after *Task) {
 
 // join returns the tree of the tasks of a and b, all of a being due before all
 // of b.
-func join(a, b *Task) *Task {
+func (r *tree) join(a, b *Task) *Task {
 	switch {
 	case a == nil:
 		return b
 	case b == nil:
 		return a
-	case rank(a) >= rank(b):
-		a.next = join(a.next, b)
+	case r.rank(a) >= r.rank(b):
+		a.next = r.join(a.next, b)
 		adopt(a)
 		return a
 	default:
-		b.prev = join(a, b.prev)
+		b.prev = r.join(a, b.prev)
 		adopt(b)
 		return b
 	}

@@ -132,6 +132,23 @@ func TestHistogram_Extremes(t *testing.T) {
 	require.EqualValues(t, 1, got.Bucket[len(got.Bucket)-1].GetCumulativeCount(), "beyond all bounds")
 }
 
+// The sum does not wrap: a month of ten thousand clients that wait is 800 years.
+func TestHistogram_SumOfCenturies(t *testing.T) {
+	t.Parallel()
+	h := newHistograms("x", "x", latencyBuckets, nanoseconds).with()
+	const years, each = 800, 365 * 24 * time.Hour
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range years / 4 {
+				h.observeDuration(each)
+			}
+		})
+	}
+	wg.Wait()
+	require.InEpsilon(t, years*each.Seconds(), written(t, h).GetSampleSum(), 1e-9)
+}
+
 func TestHistogram_Concurrent(t *testing.T) {
 	t.Parallel()
 	v := newHistograms("x", "x", latencyBuckets, nanoseconds, "label")

@@ -159,6 +159,14 @@ func (c *conn) arm() {
 	if c.armed != 0 && c.armed <= c.until {
 		return
 	}
+	c.setAlarm()
+	// Looked up after the alarm was set: an interruption before would be overridden.
+	if c.server.closed.Load() {
+		c.interrupt(time.Time{})
+	}
+}
+
+func (c *conn) setAlarm() {
 	c.armed = c.until
 	_ = c.socket.SetReadDeadline(time.Now().Add(time.Duration(c.until - c.now())))
 }
@@ -167,7 +175,7 @@ func (c *conn) arm() {
 // left to wait.
 func (c *conn) rearm() bool {
 	c.armed = 0
-	if c.now() >= c.until {
+	if c.now() >= c.until || c.server.closed.Load() {
 		return false
 	}
 	c.arm()
@@ -282,7 +290,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		case n > 0 || err == nil:
 			return n, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded): // over
-		case c.rearm() && !c.server.closed.Load():
+		case c.rearm():
 			continue
 		case c.server.closed.Load():
 			err = net.ErrClosed
@@ -294,15 +302,25 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// serveOne serves the request whose first bytes are in the reader, and reports
-// whether another one has begun to arrive. If it may not wait and the request
-// has not arrived as a whole, it is to be called again when it may.
+// serveOne receives and serves the request whose first bytes are in the reader, and
+// reports whether another one has begun to arrive. If it may not wait and the
+// request has not arrived as a whole, receiving is to be taken up again when it may.
 func (c *conn) serveOne() bool {
 	bad, err := c.receiveRequest()
-	switch {
-	case errors.Is(err, errNothingYet):
+	if errors.Is(err, errNothingYet) {
 		c.flush()
 		return false
+	}
+	return c.serveReceived(bad, err)
+}
+
+// serveReceived answers the request that was received, or says why it was not, and
+// reports whether another one has begun to arrive.
+func (c *conn) serveReceived(bad *problem, err error) bool {
+	if c.req.arrival == 0 { // its head was not even parsed
+		c.req.arrival = c.now()
+	}
+	switch {
 	case err != nil:
 		c.fail(err)
 	case bad != nil:
@@ -446,7 +464,7 @@ func (c *conn) linger() {
 		return
 	}
 	c.until = c.now() + int64(lingerTime)
-	c.arm()
+	c.setAlarm() // also once the server closes: the client should see its answer
 	if c.reader == nil {
 		c.acquire()
 	}

@@ -325,6 +325,23 @@ func TestClose(t *testing.T) {
 	s.Close() // again
 }
 
+// A connection that sets its alarm after Close has interrupted it does not sleep until
+// that rings.
+func TestClose_WhileAnAlarmIsSet(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo")
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	c := newConn(s.Server, here)
+	s.closed.Store(true)
+	c.interrupt(time.Time{})
+	c.until = c.now() + int64(time.Hour)
+	c.arm()
+	_, err := c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
 // A task that was started gets its true answer also when it ends long after
 // Close has interrupted the connections.
 func TestClose_LateAnswer(t *testing.T) {
