@@ -11,6 +11,7 @@
 // # One's own strategy
 //
 // A strategy is a type with four methods and a line in the registry: see the
-// example of [Register]. Its tests are ready: package strategytest runs the
+// example of [Register]. Package custom is where it is imported, for both binaries.
+// Its tests are ready: package strategytest runs the
 // rules that every discipline has to keep, and says which one is broken.
 package strategies

@@ -21,6 +21,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"spillway/loadtest/scenarios"
+	_ "spillway/strategies/custom"
 )
 
 // The version and the commit, if the linker was told (-X main.version=…).

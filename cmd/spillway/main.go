@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"spillway/internal/config"
+	_ "spillway/strategies/custom"
 )
 
 // The version and the commit, if the linker was told (-X main.version=…). See
