@@ -37,7 +37,7 @@ EACH    = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(1)'; (c
 # built without it only. $(1) are flags of go test.
 define unraced
 go test $(1) -run 'Alloc|Goodput' ./internal/executor ./internal/server ./strategies
-go test $(1) -skip DoesWhatTheDispatcherDoes ./internal/sim/...
+go test $(1) -skip DoesWhatTheDispatcherDoes ./loadtest/sim/...
 endef
 
 .PHONY: test

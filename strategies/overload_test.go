@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/sim"
+	"spillway/loadtest/sim"
 )
 
 // TestStrategies_Goodput finds what the strategies say of themselves, in

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"spillway/internal/sim"
-	"spillway/internal/sim/virtual"
 	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/sim"
+	"spillway/loadtest/sim/virtual"
 )
 
 type simulateCommand struct {

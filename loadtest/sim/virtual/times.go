@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"spillway/internal/sim"
+	"spillway/loadtest/sim"
 )
 
 // times is a multiple of another distribution.

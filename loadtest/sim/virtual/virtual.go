@@ -12,11 +12,11 @@ import (
 	"runtime"
 	"time"
 
-	"spillway/internal/sim"
 	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/observe"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/sim"
 	"spillway/strategies"
 )
 

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"spillway/internal/sim"
 	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/sim"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
