@@ -4,6 +4,7 @@ package strategies_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestStrategies_Goodput(t *testing.T) {
 			t.Parallel()
 			r, err := sim.Run(sim.Config{
 				Strategy: tc.strategy, Workers: 8, Capacity: 256,
-				Arrivals: sim.Poisson(tc.load * 8 / service.Seconds()), Service: sim.Exponential(service),
+				Requests: poisson(tc.load * 8 / service.Seconds()), Service: sim.Exponential(service),
 				SLO: 100 * time.Millisecond, Warmup: 2 * time.Second, Duration: 10 * time.Second, Seed: 1,
 			})
 			require.NoError(t, err)
@@ -57,5 +58,17 @@ func TestStrategies_Goodput(t *testing.T) {
 				require.LessOrEqual(t, r.ServedP(99), tc.p99)
 			}
 		})
+	}
+}
+
+// poisson returns requests of many clients who know nothing of each other: so many
+// a second, with exponential gaps.
+func poisson(rate float64) func() func() (sim.Request, bool) {
+	return func() func() (sim.Request, bool) {
+		random, at := rand.New(rand.NewPCG(1, 0)), 0.0
+		return func() (sim.Request, bool) {
+			at += random.ExpFloat64() / rate
+			return sim.Request{At: time.Duration(at * float64(time.Second))}, true
+		}
 	}
 }

@@ -39,27 +39,28 @@ type compareCommand struct {
 
 // grid are the flags that stand for a scenario.
 type grid struct {
-	Strategies  []string `placeholder:"NAME" help:"Strategies, or all; compare also knows peers such as peer:limiter."`
-	Workers     []string `placeholder:"N" help:"Numbers of workers."`
-	Capacities  []string `placeholder:"N" help:"Numbers of requests that may wait."`
-	Sync        []string `placeholder:"MODE" help:"always, never, interval:10ms."`
-	Pools       []string `placeholder:"KIND" help:"shared, split."`
-	StoreDelay  []string `placeholder:"TIME" help:"What each operation sleeps first, such as 4ms or exp:4ms."`
-	Nodes       []string `placeholder:"N" help:"Numbers of services with these settings behind a load balancer; rates that are multiples are of all of them. simulate only."`
-	SlowNode    []string `placeholder:"SPEED" help:"The speed of the first node, where the others have 1. simulate only."`
-	Balance     []string `placeholder:"NAME" help:"How the load balancer chooses: round-robin (the default), random, least-outstanding, power-of-two, client-hash. simulate only."`
-	Connections []string `placeholder:"N" help:"Numbers of connections, for each node if there are several."`
-	SlowClients []string `placeholder:"N" help:"Numbers of slow clients beside the load: half send a value byte by byte, half read a long range slowly. compare only."`
-	Rates       []string `placeholder:"RATE" help:"Requests a second, multiples of the capacity such as 0.9x, or max."`
-	Mixes       []string ` sep:";" placeholder:"MIX" help:"Mixes such as 'put=50,get=50;get=100'."`
-	Keys        []string `placeholder:"N" help:"Numbers of keys."`
-	KeyDist     []string `name:"key-distributions" placeholder:"NAME" help:"uniform, zipf, sequential, latest."`
-	ValueSizes  []string `placeholder:"SIZE" help:"Bytes of a value."`
-	Profiles    []string `sep:";" placeholder:"SHAPE" help:"How the rate changes: steady, spike:4x,5s, ramp:0.5x,10x, burst:5x,100ms,1s."`
-	Clients     []string `sep:";" placeholder:"WEIGHTS" help:"Who asks, such as greedy=95,other*19=5."`
-	Priorities  []string `sep:";" placeholder:"WEIGHTS" help:"How important it is, such as 0=10,3=60,7=30."`
-	Deadlines   []string `name:"timeout-header" placeholder:"true|false" help:"Whether clients tell their time-out."`
-	Retries     []string `sep:";" placeholder:"N,BACKOFF" help:"What clients do with a refusal: none, or attempts and back-off such as 3,10ms."`
+	Strategies    []string `placeholder:"NAME" help:"Strategies, or all; compare also knows peers such as peer:limiter."`
+	Workers       []string `placeholder:"N" help:"Numbers of workers."`
+	Capacities    []string `placeholder:"N" help:"Numbers of requests that may wait."`
+	Sync          []string `placeholder:"MODE" help:"always, never, interval:10ms."`
+	Pools         []string `placeholder:"KIND" help:"shared, split."`
+	StoreDelay    []string `placeholder:"TIME" help:"What each operation sleeps first, such as 4ms or exp:4ms."`
+	StoreParallel []string `placeholder:"N" help:"How many operations the delayed store does at once; 0, the default, for as many as come."`
+	Nodes         []string `placeholder:"N" help:"Numbers of services with these settings behind a load balancer; rates that are multiples are of all of them. simulate only."`
+	SlowNode      []string `placeholder:"SPEED" help:"The speed of the first node, where the others have 1. simulate only."`
+	Balance       []string `placeholder:"NAME" help:"How the load balancer chooses: round-robin (the default), random, least-outstanding, power-of-two, client-hash. simulate only."`
+	Connections   []string `placeholder:"N" help:"Numbers of connections, for each node if there are several."`
+	SlowClients   []string `placeholder:"N" help:"Numbers of slow clients beside the load: half send a value byte by byte, half read a long range slowly. compare only."`
+	Rates         []string `placeholder:"RATE" help:"Requests a second, multiples of the capacity such as 0.9x, or max."`
+	Mixes         []string ` sep:";" placeholder:"MIX" help:"Mixes such as 'put=50,get=50;get=100'."`
+	Keys          []string `placeholder:"N" help:"Numbers of keys."`
+	KeyDist       []string `name:"key-distributions" placeholder:"NAME" help:"uniform, zipf, sequential, latest."`
+	ValueSizes    []string `placeholder:"SIZE" help:"Bytes of a value."`
+	Profiles      []string `sep:";" placeholder:"SHAPE" help:"How the rate changes: steady, spike:4x,5s, ramp:0.5x,10x, burst:5x,100ms,1s."`
+	Clients       []string `sep:";" placeholder:"WEIGHTS" help:"Who asks, such as greedy=95,other*19=5."`
+	Priorities    []string `sep:";" placeholder:"WEIGHTS" help:"How important it is, such as 0=10,3=60,7=30."`
+	Deadlines     []string `name:"timeout-header" placeholder:"true|false" help:"Whether clients tell their time-out."`
+	Retries       []string `sep:";" placeholder:"N,BACKOFF" help:"What clients do with a refusal: none, or attempts and back-off such as 3,10ms."`
 }
 
 // settings returns what is given of the grid.
@@ -67,7 +68,7 @@ func (g *grid) settings() scenario.Settings {
 	given := scenario.Settings{}
 	for name, values := range map[string][]string{
 		"strategy": g.Strategies, "workers": g.Workers, "capacity": g.Capacities, "sync": g.Sync, "pools": g.Pools,
-		"store_delay": g.StoreDelay, "connections": g.Connections, "rate": g.Rates, "mix": g.Mixes, "keys": g.Keys,
+		"store_delay": g.StoreDelay, "store_parallel": g.StoreParallel, "connections": g.Connections, "rate": g.Rates, "mix": g.Mixes, "keys": g.Keys,
 		"key_distribution": g.KeyDist, "value_size": g.ValueSizes, "profile": g.Profiles, "clients": g.Clients,
 		"priority": g.Priorities, "timeout_header": g.Deadlines, "retries": g.Retries,
 		"slow_clients": g.SlowClients, "nodes": g.Nodes, "slow_node": g.SlowNode, "balance": g.Balance,

@@ -183,8 +183,8 @@ func TestCompare_Peers(t *testing.T) {
 	}
 	s := question()
 	s.Combinations = []scenario.Combination{
-		{Strategy: "peer:limiter", Workers: 8, StoreDelay: "exp:4ms", Mix: "get=95,scan=5", Rate: "2x"},
-		{Strategy: "fifo", Workers: 8, Capacity: 64, StoreDelay: "exp:4ms", Mix: "get=95,scan=5", Rate: "2x"},
+		{Strategy: "peer:limiter", Workers: 16, StoreDelay: "exp:4ms", StoreParallel: 8, Mix: "get=95,scan=5", Rate: "2x"},
+		{Strategy: "fifo", Workers: 16, Capacity: 64, StoreDelay: "exp:4ms", StoreParallel: 8, Mix: "get=95,scan=5", Rate: "2x"},
 	}
 	require.Equal(t, 1, RangesUnknown(&s))
 	require.Zero(t, NeverFull(&scenario.Scenario{Combinations: s.Combinations[:1]}))
@@ -316,6 +316,15 @@ func TestCompare_Fleets(t *testing.T) {
 		_, err := Compare(t.Context(), s, (&generator{t: t}).options(t.TempDir(), t))
 		require.ErrorContains(t, err, "combination 2: nodes behind a load balancer are only simulated (loadtest simulate)")
 	}
+}
+
+// The service would refuse it at the first run.
+func TestCompare_StoreParallelNeedsADelay(t *testing.T) {
+	t.Parallel()
+	s := question()
+	s.Combinations[0].StoreParallel = 8
+	_, err := Compare(t.Context(), s, (&generator{t: t}).options(t.TempDir(), t))
+	require.ErrorContains(t, err, "combination 1: store_parallel bounds a delayed store: say store_delay as well")
 }
 
 func TestCompare_ResumesWhatWasInterrupted(t *testing.T) {

@@ -46,6 +46,9 @@ func (l *comparing) check() error {
 		if c.SlowClients > 0 && l.o.Simulator != nil {
 			return fmt.Errorf("scenario %s, combination %d: slow clients are not simulated, only run (loadtest compare)", l.s.Name, i+1)
 		}
+		if c.StoreParallel > 0 && (c.StoreDelay == "" || c.StoreDelay == "0") && l.o.Simulator == nil {
+			return fmt.Errorf("scenario %s, combination %d: store_parallel bounds a delayed store: say store_delay as well, such as exp:4ms", l.s.Name, i+1)
+		}
 		if c.Fleet() && l.o.Simulator == nil {
 			return fmt.Errorf("scenario %s, combination %d: nodes behind a load balancer are only simulated (loadtest simulate)", l.s.Name, i+1)
 		}

@@ -150,6 +150,7 @@ var parts = []part{
 	{load: true, of: func(c *scenario.Combination) string { return c.Mix }},
 	{load: true, of: func(c *scenario.Combination) string { return positive(c.Connections, "%d connections") }},
 	{load: true, of: func(c *scenario.Combination) string { return words("", c.StoreDelay, " of work") }},
+	{load: true, of: func(c *scenario.Combination) string { return positive(c.StoreParallel, "%d at once") }},
 	{load: true, of: func(c *scenario.Combination) string { return inBytes(c.Fill) }},
 	{load: true, of: func(c *scenario.Combination) string {
 		if c.Fill > 0 {

@@ -67,14 +67,14 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 		{
 			"sizes of stores, durability, and all else",
 			[]scenario.Combination{
-				{Strategy: "fifo", Sync: "always", Pools: "split", StoreDelay: "4ms", Fill: 100e6, Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},
+				{Strategy: "fifo", Sync: "always", Pools: "split", StoreDelay: "4ms", StoreParallel: 8, Fill: 100e6, Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},
 				{Strategy: "fifo", Sync: "never", Fill: 1.5e9, Rate: "max"},
 				{Strategy: "fifo", Sync: "never", Keys: 1000, Rate: "max"},
 			},
-			[]string{"sync always, split pools, 4ms of work, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
-			[]string{"sync always, split pools, 4ms of work, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
-			[]string{"4ms of work, store of 100 MB, zipf, values of 1KB, closed loop", "store of 1.5 GB, closed loop", "1000 keys, closed loop"},
-			[]string{"4ms of work, store of 100 MB, zipf, values of 1KB", "store of 1.5 GB", "1000 keys"},
+			[]string{"sync always, split pools, 4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
+			[]string{"sync always, split pools, 4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
+			[]string{"4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB, closed loop", "store of 1.5 GB, closed loop", "1000 keys, closed loop"},
+			[]string{"4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "store of 1.5 GB", "1000 keys"},
 		},
 	}
 	for _, tt := range tests {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,12 +47,15 @@ func settings(c *scenario.Combination) []string {
 			env = append(env, "SPILLWAY_"+variable+"="+value)
 		}
 	}
+	workers := c.Workers
 	if name, ok := c.Peer(); ok {
 		set("PEER", name)
+		workers = cmp.Or(c.StoreParallel, workers) // it calls the hands of its store so
 	} else {
 		set("STRATEGY", c.Strategy)
+		set("STORE_PARALLEL", strconv.Itoa(c.StoreParallel))
 	}
-	set("WORKERS", strconv.Itoa(c.Workers))
+	set("WORKERS", strconv.Itoa(workers))
 	set("QUEUE_CAPACITY", strconv.Itoa(c.Capacity))
 	set("SYNC", c.Sync)
 	set("POOLS", c.Pools)

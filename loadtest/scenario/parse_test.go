@@ -39,7 +39,7 @@ question: >
 expectation: |
   Three
 service: {strategy: lifo, workers: 3, capacity: 5, sync: "interval:10ms", pools: split, store_delay: "exp:4ms",
-  nodes: 100, slow_node: 0.1, balance: random}
+  store_parallel: 9, nodes: 100, slow_node: 0.1, balance: random}
 load:
   connections: 7
   slow_clients: 200
@@ -61,7 +61,7 @@ seed: 18446744073709551615
 		Duration: time.Minute, Repetitions: 4, Seed: 1<<64 - 1, SLO: 50 * time.Millisecond, Timeout: time.Second,
 		Combinations: []Combination{{
 			Strategy: "lifo", Workers: 3, Capacity: 5, Sync: "interval:10ms", Pools: "split", StoreDelay: "exp:4ms",
-			Nodes: 100, SlowNode: 0.1, Balance: "random",
+			StoreParallel: 9, Nodes: 100, SlowNode: 0.1, Balance: "random",
 			Connections: 7, SlowClients: 200, Mix: "put=100", Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "0.95x",
 		}},
 	}, s)
@@ -235,6 +235,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "load: {mix: put}":                                            `a.yaml:3: load.mix: `,
 		head + "load: {value_size: 9-1}":                                     `a.yaml:3: load.value_size: `,
 		head + "load: {key_distribution: x}":                                 `a.yaml:3: load.key_distribution: `,
+		head + "service: {store_parallel: -1}":                               `a.yaml:3: service.store_parallel: "-1" is not a whole number from 0 to 65536`,
 		head + "load: {slow_clients: -1}":                                    `a.yaml:3: load.slow_clients: "-1" is not a whole number from 0 to 20000`,
 		head + "load: {slow_clients: 19937}":                                 `a.yaml: slow_clients: 19937 and 64 connections are more than 20000`,
 		head + "load: {keys: 0}":                                             `a.yaml:3: load.keys: "0" is not a whole number from 1 to 100000000000`,

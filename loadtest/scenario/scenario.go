@@ -39,6 +39,9 @@ type Combination struct {
 	Sync       string `json:"sync,omitempty"`
 	Pools      string `json:"pools,omitempty"`
 	StoreDelay string `json:"store_delay,omitempty"`
+	// StoreParallel is how many operations the delayed store does at once, 0 for as
+	// many as come.
+	StoreParallel int `json:"store_parallel,omitempty"`
 
 	// Nodes is how many services with these settings there are behind a load
 	// balancer, and Balance how it chooses: one of Balances, empty if there is but

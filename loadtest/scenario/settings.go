@@ -95,6 +95,7 @@ var settings = []setting{
 		}
 		return nil
 	}},
+	{"store_parallel", false, func(c *Combination, value string) error { return setNumber(&c.StoreParallel, value, 1<<16) }},
 	{"nodes", false, func(c *Combination, value string) error { return setInt(&c.Nodes, value, maxNodes) }},
 	{"slow_node", false, func(c *Combination, value string) (err error) {
 		// ParseFloat knows more forms than these, and not all of them are numbers.
@@ -120,13 +121,7 @@ var settings = []setting{
 		return setCount(&c.Connections, value, loadtest.MaxConnections)
 	}},
 	{"slow_clients", true, func(c *Combination, value string) error {
-		if c.SlowClients = 0; value == "0" {
-			return nil
-		}
-		if setInt(&c.SlowClients, value, loadtest.MaxConnections) != nil {
-			return fmt.Errorf("%q is not a whole number from 0 to %d", value, loadtest.MaxConnections)
-		}
-		return nil
+		return setNumber(&c.SlowClients, value, loadtest.MaxConnections)
 	}},
 	{"mix", true, func(c *Combination, value string) error { return setText(&c.Mix, value, new(loadtest.Mix)) }},
 	{"keys", true, func(c *Combination, value string) (err error) {
@@ -199,6 +194,17 @@ func setText(field *string, value string, text encoding.TextUnmarshaler) error {
 func setInt(field *int, value string, most int) (err error) {
 	if *field, err = strconv.Atoi(value); err != nil || *field < 1 || *field > most {
 		return notWhole(value, int64(most))
+	}
+	return nil
+}
+
+// setNumber is setInt that may be 0.
+func setNumber(field *int, value string, most int) error {
+	if *field = 0; value == "0" {
+		return nil
+	}
+	if setInt(field, value, most) != nil {
+		return fmt.Errorf("%q is not a whole number from 0 to %d", value, most)
 	}
 	return nil
 }

@@ -24,8 +24,7 @@ func past(t *testing.T, service Distribution, multiple float64) *Result {
 		Warmup:   time.Duration(2_500 / multiple * float64(mean)),
 		Duration: time.Duration(20_000 / multiple * float64(mean)),
 	}
-	c.Arrivals = Poisson(multiple * c.ServiceRate())
-	r, err := Run(c)
+	r, err := Run(c.asked(poisson(multiple * c.ServiceRate())))
 	require.NoError(t, err)
 	return r
 }
@@ -88,8 +87,8 @@ func TestAuto_AfterASpike(t *testing.T) {
 	refused := 0
 	for seed := range spikes {
 		c := standard("auto", 256, 1)
-		c.Arrivals = Spike(1600, 6000, 500*time.Millisecond, 5*time.Second)
 		c.Warmup, c.Duration, c.Seed = 0, 6500*time.Millisecond, seed
+		c = c.asked(spike(1600, 6000, 500*time.Millisecond, 5*time.Second))
 		c.Observe = func(r Record) {
 			since := r.Arrival - end
 			switch {
@@ -147,7 +146,7 @@ func TestAuto_StaysSane(t *testing.T) {
 	} {
 		c := standard("auto", tt.capacity, 1)
 		c.Workers, c.Service = tt.workers, tt.service
-		c.Arrivals = Poisson(tt.multiple * c.ServiceRate())
+		c = c.asked(poisson(tt.multiple * c.ServiceRate()))
 		c.Duration = time.Duration(float64(40*time.Second) / tt.multiple * 8 / float64(tt.workers))
 		r, err := Run(c)
 		require.NoError(t, err)
@@ -162,9 +161,8 @@ func TestAuto_Bursts(t *testing.T) {
 	good := map[string]float64{}
 	for _, strategy := range []string{"auto", "fifo"} {
 		c := standard(strategy, 256, 1)
-		c.Arrivals = OnOff{On: 6000, MeanOn: 20 * time.Millisecond, MeanOff: 60 * time.Millisecond}
 		c.Duration = 60 * time.Second
-		r, err := Run(c)
+		r, err := Run(c.asked(bursts(6000, 20*time.Millisecond, 60*time.Millisecond)))
 		require.NoError(t, err)
 		good[strategy] = r.OfOffered()
 	}
@@ -175,13 +173,11 @@ func TestAuto_Bursts(t *testing.T) {
 // The important loses nothing, and deadlines that cannot be met are not waited for.
 func TestAuto_PrioritiesAndDeadlines(t *testing.T) {
 	t.Parallel()
-	c := standard("auto", 256, 3)
-	c.Classes = []Class{
-		{Name: "important", Weight: 1, Priority: 0},
-		{Name: "usual", Weight: 4, Priority: 3},
-		{Name: "late", Weight: 1, Priority: 3, Timeout: 3 * time.Millisecond, Deadline: true},
-	}
-	r, err := Run(c)
+	r, err := Run(standard("auto", 256, 3,
+		Class{Name: "important", Weight: 1, Priority: 0},
+		Class{Name: "usual", Weight: 4, Priority: 3},
+		Class{Name: "late", Weight: 1, Priority: 3, Timeout: 3 * time.Millisecond, Deadline: true},
+	))
 	require.NoError(t, err)
 	important := r.Classes[0]
 	t.Logf("important: %d of %d good; shed %v", important.Good, important.Offered, r.Shed)

@@ -7,88 +7,34 @@ import (
 	"spillway/strategies"
 )
 
-// arrival is a request whose time is coming.
-type arrival struct {
-	at    int64
-	given bool // the request is not drawn
-	Request
+// advance draws the next request of an open loop.
+func (s *simulation) advance() {
+	r, more := s.draw()
+	if !more || r.At >= math.MaxInt64-time.Duration(start) {
+		s.due = math.MaxInt64
+		return
+	}
+	s.coming, s.due = r, max(s.due, start+int64(r.At)) // the clock does not go back
 }
 
-// arrivals returns what yields the arrivals one after the other; their time is
-// math.MaxInt64 when there are no more.
-func (s *simulation) arrivals() func() arrival {
-	none := arrival{at: math.MaxInt64}
-	if s.c.Requests != nil {
-		next, last := s.c.Requests(), time.Duration(0)
-		return func() arrival {
-			r, more := next()
-			if !more || r.At >= Never-time.Duration(start) {
-				return none
-			}
-			last = max(last, r.At) // the clock does not go back
-			return arrival{start + int64(last), true, r}
-		}
-	}
-	if s.c.Arrivals == nil { // a closed loop: all connections begin
-		n := 0
-		return func() arrival {
-			if n == s.c.Connections {
-				return none
-			}
-			n++
-			return arrival{at: start}
-		}
-	}
-	times := s.c.Arrivals.Times(s.times)
-	return func() arrival {
-		at := times()
-		if at >= Never-time.Duration(start) {
-			return none
-		}
-		return arrival{at: start + int64(at)}
-	}
-}
-
-func (s *simulation) closedLoop() bool { return s.c.Arrivals == nil && s.c.Requests == nil }
-
-// offer takes a request whose time has come.
-func (s *simulation) offer(a arrival) {
-	s.offerWish(s.wish(a))
-}
-
-// wish draws what a request is. It draws the same whatever becomes of others.
-func (s *simulation) wish(a arrival) wish {
-	w := wish{scheduled: s.now, measured: s.now >= s.begin}
-	if a.given {
-		w.class, w.service, w.client = int32(a.Class), int64(a.Service), a.Client
-	} else if len(s.classes) > 1 {
-		w.class = int32(s.choose())
+// offer takes a request whose time has come. What is drawn for it does not depend
+// on what becomes of others.
+func (s *simulation) offer(a Request) {
+	w := wish{
+		scheduled: s.now, measured: s.now >= s.begin && s.now < s.end,
+		class: int32(a.Class), service: int64(a.Service), client: a.Client,
 	}
 	c := &s.classes[w.class]
 	if w.service == 0 {
 		w.service = int64(c.Service.Draw(s.works))
 	}
-	switch {
-	case w.client != "":
-	case len(c.clients) == 1:
-		w.client = c.clients[0]
-	default:
-		w.client = c.clients[s.senders.IntN(len(c.clients))]
-	}
-	return w
-}
-
-func (s *simulation) offerWish(w wish) {
-	c := &s.classes[w.class]
 	c.budget = min(c.budget+c.Retry.Budget, budgetBurst)
 	if w.measured {
 		c.counts.Offered++
-		if in := s.interval(w.scheduled); in != nil {
-			in.Offered++
-		}
+		s.open++
 	}
 	r := s.request(w)
-	if s.c.Connections > 0 && !s.closedLoop() {
+	if s.c.Connections > 0 && !s.c.Closed {
 		if s.free == 0 {
 			if c.Timeout > 0 {
 				s.agenda.plan(s.now+int64(c.Timeout), gaveUp, r)
@@ -149,6 +95,7 @@ func (s *simulation) submit(r *request) {
 	t.Priority, t.Client = c.Priority, w.client
 	r.node = s.balancer.choose(w.client)
 	if w.measured {
+		s.open++
 		c.counts.Attempts++
 		r.node.result.Attempts++
 	}
@@ -181,6 +128,7 @@ func (s *simulation) ran(r *request, waited int64) {
 		s.busyChanges(-1)
 	}
 	if r.wish.measured {
+		s.open--
 		c := &s.classes[r.wish.class].counts
 		c.Run++
 		r.node.result.Run++
@@ -205,6 +153,7 @@ func (s *simulation) shed(r *request, reason strategies.Reason) {
 		in.Shed[reason.String()]++
 	}
 	if r.wish.measured {
+		s.open--
 		s.classes[r.wish.class].counts.shed[reason]++
 		r.node.result.Shed++
 	}
@@ -224,10 +173,8 @@ func (s *simulation) ends(r *request, how Outcome, reason strategies.Reason) {
 		s.agenda.plan(s.now+s.backoff(&c.Retry, w.attempts), retried, s.request(*w))
 		return
 	}
-	if in := s.interval(s.now); in != nil && how != TimedOut {
-		in.Completed++
-	}
 	if w.measured {
+		s.open--
 		s.count(w, how)
 	}
 	if s.c.Observe != nil {
@@ -238,8 +185,8 @@ func (s *simulation) ends(r *request, how Outcome, reason strategies.Reason) {
 	}
 	if s.c.Connections > 0 && r.node != nil {
 		delay := int64(0)
-		if s.closedLoop() {
-			delay = int64(s.c.Turnaround)
+		if s.c.Closed {
+			delay = int64(s.c.turnaround())
 		}
 		s.agenda.plan(s.now+delay, answered, nil)
 	}
@@ -247,15 +194,11 @@ func (s *simulation) ends(r *request, how Outcome, reason strategies.Reason) {
 
 // backoff returns how long a client waits after so many attempts.
 func (s *simulation) backoff(r *Retry, attempts int32) int64 {
-	most := int64(r.MaxBackoff)
-	if most == 0 {
-		most = int64(maxTime)
-	}
 	wait := int64(r.Backoff)
-	for i := int32(1); i < attempts && wait < most; i++ {
+	for i := int32(1); i < attempts && wait < int64(maxTime); i++ {
 		wait *= 2
 	}
-	wait = min(wait, most)
+	wait = min(wait, int64(maxTime))
 	if r.Jitter && wait > 0 {
 		wait = s.waits.Int64N(wait + 1)
 	}
@@ -266,43 +209,26 @@ func (s *simulation) backoff(r *Retry, attempts int32) int64 {
 func (s *simulation) count(w *wish, how Outcome) {
 	c := &s.classes[w.class].counts
 	latency := s.now - w.scheduled
-	record(c.Latency, latency, int64(longest))
-	in := s.interval(w.scheduled)
-	if in != nil {
-		record(in.Latency, latency/int64(time.Microsecond), longest.Microseconds())
-	}
+	record(c.Latency, latency)
 	switch how {
 	case Served:
 		c.Served++
-		record(c.ServedLatency, latency, int64(longest))
-		good := latency <= int64(s.c.SLO)
-		if good {
+		record(c.ServedLatency, latency)
+		if latency <= int64(s.c.SLO) {
 			c.Good++
-		}
-		if in != nil {
-			in.Served++
-			if good {
-				in.Good++
-			}
 		}
 	case Refused:
 		c.Refused++
-		if in != nil {
-			in.Refused++
-		}
 	case TimedOut:
 		c.TimedOut++
-		if in != nil {
-			in.TimedOut++
-		}
 	}
 }
 
 // release is a connection that is free again.
-func (s *simulation) release(*request) {
-	if s.closedLoop() {
-		if s.now < s.end {
-			s.offerWish(s.wish(arrival{}))
+func (s *simulation) release() {
+	if s.c.Closed {
+		if r, more := s.draw(); more && s.now < s.end {
+			s.offer(r)
 		}
 		return
 	}

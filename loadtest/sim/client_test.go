@@ -19,17 +19,18 @@ const ms = time.Millisecond
 // mixed is a load with everything in it: several classes and clients, deadlines,
 // abandonment, retries, a spike, two nodes, connections that run out.
 func mixed(strategy string, seed uint64) Config {
-	return Config{
-		Strategy: strategy, Workers: 4, Capacity: 64, Nodes: make([]Node, 2), Balance: PowerOfTwo, Seed: seed,
-		Arrivals: Spike(1500, 6000, 300*ms, 300*ms), Connections: 400,
+	c := Config{
+		Strategy: strategy, Workers: 4, Capacity: 64, Parallel: 3, Nodes: make([]Node, 2), Balance: PowerOfTwo, Seed: seed,
+		Connections: 400,
 		Classes: []Class{
-			{Name: "greedy", Weight: 6, Service: Exponential(4 * ms), Client: "greedy", Priority: 4, Timeout: 300 * ms,
+			{Name: "greedy", Weight: 6, Service: Exponential(4 * ms), Priority: 4, Timeout: 300 * ms,
 				Retry: Retry{Attempts: 3, Backoff: 10 * ms, Jitter: true}},
-			{Name: "modest", Weight: 3, Service: LogNormal{4 * ms, 2}, Client: "modest-", Clients: 5, Priority: 1, Timeout: 50 * ms, Deadline: true},
+			{Name: "modest", Weight: 3, Service: LogNormal{4 * ms, 2}, Priority: 1, Timeout: 50 * ms, Deadline: true},
 			{Name: "patient", Service: Bimodal{ms, 50 * ms, 0.05}, Priority: 7},
 		},
 		Warmup: 100 * ms, Duration: 900 * ms, Step: 40 * ms,
 	}
+	return c.asked(spike(1500, 6000, 300*ms, 300*ms), "greedy", "modest*5", "")
 }
 
 // Every request ends once, and every attempt is run or shed, under every
@@ -65,15 +66,6 @@ func TestRun_Conserves(t *testing.T) {
 			require.Equal(t, n.Served, n.ServedLatency.TotalCount(), what)
 		}
 		require.Equal(t, r.Offered, records)
-		var sum Interval
-		for _, in := range r.Timeline {
-			sum.Offered += in.Offered
-			sum.Served += in.Served
-			sum.Good += in.Good
-			sum.Refused += in.Refused
-			sum.TimedOut += in.TimedOut
-		}
-		require.Equal(t, Interval{Offered: r.Offered, Served: r.Served, Good: r.Good, Refused: r.Refused, TimedOut: r.TimedOut}, sum)
 		var nodes NodeResult
 		for _, n := range r.Nodes {
 			nodes.Attempts += n.Attempts
@@ -110,13 +102,13 @@ func TestRun_IsDeterministic(t *testing.T) {
 	}
 }
 
-// recorded makes recorded requests of one class, that take so long each.
-func recorded(service time.Duration, times ...time.Duration) func() func() (Request, bool) {
+// alike makes requests of one class, that take so long each.
+func alike(service time.Duration, times ...time.Duration) func() func() (Request, bool) {
 	var requests []Request
 	for _, t := range times {
 		requests = append(requests, Request{At: t, Service: service})
 	}
-	return Recorded(requests)
+	return recorded(requests)
 }
 
 // What clients and their service do, event by event: one worker, room for one.
@@ -139,50 +131,50 @@ func TestRun_Clients(t *testing.T) {
 	}{
 		// The first runs, the second waits, the third finds no room.
 		"full": {
-			Config{Requests: recorded(10*ms, 0, ms, 2*ms)},
+			Config{Requests: alike(10*ms, 0, ms, 2*ms)},
 			[]Record{refused(2*ms, 0, 1, strategies.ReasonFull), served(0, 10*ms, 1), served(ms, 19*ms, 1)},
 			map[string]int64{"full": 1}, 2,
 		},
 		// A deadline answers while the request waits, and not once it runs: then its
 		// client goes, and the work is for nobody.
 		"deadlines": {
-			Config{Requests: recorded(10*ms, 0, ms, 12*ms), Classes: []Class{{Timeout: 8 * ms, Deadline: true}}},
+			Config{Requests: alike(10*ms, 0, ms, 12*ms), Classes: []Class{{Timeout: 8 * ms, Deadline: true}}},
 			[]Record{timedOut(0, 8*ms, 1), refused(ms, 8*ms, 1, strategies.ReasonExpired), timedOut(12*ms, 8*ms, 1)},
 			map[string]int64{"expired": 1}, 2,
 		},
 		// Without a word the service sees the client go.
 		"abandoned": {
-			Config{Requests: recorded(10*ms, 0, ms), Classes: []Class{{Timeout: 8 * ms}}},
+			Config{Requests: alike(10*ms, 0, ms), Classes: []Class{{Timeout: 8 * ms}}},
 			[]Record{timedOut(0, 8*ms, 1), timedOut(ms, 8*ms, 1)},
 			map[string]int64{"abandoned": 1}, 1,
 		},
 		// The third comes again at 5 ms, finds no room, and at 11 ms, when there is.
 		"retries": {
-			Config{Requests: recorded(10*ms, 0, ms, 2*ms), Classes: []Class{{Retry: Retry{Attempts: 3, Backoff: 3 * ms}}}},
+			Config{Requests: alike(10*ms, 0, ms, 2*ms), Classes: []Class{{Retry: Retry{Attempts: 3, Backoff: 3 * ms}}}},
 			[]Record{served(0, 10*ms, 1), served(ms, 19*ms, 1), served(2*ms, 28*ms, 3)},
 			map[string]int64{"full": 2}, 3,
 		},
 		// Whoever gives up while it runs and tries again makes it work twice.
 		"retries after a time-out": {
-			Config{Requests: recorded(10*ms, 0), Classes: []Class{{Timeout: 8 * ms, Retry: Retry{Attempts: 2}}}},
+			Config{Requests: alike(10*ms, 0), Classes: []Class{{Timeout: 8 * ms, Retry: Retry{Attempts: 2}}}},
 			[]Record{timedOut(0, 16*ms, 2)},
 			map[string]int64{"abandoned": 0}, 2,
 		},
 		// An eighth of a retry for each request is one for the first eight.
 		"a budget": {
-			Config{Requests: recorded(100*ms, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), Classes: []Class{{Retry: Retry{Attempts: 2, Backoff: time.Second, Budget: 0.125}}}},
+			Config{Requests: alike(100*ms, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), Classes: []Class{{Retry: Retry{Attempts: 2, Backoff: time.Second, Budget: 0.125}}}},
 			nil, map[string]int64{"full": 10}, 3,
 		},
 		// With two connections the third request waits for one, and then for the
 		// worker; its patience counts from when it was due.
 		"connections": {
-			Config{Requests: recorded(10*ms, 0, ms, 2*ms, 3*ms), Connections: 2, Classes: []Class{{Timeout: 25 * ms}}},
+			Config{Requests: alike(10*ms, 0, ms, 2*ms, 3*ms), Connections: 2, Classes: []Class{{Timeout: 25 * ms}}},
 			[]Record{served(0, 10*ms, 1), served(ms, 19*ms, 1), timedOut(2*ms, 25*ms, 1), timedOut(3*ms, 25*ms, 1)},
 			map[string]int64{"abandoned": 1}, 3,
 		},
 		// Those who wait for a connection do not reach the service before they go.
 		"unsent": {
-			Config{Requests: recorded(10*ms, 0, ms), Connections: 1, Classes: []Class{{Timeout: 5 * ms}}},
+			Config{Requests: alike(10*ms, 0, ms), Connections: 1, Classes: []Class{{Timeout: 5 * ms}}},
 			[]Record{timedOut(0, 5*ms, 1), timedOut(ms, 5*ms, 1)},
 			map[string]int64{}, 1,
 		},
@@ -212,18 +204,24 @@ func TestRun_Clients(t *testing.T) {
 func TestRun_ClosedLoop(t *testing.T) {
 	t.Parallel()
 	r, err := Run(Config{
-		Strategy: "fifo", Workers: 8, Service: Constant(4 * ms), Connections: 64, Warmup: time.Second, Duration: 10 * time.Second,
-	})
+		Strategy: "fifo", Workers: 8, Service: Constant(4 * ms), Connections: 64, Closed: true, Warmup: time.Second, Duration: 10 * time.Second,
+	}.asked(poisson(1)))
 	require.NoError(t, err)
 	require.InEpsilon(t, 2000, float64(r.Served)/r.Seconds, 0.01)
 	require.InEpsilon(t, 64.0/2000, r.MeanSojourn.Seconds(), 0.02)
 	// More than there is room for: those turned away come again after a turnaround.
 	r, err = Run(Config{
-		Strategy: "fifo", Workers: 1, Capacity: 1, Service: Constant(10 * ms), Connections: 3, Turnaround: ms, Duration: time.Second,
-	})
+		Strategy: "fifo", Workers: 1, Capacity: 1, Service: Constant(10 * ms), Connections: 3, Closed: true, Duration: time.Second,
+	}.asked(poisson(1)))
 	require.NoError(t, err)
 	require.InEpsilon(t, 100, float64(r.Served)/r.Seconds, 0.03)
-	require.Greater(t, r.Refused, int64(300))
+	require.InEpsilon(t, 10_000, float64(r.Refused), 0.03)
+	// However many there are, they do not come again more than a million times a second.
+	r, err = Run(Config{
+		Strategy: "fifo", Service: Constant(10 * ms), Connections: 20_000, Closed: true, Duration: 100 * ms,
+	}.asked(poisson(1)))
+	require.NoError(t, err)
+	require.InEpsilon(t, 100_000, float64(r.Refused), 0.2)
 }
 
 // Retries without back-off make an overload worse, and a budget bounds by how
@@ -231,9 +229,8 @@ func TestRun_ClosedLoop(t *testing.T) {
 func TestRun_RetryStorm(t *testing.T) {
 	t.Parallel()
 	attempts := func(retry Retry) float64 {
-		c := standard("fifo", 64, 1.5)
+		c := standard("fifo", 64, 1.5, Class{Retry: retry})
 		c.Warmup, c.Duration = time.Second, 10*time.Second
-		c.Classes = []Class{{Retry: retry}}
 		r, err := Run(c)
 		require.NoError(t, err)
 		return float64(r.Attempts) / float64(r.Offered)
@@ -246,8 +243,8 @@ func TestRun_RetryStorm(t *testing.T) {
 // Greedy clients send as much as their weight says, from a name of their own.
 func TestRun_ClientsOfUnequalGreed(t *testing.T) {
 	t.Parallel()
-	c := standard("fifo", 256, 0.5)
-	c.Classes = []Class{{Name: "greedy", Weight: 95, Client: "greedy"}, {Name: "others", Weight: 5, Client: "other-", Clients: 10}}
+	c := standard("fifo", 256, 0.5, Class{Name: "greedy", Weight: 95}, Class{Name: "others", Weight: 5})
+	c = c.asked(poisson(0.5*c.ServiceRate()), "greedy", "other-*10")
 	names := map[string]int{}
 	c.Observe = func(r Record) { names[r.Client]++ }
 	c.Warmup = 0

@@ -6,22 +6,20 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
-
-	"spillway/strategies"
 )
 
 // Config is what to simulate.
 type Config struct {
 	// Strategy is the name of the strategy.
 	Strategy string
-	// New, if not nil, makes the discipline instead, which need not be registered.
-	New func(strategies.Config) strategies.Discipline
 	// Workers is how many workers there are: 8 by default.
 	Workers int
 	// Capacity is how many requests may wait: 256 by default.
 	Capacity int
+	// Parallel, if not 0, is how many requests the store behind the workers does at
+	// once. What is begun past that waits in the store, first come first served.
+	Parallel int
 
 	// Nodes, if there are any, are the services behind a load balancer, each with
 	// a queue and workers of its own. By default there is one.
@@ -29,11 +27,8 @@ type Config struct {
 	// Balance is how the load balancer chooses: RoundRobin by default.
 	Balance Balance
 
-	// Arrivals says when requests arrive.
-	Arrivals Arrivals
-	// Requests, if not nil, returns a function that yields the requests themselves,
-	// from the first and in the order of their times, in place of Arrivals: see
-	// Recorded. It says false when there are no more.
+	// Requests returns a function that yields the requests, from the first and in
+	// the order of their times. It says false when there are no more.
 	Requests func() func() (Request, bool)
 	// Service is how long a worker takes for a request.
 	Service Distribution
@@ -41,17 +36,17 @@ type Config struct {
 	Classes []Class
 	// Connections, if not 0, is how many requests the clients have on their way at
 	// once: a request that finds them all taken waits on the clients' side, on its
-	// own clock. Without Arrivals and Requests the load is a closed loop: on each
-	// connection a request is sent when the last is answered.
+	// own clock.
 	Connections int
-	// Turnaround is how long a connection of a closed loop takes between an answer
-	// and its next request: 100 µs by default, since without it a request that is
-	// turned away at once would be sent again for ever at the same instant.
-	Turnaround time.Duration
+	// Closed makes the load a closed loop: on each connection a request is sent when
+	// the last is answered, until the window ends, and the times of Requests mean
+	// nothing.
+	Closed bool
 
 	// SLO is the latency within which an answer is good: 100 ms by default.
 	SLO time.Duration
-	// Warmup passes under the same load before Duration, in which is measured.
+	// Warmup passes under the same load before Duration, in which is measured. After
+	// it the load goes on until every measured request has ended.
 	Warmup, Duration time.Duration
 	// Step, if not 0, is the length of the intervals of Result.Timeline.
 	Step time.Duration
@@ -72,47 +67,30 @@ type Node struct {
 	Speed float64
 }
 
-// Request is one that is not drawn.
+// Request is one that arrives.
 type Request struct {
 	// At is when it arrives, since the start of the simulation, not before the one
 	// before it.
 	At time.Duration
-	// Service is how long a worker takes for it; 0 is drawn, as its class says.
+	// Service is how long a worker takes for it; if 0, that is drawn, as its class
+	// says.
 	Service time.Duration
 	// Class is an index of Config.Classes.
 	Class int
-	// Client is who sends it; by default one of its class.
+	// Client is who sends it, for fairness.
 	Client string
-}
-
-// Recorded returns what Config.Requests is for requests that were recorded.
-func Recorded(requests []Request) func() func() (Request, bool) {
-	return func() func() (Request, bool) {
-		rest := requests
-		return func() (r Request, more bool) {
-			if len(rest) == 0 {
-				return r, false
-			}
-			r, rest = rest[0], rest[1:]
-			return r, true
-		}
-	}
 }
 
 // Class is a kind of requests, and of clients that send them.
 type Class struct {
 	Name string
-	// Weight is how often requests are of this class, relative to the others: 1
-	// by default.
+	// Weight is how often requests are of this class, relative to the others, for
+	// Config.ServiceRate: 1 by default.
 	Weight float64
 	// Service is how long a worker takes for one: Config.Service by default.
 	Service Distribution
 	// Priority is 0, the most important, to 7.
 	Priority uint8
-	// Client is who sends them, for fairness. If Clients is more than 1, there are
-	// so many who send equally much, named Client followed by a number.
-	Client  string
-	Clients int
 	// Timeout is when a client stops waiting for an answer, counted from its
 	// request's arrival; 0 is never.
 	Timeout time.Duration
@@ -130,8 +108,8 @@ type Retry struct {
 	// Attempts is how often it is sent at most: 0 and 1 mean no retries.
 	Attempts int
 	// Backoff is how long the client waits before the second attempt, and each
-	// time twice as long, up to MaxBackoff if that is not 0.
-	Backoff, MaxBackoff time.Duration
+	// time twice as long, up to an hour.
+	Backoff time.Duration
 	// Jitter draws the wait evenly from 0 to that.
 	Jitter bool
 	// Budget, if not 0, is how many retries there may be for each first attempt of
@@ -145,12 +123,19 @@ const budgetBurst = 100
 
 // The defaults of Config.
 const (
-	DefaultWorkers    = 8
-	DefaultCapacity   = 256
-	DefaultSLO        = 100 * time.Millisecond
-	DefaultTurnaround = 100 * time.Microsecond
-	DefaultPriority   = 3
+	DefaultWorkers  = 8
+	DefaultCapacity = 256
+	DefaultSLO      = 100 * time.Millisecond
+	DefaultPriority = 3
 )
+
+// turnaround is how long a connection of a closed loop takes between an answer and
+// its next request. Without it one that is turned away at once would be sent again
+// for ever at the same instant; and no generator sends more than about a million a
+// second, however many connections it has.
+func (c *Config) turnaround() time.Duration {
+	return max(100*time.Microsecond, time.Duration(c.Connections)*time.Microsecond)
+}
 
 // withDefaults returns the configuration with its defaults filled in, on slices
 // of its own.
@@ -158,7 +143,6 @@ func (c Config) withDefaults() Config {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	c.Capacity = cmp.Or(c.Capacity, DefaultCapacity)
 	c.SLO = cmp.Or(c.SLO, DefaultSLO)
-	c.Turnaround = cmp.Or(c.Turnaround, DefaultTurnaround)
 	c.Nodes = slices.Clone(c.Nodes)
 	if len(c.Nodes) == 0 {
 		c.Nodes = []Node{{}}
@@ -176,7 +160,6 @@ func (c Config) withDefaults() Config {
 	for i := range c.Classes {
 		class := &c.Classes[i]
 		class.Weight = cmp.Or(class.Weight, 1)
-		class.Clients = max(class.Clients, 1)
 		if class.Service == nil {
 			class.Service = c.Service
 		}
@@ -195,26 +178,26 @@ func (c *Config) check() error {
 			return fmt.Errorf("node %d: %d workers, capacity %d, speed %g: all have to be above 0", i, n.Workers, n.Capacity, n.Speed)
 		}
 	}
+	if c.Parallel < 0 {
+		return fmt.Errorf("parallel: %d is less than 0", c.Parallel)
+	}
 	for i := range c.Classes {
 		if err := c.Classes[i].check(); err != nil {
 			return fmt.Errorf("class %d (%s): %w", i, c.Classes[i].Name, err)
 		}
-	}
-	if checked, ok := c.Arrivals.(interface{ check() error }); ok {
-		return checked.check()
 	}
 	return nil
 }
 
 func (c *Config) checkTimes() error {
 	switch {
-	case c.Arrivals == nil && c.Requests == nil && c.Connections == 0:
-		return errors.New("arrivals: say when requests arrive, or over how many connections")
-	case c.Connections < 0:
-		return fmt.Errorf("connections: %d is less than 0", c.Connections)
-	case c.Duration <= 0 || c.Warmup < 0 || c.SLO <= 0 || c.Step < 0 || c.Turnaround <= 0:
-		return fmt.Errorf("duration %v, warm-up %v, SLO %v, step %v, turnaround %v: have to be above 0, warm-up and step at least 0",
-			c.Duration, c.Warmup, c.SLO, c.Step, c.Turnaround)
+	case c.Requests == nil:
+		return errors.New("requests: say what is asked, and when")
+	case c.Connections < 0 || c.Closed && c.Connections == 0:
+		return fmt.Errorf("connections: %d is less than 0, or none for a closed loop", c.Connections)
+	case c.Duration <= 0 || c.Warmup < 0 || c.SLO <= 0 || c.Step < 0:
+		return fmt.Errorf("duration %v, warm-up %v, SLO %v, step %v: have to be above 0, warm-up and step at least 0",
+			c.Duration, c.Warmup, c.SLO, c.Step)
 	case c.Balance >= numBalances:
 		return fmt.Errorf("balance: %d is none", c.Balance)
 	}
@@ -231,30 +214,21 @@ func (c *Class) check() error {
 		return fmt.Errorf("service: a mean of %v is not above 0", c.Service.Mean())
 	case c.Priority > 7:
 		return fmt.Errorf("priority: %d is not 0 to 7", c.Priority)
-	case c.Timeout < 0 || c.Retry.Attempts < 0 || c.Retry.Backoff < 0 || c.Retry.MaxBackoff < 0 || !(c.Retry.Budget >= 0):
+	case c.Timeout < 0 || c.Retry.Attempts < 0 || c.Retry.Backoff < 0 || !(c.Retry.Budget >= 0):
 		return errors.New("time-out and retry: may not be less than 0")
 	}
 	return nil
 }
 
-// clients returns the names of the clients of a class.
-func (c *Class) clients() []string {
-	if c.Clients == 1 {
-		return []string{c.Client}
-	}
-	names := make([]string, c.Clients)
-	for i := range names {
-		names[i] = c.Client + strconv.Itoa(i+1)
-	}
-	return names
-}
-
-// ServiceRate returns how many requests a second the workers can serve, all
-// nodes together: the capacity that loads are multiples of.
+// ServiceRate returns how many requests a second the workers, and the store behind
+// them, can serve, all nodes together: the capacity that loads are multiples of.
 func (c Config) ServiceRate() float64 {
 	c = c.withDefaults()
 	workers, mean, weights := 0.0, 0.0, 0.0
 	for _, n := range c.Nodes {
+		if c.Parallel > 0 {
+			n.Workers = min(n.Workers, c.Parallel)
+		}
 		workers += float64(n.Workers) * n.Speed
 	}
 	for _, class := range c.Classes {
@@ -267,38 +241,4 @@ func (c Config) ServiceRate() float64 {
 		return 0
 	}
 	return workers * weights / mean
-}
-
-func (o OnOff) check() error {
-	if o.On < 0 || o.Off < 0 || !(o.On+o.Off > 0) || o.MeanOn <= 0 || o.MeanOff <= 0 {
-		return fmt.Errorf("arrivals: rates %g and %g for %v and %v, need times above 0 and a rate above 0", o.On, o.Off, o.MeanOn, o.MeanOff)
-	}
-	return nil
-}
-
-func (p Poisson) check() error { return checkRate(float64(p)) }
-func (p Paced) check() error   { return checkRate(float64(p)) }
-
-func checkRate(rate float64) error {
-	if !(rate > 0) || math.IsInf(rate, 1) {
-		return fmt.Errorf("arrivals: a rate of %g is not above 0", rate)
-	}
-	return nil
-}
-
-func (p Profile) check() error {
-	if len(p.Points) == 0 || p.Period < 0 {
-		return errors.New("arrivals: a profile needs points, and a period of at least 0")
-	}
-	some := false
-	for i, point := range p.Points {
-		if point.At < 0 || i > 0 && point.At < p.Points[i-1].At || !(point.Rate >= 0) || math.IsInf(point.Rate, 1) {
-			return fmt.Errorf("arrivals: point %d of the profile: times have to be in order, and they and rates at least 0", i)
-		}
-		some = some || point.Rate > 0 && (p.Period == 0 || point.At < p.Period)
-	}
-	if p.Period > 0 && !some {
-		return errors.New("arrivals: the rate of the profile is never above 0")
-	}
-	return nil
 }

@@ -24,21 +24,22 @@ func script(strategy string, seed uint64) (Config, []Request) {
 	c := Config{
 		Strategy: strategy, Workers: 4, Capacity: 24, Duration: time.Hour, Seed: seed, Service: Exponential(4 * ms),
 		Classes: []Class{
-			{Name: "waits", Client: "a", Priority: 2},
-			{Name: "tells", Client: "b", Priority: 5, Timeout: 20 * ms, Deadline: true},
-			{Name: "tells of little time", Client: "c", Priority: 1, Timeout: 7 * ms, Deadline: true},
-			{Name: "goes", Client: "d", Priority: 7, Timeout: 15 * ms},
+			{Name: "waits", Priority: 2},
+			{Name: "tells", Priority: 5, Timeout: 20 * ms, Deadline: true},
+			{Name: "tells of little time", Priority: 1, Timeout: 7 * ms, Deadline: true},
+			{Name: "goes", Priority: 7, Timeout: 15 * ms},
 		},
 	}
 	drawn := newRandom(seed)
-	next := OnOff{On: 3000, Off: 200, MeanOn: 50 * ms, MeanOff: 50 * ms}.Times(drawn)
+	next := bursts(3000, 50*ms, 50*ms).times(drawn)
 	var requests []Request
 	for range 1000 {
+		class := drawn.IntN(len(c.Classes))
 		requests = append(requests, Request{
-			At: next(), Service: 1 + time.Duration(drawn.ExpFloat64()*float64(4*ms)), Class: drawn.IntN(len(c.Classes)),
+			At: next(), Service: 1 + time.Duration(drawn.ExpFloat64()*float64(4*ms)), Class: class, Client: c.Classes[class].Name,
 		})
 	}
-	c.Requests = Recorded(requests)
+	c.Requests = recorded(requests)
 	return c, requests
 }
 
@@ -67,13 +68,13 @@ func inRealDispatcher(t *testing.T, c Config, requests []Request) (records []Rec
 			go func() {
 				time.Sleep(r.At)
 				class := c.Classes[r.Class]
-				task := &strategies.Task{Arrival: d.Now(), Priority: class.Priority, Client: class.Client, Payload: i}
+				task := &strategies.Task{Arrival: d.Now(), Priority: class.Priority, Client: r.Client, Payload: i}
 				if class.Deadline {
 					task.Deadline = task.Arrival + int64(class.Timeout)
 				}
 				done := make(chan struct{})
 				task.Done = func(task *strategies.Task) {
-					record := Record{Arrival: r.At, Sent: r.At, Measured: true, Class: r.Class, Client: class.Client, Attempts: 1}
+					record := Record{Arrival: r.At, Sent: r.At, Measured: true, Class: r.Class, Client: r.Client, Attempts: 1}
 					record.Latency = time.Duration(d.Now()-begun) - r.At
 					if task.Shed != strategies.ReasonNone {
 						record.Outcome, record.Reason = Refused, task.Shed

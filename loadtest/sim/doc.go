@@ -3,8 +3,8 @@
 // load take a moment, and the same seed gives the same result, to the last bit.
 //
 //	r, err := sim.Run(sim.Config{
-//		Strategy: "fifo", Workers: 8, Capacity: 256,
-//		Arrivals: sim.Poisson(2200), Service: sim.Exponential(4 * time.Millisecond),
+//		Strategy: "fifo", Workers: 8, Capacity: 256, Parallel: 8,
+//		Requests: requests, Service: sim.Exponential(4 * time.Millisecond),
 //		SLO: 100 * time.Millisecond, Duration: time.Minute, Seed: 1,
 //	})
 //	fmt.Println(r.OfCapacity(), r.ServedP(99))
@@ -18,29 +18,35 @@
 // are given up at their deadline, or when their client goes, if the discipline
 // can. Learners are told of completions just as the dispatcher tells them.
 //
-// Clients: how requests arrive, how much work they are, when clients give up with
-// or without telling a deadline, whether they try again; priorities; clients of
-// unequal greed; a limited number of connections, and closed loops; and a fleet
-// of services behind a load balancer.
+// The store behind the workers: how long it takes for a request, and how many it
+// does at once. What a strategy does not hold back waits there, first come first
+// served: the connections of sync and caller-runs, and workers past its hands.
+//
+// Clients: when they give up with or without telling a deadline, whether they try
+// again, how important they are; a limited number of connections, and closed
+// loops; and a fleet of services behind a load balancer. When requests arrive, of
+// which class and from whom, is given.
+//
+// The load goes on past the measured window until every request of the window has
+// ended, as that of loadtest run does. So the last requests meet the same load as
+// all others, and percentiles do not depend on how long the window is.
 //
 // # What is not
 //
 // Time passes in service and while clients wait, nowhere else: parsing, queues,
 // hand-over and the network take none. Work is waiting, not computing: a worker
-// is never slowed by others, and a strategy whose submitters run the work
-// (sync, caller-runs) has as many hands as there are requests, or connections, as
-// in a service whose store only waits. A load past the CPUs is modelled by as
-// many workers as the work has CPUs. Writes are not taken together into one
-// commit, reads do not wait for one, ranges are one piece, pools are not split,
-// and nothing drains or is switched. What a client's going costs is that its
-// request is noticed at once, as over plain TCP.
+// is never slowed by others. A load past the CPUs is modelled by as many workers,
+// and hands of the store, as the work has CPUs. Writes are not taken together into
+// one commit, reads do not wait for one, ranges are one piece, pools are not split,
+// and nothing drains or is switched. A client's going is noticed at once, as over
+// plain TCP.
 //
 // # Randomness
 //
 // A simulation draws from generators of its own, one for each kind of thing, all
 // from Config.Seed. So another strategy meets the same requests, with the same
-// work, at the same times. A discipline that draws random numbers itself, or is
-// concurrent by nature, is as deterministic as its code is when called by one
-// goroutine: mpmc is, sharded, which draws, is not. Sums that depend on no order, such as a mean, are exact;
-// percentiles have three digits.
+// work. A discipline that draws random numbers itself, or is concurrent by nature,
+// is as deterministic as its code is when called by one goroutine: mpmc is,
+// sharded, which draws, is not. Sums that depend on no order, such as a mean, are
+// exact; percentiles have three digits.
 package sim

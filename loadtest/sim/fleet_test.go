@@ -18,8 +18,7 @@ func fleet(balance Balance, speed float64) Config {
 		Warmup: time.Second, Duration: 5 * time.Second, Seed: 1,
 	}
 	c.Nodes[0].Speed = speed
-	c.Arrivals = Poisson(0.85 * 10 * 8 / (4 * ms).Seconds())
-	return c
+	return c.asked(poisson(0.85 * 10 * 8 / (4 * ms).Seconds()))
 }
 
 // One slow node costs a balancer that does not look at the queues all that it
@@ -94,8 +93,8 @@ func TestRun_FleetTheory(t *testing.T) {
 			rate := use * nodes / mean.Seconds()
 			r, err := Run(Config{
 				Strategy: "fifo", Workers: 1, Capacity: endless, Nodes: make([]Node, nodes), Balance: balance,
-				Arrivals: Poisson(rate), Service: Exponential(mean), Warmup: time.Second, Duration: lasting(4e5, rate), Seed: 4,
-			})
+				Service: Exponential(mean), Warmup: time.Second, Duration: lasting(4e5, rate), Seed: 4,
+			}.asked(poisson(rate)))
 			require.NoError(t, err)
 			want := theory(nodes, use) * mean.Seconds()
 			t.Logf("%v at %g: %.4g, by theory %.4g", balance, use, r.MeanSojourn.Seconds(), want)
@@ -109,8 +108,8 @@ func TestRun_FleetTheory(t *testing.T) {
 func TestRun_FleetByClient(t *testing.T) {
 	t.Parallel()
 	c := fleet(ClientHash, 1)
-	c.Classes = []Class{{Weight: 1, Client: "greedy"}, {Weight: 1, Client: "other", Clients: 1000}}
-	r, err := Run(c)
+	c.Classes = make([]Class, 2)
+	r, err := Run(c.asked(poisson(0.85*c.ServiceRate()), "greedy", "other*1000"))
 	require.NoError(t, err)
 	most := int64(0)
 	for _, n := range r.Nodes {
@@ -134,12 +133,12 @@ func TestRun_FleetRetriesElsewhere(t *testing.T) {
 	} {
 		var requests []Request
 		for i := range 10 {
-			requests = append(requests, Request{At: time.Duration(i) * time.Second})
+			requests = append(requests, Request{At: time.Duration(i) * time.Second, Client: clientOf(0)})
 		}
 		r, err := Run(Config{
 			Strategy: "fifo", Workers: 1, Capacity: 1, Nodes: []Node{{}, {Workers: 10}}, Balance: balance,
-			Requests: Recorded(requests), Service: Constant(time.Hour), Duration: time.Minute, Seed: 1,
-			Classes: []Class{{Client: clientOf(0), Retry: Retry{Attempts: 3, Backoff: ms}}},
+			Requests: recorded(requests), Service: Constant(time.Hour), Duration: time.Minute, Seed: 1,
+			Classes: []Class{{Retry: Retry{Attempts: 3, Backoff: ms}}},
 		})
 		require.NoError(t, err)
 		require.Equal(t, refused, r.Refused, balance)
@@ -171,8 +170,8 @@ func TestBalance_Text(t *testing.T) {
 func BenchmarkRun_Fleet(b *testing.B) {
 	c := Config{
 		Strategy: "fifo", Workers: 8, Nodes: make([]Node, 100), Balance: PowerOfTwo, Service: Exponential(700 * time.Microsecond),
-		Arrivals: Poisson(1e6), Duration: max(time.Microsecond, time.Duration(b.N)*time.Microsecond), Seed: 1,
-	}
+		Duration: max(time.Microsecond, time.Duration(b.N)*time.Microsecond), Seed: 1,
+	}.asked(poisson(1e6))
 	b.ReportAllocs()
 	r, err := Run(c)
 	require.NoError(b, err)

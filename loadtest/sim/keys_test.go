@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goodByClass returns the share of the requests of each class that are served
-// within the SLO, at a multiple of the capacity.
-func goodByClass(t *testing.T, strategy string, multiple float64, classes ...Class) []float64 {
+// goodByClass returns the share of the requests of each class, of those clients, that
+// are served within the SLO, at a multiple of the capacity.
+func goodByClass(t *testing.T, strategy string, multiple float64, clients []string, classes ...Class) []float64 {
 	t.Helper()
-	c := standard(strategy, 256, multiple)
-	c.Warmup, c.Duration, c.Classes = time.Second, 10*time.Second, classes
-	r, err := Run(c)
+	c := standard(strategy, 256, multiple, classes...)
+	c.Warmup, c.Duration = time.Second, 10*time.Second
+	r, err := Run(c.asked(poisson(multiple*c.ServiceRate()), clients...))
 	require.NoError(t, err)
 	var good []float64
 	for i := range r.Classes {
@@ -27,22 +27,25 @@ func goodByClass(t *testing.T, strategy string, multiple float64, classes ...Cla
 // One client sends 95% of the load. Under fair that is its own affair.
 func TestFair_OneGreedyClient(t *testing.T) {
 	t.Parallel()
-	greedy := Class{Name: "greedy", Weight: 95, Client: "greedy"}
-	others := Class{Name: "others", Weight: 5, Client: "other", Clients: 10}
+	clients, greedy, others := []string{"greedy", "other*10"}, Class{Weight: 95}, Class{Weight: 5}
 	for _, multiple := range []float64{0.9, 1.1, 2, 10} {
-		require.GreaterOrEqual(t, goodByClass(t, "fair", multiple, greedy, others)[1], 0.98, "at %g times the capacity", multiple)
+		require.GreaterOrEqual(t, goodByClass(t, "fair", multiple, clients, greedy, others)[1], 0.98, "at %g times the capacity", multiple)
 	}
-	require.Less(t, goodByClass(t, "fifo", 2, greedy, others)[1], 0.02)
+	require.Less(t, goodByClass(t, "fifo", 2, clients, greedy, others)[1], 0.02)
 }
 
 // The most important class does not notice that there are others.
 func TestPriority_TheMostImportantClass(t *testing.T) {
 	t.Parallel()
+	// Who is passed over goes in the end.
 	classes := []Class{{Weight: 20, Priority: 0}, {Weight: 30, Priority: 3}, {Weight: 50, Priority: 7}}
-	for _, multiple := range []float64{0.9, 2, 3} {
-		require.GreaterOrEqual(t, goodByClass(t, "priority", multiple, classes...)[0], 0.99, "at %g times the capacity", multiple)
+	for i := range classes {
+		classes[i].Timeout = 5 * time.Second
 	}
-	require.Less(t, goodByClass(t, "fifo", 3, classes...)[0], 0.01)
+	for _, multiple := range []float64{0.9, 2, 3} {
+		require.GreaterOrEqual(t, goodByClass(t, "priority", multiple, nil, classes...)[0], 0.99, "at %g times the capacity", multiple)
+	}
+	require.Less(t, goodByClass(t, "fifo", 3, nil, classes...)[0], 0.01)
 }
 
 // With deadlines of 20, 50, 100 and 500 ms, edf misses fewer than others below
@@ -51,11 +54,12 @@ func TestPriority_TheMostImportantClass(t *testing.T) {
 func TestEDF_MixedDeadlines(t *testing.T) {
 	t.Parallel()
 	missed := func(strategy string, multiple float64) float64 {
-		c := standard(strategy, 256, multiple)
-		c.SLO = time.Hour // the deadlines say what is good
+		var classes []Class
 		for _, ms := range []time.Duration{20, 50, 100, 500} {
-			c.Classes = append(c.Classes, Class{Priority: DefaultPriority, Timeout: ms * time.Millisecond, Deadline: true})
+			classes = append(classes, Class{Priority: DefaultPriority, Timeout: ms * time.Millisecond, Deadline: true})
 		}
+		c := standard(strategy, 256, multiple, classes...)
+		c.SLO = time.Hour // the deadlines say what is good
 		r, err := Run(c)
 		require.NoError(t, err)
 		return 1 - r.OfOffered()

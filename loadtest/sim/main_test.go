@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -10,15 +9,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
-
 // standard is the setting of the design's figures: 8 workers, 4 ms of
 // exponential work, an SLO of 100 ms, at a multiple of the capacity.
-func standard(strategy string, capacity int, multiple float64) Config {
+func standard(strategy string, capacity int, multiple float64, classes ...Class) Config {
 	c := Config{
-		Strategy: strategy, Workers: 8, Capacity: capacity, Service: Exponential(4 * time.Millisecond),
+		Strategy: strategy, Workers: 8, Capacity: capacity, Service: Exponential(4 * time.Millisecond), Classes: classes,
 		SLO: 100 * time.Millisecond, Warmup: 5 * time.Second, Duration: 20 * time.Second, Seed: 1,
 	}
-	c.Arrivals = Poisson(multiple * c.ServiceRate())
-	return c
+	return c.asked(poisson(multiple * c.ServiceRate()))
 }

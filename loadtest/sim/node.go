@@ -1,6 +1,11 @@
 package sim
 
-import "spillway/strategies"
+import (
+	"cmp"
+	"math"
+
+	"spillway/strategies"
+)
 
 // request is one attempt of a client to have something done. It is pooled: the
 // generation changes when it is used anew, which makes its old events void.
@@ -38,6 +43,8 @@ type node struct {
 	turns      strategies.TurnObserver // nil if the discipline is none
 	inline     bool                    // whoever submits a task runs it
 	idle       int                     // workers that have nothing to do
+	hands      int                     // of the store that have nothing to do
+	store      backlog                 // what has begun and waits in the store for a hand
 	slowness   float64                 // 1 over the speed
 
 	outstanding int
@@ -46,7 +53,7 @@ type node struct {
 
 func newNode(s *simulation, discipline func(strategies.Config) strategies.Discipline, n Node) *node {
 	d := discipline(strategies.Config{Capacity: n.Capacity, Workers: n.Workers})
-	out := &node{s: s, discipline: d, inline: d.Cap() == 0, slowness: 1 / n.Speed}
+	out := &node{s: s, discipline: d, inline: d.Cap() == 0, slowness: 1 / n.Speed, hands: cmp.Or(s.c.Parallel, math.MaxInt)}
 	out.remover, _ = d.(strategies.Remover)
 	out.learner, _ = d.(strategies.Learner)
 	out.turns, _ = d.(strategies.TurnObserver)
@@ -114,23 +121,39 @@ func (n *node) take() bool {
 	}
 }
 
+// run begins a request, which keeps its worker, if it has one, while it waits in
+// the store.
 func (n *node) run(r *request) {
-	now := n.s.now
-	r.begun = now
+	r.begun = n.s.now
+	if !r.inline {
+		n.s.busyChanges(+1)
+	}
+	if n.hands == 0 {
+		n.store.push(r)
+		return
+	}
+	n.hands--
+	n.serve(r)
+}
+
+// serve is a hand of the store that takes a request.
+func (n *node) serve(r *request) {
 	service := r.wish.service
 	if n.slowness != 1 {
 		service = int64(float64(service) * n.slowness)
 	}
-	if !r.inline {
-		n.s.busyChanges(+1)
-	}
-	n.s.agenda.plan(now+service, finished, r)
+	n.s.agenda.plan(n.s.now+service, finished, r)
 }
 
 // finish is the end of a worker's turn: the client has its answer, the
 // discipline learns, the worker takes its next task.
 func (n *node) finish(r *request) {
 	now := n.s.now
+	if next := n.store.pop(); next != nil {
+		n.serve(next)
+	} else {
+		n.hands++
+	}
 	n.outstanding--
 	waited, service := r.begun-r.task.Submitted, now-r.begun
 	inline, learnt := r.inline, r.learnt

@@ -80,20 +80,13 @@ type NodeResult struct {
 	Attempts, Run, Shed int64
 }
 
-// Interval is a part of the window. Requests count in the one in which they
-// arrived for the first time.
+// Interval is a part of the window.
 type Interval struct {
-	Offered, Served, Good, Refused, TimedOut int64
-	// Completed is how many requests were answered for good during the interval,
-	// whenever they arrived, and Shed how many attempts were shed during it.
-	Completed int64
-	Shed      map[string]int64
-	// Depth is how many requests waited at the end of the interval, and Busy how
-	// many workers were at work, all nodes together.
+	// Shed is how many attempts were shed during it, by the name of the reason.
+	Shed map[string]int64
+	// Depth is how many requests waited at its end, and Busy how many workers were
+	// at work, all nodes together.
 	Depth, Busy int
-	// Latency is of the requests that arrived in it; of microseconds, with two
-	// digits.
-	Latency *hdrhistogram.Histogram
 }
 
 // Outcome tells how a request ended for its client.
@@ -158,8 +151,8 @@ const longest = time.Hour
 
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(longest), 3) }
 
-func record(h *hdrhistogram.Histogram, value, most int64) {
-	_ = h.RecordValue(min(max(value, 0), most)) // within its bounds nothing fails
+func record(h *hdrhistogram.Histogram, value int64) {
+	_ = h.RecordValue(min(max(value, 0), int64(longest))) // within its bounds nothing fails
 }
 
 func newCounts() Counts {

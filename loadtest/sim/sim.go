@@ -2,10 +2,9 @@ package sim
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"spillway/strategies"
 )
@@ -25,14 +24,11 @@ func Run(c Config) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if c.New == nil {
-		spec, err := strategies.Lookup(c.Strategy)
-		if err != nil {
-			return nil, err
-		}
-		c.New = spec.New
+	spec, err := strategies.Lookup(c.Strategy)
+	if err != nil {
+		return nil, err
 	}
-	s := newSimulation(&c)
+	s := newSimulation(&c, spec.New)
 	if !s.simulate() {
 		return nil, ErrStopped
 	}
@@ -47,12 +43,15 @@ type simulation struct {
 	nodes  []*node
 	balancer
 	classes []class
-	choose  func() int // draws a class
-	queued  backlog    // what waits for a connection
-	free    int        // connections that are; counts only with Config.Connections
+	draw    func() (Request, bool) // draws the next request
+	coming  Request                // has been drawn
+	due     int64                  // when that arrives; math.MaxInt64 if nothing does any more
+	queued  backlog                // what waits for a connection
+	free    int                    // connections that are; counts only with Config.Connections
 	pool    []*request
 
 	begin, end int64 // of the measured window
+	open       int64 // measured requests that have not ended, and attempts at them
 	events     int64
 	busy       int     // workers at work
 	busySince  int64   // when that changed last
@@ -61,75 +60,75 @@ type simulation struct {
 
 	// Each thing that is drawn has random numbers of its own, so that
 	// configurations which differ in one are alike in all others.
-	times, kinds, works, senders, waits *rand.Rand
+	works, waits *rand.Rand
 }
 
 // class is a Class at work.
 type class struct {
 	Class
-	counts  Counts
-	clients []string
-	budget  float64 // retries that may be made
+	counts Counts
+	budget float64 // retries that may be made
 }
 
-func newSimulation(c *Config) *simulation {
-	s := &simulation{c: c, now: start, begin: start + int64(c.Warmup), free: c.Connections}
+func newSimulation(c *Config, discipline func(strategies.Config) strategies.Discipline) *simulation {
+	s := &simulation{c: c, now: start, begin: start + int64(c.Warmup), free: c.Connections, draw: c.Requests()}
 	s.end = s.begin + int64(c.Duration)
-	var choices *rand.Rand
-	for i, random := range []**rand.Rand{&s.times, &s.kinds, &s.works, &s.senders, &s.waits, &choices} {
-		*random = rand.New(rand.NewPCG(c.Seed, uint64(i)))
-	}
+	// Other numbers than 2, 4 and 5 are left to whoever draws the requests.
+	s.works, s.waits = rand.New(rand.NewPCG(c.Seed, 2)), rand.New(rand.NewPCG(c.Seed, 4))
 	for i := range c.Nodes {
-		s.nodes = append(s.nodes, newNode(s, c.New, c.Nodes[i]))
+		s.nodes = append(s.nodes, newNode(s, discipline, c.Nodes[i]))
 	}
-	s.balancer = balancer{how: c.Balance, nodes: s.nodes, random: choices}
-	sum := 0.0
+	s.balancer = balancer{how: c.Balance, nodes: s.nodes, random: rand.New(rand.NewPCG(c.Seed, 5))}
 	for i := range c.Classes {
-		s.classes = append(s.classes, class{Class: c.Classes[i], counts: newCounts(), clients: c.Classes[i].clients()})
-		sum += c.Classes[i].Weight
-	}
-	s.choose = func() int {
-		at := s.kinds.Float64() * sum
-		for i := range s.classes {
-			if at -= s.classes[i].Weight; at < 0 {
-				return i
-			}
-		}
-		return len(s.classes) - 1
+		s.classes = append(s.classes, class{Class: c.Classes[i], counts: newCounts()})
 	}
 	if c.Step > 0 {
 		n := int((c.Duration + c.Step - 1) / c.Step)
 		s.timeline = make([]Interval, n)
 		for i := range s.timeline {
-			s.timeline[i].Latency = hdrhistogram.New(1, longest.Microseconds(), 2)
 			s.agenda.plan(min(s.end, s.begin+int64(i+1)*int64(c.Step)), sampled, nil)
 		}
 	}
 	return s
 }
 
-// simulate goes from event to event until nothing happens any more, and reports
-// whether it was not stopped before.
+// simulate goes from event to event until all that is measured has ended, and
+// reports whether it was not stopped before.
 func (s *simulation) simulate() (whole bool) {
-	next := s.arrivals()
-	arrival := next()
+	if s.c.Closed {
+		s.due = math.MaxInt64
+		for range s.c.Connections {
+			s.release()
+		}
+	} else {
+		s.advance()
+	}
 	for steps := 0; ; steps++ {
 		if steps%stepsPerLook == 0 && s.stopped() {
 			return false
 		}
-		due := s.agenda.peek()
+		next := s.agenda.peek()
 		switch {
-		case arrival.at < s.end && (due == nil || arrival.at < due.at):
-			s.now = arrival.at
+		case s.arriving() && (next == nil || s.due < next.at):
+			s.now = s.due
 			s.events++
-			s.offer(arrival)
-			arrival = next()
-		case due != nil:
+			s.offer(s.coming)
+			s.advance()
+		case next != nil && (s.open > 0 || next.at <= s.end):
 			s.step()
 		default:
 			return true
 		}
 	}
+}
+
+// arriving tells whether the next request arrives. The load goes on past the window
+// until the last measured request has ended, so that this one meets the same load
+// as all others: an order that serves the newest first would otherwise serve, once
+// nothing new came, whom it had long passed over. Clients that never give up may be
+// passed over for ever; they are not waited for longer than can be counted.
+func (s *simulation) arriving() bool {
+	return s.due < s.end || s.open > 0 && s.due < s.end+int64(longest)
 }
 
 // stepsPerLook is how many steps go by between two looks whether to stop.
@@ -160,7 +159,7 @@ func (s *simulation) step() {
 	case retried:
 		s.submit(e.req)
 	case answered:
-		s.release(e.req)
+		s.release()
 	case sampled:
 		i := int((s.now - s.begin - 1) / int64(s.c.Step))
 		s.timeline[i].Busy = s.busy

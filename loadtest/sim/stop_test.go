@@ -13,14 +13,14 @@ func TestRun_Stop(t *testing.T) {
 	stop := make(chan struct{})
 	served := 0
 	_, err := Run(Config{
-		Strategy: "fifo", Service: Constant(time.Millisecond), Arrivals: Poisson(4000),
+		Strategy: "fifo", Service: Constant(time.Millisecond),
 		Duration: 1000 * time.Hour, Stop: stop,
 		Observe: func(Record) {
 			if served++; served == 100 {
 				close(stop)
 			}
 		},
-	})
+	}.asked(poisson(4000)))
 	require.ErrorIs(t, err, ErrStopped)
 	require.Less(t, served, 100+stepsPerLook)
 }

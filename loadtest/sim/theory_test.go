@@ -3,7 +3,6 @@
 package sim
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -58,9 +57,9 @@ func TestRun_ErlangC(t *testing.T) {
 		load := tt.use * float64(tt.workers)
 		r, err := Run(Config{
 			Strategy: "fifo", Workers: tt.workers, Capacity: endless,
-			Arrivals: Poisson(load / mean.Seconds()), Service: Exponential(mean),
-			Warmup: 10 * time.Second, Duration: lasting(tt.requests, load/mean.Seconds()), Seed: 0,
-		})
+			Service: Exponential(mean),
+			Warmup:  10 * time.Second, Duration: lasting(tt.requests, load/mean.Seconds()), Seed: 0,
+		}.asked(poisson(load / mean.Seconds())))
 		require.NoError(t, err)
 		want := erlangC(tt.workers, load) * mean.Seconds() / (float64(tt.workers) * (1 - tt.use))
 		require.InEpsilon(t, want, r.MeanWait.Seconds(), tolerance, "%+v", tt)
@@ -85,9 +84,9 @@ func TestRun_Loss(t *testing.T) {
 		load := tt.use * float64(tt.workers)
 		arrive := load / mean.Seconds()
 		r, err := Run(Config{
-			Strategy: "fifo", Workers: tt.workers, Capacity: tt.room, Arrivals: Poisson(arrive), Service: Exponential(mean),
+			Strategy: "fifo", Workers: tt.workers, Capacity: tt.room, Service: Exponential(mean),
 			Warmup: 10 * time.Second, Duration: lasting(6e5, arrive), Seed: 1,
-		})
+		}.asked(poisson(arrive)))
 		require.NoError(t, err)
 		require.InEpsilon(t, lost(tt.workers, tt.room, load), float64(r.Refused)/float64(r.Offered), tolerance, "%+v", tt)
 		require.Equal(t, map[string]int64{"full": r.Refused}, r.Shed)
@@ -110,9 +109,9 @@ func TestRun_PollaczekKhinchine(t *testing.T) {
 	} {
 		const use = 0.5
 		r, err := Run(Config{
-			Strategy: "fifo", Workers: 1, Capacity: endless, Arrivals: Poisson(use / mean.Seconds()), Service: tt.service,
+			Strategy: "fifo", Workers: 1, Capacity: endless, Service: tt.service,
 			Warmup: 10 * time.Second, Duration: lasting(1e6, use/mean.Seconds()), Seed: 2,
-		})
+		}.asked(poisson(use / mean.Seconds())))
 		require.NoError(t, err)
 		want := use * mean.Seconds() * (1 + tt.cv2) / (2 * (1 - use))
 		require.InEpsilon(t, want, r.MeanWait.Seconds(), tolerance, "%v", tt.service)
@@ -126,9 +125,9 @@ func TestRun_MeanWaitIsThatOfAnyOrder(t *testing.T) {
 	var waits []float64
 	for _, strategy := range []string{"fifo", "lifo", "mpmc", "unbounded"} {
 		r, err := Run(Config{
-			Strategy: strategy, Workers: 4, Capacity: 1 << 14, Arrivals: Poisson(800), Service: Exponential(4 * time.Millisecond),
+			Strategy: strategy, Workers: 4, Capacity: 1 << 14, Service: Exponential(4 * time.Millisecond),
 			Duration: lasting(2e5, 800), Seed: 3,
-		})
+		}.asked(poisson(800)))
 		require.NoError(t, err)
 		require.Zero(t, r.Refused)
 		waits = append(waits, r.MeanWait.Seconds())
@@ -155,54 +154,4 @@ func TestDistributions_Means(t *testing.T) {
 		_, err := ParseDistribution(text)
 		require.ErrorContains(t, err, "is not a distribution of times", text)
 	}
-}
-
-// Arrivals come as often as their rates say, in every part of a profile.
-func TestArrivals_Rates(t *testing.T) {
-	t.Parallel()
-	const s = time.Second
-	for name, tt := range map[string]struct {
-		arrivals Arrivals
-		from, to time.Duration
-		want     float64
-	}{
-		"poisson":                {Poisson(1000), 0, 100 * s, 1000},
-		"paced":                  {Paced(1000), 0, 100 * s, 1000},
-		"before a spike":         {Spike(1000, 9000, 40*s, 10*s), 0, 40 * s, 1000},
-		"during a spike":         {Spike(1000, 9000, 40*s, 10*s), 40 * s, 50 * s, 9000},
-		"after a spike":          {Spike(1000, 9000, 40*s, 10*s), 50 * s, 90 * s, 1000},
-		"lower half of a ramp":   {Ramp(0, 2000, 10*s, 110*s), 10 * s, 60 * s, 500},
-		"upper half of a ramp":   {Ramp(0, 2000, 10*s, 110*s), 60 * s, 110 * s, 1500},
-		"after a ramp":           {Ramp(2000, 500, 0, 10*s), 10 * s, 110 * s, 500},
-		"bursts":                 {OnOff{On: 5000, Off: 0, MeanOn: 50 * time.Millisecond, MeanOff: 200 * time.Millisecond}, 0, 2000 * s, 1000},
-		"a profile that repeats": {Profile{Points: []Point{{0, 0}, {1 * s, 0}, {1 * s, 3000}}, Period: 2 * s}, 0, 100 * s, 1500},
-	} {
-		next, n, last, ordered := tt.arrivals.Times(newRandom(7)), 0, time.Duration(0), true
-		for at := next(); at < tt.to; at = next() {
-			ordered = ordered && at >= last
-			last = at
-			if at >= tt.from {
-				n++
-			}
-		}
-		require.True(t, ordered, name)
-		require.InEpsilon(t, tt.want, float64(n)/(tt.to-tt.from).Seconds(), 0.02, name)
-	}
-	// The gaps of Poisson arrivals vary as much as their mean, also in a profile.
-	for _, arrivals := range []Arrivals{Poisson(1000), Spike(1000, 1, 2000*s, s)} {
-		next, last, sum, squares := arrivals.Times(newRandom(7)), 0.0, 0.0, 0.0
-		const n = 1_000_000
-		for range n {
-			at := next().Seconds()
-			sum, squares, last = sum+at-last, squares+(at-last)*(at-last), at
-		}
-		require.InEpsilon(t, 1, math.Sqrt(squares/float64(n)-(sum/float64(n))*(sum/float64(n)))/(sum/float64(n)), tolerance)
-	}
-	next := Ramp(1000, 0, 0, s).Times(newRandom(7))
-	for range 2000 {
-		if next() == Never {
-			return
-		}
-	}
-	require.Fail(t, "a load that has ended goes on")
 }

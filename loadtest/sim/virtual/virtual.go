@@ -148,9 +148,9 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 	nodes := max(1, c.Nodes)
 	config := sim.Config{
 		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: cmp.Or(c.Capacity, sim.DefaultCapacity),
-		Nodes: make([]sim.Node, nodes),
-		SLO:   o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: loadtest.TimelineStep(o.Duration), Seed: o.Seed,
-		Connections: nodes * o.Connections,
+		Parallel: c.StoreParallel, Nodes: make([]sim.Node, nodes),
+		SLO: o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: loadtest.TimelineStep(o.Duration), Seed: o.Seed,
+		Connections: nodes * o.Connections, Closed: o.Rate == 0,
 	}
 	config.Nodes[0].Speed = c.SlowNode
 	if c.Balance != "" {
@@ -190,9 +190,7 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 			add(op, weight, int8(priority), share)
 		}
 	}
-	if o.Rate > 0 {
-		config.Requests = requests(o, kinds)
-	}
+	config.Requests = requests(o, kinds)
 	return config, kinds, nil
 }
 

@@ -53,6 +53,47 @@ func TestService_Simulate(t *testing.T) {
 	require.Equal(t, r, again)
 }
 
+// A closed loop sends what loadtest run sends: from whom it says, of the classes
+// that it says.
+func TestService_ClosedLoop(t *testing.T) {
+	t.Parallel()
+	s := &Service{Work: sim.Exponential(4 * ms)}
+	o := options()
+	o.Rate, o.Connections, o.Warmup = 0, 64, 0
+	r, err := s.Simulate(t.Context(), &scenario.Combination{Strategy: "fifo", Workers: 8}, o)
+	require.NoError(t, err)
+	require.InEpsilon(t, 2000, r.ServedRPS, 0.05)
+	require.InDelta(t, 0.95, float64(r.Shares["client greedy"].Requests)/float64(r.Requests), 0.02)
+	require.InDelta(t, 0.1, float64(r.Shares["priority 0"].Requests)/float64(r.Requests), 0.02)
+	require.InDelta(t, 0.9, float64(r.Operations["get"])/float64(r.Requests), 0.02)
+}
+
+// Past the hands of its store a service without a queue answers nobody in time, as
+// all wait in the store; auto keeps its own.
+func TestService_StoreParallel(t *testing.T) {
+	t.Parallel()
+	s := new(Service)
+	o := loadtest.Options{Rate: 3000, Warmup: time.Second, Duration: 2 * time.Second, Connections: 20_000, Mix: loadtest.Mix{Get: 1}, SLO: 100 * ms}
+	goodput := func(strategy string, parallel int) float64 {
+		c := &scenario.Combination{Strategy: strategy, Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", StoreParallel: parallel}
+		capacity, err := s.Capacity(c, o)
+		require.NoError(t, err)
+		require.Equal(t, 2000.0, capacity)
+		r, err := s.Simulate(t.Context(), c, o)
+		require.NoError(t, err)
+		return r.GoodputRPS / capacity
+	}
+	for _, strategy := range []string{"sync", "caller-runs"} {
+		require.Less(t, goodput(strategy, 8), 0.01, strategy)
+	}
+	require.Greater(t, goodput("sync", 0), 1.4, "as many hands as there are requests")
+	require.Greater(t, goodput("auto", 8), 0.98)
+	// More workers than hands serve no more.
+	capacity, err := s.Capacity(&scenario.Combination{Strategy: "fifo", Workers: 64, StoreDelay: "exp:4ms", StoreParallel: 8}, o)
+	require.NoError(t, err)
+	require.Equal(t, 2000.0, capacity)
+}
+
 // What the strategies are for is seen in the shares.
 func TestService_Shares(t *testing.T) {
 	t.Parallel()
