@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +47,8 @@ func (w *work) UnmarshalText(text []byte) (err error) {
 // Help is shown by simulate --help.
 func (*simulateCommand) Help() string {
 	return "The strategies' own code runs in virtual time: no service, no network, and minutes of load take a moment. The same command gives the same figures anywhere. " +
-		"Without --connections, and without a scenario, there are so many that none is waited for. Results are those of compare, and shown by report."
+		"Without --rates, each connection sends its next request when it has its answer, over 64 connections if --connections does not say otherwise; with rates, and without a scenario, there are so many connections that none is waited for. " +
+		"Results are those of compare, and shown by report."
 }
 
 // Run simulates, and writes the results and their report.
@@ -138,12 +138,16 @@ func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
 		Scenario: c.Scenario, Short: c.Short, grid: c.grid,
 		Repetitions: c.Repetitions, Duration: c.Duration, Warmup: c.Warmup, SLO: c.SLO,
 	}
-	if c.Scenario == "" && len(asked.Connections) == 0 {
-		asked.Connections = []string{strconv.Itoa(loadtest.MaxConnections)}
-	}
 	what, err := asked.scenario()
 	if err != nil {
 		return nil, err
+	}
+	for i := range what.Combinations {
+		// A closed loop has as many requests under way as it has connections, so that
+		// there the default is that of compare.
+		if one := &what.Combinations[i]; c.Scenario == "" && one.Connections == 0 && one.Rate != "max" {
+			one.Connections = loadtest.MaxConnections
+		}
 	}
 	what.Timeout = cmp.Or(c.Timeout, what.Timeout)
 	if c.Seed != nil {

@@ -32,6 +32,20 @@ func TestSimulate_ShowsAndReports(t *testing.T) {
 	require.Contains(t, string(text), "simulated by loadtest ")
 }
 
+// Without rates it is a closed loop, over as many connections as in compare; with
+// rates nobody waits for a connection.
+func TestSimulate_Connections(t *testing.T) {
+	t.Parallel()
+	o := try(t, "simulate", "--strategies=fifo", "--workers=8", "--service=4ms", "--duration=1s", "--repetitions=1", "--out", t.TempDir())
+	require.Equal(t, exitOK, o.code, o)
+	require.Contains(t, o.stdout, "closed loop\n")
+	require.Contains(t, o.stdout, "  2000 ", "64 connections are less than 8 workers and room for 256")
+	o = try(t, "simulate", "--strategies=sync", "--workers=8", "--rates=max,1.5x", "--service=4ms", "--store-parallel=0,8",
+		"--duration=1s", "--repetitions=1", "--out", t.TempDir())
+	require.Equal(t, exitOK, o.code, o)
+	require.Contains(t, o.stdout, "20000 connections, 8 at once, 1.5x\n")
+}
+
 func TestSimulate_Scenario(t *testing.T) {
 	t.Parallel()
 	o := try(t, "simulate", "--scenario=overload", "--short", "--nodes=2", "--balance=power-of-two", "--out", t.TempDir())
