@@ -83,7 +83,7 @@ var settings = map[string]string{
 	"DRAIN_DELAY": "0", "DRAIN_TIMEOUT": "10s",
 	"TLS_CERT": "", "TLS_KEY": "",
 	"DATA_TOKEN": "", "DATA_TOKEN_FILE": "", "ADMIN_TOKEN": "", "ADMIN_TOKEN_FILE": "",
-	"STORE_DELAY": "0", "LOG_LEVEL": "info", "LOG_FORMAT": "text",
+	"STORE_DELAY": "0", "STORE_PARALLEL": "0", "LOG_LEVEL": "info", "LOG_FORMAT": "text",
 }
 
 func TestStart_Help(t *testing.T) {
@@ -133,6 +133,8 @@ func TestStart_BadValues(t *testing.T) {
 		{env: "DRAIN_DELAY=-1s"},
 		{env: "DRAIN_TIMEOUT=later"},
 		{env: "STORE_DELAY=exp:"},
+		{env: "STORE_PARALLEL=-1", allowed: []string{"0"}, with: []string{"SPILLWAY_STORE_DELAY=4ms"}},
+		{env: "STORE_PARALLEL=8", allowed: []string{"SPILLWAY_STORE_DELAY"}},
 		{env: "LOG_LEVEL=loud", allowed: []string{"debug", "info", "warn", "error"}},
 		{env: "LOG_FORMAT=xml", allowed: []string{"text", "json"}},
 		{env: "TLS_KEY=", allowed: []string{"SPILLWAY_TLS_CERT"}, with: []string{"SPILLWAY_TLS_CERT=cert.pem"}},

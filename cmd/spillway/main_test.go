@@ -387,3 +387,25 @@ func TestReachable(t *testing.T) {
 	_, err := reachable("127.0.0.1:0")
 	require.Error(t, err)
 }
+
+// Whoever waits in a delayed store when the drain time-out is over is not waited
+// for: the store is closed, as is said by there being no other complaint.
+func TestRun_StopsWhileRequestsWaitInTheStore(t *testing.T) {
+	t.Parallel()
+	s := launch(t, "SPILLWAY_STRATEGY=sync", "SPILLWAY_STORE_DELAY=200ms", "SPILLWAY_STORE_PARALLEL=1", "SPILLWAY_DRAIN_TIMEOUT=1ms")
+	const requests = 500 // 100 s of work
+	for range requests {
+		c, err := net.Dial("tcp", s.addr["data"])
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, "GET /v0/entity?id=a HTTP/1.1\r\nHost: a\r\n\r\n")
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool {
+		_, metrics := get(t, "http://"+s.addr["admin"]+"/metrics")
+		return strings.Contains(metrics, `spillway_tasks_submitted_total{strategy="sync"} 500`)
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, 1, s.stop())
+	require.Contains(t, s.log.String(), "not all requests were finished within the drain time-out of 1ms")
+	require.NotContains(t, s.log.String(), "without closing")
+}

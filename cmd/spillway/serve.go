@@ -23,7 +23,6 @@ import (
 	"spillway/internal/secure"
 	"spillway/internal/server"
 	"spillway/internal/slowest"
-	"spillway/internal/store/delay"
 	"spillway/strategies/dispatch"
 )
 
@@ -156,7 +155,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 	opened = append(opened, s.backups.Close)
 
 	s.executor = executor.Open(executor.Options{
-		Store:      delay.Wrap(s.store.Store, c.StoreDelay),
+		Store:      s.store.Store,
 		MaxCommits: 4 * c.Workers,
 		Unblocked:  s.unblocked,
 		Epoch:      epoch,
@@ -295,6 +294,9 @@ func (s *service) stop() error {
 	// Out of time, this sheds what waits, and their connections answer so.
 	if err := s.dispatcher.Drain(ctx); err != nil {
 		late = err
+	}
+	if late != nil {
+		s.store.leave()
 	}
 	closed, backedUp := make(chan struct{}), make(chan struct{})
 	go func() {

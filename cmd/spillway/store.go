@@ -13,6 +13,7 @@ import (
 	"spillway/internal/metrics"
 	"spillway/internal/store"
 	"spillway/internal/store/cassandra"
+	"spillway/internal/store/delay"
 	"spillway/internal/store/pebble"
 )
 
@@ -23,6 +24,8 @@ type keeping struct {
 	checkpoint func(dir string) error
 	// sync makes durable what was acknowledged.
 	sync func() error
+	// leave lets nobody wait for their turn in a delayed store any more.
+	leave func()
 	// stats returns the figures of an embedded store; nil if it is none.
 	stats func() metrics.StoreStats
 }
@@ -37,7 +40,7 @@ func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS
 		}
 		return keeping{Store: s, checkpoint: func(string) error {
 			return fmt.Errorf("the distributed store is backed up by the cluster's own tools, such as nodetool snapshot: %w", errors.ErrUnsupported)
-		}, sync: func() error { return nil }}, nil
+		}, sync: func() error { return nil }, leave: func() {}}, nil
 	}
 	if err := backup.Usable(c.DataDir); err != nil {
 		return keeping{}, err
@@ -63,7 +66,15 @@ func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS
 	if err != nil {
 		return keeping{}, err
 	}
-	return keeping{Store: s, checkpoint: s.Checkpoint, sync: s.Sync, stats: func() metrics.StoreStats { return storeStats(s.Stats()) }}, nil
+	k := keeping{
+		Store: s, checkpoint: s.Checkpoint, sync: s.Sync, leave: func() {},
+		stats: func() metrics.StoreStats { return storeStats(s.Stats()) },
+	}
+	if !c.StoreDelay.IsZero() {
+		slow := delay.Wrap(s, c.StoreDelay, c.StoreParallel)
+		k.Store, k.leave = slow, slow.Leave
+	}
+	return k, nil
 }
 
 // clusterOptions returns how to use the cluster that is configured.

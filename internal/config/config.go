@@ -68,7 +68,8 @@ type Config struct {
 	AdminToken string `name:"admin-token" type:"token" secret:"" help:"Bearer token that requests of the admin plane must carry."`
 
 	// StoreDelay makes the store slow, in the lab. The zero value does not.
-	StoreDelay delay.Distribution `name:"store-delay" default:"0" help:"Lab only: how long each operation sleeps first, such as 4ms or exp:4ms."`
+	StoreDelay    delay.Distribution `name:"store-delay" default:"0" help:"Lab only: how long each operation sleeps first, such as 4ms or exp:4ms."`
+	StoreParallel int                `name:"store-parallel" default:"0" min:"0" max:"65536" help:"Lab only, with a delay: how many operations the store does at once, others wait in it; 0 for as many as come."`
 
 	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}."`
 	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}."`

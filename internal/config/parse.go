@@ -266,6 +266,8 @@ func (g *grammar) check(copies bool) (warnings []string, err error) {
 	switch {
 	case g.Pools == "split" && g.Workers < 2:
 		return nil, &ValueError{"workers", strconv.Itoa(g.Workers), "at least 2 when " + variable("pools") + " is split"}
+	case g.StoreParallel > 0 && g.StoreDelay.IsZero():
+		return nil, &ValueError{"store-parallel", strconv.Itoa(g.StoreParallel), "0 unless " + variable("store-delay") + " is set: only a delayed store does so many operations at once and no more"}
 	case g.TLSCert != "" && g.TLSKey == "":
 		return nil, &ValueError{"tls-key", "", "the file with the key of " + variable("tls-cert")}
 	case g.TLSKey != "" && g.TLSCert == "":

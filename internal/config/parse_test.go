@@ -107,6 +107,7 @@ var settings = []struct {
 	{"SPILLWAY_DATA_TOKEN_FILE", "--data-token-file", "token", func(c *Config) { c.DataToken = "from-a-file" }},
 	{"SPILLWAY_ADMIN_TOKEN_FILE", "--admin-token-file", "token", func(c *Config) { c.AdminToken = "from-a-file" }},
 	{"SPILLWAY_STORE_DELAY", "--store-delay", "4ms", func(c *Config) { c.StoreDelay, _ = delay.ParseDistribution("4ms") }},
+	{"SPILLWAY_STORE_PARALLEL", "--store-parallel", "0", func(c *Config) { c.StoreParallel = 0 }},
 	{"SPILLWAY_LOG_LEVEL", "--log-level", "debug", func(c *Config) { c.LogLevel = "debug" }},
 	{"SPILLWAY_LOG_FORMAT", "--log-format", "json", func(c *Config) { c.LogFormat = "json" }},
 	{"SPILLWAY_CASSANDRA_HOSTS", "--cassandra-hosts", "a,10.0.0.1:9042,[::1]:1,::1,[::2]", func(c *Config) { c.CassandraHosts = "a,10.0.0.1:9042,[::1]:1,::1,::2" }},
@@ -241,6 +242,8 @@ func TestParse_BadValues(t *testing.T) {
 		{"data-token-file", "empty", "a file that holds a token"},
 		{"store-delay", "slow", "such as 4ms"},
 		{"store-delay", "-4ms", "such as 4ms"},
+		{"store-parallel", "-1", "a number from 0"},
+		{"store-parallel", "8", "0 unless SPILLWAY_STORE_DELAY is set"},
 		{"log-level", "loud", "one of debug, info, warn, error"},
 		{"log-format", "xml", "one of text, json"},
 		{"strategy", "two\nlines", "one of"},
@@ -270,6 +273,16 @@ func requireLine(t *testing.T, err error, words ...string) {
 	for _, word := range words {
 		require.ErrorContains(t, err, word)
 	}
+}
+
+// Only a delayed store has hands that can be counted.
+func TestParse_StoreParallel(t *testing.T) {
+	t.Parallel()
+	inv, err := Parse(input("--store-delay=exp:4ms", "--store-parallel=8"))
+	require.NoError(t, err)
+	require.Equal(t, 8, inv.Config.StoreParallel)
+	_, err = Parse(input("--store-parallel=8"))
+	requireLine(t, err, "SPILLWAY_STORE_PARALLEL", `"8"`, "0 unless SPILLWAY_STORE_DELAY is set")
 }
 
 func TestParse_BadCombinations(t *testing.T) {

@@ -22,12 +22,12 @@ func (a arrivals) times(random *rand.Rand) func() time.Duration {
 	at, until, rate, next := 0.0, 0.0, 0.0, a(random) // in seconds
 	return func() time.Duration {
 		for due := random.ExpFloat64(); ; {
-			if expected := rate * (until - at); expected > due {
+			expected := rate * (until - at)
+			if expected > due {
 				at += due / rate
 				return time.Duration(at * float64(time.Second))
-			} else {
-				due -= expected
 			}
+			due -= expected
 			var lasts time.Duration
 			at = until
 			rate, lasts = next()

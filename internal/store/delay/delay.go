@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"spillway/internal/store"
@@ -65,36 +66,92 @@ func (d Distribution) Draw() time.Duration {
 	return d.mean
 }
 
-// Wrap returns s with a delay before each operation: one draw for a Get, for
-// opening a Range, and for each write of an Apply. The delay comes first and
-// holds nothing. If there is no delay, it returns s itself.
-func Wrap(s store.Store, d Distribution) store.Store {
-	if d.IsZero() {
-		return s
-	}
-	return &delayed{Store: s, d: d}
-}
-
-type delayed struct {
+// Store is a store with a delay before each operation: one draw for a Get, for
+// opening a Range, and for each write of an Apply. A Commit is not delayed.
+type Store struct {
 	store.Store
 	d Distribution
+	// hands holds one element for each operation that is being done; nil if they
+	// have no bound. Go serves those that wait to send in the order in which they
+	// came.
+	hands chan struct{}
+	left  chan struct{} // closed by Leave
+	leave sync.Once
 }
 
-func (s *delayed) Get(dst, key []byte) ([]byte, error) {
-	time.Sleep(s.d.Draw())
-	return s.Store.Get(dst, key)
+// Wrap returns s with such a delay. If parallel is not 0, the store does so many
+// operations at once, and others wait in it, first come first served: what is not
+// held back before a disk or a database waits there just so.
+func Wrap(s store.Store, d Distribution, parallel int) *Store {
+	w := &Store{Store: s, d: d, left: make(chan struct{})}
+	if parallel > 0 {
+		w.hands = make(chan struct{}, parallel)
+	}
+	return w
 }
 
-func (s *delayed) Apply(writes []store.Write) (store.Commit, error) {
+// Leave lets nobody wait for their turn any more: operations that do, and that
+// come, fail with store.ErrClosed. Those that are being done go on.
+func (s *Store) Leave() { s.leave.Do(func() { close(s.left) }) }
+
+// begin waits for a turn and for the delay of so many operations. If it returns
+// no error, end must be called when they have been done.
+func (s *Store) begin(operations int) error {
+	if s.hands != nil {
+		select {
+		case <-s.left:
+			return store.ErrClosed
+		default:
+		}
+		select {
+		case s.hands <- struct{}{}:
+		case <-s.left:
+			return store.ErrClosed
+		}
+	}
 	var sum time.Duration
-	for range writes {
+	for range operations {
 		sum += s.d.Draw()
 	}
 	time.Sleep(sum)
+	return nil
+}
+
+func (s *Store) end() {
+	if s.hands != nil {
+		<-s.hands
+	}
+}
+
+// Get implements store.Store.
+func (s *Store) Get(dst, key []byte) ([]byte, error) {
+	if err := s.begin(1); err != nil {
+		return dst, err
+	}
+	defer s.end()
+	return s.Store.Get(dst, key)
+}
+
+// Apply implements store.Store.
+func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
+	if err := s.begin(len(writes)); err != nil {
+		return nil, err
+	}
+	defer s.end()
 	return s.Store.Apply(writes)
 }
 
-func (s *delayed) Range(start, end []byte) (store.Iterator, error) {
-	time.Sleep(s.d.Draw())
+// Range implements store.Store.
+func (s *Store) Range(start, end []byte) (store.Iterator, error) {
+	if err := s.begin(1); err != nil {
+		return nil, err
+	}
+	defer s.end()
 	return s.Store.Range(start, end)
+}
+
+// Close lets nobody wait any more, and closes the store.
+func (s *Store) Close() error {
+	s.Leave()
+	return s.Store.Close()
 }

@@ -1,6 +1,8 @@
 package delay
 
 import (
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,37 +64,156 @@ func TestDistribution_DrawHasItsMean(t *testing.T) {
 	require.Equal(t, 4*time.Millisecond, Distribution{mean: 4 * time.Millisecond}.Draw())
 }
 
-// counting is a store that notes its calls.
-type counting struct {
+// noting is a store that notes its calls.
+type noting struct {
 	store.Store
-	calls string
+	mu     sync.Mutex
+	calls  string
+	keys   []string
+	closed bool
 }
 
-func (c *counting) Get(dst, _ []byte) ([]byte, error) { c.calls += "g"; return dst, nil }
-func (c *counting) Apply([]store.Write) (store.Commit, error) {
-	c.calls += "a"
+func (n *noting) note(call, key string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls += call
+	n.keys = append(n.keys, key)
+}
+
+func (n *noting) Get(dst, key []byte) ([]byte, error) {
+	n.note("g", string(key))
+	return dst, nil
+}
+
+func (n *noting) Apply([]store.Write) (store.Commit, error) {
+	n.note("a", "")
 	return nil, nil
 }
-func (c *counting) Range(_, _ []byte) (store.Iterator, error) { c.calls += "r"; return nil, nil }
 
-func TestWrap(t *testing.T) {
+func (n *noting) Range(_, _ []byte) (store.Iterator, error) {
+	n.note("r", "")
+	return nil, nil
+}
+
+func (n *noting) Close() error {
+	n.closed = true
+	return nil
+}
+
+const ms = time.Millisecond
+
+func TestStore_Delays(t *testing.T) {
+	t.Parallel()
+	for _, parallel := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := new(noting)
+			s := Wrap(inner, Distribution{mean: 4 * ms}, parallel)
+			for _, row := range []struct {
+				do   func()
+				want time.Duration
+			}{
+				{func() { _, _ = s.Get(nil, nil) }, 4 * ms},
+				{func() { _, _ = s.Range(nil, nil) }, 4 * ms},
+				{func() { _, _ = s.Apply(make([]store.Write, 3)) }, 12 * ms},
+			} {
+				start := time.Now()
+				row.do()
+				require.Equal(t, row.want, time.Since(start))
+			}
+			require.Equal(t, "gra", inner.calls)
+			require.NoError(t, s.Close())
+			require.True(t, inner.closed)
+		})
+	}
+}
+
+// No more than the store does at once are done, whatever they are, and those that
+// wait are served in the order in which they came.
+func TestStore_Parallel(t *testing.T) {
+	t.Parallel()
+	for parallel, want := range map[int][]time.Duration{
+		0: {4, 4, 4, 4, 4, 4},
+		1: {4, 8, 12, 16, 20, 24},
+		2: {4, 4, 8, 8, 12, 12},
+		6: {4, 4, 4, 4, 4, 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := Wrap(new(noting), Distribution{mean: 4 * ms}, parallel)
+			operations := []func(){
+				func() { _, _ = s.Get(nil, nil) },
+				func() { _, _ = s.Range(nil, nil) },
+				func() { _, _ = s.Apply(make([]store.Write, 1)) },
+			}
+			start := time.Now()
+			took := make([]time.Duration, len(want))
+			var all sync.WaitGroup
+			for i := range took {
+				all.Go(func() {
+					operations[i%len(operations)]()
+					took[i] = time.Since(start) / ms
+				})
+				synctest.Wait() // the one before waits, or sleeps
+			}
+			all.Wait()
+			require.Equal(t, want, took, "%d at once", parallel)
+		})
+	}
+}
+
+// Of a thousand that wait nobody overtakes another, also of those that come while
+// turns are given back.
+func TestStore_ServesInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner := new(counting)
-		require.Same(t, inner, Wrap(inner, Distribution{}).(*counting))
-		s := Wrap(inner, Distribution{mean: 4 * time.Millisecond})
-		for _, row := range []struct {
-			do   func()
-			want time.Duration
-		}{
-			{func() { _, _ = s.Get(nil, nil) }, 4 * time.Millisecond},
-			{func() { _, _ = s.Range(nil, nil) }, 4 * time.Millisecond},
-			{func() { _, _ = s.Apply(make([]store.Write, 3)) }, 12 * time.Millisecond},
-		} {
-			start := time.Now()
-			row.do()
-			require.Equal(t, row.want, time.Since(start))
+		inner := new(noting)
+		s := Wrap(inner, Distribution{mean: ms}, 1)
+		var all sync.WaitGroup
+		var want []string
+		for i := range 1000 {
+			want = append(want, strconv.Itoa(i))
+			all.Go(func() { _, _ = s.Get(nil, []byte(strconv.Itoa(i))) })
+			synctest.Wait()
+			if i%3 == 0 {
+				time.Sleep(ms)
+			}
 		}
-		require.Equal(t, "gra", inner.calls)
+		all.Wait()
+		require.Equal(t, want, inner.keys)
 	})
+}
+
+// Whoever waits for a turn leaves when the store closes, and whoever comes later
+// does not begin; what is being done is done.
+func TestStore_NobodyWaitsForAStoreThatCloses(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*Store){
+		"leave": (*Store).Leave,
+		"close": func(s *Store) { _ = s.Close() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := new(noting)
+			s := Wrap(inner, Distribution{mean: time.Hour}, 1)
+			results := make(chan error, 3)
+			for range cap(results) {
+				go func() {
+					_, err := s.Get(nil, nil)
+					results <- err
+				}()
+				synctest.Wait()
+			}
+			start := time.Now()
+			end(s)
+			end(s)
+			require.ErrorIs(t, <-results, store.ErrClosed, name)
+			require.ErrorIs(t, <-results, store.ErrClosed, name)
+			require.Zero(t, time.Since(start))
+			_, err := s.Range(nil, nil)
+			require.ErrorIs(t, err, store.ErrClosed)
+			_, err = s.Apply(nil)
+			require.ErrorIs(t, err, store.ErrClosed)
+			require.NoError(t, <-results)
+			require.Equal(t, "g", inner.calls)
+			require.Equal(t, time.Hour, time.Since(start))
+		})
+	}
 }
