@@ -51,6 +51,29 @@ func TestOpen_TheStudyComparesEveryStrategy(t *testing.T) {
 	}
 }
 
+// Where more is asked than can be done, and work takes its time, the store does no
+// more at once than the workers: otherwise it would take any load that a strategy
+// does not hold back.
+func TestOpen_NoStoreTakesAnyLoad(t *testing.T) {
+	t.Parallel()
+	past := 0
+	for _, name := range Names() {
+		s, err := Open(name)
+		require.NoError(t, err)
+		for _, c := range slices.Concat(s.Combinations, s.Short.Combinations) {
+			if c.StoreDelay == "" || c.Rate == "max" || c.Fleet() { // a fleet's workers hold all back
+				continue
+			}
+			require.Positive(t, c.StoreParallel, "%s: %+v", name, c)
+			if c.Workers > 0 { // sync has none
+				require.Equal(t, c.Workers, c.StoreParallel, "%s: %+v", name, c)
+			}
+			past++
+		}
+	}
+	require.Positive(t, past)
+}
+
 // overload holds every way of being past capacity.
 func TestOpen_OverloadIsWhole(t *testing.T) {
 	t.Parallel()
@@ -60,7 +83,7 @@ func TestOpen_OverloadIsWhole(t *testing.T) {
 	plain := func(rate string, slow int) bool {
 		return has(func(c scenario.Combination) bool {
 			return c == scenario.Combination{
-				Strategy: "auto", Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", Sync: "never",
+				Strategy: "auto", Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", StoreParallel: 8, Sync: "never",
 				Connections: 4000, Mix: "get=100", Rate: rate, SlowClients: slow,
 			}
 		})
