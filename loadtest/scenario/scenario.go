@@ -44,7 +44,7 @@ type Combination struct {
 	StoreParallel int `json:"store_parallel,omitempty"`
 
 	// Nodes is how many services with these settings there are behind a load
-	// balancer, and Balance how it chooses: one of Balances, empty if there is but
+	// balancer, and Balance how it chooses: one of sim.Balances, empty if there is but
 	// one service. SlowNode is the speed of the first where that of the others is 1;
 	// 0 if it is like them. Fleets are simulated, not run.
 	Nodes    int     `json:"nodes,omitempty"`

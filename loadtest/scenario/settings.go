@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spillway/loadtest"
+	"spillway/loadtest/sim"
 	"spillway/strategies"
 )
 
@@ -25,12 +26,6 @@ type Settings map[string][]string
 
 // all stands for every strategy that is not named beside it.
 const all = "all"
-
-// Balances are the ways in which a load balancer chooses a node: the first is the
-// default.
-var Balances = []string{"round-robin", "random", "least-outstanding", "power-of-two", clientHash}
-
-const clientHash = "client-hash"
 
 // maxNodes is how many services there may be behind a load balancer.
 const maxNodes = 10_000
@@ -106,8 +101,8 @@ var settings = []setting{
 		return nil
 	}},
 	{"balance", false, func(c *Combination, value string) error {
-		if c.Balance = value; !slices.Contains(Balances, value) {
-			return fmt.Errorf("%q is not one of %s", value, strings.Join(Balances, ", "))
+		if c.Balance = value; !slices.Contains(sim.Balances, value) {
+			return fmt.Errorf("%q is not one of %s", value, strings.Join(sim.Balances, ", "))
 		}
 		return nil
 	}},
@@ -287,7 +282,7 @@ func (s Settings) normalize(combinations []Combination) error {
 		}
 		if c.Nodes <= 1 {
 			c.Nodes, c.Balance = 0, ""
-		} else if c.Balance = cmp.Or(c.Balance, Balances[0]); c.Balance == clientHash && c.Clients == "" {
+		} else if c.Balance = cmp.Or(c.Balance, sim.Balances[0]); c.Balance == sim.ClientHash && c.Clients == "" {
 			return errors.New("balance: client-hash needs clients, or all that is sent goes to one node")
 		}
 		if err := c.setKeys(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/sim"
 	"spillway/strategies"
 )
 
@@ -141,7 +142,7 @@ func TestOpen_FleetsAreWhole(t *testing.T) {
 	} {
 		require.True(t, slices.ContainsFunc(all, of), name)
 	}
-	for _, balance := range scenario.Balances {
+	for _, balance := range sim.Balances {
 		require.True(t, slices.ContainsFunc(all, func(c scenario.Combination) bool { return c.SlowNode > 0 && c.Balance == balance }), balance)
 	}
 }

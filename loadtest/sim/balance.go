@@ -1,59 +1,30 @@
 package sim
 
-import (
-	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strings"
-)
+import "math/rand/v2"
 
-// Balance is how a load balancer chooses the node of a request.
-type Balance uint8
-
-// The ways to choose. Outstanding requests are those that wait and those that
-// are being served.
+// The ways in which a load balancer chooses the node of a request. Outstanding
+// requests are those that wait and those that are being served.
 const (
 	// RoundRobin takes one node after the other.
-	RoundRobin Balance = iota
+	RoundRobin = "round-robin"
 	// Random takes any.
-	Random
+	Random = "random"
 	// LeastOutstanding takes the node with the fewest outstanding requests, in
 	// turn where several have as few.
-	LeastOutstanding
+	LeastOutstanding = "least-outstanding"
 	// PowerOfTwo draws two nodes, and takes the one with fewer outstanding requests.
-	PowerOfTwo
+	PowerOfTwo = "power-of-two"
 	// ClientHash takes the node that the hash of the client's name says: all that a
 	// client sends, what it sends again included, goes to one.
-	ClientHash
-
-	numBalances
+	ClientHash = "client-hash"
 )
 
-var balanceNames = []string{"round-robin", "random", "least-outstanding", "power-of-two", "client-hash"}
-
-func (b Balance) String() string {
-	if b < numBalances {
-		return balanceNames[b]
-	}
-	return "unknown"
-}
-
-// MarshalText returns the name.
-func (b Balance) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
-
-// UnmarshalText takes a name.
-func (b *Balance) UnmarshalText(text []byte) error {
-	i := slices.Index(balanceNames, string(text))
-	if i < 0 {
-		return fmt.Errorf("%q is not one of %s", text, strings.Join(balanceNames, ", "))
-	}
-	*b = Balance(i)
-	return nil
-}
+// Balances are all of them, the default first.
+var Balances = []string{RoundRobin, Random, LeastOutstanding, PowerOfTwo, ClientHash}
 
 // balancer chooses the node of each request.
 type balancer struct {
-	how    Balance
+	how    string
 	nodes  []*node
 	turn   int
 	random *rand.Rand

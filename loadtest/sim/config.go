@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,8 +25,8 @@ type Config struct {
 	// Nodes, if there are any, are the services behind a load balancer, each with
 	// a queue and workers of its own. By default there is one.
 	Nodes []Node
-	// Balance is how the load balancer chooses: RoundRobin by default.
-	Balance Balance
+	// Balance is how the load balancer chooses, one of Balances.
+	Balance string
 
 	// Requests returns a function that yields the requests, from the first and in
 	// the order of their times. It says false when there are no more.
@@ -143,6 +144,7 @@ func (c Config) withDefaults() Config {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	c.Capacity = cmp.Or(c.Capacity, DefaultCapacity)
 	c.SLO = cmp.Or(c.SLO, DefaultSLO)
+	c.Balance = cmp.Or(c.Balance, Balances[0])
 	c.Nodes = slices.Clone(c.Nodes)
 	if len(c.Nodes) == 0 {
 		c.Nodes = []Node{{}}
@@ -198,8 +200,8 @@ func (c *Config) checkTimes() error {
 	case c.Duration <= 0 || c.Warmup < 0 || c.SLO <= 0 || c.Step < 0:
 		return fmt.Errorf("duration %v, warm-up %v, SLO %v, step %v: have to be above 0, warm-up and step at least 0",
 			c.Duration, c.Warmup, c.SLO, c.Step)
-	case c.Balance >= numBalances:
-		return fmt.Errorf("balance: %d is none", c.Balance)
+	case !slices.Contains(Balances, c.Balance):
+		return fmt.Errorf("balance: %q is not one of %s", c.Balance, strings.Join(Balances, ", "))
 	}
 	return nil
 }

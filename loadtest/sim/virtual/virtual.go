@@ -148,16 +148,11 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 	nodes := max(1, c.Nodes)
 	config := sim.Config{
 		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: cmp.Or(c.Capacity, sim.DefaultCapacity),
-		Parallel: c.StoreParallel, Nodes: make([]sim.Node, nodes),
+		Parallel: c.StoreParallel, Nodes: make([]sim.Node, nodes), Balance: c.Balance,
 		SLO: o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: loadtest.TimelineStep(o.Duration), Seed: o.Seed,
 		Connections: nodes * o.Connections, Closed: o.Rate == 0,
 	}
 	config.Nodes[0].Speed = c.SlowNode
-	if c.Balance != "" {
-		if err := config.Balance.UnmarshalText([]byte(c.Balance)); err != nil {
-			return sim.Config{}, nil, fmt.Errorf("balance: %w", err)
-		}
-	}
 	// As loadtest.Retries says that clients do.
 	retry := sim.Retry{Attempts: o.Retries.Attempts, Backoff: o.Retries.Backoff, Budget: o.Retries.Budget, Jitter: true}
 	var kinds []kind

@@ -172,17 +172,6 @@ func TestService_Fleet(t *testing.T) {
 	require.InEpsilon(t, 500, r.ServedRPS, 0.05)
 }
 
-// What a scenario may ask for is what there is.
-func TestService_KnowsTheBalances(t *testing.T) {
-	t.Parallel()
-	for i, name := range scenario.Balances {
-		var b sim.Balance
-		require.NoError(t, b.UnmarshalText([]byte(name)))
-		require.EqualValues(t, i, b, name)
-	}
-	require.Equal(t, "unknown", sim.Balance(len(scenario.Balances)).String(), "the last is not the last")
-}
-
 // A comparison that is simulated has the form of a real one: it is whole, and the
 // same each time but for when it was made.
 func TestCompare_Simulated(t *testing.T) {
