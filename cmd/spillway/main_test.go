@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -408,4 +409,37 @@ func TestRun_StopsWhileRequestsWaitInTheStore(t *testing.T) {
 	require.Equal(t, 1, s.stop())
 	require.Contains(t, s.log.String(), "not all requests were finished within the drain time-out of 1ms")
 	require.NotContains(t, s.log.String(), "without closing")
+}
+
+// A store with one hand does one operation after the other, whatever it is and
+// however many workers there are.
+func TestRun_StoreParallel(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"sync", "fifo"} {
+		s := launch(t, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_WORKERS=8", "SPILLWAY_STORE_DELAY=20ms", "SPILLWAY_STORE_PARALLEL=1", "SPILLWAY_SYNC=never")
+		requests := []struct{ method, path string }{
+			{http.MethodGet, "entity?id=a"}, {http.MethodPut, "entity?id=a"}, {http.MethodDelete, "entity?id=b"}, {http.MethodGet, "entities?start=a"},
+		}
+		start := time.Now()
+		var all sync.WaitGroup
+		errs := make([]error, 2*len(requests))
+		for i := range errs {
+			r := requests[i%len(requests)]
+			all.Go(func() {
+				req, err := http.NewRequestWithContext(t.Context(), r.method, "http://"+s.addr["data"]+"/v0/"+r.path, http.NoBody)
+				if err == nil {
+					client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+					var resp *http.Response
+					if resp, err = client.Do(req); err == nil {
+						err = resp.Body.Close()
+					}
+				}
+				errs[i] = err
+			})
+		}
+		all.Wait()
+		require.NoError(t, errors.Join(errs...))
+		require.GreaterOrEqual(t, time.Since(start), 160*time.Millisecond, strategy)
+		require.Equal(t, 0, s.stop())
+	}
 }

@@ -20,7 +20,7 @@ func TestRun_StoreAsErlangC(t *testing.T) {
 	for strategy, workers := range map[string]int{"sync": 1, "fifo": 64} {
 		r, err := Run(Config{
 			Strategy: strategy, Workers: workers, Capacity: endless, Parallel: hands, Service: Exponential(mean),
-			Warmup: 10 * time.Second, Duration: lasting(2e6, load/mean.Seconds()),
+			Warmup: 10 * time.Second, Duration: lasting(1e6, load/mean.Seconds()),
 		}.asked(poisson(load / mean.Seconds())))
 		require.NoError(t, err)
 		require.InEpsilon(t, want+mean.Seconds(), r.MeanSojourn.Seconds(), tolerance, strategy)
