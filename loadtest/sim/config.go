@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"spillway/strategies"
 )
 
 // Config is what to simulate.
@@ -223,13 +225,16 @@ func (c *Class) check() error {
 }
 
 // ServiceRate returns how many requests a second the workers, and the store behind
-// them, can serve, all nodes together: the capacity that loads are multiples of.
+// them, can serve, all nodes together: the capacity that loads are multiples of. A
+// strategy that takes no workers counts as if it had them, unless the store says
+// what it can serve.
 func (c Config) ServiceRate() float64 {
 	c = c.withDefaults()
+	spec, _ := strategies.Lookup(c.Strategy)
 	workers, mean, weights := 0.0, 0.0, 0.0
 	for _, n := range c.Nodes {
-		if c.Parallel > 0 {
-			n.Workers = min(n.Workers, c.Parallel)
+		if c.Parallel > 0 && (spec.Inline || c.Parallel < n.Workers) {
+			n.Workers = c.Parallel
 		}
 		workers += float64(n.Workers) * n.Speed
 	}
