@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// folder makes a closed data folder with three tables and a log, and returns it
+// closedFolder makes a closed data folder with three tables and a log, and returns it
 // with the number of its keys.
-func folder(t *testing.T) (dir string, keys int64) {
+func closedFolder(t *testing.T) (dir string, keys int64) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "data")
 	o := Options{Dir: dir}
@@ -101,7 +101,7 @@ func requireDamaged(t *testing.T, dir string, files ...string) {
 
 func TestCheck_Sound(t *testing.T) {
 	t.Parallel()
-	dir, keys := folder(t)
+	dir, keys := closedFolder(t)
 	before := contents(t, dir)
 	report, err := Check(t.Context(), dir)
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestCheck_Sound(t *testing.T) {
 // Every bit of a table and of the manifest matters.
 func TestCheck_FlippedBits(t *testing.T) {
 	t.Parallel()
-	dir, _ := folder(t)
+	dir, _ := closedFolder(t)
 	const step = 89
 	start := rand.IntN(step)
 	t.Logf("from byte %d", start)
@@ -219,7 +219,7 @@ func TestCheck_Damage(t *testing.T) {
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			t.Parallel()
-			dir, _ := folder(t)
+			dir, _ := closedFolder(t)
 			paths := matching(t, dir, row.glob)
 			last := paths[len(paths)-1]
 			row.damage(t, last)
@@ -291,7 +291,7 @@ func TestCheck_NoDamage(t *testing.T) {
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			t.Parallel()
-			dir, _ := folder(t)
+			dir, _ := closedFolder(t)
 			paths := matching(t, dir, row.glob)
 			row.change(t, paths[len(paths)-1])
 			report, err := Check(t.Context(), dir)
@@ -321,7 +321,7 @@ func TestCheck_Refusals(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	full, _ := folder(t)
+	full, _ := closedFolder(t)
 	_, err = Check(ctx, full)
 	require.ErrorIs(t, err, context.Canceled)
 }

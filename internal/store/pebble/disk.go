@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,6 +43,12 @@ var errFenced = errors.New("the folder belongs to another instance now")
 // Tables. Failures are returned, and Pebble repeats the flush or compaction,
 // without a pause: see pace.
 //
+// The folder. Pebble has several handles of it to sync which files there are, and
+// survives a failure of some of them. So their syncs do nothing, and have nothing to
+// do: a file that was synced is in the folder for good, and so is one that was
+// renamed, and a log and a marker as soon as it is made. Whatever fails there fails
+// where its file would.
+//
 // A disk can be fenced. Afterwards nothing that the instance still does reaches
 // the folder, and it is told that all is well, so that another instance may own
 // the folder while this one serves those who still read from it.
@@ -61,9 +66,7 @@ type disk struct {
 	reading atomic.Pointer[string]
 
 	lost       atomic.Pointer[error]
-	troubled   atomic.Pointer[time.Time] // when background work failed last
-	understood sync.Map                  // from names of tables to *atomic.Bool; see tableFile
-	logHandles atomic.Int32              // of the folder; for tests
+	understood sync.Map // from names of tables to *atomic.Bool; see tableFile
 
 	// fencing is closed by fence, ending by end.
 	fencing, ending    chan struct{}
@@ -89,10 +92,6 @@ type diskHooks struct {
 	remove func(name string) (later bool)
 	// fsynced is called after each sync of a log, once the folder is open.
 	fsynced func(time.Duration)
-	// rest is how long background work that has failed rests, unless closing is
-	// closed.
-	rest    time.Duration
-	closing <-chan struct{}
 }
 
 func newDisk(fs vfs.FS, dir string, hooks diskHooks) *disk {
@@ -159,7 +158,11 @@ func (d *disk) isVital(name string) bool {
 	if d.opening.Load() && d.inDir(name) && !d.isTable(name) {
 		return true
 	}
-	return d.isManifest(name) || strings.HasPrefix(d.PathBase(name), "marker.") && d.inDir(name)
+	return d.isManifest(name) || d.isMarker(name)
+}
+
+func (d *disk) isMarker(name string) bool {
+	return strings.HasPrefix(d.PathBase(name), "marker.") && d.inDir(name)
 }
 
 // change runs f, which changes the file of that name. If the disk is fenced it
@@ -223,6 +226,9 @@ func (d *disk) log(name string, f func() (vfs.File, error)) (vfs.File, error) {
 			_ = d.FS.Remove(name) // whatever there may be of it
 			return err
 		}
+		if err := d.syncDir(); err != nil {
+			return err
+		}
 		if info, err := file.File.Stat(); err == nil {
 			file.end = info.Size()
 		}
@@ -277,15 +283,20 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 			return nil, err
 		}
 	}
+	if !d.isMarker(name) {
+		return d.wrap(name, func() (vfs.File, error) { return d.FS.Create(name, c) })
+	}
 	// After a power cut there must be no marker of a manifest that is not there:
 	// nothing says in which order files appear that were created between two syncs
 	// of their folder.
-	if strings.HasPrefix(d.PathBase(name), manifestMarker) && d.inDir(name) {
-		if err := d.sync(name, d.syncDir); err != nil {
-			return nil, err
-		}
+	if err := d.sync(name, d.syncDir); err != nil {
+		return nil, err
 	}
-	return d.wrap(name, func() (vfs.File, error) { return d.FS.Create(name, c) })
+	f, err := d.wrap(name, func() (vfs.File, error) { return d.FS.Create(name, c) })
+	if err == nil {
+		err = d.sync(name, d.syncDir)
+	}
+	return f, err
 }
 
 func (d *disk) syncDir() error {
@@ -351,37 +362,15 @@ func (d *disk) OpenDir(name string) (vfs.File, error) {
 	if name != d.dir {
 		return f, nil
 	}
-	// Syncing the folder counts as a change of what it is synced for.
-	switch who := callers(); {
-	case strings.Contains(who, "/wal.(*StandaloneManager)."):
-		d.logHandles.Add(1)
-		return &logFile{File: f, disk: d, name: d.PathBase(name)}, nil
-	case strings.Contains(who, "/atomicfs."):
-		return &diskFile{File: f, disk: d, name: d.PathJoin(name, "marker.")}, nil
-	default:
-		return &diskFile{File: f, disk: d, name: d.PathJoin(name, "*")}, nil
-	}
+	return entries{f}, nil
 }
 
-// callers returns the names of the functions that have called the caller.
-// Pebble has several handles of its folder, and which of them may fail depends
-// on who has opened it: Pebble panics if the log manager cannot sync the folder
-// after it has created a log, and does not survive it if a marker is not synced.
-// The others must be allowed to fail, since tables become part of the store by
-// those syncs.
-func callers() string {
-	var pcs [8]uintptr
-	var names strings.Builder
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
-	for {
-		frame, more := frames.Next()
-		names.WriteString(frame.Function)
-		names.WriteByte('\n')
-		if !more {
-			return names.String()
-		}
-	}
-}
+// entries is a handle of the folder by which nothing needs to be synced, see disk.
+type entries struct{ vfs.File }
+
+func (entries) Sync() error                { return nil }
+func (entries) SyncData() error            { return nil }
+func (entries) SyncTo(int64) (bool, error) { return true, nil }
 
 func (d *disk) Link(oldname, newname string) error {
 	return d.change(newname, func() error { return d.FS.Link(oldname, newname) })
@@ -406,7 +395,10 @@ func (d *disk) RemoveAll(name string) error {
 }
 
 func (d *disk) Rename(oldname, newname string) error {
-	return d.change(newname, func() error { return d.FS.Rename(oldname, newname) })
+	if err := d.change(newname, func() error { return d.FS.Rename(oldname, newname) }); err != nil || !d.inDir(newname) {
+		return err
+	}
+	return d.sync(newname, d.syncDir)
 }
 
 func (d *disk) MkdirAll(dir string, perm os.FileMode) error {
@@ -418,11 +410,13 @@ func (d *disk) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 func (d *disk) Unwrap() vfs.FS { return d.FS }
 
-// diskFile is a file other than a log, or a folder.
+// diskFile is a file other than a log.
 type diskFile struct {
 	vfs.File
 	disk *disk
 	name string
+	// entered says that it is in the folder for good.
+	entered bool
 }
 
 func (f *diskFile) Write(p []byte) (n int, err error) {
@@ -445,9 +439,19 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), err
 }
 
-func (f *diskFile) Sync() error { return f.disk.sync(f.name, f.File.Sync) }
+func (f *diskFile) Sync() error { return f.sync(f.File.Sync) }
 
-func (f *diskFile) SyncData() error { return f.disk.sync(f.name, f.File.SyncData) }
+func (f *diskFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f *diskFile) sync(do func() error) error {
+	return f.disk.sync(f.name, func() error {
+		if err := do(); err != nil || f.entered || !f.disk.inDir(f.name) {
+			return err
+		}
+		f.entered = true
+		return f.disk.syncDir()
+	})
+}
 
 func (f *diskFile) SyncTo(length int64) (full bool, err error) {
 	err = f.disk.sync(f.name, func() (err error) {
@@ -457,10 +461,9 @@ func (f *diskFile) SyncTo(length int64) (full bool, err error) {
 	return full, err
 }
 
-// logFile is a log, or the handle by which the log manager syncs the folder.
-// Its methods never fail: see disk. File is nil if the log was already lost
-// when it was created. So is that of any file which a fenced instance creates,
-// and whose log is lost as well.
+// logFile is a log. Its methods never fail: see disk. File is nil if the log was
+// already lost when it was created. So is that of any file which a fenced instance
+// creates, and whose log is lost as well.
 type logFile struct {
 	vfs.File
 	disk    *disk

@@ -581,11 +581,3 @@ func TestStore_IntervalBoundsTheLoss(t *testing.T) {
 	require.NoError(t, s.Close())
 	close(synced)
 }
-
-// The handle by which the log manager syncs the folder is told from the others,
-// one for each instance: see callers.
-func TestDisk_KnowsTheLogManagersHandle(t *testing.T) {
-	t.Parallel()
-	s := open(t, Options{Dir: t.TempDir()})
-	require.EqualValues(t, 1, s.cur.disk.logHandles.Load())
-}

@@ -13,8 +13,9 @@ import (
 // reference is released: one is the store's, the others belong to iterators
 // and to commits that are waited for.
 type instance struct {
-	db   *pebble.DB
-	disk *disk
+	db        *pebble.DB
+	disk      *disk
+	scheduler *scheduler
 	// broken is why Pebble has said that it cannot go on: it may have lost track
 	// of its own MANIFEST, so that only reopening the folder helps.
 	broken atomic.Pointer[error]
@@ -68,14 +69,16 @@ func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) 
 	}
 	inst.disk = newDisk(s.opts.FS, s.opts.Dir, diskHooks{
 		failed: failed, broken: broken, pause: s.pause, fsynced: s.opts.OnFsync,
-		remove: s.removals.later, rest: s.opts.RetryInterval / 5, closing: s.closing,
+		remove: s.removals.later,
 	})
+	inst.scheduler = newScheduler(s.opts.RetryInterval / 5)
 	if s.opts.Sync == Always { // otherwise there are few syncs, of much at a time
 		inst.disk.logAhead = int64(min(len(zeros), int(s.opts.memTableBytes)/4))
 	}
 	o := s.opts.pebbleOptions()
 	o.Cache = s.cache
 	o.FS = inst.disk
+	o.Experimental.CompactionScheduler = inst.scheduler
 	o.Logger = logger{log: s.opts.Logger, fatal: func(err error) {
 		broken(err)
 		failed(err)
@@ -98,6 +101,7 @@ func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) 
 			// Pebble does not wait for the compactions that it has begun. They would
 			// remove tables that belong to the next instance.
 			inst.disk.abort()
+			inst.scheduler.Unregister()
 		}
 		opened <- inst.disk.blame(err)
 	}()
@@ -131,7 +135,7 @@ func (s *Store) events(inst *instance) *pebble.EventListener {
 	log := s.opts.Logger
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
-			inst.disk.trouble()
+			inst.scheduler.fail()
 			if !inst.disk.isFenced() {
 				s.lines.backgroundError(err)
 			}

@@ -8,6 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"spillway/internal/folder"
 )
 
 // SyncMode says when a write counts as done.
@@ -42,7 +44,8 @@ type Options struct {
 	// Logger receives what Pebble logs, most of it at level debug, and the
 	// changes between writable and unwritable. Nil means slog.Default.
 	Logger *slog.Logger
-	// FS is the file system. Nil means the operating system's.
+	// FS is the file system. Nil means the operating system's, which holds Dir: see
+	// package folder.
 	FS vfs.FS
 	// OnFsync is called after each sync of the log with its duration, from the
 	// goroutine that writes the log. Nil means nobody wants to know.
@@ -78,7 +81,7 @@ func (o *Options) setDefaults() {
 		o.Logger = slog.Default()
 	}
 	if o.FS == nil {
-		o.FS = vfs.Default
+		o.FS = folder.New(o.Dir)
 	}
 	if o.OnFsync == nil {
 		o.OnFsync = func(time.Duration) {}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -64,28 +63,4 @@ func (e *blockError) Error() string {
 // Is makes it a corruption to Pebble.
 func (e *blockError) Is(target error) bool {
 	return target == errDamaged || target == pebble.ErrCorruption
-}
-
-// trouble notes that a flush or compaction has failed.
-func (d *disk) trouble() {
-	now := time.Now()
-	d.troubled.Store(&now)
-}
-
-// GetDiskUsage is what Pebble asks for at the end of every flush and compaction,
-// while it holds no lock. It takes longer if one has failed shortly before: what
-// fails Pebble repeats at once, and if a table cannot be read that is for ever.
-func (d *disk) GetDiskUsage(path string) (vfs.DiskUsage, error) {
-	if at := d.troubled.Load(); at != nil {
-		if wait := time.Until(at.Add(d.hooks.rest)); wait > 0 {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-d.hooks.closing:
-			case <-d.fencing:
-			}
-		}
-	}
-	return d.FS.GetDiskUsage(path)
 }

@@ -1,0 +1,18 @@
+//go:build !unix
+
+package folder
+
+import (
+	"io/fs"
+	"os"
+)
+
+const canHold = false
+
+func lockDir(*os.File) error { return nil }
+
+func shareDir(*os.File) error { return nil }
+
+func lockFile(*os.File, bool) error { return nil }
+
+func exposes(fs.FileMode) bool { return false }
