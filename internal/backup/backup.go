@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"spillway/internal/folder"
 )
 
 var (
@@ -54,7 +56,7 @@ type Backups struct {
 
 // New returns the Backups of a store in the folder data.
 func New(data string) *Backups {
-	b := &Backups{data: data, disk: newDisk(vfs.Default)}
+	b := &Backups{data: data, disk: newDisk(folder.New(data))}
 	b.stop, b.end = context.WithCancelCause(context.Background())
 	return b
 }
@@ -89,7 +91,7 @@ func (b *Backups) Write(ctx context.Context, dir string, checkpoint func(dir str
 	}
 	start := time.Now()
 	dir = filepath.Clean(dir)
-	dir, putBack, err := b.makeRoom(dir)
+	dir, mode, err := b.makeRoom(dir)
 	if err != nil {
 		return Result{}, err
 	}
@@ -103,6 +105,9 @@ func (b *Backups) Write(ctx context.Context, dir string, checkpoint func(dir str
 		return Result{}, err // somebody else has made the folder meanwhile
 	}
 	var inv inventory
+	if err == nil && mode != 0 {
+		err = os.Chmod(dir, mode)
+	}
 	if err == nil {
 		inv, err = takeInventory(ctx, dir)
 	}
@@ -113,45 +118,49 @@ func (b *Backups) Write(ctx context.Context, dir string, checkpoint func(dir str
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return Result{}, errors.Join(err, os.RemoveAll(dir), putBack())
+		err = errors.Join(err, os.RemoveAll(dir))
+		if mode != 0 {
+			err = errors.Join(err, os.Mkdir(dir, 0o700), os.Chmod(dir, mode))
+		}
+		return Result{}, err
 	}
 	return Result{Dir: dir, Files: len(inv.Files), Bytes: inv.bytes(), Took: time.Since(start)}, nil
 }
 
 // makeRoom sees to it that there is nothing at dir, and that there may be a
-// backup. It returns dir without links, and what makes the empty folder again that
-// was there, if one was.
-func (b *Backups) makeRoom(dir string) (at string, putBack func() error, _ error) {
+// backup. It returns dir without links, and the mode of the empty folder that was
+// there and is to be again, or 0.
+func (b *Backups) makeRoom(dir string) (at string, mode fs.FileMode, _ error) {
 	if !filepath.IsAbs(dir) {
-		return "", nil, &placeError{fs.ErrInvalid, fmt.Sprintf("%s is not an absolute path", dir)}
+		return "", 0, &placeError{fs.ErrInvalid, fmt.Sprintf("%s is not an absolute path", dir)}
 	}
 	inside, err := within(b.data, dir)
 	if err != nil {
-		return "", nil, err
+		return "", 0, err
 	}
 	if inside != "" && !strings.HasPrefix(inside, Folder+string(filepath.Separator)) {
-		return "", nil, &placeError{fs.ErrInvalid, fmt.Sprintf("%s is in the data folder, where backups may be in %s only", dir, filepath.Join(b.data, Folder))}
+		return "", 0, &placeError{fs.ErrInvalid, fmt.Sprintf("%s is in the data folder, where backups may be in %s only", dir, filepath.Join(b.data, Folder))}
 	}
 	if at, err = resolve(dir); err != nil {
-		return "", nil, err
+		return "", 0, err
 	}
 	entries, err := os.ReadDir(at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return at, func() error { return nil }, nil
+		return at, 0, nil
 	case err == nil && len(entries) > 0:
-		return "", nil, &placeError{fs.ErrExist, fmt.Sprintf("%s exists already and is not empty", dir)}
+		return "", 0, &placeError{fs.ErrExist, fmt.Sprintf("%s exists already and is not empty", dir)}
 	case err != nil:
-		return "", nil, err
+		return "", 0, err
 	}
 	info, err := os.Stat(at)
 	if err != nil {
-		return "", nil, err
+		return "", 0, err
 	}
 	if err := os.Remove(at); err != nil { // a checkpoint makes its folder itself
-		return "", nil, &placeError{fs.ErrInvalid, fmt.Sprintf("the empty folder %s cannot be replaced, name one to be made within it (%v)", dir, err)}
+		return "", 0, &placeError{fs.ErrInvalid, fmt.Sprintf("the empty folder %s cannot be replaced, name one to be made within it (%v)", dir, err)}
 	}
-	return at, func() error { return os.Mkdir(at, info.Mode().Perm()) }, nil
+	return at, info.Mode() &^ fs.ModeType, nil
 }
 
 // placeError says why there can be no backup at some place.
@@ -164,20 +173,29 @@ func (e *placeError) Error() string { return e.text }
 func (e *placeError) Unwrap() error { return e.kind }
 
 // within returns the path of dir relative to parent if it is parent or within,
-// and "" otherwise. Links are followed as far as there is anything.
+// and "" otherwise. Links are followed as far as there is anything, and so are
+// mounts: a folder may have several paths.
 func within(parent, dir string) (string, error) {
-	parent, err := resolve(parent)
+	dir, err := resolve(dir)
 	if err != nil {
 		return "", err
 	}
-	if dir, err = resolve(dir); err != nil {
+	folder, err := os.Stat(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
 		return "", err
 	}
-	rel, err := filepath.Rel(parent, dir)
-	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		return "", nil //nolint:nilerr // there is no way from one to the other
+	for above := dir; ; above = filepath.Dir(above) {
+		info, err := os.Stat(above)
+		if err == nil && os.SameFile(info, folder) {
+			return filepath.Rel(above, dir)
+		}
+		if above == filepath.Dir(above) {
+			return "", nil
+		}
 	}
-	return rel, nil
 }
 
 // resolve returns the absolute path of a file that may not be there yet, without

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"spillway/internal/folder"
 	"spillway/internal/store/pebble"
 )
 
@@ -19,11 +20,11 @@ type Report struct {
 }
 
 // Check reads all that is in a data folder or a backup and compares it with its
-// checksums, without changing anything. No service can be started meanwhile on
-// a folder that one has run on before. The error says why the folder cannot be checked; damage is in the
+// checksums, without changing anything. No service can be started on it
+// meanwhile. The error says why the folder cannot be checked; damage is in the
 // report. A process that has the folder open itself must not call it.
 func Check(ctx context.Context, dir string) (Report, error) {
-	unlock, err := share(filepath.Join(dir, lockName))
+	unlock, err := folder.Share(dir)
 	if err != nil {
 		return Report{}, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -87,7 +88,7 @@ func backupOf(dir string) (inventory, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return inventory{}, err
 	}
-	switch _, err := os.Lstat(filepath.Join(dir, lockName)); {
+	switch _, err := os.Lstat(filepath.Join(dir, folder.LockName)); {
 	case err == nil:
 		return inventory{}, fmt.Errorf("%s %w: a service was started on it", dir, ErrNoBackup)
 	case !errors.Is(err, fs.ErrNotExist):

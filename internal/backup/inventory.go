@@ -15,14 +15,11 @@ import (
 	"time"
 
 	"spillway/internal/durable"
+	"spillway/internal/folder"
 )
 
-const (
-	// inventoryName is the file in a backup that says what is in it.
-	inventoryName = "SPILLWAY-BACKUP"
-	// lockName is the file that Pebble locks when it opens a folder.
-	lockName = "LOCK"
-)
+// inventoryName is the file in a backup that says what is in it.
+const inventoryName = "SPILLWAY-BACKUP"
 
 // ErrNoBackup is returned for a folder that is not a backup, or was not finished,
 // or was changed since by a service.
@@ -146,7 +143,7 @@ func read(path string) (inventory, error) {
 	seen := make(map[string]bool)
 	for _, f := range inv.Files {
 		name := f.Name
-		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) || name == lockName || name == unfinished || seen[name] {
+		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) || name == folder.LockName || name == unfinished || seen[name] {
 			return inv, fmt.Errorf("%s is damaged", path)
 		}
 		seen[name] = true

@@ -13,10 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	pebbledb "github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"spillway/internal/durable"
+	"spillway/internal/folder"
 )
 
 // A restore copies the files of a backup to where they belong. The folder may be
@@ -66,7 +64,7 @@ func Restore(ctx context.Context, from, to string) (Report, error) {
 		return Report{}, err
 	}
 	// Before the backup is read, which may take long.
-	release, err := share(filepath.Join(to, lockName))
+	release, err := folder.Share(to)
 	if err != nil {
 		return Report{}, fmt.Errorf("the data folder %s: %w", to, err)
 	}
@@ -105,7 +103,7 @@ func vacant(dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case lockName, unfinished + ".tmp", Folder, "lost+found":
+		case folder.LockName, unfinished + ".tmp", Folder, "lost+found":
 		default:
 			return fmt.Errorf("the data folder %s is not empty, it has %s: move away what is there", dir, e.Name())
 		}
@@ -119,14 +117,14 @@ func install(ctx context.Context, inv *inventory, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	lock, err := pebbledb.LockDirectory(to, vfs.Default)
+	lock, err := folder.New(to).Lock(filepath.Join(to, folder.LockName))
 	if err != nil {
 		return fmt.Errorf("the data folder %s is in use: %w", to, err)
 	}
 	defer func() {
 		err = errors.Join(err, lock.Close())
 		if err != nil && made {
-			_ = os.Remove(filepath.Join(to, lockName))
+			_ = os.Remove(filepath.Join(to, folder.LockName))
 			_ = os.Remove(to)
 		}
 	}()
@@ -159,10 +157,10 @@ func install(ctx context.Context, inv *inventory, from, to string) (err error) {
 // makeDir makes a folder and those above it, durably, and reports whether there
 // was none.
 func makeDir(dir string) (made bool, err error) {
-	err = os.Mkdir(dir, 0o755)
+	err = os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err = makeDir(filepath.Dir(dir)); err == nil {
-			err = os.Mkdir(dir, 0o755)
+			err = os.Mkdir(dir, 0o700)
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {
@@ -190,7 +188,7 @@ func (f *file) copy(ctx context.Context, from, to string) error {
 		return err
 	}
 	defer func() { _ = src.Close() }()
-	dst, err := os.OpenFile(filepath.Join(to, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	dst, err := os.OpenFile(filepath.Join(to, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -9,11 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
+	"spillway/internal/folder"
 	"spillway/internal/store/pebble"
 )
 
 // ErrInUse is returned for a folder that a service runs on.
-var ErrInUse = errors.New("it is in use by a running service")
+var ErrInUse = folder.ErrInUse
 
 // Source is a data folder or a backup that is open for reading.
 type Source struct {
@@ -26,12 +27,10 @@ type Source struct {
 }
 
 // OpenSource opens a data folder or a backup for reading, and changes nothing. No
-// service can be started meanwhile on a folder that one has run on before. The
-// error wraps ErrInUse if one does run on it. A process that has the folder open
+// service can be started on it meanwhile. The error wraps ErrInUse if one does run on it. A process that has the folder open
 // itself must not call it.
 func OpenSource(ctx context.Context, dir string) (_ *Source, err error) {
-	lock := filepath.Join(dir, lockName)
-	release, err := share(lock)
+	release, err := folder.Share(dir)
 	if errors.Is(err, ErrInUse) {
 		err = fmt.Errorf("%w: stop it, or take a backup of it (spillway backup), which can be read while the service runs", err)
 	}
@@ -47,7 +46,7 @@ func OpenSource(ctx context.Context, dir string) (_ *Source, err error) {
 	if err := Usable(dir); err != nil {
 		return nil, err
 	}
-	switch _, locked := os.Lstat(lock); {
+	switch _, locked := os.Lstat(filepath.Join(dir, folder.LockName)); {
 	case locked == nil: // a service has run on it
 	case !errors.Is(locked, fs.ErrNotExist):
 		return nil, locked

@@ -1,5 +1,5 @@
 // Package durable writes files that a crash leaves whole: as they were, or as they
-// are to be.
+// are to be. They are for their user alone.
 package durable
 
 import (
@@ -14,7 +14,7 @@ import (
 // nil that is durable; if it fails, or is cut off, the file has the one content or
 // the other, and path + ".tmp" may be left over.
 func WriteFile(path string, content []byte) error {
-	f, err := os.Create(path + ".tmp")
+	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -311,6 +311,13 @@ func (l *Lock) Again() error {
 	return nil
 }
 
+// Exposed reports whether others than the user and the group of the folder may look
+// into it.
+func (l *Lock) Exposed() bool {
+	info, err := l.dir.Stat()
+	return err == nil && exposes(info.Mode())
+}
+
 // Close ends the lock. The files are reached by their paths then.
 func (l *Lock) Close() error {
 	l.fs.held.CompareAndSwap(l.root, nil)
@@ -351,11 +358,11 @@ func Share(dir string) (release func(), err error) {
 	return nil, errors.Join(err, folder.Close())
 }
 
-// Exposed reports whether others than the user and the group of a folder may read
-// what is in it.
-func Exposed(dir string) bool {
-	info, err := os.Stat(dir)
-	return err == nil && exposes(info.Mode())
+// Same reports whether two descriptions are of the same file, as far as they tell.
+func Same(a, b vfs.FileInfo) bool {
+	x, ok := a.(info)
+	y, also := b.(info)
+	return !ok || !also || os.SameFile(x.FileInfo, y.FileInfo)
 }
 
 // errnoOf takes from an error of a file the path, which others need not know.

@@ -17,6 +17,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/wal"
+
+	"spillway/internal/store/pebble/format"
 )
 
 // ErrNoStore is returned by Check for a folder in which there is nothing of a
@@ -130,7 +132,7 @@ type checker struct {
 func (c *checker) damaged(file string, err error) { c.note(file, err, false) }
 
 func (c *checker) note(file string, err error, starts bool) {
-	if isOfSystem(err) || errors.Is(err, errNewer) {
+	if isOfSystem(err) || errors.Is(err, format.ErrNewer) {
 		if c.unreadable != nil {
 			return
 		}
@@ -151,8 +153,8 @@ func (c *checker) note(file string, err error, starts bool) {
 // says which it is.
 func (c *checker) checkFormat() bool {
 	for _, name := range c.names {
-		if strings.HasPrefix(name, formatMarker) {
-			if _, err := formatOf(name); err != nil {
+		if strings.HasPrefix(name, format.VersionMarker) {
+			if _, err := format.Version(name); err != nil {
 				c.damaged(name, ofFile(name, err))
 				return false
 			}
@@ -161,36 +163,43 @@ func (c *checker) checkFormat() bool {
 	return true
 }
 
-// checkManifest finds the manifest and compares it with the mark, and reports
-// whether it could be what was written. What lies beyond the mark is examined when
+// checkManifest finds the manifest and compares it with the mark, and the logs with
+// the note of them, and reports whether they could be what was written. What lies beyond the mark is examined when
 // it is opened, as at a start.
 func (c *checker) checkManifest() bool {
 	// A marker is named after itself, a number that grows, and what it marks.
 	// os.ReadDir sorts, and the numbers have leading zeros.
 	for _, name := range c.names {
-		if rest, ok := strings.CutPrefix(name, manifestMarker); ok {
-			_, c.manifest, _ = strings.Cut(rest, ".")
+		if manifest, ok := format.Marked(name); ok {
+			c.manifest = manifest
 		}
 	}
 	if c.manifest == "" {
-		c.damaged(manifestMarker+"*", errors.New("it is missing, which says what belongs to the store"))
-		return false
-	}
-	if _, err := os.Stat(filepath.Join(c.dir, c.manifest)); err != nil {
-		c.damaged(c.manifest, plain(err))
+		c.damaged(format.ManifestMarker+"*", errors.New("it is missing, which says what belongs to the store"))
 		return false
 	}
 	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(c.dir, name)) }
-	if _, err := compareMark(read, c.manifest); err != nil {
+	content, err := read(c.manifest)
+	if err != nil {
+		c.damaged(c.manifest, plain(err))
+		return false
+	}
+	if _, err := format.CompareMark(read, c.manifest, content); err != nil {
 		c.damaged(c.manifest, ofFile(c.manifest, err))
 		return false
 	}
-	return true
+	err = format.CompareLogs(read, c.names, content)
+	if missing, ok := errors.AsType[*format.MissingLogError](err); ok {
+		c.damaged(missing.Name, errors.New("it is missing, and may have held what was acknowledged last"))
+	} else if err != nil {
+		c.damaged(format.LogsName, err)
+	}
+	return err == nil
 }
 
 // ofFile takes the name of a file from an error that begins with it.
 func ofFile(name string, err error) error {
-	if errors.Is(err, errDamaged) {
+	if errors.Is(err, format.ErrDamaged) {
 		return fmt.Errorf("it %s", strings.TrimPrefix(err.Error(), name+" "))
 	}
 	return err
@@ -248,8 +257,8 @@ func (c *checker) blame(err error) {
 	switch {
 	case found || c.blameOptions():
 	case strings.Contains(err.Error(), "replaying WAL") && c.blameLogs():
-	case !slices.ContainsFunc(c.names, func(name string) bool { return strings.HasPrefix(name, formatMarker) }):
-		c.damaged(formatMarker+"*", errors.New("it is missing, which says in which format the store is"))
+	case !slices.ContainsFunc(c.names, func(name string) bool { return strings.HasPrefix(name, format.VersionMarker) }):
+		c.damaged(format.VersionMarker+"*", errors.New("it is missing, which says in which format the store is"))
 	default:
 		c.damaged(c.manifest, err)
 	}
@@ -423,7 +432,7 @@ func (r readOnly) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		return nil, err
 	}
 	base := r.PathBase(name)
-	if err := examineFile(f, base); err != nil {
+	if err := format.Examine(f, base); err != nil {
 		r.damaged(base, ofFile(base, err))
 		return nil, errors.Join(err, f.Close())
 	}

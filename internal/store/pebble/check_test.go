@@ -14,6 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
+
+	"spillway/internal/store/pebble/format"
 )
 
 // closedFolder makes a closed data folder with three tables and a log, and returns it
@@ -42,12 +44,12 @@ func closedFolder(t *testing.T) (dir string, keys int64) {
 	}
 	require.NoError(t, db.Delete([]byte("2-2"), pebble.Sync))
 	require.NoError(t, db.Close())
-	manifest := matching(t, dir, manifestPrefix+"*")[0]
+	manifest := matching(t, dir, format.ManifestPrefix+"*")[0]
 	b, err := os.ReadFile(manifest)
 	require.NoError(t, err)
-	var e extent
+	var e format.Extent
 	_, _ = e.Write(b)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, markName), []byte(markLine(filepath.Base(manifest), e)), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, format.MarkName), []byte(format.Mark(filepath.Base(manifest), e)), 0o644))
 	return dir, 3*20 + 10 - 1
 }
 
@@ -127,10 +129,10 @@ func TestCheck_Sound(t *testing.T) {
 	require.Equal(t, []string{"999999.sst"}, report.Unused)
 
 	// So is the last record of the manifest, if the mark does not vouch for it.
-	manifest := matching(t, dir, manifestPrefix+"*")[0]
+	manifest := matching(t, dir, format.ManifestPrefix+"*")[0]
 	b, err := os.ReadFile(manifest)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(manifest, append(b, 1, 2, 3, 4, 100, 0, manifestFull, 'h', 'a', 'l', 'f'), 0o644))
+	require.NoError(t, os.WriteFile(manifest, append(b, 1, 2, 3, 4, 100, 0, format.ManifestFull, 'h', 'a', 'l', 'f'), 0o644))
 	report, err = Check(t.Context(), dir)
 	require.NoError(t, err)
 	require.Empty(t, report.Damage)
@@ -281,12 +283,12 @@ func TestCheck_NoDamage(t *testing.T) {
 		what, glob, says string
 		change           func(t *testing.T, path string)
 	}{
-		{"a newer version has written it", formatMarker + "*", errNewer.Error(), func(t *testing.T, path string) {
+		{"a newer version has written it", format.VersionMarker + "*", format.ErrNewer.Error(), func(t *testing.T, path string) {
 			t.Helper()
 			require.NoError(t, os.Rename(path, strings.TrimSuffix(path, filepath.Ext(path))+".999"))
 		}},
-		{"the mark cannot be read", markName, markName, unreadable},
-		{"the manifest cannot be read", manifestPrefix + "*", manifestPrefix, unreadable},
+		{"the mark cannot be read", format.MarkName, format.MarkName, unreadable},
+		{"the manifest cannot be read", format.ManifestPrefix + "*", format.ManifestPrefix, unreadable},
 		{"a log cannot be read", "*.log", ".log", unreadable},
 	} {
 		t.Run(row.what, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/internal/store"
+	"spillway/internal/store/pebble/format"
 )
 
 // content returns what a file of the folder "d" holds.
@@ -210,13 +211,13 @@ func TestOpen_TruncatedManifest(t *testing.T) {
 	killed := copyOf(mem)
 	require.NoError(t, s.Close())
 	for name, from := range map[string]*vfs.MemFS{"closed": mem, "killed": killed} {
-		manifest := named(t, from, manifestPrefix, "")[0]
+		manifest := named(t, from, format.ManifestPrefix, "")[0]
 		whole := content(t, from, manifest)
 		for size := 0; size < len(whole); size += 25 {
 			fs := copyOf(from)
 			overwrite(t, fs, manifest, whole[:size])
 			_, err := Open(Options{Dir: "d", FS: fs, Logger: slog.New(slog.DiscardHandler)})
-			requireOneLine(t, err, manifest, errDamaged.Error())
+			requireOneLine(t, err, manifest, format.ErrDamaged.Error())
 		}
 		fs := copyOf(from)
 		s, err := Open(Options{Dir: "d", FS: fs, Logger: slog.New(slog.DiscardHandler)})
@@ -236,13 +237,13 @@ func hostile(log uint32, size int) string {
 			b = binary.LittleEndian.AppendUint32(b, number)
 			b = binary.LittleEndian.AppendUint64(b, synced)
 		}
-		binary.LittleEndian.PutUint32(b[at:], checksum(b[at+6:]))
+		binary.LittleEndian.PutUint32(b[at:], format.Checksum(b[at+6:]))
 	}
 	for len(b) < size {
-		chunk(false, manifestFull, 0, 0)
+		chunk(false, format.ManifestFull, 0, 0)
 		for n := range uint32(50) {
 			for synced := range uint64(3) {
-				chunk(true, logFull, log+n, synced<<14)
+				chunk(true, format.LogFull, log+n, synced<<14)
 			}
 		}
 	}
@@ -305,7 +306,8 @@ func TestExaminer_HostileTail(t *testing.T) {
 	}
 	whole := content(t, mem, log)
 	require.NoError(t, s.Close())
-	require.NoError(t, (&examiner{log: true, number: number}).examine(bytes.NewReader(whole)))
+	require.NoError(t, format.ExamineLog(bytes.NewReader(whole), number))
+	const sector = 512
 	for i, end := range ends[1:] {
 		for range 20 {
 			torn := bytes.Clone(whole[:end])
@@ -314,8 +316,7 @@ func TestExaminer_HostileTail(t *testing.T) {
 					clear(torn[max(at, ends[i]):min(at+sector, end)])
 				}
 			}
-			e := &examiner{log: true, number: number}
-			require.NoError(t, e.examine(bytes.NewReader(torn)), "record %d, from %d to %d", i, ends[i], end)
+			require.NoError(t, format.ExamineLog(bytes.NewReader(torn), number), "record %d, from %d to %d", i, ends[i], end)
 		}
 	}
 }
@@ -331,11 +332,10 @@ func TestExaminer_TornTail(t *testing.T) {
 	logs := named(t, mem, "", ".log")
 	log := logs[len(logs)-1]
 	whole := content(t, mem, log)
-	whole = whole[:len(bytes.TrimRight(whole, "\x00"))+blockBytes]
+	whole = whole[:len(bytes.TrimRight(whole, "\x00"))+format.BlockBytes]
 	require.NoError(t, s.Close())
 	examined := func(log uint32, b []byte) error {
-		e := &examiner{log: true, number: log}
-		return e.examine(bytes.NewReader(b))
+		return format.ExamineLog(bytes.NewReader(b), log)
 	}
 	var number uint32
 	_, err := fmt.Sscanf(log, "%d.log", &number)
@@ -350,6 +350,6 @@ func TestExaminer_TornTail(t *testing.T) {
 		clear(zeroed[cut:])
 		require.NoError(t, examined(number, zeroed), "zeros from %d", cut)
 	}
-	require.ErrorIs(t, examined(number, append([]byte{1}, whole[1:]...)), errDamaged)
-	require.ErrorIs(t, errors.Unwrap(examined(number, append([]byte{1}, whole[1:]...))), errDamaged)
+	require.ErrorIs(t, examined(number, append([]byte{1}, whole[1:]...)), format.ErrDamaged)
+	require.ErrorIs(t, errors.Unwrap(examined(number, append([]byte{1}, whole[1:]...))), format.ErrDamaged)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"spillway/internal/store/pebble/format"
 )
 
 // errFenced is what an instance gets that wants to write a table after it has
@@ -56,6 +58,7 @@ type disk struct {
 	vfs.FS
 	dir   string
 	hooks diskHooks
+	files *possessions
 	// logAhead is how many zeros are written ahead of what is in a log; see
 	// logFile.extend.
 	logAhead int64
@@ -94,8 +97,8 @@ type diskHooks struct {
 	fsynced func(time.Duration)
 }
 
-func newDisk(fs vfs.FS, dir string, hooks diskHooks) *disk {
-	return &disk{FS: fs, dir: dir, hooks: hooks, fencing: make(chan struct{}), ending: make(chan struct{})}
+func newDisk(fs vfs.FS, dir string, files *possessions, hooks diskHooks) *disk {
+	return &disk{FS: fs, dir: dir, files: files, hooks: hooks, fencing: make(chan struct{}), ending: make(chan struct{})}
 }
 
 // logLost returns nil, or why the log on disk ends before what was written. A
@@ -221,12 +224,14 @@ func (d *disk) giveUp(err error) {
 func (d *disk) log(name string, f func() (vfs.File, error)) (vfs.File, error) {
 	file := &logFile{disk: d, name: d.PathBase(name), fsynced: d.hooks.fsynced}
 	file.try(func() (err error) {
-		if file.File, err = f(); err != nil {
-			file.File = nil
-			_ = d.FS.Remove(name) // whatever there may be of it
-			return err
+		opened, err := f()
+		if err == nil {
+			file.File = opened
+			err = d.name(name, opened)
 		}
-		if err := d.syncDir(); err != nil {
+		if err != nil {
+			d.files.removed(d.PathBase(name))
+			_ = d.FS.Remove(name) // whatever there may be of it
 			return err
 		}
 		if info, err := file.File.Stat(); err == nil {
@@ -237,8 +242,18 @@ func (d *disk) log(name string, f func() (vfs.File, error)) (vfs.File, error) {
 	return file, nil
 }
 
+// name enters a log into the folder for good, and into the note of those that there
+// are. Nothing is in it yet, so that a crash may leave it without its name.
+func (d *disk) name(name string, log vfs.File) error {
+	logs := d.files.begun(d.PathBase(name), log)
+	if err := d.syncDir(); err != nil {
+		return err
+	}
+	return noteLogs(d.FS, d.PathJoin(d.dir, format.LogsName), logs)
+}
+
 // Open opens a file for reading. What Pebble reads at its start it may misread:
-// see errDamaged.
+// see format.Examine.
 func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := d.FS.Open(name, opts...)
 	if err == nil && d.isTable(name) {
@@ -252,7 +267,7 @@ func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := examineFile(f, base); err != nil {
+	if err := format.Examine(f, base); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
@@ -292,7 +307,13 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := d.sync(name, d.syncDir); err != nil {
 		return nil, err
 	}
-	f, err := d.wrap(name, func() (vfs.File, error) { return d.FS.Create(name, c) })
+	f, err := d.wrap(name, func() (vfs.File, error) {
+		f, err := d.FS.Create(name, c)
+		if manifest, ok := format.Marked(d.PathBase(name)); ok && err == nil {
+			d.files.marked(manifest)
+		}
+		return f, err
+	})
 	if err == nil {
 		err = d.sync(name, d.syncDir)
 	}
@@ -386,6 +407,7 @@ func (d *disk) Remove(name string) error {
 				return nil
 			}
 		}
+		d.files.removed(d.PathBase(name))
 		return d.FS.Remove(name)
 	})
 }
@@ -578,6 +600,7 @@ func (f *logFile) Preallocate(offset, length int64) error {
 
 func (f *logFile) Close() error {
 	if f.File != nil {
+		f.disk.files.closed(f.File)
 		// All that matters has been synced before, or was lost.
 		_ = f.File.Close()
 	}

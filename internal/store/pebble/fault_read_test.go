@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/internal/store"
+	"spillway/internal/store/pebble/format"
 )
 
 // A sync that takes long holds back what waits for it, and nothing else: what is
@@ -209,7 +210,7 @@ func TestOpen_UnreadableFile(t *testing.T) {
 		s.syncLog()
 		killed := copyOf(mem)
 		require.NoError(t, s.Close())
-		for _, file := range []string{".log", "MANIFEST-", "OPTIONS-", markName} {
+		for _, file := range []string{".log", "MANIFEST-", "OPTIONS-", format.MarkName} {
 			for _, kind := range []errorfs.OpKind{openFile, read, readAt} {
 				fs := faulty(copyOf(killed))
 				before := stored(t, fs.mem)

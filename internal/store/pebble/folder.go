@@ -3,71 +3,98 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"spillway/internal/store/pebble/format"
 )
 
-// How the names begin of some of Pebble's files.
-const (
-	manifestMarker = "marker.manifest."       // and the name of the manifest is its end
-	formatMarker   = "marker.format-version." // and the version of the format is its end
-	manifestPrefix = "MANIFEST-"
-)
+// found is what is in a folder.
+type found struct {
+	names []string
+	// old says that the folder is new, or in an older format. So is one without a
+	// format, which was not finished.
+	old bool
+	// manifest is the name of the manifest in force, "" if there is none, and content
+	// what it holds.
+	manifest string
+	content  []byte
+}
 
-// errNewer is what a start ends with on a folder of a newer format.
-var errNewer = errors.New("a newer version has written it")
-
-// inspect looks at the folder before Pebble does. Pebble would take a folder without
-// the marker of its manifest for a new one, and remove the tables. It reports
-// whether the folder is new, or in an older format.
-func (s *Store) inspect() (old bool, _ error) {
+// look looks what is in the folder.
+func (s *Store) look() (*found, error) {
 	names, err := s.opts.FS.List(s.opts.Dir)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	manifest, data := "", ""
-	old = true         // so is one without a format, which was not finished
 	slices.Sort(names) // of several markers the last is in force
+	f := &found{names: names, old: true}
+	data := ""
 	for _, name := range names {
-		switch ext := filepath.Ext(name); {
-		case strings.HasPrefix(name, manifestMarker):
-			manifest = strings.TrimPrefix(ext, ".")
-		case strings.HasPrefix(name, formatMarker):
-			format, err := formatOf(name)
+		ext := filepath.Ext(name)
+		_, log := format.LogNumber(name)
+		switch {
+		case strings.HasPrefix(name, format.ManifestMarker):
+			f.manifest = strings.TrimPrefix(ext, ".")
+		case strings.HasPrefix(name, format.VersionMarker):
+			version, err := format.Version(name)
 			if err != nil {
-				return false, err
+				return nil, err
 			}
-			old = format < uint64(pebble.FormatNewest)
-		case ext == ".sst" || ext == ".log" && isNumber(strings.TrimSuffix(name, ext)):
+			f.old = version < uint64(pebble.FormatNewest)
+		case ext == ".sst" || log:
 			data = name
 		}
 	}
-	if manifest != "" {
-		return old, s.checkMark(manifest)
+	switch {
+	case f.manifest != "":
+		if f.content, err = s.read(f.manifest); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.manifest, err)
+		}
+	case data != "":
+		return nil, fmt.Errorf("the file %s* is missing, without which %s means nothing", format.ManifestMarker, data)
 	}
-	if data != "" {
-		return false, fmt.Errorf("the file %s* is missing, without which %s means nothing", manifestMarker, data)
-	}
-	return true, nil
+	return f, nil
 }
 
-// formatOf returns the format that a marker names, if this version knows it.
-func formatOf(marker string) (uint64, error) {
-	format, err := strconv.ParseUint(strings.TrimPrefix(filepath.Ext(marker), "."), 10, 64)
+// inspect looks at the folder before Pebble does. Pebble would take a folder without
+// the marker of its manifest for a new one, and remove the tables, and miss no log.
+func (s *Store) inspect() (*found, error) {
+	f, err := s.look()
+	if err != nil || f.manifest == "" {
+		return f, err
+	}
+	stale, err := format.CompareMark(s.read, f.manifest, f.content)
+	if err == nil {
+		err = format.CompareLogs(s.read, f.names, f.content)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("%s %w: it ends in no number", marker, errDamaged)
+		return nil, err
 	}
-	if format > uint64(pebble.FormatNewest) {
-		return 0, fmt.Errorf("%w: it is in format %d, and this version knows %d at most",
-			errNewer, format, pebble.FormatNewest)
+	if stale { // there may be another manifest of that name later
+		err = s.opts.FS.Remove(s.path(format.MarkName))
+		if err == nil {
+			err = s.syncDir()
+		}
 	}
-	return format, nil
+	return f, err
+}
+
+// read reads a file of the folder.
+func (s *Store) read(name string) ([]byte, error) {
+	f, err := s.opts.FS.Open(s.path(name))
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(f)
+	return content, errors.Join(err, f.Close())
 }
 
 // path returns the path of a file of the folder.
@@ -80,11 +107,6 @@ func (s *Store) syncDir() error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
-}
-
-func isNumber(s string) bool {
-	_, err := strconv.ParseUint(s, 10, 64)
-	return err == nil
 }
 
 // firstLine is an error of several lines, as those on several tables are, of
@@ -104,9 +126,9 @@ func (e firstLine) Unwrap() error { return e.error }
 // advice says what to do about a folder that cannot be opened, or written for good.
 func advice(err error) string {
 	switch {
-	case errors.Is(err, errNewer):
+	case errors.Is(err, format.ErrNewer):
 		return "; start that version, or choose another folder"
-	case isOfSystem(err):
+	case isOfSystem(err), errors.As(err, new(*format.MissingLogError)):
 		return ""
 	default:
 		return "; move the folder away and restore a backup into a new one (spillway restore)"
@@ -118,4 +140,25 @@ func advice(err error) string {
 func isOfSystem(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno) && !errors.Is(err, fs.ErrNotExist)
+}
+
+// closeNotes makes the mark durable. If all is in tables, it says that no log is needed.
+func (s *Store) closeNotes(settled bool) {
+	if f, err := s.opts.FS.OpenReadWrite(s.path(format.MarkName), vfs.WriteCategoryUnspecified); err == nil {
+		_ = errors.Join(f.Sync(), f.Close())
+	}
+	if settled {
+		_ = noteLogs(s.opts.FS, s.path(format.LogsName), nil)
+	}
+	_ = s.syncDir()
+}
+
+// noteLogs names the logs that there are, durably.
+func noteLogs(fs vfs.FS, path string, logs []uint64) error {
+	f, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(format.LogsNote(logs), 0)
+	return errors.Join(err, f.SyncData(), f.Close())
 }

@@ -63,6 +63,20 @@ func (h *health) fail(cause error) {
 	}
 }
 
+// explain gives another reason why the store cannot write, if it cannot.
+func (h *health) explain(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.cause.Load()
+	err := fmt.Errorf("%w: %w", store.ErrUnwritable, cause)
+	if p == nil || (*p).Error() == err.Error() {
+		return
+	}
+	h.cause.Store(&err)
+	h.log.Error("the store still cannot write, reads go on", "err", cause.Error())
+	h.onChange(err)
+}
+
 // watch returns a channel that is closed by the next failure, and reason.
 func (h *health) watch() (<-chan struct{}, error) {
 	h.mu.Lock()

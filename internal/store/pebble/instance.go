@@ -52,7 +52,7 @@ func (i *instance) lost() error {
 // does is made to succeed without effect, and the instance is thrown away.
 //
 // Pebble opens a folder that is new, or in an older format, with a log in that
-// format, in which later chunks prove nothing of earlier ones: see damage.go. So
+// format, in which later chunks prove nothing of earlier ones: see format.Examine. So
 // old says that another log is to be begun.
 func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) {
 	inst := &instance{close: s.closeInstance}
@@ -67,7 +67,7 @@ func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) 
 		s.gate.halt()
 		s.health.fail(err)
 	}
-	inst.disk = newDisk(s.opts.FS, s.opts.Dir, diskHooks{
+	inst.disk = newDisk(s.opts.FS, s.opts.Dir, &s.files, diskHooks{
 		failed: failed, broken: broken, pause: s.pause, fsynced: s.opts.OnFsync,
 		remove: s.removals.later,
 	})

@@ -7,17 +7,19 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"spillway/internal/store/pebble/format"
 )
 
 // manifestFile is a manifest that is being written.
 type manifestFile struct {
 	diskFile
-	written extent
+	written format.Extent
 }
 
 // isManifest reports whether a file is a manifest of the folder.
 func (d *disk) isManifest(name string) bool {
-	return strings.HasPrefix(d.PathBase(name), manifestPrefix) && d.inDir(name)
+	return strings.HasPrefix(d.PathBase(name), format.ManifestPrefix) && d.inDir(name)
 }
 
 func (f *manifestFile) Write(p []byte) (int, error) {
@@ -53,6 +55,20 @@ func (f *manifestFile) Sync() error {
 	return err
 }
 
+// mark notes how long a manifest is. The file is not worth a failure.
+func (d *disk) mark(name string, e format.Extent) {
+	name = d.PathBase(name)
+	_ = d.changeOnce(d.dir, func() error {
+		d.files.synced(manifest{name, e})
+		f, err := d.FS.Create(d.PathJoin(d.dir, format.MarkName), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write([]byte(format.Mark(name, e)))
+		return errors.Join(err, f.Close())
+	})
+}
+
 // errGone is what a manifest is broken by that is not what was written to it.
 var errGone = errors.New("the manifest has changed after a failed sync")
 
@@ -70,7 +86,7 @@ func (f *manifestFile) renew() error {
 	if err != nil {
 		return errors.Join(err, from.Close())
 	}
-	var copied extent
+	var copied format.Extent
 	_, err = io.Copy(io.MultiWriter(&copied, to), from)
 	if err = errors.Join(err, from.Close()); err == nil && copied != f.written {
 		err = errGone

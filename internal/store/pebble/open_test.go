@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spillway/internal/store"
+	"spillway/internal/store/pebble/format"
 )
 
 // requireOneLine checks an error for people.
@@ -123,7 +124,7 @@ func TestOpen_CutOffWhileMade(t *testing.T) {
 		s := openOnly(t, Options{Dir: "d", FS: left})
 		require.NoError(t, apply(s, put("a", "1")))
 		logs := named(t, left, "", ".log")
-		require.GreaterOrEqual(t, content(t, left, logs[len(logs)-1])[6], byte(logFull), "cut off before change %d", after)
+		require.GreaterOrEqual(t, content(t, left, logs[len(logs)-1])[6], byte(format.LogFull), "cut off before change %d", after)
 		require.NoError(t, s.Close())
 	}
 }

@@ -13,14 +13,15 @@ import (
 // those under way end as unknown if the log was lost. Every RetryInterval
 // comeBack tries to return:
 //
-//  1. A probe shows that the folder takes a file, with its sync.
+//  1. The folder is the one that was opened, and has what it had: see held.go. A
+//     probe shows that it takes a file, with its sync.
 //  2. Those who were in Apply when it happened have left.
 //  3. The memtables are flushed. They hold all that was acknowledged, so none of
 //     it needs the log any more, whose end may be lost. If flushing fails the
 //     instance stays, serves reads, and the next attempt comes.
 //  4. If the log is lost, or the instance is broken, another one is opened.
-//     First the one in use is fenced: it can read, but change nothing. Reads
-//     move over when the new one is ready. Who is in the middle of a range
+//     First the one in use is fenced: it can read, but change nothing. The folder
+//     is looked at as a start does, and must have all its tables. Reads move over when the new one is ready. Who is in the middle of a range
 //     finishes it on the old one, which is closed after the last of them; until
 //     then no table is removed.
 //  5. Writes are let in again, unless something else has failed meanwhile, or they
@@ -53,14 +54,25 @@ func (s *Store) recoverLoop() {
 		if s.health.reason() == nil {
 			continue
 		}
-		if err := s.comeBack(s.closing); err != nil {
-			s.opts.Logger.Warn("the store still cannot write", "err", err.Error())
-		}
+		s.attempt()
+	}
+}
+
+// attempt is comeBack for a store that goes on.
+func (s *Store) attempt() {
+	switch err := s.comeBack(s.closing); {
+	case isForeign(err):
+		s.health.explain(err)
+	case err != nil:
+		s.opts.Logger.Warn("the store still cannot write", "err", err.Error())
 	}
 }
 
 // comeBack tries once to make the store writable again.
 func (s *Store) comeBack(stop <-chan struct{}) error {
+	if err := s.checkContent(); err != nil {
+		return err
+	}
 	if err := s.probe(); err != nil {
 		return err
 	}
@@ -79,11 +91,9 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 	if inst.lost() != nil {
 		inst.spent = true
 		inst.disk.fence()
-		s.removals.hold()
-		next, err := s.openInstance(stop, false)
+		next, err := s.reopen(inst, stop)
 		if err != nil {
-			s.removals.release()
-			return fmt.Errorf("cannot reopen the data folder: %w", err)
+			return err
 		}
 		failures = s.replace(next)
 	}
@@ -97,6 +107,29 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 	// There was no measure while the store was unwritable.
 	s.stall.check()
 	return nil
+}
+
+// reopen opens the folder for an instance that is to take the place of the fenced one.
+func (s *Store) reopen(fenced *instance, stop <-chan struct{}) (*instance, error) {
+	// Again, as the flush has gone to the manifest that the instance has open, which
+	// may not be the one in the folder.
+	if err := s.checkContent(); err != nil {
+		return nil, err
+	}
+	if err := s.checkTables(fenced); err != nil {
+		return nil, err
+	}
+	found, err := s.inspect()
+	if err != nil {
+		return nil, fmt.Errorf("cannot reopen the data folder: %w", err)
+	}
+	s.removals.hold()
+	next, err := s.openInstance(stop, found.old)
+	if err != nil {
+		s.removals.release()
+		return nil, fmt.Errorf("cannot reopen the data folder: %w", err)
+	}
+	return next, nil
 }
 
 // settle makes sure that the folder holds all that was acknowledged, without

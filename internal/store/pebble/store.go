@@ -29,16 +29,20 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"spillway/internal/bufpool"
+	"spillway/internal/folder"
 	"spillway/internal/store"
 )
 
 // Store is a store in a folder. All methods are safe for concurrent use.
 type Store struct {
-	opts   Options
-	cache  *pebble.Cache
-	lock   io.Closer // of the folder
-	health health
-	stall  stall
+	opts  Options
+	cache *pebble.Cache
+	lock  io.Closer // of the folder
+	files possessions
+	// signature is what the folder has of this store, see openedName.
+	signature string
+	health    health
+	stall     stall
 	// gate is halted while the store is unwritable, see pause.
 	gate     gate
 	removals removals
@@ -102,6 +106,7 @@ func Open(o Options) (*Store, error) {
 
 	s.loops.Go(s.recoverLoop)
 	s.loops.Go(s.stallLoop)
+	s.loops.Go(s.watchLoop)
 	if o.Sync == Interval {
 		s.loops.Go(s.syncLoop)
 	}
@@ -110,18 +115,26 @@ func Open(o Options) (*Store, error) {
 
 // start opens the instance to begin with.
 func (s *Store) start() error {
-	old, err := s.inspect()
+	found, err := s.inspect()
 	if err != nil {
 		return err
 	}
+	var m manifest
+	m.name = found.manifest
+	_, _ = m.synced.Write(found.content)
+	s.files.found(m, found.names)
 	failed, _ := s.health.watch()
-	inst, err := s.openInstance(failed, old)
+	inst, err := s.openInstance(failed, found.old)
 	if err != nil {
 		return err
 	}
-	if reason := s.health.reason(); reason != nil {
+	err = s.health.reason()
+	if err == nil {
+		err = s.sign()
+	}
+	if err != nil {
 		_ = s.shut(inst, nil)
-		return reason
+		return err
 	}
 	s.cur = inst
 	return nil
@@ -130,7 +143,7 @@ func (s *Store) start() error {
 // claim makes sure that the folder exists, is writable, and is nobody else's.
 func (s *Store) claim() error {
 	fs, dir := s.opts.FS, s.opts.Dir
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot create the data folder %s: %w", dir, err)
 	}
 	// The probe comes first, so that a lock file that cannot be written is not
@@ -138,11 +151,12 @@ func (s *Store) claim() error {
 	if err := s.probe(); err != nil {
 		return fmt.Errorf("cannot write to the data folder %s: %w", dir, err)
 	}
-	lock, err := pebble.LockDirectory(dir, fs)
+	lock, err := fs.Lock(s.path(folder.LockName))
 	if err != nil {
 		return fmt.Errorf("the data folder %s is in use by another process, or opened twice by this one: %w", dir, err)
 	}
 	s.lock = lock
+	s.warnExposed()
 	_ = fs.Remove(s.path(copyName))
 	return nil
 }
@@ -214,6 +228,12 @@ func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
 	if err != nil {
 		return nil, err
 	}
+	handedOn := false // to the Commit
+	defer func() {
+		if !handedOn { // also if Pebble panics
+			inst.release()
+		}
+	}()
 	b := inst.db.NewBatch()
 	for i := range writes {
 		// A batch that is not indexed takes anything that fits into its 4 GiB.
@@ -225,20 +245,18 @@ func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
 	}
 	if s.opts.Sync == Always {
 		if err := inst.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
-			inst.release()
 			return nil, err
 		}
 		if err := inst.broken.Load(); err != nil {
 			// The error may have been this batch's, and then no sync will ever
 			// come for it. Pebble keeps the batch.
-			inst.release()
 			return nil, s.unknown(*err)
 		}
 		c := s.commits.Get().(*commit)
 		c.store, c.inst, c.batch = s, inst, b
+		handedOn = true
 		return c, nil
 	}
-	defer inst.release()
 	if err := inst.db.Apply(b, pebble.NoSync); err != nil {
 		return nil, err
 	}
@@ -292,11 +310,17 @@ func (s *Store) Range(start, end []byte) (store.Iterator, error) {
 	if err != nil {
 		return nil, err
 	}
+	handedOn := false // to the iterator
+	defer func() {
+		if !handedOn {
+			inst.release()
+		}
+	}()
 	it, err := inst.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
-		inst.release()
 		return nil, s.readError(err)
 	}
+	handedOn = true
 	return &iterator{store: s, inst: inst, it: it}, nil
 }
 
@@ -373,9 +397,9 @@ func (s *Store) syncLoop() {
 // syncLog makes all that was applied durable, or the log lost.
 func (s *Store) syncLog() {
 	if inst, err := s.acquire(); err == nil {
+		defer inst.release()
 		// Failures come through the disk. Pebble returns none.
 		_ = inst.db.LogData(nil, pebble.Sync)
-		inst.release()
 	}
 }
 
@@ -385,6 +409,9 @@ func (s *Store) syncLog() {
 func (s *Store) Checkpoint(dir string) error {
 	if err := s.health.reason(); err != nil {
 		return err
+	}
+	if err := s.checkFolder(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnwritable, err)
 	}
 	inst, err := s.acquire()
 	if err != nil {
@@ -419,6 +446,8 @@ func (s *Store) Close() error {
 	s.loops.Wait()
 
 	var errs []error
+	settled := false
+	s.watch()
 	if reason := s.health.reason(); reason != nil {
 		errs = append(errs, s.lastChance(reason))
 	}
@@ -436,7 +465,7 @@ func (s *Store) Close() error {
 			// No longer than is worth it: nothing is lost without.
 			enough = make(chan struct{})
 			defer time.AfterFunc(5*time.Second, func() { close(enough) }).Stop()
-			_ = s.settle(s.cur, s.health.failures(), enough)
+			settled = s.settle(s.cur, s.health.failures(), enough) == nil
 		}
 	}
 	if err := s.shut(s.cur, enough); err != nil {
@@ -444,7 +473,7 @@ func (s *Store) Close() error {
 	}
 	s.old.Wait()
 	s.cache.Unref()
-	_ = s.syncMark()
+	s.closeNotes(settled)
 	if err := s.lock.Close(); err != nil {
 		errs = append(errs, err)
 	}

@@ -1,13 +1,13 @@
 package pebble
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"spillway/internal/store/pebble/format"
 )
 
 // tableFile is a table that is read. It looks at the checksum of each block before
@@ -28,23 +28,16 @@ func (d *disk) tableFile(f vfs.File, name string) vfs.File {
 	return &tableFile{f, name, understood.(*atomic.Bool)}
 }
 
-// blockSum is how many bytes the checksum has, at the end of a block.
-const blockSum = 4
-
-// tableMagic ends a table. What is read with it is the footer, which is no block:
-// at first, and again if a table could not be opened or was closed meanwhile.
-const tableMagic = "\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3"
-
 func (f *tableFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(p, off)
-	if err != nil || n <= blockSum {
+	if err != nil {
 		return n, err
 	}
-	if body := p[:n-blockSum]; checksum(body) == binary.LittleEndian.Uint32(p[len(body):]) {
+	if format.IsBlock(p[:n]) {
 		if !f.understood.Load() {
 			f.understood.Store(true)
 		}
-	} else if f.understood.Load() && !bytes.HasSuffix(p[:n], []byte(tableMagic)) {
+	} else if f.understood.Load() && !format.MayBeOther(p[:n]) {
 		return n, &blockError{f.name, off}
 	}
 	return n, nil
@@ -57,10 +50,10 @@ type blockError struct {
 }
 
 func (e *blockError) Error() string {
-	return fmt.Sprintf("%s %v: the checksum of the block at byte %d does not match", e.name, errDamaged, e.at)
+	return fmt.Sprintf("%s %v: the checksum of the block at byte %d does not match", e.name, format.ErrDamaged, e.at)
 }
 
 // Is makes it a corruption to Pebble.
 func (e *blockError) Is(target error) bool {
-	return target == errDamaged || target == pebble.ErrCorruption
+	return target == format.ErrDamaged || target == pebble.ErrCorruption
 }

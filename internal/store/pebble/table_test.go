@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/internal/store"
+	"spillway/internal/store/pebble/format"
 )
 
 // The damage of a block is found before Pebble looks for its cause.
@@ -37,7 +38,7 @@ func TestTable_DamagedBlock(t *testing.T) {
 		_, err := s.Get(nil, []byte("a"))
 		var block *blockError
 		require.ErrorAs(t, err, &block)
-		require.ErrorIs(t, err, errDamaged)
+		require.ErrorIs(t, err, format.ErrDamaged)
 		require.ErrorIs(t, err, pebble.ErrCorruption)
 		require.Equal(t, "v", get(t, s, "b"))
 	}

@@ -1,4 +1,4 @@
-package pebble
+package format
 
 import (
 	"bytes"
@@ -8,15 +8,13 @@ import (
 	"hash/crc32"
 	"io"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// errDamaged is what a start ends with when a file does not hold what was
-// written to it.
-var errDamaged = errors.New("is damaged")
+// ErrDamaged says that a file does not hold what was written to it.
+var ErrDamaged = errors.New("is damaged")
 
 // Logs and manifests are sequences of chunks, in blocks of 32 KiB. Where a chunk
 // makes no sense, Pebble takes it for the end of the file: of what was being
@@ -50,13 +48,15 @@ var errDamaged = errors.New("is damaged")
 // could tell it from a power cut. After a proper stop the logs hold nothing that is
 // not in the tables.
 const (
-	blockBytes = 32 << 10
+	// BlockBytes is the size of a block.
+	BlockBytes = 32 << 10
 
 	manifestHeader = 7  // checksum, length, type
 	logHeader      = 19 // and log number, and the bytes synced so far
 
-	manifestFull, manifestLast = 1, 4 // types: full, first, middle, last
-	logFull, logLast           = 9, 12
+	// Types of chunks: full, first, middle, last.
+	ManifestFull, manifestLast = 1, 4
+	LogFull, logLast           = 9, 12
 	// logEnd is the type of the mark at the proper end of a log, whose number is
 	// the log's plus one, and whose other fields are zero.
 	logEnd      = 5
@@ -71,7 +71,7 @@ type examiner struct {
 	log    bool
 	number uint32 // of the log
 
-	block  [blockBytes]byte
+	block  [BlockBytes]byte
 	n      int   // how much of the block there is
 	offset int64 // of the block
 
@@ -105,7 +105,7 @@ func (e *examiner) examine(r io.Reader) error {
 		if done, err := e.examineBlock(); done || err != nil {
 			return err
 		}
-		e.offset += blockBytes
+		e.offset += BlockBytes
 	}
 }
 
@@ -138,7 +138,7 @@ func (e *examiner) examineBlock() (done bool, _ error) {
 	return false, nil
 }
 
-func (e *examiner) damaged() error { return fmt.Errorf("%w at byte %d", errDamaged, e.at) }
+func (e *examiner) damaged() error { return fmt.Errorf("%w at byte %d", ErrDamaged, e.at) }
 
 // header returns what the header at p of the block says, if a chunk of this file
 // can have one like it.
@@ -169,9 +169,9 @@ func (e *examiner) isOurs(header []byte) bool {
 // format returns how long headers are, and the types that there are.
 func (e *examiner) format() (header int, first, last byte) {
 	if e.log {
-		return logHeader, logFull, logLast
+		return logHeader, LogFull, logLast
 	}
-	return manifestHeader, manifestFull, manifestLast
+	return manifestHeader, ManifestFull, manifestLast
 }
 
 // isWhole reports whether the length in the header at p was written at once: one
@@ -181,7 +181,7 @@ func (e *examiner) isWhole(p int) bool { return (p+4)/sector == (p+5)/sector }
 // chunk returns the chunk at p of the block, if there is one that makes sense.
 func (e *examiner) chunk(p int) (chunk, bool) {
 	c, ok := e.header(p)
-	return c, ok && checksum(e.block[p+6:p+c.size]) == binary.LittleEndian.Uint32(e.block[p:])
+	return c, ok && Checksum(e.block[p+6:p+c.size]) == binary.LittleEndian.Uint32(e.block[p:])
 }
 
 // atEnd reports whether p is where the log was closed.
@@ -213,7 +213,7 @@ func (e *examiner) isSpoiled(p int) bool {
 	fixed := append([]byte(nil), b...)
 	is := func(length int) bool {
 		size := header + length
-		return size <= len(b) && checksum(fixed[6:size]) == binary.LittleEndian.Uint32(b)
+		return size <= len(b) && Checksum(fixed[6:size]) == binary.LittleEndian.Uint32(b)
 	}
 	if e.log {
 		binary.LittleEndian.PutUint32(fixed[7:], e.number)
@@ -255,24 +255,21 @@ func (e *examiner) proves(c chunk, p int) bool {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is what Pebble writes at the head of a chunk.
-func checksum(b []byte) uint32 {
+// Checksum is what Pebble writes at the head of a chunk, and at the end of a block of
+// a table.
+func Checksum(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8
 }
 
-// examineFile examines a log or a manifest by its name. Other files are none of
-// its business.
-func examineFile(f vfs.File, name string) error {
+// Examine examines a log or a manifest by its name. Other files are none of its
+// business.
+func Examine(f vfs.File, name string) error {
 	e := new(examiner)
 	base := filepath.Base(name)
-	if number, ok := strings.CutSuffix(base, ".log"); ok {
-		n, err := strconv.ParseUint(number, 10, 64)
-		if err != nil {
-			return nil //nolint:nilerr // not a log
-		}
+	if n, ok := LogNumber(base); ok {
 		e.log, e.number = true, uint32(n)
-	} else if !strings.HasPrefix(base, "MANIFEST-") {
+	} else if !strings.HasPrefix(base, ManifestPrefix) {
 		return nil
 	}
 	info, err := f.Stat()
@@ -284,4 +281,9 @@ func examineFile(f vfs.File, name string) error {
 		return fmt.Errorf("%s %w", base, err)
 	}
 	return nil
+}
+
+// ExamineLog examines what a log of that number holds.
+func ExamineLog(r io.Reader, number uint32) error {
+	return (&examiner{log: true, number: number}).examine(r)
 }
