@@ -191,7 +191,9 @@ func (c *checker) checkManifest() bool {
 	err = format.CompareLogs(read, c.names, content)
 	if missing, ok := errors.AsType[*format.MissingLogError](err); ok {
 		c.damaged(missing.Name, errors.New("it is missing, and may have held what was acknowledged last"))
-	} else if err != nil {
+		return true // all else can be looked at
+	}
+	if err != nil {
 		c.damaged(format.LogsName, err)
 	}
 	return err == nil

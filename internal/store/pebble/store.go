@@ -103,6 +103,7 @@ func Open(o Options) (*Store, error) {
 		return nil, fmt.Errorf("cannot open the data folder %s: %w%s", o.Dir, firstLine{err}, advice(err))
 	}
 	s.health.serve()
+	s.warnExposed()
 
 	s.loops.Go(s.recoverLoop)
 	s.loops.Go(s.stallLoop)
@@ -156,7 +157,6 @@ func (s *Store) claim() error {
 		return fmt.Errorf("the data folder %s is in use by another process, or opened twice by this one: %w", dir, err)
 	}
 	s.lock = lock
-	s.warnExposed()
 	_ = fs.Remove(s.path(copyName))
 	return nil
 }
