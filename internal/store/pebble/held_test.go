@@ -350,14 +350,13 @@ func TestStore_PanicLeavesNoReference(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		s := openOnly(t, Options{Dir: t.TempDir(), Sync: mode})
+		close(s.closing)
+		s.loops.Wait()
 		require.NoError(t, s.shut(s.cur, nil)) // Pebble panics if it is used from here
 		require.Panics(t, func() { _ = apply(s, put("a", "1")) })
 		require.Panics(t, func() { _, _ = s.Range([]byte("a"), nil) })
 		require.Panics(t, s.syncLog)
 		require.EqualValues(t, 1, s.cur.refs.Load(), mode)
-		s.closed = true
-		close(s.closing)
-		s.loops.Wait()
 		s.cache.Unref()
 		require.NoError(t, s.lock.Close())
 	}
