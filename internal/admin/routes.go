@@ -17,6 +17,7 @@ type route struct {
 	path    string // as http.ServeMux wants it
 	methods map[string]http.HandlerFunc
 	open    bool // no token is needed
+	costly  bool // a GET takes something of the service beyond its answer
 }
 
 // routes returns the handler of all paths. Consoles get their frames from f.

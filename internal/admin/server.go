@@ -24,15 +24,17 @@ import (
 	"spillway/strategies/dispatch"
 )
 
-// Options say what the admin plane serves. All fields but TLS, Token and Logger
-// must be set.
+// Options say what the admin plane serves. All fields but TLS, Token, Logger,
+// Version and Commit must be set.
 type Options struct {
 	// Listen is the address, whose port may be 0.
 	Listen string
 	// TLS makes the plane speak TLS. Nil means that it does not.
 	TLS *tls.Config
-	// Token must be carried by all requests but those for /healthz and /readyz.
+	// Token must be carried by all requests but those for health.
 	Token secure.Token
+	// Version and Commit say what was built.
+	Version, Commit string
 	// Logger is told of failures. Nil means slog.Default.
 	Logger *slog.Logger
 

@@ -85,7 +85,7 @@ const (
 // Sync says how durable an acknowledged write is.
 type Sync struct {
 	Mode string
-	// Interval is greater than 0 with SyncInterval, otherwise 0.
+	// Interval is at least a millisecond with SyncInterval, otherwise 0.
 	Interval time.Duration
 }
 

@@ -181,16 +181,20 @@ func parseDuration(v *kong.Value, s string) (time.Duration, error) {
 	return d, nil
 }
 
+// shortestInterval is the least time between two syncs of the log. To sync more
+// often is what always does, which shares each sync among those that wait for it.
+const shortestInterval = time.Millisecond
+
 func parseSync(_ *kong.Value, s string) (Sync, error) {
 	if s == SyncAlways || s == SyncNever {
 		return Sync{Mode: s}, nil
 	}
 	if interval, ok := strings.CutPrefix(s, SyncInterval+":"); ok {
-		if d, err := time.ParseDuration(interval); err == nil && d > 0 && d <= longest {
+		if d, err := time.ParseDuration(interval); err == nil && d >= shortestInterval && d <= longest {
 			return Sync{Mode: SyncInterval, Interval: d}, nil
 		}
 	}
-	return Sync{}, errors.New("always, never, or interval:<duration> with a duration such as 100ms, greater than 0 and at most 24h")
+	return Sync{}, errors.New("always, never, or interval:<duration> with a duration such as 100ms, at least 1ms and at most 24h")
 }
 
 func parseDelay(_ *kong.Value, s string) (delay.Distribution, error) {

@@ -1,11 +1,13 @@
 package secure
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +18,7 @@ import (
 // stays in use. The error is about the files as they are now.
 func TLS(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
 	p := &pair{certFile: certFile, keyFile: keyFile, log: log, now: time.Now}
-	if err := p.loadLocked(); err != nil {
+	if _, err := p.loadLocked(); err != nil {
 		return nil, err
 	}
 	return &tls.Config{
@@ -26,7 +28,7 @@ func TLS(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
 	}, nil
 }
 
-// recheck is the least time between two looks at the files.
+// recheck is the least time between two readings of the files.
 const recheck = time.Second
 
 // pair is a certificate and its key, in two files.
@@ -35,63 +37,59 @@ type pair struct {
 	log               *slog.Logger
 	now               func() time.Time
 
-	mu      sync.Mutex
-	cert    *tls.Certificate // never nil once TLS has returned
-	loaded  [2]version       // what the files were when they were last read
-	checked time.Time        // when they were last looked at
+	cert atomic.Pointer[tls.Certificate] // never nil once TLS has returned
+
+	mu      sync.Mutex // held by the one handshake that looks at the files
+	found   content    // what was in them when they were last read
+	checked time.Time  // when that was
 }
 
-// version tells one content of a file from another, without reading it.
-type version struct {
-	modified time.Time
-	size     int64
-}
+// content tells one content of the two files from another. Size and time of
+// modification would not: tools that replace files may keep both.
+type content [2][sha256.Size]byte
 
-// certificate returns the certificate to present, having read the files if they
-// have changed.
+// certificate returns the certificate to present, having read the files if that
+// is due. Files that cannot be read at once hold up one handshake, not all.
 func (p *pair) certificate() *tls.Certificate {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now := p.now(); now.Sub(p.checked) >= recheck {
-		p.checked = now
-		if versions, err := p.versions(); err == nil && versions == p.loaded {
-			return p.cert
-		}
-		before := p.loaded
-		switch err := p.loadLocked(); {
-		case err == nil:
-			p.log.Info("TLS certificate reloaded", "cert", p.certFile)
-		case p.loaded != before: // once for each change, not once a second
-			p.log.Error("the TLS certificate has changed but cannot be used, the one before stays in use", "err", err)
+	if p.mu.TryLock() {
+		defer p.mu.Unlock()
+		if p.now().Sub(p.checked) >= recheck {
+			p.reloadLocked()
 		}
 	}
-	return p.cert
+	return p.cert.Load()
 }
 
-// loadLocked reads the files. On an error the certificate stays as it is.
-func (p *pair) loadLocked() error {
-	versions, err := p.versions()
-	// Taken before the files are read: if they change meanwhile they are read
-	// again.
-	p.loaded, p.checked = versions, p.now()
-	if err != nil {
-		return fmt.Errorf("TLS certificate: %w", err)
+func (p *pair) reloadLocked() {
+	before := p.found
+	switch changed, err := p.loadLocked(); {
+	case err == nil && changed:
+		p.log.Info("TLS certificate reloaded", "cert", p.certFile)
+	case err != nil && p.found != before: // once for each change, not once a second
+		p.log.Error("the TLS certificate has changed but cannot be used, the one before stays in use", "err", err)
 	}
-	cert, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
-	if err != nil {
-		return fmt.Errorf("TLS certificate %s with key %s: %w", p.certFile, p.keyFile, err)
-	}
-	p.cert = &cert
-	return nil
 }
 
-func (p *pair) versions() (v [2]version, err error) {
+// loadLocked reads the files, and reports whether they hold another pair than when
+// they were last read. On an error the certificate stays as it is.
+func (p *pair) loadLocked() (changed bool, err error) {
+	p.checked = p.now()
+	var pem [2][]byte
 	for i, name := range []string{p.certFile, p.keyFile} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return [2]version{}, err
+		if pem[i], err = os.ReadFile(name); err != nil {
+			p.found = content{}
+			return true, fmt.Errorf("TLS certificate: %w", err)
 		}
-		v[i] = version{info.ModTime(), info.Size()}
 	}
-	return v, nil
+	found := content{sha256.Sum256(pem[0]), sha256.Sum256(pem[1])}
+	if found == p.found {
+		return false, nil
+	}
+	p.found = found
+	cert, err := tls.X509KeyPair(pem[0], pem[1])
+	if err != nil {
+		return true, fmt.Errorf("TLS certificate %s with key %s: %w", p.certFile, p.keyFile, err)
+	}
+	p.cert.Store(&cert)
+	return true, nil
 }
