@@ -195,6 +195,8 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		Listen:     c.AdminListen,
 		TLS:        tlsConfig,
 		Token:      secure.NewToken(c.AdminToken),
+		Version:    v,
+		Commit:     revision,
 		Logger:     log,
 		Dispatcher: s.dispatcher,
 		Metrics:    s.metrics.Handler(),

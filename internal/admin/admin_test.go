@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -141,10 +142,12 @@ func requireProblem(t *testing.T, a answer, status int, words ...string) {
 
 func TestServer_Routes(t *testing.T) {
 	t.Parallel()
-	p := open(t, Options{})
+	p := open(t, Options{Version: "v1.2.3", Commit: "c0ffee"})
 	for path, want := range map[string]string{
 		"/":                              "<title>Spillway</title>",
 		"/metrics":                       "some 1",
+		"/livez":                         "ok",
+		"/version":                       `{"version":"v1.2.3","commit":"c0ffee","go":"` + runtime.Version() + `"}`,
 		"/healthz":                       "ok",
 		"/readyz":                        "ok",
 		"/config":                        `{"a":1}`,
@@ -167,7 +170,7 @@ func TestServer_Routes(t *testing.T) {
 	requireProblem(t, p.do("GET", "/nothing", ""), 404, "/nothing")
 	requireProblem(t, p.do("GET", "/v0/entity?id=a", ""), 404)
 	for path, allow := range map[string]string{
-		"/": "GET, HEAD", "/console/events": "GET, HEAD", "/metrics": "GET, HEAD", "/healthz": "GET, HEAD", "/readyz": "GET, HEAD", "/config": "GET, HEAD",
+		"/": "GET, HEAD", "/console/events": "GET, HEAD", "/metrics": "GET, HEAD", "/livez": "GET, HEAD", "/version": "GET, HEAD", "/healthz": "GET, HEAD", "/readyz": "GET, HEAD", "/config": "GET, HEAD",
 		"/debug/pprof/profile": "GET, HEAD", "/strategy": "GET, HEAD, PUT", "/backup": "POST",
 	} {
 		a := p.do("DELETE", path, "")
@@ -266,6 +269,7 @@ func TestServer_Token(t *testing.T) {
 	}
 	requireProblem(t, p.do("PUT", "/strategy", `{"strategy":"lifo"}`), 401)
 	require.Equal(t, 200, p.do("GET", "/healthz", "").status)
+	require.Equal(t, 200, p.do("GET", "/livez", "").status)
 	require.Equal(t, 200, p.do("GET", "/readyz", "").status)
 
 	p.token = "secret"
@@ -280,6 +284,20 @@ func TestServer_CrossOrigin(t *testing.T) {
 	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`, "Origin", "https://elsewhere.example"), 403, "origins")
 	requireProblem(t, p.do("POST", "/backup", `{"dir":"/x"}`, "Sec-Fetch-Site", "cross-site"), 403, "origins")
 	require.Equal(t, 200, p.do("PUT", "/strategy", `{"strategy":"lifo"}`, "Origin", "http://"+p.Addr().String()).status)
+
+	// Nor have it do what costs more than the answer, which needs no script.
+	for _, path := range []string{
+		"/debug/pprof/", "/debug/pprof/heap?gc=1", "/debug/pprof/trace?seconds=30", "/debug/pprof/profile", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/console/events",
+	} {
+		for _, site := range []string{"cross-site", "same-site"} {
+			requireProblem(t, p.do("GET", path, "", "Sec-Fetch-Site", site), 403, "origins")
+		}
+		requireProblem(t, p.do("GET", path, "", "Origin", "https://elsewhere.example"), 403, "origins")
+	}
+	for _, header := range [][]string{nil, {"Sec-Fetch-Site", "none"}, {"Sec-Fetch-Site", "same-origin"}} {
+		require.Equal(t, 200, p.do("GET", "/debug/pprof/heap?gc=1", "", header...).status, header)
+	}
+	require.Equal(t, 200, p.do("GET", "/", "", "Sec-Fetch-Site", "cross-site").status, "links to the console work")
 }
 
 func TestServer_CloseWaits(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -29,6 +30,14 @@ func (o *Options) readyz(w http.ResponseWriter, _ *http.Request) {
 func ok(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "ok\n")
+}
+
+func (o *Options) version(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, struct {
+		Version string `json:"version"`
+		Commit  string `json:"commit"`
+		Go      string `json:"go"`
+	}{o.Version, o.Commit, runtime.Version()})
 }
 
 func (o *Options) getStrategy(w http.ResponseWriter, _ *http.Request) {

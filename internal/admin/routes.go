@@ -17,7 +17,7 @@ type route struct {
 	path    string // as http.ServeMux wants it
 	methods map[string]http.HandlerFunc
 	open    bool // no token is needed
-	costly  bool // a GET takes something of the service beyond its answer
+	costly  bool // a GET takes more of the service than its answer
 }
 
 // routes returns the handler of all paths. Consoles get their frames from f.
@@ -28,15 +28,17 @@ func (o *Options) routes(f *feed) http.Handler {
 	hello := greeting()
 	table := []route{
 		{path: "/{$}", methods: get(func(w http.ResponseWriter, _ *http.Request) { writeConsole(w, http.StatusOK) })},
-		{path: "/console/events", methods: get(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, hello) })},
+		{path: "/console/events", methods: get(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, hello) }), costly: true},
 		{path: "/metrics", methods: get(o.Metrics.ServeHTTP)},
-		{path: "/debug/pprof/", methods: get(pprof.Index)},
-		{path: "/debug/pprof/cmdline", methods: get(program)},
-		{path: "/debug/pprof/profile", methods: get(pprof.Profile)},
-		{path: "/debug/pprof/symbol", methods: map[string]http.HandlerFunc{http.MethodGet: pprof.Symbol, http.MethodPost: pprof.Symbol}},
-		{path: "/debug/pprof/trace", methods: get(pprof.Trace)},
+		{path: "/debug/pprof/", methods: get(pprof.Index), costly: true},
+		{path: "/debug/pprof/cmdline", methods: get(program), costly: true},
+		{path: "/debug/pprof/profile", methods: get(pprof.Profile), costly: true},
+		{path: "/debug/pprof/symbol", methods: map[string]http.HandlerFunc{http.MethodGet: pprof.Symbol, http.MethodPost: pprof.Symbol}, costly: true},
+		{path: "/debug/pprof/trace", methods: get(pprof.Trace), costly: true},
 		{path: "/healthz", methods: get(o.healthz), open: true},
+		{path: "/livez", methods: get(o.healthz), open: true},
 		{path: "/readyz", methods: get(o.readyz), open: true},
+		{path: "/version", methods: get(o.version)},
 		{path: "/strategy", methods: map[string]http.HandlerFunc{
 			http.MethodGet: o.getStrategy, http.MethodPut: o.putStrategy,
 		}},
@@ -45,17 +47,33 @@ func (o *Options) routes(f *feed) http.Handler {
 			http.MethodPost: o.postBackup,
 		}},
 	}
-	mux := http.NewServeMux()
-	for _, r := range table {
-		mux.Handle(r.path, o.guard(r))
-	}
-	mux.Handle("/", o.guard(route{methods: nil}))
 	// A page from elsewhere in the operator's browser must not switch
 	// strategies or write backups.
 	same := http.NewCrossOriginProtection()
-	same.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	elsewhere := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		problem(w, http.StatusForbidden, "requests from pages of other origins are not allowed")
-	}))
+	})
+	same.SetDenyHandler(elsewhere)
+	mux := http.NewServeMux()
+	for _, r := range table {
+		handler := o.guard(r)
+		if !r.costly {
+			mux.Handle(r.path, handler)
+			continue
+		}
+		// Nor must it have profiles taken, or the heap collected, by an image with
+		// that address. Whatever the method, it is judged as one that changes things.
+		mux.HandleFunc(r.path, func(w http.ResponseWriter, req *http.Request) {
+			judged := *req
+			judged.Method = http.MethodPost
+			if same.Check(&judged) != nil {
+				elsewhere(w, req)
+				return
+			}
+			handler.ServeHTTP(w, req)
+		})
+	}
+	mux.Handle("/", o.guard(route{methods: nil}))
 	handler, tokenless := same.Handler(mux), o.Token.Allows(nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if tokenless && misnamed(req) {
