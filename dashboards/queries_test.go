@@ -29,6 +29,7 @@ func exported(t *testing.T) map[string][]string {
 		},
 		Connections: func() int { return 0 },
 		Writable:    func() error { return errors.New("no") },
+		Dropped:     func() uint64 { return 5 },
 		Store:       func() metrics.StoreStats { return metrics.StoreStats{Levels: make([]metrics.StoreLevel, 1)} },
 	})
 	queue := m.Queue("x")

@@ -142,8 +142,8 @@ func TestDrain_UnderLoad(t *testing.T) {
 	}
 }
 
-// For SPILLWAY_DRAIN_DELAY only /readyz changes. A second signal ends the
-// process at once.
+// For SPILLWAY_DRAIN_DELAY only /readyz changes. A second signal does not wait for
+// its end.
 func TestDrain_Delay(t *testing.T) {
 	t.Parallel()
 	s := start(t, raced, "SPILLWAY_DRAIN_DELAY=1h")
@@ -204,7 +204,7 @@ func TestDrain_TimesOut(t *testing.T) {
 	}
 }
 
-// A second signal does not wait for anything.
+// A second signal does not wait for requests.
 func TestDrain_SecondSignal(t *testing.T) {
 	t.Parallel()
 	s := start(t, raced, "SPILLWAY_STORE_DELAY=1h", "SPILLWAY_DRAIN_TIMEOUT=1h")
@@ -215,6 +215,68 @@ func TestDrain_SecondSignal(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, s.ready(), "the admin plane is the last to go")
 	s.signal(syscall.SIGTERM)
 	require.Equal(t, 1, s.wait())
+}
+
+// A second signal ends the waiting and loses nothing that was acknowledged. SIGHUP
+// does nothing.
+func TestDrain_SecondSignalLosesNothing(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"never", "interval:1h"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			folder := "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data")
+			s := start(t, plain, folder, "SPILLWAY_SYNC="+mode, "SPILLWAY_DRAIN_DELAY=1h")
+			const clients = 8
+			var acknowledged [clients]atomic.Int64
+			total := func() (n int64) {
+				for i := range acknowledged {
+					n += acknowledged[i].Load()
+				}
+				return n
+			}
+			done := make(chan error, 1)
+			go func() {
+				done <- concurrently(clients, func(i int) error {
+					c, err := dial(s.data)
+					if err != nil {
+						return err
+					}
+					defer c.close()
+					for n := 0; ; n++ {
+						a, err := c.do(http.MethodPut, entity(fmt.Sprintf("%d-%d", i, n)), "v")
+						if err != nil {
+							return nil // the end
+						}
+						if a.status != http.StatusCreated {
+							return fmt.Errorf("status %d: %s", a.status, a.body)
+						}
+						acknowledged[i].Add(1)
+					}
+				})
+			}()
+			for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGHUP} {
+				s.signal(sig)
+				before := total()
+				s.eventually("writes go on", func() bool { return total() > before+500 })
+			}
+			s.signal(syscall.SIGTERM)
+			require.Equal(t, 1, s.wait())
+			require.NoError(t, <-done)
+			require.Contains(t, tail(s.stderr.String(), 200), "spillway: a second signal")
+
+			s = start(t, plain, folder)
+			lost := 0
+			for i := range acknowledged {
+				for n := range acknowledged[i].Load() {
+					if s.request(http.MethodGet, s.dataURL(entity(fmt.Sprintf("%d-%d", i, n))), "").status != http.StatusOK {
+						lost++
+					}
+				}
+			}
+			require.Zero(t, lost, "of %d acknowledged writes", total())
+			s.stop()
+		})
+	}
 }
 
 // Connections on which nothing happens do not delay the stop, whether they have

@@ -42,13 +42,17 @@ type service struct {
 
 // output collects what a process writes.
 type output struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // nothing is read from the process while it is held
 	text bytes.Buffer
+	gone bool // the process loses its reader
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.gone {
+		return 0, io.ErrClosedPipe
+	}
 	return o.text.Write(p)
 }
 

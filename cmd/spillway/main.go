@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"spillway/internal/config"
+	"spillway/internal/logging"
 	_ "spillway/strategies/custom"
 )
 
@@ -65,11 +66,13 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 	case config.Copy:
 		err = copyStore(ctx, inv, stdout, stderr)
 	default:
-		err = serve(ctx, inv, memory, stderr)
+		// Whoever reads stderr must not be able to stop the service, nor its end.
+		log := logging.Open(stderr, func(missing uint64) error { return reportMissing(&inv.Config, stderr, missing) })
+		defer log.Close(lastLines)
+		stderr = log
+		err = serve(ctx, inv, memory, log)
 	}
 	switch {
-	case errors.Is(err, errSecondSignal):
-		return exitFailed // said in the log
 	case errors.Is(err, errDamage), errors.Is(err, errDifferent):
 		return exitFailed // said line by line
 	case err != nil:

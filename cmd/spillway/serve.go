@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -19,15 +18,17 @@ import (
 	"spillway/internal/backup"
 	"spillway/internal/config"
 	"spillway/internal/executor"
+	"spillway/internal/logging"
 	"spillway/internal/metrics"
 	"spillway/internal/secure"
 	"spillway/internal/server"
 	"spillway/internal/slowest"
+	"spillway/internal/store"
 	"spillway/strategies/dispatch"
 )
 
 var (
-	errSecondSignal = errors.New("a second signal came")
+	errSecondSignal = errors.New("a second signal came before the stop had ended")
 	errStarting     = errors.New("starting")
 	errDraining     = errors.New("draining")
 )
@@ -49,8 +50,8 @@ const stuck = 10 * time.Second
 const maxBatch = 128
 
 // serve runs the service until ctx ends or a signal comes, and stops it
-// gracefully. A second signal makes it return at once.
-func serve(ctx context.Context, inv config.Invocation, memory int64, stderr io.Writer) error {
+// gracefully. A second signal ends the waiting, but loses nothing.
+func serve(ctx context.Context, inv config.Invocation, memory int64, stderr *logging.Writer) error {
 	log := newLogger(&inv.Config, stderr)
 	for _, warning := range inv.Warnings {
 		log.Warn(warning)
@@ -59,21 +60,23 @@ func serve(ctx context.Context, inv config.Invocation, memory int64, stderr io.W
 	runtime.SetMutexProfileFraction(mutexProfileFraction)
 	runtime.SetBlockProfileRate(int(blockProfileRate))
 
+	// A terminal or a reader of stderr that goes must not take the service along.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- lifetime(ctx, &inv.Config, log) }()
+	started, done := make(chan *service, 1), make(chan error, 1)
+	go func() { done <- lifetime(ctx, &inv.Config, log, stderr.Dropped, started) }()
 	for stopping := false; ; stopping = true {
 		select {
 		case err := <-done:
 			return err
 		case s := <-signals:
 			if stopping {
-				log.Error("second signal, exiting at once", "signal", s.String())
-				return errSecondSignal
+				log.Error("second signal, ending without waiting for requests", "signal", s.String())
+				return abandon(started, done)
 			}
 			log.Info("stopping", "signal", s.String())
 			stop()
@@ -81,22 +84,46 @@ func serve(ctx context.Context, inv config.Invocation, memory int64, stderr io.W
 	}
 }
 
-func newLogger(c *config.Config, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.LogLevel)) // has been checked
-	options := &slog.HandlerOptions{Level: level}
-	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+// abandon has the service acknowledge nothing any more and makes durable what it
+// has acknowledged, within a second. One that has not started has nothing.
+func abandon(started <-chan *service, done <-chan error) error {
+	second := time.NewTimer(time.Second)
+	defer second.Stop()
+	var s *service
+	select {
+	case s = <-started:
+	case <-done:
+		return errSecondSignal
+	case <-second.C:
+		return errSecondSignal
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	saved := make(chan error, 1)
+	go func() {
+		s.data.Abandon() // what is applied later is acknowledged to nobody
+		saved <- s.store.sync()
+	}()
+	select {
+	case err := <-saved:
+		if errors.Is(err, store.ErrClosed) { // it is being closed, which begins with that
+			select {
+			case <-done:
+			case <-second.C:
+			}
+			err = nil
+		}
+		return errors.Join(errSecondSignal, err)
+	case <-second.C:
+		return fmt.Errorf("%w, and the store did not sync what was acknowledged within a second", errSecondSignal)
+	}
 }
 
 // lifetime starts the service, waits for the end of ctx and stops the service.
-func lifetime(ctx context.Context, c *config.Config, log *slog.Logger) error {
-	s, err := start(c, log)
+func lifetime(ctx context.Context, c *config.Config, log *slog.Logger, dropped func() uint64, started chan<- *service) error {
+	s, err := start(c, log, dropped)
 	if err != nil {
 		return err
 	}
+	started <- s
 	<-ctx.Done()
 	return s.stop()
 }
@@ -123,7 +150,7 @@ type service struct {
 
 // start opens everything, from the store upwards. If something cannot be
 // opened, what has been is closed again, in reverse.
-func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
+func start(c *config.Config, log *slog.Logger, dropped func() uint64) (_ *service, err error) {
 	s := &service{config: c, log: log}
 	s.notReady.Store(&errStarting)
 	var opened []func()
@@ -241,6 +268,7 @@ func start(c *config.Config, log *slog.Logger) (_ *service, err error) {
 		Connections: s.data.Connections,
 		Writable:    s.store.Writable,
 		Store:       s.store.stats,
+		Dropped:     dropped,
 	})
 	addresses := map[string]string{"admin": s.admin.Addr().String(), "data": s.data.Addr().String()}
 	s.addresses.Store(&addresses)

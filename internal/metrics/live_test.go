@@ -79,6 +79,7 @@ func BenchmarkMetrics_Live(b *testing.B) {
 		Gauge:       func() dispatch.Gauge { return dispatch.Gauge{} },
 		Connections: func() int { return 0 },
 		Writable:    func() error { return nil },
+		Dropped:     func() uint64 { return 5 },
 		Store:       func() StoreStats { return StoreStats{} },
 	})
 	for _, name := range strategies.Names() {

@@ -28,6 +28,7 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 		},
 		Connections: func() int { return 7 },
 		Writable:    func() error { return nil },
+		Dropped:     func() uint64 { return 5 },
 		Store: func() StoreStats {
 			return StoreStats{Compactions: 1, Levels: []StoreLevel{{2, 3}, {4, 5}}, ReadAmplification: 6, CacheHits: 7,
 				CacheMisses: 8, DiskBytes: 9, WriteStalls: 10, WriteStallTime: 1500 * time.Millisecond, MemtableBytes: 11, CompactionDebtBytes: 12, DiskFreeBytes: 13}
@@ -37,6 +38,7 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 		Gauge:       func() dispatch.Gauge { return s.Gauge() },
 		Connections: func() int { return s.Connections() },
 		Writable:    func() error { return s.Writable() },
+		Dropped:     func() uint64 { return s.Dropped() },
 		Store:       func() StoreStats { return s.Store() },
 	})
 	return m, s
@@ -102,6 +104,7 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 		"store_operation_duration_seconds": {histogram, "operation store"},
 		"connections":                      {gauge, ""},
 		"strategy_switches_total":          {counter, ""},
+		"log_lines_dropped_total":          {counter, ""},
 		"store_writable":                   {gauge, ""},
 		"store_compactions_total":          {counter, ""},
 		"store_level_bytes":                {gauge, "level"},

@@ -18,6 +18,8 @@ type Sources struct {
 	Connections func() int
 	// Writable returns nil, or why the store cannot write.
 	Writable func() error
+	// Dropped returns how many lines of the log were dropped.
+	Dropped func() uint64
 	// Store returns the figures of the embedded store. It is nil if there is none.
 	Store func() StoreStats
 }
@@ -66,6 +68,7 @@ var (
 	workersBusy   = desc("workers_busy", "Workers that are at work.", "strategy")
 
 	connections   = desc("connections", "Open connections of the data plane.")
+	linesDropped  = desc("log_lines_dropped_total", "Lines of the log that were dropped since nobody was taking them.")
 	storeWritable = desc("store_writable", "1 if the store can write, 0 if it cannot.")
 
 	storeCompactions    = desc("store_compactions_total", "Compactions of the store.")
@@ -85,7 +88,7 @@ var (
 // Describe sends all descriptions.
 func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, connections, storeWritable,
+		strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, connections, linesDropped, storeWritable,
 		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
 		storeDiskBytes, storeDiskFree, storeWriteStalls, storeWriteStallTime, storeMemtableBytes, storeDebtBytes,
 	} {
@@ -121,6 +124,7 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	gauge(workersBusy, float64(g.Busy), g.Strategy)
 
 	gauge(connections, float64(w.Connections()))
+	total(linesDropped, w.Dropped())
 	writable := 1.0
 	if w.Writable() != nil {
 		writable = 0

@@ -150,6 +150,15 @@ func (c *conn) interrupt(write time.Time) {
 	_ = c.socket.SetReadDeadline(past)
 }
 
+// cut ends the connection, whatever its goroutine is about. It is called by others.
+func (c *conn) cut() {
+	socket := c.socket
+	if t, ok := socket.(*tls.Conn); ok {
+		socket = t.NetConn() // its own Close would wait for a write
+	}
+	_ = socket.Close()
+}
+
 func (c *conn) now() int64 { return c.server.opts.Dispatcher.Now() }
 
 // arm makes sure that the socket's alarm rings at c.until at the latest. It may

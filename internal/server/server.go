@@ -283,6 +283,19 @@ func (s *Server) Close() {
 	}
 }
 
+// Abandon ends all connections at once. Once it has returned nothing more is
+// answered. It waits for no task, so Close may still be called.
+func (s *Server) Abandon() {
+	s.draining.Store(true)
+	s.closed.Store(true)
+	s.stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.mu.conns {
+		c.cut()
+	}
+}
+
 // stop ends the accept loops.
 func (s *Server) stop() {
 	s.stopOnce.Do(func() {

@@ -1,0 +1,121 @@
+// Package logging writes log lines without ever making those wait who log: a
+// reader of stderr that stalls must not stop the service.
+package logging
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"time"
+)
+
+// maxQueued is how many bytes of lines may wait to be written.
+const maxQueued = 1 << 20
+
+// Writer hands lines on to one goroutine, which writes them. When too much waits,
+// lines are dropped and counted.
+type Writer struct {
+	to io.Writer
+	// report writes to to that n lines are missing.
+	report func(n uint64) error
+	ended  chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex
+	work    sync.Cond // there is something for the goroutine to do
+	queued  []byte    // whole lines
+	missing uint64    // lines dropped behind those
+	dropped uint64    // total
+	closed  bool
+}
+
+// Open returns a Writer to to. Report is called by its goroutine when lines are
+// taken again after some were dropped.
+func Open(to io.Writer, report func(n uint64) error) *Writer {
+	w := &Writer{to: to, report: report, ended: make(chan struct{})}
+	w.work.L = &w.mu
+	go w.run()
+	return w
+}
+
+// Write takes over p, which is a line, or drops it. It never blocks
+// and never fails.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.work.Signal()
+	// Once a line is missing those behind it are, too, until the goroutine takes
+	// over what is before: so the report stands where the gap is.
+	if w.closed || w.missing > 0 || len(w.queued)+len(p) > maxQueued {
+		w.missing++
+		w.dropped++
+		return len(p), nil
+	}
+	w.queued = append(w.queued, p...)
+	return len(p), nil
+}
+
+// Dropped returns how many lines have not been written, and never will be.
+func (w *Writer) Dropped() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dropped
+}
+
+// Close waits until what is queued has been written, but no longer than that.
+// Lines that come later are dropped.
+func (w *Writer) Close(most time.Duration) {
+	w.mu.Lock()
+	w.closed = true
+	w.work.Signal()
+	w.mu.Unlock()
+	timeout := time.NewTimer(most)
+	defer timeout.Stop()
+	select {
+	case <-w.ended:
+	case <-timeout.C:
+	}
+}
+
+// run writes what is queued until Close.
+func (w *Writer) run() {
+	defer close(w.ended)
+	var (
+		writing    []byte
+		unreported uint64
+	)
+	for {
+		w.mu.Lock()
+		for len(w.queued) == 0 && w.missing == 0 && !w.closed {
+			w.work.Wait()
+		}
+		if len(w.queued) == 0 && w.missing == 0 {
+			w.mu.Unlock()
+			return
+		}
+		writing, w.queued = w.queued, writing[:0]
+		unreported += w.missing
+		w.missing = 0
+		w.mu.Unlock()
+
+		failed := w.write(writing)
+		if failed > 0 {
+			w.mu.Lock()
+			w.dropped += failed
+			w.mu.Unlock()
+		}
+		if unreported += failed; unreported > 0 && w.report(unreported) == nil {
+			unreported = 0
+		}
+	}
+}
+
+// write writes line by line, and returns how many could not be written. A line is
+// one write, so that lines of several processes do not mix in a pipe.
+func (w *Writer) write(p []byte) (failed uint64) {
+	for line := range bytes.Lines(p) {
+		if _, err := w.to.Write(line); err != nil {
+			failed++
+		}
+	}
+	return failed
+}
