@@ -256,6 +256,7 @@ func start(c *config.Config, log *slog.Logger, dropped func() uint64) (_ *servic
 		IdleTimeout:  c.IdleTimeout,
 		TLS:          tlsConfig,
 		Token:        secure.NewToken(c.DataToken),
+		AllowedHosts: c.AllowedHosts,
 		Logger:       log,
 		Events:       server.Events{Answered: s.metrics.Answered},
 		Slowest:      slow,

@@ -10,32 +10,6 @@ import (
 	"spillway/strategies/dispatch"
 )
 
-func TestOwnName(t *testing.T) {
-	t.Parallel()
-	for host, own := range map[string]bool{
-		"127.0.0.1:6060":            true,
-		"127.0.0.1":                 true,
-		"192.168.1.7:6060":          true,
-		"[::1]:6060":                true,
-		"[::1]":                     true,
-		"[fe80::1%eth0]:6060":       true,
-		"localhost:6060":            true,
-		"LocalHost":                 true,
-		"localhost.:6060":           true,
-		"spillway.localhost:6060":   true,
-		"":                          false,
-		"spillway:6060":             false,
-		"evil.example:6060":         false,
-		"evil.example":              false,
-		"localhost.evil.example":    false,
-		"notlocalhost":              false,
-		"127.0.0.1.evil.example:80": false,
-		"127.0.0.1.":                false,
-	} {
-		require.Equal(t, own, ownName(host), host)
-	}
-}
-
 // A page whose name was made to point here can neither read nor change anything,
 // whatever it does about its headers. Programs use any name.
 func TestServer_Rebinding(t *testing.T) {

@@ -52,6 +52,8 @@ type Config struct {
 	MaxConnections           int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Connections that may be open; further ones are turned away."`
 	MaxConnectionsPerAddress int   `name:"max-connections-per-address" default:"0" min:"0" max:"10000000" help:"Of these, how many may come from one address, or IPv6 network of 64 bits; 0 for no limit of its own."`
 
+	AdminMaxConnections int `name:"admin-max-connections" default:"256" min:"1" max:"65536" help:"Connections of the admin plane that may be open; further ones are turned away."`
+
 	// SLO is a bucket bound of the metrics, which the alert rules find by its
 	// digits: a shorter one is written there with an exponent.
 	SLO time.Duration `name:"slo" default:"100ms" least:"100us" help:"Latency objective, for the metrics."`
@@ -62,10 +64,11 @@ type Config struct {
 	DrainDelay   time.Duration `name:"drain-delay" default:"0s" help:"How long to go on serving after SIGTERM, while /readyz says 503."`
 	DrainTimeout time.Duration `name:"drain-timeout" default:"10s" help:"How long queued work may take to finish before it is shed."`
 
-	TLSCert    string `name:"tls-cert" help:"File with the TLS certificate of both planes, PEM."`
-	TLSKey     string `name:"tls-key" help:"File with its key, PEM."`
-	DataToken  string `name:"data-token" type:"token" secret:"" help:"Bearer token that requests of the data plane must carry."`
-	AdminToken string `name:"admin-token" type:"token" secret:"" help:"Bearer token that requests of the admin plane must carry."`
+	TLSCert      string `name:"tls-cert" help:"File with the TLS certificate of both planes, PEM."`
+	TLSKey       string `name:"tls-key" help:"File with its key, PEM."`
+	DataToken    string `name:"data-token" type:"token" secret:"" help:"Bearer token that requests of the data plane must carry."`
+	AllowedHosts Names  `name:"allowed-hosts" help:"Names under which browsers may use the data plane where it is on loopback and has no token, HOST,…, beside IP addresses and localhost."`
+	AdminToken   string `name:"admin-token" type:"token" secret:"" help:"Bearer token that requests of the admin plane must carry."`
 
 	// StoreDelay makes the store slow, in the lab. The zero value does not.
 	StoreDelay    delay.Distribution `name:"store-delay" default:"0" help:"Lab only: how long each operation sleeps first, such as 4ms or exp:4ms."`
@@ -119,6 +122,12 @@ func (r Replication) String() string {
 	}
 	return strings.Join(parts, ",")
 }
+
+// Names are names of hosts, in lower case.
+type Names []string
+
+// String returns n in the form in which it is configured.
+func (n Names) String() string { return strings.Join(n, ",") }
 
 // Redacted returns the value of every setting by the name of its variable, fit
 // for JSON and for other eyes: what is secret is blanked.

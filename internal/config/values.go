@@ -54,6 +54,7 @@ func mappers() []kong.Option {
 		kong.TypeMapper(reflect.TypeFor[Sync](), mapper(parseSync)),
 		kong.TypeMapper(reflect.TypeFor[delay.Distribution](), mapper(parseDelay)),
 		kong.TypeMapper(reflect.TypeFor[Replication](), mapper(parseReplication)),
+		kong.TypeMapper(reflect.TypeFor[Names](), mapper(parseNames)),
 		kong.NamedMapper("hosts", mapper(parseHosts)),
 		kong.NamedMapper("source", mapper(parseSource)),
 		kong.NamedMapper("target", mapper(parseTarget)),
@@ -238,6 +239,19 @@ func parseHosts(_ *kong.Value, s string) (string, error) {
 		}
 	}
 	return strings.Join(entries, ","), nil
+}
+
+// parseNames reads names of hosts, without ports.
+func parseNames(_ *kong.Value, s string) (Names, error) {
+	var names Names
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.ToLower(strings.TrimSuffix(name, "."))
+		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-._") != "" {
+			return nil, errors.New("names such as spillway or kv.example.com, without ports, separated by commas")
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 // parseSource reads what to copy, and returns the folder.

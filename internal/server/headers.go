@@ -17,6 +17,7 @@ type fields struct {
 	timeout, priority, client             []byte
 	consistency                           []byte
 
+	browser          bool // one of secure.BrowserMarks was sent
 	close, keepAlive bool // options of Connection
 	lines            int  // how many there are, of any name
 }
@@ -63,7 +64,7 @@ func (f *fields) set(name, value []byte) *problem {
 	switch len(name) { // all but those that matter end here
 	case len("Host"):
 		field = match(name, "Host", &f.host)
-	case len("Accept"): // or Expect
+	case len("Accept"): // or Expect, or Origin
 		if field = match(name, "Expect", &f.expect); field == nil && equalFold(name, "Accept") {
 			if f.accept != nil {
 				f.moreAccept = append(f.moreAccept, value)
@@ -72,6 +73,7 @@ func (f *fields) set(name, value []byte) *problem {
 			}
 			return nil
 		}
+		f.browser = f.browser || equalFold(name, "Origin")
 	case len("Connection"):
 		if equalFold(name, "Connection") {
 			f.parseConnection(value)
@@ -79,10 +81,12 @@ func (f *fields) set(name, value []byte) *problem {
 		return nil
 	case len("Authorization"):
 		field = match(name, "Authorization", &f.authorization)
-	case len("Content-Length"):
+	case len("Content-Length"): // or Sec-Fetch-Site
 		field = match(name, "Content-Length", &f.contentLength)
-	case len("Spillway-Client"):
+		f.browser = f.browser || equalFold(name, "Sec-Fetch-Site")
+	case len("Spillway-Client"): // or Accept-Language
 		field = match(name, "Spillway-Client", &f.client)
+		f.browser = f.browser || equalFold(name, "Accept-Language")
 	case len("Transfer-Encoding"): // or Spillway-Priority
 		if field = match(name, "Transfer-Encoding", &f.transferEncoding); field == nil {
 			field = match(name, "Spillway-Priority", &f.priority)

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"spillway/internal/secure"
 )
 
 // A client that waits for 100 gets it, unless it is refused.
@@ -507,4 +509,39 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	roots := x509.NewCertPool()
 	roots.AddCert(parsed)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
+
+// A page whose name was made to point at this machine gets and changes nothing.
+// Other clients, and browsers under names of our own, notice nothing.
+func TestRebinding(t *testing.T) {
+	t.Parallel()
+	marks := []string{"Origin: http://rebound.example:8080", "sec-fetch-site: same-origin", "Accept-Language: en", "Accept-Language:"}
+	ask := func(s *service, method, host, mark string) int {
+		return s.dial().do(method + " /v0/entity?id=k HTTP/1.1\nHost: " + host + "\n" + mark + "\nContent-Length: 0\n\n").status
+	}
+	s := serve(t, "fifo", func(o *setup) { o.AllowedHosts = []string{"kv.example"} })
+	s.store.set("k", "v")
+	for _, mark := range marks {
+		for _, method := range []string{"GET", "HEAD", "PUT", "DELETE"} {
+			require.Equal(t, 403, ask(s, method, "rebound.example:8080", mark), "%s %s", method, mark)
+		}
+		for _, own := range []string{"127.0.0.1:8080", "[::1]:8080", "localhost", "KV.example:8080"} {
+			require.Equal(t, 200, ask(s, "GET", own, mark), "%s %s", own, mark)
+		}
+	}
+	v, ok := s.store.get("k")
+	require.True(t, ok && v == "v", "nothing has changed")
+	for _, program := range []string{"User-Agent: curl/7.88.1\nAccept: */*", "Expectx: y", "X-Forwarded-For: 10.0.0.1"} {
+		require.Equal(t, 200, ask(s, "GET", "rebound.example", program))
+	}
+
+	// A token is not known to such a page, and a listener that others reach has
+	// names that are not known here.
+	s = serve(t, "fifo", func(o *setup) { o.Token = secure.NewToken("secret") })
+	s.store.set("k", "v")
+	require.Equal(t, 401, ask(s, "GET", "rebound.example", marks[0]))
+	require.Equal(t, 200, ask(s, "GET", "spillway.example", marks[0]+"\nAuthorization: Bearer secret"))
+	s = serve(t, "fifo", func(o *setup) { o.Listen = ":0" })
+	s.store.set("k", "v")
+	require.Equal(t, 200, ask(s, "GET", "spillway.example", marks[0]))
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/valyala/fasthttp"
+
+	"spillway/internal/secure"
 )
 
 // request is what the head of a request says. Its slices refer to the exchange.
@@ -145,6 +147,10 @@ func (c *conn) parseRequest() *problem {
 	if !o.Token.Allows(x.fields.authorization) {
 		return &problem{status: fasthttp.StatusUnauthorized, header: "WWW-Authenticate: Bearer\r\n",
 			detail: "the header Authorization does not carry the bearer token of this service"}
+	}
+	if x.fields.browser && c.server.guarded && !secure.OwnName(string(x.fields.host), o.AllowedHosts...) {
+		return &problem{status: fasthttp.StatusForbidden, detail: "without SPILLWAY_DATA_TOKEN browsers are answered here under an IP address, localhost, " +
+			"or a name in SPILLWAY_ALLOWED_HOSTS, not under " + quote(x.fields.host)}
 	}
 	path, query, _ := bytes.Cut(originForm(x.head.RequestURI()), questionMark)
 	switch string(path) {

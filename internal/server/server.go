@@ -56,6 +56,9 @@ type Options struct {
 	TLS *tls.Config
 	// Token is what requests have to show. The zero value lets everybody in.
 	Token secure.Token
+	// AllowedHosts are names, in lower case, under which browsers may come to a
+	// listener on loopback if there is no token, beside addresses and localhost.
+	AllowedHosts []string
 	// Logger gets what operators should know.
 	Logger *slog.Logger
 	// Events are told what happens.
@@ -95,6 +98,7 @@ func (o *Options) check() error {
 type Server struct {
 	opts     Options
 	listener net.Listener
+	guarded  bool     // browsers have to come under a name of our own
 	hangups  *hangups // nil if no connection has a descriptor
 	budget   budget
 	clock    clock
@@ -146,6 +150,10 @@ func Open(o Options) (*Server, error) {
 // start serves what comes from the listener.
 func start(o Options, listener net.Listener, h *hangups) *Server {
 	s := &Server{opts: o, listener: listener, hangups: h, stopped: make(chan struct{}), quiet: make(chan struct{}, 1)}
+	if a, ok := listener.Addr().(*net.TCPAddr); ok {
+		// What is reached from elsewhere has names that are not known here.
+		s.guarded = a.IP.IsLoopback() && o.Token.Allows(nil)
+	}
 	s.budget.left.Store(o.MaxBodyBytes)
 	s.addresses.limit = o.MaxConnectionsPerAddress
 	s.logged.Store(-int64(time.Hour))
