@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"spillway/internal/socket"
 )
 
 var (
 	errNothingYet = errors.New("no bytes yet")
-	errNoRoom     = errors.New("no room in the socket")
 	errTooSlow    = errors.New("the client is too slow")
 )
 
@@ -83,9 +84,9 @@ func newConn(s *Server, nc net.Conn) *conn {
 		c.peer = host
 	}
 	if s.opts.TLS != nil {
-		c.socket = tls.Server(nc, s.opts.TLS)
-	} else {
-		c.raw = rawConn(nc)
+		c.socket = tls.Server(socket.NewConn(nc, s.opts.WriteTimeout), s.opts.TLS)
+	} else if c.raw = socket.Raw(nc); c.raw == nil {
+		c.socket = socket.NewConn(nc, s.opts.WriteTimeout)
 	}
 	c.readable, c.writable = c.tryRead, c.tryWrite
 	c.answered = c.now()
@@ -152,11 +153,11 @@ func (c *conn) interrupt(write time.Time) {
 
 // cut ends the connection, whatever its goroutine is about. It is called by others.
 func (c *conn) cut() {
-	socket := c.socket
-	if t, ok := socket.(*tls.Conn); ok {
-		socket = t.NetConn() // its own Close would wait for a write
+	nc := c.socket
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn() // its own Close would wait for a write
 	}
-	_ = socket.Close()
+	_ = nc.Close()
 }
 
 func (c *conn) now() int64 { return c.server.opts.Dispatcher.Now() }
@@ -346,6 +347,9 @@ func (c *conn) serveReceived(bad *problem, err error) bool {
 		c.flush()
 	}
 	if o := &c.outcome; o.status != 0 {
+		if c.broken != nil && !o.shed {
+			o.status = statusCut
+		}
 		before := c.answered
 		c.answered = c.server.answered(o.strategy, c.req.method, o.status, o.shed, c.req.arrival)
 		if c.lately++; c.answered-before > busyWithin {
@@ -357,6 +361,11 @@ func (c *conn) serveReceived(bad *problem, err error) bool {
 	}
 	return more && c.broken == nil
 }
+
+// statusCut is what the events are told of an answer that its client did not take
+// in full. It is nginx's code for clients that close the connection; no client
+// ever sees it.
+const statusCut = 499
 
 // receiveRequest waits for the request, as far as it is needed to answer.
 func (c *conn) receiveRequest() (bad *problem, err error) {

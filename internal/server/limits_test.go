@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -24,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/internal/secure"
+	"spillway/internal/socket"
 )
 
 // A client that waits for 100 gets it, unless it is refused.
@@ -242,7 +244,7 @@ func TestDrain(t *testing.T) {
 		<-s.store.arrived
 		eventually(t, func() bool { return s.Connections() == 4 }, "accepted")
 		// The kernel may be slow to bring them.
-		eventually(t, func() bool { return bytesUnsent(rawConn(partial.conn)) == 0 }, "the first bytes have arrived")
+		eventually(t, func() bool { return socket.Unsent(socket.Raw(partial.conn)) == 0 }, "the first bytes have arrived")
 
 		drained := make(chan error, 1)
 		go func() { drained <- s.Drain(context.Background()) }()
@@ -544,4 +546,61 @@ func TestRebinding(t *testing.T) {
 	s = serve(t, "fifo", func(o *setup) { o.Listen = ":0" })
 	s.store.set("k", "v")
 	require.Equal(t, 200, ask(s, "GET", "spillway.example", marks[0]))
+}
+
+// Under TLS, too, a client that takes something now and then gets all of an answer,
+// and one that is cut off is counted as such.
+func TestTLS_SlowReader(t *testing.T) {
+	t.Parallel()
+	const timeout, size = time.Second, 32 << 20
+	certificate, roots := selfSigned(t)
+	s := serve(t, "fifo", func(o *setup) {
+		o.WriteTimeout = timeout
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	})
+	s.store.set("large", strings.Repeat("v", size))
+	c, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	require.NoError(t, err)
+	defer c.Close()
+	const request = "GET /v0/entity?id=large HTTP/1.1\r\nHost: x\r\n\r\n"
+	_, err = io.WriteString(c, request)
+	require.NoError(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	left := int64(size)
+	for begun := time.Now(); time.Since(begun) < 4*timeout; left -= 64 << 10 {
+		_, err := io.ReadFull(answer.Body, make([]byte, 64<<10))
+		require.NoError(t, err, "after %v", time.Since(begun))
+		time.Sleep(timeout / 10)
+	}
+	n, err := io.Copy(io.Discard, answer.Body)
+	require.NoError(t, err)
+	require.Equal(t, left, n)
+	s.requireEvents(event{"fifo", "GET", 200, false})
+
+	_, err = io.WriteString(c, request) // and nothing is read
+	require.NoError(t, err)
+	s.requireEvents(event{"fifo", "GET", 200, false}, event{"fifo", "GET", statusCut, false})
+}
+
+// An answer that was cut off is no success, whether its client stops reading or goes.
+func TestCutAnswers(t *testing.T) {
+	t.Parallel()
+	for name, target := range map[string]string{"a value": "/v0/entity?id=large", "a range": "/v0/entities?start=a"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, "fifo", func(o *setup) { o.WriteTimeout = time.Second })
+			s.store.set("large", strings.Repeat("v", 32<<20))
+			s.dial().send(get(target))
+			want := event{"fifo", "GET", statusCut, false}
+			s.requireEvents(want)
+			c := s.dial()
+			c.send(get(target))
+			_, err := c.r.Peek(1)
+			require.NoError(t, err)
+			require.NoError(t, c.conn.Close())
+			s.requireEvents(want, want)
+		})
+	}
 }

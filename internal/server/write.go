@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway/internal/bufpool"
+	"spillway/internal/socket"
 )
 
 // flush writes the answers that wait.
@@ -41,7 +42,7 @@ func (c *conn) write(b []byte) {
 		return
 	}
 	if c.raw == nil {
-		c.broken = c.writePieces(b)
+		c.broken = c.writeLayered(b)
 	} else {
 		c.broken = c.writeRaw(b)
 	}
@@ -65,11 +66,11 @@ func (c *conn) writeRaw(b []byte) error {
 		c.mayWait = true
 		for err == nil && c.writeErr == nil && len(c.outgoing) > 0 {
 			c.armWrite()
-			before := bytesUnsent(c.raw)
+			before := socket.Unsent(c.raw)
 			err = c.raw.Write(c.writable)
 			// The socket says that it has room only when much of it is free. A
 			// slow client that has taken something meanwhile gets its time anew.
-			if errors.Is(err, os.ErrDeadlineExceeded) && !c.server.closed.Load() && bytesUnsent(c.raw) < before {
+			if errors.Is(err, os.ErrDeadlineExceeded) && !c.server.closed.Load() && socket.Unsent(c.raw) < before {
 				err = nil
 			}
 		}
@@ -83,28 +84,23 @@ func (c *conn) writeRaw(b []byte) error {
 // tryWrite writes what the socket has room for. It returns false to be called
 // again when there is more room, if that is wanted and there was none.
 func (c *conn) tryWrite(fd uintptr) bool {
-	n, err := writeNow(int(fd), c.outgoing)
+	n, err := socket.WriteNow(int(fd), c.outgoing)
 	c.outgoing = c.outgoing[n:]
-	if errors.Is(err, errNoRoom) {
+	if errors.Is(err, socket.ErrNoRoom) {
 		return !c.mayWait
 	}
 	c.writeErr = err
 	return true
 }
 
-// writePieces writes through a layer that does not tell of its progress, in
-// pieces that are small enough to be taken within a write time-out.
-func (c *conn) writePieces(b []byte) error {
-	const piece = 16 << 10 // a record of TLS
-	for len(b) > 0 {
+// writeLayered writes through layers, the lowest of which bounds the time without
+// progress.
+func (c *conn) writeLayered(b []byte) error {
+	if c.server.closed.Load() {
 		c.armWrite()
-		n, err := c.socket.Write(b[:min(piece, len(b))])
-		if err != nil {
-			return err
-		}
-		b = b[n:]
 	}
-	return nil
+	_, err := c.socket.Write(b)
+	return err
 }
 
 // armWrite gives the client its time to take something. Once the server closes,

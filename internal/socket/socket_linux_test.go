@@ -1,4 +1,4 @@
-package server
+package socket
 
 import (
 	"io"
@@ -11,7 +11,7 @@ import (
 
 // The bytes that lie unsent tell whether a slow client takes anything: they stay
 // while it does not, and become fewer when it does.
-func TestBytesUnsent(t *testing.T) {
+func TestUnsent(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -19,28 +19,28 @@ func TestBytesUnsent(t *testing.T) {
 	client, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer client.Close()
-	socket, err := l.Accept()
+	c, err := l.Accept()
 	require.NoError(t, err)
-	defer socket.Close()
-	raw := rawConn(socket)
-	require.Zero(t, bytesUnsent(raw))
+	defer c.Close()
+	raw := Raw(c)
+	require.Zero(t, Unsent(raw))
 
 	block := make([]byte, 64<<10)
 	written := 0
 	// Full is when no room has come for a while: the client's side takes over
 	// what it has room for first.
 	for {
-		require.NoError(t, socket.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
-		n, err := socket.Write(block)
+		require.NoError(t, c.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+		n, err := c.Write(block)
 		written += n
 		if err != nil {
 			break
 		}
 	}
-	full := bytesUnsent(raw)
+	full := Unsent(raw)
 	require.Positive(t, full)
 
 	_, err = io.CopyN(io.Discard, client, int64(written-full/2))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return bytesUnsent(raw) < full }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return Unsent(raw) < full }, 10*time.Second, time.Millisecond)
 }

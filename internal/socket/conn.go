@@ -1,0 +1,132 @@
+// Package socket bounds the time for which the other side of a connection takes
+// nothing of what is sent to it.
+package socket
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrNoRoom is returned by WriteNow when nothing can be written without waiting.
+var ErrNoRoom = errors.New("no room in the socket")
+
+// Conn is a connection whose writes fail when the other side has taken nothing for
+// a time, and may otherwise take as long as it likes. It belongs below TLS, where
+// alone can be seen what is taken.
+type Conn struct {
+	net.Conn
+	raw     syscall.RawConn // nil if there is none
+	timeout time.Duration
+
+	mu  sync.Mutex
+	end time.Time // when writes end whatever is taken; zero for never
+}
+
+// NewConn returns c with that time for each write to make progress.
+func NewConn(c net.Conn, timeout time.Duration) *Conn {
+	return &Conn{Conn: c, raw: Raw(c), timeout: timeout}
+}
+
+// Write writes p.
+func (c *Conn) Write(p []byte) (n int, err error) {
+	if c.raw == nil {
+		return c.writePieces(p)
+	}
+	var failed error
+	wait := false
+	some := func(fd uintptr) bool {
+		m, err := WriteNow(int(fd), p[n:])
+		n += m
+		if errors.Is(err, ErrNoRoom) {
+			return !wait
+		}
+		failed = err
+		return true
+	}
+	// Mostly there is room for all.
+	err = c.raw.Write(some)
+	if n == len(p) && err == nil && failed == nil {
+		return n, nil
+	}
+	if err != nil || failed != nil {
+		return n, errors.Join(err, failed)
+	}
+	wait = true
+	defer c.disarm()
+	for n < len(p) && err == nil && failed == nil {
+		c.arm()
+		before := Unsent(c.raw)
+		err = c.raw.Write(some)
+		// A socket tells that it has room only when much of it is free. Who has
+		// taken something meanwhile gets the time anew.
+		if errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() && Unsent(c.raw) < before {
+			err = nil
+		}
+	}
+	if err == nil {
+		err = failed
+	}
+	return n, err
+}
+
+// writePieces writes what may be taken within the time.
+func (c *Conn) writePieces(p []byte) (n int, err error) {
+	const piece = 16 << 10
+	defer c.disarm()
+	for n < len(p) && err == nil {
+		c.arm()
+		var m int
+		m, err = c.Conn.Write(p[n:min(n+piece, len(p))])
+		n += m
+		if m > 0 && errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() {
+			err = nil
+		}
+	}
+	return n, err
+}
+
+func (c *Conn) arm() { c.setDeadline(time.Now().Add(c.timeout)) }
+
+// disarm leaves no deadline behind by which a later write would fail.
+func (c *Conn) disarm() { c.setDeadline(time.Time{}) }
+
+// setDeadline sets the deadline of the present write, no later than the end.
+func (c *Conn) setDeadline(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.IsZero() || !c.end.IsZero() && c.end.Before(t) {
+		t = c.end
+	}
+	_ = c.Conn.SetWriteDeadline(t) // a closed connection fails the write
+}
+
+func (c *Conn) ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.end.IsZero() && !time.Now().Before(c.end)
+}
+
+// SetWriteDeadline ends all writes at t, whatever is taken.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end = t
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline sets both deadlines.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// CloseWrite ends our side of the connection.
+func (c *Conn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

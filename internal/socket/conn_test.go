@@ -1,0 +1,98 @@
+package socket
+
+import (
+	"io"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Over a pipe, which has no buffer and no descriptor, time can be a fake one.
+func TestConn_Progress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		c := NewConn(ours, 10*time.Second)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := c.Write(make([]byte, 1<<20))
+			failed <- err
+		}()
+		for range 100 { // far longer than the time-out
+			time.Sleep(9 * time.Second)
+			_, err := io.ReadFull(theirs, make([]byte, 1000))
+			require.NoError(t, err)
+		}
+		stopped := time.Now()
+		require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
+		require.LessOrEqual(t, time.Since(stopped), 20*time.Second)
+	})
+}
+
+// A deadline that was set ends writes also while something is taken.
+func TestConn_Deadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		c := NewConn(ours, 10*time.Second)
+		go func() {
+			for {
+				time.Sleep(time.Second)
+				if _, err := theirs.Read(make([]byte, 1000)); err != nil {
+					return
+				}
+			}
+		}()
+		begun := time.Now()
+		require.NoError(t, c.SetDeadline(begun.Add(time.Minute)))
+		_, err := c.Write(make([]byte, 1<<20))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, time.Minute, time.Since(begun))
+		require.NoError(t, ours.Close())
+		require.NoError(t, theirs.Close())
+	})
+}
+
+// Over TCP: who takes a little at a time, less than for which the socket would
+// tell of room, gets all; who stops is cut off.
+func TestConn_SlowReader(t *testing.T) {
+	t.Parallel()
+	const (
+		timeout = time.Second
+		size    = 32 << 20
+	)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer client.Close()
+	accepted, err := l.Accept()
+	require.NoError(t, err)
+	defer accepted.Close()
+	c := NewConn(accepted, timeout)
+	wrote := make(chan error, 1)
+	write := func() {
+		n, err := c.Write(make([]byte, size))
+		if err == nil && n != size {
+			err = io.ErrShortWrite
+		}
+		wrote <- err
+	}
+	go write()
+	left := size
+	for begun := time.Now(); time.Since(begun) < 3*timeout; left -= 64 << 10 {
+		_, err := io.ReadFull(client, make([]byte, 64<<10))
+		require.NoError(t, err)
+		time.Sleep(timeout / 10)
+	}
+	_, err = io.CopyN(io.Discard, client, int64(left))
+	require.NoError(t, err)
+	require.NoError(t, <-wrote)
+	go write()
+	require.ErrorIs(t, <-wrote, os.ErrDeadlineExceeded)
+}

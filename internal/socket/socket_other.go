@@ -1,0 +1,19 @@
+//go:build !linux
+
+package socket
+
+import (
+	"net"
+	"syscall"
+)
+
+// Elsewhere connections are written by the means of package net.
+
+// Raw returns nil.
+func Raw(net.Conn) syscall.RawConn { return nil }
+
+// WriteNow writes nothing.
+func WriteNow(int, []byte) (int, error) { return 0, ErrNoRoom }
+
+// Unsent is not known.
+func Unsent(syscall.RawConn) int { return 0 }
