@@ -56,6 +56,13 @@ func serve(ctx context.Context, inv config.Invocation, memory int64, stderr *log
 	for _, warning := range inv.Warnings {
 		log.Warn(warning)
 	}
+	tables, warning, err := inv.Config.FitDescriptors(maxDescriptors())
+	if err != nil {
+		return err
+	}
+	if warning != "" {
+		log.Warn(warning)
+	}
 	limitMemory(memory, inv.Config.CacheBytes)
 	runtime.SetMutexProfileFraction(mutexProfileFraction)
 	runtime.SetBlockProfileRate(int(blockProfileRate))
@@ -68,7 +75,7 @@ func serve(ctx context.Context, inv config.Invocation, memory int64, stderr *log
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	started, done := make(chan *service, 1), make(chan error, 1)
-	go func() { done <- lifetime(ctx, &inv.Config, log, stderr.Dropped, started) }()
+	go func() { done <- lifetime(ctx, &inv.Config, tables, log, stderr.Dropped, started) }()
 	for stopping := false; ; stopping = true {
 		select {
 		case err := <-done:
@@ -118,8 +125,8 @@ func abandon(started <-chan *service, done <-chan error) error {
 }
 
 // lifetime starts the service, waits for the end of ctx and stops the service.
-func lifetime(ctx context.Context, c *config.Config, log *slog.Logger, dropped func() uint64, started chan<- *service) error {
-	s, err := start(c, log, dropped)
+func lifetime(ctx context.Context, c *config.Config, tables int, log *slog.Logger, dropped func() uint64, started chan<- *service) error {
+	s, err := start(c, tables, log, dropped)
 	if err != nil {
 		return err
 	}
@@ -150,7 +157,7 @@ type service struct {
 
 // start opens everything, from the store upwards. If something cannot be
 // opened, what has been is closed again, in reverse.
-func start(c *config.Config, log *slog.Logger, dropped func() uint64) (_ *service, err error) {
+func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64) (_ *service, err error) {
 	s := &service{config: c, log: log}
 	s.notReady.Store(&errStarting)
 	var opened []func()
@@ -175,7 +182,7 @@ func start(c *config.Config, log *slog.Logger, dropped func() uint64) (_ *servic
 	epoch := time.Now()
 
 	s.backups = backup.New(c.DataDir)
-	if s.store, err = openStore(c, log, s.metrics, s.backups.FS(), s.unblocked); err != nil {
+	if s.store, err = openStore(c, tables, log, s.metrics, s.backups.FS(), s.unblocked); err != nil {
 		return nil, err
 	}
 	opened = append(opened, func() { _ = s.store.Close() }) // nothing was written
@@ -219,15 +226,16 @@ func start(c *config.Config, log *slog.Logger, dropped func() uint64) (_ *servic
 	opened = append(opened, s.dispatcher.Close)
 
 	s.admin, err = admin.Open(admin.Options{
-		Listen:     c.AdminListen,
-		TLS:        tlsConfig,
-		Token:      secure.NewToken(c.AdminToken),
-		Version:    v,
-		Commit:     revision,
-		Logger:     log,
-		Dispatcher: s.dispatcher,
-		Metrics:    s.metrics.Handler(),
-		Live:       s.metrics.Live,
+		Listen:         c.AdminListen,
+		TLS:            tlsConfig,
+		Token:          secure.NewToken(c.AdminToken),
+		MaxConnections: c.AdminMaxConnections,
+		Version:        v,
+		Commit:         revision,
+		Logger:         log,
+		Dispatcher:     s.dispatcher,
+		Metrics:        s.metrics.Handler(),
+		Live:           s.metrics.Live,
 		Slowest: func() ([]slowest.Request, int64) {
 			now := s.dispatcher.Now()
 			return slow.List(now), now

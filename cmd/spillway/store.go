@@ -31,8 +31,9 @@ type keeping struct {
 }
 
 // openStore opens the store that is configured, an embedded one on that file
-// system. It calls unblocked when writes that it held back may go on, or fail.
-func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS, unblocked func()) (keeping, error) {
+// system, which keeps so many tables open. It calls unblocked when writes that it held
+// back may go on, or fail.
+func openStore(c *config.Config, tables int, log *slog.Logger, m *metrics.Metrics, fs vfs.FS, unblocked func()) (keeping, error) {
 	if c.Store == config.StoreCassandra {
 		s, err := cassandra.Open(clusterOptions(c, log))
 		if err != nil {
@@ -51,6 +52,7 @@ func openStore(c *config.Config, log *slog.Logger, m *metrics.Metrics, fs vfs.FS
 		Sync:         pebble.SyncMode(c.Sync.Mode),
 		SyncInterval: c.Sync.Interval,
 		CacheBytes:   c.CacheBytes,
+		MaxOpenFiles: tables,
 		Logger:       log,
 		OnFsync:      m.ObserveFsync,
 		OnResume:     unblocked,

@@ -62,6 +62,9 @@ type plane struct {
 func open(t *testing.T, o Options) *plane {
 	t.Helper()
 	o.Listen = "127.0.0.1:0"
+	if o.MaxConnections == 0 {
+		o.MaxConnections = 256
+	}
 	o.Logger = slog.New(slog.DiscardHandler)
 	if o.Dispatcher == nil {
 		o.Dispatcher = &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}

@@ -10,8 +10,6 @@ import (
 const (
 	// frameInterval is the time between two frames.
 	frameInterval = time.Second
-	// frameTimeout is how long a viewer may take to accept a frame.
-	frameTimeout = 10 * time.Second
 	// maxViewers bounds what viewers cost.
 	maxViewers = 64
 )
@@ -130,7 +128,6 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, greeting []byte) {
 	}
 	control := http.NewResponseController(w)
 	for event := greeting; ; {
-		_ = control.SetWriteDeadline(time.Now().Add(frameTimeout))
 		if _, err := w.Write(event); err != nil || control.Flush() != nil {
 			return
 		}

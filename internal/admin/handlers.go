@@ -123,10 +123,6 @@ const maxBody = 8 << 10
 // readJSON reads the body of a request into v: one object, no unknown fields,
 // nothing behind it.
 func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
-	// Ended again below, as it would also end a profile that is asked for next.
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout))
-	defer func() { _ = deadline.SetReadDeadline(time.Time{}) }()
 
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
@@ -136,7 +132,8 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is more behind the object")
 	}
-	return nil
+	// A backup may take longer than its body.
+	return http.NewResponseController(w).SetReadDeadline(time.Time{})
 }
 
 // bodyProblem answers a body that readJSON refused.

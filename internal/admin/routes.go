@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // route is what a path answers.
@@ -79,6 +80,10 @@ func (o *Options) routes(f *feed) http.Handler {
 		if tokenless && misnamed(req) {
 			problem(w, http.StatusForbidden, fmt.Sprintf("without SPILLWAY_ADMIN_TOKEN browsers are answered under an IP address or localhost only, not under %.100q", req.Host))
 			return
+		}
+		if req.ContentLength != 0 {
+			// Also where nobody wants the body: net/http reads on until its end.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
 		handler.ServeHTTP(w, req)
 	})

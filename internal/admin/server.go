@@ -33,6 +33,8 @@ type Options struct {
 	TLS *tls.Config
 	// Token must be carried by all requests but those for health.
 	Token secure.Token
+	// MaxConnections is how many connections are served at once, at least 1.
+	MaxConnections int
 	// Version and Commit say what was built.
 	Version, Commit string
 	// Logger is told of failures. Nil means slog.Default.
@@ -74,8 +76,8 @@ type Server struct {
 	serving  sync.WaitGroup
 }
 
-// Time limits. There is none on handlers: a profile takes as long as was asked
-// for.
+// Time limits, beside that of writes. There is none on handlers: a profile takes as
+// long as was asked for.
 const (
 	headTimeout  = 10 * time.Second // for a request's head
 	bodyTimeout  = 10 * time.Second // for its body
@@ -88,10 +90,11 @@ func Open(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	listener, err := net.Listen("tcp", o.Listen)
+	bound, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("admin plane: %w", err)
 	}
+	limited := &listener{Listener: bound, most: int64(o.MaxConnections), stall: writeTimeout}
 	boot := time.Now()
 	consoles := newFeed(func() []byte { return o.frame(boot) })
 	s := &Server{
@@ -104,14 +107,17 @@ func Open(o Options) (*Server, error) {
 			ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 		},
 		consoles: consoles,
-		listener: listener,
+		listener: bound,
 		log:      o.Logger,
 	}
+	var from net.Listener = limited
 	if o.TLS != nil {
-		listener = tls.NewListener(listener, o.TLS)
+		from = tls.NewListener(limited, o.TLS)
+	} else {
+		limited.refusal = tooMany
 	}
 	s.serving.Go(func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(from); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("the admin plane has stopped", "err", err)
 		}
 	})

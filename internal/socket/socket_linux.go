@@ -24,13 +24,13 @@ func Raw(c net.Conn) syscall.RawConn {
 // WriteNow writes what there is room for, or returns ErrNoRoom.
 func WriteNow(fd int, p []byte) (int, error) {
 	for {
-		n, err := unix.Write(fd, p)
+		n, err := syscall.Write(fd, p) // as package net does, which the race detector knows
 		switch {
 		case err == nil:
 			return n, nil
-		case err == unix.EAGAIN:
+		case err == syscall.EAGAIN:
 			return 0, ErrNoRoom
-		case err != unix.EINTR:
+		case err != syscall.EINTR:
 			return 0, os.NewSyscallError("write", err)
 		}
 	}

@@ -41,6 +41,10 @@ type Options struct {
 	// CacheBytes is the size of the block cache. Memtables are accounted
 	// against it, and sized by it. Zero means 64 MiB.
 	CacheBytes int64
+	// MaxOpenFiles is how many tables are kept open. Zero means 8192: one that is
+	// used stays open then, as 10 GB are some thousand tables, and opening one
+	// costs a random read of three blocks.
+	MaxOpenFiles int
 	// Logger receives what Pebble logs, most of it at level debug, and the
 	// changes between writable and unwritable. Nil means slog.Default.
 	Logger *slog.Logger
@@ -71,6 +75,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.Sync, Always)
 	setDefault(&o.SyncInterval, 100*time.Millisecond)
 	setDefault(&o.CacheBytes, 64<<20)
+	setDefault(&o.MaxOpenFiles, 8192)
 	setDefault(&o.RetryInterval, 5*time.Second)
 	setDefault(&o.blockSize, 8<<10)
 	// So that those that wait for their flush take no more than half of the cache,
@@ -162,9 +167,7 @@ func (o *Options) pebbleOptions() *pebble.Options {
 		// cores, since much of it is waiting for the disk.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(2, runtime.GOMAXPROCS(0)/2) },
 
-		// A table is opened once and stays open: 10 GB are some thousand
-		// tables, and opening one costs a random read of three blocks.
-		MaxOpenFiles: 8192,
+		MaxOpenFiles: o.MaxOpenFiles,
 
 		// Hand the log to the disk bit by bit, so that the next sync, under
 		// Interval and Never, or a memtable rotation, has little left to write.
