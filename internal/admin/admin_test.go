@@ -189,6 +189,10 @@ func TestServer_Readyz(t *testing.T) {
 	require.Equal(t, 200, p.do("GET", "/readyz", "").status)
 	reason = errors.New("draining")
 	requireProblem(t, p.do("GET", "/readyz", ""), 503, "draining")
+	reason = errors.New("the store cannot write: open /var/lib/spillway/data/000001.log: no space left on device")
+	a := p.do("GET", "/readyz", "")
+	requireProblem(t, a, 503, "open 000001.log: no space left on device")
+	require.NotContains(t, a.body, "/var", "it is told to everybody")
 	require.Equal(t, 200, p.do("GET", "/healthz", "").status)
 }
 

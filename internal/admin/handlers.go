@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spillway/internal/backup"
+	"spillway/internal/secure"
 	"spillway/internal/store"
 	"spillway/strategies"
 )
@@ -21,7 +22,8 @@ func (*Options) healthz(w http.ResponseWriter, _ *http.Request) { ok(w) }
 
 func (o *Options) readyz(w http.ResponseWriter, _ *http.Request) {
 	if err := o.Ready(); err != nil {
-		problem(w, http.StatusServiceUnavailable, err.Error())
+		// It is told without a token.
+		problem(w, http.StatusServiceUnavailable, secure.HidePaths(err.Error()))
 		return
 	}
 	ok(w)

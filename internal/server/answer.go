@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"spillway/internal/executor"
+	"spillway/internal/secure"
 	"spillway/internal/store"
 	"spillway/strategies"
 )
@@ -159,7 +160,7 @@ func storeProblem(err error, write bool) *problem {
 		bad.detail = "the store cannot write at the moment; the write has had no effect"
 	default:
 		bad.status = fasthttp.StatusInternalServerError
-		bad.detail = "the store failed: " + quote([]byte(err.Error()))
+		bad.detail = "the store failed: " + quote([]byte(secure.HidePaths(err.Error())))
 	}
 	return bad
 }

@@ -209,8 +209,8 @@ func (c *conn) startIdling(now int64) {
 	c.arm()
 }
 
-// waitReadable waits until bytes of a request are in the reader. While the
-// server drains it does not wait, but takes what is there: whether it drains is
+// waitReadable waits until bytes of a request are in the reader. When the server
+// parts from its clients it does not wait, but takes what is there: whether it does is
 // looked up after the alarm was set, so that an interruption before is seen
 // then, and one after rings the alarm.
 func (c *conn) waitReadable() error {
@@ -220,7 +220,7 @@ func (c *conn) waitReadable() error {
 		}
 		return c.waitError
 	}
-	if c.server.draining.Load() {
+	if c.server.parting.Load() {
 		return io.EOF
 	}
 	for {
@@ -251,15 +251,15 @@ func (c *conn) waitReadable() error {
 // by an interruption.
 func (c *conn) tryRead(fd uintptr) bool {
 	for {
-		// Looked up before the read: what has arrived before a drain is not left.
-		// If one begins after this, its interruption ends the wait.
-		draining := c.server.draining.Load()
+		// Looked up before the read: what has arrived before is not left. If it is
+		// set after this, the interruption ends the wait.
+		parting := c.server.parting.Load()
 		c.acquire()
 		c.fd = int(fd)
 		if _, c.waitError = c.reader.Peek(1); c.waitError != nil {
 			c.fd = -1
 			c.release()
-			return draining || !errors.Is(c.waitError, errNothingYet)
+			return parting || !errors.Is(c.waitError, errNothingYet)
 		}
 		for c.serveOne() {
 		}
@@ -271,7 +271,7 @@ func (c *conn) tryRead(fd uintptr) bool {
 		// Interruptions that the alarm has swallowed are looked up after it.
 		c.startIdling(c.answered)
 		c.gone |= c.parker.poll() & (halfGone | wholeGone)
-		if c.drained && c.gone == 0 && !c.server.draining.Load() {
+		if c.drained && c.gone == 0 && !c.server.parting.Load() {
 			return false
 		}
 	}

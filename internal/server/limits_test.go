@@ -513,6 +513,68 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
 
+// A drain waits for another request of clients that pause, and its answer tells
+// them that the connection ends.
+func TestDrain_PausingClients(t *testing.T) {
+	t.Parallel()
+	certificate, roots := selfSigned(t)
+	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, "fifo", func(o *setup) {
+				if secured {
+					o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+				}
+			})
+			s.lastRequests = time.Hour // no test of how fast this machine is
+			dial := func() *bufio.ReadWriter {
+				var c net.Conn = s.dial().conn
+				if secured {
+					c = tls.Client(c, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
+				}
+				return bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c))
+			}
+			ask := func(c *bufio.ReadWriter) answer {
+				_, _ = c.WriteString("GET /v0/entity?id=k HTTP/1.1\r\nHost: x\r\n\r\n")
+				require.NoError(t, c.Flush())
+				a, err := readAnswer(c.Reader, http.MethodGet)
+				require.NoError(t, err)
+				return a
+			}
+			var clients []*bufio.ReadWriter
+			for range 10 {
+				c := dial()
+				require.False(t, ask(c).close)
+				clients = append(clients, c)
+			}
+			drained := make(chan error, 1)
+			go func() { drained <- s.Drain(context.Background()) }()
+			eventually(t, s.draining.Load, "the drain has begun")
+			for _, c := range clients {
+				a := ask(c)
+				require.Equal(t, 404, a.status)
+				require.True(t, a.close, "Connection: close")
+				_, err := c.ReadByte()
+				require.ErrorIs(t, err, io.EOF)
+			}
+			require.NoError(t, <-drained)
+		})
+	}
+}
+
+// A drain does not wait longer than that for those who send no request.
+func TestDrain_SilentClients(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
+		c := p.dial()
+		synctest.Wait()
+		begun := time.Now()
+		require.NoError(t, s.Drain(context.Background()))
+		require.Equal(t, time.Second, time.Since(begun))
+		_, err := c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+	})
+}
+
 // A page whose name was made to point at this machine gets and changes nothing.
 // Other clients, and browsers under names of our own, notice nothing.
 func TestRebinding(t *testing.T) {

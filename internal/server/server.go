@@ -106,11 +106,15 @@ type Server struct {
 	exchanges    sync.Pool // *exchange
 	largeReaders sync.Pool // *bufio.Reader that hold the largest head
 
-	// draining makes every answer the last of its connection, closed makes
-	// every connection end as soon as it can. Both are set before connections
-	// are interrupted, so that whoever sets a later deadline afterwards sees
-	// them.
-	draining, closed atomic.Bool
+	// draining makes every answer the last of its connection, parting ends the
+	// connections that wait for a request, closed makes every connection end as
+	// soon as it can. The latter two are set before connections are interrupted,
+	// so that whoever sets a later deadline afterwards sees them.
+	draining, parting, closed atomic.Bool
+	// lastRequests is how long a drain waits for further requests, so that clients
+	// that pause are told in an answer that the connection ends, which HTTP/1.1
+	// has no other way to say.
+	lastRequests time.Duration
 	stopped          chan struct{} // closed when the server stops to accept
 	stopOnce         sync.Once
 
@@ -154,6 +158,7 @@ func start(o Options, listener net.Listener, h *hangups) *Server {
 		// What is reached from elsewhere has names that are not known here.
 		s.guarded = a.IP.IsLoopback() && o.Token.Allows(nil)
 	}
+	s.lastRequests = time.Second
 	s.budget.left.Store(o.MaxBodyBytes)
 	s.addresses.limit = o.MaxConnectionsPerAddress
 	s.logged.Store(-int64(time.Hour))
@@ -268,12 +273,24 @@ func (s *Server) interrupt(write time.Time) {
 	}
 }
 
-// Drain stops accepting, closes the connections that wait for a request, and
-// waits until the others have got their answer and are closed, or ctx ends,
-// whose error it returns then. Close must be called all the same.
+// Drain stops accepting, gives clients a second to send another request on their
+// connections, whose answer says that the connection ends, closes those that
+// wait for one then, and waits until the others have got their answer and are
+// closed, or ctx ends, whose error it returns then. Close must be called all the
+// same.
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	s.stop()
+	patience := s.lastRequests
+	if end, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(end)/2)
+	}
+	pause, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if s.wait(pause) == nil {
+		return nil
+	}
+	s.parting.Store(true)
 	s.interrupt(time.Time{})
 	return s.wait(ctx)
 }
@@ -282,6 +299,7 @@ func (s *Server) Drain(ctx context.Context) error {
 // are under way, and their answers are given a second to leave.
 func (s *Server) Close() {
 	s.draining.Store(true)
+	s.parting.Store(true)
 	s.closed.Store(true)
 	s.stop()
 	s.interrupt(time.Now().Add(lastWrites))
@@ -295,6 +313,7 @@ func (s *Server) Close() {
 // answered. It waits for no task, so Close may still be called.
 func (s *Server) Abandon() {
 	s.draining.Store(true)
+	s.parting.Store(true)
 	s.closed.Store(true)
 	s.stop()
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"io/fs"
 	"net/http"
 	"strings"
 	"testing"
@@ -258,6 +259,7 @@ func TestStoreErrors(t *testing.T) {
 			detail string
 		}{
 			{errTest, 500, "on fire"},
+			{&fs.PathError{Op: "read", Path: "/srv/data/000007.sst", Err: errTest}, 500, `failed: \"read 000007.sst: the disk`},
 			{errUnwritable, 503, "cannot write"},
 			{errUnknown, 503, "outcome of the write is unknown"},
 		} {

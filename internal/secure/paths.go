@@ -1,0 +1,19 @@
+package secure
+
+import (
+	"path"
+	"regexp"
+)
+
+// absolute is a path from the root, to the next byte that ends one in the errors
+// of Go and Pebble.
+var absolute = regexp.MustCompile(`(^|[^\w./~-])((?:/[^/\s:;,"'` + "`" + `()\[\]]+)+/?)`)
+
+// HidePaths leaves of each absolute path in s its last element: for those who may
+// know what failed, but not where the service keeps its files.
+func HidePaths(s string) string {
+	return absolute.ReplaceAllStringFunc(s, func(found string) string {
+		parts := absolute.FindStringSubmatch(found)
+		return parts[1] + path.Base(parts[2])
+	})
+}
