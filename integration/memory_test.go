@@ -120,6 +120,43 @@ func TestAbuse_MemoryIsBounded(t *testing.T) {
 	s.kill()
 }
 
+// The container that docs/operations.md names for values of 1 MiB has room for all
+// of 127 clients that do not read, with what lies in their sockets.
+func TestAbuse_SlowReadersFit(t *testing.T) {
+	t.Parallel()
+	const (
+		container = 512_000_000
+		clients   = 127
+		inSockets = clients * 512 * kib // internal/socket TestBound
+	)
+	for kind, request := range map[string]string{
+		"GET":    "GET /v0/entity?id=k001 HTTP/1.1\r\nHost: x\r\n\r\n",
+		"range":  "GET /v0/entities?start=k HTTP/1.1\r\nHost: x\r\n\r\n",
+		"NDJSON": "GET /v0/entities?start=k HTTP/1.1\r\nHost: x\r\nAccept: application/x-ndjson\r\n\r\n",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			// What the service takes from the limit of a container of that size.
+			s := start(t, plain, fmt.Sprint("GOMEMLIMIT=", container/10*9), fmt.Sprint("SPILLWAY_CACHE_BYTES=", container/4),
+				fmt.Sprint("SPILLWAY_MAX_BODY_BYTES=", container/8), "SPILLWAY_SYNC=never", "SPILLWAY_WRITE_TIMEOUT=10m")
+			good := s.dial()
+			value := strings.Repeat("v", mib)
+			for i := range 200 { // more than the cache
+				good.mustPut(t, fmt.Sprintf("k%03d", i), value)
+			}
+			for i := range 200 {
+				a, err := good.do(http.MethodGet, entity(fmt.Sprintf("k%03d", i)), "")
+				require.NoError(t, err)
+				require.Equal(t, http.StatusOK, a.status)
+			}
+			s.openMany(clients, request, twoHundred)
+			_, most := s.resident()
+			t.Logf("resident: %.0f MiB at most, and %d MiB in sockets", most/mib, inSockets/mib)
+			require.Less(t, most+inSockets, float64(container))
+			s.kill()
+		})
+	}
+}
+
 // Ranges that nobody reads and that began at different times, while much was
 // written, keep a memtable each and no more. The formula is in SECURITY.md.
 func TestAbuse_MemoryOfRangesIsBounded(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"spillway/internal/secure"
 	"spillway/internal/slowest"
+	"spillway/internal/socket"
 	"spillway/strategies"
 	"spillway/strategies/dispatch"
 )
@@ -115,8 +116,8 @@ type Server struct {
 	// that pause are told in an answer that the connection ends, which HTTP/1.1
 	// has no other way to say.
 	lastRequests time.Duration
-	stopped          chan struct{} // closed when the server stops to accept
-	stopOnce         sync.Once
+	stopped      chan struct{} // closed when the server stops to accept
+	stopOnce     sync.Once
 
 	connections atomic.Int64 // being served
 	addresses   addresses    // of these
@@ -139,7 +140,8 @@ func Open(o Options) (*Server, error) {
 	}
 	// Go's listener does not share its port with other processes, so the accept
 	// loops have one listener in common.
-	listener, err := net.Listen("tcp", o.Listen)
+	config := net.ListenConfig{Control: socket.Bound}
+	listener, err := config.Listen(context.Background(), "tcp", o.Listen)
 	if err != nil {
 		return nil, err
 	}

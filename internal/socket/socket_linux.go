@@ -8,6 +8,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// bufferSize is what a socket is asked to hold each way, of what its client has not
+// acknowledged and of what has not been read. Linux takes twice of it, for its own
+// records, and no more than twice of net.core.wmem_max and rmem_max. Left alone it
+// would let these buffers grow to 4 and 6 MiB, for clients that read slowly or send
+// ahead too, and a container is charged for them.
+const bufferSize = 256 << 10
+
+// Bound is for net.ListenConfig. What is accepted inherits the bounds.
+func Bound(_, _ string, c syscall.RawConn) error {
+	var failed error
+	err := c.Control(func(fd uintptr) {
+		for _, option := range []int{syscall.SO_SNDBUF, syscall.SO_RCVBUF} {
+			if err := syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, option, bufferSize); err != nil {
+				failed = os.NewSyscallError("setsockopt", err)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
 // Raw returns access to the descriptor of a connection, or nil.
 func Raw(c net.Conn) syscall.RawConn {
 	s, ok := c.(syscall.Conn)
