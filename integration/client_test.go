@@ -81,7 +81,8 @@ func (c *client) silent() bool {
 		return false
 	}
 	_, err := c.r.Peek(1)
-	return errors.Is(err, os.ErrDeadlineExceeded) && c.conn.SetReadDeadline(time.Now().Add(patience)) == nil
+	restored := c.conn.SetReadDeadline(time.Now().Add(patience))
+	return errors.Is(err, os.ErrDeadlineExceeded) && restored == nil
 }
 
 func entity(key string) string { return "/v0/entity?id=" + url.QueryEscape(key) }

@@ -99,8 +99,8 @@ func abandon(started <-chan *service, done <-chan error) error {
 	var s *service
 	select {
 	case s = <-started:
-	case <-done:
-		return errSecondSignal
+	case err := <-done: // it did not start
+		return errors.Join(errSecondSignal, err)
 	case <-second.C:
 		return errSecondSignal
 	}
@@ -113,10 +113,10 @@ func abandon(started <-chan *service, done <-chan error) error {
 	case err := <-saved:
 		if errors.Is(err, store.ErrClosed) { // it is being closed, which begins with that
 			select {
-			case <-done:
+			case err = <-done:
 			case <-second.C:
+				err = nil
 			}
-			err = nil
 		}
 		return errors.Join(errSecondSignal, err)
 	case <-second.C:
