@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"spillway/loadtest"
-	"spillway/loadtest/profiles"
 	"spillway/loadtest/scenario"
 )
 
@@ -88,10 +86,9 @@ const (
 // fresh clone of it.
 //
 // A relative rate is a multiple of the capacity of its load: of the rate of
-// served requests in a closed loop, under the first combination of the scenario
-// that has this load and with no more connections than that can hold, the median
-// of three runs made before all others. So all settings are offered the same. That
-// of a peer counts only if no strategy has the load.
+// served requests in a closed loop, the median of three runs made before all
+// others. It is that of the service under fifo, whatever is compared and in
+// whichever order (see reference), so that all settings are offered the same.
 //
 // A peer takes its turns among the strategies. Of what the admin plane of a
 // service has besides, its runs have CPU, allocations and profiles.
@@ -220,11 +217,11 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 		if !l.groups[i].rate.relative {
 			continue
 		}
-		load, asked := l.c.Groups[i].Load, asked(&l.c.Groups[i])
+		load, asked := l.c.Groups[i].Load, asked(&l.c.Groups[i].Combination)
 		capacity := cmp.Or(l.c.Capacity[load], measured[asked])
 		if capacity == 0 {
 			var err error
-			if capacity, err = l.capacityOf(ctx, l.measuring(i)); err != nil {
+			if capacity, err = l.capacityOf(ctx, i); err != nil {
 				return fmt.Errorf("measure the capacity of %s: %w", load, err)
 			}
 		}
@@ -246,36 +243,21 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 	return nil
 }
 
-// asked names what the load of a group asks for, whoever asks, how patiently and
-// when.
-func asked(g *Group) string {
-	c := g.Combination
-	c.Retries, c.Profile, c.Clients, c.Priority, c.TimeoutHeader, c.SlowClients = "", "", "", "", "", 0
-	return loadName(&c)
-}
-
-// measuring returns the group that measures the capacity of the load of another:
-// the first that is asked for the same and is not a peer's, if there is one.
-func (l *comparing) measuring(group int) int {
-	what := asked(&l.c.Groups[group])
-	first := slices.IndexFunc(l.c.Groups, func(g Group) bool {
-		_, ok := g.Combination.Peer()
-		return !ok && asked(&g) == what
-	})
-	if first < 0 {
-		return group
-	}
-	return first
+// asked names what a load asks for, whoever asks, how patiently and when.
+func asked(c *scenario.Combination) string {
+	what := *c
+	what.Retries, what.Profile, what.Clients, what.Priority, what.TimeoutHeader, what.SlowClients = "", "", "", "", "", 0
+	return loadName(&what)
 }
 
 // capacityOf learns the capacity of the load of a group.
 func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) {
-	combination := &l.c.Groups[group].Combination
+	combination := reference(l.s.Combinations, &l.c.Groups[group].Combination)
 	o := l.options(group, 0)
 	if l.o.Simulator != nil {
-		return l.o.Simulator.Capacity(combination, o)
+		return l.o.Simulator.Capacity(&combination, o)
 	}
-	o.Connections = probing(combination, o.Connections)
+	o.Connections = probing(&combination)
 	o.Duration, o.Warmup = min(l.s.Duration, capacityTime), min(l.s.Warmup, capacityWarmup)
 	// What is not served at once, or in time, says nothing of what can be, and what
 	// slow clients cost is not to be had off what others are offered.
@@ -283,28 +265,13 @@ func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) 
 	var rates []float64
 	for n := range capacityRuns {
 		doing := fmt.Sprintf("capacity of %s, run %d of %d", l.c.Groups[group].Load, n+1, capacityRuns)
-		result, err := l.measure(ctx, group, o, doing)
+		result, err := l.measure(ctx, &combination, l.groups[group].filling, o, doing)
 		if err != nil {
 			return 0, err
 		}
 		rates = append(rates, float64(wasServed(result))/result.Seconds)
 	}
 	return summary(rates).Median, nil
-}
-
-// probing returns how many connections measure a capacity: no more than the
-// service has room for. What is turned away comes back at once in a closed loop,
-// and refusing it would take the CPU from what is served.
-func probing(c *scenario.Combination, connections int) int {
-	byDefault := loadtest.Options{}.WithDefaults().Connections
-	connections = cmp.Or(connections, byDefault)
-	if _, ok := c.Peer(); ok {
-		return min(connections, byDefault) // who knows what it has room for
-	}
-	if room, bounded := roomOf(c); bounded {
-		return min(connections, room)
-	}
-	return connections
 }
 
 // progress is what a comparison says of itself until it has ended.
@@ -322,7 +289,7 @@ func (l *comparing) run(ctx context.Context, group, repetition int) error {
 	}
 	doing := fmt.Sprintf("%s, repetition %d of %d", l.c.Groups[group].Label, repetition+1, l.s.Repetitions)
 	l.begun = time.Now()
-	result, err := l.measure(ctx, group, o, doing)
+	result, err := l.measure(ctx, &l.c.Groups[group].Combination, g.filling, o, doing)
 	if result != nil {
 		if l.o.Simulator == nil {
 			result.Command = command(&g.filling, &l.c.Groups[group].Combination, &o)
@@ -384,16 +351,15 @@ func (l *comparing) options(group, repetition int) loadtest.Options {
 
 // measure sends a load to a fresh service. With an error there may be a result,
 // of what came before it.
-func (l *comparing) measure(ctx context.Context, group int, o loadtest.Options, doing string) (*loadtest.Result, error) {
+func (l *comparing) measure(ctx context.Context, combination *scenario.Combination, f filling, o loadtest.Options, doing string) (*loadtest.Result, error) {
 	l.tell(doing, nil)
 	if l.o.Simulator != nil {
-		return l.o.Simulator.Simulate(ctx, &l.c.Groups[group].Combination, o)
+		return l.o.Simulator.Simulate(ctx, combination, o)
 	}
-	dir, err := l.stores.clone(l.groups[group].filling)
+	dir, err := l.stores.clone(f)
 	if err != nil {
 		return nil, err
 	}
-	combination := &l.c.Groups[group].Combination
 	s, err := startService(ctx, l.binary(combination), dir, settings(combination))
 	if err != nil {
 		return nil, err
@@ -417,16 +383,9 @@ func (l *comparing) binary(c *scenario.Combination) string {
 }
 
 // withoutService removes what a peer does not have from the result of its run,
-// where it stands as nothing: a queue, workers, and profiles that it does not take.
+// where it stands as nothing: a queue and workers.
 func withoutService(r *loadtest.Result) {
 	r.Strategy, r.Workers, r.Capacity, r.Samples = "", 0, nil, nil
-	r.Attribution = slices.DeleteFunc(r.Attribution, func(a profiles.Attribution) bool {
-		if a.Cost() > 0 {
-			return false
-		}
-		delete(r.Profiles, a.Kind)
-		return true
-	})
 }
 
 // send sends a load to a service. An error says also that the load has not been

@@ -18,7 +18,6 @@ import (
 
 	"spillway/loadtest"
 	"spillway/loadtest/observe"
-	"spillway/loadtest/profiles"
 	"spillway/loadtest/scenario"
 )
 
@@ -177,8 +176,6 @@ func TestCompare_Peers(t *testing.T) {
 		r, err := g.run(ctx, load)
 		zero := 0
 		r.Strategy, r.Workers, r.Capacity, r.Samples = "limiter", 0, &zero, []observe.Sample{{}, {}}
-		r.Attribution = []profiles.Attribution{{Kind: profiles.CPU, Total: 1, Parts: map[profiles.Part]int64{profiles.Store: 1}}, {Kind: profiles.Mutex}}
-		r.Profiles = map[profiles.Kind][]byte{profiles.CPU: {1}, profiles.Mutex: {1}}
 		return r, err
 	}
 	s := question()
@@ -205,8 +202,6 @@ func TestCompare_Peers(t *testing.T) {
 	require.Empty(t, r.Strategy)
 	require.Nil(t, r.Capacity)
 	require.Empty(t, r.Samples)
-	require.Len(t, r.Attribution, 1)
-	require.Len(t, r.ProfileFiles, 1)
 	r, err = loadtest.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
 	require.NoError(t, err)
 	require.Len(t, r.Samples, 2)
@@ -216,15 +211,39 @@ func TestCompare_Peers(t *testing.T) {
 	require.NoError(t, os.WriteFile(o.PeerBinary, []byte("other"), 0o755))
 	_, err = Compare(t.Context(), s, o)
 	require.ErrorContains(t, err, "another build of the peers")
-	// With peers alone their own capacity counts, over no more connections than usual.
+	// With peers alone it is the service's as well.
 	o.PeerBinary, o.Restart, probes = fakeBinary(t, serves), true, nil
 	s.Combinations = s.Combinations[:1]
 	s.Combinations[0].Connections = 4000
 	c, err = Compare(t.Context(), s, o)
 	require.NoError(t, err)
 	require.Empty(t, c.Partial)
-	require.Equal(t, []string{"peer:limiter", "peer:limiter", "peer:limiter"}, probes)
-	require.Equal(t, 64, probing(&s.Combinations[0], 4000))
+	require.Equal(t, []string{"fifo", "fifo", "fifo"}, probes)
+}
+
+// What a multiple of the capacity is does not depend on what is compared first: a
+// strategy without a queue, least of all, whose work waits elsewhere.
+func TestCompare_CapacityIsThatOfFifo(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]string{{"sync", "fifo"}, {"fifo", "sync"}, {"sync"}, {"caller-runs", "unbounded"}} {
+		var probes []string
+		g := &generator{t: t}
+		o := g.options(t.TempDir(), t)
+		o.Run = func(ctx context.Context, load loadtest.Options) (*loadtest.Result, error) {
+			if load.Duration == capacityTime {
+				probes = append(probes, strategyAt(t, load.Admin))
+			}
+			return g.run(ctx, load)
+		}
+		s := question()
+		s.Combinations = nil
+		for _, strategy := range order {
+			s.Combinations = append(s.Combinations, scenario.Combination{Strategy: strategy, Rate: "0.9x"})
+		}
+		_, err := Compare(t.Context(), s, o)
+		require.NoError(t, err)
+		require.Equal(t, []string{"fifo", "fifo", "fifo"}, probes, order)
+	}
 }
 
 // Clients that try again do so in the runs, and not where the capacity is measured.

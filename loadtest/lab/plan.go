@@ -76,6 +76,41 @@ func parseRate(text string) (rate, error) {
 	return rate{value, relative}, nil
 }
 
+// reference returns the settings that measure the capacity of the load of c. Their
+// strategy is fifo: without a queue there is no telling what is served from what
+// merely waits somewhere else. Of the combinations that ask for the same, they are
+// those with the most workers, the longest queue and the greatest durability, so that
+// it does not matter in which order the combinations stand.
+func reference(all []scenario.Combination, c *scenario.Combination) scenario.Combination {
+	same := slices.DeleteFunc(slices.Clone(all), func(other scenario.Combination) bool { return asked(&other) != asked(c) })
+	best := slices.MinFunc(same, func(a, b scenario.Combination) int {
+		roomA, queuesA := roomOf(&a)
+		roomB, queuesB := roomOf(&b)
+		if queuesA != queuesB { // of the others, workers and capacity are not known
+			return map[bool]int{true: -1, false: 1}[queuesA]
+		}
+		return cmp.Or(cmp.Compare(workersOf(&b), workersOf(&a)), cmp.Compare(roomB, roomA),
+			cmp.Compare(a.Sync, b.Sync), cmp.Compare(a.Pools, b.Pools)) // always, interval, never; shared, split
+	})
+	best.Strategy = "fifo"
+	return best
+}
+
+// probing returns over how many connections a capacity is measured: as many as it
+// takes, and no more than the load has or the service has room for. What is turned
+// away comes back at once in a closed loop, and refusing it would take the CPU from
+// what is served.
+func probing(c *scenario.Combination) int {
+	byDefault := loadtest.Options{}.WithDefaults().Connections
+	room, _ := roomOf(c)
+	return min(cmp.Or(c.Connections, byDefault), max(byDefault, workersOf(c)), room)
+}
+
+// workersOf returns how many workers the service has.
+func workersOf(c *scenario.Combination) int {
+	return cmp.Or(c.Workers, 2*runtime.NumCPU()) // what the service does by default
+}
+
 // roomOf returns how many requests a service with the settings of a combination
 // holds before it turns one away; false if it turns none away.
 func roomOf(c *scenario.Combination) (room int, bounded bool) {
@@ -83,7 +118,7 @@ func roomOf(c *scenario.Combination) (room int, bounded bool) {
 	if spec, _ := strategies.Lookup(c.Strategy); spec.Inline || c.Strategy == "unbounded" || peer {
 		return 0, false
 	}
-	workers := cmp.Or(c.Workers, 2*runtime.NumCPU()) // what the service does by default
+	workers := workersOf(c)
 	if c.Pools == "split" {
 		workers /= 2 // all requests may be of one kind
 	}

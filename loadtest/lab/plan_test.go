@@ -173,6 +173,57 @@ func TestNeverFull_CountsWhereNoQueueOverflows(t *testing.T) {
 	}
 }
 
+func TestReference_IsTheSameInEveryOrder(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		all         []scenario.Combination
+		want        scenario.Combination
+		connections int
+	}{
+		{
+			"the workers of what has a queue count, however few",
+			[]scenario.Combination{{Strategy: "sync"}, {Strategy: "lifo", Workers: 1, Capacity: 64}, {Strategy: "peer:plain"}},
+			scenario.Combination{Strategy: "fifo", Workers: 1, Capacity: 64}, 64,
+		},
+		{
+			"most workers, then the longest queue",
+			[]scenario.Combination{
+				{Strategy: "fifo", Workers: 8, Capacity: 64, Connections: 1000}, {Strategy: "fifo", Workers: 128, Capacity: 16, Connections: 1000},
+				{Strategy: "fifo", Workers: 128, Capacity: 1, Connections: 1000}, {Strategy: "unbounded", Workers: 256, Connections: 1000},
+			},
+			scenario.Combination{Strategy: "fifo", Workers: 128, Capacity: 16, Connections: 1000}, 128,
+		},
+		{
+			"the most durable, in one pool",
+			[]scenario.Combination{
+				{Strategy: "fifo", Sync: "never", Pools: "shared"}, {Strategy: "fifo", Sync: "always", Pools: "split"},
+				{Strategy: "fifo", Sync: "always", Pools: "shared"}, {Strategy: "fifo", Sync: "interval:10ms", Pools: "shared"},
+			},
+			scenario.Combination{Strategy: "fifo", Sync: "always", Pools: "shared"}, 64,
+		},
+		{
+			"no more connections than the load has, nor than there is room for",
+			[]scenario.Combination{{Strategy: "fifo", Workers: 2, Capacity: 1, Connections: 8}},
+			scenario.Combination{Strategy: "fifo", Workers: 2, Capacity: 1, Connections: 8}, 3,
+		},
+		{
+			"none has a queue",
+			[]scenario.Combination{{Strategy: "sync"}, {Strategy: "peer:plain"}},
+			scenario.Combination{Strategy: "fifo"}, 64,
+		},
+	} {
+		// Another load has nothing to do with it.
+		all := append(tt.all, scenario.Combination{Strategy: "fifo", Workers: 4096, Mix: "get=1", Connections: tt.want.Connections})
+		for range len(all) {
+			all = append(all[1:], all[0])
+			got := reference(all, &tt.all[0])
+			require.Equal(t, tt.want, got, tt.name)
+			require.Equal(t, tt.connections, probing(&got), tt.name)
+		}
+	}
+}
+
 func TestRoomOf_KnowsTheServicesDefaults(t *testing.T) {
 	t.Parallel()
 	service, err := config.Parse(config.Input{Machine: config.Machine{CPUs: runtime.NumCPU(), Memory: 1 << 30}})
