@@ -84,6 +84,8 @@ func (r *Result) observed(seen *observe.Observation) {
 			r.Profiles = map[profiles.Kind][]byte{}
 		}
 		r.Profiles[kind] = data
-		r.Attribution = append(r.Attribution, profiles.Attribute(p, kind))
+		if seen.Pebble {
+			r.Attribution = append(r.Attribution, profiles.Attribute(p, kind))
+		}
 	}
 }

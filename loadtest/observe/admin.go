@@ -35,9 +35,10 @@ const (
 	depthMetric   = "spillway_queue_depth"
 	busyMetric    = "spillway_workers_busy"
 	shedMetric    = "spillway_shed_total"
+	storeMetric   = "spillway_store_read_amplification" // which only a service over Pebble has
 )
 
-var metricsPath = "/metrics?" + url.Values{"name[]": {cpuMetric, mallocsMetric, bytesMetric, depthMetric, busyMetric, shedMetric}}.Encode()
+var metricsPath = "/metrics?" + url.Values{"name[]": {cpuMetric, mallocsMetric, bytesMetric, depthMetric, busyMetric, shedMetric, storeMetric}}.Encode()
 
 // plane asks the admin plane of a service.
 type plane struct {
@@ -140,6 +141,7 @@ type reading struct {
 	cpu            float64 // seconds
 	mallocs, bytes float64
 	depth, busy    float64
+	pebble         bool
 	shed           map[string]float64 // by reason
 }
 
@@ -177,6 +179,7 @@ func parseReading(text []byte) (*reading, error) {
 		bytes:   sum(families[bytesMetric]),
 		depth:   sum(families[depthMetric]),
 		busy:    sum(families[busyMetric]),
+		pebble:  families[storeMetric] != nil,
 		shed:    make(map[string]float64),
 	}
 	for _, v := range []float64{r.cpu, r.mallocs, r.bytes, r.depth, r.busy} {

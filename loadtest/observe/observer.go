@@ -159,6 +159,7 @@ func (o *Observer) Stop(ctx context.Context) (*Observation, error) {
 
 	seen := &Observation{
 		Strategy: w.status.Strategy, Workers: w.status.Workers, Capacity: w.status.Capacity,
+		Pebble:   w.first.pebble,
 		Length:   w.last.at.Sub(w.first.at),
 		CPU:      time.Duration((w.last.cpu - w.first.cpu) * float64(time.Second)),
 		Samples:  w.samples,

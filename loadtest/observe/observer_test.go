@@ -323,10 +323,29 @@ func (dispatcher) Status() dispatch.Status {
 }
 func (dispatcher) Switch(string) error { return nil }
 
-// TestObserver_Service observes the real admin plane, in this process.
+func (dispatcher) gauges() []dispatch.Gauge { return []dispatch.Gauge{{Strategy: "unbounded"}} }
+
+// TestObserver_Service observes the real admin plane, in this process: of a service
+// over Pebble, and of one whose store is elsewhere.
 func TestObserver_Service(t *testing.T) {
 	t.Parallel()
-	m := metrics.New(metrics.Options{})
+	for store, stats := range map[string]func() metrics.StoreStats{
+		"cassandra": nil,
+		"pebble":    func() metrics.StoreStats { return metrics.StoreStats{} },
+	} {
+		t.Run(store, func(t *testing.T) { // not in parallel: a process has one CPU profile at a time
+			m := metrics.New(metrics.Options{Store: store})
+			m.Watch(metrics.Sources{
+				Gauges: dispatcher{}.gauges, Connections: func() int { return 0 }, Writable: func() error { return nil }, Store: stats,
+			})
+			seen := observeService(t, m)
+			require.Equal(t, store == "pebble", seen.Pebble)
+		})
+	}
+}
+
+func observeService(t *testing.T, m *metrics.Metrics) *Observation {
+	t.Helper()
 	plane, err := admin.Open(admin.Options{
 		Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Dispatcher: dispatcher{}, Metrics: m.Handler(),
 	})
@@ -350,6 +369,7 @@ func TestObserver_Service(t *testing.T) {
 		require.Equal(t, k, profiles.Attribute(p, k).Kind)
 		require.Positive(t, p.DurationNanos, "%s", k)
 	}
+	return seen
 }
 
 func FuzzReading(f *testing.F) {

@@ -25,6 +25,9 @@ type Observation struct {
 	Strategy string
 	Workers  int
 	Capacity *int
+	// Pebble says that it is a Spillway whose store is Pebble, in its own process:
+	// what the rules of profiles know.
+	Pebble bool
 	// Length is between the first reading and the last that succeeded, and what
 	// follows is what was spent in between.
 	Length time.Duration

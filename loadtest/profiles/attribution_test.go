@@ -157,7 +157,7 @@ func TestAttribute_OtherKind(t *testing.T) {
 	t.Parallel()
 	a := Attribute(stacks(CPU, "7 main.main"), Allocs)
 	require.Equal(t, Attribution{Kind: Allocs, Unit: "bytes", Parts: map[Part]int64{}}, a)
-	require.Equal(t, &Frame{Name: "allocs", Part: Other}, Flame(stacks(CPU, "7 main.main"), Allocs))
+	require.Equal(t, &Frame{Name: "allocs", Part: Other}, Flame(stacks(CPU, "7 main.main"), Allocs, true))
 }
 
 // TestAttribute_Recorded shows what the rules make of the real service.

@@ -21,19 +21,24 @@ type Frame struct {
 	Children []*Frame `json:"children,omitempty"`
 }
 
-// Flame merges the stacks of p, of kind k, into a tree. Its root, named after
+// Flame merges the stacks of p, of kind k, into a tree. Without attribution, for a
+// process that the rules do not know, all of it is [Other]; and of blocking nothing,
+// as most of it is waiting for work. The root, named after
 // the kind, is everything; children are in the order of their names, so that
 // graphs of two profiles can be compared. Frames below a thousandth of the
 // whole are left out, and remain in the value of their parent. What is no cost,
 // see [Attribution.Cost], is not in the graph at all.
-func Flame(p *profile.Profile, k Kind) *Frame {
+func Flame(p *profile.Profile, k Kind, attributed bool) *Frame {
 	root := &Frame{Name: string(k), Part: Other}
 	name, _ := k.values()
 	at := valueIndex(p, name)
-	if at < 0 {
+	if at < 0 || k == Block && !attributed {
 		return root
 	}
-	c := newClassifier(k)
+	var c *classifier
+	if attributed {
+		c = newClassifier(k)
+	}
 	tree := &node{}
 	for _, s := range p.Sample {
 		v, stack := s.Value[at], frames(s)

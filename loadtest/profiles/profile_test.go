@@ -118,9 +118,23 @@ func TestFlame(t *testing.T) {
   }
  ]
 }`
-	got, err := json.MarshalIndent(Flame(p, Block), "", " ")
+	got, err := json.MarshalIndent(Flame(p, Block, true), "", " ")
 	require.NoError(t, err)
 	require.Equal(t, want, string(got))
+}
+
+// TestFlame_WithoutAttribution: to the rules a server on net/http is an admin plane,
+// which is left out of what serving costs.
+func TestFlame_WithoutAttribution(t *testing.T) {
+	t.Parallel()
+	p := stacks(CPU, "7 github.com/cockroachdb/pebble/v2.(*DB).Get < net/http.(*conn).serve\n1 runtime.gcBgMarkWorker")
+	require.Equal(t, int64(1), Flame(p, CPU, true).Value)
+	root := Flame(p, CPU, false)
+	require.Equal(t, int64(8), root.Value)
+	own := make(map[Part]int64)
+	sumOwn(t, root, own)
+	require.Equal(t, int64(8), own[Other])
+	require.Zero(t, Flame(stacks(Block, "7 runtime.chanrecv1 < main.main"), Block, false).Value, "who knows what waits for work")
 }
 
 // TestFlame_Recorded checks graphs of the real service against their
@@ -129,7 +143,7 @@ func TestFlame_Recorded(t *testing.T) {
 	t.Parallel()
 	for run, ps := range recorded(t) {
 		for k, p := range ps {
-			root := Flame(p, k)
+			root := Flame(p, k, true)
 			require.Equal(t, Attribute(p, k).Cost(), root.Value, "%s %s", run, k)
 			own := make(map[Part]int64)
 			sumOwn(t, root, own)
@@ -176,7 +190,7 @@ func FuzzParse(f *testing.F) {
 				sum += v
 			}
 			require.Equal(t, a.Total, sum)
-			require.Equal(t, Flame(p, k), Flame(p, k))
+			require.Equal(t, Flame(p, k, true), Flame(p, k, true))
 		}
 	})
 }

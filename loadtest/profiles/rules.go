@@ -109,7 +109,7 @@ var background = []rule{
 // finish, room to be made.
 var parks = []string{"runtime.chanrecv", "runtime.selectgo", "sync.(*Cond).Wait"}
 
-// classifier finds the part of stacks.
+// classifier finds the part of stacks. To one that is nil all is other.
 type classifier struct {
 	kind Kind
 	// known holds what the rules say of the functions that were met.
@@ -120,7 +120,7 @@ func newClassifier(k Kind) *classifier { return &classifier{kind: k, known: make
 
 // part returns the part of a stack of names, leaf first.
 func (c *classifier) part(stack []string) Part {
-	if len(stack) == 0 {
+	if len(stack) == 0 || c == nil {
 		return Other
 	}
 	parks := c.kind == Block && hasPrefix(stack[0], parks)
@@ -143,6 +143,9 @@ func (c *classifier) part(stack []string) Part {
 // own returns the part to which the rules count a function whoever calls it, or
 // caller.
 func (c *classifier) own(name string, parks bool) Part {
+	if c == nil {
+		return Other
+	}
 	parts, ok := c.known[name]
 	if !ok {
 		parts = named(rules, name)

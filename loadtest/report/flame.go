@@ -118,7 +118,7 @@ func (d *data) addFlames(graphs []*flame, caption string) *figure {
 func (d *data) flamesOf(label string, runs []*Run) (graphs []*flame) {
 	for _, kind := range profiles.Kinds {
 		var all []*profile.Profile
-		requests := 0.0
+		requests, attributed := 0.0, true
 		for _, r := range runs {
 			p, err := r.profile(kind)
 			if err != nil {
@@ -126,6 +126,7 @@ func (d *data) flamesOf(label string, runs []*Run) (graphs []*flame) {
 			}
 			if p != nil {
 				all, requests = append(all, p), requests+r.answered()
+				attributed = attributed && len(r.Attribution) > 0
 			}
 		}
 		if len(all) == 0 {
@@ -136,7 +137,7 @@ func (d *data) flamesOf(label string, runs []*Run) (graphs []*flame) {
 			d.note("flame graph of %s: %v", label, err)
 			continue
 		}
-		root := profiles.Flame(merged, kind)
+		root := profiles.Flame(merged, kind, attributed)
 		if root == nil || root.Value <= 0 {
 			continue
 		}
