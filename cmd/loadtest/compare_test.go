@@ -49,20 +49,21 @@ func TestSummarize_TellsDifferencesFromNoise(t *testing.T) {
 	s := session{out: &out}
 	s.summarize(c)
 	require.Equal(t, `get=100, 8 connections
-        goodput/s        against best      served p99 ms     non-2xx %  CPU us served  allocs
-  fifo  1000 (995–1005)  within the noise  1.50 (1.00–2.00)  2.5        –              –
-  slow  1001 (996–1006)  p99 +100.0%       3.00 (3.00–3.30)  2.5        –              –
-  lifo  1001 (996–1006)  best              1.50 (1.00–2.00)  2.5        –              –
-  sync  500 (495–505)    -50.0%            1.50 (1.00–2.00)  2.5        –              –
-  none  –                not run           –                 –          –              –
+        goodput/s        against best             served p99 ms     non-2xx %  CPU us served  allocs
+  fifo  1000 (995–1005)  one of 2 not told apart  1.50 (1.00–2.00)  2.5        –              –
+  slow  1001 (996–1006)  p99 +113.3%              3.00 (3.00–3.30)  2.5        –              –
+  lifo  1001 (996–1006)  one of 2 not told apart  1.50 (1.00–2.00)  2.5        –              –
+  sync  500 (495–505)    -50.0%                   1.50 (1.00–2.00)  2.5        –              –
+  none  –                not run                  –                 –          –              –
 get=100, 9 connections
-        goodput/s   against best          served p99 ms     non-2xx %  CPU us served  allocs
-  fifo  50 (45–55)  highest               1.50 (1.00–2.00)  2.5        –              –
-  sync  40 (35–45)  -20.0%, too few runs  1.50 (1.00–2.00)  2.5        –              –
+        goodput/s   against best           served p99 ms     non-2xx %  CPU us served  allocs
+  fifo  50 (45–55)  highest, too few runs  1.50 (1.00–2.00)  2.5        –              –
+  sync  40 (35–45)  -19.6%, too few runs   1.50 (1.00–2.00)  2.5        –              –
+  Too few runs for proof: --repetitions 4.
 get=100, 7 connections
-        goodput/s        against best      served p99 ms     non-2xx %  CPU us served  allocs
-  fifo  1000 (995–1005)  within the noise  1.50 (1.00–2.00)  2.5        –              –
-  lifo  1001 (996–1006)  ahead             1.50 (1.00–2.00)  2.5        –              –
+        goodput/s        against best             served p99 ms     non-2xx %  CPU us served  allocs
+  fifo  1000 (995–1005)  one of 2 not told apart  1.50 (1.00–2.00)  2.5        –              –
+  lifo  1001 (996–1006)  one of 2 not told apart  1.50 (1.00–2.00)  2.5        –              –
 get=100, 6 connections
         goodput/s  against best  served p99 ms     non-2xx %  CPU us served  allocs
   fifo  7                        1.50 (1.00–2.00)  2.5        –              –

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"spillway/loadtest/lab"
+	"spillway/loadtest/report"
 )
 
 // summarize shows each workload as a table: its combinations against the best.
@@ -33,6 +34,9 @@ func (s *session) summarize(c *lab.Comparison) {
 				cell(g, lab.ServedP99, 2), cell(g, "non2xx_percent", 1), cell(g, "server_cpu_served_us", 1), cell(g, "server_allocs", 1))
 		}
 		_ = table.Flush()
+		if doubt := report.Doubt(&verdict, c, func(i int) string { return name(&c.Groups[i]) }); doubt != "" {
+			_, _ = fmt.Fprintln(s.out, " ", doubt)
+		}
 		s.shares(c, groups)
 	}
 }
@@ -77,31 +81,29 @@ func cell(g *lab.Group, metric string, digits int) string {
 }
 
 // against says how a group does against the best of its workload, in goodput or,
-// where that cannot be told apart, in served p99.
+// where that cannot be told apart, in served p99. With too few runs that is the
+// highest median, and no proof.
 func against(c *lab.Comparison, v *lab.Verdict, group int) string {
-	change := func(d lab.Difference) string { return fmt.Sprintf("%+.1f%%", 100*(d.Ratio-1)) }
-	of := func(group int) func(lab.Difference) bool {
-		return func(d lab.Difference) bool { return d.B == group }
+	change := func(d lab.Difference) string { return fmt.Sprintf("%+.1f%%", 100*(d.Ratio.Median-1)) }
+	of := func(d lab.Difference) bool { return d.B == group }
+	if i := slices.IndexFunc(v.Less, of); i >= 0 {
+		return change(v.Less[i])
+	}
+	if i := slices.IndexFunc(v.Slower, of); i >= 0 {
+		return "p99 " + change(v.Slower[i])
 	}
 	switch {
 	case !slices.Contains(v.Measured, group):
 		return "not run"
-	case v.Best < 0:
+	case len(v.Top) == 0:
 		return ""
-	case group == v.Best && v.TooFew:
-		return "highest"
-	case group == v.Best && v.Ahead():
-		return "ahead"
-	case group == v.Best:
-		return "best"
+	case v.TooFew && group == v.Top[0]:
+		return "highest, too few runs"
 	case v.TooFew:
-		return change(c.Compare(lab.Goodput, v.Best, group)) + ", too few runs"
+		return change(c.Compare(lab.Goodput, v.Top[0], group)) + ", too few runs"
+	case len(v.Top) == 1:
+		return "best"
+	default:
+		return fmt.Sprintf("one of %d not told apart", len(v.Top))
 	}
-	if i := slices.IndexFunc(v.Less, of(group)); i >= 0 {
-		return change(v.Less[i])
-	}
-	if i := slices.IndexFunc(v.Slower, of(group)); i >= 0 {
-		return "p99 " + change(v.Slower[i])
-	}
-	return "within the noise"
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"spillway/loadtest"
@@ -70,8 +71,31 @@ type Summary struct {
 	// Low and High are the smallest and the largest.
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
-	// Values are in the order of the runs; there may be fewer, see Group.Metrics.
-	Values []float64 `json:"values"`
+	// Values are in the order of the repetitions. Repetitions says which, counted from
+	// 0, if they are not those from the first on: of some there may be no run yet, or
+	// the figure was not measured, see Group.Metrics.
+	Values      []float64 `json:"values"`
+	Repetitions []int     `json:"repetitions,omitempty"`
+}
+
+// repetition returns that of the nth value.
+func (s *Summary) repetition(n int) int {
+	if n < len(s.Repetitions) {
+		return s.Repetitions[n]
+	}
+	return n
+}
+
+// of returns the value of a repetition; false if there is none.
+func (s *Summary) of(repetition int) (float64, bool) {
+	at := repetition
+	if len(s.Repetitions) > 0 {
+		at = slices.Index(s.Repetitions, repetition)
+	}
+	if at < 0 || at >= len(s.Values) {
+		return 0, false
+	}
+	return s.Values[at], true
 }
 
 // comparisonFile is the name of a comparison's file in its folder.

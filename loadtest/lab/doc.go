@@ -10,9 +10,9 @@
 //   - Their order within a repetition is drawn from the seed, and the next
 //     repetition runs them in the reverse order, so that none gains by its place.
 //   - Within a repetition all of them are sent the same requests.
-//   - A figure is a median with its spread, and a difference between two
-//     combinations counts only if a Mann-Whitney U test tells them apart
-//     ([Comparison.Compare]), as benchstat does.
+//   - A figure is a median with its spread. Combinations are compared within
+//     each repetition, and a difference counts only if it is more than what some
+//     two of so many would differ by chance ([Family], [Comparison.Verdict]).
 //
 // A comparison is on disk after every run and marked partial until its last, so
 // that it can be interrupted and resumed at any time.

@@ -130,18 +130,27 @@ func sum[K comparable](counts map[K]int64) (n int64) {
 	return n
 }
 
-// summarize returns the metrics of the results of one group.
+// summarize returns the metrics of the results of one group by repetition, nil where
+// there is none.
 func summarize(results []*loadtest.Result) map[string]Summary {
 	summaries := make(map[string]Summary, len(Metrics))
 	for _, m := range Metrics {
 		var values []float64
-		for _, r := range results {
+		var repetitions []int
+		for i, r := range results {
+			if r == nil {
+				continue
+			}
 			if v, ok := m.of(r); ok {
-				values = append(values, v)
+				values, repetitions = append(values, v), append(repetitions, i)
 			}
 		}
 		if len(values) > 0 {
-			summaries[m.Name] = summary(values)
+			s := summary(values)
+			if repetitions[len(values)-1] >= len(values) {
+				s.Repetitions = repetitions
+			}
+			summaries[m.Name] = s
 		}
 	}
 	return summaries

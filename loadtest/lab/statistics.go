@@ -1,80 +1,207 @@
 package lab
 
 import (
+	"math"
+	"math/rand/v2"
 	"slices"
-
-	"golang.org/x/perf/benchmath"
 )
 
-// Alpha is the level of significance of the comparisons: of pairs between which
-// there is no difference, one in twenty is nevertheless told apart. Who looks at
-// many pairs should expect some of these.
-const Alpha = 0.05
+const (
+	// Alpha is how probable it is at most that a verdict names a difference where
+	// there is none, however many settings it is over.
+	Alpha = 0.05
+	// ProofRuns is how many repetitions it takes at least for a difference to be
+	// proven: in fewer, a stray run cannot be told from others.
+	ProofRuns = 4
+)
 
 // Difference is how two groups differ in one metric.
 type Difference struct {
 	Metric string
 	// A and B are indices of Comparison.Groups.
 	A, B int
-	// Ratio is the median of B over that of A: 1 if both are 0, and 0 if there
-	// is no ratio, because A's is 0 or because one was not measured.
-	Ratio float64
-	// P is the probability of a difference like this, or a greater one, if there
-	// is none: of the two-sided Mann-Whitney U test.
+	Contrast
+	// Apart says that not even the ranges of their values touch.
+	Apart bool
+}
+
+// Contrast is how two settings of a family differ.
+type Contrast struct {
+	// Ratio is that of B to A, within each repetition: the median, the smallest and
+	// the largest. A repetition in which A is 0 has none, unless B is as well.
+	Ratio Summary
+	// Low and High bound the ratio: with a probability of 1-Alpha the true ratios of
+	// all pairs of the family lie between theirs. Without proof they are 0 and +Inf.
+	Low, High float64
+	// P is the probability of a difference like this between any two of the family, if
+	// no two differ.
 	P float64
-	// Significant says that P is below Alpha: the difference is more than noise.
-	// That there is none is not what its absence says.
-	Significant bool
-	// TooFew says that there are too few runs for anything to be significant:
-	// fewer than 4 against 4. With 4 against 4 the smallest P is 0.029, and only
-	// groups that do not overlap at all reach it.
-	TooFew bool
 }
 
-// Compare tells how the groups with the indices a and b differ in a metric. It
-// assumes nothing of how the figures are distributed.
-func (c *Comparison) Compare(metric string, a, b int) Difference {
-	d := Difference{Metric: metric, A: a, B: b, P: 1}
-	from, to := c.Groups[a].Metrics[metric], c.Groups[b].Metrics[metric]
-	d.TooFew = smallestP(len(from.Values), len(to.Values)) >= Alpha
-	if len(from.Values) == 0 || len(to.Values) == 0 {
-		return d
-	}
-	switch {
-	case from.Median != 0:
-		d.Ratio = to.Median / from.Median
-	case to.Median == 0:
-		d.Ratio = 1
-	}
-	thresholds := benchmath.Thresholds{CompareAlpha: Alpha}
-	// NewSample sorts what it is given.
-	d.P = benchmath.AssumeNothing.Compare(
-		benchmath.NewSample(slices.Clone(from.Values), &thresholds),
-		benchmath.NewSample(slices.Clone(to.Values), &thresholds),
-	).P
-	d.Significant = d.P < Alpha
-	return d
+// Significant says that the difference is more than noise. That there is none is
+// not what its absence says.
+func (c *Contrast) Significant() bool { return c.P < Alpha }
+
+// Family is the figures of some settings that are compared with each other, in the
+// same repetitions.
+//
+// All of a repetition is run within minutes, and one repetition after the other, so
+// a machine that becomes slower makes all of a repetition slower: what counts are
+// ratios within it. Their logarithms are taken for normal, each setting with a spread
+// of its own, but for what is smaller than is usual in the family, which in so few
+// runs is chance. How great the greatest difference between any two is, in terms of
+// its error, if none differ, is then found by drawing such families; that takes into
+// account how many settings there are, and that one looks at the best of them. Between
+// two settings of one distribution, whichever it is, differences are symmetric, and
+// longer tails than the normal ones make this find less and not more. The tests of
+// this package simulate how often it errs.
+type Family struct {
+	values [][]float64 // by setting and repetition
+	mean   []float64   // of the logarithms
+	spread []float64   // their variance within a repetition
+	maxima []float64   // of the families that were drawn, sorted; nil without proof
 }
 
-// smallestP is the least that the test can say of n against m values: of all
-// ways to choose which n of the n+m are the smaller ones, two are the extremes.
-func smallestP(n, m int) float64 {
-	ways := 1.0
-	for i := 1; i <= m; i++ {
-		ways *= float64(n+i) / float64(i)
+const (
+	// resolution is how exact figures are, at best: to three digits.
+	resolution = 1e-3
+	// negligible is what share of the largest value is like nothing.
+	negligible = 1e-3
+)
+
+// drawing says how families are drawn: how many there are, and at random.
+type drawing struct {
+	families int
+	random   *rand.Rand
+}
+
+// drawingOf returns that for a family of so many settings: the fewer, the more. The
+// same figures have the same verdict.
+func drawingOf(settings int) drawing {
+	const comparisons = 1 << 20
+	return drawing{max(99, min(9999, comparisons/(settings*settings))), rand.New(rand.NewPCG(1, 2))}
+}
+
+// NewFamily returns the family of values by setting and repetition: at least one
+// setting, and of each as many values.
+func NewFamily(values [][]float64) *Family { return newFamily(values, drawingOf(len(values))) }
+
+func newFamily(values [][]float64, draw drawing) *Family {
+	f := &Family{values: values}
+	if len(values[0]) < ProofRuns || len(values) < 2 {
+		return f
 	}
-	return min(1, 2/ways)
+	largest := 0.0
+	for _, v := range values {
+		largest = max(largest, slices.Max(v))
+	}
+	logs := make([][]float64, len(values))
+	for g, v := range values {
+		for _, x := range v {
+			logs[g] = append(logs[g], math.Log(max(x, negligible*largest, math.SmallestNonzeroFloat64)))
+		}
+	}
+	f.fit(logs, resolution*resolution)
+	drawn := &Family{}
+	for range draw.families {
+		for g := range logs {
+			deviation := math.Sqrt(f.spread[g])
+			for r := range logs[g] {
+				logs[g][r] = deviation * draw.random.NormFloat64()
+			}
+		}
+		drawn.fit(logs, 0)
+		greatest := 0.0
+		for a := range logs {
+			for b := range a {
+				greatest = max(greatest, drawn.distance(a, b))
+			}
+		}
+		f.maxima = append(f.maxima, greatest)
+	}
+	slices.Sort(f.maxima)
+	return f
+}
+
+// fit learns the means and the spreads. What a repetition does to all settings is
+// the median over them, which those with wild figures do not move. No spread is less
+// than the least.
+func (f *Family) fit(logs [][]float64, least float64) {
+	n := len(logs[0])
+	f.mean, f.spread = append(f.mean[:0], make([]float64, len(logs))...), append(f.spread[:0], make([]float64, len(logs))...)
+	for g := range logs {
+		for _, v := range logs[g] {
+			f.mean[g] += v / float64(n)
+		}
+	}
+	rest := make([]float64, len(logs))
+	for r := range n {
+		for g := range logs {
+			rest[g] = logs[g][r] - f.mean[g]
+		}
+		slices.Sort(rest)
+		common := middle(rest)
+		for g := range logs {
+			d := logs[g][r] - f.mean[g] - common
+			f.spread[g] += d * d / float64(n-1)
+		}
+	}
+	usual := slices.Sorted(slices.Values(f.spread))[len(logs)/2]
+	for g := range f.spread {
+		f.spread[g] = max(f.spread[g], usual, least)
+	}
+}
+
+// distance is the difference of two settings in terms of its error, squared, but
+// for the number of repetitions, which is the same for all.
+func (f *Family) distance(a, b int) float64 {
+	d := f.mean[b] - f.mean[a]
+	if d == 0 {
+		return 0
+	}
+	return d * d / (f.spread[a] + f.spread[b])
+}
+
+// p is the probability of a difference like that of two settings.
+func (f *Family) p(a, b int) float64 {
+	below, _ := slices.BinarySearch(f.maxima, f.distance(a, b))
+	return float64(1+len(f.maxima)-below) / float64(1+len(f.maxima))
+}
+
+// Compare tells how setting b differs from setting a.
+func (f *Family) Compare(a, b int) Contrast {
+	c := Contrast{P: 1, High: math.Inf(1)}
+	var ratios []float64
+	for r, from := range f.values[a] {
+		switch to := f.values[b][r]; {
+		case from != 0:
+			ratios = append(ratios, to/from)
+		case to == 0:
+			ratios = append(ratios, 1)
+		}
+	}
+	if len(ratios) > 0 {
+		c.Ratio = summary(ratios)
+	}
+	if f.maxima == nil {
+		return c
+	}
+	c.P = f.p(a, b)
+	critical := f.maxima[int((1-Alpha)*float64(len(f.maxima)))]
+	margin := math.Sqrt(critical * (f.spread[a] + f.spread[b]))
+	c.Low, c.High = math.Exp(f.mean[b]-f.mean[a]-margin), math.Exp(f.mean[b]-f.mean[a]+margin)
+	return c
 }
 
 // summary returns the median of the values, of which there is at least one, and
 // their spread.
 func summary(values []float64) Summary {
 	sorted := slices.Sorted(slices.Values(values))
+	return Summary{Median: middle(sorted), Low: sorted[0], High: sorted[len(sorted)-1], Values: values}
+}
+
+// middle returns the median of sorted values.
+func middle(sorted []float64) float64 {
 	n := len(sorted)
-	return Summary{
-		Median: (sorted[(n-1)/2] + sorted[n/2]) / 2,
-		Low:    sorted[0],
-		High:   sorted[n-1],
-		Values: values,
-	}
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -1,7 +1,10 @@
 package lab
 
 import (
+	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,77 +12,150 @@ import (
 	"spillway/loadtest"
 )
 
-func TestComparison_TellsDifferencesFromNoise(t *testing.T) {
+func TestFamily_Compare(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name        string
-		a, b        []float64
-		ratio, p    float64
-		significant bool
-		tooFew      bool
+	for _, tt := range []struct {
+		name               string
+		values             [][]float64
+		median, low, high  float64
+		significant, apart bool
 	}{
-		// The least that the test can say of 4 against 4: 2 of 70 orders.
-		{"four that do not overlap", []float64{1, 2, 3, 4}, []float64{5, 6, 7, 8}, 2.6, 2.0 / 70, true, false},
-		{"the same, in another order", []float64{4, 1, 3, 2}, []float64{8, 5, 7, 6}, 2.6, 2.0 / 70, true, false},
-		{"one overlaps", []float64{1, 2, 3, 5}, []float64{4, 6, 7, 8}, 2.6, 4.0 / 70, false, false},
-		{"three that do not overlap", []float64{1, 2, 3}, []float64{5, 6, 7}, 3, 0.1, false, true},
-		{"three against four", []float64{1, 2, 3}, []float64{5, 6, 7, 8}, 3.25, 2.0 / 35, false, true},
-		{"three against five", []float64{1, 2, 3}, []float64{5, 6, 7, 8, 9}, 3.5, 2.0 / 56, true, false},
-		// R: wilcox.test(c(0.80,0.83,1.89,1.04,1.45,1.38,1.91,1.64,0.73,1.46),
-		// c(1.15,0.88,0.90,0.74,1.21)) has W = 35 and p = 0.2544.
 		{
-			"Hollander and Wolfe's permeability", []float64{0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46},
-			[]float64{1.15, 0.88, 0.90, 0.74, 1.21}, 0.90 / 1.415, 0.2544, false, false,
+			"a machine that drifts by much more than they differ",
+			[][]float64{{100, 120, 80, 150}, {95, 114.2, 75.9, 142.4}}, 0.9497, 0.9488, 0.9517, true, false,
 		},
-		{"all the same", []float64{5, 5, 5, 5}, []float64{5, 5, 5, 5}, 1, 1, false, false},
-		{"all zero", []float64{0, 0, 0, 0}, []float64{0, 0, 0, 0}, 1, 1, false, false},
-		{"from zero", []float64{0, 0, 0, 0}, []float64{1, 2, 3, 4}, 0, 2.0 / 70, true, false},
-		{"not measured", nil, []float64{1, 2, 3, 4}, 0, 1, false, true},
-	}
-	for _, tt := range tests {
+		{
+			"nor is it known what would have been without the drift", // sorted, they are the same
+			[][]float64{{100, 120, 80, 150}, {150, 100, 120, 80}}, 1.1667, 0.5333, 1.5, false, false,
+		},
+		{"three prove nothing", [][]float64{{1785, 1790, 1788}, {1, 1, 1}}, 0.00056, 0.00055, 0.00057, false, true},
+		{"four do", [][]float64{{1785, 1790, 1788, 1789}, {1, 1, 1, 1}}, 0.00056, 0.00055, 0.00057, true, true},
+		{"nothing is less than something", [][]float64{{1785, 1790, 1788, 1789}, {0, 0, 0, 0}}, 0, 0, 0, true, true},
+		{"all the same", [][]float64{{5, 5, 5, 5}, {5, 5, 5, 5}}, 1, 1, 1, false, false},
+		{"all nothing", [][]float64{{0, 0, 0, 0}, {0, 0, 0, 0}}, 1, 1, 1, false, false},
+		{"of nothing there is no ratio", [][]float64{{0, 0, 0, 0}, {5, 6, 5, 6}}, 0, 0, 0, true, true},
+		{"what figures resolve", [][]float64{{5, 5, 5, 5}, {5.001, 5.001, 5.001, 5.001}}, 1.0002, 1.0002, 1.0002, false, true},
+		{"no repetition in which both were measured", [][]float64{nil, nil}, 0, 0, 0, false, false},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := &Comparison{Groups: make([]Group, 2)}
-			for i, values := range [][]float64{tt.a, tt.b} {
-				if values != nil {
-					c.Groups[i].Metrics = map[string]Summary{"m": summary(values)}
-				}
-			}
-			d := c.Compare("m", 0, 1)
-			require.InDelta(t, tt.ratio, d.Ratio, 1e-9)
-			require.InDelta(t, tt.p, d.P, 5e-5)
-			require.Equal(t, tt.significant, d.Significant)
-			require.Equal(t, tt.tooFew, d.TooFew)
-			require.Equal(t, d.P, c.Compare("m", 1, 0).P)
-			if tt.a != nil {
-				require.Equal(t, tt.a, c.Groups[0].Metrics["m"].Values, "the order of the runs")
+			c := NewFamily(tt.values).Compare(0, 1)
+			require.InDelta(t, tt.median, c.Ratio.Median, 5e-5)
+			require.InDelta(t, tt.low, c.Ratio.Low, 5e-5)
+			require.InDelta(t, tt.high, c.Ratio.High, 5e-5)
+			require.Equal(t, tt.significant, c.Significant())
+			require.Equal(t, tt.significant, c.Low > 1 || c.High < 1, "as its bounds say: %v to %v", c.Low, c.High)
+			back := NewFamily(tt.values).Compare(1, 0)
+			require.Equal(t, c.P, back.P)
+			if c.P < 1 {
+				require.InEpsilon(t, c.Low, 1/back.High, 1e-9)
 			}
 		})
 	}
 }
 
-// Of groups between which there is no difference, one pair in twenty at most is
-// told apart.
-func TestComparison_IsRightNineteenTimesOfTwenty(t *testing.T) {
+// noises are how figures vary within a repetition: as they are taken to, and not.
+var noises = map[string]func(random *rand.Rand, group int) float64{
+	"normal":      func(random *rand.Rand, _ int) float64 { return math.Exp(0.01 * random.NormFloat64()) },
+	"exponential": func(random *rand.Rand, _ int) float64 { return random.ExpFloat64() },
+	"a stray run in ten": func(random *rand.Rand, _ int) float64 {
+		return math.Exp(0.01*random.NormFloat64()) * (1 - 0.3*math.Floor(random.Float64()+0.1))
+	},
+	"one of two values": func(random *rand.Rand, _ int) float64 { return 1 + 0.01*float64(random.IntN(2)) },
+	"a third ten times as wild": func(random *rand.Rand, group int) float64 {
+		return math.Exp(math.Pow(10, -2+float64(max(0, group%3-1))) * random.NormFloat64())
+	},
+}
+
+// drifting draws a comparison whose repetitions differ by a tenth, of groups that
+// differ by factors alone.
+func drifting(random *rand.Rand, factors []float64, repetitions int, noise func(*rand.Rand, int) float64) *Comparison {
+	c := &Comparison{Groups: make([]Group, len(factors))}
+	for _, metric := range []string{Goodput, ServedP99} {
+		values := make([][]float64, len(factors))
+		for range repetitions {
+			machine := 1000 * math.Exp(0.1*random.NormFloat64())
+			for g, factor := range factors {
+				values[g] = append(values[g], machine*factor*noise(random, g))
+			}
+		}
+		for g := range values {
+			if c.Groups[g].Metrics == nil {
+				c.Groups[g].Metrics = map[string]Summary{}
+			}
+			c.Groups[g].Metrics[metric] = summary(values[g])
+		}
+	}
+	return c
+}
+
+func indices(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// fewer draws fewer families than real verdicts do, as there are many verdicts, and
+// other ones each time.
+func fewer(random *rand.Rand) func(int) drawing {
+	return func(int) drawing { return drawing{199, random} }
+}
+
+// At most one verdict in twenty names a difference between settings of which there
+// is none, however many there are, and whatever their noise is like, if it is like
+// that of the others.
+func TestVerdict_NamesNoDifferenceWhereThereIsNone(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
-	draw := func() Group {
-		values := make([]float64, 9)
-		for i := range values {
-			values[i] = random.ExpFloat64()
-		}
-		return Group{Metrics: map[string]Summary{"m": summary(values)}}
+	for _, tt := range []struct {
+		noise                 string
+		settings, repetitions int
+		most                  float64
+	}{
+		{"normal", 15, 4, Alpha}, {"normal", 15, 9, Alpha}, {"normal", 2, 4, Alpha}, {"normal", 5, 5, Alpha},
+		{"exponential", 15, 4, Alpha}, {"exponential", 2, 4, Alpha},
+		{"a stray run in ten", 15, 4, Alpha}, {"one of two values", 15, 4, Alpha},
+		{"a third ten times as wild", 15, 4, 0.08},
+	} {
+		t.Run(fmt.Sprintf("%s/%dx%d", tt.noise, tt.settings, tt.repetitions), func(t *testing.T) {
+			t.Parallel()
+			verdicts := 1500 / tt.settings // as few take a moment, and are nearer to the limit
+			random := rand.New(rand.NewPCG(5, 6))
+			equal := slices.Repeat([]float64{1}, tt.settings)
+			wrong := 0
+			for range verdicts {
+				v := drifting(random, equal, tt.repetitions, noises[tt.noise]).verdict(indices(tt.settings), fewer(random))
+				if len(v.Top) < tt.settings {
+					wrong++
+				}
+			}
+			require.LessOrEqual(t, float64(wrong), tt.most*float64(verdicts))
+		})
 	}
-	const pairs = 2000
-	wrong := 0
-	for range pairs {
-		c := &Comparison{Groups: []Group{draw(), draw()}}
-		if c.Compare("m", 0, 1).Significant {
-			wrong++
-		}
+}
+
+// What is 5% less is found in most cases, though from one repetition to the next the
+// machine changes by more.
+func TestVerdict_FindsADifference(t *testing.T) {
+	t.Parallel()
+	for _, size := range []struct{ settings, repetitions int }{{2, 4}, {3, 4}, {15, 4}, {15, 9}} {
+		t.Run(fmt.Sprintf("%dx%d", size.settings, size.repetitions), func(t *testing.T) {
+			t.Parallel()
+			const verdicts = 100
+			random := rand.New(rand.NewPCG(3, 4))
+			factors := slices.Repeat([]float64{1}, size.settings)
+			factors[1] = 0.95
+			found := 0
+			for range verdicts {
+				v := drifting(random, factors, size.repetitions, noises["normal"]).verdict(indices(size.settings), fewer(random))
+				if slices.ContainsFunc(v.Less, func(d Difference) bool { return d.B == 1 }) {
+					found++
+				}
+			}
+			require.Greater(t, found, verdicts*8/10)
+		})
 	}
-	require.LessOrEqual(t, wrong, pairs/20+pairs/100)
-	require.Greater(t, wrong, pairs/50)
 }
 
 func TestSummary_IsTheMedianAndTheSpread(t *testing.T) {
@@ -113,15 +189,24 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 	}, got)
 
 	// What was not served has no latency, rather than the best.
-	none := summarize([]*loadtest.Result{r, {Requests: 5, Status: map[string]int64{"503": 5}}})
+	none := summarize([]*loadtest.Result{{Requests: 5, Status: map[string]int64{"503": 5}}, nil, r})
 	require.Len(t, none["served_p99_ms"].Values, 1)
+	require.Equal(t, []int{2}, none["served_p99_ms"].Repetitions)
 	require.Len(t, none["latency_p99_ms"].Values, 2)
+	require.Equal(t, []int{0, 2}, none["latency_p99_ms"].Repetitions)
+	require.Nil(t, summarize([]*loadtest.Result{r, nil})["latency_p99_ms"].Repetitions)
+	p99 := none["latency_p99_ms"]
+	_, ok := p99.of(1)
+	require.False(t, ok)
+	v, ok := p99.of(2)
+	require.True(t, ok)
+	require.Equal(t, 2.0, v)
 
 	for _, m := range Metrics {
 		found, ok := MetricNamed(m.Name)
 		require.True(t, ok)
 		require.Equal(t, m.Title, found.Title)
 	}
-	_, ok := MetricNamed("beauty")
+	_, ok = MetricNamed("beauty")
 	require.False(t, ok)
 }

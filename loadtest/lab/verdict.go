@@ -11,79 +11,149 @@ const (
 	ServedP99 = "served_p99_ms"
 )
 
-// Verdict says which of some groups did best. Best is the highest goodput; of
-// those whose goodput cannot be told from it, the lowest served p99. Groups are
-// indices of Comparison.Groups.
+// Verdict says which of some groups did best. Groups are indices of
+// Comparison.Groups.
 type Verdict struct {
 	// Measured are the groups of which there are runs, by their median goodput,
 	// the highest first. The others are not judged.
 	Measured []int
-	// Best is the best of them, or -1 if there is none: with fewer than two
-	// there is nothing to compare, and without goodput nothing to prefer.
-	Best int
-	// TooFew says that there are too few runs to tell differences from noise.
-	// Best is then merely the highest median, and nothing is said of the others.
+	// Top are those than which none is proven to be better, in the order of Measured:
+	// to have more goodput, or, among those of which that cannot be said, a lower
+	// served p99. If it is one, it is the best; of several none can be said to be.
+	// There are none if there is nothing to compare: fewer than two groups, or no
+	// goodput to prefer any by.
+	Top []int
+	// Runs is in how many repetitions all of them were measured. If there are TooFew
+	// for proof, all are Top.
+	Runs   int
 	TooFew bool
-	// ByLatency says that another group has a higher median goodput, though not
-	// beyond the noise: what speaks for Best is its served p99.
-	ByLatency bool
-	// All others are in one of these, in the order of Measured: what cannot be
-	// told from Best, what cannot in goodput but in served p99, and what has less
-	// goodput. The differences are from Best.
-	Same   []int
-	Slower []Difference
-	Less   []Difference
+	// Less have less goodput, and Slower a higher served p99, than the first of Top,
+	// or than whoever is proven to be better.
+	Less, Slower []Difference
+	// Apart are those of Top whose goodput does not even touch that of the first, and
+	// which nevertheless is not proven to be less.
+	Apart []Difference
 }
 
-// Ahead reports whether Best leads without any other group differing from it by
-// more than noise.
-func (v *Verdict) Ahead() bool {
-	return v.Best >= 0 && !v.TooFew && len(v.Slower) == 0 && len(v.Less) == 0
+// Best returns the best group; false if there is none, or none alone.
+func (v *Verdict) Best() (group int, ok bool) {
+	if len(v.Top) != 1 {
+		return -1, false
+	}
+	return v.Top[0], true
 }
 
-// Verdict judges groups, which should be of one workload.
-func (c *Comparison) Verdict(groups []int) Verdict {
-	v := Verdict{Best: -1}
+// Verdict judges groups, which should be of one workload. Both metrics together name
+// a difference where there is none with a probability of at most Alpha.
+func (c *Comparison) Verdict(groups []int) Verdict { return c.verdict(groups, drawingOf) }
+
+func (c *Comparison) verdict(groups []int, draw func(settings int) drawing) (v Verdict) {
 	for _, g := range groups {
 		if len(c.Groups[g].Metrics[Goodput].Values) > 0 {
 			v.Measured = append(v.Measured, g)
 		}
 	}
-	median := func(g int, metric string) float64 { return c.Groups[g].Metrics[metric].Median }
-	slices.SortStableFunc(v.Measured, func(a, b int) int { return cmp.Compare(median(b, Goodput), median(a, Goodput)) })
-	if len(v.Measured) < 2 || median(v.Measured[0], Goodput) == 0 {
+	median := func(g int) float64 { return c.Groups[g].Metrics[Goodput].Median }
+	slices.SortStableFunc(v.Measured, func(a, b int) int { return cmp.Compare(median(b), median(a)) })
+	if len(v.Measured) < 2 || median(v.Measured[0]) == 0 {
 		return v
 	}
-
-	most := v.Measured[0]
-	v.Best = most
-	for _, g := range v.Measured[1:] {
-		d := c.Compare(Goodput, most, g)
-		if d.TooFew {
-			v.Best, v.TooFew = most, true
-			return v
-		}
-		_, served := c.Groups[g].Metrics[ServedP99]
-		if served && !d.Significant && median(g, ServedP99) < median(v.Best, ServedP99) {
-			v.Best = g
-		}
+	goodput := c.family(Goodput, v.Measured, draw)
+	v.Runs, v.TooFew = goodput.runs, goodput.runs < ProofRuns
+	v.Top, v.Less = goodput.separate(1)
+	served := slices.DeleteFunc(slices.Clone(v.Top), func(g int) bool { return len(c.Groups[g].Metrics[ServedP99].Values) == 0 })
+	if len(served) > 1 {
+		_, v.Slower = c.family(ServedP99, served, draw).separate(-1)
+		v.Top = slices.DeleteFunc(v.Top, func(g int) bool {
+			return slices.ContainsFunc(v.Slower, func(d Difference) bool { return d.B == g })
+		})
 	}
-	v.ByLatency = median(v.Best, Goodput) < median(most, Goodput)
-	for _, g := range v.Measured {
-		if g == v.Best {
-			continue
-		}
-		inGoodput, inP99 := c.Compare(Goodput, v.Best, g), c.Compare(ServedP99, v.Best, g)
-		switch {
-		// A group may beat the best in goodput by a hair that is significant, when
-		// both are within the noise of the highest: that is no less.
-		case inGoodput.Significant && median(g, Goodput) < median(v.Best, Goodput):
-			v.Less = append(v.Less, inGoodput)
-		case inP99.Significant:
-			v.Slower = append(v.Slower, inP99)
-		default:
-			v.Same = append(v.Same, g)
+	for _, g := range v.Top[1:] {
+		if d := goodput.difference(v.Top[0], g); d.Apart {
+			v.Apart = append(v.Apart, d)
 		}
 	}
 	return v
 }
+
+// Compare tells how group b differs from group a in a metric, if they were chosen
+// without looking at their figures.
+func (c *Comparison) Compare(metric string, a, b int) Difference {
+	return c.family(metric, []int{a, b}, drawingOf).difference(a, b)
+}
+
+// family is the figures of some groups in a metric.
+type family struct {
+	*Family
+	c      *Comparison
+	metric string
+	groups []int
+	runs   int // the repetitions in which all have been measured
+}
+
+func (c *Comparison) family(metric string, groups []int, draw func(settings int) drawing) *family {
+	f := &family{c: c, metric: metric, groups: groups}
+	values := make([][]float64, len(groups))
+	summaries := make([]Summary, len(groups))
+	for i, g := range groups {
+		summaries[i] = c.Groups[g].Metrics[metric]
+	}
+	for n := range summaries[0].Values {
+		in := make([]float64, 0, len(groups))
+		for i := range summaries {
+			if v, ok := summaries[i].of(summaries[0].repetition(n)); ok {
+				in = append(in, v)
+			}
+		}
+		if len(in) < len(groups) {
+			continue
+		}
+		f.runs++
+		for i, v := range in {
+			values[i] = append(values[i], v)
+		}
+	}
+	f.Family = newFamily(values, draw(len(values)))
+	return f
+}
+
+// separate returns the groups than which none is proven to be better, and of each
+// other how it differs from the first of them, or from the one that is most surely
+// better. The sign says whether more is better, 1, or less, -1.
+func (f *family) separate(sign float64) (top []int, others []Difference) {
+	better := func(a, b int) bool { return sign*(f.mean[a]-f.mean[b]) > 0 && both(f.p(a, b)) < Alpha }
+	by := map[int]int{}
+	for b, group := range f.groups {
+		surest := -1
+		for a := range f.groups {
+			if f.maxima != nil && better(a, b) && (surest < 0 || f.distance(a, b) > f.distance(surest, b)) {
+				surest = a
+			}
+		}
+		if surest < 0 {
+			top = append(top, group)
+		} else {
+			by[b] = surest
+		}
+	}
+	first := slices.Index(f.groups, top[0])
+	for b, group := range f.groups {
+		if surest, worse := by[b]; worse && better(first, b) {
+			others = append(others, f.difference(top[0], group))
+		} else if worse {
+			others = append(others, f.difference(f.groups[surest], group))
+		}
+	}
+	return top, others
+}
+
+func (f *family) difference(a, b int) Difference {
+	d := Difference{Metric: f.metric, A: a, B: b, Contrast: f.Compare(slices.Index(f.groups, a), slices.Index(f.groups, b))}
+	d.P = both(d.P)
+	from, to := f.c.Groups[a].Metrics[f.metric], f.c.Groups[b].Metrics[f.metric]
+	d.Apart = from.Low > to.High || to.Low > from.High
+	return d
+}
+
+// both corrects a probability for that a verdict looks at two metrics.
+func both(p float64) float64 { return min(1, 2*p) }

@@ -61,7 +61,7 @@ type table struct {
 }
 
 type row struct {
-	Best  bool // or within the noise of the best
+	Best  bool // or not to be told from the best
 	Cells []cell
 }
 

@@ -154,19 +154,20 @@ func (s *study) section(d *data) section {
 	if out.Title == "" {
 		out.Title = sc.Name
 	}
+	top := map[string][]string{} // of each workload
 	for _, w := range s.workloads {
 		if v, ok := s.judge(w); ok {
-			out.Verdicts = append(out.Verdicts, v)
+			out.Verdicts, top[w.name] = append(out.Verdicts, v), v.top
 		}
 	}
 	out.Headline = headline(out.Verdicts, s.settings)
-	if caution := s.caution(out.Verdicts); caution != "" {
+	if caution := caution(out.Verdicts); caution != "" {
 		out.Cautions = append(out.Cautions, caution)
 	}
 	if caution := s.lateness(); caution != "" {
 		out.Cautions = append(out.Cautions, caution)
 	}
-	if slices.ContainsFunc(out.Verdicts, func(v verdict) bool { return v.Best >= 0 }) {
+	if slices.ContainsFunc(out.Verdicts, func(v verdict) bool { return len(v.Top) > 0 }) {
 		out.Rule = rule
 	}
 	out.Overview = append(s.overRates(d), s.bars(d)...)
@@ -176,7 +177,7 @@ func (s *study) section(d *data) section {
 		}
 	}
 	out.Flames = s.flames(d)
-	out.Tables = s.tables()
+	out.Tables = s.tables(top)
 	out.Facts = s.facts()
 	for i, runs := range s.Runs {
 		if len(runs) > 0 && runs[0].Command != "" {
@@ -237,8 +238,8 @@ func (s *study) columns() (columns [][]lab.Metric) {
 	return columns
 }
 
-// tables has one table for each workload.
-func (s *study) tables() []table {
+// tables has one table for each workload, of which the top settings are marked.
+func (s *study) tables(top map[string][]string) []table {
 	columns := s.columns()
 	var tables []table
 	for _, w := range s.workloads {
@@ -246,9 +247,8 @@ func (s *study) tables() []table {
 		for _, c := range columns {
 			t.Head = append(t.Head, heading(c))
 		}
-		v, _ := s.judge(w)
 		for _, g := range w.groups {
-			r := row{Best: slices.Contains(v.top, s.setting[g])}
+			r := row{Best: slices.Contains(top[w.name], s.setting[g])}
 			r.Cells = append(r.Cells, cell{Text: s.setting[g]}, cell{Text: fmt.Sprint(len(s.Groups[g].Runs))})
 			for _, c := range columns {
 				r.Cells = append(r.Cells, s.cell(g, c))

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -16,21 +17,23 @@ const (
 )
 
 // rule says how the best is found, in the words of the report.
-const rule = "Best is the highest goodput; of those whose goodput cannot be told from it, the lowest served p99. " +
-	"“Within the noise” means that a two-sided Mann-Whitney U test finds p ≥ 0.05, which does not say that there is no difference."
+var rule = fmt.Sprintf("Best is the setting than which no other is proven to have more goodput or, where that cannot be told, a lower served p99. "+
+	"Settings are compared within each repetition, by ratios; p is the probability of a difference like this between any two of them if none differ, "+
+	"and proof is p < %g. That a difference is not proven does not say that there is none.", lab.Alpha)
 
 // verdict says in words what was found under one workload.
 type verdict struct {
 	lab.Verdict
 	Workload string
-	// Setting is the one that is spoken of, Is how it did, Figures its own, and
-	// Rest how the others do against it, a sentence each. If nothing was served
-	// there is only Is.
+	// Setting is the one that is spoken of, or those that cannot be told apart, Is how
+	// it did, Figures its own, and Rest how the others do against it, a sentence each.
+	// If nothing was served there is only Is.
 	Setting string
 	Is      string
 	Figures string
 	Rest    []string
-	// top are the settings that are best or within the noise of it.
+	// top are the settings that are best, or cannot be told from the best. With too
+	// few runs they are those with the highest median.
 	top []string
 }
 
@@ -41,13 +44,13 @@ func (s *study) judge(w workload) (verdict, bool) {
 	if len(v.Measured) == 0 {
 		return v, false
 	}
-	median := func(g int) lab.Summary { return s.Groups[g].Metrics[goodput] }
-	most := v.Measured[0]
-	if v.Best < 0 {
+	of := func(g int) lab.Summary { return s.Groups[g].Metrics[goodput] }
+	if len(v.Top) == 0 {
+		most := v.Measured[0]
 		switch {
-		case !slices.ContainsFunc(v.Measured, func(g int) bool { return median(g).High > 0 }):
+		case !slices.ContainsFunc(v.Measured, func(g int) bool { return of(g).High > 0 }):
 			v.Is = unserved
-		case median(most).Median == 0:
+		case of(most).Median == 0:
 			v.Is = "most runs served none within the SLO"
 		default:
 			v.Setting, v.Figures = s.setting[most], s.figures(most)
@@ -57,71 +60,127 @@ func (s *study) judge(w workload) (verdict, bool) {
 		}
 		return v, true
 	}
-
-	v.Setting, v.Figures, v.top = s.setting[v.Best], s.figures(v.Best), []string{s.setting[v.Best]}
-	switch {
-	case v.TooFew:
-		v.Is = "has the highest median"
-	case v.ByLatency && slices.Contains(v.Same, most):
-		v.Is = "is ahead on served p99"
-	case v.Ahead():
-		v.Is = "is ahead"
-	default:
-		v.Is = "is best"
-	}
-	if v.Ahead() {
-		v.Is += ", but not beyond the noise"
-	}
-	say := func(names []string, format string, args ...any) {
-		if len(names) > 0 {
-			v.Rest = append(v.Rest, fmt.Sprintf(format, append([]any{list(names)}, args...)...))
-		}
-	}
+	shown := v.Top
 	if v.TooFew {
-		var others []string
-		for _, g := range v.Measured[1:] {
-			others = append(others, s.against(s.Compare(goodput, v.Best, g)))
+		shown = slices.DeleteFunc(slices.Clone(shown), func(g int) bool { return of(g).Median < of(v.Top[0]).Median })
+	}
+	for _, g := range shown {
+		v.top = append(v.top, s.setting[g])
+	}
+	one := len(v.top) == 1
+	switch {
+	case v.TooFew && one:
+		v.Is = "has the highest median, which proves nothing"
+	case v.TooFew:
+		v.Is = "have the highest median, which proves nothing"
+	case one:
+		v.Is = "is best"
+	default:
+		v.Is = "cannot be told apart"
+	}
+	v.Setting, v.Figures = list(v.top), s.figures(shown...)
+	say := func(format string, differences []lab.Difference, more ...any) {
+		if len(differences) > 0 {
+			first := v.Top[0]
+			if !one {
+				first = -1
+			}
+			v.Rest = append(v.Rest, fmt.Sprintf(format, append([]any{s.against(first, differences)}, more...)...))
 		}
-		say(others, "Against it in goodput: %s, which too few runs cannot tell from noise.")
-		return v, true
 	}
-	var same []string
-	for _, g := range v.Same {
-		same = append(same, s.setting[g])
+	say("Not to be told from it in goodput, but slower in served p99: %s (%s).", v.Slower, surest(v.Slower))
+	say("Less goodput: %s (%s).", v.Less, surest(v.Less))
+	if v.TooFew {
+		var others []lab.Difference
+		for _, g := range v.Top[len(shown):] {
+			others = append(others, s.Compare(goodput, v.Top[0], g))
+		}
+		say("In goodput: %s.", others)
 	}
-	v.top = append(v.top, same...)
-	say(same, "Within the noise of it: %s.")
-	slower, p := s.allAgainst(v.Slower)
-	say(slower, "Within the noise of it in goodput, but not in served p99: %s (%s).", p)
-	less, p := s.allAgainst(v.Less)
-	say(less, "Less goodput: %s (%s).", p)
+	if doubt := Doubt(&v.Verdict, s.Comparison.Comparison, func(g int) string { return s.setting[g] }); doubt != "" {
+		v.Rest = append(v.Rest, doubt)
+	}
 	return v, true
 }
 
 const unserved = "none was served within the SLO"
 
-// allAgainst says how groups are against the best one, and how probable that is
-// if they do not differ from it.
-func (s *study) allAgainst(differences []lab.Difference) (said []string, p string) {
-	largest := 0.0
-	for _, d := range differences {
-		said, largest = append(said, s.against(d)), max(largest, d.P)
+// Doubt says what is plain to see in a verdict and yet not proven, since there are
+// too few runs; it is empty if there is nothing of that kind.
+func Doubt(v *lab.Verdict, c *lab.Comparison, name func(group int) string) string {
+	if len(v.Top) == 0 {
+		return ""
 	}
-	return said, probability(largest, len(differences))
+	enough := lab.ProofRuns
+	if !v.TooFew {
+		enough = 2 * v.Runs
+	}
+	runs := "in all of " + count(v.Runs, "run", "runs")
+	if v.Runs < 2 {
+		runs = "in a single run"
+	}
+	var said []string
+	for _, d := range v.Apart {
+		said = append(said, fmt.Sprintf("%s %s against %s a second of %s", name(d.B),
+			short(c.Groups[d.B].Metrics[goodput].Median), short(c.Groups[d.A].Metrics[goodput].Median), name(d.A)))
+	}
+	switch {
+	case len(said) > 0:
+		return fmt.Sprintf("Not even the ranges touch: %s, %s; for proof, --repetitions %d.", list(said), runs, enough)
+	case v.TooFew:
+		return fmt.Sprintf("Too few runs for proof: --repetitions %d.", enough)
+	default:
+		return ""
+	}
 }
 
-func (s *study) against(d lab.Difference) string { return s.setting[d.B] + " " + percent(d.Ratio) }
-
-// figures are those of a group that a sentence names.
-func (s *study) figures(g int) string {
-	metrics := s.Groups[g].Metrics
-	good := metrics[goodput]
-	text := fmt.Sprintf("%s good answers a second%s", short(good.Median), bracketed(spread(good)))
-	if p99, ok := metrics[servedP99]; ok {
-		text += fmt.Sprintf(", served p99 %s ms%s", short(p99.Median), bracketed(spread(p99)))
+// surest says how probable differences are at most, if there are none.
+func surest(differences []lab.Difference) string {
+	largest := 0.0
+	for _, d := range differences {
+		largest = max(largest, d.P)
 	}
-	if c, ok := metrics[cpu]; ok {
-		text += fmt.Sprintf(", %s µs of server CPU a served request", short(c.Median))
+	return probability(largest, len(differences))
+}
+
+// against says how groups differ from the first, or from another that is named.
+func (s *study) against(first int, differences []lab.Difference) string {
+	var said []string
+	for _, d := range differences {
+		text := s.setting[d.B] + " " + percent(d.Ratio.Median)
+		if d.A != first {
+			text += " against " + s.setting[d.A]
+		}
+		said = append(said, text)
+	}
+	return list(said)
+}
+
+// figures are those of groups that a sentence names: of one with the spread of its
+// runs, of several from the lowest median to the highest.
+func (s *study) figures(groups ...int) string {
+	of := func(metric, unit string) string {
+		var medians []float64
+		for _, g := range groups {
+			if v, measured := s.Groups[g].Metrics[metric]; measured {
+				medians = append(medians, v.Median)
+			}
+		}
+		if len(medians) == 0 {
+			return ""
+		}
+		if one := s.Groups[groups[0]].Metrics[metric]; len(groups) == 1 && metric != cpu {
+			return short(one.Median) + unit + bracketed(spread(one))
+		}
+		low, high := slices.Min(medians), slices.Max(medians)
+		return cmp.Or(spread(lab.Summary{Low: low, High: high}), short(low)) + unit
+	}
+	text := of(goodput, " good answers a second")
+	if p99 := of(servedP99, " ms"); p99 != "" {
+		text += ", served p99 " + p99
+	}
+	if c := of(cpu, " µs of server CPU a served request"); c != "" {
+		text += ", " + c
 	}
 	return text
 }
@@ -139,7 +198,7 @@ func headline(all []verdict, settings []string) string {
 	if len(all) == 0 {
 		return "Nothing was measured."
 	}
-	verdicts := slices.DeleteFunc(slices.Clone(all), func(v verdict) bool { return v.Best < 0 })
+	verdicts := slices.DeleteFunc(slices.Clone(all), func(v verdict) bool { return len(v.Top) == 0 })
 	switch {
 	case !slices.ContainsFunc(all, func(v verdict) bool { return v.Is != unserved }):
 		return fmt.Sprintf("Nothing was served within the SLO, under %s.", loads(len(all)))
@@ -148,9 +207,9 @@ func headline(all []verdict, settings []string) string {
 	case len(verdicts) == 0:
 		return "There is nothing to compare: no load has two settings that were measured and served anything within the SLO."
 	}
-	wins, most, likely := map[string]int{}, 0, false
+	wins, most, tooFew := map[string]int{}, 0, false
 	for _, v := range verdicts {
-		likely = likely || v.TooFew
+		tooFew = tooFew || v.TooFew
 		for _, name := range v.top {
 			wins[name]++
 			most = max(most, wins[name])
@@ -162,17 +221,17 @@ func headline(all []verdict, settings []string) string {
 			best = append(best, name)
 		}
 	}
-	if likely {
-		return fmt.Sprintf("Highest median goodput under %d of %s: %s. Too few runs to tell it from noise.", most, loads(len(verdicts)), list(best))
+	if tooFew {
+		return fmt.Sprintf("Too few runs for proof. Highest median goodput under %d of %s: %s.", most, loads(len(verdicts)), list(best))
 	}
-	if !slices.ContainsFunc(verdicts, func(v verdict) bool { return !v.Ahead() }) {
+	if !slices.ContainsFunc(verdicts, func(v verdict) bool { return len(v.Less)+len(v.Slower) > 0 }) {
 		return "No difference goes beyond the noise."
 	}
 	if len(verdicts) == 1 {
 		if len(best) == 1 {
 			return best[0] + " is best."
 		}
-		return fmt.Sprintf("%s are within the noise of each other, and no other is better.", list(best))
+		return fmt.Sprintf("%s cannot be told apart, and no other is better.", list(best))
 	}
 	if most == 1 && len(best) > 1 {
 		return "Each load has another best setting."
@@ -184,7 +243,7 @@ func headline(all []verdict, settings []string) string {
 	case len(best) > 1:
 		who = list(best) + " are each"
 	}
-	return fmt.Sprintf("%s best, or within the noise of the best, under %d of %s.", who, most, loads(len(verdicts)))
+	return fmt.Sprintf("%s best, or not to be told from the best, under %d of %s.", who, most, loads(len(verdicts)))
 }
 
 func loads(n int) string {
@@ -196,28 +255,16 @@ func loads(n int) string {
 
 // caution says whether there were enough runs of what is compared for
 // differences to be found.
-func (s *study) caution(verdicts []verdict) string {
-	fewest, most := math.MaxInt, 0
+func caution(verdicts []verdict) string {
+	fewest := math.MaxInt
 	for _, v := range verdicts {
-		if v.Best < 0 {
-			continue
-		}
-		for _, g := range v.Measured {
-			n := len(s.Groups[g].Metrics[goodput].Values)
-			fewest, most = min(fewest, n), max(most, n)
+		if v.TooFew {
+			fewest = min(fewest, v.Runs)
 		}
 	}
-	if most == 0 || fewest >= enoughRuns {
+	if fewest == math.MaxInt {
 		return ""
 	}
-	which := "Each setting has"
-	if fewest < most {
-		which = "Some settings have"
-	}
-	return fmt.Sprintf("%s only %s. It takes %d of each of two settings for a Mann-Whitney test to reach p < %g, and so for a difference to be told from noise.",
-		which, count(fewest, "run", "runs"), enoughRuns, lab.Alpha)
+	return fmt.Sprintf("There are settings that were measured together in only %s. It takes %d for a difference to be told from noise.",
+		cmp.Or(count(fewest, "repetition", "repetitions"), "0 repetitions"), lab.ProofRuns)
 }
-
-// enoughRuns is how many runs of each of two groups it takes for a difference to
-// be significant at lab.Alpha: 2 of the 70 ways to order 4 and 4.
-const enoughRuns = 4

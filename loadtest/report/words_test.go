@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,8 @@ type measured struct {
 func comparisonOf(groups ...measured) *Comparison {
 	c := &Comparison{Comparison: &lab.Comparison{Scenario: scenario.Scenario{Repetitions: len(groups[0].goodput)}}, Runs: make([][]*Run, len(groups))}
 	summary := func(values []float64) lab.Summary {
-		s := lab.Summary{Median: values[len(values)/2], Low: values[0], High: values[0], Values: values}
+		sorted := slices.Sorted(slices.Values(values))
+		s := lab.Summary{Median: sorted[len(values)/2], Low: values[0], High: values[0], Values: values}
 		for _, v := range values {
 			s.Low, s.High = min(s.Low, v), max(s.High, v)
 		}
@@ -40,15 +42,15 @@ func comparisonOf(groups ...measured) *Comparison {
 
 func TestStudy_JudgesInWords(t *testing.T) {
 	t.Parallel()
-	// Sorted, so that the middle one is the median; the ranges of less, more and
-	// most do not overlap, those of more and around do.
+	// The ranges of less and more do not touch; those of more and around do. In which
+	// repetition a figure is great is by chance.
 	var (
-		less   = []float64{90, 91, 92, 93, 94}
-		more   = []float64{100, 101, 102, 103, 104}
-		around = []float64{99, 100.5, 101.5, 102.5, 105}
+		less   = []float64{93, 90, 91, 94, 92}
+		more   = []float64{102, 100, 104, 101, 103}
+		around = []float64{105, 99, 101.5, 102.5, 100.5}
 		fast   = []float64{5, 5.1, 5.2, 5.3, 5.4}
-		nearly = []float64{5.05, 5.15, 5.25, 5.35, 5.45}
-		slow   = []float64{50, 51, 52, 53, 54}
+		nearly = []float64{5.35, 5.05, 5.45, 5.15, 5.25}
+		slow   = []float64{52, 50, 51, 54, 53}
 		none   = []float64{0, 0, 0, 0, 0}
 	)
 	for _, c := range []struct {
@@ -62,58 +64,71 @@ func TestStudy_JudgesInWords(t *testing.T) {
 			"the highest goodput is best",
 			[]measured{{"fifo", less, fast}, {"lifo", more, slow}},
 			"lifo is best.",
-			"lifo is best: 102 good answers a second (100–104), served p99 52 ms (50–54). Less goodput: fifo −9.8% (p = 0.0079).", false,
+			"lifo is best: 102 good answers a second (100–104), served p99 52 ms (50–54). Less goodput: fifo −10.0% (p &lt; 0.001).", false,
 		},
 		{
 			"of equal goodput, the lowest p99 is best",
 			[]measured{{"fifo", more, slow}, {"lifo", around, fast}},
 			"lifo is best.",
 			"lifo is best: 102 good answers a second (99–105), served p99 5.2 ms (5–5.4). " +
-				"Within the noise of it in goodput, but not in served p99: fifo 10× (p = 0.0079).", false,
+				"Not to be told from it in goodput, but slower in served p99: fifo 9.81× (p &lt; 0.001).", false,
 		},
 		{
 			"what cannot be told apart is called so",
 			[]measured{{"fifo", more, nearly}, {"lifo", around, fast}, {"sync", less, slow}},
-			"fifo and lifo are within the noise of each other, and no other is better.",
-			"lifo is ahead on served p99: 102 good answers a second (99–105), served p99 5.2 ms (5–5.4). " +
-				"Within the noise of it: fifo. Less goodput: sync −9.4% (p = 0.0079).", false,
+			"fifo and lifo cannot be told apart, and no other is better.",
+			"fifo and lifo cannot be told apart: 102 good answers a second, served p99 5.2–5.25 ms. " +
+				"Less goodput: sync −10.0% against fifo (p = 0.0018).", false,
 		},
 		{
 			"nothing may differ",
 			[]measured{{"fifo", more, nearly}, {"lifo", around, fast}},
 			"No difference goes beyond the noise.",
-			"lifo is ahead on served p99, but not beyond the noise: 102 good answers a second (99–105), served p99 5.2 ms (5–5.4). Within the noise of it: fifo.", false,
+			"fifo and lifo cannot be told apart: 102 good answers a second, served p99 5.2–5.25 ms.", false,
 		},
 		{
-			"who leads in both is ahead",
-			[]measured{{"fifo", around, nearly}, {"lifo", more, fast}},
+			"nobody wins by being listed first",
+			[]measured{{"fifo", more, fast}, {"lifo", more, fast}},
 			"No difference goes beyond the noise.",
-			"lifo is ahead, but not beyond the noise: 102 good answers a second (100–104), served p99 5.2 ms (5–5.4). Within the noise of it: fifo.", false,
+			"fifo and lifo cannot be told apart: 102 good answers a second, served p99 5.2 ms.", false,
 		},
 		{
 			"a group without any goodput has no p99",
 			[]measured{{"fifo", more, fast}, {"unbounded", none, nil}},
 			"fifo is best.",
-			"fifo is best: 102 good answers a second (100–104), served p99 5.2 ms (5–5.4). Less goodput: unbounded −100% (p = 0.0079).", false,
+			"fifo is best: 102 good answers a second (100–104), served p99 5.2 ms (5–5.4). Less goodput: unbounded −100% (p &lt; 0.001).", false,
 		},
 		{
 			"three runs prove nothing",
 			[]measured{{"fifo", more[:3], fast[:3]}, {"lifo", less[:3], fast[:3]}},
-			"Highest median goodput under 1 of 1 load: fifo. Too few runs to tell it from noise.",
-			"fifo has the highest median: 101 good answers a second (100–102), served p99 5.1 ms (5–5.2). " +
-				"Against it in goodput: lifo −9.9%, which too few runs cannot tell from noise.", true,
+			"Too few runs for proof. Highest median goodput under 1 of 1 load: fifo.",
+			"fifo has the highest median, which proves nothing: 102 good answers a second (100–104), served p99 5.1 ms (5–5.2). " +
+				"In goodput: lifo −10.0%. Not even the ranges touch: lifo 91 against 102 a second of fifo, in all of 3 runs; for proof, --repetitions 4.", true,
+		},
+		{
+			"two that do not even touch",
+			[]measured{{"fifo", []float64{1, 1}, slow[:2]}, {"lifo", []float64{1785, 1784}, fast[:2]}, {"auto", []float64{1784, 1785}, fast[:2]}},
+			"Too few runs for proof. Highest median goodput under 1 of 1 load: lifo and auto.",
+			"lifo and auto have the highest median, which proves nothing: 1,785 good answers a second, served p99 5.1 ms. " +
+				"In goodput: fifo −100% against lifo. Not even the ranges touch: fifo 1 against 1,785 a second of lifo, in all of 2 runs; for proof, --repetitions 4.", true,
+		},
+		{
+			"a tie of too few",
+			[]measured{{"fifo", more[:2], fast[:2]}, {"lifo", more[:2], fast[:2]}},
+			"Too few runs for proof. Highest median goodput under 1 of 1 load: fifo and lifo.",
+			"fifo and lifo have the highest median, which proves nothing: 102 good answers a second, served p99 5.1 ms. Too few runs for proof: --repetitions 4.", true,
 		},
 		{
 			"one setting is not compared",
 			[]measured{{"fifo", more[:1], fast[:1]}},
 			"One setting, fifo, under 1 load.",
-			"fifo: 100 good answers a second, served p99 5 ms.", false,
+			"fifo: 102 good answers a second, served p99 5 ms.", false,
 		},
 		{
 			"a group that was not run is left out",
 			[]measured{{"fifo", more[:1], fast[:1]}, {"lifo", nil, nil}},
 			"There is nothing to compare: no load has two settings that were measured and served anything within the SLO.",
-			"fifo is the only one that was measured: 100 good answers a second, served p99 5 ms.", false,
+			"fifo is the only one that was measured: 102 good answers a second, served p99 5 ms.", false,
 		},
 		{
 			"nothing was served",
@@ -137,7 +152,7 @@ func TestStudy_JudgesInWords(t *testing.T) {
 			says := strings.TrimPrefix(v.markdown(), escape(v.Workload)+": ")
 			require.Equal(t, c.says, strings.ReplaceAll(says, "**", ""))
 			require.Equal(t, c.headline, headline([]verdict{v}, s.settings))
-			require.Equal(t, c.caution, s.caution([]verdict{v}) != "")
+			require.Equal(t, c.caution, caution([]verdict{v}) != "")
 		})
 	}
 }
@@ -153,19 +168,19 @@ func TestStudy_JudgesNothing(t *testing.T) {
 func TestHeadline_CountsLoads(t *testing.T) {
 	t.Parallel()
 	won := func(names ...string) verdict {
-		return verdict{Setting: names[0], Is: "is best", top: names, Verdict: lab.Verdict{Less: make([]lab.Difference, 1)}}
+		return verdict{Setting: list(names), Is: "is best", top: names, Verdict: lab.Verdict{Top: make([]int, len(names)), Less: make([]lab.Difference, 1)}}
 	}
-	alone := verdict{Setting: "sync", Is: "is the only one that was measured", Verdict: lab.Verdict{Best: -1}}
-	none := verdict{Is: unserved, Verdict: lab.Verdict{Best: -1}}
+	alone := verdict{Setting: "sync", Is: "is the only one that was measured"}
+	none := verdict{Is: unserved}
 	settings := []string{"fifo", "lifo", "sync"}
 	for _, c := range []struct {
 		verdicts []verdict
 		want     string
 	}{
-		{[]verdict{won("lifo"), won("lifo", "fifo"), won("fifo", "lifo")}, "lifo is best, or within the noise of the best, under 3 of 3 loads."},
-		{[]verdict{won("lifo", "fifo"), won("fifo", "lifo")}, "fifo and lifo are each best, or within the noise of the best, under 2 of 2 loads."},
+		{[]verdict{won("lifo"), won("lifo", "fifo"), won("fifo", "lifo")}, "lifo is best, or not to be told from the best, under 3 of 3 loads."},
+		{[]verdict{won("lifo", "fifo"), won("fifo", "lifo")}, "fifo and lifo are each best, or not to be told from the best, under 2 of 2 loads."},
 		{[]verdict{won("lifo"), won("fifo")}, "Each load has another best setting."},
-		{[]verdict{won("lifo"), alone, won("lifo", "fifo"), none}, "lifo is best, or within the noise of the best, under 2 of 2 loads."},
+		{[]verdict{won("lifo"), alone, won("lifo", "fifo"), none}, "lifo is best, or not to be told from the best, under 2 of 2 loads."},
 		{[]verdict{alone, won("lifo")}, "lifo is best."},
 	} {
 		require.Equal(t, c.want, headline(c.verdicts, settings))
