@@ -100,7 +100,7 @@ func against(c *lab.Comparison, v *lab.Verdict, group int) string {
 	case v.TooFew && group == v.Top[0]:
 		return "highest, too few runs"
 	case v.TooFew:
-		return change(c.Compare(lab.Goodput, v.Top[0], group)) + ", too few runs"
+		return change(c.Differences(lab.Goodput, v.Top[0], []int{group})[0]) + ", too few runs"
 	case len(v.Top) == 1:
 		return "best"
 	default:

@@ -17,6 +17,8 @@
 // A comparison is on disk after every run and marked partial until its last, so
 // that it can be interrupted and resumed at any time.
 //
+// [Pair] starts servers beside each other, to tell what a request costs them.
+//
 // [Saturate] searches for the highest rate that a service sustains.
 //
 // Both are clients: they know the service by its binary, its environment

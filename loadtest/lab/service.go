@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"spillway/loadtest/observe"
 	"spillway/loadtest/scenario"
 )
 
@@ -157,6 +159,37 @@ func (s *service) get(ctx context.Context, path string) ([]byte, error) {
 		err = fmt.Errorf("%s: %s", path, answer.Status)
 	}
 	return body, err
+}
+
+// metrics returns the metrics of these names, or all without names.
+func (s *service) metrics(ctx context.Context, names ...string) (observe.Metrics, error) {
+	text, err := s.get(ctx, "/metrics?"+url.Values{"name[]": names}.Encode())
+	if err != nil {
+		return nil, err
+	}
+	return observe.ParseMetrics(text)
+}
+
+// metric returns one of them.
+func (s *service) metric(ctx context.Context, name string) (float64, error) {
+	m, err := s.metrics(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	v, ok := m.Sum(name)
+	if !ok {
+		return 0, fmt.Errorf("there is no %s", name)
+	}
+	return v, nil
+}
+
+// cpu returns the processor time that the process has used so far, in all its
+// threads, to the nanosecond. Asking costs the process nothing.
+func (s *service) cpu() (time.Duration, error) {
+	if err := s.death(); err != nil {
+		return 0, err
+	}
+	return processCPU(s.process.Pid)
 }
 
 // while returns a context that ends with ctx, or when the process does; its

@@ -1,8 +1,6 @@
 package lab
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"spillway/loadtest"
@@ -157,8 +153,14 @@ func copyFile(from, to string) error {
 	return errors.Join(err, target.Close())
 }
 
+// What tells of compactions.
+const (
+	compactionsMetric = "spillway_store_compactions_total"
+	filesMetric       = "spillway_store_level_files"
+)
+
 // awaitQuiet waits until the service has no compaction to do: until the number
-// of those it has done, and the tables by level, stay the same for a while. A
+// of those it has done, and of the tables, stay the same for a while. A
 // store that compacts would do so anew in each of its clones. After a minute it
 // has waited enough.
 func awaitQuiet(ctx context.Context, s *service, period time.Duration) error {
@@ -167,14 +169,16 @@ func awaitQuiet(ctx context.Context, s *service, period time.Duration) error {
 	defer deadline.Stop()
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	var before []string
+	var before [2]float64
 	for same := 0; same < enough; {
-		metrics, err := s.get(ctx, "/metrics")
+		metrics, err := s.metrics(ctx, compactionsMetric, filesMetric)
 		if err != nil {
 			return err
 		}
-		now := compactions(metrics)
-		if same++; !slices.Equal(before, now) {
+		var now [2]float64
+		now[0], _ = metrics.Sum(compactionsMetric)
+		now[1], _ = metrics.Sum(filesMetric)
+		if same++; now != before {
 			same = 0
 		}
 		before = now
@@ -187,16 +191,4 @@ func awaitQuiet(ctx context.Context, s *service, period time.Duration) error {
 		}
 	}
 	return nil
-}
-
-// compactions takes the lines that tell of compactions from the metrics.
-func compactions(metrics []byte) (lines []string) {
-	scanner := bufio.NewScanner(bytes.NewReader(metrics))
-	for scanner.Scan() {
-		line := scanner.Text()
-		if strings.HasPrefix(line, "spillway_store_compactions_total") || strings.HasPrefix(line, "spillway_store_level_files") {
-			lines = append(lines, line)
-		}
-	}
-	return lines
 }

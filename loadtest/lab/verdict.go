@@ -76,10 +76,19 @@ func (c *Comparison) verdict(groups []int, draw func(settings int) drawing) (v V
 	return v
 }
 
-// Compare tells how group b differs from group a in a metric, if they were chosen
-// without looking at their figures.
-func (c *Comparison) Compare(metric string, a, b int) Difference {
-	return c.family(metric, []int{a, b}, drawingOf).difference(a, b)
+// Differences tells how groups differ from a base in a metric, each corrected for how
+// many they are.
+func (c *Comparison) Differences(metric string, base int, groups []int) []Difference {
+	all := slices.Clone(groups)
+	if !slices.Contains(all, base) {
+		all = append(all, base)
+	}
+	f := c.family(metric, all, drawingOf)
+	differences := make([]Difference, len(groups))
+	for i, g := range groups {
+		differences[i] = f.difference(base, g)
+	}
+	return differences
 }
 
 // family is the figures of some groups in a metric.

@@ -11,10 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 const (
@@ -163,50 +159,35 @@ func (p *plane) read(ctx context.Context) (*reading, error) {
 // parseReading reads the text format of Prometheus. It wants the metrics of the
 // process; those of the queue are 0 where they are missing.
 func parseReading(text []byte) (*reading, error) {
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	m, err := ParseMetrics(text)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range []string{cpuMetric, mallocsMetric, bytesMetric} {
-		if families[name] == nil {
+		if m[name] == nil {
 			return nil, fmt.Errorf("there is no %s", name)
 		}
 	}
-	r := &reading{
-		cpu:     sum(families[cpuMetric]),
-		mallocs: sum(families[mallocsMetric]),
-		bytes:   sum(families[bytesMetric]),
-		depth:   sum(families[depthMetric]),
-		busy:    sum(families[busyMetric]),
-		pebble:  families[storeMetric] != nil,
-		shed:    make(map[string]float64),
-	}
+	r := &reading{shed: make(map[string]float64)}
+	r.cpu, _ = m.Sum(cpuMetric)
+	r.mallocs, _ = m.Sum(mallocsMetric)
+	r.bytes, _ = m.Sum(bytesMetric)
+	r.depth, _ = m.Sum(depthMetric)
+	r.busy, _ = m.Sum(busyMetric)
+	_, r.pebble = m.Sum(storeMetric)
 	for _, v := range []float64{r.cpu, r.mallocs, r.bytes, r.depth, r.busy} {
 		if !(v >= 0 && v <= math.MaxInt64) {
 			return nil, fmt.Errorf("a metric is %v", v)
 		}
 	}
-	for _, m := range families[shedMetric].GetMetric() {
-		for _, label := range m.GetLabel() {
+	for _, series := range m[shedMetric].GetMetric() {
+		for _, label := range series.GetLabel() {
 			if label.GetName() == "reason" {
-				if v := value(m); v >= 0 && v <= math.MaxInt64 {
+				if v := value(series); v >= 0 && v <= math.MaxInt64 {
 					r.shed[label.GetValue()] += v
 				}
 			}
 		}
 	}
 	return r, nil
-}
-
-func sum(f *dto.MetricFamily) (total float64) {
-	for _, m := range f.GetMetric() {
-		total += value(m)
-	}
-	return total
-}
-
-// value is that of a counter, a gauge, or a metric whose type is not given.
-func value(m *dto.Metric) float64 {
-	return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
 }

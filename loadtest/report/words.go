@@ -91,11 +91,7 @@ func (s *study) judge(w workload) (verdict, bool) {
 	say("Not to be told from it in goodput, but slower in served p99: %s (%s).", v.Slower, surest(v.Slower))
 	say("Less goodput: %s (%s).", v.Less, surest(v.Less))
 	if v.TooFew {
-		var others []lab.Difference
-		for _, g := range v.Top[len(shown):] {
-			others = append(others, s.Compare(goodput, v.Top[0], g))
-		}
-		say("In goodput: %s.", others)
+		say("In goodput: %s.", s.Differences(goodput, v.Top[0], v.Top[len(shown):]))
 	}
 	if doubt := Doubt(&v.Verdict, s.Comparison.Comparison, func(g int) string { return s.setting[g] }); doubt != "" {
 		v.Rest = append(v.Rest, doubt)
@@ -147,7 +143,10 @@ func surest(differences []lab.Difference) string {
 func (s *study) against(first int, differences []lab.Difference) string {
 	var said []string
 	for _, d := range differences {
-		text := s.setting[d.B] + " " + percent(d.Ratio.Median)
+		text := s.setting[d.B]
+		if len(d.Ratio.Values) > 0 {
+			text += " " + percent(d.Ratio.Median)
+		}
 		if d.A != first {
 			text += " against " + s.setting[d.A]
 		}

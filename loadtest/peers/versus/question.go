@@ -1,114 +1,127 @@
+// Package versus asks what the service costs beside what a user would run instead,
+// and how that changes: it says who is paired with whom by [lab.Pair] under which
+// loads, and writes the answers as tables.
 package versus
 
 import (
+	"cmp"
+	"context"
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"spillway/loadtest"
+	"spillway/loadtest/lab"
+	"spillway/loadtest/peers"
+	"spillway/strategies"
 )
 
 // Setup is what the questions need to know.
 type Setup struct {
-	// Service and Peer are the binaries.
-	Service, Peer string
+	// Service and Peer are the binaries, and Other is another build of the service.
+	Service, Peer, Other string
 	// Keys is how many values of 100 bytes the common store holds.
 	Keys uint64
 	// Large is how many bytes of values the large store holds.
 	Large uint64
 	// Quick leaves out what takes long: a trial of the question, not an answer.
 	Quick bool
+	// Strategies and Peers are measured where a question leaves the choice; nil are
+	// those by default.
+	Strategies, Peers []string
 }
 
-// Question is how something changes with one thing that is varied.
+// Question is how something changes with one thing that is varied, or who is cheaper.
 type Question struct {
 	Name string
 	// Asks is what is asked, as a title.
 	Asks string
 
-	Contestants []Contestant
-	Loads       []Load
-	// Watch is for [Options].
-	Watch []string
+	Contestants []lab.Contestant
+	Loads       []lab.PairLoad
 
 	store   string // of what is in it; by default the common one
-	ratio   string // what the figures in bold are the ratio to
-	columns []figure
-	// against is the number of connections beside whose figure of the same
-	// contestant the first column is put; 0 is none.
-	against int
+	ratio   string // what the ratios are to
+	columns []column
 }
 
 // question is one of the table: fill gives it what is measured.
 type question struct {
 	name, asks, ratio string
-	columns           []figure
+	columns           []column
 	fill              func(q *Question, s *Setup)
 }
 
 const (
-	fsyncs      = "store_wal_fsync_duration_seconds"
-	cacheMisses = "store_cache_misses_total"
-	cacheBytes  = 256 << 20
+	cacheBytes = 256 << 20
+	// kilobyte is the length of the values in the stores of questions: small enough
+	// that 10 GB are many keys, large enough that they are soon written.
+	kilobyte = 1000
 )
 
-// The columns that only questions have.
+// The rates at which the peers are loaded beside closed loops, over one connection
+// and over more, in requests a second.
+const (
+	paced1 = 2000
+	paced  = 8000
+)
+
+// The goals: how much processor time a request may take, as a multiple of a
+// peer's.
 var (
-	p50Micros   = figure{title: "p50", of: func(f *Figures) float64 { return f.P50 * 1e3 }, text: micros}
-	fsyncMean   = figure{title: "fsync, mean", of: func(f *Figures) float64 { return mean(f.Grown, fsyncs) * 1e6 }, text: orNothing(micros), alone: true}
-	fsyncMedian = figure{title: "fsync, median", of: func(f *Figures) float64 { return median(f.Grown, fsyncs) * 1e6 }, text: orNothing(micros), alone: true}
-	found       = figure{title: "found", of: func(f *Figures) float64 { return 100 * f.Found }, text: func(v float64) string { return fmt.Sprintf("%.1f%%", v) }, alone: true}
-	blocksRead  = figure{title: "blocks read a request", of: func(f *Figures) float64 { return f.Grown[cacheMisses] / max(f.Requests, 1) }, text: func(v float64) string { return fmt.Sprintf("%.3f", v) }, alone: true}
-	idleBytes   = figure{title: "memory of an idle connection", of: func(f *Figures) float64 { return f.IdleBytes / 1024 }, text: orNothing(func(v float64) string { return fmt.Sprintf("%.1f KiB", v) }), alone: true}
-	megabytes   = figure{title: "MB/s", of: func(f *Figures) float64 { return f.MBps }, text: func(v float64) string { return fmt.Sprintf("%.1f", v) }}
+	mostOfPlain = map[loadtest.Op]float64{loadtest.Put: 1.03, loadtest.Get: 1.03}
+	mostOfBare  = map[loadtest.Op]float64{loadtest.Put: 1.15, loadtest.Get: 1.25}
 )
 
-// orNothing writes a dash for 0.
-func orNothing(text func(float64) string) func(float64) string {
-	return func(v float64) string {
-		if v == 0 {
-			return "–"
-		}
-		return text(v)
-	}
-}
-
-// questions are all there are.
+// questions are all there are: of the peers, whether the goals are reached, of two
+// builds; and, named by what they vary, the others.
 var questions = []question{
-	{"connections", "What does a request cost as the connections grow?", "the ratio to *plain*", []figure{cpu, rate}, (*Question).ofConnections},
-	{"workers", "What does a request cost as the workers grow?", "the ratio to the default, twice the number of CPUs", []figure{cpu, rate}, (*Question).ofWorkers},
-	{"cpus", "What does the queue cost as the CPUs grow?", "the ratio to *plain* on as many CPUs", []figure{cpu, rate}, (*Question).ofCPUs},
-	{"loops", "What do accept loops bring?", "the ratio to the default, one a CPU", []figure{cpu, rate}, (*Question).ofLoops},
-	{"sync", "What does it cost to sync every write?", "the ratio to *never*", []figure{rate, p50Micros, cpu, fsyncMean, fsyncMedian}, (*Question).ofSync},
-	{"store", "What does a read cost on a store that the cache does not hold?", "the ratio to the small store", []figure{rate, cpu, blocksRead, found}, (*Question).ofStore},
-	{"idle", "What do idle connections cost?", "the ratio to the same without them", []figure{cpu, rate, idleBytes}, (*Question).ofIdle},
-	{"values", "What does a request cost as the values grow?", "the ratio to *plain*", []figure{megabytes, cpu}, (*Question).ofValues},
+	{"peers", "Spillway beside its peers", "the first of them", []column{
+		rate, cpu, mallocs, cpu.atRate(), p50.atRate(), p99.atRate(), p999.atRate(),
+	}, (*Question).ofPeers},
+	{"pairs", "Spillway beside the goals", "*plain*, and to *bare*", []column{
+		cpu.toReach("plain", mostOfPlain), cpu.toReach("bare", mostOfBare),
+	}, (*Question).ofPairs},
+	{"against", "One build beside another", "the other build", []column{cpu, rate}, (*Question).ofBuilds},
+	{"connections", "What does a request cost as the connections grow?", "*plain*", []column{cpu, {title: "× its own at 64 connections", metric: cpu.metric, own: 64}, rate}, (*Question).ofConnections},
+	{"workers", "What does a request cost as the workers grow?", "the default, twice the number of CPUs", []column{cpu, rate}, (*Question).ofWorkers},
+	{"cpus", "What does the queue cost as the CPUs grow?", "*plain* on as many CPUs", []column{cpu, rate}, (*Question).ofCPUs},
+	{"loops", "What do accept loops bring?", "the default, one a CPU", []column{cpu, rate}, (*Question).ofLoops},
+	{"sync", "What does it cost to sync every write?", "*never*", []column{rate, p50Micros, cpu, fsyncMean, fsyncMedian}, (*Question).ofSync},
+	{"store", "What does a read cost on a store that the cache does not hold?", "the small store", []column{rate, cpu, blocksRead, found}, (*Question).ofStore},
+	{"idle", "What do idle connections cost?", "the same without them", []column{cpu, rate, idleBytes}, (*Question).ofIdle},
+	{"values", "What does a request cost as the values grow?", "*plain*", []column{megabytes, cpu}, (*Question).ofValues},
 }
 
-// Questions returns their names.
+// varied is the first that varies something.
+const varied = 3
+
+// Questions returns the names of those that vary something.
 func Questions() (names []string) {
-	for _, q := range questions {
+	for _, q := range questions[varied:] {
 		names = append(names, q.name)
 	}
 	return names
 }
 
-// Ask returns the question of that name.
+// Ask returns the question of that name: peers, pairs, against, or of Questions.
 func Ask(name string, s Setup) (*Question, error) {
 	i := slices.IndexFunc(questions, func(q question) bool { return q.name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("there is no question %q, choose of %s", name, strings.Join(Questions(), ", "))
 	}
-	from := questions[i]
+	return questions[i].ask(s), nil
+}
+
+func (from question) ask(s Setup) *Question {
 	q := &Question{
-		Name: name, Asks: from.asks, ratio: from.ratio, columns: from.columns,
+		Name: from.name, Asks: from.asks, ratio: from.ratio, columns: from.columns,
 		store: fmt.Sprintf("A store of %d values of 100 bytes, writes unsynced.", s.Keys),
 	}
 	from.fill(q, &s)
-	return q, nil
+	return q
 }
 
 // env are the settings that all have: the same cache, and room for all that can
@@ -120,18 +133,68 @@ func env(more ...string) []string {
 }
 
 // strategy adds the service under a strategy.
-func (q *Question) strategy(s *Setup, name, base, strategy string, more ...string) *Contestant {
-	q.Contestants = append(q.Contestants, Contestant{
+func (q *Question) strategy(s *Setup, name, base, strategy string, more ...string) *lab.Contestant {
+	q.Contestants = append(q.Contestants, lab.Contestant{
 		Name: name, Base: base, Binary: s.Service, Env: env(append([]string{"SPILLWAY_STRATEGY=" + strategy}, more...)...),
 	})
 	return &q.Contestants[len(q.Contestants)-1]
 }
 
-// plain adds the peer of that name.
+// plain adds the peer under that name.
 func (q *Question) plain(s *Setup, name string, more ...string) {
-	q.Contestants = append(q.Contestants, Contestant{
-		Name: name, Base: name, Binary: s.Peer, NoRanges: true, Env: env(append([]string{"SPILLWAY_PEER=plain"}, more...)...),
+	q.peer(s, name, name, "plain", more...)
+}
+
+func (q *Question) peer(s *Setup, name, base, peer string, more ...string) {
+	q.Contestants = append(q.Contestants, lab.Contestant{
+		Name: name, Base: base, Binary: s.Peer, NoRanges: true, Env: env(append([]string{"SPILLWAY_PEER=" + peer}, more...)...),
 	})
+}
+
+// beside adds peers and strategies, unless others are chosen.
+func (q *Question) beside(s *Setup, names, chosen []string) {
+	if s.Peers != nil {
+		names = s.Peers
+	}
+	if s.Strategies != nil {
+		chosen = s.Strategies
+	}
+	first := cmp.Or(append(slices.Clone(names), chosen...)...)
+	for _, name := range names {
+		q.peer(s, name, first, name)
+	}
+	for _, name := range chosen {
+		q.strategy(s, name, first, name)
+	}
+}
+
+// ofPeers sends each load as fast as it goes and at a fixed rate.
+func (q *Question) ofPeers(s *Setup) {
+	q.beside(s, peers.Names, []string{"fifo", "sync", "mpmc"})
+	for _, op := range []loadtest.Op{loadtest.Get, loadtest.Put} {
+		for _, connections := range []int{1, 64, 1024} {
+			q.load(op, connections)
+			q.load(op, connections).Rate = map[bool]float64{true: paced1, false: paced}[connections == 1]
+		}
+	}
+}
+
+func (q *Question) ofPairs(s *Setup) {
+	q.beside(s, []string{"bare", "plain"}, strategies.Names())
+	q.loads(64)
+}
+
+func (q *Question) ofBuilds(s *Setup) {
+	names := s.Strategies
+	if names == nil {
+		names = []string{"fifo", "sync", "mpmc"}
+	}
+	for _, name := range names {
+		other := name + "-other"
+		q.strategy(s, other, other, name).Binary = s.Other
+		q.strategy(s, name, other, name)
+	}
+	q.loads(64)
 }
 
 // loads adds reads and then writes, over each number of connections.
@@ -143,8 +206,8 @@ func (q *Question) loads(connections ...int) {
 	}
 }
 
-func (q *Question) load(op loadtest.Op, connections int) *Load {
-	q.Loads = append(q.Loads, Load{Op: op, Name: strings.ToUpper(op.String()), Connections: connections})
+func (q *Question) load(op loadtest.Op, connections int) *lab.PairLoad {
+	q.Loads = append(q.Loads, lab.PairLoad{Op: op, Connections: connections})
 	return &q.Loads[len(q.Loads)-1]
 }
 
@@ -157,7 +220,6 @@ func (q *Question) ofConnections(s *Setup) {
 		connections = connections[:4]
 	}
 	q.loads(connections...)
-	q.against = 64
 }
 
 // byNumber adds fifo with each value of a setting, which is compared with the
@@ -202,22 +264,23 @@ func (q *Question) ofSync(s *Setup) {
 	for _, n := range []int{1, 64, 256} {
 		q.load(loadtest.Put, n)
 	}
-	q.Watch = []string{fsyncs}
 	q.store = fmt.Sprintf("A store of %d values of 100 bytes. The service tells how long its fsyncs take in buckets, in which the median is interpolated.", s.Keys)
 }
 
 func (q *Question) ofStore(s *Setup) {
 	small := min(100e6, s.Large/10)
-	near := func(bytes uint64) uint64 { return max(1, bytes/2/KilobyteSize) } // as many are far
-	q.strategy(s, "fifo-small", "fifo-small", "fifo").Keys = near(small)
-	q.strategy(s, "fifo-large", "fifo-small", "fifo").Keys = near(s.Large)
+	for _, bytes := range []uint64{small, s.Large} {
+		c := q.strategy(s, map[bool]string{true: "fifo-small", false: "fifo-large"}[bytes == small], "fifo-small", "fifo")
+		keys := max(1, bytes/2/kilobyte) // as many are far
+		c.Keys, c.Span = keys, keys*(1+peers.Apart)
+		c.Fill = func(ctx context.Context, dir string) error { return peers.FillStore(ctx, dir, keys, kilobyte) }
+	}
 	q.load(loadtest.Get, 64)
 	q.load(loadtest.Get, 64).Distribution = loadtest.Zipf
 	q.load(loadtest.Get, 64).Absent = true
-	q.Watch = []string{cacheMisses}
 	q.store = fmt.Sprintf("Stores of %v and %v in values of %d bytes, behind block caches of %d MiB; what is not there may come from the system's cache. "+
 		"Half of each store lies between the absent keys, the other half holds those that are there.",
-		loadtest.ByteCount(small), loadtest.ByteCount(s.Large), KilobyteSize, cacheBytes>>20)
+		loadtest.ByteCount(small), loadtest.ByteCount(s.Large), kilobyte, cacheBytes>>20)
 }
 
 func (q *Question) ofIdle(s *Setup) {
@@ -251,75 +314,5 @@ func (q *Question) ofValues(s *Setup) {
 				load.Keys, load.Fill = min(s.Keys, uint64(cached/size)), op == loadtest.Get
 			}
 		}
-	}
-}
-
-// Write writes the answer as one Markdown document. There must be at least one
-// round of the question's contestants and loads.
-func (q *Question) Write(w io.Writer, r *Result) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n", q.Asks)
-	if err := r.writeConditions(&b, q.store, q.ratio); err != nil {
-		return err
-	}
-	b.WriteString("\n| load | |")
-	columns := len(q.columns) + 1
-	for i, f := range q.columns {
-		b.WriteString(" " + f.title + " |")
-		if i == 0 && q.against > 0 {
-			columns++
-			fmt.Fprintf(&b, " × its own at %d connections |", q.against)
-		}
-	}
-	b.WriteString(" refused |\n|---|---|" + strings.Repeat("---|", columns) + "\n")
-	for at, load := range r.Loads {
-		title := load.String()
-		for c, contestant := range q.Contestants {
-			base := slices.IndexFunc(q.Contestants, func(o Contestant) bool { return o.Name == contestant.Base })
-			fmt.Fprintf(&b, "| %s | %s |", title, contestant.Name)
-			title = ""
-			for i, f := range q.columns {
-				b.WriteString(" " + q.cell(r, at, c, base, f) + " |")
-				if i == 0 && q.against > 0 {
-					b.WriteString(" " + q.own(r, at, c, f) + " |")
-				}
-			}
-			text := "–"
-			if refused := r.median(at, c, figure{of: func(f *Figures) float64 { return f.Refused }}); refused > 0 {
-				text = fmt.Sprintf("%.1f%%", 100*refused)
-			}
-			b.WriteString(" " + text + " |\n")
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// cell is a figure, or nothing where nothing was served.
-func (q *Question) cell(r *Result, load, contestant, base int, f figure) string {
-	if r.median(load, contestant, rate) == 0 {
-		return "–"
-	}
-	return r.cell(load, contestant, base, f)
-}
-
-// own is the ratio of a figure to the contestant's own over q.against connections.
-func (q *Question) own(r *Result, load, contestant int, f figure) string {
-	to := slices.IndexFunc(r.Loads, func(l Load) bool { return l.Op == r.Loads[load].Op && l.Connections == q.against })
-	if to < 0 || to == load {
-		return "–"
-	}
-	ratio, ok := r.across(load, contestant, to, contestant, f)
-	if !ok {
-		return "–"
-	}
-	return spread(ratio)
-}
-
-// Options returns those of the question; what they lack is how much is measured.
-func (q *Question) Options(s Setup) Options {
-	return Options{
-		Contestants: q.Contestants, Loads: q.Loads, Watch: q.Watch,
-		Filler: s.Service, Keys: s.Keys,
 	}
 }

@@ -10,51 +10,48 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/loadtest"
+	"spillway/loadtest/lab"
 )
 
 // small is a comparison of these peers that takes next to no time.
-func small(t *testing.T, names ...string) Options {
+func small(t *testing.T, names ...string) lab.PairOptions {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	o := Options{
-		Loads: []Load{
-			{Op: loadtest.Get, Name: "GET", Connections: 1},
-			{Op: loadtest.Get, Name: "GET", Connections: 4, Rate: 500},
-			{Op: loadtest.Put, Name: "PUT", Connections: 4},
+	o := lab.PairOptions{
+		Loads: []lab.PairLoad{
+			{Op: loadtest.Get, Connections: 1},
+			{Op: loadtest.Get, Connections: 4, Rate: 500},
+			{Op: loadtest.Put, Connections: 4},
 		},
 		Filler: self, Dir: filepath.Join(t.TempDir(), "stores"), Keys: 300,
 		Rounds: 2, Passes: 2, Requests: 400, Duration: 100 * time.Millisecond,
 		Progress: func(string) {},
 	}
 	for _, name := range names {
-		o.Contestants = append(o.Contestants, Contestant{
+		o.Contestants = append(o.Contestants, lab.Contestant{
 			Name: name, Binary: self, Env: []string{"SPILLWAY_PEER=" + name, "SPILLWAY_SYNC=never", "SPILLWAY_CACHE_BYTES=8388608"},
 		})
 	}
 	return o
 }
 
-func TestRun_MeasuresEachContestantUnderEachLoad(t *testing.T) {
+func TestPair_MeasuresEachContestantUnderEachLoad(t *testing.T) {
 	t.Parallel()
 	o := small(t, "bare", "plain")
 	var steps []string
 	o.Progress = func(next string) { steps = append(steps, next) }
-	r, err := Run(t.Context(), o)
+	r, err := lab.Pair(t.Context(), o)
 	require.NoError(t, err)
-	require.Equal(t, []string{"bare", "plain"}, r.Contestants)
-	require.Len(t, r.Rounds, o.Rounds)
-	for _, round := range r.Rounds {
-		require.Len(t, round, len(o.Loads))
-		for _, load := range round {
-			require.Len(t, load, len(o.Contestants))
-			for _, f := range load {
-				require.Positive(t, f.RPS)
-				require.Positive(t, f.P50)
-				require.LessOrEqual(t, f.P50, f.P999)
-				// The clones hold all keys, and nobody is over a limit.
-				require.Zero(t, f.Refused)
-			}
+	require.Len(t, r.Groups, len(o.Loads)*len(o.Contestants))
+	require.Equal(t, "plain, GET, 4 connections, 500/s", r.Groups[3].Label)
+	for _, g := range r.Groups {
+		for round := range o.Rounds {
+			require.Positive(t, g.Metrics["served_rps"].Values[round])
+			require.Positive(t, g.Metrics["latency_p50_ms"].Values[round])
+			require.LessOrEqual(t, g.Metrics["latency_p50_ms"].Values[round], g.Metrics["latency_p99_9_ms"].Values[round])
+			// The clones hold all keys, and nobody is over a limit.
+			require.Zero(t, g.Metrics["non2xx_percent"].Values[round])
 		}
 	}
 	require.NoDirExists(t, o.Dir)
@@ -75,26 +72,26 @@ func TestRun_MeasuresEachContestantUnderEachLoad(t *testing.T) {
 	require.Less(t, at("2", "1", "plain"), at("2", "1", "bare"))
 }
 
-func TestRun_SaysWhatWentWrong(t *testing.T) {
+func TestPair_SaysWhatWentWrong(t *testing.T) {
 	t.Parallel()
 	// A contestant that does not start.
 	o := small(t, "bare", "nginx")
-	r, err := Run(t.Context(), o)
+	r, err := lab.Pair(t.Context(), o)
 	require.ErrorContains(t, err, `round 1 of 2: nginx: the service did not start`)
 	require.ErrorContains(t, err, `no peer "nginx"`)
-	require.Empty(t, r.Rounds)
+	require.Zero(t, r.Rounds())
 	require.NoDirExists(t, o.Dir)
 
 	// A folder that is somebody's.
 	o = small(t, "bare")
 	require.NoError(t, os.Mkdir(o.Dir, 0o755))
-	_, err = Run(t.Context(), o)
+	_, err = lab.Pair(t.Context(), o)
 	require.ErrorIs(t, err, os.ErrExist)
 	require.DirExists(t, o.Dir)
 }
 
-// TestRun_KeepsTheRoundsThatAreComplete when it is interrupted.
-func TestRun_KeepsTheRoundsThatAreComplete(t *testing.T) {
+// TestPair_KeepsTheRoundsThatAreComplete when it is interrupted.
+func TestPair_KeepsTheRoundsThatAreComplete(t *testing.T) {
 	t.Parallel()
 	o := small(t, "bare")
 	ctx, stop := context.WithCancel(t.Context())
@@ -104,18 +101,8 @@ func TestRun_KeepsTheRoundsThatAreComplete(t *testing.T) {
 			stop()
 		}
 	}
-	r, err := Run(ctx, o)
+	r, err := lab.Pair(ctx, o)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Len(t, r.Rounds, 1)
+	require.Equal(t, 1, r.Rounds())
 	require.NoDirExists(t, o.Dir)
-}
-
-func TestTally_CostsAreByWhatWasServed(t *testing.T) {
-	t.Parallel()
-	sum := tally{requests: 400, served: 100, cpu: 2 * time.Millisecond, mallocs: 50, seconds: 0.5}
-	require.Equal(t, Figures{RPS: 200, CPUMicros: 20, Mallocs: 0.5, Refused: 0.75, Requests: 100}, sum.figures())
-	// Nothing is not a number to divide by.
-	sum = tally{requests: 400, cpu: 2 * time.Millisecond}
-	require.Equal(t, Figures{CPUMicros: 2000, Refused: 1}, sum.figures())
-	require.Equal(t, Figures{}, new(tally).figures())
 }

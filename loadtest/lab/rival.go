@@ -1,4 +1,4 @@
-package versus
+package lab
 
 import (
 	"cmp"
@@ -9,30 +9,29 @@ import (
 	"time"
 
 	"spillway/loadtest"
-	"spillway/loadtest/lab"
-	"spillway/loadtest/peers"
+	"spillway/loadtest/observe"
 )
 
 // rival is a contestant that is running.
 type rival struct {
-	name   string
+	*Contestant
 	dir    string // of its store
-	server *lab.Server
-	keys   uint64
+	server *service
 	asking float64 // objects that it allocates to say how many it has allocated
 
-	noRanges  bool
 	idle      idlers
 	idleBytes float64 // what each of them takes
 }
 
-// start starts a contestant on a clone of the store, and warms it up.
-func start(ctx context.Context, o *Options, c *Contestant, filled string) (_ *rival, err error) {
-	r := &rival{name: c.Name, dir: filepath.Join(o.Dir, c.Name), keys: cmp.Or(c.Keys, o.Keys), noRanges: c.NoRanges}
-	if err := lab.CloneStore(filled, r.dir); err != nil {
+// startRival starts a contestant on a clone of the store, and warms it up.
+func startRival(ctx context.Context, o *PairOptions, c *Contestant, filled string) (_ *rival, err error) {
+	own := *c
+	own.Keys = cmp.Or(c.Keys, o.Keys)
+	r := &rival{Contestant: &own, dir: filepath.Join(o.Dir, c.Name)}
+	if err := cloneStore(filled, r.dir); err != nil {
 		return nil, err
 	}
-	if r.server, err = lab.StartServer(ctx, c.Binary, r.dir, c.Env); err != nil {
+	if r.server, err = startService(ctx, c.Binary, r.dir, c.Env); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -42,7 +41,7 @@ func start(ctx context.Context, o *Options, c *Contestant, filled string) (_ *ri
 	}()
 	// Half of them over the connections of the loads, so that what is made once
 	// for each is there.
-	for _, load := range []Load{{Op: loadtest.Get, Connections: 64}, {Op: loadtest.Get, Connections: maxConnections(o.Loads)}} {
+	for _, load := range []PairLoad{{Op: loadtest.Get, Connections: 64}, {Op: loadtest.Get, Connections: maxConnections(o.Loads)}} {
 		if _, err := r.send(ctx, loadtest.Options{Count: o.Requests/2 + 1, Seed: 1}, load); err != nil {
 			return nil, err
 		}
@@ -55,7 +54,7 @@ func start(ctx context.Context, o *Options, c *Contestant, filled string) (_ *ri
 	// The first two answers make the connection's own buffers.
 	var mallocs [4]float64
 	for i := range mallocs {
-		if mallocs[i], err = r.server.Mallocs(ctx); err != nil {
+		if mallocs[i], err = r.server.metric(ctx, mallocsMetric); err != nil {
 			return nil, err
 		}
 	}
@@ -63,12 +62,19 @@ func start(ctx context.Context, o *Options, c *Contestant, filled string) (_ *ri
 	return r, nil
 }
 
+// What is asked of contestants; those after the first only if they have it.
+const (
+	mallocsMetric = "go_memstats_mallocs_total"
+	fsyncsMetric  = "spillway_store_wal_fsync_duration_seconds"
+	missesMetric  = "spillway_store_cache_misses_total"
+)
+
 func (r *rival) stop() error {
 	r.idle.close()
-	return r.server.Stop()
+	return r.server.stop(stopPatience)
 }
 
-func maxConnections(loads []Load) int {
+func maxConnections(loads []PairLoad) int {
 	most := 1
 	for _, l := range loads {
 		most = max(most, l.Connections)
@@ -84,32 +90,33 @@ type tally struct {
 	mallocs          float64
 	seconds          float64
 	latency          loadtest.Percentiles // of the last pass
-	grown            map[string]float64
+	fsyncs           observe.Histogram    // of the last pass
+	misses           float64
 }
 
-func (t *tally) figures() Figures {
+// figures returns those of a tally by metric, none if nothing was sent. Costs are by
+// requests that were served: answered with 2xx or 404.
+func (t *tally) figures(load PairLoad, idleBytes float64) map[string]float64 {
 	if t.requests == 0 {
-		return Figures{} // it was not sent
+		return nil
 	}
 	served, rps := max(t.served, 1), 0.0
 	if t.served > 0 {
 		rps = t.served / t.seconds
 	}
-	return Figures{
-		RPS:       rps,
-		CPUMicros: float64(t.cpu.Nanoseconds()) / 1e3 / served,
-		Mallocs:   t.mallocs / served,
-		P50:       t.latency.P50, P99: t.latency.P99, P999: t.latency.P999,
-		Refused:  1 - t.served/t.requests,
-		Found:    t.found / t.requests,
-		Requests: t.served, Grown: t.grown,
+	return map[string]float64{
+		"served_rps": rps, "server_cpu_served_us": float64(t.cpu.Nanoseconds()) / 1e3 / served, "server_allocs": t.mallocs / served,
+		"latency_p50_ms": t.latency.P50, "latency_p99_ms": t.latency.P99, "latency_p99_9_ms": t.latency.P999,
+		"non2xx_percent": 100 * (1 - t.served/t.requests), FoundPercent: 100 * t.found / t.requests,
+		MegabytesPerSecond: rps * load.bytes() / 1e6, IdleBytes: idleBytes,
+		FsyncMean: 1e6 * t.fsyncs.Mean(), FsyncMedian: 1e6 * t.fsyncs.Median(), BlocksRead: t.misses / served,
 	}
 }
 
 // measure sends a load once and adds what it took to t, less what it takes to
 // open as many connections. Beside long requests that is next to nothing, and as
 // few of them tell less of what it takes than of what the store happens to do.
-func (r *rival) measure(ctx context.Context, o *Options, load Load, seed uint64, t *tally) (err error) {
+func (r *rival) measure(ctx context.Context, o *PairOptions, load PairLoad, seed uint64, t *tally) (err error) {
 	how, times := loadtest.Options{Seed: seed, Duration: o.Duration, Rate: load.Rate}, 1
 	var opening tally
 	switch {
@@ -125,7 +132,7 @@ func (r *rival) measure(ctx context.Context, o *Options, load Load, seed uint64,
 			return err
 		}
 	}
-	before, err := r.read(ctx, o.Watch)
+	before, err := r.server.metrics(ctx, fsyncsMetric, missesMetric)
 	if err != nil {
 		return err
 	}
@@ -133,9 +140,14 @@ func (r *rival) measure(ctx context.Context, o *Options, load Load, seed uint64,
 	if err != nil {
 		return err
 	}
-	if err := r.grow(ctx, o.Watch, before, t); err != nil {
+	after, err := r.server.metrics(ctx, fsyncsMetric, missesMetric)
+	if err != nil {
 		return err
 	}
+	read, _ := before.Sum(missesMetric)
+	misses, _ := after.Sum(missesMetric)
+	t.misses += misses - read
+	t.fsyncs = after.Grown(fsyncsMetric, before)
 	t.requests += all.requests - opening.requests
 	t.served += all.served - opening.served
 	t.found += all.found - opening.found
@@ -158,17 +170,17 @@ const (
 )
 
 // closed is the load as a closed loop.
-func (l Load) closed() Load {
+func (l PairLoad) closed() PairLoad {
 	l.Rate = 0
 	return l
 }
 
 // long says that requests move much more than their own text.
-func (l Load) long() bool { return l.bytes() > 10*defaultSize }
+func (l PairLoad) long() bool { return l.bytes() > 10*defaultSize }
 
 // count returns how many requests a closed loop sends: several times as many as
 // open the connections, and fewer where each takes long.
-func (l Load) count(requests uint64) uint64 {
+func (l PairLoad) count(requests uint64) uint64 {
 	if l.Connections == 1 {
 		requests = requests/4 + 1
 	}
@@ -177,7 +189,7 @@ func (l Load) count(requests uint64) uint64 {
 }
 
 // fill writes each key of a load once, and reads it.
-func (r *rival) fill(ctx context.Context, load Load) error {
+func (r *rival) fill(ctx context.Context, load PairLoad) error {
 	how := loadtest.Options{Count: load.Keys, Seed: 1}
 	load.Distribution = loadtest.Sequential
 	for _, load.Op = range []loadtest.Op{loadtest.Put, loadtest.Get} {
@@ -190,8 +202,8 @@ func (r *rival) fill(ctx context.Context, load Load) error {
 
 // spend sends a load that many times, over connections of its own each time, and
 // tells what it took in all.
-func (r *rival) spend(ctx context.Context, o loadtest.Options, load Load, times int) (t tally, err error) {
-	mallocs, err := r.server.Mallocs(ctx)
+func (r *rival) spend(ctx context.Context, o loadtest.Options, load PairLoad, times int) (t tally, err error) {
+	mallocs, err := r.server.metric(ctx, mallocsMetric)
 	if err != nil {
 		return t, err
 	}
@@ -219,7 +231,7 @@ func (r *rival) spend(ctx context.Context, o loadtest.Options, load Load, times 
 		return t, err
 	}
 	t.cpu = after - before
-	after2, err := r.server.Mallocs(ctx)
+	after2, err := r.server.metric(ctx, mallocsMetric)
 	if err != nil {
 		return t, err
 	}
@@ -255,7 +267,7 @@ func (r *rival) quiet(ctx context.Context, periods int) (cpu time.Duration, err 
 	)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	if cpu, err = r.server.CPU(); err != nil {
+	if cpu, err = r.server.cpu(); err != nil {
 		return 0, err
 	}
 	still := 0
@@ -266,7 +278,7 @@ func (r *rival) quiet(ctx context.Context, periods int) (cpu time.Duration, err 
 			return 0, context.Cause(ctx)
 		}
 		before := cpu
-		if cpu, err = r.server.CPU(); err != nil {
+		if cpu, err = r.server.cpu(); err != nil {
 			return 0, err
 		}
 		if still++; cpu-before >= nothing {
@@ -280,11 +292,11 @@ func (r *rival) quiet(ctx context.Context, periods int) (cpu time.Duration, err 
 }
 
 // send sends a load to its end.
-func (r *rival) send(ctx context.Context, o loadtest.Options, load Load) (*loadtest.Result, error) {
-	o.URL, o.Connections, o.Keys, o.NoProfiles = r.server.URL(), load.Connections, cmp.Or(load.Keys, r.keys), true
+func (r *rival) send(ctx context.Context, o loadtest.Options, load PairLoad) (*loadtest.Result, error) {
+	o.URL, o.Connections, o.Keys, o.NoProfiles = r.server.data, load.Connections, cmp.Or(load.Keys, r.Keys), true
 	o.Distribution, o.ScanLimit = load.Distribution, load.ScanLimit
 	if load.Absent {
-		o.Keys = r.keys * (1 + peers.Apart)
+		o.Keys = r.Span
 	}
 	if load.ValueSize > 0 {
 		o.ValueSize = loadtest.Sizes{Min: load.ValueSize, Max: load.ValueSize}
@@ -301,7 +313,7 @@ func (r *rival) send(ctx context.Context, o loadtest.Options, load Load) (*loadt
 	if err == nil && result.Partial != "" {
 		err = errors.New(result.Partial)
 	}
-	if died := r.server.Death(); died != nil && ctx.Err() == nil {
+	if died := r.server.death(); died != nil && ctx.Err() == nil {
 		return nil, died
 	}
 	if err != nil {

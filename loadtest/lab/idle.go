@@ -1,4 +1,4 @@
-package versus
+package lab
 
 import (
 	"bufio"
@@ -24,14 +24,14 @@ func (r *rival) openIdle(ctx context.Context, n int) error {
 	}
 	var dialer net.Dialer
 	for range n {
-		conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(r.server.URL(), "http://"))
+		conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(r.server.data, "http://"))
 		if err != nil {
 			return fmt.Errorf("%d idle connections: %w", n, err)
 		}
 		r.idle = append(r.idle, conn)
 		// Each asks before the next is opened, so that none waits in the server's
 		// backlog.
-		if err := r.idle[len(r.idle)-1:].ask(r.server.URL()); err != nil {
+		if err := r.idle[len(r.idle)-1:].ask(r.server.data); err != nil {
 			return fmt.Errorf("%d idle connections: %w", n, err)
 		}
 	}
@@ -88,14 +88,5 @@ func (r *rival) resident(ctx context.Context) (float64, error) {
 	if _, err := r.quiet(ctx, 1); err != nil {
 		return 0, err
 	}
-	const metric = "process_resident_memory_bytes"
-	series, err := r.server.Metrics(ctx, metric)
-	if err != nil {
-		return 0, err
-	}
-	bytes, ok := series[metric]
-	if !ok {
-		return 0, fmt.Errorf("there is no %s", metric)
-	}
-	return bytes, nil
+	return r.server.metric(ctx, "process_resident_memory_bytes")
 }

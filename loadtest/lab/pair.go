@@ -1,0 +1,291 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"spillway/loadtest"
+	"spillway/loadtest/scenario"
+)
+
+// Contestant is a server that is paired with others: the service, or anything that
+// takes its addresses and its data folder from the service's environment variables,
+// logs in JSON where it listens, answers /readyz and /metrics on its admin plane and
+// ends on SIGTERM.
+type Contestant struct {
+	Name   string
+	Binary string
+	Env    []string // its settings
+
+	// What follows may be left out.
+
+	// Base names the contestant that this one is compared with.
+	Base string
+	// Fill fills a store of its own in a folder that is not there, of which Keys are
+	// asked for, and Span are between the least and the greatest. Contestants with as
+	// many Keys share it.
+	Fill       func(ctx context.Context, dir string) error
+	Keys, Span uint64
+	// Idle connections are opened before the first load, each with one request,
+	// and stay open.
+	Idle int
+	// NoRanges says that it cannot answer ranges, which it is not sent.
+	NoRanges bool
+}
+
+// PairLoad is what all contestants are sent in turn.
+type PairLoad struct {
+	Op          loadtest.Op
+	Connections int
+	// Rate is in requests a second; 0 is a closed loop, as much as can be served.
+	Rate float64
+
+	// What follows may be left out.
+
+	// ValueSize is the length of the values in bytes, by default 100.
+	ValueSize int
+	// Keys, if not 0, is how many of the store's keys are asked for.
+	Keys uint64
+	// Fill writes and reads each of Keys before the load is first sent in a round.
+	Fill         bool
+	Distribution loadtest.Distribution
+	// Absent asks a store of the contestant's own for keys of its Span.
+	Absent bool
+	// ScanLimit is how many entries a range has.
+	ScanLimit int
+	// Short opens a connection for every request, and counts what that takes.
+	// Connections is then how many are open at a time.
+	Short bool
+}
+
+// PairOptions say what is paired. All fields must be set.
+type PairOptions struct {
+	Contestants []Contestant
+	// Loads are sent in this order, in every round.
+	Loads []PairLoad
+	// Filler is the binary that fills the common store: the service's.
+	Filler string
+	// Dir is where the stores are while they are needed. It must not be there.
+	Dir string
+	// Keys is how many values of 100 bytes the common store holds.
+	Keys uint64
+	// Rounds is how often everything is measured, and Passes how often within a
+	// round each closed loop is sent.
+	Rounds, Passes int
+	// Requests is how many a closed loop sends, a quarter of it over a single
+	// connection; Duration is how long an open one lasts.
+	Requests uint64
+	Duration time.Duration
+	// Progress is called with what is done next.
+	Progress func(string)
+}
+
+// The metrics that only pairs have, beside those of [Metrics]: megabytes (1e6) of
+// values that were sent or received a second, the share of requests that were answered
+// with 200, the memory of an idle connection, and what the service tells of its fsyncs
+// and of the blocks that it read.
+const (
+	MegabytesPerSecond = "served_mb_per_s"
+	FoundPercent       = "found_percent"
+	IdleBytes          = "idle_bytes"
+	FsyncMean          = "fsync_mean_us"
+	FsyncMedian        = "fsync_median_us"
+	BlocksRead         = "blocks_read"
+)
+
+// Pair measures servers beside each other to tell what a request costs them, where
+// [Compare] tells how settings stand a load. What it guards against is the machine,
+// which others may use as well, and which is never the same from one second to the
+// next:
+//
+//   - What is compared is first of all the processor time a request, which the
+//     kernel counts by process, and not the wall time.
+//   - In every round all contestants are started, each on its own clone of the
+//     same store. Then they are sent load in turn, for about a second each, while
+//     the others are idle; and the next time in the reverse order.
+//   - Where as much is sent as can be served, all are sent the same number of the
+//     same requests, so that their stores flush and compact alike; what they still
+//     do of that after the last answer counts.
+//   - What it takes to open the connections is measured by itself and comes off.
+//
+// The groups of the comparison are the contestants under the first load, then those
+// under the second, and so on; the repetitions are the rounds. It fails if anything
+// does: a contestant that cannot be started or dies, a request without an answer. The
+// comparison then has the rounds that are complete, if there are any.
+func Pair(ctx context.Context, o PairOptions) (c *Comparison, err error) {
+	if err := os.Mkdir(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
+	c = &Comparison{Machine: loadtest.ThisMachine(), Started: time.Now(), Scenario: scenario.Scenario{Repetitions: o.Rounds}}
+	for _, load := range o.Loads {
+		for _, contestant := range o.Contestants {
+			c.Groups = append(c.Groups, Group{
+				Label: contestant.Name + ", " + load.String(), Series: contestant.Name, Workload: load.String(), Metrics: map[string]Summary{},
+			})
+		}
+	}
+	filled, err := o.fillStores(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for n := range o.Rounds {
+		figures, err := o.round(ctx, n, filled)
+		if err != nil {
+			return c, fmt.Errorf("round %d of %d: %w", n+1, o.Rounds, err)
+		}
+		for i := range c.Groups {
+			for metric, v := range figures[i] {
+				c.Groups[i].Metrics[metric] = summary(append(c.Groups[i].Metrics[metric].Values, v))
+			}
+		}
+		c.Finished = time.Now()
+	}
+	return c, nil
+}
+
+// Rounds returns how many rounds of a pairing are complete.
+func (c *Comparison) Rounds() (n int) {
+	for _, g := range c.Groups {
+		for _, m := range g.Metrics {
+			n = max(n, len(m.Values))
+		}
+	}
+	return n
+}
+
+// fillStores fills what the contestants get clones of, and returns the folders by
+// Contestant.Keys.
+func (o *PairOptions) fillStores(ctx context.Context) (map[uint64]string, error) {
+	l := &comparing{
+		o: CompareOptions{Binary: o.Filler, Progress: func(Progress) {}, Run: loadtest.Run},
+		s: &scenario.Scenario{Seed: 1}, c: new(Comparison),
+	}
+	filled := map[uint64]string{}
+	for _, c := range o.Contestants {
+		if filled[c.Keys] != "" {
+			continue
+		}
+		dir := filepath.Join(o.Dir, fmt.Sprintf("filled-%d", c.Keys))
+		o.Progress(fmt.Sprintf("fill a store with %d values", cmp.Or(c.Keys, o.Keys)))
+		fill := c.Fill
+		if fill == nil {
+			fill = func(ctx context.Context, dir string) error {
+				return l.fill(ctx, dir, filling{keys: o.Keys, sizes: loadtest.Options{}.WithDefaults().ValueSize})
+			}
+		}
+		if err := fill(ctx, dir); err != nil {
+			return nil, err
+		}
+		filled[c.Keys] = dir
+	}
+	return filled, nil
+}
+
+// round starts all contestants, measures each under each load, and stops them. It
+// returns the figures by group.
+func (o *PairOptions) round(ctx context.Context, n int, filled map[uint64]string) (_ []map[string]float64, err error) {
+	rivals := make([]*rival, 0, len(o.Contestants))
+	defer func() {
+		for _, r := range rivals {
+			err = errors.Join(err, r.stop(), os.RemoveAll(r.dir))
+		}
+	}()
+	for i := range o.Contestants {
+		c := &o.Contestants[i]
+		o.Progress(fmt.Sprintf("round %d of %d: start %s", n+1, o.Rounds, c.Name))
+		r, err := startRival(ctx, o, c, filled[c.Keys])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		rivals = append(rivals, r)
+	}
+	var figures []map[string]float64
+	for _, load := range o.Loads {
+		passes := o.Passes
+		if load.Rate > 0 {
+			passes = 1
+		}
+		tallies := make([]tally, len(rivals))
+		for pass := range passes {
+			order := make([]int, len(rivals))
+			for j := range order {
+				order[j] = j
+			}
+			if (n+pass)%2 == 1 {
+				slices.Reverse(order)
+			}
+			for _, j := range order {
+				r := rivals[j]
+				if r.NoRanges && load.Op == loadtest.Scan {
+					continue
+				}
+				o.Progress(fmt.Sprintf("round %d of %d, pass %d of %d: %v to %s", n+1, o.Rounds, pass+1, passes, load, r.Name))
+				if pass == 0 && load.Fill {
+					err = r.fill(ctx, load)
+				}
+				if err == nil { // all get the same requests
+					err = r.measure(ctx, o, load, uint64(n*1000+pass+1), &tallies[j])
+				}
+				if err != nil {
+					return nil, fmt.Errorf("%v to %s: %w", load, r.Name, err)
+				}
+			}
+		}
+		for j := range tallies {
+			figures = append(figures, tallies[j].figures(load, rivals[j].idleBytes))
+		}
+	}
+	for _, r := range rivals {
+		if err := r.idle.ask(r.server.data); err != nil {
+			return nil, fmt.Errorf("%s: the idle connections, afterwards: %w", r.Name, err)
+		}
+	}
+	return figures, nil
+}
+
+// String says what is sent, for people.
+func (l PairLoad) String() string {
+	what := map[loadtest.Op]string{loadtest.Get: "GET", loadtest.Put: "PUT"}[l.Op]
+	if l.Op == loadtest.Scan {
+		what = fmt.Sprintf("range of %d", l.ScanLimit)
+	}
+	if l.ValueSize > 0 {
+		what += fmt.Sprintf(" of %v", loadtest.ByteCount(l.ValueSize))
+	}
+	if l.Distribution != loadtest.Uniform {
+		what += fmt.Sprintf(", %v", l.Distribution)
+	}
+	if l.Absent {
+		what += ", absent"
+	}
+	s := fmt.Sprintf("%s, %d connections", what, l.Connections)
+	switch {
+	case l.Short:
+		s = fmt.Sprintf("%s, a connection each, %d at a time", what, l.Connections)
+	case l.Connections == 1:
+		s = what + ", 1 connection"
+	}
+	if l.Rate > 0 {
+		s += fmt.Sprintf(", %.0f/s", l.Rate)
+	}
+	return s
+}
+
+// bytes returns how many bytes of values a request moves.
+func (l PairLoad) bytes() float64 {
+	size := float64(cmp.Or(l.ValueSize, defaultSize))
+	if l.Op == loadtest.Scan {
+		return size * float64(l.ScanLimit)
+	}
+	return size
+}
+
+// defaultSize is the generator's.
+const defaultSize = 100
