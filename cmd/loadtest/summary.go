@@ -97,7 +97,7 @@ func against(c *lab.Comparison, v *lab.Verdict, group int) string {
 		return "not run"
 	case len(v.Top) == 0:
 		return ""
-	case v.TooFew && group == v.Top[0]:
+	case v.TooFew && c.Groups[group].Metrics[lab.Goodput].Median == c.Groups[v.Top[0]].Metrics[lab.Goodput].Median:
 		return "highest, too few runs"
 	case v.TooFew:
 		return change(c.Differences(lab.Goodput, v.Top[0], []int{group})[0]) + ", too few runs"

@@ -78,7 +78,7 @@ var (
 // questions are all there are: of the peers, whether the goals are reached, of two
 // builds; and, named by what they vary, the others.
 var questions = []question{
-	{"peers", "Spillway beside its peers", "the first of them", []column{
+	{"peers", "Spillway beside its peers", "", []column{
 		rate, cpu, mallocs, cpu.atRate(), p50.atRate(), p99.atRate(), p999.atRate(),
 	}, (*Question).ofPeers},
 	{"pairs", "Spillway beside the goals", "*plain*, and to *bare*", []column{
@@ -160,6 +160,7 @@ func (q *Question) beside(s *Setup, names, chosen []string) {
 		chosen = s.Strategies
 	}
 	first := cmp.Or(append(slices.Clone(names), chosen...)...)
+	q.ratio = cmp.Or(q.ratio, "*"+first+"*")
 	for _, name := range names {
 		q.peer(s, name, first, name)
 	}
