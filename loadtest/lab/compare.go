@@ -324,7 +324,7 @@ func (l *comparing) keep(group, repetition int, result *loadtest.Result) {
 			results = append(results, r)
 		}
 	}
-	g.Metrics = summarize(l.groups[group].results)
+	g.Metrics = Summarize(l.groups[group].results)
 	g.Shares = nil
 	for _, r := range results {
 		for name, share := range r.Shares {

@@ -130,9 +130,9 @@ func sum[K comparable](counts map[K]int64) (n int64) {
 	return n
 }
 
-// summarize returns the metrics of the results of one group by repetition, nil where
+// Summarize returns the metrics of the results of one group by repetition, nil where
 // there is none.
-func summarize(results []*loadtest.Result) map[string]Summary {
+func Summarize(results []*loadtest.Result) map[string]Summary {
 	summaries := make(map[string]Summary, len(Metrics))
 	for _, m := range Metrics {
 		var values []float64

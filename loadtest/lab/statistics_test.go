@@ -178,7 +178,7 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 		ServerCPUMicros: &cpu, ServerCPUServedMicros: &served,
 	}
 	got := map[string]float64{}
-	for name, s := range summarize([]*loadtest.Result{r}) {
+	for name, s := range Summarize([]*loadtest.Result{r}) {
 		got[name] = s.Median
 	}
 	require.Equal(t, map[string]float64{
@@ -189,12 +189,12 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 	}, got)
 
 	// What was not served has no latency, rather than the best.
-	none := summarize([]*loadtest.Result{{Requests: 5, Status: map[string]int64{"503": 5}}, nil, r})
+	none := Summarize([]*loadtest.Result{{Requests: 5, Status: map[string]int64{"503": 5}}, nil, r})
 	require.Len(t, none["served_p99_ms"].Values, 1)
 	require.Equal(t, []int{2}, none["served_p99_ms"].Repetitions)
 	require.Len(t, none["latency_p99_ms"].Values, 2)
 	require.Equal(t, []int{0, 2}, none["latency_p99_ms"].Repetitions)
-	require.Nil(t, summarize([]*loadtest.Result{r, nil})["latency_p99_ms"].Repetitions)
+	require.Nil(t, Summarize([]*loadtest.Result{r, nil})["latency_p99_ms"].Repetitions)
 	p99 := none["latency_p99_ms"]
 	_, ok := p99.of(1)
 	require.False(t, ok)

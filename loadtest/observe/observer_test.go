@@ -323,7 +323,7 @@ func (dispatcher) Status() dispatch.Status {
 }
 func (dispatcher) Switch(string) error { return nil }
 
-func (dispatcher) gauges() []dispatch.Gauge { return []dispatch.Gauge{{Strategy: "unbounded"}} }
+func (dispatcher) gauge() dispatch.Gauge { return dispatch.Gauge{Strategy: "unbounded"} }
 
 // TestObserver_Service observes the real admin plane, in this process: of a service
 // over Pebble, and of one whose store is elsewhere.
@@ -336,7 +336,7 @@ func TestObserver_Service(t *testing.T) {
 		t.Run(store, func(t *testing.T) { // not in parallel: a process has one CPU profile at a time
 			m := metrics.New(metrics.Options{Store: store})
 			m.Watch(metrics.Sources{
-				Gauges: dispatcher{}.gauges, Connections: func() int { return 0 }, Writable: func() error { return nil }, Store: stats,
+				Gauge: dispatcher{}.gauge, Connections: func() int { return 0 }, Writable: func() error { return nil }, Store: stats,
 			})
 			seen := observeService(t, m)
 			require.Equal(t, store == "pebble", seen.Pebble)

@@ -82,7 +82,7 @@ var questions = []question{
 		rate, cpu, mallocs, cpu.atRate(), p50.atRate(), p99.atRate(), p999.atRate(),
 	}, (*Question).ofPeers},
 	{"pairs", "Spillway beside the goals", "*plain*, and to *bare*", []column{
-		cpu.toReach("plain", mostOfPlain), cpu.toReach("bare", mostOfBare),
+		{title: cpu.title, metric: cpu.metric, text: micros, alone: true}, cpu.toReach("plain", mostOfPlain), cpu.toReach("bare", mostOfBare),
 	}, (*Question).ofPairs},
 	{"against", "One build beside another", "the other build", []column{cpu, rate}, (*Question).ofBuilds},
 	{"connections", "What does a request cost as the connections grow?", "*plain*", []column{cpu, {title: "× its own at 64 connections", metric: cpu.metric, own: 64}, rate}, (*Question).ofConnections},

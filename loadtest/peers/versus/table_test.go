@@ -73,12 +73,12 @@ func TestQuestion_WritesPeers(t *testing.T) {
 	q, _ = ask(t, "pairs", false)
 	q.Contestants, q.Loads = append(q.Contestants[:3:3], q.Contestants[3]), q.Loads[:1]
 	require.Equal(t, strings.TrimLeft(`
-| load | | CPU a request × plain, at most 1.03 (PUT), 1.03 (GET) | CPU a request × bare, at most 1.15 (PUT), 1.25 (GET) | refused |
-|---|---|---|---|---|
-| GET, 64 connections | bare | **0.83** (0.83–0.83) | – | – |
-|  | plain | – | **1.20** (1.20–1.20) | – |
-|  | adaptive-lifo | 1.00 (0.95–1.10): not proven | **1.20** (1.14–1.32): not proven | – |
-|  | auto | **1.25** (1.25–1.25): missed | **1.50** (1.50–1.50): missed | – |
+| load | | CPU a request | CPU a request × plain, at most 1.03 (PUT), 1.03 (GET) | CPU a request × bare, at most 1.15 (PUT), 1.25 (GET) | refused |
+|---|---|---|---|---|---|
+| GET, 64 connections | bare | 10.0 µs | **0.83** (0.83–0.83) | – | – |
+|  | plain | 12.0 µs | – | **1.20** (1.20–1.20) | – |
+|  | adaptive-lifo | 12.0 µs | 1.00 (0.95–1.10): not proven | **1.20** (1.14–1.32): not proven | – |
+|  | auto | 15.0 µs | **1.25** (1.25–1.25): missed | **1.50** (1.50–1.50): missed | – |
 `, "\n"), table(t, q, drawn(q, func(round, _, contestant int) map[string]float64 {
 		return map[string]float64{"served_rps": 1, "server_cpu_served_us": []float64{10, 12, 12 * noise[round], 15}[contestant], "non2xx_percent": 0}
 	})))

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -78,13 +77,13 @@ func write(dir string, s scenario.Scenario, strategies, rates, mixes []string) e
 				load := mix + ", 64 connections"
 				g := lab.Group{
 					Combination: combination, Label: strategy + ", " + mix + ", " + rate, Series: strategy + ", " + mix,
-					Workload: load + ", " + rate, Load: load, Metrics: map[string]lab.Summary{},
+					Workload: load + ", " + rate, Load: load,
 				}
 				times := 1.0
 				if _, err := fmt.Sscanf(rate, "%gx", &times); err == nil {
 					c.Capacity[load] = capacity
 				}
-				values := map[string][]float64{}
+				var results []*loadtest.Result
 				for i := range Repetitions {
 					r := model{strategy, times, rate == "max", 1 + 0.02*random.NormFloat64()}.run(random)
 					if i > 0 {
@@ -96,13 +95,9 @@ func write(dir string, s scenario.Scenario, strategies, rates, mixes []string) e
 						return err
 					}
 					g.Runs = append(g.Runs, name)
-					for metric, v := range metrics(r) {
-						values[metric] = append(values[metric], v)
-					}
+					results = append(results, r)
 				}
-				for metric, v := range values {
-					g.Metrics[metric] = summary(v)
-				}
+				g.Metrics = lab.Summarize(results)
 				c.Groups = append(c.Groups, g)
 			}
 		}
@@ -285,22 +280,6 @@ func pprof(kind profiles.Kind, micros float64, inline bool) *profile.Profile {
 		p.Sample = append(p.Sample, sample)
 	}
 	return p
-}
-
-// metrics are those of a result that reports look at most.
-func metrics(r *loadtest.Result) map[string]float64 {
-	return map[string]float64{
-		"offered_rps": r.OfferedRPS, "completed_rps": r.CompletedRPS, "served_rps": r.ServedRPS, "goodput_rps": r.GoodputRPS,
-		"latency_p50_ms": r.Latency.P50, "latency_p99_ms": r.Latency.P99, "latency_p99_9_ms": r.Latency.P999,
-		"served_p50_ms": r.ServedLatency.P50, "served_p99_ms": r.ServedLatency.P99, "served_p99_9_ms": r.ServedLatency.P999,
-		"server_cpu_us": *r.ServerCPUMicros, "server_cpu_served_us": *r.ServerCPUServedMicros, "server_allocs": *r.ServerAllocs, "server_allocated_bytes": *r.ServerAllocated,
-		"non2xx_percent": 100 * float64(r.Status["503"]) / float64(r.Requests),
-	}
-}
-
-func summary(values []float64) lab.Summary {
-	sorted := slices.Sorted(slices.Values(values))
-	return lab.Summary{Median: sorted[len(sorted)/2], Low: sorted[0], High: sorted[len(sorted)-1], Values: values}
 }
 
 func percentiles(h *hdrhistogram.Histogram) loadtest.Percentiles {
