@@ -60,6 +60,7 @@ type Family struct {
 	mean   []float64   // of the logarithms
 	spread []float64   // their variance within a repetition
 	maxima []float64   // of the families that were drawn, sorted; nil without proof
+	sorted []float64   // scratch
 }
 
 const (
@@ -78,8 +79,8 @@ type drawing struct {
 // drawingOf returns that for a family of so many settings: the fewer, the more. The
 // same figures have the same verdict.
 func drawingOf(settings int) drawing {
-	const comparisons = 1 << 20
-	return drawing{max(99, min(9999, comparisons/(settings*settings))), rand.New(rand.NewPCG(1, 2))}
+	const comparisons = 1 << 19
+	return drawing{max(99, min(4999, comparisons/(settings*settings))), rand.New(rand.NewPCG(1, 2))}
 }
 
 // NewFamily returns the family of values by setting and repetition: at least one
@@ -128,25 +129,30 @@ func newFamily(values [][]float64, draw drawing) *Family {
 // than the least.
 func (f *Family) fit(logs [][]float64, least float64) {
 	n := len(logs[0])
-	f.mean, f.spread = append(f.mean[:0], make([]float64, len(logs))...), append(f.spread[:0], make([]float64, len(logs))...)
+	if f.mean == nil {
+		f.mean, f.spread, f.sorted = make([]float64, len(logs)), make([]float64, len(logs)), make([]float64, len(logs))
+	}
+	clear(f.mean)
+	clear(f.spread)
 	for g := range logs {
 		for _, v := range logs[g] {
 			f.mean[g] += v / float64(n)
 		}
 	}
-	rest := make([]float64, len(logs))
 	for r := range n {
 		for g := range logs {
-			rest[g] = logs[g][r] - f.mean[g]
+			f.sorted[g] = logs[g][r] - f.mean[g]
 		}
-		slices.Sort(rest)
-		common := middle(rest)
+		slices.Sort(f.sorted)
+		common := middle(f.sorted)
 		for g := range logs {
 			d := logs[g][r] - f.mean[g] - common
 			f.spread[g] += d * d / float64(n-1)
 		}
 	}
-	usual := slices.Sorted(slices.Values(f.spread))[len(logs)/2]
+	copy(f.sorted, f.spread)
+	slices.Sort(f.sorted)
+	usual := f.sorted[len(logs)/2]
 	for g := range f.spread {
 		f.spread[g] = max(f.spread[g], usual, least)
 	}

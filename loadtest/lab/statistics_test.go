@@ -100,7 +100,7 @@ func indices(n int) []int {
 // fewer draws fewer families than real verdicts do, as there are many verdicts, and
 // other ones each time.
 func fewer(random *rand.Rand) func(int) drawing {
-	return func(int) drawing { return drawing{199, random} }
+	return func(int) drawing { return drawing{99, random} }
 }
 
 // At most one verdict in twenty names a difference between settings of which there

@@ -78,7 +78,7 @@ func TestStudy_JudgesInWords(t *testing.T) {
 			[]measured{{"fifo", more, nearly}, {"lifo", around, fast}, {"sync", less, slow}},
 			"fifo and lifo cannot be told apart, and no other is better.",
 			"fifo and lifo cannot be told apart: 102 good answers a second, served p99 5.2–5.25 ms. " +
-				"Less goodput: sync −10.0% against fifo (p = 0.0018).", false,
+				"Less goodput: sync −10.0% against fifo (p = 0.002).", false,
 		},
 		{
 			"nothing may differ",
