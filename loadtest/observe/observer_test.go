@@ -336,7 +336,7 @@ func TestObserver_Service(t *testing.T) {
 		t.Run(store, func(t *testing.T) { // not in parallel: a process has one CPU profile at a time
 			m := metrics.New(metrics.Options{Store: store})
 			m.Watch(metrics.Sources{
-				Gauge: dispatcher{}.gauge, Connections: func() int { return 0 }, Writable: func() error { return nil }, Store: stats,
+				Gauge: dispatcher{}.gauge, Connections: func() int { return 0 }, Writable: func() error { return nil }, Dropped: func() uint64 { return 0 }, Store: stats,
 			})
 			seen := observeService(t, m)
 			require.Equal(t, store == "pebble", seen.Pebble)
@@ -347,7 +347,7 @@ func TestObserver_Service(t *testing.T) {
 func observeService(t *testing.T, m *metrics.Metrics) *Observation {
 	t.Helper()
 	plane, err := admin.Open(admin.Options{
-		Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Dispatcher: dispatcher{}, Metrics: m.Handler(),
+		Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Dispatcher: dispatcher{}, MaxConnections: 8, Metrics: m.Handler(),
 	})
 	require.NoError(t, err)
 	t.Cleanup(plane.Close)

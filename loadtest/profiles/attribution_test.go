@@ -86,7 +86,7 @@ func TestAttribute(t *testing.T) {
 		want  Part
 	}{
 		{"a system call counts for whoever makes it", CPU,
-			"internal/runtime/syscall/linux.Syscall6 < syscall.Syscall < spillway/internal/server.writeNow < spillway/internal/server.(*conn).flushTo" + connection, NetworkWrite},
+			"internal/runtime/syscall/linux.Syscall6 < syscall.Syscall < spillway/internal/socket.WriteNow < spillway/internal/server.(*conn).flushTo" + connection, NetworkWrite},
 		{"what calls everything else counts only for itself", CPU,
 			"spillway/internal/server.(*conn).tryRead < internal/poll.(*FD).RawRead", NetworkRead},
 		{"allocating counts for whoever allocates", CPU,

@@ -40,8 +40,8 @@ var rules = []rule{
 
 	// The data plane. What is not named below the hand-over parses requests and
 	// forms answers.
-	{"spillway/internal/server.writeNow", NetworkWrite},
-	{"spillway/internal/server.bytesUnsent", NetworkWrite},
+	{"spillway/internal/socket.WriteNow", NetworkWrite},
+	{"spillway/internal/socket.Unsent", NetworkWrite},
 	{"spillway/internal/server.(*conn).flush", NetworkWrite},
 	{"spillway/internal/server.(*conn).write", NetworkWrite},
 	{"spillway/internal/server.(*conn).tryWrite", NetworkWrite},

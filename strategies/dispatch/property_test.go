@@ -23,6 +23,8 @@ type client struct {
 	shed   atomic.Int64
 	ran    atomic.Int64
 	twice  atomic.Int64
+
+	continuing sync.WaitGroup // tasks between two turns
 }
 
 // state is the payload of a task.
@@ -47,7 +49,7 @@ func done(t *strategies.Task) {
 	c := s.client
 	if s.again.Swap(false) && t.Shed == strategies.ReasonNone {
 		s.running.Store(0)
-		go c.d.Continue(t)
+		c.continuing.Go(func() { c.d.Continue(t) })
 		return
 	}
 	started := s.running.Swap(0)
@@ -185,6 +187,10 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			_ = d.Drain(ctx)
+			require.NoError(t, d.Drain(context.Background()))
+			for _, c := range cs {
+				c.continuing.Wait()
+			}
 			require.NoError(t, d.Drain(context.Background()))
 			d.Close()
 
