@@ -87,6 +87,10 @@
 //
 // # Writes that cannot be begun
 //
+// Of the workers of a pool that takes reads as well, one is kept from turns of writes
+// where those are taken together. So whatever holds up a write that has begun, as a disk
+// that hangs, reads go on.
+//
 // Options.Blocked tells that no write should be begun for now. No worker waits for
 // the end of that: it takes reads. As long as none waits, blocked writes stay in the
 // discipline, whose order so holds for them; a worker that must get past them to a

@@ -47,7 +47,7 @@ func TestGather_ReadsGoOn(t *testing.T) {
 // A worker that has been handed a write gathers for a moment only.
 func TestGather_Ends(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newStage(t, Options{Strategy: "fifo", Workers: 2, MaxBatch: 3})
+		s := newStage(t, Options{Strategy: "fifo", Workers: 3, MaxBatch: 3})
 		defer s.close()
 		s.submit("slow", isWrite)
 		require.Zero(t, s.pools[0].gathering.Load())

@@ -425,3 +425,38 @@ func TestDispatcher_CompletesUnderNoLock(t *testing.T) {
 		require.True(t, asked)
 	})
 }
+
+// A write that has begun and does not end holds up no read: one worker is kept from
+// writes where they are taken together.
+func TestWriting_LeavesAWorkerForReads(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		o      Options
+		writes int // that run at once
+	}{
+		{"two workers", Options{Workers: 2, MaxBatch: 4}, 1},
+		{"four workers", Options{Workers: 4, MaxBatch: 4}, 3},
+		{"the only worker", Options{Workers: 1, MaxBatch: 4}, 1},
+		{"a store that takes one at a time", Options{Workers: 3, MaxBatch: 1}, 3},
+		{"split", Options{Workers: 4, MaxBatch: 4, Split: true}, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				row.o.Strategy = "fifo"
+				s := newStage(t, row.o)
+				defer s.close()
+				for i := range 6 {
+					s.submit(fmt.Sprint("slow", i), isWrite)
+				}
+				require.Len(t, s.started, row.writes)
+				s.submit("read")
+				require.Equal(t, row.writes < row.o.Workers, slices.Contains(s.started, "read"))
+				for len(s.ended) < 7 {
+					s.endAny()
+				}
+				require.Len(t, s.started, 7, "the others follow")
+			})
+		})
+	}
+}

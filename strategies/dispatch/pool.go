@@ -20,6 +20,10 @@ type pool struct {
 	move   move
 	lines  lines
 
+	// writing counts the turns of writes, of which maxWriting run at once: see the
+	// package comment.
+	writing    atomic.Int64
+	maxWriting int64
 	// reads counts the tasks that are no writes and wait in the discipline or ahead
 	// of it. It may count one for a moment that does not wait any more or not yet.
 	reads atomic.Int64
@@ -51,7 +55,11 @@ const (
 )
 
 func newPool(d *Dispatcher, workers int) *pool {
-	return &pool{d: d, workers: workers}
+	p := &pool{d: d, workers: workers, maxWriting: int64(workers)}
+	if workers > 1 && d.opts.MaxBatch > 1 && !d.opts.Split {
+		p.maxWriting-- // so that one is left for reads, whatever becomes of the writes
+	}
+	return p
 }
 
 func (p *pool) start() {
@@ -80,8 +88,12 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 	// finds it in a moment.
 	gathers := t.Write && p.d.opts.MaxBatch > 1
 	if q := p.active.Load(); !q.spec.Inline && !p.d.refusing.Load() && p.idle.n.Load() > 0 && p.mayBegin(t) &&
-		(!gathers || p.gathering.Load() == 0) {
-		if w := p.idle.take(); w != nil {
+		(!gathers || p.gathering.Load() == 0) && (!t.Write || p.beginWriting()) {
+		w := p.idle.take()
+		if w == nil && t.Write {
+			p.writing.Add(-1)
+		}
+		if w != nil {
 			q.adopt(t)
 			switch {
 			case t.InPlace && w.asleep.Load() && (!gathers || p.alone.Load() > 0):
@@ -179,14 +191,28 @@ func (p *pool) makeRoom(q *queue) {
 	}
 }
 
+// beginWriting reports whether another turn of writes may begin, and counts it.
+func (p *pool) beginWriting() bool {
+	if p.writing.Add(1) <= p.maxWriting {
+		return true
+	}
+	p.writing.Add(-1)
+	return false
+}
+
+// blocked reports whether no worker may begin a write now.
+func (p *pool) blocked() bool {
+	return p.writing.Load() >= p.maxWriting || p.d.opts.Blocked(false)
+}
+
 // mayBegin reports whether t can be run by a worker at once, without overtaking.
 func (p *pool) mayBegin(t *strategies.Task) bool {
-	blocked := p.d.opts.Blocked(false)
+	blocked := p.blocked()
 	return !(t.Write && blocked) && !p.runnableWhile(blocked)
 }
 
 // runnable reports whether something waits that a worker could run.
-func (p *pool) runnable() bool { return p.runnableWhile(p.d.opts.Blocked(false)) }
+func (p *pool) runnable() bool { return p.runnableWhile(p.blocked()) }
 
 // runnableWhile is runnable while writes cannot be run, or can.
 func (p *pool) runnableWhile(blocked bool) bool {
@@ -358,6 +384,9 @@ func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
 			picked := p.awaken(w)
 			switch {
 			case t != nil && picked != nil:
+				if picked.Write {
+					p.writing.Add(-1)
+				}
 				p.setAside(picked, &p.lines.ahead)
 			case picked != nil:
 				return picked, handed, p.d.Now()
@@ -389,10 +418,15 @@ func (p *pool) take(w *worker, now int64) (*strategies.Task, origin) {
 		}
 	}
 	var t *strategies.Task
-	if p.d.opts.Blocked(false) {
-		t = p.takeRead(w, now)
-	} else {
+	blocked := p.blocked()
+	if !blocked {
 		t = p.takeAny(w, now)
+		if blocked = t != nil && t.Write && !p.beginWriting(); blocked { // others were faster
+			p.setAside(t, &p.lines.held)
+		}
+	}
+	if blocked {
+		t = p.takeRead(w, now)
 	}
 	if t != nil {
 		return t, queued
@@ -490,7 +524,11 @@ func (p *pool) expired(t *strategies.Task, now int64) bool {
 // turn runs t, and if it is a write others that wait with it. The turn began at
 // the given time.
 func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
+	write := t.Write && how != continued
 	if (how == handed || how == inPlace) && p.expired(t, now) {
+		if write {
+			p.writing.Add(-1)
+		}
 		p.d.shed(t, strategies.ReasonExpired)
 		return
 	}
@@ -517,6 +555,9 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
 
 	n := int64(len(w.batch))
 	p.d.opts.Run(w.batch, p.d.complete)
+	if write {
+		p.writing.Add(-1)
+	}
 	clear(w.batch)
 	if w.turns++; w.turns%timedTurns == 1 || len(w.lessons) > 0 {
 		end := p.d.Now()
