@@ -75,7 +75,7 @@ func TestTooLarge_ClientStillSending(t *testing.T) {
 // the answer of whoever had it.
 func TestBodyBudget(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "fifo", func(o *setup) { o.MaxBodyBytes = 70_000 })
+	s := serve(t, "fifo", func(o *setup) { o.MaxBodyBytes, o.queue.Workers = 70_000, 3 })
 	unblock := s.store.block("a")
 	defer unblock()
 	first := s.dial()
