@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
+	loadresult "spillway/loadtest/result"
 )
 
 // BenchmarkCassandra measures one service over one node with one replica of each
@@ -38,14 +38,14 @@ func BenchmarkCassandra(b *testing.B) {
 				}
 				return sum
 			}
-			run := func(strategy, mix string, connections int, duration string) (r *loadtest.Result, service, node float64) {
+			run := func(strategy, mix string, connections int, duration string) (r *loadresult.Result, service, node float64) {
 				s.switchTo(strategy)
 				file := filepath.Join(b.TempDir(), "result.json")
 				serviceBefore, nodesBefore := s.cpuTime(), inNodes()
 				_, _ = cost(b, binary, "run", "--url", s.dataURL(""), "--rate", "max", "--connections", fmt.Sprint(connections), "--mix", mix,
 					"--keys", "100000", "--value-size", "100", "--duration", duration, "--warmup", "0s", "--timeout", "10s", "--json", file)
 				serviceAfter, nodesAfter := s.cpuTime(), inNodes()
-				r, err := loadtest.Load(file)
+				r, err := loadresult.Load(file)
 				require.NoError(b, err)
 				require.Empty(b, r.Errors)
 				per := float64(r.Requests)

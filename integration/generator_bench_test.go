@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"spillway/loadtest"
+	loadresult "spillway/loadtest/result"
 )
 
 // serveFast serves a handler on a port of loopback until the benchmark ends.
@@ -72,7 +72,7 @@ func BenchmarkGenerator_AgainstWrk(b *testing.B) {
 					file := filepath.Join(b.TempDir(), "result.json")
 					_, cpu := cost(b, binary, "run", "--url", url, "--rate", rate, "--connections", fmt.Sprint(connections), "--loops", "1",
 						"--mix", "get=1", "--duration", "3s", "--warmup", "0s", "--timeout", "10s", "--json", file)
-					r, err := loadtest.Load(file)
+					r, err := loadresult.Load(file)
 					require.NoError(b, err)
 					require.Empty(b, r.Errors)
 					return float64(cpu.Microseconds()) / float64(r.Requests)
@@ -125,7 +125,7 @@ func BenchmarkGenerator_KnownLatency(b *testing.B) {
 		text, err := os.ReadFile(file)
 		require.NoError(b, err)
 		var found struct {
-			Latency loadtest.Percentiles `json:"latency_ms"`
+			Latency loadresult.Percentiles `json:"latency_ms"`
 		}
 		require.NoError(b, json.Unmarshal(text, &found))
 		mu.Lock()

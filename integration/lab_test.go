@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/profiles"
+	loadresult "spillway/loadtest/result"
 	"spillway/loadtest/scenario"
 )
 
@@ -39,7 +39,7 @@ func TestLab_ComparesRealServices(t *testing.T) {
 	require.Len(t, c.Capacity, 1)
 	require.Contains(t, c.Version, "spillway")
 	for i, g := range c.Groups {
-		r, err := loadtest.Load(filepath.Join(dir, g.Runs[0]))
+		r, err := loadresult.Load(filepath.Join(dir, g.Runs[0]))
 		require.NoError(t, err)
 		require.Equal(t, g.Combination.Strategy, r.Strategy)
 		require.Empty(t, r.Errors)

@@ -15,7 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
+	"spillway/loadtest/generator"
+	loadresult "spillway/loadtest/result"
+	"spillway/loadtest/workload"
 	"spillway/strategies"
 )
 
@@ -41,14 +43,14 @@ func TestSoak_TakesNoMoreWithTime(t *testing.T) {
 	t.Parallel()
 	duration := soakDuration(t)
 	s := start(t, plain, "SPILLWAY_SYNC=interval:100ms")
-	load := loadtest.Options{
+	load := workload.Options{
 		URL: "http://" + s.data, Connections: 64, Keys: 20_000, ScanLimit: 20,
-		Mix:     loadtest.Mix{Put: 45, Get: 45, Delete: 5, Scan: 5},
+		Mix:     workload.Mix{Put: 45, Get: 45, Delete: 5, Scan: 5},
 		Timeout: patience,
 	}
 	closed := load
 	closed.Duration = max(time.Second, duration/60)
-	r, err := loadtest.Run(t.Context(), closed)
+	r, err := generator.Run(t.Context(), closed)
 	require.NoError(t, err)
 	require.Empty(t, r.Partial)
 
@@ -59,10 +61,10 @@ func TestSoak_TakesNoMoreWithTime(t *testing.T) {
 	step := max(20*time.Millisecond, duration/200)
 	stop := k.accompany(t.Context(), step)
 	load.Rate, load.Duration = 0.8*r.CompletedRPS, duration
-	r, err = loadtest.Run(t.Context(), load)
+	r, err = generator.Run(t.Context(), load)
 	require.NoError(t, errors.Join(err, stop()))
 	require.Empty(t, r.Partial)
-	for _, kind := range []loadtest.ErrorKind{loadtest.ErrorReset, loadtest.ErrorProtocol, loadtest.ErrorConnect} {
+	for _, kind := range []loadresult.ErrorKind{loadresult.ErrorReset, loadresult.ErrorProtocol, loadresult.ErrorConnect} {
 		require.Zero(t, r.Errors[kind], kind)
 	}
 	t.Logf("%d requests at %.0f a second, answered with %v; with them %v", r.Requests, load.Rate, r.Status, k.done)

@@ -14,9 +14,9 @@ import (
 	"strconv"
 	"time"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/workload"
 )
 
 type compareCommand struct {
@@ -28,7 +28,7 @@ type compareCommand struct {
 	Duration    time.Duration       `help:"How long each run is measured."`
 	Warmup      *time.Duration      `help:"How long load is sent before."`
 	SLO         time.Duration       `name:"slo" help:"Latency within which an answer is good."`
-	Fill        *loadtest.ByteCount `placeholder:"SIZE" help:"How much the store holds, or the largest store of the scenario."`
+	Fill        *workload.ByteCount `placeholder:"SIZE" help:"How much the store holds, or the largest store of the scenario."`
 
 	Out        string `placeholder:"FOLDER" help:"Where the results go; by default reports/NAME, or a folder that is named after the settings. What is there is resumed."`
 	Restart    bool   `help:"Discard what is there."`

@@ -9,13 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/result"
+	"spillway/loadtest/workload"
 )
 
 type fillCommand struct {
 	target    `embed:""`
-	Bytes     loadtest.ByteCount `required:"" placeholder:"SIZE" help:"How many bytes of values, such as 10GB."`
-	ValueSize loadtest.Sizes     `default:"1KB" help:"Bytes of a value, or a range such as 64-4096."`
+	Bytes     workload.ByteCount `required:"" placeholder:"SIZE" help:"How many bytes of values, such as 10GB."`
+	ValueSize workload.Sizes     `default:"1KB" help:"Bytes of a value, or a range such as 64-4096."`
 	Timeout   time.Duration      `default:"60s" help:"When a put is given up."`
 	Seed      uint64             `default:"1" help:"The same seed writes the same values."`
 }
@@ -25,8 +26,8 @@ func (c *fillCommand) Run(ctx context.Context, s *session) error {
 	mean := (float64(c.ValueSize.Min) + float64(c.ValueSize.Max)) / 2
 	keys := max(1, uint64(float64(c.Bytes)/max(1, mean)))
 	o := c.options()
-	o.Count, o.Keys, o.Distribution = keys, keys, loadtest.Sequential
-	o.Mix, o.ValueSize = loadtest.Mix{Put: 1}, c.ValueSize
+	o.Count, o.Keys, o.Distribution = keys, keys, workload.Sequential
+	o.Mix, o.ValueSize = workload.Mix{Put: 1}, c.ValueSize
 	o.Timeout, o.Seed = c.Timeout, c.Seed
 	o.ScanLimit, o.SLO, o.Duration = 1, time.Second, time.Second // none has a meaning here
 	switch err := check(&o); {
@@ -54,7 +55,7 @@ func (c *fillCommand) Run(ctx context.Context, s *session) error {
 }
 
 // failures counts the answers other than 201, and the errors.
-func failures(r *loadtest.Result) string {
+func failures(r *result.Result) string {
 	var said []string
 	for _, status := range slices.Sorted(maps.Keys(r.Status)) {
 		if status != "201" {

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/generator"
+	"spillway/loadtest/workload"
 )
 
 // target are the flags that say where load is sent, and over what.
@@ -25,14 +26,14 @@ type target struct {
 // load are the flags that say what is sent.
 type load struct {
 	target          `embed:""`
-	Arrivals        loadtest.Arrivals     `default:"poisson" help:"How requests are spread over time: poisson or constant."`
-	Mix             loadtest.Mix          `default:"put=50,get=50" help:"Weights of put, get, delete and scan."`
+	Arrivals        workload.Arrivals     `default:"poisson" help:"How requests are spread over time: poisson or constant."`
+	Mix             workload.Mix          `default:"put=50,get=50" help:"Weights of put, get, delete and scan."`
 	Keys            uint64                `default:"100000" help:"How many keys there are."`
-	KeyDistribution loadtest.Distribution `default:"uniform" help:"How keys are chosen: uniform, zipf, sequential or latest."`
-	ValueSize       loadtest.Sizes        `default:"100" help:"Bytes of a value, or a range such as 64-4096."`
+	KeyDistribution workload.Distribution `default:"uniform" help:"How keys are chosen: uniform, zipf, sequential or latest."`
+	ValueSize       workload.Sizes        `default:"100" help:"Bytes of a value, or a range such as 64-4096."`
 	ScanLimit       int                   `default:"100" help:"Entries that a scan asks for."`
-	Priority        *loadtest.Priorities  `help:"Spillway-Priority to send: 0 to 7, or weights such as 0=10,3=90."`
-	Clients         loadtest.Clients      `placeholder:"WEIGHTS" help:"Spillway-Client to send, by weights such as greedy=95,other*19=5."`
+	Priority        *workload.Priorities  `help:"Spillway-Priority to send: 0 to 7, or weights such as 0=10,3=90."`
+	Clients         workload.Clients      `placeholder:"WEIGHTS" help:"Spillway-Client to send, by weights such as greedy=95,other*19=5."`
 	SLO             time.Duration         `name:"slo" default:"100ms" help:"Latency within which an answer is good."`
 	Timeout         time.Duration         `default:"10s" help:"When a client gives up, counted from the scheduled time."`
 	TimeoutHeader   bool                  `help:"Tell the service, in Spillway-Timeout-Ms."`
@@ -42,7 +43,7 @@ type load struct {
 }
 
 // options returns the options that the flags stand for.
-func (l *load) options() loadtest.Options {
+func (l *load) options() workload.Options {
 	o := l.target.options()
 	o.Arrivals, o.Mix, o.Keys, o.Distribution, o.ValueSize, o.ScanLimit = l.Arrivals, l.Mix, l.Keys, l.KeyDistribution, l.ValueSize, l.ScanLimit
 	if l.Priority != nil {
@@ -54,18 +55,18 @@ func (l *load) options() loadtest.Options {
 	return o
 }
 
-func (t *target) options() loadtest.Options {
-	o := loadtest.Options{URL: t.URL, Headers: t.Header, Connections: t.Connections, Loops: t.Loops}
+func (t *target) options() workload.Options {
+	o := workload.Options{URL: t.URL, Headers: t.Header, Connections: t.Connections, Loops: t.Loops}
 	if o.Loops == 0 {
-		o.Loops = loadtest.Options{Connections: t.Connections}.WithDefaults().Loops
+		o.Loops = workload.Options{Connections: t.Connections}.WithDefaults().Loops
 	}
 	return o
 }
 
 // check reports what is wrong with options that come from flags, where a zero is
 // a bad value and not a default.
-func check(o *loadtest.Options) error {
-	err := o.Check()
+func check(o *workload.Options) error {
+	err := generator.Check(o)
 	if _, unreachable := errors.AsType[*net.DNSError](err); err == nil || unreachable {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"spillway/loadtest"
 	"spillway/loadtest/report"
+	"spillway/loadtest/result"
 )
 
 type reportCommand struct {
@@ -56,7 +56,7 @@ func (s *session) report(html, markdown string, paths ...string) error {
 		if path == "" {
 			return nil
 		}
-		err := loadtest.WriteFile(path, func(w io.Writer) error { return render(w, input) })
+		err := result.WriteFile(path, func(w io.Writer) error { return render(w, input) })
 		if err == nil {
 			_, _ = fmt.Fprintln(s.out, "wrote", path)
 		}

@@ -7,14 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/generator"
+	"spillway/loadtest/result"
+	"spillway/loadtest/workload"
 )
 
 type runCommand struct {
 	load        `embed:""`
 	Rate        rate             `default:"1000" help:"Requests a second, or max: each connection sends its next request when the last is answered."`
-	Profile     loadtest.Profile `placeholder:"SHAPE" help:"How the rate changes: spike:4x,5s, ramp:0.5x,10x or burst:5x,100ms,1s."`
-	Retries     loadtest.Retries `placeholder:"N,BACKOFF" help:"What clients do with a refusal or a time-out: attempts and back-off such as 4,10ms, and perhaps how many retries there may be for each request, such as 4,10ms,0.1."`
+	Profile     workload.Profile `placeholder:"SHAPE" help:"How the rate changes: spike:4x,5s, ramp:0.5x,10x or burst:5x,100ms,1s."`
+	Retries     workload.Retries `placeholder:"N,BACKOFF" help:"What clients do with a refusal or a time-out: attempts and back-off such as 4,10ms, and perhaps how many retries there may be for each request, such as 4,10ms,0.1."`
 	SlowClients int              `placeholder:"N" help:"Connections beside, whose clients are slow and are not counted: half send a value byte by byte, half read a long range slowly."`
 	Duration    time.Duration    `default:"10s" help:"How long is measured."`
 	Warmup      time.Duration    `default:"0s" help:"How long the same load is sent before."`
@@ -36,9 +38,9 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	if err := check(&o); err != nil {
 		return err
 	}
-	var assertions []loadtest.Assertion
+	var assertions []result.Assertion
 	for _, text := range c.Assert {
-		a, err := loadtest.ParseAssertion(text)
+		a, err := result.ParseAssertion(text)
 		if err != nil {
 			return usageError{fmt.Errorf("--assert: %w", err)}
 		}
@@ -48,23 +50,23 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 
-	result, err := s.send(ctx, o)
+	found, err := s.send(ctx, o)
 	if err != nil {
 		return err
 	}
-	result.Command = s.command
+	found.Command = s.command
 	// Whatever cannot be written must not keep the others from it.
 	var unwritten []error
 	if c.JSON != "" {
-		unwritten = append(unwritten, result.Save(c.JSON))
+		unwritten = append(unwritten, found.Save(c.JSON))
 	}
 	if c.HDR != "" {
-		unwritten = append(unwritten, loadtest.WriteFile(c.HDR, result.WriteHDR))
+		unwritten = append(unwritten, result.WriteFile(c.HDR, found.WriteHDR))
 	}
-	unwritten = append(unwritten, result.WriteText(s.out))
+	unwritten = append(unwritten, found.WriteText(s.out))
 	var failed []string
 	for _, a := range assertions {
-		ok, said := a.Check(result)
+		ok, said := a.Check(found)
 		_, _ = fmt.Fprintln(s.out, said)
 		if !ok {
 			failed = append(failed, said)
@@ -76,17 +78,17 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	if len(failed) > 0 {
 		return fmt.Errorf("%s of %d failed: %s", plural(len(failed), "assertion"), len(assertions), strings.Join(failed, "; "))
 	}
-	return partial(result.Partial)
+	return partial(found.Partial)
 }
 
 // send sends a load, and shows how far it is.
-func (s *session) send(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+func (s *session) send(ctx context.Context, o workload.Options) (*result.Result, error) {
 	if s.live {
-		line := loadtest.NewProgressLine(s.err, s.width)
-		defer line.Done()
-		o.Progress = line.Show
+		line := newProgressLine(s.err, s.width)
+		defer line.done()
+		o.Progress = line.show
 	}
-	return loadtest.Run(ctx, o)
+	return generator.Run(ctx, o)
 }
 
 // partial is the error of a result that does not cover all that was asked for.

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/scenario"
 	"spillway/loadtest/sim"
 	"spillway/loadtest/sim/virtual"
+	"spillway/loadtest/workload"
 )
 
 type simulateCommand struct {
@@ -146,7 +146,7 @@ func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
 		// A closed loop has as many requests under way as it has connections, so that
 		// there the default is that of compare.
 		if one := &what.Combinations[i]; c.Scenario == "" && one.Connections == 0 && one.Rate != "max" {
-			one.Connections = loadtest.MaxConnections
+			one.Connections = workload.MaxConnections
 		}
 	}
 	what.Timeout = cmp.Or(c.Timeout, what.Timeout)

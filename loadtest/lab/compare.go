@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/generator"
+	"spillway/loadtest/result"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/workload"
 )
 
-// Runner sends a load: loadtest.Run, or a stand-in.
-type Runner func(context.Context, loadtest.Options) (*loadtest.Result, error)
+// Runner sends a load: generator.Run, or a stand-in.
+type Runner func(context.Context, workload.Options) (*result.Result, error)
 
 // CompareOptions says how a comparison is made.
 type CompareOptions struct {
@@ -35,7 +37,7 @@ type CompareOptions struct {
 	// Progress, if set, is called when something else begins, and about twice a
 	// second while load is sent. Its calls do not overlap.
 	Progress func(Progress)
-	// Run sends the load: loadtest.Run by default.
+	// Run sends the load: generator.Run by default.
 	Run Runner
 	// Simulator, if not nil, stands for the service and for Run. Binary is then
 	// the program that simulates, and no store is filled.
@@ -48,10 +50,10 @@ type Simulator interface {
 	Version() string
 	// Capacity returns how many requests a second a service with these settings
 	// serves at most under this load.
-	Capacity(*scenario.Combination, loadtest.Options) (float64, error)
+	Capacity(*scenario.Combination, workload.Options) (float64, error)
 	// Simulate does what a service with these settings does under this load. It
 	// ends with an error when the context does.
-	Simulate(context.Context, *scenario.Combination, loadtest.Options) (*loadtest.Result, error)
+	Simulate(context.Context, *scenario.Combination, workload.Options) (*result.Result, error)
 }
 
 // Progress is how far a comparison has come.
@@ -64,7 +66,7 @@ type Progress struct {
 	// Left is an estimate of the time until the end.
 	Left time.Duration
 	// Load is the state of the present load; nil while none is sent.
-	Load *loadtest.Progress
+	Load *workload.Progress
 }
 
 // The runs by which a capacity is measured, and the longest that they last.
@@ -94,7 +96,7 @@ const (
 // service has besides, its runs have CPU, allocations and profiles.
 func Compare(ctx context.Context, s scenario.Scenario, o CompareOptions) (*Comparison, error) {
 	if o.Run == nil {
-		o.Run = loadtest.Run
+		o.Run = generator.Run
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
@@ -142,10 +144,10 @@ type comparing struct {
 
 // grouping is what a group needs in order to be run.
 type grouping struct {
-	load    loadtest.Options
+	load    workload.Options
 	rate    rate
 	filling filling
-	results []*loadtest.Result // by repetition; nil if it has not been run
+	results []*result.Result // by repetition; nil if it has not been run
 }
 
 func (l *comparing) total() int { return len(l.groups) * l.s.Repetitions }
@@ -261,7 +263,7 @@ func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) 
 	o.Duration, o.Warmup = min(l.s.Duration, capacityTime), min(l.s.Warmup, capacityWarmup)
 	// What is not served at once, or in time, says nothing of what can be, and what
 	// slow clients cost is not to be had off what others are offered.
-	o.SlowClients, o.Retries, o.TimeoutHeader, o.Timeout = 0, loadtest.Retries{}, false, max(o.Timeout, loadtest.Options{}.WithDefaults().Timeout)
+	o.SlowClients, o.Retries, o.TimeoutHeader, o.Timeout = 0, workload.Retries{}, false, max(o.Timeout, workload.Options{}.WithDefaults().Timeout)
 	var rates []float64
 	for n := range capacityRuns {
 		doing := fmt.Sprintf("capacity of %s, run %d of %d", l.c.Groups[group].Load, n+1, capacityRuns)
@@ -312,12 +314,12 @@ func (l *comparing) run(ctx context.Context, group, repetition int) error {
 }
 
 // keep counts a result.
-func (l *comparing) keep(group, repetition int, result *loadtest.Result) {
-	result.Profiles = nil // they are in their files
-	l.groups[group].results[repetition] = result
+func (l *comparing) keep(group, repetition int, r *result.Result) {
+	r.Profiles = nil // they are in their files
+	l.groups[group].results[repetition] = r
 	g := &l.c.Groups[group]
 	g.Runs = g.Runs[:0]
-	var results []*loadtest.Result
+	var results []*result.Result
 	for repetition, r := range l.groups[group].results {
 		if r != nil {
 			g.Runs = append(g.Runs, filepath.ToSlash(l.file(group, repetition)))
@@ -329,7 +331,7 @@ func (l *comparing) keep(group, repetition int, result *loadtest.Result) {
 	for _, r := range results {
 		for name, share := range r.Shares {
 			if g.Shares == nil {
-				g.Shares = map[string]loadtest.Share{}
+				g.Shares = map[string]result.Share{}
 			}
 			g.Shares[name] = g.Shares[name].Add(share)
 		}
@@ -341,7 +343,7 @@ func (l *comparing) keep(group, repetition int, result *loadtest.Result) {
 
 // options are those of a group's closed loop. All groups are sent the same
 // requests in the same repetition.
-func (l *comparing) options(group, repetition int) loadtest.Options {
+func (l *comparing) options(group, repetition int) workload.Options {
 	o := l.groups[group].load
 	o.Duration, o.Warmup = l.s.Duration, l.s.Warmup
 	o.SLO, o.Timeout = l.s.SLO, l.s.Timeout
@@ -351,7 +353,7 @@ func (l *comparing) options(group, repetition int) loadtest.Options {
 
 // measure sends a load to a fresh service. With an error there may be a result,
 // of what came before it.
-func (l *comparing) measure(ctx context.Context, combination *scenario.Combination, f filling, o loadtest.Options, doing string) (*loadtest.Result, error) {
+func (l *comparing) measure(ctx context.Context, combination *scenario.Combination, f filling, o workload.Options, doing string) (*result.Result, error) {
 	l.tell(doing, nil)
 	if l.o.Simulator != nil {
 		return l.o.Simulator.Simulate(ctx, combination, o)
@@ -384,18 +386,18 @@ func (l *comparing) binary(c *scenario.Combination) string {
 
 // withoutService removes what a peer does not have from the result of its run,
 // where it stands as nothing: a queue and workers.
-func withoutService(r *loadtest.Result) {
+func withoutService(r *result.Result) {
 	r.Strategy, r.Workers, r.Capacity, r.Samples = "", 0, nil, nil
 }
 
 // send sends a load to a service. An error says also that the load has not been
 // sent to its end.
-func (l *comparing) send(ctx context.Context, s *service, o loadtest.Options, doing string) (*loadtest.Result, error) {
+func (l *comparing) send(ctx context.Context, s *service, o workload.Options, doing string) (*result.Result, error) {
 	o.URL = s.data
 	if o.Count == 0 { // filling a store is nothing to observe
 		o.Admin = s.admin
 	}
-	o.Progress = func(p loadtest.Progress) { l.tell(doing, &p) }
+	o.Progress = func(p workload.Progress) { l.tell(doing, &p) }
 	living, release := s.while(ctx)
 	defer release()
 	result, err := l.o.Run(living, o)
@@ -416,7 +418,7 @@ func (l *comparing) send(ctx context.Context, s *service, o loadtest.Options, do
 }
 
 // tell reports progress.
-func (l *comparing) tell(doing string, load *loadtest.Progress) {
+func (l *comparing) tell(doing string, load *workload.Progress) {
 	p := Progress{Doing: doing, Done: l.done(), Total: l.total(), Load: load}
 	each := l.s.Duration + l.s.Warmup + time.Second
 	if l.made > 0 {
@@ -443,11 +445,11 @@ func (l *comparing) fill(ctx context.Context, dir string, f filling) (err error)
 			err = stopped
 		}
 	}()
-	result, err := l.send(ctx, s, loadtest.Options{
+	result, err := l.send(ctx, s, workload.Options{
 		Count:        f.keys,
-		Mix:          loadtest.Mix{Put: 1},
+		Mix:          workload.Mix{Put: 1},
 		Keys:         f.keys,
-		Distribution: loadtest.Sequential,
+		Distribution: workload.Sequential,
 		ValueSize:    f.sizes,
 		Seed:         l.s.Seed,
 		Timeout:      time.Minute, // the disk may make writes wait

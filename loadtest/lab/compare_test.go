@@ -16,27 +16,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
 	"spillway/loadtest/observe"
+	"spillway/loadtest/result"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/workload"
 )
 
-// generator stands in for loadtest.Run.
-type generator struct {
+// standIn stands in for generator.Run.
+type standIn struct {
 	t *testing.T
 	// sent are the loads so far, without those that fill or measure capacity.
-	sent     []loadtest.Options
+	sent     []workload.Options
 	services []string // the strategies of their services
 	fills    int
 	capacity int
 	// before, if set, is called before a load is sent.
-	before func(o *loadtest.Options)
+	before func(o *workload.Options)
 	// instead, if set, takes the place of a load.
 	instead Runner
 }
 
-func (g *generator) run(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
-	r := &loadtest.Result{URL: o.URL, Started: time.Unix(1, 0), Seconds: 2, Seed: o.Seed, TargetRPS: o.Rate}
+func (g *standIn) run(ctx context.Context, o workload.Options) (*result.Result, error) {
+	r := &result.Result{URL: o.URL, Started: time.Unix(1, 0), Seconds: 2, Seed: o.Seed, TargetRPS: o.Rate}
 	switch {
 	case o.Count > 0:
 		g.fills++
@@ -56,7 +57,7 @@ func (g *generator) run(ctx context.Context, o loadtest.Options) (*loadtest.Resu
 	}
 	g.sent = append(g.sent, o)
 	g.services = append(g.services, strategyAt(g.t, o.Admin))
-	o.Progress(loadtest.Progress{Done: 0.5})
+	o.Progress(workload.Progress{Done: 0.5})
 	r.Requests = 100
 	r.OfferedRPS, r.CompletedRPS, r.GoodputRPS = o.Rate, o.Rate, o.Rate-float64(len(g.sent))
 	r.Status = map[string]int64{"200": 100}
@@ -98,14 +99,14 @@ func question() scenario.Scenario {
 	}
 }
 
-func (g *generator) options(dir string, t *testing.T) CompareOptions {
+func (g *standIn) options(dir string, t *testing.T) CompareOptions {
 	return CompareOptions{Binary: fakeBinary(t, serves), Dir: dir, Command: "loadtest compare", Run: g.run}
 }
 
 func TestCompare_MakesAllRunsAndKeepsThem(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "reports", "test")
-	g := &generator{t: t}
+	g := &standIn{t: t}
 	o := g.options(dir, t)
 	var progress []Progress
 	o.Progress = func(p Progress) { progress = append(progress, p) }
@@ -134,7 +135,7 @@ func TestCompare_MakesAllRunsAndKeepsThem(t *testing.T) {
 	for i, group := range c.Groups {
 		require.Len(t, group.Runs, 2)
 		for repetition, run := range group.Runs {
-			r, err := loadtest.Load(filepath.Join(dir, run))
+			r, err := result.Load(filepath.Join(dir, run))
 			require.NoError(t, err)
 			require.Contains(t, r.Command, "SPILLWAY_STRATEGY="+group.Combination.Strategy)
 			require.Equal(t, group.Metrics["goodput_rps"].Values[repetition], r.GoodputRPS)
@@ -149,10 +150,10 @@ func TestCompare_MakesAllRunsAndKeepsThem(t *testing.T) {
 	require.Empty(t, loaded.Partial)
 	require.NoDirExists(t, filepath.Join(dir, "stores"))
 	last := progress[len(progress)-1]
-	require.Equal(t, Progress{Doing: last.Doing, Done: 5, Total: 6, Left: last.Left, Load: &loadtest.Progress{Done: 0.5}}, last)
+	require.Equal(t, Progress{Doing: last.Doing, Done: 5, Total: 6, Left: last.Left, Load: &workload.Progress{Done: 0.5}}, last)
 
 	// Asked again, there is nothing left to do.
-	again := &generator{t: t}
+	again := &standIn{t: t}
 	o.Run = again.run
 	c, err = Compare(t.Context(), question(), o)
 	require.NoError(t, err)
@@ -165,11 +166,11 @@ func TestCompare_MakesAllRunsAndKeepsThem(t *testing.T) {
 // A peer takes its turns among the strategies, and what it has not is absent.
 func TestCompare_Peers(t *testing.T) {
 	t.Parallel()
-	g := &generator{t: t}
+	g := &standIn{t: t}
 	o := g.options(t.TempDir(), t)
 	o.PeerBinary = fakeBinary(t, serves)
 	var probes []string
-	o.Run = func(ctx context.Context, load loadtest.Options) (*loadtest.Result, error) {
+	o.Run = func(ctx context.Context, load workload.Options) (*result.Result, error) {
 		if load.Duration == capacityTime {
 			probes = append(probes, strategyAt(t, load.Admin))
 		}
@@ -196,13 +197,13 @@ func TestCompare_Peers(t *testing.T) {
 	require.Equal(t, "peer:limiter", c.Groups[0].Label)
 	require.NotContains(t, c.Groups[0].Metrics, "shed_percent")
 	require.Contains(t, c.Groups[1].Metrics, "shed_percent")
-	r, err := loadtest.Load(filepath.Join(o.Dir, c.Groups[0].Runs[0]))
+	r, err := result.Load(filepath.Join(o.Dir, c.Groups[0].Runs[0]))
 	require.NoError(t, err)
 	require.Contains(t, r.Command, "SPILLWAY_PEER=limiter SPILLWAY_WORKERS=8 SPILLWAY_STORE_DELAY=exp:4ms peer & ")
 	require.Empty(t, r.Strategy)
 	require.Nil(t, r.Capacity)
 	require.Empty(t, r.Samples)
-	r, err = loadtest.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
+	r, err = result.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
 	require.NoError(t, err)
 	require.Len(t, r.Samples, 2)
 
@@ -227,9 +228,9 @@ func TestCompare_CapacityIsThatOfFifo(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]string{{"sync", "fifo"}, {"fifo", "sync"}, {"sync"}, {"caller-runs", "unbounded"}} {
 		var probes []string
-		g := &generator{t: t}
+		g := &standIn{t: t}
 		o := g.options(t.TempDir(), t)
-		o.Run = func(ctx context.Context, load loadtest.Options) (*loadtest.Result, error) {
+		o.Run = func(ctx context.Context, load workload.Options) (*result.Result, error) {
 			if load.Duration == capacityTime {
 				probes = append(probes, strategyAt(t, load.Admin))
 			}
@@ -249,10 +250,10 @@ func TestCompare_CapacityIsThatOfFifo(t *testing.T) {
 // Clients that try again do so in the runs, and not where the capacity is measured.
 func TestCompare_Retries(t *testing.T) {
 	t.Parallel()
-	g := &generator{t: t}
+	g := &standIn{t: t}
 	o := g.options(t.TempDir(), t)
-	retries := loadtest.Retries{Attempts: 4, Backoff: 10 * time.Millisecond, Budget: 0.1}
-	o.Run = func(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+	retries := workload.Retries{Attempts: 4, Backoff: 10 * time.Millisecond, Budget: 0.1}
+	o.Run = func(ctx context.Context, o workload.Options) (*result.Result, error) {
 		if o.Duration == capacityTime {
 			require.Zero(t, o.Retries)
 		}
@@ -274,7 +275,7 @@ func TestCompare_Retries(t *testing.T) {
 	require.Len(t, c.Capacity, 2)
 	require.NotContains(t, c.Groups[0].Metrics, "retries_per_request")
 	require.Equal(t, 0.25, c.Groups[1].Metrics["retries_per_request"].Median)
-	r, err := loadtest.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
+	r, err := result.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
 	require.NoError(t, err)
 	require.Contains(t, r.Command, "--retries 4,10ms,0.1")
 }
@@ -283,15 +284,15 @@ func TestCompare_Retries(t *testing.T) {
 // measured.
 func TestCompare_SlowClients(t *testing.T) {
 	t.Parallel()
-	g := &generator{t: t}
+	g := &standIn{t: t}
 	o := g.options(t.TempDir(), t)
-	o.Run = func(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+	o.Run = func(ctx context.Context, o workload.Options) (*result.Result, error) {
 		if o.Duration == capacityTime || o.Count > 0 {
 			require.Zero(t, o.SlowClients)
 		}
 		r, err := g.run(ctx, o)
 		if o.SlowClients > 0 {
-			r.SlowClients = &loadtest.SlowClients{Connections: o.SlowClients, Finished: 7, Refused: 2, CutOff: 1}
+			r.SlowClients = &result.SlowClients{Connections: o.SlowClients, Finished: 7, Refused: 2, CutOff: 1}
 		}
 		return r, err
 	}
@@ -307,11 +308,11 @@ func TestCompare_SlowClients(t *testing.T) {
 		require.NotContains(t, c.Groups[0].Metrics, name)
 		require.Equal(t, want, c.Groups[1].Metrics[name].Median, name)
 	}
-	r, err := loadtest.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
+	r, err := result.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
 	require.NoError(t, err)
 	require.Equal(t, 200, r.SlowClients.Connections)
 	require.Contains(t, r.Command, " --slow-clients 200")
-	r, err = loadtest.Load(filepath.Join(o.Dir, c.Groups[0].Runs[0]))
+	r, err = result.Load(filepath.Join(o.Dir, c.Groups[0].Runs[0]))
 	require.NoError(t, err)
 	require.NotContains(t, r.Command, "--slow-clients")
 
@@ -332,7 +333,7 @@ func TestCompare_Fleets(t *testing.T) {
 		s := question()
 		fleet.Strategy, fleet.Rate = "fifo", "2x"
 		s.Combinations = []scenario.Combination{s.Combinations[0], fleet}
-		_, err := Compare(t.Context(), s, (&generator{t: t}).options(t.TempDir(), t))
+		_, err := Compare(t.Context(), s, (&standIn{t: t}).options(t.TempDir(), t))
 		require.ErrorContains(t, err, "combination 2: nodes behind a load balancer are only simulated (loadtest simulate)")
 	}
 }
@@ -342,7 +343,7 @@ func TestCompare_StoreParallelNeedsADelay(t *testing.T) {
 	t.Parallel()
 	s := question()
 	s.Combinations[0].StoreParallel = 8
-	_, err := Compare(t.Context(), s, (&generator{t: t}).options(t.TempDir(), t))
+	_, err := Compare(t.Context(), s, (&standIn{t: t}).options(t.TempDir(), t))
 	require.ErrorContains(t, err, "combination 1: store_parallel bounds a delayed store: say store_delay as well")
 }
 
@@ -351,12 +352,12 @@ func TestCompare_ResumesWhatWasInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	first := &generator{t: t}
-	first.before = func(*loadtest.Options) {
+	first := &standIn{t: t}
+	first.before = func(*workload.Options) {
 		if len(first.sent) == 2 {
-			first.instead = func(context.Context, loadtest.Options) (*loadtest.Result, error) {
+			first.instead = func(context.Context, workload.Options) (*result.Result, error) {
 				cancel()
-				return &loadtest.Result{Partial: "interrupted 1.0 s after its start"}, nil
+				return &result.Result{Partial: "interrupted 1.0 s after its start"}, nil
 			}
 		}
 	}
@@ -378,7 +379,7 @@ func TestCompare_ResumesWhatWasInterrupted(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(spoilt, []byte("{"), 0o644))
 
-	second := &generator{t: t}
+	second := &standIn{t: t}
 	o.Run = second.run
 	c, err = Compare(t.Context(), question(), o)
 	require.NoError(t, err)
@@ -417,7 +418,7 @@ func TestCompare_EstimatesTheTimeThatIsLeft(t *testing.T) {
 func TestCompare_RefusesTheResultsOfAnother(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	g := &generator{t: t}
+	g := &standIn{t: t}
 	o := g.options(dir, t)
 	_, err := Compare(t.Context(), question(), o)
 	require.NoError(t, err)
@@ -454,23 +455,23 @@ func TestCompare_EndsWithOneLine(t *testing.T) {
 	}{
 		{
 			"a service that dies", panics,
-			func(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+			func(ctx context.Context, o workload.Options) (*result.Result, error) {
 				_ = ask(o.URL + "/die")
 				<-ctx.Done()
-				return &loadtest.Result{Partial: "ended 1.0 s after its start"}, nil
+				return &result.Result{Partial: "ended 1.0 s after its start"}, nil
 			},
 			"run 1 of 6 (%s, repetition 1): the service died (exit status 3), its last log line: panic: something is wrong",
 		},
 		{
 			"a service that the generator misses first", serves,
-			func(_ context.Context, o loadtest.Options) (*loadtest.Result, error) {
+			func(_ context.Context, o workload.Options) (*result.Result, error) {
 				return nil, ask(o.URL + "/die")
 			},
 			"run 1 of 6 (%s, repetition 1): the service died (exit status 3), its last log line: listening",
 		},
 		{
 			"a generator that cannot", serves,
-			func(context.Context, loadtest.Options) (*loadtest.Result, error) {
+			func(context.Context, workload.Options) (*result.Result, error) {
 				return nil, errors.New("too many open files")
 			},
 			"run 1 of 6 (%s, repetition 1): too many open files",
@@ -480,7 +481,7 @@ func TestCompare_EndsWithOneLine(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			g := &generator{t: t}
+			g := &standIn{t: t}
 			g.instead = tt.instead
 			o := g.options(dir, t)
 			o.Binary = fakeBinary(t, tt.kind)
@@ -501,8 +502,8 @@ func TestCompare_EndsWithOneLine(t *testing.T) {
 func TestCompare_SurvivesADiskThatIsFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	g := &generator{t: t}
-	g.before = func(*loadtest.Options) {
+	g := &standIn{t: t}
+	g.before = func(*workload.Options) {
 		if len(g.sent) == 3 {
 			// From now on no result can be written.
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "runs")))
@@ -545,7 +546,7 @@ func TestCompare_RefusesWhatCannotBegin(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.say, func(t *testing.T) {
 			t.Parallel()
-			g := &generator{t: t}
+			g := &standIn{t: t}
 			s, o := question(), g.options(t.TempDir(), t)
 			s.Combinations = slices.Clone(s.Combinations)
 			tt.change(&s, &o)
@@ -555,7 +556,7 @@ func TestCompare_RefusesWhatCannotBegin(t *testing.T) {
 		})
 	}
 	// A service that does not start leaves a comparison that says so.
-	g := &generator{t: t}
+	g := &standIn{t: t}
 	o := g.options(t.TempDir(), t)
 	o.Binary = fakeBinary(t, refuses)
 	c, err := Compare(t.Context(), question(), o)
@@ -570,7 +571,7 @@ func TestStores_AreClonedByLinks(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "000001.sst"), []byte("table"), 0o644))
 		return os.WriteFile(filepath.Join(dir, "sub", "000002.log"), []byte("log"), 0o644)
 	}}
-	f := filling{1000, loadtest.Sizes{Min: 100, Max: 200}}
+	f := filling{1000, workload.Sizes{Min: 100, Max: 200}}
 	require.NoError(t, s.prepare(t.Context(), []filling{f}))
 	s.fill = nil // it is there
 	require.NoError(t, s.prepare(t.Context(), []filling{f}))

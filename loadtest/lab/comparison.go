@@ -11,7 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/machine"
+	"spillway/loadtest/result"
 	"spillway/loadtest/scenario"
 )
 
@@ -19,7 +20,7 @@ import (
 // The results of the single runs lie beside it.
 type Comparison struct {
 	Scenario scenario.Scenario `json:"scenario"`
-	Machine  loadtest.Machine  `json:"machine"`
+	Machine  machine.Machine   `json:"machine"`
 	// Command is how to repeat it.
 	Command string `json:"command"`
 	Version string `json:"version"` // of the service, as `spillway --version` says
@@ -61,8 +62,8 @@ type Group struct {
 	// figures of the server need its admin plane, and served latencies need
 	// requests that were served.
 	Metrics map[string]Summary `json:"metrics"`
-	// Shares are those of the runs, summed up: see loadtest.Result.
-	Shares map[string]loadtest.Share `json:"shares,omitempty"`
+	// Shares are those of the runs, summed up: see result.Result.
+	Shares map[string]result.Share `json:"shares,omitempty"`
 }
 
 // Summary is the median of a metric over the runs of a group, and its spread.
@@ -135,7 +136,7 @@ func writeJSON(path string, from any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return loadtest.WriteFile(path, func(w io.Writer) error {
+	return result.WriteFile(path, func(w io.Writer) error {
 		_, err := w.Write(append(content, '\n'))
 		return err
 	})

@@ -3,7 +3,7 @@ package lab
 import (
 	"slices"
 
-	"spillway/loadtest"
+	"spillway/loadtest/result"
 )
 
 // Direction tells which values of a metric are good.
@@ -28,35 +28,35 @@ type Metric struct {
 	Better Direction
 
 	// of takes the figure from a result; false if it was not measured.
-	of func(*loadtest.Result) (float64, bool)
+	of func(*result.Result) (float64, bool)
 }
 
 // Metrics lists the metrics, in the order in which they are shown.
 var Metrics = []Metric{
-	{"offered_rps", "offered", "1/s", Neither, always(func(r *loadtest.Result) float64 { return r.OfferedRPS })},
-	{"completed_rps", "answered", "1/s", Neither, always(func(r *loadtest.Result) float64 { return r.CompletedRPS })},
-	{"served_rps", "served", "1/s", Higher, always(func(r *loadtest.Result) float64 { return r.ServedRPS })},
-	{"goodput_rps", "goodput", "1/s", Higher, always(func(r *loadtest.Result) float64 { return r.GoodputRPS })},
-	{"latency_p50_ms", "p50", "ms", Lower, latency(func(p loadtest.Percentiles) float64 { return p.P50 })},
-	{"latency_p99_ms", "p99", "ms", Lower, latency(func(p loadtest.Percentiles) float64 { return p.P99 })},
-	{"latency_p99_9_ms", "p99.9", "ms", Lower, latency(func(p loadtest.Percentiles) float64 { return p.P999 })},
-	{"served_p50_ms", "served p50", "ms", Lower, served(func(p loadtest.Percentiles) float64 { return p.P50 })},
-	{"served_p99_ms", "served p99", "ms", Lower, served(func(p loadtest.Percentiles) float64 { return p.P99 })},
-	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(func(p loadtest.Percentiles) float64 { return p.P999 })},
-	{"server_cpu_us", "server CPU an answer", "us", Lower, server(func(r *loadtest.Result) *float64 { return r.ServerCPUMicros })},
-	{"server_cpu_served_us", "server CPU a served request", "us", Lower, server(func(r *loadtest.Result) *float64 { return r.ServerCPUServedMicros })},
-	{"server_allocs", "allocations a request", "", Lower, server(func(r *loadtest.Result) *float64 { return r.ServerAllocs })},
-	{"server_allocated_bytes", "allocated a request", "bytes", Lower, server(func(r *loadtest.Result) *float64 { return r.ServerAllocated })},
+	{"offered_rps", "offered", "1/s", Neither, always(func(r *result.Result) float64 { return r.OfferedRPS })},
+	{"completed_rps", "answered", "1/s", Neither, always(func(r *result.Result) float64 { return r.CompletedRPS })},
+	{"served_rps", "served", "1/s", Higher, always(func(r *result.Result) float64 { return r.ServedRPS })},
+	{"goodput_rps", "goodput", "1/s", Higher, always(func(r *result.Result) float64 { return r.GoodputRPS })},
+	{"latency_p50_ms", "p50", "ms", Lower, latency(func(p result.Percentiles) float64 { return p.P50 })},
+	{"latency_p99_ms", "p99", "ms", Lower, latency(func(p result.Percentiles) float64 { return p.P99 })},
+	{"latency_p99_9_ms", "p99.9", "ms", Lower, latency(func(p result.Percentiles) float64 { return p.P999 })},
+	{"served_p50_ms", "served p50", "ms", Lower, served(func(p result.Percentiles) float64 { return p.P50 })},
+	{"served_p99_ms", "served p99", "ms", Lower, served(func(p result.Percentiles) float64 { return p.P99 })},
+	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(func(p result.Percentiles) float64 { return p.P999 })},
+	{"server_cpu_us", "server CPU an answer", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUMicros })},
+	{"server_cpu_served_us", "server CPU a served request", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUServedMicros })},
+	{"server_allocs", "allocations a request", "", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocs })},
+	{"server_allocated_bytes", "allocated a request", "bytes", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocated })},
 	// Answered with neither 2xx nor 404, sheds included.
 	{"non2xx_percent", "non-2xx", "%", Lower, share(refused)},
-	{"shed_percent", "shed", "%", Lower, share(func(r *loadtest.Result) int64 { return sum(r.Shed) })},
-	{"errors_percent", "errors", "%", Lower, share(func(r *loadtest.Result) int64 { return sum(r.Errors) })},
+	{"shed_percent", "shed", "%", Lower, share(func(r *result.Result) int64 { return sum(r.Shed) })},
+	{"errors_percent", "errors", "%", Lower, share(func(r *result.Result) int64 { return sum(r.Errors) })},
 	// Where clients try again.
 	{"retries_per_request", "retries a request", "", Lower, retries},
 	// Where there are slow clients beside the load: what became of their requests.
-	{"slow_finished", "slow clients: finished", "", Neither, slow(func(s *loadtest.SlowClients) int64 { return s.Finished })},
-	{"slow_refused", "slow clients: refused", "", Neither, slow(func(s *loadtest.SlowClients) int64 { return s.Refused })},
-	{"slow_cut_off", "slow clients: cut off", "", Lower, slow(func(s *loadtest.SlowClients) int64 { return s.CutOff })},
+	{"slow_finished", "slow clients: finished", "", Neither, slow(func(s *result.SlowClients) int64 { return s.Finished })},
+	{"slow_refused", "slow clients: refused", "", Neither, slow(func(s *result.SlowClients) int64 { return s.Refused })},
+	{"slow_cut_off", "slow clients: cut off", "", Lower, slow(func(s *result.SlowClients) int64 { return s.CutOff })},
 }
 
 // MetricNamed returns the metric of that name.
@@ -68,20 +68,20 @@ func MetricNamed(name string) (Metric, bool) {
 	return Metrics[i], true
 }
 
-func always(f func(*loadtest.Result) float64) func(*loadtest.Result) (float64, bool) {
-	return func(r *loadtest.Result) (float64, bool) { return f(r), true }
+func always(f func(*result.Result) float64) func(*result.Result) (float64, bool) {
+	return func(r *result.Result) (float64, bool) { return f(r), true }
 }
 
-func latency(f func(loadtest.Percentiles) float64) func(*loadtest.Result) (float64, bool) {
-	return func(r *loadtest.Result) (float64, bool) { return f(r.Latency), r.Requests > 0 }
+func latency(f func(result.Percentiles) float64) func(*result.Result) (float64, bool) {
+	return func(r *result.Result) (float64, bool) { return f(r.Latency), r.Requests > 0 }
 }
 
-func served(f func(loadtest.Percentiles) float64) func(*loadtest.Result) (float64, bool) {
-	return func(r *loadtest.Result) (float64, bool) { return f(r.ServedLatency), wasServed(r) > 0 }
+func served(f func(result.Percentiles) float64) func(*result.Result) (float64, bool) {
+	return func(r *result.Result) (float64, bool) { return f(r.ServedLatency), wasServed(r) > 0 }
 }
 
-func server(f func(*loadtest.Result) *float64) func(*loadtest.Result) (float64, bool) {
-	return func(r *loadtest.Result) (float64, bool) {
+func server(f func(*result.Result) *float64) func(*result.Result) (float64, bool) {
+	return func(r *result.Result) (float64, bool) {
 		if v := f(r); v != nil {
 			return *v, true
 		}
@@ -89,15 +89,15 @@ func server(f func(*loadtest.Result) *float64) func(*loadtest.Result) (float64, 
 	}
 }
 
-func retries(r *loadtest.Result) (float64, bool) {
+func retries(r *result.Result) (float64, bool) {
 	if r.Retries == nil {
 		return 0, false
 	}
 	return float64(*r.Retries) / float64(max(r.Requests, 1)), r.Requests > 0
 }
 
-func slow(f func(*loadtest.SlowClients) int64) func(*loadtest.Result) (float64, bool) {
-	return func(r *loadtest.Result) (float64, bool) {
+func slow(f func(*result.SlowClients) int64) func(*result.Result) (float64, bool) {
+	return func(r *result.Result) (float64, bool) {
 		if r.SlowClients == nil {
 			return 0, false
 		}
@@ -105,14 +105,14 @@ func slow(f func(*loadtest.SlowClients) int64) func(*loadtest.Result) (float64, 
 	}
 }
 
-func share(f func(*loadtest.Result) int64) func(*loadtest.Result) (float64, bool) {
-	return func(r *loadtest.Result) (float64, bool) {
+func share(f func(*result.Result) int64) func(*result.Result) (float64, bool) {
+	return func(r *result.Result) (float64, bool) {
 		return 100 * float64(f(r)) / float64(max(r.Requests, 1)), r.Requests > 0
 	}
 }
 
 // wasServed counts what counts as served: 2xx and 404.
-func wasServed(r *loadtest.Result) (n int64) {
+func wasServed(r *result.Result) (n int64) {
 	for code, count := range r.Status {
 		if code[:1] == "2" || code == "404" {
 			n += count
@@ -121,7 +121,7 @@ func wasServed(r *loadtest.Result) (n int64) {
 	return n
 }
 
-func refused(r *loadtest.Result) int64 { return sum(r.Status) - wasServed(r) }
+func refused(r *result.Result) int64 { return sum(r.Status) - wasServed(r) }
 
 func sum[K comparable](counts map[K]int64) (n int64) {
 	for _, count := range counts {
@@ -132,7 +132,7 @@ func sum[K comparable](counts map[K]int64) (n int64) {
 
 // Summarize returns the metrics of the results of one group by repetition, nil where
 // there is none.
-func Summarize(results []*loadtest.Result) map[string]Summary {
+func Summarize(results []*result.Result) map[string]Summary {
 	summaries := make(map[string]Summary, len(Metrics))
 	for _, m := range Metrics {
 		var values []float64

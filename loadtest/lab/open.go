@@ -16,8 +16,10 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/machine"
+	"spillway/loadtest/result"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/workload"
 )
 
 // runsFolder is where the results of the single runs are.
@@ -52,7 +54,7 @@ func (l *comparing) check() error {
 		if c.Fleet() && l.o.Simulator == nil {
 			return fmt.Errorf("scenario %s, combination %d: nodes behind a load balancer are only simulated (loadtest simulate)", l.s.Name, i+1)
 		}
-		g.results = make([]*loadtest.Result, l.s.Repetitions)
+		g.results = make([]*result.Result, l.s.Repetitions)
 	}
 	return nil
 }
@@ -89,7 +91,7 @@ func (l *comparing) open(ctx context.Context) error {
 	}
 
 	if before == nil {
-		l.c.Machine = loadtest.ThisMachine()
+		l.c.Machine = machine.This()
 	}
 	if l.o.Simulator == nil {
 		if err := l.openStores(before == nil); err != nil {
@@ -216,7 +218,7 @@ func (l *comparing) resume(before, fresh *Comparison) {
 			if !made[filepath.ToSlash(file)] {
 				continue
 			}
-			if r, err := loadtest.Load(filepath.Join(l.o.Dir, file)); err == nil && r.Partial == "" {
+			if r, err := result.Load(filepath.Join(l.o.Dir, file)); err == nil && r.Partial == "" {
 				l.keep(i, repetition, r)
 			}
 		}
@@ -241,7 +243,7 @@ func digest(path string) (string, error) {
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // command is how to repeat a run, on a store that is filled.
-func command(f *filling, c *scenario.Combination, o *loadtest.Options) string {
+func command(f *filling, c *scenario.Combination, o *workload.Options) string {
 	d := o.WithDefaults()
 	rate := "max"
 	if d.Rate > 0 {

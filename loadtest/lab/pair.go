@@ -10,8 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/generator"
+	"spillway/loadtest/machine"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/workload"
 )
 
 // Contestant is a server that is paired with others: the service, or anything that
@@ -41,7 +43,7 @@ type Contestant struct {
 
 // PairLoad is what all contestants are sent in turn.
 type PairLoad struct {
-	Op          loadtest.Op
+	Op          workload.Op
 	Connections int
 	// Rate is in requests a second; 0 is a closed loop, as much as can be served.
 	Rate float64
@@ -54,7 +56,7 @@ type PairLoad struct {
 	Keys uint64
 	// Fill writes and reads each of Keys before the load is first sent in a round.
 	Fill         bool
-	Distribution loadtest.Distribution
+	Distribution workload.Distribution
 	// Absent asks a store of the contestant's own for keys of its Span.
 	Absent bool
 	// ScanLimit is how many entries a range has.
@@ -123,7 +125,7 @@ func Pair(ctx context.Context, o PairOptions) (c *Comparison, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
-	c = &Comparison{Machine: loadtest.ThisMachine(), Started: time.Now(), Scenario: scenario.Scenario{Repetitions: o.Rounds}}
+	c = &Comparison{Machine: machine.This(), Started: time.Now(), Scenario: scenario.Scenario{Repetitions: o.Rounds}}
 	for _, load := range o.Loads {
 		for _, contestant := range o.Contestants {
 			c.Groups = append(c.Groups, Group{
@@ -164,7 +166,7 @@ func (c *Comparison) Rounds() (n int) {
 // Contestant.Keys.
 func (o *PairOptions) fillStores(ctx context.Context) (map[uint64]string, error) {
 	l := &comparing{
-		o: CompareOptions{Binary: o.Filler, Progress: func(Progress) {}, Run: loadtest.Run},
+		o: CompareOptions{Binary: o.Filler, Progress: func(Progress) {}, Run: generator.Run},
 		s: &scenario.Scenario{Seed: 1}, c: new(Comparison),
 	}
 	filled := map[uint64]string{}
@@ -177,7 +179,7 @@ func (o *PairOptions) fillStores(ctx context.Context) (map[uint64]string, error)
 		fill := c.Fill
 		if fill == nil {
 			fill = func(ctx context.Context, dir string) error {
-				return l.fill(ctx, dir, filling{keys: o.Keys, sizes: loadtest.Options{}.WithDefaults().ValueSize})
+				return l.fill(ctx, dir, filling{keys: o.Keys, sizes: workload.Options{}.WithDefaults().ValueSize})
 			}
 		}
 		if err := fill(ctx, dir); err != nil {
@@ -223,7 +225,7 @@ func (o *PairOptions) round(ctx context.Context, n int, filled map[uint64]string
 			}
 			for _, j := range order {
 				r := rivals[j]
-				if r.NoRanges && load.Op == loadtest.Scan {
+				if r.NoRanges && load.Op == workload.Scan {
 					continue
 				}
 				o.Progress(fmt.Sprintf("round %d of %d, pass %d of %d: %v to %s", n+1, o.Rounds, pass+1, passes, load, r.Name))
@@ -252,14 +254,14 @@ func (o *PairOptions) round(ctx context.Context, n int, filled map[uint64]string
 
 // String says what is sent, for people.
 func (l PairLoad) String() string {
-	what := map[loadtest.Op]string{loadtest.Get: "GET", loadtest.Put: "PUT"}[l.Op]
-	if l.Op == loadtest.Scan {
+	what := map[workload.Op]string{workload.Get: "GET", workload.Put: "PUT"}[l.Op]
+	if l.Op == workload.Scan {
 		what = fmt.Sprintf("range of %d", l.ScanLimit)
 	}
 	if l.ValueSize > 0 {
-		what += fmt.Sprintf(" of %v", loadtest.ByteCount(l.ValueSize))
+		what += fmt.Sprintf(" of %v", workload.ByteCount(l.ValueSize))
 	}
-	if l.Distribution != loadtest.Uniform {
+	if l.Distribution != workload.Uniform {
 		what += fmt.Sprintf(", %v", l.Distribution)
 	}
 	if l.Absent {
@@ -281,7 +283,7 @@ func (l PairLoad) String() string {
 // bytes returns how many bytes of values a request moves.
 func (l PairLoad) bytes() float64 {
 	size := float64(cmp.Or(l.ValueSize, defaultSize))
-	if l.Op == loadtest.Scan {
+	if l.Op == workload.Scan {
 		return size * float64(l.ScanLimit)
 	}
 	return size

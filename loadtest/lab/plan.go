@@ -9,15 +9,15 @@ import (
 	"strconv"
 	"strings"
 
-	"spillway/loadtest"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/workload"
 	"spillway/strategies"
 )
 
 // loadOf returns the load of a combination, without its rate and the times of
 // its scenario, and what the store is filled with: as many keys as the load has,
 // or the bytes that are asked for, whichever is more.
-func loadOf(c *scenario.Combination) (o loadtest.Options, f filling, err error) {
+func loadOf(c *scenario.Combination) (o workload.Options, f filling, err error) {
 	o.Connections, o.SlowClients, o.TimeoutHeader = c.Connections, c.SlowClients, c.TimeoutHeader == "true"
 	texts := []struct {
 		name, text string
@@ -51,8 +51,8 @@ func loadOf(c *scenario.Combination) (o loadtest.Options, f filling, err error) 
 		o.Keys = defaults.Keys
 	}
 	f.keys = max(f.keys, o.Keys)
-	if f.keys > loadtest.MaxKeys {
-		return o, f, fmt.Errorf("fill: %d values are more than %d", f.keys, uint64(loadtest.MaxKeys))
+	if f.keys > workload.MaxKeys {
+		return o, f, fmt.Errorf("fill: %d values are more than %d", f.keys, uint64(workload.MaxKeys))
 	}
 	return o, f, nil
 }
@@ -101,7 +101,7 @@ func reference(all []scenario.Combination, c *scenario.Combination) scenario.Com
 // away comes back at once in a closed loop, and refusing it would take the CPU from
 // what is served.
 func probing(c *scenario.Combination) int {
-	byDefault := loadtest.Options{}.WithDefaults().Connections
+	byDefault := workload.Options{}.WithDefaults().Connections
 	room, _ := roomOf(c)
 	return min(cmp.Or(c.Connections, byDefault), max(byDefault, workersOf(c)), room)
 }
@@ -137,7 +137,7 @@ func NeverFull(s *scenario.Scenario) (n int) {
 		room, bounded := roomOf(c)
 		rate, err := parseRate(c.Rate)
 		presses := rate.value == 0 || rate.relative && rate.value > 1
-		if err == nil && bounded && presses && cmp.Or(c.Connections, loadtest.Options{}.WithDefaults().Connections) <= room {
+		if err == nil && bounded && presses && cmp.Or(c.Connections, workload.Options{}.WithDefaults().Connections) <= room {
 			n++
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/internal/config"
-	"spillway/loadtest"
 	"spillway/loadtest/scenario"
+	"spillway/loadtest/workload"
 )
 
 func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
@@ -119,11 +119,11 @@ func TestLoad_FillsWhatItReads(t *testing.T) {
 		keys   uint64
 		filled filling
 	}{
-		{"defaults", scenario.Combination{}, 100_000, filling{100_000, loadtest.Sizes{Min: 100, Max: 100}}},
-		{"fewer keys", scenario.Combination{Keys: 10}, 10, filling{10, loadtest.Sizes{Min: 100, Max: 100}}},
-		{"a size alone", scenario.Combination{Fill: 1e6, ValueSize: "1000"}, 1000, filling{1000, loadtest.Sizes{Min: 1000, Max: 1000}}},
-		{"a large store of which little is used", scenario.Combination{Fill: 1e6, Keys: 10}, 10, filling{10_000, loadtest.Sizes{Min: 100, Max: 100}}},
-		{"more keys than bytes", scenario.Combination{Fill: 1000, Keys: 50}, 50, filling{50, loadtest.Sizes{Min: 100, Max: 100}}},
+		{"defaults", scenario.Combination{}, 100_000, filling{100_000, workload.Sizes{Min: 100, Max: 100}}},
+		{"fewer keys", scenario.Combination{Keys: 10}, 10, filling{10, workload.Sizes{Min: 100, Max: 100}}},
+		{"a size alone", scenario.Combination{Fill: 1e6, ValueSize: "1000"}, 1000, filling{1000, workload.Sizes{Min: 1000, Max: 1000}}},
+		{"a large store of which little is used", scenario.Combination{Fill: 1e6, Keys: 10}, 10, filling{10_000, workload.Sizes{Min: 100, Max: 100}}},
+		{"more keys than bytes", scenario.Combination{Fill: 1000, Keys: 50}, 50, filling{50, workload.Sizes{Min: 100, Max: 100}}},
 	}
 	for _, tt := range tests {
 		o, f, err := loadOf(&tt.c)

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/generator"
 	"spillway/loadtest/observe"
+	"spillway/loadtest/result"
+	"spillway/loadtest/workload"
 )
 
 // rival is a contestant that is running.
@@ -41,8 +43,8 @@ func startRival(ctx context.Context, o *PairOptions, c *Contestant, filled strin
 	}()
 	// Half of them over the connections of the loads, so that what is made once
 	// for each is there.
-	for _, load := range []PairLoad{{Op: loadtest.Get, Connections: 64}, {Op: loadtest.Get, Connections: maxConnections(o.Loads)}} {
-		if _, err := r.send(ctx, loadtest.Options{Count: o.Requests/2 + 1, Seed: 1}, load); err != nil {
+	for _, load := range []PairLoad{{Op: workload.Get, Connections: 64}, {Op: workload.Get, Connections: maxConnections(o.Loads)}} {
+		if _, err := r.send(ctx, workload.Options{Count: o.Requests/2 + 1, Seed: 1}, load); err != nil {
 			return nil, err
 		}
 	}
@@ -89,8 +91,8 @@ type tally struct {
 	cpu              time.Duration
 	mallocs          float64
 	seconds          float64
-	latency          loadtest.Percentiles // of the last pass
-	fsyncs           observe.Histogram    // of the last pass
+	latency          result.Percentiles // of the last pass
+	fsyncs           observe.Histogram  // of the last pass
 	misses           float64
 }
 
@@ -117,7 +119,7 @@ func (t *tally) figures(load PairLoad, idleBytes float64) map[string]float64 {
 // open as many connections. Beside long requests that is next to nothing, and as
 // few of them tell less of what it takes than of what the store happens to do.
 func (r *rival) measure(ctx context.Context, o *PairOptions, load PairLoad, seed uint64, t *tally) (err error) {
-	how, times := loadtest.Options{Seed: seed, Duration: o.Duration, Rate: load.Rate}, 1
+	how, times := workload.Options{Seed: seed, Duration: o.Duration, Rate: load.Rate}, 1
 	var opening tally
 	switch {
 	case load.Short:
@@ -127,7 +129,7 @@ func (r *rival) measure(ctx context.Context, o *PairOptions, load PairLoad, seed
 		how.Count = load.count(o.Requests)
 	}
 	if !load.Short && !load.long() {
-		opening, err = r.spend(ctx, loadtest.Options{Count: uint64(load.Connections), Seed: seed}, load.closed(), 1)
+		opening, err = r.spend(ctx, workload.Options{Count: uint64(load.Connections), Seed: seed}, load.closed(), 1)
 		if err != nil {
 			return err
 		}
@@ -190,9 +192,9 @@ func (l PairLoad) count(requests uint64) uint64 {
 
 // fill writes each key of a load once, and reads it.
 func (r *rival) fill(ctx context.Context, load PairLoad) error {
-	how := loadtest.Options{Count: load.Keys, Seed: 1}
-	load.Distribution = loadtest.Sequential
-	for _, load.Op = range []loadtest.Op{loadtest.Put, loadtest.Get} {
+	how := workload.Options{Count: load.Keys, Seed: 1}
+	load.Distribution = workload.Sequential
+	for _, load.Op = range []workload.Op{workload.Put, workload.Get} {
 		if _, err := r.send(ctx, how, load); err != nil {
 			return err
 		}
@@ -202,7 +204,7 @@ func (r *rival) fill(ctx context.Context, load PairLoad) error {
 
 // spend sends a load that many times, over connections of its own each time, and
 // tells what it took in all.
-func (r *rival) spend(ctx context.Context, o loadtest.Options, load PairLoad, times int) (t tally, err error) {
+func (r *rival) spend(ctx context.Context, o workload.Options, load PairLoad, times int) (t tally, err error) {
 	mallocs, err := r.server.metric(ctx, mallocsMetric)
 	if err != nil {
 		return t, err
@@ -240,7 +242,7 @@ func (r *rival) spend(ctx context.Context, o loadtest.Options, load PairLoad, ti
 }
 
 // add adds what a run of the generator tells.
-func (t *tally) add(result *loadtest.Result) {
+func (t *tally) add(result *result.Result) {
 	t.seconds += result.Seconds
 	t.latency = result.Latency
 	t.found += float64(result.Status["200"])
@@ -292,24 +294,24 @@ func (r *rival) quiet(ctx context.Context, periods int) (cpu time.Duration, err 
 }
 
 // send sends a load to its end.
-func (r *rival) send(ctx context.Context, o loadtest.Options, load PairLoad) (*loadtest.Result, error) {
+func (r *rival) send(ctx context.Context, o workload.Options, load PairLoad) (*result.Result, error) {
 	o.URL, o.Connections, o.Keys, o.NoProfiles = r.server.data, load.Connections, cmp.Or(load.Keys, r.Keys), true
 	o.Distribution, o.ScanLimit = load.Distribution, load.ScanLimit
 	if load.Absent {
 		o.Keys = r.Span
 	}
 	if load.ValueSize > 0 {
-		o.ValueSize = loadtest.Sizes{Min: load.ValueSize, Max: load.ValueSize}
+		o.ValueSize = workload.Sizes{Min: load.ValueSize, Max: load.ValueSize}
 	}
 	switch load.Op {
-	case loadtest.Put:
-		o.Mix = loadtest.Mix{Put: 1}
-	case loadtest.Scan:
-		o.Mix = loadtest.Mix{Scan: 1}
+	case workload.Put:
+		o.Mix = workload.Mix{Put: 1}
+	case workload.Scan:
+		o.Mix = workload.Mix{Scan: 1}
 	default:
-		o.Mix = loadtest.Mix{Get: 1}
+		o.Mix = workload.Mix{Get: 1}
 	}
-	result, err := loadtest.Run(ctx, o)
+	result, err := generator.Run(ctx, o)
 	if err == nil && result.Partial != "" {
 		err = errors.New(result.Partial)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
+	"spillway/loadtest/workload"
 )
 
 func TestService_TellsWhatItUses(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPairLoad_Count(t *testing.T) {
 		// No more bytes of values than 16 KiB for each of the requests.
 		{PairLoad{Connections: 64, ValueSize: 10 << 10}, 30_000},
 		{PairLoad{Connections: 64, ValueSize: 160 << 10}, 3001},
-		{PairLoad{Connections: 1, ValueSize: 100, Op: loadtest.Scan, ScanLimit: 16 << 10}, 76},
+		{PairLoad{Connections: 1, ValueSize: 100, Op: workload.Scan, ScanLimit: 16 << 10}, 76},
 	} {
 		require.Equal(t, row.want, row.load.count(30_000), "%+v", row.load)
 	}

@@ -8,7 +8,10 @@ import (
 	"math"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/generator"
+	"spillway/loadtest/machine"
+	"spillway/loadtest/result"
+	"spillway/loadtest/workload"
 )
 
 // SaturateOptions says how the breaking point is searched.
@@ -16,7 +19,7 @@ type SaturateOptions struct {
 	// Load is what is sent. Its Rate is where the search begins, 1,000 requests a
 	// second by default; its Duration, 5 s by default, is how long one trial
 	// measures, after its Warmup, 1 s by default. Its Count is ignored.
-	Load loadtest.Options
+	Load workload.Options
 	// MaxRate is the highest rate to try: a million a second by default.
 	MaxRate float64
 	// MaxTrials is how many trials are made at most: 100 by default.
@@ -26,7 +29,7 @@ type SaturateOptions struct {
 	// Progress, if set, is called when a trial has ended, with what is known by
 	// then; it must not keep it. Load.Progress tells of the trial under way.
 	Progress func(*Saturation)
-	// Run sends the load: loadtest.Run by default.
+	// Run sends the load: generator.Run by default.
 	Run Runner
 }
 
@@ -73,7 +76,7 @@ var (
 // generator, and Limit says so.
 func Saturate(ctx context.Context, o SaturateOptions) (*Saturation, error) {
 	if o.Run == nil {
-		o.Run = loadtest.Run
+		o.Run = generator.Run
 	}
 	o.Load.Count = 0
 	o.Load.Rate = cmp.Or(o.Load.Rate, 1000)
@@ -86,7 +89,7 @@ func Saturate(ctx context.Context, o SaturateOptions) (*Saturation, error) {
 		return nil, err
 	}
 	s := &search{o: &o, found: &Saturation{
-		Command: o.Command, URL: o.Load.URL, Machine: loadtest.ThisMachine(), Started: time.Now(),
+		Command: o.Command, URL: o.Load.URL, Machine: machine.This(), Started: time.Now(),
 		Share: goodShare, SLOMillis: float64(o.Load.SLO) / float64(time.Millisecond),
 		Steps: []Step{},
 	}}
@@ -109,7 +112,7 @@ func Saturate(ctx context.Context, o SaturateOptions) (*Saturation, error) {
 }
 
 func (o *SaturateOptions) check() error {
-	if err := o.Load.Check(); err != nil {
+	if err := generator.Check(&o.Load); err != nil {
 		return err
 	}
 	if !(o.MaxRate >= lowestRate) || math.IsInf(o.MaxRate, 0) {
@@ -363,7 +366,7 @@ func (s *search) try(ctx context.Context, rate float64) (*Step, error) {
 func (s *search) recover(ctx context.Context) error {
 	const attempts = 30
 	load := s.o.Load
-	load.Arrivals, load.Warmup = loadtest.Constant, 0
+	load.Arrivals, load.Warmup = workload.Constant, 0
 	load.Rate = 5
 	if s.low > 0 {
 		load.Rate = max(s.low/10, lowestRate)
@@ -388,7 +391,7 @@ func (s *search) recover(ctx context.Context) error {
 }
 
 // send makes one run.
-func (s *search) send(ctx context.Context, load loadtest.Options) (*loadtest.Result, error) {
+func (s *search) send(ctx context.Context, load workload.Options) (*result.Result, error) {
 	load.NoProfiles = true
 	load.Seed += s.sent // trials of one rate are not to be the same
 	s.sent++
@@ -402,7 +405,7 @@ func (s *search) send(ctx context.Context, load loadtest.Options) (*loadtest.Res
 	return r, err
 }
 
-func shareOf(r *loadtest.Result) float64 {
+func shareOf(r *result.Result) float64 {
 	if r.OfferedRPS == 0 {
 		return 0
 	}

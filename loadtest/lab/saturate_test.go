@@ -10,7 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
+	"spillway/loadtest/result"
+	"spillway/loadtest/workload"
 )
 
 // simulated is a server of a known capacity with one queue, and the machine that
@@ -34,7 +35,7 @@ type simulated struct {
 	runs    int
 }
 
-func (s *simulated) run(_ context.Context, o loadtest.Options) (*loadtest.Result, error) {
+func (s *simulated) run(_ context.Context, o workload.Options) (*result.Result, error) {
 	s.runs++
 	capacity := s.capacity * (1 + s.jitter*s.random.NormFloat64() + s.swing*math.Sin(float64(s.runs)/8))
 	sent, late := o.Rate, 0.0 // late in seconds, at the end
@@ -63,8 +64,8 @@ func (s *simulated) run(_ context.Context, o loadtest.Options) (*loadtest.Result
 	if late > o.SLO.Seconds() {
 		good *= o.SLO.Seconds() / late
 	}
-	r := &loadtest.Result{
-		Lateness:  loadtest.Percentiles{P99: late * 1e3},
+	r := &result.Result{
+		Lateness:  result.Percentiles{P99: late * 1e3},
 		TargetRPS: o.Rate, Seconds: o.Duration.Seconds(), SLOMillis: o.SLO.Seconds() * 1e3,
 		Requests: int64(offered), OfferedRPS: offered / o.Duration.Seconds(), GoodputRPS: good / o.Duration.Seconds(),
 	}
@@ -76,7 +77,7 @@ func newSimulated(seed uint64, capacity float64) *simulated {
 }
 
 func saturateOptions(run Runner) SaturateOptions {
-	return SaturateOptions{Load: loadtest.Options{URL: "http://127.0.0.1:1"}, Run: run}
+	return SaturateOptions{Load: workload.Options{URL: "http://127.0.0.1:1"}, Run: run}
 }
 
 func TestSaturate_FindsTheCapacity(t *testing.T) {
@@ -164,7 +165,7 @@ func TestSaturate_AwaitsTheEndOfABacklog(t *testing.T) {
 	t.Parallel()
 	server := newSimulated(1, 1000)
 	// No trial that counts may begin behind a queue of more than a moment.
-	o := saturateOptions(func(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+	o := saturateOptions(func(ctx context.Context, o workload.Options) (*result.Result, error) {
 		if o.Warmup > 0 {
 			require.Less(t, server.backlog, 200.0)
 		}
@@ -202,11 +203,11 @@ func TestSaturate_KeepsWhatItHas(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			server := newSimulated(1, 50_000)
-			o := saturateOptions(func(ctx context.Context, o loadtest.Options) (*loadtest.Result, error) {
+			o := saturateOptions(func(ctx context.Context, o workload.Options) (*result.Result, error) {
 				if server.runs == tt.after {
 					if tt.cancel {
 						cancel()
-						return &loadtest.Result{Partial: "interrupted"}, nil
+						return &result.Result{Partial: "interrupted"}, nil
 					}
 					return nil, lost
 				}

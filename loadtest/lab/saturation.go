@@ -5,7 +5,8 @@ import (
 	"math"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/machine"
+	"spillway/loadtest/result"
 )
 
 // Saturation is what a search for the breaking point found, and its JSON form.
@@ -13,9 +14,9 @@ type Saturation struct {
 	Command string `json:"command,omitempty"`
 	URL     string `json:"url"`
 	// Machine is that of the generator.
-	Machine loadtest.Machine `json:"machine"`
-	Started time.Time        `json:"started"`
-	Seconds float64          `json:"seconds"` // how long the search took
+	Machine machine.Machine `json:"machine"`
+	Started time.Time       `json:"started"`
+	Seconds float64         `json:"seconds"` // how long the search took
 	// Partial says why the search ended before it was sure; empty if it is.
 	Partial string `json:"partial,omitempty"`
 
@@ -70,7 +71,7 @@ type Step struct {
 	// not sustained is then not the server's doing.
 	GeneratorLate bool `json:"generator_late,omitempty"`
 	// Latency is of all requests, in milliseconds.
-	Latency loadtest.Percentiles `json:"latency_ms"`
+	Latency result.Percentiles `json:"latency_ms"`
 	// LatenessP99 is how late the generator itself was, in milliseconds.
 	LatenessP99     float64  `json:"generator_lateness_p99_ms"`
 	ServerCPUMicros *float64 `json:"server_cpu_us_per_request,omitempty"`

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
+	"spillway/loadtest/result"
 )
 
 func TestFamily_Compare(t *testing.T) {
@@ -168,17 +168,17 @@ func TestSummary_IsTheMedianAndTheSpread(t *testing.T) {
 func TestMetrics_AreTakenFromResults(t *testing.T) {
 	t.Parallel()
 	cpu, served := 12.5, 16.0
-	r := &loadtest.Result{
+	r := &result.Result{
 		OfferedRPS: 1000, CompletedRPS: 900, ServedRPS: 850, GoodputRPS: 800, Requests: 200,
 		Status:          map[string]int64{"200": 50, "201": 50, "404": 20, "503": 60, "504": 10, "400": 2},
 		Shed:            map[string]int64{"full": 60, "expired": 10},
-		Errors:          map[loadtest.ErrorKind]int64{loadtest.ErrorTimeout: 8},
-		Latency:         loadtest.Percentiles{P50: 1, P99: 2, P999: 3},
-		ServedLatency:   loadtest.Percentiles{P50: 4, P99: 5, P999: 6},
+		Errors:          map[result.ErrorKind]int64{result.ErrorTimeout: 8},
+		Latency:         result.Percentiles{P50: 1, P99: 2, P999: 3},
+		ServedLatency:   result.Percentiles{P50: 4, P99: 5, P999: 6},
 		ServerCPUMicros: &cpu, ServerCPUServedMicros: &served,
 	}
 	got := map[string]float64{}
-	for name, s := range Summarize([]*loadtest.Result{r}) {
+	for name, s := range Summarize([]*result.Result{r}) {
 		got[name] = s.Median
 	}
 	require.Equal(t, map[string]float64{
@@ -189,12 +189,12 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 	}, got)
 
 	// What was not served has no latency, rather than the best.
-	none := Summarize([]*loadtest.Result{{Requests: 5, Status: map[string]int64{"503": 5}}, nil, r})
+	none := Summarize([]*result.Result{{Requests: 5, Status: map[string]int64{"503": 5}}, nil, r})
 	require.Len(t, none["served_p99_ms"].Values, 1)
 	require.Equal(t, []int{2}, none["served_p99_ms"].Repetitions)
 	require.Len(t, none["latency_p99_ms"].Values, 2)
 	require.Equal(t, []int{0, 2}, none["latency_p99_ms"].Repetitions)
-	require.Nil(t, Summarize([]*loadtest.Result{r, nil})["latency_p99_ms"].Repetitions)
+	require.Nil(t, Summarize([]*result.Result{r, nil})["latency_p99_ms"].Repetitions)
 	p99 := none["latency_p99_ms"]
 	_, ok := p99.of(1)
 	require.False(t, ok)

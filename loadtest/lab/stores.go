@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 	"time"
 
-	"spillway/loadtest"
+	"spillway/loadtest/workload"
 )
 
 // filling says what a store holds before a run: values of these sizes under the
 // keys from 0 to keys-1, so that every get of a run finds something.
 type filling struct {
 	keys  uint64
-	sizes loadtest.Sizes
+	sizes workload.Sizes
 }
 
 // mean is that of the values, in bytes.

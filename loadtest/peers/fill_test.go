@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
+	"spillway/loadtest/generator"
+	"spillway/loadtest/workload"
 )
 
 // TestFillStore_HoldsTheNearKeysAndFewOfTheFar asks for both as a comparison does.
@@ -31,8 +32,8 @@ func TestFillStore_HoldsTheNearKeysAndFewOfTheFar(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
 	get := func(keys uint64) map[string]int64 {
-		r, err := loadtest.Run(t.Context(), loadtest.Options{
-			URL: "http://" + p.Addr().String(), Mix: loadtest.Mix{Get: 1}, Keys: keys, Count: requests, Connections: 2, Seed: 1,
+		r, err := generator.Run(t.Context(), workload.Options{
+			URL: "http://" + p.Addr().String(), Mix: workload.Mix{Get: 1}, Keys: keys, Count: requests, Connections: 2, Seed: 1,
 		})
 		require.NoError(t, err)
 		return r.Status

@@ -7,7 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"spillway/loadtest"
+	"spillway/loadtest/result"
 )
 
 // perDecade is how many points a percentile curve has for each factor of ten on
@@ -41,14 +41,14 @@ func curve(h *hdrhistogram.Histogram) [][]num {
 
 // curves returns the corrected and the served percentile curve of runs together.
 func curves(runs []*Run) (all, served [][]num, err error) {
-	all, err = together(runs, (*loadtest.Result).Histogram)
+	all, err = together(runs, (*result.Result).Histogram)
 	if err == nil {
-		served, err = together(runs, (*loadtest.Result).ServedHistogram)
+		served, err = together(runs, (*result.Result).ServedHistogram)
 	}
 	return all, served, err
 }
 
-func together(runs []*Run, of func(*loadtest.Result) (*hdrhistogram.Histogram, error)) ([][]num, error) {
+func together(runs []*Run, of func(*result.Result) (*hdrhistogram.Histogram, error)) ([][]num, error) {
 	var sum *hdrhistogram.Histogram
 	for _, r := range runs {
 		h, err := of(r.Result)
@@ -81,7 +81,7 @@ func moments(n int, f func(from, to int)) {
 
 // overTime returns a figure of the intervals of the timeline, over time: of
 // several that are drawn as one point, of all of them. They last so many seconds.
-func (r *Run) overTime(of func(in []loadtest.Interval, seconds float64) float64) (points [][]num) {
+func (r *Run) overTime(of func(in []result.Interval, seconds float64) float64) (points [][]num) {
 	step := cmp.Or(r.TimelineStep, 1)
 	moments(len(r.Timeline), func(from, to int) {
 		start, end := float64(from)*step, float64(to)*step
@@ -97,8 +97,8 @@ func (r *Run) overTime(of func(in []loadtest.Interval, seconds float64) float64)
 }
 
 // rate returns how much of something there was a second, over time.
-func (r *Run) rate(of func(loadtest.Interval) int64) [][]num {
-	return r.overTime(func(in []loadtest.Interval, seconds float64) float64 {
+func (r *Run) rate(of func(result.Interval) int64) [][]num {
+	return r.overTime(func(in []result.Interval, seconds float64) float64 {
 		sum := int64(0)
 		for _, i := range in {
 			sum += of(i)
@@ -108,8 +108,8 @@ func (r *Run) rate(of func(loadtest.Interval) int64) [][]num {
 }
 
 // largest returns the largest of something, over time.
-func (r *Run) largest(of func(loadtest.Interval) float64) [][]num {
-	return r.overTime(func(in []loadtest.Interval, _ float64) (v float64) {
+func (r *Run) largest(of func(result.Interval) float64) [][]num {
+	return r.overTime(func(in []result.Interval, _ float64) (v float64) {
 		for _, i := range in {
 			v = max(v, of(i))
 		}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/profiles"
+	"spillway/loadtest/result"
 )
 
 // The axes that several charts have.
@@ -157,8 +157,8 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 		all, served = append(all, line(of)), append(served, line(ofServed))
 		r := middle(runs)
 		middles = append(middles, r)
-		p99 = append(p99, line(r.largest(func(i loadtest.Interval) float64 { return i.P99 })))
-		good = append(good, line(r.rate(func(i loadtest.Interval) int64 { return i.Good })))
+		p99 = append(p99, line(r.largest(func(i result.Interval) float64 { return i.P99 })))
+		good = append(good, line(r.rate(func(i result.Interval) int64 { return i.Good })))
 		depth, shed = append(depth, line(r.queueDepth())), append(shed, line(r.sheds()))
 	}
 	add := func(title, caption string, x, y axis, lines []series) {

@@ -31,8 +31,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/result"
 )
 
 // Input is what a report shows. Its parts are shown in this order.
@@ -59,7 +59,7 @@ type Saturation struct {
 
 // Run is the result of one run.
 type Run struct {
-	*loadtest.Result
+	*result.Result
 	Name string
 	// Dir is where the profiles lie that Result.ProfileFiles names. Those in
 	// Result.Profiles are taken first.
@@ -154,7 +154,7 @@ func loadComparison(dir string) (*Comparison, error) {
 }
 
 func loadRun(path string) (*Run, error) {
-	r, err := loadtest.Load(path)
+	r, err := result.Load(path)
 	if err != nil {
 		return nil, err
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/observe"
 	"spillway/loadtest/profiles"
 	"spillway/loadtest/report/reporttest"
+	"spillway/loadtest/result"
 )
 
 var update = flag.Bool("update", false, "write testdata/report.md anew")
@@ -101,7 +101,7 @@ func TestMarkdown_ShowsRetriesAndSlowClients(t *testing.T) {
 	for name, v := range map[string]float64{"retries_per_request": 2.25, "slow_finished": 195, "slow_refused": 12, "slow_cut_off": 0} {
 		metrics[name] = lab.Summary{Median: v, Low: v, High: v, Values: []float64{v}}
 	}
-	in.Runs[0].SlowClients = &loadtest.SlowClients{Connections: 200, Finished: 195, Refused: 12}
+	in.Runs[0].SlowClients = &result.SlowClients{Connections: 200, Finished: 195, Refused: 12}
 	var b bytes.Buffer
 	require.NoError(t, Markdown(&b, in))
 	require.Contains(t, b.String(), "| retries a request | slow clients: finished | slow clients: refused |\n", "zeros are left out")
@@ -170,7 +170,7 @@ func TestHTML_ShowsWhatIsThere(t *testing.T) {
 		"nothing":                    {},
 		"a comparison without runs":  {Comparisons: []*Comparison{{Comparison: &lab.Comparison{Partial: "interrupted"}}}},
 		"a saturation without steps": {Saturations: []*Saturation{{new(lab.Saturation), "s.json"}}},
-		"a run without an answer":    {Runs: []*Run{{Result: &loadtest.Result{Partial: "the server is gone"}, Name: "r.json"}}},
+		"a run without an answer":    {Runs: []*Run{{Result: &result.Result{Partial: "the server is gone"}, Name: "r.json"}}},
 	} {
 		page := rendered(t, in)
 		require.NotContains(t, page, "NaN", name)
@@ -234,13 +234,13 @@ func TestCurve_EndsAtTheLargest(t *testing.T) {
 
 func TestRun_IsShownInFewMoments(t *testing.T) {
 	t.Parallel()
-	r := &Run{Result: new(loadtest.Result)}
+	r := &Run{Result: new(result.Result)}
 	for i := range 1000 {
-		r.Timeline = append(r.Timeline, loadtest.Interval{Good: 2, P99: float64(i)})
+		r.Timeline = append(r.Timeline, result.Interval{Good: 2, P99: float64(i)})
 		r.Samples = append(r.Samples, observe.Sample{At: float64(i) / 2, QueueDepth: float64(i % 10), Shed: map[string]float64{"full": float64(3 * i), "late": float64(i)}})
 	}
-	good := r.rate(func(i loadtest.Interval) int64 { return i.Good })
-	p99 := r.largest(func(i loadtest.Interval) float64 { return i.P99 })
+	good := r.rate(func(i result.Interval) int64 { return i.Good })
+	p99 := r.largest(func(i result.Interval) float64 { return i.P99 })
 	for _, points := range [][][]num{good, p99, r.queueDepth(), r.sheds()} {
 		require.LessOrEqual(t, len(points), maxMoments)
 		require.Greater(t, len(points), maxMoments/2)
@@ -254,8 +254,8 @@ func TestRun_IsShownInFewMoments(t *testing.T) {
 
 func TestRun_ShowsRatesASecond(t *testing.T) {
 	t.Parallel()
-	r := &Run{Result: &loadtest.Result{Seconds: 1.1, TimelineStep: 0.5, Timeline: []loadtest.Interval{{Good: 50}, {Good: 100}, {Good: 10}}}}
-	good := func(i loadtest.Interval) int64 { return i.Good }
+	r := &Run{Result: &result.Result{Seconds: 1.1, TimelineStep: 0.5, Timeline: []result.Interval{{Good: 50}, {Good: 100}, {Good: 10}}}}
+	good := func(i result.Interval) int64 { return i.Good }
 	require.Equal(t, "0.5 s", r.interval())
 	points := r.rate(good)
 	for i, want := range [][]float64{{0.25, 100}, {0.75, 200}, {1.05, 100}} {
@@ -274,7 +274,7 @@ func TestRun_ShowsRatesASecond(t *testing.T) {
 
 func TestStack_EndsAtWhatWasMeasured(t *testing.T) {
 	t.Parallel()
-	r := &Run{Result: &loadtest.Result{Seconds: 1, CompletedRPS: 10, Attribution: []profiles.Attribution{
+	r := &Run{Result: &result.Result{Seconds: 1, CompletedRPS: 10, Attribution: []profiles.Attribution{
 		{Kind: profiles.CPU, Total: 100_000, Parts: map[profiles.Part]int64{profiles.Store: 60_000, profiles.GC: 20_000, profiles.Admin: 20_000}},
 		{Kind: profiles.Allocs, Total: 500, Parts: map[profiles.Part]int64{profiles.Store: 500}},
 	}}}
@@ -300,7 +300,7 @@ func TestStack_EndsAtWhatWasMeasured(t *testing.T) {
 
 func TestRun_SaysThatTheGeneratorWasLate(t *testing.T) {
 	t.Parallel()
-	r := &Run{Result: &loadtest.Result{Latency: loadtest.Percentiles{P99: 20}, Lateness: loadtest.Percentiles{P99: 3}}, Name: "r.json"}
+	r := &Run{Result: &result.Result{Latency: result.Percentiles{P99: 20}, Lateness: result.Percentiles{P99: 3}}, Name: "r.json"}
 	in := &Input{Runs: []*Run{r}}
 	var b bytes.Buffer
 	require.NoError(t, Markdown(&b, in))
@@ -308,7 +308,7 @@ func TestRun_SaysThatTheGeneratorWasLate(t *testing.T) {
 	require.Contains(t, b.String(), said)
 	require.Contains(t, rendered(t, in), said)
 
-	s := newStudy(&Comparison{Comparison: &lab.Comparison{Groups: make([]lab.Group, 1)}, Runs: [][]*Run{{r, {Result: new(loadtest.Result)}}}})
+	s := newStudy(&Comparison{Comparison: &lab.Comparison{Groups: make([]lab.Group, 1)}, Runs: [][]*Run{{r, {Result: new(result.Result)}}}})
 	require.Equal(t, "In 1 of 2 runs the generator was late itself: part of the latency is its own.", s.lateness())
 
 	r.Latency.P99 = 1000

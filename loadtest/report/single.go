@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"spillway/loadtest"
 	"spillway/loadtest/profiles"
+	"spillway/loadtest/result"
 )
 
 // section says and shows what one run measured.
@@ -35,17 +35,17 @@ func (r *Run) section(d *data) section {
 		series{Name: "uncorrected", Style: 2, Points: known(r.UncorrectedLatency, r.Requests)})
 	seconds, each := window(r), r.interval()
 	add("Latency over time", "Of the requests scheduled in each "+each+".", seconds, latencies,
-		series{Name: "p50", Style: 0, Points: r.largest(func(i loadtest.Interval) float64 { return i.P50 })},
-		series{Name: "p99", Style: 1, Points: r.largest(func(i loadtest.Interval) float64 { return i.P99 })},
-		series{Name: "largest", Style: 2, Points: r.largest(func(i loadtest.Interval) float64 { return i.Max })})
+		series{Name: "p50", Style: 0, Points: r.largest(func(i result.Interval) float64 { return i.P50 })},
+		series{Name: "p99", Style: 1, Points: r.largest(func(i result.Interval) float64 { return i.P99 })},
+		series{Name: "largest", Style: 2, Points: r.largest(func(i result.Interval) float64 { return i.Max })})
 	rates := []series{
-		{Name: "offered", Style: 6, Points: r.rate(func(i loadtest.Interval) int64 { return i.Offered })},
-		{Name: "completed", Style: 0, Points: r.rate(func(i loadtest.Interval) int64 { return i.Completed })},
-		{Name: "good", Style: 2, Points: r.rate(func(i loadtest.Interval) int64 { return i.Good })},
+		{Name: "offered", Style: 6, Points: r.rate(func(i result.Interval) int64 { return i.Offered })},
+		{Name: "completed", Style: 0, Points: r.rate(func(i result.Interval) int64 { return i.Completed })},
+		{Name: "good", Style: 2, Points: r.rate(func(i result.Interval) int64 { return i.Good })},
 	}
 	for _, rare := range []series{
-		{Name: "shed", Style: 1, Points: r.rate(func(i loadtest.Interval) int64 { return i.Shed })},
-		{Name: "errors", Style: 3, Points: r.rate(func(i loadtest.Interval) int64 { return i.Errors })},
+		{Name: "shed", Style: 1, Points: r.rate(func(i result.Interval) int64 { return i.Shed })},
+		{Name: "errors", Style: 3, Points: r.rate(func(i result.Interval) int64 { return i.Errors })},
 	} {
 		rates = append(rates, nonZero([]series{rare})...)
 	}
@@ -77,7 +77,7 @@ func (r *Run) section(d *data) section {
 }
 
 // known are the points of a percentile curve of which no histogram was kept.
-func known(p loadtest.Percentiles, n int64) [][]num {
+func known(p result.Percentiles, n int64) [][]num {
 	if n == 0 {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (r *Run) tables() []table {
 	latency := table{Caption: "Latency, ms", Head: []string{"", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
 	for _, of := range []struct {
 		name string
-		p    loadtest.Percentiles
+		p    result.Percentiles
 	}{
 		{"all requests", r.Latency}, {"served", r.ServedLatency},
 		{"uncorrected", r.UncorrectedLatency}, {"lateness of the generator", r.Lateness},

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/machine"
 )
 
 // study is a comparison, sorted for being shown.
@@ -353,7 +353,7 @@ func (s *study) facts() []fact {
 }
 
 // machineFacts are those of a machine that are known.
-func machineFacts(name string, m loadtest.Machine) []fact {
+func machineFacts(name string, m machine.Machine) []fact {
 	parts := []string{m.CPU, count(m.CPUs, "CPU", "CPUs")}
 	if m.Memory > 0 {
 		parts = append(parts, size(float64(m.Memory))+" of memory")

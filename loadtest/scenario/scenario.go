@@ -56,7 +56,7 @@ type Combination struct {
 	Fill int64 `json:"fill,omitempty"`
 	// Connections are those of each node, if there are several.
 	Connections int `json:"connections,omitempty"`
-	// SlowClients is how many there are beside the load: see loadtest.Options.
+	// SlowClients is how many there are beside the load: see workload.Options.
 	SlowClients  int    `json:"slow_clients,omitempty"`
 	Mix          string `json:"mix,omitempty"`
 	Keys         uint64 `json:"keys,omitempty"`
@@ -66,13 +66,13 @@ type Combination struct {
 	// is measured first under the same load ("0.9x"), or "max" for a closed loop.
 	Rate string `json:"rate"`
 	// Profile is how the rate changes, Clients and Priority weigh who asks and how
-	// important it is, as in loadtest.Options. TimeoutHeader is "true" if clients
+	// important it is, as in workload.Options. TimeoutHeader is "true" if clients
 	// tell their time-out.
 	Profile       string `json:"profile,omitempty"`
 	Clients       string `json:"clients,omitempty"`
 	Priority      string `json:"priority,omitempty"`
 	TimeoutHeader string `json:"timeout_header,omitempty"`
-	// Retries is what clients do with a refusal or a time-out: see loadtest.Retries.
+	// Retries is what clients do with a refusal or a time-out: see workload.Retries.
 	Retries string `json:"retries,omitempty"`
 }
 

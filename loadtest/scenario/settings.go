@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest"
 	"spillway/loadtest/sim"
+	"spillway/loadtest/workload"
 	"spillway/strategies"
 )
 
@@ -107,34 +107,34 @@ var settings = []setting{
 		return nil
 	}},
 	{"fill", true, func(c *Combination, value string) error {
-		var bytes loadtest.ByteCount
+		var bytes workload.ByteCount
 		err := bytes.UnmarshalText([]byte(value))
 		c.Fill = int64(bytes)
 		return err
 	}},
 	{"connections", true, func(c *Combination, value string) error {
-		return setCount(&c.Connections, value, loadtest.MaxConnections)
+		return setCount(&c.Connections, value, workload.MaxConnections)
 	}},
 	{"slow_clients", true, func(c *Combination, value string) error {
-		return setNumber(&c.SlowClients, value, loadtest.MaxConnections)
+		return setNumber(&c.SlowClients, value, workload.MaxConnections)
 	}},
-	{"mix", true, func(c *Combination, value string) error { return setText(&c.Mix, value, new(loadtest.Mix)) }},
+	{"mix", true, func(c *Combination, value string) error { return setText(&c.Mix, value, new(workload.Mix)) }},
 	{"keys", true, func(c *Combination, value string) (err error) {
-		if c.Keys, err = strconv.ParseUint(value, 10, 64); err != nil || c.Keys < 1 || c.Keys > loadtest.MaxKeys {
-			return notWhole(value, loadtest.MaxKeys)
+		if c.Keys, err = strconv.ParseUint(value, 10, 64); err != nil || c.Keys < 1 || c.Keys > workload.MaxKeys {
+			return notWhole(value, workload.MaxKeys)
 		}
 		return nil
 	}},
 	{"key_distribution", true, func(c *Combination, value string) error {
-		return setText(&c.Distribution, value, new(loadtest.Distribution))
+		return setText(&c.Distribution, value, new(workload.Distribution))
 	}},
 	{"value_size", true, func(c *Combination, value string) error {
-		return setText(&c.ValueSize, value, new(loadtest.Sizes))
+		return setText(&c.ValueSize, value, new(workload.Sizes))
 	}},
-	{"profile", true, func(c *Combination, value string) error { return setText(&c.Profile, value, new(loadtest.Profile)) }},
-	{"clients", true, func(c *Combination, value string) error { return setText(&c.Clients, value, new(loadtest.Clients)) }},
+	{"profile", true, func(c *Combination, value string) error { return setText(&c.Profile, value, new(workload.Profile)) }},
+	{"clients", true, func(c *Combination, value string) error { return setText(&c.Clients, value, new(workload.Clients)) }},
 	{"priority", true, func(c *Combination, value string) error {
-		return setText(&c.Priority, value, new(loadtest.Priorities))
+		return setText(&c.Priority, value, new(workload.Priorities))
 	}},
 	{"timeout_header", true, func(c *Combination, value string) error {
 		if value != "true" && value != "false" {
@@ -150,7 +150,7 @@ var settings = []setting{
 			c.Retries = ""
 			return nil
 		}
-		return new(loadtest.Retries).UnmarshalText([]byte(value))
+		return new(workload.Retries).UnmarshalText([]byte(value))
 	}},
 	{"rate", true, func(c *Combination, value string) error {
 		c.Rate = value
@@ -288,9 +288,9 @@ func (s Settings) normalize(combinations []Combination) error {
 		if err := c.setKeys(); err != nil {
 			return err
 		}
-		connections := cmp.Or(c.Connections, loadtest.Options{}.WithDefaults().Connections)
-		if connections+c.SlowClients > loadtest.MaxConnections {
-			return fmt.Errorf("slow_clients: %d and %d connections are more than %d", c.SlowClients, connections, loadtest.MaxConnections)
+		connections := cmp.Or(c.Connections, workload.Options{}.WithDefaults().Connections)
+		if connections+c.SlowClients > workload.MaxConnections {
+			return fmt.Errorf("slow_clients: %d and %d connections are more than %d", c.SlowClients, connections, workload.MaxConnections)
 		}
 	}
 	return nil
@@ -301,14 +301,14 @@ func (c *Combination) setKeys() error {
 	if c.Fill == 0 {
 		return nil
 	}
-	size := loadtest.Options{}.WithDefaults().ValueSize
+	size := workload.Options{}.WithDefaults().ValueSize
 	if c.ValueSize != "" {
 		_ = size.UnmarshalText([]byte(c.ValueSize)) // has been checked
 	}
 	mean := max(1, int64(size.Min+size.Max)/2)
 	c.Keys = uint64(max(1, c.Fill/mean))
-	if c.Keys > loadtest.MaxKeys {
-		return fmt.Errorf("fill: %d bytes are more than %d values", c.Fill, int64(loadtest.MaxKeys))
+	if c.Keys > workload.MaxKeys {
+		return fmt.Errorf("fill: %d bytes are more than %d values", c.Fill, int64(workload.MaxKeys))
 	}
 	return nil
 }

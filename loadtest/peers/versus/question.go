@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/peers"
+	"spillway/loadtest/workload"
 	"spillway/strategies"
 )
 
@@ -71,8 +71,8 @@ const (
 // The goals: how much processor time a request may take, as a multiple of a
 // peer's.
 var (
-	mostOfPlain = map[loadtest.Op]float64{loadtest.Put: 1.03, loadtest.Get: 1.03}
-	mostOfBare  = map[loadtest.Op]float64{loadtest.Put: 1.15, loadtest.Get: 1.25}
+	mostOfPlain = map[workload.Op]float64{workload.Put: 1.03, workload.Get: 1.03}
+	mostOfBare  = map[workload.Op]float64{workload.Put: 1.15, workload.Get: 1.25}
 )
 
 // questions are all there are: of the peers, whether the goals are reached, of two
@@ -172,7 +172,7 @@ func (q *Question) beside(s *Setup, names, chosen []string) {
 // ofPeers sends each load as fast as it goes and at a fixed rate.
 func (q *Question) ofPeers(s *Setup) {
 	q.beside(s, peers.Names, []string{"fifo", "sync", "mpmc"})
-	for _, op := range []loadtest.Op{loadtest.Get, loadtest.Put} {
+	for _, op := range []workload.Op{workload.Get, workload.Put} {
 		for _, connections := range []int{1, 64, 1024} {
 			q.load(op, connections)
 			q.load(op, connections).Rate = map[bool]float64{true: paced1, false: paced}[connections == 1]
@@ -200,14 +200,14 @@ func (q *Question) ofBuilds(s *Setup) {
 
 // loads adds reads and then writes, over each number of connections.
 func (q *Question) loads(connections ...int) {
-	for _, op := range []loadtest.Op{loadtest.Get, loadtest.Put} {
+	for _, op := range []workload.Op{workload.Get, workload.Put} {
 		for _, n := range connections {
 			q.load(op, n)
 		}
 	}
 }
 
-func (q *Question) load(op loadtest.Op, connections int) *lab.PairLoad {
+func (q *Question) load(op workload.Op, connections int) *lab.PairLoad {
 	q.Loads = append(q.Loads, lab.PairLoad{Op: op, Connections: connections})
 	return &q.Loads[len(q.Loads)-1]
 }
@@ -255,15 +255,15 @@ func (q *Question) ofCPUs(s *Setup) {
 
 func (q *Question) ofLoops(s *Setup) {
 	q.byNumber(s, "loops", "SPILLWAY_ACCEPT_LOOPS", runtime.GOMAXPROCS(0), 1, 2, 8)
-	q.load(loadtest.Get, 64)
-	q.load(loadtest.Get, 512).Short = true
+	q.load(workload.Get, 64)
+	q.load(workload.Get, 512).Short = true
 }
 
 func (q *Question) ofSync(s *Setup) {
 	q.strategy(s, "never", "never", "fifo")
 	q.strategy(s, "always", "never", "fifo", "SPILLWAY_SYNC=always")
 	for _, n := range []int{1, 64, 256} {
-		q.load(loadtest.Put, n)
+		q.load(workload.Put, n)
 	}
 	q.store = fmt.Sprintf("A store of %d values of 100 bytes. The service tells how long its fsyncs take in buckets, in which the median is interpolated.", s.Keys)
 }
@@ -276,12 +276,12 @@ func (q *Question) ofStore(s *Setup) {
 		c.Keys, c.Span = keys, keys*(1+peers.Apart)
 		c.Fill = func(ctx context.Context, dir string) error { return peers.FillStore(ctx, dir, keys, kilobyte) }
 	}
-	q.load(loadtest.Get, 64)
-	q.load(loadtest.Get, 64).Distribution = loadtest.Zipf
-	q.load(loadtest.Get, 64).Absent = true
+	q.load(workload.Get, 64)
+	q.load(workload.Get, 64).Distribution = workload.Zipf
+	q.load(workload.Get, 64).Absent = true
 	q.store = fmt.Sprintf("Stores of %v and %v in values of %d bytes, behind block caches of %d MiB; what is not there may come from the system's cache. "+
 		"Half of each store lies between the absent keys, the other half holds those that are there.",
-		loadtest.ByteCount(small), loadtest.ByteCount(s.Large), kilobyte, cacheBytes>>20)
+		workload.ByteCount(small), workload.ByteCount(s.Large), kilobyte, cacheBytes>>20)
 }
 
 func (q *Question) ofIdle(s *Setup) {
@@ -301,18 +301,18 @@ func (q *Question) ofValues(s *Setup) {
 	q.strategy(s, "fifo", "plain", "fifo")
 	// Ranges first, while all values are short: 1 MB, or less in a small store.
 	limit := min(10_000, s.Keys/10+1)
-	scan := q.load(loadtest.Scan, 64)
+	scan := q.load(workload.Scan, 64)
 	scan.ScanLimit, scan.Keys = int(limit), max(1, s.Keys-min(limit, s.Keys))
 	sizes := []int{0, 10 << 10, 100 << 10, 1 << 20}
 	if s.Quick {
 		sizes = sizes[:3]
 	}
 	for _, size := range sizes {
-		for _, op := range []loadtest.Op{loadtest.Get, loadtest.Put} {
+		for _, op := range []workload.Op{workload.Get, workload.Put} {
 			load := q.load(op, 64)
 			if load.ValueSize = size; size > 0 {
 				const cached = cacheBytes / 4
-				load.Keys, load.Fill = min(s.Keys, uint64(cached/size)), op == loadtest.Get
+				load.Keys, load.Fill = min(s.Keys, uint64(cached/size)), op == workload.Get
 			}
 		}
 	}

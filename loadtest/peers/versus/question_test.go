@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/workload"
 	"spillway/strategies"
 )
 
@@ -134,7 +134,7 @@ func TestQuestions_Quick(t *testing.T) {
 					if contestant.Idle == 0 {
 						require.Zero(t, of(lab.IdleBytes), what)
 					}
-					if load.Op == loadtest.Scan {
+					if load.Op == workload.Scan {
 						// Plain is not sent any, and what takes the place of the service
 						// here knows none.
 						require.Equal(t, contestant.NoRanges, of(refused.metric) == 0, what)
@@ -146,7 +146,7 @@ func TestQuestions_Quick(t *testing.T) {
 					switch {
 					case load.Absent:
 						require.Less(t, of(lab.FoundPercent), 5.0, what)
-					case load.Op == loadtest.Get:
+					case load.Op == workload.Get:
 						require.Equal(t, 100.0, of(lab.FoundPercent), what)
 					}
 				}

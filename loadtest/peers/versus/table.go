@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/peers"
+	"spillway/loadtest/workload"
 )
 
 // column is one of a table: a metric, and its ratio to that of whom a contestant is
@@ -25,7 +25,7 @@ type column struct {
 	base string
 	own  int
 	// most is what the ratio should be at most, by operation.
-	most map[loadtest.Op]float64
+	most map[workload.Op]float64
 }
 
 var (
@@ -66,8 +66,8 @@ func (c column) atRate() column {
 }
 
 // toReach is the column beside a goal.
-func (c column) toReach(base string, most map[loadtest.Op]float64) column {
-	c.title, c.base, c.most, c.text = fmt.Sprintf("%s × %s, at most %.2f (PUT), %.2f (GET)", c.title, base, most[loadtest.Put], most[loadtest.Get]), base, most, nil
+func (c column) toReach(base string, most map[workload.Op]float64) column {
+	c.title, c.base, c.most, c.text = fmt.Sprintf("%s × %s, at most %.2f (PUT), %.2f (GET)", c.title, base, most[workload.Put], most[workload.Get]), base, most, nil
 	return c
 }
 

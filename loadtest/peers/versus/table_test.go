@@ -8,15 +8,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/machine"
 )
 
 // drawn is what four rounds of a question have found: of is by contestant and load.
 // In the last round the machine is twice as slow, which no ratio should show.
 func drawn(q *Question, of func(round, load, contestant int) map[string]float64) *lab.Comparison {
 	c := &lab.Comparison{
-		Machine: loadtest.Machine{CPUs: 2, CPU: "a processor", Kernel: "Linux", Go: "go1.26"},
+		Machine: machine.Machine{CPUs: 2, CPU: "a processor", Kernel: "Linux", Go: "go1.26"},
 		Started: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), Finished: time.Date(2026, 11, 21, 0, 1, 1, 0, time.UTC),
 	}
 	for load := range q.Loads {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/workload"
 )
 
 // small is a comparison of these peers that takes next to no time.
@@ -20,9 +20,9 @@ func small(t *testing.T, names ...string) lab.PairOptions {
 	require.NoError(t, err)
 	o := lab.PairOptions{
 		Loads: []lab.PairLoad{
-			{Op: loadtest.Get, Connections: 1},
-			{Op: loadtest.Get, Connections: 4, Rate: 500},
-			{Op: loadtest.Put, Connections: 4},
+			{Op: workload.Get, Connections: 1},
+			{Op: workload.Get, Connections: 4, Rate: 500},
+			{Op: workload.Put, Connections: 4},
 		},
 		Filler: self, Dir: filepath.Join(t.TempDir(), "stores"), Keys: 300,
 		Rounds: 2, Passes: 2, Requests: 400, Duration: 100 * time.Millisecond,

@@ -18,8 +18,8 @@ import (
 	"strconv"
 	"strings"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/result"
 )
 
 func main() {
@@ -129,7 +129,7 @@ func (p *panel) lineOf(name string) *line {
 func overTime(folder string, runs []string, capacity float64) ([]point, error) {
 	var points []point
 	for _, run := range runs {
-		result, err := loadtest.Load(filepath.Join(folder, run))
+		result, err := result.Load(filepath.Join(folder, run))
 		if err != nil {
 			return nil, err
 		}

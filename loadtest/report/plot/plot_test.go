@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/result"
 	"spillway/loadtest/scenario"
 )
 
@@ -58,7 +58,7 @@ func TestRead_OverTime(t *testing.T) {
 	t.Parallel()
 	dir := write(t, group("fifo", "0.8x", 0, "1.json", "2.json"))
 	for file, good := range map[string]int64{"1.json": 100, "2.json": 300} {
-		result := loadtest.Result{TimelineStep: 2, Timeline: []loadtest.Interval{{Good: good}, {Good: 0}}}
+		result := result.Result{TimelineStep: 2, Timeline: []result.Interval{{Good: good}, {Good: 0}}}
 		require.NoError(t, result.Save(filepath.Join(dir, file)))
 	}
 	panels, err := read(dir)

@@ -16,10 +16,11 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/pprof/profile"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/machine"
 	"spillway/loadtest/observe"
 	"spillway/loadtest/profiles"
+	"spillway/loadtest/result"
 	"spillway/loadtest/scenario"
 )
 
@@ -28,10 +29,10 @@ const Repetitions = 4
 
 var began = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 
-// machine is that of the generator; onDisk the same with the service's disk.
+// sender is the generator's machine; onDisk the same with the service's disk.
 var (
-	machine = loadtest.Machine{CPU: "Example 9000 at 3.0 GHz", CPUs: 2, Memory: 8 << 30, Kernel: "Linux 6.1.0", Go: "go1.26.0"}
-	onDisk  = func(m loadtest.Machine) loadtest.Machine { m.Disk, m.FsyncMicros = "ext4", 118; return m }(machine)
+	sender = machine.Machine{CPU: "Example 9000 at 3.0 GHz", CPUs: 2, Memory: 8 << 30, Kernel: "Linux 6.1.0", Go: "go1.26.0"}
+	onDisk = func(m machine.Machine) machine.Machine { m.Disk, m.FsyncMicros = "ext4", 118; return m }(sender)
 )
 
 // capacity is what the service of the model serves a second.
@@ -83,7 +84,7 @@ func write(dir string, s scenario.Scenario, strategies, rates, mixes []string) e
 				if _, err := fmt.Sscanf(rate, "%gx", &times); err == nil {
 					c.Capacity[load] = capacity
 				}
-				var results []*loadtest.Result
+				var results []*result.Result
 				for i := range Repetitions {
 					r := model{strategy, times, rate == "max", 1 + 0.02*random.NormFloat64()}.run(random)
 					if i > 0 {
@@ -114,14 +115,14 @@ func write(dir string, s scenario.Scenario, strategies, rates, mixes []string) e
 func Run(path string) error {
 	r := model{"fifo", 1.3, false, 1}.run(rand.New(rand.NewPCG(3, 4)))
 	r.Command = "loadtest run --rate 39000 --admin http://127.0.0.1:6060"
-	r.Errors = map[loadtest.ErrorKind]int64{loadtest.ErrorTimeout: 12}
+	r.Errors = map[result.ErrorKind]int64{result.ErrorTimeout: 12}
 	return r.Save(path)
 }
 
 // Saturation writes the result of a search for the breaking point.
 func Saturation(path string) error {
 	s := &lab.Saturation{
-		Command: "loadtest saturate", URL: "http://127.0.0.1:8080", Machine: machine, Started: began, Seconds: 74, Share: 0.99, SLOMillis: 100,
+		Command: "loadtest saturate", URL: "http://127.0.0.1:8080", Machine: sender, Started: began, Seconds: 74, Share: 0.99, SLOMillis: 100,
 		Strategy: "fifo", Workers: 2, BreakingPointRPS: 29_400, Low: 29_400, High: 30_300, Limit: lab.LimitServer,
 	}
 	random := rand.New(rand.NewPCG(5, 6))
@@ -145,7 +146,7 @@ type model struct {
 }
 
 // run makes up what a run would measure.
-func (m model) run(random *rand.Rand) *loadtest.Result {
+func (m model) run(random *rand.Rand) *result.Result {
 	const seconds, requests = 10, 20_000 // the histograms hold a sample
 	limit := capacity * m.luck
 	cost := 1e6 / capacity
@@ -185,13 +186,13 @@ func (m model) run(random *rand.Rand) *loadtest.Result {
 		}
 	}
 	share := float64(good) / requests
-	r := &loadtest.Result{
+	r := &result.Result{
 		URL: "http://127.0.0.1:8080", Started: began, Seconds: seconds, Seed: 1, TargetRPS: offered, OfferedRPS: offered,
 		CompletedRPS: offered, ServedRPS: offered, GoodputRPS: share * offered, SLOMillis: 100, Requests: int64(offered * seconds),
 		Operations: map[string]int64{"put": int64(offered * seconds / 2), "get": int64(offered * seconds / 2)},
 		Status:     map[string]int64{"200": int64(served * seconds)}, Shed: map[string]int64{},
 		Latency: percentiles(all), ServedLatency: percentiles(ok), UncorrectedLatency: percentiles(ok),
-		TimelineStep: 0.5, Machine: &machine, LatencyHDR: encode(all), ServedHDR: encode(ok), ClientCPUMicros: 7.5, Strategy: m.strategy, Workers: 2,
+		TimelineStep: 0.5, Machine: &sender, LatencyHDR: encode(all), ServedHDR: encode(ok), ClientCPUMicros: 7.5, Strategy: m.strategy, Workers: 2,
 	}
 	if m.closed {
 		r.TargetRPS = 0
@@ -201,7 +202,7 @@ func (m model) run(random *rand.Rand) *loadtest.Result {
 	}
 	for i := range seconds * 2 {
 		noise := 1 + 0.05*random.NormFloat64()
-		r.Timeline = append(r.Timeline, loadtest.Interval{
+		r.Timeline = append(r.Timeline, result.Interval{
 			Offered: int64(offered / 2), Completed: int64(offered / 2 * noise), Good: int64(share * offered / 2 * noise), Shed: int64(over / 2 * noise),
 			P50: r.Latency.P50 * noise, P99: r.Latency.P99 * (0.8 + 0.025*float64(i)) * noise, Max: r.Latency.Max * noise,
 		})
@@ -282,9 +283,9 @@ func pprof(kind profiles.Kind, micros float64, inline bool) *profile.Profile {
 	return p
 }
 
-func percentiles(h *hdrhistogram.Histogram) loadtest.Percentiles {
+func percentiles(h *hdrhistogram.Histogram) result.Percentiles {
 	at := func(p float64) float64 { return float64(h.ValueAtPercentile(p)) / 1e3 }
-	return loadtest.Percentiles{Mean: h.Mean() / 1e3, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.Max()) / 1e3}
+	return result.Percentiles{Mean: h.Mean() / 1e3, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.Max()) / 1e3}
 }
 
 func encode(h *hdrhistogram.Histogram) string {

@@ -12,11 +12,12 @@ import (
 	"runtime"
 	"time"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/observe"
+	"spillway/loadtest/result"
 	"spillway/loadtest/scenario"
 	"spillway/loadtest/sim"
+	"spillway/loadtest/workload"
 	"spillway/strategies"
 )
 
@@ -40,19 +41,19 @@ const Simulated = "simulated by "
 
 // Capacity returns what the workers can serve. Strategies that need no workers
 // count as if they had them.
-func (s *Service) Capacity(c *scenario.Combination, o loadtest.Options) (float64, error) {
+func (s *Service) Capacity(c *scenario.Combination, o workload.Options) (float64, error) {
 	config, _, err := s.config(c, o.WithDefaults())
 	return config.ServiceRate(), err
 }
 
 // Simulate simulates one run. It ends early, with an error, when ctx does.
-func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o loadtest.Options) (*loadtest.Result, error) {
+func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workload.Options) (*result.Result, error) {
 	o = o.WithDefaults()
 	config, kinds, err := s.config(c, o)
 	if err != nil {
 		return nil, err
 	}
-	tally := loadtest.NewTally(o)
+	tally := result.NewTally(o)
 	config.Observe = func(r sim.Record) {
 		k := kinds[r.Class]
 		part := tally.Part(k.op, k.priority, r.Client)
@@ -67,9 +68,9 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o loadt
 		case r.Outcome == sim.Refused:
 			tally.Answered(r.Arrival, r.Sent, now, part, http.StatusServiceUnavailable, r.Reason.String())
 		case r.Attempts == 0:
-			tally.Unsent(r.Arrival, now)
+			tally.Failed(r.Arrival, workload.Never, now, result.ErrorUnsent)
 		default:
-			tally.TimedOut(r.Arrival, r.Sent, now)
+			tally.Failed(r.Arrival, r.Sent, now, result.ErrorTimeout)
 		}
 	}
 	config.Stop = ctx.Done()
@@ -80,17 +81,17 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o loadt
 	if err != nil {
 		return nil, err
 	}
-	result := tally.Result()
-	result.URL, result.Strategy = "simulated", c.Strategy
+	found := tally.Result(time.Time{}, o.Duration)
+	found.URL, found.Strategy = "simulated", c.Strategy
 	if spec, _ := strategies.Lookup(c.Strategy); !spec.Inline {
-		result.Workers = len(config.Nodes) * config.Workers
+		found.Workers = len(config.Nodes) * config.Workers
 	}
 	if c.Strategy != "unbounded" {
 		capacity := len(config.Nodes) * config.Capacity
-		result.Capacity = &capacity
+		found.Capacity = &capacity
 	}
-	result.Samples = samples(simulated, config.Step)
-	return result, nil
+	found.Samples = samples(simulated, config.Step)
+	return found, nil
 }
 
 // samples returns the course of the queue.
@@ -113,11 +114,11 @@ func samples(r *sim.Result, step time.Duration) []observe.Sample {
 	return all
 }
 
-func statusOf(op loadtest.Op) int {
+func statusOf(op workload.Op) int {
 	switch op {
-	case loadtest.Put:
+	case workload.Put:
 		return http.StatusCreated
-	case loadtest.Delete:
+	case workload.Delete:
 		return http.StatusAccepted
 	default:
 		return http.StatusOK
@@ -126,12 +127,12 @@ func statusOf(op loadtest.Op) int {
 
 // kind is what the requests of a class have in common.
 type kind struct {
-	op       loadtest.Op
+	op       workload.Op
 	priority int8
 }
 
 // config returns what a run is, and the kinds of its classes.
-func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Config, []kind, error) {
+func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Config, []kind, error) {
 	if c.Pools == "split" {
 		return sim.Config{}, nil, errors.New("pools: split ones are not simulated")
 	}
@@ -149,14 +150,14 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 	config := sim.Config{
 		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: cmp.Or(c.Capacity, sim.DefaultCapacity),
 		Parallel: c.StoreParallel, Nodes: make([]sim.Node, nodes), Balance: c.Balance,
-		SLO: o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: loadtest.TimelineStep(o.Duration), Seed: o.Seed,
+		SLO: o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: result.TimelineStep(o.Duration), Seed: o.Seed,
 		Connections: nodes * o.Connections, Closed: o.Rate == 0,
 	}
 	config.Nodes[0].Speed = c.SlowNode
-	// As loadtest.Retries says that clients do.
+	// As workload.Retries says that clients do.
 	retry := sim.Retry{Attempts: o.Retries.Attempts, Backoff: o.Retries.Backoff, Budget: o.Retries.Budget, Jitter: true}
 	var kinds []kind
-	add := func(op loadtest.Op, weight float64, priority int8, share float64) {
+	add := func(op workload.Op, weight float64, priority int8, share float64) {
 		if weight*share == 0 {
 			return
 		}
@@ -168,16 +169,16 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 		if priority >= 0 {
 			class.Priority = uint8(priority)
 		}
-		if op == loadtest.Scan && s.ScanCost > 0 {
+		if op == workload.Scan && s.ScanCost > 0 {
 			class.Service = times{work, s.ScanCost}
 		}
 		config.Classes = append(config.Classes, class)
 	}
 	for op, weight := range []float64{
-		loadtest.Put: o.Mix.Put, loadtest.Get: o.Mix.Get, loadtest.Delete: o.Mix.Delete, loadtest.Scan: o.Mix.Scan,
+		workload.Put: o.Mix.Put, workload.Get: o.Mix.Get, workload.Delete: o.Mix.Delete, workload.Scan: o.Mix.Scan,
 	} {
-		op := loadtest.Op(op)
-		if o.Priority == (loadtest.Priorities{}) {
+		op := workload.Op(op)
+		if o.Priority == (workload.Priorities{}) {
 			add(op, weight, -1, 1)
 			continue
 		}
@@ -190,15 +191,16 @@ func (s *Service) config(c *scenario.Combination, o loadtest.Options) (sim.Confi
 }
 
 // requests yields those that loadtest run sends.
-func requests(o loadtest.Options, kinds []kind) func() func() (sim.Request, bool) {
+func requests(o workload.Options, kinds []kind) func() func() (sim.Request, bool) {
 	classes := map[kind]int{}
 	for i, k := range kinds {
 		classes[k] = i
 	}
 	return func() func() (sim.Request, bool) {
-		next := loadtest.Requests(o)
+		stream := workload.NewStream(&o)
+		var r workload.Request
 		return func() (sim.Request, bool) {
-			r := next()
+			stream.Next(&r)
 			return sim.Request{At: r.At, Class: classes[kind{r.Op, r.Priority}], Client: r.Client}, true
 		}
 	}

@@ -12,20 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
+	"spillway/loadtest/result"
 	"spillway/loadtest/scenario"
 	"spillway/loadtest/sim"
+	"spillway/loadtest/workload"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ms = time.Millisecond
 
-func options() loadtest.Options {
-	return loadtest.Options{
-		Rate: 4000, Warmup: 500 * ms, Duration: 2 * time.Second, Connections: 4000, Mix: loadtest.Mix{Get: 90, Put: 5, Scan: 5}, Seed: 1,
-		Clients: "greedy=95,other*19=5", Priority: loadtest.Priorities{0: 1, 7: 9}, Timeout: time.Second, TimeoutHeader: true,
+func options() workload.Options {
+	return workload.Options{
+		Rate: 4000, Warmup: 500 * ms, Duration: 2 * time.Second, Connections: 4000, Mix: workload.Mix{Get: 90, Put: 5, Scan: 5}, Seed: 1,
+		Clients: "greedy=95,other*19=5", Priority: workload.Priorities{0: 1, 7: 9}, Timeout: time.Second, TimeoutHeader: true,
 	}
 }
 
@@ -38,7 +39,7 @@ func TestService_Simulate(t *testing.T) {
 	require.NoError(t, err)
 	require.InEpsilon(t, 4000, r.OfferedRPS, 0.05)
 	require.InEpsilon(t, 2000, r.ServedRPS, 0.05)
-	require.Equal(t, r.Requests, r.Status["200"]+r.Status["201"]+r.Status["503"]+r.Status["504"]+r.Errors[loadtest.ErrorTimeout])
+	require.Equal(t, r.Requests, r.Status["200"]+r.Status["201"]+r.Status["503"]+r.Status["504"]+r.Errors[result.ErrorTimeout])
 	require.Equal(t, r.Status["503"]+r.Status["504"], r.Shed["displaced"]+r.Shed["expired"])
 	require.InEpsilon(t, 0.05, float64(r.Status["201"])/float64(r.Status["200"]+r.Status["201"]), 0.2)
 	require.Equal(t, r.Requests, r.Operations["get"]+r.Operations["put"]+r.Operations["scan"])
@@ -73,7 +74,7 @@ func TestService_ClosedLoop(t *testing.T) {
 func TestService_StoreParallel(t *testing.T) {
 	t.Parallel()
 	s := new(Service)
-	o := loadtest.Options{Rate: 3000, Warmup: time.Second, Duration: 2 * time.Second, Connections: 20_000, Mix: loadtest.Mix{Get: 1}, SLO: 100 * ms}
+	o := workload.Options{Rate: 3000, Warmup: time.Second, Duration: 2 * time.Second, Connections: 20_000, Mix: workload.Mix{Get: 1}, SLO: 100 * ms}
 	goodput := func(strategy string, parallel int) float64 {
 		c := &scenario.Combination{Strategy: strategy, Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", StoreParallel: parallel}
 		if strategy == "sync" {
@@ -138,11 +139,11 @@ func TestService_Retries(t *testing.T) {
 	t.Parallel()
 	s := Service{Work: sim.Constant(4 * ms)}
 	c := scenario.Combination{Strategy: "fifo", Workers: 1, Capacity: 1}
-	o := loadtest.Options{Rate: 1000, Connections: 1000, Mix: loadtest.Mix{Get: 1}, Duration: time.Second}
+	o := workload.Options{Rate: 1000, Connections: 1000, Mix: workload.Mix{Get: 1}, Duration: time.Second}
 	r, err := s.Simulate(t.Context(), &c, o)
 	require.NoError(t, err)
 	require.Nil(t, r.Retries)
-	o.Retries = loadtest.Retries{Attempts: 3, Backoff: ms}
+	o.Retries = workload.Retries{Attempts: 3, Backoff: ms}
 	r, err = s.Simulate(t.Context(), &c, o)
 	require.NoError(t, err)
 	require.Greater(t, *r.Retries, r.Requests, "most are refused three times")
@@ -159,7 +160,7 @@ func TestService_Retries(t *testing.T) {
 func TestService_Fleet(t *testing.T) {
 	t.Parallel()
 	s := &Service{Work: sim.Constant(4 * ms)}
-	o := loadtest.Options{Rate: 10_000, Connections: 10, Mix: loadtest.Mix{Get: 1}, Duration: time.Second, Clients: "one"}
+	o := workload.Options{Rate: 10_000, Connections: 10, Mix: workload.Mix{Get: 1}, Duration: time.Second, Clients: "one"}
 	c := scenario.Combination{Strategy: "fifo", Workers: 2, Capacity: 3, Nodes: 4, SlowNode: 0.5}
 	capacity, err := s.Capacity(&c, o)
 	require.NoError(t, err)

@@ -17,10 +17,10 @@ import (
 	"syscall"
 	"time"
 
-	"spillway/loadtest"
 	"spillway/loadtest/lab"
 	"spillway/loadtest/peers"
 	"spillway/loadtest/peers/versus"
+	"spillway/loadtest/workload"
 	"spillway/strategies"
 )
 
@@ -61,7 +61,7 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	pairs := f.Int("pairs", 0, "answer the goals instead: CPU a request of every strategy, in so many `rounds` over 64 connections")
 	f.StringVar(&s.Other, "against", "", "compare two builds instead: another `binary` of the service, beside which that of -service is measured, over 64 connections")
 	vary := f.String("vary", "", "answer a question instead, by its `name`: how costs change with one thing, of "+strings.Join(versus.Questions(), ", "))
-	large := loadtest.ByteCount(10e9)
+	large := workload.ByteCount(10e9)
 	f.TextVar(&large, "large", large, "how many `bytes` the large store of -vary=store holds; the small one has a tenth, 100 MB at most")
 	f.IntVar(&s.how.Rounds, "rounds", lab.ProofRuns, "how often everything is measured; less than 4 can prove nothing")
 	f.IntVar(&s.how.Passes, "passes", 1, "how often each is sent as much as it can serve, in each round; with -pairs and -against 3 by default")
@@ -109,7 +109,7 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	s.Large = uint64(large)
 	const leastLarge = 100_000 // of which a tenth holds some values
 	if large < leastLarge {
-		return s, fmt.Errorf("large: %v is less than %v", large, loadtest.ByteCount(leastLarge))
+		return s, fmt.Errorf("large: %v is less than %v", large, workload.ByteCount(leastLarge))
 	}
 	if s.how.Rounds < 1 || s.how.Passes < 1 || s.Keys < 1 {
 		return s, errors.New("rounds, passes and keys must be more than 0")

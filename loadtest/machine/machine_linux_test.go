@@ -1,0 +1,35 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMachine_IsDescribed(t *testing.T) {
+	t.Parallel()
+	m := This()
+	require.NoError(t, m.DescribeDisk(t.TempDir()))
+	require.Positive(t, m.CPUs)
+	require.Positive(t, m.Memory)
+	require.Contains(t, m.Kernel, "Linux ")
+	require.NotEmpty(t, m.Disk)
+	require.Positive(t, m.FsyncMicros)
+	t.Logf("%+v", m)
+
+	require.Error(t, m.DescribeDisk(t.TempDir()+"/absent"))
+}
+
+func TestMachine_KnowsProcessorsAndFileSystems(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, info, want string }{
+		{"x86", "processor\t: 0\nmodel name\t: AMD EPYC 7B13\nflags\t\t: fpu: x\n\nprocessor\t: 1\nmodel name\t: other\n", "AMD EPYC 7B13"},
+		{"ARM", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "implementer 0x41, part 0xd40"},
+		{"nothing known", "who\nknows", ""},
+	}
+	for _, tt := range tests {
+		require.Equal(t, tt.want, processor([]byte(tt.info)), tt.name)
+	}
+	require.Equal(t, "ext4", fileSystem(0xEF53))
+	require.Equal(t, "file system 0x1234", fileSystem(0x1234))
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package machine
+
+import "runtime"
+
+func (m *Machine) describe() {
+	m.CPU, m.Kernel = runtime.GOARCH, runtime.GOOS
+}
+
+func fileSystemOf(string) string { return "" }

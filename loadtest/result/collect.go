@@ -1,0 +1,47 @@
+package result
+
+import (
+	"fmt"
+
+	"spillway/loadtest/observe"
+	"spillway/loadtest/profiles"
+)
+
+// Observed adds what was seen of the server, of which every request is given its
+// share: of a second's cost that of a second's answers, since the service may be
+// looked at over a little more or less than the window.
+func (r *Result) Observed(seen *observe.Observation) {
+	r.Strategy, r.Workers, r.Capacity = seen.Strategy, seen.Workers, seen.Capacity
+	r.Samples = seen.Samples
+	if seconds := seen.Length.Seconds(); seconds > 0 {
+		per := func(total, rate float64) *float64 {
+			if rate == 0 {
+				return nil
+			}
+			v := total / seconds / rate
+			return &v
+		}
+		r.ServerCPUMicros = per(float64(seen.CPU.Microseconds()), r.CompletedRPS)
+		r.ServerCPUServedMicros = per(float64(seen.CPU.Microseconds()), r.ServedRPS)
+		r.ServerAllocs = per(seen.Mallocs, r.CompletedRPS)
+		r.ServerAllocated = per(seen.AllocatedBytes, r.CompletedRPS)
+	}
+	for _, kind := range profiles.Kinds {
+		data, ok := seen.Profiles[kind]
+		if !ok {
+			continue
+		}
+		p, err := profiles.Parse(data)
+		if err != nil {
+			r.Unseen = fmt.Sprintf("the %s profile: %v", kind, err)
+			continue
+		}
+		if r.Profiles == nil {
+			r.Profiles = map[profiles.Kind][]byte{}
+		}
+		r.Profiles[kind] = data
+		if seen.Pebble {
+			r.Attribution = append(r.Attribution, profiles.Attribute(p, kind))
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package result
+
+import (
+	"fmt"
+	"time"
+
+	"spillway/loadtest/machine"
+	"spillway/loadtest/observe"
+	"spillway/loadtest/profiles"
+)
+
+// Result is what one run measured, and the form of `--json`. Counts and
+// latencies are of the requests whose scheduled time lies in the measured
+// window; each of them is counted exactly once: under the code of its answer, or
+// under the kind of its error.
+type Result struct {
+	Command string    `json:"command,omitempty"`
+	URL     string    `json:"url"`
+	Started time.Time `json:"started"`
+	// Seconds is the length of the measured window.
+	Seconds float64 `json:"seconds"`
+	// Partial says why the window ended before its time; empty if it did not.
+	Partial string `json:"partial,omitempty"`
+	Seed    uint64 `json:"seed"`
+	// Machine is that of the generator.
+	Machine *machine.Machine `json:"machine,omitempty"`
+
+	// TargetRPS is the rate that was asked for, 0 for a closed loop; OfferedRPS
+	// the rate of the requests that were scheduled in the window; CompletedRPS
+	// that of the answers that came during the window, whenever their requests
+	// were scheduled.
+	TargetRPS    float64 `json:"target_rps"`
+	OfferedRPS   float64 `json:"offered_rps"`
+	CompletedRPS float64 `json:"completed_rps"`
+	// ServedRPS is the part of CompletedRPS that is 2xx and 404.
+	ServedRPS float64 `json:"served_rps"`
+	// GoodputRPS is of 2xx and 404 within the SLO.
+	GoodputRPS float64 `json:"goodput_rps"`
+	SLOMillis  float64 `json:"slo_ms"`
+
+	Requests   int64               `json:"requests"`
+	Operations map[string]int64    `json:"operations"`
+	Status     map[string]int64    `json:"status"`
+	Shed       map[string]int64    `json:"shed"`
+	Errors     map[ErrorKind]int64 `json:"errors"`
+	// Retries is how often these requests were sent again, nil if clients do not
+	// try again. Each request counts once, as its last attempt ended.
+	Retries *int64 `json:"retries,omitempty"`
+
+	// SlowClients is what became of the slow clients beside the load, nil if there
+	// are none. Nothing else here counts their requests but the costs of the server
+	// and the generator, which are shared among the requests of the load.
+	SlowClients *SlowClients `json:"slow_clients,omitempty"`
+
+	// Latency is of all requests, counted from the scheduled time; one that was
+	// given up counts with its timeout, or, if it was tried again, with the time
+	// until that of the last attempt was over. ServedLatency is of 2xx and 404.
+	Latency       Percentiles `json:"latency_ms"`
+	ServedLatency Percentiles `json:"served_latency_ms"`
+	// UncorrectedLatency counts from the moment at which a request was really
+	// first sent: what a generator would say that lets a stalled server slow it down.
+	UncorrectedLatency Percentiles `json:"uncorrected_latency_ms"`
+	// Lateness is how long after its scheduled time a request was sent although
+	// a connection was free: the generator's own error.
+	Lateness Percentiles `json:"generator_lateness_ms"`
+	// LatencyHDR and ServedHDR are the histograms themselves, of microseconds,
+	// in HdrHistogram's V2 compressed form, base64.
+	LatencyHDR string `json:"latency_hdr"`
+	ServedHDR  string `json:"served_latency_hdr"`
+
+	// Timeline divides the window into intervals of TimelineStep seconds.
+	TimelineStep float64    `json:"timeline_step_s"`
+	Timeline     []Interval `json:"timeline"`
+
+	// Shares has what each kind of clients ("client other"), each priority
+	// ("priority 0") and, if there are several, each operation ("get") asked for and
+	// got.
+	Shares map[string]Share `json:"shares,omitempty"`
+
+	ClientCPUMicros float64 `json:"client_cpu_us_per_request"`
+
+	// What follows is there with an admin URL only.
+
+	// Unseen says why something of it is missing.
+	Unseen string `json:"unseen,omitempty"`
+
+	// ServerCPUMicros is the server's CPU time by answers, what it turns away
+	// included, and ServerCPUServedMicros by 2xx and 404 alone: what it really
+	// costs to serve one. Allocations are by answers.
+	ServerCPUMicros       *float64 `json:"server_cpu_us_per_request"`
+	ServerCPUServedMicros *float64 `json:"server_cpu_us_per_served_request"`
+	ServerAllocs          *float64 `json:"server_allocs_per_request"`
+	ServerAllocated       *float64 `json:"server_allocated_bytes_per_request"`
+	// Strategy, Workers and Capacity are those of the start of the window;
+	// Capacity is nil for a queue without bound.
+	Strategy string `json:"strategy,omitempty"`
+	Workers  int    `json:"workers,omitempty"`
+	Capacity *int   `json:"capacity,omitempty"`
+	// Samples are the service's gauges and counters over time.
+	Samples []observe.Sample `json:"samples,omitempty"`
+	// Attribution says where each kind of cost was spent.
+	Attribution []profiles.Attribution `json:"attribution,omitempty"`
+	// ProfileFiles names the pprof file of each kind, relative to the JSON file.
+	ProfileFiles map[profiles.Kind]string `json:"profile_files,omitempty"`
+
+	// Profiles are the pprof files themselves; Save writes them beside the JSON.
+	Profiles map[profiles.Kind][]byte `json:"-"`
+}
+
+// ErrorKind tells apart the ways in which a request gets no answer.
+type ErrorKind string
+
+// The kinds of error.
+const (
+	// ErrorTimeout: no answer within the timeout of the scheduled time, or of the
+	// time at which the last attempt was sent.
+	ErrorTimeout ErrorKind = "timeout"
+	// ErrorUnsent: the timeout passed before a connection was free.
+	ErrorUnsent ErrorKind = "unsent"
+	// ErrorConnect: the connection could not be opened.
+	ErrorConnect ErrorKind = "connect"
+	// ErrorReset: the connection was closed or reset before the whole answer.
+	ErrorReset ErrorKind = "reset"
+	// ErrorUnfinished: the run was cut short before the answer.
+	ErrorUnfinished ErrorKind = "unfinished"
+	// ErrorProtocol: what came back was no HTTP answer.
+	ErrorProtocol ErrorKind = "protocol"
+)
+
+// SlowClients is what became of the connections whose clients are slow, since the
+// start of the run.
+type SlowClients struct {
+	Connections int `json:"connections"`
+	// Finished are requests with an answer of 2xx that has been read in full,
+	// Refused those with another. CutOff is how often a connection was lost before
+	// the answer was whole, or could not be opened.
+	Finished int64 `json:"finished"`
+	Refused  int64 `json:"refused"`
+	CutOff   int64 `json:"cut_off"`
+	// SentBytes and ReadBytes are of all requests and answers, whole or not.
+	SentBytes int64 `json:"sent_bytes"`
+	ReadBytes int64 `json:"read_bytes"`
+}
+
+// String says it in words.
+func (s *SlowClients) String() string {
+	return fmt.Sprintf("%d clients beside the load, %d requests finished, %d refused, %d cut off, %d bytes sent, %d read",
+		s.Connections, s.Finished, s.Refused, s.CutOff, s.SentBytes, s.ReadBytes)
+}
+
+// Share is what became of a part of the requests.
+type Share struct {
+	Requests int64 `json:"requests"`
+	Served   int64 `json:"served"`
+	// Good were served within the SLO.
+	Good int64 `json:"good"`
+}
+
+// Add returns the sum of two shares.
+func (s Share) Add(t Share) Share {
+	return Share{Requests: s.Requests + t.Requests, Served: s.Served + t.Served, Good: s.Good + t.Good}
+}
+
+// GoodPercent returns how many of the requests were served within the SLO, 0 to
+// 100.
+func (s Share) GoodPercent() float64 { return 100 * float64(s.Good) / float64(max(1, s.Requests)) }
+
+// Percentiles are latencies in milliseconds; all 0 if nothing was recorded.
+type Percentiles struct {
+	Mean  float64 `json:"mean"`
+	P50   float64 `json:"p50"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	P999  float64 `json:"p99_9"`
+	P9999 float64 `json:"p99_99"`
+	Max   float64 `json:"max"`
+}
+
+// Interval is a part of the measured window. Requests count in the one of their
+// scheduled time; Completed counts the answers that came in this one.
+type Interval struct {
+	Offered   int64   `json:"offered"`
+	Completed int64   `json:"completed"`
+	Good      int64   `json:"good"`
+	Shed      int64   `json:"shed"`
+	Errors    int64   `json:"errors"`
+	P50       float64 `json:"p50_ms"`
+	P99       float64 `json:"p99_ms"`
+	Max       float64 `json:"max_ms"`
+}

@@ -1,0 +1,162 @@
+package result
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"spillway/loadtest/profiles"
+)
+
+// Save writes the result to path as JSON, and its profiles beside it, as path
+// without ".json" and with ".cpu.pb.gz", ".allocs.pb.gz" and so on; it names them
+// in ProfileFiles. Each file is written whole or not at all: when there is no
+// space, or the process dies, what was there before stays. What is no regular
+// file, such as /dev/stdout, is written to as it is, and has no profiles.
+func (r *Result) Save(path string) error {
+	if isRegular(path) {
+		path = target(path)
+		if err := r.saveProfiles(strings.TrimSuffix(path, ".json")); err != nil {
+			return err
+		}
+	}
+	write := func(w io.Writer) error {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	}
+	return WriteFile(path, write)
+}
+
+func (r *Result) saveProfiles(prefix string) error {
+	for _, kind := range profiles.Kinds {
+		content, ok := r.Profiles[kind]
+		if !ok {
+			continue
+		}
+		path := fmt.Sprintf("%s.%s.pb.gz", prefix, kind)
+		err := WriteFile(path, func(w io.Writer) error {
+			_, err := w.Write(content)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if r.ProfileFiles == nil {
+			r.ProfileFiles = make(map[profiles.Kind]string)
+		}
+		r.ProfileFiles[kind] = filepath.Base(path)
+	}
+	return nil
+}
+
+// Load reads a result that Save wrote, without its profiles. Errors name path.
+func Load(path string) (*Result, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	// Other files of the lab, and JSON of all sorts, have no latency_ms.
+	form := struct {
+		*Result
+		Latency *Percentiles `json:"latency_ms"`
+	}{Result: new(Result)}
+	if err := json.Unmarshal(content, &form); err != nil {
+		return nil, fmt.Errorf("%s: not a result of loadtest run: %w", path, err)
+	}
+	if form.Latency == nil {
+		return nil, fmt.Errorf("%s: not a result of loadtest run: it has no latency_ms", path)
+	}
+	form.Result.Latency = *form.Latency
+	return form.Result, nil
+}
+
+// WriteFile writes a file of the lab: whole, or not at all, so that what was there
+// before stays. What is no regular file, such as /dev/stdout, is written to as it
+// is. Errors name path.
+func WriteFile(path string, write func(io.Writer) error) error {
+	if !isRegular(path) {
+		return writeThrough(path, write)
+	}
+	return writeWhole(target(path), write)
+}
+
+// target returns what a symbolic link leads to, so that a link stays one.
+func target(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	return path
+}
+
+// isRegular tells whether path is a regular file, or nothing yet.
+func isRegular(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
+// writeWhole writes a file under another name, and gives it its own once its
+// content is on the disk.
+func writeWhole(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return cannotWrite(path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	err = writeAll(f, write)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return cannotWrite(path, err)
+	}
+	return nil
+}
+
+// writeThrough writes to what is there.
+func writeThrough(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return cannotWrite(path, err)
+	}
+	if err = errors.Join(writeAll(f, write), f.Close()); err != nil {
+		return cannotWrite(path, err)
+	}
+	return nil
+}
+
+func writeAll(f *os.File, write func(io.Writer) error) error {
+	w := bufio.NewWriter(f)
+	if err := write(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// cannotWrite names the file that was asked for in the place of the temporary
+// one.
+func cannotWrite(path string, err error) error {
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		err = cause.Err
+	} else if cause, ok := errors.AsType[*os.LinkError](err); ok {
+		err = cause.Err
+	}
+	return fmt.Errorf("cannot write %s: %w", path, err)
+}

@@ -1,0 +1,269 @@
+package result
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"spillway/loadtest/workload"
+)
+
+// Window is the measured part of a run, counted from the start of the run.
+type Window struct {
+	From, To time.Duration
+	// Step is the length of the intervals of the timeline.
+	Step time.Duration
+}
+
+// Has tells whether a request that is scheduled at t is to be measured.
+func (w *Window) Has(t time.Duration) bool { return t >= w.From && t < w.To }
+
+// WindowOf returns the window of a load.
+func WindowOf(o *workload.Options) Window {
+	if o.Count > 0 {
+		return Window{To: workload.Never, Step: 10 * time.Second}
+	}
+	return Window{From: o.Warmup, To: o.Warmup + o.Duration, Step: TimelineStep(o.Duration)}
+}
+
+// TimelineStep returns the length of the intervals of a Result's timeline: it
+// shows a course in a short window, and bounds the memory of a long one.
+func TimelineStep(window time.Duration) time.Duration {
+	const most = 600 // entries
+	return max(min(max(window/20, 100*time.Millisecond), time.Second), window/most)
+}
+
+// Tally counts what becomes of the requests of a load, and makes a [Result] of it.
+// Times are since the start of the load, warm-up included. It is not safe for
+// concurrent use.
+type Tally struct {
+	o      workload.Options
+	window Window
+	parts  *parts
+
+	scheduled   int64 // in the window
+	completed   int64 // answered in the window
+	served      int64 // of these, with 2xx or 404
+	good        int64
+	retries     int64
+	shares      []Share // by part
+	status      [1000]int64
+	shed        map[string]int64
+	errors      map[ErrorKind]int64
+	latency     *hdrhistogram.Histogram
+	servedTimes *hdrhistogram.Histogram
+	uncorrected *hdrhistogram.Histogram
+	lateness    *hdrhistogram.Histogram
+	timeline    []interval
+
+	// all and allErrors count from the start of the run, recent since it was
+	// last taken.
+	all, allErrors int64
+	recent         *hdrhistogram.Histogram
+}
+
+type interval struct {
+	Interval
+	latency *hdrhistogram.Histogram
+}
+
+// NewTally returns a tally of the load that o describes, whose defaults must be set.
+func NewTally(o workload.Options) *Tally {
+	parts := newParts(&o)
+	return &Tally{
+		o: o, window: WindowOf(&o), parts: parts, shares: make([]Share, parts.count()),
+		shed: map[string]int64{}, errors: map[ErrorKind]int64{},
+		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(),
+		recent: newCoarseHistogram(),
+	}
+}
+
+// Part returns the part of the load that has an operation, a priority, or -1, and
+// a client, or "".
+func (t *Tally) Part(op workload.Op, priority int8, client string) Part {
+	return t.parts.of(op, priority, client)
+}
+
+// Offered counts a request of a part, whose time has come.
+func (t *Tally) Offered(scheduled time.Duration, part Part) {
+	if !t.window.Has(scheduled) {
+		return
+	}
+	t.scheduled++
+	t.shares[part].Requests++
+	t.at(scheduled).Offered++
+}
+
+// Late counts how long after its time a request was sent.
+func (t *Tally) Late(scheduled, lateness time.Duration) {
+	if t.window.Has(scheduled) {
+		record(t.lateness, lateness)
+	}
+}
+
+// Retried counts that a request was sent again so often.
+func (t *Tally) Retried(scheduled time.Duration, times int) {
+	if t.window.Has(scheduled) {
+		t.retries += int64(times)
+	}
+}
+
+// Failed counts a request that has no answer; sent is workload.Never if it was not
+// sent. For one that was given up now is when its timeout was over, not when that
+// was seen.
+func (t *Tally) Failed(scheduled, sent, now time.Duration, kind ErrorKind) {
+	t.all++
+	t.allErrors++
+	if !t.window.Has(scheduled) {
+		return
+	}
+	t.errors[kind]++
+	latency := now - scheduled
+	record(t.latency, latency)
+	if sent != workload.Never {
+		record(t.uncorrected, now-sent)
+	}
+	in := t.at(scheduled)
+	in.Errors++
+	record(in.latency, latency)
+}
+
+// Answered counts a request that was sent and has its answer now, with an HTTP
+// status of 100 to 999 and what its Spillway-Shed says, if anything.
+func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status int, shed string) {
+	latency := now - scheduled
+	t.all++
+	record(t.recent, latency)
+	if t.window.Has(now) {
+		t.completed++
+		t.at(now).Completed++
+		if served(status) {
+			t.served++
+		}
+	}
+	if !t.window.Has(scheduled) {
+		return
+	}
+	t.status[status]++
+	in := t.at(scheduled)
+	record(t.latency, latency)
+	record(t.uncorrected, now-sent)
+	record(in.latency, latency)
+	if shed != "" {
+		t.shed[shed]++
+		in.Shed++
+	}
+	if served(status) {
+		record(t.servedTimes, latency)
+		share := &t.shares[part]
+		share.Served++
+		if latency <= t.o.SLO {
+			t.good++
+			share.Good++
+			in.Good++
+		}
+	}
+}
+
+// served tells whether a status says that the request was done: that a key is
+// absent is an answer.
+func served(status int) bool { return status/100 == 2 || status == 404 }
+
+// at returns the counts of the interval of the window in which a time lies.
+func (t *Tally) at(when time.Duration) *interval {
+	n := int((when - t.window.From) / t.window.Step)
+	for len(t.timeline) <= n {
+		t.timeline = append(t.timeline, interval{latency: newCoarseHistogram()})
+	}
+	return &t.timeline[n]
+}
+
+// Recent adds the latencies since it was last called to a histogram of
+// [NewRecent], and returns how many requests and errors there were since the start.
+func (t *Tally) Recent(into *hdrhistogram.Histogram) (requests, errors int64) {
+	into.Merge(t.recent)
+	t.recent.Reset()
+	return t.all, t.allErrors
+}
+
+// NewRecent returns a histogram for [Tally.Recent].
+func NewRecent() *hdrhistogram.Histogram { return newCoarseHistogram() }
+
+// Add adds what another tally of the same load has counted.
+func (t *Tally) Add(other *Tally) {
+	t.scheduled += other.scheduled
+	t.completed += other.completed
+	t.served += other.served
+	t.good += other.good
+	t.retries += other.retries
+	for part, s := range other.shares {
+		t.shares[part] = t.shares[part].Add(s)
+	}
+	for i, n := range other.status {
+		t.status[i] += n
+	}
+	for reason, n := range other.shed {
+		t.shed[reason] += n
+	}
+	for kind, n := range other.errors {
+		t.errors[kind] += n
+	}
+	t.latency.Merge(other.latency)
+	t.servedTimes.Merge(other.servedTimes)
+	t.uncorrected.Merge(other.uncorrected)
+	t.lateness.Merge(other.lateness)
+	for i := range other.timeline {
+		from, to := &other.timeline[i], t.at(t.window.From+time.Duration(i)*t.window.Step)
+		to.Offered += from.Offered
+		to.Completed += from.Completed
+		to.Good += from.Good
+		to.Shed += from.Shed
+		to.Errors += from.Errors
+		to.latency.Merge(from.latency)
+	}
+}
+
+// Result returns what has been counted, once every request of the window has
+// ended. The load began at a time, and was measured for as long as is said.
+func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
+	o := &t.o
+	r := &Result{
+		URL: o.URL, Started: begin, TimelineStep: t.window.Step.Seconds(), Seconds: measured.Seconds(), Seed: o.Seed,
+		TargetRPS: o.Rate, SLOMillis: milliseconds(o.SLO),
+		Operations: map[string]int64{}, Status: map[string]int64{}, Shed: t.shed, Errors: t.errors,
+		Latency: percentiles(t.latency), ServedLatency: percentiles(t.servedTimes),
+		UncorrectedLatency: percentiles(t.uncorrected), Lateness: percentiles(t.lateness),
+		LatencyHDR: encodeHistogram(t.latency), ServedHDR: encodeHistogram(t.servedTimes),
+	}
+	if o.Retries != (workload.Retries{}) {
+		r.Retries = &t.retries
+	}
+	for part, s := range t.shares {
+		if s.Requests > 0 {
+			r.Operations[Part(part).op().String()] += s.Requests
+		}
+	}
+	r.Shares = t.parts.shares(t.shares)
+	for status, n := range t.status {
+		if n > 0 {
+			r.Status[strconv.Itoa(status)] = n
+			r.Requests += n
+		}
+	}
+	for _, n := range t.errors {
+		r.Requests += n
+	}
+	if measured > 0 {
+		r.OfferedRPS = float64(t.scheduled) / measured.Seconds()
+		r.CompletedRPS = float64(t.completed) / measured.Seconds()
+		r.ServedRPS = float64(t.served) / measured.Seconds()
+		r.GoodputRPS = float64(t.good) / measured.Seconds()
+	}
+	for _, in := range t.timeline {
+		p := percentiles(in.latency)
+		in.P50, in.P99, in.Max = p.P50, p.P99, p.Max
+		r.Timeline = append(r.Timeline, in.Interval)
+	}
+	return r
+}

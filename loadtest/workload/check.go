@@ -1,0 +1,103 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// MaxConnections is how many connections one generator opens at most. All of
+// them are on one local address, which has some 28,000 ports to give.
+const MaxConnections = 20_000
+
+// MaxKeys is how many keys a load may have; fewer digits than a key has.
+const MaxKeys = 100_000_000_000
+
+// WithDefaults returns o with the defaults in the place of zero values.
+func (o Options) WithDefaults() Options {
+	set(&o.Duration, 10*time.Second)
+	set(&o.Connections, 64)
+	set(&o.Loops, min(max(1, runtime.NumCPU()/2), o.Connections))
+	set(&o.Mix, Mix{Put: 50, Get: 50})
+	set(&o.Keys, 100_000)
+	set(&o.ValueSize, Sizes{Min: 100, Max: 100})
+	set(&o.ScanLimit, 100)
+	set(&o.SLO, 100*time.Millisecond)
+	set(&o.Timeout, 10*time.Second)
+	return o
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Check reports what of o cannot be sent, wherever that is to. Defaults must be set.
+func (o *Options) Check() error {
+	for _, header := range o.Headers {
+		name, _, found := strings.Cut(header, ":")
+		if !found || name == "" || strings.ContainsAny(header, "\r\n") || strings.ContainsAny(name, " \t") {
+			return fmt.Errorf("header: %q is not of the form Name: value", header)
+		}
+		switch strings.ToLower(name) {
+		case "host", "content-length", "transfer-encoding", "connection":
+			return fmt.Errorf("header: %q is the generator's own to send", name)
+		}
+	}
+	const day = 24 * time.Hour
+	bounds := []struct {
+		what     string
+		ok       bool
+		is, must any
+	}{
+		{"rate", o.Rate >= 0 && o.Rate <= 10_000_000, o.Rate, "0 to 10000000 a second"},
+		{"duration", o.Duration > 0 && o.Duration <= day, o.Duration, "more than 0, at most 24h"},
+		{"warmup", o.Warmup >= 0 && o.Warmup <= day, o.Warmup, "0 to 24h"},
+		{"connections", o.Connections >= 1 && o.Connections <= MaxConnections, o.Connections, fmt.Sprint("1 to ", MaxConnections)},
+		{"slow-clients", o.SlowClients >= 0 && o.SlowClients <= MaxConnections-o.Connections, o.SlowClients,
+			fmt.Sprintf("0 or more and, with the connections, at most %d", MaxConnections)},
+		{"loops", o.Loops >= 1 && o.Loops <= o.Connections && o.Loops <= 1024, o.Loops, "1 to the number of connections, at most 1024"},
+		{"keys", o.Keys >= 1 && o.Keys <= MaxKeys, o.Keys, fmt.Sprint("1 to ", uint64(MaxKeys))},
+		{"scan-limit", o.ScanLimit >= 1, o.ScanLimit, "at least 1"},
+		{"slo", o.SLO > 0 && o.SLO <= time.Hour, o.SLO, "more than 0, at most 1h"},
+		{"timeout", o.Timeout >= time.Millisecond && o.Timeout <= time.Hour, o.Timeout, "1ms to 1h"},
+	}
+	for _, b := range bounds {
+		if !b.ok {
+			return fmt.Errorf("%s: %v is not %s", b.what, b.is, b.must)
+		}
+	}
+	for _, weights := range [][]float64{o.Mix.weights(), o.Priority[:]} {
+		for _, weight := range weights {
+			if !(weight >= 0 && weight <= maxWeight) {
+				return fmt.Errorf("mix, priority: a weight of %v is not 0 to 1e9", weight)
+			}
+		}
+	}
+	if int(o.Arrivals) >= len(arrivalNames) || int(o.Distribution) >= len(distributionNames) {
+		return fmt.Errorf("arrivals %v, key-distribution %v: there is no such one", o.Arrivals, o.Distribution)
+	}
+	if err := errors.Join(new(Profile).UnmarshalText([]byte(o.Profile)), new(Clients).UnmarshalText([]byte(o.Clients))); err != nil {
+		return err
+	}
+	if o.Retries != (Retries{}) {
+		if err := new(Retries).UnmarshalText([]byte(o.Retries.String())); err != nil {
+			return err
+		}
+	}
+	const most = 4 << 30 // what may wait in memory to be sent
+	switch v := o.ValueSize; {
+	case v.Min < 0 || v.Max < v.Min || v.Max > MaxValueSize:
+		return fmt.Errorf("value-size: %d to %d is not within 0 to %d", v.Min, v.Max, MaxValueSize)
+	case v.Max*o.Connections > most:
+		return fmt.Errorf("value-size: %d bytes on each of %d connections take more than %d GiB", v.Max, o.Connections, most>>30)
+	}
+	if o.Count > 0 && o.Rate > 0 {
+		return fmt.Errorf("count: %d is for a closed loop, and the rate is %v", o.Count, o.Rate)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package workload
+
+import "time"
+
+// Options says what load to send. The zero value of a field means its default;
+// [Options.Check] reports what cannot be sent.
+type Options struct {
+	// URL is the service's data plane, http://host:port. There is no TLS: the
+	// lab measures queueing, and TLS would be most of what it sees.
+	URL string
+	// Headers are sent with every request, each "Name: value".
+	Headers []string
+
+	// Rate is how many requests start each second, whatever the service does.
+	// 0 is a closed loop: every connection sends its next request when the last
+	// is answered, which is how capacity is found, and which hides stalls.
+	Rate float64
+	// Arrivals is how requests are spread over time: Poisson by default.
+	Arrivals Arrivals
+	// Profile is how Rate changes over time: not at all by default.
+	Profile Profile
+	// Warmup passes under the same load, unmeasured, before Duration begins.
+	Warmup, Duration time.Duration
+	// Count, if not 0, ends a closed loop after so many requests instead of
+	// Duration.
+	Count uint64
+	// Connections is how many are open at once, 1 to MaxConnections.
+	Connections int
+	// SlowClients is how many connections there are beside these whose clients are
+	// slow, half of them in sending a value and half in reading a range of the first
+	// keys: 0 by default. They are not counted among the requests, whose figures are
+	// to tell what they cost the others; see Result.SlowClients.
+	SlowClients int
+	// Loops is how many threads carry the connections. By default one for
+	// every two CPUs, at least 1: the service needs the others.
+	Loops int
+
+	// Mix weighs the operations. By default half puts, half gets.
+	Mix Mix
+	// Keys is how many there are, 100,000 by default.
+	Keys uint64
+	// Distribution chooses among them: uniform by default.
+	Distribution Distribution
+	// ValueSize is how long values are: 100 bytes by default.
+	ValueSize Sizes
+	// ScanLimit is how many entries a scan asks for, 100 by default.
+	ScanLimit int
+	// Priority weighs Spillway-Priority; the header is not sent by default.
+	Priority Priorities
+	// Clients weighs Spillway-Client; the header is not sent by default.
+	Clients Clients
+	// Seed makes two runs send the same requests at the same times.
+	Seed uint64
+
+	// SLO is the latency within which an answer is good: 100 ms by default.
+	SLO time.Duration
+	// Timeout is when a client gives up, counted from the scheduled time: 10 s
+	// by default; that of a retry from when it is sent. The connection is closed
+	// then, and a new one opened.
+	Timeout time.Duration
+	// Retries is what clients do with a refusal or a time-out: nothing by default.
+	Retries Retries
+	// TimeoutHeader tells the service what is left of the timeout, in
+	// Spillway-Timeout-Ms.
+	TimeoutHeader bool
+
+	// Admin is the service's admin plane, http://host:port. With it a result
+	// holds the server's CPU and allocations a request, its queue over time, and
+	// the profiles of the measured window.
+	Admin string
+	// NoProfiles leaves the service unprofiled.
+	NoProfiles bool
+	// AdminToken is the bearer token of the admin plane, if it asks for one.
+	AdminToken string
+
+	// Progress, if set, is called about twice a second from a goroutine of Run.
+	Progress func(Progress)
+}
+
+// Progress is the state of a run since its start.
+type Progress struct {
+	// Elapsed and Left are of the whole run, warm-up included.
+	Elapsed, Left time.Duration
+	// Done is the share of the run that is over, 0 to 1.
+	Done float64
+	// Requests and Errors are answered so far; Rate is the completed rate since
+	// the last call, requests a second.
+	Requests, Errors int64
+	Rate             float64
+	// P50 and P99 are of the latency since the last call.
+	P50, P99 time.Duration
+}

@@ -1,0 +1,133 @@
+package workload
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// text is what all of the values that are read from text can do.
+type text interface {
+	fmt.Stringer
+	encoding.TextMarshaler
+}
+
+// parse reads s as a value of T.
+func parse[T text](s string) (T, error) {
+	var v T
+	err := any(&v).(encoding.TextUnmarshaler).UnmarshalText([]byte(s))
+	return v, err
+}
+
+func TestValues_AreReadAndWritten(t *testing.T) {
+	t.Parallel()
+	good(t, "poisson", Poisson, "poisson")
+	good(t, "constant", Constant, "constant")
+	good(t, "uniform", Uniform, "uniform")
+	good(t, "zipf", Zipf, "zipf")
+	good(t, "sequential", Sequential, "sequential")
+	good(t, "latest", Latest, "latest")
+
+	good(t, "put=50,get=45,delete=0,scan=5", Mix{Put: 50, Get: 45, Scan: 5}, "put=50,get=45,scan=5")
+	good(t, "scan=1, get=2.5", Mix{Get: 2.5, Scan: 1}, "get=2.5,scan=1")
+	good(t, "get=1", Mix{Get: 1}, "get=1")
+
+	good(t, "100", Sizes{100, 100}, "100")
+	good(t, "1KB", Sizes{1000, 1000}, "1KB")
+	good(t, "64-4096", Sizes{64, 4096}, "64-4KiB")
+	good(t, "0-1KiB", Sizes{0, 1024}, "0-1KiB")
+	good(t, "1GiB", Sizes{1 << 30, 1 << 30}, "1GiB")
+
+	good(t, "10GB", ByteCount(10e9), "10GB")
+	good(t, "64KiB", ByteCount(64<<10), "64KiB")
+	good(t, "1001", ByteCount(1001), "1001")
+	good(t, "0", ByteCount(0), "0")
+	good(t, "9223372036854775807", ByteCount(math.MaxInt64), "9223372036854775807")
+
+	good(t, "3", Priorities{3: 1}, "3")
+	good(t, "0=10,3=90", Priorities{0: 10, 3: 90}, "0=10,3=90")
+	good(t, "3=90", Priorities{3: 90}, "3=90")
+}
+
+func good[T text](t *testing.T, s string, want T, written string) {
+	t.Helper()
+	v, err := parse[T](s)
+	require.NoError(t, err, s)
+	require.Equal(t, want, v, s)
+	require.Equal(t, written, v.String())
+	again, err := parse[T](v.String())
+	require.NoError(t, err, s)
+	require.Equal(t, v, again, s)
+	// In JSON and YAML it is the same text.
+	content, err := json.Marshal(v)
+	require.NoError(t, err)
+	require.JSONEq(t, `"`+written+`"`, string(content))
+}
+
+func TestValues_SayWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	bad[Arrivals](t, "poisson, constant", "", "Poisson", "uniform", "\xff")
+	bad[Distribution](t, "uniform, zipf, sequential, latest", "", "zipfian", "1")
+	bad[Mix](t, "put=50,get=45,scan=5", "", "put", "put=", "=1", "put=1,put=1", "put=0", "put=-1", "put=NaN",
+		"put=Inf", "put=1e10", "get=1,", "post=1", "put=1;get=1", "put=1=1", "GET=1")
+	bad[Sizes](t, "64-4096", "", "-", "1-", "-1", "5-4", "0", "0-0", "1.5KB", "1gb", "2GiB", "1-2-3", "99999999999999999999", "9e9", " 1", "KB")
+	bad[ByteCount](t, "10GB", "", "-1", "1.5GB", "10G", "10 GB", "9223372036854775808", "9223372036854775807KB", "GB")
+	bad[Priorities](t, "0=10,3=90", "", "8", "-1", "03", "3,4", "x", "0=0", "8=1", "0=1,0=2")
+}
+
+func bad[T text](t *testing.T, allowed string, values ...string) {
+	t.Helper()
+	for _, s := range values {
+		v, err := parse[T](s)
+		require.ErrorContains(t, err, allowed, "%q", s)
+		require.ErrorContains(t, err, fmt.Sprintf("%q", s))
+		require.Zero(t, v, "%q", s)
+	}
+	_, err := parse[T](strings.Repeat("long", 1000))
+	require.Error(t, err)
+	require.Less(t, len(err.Error()), 300)
+}
+
+func TestValues_ZeroIsWrittenAsNothingOrItsName(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "poisson", Arrivals(0).String())
+	require.Equal(t, "uniform", Distribution(0).String())
+	require.Equal(t, "77", Distribution(77).String())
+	require.Empty(t, Mix{}.String())
+	require.Empty(t, Sizes{}.String())
+	require.Empty(t, Priorities{}.String())
+}
+
+func FuzzValues(f *testing.F) {
+	for _, s := range []string{"poisson", "zipf", "put=50,get=45,delete=0,scan=5", "64-4096", "10GB", "3", "0=10,3=90", "put=-0,get=1e-300"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		same[Arrivals](t, s)
+		same[Distribution](t, s)
+		same[Mix](t, s)
+		same[Sizes](t, s)
+		same[ByteCount](t, s)
+		same[Priorities](t, s)
+	})
+}
+
+// same checks that what was read is written so that it is read as the same.
+func same[T text](t *testing.T, s string) {
+	v, err := parse[T](s)
+	if err != nil {
+		require.Zero(t, v)
+		return
+	}
+	again, err := parse[T](v.String())
+	require.NoError(t, err, "%q, written as %q", s, v)
+	if !reflect.DeepEqual(v, again) {
+		t.Fatalf("%q was read as %v, which was read as %v", s, v, again)
+	}
+}
