@@ -23,7 +23,7 @@ type fillCommand struct {
 
 // Run puts each key once.
 func (c *fillCommand) Run(ctx context.Context, s *session) error {
-	mean := (float64(c.ValueSize.Min) + float64(c.ValueSize.Max)) / 2
+	mean := c.ValueSize.Mean()
 	keys := max(1, uint64(float64(c.Bytes)/max(1, mean)))
 	o := c.options()
 	o.Count, o.Keys, o.Distribution = keys, keys, workload.Sequential

@@ -226,6 +226,17 @@ func TestRun_AssertionsDecideTheExitCode(t *testing.T) {
 	require.Contains(t, o.stdout, "p99", "the result is shown all the same")
 }
 
+// A server that knows nothing of what is asked serves no put, whatever the gets
+// may make of it.
+func TestRun_NotFoundIsNoAnswerToAPut(t *testing.T) {
+	t.Parallel()
+	args := []string{"run", "--url", serve(t, http.NotFound), "--rate=200", "--duration=300ms", "--connections=2", "--assert=goodput>=99%", "--mix"}
+	try(t, append(args, "put=100")...).requireFailed(t, exitFailed, "goodput>=99% fails: it is 0%")
+	o := try(t, append(args, "get=100")...)
+	require.Equal(t, exitOK, o.code, o)
+	require.Regexp(t, `misses +(\d+) of \d+ gets found no value: fill the store first with`, o.stdout)
+}
+
 func TestRun_ReportsWhatItHasWhenInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

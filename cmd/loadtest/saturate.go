@@ -21,7 +21,7 @@ type saturateCommand struct {
 
 // Help is shown by saturate --help.
 func (*saturateCommand) Help() string {
-	return "The breaking point is the highest rate at which goodput, which is 2xx and 404 within the SLO, is at least 0.99 of the offered rate.\n\n" +
+	return "The breaking point is the highest rate at which goodput, which is 2xx, and 404 to a get, within the SLO, is at least 0.99 of the offered rate.\n\n" +
 		"Most searches take some 25 trials of --warmup and --duration, 3 minutes by default, and longer the further the breaking point is from --rate " +
 		"and the less steady the machine. After 100 trials, or when what was sustained at one time is not at another, the search gives up and says what it knows. " +
 		"After a trial that was not sustained it waits until the service has recovered, half a minute or so at most."
@@ -66,8 +66,12 @@ func (c *saturateCommand) Run(ctx context.Context, s *session) error {
 		} else if step.GeneratorLate {
 			verdict = "generator late"
 		}
-		_, _ = fmt.Fprintf(table, "%.0f\t%s\t%.2f ms\t%.2f ms\t%.2f ms\t%s\t\n",
-			step.OfferedRPS, percent(step.GoodShare), step.Latency.P50, step.Latency.P99, step.Latency.Max, verdict)
+		p99 := fmt.Sprintf("%.2f ms", step.Latency.P99)
+		if !step.Latency.Known(99) {
+			p99 = "too few"
+		}
+		_, _ = fmt.Fprintf(table, "%.0f\t%s\t%.2f ms\t%s\t%.2f ms\t%s\t\n",
+			step.OfferedRPS, percent(step.GoodShare), step.Latency.P50, p99, step.Latency.Max, verdict)
 	}
 	_ = table.Flush()
 	_, _ = fmt.Fprintln(s.out, found)

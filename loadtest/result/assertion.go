@@ -24,6 +24,8 @@ type metric struct {
 	unit unit
 	// value returns the metric; why says that a result does not have it.
 	value func(*Result) (value float64, why string)
+	// doubt says why the value is but a guess; nil if it never is.
+	doubt func(*Result) string
 	// whole is what a percentage is taken of; nil if there are no percentages.
 	whole func(*Result) float64
 }
@@ -120,7 +122,14 @@ func percentileMetric(name string) (metric, bool) {
 	if served {
 		histogram, what = (*Result).ServedHistogram, "request was served"
 	}
-	return metric{name: name, unit: unitDuration, value: func(r *Result) (float64, string) {
+	doubt := func(r *Result) string {
+		h, err := histogram(r)
+		if err != nil || known(percentile, h.TotalCount()) {
+			return ""
+		}
+		return fmt.Sprintf(", a guess: fewer than 10 of %d requests are beyond it", h.TotalCount())
+	}
+	return metric{name: name, unit: unitDuration, doubt: doubt, value: func(r *Result) (float64, string) {
 		h, err := histogram(r)
 		switch {
 		case err != nil:
@@ -146,7 +155,7 @@ var operators = []struct {
 // ParseAssertion reads a metric, an operator and a value:
 //
 //	p99<50ms  p99.9<=0.2s  mean<5ms  max<1s   latency of all requests; any percentile
-//	served_p99<20ms                           latency of 2xx and 404
+//	served_p99<20ms                           latency of 2xx, 304, and 404 to a get
 //	goodput>=1000  completed>99%              requests a second, or a share of those offered
 //	errors==0  shed<1%  non2xx<0.1%           requests, or a share of all of them
 //	server_cpu<60us                           the service's CPU time a request
@@ -230,6 +239,9 @@ func (a Assertion) Check(r *Result) (ok bool, said string) {
 		actual = formatFloat(is) + "/s"
 	default:
 		actual = formatFloat(is)
+	}
+	if a.metric.doubt != nil {
+		actual += a.metric.doubt(r)
 	}
 	if a.holds(is, a.want) {
 		return true, fmt.Sprintf("%s holds: it is %s", a.text, actual)

@@ -40,12 +40,12 @@ func TestAssertion_Checks(t *testing.T) {
 		// Latencies, of all and of the served.
 		{"p50<600ms", something, true, "p50<600ms holds: it is 500.2 ms"},
 		{"p99<50ms", something, false, "p99<50ms fails: it is 990.2 ms"},
-		{"p99.9 <= 1s", something, true, "p99.9<=1s holds: it is 999.4 ms"},
-		{"p99_9<=0.5s", something, false, "p99_9<=0.5s fails: it is 999.4 ms"},
+		{"p99.9 <= 1s", something, true, "p99.9<=1s holds: it is 999.4 ms, a guess: fewer than 10 of 1000 requests are beyond it"},
+		{"p99_9<=0.5s", something, false, "p99_9<=0.5s fails: it is 999.4 ms, a guess: fewer than 10 of 1000 requests are beyond it"},
 		{"p12.5>100ms", something, true, "p12.5>100ms holds: it is 125.1 ms"},
 		{"mean<1ms", something, false, "mean<1ms fails: it is 500.5 ms"},
 		{"max>=1s", something, true, "max>=1s holds: it is 1000.4 ms"},
-		{"served_p99<1ms", something, false, "served_p99<1ms fails: it is 99.01 ms"},
+		{"served_p99<1ms", something, false, "served_p99<1ms fails: it is 99.01 ms, a guess: fewer than 10 of 100 requests are beyond it"},
 		{"served_max<100ms", something, false, "served_max<100ms fails: it is 100.0 ms"},
 		{"served_mean<51ms", something, true, "served_mean<51ms holds: it is 50.50 ms"},
 		// Rates, also as shares of the offered one.

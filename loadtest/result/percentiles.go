@@ -36,6 +36,7 @@ func percentiles(h *hdrhistogram.Histogram) Percentiles {
 	at := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1000 }
 	return Percentiles{
 		Mean: h.Mean() / 1000, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.Max()) / 1000,
+		Count: h.TotalCount(),
 	}
 }
 
@@ -60,7 +61,7 @@ func (r *Result) Histogram() (*hdrhistogram.Histogram, error) {
 	return decodeHistogram("latency_hdr", r.LatencyHDR)
 }
 
-// ServedHistogram returns the latencies of 2xx and 404, in microseconds.
+// ServedHistogram returns the latencies of what was served, in microseconds.
 func (r *Result) ServedHistogram() (*hdrhistogram.Histogram, error) {
 	return decodeHistogram("served_latency_hdr", r.ServedHDR)
 }

@@ -7,6 +7,7 @@ import (
 	"spillway/loadtest/machine"
 	"spillway/loadtest/observe"
 	"spillway/loadtest/profiles"
+	"spillway/loadtest/workload"
 )
 
 // Result is what one run measured, and the form of `--json`. Counts and
@@ -22,6 +23,9 @@ type Result struct {
 	// Partial says why the window ended before its time; empty if it did not.
 	Partial string `json:"partial,omitempty"`
 	Seed    uint64 `json:"seed"`
+	// Keys and ValueSize are those of the load.
+	Keys      uint64         `json:"keys,omitempty"`
+	ValueSize workload.Sizes `json:"value_size,omitzero"`
 	// Machine is that of the generator.
 	Machine *machine.Machine `json:"machine,omitempty"`
 
@@ -32,9 +36,9 @@ type Result struct {
 	TargetRPS    float64 `json:"target_rps"`
 	OfferedRPS   float64 `json:"offered_rps"`
 	CompletedRPS float64 `json:"completed_rps"`
-	// ServedRPS is the part of CompletedRPS that is 2xx and 404.
+	// ServedRPS is the part of CompletedRPS that serves: 2xx, 304, and 404 to a get.
 	ServedRPS float64 `json:"served_rps"`
-	// GoodputRPS is of 2xx and 404 within the SLO.
+	// GoodputRPS is of what is served within the SLO.
 	GoodputRPS float64 `json:"goodput_rps"`
 	SLOMillis  float64 `json:"slo_ms"`
 
@@ -43,6 +47,8 @@ type Result struct {
 	Status     map[string]int64    `json:"status"`
 	Shed       map[string]int64    `json:"shed"`
 	Errors     map[ErrorKind]int64 `json:"errors"`
+	// Misses is how many gets found no value: 404.
+	Misses int64 `json:"misses"`
 	// Retries is how often these requests were sent again, nil if clients do not
 	// try again. Each request counts once, as its last attempt ended.
 	Retries *int64 `json:"retries,omitempty"`
@@ -54,7 +60,8 @@ type Result struct {
 
 	// Latency is of all requests, counted from the scheduled time; one that was
 	// given up counts with its timeout, or, if it was tried again, with the time
-	// until that of the last attempt was over. ServedLatency is of 2xx and 404.
+	// until that of the last attempt was over. ServedLatency is of what is
+	// served.
 	Latency       Percentiles `json:"latency_ms"`
 	ServedLatency Percentiles `json:"served_latency_ms"`
 	// UncorrectedLatency counts from the moment at which a request was really
@@ -85,7 +92,7 @@ type Result struct {
 	Unseen string `json:"unseen,omitempty"`
 
 	// ServerCPUMicros is the server's CPU time by answers, what it turns away
-	// included, and ServerCPUServedMicros by 2xx and 404 alone: what it really
+	// included, and ServerCPUServedMicros by what is served alone: what it really
 	// costs to serve one. Allocations are by answers.
 	ServerCPUMicros       *float64 `json:"server_cpu_us_per_request"`
 	ServerCPUServedMicros *float64 `json:"server_cpu_us_per_served_request"`
@@ -165,7 +172,8 @@ func (s Share) Add(t Share) Share {
 // 100.
 func (s Share) GoodPercent() float64 { return 100 * float64(s.Good) / float64(max(1, s.Requests)) }
 
-// Percentiles are latencies in milliseconds; all 0 if nothing was recorded.
+// Percentiles are latencies in milliseconds; all 0 if nothing was recorded. Those
+// with few latencies beyond them are there too, for programs that want them.
 type Percentiles struct {
 	Mean  float64 `json:"mean"`
 	P50   float64 `json:"p50"`
@@ -174,6 +182,20 @@ type Percentiles struct {
 	P999  float64 `json:"p99_9"`
 	P9999 float64 `json:"p99_99"`
 	Max   float64 `json:"max"`
+	// Count is how many latencies these are of. See Known.
+	Count int64 `json:"count"`
+}
+
+// Known reports whether at least ten of the latencies are beyond a percentile. Of
+// fewer it says where these few happened to be, and another run would say another
+// thing.
+func (p Percentiles) Known(percentile float64) bool {
+	return p.Count == 0 || known(percentile, p.Count) // files of earlier versions do not count
+}
+
+func known(percentile float64, count int64) bool {
+	const beyond, rounding = 10, 1e-6
+	return float64(count)*(100-percentile)/100 >= beyond-rounding
 }
 
 // Interval is a part of the measured window. Requests count in the one of their

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
@@ -44,8 +45,9 @@ type Tally struct {
 
 	scheduled   int64 // in the window
 	completed   int64 // answered in the window
-	served      int64 // of these, with 2xx or 404
+	served      int64 // of these, with an answer that serves
 	good        int64
+	misses      int64
 	retries     int64
 	shares      []Share // by part
 	status      [1000]int64
@@ -113,13 +115,14 @@ func (t *Tally) Retried(scheduled time.Duration, times int) {
 // sent. For one that was given up now is when its timeout was over, not when that
 // was seen.
 func (t *Tally) Failed(scheduled, sent, now time.Duration, kind ErrorKind) {
+	latency := now - scheduled
 	t.all++
 	t.allErrors++
+	record(t.recent, latency)
 	if !t.window.Has(scheduled) {
 		return
 	}
 	t.errors[kind]++
-	latency := now - scheduled
 	record(t.latency, latency)
 	if sent != workload.Never {
 		record(t.uncorrected, now-sent)
@@ -132,13 +135,13 @@ func (t *Tally) Failed(scheduled, sent, now time.Duration, kind ErrorKind) {
 // Answered counts a request that was sent and has its answer now, with an HTTP
 // status of 100 to 999 and what its Spillway-Shed says, if anything.
 func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status int, shed string) {
-	latency := now - scheduled
+	latency, serves := now-scheduled, serves(part.op(), status)
 	t.all++
 	record(t.recent, latency)
 	if t.window.Has(now) {
 		t.completed++
 		t.at(now).Completed++
-		if served(status) {
+		if serves {
 			t.served++
 		}
 	}
@@ -154,7 +157,10 @@ func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status i
 		t.shed[shed]++
 		in.Shed++
 	}
-	if served(status) {
+	if status == http.StatusNotFound && part.op() == workload.Get {
+		t.misses++
+	}
+	if serves {
 		record(t.servedTimes, latency)
 		share := &t.shares[part]
 		share.Served++
@@ -166,9 +172,11 @@ func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status i
 	}
 }
 
-// served tells whether a status says that the request was done: that a key is
-// absent is an answer.
-func served(status int) bool { return status/100 == 2 || status == 404 }
+// serves tells whether a status says that the operation was done: that a key has
+// no value is the answer to a get, and to nothing else.
+func serves(op workload.Op, status int) bool {
+	return status/100 == 2 || status == http.StatusNotModified || status == http.StatusNotFound && op == workload.Get
+}
 
 // at returns the counts of the interval of the window in which a time lies.
 func (t *Tally) at(when time.Duration) *interval {
@@ -196,6 +204,7 @@ func (t *Tally) Add(other *Tally) {
 	t.completed += other.completed
 	t.served += other.served
 	t.good += other.good
+	t.misses += other.misses
 	t.retries += other.retries
 	for part, s := range other.shares {
 		t.shares[part] = t.shares[part].Add(s)
@@ -230,8 +239,8 @@ func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
 	o := &t.o
 	r := &Result{
 		URL: o.URL, Started: begin, TimelineStep: t.window.Step.Seconds(), Seconds: measured.Seconds(), Seed: o.Seed,
-		TargetRPS: o.Rate, SLOMillis: milliseconds(o.SLO),
-		Operations: map[string]int64{}, Status: map[string]int64{}, Shed: t.shed, Errors: t.errors,
+		Keys: o.Keys, ValueSize: o.ValueSize, TargetRPS: o.Rate, SLOMillis: milliseconds(o.SLO),
+		Operations: map[string]int64{}, Status: map[string]int64{}, Shed: t.shed, Errors: t.errors, Misses: t.misses,
 		Latency: percentiles(t.latency), ServedLatency: percentiles(t.servedTimes),
 		UncorrectedLatency: percentiles(t.uncorrected), Lateness: percentiles(t.lateness),
 		LatencyHDR: encodeHistogram(t.latency), ServedHDR: encodeHistogram(t.servedTimes),

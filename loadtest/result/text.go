@@ -67,11 +67,27 @@ func (r *Result) writeRates(b *bytes.Buffer) {
 	}
 	writeList(b, "good of", shares)
 	writeList(b, "answers", counted(r.Status))
+	r.writeMisses(b)
 	writeList(b, "shed", counted(r.Shed))
 	writeList(b, "errors", counted(r.Errors))
 	if r.SlowClients != nil {
 		writeList(b, "slow", strings.Split(r.SlowClients.String(), ", "))
 	}
+}
+
+// writeMisses says that most gets found nothing, and how that is mended.
+func (r *Result) writeMisses(b *bytes.Buffer) {
+	gets := r.Operations[workload.Get.String()]
+	if 2*r.Misses <= gets {
+		return
+	}
+	fmt.Fprintf(b, "%-11s %d of %d gets found no value", "misses", r.Misses, gets)
+	if r.Keys == 0 {
+		b.WriteByte('\n')
+		return
+	}
+	fmt.Fprintf(b, ": fill the store first with\n%-11s loadtest fill --url %s \\\n%-11s   --bytes %d --value-size %v\n",
+		"", r.URL, "", int64(float64(r.Keys)*max(1, r.ValueSize.Mean())), r.ValueSize)
 }
 
 // counted writes counts in the order of their names.
@@ -111,23 +127,36 @@ func (r *Result) writeLatencies(b *bytes.Buffer) {
 		return
 	}
 	fmt.Fprintf(b, "%-11s %14s %14s %14s\n", "latency ms", "all requests", "served", "uncorrected")
+	few := false
 	for _, row := range []struct {
-		name string
-		pick func(Percentiles) float64
+		name       string
+		percentile float64
+		pick       func(Percentiles) float64
 	}{
-		{"mean", func(p Percentiles) float64 { return p.Mean }},
-		{"p50", func(p Percentiles) float64 { return p.P50 }},
-		{"p90", func(p Percentiles) float64 { return p.P90 }},
-		{"p99", func(p Percentiles) float64 { return p.P99 }},
-		{"p99.9", func(p Percentiles) float64 { return p.P999 }},
-		{"p99.99", func(p Percentiles) float64 { return p.P9999 }},
-		{"max", func(p Percentiles) float64 { return p.Max }},
+		{"mean", 0, func(p Percentiles) float64 { return p.Mean }},
+		{"p50", 50, func(p Percentiles) float64 { return p.P50 }},
+		{"p90", 90, func(p Percentiles) float64 { return p.P90 }},
+		{"p99", 99, func(p Percentiles) float64 { return p.P99 }},
+		{"p99.9", 99.9, func(p Percentiles) float64 { return p.P999 }},
+		{"p99.99", 99.99, func(p Percentiles) float64 { return p.P9999 }},
+		{"max", 0, func(p Percentiles) float64 { return p.Max }},
 	} {
-		served := "–"
-		if r.ServedLatency != (Percentiles{}) {
-			served = fmt.Sprintf("%.3f", row.pick(r.ServedLatency))
+		fmt.Fprintf(b, "  %-9s", row.name)
+		for _, p := range []Percentiles{r.Latency, r.ServedLatency, r.UncorrectedLatency} {
+			cell := "–"
+			switch {
+			case p == Percentiles{}:
+			case row.percentile > 0 && !p.Known(row.percentile):
+				cell, few = "too few", true
+			default:
+				cell = fmt.Sprintf("%.3f", row.pick(p))
+			}
+			fmt.Fprintf(b, " %14s", cell)
 		}
-		fmt.Fprintf(b, "  %-9s %14.3f %14s %14.3f\n", row.name, row.pick(r.Latency), served, row.pick(r.UncorrectedLatency))
+		b.WriteByte('\n')
+	}
+	if few {
+		fmt.Fprintf(b, "%-11s too few: of fewer than 10 requests beyond it a percentile is a guess\n", "")
 	}
 }
 

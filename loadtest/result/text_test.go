@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spillway/loadtest/profiles"
+	"spillway/loadtest/workload"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -29,12 +30,12 @@ func TestResult_TextIsAsAgreed(t *testing.T) {
 		Shed:        map[string]int64{"full": 2050, "expired": 50},
 		Errors:      map[ErrorKind]int64{ErrorTimeout: 20, ErrorReset: 3, ErrorConnect: 0},
 		SlowClients: &SlowClients{Connections: 200, Finished: 195, Refused: 12, CutOff: 1, SentBytes: 31_020, ReadBytes: 81_920_000},
-		Latency:     Percentiles{1.204, 0.512, 2.313, 14.207, 88.511, 121.343, 10_002.431},
+		Latency:     Percentiles{1.204, 0.512, 2.313, 14.207, 88.511, 121.343, 10_002.431, 200_123},
 		ServedLatency: Percentiles{
-			1.195, 0.511, 2.301, 14.103, 80.447, 119.295, 130.111,
+			1.195, 0.511, 2.301, 14.103, 80.447, 119.295, 130.111, 99_999,
 		},
-		UncorrectedLatency: Percentiles{1.101, 0.498, 2.203, 11.103, 60.511, 101.375, 9_998.335},
-		Lateness:           Percentiles{0.003, 0.001, 0.004, 0.041, 0.211, 0.911, 1.203},
+		UncorrectedLatency: Percentiles{1.101, 0.498, 2.203, 11.103, 60.511, 101.375, 9_998.335, 200_100},
+		Lateness:           Percentiles{0.003, 0.001, 0.004, 0.041, 0.211, 0.911, 1.203, 0},
 		ClientCPUMicros:    5.21,
 		ServerCPUMicros:    &cpu, ServerAllocs: &allocs, ServerAllocated: &allocated,
 		Strategy: "fifo", Workers: 4, Capacity: &capacity,
@@ -55,7 +56,14 @@ func TestResult_TextIsAsAgreed(t *testing.T) {
 		"closed": {
 			URL: "http://localhost:80", Seconds: 1, OfferedRPS: 900, CompletedRPS: 900, GoodputRPS: 900, SLOMillis: 0.5,
 			Requests: 900, Retries: &retries, Operations: map[string]int64{"get": 900}, Status: map[string]int64{"503": 900}, Shed: map[string]int64{"full": 900},
-			Latency: Percentiles{1, 1, 1, 1, 1, 1, 1}, UncorrectedLatency: Percentiles{1, 1, 1, 1, 1, 1, 1}, ClientCPUMicros: 4,
+			Latency: Percentiles{1, 1, 1, 1, 1, 1, 1, 900}, UncorrectedLatency: Percentiles{1, 1, 1, 1, 1, 1, 1, 900}, ClientCPUMicros: 4,
+		},
+		"missing": {
+			URL: "http://localhost:80", Seconds: 1, TargetRPS: 1000, OfferedRPS: 1000, CompletedRPS: 1000, GoodputRPS: 1000, SLOMillis: 100,
+			Keys: 100_000, ValueSize: workload.Sizes{Min: 100, Max: 200}, Requests: 1000, Operations: map[string]int64{"get": 800, "put": 200},
+			Misses: 401, Status: map[string]int64{"200": 399, "404": 401, "201": 200},
+			Latency: Percentiles{1, 1, 1, 1, 1, 1, 1, 1000}, ServedLatency: Percentiles{1, 1, 1, 1, 1, 1, 1, 19},
+			UncorrectedLatency: Percentiles{1, 1, 1, 1, 1, 1, 1, 0}, ClientCPUMicros: 4,
 		},
 		"nothing": {URL: "http://localhost:80", TargetRPS: 1000, SLOMillis: 100, Partial: "interrupted 0.0 s after its start"},
 	} {

@@ -25,6 +25,9 @@ func (s Sizes) String() string {
 	}
 }
 
+// Mean is the length of a value in the mean.
+func (s Sizes) Mean() float64 { return (float64(s.Min) + float64(s.Max)) / 2 }
+
 // MarshalText returns what String does.
 func (s Sizes) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 

@@ -1,0 +1,80 @@
+package result
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spillway/loadtest/workload"
+)
+
+// That a key has no value answers a get. To a put it says that nothing was stored.
+func TestTally_KnowsWhatServes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		op     workload.Op
+		status int
+		served bool
+	}{
+		{workload.Get, http.StatusOK, true},
+		{workload.Get, http.StatusNotFound, true},
+		{workload.Get, http.StatusNotModified, true},
+		{workload.Put, http.StatusCreated, true},
+		{workload.Delete, http.StatusAccepted, true},
+		{workload.Put, http.StatusNotFound, false},
+		{workload.Delete, http.StatusNotFound, false},
+		{workload.Scan, http.StatusNotFound, false},
+		{workload.Get, http.StatusMethodNotAllowed, false},
+		{workload.Get, http.StatusServiceUnavailable, false},
+	} {
+		tally := NewTally(workload.Options{Rate: 1}.WithDefaults())
+		part := tally.Part(tt.op, -1, "")
+		tally.Offered(0, part)
+		tally.Answered(0, 0, time.Millisecond, part, tt.status, "")
+		r := tally.Result(time.Time{}, time.Second)
+		want := 0.0
+		if tt.served {
+			want = 1
+		}
+		require.InDelta(t, want, r.GoodputRPS, 0, "%v to a %v", tt.status, tt.op)
+		require.InDelta(t, want, r.ServedRPS, 0, "%v to a %v", tt.status, tt.op)
+		require.EqualValues(t, want, r.ServedLatency.Count)
+		require.EqualValues(t, 1, r.Latency.Count)
+	}
+}
+
+// Who watches a server that answers nothing is to see how long clients wait.
+func TestTally_RecentHasWhatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	tally := NewTally(workload.Options{Rate: 1}.WithDefaults())
+	for range 2 {
+		tally.Failed(0, 0, 10*time.Second, ErrorTimeout)
+	}
+	tally.Answered(0, 0, time.Millisecond, tally.Part(workload.Get, -1, ""), http.StatusOK, "")
+	recent := NewRecent()
+	requests, failed := tally.Recent(recent)
+	require.EqualValues(t, 3, requests)
+	require.EqualValues(t, 2, failed)
+	require.InEpsilon(t, (10 * time.Second).Microseconds(), recent.ValueAtQuantile(50), 0.01)
+}
+
+func TestPercentiles_AreKnownByTenBeyondThem(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		percentile float64
+		count      int64
+		known      bool
+	}{
+		{50, 19, false},
+		{50, 20, true},
+		{99.9, 9_999, false},
+		{99.9, 10_000, true},
+		{99.99, 2_463, false},
+		{99.99, 100_000, true},
+		{99.99, 0, true}, // not counted
+	} {
+		require.Equal(t, tt.known, Percentiles{Count: tt.count}.Known(tt.percentile), "%+v", tt)
+	}
+}
