@@ -1,10 +1,16 @@
 package generator
 
 import (
+	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"spillway/loadtest/workload"
 )
@@ -20,22 +26,66 @@ func Check(o *workload.Options) error {
 	return checkDescriptors(o.Connections + o.SlowClients)
 }
 
-// resolve returns the address behind a URL such as http://127.0.0.1:8080.
-func resolve(rawURL string) (*net.TCPAddr, error) {
+// server is what load is sent to.
+type server struct {
+	host      string // as clients name it
+	addresses []netip.AddrPort
+}
+
+// resolve returns the server of a URL such as http://127.0.0.1:8080, with all
+// addresses that its name has.
+func resolve(rawURL string) (s server, err error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "http" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return nil, fmt.Errorf("url: %q is not of the form http://host:port", rawURL)
+		return s, fmt.Errorf("url: %q is not of the form http://host:port", rawURL)
 	}
-	host := u.Host
-	if u.Port() == "" {
-		host = net.JoinHostPort(u.Hostname(), "80")
+	port := uint64(80)
+	if text := u.Port(); text != "" {
+		if port, err = strconv.ParseUint(text, 10, 16); err != nil || port == 0 {
+			return s, fmt.Errorf("url: %q: the port is not 1 to 65535", rawURL)
+		}
 	}
-	address, err := net.ResolveTCPAddr("tcp", host)
-	if err != nil {
-		return nil, fmt.Errorf("url: %q: %w", rawURL, err)
+	ips := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	if u.Hostname() != "" {
+		if ips, err = net.DefaultResolver.LookupNetIP(context.Background(), "ip", u.Hostname()); err != nil {
+			return s, fmt.Errorf("url: %q: %w", rawURL, err)
+		}
 	}
-	if address.IP == nil {
-		address.IP = net.IPv4(127, 0, 0, 1)
+	for _, ip := range ips {
+		if address := netip.AddrPortFrom(ip.Unmap(), uint16(port)); !slices.Contains(s.addresses, address) {
+			s.addresses = append(s.addresses, address)
+		}
 	}
-	return address, nil
+	if s.host = u.Host; u.Hostname() == "" {
+		s.host = s.addresses[0].String()
+	}
+	return s, nil
+}
+
+// reachable returns those of several addresses that take connections; all if none
+// does, so that connecting says why. A name such as localhost often has addresses
+// of which the server listens on one.
+func reachable(ctx context.Context, addresses []netip.AddrPort) []netip.AddrPort {
+	if len(addresses) == 1 {
+		return addresses
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	takes := make(map[netip.AddrPort]bool)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, address := range addresses {
+		wg.Go(func() {
+			if c, err := dialer.DialContext(ctx, "tcp", address.String()); err == nil {
+				_ = c.Close()
+				mu.Lock()
+				takes[address] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(takes) == 0 {
+		return addresses
+	}
+	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.AddrPort) bool { return !takes[a] })
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -39,8 +38,7 @@ const (
 type loop struct {
 	o      *workload.Options
 	number int
-	target unix.Sockaddr
-	family int
+	server server
 	window result.Window
 	closed bool // a closed loop
 	epoll  int
@@ -116,18 +114,17 @@ type conn struct {
 	place    int // in loop.resting
 }
 
-func newLoop(o *workload.Options, number int, address *net.TCPAddr, others *atomic.Int32, clock func() time.Duration) (*loop, error) {
+func newLoop(o *workload.Options, number int, to server, others *atomic.Int32, clock func() time.Duration) (*loop, error) {
 	l := &loop{
-		o: o, number: number, window: result.WindowOf(o), closed: o.Rate == 0, others: others, clock: clock,
+		o: o, number: number, server: to, window: result.WindowOf(o), closed: o.Rate == 0, others: others, clock: clock,
 		stream:  workload.NewStream(o),
-		encoder: newEncoder(o, address.String()),
+		encoder: newEncoder(o, to.host),
 		events:  make([]unix.EpollEvent, 256),
 		in:      make([]byte, 64<<10),
 		out:     make([]byte, 0, 4<<10),
 		count:   result.NewTally(*o),
 	}
 	l.waits = rand.New(rand.NewPCG(workload.Scramble(o.Seed), workload.Scramble(1<<32+uint64(number))))
-	l.target, l.family = sockaddr(address)
 	n := o.Connections / o.Loops
 	if number < o.Connections%o.Loops {
 		n++
@@ -141,12 +138,18 @@ func newLoop(o *workload.Options, number int, address *net.TCPAddr, others *atom
 	return l, nil
 }
 
-// sockaddr returns an address as the kernel takes it, and its family.
-func sockaddr(address *net.TCPAddr) (unix.Sockaddr, int) {
-	if ip := address.IP.To4(); ip != nil {
-		return &unix.SockaddrInet4{Port: address.Port, Addr: [4]byte(ip)}, unix.AF_INET
+// socket opens a socket for connection number n, and returns the address that it is
+// to be connected to: they take their turns.
+func (s *server) socket(n int) (fd int, to unix.Sockaddr, err error) {
+	address := s.addresses[n%len(s.addresses)]
+	family := unix.AF_INET
+	if ip := address.Addr(); ip.Is4() {
+		to = &unix.SockaddrInet4{Port: int(address.Port()), Addr: ip.As4()}
+	} else {
+		to, family = &unix.SockaddrInet6{Port: int(address.Port()), Addr: ip.As16()}, unix.AF_INET6
 	}
-	return &unix.SockaddrInet6{Port: address.Port, Addr: [16]byte(address.IP.To16())}, unix.AF_INET6
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	return fd, to, err
 }
 
 // connect opens all connections, and waits for them.
@@ -539,7 +542,7 @@ func (l *loop) dial(c *conn, now time.Duration) {
 	if c.in != nil {
 		c.in.remove(c)
 	}
-	fd, err := unix.Socket(l.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, to, err := l.server.socket(l.number + int(c.index)*l.o.Loops)
 	if err != nil {
 		l.fail(c, now, fmt.Errorf("cannot open a socket: %w", err))
 		return
@@ -550,7 +553,7 @@ func (l *loop) dial(c *conn, now time.Duration) {
 	// use up the ports with connections in TIME_WAIT.
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT, Fd: c.index}
-	if err = unix.Connect(fd, l.target); err == nil || errors.Is(err, unix.EINPROGRESS) {
+	if err = unix.Connect(fd, to); err == nil || errors.Is(err, unix.EINPROGRESS) {
 		err = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event)
 	}
 	if err != nil {

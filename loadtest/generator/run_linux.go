@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -29,10 +28,16 @@ func Run(ctx context.Context, o workload.Options) (*result.Result, error) {
 	if err := Check(&o); err != nil {
 		return nil, err
 	}
-	address, err := resolve(o.URL)
+	to, err := resolve(o.URL)
 	if err != nil {
 		return nil, err
 	}
+	return send(ctx, o, to)
+}
+
+// send sends the load to a server.
+func send(ctx context.Context, o workload.Options, to server) (_ *result.Result, err error) {
+	to.addresses = reachable(ctx, to.addresses)
 	r := &run{o: &o, window: result.WindowOf(&o)}
 	if o.Admin != "" {
 		if r.observer, err = observe.Open(ctx, o.Admin, o.AdminToken); err != nil {
@@ -40,9 +45,9 @@ func Run(ctx context.Context, o workload.Options) (*result.Result, error) {
 		}
 	}
 	if o.SlowClients > 0 {
-		r.slow = newSlowClients(&o, address)
+		r.slow = newSlowClients(&o, to)
 	}
-	if err := r.connect(ctx, address); err != nil {
+	if err := r.connect(ctx, to); err != nil {
 		r.close()
 		return nil, fmt.Errorf("%s: %w", o.URL, err)
 	}
@@ -64,11 +69,11 @@ type run struct {
 func (r *run) clock() time.Duration { return time.Since(r.begin) }
 
 // connect opens the connections of all loops.
-func (r *run) connect(ctx context.Context, address *net.TCPAddr) error {
+func (r *run) connect(ctx context.Context, to server) error {
 	r.begin = time.Now()
 	r.others.Store(int32(r.o.Loops))
 	for n := range r.o.Loops {
-		l, err := newLoop(r.o, n, address, &r.others, r.clock)
+		l, err := newLoop(r.o, n, to, &r.others, r.clock)
 		if err != nil {
 			return err
 		}

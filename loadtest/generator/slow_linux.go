@@ -2,7 +2,6 @@ package generator
 
 import (
 	"errors"
-	"net"
 	"strconv"
 	"time"
 
@@ -43,8 +42,7 @@ const (
 // slowClients are the connections whose clients are slow. They go through their
 // requests in steps, and know no time but these.
 type slowClients struct {
-	target unix.Sockaddr
-	family int
+	server server
 	tail   string // of the request line, and the headers that are always sent
 	conns  []slowConn
 	in     []byte
@@ -67,12 +65,11 @@ type slowConn struct {
 
 // newSlowClients returns as many slow clients as o asks for, senders and readers
 // in turn. None is connected.
-func newSlowClients(o *workload.Options, address *net.TCPAddr) *slowClients {
+func newSlowClients(o *workload.Options, to server) *slowClients {
 	s := &slowClients{
-		tail: newTail(o, address.String()), conns: make([]slowConn, o.SlowClients), in: make([]byte, slowPiece),
+		server: to, tail: newTail(o, to.host), conns: make([]slowConn, o.SlowClients), in: make([]byte, slowPiece),
 		count: result.SlowClients{Connections: o.SlowClients},
 	}
-	s.target, s.family = sockaddr(address)
 	for i := range s.conns {
 		c := &s.conns[i]
 		c.number, c.reads = i, i%2 == 1
@@ -131,7 +128,7 @@ func (s *slowClients) step(c *slowConn) {
 }
 
 func (s *slowClients) dial(c *slowConn) error {
-	fd, err := unix.Socket(s.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, to, err := s.server.socket(c.number)
 	if err != nil {
 		return err
 	}
@@ -143,7 +140,7 @@ func (s *slowClients) dial(c *slowConn) error {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, slowRoom)
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG, slowSegment)
 	}
-	if err := unix.Connect(fd, s.target); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+	if err := unix.Connect(fd, to); err != nil && !errors.Is(err, unix.EINPROGRESS) {
 		return err
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +31,7 @@ func newSlowTest(t *testing.T, n int) *slowTest {
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	o := workload.Options{SlowClients: n, Headers: []string{"X-A: b"}}.WithDefaults()
-	s := newSlowClients(&o, listener.Addr().(*net.TCPAddr))
+	s := newSlowClients(&o, server{host: listener.Addr().String(), addresses: []netip.AddrPort{listener.Addr().(*net.TCPAddr).AddrPort()}})
 	t.Cleanup(func() {
 		_ = listener.Close()
 		for i := range s.conns {

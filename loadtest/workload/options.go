@@ -6,7 +6,8 @@ import "time"
 // [Options.Check] reports what cannot be sent.
 type Options struct {
 	// URL is the service's data plane, http://host:port. There is no TLS: the
-	// lab measures queueing, and TLS would be most of what it sees.
+	// lab measures queueing, and TLS would be most of what it sees. If the name has
+	// several addresses, connections are spread over those that answer.
 	URL string
 	// Headers are sent with every request, each "Name: value".
 	Headers []string
