@@ -42,8 +42,8 @@ func (c *fillCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	stored := uint64(result.Status["201"])
-	_, _ = fmt.Fprintf(s.out, "filled %s in %.1f s, %s/s: %d values of %v\n", bytesText(float64(stored)*mean),
-		result.Seconds, bytesText(float64(stored)*mean/max(result.Seconds, 1e-3)), stored, c.ValueSize)
+	_, _ = fmt.Fprintf(s.out, "filled %v in %.1f s, %v/s: %d values of %v\n", workload.ByteCount(float64(stored)*mean),
+		result.Seconds, workload.ByteCount(float64(stored)*mean/max(result.Seconds, 1e-3)), stored, c.ValueSize)
 	if err := partial(result.Partial); err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"spillway/loadtest/generator"
@@ -127,13 +126,4 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
-}
-
-// bytesText returns a number of bytes as people say it.
-func bytesText(n float64) string {
-	units := []string{"bytes", "KB", "MB", "GB", "TB"}
-	for n >= 1000 && len(units) > 1 {
-		n, units = n/1000, units[1:]
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") + " " + units[0]
 }

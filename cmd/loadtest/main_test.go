@@ -287,7 +287,7 @@ func TestFill_PutsEveryKeyOnce(t *testing.T) {
 	require.Equal(t, exitOK, o.code, o)
 	require.EqualValues(t, 200, puts.Load())
 	require.EqualValues(t, 20_000, bytes.Load())
-	require.Contains(t, o.stdout, "filled 20 KB")
+	require.Contains(t, o.stdout, "filled 20 kB")
 	require.Contains(t, o.stdout, "--mix get=100 --keys 200 ")
 }
 

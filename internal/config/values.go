@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/dustin/go-humanize"
 
 	"spillway/internal/store/delay"
 )
@@ -136,30 +137,11 @@ func bounds(v *kong.Value) (low, high int64) {
 	return low, high
 }
 
-// units are the units of sizes: powers of 1000, and of 1024 with an i.
-var units = []struct {
-	name  string
-	bytes int64
-}{
-	{"KIB", 1 << 10}, {"MIB", 1 << 20}, {"GIB", 1 << 30}, {"TIB", 1 << 40},
-	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-	{"B", 1},
-}
-
-// size reads digits and a unit, in any case, without one bytes.
+// size reads a number of bytes. A comma is a point to some and nothing to others,
+// and refused.
 func size(s string) (int64, bool) {
-	unit := int64(1)
-	for _, u := range units {
-		if n := len(s) - len(u.name); n > 0 && strings.EqualFold(s[n:], u.name) {
-			s, unit = s[:n], u.bytes
-			break
-		}
-	}
-	n, err := strconv.ParseUint(s, 10, 63)
-	if err != nil || int64(n) > math.MaxInt64/unit {
-		return 0, false
-	}
-	return int64(n) * unit, true
+	n, err := humanize.ParseBytes(s)
+	return int64(n), err == nil && n <= math.MaxInt64 && !strings.Contains(s, ",")
 }
 
 // longest is the longest time that may be configured. Longer ones are mistakes,

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/renameio/v2"
+
 	"spillway/loadtest/profiles"
 )
 
@@ -104,27 +106,16 @@ func isRegular(path string) bool {
 
 // writeWhole writes a file under another name, and gives it its own once its
 // content is on the disk.
-func writeWhole(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+func writeWhole(path string, write func(io.Writer) error) error {
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
 	if err != nil {
 		return cannotWrite(path, err)
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	err = writeAll(f, write)
-	if err == nil {
-		err = f.Chmod(0o644)
+	defer func() { _ = f.Cleanup() }() // nothing is left to do once it has its name
+	if err := writeAll(f, write); err != nil {
+		return cannotWrite(path, err)
 	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err := f.CloseAtomicallyReplace(); err != nil {
 		return cannotWrite(path, err)
 	}
 	return nil
@@ -142,7 +133,7 @@ func writeThrough(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-func writeAll(f *os.File, write func(io.Writer) error) error {
+func writeAll(f io.Writer, write func(io.Writer) error) error {
 	w := bufio.NewWriter(f)
 	if err := write(w); err != nil {
 		return err

@@ -1,9 +1,12 @@
 package workload
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 )
 
 // MaxValueSize bounds the length of a value, in bytes.
@@ -19,9 +22,9 @@ func (s Sizes) String() string {
 	case s == Sizes{}:
 		return ""
 	case s.Min == s.Max:
-		return ByteCount(s.Min).String()
+		return strconv.Itoa(s.Min)
 	default:
-		return ByteCount(s.Min).String() + "-" + ByteCount(s.Max).String()
+		return fmt.Sprintf("%d-%d", s.Min, s.Max)
 	}
 }
 
@@ -50,55 +53,25 @@ func (s *Sizes) UnmarshalText(text []byte) error {
 // ByteCount is a number of bytes, at least 0.
 type ByteCount int64
 
-// byteUnits are the units that are read, each before those that it ends with.
-var byteUnits = []struct {
-	name  string
-	bytes int64
-}{
-	{"TiB", 1 << 40}, {"TB", 1e12},
-	{"GiB", 1 << 30}, {"GB", 1e9},
-	{"MiB", 1 << 20}, {"MB", 1e6},
-	{"KiB", 1 << 10}, {"KB", 1e3},
-}
+// String writes the count for people, in three digits or so: "10 GB".
+func (c ByteCount) String() string { return humanize.Bytes(uint64(c)) }
 
-// String writes the count in the largest unit that leaves no fraction: "10GB",
-// "64KiB", "1001".
-func (c ByteCount) String() string {
-	if c > 0 {
-		for _, unit := range byteUnits {
-			if int64(c)%unit.bytes == 0 {
-				return strconv.FormatInt(int64(c)/unit.bytes, 10) + unit.name
-			}
-		}
-	}
-	return strconv.FormatInt(int64(c), 10)
-}
+// MarshalText writes the count as UnmarshalText reads it.
+func (c ByteCount) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(c), 10), nil }
 
-// MarshalText returns what String does.
-func (c ByteCount) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
-
-// UnmarshalText reads a whole number of bytes, or of KB, KiB, MB, MiB, GB, GiB,
-// TB or TiB.
+// UnmarshalText reads a number of bytes, or of kB, KiB, MB, MiB and so on.
 func (c *ByteCount) UnmarshalText(text []byte) error {
 	n, ok := parseBytes(string(text))
 	if !ok {
-		return badValue("number of bytes", string(text), "a whole number of bytes such as 1048576, 64KiB or 10GB")
+		return badValue("number of bytes", string(text), "a number of bytes such as 1048576, 64KiB or 10GB")
 	}
 	*c = ByteCount(n)
 	return nil
 }
 
+// parseBytes reads a number of bytes. A comma is a point to some and nothing to
+// others, and refused.
 func parseBytes(s string) (int64, bool) {
-	scale := int64(1)
-	for _, unit := range byteUnits {
-		if rest, found := strings.CutSuffix(s, unit.name); found {
-			s, scale = rest, unit.bytes
-			break
-		}
-	}
-	n, err := strconv.ParseUint(s, 10, 63)
-	if err != nil || n > uint64(math.MaxInt64/scale) {
-		return 0, false
-	}
-	return int64(n) * scale, true
+	n, err := humanize.ParseBytes(s)
+	return int64(n), err == nil && n <= math.MaxInt64 && !strings.Contains(s, ",")
 }

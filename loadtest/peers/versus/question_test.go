@@ -56,8 +56,8 @@ func TestQuestions_WhatIsMeasured(t *testing.T) {
 		"idle":    {[]string{"fifo", "fifo-idle"}, getPut},
 		"values": {[]string{"plain", "fifo"}, []string{
 			"range of 11, 64 connections", "GET, 64 connections", "PUT, 64 connections",
-			"GET of 10KiB, 64 connections", "PUT of 10KiB, 64 connections", "GET of 100KiB, 64 connections", "PUT of 100KiB, 64 connections",
-			"GET of 1MiB, 64 connections", "PUT of 1MiB, 64 connections",
+			"GET of 10 kB, 64 connections", "PUT of 10 kB, 64 connections", "GET of 102 kB, 64 connections", "PUT of 102 kB, 64 connections",
+			"GET of 1.0 MB, 64 connections", "PUT of 1.0 MB, 64 connections",
 		}},
 	}
 	require.Len(t, Questions(), len(want)-varied)
