@@ -86,6 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Name("loadtest"),
 		kong.Description("The load lab: learn which queueing strategy serves your load best."),
 		kong.Vars{"version": "loadtest " + built(), "scenarios": strings.Join(scenarios.Names(), ", ")},
+		kong.ExplicitGroups([]kong.Group{{Key: "grid", Title: "All combinations of (with a scenario: in place of its own values)"}}),
 		kong.WithHyphenPrefixedParameters(true), // so that -1 is a bad value and not an unknown flag
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 120}),
 		kong.Writers(&text, &text),
@@ -102,7 +103,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	if err != nil {
-		complain(stderr, fmt.Errorf("%w (see loadtest --help)", err))
+		complain(stderr, fmt.Errorf("%w (see %s --help)", err, asked(err)))
 		return exitUsage
 	}
 	s := &session{out: stdout, err: stderr, live: isTerminal(stderr), command: commandLine(args)}
@@ -117,6 +118,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// asked returns the command that an error of the parser is about.
+func asked(err error) string {
+	if e, ok := errors.AsType[*kong.ParseError](err); ok && e.Context != nil {
+		if node := e.Context.Selected(); node != nil {
+			return "loadtest " + node.Name
+		}
+	}
+	return "loadtest"
 }
 
 // complain writes the error as one line.

@@ -163,6 +163,11 @@ func TestRun_Usage(t *testing.T) {
 		{"compare --strategies fifo --rates 0", []string{"rate", `"0"`}},
 		{"compare --strategies fifo --mixes put=x", []string{"mix", "put=x"}},
 		{"compare --strategies fifo --binary " + dir + "/absent", []string{"--binary", "absent"}},
+		// What only the other command knows, this one does not list and then refuse.
+		{"compare --strategies fifo --nodes 3", []string{"unknown flag --nodes", "(see loadtest compare --help)"}},
+		{"simulate --strategies fifo --slow-clients 3", []string{"unknown flag --slow-clients", "(see loadtest simulate --help)"}},
+		{"simulate --restart", []string{"unknown flag --restart", "(see loadtest simulate --help)"}},
+		{"--restart", []string{"unknown flag --restart", "(see loadtest --help)"}},
 		{"scenarios nonsense", []string{"nonsense", "pool-or-not"}},
 		{"scenarios --short " + endless, []string{"--short", "endless"}},
 		{"report", []string{"path"}},
@@ -211,6 +216,12 @@ func TestRun_MeasuresAndReports(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), "Percentile")
 
+	o = try(t, "report", result, "-o", "-", "--markdown", markdown)
+	require.Equal(t, exitOK, o.code, o)
+	require.True(t, strings.HasPrefix(o.stdout, "<!doctype html>") || strings.HasPrefix(o.stdout, "<!DOCTYPE html>"), "%.100s", o.stdout)
+	require.True(t, strings.HasSuffix(strings.TrimSpace(o.stdout), "</html>"), "nothing else is there")
+	require.NoFileExists(t, "-")
+	try(t, "report", result, "-o", "-", "--markdown", "-").requireFailed(t, exitUsage, "- would be written over")
 	o = try(t, "report", result, "-o", html, "--markdown", markdown)
 	require.Equal(t, exitOK, o.code, o)
 	require.Contains(t, o.stdout, html)
@@ -336,13 +347,13 @@ func TestCompare_KeepsDifferentSettingsApart(t *testing.T) {
 		require.NoError(t, err)
 		return dir
 	}
-	fifo := compareCommand{grid: grid{Strategies: []string{"fifo"}}}
+	fifo := compareCommand{question: question{grid: grid{Strategies: []string{"fifo"}}}}
 	require.Regexp(t, `^reports/comparison-[0-9a-f]{8}$`, folder(fifo))
 	require.Equal(t, folder(fifo), folder(fifo))
 	longer := fifo
 	longer.Duration = time.Minute
 	require.NotEqual(t, folder(fifo), folder(longer))
-	require.Equal(t, "reports/workers", folder(compareCommand{Scenario: "workers"}))
+	require.Equal(t, "reports/workers", folder(compareCommand{question: question{Scenario: "workers"}}))
 }
 
 func TestCompare_SaysWhatItBeginsWith(t *testing.T) {

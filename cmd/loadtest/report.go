@@ -13,13 +13,19 @@ import (
 
 type reportCommand struct {
 	Paths    []string `arg:"" name:"path" help:"Results: files that run or saturate have written, folders that compare has."`
-	Output   string   `short:"o" default:"report.html" placeholder:"FILE" help:"The HTML file to write; default ${default}."`
-	Markdown string   `placeholder:"FILE" help:"Write a summary in Markdown as well."`
+	Output   string   `short:"o" default:"report.html" placeholder:"FILE" help:"The HTML file to write, or - for stdout; default ${default}."`
+	Markdown string   `placeholder:"FILE" help:"Write a summary in Markdown as well, or - for stdout."`
 }
 
 // Run writes the report.
 func (c *reportCommand) Run(s *session) error {
-	if err := errors.Join(checkOutput("-o", c.Output), checkOutput("--markdown", c.Markdown)); err != nil {
+	check := func(flag, path string) error {
+		if path == stdout {
+			return nil
+		}
+		return checkOutput(flag, path)
+	}
+	if err := errors.Join(check("-o", c.Output), check("--markdown", c.Markdown)); err != nil {
 		return err
 	}
 	outputs := []string{c.Output, c.Markdown}
@@ -46,6 +52,9 @@ func same(a, b string) bool {
 	return err == nil && failed == nil && os.SameFile(first, second)
 }
 
+// stdout is the name of the standard output.
+const stdout = "-"
+
 // report writes a report of results as HTML, and as Markdown if it is named.
 func (s *session) report(html, markdown string, paths ...string) error {
 	input, err := report.Load(paths...)
@@ -56,8 +65,11 @@ func (s *session) report(html, markdown string, paths ...string) error {
 		if path == "" {
 			return nil
 		}
+		if path == stdout {
+			return render(s.out, input)
+		}
 		err := result.WriteFile(path, func(w io.Writer) error { return render(w, input) })
-		if err == nil {
+		if err == nil && html != stdout && markdown != stdout {
 			_, _ = fmt.Fprintln(s.out, "wrote", path)
 		}
 		return err

@@ -19,16 +19,13 @@ import (
 )
 
 type simulateCommand struct {
-	Scenario string `placeholder:"NAME|FILE" help:"What to simulate: one of ${scenarios}, or a scenario file."`
-	Short    bool   `help:"The scenario's short form."`
-	grid     `embed:"" group:"All combinations of (with a scenario: in place of its own values)"`
+	question `embed:""`
+	Nodes    []string `group:"grid" placeholder:"N" help:"Numbers of services with these settings behind a load balancer; connections are for each, rates that are multiples are of all of them."`
+	SlowNode []string `group:"grid" placeholder:"SPEED" help:"The speed of the first node, where the others have 1."`
+	Balance  []string `group:"grid" placeholder:"NAME" help:"How the load balancer chooses: round-robin (the default), random, least-outstanding, power-of-two, client-hash."`
 
-	Repetitions int            `placeholder:"N" help:"How often each combination is simulated, under a seed of its own; less than 4 can prove nothing."`
-	Duration    time.Duration  `help:"How long each run is measured, in virtual time."`
-	Warmup      *time.Duration `help:"How long load is sent before."`
-	SLO         time.Duration  `name:"slo" help:"Latency within which an answer is good."`
-	Timeout     time.Duration  `help:"When a client gives up."`
-	Seed        *uint64        `help:"Simulations with the same seed are the same."`
+	Timeout time.Duration `help:"When a client gives up."`
+	Seed    *uint64       `help:"Simulations with the same seed are the same."`
 
 	Service  work    `default:"exp:100us" help:"How long a worker takes for a request, unless a store delay says so: 4ms, exp:4ms, lognormal:4ms,1.5 (mean, coefficient of variation) or bimodal:1ms,50ms,0.05 (cheap, expensive, share of the expensive)."`
 	ScanCost float64 `default:"10" help:"How many times as long it takes for a scan."`
@@ -125,20 +122,18 @@ func replaceable(dir string) error {
 // scenario returns what the flags ask for.
 func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
 	switch {
-	case c.Scenario == "" && len(c.settings()) == 0:
-		return nil, errors.New("simulate: what? Give --scenario, or settings such as --strategies fifo,lifo (see loadtest simulate --help)")
 	case !(c.ScanCost > 0 && c.ScanCost <= 1e6):
 		return nil, fmt.Errorf("--scan-cost: %g is not above 0, at most 1000000", c.ScanCost)
-	case slices.ContainsFunc(c.SlowClients, func(n string) bool { return n != "0" }):
-		return nil, errors.New("--slow-clients: they are not simulated, only run (loadtest compare)")
 	case c.Timeout < 0 || c.Timeout > time.Hour:
 		return nil, fmt.Errorf("--timeout: %v is not more than 0, at most 1h", c.Timeout)
 	}
-	asked := compareCommand{
-		Scenario: c.Scenario, Short: c.Short, grid: c.grid,
-		Repetitions: c.Repetitions, Duration: c.Duration, Warmup: c.Warmup, SLO: c.SLO,
+	own := scenario.Settings{}
+	for name, values := range map[string][]string{"nodes": c.Nodes, "slow_node": c.SlowNode, "balance": c.Balance} {
+		if len(values) > 0 {
+			own[name] = values
+		}
 	}
-	what, err := asked.scenario()
+	what, err := c.question.scenario("simulate", own)
 	if err != nil {
 		return nil, err
 	}

@@ -64,10 +64,6 @@ func TestSimulate_LeavesOutSlowClients(t *testing.T) {
 	require.Equal(t, "note: 2 of 4 combinations are left out: slow clients are not simulated, only run (loadtest compare)\n", o.stderr)
 	require.NotContains(t, o.stdout, "slow clients")
 	require.Contains(t, o.stdout, "1ms of work, 200/s")
-	// A flag takes the place of what the file says.
-	o = try(t, "simulate", "--scenario="+file, "--slow-clients=0", "--out", t.TempDir())
-	require.Equal(t, exitOK, o.code, o)
-	require.Empty(t, o.stderr)
 }
 
 func TestSimulate_Usage(t *testing.T) {
@@ -89,7 +85,6 @@ func TestSimulate_Usage(t *testing.T) {
 		{"balance: \"best\" is not one of round-robin", []string{"--strategies=fifo", "--balance=best"}},
 		{"unknown strategy", []string{"--strategies=best"}},
 		{"retries", []string{"--strategies=fifo", "--retries=many"}},
-		{"--slow-clients: they are not simulated, only run (loadtest compare)", []string{"--strategies=fifo", "--slow-clients=0,200"}},
 		{"slow_clients: they are not simulated", []string{"--scenario=" + slow}},
 		{"no scenario is named", []string{"--scenario=best"}},
 		// A real comparison is not replaced by a simulated one.

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"spillway/loadtest/scenario"
+)
+
+// question are the flags that say which settings are compared, in runs or in
+// simulations.
+type question struct {
+	Scenario string `placeholder:"NAME|FILE" help:"What to compare: one of ${scenarios}, or a scenario file."`
+	Short    bool   `help:"The scenario's short form."`
+	grid     `embed:"" group:"grid"`
+
+	Repetitions int            `placeholder:"N" help:"How often each combination is run; less than 4 can prove nothing."`
+	Duration    time.Duration  `help:"How long each run is measured."`
+	Warmup      *time.Duration `help:"How long load is sent before."`
+	SLO         time.Duration  `name:"slo" help:"Latency within which an answer is good."`
+}
+
+// grid are the flags that stand for a scenario.
+type grid struct {
+	Strategies    []string `placeholder:"NAME" help:"Strategies, or all; compare also knows peers such as peer:limiter."`
+	Workers       []string `placeholder:"N" help:"Numbers of workers."`
+	Capacities    []string `placeholder:"N" help:"Numbers of requests that may wait."`
+	Sync          []string `placeholder:"MODE" help:"always, never, interval:10ms."`
+	Pools         []string `placeholder:"KIND" help:"shared, split."`
+	StoreDelay    []string `placeholder:"TIME" help:"What each operation sleeps first, such as 4ms or exp:4ms."`
+	StoreParallel []string `placeholder:"N" help:"How many operations the delayed store does at once; 0, the default, for as many as come."`
+	Connections   []string `placeholder:"N" help:"Numbers of connections, for each node if there are several."`
+	Rates         []string `placeholder:"RATE" help:"Requests a second, multiples of the capacity such as 0.9x, or max."`
+	Mixes         []string ` sep:";" placeholder:"MIX" help:"Mixes such as 'put=50,get=50;get=100'."`
+	Keys          []string `placeholder:"N" help:"Numbers of keys."`
+	KeyDist       []string `name:"key-distributions" placeholder:"NAME" help:"uniform, zipf, sequential, latest."`
+	ValueSizes    []string `placeholder:"SIZE" help:"Bytes of a value."`
+	Profiles      []string `sep:";" placeholder:"SHAPE" help:"How the rate changes: steady, spike:4x,5s, ramp:0.5x,10x, burst:5x,100ms,1s."`
+	Clients       []string `sep:";" placeholder:"WEIGHTS" help:"Who asks, such as greedy=95,other*19=5."`
+	Priorities    []string `sep:";" placeholder:"WEIGHTS" help:"How important it is, such as 0=10,3=60,7=30."`
+	Deadlines     []string `name:"timeout-header" placeholder:"true|false" help:"Whether clients tell their time-out."`
+	Retries       []string `sep:";" placeholder:"N,BACKOFF" help:"What clients do with a refusal: none, or attempts and back-off such as 3,10ms."`
+}
+
+// settings returns what is given of the grid.
+func (g *grid) settings() scenario.Settings {
+	given := scenario.Settings{}
+	for name, values := range map[string][]string{
+		"strategy": g.Strategies, "workers": g.Workers, "capacity": g.Capacities, "sync": g.Sync, "pools": g.Pools,
+		"store_delay": g.StoreDelay, "store_parallel": g.StoreParallel, "connections": g.Connections, "rate": g.Rates, "mix": g.Mixes, "keys": g.Keys,
+		"key_distribution": g.KeyDist, "value_size": g.ValueSizes, "profile": g.Profiles, "clients": g.Clients,
+		"priority": g.Priorities, "timeout_header": g.Deadlines, "retries": g.Retries,
+	} {
+		if len(values) > 0 {
+			given[name] = values
+		}
+	}
+	return given
+}
+
+// scenario returns what the flags of a command ask for, of which own are the
+// settings that only it has.
+func (q *question) scenario(command string, own scenario.Settings) (*scenario.Scenario, error) {
+	what, err := q.chosen(command, own)
+	if err != nil {
+		return nil, err
+	}
+	const day = 24 * time.Hour
+	switch {
+	case q.Repetitions < 0 || q.Repetitions > 1000:
+		return nil, fmt.Errorf("--repetitions: %d is not 1 to 1000", q.Repetitions)
+	case q.Duration < 0 || q.Duration > day:
+		return nil, fmt.Errorf("--duration: %v is not more than 0, at most 24h", q.Duration)
+	case q.SLO < 0 || q.SLO > time.Hour:
+		return nil, fmt.Errorf("--slo: %v is not more than 0, at most 1h", q.SLO)
+	case q.Warmup != nil && (*q.Warmup < 0 || *q.Warmup > day):
+		return nil, fmt.Errorf("--warmup: %v is not 0 to 24h", *q.Warmup)
+	}
+	what.Repetitions = cmp.Or(q.Repetitions, what.Repetitions)
+	what.Duration = cmp.Or(q.Duration, what.Duration)
+	what.SLO = cmp.Or(q.SLO, what.SLO)
+	if q.Warmup != nil {
+		what.Warmup = *q.Warmup
+	}
+	return what, nil
+}
+
+// chosen returns the scenario that is named, or that of the settings.
+func (q *question) chosen(command string, own scenario.Settings) (*scenario.Scenario, error) {
+	settings := q.settings()
+	maps.Copy(settings, own)
+	if q.Scenario == "" {
+		if len(settings) == 0 {
+			return nil, fmt.Errorf("%s: what? Give --scenario, or settings such as --strategies fifo,lifo (see loadtest %[1]s --help)", command)
+		}
+		if q.Short {
+			return nil, errors.New("--short: only a --scenario has a short form")
+		}
+		return scenario.New("comparison", "Comparison", "Which of these settings serves this load best?", settings)
+	}
+	what, err := open(q.Scenario, settings)
+	if err != nil {
+		return nil, fmt.Errorf("--scenario: %w", err)
+	}
+	if q.Short {
+		return short(what)
+	}
+	return what, nil
+}
