@@ -30,6 +30,10 @@ func TestSimulate_ShowsAndReports(t *testing.T) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "simulated by loadtest ")
+	// Of one load no table needs to say which it is of.
+	text, err = os.ReadFile(filepath.Join(dir, "report.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "**good, % of what each asked for**")
 }
 
 // Without rates it is a closed loop, over as many connections as in compare; with

@@ -257,7 +257,10 @@ func (s *study) tables(top map[string][]string) []table {
 		}
 		tables = append(tables, t)
 		if shares, some := s.shares(w.groups); some {
-			shares.Caption = w.name + ": good, % of what each asked for"
+			shares.Caption = "good, % of what each asked for"
+			if w.name != "" { // of several
+				shares.Caption = w.name + ": " + shares.Caption
+			}
 			tables = append(tables, shares)
 		}
 	}
