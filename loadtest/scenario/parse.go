@@ -71,7 +71,7 @@ func Parse(file string, data []byte, over ...Settings) (*Scenario, error) {
 	if depth(data) > maxDepth {
 		return nil, fmt.Errorf("%s: nested more than %d deep", file, maxDepth)
 	}
-	root, err := r.parse(data)
+	read, err := r.decode(data)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,7 @@ func Parse(file string, data []byte, over ...Settings) (*Scenario, error) {
 		}
 		maps.Copy(f.over, settings)
 	}
-	short, err := r.form(root, &f, "")
-	if err != nil {
+	if err := r.fill(read, &f); err != nil {
 		return nil, err
 	}
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
@@ -91,12 +90,12 @@ func Parse(file string, data []byte, over ...Settings) (*Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if short == nil {
+	if read.Short == nil {
 		return s, nil
 	}
 	// What short says is written over what the file says.
 	f.settings = maps.Clone(f.settings)
-	if _, err := r.form(short, &f, "short."); err != nil {
+	if err := r.overrides(read.Short, &f); err != nil {
 		return nil, err
 	}
 	if s.Short, err = f.scenario(name); err != nil {
@@ -170,224 +169,238 @@ func (f *form) scenario(name string) (*Scenario, error) {
 	return s, nil
 }
 
-// reader reads the parts of a file. The paths it takes end with a dot, or are
-// empty.
+// file is what a scenario file may hold.
+type file struct {
+	Title       *value     `yaml:"title"`
+	Question    *value     `yaml:"question"`
+	Expectation *value     `yaml:"expectation"`
+	Overrides   overrides  `yaml:",inline"`
+	Seed        *value     `yaml:"seed"`
+	Short       *overrides `yaml:"short"`
+}
+
+// overrides are what its short form may hold as well.
+type overrides struct {
+	Parts       parts   `yaml:",inline"`
+	Cases       []parts `yaml:"cases"`
+	Duration    *value  `yaml:"duration"`
+	Warmup      *value  `yaml:"warmup"`
+	SLO         *value  `yaml:"slo"`
+	Timeout     *value  `yaml:"timeout"`
+	Repetitions *value  `yaml:"repetitions"`
+}
+
+// parts are what a case may hold as well.
+type parts struct {
+	Service map[string]value `yaml:"service"`
+	Load    map[string]value `yaml:"load"`
+}
+
+// known is said of a field that is none of these.
+const known = "a file has title, question, expectation, service, load, cases, duration, warmup, slo, timeout, repetitions, seed, short; " +
+	"short has service, load, cases, duration, warmup, slo, timeout, repetitions; a case has service, load"
+
+// value is where a value, or a list of them, is written.
+type value struct{ node ast.Node }
+
+// UnmarshalYAML keeps the node.
+func (v *value) UnmarshalYAML(node ast.Node) error {
+	v.node = node
+	return nil
+}
+
+// reader reads a file.
 type reader struct{ file string }
 
 // errorf returns an error about what is at a node.
 func (r *reader) errorf(at ast.Node, format string, args ...any) error {
-	return fmt.Errorf("%s:%d: %s", r.file, at.GetToken().Position.Line, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%s:%d: %s: %s", r.file, at.GetToken().Position.Line, strings.TrimPrefix(at.GetPath(), "$."), fmt.Sprintf(format, args...))
 }
 
-// parse returns the one mapping that a file holds.
-func (r *reader) parse(data []byte) (ast.Node, error) {
+// decode returns what a file holds.
+func (r *reader) decode(data []byte) (*file, error) {
 	parsed, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		if at, ok := errors.AsType[yaml.Error](err); ok && at.GetToken() != nil {
-			return nil, fmt.Errorf("%s:%d: %s", r.file, at.GetToken().Position.Line, at.GetMessage())
-		}
-		return nil, fmt.Errorf("%s: %w", r.file, err)
+		return nil, r.located(err)
 	}
-	var bodies []ast.Node
-	for _, doc := range parsed.Docs {
-		if doc.Body != nil && doc.Body.Type() != ast.CommentType {
-			bodies = append(bodies, doc.Body)
-		}
+	bodies := slices.DeleteFunc(parsed.Docs, func(doc *ast.DocumentNode) bool { return doc.Body == nil || doc.Body.Type() == ast.CommentType })
+	switch {
+	case len(bodies) == 0:
+		return nil, fmt.Errorf("%s: is empty: a scenario has at least a title and a question", r.file)
+	case len(bodies) > 1:
+		return nil, fmt.Errorf("%s: has %d parts with --- between them: a file is one scenario", r.file, len(bodies))
 	}
-	if len(bodies) != 1 {
-		return nil, fmt.Errorf("%s: holds %d YAML documents, not one", r.file, len(bodies))
+	read := new(file)
+	if err := yaml.NodeToValue(bodies[0].Body, read, yaml.Strict()); err != nil {
+		return nil, r.located(err)
 	}
-	return bodies[0], nil
+	return read, nil
 }
 
-// form reads a mapping into f, and returns the node of the short form.
-func (r *reader) form(node ast.Node, f *form, path string) (short ast.Node, err error) {
-	fields := map[string]func(ast.Node) error{
-		"service":     func(n ast.Node) error { return r.settings(n, f.settings, path+"service.", false) },
-		"load":        func(n ast.Node) error { return r.settings(n, f.settings, path+"load.", true) },
-		"cases":       func(n ast.Node) (err error) { f.cases, err = r.cases(n, path+"cases"); return err },
-		"duration":    func(n ast.Node) error { return r.duration(n, &f.duration, path+"duration", time.Millisecond) },
-		"warmup":      func(n ast.Node) error { return r.duration(n, &f.warmup, path+"warmup", 0) },
-		"slo":         func(n ast.Node) error { return r.duration(n, &f.slo, path+"slo", time.Millisecond) },
-		"timeout":     func(n ast.Node) error { return r.duration(n, &f.timeout, path+"timeout", time.Millisecond) },
-		"repetitions": func(n ast.Node) error { return r.repetitions(n, &f.repetitions, path+"repetitions") },
+// located returns an error of the decoder as one line.
+func (r *reader) located(err error) error {
+	at, ok := errors.AsType[yaml.Error](err)
+	if !ok || at.GetToken() == nil {
+		return fmt.Errorf("%s: %w", r.file, err)
 	}
-	if path == "" {
-		fields["title"] = func(n ast.Node) error { return r.prose(n, &f.title, "title") }
-		fields["question"] = func(n ast.Node) error { return r.prose(n, &f.question, "question") }
-		fields["expectation"] = func(n ast.Node) error { return r.prose(n, &f.expectation, "expectation") }
-		fields["seed"] = func(n ast.Node) error { return r.seed(n, &f.seed) }
-		fields["short"] = func(n ast.Node) error { short = n; return nil }
+	message := at.GetMessage()
+	if _, unknown := errors.AsType[*yaml.UnknownFieldError](err); unknown {
+		message += ": " + known
 	}
-	err = r.mapping(node, path, slices.Sorted(maps.Keys(fields)), func(key string, value ast.Node) error {
-		return fields[key](value)
+	return fmt.Errorf("%s:%d: %s", r.file, at.GetToken().Position.Line, message)
+}
+
+// fill writes what a file says over the defaults.
+func (r *reader) fill(read *file, f *form) error {
+	err := r.set([]field{
+		{read.Title, prose(&f.title)}, {read.Question, prose(&f.question)}, {read.Expectation, prose(&f.expectation)},
+		{read.Seed, func(text string) (err error) {
+			if f.seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+				return fmt.Errorf("%q is not a whole number from 0 to %d", text, uint64(math.MaxUint64))
+			}
+			return nil
+		}},
 	})
-	return short, err
+	if err != nil {
+		return err
+	}
+	return r.overrides(&read.Overrides, f)
 }
 
-// mapping calls field for each entry of a mapping.
-func (r *reader) mapping(node ast.Node, path string, known []string, field func(key string, value ast.Node) error) error {
-	// Not ast.MapNode, which anchors, aliases and tags are too.
-	var entries []*ast.MappingValueNode
-	switch n := node.(type) {
-	case *ast.MappingNode:
-		entries = n.Values
-	case *ast.MappingValueNode:
-		entries = []*ast.MappingValueNode{n}
-	default:
-		what := strings.TrimSuffix(path, ".")
-		if what == "" {
-			what = "the file"
-		}
-		return r.errorf(node, "%s: has to hold some of %s", what, strings.Join(known, ", "))
+// overrides writes what a file or its short form says over what was said before.
+func (r *reader) overrides(o *overrides, f *form) error {
+	if err := r.parts(&o.Parts, f.settings); err != nil {
+		return err
 	}
-	for _, entry := range entries {
-		key := entry.Key.GetToken().Value
-		if !slices.Contains(known, key) {
-			return r.errorf(entry.Key, "%s%s: unknown, known are %s", path, key, strings.Join(known, ", "))
+	if o.Cases != nil {
+		if f.cases = make([]Settings, len(o.Cases)); len(f.cases) == 0 {
+			return fmt.Errorf("%s: cases: is an empty list", r.file)
 		}
-		if err := field(key, entry.Value); err != nil {
+	}
+	for i := range o.Cases {
+		f.cases[i] = Settings{}
+		if err := r.parts(&o.Cases[i], f.cases[i]); err != nil {
 			return err
+		}
+	}
+	return r.set([]field{
+		{o.Duration, duration(&f.duration, time.Millisecond)}, {o.Warmup, duration(&f.warmup, 0)},
+		{o.SLO, duration(&f.slo, time.Millisecond)}, {o.Timeout, duration(&f.timeout, time.Millisecond)},
+		{o.Repetitions, func(text string) error { return setInt(&f.repetitions, text, maxRepetitions) }},
+	})
+}
+
+// field is a value, nil if it is not given, and what takes it.
+type field struct {
+	value *value
+	set   func(text string) error
+}
+
+func (r *reader) set(fields []field) error {
+	for _, f := range fields {
+		if f.value == nil {
+			continue
+		}
+		text, err := r.text(f.value.node)
+		if err != nil {
+			return err
+		}
+		if err := f.set(text); err != nil {
+			return r.errorf(f.value.node, "%v", err)
 		}
 	}
 	return nil
 }
 
-// cases reads a list of overridden settings.
-func (r *reader) cases(node ast.Node, path string) ([]Settings, error) {
-	list, ok := node.(*ast.SequenceNode)
-	if !ok {
-		return nil, r.errorf(node, "%s: is not a list", path)
-	}
-	cases := []Settings{}
-	for _, item := range list.Values {
-		s := Settings{}
-		path := fmt.Sprintf("%s[%d].", path, len(cases))
-		err := r.mapping(item, path, []string{"service", "load"}, func(key string, value ast.Node) error {
-			return r.settings(value, s, path+key+".", key == "load")
-		})
-		if err != nil {
-			return nil, err
-		}
-		cases = append(cases, s)
-	}
-	if len(cases) == 0 {
-		return nil, r.errorf(node, "%s: is empty", path)
-	}
-	return cases, nil
-}
-
-// settings reads those of the service, or of the load.
-func (r *reader) settings(node ast.Node, into Settings, path string, load bool) error {
-	var known []string
-	for _, s := range settings {
-		if s.load == load {
-			known = append(known, s.name)
-		}
-	}
-	return r.mapping(node, path, known, func(key string, value ast.Node) error {
-		values, err := r.values(value, path+key)
-		if err != nil {
-			return err
-		}
-		into[key] = nil
-		for _, v := range values {
-			if err := find(key).set(new(Combination), v.text); err != nil {
-				return r.errorf(v.node, "%s%s: %v", path, key, err)
-			}
-			if slices.Contains(into[key], v.text) {
-				return r.errorf(v.node, "%s%s: %q is given twice", path, key, v.text)
-			}
-			into[key] = append(into[key], v.text)
+func prose(field *string) func(string) error {
+	return func(text string) error {
+		*field = strings.Join(strings.Fields(text), " ")
+		if n := len(*field); n == 0 || n > maxText {
+			return fmt.Errorf("is %d bytes long, not 1 to %d", n, maxText)
 		}
 		return nil
-	})
-}
-
-type value struct {
-	text string
-	node ast.Node
-}
-
-// values reads one value, or a list of them.
-func (r *reader) values(node ast.Node, path string) ([]value, error) {
-	list, ok := node.(*ast.SequenceNode)
-	if !ok {
-		text, err := r.text(node, path)
-		return []value{{text, node}}, err
 	}
-	var values []value
-	for _, item := range list.Values {
-		text, err := r.text(item, path)
+}
+
+func duration(field *time.Duration, least time.Duration) func(string) error {
+	return func(text string) (err error) {
+		if *field, err = time.ParseDuration(text); err != nil || *field < least || *field > maxTime {
+			return fmt.Errorf("%q is not a duration such as 10s, from %v to %v", text, least, maxTime)
+		}
+		return nil
+	}
+}
+
+// parts reads settings of the service and of the load.
+func (r *reader) parts(p *parts, into Settings) error {
+	for _, part := range []struct {
+		name   string
+		load   bool
+		values map[string]value
+	}{{"service", false, p.Service}, {"load", true, p.Load}} {
+		for _, name := range slices.Sorted(maps.Keys(part.values)) {
+			v := part.values[name]
+			if v.node == nil {
+				return fmt.Errorf("%s: %s.%s: has no value", r.file, part.name, name)
+			}
+			s := find(name)
+			if s == nil || s.load != part.load {
+				var known []string
+				for _, s := range settings {
+					if s.load == part.load {
+						known = append(known, s.name)
+					}
+				}
+				return r.errorf(v.node, "unknown, known are %s", strings.Join(known, ", "))
+			}
+			values, err := r.values(v.node, s)
+			if err != nil {
+				return err
+			}
+			into[name] = values
+		}
+	}
+	return nil
+}
+
+// values reads one value of a setting, or a list of them.
+func (r *reader) values(node ast.Node, s *setting) (values []string, err error) {
+	nodes := []ast.Node{node}
+	if list, ok := node.(*ast.SequenceNode); ok {
+		if nodes = list.Values; len(nodes) == 0 {
+			return nil, r.errorf(node, "is an empty list")
+		}
+	}
+	for _, n := range nodes {
+		text, err := r.text(n)
 		if err != nil {
 			return nil, err
 		}
-		values = append(values, value{text, item})
-	}
-	if len(values) == 0 {
-		return nil, r.errorf(node, "%s: is an empty list", path)
+		if err := s.set(new(Combination), text); err != nil {
+			return nil, r.errorf(n, "%v", err)
+		}
+		if slices.Contains(values, text) {
+			return nil, r.errorf(n, "%q is given twice", text)
+		}
+		values = append(values, text)
 	}
 	return values, nil
 }
 
 // text reads one value as it is written.
-func (r *reader) text(node ast.Node, path string) (string, error) {
+func (r *reader) text(node ast.Node) (string, error) {
 	switch n := node.(type) {
+	case nil:
+		return "", fmt.Errorf("%s: a value is missing", r.file)
 	case *ast.StringNode:
 		return n.Value, nil
 	case *ast.LiteralNode:
 		return strings.TrimSpace(n.Value.Value), nil
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return n.GetToken().Value, nil
-	case *ast.NullNode:
-		return "", r.errorf(node, "%s: has no value", path)
 	case *ast.MappingNode, *ast.MappingValueNode:
-		return "", r.errorf(node, "%s: is not a plain value; what has a colon needs quotes in a list", path)
+		return "", r.errorf(node, "is not a plain value; what has a colon needs quotes in a list")
 	default:
-		return "", r.errorf(node, "%s: is not a plain value", path)
+		return "", r.errorf(node, "is not a plain value")
 	}
-}
-
-func (r *reader) prose(node ast.Node, field *string, path string) (err error) {
-	if *field, err = r.text(node, path); err != nil {
-		return err
-	}
-	*field = strings.Join(strings.Fields(*field), " ")
-	if n := len(*field); n == 0 || n > maxText {
-		return r.errorf(node, "%s: is %d bytes long, not 1 to %d", path, n, maxText)
-	}
-	return nil
-}
-
-func (r *reader) duration(node ast.Node, field *time.Duration, path string, least time.Duration) error {
-	text, err := r.text(node, path)
-	if err != nil {
-		return err
-	}
-	if *field, err = time.ParseDuration(text); err != nil || *field < least || *field > maxTime {
-		return r.errorf(node, "%s: %q is not a duration such as 10s, from %v to %v", path, text, least, maxTime)
-	}
-	return nil
-}
-
-func (r *reader) repetitions(node ast.Node, field *int, path string) error {
-	text, err := r.text(node, path)
-	if err != nil {
-		return err
-	}
-	if err := setInt(field, text, maxRepetitions); err != nil {
-		return r.errorf(node, "%s: %v", path, err)
-	}
-	return nil
-}
-
-func (r *reader) seed(node ast.Node, field *uint64) error {
-	text, err := r.text(node, "seed")
-	if err != nil {
-		return err
-	}
-	if *field, err = strconv.ParseUint(text, 10, 64); err != nil {
-		return r.errorf(node, "seed: %q is not a whole number from 0 to %d", text, uint64(math.MaxUint64))
-	}
-	return nil
 }
