@@ -61,7 +61,7 @@ func TestParse_Wrong(t *testing.T) {
 		"it or -against":    {"-vary=sync", "-against=old"},
 		"it or -strategies": {"-vary=sync", "-strategies=lifo"},
 		"no question":       {"-vary=weather"},
-		"less than 100 kB":   {"-vary=store", "-large=1000"},
+		"less than 100 kB":  {"-vary=store", "-large=1000"},
 	} {
 		_, err := parse(args, io.Discard)
 		require.ErrorContains(t, err, want, "%v", args)
