@@ -5,8 +5,11 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
+
+	"spillway/loadtest/workload"
 )
 
 // isTerminal tells whether a person is looking.
@@ -44,4 +47,11 @@ func (s *session) statusDone() {
 	if s.live {
 		_, _ = fmt.Fprintf(s.err, "\r%s\r", strings.Repeat(" ", s.width()-1))
 	}
+}
+
+// progress shows the state of a run. What matters most comes first, as a narrow
+// terminal cuts the rest off.
+func (s *session) progress(p workload.Progress) {
+	s.status("%3.0f%%  %v left  %.0f/s  %d errors  p99 %v  p50 %v", 100*p.Done, p.Left.Round(time.Second), p.Rate, p.Errors,
+		p.P99.Round(10*time.Microsecond), p.P50.Round(10*time.Microsecond))
 }

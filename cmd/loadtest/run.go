@@ -84,9 +84,8 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 // send sends a load, and shows how far it is.
 func (s *session) send(ctx context.Context, o workload.Options) (*result.Result, error) {
 	if s.live {
-		line := newProgressLine(s.err, s.width)
-		defer line.done()
-		o.Progress = line.show
+		defer s.statusDone()
+		o.Progress = s.progress
 	}
 	return generator.Run(ctx, o)
 }
