@@ -23,10 +23,10 @@ type Live struct {
 	TurnedAway float64
 	// Codes are answered requests by status code.
 	Codes map[int]float64
-	// Good are the requests that were answered 2xx or 404 within the objective,
+	// Good are the requests whose outcome was ok within the objective,
 	// Failed those that were answered otherwise without having been shed.
 	Good, Failed float64
-	// Latency is of the requests answered 2xx or 404, Wait of all tasks that
+	// Latency is of the requests whose outcome was ok, Wait of all tasks that
 	// were run, Fsync of the store's log, Get and Commit of those operations of the
 	// store.
 	Latency, Wait, Fsync, Get, Commit Distribution

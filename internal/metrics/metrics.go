@@ -63,7 +63,7 @@ func New(o Options) *Metrics {
 		registry:  prometheus.NewRegistry(),
 		slo:       o.SLO.Seconds(),
 		requests:  counters("requests_total", "Answered requests, shed and refused ones included.", "strategy", "method", "code"),
-		durations: newHistograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for 2xx and 404.", withBound(latencyBuckets, o.SLO.Seconds()), nanoseconds, "strategy", "method", "outcome"),
+		durations: newHistograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for 2xx, 304, and the 404 of a GET or HEAD.", withBound(latencyBuckets, o.SLO.Seconds()), nanoseconds, "strategy", "method", "outcome"),
 		submitted: counters("tasks_submitted_total", "Tasks submitted to the queue.", "strategy"),
 		run:       counters("tasks_run_total", "Tasks that were run. At rest, those submitted are those run and those shed.", "strategy"),
 		waits:     newHistograms("queue_wait_seconds", "Time that a task waited in the queue before it was run, 0 if a worker was idle.", latencyBuckets, nanoseconds, "strategy"),

@@ -168,16 +168,22 @@ func TestMetrics_Answered(t *testing.T) {
 		{"GET", 200, false}, {"GET", 200, false}, {"GET", 404, false}, {"HEAD", 200, false}, {"PUT", 201, false},
 		{"DELETE", 202, false}, {"POST", 405, false}, {"BREW", 418, false}, {"", 408, false}, {"PUT", 503, true},
 		{"PUT", 504, true}, {"PUT", 503, false}, {"GET", 0, false},
+		{"GET", 304, false}, {"HEAD", 304, false}, {"HEAD", 404, false}, {"PUT", 404, false}, {"DELETE", 404, false},
 	} {
 		m.Answered("lifo", a.method, a.code, a.shed, time.Millisecond)
 	}
 	require.ElementsMatch(t, []string{
 		`{code="200",method="GET",strategy="lifo"} 2`,
 		`{code="404",method="GET",strategy="lifo"} 1`,
+		`{code="304",method="GET",strategy="lifo"} 1`,
 		`{code="500",method="GET",strategy="lifo"} 1`,
 		`{code="200",method="HEAD",strategy="lifo"} 1`,
+		`{code="304",method="HEAD",strategy="lifo"} 1`,
+		`{code="404",method="HEAD",strategy="lifo"} 1`,
 		`{code="201",method="PUT",strategy="lifo"} 1`,
+		`{code="404",method="PUT",strategy="lifo"} 1`,
 		`{code="202",method="DELETE",strategy="lifo"} 1`,
+		`{code="404",method="DELETE",strategy="lifo"} 1`,
 		`{code="405",method="POST",strategy="lifo"} 1`,
 		`{code="418",method="other",strategy="lifo"} 1`,
 		`{code="408",method="other",strategy="lifo"} 1`,
@@ -185,13 +191,14 @@ func TestMetrics_Answered(t *testing.T) {
 		`{code="504",method="PUT",strategy="lifo"} 1`,
 	}, series(t, m, "spillway_requests_total"))
 	require.ElementsMatch(t, []string{
-		`{method="GET",outcome="ok",strategy="lifo"} 3`,
+		`{method="GET",outcome="ok",strategy="lifo"} 4`,
 		`{method="GET",outcome="error",strategy="lifo"} 1`,
-		`{method="HEAD",outcome="ok",strategy="lifo"} 1`,
+		`{method="HEAD",outcome="ok",strategy="lifo"} 3`,
 		`{method="PUT",outcome="ok",strategy="lifo"} 1`,
 		`{method="PUT",outcome="shed",strategy="lifo"} 2`,
-		`{method="PUT",outcome="error",strategy="lifo"} 1`,
+		`{method="PUT",outcome="error",strategy="lifo"} 2`,
 		`{method="DELETE",outcome="ok",strategy="lifo"} 1`,
+		`{method="DELETE",outcome="error",strategy="lifo"} 1`,
 		`{method="POST",outcome="error",strategy="lifo"} 1`,
 		`{method="other",outcome="error",strategy="lifo"} 2`,
 	}, series(t, m, "spillway_request_duration_seconds_count"))

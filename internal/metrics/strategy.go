@@ -67,11 +67,13 @@ const (
 
 var outcomes = [numOutcomes]string{"ok", "shed", "error"}
 
-func outcome(code int, shed bool) int {
+// outcome returns the place of an outcome in outcomes. That there is no value is a
+// good answer to whoever asks for one, and to nobody else.
+func outcome(method string, code int, shed bool) int {
 	switch {
 	case shed:
 		return outcomeShed
-	case code >= 200 && code <= 299 || code == 404:
+	case code >= 200 && code <= 299 || code == 304 || code == 404 && (method == "GET" || method == "HEAD"):
 		return outcomeOK
 	}
 	return outcomeError
@@ -137,7 +139,7 @@ func (m *Metrics) Switched(_, _ string) { m.switches.Inc() }
 // Answered counts an answered request: the strategy and the method it was
 // under, the status code, whether it was shed, and the time since it arrived.
 func (m *Metrics) Answered(strategy, method string, code int, shed bool, d time.Duration) {
-	s, verb, outcome := m.strategy(strategy), methodIndex(method), outcome(code, shed)
+	s, verb, outcome := m.strategy(strategy), methodIndex(method), outcome(method, code, shed)
 	if code < minCode || code > maxCode {
 		code = 500
 	}
