@@ -90,7 +90,7 @@ func (r *rate) UnmarshalText(text []byte) error {
 
 // checkOutput finds out before a long run whether its results can be written.
 func checkOutput(flag, path string) error {
-	if path == "" {
+	if path == "" || path == stdout {
 		return nil
 	}
 	fault := func(path string, err error) error {

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"spillway/loadtest/lab"
+	"spillway/loadtest/result"
 	"spillway/loadtest/scenario"
 	"spillway/strategies"
 )
@@ -241,7 +242,7 @@ func TestRun_AssertionsDecideTheExitCode(t *testing.T) {
 // may make of it.
 func TestRun_NotFoundIsNoAnswerToAPut(t *testing.T) {
 	t.Parallel()
-	args := []string{"run", "--url", serve(t, http.NotFound), "--rate=200", "--duration=300ms", "--connections=2", "--assert=goodput>=99%", "--mix"}
+	args := []string{"run", "--url", serve(t, http.NotFound), "--rate=200", "--duration=300ms", "--connections=2", "--slo=1m", "--assert=goodput>=99%", "--mix"}
 	try(t, append(args, "put=100")...).requireFailed(t, exitFailed, "goodput>=99% fails: it is 0%")
 	o := try(t, append(args, "get=100")...)
 	require.Equal(t, exitOK, o.code, o)
@@ -284,6 +285,23 @@ func TestRun_ResultsThatCannotBeWritten(t *testing.T) {
 		o.requireFailed(t, exitFailed, "/dev/full", "no space")
 		require.Contains(t, o.stdout, "p99", "the result is shown all the same")
 	}
+}
+
+// What goes to stdout can be read by programs: nothing else is there.
+func TestRun_WritesToStdout(t *testing.T) {
+	t.Parallel()
+	args := []string{"run", "--url", serve(t, store), "--rate=100", "--duration=100ms", "--connections=2", "--slo=1m", "--assert=errors==0"}
+	o := try(t, append(args, "--json=-")...)
+	require.Equal(t, exitOK, o.code, o)
+	var r result.Result
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &r))
+	require.Positive(t, r.Requests)
+	require.Contains(t, o.stderr, "errors==0 holds")
+	o = try(t, append(args, "--hdr=-")...)
+	require.Equal(t, exitOK, o.code, o)
+	require.True(t, strings.HasPrefix(strings.TrimSpace(o.stdout), "Value"), o.stdout)
+	try(t, append(args, "--json=-", "--hdr=-")...).requireFailed(t, exitUsage, "only one of them")
+	require.NoFileExists(t, "-")
 }
 
 func TestFill_PutsEveryKeyOnce(t *testing.T) {

@@ -19,13 +19,7 @@ type reportCommand struct {
 
 // Run writes the report.
 func (c *reportCommand) Run(s *session) error {
-	check := func(flag, path string) error {
-		if path == stdout {
-			return nil
-		}
-		return checkOutput(flag, path)
-	}
-	if err := errors.Join(check("-o", c.Output), check("--markdown", c.Markdown)); err != nil {
+	if err := errors.Join(checkOutput("-o", c.Output), checkOutput("--markdown", c.Markdown)); err != nil {
 		return err
 	}
 	outputs := []string{c.Output, c.Markdown}

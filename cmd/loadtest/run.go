@@ -21,8 +21,8 @@ type runCommand struct {
 	Duration    time.Duration    `default:"10s" help:"How long is measured."`
 	Warmup      time.Duration    `default:"0s" help:"How long the same load is sent before."`
 	Assert      []string         `sep:"none" placeholder:"CONDITION" help:"Exit with 1 unless this holds, such as 'p99<50ms' or 'errors==0'; may be repeated."`
-	JSON        string           `name:"json" placeholder:"FILE" help:"Write the result as JSON, with the profiles beside it."`
-	HDR         string           `name:"hdr" placeholder:"FILE" help:"Write the latencies as HdrHistogram's percentile text."`
+	JSON        string           `name:"json" placeholder:"FILE" help:"Write the result as JSON, with the profiles beside it, or to - for stdout without them."`
+	HDR         string           `name:"hdr" placeholder:"FILE" help:"Write the latencies as HdrHistogram's percentile text, or to - for stdout."`
 }
 
 // Help is shown by run --help.
@@ -49,6 +49,13 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	if err := errors.Join(checkOutput("--json", c.JSON), checkOutput("--hdr", c.HDR)); err != nil {
 		return err
 	}
+	text := s.out
+	switch {
+	case c.JSON == stdout && c.HDR == stdout:
+		return usageError{errors.New("--json and --hdr: only one of them can be written to stdout")}
+	case c.JSON == stdout || c.HDR == stdout:
+		text = s.err // so that programs can read the other
+	}
 
 	found, err := s.send(ctx, o)
 	if err != nil {
@@ -57,17 +64,25 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	found.Command = s.command
 	// Whatever cannot be written must not keep the others from it.
 	var unwritten []error
-	if c.JSON != "" {
+	switch c.JSON {
+	case "":
+	case stdout:
+		unwritten = append(unwritten, found.WriteJSON(s.out))
+	default:
 		unwritten = append(unwritten, found.Save(c.JSON))
 	}
-	if c.HDR != "" {
+	switch c.HDR {
+	case "":
+	case stdout:
+		unwritten = append(unwritten, found.WriteHDR(s.out))
+	default:
 		unwritten = append(unwritten, result.WriteFile(c.HDR, found.WriteHDR))
 	}
-	unwritten = append(unwritten, found.WriteText(s.out))
+	unwritten = append(unwritten, found.WriteText(text))
 	var failed []string
 	for _, a := range assertions {
 		ok, said := a.Check(found)
-		_, _ = fmt.Fprintln(s.out, said)
+		_, _ = fmt.Fprintln(text, said)
 		if !ok {
 			failed = append(failed, said)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"text/tabwriter"
@@ -16,12 +17,12 @@ type saturateCommand struct {
 	MaxRate  float64       `default:"1000000" help:"Highest rate to try."`
 	Duration time.Duration `default:"5s" help:"How long a rate is measured."`
 	Warmup   time.Duration `default:"1s" help:"How long it is sent before."`
-	JSON     string        `name:"json" placeholder:"FILE" help:"Write what was found as JSON."`
+	JSON     string        `name:"json" placeholder:"FILE" help:"Write what was found as JSON, or to - for stdout."`
 }
 
 // Help is shown by saturate --help.
 func (*saturateCommand) Help() string {
-	return "The breaking point is the highest rate at which goodput, which is 2xx, and 404 to a get, within the SLO, is at least 0.99 of the offered rate.\n\n" +
+	return "The breaking point is the highest rate at which goodput, which is 2xx, 304, and 404 to a get, within the SLO, is at least 0.99 of the offered rate.\n\n" +
 		"Most searches take some 25 trials of --warmup and --duration, 3 minutes by default, and longer the further the breaking point is from --rate " +
 		"and the less steady the machine. After 100 trials, or when what was sustained at one time is not at another, the search gives up and says what it knows. " +
 		"After a trial that was not sustained it waits until the service has recovered, half a minute or so at most."
@@ -57,7 +58,11 @@ func (c *saturateCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	text := s.out
+	if c.JSON == stdout {
+		text = s.err // so that programs can read the JSON
+	}
+	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(table, "offered/s\tgood\tp50\tp99\tmax\t\t")
 	for _, step := range found.Steps {
 		verdict := "not sustained"
@@ -74,11 +79,18 @@ func (c *saturateCommand) Run(ctx context.Context, s *session) error {
 			step.OfferedRPS, percent(step.GoodShare), step.Latency.P50, p99, step.Latency.Max, verdict)
 	}
 	_ = table.Flush()
-	_, _ = fmt.Fprintln(s.out, found)
-	if c.JSON != "" {
-		if err := found.Save(c.JSON); err != nil {
-			return err
-		}
+	_, _ = fmt.Fprintln(text, found)
+	switch c.JSON {
+	case "":
+	case stdout:
+		encoder := json.NewEncoder(s.out)
+		encoder.SetIndent("", "\t")
+		err = encoder.Encode(found)
+	default:
+		err = found.Save(c.JSON)
+	}
+	if err != nil {
+		return err
 	}
 	return partial(found.Partial)
 }

@@ -271,7 +271,7 @@ func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) 
 		if err != nil {
 			return 0, err
 		}
-		rates = append(rates, float64(wasServed(result))/result.Seconds)
+		rates = append(rates, float64(result.Served())/result.Seconds)
 	}
 	return summary(rates).Median, nil
 }

@@ -46,7 +46,7 @@ func (g *standIn) run(ctx context.Context, o workload.Options) (*result.Result, 
 	case o.Duration == capacityTime:
 		// 900, 1000 and 1100 a second, and many that are shed.
 		g.capacity++
-		r.Status = map[string]int64{"200": int64(1500 + 200*g.capacity), "404": 100, "503": 5000}
+		r.Status, r.Misses = map[string]int64{"200": int64(1500 + 200*g.capacity), "404": 100, "503": 5000}, 100
 		return r, nil
 	}
 	if g.before != nil {

@@ -37,17 +37,17 @@ var Metrics = []Metric{
 	{"completed_rps", "answered", "1/s", Neither, always(func(r *result.Result) float64 { return r.CompletedRPS })},
 	{"served_rps", "served", "1/s", Higher, always(func(r *result.Result) float64 { return r.ServedRPS })},
 	{"goodput_rps", "goodput", "1/s", Higher, always(func(r *result.Result) float64 { return r.GoodputRPS })},
-	{"latency_p50_ms", "p50", "ms", Lower, latency(func(p result.Percentiles) float64 { return p.P50 })},
-	{"latency_p99_ms", "p99", "ms", Lower, latency(func(p result.Percentiles) float64 { return p.P99 })},
-	{"latency_p99_9_ms", "p99.9", "ms", Lower, latency(func(p result.Percentiles) float64 { return p.P999 })},
-	{"served_p50_ms", "served p50", "ms", Lower, served(func(p result.Percentiles) float64 { return p.P50 })},
-	{"served_p99_ms", "served p99", "ms", Lower, served(func(p result.Percentiles) float64 { return p.P99 })},
-	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(func(p result.Percentiles) float64 { return p.P999 })},
+	{"latency_p50_ms", "p50", "ms", Lower, latency(50, func(p result.Percentiles) float64 { return p.P50 })},
+	{"latency_p99_ms", "p99", "ms", Lower, latency(99, func(p result.Percentiles) float64 { return p.P99 })},
+	{"latency_p99_9_ms", "p99.9", "ms", Lower, latency(99.9, func(p result.Percentiles) float64 { return p.P999 })},
+	{"served_p50_ms", "served p50", "ms", Lower, served(50, func(p result.Percentiles) float64 { return p.P50 })},
+	{"served_p99_ms", "served p99", "ms", Lower, served(99, func(p result.Percentiles) float64 { return p.P99 })},
+	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(99.9, func(p result.Percentiles) float64 { return p.P999 })},
 	{"server_cpu_us", "server CPU an answer", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUMicros })},
 	{"server_cpu_served_us", "server CPU a served request", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUServedMicros })},
 	{"server_allocs", "allocations a request", "", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocs })},
 	{"server_allocated_bytes", "allocated a request", "bytes", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocated })},
-	// Answered with neither 2xx nor 404, sheds included.
+	// Answered with what does not serve, sheds included.
 	{"non2xx_percent", "non-2xx", "%", Lower, share(refused)},
 	{"shed_percent", "shed", "%", Lower, share(func(r *result.Result) int64 { return sum(r.Shed) })},
 	{"errors_percent", "errors", "%", Lower, share(func(r *result.Result) int64 { return sum(r.Errors) })},
@@ -72,12 +72,17 @@ func always(f func(*result.Result) float64) func(*result.Result) (float64, bool)
 	return func(r *result.Result) (float64, bool) { return f(r), true }
 }
 
-func latency(f func(result.Percentiles) float64) func(*result.Result) (float64, bool) {
-	return func(r *result.Result) (float64, bool) { return f(r.Latency), r.Requests > 0 }
+// latency and served take a percentile, unless it is a guess.
+func latency(percentile float64, f func(result.Percentiles) float64) func(*result.Result) (float64, bool) {
+	return func(r *result.Result) (float64, bool) {
+		return f(r.Latency), r.Requests > 0 && r.Latency.Known(percentile)
+	}
 }
 
-func served(f func(result.Percentiles) float64) func(*result.Result) (float64, bool) {
-	return func(r *result.Result) (float64, bool) { return f(r.ServedLatency), wasServed(r) > 0 }
+func served(percentile float64, f func(result.Percentiles) float64) func(*result.Result) (float64, bool) {
+	return func(r *result.Result) (float64, bool) {
+		return f(r.ServedLatency), r.Served() > 0 && r.ServedLatency.Known(percentile)
+	}
 }
 
 func server(f func(*result.Result) *float64) func(*result.Result) (float64, bool) {
@@ -111,17 +116,7 @@ func share(f func(*result.Result) int64) func(*result.Result) (float64, bool) {
 	}
 }
 
-// wasServed counts what counts as served: 2xx and 404.
-func wasServed(r *result.Result) (n int64) {
-	for code, count := range r.Status {
-		if code[:1] == "2" || code == "404" {
-			n += count
-		}
-	}
-	return n
-}
-
-func refused(r *result.Result) int64 { return sum(r.Status) - wasServed(r) }
+func refused(r *result.Result) int64 { return sum(r.Status) - r.Served() }
 
 func sum[K comparable](counts map[K]int64) (n int64) {
 	for _, count := range counts {

@@ -97,7 +97,7 @@ type tally struct {
 }
 
 // figures returns those of a tally by metric, none if nothing was sent. Costs are by
-// requests that were served: answered with 2xx or 404.
+// requests that were served. Percentiles that are guesses are left out.
 func (t *tally) figures(load PairLoad, idleBytes float64) map[string]float64 {
 	if t.requests == 0 {
 		return nil
@@ -106,13 +106,22 @@ func (t *tally) figures(load PairLoad, idleBytes float64) map[string]float64 {
 	if t.served > 0 {
 		rps = t.served / t.seconds
 	}
-	return map[string]float64{
+	figures := map[string]float64{
 		"served_rps": rps, "server_cpu_served_us": float64(t.cpu.Nanoseconds()) / 1e3 / served, "server_allocs": t.mallocs / served,
-		"latency_p50_ms": t.latency.P50, "latency_p99_ms": t.latency.P99, "latency_p99_9_ms": t.latency.P999,
 		"non2xx_percent": 100 * (1 - t.served/t.requests), FoundPercent: 100 * t.found / t.requests,
 		MegabytesPerSecond: rps * load.bytes() / 1e6, IdleBytes: idleBytes,
 		FsyncMean: 1e6 * t.fsyncs.Mean(), FsyncMedian: 1e6 * t.fsyncs.Median(), BlocksRead: t.misses / served,
 	}
+	for _, p := range []struct {
+		metric     string
+		percentile float64
+		v          float64
+	}{{"latency_p50_ms", 50, t.latency.P50}, {"latency_p99_ms", 99, t.latency.P99}, {"latency_p99_9_ms", 99.9, t.latency.P999}} {
+		if t.latency.Known(p.percentile) {
+			figures[p.metric] = p.v
+		}
+	}
+	return figures
 }
 
 // measure sends a load once and adds what it took to t, less what it takes to
@@ -246,12 +255,8 @@ func (t *tally) add(result *result.Result) {
 	t.seconds += result.Seconds
 	t.latency = result.Latency
 	t.found += float64(result.Status["200"])
-	for code, n := range result.Status {
-		t.requests += float64(n)
-		if code[:1] == "2" || code == "404" {
-			t.served += float64(n)
-		}
-	}
+	t.requests += float64(sum(result.Status))
+	t.served += float64(result.Served())
 }
 
 // longQuiet is for how many periods a contestant must be quiet that has been sent

@@ -170,7 +170,8 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 	cpu, served := 12.5, 16.0
 	r := &result.Result{
 		OfferedRPS: 1000, CompletedRPS: 900, ServedRPS: 850, GoodputRPS: 800, Requests: 200,
-		Status:          map[string]int64{"200": 50, "201": 50, "404": 20, "503": 60, "504": 10, "400": 2},
+		Status:          map[string]int64{"200": 40, "201": 50, "304": 10, "404": 20, "503": 60, "504": 10, "400": 2},
+		Misses:          15, // of the 404: the others are to puts
 		Shed:            map[string]int64{"full": 60, "expired": 10},
 		Errors:          map[result.ErrorKind]int64{result.ErrorTimeout: 8},
 		Latency:         result.Percentiles{P50: 1, P99: 2, P999: 3},
@@ -185,7 +186,7 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 		"offered_rps": 1000, "completed_rps": 900, "served_rps": 850, "goodput_rps": 800,
 		"latency_p50_ms": 1, "latency_p99_ms": 2, "latency_p99_9_ms": 3,
 		"served_p50_ms": 4, "served_p99_ms": 5, "served_p99_9_ms": 6,
-		"server_cpu_us": 12.5, "server_cpu_served_us": 16, "non2xx_percent": 36, "shed_percent": 35, "errors_percent": 4,
+		"server_cpu_us": 12.5, "server_cpu_served_us": 16, "non2xx_percent": 38.5, "shed_percent": 35, "errors_percent": 4,
 	}, got)
 
 	// What was not served has no latency, rather than the best.
@@ -201,6 +202,16 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 	v, ok := p99.of(2)
 	require.True(t, ok)
 	require.Equal(t, 2.0, v)
+
+	// A percentile with fewer than ten requests beyond it is a guess.
+	guesses := Summarize([]*result.Result{{
+		Requests: 999, Status: map[string]int64{"200": 999},
+		Latency: result.Percentiles{P50: 1, P99: 2, P999: 3, Count: 1000}, ServedLatency: result.Percentiles{P50: 1, P99: 2, P999: 3, Count: 999},
+	}})
+	require.Contains(t, guesses, "latency_p99_ms")
+	require.NotContains(t, guesses, "latency_p99_9_ms")
+	require.Contains(t, guesses, "served_p50_ms")
+	require.NotContains(t, guesses, "served_p99_ms")
 
 	for _, m := range Metrics {
 		found, ok := MetricNamed(m.Name)

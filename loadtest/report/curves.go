@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -14,19 +15,18 @@ import (
 // its axis, 1/(1-p).
 const perDecade = 12
 
+// beyond is how many requests must be beyond a percentile for it to be shown. Of
+// fewer it is a guess: see result.Percentiles.
+const beyond = 10
+
 // curve returns the points of a percentile curve in milliseconds, from a
-// histogram of microseconds. It ends at the largest value.
+// histogram of microseconds.
 func curve(h *hdrhistogram.Histogram) [][]num {
-	n := float64(h.TotalCount())
-	if n == 0 {
-		return nil
-	}
 	var at []num
 	var percentiles []float64
 	for k := 0; ; k++ {
 		x := math.Pow(10, float64(k)/perDecade)
-		if x >= n {
-			at, percentiles = append(at, num(n)), append(percentiles, 100)
+		if beyond*x > float64(h.TotalCount()) {
 			break
 		}
 		at, percentiles = append(at, num(x)), append(percentiles, 100*(1-1/x))
@@ -115,6 +115,18 @@ func (r *Run) largest(of func(result.Interval) float64) [][]num {
 		}
 		return v
 	})
+}
+
+// percentile returns the largest of a percentile over time, without the intervals
+// of which it would be a guess.
+func (r *Run) percentile(percentile float64, of func(result.Interval) float64) [][]num {
+	points := r.largest(func(i result.Interval) float64 {
+		if float64(i.Offered)*(100-percentile) < 100*beyond {
+			return 0
+		}
+		return of(i)
+	})
+	return slices.DeleteFunc(points, func(p []num) bool { return p[1] == 0 })
 }
 
 // interval names what a point of the charts over time stands for.

@@ -51,7 +51,7 @@ func (s *study) overRates(d *data) (figures []figure) {
 			goodput, axis{Title: "goodput", Unit: "/s"}, true)
 		draw("Throughput against offered rate", "All answers: good, late and refusing. Dotted: what a service without limits would do.",
 			"completed_rps", axis{Title: "completed", Unit: "/s"}, true)
-		draw("Served p99 against offered rate", "Of what was served (2xx and 404), counted from the scheduled time.",
+		draw("Served p99 against offered rate", "Of what was served ("+serving+"), counted from the scheduled time.",
 			servedP99, axis{Title: "served p99", Unit: "ms", Scale: logarithmic}, false)
 	}
 	return figures
@@ -157,7 +157,7 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 		all, served = append(all, line(of)), append(served, line(ofServed))
 		r := middle(runs)
 		middles = append(middles, r)
-		p99 = append(p99, line(r.largest(func(i result.Interval) float64 { return i.P99 })))
+		p99 = append(p99, line(r.percentile(99, func(i result.Interval) float64 { return i.P99 })))
 		good = append(good, line(r.rate(func(i result.Interval) int64 { return i.Good })))
 		depth, shed = append(depth, line(r.queueDepth())), append(shed, line(r.sheds()))
 	}
@@ -165,7 +165,7 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 		figures = append(figures, d.add(title, caption, &chart{Kind: linesChart, X: x, Y: y, Series: filled(lines)})...)
 	}
 	add("Latency of all requests", "By percentile, from the scheduled time; what got no answer counts with its time-out. All runs together.", percentiles, latencies, all)
-	add("Latency of what was served", "By percentile, of 2xx and 404 alone, from the scheduled time. All runs together.", percentiles, latencies, served)
+	add("Latency of what was served", "By percentile, of "+serving+" alone, from the scheduled time. All runs together.", percentiles, latencies, served)
 	if len(middles) == 0 {
 		return figures
 	}

@@ -213,23 +213,23 @@ func TestLoad_NotesMissingRuns(t *testing.T) {
 	require.Contains(t, p.Sections[0].Notes[1], "-0.json, cpu: 10 bytes that are no pprof profile")
 }
 
-func TestCurve_EndsAtTheLargest(t *testing.T) {
+func TestCurve_EndsWhereItWouldBeAGuess(t *testing.T) {
 	t.Parallel()
 	h := hdrhistogram.New(1, 1e9, 3)
 	for i := range int64(100_000) {
 		require.NoError(t, h.RecordValue(i+1))
 	}
 	points := curve(h)
-	require.Len(t, points, 5*perDecade+1)
+	require.Len(t, points, 4*perDecade+1, "with ten requests beyond the last")
 	for i, p := range points[1:] {
 		require.Greater(t, p[0], points[i][0])
 		require.GreaterOrEqual(t, p[1], points[i][1])
 	}
 	require.InEpsilon(t, 50, float64(points[4][1]), 0.1) // 1/(1-p) is a little above 2
 	last := points[len(points)-1]
-	require.InEpsilon(t, 100_000, float64(last[0]), 0.001)
-	require.InEpsilon(t, 100, float64(last[1]), 0.001)
-	require.Nil(t, curve(hdrhistogram.New(1, 1e9, 3)))
+	require.InEpsilon(t, 10_000, float64(last[0]), 0.001)
+	require.InEpsilon(t, 99.99, float64(last[1]), 0.001)
+	require.Empty(t, curve(hdrhistogram.New(1, 1e9, 3)))
 }
 
 func TestRun_IsShownInFewMoments(t *testing.T) {
@@ -381,4 +381,26 @@ func TestNum_IsJSON(t *testing.T) {
 	out, err := json.Marshal([]num{1.0 / 3, 123456789, num(math.NaN()), num(math.Inf(1)), 0, 1e-7})
 	require.NoError(t, err)
 	require.JSONEq(t, `[0.33333,123460000,null,null,0,0.0000001]`, string(out))
+}
+
+// Percentiles that rest on fewer than ten requests beyond them are not shown.
+func TestRun_ShowsNoGuesses(t *testing.T) {
+	t.Parallel()
+	p := result.Percentiles{Mean: 1.1, P50: 2.2, P90: 3.3, P99: 4.4, P999: 5.5, P9999: 6.6, Max: 7.7, Count: 999}
+	r := &Run{Name: "r.json", Result: &result.Result{
+		Requests: 999, Seconds: 2, Latency: p, ServedLatency: p, UncorrectedLatency: p, Lateness: p,
+		TimelineStep: 1, Timeline: []result.Interval{{Offered: 999, P50: 2.2, P99: 4.4, Max: 7.7}},
+	}}
+	html := rendered(t, &Input{Runs: []*Run{r}})
+	for _, shown := range []string{"1.1", "2.2", "3.3", "7.7", "too few"} {
+		require.Contains(t, html, shown)
+	}
+	for _, guess := range []string{"4.4", "5.5", "6.6"} {
+		require.NotContains(t, html[strings.Index(html, "<body"):], guess)
+	}
+	require.Equal(t, [][]num{{2, 2.2}, {10, 3.3}}, points(p, r.Requests))
+	s := &Saturation{Saturation: &lab.Saturation{Steps: []lab.Step{{Rate: 1, Latency: p}}}, Name: "s.json"}
+	html = rendered(t, &Input{Saturations: []*Saturation{s}})
+	require.Contains(t, html, "too few")
+	require.NotContains(t, html[strings.Index(html, "<body"):], "4.4")
 }

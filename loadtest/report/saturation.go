@@ -34,11 +34,15 @@ func (s *Saturation) section(d *data) section {
 			late = " Crosses: the generator was late."
 		}
 	}
-	line := func(name string, style int, of func(lab.Step) float64) series {
+	// A percentile above 0 leaves out the trials of which it would be a guess.
+	line := func(name string, style int, percentile float64, of func(lab.Step) float64) series {
 		line := series{Name: name, Style: style}
 		for _, rate := range slices.Sorted(maps.Keys(rates)) {
 			var at, values []float64
 			for _, step := range rates[rate] {
+				if percentile > 0 && !step.Latency.Known(percentile) {
+					continue
+				}
 				at, values = append(at, step.OfferedRPS), append(values, of(step))
 				dot := []num{num(step.OfferedRPS), num(of(step))}
 				if step.GeneratorLate {
@@ -46,7 +50,9 @@ func (s *Saturation) section(d *data) section {
 				}
 				line.Dots = append(line.Dots, dot)
 			}
-			line.Points = append(line.Points, []num{num(median(at)), num(median(values))})
+			if len(at) > 0 {
+				line.Points = append(line.Points, []num{num(median(at)), num(median(values))})
+			}
 		}
 		return line
 	}
@@ -61,15 +67,15 @@ func (s *Saturation) section(d *data) section {
 		chart          chart
 	}{
 		{"Share of good answers", fmt.Sprintf("Of the offered requests. A rate is sustained from %s%% on.", short(100*s.Share)), chart{
-			Y: axis{Title: "good", Unit: "%"}, Series: []series{line("good", 0, func(s lab.Step) float64 { return 100 * s.GoodShare })}}},
+			Y: axis{Title: "good", Unit: "%"}, Series: []series{line("good", 0, 0, func(s lab.Step) float64 { return 100 * s.GoodShare })}}},
 		{"Goodput against offered rate", "Dotted: what a service without limits would do.", chart{
 			Y: axis{Title: "answers", Unit: "/s"}, Ideal: true, Series: []series{
-				line("goodput", 0, func(s lab.Step) float64 { return s.GoodputRPS }),
-				line("completed", 1, func(s lab.Step) float64 { return s.CompletedRPS })}}},
+				line("goodput", 0, 0, func(s lab.Step) float64 { return s.GoodputRPS }),
+				line("completed", 1, 0, func(s lab.Step) float64 { return s.CompletedRPS })}}},
 		{"Latency against offered rate", "Of all requests, from the scheduled time.", chart{
 			Y: latencies, Series: []series{
-				line("p50", 0, func(s lab.Step) float64 { return s.Latency.P50 }),
-				line("p99", 1, func(s lab.Step) float64 { return s.Latency.P99 })}}},
+				line("p50", 0, 50, func(s lab.Step) float64 { return s.Latency.P50 }),
+				line("p99", 1, 99, func(s lab.Step) float64 { return s.Latency.P99 })}}},
 	} {
 		c.chart.Kind, c.chart.X, c.chart.Mark = linesChart, offered, breaking()
 		out.Overview = append(out.Overview, d.add(c.title, c.caption+" The line joins the medians of each rate, dots are single trials."+late, &c.chart)...)
@@ -87,7 +93,7 @@ func (s *Saturation) section(d *data) section {
 		}
 		t.Rows = append(t.Rows, row{Best: step.Sustained && step.Rate == s.BreakingPointRPS, Cells: []cell{
 			{Text: short(step.Rate)}, {Text: short(step.OfferedRPS)}, {Text: short(step.CompletedRPS)}, {Text: short(step.GoodputRPS)},
-			{Text: digits(100 * step.GoodShare)}, {Text: short(step.Latency.P50)}, {Text: short(step.Latency.P99)}, {Text: sustained},
+			{Text: digits(100 * step.GoodShare)}, percentileCell(step.Latency, 50, step.Latency.P50), percentileCell(step.Latency, 99, step.Latency.P99), {Text: sustained},
 		}})
 	}
 	out.Tables = []table{t}

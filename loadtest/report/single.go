@@ -13,14 +13,20 @@ import (
 
 // section says and shows what one run measured.
 func (r *Run) section(d *data) section {
+	p99 := ""
+	if r.Latency.Known(99) {
+		p99 = fmt.Sprintf(", p99 %s ms", short(r.Latency.P99))
+	}
 	out := section{
 		Name: r.Name, Title: "Run: " + r.Name, Partial: r.Partial,
-		Headline: fmt.Sprintf("%s good answers a second of %s offered, p99 %s ms.",
-			short(r.GoodputRPS), short(r.OfferedRPS), short(r.Latency.P99)),
+		Headline: fmt.Sprintf("%s good answers a second of %s offered%s.", short(r.GoodputRPS), short(r.OfferedRPS), p99),
 	}
 	if r.GeneratorLate() {
-		out.Cautions = append(out.Cautions, fmt.Sprintf("The generator was late itself, by %s ms at p99: part of the latency is its own. Lower the rate, or give it more CPU.",
-			short(r.Lateness.P99)))
+		by := short(r.Lateness.P99) + " ms at p99"
+		if !r.Lateness.Known(99) {
+			by = short(r.Lateness.Max) + " ms at most"
+		}
+		out.Cautions = append(out.Cautions, "The generator was late itself, by "+by+": part of the latency is its own. Lower the rate, or give it more CPU.")
 	}
 	all, served, err := curves([]*Run{r})
 	if err != nil {
@@ -29,14 +35,14 @@ func (r *Run) section(d *data) section {
 	add := func(title, caption string, x, y axis, lines ...series) {
 		out.Overview = append(out.Overview, d.add(title, caption, &chart{Kind: linesChart, X: x, Y: y, Series: filled(lines)})...)
 	}
-	add("Latency by percentile", "Corrected: from the scheduled time of all requests. Served: of 2xx and 404 alone. "+
+	add("Latency by percentile", "Corrected: from the scheduled time of all requests. Served: of "+serving+" alone. "+
 		"Uncorrected: from the moment of sending, which is what a generator says that lets a stalled server slow it down.", percentiles, latencies,
 		series{Name: "corrected", Style: 0, Points: all}, series{Name: "served", Style: 1, Points: served},
-		series{Name: "uncorrected", Style: 2, Points: known(r.UncorrectedLatency, r.Requests)})
+		series{Name: "uncorrected", Style: 2, Points: points(r.UncorrectedLatency, r.Requests)})
 	seconds, each := window(r), r.interval()
 	add("Latency over time", "Of the requests scheduled in each "+each+".", seconds, latencies,
-		series{Name: "p50", Style: 0, Points: r.largest(func(i result.Interval) float64 { return i.P50 })},
-		series{Name: "p99", Style: 1, Points: r.largest(func(i result.Interval) float64 { return i.P99 })},
+		series{Name: "p50", Style: 0, Points: r.percentile(50, func(i result.Interval) float64 { return i.P50 })},
+		series{Name: "p99", Style: 1, Points: r.percentile(99, func(i result.Interval) float64 { return i.P99 })},
 		series{Name: "largest", Style: 2, Points: r.largest(func(i result.Interval) float64 { return i.Max })})
 	rates := []series{
 		{Name: "offered", Style: 6, Points: r.rate(func(i result.Interval) int64 { return i.Offered })},
@@ -76,20 +82,22 @@ func (r *Run) section(d *data) section {
 	return out
 }
 
-// known are the points of a percentile curve of which no histogram was kept.
-func known(p result.Percentiles, n int64) [][]num {
-	if n == 0 {
-		return nil
-	}
-	var points [][]num
-	for _, at := range []struct{ x, v float64 }{
-		{2, p.P50}, {10, p.P90}, {100, p.P99}, {1e3, p.P999}, {1e4, p.P9999}, {float64(n), p.Max},
-	} {
-		if at.x <= float64(n) {
+// points are those of a percentile curve of which no histogram was kept.
+func points(p result.Percentiles, n int64) (points [][]num) {
+	for _, at := range []struct{ x, v float64 }{{2, p.P50}, {10, p.P90}, {100, p.P99}, {1e3, p.P999}, {1e4, p.P9999}} {
+		if beyond*at.x <= float64(n) {
 			points = append(points, []num{num(at.x), num(at.v)})
 		}
 	}
 	return points
+}
+
+// percentileCell is a cell of a percentile, or says that it would be a guess.
+func percentileCell(p result.Percentiles, percentile, v float64) cell {
+	if !p.Known(percentile) {
+		return cell{Text: "too few"}
+	}
+	return cell{Text: short(v)}
 }
 
 func (r *Run) tables() []table {
@@ -101,11 +109,11 @@ func (r *Run) tables() []table {
 		{"all requests", r.Latency}, {"served", r.ServedLatency},
 		{"uncorrected", r.UncorrectedLatency}, {"lateness of the generator", r.Lateness},
 	} {
-		cells := []cell{{Text: of.name}}
-		for _, v := range []float64{of.p.Mean, of.p.P50, of.p.P90, of.p.P99, of.p.P999, of.p.P9999, of.p.Max} {
-			cells = append(cells, cell{Text: short(v)})
-		}
-		latency.Rows = append(latency.Rows, row{Cells: cells})
+		latency.Rows = append(latency.Rows, row{Cells: []cell{
+			{Text: of.name}, {Text: short(of.p.Mean)},
+			percentileCell(of.p, 50, of.p.P50), percentileCell(of.p, 90, of.p.P90), percentileCell(of.p, 99, of.p.P99),
+			percentileCell(of.p, 99.9, of.p.P999), percentileCell(of.p, 99.99, of.p.P9999), {Text: short(of.p.Max)},
+		}})
 	}
 	tables := []table{latency}
 	for _, t := range []struct {
@@ -160,7 +168,7 @@ func (r *Run) facts() []fact {
 		{"requests", fmt.Sprintf("%s in %s s, seed %d", grouped(r.Requests), short(r.Seconds), r.Seed)},
 		{"offered", amount(r.OfferedRPS, "1/s") + asked(r.TargetRPS)},
 		{"completed", amount(r.CompletedRPS, "1/s")},
-		{"goodput", fmt.Sprintf("%s (2xx and 404 within %s ms)", amount(r.GoodputRPS, "1/s"), short(r.SLOMillis))},
+		{"goodput", fmt.Sprintf("%s (%s within %s ms)", amount(r.GoodputRPS, "1/s"), serving, short(r.SLOMillis))},
 	}
 	for _, f := range []struct {
 		name, unit string

@@ -16,6 +16,9 @@ const (
 	cpu       = "server_cpu_served_us"
 )
 
+// serving says which answers serve.
+const serving = "2xx, 304, or 404 to a GET"
+
 // rule says how the best is found, in the words of the report.
 var rule = fmt.Sprintf("Best is the setting than which no other is proven to have more goodput or, where that cannot be told, a lower served p99. "+
 	"Settings are compared within each repetition, by ratios; p is the probability of a difference like this between any two of them if none differ, "+

@@ -114,6 +114,17 @@ type Result struct {
 	Profiles map[profiles.Kind][]byte `json:"-"`
 }
 
+// Served counts the requests whose answer serves.
+func (r *Result) Served() int64 {
+	n := r.Misses
+	for code, count := range r.Status {
+		if code[:1] == "2" || code == "304" {
+			n += count
+		}
+	}
+	return n
+}
+
 // ErrorKind tells apart the ways in which a request gets no answer.
 type ErrorKind string
 

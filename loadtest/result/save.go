@@ -28,13 +28,15 @@ func (r *Result) Save(path string) error {
 			return err
 		}
 	}
-	write := func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
-	}
-	return WriteFile(path, write)
+	return WriteFile(path, r.WriteJSON)
+}
+
+// WriteJSON writes the result as JSON.
+func (r *Result) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
 }
 
 func (r *Result) saveProfiles(prefix string) error {
@@ -69,6 +71,7 @@ func Load(path string) (*Result, error) {
 	form := struct {
 		*Result
 		Latency *Percentiles `json:"latency_ms"`
+		Misses  *int64       `json:"misses"`
 	}{Result: new(Result)}
 	if err := json.Unmarshal(content, &form); err != nil {
 		return nil, fmt.Errorf("%s: not a result of loadtest run: %w", path, err)
@@ -77,6 +80,11 @@ func Load(path string) (*Result, error) {
 		return nil, fmt.Errorf("%s: not a result of loadtest run: it has no latency_ms", path)
 	}
 	form.Result.Latency = *form.Latency
+	if form.Misses != nil {
+		form.Result.Misses = *form.Misses
+	} else {
+		form.Result.Misses = form.Status["404"] // files of earlier versions took every 404 for one
+	}
 	return form.Result, nil
 }
 

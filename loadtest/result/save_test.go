@@ -123,3 +123,16 @@ func TestLoad_SaysWhatIsNoResult(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, path)
 }
+
+// Files of earlier versions do not tell whose 404 it was, and took each for good.
+func TestLoad_FilesOfEarlierVersions(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "result.json")
+	for misses, want := range map[string]int64{``: 8, `"misses": 2, `: 7} {
+		content := `{` + misses + `"latency_ms": {}, "status": {"200": 3, "201": 1, "304": 1, "404": 3, "503": 9}}`
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		r, err := Load(path)
+		require.NoError(t, err)
+		require.Equal(t, want, r.Served())
+	}
+}

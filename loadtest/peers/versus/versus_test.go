@@ -49,7 +49,7 @@ func TestPair_MeasuresEachContestantUnderEachLoad(t *testing.T) {
 		for round := range o.Rounds {
 			require.Positive(t, g.Metrics["served_rps"].Values[round])
 			require.Positive(t, g.Metrics["latency_p50_ms"].Values[round])
-			require.LessOrEqual(t, g.Metrics["latency_p50_ms"].Values[round], g.Metrics["latency_p99_9_ms"].Values[round])
+			require.NotContains(t, g.Metrics, "latency_p99_9_ms", "of so few it is a guess")
 			// The clones hold all keys, and nobody is over a limit.
 			require.Zero(t, g.Metrics["non2xx_percent"].Values[round])
 		}

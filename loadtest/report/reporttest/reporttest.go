@@ -285,7 +285,7 @@ func pprof(kind profiles.Kind, micros float64, inline bool) *profile.Profile {
 
 func percentiles(h *hdrhistogram.Histogram) result.Percentiles {
 	at := func(p float64) float64 { return float64(h.ValueAtPercentile(p)) / 1e3 }
-	return result.Percentiles{Mean: h.Mean() / 1e3, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.Max()) / 1e3}
+	return result.Percentiles{Mean: h.Mean() / 1e3, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.Max()) / 1e3, Count: h.TotalCount()}
 }
 
 func encode(h *hdrhistogram.Histogram) string {
