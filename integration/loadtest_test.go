@@ -213,7 +213,9 @@ func TestLoadtest_SaturateSaysWhatItFound(t *testing.T) {
 }
 
 // Four workers that take 20 ms for each request cannot serve more than 200 a
-// second, however fast the machine is; a slow one makes it less.
+// second, however fast the machine is; a slow one makes it less. A trial of 600 ms
+// is good at 226 a second at most: what is past 200 waits for 80 ms then, and has
+// its answer within the SLO.
 func TestLoadtest_SaturateFindsTheBreakingPoint(t *testing.T) {
 	t.Parallel()
 	s := start(t, plain, "SPILLWAY_WORKERS=4", "SPILLWAY_STORE_DELAY=20ms", "SPILLWAY_SYNC=never")
@@ -222,7 +224,7 @@ func TestLoadtest_SaturateFindsTheBreakingPoint(t *testing.T) {
 	found := readJSON(t, file)
 	require.Contains(t, []int{0, 1}, r.code, "1 if the machine is not steady: %v", r)
 	require.Positive(t, found["breaking_point_rps"])
-	require.LessOrEqual(t, found["breaking_point_rps"], 210.0)
+	require.LessOrEqual(t, found["breaking_point_rps"], 230.0)
 	require.Positive(t, found["high_rps"], "a rate that is not sustained was met")
 	t.Log(r.stdout)
 }
