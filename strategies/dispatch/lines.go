@@ -46,13 +46,18 @@ func (l *line) len() int { return int(l.n.Load()) }
 func (l *line) push(t *strategies.Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.next-l.first == uint64(len(l.ring)) {
-		l.makeRoomLocked()
-	}
-	l.ring[l.next&l.maskLocked()] = t
-	l.positions[t] = l.next
+	l.makeRoomLocked()
+	l.putLocked(t, l.next)
 	l.next++
-	l.n.Add(1)
+}
+
+// pushFront adds t before all others.
+func (l *line) pushFront(t *strategies.Task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.makeRoomLocked()
+	l.first--
+	l.putLocked(t, l.first)
 }
 
 // pop takes the first task, nil if there is none.
@@ -85,14 +90,24 @@ func (l *line) remove(t *strategies.Task) bool {
 	return ok
 }
 
+func (l *line) putLocked(t *strategies.Task, at uint64) {
+	l.ring[at&l.maskLocked()] = t
+	l.positions[t] = at
+	l.n.Add(1)
+}
+
 func (l *line) takeLocked(t *strategies.Task, at uint64) {
 	l.ring[at&l.maskLocked()] = nil
 	delete(l.positions, t)
 	l.n.Add(-1)
 }
 
-// makeRoomLocked closes the holes, in a ring of twice the size if there are few.
+// makeRoomLocked closes the holes of a ring that is full, in one of twice the size if
+// they are few.
 func (l *line) makeRoomLocked() {
+	if l.next-l.first != uint64(len(l.ring)) {
+		return
+	}
 	ring := make([]*strategies.Task, max(16, len(l.ring)))
 	if l.len() > len(ring)/2 {
 		ring = make([]*strategies.Task, 2*len(ring))

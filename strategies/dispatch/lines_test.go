@@ -20,7 +20,7 @@ func TestLine_IsASlice(t *testing.T) {
 		var model []*strategies.Task
 		pushes := 1 + random.IntN(3)
 		for range 500 {
-			switch n := random.IntN(3 + pushes); {
+			switch n := random.IntN(4 + pushes); {
 			case n == 0:
 				var want *strategies.Task
 				if len(model) > 0 {
@@ -33,7 +33,11 @@ func TestLine_IsASlice(t *testing.T) {
 				model = slices.Delete(slices.Clone(model), i, i+1)
 				require.True(t, l.remove(gone), "seed %d", seed)
 				require.False(t, l.remove(gone), "seed %d", seed)
-			case n >= 2:
+			case n == 2:
+				task := new(strategies.Task)
+				model = append([]*strategies.Task{task}, model...)
+				l.pushFront(task)
+			case n >= 3:
 				task := new(strategies.Task)
 				model = append(model, task)
 				l.push(task)

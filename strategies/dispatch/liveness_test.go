@@ -460,3 +460,77 @@ func TestWriting_LeavesAWorkerForReads(t *testing.T) {
 		})
 	}
 }
+
+// Unblock finds nothing that waits while a worker has the only write in its hands, on
+// its way into the line of those that are held. So the worker itself looks again.
+func TestBlocked_UnblockedWhileAWriteIsSetAside(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var blocked atomic.Bool
+		s := newStage(t, Options{Strategy: "sync", Blocked: func(bool) bool { return blocked.Load() }})
+		defer s.close()
+		pushing, pushed := make(chan struct{}), make(chan struct{})
+		pops := 0 // with a read on its way in
+		s.use(strategies.Spec{Name: "rogue", New: func(c strategies.Config) strategies.Discipline {
+			fifo, _ := strategies.Lookup("fifo")
+			r := &rogue{Discipline: fifo.New(c)}
+			inPush := false
+			r.push = func(t *strategies.Task) strategies.Verdict {
+				if t.Payload == "refused" {
+					inPush = true
+					<-pushing
+					return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
+				}
+				return r.Discipline.Push(t, 0)
+			}
+			r.pop = func() (*strategies.Task, strategies.Popped, strategies.Reason) {
+				if !inPush {
+					return r.Discipline.Pop(0)
+				}
+				if pops++; pops == 1 { // the worker enters the stack
+					return nil, strategies.Contended, strategies.ReasonNone
+				}
+				task, what, reason := r.Discipline.Pop(0)
+				if pops == 2 {
+					close(pushing) // no read waits any more
+					<-pushed
+					blocked.Store(false)
+					s.Unblock()
+				}
+				return task, what, reason
+			}
+			return r
+		}})
+		s.submit("slow")
+		blocked.Store(true)
+		s.submit("w", isWrite)
+		go func() {
+			s.Submit(s.task("refused"))
+			close(pushed)
+		}()
+		synctest.Wait()
+		s.end("slow")
+		require.Greater(t, pops, 1)
+		s.requireStarted("slow", "w")
+	})
+}
+
+// Held writes that do not fit into a turn any more keep their place, and what is
+// ahead of the queue does not keep those that are held from being taken together.
+func TestBlocked_HeldWritesAreTakenTogetherInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, block, unblock := newBlockable(t, Options{Strategy: "fifo", MaxBatch: 8, MaxBatchBytes: 10})
+		defer s.close()
+		sized := func(n int64) taskOption { return func(t *strategies.Task) { t.Write, t.Size = true, n } }
+		s.submit("slow1")
+		for i, size := range []int64{4, 4, 9, 1, 1, 1} {
+			s.submit(fmt.Sprint("w", i), sized(size))
+		}
+		s.submit("slow2")
+		block()
+		s.end("slow1") // the writes are held
+		s.requireStarted("slow1", "slow2")
+		unblock()
+		s.end("slow2")
+		require.Equal(t, [][]string{{"slow1"}, {"slow2"}, {"w0", "w1"}, {"w2", "w3"}, {"w4", "w5"}}, s.turns)
+	})
+}

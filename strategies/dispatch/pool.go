@@ -418,21 +418,40 @@ func (p *pool) take(w *worker, now int64) (*strategies.Task, origin) {
 		}
 	}
 	var t *strategies.Task
-	blocked := p.blocked()
-	if !blocked {
-		t = p.takeAny(w, now)
-		if blocked = t != nil && t.Write && !p.beginWriting(); blocked { // others were faster
-			p.setAside(t, &p.lines.held)
+	for {
+		blocked := p.blocked()
+		if !blocked {
+			t = p.takeAny(w, now)
+			if blocked = t != nil && t.Write && !p.beginWriting(); blocked { // others were faster
+				p.putBackFirst(w, t)
+				t = nil
+			}
 		}
-	}
-	if blocked {
-		t = p.takeRead(w, now)
+		if blocked {
+			t = p.takeRead(w, now)
+		}
+		// Who ended what blocks may have missed a write that was in w's hands meanwhile.
+		if t != nil || p.blocked() == blocked {
+			break
+		}
 	}
 	if t != nil {
 		return t, queued
 	}
 	t = p.lines.continuations.pop()
 	return t, continued
+}
+
+// putBackFirst holds t, which w has taken and cannot begin, before all others.
+func (p *pool) putBackFirst(w *worker, t *strategies.Task) {
+	defer p.giveUp(w)
+	p.lines.mu.Lock()
+	defer p.lines.mu.Unlock()
+	if p.d.refusing.Load() {
+		w.given = append(w.given, given{t, strategies.ReasonDraining})
+	} else {
+		p.lines.held.pushFront(t)
+	}
 }
 
 // takeAny returns the next task for its first turn, or nil.
@@ -576,24 +595,30 @@ func (p *pool) company(others bool) {
 	}
 }
 
-// collect adds further writes to w's turn. A task that cannot join it goes ahead
-// of the queue, for whoever is free first.
+// collect adds further writes to w's turn. A task that cannot join it goes back to
+// where it was held, or ahead of the queue, for whoever is free first.
 func (p *pool) collect(w *worker, now int64) {
 	p.lines.mu.Lock()
-	for len(w.batch) < p.d.opts.MaxBatch && p.lines.ahead.len() == 0 {
+	for len(w.batch) < p.d.opts.MaxBatch {
 		t := p.lines.held.pop()
+		held := t != nil
 		switch {
-		case t != nil && p.expired(t, now):
+		case held && p.expired(t, now):
 			w.given = append(w.given, given{t, strategies.ReasonExpired})
 			continue
-		case t == nil && p.active.Load().discipline.Len() > 0: // or else it would be told that a worker found nothing
+		case !held && p.lines.ahead.len() == 0 &&
+			p.active.Load().discipline.Len() > 0: // or else it would be told that a worker found nothing
 			t = p.pop(w, now)
 		}
 		if t == nil {
 			break
 		}
 		if !t.Write || w.bytes+t.Size > p.d.opts.MaxBatchBytes {
-			p.setAsideLocked(t, &p.lines.ahead)
+			if held {
+				p.lines.held.pushFront(t)
+			} else {
+				p.setAsideLocked(t, &p.lines.ahead)
+			}
 			break
 		}
 		w.batch = append(w.batch, t)
