@@ -44,7 +44,7 @@ type Options struct {
 	// when a strategy becomes active, again each time. Nil means that nobody is told.
 	Observe func(strategy string) Events
 	// Switched is told of a switch, after it. Nil means that nobody is told.
-	// Like Observe, it must not call Switch or Gauges.
+	// Like Observe, it must not call Switch, Drain or Close.
 	Switched func(from, to string)
 	// Broken is told, once for each use of it, that the discipline of a strategy
 	// broke a rule of its interface, and which. The dispatcher goes on as well as it
@@ -106,7 +106,7 @@ type Dispatcher struct {
 	inFlight atomic.Int64
 	_        [56]byte
 
-	// mu serialises switches and guards the lists of queues.
+	// mu serialises switches, and keeps them away while what waits is shed.
 	mu sync.Mutex
 }
 

@@ -96,7 +96,9 @@
 // discipline, whose order so holds for them; a worker that must get past them to a
 // read holds them in a line, in the order in which they were taken, and they go first
 // once they can. Held writes count against the capacity: a write finds no room beside
-// them, and a read takes the room of the oldest.
+// them, and a read takes the room of the oldest. So does a read that finds the
+// discipline full: the next write is held, which gives way then, and reads that go
+// before it go into the line ahead of the queue.
 //
 // To know whether a read waits, reads are counted, before they are published and after
 // they were taken, so that never fewer are counted than wait. Blocked becomes false

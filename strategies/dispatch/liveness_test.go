@@ -534,3 +534,95 @@ func TestBlocked_HeldWritesAreTakenTogetherInOrder(t *testing.T) {
 		require.Equal(t, [][]string{{"slow1"}, {"slow2"}, {"w0", "w1"}, {"w2", "w3"}, {"w4", "w5"}}, s.turns)
 	})
 }
+
+// Reads are not turned away for writes that cannot be begun, under no strategy, also
+// while all workers are busy: they take the room of the oldest of them.
+func TestBlocked_WritesTakeUpNoRoomOfReads(t *testing.T) {
+	t.Parallel()
+	for _, spec := range strategies.Specs() {
+		t.Run(spec.Name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s, block, unblock := newBlockable(t, Options{Strategy: spec.Name, Capacity: 3})
+				defer s.close()
+				s.submit("slow")
+				block()
+				for i := range 3 {
+					s.submit(fmt.Sprint("w", i), isWrite)
+				}
+				for i := range 3 {
+					s.submit(fmt.Sprint("r", i))
+				}
+				if c := s.Gauge().Capacity; c > 0 {
+					require.LessOrEqual(t, s.Gauge().Depth, c)
+				}
+				s.end("slow")
+				for i := range 3 {
+					require.Contains(t, s.started, fmt.Sprint("r", i))
+				}
+				unblock()
+				require.Zero(t, s.Gauge().Depth)
+			})
+		})
+	}
+}
+
+// Where a strategy without a bound has held more than the next one has room for, that
+// does not keep them.
+func TestBlocked_SwitchKeepsToTheCapacity(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, block, unblock := newBlockable(t, Options{Strategy: "sync", Capacity: 3})
+		defer s.close()
+		block()
+		for i := range 5 {
+			s.submit(fmt.Sprint("w", i), isWrite)
+		}
+		require.Equal(t, 5, s.Gauge().Depth)
+		require.NoError(t, s.Switch("fifo"))
+		require.Equal(t, 3, s.Gauge().Depth)
+		s.requireEnded("w0:full", "w1:full")
+		unblock()
+		s.requireStarted("w2", "w3", "w4")
+	})
+}
+
+// However many come at once: when they have come, as many wait as may, and no more.
+func TestBlocked_CapacityIsExact(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		const capacity, submitters = 16, 8
+		begun, goOn := make(chan struct{}, 3*capacity), make(chan struct{})
+		d, err := Open(Options{
+			Strategy: "fifo", Capacity: capacity, Workers: 1, MaxBatch: 1,
+			Blocked: func(bool) bool { return true },
+			Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+				begun <- struct{}{}
+				<-goOn
+				done(tasks[0])
+			},
+		})
+		require.NoError(t, err)
+		var waiting atomic.Int64
+		submit := func(write bool) {
+			waiting.Add(1)
+			d.Submit(&strategies.Task{Write: write, Done: func(*strategies.Task) { waiting.Add(-1) }})
+		}
+		submit(false)
+		<-begun // and keeps the worker busy
+		var all sync.WaitGroup
+		for range submitters {
+			all.Go(func() {
+				for range capacity / submitters {
+					submit(true)
+					submit(true)
+					submit(false)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 1+capacity, waiting.Load())
+		require.Equal(t, capacity, d.Gauge().Depth)
+		close(goOn)
+		d.Close()
+		require.Zero(t, waiting.Load())
+	}
+}

@@ -127,6 +127,9 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 		return false
 	}
 	v := q.push(t, now) // if it is queued, t belongs to others from here on
+	for v.Outcome == strategies.TurnedAway && v.Reason == strategies.ReasonFull && !t.Write && p.giveWay(q, now) {
+		v = q.push(t, now)
+	}
 	q.leave()
 	// Whatever the verdict: a worker may have parked that was told of this push.
 	if !gathers || p.gathering.Load() == 0 {
@@ -135,7 +138,7 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 	if v.Displaced != nil {
 		p.d.shed(v.Displaced, v.Displacement())
 	}
-	p.makeRoom(q)
+	p.makeRoom(q, now)
 	switch v.Outcome {
 	case strategies.Queued:
 		return true
@@ -160,9 +163,10 @@ func (p *pool) runInline(q *queue, t *strategies.Task, now int64) (waits bool) {
 	case q.full(p.lines.waiting()):
 		p.d.shed(t, strategies.ReasonFull)
 	default:
-		return p.setAside(t, &p.lines.held)
+		waits = p.setAside(t, &p.lines.held)
+		p.makeRoom(q, now) // others may have come meanwhile
 	}
-	return false
+	return waits
 }
 
 // full reports whether q has no room beside so many tasks that wait elsewhere. A
@@ -172,22 +176,63 @@ func (q *queue) full(elsewhere int) bool {
 	return c > 0 && q.discipline.Len()+elsewhere >= c
 }
 
-// heldUp reports whether t is a write for which there is no room in q beside those
-// that are held.
+// heldUp reports whether there is no room for t in q beside what waits elsewhere: not
+// for a write beside those that cannot be begun, nor for a read beside reads alone.
 func (p *pool) heldUp(t *strategies.Task, q *queue) bool {
-	held := p.lines.held.len()
-	return held > 0 && t.Write && q.full(held)
+	elsewhere, held := p.lines.waiting(), p.lines.held.len()
+	switch {
+	case elsewhere == 0 || !q.full(elsewhere):
+		return false
+	case t.Write:
+		return held > 0 || p.d.opts.Blocked(false)
+	default:
+		return held == 0 && p.d.opts.Blocked(false) && int(p.reads.Load()) >= q.discipline.Len()+elsewhere
+	}
+}
+
+// giveWay holds a write that waits in q and cannot be begun, if as many tasks wait as
+// may. It reports whether there is more room in q then.
+func (p *pool) giveWay(q *queue, now int64) bool {
+	if !q.full(p.lines.waiting()) || int(p.reads.Load()) >= q.discipline.Len()+p.lines.ahead.len() || !p.d.opts.Blocked(false) {
+		return false // or no write may be among those in q
+	}
+	var w worker // to note what is given up
+	defer p.giveUp(&w)
+	p.lines.mu.Lock()
+	defer p.lines.mu.Unlock()
+	for {
+		switch t := p.pop(&w, now); {
+		case t == nil:
+			return len(w.given) > 0
+		case t.Write:
+			p.setAsideLocked(t, &p.lines.held)
+			return true
+		default: // its turn is before that of the write
+			p.setAsideLocked(t, &p.lines.ahead)
+		}
+	}
 }
 
 // makeRoom gives up the oldest writes that are held, if with them more tasks wait
 // than may. A queue that others push to meanwhile is theirs to look after.
-func (p *pool) makeRoom(q *queue) {
-	for held := p.lines.held.len(); held > 0 && q.full(held-1); held = p.lines.held.len() {
-		t := p.lines.held.pop()
-		if t == nil {
-			return
+func (p *pool) makeRoom(q *queue, now int64) {
+	for elsewhere := p.lines.waiting(); elsewhere > 0 && q.full(elsewhere-1); elsewhere = p.lines.waiting() {
+		if p.lines.held.len() == 0 {
+			if !p.giveWay(q, now) {
+				return
+			}
+			continue
 		}
-		p.d.shed(t, strategies.ReasonFull)
+		// One at a time, or several would give up more than must be.
+		p.lines.mu.Lock()
+		var t *strategies.Task
+		if q.full(p.lines.waiting() - 1) {
+			t = p.lines.held.pop()
+		}
+		p.lines.mu.Unlock()
+		if t != nil {
+			p.d.shed(t, strategies.ReasonFull)
+		}
 	}
 }
 
@@ -503,7 +548,7 @@ func (p *pool) takeRead(w *worker, now int64) *strategies.Task {
 			p.setAsideLocked(t, &p.lines.held)
 		}
 		p.lines.mu.Unlock()
-		p.makeRoom(p.active.Load())
+		p.makeRoom(p.active.Load(), now)
 	}
 	return nil
 }

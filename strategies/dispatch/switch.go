@@ -45,6 +45,7 @@ func (p *pool) activate(q *queue) {
 	for _, m := range p.empty(former) {
 		p.offerAgain(m.task, q)
 	}
+	p.makeRoom(q, p.d.Now()) // the former one may have had more, or no bound
 }
 
 // empty takes all tasks out of q, that nobody pushes to any more, and returns them
@@ -114,7 +115,6 @@ func (p *pool) offerAgain(t *strategies.Task, q *queue) {
 	if shed != strategies.ReasonNone {
 		p.d.shed(t, shed)
 	}
-	p.makeRoom(q)
 	p.wakeIfRunnable()
 }
 

@@ -55,11 +55,12 @@ type Options struct {
 	// goroutine that writes the log. Nil means nobody wants to know.
 	OnFsync func(time.Duration)
 	// OnResume is called when Stalled has become false because the store has caught
-	// up. It must not call the store. Nil means nobody wants to know.
+	// up. It may call nothing of the store but Stalled and Writable. Nil means nobody
+	// wants to know.
 	OnResume func()
 	// OnWritable is called with the reason when the store becomes unwritable,
-	// and with nil when it is writable again. It must not call the store. Nil
-	// means nobody wants to know: Writable tells as well.
+	// and with nil when it is writable again. It may call nothing of the store but
+	// Stalled and Writable. Nil means nobody wants to know.
 	OnWritable func(error)
 	// RetryInterval is the time between two attempts to become writable again.
 	// Zero means 5 s.
