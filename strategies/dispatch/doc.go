@@ -89,7 +89,10 @@
 //
 // Of the workers of a pool that takes reads as well, one is kept from turns of writes
 // where those are taken together. So whatever holds up a write that has begun, as a disk
-// that hangs, reads go on.
+// that hangs, reads go on: those that come while none waits, and those that the others
+// have put ahead of the queue. The one looks for reads behind writes in the queue only
+// once a turn of writes has run for longer than any should; until then the others go on
+// in the queue's order in a moment.
 //
 // Options.Blocked tells that no write should be begun for now. No worker waits for
 // the end of that: it takes reads. As long as none waits, blocked writes stay in the

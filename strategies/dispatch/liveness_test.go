@@ -184,6 +184,7 @@ func TestLiveness_NobodyStarves(t *testing.T) {
 				})
 				require.NoError(t, err)
 				gap := make([]int, ranges) // turns since each range had its last
+				begun := make([]bool, ranges)
 				longest := 0
 				var mu sync.Mutex
 				for i := range ranges {
@@ -193,8 +194,10 @@ func TestLiveness_NobodyStarves(t *testing.T) {
 						for j := range gap {
 							gap[j]++
 						}
-						longest = max(longest, gap[i])
-						gap[i] = 0
+						if begun[i] { // when it begins is the discipline's affair
+							longest = max(longest, gap[i])
+						}
+						begun[i], gap[i] = true, 0
 						mu.Unlock()
 						if stopped.Load() || t.Shed != strategies.ReasonNone {
 							running.Done()
@@ -233,8 +236,8 @@ func TestLiveness_NobodyStarves(t *testing.T) {
 				stopped.Store(true)
 				running.Wait()
 				d.Close()
-				// A range has every second turn at least, in rotation with the others.
-				require.LessOrEqual(t, longest, 2*(ranges+workers)*2)
+				// A range goes on in rotation with the others.
+				require.LessOrEqual(t, longest, ranges+2*workers)
 			})
 		})
 	}
@@ -625,4 +628,28 @@ func TestBlocked_CapacityIsExact(t *testing.T) {
 		d.Close()
 		require.Zero(t, waiting.Load())
 	}
+}
+
+// While writes end in time, reads behind them in the queue keep to its order, and its
+// room is the discipline's affair. Once a write hangs, the worker that is kept from
+// writes takes the reads behind it.
+func TestWriting_ReadsPassWhatHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", Workers: 2, MaxBatch: 4, Capacity: 2})
+		defer s.close()
+		s.submit("slow-write", isWrite)
+		s.submit("slow-read")
+		s.submit("w", isWrite)
+		s.submit("r")
+		s.submit("one too many")
+		s.end("slow-read")
+		s.requireStarted("slow-write", "slow-read")
+		s.requireEnded("one too many:full", "slow-read")
+		time.Sleep(time.Duration(hang) + time.Millisecond)
+		synctest.Wait()
+		s.requireStarted("slow-write", "slow-read", "r")
+		require.Equal(t, 1, s.Gauge().Depth)
+		s.end("slow-write")
+		s.requireStarted("slow-write", "slow-read", "r", "w")
+	})
 }

@@ -24,6 +24,8 @@ type pool struct {
 	// package comment.
 	writing    atomic.Int64
 	maxWriting int64
+	wrote      atomic.Int64 // when the last one began, on the dispatcher's clock
+	watching   atomic.Bool  // a timer runs: see watch
 	// reads counts the tasks that are no writes and wait in the discipline or ahead
 	// of it. It may count one for a moment that does not wait any more or not yet.
 	reads atomic.Int64
@@ -91,7 +93,7 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 		(!gathers || p.gathering.Load() == 0) && (!t.Write || p.beginWriting()) {
 		w := p.idle.take()
 		if w == nil && t.Write {
-			p.writing.Add(-1)
+			p.endWriting()
 		}
 		if w != nil {
 			q.adopt(t)
@@ -167,107 +169,6 @@ func (p *pool) runInline(q *queue, t *strategies.Task, now int64) (waits bool) {
 		p.makeRoom(q, now) // others may have come meanwhile
 	}
 	return waits
-}
-
-// full reports whether q has no room beside so many tasks that wait elsewhere. A
-// strategy without a queue has no bound either.
-func (q *queue) full(elsewhere int) bool {
-	c := q.discipline.Cap()
-	return c > 0 && q.discipline.Len()+elsewhere >= c
-}
-
-// heldUp reports whether there is no room for t in q beside what waits elsewhere: not
-// for a write beside those that cannot be begun, nor for a read beside reads alone.
-func (p *pool) heldUp(t *strategies.Task, q *queue) bool {
-	elsewhere, held := p.lines.waiting(), p.lines.held.len()
-	switch {
-	case elsewhere == 0 || !q.full(elsewhere):
-		return false
-	case t.Write:
-		return held > 0 || p.d.opts.Blocked(false)
-	default:
-		return held == 0 && p.d.opts.Blocked(false) && int(p.reads.Load()) >= q.discipline.Len()+elsewhere
-	}
-}
-
-// giveWay holds a write that waits in q and cannot be begun, if as many tasks wait as
-// may. It reports whether there is more room in q then.
-func (p *pool) giveWay(q *queue, now int64) bool {
-	if !q.full(p.lines.waiting()) || int(p.reads.Load()) >= q.discipline.Len()+p.lines.ahead.len() || !p.d.opts.Blocked(false) {
-		return false // or no write may be among those in q
-	}
-	var w worker // to note what is given up
-	defer p.giveUp(&w)
-	p.lines.mu.Lock()
-	defer p.lines.mu.Unlock()
-	for {
-		switch t := p.pop(&w, now); {
-		case t == nil:
-			return len(w.given) > 0
-		case t.Write:
-			p.setAsideLocked(t, &p.lines.held)
-			return true
-		default: // its turn is before that of the write
-			p.setAsideLocked(t, &p.lines.ahead)
-		}
-	}
-}
-
-// makeRoom gives up the oldest writes that are held, if with them more tasks wait
-// than may. A queue that others push to meanwhile is theirs to look after.
-func (p *pool) makeRoom(q *queue, now int64) {
-	for elsewhere := p.lines.waiting(); elsewhere > 0 && q.full(elsewhere-1); elsewhere = p.lines.waiting() {
-		if p.lines.held.len() == 0 {
-			if !p.giveWay(q, now) {
-				return
-			}
-			continue
-		}
-		// One at a time, or several would give up more than must be.
-		p.lines.mu.Lock()
-		var t *strategies.Task
-		if q.full(p.lines.waiting() - 1) {
-			t = p.lines.held.pop()
-		}
-		p.lines.mu.Unlock()
-		if t != nil {
-			p.d.shed(t, strategies.ReasonFull)
-		}
-	}
-}
-
-// beginWriting reports whether another turn of writes may begin, and counts it.
-func (p *pool) beginWriting() bool {
-	if p.writing.Add(1) <= p.maxWriting {
-		return true
-	}
-	p.writing.Add(-1)
-	return false
-}
-
-// blocked reports whether no worker may begin a write now.
-func (p *pool) blocked() bool {
-	return p.writing.Load() >= p.maxWriting || p.d.opts.Blocked(false)
-}
-
-// mayBegin reports whether t can be run by a worker at once, without overtaking.
-func (p *pool) mayBegin(t *strategies.Task) bool {
-	blocked := p.blocked()
-	return !(t.Write && blocked) && !p.runnableWhile(blocked)
-}
-
-// runnable reports whether something waits that a worker could run.
-func (p *pool) runnable() bool { return p.runnableWhile(p.blocked()) }
-
-// runnableWhile is runnable while writes cannot be run, or can.
-func (p *pool) runnableWhile(blocked bool) bool {
-	if p.lines.continuations.len() > 0 {
-		return true
-	}
-	if blocked {
-		return p.reads.Load() > 0
-	}
-	return p.waiting() > 0
 }
 
 // wakeIfRunnable tells a parked worker, if there is one, that there is something
@@ -417,6 +318,7 @@ func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
 		t, how = p.take(w, now)
 		switch {
 		case t == nil && !p.stopped.Load():
+			p.watch()
 			w.asleep.Store(true)
 			t = p.awaken(w)
 			w.asleep.Store(false)
@@ -430,7 +332,7 @@ func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
 			switch {
 			case t != nil && picked != nil:
 				if picked.Write {
-					p.writing.Add(-1)
+					p.endWriting()
 				}
 				p.setAside(picked, &p.lines.ahead)
 			case picked != nil:
@@ -462,40 +364,27 @@ func (p *pool) take(w *worker, now int64) (*strategies.Task, origin) {
 			return t, continued
 		}
 	}
-	var t *strategies.Task
 	for {
-		blocked := p.blocked()
-		if !blocked {
+		g := p.gate()
+		if g == open && !p.beginWriting() { // others were faster
+			g = narrow
+		}
+		var t *strategies.Task
+		if g == open {
 			t = p.takeAny(w, now)
-			if blocked = t != nil && t.Write && !p.beginWriting(); blocked { // others were faster
-				p.putBackFirst(w, t)
-				t = nil
+			if (t == nil || !t.Write) && p.endWriting() && t == nil {
+				p.wakeIfRunnable() // for a write that came while w seemed to be at one
 			}
+		} else {
+			t = p.takeRead(w, now, g)
 		}
-		if blocked {
-			t = p.takeRead(w, now)
+		if t != nil {
+			return t, queued
 		}
-		// Who ended what blocks may have missed a write that was in w's hands meanwhile.
-		if t != nil || p.blocked() == blocked {
-			break
+		// Who opened the gate may have missed a write that was in w's hands meanwhile.
+		if g == open || p.gate() != open {
+			return p.lines.continuations.pop(), continued
 		}
-	}
-	if t != nil {
-		return t, queued
-	}
-	t = p.lines.continuations.pop()
-	return t, continued
-}
-
-// putBackFirst holds t, which w has taken and cannot begin, before all others.
-func (p *pool) putBackFirst(w *worker, t *strategies.Task) {
-	defer p.giveUp(w)
-	p.lines.mu.Lock()
-	defer p.lines.mu.Unlock()
-	if p.d.refusing.Load() {
-		w.given = append(w.given, given{t, strategies.ReasonDraining})
-	} else {
-		p.lines.held.pushFront(t)
 	}
 }
 
@@ -521,8 +410,9 @@ func (p *pool) takeAny(w *worker, now int64) *strategies.Task {
 }
 
 // takeRead returns the next task that is no write, or nil, while no write can be
-// run. The writes that go before it are held.
-func (p *pool) takeRead(w *worker, now int64) *strategies.Task {
+// begun. The writes that go before it are held. Through a narrow gate it looks no
+// further than ahead of the queue: those who write go on in the queue's order soon.
+func (p *pool) takeRead(w *worker, now int64, g gate) *strategies.Task {
 	defer p.giveUp(w)
 	for p.reads.Load() > 0 {
 		p.lines.mu.Lock()
@@ -534,7 +424,10 @@ func (p *pool) takeRead(w *worker, now int64) *strategies.Task {
 				p.lines.mu.Unlock()
 				continue
 			}
-		} else if t = p.pop(w, now); t == nil {
+		} else if g == shut {
+			t = p.pop(w, now)
+		}
+		if t == nil {
 			p.lines.mu.Unlock()
 			return nil
 		}
@@ -591,10 +484,13 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
 	write := t.Write && how != continued
 	if (how == handed || how == inPlace) && p.expired(t, now) {
 		if write {
-			p.writing.Add(-1)
+			p.endWriting()
 		}
 		p.d.shed(t, strategies.ReasonExpired)
 		return
+	}
+	if write {
+		p.wrote.Store(now)
 	}
 	w.batch = append(w.batch[:0], t)
 	w.bytes = t.Size
@@ -620,7 +516,7 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
 	n := int64(len(w.batch))
 	p.d.opts.Run(w.batch, p.d.complete)
 	if write {
-		p.writing.Add(-1)
+		p.endWriting()
 	}
 	clear(w.batch)
 	if w.turns++; w.turns%timedTurns == 1 || len(w.lessons) > 0 {

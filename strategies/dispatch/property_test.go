@@ -109,7 +109,7 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 			var blocked atomic.Bool
 			d, err := Open(Options{
 				Strategy: name, Capacity: 16, Workers: 4, MaxBatch: 4, Split: seed%2 == 0,
-				Blocked: func(inline bool) bool { return blocked.Load() },
+				Blocked: func(bool) bool { return blocked.Load() },
 				Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
 					inRun.Add(int64(len(tasks)))
 					for _, t := range tasks {

@@ -63,13 +63,13 @@ func (p *pool) empty(q *queue) []moved {
 			all = append(all, moved{t, t.Arrival, t.Submitted})
 		}
 		p.move.mu.Unlock()
-		switch {
-		case what == strategies.Empty:
+		switch what {
+		case strategies.Empty:
 			slices.SortStableFunc(all, func(a, b moved) int {
 				return cmp.Or(cmp.Compare(a.arrival, b.arrival), cmp.Compare(a.submitted, b.submitted))
 			})
 			return all
-		case what == strategies.Contended:
+		case strategies.Contended:
 			if contended++; contended == maxContended {
 				q.accuse("Pop goes on to answer contended while nobody pushes")
 				return all

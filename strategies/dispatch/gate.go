@@ -1,0 +1,86 @@
+package dispatch
+
+import (
+	"time"
+
+	"spillway/strategies"
+)
+
+// beginWriting reports whether another turn of writes may begin, and counts it.
+func (p *pool) beginWriting() bool {
+	if p.writing.Add(1) <= p.maxWriting {
+		return true
+	}
+	p.writing.Add(-1)
+	return false
+}
+
+// endWriting takes back what beginWriting has counted, after a turn or without one. It
+// reports whether that kept another worker from a write.
+func (p *pool) endWriting() bool {
+	return p.writing.Add(-1) == p.maxWriting-1 && p.maxWriting < int64(p.workers)
+}
+
+// gate tells what a worker may take.
+type gate uint8
+
+const (
+	open   gate = iota // anything
+	narrow             // no write, as all who may are at one, which soon ends
+	shut               // no write, and nobody knows for how long
+)
+
+// hang is how long a write runs that takes longer than any should.
+const hang = int64(10 * time.Millisecond)
+
+func (p *pool) gate() gate {
+	switch {
+	case p.d.opts.Blocked(false):
+		return shut
+	case p.writing.Load() < p.maxWriting:
+		return open
+	case p.d.Now()-p.wrote.Load() >= hang:
+		return shut
+	default:
+		return narrow
+	}
+}
+
+// mayBegin reports whether t can be run by a worker at once, without overtaking what
+// could be run as well.
+func (p *pool) mayBegin(t *strategies.Task) bool {
+	g := p.gate()
+	return (g == open || !t.Write) && !p.runnableThrough(g) && (g != narrow || p.reads.Load() == 0)
+}
+
+// runnable reports whether something waits that a worker could run.
+func (p *pool) runnable() bool { return p.runnableThrough(p.gate()) }
+
+func (p *pool) runnableThrough(g gate) bool {
+	if p.lines.continuations.len() > 0 {
+		return true
+	}
+	switch g {
+	case open:
+		return p.waiting() > 0
+	case narrow:
+		return p.lines.ahead.len() > 0 && p.reads.Load() > 0
+	default:
+		return p.reads.Load() > 0
+	}
+}
+
+// watch has a worker woken if reads wait behind writes, and those that run turn out to
+// hang.
+func (p *pool) watch() {
+	if p.reads.Load() == 0 || p.watching.Swap(true) {
+		return
+	}
+	time.AfterFunc(time.Duration(hang), func() {
+		p.watching.Store(false)
+		p.wakeIfRunnable()
+		if p.idle.n.Load() > 0 {
+			p.watch()
+		}
+	})
+}
