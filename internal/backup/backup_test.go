@@ -11,13 +11,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"spillway/internal/store"
 	"spillway/internal/store/pebble"
@@ -162,7 +162,7 @@ func TestBackups_Places(t *testing.T) {
 		{"the same through a link", filepath.Join(link, Folder, "tuesday"), nil},
 		{"a backup", empty, fs.ErrExist},
 		{"a folder that is not empty", full, fs.ErrExist},
-		{"a file", file, unix.ENOTDIR},
+		{"a file", file, syscall.ENOTDIR},
 		{"a relative path", "monday", fs.ErrInvalid},
 		{"the data folder", s.dir, fs.ErrInvalid},
 		{"elsewhere in the data folder", filepath.Join(s.dir, "monday"), fs.ErrInvalid},
@@ -290,13 +290,13 @@ func TestBackups_DiskFull(t *testing.T) {
 			s := open(t, errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
 				if strings.HasPrefix(op.Path, dir) && strings.Contains(op.Path, part) && op.Kind == errorfs.OpFileWrite ||
 					part == "marker" && op.Kind == errorfs.OpCreate && strings.HasPrefix(op.Path, dir) {
-					return unix.ENOSPC
+					return syscall.ENOSPC
 				}
 				return nil
 			})), pebble.Always)
 			s.mustPut("k", 10)
 			_, err := s.backups.Write(t.Context(), dir, s.Checkpoint)
-			require.ErrorIs(t, err, unix.ENOSPC)
+			require.ErrorIs(t, err, syscall.ENOSPC)
 			require.NoDirExists(t, dir)
 			require.NoError(t, s.Writable())
 			s.mustPut("k", 10)

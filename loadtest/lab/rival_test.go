@@ -4,8 +4,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -37,24 +35,6 @@ func TestService_TellsWhatItUses(t *testing.T) {
 	require.NoError(t, s.stop(stopPatience))
 	_, err = s.cpu()
 	require.ErrorContains(t, err, "died")
-}
-
-// TestProcessCPU_IsThatOfTheProcess: what this process spends between two
-// readings of what it says of itself, and no more.
-func TestProcessCPU_IsThatOfTheProcess(t *testing.T) {
-	t.Parallel()
-	own := func() time.Duration {
-		var usage syscall.Rusage
-		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	}
-	from := own()
-	got, err := processCPU(syscall.Getpid())
-	require.NoError(t, err)
-	// The last tick of a thread that runs on another CPU may not be counted yet.
-	tick := time.Duration(runtime.NumCPU()) * 10 * time.Millisecond
-	require.GreaterOrEqual(t, got, from-tick)
-	require.LessOrEqual(t, got, own()+tick)
 }
 
 // TestIdlers_NoticeThatOneIsClosed: otherwise there would be fewer than are told.

@@ -7,13 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"spillway/internal/store"
 	"spillway/internal/store/pebble/format"
@@ -46,7 +46,7 @@ func TestOpen_Errors(t *testing.T) {
 	t.Run("the folder cannot be written", func(t *testing.T) {
 		t.Parallel()
 		fs := newFaults()
-		fs.set(on(unix.EROFS, "", create, write))
+		fs.set(on(syscall.EROFS, "", create, write))
 		_, err := Open(Options{Dir: "d", FS: fs})
 		requireOneLine(t, err, "cannot write to the data folder d", "read-only")
 	})
@@ -57,7 +57,7 @@ func TestOpen_Errors(t *testing.T) {
 			s := openOnly(t, Options{Dir: "d", FS: fs})
 			require.NoError(t, apply(s, put("a", "1")))
 			crashed := newFaults()
-			crashed.FS = errorfs.Wrap(fs.crash(0), errorfs.InjectorFunc(on(unix.EIO, part, create, write, rename)))
+			crashed.FS = errorfs.Wrap(fs.crash(0), errorfs.InjectorFunc(on(syscall.EIO, part, create, write, rename)))
 			require.NoError(t, s.Close())
 			_, err := Open(Options{Dir: "d", FS: crashed.FS})
 			requireOneLine(t, err, "cannot open the data folder d", "input/output error")
@@ -137,9 +137,9 @@ func TestOpen_FailedInstanceIsCutOff(t *testing.T) {
 	fs := faulty(mem)
 	s := openOnly(t, Options{Dir: "d", FS: fs})
 	s.cur.disk.fence()
-	fs.set(on(unix.EIO, "OPTIONS", read))
+	fs.set(on(syscall.EIO, "OPTIONS", read))
 	inst, err := s.openInstance(nil, false)
-	require.ErrorIs(t, err, unix.EIO)
+	require.ErrorIs(t, err, syscall.EIO)
 	fs.heal()
 	before := named(t, mem, "", "")
 	for _, name := range before {
@@ -172,7 +172,7 @@ func TestOpen_FailsBesideACompaction(t *testing.T) {
 	require.NoError(t, db.Close())
 
 	fs := faulty(mem)
-	fs.set(on(unix.ENOSPC, "temporary", create)) // the options, which Pebble writes last
+	fs.set(on(syscall.ENOSPC, "temporary", create)) // the options, which Pebble writes last
 	_, err = Open(Options{Dir: "d", FS: fs, Logger: slog.New(slog.DiscardHandler)})
 	requireOneLine(t, err, "cannot open the data folder d", "no space left")
 	requireOnDisk(t, fs.crash(0), keys)
@@ -224,7 +224,7 @@ func TestStore_CheckpointToAnotherDisk(t *testing.T) {
 	fs := newFaults()
 	s := openOnly(t, Options{Dir: "d", FS: fs})
 	require.NoError(t, apply(s, put("a", "1")))
-	fs.set(on(unix.ENOSPC, "elsewhere", create, write, link))
+	fs.set(on(syscall.ENOSPC, "elsewhere", create, write, link))
 	requireOneLine(t, s.Checkpoint("elsewhere"), "no space left")
 	require.NoError(t, s.Writable())
 	require.NoError(t, apply(s, put("a", "2")))
