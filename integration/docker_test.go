@@ -31,7 +31,7 @@ func TestDocker(t *testing.T) {
 	// One after the other, beside the other tests: this is the longest, and to wait
 	// in line with them would leave it as the last.
 	for name, test := range map[string]func(*testing.T, *engine){
-		"image": dockerImage, "life": dockerLife, "drain": dockerDrain, "limits": dockerLimits, "compose": dockerCompose, "cluster": dockerCluster,
+		"image": dockerImage, "life": dockerLife, "drain": dockerDrain, "limits": dockerLimits, "slow readers": dockerSlowReaders, "half a CPU": dockerHalfCPU, "compose": dockerCompose, "cluster": dockerCluster,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, e) })
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -102,21 +101,4 @@ func built() (v, c string) {
 		}
 	}
 	return cmp.Or(v, "devel"), cmp.Or(c, "unknown")
-}
-
-// limitMemory tells the garbage collector how much memory it may let the
-// process use, unless GOMEMLIMIT does. A tenth of the memory is left for what
-// the collector does not see: stacks of threads, the kernel's buffers. With
-// cgo, Pebble keeps its cache and the memtables that count towards it outside
-// of the Go heap, so that they come off as well, and twice: blocks in use that
-// were evicted and what malloc does not give back take as much again.
-func limitMemory(memory, cache int64) {
-	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
-		return
-	}
-	limit := memory / 10 * 9
-	if cacheOutsideHeap {
-		limit = max(limit-2*cache, memory/4)
-	}
-	debug.SetMemoryLimit(limit)
 }

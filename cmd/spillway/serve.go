@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -63,7 +64,7 @@ func serve(ctx context.Context, inv config.Invocation, memory int64, stderr *log
 	if warning != "" {
 		log.Warn(warning)
 	}
-	limitMemory(memory, inv.Config.CacheBytes)
+	limit := limitMemory(memory, inv.Config.CacheBytes)
 	runtime.SetMutexProfileFraction(mutexProfileFraction)
 	runtime.SetBlockProfileRate(int(blockProfileRate))
 
@@ -74,6 +75,10 @@ func serve(ctx context.Context, inv config.Invocation, memory int64, stderr *log
 	defer signal.Stop(signals)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if limit > 0 {
+		inSockets := func() int64 { return config.InSockets(os.DirFS("/")) }
+		go leaveSockets(ctx, limit, inSockets, func(limit int64) { debug.SetMemoryLimit(limit) })
+	}
 	started, done := make(chan *service, 1), make(chan error, 1)
 	go func() { done <- lifetime(ctx, &inv.Config, tables, log, stderr.Dropped, started) }()
 	for stopping := false; ; stopping = true {

@@ -100,3 +100,27 @@ func groupLimit(root fs.FS, file string) (int64, bool) {
 	n, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
 	return n, err == nil && n > 0
 }
+
+// InSockets reads how much memory of sockets is charged to the control group of the
+// process, 0 where they are not (version 1).
+func InSockets(root fs.FS) int64 {
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(groups)) {
+		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		for ok {
+			if stat, err := fs.ReadFile(root, path.Join("sys/fs/cgroup", group, "memory.stat")); err == nil {
+				for line := range strings.Lines(string(stat)) {
+					if f := strings.Fields(line); len(f) == 2 && f[0] == "sock" {
+						n, _ := strconv.ParseInt(f[1], 10, 64)
+						return n
+					}
+				}
+			}
+			ok, group = path.Join("/", group) != "/", path.Dir(path.Join("/", group))
+		}
+	}
+	return 0
+}

@@ -73,3 +73,25 @@ func TestMemory(t *testing.T) {
 		})
 	}
 }
+
+func TestInSockets(t *testing.T) {
+	t.Parallel()
+	const stat = "anon 4096\nsock 1234\nsock_other 5\n"
+	for what, row := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"a container":                     {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.stat": stat}, 1234},
+		"a group":                         {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.stat": stat}, 1234},
+		"a path of the host":              {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/memory.stat": stat}, 1234},
+		"version 1":                       {map[string]string{"proc/self/cgroup": "4:memory:/a\n", "sys/fs/cgroup/memory/a/memory.stat": stat}, 0},
+		"nothing of sockets":              {map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.stat": "anon 1\n"}, 0},
+		"another system, without a group": {nil, 0},
+	} {
+		files := fstest.MapFS{}
+		for name, content := range row.files {
+			files[name] = &fstest.MapFile{Data: []byte(content)}
+		}
+		require.Equal(t, row.want, InSockets(files), what)
+	}
+}
