@@ -21,8 +21,8 @@ import (
 
 // copyState is what the test wants of the file that says how far a copy is.
 type copyState struct {
-	Moment time.Time
-	Copied struct{ Keys int }
+	Moment           time.Time
+	Copied, Verified struct{ Keys int }
 }
 
 // readCopyState returns false if there is no file yet.
