@@ -36,6 +36,8 @@ type memStore struct {
 	arrived chan string
 	fail    map[string]error // by key
 	open    atomic.Int64     // iterators
+	stalled atomic.Bool
+	hung    chan struct{} // while it is not nil, what syncs wait for
 }
 
 func newMemStore() *memStore {
@@ -102,7 +104,31 @@ func (m *memStore) Apply(writes []store.Write) (store.Commit, error) {
 			m.data[string(w.Key)] = string(w.Value)
 		}
 	}
+	if m.hung != nil {
+		return hungCommit{m.hung}, nil
+	}
 	return nil, nil
+}
+
+// hungCommit waits for a disk that hangs.
+type hungCommit struct{ until chan struct{} }
+
+func (c hungCommit) Wait() error {
+	<-c.until
+	return nil
+}
+
+// hang makes syncs hang until the returned function is called.
+func (m *memStore) hang() (goOn func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hung = make(chan struct{})
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		close(m.hung)
+		m.hung = nil
+	})
 }
 
 func (m *memStore) Range(start, end []byte) (store.Iterator, error) {
@@ -123,7 +149,7 @@ func (m *memStore) Range(start, end []byte) (store.Iterator, error) {
 }
 
 func (m *memStore) Writable() error { return nil }
-func (m *memStore) Stalled() bool   { return false }
+func (m *memStore) Stalled() bool   { return m.stalled.Load() }
 func (m *memStore) Close() error    { return nil }
 
 func (m *memStore) set(key, value string) {
@@ -200,7 +226,7 @@ const age = 1000 * time.Hour
 func serve(t testing.TB, strategy string, change ...func(*setup)) *service {
 	t.Helper()
 	s := &service{t: t, store: newMemStore()}
-	exec := executor.Open(executor.Options{Store: s.store, MaxCommits: 4})
+	exec := executor.Open(executor.Options{Store: s.store, MaxCommits: 4, Unblocked: func() { s.dispatcher.Unblock() }})
 	o := setup{
 		Options: Options{
 			Listen: "127.0.0.1:0", AcceptLoops: 2,
@@ -210,7 +236,7 @@ func serve(t testing.TB, strategy string, change ...func(*setup)) *service {
 			Events: Events{Answered: s.answered}, Slowest: new(slowest.Recorder),
 		},
 		queue: dispatch.Options{
-			Strategy: strategy, Capacity: 16, Workers: 2, MaxBatch: 8, Run: exec.Run,
+			Strategy: strategy, Capacity: 16, Workers: 2, MaxBatch: 8, Run: exec.Run, Blocked: exec.Blocked,
 			Epoch: time.Now().Add(-age),
 			Observe: func(string) dispatch.Events {
 				return dispatch.Events{Submitted: func() {}, Started: func(time.Duration) {}, Shed: s.wasShed}
