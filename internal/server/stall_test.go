@@ -66,13 +66,22 @@ func TestHungSync_ReadsGoOn(t *testing.T) {
 			c.send(put(fmt.Sprint("k", i), "value"))
 			writers = append(writers, c)
 		}
-		eventually(t, func() bool { _, ok := s.store.get("k0"); return ok }, "the first write is applied")
+		var applied string
+		eventually(t, func() bool {
+			for i := range writers {
+				applied = fmt.Sprint("k", i)
+				if _, ok := s.store.get(applied); ok {
+					return true
+				}
+			}
+			return false
+		}, "a write is applied")
 		reader, concerned := s.dial(), s.dial()
 		for range 3 {
 			require.Equal(t, 200, reader.do(get("/v0/entity?id=there")).status)
 			require.Equal(t, "there\nvalue", reader.do(get("/v0/entities?start=t")).body)
 		}
-		concerned.send(get("/v0/entity?id=k0"))
+		concerned.send(get("/v0/entity?id=" + applied))
 		require.Equal(t, 200, reader.do(get("/v0/entity?id=there")).status)
 		require.Zero(t, concerned.r.Buffered())
 		goOn()
