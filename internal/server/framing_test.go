@@ -183,7 +183,9 @@ func TestFraming(t *testing.T) {
 	for _, tt := range framings() {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, "fifo")
+			// What is behind must not wait for the turn of the first write to end: who
+			// half-closes while he waits has gone.
+			s := serve(t, "fifo", func(o *setup) { o.queue.Workers = 3 })
 			c := s.dial()
 			c.sendRaw(tt.raw + behind)
 			require.NoError(t, c.conn.CloseWrite())
