@@ -1,4 +1,4 @@
-module spillway
+module github.com/spillway-go/spillway
 
 go 1.26.0
 

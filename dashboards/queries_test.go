@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/metrics"
-	"spillway/strategies"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // exported are the metrics that the service exports, with their labels. A

@@ -21,7 +21,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/config"
 )
 
 func read(t *testing.T, path string) string {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	loadresult "spillway/loadtest/result"
+	loadresult "github.com/spillway-go/spillway/loadtest/result"
 )
 
 // BenchmarkCassandra measures one service over one node with one replica of each

@@ -20,7 +20,7 @@ func TestCustomStrategy(t *testing.T) {
 	source, overlay := filepath.Join(dir, "mine.go"), filepath.Join(dir, "overlay.json")
 	require.NoError(t, os.WriteFile(source, []byte(`package custom
 
-import "spillway/strategies"
+import "github.com/spillway-go/spillway/strategies"
 
 func init() {
 	fifo, err := strategies.Lookup("fifo")

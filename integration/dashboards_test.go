@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/dashboards"
+	"github.com/spillway-go/spillway/dashboards"
 )
 
 var (

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Requests that are in the service when it is told to stop are answered, and

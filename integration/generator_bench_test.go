@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	loadresult "spillway/loadtest/result"
+	loadresult "github.com/spillway-go/spillway/loadtest/result"
 )
 
 // serveFast serves a handler on a port of loopback until the benchmark ends.

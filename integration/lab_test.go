@@ -14,10 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/profiles"
-	loadresult "spillway/loadtest/result"
-	"spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/profiles"
+	loadresult "github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 func TestLab_ComparesRealServices(t *testing.T) {

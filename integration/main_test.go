@@ -47,7 +47,7 @@ var (
 func compile(command, name string, flags ...string) (string, error) {
 	path := filepath.Join(binaries, name)
 	args := append([]string{"build", "-o", path}, flags...)
-	out, err := exec.Command("go", append(args, "spillway/cmd/"+command)...).CombinedOutput()
+	out, err := exec.Command("go", append(args, "github.com/spillway-go/spillway/cmd/"+command)...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", command, err, out)
 	}

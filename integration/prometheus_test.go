@@ -22,7 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/dashboards"
+	"github.com/spillway-go/spillway/dashboards"
 )
 
 // prometheus is a running Prometheus.

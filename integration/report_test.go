@@ -17,8 +17,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/report"
-	"spillway/loadtest/report/reporttest"
+	"github.com/spillway-go/spillway/loadtest/report"
+	"github.com/spillway-go/spillway/loadtest/report/reporttest"
 )
 
 // sampleReport writes a report of every kind of result, and returns its path.

@@ -43,7 +43,7 @@ func (q *adaptiveLIFO) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(
 
 // Pop takes the oldest task from a short queue, and the newest from one that
 // stands.
-func (q *adaptiveLIFO) Pop(int64) (*Task, Popped, Reason) {
+func (q *adaptiveLIFO) Pop(int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next := q.mu.front

@@ -194,7 +194,7 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 }
 
 // Pop takes the next task, or one that has waited too long.
-func (q *auto) Pop(now int64) (*Task, Popped, Reason) {
+func (q *auto) Pop(now int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.mu.some == 0 {

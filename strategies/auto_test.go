@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // autoModel is what auto does, on a slice of the tasks in the order of their
@@ -110,7 +110,7 @@ func (m *autoModel) newestOf(class uint8) (n int) {
 	return n
 }
 
-func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	stands := m.limit < m.most
 	switch {
 	case len(m.waiting) == 0:

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"spillway/strategies"
-	"spillway/strategies/strategytest"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/strategytest"
 )
 
 // BenchmarkPushPop compares all strategies that have a queue with each other
@@ -75,7 +75,7 @@ func (q channel) Push(t *strategies.Task, _ int64) strategies.Verdict {
 	}
 }
 
-func (q channel) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (q channel) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	select {
 	case t := <-q:
 		return t, strategies.Run, strategies.ReasonNone

@@ -20,4 +20,4 @@ func (q *callerRuns) Push(t *Task, _ int64) Verdict {
 }
 
 // Pop takes the oldest task.
-func (q *callerRuns) Pop(int64) (*Task, Popped, Reason) { return q.popOldest() }
+func (q *callerRuns) Pop(int64) (*Task, PopResult, Reason) { return q.popOldest() }

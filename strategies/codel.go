@@ -75,7 +75,7 @@ func (q *codel) Push(t *Task, _ int64) Verdict {
 
 // Pop takes the oldest task. It sheds it if it has waited too long while a queue
 // stands.
-func (q *codel) Pop(now int64) (*Task, Popped, Reason) {
+func (q *codel) Pop(now int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.mu.front

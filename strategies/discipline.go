@@ -14,7 +14,7 @@ type Discipline interface {
 	// Pop takes the next task. Only with Run and Shed is the task not nil, and
 	// then it is the caller's: to run, or to complete as shed for the reason
 	// given.
-	Pop(now int64) (*Task, Popped, Reason)
+	Pop(now int64) (*Task, PopResult, Reason)
 	// Len returns how many tasks wait: those that Push accepted and that were
 	// not yet popped, displaced or removed. It never exceeds Cap. A concurrent
 	// Push counts its task no later than the task becomes visible to Pop.
@@ -38,8 +38,8 @@ type Remover interface {
 	Remove(t *Task) bool
 }
 
-// Learner is a Discipline that wants to be told of completions.
-type Learner interface {
+// CompletionObserver is a Discipline that wants to be told of completions.
+type CompletionObserver interface {
 	// Completed is called after a task that was popped here has been run:
 	// waited is the time it spent in the queue, service the time that a worker
 	// spent on it, both in nanoseconds.
@@ -101,12 +101,12 @@ const (
 	CallerRuns
 )
 
-// Popped tells what Pop found.
-type Popped uint8
+// PopResult tells what Pop found.
+type PopResult uint8
 
 const (
 	// Empty means that no task waits.
-	Empty Popped = iota
+	Empty PopResult = iota
 	// Contended means that a task waits but cannot be taken yet, because a
 	// goroutine is in the middle of its Push: it has reserved a place and not yet
 	// filled it, or is making room. It returns from Push afterwards, and wakes a

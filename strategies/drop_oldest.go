@@ -18,4 +18,4 @@ func newDropOldest(c Config) Discipline {
 func (q *dropOldest) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(t) }
 
 // Pop takes the oldest task.
-func (q *dropOldest) Pop(int64) (*Task, Popped, Reason) { return q.popOldest() }
+func (q *dropOldest) Pop(int64) (*Task, PopResult, Reason) { return q.popOldest() }

@@ -51,8 +51,8 @@ type edf struct {
 }
 
 var (
-	_ Remover = (*edf)(nil)
-	_ Learner = (*edf)(nil)
+	_ Remover            = (*edf)(nil)
+	_ CompletionObserver = (*edf)(nil)
 )
 
 func newEDF(c Config) Discipline {
@@ -99,7 +99,7 @@ func (q *edf) hopelessLocked(t *Task, now int64) bool {
 }
 
 // Pop takes the task with the earliest deadline.
-func (q *edf) Pop(int64) (*Task, Popped, Reason) {
+func (q *edf) Pop(int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.mu.first()

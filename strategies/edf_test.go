@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // edfModel is the model of edf, for service times that do not change.
@@ -122,7 +122,7 @@ const ms = time.Millisecond
 // learn has q learn a service time from so many completions.
 func learn(q strategies.Discipline, service time.Duration, completions int) {
 	for range completions {
-		q.(strategies.Learner).Completed(0, int64(service), 0)
+		q.(strategies.CompletionObserver).Completed(0, int64(service), 0)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // readsFirst serves the oldest read or, if none waits, the oldest write.
@@ -32,7 +32,7 @@ func (q *readsFirst) Push(t *strategies.Task, _ int64) strategies.Verdict {
 	return strategies.Verdict{Outcome: strategies.Queued}
 }
 
-func (q *readsFirst) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (q *readsFirst) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.tasks) == 0 {

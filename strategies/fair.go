@@ -106,7 +106,7 @@ func (q *fair) Push(t *Task, _ int64) Verdict {
 }
 
 // Pop takes the oldest task of the client whose turn it is.
-func (q *fair) Pop(int64) (*Task, Popped, Reason) {
+func (q *fair) Pop(int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f := q.mu.turns.front

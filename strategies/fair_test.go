@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // fairModel is the model of fair: the clients in the order of their turns.
@@ -54,7 +54,7 @@ func (m *fairModel) Push(t *strategies.Task, _ int64) (v strategies.Verdict) {
 	return v
 }
 
-func (m *fairModel) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (m *fairModel) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	if len(m.clients) == 0 {
 		return nil, strategies.Empty, strategies.ReasonNone
 	}

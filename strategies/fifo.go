@@ -22,4 +22,4 @@ func (q *fifo) Push(t *Task, _ int64) Verdict {
 }
 
 // Pop takes the oldest task.
-func (q *fifo) Pop(int64) (*Task, Popped, Reason) { return q.popOldest() }
+func (q *fifo) Pop(int64) (*Task, PopResult, Reason) { return q.popOldest() }

@@ -31,7 +31,7 @@ func (q *hybrid) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(t) }
 // Pop takes the oldest task and the newest in turn. A task that waits alone is
 // both, and the next turn is the oldest's again: below capacity the order is
 // that of arrival.
-func (q *hybrid) Pop(int64) (*Task, Popped, Reason) {
+func (q *hybrid) Pop(int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next, several := q.mu.front, q.waiting.Load() > 1

@@ -20,4 +20,4 @@ func newLIFO(c Config) Discipline {
 func (q *lifo) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(t) }
 
 // Pop takes the newest task.
-func (q *lifo) Pop(int64) (*Task, Popped, Reason) { return q.popNewest() }
+func (q *lifo) Pop(int64) (*Task, PopResult, Reason) { return q.popNewest() }

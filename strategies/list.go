@@ -110,19 +110,19 @@ func (b *bounded) pushUnlessFull(t *Task, full Verdict) Verdict {
 	return Verdict{Outcome: Queued}
 }
 
-func (b *bounded) popOldest() (*Task, Popped, Reason) {
+func (b *bounded) popOldest() (*Task, PopResult, Reason) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return popped(b.takeLocked(b.mu.front))
 }
 
-func (b *bounded) popNewest() (*Task, Popped, Reason) {
+func (b *bounded) popNewest() (*Task, PopResult, Reason) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return popped(b.takeLocked(b.mu.back))
 }
 
-func popped(t *Task) (*Task, Popped, Reason) {
+func popped(t *Task) (*Task, PopResult, Reason) {
 	if t == nil {
 		return nil, Empty, ReasonNone
 	}

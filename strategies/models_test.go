@@ -4,8 +4,8 @@ import (
 	"runtime"
 	"testing"
 
-	"spillway/strategies"
-	"spillway/strategies/strategytest"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/strategytest"
 )
 
 var (
@@ -62,7 +62,7 @@ func newCoDelModel(c strategies.Config) strategies.Discipline {
 	return &codelModel{Discipline: q, Remover: q.(strategies.Remover), workers: c.Workers}
 }
 
-func (m *codelModel) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (m *codelModel) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	const ms = 1_000_000
 	several := m.Len() > m.workers
 	t, what, reason := m.Discipline.Pop(now)

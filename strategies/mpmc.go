@@ -147,7 +147,7 @@ func (q *ring) Push(t *Task, _ int64) Verdict {
 }
 
 // Pop takes the oldest task.
-func (q *ring) Pop(int64) (*Task, Popped, Reason) {
+func (q *ring) Pop(int64) (*Task, PopResult, Reason) {
 	for {
 		p := q.head.Load()
 		if p&closed != 0 {

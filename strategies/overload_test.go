@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/sim"
 )
 
 // TestStrategies_Goodput finds what the strategies say of themselves, in

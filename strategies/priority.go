@@ -65,7 +65,7 @@ func (q *priority) Push(t *Task, _ int64) Verdict {
 }
 
 // Pop takes the oldest task of the most important class.
-func (q *priority) Pop(int64) (*Task, Popped, Reason) {
+func (q *priority) Pop(int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.mu.some == 0 {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // inOrder is the model of a queue that serves tasks in an order of their own,
@@ -31,7 +31,7 @@ func (m *inOrder) Push(t *strategies.Task, _ int64) strategies.Verdict {
 	return strategies.Verdict{Displaced: last}
 }
 
-func (m *inOrder) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (m *inOrder) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	if len(m.waiting) == 0 {
 		return nil, strategies.Empty, strategies.ReasonNone
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
-	"spillway/strategies/strategytest"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/strategytest"
 )
 
 // readsFirstModel is what the strategy of the example does.

@@ -112,7 +112,7 @@ func (q *sharded) Push(t *Task, _ int64) Verdict {
 
 // Pop takes the older of the oldest tasks of two queues, or the oldest of another
 // queue if there is none.
-func (q *sharded) Pop(int64) (*Task, Popped, Reason) {
+func (q *sharded) Pop(int64) (*Task, PopResult, Reason) {
 	s, other := q.draw()
 	if other.oldest.Load() < s.oldest.Load() {
 		s = other

@@ -163,7 +163,7 @@ func TestSharded_NeitherFullNorEmptyWhileSomebodyHasStopped(t *testing.T) {
 		}
 	}
 	stuck.lock(t)
-	popped := make(chan Popped)
+	popped := make(chan PopResult)
 	go func() {
 		_, what, _ := q.Pop(0)
 		popped <- what

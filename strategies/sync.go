@@ -10,7 +10,7 @@ func newSync(Config) Discipline { return inline{} }
 func (inline) Push(*Task, int64) Verdict { return Verdict{Outcome: CallerRuns} }
 
 // Pop finds nothing, ever.
-func (inline) Pop(int64) (*Task, Popped, Reason) { return nil, Empty, ReasonNone }
+func (inline) Pop(int64) (*Task, PopResult, Reason) { return nil, Empty, ReasonNone }
 
 // Len returns 0.
 func (inline) Len() int { return 0 }

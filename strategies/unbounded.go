@@ -85,7 +85,7 @@ func (q *unbounded) Push(t *Task, _ int64) Verdict {
 // nodes that others have emptied. So a single step decides who gets a task, a
 // Pop or a Remove, and a task never is in the hands of a Pop that may yet lose
 // it while younger ones are popped.
-func (q *unbounded) Pop(int64) (*Task, Popped, Reason) {
+func (q *unbounded) Pop(int64) (*Task, PopResult, Reason) {
 	for {
 		head := q.head.Load()
 		next := head.next.Load()

@@ -13,9 +13,9 @@ import (
 	"strconv"
 	"time"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 type compareCommand struct {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/lab"
 )
 
 // group returns one with the same goodput and latency in all of its runs but for

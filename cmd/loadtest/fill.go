@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 type fillCommand struct {

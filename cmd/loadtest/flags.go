@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"spillway/loadtest/generator"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // target are the flags that say where load is sent, and over what.

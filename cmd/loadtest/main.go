@@ -20,8 +20,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"spillway/loadtest/scenarios"
-	_ "spillway/strategies/custom"
+	"github.com/spillway-go/spillway/loadtest/scenarios"
+	_ "github.com/spillway-go/spillway/strategies/custom"
 )
 
 // The version and the commit, if the linker was told (-X main.version=…).

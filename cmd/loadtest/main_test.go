@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/result"
-	"spillway/loadtest/scenario"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

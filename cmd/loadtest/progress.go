@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // isTerminal tells whether a person is looking.

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"time"
 
-	"spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // question are the flags that say which settings are compared, in runs or in

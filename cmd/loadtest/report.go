@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"spillway/loadtest/report"
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/report"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 type reportCommand struct {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest/generator"
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 type runCommand struct {

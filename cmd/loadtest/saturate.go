@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/lab"
 )
 
 type saturateCommand struct {

@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/scenarios"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/scenarios"
 )
 
 type scenariosCommand struct {

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/sim"
-	"spillway/loadtest/sim/virtual"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/sim/virtual"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 type simulateCommand struct {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/report"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/report"
 )
 
 // summarize shows each workload as a table: its combinations against the best.

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"syscall"
 
-	"spillway/internal/backup"
-	"spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/backup"
+	"github.com/spillway-go/spillway/internal/config"
 )
 
 // writeBackup has the running service write a backup into dir, which is seen from

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"spillway/internal/backup"
-	"spillway/internal/config"
-	"spillway/internal/store/cassandra"
-	"spillway/internal/transfer"
+	"github.com/spillway-go/spillway/internal/backup"
+	"github.com/spillway-go/spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/store/cassandra"
+	"github.com/spillway-go/spillway/internal/transfer"
 )
 
 var errDifferent = errors.New("the copy is different")

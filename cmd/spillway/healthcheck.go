@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/config"
 )
 
 // healthcheck returns nil if the service with that configuration, on this

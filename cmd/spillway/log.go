@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/config"
 )
 
 // lastLines is how long the end of the process waits for who reads its log.

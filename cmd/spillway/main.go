@@ -13,9 +13,9 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"spillway/internal/config"
-	"spillway/internal/logging"
-	_ "spillway/strategies/custom"
+	"github.com/spillway-go/spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/logging"
+	_ "github.com/spillway-go/spillway/strategies/custom"
 )
 
 // The version and the commit, if the linker was told (-X main.version=…). See

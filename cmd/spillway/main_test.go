@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 func TestMain(m *testing.M) {

@@ -13,7 +13,7 @@ import (
 	"net/netip"
 	"os"
 
-	"spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/config"
 )
 
 // plane is the admin plane of the service with that configuration, on this

@@ -15,17 +15,17 @@ import (
 	"syscall"
 	"time"
 
-	"spillway/internal/admin"
-	"spillway/internal/backup"
-	"spillway/internal/config"
-	"spillway/internal/executor"
-	"spillway/internal/logging"
-	"spillway/internal/metrics"
-	"spillway/internal/secure"
-	"spillway/internal/server"
-	"spillway/internal/slowest"
-	"spillway/internal/store"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/admin"
+	"github.com/spillway-go/spillway/internal/backup"
+	"github.com/spillway-go/spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/logging"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/server"
+	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 var (

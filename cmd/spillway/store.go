@@ -8,13 +8,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"spillway/internal/backup"
-	"spillway/internal/config"
-	"spillway/internal/metrics"
-	"spillway/internal/store"
-	"spillway/internal/store/cassandra"
-	"spillway/internal/store/delay"
-	"spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/internal/backup"
+	"github.com/spillway-go/spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/cassandra"
+	"github.com/spillway-go/spillway/internal/store/delay"
+	"github.com/spillway-go/spillway/internal/store/pebble"
 )
 
 // keeping is the store with what the admin plane wants of it.

@@ -20,13 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"spillway/internal/backup"
-	"spillway/internal/metrics"
-	"spillway/internal/secure"
-	"spillway/internal/slowest"
-	"spillway/internal/store"
-	"spillway/strategies"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/backup"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"spillway/internal/metrics"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // assets are the parts of the console.

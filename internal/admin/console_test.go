@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/metrics"
-	"spillway/internal/secure"
-	"spillway/internal/slowest"
-	"spillway/strategies"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // The page needs nothing but itself, and may run nothing else.

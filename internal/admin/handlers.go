@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"spillway/internal/backup"
-	"spillway/internal/secure"
-	"spillway/internal/store"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/backup"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 func (*Options) healthz(w http.ResponseWriter, _ *http.Request) { ok(w) }

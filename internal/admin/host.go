@@ -3,7 +3,7 @@ package admin
 import (
 	"net/http"
 
-	"spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/secure"
 )
 
 // misnamed reports whether a browser asks for this plane under a name that a

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/secure"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // A page whose name was made to point here can neither read nor change anything,

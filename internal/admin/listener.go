@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spillway/internal/socket"
+	"github.com/spillway-go/spillway/internal/socket"
 )
 
 const (

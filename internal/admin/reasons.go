@@ -1,6 +1,6 @@
 package admin
 
-import "spillway/strategies"
+import "github.com/spillway-go/spillway/strategies"
 
 // explanations tell in plain words, for people who have not read the
 // strategies, what happened to a request that was turned away. Each goes on

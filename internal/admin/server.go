@@ -17,11 +17,11 @@ import (
 	"sync"
 	"time"
 
-	"spillway/internal/backup"
-	"spillway/internal/metrics"
-	"spillway/internal/secure"
-	"spillway/internal/slowest"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/backup"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // Options say what the admin plane serves. All fields but TLS, Token, Logger,

@@ -23,7 +23,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"spillway/internal/folder"
+	"github.com/spillway-go/spillway/internal/datadir"
 )
 
 var (
@@ -56,7 +56,7 @@ type Backups struct {
 
 // New returns the Backups of a store in the folder data.
 func New(data string) *Backups {
-	b := &Backups{data: data, disk: newDisk(folder.New(data))}
+	b := &Backups{data: data, disk: newDisk(datadir.New(data))}
 	b.stop, b.end = context.WithCancelCause(context.Background())
 	return b
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"spillway/internal/store"
-	"spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

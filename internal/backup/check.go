@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"spillway/internal/folder"
-	"spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/store/pebble"
 )
 
 // Report is what Check has found.
@@ -24,7 +24,7 @@ type Report struct {
 // meanwhile. The error says why the folder cannot be checked; damage is in the
 // report. A process that has the folder open itself must not call it.
 func Check(ctx context.Context, dir string) (Report, error) {
-	unlock, err := folder.Share(dir)
+	unlock, err := datadir.Share(dir)
 	if err != nil {
 		return Report{}, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -88,7 +88,7 @@ func backupOf(dir string) (inventory, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return inventory{}, err
 	}
-	switch _, err := os.Lstat(filepath.Join(dir, folder.LockName)); {
+	switch _, err := os.Lstat(filepath.Join(dir, datadir.LockName)); {
 	case err == nil:
 		return inventory{}, fmt.Errorf("%s %w: a service was started on it", dir, ErrNoBackup)
 	case !errors.Is(err, fs.ErrNotExist):

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"spillway/internal/durable"
-	"spillway/internal/folder"
+	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/durable"
 )
 
 // inventoryName is the file in a backup that says what is in it.
@@ -143,7 +143,7 @@ func read(path string) (inventory, error) {
 	seen := make(map[string]bool)
 	for _, f := range inv.Files {
 		name := f.Name
-		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) || name == folder.LockName || name == unfinished || seen[name] {
+		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) || name == datadir.LockName || name == unfinished || seen[name] {
 			return inv, fmt.Errorf("%s is damaged", path)
 		}
 		seen[name] = true

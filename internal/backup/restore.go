@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"spillway/internal/durable"
-	"spillway/internal/folder"
+	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/durable"
 )
 
 // A restore copies the files of a backup to where they belong. The folder may be
@@ -64,7 +64,7 @@ func Restore(ctx context.Context, from, to string) (Report, error) {
 		return Report{}, err
 	}
 	// Before the backup is read, which may take long.
-	release, err := folder.Share(to)
+	release, err := datadir.Share(to)
 	if err != nil {
 		return Report{}, fmt.Errorf("the data folder %s: %w", to, err)
 	}
@@ -103,7 +103,7 @@ func vacant(dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case folder.LockName, unfinished + ".tmp", Folder, "lost+found":
+		case datadir.LockName, unfinished + ".tmp", Folder, "lost+found":
 		default:
 			return fmt.Errorf("the data folder %s is not empty, it has %s: move away what is there", dir, e.Name())
 		}
@@ -117,14 +117,14 @@ func install(ctx context.Context, inv *inventory, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	lock, err := folder.New(to).Lock(filepath.Join(to, folder.LockName))
+	lock, err := datadir.New(to).Lock(filepath.Join(to, datadir.LockName))
 	if err != nil {
 		return fmt.Errorf("the data folder %s is in use: %w", to, err)
 	}
 	defer func() {
 		err = errors.Join(err, lock.Close())
 		if err != nil && made {
-			_ = os.Remove(filepath.Join(to, folder.LockName))
+			_ = os.Remove(filepath.Join(to, datadir.LockName))
 			_ = os.Remove(to)
 		}
 	}()

@@ -12,8 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/folder"
-	"spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/store/pebble"
 )
 
 // made makes a backup of a store that is closed again, with at least one table
@@ -163,7 +163,7 @@ func TestRestore_IntoAnEmptyFolder(t *testing.T) {
 	to := t.TempDir()
 	from := filepath.Join(to, Folder, "monday")
 	require.NoError(t, os.CopyFS(from, os.DirFS(made(t))))
-	require.NoError(t, os.WriteFile(filepath.Join(to, folder.LockName), nil, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(to, datadir.LockName), nil, 0o644))
 	require.NoError(t, os.Mkdir(filepath.Join(to, "lost+found"), 0o700))
 	_, err := Restore(t.Context(), from, to)
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestRestore_Fails(t *testing.T) {
 			cancel()
 			require.ErrorIs(t, install(ctx, &inv, from, to), context.Canceled)
 			if exists {
-				require.Equal(t, []string{folder.LockName}, files(t, to))
+				require.Equal(t, []string{datadir.LockName}, files(t, to))
 			} else {
 				require.NoDirExists(t, to)
 			}

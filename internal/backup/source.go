@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"spillway/internal/folder"
-	"spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/store/pebble"
 )
 
 // ErrInUse is returned for a folder that a service runs on.
-var ErrInUse = folder.ErrInUse
+var ErrInUse = datadir.ErrInUse
 
 // Source is a data folder or a backup that is open for reading.
 type Source struct {
@@ -30,7 +30,7 @@ type Source struct {
 // service can be started on it meanwhile. The error wraps ErrInUse if one does run on it. A process that has the folder open
 // itself must not call it.
 func OpenSource(ctx context.Context, dir string) (_ *Source, err error) {
-	release, err := folder.Share(dir)
+	release, err := datadir.Share(dir)
 	if errors.Is(err, ErrInUse) {
 		err = fmt.Errorf("%w: stop it, or take a backup of it (spillway backup), which can be read while the service runs", err)
 	}
@@ -46,7 +46,7 @@ func OpenSource(ctx context.Context, dir string) (_ *Source, err error) {
 	if err := Usable(dir); err != nil {
 		return nil, err
 	}
-	switch _, locked := os.Lstat(filepath.Join(dir, folder.LockName)); {
+	switch _, locked := os.Lstat(filepath.Join(dir, datadir.LockName)); {
 	case locked == nil: // a service has run on it
 	case !errors.Is(locked, fs.ErrNotExist):
 		return nil, locked

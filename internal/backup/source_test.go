@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/folder"
-	"spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/store/pebble"
 )
 
 // keysOf returns how many keys a source has.
@@ -91,7 +91,7 @@ func TestOpenSource_Refuses(t *testing.T) {
 		"an empty data folder": {func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.Mkdir(dir, 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, folder.LockName), nil, 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, datadir.LockName), nil, 0o600))
 		}, "no store"},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"spillway/internal/store/delay"
+	"github.com/spillway-go/spillway/internal/store/delay"
 )
 
 // Config is how the service is to run. All fields have been checked. The names

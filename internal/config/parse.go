@@ -11,7 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 const prefix = "SPILLWAY_"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store/delay"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/store/delay"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // input is a command line on a machine with 4 CPUs and 8 GiB.

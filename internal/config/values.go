@@ -14,7 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/dustin/go-humanize"
 
-	"spillway/internal/store/delay"
+	"github.com/spillway-go/spillway/internal/store/delay"
 )
 
 // ValueError says that the value of a setting is bad.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/executor"
-	"spillway/internal/store"
-	"spillway/internal/store/pebble"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // BenchmarkExecutor runs 64 clients, each with one task in flight, against a few

@@ -24,9 +24,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spillway/internal/bufpool"
-	"spillway/internal/store"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 const (

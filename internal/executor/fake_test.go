@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"spillway/internal/store"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // fake is a store whose commits end when the test says so.

@@ -1,8 +1,8 @@
 package executor
 
 import (
-	"spillway/internal/store"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Kind tells what an operation does.

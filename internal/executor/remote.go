@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"spillway/internal/store"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // ask runs a point operation on a store on other machines, and waits for it: the

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // remoteFake is a fake on another machine, which notes the terms.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"spillway/internal/store"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // table keeps reads from running ahead of durability.

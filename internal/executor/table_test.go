@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // sameSlot returns a key other than key that shares its slot.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"spillway/strategies"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // Sources are asked at every scrape, perhaps by several goroutines at once.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"spillway/internal/executor"
-	"spillway/internal/secure"
-	"spillway/internal/store"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // outcome is what the events are told of the present request. The status is 0

@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/executor"
-	"spillway/internal/slowest"
-	"spillway/internal/store"
-	"spillway/strategies"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // constant is a store that costs nothing: every key has the same value.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"spillway/internal/bufpool"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // body is the body of the present request.

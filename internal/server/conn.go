@@ -14,7 +14,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"spillway/internal/socket"
+	"github.com/spillway-go/spillway/internal/socket"
 )
 
 var (

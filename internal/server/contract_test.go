@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/secure"
 )
 
 // row is a row of the table: a request, what must be answered, and what

@@ -5,8 +5,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"spillway/internal/executor"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 const (

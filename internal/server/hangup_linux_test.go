@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // watched is a listener that counts the calls by which the server looks at the

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // fields are the header fields that matter, as they were sent. They refer to

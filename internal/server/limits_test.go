@@ -24,8 +24,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/secure"
-	"spillway/internal/socket"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/socket"
 )
 
 // A client that waits for 100 gets it, unless it is refused.

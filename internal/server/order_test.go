@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // What clients say of their requests decides about their order, under the

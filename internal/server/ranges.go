@@ -6,8 +6,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"spillway/internal/executor"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // performRange has the range read turn by turn, and writes what each turn gave

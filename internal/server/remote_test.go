@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/executor"
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // remoteStore is the store in memory as if it were on other machines.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/secure"
 )
 
 // request is what the head of a request says. Its slices refer to the exchange.

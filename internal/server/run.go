@@ -3,9 +3,9 @@ package server
 import (
 	"time"
 
-	"spillway/internal/executor"
-	"spillway/internal/slowest"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // run submits the task of the exchange, whose operation is set, and returns

@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spillway/internal/secure"
-	"spillway/internal/slowest"
-	"spillway/internal/socket"
-	"spillway/strategies"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/internal/socket"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // Dispatcher is what the server needs of a *dispatch.Dispatcher.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/slowest"
+	"github.com/spillway-go/spillway/internal/slowest"
 )
 
 // Slow requests are remembered with where their time went, and without their

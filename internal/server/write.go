@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
-	"spillway/internal/bufpool"
-	"spillway/internal/socket"
+	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/internal/socket"
 )
 
 // flush writes the answers that wait.

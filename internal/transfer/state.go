@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"spillway/internal/durable"
+	"github.com/spillway-go/spillway/internal/durable"
 )
 
 // state is what the file says.

@@ -38,9 +38,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spillway/internal/bufpool"
-	"spillway/internal/durable"
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/internal/durable"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // Source is what is copied. It must not change.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Check reports what of o cannot be sent. Defaults must be set.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // What a request costs besides its system calls: making it, encoding it,

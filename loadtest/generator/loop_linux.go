@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 const (

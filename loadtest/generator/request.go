@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // encoder writes requests as HTTP/1.1.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 func TestEncoder_WritesWhatTheServiceReads(t *testing.T) {

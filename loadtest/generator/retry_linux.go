@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // retrying is what a loop needs for clients that try again. Such a client keeps

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spillway/loadtest/machine"
-	"spillway/loadtest/observe"
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Run sends the load that o describes, and returns what it measured once every

@@ -17,8 +17,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 func serve(t *testing.T, handler http.HandlerFunc) string {

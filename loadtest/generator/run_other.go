@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Run is there on Linux only: the generator is built on epoll.

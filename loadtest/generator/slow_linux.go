@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // The pace of slow clients. Their work is little, so that it is by being slow that

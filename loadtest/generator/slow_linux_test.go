@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // slowTest has slow clients take their steps by hand, against a server whose every

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"spillway/loadtest/generator"
-	"spillway/loadtest/result"
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Runner sends a load: generator.Run, or a stand-in.

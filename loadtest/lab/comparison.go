@@ -11,9 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"spillway/loadtest/machine"
-	"spillway/loadtest/result"
-	"spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // Comparison is what a comparison found, and the form of its comparison.json.

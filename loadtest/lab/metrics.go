@@ -3,7 +3,7 @@ package lab
 import (
 	"slices"
 
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 // Direction tells which values of a metric are good.

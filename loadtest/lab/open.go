@@ -16,10 +16,10 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest/machine"
-	"spillway/loadtest/result"
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // runsFolder is where the results of the single runs are.

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"spillway/loadtest/generator"
-	"spillway/loadtest/machine"
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Contestant is a server that is paired with others: the service, or anything that

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/workload"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // loadOf returns the load of a combination, without its rate and the times of

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/config"
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/internal/config"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 func TestGroups_AreNamedByWhatDiffers(t *testing.T) {

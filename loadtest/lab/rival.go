@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"spillway/loadtest/generator"
-	"spillway/loadtest/observe"
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // rival is a contestant that is running.

@@ -8,10 +8,10 @@ import (
 	"math"
 	"time"
 
-	"spillway/loadtest/generator"
-	"spillway/loadtest/machine"
-	"spillway/loadtest/result"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // SaturateOptions says how the breaking point is searched.

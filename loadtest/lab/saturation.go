@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"spillway/loadtest/machine"
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 // Saturation is what a search for the breaking point found, and its JSON form.

@@ -19,8 +19,8 @@ import (
 	"syscall"
 	"time"
 
-	"spillway/loadtest/observe"
-	"spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // How long a service may take. A large store takes some seconds to open, and to

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // ask sends a request to a fake service, which may die of it.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 func TestFamily_Compare(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // filling says what a store holds before a run: values of these sizes under the

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // Observer watches one service. Its methods are called by one goroutine at a

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"spillway/internal/admin"
-	"spillway/internal/metrics"
-	"spillway/loadtest/profiles"
-	"spillway/strategies"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/admin"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,7 +3,7 @@ package observe
 import (
 	"time"
 
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // Sample is the state of the service's queue at one moment. Figures of several

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/generator"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // TestFillStore_HoldsTheNearKeysAndFewOfTheFar asks for both as a comparison does.

@@ -1,4 +1,4 @@
-module spillway/loadtest/peers
+module github.com/spillway-go/spillway/loadtest/peers
 
 go 1.26.0
 
@@ -9,7 +9,7 @@ require (
 	github.com/stretchr/testify v1.12.1
 	github.com/valyala/fasthttp v1.74.0
 	go.uber.org/goleak v1.3.0
-	spillway v0.0.0
+	github.com/spillway-go/spillway v0.0.0
 )
 
 require (
@@ -55,4 +55,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace spillway => ../..
+replace github.com/spillway-go/spillway => ../..

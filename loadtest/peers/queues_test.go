@@ -5,11 +5,11 @@ import (
 
 	"github.com/puzpuzpuz/xsync/v4"
 
-	"spillway/strategies"
-	"spillway/strategies/strategytest"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/strategytest"
 )
 
-// BenchmarkPushPop is the benchmark of the same name in spillway/strategies,
+// BenchmarkPushPop is the benchmark of the same name in github.com/spillway-go/spillway/strategies,
 // over queues of other libraries, with Spillway's ring and its simplest queue
 // for comparison.
 func BenchmarkPushPop(b *testing.B) {
@@ -42,7 +42,7 @@ func (q xsyncQueue) Push(t *strategies.Task, _ int64) strategies.Verdict {
 	return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
 }
 
-func (q xsyncQueue) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (q xsyncQueue) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	if t, ok := q.TryDequeue(); ok {
 		return t, strategies.Run, strategies.ReasonNone
 	}

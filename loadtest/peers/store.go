@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 
-	"spillway/internal/store/delay" //nolint:depguard // a peer is no client: it must be as slow as the service
+	"github.com/spillway-go/spillway/internal/store/delay" //nolint:depguard // a peer is no client: it must be as slow as the service
 )
 
 // keyValue is Pebble, and the work that a request does before it gets there.
@@ -84,7 +84,7 @@ func (kv *keyValue) work() (done func()) {
 	return func() { <-kv.slots }
 }
 
-// pebbleOptions are those of the service; see spillway/internal/store/pebble for
+// pebbleOptions are those of the service; see github.com/spillway-go/spillway/internal/store/pebble for
 // their reasons. A test opens both and compares what Pebble says of them.
 func pebbleOptions(cache int64) *pebble.Options {
 	p := &pebble.Options{

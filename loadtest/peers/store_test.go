@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/internal/store/pebble"
 )
 
 // TestPebbleOptions_AreThoseOfTheService compares what Pebble writes down of the

@@ -35,9 +35,9 @@ func TestMerge(t *testing.T) {
 func TestShorten(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"runtime.mallocgc":                                                                 "runtime.mallocgc",
-		"net/http.(*conn).serve":                                                           "net/http.(*conn).serve",
-		"spillway/strategies/dispatch.(*pool).work":                                        "spillway/strategies/dispatch.(*pool).work",
+		"runtime.mallocgc":       "runtime.mallocgc",
+		"net/http.(*conn).serve": "net/http.(*conn).serve",
+		"github.com/spillway-go/spillway/strategies/dispatch.(*pool).work":                 "spillway/strategies/dispatch.(*pool).work",
 		"github.com/valyala/fasthttp.(*RequestHeader).Read":                                "fasthttp.(*RequestHeader).Read",
 		"github.com/cockroachdb/pebble/v2.(*DB).Get":                                       "pebble.(*DB).Get",
 		"github.com/cockroachdb/pebble/v2/vfs.(*linuxFile).SyncData":                       "pebble/vfs.(*linuxFile).SyncData",
@@ -47,10 +47,10 @@ func TestShorten(t *testing.T) {
 		"slices.SortFunc[go.shape.[]uint8,go.shape.uint8]":                                 "slices.SortFunc",
 		"github.com/RaduBerinde/btreemap.(*node[go.shape.[]github.com/a/b/v2.C]).ascend":   "btreemap.(*node).ascend",
 		"github.com/cockroachdb/pebble/v2/internal/genericcache.(*shard[...]).findOrCreat": "pebble/internal/genericcache.(*shard).findOrCreat",
-		"github.com/a/value.f":                                                             "value.f",
-		"github.com/a/b/values.f":                                                          "b/values.f",
-		"github.com/":                                                                      "",
-		"":                                                                                 "",
+		"github.com/a/value.f":    "value.f",
+		"github.com/a/b/values.f": "b/values.f",
+		"github.com/":             "",
+		"":                        "",
 	} {
 		require.Equal(t, want, shorten(name))
 	}

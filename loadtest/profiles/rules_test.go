@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/admin"
-	"spillway/internal/executor"
-	"spillway/internal/metrics"
-	"spillway/internal/server"
-	"spillway/internal/store/pebble"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/internal/admin"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/server"
+	"github.com/spillway-go/spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // linked has the service linked into the binary of the test, so that its

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // data is what the page's script draws. The names are short where there are

@@ -8,7 +8,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 // perDecade is how many points a percentile curve has for each factor of ten on

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/profiles"
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 // The axes that several charts have.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/lab"
 )
 
 // num is a figure of a chart: five digits are more than a chart can show.

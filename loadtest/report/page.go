@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // page is what a report says, in either of its forms.

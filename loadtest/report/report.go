@@ -31,8 +31,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 // Input is what a report shows. Its parts are shown in this order.

@@ -16,11 +16,11 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/observe"
-	"spillway/loadtest/profiles"
-	"spillway/loadtest/report/reporttest"
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/report/reporttest"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 var update = flag.Bool("update", false, "write testdata/report.md anew")

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/lab"
 )
 
 // section says and shows how the breaking point was found.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"spillway/loadtest/profiles"
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 // section says and shows what one run measured.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/machine"
 )
 
 // study is a comparison, sorted for being shown.

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/lab"
 )
 
 // The metrics that verdicts name.

@@ -3,8 +3,8 @@ package result
 import (
 	"fmt"
 
-	"spillway/loadtest/observe"
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // Observed adds what was seen of the server, of which every request is given its

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/observe"
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // The rules of attribution know a Spillway over Pebble. What another server spends

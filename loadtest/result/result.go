@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"spillway/loadtest/machine"
-	"spillway/loadtest/observe"
-	"spillway/loadtest/profiles"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Result is what one run measured, and the form of `--json`. Counts and

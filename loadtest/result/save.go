@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // Save writes the result to path as JSON, and its profiles beside it, as path

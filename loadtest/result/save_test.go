@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/observe"
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 func TestResult_IsTheSameOnceLoaded(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"maps"
 
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Part numbers the requests that have the operation, the priority and the kind of

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest/profiles"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // WriteText writes a summary for people, in lines of at most 80 columns.

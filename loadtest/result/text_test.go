@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/profiles"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest/sim"
-	"spillway/loadtest/workload"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // MaxCombinations is how many combinations a scenario may have.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // FS holds the files, each named after its scenario.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/sim"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 func TestOpen_EveryScenarioIsWhole(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // advance draws the next request of an open loop.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Config is what to simulate.

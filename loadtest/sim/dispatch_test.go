@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
-	"spillway/strategies/dispatch"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // random are the strategies that draw random numbers of their own.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"math"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // request is one attempt of a client to have something done. It is pooled: the
@@ -38,14 +38,14 @@ type wish struct {
 type node struct {
 	s          *simulation
 	discipline strategies.Discipline
-	remover    strategies.Remover      // nil if the discipline is none
-	learner    strategies.Learner      // nil if the discipline is none
-	turns      strategies.TurnObserver // nil if the discipline is none
-	inline     bool                    // whoever submits a task runs it
-	idle       int                     // workers that have nothing to do
-	hands      int                     // of the store that have nothing to do
-	store      backlog                 // what has begun and waits in the store for a hand
-	slowness   float64                 // 1 over the speed
+	remover    strategies.Remover            // nil if the discipline is none
+	learner    strategies.CompletionObserver // nil if the discipline is none
+	turns      strategies.TurnObserver       // nil if the discipline is none
+	inline     bool                          // whoever submits a task runs it
+	idle       int                           // workers that have nothing to do
+	hands      int                           // of the store that have nothing to do
+	store      backlog                       // what has begun and waits in the store for a hand
+	slowness   float64                       // 1 over the speed
 
 	outstanding int
 	result      NodeResult
@@ -55,7 +55,7 @@ func newNode(s *simulation, discipline func(strategies.Config) strategies.Discip
 	d := discipline(strategies.Config{Capacity: n.Capacity, Workers: n.Workers})
 	out := &node{s: s, discipline: d, inline: d.Cap() == 0, slowness: 1 / n.Speed, hands: cmp.Or(s.c.Parallel, math.MaxInt)}
 	out.remover, _ = d.(strategies.Remover)
-	out.learner, _ = d.(strategies.Learner)
+	out.learner, _ = d.(strategies.CompletionObserver)
 	out.turns, _ = d.(strategies.TurnObserver)
 	for range n.Workers {
 		out.rest()

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // start is the time at which a simulation begins, so that no discipline sees the

@@ -3,7 +3,7 @@ package dispatch
 import (
 	"testing"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // BenchmarkRoundTrip is what a request pays for going through a queue: from

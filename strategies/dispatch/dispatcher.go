@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Options say how a Dispatcher works.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -671,7 +671,7 @@ func (l *learner) Push(t *strategies.Task, _ int64) strategies.Verdict {
 }
 
 // Pop gives up every task called "unwanted".
-func (l *learner) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (l *learner) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.tasks) == 0 {

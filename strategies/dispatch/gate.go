@@ -3,7 +3,7 @@ package dispatch
 import (
 	"time"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // beginWriting reports whether another turn of writes may begin, and counts it.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // worker is one goroutine of the fixed set.
@@ -41,7 +41,7 @@ type given struct {
 
 // lesson is what a learner is told after a turn, but for the service time.
 type lesson struct {
-	learner strategies.Learner
+	learner strategies.CompletionObserver
 	waited  int64
 }
 

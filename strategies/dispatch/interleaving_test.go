@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // scripted is a fifo queue that lets a test act in the middle of a Pop, and so
@@ -36,7 +36,7 @@ func (q *scripted) Len() int {
 	return n
 }
 
-func (q *scripted) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (q *scripted) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	n := int(q.n.Add(1))
 	if f := q.before.Load(); f != nil {
 		(*f)(n)

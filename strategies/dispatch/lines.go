@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // lines hold the tasks that wait elsewhere than in the discipline, each in the

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // newBlockable returns a stage on which block and unblock say whether writes can
@@ -247,7 +247,7 @@ func TestLiveness_NobodyStarves(t *testing.T) {
 type rogue struct {
 	strategies.Discipline
 	push func(t *strategies.Task) strategies.Verdict
-	pop  func() (*strategies.Task, strategies.Popped, strategies.Reason)
+	pop  func() (*strategies.Task, strategies.PopResult, strategies.Reason)
 }
 
 func (r *rogue) Push(t *strategies.Task, now int64) strategies.Verdict {
@@ -257,7 +257,7 @@ func (r *rogue) Push(t *strategies.Task, now int64) strategies.Verdict {
 	return r.Discipline.Push(t, now)
 }
 
-func (r *rogue) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (r *rogue) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	if r.pop != nil {
 		return r.pop()
 	}
@@ -270,7 +270,7 @@ func TestDispatcher_ChecksDisciplines(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		push         func(t *strategies.Task) strategies.Verdict
-		pop          func(r *rogue) (*strategies.Task, strategies.Popped, strategies.Reason)
+		pop          func(r *rogue) (*strategies.Task, strategies.PopResult, strategies.Reason)
 		ended, wrong string
 	}{
 		"a reason that does not exist": {
@@ -296,7 +296,7 @@ func TestDispatcher_ChecksDisciplines(t *testing.T) {
 			ended: "a:fair", wrong: "Push displaced the task that it was offered",
 		},
 		"shed for no reason": {
-			pop: func(r *rogue) (*strategies.Task, strategies.Popped, strategies.Reason) {
+			pop: func(r *rogue) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 				t, _, _ := r.Discipline.Pop(0)
 				if t == nil {
 					return nil, strategies.Empty, strategies.ReasonNone
@@ -306,7 +306,7 @@ func TestDispatcher_ChecksDisciplines(t *testing.T) {
 			ended: "a:displaced", wrong: "Pop shed a task for the reason 77",
 		},
 		"run without a task": {
-			pop: func(r *rogue) (*strategies.Task, strategies.Popped, strategies.Reason) {
+			pop: func(r *rogue) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 				if r.Len() == 0 {
 					return nil, strategies.Run, strategies.ReasonNone
 				}
@@ -315,7 +315,7 @@ func TestDispatcher_ChecksDisciplines(t *testing.T) {
 			ended: "a", wrong: "Pop answered that there is a task, and returned none",
 		},
 		"empty with a task": {
-			pop: func(r *rogue) (*strategies.Task, strategies.Popped, strategies.Reason) {
+			pop: func(r *rogue) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 				t, _, _ := r.Discipline.Pop(0)
 				return t, strategies.Empty, strategies.ReasonNone
 			},
@@ -333,7 +333,7 @@ func TestDispatcher_ChecksDisciplines(t *testing.T) {
 					fifo, _ := strategies.Lookup("fifo")
 					r := &rogue{Discipline: fifo.New(c), push: row.push}
 					if row.pop != nil {
-						r.pop = func() (*strategies.Task, strategies.Popped, strategies.Reason) { return row.pop(r) }
+						r.pop = func() (*strategies.Task, strategies.PopResult, strategies.Reason) { return row.pop(r) }
 					}
 					return r
 				}})
@@ -368,7 +368,7 @@ func TestSubmit_WakesWhateverTheVerdict(t *testing.T) {
 				}
 				return r.Discipline.Push(t, 0)
 			}
-			r.pop = func() (*strategies.Task, strategies.Popped, strategies.Reason) {
+			r.pop = func() (*strategies.Task, strategies.PopResult, strategies.Reason) {
 				if inPush.Load() {
 					return nil, strategies.Contended, strategies.ReasonNone
 				}
@@ -485,7 +485,7 @@ func TestBlocked_UnblockedWhileAWriteIsSetAside(t *testing.T) {
 				}
 				return r.Discipline.Push(t, 0)
 			}
-			r.pop = func() (*strategies.Task, strategies.Popped, strategies.Reason) {
+			r.pop = func() (*strategies.Task, strategies.PopResult, strategies.Reason) {
 				if !inPush {
 					return r.Discipline.Pop(0)
 				}

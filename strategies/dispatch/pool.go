@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // pool is a set of workers and the queue that feeds them.

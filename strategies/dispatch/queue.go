@@ -5,16 +5,16 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // queue is one discipline in use.
 type queue struct {
 	spec       strategies.Spec
 	discipline strategies.Discipline
-	remover    strategies.Remover      // nil if the discipline is none
-	learner    strategies.Learner      // nil if the discipline is none
-	turns      strategies.TurnObserver // nil if the discipline is none
+	remover    strategies.Remover            // nil if the discipline is none
+	learner    strategies.CompletionObserver // nil if the discipline is none
+	turns      strategies.TurnObserver       // nil if the discipline is none
 	events     Events
 	pool       *pool
 
@@ -37,7 +37,7 @@ func newQueue(p *pool, spec strategies.Spec, events Events) *queue {
 		pool:       p,
 	}
 	q.remover, _ = q.discipline.(strategies.Remover)
-	q.learner, _ = q.discipline.(strategies.Learner)
+	q.learner, _ = q.discipline.(strategies.CompletionObserver)
 	q.turns, _ = q.discipline.(strategies.TurnObserver)
 	return q
 }
@@ -82,7 +82,7 @@ func (q *queue) push(t *strategies.Task, now int64) strategies.Verdict {
 }
 
 // pop takes the next task from the discipline and checks the answer.
-func (q *queue) pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (q *queue) pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	t, what, reason := q.discipline.Pop(now)
 	switch {
 	case t != nil:

@@ -1,6 +1,6 @@
 package dispatch
 
-import "spillway/strategies"
+import "github.com/spillway-go/spillway/strategies"
 
 // full reports whether q has no room beside so many tasks that wait elsewhere. A
 // strategy without a queue has no bound either.

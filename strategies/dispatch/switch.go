@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // move is what a switch has in its hands: the tasks that it has taken out of the

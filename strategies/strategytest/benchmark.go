@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // benchmarkCapacity is the capacity of the queues that are benchmarked, and

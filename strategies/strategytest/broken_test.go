@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // broken is a first-in first-out queue that keeps every rule, except for what a
@@ -75,7 +75,7 @@ func (q *broken) Push(t *strategies.Task, _ int64) strategies.Verdict {
 	return strategies.Verdict{}
 }
 
-func (q *broken) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (q *broken) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) == 0 || q.fault.pop != nil && q.fault.pop(q) {
@@ -364,7 +364,7 @@ type blocking struct {
 	closed chan struct{}
 }
 
-func (q blocking) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (q blocking) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	if q.Len() == 0 {
 		<-q.closed
 	}
@@ -387,7 +387,7 @@ type timingPops struct {
 	last, sum, pops int64
 }
 
-func (q *timingPops) Pop(now int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (q *timingPops) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	q.sum += now - q.last
 	q.last = now
 	q.pops++

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // pooled is a task with a note on who has it. Its pusher alone pushes it, and
@@ -53,7 +53,7 @@ func offer(q strategies.Discipline, p *pooled, now int64) (strategies.Verdict, e
 }
 
 // take pops and gives the task back. It returns whether there was one.
-func take(q strategies.Discipline, now int64) (bool, strategies.Popped, error) {
+func take(q strategies.Discipline, now int64) (bool, strategies.PopResult, error) {
 	t, what, reason := q.Pop(now)
 	if err := sanePop(t, what, reason); err != nil || t == nil {
 		return false, what, err
@@ -81,7 +81,7 @@ func drain(q strategies.Discipline, want int) error {
 	return nil
 }
 
-func name(p strategies.Popped) string {
+func name(p strategies.PopResult) string {
 	return [...]string{"empty", "contended", "run", "shed"}[min(p, 3)]
 }
 

@@ -3,7 +3,7 @@ package strategytest
 import (
 	"slices"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Model describes a discipline in the plainest way, a slice of the tasks that
@@ -57,7 +57,7 @@ func (q *plain) Push(t *strategies.Task, _ int64) strategies.Verdict {
 	return v
 }
 
-func (q *plain) Pop(int64) (*strategies.Task, strategies.Popped, strategies.Reason) {
+func (q *plain) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	if len(q.waiting) == 0 {
 		return nil, strategies.Empty, strategies.ReasonNone
 	}

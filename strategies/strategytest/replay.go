@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Replay pushes, pops and removes as the script says, with one goroutine and
@@ -215,14 +215,14 @@ func (r *replay) pop() error {
 
 // ran tells q of a turn with what was popped, and of its end, as a worker does.
 // Each fifth pop joins the turn before.
-func (r *replay) ran(q strategies.Discipline, what strategies.Popped) {
+func (r *replay) ran(q strategies.Discipline, what strategies.PopResult) {
 	if what != strategies.Run {
 		return
 	}
 	if turns, ok := q.(strategies.TurnObserver); ok && r.now%5 != 0 {
 		turns.TurnBegan(r.now)
 	}
-	if l, ok := q.(strategies.Learner); ok {
+	if l, ok := q.(strategies.CompletionObserver); ok {
 		l.Completed(0, 1000, r.now)
 	}
 }
@@ -281,7 +281,7 @@ func (r *replay) verdict(v strategies.Verdict) string {
 	return fmt.Sprintf("outcome %d", v.Outcome)
 }
 
-func (r *replay) popped(t *strategies.Task, what strategies.Popped, reason strategies.Reason) string {
+func (r *replay) popped(t *strategies.Task, what strategies.PopResult, reason strategies.Reason) string {
 	switch {
 	case what == strategies.Empty:
 		return "empty"

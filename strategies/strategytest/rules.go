@@ -9,7 +9,7 @@ import (
 	"time"
 	"weak"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // capacities are those that a bounded discipline is tried with: the smallest,
@@ -65,7 +65,7 @@ func sane(v strategies.Verdict, capacity, waiting int, inline bool) error {
 }
 
 // sanePop returns what is wrong with an answer of Pop in itself.
-func sanePop(t *strategies.Task, what strategies.Popped, reason strategies.Reason) error {
+func sanePop(t *strategies.Task, what strategies.PopResult, reason strategies.Reason) error {
 	switch what {
 	case strategies.Empty, strategies.Contended:
 		if t != nil || reason != strategies.ReasonNone {
@@ -345,7 +345,7 @@ func allocations(spec strategies.Spec) error {
 
 func learner(spec strategies.Spec) error {
 	q, _ := newQueue(spec, 16)
-	l, ok := q.(strategies.Learner)
+	l, ok := q.(strategies.CompletionObserver)
 	if !ok {
 		return nil
 	}

@@ -19,7 +19,7 @@ package strategytest
 import (
 	"testing"
 
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Rule is something that every discipline has to keep.

@@ -7,7 +7,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // failure tells what an error of the driver says of the attempt that failed.

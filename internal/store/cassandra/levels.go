@@ -5,7 +5,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // levels are the cluster's names of what requests may ask for.

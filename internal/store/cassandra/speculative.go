@@ -11,8 +11,8 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
-	"spillway/internal/bufpool"
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // speculation sends a read that has not been answered after a while a second time,

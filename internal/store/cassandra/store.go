@@ -49,8 +49,8 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
-	"spillway/internal/bufpool"
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // Distribution is a distribution of delays. Its zero value is no delay.

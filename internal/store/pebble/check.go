@@ -18,7 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/wal"
 
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // ErrNoStore is returned by Check for a folder in which there is nothing of a

@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // closedFolder makes a closed data folder with three tables and a log, and returns it

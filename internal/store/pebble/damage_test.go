@@ -16,8 +16,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store"
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // content returns what a file of the folder "d" holds.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // errFenced is what an instance gets that wants to write a table after it has

@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store"
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // A sync that takes long holds back what waits for it, and nothing else: what is

@@ -18,7 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // faults is a crashable file system in memory that fails on demand.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // health is whether the store can write.

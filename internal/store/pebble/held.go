@@ -11,8 +11,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"spillway/internal/folder"
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // What lies at the path of the data folder may become something else while the store
@@ -38,13 +38,13 @@ type holder interface {
 	io.Closer
 	// Check returns an error if the folder or the lock is not there any more.
 	Check() error
-	// Again locks what there is now, after an error that wraps folder.ErrLockLost.
+	// Again locks what there is now, after an error that wraps datadir.ErrLockLost.
 	Again() error
 	// Exposed reports whether anybody may read the folder.
 	Exposed() bool
 }
 
-var _ holder = (*folder.Lock)(nil)
+var _ holder = (*datadir.Lock)(nil)
 
 // errForeign is what the folder is when it lacks what the store has put there.
 var errForeign = errors.New("what is in the data folder is not what the store has put there")
@@ -145,7 +145,7 @@ func (p *possessions) checkNewest(stat func(name string) (vfs.FileInfo, error)) 
 		return err
 	}
 	there, err := stat(p.name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !folder.Same(mine, there) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !datadir.Same(mine, there) {
 		return fmt.Errorf("%w: the log %s, which is being written, was removed or replaced", errForeign, p.name)
 	}
 	return err
@@ -181,7 +181,7 @@ func (s *Store) sign() error {
 func (s *Store) checkFolder() error {
 	if h, ok := s.lock.(holder); ok {
 		switch err := h.Check(); {
-		case errors.Is(err, folder.ErrLockLost):
+		case errors.Is(err, datadir.ErrLockLost):
 			return err
 		case err != nil:
 			return fmt.Errorf("%w%s", err, whatToDo)
@@ -195,7 +195,7 @@ func (s *Store) checkFolder() error {
 func (s *Store) checkContent() error {
 	if h, ok := s.lock.(holder); ok {
 		err := h.Check()
-		if errors.Is(err, folder.ErrLockLost) {
+		if errors.Is(err, datadir.ErrLockLost) {
 			err = h.Again()
 		}
 		if err != nil {
@@ -286,7 +286,7 @@ func (s *Store) watch() {
 
 // isForeign reports whether an error says that the folder is not the store's.
 func isForeign(err error) bool {
-	return errors.Is(err, errForeign) || errors.Is(err, folder.ErrNotOurs) || errors.Is(err, folder.ErrLockLost)
+	return errors.Is(err, errForeign) || errors.Is(err, datadir.ErrNotOurs) || errors.Is(err, datadir.ErrLockLost)
 }
 
 // warnExposed says so if anybody may read the folder.

@@ -13,9 +13,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/folder"
-	"spillway/internal/store"
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // written fills a store with some tables and a log, and returns the keys.
@@ -182,7 +182,7 @@ func TestStore_FolderChanged(t *testing.T) {
 				aside, err := fs.List("aside")
 				require.NoError(t, err)
 				for _, name := range aside {
-					if name != folder.LockName {
+					if name != datadir.LockName {
 						require.NoError(t, fs.Link("aside/"+name, "d/"+name))
 					}
 				}
@@ -205,7 +205,7 @@ func TestStore_FolderChanged(t *testing.T) {
 func clearFolder(t *testing.T, fs vfs.FS) {
 	t.Helper()
 	for _, name := range named(t, fs, "", "") {
-		if name != folder.LockName {
+		if name != datadir.LockName {
 			require.NoError(t, fs.Remove("d/"+name))
 		}
 	}
@@ -215,7 +215,7 @@ func clearFolder(t *testing.T, fs vfs.FS) {
 func fillFolder(t *testing.T, to, from vfs.FS) {
 	t.Helper()
 	for _, name := range named(t, from, "", "") {
-		if name != folder.LockName {
+		if name != datadir.LockName {
 			overwrite(t, to, name, content(t, from, name))
 		}
 	}
@@ -255,13 +255,13 @@ func TestStore_LockRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openOnly(t, Options{Dir: dir, RetryInterval: time.Hour})
 	keys := written(t, s)
-	require.NoError(t, os.Remove(filepath.Join(dir, folder.LockName)))
+	require.NoError(t, os.Remove(filepath.Join(dir, datadir.LockName)))
 	_, err := Open(Options{Dir: dir})
 	requireOneLine(t, err, "in use")
 	s.watch()
 	requireReadOnly(t, s, keys, "LOCK")
 	require.NoError(t, s.comeBack(nil))
-	require.FileExists(t, filepath.Join(dir, folder.LockName))
+	require.FileExists(t, filepath.Join(dir, datadir.LockName))
 	require.NoError(t, apply(s, put("new", "v")))
 	requireKeys(t, s, keys)
 	require.NoError(t, s.Close())
@@ -287,8 +287,8 @@ func TestOpen_LogRemoved(t *testing.T) {
 	requireOneLine(t, err, filepath.Base(newest), "is missing", "put it back", format.LogsName)
 	requireDamaged(t, killed, filepath.Base(newest))
 	after := contents(t, killed)
-	delete(after, folder.LockName)
-	delete(before, folder.LockName)
+	delete(after, datadir.LockName)
+	delete(before, datadir.LockName)
 	require.Equal(t, before, after)
 	require.NoError(t, os.Rename(aside, newest))
 	s = openOnly(t, Options{Dir: killed})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // manifestFile is a manifest that is being written.

@@ -15,8 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store"
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // requireOneLine checks an error for people.

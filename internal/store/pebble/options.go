@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"spillway/internal/folder"
+	"github.com/spillway-go/spillway/internal/datadir"
 )
 
 // SyncMode says when a write counts as done.
@@ -87,7 +87,7 @@ func (o *Options) setDefaults() {
 		o.Logger = slog.Default()
 	}
 	if o.FS == nil {
-		o.FS = folder.New(o.Dir)
+		o.FS = datadir.New(o.Dir)
 	}
 	if o.OnFsync == nil {
 		o.OnFsync = func(time.Duration) {}

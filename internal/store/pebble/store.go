@@ -28,9 +28,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"spillway/internal/bufpool"
-	"spillway/internal/folder"
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 // Store is a store in a folder. All methods are safe for concurrent use.
@@ -152,7 +152,7 @@ func (s *Store) claim() error {
 	if err := s.probe(); err != nil {
 		return fmt.Errorf("cannot write to the data folder %s: %w", dir, err)
 	}
-	lock, err := fs.Lock(s.path(folder.LockName))
+	lock, err := fs.Lock(s.path(datadir.LockName))
 	if err != nil {
 		return fmt.Errorf("the data folder %s is in use by another process, or opened twice by this one: %w", dir, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store"
 )
 
 var modes = []SyncMode{Always, Interval, Never}

@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // tableFile is a table that is read. It looks at the checksum of each block before

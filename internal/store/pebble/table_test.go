@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
-	"spillway/internal/store"
-	"spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // The damage of a block is found before Pebble looks for its cause.

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"spillway/loadtest/peers"
+	"github.com/spillway-go/spillway/loadtest/peers"
 )
 
 // TestMain makes the test binary a peer as well, when it is started with a data

@@ -12,10 +12,10 @@ import (
 	"strconv"
 	"strings"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/peers"
-	"spillway/loadtest/workload"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/peers"
+	"github.com/spillway-go/spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Setup is what the questions need to know.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/workload"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // ask asks a question of servers that the test binary is.

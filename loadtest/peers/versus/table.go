@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/peers"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/peers"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // column is one of a table: a metric, and its ratio to that of whom a contestant is

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // small is a comparison of these peers that takes next to no time.

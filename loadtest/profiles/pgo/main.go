@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 func main() {

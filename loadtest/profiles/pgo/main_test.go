@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 func TestRun(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"strconv"
 	"strings"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 func main() {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/result"
-	"spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // write makes a comparison of one load, whose capacity is 100, and returns its

@@ -16,12 +16,12 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/pprof/profile"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/machine"
-	"spillway/loadtest/observe"
-	"spillway/loadtest/profiles"
-	"spillway/loadtest/result"
-	"spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // Repetitions is how many runs each combination of a comparison has.
@@ -240,14 +240,14 @@ var stacks = []struct {
 	share float64
 	calls []string
 }{
-	{190, []string{"spillway/internal/server.(*Server).serve", "spillway/internal/server.(*conn).read", "net.(*conn).Read", "internal/poll.(*FD).Read", "syscall.Read", "syscall.read", "syscall.Syscall"}},
-	{230, []string{"spillway/internal/server.(*Server).serve", "spillway/internal/server.(*conn).write", "net.(*conn).Write", "internal/poll.(*FD).Write", "syscall.Write", "syscall.write", "syscall.Syscall"}},
-	{45, []string{"spillway/internal/server.(*Server).serve", "github.com/valyala/fasthttp.(*RequestHeader).Read", "github.com/valyala/fasthttp.(*RequestHeader).parse"}},
-	{30, []string{"spillway/internal/server.(*Server).serve", "spillway/strategies/dispatch.(*Dispatcher).Submit", "spillway/strategies.(*fifo).Push"}},
-	{40, []string{"spillway/strategies/dispatch.(*Dispatcher).work", "spillway/strategies.(*fifo).Pop"}},
-	{60, []string{"spillway/strategies/dispatch.(*Dispatcher).work", "spillway/internal/executor.(*Executor).Run"}},
-	{110, []string{"spillway/strategies/dispatch.(*Dispatcher).work", "spillway/internal/executor.(*Executor).Run", "github.com/cockroachdb/pebble/v2.(*DB).Get", "github.com/cockroachdb/pebble/v2.(*getIter).Next"}},
-	{70, []string{"spillway/strategies/dispatch.(*Dispatcher).work", "spillway/internal/executor.(*Executor).Run", "github.com/cockroachdb/pebble/v2.(*DB).Apply", "github.com/cockroachdb/pebble/v2.(*memTable).apply"}},
+	{190, []string{"github.com/spillway-go/spillway/internal/server.(*Server).serve", "github.com/spillway-go/spillway/internal/server.(*conn).read", "net.(*conn).Read", "internal/poll.(*FD).Read", "syscall.Read", "syscall.read", "syscall.Syscall"}},
+	{230, []string{"github.com/spillway-go/spillway/internal/server.(*Server).serve", "github.com/spillway-go/spillway/internal/server.(*conn).write", "net.(*conn).Write", "internal/poll.(*FD).Write", "syscall.Write", "syscall.write", "syscall.Syscall"}},
+	{45, []string{"github.com/spillway-go/spillway/internal/server.(*Server).serve", "github.com/valyala/fasthttp.(*RequestHeader).Read", "github.com/valyala/fasthttp.(*RequestHeader).parse"}},
+	{30, []string{"github.com/spillway-go/spillway/internal/server.(*Server).serve", "github.com/spillway-go/spillway/strategies/dispatch.(*Dispatcher).Submit", "github.com/spillway-go/spillway/strategies.(*fifo).Push"}},
+	{40, []string{"github.com/spillway-go/spillway/strategies/dispatch.(*Dispatcher).work", "github.com/spillway-go/spillway/strategies.(*fifo).Pop"}},
+	{60, []string{"github.com/spillway-go/spillway/strategies/dispatch.(*Dispatcher).work", "github.com/spillway-go/spillway/internal/executor.(*Executor).Run"}},
+	{110, []string{"github.com/spillway-go/spillway/strategies/dispatch.(*Dispatcher).work", "github.com/spillway-go/spillway/internal/executor.(*Executor).Run", "github.com/cockroachdb/pebble/v2.(*DB).Get", "github.com/cockroachdb/pebble/v2.(*getIter).Next"}},
+	{70, []string{"github.com/spillway-go/spillway/strategies/dispatch.(*Dispatcher).work", "github.com/spillway-go/spillway/internal/executor.(*Executor).Run", "github.com/cockroachdb/pebble/v2.(*DB).Apply", "github.com/cockroachdb/pebble/v2.(*memTable).apply"}},
 	{60, []string{"github.com/cockroachdb/pebble/v2/record.(*LogWriter).flushLoop", "github.com/cockroachdb/pebble/v2/vfs.(*syncingFile).Write", "syscall.Write", "syscall.Syscall"}},
 	{35, []string{"runtime.gcBgMarkWorker", "runtime.systemstack", "runtime.gcDrain", "runtime.scanobject"}},
 	{90, []string{"runtime.mcall", "runtime.park_m", "runtime.schedule", "runtime.findRunnable", "runtime.netpoll"}},

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/sim"
 )
 
 // times is a multiple of another distribution.

@@ -12,13 +12,13 @@ import (
 	"runtime"
 	"time"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/observe"
-	"spillway/loadtest/result"
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/sim"
-	"spillway/loadtest/workload"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/observe"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Service is what a simulation adds to what a scenario says: how long work takes.

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/result"
-	"spillway/loadtest/scenario"
-	"spillway/loadtest/sim"
-	"spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

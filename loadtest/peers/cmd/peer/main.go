@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"spillway/loadtest/peers"
+	"github.com/spillway-go/spillway/loadtest/peers"
 )
 
 func main() {

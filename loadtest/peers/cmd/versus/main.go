@@ -17,11 +17,11 @@ import (
 	"syscall"
 	"time"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/peers"
-	"spillway/loadtest/peers/versus"
-	"spillway/loadtest/workload"
-	"spillway/strategies"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/peers"
+	"github.com/spillway-go/spillway/loadtest/peers/versus"
+	"github.com/spillway-go/spillway/loadtest/workload"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 func main() {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spillway/loadtest/lab"
-	"spillway/loadtest/peers/versus"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/peers/versus"
 )
 
 func TestParse(t *testing.T) {

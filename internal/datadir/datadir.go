@@ -1,4 +1,4 @@
-// Package folder holds a data folder, and keeps what is in it private.
+// Package datadir holds a data folder, and keeps what is in it private.
 //
 // A folder that is held is reached by the handle that was opened with it, not by its
 // path: if somebody mounts another volume over it, or moves it away, its files stay
@@ -7,7 +7,7 @@
 //
 // Whatever is made is for its user alone, whatever the umask: folders are 0700 and
 // files 0600. What is there already keeps its mode.
-package folder
+package datadir
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package folder
+package datadir
 
 import (
 	"io/fs"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package folder
+package datadir
 
 import (
 	"errors"
