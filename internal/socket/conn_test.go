@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,14 +40,15 @@ func TestConn_Deadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		c := NewConn(ours, 10*time.Second)
-		go func() {
+		var reader sync.WaitGroup
+		reader.Go(func() {
 			for {
 				time.Sleep(time.Second)
 				if _, err := theirs.Read(make([]byte, 1000)); err != nil {
 					return
 				}
 			}
-		}()
+		})
 		begun := time.Now()
 		require.NoError(t, c.SetDeadline(begun.Add(time.Minute)))
 		_, err := c.Write(make([]byte, 1<<20))
@@ -54,6 +56,7 @@ func TestConn_Deadline(t *testing.T) {
 		require.Equal(t, time.Minute, time.Since(begun))
 		require.NoError(t, ours.Close())
 		require.NoError(t, theirs.Close())
+		reader.Wait()
 	})
 }
 
