@@ -103,6 +103,10 @@ const (
 	// patience is for how long an operation is tried that fails in a way that may
 	// pass.
 	patience = 2 * time.Minute
+	// suspicion is for how long a write is tried whose outcome is unknown each time,
+	// and not for want of time, while the target takes others: then it is the entry
+	// that the target cannot take, such as a value that is larger than it allows.
+	suspicion = 10 * time.Second
 	// firstPause and longestPause are between two tries. Each pause is twice the one
 	// before, and up to half of it is left away, by chance.
 	firstPause   = 100 * time.Millisecond
@@ -161,6 +165,7 @@ type run struct {
 	state *state
 	stamp int64
 
+	done    atomic.Int64 // operations that ended well
 	retries atomic.Int64
 	trouble atomic.Pointer[error] // of the latest try that has failed
 }
@@ -291,14 +296,19 @@ func (r *run) compare(ctx context.Context, e *entry) error {
 
 // insist does an operation until it ends otherwise than by what may pass.
 func (r *run) insist(ctx context.Context, what string, e *entry, operation func() error) error {
-	began := time.Now()
+	began, done := time.Now(), r.done.Load()
+	own := true // only what the entry itself can be the reason of has failed it
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := operation()
+		own = own && errors.Is(err, store.ErrUnknownOutcome) && !errors.Is(err, store.ErrTimeout)
 		switch {
 		case err == nil || errors.Is(err, store.ErrNotFound):
+			r.done.Add(1)
 			return err
 		case !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrTimeout) && !errors.Is(err, store.ErrUnknownOutcome):
 			return fmt.Errorf("cannot %s the key %s: %w", what, quote(e.key), err)
+		case own && time.Since(began) >= suspicion && r.done.Load() > done:
+			return fmt.Errorf("cannot %s the key %s: the target takes others, and not this one with its value of %d bytes, which may be more than it is set up for: %w", what, quote(e.key), len(e.value), err)
 		case time.Since(began) >= patience:
 			return fmt.Errorf("cannot %s the key %s for %v: %w", what, quote(e.key), patience, err)
 		}

@@ -202,7 +202,9 @@ func TestJob_TriesAgain(t *testing.T) {
 	}{
 		{"too few replicas", store.ErrUnavailable, 8, true, 9},
 		{"late replicas", store.ErrTimeout, 8, true, 9},
-		{"an unknown outcome", fmt.Errorf("%w: %w", store.ErrUnknownOutcome, errHalf), 8, true, 9},
+		{"an unknown outcome", fmt.Errorf("%w: %w", store.ErrUnknownOutcome, errHalf), 6, true, 7},
+		// 0.1 + 0.2 + … + 3.2 s, and then 5 s once or twice.
+		{"a value that the target cannot take", fmt.Errorf("%w: %w", store.ErrUnknownOutcome, errHalf), 1 << 30, false, -2},
 		// 0.1 + 0.2 + … + 3.2 s, and then each 5 s: between 27 and 60 tries in 2 min.
 		{"too few replicas for good", store.ErrUnavailable, 1 << 30, false, -1},
 		{"what will not pass", errForbidden, 1, false, 1},
@@ -219,8 +221,11 @@ func TestJob_TriesAgain(t *testing.T) {
 					if write {
 						n = &writes
 					}
-					if key == "k" && int(n.Add(1)) <= row.times {
+					switch {
+					case key == "k" && int(n.Add(1)) <= row.times:
 						return row.err
+					case key == "z":
+						time.Sleep(time.Second) // so that it ends after "k" has failed
 					}
 					return nil
 				}
@@ -242,9 +247,13 @@ func TestJob_TriesAgain(t *testing.T) {
 					require.ErrorContains(t, err, `"k"`)
 					require.EqualValues(t, 1, r.Copied.Keys, "the one before")
 				}
-				if row.tries > 0 {
+				switch row.tries {
+				default:
 					require.EqualValues(t, row.tries, writes.Load())
-				} else {
+				case -2:
+					require.ErrorContains(t, err, "value of 1 bytes")
+					require.Less(t, time.Since(began), suspicion+2*longestPause)
+				case -1:
 					require.Greater(t, writes.Load(), int64(patience/longestPause))
 					require.Less(t, writes.Load(), int64(3*patience/longestPause))
 					require.GreaterOrEqual(t, time.Since(began), patience)
