@@ -155,6 +155,14 @@ func TestCassandra_OneNode(t *testing.T) {
 	s.request(http.MethodDelete, s.dataURL(entity("k")), "").requireStoreProblem(t, http.StatusInternalServerError, "no MODIFY permission")
 	require.Equal(t, http.StatusOK, s.insist(http.MethodGet, entity("k"), "").status)
 	s.stop()
+
+	// A keyspace that somebody drops is the reason that is given.
+	s = c.on(t, raced, append(login, "SPILLWAY_CASSANDRA_KEYSPACE=dropped")...)
+	require.Equal(t, http.StatusCreated, s.insist(http.MethodPut, entity("k"), "v").status)
+	c.execute("DROP KEYSPACE dropped")
+	s.eventually("the service is not ready", func() bool { return s.ready() == http.StatusServiceUnavailable })
+	s.eventually("the reason is said", func() bool { return strings.Contains(s.stderr.String(), "the keyspace dropped is not there any more") })
+	require.NotContains(t, s.stderr.String(), "no node of the cluster answers")
 }
 
 // A cluster that is not there stops the start with one line.

@@ -27,7 +27,10 @@ import (
 //   - what a node does not know even so, since it came later, it is asked for in
 //     vain once: another is asked then (see oneMore).
 
-const tableName = "entities"
+const (
+	tableName    = "entities"
+	findKeyspace = "SELECT count(*) FROM system_schema.keyspaces WHERE keyspace_name = ?"
+)
 
 const (
 	// schemaTimeout bounds what a start does about the schema, which takes its
@@ -92,7 +95,7 @@ func (n *soleNode) makeSchema(ctx context.Context, o *Options) error {
 		make       string
 	}{
 		{
-			"the keyspace " + o.Keyspace, "SELECT count(*) FROM system_schema.keyspaces WHERE keyspace_name = ?",
+			"the keyspace " + o.Keyspace, findKeyspace,
 			[]any{o.Keyspace}, createKeyspace(o.Keyspace, n.datacentre, o.Replication),
 		},
 		{"the table " + o.Keyspace + "." + tableName, findTable, []any{o.Keyspace, tableName}, createTable(o.Keyspace)},

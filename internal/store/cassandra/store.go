@@ -100,11 +100,12 @@ type Options struct {
 
 // Store is an open connection to a cluster.
 type Store struct {
-	session *gocql.Session
-	hosts   *cautious
-	levels  levels
-	clock   clock
-	slots   chan struct{} // holds one element for each operation under way
+	session  *gocql.Session
+	keyspace string
+	hosts    *cautious
+	levels   levels
+	clock    clock
+	slots    chan struct{} // holds one element for each operation under way
 
 	speculation speculation
 
@@ -134,6 +135,7 @@ func Open(o Options) (*Store, error) {
 	table := o.Keyspace + "." + tableName
 	s := &Store{
 		session:    session,
+		keyspace:   o.Keyspace,
 		hosts:      hosts,
 		levels:     levels,
 		slots:      make(chan struct{}, maxInFlight),
@@ -322,29 +324,48 @@ func (s *Store) probe(log *slog.Logger) {
 			others.Go(func() { _ = s.ask(id, probeInterval) }) // an answer is observed
 		}
 		err := s.ask("", operationTimeout)
+		absent := s.keyspaceAbsent()
 		others.Wait()
 		if s.stopping.Err() != nil {
 			return
 		}
-		s.probed(err, log)
+		s.probed(err, absent, log)
 	}
 }
 
 // probed notes how a probe of any node has ended. That it failed says little if
 // anything has succeeded since the one before.
-func (s *Store) probed(err error, log *slog.Logger) {
-	if s.hosts.succeeded.Swap(false) {
+func (s *Store) probed(err error, absent bool, log *slog.Logger) {
+	succeeded := s.hosts.succeeded.Swap(false)
+	switch {
+	case absent: // sooner or later the driver cannot connect either
+		err = fmt.Errorf("%w: the keyspace %s %w any more", store.ErrUnwritable, s.keyspace, ErrAbsent)
+	case succeeded:
 		err = nil
+	case err != nil:
+		err = fmt.Errorf("%w: no node of the cluster answers: %w", store.ErrUnwritable, err)
 	}
 	switch was := s.trouble.Load(); {
-	case err != nil && was == nil:
-		err = fmt.Errorf("%w: no node of the cluster answers: %w", store.ErrUnwritable, err)
+	case err != nil && (was == nil || errors.Is(*was, ErrAbsent) != absent):
 		s.trouble.Store(&err)
 		log.Error("the store has failed", "error", err)
 	case err == nil && was != nil:
 		s.trouble.Store(nil)
 		log.Info("the store is back")
 	}
+}
+
+// keyspaceAbsent reports whether the keyspace was dropped: the cluster has told
+// that, and no node that can be asked has it.
+func (s *Store) keyspaceAbsent() bool {
+	if _, err := s.session.KeyspaceMetadata(s.keyspace); !errors.Is(err, gocql.ErrKeyspaceDoesNotExist) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.stopping, probeInterval)
+	defer cancel()
+	var found int
+	err := one(s.session.Query(findKeyspace, s.keyspace).Consistency(gocql.One).IterContext(ctx), &found)
+	return err != nil || found == 0
 }
 
 // ask asks a node for its name, any if it does not say which.

@@ -156,19 +156,24 @@ func TestStore_FailsWhenNothingSucceeds(t *testing.T) {
 		what      string
 		operation error // of one since the probe before
 		probe     error
+		absent    bool
 		writable  bool
 		said      int // lines of the log
 	}{
-		{"all is well", nil, nil, true, 0},
-		{"a probe is lost, and operations succeed", nil, gocql.ErrTimeoutNoResponse, true, 0},
-		{"neither succeeds", gocql.ErrTimeoutNoResponse, gocql.ErrTimeoutNoResponse, false, 1},
-		{"that is said once", said(gocql.ErrCodeUnavailable), gocql.ErrNoConnections, false, 1},
-		{"an operation succeeds again", nil, gocql.ErrTimeoutNoResponse, true, 2},
-		{"and it fails again", io.EOF, io.EOF, false, 3},
-		{"a probe succeeds again", io.EOF, nil, true, 4},
+		{"all is well", nil, nil, false, true, 0},
+		{"a probe is lost, and operations succeed", nil, gocql.ErrTimeoutNoResponse, false, true, 0},
+		{"neither succeeds", gocql.ErrTimeoutNoResponse, gocql.ErrTimeoutNoResponse, false, false, 1},
+		{"that is said once", said(gocql.ErrCodeUnavailable), gocql.ErrNoConnections, false, false, 1},
+		{"an operation succeeds again", nil, gocql.ErrTimeoutNoResponse, false, true, 2},
+		{"and it fails again", io.EOF, io.EOF, false, false, 3},
+		{"a probe succeeds again", io.EOF, nil, false, true, 4},
+		{"the keyspace is dropped", nil, nil, true, false, 5},
+		{"nor can the driver connect then", io.EOF, gocql.ErrNoConnections, true, false, 5},
+		{"it is back, and no node answers", io.EOF, gocql.ErrNoConnections, false, false, 6},
+		{"all is well again", nil, nil, false, true, 7},
 	} {
 		s.hosts.observe("a", step.operation, now, now)
-		s.probed(step.probe, log)
+		s.probed(step.probe, step.absent, log)
 		if step.writable {
 			require.NoError(t, s.Writable(), step.what)
 		} else {
