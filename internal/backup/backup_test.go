@@ -87,7 +87,7 @@ func requireHolds(t *testing.T, dir string, want map[string]int) {
 	t.Helper()
 	s := openStore(t, pebble.Options{Dir: dir})
 	got := make(map[string]int)
-	it, err := s.Range([]byte{0}, nil)
+	it, err := s.Range([]byte{0}, nil, false)
 	require.NoError(t, err)
 	for it.Next() {
 		key, value, err := it.Entry()

@@ -17,7 +17,6 @@
 package executor
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -332,7 +331,7 @@ func (e *Executor) scan(t *strategies.Task, op *Op, done func(*strategies.Task))
 func (e *Executor) firstTurn(t *strategies.Task, op *Op, done func(*strategies.Task)) verdict {
 	failures, barrier := e.table.barrier(op, e.store)
 	op.scan.barrier = barrier
-	if op.scan.iter, op.Err = e.storeRange(op.Key, op.End); op.Err != nil {
+	if op.scan.iter, op.Err = e.storeRange(op); op.Err != nil {
 		op.Close()
 		return fail
 	}
@@ -366,23 +365,36 @@ func fill(op *Op) (err error) {
 		if err != nil {
 			return err
 		}
-		if s.barrier != nil && bytes.Compare(key, s.barrier) >= 0 {
+		if s.barrier != nil && !op.isBefore(key, s.barrier) {
 			return inDoubt(store.ErrUnknownOutcome)
+		}
+		if op.KeysOnly {
+			value = nil
 		}
 		before := len(op.Buf)
 		// The first condition spares growing the buffer for an entry that cannot
 		// fit.
 		if first := before == head; first || before-head+len(key)+len(value) <= maxTurnBytes {
-			// Encoded it is a little larger, or by a third in base64.
-			if need := 64 + (len(key)+len(value))*3/2; cap(op.Buf)-before < need {
+			// Encoded it is a little larger, or by a third in base64, and the key may
+			// be told once more.
+			if need := 128 + (2*len(key)+len(value))*3/2; cap(op.Buf)-before < need {
 				op.Buf = bufpool.Grow(op.Buf, max(need, maxTurnBytes-(before-head)))
 			}
 			op.Buf = op.Encode(op.Buf, key, value)
+			whole, last := len(op.Buf), s.entries+1 == op.Limit
+			if last && op.Next != nil {
+				op.Buf = op.Next(op.Buf, key)
+			}
 			if first || len(op.Buf)-head <= maxTurnBytes {
-				if s.entries++; s.entries == op.Limit {
-					return nil
+				s.entries++
+				if !last {
+					continue
 				}
-				continue
+				// Next may be wanted only if there is more. What is in doubt may be.
+				if len(op.Buf) > whole && !s.iter.Next() && s.barrier == nil {
+					op.Buf = op.Buf[:whole]
+				}
+				return s.iter.Err()
 			}
 			op.Buf = op.Buf[:before]
 		}
@@ -429,13 +441,13 @@ func storeWait(c store.Commit) (err error) {
 	return c.Wait()
 }
 
-func (e *Executor) storeRange(start, end []byte) (it store.Iterator, err error) {
+func (e *Executor) storeRange(op *Op) (it store.Iterator, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			it, err = nil, panicked(r)
 		}
 	}()
-	return e.store.Range(start, end)
+	return e.store.Range(op.Key, op.End, op.Descending)
 }
 
 func panicked(r any) error { return fmt.Errorf("the store panicked: %v", r) }

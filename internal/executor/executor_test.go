@@ -210,6 +210,73 @@ func TestExecutor_Range(t *testing.T) {
 	}
 }
 
+func TestExecutor_RangeAsAsked(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, false, 1)
+	for i := range 5 {
+		run1(e, putOp(fmt.Sprint(i), fmt.Sprint("v", i))).wait(t)
+	}
+	for _, row := range []struct {
+		start, end           string
+		limit                int
+		descending, keysOnly bool
+		want                 string
+	}{
+		{"0", "", 0, true, false, "4=v4;3=v3;2=v2;1=v1;0=v0;"},
+		{"1", "3", 0, true, false, "2=v2;1=v1;"},
+		{"1", "3", 0, false, true, "1=;2=;"},
+		// There is more behind the limit, or not.
+		{"1", "4", 2, false, true, "1=;2=;after 2"},
+		{"1", "3", 2, false, true, "1=;2=;"},
+		{"1", "3", 1, true, true, "2=;after 2"},
+		{"1", "3", 2, true, true, "2=;1=;"},
+		{"1", "3", 3, true, true, "2=;1=;"},
+	} {
+		op := rangeOp(row.start, row.end)
+		op.Limit, op.Descending, op.KeysOnly, op.Next = row.limit, row.descending, row.keysOnly, next
+		got := run1(e, op).wait(t)
+		require.NoError(t, got.Err)
+		require.Equal(t, row.want, string(got.Buf), "%+v", row)
+		require.False(t, got.More)
+		require.Zero(t, f.iterators())
+	}
+}
+
+func next(dst, last []byte) []byte { return append(append(dst, "after "...), last...) }
+
+// What tells how to go on is part of the last turn's buffer, which has its bound.
+func TestExecutor_RangeNextFits(t *testing.T) {
+	t.Parallel()
+	e, _ := openFake(t, false, 1)
+	run1(e, putOp("a", strings.Repeat("v", 200<<10))).wait(t)
+	run1(e, putOp("b", "")).wait(t)
+	run1(e, putOp("c", "")).wait(t)
+	op := rangeOp("a", "")
+	op.Limit = 2
+	op.Next = func(dst, _ []byte) []byte { return append(dst, make([]byte, 60<<10)...) }
+	c := run1(e, op)
+	require.True(t, c.wait(t).More)
+	require.Less(t, len(c.op.Buf), 201<<10)
+	c.op.Buf = c.op.Buf[:0]
+	e.Run([]*strategies.Task{&c.task}, finish)
+	require.False(t, c.wait(t).More)
+	require.Len(t, c.op.Buf, len("b=;")+60<<10)
+}
+
+// With values left out, a turn takes as many keys as it has room for.
+func TestExecutor_RangeOfKeysIsShort(t *testing.T) {
+	t.Parallel()
+	e, _ := openFake(t, false, 1)
+	for _, k := range []string{"a", "b", "c"} {
+		run1(e, putOp(k, strings.Repeat("v", 200<<10))).wait(t)
+	}
+	op := rangeOp("a", "")
+	op.KeysOnly = true
+	got := run1(e, op).wait(t)
+	require.Equal(t, "a=;b=;c=;", string(got.Buf))
+	require.Less(t, cap(got.Buf), 256<<10+1)
+}
+
 func TestExecutor_RangeInTurns(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, false, 1)

@@ -81,7 +81,7 @@ func (f *fake) Apply(writes []store.Write) (store.Commit, error) {
 	return c, nil
 }
 
-func (f *fake) Range(start, end []byte) (store.Iterator, error) {
+func (f *fake) Range(start, end []byte, descending bool) (store.Iterator, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.panics {
@@ -93,6 +93,10 @@ func (f *fake) Range(start, end []byte) (store.Iterator, error) {
 			it.keys = append(it.keys, k)
 			it.values = append(it.values, f.data[k])
 		}
+	}
+	if descending {
+		slices.Reverse(it.keys)
+		slices.Reverse(it.values)
 	}
 	f.open++
 	return it, nil

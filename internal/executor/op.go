@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"bytes"
+
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -20,17 +22,25 @@ const (
 // owner of the task.
 type Op struct {
 	Kind Kind
-	// Key is the key, of a range the first key.
+	// Key is the key, of a range the least that it may have.
 	Key []byte
 	// Value is the value to put.
 	Value []byte
 	// End is the key before which a range ends, empty for none.
 	End []byte
+	// Descending says that a range goes from the largest key down.
+	Descending bool
+	// KeysOnly says that Encode gets no values.
+	KeysOnly bool
 	// Limit is the largest number of entries of a range, 0 for no limit.
 	Limit int
 	// Encode appends an entry of a range to dst, in the form that its reader
 	// wants.
 	Encode func(dst, key, value []byte) []byte
+	// Next, if it is not nil, is called after the last entry of a range that its
+	// limit ends while more entries may follow, and appends how to go on after that
+	// key.
+	Next func(dst, last []byte) []byte
 
 	// Consistency is what the operation asks of a distributed store.
 	Consistency store.Consistency
@@ -62,6 +72,19 @@ func (o *Op) Close() {
 	o.More = false
 }
 
+// covers reports whether a key is within the bounds of a range.
+func (o *Op) covers(key []byte) bool {
+	return bytes.Compare(key, o.Key) >= 0 && (len(o.End) == 0 || bytes.Compare(key, o.End) < 0)
+}
+
+// isBefore reports whether a range comes to a before it comes to b.
+func (o *Op) isBefore(a, b []byte) bool {
+	if o.Descending {
+		a, b = b, a
+	}
+	return bytes.Compare(a, b) < 0
+}
+
 // scan is where a range stands.
 type scan struct {
 	iter store.Iterator
@@ -69,8 +92,8 @@ type scan struct {
 	pending bool
 	// entries counts those delivered.
 	entries int
-	// barrier is the first key in the range whose last write has an unknown
-	// outcome, nil if there is none: see Executor.barrier.
+	// barrier is the first key on the way of the range whose last write has an
+	// unknown outcome, nil if there is none: see table.barrier.
 	barrier []byte
 }
 

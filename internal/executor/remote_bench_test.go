@@ -48,10 +48,12 @@ func (w waiting) ask() string {
 
 func (w waiting) Get(dst, key []byte) ([]byte, error)     { return w.GetUnder(store.Terms{}, dst, key) }
 func (waiting) Apply([]store.Write) (store.Commit, error) { return nil, errors.ErrUnsupported }
-func (waiting) Range(_, _ []byte) (store.Iterator, error) { return nil, errors.ErrUnsupported }
-func (waiting) Writable() error                           { return nil }
-func (waiting) Stalled() bool                             { return false }
-func (waiting) Close() error                              { return nil }
+func (waiting) Range(_, _ []byte, _ bool) (store.Iterator, error) {
+	return nil, errors.ErrUnsupported
+}
+func (waiting) Writable() error { return nil }
+func (waiting) Stalled() bool   { return false }
+func (waiting) Close() error    { return nil }
 
 // BenchmarkRemote compares what may wait for a store on other machines, with so
 // many operations under way: the worker itself, so that there are as many workers;

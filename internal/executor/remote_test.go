@@ -34,7 +34,9 @@ func (f *remoteFake) ApplyUnder(t store.Terms, writes []store.Write) error {
 	return err
 }
 
-func (*remoteFake) Range(_, _ []byte) (store.Iterator, error) { return nil, errors.ErrUnsupported }
+func (*remoteFake) Range(_, _ []byte, _ bool) (store.Iterator, error) {
+	return nil, errors.ErrUnsupported
+}
 
 func openRemote(t *testing.T, epoch time.Time, events Events) (*Executor, *remoteFake) {
 	f := &remoteFake{fake: newFake(false)}

@@ -212,24 +212,22 @@ func (b *batch) writesWhat(op *Op) bool {
 	return slices.ContainsFunc(b.tasks, func(t *strategies.Task) bool {
 		key := t.Payload.(*Op).Key
 		if op.Kind == Range {
-			return bytes.Compare(key, op.Key) >= 0 && (len(op.End) == 0 || bytes.Compare(key, op.End) < 0)
+			return op.covers(key)
 		}
 		return bytes.Equal(key, op.Key)
 	})
 }
 
 // barrier is called before a range opens its snapshot. It returns how many
-// batches have failed so far, for judgeRange, and the first key of the range
-// that is in doubt because of one of them, or nil.
+// batches have failed so far, for judgeRange, and the first key on the way of the
+// range that is in doubt because of one of them, or nil.
 func (t *table) barrier(op *Op, s store.Store) (failures uint64, first []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forgetLocked(s)
 	for key := range t.mu.doubts {
 		k := []byte(key)
-		if bytes.Compare(k, op.Key) >= 0 &&
-			(len(op.End) == 0 || bytes.Compare(k, op.End) < 0) &&
-			(first == nil || bytes.Compare(k, first) < 0) {
+		if op.covers(k) && (first == nil || op.isBefore(k, first)) {
 			first = k
 		}
 	}

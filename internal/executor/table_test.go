@@ -153,6 +153,31 @@ func TestTable_RangeStopsAtADoubt(t *testing.T) {
 	op := rangeOp("a", "")
 	op.Limit = 2
 	require.Equal(t, "a=1;b=1;", string(run1(e, op).wait(t).Buf))
+	op.Next = next
+	require.Equal(t, "a=1;b=1;after b", string(run1(e, op).wait(t).Buf), "c may follow")
+	require.Zero(t, f.iterators())
+}
+
+// Downwards the first doubt is the greatest.
+func TestTable_DescendingRangeStopsAtADoubt(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, false, 8)
+	for _, k := range []string{"a", "b", "c", "d"} {
+		run1(e, putOp(k, "1")).wait(t)
+	}
+	f.set(func() { f.durable = true })
+	d := run(e, delOp("a"), delOp("b"))
+	f.set(func() { f.unwritable = store.ErrUnwritable })
+	f.end(0, store.ErrUnknownOutcome)
+	d[0].wait(t)
+	d[1].wait(t)
+	op := rangeOp("a", "")
+	op.Descending = true
+	require.ErrorIs(t, run1(e, op).wait(t).Err, store.ErrUnwritable)
+	op.Limit = 2
+	require.Equal(t, "d=1;c=1;", string(run1(e, op).wait(t).Buf))
+	op.Limit = 3
+	require.ErrorIs(t, run1(e, op).wait(t).Err, store.ErrUnwritable)
 	require.Zero(t, f.iterators())
 }
 

@@ -131,7 +131,7 @@ func (m *memStore) hang() (goOn func()) {
 	})
 }
 
-func (m *memStore) Range(start, end []byte) (store.Iterator, error) {
+func (m *memStore) Range(start, end []byte, descending bool) (store.Iterator, error) {
 	if err := m.enter(start); err != nil {
 		return nil, err
 	}
@@ -145,6 +145,9 @@ func (m *memStore) Range(start, end []byte) (store.Iterator, error) {
 		}
 	}
 	slices.Sort(it.keys)
+	if descending {
+		slices.Reverse(it.keys)
+	}
 	return it, nil
 }
 

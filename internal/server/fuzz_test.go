@@ -26,7 +26,7 @@ func expectQuery(query string) (ok bool, values map[string][]byte) {
 		return false, nil
 	}
 	values = map[string][]byte{}
-	for _, name := range []string{"id", "start", "end", "limit"} {
+	for _, name := range []string{"id", "start", "end", "prefix", "after", "after64", "limit", "keys", "order"} {
 		switch given := all[name]; len(given) {
 		case 0:
 		case 1:
@@ -40,7 +40,7 @@ func expectQuery(query string) (ok bool, values map[string][]byte) {
 
 // Queries are read as net/url reads them.
 func FuzzQuery(f *testing.F) {
-	for _, q := range []string{"", "id=a", "id", "id=", "&&id=a&", "id=%41+%zz", "id=a&id=b", "%69d=%", "start=a&end=b&limit=1", "id=a;b", "=a", "id=a=b"} {
+	for _, q := range []string{"", "id=a", "id", "id=", "&&id=a&", "id=%41+%zz", "id=a&id=b", "%69d=%", "start=a&end=b&limit=1", "prefix=a&after64=YQ&keys=only&order=desc", "after=b&after=c", "id=a;b", "=a", "id=a=b"} {
 		f.Add(q)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -51,7 +51,10 @@ func FuzzQuery(f *testing.F) {
 			require.Equal(t, 400, bad.status)
 			return
 		}
-		for name, got := range map[string][]byte{"id": p.id, "start": p.start, "end": p.end, "limit": p.limit} {
+		for name, got := range map[string][]byte{
+			"id": p.id, "start": p.start, "end": p.end, "prefix": p.prefix, "after": p.after, "after64": p.after64,
+			"limit": p.limit, "keys": p.keys, "order": p.order,
+		} {
 			value, given := want[name]
 			require.Equal(t, given, got != nil, "%q %s", query, name)
 			require.Equal(t, string(value), string(got), "%q %s", query, name)
@@ -77,7 +80,7 @@ func FuzzRangeParameters(f *testing.F) {
 		p, _, bad := parseQuery([]byte(query.Encode()), nil)
 		require.Nil(t, bad)
 		var q request
-		bad = q.setRange(p, most)
+		_, bad = q.setRange(p, most, nil)
 
 		n, err := strconv.ParseUint(limit, 10, 64)
 		if errors.Is(err, strconv.ErrRange) && strings.Trim(limit, "0123456789") == "" {
@@ -104,10 +107,10 @@ func FuzzRangeParameters(f *testing.F) {
 		require.Nil(t, bad)
 		require.Equal(t, start, string(q.key))
 		if hasEnd {
-			require.Equal(t, end, string(q.end))
+			require.Equal(t, end, string(q.list.end))
 		}
 		if hasLimit {
-			require.Equal(t, min(n, math.MaxInt), uint64(q.limit))
+			require.Equal(t, min(n, math.MaxInt), uint64(q.list.limit))
 		}
 	})
 }

@@ -8,7 +8,10 @@ import (
 // parameters are those of a query that Spillway knows. A nil slice means that
 // the parameter was not given.
 type parameters struct {
-	id, start, end, limit []byte
+	id                 []byte
+	start, end, prefix []byte
+	after, after64     []byte
+	limit, keys, order []byte
 }
 
 // parseQuery parses a query of form values. The values refer to the query, or
@@ -39,17 +42,8 @@ func parseQuery(query, buf []byte) (p parameters, grown []byte, bad *problem) {
 		if bad != nil {
 			return p, buf, bad
 		}
-		var known *[]byte
-		switch string(name) {
-		case "id":
-			known = &p.id
-		case "start":
-			known = &p.start
-		case "end":
-			known = &p.end
-		case "limit":
-			known = &p.limit
-		default:
+		known := p.named(name)
+		if known == nil {
 			continue
 		}
 		if *known != nil {
@@ -58,6 +52,31 @@ func parseQuery(query, buf []byte) (p parameters, grown []byte, bad *problem) {
 		*known = value
 	}
 	return p, buf, nil
+}
+
+// named returns the parameter of that name, nil if it is unknown.
+func (p *parameters) named(name []byte) *[]byte {
+	switch string(name) {
+	case "id":
+		return &p.id
+	case "start":
+		return &p.start
+	case "end":
+		return &p.end
+	case "prefix":
+		return &p.prefix
+	case "after":
+		return &p.after
+	case "after64":
+		return &p.after64
+	case "limit":
+		return &p.limit
+	case "keys":
+		return &p.keys
+	case "order":
+		return &p.order
+	}
+	return nil
 }
 
 var ampersand, equals = []byte("&"), []byte("=")

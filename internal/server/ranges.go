@@ -16,7 +16,10 @@ import (
 func (c *conn) performRange() {
 	x, q := c.x, &c.req
 	base := len(x.out)
-	x.op = executor.Op{Kind: executor.Range, Key: q.key, End: q.end, Limit: q.limit, Encode: q.encoding()}
+	x.op = executor.Op{
+		Kind: executor.Range, Key: q.key, End: q.list.end, Descending: q.list.descending,
+		KeysOnly: q.list.keysOnly, Limit: q.list.limit, Encode: q.encoding(), Next: q.nextLine(),
+	}
 	// The first entries leave in one piece with the head. To HTTP/1.0, the end
 	// of the connection is the end of the range.
 	q.keepAlive = q.keepAlive && !q.http10
@@ -82,6 +85,10 @@ func (c *conn) appendRangeHead(dst []byte) []byte {
 // encoding returns how each entry is written.
 func (q *request) encoding() func(dst, key, value []byte) []byte {
 	switch {
+	case q.ndjson && q.list.keysOnly && q.http10:
+		return appendKeyObject
+	case q.ndjson && q.list.keysOnly:
+		return appendKeyObjectChunk
 	case q.ndjson && q.http10:
 		return appendObject
 	case q.ndjson:
@@ -92,6 +99,17 @@ func (q *request) encoding() func(dst, key, value []byte) []byte {
 	return appendEntryChunk
 }
 
+// nextLine returns how it is written that more entries may follow, nil if it is not.
+func (q *request) nextLine() func(dst, last []byte) []byte {
+	switch {
+	case !q.ndjson:
+		return nil
+	case q.http10:
+		return appendNext
+	}
+	return appendNextChunk
+}
+
 // appendEntry appends key, line feed, value.
 func appendEntry(dst, key, value []byte) []byte {
 	dst = append(dst, key...)
@@ -100,8 +118,7 @@ func appendEntry(dst, key, value []byte) []byte {
 }
 
 func appendEntryChunk(dst, key, value []byte) []byte {
-	dst = strconv.AppendInt(dst, int64(len(key)+1+len(value)), 16)
-	dst = append(dst, "\r\n"...)
+	dst = beginChunk(dst, len(key)+1+len(value))
 	dst = appendEntry(dst, key, value)
 	return append(dst, "\r\n"...)
 }
@@ -117,9 +134,38 @@ func appendObject(dst, key, value []byte) []byte {
 
 func appendObjectChunk(dst, key, value []byte) []byte {
 	encoded := base64.StdEncoding.EncodedLen
-	n := len(`{"key":"","value":""}`) + 1 + encoded(len(key)) + encoded(len(value))
-	dst = strconv.AppendInt(dst, int64(n), 16)
-	dst = append(dst, "\r\n"...)
+	dst = beginChunk(dst, len(`{"key":"","value":""}`)+1+encoded(len(key))+encoded(len(value)))
 	dst = appendObject(dst, key, value)
+	return append(dst, "\r\n"...)
+}
+
+// appendKeyObject appends the line of an entry whose value is not wanted.
+func appendKeyObject(dst, key, _ []byte) []byte {
+	dst = append(dst, `{"key":"`...)
+	dst = base64.StdEncoding.AppendEncode(dst, key)
+	return append(dst, "\"}\n"...)
+}
+
+func appendKeyObjectChunk(dst, key, _ []byte) []byte {
+	dst = beginChunk(dst, len(`{"key":""}`)+1+base64.StdEncoding.EncodedLen(len(key)))
+	dst = appendKeyObject(dst, key, nil)
+	return append(dst, "\r\n"...)
+}
+
+// appendNext appends the last line of a list that may go on.
+func appendNext(dst, last []byte) []byte {
+	dst = append(dst, `{"next":"`...)
+	dst = base64url.AppendEncode(dst, last)
+	return append(dst, "\"}\n"...)
+}
+
+func appendNextChunk(dst, last []byte) []byte {
+	dst = beginChunk(dst, len(`{"next":""}`)+1+base64url.EncodedLen(len(last)))
+	dst = appendNext(dst, last)
+	return append(dst, "\r\n"...)
+}
+
+func beginChunk(dst []byte, length int) []byte {
+	dst = strconv.AppendInt(dst, int64(length), 16)
 	return append(dst, "\r\n"...)
 }

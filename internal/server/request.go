@@ -21,9 +21,9 @@ type request struct {
 	ndjson     bool
 	expects    bool // the client waits for 100 before it sends the body
 	arrival    int64
-	key, end   []byte
-	limit      int // 0 for none
-	bodyLength int // chunked, or how many bytes
+	key        []byte
+	list       list // of a range, beside the key that it starts with
+	bodyLength int  // chunked, or how many bytes
 	wishes     wishes
 }
 
@@ -174,8 +174,8 @@ func (c *conn) parseRequest() *problem {
 		return bad
 	}
 	if q.isRange {
-		bad = q.setRange(p, o.MaxKeyBytes)
 		q.ndjson = x.fields.wantsNDJSON()
+		x.decoded, bad = q.setRange(p, o.MaxKeyBytes, x.decoded)
 	} else {
 		q.key = p.id
 		bad = checkKey("id", p.id, o.MaxKeyBytes)
@@ -231,26 +231,6 @@ func checkKey(name string, key []byte, most int) *problem {
 		return &problem{status: fasthttp.StatusRequestURITooLong,
 			detail: "the parameter " + name + " has " + strconv.Itoa(len(key)) + " bytes, allowed: at most " + strconv.Itoa(most)}
 	}
-	return nil
-}
-
-func (q *request) setRange(p parameters, mostKey int) *problem {
-	if bad := checkKey("start", p.start, mostKey); bad != nil {
-		return bad
-	}
-	if p.end != nil {
-		if bad := checkKey("end", p.end, mostKey); bad != nil {
-			return bad
-		}
-	}
-	if p.limit != nil {
-		n, ok := parseNumber(p.limit)
-		if !ok || n < 1 {
-			return badRequest("the parameter limit is " + quote(p.limit) + ", allowed: a whole number, at least 1")
-		}
-		q.limit = n
-	}
-	q.key, q.end = p.start, p.end
 	return nil
 }
 

@@ -53,10 +53,10 @@ type Store interface {
 	// Wait has returned nil, and Wait must be called exactly once.
 	Apply(writes []Write) (Commit, error)
 	// Range opens an iterator over a consistent snapshot of the keys from start
-	// (included) to end (excluded). An empty end means no upper bound. A store
-	// that has no such snapshot returns an error that wraps
-	// errors.ErrUnsupported.
-	Range(start, end []byte) (Iterator, error)
+	// (included) to end (excluded), in ascending order of the keys or descending.
+	// An empty end means no upper bound. A store that has no such snapshot returns
+	// an error that wraps errors.ErrUnsupported.
+	Range(start, end []byte, descending bool) (Iterator, error)
 	// Stalled reports whether the store has fallen behind, so that for now no write
 	// should be brought to it: it takes one all the same, and its memory grows by it.
 	// It is cheap.
@@ -111,8 +111,8 @@ type Commit interface {
 	Wait() error
 }
 
-// Iterator walks a snapshot in ascending order of the keys. It starts before
-// the first entry. It is for one goroutine at a time.
+// Iterator walks a snapshot in the order that was asked for. It starts before the
+// first entry. It is for one goroutine at a time.
 type Iterator interface {
 	// Next moves to the next entry and reports whether there is one.
 	Next() bool

@@ -290,7 +290,7 @@ func (s *Store) begin(t store.Terms) (context.Context, func(), error) {
 }
 
 // Range implements store.Store: it always fails.
-func (*Store) Range(_, _ []byte) (store.Iterator, error) {
+func (*Store) Range(_, _ []byte, _ bool) (store.Iterator, error) {
 	return nil, fmt.Errorf("ranges of a distributed store: %w", errors.ErrUnsupported)
 }
 

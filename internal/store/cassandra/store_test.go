@@ -185,7 +185,7 @@ func TestStore_FailsWhenNothingSucceeds(t *testing.T) {
 
 func TestStore_HasNoRanges(t *testing.T) {
 	t.Parallel()
-	_, err := new(Store).Range([]byte("a"), nil)
+	_, err := new(Store).Range([]byte("a"), nil, false)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 

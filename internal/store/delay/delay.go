@@ -142,12 +142,12 @@ func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
 }
 
 // Range implements store.Store.
-func (s *Store) Range(start, end []byte) (store.Iterator, error) {
+func (s *Store) Range(start, end []byte, descending bool) (store.Iterator, error) {
 	if err := s.begin(1); err != nil {
 		return nil, err
 	}
 	defer s.end()
-	return s.Store.Range(start, end)
+	return s.Store.Range(start, end, descending)
 }
 
 // Close lets nobody wait any more, and closes the store.

@@ -90,7 +90,7 @@ func (n *noting) Apply([]store.Write) (store.Commit, error) {
 	return nil, nil
 }
 
-func (n *noting) Range(_, _ []byte) (store.Iterator, error) {
+func (n *noting) Range(_, _ []byte, _ bool) (store.Iterator, error) {
 	n.note("r", "")
 	return nil, nil
 }
@@ -113,7 +113,7 @@ func TestStore_Delays(t *testing.T) {
 				want time.Duration
 			}{
 				{func() { _, _ = s.Get(nil, nil) }, 4 * ms},
-				{func() { _, _ = s.Range(nil, nil) }, 4 * ms},
+				{func() { _, _ = s.Range(nil, nil, false) }, 4 * ms},
 				{func() { _, _ = s.Apply(make([]store.Write, 3)) }, 12 * ms},
 			} {
 				start := time.Now()
@@ -141,7 +141,7 @@ func TestStore_Parallel(t *testing.T) {
 			s := Wrap(new(noting), Distribution{mean: 4 * ms}, parallel)
 			operations := []func(){
 				func() { _, _ = s.Get(nil, nil) },
-				func() { _, _ = s.Range(nil, nil) },
+				func() { _, _ = s.Range(nil, nil, false) },
 				func() { _, _ = s.Apply(make([]store.Write, 1)) },
 			}
 			start := time.Now()
@@ -207,7 +207,7 @@ func TestStore_NobodyWaitsForAStoreThatCloses(t *testing.T) {
 			require.ErrorIs(t, <-results, store.ErrClosed, name)
 			require.ErrorIs(t, <-results, store.ErrClosed, name)
 			require.Zero(t, time.Since(start))
-			_, err := s.Range(nil, nil)
+			_, err := s.Range(nil, nil, false)
 			require.ErrorIs(t, err, store.ErrClosed)
 			_, err = s.Apply(nil)
 			require.ErrorIs(t, err, store.ErrClosed)

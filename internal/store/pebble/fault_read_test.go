@@ -110,7 +110,7 @@ func requireTrueOrError(t *testing.T, s *Store, keys []string) (read int) {
 		read++
 	}
 	for from := 0; from < len(keys); from += len(keys) / 5 {
-		it, err := s.Range([]byte(keys[from]), nil)
+		it, err := s.Range([]byte(keys[from]), nil, false)
 		if err != nil {
 			continue
 		}

@@ -354,7 +354,7 @@ func TestStore_PanicLeavesNoReference(t *testing.T) {
 		s.loops.Wait()
 		require.NoError(t, s.shut(s.cur, nil)) // Pebble panics if it is used from here
 		require.Panics(t, func() { _ = apply(s, put("a", "1")) })
-		require.Panics(t, func() { _, _ = s.Range([]byte("a"), nil) })
+		require.Panics(t, func() { _, _ = s.Range([]byte("a"), nil, false) })
 		require.Panics(t, s.syncLog)
 		require.EqualValues(t, 1, s.cur.refs.Load(), mode)
 		s.cache.Unref()

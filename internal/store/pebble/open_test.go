@@ -261,6 +261,6 @@ func TestStore_Stats(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrClosed)
 	_, err = s.Apply([]store.Write{put("a", "1")})
 	require.ErrorIs(t, err, store.ErrClosed)
-	_, err = s.Range([]byte("a"), nil)
+	_, err = s.Range([]byte("a"), nil, false)
 	require.ErrorIs(t, err, store.ErrClosed)
 }

@@ -300,7 +300,7 @@ func (c *commit) Wait() error {
 
 // Range opens an iterator over a snapshot. It may stay open for long: it keeps
 // the tables that it reads, and their space, from being given up.
-func (s *Store) Range(start, end []byte) (store.Iterator, error) {
+func (s *Store) Range(start, end []byte, descending bool) (store.Iterator, error) {
 	if len(end) == 0 {
 		end = nil
 	} else if bytes.Compare(start, end) >= 0 {
@@ -321,20 +321,27 @@ func (s *Store) Range(start, end []byte) (store.Iterator, error) {
 		return nil, s.readError(err)
 	}
 	handedOn = true
-	return &iterator{store: s, inst: inst, it: it}, nil
+	return &iterator{store: s, inst: inst, it: it, descending: descending}, nil
 }
 
 type iterator struct {
-	store   *Store
-	inst    *instance // nil after Close
-	it      *pebble.Iterator
-	started bool
+	store      *Store
+	inst       *instance // nil after Close
+	it         *pebble.Iterator
+	descending bool
+	started    bool
 }
 
 func (i *iterator) Next() bool {
-	if !i.started {
-		i.started = true
+	first := !i.started
+	i.started = true
+	switch {
+	case first && i.descending:
+		return i.it.Last()
+	case first:
 		return i.it.First()
+	case i.descending:
+		return i.it.Prev()
 	}
 	return i.it.Next()
 }

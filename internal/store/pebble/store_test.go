@@ -3,6 +3,7 @@ package pebble
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -107,21 +108,26 @@ func TestStore_Range(t *testing.T) {
 		{"6", "6", ""},
 		{"a", "", ""},
 	} {
-		start := []byte(row.start)
-		it, err := s.Range(start, []byte(row.end))
-		require.NoError(t, err)
-		clear(start) // arguments are not kept
-		var got string
-		for it.Next() {
-			k, v, err := it.Entry()
+		for _, descending := range []bool{false, true} {
+			start := []byte(row.start)
+			it, err := s.Range(start, []byte(row.end), descending)
 			require.NoError(t, err)
-			require.Equal(t, "v"+string(k), string(v))
-			got += string(k)
+			clear(start) // arguments are not kept
+			var got []byte
+			for it.Next() {
+				k, v, err := it.Entry()
+				require.NoError(t, err)
+				require.Equal(t, "v"+string(k), string(v))
+				got = append(got, k...)
+			}
+			require.NoError(t, it.Err())
+			require.NoError(t, it.Close())
+			require.NoError(t, it.Close())
+			if descending {
+				slices.Reverse(got)
+			}
+			require.Equal(t, row.want, string(got), "%+v", row)
 		}
-		require.NoError(t, it.Err())
-		require.NoError(t, it.Close())
-		require.NoError(t, it.Close())
-		require.Equal(t, row.want, got, "%+v", row)
 	}
 }
 
@@ -129,7 +135,7 @@ func TestStore_RangeIsASnapshot(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Dir: t.TempDir()})
 	require.NoError(t, apply(s, put("a", "1"), put("b", "1")))
-	it, err := s.Range([]byte("a"), nil)
+	it, err := s.Range([]byte("a"), nil, false)
 	require.NoError(t, err)
 	require.NoError(t, apply(s, put("a", "2"), del("b"), put("c", "2")))
 	var got string
