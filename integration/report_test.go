@@ -4,10 +4,13 @@ package integration
 
 import (
 	"bytes"
+	"encoding/xml"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -155,6 +158,31 @@ func TestReport_ZoomsIntoFlameGraphs(t *testing.T) {
 	p.do(chromedp.SendKeys(chromedp.CSS("figure.flame input[type=search]"), "syscall"))
 	require.Regexp(t, `^[\d.]+% of what is shown$`, eval[string](p, flame+`.querySelector('output').textContent`))
 	require.Positive(t, eval[int](p, flame+`.querySelectorAll('g.hit').length`))
+}
+
+// The documentation's pictures are charts of reports.
+func TestReport_GivesChartsForOtherPages(t *testing.T) {
+	t.Parallel()
+	path, err := sampleReport()
+	require.NoError(t, err)
+	for title, want := range map[string]int{"Goodput against": 2, "Goodput over time": 7} {
+		p := openPage(t, (&url.URL{Scheme: "file", Path: path, Fragment: "svg=" + title}).String(), 1280)
+		p.expect("style") // which the page's own policy does not let in: it is for where the chart goes
+		content := eval[string](p, `document.documentElement.outerHTML`)
+		require.Regexp(t, `^<svg xmlns=.*role="img".*aria-label="`+title+`[^"]*fifo[^"]* ends at [^"]*"`, content)
+		require.Contains(t, content, "prefers-color-scheme: dark")
+		require.NotContains(t, content, "NaN")
+		var drawn struct {
+			Charts []struct {
+				Lines []struct{} `xml:"path"`
+			} `xml:"svg"`
+			Text []string `xml:"text"`
+		}
+		require.NoError(t, xml.Unmarshal([]byte(content), &drawn))
+		charts := slices.DeleteFunc(drawn.Text, func(text string) bool { return !strings.HasPrefix(text, title) })
+		require.Len(t, charts, want)
+		require.NotEmpty(t, drawn.Charts[0].Lines)
+	}
 }
 
 func TestReport_FitsEveryPage(t *testing.T) {

@@ -123,7 +123,7 @@ func (d *data) add(title, caption string, c *chart) []figure {
 	width := 6
 	if c.Kind == barsChart {
 		width = 3 // there are four of them
-	} else if c.X == offered {
+	} else if c.X.Title == offered.Title {
 		width = 4 // there are three of them
 	}
 	return []figure{{Chart: key, Title: title, Caption: caption, Width: width}}

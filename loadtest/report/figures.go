@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
@@ -39,22 +40,39 @@ func (s *study) overRates(d *data) (figures []figure) {
 		if len(rates) < 2 {
 			continue
 		}
+		x, dotted := s.offered(l), " Dotted: what a service without limits would do."
+		if x.Scale == logarithmic {
+			dotted = ""
+		}
 		draw := func(title, caption, metric string, y axis, ideal bool) {
 			if l.name != "" {
 				title += ": " + l.name
 			}
 			figures = append(figures, d.add(title, caption, &chart{
-				Kind: linesChart, X: offered, Y: y, Ideal: ideal, Series: s.lines(l, metric),
+				Kind: linesChart, X: x, Y: y, Ideal: ideal && dotted != "", Series: s.lines(l, metric),
 			})...)
 		}
-		draw("Goodput against offered rate", "Answers within the SLO. Dotted: what a service without limits would do. Bars reach from the lowest to the highest run.",
+		draw("Goodput against offered rate", "Answers within the SLO."+dotted+" Bars reach from the lowest to the highest run.",
 			goodput, axis{Title: "goodput", Unit: "/s"}, true)
-		draw("Throughput against offered rate", "All answers: good, late and refusing. Dotted: what a service without limits would do.",
+		draw("Throughput against offered rate", "All answers: good, late and refusing."+dotted,
 			"completed_rps", axis{Title: "completed", Unit: "/s"}, true)
 		draw("Served p99 against offered rate", "Of what was served ("+serving+"), counted from the scheduled time.",
 			servedP99, axis{Title: "served p99", Unit: "ms", Scale: logarithmic}, false)
 	}
 	return figures
+}
+
+// offered is the axis of the rates of a load: logarithmic, if what matters would
+// otherwise be in a corner.
+func (s *study) offered(l workload) axis {
+	x, low, high := offered, math.Inf(1), 0.0
+	for _, line := range s.lines(l, goodput) {
+		low, high = min(low, float64(line.Points[0][0])), max(high, float64(line.Points[len(line.Points)-1][0]))
+	}
+	if low > 0 && high >= 10*low {
+		x.Scale = logarithmic
+	}
+	return x
 }
 
 // closedLoop is the rate of a combination whose connections are never idle.

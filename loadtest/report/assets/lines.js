@@ -17,8 +17,8 @@ function drawLines(host, spec) {
   const rough = makeScale(spec.y, low, high, area.bottom, area.top, 6);
   area.left = 14 + 6.8 * Math.max(...rough.ticks.map(t => tickLabel(spec.y, t).length));
   const y = makeScale(spec.y, low, high, area.bottom, area.top, 6);
-  const logX = spec.x.scale === 'percentile';
-  const x = makeScale(spec.x, logX ? 1 : 0, spec.x.end || Math.max(...xs, ...dots.map(p => p[0])) || 1, area.left, area.right, Math.max(3, width / 85));
+  const lowX = { percentile: 1, log: Math.min(...xs) }[spec.x.scale] ?? 0;
+  const x = makeScale(spec.x, lowX, spec.x.end || Math.max(...xs, ...dots.map(p => p[0])) || 1, area.left, area.right, Math.max(3, width / 85));
 
   const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: 'img', 'aria-label': describeLines(host, spec) });
   drawAxes(root, spec, x, y, area);
