@@ -1,7 +1,7 @@
 package result
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
+	"github.com/google/renameio/v2/maybe"
 
 	"github.com/spillway-go/spillway/loadtest/profiles"
 )
@@ -89,13 +89,26 @@ func Load(path string) (*Result, error) {
 }
 
 // WriteFile writes a file of the lab: whole, or not at all, so that what was there
-// before stays. What is no regular file, such as /dev/stdout, is written to as it
-// is. Errors name path.
+// before stays (but on Windows, which cannot). What is no regular file, such as
+// /dev/stdout, is written to as it is. Errors name path.
 func WriteFile(path string, write func(io.Writer) error) error {
-	if !isRegular(path) {
-		return writeThrough(path, write)
+	var content bytes.Buffer
+	err := write(&content)
+	if err == nil && isRegular(path) {
+		err = maybe.WriteFile(target(path), content.Bytes(), 0o644)
+	} else if err == nil {
+		err = os.WriteFile(path, content.Bytes(), 0o644)
 	}
-	return writeWhole(target(path), write)
+	if err == nil {
+		return nil
+	}
+	// In the place of the temporary file, the one that was asked for is named.
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		err = cause.Err
+	} else if cause, ok := errors.AsType[*os.LinkError](err); ok {
+		err = cause.Err
+	}
+	return fmt.Errorf("cannot write %s: %w", path, err)
 }
 
 // target returns what a symbolic link leads to, so that a link stays one.
@@ -110,52 +123,4 @@ func target(path string) string {
 func isRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err != nil || info.Mode().IsRegular()
-}
-
-// writeWhole writes a file under another name, and gives it its own once its
-// content is on the disk.
-func writeWhole(path string, write func(io.Writer) error) error {
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
-	if err != nil {
-		return cannotWrite(path, err)
-	}
-	defer func() { _ = f.Cleanup() }() // nothing is left to do once it has its name
-	if err := writeAll(f, write); err != nil {
-		return cannotWrite(path, err)
-	}
-	if err := f.CloseAtomicallyReplace(); err != nil {
-		return cannotWrite(path, err)
-	}
-	return nil
-}
-
-// writeThrough writes to what is there.
-func writeThrough(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return cannotWrite(path, err)
-	}
-	if err = errors.Join(writeAll(f, write), f.Close()); err != nil {
-		return cannotWrite(path, err)
-	}
-	return nil
-}
-
-func writeAll(f io.Writer, write func(io.Writer) error) error {
-	w := bufio.NewWriter(f)
-	if err := write(w); err != nil {
-		return err
-	}
-	return w.Flush()
-}
-
-// cannotWrite names the file that was asked for in the place of the temporary
-// one.
-func cannotWrite(path string, err error) error {
-	if cause, ok := errors.AsType[*fs.PathError](err); ok {
-		err = cause.Err
-	} else if cause, ok := errors.AsType[*os.LinkError](err); ok {
-		err = cause.Err
-	}
-	return fmt.Errorf("cannot write %s: %w", path, err)
 }

@@ -82,14 +82,14 @@ func TestResult_SaveSaysWhatCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestWriteWhole_KeepsWhatWasThereWhenTheDiskIsFull(t *testing.T) {
+func TestWriteFile_KeepsWhatWasThereWhenTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "result.json")
 	require.NoError(t, someResult().Save(path))
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
-	err = writeWhole(path, func(w io.Writer) error {
+	err = WriteFile(path, func(w io.Writer) error {
 		_, err := w.Write(make([]byte, 100_000))
 		return errors.Join(err, &os.PathError{Op: "write", Path: "a temporary file", Err: syscall.ENOSPC})
 	})
