@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/metrics/metricstest"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -42,22 +44,21 @@ func exported(t *testing.T) map[string][]string {
 	answer := httptest.NewRecorder()
 	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	known := map[string][]string{"up": nil} // Prometheus's own
-	for line := range strings.Lines(answer.Body.String()) {
-		if found := sample.FindStringSubmatch(line); found != nil {
-			var labels []string
-			for _, label := range labelNames.FindAllStringSubmatch(found[2], -1) {
-				labels = append(labels, label[1])
+	samples, err := metricstest.Read(answer.Body.String())
+	require.NoError(t, err)
+	for _, sample := range samples {
+		var labels []string
+		for label := range sample.Metric {
+			if label != model.MetricNameLabel {
+				labels = append(labels, string(label))
 			}
-			known[found[1]] = labels
 		}
+		known[string(sample.Metric[model.MetricNameLabel])] = labels
 	}
 	return known
 }
 
 var (
-	sample     = regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? `)
-	labelNames = regexp.MustCompile(`(\w+)="`)
-
 	inCode        = regexp.MustCompile("`([a-z_]+)`")
 	histogramPart = regexp.MustCompile(`_(bucket|sum|count)$`)
 

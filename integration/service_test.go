@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +21,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/metrics/metricstest"
 )
 
 // patience bounds every wait of the tests. It is far longer than anything takes
@@ -297,18 +298,13 @@ func (s *service) tryMetrics() (metrics, error) {
 	if a.status != http.StatusOK {
 		return nil, fmt.Errorf("/metrics: status %d: %s", a.status, a.body)
 	}
+	samples, err := metricstest.Read(a.body)
+	if err != nil {
+		return nil, fmt.Errorf("/metrics: %w", err)
+	}
 	m := make(metrics)
-	for line := range strings.Lines(a.body) {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		i := strings.LastIndexByte(line, ' ')
-		v, err := strconv.ParseFloat(line[i+1:], 64)
-		if err != nil {
-			return nil, fmt.Errorf("/metrics: %s: %w", line, err)
-		}
-		m[line[:i]] = v
+	for _, sample := range samples {
+		m[metricstest.Series(sample)] = float64(sample.Value)
 	}
 	return m, nil
 }

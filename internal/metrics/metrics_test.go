@@ -12,8 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/metrics/metricstest"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -62,10 +64,12 @@ func series(t *testing.T, m *Metrics, name string) []string {
 	answer := httptest.NewRecorder()
 	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.Equal(t, 200, answer.Code)
+	samples, err := metricstest.Read(answer.Body.String())
+	require.NoError(t, err)
 	var lines []string
-	for line := range strings.Lines(answer.Body.String()) {
-		if strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
-			lines = append(lines, strings.TrimSpace(strings.TrimPrefix(line, name)))
+	for _, sample := range samples {
+		if sample.Metric[model.MetricNameLabel] == model.LabelValue(name) {
+			lines = append(lines, strings.TrimSpace(strings.TrimPrefix(metricstest.Series(sample), name)+" "+sample.Value.String()))
 		}
 	}
 	return lines
