@@ -51,6 +51,8 @@ var Metrics = []Metric{
 	{"non2xx_percent", "non-2xx", "%", Lower, share(refused)},
 	{"shed_percent", "shed", "%", Lower, share(func(r *result.Result) int64 { return sum(r.Shed) })},
 	{"errors_percent", "errors", "%", Lower, share(func(r *result.Result) int64 { return sum(r.Errors) })},
+	// How long after their time requests left the generator.
+	{"generator_late_p99_ms", "generator late, p99", "ms", Lower, always(func(r *result.Result) float64 { return r.Lateness.P99 })},
 	// Where clients try again.
 	{"retries_per_request", "retries a request", "", Lower, retries},
 	// Where there are slow clients beside the load: what became of their requests.

@@ -177,6 +177,7 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 		Latency:         result.Percentiles{P50: 1, P99: 2, P999: 3},
 		ServedLatency:   result.Percentiles{P50: 4, P99: 5, P999: 6},
 		ServerCPUMicros: &cpu, ServerCPUServedMicros: &served,
+		Lateness: result.Percentiles{P99: 0.5},
 	}
 	got := map[string]float64{}
 	for name, s := range Summarize([]*result.Result{r}) {
@@ -187,6 +188,7 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 		"latency_p50_ms": 1, "latency_p99_ms": 2, "latency_p99_9_ms": 3,
 		"served_p50_ms": 4, "served_p99_ms": 5, "served_p99_9_ms": 6,
 		"server_cpu_us": 12.5, "server_cpu_served_us": 16, "non2xx_percent": 38.5, "shed_percent": 35, "errors_percent": 4,
+		"generator_late_p99_ms": 0.5,
 	}, got)
 
 	// What was not served has no latency, rather than the best.
