@@ -270,9 +270,10 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		TLS:          tlsConfig,
 		Token:        secure.NewToken(c.DataToken),
 		AllowedHosts: c.AllowedHosts,
-		Logger:       log,
-		Events:       server.Events{Answered: s.metrics.Answered},
-		Slowest:      slow,
+		CORSOrigins:  c.CORSOrigins, TrustRequestStart: c.TrustRequestStart == "true",
+		Logger:  log,
+		Events:  server.Events{Answered: s.metrics.Answered},
+		Slowest: slow,
 	})
 	if err != nil {
 		return nil, err

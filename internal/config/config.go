@@ -52,6 +52,8 @@ type Config struct {
 	MaxConnections           int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Connections that may be open; further ones are turned away."`
 	MaxConnectionsPerAddress int   `name:"max-connections-per-address" default:"0" min:"0" max:"10000000" help:"Of these, how many may come from one address, or IPv6 network of 64 bits; 0 for no limit of its own."`
 
+	TrustRequestStart string `name:"trust-request-start" default:"false" enum:"false,true" help:"Whether a request arrived when X-Request-Start says, which a proxy must set then: ${enum}."`
+
 	AdminMaxConnections int `name:"admin-max-connections" default:"256" min:"1" max:"65536" help:"Connections of the admin plane that may be open; further ones are turned away."`
 
 	// SLO is a bucket bound of the metrics, which the alert rules find by its
@@ -64,11 +66,12 @@ type Config struct {
 	DrainDelay   time.Duration `name:"drain-delay" default:"0s" help:"How long to go on serving after SIGTERM, while /readyz says 503."`
 	DrainTimeout time.Duration `name:"drain-timeout" default:"10s" help:"How long queued work may take to finish before it is shed."`
 
-	TLSCert      string `name:"tls-cert" help:"File with the TLS certificate of both planes, PEM."`
-	TLSKey       string `name:"tls-key" help:"File with its key, PEM."`
-	DataToken    string `name:"data-token" type:"token" secret:"" help:"Bearer token that requests of the data plane must carry."`
-	AllowedHosts Names  `name:"allowed-hosts" help:"Names under which browsers may use the data plane where it is on loopback and has no token, HOST,…, beside IP addresses and localhost."`
-	AdminToken   string `name:"admin-token" type:"token" secret:"" help:"Bearer token that requests of the admin plane must carry."`
+	TLSCert      string  `name:"tls-cert" help:"File with the TLS certificate of both planes, PEM."`
+	TLSKey       string  `name:"tls-key" help:"File with its key, PEM."`
+	DataToken    string  `name:"data-token" type:"token" secret:"" help:"Bearer token that requests of the data plane must carry."`
+	AllowedHosts Names   `name:"allowed-hosts" help:"Names under which browsers may use the data plane where it is on loopback and has no token, HOST,…, beside IP addresses and localhost."`
+	CORSOrigins  Origins `name:"cors-origins" help:"Origins whose pages may call the data plane from a browser, SCHEME://HOST[:PORT],…."`
+	AdminToken   string  `name:"admin-token" type:"token" secret:"" help:"Bearer token that requests of the admin plane must carry."`
 
 	// StoreDelay makes the store slow, in the lab. The zero value does not.
 	StoreDelay    delay.Distribution `name:"store-delay" default:"0" help:"Lab only: how long each operation sleeps first, such as 4ms or exp:4ms."`
@@ -128,6 +131,12 @@ type Names []string
 
 // String returns n in the form in which it is configured.
 func (n Names) String() string { return strings.Join(n, ",") }
+
+// Origins are origins of pages as browsers write them.
+type Origins []string
+
+// String returns o in the form in which it is configured.
+func (o Origins) String() string { return strings.Join(o, ",") }
 
 // Redacted returns the value of every setting by the name of its variable, fit
 // for JSON and for other eyes: what is secret is blanked.

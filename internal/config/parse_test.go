@@ -62,6 +62,7 @@ func defaults() Config {
 		DrainTimeout:        10 * time.Second,
 		LogLevel:            "info",
 		LogFormat:           "text",
+		TrustRequestStart:   "false",
 	}
 }
 
@@ -98,6 +99,10 @@ var settings = []struct {
 	{"SPILLWAY_MAX_CONNECTIONS_PER_ADDRESS", "--max-connections-per-address", "9", func(c *Config) { c.MaxConnectionsPerAddress = 9 }},
 	{"SPILLWAY_ADMIN_MAX_CONNECTIONS", "--admin-max-connections", "9", func(c *Config) { c.AdminMaxConnections = 9 }},
 	{"SPILLWAY_ALLOWED_HOSTS", "--allowed-hosts", "Spillway,kv.example.", func(c *Config) { c.AllowedHosts = Names{"spillway", "kv.example"} }},
+	{"SPILLWAY_CORS_ORIGINS", "--cors-origins", "https://App.example.com:443,http://localhost:3000,http://[::1]:80,http://a:443", func(c *Config) {
+		c.CORSOrigins = Origins{"https://app.example.com", "http://localhost:3000", "http://[::1]", "http://a:443"}
+	}},
+	{"SPILLWAY_TRUST_REQUEST_START", "--trust-request-start", "true", func(c *Config) { c.TrustRequestStart = "true" }},
 	{"SPILLWAY_READ_TIMEOUT", "--read-timeout", "1s", func(c *Config) { c.ReadTimeout = time.Second }},
 	{"SPILLWAY_WRITE_TIMEOUT", "--write-timeout", "2s", func(c *Config) { c.WriteTimeout = 2 * time.Second }},
 	{"SPILLWAY_IDLE_TIMEOUT", "--idle-timeout", "3s", func(c *Config) { c.IdleTimeout = 3 * time.Second }},
@@ -245,6 +250,15 @@ func TestParse_BadValues(t *testing.T) {
 		{"allowed-hosts", "kv.example:8080", "without ports"},
 		{"allowed-hosts", "a,,b", "separated by commas"},
 		{"allowed-hosts", "http://a", "names such as"},
+		{"cors-origins", "*", "origins such as"},
+		{"cors-origins", "app.example.com", "origins such as"},
+		{"cors-origins", "https://app.example.com/", "without paths"},
+		{"cors-origins", "https://*.example.com", "origins such as"},
+		{"cors-origins", "https://a,,https://b", "separated by commas"},
+		{"cors-origins", "https://u@a", "origins such as"},
+		{"cors-origins", "null", "origins such as"},
+		{"cors-origins", "ftp://a", "origins such as"},
+		{"trust-request-start", "yes", "one of false, true"},
 		{"data-token-file", "missing", "a file that can be read (file does not exist)"},
 		{"data-token-file", "empty", "a file that holds a token"},
 		{"store-delay", "slow", "such as 4ms"},

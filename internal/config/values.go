@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -56,6 +57,7 @@ func mappers() []kong.Option {
 		kong.TypeMapper(reflect.TypeFor[delay.Distribution](), mapper(parseDelay)),
 		kong.TypeMapper(reflect.TypeFor[Replication](), mapper(parseReplication)),
 		kong.TypeMapper(reflect.TypeFor[Names](), mapper(parseNames)),
+		kong.TypeMapper(reflect.TypeFor[Origins](), mapper(parseOrigins)),
 		kong.NamedMapper("hosts", mapper(parseHosts)),
 		kong.NamedMapper("source", mapper(parseSource)),
 		kong.NamedMapper("target", mapper(parseTarget)),
@@ -234,6 +236,25 @@ func parseNames(_ *kong.Value, s string) (Names, error) {
 		names = append(names, name)
 	}
 	return names, nil
+}
+
+// parseOrigins reads origins, and writes them as browsers do: in lower case, without
+// the port that the scheme has anyway.
+func parseOrigins(_ *kong.Value, s string) (Origins, error) {
+	var origins Origins
+	for origin := range strings.SplitSeq(s, ",") {
+		u, err := url.Parse(strings.ToLower(origin))
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+			u.Scheme+"://"+u.Host != strings.ToLower(origin) || strings.ContainsAny(u.Host, " *\"") {
+			return nil, errors.New("origins such as https://app.example.com or http://localhost:3000, without paths, separated by commas")
+		}
+		host := u.Host
+		if port := u.Port(); port == "" || u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+			host = strings.TrimSuffix(host, ":"+port)
+		}
+		origins = append(origins, u.Scheme+"://"+host)
+	}
+	return origins, nil
 }
 
 // parseSource reads what to copy, and returns the folder.

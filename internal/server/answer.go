@@ -31,7 +31,7 @@ func (c *conn) perform() {
 	case fasthttp.MethodDelete:
 		x.op.Kind = executor.Delete
 	default:
-		x.out = append(x.out, headRoom[:]...)
+		x.out = append(append(x.out, headRoom[:]...), q.cors...) // just as long as need be
 		x.op.Buf = x.out
 	}
 	c.run(base)
@@ -66,13 +66,13 @@ var headRoom [192]byte
 // is there, and the value behind it.
 func (c *conn) answerValue(base int) {
 	x := c.x
-	value := base + len(headRoom)
+	value := base + len(headRoom) + len(c.req.cors)
 	var space [len(headRoom)]byte
 	head := append(space[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: "...)
 	head = strconv.AppendInt(head, int64(len(x.out)-value), 10)
 	head = append(head, "\r\n"...)
 	head = c.endHead(head)
-	gap := len(headRoom) - len(head)
+	gap := value - base - len(head)
 	copy(x.out[x.sent+gap:], x.out[x.sent:base]) // answers that wait before this one move up
 	x.sent += gap
 	copy(x.out[base+gap:], head)
@@ -85,6 +85,7 @@ func (c *conn) answerValue(base int) {
 // endHead appends what all answers have in common, and the empty line.
 func (c *conn) endHead(dst []byte) []byte {
 	dst = c.server.clock.append(dst)
+	dst = append(dst, c.req.cors...)
 	switch {
 	case c.goesOn():
 		if c.req.http10 {
@@ -113,12 +114,13 @@ func (c *conn) answerEmpty(status int, head string) {
 func (c *conn) answerShed(r strategies.Reason) {
 	// A client of HTTP/1.0 would have to be told that the connection goes on.
 	c.ending = c.ending || c.req.http10 || r == strategies.ReasonAbandoned
-	c.x.out = appendShed(c.x.out, r, c.server.opts.Dispatcher.DrainTime(), !c.goesOn(), c.req.head)
+	c.x.out = appendShed(c.x.out, r, c.server.opts.Dispatcher.DrainTime(), !c.goesOn(), c.req.head, c.req.cors)
 	c.outcome.status, c.outcome.shed = shedStatus(r), true
 }
 
 func (c *conn) answerProblem(bad *problem) {
 	c.ending = c.ending || c.req.http10 || bad.close
+	bad.header += c.req.cors
 	c.x.out = bad.append(c.x.out, &c.server.clock, !c.goesOn(), c.req.head)
 	c.outcome.status, c.outcome.shed = bad.status, bad.shed
 }

@@ -335,6 +335,8 @@ func (c *conn) serveReceived(bad *problem, err error) bool {
 		c.fail(err)
 	case bad != nil:
 		c.refuseRequest(bad)
+	case c.req.preflight:
+		c.answerPreflight()
 	case c.req.isRange:
 		c.performRange()
 	default:

@@ -70,6 +70,8 @@ func rows() []row {
 		{name: "so is a large one of DELETE", request: "DELETE /v0/entity?id=a" + host + "Content-Length: 65536\n\n" + big, status: 202},
 		{name: "wishes", request: "GET /v0/entity?id=a" + host + "Spillway-Timeout-Ms: 3600000\nspillway-priority: 7\nSPILLWAY-CLIENT: me\nSpillway-Consistency: quorum\n\n", status: 404},
 
+		{name: "a Priority that does not fit is ignored", request: "GET /v0/entity?id=a" + host + "Priority: u=8, \"\nX-Request-Start: never\n\n", status: 404},
+
 		// Ranges.
 		{name: "PUT 1", request: put("r1", "one"), status: 201},
 		{name: "PUT 2", request: put("r2", ""), status: 201},

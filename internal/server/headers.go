@@ -16,7 +16,11 @@ type fields struct {
 	moreAccept                            [][]byte
 	timeout, priority, client             []byte
 	consistency                           []byte
+	urgency                               []byte // of Priority; nil if none fits
+	origin                                []byte // empty if there are several
+	requestStart                          []byte
 
+	preflight        bool // Access-Control-Request-Method was sent
 	browser          bool // one of secure.BrowserMarks was sent
 	close, keepAlive bool // options of Connection
 	lines            int  // how many there are, of any name
@@ -73,7 +77,15 @@ func (f *fields) set(name, value []byte) *problem {
 			}
 			return nil
 		}
-		f.browser = f.browser || equalFold(name, "Origin")
+		if equalFold(name, "Origin") {
+			f.setOrigin(value)
+			return nil
+		}
+	case len("Priority"):
+		if equalFold(name, "Priority") {
+			f.urgency = urgency(value, f.urgency)
+		}
+		return nil
 	case len("Connection"):
 		if equalFold(name, "Connection") {
 			f.parseConnection(value)
@@ -84,8 +96,10 @@ func (f *fields) set(name, value []byte) *problem {
 	case len("Content-Length"): // or Sec-Fetch-Site
 		field = match(name, "Content-Length", &f.contentLength)
 		f.browser = f.browser || equalFold(name, "Sec-Fetch-Site")
-	case len("Spillway-Client"): // or Accept-Language
-		field = match(name, "Spillway-Client", &f.client)
+	case len("Spillway-Client"): // or Accept-Language, or X-Request-Start
+		if field = match(name, "Spillway-Client", &f.client); field == nil && equalFold(name, "X-Request-Start") {
+			f.requestStart = value
+		}
 		f.browser = f.browser || equalFold(name, "Accept-Language")
 	case len("Transfer-Encoding"): // or Spillway-Priority
 		if field = match(name, "Transfer-Encoding", &f.transferEncoding); field == nil {
@@ -93,6 +107,8 @@ func (f *fields) set(name, value []byte) *problem {
 		}
 	case len("Spillway-Timeout-Ms"):
 		field = match(name, "Spillway-Timeout-Ms", &f.timeout)
+	case len("Access-Control-Request-Method"):
+		f.preflight = f.preflight || equalFold(name, "Access-Control-Request-Method")
 	case len("Spillway-Consistency"):
 		field = match(name, "Spillway-Consistency", &f.consistency)
 	}
@@ -106,6 +122,14 @@ func (f *fields) set(name, value []byte) *problem {
 	}
 	*field = value
 	return nil
+}
+
+// setOrigin notes where the page of a browser comes from. With two it cannot be told.
+func (f *fields) setOrigin(value []byte) {
+	if f.origin != nil {
+		value = value[:0]
+	}
+	f.browser, f.origin = true, value
 }
 
 // match returns field if it has that name.
@@ -232,6 +256,8 @@ func (f *fields) wishes() (w wishes, bad *problem) {
 			return w, badHeader("Spillway-Priority", f.priority, "a whole number from 0 to 7")
 		}
 		w.priority = uint8(n)
+	} else if f.urgency != nil {
+		w.priority = f.urgency[0] - '0'
 	}
 	if len(f.client) > maxClientBytes {
 		return w, badHeader("Spillway-Client", f.client, "at most 128 bytes")

@@ -20,6 +20,9 @@ func TestWaiting_InTheOrderThatClientsAskFor(t *testing.T) {
 		want     string
 	}{
 		{"priority", [3]string{"Spillway-Priority: 4\n", "", "Spillway-Priority: 0\n"}, "cba"},
+		// Priority is the standard's name for the same, and ours wins.
+		{"priority", [3]string{"Priority: u=4, i\n", "Priority: u=9\n", "Priority: i, u=0\n"}, "cba"},
+		{"priority", [3]string{"Spillway-Priority: 5\nPriority: u=0\n", "Priority: u=1\nPriority: u=4\n", ""}, "cba"},
 		{"edf", [3]string{"", "Spillway-Timeout-Ms: 1800000\n", "Spillway-Timeout-Ms: 600000\n"}, "cba"},
 		{"fair", [3]string{"Spillway-Client: x\n", "Spillway-Client: x\n", "Spillway-Client: y\n"}, "acb"},
 		// Who does not say counts by its address.

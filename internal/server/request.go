@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -19,7 +20,9 @@ type request struct {
 	http10     bool
 	isRange    bool
 	ndjson     bool
-	expects    bool // the client waits for 100 before it sends the body
+	preflight  bool   // a browser asks whether a page may send a request
+	cors       string // header lines that answers have, for browsers
+	expects    bool   // the client waits for 100 before it sends the body
 	arrival    int64
 	key        []byte
 	list       list // of a range, beside the key that it starts with
@@ -63,6 +66,9 @@ func (c *conn) parseHead() *problem {
 	if bad := parseFields(x.head.RawHeaders(), &x.fields); bad != nil {
 		return bad
 	}
+	var mayCall bool
+	q.cors, mayCall = c.server.cors.lines(x.fields.origin)
+	q.preflight = mayCall && x.fields.preflight && q.method == fasthttp.MethodOptions
 	if bad := c.parseFraming(); bad != nil {
 		return bad
 	}
@@ -144,6 +150,9 @@ func (c *conn) parseFraming() *problem {
 // parseRequest finds out what the request asks for.
 func (c *conn) parseRequest() *problem {
 	o, x, q := &c.server.opts, c.x, &c.req
+	if q.preflight { // which browsers send without the token
+		return nil
+	}
 	if !o.Token.Allows(x.fields.authorization) {
 		return &problem{status: fasthttp.StatusUnauthorized, header: "WWW-Authenticate: Bearer\r\n",
 			detail: "the header Authorization does not carry the bearer token of this service"}
@@ -185,6 +194,9 @@ func (c *conn) parseRequest() *problem {
 	}
 	if q.wishes, bad = x.fields.wishes(); bad != nil {
 		return bad
+	}
+	if o.TrustRequestStart && x.fields.requestStart != nil {
+		q.arrival = movedBack(q.arrival, x.fields.requestStart, time.Now())
 	}
 	if q.bodyLength > o.MaxValueBytes {
 		return tooLarge(strconv.Itoa(q.bodyLength)+" bytes", o.MaxValueBytes)

@@ -60,6 +60,10 @@ type Options struct {
 	// AllowedHosts are names, in lower case, under which browsers may come to a
 	// listener on loopback if there is no token, beside addresses and localhost.
 	AllowedHosts []string
+	// CORSOrigins are the origins, as browsers write them, whose pages may call.
+	CORSOrigins []string
+	// TrustRequestStart says that X-Request-Start tells when a request arrived.
+	TrustRequestStart bool
 	// Logger gets what operators should know.
 	Logger *slog.Logger
 	// Events are told what happens.
@@ -101,6 +105,7 @@ type Server struct {
 	listener net.Listener
 	guarded  bool     // browsers have to come under a name of our own
 	hangups  *hangups // nil if no connection has a descriptor
+	cors     cors
 	budget   budget
 	clock    clock
 
@@ -155,7 +160,7 @@ func Open(o Options) (*Server, error) {
 
 // start serves what comes from the listener.
 func start(o Options, listener net.Listener, h *hangups) *Server {
-	s := &Server{opts: o, listener: listener, hangups: h, stopped: make(chan struct{}), quiet: make(chan struct{}, 1)}
+	s := &Server{opts: o, listener: listener, hangups: h, cors: newCORS(o.CORSOrigins), stopped: make(chan struct{}), quiet: make(chan struct{}, 1)}
 	if a, ok := listener.Addr().(*net.TCPAddr); ok {
 		// What is reached from elsewhere has names that are not known here.
 		s.guarded = a.IP.IsLoopback() && o.Token.Allows(nil)

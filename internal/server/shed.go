@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -72,8 +73,9 @@ func retryAfter(d time.Duration) int {
 	return int(min(max((d+time.Second-1)/time.Second, 1), longestRetry))
 }
 
-// appendShed appends the answer to a request that was turned away.
-func appendShed(dst []byte, r strategies.Reason, drain time.Duration, ends, head bool) []byte {
+// appendShed appends the answer to a request that was turned away, with further
+// header lines.
+func appendShed(dst []byte, r strategies.Reason, drain time.Duration, ends, head bool, lines string) []byte {
 	a := &shedAnswers[r][retryAfter(drain)]
 	b, n := a.goOn, a.goOnHead
 	if ends {
@@ -81,6 +83,11 @@ func appendShed(dst []byte, r strategies.Reason, drain time.Duration, ends, head
 	}
 	if head {
 		b = b[:n]
+	}
+	if lines != "" {
+		status := bytes.IndexByte(b, '\n') + 1
+		dst = append(append(dst, b[:status]...), lines...)
+		b = b[status:]
 	}
 	return append(dst, b...)
 }
