@@ -67,12 +67,14 @@ deps: ## install what integration needs and is missing: packages of the distribu
 		mv '$(CASSANDRA).part' '$(CASSANDRA)'; }
 	@echo "integration has all that it needs"
 
+# Most of these tests wait more than they compute, those with Cassandra for each
+# other: more run at once than there are CPUs.
 .PHONY: integration
 integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra, HAProxy; see deps
 	@missing=$(MISSING_PARTS); [ -d '$(CASSANDRA)' ] || missing="$$missing cassandra"; \
 		[ -z "$$missing" ] || { echo "missing:" $$missing; echo "make deps installs it"; exit 1; } >&2
 	@mkdir -p reports/integration
-	go test -race -tags integration -count=1 -timeout 40m -artifacts -outputdir=reports/integration ./integration/
+	go test -race -tags integration -count=1 -parallel 4 -timeout 40m -artifacts -outputdir=reports/integration ./integration/
 
 .PHONY: bench
 bench: ## benchmarks of the strategies, the dispatcher and the executor, for benchstat
