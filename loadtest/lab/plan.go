@@ -186,7 +186,7 @@ var parts = []part{
 	{load: true, of: func(c *scenario.Combination) string { return positive(c.Connections, "%d connections") }},
 	{load: true, of: func(c *scenario.Combination) string { return words("", c.StoreDelay, " of work") }},
 	{load: true, of: func(c *scenario.Combination) string { return positive(c.StoreParallel, "%d at once") }},
-	{load: true, of: func(c *scenario.Combination) string { return inBytes(c.Fill) }},
+	{load: true, of: func(c *scenario.Combination) string { return positive(workload.ByteCount(c.Fill), "store of %v") }},
 	{load: true, of: func(c *scenario.Combination) string {
 		if c.Fill > 0 {
 			return "" // the number of keys follows from the bytes
@@ -218,7 +218,7 @@ var parts = []part{
 	}},
 }
 
-func positive[N int | uint64](n N, format string) string {
+func positive[N int | uint64 | workload.ByteCount](n N, format string) string {
 	if n == 0 {
 		return ""
 	}
@@ -230,21 +230,6 @@ func words(before, text, after string) string {
 		return ""
 	}
 	return before + text + after
-}
-
-// inBytes says how large a store is.
-func inBytes(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	value, unit := float64(n), "bytes"
-	for _, larger := range []string{"KB", "MB", "GB", "TB"} {
-		if value < 1000 {
-			break
-		}
-		value, unit = value/1000, larger
-	}
-	return "store of " + strconv.FormatFloat(value, 'g', 3, 64) + " " + unit
 }
 
 // describe joins the parts that are chosen.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/spillway-go/spillway/loadtest/lab"
 )
 
@@ -52,16 +54,7 @@ func digits(v float64) string {
 	case text == "-0":
 		return "0"
 	case decimals == 0 && math.Round(v) >= 1000:
-		return grouped(int64(math.Round(v)))
-	}
-	return text
-}
-
-// grouped writes a whole number with commas between its thousands.
-func grouped(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
+		return humanize.Comma(int64(math.Round(v)))
 	}
 	return text
 }
@@ -84,7 +77,7 @@ func amount(v float64, u string) string {
 	case "", "/s", "%":
 		return short(v) + u
 	case "bytes":
-		return size(v)
+		return humanize.IBytes(uint64(v))
 	default:
 		return short(v) + " " + u
 	}
@@ -122,20 +115,6 @@ func sign(text string) string {
 		return "−" + negative
 	}
 	return "+" + text
-}
-
-// size writes bytes.
-func size(bytes float64) string {
-	const units = "KMGT"
-	if bytes < 1024 {
-		return short(bytes) + " B"
-	}
-	i := -1
-	for bytes >= 1024 && i < len(units)-1 {
-		bytes /= 1024
-		i++
-	}
-	return digits(bytes) + " " + units[i:i+1] + "iB"
 }
 
 // probability writes the largest of the given number of probabilities.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
@@ -112,7 +114,7 @@ func counted[K ~string](counts map[K]int64) []row {
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.name, b.name)) })
 	var rows []row
 	for _, e := range entries {
-		rows = append(rows, row{Cells: []cell{{Text: e.name}, {Text: grouped(e.n)}}})
+		rows = append(rows, row{Cells: []cell{{Text: e.name}, {Text: humanize.Comma(e.n)}}})
 	}
 	return rows
 }

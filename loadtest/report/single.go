@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/loadtest/result"
 )
@@ -165,7 +167,7 @@ func (r *Run) shares() table {
 
 func (r *Run) facts() []fact {
 	facts := []fact{
-		{"requests", fmt.Sprintf("%s in %s s, seed %d", grouped(r.Requests), short(r.Seconds), r.Seed)},
+		{"requests", fmt.Sprintf("%s in %s s, seed %d", humanize.Comma(r.Requests), short(r.Seconds), r.Seed)},
 		{"offered", amount(r.OfferedRPS, "1/s") + asked(r.TargetRPS)},
 		{"completed", amount(r.CompletedRPS, "1/s")},
 		{"goodput", fmt.Sprintf("%s (%s within %s ms)", amount(r.GoodputRPS, "1/s"), serving, short(r.SLOMillis))},

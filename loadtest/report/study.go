@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/machine"
 )
@@ -359,7 +361,7 @@ func (s *study) facts() []fact {
 func machineFacts(name string, m machine.Machine) []fact {
 	parts := []string{m.CPU, count(m.CPUs, "CPU", "CPUs")}
 	if m.Memory > 0 {
-		parts = append(parts, size(float64(m.Memory))+" of memory")
+		parts = append(parts, humanize.IBytes(uint64(m.Memory))+" of memory")
 	}
 	parts = append(parts, m.Kernel, m.Go)
 	facts := []fact{

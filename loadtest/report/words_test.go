@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
@@ -219,13 +221,13 @@ func TestFigures_AreShort(t *testing.T) {
 	} {
 		require.Equal(t, want, short(v))
 	}
-	require.Equal(t, "1,234,567", grouped(1_234_567))
-	require.Equal(t, "-123", grouped(-123))
+	require.Equal(t, "1,234,567", humanize.Comma(1_234_567))
+	require.Equal(t, "-123", humanize.Comma(-123))
 	require.Equal(t, "−18%", percent(0.82))
 	require.Equal(t, "+1.5%", percent(1.015))
 	require.Equal(t, "4.5×", percent(4.5))
 	require.Equal(t, "30.1–31.5 k", spread(lab.Summary{Low: 30_100, High: 31_500}))
 	require.Equal(t, "9,800–10.2 k", spread(lab.Summary{Low: 9800, High: 10_200}))
 	require.Empty(t, spread(lab.Summary{Low: 30_100, High: 30_101}))
-	require.Equal(t, "1.5 GiB", size(1.5*(1<<30)))
+	require.Equal(t, "1.5 GiB", amount(1.5*(1<<30), "bytes"))
 }
