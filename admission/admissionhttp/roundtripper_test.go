@@ -132,7 +132,7 @@ func TestRoundTripper_Bodies(t *testing.T) {
 			bodies = append(bodies, string(b))
 			return respond(503, "Spillway-Shed: full"), err
 		})
-		req, err := http.NewRequest("PUT", "http://x/", strings.NewReader("value"))
+		req, err := http.NewRequest(http.MethodPut, "http://x/", strings.NewReader("value"))
 		require.NoError(t, err)
 		resp, err := r.RoundTrip(req)
 		require.NoError(t, err)
@@ -140,7 +140,7 @@ func TestRoundTripper_Bodies(t *testing.T) {
 		require.Equal(t, []string{"value", "value", "value"}, bodies)
 
 		bodies = nil
-		req, err = http.NewRequest("PUT", "http://x/", io.MultiReader(strings.NewReader("stream")))
+		req, err = http.NewRequest(http.MethodPut, "http://x/", io.MultiReader(strings.NewReader("stream")))
 		require.NoError(t, err)
 		_, err = r.RoundTrip(req)
 		require.NoError(t, err)
@@ -180,7 +180,7 @@ func TestRoundTripper_RetryAfter(t *testing.T) {
 			})}
 			ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
 			defer cancel()
-			req, err := http.NewRequestWithContext(ctx, "GET", "http://x/", nil)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://x/", nil)
 			require.NoError(t, err)
 			_, err = r.RoundTrip(req)
 			require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestRoundTripper_GivesUp(t *testing.T) {
 		})}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		req, err := http.NewRequestWithContext(ctx, "GET", "http://x/", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://x/", nil)
 		require.NoError(t, err)
 		begun := time.Now()
 		_, err = r.RoundTrip(req)
@@ -229,7 +229,7 @@ func TestRoundTripper_Timeout(t *testing.T) {
 		})}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, "GET", "http://x/", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://x/", nil)
 		require.NoError(t, err)
 		_, err = r.RoundTrip(req)
 		require.NoError(t, err)
@@ -239,7 +239,7 @@ func TestRoundTripper_Timeout(t *testing.T) {
 		require.Empty(t, req.Header)
 
 		told = nil
-		req, err = http.NewRequestWithContext(t.Context(), "GET", "http://x/", nil)
+		req, err = http.NewRequestWithContext(t.Context(), http.MethodGet, "http://x/", nil)
 		require.NoError(t, err)
 		_, err = r.RoundTrip(req)
 		require.NoError(t, err)
@@ -261,7 +261,7 @@ func TestRoundTripper_Budget(t *testing.T) {
 		})}
 		ask := func() {
 			r.throttle = throttle{} // which would hold most of them back
-			req, err := http.NewRequest("GET", "http://x/", nil)
+			req, err := http.NewRequest(http.MethodGet, "http://x/", nil)
 			require.NoError(t, err)
 			_, err = r.RoundTrip(req)
 			require.NoError(t, err)
@@ -297,7 +297,7 @@ func TestRoundTripper_Throttle(t *testing.T) {
 		ask := func(n int) (throttled int) {
 			for range n {
 				time.Sleep(10 * time.Millisecond)
-				req, err := http.NewRequest("GET", "http://x/", nil)
+				req, err := http.NewRequest(http.MethodGet, "http://x/", nil)
 				require.NoError(t, err)
 				resp, err := r.RoundTrip(req)
 				if err != nil {
@@ -337,7 +337,7 @@ func TestRoundTripper_ThrottleAndContexts(t *testing.T) {
 			return nil, req.Context().Err()
 		})}
 		ask := func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, "GET", "http://x/", nil)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://x/", nil)
 			require.NoError(t, err)
 			_, err = r.RoundTrip(req)
 			return err
@@ -366,7 +366,7 @@ func TestRoundTripper_ClosesBodies(t *testing.T) {
 	r.throttle.advance(time.Now())
 	r.throttle.sum.requests = 1 << 40
 	body := &closing{Reader: strings.NewReader("x")}
-	req, err := http.NewRequest("POST", "http://x/", body)
+	req, err := http.NewRequest(http.MethodPost, "http://x/", body)
 	require.NoError(t, err)
 	_, err = r.RoundTrip(req)
 	require.ErrorIs(t, err, ErrThrottled)

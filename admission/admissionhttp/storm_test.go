@@ -88,7 +88,7 @@ func user(c http.RoundTripper) (answered bool) {
 // as many users as it has room for, and how many requests a user makes.
 func goodput(t *testing.T, notices bool, client func(http.RoundTripper) http.RoundTripper) (good, requests float64) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		s := &storm{notices: notices, line: make(chan struct{}, 2*time.Second*workers/work), workers: make(chan struct{}, workers)}
 		c := client(s)
 		const most = workers / (float64(work) / float64(time.Second)) // a second
