@@ -34,7 +34,7 @@ func exported(t *testing.T) map[string][]string {
 		Dropped:     func() uint64 { return 5 },
 		Store:       func() metrics.StoreStats { return metrics.StoreStats{Levels: make([]metrics.StoreLevel, 1)} },
 	})
-	queue := m.Queue("x")
+	queue := m.Queue(strategies.Spec{Name: "x"})
 	queue.Submitted()
 	queue.Started(0)
 	queue.Shed(strategies.ReasonFull)

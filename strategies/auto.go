@@ -83,6 +83,7 @@ import (
 // have been idle for a while.
 type auto struct {
 	capacity, workers int
+	observe           bool
 	// most is where the limit begins, stock how far turns lift it, and least how far
 	// it falls.
 	most, stock, least float64
@@ -94,7 +95,7 @@ type auto struct {
 		newest  int   // the length of all lists newest
 		limit   float64
 		// stamp counts turns in its upper bits, and the pushes of the present turn in
-		// the lower. It stands in the ticket of a task, to tell its age in turns and
+		// the lower. It stands in State.Number of a task, to tell its age in turns and
 		// which of two is older.
 		stamp uint64
 		// pace is the mean time between turns while tasks wait, in nanoseconds, 0 as
@@ -148,7 +149,7 @@ var (
 )
 
 func newAuto(c Config) Discipline {
-	q := &auto{capacity: max(1, c.Capacity), workers: max(1, c.Workers)}
+	q := &auto{capacity: max(1, c.Capacity), workers: max(1, c.Workers), observe: c.Observe}
 	q.most = float64(min(max(autoMost*q.workers, autoMostMin), q.capacity))
 	q.stock = min(autoStock, q.most/2)
 	q.least = max(1, min(autoLeast, q.most/2))
@@ -163,7 +164,8 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := class(t)
-	if q.hopelessLocked(t, now) {
+	hopeless := q.hopelessLocked(t, now)
+	if hopeless && !q.observe {
 		return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
 	}
 	if q.mu.some == 0 {
@@ -171,6 +173,9 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 		q.mu.idle = false
 	}
 	var v Verdict
+	if hopeless {
+		v.WouldShed = ReasonExpired
+	}
 	full := q.waiting.Load() == int64(q.capacity)
 	if full {
 		least := uint8(bits.Len8(q.mu.some)) - 1
@@ -180,7 +185,7 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 		v.Displaced = q.takeLocked(q.mu.classes[least].oldest())
 	}
 	q.mu.stamp++
-	t.ticket = q.mu.stamp
+	t.State.Number = q.mu.stamp
 	q.mu.classes[c].newest.pushBack(t)
 	q.mu.classes[c].n++
 	q.mu.some |= 1 << c
@@ -203,10 +208,15 @@ func (q *auto) Pop(now int64) (*Task, PopResult, Reason) {
 		q.mu.idle = true
 		return nil, Empty, ReasonNone
 	}
-	if t := q.tooOldLocked(); t != nil {
-		return q.takeLocked(t), Shed, ReasonCoDel
+	old := q.tooOldLocked()
+	if old != nil && !q.observe {
+		return q.takeLocked(old), Shed, ReasonCoDel
 	}
-	return q.takeLocked(q.nextLocked()), Run, ReasonNone
+	t := q.takeLocked(q.nextLocked())
+	if t == old { // it is told of when its turn has come
+		return t, Run, ReasonCoDel
+	}
+	return t, Run, ReasonNone
 }
 
 // quietLocked notes that nothing waits at that time. If nothing has happened for
@@ -244,7 +254,7 @@ func (q *auto) tooOldLocked() *Task {
 		i := bits.Len8(some) - 1
 		some &^= 1 << i
 		t := q.mu.classes[i].out.front
-		if t != nil && turn-t.ticket>>stampTurn > uint64(patience) {
+		if t != nil && turn-t.State.Number>>stampTurn > uint64(patience) {
 			return t
 		}
 	}
@@ -267,7 +277,7 @@ func (q *auto) nextLocked() *Task {
 	oldest := c.oldest()
 	for some := q.mu.some & (q.mu.some - 1); some != 0; some &= some - 1 {
 		t := q.mu.classes[bits.TrailingZeros8(some)].oldest()
-		if t.ticket < oldest.ticket {
+		if t.State.Number < oldest.State.Number {
 			oldest = t
 		}
 	}
@@ -311,7 +321,7 @@ func (q *auto) hopelessLocked(t *Task, now int64) bool {
 func (q *auto) Remove(t *Task) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c := &q.mu.classes[class(t)]; t.list != &c.newest && t.list != &c.out {
+	if c := &q.mu.classes[class(t)]; !c.newest.holds(t) && !c.out.holds(t) {
 		return false
 	}
 	q.takeLocked(t)
@@ -322,11 +332,13 @@ func (q *auto) Remove(t *Task) bool {
 func (q *auto) takeLocked(t *Task) *Task {
 	i := class(t)
 	c := &q.mu.classes[i]
-	if t.list == &c.newest {
+	if c.newest.holds(t) {
+		c.newest.remove(t)
 		c.n--
 		q.mu.newest--
+	} else {
+		c.out.remove(t)
 	}
-	t.list.remove(t)
 	if c.oldest() == nil {
 		q.mu.some &^= 1 << i
 	}

@@ -46,9 +46,11 @@ func (m *autoModel) best(among func(autoTask) bool, before func(a, b autoTask) b
 	return best
 }
 
+func (t autoTask) class() int { return t.Priority.Class() }
+
 func anyTask(autoTask) bool            { return true }
-func moreImportant(a, b autoTask) bool { return a.Priority < b.Priority }
-func lessImportant(a, b autoTask) bool { return a.Priority > b.Priority }
+func moreImportant(a, b autoTask) bool { return a.class() < b.class() }
+func lessImportant(a, b autoTask) bool { return a.class() > b.class() }
 
 func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 	var v strategies.Verdict
@@ -56,7 +58,7 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 		before := n
 		if m.limit < m.most {
 			before = 0
-			for class := range t.Priority + 1 {
+			for class := range t.Priority.Class() + 1 {
 				before += m.newestOf(class)
 			}
 		}
@@ -71,7 +73,7 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 	full := len(m.waiting) == m.capacity
 	if full {
 		i := m.best(anyTask, lessImportant) // the oldest of them
-		if m.waiting[i].Priority < t.Priority {
+		if m.waiting[i].class() < t.Priority.Class() {
 			return turnedAway
 		}
 		v.Displaced = m.take(i)
@@ -95,15 +97,15 @@ func (m *autoModel) quiet(now int64) {
 
 // newest counts those that were not pushed out.
 func (m *autoModel) newest() (n int) {
-	for class := range uint8(8) {
+	for class := range 8 {
 		n += m.newestOf(class)
 	}
 	return n
 }
 
-func (m *autoModel) newestOf(class uint8) (n int) {
+func (m *autoModel) newestOf(class int) (n int) {
 	for _, t := range m.waiting {
-		if !t.out && t.Priority == class {
+		if !t.out && t.class() == class {
 			n++
 		}
 	}
@@ -121,10 +123,10 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, stra
 		m.idle = true
 		return nil, strategies.Empty, strategies.ReasonNone
 	default:
-		least := m.waiting[m.best(anyTask, lessImportant)].Priority
+		least := m.waiting[m.best(anyTask, lessImportant)].class()
 		tooOld := func(t autoTask) bool {
 			patience := 1.5 * m.limit
-			if t.Priority != least {
+			if t.class() != least {
 				patience = 1.5 * m.most
 			}
 			return t.out && m.turns-t.turn > int64(patience)
@@ -137,10 +139,10 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, stra
 	if stands {
 		next = m.best(anyTask, moreImportant)
 	}
-	if class := m.waiting[next].Priority; float64(len(m.waiting)) > m.limit {
-		next = m.best(func(t autoTask) bool { return t.Priority == class && !t.out }, moreImportant)
+	if class := m.waiting[next].class(); float64(len(m.waiting)) > m.limit {
+		next = m.best(func(t autoTask) bool { return t.class() == class && !t.out }, moreImportant)
 		for i, t := range m.waiting {
-			if t.Priority == class && t.out && m.newestOf(class) == 0 {
+			if t.class() == class && t.out && m.newestOf(class) == 0 {
 				next = i // until the last
 			}
 		}
@@ -188,10 +190,10 @@ func newLine(t *testing.T, workers, capacity int) *line {
 
 // push pushes n tasks, which have to be queued without another being displaced,
 // and returns them.
-func (l *line) push(n int, priority uint8) []*strategies.Task {
+func (l *line) push(n, class int) []*strategies.Task {
 	tasks := make([]*strategies.Task, n)
 	for i := range tasks {
-		tasks[i] = &strategies.Task{Arrival: l.now, Priority: priority}
+		tasks[i] = &strategies.Task{Arrival: l.now, Priority: strategies.Urgency(class)}
 		require.Equal(l.t, strategies.Verdict{}, l.q.Push(tasks[i], l.now))
 	}
 	return tasks
@@ -303,9 +305,9 @@ func TestAuto_Priorities(t *testing.T) {
 		l.push(2, 6)
 		l.push(i%2, 1)
 		run, shed := l.turn()
-		ran[run.Priority]++
+		ran[run.Priority.Class()]++
 		for _, s := range shed {
-			givenUp[s.Priority]++
+			givenUp[s.Priority.Class()]++
 		}
 	}
 	require.Zero(t, givenUp[1])

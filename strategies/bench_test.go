@@ -32,7 +32,7 @@ func BenchmarkDepth(b *testing.B) {
 				for i := range tasks {
 					scattered := uint32(i) * 2654435761
 					tasks[i] = strategies.Task{
-						Deadline: 1e12 + int64(scattered), Priority: uint8(scattered >> 29),
+						Deadline: 1e12 + int64(scattered), Priority: strategies.Urgency(int(scattered >> 29)),
 						Client: fmt.Sprint(scattered % 100),
 					}
 				}

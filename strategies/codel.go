@@ -1,5 +1,10 @@
 package strategies
 
+import (
+	"cmp"
+	"time"
+)
+
 // codel serves tasks in the order of their arrival and, while a queue stands,
 // sheds those that have waited too long. When it is full, the newest is turned
 // away.
@@ -47,25 +52,46 @@ type codel struct {
 
 	// The rest is guarded by mu.
 
-	since    int64 // when the first of the tasks was popped that all waited for the target
-	above    bool  // since has a meaning: the last task popped waited for the target
-	overload bool  // the queue stands
-	workers  int64
-}
+	// firstAbove is the RFC's first_above_time: when the wait, which has been at the
+	// target or above for a while, will have been so for an interval.
+	firstAbove int64
+	above      bool // firstAbove has a meaning: the last task popped waited for the target
+	overload   bool // the queue stands
 
-// The constants of controlled delay, in nanoseconds.
-const (
-	codelTarget   = 5_000_000
-	codelInterval = 100_000_000
-	codelLimit    = 2 * codelTarget // of the wait while a queue stands
-)
+	workers                 int64
+	target, interval, limit int64 // limit is of the wait while a queue stands
+	observe                 bool
+}
 
 var _ Remover = (*codel)(nil)
 
-func newCoDel(c Config) Discipline {
-	q := &codel{workers: int64(max(1, c.Workers))}
-	q.init(c)
-	return q
+// CoDelOptions are the constants of controlled delay.
+type CoDelOptions struct {
+	// Target is how long a task may wait while a queue stands, give or take: more
+	// than twice the target is too long. 1µs to 1h, 0 means 5ms.
+	Target time.Duration
+	// Interval is for how long every task must have waited for the target for the
+	// queue to stand. 1µs to 1h, 0 means 100ms.
+	Interval time.Duration
+}
+
+// CoDel returns the strategy codel with other constants than RFC 8289's.
+func CoDel(o CoDelOptions) Spec {
+	target, interval := cmp.Or(o.Target, 5*time.Millisecond), cmp.Or(o.Interval, 100*time.Millisecond)
+	return Spec{
+		Name:    "codel",
+		Summary: "bounded first-in first-out with controlled delay; when full, the newest is turned away",
+		New: func(c Config) Discipline {
+			q := &codel{
+				workers: int64(max(1, c.Workers)),
+				target:  int64(target), interval: int64(interval), limit: 2 * int64(target),
+				observe: c.Observe,
+			}
+			q.init(c)
+			return q
+		},
+		invalid: cmp.Or(checkDuration("codel", "Target", target), checkDuration("codel", "Interval", interval)),
+	}
 }
 
 // Push adds t unless the queue is full.
@@ -84,15 +110,18 @@ func (q *codel) Pop(now int64) (*Task, PopResult, Reason) {
 		waited = now - t.Submitted
 	}
 	switch {
-	case waited < codelTarget || q.waiting.Load() <= q.workers:
+	case waited < q.target || q.waiting.Load() <= q.workers:
 		q.above, q.overload = false, false
 	case !q.above:
-		q.above, q.since = true, now
-	case now-q.since >= codelInterval:
+		q.above, q.firstAbove = true, now+q.interval
+	case now >= q.firstAbove:
 		q.overload = true
 	}
 	q.takeLocked(t)
-	if q.overload && waited > codelLimit {
+	if q.overload && waited > q.limit {
+		if q.observe {
+			return t, Run, ReasonCoDel
+		}
 		return t, Shed, ReasonCoDel
 	}
 	return popped(t)

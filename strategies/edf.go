@@ -1,9 +1,11 @@
 package strategies
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // edf serves the task with the earliest deadline first: the rule of J. R.
@@ -37,6 +39,7 @@ import (
 // that is the pushed one, is turned away.
 type edf struct {
 	capacity, workers int
+	observe, admitAll bool
 
 	mu struct {
 		sync.Mutex
@@ -55,10 +58,28 @@ var (
 	_ CompletionObserver = (*edf)(nil)
 )
 
-func newEDF(c Config) Discipline {
-	q := &edf{capacity: max(1, c.Capacity), workers: max(1, c.Workers)}
-	q.mu.seed = rand.Uint64()
-	return q
+// EDFOptions are what may be otherwise in the strategy edf.
+type EDFOptions struct {
+	// RelativeDeadline is when a task is due that has no deadline, from its arrival
+	// on. 1µs to 1h, 0 means 1h, which is the longest deadline that the service knows.
+	RelativeDeadline time.Duration
+	// AdmitAll has no task refused that would hardly be done in time.
+	AdmitAll bool
+}
+
+// EDF returns the strategy edf with options.
+func EDF(o EDFOptions) Spec {
+	relative := cmp.Or(o.RelativeDeadline, time.Hour)
+	return Spec{
+		Name:    "edf",
+		Summary: "earliest deadline first, refusing what cannot be done in time; when full, the latest deadline is displaced",
+		New: func(c Config) Discipline {
+			q := &edf{capacity: max(1, c.Capacity), workers: max(1, c.Workers), observe: c.Observe, admitAll: o.AdmitAll}
+			q.mu.seed, q.mu.relative = rand.Uint64(), int64(relative)
+			return q
+		},
+		invalid: checkDuration("edf", "RelativeDeadline", relative),
+	}
 }
 
 // Push adds t, unless it could not be done in time. If the queue is full, the
@@ -67,29 +88,32 @@ func (q *edf) Push(t *Task, now int64) Verdict {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.pushes++
-	t.ticket = q.mu.pushes
-	if q.hopelessLocked(t, now) {
-		return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
-	}
+	t.State.Number = q.mu.pushes
 	var v Verdict
+	if q.lateLocked(t, now) {
+		if !q.observe {
+			return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
+		}
+		v.WouldShed = ReasonExpired
+	}
 	if q.waiting.Load() == int64(q.capacity) {
 		last := q.mu.last()
-		if !earlier(t, last) {
+		if !q.mu.earlier(t, last) {
 			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
 		}
 		q.takeLocked(last)
 		v.Displaced = last
 	}
 	q.mu.add(t)
+	t.State.Holder = q
 	q.waiting.Add(1)
 	return v
 }
 
-// hopelessLocked reports whether t, which has its ticket, would hardly be done
-// in time.
-func (q *edf) hopelessLocked(t *Task, now int64) bool {
+// lateLocked reports whether t, which has its number, would hardly be done in time.
+func (q *edf) lateLocked(t *Task, now int64) bool {
 	service := q.service.Load()
-	if t.Deadline == 0 || service == 0 || q.mu.root == nil {
+	if q.admitAll || t.Deadline == 0 || service == 0 || q.mu.root == nil {
 		return false
 	}
 	// With t itself, so many have to be taken until t has been.
@@ -114,7 +138,7 @@ func (q *edf) Pop(int64) (*Task, PopResult, Reason) {
 func (q *edf) Remove(t *Task) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.size == 0 {
+	if t.State.Holder != any(q) {
 		return false
 	}
 	q.takeLocked(t)
@@ -124,6 +148,7 @@ func (q *edf) Remove(t *Task) bool {
 // takeLocked takes t, which waits.
 func (q *edf) takeLocked(t *Task) {
 	q.mu.remove(t)
+	t.State.Holder = nil
 	q.waiting.Add(-1)
 }
 

@@ -57,7 +57,7 @@ func newEDF(t *testing.T, capacity, workers int) strategies.Discipline {
 }
 
 func due(name string, arrival, deadline time.Duration) *strategies.Task {
-	return &strategies.Task{Payload: name, Arrival: int64(arrival), Deadline: int64(deadline)}
+	return &strategies.Task{Owner: name, Arrival: int64(arrival), Deadline: int64(deadline)}
 }
 
 func TestEDF_WhoMakesRoom(t *testing.T) {
@@ -78,7 +78,7 @@ func TestEDF_WhoMakesRoom(t *testing.T) {
 		{due("9s last", 7, 9*time.Second), "full"},
 		{due("10s", 7, 10*time.Second), "full"},
 	} {
-		require.Equal(t, push.want, verdict(q.Push(push.task, push.task.Arrival)), push.task.Payload)
+		require.Equal(t, push.want, verdict(q.Push(push.task, push.task.Arrival)), push.task.Owner)
 	}
 	require.Equal(t, []string{"5s", "9s", "9s later"}, popAll(t, q, 8))
 }
@@ -110,7 +110,7 @@ func TestEDF_LongQueue(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				require.True(t, q.(strategies.Remover).Remove(task))
 			} else {
-				want = append(want, sorted[i].Payload.(string))
+				want = append(want, sorted[i].Owner.(string))
 			}
 		}
 		require.Equal(t, want, popAll(t, q, 0), "%s, seed %d", tc.name, seed)

@@ -1,7 +1,9 @@
 package strategies
 
 import (
+	"cmp"
 	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 )
@@ -17,24 +19,30 @@ const (
 	flowChains = 2048
 )
 
-// fair serves the clients in turn, one task each, and the tasks of a client in
-// the order of their arrival: M. Shreedhar and George Varghese, "Efficient Fair
-// Queueing Using Deficit Round Robin", SIGCOMM 1995. So a client that sends more
+// fair serves the clients in turn, and the tasks of a client in the order of their
+// arrival: deficit round robin, after M. Shreedhar and George Varghese, "Efficient
+// Fair Queueing Using Deficit Round Robin", SIGCOMM 1995. So a client that sends more
 // than its share waits behind itself, and does not delay the others by more than
-// one task a turn.
+// what it may have done in a turn.
 //
-// The unit of the paper's deficit is a request, since nobody knows beforehand
-// how long one takes, and a discipline is not told afterwards whose it was. With
-// each task costing just the quantum of a turn no deficit is ever left over, so
-// none is kept. A client of expensive requests therefore gets as many of them
-// done as others of cheap ones.
+// When a client's turn comes, a quantum is added to its deficit counter: its weight,
+// which is 1 if nobody says otherwise. Its tasks are then served as long as the counter
+// pays for the next one's cost. What is left of the counter is kept for the next turn,
+// unless nothing waits for the client any more. The unit is the cost of a task, which
+// is 1 if nobody says otherwise: with such tasks and weights, each turn is one task.
+// How long a task takes is not counted, since nobody knows it beforehand.
 //
-// When it is full, the oldest task of the longest queue is displaced, as over
-// its client's share: with what was pushed counted in, that client has more than
-// an equal part of the places. The oldest rather than the newest, because its
-// client is the likeliest to have given up; what is left has waited less. Of
-// several queues as long, it is that of the pushed task if it is one of them,
-// or else the one whose oldest task has waited longest.
+// The paper's quantum is as large as the largest packet, so that each turn serves one.
+// Here a task may cost as much as there are workers. Where a whole round of turns would
+// pay for no task, the rounds up to the first that does are taken in one step, so that
+// a Pop takes three rounds at most.
+//
+// When it is full, the oldest task of the longest queue is displaced, as over its
+// client's share: with what was pushed counted in, that client has more than an equal
+// part of the places. The length of a queue is that for its weight. The oldest rather
+// than the newest, because its client is the likeliest to have given up; what is left
+// has waited less. Of several queues as long, it is that of the pushed task if it is
+// one of them, or else the one whose oldest task has waited longest.
 //
 // Clients are known by name as long as a task of theirs waits. The first 1,024
 // have a queue each; those beyond share 256, so whatever clients call themselves,
@@ -43,6 +51,7 @@ const (
 type fair struct {
 	capacity int
 	seed     maphash.Seed
+	weight   func(client string) int // nil if all have 1
 
 	mu struct {
 		sync.Mutex
@@ -61,11 +70,35 @@ type fair struct {
 
 var _ Remover = (*fair)(nil)
 
-func newFair(c Config) Discipline {
-	q := &fair{capacity: max(1, c.Capacity), seed: maphash.MakeSeed()}
+// FairOptions are what may be otherwise in the strategy fair.
+type FairOptions struct {
+	// Weight returns the share of a client in proportion to the others, 1 to 1,000;
+	// beyond these it is the nearest. It is called under a lock, and should be quick.
+	// Clients past the first 1,024 who wait, who have to share queues, have 1. Nil
+	// means 1 for all.
+	Weight func(client string) int
+}
+
+// largestWeight bounds the weight of a client.
+const largestWeight = 1000
+
+// Fair returns the strategy fair with options.
+func Fair(o FairOptions) Spec {
+	return Spec{
+		Name:    "fair",
+		Summary: "deficit round robin over clients; when full, the oldest of the client with the longest queue is displaced",
+		New:     func(c Config) Discipline { return newFair(c, o.Weight) },
+	}
+}
+
+func newFair(c Config, weight func(string) int) Discipline {
+	q := &fair{capacity: max(1, c.Capacity), seed: maphash.MakeSeed(), weight: weight}
 	q.mu.own = make([]flow, min(q.capacity, ownFlows))
 	if q.capacity > ownFlows {
 		q.mu.shared = make([]flow, sharedFlows)
+		for i := range q.mu.shared {
+			q.mu.shared[i].quantum = 1
+		}
 	}
 	for i := range q.mu.own {
 		f := &q.mu.own[i]
@@ -84,7 +117,7 @@ func (q *fair) Push(t *Task, _ int64) Verdict {
 	var v Verdict
 	if q.waiting.Load() == int64(q.capacity) {
 		longest := q.mu.lengths[0]
-		if f := q.findLocked(t.Client, hash); f != nil && f.length == longest.length {
+		if f := q.findLocked(t.Client, hash); f != nil && compareLengths(f, longest) == 0 {
 			longest = f
 		}
 		v.Displaced, v.Reason = longest.front, ReasonFair
@@ -92,7 +125,7 @@ func (q *fair) Push(t *Task, _ int64) Verdict {
 	}
 	f := q.flowLocked(t.Client, hash)
 	q.mu.pushes++
-	t.ticket = q.mu.pushes
+	t.State.Number = q.mu.pushes
 	f.pushBack(t)
 	f.length++
 	q.waiting.Add(1)
@@ -109,17 +142,55 @@ func (q *fair) Push(t *Task, _ int64) Verdict {
 func (q *fair) Pop(int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f := q.mu.turns.front
-	if f == nil {
+	if q.mu.turns.front == nil {
 		return nil, Empty, ReasonNone
 	}
+	f := q.payingLocked()
 	t := f.front
+	f.deficit -= t.Places()
 	q.takeLocked(f, t)
-	if f.length > 0 {
-		q.mu.turns.remove(f)
-		q.mu.turns.pushBack(f)
+	if f.length > 0 && f.deficit < f.front.Places() {
+		q.endTurnLocked(f)
 	}
 	return t, Run, ReasonNone
+}
+
+// endTurnLocked has f, which holds tasks, wait for its next turn.
+func (q *fair) endTurnLocked(f *flow) {
+	f.turn = false
+	q.mu.turns.remove(f)
+	q.mu.turns.pushBack(f)
+}
+
+// payingLocked ends the turns of clients whose deficit counter does not pay for their
+// next task, and returns the first whose does. Something waits.
+func (q *fair) payingLocked() *flow {
+	for failed := 0; ; failed++ {
+		f := q.mu.turns.front
+		if !f.turn {
+			f.turn = true
+			f.deficit += f.quantum
+		}
+		if f.deficit >= f.front.Places() {
+			return f
+		}
+		q.endTurnLocked(f)
+		if failed == len(q.mu.lengths) {
+			q.skipLocked()
+		}
+	}
+}
+
+// skipLocked adds to all deficit counters what they get in the rounds before the first
+// that pays for a task.
+func (q *fair) skipLocked() {
+	rounds := math.MaxInt
+	for _, f := range q.mu.lengths {
+		rounds = min(rounds, (f.front.Places()-f.deficit-1)/f.quantum)
+	}
+	for _, f := range q.mu.lengths {
+		f.deficit += rounds * f.quantum
+	}
 }
 
 // Remove takes t out of the queue.
@@ -128,7 +199,7 @@ func (q *fair) Remove(t *Task) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f := q.findLocked(t.Client, hash)
-	if f == nil || t.list != &f.list {
+	if f == nil || !f.holds(t) {
 		return false
 	}
 	q.takeLocked(f, t)
@@ -161,7 +232,10 @@ func (q *fair) flowLocked(client string, hash uint64) *flow {
 	f = q.mu.unused
 	q.mu.unused = f.chain
 	at := &q.mu.names[hash%flowChains]
-	f.client, f.hash, f.named = client, hash, true
+	f.client, f.hash, f.named, f.quantum = client, hash, true, 1
+	if q.weight != nil {
+		f.quantum = min(max(1, q.weight(client)), largestWeight)
+	}
 	f.chain, *at = *at, f
 	return f
 }
@@ -178,6 +252,7 @@ func (q *fair) takeLocked(f *flow, t *Task) {
 	}
 	q.mu.turns.remove(f)
 	q.mu.lengths.remove(f)
+	f.deficit, f.turn = 0, false
 	if !f.named {
 		return
 	}
@@ -199,7 +274,10 @@ func (q *fair) Cap() int { return q.capacity }
 // flow is the queue of a client, or of several that share it.
 type flow struct {
 	list
-	length int
+	length  int
+	quantum int  // what a turn adds to the deficit counter: the weight
+	deficit int  // the deficit counter
+	turn    bool // it has its turn, for which the quantum has been added
 
 	named  bool   // it is in the table of names, by these
 	client string // "" if it is not
@@ -242,9 +320,13 @@ func (r *round) remove(f *flow) {
 // flow changes by one: a change costs few steps.
 type flowHeap []*flow
 
+// compareLengths compares the lengths of two queues, each for its weight.
+func compareLengths(a, b *flow) int { return cmp.Compare(a.length*b.quantum, b.length*a.quantum) }
+
 // longer reports whether a is to be cut before b.
 func longer(a, b *flow) bool {
-	return a.length > b.length || a.length == b.length && a.front.ticket < b.front.ticket
+	order := compareLengths(a, b)
+	return order > 0 || order == 0 && a.front.State.Number < b.front.State.Number
 }
 
 func (h *flowHeap) add(f *flow) {

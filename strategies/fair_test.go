@@ -15,24 +15,39 @@ import (
 type fairModel struct {
 	capacity, pushes int
 	clients          []fairClient
+	weight           func(string) int
 }
 
 type fairClient struct {
 	name  string
 	tasks []*strategies.Task
 	at    []int // the numbers of their pushes
+
+	deficit int
+	turn    bool
+}
+
+func ordinaryWeight(string) int { return 1 }
+
+// weightOf gives the clients of strategytest weights from 1 to 4.
+func weightOf(client string) int {
+	if client == "" {
+		return 1
+	}
+	return 1 + int(client[0]-'a')
 }
 
 func newFairModel(c strategies.Config) strategies.Discipline {
-	return &fairModel{capacity: c.Capacity}
+	return &fairModel{capacity: c.Capacity, weight: ordinaryWeight}
 }
 
 func (m *fairModel) Push(t *strategies.Task, _ int64) (v strategies.Verdict) {
 	if m.Len() == m.capacity {
 		worst := slices.MaxFunc(m.clients, func(a, b fairClient) int {
+			x, y := len(a.tasks)*m.weight(b.name), len(b.tasks)*m.weight(a.name)
 			switch {
-			case len(a.tasks) != len(b.tasks):
-				return len(a.tasks) - len(b.tasks)
+			case x != y:
+				return x - y
 			case a.name == t.Client:
 				return 1
 			case b.name == t.Client:
@@ -58,12 +73,31 @@ func (m *fairModel) Pop(int64) (*strategies.Task, strategies.PopResult, strategi
 	if len(m.clients) == 0 {
 		return nil, strategies.Empty, strategies.ReasonNone
 	}
-	served := m.clients[0]
-	m.clients = m.clients[1:]
-	if len(served.tasks) > 1 {
-		m.clients = append(m.clients, fairClient{served.name, served.tasks[1:], served.at[1:]})
+	for {
+		c := m.clients[0]
+		m.clients = m.clients[1:]
+		if !c.turn {
+			c.turn = true
+			c.deficit += m.weight(c.name)
+		}
+		t := c.tasks[0]
+		served := t.Places() <= c.deficit
+		if served {
+			c.deficit -= t.Places()
+			c.tasks, c.at = c.tasks[1:], c.at[1:]
+		}
+		switch {
+		case len(c.tasks) == 0:
+		case c.tasks[0].Places() <= c.deficit:
+			m.clients = slices.Insert(m.clients, 0, c)
+		default:
+			c.turn = false
+			m.clients = append(m.clients, c)
+		}
+		if served {
+			return t, strategies.Run, strategies.ReasonNone
+		}
 	}
-	return served.tasks[0], strategies.Run, strategies.ReasonNone
 }
 
 func (m *fairModel) Remove(t *strategies.Task) bool {
@@ -96,7 +130,7 @@ func newFair(t *testing.T, capacity int) strategies.Discipline {
 
 // of returns a task of a client, which is its name without the last byte.
 func of(name string) *strategies.Task {
-	return &strategies.Task{Payload: name, Client: name[:len(name)-1]}
+	return &strategies.Task{Owner: name, Client: name[:len(name)-1]}
 }
 
 func TestFair_WhoMakesRoom(t *testing.T) {
@@ -201,7 +235,7 @@ func TestFair_SharedQueues(t *testing.T) {
 	flood := names(clients)
 	pushAll := func(first int) {
 		for i := first; i < clients; i++ {
-			task := &strategies.Task{Client: flood[i], Payload: number{i, pushed[i]}}
+			task := &strategies.Task{Client: flood[i], Owner: number{i, pushed[i]}}
 			pushed[i]++
 			waiting[task] = true
 			require.Equal(t, "queued", verdict(q.Push(task, 1)))
@@ -218,7 +252,7 @@ func TestFair_SharedQueues(t *testing.T) {
 	pop := func() int {
 		task, _, _ := q.Pop(1)
 		took(task)
-		n := task.Payload.(number)
+		n := task.Owner.(number)
 		require.Greater(t, n.i, popped[n.client], "in order, seed %d", seed)
 		popped[n.client] = n.i
 		return n.client
@@ -238,7 +272,7 @@ func TestFair_SharedQueues(t *testing.T) {
 	require.Greater(t, shared, 128, "no queue is likely to have stayed empty")
 	// The first clients leave, and the others go on.
 	for task := range waiting {
-		if task.Payload.(number).client < 1000 {
+		if task.Owner.(number).client < 1000 {
 			require.True(t, q.(strategies.Remover).Remove(task))
 			require.False(t, q.(strategies.Remover).Remove(task))
 			delete(waiting, task)

@@ -306,9 +306,9 @@ func record(q strategies.Discipline, rng *rand.Rand, goroutines, each int) []por
 					t := &tasks[pushed]
 					pushed++
 					v := q.Push(t, 1)
-					o.kind, o.value, o.outcome = opPush, t.Payload.(byte), v.Outcome
+					o.kind, o.value, o.outcome = opPush, t.Owner.(byte), v.Outcome
 					if v.Displaced != nil {
-						o.displaced = v.Displaced.Payload.(byte)
+						o.displaced = v.Displaced.Owner.(byte)
 					}
 				case kind < 5:
 					t, what, _ := q.Pop(1)
@@ -317,11 +317,11 @@ func record(q strategies.Discipline, rng *rand.Rand, goroutines, each int) []por
 					}
 					o.kind = opEmpty
 					if t != nil {
-						o.kind, o.value = opPop, t.Payload.(byte)
+						o.kind, o.value = opPop, t.Owner.(byte)
 					}
 				default:
 					t := &tasks[rng.IntN(pushed)]
-					o.kind, o.value, o.removed = opRemove, t.Payload.(byte), remover.Remove(t)
+					o.kind, o.value, o.removed = opRemove, t.Owner.(byte), remover.Remove(t)
 				}
 				h.Return = int64(time.Since(start))
 				h.Output = o

@@ -13,30 +13,35 @@ type list struct {
 }
 
 func (l *list) pushBack(t *Task) {
-	t.list, t.prev, t.next = l, l.back, nil
+	s := &t.State
+	s.Holder, s.Prev, s.Next = l, l.back, nil
 	if l.back == nil {
 		l.front = t
 	} else {
-		l.back.next = t
+		l.back.State.Next = t
 	}
 	l.back = t
 }
 
 // remove needs t to be in l.
 func (l *list) remove(t *Task) {
-	if t.prev == nil {
-		l.front = t.next
+	s := &t.State
+	if s.Prev == nil {
+		l.front = s.Next
 	} else {
-		t.prev.next = t.next
+		s.Prev.State.Next = s.Next
 	}
-	if t.next == nil {
-		l.back = t.prev
+	if s.Next == nil {
+		l.back = s.Prev
 	} else {
-		t.next.prev = t.prev
+		s.Next.State.Prev = s.Prev
 	}
 	// A pooled task must not keep its former neighbours alive.
-	t.list, t.prev, t.next = nil, nil, nil
+	s.Holder, s.Prev, s.Next = nil, nil, nil
 }
+
+// holds reports whether t is in l.
+func (l *list) holds(t *Task) bool { return t.State.Holder == any(l) }
 
 // bounded is a list of at most capacity tasks behind a mutex: what the simple
 // disciplines have in common. They differ in Push and Pop alone.
@@ -64,7 +69,7 @@ func (b *bounded) Cap() int { return b.capacity }
 func (b *bounded) Remove(t *Task) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t.list != &b.mu.list {
+	if !b.mu.holds(t) {
 		return false
 	}
 	b.takeLocked(t)

@@ -114,7 +114,13 @@ func TestStrategies_KeepTheRules(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) { strategytest.Run(t, lookup(t, m.name), m.new) })
 	}
 	t.Run("sync", func(t *testing.T) { strategytest.Run(t, lookup(t, "sync"), noQueue) })
-	t.Run("reads-first", func(t *testing.T) { strategytest.Run(t, lookup(t, "reads-first"), readsFirstModel.New) })
+	t.Run("fair with weights", func(t *testing.T) {
+		spec := strategies.Fair(strategies.FairOptions{Weight: weightOf})
+		strategytest.Run(t, spec, func(c strategies.Config) strategies.Discipline {
+			return &fairModel{capacity: c.Capacity, weight: weightOf}
+		})
+	})
+	t.Run("cheap-first", func(t *testing.T) { strategytest.Run(t, lookup(t, "cheap-first"), cheapFirstModel.New) })
 }
 
 // FuzzDisciplines compares every strategy with its model.

@@ -65,7 +65,7 @@ type ring struct {
 	shift    int    // see slot
 	slots    []slot
 
-	// moving guards the positions of tasks (Task.ticket) between Remove, which
+	// moving guards the positions of tasks (State.Number) between Remove, which
 	// reads one, and compact, which changes them.
 	moving sync.Mutex
 }
@@ -126,7 +126,7 @@ func (q *ring) Push(t *Task, _ int64) Verdict {
 		switch lap := int64(s.seq.Load() - p); {
 		case lap == 0:
 			if q.tail.CompareAndSwap(p, p+1) {
-				t.ticket = p
+				t.State.Number = p
 				s.task.Store(t)
 				s.seq.Store(p + 1)
 				return Verdict{Outcome: Queued}
@@ -182,7 +182,7 @@ func (q *ring) Pop(int64) (*Task, PopResult, Reason) {
 func (q *ring) Remove(t *Task) bool {
 	q.moving.Lock()
 	defer q.moving.Unlock()
-	if !q.slot(t.ticket).task.CompareAndSwap(t, nil) {
+	if !q.slot(t.State.Number).task.CompareAndSwap(t, nil) {
 		return false
 	}
 	q.waiting.Add(-1)
@@ -226,7 +226,7 @@ func (q *ring) compact() {
 		dst--
 		if dst != p {
 			s.task.Store(nil)
-			t.ticket = dst
+			t.State.Number = dst
 			q.slot(dst).task.Store(t)
 		}
 	}

@@ -22,7 +22,7 @@ func (q *ring) reserve() uint64 {
 
 // fill is step 2 of a push.
 func (q *ring) fill(p uint64, t *Task) {
-	t.ticket = p
+	t.State.Number = p
 	q.slot(p).task.Store(t)
 	q.slot(p).seq.Store(p + 1)
 }
@@ -57,7 +57,7 @@ func (q *ring) check(t *testing.T) {
 		}
 		if task != nil {
 			n++
-			require.Equal(t, p, task.ticket)
+			require.Equal(t, p, task.State.Number)
 		}
 	}
 	require.Equal(t, q.Len(), n)

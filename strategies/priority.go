@@ -6,9 +6,6 @@ import (
 	"sync/atomic"
 )
 
-// classes is how many classes of Task.Priority there are.
-const classes = 8
-
 // priority serves the most important class that waits, and within a class the
 // oldest: the run queue of Ingo Molnár's O(1) scheduler of Linux 2.6, which
 // keeps a bit for each class that is not empty, so that the first and the last
@@ -40,8 +37,8 @@ var _ Remover = (*priority)(nil)
 
 func newPriority(c Config) Discipline { return &priority{capacity: max(1, c.Capacity)} }
 
-// class returns the class of t, the least important one if there is no such.
-func class(t *Task) uint8 { return min(t.Priority, classes-1) }
+// class returns the class of t.
+func class(t *Task) uint8 { return uint8(t.Priority.Class()) }
 
 // Push adds t. If the queue is full, a less important task is displaced, or t is
 // turned away if there is none.
@@ -80,7 +77,7 @@ func (q *priority) Pop(int64) (*Task, PopResult, Reason) {
 func (q *priority) Remove(t *Task) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.list != &q.mu.queues[class(t)] {
+	if !q.mu.queues[class(t)].holds(t) {
 		return false
 	}
 	q.takeLocked(t)

@@ -53,7 +53,7 @@ func (m *inOrder) Cap() int { return m.capacity }
 
 func newPriorityModel(c strategies.Config) strategies.Discipline {
 	return &inOrder{capacity: c.Capacity, compare: func(a, b *strategies.Task) int {
-		return int(a.Priority) - int(b.Priority)
+		return a.Priority.Class() - b.Priority.Class()
 	}}
 }
 
@@ -61,7 +61,7 @@ func newPriorityModel(c strategies.Config) strategies.Discipline {
 func verdict(v strategies.Verdict) string {
 	switch {
 	case v.Displaced != nil:
-		return v.Displaced.Payload.(string) + " " + v.Displacement().String()
+		return v.Displaced.Owner.(string) + " " + v.Displacement().String()
 	case v.Outcome == strategies.TurnedAway:
 		return v.Reason.String()
 	}
@@ -75,7 +75,7 @@ func popAll(t *testing.T, q strategies.Discipline, now int64) []string {
 	for q.Len() > 0 {
 		task, what, _ := q.Pop(now)
 		require.Equal(t, strategies.Run, what)
-		names = append(names, task.Payload.(string))
+		names = append(names, task.Owner.(string))
 	}
 	return names
 }
@@ -85,7 +85,7 @@ func TestPriority_WhoMakesRoom(t *testing.T) {
 	q := lookup(t, "priority").New(strategies.Config{Capacity: 4})
 	for _, push := range []struct {
 		name     string
-		priority uint8
+		priority strategies.Priority
 		want     string
 	}{
 		{"a5", 5, "queued"}, {"b5", 5, "queued"}, {"a2", 2, "queued"}, {"a7", 7, "queued"},
@@ -93,17 +93,19 @@ func TestPriority_WhoMakesRoom(t *testing.T) {
 		{"b7", 7, "full"},
 		{"a3", 3, "a7 displaced"},
 		{"c5", 5, "full"},
-		{"a0", 0, "b5 displaced"},
+		{"a0", strategies.MostImportant, "b5 displaced"},
 		{"b3", 3, "a5 displaced"},
 		// An important one is turned away if all others are as important.
 		{"c3", 3, "full"},
-		// What is no class is less important than any.
-		{"a255", 255, "full"},
+		// What is no class counts as the nearest.
+		{"a99", 99, "full"},
+		// Who says nothing is ordinary.
+		{"c", strategies.Ordinary, "full"},
 	} {
-		task := &strategies.Task{Payload: push.name, Priority: push.priority}
+		task := &strategies.Task{Owner: push.name, Priority: push.priority}
 		require.Equal(t, push.want, verdict(q.Push(task, 1)), push.name)
 	}
 	require.Equal(t, []string{"a0", "a2", "a3", "b3"}, popAll(t, q, 1))
-	require.Equal(t, "queued", verdict(q.Push(&strategies.Task{Payload: "a255", Priority: 255}, 1)))
-	require.Equal(t, []string{"a255"}, popAll(t, q, 1))
+	require.Equal(t, "queued", verdict(q.Push(&strategies.Task{Owner: "a99", Priority: 99}, 1)))
+	require.Equal(t, []string{"a99"}, popAll(t, q, 1))
 }

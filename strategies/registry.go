@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
-// Spec describes a strategy: a discipline that can be chosen by name.
+// Spec describes a strategy. It can be passed as a value, or registered and then be
+// chosen by name.
 type Spec struct {
 	// Name is how users choose the strategy: lower-case letters, digits and
 	// hyphens.
@@ -18,8 +20,52 @@ type Spec struct {
 	// Inline says that no task ever waits or is handed to a worker: whoever
 	// submits a task runs it.
 	Inline bool
+	// Reasons are those of its own for which it sheds tasks, beside those of
+	// Reasons, which any strategy may give: at most 16, of lower-case letters,
+	// digits, hyphens and underscores, 32 at most.
+	Reasons []Reason
 	// New returns an empty discipline.
 	New func(Config) Discipline
+
+	// invalid says what is wrong with the options that the strategy was made with.
+	invalid error
+}
+
+// Check returns an error if the description is incomplete or malformed, or if the
+// options that the strategy was made with cannot be. It names field, value and range.
+func (s Spec) Check() error {
+	switch {
+	case s.invalid != nil:
+		return s.invalid
+	case s.Name == "" || strings.Trim(s.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
+		return fmt.Errorf("strategy %q: a name consists of lower-case letters, digits and hyphens", s.Name)
+	case s.New == nil:
+		return fmt.Errorf("strategy %q: New is nil", s.Name)
+	case len(s.Reasons) > mostReasons:
+		return fmt.Errorf("strategy %q: %d reasons of its own, at most %d are allowed", s.Name, len(s.Reasons), mostReasons)
+	}
+	for _, r := range s.Reasons {
+		if !r.wellFormed() {
+			return fmt.Errorf("strategy %q: the reason %q is none of 1 to %d lower-case letters, digits, hyphens and underscores", s.Name, string(r), longestReason)
+		}
+	}
+	return nil
+}
+
+// mostReasons is how many reasons of its own a strategy may have.
+const mostReasons = 16
+
+// Sheds reports whether the strategy may shed a task for that reason.
+func (s *Spec) Sheds(r Reason) bool {
+	return slices.Contains(reasons, r) || slices.Contains(s.Reasons, r)
+}
+
+// checkDuration returns an error if an option of a strategy is too short or too long.
+func checkDuration(strategy, field string, d time.Duration) error {
+	if d < time.Microsecond || d > time.Hour {
+		return fmt.Errorf("strategy %q: %s is %v, 1µs to 1h is allowed", strategy, field, d)
+	}
+	return nil
 }
 
 // Config is what a discipline is made for.
@@ -29,6 +75,10 @@ type Config struct {
 	Capacity int
 	// Workers is how many workers will pop, at least 1.
 	Workers int
+	// Observe asks the discipline to give up nothing but for want of room, and to say
+	// what it would have given up: by Verdict.WouldShed and by the reason beside Run.
+	// The order is the same.
+	Observe bool
 }
 
 // ErrUnknown is wrapped by the error of Lookup.
@@ -46,10 +96,10 @@ func builtin() []Spec {
 		{Name: "adaptive-lifo", New: newAdaptiveLIFO, Summary: "bounded; oldest first while short, newest first while a queue stands; when full, the oldest is displaced"},
 		{Name: "auto", New: newAuto, Summary: "no setting: first-in first-out, newest first while a queue stands, of which it learns how long is too long"},
 		{Name: "caller-runs", New: newCallerRuns, Summary: "bounded first-in first-out; when full, the connection does the work itself"},
-		{Name: "codel", New: newCoDel, Summary: "bounded first-in first-out with controlled delay; when full, the newest is turned away"},
+		CoDel(CoDelOptions{}),
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},
-		{Name: "edf", New: newEDF, Summary: "earliest deadline first, refusing what cannot be done in time; when full, the latest deadline is displaced"},
-		{Name: "fair", New: newFair, Summary: "deficit round robin over clients; when full, the oldest of the client with the longest queue is displaced"},
+		EDF(EDFOptions{}),
+		Fair(FairOptions{}),
 		{Name: "fifo", New: newFIFO, Summary: "bounded first-in first-out; when full, the newest is turned away"},
 		{Name: "hybrid", New: newHybrid, Summary: "bounded; takes the oldest and the newest in turn; when full, the oldest is displaced"},
 		{Name: "lifo", New: newLIFO, Summary: "bounded stack, newest first; when full, the oldest is displaced"},
@@ -61,21 +111,18 @@ func builtin() []Spec {
 	}
 }
 
-// Register adds a strategy, so that it can be chosen like those that come with
-// Spillway. It returns an error if the description is incomplete or the name is
-// malformed or taken.
+// Register adds a strategy, so that it can be chosen by name like those that come
+// with Spillway. It returns an error if the description is not in order, see Check,
+// or the name is taken. A strategy that is passed as a value need not be registered.
 func Register(s Spec) error {
-	if s.New == nil {
-		return fmt.Errorf("register strategy %q: New is nil", s.Name)
-	}
-	if s.Name == "" || strings.Trim(s.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return fmt.Errorf("register strategy %q: a name consists of lower-case letters, digits and hyphens", s.Name)
+	if err := s.Check(); err != nil {
+		return fmt.Errorf("register: %w", err)
 	}
 	registry.Lock()
 	defer registry.Unlock()
 	i, taken := find(s.Name)
 	if taken {
-		return fmt.Errorf("register strategy %q: the name is taken", s.Name)
+		return fmt.Errorf("register: strategy %q: the name is taken", s.Name)
 	}
 	registry.specs = slices.Insert(registry.specs, i, s)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,10 +13,10 @@ import (
 	"github.com/spillway-go/spillway/strategies/strategytest"
 )
 
-// readsFirstModel is what the strategy of the example does.
-var readsFirstModel = strategytest.Model{
+// cheapFirstModel is what the strategy of the example does.
+var cheapFirstModel = strategytest.Model{
 	Next: func(waiting []*strategies.Task) int {
-		return max(0, slices.IndexFunc(waiting, func(t *strategies.Task) bool { return !t.Write }))
+		return max(0, slices.Index(waiting, slices.MinFunc(waiting, func(a, b *strategies.Task) int { return a.Places() - b.Places() })))
 	},
 	Full: turnedAway,
 }
@@ -27,13 +28,18 @@ func TestRegister_Errors(t *testing.T) {
 		spec strategies.Spec
 		want string
 	}{
-		{strategies.Spec{Name: "mine"}, `register strategy "mine": New is nil`},
-		{strategies.Spec{New: newQueue}, `register strategy "": a name consists of lower-case letters, digits and hyphens`},
-		{strategies.Spec{Name: "Mine", New: newQueue}, `register strategy "Mine": a name consists of lower-case letters, digits and hyphens`},
-		{strategies.Spec{Name: "my own", New: newQueue}, `register strategy "my own": a name consists of lower-case letters, digits and hyphens`},
-		{strategies.Spec{Name: "a\n", New: newQueue}, `register strategy "a\n": a name consists of lower-case letters, digits and hyphens`},
-		{strategies.Spec{Name: "fifo", New: newQueue}, `register strategy "fifo": the name is taken`},
-		{strategies.Spec{Name: "reads-first", New: newQueue}, `register strategy "reads-first": the name is taken`},
+		{strategies.Spec{Name: "mine", New: newQueue, Reasons: []strategies.Reason{"Not this"}}, `register: strategy "mine": the reason "Not this" is none of 1 to 32 lower-case letters, digits, hyphens and underscores`},
+		{strategies.Spec{Name: "mine", New: newQueue, Reasons: make([]strategies.Reason, 17)}, `register: strategy "mine": 17 reasons of its own, at most 16 are allowed`},
+		{strategies.CoDel(strategies.CoDelOptions{Target: -1}), `register: strategy "codel": Target is -1ns, 1µs to 1h is allowed`},
+		{strategies.CoDel(strategies.CoDelOptions{Interval: 2 * time.Hour}), `register: strategy "codel": Interval is 2h0m0s, 1µs to 1h is allowed`},
+		{strategies.EDF(strategies.EDFOptions{RelativeDeadline: 1}), `register: strategy "edf": RelativeDeadline is 1ns, 1µs to 1h is allowed`},
+		{strategies.Spec{Name: "mine"}, `register: strategy "mine": New is nil`},
+		{strategies.Spec{New: newQueue}, `register: strategy "": a name consists of lower-case letters, digits and hyphens`},
+		{strategies.Spec{Name: "Mine", New: newQueue}, `register: strategy "Mine": a name consists of lower-case letters, digits and hyphens`},
+		{strategies.Spec{Name: "my own", New: newQueue}, `register: strategy "my own": a name consists of lower-case letters, digits and hyphens`},
+		{strategies.Spec{Name: "a\n", New: newQueue}, `register: strategy "a\n": a name consists of lower-case letters, digits and hyphens`},
+		{strategies.Spec{Name: "fifo", New: newQueue}, `register: strategy "fifo": the name is taken`},
+		{strategies.Spec{Name: "cheap-first", New: newQueue}, `register: strategy "cheap-first": the name is taken`},
 	} {
 		t.Run(tc.spec.Name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +61,7 @@ func TestSpecs_SortedAndComplete(t *testing.T) {
 	t.Parallel()
 	names := strategies.Names()
 	require.True(t, slices.IsSorted(names))
-	require.Contains(t, names, "reads-first", "one that was registered is there as well")
+	require.Contains(t, names, "cheap-first", "one that was registered is there as well")
 	specs := strategies.Specs()
 	require.Len(t, specs, len(names))
 	for i, s := range specs {
@@ -75,7 +81,7 @@ func TestSpecs_SortedAndComplete(t *testing.T) {
 // TestSpecs_HaveModels finds strategies that the shared tests would miss.
 func TestSpecs_HaveModels(t *testing.T) {
 	t.Parallel()
-	tested := []string{"reads-first", "sync"}
+	tested := []string{"cheap-first", "sync"}
 	for _, m := range models {
 		tested = append(tested, m.name)
 	}
@@ -105,5 +111,4 @@ func TestReason_Names(t *testing.T) {
 	}
 	require.Equal(t, []string{"full", "displaced", "codel", "limit", "fair", "abandoned", "draining", "expired"}, names)
 	require.Equal(t, "none", strategies.ReasonNone.String())
-	require.Equal(t, "unknown", strategies.Reason(200).String())
 }

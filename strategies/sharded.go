@@ -143,13 +143,13 @@ func (q *sharded) Pop(int64) (*Task, PopResult, Reason) {
 
 // Remove takes t out of its queue, in constant time.
 func (q *sharded) Remove(t *Task) bool {
-	// Only Push sets the ticket. One from elsewhere leads to some queue, in which
+	// Only Push sets the number. One from elsewhere leads to some queue, in which
 	// t is not.
-	s := &q.shards[t.ticket%uint64(len(q.shards))]
+	s := &q.shards[t.State.Number%uint64(len(q.shards))]
 	for !s.state.tryLock() {
 		runtime.Gosched()
 	}
-	if t.list != &s.tasks {
+	if !s.tasks.holds(t) {
 		s.state.unlock(0)
 		return false
 	}
@@ -212,7 +212,7 @@ func (s *shard) push(t *Task) bool {
 		s.state.unlock(0)
 		return false
 	}
-	t.ticket = s.number
+	t.State.Number = s.number
 	if s.tasks.front == nil {
 		s.oldest.Store(t.Submitted)
 	}
@@ -239,8 +239,8 @@ func (s *shard) pop() *Task {
 func (s *shard) takeLocked(t *Task) {
 	if t == s.tasks.front {
 		oldest := int64(math.MaxInt64)
-		if t.next != nil {
-			oldest = t.next.Submitted
+		if next := t.State.Next; next != nil {
+			oldest = next.Submitted
 		}
 		s.oldest.Store(oldest)
 	}

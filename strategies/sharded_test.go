@@ -13,7 +13,7 @@ func newShards(capacity, workers int) *sharded {
 }
 
 // shardOf returns the queue that t waits in.
-func (q *sharded) shardOf(t *Task) *shard { return &q.shards[t.ticket] }
+func (q *sharded) shardOf(t *Task) *shard { return &q.shards[t.State.Number] }
 
 // lock takes the lock of s, as somebody does who then stops.
 func (s *shard) lock(t *testing.T) {

@@ -2,125 +2,106 @@ package strategies
 
 import "sync/atomic"
 
-// Task is one request on its way from the goroutine that received it to the
-// worker that runs it.
+// Task is one request, as far as a queue discipline is told of it. Whoever drives a
+// discipline, as package dispatch does, makes it a part of a type of its own.
 //
-// Ownership. A task belongs to exactly one side at any moment: to the
-// submitter until Submit, then to the discipline and the dispatcher, then to
-// the worker that runs it, and to the submitter again from the moment Done is
-// called. Tasks are pooled by their submitter, so whoever has passed a task on
-// must not look at it again.
+// The zero value is an ordinary request: of ordinary importance, without a deadline,
+// at the cost of one.
 //
-// The exported fields up to Payload are set by the submitter before it submits
-// the task and are constant until Done is called: a discipline may read them
-// at any time between the Push that accepted the task and the Pop, Remove or
-// displacement that gave it back.
+// Ownership. A task that Push has queued is the discipline's until it gives the task
+// up: by Pop, by Remove or as displaced. The fields up to Owner are constant meanwhile.
+// Tasks are pooled by whoever submits them, so a discipline that has given one up must
+// not look at it again, nor keep anything that leads to it.
 type Task struct {
 	// Arrival is when the request arrived, in nanoseconds on the monotonic
 	// clock whose readings are passed to Push and Pop.
 	Arrival int64
+	// Submitted is when the task was first offered to a discipline, on the same
+	// clock. A task that moves to another discipline keeps it.
+	Submitted int64
 	// Deadline is when the client stops waiting, on the same clock. Zero means
 	// that the client did not say.
 	Deadline int64
-	// Priority is the class of the request, 0 (most important) to 7.
-	Priority uint8
-	// Write says that the task may be taken together with other writes, because
-	// what it does can be committed with them at once.
-	Write bool
-	// Size is how many bytes the task writes. It bounds what is taken together.
-	Size int64
-	// InPlace says that the submitter would rather run the task itself, in the
-	// place of a worker that is idle, than have the worker woken: it has nothing
-	// else to do meanwhile. A write that may be taken together with others goes to
-	// the worker all the same, unless none has come of late.
-	InPlace bool
+	// Priority is how important the request is.
+	Priority Priority
+	// Cost is how many of the places, or workers, the task takes at once, where one
+	// can take several. Less than 1 means 1: see Places.
+	Cost int
 	// Client names whoever sent the request, for fairness. It may be empty.
 	Client string
-	// Payload is what the task does. Only the submitter and whoever runs the
-	// task know its type.
-	Payload any
-	// Done is called exactly once for every submitted task, from any goroutine,
-	// after the task has run or was shed; Shed then tells which. It must neither
-	// block nor submit a task. The task is the submitter's again from the beginning
-	// of the call.
-	Done func(*Task)
 
-	// Strategy is the name of the strategy that the task was submitted to. The
-	// dispatcher sets it; the submitter may read it once Done is called.
-	Strategy string
-	// Shed is ReasonNone if the task was run, otherwise the reason why it was
-	// not. The dispatcher sets it; the submitter may read it once Done is
-	// called.
-	Shed Reason
-	// Submitted is when the task was submitted, on the clock of Arrival. The
-	// dispatcher sets it before Push.
-	Submitted int64
-	// Started is when the task was first run, on the clock of Arrival, and zero
-	// if it was shed before. The dispatcher sets it; the submitter may read it
-	// once Done is called.
-	Started int64
-	// Owner is the dispatcher's own note on where the task is. Disciplines leave it
-	// alone.
+	// Owner leads back to what the task is a part of. It is for whoever drives the
+	// discipline; disciplines leave it alone.
 	Owner any
 
-	// The fields below belong to the built-in discipline that holds the task,
-	// and are meaningless otherwise.
-
-	next, prev *Task                // neighbours in a list, or children in a tree
-	list       *list                // the list that holds the task, nil outside of one
-	up         *Task                // parent in a tree
-	size       int                  // of the part of a tree below and with the task, 0 outside of one
-	ticket     uint64               // position in a ring, or number of the push
-	node       atomic.Pointer[node] // place in a linked queue
+	// State belongs to the discipline that holds the task.
+	State State
 }
 
-// Reason tells why a task was not run.
-type Reason uint8
+// Places returns how many places the task takes: its cost, but 1 at the least.
+func (t *Task) Places() int { return max(1, t.Cost) }
 
-// The reasons why a task may be shed.
+// State is room for what a discipline notes in a task that it holds, so that holding
+// one allocates nothing. Which field means what is up to the discipline. It must not
+// rely on what it finds there in a task that is pushed, but for Holder and Shared, which
+// are nil then: whoever gives a task up leaves them so, and clears the links, since a
+// pooled task must not keep alive what it waited with.
+//
+// Remove is called with tasks that another goroutine may be popping at this moment, so
+// only what the discipline's lock guards, or Shared, may be looked at there.
+type State struct {
+	// Next, Prev and Up are neighbours in a list, or children and parent in a tree.
+	Next, Prev, Up *Task
+	// Holder is that part of the discipline that holds the task, as a list: a pointer,
+	// so that noting it allocates nothing.
+	Holder any
+	// Number may be a position, or the number of the push.
+	Number uint64
+	// Count may be the size of what is below the task in a tree.
+	Count int
+	// Shared is for disciplines without a lock. It may point to a field of the place
+	// that holds the task, in which that place refers to itself.
+	Shared atomic.Pointer[any]
+}
+
+// Priority is how important a request is. Urgencies are those of RFC 9218, from 0, the
+// most important, to 7: 1 to 7 stand for themselves, MostImportant for 0, and 0, the
+// zero value, for the ordinary urgency, which is 3.
+type Priority int8
+
 const (
-	// ReasonNone means that the task was not shed.
-	ReasonNone Reason = iota
-	// ReasonFull means that the queue had no room.
-	ReasonFull
-	// ReasonDisplaced means that a newer task took its place.
-	ReasonDisplaced
-	// ReasonCoDel means that the task waited too long while a queue stood.
-	ReasonCoDel
-	// ReasonLimit means that an adaptive limit was reached.
-	ReasonLimit
-	// ReasonFair means that the task's client was over its share.
-	ReasonFair
-	// ReasonAbandoned means that the client went away.
-	ReasonAbandoned
-	// ReasonDraining means that the service is stopping.
-	ReasonDraining
-	// ReasonExpired means that the task's deadline passed while it waited.
-	ReasonExpired
-
-	numReasons
+	// Ordinary is the priority of requests that say nothing about it.
+	Ordinary Priority = 0
+	// MostImportant is urgency 0.
+	MostImportant Priority = -1
+	// LeastImportant is urgency 7.
+	LeastImportant Priority = classes - 1
 )
 
-var reasonNames = [numReasons]string{
-	"none", "full", "displaced", "codel", "limit", "fair", "abandoned", "draining", "expired",
+const (
+	// classes is how many urgencies there are.
+	classes = 8
+	// ordinaryClass is the urgency of who says nothing.
+	ordinaryClass = 3
+)
+
+// Urgency returns the priority that stands for an urgency, 0 to 7. Beyond these it is
+// the nearest.
+func Urgency(u int) Priority {
+	if u <= 0 {
+		return MostImportant
+	}
+	return Priority(min(u, classes-1))
 }
 
-// String returns the reason's name as clients and metrics see it.
-func (r Reason) String() string {
-	if r < numReasons {
-		return reasonNames[r]
+// Class returns the urgency that p stands for, 0 (most important) to 7.
+func (p Priority) Class() int {
+	switch {
+	case p < 0:
+		return 0
+	case p == Ordinary:
+		return ordinaryClass
+	default:
+		return int(min(p, LeastImportant))
 	}
-	return "unknown"
-}
-
-// Valid reports whether r is a reason to shed a task.
-func (r Reason) Valid() bool { return r != ReasonNone && r < numReasons }
-
-// Reasons returns every reason for which a task may be shed.
-func Reasons() []Reason {
-	all := make([]Reason, 0, numReasons-1)
-	for r := ReasonNone + 1; r < numReasons; r++ {
-		all = append(all, r)
-	}
-	return all
 }

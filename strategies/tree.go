@@ -13,34 +13,32 @@ package strategies
 type tree struct {
 	root *Task
 	seed uint64 // of the random numbers
+	// relative is the deadline of a task that has none, from its arrival on.
+	relative int64
 }
 
-// never is how long after its arrival a task without a deadline is due: as late
-// as one with the longest deadline that the protocol knows, an hour.
-const never = 3600e9
-
-// due returns when t should be done.
-func due(t *Task) int64 {
+// deadline returns when t should be done.
+func (r *tree) deadline(t *Task) int64 {
 	if t.Deadline == 0 {
-		return t.Arrival + never
+		return t.Arrival + r.relative
 	}
 	return t.Deadline
 }
 
 // earlier reports whether a is due before b or, if at the same time, was pushed
 // before.
-func earlier(a, b *Task) bool {
-	if x, y := due(a), due(b); x != y {
+func (r *tree) earlier(a, b *Task) bool {
+	if x, y := r.deadline(a), r.deadline(b); x != y {
 		return x < y
 	}
-	return a.ticket < b.ticket
+	return a.State.Number < b.State.Number
 }
 
-// rank returns the random number of t: its ticket and the seed, well mixed by the
-// last steps of SplitMix64. Tickets can be foretold, and so whoever knew the seed
+// rank returns the random number of t: the number of its push and the seed, well
+// mixed by the last steps of SplitMix64. The former can be foretold, and so whoever knew the seed
 // could choose deadlines that make the tree a list. Nobody does.
 func (r *tree) rank(t *Task) uint64 {
-	x := t.ticket ^ r.seed
+	x := t.State.Number ^ r.seed
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
@@ -49,8 +47,8 @@ func (r *tree) rank(t *Task) uint64 {
 // first returns the task that is due first, nil if there is none.
 func (r *tree) first() *Task {
 	t := r.root
-	for t != nil && t.prev != nil {
-		t = t.prev
+	for t != nil && t.State.Prev != nil {
+		t = t.State.Prev
 	}
 	return t
 }
@@ -58,79 +56,79 @@ func (r *tree) first() *Task {
 // last returns the task that is due last, nil if there is none.
 func (r *tree) last() *Task {
 	t := r.root
-	for t != nil && t.next != nil {
-		t = t.next
+	for t != nil && t.State.Next != nil {
+		t = t.State.Next
 	}
 	return t
 }
 
 // before returns how many tasks are due before t, which is not in the tree but
-// has its ticket.
+// has its number.
 func (r *tree) before(t *Task) int {
 	n := 0
 	for at := r.root; at != nil; {
-		if earlier(t, at) {
-			at = at.prev
+		if r.earlier(t, at) {
+			at = at.State.Prev
 		} else {
-			n += size(at.prev) + 1
-			at = at.next
+			n += size(at.State.Prev) + 1
+			at = at.State.Next
 		}
 	}
 	return n
 }
 
-// add adds t, which has its ticket.
+// add adds t, which has its number.
 func (r *tree) add(t *Task) {
 	place, up := &r.root, (*Task)(nil)
 	for own := r.rank(t); *place != nil && r.rank(*place) >= own; {
 		up = *place
-		up.size++
-		if earlier(t, up) {
-			place = &up.prev
+		up.State.Count++
+		if r.earlier(t, up) {
+			place = &up.State.Prev
 		} else {
-			place = &up.next
+			place = &up.State.Next
 		}
 	}
 	below := *place
-	*place, t.up = t, up
-	t.prev, t.next = split(below, t)
-	adopt(t)
+	*place, t.State.Up = t, up
+	t.State.Prev, t.State.Next = r.split(below, t)
+	update(t)
 }
 
 // remove needs t to be in the tree.
 func (r *tree) remove(t *Task) {
-	below := r.join(t.prev, t.next)
+	below := r.join(t.State.Prev, t.State.Next)
 	switch {
-	case t.up == nil:
+	case t.State.Up == nil:
 		r.root = below
-	case t.up.prev == t:
-		t.up.prev = below
+	case t.State.Up.State.Prev == t:
+		t.State.Up.State.Prev = below
 	default:
-		t.up.next = below
+		t.State.Up.State.Next = below
 	}
 	if below != nil {
-		below.up = t.up
+		below.State.Up = t.State.Up
 	}
-	for up := t.up; up != nil; up = up.up {
-		up.size--
+	for up := t.State.Up; up != nil; up = up.State.Up {
+		up.State.Count--
 	}
 	// A pooled task must not keep those alive that it waited with.
-	t.prev, t.next, t.up, t.size = nil, nil, nil, 0
+	t.State.Prev, t.State.Next, t.State.Up, t.State.Count = nil, nil, nil, 0
 }
 
 // split divides a tree into the tasks that are due before t and the others.
-func split(root, t *Task) (before, after *Task) {
+func (r *tree) split(root, t *Task) (before, after *Task) {
 	if root == nil {
 		return nil, nil
 	}
-	if earlier(t, root) {
-		before, root.prev = split(root.prev, t)
+	if r.earlier(t, root) {
+		before, root.State.Prev = r.split(root.State.Prev, t)
 		after = root
 	} else {
-		root.next, after = split(root.next, t)
+		root.State.Next, after = r.split(root.State.Next, t)
 		before = root
 	}
-	adopt(root)
+	update(root)
 	return before, after
 }
 
@@ -143,30 +141,30 @@ func (r *tree) join(a, b *Task) *Task {
 	case b == nil:
 		return a
 	case r.rank(a) >= r.rank(b):
-		a.next = r.join(a.next, b)
-		adopt(a)
+		a.State.Next = r.join(a.State.Next, b)
+		update(a)
 		return a
 	default:
-		b.prev = r.join(a, b.prev)
-		adopt(b)
+		b.State.Prev = r.join(a, b.State.Prev)
+		update(b)
 		return b
 	}
 }
 
-// adopt corrects what follows from the children of t.
-func adopt(t *Task) {
-	if t.prev != nil {
-		t.prev.up = t
+// update corrects what follows from the children of t.
+func update(t *Task) {
+	if t.State.Prev != nil {
+		t.State.Prev.State.Up = t
 	}
-	if t.next != nil {
-		t.next.up = t
+	if t.State.Next != nil {
+		t.State.Next.State.Up = t
 	}
-	t.size = size(t.prev) + 1 + size(t.next)
+	t.State.Count = size(t.State.Prev) + 1 + size(t.State.Next)
 }
 
 func size(t *Task) int {
 	if t == nil {
 		return 0
 	}
-	return t.size
+	return t.State.Count
 }

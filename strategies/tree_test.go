@@ -14,7 +14,7 @@ func (r *tree) depth() int {
 		if t == nil {
 			return 0
 		}
-		return 1 + max(below(t.prev), below(t.next))
+		return 1 + max(below(t.State.Prev), below(t.State.Next))
 	}
 	return below(r.root)
 }
@@ -26,7 +26,7 @@ func TestTree_DeadlinesDoNotShapeIt(t *testing.T) {
 	const n = 1 << 12
 	tasks := make([]*Task, n)
 	for i := range tasks {
-		tasks[i] = &Task{ticket: uint64(i + 1)}
+		tasks[i] = &Task{State: State{Number: uint64(i + 1)}}
 	}
 	known := new(tree) // what they know: a seed of 0
 	order := slices.Clone(tasks)
@@ -39,7 +39,7 @@ func TestTree_DeadlinesDoNotShapeIt(t *testing.T) {
 	for i, task := range order {
 		task.Deadline = int64(i + 1)
 	}
-	q := newEDF(Config{Capacity: n, Workers: 1}).(*edf)
+	q := EDF(EDFOptions{}).New(Config{Capacity: n, Workers: 1}).(*edf)
 	for _, task := range tasks {
 		require.Equal(t, Verdict{}, q.Push(task, 0))
 	}

@@ -44,6 +44,8 @@ type node struct {
 	// Remove, owns the task from then on. It is set once, so no other task, and
 	// not the same task submitted again, ever appears here.
 	task atomic.Pointer[Task]
+	// self is the node itself, for the task to point to.
+	self any
 }
 
 var _ Remover = (*unbounded)(nil)
@@ -59,7 +61,8 @@ func newUnbounded(Config) Discipline {
 // Push adds t.
 func (q *unbounded) Push(t *Task, _ int64) Verdict {
 	n := new(node)
-	t.node.Store(n)
+	n.self = n
+	t.State.Shared.Store(&n.self)
 	n.task.Store(t)
 	q.waiting.Add(1)
 	for {
@@ -103,7 +106,7 @@ func (q *unbounded) Pop(int64) (*Task, PopResult, Reason) {
 		q.head.CompareAndSwap(head, next)
 		if taken {
 			// A node leads to all that came after it. The task must not keep it.
-			t.node.Store(nil)
+			t.State.Shared.Store(nil)
 			q.waiting.Add(-1)
 			return t, Run, ReasonNone
 		}
@@ -113,11 +116,15 @@ func (q *unbounded) Pop(int64) (*Task, PopResult, Reason) {
 // Remove takes t out of the queue. Its empty node stays until Pop passes it or a
 // sweep unlinks it.
 func (q *unbounded) Remove(t *Task) bool {
-	n := t.node.Load()
-	if n == nil || !n.task.CompareAndSwap(t, nil) {
+	place := t.State.Shared.Load()
+	if place == nil {
 		return false
 	}
-	t.node.Store(nil)
+	n, ok := (*place).(*node)
+	if !ok || !n.task.CompareAndSwap(t, nil) {
+		return false
+	}
+	t.State.Shared.Store(nil)
 	if left := q.waiting.Add(-1); q.holes.Add(1) > max(2*left, fewHoles) {
 		q.sweep()
 	}

@@ -152,7 +152,7 @@ type service struct {
 	// In the order in which they are opened.
 	metrics    *metrics.Metrics
 	backups    *backup.Backups
-	store      keeping
+	store      openedStore
 	executor   *executor.Executor
 	dispatcher *dispatch.Dispatcher
 	waiting    atomic.Pointer[dispatch.Dispatcher] // the same, for unblocked
@@ -215,7 +215,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Run:     s.executor.Run,
 		Blocked: s.executor.Blocked,
 		Epoch:   epoch,
-		Observe: s.metrics.Queue,
+		Events:  s.metrics.Queue,
 		Switched: func(from, to string) {
 			s.metrics.Switched(from, to)
 			log.Info("strategy switched", "from", from, "to", to)

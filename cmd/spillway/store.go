@@ -17,8 +17,8 @@ import (
 	"github.com/spillway-go/spillway/internal/store/pebble"
 )
 
-// keeping is the store with what the admin plane wants of it.
-type keeping struct {
+// openedStore is the store with what the admin plane wants of it.
+type openedStore struct {
 	store.Store
 	// checkpoint writes a consistent copy into a folder that does not exist yet.
 	checkpoint func(dir string) error
@@ -33,18 +33,18 @@ type keeping struct {
 // openStore opens the store that is configured, an embedded one on that file
 // system, which keeps so many tables open. It calls unblocked when writes that it held
 // back may go on, or fail.
-func openStore(c *config.Config, tables int, log *slog.Logger, m *metrics.Metrics, fs vfs.FS, unblocked func()) (keeping, error) {
+func openStore(c *config.Config, tables int, log *slog.Logger, m *metrics.Metrics, fs vfs.FS, unblocked func()) (openedStore, error) {
 	if c.Store == config.StoreCassandra {
 		s, err := cassandra.Open(clusterOptions(c, log))
 		if err != nil {
-			return keeping{}, err
+			return openedStore{}, err
 		}
-		return keeping{Store: s, checkpoint: func(string) error {
+		return openedStore{Store: s, checkpoint: func(string) error {
 			return fmt.Errorf("the distributed store is backed up by the cluster's own tools, such as nodetool snapshot: %w", errors.ErrUnsupported)
 		}, sync: func() error { return nil }, leave: func() {}}, nil
 	}
 	if err := backup.Usable(c.DataDir); err != nil {
-		return keeping{}, err
+		return openedStore{}, err
 	}
 	s, err := pebble.Open(pebble.Options{
 		Dir:          c.DataDir,
@@ -63,12 +63,12 @@ func openStore(c *config.Config, tables int, log *slog.Logger, m *metrics.Metric
 		if err == nil {
 			_ = s.Close() // nothing was written
 		}
-		return keeping{}, unfinished
+		return openedStore{}, unfinished
 	}
 	if err != nil {
-		return keeping{}, err
+		return openedStore{}, err
 	}
-	k := keeping{
+	k := openedStore{
 		Store: s, checkpoint: s.Checkpoint, sync: s.Sync, leave: func() {},
 		stats: func() metrics.StoreStats { return storeStats(s.Stats()) },
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // Nothing is allocated per operation once the pools are warm.
@@ -20,15 +20,15 @@ func TestExecutor_AllocatesNothing(t *testing.T) {
 	e := Open(Options{Store: nullStore{}})
 	defer e.Close()
 	var completed atomic.Int64
-	done := func(*strategies.Task) { completed.Add(1) }
-	tasks := make([]*strategies.Task, 8)
+	done := func(*dispatch.Task) { completed.Add(1) }
+	tasks := make([]*dispatch.Task, 8)
 	for i := range tasks {
 		op := putOp(fmt.Sprint(i), "v")
-		tasks[i] = &strategies.Task{Payload: &op}
+		tasks[i] = &dispatch.Task{Payload: &op}
 	}
 	get := getOp("a")
 	get.Buf = make([]byte, 0, 16)
-	read := []*strategies.Task{{Payload: &get}}
+	read := []*dispatch.Task{{Payload: &get}}
 	require.Zero(t, testing.AllocsPerRun(1000, func() { e.Run(tasks, done) }))
 	require.Zero(t, testing.AllocsPerRun(1000, func() { get.Buf = get.Buf[:0]; e.Run(read, done) }))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/internal/store/pebble"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // BenchmarkExecutor runs 64 clients, each with one task in flight, against a few
@@ -45,11 +45,11 @@ func BenchmarkExecutor(b *testing.B) {
 func bench(b *testing.B, s store.Store, kind executor.Kind, keys int) {
 	const clients, workers = 64, 4
 	e := executor.Open(executor.Options{Store: s, MaxCommits: 4 * workers})
-	queue := make(chan *strategies.Task, clients)
+	queue := make(chan *dispatch.Task, clients)
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
-			batch := make([]*strategies.Task, 0, 32)
+			batch := make([]*dispatch.Task, 0, 32)
 			for t := range queue {
 				batch = append(batch[:0], t)
 				for more := kind == executor.Put; more && len(batch) < cap(batch); {
@@ -62,7 +62,7 @@ func bench(b *testing.B, s store.Store, kind executor.Kind, keys int) {
 						more = false
 					}
 				}
-				e.Run(batch, func(t *strategies.Task) { t.Done(t) })
+				e.Run(batch, func(t *dispatch.Task) { t.Done(t) })
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func bench(b *testing.B, s store.Store, kind executor.Kind, keys int) {
 		callers.Go(func() {
 			done := make(chan struct{}, 1)
 			op := &executor.Op{Kind: kind, Key: make([]byte, 8), Value: make([]byte, 100), Buf: make([]byte, 0, 128)}
-			task := &strategies.Task{Payload: op, Done: func(*strategies.Task) { done <- struct{}{} }}
+			task := &dispatch.Task{Payload: op, Done: func(*dispatch.Task) { done <- struct{}{} }}
 			r := rand.New(rand.NewPCG(1, uint64(c)))
 			for i := c; i < b.N; i += clients {
 				binary.BigEndian.PutUint64(op.Key, r.Uint64N(uint64(keys)))

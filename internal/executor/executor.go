@@ -25,7 +25,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/bufpool"
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 const (
@@ -139,7 +139,7 @@ func (e *Executor) Blocked(inline bool) bool {
 // Run runs a task, or several writes as one batch, and calls done for each when it
 // is completed: before Run returns or later, on another goroutine. The slice is
 // not kept.
-func (e *Executor) Run(tasks []*strategies.Task, done func(*strategies.Task)) {
+func (e *Executor) Run(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	t := tasks[0]
 	switch op := t.Payload.(*Op); {
 	case op.Kind == Range:
@@ -160,7 +160,7 @@ func (e *Executor) now() int64 { return int64(time.Since(e.epoch)) }
 
 // began returns when t began to run, which is now. A task that was started at
 // the beginning of this turn says so, which spares a look at the clock.
-func (e *Executor) began(t *strategies.Task) int64 {
+func (e *Executor) began(t *dispatch.Task) int64 {
 	if e.started {
 		return t.Started
 	}
@@ -171,7 +171,7 @@ func (e *Executor) operated(operation string, start int64) {
 	e.events.Operated(operation, time.Duration(e.now()-start))
 }
 
-func (e *Executor) get(t *strategies.Task, op *Op, done func(*strategies.Task)) {
+func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	start := e.began(t)
 	head := len(op.Buf)
 	slot := e.table.slot(op.Key)
@@ -198,7 +198,7 @@ func (e *Executor) get(t *strategies.Task, op *Op, done func(*strategies.Task)) 
 }
 
 // write applies the writes as one batch.
-func (e *Executor) write(tasks []*strategies.Task, done func(*strategies.Task)) {
+func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	b := e.batches.Get().(*batch)
 	b.done = done
 	for _, t := range tasks {
@@ -308,7 +308,7 @@ func (e *Executor) finish(b *batch, err error) {
 }
 
 // scan runs a turn of a range.
-func (e *Executor) scan(t *strategies.Task, op *Op, done func(*strategies.Task)) {
+func (e *Executor) scan(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	start := e.now()
 	head := len(op.Buf)
 	op.Err, op.More = nil, false
@@ -328,7 +328,7 @@ func (e *Executor) scan(t *strategies.Task, op *Op, done func(*strategies.Task))
 
 // firstTurn opens the snapshot of a range and fills its first buffer. If the
 // verdict is wait, the task has been given away.
-func (e *Executor) firstTurn(t *strategies.Task, op *Op, done func(*strategies.Task)) verdict {
+func (e *Executor) firstTurn(t *dispatch.Task, op *Op, done func(*dispatch.Task)) verdict {
 	failures, barrier := e.table.barrier(op, e.store)
 	op.scan.barrier = barrier
 	if op.scan.iter, op.Err = e.storeRange(op); op.Err != nil {

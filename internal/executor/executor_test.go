@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 func openFake(t testing.TB, durable bool, maxCommits int) (*Executor, *fake) {
@@ -295,7 +295,7 @@ func TestExecutor_RangeInTurns(t *testing.T) {
 		var turns int
 		for {
 			turns++
-			e.Run([]*strategies.Task{&c.task}, finish)
+			e.Run([]*dispatch.Task{&c.task}, finish)
 			c.wait(t)
 			require.NoError(t, c.op.Err)
 			require.NotEmpty(t, c.op.Buf)
@@ -325,7 +325,7 @@ func TestExecutor_RangeInTurns(t *testing.T) {
 	require.Zero(t, f.iterators())
 	// The operation can be used again, for a new range.
 	c.op.Buf = c.op.Buf[:0]
-	e.Run([]*strategies.Task{&c.task}, finish)
+	e.Run([]*dispatch.Task{&c.task}, finish)
 	require.True(t, strings.HasPrefix(string(c.wait(t).Buf), "0="))
 	c.op.Close()
 }

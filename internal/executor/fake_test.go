@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // fake is a store whose commits end when the test says so.
@@ -161,7 +161,7 @@ func (i *fakeIter) Close() error {
 
 // call is a task under way.
 type call struct {
-	task strategies.Task
+	task dispatch.Task
 	op   Op
 	done chan struct{}
 }
@@ -170,7 +170,7 @@ func newCall(op Op) *call {
 	c := &call{op: op, done: make(chan struct{}, 1)}
 	c.task.Payload = &c.op
 	c.task.Strategy = "fifo"
-	c.task.Done = func(*strategies.Task) { c.done <- struct{}{} }
+	c.task.Done = func(*dispatch.Task) { c.done <- struct{}{} }
 	return c
 }
 
@@ -186,12 +186,12 @@ func encode(dst, key, value []byte) []byte {
 	return append(append(dst, value...), ';')
 }
 
-func finish(t *strategies.Task) { t.Done(t) }
+func finish(t *dispatch.Task) { t.Done(t) }
 
 // run runs the operations as one turn of a worker.
 func run(e *Executor, ops ...Op) []*call {
 	calls := make([]*call, len(ops))
-	tasks := make([]*strategies.Task, len(ops))
+	tasks := make([]*dispatch.Task, len(ops))
 	for i, op := range ops {
 		calls[i] = newCall(op)
 		tasks[i] = &calls[i].task

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // Kind tells what an operation does.
@@ -101,6 +101,6 @@ type scan struct {
 // executor's table and is guarded by its lock.
 type deferred struct {
 	next *Op
-	task *strategies.Task
-	done func(*strategies.Task)
+	task *dispatch.Task
+	done func(*dispatch.Task)
 }

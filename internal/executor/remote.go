@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // ask runs a point operation on a store on other machines, and waits for it: the
 // workers are what bounds the operations under way there. Such a store answers a
 // write when it is durable, so that no read need be held back, and has no batches
 // of different keys, so that a write shares nothing with its neighbours.
-func (e *Executor) ask(t *strategies.Task, op *Op, done func(*strategies.Task)) {
+func (e *Executor) ask(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	terms := store.Terms{Consistency: op.Consistency}
 	if t.Deadline != 0 && e.started {
 		terms.Deadline = e.epoch.Add(time.Duration(t.Deadline))

@@ -79,11 +79,11 @@ func benchRemote(b *testing.B, s store.Store, inFlight int, handOn bool) {
 	if handOn {
 		slots := make(chan struct{}, inFlight)
 		o.Workers = 4
-		o.Run = func(tasks []*strategies.Task, done func(*strategies.Task)) {
+		o.Run = func(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 			for _, t := range tasks {
 				slots <- struct{}{} // past the bound the worker waits
 				handed.Go(func() {
-					e.Run([]*strategies.Task{t}, done)
+					e.Run([]*dispatch.Task{t}, done)
 					<-slots
 				})
 			}
@@ -102,7 +102,7 @@ func benchRemote(b *testing.B, s store.Store, inFlight int, handOn bool) {
 		callers.Go(func() {
 			done := make(chan struct{}, 1)
 			op := &executor.Op{Key: make([]byte, 8), Buf: make([]byte, 0, 128)}
-			task := &strategies.Task{Payload: op, Done: func(*strategies.Task) { done <- struct{}{} }}
+			task := &dispatch.Task{Payload: op, Done: func(*dispatch.Task) { done <- struct{}{} }}
 			rng := rand.New(rand.NewPCG(1, uint64(c)))
 			for i := c; i < b.N; i += inFlight {
 				op.Kind, op.Buf = executor.Kind(rng.IntN(2)), op.Buf[:0] // Get or Put

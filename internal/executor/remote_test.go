@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // remoteFake is a fake on another machine, which notes the terms.
@@ -91,7 +91,7 @@ func TestRemote_PassesTheTermsOn(t *testing.T) {
 				call := newCall(op)
 				call.task.Deadline = tt.deadline
 				f.terms = nil
-				e.Run([]*strategies.Task{&call.task}, finish)
+				e.Run([]*dispatch.Task{&call.task}, finish)
 				call.wait(t)
 				require.Equal(t, []store.Terms{{Consistency: c, Deadline: tt.want}}, f.terms)
 			}

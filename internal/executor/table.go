@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // table keeps reads from running ahead of durability.
@@ -209,7 +209,7 @@ func (t *table) attachLocked(op *Op, slot *atomic.Int32, d deferred) verdict {
 
 // writesWhat reports whether b writes what op reads.
 func (b *batch) writesWhat(op *Op) bool {
-	return slices.ContainsFunc(b.tasks, func(t *strategies.Task) bool {
+	return slices.ContainsFunc(b.tasks, func(t *dispatch.Task) bool {
 		key := t.Payload.(*Op).Key
 		if op.Kind == Range {
 			return op.covers(key)
@@ -281,9 +281,9 @@ func (r reads) complete() {
 // batch is a store batch with its tasks, from when it is filled until they are
 // completed.
 type batch struct {
-	tasks  []*strategies.Task
+	tasks  []*dispatch.Task
 	writes []store.Write
-	done   func(*strategies.Task)
+	done   func(*dispatch.Task)
 	commit store.Commit
 	// applied is when the store had applied the batch, on the executor's clock.
 	applied int64

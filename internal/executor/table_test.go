@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // sameSlot returns a key other than key that shares its slot.
@@ -65,7 +65,7 @@ func TestTable_ReadWaitsForAllOlderBatchesOnly(t *testing.T) {
 		batches := make([]*batch, 4)
 		enter := func(i int, key string) {
 			c := newCall(putOp(key, "1"))
-			batches[i] = &batch{tasks: []*strategies.Task{&c.task}, done: finish}
+			batches[i] = &batch{tasks: []*dispatch.Task{&c.task}, done: finish}
 			e.table.enter(batches[i])
 		}
 		enter(0, "a")
@@ -214,7 +214,7 @@ func TestTable_RangeWaitsInItsFirstTurnOnly(t *testing.T) {
 	run1(e, putOp("e", "1")) // not in the snapshot
 	f.end(0, nil)
 	require.True(t, r.wait(t).More)
-	e.Run([]*strategies.Task{&r.task}, finish)
+	e.Run([]*dispatch.Task{&r.task}, finish)
 	require.False(t, r.pending(), "a later turn does not wait")
 	r.op.Close()
 	f.end(1, nil)
@@ -275,7 +275,7 @@ func TestTable_NoReadIsEarly(t *testing.T) {
 					versions.Lock()
 					version++
 					c := newCall(putOp(key, fmt.Sprint(version)))
-					e.Run([]*strategies.Task{&c.task}, finish)
+					e.Run([]*dispatch.Task{&c.task}, finish)
 					versions.Unlock()
 					continue
 				}

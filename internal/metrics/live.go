@@ -101,9 +101,13 @@ func (l *Live) add(s *strategy) {
 		}
 	}
 	// After TurnedAway, since a task is shed before it is answered.
-	for _, r := range strategies.Reasons() {
-		l.Shed[r.String()] += read(s.shed[r]).GetCounter().GetValue()
+	for r, c := range s.shed {
+		l.Shed[r.String()] += read(c).GetCounter().GetValue()
 	}
+	s.otherShed.Range(func(r, c any) bool {
+		l.Shed[r.(strategies.Reason).String()] += read(c.(prometheus.Counter)).GetCounter().GetValue()
+		return true
+	})
 }
 
 // read returns what a counter holds.

@@ -20,7 +20,7 @@ func TestMetrics_Live(t *testing.T) {
 	m, sources := newWatched(t)
 	sources.Writable = func() error { return errors.New("no space") }
 	for _, strategy := range []string{"fifo", "lifo"} {
-		queue := m.Queue(strategy)
+		queue := m.Queue(strategies.Spec{Name: strategy})
 		for range 3 {
 			queue.Submitted()
 		}
@@ -86,7 +86,7 @@ func BenchmarkMetrics_Live(b *testing.B) {
 		for _, method := range []string{"GET", "PUT", "DELETE"} {
 			for i := range 1000 {
 				m.Answered(name, method, 200, false, time.Duration(i)*time.Millisecond)
-				m.Queue(name).Started(time.Duration(i) * time.Millisecond)
+				m.Queue(strategies.Spec{Name: name}).Started(time.Duration(i) * time.Millisecond)
 			}
 		}
 	}

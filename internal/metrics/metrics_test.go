@@ -78,7 +78,7 @@ func series(t *testing.T, m *Metrics, name string) []string {
 func TestMetrics_NamesAndLabels(t *testing.T) {
 	t.Parallel()
 	m, _ := newWatched(t)
-	queue := m.Queue("fifo")
+	queue := m.Queue(strategies.Spec{Name: "fifo"})
 	queue.Submitted()
 	queue.Started(time.Millisecond)
 	m.Answered("fifo", "GET", 200, false, time.Millisecond)
@@ -231,7 +231,7 @@ func TestMetrics_Queue(t *testing.T) {
 	t.Parallel()
 	m, _ := newWatched(t)
 	require.Empty(t, series(t, m, "spillway_shed_total"))
-	queue := m.Queue("mpmc")
+	queue := m.Queue(strategies.Spec{Name: "mpmc"})
 	var want []string
 	for _, r := range strategies.Reasons() {
 		want = append(want, `{reason="`+r.String()+`",strategy="mpmc"} 0`)
@@ -244,7 +244,7 @@ func TestMetrics_Queue(t *testing.T) {
 	}
 	queue.Submitted()
 	queue.Started(0)
-	m.Queue("mpmc").Shed(strategies.ReasonFull) // the same series again
+	m.Queue(strategies.Spec{Name: "mpmc"}).Shed(strategies.ReasonFull) // the same series again
 	require.Equal(t, []string{`{strategy="mpmc"} 9`}, series(t, m, "spillway_tasks_submitted_total"))
 	require.Equal(t, []string{`{strategy="mpmc"} 1`}, series(t, m, "spillway_tasks_run_total"))
 	require.Equal(t, []string{`{strategy="mpmc"} 1`}, series(t, m, "spillway_queue_wait_seconds_count"))
@@ -318,7 +318,7 @@ func TestMetrics_ManyAtOnce(t *testing.T) {
 		all.Go(func() {
 			for range 100 {
 				for _, name := range strategies.Names() {
-					m.Queue(name).Submitted()
+					m.Queue(strategies.Spec{Name: name}).Submitted()
 					m.Answered(name, "GET", 200, false, time.Millisecond)
 				}
 			}
@@ -333,7 +333,7 @@ func TestMetrics_ManyAtOnce(t *testing.T) {
 
 func TestMetrics_AllocateNothing(t *testing.T) {
 	m := New(Options{Store: "pebble", SLO: time.Second})
-	queue := m.Queue("fifo")
+	queue := m.Queue(strategies.Spec{Name: "fifo"})
 	require.Zero(t, testing.AllocsPerRun(100, func() { request(m, queue) }))
 }
 
@@ -348,7 +348,7 @@ func request(m *Metrics, queue dispatch.Events) {
 
 func BenchmarkMetrics(b *testing.B) {
 	m := New(Options{Store: "pebble", SLO: 100 * time.Millisecond})
-	queue := m.Queue("fifo")
+	queue := m.Queue(strategies.Spec{Name: "fifo"})
 	b.Run("hook=request", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

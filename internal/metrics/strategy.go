@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +19,12 @@ type strategy struct {
 	queue   dispatch.Events
 	batches *histogram
 
-	// What queue counts, for Live. Shed is indexed by reason.
+	// What queue counts, for Live.
 	submitted, run prometheus.Counter
 	waits          *histogram
-	shed           []prometheus.Counter
+	shed           map[strategies.Reason]prometheus.Counter // the reasons of all strategies
+	// otherShed holds the counters of reasons that strategies of others have declared.
+	otherShed sync.Map // strategies.Reason to prometheus.Counter
 
 	// Those below are created when they are first used: most of them never are.
 	requests  [numMethods][maxCode - minCode + 1]atomic.Pointer[prometheus.Counter]
@@ -106,13 +109,11 @@ func (m *Metrics) newStrategy(name string) *strategy {
 	submitted := m.submitted.WithLabelValues(name)
 	run := m.run.WithLabelValues(name)
 	waits := m.waits.with(name)
-	reasons := strategies.Reasons()
-	// Indexed by reason. ReasonNone, the zero value, has no series.
-	shed := make([]prometheus.Counter, len(reasons)+1)
-	for _, r := range reasons {
+	shed := make(map[strategies.Reason]prometheus.Counter)
+	for _, r := range strategies.Reasons() {
 		shed[r] = m.shed.WithLabelValues(name, r.String())
 	}
-	return &strategy{
+	s := &strategy{
 		batches:   m.batches.with(name),
 		submitted: submitted,
 		run:       run,
@@ -124,14 +125,39 @@ func (m *Metrics) newStrategy(name string) *strategy {
 				run.Inc()
 				waits.observeDuration(waited)
 			},
-			Shed: func(r strategies.Reason) { shed[r].Inc() },
 		},
 	}
+	s.queue.Shed = func(r strategies.Reason) {
+		if c, ok := shed[r]; ok {
+			c.Inc()
+			return
+		}
+		m.otherReason(s, name, r).Inc()
+	}
+	return s
+}
+
+// otherReason returns the counter of a reason that not all strategies have. There are no
+// more than strategies have declared, as the dispatcher sees to.
+func (m *Metrics) otherReason(s *strategy, name string, r strategies.Reason) prometheus.Counter {
+	c, ok := s.otherShed.Load(r)
+	if !ok {
+		c, _ = s.otherShed.LoadOrStore(r, m.shed.WithLabelValues(name, r.String()))
+	}
+	return c.(prometheus.Counter)
 }
 
 // Queue returns the hooks for the tasks of a strategy. From now on every reason
 // for which it may shed is exported, at 0.
-func (m *Metrics) Queue(strategy string) dispatch.Events { return m.strategy(strategy).queue }
+func (m *Metrics) Queue(spec strategies.Spec) dispatch.Events {
+	s := m.strategy(spec.Name)
+	for _, r := range spec.Reasons {
+		if s.shed[r] == nil {
+			m.otherReason(s, spec.Name, r)
+		}
+	}
+	return s.queue
+}
 
 // Switched counts a switch of the strategy.
 func (m *Metrics) Switched(_, _ string) { m.switches.Inc() }

@@ -87,7 +87,7 @@ func (c *conn) endHead(dst []byte) []byte {
 	dst = c.server.clock.append(dst)
 	dst = append(dst, c.req.cors...)
 	switch {
-	case c.goesOn():
+	case c.keepAlive():
 		if c.req.http10 {
 			dst = append(dst, "Connection: keep-alive\r\n"...)
 		}
@@ -97,9 +97,9 @@ func (c *conn) endHead(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// goesOn reports whether the connection goes on after the present answer, and
+// keepAlive reports whether the connection goes on after the present answer, and
 // otherwise notes that it does not.
-func (c *conn) goesOn() bool {
+func (c *conn) keepAlive() bool {
 	if !c.ending && (!c.req.keepAlive || c.broken != nil || c.server.draining.Load()) {
 		c.ending = true
 	}
@@ -114,14 +114,14 @@ func (c *conn) answerEmpty(status int, head string) {
 func (c *conn) answerShed(r strategies.Reason) {
 	// A client of HTTP/1.0 would have to be told that the connection goes on.
 	c.ending = c.ending || c.req.http10 || r == strategies.ReasonAbandoned
-	c.x.out = appendShed(c.x.out, r, c.server.opts.Dispatcher.DrainTime(), !c.goesOn(), c.req.head, c.req.cors)
+	c.x.out = appendShed(c.x.out, r, c.server.opts.Dispatcher.DrainTime(), !c.keepAlive(), c.req.head, c.req.cors)
 	c.outcome.status, c.outcome.shed = shedStatus(r), true
 }
 
 func (c *conn) answerProblem(bad *problem) {
 	c.ending = c.ending || c.req.http10 || bad.close
 	bad.header += c.req.cors
-	c.x.out = bad.append(c.x.out, &c.server.clock, !c.goesOn(), c.req.head)
+	c.x.out = bad.append(c.x.out, &c.server.clock, !c.keepAlive(), c.req.head)
 	c.outcome.status, c.outcome.shed = bad.status, bad.shed
 }
 

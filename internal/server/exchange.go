@@ -6,7 +6,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/spillway-go/spillway/internal/executor"
-	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 const (
@@ -29,7 +29,7 @@ type exchange struct {
 	decoded []byte           // keys that had escapes
 	chunks  fasthttp.Request // reads chunked bodies
 
-	task strategies.Task
+	task dispatch.Task
 	op   executor.Op
 
 	// out holds answers that have not been written yet, from out[sent:] on.
@@ -48,7 +48,7 @@ func newExchange() *exchange {
 }
 
 // done is called when the task is completed.
-func (x *exchange) done(*strategies.Task) {
+func (x *exchange) done(*dispatch.Task) {
 	p := &x.conn.parker // x may be given away from the signal on
 	p.signal(taskDone)
 }

@@ -241,7 +241,7 @@ func serve(t testing.TB, strategy string, change ...func(*setup)) *service {
 		queue: dispatch.Options{
 			Strategy: strategy, Capacity: 16, Workers: 2, MaxBatch: 8, Run: exec.Run, Blocked: exec.Blocked,
 			Epoch: time.Now().Add(-age),
-			Observe: func(string) dispatch.Events {
+			Events: func(strategies.Spec) dispatch.Events {
 				return dispatch.Events{Submitted: func() {}, Started: func(time.Duration) {}, Shed: s.wasShed}
 			},
 		},

@@ -17,7 +17,7 @@ func (c *conn) run(base int) {
 	if q.wishes.timeout > 0 {
 		t.Deadline = q.arrival + int64(q.wishes.timeout)
 	}
-	t.Priority = q.wishes.priority
+	t.Priority = strategies.Urgency(int(q.wishes.priority))
 	t.Client = c.clientName()
 	t.Size = int64(len(c.x.op.Key) + len(c.x.op.Value))
 	t.Write = c.x.op.Kind == executor.Put || c.x.op.Kind == executor.Delete

@@ -21,9 +21,9 @@ import (
 // Dispatcher is what the server needs of a *dispatch.Dispatcher.
 type Dispatcher interface {
 	Now() int64
-	Submit(*strategies.Task) (waits bool)
-	Continue(*strategies.Task)
-	Cancel(*strategies.Task, strategies.Reason) bool
+	Submit(*dispatch.Task) (waits bool)
+	Continue(*dispatch.Task)
+	Cancel(*dispatch.Task, strategies.Reason) bool
 	Status() dispatch.Status
 	DrainTime() time.Duration
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"time"
 
@@ -54,7 +55,7 @@ var shedAnswers = func() map[strategies.Reason]*[longestRetry + 1]shedAnswer {
 }()
 
 func shedProblem(r strategies.Reason, seconds int) *problem {
-	p := &problem{status: shedStatus(r), detail: shedDetails[r], header: "Spillway-Shed: " + r.String() + "\r\n"}
+	p := &problem{status: shedStatus(r), detail: cmp.Or(shedDetails[r], "the strategy has turned the request away"), header: "Spillway-Shed: " + r.String() + "\r\n"}
 	if r != strategies.ReasonExpired {
 		p.header += "Retry-After: " + strconv.Itoa(seconds) + "\r\n"
 	}
@@ -76,7 +77,13 @@ func retryAfter(d time.Duration) int {
 // appendShed appends the answer to a request that was turned away, with further
 // header lines.
 func appendShed(dst []byte, r strategies.Reason, drain time.Duration, ends, head bool, lines string) []byte {
-	a := &shedAnswers[r][retryAfter(drain)]
+	ready, ok := shedAnswers[r]
+	if !ok { // of somebody's own strategy
+		p := shedProblem(r, retryAfter(drain))
+		p.header += lines
+		return p.append(dst, nil, ends, head)
+	}
+	a := &ready[retryAfter(drain)]
 	b, n := a.goOn, a.goOnHead
 	if ends {
 		b, n = a.end, a.endHead

@@ -86,7 +86,7 @@ func whenFull(t *testing.T, strategy string) (reason strategies.Reason, displace
 	spec, err := strategies.Lookup(strategy)
 	require.NoError(t, err)
 	q := spec.New(strategies.Config{Capacity: 1, Workers: 1})
-	task := func() *strategies.Task { return &strategies.Task{Priority: 3, Client: "127.0.0.1"} }
+	task := func() *strategies.Task { return &strategies.Task{Client: "127.0.0.1"} }
 	require.Equal(t, strategies.Verdict{}, q.Push(task(), 0))
 	switch v := q.Push(task(), 0); {
 	case v.Displaced != nil:

@@ -351,7 +351,7 @@ func observeService(t *testing.T, m *metrics.Metrics) *Observation {
 	})
 	require.NoError(t, err)
 	t.Cleanup(plane.Close)
-	events := m.Queue("unbounded")
+	events := m.Queue(strategies.Spec{Name: "unbounded"})
 
 	o, err := Open(t.Context(), "http://"+plane.Addr().String(), "")
 	require.NoError(t, err)

@@ -55,7 +55,7 @@ func (s *simulation) request(w wish) *request {
 		s.pool = s.pool[:n-1]
 	} else {
 		r = new(request)
-		r.task.Payload = r
+		r.task.Owner = r
 	}
 	r.wish = w
 	r.node, r.gone, r.inline, r.learnt = nil, false, false, false
@@ -92,7 +92,7 @@ func (s *simulation) submit(r *request) {
 	}
 	t := &r.task
 	t.Arrival, t.Submitted, t.Deadline = s.now, s.now, deadline
-	t.Priority, t.Client = c.Priority, w.client
+	t.Priority, t.Client = strategies.Urgency(int(c.Priority)), w.client
 	r.node = s.balancer.choose(w.client)
 	if w.measured {
 		s.open++
@@ -154,7 +154,7 @@ func (s *simulation) shed(r *request, reason strategies.Reason) {
 	}
 	if r.wish.measured {
 		s.open--
-		s.classes[r.wish.class].counts.shed[reason]++
+		s.classes[r.wish.class].counts.Shed[reason.String()]++
 		r.node.result.Shed++
 	}
 	if !r.gone {

@@ -51,7 +51,7 @@ func inRealDispatcher(t *testing.T, c Config, requests []Request) (records []Rec
 	synctest.Test(t, func(t *testing.T) {
 		d, err := dispatch.Open(dispatch.Options{
 			Strategy: c.Strategy, Capacity: c.Capacity, Workers: c.Workers, MaxBatch: 1,
-			Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+			Run: func(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 				time.Sleep(requests[tasks[0].Payload.(int)].Service)
 				done(tasks[0])
 			},
@@ -68,12 +68,15 @@ func inRealDispatcher(t *testing.T, c Config, requests []Request) (records []Rec
 			go func() {
 				time.Sleep(r.At)
 				class := c.Classes[r.Class]
-				task := &strategies.Task{Arrival: d.Now(), Priority: class.Priority, Client: r.Client, Payload: i}
+				task := &dispatch.Task{
+					Task:    strategies.Task{Arrival: d.Now(), Priority: strategies.Urgency(int(class.Priority)), Client: r.Client},
+					Payload: i,
+				}
 				if class.Deadline {
 					task.Deadline = task.Arrival + int64(class.Timeout)
 				}
 				done := make(chan struct{})
-				task.Done = func(task *strategies.Task) {
+				task.Done = func(task *dispatch.Task) {
 					record := Record{Arrival: r.At, Sent: r.At, Measured: true, Class: r.Class, Client: r.Client, Attempts: 1}
 					record.Latency = time.Duration(d.Now()-begun) - r.At
 					if task.Shed != strategies.ReasonNone {

@@ -10,7 +10,7 @@ import (
 // request is one attempt of a client to have something done. It is pooled: the
 // generation changes when it is used anew, which makes its old events void.
 type request struct {
-	task strategies.Task // its Payload is the request
+	task strategies.Task // its Owner is the request
 	wish wish
 	node *node
 	gen  uint32
@@ -76,7 +76,7 @@ func (n *node) submit(r *request) {
 	switch v.Outcome {
 	case strategies.Queued:
 		if v.Displaced != nil {
-			n.shed(v.Displaced.Payload.(*request), v.Displacement())
+			n.shed(v.Displaced.Owner.(*request), v.Displacement())
 		}
 		n.wake()
 	case strategies.CallerRuns:
@@ -101,7 +101,7 @@ func (n *node) take() bool {
 		t, what, reason := n.discipline.Pop(n.s.now)
 		switch what {
 		case strategies.Run:
-			r := t.Payload.(*request)
+			r := t.Owner.(*request)
 			if t.Deadline != 0 && t.Deadline <= n.s.now {
 				n.shed(r, strategies.ReasonExpired)
 				continue
@@ -114,7 +114,7 @@ func (n *node) take() bool {
 			n.run(r)
 			return true
 		case strategies.Shed:
-			n.shed(t.Payload.(*request), reason)
+			n.shed(t.Owner.(*request), reason)
 		default:
 			return false
 		}

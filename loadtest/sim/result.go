@@ -64,7 +64,6 @@ type Counts struct {
 	// MeanSojourn is how long after its submission an attempt that was run ended.
 	MeanSojourn time.Duration
 
-	shed         [256]int64
 	wait, stayed float64 // nanoseconds
 }
 
@@ -171,8 +170,8 @@ func (c *Counts) add(other *Counts) {
 	c.Wasted += other.Wasted
 	c.wait += other.wait
 	c.stayed += other.stayed
-	for reason, n := range other.shed {
-		c.shed[reason] += n
+	for reason, n := range other.Shed {
+		c.Shed[reason] += n
 	}
 	c.Latency.Merge(other.Latency)
 	c.ServedLatency.Merge(other.ServedLatency)
@@ -180,11 +179,6 @@ func (c *Counts) add(other *Counts) {
 
 // close works out what follows from the counts.
 func (c *Counts) close() {
-	for reason, n := range c.shed {
-		if n > 0 {
-			c.Shed[strategies.Reason(reason).String()] = n
-		}
-	}
 	runs := float64(max(1, c.Run))
 	c.MeanWait = time.Duration(math.Round(c.wait / runs))
 	c.MeanSojourn = time.Duration(math.Round(c.stayed / runs))

@@ -17,7 +17,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 			b.Run("strategy="+strategy+"/"+load.name, func(b *testing.B) {
 				d, err := Open(Options{
 					Strategy: strategy, Capacity: 256, Workers: 4, MaxBatch: 1,
-					Run: func(tasks []*strategies.Task, done func(*strategies.Task)) { done(tasks[0]) },
+					Run: func(tasks []*Task, done func(*Task)) { done(tasks[0]) },
 				})
 				if err != nil {
 					b.Fatal(err)
@@ -27,7 +27,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 				b.SetParallelism(load.submitters) // times GOMAXPROCS
 				b.RunParallel(func(pb *testing.PB) {
 					completed := make(chan struct{}, 1)
-					t := &strategies.Task{Done: func(*strategies.Task) { completed <- struct{}{} }}
+					t := &Task{Done: func(*Task) { completed <- struct{}{} }}
 					for pb.Next() {
 						d.Submit(t)
 						<-completed

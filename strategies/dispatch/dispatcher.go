@@ -13,8 +13,9 @@ import (
 
 // Options say how a Dispatcher works.
 type Options struct {
-	// Strategy is the name of the strategy to begin with.
+	// Strategy is the name of the strategy to begin with, Spec one's own in its stead.
 	Strategy string
+	Spec     strategies.Spec
 	// Capacity is how many tasks may wait in each pool, 1 to 2^24.
 	Capacity int
 	// Workers is the number of workers, at least 1, or 2 if Split is set.
@@ -31,7 +32,7 @@ type Options struct {
 	// writes. It calls done once for each, before or after it returns, and
 	// returns when the worker may take more work. The slice is the worker's and
 	// must not be kept. Run is called by many goroutines at once.
-	Run func(tasks []*strategies.Task, done func(*strategies.Task))
+	Run func(tasks []*Task, done func(*Task))
 	// Blocked reports whether no write should be begun for now: by a worker, or, if
 	// inline is set, by its submitter. Such writes wait, without a worker, until
 	// Unblock is called; everything else goes on. It is called often, by many
@@ -40,11 +41,11 @@ type Options struct {
 	Blocked func(inline bool) bool
 	// Epoch is the zero of the dispatcher's clock. The zero value means now.
 	Epoch time.Time
-	// Observe returns whom to tell of the tasks of a strategy. It is called
+	// Events returns whom to tell of the tasks of a strategy. It is called
 	// when a strategy becomes active, again each time. Nil means that nobody is told.
-	Observe func(strategy string) Events
+	Events func(strategies.Spec) Events
 	// Switched is told of a switch, after it. Nil means that nobody is told.
-	// Like Observe, it must not call Switch, Drain or Close.
+	// Like Events, it must not call Switch, Drain or Close.
 	Switched func(from, to string)
 	// Broken is told, once for each use of it, that the discipline of a strategy
 	// broke a rule of its interface, and which. The dispatcher goes on as well as it
@@ -89,9 +90,9 @@ func (o *Options) check() error {
 type Dispatcher struct {
 	opts     Options
 	epoch    time.Time
-	pools    []*pool                // one, or the readers' and the writers'
-	complete func(*strategies.Task) // the method completed, made once
-	batches  sync.Pool              // *[1]*strategies.Task, for tasks that run inline
+	pools    []*pool     // one, or the readers' and the writers'
+	complete func(*Task) // the method completed, made once
+	batches  sync.Pool   // *[1]*Task, for tasks that run inline
 
 	// refusing is set when a drain has run out of time.
 	refusing atomic.Bool
@@ -115,13 +116,16 @@ func Open(o Options) (*Dispatcher, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	spec, err := strategies.Lookup(o.Strategy)
-	if err != nil {
-		return nil, err
+	spec := o.Spec
+	if spec.Name == "" && spec.New == nil {
+		var err error
+		if spec, err = strategies.Lookup(o.Strategy); err != nil {
+			return nil, err
+		}
 	}
-	if o.Observe == nil {
+	if o.Events == nil {
 		silent := Events{Submitted: func() {}, Started: func(time.Duration) {}, Shed: func(strategies.Reason) {}}
-		o.Observe = func(string) Events { return silent }
+		o.Events = func(strategies.Spec) Events { return silent }
 	}
 	if o.Switched == nil {
 		o.Switched = func(string, string) {}
@@ -140,16 +144,16 @@ func Open(o Options) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{opts: o, epoch: o.Epoch, quiet: make(chan struct{}, 1)}
 	d.complete = d.completed
-	d.batches.New = func() any { return new([1]*strategies.Task) }
+	d.batches.New = func() any { return new([1]*Task) }
 	if o.Split {
 		readers := (o.Workers + 1) / 2
 		d.pools = []*pool{newPool(d, readers), newPool(d, o.Workers-readers)}
 	} else {
 		d.pools = []*pool{newPool(d, o.Workers)}
 	}
-	d.mu.Lock()
-	d.activateLocked(spec)
-	d.mu.Unlock()
+	if err := d.SwitchTo(spec); err != nil {
+		return nil, err
+	}
 	for _, p := range d.pools {
 		p.start()
 	}
@@ -164,7 +168,7 @@ func (d *Dispatcher) Now() int64 { return int64(time.Since(d.epoch)) }
 // returns. It runs the task itself if the strategy says so. It reports whether
 // the task may have to wait, in which case Cancel is worth a try when its time
 // is over.
-func (d *Dispatcher) Submit(t *strategies.Task) (waits bool) {
+func (d *Dispatcher) Submit(t *Task) (waits bool) {
 	d.inFlight.Add(1)
 	t.Shed, t.Started = strategies.ReasonNone, 0
 	return d.poolOf(t).submit(t)
@@ -172,7 +176,7 @@ func (d *Dispatcher) Submit(t *strategies.Task) (waits bool) {
 
 // Continue takes over t once more, to go on with what it began in an earlier
 // turn: in turns with the queue, and never shed unless a drain has run out of time.
-func (d *Dispatcher) Continue(t *strategies.Task) {
+func (d *Dispatcher) Continue(t *Task) {
 	d.inFlight.Add(1)
 	t.Shed = strategies.ReasonNone
 	d.poolOf(t).resume(t)
@@ -191,7 +195,7 @@ func (d *Dispatcher) Unblock() {
 //
 // Only the submitter of t may call Cancel, and only before it has submitted t
 // again.
-func (d *Dispatcher) Cancel(t *strategies.Task, reason strategies.Reason) bool {
+func (d *Dispatcher) Cancel(t *Task, reason strategies.Reason) bool {
 	if t.Strategy == "" || !d.poolOf(t).remove(t) {
 		return false // it was never submitted, or does not wait
 	}
@@ -199,7 +203,7 @@ func (d *Dispatcher) Cancel(t *strategies.Task, reason strategies.Reason) bool {
 	return true
 }
 
-func (d *Dispatcher) poolOf(t *strategies.Task) *pool {
+func (d *Dispatcher) poolOf(t *Task) *pool {
 	if t.Write {
 		return d.pools[len(d.pools)-1]
 	}
@@ -207,22 +211,22 @@ func (d *Dispatcher) poolOf(t *strategies.Task) *pool {
 }
 
 // runInline runs t on the goroutine of its submitter.
-func (d *Dispatcher) runInline(t *strategies.Task) {
-	batch := d.batches.Get().(*[1]*strategies.Task)
+func (d *Dispatcher) runInline(t *Task) {
+	batch := d.batches.Get().(*[1]*Task)
 	batch[0] = t
 	d.opts.Run(batch[:], d.complete)
 	batch[0] = nil
 	d.batches.Put(batch)
 }
 
-func (d *Dispatcher) shed(t *strategies.Task, reason strategies.Reason) {
+func (d *Dispatcher) shed(t *Task, reason strategies.Reason) {
 	t.Shed = reason
-	t.Owner.(*queue).eventsOf(t).Shed(reason)
+	t.queue.eventsOf(t).Shed(reason)
 	d.completed(t)
 }
 
 // completed gives t back to its submitter. Nobody here may touch it any more.
-func (d *Dispatcher) completed(t *strategies.Task) {
+func (d *Dispatcher) completed(t *Task) {
 	t.Done(t)
 	if d.inFlight.Add(-1) == 0 && d.draining.Load() {
 		d.tellQuiet()
@@ -247,20 +251,40 @@ func (d *Dispatcher) Switch(name string) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	from := d.pools[0].active.Load().spec.Name
-	if from == name {
+	if d.pools[0].active.Load().spec.Name == name {
 		return nil
 	}
-	d.activateLocked(spec)
-	d.opts.Switched(from, name)
-	return nil
+	return d.activateLocked(spec)
 }
 
-func (d *Dispatcher) activateLocked(spec strategies.Spec) {
-	events := d.opts.Observe(spec.Name)
-	for _, p := range d.pools {
-		p.activate(newQueue(p, spec, events))
+// SwitchTo is Switch to a strategy that is given as a value, also if the active one has
+// the same name. The error is that of Spec.Check.
+func (d *Dispatcher) SwitchTo(spec strategies.Spec) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.activateLocked(spec)
+}
+
+func (d *Dispatcher) activateLocked(spec strategies.Spec) error {
+	if err := spec.Check(); err != nil {
+		return err
 	}
+	disciplines := make([]strategies.Discipline, len(d.pools))
+	for i, p := range d.pools {
+		disciplines[i] = spec.New(strategies.Config{Capacity: d.opts.Capacity, Workers: p.workers})
+		if disciplines[i] == nil {
+			return fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
+		}
+	}
+	former := d.pools[0].active.Load()
+	events := d.opts.Events(spec)
+	for i, p := range d.pools {
+		p.activate(newQueue(p, spec, disciplines[i], events))
+	}
+	if former != nil {
+		d.opts.Switched(former.spec.Name, spec.Name)
+	}
+	return nil
 }
 
 // Status describes the active strategy.

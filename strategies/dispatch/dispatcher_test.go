@@ -50,7 +50,7 @@ func newStage(t *testing.T, o Options) *stage {
 	return s
 }
 
-func (s *stage) run(tasks []*strategies.Task, done func(*strategies.Task)) {
+func (s *stage) run(tasks []*Task, done func(*Task)) {
 	var turn []string
 	s.mu.Lock()
 	for _, t := range tasks {
@@ -75,18 +75,18 @@ func (s *stage) use(spec strategies.Spec) {
 	s.activateLocked(spec)
 }
 
-type taskOption func(*strategies.Task)
+type taskOption func(*Task)
 
-func isWrite(t *strategies.Task) { t.Write = true }
+func isWrite(t *Task) { t.Write = true }
 
 func within(d time.Duration) taskOption {
-	return func(t *strategies.Task) { t.Deadline = t.Arrival + int64(d) }
+	return func(t *Task) { t.Deadline = t.Arrival + int64(d) }
 }
 
 // task makes a task. One whose name begins with "slow" runs until end(name).
-func (s *stage) task(name string, options ...taskOption) *strategies.Task {
-	t := &strategies.Task{Payload: name, Arrival: s.Now(), Priority: 3}
-	t.Done = func(t *strategies.Task) {
+func (s *stage) task(name string, options ...taskOption) *Task {
+	t := &Task{Task: strategies.Task{Arrival: s.Now()}, Payload: name}
+	t.Done = func(t *Task) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		end := name
@@ -107,7 +107,7 @@ func (s *stage) task(name string, options ...taskOption) *strategies.Task {
 }
 
 // submit submits a task and lets everybody do what they can.
-func (s *stage) submit(name string, options ...taskOption) *strategies.Task {
+func (s *stage) submit(name string, options ...taskOption) *Task {
 	t := s.task(name, options...)
 	go s.Submit(t) // it may run on the submitter's goroutine
 	synctest.Wait()
@@ -176,7 +176,7 @@ func eachQueue(t *testing.T, test func(t *testing.T, spec strategies.Spec)) {
 
 func TestOpen_RejectsBadOptions(t *testing.T) {
 	t.Parallel()
-	run := func([]*strategies.Task, func(*strategies.Task)) {}
+	run := func([]*Task, func(*Task)) {}
 	good := Options{Strategy: "fifo", Capacity: 1, Workers: 2, MaxBatch: 1, Run: run}
 	for name, c := range map[string]struct {
 		spoil func(*Options)
@@ -261,11 +261,11 @@ func TestDispatcher_KeepsTheOrderOfTheDiscipline(t *testing.T) {
 func inOrder(spec strategies.Spec, pushed ...string) (popped []string) {
 	q := spec.New(strategies.Config{Capacity: 100, Workers: 1})
 	for i, name := range pushed {
-		q.Push(&strategies.Task{Payload: name, Priority: 3, Arrival: 1, Submitted: 1}, int64(1+i))
+		q.Push(&strategies.Task{Owner: name, Arrival: 1, Submitted: 1}, int64(1+i))
 	}
 	for q.Len() > 0 {
 		t, _, _ := q.Pop(2)
-		popped = append(popped, t.Payload.(string))
+		popped = append(popped, t.Owner.(string))
 	}
 	return popped
 }
@@ -395,7 +395,7 @@ func TestContinue_AlternatesWithTheQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newStage(t, Options{Strategy: "fifo"})
 		defer s.close()
-		var scans []*strategies.Task
+		var scans []*Task
 		for _, name := range []string{"scan1", "scan2", "scan3"} {
 			scans = append(scans, s.submit(name, within(time.Millisecond)))
 		}
@@ -679,7 +679,7 @@ func (l *learner) Pop(int64) (*strategies.Task, strategies.PopResult, strategies
 	}
 	t := l.tasks[0]
 	l.tasks = l.tasks[1:]
-	if t.Payload == "unwanted" {
+	if t.Owner.(*Task).Payload == "unwanted" {
 		return t, strategies.Shed, strategies.ReasonCoDel
 	}
 	return t, strategies.Run, strategies.ReasonNone
@@ -731,7 +731,8 @@ func TestEvents(t *testing.T) {
 			defer mu.Unlock()
 			log = append(log, fmt.Sprintf(format, args...))
 		}
-		s := newStage(t, Options{Strategy: "fifo", Capacity: 1, Observe: func(name string) Events {
+		s := newStage(t, Options{Strategy: "fifo", Capacity: 1, Events: func(spec strategies.Spec) Events {
+			name := spec.Name
 			return Events{
 				Submitted: func() { add("%s submitted", name) },
 				Started:   func(d time.Duration) { add("%s started after %v", name, d) },

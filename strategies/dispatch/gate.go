@@ -2,8 +2,6 @@ package dispatch
 
 import (
 	"time"
-
-	"github.com/spillway-go/spillway/strategies"
 )
 
 // beginWriting reports whether another turn of writes may begin, and counts it.
@@ -48,7 +46,7 @@ func (p *pool) gate() gate {
 
 // mayBegin reports whether t can be run by a worker at once, without overtaking what
 // could be run as well.
-func (p *pool) mayBegin(t *strategies.Task) bool {
+func (p *pool) mayBegin(t *Task) bool {
 	g := p.gate()
 	return (g == open || !t.Write) && !p.runnableThrough(g) && (g != narrow || p.reads.Load() == 0)
 }
@@ -64,7 +62,7 @@ func (p *pool) runnableThrough(g gate) bool {
 	case open:
 		return p.waiting() > 0
 	case narrow:
-		return p.lines.ahead.len() > 0 && p.reads.Load() > 0
+		return p.lines.requeued.len() > 0 && p.reads.Load() > 0
 	default:
 		return p.reads.Load() > 0
 	}

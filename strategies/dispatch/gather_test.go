@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/spillway-go/spillway/strategies"
 )
 
 // Writes that are submitted while a worker gathers wait for it, and become one
@@ -64,7 +62,7 @@ func TestGather_InPlaceWhenAlone(t *testing.T) {
 		var places []bool // of turns: whether the submitter ran it, while the worker slept
 		d, err := Open(Options{
 			Strategy: "fifo", Capacity: 16, Workers: 1, MaxBatch: 3,
-			Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+			Run: func(tasks []*Task, done func(*Task)) {
 				places = append(places, w.asleep.Load())
 				done(tasks[0])
 			},
@@ -74,10 +72,10 @@ func TestGather_InPlaceWhenAlone(t *testing.T) {
 		synctest.Wait()
 		w = d.pools[0].idle.top
 		put := func(willing bool) {
-			d.Submit(&strategies.Task{Write: true, InPlace: willing, Done: func(*strategies.Task) {}})
+			d.Submit(&Task{Write: true, InPlace: willing, Done: func(*Task) {}})
 			synctest.Wait()
 		}
-		round := append([]bool{false}, slices.Repeat([]bool{true}, aloneFor)...)
+		round := append([]bool{false}, slices.Repeat([]bool{true}, ungroupedFor)...)
 
 		for range 2 * len(round) {
 			put(true)
@@ -88,7 +86,7 @@ func TestGather_InPlaceWhenAlone(t *testing.T) {
 		put(true) // gathers
 		put(false)
 		put(true)
-		d.pools[0].company(true)
+		d.pools[0].noteGroup(true)
 		put(true) // gathers
 		put(true)
 		require.Equal(t, []bool{false, false, true, false, true}, places)

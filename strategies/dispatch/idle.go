@@ -12,7 +12,7 @@ type worker struct {
 	// wake carries what a worker off the idle stack is woken with: a task to
 	// run, or nil to look for one. It has room for one, and a worker is on the
 	// stack at most once, so whoever took it off never blocks.
-	wake chan *strategies.Task
+	wake chan *Task
 
 	// asleep says that the worker has nothing in its hands and does nothing before
 	// it is woken, so that while it is off the stack its place can be lent.
@@ -21,11 +21,11 @@ type worker struct {
 	// The rest belongs to the worker's goroutine, or to the submitter that has
 	// taken the worker off the stack and runs a task in its place.
 
-	batch   []*strategies.Task // the turn's tasks
-	bytes   int64              // their sizes, together
-	given   []given            // what was popped and shall not run
-	lessons []lesson           // what learners will be told of the turn
-	turns   uint               // counts turns, to time some of them
+	batch   []*Task  // the turn's tasks
+	bytes   int64    // their sizes, together
+	given   []given  // what was popped and shall not run
+	lessons []lesson // what learners will be told of the turn
+	turns   uint     // counts turns, to time some of them
 
 	// Neighbours on the idle stack, and whether w is on it; guarded by the
 	// stack's mutex.
@@ -35,7 +35,7 @@ type worker struct {
 
 // given is a task to be shed.
 type given struct {
-	task   *strategies.Task
+	task   *Task
 	reason strategies.Reason
 }
 

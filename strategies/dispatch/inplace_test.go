@@ -33,7 +33,7 @@ func TestSubmit_InPlace(t *testing.T) {
 			type step struct{ running, goOn chan struct{} }
 			d, err := Open(Options{
 				Strategy: name, Capacity: 16, Workers: 1, MaxBatch: 1,
-				Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+				Run: func(tasks []*Task, done func(*Task)) {
 					if s, ok := tasks[0].Payload.(step); ok {
 						close(s.running)
 						<-s.goOn
@@ -46,8 +46,8 @@ func TestSubmit_InPlace(t *testing.T) {
 
 			// Without a lock or a channel: the race detector sees whose goroutine it is.
 			ended := 0
-			simple := func() *strategies.Task {
-				return &strategies.Task{InPlace: true, Done: func(*strategies.Task) { ended++ }}
+			simple := func() *Task {
+				return &Task{InPlace: true, Done: func(*Task) { ended++ }}
 			}
 			parked(t, d)
 			require.False(t, d.Submit(simple()))
@@ -62,11 +62,11 @@ func TestSubmit_InPlace(t *testing.T) {
 			first := step{make(chan struct{}), make(chan struct{})}
 			var submitter sync.WaitGroup
 			submitter.Go(func() {
-				d.Submit(&strategies.Task{InPlace: true, Payload: first, Done: func(*strategies.Task) {}})
+				d.Submit(&Task{InPlace: true, Payload: first, Done: func(*Task) {}})
 			})
 			<-first.running
 			second := make(chan struct{})
-			require.True(t, d.Submit(&strategies.Task{InPlace: true, Done: func(*strategies.Task) { close(second) }}))
+			require.True(t, d.Submit(&Task{InPlace: true, Done: func(*Task) { close(second) }}))
 			require.Equal(t, 1, d.Gauge().Busy)
 			require.Equal(t, 1, d.Gauge().Depth)
 			close(first.goOn)
@@ -94,7 +94,7 @@ func TestSubmit_InPlaceOfASleeperAlone(t *testing.T) {
 	returned := make(chan struct{})
 	d, err := Open(Options{
 		Strategy: "fifo", Capacity: 16, Workers: 1, MaxBatch: 1,
-		Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+		Run: func(tasks []*Task, done func(*Task)) {
 			<-returned // which its submitter could not bring about
 			done(tasks[0])
 		},
@@ -104,7 +104,7 @@ func TestSubmit_InPlaceOfASleeperAlone(t *testing.T) {
 	parked(t, d)
 	d.pools[0].idle.top.asleep.Store(false)
 	ended := make(chan struct{})
-	d.Submit(&strategies.Task{InPlace: true, Done: func(*strategies.Task) { close(ended) }})
+	d.Submit(&Task{InPlace: true, Done: func(*Task) { close(ended) }})
 	close(returned)
 	<-ended
 }
@@ -116,7 +116,7 @@ func TestClose_WhileInPlace(t *testing.T) {
 	running, goOn := make(chan struct{}), make(chan struct{})
 	d, err := Open(Options{
 		Strategy: "fifo", Capacity: 16, Workers: 2, MaxBatch: 1,
-		Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+		Run: func(tasks []*Task, done func(*Task)) {
 			close(running)
 			<-goOn
 			done(tasks[0])
@@ -127,7 +127,7 @@ func TestClose_WhileInPlace(t *testing.T) {
 	var submitter, closer sync.WaitGroup
 	ended := false
 	submitter.Go(func() {
-		d.Submit(&strategies.Task{InPlace: true, Done: func(*strategies.Task) { ended = true }})
+		d.Submit(&Task{InPlace: true, Done: func(*Task) { ended = true }})
 	})
 	<-running
 	closer.Go(d.Close)
@@ -147,7 +147,7 @@ func TestSubmit_InPlaceKeepsToTheWorkers(t *testing.T) {
 			var atOnce, most atomic.Int64
 			d, err := Open(Options{
 				Strategy: name, Capacity: 8, Workers: workers, MaxBatch: 4,
-				Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+				Run: func(tasks []*Task, done func(*Task)) {
 					n := atOnce.Add(1)
 					for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 						continue
@@ -164,7 +164,7 @@ func TestSubmit_InPlaceKeepsToTheWorkers(t *testing.T) {
 				all.Go(func() {
 					r := rand.New(rand.NewPCG(seed, 1))
 					completed := make(chan struct{}, 1)
-					task := &strategies.Task{Done: func(*strategies.Task) { completed <- struct{}{} }}
+					task := &Task{Done: func(*Task) { completed <- struct{}{} }}
 					for range each {
 						task.InPlace, task.Write = r.IntN(3) > 0, r.IntN(4) == 0
 						d.Submit(task)

@@ -98,7 +98,7 @@ func TestSubmit_HandsNoTaskPastOthers(t *testing.T) {
 
 // handedTooMuch makes a worker that has just parked find a task, which is slow,
 // while it is handed another. Before it knows of the second, act is called.
-func handedTooMuch(s *stage, q *scripted, second *strategies.Task, act func()) {
+func handedTooMuch(s *stage, q *scripted, second *Task, act func()) {
 	q.script(func(n int) {
 		if n == 1 {
 			s.Submit(second)
@@ -213,7 +213,7 @@ func TestSwitch_HoldsUpNoWorker(t *testing.T) {
 func TestDrain_CountsContinuationsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var submitted, started, shed atomic.Int64
-		s := newStage(t, Options{Strategy: "fifo", Observe: func(string) Events {
+		s := newStage(t, Options{Strategy: "fifo", Events: func(strategies.Spec) Events {
 			return Events{
 				Submitted: func() { submitted.Add(1) },
 				Started:   func(time.Duration) { started.Add(1) },

@@ -3,8 +3,6 @@ package dispatch
 import (
 	"sync"
 	"sync/atomic"
-
-	"github.com/spillway-go/spillway/strategies"
 )
 
 // lines hold the tasks that wait elsewhere than in the discipline, each in the
@@ -18,16 +16,16 @@ type lines struct {
 	// continuations go on with what they began in an earlier turn. There may be as
 	// many as there are submitters.
 	continuations line
-	// ahead are tasks that the discipline has given out and that no worker has
+	// requeued are tasks that the discipline has given out and that no worker has
 	// begun. They go before those of the discipline.
-	ahead line
+	requeued line
 	// held are writes that the discipline has given out while no write could be
-	// run. They go before those ahead.
+	// run. They go before those requeued.
 	held line
 }
 
 // waiting returns how many tasks wait for their first turn.
-func (l *lines) waiting() int { return l.ahead.len() + l.held.len() }
+func (l *lines) waiting() int { return l.requeued.len() + l.held.len() }
 
 // line holds tasks first-in first-out. Adding one, taking the first and taking one
 // out of the middle cost constant time. It touches nothing in a task: those of its
@@ -36,14 +34,14 @@ type line struct {
 	n atomic.Int64 // how many there are; changes under mu
 
 	mu          sync.Mutex
-	ring        []*strategies.Task // of a power of two; nil where one was taken out
-	first, next uint64             // positions, of which the low bits are places in ring
-	positions   map[*strategies.Task]uint64
+	ring        []*Task // of a power of two; nil where one was taken out
+	first, next uint64  // positions, of which the low bits are places in ring
+	positions   map[*Task]uint64
 }
 
 func (l *line) len() int { return int(l.n.Load()) }
 
-func (l *line) push(t *strategies.Task) {
+func (l *line) push(t *Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.makeRoomLocked()
@@ -52,7 +50,7 @@ func (l *line) push(t *strategies.Task) {
 }
 
 // pushFront adds t before all others.
-func (l *line) pushFront(t *strategies.Task) {
+func (l *line) pushFront(t *Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.makeRoomLocked()
@@ -61,7 +59,7 @@ func (l *line) pushFront(t *strategies.Task) {
 }
 
 // pop takes the first task, nil if there is none.
-func (l *line) pop() *strategies.Task {
+func (l *line) pop() *Task {
 	if l.len() == 0 {
 		return nil
 	}
@@ -77,7 +75,7 @@ func (l *line) pop() *strategies.Task {
 }
 
 // remove takes t out, and reports whether it was there.
-func (l *line) remove(t *strategies.Task) bool {
+func (l *line) remove(t *Task) bool {
 	if l.len() == 0 {
 		return false
 	}
@@ -90,13 +88,13 @@ func (l *line) remove(t *strategies.Task) bool {
 	return ok
 }
 
-func (l *line) putLocked(t *strategies.Task, at uint64) {
+func (l *line) putLocked(t *Task, at uint64) {
 	l.ring[at&l.maskLocked()] = t
 	l.positions[t] = at
 	l.n.Add(1)
 }
 
-func (l *line) takeLocked(t *strategies.Task, at uint64) {
+func (l *line) takeLocked(t *Task, at uint64) {
 	l.ring[at&l.maskLocked()] = nil
 	delete(l.positions, t)
 	l.n.Add(-1)
@@ -108,12 +106,12 @@ func (l *line) makeRoomLocked() {
 	if l.next-l.first != uint64(len(l.ring)) {
 		return
 	}
-	ring := make([]*strategies.Task, max(16, len(l.ring)))
+	ring := make([]*Task, max(16, len(l.ring)))
 	if l.len() > len(ring)/2 {
-		ring = make([]*strategies.Task, 2*len(ring))
+		ring = make([]*Task, 2*len(ring))
 	}
 	if l.positions == nil {
-		l.positions = make(map[*strategies.Task]uint64)
+		l.positions = make(map[*Task]uint64)
 	}
 	next := uint64(0)
 	for ; l.first != l.next; l.first++ {

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/spillway-go/spillway/strategies"
 )
 
 // A line does what a slice does, in constant time and bounded memory.
@@ -17,12 +15,12 @@ func TestLine_IsASlice(t *testing.T) {
 		seed := rand.Uint64()
 		random := rand.New(rand.NewPCG(seed, 0))
 		var l line
-		var model []*strategies.Task
+		var model []*Task
 		pushes := 1 + random.IntN(3)
 		for range 500 {
 			switch n := random.IntN(4 + pushes); {
 			case n == 0:
-				var want *strategies.Task
+				var want *Task
 				if len(model) > 0 {
 					want, model = model[0], model[1:]
 				}
@@ -34,11 +32,11 @@ func TestLine_IsASlice(t *testing.T) {
 				require.True(t, l.remove(gone), "seed %d", seed)
 				require.False(t, l.remove(gone), "seed %d", seed)
 			case n == 2:
-				task := new(strategies.Task)
-				model = append([]*strategies.Task{task}, model...)
+				task := new(Task)
+				model = append([]*Task{task}, model...)
 				l.pushFront(task)
 			case n >= 3:
-				task := new(strategies.Task)
+				task := new(Task)
 				model = append(model, task)
 				l.push(task)
 			}
@@ -52,10 +50,10 @@ func TestLine_IsASlice(t *testing.T) {
 func TestLine_ClosesItsHoles(t *testing.T) {
 	t.Parallel()
 	var l line
-	first := new(strategies.Task)
+	first := new(Task)
 	l.push(first)
 	for range 10_000 {
-		task := new(strategies.Task)
+		task := new(Task)
 		l.push(task)
 		require.True(t, l.remove(task))
 	}
@@ -65,7 +63,7 @@ func TestLine_ClosesItsHoles(t *testing.T) {
 
 func TestLine_AllocatesNothing(t *testing.T) {
 	var l line
-	tasks := make([]strategies.Task, 10)
+	tasks := make([]Task, 10)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		for i := range tasks {
 			l.push(&tasks[i])

@@ -175,7 +175,7 @@ func TestLiveness_NobodyStarves(t *testing.T) {
 				d, err := Open(Options{
 					Strategy: spec.Name, Capacity: 64, Workers: workers, MaxBatch: 4,
 					Blocked: func(bool) bool { return blocked.Load() },
-					Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+					Run: func(tasks []*Task, done func(*Task)) {
 						time.Sleep(turn)
 						for _, t := range tasks {
 							done(t)
@@ -189,7 +189,7 @@ func TestLiveness_NobodyStarves(t *testing.T) {
 				var mu sync.Mutex
 				for i := range ranges {
 					running.Add(1)
-					d.Submit(&strategies.Task{Priority: 7, Arrival: d.Now(), Done: func(t *strategies.Task) {
+					d.Submit(&Task{Task: strategies.Task{Arrival: d.Now(), Priority: 7}, Done: func(t *Task) {
 						mu.Lock()
 						for j := range gap {
 							gap[j]++
@@ -219,12 +219,12 @@ func TestLiveness_NobodyStarves(t *testing.T) {
 					}
 					for range random.IntN(4) {
 						running.Add(1)
-						d.Submit(&strategies.Task{Write: true, Priority: 3, Arrival: d.Now(), Done: func(*strategies.Task) { running.Done() }})
+						d.Submit(&Task{Task: strategies.Task{Arrival: d.Now()}, Write: true, Done: func(*Task) { running.Done() }})
 					}
 					// One read, of which nothing that can run is ahead but the writes.
 					begun := time.Now()
-					read := make(chan *strategies.Task, 1)
-					d.Submit(&strategies.Task{Arrival: d.Now(), Done: func(t *strategies.Task) { read <- t }})
+					read := make(chan *Task, 1)
+					d.Submit(&Task{Task: strategies.Task{Arrival: d.Now()}, Done: func(t *Task) { read <- t }})
 					got := <-read
 					require.Equal(t, strategies.ReasonNone, got.Shed)
 					// Those before it are at most as many as there may be, taken in turns with
@@ -248,6 +248,8 @@ type rogue struct {
 	strategies.Discipline
 	push func(t *strategies.Task) strategies.Verdict
 	pop  func() (*strategies.Task, strategies.PopResult, strategies.Reason)
+	lied bool
+	last *strategies.Task
 }
 
 func (r *rogue) Push(t *strategies.Task, now int64) strategies.Verdict {
@@ -275,19 +277,19 @@ func TestDispatcher_ChecksDisciplines(t *testing.T) {
 	}{
 		"a reason that does not exist": {
 			push: func(*strategies.Task) strategies.Verdict {
-				return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: 99}
+				return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: "nonsense"}
 			},
-			ended: "a:full", wrong: "Push turned a task away for the reason 99",
+			ended: "a:full", wrong: "Push turned a task away for the reason \"nonsense\", which is none of the strategy's",
 		},
 		"no reason": {
 			push:  func(*strategies.Task) strategies.Verdict { return strategies.Verdict{Outcome: strategies.TurnedAway} },
-			ended: "a:full", wrong: "Push turned a task away for the reason 0",
+			ended: "a:full", wrong: "Push turned a task away for the reason \"none\", which is none of the strategy's",
 		},
 		"an outcome that does not exist": {
 			push: func(*strategies.Task) strategies.Verdict {
 				return strategies.Verdict{Outcome: 9, Reason: strategies.ReasonFair}
 			},
-			ended: "a:fair", wrong: "Push answered 9, which is no outcome",
+			ended: "a:fair", wrong: "Push answered the outcome 9, which is none",
 		},
 		"the pushed task displaced": {
 			push: func(t *strategies.Task) strategies.Verdict {
@@ -301,9 +303,49 @@ func TestDispatcher_ChecksDisciplines(t *testing.T) {
 				if t == nil {
 					return nil, strategies.Empty, strategies.ReasonNone
 				}
-				return t, strategies.Shed, 77
+				return t, strategies.Shed, "nonsense"
 			},
-			ended: "a:displaced", wrong: "Pop shed a task for the reason 77",
+			ended: "a:displaced", wrong: "Pop shed a task for the reason \"nonsense\", which is none of the strategy's",
+		},
+		"a task that it was never given": {
+			pop: func(r *rogue) (*strategies.Task, strategies.PopResult, strategies.Reason) {
+				if r.Len() == 0 {
+					return nil, strategies.Empty, strategies.ReasonNone
+				}
+				if !r.lied {
+					r.lied = true
+					return new(strategies.Task), strategies.Run, strategies.ReasonNone
+				}
+				return r.Discipline.Pop(0)
+			},
+			ended: "a", wrong: "Pop returned a task that it did not hold",
+		},
+		"a task twice": {
+			pop: func(r *rogue) (*strategies.Task, strategies.PopResult, strategies.Reason) {
+				if r.last != nil && !r.lied {
+					r.lied = true
+					return r.last, strategies.Run, strategies.ReasonNone
+				}
+				t, what, reason := r.Discipline.Pop(0)
+				r.last = t
+				return t, what, reason
+			},
+			ended: "a", wrong: "Pop returned a task that it did not hold",
+		},
+		"nothing but wrong tasks": {
+			pop: func(r *rogue) (*strategies.Task, strategies.PopResult, strategies.Reason) {
+				if t, what, reason := r.Discipline.Pop(0); t != nil {
+					return t, what, reason
+				}
+				return new(strategies.Task), strategies.Run, strategies.ReasonNone
+			},
+			ended: "a", wrong: "Pop returned a task that it did not hold",
+		},
+		"a displaced task that it was never given": {
+			push: func(*strategies.Task) strategies.Verdict {
+				return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFair, Displaced: new(strategies.Task)}
+			},
+			ended: "a:fair", wrong: "Push displaced a task that it did not hold",
 		},
 		"run without a task": {
 			pop: func(r *rogue) (*strategies.Task, strategies.PopResult, strategies.Reason) {
@@ -360,7 +402,7 @@ func TestSubmit_WakesWhateverTheVerdict(t *testing.T) {
 			fifo, _ := strategies.Lookup("fifo")
 			r := &rogue{Discipline: fifo.New(c)}
 			r.push = func(t *strategies.Task) strategies.Verdict {
-				if t.Payload == "refused" {
+				if t.Owner.(*Task).Payload == "refused" {
 					inPush.Store(true)
 					<-pushing
 					inPush.Store(false)
@@ -418,7 +460,7 @@ func TestDispatcher_CompletesUnderNoLock(t *testing.T) {
 		s.submit("w1", isWrite)
 		late := s.task("late", isWrite, within(time.Second))
 		asked := false
-		late.Done = func(*strategies.Task) { asked = !s.Cancel(other, strategies.ReasonAbandoned) && s.Gauge().Depth >= 0 }
+		late.Done = func(*Task) { asked = !s.Cancel(other, strategies.ReasonAbandoned) && s.Gauge().Depth >= 0 }
 		s.Submit(other)
 		require.True(t, s.Cancel(other, strategies.ReasonAbandoned))
 		s.Submit(late)
@@ -478,7 +520,7 @@ func TestBlocked_UnblockedWhileAWriteIsSetAside(t *testing.T) {
 			r := &rogue{Discipline: fifo.New(c)}
 			inPush := false
 			r.push = func(t *strategies.Task) strategies.Verdict {
-				if t.Payload == "refused" {
+				if t.Owner.(*Task).Payload == "refused" {
 					inPush = true
 					<-pushing
 					return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
@@ -523,7 +565,7 @@ func TestBlocked_HeldWritesAreTakenTogetherInOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, block, unblock := newBlockable(t, Options{Strategy: "fifo", MaxBatch: 8, MaxBatchBytes: 10})
 		defer s.close()
-		sized := func(n int64) taskOption { return func(t *strategies.Task) { t.Write, t.Size = true, n } }
+		sized := func(n int64) taskOption { return func(t *Task) { t.Write, t.Size = true, n } }
 		s.submit("slow1")
 		for i, size := range []int64{4, 4, 9, 1, 1, 1} {
 			s.submit(fmt.Sprint("w", i), sized(size))
@@ -597,7 +639,7 @@ func TestBlocked_CapacityIsExact(t *testing.T) {
 		d, err := Open(Options{
 			Strategy: "fifo", Capacity: capacity, Workers: 1, MaxBatch: 1,
 			Blocked: func(bool) bool { return true },
-			Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+			Run: func(tasks []*Task, done func(*Task)) {
 				begun <- struct{}{}
 				<-goOn
 				done(tasks[0])
@@ -607,7 +649,7 @@ func TestBlocked_CapacityIsExact(t *testing.T) {
 		var waiting atomic.Int64
 		submit := func(write bool) {
 			waiting.Add(1)
-			d.Submit(&strategies.Task{Write: write, Done: func(*strategies.Task) { waiting.Add(-1) }})
+			d.Submit(&Task{Write: write, Done: func(*Task) { waiting.Add(-1) }})
 		}
 		submit(false)
 		<-begun // and keeps the worker busy

@@ -39,9 +39,9 @@ type pool struct {
 	// gathering counts the workers that have been handed a write and will look for
 	// others: see the package comment.
 	gathering atomic.Int64
-	// alone is how many more writes may be run in the place of a worker, since of
+	// ungrouped is how many more writes may be run in the place of a worker, since of
 	// late none has come together with others: see the package comment.
-	alone atomic.Int32
+	ungrouped atomic.Int32
 
 	// service is the time that a worker spends on a task, in nanoseconds: an
 	// exponentially weighted mean over some of the turns.
@@ -51,9 +51,9 @@ type pool struct {
 const (
 	// timedTurns is how many turns go by between two that are timed.
 	timedTurns = 16
-	// aloneFor is how many writes that need not wait go by between two for which a
+	// ungroupedFor is how many writes that need not wait go by between two for which a
 	// worker gathers.
-	aloneFor = 64
+	ungroupedFor = 64
 )
 
 func newPool(d *Dispatcher, workers int) *pool {
@@ -66,7 +66,7 @@ func newPool(d *Dispatcher, workers int) *pool {
 
 func (p *pool) start() {
 	for range p.workers {
-		w := &worker{wake: make(chan *strategies.Task, 1)}
+		w := &worker{wake: make(chan *Task, 1)}
 		p.done.Go(func() { p.work(w) })
 	}
 }
@@ -83,7 +83,7 @@ func (p *pool) stop() {
 }
 
 // submit takes a new task: see Dispatcher.Submit.
-func (p *pool) submit(t *strategies.Task) (waits bool) {
+func (p *pool) submit(t *Task) (waits bool) {
 	now := p.d.Now()
 	t.Submitted = now
 	// What waits goes first: it may have come while the worker was parking, which
@@ -96,11 +96,11 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 			p.endWriting()
 		}
 		if w != nil {
-			q.adopt(t)
+			q.accept(t)
 			switch {
-			case t.InPlace && w.asleep.Load() && (!gathers || p.alone.Load() > 0):
+			case t.InPlace && w.asleep.Load() && (!gathers || p.ungrouped.Load() > 0):
 				if gathers {
-					p.alone.Add(-1)
+					p.ungrouped.Add(-1)
 				}
 				p.turn(w, t, inPlace, now)
 				p.putBack(w)
@@ -117,7 +117,7 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 	}
 
 	q := p.enter()
-	q.adopt(t)
+	q.accept(t)
 	switch {
 	case p.d.refusing.Load():
 		q.leave()
@@ -129,7 +129,7 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 		return false
 	}
 	v := q.push(t, now) // if it is queued, t belongs to others from here on
-	for v.Outcome == strategies.TurnedAway && v.Reason == strategies.ReasonFull && !t.Write && p.giveWay(q, now) {
+	for v.outcome == strategies.TurnedAway && v.reason == strategies.ReasonFull && !t.Write && p.giveWay(q, now) {
 		v = q.push(t, now)
 	}
 	q.leave()
@@ -137,24 +137,24 @@ func (p *pool) submit(t *strategies.Task) (waits bool) {
 	if !gathers || p.gathering.Load() == 0 {
 		p.wakeIfRunnable()
 	}
-	if v.Displaced != nil {
-		p.d.shed(v.Displaced, v.Displacement())
+	if v.displaced != nil {
+		p.d.shed(v.displaced, v.displacement)
 	}
 	p.makeRoom(q, now)
-	switch v.Outcome {
+	switch v.outcome {
 	case strategies.Queued:
 		return true
 	case strategies.CallerRuns:
 		return p.runInline(q, t, now)
 	default:
-		p.d.shed(t, v.Reason)
+		p.d.shed(t, v.reason)
 		return false
 	}
 }
 
 // runInline runs t on the goroutine of its submitter, unless it is a write and
 // none can be run: then it waits for a worker.
-func (p *pool) runInline(q *queue, t *strategies.Task, now int64) (waits bool) {
+func (p *pool) runInline(q *queue, t *Task, now int64) (waits bool) {
 	switch {
 	case p.expired(t, now):
 		p.d.shed(t, strategies.ReasonExpired)
@@ -200,27 +200,27 @@ func (p *pool) putBack(w *worker) {
 	w.wake <- nil
 }
 
-// adopt marks t as submitted to q.
-func (q *queue) adopt(t *strategies.Task) {
-	t.Strategy, t.Owner = q.spec.Name, q
+// accept marks t as submitted to q.
+func (q *queue) accept(t *Task) {
+	t.Strategy, t.queue = q.spec.Name, q
 	q.events.Submitted()
 }
 
 // await counts t as waiting, before it does, and unawait when it does no more.
-func (p *pool) await(t *strategies.Task) {
+func (p *pool) await(t *Task) {
 	if !t.Write {
 		p.reads.Add(1)
 	}
 }
 
-func (p *pool) unawait(t *strategies.Task) {
+func (p *pool) unawait(t *Task) {
 	if !t.Write {
 		p.reads.Add(-1)
 	}
 }
 
 // resume takes a continuation: see Dispatcher.Continue.
-func (p *pool) resume(t *strategies.Task) {
+func (p *pool) resume(t *Task) {
 	if p.active.Load().spec.Inline && !p.d.refusing.Load() {
 		p.d.runInline(t)
 		return
@@ -243,7 +243,7 @@ func (p *pool) resume(t *strategies.Task) {
 //
 // It decides under the lock that shedWaiting and Cancel take as well. So what
 // they did not find there, because it came later, is shed here.
-func (p *pool) setAside(t *strategies.Task, to *line) bool {
+func (p *pool) setAside(t *Task, to *line) bool {
 	reason := strategies.ReasonNone
 	p.lines.mu.Lock()
 	switch {
@@ -263,8 +263,8 @@ func (p *pool) setAside(t *strategies.Task, to *line) bool {
 	return true
 }
 
-func (p *pool) setAsideLocked(t *strategies.Task, to *line) {
-	if to == &p.lines.ahead {
+func (p *pool) setAsideLocked(t *Task, to *line) {
+	if to == &p.lines.requeued {
 		p.await(t)
 	}
 	to.push(t)
@@ -272,7 +272,7 @@ func (p *pool) setAsideLocked(t *strategies.Task, to *line) {
 
 // shedContinuation sheds a continuation. Events do not hear of it: its task was
 // counted when it started.
-func (p *pool) shedContinuation(t *strategies.Task, reason strategies.Reason) {
+func (p *pool) shedContinuation(t *Task, reason strategies.Reason) {
 	t.Shed = reason
 	p.d.completed(t)
 }
@@ -304,7 +304,7 @@ const (
 
 // next returns the next task for w and the time, or nil when the pool has
 // stopped. It parks while there is none.
-func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
+func (p *pool) next(w *worker) (t *Task, how origin, now int64) {
 	for {
 		if p.runnable() {
 			now = p.d.Now()
@@ -334,7 +334,7 @@ func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
 				if picked.Write {
 					p.endWriting()
 				}
-				p.setAside(picked, &p.lines.ahead)
+				p.setAside(picked, &p.lines.requeued)
 			case picked != nil:
 				return picked, handed, p.d.Now()
 			case t == nil:
@@ -346,7 +346,7 @@ func (p *pool) next(w *worker) (t *strategies.Task, how origin, now int64) {
 }
 
 // awaken parks w until it is woken, with a task or to look for one.
-func (p *pool) awaken(w *worker) *strategies.Task {
+func (p *pool) awaken(w *worker) *Task {
 	t := <-w.wake
 	if t != nil && t.Write && p.d.opts.MaxBatch > 1 {
 		// Those that are about to submit a write come first.
@@ -358,7 +358,7 @@ func (p *pool) awaken(w *worker) *strategies.Task {
 
 // take returns the task whose turn it is, or nil if none can be taken now. While
 // both wait, turns alternate between the queue and the continuations.
-func (p *pool) take(w *worker, now int64) (*strategies.Task, origin) {
+func (p *pool) take(w *worker, now int64) (*Task, origin) {
 	if p.lines.continuations.len() > 0 && p.turns.Add(1)%2 == 0 {
 		if t := p.lines.continuations.pop(); t != nil {
 			return t, continued
@@ -369,7 +369,7 @@ func (p *pool) take(w *worker, now int64) (*strategies.Task, origin) {
 		if g == open && !p.beginWriting() { // others were faster
 			g = narrow
 		}
-		var t *strategies.Task
+		var t *Task
 		if g == open {
 			t = p.takeAny(w, now)
 			if (t == nil || !t.Write) && p.endWriting() && t == nil {
@@ -389,15 +389,15 @@ func (p *pool) take(w *worker, now int64) (*strategies.Task, origin) {
 }
 
 // takeAny returns the next task for its first turn, or nil.
-func (p *pool) takeAny(w *worker, now int64) *strategies.Task {
+func (p *pool) takeAny(w *worker, now int64) *Task {
 	defer p.giveUp(w)
-	for _, l := range []*line{&p.lines.held, &p.lines.ahead} {
+	for _, l := range []*line{&p.lines.held, &p.lines.requeued} {
 		for l.len() > 0 {
 			t := l.pop()
 			switch {
 			case t == nil: // somebody else was faster
 				continue
-			case l == &p.lines.ahead:
+			case l == &p.lines.requeued:
 				p.unawait(t)
 			}
 			if !p.expired(t, now) {
@@ -412,11 +412,11 @@ func (p *pool) takeAny(w *worker, now int64) *strategies.Task {
 // takeRead returns the next task that is no write, or nil, while no write can be
 // begun. The writes that go before it are held. Through a narrow gate it looks no
 // further than ahead of the queue: those who write go on in the queue's order soon.
-func (p *pool) takeRead(w *worker, now int64, g gate) *strategies.Task {
+func (p *pool) takeRead(w *worker, now int64, g gate) *Task {
 	defer p.giveUp(w)
 	for p.reads.Load() > 0 {
 		p.lines.mu.Lock()
-		t := p.lines.ahead.pop()
+		t := p.lines.requeued.pop()
 		if t != nil {
 			p.unawait(t)
 			if p.expired(t, now) {
@@ -448,7 +448,7 @@ func (p *pool) takeRead(w *worker, now int64, g gate) *strategies.Task {
 
 // pop returns the next task of the discipline that shall run, or nil. Those that
 // are given up before it are noted, for giveUp.
-func (p *pool) pop(w *worker, now int64) *strategies.Task {
+func (p *pool) pop(w *worker, now int64) *Task {
 	q := p.active.Load()
 	for {
 		t, what, reason := q.pop(now)
@@ -474,13 +474,13 @@ func (p *pool) giveUp(w *worker) {
 	w.given = w.given[:0]
 }
 
-func (p *pool) expired(t *strategies.Task, now int64) bool {
+func (p *pool) expired(t *Task, now int64) bool {
 	return t.Deadline != 0 && t.Deadline <= now
 }
 
 // turn runs t, and if it is a write others that wait with it. The turn began at
 // the given time.
-func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
+func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 	write := t.Write && how != continued
 	if (how == handed || how == inPlace) && p.expired(t, now) {
 		if write {
@@ -499,7 +499,7 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
 			p.collect(w, now)
 		}
 		if how == handed {
-			p.company(len(w.batch) > 1)
+			p.noteGroup(len(w.batch) > 1)
 		}
 	}
 	// Pass the word on: whoever is parked could run what still waits.
@@ -507,7 +507,7 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
 	switch how {
 	case handed, inPlace:
 		t.Started = now
-		t.Owner.(*queue).events.Started(0)
+		t.queue.events.Started(0)
 		p.started(w, w.batch[1:], now)
 	case queued:
 		p.started(w, w.batch, now)
@@ -525,14 +525,14 @@ func (p *pool) turn(w *worker, t *strategies.Task, how origin, now int64) {
 	}
 }
 
-// company notes whether a write for which a worker gathered was taken together
+// noteGroup notes whether a write for which a worker gathered was taken together
 // with others.
-func (p *pool) company(others bool) {
+func (p *pool) noteGroup(others bool) {
 	switch {
 	case !others:
-		p.alone.Store(aloneFor)
-	case p.alone.Load() != 0: // or else all workers would write to it
-		p.alone.Store(0)
+		p.ungrouped.Store(ungroupedFor)
+	case p.ungrouped.Load() != 0: // or else all workers would write to it
+		p.ungrouped.Store(0)
 	}
 }
 
@@ -547,7 +547,7 @@ func (p *pool) collect(w *worker, now int64) {
 		case held && p.expired(t, now):
 			w.given = append(w.given, given{t, strategies.ReasonExpired})
 			continue
-		case !held && p.lines.ahead.len() == 0 &&
+		case !held && p.lines.requeued.len() == 0 &&
 			p.active.Load().discipline.Len() > 0: // or else it would be told that a worker found nothing
 			t = p.pop(w, now)
 		}
@@ -558,7 +558,7 @@ func (p *pool) collect(w *worker, now int64) {
 			if held {
 				p.lines.held.pushFront(t)
 			} else {
-				p.setAsideLocked(t, &p.lines.ahead)
+				p.setAsideLocked(t, &p.lines.requeued)
 			}
 			break
 		}
@@ -570,11 +570,11 @@ func (p *pool) collect(w *worker, now int64) {
 }
 
 // started tells of the beginning of tasks that have waited.
-func (p *pool) started(w *worker, tasks []*strategies.Task, now int64) {
+func (p *pool) started(w *worker, tasks []*Task, now int64) {
 	for i, t := range tasks {
 		t.Started = now
 		waited := max(0, now-t.Submitted)
-		q := t.Owner.(*queue)
+		q := t.queue
 		q.eventsOf(t).Started(time.Duration(waited))
 		if i == 0 && q.turns != nil {
 			q.turns.TurnBegan(now)
@@ -602,7 +602,7 @@ func (p *pool) learn(w *worker, service, now int64) {
 // shedWaiting gives up everything that waits. The dispatcher is refusing, or
 // nothing is submitted any more, so nothing is added behind its back.
 func (p *pool) shedWaiting(reason strategies.Reason) {
-	var left []*strategies.Task
+	var left []*Task
 	p.d.mu.Lock() // no switch is under way
 	q := p.active.Load()
 	q.awaitEntering()
@@ -613,9 +613,9 @@ func (p *pool) shedWaiting(reason strategies.Reason) {
 	}
 	p.d.mu.Unlock()
 	p.lines.mu.Lock()
-	for _, l := range []*line{&p.lines.held, &p.lines.ahead} {
+	for _, l := range []*line{&p.lines.held, &p.lines.requeued} {
 		for t := l.pop(); t != nil; t = l.pop() {
-			if l == &p.lines.ahead {
+			if l == &p.lines.requeued {
 				p.unawait(t)
 			}
 			left = append(left, t)

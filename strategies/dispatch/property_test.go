@@ -19,7 +19,7 @@ import (
 type client struct {
 	d      *Dispatcher
 	random *rand.Rand
-	free   chan *strategies.Task
+	free   chan *Task
 	shed   atomic.Int64
 	ran    atomic.Int64
 	twice  atomic.Int64
@@ -36,15 +36,15 @@ type state struct {
 }
 
 func newClient(d *Dispatcher, seed uint64, window int) *client {
-	c := &client{d: d, random: rand.New(rand.NewPCG(seed, 0)), free: make(chan *strategies.Task, window)}
+	c := &client{d: d, random: rand.New(rand.NewPCG(seed, 0)), free: make(chan *Task, window)}
 	for range window {
-		t := &strategies.Task{Payload: &state{client: c}, Done: done}
+		t := &Task{Payload: &state{client: c}, Done: done}
 		c.free <- t
 	}
 	return c
 }
 
-func done(t *strategies.Task) {
+func done(t *Task) {
 	s := t.Payload.(*state)
 	c := s.client
 	if s.again.Swap(false) && t.Shed == strategies.ReasonNone {
@@ -110,13 +110,13 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 			d, err := Open(Options{
 				Strategy: name, Capacity: 16, Workers: 4, MaxBatch: 4, Split: seed%2 == 0,
 				Blocked: func(bool) bool { return blocked.Load() },
-				Run: func(tasks []*strategies.Task, done func(*strategies.Task)) {
+				Run: func(tasks []*Task, done func(*Task)) {
 					inRun.Add(int64(len(tasks)))
 					for _, t := range tasks {
 						t.Payload.(*state).running.Add(1)
 					}
 					if len(tasks) == 2 { // as a commit that is handed on
-						tasks := append([]*strategies.Task(nil), tasks...)
+						tasks := append([]*Task(nil), tasks...)
 						go func() {
 							for _, t := range tasks {
 								done(t)
@@ -128,7 +128,7 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 						done(t)
 					}
 				},
-				Observe: func(string) Events {
+				Events: func(strategies.Spec) Events {
 					return Events{
 						Submitted: func() { submitted.Add(1) },
 						Started:   func(time.Duration) { started.Add(1) },

@@ -29,86 +29,118 @@ type queue struct {
 	accused atomic.Bool
 }
 
-func newQueue(p *pool, spec strategies.Spec, events Events) *queue {
-	q := &queue{
-		spec:       spec,
-		discipline: spec.New(strategies.Config{Capacity: p.d.opts.Capacity, Workers: p.workers}),
-		events:     events,
-		pool:       p,
-	}
-	q.remover, _ = q.discipline.(strategies.Remover)
-	q.learner, _ = q.discipline.(strategies.CompletionObserver)
-	q.turns, _ = q.discipline.(strategies.TurnObserver)
+func newQueue(p *pool, spec strategies.Spec, d strategies.Discipline, events Events) *queue {
+	q := &queue{spec: spec, discipline: d, events: events, pool: p}
+	q.remover, _ = d.(strategies.Remover)
+	q.learner, _ = d.(strategies.CompletionObserver)
+	q.turns, _ = d.(strategies.TurnObserver)
 	return q
 }
 
 // eventsOf returns whom to tell of t, which waits or waited in q: those of the
 // strategy that it was submitted to.
-func (q *queue) eventsOf(t *strategies.Task) Events {
+func (q *queue) eventsOf(t *Task) Events {
 	if t.Strategy == q.spec.Name {
 		return q.events
 	}
 	return q.former[t.Strategy]
 }
 
+// verdict is a strategies.Verdict that was checked.
+type verdict struct {
+	outcome      strategies.Outcome
+	reason       strategies.Reason // to turn the task away for
+	displaced    *Task             // nil if none was
+	displacement strategies.Reason // to shed displaced for
+}
+
 // push offers t to the discipline and checks the verdict.
-func (q *queue) push(t *strategies.Task, now int64) strategies.Verdict {
+func (q *queue) push(t *Task, now int64) verdict {
 	// Counted before it can be popped, so that never fewer are counted than wait.
 	q.pool.await(t)
-	v := q.discipline.Push(t, now)
-	if v.Outcome > strategies.CallerRuns {
-		q.accuse(fmt.Sprintf("Push answered %d, which is no outcome", v.Outcome))
-		v.Outcome = strategies.TurnedAway
+	t.Owner = t
+	t.held.Store(true)
+	answer := q.discipline.Push(&t.Task, now)
+	v := verdict{outcome: answer.Outcome, reason: answer.Reason}
+	if v.outcome > strategies.CallerRuns {
+		q.accuse(fmt.Sprintf("Push answered the outcome %d, which is none", v.outcome))
+		v.outcome = strategies.TurnedAway
 	}
-	if v.Displaced == t {
+	if answer.Displaced == &t.Task {
 		q.accuse("Push displaced the task that it was offered")
-		v.Outcome, v.Displaced = strategies.TurnedAway, nil
+		v.outcome, answer.Displaced = strategies.TurnedAway, nil
 	}
-	if v.Outcome != strategies.Queued {
+	if v.outcome != strategies.Queued {
+		t.held.Store(false)
 		q.pool.unawait(t)
 	}
-	if v.Displaced != nil {
-		q.pool.unawait(v.Displaced)
+	if answer.Displaced != nil {
+		v.displacement = answer.Displacement()
+		if !q.spec.Sheds(v.displacement) {
+			q.accuse(fmt.Sprintf("Push displaced a task for the reason %q, which is none of the strategy's", v.displacement))
+			v.displacement = strategies.ReasonDisplaced
+		}
+		if v.displaced = q.givenUp(answer.Displaced, "Push displaced"); v.outcome != strategies.Queued {
+			q.accuse("Push displaced a task although it did not queue the one that it was offered")
+		}
 	}
-	switch {
-	case v.Outcome == strategies.TurnedAway && !v.Reason.Valid():
-		q.accuse(fmt.Sprintf("Push turned a task away for the reason %d", v.Reason))
-		v.Reason = strategies.ReasonFull
-	case v.Displaced != nil && v.Reason != strategies.ReasonNone && !v.Reason.Valid():
-		q.accuse(fmt.Sprintf("Push displaced a task for the reason %d", v.Reason))
-		v.Reason = strategies.ReasonNone
+	if v.outcome == strategies.TurnedAway && !q.spec.Sheds(v.reason) {
+		q.accuse(fmt.Sprintf("Push turned a task away for the reason %q, which is none of the strategy's", v.reason))
+		v.reason = strategies.ReasonFull
 	}
 	return v
 }
 
 // pop takes the next task from the discipline and checks the answer.
-func (q *queue) pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
-	t, what, reason := q.discipline.Pop(now)
-	switch {
-	case t != nil:
-		q.pool.unawait(t)
+func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) {
+	for range maxWrongPops {
+		popped, what, reason := q.discipline.Pop(now)
+		if popped == nil {
+			if what == strategies.Run || what == strategies.Shed {
+				q.accuse("Pop answered that there is a task, and returned none")
+				what = strategies.Empty
+			}
+			return nil, what, strategies.ReasonNone
+		}
+		t := q.givenUp(popped, "Pop returned")
+		if t == nil {
+			continue // there may be others
+		}
 		switch {
-		case what == strategies.Shed && !reason.Valid():
-			q.accuse(fmt.Sprintf("Pop shed a task for the reason %d", reason))
+		case what == strategies.Shed && !q.spec.Sheds(reason):
+			q.accuse(fmt.Sprintf("Pop shed a task for the reason %q, which is none of the strategy's", reason))
 			reason = strategies.ReasonDisplaced
 		case what != strategies.Run && what != strategies.Shed:
 			q.accuse(fmt.Sprintf("Pop answered %d with a task", what))
 			what = strategies.Run
 		}
-	case what == strategies.Run, what == strategies.Shed:
-		q.accuse("Pop answered that there is a task, and returned none")
-		what = strategies.Empty
+		return t, what, reason
 	}
-	return t, what, reason
+	return nil, strategies.Empty, strategies.ReasonNone
+}
+
+// maxWrongPops is how often a discipline may return a task that is not its own before
+// it is taken for empty.
+const maxWrongPops = 64
+
+// givenUp returns the task that the discipline has given up, nil if that was not its to
+// give.
+func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
+	t, ok := popped.Owner.(*Task)
+	if !ok || &t.Task != popped || !t.held.CompareAndSwap(true, false) {
+		q.accuse(how + " a task that it did not hold")
+		return nil
+	}
+	q.pool.unawait(t)
+	return t
 }
 
 // remove takes t out of the discipline, if that can.
-func (q *queue) remove(t *strategies.Task) bool {
-	if q.remover == nil || !q.remover.Remove(t) {
+func (q *queue) remove(t *Task) bool {
+	if q.remover == nil || !q.remover.Remove(&t.Task) {
 		return false
 	}
-	q.pool.unawait(t)
-	return true
+	return q.givenUp(&t.Task, "Remove took out") != nil
 }
 
 // accuse tells, once, that the discipline breaks a rule.

@@ -11,7 +11,7 @@ func (q *queue) full(elsewhere int) bool {
 
 // heldUp reports whether there is no room for t in q beside what waits elsewhere: not
 // for a write beside those that cannot be begun, nor for a read beside reads alone.
-func (p *pool) heldUp(t *strategies.Task, q *queue) bool {
+func (p *pool) heldUp(t *Task, q *queue) bool {
 	elsewhere, held := p.lines.waiting(), p.lines.held.len()
 	switch {
 	case elsewhere == 0 || !q.full(elsewhere):
@@ -26,7 +26,7 @@ func (p *pool) heldUp(t *strategies.Task, q *queue) bool {
 // giveWay holds a write that waits in q and cannot be begun, if as many tasks wait as
 // may. It reports whether there is more room in q then.
 func (p *pool) giveWay(q *queue, now int64) bool {
-	if !q.full(p.lines.waiting()) || int(p.reads.Load()) >= q.discipline.Len()+p.lines.ahead.len() || !p.d.opts.Blocked(false) {
+	if !q.full(p.lines.waiting()) || int(p.reads.Load()) >= q.discipline.Len()+p.lines.requeued.len() || !p.d.opts.Blocked(false) {
 		return false // or no write may be among those in q
 	}
 	var w worker // to note what is given up
@@ -41,7 +41,7 @@ func (p *pool) giveWay(q *queue, now int64) bool {
 			p.setAsideLocked(t, &p.lines.held)
 			return true
 		default: // its turn is before that of the write
-			p.setAsideLocked(t, &p.lines.ahead)
+			p.setAsideLocked(t, &p.lines.requeued)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (p *pool) makeRoom(q *queue, now int64) {
 		}
 		// One at a time, or several would give up more than must be.
 		p.lines.mu.Lock()
-		var t *strategies.Task
+		var t *Task
 		if q.full(p.lines.waiting() - 1) {
 			t = p.lines.held.pop()
 		}

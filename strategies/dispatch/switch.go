@@ -16,13 +16,13 @@ type move struct {
 	// mu is held from where a task leaves one place to where it is in the next, and
 	// by Cancel, which so finds it in one of them.
 	mu    sync.Mutex
-	tasks map[*strategies.Task]struct{}
+	tasks map[*Task]struct{}
 }
 
 // moved is a task on its way, with what it is sorted by: the task itself may be
 // given up meanwhile, and be its submitter's again.
 type moved struct {
-	task               *strategies.Task
+	task               *Task
 	arrival, submitted int64
 }
 
@@ -52,7 +52,7 @@ func (p *pool) activate(q *queue) {
 // in order of arrival. What its law would shed is not shed.
 func (p *pool) empty(q *queue) []moved {
 	p.move.mu.Lock()
-	p.move.tasks = make(map[*strategies.Task]struct{})
+	p.move.tasks = make(map[*Task]struct{})
 	p.move.mu.Unlock()
 	var all []moved
 	for contended := 0; ; {
@@ -84,15 +84,15 @@ func (p *pool) empty(q *queue) []moved {
 const maxContended = 1 << 16
 
 // offerAgain offers t, which a switch has in its hands, to q.
-func (p *pool) offerAgain(t *strategies.Task, q *queue) {
+func (p *pool) offerAgain(t *Task, q *queue) {
 	var shed strategies.Reason
-	var v strategies.Verdict
+	var v verdict
 	p.move.mu.Lock()
 	if !p.move.takeLocked(t) { // given up meanwhile
 		p.move.mu.Unlock()
 		return
 	}
-	t.Owner = q
+	t.queue = q
 	now := p.d.Now()
 	switch {
 	case p.expired(t, now):
@@ -100,17 +100,17 @@ func (p *pool) offerAgain(t *strategies.Task, q *queue) {
 	case p.heldUp(t, q):
 		shed = strategies.ReasonFull
 	default:
-		switch v = q.push(t, now); v.Outcome {
+		switch v = q.push(t, now); v.outcome {
 		case strategies.CallerRuns: // its submitter sleeps
 			p.await(t)
-			p.lines.ahead.push(t)
+			p.lines.requeued.push(t)
 		case strategies.TurnedAway:
-			shed = v.Reason
+			shed = v.reason
 		}
 	}
 	p.move.mu.Unlock()
-	if v.Displaced != nil {
-		p.d.shed(v.Displaced, v.Displacement())
+	if v.displaced != nil {
+		p.d.shed(v.displaced, v.displacement)
 	}
 	if shed != strategies.ReasonNone {
 		p.d.shed(t, shed)
@@ -119,13 +119,13 @@ func (p *pool) offerAgain(t *strategies.Task, q *queue) {
 }
 
 // take takes t out, and reports whether it was still there.
-func (m *move) take(t *strategies.Task) bool {
+func (m *move) take(t *Task) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.takeLocked(t)
 }
 
-func (m *move) takeLocked(t *strategies.Task) bool {
+func (m *move) takeLocked(t *Task) bool {
 	_, ok := m.tasks[t]
 	delete(m.tasks, t)
 	return ok
@@ -141,18 +141,18 @@ func (m *move) inHand() int {
 // remove takes t, which was submitted to p, from wherever it waits. It asks no
 // discipline but the one that t is in, if it is in any: its lock guards what
 // disciplines note in t.
-func (p *pool) remove(t *strategies.Task) bool {
+func (p *pool) remove(t *Task) bool {
 	p.move.mu.Lock()
 	defer p.move.mu.Unlock()
 	if p.move.takeLocked(t) {
 		return true
 	}
-	if t.Owner.(*queue).remove(t) {
+	if t.queue.remove(t) {
 		return true
 	}
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
-	if p.lines.ahead.remove(t) {
+	if p.lines.requeued.remove(t) {
 		p.unawait(t)
 		return true
 	}

@@ -39,7 +39,7 @@ type cargo struct {
 	_    [64]byte
 }
 
-func arrive(t *strategies.Task) { t.Payload.(*cargo).busy.Store(false) }
+func arrive(t *strategies.Task) { t.Owner.(*cargo).busy.Store(false) }
 
 // idle returns one of the tasks that is not on its way, or nil. It looks at
 // the one used last, which a stack returns first, and then at the one used
@@ -104,7 +104,7 @@ func transfer(b *testing.B, spec strategies.Spec, producers, consumers int) {
 	}
 	tasks := make([]cargo, benchmarkCapacity)
 	for i := range tasks {
-		tasks[i].task.Payload = &tasks[i]
+		tasks[i].task.Owner = &tasks[i]
 	}
 	share := len(tasks) / producers
 	b.ResetTimer()

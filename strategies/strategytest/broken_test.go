@@ -291,6 +291,18 @@ var faults = []fault{
 		pop: func(q *broken) bool { q.litter = nil; return false },
 	},
 	{
+		rule: "observe", name: "turns away for want of nothing",
+		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
+			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLimit}, q.pushes == 3
+		},
+	},
+	{
+		rule: "exactly once", name: "a reason that it has not declared",
+		push: func(*broken, *strategies.Task) (strategies.Verdict, bool) {
+			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: "mine"}, true
+		},
+	},
+	{
 		rule: "model", name: "newest first",
 		push: func(q *broken, t *strategies.Task) (strategies.Verdict, bool) {
 			if q.isFull() {
@@ -308,7 +320,7 @@ func TestRules_CatchWhatIsBroken(t *testing.T) {
 			spec := f.spec
 			spec.Name, spec.New = "broken", f.New
 			rule := ruleNamed(t, f.rule)
-			if !rule.alone {
+			if !rule.serial {
 				t.Parallel()
 			}
 			// A race need not be lost the first time.

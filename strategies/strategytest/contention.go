@@ -23,7 +23,7 @@ func newPooled(n int) []*pooled {
 	all := make([]*pooled, n)
 	for i := range all {
 		all[i] = new(pooled)
-		all[i].task.Payload = all[i]
+		all[i].task.Owner = all[i]
 	}
 	return all
 }
@@ -31,7 +31,7 @@ func newPooled(n int) []*pooled {
 // cameBack is called by whoever got a task out of the discipline, once he does
 // not need it any more.
 func cameBack(t *strategies.Task, how string) error {
-	if p := t.Payload.(*pooled); !p.inside.CompareAndSwap(true, false) {
+	if p := t.Owner.(*pooled); !p.inside.CompareAndSwap(true, false) {
 		return fmt.Errorf("a task was %s although it had come back before", how)
 	}
 	return nil
@@ -208,7 +208,7 @@ func goRound(q strategies.Discipline, tasks []*pooled, goroutines int) error {
 						return fmt.Errorf("Pop answered empty although %d goroutines cannot have taken %d tasks", goroutines-1, len(tasks))
 					}
 					if t != nil {
-						own = t.Payload.(*pooled)
+						own = t.Owner.(*pooled)
 						if err := cameBack(t, "popped"); err != nil {
 							return err
 						}

@@ -1,6 +1,7 @@
 package strategytest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -63,7 +64,7 @@ type replay struct {
 	q, model           strategies.Discipline
 	remover, remodel   strategies.Remover
 	capacity           int
-	inline             bool
+	spec               strategies.Spec
 	script             []byte
 	tasks, modelTasks  []*strategies.Task
 	numbers            map[*strategies.Task]int
@@ -74,7 +75,7 @@ type replay struct {
 }
 
 func newReplay(spec strategies.Spec, model func(strategies.Config) strategies.Discipline, script []byte) *replay {
-	r := &replay{capacity: 1, inline: spec.Inline, now: 1, numbers: make(map[*strategies.Task]int)}
+	r := &replay{capacity: 1, spec: spec, now: 1, numbers: make(map[*strategies.Task]int)}
 	if len(script) > 0 {
 		r.capacity += int(script[0] % 8)
 		r.script = script[1:]
@@ -148,7 +149,7 @@ func (r *replay) step(what byte, with int) error {
 func (r *replay) checkLen() error {
 	n, c := r.q.Len(), r.q.Cap()
 	switch {
-	case c != strategies.Unbounded && c != r.capacity && !r.inline:
+	case c != strategies.Unbounded && c != r.capacity && !r.spec.Inline:
 		return fmt.Errorf("Cap() = %d, want %d", c, r.capacity)
 	case n != len(r.waiting):
 		return fmt.Errorf("Len() = %d while %d tasks wait", n, len(r.waiting))
@@ -161,10 +162,10 @@ func (r *replay) checkLen() error {
 func (r *replay) push(i, with int) error {
 	for _, t := range []*strategies.Task{r.tasks[i], r.modelTasks[i]} {
 		t.Arrival, t.Submitted = r.now, r.now
-		t.Priority = uint8(with & 7)
+		t.Priority = strategies.Urgency(with & 7)
 		t.Deadline = r.now + 1<<with
 		t.Client = string(rune('a' + with&3))
-		t.Write = with&8 != 0
+		t.Cost = with & 24 >> 3
 	}
 	v := r.q.Push(r.tasks[i], r.now)
 	r.answered = r.verdict(v)
@@ -172,7 +173,7 @@ func (r *replay) push(i, with int) error {
 	if r.model != nil {
 		r.expected = r.verdict(r.model.Push(r.modelTasks[i], r.now))
 	}
-	if err := sane(v, r.q.Cap(), len(r.waiting), r.inline); err != nil {
+	if err := cmp.Or(sane(v, r.q.Cap(), len(r.waiting), r.spec.Inline), declared(&r.spec, v.Reason)); err != nil {
 		return err
 	}
 	if v.Displaced != nil {
@@ -198,7 +199,7 @@ func (r *replay) pop() error {
 		r.expected = r.popped(t, what, reason)
 		r.ran(r.model, what)
 	}
-	if err := sanePop(t, what, reason); err != nil {
+	if err := cmp.Or(sanePop(t, what, reason), declared(&r.spec, reason)); err != nil {
 		return err
 	}
 	if t != nil {

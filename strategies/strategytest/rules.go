@@ -1,6 +1,7 @@
 package strategytest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -29,7 +30,7 @@ func newQueue(spec strategies.Spec, capacity int) (strategies.Discipline, strate
 func newTasks(n int) []*strategies.Task {
 	tasks := make([]*strategies.Task, n)
 	for i := range tasks {
-		tasks[i] = &strategies.Task{Arrival: 1, Priority: 3}
+		tasks[i] = &strategies.Task{Arrival: 1}
 	}
 	return tasks
 }
@@ -45,11 +46,11 @@ func sane(v strategies.Verdict, capacity, waiting int, inline bool) error {
 		if v.Reason != strategies.ReasonNone && v.Displaced == nil {
 			return fmt.Errorf("Push gave the reason %q although it neither turned a task away nor displaced one", v.Reason)
 		}
-		if v.Reason == strategies.ReasonFull || v.Reason.String() == "unknown" {
+		if v.Reason == strategies.ReasonFull {
 			return fmt.Errorf("Push displaced a task for the reason %q", v.Reason)
 		}
 	case strategies.TurnedAway:
-		if v.Reason == strategies.ReasonNone || v.Reason.String() == "unknown" {
+		if v.Reason == strategies.ReasonNone {
 			return fmt.Errorf("Push turned a task away for the reason %q", v.Reason)
 		}
 	default:
@@ -60,6 +61,15 @@ func sane(v strategies.Verdict, capacity, waiting int, inline bool) error {
 	}
 	if v.Reason == strategies.ReasonFull && (capacity == strategies.Unbounded || waiting < capacity) {
 		return fmt.Errorf("Push answered full while %d tasks wait and %d may", waiting, capacity)
+	}
+	return nil
+}
+
+// declared returns what is wrong with a reason: that it is neither one of all
+// strategies nor one of the strategy's own.
+func declared(spec *strategies.Spec, r strategies.Reason) error {
+	if r != strategies.ReasonNone && !spec.Sheds(r) {
+		return fmt.Errorf("the reason %q is neither of strategies.Reasons nor in Spec.Reasons", r)
 	}
 	return nil
 }
@@ -76,7 +86,7 @@ func sanePop(t *strategies.Task, what strategies.PopResult, reason strategies.Re
 			return fmt.Errorf("Pop answered run with the task %p and the reason %q", t, reason)
 		}
 	case strategies.Shed:
-		if t == nil || reason == strategies.ReasonNone || reason.String() == "unknown" {
+		if t == nil || reason == strategies.ReasonNone {
 			return fmt.Errorf("Pop answered shed with the task %p and the reason %q", t, reason)
 		}
 	default:
@@ -149,7 +159,7 @@ func capacity(spec strategies.Spec) error {
 		waiting := 0
 		for i, t := range newTasks(c + 10) {
 			v := q.Push(t, int64(1+i))
-			if err := sane(v, q.Cap(), waiting, false); err != nil {
+			if err := cmp.Or(sane(v, q.Cap(), waiting, false), declared(&spec, v.Reason)); err != nil {
 				return fmt.Errorf("capacity %d: %w", c, err)
 			}
 			if v.Outcome == strategies.Queued && v.Displaced == nil {
@@ -248,7 +258,11 @@ func retention(spec strategies.Spec) error {
 	}
 	runtime.KeepAlive(q)
 
-	for _, how := range []string{"popped", "removed"} {
+	ways := []string{"popped"}
+	if remover != nil {
+		ways = append(ways, "removed")
+	}
+	for _, how := range ways {
 		given, left := leave(spec, how)
 		if !collected(left) {
 			return fmt.Errorf("a task that was %s keeps others alive that it waited with", how)
@@ -369,6 +383,46 @@ func learner(spec strategies.Spec) error {
 	return nil
 }
 
+// observe pushes twice as much as it pops, with deadlines that cannot be met.
+func observe(spec strategies.Spec) error {
+	const capacity = 64
+	q := spec.New(strategies.Config{Capacity: capacity, Workers: 2, Observe: true})
+	if spec.Inline {
+		return nil
+	}
+	turns, _ := q.(strategies.TurnObserver)
+	learner, _ := q.(strategies.CompletionObserver)
+	now := int64(1)
+	for i := range 4000 {
+		now += 5_000_000
+		room := q.Len() < q.Cap() || q.Cap() == strategies.Unbounded
+		v := q.Push(&strategies.Task{Arrival: now, Submitted: now, Deadline: now + 1, Priority: strategies.Urgency(i % 8)}, now)
+		if err := cmp.Or(sane(v, q.Cap(), q.Len(), false), declared(&spec, v.WouldShed)); err != nil {
+			return err
+		}
+		if room && (v.Outcome != strategies.Queued || v.Displaced != nil) {
+			return fmt.Errorf("Push answered %d (outcome) for the reason %q although there was room", v.Outcome, v.Reason)
+		}
+		if i%2 == 0 {
+			continue
+		}
+		t, what, reason := q.Pop(now)
+		if what != strategies.Run || t == nil {
+			return fmt.Errorf("Pop answered %s for the reason %q", name(what), reason)
+		}
+		if err := declared(&spec, reason); err != nil {
+			return err
+		}
+		if turns != nil {
+			turns.TurnBegan(now)
+		}
+		if learner != nil {
+			learner.Completed(now-t.Submitted, 10_000_000, now)
+		}
+	}
+	return nil
+}
+
 func turns(spec strategies.Spec) error {
 	const pace = 10_000
 	for _, batch := range []int{1, 8, 32} {
@@ -380,7 +434,7 @@ func turns(spec strategies.Spec) error {
 		now := int64(1)
 		for range 200 {
 			for q.Len() < 48 {
-				q.Push(&strategies.Task{Arrival: now, Submitted: now, Priority: 3}, now)
+				q.Push(&strategies.Task{Arrival: now, Submitted: now}, now)
 			}
 			now += pace
 			for range batch {

@@ -30,9 +30,9 @@ type Rule struct {
 	Why string
 
 	check func(strategies.Spec) error
-	// alone says that the check counts allocations, and so must not run beside
+	// serial says that the check counts allocations, and so must not run beside
 	// other tests.
-	alone bool
+	serial bool
 }
 
 // Check returns how the strategy breaks the rule, nil if it does not. A rule
@@ -96,12 +96,17 @@ func Rules(model func(strategies.Config) strategies.Discipline) []Rule {
 				"buffers and whatever else they lead to alive. Nor may a pooled task lead to what still waits.",
 		},
 		{
-			Name: "allocations", check: allocations, alone: true,
+			Name: "allocations", check: allocations, serial: true,
 			Why: "A bounded discipline allocates nothing per Push, Pop or Remove: garbage costs most when the load is highest.",
 		},
 		{
 			Name: "learner", check: learner,
 			Why: "Completed is called by workers, at any time and beside any other method, also for a task that took no time.",
+		},
+		{
+			Name: "observe", check: observe,
+			Why: "Under Config.Observe a strategy is tried out: it gives up nothing but for want of room, and says by Verdict.WouldShed " +
+				"and by the reason beside Run what it would have given up. Otherwise to observe it would harm as much as to use it.",
 		},
 		{
 			Name: "turns", check: turns,
@@ -126,7 +131,7 @@ func Run(t *testing.T, spec strategies.Spec, model func(strategies.Config) strat
 	t.Helper()
 	for _, r := range Rules(model) {
 		t.Run(r.Name, func(t *testing.T) {
-			if !r.alone {
+			if !r.serial {
 				t.Parallel()
 			}
 			if err := r.Check(spec); err != nil {

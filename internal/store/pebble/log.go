@@ -33,17 +33,17 @@ func (l logger) Fatalf(format string, args ...any) {
 	l.fatal(fmt.Errorf(format, args...))
 }
 
-// seldom holds back lines of a kind that may come with every read or attempt. It
+// rateLimiter holds back lines of a kind that may come with every read or attempt. It
 // lets one through in a second.
-type seldom struct {
+type rateLimiter struct {
 	mu   sync.Mutex
 	next time.Time
 	held int
 }
 
-// may reports whether a line may be written now, and how many have been held back
+// allow reports whether a line may be written now, and how many have been held back
 // since the last one.
-func (s *seldom) may(now time.Time) (held int, ok bool) {
+func (s *rateLimiter) allow(now time.Time) (held int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Before(s.next) {
@@ -57,19 +57,19 @@ func (s *seldom) may(now time.Time) (held int, ok bool) {
 // lines are the kinds of lines that may be many.
 type lines struct {
 	log                       *slog.Logger
-	corrupt, background, read seldom
+	corrupt, background, read rateLimiter
 }
 
 // corruption reports a file that is not what was written to it.
 func (l *lines) corruption(path string, err error) {
-	if held, ok := l.corrupt.may(time.Now()); ok {
+	if held, ok := l.corrupt.allow(time.Now()); ok {
 		l.log.Error("the store found corrupt data", "path", path, "err", err.Error(), "unsaid", held)
 	}
 }
 
 // backgroundError reports a flush or compaction that has failed.
 func (l *lines) backgroundError(err error) {
-	if held, ok := l.background.may(time.Now()); ok {
+	if held, ok := l.background.allow(time.Now()); ok {
 		l.log.Warn("background work of the store failed, it is tried again", "err", err.Error(), "unsaid", held)
 	}
 }
@@ -79,7 +79,7 @@ func (l *lines) readError(err error) {
 	if pebble.IsCorruptionError(err) {
 		return
 	}
-	if held, ok := l.read.may(time.Now()); ok {
+	if held, ok := l.read.allow(time.Now()); ok {
 		l.log.Error("the store cannot read", "err", err.Error(), "unsaid", held)
 	}
 }

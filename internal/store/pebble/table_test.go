@@ -100,9 +100,9 @@ func TestStore_CompactionsFail(t *testing.T) {
 	}
 }
 
-func TestSeldom(t *testing.T) {
+func TestRateLimiter(t *testing.T) {
 	t.Parallel()
-	var s seldom
+	var s rateLimiter
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
 	for _, row := range []struct {
 		at   int
@@ -117,7 +117,7 @@ func TestSeldom(t *testing.T) {
 		{2001, 0, false},
 		{9000, 1, true},
 	} {
-		held, ok := s.may(at(row.at))
+		held, ok := s.allow(at(row.at))
 		require.Equal(t, row.ok, ok, row.at)
 		require.Equal(t, row.held, held, row.at)
 	}
