@@ -18,7 +18,7 @@ func clientOf(value byte) byte  { return 'a' + value%3 }
 // label has t be what its number says.
 func label(t *strategies.Task, value byte) {
 	t.Owner = value
-	t.Priority = strategies.Urgency(int(classOf(value)))
+	t.Priority = strategies.Urgency(classOf(value))
 	t.Deadline = 1<<40 + int64(deadlineOf(value))
 	t.Client = string(rune(clientOf(value)))
 }
