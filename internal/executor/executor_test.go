@@ -258,7 +258,7 @@ func TestExecutor_RangeNextFits(t *testing.T) {
 	require.True(t, c.wait(t).More)
 	require.Less(t, len(c.op.Buf), 201<<10)
 	c.op.Buf = c.op.Buf[:0]
-	e.Run([]*strategies.Task{&c.task}, finish)
+	e.Run([]*dispatch.Task{&c.task}, finish)
 	require.False(t, c.wait(t).More)
 	require.Len(t, c.op.Buf, len("b=;")+60<<10)
 }
