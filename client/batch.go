@@ -1,0 +1,134 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Op is an operation of a batch: see PutOp, DeleteOp and GetOp.
+type Op struct {
+	op         string
+	key, value []byte
+	ttl        *int64
+	match      string
+	absent     bool
+}
+
+// PutOp makes value that of the key.
+func PutOp(key string, value []byte) Op {
+	if value == nil {
+		value = []byte{}
+	}
+	return Op{op: "put", key: []byte(key), value: value}
+}
+
+// DeleteOp deletes the value of the key, if there is one.
+func DeleteOp(key string) Op { return Op{op: "delete", key: []byte(key)} }
+
+// GetOp returns the value of the key. It sees what the operations before it have done.
+func GetOp(key string) Op { return Op{op: "get", key: []byte(key)} }
+
+// TTL returns o, a put, whose value goes after that time: see the option TTL.
+func (o Op) TTL(d time.Duration) Op {
+	n := seconds(d)
+	o.ttl = &n
+	return o
+}
+
+// IfMatch returns o, a put or delete, that depends on the present value being the one of
+// that ETag, or with "*" on there being one. If it is not, nothing of the batch is done.
+func (o Op) IfMatch(etag string) Op {
+	o.match = etag
+	return o
+}
+
+// IfAbsent returns o, a put, that depends on there being no value. If there is one,
+// nothing of the batch is done.
+func (o Op) IfAbsent() Op {
+	o.absent = true
+	return o
+}
+
+// MarshalJSON returns the operation as the service reads it.
+func (o Op) MarshalJSON() ([]byte, error) {
+	line := struct {
+		Op          string  `json:"op"`
+		Key         []byte  `json:"key"`
+		Value       *[]byte `json:"value,omitempty"`
+		TTL         *int64  `json:"ttl,omitempty"`
+		IfMatch     string  `json:"if_match,omitempty"`
+		IfNoneMatch string  `json:"if_none_match,omitempty"`
+	}{Op: o.op, Key: o.key, TTL: o.ttl, IfMatch: o.match}
+	if o.value != nil {
+		line.Value = &o.value
+	}
+	if o.absent {
+		line.IfNoneMatch = "*"
+	}
+	return json.Marshal(line)
+}
+
+// Result is what an operation of a batch has come to.
+type Result struct {
+	// Status is 201 of a put, 202 of a delete, 200 of a get, and 404 of one that has
+	// found no value.
+	Status int
+	// Value is what a get has found.
+	Value []byte
+	// ETag is the validator of the value that was put or found.
+	ETag string
+	// TTL is in what time the value that was found is gone, 0 if it stays.
+	TTL time.Duration
+}
+
+// Batch does the operations in order, at most 1,000, all of them at once or none: others
+// see all of their writes or none, and so does the store after a crash. If a condition
+// does not hold the error is ErrCondition, and its Operations say which. A batch is sent
+// again only if the service has not begun it.
+func (c *Client) Batch(ctx context.Context, ops []Op, options ...Option) ([]Result, error) {
+	var body bytes.Buffer
+	lines := json.NewEncoder(&body)
+	for i, o := range ops {
+		if o.op == "" {
+			return nil, fmt.Errorf("client: operation %d of the batch is none", i)
+		}
+		if err := lines.Encode(o); err != nil {
+			return nil, err
+		}
+	}
+	req, err := c.request(ctx, http.MethodPost, entitiesPath, bytes.NewReader(body.Bytes()), options)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", ndjson)
+	resp, err := c.do(req, http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	results := make([]Result, 0, len(ops))
+	for answers := json.NewDecoder(resp.Body); ; {
+		var line struct {
+			Status int
+			Value  []byte
+			ETag   string
+			TTL    int64
+		}
+		if err := answers.Decode(&line); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("POST: the batch was done, and its answer ended too early: %w", err)
+		}
+		results = append(results, Result{line.Status, line.Value, line.ETag, time.Duration(line.TTL) * time.Second})
+	}
+	if len(results) != len(ops) {
+		return nil, fmt.Errorf("POST: the batch was done, and its answer has %d results for %d operations", len(results), len(ops))
+	}
+	return results, nil
+}

@@ -1,0 +1,104 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spillway-go/spillway/admission/admissionhttp"
+)
+
+// What errors.Is tells of the errors of this package.
+var (
+	// ErrNotFound is returned when the key has no value.
+	ErrNotFound = errors.New("the key has no value")
+	// ErrCondition is returned when a condition does not hold. Nothing has changed.
+	ErrCondition = errors.New("the condition does not hold")
+	// ErrNotModified is returned by a Get whose caller has the present value.
+	ErrNotModified = errors.New("the value has not changed")
+	// ErrShed is returned when the service's queue has turned the request away. It has
+	// had no effect.
+	ErrShed = errors.New("the service has turned the request away")
+	// ErrThrottled is returned for a request that was not sent, as the service has
+	// turned most of them away of late.
+	ErrThrottled = admissionhttp.ErrThrottled
+)
+
+// Error is an answer that is not the one that was wanted.
+type Error struct {
+	// Status is the answer's, such as 503.
+	Status int
+	// Detail tells a person what was wrong.
+	Detail string
+	// Shed says why the queue has turned the request away, "" if it has not.
+	Shed string
+	// RetryAfter is when the service may have room again, 0 if it did not say.
+	RetryAfter time.Duration
+	// ETag is the validator of the present value where a condition did not hold; "" if
+	// there is no value.
+	ETag string
+	// Operations are those of a batch whose conditions do not hold.
+	Operations []Refusal
+
+	method string
+}
+
+// Refusal is an operation of a batch whose condition does not hold.
+type Refusal struct {
+	// Index is that of the operation, from 0 on.
+	Index int `json:"index"`
+	// Status is 412.
+	Status int `json:"status"`
+	// ETag is the validator of the present value, "" if there is none.
+	ETag string `json:"etag"`
+}
+
+// Error returns a line for people.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s: %d %s", e.method, e.Status, http.StatusText(e.Status))
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
+
+// Is tells what errors.Is asks.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case ErrNotFound:
+		return e.Status == http.StatusNotFound
+	case ErrCondition:
+		return e.Status == http.StatusPreconditionFailed
+	case ErrNotModified:
+		return e.Status == http.StatusNotModified
+	case ErrShed:
+		return e.Shed != ""
+	}
+	return false
+}
+
+// mostDetail is how much of an error's body is read.
+const mostDetail = 256 << 10
+
+// readError returns what an answer says.
+func readError(method string, resp *http.Response) *Error {
+	e := &Error{
+		Status: resp.StatusCode, Shed: resp.Header.Get("Spillway-Shed"), ETag: unquoted(resp.Header.Get("ETag")), method: method,
+	}
+	if seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31); err == nil {
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	var problem struct {
+		Detail     string
+		Operations []Refusal
+	}
+	if json.NewDecoder(io.LimitReader(resp.Body, mostDetail)).Decode(&problem) == nil {
+		e.Detail, e.Operations = problem.Detail, problem.Operations
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, mostDetail) // so that the connection can be used again
+	return e
+}

@@ -1,0 +1,178 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spillway-go/spillway/client"
+)
+
+// connect returns a client of a service that has just been started, for the examples.
+func connect() (kv *client.Client, stop func()) {
+	url, end := service()
+	kv, err := client.New(url, client.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return kv, func() {
+		kv.Close()
+		end()
+	}
+}
+
+func Example() {
+	url, stop := service()
+	defer stop()
+
+	kv, err := client.New(url, client.Options{Name: "greeter"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer kv.Close()
+
+	// The service knows how long this is waited for, and does nothing that comes too late.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := kv.Put(ctx, "greeting", []byte("hello")); err != nil {
+		log.Fatal(err)
+	}
+	entity, err := kv.Get(ctx, "greeting")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", entity.Value)
+	// Output: hello
+}
+
+func ExampleClient_Get() {
+	kv, stop := connect()
+	defer stop()
+
+	_, err := kv.Get(context.Background(), "nothing")
+	switch {
+	case errors.Is(err, client.ErrNotFound):
+		fmt.Println("there is none")
+	case errors.Is(err, client.ErrShed), errors.Is(err, client.ErrThrottled):
+		fmt.Println("the service is overloaded")
+	case err != nil:
+		fmt.Println(err)
+	}
+	// Output: there is none
+}
+
+func ExampleClient_GetStream() {
+	kv, stop := connect()
+	defer stop()
+	if _, err := kv.Put(context.Background(), "letter", []byte("Dear reader,\n")); err != nil {
+		log.Fatal(err)
+	}
+
+	body, meta, err := kv.GetStream(context.Background(), "letter")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer body.Close()
+	fmt.Println(meta.Length, "bytes")
+	if _, err := io.Copy(os.Stdout, body); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 13 bytes
+	// Dear reader,
+}
+
+func ExampleClient_Put() {
+	kv, stop := connect()
+	defer stop()
+
+	_, err := kv.Put(context.Background(), "user/7", []byte("Ada"), client.Priority(1))
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func ExampleClient_PutStream() {
+	kv, stop := connect()
+	defer stop()
+
+	letter := strings.NewReader("Dear reader,\n") // a file, say
+	_, err := kv.PutStream(context.Background(), "letter", letter, letter.Size())
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func ExampleClient_Stat() {
+	kv, stop := connect()
+	defer stop()
+	if _, err := kv.Put(context.Background(), "letter", []byte("Dear reader,\n")); err != nil {
+		log.Fatal(err)
+	}
+
+	meta, err := kv.Stat(context.Background(), "letter")
+	fmt.Println(meta.Length, err)
+	// Output: 13 <nil>
+}
+
+func ExampleClient_Delete() {
+	kv, stop := connect()
+	defer stop()
+
+	// It is no error that there is nothing.
+	fmt.Println(kv.Delete(context.Background(), "nothing"))
+	// Output: <nil>
+}
+
+func ExampleClient_List() {
+	kv, stop := connect()
+	defer stop()
+	for _, user := range []string{"user/1", "user/2", "user/3", "visitor/1"} {
+		if _, err := kv.Put(context.Background(), user, []byte("of "+user)); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	for entry, err := range kv.List(context.Background(), client.Range{Prefix: "user/", Descending: true}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %s\n", entry.Key, entry.Value)
+	}
+	// Output:
+	// user/3: of user/3
+	// user/2: of user/2
+	// user/1: of user/1
+}
+
+func ExampleClient_Page() {
+	kv, stop := connect()
+	defer stop()
+	for _, user := range []string{"user/1", "user/2", "user/3"} {
+		if _, err := kv.Put(context.Background(), user, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	page := client.Range{Prefix: "user/", Limit: 2, KeysOnly: true}
+	for {
+		entries, next, err := kv.Page(context.Background(), page)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, entry := range entries {
+			fmt.Println(entry.Key)
+		}
+		if next == "" {
+			break
+		}
+		page.After = next
+	}
+	// Output:
+	// user/1
+	// user/2
+	// user/3
+}

@@ -1,0 +1,146 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Range says which keys a list has. The zero value stands for all of them.
+type Range struct {
+	// Prefix is what the keys begin with. It excludes Start and End.
+	Prefix string
+	// Start is the least key, and End the one before which the list ends; "" for none.
+	// In a list that is Descending, too, Start is part of it and End is not.
+	Start, End string
+	// After leaves out the keys up to and with this one, in the order of the list.
+	After string
+	// Limit is the largest number of entries, 0 for no limit.
+	Limit int
+	// KeysOnly leaves out the values.
+	KeysOnly bool
+	// Descending begins with the greatest key.
+	Descending bool
+}
+
+// Entry is an entry of a list.
+type Entry struct {
+	Key string
+	// Value is nil if KeysOnly was asked for.
+	Value []byte
+}
+
+// target returns what is asked for.
+func (r *Range) target() (string, error) {
+	q := url.Values{}
+	switch {
+	case r.Limit < 0:
+		return "", fmt.Errorf("client: the limit is %d, want at least 0", r.Limit)
+	case r.Prefix != "" && (r.Start != "" || r.End != ""):
+		return "", errors.New("client: Prefix excludes Start and End")
+	case r.Prefix != "":
+		q.Set("prefix", r.Prefix)
+	case r.Start != "":
+		q.Set("start", r.Start)
+	default:
+		q.Set("start", "\x00") // no key is less
+	}
+	if r.End != "" {
+		q.Set("end", r.End)
+	}
+	if r.After != "" {
+		q.Set("after64", base64.RawURLEncoding.EncodeToString([]byte(r.After)))
+	}
+	if r.Limit > 0 {
+		q.Set("limit", strconv.Itoa(r.Limit))
+	}
+	if r.KeysOnly {
+		q.Set("keys", "only")
+	}
+	if r.Descending {
+		q.Set("order", "desc")
+	}
+	return entitiesPath + "?" + q.Encode(), nil
+}
+
+// List returns the entries of a range, in order. They are one consistent snapshot, of
+// the moment at which the loop begins, and are read as the loop goes on, so that a long
+// list needs little memory. An error ends the list; the entries before it are right,
+// and a Range with the last key as After goes on from there, in another snapshot.
+//
+// Leaving the loop ends the request. The service cuts off a reader that takes nothing
+// for some time (SPILLWAY_WRITE_TIMEOUT, 10 s).
+func (c *Client) List(ctx context.Context, r Range, options ...Option) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if _, err := c.list(ctx, r, options, func(e Entry) bool { return yield(e, nil) }); err != nil {
+			yield(Entry{}, err)
+		}
+	}
+}
+
+// Page returns at most r.Limit entries of a range, which must not be 0, and the key
+// after which the next page begins: "" if this one is the last. Each page is a snapshot
+// of its own.
+func (c *Client) Page(ctx context.Context, r Range, options ...Option) (entries []Entry, next string, err error) {
+	if r.Limit < 1 {
+		return nil, "", fmt.Errorf("client: the limit of a page is %d, want at least 1", r.Limit)
+	}
+	next, err = c.list(ctx, r, options, func(e Entry) bool {
+		entries = append(entries, e)
+		return true
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return entries, next, nil
+}
+
+// list calls each for the entries of a range until that returns false.
+func (c *Client) list(ctx context.Context, r Range, options []Option, each func(Entry) bool) (next string, err error) {
+	target, err := r.target()
+	if err != nil {
+		return "", err
+	}
+	req, err := c.request(ctx, http.MethodGet, target, nil, options)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Accept", ndjson)
+	resp, err := c.do(req, http.StatusOK)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	lines := json.NewDecoder(bufio.NewReader(resp.Body))
+	for {
+		var line struct {
+			Key, Value []byte
+			Next       *string
+		}
+		switch err := lines.Decode(&line); {
+		case errors.Is(err, io.EOF):
+			return "", nil
+		case err != nil:
+			return "", fmt.Errorf("GET: the list ended too early: %w", err)
+		case line.Next != nil:
+			key, err := base64.RawURLEncoding.DecodeString(*line.Next)
+			if err != nil {
+				return "", fmt.Errorf("GET: the list ends with a broken line: %w", err)
+			}
+			return string(key), nil
+		}
+		if !each(Entry{Key: string(line.Key), Value: line.Value}) {
+			return "", nil
+		}
+	}
+}
+
+const ndjson = "application/x-ndjson"
