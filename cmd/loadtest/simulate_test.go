@@ -12,8 +12,8 @@ func TestSimulate_ShowsAndReports(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	args := []string{
-		"simulate", "--strategies=fifo,lifo", "--workers=8", "--capacities=256", "--rates=2x", "--service=exp:4ms", "--duration=1s",
-		"--warmup=1s", "--repetitions=4", "--clients=greedy=95,other*19=5", "--retries=2,10ms", "--seed=7", "--out", dir,
+		"simulate", "--strategies=fifo,lifo", "--workers=8", "--capacities=256", "--rates=2x", "--service=exp:4ms", "--duration=300ms",
+		"--warmup=200ms", "--repetitions=4", "--clients=greedy=95,other*19=5", "--retries=2,10ms", "--seed=7", "--out", dir,
 	}
 	first := try(t, args...)
 	require.Equal(t, exitOK, first.code, first)
@@ -52,7 +52,8 @@ func TestSimulate_Connections(t *testing.T) {
 
 func TestSimulate_Scenario(t *testing.T) {
 	t.Parallel()
-	o := try(t, "simulate", "--scenario=overload", "--short", "--nodes=2", "--balance=power-of-two", "--out", t.TempDir())
+	o := try(t, "simulate", "--scenario=overload", "--short", "--nodes=2", "--balance=power-of-two",
+		"--duration=100ms", "--warmup=0s", "--repetitions=1", "--out", t.TempDir())
 	require.Equal(t, exitOK, o.code, o)
 	require.Contains(t, o.stdout, "2 nodes, get=100")
 }
