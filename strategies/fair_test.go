@@ -190,7 +190,11 @@ func names(n int) []string {
 // Any number of names costs no memory, whether there is room for the tasks of 1,024
 // of them at once or for more.
 func TestFair_FloodOfNames(t *testing.T) {
-	flood := names(200_000)
+	clients := 200_000
+	if testing.Short() {
+		clients = 50_000
+	}
+	flood := names(clients)
 	for _, capacity := range []int{256, 5000} {
 		q := newFair(t, capacity)
 		var free []*strategies.Task

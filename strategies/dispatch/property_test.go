@@ -97,7 +97,7 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 	t.Parallel()
 	total := 1_000_000
 	if testing.Short() {
-		total = 100_000
+		total = 50_000
 	}
 	others := strategies.Specs()
 	for i, spec := range others {
