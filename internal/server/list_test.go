@@ -28,7 +28,11 @@ func TestList_Bounds(t *testing.T) {
 		}
 		return string(b)
 	}
-	for range 20_000 {
+	queries := 20_000
+	if testing.Short() {
+		queries = 2000
+	}
+	for range queries {
 		query := url.Values{}
 		prefix, start, end, after := key(), key(), "", ""
 		if r.IntN(2) == 0 {
@@ -75,6 +79,10 @@ func TestList_Bounds(t *testing.T) {
 
 // Who follows next gets every key once, in order, whatever the size of the pages.
 func TestList_Pages(t *testing.T) {
+	limits := []int{1, 7, 22, 23, 24}
+	if testing.Short() {
+		limits = []int{7, 22, 23}
+	}
 	eachStrategy(t, func(t *testing.T, strategy string) {
 		s := serve(t, strategy)
 		var keys []string
@@ -91,7 +99,7 @@ func TestList_Pages(t *testing.T) {
 			if strings.Contains(query, "desc") {
 				slices.Reverse(want)
 			}
-			for _, limit := range []int{1, 7, 22, 23, 24} {
+			for _, limit := range limits {
 				var got []string
 				next, pages := "", 0
 				for pages == 0 || next != "" {
