@@ -16,15 +16,77 @@ import (
 
 // target are the flags that say where load is sent, and over what.
 type target struct {
-	URL         string   `default:"http://127.0.0.1:8080" help:"Where the service answers."`
-	Header      []string `sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every request; may be repeated."`
-	Connections int      `default:"64" help:"Connections that are open at once."`
-	Loops       int      `help:"Threads that carry them; by default one for every two CPUs."`
+	URL         string `default:"http://127.0.0.1:8080" help:"Where the service answers; https too."`
+	carrier     `embed:""`
+	Connections int `default:"64" help:"Connections that are open at once."`
+	Loops       int `help:"Threads that carry them, in the epoll engine; by default one for every two CPUs."`
+}
+
+// carrier are the flags that say how requests are carried.
+type carrier struct {
+	Header   []string        `sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every request; may be repeated."`
+	Engine   workload.Engine `default:"auto" help:"What carries the load: epoll (Linux, HTTP/1.1 in the clear, the fastest), portable (TLS, HTTP/2, every system), or auto."`
+	HTTP     workload.HTTP   `name:"http" default:"auto" help:"Version of HTTP: 1.1, 2 (in the clear too), or auto: what a server over TLS offers, 1.1 in the clear."`
+	CAFile   string          `name:"ca-file" placeholder:"FILE" help:"PEM file of authorities that servers' certificates may be of."`
+	Insecure bool            `help:"Take any certificate."`
+}
+
+func (c *carrier) carry(o *workload.Options) {
+	o.Headers, o.Engine, o.HTTP, o.CAFile, o.Insecure = c.Header, c.Engine, c.HTTP, c.CAFile, c.Insecure
+}
+
+// sent are the flags that say what is sent to any HTTP service.
+type sent struct {
+	Target  []string       `sep:"none" placeholder:"'METHOD URL'" help:"Send this, to any HTTP service, in the place of --mix; the URL may be a path under --url. May be repeated, with a weight before the method."`
+	Targets string         `placeholder:"FILE" help:"Send the targets of a file in the text format of vegeta: METHOD URL, headers, @body."`
+	Body    string         `placeholder:"FILE" help:"The body of targets that have none of their own."`
+	Good    workload.Codes `placeholder:"CODES" help:"Status codes that are good, such as 2xx,304; by default 2xx and 3xx of targets, and of the --mix 2xx, 304, and 404 to a get."`
+}
+
+// add adds what the flags say to o.
+func (s *sent) add(o *workload.Options) error {
+	o.Good = s.Good
+	var body []byte
+	if s.Body != "" {
+		var err error
+		if body, err = os.ReadFile(s.Body); err != nil {
+			return usageError{fmt.Errorf("--body: %w", err)}
+		}
+	}
+	for _, text := range s.Target {
+		t, err := workload.ParseTarget(text)
+		if err != nil {
+			return usageError{fmt.Errorf("--target: %w", err)}
+		}
+		o.Targets = append(o.Targets, t)
+	}
+	if s.Targets != "" {
+		f, err := os.Open(s.Targets)
+		if err != nil {
+			return usageError{fmt.Errorf("--targets: %w", err)}
+		}
+		defer func() { _ = f.Close() }()
+		read, err := workload.ReadTargets(f, os.ReadFile)
+		if err != nil {
+			return usageError{fmt.Errorf("--targets: %s: %w", s.Targets, err)}
+		}
+		o.Targets = append(o.Targets, read...)
+	}
+	if s.Body != "" && len(o.Targets) == 0 {
+		return usageError{errors.New("--body: it is that of a --target, and there is none")}
+	}
+	for i := range o.Targets {
+		if o.Targets[i].Body == nil {
+			o.Targets[i].Body = body
+		}
+	}
+	return nil
 }
 
 // load are the flags that say what is sent.
 type load struct {
 	target          `embed:""`
+	sent            `embed:""`
 	Arrivals        workload.Arrivals     `default:"poisson" help:"How requests are spread over time: poisson or constant."`
 	Mix             workload.Mix          `default:"put=50,get=50" help:"Weights of put, get, delete and scan."`
 	Keys            uint64                `default:"100000" help:"How many keys there are."`
@@ -42,7 +104,7 @@ type load struct {
 }
 
 // options returns the options that the flags stand for.
-func (l *load) options() workload.Options {
+func (l *load) options() (workload.Options, error) {
 	o := l.target.options()
 	o.Arrivals, o.Mix, o.Keys, o.Distribution, o.ValueSize, o.ScanLimit = l.Arrivals, l.Mix, l.Keys, l.KeyDistribution, l.ValueSize, l.ScanLimit
 	if l.Priority != nil {
@@ -51,11 +113,12 @@ func (l *load) options() workload.Options {
 	o.Clients = l.Clients
 	o.SLO, o.Timeout, o.TimeoutHeader, o.Seed = l.SLO, l.Timeout, l.TimeoutHeader, l.Seed
 	o.Admin, o.AdminToken = l.Admin, l.AdminToken
-	return o
+	return o, l.add(&o)
 }
 
 func (t *target) options() workload.Options {
-	o := workload.Options{URL: t.URL, Headers: t.Header, Connections: t.Connections, Loops: t.Loops}
+	o := workload.Options{URL: t.URL, Connections: t.Connections, Loops: t.Loops}
+	t.carry(&o)
 	if o.Loops == 0 {
 		o.Loops = workload.Options{Connections: t.Connections}.WithDefaults().Loops
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"runtime"
@@ -36,6 +37,7 @@ const (
 
 func main() {
 	signal.Ignore(syscall.SIGPIPE) // a reader that leaves is an error of writing
+	log.SetOutput(io.Discard)      // net/http tells of connections there, which results count
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal ends what is being done, which still reports; the second
 	// ends the process. Some programs send two at once, and mean one.

@@ -32,7 +32,10 @@ func (*runCommand) Help() string {
 
 // Run sends the load and shows the result.
 func (c *runCommand) Run(ctx context.Context, s *session) error {
-	o := c.options()
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
 	o.Rate, o.Profile, o.Retries, o.Duration, o.Warmup = float64(c.Rate), c.Profile, c.Retries, c.Duration, c.Warmup
 	o.SlowClients = c.SlowClients
 	if err := check(&o); err != nil {

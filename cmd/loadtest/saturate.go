@@ -30,7 +30,10 @@ func (*saturateCommand) Help() string {
 
 // Run searches the breaking point.
 func (c *saturateCommand) Run(ctx context.Context, s *session) error {
-	o := c.options()
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
 	o.Rate, o.Duration, o.Warmup = c.Rate, c.Duration, c.Warmup
 	if err := check(&o); err != nil {
 		return err

@@ -71,8 +71,9 @@ type loop struct {
 
 	// mu guards the counts, which the thread holds while it works through what is
 	// there, and which others read while it waits.
-	mu    sync.Mutex
-	count *result.Tally
+	mu      sync.Mutex
+	count   *result.Tally
+	answers int64 // since the start of the run
 }
 
 type connState uint8
@@ -114,16 +115,17 @@ type conn struct {
 	place    int // in loop.resting
 }
 
-func newLoop(o *workload.Options, number int, to server, others *atomic.Int32, clock func() time.Duration) (*loop, error) {
+func newLoop(o *workload.Options, number int, p *plan, others *atomic.Int32, clock func() time.Duration) (*loop, error) {
 	l := &loop{
-		o: o, number: number, server: to, window: result.WindowOf(o), closed: o.Rate == 0, others: others, clock: clock,
+		o: o, number: number, server: p.servers[0], window: result.WindowOf(o), closed: o.Rate == 0, others: others, clock: clock,
 		stream:  workload.NewStream(o),
-		encoder: newEncoder(o, to.host),
+		encoder: newEncoder(o, p),
 		events:  make([]unix.EpollEvent, 256),
 		in:      make([]byte, 64<<10),
 		out:     make([]byte, 0, 4<<10),
 		count:   result.NewTally(*o),
 	}
+	l.budget = newBudget(o, o.Loops)
 	l.waits = rand.New(rand.NewPCG(workload.Scramble(o.Seed), workload.Scramble(1<<32+uint64(number))))
 	n := o.Connections / o.Loops
 	if number < o.Connections%o.Loops {
@@ -181,12 +183,12 @@ func (l *loop) connect(ctx context.Context) error {
 func (l *loop) abandon(now time.Duration) {
 	for i := range l.conns {
 		if c := &l.conns[i]; c.state == connWaiting || c.pending {
-			l.count.Failed(c.scheduled, c.sent, now, result.ErrorUnfinished)
+			l.count.Failed(c.scheduled, c.sent, now, c.part, result.ErrorUnfinished)
 		}
 	}
 	for !l.closed && l.next.At <= now {
 		l.count.Offered(l.next.At, l.part())
-		l.count.Failed(l.next.At, workload.Never, now, result.ErrorUnfinished)
+		l.count.Failed(l.next.At, workload.Never, now, l.part(), result.ErrorUnfinished)
 		l.advance()
 	}
 }
@@ -272,7 +274,7 @@ func (l *loop) send() (more bool) {
 		}
 		if now-scheduled >= l.o.Timeout {
 			l.offered(scheduled)
-			l.count.Failed(scheduled, workload.Never, scheduled+l.o.Timeout, result.ErrorUnsent)
+			l.count.Failed(scheduled, workload.Never, scheduled+l.o.Timeout, l.part(), result.ErrorUnsent)
 			l.advance()
 			continue
 		}
@@ -280,7 +282,7 @@ func (l *loop) send() (more bool) {
 		if c == nil && !l.closed && l.open == 0 && l.failed.first != nil {
 			// Who comes while there is no server finds none.
 			l.offered(scheduled)
-			l.count.Failed(scheduled, workload.Never, now, result.ErrorConnect)
+			l.count.Failed(scheduled, workload.Never, now, l.part(), result.ErrorConnect)
 			l.advance()
 			continue
 		}
@@ -401,7 +403,7 @@ func (l *loop) handle(c *conn, events uint32) {
 }
 
 // part returns the part of the load that the next request is of.
-func (l *loop) part() result.Part { return l.count.Part(l.next.Op, l.next.Priority, l.next.Client) }
+func (l *loop) part() result.Part { return l.count.Part(&l.next) }
 
 // begin sends the next request on c.
 func (l *loop) begin(c *conn, scheduled, now time.Duration) {
@@ -422,6 +424,7 @@ func (l *loop) begin(c *conn, scheduled, now time.Duration) {
 func (l *loop) transmit(c *conn, r *workload.Request, now time.Duration, among *list) {
 	l.out = l.encoder.append(l.out[:0], r, l.o.Timeout-(now-c.since))
 	c.answer.reset()
+	c.answer.bodiless = l.encoder.bodiless(r)
 	c.state = connWaiting
 	among.push(c)
 	l.write(c, l.out)
@@ -435,8 +438,9 @@ func (l *loop) ended(c *conn, now time.Duration) {
 		return
 	}
 	if givenUp {
-		l.count.Failed(c.scheduled, c.sent, c.since+l.o.Timeout, result.ErrorTimeout)
+		l.count.Failed(c.scheduled, c.sent, c.since+l.o.Timeout, c.part, result.ErrorTimeout)
 	} else {
+		l.answers++
 		l.count.Answered(c.scheduled, c.sent, now, c.part, c.answer.status, c.answer.shed)
 	}
 	l.over(c)
@@ -445,7 +449,7 @@ func (l *loop) ended(c *conn, now time.Duration) {
 // broken is the end of the request on c, which has lost its connection or got no
 // HTTP answer.
 func (l *loop) broken(c *conn, now time.Duration, kind result.ErrorKind) {
-	l.count.Failed(c.scheduled, c.sent, now, kind)
+	l.count.Failed(c.scheduled, c.sent, now, c.part, kind)
 	l.over(c)
 }
 

@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"math/rand/v2"
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/workload"
@@ -20,11 +23,18 @@ type encoder struct {
 	timeoutHeader bool
 	scanLimit     string
 	pool          []byte
+	host          string
+	targets       []workload.Target
+	to            []destination
 }
 
-func newEncoder(o *workload.Options, host string) *encoder {
-	e := &encoder{tail: newTail(o, host), timeoutHeader: o.TimeoutHeader, scanLimit: strconv.Itoa(o.ScanLimit)}
-	if o.Mix.Put > 0 {
+func newEncoder(o *workload.Options, p *plan) *encoder {
+	host := p.servers[0].host
+	e := &encoder{
+		tail: newTail(o.Headers, host), timeoutHeader: o.TimeoutHeader, scanLimit: strconv.Itoa(o.ScanLimit),
+		host: host, targets: o.Targets, to: p.targets,
+	}
+	if o.Mix.Put > 0 && len(o.Targets) == 0 {
 		var seed [32]byte
 		binary.LittleEndian.PutUint64(seed[:], o.Seed)
 		e.pool = make([]byte, poolCuts+o.ValueSize.Max)
@@ -35,12 +45,42 @@ func newEncoder(o *workload.Options, host string) *encoder {
 
 // newTail returns the rest of the request line, after the path, and the headers
 // that are sent with every request.
-func newTail(o *workload.Options, host string) string {
-	tail := " HTTP/1.1\r\nHost: " + host + "\r\n"
-	for _, header := range o.Headers {
-		tail += header + "\r\n"
+func newTail(headers []string, host string) string {
+	return string(appendTail(nil, headers, host))
+}
+
+func appendTail(dst []byte, headers []string, host string) []byte {
+	dst = append(dst, " HTTP/1.1\r\n"...)
+	if !slices.ContainsFunc(headers, isHost) {
+		dst = append(dst, "Host: "...)
+		dst = append(dst, host...)
+		dst = append(dst, "\r\n"...)
 	}
-	return tail
+	for _, header := range headers {
+		dst = append(dst, header...)
+		dst = append(dst, "\r\n"...)
+	}
+	return dst
+}
+
+// headerName returns the name of a header in its canonical form.
+func headerName(header string) string {
+	name, _, _ := strings.Cut(header, ":")
+	return http.CanonicalHeaderKey(name)
+}
+
+func isHost(header string) bool { return headerName(header) == "Host" }
+
+// merged returns the headers of a target: its own, and those of the load that it does
+// not have.
+func merged(of, own []string) []string {
+	if len(own) == 0 {
+		return of
+	}
+	all := slices.DeleteFunc(slices.Clone(of), func(header string) bool {
+		return slices.ContainsFunc(own, func(h string) bool { return headerName(h) == headerName(header) })
+	})
+	return append(all, own...)
 }
 
 // poolCuts is at how many places of the pool a value may begin: many enough that
@@ -50,22 +90,17 @@ const poolCuts = 1 << 20
 // append appends the request to dst; left is what is left of its timeout, which
 // is cut to what Spillway-Timeout-Ms may say.
 func (e *encoder) append(dst []byte, r *workload.Request, left time.Duration) []byte {
-	switch r.Op {
-	case workload.Put:
-		dst = append(dst, "PUT /v0/entity?id="...)
-	case workload.Get:
-		dst = append(dst, "GET /v0/entity?id="...)
-	case workload.Delete:
-		dst = append(dst, "DELETE /v0/entity?id="...)
-	case workload.Scan:
-		dst = append(dst, "GET /v0/entities?start="...)
+	body, method := e.body(r), e.method(r)
+	dst = append(dst, method...)
+	dst = append(dst, ' ')
+	if r.Target > 0 {
+		to := &e.to[r.Target-1]
+		dst = append(dst, to.uri...)
+		dst = appendTail(dst, to.headers, e.host)
+	} else {
+		dst = e.appendURI(dst, r)
+		dst = append(dst, e.tail...)
 	}
-	dst = appendKey(dst, r.Key)
-	if r.Op == workload.Scan {
-		dst = append(dst, "&limit="...)
-		dst = append(dst, e.scanLimit...)
-	}
-	dst = append(dst, e.tail...)
 	if r.Priority >= 0 {
 		dst = append(dst, "Spillway-Priority: "...)
 		dst = append(dst, '0'+byte(r.Priority), '\r', '\n')
@@ -77,17 +112,70 @@ func (e *encoder) append(dst []byte, r *workload.Request, left time.Duration) []
 	}
 	if e.timeoutHeader {
 		dst = append(dst, "Spillway-Timeout-Ms: "...)
-		dst = strconv.AppendInt(dst, min(max(left.Milliseconds(), 1), 3_600_000), 10)
+		dst = appendMillis(dst, left)
 		dst = append(dst, "\r\n"...)
 	}
-	if r.Op != workload.Put {
+	if len(body) == 0 && !sendsLength(method) {
 		return append(dst, "\r\n"...)
 	}
 	dst = append(dst, "Content-Length: "...)
-	dst = strconv.AppendInt(dst, int64(r.Size), 10)
+	dst = strconv.AppendInt(dst, int64(len(body)), 10)
 	dst = append(dst, "\r\n\r\n"...)
-	from, _ := bits.Mul64(workload.Scramble(r.Key^workload.Scramble(r.Seq)), poolCuts)
-	return append(dst, e.pool[from:][:r.Size]...)
+	return append(dst, body...)
+}
+
+// appendMillis appends what is left of a timeout, as Spillway-Timeout-Ms may say it.
+func appendMillis(dst []byte, left time.Duration) []byte {
+	return strconv.AppendInt(dst, min(max(left.Milliseconds(), 1), 3_600_000), 10)
+}
+
+// sendsLength tells whether a request with no body says so.
+func sendsLength(method string) bool {
+	return method == http.MethodPut || method == http.MethodPost || method == http.MethodPatch
+}
+
+func (e *encoder) method(r *workload.Request) string {
+	if r.Target > 0 {
+		return e.targets[r.Target-1].Method
+	}
+	switch r.Op {
+	case workload.Put:
+		return http.MethodPut
+	case workload.Delete:
+		return http.MethodDelete
+	default:
+		return http.MethodGet
+	}
+}
+
+// bodiless tells whether the answer to a request has no body, whatever its head says.
+func (e *encoder) bodiless(r *workload.Request) bool {
+	return r.Target > 0 && e.targets[r.Target-1].Method == http.MethodHead
+}
+
+// appendURI appends the path and the query of an operation of the service.
+func (e *encoder) appendURI(dst []byte, r *workload.Request) []byte {
+	if r.Op == workload.Scan {
+		dst = append(dst, "/v0/entities?start="...)
+		dst = appendKey(dst, r.Key)
+		dst = append(dst, "&limit="...)
+		return append(dst, e.scanLimit...)
+	}
+	dst = append(dst, "/v0/entity?id="...)
+	return appendKey(dst, r.Key)
+}
+
+// body returns what a request carries, which stays as it is.
+func (e *encoder) body(r *workload.Request) []byte {
+	switch {
+	case r.Target > 0:
+		return e.targets[r.Target-1].Body
+	case r.Op == workload.Put:
+		from, _ := bits.Mul64(workload.Scramble(r.Key^workload.Scramble(r.Seq)), poolCuts)
+		return e.pool[from:][:r.Size]
+	default:
+		return nil
+	}
 }
 
 func appendKey(dst []byte, key uint64) []byte {

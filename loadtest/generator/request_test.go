@@ -16,6 +16,9 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
+// planTo is a plan of the service's operations to a host.
+func planTo(host string) *plan { return &plan{servers: []server{{scheme: "http", host: host}}} }
+
 func TestEncoder_WritesWhatTheServiceReads(t *testing.T) {
 	t.Parallel()
 	headers := []string{"Authorization: Bearer x", "Spillway-Client: a"}
@@ -60,7 +63,7 @@ func TestEncoder_WritesWhatTheServiceReads(t *testing.T) {
 		},
 	} {
 		o := tt.options.WithDefaults()
-		sent := newEncoder(&o, "h:1").append([]byte("before"), &tt.request, tt.left)
+		sent := newEncoder(&o, planTo("h:1")).append([]byte("before"), &tt.request, tt.left)
 		require.Equal(t, "before"+tt.want, string(sent[:len(sent)-tt.request.Size]), tt.name)
 
 		r := bufio.NewReader(bytes.NewReader(sent[len("before"):]))
@@ -92,7 +95,7 @@ func TestEncoder_ValuesAreRandomAndRepeatable(t *testing.T) {
 		o.ValueSize = workload.Sizes{Min: 0, Max: 1000}
 		o = o.WithDefaults()
 		r.Op = workload.Put
-		sent := newEncoder(&o, "h").append(nil, &r, 0)
+		sent := newEncoder(&o, planTo("h")).append(nil, &r, 0)
 		return sent[len(sent)-r.Size:]
 	}
 	one := value(workload.Options{}, workload.Request{Key: 1, Seq: 2, Size: 100})
@@ -104,7 +107,7 @@ func TestEncoder_ValuesAreRandomAndRepeatable(t *testing.T) {
 	// As many as a store packs into one block hardly get smaller together.
 	var all bytes.Buffer
 	o := workload.Options{}.WithDefaults()
-	e := newEncoder(&o, "h")
+	e := newEncoder(&o, planTo("h"))
 	for i := range uint64(320) {
 		sent := e.append(nil, &workload.Request{Op: workload.Put, Key: i, Seq: i, Size: 100}, 0)
 		all.Write(sent[len(sent)-100:])
@@ -121,14 +124,14 @@ func TestEncoder_ValuesAreRandomAndRepeatable(t *testing.T) {
 func TestEncoder_Client(t *testing.T) {
 	t.Parallel()
 	o := workload.Options{Mix: workload.Mix{Get: 1}}.WithDefaults()
-	e := newEncoder(&o, "host")
+	e := newEncoder(&o, planTo("host"))
 	require.Contains(t, string(e.append(nil, &workload.Request{Op: workload.Get, Priority: -1, Client: "greedy"}, 0)), "\r\nSpillway-Client: greedy\r\n")
 	require.NotContains(t, string(e.append(nil, &workload.Request{Op: workload.Get, Priority: -1}, 0)), "Spillway-Client")
 }
 
 func TestEncoder_Allocs(t *testing.T) {
 	o := workload.Options{ValueSize: workload.Sizes{Min: 1, Max: 10}, TimeoutHeader: true}.WithDefaults()
-	e, dst := newEncoder(&o, "127.0.0.1:8080"), make([]byte, 0, 4096)
+	e, dst := newEncoder(&o, planTo("127.0.0.1:8080")), make([]byte, 0, 4096)
 	for op := range workload.OpCount {
 		r := workload.Request{Op: op, Size: 10, Priority: 1}
 		require.Zero(t, testing.AllocsPerRun(1000, func() { dst = e.append(dst[:0], &r, time.Second) }), op)
@@ -139,7 +142,7 @@ func BenchmarkEncoder(b *testing.B) {
 	for _, op := range []workload.Op{workload.Put, workload.Get} {
 		b.Run(fmt.Sprintf("op=%v", op), func(b *testing.B) {
 			o := workload.Options{}.WithDefaults()
-			e := newEncoder(&o, "127.0.0.1:8080")
+			e := newEncoder(&o, planTo("127.0.0.1:8080"))
 			r := workload.Request{Op: op, Size: 100, Priority: -1}
 			var dst []byte
 			for b.Loop() {

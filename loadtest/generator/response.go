@@ -16,6 +16,8 @@ const maxHead = 64 << 10
 type response struct {
 	status int
 	shed   string
+	// bodiless says that the answer has no body, whatever its head says: it is to HEAD.
+	bodiless bool
 	// close says that the connection ends with this answer.
 	close bool
 
@@ -200,7 +202,7 @@ func (r *response) parseHead(head []byte) error {
 		}
 	}
 	switch {
-	case r.status < 200 || r.status == 204 || r.status == 304:
+	case r.status < 200 || r.status == 204 || r.status == 304 || r.bodiless:
 		r.state, r.left = inBody, 0
 	case chunked:
 		r.state = inChunkSize

@@ -3,10 +3,7 @@ package generator
 import (
 	"container/heap"
 	"math/rand/v2"
-	"net/http"
 	"time"
-
-	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // retrying is what a loop needs for clients that try again. Such a client keeps
@@ -21,16 +18,8 @@ type retrying struct {
 	// unfinished counts the requests of the window, or before it, that have been or
 	// are to be tried again and have not ended.
 	unfinished int
-	// budget is how many retries may be made, by operation and by priority, of
-	// which -1 is none.
-	budget [workload.OpCount][len(workload.Priorities{}) + 1]float64
-	waits  *rand.Rand // draws back-offs, and nothing else
-}
-
-// refused tells whether a status says that the request was not done and may be
-// tried again.
-func refused(status int) bool {
-	return status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout || status == http.StatusTooManyRequests
+	budget     budget
+	waits      *rand.Rand // draws back-offs, and nothing else
 }
 
 func (l *loop) retries() bool { return l.o.Retries.Attempts > 0 }
@@ -38,13 +27,8 @@ func (l *loop) retries() bool { return l.o.Retries.Attempts > 0 }
 // offered counts the next request, whose time has come.
 func (l *loop) offered(scheduled time.Duration) {
 	l.count.Offered(scheduled, l.part())
-	if l.o.Retries.Budget > 0 {
-		budget := l.budgetOf(&l.next)
-		*budget = min(*budget+l.o.Retries.Budget, max(1, workload.RetryBurst/float64(l.o.Loops)))
-	}
+	l.budget.earn(&l.next)
 }
-
-func (l *loop) budgetOf(r *workload.Request) *float64 { return &l.budget[r.Op][r.Priority+1] }
 
 // again plans that the request on c is sent once more, if it may be, now that an
 // attempt was refused or given up. It tells whether it is.
@@ -52,12 +36,8 @@ func (l *loop) again(c *conn, now time.Duration) bool {
 	if c.attempts == 0 || c.attempts >= l.o.Retries.Attempts {
 		return false
 	}
-	if l.o.Retries.Budget > 0 {
-		budget := l.budgetOf(&c.request)
-		if *budget < 1 {
-			return false
-		}
-		*budget--
+	if !l.budget.spend(&c.request) {
+		return false
 	}
 	if c.attempts == 1 && c.scheduled < l.window.To {
 		l.unfinished++

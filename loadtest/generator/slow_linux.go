@@ -67,7 +67,7 @@ type slowConn struct {
 // in turn. None is connected.
 func newSlowClients(o *workload.Options, to server) *slowClients {
 	s := &slowClients{
-		server: to, tail: newTail(o, to.host), conns: make([]slowConn, o.SlowClients), in: make([]byte, slowPiece),
+		server: to, tail: newTail(o.Headers, to.host), conns: make([]slowConn, o.SlowClients), in: make([]byte, slowPiece),
 		count: result.SlowClients{Connections: o.SlowClients},
 	}
 	for i := range s.conns {
@@ -86,6 +86,8 @@ func (c *slowConn) full() int {
 	}
 	return slowValue
 }
+
+func (s *slowClients) counted() *result.SlowClients { return &s.count }
 
 // run has them take their steps until ended is closed, and hangs up.
 func (s *slowClients) run(ended <-chan struct{}) {

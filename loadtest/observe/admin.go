@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ type plane struct {
 	client http.Client
 }
 
-func newPlane(adminURL, token string) (*plane, error) {
+func newPlane(adminURL, token string, trusted *tls.Config) (*plane, error) {
 	u, err := url.Parse(adminURL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("the admin plane's URL is %q, want http://host:port", adminURL)
@@ -55,6 +56,7 @@ func newPlane(adminURL, token string) (*plane, error) {
 			Proxy: nil, // the figures are of the service, over the shortest way
 			// Compressing would be work for the service.
 			DisableCompression: true,
+			TLSClientConfig:    trusted,
 		}},
 	}, nil
 }

@@ -78,7 +78,7 @@ func newFake(t *testing.T) *fake {
 // ago, and samples often.
 func (f *fake) open(t *testing.T) *Observer {
 	t.Helper()
-	o, err := Open(t.Context(), f.URL+"/", f.token)
+	o, err := Open(t.Context(), f.URL+"/", f.token, nil)
 	require.NoError(t, err)
 	require.Equal(t, []float64{readingMallocs, readingBytes}, []float64{o.mallocs, o.bytes})
 	o.every = time.Millisecond
@@ -307,7 +307,7 @@ func TestOpen_BadPlane(t *testing.T) {
 		{answers(200, fifo, "go_info 1\n"), "", []string{"no process_cpu_seconds_total"}},
 		{answers(200, fifo, "<html>hello</html>"), "", []string{"the metrics at http://"}},
 	} {
-		_, err := Open(t.Context(), test.url, test.token)
+		_, err := Open(t.Context(), test.url, test.token, nil)
 		for _, want := range test.want {
 			require.ErrorContains(t, err, want)
 		}
@@ -353,7 +353,7 @@ func observeService(t *testing.T, m *metrics.Metrics) *Observation {
 	t.Cleanup(plane.Close)
 	events := m.Queue(strategies.Spec{Name: "unbounded"})
 
-	o, err := Open(t.Context(), "http://"+plane.Addr().String(), "")
+	o, err := Open(t.Context(), "http://"+plane.Addr().String(), "", nil)
 	require.NoError(t, err)
 	require.Positive(t, o.mallocs)
 	require.NoError(t, o.Start(t.Context(), time.Second, true))

@@ -2,6 +2,7 @@ package result
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/machine"
@@ -36,7 +37,8 @@ type Result struct {
 	TargetRPS    float64 `json:"target_rps"`
 	OfferedRPS   float64 `json:"offered_rps"`
 	CompletedRPS float64 `json:"completed_rps"`
-	// ServedRPS is the part of CompletedRPS that serves: 2xx, 304, and 404 to a get.
+	// ServedRPS is the part of CompletedRPS that serves: the codes of Good, or, if that
+	// is empty, 2xx, 304, and 404 to a get.
 	ServedRPS float64 `json:"served_rps"`
 	// GoodputRPS is of what is served within the SLO.
 	GoodputRPS float64 `json:"goodput_rps"`
@@ -47,6 +49,11 @@ type Result struct {
 	Status     map[string]int64    `json:"status"`
 	Shed       map[string]int64    `json:"shed"`
 	Errors     map[ErrorKind]int64 `json:"errors"`
+	// Good are the status codes that serve, if it does not depend on the operation.
+	Good workload.Codes `json:"good,omitempty"`
+	// Targets has the figures of each target, if targets were sent, in their order;
+	// from the fifty-first on they are together, as "other targets".
+	Targets []TargetResult `json:"targets,omitempty"`
 	// Misses is how many gets found no value: 404.
 	Misses int64 `json:"misses"`
 	// Retries is how often these requests were sent again, nil if clients do not
@@ -85,6 +92,10 @@ type Result struct {
 	Shares map[string]Share `json:"shares,omitempty"`
 
 	ClientCPUMicros float64 `json:"client_cpu_us_per_request"`
+	// Engine is what carried the load, Protocols how many answers came in each version
+	// of HTTP, since the start of the run.
+	Engine    workload.Engine  `json:"engine,omitempty"`
+	Protocols map[string]int64 `json:"protocols,omitempty"`
 
 	// What follows is there with an admin URL only.
 
@@ -116,6 +127,15 @@ type Result struct {
 
 // Served counts the requests whose answer serves.
 func (r *Result) Served() int64 {
+	if set, ok := r.Good.Set(); ok && r.Good != "" {
+		n := int64(0)
+		for code, count := range r.Status {
+			if number, err := strconv.Atoi(code); err == nil && number >= 0 && number < len(set) && set[number] {
+				n += count
+			}
+		}
+		return n
+	}
 	n := r.Misses
 	for code, count := range r.Status {
 		if code[:1] == "2" || code == "304" {

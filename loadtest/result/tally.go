@@ -42,6 +42,9 @@ type Tally struct {
 	o      workload.Options
 	window Window
 	parts  *parts
+	// codes are the good ones, if that depends on nothing else.
+	codes   *[1000]bool
+	targets []targetTally // by what is asked for; none unless targets are sent
 
 	scheduled   int64 // in the window
 	completed   int64 // answered in the window
@@ -73,19 +76,23 @@ type interval struct {
 // NewTally returns a tally of the load that o describes, whose defaults must be set.
 func NewTally(o workload.Options) *Tally {
 	parts := newParts(&o)
-	return &Tally{
+	t := &Tally{
 		o: o, window: WindowOf(&o), parts: parts, shares: make([]Share, parts.count()),
 		shed: map[string]int64{}, errors: map[ErrorKind]int64{},
 		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(),
 		recent: newCoarseHistogram(),
 	}
+	if set, ok := o.Good.Set(); ok && o.Good != "" {
+		t.codes = &set
+	}
+	if len(o.Targets) > 0 {
+		t.targets = make([]targetTally, len(parts.asked))
+	}
+	return t
 }
 
-// Part returns the part of the load that has an operation, a priority, or -1, and
-// a client, or "".
-func (t *Tally) Part(op workload.Op, priority int8, client string) Part {
-	return t.parts.of(op, priority, client)
-}
+// Part returns the part of the load that a request is of.
+func (t *Tally) Part(r *workload.Request) Part { return t.parts.of(r) }
 
 // Offered counts a request of a part, whose time has come.
 func (t *Tally) Offered(scheduled time.Duration, part Part) {
@@ -114,7 +121,7 @@ func (t *Tally) Retried(scheduled time.Duration, times int) {
 // Failed counts a request that has no answer; sent is workload.Never if it was not
 // sent. For one that was given up now is when its timeout was over, not when that
 // was seen.
-func (t *Tally) Failed(scheduled, sent, now time.Duration, kind ErrorKind) {
+func (t *Tally) Failed(scheduled, sent, now time.Duration, part Part, kind ErrorKind) {
 	latency := now - scheduled
 	t.all++
 	t.allErrors++
@@ -127,6 +134,10 @@ func (t *Tally) Failed(scheduled, sent, now time.Duration, kind ErrorKind) {
 	if sent != workload.Never {
 		record(t.uncorrected, now-sent)
 	}
+	if target := t.target(part); target != nil {
+		target.errors++
+		record(target.latency, latency)
+	}
 	in := t.at(scheduled)
 	in.Errors++
 	record(in.latency, latency)
@@ -135,7 +146,7 @@ func (t *Tally) Failed(scheduled, sent, now time.Duration, kind ErrorKind) {
 // Answered counts a request that was sent and has its answer now, with an HTTP
 // status of 100 to 999 and what its Spillway-Shed says, if anything.
 func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status int, shed string) {
-	latency, serves := now-scheduled, serves(part.op(), status)
+	latency, serves := now-scheduled, t.serves(part, status)
 	t.all++
 	record(t.recent, latency)
 	if t.window.Has(now) {
@@ -157,10 +168,18 @@ func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status i
 		t.shed[shed]++
 		in.Shed++
 	}
-	if status == http.StatusNotFound && part.op() == workload.Get {
+	if status == http.StatusNotFound && t.gets(part) {
 		t.misses++
 	}
+	target := t.target(part)
+	if target != nil {
+		target.status[status]++
+		record(target.latency, latency)
+	}
 	if serves {
+		if target != nil {
+			record(target.served, latency)
+		}
 		record(t.servedTimes, latency)
 		share := &t.shares[part]
 		share.Served++
@@ -172,10 +191,18 @@ func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status i
 	}
 }
 
-// serves tells whether a status says that the operation was done: that a key has
+// serves tells whether a status says that what was asked for was done: that a key has
 // no value is the answer to a get, and to nothing else.
-func serves(op workload.Op, status int) bool {
-	return status/100 == 2 || status == http.StatusNotModified || status == http.StatusNotFound && op == workload.Get
+func (t *Tally) serves(part Part, status int) bool {
+	if t.codes != nil {
+		return t.codes[status]
+	}
+	return status/100 == 2 || status == http.StatusNotModified || status == http.StatusNotFound && t.gets(part)
+}
+
+// gets tells whether the requests of a part are the gets of the service.
+func (t *Tally) gets(part Part) bool {
+	return t.targets == nil && t.parts.asks(part) == int(workload.Get)
 }
 
 // at returns the counts of the interval of the window in which a time lies.
@@ -209,6 +236,9 @@ func (t *Tally) Add(other *Tally) {
 	for part, s := range other.shares {
 		t.shares[part] = t.shares[part].Add(s)
 	}
+	for i := range other.targets {
+		t.targets[i].add(&other.targets[i])
+	}
 	for i, n := range other.status {
 		t.status[i] += n
 	}
@@ -239,18 +269,24 @@ func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
 	o := &t.o
 	r := &Result{
 		URL: o.URL, Started: begin, TimelineStep: t.window.Step.Seconds(), Seconds: measured.Seconds(), Seed: o.Seed,
-		Keys: o.Keys, ValueSize: o.ValueSize, TargetRPS: o.Rate, SLOMillis: milliseconds(o.SLO),
+		TargetRPS: o.Rate, Good: o.Good, SLOMillis: milliseconds(o.SLO),
 		Operations: map[string]int64{}, Status: map[string]int64{}, Shed: t.shed, Errors: t.errors, Misses: t.misses,
 		Latency: percentiles(t.latency), ServedLatency: percentiles(t.servedTimes),
 		UncorrectedLatency: percentiles(t.uncorrected), Lateness: percentiles(t.lateness),
 		LatencyHDR: encodeHistogram(t.latency), ServedHDR: encodeHistogram(t.servedTimes),
 	}
+	if t.targets == nil {
+		r.Keys, r.ValueSize = o.Keys, o.ValueSize
+	}
 	if o.Retries != (workload.Retries{}) {
 		r.Retries = &t.retries
 	}
-	for part, s := range t.shares {
+	for at, s := range t.parts.byAsked(t.shares) {
 		if s.Requests > 0 {
-			r.Operations[Part(part).op().String()] += s.Requests
+			r.Operations[t.parts.asked[at]] = s.Requests
+		}
+		if t.targets != nil {
+			r.Targets = append(r.Targets, t.targets[at].result(t.parts.asked[at], s))
 		}
 	}
 	r.Shares = t.parts.shares(t.shares)

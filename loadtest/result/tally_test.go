@@ -30,7 +30,7 @@ func TestTally_KnowsWhatServes(t *testing.T) {
 		{workload.Get, http.StatusServiceUnavailable, false},
 	} {
 		tally := NewTally(workload.Options{Rate: 1}.WithDefaults())
-		part := tally.Part(tt.op, -1, "")
+		part := tally.Part(&workload.Request{Op: tt.op, Priority: -1})
 		tally.Offered(0, part)
 		tally.Answered(0, 0, time.Millisecond, part, tt.status, "")
 		r := tally.Result(time.Time{}, time.Second)
@@ -50,9 +50,9 @@ func TestTally_RecentHasWhatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	tally := NewTally(workload.Options{Rate: 1}.WithDefaults())
 	for range 2 {
-		tally.Failed(0, 0, 10*time.Second, ErrorTimeout)
+		tally.Failed(0, 0, 10*time.Second, 0, ErrorTimeout)
 	}
-	tally.Answered(0, 0, time.Millisecond, tally.Part(workload.Get, -1, ""), http.StatusOK, "")
+	tally.Answered(0, 0, time.Millisecond, tally.Part(&workload.Request{Op: workload.Get, Priority: -1}), http.StatusOK, "")
 	recent := NewRecent()
 	requests, failed := tally.Recent(recent)
 	require.EqualValues(t, 3, requests)

@@ -25,6 +25,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	b.WriteByte('\n')
 	r.writeLatencies(&b)
 	b.WriteByte('\n')
+	r.writeTargets(&b)
 	r.writeGenerator(&b)
 	r.writeServer(&b)
 	r.writeAttribution(&b)
@@ -63,6 +64,9 @@ func (r *Result) writeRates(b *bytes.Buffer) {
 	}
 	var shares []string
 	for _, name := range slices.Sorted(maps.Keys(r.Shares)) {
+		if len(r.Targets) > 0 && r.Operations[name] > 0 {
+			continue // has a row of its own
+		}
 		shares = append(shares, fmt.Sprintf("%s %.1f%%", name, r.Shares[name].GoodPercent()))
 	}
 	writeList(b, "good of", shares)
@@ -160,6 +164,27 @@ func (r *Result) writeLatencies(b *bytes.Buffer) {
 	}
 }
 
+// writeTargets writes a row for each target.
+func (r *Result) writeTargets(b *bytes.Buffer) {
+	if len(r.Targets) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%10s %7s %11s %11s   %s\n", "requests", "good %", "p50 ms", "p99 ms", "target")
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		cell := func(percentile, v float64) string {
+			if t.Latency.Count == 0 {
+				return "–"
+			} else if !t.Latency.Known(percentile) {
+				return "too few"
+			}
+			return fmt.Sprintf("%.3f", v)
+		}
+		fmt.Fprintf(b, "%10d %7.2f %11s %11s   %s\n", t.Requests, t.GoodPercent(), cell(50, t.Latency.P50), cell(99, t.Latency.P99), t.Target)
+	}
+	b.WriteByte('\n')
+}
+
 // maxLateness is from where on, in milliseconds, the generator's own lateness is
 // worth a warning.
 const maxLateness = 1
@@ -172,6 +197,9 @@ func (r *Result) GeneratorLate() bool {
 
 func (r *Result) writeGenerator(b *bytes.Buffer) {
 	fmt.Fprintf(b, "%-11s ", "generator")
+	if r.Engine != workload.AnyEngine {
+		fmt.Fprintf(b, "%v engine, %s\n%-11s ", r.Engine, strings.Join(slices.Sorted(maps.Keys(r.Protocols)), ", "), "")
+	}
 	if r.TargetRPS > 0 {
 		fmt.Fprintf(b, "late by %.3f ms at p99, %.3f ms at most; ", r.Lateness.P99, r.Lateness.Max)
 	}

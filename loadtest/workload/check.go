@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"time"
 )
 
@@ -15,6 +14,9 @@ const MaxConnections = 20_000
 // MaxKeys is how many keys a load may have; fewer digits than a key has.
 const MaxKeys = 100_000_000_000
 
+// mostUnsent is how many bytes may wait in memory to be sent.
+const mostUnsent = 4 << 30
+
 // WithDefaults returns o with the defaults in the place of zero values.
 func (o Options) WithDefaults() Options {
 	set(&o.Duration, 10*time.Second)
@@ -24,6 +26,9 @@ func (o Options) WithDefaults() Options {
 	set(&o.Keys, 100_000)
 	set(&o.ValueSize, Sizes{Min: 100, Max: 100})
 	set(&o.ScanLimit, 100)
+	if len(o.Targets) > 0 {
+		set(&o.Good, "2xx,3xx")
+	}
 	set(&o.SLO, 100*time.Millisecond)
 	set(&o.Timeout, 10*time.Second)
 	return o
@@ -39,14 +44,12 @@ func set[T comparable](field *T, value T) {
 // Check reports what of o cannot be sent, wherever that is to. Defaults must be set.
 func (o *Options) Check() error {
 	for _, header := range o.Headers {
-		name, _, found := strings.Cut(header, ":")
-		if !found || name == "" || strings.ContainsAny(header, "\r\n") || strings.ContainsAny(name, " \t") {
-			return fmt.Errorf("header: %q is not of the form Name: value", header)
+		if err := checkHeader(header); err != nil {
+			return err
 		}
-		switch strings.ToLower(name) {
-		case "host", "content-length", "transfer-encoding", "connection":
-			return fmt.Errorf("header: %q is the generator's own to send", name)
-		}
+	}
+	if err := o.checkTargets(); err != nil {
+		return err
 	}
 	const day = 24 * time.Hour
 	bounds := []struct {
@@ -78,10 +81,12 @@ func (o *Options) Check() error {
 			}
 		}
 	}
-	if int(o.Arrivals) >= len(arrivalNames) || int(o.Distribution) >= len(distributionNames) {
-		return fmt.Errorf("arrivals %v, key-distribution %v: there is no such one", o.Arrivals, o.Distribution)
+	if int(o.Arrivals) >= len(arrivalNames) || int(o.Distribution) >= len(distributionNames) || int(o.Engine) >= len(engineNames) ||
+		int(o.HTTP) >= len(httpNames) {
+		return fmt.Errorf("arrivals %v, key-distribution %v, engine %v, http %v: there is no such one", o.Arrivals, o.Distribution, o.Engine, o.HTTP)
 	}
-	if err := errors.Join(new(Profile).UnmarshalText([]byte(o.Profile)), new(Clients).UnmarshalText([]byte(o.Clients))); err != nil {
+	if err := errors.Join(new(Profile).UnmarshalText([]byte(o.Profile)), new(Clients).UnmarshalText([]byte(o.Clients)),
+		new(Codes).UnmarshalText([]byte(o.Good))); err != nil {
 		return err
 	}
 	if o.Retries != (Retries{}) {
@@ -89,12 +94,11 @@ func (o *Options) Check() error {
 			return err
 		}
 	}
-	const most = 4 << 30 // what may wait in memory to be sent
 	switch v := o.ValueSize; {
 	case v.Min < 0 || v.Max < v.Min || v.Max > MaxValueSize:
 		return fmt.Errorf("value-size: %d to %d is not within 0 to %d", v.Min, v.Max, MaxValueSize)
-	case v.Max*o.Connections > most:
-		return fmt.Errorf("value-size: %d bytes on each of %d connections take more than %d GiB", v.Max, o.Connections, most>>30)
+	case len(o.Targets) == 0 && v.Max*o.Connections > mostUnsent:
+		return fmt.Errorf("value-size: %d bytes on each of %d connections take more than %d GiB", v.Max, o.Connections, mostUnsent>>30)
 	}
 	if o.Count > 0 && o.Rate > 0 {
 		return fmt.Errorf("count: %d is for a closed loop, and the rate is %v", o.Count, o.Rate)

@@ -5,12 +5,27 @@ import "time"
 // Options says what load to send. The zero value of a field means its default;
 // [Options.Check] reports what cannot be sent.
 type Options struct {
-	// URL is the service's data plane, http://host:port. There is no TLS: the
-	// lab measures queueing, and TLS would be most of what it sees. If the name has
-	// several addresses, connections are spread over those that answer.
+	// URL is the service's data plane, http://host:port or https://host:port. If the
+	// name has several addresses, connections are spread over those that answer.
 	URL string
+	// Targets, if there are any, are sent in the place of the operations of Mix, and
+	// then Keys, Distribution, ValueSize and ScanLimit have no meaning. Those whose URL
+	// is absolute do not need URL.
+	Targets []Target
+	// Good says which status codes are good. By default that is 2xx and 3xx for targets;
+	// for the operations of the service 2xx, 304, and 404 to a get.
+	Good Codes
 	// Headers are sent with every request, each "Name: value".
 	Headers []string
+	// Engine is what carries the load: by default the fastest that can.
+	Engine Engine
+	// HTTP is the version that is spoken: by default what the server offers.
+	HTTP HTTP
+	// CAFile is a PEM file with the authorities that a server's certificate may be of,
+	// beside those of the system. Insecure takes any certificate. Both hold for the
+	// admin plane as well.
+	CAFile   string
+	Insecure bool
 
 	// Rate is how many requests start each second, whatever the service does.
 	// 0 is a closed loop: every connection sends its next request when the last
@@ -25,7 +40,8 @@ type Options struct {
 	// Count, if not 0, ends a closed loop after so many requests instead of
 	// Duration.
 	Count uint64
-	// Connections is how many are open at once, 1 to MaxConnections.
+	// Connections is how many are open at once, 1 to MaxConnections; to each server if
+	// the targets have several. Each carries one request at a time.
 	Connections int
 	// SlowClients is how many connections there are beside these whose clients are
 	// slow, half of them in sending a value and half in reading a range of the first
@@ -65,7 +81,7 @@ type Options struct {
 	// Spillway-Timeout-Ms.
 	TimeoutHeader bool
 
-	// Admin is the service's admin plane, http://host:port. With it a result
+	// Admin is the service's admin plane, http://host:port or https://host:port. With it a result
 	// holds the server's CPU and allocations a request, its queue over time, and
 	// the profiles of the measured window.
 	Admin string

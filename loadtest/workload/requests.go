@@ -11,14 +11,25 @@ type Request struct {
 	At time.Duration
 	// Seq numbers the requests of a run from 0.
 	Seq uint64
-	Op  Op
-	Key uint64
-	// Size is the length of the value of a Put.
+	// Target says which of Options.Targets it is, counted from 1; 0 if it is an
+	// operation of the service, with a key and, for a Put, the size of a value.
+	Target int
+	Op     Op
+	Key    uint64
+	// Size is in bytes.
 	Size int
 	// Priority is -1 if none is sent.
 	Priority int8
 	// Client is empty if none is sent.
 	Client string
+}
+
+// Asks numbers what is asked for, from 0, as Options.Asked lists it.
+func (r *Request) Asks() int {
+	if r.Target > 0 {
+		return r.Target - 1
+	}
+	return int(r.Op)
 }
 
 // Stream makes the requests of a run, one after the other. Two streams of the
@@ -30,7 +41,8 @@ type Stream struct {
 	schedule   schedule
 	keys       keys
 	sizes      Sizes
-	ops        chooser
+	targets    bool     // whether targets are sent
+	asks       chooser  // of operations or of targets
 	priorities *chooser // nil if none are sent
 	clients    []string // none if none are sent
 	greed      chooser  // of clients
@@ -44,7 +56,15 @@ func NewStream(o *Options) *Stream {
 		schedule: schedule{kind: o.Arrivals, rate: o.Rate, course: o.Profile.course(o.Warmup, o.Duration)},
 		keys:     newKeys(o.Distribution, o.Keys),
 		sizes:    o.ValueSize,
-		ops:      newChooser(o.Mix.weights()),
+		asks:     newChooser(o.Mix.weights()),
+		targets:  len(o.Targets) > 0,
+	}
+	if s.targets {
+		weights := make([]float64, len(o.Targets))
+		for i := range o.Targets {
+			weights[i] = o.Targets[i].weight()
+		}
+		s.asks = newChooser(weights)
 	}
 	for i, random := range []**rand.Rand{&s.times, &s.choices, &s.places, &s.lengths, &s.classes, &s.senders} {
 		*random = rand.New(rand.NewPCG(Scramble(o.Seed), Scramble(uint64(i))))
@@ -65,20 +85,29 @@ func (s *Stream) Next(r *Request) {
 	r.Seq = s.seq
 	s.seq++
 	r.At = s.schedule.at(r.Seq, s.times)
-	r.Op = Op(s.ops.choose(s.choices.Float64()))
-	r.Key = s.keys.next(s.places, r.Op == Put)
-	r.Size, r.Priority = 0, -1
-	if r.Op == Put {
-		r.Size = s.sizes.Min
-		if s.sizes.Max > s.sizes.Min {
-			r.Size += s.lengths.IntN(s.sizes.Max - s.sizes.Min + 1)
-		}
+	r.Priority = -1
+	if ask := s.asks.choose(s.choices.Float64()); s.targets {
+		r.Target = ask + 1
+	} else {
+		s.operation(r, Op(ask))
 	}
 	if s.priorities != nil {
 		r.Priority = int8(s.priorities.choose(s.classes.Float64()))
 	}
 	if r.Client = ""; len(s.clients) > 0 {
 		r.Client = s.clients[s.greed.choose(s.senders.Float64())]
+	}
+}
+
+// operation makes r an operation of the service.
+func (s *Stream) operation(r *Request, op Op) {
+	r.Op, r.Size = op, 0
+	r.Key = s.keys.next(s.places, op == Put)
+	if op == Put {
+		r.Size = s.sizes.Min
+		if s.sizes.Max > s.sizes.Min {
+			r.Size += s.lengths.IntN(s.sizes.Max - s.sizes.Min + 1)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -83,7 +84,11 @@ func newChooser(weights []float64) chooser {
 
 // choose returns the index that u, from 0 to below 1, falls on.
 func (c chooser) choose(u float64) int {
+	const few = 32
 	last := len(c.bounds) - 1
+	if last > few {
+		return min(last, sort.Search(last, func(i int) bool { return u < c.bounds[i] }))
+	}
 	for i, bound := range c.bounds[:last] {
 		if u < bound {
 			return i

@@ -56,7 +56,7 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 	tally := result.NewTally(o)
 	config.Observe = func(r sim.Record) {
 		k := kinds[r.Class]
-		part := tally.Part(k.op, k.priority, r.Client)
+		part := tally.Part(&workload.Request{Op: k.op, Priority: k.priority, Client: r.Client})
 		now := r.Arrival + r.Latency
 		tally.Offered(r.Arrival, part)
 		tally.Retried(r.Arrival, max(0, r.Attempts-1))
@@ -68,9 +68,9 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 		case r.Outcome == sim.Refused:
 			tally.Answered(r.Arrival, r.Sent, now, part, http.StatusServiceUnavailable, r.Reason.String())
 		case r.Attempts == 0:
-			tally.Failed(r.Arrival, workload.Never, now, result.ErrorUnsent)
+			tally.Failed(r.Arrival, workload.Never, now, part, result.ErrorUnsent)
 		default:
-			tally.Failed(r.Arrival, r.Sent, now, result.ErrorTimeout)
+			tally.Failed(r.Arrival, r.Sent, now, part, result.ErrorTimeout)
 		}
 	}
 	config.Stop = ctx.Done()

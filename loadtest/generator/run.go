@@ -2,15 +2,13 @@ package generator
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/spillway-go/spillway/loadtest/machine"
 	"github.com/spillway-go/spillway/loadtest/observe"
@@ -25,102 +23,104 @@ import (
 // the time until then.
 func Run(ctx context.Context, o workload.Options) (*result.Result, error) {
 	o = o.WithDefaults()
-	if err := Check(&o); err != nil {
-		return nil, err
-	}
-	to, err := resolve(o.URL)
+	p, err := newPlan(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
-	return send(ctx, o, to)
+	return send(ctx, o, p)
 }
 
-// send sends the load to a server.
-func send(ctx context.Context, o workload.Options, to server) (_ *result.Result, err error) {
-	to.addresses = reachable(ctx, to.addresses)
-	r := &run{o: &o, window: result.WindowOf(&o)}
+// send sends the load as it is planned.
+func send(ctx context.Context, o workload.Options, p *plan) (_ *result.Result, err error) {
+	o.URL = p.name()
+	for i := range p.servers {
+		p.servers[i].addresses = reachable(ctx, p.servers[i].addresses)
+	}
+	trusted, err := trust(&o)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{o: &o, window: result.WindowOf(&o), plan: p, begin: time.Now()}
 	if o.Admin != "" {
-		if r.observer, err = observe.Open(ctx, o.Admin, o.AdminToken); err != nil {
+		if r.observer, err = observe.Open(ctx, o.Admin, o.AdminToken, trusted); err != nil {
 			return nil, err
 		}
 	}
-	if o.SlowClients > 0 {
-		r.slow = newSlowClients(&o, to)
+	if p.engine == workload.Portable {
+		r.engine = newPortable(&o, p, trusted, r.clock)
+	} else if r.engine, r.beside, err = newEpoll(&o, p, r.clock); err != nil {
+		return nil, err
 	}
-	if err := r.connect(ctx, to); err != nil {
-		r.close()
+	defer r.engine.close()
+	if err := r.engine.connect(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.URL, err)
 	}
-	defer r.close()
 	return r.measure(ctx), nil
 }
 
-// run is one run: its loops, and what else there is meanwhile.
+// trust returns how servers over TLS prove who they are.
+func trust(o *workload.Options) (*tls.Config, error) {
+	config := &tls.Config{InsecureSkipVerify: o.Insecure}
+	if o.CAFile == "" {
+		return config, nil
+	}
+	pem, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("ca-file: %w", err)
+	}
+	if config.RootCAs, err = x509.SystemCertPool(); err != nil {
+		config.RootCAs = x509.NewCertPool()
+	}
+	if !config.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("ca-file: %s has no certificate in PEM", o.CAFile)
+	}
+	return config, nil
+}
+
+// engine carries the load of one run. Its methods are called in this order; count and
+// sent also while it runs.
+type engine interface {
+	// connect opens the connections.
+	connect(context.Context) error
+	// start is told that the run begins: its clock stands at 0.
+	start()
+	// run sends the load to its end, or until ctx ends or the server is gone, and says
+	// why it ended early.
+	run(context.Context) error
+	// abandon counts the requests that have no answer at the end of a run that is cut
+	// short.
+	abandon(now time.Duration)
+	// counts calls with each tally while nobody else counts.
+	counts(func(*result.Tally))
+	// sent is about how many requests have been begun.
+	sent() uint64
+	// protocols is how many answers there were in each version of HTTP.
+	protocols() map[string]int64
+	close()
+}
+
+// beside is what there is beside the load: slow clients.
+type beside interface {
+	run(ended <-chan struct{})
+	counted() *result.SlowClients
+}
+
+// run is one run: what carries it, and what else there is meanwhile.
 type run struct {
 	o        *workload.Options
 	window   result.Window
-	loops    []*loop
-	others   atomic.Int32 // loops that are not done
-	slow     *slowClients // nil if there are none
+	plan     *plan
+	engine   engine
+	beside   beside // nil if there is nothing
 	observer *observe.Observer
 	begin    time.Time
 }
 
 func (r *run) clock() time.Duration { return time.Since(r.begin) }
 
-// connect opens the connections of all loops.
-func (r *run) connect(ctx context.Context, to server) error {
-	r.begin = time.Now()
-	r.others.Store(int32(r.o.Loops))
-	for n := range r.o.Loops {
-		l, err := newLoop(r.o, n, to, &r.others, r.clock)
-		if err != nil {
-			return err
-		}
-		r.loops = append(r.loops, l)
-	}
-	var wg sync.WaitGroup
-	failures := make([]error, len(r.loops))
-	for n, l := range r.loops {
-		wg.Go(func() { failures[n] = l.connect(ctx) })
-	}
-	wg.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *run) close() {
-	for _, l := range r.loops {
-		l.closeAll()
-	}
-}
-
-// errStopped ends the loops that still run when another has failed.
-var errStopped = errors.New("stopped")
-
 func (r *run) measure(ctx context.Context) *result.Result {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(errStopped)
 	r.begin = time.Now()
-	for _, l := range r.loops {
-		l.lastOpen, l.lastLook, l.arrivedAfter = 0, 0, 0
-		for c := l.idle.first; c != nil; c = c.next {
-			c.freeSince = 0
-		}
-	}
-
-	var loops sync.WaitGroup
-	for _, l := range r.loops {
-		loops.Go(func() {
-			if err := l.run(ctx); err != nil {
-				stop(err)
-			}
-		})
-	}
+	r.engine.start()
 	ended := make(chan struct{})
 	var watchers sync.WaitGroup
 	var seen *observe.Observation
@@ -130,32 +130,29 @@ func (r *run) measure(ctx context.Context) *result.Result {
 	if r.o.Progress != nil {
 		watchers.Go(func() { r.progress(ended) })
 	}
-	if r.slow != nil {
-		watchers.Go(func() { r.slow.run(ended) })
+	if r.beside != nil {
+		watchers.Go(func() { r.beside.run(ended) })
 	}
-	loops.Wait()
+	failed := r.engine.run(ctx)
 	end := r.clock()
 	close(ended)
 	watchers.Wait()
 
 	partial := ""
-	if err := context.Cause(ctx); err != nil {
-		partial = fmt.Sprintf("ended %.1f s after its start: %v", end.Seconds(), err)
-		if errors.Is(err, context.Canceled) {
+	if failed != nil {
+		partial = fmt.Sprintf("ended %.1f s after its start: %v", end.Seconds(), failed)
+		if errors.Is(failed, context.Canceled) {
 			partial = fmt.Sprintf("interrupted %.1f s after its start", end.Seconds())
 		}
-		for _, l := range r.loops {
-			l.abandon(end)
-		}
+		r.engine.abandon(end)
 	}
-	total := r.loops[0].count
-	for _, l := range r.loops[1:] {
-		total.Add(l.count)
-	}
+	total := result.NewTally(*r.o)
+	r.engine.counts(func(count *result.Tally) { total.Add(count) })
 	found := total.Result(r.begin, max(0, min(end, r.window.To)-r.window.From))
 	found.Partial = partial
-	if r.slow != nil {
-		found.SlowClients = &r.slow.count
+	found.Engine, found.Protocols = r.plan.engine, r.engine.protocols()
+	if r.beside != nil {
+		found.SlowClients = r.beside.counted()
 	}
 	here := machine.This()
 	found.Machine = &here
@@ -226,17 +223,13 @@ func (r *run) progress(ended <-chan struct{}) {
 		now := r.clock()
 		p := workload.Progress{Elapsed: now}
 		recent := result.NewRecent()
-		var sent uint64
-		for _, l := range r.loops {
-			l.mu.Lock()
-			requests, failed := l.count.Recent(recent)
+		r.engine.counts(func(count *result.Tally) {
+			requests, failed := count.Recent(recent)
 			p.Requests += requests
 			p.Errors += failed
-			sent = max(sent, l.next.Seq)
-			l.mu.Unlock()
-		}
+		})
 		if r.o.Count > 0 {
-			p.Done = min(1, float64(sent)/float64(r.o.Count))
+			p.Done = min(1, float64(r.engine.sent())/float64(r.o.Count))
 			if p.Done > 0 {
 				p.Left = time.Duration(float64(now) * (1 - p.Done) / p.Done)
 			}
@@ -250,24 +243,4 @@ func (r *run) progress(ended <-chan struct{}) {
 		before, last = p.Requests, now
 		r.o.Progress(p)
 	}
-}
-
-// cpuTime is the processor time of this process so far.
-func cpuTime() time.Duration {
-	var usage syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-// checkDescriptors reports more connections than the process may open.
-func checkDescriptors(connections int) error {
-	var limit unix.Rlimit
-	const others = 64
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && uint64(connections)+others > limit.Cur {
-		return fmt.Errorf("connections: %d are more than the %d files that this process may open; raise it with ulimit -n (%w)",
-			connections, limit.Cur, os.ErrInvalid)
-	}
-	return nil
 }

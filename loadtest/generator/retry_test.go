@@ -44,7 +44,9 @@ func refuse(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 }
 
-func TestRun_TriesAgain(t *testing.T) {
+func TestRun_TriesAgain(t *testing.T) { onEachEngine(t, testTriesAgain) }
+
+func testTriesAgain(t *testing.T, engine workload.Engine) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		answer  func(n int, w http.ResponseWriter, r *http.Request)
@@ -99,9 +101,9 @@ func TestRun_TriesAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, o := range []workload.Options{
-				{Count: 300},
-				{Count: 300, Loops: 2},
-				{Rate: 1000, Warmup: 100 * time.Millisecond, Duration: 300 * time.Millisecond},
+				{Engine: engine, Count: 300},
+				{Engine: engine, Count: 300, Loops: 2},
+				{Engine: engine, Rate: 1000, Warmup: 100 * time.Millisecond, Duration: 300 * time.Millisecond},
 			} {
 				once(&o, serveAttempts(t, tt.answer))
 				o.Retries = tt.retries
@@ -123,8 +125,12 @@ func TestRun_TriesAgain(t *testing.T) {
 // A server that closes the connection of a client who rests is asked over another,
 // unless the client's rest was over just then.
 func TestRun_TriesAgainOnAnotherConnection(t *testing.T) {
+	onEachEngine(t, testTriesAgainOnAnotherConnection)
+}
+
+func testTriesAgainOnAnotherConnection(t *testing.T, engine workload.Engine) {
 	t.Parallel()
-	o := workload.Options{Count: 300, Retries: workload.Retries{Attempts: 2, Backoff: 20 * time.Millisecond}}
+	o := workload.Options{Engine: engine, Count: 300, Retries: workload.Retries{Attempts: 2, Backoff: 20 * time.Millisecond}}
 	once(&o, serveAttempts(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n > 1 {
 			return
@@ -143,7 +149,9 @@ func TestRun_TriesAgainOnAnotherConnection(t *testing.T) {
 }
 
 // The timeout is that of each attempt, and the latency is of all of them.
-func TestRun_TriesAgainAfterATimeout(t *testing.T) {
+func TestRun_TriesAgainAfterATimeout(t *testing.T) { onEachEngine(t, testTriesAgainAfterATimeout) }
+
+func testTriesAgainAfterATimeout(t *testing.T, engine workload.Engine) {
 	t.Parallel()
 	var stopped atomic.Int64
 	hang := func(r *http.Request) {
@@ -151,7 +159,7 @@ func TestRun_TriesAgainAfterATimeout(t *testing.T) {
 		stopped.Add(1)
 	}
 	const timeout = 100 * time.Millisecond
-	o := workload.Options{Rate: 50, Duration: 500 * time.Millisecond, Timeout: timeout, TimeoutHeader: true, Retries: workload.Retries{Attempts: 2}}
+	o := workload.Options{Engine: engine, Rate: 50, Duration: 500 * time.Millisecond, Timeout: timeout, TimeoutHeader: true, Retries: workload.Retries{Attempts: 2}}
 	var twice, whole atomic.Int64 // requests that came twice, attempts with the whole timeout
 	once(&o, serveAttempts(t, func(n int, _ http.ResponseWriter, r *http.Request) {
 		if n == 2 {
@@ -191,6 +199,10 @@ func TestRun_TriesAgainAfterATimeout(t *testing.T) {
 // Requests that are tried again are the same each time, and all others are those
 // that are sent without retries.
 func TestRun_RetriesDoNotChangeTheRequests(t *testing.T) {
+	onEachEngine(t, testRetriesDoNotChangeTheRequests)
+}
+
+func testRetriesDoNotChangeTheRequests(t *testing.T, engine workload.Engine) {
 	t.Parallel()
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -210,7 +222,8 @@ func TestRun_RetriesDoNotChangeTheRequests(t *testing.T) {
 		seen, refuses = map[string]int{}, retries != workload.Retries{}
 		mu.Unlock()
 		r, err := Run(t.Context(), workload.Options{
-			URL: url, Count: 500, Connections: 8, Mix: workload.Mix{Put: 1, Get: 1, Delete: 1, Scan: 1}, Distribution: workload.Sequential, Keys: workload.MaxKeys,
+			Engine: engine,
+			URL:    url, Count: 500, Connections: 8, Mix: workload.Mix{Put: 1, Get: 1, Delete: 1, Scan: 1}, Distribution: workload.Sequential, Keys: workload.MaxKeys,
 			ValueSize: workload.Sizes{Min: 1, Max: 50}, Priority: workload.Priorities{0: 1, 5: 1}, Clients: "a=1,b*3=2", Retries: retries,
 		})
 		require.NoError(t, err)
@@ -229,11 +242,15 @@ func TestRun_RetriesDoNotChangeTheRequests(t *testing.T) {
 
 // When a run is cut short, those who rest have no answer.
 func TestRun_CountsWhoRestsWhenInterrupted(t *testing.T) {
+	onEachEngine(t, testCountsWhoRestsWhenInterrupted)
+}
+
+func testCountsWhoRestsWhenInterrupted(t *testing.T, engine workload.Engine) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var attempts atomic.Int64
-	o := workload.Options{Rate: 500, Duration: time.Minute, Retries: workload.Retries{Attempts: 2, Backoff: time.Hour}}
+	o := workload.Options{Engine: engine, Rate: 500, Duration: time.Minute, Retries: workload.Retries{Attempts: 2, Backoff: time.Hour}}
 	once(&o, serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w)
 		if attempts.Add(1) == 5 {
@@ -250,6 +267,10 @@ func TestRun_CountsWhoRestsWhenInterrupted(t *testing.T) {
 
 // Whose connection cannot be opened again has found no server.
 func TestRun_CountsWhoRestsWhenTheServerGoes(t *testing.T) {
+	onEachEngine(t, testCountsWhoRestsWhenTheServerGoes)
+}
+
+func testCountsWhoRestsWhenTheServerGoes(t *testing.T, engine workload.Engine) {
 	t.Parallel()
 	gone := make(chan struct{})
 	var attempts atomic.Int64
@@ -265,7 +286,7 @@ func TestRun_CountsWhoRestsWhenTheServerGoes(t *testing.T) {
 		_ = server.Listener.Close()
 		server.CloseClientConnections()
 	}()
-	o := workload.Options{Rate: 500, Duration: time.Minute, Retries: workload.Retries{Attempts: 2, Backoff: time.Hour}}
+	o := workload.Options{Engine: engine, Rate: 500, Duration: time.Minute, Retries: workload.Retries{Attempts: 2, Backoff: time.Hour}}
 	once(&o, server.URL)
 	r, err := Run(t.Context(), o)
 	require.NoError(t, err)

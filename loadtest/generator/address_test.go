@@ -45,6 +45,10 @@ func listen(t *testing.T, address string, hosts *sync.Map) (netip.AddrPort, func
 
 // All addresses of a name that answer are used, and the server is told the name.
 func TestSend_UsesEveryAddressThatAnswers(t *testing.T) {
+	onEachEngine(t, testUsesEveryAddressThatAnswers)
+}
+
+func testUsesEveryAddressThatAnswers(t *testing.T, engine workload.Engine) {
 	t.Parallel()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -52,8 +56,8 @@ func TestSend_UsesEveryAddressThatAnswers(t *testing.T) {
 	var hosts sync.Map
 	first, requestsOfFirst := listen(t, "127.0.0.1:0", &hosts)
 	second, requestsOfSecond := listen(t, "[::1]:0", &hosts)
-	o := workload.Options{Rate: 200, Connections: 4, Loops: 2, Mix: workload.Mix{Get: 1}, Duration: 500 * time.Millisecond}.WithDefaults()
-	r, err := send(t.Context(), o, server{host: "the.name", addresses: []netip.AddrPort{gone.Addr().(*net.TCPAddr).AddrPort(), first, second}})
+	o := workload.Options{Engine: engine, Rate: 200, Connections: 4, Loops: 2, Mix: workload.Mix{Get: 1}, Duration: 500 * time.Millisecond}.WithDefaults()
+	r, err := send(t.Context(), o, &plan{engine: engine, servers: []server{{scheme: "http", host: "the.name", addresses: []netip.AddrPort{gone.Addr().(*net.TCPAddr).AddrPort(), first, second}}}})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
 	require.Positive(t, requestsOfFirst())
@@ -67,16 +71,16 @@ func TestSend_UsesEveryAddressThatAnswers(t *testing.T) {
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]server{
-		"http://127.0.0.1:8080": {"127.0.0.1:8080", []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:8080")}},
-		"http://[::1]":          {"[::1]", []netip.AddrPort{netip.MustParseAddrPort("[::1]:80")}},
-		"http://:81":            {"127.0.0.1:81", []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:81"), netip.MustParseAddrPort("[::1]:81")}},
+		"http://127.0.0.1:8080": {"http", "127.0.0.1:8080", []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:8080")}},
+		"https://127.0.0.1":     {"https", "127.0.0.1", []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:443")}},
+		"http://[::1]":          {"http", "[::1]", []netip.AddrPort{netip.MustParseAddrPort("[::1]:80")}},
+		"http://:81":            {"http", "127.0.0.1:81", []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:81"), netip.MustParseAddrPort("[::1]:81")}},
 	} {
-		s, err := resolve(url)
-		require.NoError(t, err, url)
-		require.Equal(t, want, s, url)
+		p := new(plan)
+		require.NoError(t, p.resolve(t.Context(), &workload.Options{URL: url}), url)
+		require.Equal(t, []server{want}, p.servers, url)
 	}
-	for _, url := range []string{"", "127.0.0.1:80", "https://127.0.0.1", "http://127.0.0.1:99999", "http://127.0.0.1:0", "http://127.0.0.1/path", "http://u@127.0.0.1"} {
-		_, err := resolve(url)
-		require.ErrorContains(t, err, "url: ", url)
+	for _, url := range []string{"", "127.0.0.1:80", "ftp://127.0.0.1", "http://127.0.0.1:99999", "http://127.0.0.1:0", "http://127.0.0.1/path", "http://u@127.0.0.1"} {
+		require.ErrorContains(t, new(plan).resolve(t.Context(), &workload.Options{URL: url}), "url: ", url)
 	}
 }

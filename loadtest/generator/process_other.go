@@ -1,0 +1,10 @@
+//go:build !linux && !darwin
+
+package generator
+
+import "time"
+
+// cpuTime is not known here.
+func cpuTime() time.Duration { return 0 }
+
+func checkDescriptors(int) error { return nil }
