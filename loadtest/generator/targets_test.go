@@ -219,7 +219,7 @@ func TestRun_SaysWhatCannotBeCarried(t *testing.T) {
 	server.Config.ErrorLog = nil
 	server.TLS.MinVersion = tls.VersionTLS12
 	t.Cleanup(server.Close)
-	clear := serve(t, func(http.ResponseWriter, *http.Request) {})
+	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
 	missing := filepath.Join(t.TempDir(), "ca.pem")
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
@@ -229,11 +229,11 @@ func TestRun_SaysWhatCannotBeCarried(t *testing.T) {
 		says string
 	}{
 		"an unknown authority": {workload.Options{URL: server.URL}, "certificate signed by unknown authority (--ca-file names who may vouch for it, --insecure takes any)"},
-		"no TLS":               {workload.Options{URL: "https" + clear[len("http"):]}, "cannot connect: "},
+		"no TLS":               {workload.Options{URL: "https" + plain[len("http"):]}, "cannot connect: "},
 		"no file":              {workload.Options{URL: server.URL, CAFile: missing}, "ca-file: open " + missing},
 		"no certificate":       {workload.Options{URL: server.URL, CAFile: empty}, "ca-file: " + empty + " has no certificate"},
 		"epoll over TLS":       {workload.Options{URL: server.URL, Engine: workload.Epoll}, "engine: epoll cannot send this: it "},
-		"epoll and HTTP/2":     {workload.Options{URL: clear, Engine: workload.Epoll, HTTP: workload.HTTP2}, "engine: epoll cannot send this: it "},
+		"epoll and HTTP/2":     {workload.Options{URL: plain, Engine: workload.Epoll, HTTP: workload.HTTP2}, "engine: epoll cannot send this: it "},
 		"slow clients":         {workload.Options{URL: server.URL, SlowClients: 1}, "slow-clients: the portable engine has none"},
 		"no scheme":            {workload.Options{Targets: target("127.0.0.1:80/")}, "target: \"GET 127.0.0.1:80/\": the URL is neither"},
 		"no URL to be under":   {workload.Options{Targets: target("/x")}, "url: \"\" is not of the form"},

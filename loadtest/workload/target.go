@@ -152,7 +152,7 @@ func (o *Options) checkTargets() error {
 	for i := range o.Targets {
 		t := &o.Targets[i]
 		fault := func(err error) error { return fmt.Errorf("target: %q: %w", t, err) }
-		if !begins.MatchString(t.Method+" ") || strings.ContainsAny(t.Method, " \t\r\n") || t.Method == "CONNECT" {
+		if !begins.MatchString(t.Method+" ") || strings.ContainsAny(t.Method, " \t\r\n") || strings.EqualFold(t.Method, "connect") {
 			return fault(fmt.Errorf("%q is not a method such as GET", t.Method))
 		}
 		if !(t.Weight >= 0 && t.Weight <= maxWeight) {
