@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
@@ -22,6 +23,9 @@ type compareCommand struct {
 	question    `embed:""`
 	SlowClients []string            `group:"grid" placeholder:"N" help:"Numbers of slow clients beside the load: half send a value byte by byte, half read a long range slowly."`
 	Fill        *workload.ByteCount `placeholder:"SIZE" help:"How much the store holds, or the largest store of the scenario."`
+	Service     []string            `sep:"none" placeholder:"[NAME=]COMMAND" help:"Start this as the service, in the place of Spillway: any command of the shell, in which {port} is the port to listen on. May be repeated: services are compared with each other."`
+	carrier     `embed:""`
+	sent        `embed:""`
 
 	Out        string `placeholder:"FOLDER" help:"Where the results go; by default reports/NAME, or a folder that is named after the settings. What is there is resumed."`
 	Restart    bool   `help:"Discard what is there."`
@@ -37,27 +41,37 @@ func (*compareCommand) Help() string {
 
 // Run makes the comparison, and its report.
 func (c *compareCommand) Run(ctx context.Context, s *session) error {
-	what, err := c.scenario()
+	services, names, err := commands(c.Service)
 	if err != nil {
 		return usageError{err}
 	}
-	binary, err := c.service()
+	what, err := c.scenario(names)
 	if err != nil {
+		return usageError{err}
+	}
+	var send workload.Options
+	c.carry(&send)
+	if err := c.add(&send); err != nil {
 		return err
 	}
-	peers, err := c.peers()
-	if err != nil {
-		return err
+	var binary, peers string
+	if len(services) == 0 {
+		if binary, err = c.service(); err != nil {
+			return err
+		}
+		if peers, err = c.peers(); err != nil {
+			return err
+		}
 	}
 	dir := c.Out
 	if dir == "" {
-		if dir, err = c.folder(what); err != nil {
+		if dir, err = c.folder(what, services, &send); err != nil {
 			return err
 		}
 	}
 	begun := false
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: binary, PeerBinary: peers, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command,
+		Binary: binary, PeerBinary: peers, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command,
 		Progress: func(p lab.Progress) {
 			if !begun {
 				begun = true
@@ -85,12 +99,37 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
+// commands reads NAME=COMMAND or COMMAND, and returns the commands by name, and what
+// combinations call them, in their order.
+func commands(texts []string) (map[string]string, []string, error) {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	var called []string
+	services := map[string]string{}
+	for i, text := range texts {
+		name, command, named := strings.Cut(text, "=")
+		if !named || name == "" || strings.Trim(name, letters) != "" {
+			if name, command = "service", text; len(texts) > 1 {
+				name = fmt.Sprintf("service-%d", i+1)
+			}
+		}
+		if strings.TrimSpace(command) == "" || services[name] != "" {
+			return nil, nil, fmt.Errorf("--service: %q: want a command, or NAME=COMMAND with a name of its own", text)
+		}
+		services[name] = command
+		called = append(called, "service:"+name)
+	}
+	return services, called, nil
+}
+
 // folder returns where the results go unless it is said: those of other settings
 // are elsewhere.
-func (c *compareCommand) folder(what *scenario.Scenario) (string, error) {
+func (c *compareCommand) folder(what *scenario.Scenario, services map[string]string, send *workload.Options) (string, error) {
 	name := what.Name
-	if c.Scenario == "" || len(c.settings())+len(c.own()) > 0 {
+	if c.Scenario == "" || len(c.settings())+len(c.own(nil))+len(services)+len(send.Targets) > 0 {
 		settings, err := json.Marshal(what)
+		if err == nil && len(services)+len(send.Targets) > 0 {
+			settings, err = json.Marshal([]any{what, services, send.Targets})
+		}
 		if err != nil {
 			return "", err
 		}
@@ -120,8 +159,11 @@ func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
 }
 
 // own returns what the flags that only compare has say of the settings.
-func (c *compareCommand) own() scenario.Settings {
+func (c *compareCommand) own(services []string) scenario.Settings {
 	own := scenario.Settings{}
+	if len(services) > 0 {
+		own["strategy"] = services
+	}
 	if len(c.SlowClients) > 0 {
 		own["slow_clients"] = c.SlowClients
 	}
@@ -129,8 +171,24 @@ func (c *compareCommand) own() scenario.Settings {
 }
 
 // scenario returns what the flags ask for.
-func (c *compareCommand) scenario() (*scenario.Scenario, error) {
-	own := c.own()
+func (c *compareCommand) scenario(services []string) (*scenario.Scenario, error) {
+	if len(services) > 0 && len(c.Strategies) > 0 {
+		return nil, errors.New("--strategies: not together with --service, whose queue is its own")
+	}
+	if len(c.Target) > 0 || c.Targets != "" {
+		for _, flag := range []struct {
+			name   string
+			values []string
+		}{{"mixes", c.Mixes}, {"keys", c.Keys}, {"key-distributions", c.KeyDist}, {"value-sizes", c.ValueSizes}, {"slow-clients", c.SlowClients}} {
+			if len(flag.values) > 0 {
+				return nil, fmt.Errorf("--%s: it has no meaning for targets", flag.name)
+			}
+		}
+		if len(services)+len(c.settings()) == 0 && c.Scenario == "" {
+			return nil, errors.New("--target: to what? Give --service 'COMMAND' with {port} in it, or --strategies of Spillway")
+		}
+	}
+	own := c.own(services)
 	if c.Fill == nil {
 		return c.question.scenario("compare", own)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/workload"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -359,9 +360,9 @@ passive-wait  Work that waits  16 runs  56s
 func TestCompare_KeepsDifferentSettingsApart(t *testing.T) {
 	t.Parallel()
 	folder := func(c compareCommand) string {
-		what, err := c.scenario()
+		what, err := c.scenario(nil)
 		require.NoError(t, err)
-		dir, err := c.folder(what)
+		dir, err := c.folder(what, nil, &workload.Options{})
 		require.NoError(t, err)
 		return dir
 	}

@@ -24,6 +24,16 @@ type CompareOptions struct {
 	// PeerBinary is the path of the binary of the peers (see [Server]), which takes
 	// the name of one from SPILLWAY_PEER. Only combinations that name a peer need it.
 	PeerBinary string
+	// Services are commands that each start a service, of any kind, by the names that
+	// combinations ask for as service:NAME. The shell runs them with {port} replaced by a
+	// free port of 127.0.0.1, on which the service is to listen, in the foreground. If
+	// there are any all combinations must name one; Binary is not needed then, and no
+	// store is filled.
+	Services map[string]string
+	// Load is what is sent besides what the combinations say: its Targets, whose URLs may
+	// be paths under the service's or have {port} in them, Headers, Good, Engine, HTTP,
+	// CAFile and Insecure. What else it has is not looked at.
+	Load workload.Options
 	// Dir is the folder of the results. It is made if it is not there. What it
 	// holds of an earlier, interrupted comparison of the same scenario and binary
 	// is not run again.
@@ -117,7 +127,7 @@ func Compare(ctx context.Context, s scenario.Scenario, o CompareOptions) (*Compa
 		}
 	}
 	var err error
-	if o.Simulator == nil {
+	if l.stored() {
 		err = l.stores.close(o.KeepStores || partial != "")
 	}
 	if failed := l.save(partial); failed != nil && partial == "" {
@@ -150,6 +160,9 @@ type grouping struct {
 	results []*result.Result // by repetition; nil if it has not been run
 }
 
+// stored tells whether the services have stores to be filled.
+func (l *comparing) stored() bool { return l.o.Simulator == nil && len(l.o.Services) == 0 }
+
 func (l *comparing) total() int { return len(l.groups) * l.s.Repetitions }
 
 func (l *comparing) done() (n int) {
@@ -176,7 +189,7 @@ func (l *comparing) runAll(ctx context.Context) error {
 	if l.done() == l.total() {
 		return nil
 	}
-	if l.o.Simulator == nil {
+	if l.stored() {
 		if err := l.stores.prepare(ctx, l.fillings()); err != nil {
 			return err
 		}
@@ -294,7 +307,7 @@ func (l *comparing) run(ctx context.Context, group, repetition int) error {
 	result, err := l.measure(ctx, &l.c.Groups[group].Combination, g.filling, o, doing)
 	if result != nil {
 		if l.o.Simulator == nil {
-			result.Command = command(&g.filling, &l.c.Groups[group].Combination, &o)
+			result.Command = l.command(&g.filling, &l.c.Groups[group].Combination, &o)
 		}
 		if err != nil && result.Partial == "" {
 			result.Partial = oneLine(err)
@@ -358,11 +371,7 @@ func (l *comparing) measure(ctx context.Context, combination *scenario.Combinati
 	if l.o.Simulator != nil {
 		return l.o.Simulator.Simulate(ctx, combination, o)
 	}
-	dir, err := l.stores.clone(f)
-	if err != nil {
-		return nil, err
-	}
-	s, err := startService(ctx, l.binary(combination), dir, settings(combination))
+	s, err := l.start(ctx, combination, f)
 	if err != nil {
 		return nil, err
 	}
@@ -374,6 +383,18 @@ func (l *comparing) measure(ctx context.Context, combination *scenario.Combinati
 		withoutService(result)
 	}
 	return result, err
+}
+
+// start starts the service of a combination, on a store of its own if it has one.
+func (l *comparing) start(ctx context.Context, combination *scenario.Combination, f filling) (*service, error) {
+	if name, ok := combination.Command(); ok {
+		return startCommand(ctx, l.o.Services[name])
+	}
+	dir, err := l.stores.clone(f)
+	if err != nil {
+		return nil, err
+	}
+	return startService(ctx, l.binary(combination), dir, settings(combination))
 }
 
 // binary returns what serves a combination.
@@ -394,6 +415,9 @@ func withoutService(r *result.Result) {
 // sent to its end.
 func (l *comparing) send(ctx context.Context, s *service, o workload.Options, doing string) (*result.Result, error) {
 	o.URL = s.data
+	if len(l.o.Services) > 0 {
+		o.Targets = withPort(o.Targets, s.port)
+	}
 	if o.Count == 0 { // filling a store is nothing to observe
 		o.Admin = s.admin
 	}

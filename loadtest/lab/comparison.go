@@ -28,9 +28,13 @@ type Comparison struct {
 	// apart that say the same version.
 	Binary string `json:"binary_sha256"`
 	// Peers is that of the peers' binary, if there are any.
-	Peers    string    `json:"peer_binary_sha256,omitempty"`
-	Started  time.Time `json:"started"`
-	Finished time.Time `json:"finished"`
+	Peers string `json:"peer_binary_sha256,omitempty"`
+	// Services are the commands by which services are started, by name, and Targets the
+	// SHA-256 of what is sent if that is targets.
+	Services map[string]string `json:"services,omitempty"`
+	Targets  string            `json:"targets_sha256,omitempty"`
+	Started  time.Time         `json:"started"`
+	Finished time.Time         `json:"finished"`
 	// Partial says why not every run was made; empty if all were.
 	Partial string `json:"partial,omitempty"`
 	// Capacity is what the "x" of relative rates stands for, in requests a

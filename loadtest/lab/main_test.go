@@ -24,6 +24,7 @@ const (
 	panics       = "panics"       // when asked to /die
 	neverStops   = "never-stops"  // when told to
 	stopsBadly   = "stops-badly"  // with an exit code
+	anything     = "anything"     // any HTTP service, at the port that is its argument
 	servicePoint = "fake-service" // the folder in which the links are
 )
 
@@ -57,6 +58,11 @@ func fakeService(kind string) int {
 	if kind == refuses {
 		fmt.Fprintln(os.Stderr, "spillway: SPILLWAY_WORKERS: -1 is not at least 1")
 		return 2
+	}
+	if kind == anything {
+		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.URL.Path) })
+		fmt.Fprintln(os.Stderr, http.ListenAndServe("127.0.0.1:"+os.Args[1], handler))
+		return 1
 	}
 	dir := os.Getenv("SPILLWAY_DATA_DIR")
 	stop := make(chan os.Signal, 1)

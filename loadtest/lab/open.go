@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spillway-go/spillway/loadtest/generator"
 	"github.com/spillway-go/spillway/loadtest/machine"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
@@ -39,6 +41,9 @@ func (l *comparing) check() error {
 		if err := errors.Join(errs[:]...); err != nil {
 			return fmt.Errorf("scenario %s, combination %d: %s", l.s.Name, i+1, oneLine(err))
 		}
+		if err := l.checkLoad(g, c); err != nil {
+			return fmt.Errorf("scenario %s, combination %d: %s", l.s.Name, i+1, oneLine(err))
+		}
 		if _, ok := c.Peer(); ok && l.o.Simulator != nil {
 			return fmt.Errorf("scenario %s, combination %d: %s: a peer is not simulated, only run (loadtest compare)", l.s.Name, i+1, c.Strategy)
 		} else if ok && l.o.PeerBinary == "" {
@@ -57,6 +62,35 @@ func (l *comparing) check() error {
 		g.results = make([]*result.Result, l.s.Repetitions)
 	}
 	return nil
+}
+
+// checkLoad adds what is sent besides to the load of a group, and reports what of that,
+// and of the command that starts its service, is wrong.
+func (l *comparing) checkLoad(g *grouping, c *scenario.Combination) error {
+	name, ok := c.Command()
+	command := l.o.Services[name]
+	switch {
+	case ok && l.o.Simulator != nil:
+		return fmt.Errorf("%s: a command is not simulated, only run (loadtest compare)", c.Strategy)
+	case ok && command == "":
+		return fmt.Errorf("%s: there is no command of that name: say --service '%s=COMMAND'", c.Strategy, name)
+	case ok && !strings.Contains(command, port):
+		return fmt.Errorf("service: %q does not say where the port goes: {port}", command)
+	case !ok && len(l.o.Services) > 0:
+		return fmt.Errorf("%s: services that are started by commands are compared with each other alone", c.Strategy)
+	}
+	from, to := &l.o.Load, &g.load
+	to.Targets, to.Headers, to.Good, to.Engine, to.HTTP = from.Targets, from.Headers, from.Good, from.Engine, from.HTTP
+	to.CAFile, to.Insecure = from.CAFile, from.Insecure
+	if len(to.Targets) == 0 {
+		return nil
+	}
+	trial := to.WithDefaults()
+	trial.URL = "http://127.0.0.1:1"
+	if ok {
+		trial.Targets = withPort(trial.Targets, "1")
+	}
+	return generator.Check(&trial)
 }
 
 // open makes the folder ready: for a new comparison, or to resume the one that
@@ -93,7 +127,7 @@ func (l *comparing) open(ctx context.Context) error {
 	if before == nil {
 		l.c.Machine = machine.This()
 	}
-	if l.o.Simulator == nil {
+	if l.stored() {
 		if err := l.openStores(before == nil); err != nil {
 			return err
 		}
@@ -169,6 +203,16 @@ func (l *comparing) describe(ctx context.Context) (*Comparison, error) {
 		Groups:   groupsOf(l.s),
 	}
 	var err error
+	if len(l.o.Load.Targets) > 0 {
+		content, err := json.Marshal(l.o.Load.Targets)
+		if err != nil {
+			return nil, err
+		}
+		c.Targets = fmt.Sprintf("%x", sha256.Sum256(content))
+	}
+	if c.Services = l.o.Services; len(c.Services) > 0 {
+		return c, nil
+	}
 	if c.Binary, err = digest(l.o.Binary); err != nil {
 		return nil, fmt.Errorf("the service's binary: %w", err)
 	}
@@ -197,6 +241,10 @@ func (c *Comparison) differsFrom(other *Comparison) string {
 		return fmt.Sprintf("service (%s; this is %s)", c.Version, other.Version)
 	case c.Binary != other.Binary:
 		return "build of the service"
+	case !maps.Equal(c.Services, other.Services):
+		return "service"
+	case c.Targets != other.Targets:
+		return "set of targets"
 	case c.Peers != other.Peers:
 		return "build of the peers"
 	}
@@ -242,8 +290,8 @@ func digest(path string) (string, error) {
 // oneLine returns what an error says, as one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// command is how to repeat a run, on a store that is filled.
-func command(f *filling, c *scenario.Combination, o *workload.Options) string {
+// command is how to repeat a run, on a store that is filled if there is one.
+func (l *comparing) command(f *filling, c *scenario.Combination, o *workload.Options) string {
 	d := o.WithDefaults()
 	rate := "max"
 	if d.Rate > 0 {
@@ -264,14 +312,20 @@ func command(f *filling, c *scenario.Combination, o *workload.Options) string {
 	if d.TimeoutHeader {
 		more += " --timeout-header"
 	}
+	run := fmt.Sprintf("loadtest run --rate %s --duration %v --warmup %v --connections %d", rate, d.Duration, d.Warmup, d.Connections)
+	if len(d.Targets) > 0 {
+		run += " --targets FILE"
+	} else {
+		run += fmt.Sprintf(" --mix %v --keys %d --key-distribution %v --value-size %v", d.Mix, d.Keys, d.Distribution, d.ValueSize)
+	}
+	run += fmt.Sprintf(" --slo %v --timeout %v --seed %d", d.SLO, d.Timeout, d.Seed)
+	if name, ok := c.Command(); ok {
+		return strings.ReplaceAll(l.o.Services[name], port, "8080") + " & " + run + more
+	}
 	binary := "spillway"
 	if _, ok := c.Peer(); ok {
 		binary = "peer"
 	}
-	return fmt.Sprintf("%s %s & loadtest fill --bytes %d --value-size %v; "+
-		"loadtest run --rate %s --duration %v --warmup %v --connections %d --mix %v --keys %d --key-distribution %v "+
-		"--value-size %v --slo %v --timeout %v --seed %d --admin http://127.0.0.1:6060",
-		strings.Join(settings(c), " "), binary, (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes,
-		rate, d.Duration, d.Warmup, d.Connections, d.Mix, d.Keys, d.Distribution,
-		d.ValueSize, d.SLO, d.Timeout, d.Seed) + more
+	return fmt.Sprintf("%s %s & loadtest fill --bytes %d --value-size %v; %s --admin http://127.0.0.1:6060",
+		strings.Join(settings(c), " "), binary, (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes, run) + more
 }

@@ -80,8 +80,14 @@ func parseRate(text string) (rate, error) {
 // strategy is fifo: without a queue there is no telling what is served from what
 // merely waits somewhere else. Of the combinations that ask for the same, they are
 // those with the most workers, the longest queue and the greatest durability, so that
-// it does not matter in which order the combinations stand.
+// it does not matter in which order the combinations stand. Of services that are started
+// by commands it is the first.
 func reference(all []scenario.Combination, c *scenario.Combination) scenario.Combination {
+	if _, ok := c.Command(); ok {
+		first := *c
+		first.Strategy = all[0].Strategy
+		return first
+	}
 	same := slices.DeleteFunc(slices.Clone(all), func(other scenario.Combination) bool { return asked(&other) != asked(c) })
 	best := slices.MinFunc(same, func(a, b scenario.Combination) int {
 		roomA, queuesA := roomOf(&a)
@@ -102,8 +108,11 @@ func reference(all []scenario.Combination, c *scenario.Combination) scenario.Com
 // what is served.
 func probing(c *scenario.Combination) int {
 	byDefault := workload.Options{}.WithDefaults().Connections
-	room, _ := roomOf(c)
-	return min(cmp.Or(c.Connections, byDefault), max(byDefault, workersOf(c)), room)
+	connections := min(cmp.Or(c.Connections, byDefault), max(byDefault, workersOf(c)))
+	if room, bounded := roomOf(c); bounded {
+		connections = min(connections, room)
+	}
+	return connections
 }
 
 // workersOf returns how many workers the service has.
@@ -115,7 +124,8 @@ func workersOf(c *scenario.Combination) int {
 // holds before it turns one away; false if it turns none away.
 func roomOf(c *scenario.Combination) (room int, bounded bool) {
 	_, peer := c.Peer()
-	if spec, _ := strategies.Lookup(c.Strategy); spec.Inline || c.Strategy == "unbounded" || peer {
+	_, command := c.Command()
+	if spec, _ := strategies.Lookup(c.Strategy); spec.Inline || c.Strategy == "unbounded" || peer || command {
 		return 0, false
 	}
 	workers := workersOf(c)
@@ -169,7 +179,7 @@ type part struct {
 // how much work a request is. So do the nodes of a fleet, of which the load is a
 // multiple.
 var parts = []part{
-	{of: func(c *scenario.Combination) string { return c.Strategy }},
+	{of: strategyName},
 	{of: func(c *scenario.Combination) string { return positive(c.Workers, "%d workers") }},
 	{of: func(c *scenario.Combination) string { return positive(c.Capacity, "%d waiting") }},
 	{of: func(c *scenario.Combination) string { return words("sync ", c.Sync, "") }},
@@ -216,6 +226,14 @@ var parts = []part{
 			return c.Rate + "/s"
 		}
 	}},
+}
+
+// strategyName is how labels call what a combination has in the place of a strategy.
+func strategyName(c *scenario.Combination) string {
+	if name, ok := c.Command(); ok {
+		return name
+	}
+	return c.Strategy
 }
 
 func positive[N int | uint64 | workload.ByteCount](n N, format string) string {
@@ -266,8 +284,8 @@ func groupsOf(s *scenario.Scenario) []Group {
 		groups[i] = Group{
 			Combination: *c,
 			// A default may be all in which a combination differs.
-			Label:    cmp.Or(describe(c, func(i int, _ part) bool { return differs[i] }), c.Strategy),
-			Series:   cmp.Or(describe(c, func(i int, p part) bool { return differs[i] && !p.rate }), c.Strategy),
+			Label:    cmp.Or(describe(c, func(i int, _ part) bool { return differs[i] }), strategyName(c)),
+			Series:   cmp.Or(describe(c, func(i int, p part) bool { return differs[i] && !p.rate }), strategyName(c)),
 			Workload: describe(c, func(_ int, p part) bool { return p.load }),
 			Load:     loadName(c),
 			Runs:     []string{},

@@ -32,7 +32,8 @@ const (
 
 // service is a running service.
 type service struct {
-	data, admin string // the URLs of its planes
+	data, admin string // the URLs of its planes; admin is empty if it has none
+	port        string // of data, if it was started by a command
 
 	process *os.Process
 	log     *serviceLog
@@ -69,10 +70,6 @@ func settings(c *scenario.Combination) []string {
 // its store in dir, and returns when it is ready. Of the environment it
 // inherits, no setting of the service reaches it.
 func startService(ctx context.Context, binary, dir string, env []string) (*service, error) {
-	s := &service{
-		log:    new(serviceLog),
-		exited: make(chan struct{}),
-	}
 	cmd := exec.Command(binary)
 	cmd.Env = append(append(cleanEnvironment(), env...),
 		"SPILLWAY_LISTEN=127.0.0.1:0",
@@ -81,6 +78,20 @@ func startService(ctx context.Context, binary, dir string, env []string) (*servi
 		"SPILLWAY_LOG_LEVEL=info", // at which it says where it listens
 		"SPILLWAY_LOG_FORMAT=json",
 	)
+	s, err := launch(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.awaitReady(ctx); err != nil {
+		s.kill()
+		return nil, err
+	}
+	return s, nil
+}
+
+// launch starts a service.
+func launch(cmd *exec.Cmd) (*service, error) {
+	s := &service{log: new(serviceLog), exited: make(chan struct{})}
 	cmd.Stderr = s.log
 	cmd.SysProcAttr = attributes()
 	cmd.WaitDelay = time.Second
@@ -102,10 +113,6 @@ func startService(ctx context.Context, binary, dir string, env []string) (*servi
 		return nil, fmt.Errorf("start the service: %w", err)
 	}
 	s.process = cmd.Process
-	if err := s.awaitReady(ctx); err != nil {
-		s.kill()
-		return nil, err
-	}
 	return s, nil
 }
 
@@ -235,6 +242,7 @@ func (s *service) stop(patience time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-s.exited:
+		_ = signalGroup(s.process, syscall.SIGKILL) // what a shell has started may outlive it
 	case <-timer.C:
 		s.kill()
 		return fmt.Errorf("the service did not stop within %v%s", patience, s.log.last())

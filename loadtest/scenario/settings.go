@@ -38,6 +38,13 @@ const peer = "peer:"
 // a strategy, if it does.
 func (c *Combination) Peer() (name string, ok bool) { return strings.CutPrefix(c.Strategy, peer) }
 
+// command comes before the name of a service that is started by a command.
+const command = "service:"
+
+// Command returns the name of the service, started by a command, that the combination
+// asks for in the place of a strategy, if it does.
+func (c *Combination) Command() (name string, ok bool) { return strings.CutPrefix(c.Strategy, command) }
+
 // setting is one name of Settings.
 type setting struct {
 	name string
@@ -53,9 +60,14 @@ var settings = []setting{
 			return nil
 		}
 		if name, ok := c.Peer(); ok {
-			const letters = "abcdefghijklmnopqrstuvwxyz0123456789-"
-			if name == "" || len(name) > 40 || strings.Trim(name, letters) != "" {
+			if !isName(name) {
 				return fmt.Errorf("%q is not the name of a peer, such as peer:limiter", value)
+			}
+			return nil
+		}
+		if name, ok := c.Command(); ok {
+			if !isName(name) {
+				return fmt.Errorf("%q is not the name of a service, such as service:nginx", value)
 			}
 			return nil
 		}
@@ -171,6 +183,11 @@ var settings = []setting{
 	}},
 }
 
+// isName tells whether a peer or a service may be called so.
+func isName(name string) bool {
+	return name != "" && len(name) <= 40 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
 // find returns the setting of a name, if there is one.
 func find(name string) *setting {
 	i := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
@@ -276,6 +293,10 @@ func (s Settings) normalize(combinations []Combination) error {
 			if c.StoreDelay == "" || c.StoreDelay == "0" {
 				c.Workers = 0 // those that wait in the place of the store
 			}
+		}
+		if _, ok := c.Command(); ok && (c.Workers > 0 || c.Capacity > 0 || c.Sync != "" || c.Pools != "" || c.StoreDelay != "" ||
+			c.StoreParallel > 0 || c.Fill > 0) {
+			return errors.New("service: a command is given no workers, capacity, sync, pools, store_delay, store_parallel and fill; say what it needs in the command")
 		}
 		if c.SlowNode == 1 {
 			c.SlowNode = 0

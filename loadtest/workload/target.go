@@ -12,6 +12,8 @@ import (
 
 // Target is a request that is sent as it stands, to any HTTP service.
 type Target struct {
+	// Name is how figures call it, by default "METHOD URL".
+	Name   string `json:"name,omitempty"`
 	Method string `json:"method"`
 	// URL is absolute, http or https, or a path such as /search?q=x, which is then one
 	// of Options.URL.
@@ -32,8 +34,14 @@ const (
 	maxBodies = 1 << 30
 )
 
-// String returns how figures call the target: "GET http://127.0.0.1:8080/search".
-func (t *Target) String() string { return t.Method + " " + t.URL }
+// String returns how figures call the target: "GET http://127.0.0.1:8080/search", or its
+// Name.
+func (t *Target) String() string {
+	if t.Name != "" {
+		return t.Name
+	}
+	return t.Method + " " + t.URL
+}
 
 func (t *Target) weight() float64 {
 	if t.Weight == 0 {
