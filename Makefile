@@ -22,11 +22,25 @@ help: ## list the targets
 build: ## build the service and the load lab into bin/
 	go build -pgo=auto -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/spillway ./cmd/loadtest
 
+# What is only tried is built without the profile, and without the library in C
+# that Pebble can do without: that makes the first build three times as fast.
+# What is installed or measured comes from build.
+define quick
+@[ -e $(BIN)/quick/spillway ] || echo 'building, the first time for up to a minute'
+CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/quick/ $(1)
+endef
+
 # The process takes the place of the shell, and so of make's child: a signal
 # reaches it directly.
 .PHONY: run
-run: build ## build and start the service on ./data, 127.0.0.1:8080 and 127.0.0.1:6060
-	@exec $(BIN)/spillway
+run: ## build and start the service on ./data, 127.0.0.1:8080 and 127.0.0.1:6060
+	$(call quick,./cmd/spillway)
+	@exec $(BIN)/quick/spillway
+
+.PHONY: demo
+demo: ## an overload to look at, for two minutes: says what to open and what to switch
+	$(call quick,./cmd/spillway ./cmd/loadtest)
+	@exec deploy/demo.sh $(BIN)/quick
 
 # Each folder with a go.mod. What runs in every module begins with EACH.
 MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod))
