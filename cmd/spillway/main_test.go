@@ -11,7 +11,9 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"math/big"
 	"net"
 	"net/http"
@@ -202,22 +204,58 @@ func TestRun_FailedStarts(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	s := launch(t, "SPILLWAY_DATA_DIR="+dir)
-	for name, tt := range map[string]struct {
-		env   string
-		words string
-	}{
-		"the folder is in use":        {"SPILLWAY_DATA_DIR=" + dir, dir},
-		"the data address is in use":  {"SPILLWAY_LISTEN=" + s.addr["data"], s.addr["data"]},
-		"the admin address is in use": {"SPILLWAY_ADMIN_LISTEN=" + s.addr["admin"], s.addr["admin"]},
+	other := t.TempDir()
+	notes := filepath.Join(other, "notes.txt")
+	require.NoError(t, os.WriteFile(notes, nil, 0o600))
+	for env, words := range map[string][]string{
+		"SPILLWAY_DATA_DIR=" + dir:                 {"in use", dir},
+		"SPILLWAY_DATA_DIR=" + notes:               {"is a file", notes, "SPILLWAY_DATA_DIR"},
+		"SPILLWAY_DATA_DIR=" + other:               {"notes.txt", other, "SPILLWAY_DATA_DIR"},
+		"SPILLWAY_LISTEN=" + s.addr["data"]:        {"in use", "data plane", s.addr["data"], "SPILLWAY_LISTEN"},
+		"SPILLWAY_ADMIN_LISTEN=" + s.addr["admin"]: {"in use", "admin plane", s.addr["admin"], "SPILLWAY_ADMIN_LISTEN"},
+		"SPILLWAY_LISTEN=192.0.2.1:8080":           {"no address of this machine", "192.0.2.1:8080", "SPILLWAY_LISTEN"},
 	} {
-		code, _, stderr := try(t, environment(t, tt.env))
-		require.Equal(t, exitFailed, code, name)
-		requireLine(t, stderr, "in use", tt.words)
+		code, _, stderr := try(t, environment(t, env))
+		require.Equal(t, exitFailed, code, env)
+		requireLine(t, stderr, words...)
 	}
 	code, _, stderr := try(t, environment(t, "SPILLWAY_TLS_CERT=absent.pem", "SPILLWAY_TLS_KEY=absent.pem"))
 	require.Equal(t, exitFailed, code)
 	requireLine(t, stderr, "absent.pem")
 	require.Equal(t, exitOK, s.stop(), "the first one is not disturbed")
+}
+
+// Where rights are missing the line says whose they are to be.
+func TestCannotUse(t *testing.T) {
+	t.Parallel()
+	denied := &fs.PathError{Op: "open", Path: "/data/LOCK", Err: fs.ErrPermission}
+	err := cannotUse(denied, "/data")
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.ErrorContains(t, err, fmt.Sprintf("/data must belong to the user that the service runs as, uid %d", os.Getuid()))
+	require.Equal(t, io.EOF, cannotUse(io.EOF, "/data"))
+}
+
+// One line says what runs and where to look at it.
+func TestRun_SaysWhatRuns(t *testing.T) {
+	t.Parallel()
+	s := launch(t, "SPILLWAY_STRATEGY=lifo", "SPILLWAY_WORKERS=3", "SPILLWAY_QUEUE_CAPACITY=17", "SPILLWAY_SYNC=never")
+	s.stop()
+	var said []map[string]any
+	for line := range strings.Lines(s.log.String()) {
+		var entry map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &entry), line)
+		if entry["msg"] == "serving" {
+			said = append(said, entry)
+		}
+	}
+	require.Len(t, said, 1)
+	for key, want := range map[string]any{
+		"strategy": "lifo", "workers": 3.0, "capacity": 17.0, "store": "pebble", "sync": "never", "console": "http://" + s.addr["admin"] + "/",
+	} {
+		require.Equal(t, want, said[0][key], key)
+	}
+	require.NotEmpty(t, said[0]["version"])
+	require.NotEmpty(t, said[0]["data"])
 }
 
 func TestRun_Healthcheck(t *testing.T) {

@@ -252,7 +252,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		},
 	})
 	if err != nil {
-		return nil, err
+		return nil, cannotListen(err, "admin", "SPILLWAY_ADMIN_LISTEN", c.AdminListen)
 	}
 	opened = append(opened, s.admin.Close)
 
@@ -276,7 +276,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Slowest: slow,
 	})
 	if err != nil {
-		return nil, err
+		return nil, cannotListen(err, "data", "SPILLWAY_LISTEN", c.Listen)
 	}
 	s.metrics.Watch(metrics.Sources{
 		Gauge:       s.dispatcher.Gauge,
@@ -292,6 +292,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	for _, plane := range []string{"admin", "data"} {
 		log.Info("listening", "plane", plane, "addr", addresses[plane])
 	}
+	s.sayStart(v, addresses["admin"])
 	return s, nil
 }
 

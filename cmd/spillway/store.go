@@ -43,8 +43,8 @@ func openStore(c *config.Config, tables int, log *slog.Logger, m *metrics.Metric
 			return fmt.Errorf("the distributed store is backed up by the cluster's own tools, such as nodetool snapshot: %w", errors.ErrUnsupported)
 		}, sync: func() error { return nil }, leave: func() {}}, nil
 	}
-	if err := backup.Usable(c.DataDir); err != nil {
-		return openedStore{}, err
+	if err := errors.Join(backup.Ours(c.DataDir), backup.Usable(c.DataDir)); err != nil {
+		return openedStore{}, cannotUse(err, c.DataDir)
 	}
 	s, err := pebble.Open(pebble.Options{
 		Dir:          c.DataDir,
@@ -66,7 +66,7 @@ func openStore(c *config.Config, tables int, log *slog.Logger, m *metrics.Metric
 		return openedStore{}, unfinished
 	}
 	if err != nil {
-		return openedStore{}, err
+		return openedStore{}, cannotUse(err, c.DataDir)
 	}
 	k := openedStore{
 		Store: s, checkpoint: s.Checkpoint, sync: s.Sync, leave: func() {},

@@ -11,7 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/spillway-go/spillway/internal/datadir"
 	"github.com/spillway-go/spillway/internal/durable"
@@ -51,6 +54,37 @@ func Usable(dir string) error {
 	default:
 		return err
 	}
+}
+
+// storeFile is what the files are called by which a folder with a store is known.
+var storeFile = regexp.MustCompile(`^(\d{6,}\.(log|sst)|MANIFEST-.*|OPTIONS-.*|marker\..*|MARK|LOGS|OPENED|` + unfinished + `)`)
+
+// Ours returns nil if a store can be in that folder: there is one, or nothing, or
+// no folder. The error says what else is there.
+func Ours(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("the data folder %s is a file, or within one: choose a folder with SPILLWAY_DATA_DIR", dir)
+	case err != nil:
+		return err
+	}
+	stranger := ""
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case storeFile.MatchString(name):
+			return nil
+		case name == datadir.LockName, name == unfinished+".tmp", name == Folder, name == "lost+found", strings.HasPrefix(name, "."):
+		default:
+			stranger = name
+		}
+	}
+	if stranger != "" {
+		return fmt.Errorf("the data folder %s holds no store, but somebody else's files, such as %.100q: choose an empty or a new one with SPILLWAY_DATA_DIR", dir, stranger)
+	}
+	return nil
 }
 
 // Restore copies the backup in from to the data folder to, which must not exist,

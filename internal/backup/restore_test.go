@@ -269,3 +269,36 @@ func TestCheck_InUse(t *testing.T) {
 	require.Contains(t, string(out), "restore: the data folder "+s.dir+": it is in use by a running service")
 	s.mustPut("k", 10)
 }
+
+// A service starts where a store is or can be, and nowhere else.
+func TestOurs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	folder := func(files ...string) string {
+		to, err := os.MkdirTemp(dir, "")
+		require.NoError(t, err)
+		for _, name := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(to, name), nil, 0o600))
+		}
+		return to
+	}
+	for _, ours := range []string{
+		filepath.Join(dir, "absent"), filepath.Join(dir, "absent", "too"), folder(), folder("LOCK"), folder("lost+found", ".snapshot"),
+		folder("MANIFEST-000001", "notes.txt"), folder("notes.txt", "marker.manifest.000001.MANIFEST-000001"), folder("a", "000005.log"), folder(unfinished, "a"),
+	} {
+		require.NoError(t, Ours(ours))
+	}
+	file := filepath.Join(folder("file"), "file")
+	for there, want := range map[string]string{
+		file:                                    "is a file",
+		filepath.Join(file, "below"):            "is a file",
+		folder("notes.txt"):                     `somebody else's files, such as "notes.txt"`,
+		folder("LOCK", "a\nb"):                  `such as "a\nb"`,
+		folder(".config", "server.log", "LOCK"): `such as "server.log"`,
+	} {
+		err := Ours(there)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "SPILLWAY_DATA_DIR")
+		require.NotContains(t, err.Error(), "\n")
+	}
+}

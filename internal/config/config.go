@@ -25,7 +25,7 @@ import (
 //
 // A variable that is set to nothing counts as not set.
 type Config struct {
-	Strategy      string `name:"strategy" default:"fifo" enum:"${strategies}" help:"Queueing strategy: ${enum}."`
+	Strategy      string `name:"strategy" default:"fifo" enum:"${strategies}" help:"Queueing strategy, of those that spillway --help explains."`
 	Listen        string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
 	AdminListen   string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
 	AcceptLoops   int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`

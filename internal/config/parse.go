@@ -127,8 +127,7 @@ func Parse(in Input) (Invocation, error) {
 			"bodies":     strconv.FormatInt(max(1, in.Machine.Memory/8), 10),
 		},
 		kong.WithHyphenPrefixedParameters(true), // so that -1 is a bad value and not an unknown flag
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 120}),
-		kong.ValueFormatter(helpText),
+		kong.Help(printHelp),
 		kong.Writers(&text, &text),
 		kong.Exit(func(int) { printed = true }),
 		// Not kong's own reading of the environment, which has a side effect
@@ -149,7 +148,7 @@ func Parse(in Input) (Invocation, error) {
 		return Invocation{Command: Print, Text: text.String()}, nil
 	}
 	if err != nil {
-		return Invocation{}, plain(err)
+		return Invocation{}, plain(err, in.Args)
 	}
 	if err := g.readTokens(in.ReadFile); err != nil {
 		return Invocation{}, err
@@ -198,24 +197,26 @@ func isSetting(v *kong.Value) bool { return !slices.Contains(flagsOnly, v.Name) 
 
 // helpText adds the variable and the default to the help of a flag.
 func helpText(v *kong.Value) string {
-	if v.Flag == nil || !isSetting(v) {
+	var notes []string
+	if isSetting(v) {
+		notes = append(notes, "$"+variable(v.Name))
+	}
+	if v.HasDefault && v.Default != "" {
+		notes = append(notes, "default "+v.Default)
+	}
+	if len(notes) == 0 {
 		return v.Help
 	}
-	text := v.Help + " [$" + variable(v.Name)
-	if v.HasDefault {
-		text += ", default " + v.Default
-	}
-	return text + "]"
+	return v.Help + " [" + strings.Join(notes, ", ") + "]"
 }
 
 // plain returns the ValueError within a parser's error, or a line that says
 // where to find help.
-func plain(err error) error {
+func plain(err error, args []string) error {
 	if bad, ok := errors.AsType[*ValueError](err); ok {
 		return bad
 	}
-	line := strings.Join(strings.Fields(err.Error()), " ")
-	return fmt.Errorf("%s (see spillway --help)", line)
+	return errors.New(mistake(err, args))
 }
 
 // readTokens reads the tokens that were given as files.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -331,11 +332,11 @@ func TestParse_BadCombinations(t *testing.T) {
 		{"nonsense", []string{"nonsense"}},
 		{"healthcheck nonsense", []string{"nonsense"}},
 		// A backup has one folder.
-		{"backup", []string{"<dir>"}},
-		{"restore", []string{"<dir>"}},
+		{"backup", []string{"DIR"}},
+		{"restore", []string{"DIR"}},
 		{"backup one two", []string{"two"}},
 		{"check one two", []string{"two"}},
-		{"backup ", []string{"<dir>"}},
+		{"backup ", []string{"DIR"}},
 		// A flag at the end has no value.
 		{"--workers", []string{"SPILLWAY_WORKERS", `""`}},
 		{"--data-dir=", []string{"SPILLWAY_DATA_DIR", `""`}},
@@ -467,9 +468,45 @@ func TestParse_Help(t *testing.T) {
 		require.Contains(t, words, word)
 	}
 
+	for _, name := range strategies.Names() {
+		spec, err := strategies.Lookup(name)
+		require.NoError(t, err)
+		require.Contains(t, words, name+" "+spec.Summary)
+	}
+	require.Equal(t, 1, strings.Count(words, "127.0.0.1:8080"), "each default once")
+	require.NotContains(t, words, otherFlags, "every setting has a group")
+	for line := range strings.Lines(inv.Text) {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), helpWidth+1, line)
+	}
+
+	// What belongs to a command comes first.
+	inv, err = Parse(input("copy", "--help"))
+	require.NoError(t, err)
+	require.Less(t, strings.Index(inv.Text, "--verify-only"), strings.Index(inv.Text, "--strategy"))
+	require.NotContains(t, inv.Text, "Commands")
+
 	inv, err = Parse(input("--version"))
 	require.NoError(t, err)
 	require.Equal(t, "spillway 1.2.3\n", inv.Text)
+}
+
+// Who mistakes a command is told which one there is, in a line.
+func TestParse_Mistakes(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"serv":                `there is no command "serv", did you mean serve? (see spillway --help)`,
+		"bakcup dir":          `there is no command "bakcup", did you mean backup? (see spillway --help)`,
+		"frobnicate":          `there is no command "frobnicate", want one of serve, healthcheck, backup, restore, check, copy (see spillway --help)`,
+		"backup":              "backup wants DIR: spillway backup DIR (see spillway backup --help)",
+		"copy":                "missing flags: --from=pebble:DIR, --to=cassandra:HOSTS (see spillway copy --help)",
+		"backup a b":          "unexpected argument b (see spillway backup --help)",
+		"--strateg=fifo":      `unknown flag --strateg, did you mean "--strategy"? (see spillway --help)`,
+		"check --strateg dir": `unknown flag --strateg, did you mean "--strategy"? (see spillway check --help)`,
+		"backup\nx":           `there is no command "backup x", did you mean backup? (see spillway --help)`,
+	} {
+		_, err := Parse(input(strings.Split(args, " ")...))
+		require.EqualError(t, err, want)
+	}
 }
 
 // FuzzParse gives every setting the same arbitrary value, in turn. Whatever it

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/spillway-go/spillway/internal/config"
+)
+
+// sayStart logs in one line what runs, and where to look at it.
+func (s *service) sayStart(version, admin string) {
+	c, status := s.config, s.dispatcher.Status()
+	attrs := []slog.Attr{
+		slog.String("version", version),
+		slog.String("strategy", status.Strategy), slog.Int("workers", c.Workers), slog.Int("capacity", status.Capacity),
+		slog.String("store", c.Store),
+	}
+	if c.Store == config.StoreCassandra {
+		attrs = append(attrs, slog.String("hosts", c.CassandraHosts), slog.String("keyspace", c.CassandraKeyspace))
+	} else {
+		attrs = append(attrs, slog.String("data", c.DataDir), slog.String("sync", c.Sync.String()))
+	}
+	scheme := "http"
+	if c.TLSCert != "" {
+		scheme = "https"
+	}
+	if where, err := reachable(admin); err == nil {
+		attrs = append(attrs, slog.String("console", scheme+"://"+where+"/"))
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "serving", attrs...)
+}
+
+// cannotListen explains why a plane cannot have its address, and which variable
+// changes that.
+func cannotListen(err error, plane, variable, address string) error {
+	if failed, ok := errors.AsType[*net.OpError](err); !ok || failed.Op != "listen" {
+		return err
+	}
+	why := err.Error()
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		why = "it is in use, perhaps by another spillway"
+	case errors.Is(err, syscall.EACCES):
+		why = "this user may not have that port; those below 1024 take CAP_NET_BIND_SERVICE"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		why = "that is no address of this machine"
+	}
+	return fmt.Errorf("the %s plane cannot listen on %s: %s; %s chooses another address", plane, address, why, variable)
+}
+
+// cannotUse explains why a data folder cannot be used, if it is for want of
+// rights: in a container that is the owner of the volume.
+func cannotUse(err error, dir string) error {
+	if !errors.Is(err, fs.ErrPermission) || os.Getuid() < 0 {
+		return err
+	}
+	return fmt.Errorf("the data folder %s must belong to the user that the service runs as, uid %d: chown it, or set SPILLWAY_DATA_DIR to another one (%w)",
+		dir, os.Getuid(), err)
+}
