@@ -165,17 +165,17 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 	defer q.mu.Unlock()
 	c := class(t)
 	hopeless := q.hopelessLocked(t, now)
-	if hopeless && !q.observe {
-		return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
+	if hopeless {
+		if !q.observe {
+			return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
+		}
+		t.WouldShed = ReasonExpired
 	}
 	if q.mu.some == 0 {
 		q.quietLocked(now)
 		q.mu.idle = false
 	}
 	var v Verdict
-	if hopeless {
-		v.WouldShed = ReasonExpired
-	}
 	full := q.waiting.Load() == int64(q.capacity)
 	if full {
 		least := uint8(bits.Len8(q.mu.some)) - 1
@@ -213,8 +213,8 @@ func (q *auto) Pop(now int64) (*Task, PopResult, Reason) {
 		return q.takeLocked(old), Shed, ReasonCoDel
 	}
 	t := q.takeLocked(q.nextLocked())
-	if t == old { // it is told of when its turn has come
-		return t, Run, ReasonCoDel
+	if t == old && t.WouldShed == ReasonNone { // its turn has come all the same
+		t.WouldShed = ReasonCoDel
 	}
 	return t, Run, ReasonNone
 }

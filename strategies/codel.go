@@ -119,10 +119,10 @@ func (q *codel) Pop(now int64) (*Task, PopResult, Reason) {
 	}
 	q.takeLocked(t)
 	if q.overload && waited > q.limit {
-		if q.observe {
-			return t, Run, ReasonCoDel
+		if !q.observe {
+			return t, Shed, ReasonCoDel
 		}
-		return t, Shed, ReasonCoDel
+		t.WouldShed = ReasonCoDel
 	}
 	return popped(t)
 }

@@ -13,8 +13,7 @@ type Discipline interface {
 	Push(t *Task, now int64) Verdict
 	// Pop takes the next task. Only with Run and Shed is the task not nil, and
 	// then it is the caller's: to run, or to complete as shed for the reason
-	// given. A reason beside Run is why it would have been shed, under
-	// Config.Observe.
+	// given.
 	Pop(now int64) (*Task, PopResult, Reason)
 	// Len returns how many tasks wait: those that Push accepted and that were
 	// not yet popped, displaced or removed. It never exceeds Cap. A concurrent
@@ -77,9 +76,6 @@ type Verdict struct {
 	// Reason says why the outcome is TurnedAway, or why Displaced had to leave:
 	// there ReasonNone stands for ReasonDisplaced.
 	Reason Reason
-	// WouldShed is, under Config.Observe, why the task that is queued would have been
-	// turned away.
-	WouldShed Reason
 	// Displaced is the task that had to leave so that the pushed one could be
 	// queued, nil if none had to.
 	Displaced *Task

@@ -94,7 +94,7 @@ func (q *edf) Push(t *Task, now int64) Verdict {
 		if !q.observe {
 			return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
 		}
-		v.WouldShed = ReasonExpired
+		t.WouldShed = ReasonExpired
 	}
 	if q.waiting.Load() == int64(q.capacity) {
 		last := q.mu.last()

@@ -75,9 +75,8 @@ type Config struct {
 	Capacity int
 	// Workers is how many workers will pop, at least 1.
 	Workers int
-	// Observe asks the discipline to give up nothing but for want of room, and to say
-	// what it would have given up: by Verdict.WouldShed and by the reason beside Run.
-	// The order is the same.
+	// Observe asks the discipline to give up nothing but for want of room, and to note
+	// in Task.WouldShed what it would have given up. The order is the same.
 	Observe bool
 }
 

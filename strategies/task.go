@@ -30,6 +30,11 @@ type Task struct {
 	// Client names whoever sent the request, for fairness. It may be empty.
 	Client string
 
+	// WouldShed is where a discipline notes, under Config.Observe, why it would have shed
+	// the task: the first reason, if there are several. It is ReasonNone when the task is
+	// pushed.
+	WouldShed Reason
+
 	// Owner leads back to what the task is a part of. It is for whoever drives the
 	// discipline; disciplines leave it alone.
 	Owner any

@@ -396,8 +396,9 @@ func observe(spec strategies.Spec) error {
 	for i := range 4000 {
 		now += 5_000_000
 		room := q.Len() < q.Cap() || q.Cap() == strategies.Unbounded
-		v := q.Push(&strategies.Task{Arrival: now, Submitted: now, Deadline: now + 1, Priority: strategies.Urgency(i % 8)}, now)
-		if err := cmp.Or(sane(v, q.Cap(), q.Len(), false), declared(&spec, v.WouldShed)); err != nil {
+		task := &strategies.Task{Arrival: now, Submitted: now, Deadline: now + 1, Priority: strategies.Urgency(i % 8)}
+		v := q.Push(task, now)
+		if err := cmp.Or(sane(v, q.Cap(), q.Len(), false), declared(&spec, task.WouldShed)); err != nil {
 			return err
 		}
 		if room && (v.Outcome != strategies.Queued || v.Displaced != nil) {
@@ -410,7 +411,7 @@ func observe(spec strategies.Spec) error {
 		if what != strategies.Run || t == nil {
 			return fmt.Errorf("Pop answered %s for the reason %q", name(what), reason)
 		}
-		if err := declared(&spec, reason); err != nil {
+		if err := declared(&spec, t.WouldShed); err != nil {
 			return err
 		}
 		if turns != nil {

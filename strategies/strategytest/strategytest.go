@@ -105,8 +105,8 @@ func Rules(model func(strategies.Config) strategies.Discipline) []Rule {
 		},
 		{
 			Name: "observe", check: observe,
-			Why: "Under Config.Observe a strategy is tried out: it gives up nothing but for want of room, and says by Verdict.WouldShed " +
-				"and by the reason beside Run what it would have given up. Otherwise to observe it would harm as much as to use it.",
+			Why: "Under Config.Observe a strategy is tried out: it gives up nothing but for want of room, and notes in Task.WouldShed " +
+				"what it would have given up. Otherwise to observe it would harm as much as to use it.",
 		},
 		{
 			Name: "turns", check: turns,
