@@ -46,6 +46,13 @@ type CompletionObserver interface {
 	Completed(waited, service, now int64)
 }
 
+// Resizer is a Discipline that goes by the number of workers, and can be told that
+// there are more or fewer.
+type Resizer interface {
+	// Resize is called when there are so many workers from now on, at least 1.
+	Resize(workers int)
+}
+
 // TurnObserver is a Discipline that counts or times the turns of the workers.
 type TurnObserver interface {
 	// TurnBegan is called when a worker begins a turn with tasks that were popped

@@ -18,7 +18,8 @@ type Options struct {
 	Spec     strategies.Spec
 	// Capacity is how many tasks may wait in each pool, 1 to 2^24.
 	Capacity int
-	// Workers is the number of workers, at least 1, or 2 if Split is set.
+	// Workers is the number of workers, at least 1, or 2 if Split is set. With Grant it
+	// is the number of places.
 	Workers int
 	// Split gives reads and writes a pool each, with a queue of the full
 	// capacity. Reads get half the workers, rounded up.
@@ -33,6 +34,14 @@ type Options struct {
 	// returns when the worker may take more work. The slice is the worker's and
 	// must not be kept. Run is called by many goroutines at once.
 	Run func(tasks []*Task, done func(*Task))
+	// Grant, if it is not nil, has the pool lend out places instead of running tasks,
+	// and Run is nil: see Dispatcher.Acquire. It is called once for each task that has
+	// been granted its places after it may have waited. It must not block. Split,
+	// MaxBatch and Blocked are not for that.
+	Grant func(*Task)
+	// Observe has nothing shed but for want of room, past its deadline or when given up,
+	// and Events.WouldShed told of what a strategy would have shed.
+	Observe bool
 	// Blocked reports whether no write should be begun for now: by a worker, or, if
 	// inline is set, by its submitter. Such writes wait, without a worker, until
 	// Unblock is called; everything else goes on. It is called often, by many
@@ -63,6 +72,9 @@ type Events struct {
 	Started func(waited time.Duration)
 	// Shed: a task was shed. Continuations do not count.
 	Shed func(strategies.Reason)
+	// WouldShed: a task would have been shed but for Options.Observe, without which it
+	// may be nil. Once a task at most.
+	WouldShed func(strategies.Reason)
 }
 
 // maxCapacity is where more could not be meant: some disciplines allocate it.
@@ -78,6 +90,10 @@ func (o *Options) check() error {
 		return fmt.Errorf("dispatch: %d workers, need at least %d", o.Workers, least)
 	case o.Capacity < 1 || o.Capacity > maxCapacity:
 		return fmt.Errorf("dispatch: capacity %d, need 1 to %d", o.Capacity, maxCapacity)
+	case o.Grant != nil && (o.Split || o.Blocked != nil || o.Run != nil):
+		return fmt.Errorf("dispatch: Grant excludes Run, Split and Blocked")
+	case o.Grant != nil:
+		return nil
 	case o.MaxBatch < 1:
 		return fmt.Errorf("dispatch: batches of %d, need at least 1", o.MaxBatch)
 	case o.Run == nil:
@@ -100,6 +116,8 @@ type Dispatcher struct {
 	// inFlight falls to 0.
 	draining atomic.Bool
 	quiet    chan struct{}
+	// leaving is set when nothing new is granted a place any more.
+	leaving atomic.Bool
 
 	_ [64]byte
 	// inFlight counts the tasks between Submit, or Continue, and the end of
@@ -124,7 +142,7 @@ func Open(o Options) (*Dispatcher, error) {
 		}
 	}
 	if o.Events == nil {
-		silent := Events{Submitted: func() {}, Started: func(time.Duration) {}, Shed: func(strategies.Reason) {}}
+		silent := Events{Submitted: func() {}, Started: func(time.Duration) {}, Shed: func(strategies.Reason) {}, WouldShed: func(strategies.Reason) {}}
 		o.Events = func(strategies.Spec) Events { return silent }
 	}
 	if o.Switched == nil {
@@ -135,6 +153,13 @@ func Open(o Options) (*Dispatcher, error) {
 	}
 	if o.Blocked == nil {
 		o.Blocked = func(bool) bool { return false }
+	}
+	if o.Grant != nil {
+		o.MaxBatch = 1
+		o.Run = func(tasks []*Task, _ func(*Task)) {
+			tasks[0].granted = 0
+			o.Grant(tasks[0])
+		}
 	}
 	if o.MaxBatchBytes == 0 {
 		o.MaxBatchBytes = math.MaxInt64
@@ -170,7 +195,7 @@ func (d *Dispatcher) Now() int64 { return int64(time.Since(d.epoch)) }
 // is over.
 func (d *Dispatcher) Submit(t *Task) (waits bool) {
 	d.inFlight.Add(1)
-	t.Shed, t.Started = strategies.ReasonNone, 0
+	t.reset()
 	return d.poolOf(t).submit(t)
 }
 
@@ -196,8 +221,12 @@ func (d *Dispatcher) Unblock() {
 // Only the submitter of t may call Cancel, and only before it has submitted t
 // again.
 func (d *Dispatcher) Cancel(t *Task, reason strategies.Reason) bool {
-	if t.Strategy == "" || !d.poolOf(t).remove(t) {
+	p := d.poolOf(t)
+	if t.Strategy == "" || !p.remove(t) {
 		return false // it was never submitted, or does not wait
+	}
+	if p.places != nil && p.places.gathering() {
+		p.grant() // it may have gathered places
 	}
 	d.shed(t, reason)
 	return true
@@ -228,6 +257,11 @@ func (d *Dispatcher) shed(t *Task, reason strategies.Reason) {
 // completed gives t back to its submitter. Nobody here may touch it any more.
 func (d *Dispatcher) completed(t *Task) {
 	t.Done(t)
+	d.left()
+}
+
+// left counts a task less in flight.
+func (d *Dispatcher) left() {
 	if d.inFlight.Add(-1) == 0 && d.draining.Load() {
 		d.tellQuiet()
 	}
@@ -271,7 +305,7 @@ func (d *Dispatcher) activateLocked(spec strategies.Spec) error {
 	}
 	disciplines := make([]strategies.Discipline, len(d.pools))
 	for i, p := range d.pools {
-		disciplines[i] = spec.New(strategies.Config{Capacity: d.opts.Capacity, Workers: p.workers})
+		disciplines[i] = spec.New(strategies.Config{Capacity: d.opts.Capacity, Workers: p.width(), Observe: d.opts.Observe})
 		if disciplines[i] == nil {
 			return fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
 		}
@@ -304,7 +338,7 @@ func (d *Dispatcher) Status() Status {
 		q := p.active.Load()
 		s.Strategy = q.spec.Name
 		if !q.spec.Inline {
-			s.Workers += p.workers
+			s.Workers += p.width()
 		}
 		if c := q.discipline.Cap(); c == strategies.Unbounded {
 			s.Capacity = c
@@ -340,8 +374,8 @@ func (d *Dispatcher) Gauge() Gauge {
 		g.Strategy = q.spec.Name
 		g.Depth += p.waiting() + p.move.inHand()
 		if !q.spec.Inline {
-			g.Workers += p.workers
-			g.Busy += p.workers - int(p.idle.n.Load())
+			g.Workers += p.width()
+			g.Busy += p.busy()
 		}
 		if m, ok := q.discipline.(strategies.Measurer); ok {
 			measured := m.Measured()
@@ -364,7 +398,7 @@ func (d *Dispatcher) DrainTime() time.Duration {
 	var longest int64
 	for _, p := range d.pools {
 		waiting := p.waiting() + p.lines.continuations.len()
-		longest = max(longest, p.service.Load()*int64(waiting)/int64(p.workers))
+		longest = max(longest, p.service.Load()*int64(waiting)/int64(p.width()))
 	}
 	return time.Duration(longest)
 }
@@ -392,9 +426,17 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 	return nil
 }
 
+// Leave has whatever comes from now on shed as draining, where places are lent. What
+// waits goes on.
+func (d *Dispatcher) Leave() { d.leaving.Store(true) }
+
 // Close ends the workers, once they have run what waits. Writes that are blocked
-// by then are shed. Nothing may be submitted any more.
+// by then are shed. Nothing may be submitted any more. Where places are lent, all that
+// waits or comes is shed, and what is held may still be given back.
 func (d *Dispatcher) Close() {
+	if d.opts.Grant != nil {
+		d.refusing.Store(true)
+	}
 	for _, p := range d.pools {
 		p.stop()
 	}

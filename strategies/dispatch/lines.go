@@ -74,6 +74,37 @@ func (l *line) pop() *Task {
 	return nil
 }
 
+// front returns the first task without taking it, nil if there is none.
+func (l *line) front() *Task { return l.find(func(*Task) bool { return true }) }
+
+// find returns the first task that fits, nil if none does.
+func (l *line) find(fits func(*Task) bool) *Task {
+	if l.len() == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at := l.first; at != l.next; at++ {
+		if t := l.ring[at&l.maskLocked()]; t != nil && fits(t) {
+			return t
+		}
+	}
+	return nil
+}
+
+// popBack takes the last task, nil if there is none.
+func (l *line) popBack() *Task {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ; l.first != l.next; l.next-- {
+		if t := l.ring[(l.next-1)&l.maskLocked()]; t != nil {
+			l.takeLocked(t, l.next-1)
+			return t
+		}
+	}
+	return nil
+}
+
 // remove takes t out, and reports whether it was there.
 func (l *line) remove(t *Task) bool {
 	if l.len() == 0 {

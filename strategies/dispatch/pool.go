@@ -13,6 +13,7 @@ import (
 type pool struct {
 	d       *Dispatcher
 	workers int
+	places  *places        // in place of workers, nil if there are workers
 	done    sync.WaitGroup // the workers' goroutines
 	stopped atomic.Bool
 
@@ -58,13 +59,38 @@ const (
 
 func newPool(d *Dispatcher, workers int) *pool {
 	p := &pool{d: d, workers: workers, maxWriting: int64(workers)}
+	if d.opts.Grant != nil {
+		p.places = new(places)
+		p.places.limit.Store(int64(workers))
+		p.places.free.Store(int64(workers))
+		return p
+	}
 	if workers > 1 && d.opts.MaxBatch > 1 && !d.opts.Split {
 		p.maxWriting-- // so that one is left for reads, whatever becomes of the writes
 	}
 	return p
 }
 
+// width returns how many tasks may run at once.
+func (p *pool) width() int {
+	if p.places != nil {
+		return int(p.places.limit.Load())
+	}
+	return p.workers
+}
+
+// busy returns how many workers are at work, or places in use.
+func (p *pool) busy() int {
+	if p.places != nil {
+		return p.width() - int(p.places.free.Load())
+	}
+	return p.workers - int(p.idle.n.Load())
+}
+
 func (p *pool) start() {
+	if p.places != nil {
+		return
+	}
 	for range p.workers {
 		w := &worker{wake: make(chan *Task, 1)}
 		p.done.Go(func() { p.work(w) })
@@ -116,6 +142,13 @@ func (p *pool) submit(t *Task) (waits bool) {
 		}
 	}
 
+	return p.submitWaiting(t, now)
+}
+
+// submitWaiting offers t to the discipline. It reports whether t may have to wait.
+func (p *pool) submitWaiting(t *Task, now int64) (waits bool) {
+	t.Submitted = now
+	gathers := t.Write && p.d.opts.MaxBatch > 1
 	q := p.enter()
 	q.accept(t)
 	switch {
@@ -128,6 +161,9 @@ func (p *pool) submit(t *Task) (waits bool) {
 		p.d.shed(t, strategies.ReasonFull)
 		return false
 	}
+	if p.places != nil && p.places.looks.Load() != idleLooks {
+		p.places.looks.Store(idleLooks)
+	}
 	v := q.push(t, now) // if it is queued, t belongs to others from here on
 	for v.outcome == strategies.TurnedAway && v.reason == strategies.ReasonFull && !t.Write && p.giveWay(q, now) {
 		v = q.push(t, now)
@@ -137,7 +173,7 @@ func (p *pool) submit(t *Task) (waits bool) {
 	if !gathers || p.gathering.Load() == 0 {
 		p.wakeIfRunnable()
 	}
-	if v.displaced != nil {
+	if v.displaced != nil && !p.spare(q, v.displaced, v.displacement) {
 		p.d.shed(v.displaced, v.displacement)
 	}
 	p.makeRoom(q, now)
@@ -147,9 +183,24 @@ func (p *pool) submit(t *Task) (waits bool) {
 	case strategies.CallerRuns:
 		return p.runInline(q, t, now)
 	default:
+		if p.spare(q, t, v.reason) {
+			return true
+		}
 		p.d.shed(t, v.reason)
 		return false
 	}
+}
+
+// spare keeps a task that the discipline has given up although it should only observe,
+// unless there is no room. It reports whether the task is not to be shed.
+func (p *pool) spare(q *queue, t *Task, reason strategies.Reason) bool {
+	if !p.d.opts.Observe || q.full(p.lines.waiting()) {
+		return false
+	}
+	t.WouldShed = reason
+	q.tellWouldShed(t)
+	p.setAside(t, &p.lines.requeued)
+	return true
 }
 
 // runInline runs t on the goroutine of its submitter, unless it is a write and
@@ -174,6 +225,10 @@ func (p *pool) runInline(q *queue, t *Task, now int64) (waits bool) {
 // wakeIfRunnable tells a parked worker, if there is one, that there is something
 // to run.
 func (p *pool) wakeIfRunnable() {
+	if p.places != nil {
+		p.grant()
+		return
+	}
 	if p.idle.n.Load() > 0 && p.runnable() {
 		p.wakeOne()
 	}
@@ -455,10 +510,14 @@ func (p *pool) pop(w *worker, now int64) *Task {
 		switch {
 		case t == nil:
 			return nil
-		case what == strategies.Shed:
+		case what == strategies.Shed && !p.d.opts.Observe:
 			w.given = append(w.given, given{t, reason})
 		case p.expired(t, now):
 			w.given = append(w.given, given{t, strategies.ReasonExpired})
+		case what == strategies.Shed:
+			t.WouldShed = reason
+			q.tellWouldShed(t)
+			return t
 		default:
 			return t
 		}
@@ -587,16 +646,20 @@ func (p *pool) started(w *worker, tasks []*Task, now int64) {
 
 // learn notes that a task of the turn took that long.
 func (p *pool) learn(w *worker, service, now int64) {
-	if mean := p.service.Load(); mean == 0 {
-		p.service.Store(service)
-	} else {
-		p.service.Store(mean + (service-mean)/8)
-	}
+	p.measure(service)
 	for _, l := range w.lessons {
 		l.learner.Completed(l.waited, service, now)
 	}
 	clear(w.lessons)
 	w.lessons = w.lessons[:0]
+}
+
+// measure notes how long a task took.
+func (p *pool) measure(service int64) {
+	if mean := p.service.Load(); mean != 0 {
+		service = mean + (service-mean)/8
+	}
+	p.service.Store(service)
 }
 
 // shedWaiting gives up everything that waits. The dispatcher is refusing, or
@@ -627,5 +690,8 @@ func (p *pool) shedWaiting(reason strategies.Reason) {
 	}
 	for t := p.lines.continuations.pop(); t != nil; t = p.lines.continuations.pop() {
 		p.shedContinuation(t, reason)
+	}
+	if p.places != nil {
+		p.grant() // what was gathered is free again
 	}
 }

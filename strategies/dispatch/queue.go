@@ -132,7 +132,19 @@ func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
 		return nil
 	}
 	q.pool.unawait(t)
+	q.tellWouldShed(t)
 	return t
+}
+
+// tellWouldShed tells that t would have been shed if the dispatcher did not only observe.
+func (q *queue) tellWouldShed(t *Task) {
+	if r := t.WouldShed; r != strategies.ReasonNone {
+		t.WouldShed = strategies.ReasonNone
+		if t.Spared == strategies.ReasonNone {
+			t.Spared = r
+			q.eventsOf(t).WouldShed(r)
+		}
+	}
 }
 
 // remove takes t out of the discipline, if that can.

@@ -49,6 +49,10 @@ func (p *pool) giveWay(q *queue, now int64) bool {
 // makeRoom gives up the oldest writes that are held, if with them more tasks wait
 // than may. A queue that others push to meanwhile is theirs to look after.
 func (p *pool) makeRoom(q *queue, now int64) {
+	if p.places != nil {
+		p.makeRoomAside(q)
+		return
+	}
 	for elsewhere := p.lines.waiting(); elsewhere > 0 && q.full(elsewhere-1); elsewhere = p.lines.waiting() {
 		if p.lines.held.len() == 0 {
 			if !p.giveWay(q, now) {

@@ -46,12 +46,25 @@ type Task struct {
 	// Shed is ReasonNone if the task was run, otherwise the reason why it was
 	// not. The submitter may read it once Done is called.
 	Shed strategies.Reason
+	// Spared is why it would have been shed but for Options.Observe, ReasonNone if it
+	// would not. The submitter may read it once Done is called.
+	Spared strategies.Reason
 	// Started is when the task was first run, on the clock of Arrival, and zero
 	// if it was shed before. The submitter may read it once Done is called.
 	Started int64
 
 	// queue is where the task was submitted to or has been moved to.
 	queue *queue
+	// granted is how many places the task has, and learner whom to tell of its end, with
+	// Options.Grant.
+	granted int64
+	learner strategies.CompletionObserver
 	// held says that the discipline of queue holds the task.
 	held atomic.Bool
+}
+
+// reset prepares t for another submission.
+func (t *Task) reset() {
+	t.Shed, t.WouldShed, t.Spared = strategies.ReasonNone, strategies.ReasonNone, strategies.ReasonNone
+	t.Started = 0
 }

@@ -1,0 +1,294 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
+)
+
+// Mode says what becomes of requests that a strategy would turn away.
+type Mode uint8
+
+const (
+	// Enforce has them turned away.
+	Enforce Mode = iota
+	// Observe has them wait on and be served, and tells Options.Shed of them. The order
+	// is the strategy's. The capacity and the deadlines of contexts hold all the same.
+	Observe
+)
+
+// String returns enforce or observe.
+func (m Mode) String() string {
+	if m == Observe {
+		return "observe"
+	}
+	return "enforce"
+}
+
+// Options say how a Controller works. The zero value of each field but Concurrency is
+// its default.
+type Options struct {
+	// Strategy is the name of the strategy, auto by default: see strategies.Names.
+	Strategy string
+	// Spec is a strategy that is given as a value, instead of Strategy: one's own, or
+	// one with options as of strategies.CoDel.
+	Spec strategies.Spec
+	// Concurrency is how many places there are: how many requests of a cost of 1 are let
+	// through at once, 1 to 1,048,576. It must be given.
+	Concurrency int
+	// Capacity is how many requests may wait, 1 to 16,777,216. By default 256, and 4,096
+	// under auto.
+	Capacity int
+	// Mode is Enforce by default.
+	Mode Mode
+
+	// Admitted is told of each request that has got its places, Shed of each that has
+	// not, and, under Observe, of each that would not, and Released of each that has
+	// given its places back. They are called by the goroutine that asked for the places,
+	// or gives them back, with no lock held. Nil means that nobody is told.
+	Admitted, Shed, Released func(Event)
+	// Broken is told, once for each use of it, that somebody's own strategy broke a rule
+	// of strategies.Discipline, and which. The controller goes on as well as it can. It
+	// must not block.
+	Broken func(strategy, rule string)
+}
+
+// Event is what became of a request.
+type Event struct {
+	// Strategy is the name of the strategy that was active when the request came.
+	Strategy string
+	Request  Request
+	// Waited is how long the request waited for its places, 0 if it had them at once.
+	Waited time.Duration
+	// Held is, of Released, how long it had them.
+	Held time.Duration
+	// Reason is, of Shed, why it was turned away.
+	Reason strategies.Reason
+	// Observed says, of Shed, that it would have been turned away but for Observe.
+	Observed bool
+}
+
+// Request is what is known of who asks for places. The zero value is an ordinary one.
+type Request struct {
+	// Priority is how important it is: 1 to 7, 1 being more important, as the urgencies
+	// of RFC 9218. 0 is ordinary, which is 3, and urgency 0 is strategies.MostImportant.
+	Priority strategies.Priority
+	// Client is whose request it is, for strategies that are fair to clients.
+	Client string
+	// Cost is how many places it takes at once: 1 at least, and all there are at most.
+	Cost int
+}
+
+const (
+	maxConcurrency = 1 << 20
+	maxCapacity    = 1 << 24
+
+	defaultStrategy = "auto"
+	defaultCapacity = 256
+	autoCapacity    = 4096
+)
+
+func (o *Options) setDefaults() {
+	if o.Strategy == "" && o.Spec.Name == "" && o.Spec.New == nil {
+		o.Strategy = defaultStrategy
+	}
+	if o.Capacity == 0 {
+		o.Capacity = defaultCapacity
+		if o.Strategy == defaultStrategy {
+			o.Capacity = autoCapacity
+		}
+	}
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Strategy != "" && (o.Spec.Name != "" || o.Spec.New != nil):
+		return fmt.Errorf("admission: Strategy is %q although Spec is given, one of them is allowed", o.Strategy)
+	case o.Capacity < 1 || o.Capacity > maxCapacity:
+		return fmt.Errorf("admission: Capacity is %d, 1 to %d is allowed, or 0 for the default", o.Capacity, maxCapacity)
+	case o.Mode > Observe:
+		return fmt.Errorf("admission: Mode is %d, Enforce (%d) and Observe (%d) are allowed", o.Mode, Enforce, Observe)
+	}
+	return checkConcurrency(o.Concurrency)
+}
+
+func checkConcurrency(n int) error {
+	if n < 1 || n > maxConcurrency {
+		return fmt.Errorf("admission: Concurrency is %d, 1 to %d is allowed", n, maxConcurrency)
+	}
+	return nil
+}
+
+// Controller lets requests through. All methods are safe for concurrent use.
+type Controller struct {
+	opts    Options
+	engine  *dispatch.Dispatcher
+	epoch   time.Time // the zero of the engine's clock
+	waiters sync.Pool // *waiter
+	closed  atomic.Bool
+}
+
+// New returns a controller. An error names the option, its value and what is allowed.
+func New(o Options) (*Controller, error) {
+	o.setDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	c := &Controller{opts: o, epoch: time.Now()}
+	c.waiters.New = func() any { return c.newWaiter() }
+	var err error
+	c.engine, err = dispatch.Open(dispatch.Options{
+		Strategy: o.Strategy, Spec: o.Spec, Capacity: o.Capacity, Workers: o.Concurrency,
+		Grant: granted, Observe: o.Mode == Observe, Epoch: c.epoch, Broken: o.Broken,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	return c, nil
+}
+
+// Acquire waits until r has its places, and returns the permit, which has to be released.
+// The context's deadline is when the request stops waiting.
+//
+// An error is always a *Shed. If the context ends while r waits, the error wraps that of
+// the context as well, and r has no places, also if they came at the same moment.
+func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
+	if err := ctx.Err(); err != nil {
+		return Permit{}, c.refused(Event{Strategy: c.engine.Status().Strategy, Request: r, Reason: reasonOf(err)}, err)
+	}
+	w := c.waiter(r)
+	if d, ok := ctx.Deadline(); ok {
+		w.task.Deadline = max(1, int64(d.Sub(c.epoch)))
+	}
+	if c.engine.Acquire(&w.task) {
+		return c.admitted(w), nil
+	}
+	var ended error
+	select {
+	case <-w.decided:
+	case <-ctx.Done():
+		ended = ctx.Err()
+		if !c.engine.Cancel(&w.task, reasonOf(ended)) && w.state.CompareAndSwap(waiting, left) {
+			// The strategy cannot give it up before its turn. Who decides on it looks
+			// after the rest.
+			return Permit{}, c.refused(Event{Strategy: c.engine.Status().Strategy, Request: r, Reason: reasonOf(ended)}, ended)
+		}
+		<-w.decided
+	}
+	if w.task.Shed == strategies.ReasonNone {
+		return c.admitted(w), nil
+	}
+	e := Event{Strategy: w.task.Strategy, Request: r, Reason: w.task.Shed}
+	if c.opts.Shed != nil && w.task.Submitted != 0 {
+		e.Waited = time.Duration(c.engine.Now() - w.task.Submitted)
+	}
+	c.recycle(w)
+	return Permit{}, c.refused(e, ended)
+}
+
+// TryAcquire returns a permit if r can have its places at once, and reports whether.
+func (c *Controller) TryAcquire(r Request) (Permit, bool) {
+	w := c.waiter(r)
+	if !c.engine.TryAcquire(&w.task) {
+		c.recycle(w)
+		return Permit{}, false
+	}
+	return c.admitted(w), true
+}
+
+// Do calls f once r has its places, and gives them back when f returns or panics. The
+// error is that of Acquire or of f.
+func (c *Controller) Do(ctx context.Context, r Request, f func(context.Context) error) error {
+	p, err := c.Acquire(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	return f(ctx)
+}
+
+// Switch changes the strategy. What waits is moved into the new one in order of arrival,
+// by the new one's rules; none is lost. The error for an unknown name wraps
+// strategies.ErrUnknown and lists the choices.
+func (c *Controller) Switch(strategy string) error {
+	if err := c.engine.Switch(strategy); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	return nil
+}
+
+// SwitchTo is Switch to a strategy that is given as a value.
+func (c *Controller) SwitchTo(s strategies.Spec) error {
+	if err := c.engine.SwitchTo(s); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	return nil
+}
+
+// SetConcurrency changes how many places there are, 1 to 1,048,576. Where fewer are left
+// than are in use, nobody gets one until so many have been given back.
+func (c *Controller) SetConcurrency(n int) error {
+	if err := checkConcurrency(n); err != nil {
+		return err
+	}
+	c.engine.Resize(n)
+	return nil
+}
+
+// Stats is the state of a controller at one moment.
+type Stats struct {
+	Strategy string
+	Mode     Mode
+	// Concurrency is how many places there are, and InUse how many of them are not free:
+	// more for a while after SetConcurrency has lowered their number.
+	Concurrency, InUse int
+	// Waiting is how many requests wait, and Capacity how many may: 0 if none ever does,
+	// strategies.Unbounded if there is no bound.
+	Waiting, Capacity int
+	// Limit is how many requests the strategy means to let wait, 0 if it has no such
+	// limit. Pace is the time that it has measured from one request let through to the
+	// next while others wait, 0 if it measures none.
+	Limit int
+	Pace  time.Duration
+	// Drain is how long it takes, as far as can be known, until all that waits has been
+	// let through.
+	Drain time.Duration
+}
+
+// Stats returns the present state.
+func (c *Controller) Stats() Stats {
+	g := c.engine.Gauge()
+	return Stats{
+		Strategy: g.Strategy, Mode: c.opts.Mode, Concurrency: g.Workers, InUse: g.Busy,
+		Waiting: g.Depth, Capacity: g.Capacity, Limit: g.Limit, Pace: g.Pace, Drain: c.engine.DrainTime(),
+	}
+}
+
+// Drain turns away what comes from now on, as draining, and returns when all that waits
+// has been let through and all permits have been released. If ctx ends before, what still
+// waits is turned away, and Drain returns the error of ctx.
+func (c *Controller) Drain(ctx context.Context) error {
+	c.engine.Leave()
+	return c.engine.Drain(ctx)
+}
+
+// Close turns away what waits and what comes from now on, as draining; the errors are
+// ErrClosed as well. Permits can still be released. It may be called more than once.
+func (c *Controller) Close() {
+	c.closed.Store(true)
+	c.engine.Leave()
+	c.engine.Close()
+}
+
+func reasonOf(err error) strategies.Reason {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return strategies.ReasonExpired
+	}
+	return strategies.ReasonAbandoned
+}

@@ -1,0 +1,139 @@
+package admission
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
+)
+
+// waiter is a request on its way through the engine, and then what its permit refers to.
+// It is pooled: the generation changes when its places are given back, which makes void
+// the permits that refer to it.
+type waiter struct {
+	task       dispatch.Task
+	controller *Controller
+	decided    chan struct{} // of capacity 1: it has its places, or was shed
+	generation atomic.Uint64
+	state      atomic.Uint32
+	admitted   time.Time // for Options.Released
+}
+
+// The states of a waiter.
+const (
+	waiting uint32 = iota // for a decision
+	decided               // by the engine
+	left                  // by who asked: what is decided concerns nobody
+)
+
+func (c *Controller) newWaiter() *waiter {
+	w := &waiter{controller: c, decided: make(chan struct{}, 1)}
+	w.task.Payload = w
+	w.task.Done = shed
+	return w
+}
+
+// waiter returns one from the pool.
+func (c *Controller) waiter(r Request) *waiter {
+	w := c.waiters.Get().(*waiter)
+	t := &w.task
+	t.Arrival, t.Submitted, t.Deadline = 0, 0, 0
+	t.Priority, t.Client, t.Cost = r.Priority, r.Client, r.Cost
+	return w
+}
+
+// recycle puts w back, to which nobody refers who could use it.
+func (c *Controller) recycle(w *waiter) {
+	w.task.Client = ""
+	w.state.Store(waiting)
+	c.waiters.Put(w)
+}
+
+// granted is called by the engine when a task that may have waited has its places.
+func granted(t *dispatch.Task) {
+	w := t.Payload.(*waiter)
+	if w.decide() {
+		return
+	}
+	go func() { // or else a line of those who have left would have it call itself as often
+		w.controller.engine.Release(t)
+		w.controller.recycle(w)
+	}()
+}
+
+// shed is called by the engine when a task was shed.
+func shed(t *dispatch.Task) {
+	if w := t.Payload.(*waiter); !w.decide() {
+		w.controller.recycle(w)
+	}
+}
+
+// decide tells who asked, and reports whether anybody is there to hear it.
+func (w *waiter) decide() bool {
+	if !w.state.CompareAndSwap(waiting, decided) {
+		return false
+	}
+	w.decided <- struct{}{}
+	return true
+}
+
+// admitted returns the permit of w, which has its places.
+func (c *Controller) admitted(w *waiter) Permit {
+	if c.opts.Admitted != nil || c.opts.Shed != nil || c.opts.Released != nil {
+		c.tellAdmitted(w)
+	}
+	return Permit{waiter: w, generation: w.generation.Load()}
+}
+
+func (c *Controller) tellAdmitted(w *waiter) {
+	e := w.event()
+	if spared := w.task.Spared; spared != strategies.ReasonNone && c.opts.Shed != nil {
+		e.Reason, e.Observed = spared, true
+		c.opts.Shed(e)
+		e.Reason, e.Observed = strategies.ReasonNone, false
+	}
+	if c.opts.Admitted != nil {
+		c.opts.Admitted(e)
+	}
+	if c.opts.Released != nil {
+		w.admitted = time.Now()
+	}
+}
+
+// event returns what is known of w.
+func (w *waiter) event() Event {
+	t := &w.task
+	e := Event{Strategy: t.Strategy, Request: Request{Priority: t.Priority, Client: t.Client, Cost: t.Cost}}
+	if t.Started != 0 {
+		e.Waited = time.Duration(max(0, t.Started-t.Submitted))
+	}
+	return e
+}
+
+// Permit is the right to go on, with so many places as the request costs. It is a value:
+// copies of it are the same permit. The zero value is none.
+type Permit struct {
+	waiter     *waiter
+	generation uint64
+}
+
+// Release gives the places back. Only the first call does anything, whichever copy of the
+// permit it is made on, and also if others have the places by then.
+func (p Permit) Release() {
+	w := p.waiter
+	if w == nil || !w.generation.CompareAndSwap(p.generation, p.generation+1) {
+		return
+	}
+	c := w.controller
+	if c.opts.Released != nil {
+		e := w.event()
+		e.Held = time.Since(w.admitted)
+		c.engine.Release(&w.task)
+		c.recycle(w)
+		c.opts.Released(e)
+		return
+	}
+	c.engine.Release(&w.task)
+	c.recycle(w)
+}

@@ -1,0 +1,57 @@
+package admission
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// ErrShed is what every error of Acquire is, by errors.Is.
+var ErrShed = errors.New("admission: shed")
+
+// ErrClosed is, by errors.Is, also what the errors of Acquire are after Close.
+var ErrClosed = errors.New("admission: the controller is closed")
+
+// Shed is the error for a request that was turned away: it has had no places.
+type Shed struct {
+	// Reason is why: one of strategies.Reasons, or of the strategy's own.
+	Reason strategies.Reason
+	// RetryAfter is when it is worth to try again: the time in which what waits will have
+	// been let through, in whole seconds, 1 to 30. It is 0 if the request's own time was
+	// over.
+	RetryAfter time.Duration
+
+	cause  error // of the context, nil if that had not ended
+	closed bool
+}
+
+const longestRetry = 30 * time.Second
+
+// Error says why the request was turned away.
+func (s *Shed) Error() string {
+	if s.closed {
+		return ErrClosed.Error()
+	}
+	return ErrShed.Error() + ": " + s.Reason.String()
+}
+
+// Is reports whether target is ErrShed or, after Close, ErrClosed.
+func (s *Shed) Is(target error) bool {
+	return target == ErrShed || s.closed && target == ErrClosed
+}
+
+// Unwrap returns the error of the context if that ended, or nil.
+func (s *Shed) Unwrap() error { return s.cause }
+
+// refused tells of a request that was turned away, and returns the error.
+func (c *Controller) refused(e Event, cause error) error {
+	s := &Shed{Reason: e.Reason, cause: cause, closed: c.closed.Load()}
+	if s.Reason != strategies.ReasonExpired && s.Reason != strategies.ReasonAbandoned {
+		s.RetryAfter = min(max(c.engine.DrainTime().Truncate(time.Second)+time.Second, time.Second), longestRetry)
+	}
+	if c.opts.Shed != nil {
+		c.opts.Shed(e)
+	}
+	return s
+}

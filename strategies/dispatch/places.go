@@ -1,0 +1,366 @@
+package dispatch
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// places are what a pool has instead of workers, if those who submit tasks run them
+// themselves: see the package comment.
+type places struct {
+	_ [64]byte
+	// free is how many nobody has. It is less than 0 after Resize has taken away some
+	// that were in use.
+	free atomic.Int64
+	// limit is how many there are. It changes under mu.
+	limit atomic.Int64
+	// looks is how many more times a place that is given back while nothing waits has
+	// the discipline popped all the same, which so learns that there was nothing.
+	looks atomic.Int64
+	_     [64]byte
+
+	// mu is held by who gives places to tasks that waited.
+	mu sync.Mutex
+	// gatherer is the task whose turn it is and that has not got all of its places,
+	// and gathered how many it has. It is the first of the line requeued.
+	gatherer atomic.Pointer[Task]
+	gathered int64
+	// aside says that tasks behind the gatherer go before it for now, phase for how long
+	// it gathers, and then does not, and timer changes from one to the other.
+	aside bool
+	phase time.Duration
+	timer *time.Timer
+}
+
+const (
+	// firstPhase is how long a task gathers places before others may pass it, the
+	// first time.
+	firstPhase = 10 * time.Millisecond
+	// longestPhase bounds what firstPhase is doubled to.
+	longestPhase = time.Hour
+	// idleLooks is how often after a push a discipline is told that nothing waits: what
+	// it learns from that, it has learnt by then.
+	idleLooks = 1024
+)
+
+// Acquire takes over t, of a dispatcher with Options.Grant, and reports whether it has
+// been granted at once. Otherwise Grant is called or t.Done, which may be before Acquire
+// returns; Cancel is worth a try when the time of t is over.
+func (d *Dispatcher) Acquire(t *Task) bool {
+	d.inFlight.Add(1)
+	t.reset()
+	return d.pools[0].acquire(t, true)
+}
+
+// TryAcquire is Acquire for who does not want to wait: unless it can be granted at once,
+// t is nobody's, and nobody is told of it.
+func (d *Dispatcher) TryAcquire(t *Task) bool {
+	d.inFlight.Add(1)
+	t.reset()
+	granted := d.pools[0].acquire(t, false)
+	if !granted {
+		d.left()
+	}
+	return granted
+}
+
+// Release gives back what t was granted. t is the submitter's again.
+func (d *Dispatcher) Release(t *Task) {
+	p, n := t.queue.pool, t.granted
+	waited := t.Started != 0
+	if waited {
+		now := d.Now()
+		service := now - t.Started
+		p.measure(service)
+		if t.learner != nil {
+			t.learner.Completed(t.Started-t.Submitted, service, now)
+			t.learner = nil
+		}
+	}
+	if n > 0 {
+		p.places.free.Add(n)
+		p.look()
+	}
+	d.left()
+}
+
+// Resize changes how many places there are, at least 1. Where fewer are left than are in
+// use, what is in use stays so until it is given back.
+func (d *Dispatcher) Resize(n int) {
+	p := d.pools[0]
+	d.mu.Lock() // or else a switch might make a discipline for the former number
+	defer d.mu.Unlock()
+	s := p.places
+	s.mu.Lock()
+	s.free.Add(int64(n) - s.limit.Swap(int64(n)) + s.gathered)
+	s.gathered = 0
+	if r, ok := p.active.Load().discipline.(strategies.Resizer); ok {
+		r.Resize(n)
+	}
+	s.mu.Unlock()
+	p.grant()
+}
+
+// need returns how many places t takes.
+func (s *places) need(t *Task) int64 { return min(int64(t.Places()), s.limit.Load()) }
+
+// claim takes n places, if so many are free.
+func (s *places) claim(n int64) bool {
+	for {
+		free := s.free.Load()
+		if free < n {
+			return false
+		}
+		if s.free.CompareAndSwap(free, free-n) {
+			return true
+		}
+	}
+}
+
+// claimUpTo takes n places, or as many as are free, and returns how many.
+func (s *places) claimUpTo(n int64) int64 {
+	for {
+		free := s.free.Load()
+		got := min(n, free)
+		if got <= 0 {
+			return 0
+		}
+		if s.free.CompareAndSwap(free, free-got) {
+			return got
+		}
+	}
+}
+
+// acquire grants t its places if it may go first, or submits it if it may wait.
+func (p *pool) acquire(t *Task, mayWait bool) bool {
+	q := p.active.Load()
+	if p.d.refusing.Load() || p.d.leaving.Load() {
+		if mayWait {
+			q.accept(t)
+			p.d.shed(t, strategies.ReasonDraining)
+		}
+		return false
+	}
+	switch {
+	case q.spec.Inline:
+		t.granted = 0
+	case p.waiting() == 0 && p.places.free.Load() > 0:
+		t.granted = p.places.need(t)
+		if !p.places.claim(t.granted) {
+			if mayWait {
+				p.arrive(t)
+			}
+			return false
+		}
+	default:
+		if mayWait {
+			p.arrive(t)
+		}
+		return false
+	}
+	q.accept(t)
+	q.events.Started(0)
+	return true
+}
+
+// arrive submits t, which may have to wait.
+func (p *pool) arrive(t *Task) {
+	now := p.d.Now()
+	if t.Arrival == 0 {
+		t.Arrival = now
+	}
+	p.submitWaiting(t, now)
+}
+
+// look is what a worker does that has become free: it takes what is next or, if nothing
+// waits, lets the discipline know.
+func (p *pool) look() {
+	if p.waiting() > 0 || p.places.gathering() {
+		p.grant()
+		return
+	}
+	if p.places.looks.Load() > 0 {
+		p.places.looks.Add(-1)
+		p.grantOne()
+	}
+}
+
+// gathering reports whether a task has some of its places and waits for others.
+func (s *places) gathering() bool { return s.gatherer.Load() != nil }
+
+// grant gives what is free to those whose turn it is.
+func (p *pool) grant() {
+	for p.places.free.Load() > 0 && p.waiting() > 0 || p.places.gathering() {
+		if !p.grantOne() {
+			return
+		}
+	}
+}
+
+// grantOne grants the next task its places, if enough are free. It reports whether it
+// did.
+//
+// No wake-up is lost: see the package comment. What a submitter does after its push is
+// to look at free, and free was raised before this looks for what was pushed.
+func (p *pool) grantOne() bool {
+	var w worker // to note what is given up
+	now := p.d.Now()
+	p.places.mu.Lock()
+	p.lines.mu.Lock()
+	t := p.nextGrantLocked(&w, now)
+	p.lines.mu.Unlock()
+	p.places.mu.Unlock()
+	p.giveUp(&w)
+	if t == nil {
+		return false
+	}
+	t.Started = now
+	waited := max(0, now-t.Submitted)
+	q := t.queue
+	q.eventsOf(t).Started(time.Duration(waited))
+	if q.turns != nil {
+		q.turns.TurnBegan(now)
+	}
+	t.learner = q.learner
+	p.d.opts.Grant(t)
+	return true
+}
+
+// nextGrantLocked returns the next task that has got its places, nil if none has. It
+// holds the locks of places and lines.
+func (p *pool) nextGrantLocked(w *worker, now int64) *Task {
+	s, set := p.places, &p.lines.requeued
+	first := set.front()
+	for first != nil && p.expired(first, now) {
+		p.takeRequeued(first)
+		w.given = append(w.given, given{first, strategies.ReasonExpired})
+		first = set.front()
+	}
+	if g := s.gatherer.Load(); g != nil && g != first { // it has been given up
+		s.endGathering()
+	}
+	if s.aside {
+		return p.nextAsideLocked(w, first, now)
+	}
+	t := first
+	if t == nil {
+		if t = p.pop(w, now); t == nil {
+			return nil
+		}
+	}
+	need := s.need(t)
+	s.gathered += s.claimUpTo(need - s.gathered)
+	if s.gathered < need {
+		if t != first {
+			p.await(t)
+			set.pushFront(t)
+		}
+		if s.gatherer.Load() == nil {
+			s.beginGathering(t, need > 1, p.changePhase)
+		}
+		return nil
+	}
+	if t == first {
+		p.takeRequeued(t)
+	}
+	s.gathered -= need
+	s.endGathering()
+	t.granted = need
+	return t
+}
+
+// nextAsideLocked is nextGrantLocked while others may pass the first task, which gathers.
+func (p *pool) nextAsideLocked(w *worker, first *Task, now int64) *Task {
+	s, set := p.places, &p.lines.requeued
+	fits := func(t *Task) bool {
+		t.granted = s.need(t)
+		return !p.expired(t, now) && s.claim(t.granted)
+	}
+	if t := set.find(fits); t != nil {
+		p.takeRequeued(t)
+		if t == first {
+			s.endGathering()
+		}
+		return t
+	}
+	for s.free.Load() > 0 {
+		t := p.pop(w, now)
+		if t == nil || fits(t) {
+			return t
+		}
+		p.setAsideLocked(t, set)
+	}
+	return nil
+}
+
+func (p *pool) takeRequeued(t *Task) {
+	p.lines.requeued.remove(t)
+	p.unawait(t)
+}
+
+// beginGathering has t keep what places it gets until they are enough. If others could
+// make use of those, they may pass it after a while.
+func (s *places) beginGathering(t *Task, bounded bool, change func()) {
+	s.gatherer.Store(t)
+	if !bounded {
+		return
+	}
+	s.phase = firstPhase
+	if s.timer == nil {
+		s.timer = time.AfterFunc(s.phase, change)
+	} else {
+		s.timer.Reset(s.phase)
+	}
+}
+
+// endGathering gives back what was gathered.
+func (s *places) endGathering() {
+	s.free.Add(s.gathered)
+	s.gatherer.Store(nil)
+	s.gathered, s.aside = 0, false
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// changePhase lets others pass the task that gathers places, for as long as it has
+// gathered, or has it gather for twice as long as the last time: so it is granted in the
+// end if those who have places give them back, and others go on if they do not.
+func (p *pool) changePhase() {
+	s := p.places
+	s.mu.Lock()
+	if s.gathering() {
+		if s.aside {
+			s.phase = min(2*s.phase, longestPhase)
+		} else {
+			s.free.Add(s.gathered)
+			s.gathered = 0
+		}
+		s.aside = !s.aside
+		s.timer.Reset(s.phase)
+	}
+	s.mu.Unlock()
+	p.grant()
+}
+
+// makeRoomAside gives up the last of those that wait behind the task that gathers places,
+// if with them more tasks wait than may.
+func (p *pool) makeRoomAside(q *queue) {
+	for p.places.gathering() && p.lines.requeued.len() > 1 {
+		p.lines.mu.Lock()
+		var t *Task
+		if n := p.lines.requeued.len() - 1; n > 0 && q.full(n-1) {
+			if t = p.lines.requeued.popBack(); t != nil {
+				p.unawait(t)
+			}
+		}
+		p.lines.mu.Unlock()
+		if t == nil {
+			return
+		}
+		p.d.shed(t, strategies.ReasonFull)
+	}
+}
