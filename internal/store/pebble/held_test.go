@@ -74,7 +74,7 @@ func TestStore_AnotherFolder(t *testing.T) {
 
 				// A whole copy of it is another folder, too.
 				require.NoError(t, os.RemoveAll(dir))
-				require.NoError(t, os.CopyFS(dir, os.DirFS(moved)))
+				copyDir(t, dir, moved)
 				before = contents(t, dir)
 				s.attempt()
 				s.attempt()
@@ -275,7 +275,7 @@ func TestOpen_LogRemoved(t *testing.T) {
 	s := openOnly(t, Options{Dir: dir, memTableBytes: 32 << 10})
 	keys := written(t, s)
 	killed := filepath.Join(t.TempDir(), "killed")
-	require.NoError(t, os.CopyFS(killed, os.DirFS(dir)))
+	copyDir(t, killed, dir)
 	require.NoError(t, s.Close())
 
 	logs := matching(t, killed, "*.log")

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -33,6 +34,20 @@ func readAll(t *testing.T, r *Reader, after []byte) (map[string]string, error) {
 	return got, err
 }
 
+// copyDir copies the directory of a store that may be open. Files that it has no use for
+// any more may go meanwhile; then the copy is begun again.
+func copyDir(t *testing.T, to, from string) {
+	t.Helper()
+	for {
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil {
+			return
+		}
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.NoError(t, os.RemoveAll(to))
+	}
+}
+
 // All is read, from tables and from the log, in order, and nothing is changed.
 func TestReader(t *testing.T) {
 	t.Parallel()
@@ -50,7 +65,7 @@ func TestReader(t *testing.T) {
 	require.NoError(t, apply(s, put("in the log", "alone")))
 	want["in the log"] = "alone"
 	copied := t.TempDir() // what a kill would leave
-	require.NoError(t, os.CopyFS(filepath.Join(copied, "data"), os.DirFS(dir)))
+	copyDir(t, filepath.Join(copied, "data"), dir)
 	require.NoError(t, s.Close())
 	dir = filepath.Join(copied, "data")
 	before := contents(t, dir)
@@ -100,7 +115,7 @@ func TestReader_LogsAlone(t *testing.T) {
 	s := openOnly(t, Options{Dir: dir})
 	require.NoError(t, apply(s, put("k", "v")))
 	data := filepath.Join(t.TempDir(), "data")
-	require.NoError(t, os.CopyFS(data, os.DirFS(dir)))
+	copyDir(t, data, dir)
 	require.NoError(t, s.Close())
 	r, err := OpenReader(data)
 	require.NoError(t, err)
@@ -128,7 +143,7 @@ func TestReader_FingerprintOfSnapshots(t *testing.T) {
 	for _, value := range []string{"one", "two"} {
 		require.NoError(t, apply(s, put("k", value)))
 		data := filepath.Join(t.TempDir(), "data")
-		require.NoError(t, os.CopyFS(data, os.DirFS(dir)))
+		copyDir(t, data, dir)
 		logs, err := filepath.Glob(filepath.Join(data, "*.log"))
 		require.NoError(t, err)
 		require.Len(t, logs, 1)
