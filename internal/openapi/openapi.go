@@ -1,0 +1,344 @@
+// Package openapi reads docs/openapi.yaml, and tells whether an answer is one of those
+// that it describes. It is for tests.
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Document is an OpenAPI document.
+type Document struct{ root object }
+
+type object = map[string]any
+
+// Read reads docs/openapi.yaml of this repository.
+func Read() (*Document, error) {
+	_, file, _, _ := runtime.Caller(0)
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "..", "..", "docs", "openapi.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	// By way of JSON, so that numbers are of one type.
+	text, err = yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	d := new(Document)
+	if err := json.Unmarshal(text, &d.root); err != nil {
+		return nil, err
+	}
+	return d, d.resolve(d.root)
+}
+
+// resolve checks that what is referred to is there.
+func (d *Document) resolve(v any) error {
+	switch v := v.(type) {
+	case object:
+		if ref, ok := v["$ref"].(string); ok && d.follow(v) == nil {
+			return fmt.Errorf("openapi: there is nothing at %s", ref)
+		}
+		for _, inner := range v {
+			if err := d.resolve(inner); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, inner := range v {
+			if err := d.resolve(inner); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// follow returns o, or what it refers to.
+func (d *Document) follow(o object) object {
+	ref, ok := o["$ref"].(string)
+	if !ok {
+		return o
+	}
+	at := d.root
+	for _, name := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
+		at, _ = at[name].(object)
+	}
+	return at
+}
+
+// Paths returns the paths of a plane, sorted: those with servers of their own are the
+// admin plane's.
+func (d *Document) Paths(admin bool) (paths []string) {
+	all, _ := d.root["paths"].(object)
+	for path, item := range all {
+		if _, own := item.(object)["servers"]; own == admin {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// Operation is a method on a path.
+type Operation struct {
+	d *Document
+	o object
+}
+
+// Operation returns what a method on a path is, nil if it is not described.
+func (d *Document) Operation(method, path string) *Operation {
+	paths, _ := d.root["paths"].(object)
+	item, _ := paths[path].(object)
+	if o, ok := item[strings.ToLower(method)].(object); ok {
+		return &Operation{d, o}
+	}
+	return nil
+}
+
+// Parameters returns the names of those in query or header, and whether each must be
+// given.
+func (o *Operation) Parameters(in string) map[string]bool {
+	names := map[string]bool{}
+	list, _ := o.o["parameters"].([]any)
+	for _, p := range list {
+		if p := o.d.follow(p.(object)); p["in"] == in {
+			required, _ := p["required"].(bool)
+			names[p["name"].(string)] = required
+		}
+	}
+	return names
+}
+
+// Statuses returns those that are described, default aside.
+func (o *Operation) Statuses() (statuses []int) {
+	responses, _ := o.o["responses"].(object)
+	for code := range responses {
+		if n, err := strconv.Atoi(code); err == nil {
+			statuses = append(statuses, n)
+		}
+	}
+	slices.Sort(statuses)
+	return statuses
+}
+
+// ownHeaders are those that every answer may have.
+var ownHeaders = []string{
+	"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Transfer-Encoding", "Vary",
+	"Content-Security-Policy", "X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy",
+}
+
+// Check returns an error that says how an answer is not as it is described. The body of
+// an answer to HEAD is empty.
+func (o *Operation) Check(method string, status int, header http.Header, body string) error {
+	responses, _ := o.o["responses"].(object)
+	r, ok := responses[strconv.Itoa(status)].(object)
+	if !ok {
+		if r, ok = responses["default"].(object); !ok || status < 400 {
+			return fmt.Errorf("the status %d is not described", status)
+		}
+	}
+	r = o.d.follow(r)
+	headers, _ := r["headers"].(object)
+	for name := range header {
+		described, ok := headers[canonical(headers, name)].(object)
+		switch {
+		case ok:
+			schema, _ := o.d.follow(described)["schema"].(object)
+			if err := o.d.validate(schema, header.Get(name), name); err != nil {
+				return fmt.Errorf("of the answer %d: %w", status, err)
+			}
+		case !slices.Contains(ownHeaders, name):
+			return fmt.Errorf("the header %s of the answer %d is not described", name, status)
+		}
+	}
+	for name, described := range headers {
+		if required, _ := o.d.follow(described.(object))["required"].(bool); required && header.Get(name) == "" {
+			return fmt.Errorf("the answer %d has no header %s", status, name)
+		}
+	}
+	return o.checkBody(method, status, r, header.Get("Content-Type"), body)
+}
+
+// canonical returns the name of a header as the document spells it.
+func canonical(headers object, name string) string {
+	for spelled := range headers {
+		if strings.EqualFold(spelled, name) {
+			return spelled
+		}
+	}
+	return name
+}
+
+func (o *Operation) checkBody(method string, status int, response object, mediaType, body string) error {
+	content, _ := response["content"].(object)
+	if len(content) == 0 {
+		if body != "" {
+			return fmt.Errorf("the answer %d has a body, and none is described", status)
+		}
+		return nil
+	}
+	name, _, _ := strings.Cut(mediaType, ";")
+	media, ok := content[name].(object)
+	if !ok {
+		return fmt.Errorf("the type %q of the answer %d is not described", mediaType, status)
+	}
+	if method == http.MethodHead {
+		return nil
+	}
+	schema, _ := media["schema"].(object)
+	texts := []string{body}
+	switch name {
+	case "application/x-ndjson":
+		texts = slices.Collect(strings.Lines(body))
+	case "application/json", "application/problem+json":
+	default:
+		return nil
+	}
+	for _, text := range texts {
+		var v any
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			return fmt.Errorf("of the answer %d: %w in %q", status, err, text)
+		}
+		if err := o.d.validate(schema, v, "the body"); err != nil {
+			return fmt.Errorf("of the answer %d: %w in %q", status, err, text)
+		}
+	}
+	return nil
+}
+
+// CheckRequestLine tells whether a line of a request's body is as it is described.
+func (o *Operation) CheckRequestLine(mediaType, line string) error {
+	request, _ := o.o["requestBody"].(object)
+	content, _ := request["content"].(object)
+	media, ok := content[mediaType].(object)
+	if !ok {
+		return fmt.Errorf("the type %q is not described", mediaType)
+	}
+	var v any
+	if err := json.Unmarshal([]byte(line), &v); err != nil {
+		return err
+	}
+	schema, _ := media["schema"].(object)
+	return o.d.validate(schema, v, "the line")
+}
+
+// validate checks v against a schema, as far as the document uses JSON Schema.
+func (d *Document) validate(schema object, v any, what string) error {
+	schema = d.follow(schema)
+	if choices, ok := schema["oneOf"].([]any); ok {
+		fits := 0
+		for _, choice := range choices {
+			if d.validate(choice.(object), v, what) == nil {
+				fits++
+			}
+		}
+		if fits != 1 {
+			return fmt.Errorf("%s fits %d of the choices, want 1", what, fits)
+		}
+	}
+	if c, ok := schema["const"]; ok && c != v {
+		return fmt.Errorf("%s is %v, want %v", what, v, c)
+	}
+	if choices, ok := schema["enum"].([]any); ok && !slices.Contains(choices, v) {
+		return fmt.Errorf("%s is %v, want one of %v", what, v, choices)
+	}
+	if err := checkType(schema["type"], v, what); err != nil {
+		return err
+	}
+	switch v := v.(type) {
+	case string:
+		if p, ok := schema["pattern"].(string); ok && !regexp.MustCompile(p).MatchString(v) {
+			return fmt.Errorf("%s is %q, want %s", what, v, p)
+		}
+		if least, ok := schema["minLength"].(float64); ok && len(v) < int(least) {
+			return fmt.Errorf("%s is %q, which is too short", what, v)
+		}
+	case float64:
+		least, bounded := schema["minimum"].(float64)
+		most, capped := schema["maximum"].(float64)
+		if bounded && v < least || capped && v > most {
+			return fmt.Errorf("%s is %v, which is out of bounds", what, v)
+		}
+	case []any:
+		if least, ok := schema["minItems"].(float64); ok && len(v) < int(least) {
+			return fmt.Errorf("%s has %d items, which are too few", what, len(v))
+		}
+		if items, ok := schema["items"].(object); ok {
+			for i, item := range v {
+				if err := d.validate(items, item, fmt.Sprintf("%s[%d]", what, i)); err != nil {
+					return err
+				}
+			}
+		}
+	case object:
+		return d.validateObject(schema, v, what)
+	}
+	return nil
+}
+
+func (d *Document) validateObject(schema, v object, what string) error {
+	required, _ := schema["required"].([]any)
+	for _, name := range required {
+		if _, ok := v[name.(string)]; !ok {
+			return fmt.Errorf("%s has no %s", what, name)
+		}
+	}
+	properties, _ := schema["properties"].(object)
+	for name, inner := range v {
+		property, ok := properties[name].(object)
+		if !ok {
+			if schema["additionalProperties"] == false {
+				return fmt.Errorf("%s has %s, which is not described", what, name)
+			}
+			continue
+		}
+		if err := d.validate(property, inner, what+"."+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkType checks v against a type or several.
+func checkType(types, v any, what string) error {
+	var allowed []any
+	switch t := types.(type) {
+	case nil:
+		return nil
+	case []any:
+		allowed = t
+	default:
+		allowed = []any{t}
+	}
+	is := "null"
+	switch v := v.(type) {
+	case string:
+		is = "string"
+	case bool:
+		is = "boolean"
+	case float64:
+		is = "number"
+		if v == math.Trunc(v) && slices.Contains(allowed, any("integer")) {
+			is = "integer"
+		}
+	case []any:
+		is = "array"
+	case object:
+		is = "object"
+	}
+	if !slices.Contains(allowed, any(is)) {
+		return fmt.Errorf("%s is of type %s, want %v", what, is, allowed)
+	}
+	return nil
+}
