@@ -22,7 +22,7 @@ type saturateCommand struct {
 
 // Help is shown by saturate --help.
 func (*saturateCommand) Help() string {
-	return "The breaking point is the highest rate at which goodput, which is 2xx, 304, and 404 to a get, within the SLO, is at least 0.99 of the offered rate.\n\n" +
+	return "The breaking point is the highest rate at which goodput, which is good answers (see --good) within the SLO, is at least 0.99 of the offered rate.\n\n" +
 		"Most searches take some 25 trials of --warmup and --duration, 3 minutes by default, and longer the further the breaking point is from --rate " +
 		"and the less steady the machine. After 100 trials, or when what was sustained at one time is not at another, the search gives up and says what it knows. " +
 		"After a trial that was not sustained it waits until the service has recovered, half a minute or so at most."

@@ -38,9 +38,13 @@
 // # Parts
 //
 // [workload.Options] say what to send; [Run] sends it. A [workload.Stream] turns
-// options into requests, from the seed alone: nothing in it reads a clock. Event
-// loops, one a thread, send each request when its time has come, and follow the
-// answers; every loop walks through the whole stream and sends its share, so that
-// what is sent does not depend on how many loops there are. What they counted in a
-// [result.Tally] each becomes one [result.Result].
+// options into requests, from the seed alone: nothing in it reads a clock. An engine
+// sends each request when its time has come, and follows the answers. What it counted
+// in [result.Tally] becomes a [result.Result].
+//
+// There are two, which keep the same promises. One has event loops, one a thread, over
+// Linux's epoll, for HTTP/1.1 in the clear; every loop walks through the whole stream
+// and sends its share, so that what is sent does not depend on how many loops there
+// are. The other has a goroutine a connection over net/http, for TLS, HTTP/2, several
+// servers and every system.
 package generator

@@ -14,6 +14,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/machine"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Comparison is what a comparison found, and the form of its comparison.json.
@@ -33,8 +34,10 @@ type Comparison struct {
 	// SHA-256 of what is sent if that is targets.
 	Services map[string]string `json:"services,omitempty"`
 	Targets  string            `json:"targets_sha256,omitempty"`
-	Started  time.Time         `json:"started"`
-	Finished time.Time         `json:"finished"`
+	// Good are the status codes that serve, if it does not depend on the operation.
+	Good     workload.Codes `json:"good,omitempty"`
+	Started  time.Time      `json:"started"`
+	Finished time.Time      `json:"finished"`
 	// Partial says why not every run was made; empty if all were.
 	Partial string `json:"partial,omitempty"`
 	// Capacity is what the "x" of relative rates stands for, in requests a

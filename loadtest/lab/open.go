@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -210,6 +211,7 @@ func (l *comparing) describe(ctx context.Context) (*Comparison, error) {
 		}
 		c.Targets = fmt.Sprintf("%x", sha256.Sum256(content))
 	}
+	c.Good = l.groups[0].load.WithDefaults().Good
 	if c.Services = l.o.Services; len(c.Services) > 0 {
 		return c, nil
 	}
@@ -243,6 +245,8 @@ func (c *Comparison) differsFrom(other *Comparison) string {
 		return "build of the service"
 	case !maps.Equal(c.Services, other.Services):
 		return "service"
+	case c.Good != other.Good:
+		return fmt.Sprintf("set of good codes (%s)", cmp.Or(c.Good, "by operation"))
 	case c.Targets != other.Targets:
 		return "set of targets"
 	case c.Peers != other.Peers:

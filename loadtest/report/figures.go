@@ -56,7 +56,7 @@ func (s *study) overRates(d *data) (figures []figure) {
 			goodput, axis{Title: "goodput", Unit: "/s"}, true)
 		draw("Throughput against offered rate", "All answers: good, late and refusing."+dotted,
 			"completed_rps", axis{Title: "completed", Unit: "/s"}, true)
-		draw("Served p99 against offered rate", "Of what was served ("+serving+"), counted from the scheduled time.",
+		draw("Served p99 against offered rate", "Of what was served ("+serving(string(s.Good))+"), counted from the scheduled time.",
 			servedP99, axis{Title: "served p99", Unit: "ms", Scale: logarithmic}, false)
 	}
 	return figures
@@ -183,7 +183,7 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 		figures = append(figures, d.add(title, caption, &chart{Kind: linesChart, X: x, Y: y, Series: filled(lines)})...)
 	}
 	add("Latency of all requests", "By percentile, from the scheduled time; what got no answer counts with its time-out. All runs together.", percentiles, latencies, all)
-	add("Latency of what was served", "By percentile, of "+serving+" alone, from the scheduled time. All runs together.", percentiles, latencies, served)
+	add("Latency of what was served", "By percentile, of "+serving(string(s.Good))+" alone, from the scheduled time. All runs together.", percentiles, latencies, served)
 	if len(middles) == 0 {
 		return figures
 	}

@@ -404,3 +404,20 @@ func TestRun_ShowsNoGuesses(t *testing.T) {
 	require.Contains(t, html, "too few")
 	require.NotContains(t, html[strings.Index(html, "<body"):], "4.4")
 }
+
+// Each target has a row, which stands in no other table again.
+func TestRun_ShowsTargets(t *testing.T) {
+	t.Parallel()
+	p := result.Percentiles{P50: 2.2, P99: 4.4, Count: 5000}
+	share := result.Share{Requests: 5000, Served: 4900, Good: 4000}
+	r := &Run{Name: "r.json", Result: &result.Result{
+		Requests: 5000, Seconds: 2, Good: "2xx,3xx", Operations: map[string]int64{"GET /x": 5000}, Shares: map[string]result.Share{"GET /x": share},
+		Targets: []result.TargetResult{{Target: "GET /x", Share: share, Errors: 7, Latency: p, ServedLatency: p}},
+	}}
+	var b bytes.Buffer
+	require.NoError(t, Markdown(&b, &Input{Runs: []*Run{r}}))
+	require.Contains(t, b.String(), "| GET /x | 5000 | 80 | 7 | 2.2 | 4.4 | 4.4 |\n")
+	require.Equal(t, 1, strings.Count(b.String(), "GET /x"))
+	require.Contains(t, b.String(), "(2xx,3xx within ")
+	require.NotContains(t, b.String(), "404 to a GET")
+}

@@ -37,7 +37,7 @@ func (r *Run) section(d *data) section {
 	add := func(title, caption string, x, y axis, lines ...series) {
 		out.Overview = append(out.Overview, d.add(title, caption, &chart{Kind: linesChart, X: x, Y: y, Series: filled(lines)})...)
 	}
-	add("Latency by percentile", "Corrected: from the scheduled time of all requests. Served: of "+serving+" alone. "+
+	add("Latency by percentile", "Corrected: from the scheduled time of all requests. Served: of "+serving(string(r.Good))+" alone. "+
 		"Uncorrected: from the moment of sending, which is what a generator says that lets a stalled server slow it down.", percentiles, latencies,
 		series{Name: "corrected", Style: 0, Points: all}, series{Name: "served", Style: 1, Points: served},
 		series{Name: "uncorrected", Style: 2, Points: points(r.UncorrectedLatency, r.Requests)})
@@ -118,12 +118,16 @@ func (r *Run) tables() []table {
 		}})
 	}
 	tables := []table{latency}
+	operations := r.Operations
+	if len(r.Targets) > 0 {
+		operations = nil // which targets have rows of their own for
+	}
 	for _, t := range []struct {
 		caption, head string
 		rows          []row
 	}{
 		{"Answers", "status", counted(r.Status)},
-		{"Operations", "operation", counted(r.Operations)},
+		{"Operations", "operation", counted(operations)},
 		{"Shed", "reason", counted(r.Shed)},
 		{"Errors", "kind", counted(r.Errors)},
 	} {
@@ -131,13 +135,30 @@ func (r *Run) tables() []table {
 			tables = append(tables, table{Caption: t.caption, Head: []string{t.head, "requests"}, Rows: t.rows})
 		}
 	}
+	if len(r.Targets) > 0 {
+		t := table{Caption: "Targets", Head: []string{"", "requests", "good, %", "errors", "p50, ms", "p99, ms", "served p99, ms"}}
+		for i := range r.Targets {
+			of := &r.Targets[i]
+			t.Rows = append(t.Rows, row{Cells: []cell{
+				{Text: of.Target}, {Text: fmt.Sprint(of.Requests)}, {Text: short(of.GoodPercent())}, {Text: fmt.Sprint(of.Errors)},
+				percentileCell(of.Latency, 50, of.Latency.P50), percentileCell(of.Latency, 99, of.Latency.P99),
+				percentileCell(of.ServedLatency, 99, of.ServedLatency.P99),
+			}})
+		}
+		tables = append(tables, t)
+	}
 	if len(r.Shares) > 0 {
 		t := table{Caption: "Good, of what each asked for", Head: []string{"", "requests", "good, %"}}
 		for _, name := range slices.Sorted(maps.Keys(r.Shares)) {
 			share := r.Shares[name]
+			if len(r.Targets) > 0 && r.Operations[name] > 0 {
+				continue
+			}
 			t.Rows = append(t.Rows, row{Cells: []cell{{Text: name}, {Text: fmt.Sprint(share.Requests)}, {Text: short(share.GoodPercent())}}})
 		}
-		tables = append(tables, t)
+		if len(t.Rows) > 0 {
+			tables = append(tables, t)
+		}
 	}
 	if len(r.Attribution) > 0 {
 		tables = append(tables, r.shares())
@@ -170,7 +191,7 @@ func (r *Run) facts() []fact {
 		{"requests", fmt.Sprintf("%s in %s s, seed %d", humanize.Comma(r.Requests), short(r.Seconds), r.Seed)},
 		{"offered", amount(r.OfferedRPS, "1/s") + asked(r.TargetRPS)},
 		{"completed", amount(r.CompletedRPS, "1/s")},
-		{"goodput", fmt.Sprintf("%s (%s within %s ms)", amount(r.GoodputRPS, "1/s"), serving, short(r.SLOMillis))},
+		{"goodput", fmt.Sprintf("%s (%s within %s ms)", amount(r.GoodputRPS, "1/s"), serving(string(r.Good)), short(r.SLOMillis))},
 	}
 	for _, f := range []struct {
 		name, unit string

@@ -344,7 +344,7 @@ func (s *study) facts() []fact {
 		{"measured", fmt.Sprintf("%s to %s", moment(s.Started), moment(s.Finished))},
 		{"runs", fmt.Sprintf("each of %d combinations %s, interleaved: %s after %s of warm-up, seed %d",
 			len(s.Groups), times(sc.Repetitions), sc.Duration, sc.Warmup, sc.Seed)},
-		{"good is", fmt.Sprintf("answered %s within %s; clients give up after %s", serving, sc.SLO, sc.Timeout)},
+		{"good is", fmt.Sprintf("answered %s within %s; clients give up after %s", serving(string(s.Good)), sc.SLO, sc.Timeout)},
 	}...)
 	for _, l := range s.loads {
 		name := "capacity (1x)"

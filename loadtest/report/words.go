@@ -16,8 +16,13 @@ const (
 	cpu       = "server_cpu_served_us"
 )
 
-// serving says which answers serve.
-const serving = "2xx, 304, or 404 to a GET"
+// serving says which answers serve, by the codes that are good if that was said.
+func serving(good string) string {
+	if good != "" {
+		return good
+	}
+	return "2xx, 304, or 404 to a GET"
+}
 
 // rule says how the best is found, in the words of the report.
 var rule = fmt.Sprintf("Best is the setting than which no other is proven to have more goodput or, where that cannot be told, a lower served p99. "+

@@ -155,7 +155,7 @@ var operators = []struct {
 // ParseAssertion reads a metric, an operator and a value:
 //
 //	p99<50ms  p99.9<=0.2s  mean<5ms  max<1s   latency of all requests; any percentile
-//	served_p99<20ms                           latency of 2xx, 304, and 404 to a get
+//	served_p99<20ms                           latency of good answers, however late
 //	goodput>=1000  completed>99%              requests a second, or a share of those offered
 //	errors==0  shed<1%  non2xx<0.1%           requests, or a share of all of them
 //	server_cpu<60us                           the service's CPU time a request
