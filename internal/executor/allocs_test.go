@@ -36,5 +36,7 @@ func TestExecutor_AllocatesNothing(t *testing.T) {
 // nullStore does nothing.
 type nullStore struct{ store.Store }
 
-func (nullStore) Get(dst, _ []byte) ([]byte, error)         { return append(dst, 'x'), nil }
+func (nullStore) Get(dst, _ []byte) ([]byte, store.Meta, error) {
+	return append(dst, 'x'), store.Meta{}, nil
+}
 func (nullStore) Apply([]store.Write) (store.Commit, error) { return nil, nil }

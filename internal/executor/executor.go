@@ -37,6 +37,9 @@ const (
 	// one entry alone is larger. With the head of its answer it fits into a buffer
 	// of 256 KiB.
 	maxTurnBytes = 252 << 10
+	// maxTurnGone is how many entries that have expired a range passes over in one
+	// turn.
+	maxTurnGone = 4096
 )
 
 // Events are called as things happen. Each must be fast and safe for concurrent
@@ -150,6 +153,8 @@ func (e *Executor) Run(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 		}
 	case op.Kind == Get:
 		e.get(t, op, done)
+	case op.Kind == Batch && !t.Write:
+		e.view(t, op, done)
 	default:
 		e.write(tasks, done)
 	}
@@ -177,7 +182,7 @@ func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	slot := e.table.slot(op.Key)
 	for {
 		generation := e.table.generation.Load()
-		op.Buf, op.Err = e.storeGet(op.Buf[:head], op.Key)
+		op.Buf, op.Meta, op.Err = e.storeGet(op.Buf[:head], op.Key)
 		if op.Err != nil && !errors.Is(op.Err, store.ErrNotFound) {
 			break
 		}
@@ -201,24 +206,43 @@ func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	b := e.batches.Get().(*batch)
 	b.done = done
+	looks, mayIdle := false, false
 	for _, t := range tasks {
 		op := t.Payload.(*Op)
+		op.idle = false
 		b.tasks = append(b.tasks, t)
-		b.writes = append(b.writes, store.Write{Key: op.Key, Value: op.Value, Delete: op.Kind == Delete})
+		if op.Kind == Batch {
+			b.keys = op.Steps.appendKeys(b.keys)
+			mayIdle = true
+		} else {
+			b.keys = append(b.keys, op.Key)
+		}
+		looks = looks || op.looks()
 	}
 	e.table.enter(b)
 	start := e.now()
-	commit, err := e.storeApply(b.writes)
+	var commit store.Commit
+	var err error
+	if looks {
+		commit, err = e.storeTransact(b)
+	} else if b.fill(nil); len(b.writes) > 0 {
+		commit, err = e.storeApply(b.writes)
+	}
 	b.applied = e.now()
 	e.events.Operated("commit", time.Duration(b.applied-start))
-	if err == nil {
-		e.events.Committed(b.tasks[0].Strategy, len(tasks))
+	b.commit = commit
+	if looks || mayIdle {
+		for _, t := range e.table.dismiss(b, e.store) {
+			done(t)
+		}
+	}
+	if err == nil && len(b.tasks) > 0 {
+		e.events.Committed(b.tasks[0].Strategy, len(b.writes))
 	}
 	if commit == nil {
 		e.finish(b, err)
 		return
 	}
-	b.commit = commit
 	e.commits.Add(1)
 	e.handed.push(b) // from here on b is the completer's
 }
@@ -358,10 +382,17 @@ func fill(op *Op) (err error) {
 		}
 	}()
 	s := &op.scan
-	head := len(op.Buf)
+	head, gone := len(op.Buf), 0
 	for s.pending || s.iter.Next() {
 		s.pending = false
 		key, value, err := s.iter.Entry()
+		if errors.Is(err, store.ErrNotFound) {
+			if gone++; gone == maxTurnGone {
+				op.More = true
+				return nil
+			}
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -414,13 +445,35 @@ func fill(op *Op) (err error) {
 // The calls of the store follow. A panic in there must not take the worker with
 // it.
 
-func (e *Executor) storeGet(dst, key []byte) (value []byte, err error) {
+func (e *Executor) storeGet(dst, key []byte) (value []byte, m store.Meta, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			value, err = dst, panicked(r)
 		}
 	}()
 	return e.store.Get(dst, key)
+}
+
+func (e *Executor) storeView(read func(store.View) error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked(r)
+		}
+	}()
+	return e.store.View(read)
+}
+
+func (e *Executor) storeTransact(b *batch) (c store.Commit, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			c, err = nil, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, panicked(r))
+		}
+	}()
+	return e.store.Transact(b.expected(), func(v store.View) ([]store.Write, error) {
+		e.table.doubts(b, e.store)
+		b.fill(v)
+		return b.writes, nil
+	})
 }
 
 func (e *Executor) storeApply(writes []store.Write) (c store.Commit, err error) {

@@ -15,6 +15,8 @@ import (
 type fake struct {
 	durable bool // Apply hands back commits
 
+	step sync.Mutex // held by who applies
+
 	mu         sync.Mutex
 	data       map[string]string
 	commits    []*fakeCommit
@@ -37,7 +39,7 @@ func newFake(durable bool) *fake {
 	return &fake{durable: durable, data: make(map[string]string)}
 }
 
-func (f *fake) Get(dst, key []byte) ([]byte, error) {
+func (f *fake) Get(dst, key []byte) ([]byte, store.Meta, error) {
 	f.mu.Lock()
 	v, ok := f.data[string(key)]
 	panics, onGet := f.panics, f.onGet
@@ -49,12 +51,30 @@ func (f *fake) Get(dst, key []byte) ([]byte, error) {
 		onGet()
 	}
 	if !ok {
-		return dst, store.ErrNotFound
+		return dst, store.Meta{}, store.ErrNotFound
 	}
-	return append(dst, v...), nil
+	return append(dst, v...), store.Meta{}, nil
+}
+
+func (f *fake) View(read func(store.View) error) error { return read(f) }
+
+func (f *fake) Transact(_ [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
+	f.step.Lock()
+	defer f.step.Unlock()
+	writes, err := decide(f)
+	if err != nil || len(writes) == 0 {
+		return nil, err
+	}
+	return f.apply(writes)
 }
 
 func (f *fake) Apply(writes []store.Write) (store.Commit, error) {
+	f.step.Lock()
+	defer f.step.Unlock()
+	return f.apply(writes)
+}
+
+func (f *fake) apply(writes []store.Write) (store.Commit, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.panics {

@@ -16,6 +16,7 @@ const (
 	Put
 	Delete
 	Range
+	Batch
 )
 
 // Op is one operation on the store, the payload of a task. Its owner is the
@@ -26,6 +27,11 @@ type Op struct {
 	Key []byte
 	// Value is the value to put.
 	Value []byte
+	// TTL is after how many seconds the value that is put is gone, 0 for never.
+	TTL uint32
+	// If is what must hold for a Put or a Delete. If it does not, Err is
+	// store.ErrCondition, and Meta.Tag that of the value that is there instead.
+	If store.Condition
 	// End is the key before which a range ends, empty for none.
 	End []byte
 	// Descending says that a range goes from the largest key down.
@@ -42,13 +48,20 @@ type Op struct {
 	// key.
 	Next func(dst, last []byte) []byte
 
+	// Steps are the operations of a Batch. Its Task.Write says whether one of them
+	// writes.
+	Steps *Steps
+
 	// Consistency is what the operation asks of a distributed store.
 	Consistency store.Consistency
 
-	// Buf receives the result: the value of a Get, or the next entries of a
-	// Range, is appended to it. The submitter provides it and keeps it. What was
+	// Buf receives the result: the value of a Get, the next entries of a Range, or the
+	// results of a Batch, are appended to it. The submitter provides it and keeps it. What was
 	// appended means nothing if Err is set.
 	Buf []byte
+	// Meta is what is known of the value that a Get has found, or of the one that was
+	// put, beside its bytes.
+	Meta store.Meta
 	// More says of a Range that entries are left: the submitter, having used
 	// Buf, submits the task again as a continuation, or calls Close.
 	More bool
@@ -56,6 +69,8 @@ type Op struct {
 	// closed by its error.
 	Err error
 
+	// idle says that the operation has written nothing, and only told what is there.
+	idle     bool
 	scan     scan     // of a range between its turns
 	deferred deferred // of a read that waits for a sync
 }

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,18 +18,25 @@ func (e *Executor) ask(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	if t.Deadline != 0 && e.started {
 		terms.Deadline = e.epoch.Add(time.Duration(t.Deadline))
 	}
-	if op.Kind == Get {
+	switch op.Kind {
+	case Batch:
+		op.Err = fmt.Errorf("batches of a distributed store: %w", errors.ErrUnsupported)
+	case Get:
 		start := e.began(t)
 		head := len(op.Buf)
-		op.Buf, op.Err = e.remoteGet(terms, op.Buf, op.Key)
+		op.Buf, op.Meta, op.Err = e.remoteGet(terms, op.Buf, op.Key)
 		if op.Err != nil {
 			op.Buf = op.Buf[:head]
 		}
 		e.operated("get", start)
-	} else {
+	default:
 		start := e.now() // the one before may have taken its time
-		write := [1]store.Write{{Key: op.Key, Value: op.Value, Delete: op.Kind == Delete}}
+		write := [1]store.Write{{Key: op.Key, Value: op.Value, Delete: op.Kind == Delete, TTL: op.TTL, If: op.If}}
+		op.Meta = store.Meta{}
 		op.Err = e.remoteApply(terms, write[:])
+		if refused, ok := errors.AsType[*store.ConditionError](op.Err); ok {
+			op.Meta.Tag = refused.Tag
+		}
 		e.operated("commit", start)
 		if op.Err == nil {
 			e.events.Committed(t.Strategy, 1)
@@ -37,7 +45,7 @@ func (e *Executor) ask(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	done(t)
 }
 
-func (e *Executor) remoteGet(terms store.Terms, dst, key []byte) (value []byte, err error) {
+func (e *Executor) remoteGet(terms store.Terms, dst, key []byte) (value []byte, m store.Meta, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			value, err = dst, panicked(r)

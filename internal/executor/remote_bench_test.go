@@ -22,12 +22,15 @@ import (
 )
 
 // waiting is a store on another machine that answers after a while.
-type waiting struct{ wait time.Duration }
+type waiting struct {
+	store.Store // nil: what is not below is not called
+	wait        time.Duration
+}
 
 var _ store.Remote = waiting{}
 
-func (w waiting) GetUnder(_ store.Terms, dst, _ []byte) ([]byte, error) {
-	return append(dst, w.ask()...), nil
+func (w waiting) GetUnder(_ store.Terms, dst, _ []byte) ([]byte, store.Meta, error) {
+	return append(dst, w.ask()...), store.Meta{}, nil
 }
 
 func (w waiting) ApplyUnder(store.Terms, []store.Write) error {
@@ -46,14 +49,8 @@ func (w waiting) ask() string {
 	return "value"[:5*frames[w.wait%4096]]
 }
 
-func (w waiting) Get(dst, key []byte) ([]byte, error)     { return w.GetUnder(store.Terms{}, dst, key) }
-func (waiting) Apply([]store.Write) (store.Commit, error) { return nil, errors.ErrUnsupported }
-func (waiting) Range(_, _ []byte, _ bool) (store.Iterator, error) {
-	return nil, errors.ErrUnsupported
-}
 func (waiting) Writable() error { return nil }
 func (waiting) Stalled() bool   { return false }
-func (waiting) Close() error    { return nil }
 
 // BenchmarkRemote compares what may wait for a store on other machines, with so
 // many operations under way: the worker itself, so that there are as many workers;
@@ -65,7 +62,7 @@ func BenchmarkRemote(b *testing.B) {
 		for _, inFlight := range []int{1, 16, 128, 1024} {
 			for _, waits := range []string{"worker", "goroutine"} {
 				b.Run(fmt.Sprintf("wait=%v/inflight=%d/waits=%s", wait, inFlight, waits), func(b *testing.B) {
-					benchRemote(b, waiting{wait}, inFlight, waits == "goroutine")
+					benchRemote(b, waiting{wait: wait}, inFlight, waits == "goroutine")
 				})
 			}
 		}

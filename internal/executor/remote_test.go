@@ -19,13 +19,13 @@ type remoteFake struct {
 
 var _ store.Remote = (*remoteFake)(nil)
 
-func (f *remoteFake) GetUnder(t store.Terms, dst, key []byte) ([]byte, error) {
+func (f *remoteFake) GetUnder(t store.Terms, dst, key []byte) ([]byte, store.Meta, error) {
 	f.terms = append(f.terms, t)
-	value, err := f.Get(dst, key)
+	value, m, err := f.Get(dst, key)
 	if f.applyErr != nil {
-		return append(dst, "part of a value"...), f.applyErr
+		return append(dst, "part of a value"...), m, f.applyErr
 	}
-	return value, err
+	return value, m, err
 }
 
 func (f *remoteFake) ApplyUnder(t store.Terms, writes []store.Write) error {

@@ -91,8 +91,8 @@ func (t *table) slot(key []byte) *atomic.Int32 {
 
 // enter is W1.
 func (t *table) enter(b *batch) {
-	for _, task := range b.tasks {
-		slot := t.slot(task.Payload.(*Op).Key)
+	for _, key := range b.keys {
+		slot := t.slot(key)
 		b.slots = append(b.slots, slot)
 		slot.Add(1)
 	}
@@ -140,8 +140,8 @@ func (t *table) leave(b *batch, err error) (ready reads) {
 // seen them.
 func (t *table) failLocked(b *batch, err error) {
 	t.mu.failures++
-	for _, task := range b.tasks {
-		t.mu.doubts[string(task.Payload.(*Op).Key)]++
+	for _, key := range b.keys {
+		t.mu.doubts[string(key)]++
 	}
 	for f := t.mu.oldest; f != nil; f = f.younger {
 		for op := f.reads.first; op != nil; op = op.deferred.next {
@@ -177,10 +177,112 @@ func (t *table) judgeGet(op *Op, slot *atomic.Int32, generation uint64, s store.
 	if t.generation.Load() != generation {
 		return again
 	}
-	if _, doubtful := t.mu.doubts[string(op.Key)]; doubtful {
+	if t.doubtfulLocked(op) {
 		return fail
 	}
 	return t.attachLocked(op, slot, d)
+}
+
+// judgeSteps is judgeGet for a Batch.
+func (t *table) judgeSteps(op *Op, generation uint64, s store.Store, d deferred) verdict {
+	op.Steps.mark(t)
+	if len(op.Steps.marked) == 0 && t.generation.Load() == generation {
+		return answer
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetLocked(s)
+	if t.generation.Load() != generation {
+		return again
+	}
+	if t.doubtfulLocked(op) {
+		return fail
+	}
+	return t.attachLocked(op, nil, d)
+}
+
+// doubtfulLocked reports whether a key of op is in doubt, whose Steps are marked if it
+// is a Batch.
+func (t *table) doubtfulLocked(op *Op) bool {
+	if len(t.mu.doubts) == 0 {
+		return false
+	}
+	if op.Kind == Batch {
+		return slices.ContainsFunc(op.Steps.marked, func(key []byte) bool {
+			_, doubtful := t.mu.doubts[string(key)]
+			return doubtful
+		})
+	}
+	_, doubtful := t.mu.doubts[string(op.Key)]
+	return doubtful
+}
+
+// doubts is called before the operations of b look at what is stored. It makes idle
+// those that would look at a key in doubt.
+func (t *table) doubts(b *batch, s store.Store) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetLocked(s)
+	if len(t.mu.doubts) == 0 {
+		return
+	}
+	for _, task := range b.tasks {
+		op := task.Payload.(*Op)
+		if !op.looks() {
+			continue
+		}
+		if op.Kind == Batch {
+			op.Steps.mark(t)
+		}
+		if t.doubtfulLocked(op) {
+			op.idle, op.Err = true, inDoubt(store.ErrUnknownOutcome)
+		}
+	}
+}
+
+// dismiss takes out of b the operations that have written nothing, before what b has
+// written is answered. Those that tell what they have seen are attached to the youngest
+// batch that writes what they have looked at. It returns those that can be answered.
+func (t *table) dismiss(b *batch, s store.Store) (ready []*dispatch.Task) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetLocked(s)
+	idle := b.tasks[:0:0]
+	tasks, keys, n := b.tasks[:0], b.keys[:0], 0
+	slots := b.slots[:0]
+	for _, task := range b.tasks {
+		op := task.Payload.(*Op)
+		own := n + op.writes()
+		if op.idle {
+			idle = append(idle, task)
+			for _, slot := range b.slots[n:own] {
+				slot.Add(-1)
+			}
+		} else {
+			tasks = append(tasks, task)
+			keys = append(keys, b.keys[n:own]...)
+			slots = append(slots, b.slots[n:own]...)
+		}
+		n = own
+	}
+	b.tasks, b.keys, b.slots = tasks, keys, slots
+	for _, task := range idle {
+		op := task.Payload.(*Op)
+		var slot *atomic.Int32
+		if op.Kind == Batch {
+			op.Steps.mark(t)
+		} else {
+			slot = t.slot(op.Key)
+		}
+		switch {
+		case t.doubtfulLocked(op):
+			op.Err = inDoubt(store.ErrUnknownOutcome)
+		case t.attachLocked(op, slot, deferred{task: task, done: b.done}) == wait:
+			continue
+		}
+		ready = append(ready, task)
+	}
+	return ready
 }
 
 // judgeRange is R2 for the first turn of a range, whose snapshot was opened
@@ -195,7 +297,7 @@ func (t *table) judgeRange(op *Op, failures uint64, d deferred) verdict {
 }
 
 // attachLocked attaches a read to the youngest batch that writes what it reads. The
-// slot is that of its key, nil for a range.
+// slot is that of its key, nil for a range and a Batch.
 func (t *table) attachLocked(op *Op, slot *atomic.Int32, d deferred) verdict {
 	for b := t.mu.youngest; b != nil; b = b.older {
 		if (slot == nil || slices.Contains(b.slots, slot)) && b.writesWhat(op) {
@@ -209,10 +311,13 @@ func (t *table) attachLocked(op *Op, slot *atomic.Int32, d deferred) verdict {
 
 // writesWhat reports whether b writes what op reads.
 func (b *batch) writesWhat(op *Op) bool {
-	return slices.ContainsFunc(b.tasks, func(t *dispatch.Task) bool {
-		key := t.Payload.(*Op).Key
-		if op.Kind == Range {
+	return slices.ContainsFunc(b.keys, func(key []byte) bool {
+		switch op.Kind {
+		case Range:
 			return op.covers(key)
+		case Batch:
+			_, found := slices.BinarySearchFunc(op.Steps.marked, key, bytes.Compare)
+			return found
 		}
 		return bytes.Equal(key, op.Key)
 	})
@@ -281,8 +386,11 @@ func (r reads) complete() {
 // batch is a store batch with its tasks, from when it is filled until they are
 // completed.
 type batch struct {
-	tasks  []*dispatch.Task
+	tasks []*dispatch.Task
+	// writes are what is given to the store, in order of the tasks.
 	writes []store.Write
+	// keys are those that the tasks write, or may write, in the same order.
+	keys   [][]byte
 	done   func(*dispatch.Task)
 	commit store.Commit
 	// applied is when the store had applied the batch, on the executor's clock.
@@ -297,7 +405,8 @@ type batch struct {
 
 // reset keeps the memory of the slices, and nothing of a request.
 func (b *batch) reset() {
-	clear(b.tasks)
+	clear(b.tasks[:cap(b.tasks)]) // some were dismissed
 	clear(b.writes)
-	*b = batch{tasks: b.tasks[:0], writes: b.writes[:0], slots: b.slots[:0]}
+	clear(b.keys[:cap(b.keys)])
+	*b = batch{tasks: b.tasks[:0], writes: b.writes[:0], keys: b.keys[:0], slots: b.slots[:0]}
 }

@@ -26,7 +26,9 @@ type constant struct {
 	value []byte
 }
 
-func (c constant) Get(dst, _ []byte) ([]byte, error)         { return append(dst, c.value...), nil }
+func (c constant) Get(dst, _ []byte) ([]byte, store.Meta, error) {
+	return append(dst, c.value...), store.Meta{}, nil
+}
 func (c constant) Apply([]store.Write) (store.Commit, error) { return nil, nil }
 
 func serveConstant(b testing.TB, strategy string) *Server {

@@ -28,8 +28,11 @@ import (
 
 // memStore is a store in memory whose operations can be made to wait and fail.
 type memStore struct {
+	step sync.RWMutex // held by those that apply, and for writing by a Transact
+
 	mu   sync.Mutex
 	data map[string]string
+	ttl  map[string]uint32 // which never passes
 	// gates are what operations on a key wait for. An operation that arrives at
 	// its gate sends its key to arrived.
 	gates   map[string]chan struct{}
@@ -41,7 +44,7 @@ type memStore struct {
 }
 
 func newMemStore() *memStore {
-	return &memStore{data: map[string]string{}, gates: map[string]chan struct{}{}, arrived: make(chan string, 100), fail: map[string]error{}}
+	return &memStore{data: map[string]string{}, ttl: map[string]uint32{}, gates: map[string]chan struct{}{}, arrived: make(chan string, 100), fail: map[string]error{}}
 }
 
 // block makes operations on key wait for the returned function.
@@ -76,20 +79,42 @@ func (m *memStore) enter(key []byte) error {
 	return err
 }
 
-func (m *memStore) Get(dst, key []byte) ([]byte, error) {
+func (m *memStore) Get(dst, key []byte) ([]byte, store.Meta, error) {
 	if err := m.enter(key); err != nil {
-		return dst, err
+		return dst, store.Meta{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.data[string(key)]
 	if !ok {
-		return dst, store.ErrNotFound
+		return dst, store.Meta{}, store.ErrNotFound
 	}
-	return append(dst, v...), nil
+	return append(dst, v...), store.Meta{TTL: m.ttl[string(key)]}, nil
+}
+
+func (m *memStore) View(read func(store.View) error) error {
+	m.step.Lock()
+	defer m.step.Unlock()
+	return read(m)
+}
+
+func (m *memStore) Transact(_ [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
+	m.step.Lock()
+	defer m.step.Unlock()
+	writes, err := decide(m)
+	if err != nil {
+		return nil, err
+	}
+	return m.apply(writes)
 }
 
 func (m *memStore) Apply(writes []store.Write) (store.Commit, error) {
+	m.step.RLock()
+	defer m.step.RUnlock()
+	return m.apply(writes)
+}
+
+func (m *memStore) apply(writes []store.Write) (store.Commit, error) {
 	for _, w := range writes {
 		if err := m.enter(w.Key); err != nil {
 			return nil, err
@@ -98,10 +123,14 @@ func (m *memStore) Apply(writes []store.Write) (store.Commit, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range writes {
+		delete(m.ttl, string(w.Key))
 		if w.Delete {
 			delete(m.data, string(w.Key))
-		} else {
-			m.data[string(w.Key)] = string(w.Value)
+			continue
+		}
+		m.data[string(w.Key)] = string(w.Value)
+		if w.TTL != 0 {
+			m.ttl[string(w.Key)] = w.TTL
 		}
 	}
 	if m.hung != nil {

@@ -18,7 +18,7 @@ type remoteStore struct {
 	terms chan store.Terms
 }
 
-func (r *remoteStore) GetUnder(t store.Terms, dst, key []byte) ([]byte, error) {
+func (r *remoteStore) GetUnder(t store.Terms, dst, key []byte) ([]byte, store.Meta, error) {
 	r.terms <- t
 	return r.Get(dst, key)
 }

@@ -7,7 +7,10 @@ package store
 
 import (
 	"errors"
+	"slices"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/etag"
 )
 
 var (
@@ -29,6 +32,9 @@ var (
 	// answer in time. A write that fails with it has had no effect, unless the
 	// error wraps ErrUnknownOutcome as well.
 	ErrTimeout = errors.New("no answer in time")
+	// ErrCondition is returned for a write whose condition does not hold, and which has
+	// had no effect.
+	ErrCondition = errors.New("the condition does not hold")
 	// ErrClosed is returned by every operation after Close.
 	ErrClosed = errors.New("the store is closed")
 )
@@ -38,6 +44,48 @@ type Write struct {
 	Key    []byte
 	Value  []byte
 	Delete bool
+	// TTL is after how many seconds the value is gone, 0 for never.
+	TTL uint32
+	// Tag is that of Value, zero if it is not known.
+	Tag etag.Tag
+	// If is what must hold. Only a Remote looks at it.
+	If Condition
+}
+
+// Meta is what is known of a value beside its bytes.
+type Meta struct {
+	// Tag is the value's, zero if it is not stored with it.
+	Tag etag.Tag
+	// TTL is in how many seconds the value is gone, rounded up, 0 for never.
+	TTL uint32
+}
+
+// Condition is what must hold for a key at the moment of a write. Its zero value
+// always does.
+type Condition struct {
+	// Absent: the key has no value. Present: it has one.
+	Absent, Present bool
+	// Tags, if not nil, are those of which the value has one.
+	Tags []etag.Tag
+}
+
+// IsZero reports whether the condition always holds.
+func (c *Condition) IsZero() bool { return !c.Absent && !c.Present && c.Tags == nil }
+
+// Holds reports whether the condition holds for a key with a value of that tag, or
+// for one without a value.
+func (c *Condition) Holds(found bool, tag etag.Tag) bool {
+	if !found {
+		return !c.Present && c.Tags == nil
+	}
+	return !c.Absent && (c.Tags == nil || slices.Contains(c.Tags, tag))
+}
+
+// View reads what keys hold at one moment. It is for one goroutine, and for the time
+// of the call that it is handed to.
+type View interface {
+	// Get is that of Store.
+	Get(dst, key []byte) ([]byte, Meta, error)
 }
 
 // Store keeps the data. All methods are safe for concurrent use. No method
@@ -46,16 +94,24 @@ type Store interface {
 	// Get appends the value of key to dst and returns the extended slice, in a
 	// buffer from bufpool if it has to be a new one. It returns dst unchanged and
 	// ErrNotFound if the key has no value.
-	Get(dst, key []byte) ([]byte, error)
+	Get(dst, key []byte) ([]byte, Meta, error)
 	// Apply makes the writes visible at once, as one atomic batch, in order.
 	// If the returned Commit is not nil, the batch is visible but not yet as
 	// durable as the store was opened for: it may be acknowledged only after
 	// Wait has returned nil, and Wait must be called exactly once.
 	Apply(writes []Write) (Commit, error)
+	// View calls read with what is stored at this moment, and returns its error.
+	View(read func(View) error) error
+	// Transact is Apply for writes that decide returns, having seen what is stored. No
+	// other write takes effect in between: so decide must not wait for anything but
+	// the View, and is not called while another one is. What the keys in expected hold
+	// is brought into memory before, while it holds up nobody. An error of decide is
+	// returned, and nothing is written then.
+	Transact(expected [][]byte, decide func(View) ([]Write, error)) (Commit, error)
 	// Range opens an iterator over a consistent snapshot of the keys from start
 	// (included) to end (excluded), in ascending order of the keys or descending.
 	// An empty end means no upper bound. A store that has no such snapshot returns
-	// an error that wraps errors.ErrUnsupported.
+	// an error that wraps errors.ErrUnsupported; so do its View and Transact.
 	Range(start, end []byte, descending bool) (Iterator, error)
 	// Stalled reports whether the store has fallen behind, so that for now no write
 	// should be brought to it: it takes one all the same, and its memory grows by it.
@@ -79,10 +135,22 @@ type Store interface {
 type Remote interface {
 	Store
 	// GetUnder is Get under the terms t.
-	GetUnder(t Terms, dst, key []byte) ([]byte, error)
-	// ApplyUnder is Apply under the terms t.
+	GetUnder(t Terms, dst, key []byte) ([]byte, Meta, error)
+	// ApplyUnder is Apply under the terms t. A write whose condition does not hold fails
+	// with a *ConditionError.
 	ApplyUnder(t Terms, writes []Write) error
 }
+
+// ConditionError is an ErrCondition that tells what the key holds instead.
+type ConditionError struct {
+	// Tag is that of the value, zero if there is none.
+	Tag etag.Tag
+}
+
+func (*ConditionError) Error() string { return ErrCondition.Error() }
+
+// Is makes it an ErrCondition.
+func (*ConditionError) Is(target error) bool { return target == ErrCondition }
 
 // Terms are what a request asks of a Remote store beside the operation itself.
 type Terms struct {
@@ -117,10 +185,18 @@ type Iterator interface {
 	// Next moves to the next entry and reports whether there is one.
 	Next() bool
 	// Entry returns the current key and value, valid until the next call of
-	// Next or Close.
+	// Next or Close. The error is ErrNotFound if the value is gone though it still
+	// takes up space: who has to stop for others meets such entries as well.
 	Entry() (key, value []byte, err error)
 	// Err returns the error, if any, that ended the iteration.
 	Err() error
 	// Close releases the snapshot.
 	Close() error
+}
+
+// ExpiringIterator is an Iterator that tells when entries expire.
+type ExpiringIterator interface {
+	Iterator
+	// Expires returns when the current entry is gone, the zero time for never.
+	Expires() time.Time
 }

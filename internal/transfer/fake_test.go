@@ -24,6 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // source is a Source in memory.
 type source struct {
 	values map[string]string
+	// expires is when they do, of those that do.
+	expires map[string]time.Time
 	// failAt is the key at which reading fails, "" for none.
 	failAt string
 	// endAt is the key before which the iteration ends with an error, "" for none.
@@ -34,7 +36,7 @@ var errDisk = errors.New("the disk fails")
 
 func (s *source) keys() []string { return slices.Sorted(maps.Keys(s.values)) }
 
-func (s *source) After(key []byte) (store.Iterator, error) {
+func (s *source) After(key []byte) (store.ExpiringIterator, error) {
 	keys := s.keys()
 	if key != nil {
 		i, found := slices.BinarySearch(keys, string(key))
@@ -77,6 +79,8 @@ func (i *iterator) Entry() (key, value []byte, err error) {
 	return i.buffer[:len(k)], i.buffer[len(k):], err
 }
 
+func (i *iterator) Expires() time.Time { return i.source.expires[i.keys[i.at]] }
+
 func (i *iterator) Err() error {
 	if i.at < len(i.keys) {
 		return errDisk
@@ -95,6 +99,7 @@ func (i *iterator) Close() error {
 // cell is a value in a target, or what was deleted.
 type cell struct {
 	value   string
+	ttl     uint32
 	stamp   int64
 	deleted bool
 }
@@ -145,13 +150,13 @@ func (t *target) setLocked(key string, c cell) {
 	}
 }
 
-func (t *target) PutStamped(key, value []byte, stamp int64) error {
+func (t *target) PutStamped(key, value []byte, ttl uint32, stamp int64) error {
 	err := t.begin(key, true)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.flying--
 	if err == nil || errors.Is(err, errHalf) {
-		t.setLocked(string(key), cell{value: string(value), stamp: stamp})
+		t.setLocked(string(key), cell{value: string(value), ttl: ttl, stamp: stamp})
 	}
 	if err == nil {
 		t.acked[string(key)] = true

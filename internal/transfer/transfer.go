@@ -47,7 +47,7 @@ import (
 type Source interface {
 	// After returns the entries whose keys are greater than key, in ascending
 	// order, all for nil. No key is empty.
-	After(key []byte) (store.Iterator, error)
+	After(key []byte) (store.ExpiringIterator, error)
 	// Share estimates which share of all, from 0 to 1, is in keys up to that one, and
 	// reports whether it can.
 	Share(key []byte) (share float64, known bool)
@@ -56,9 +56,10 @@ type Source interface {
 // Target is what is copied to. Its methods are safe for concurrent use, and their
 // errors those of a store.Remote.
 type Target interface {
-	// PutStamped writes a value, if nothing has been written to the key with a
-	// later timestamp, in microseconds since 1970.
-	PutStamped(key, value []byte, stamp int64) error
+	// PutStamped writes a value, which is gone after so many seconds, 0 for never, if
+	// nothing has been written to the key with a later timestamp, in microseconds since
+	// 1970.
+	PutStamped(key, value []byte, ttl uint32, stamp int64) error
 	// GetStamped appends the value of the key to dst, or a copy of it, and returns
 	// its timestamp.
 	GetStamped(dst, key []byte) (value []byte, stamp int64, err error)
@@ -96,6 +97,9 @@ type Job struct {
 	// Nil means nobody wants to know.
 	Report func(Progress)
 }
+
+// expirySlack is how much earlier than in the source a value may be gone in the target.
+const expirySlack = 2 * time.Second
 
 const (
 	// interval is the time between two reports, and two writes of the file.
@@ -247,7 +251,7 @@ func (r *run) read(ctx context.Context, after []byte, w *window, work chan<- *en
 			if err != nil {
 				return fmt.Errorf("the source cannot be read at the key %s: %w", quote(key), err)
 			}
-			e := newEntry(key, value)
+			e := newEntry(key, value, it.Expires())
 			if err := w.begin(ctx, e); err != nil {
 				return err
 			}
@@ -265,9 +269,15 @@ func (r *run) read(ctx context.Context, after []byte, w *window, work chan<- *en
 	return errors.Join(err, it.Close())
 }
 
-// put writes an entry.
+// put writes an entry, unless it has expired meanwhile.
 func (r *run) put(ctx context.Context, e *entry) error {
-	return r.insist(ctx, "write", e, func() error { return r.Target.PutStamped(e.key, e.value, r.stamp) })
+	return r.insist(ctx, "write", e, func() error {
+		ttl, gone := e.ttl(time.Now())
+		if gone {
+			return nil
+		}
+		return r.Target.PutStamped(e.key, e.value, ttl, r.stamp)
+	})
 }
 
 // compare reads an entry back, and notes what it finds.
@@ -281,6 +291,11 @@ func (r *run) compare(ctx context.Context, e *entry) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		e.found = missing
+		// Who has been told how many whole seconds are left may count them from a moment
+		// before or after.
+		if _, gone := e.ttl(time.Now().Add(expirySlack)); gone {
+			e.found = equal
+		}
 	case err != nil:
 		return err
 	case bytes.Equal(got, e.value):

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 )
 
 const (
@@ -22,6 +23,7 @@ const (
 // entry is a key with its value, on its way.
 type entry struct {
 	key, value []byte
+	expires    time.Time // zero for never
 	size       int
 	found      finding // by a comparison
 
@@ -29,10 +31,20 @@ type entry struct {
 }
 
 // newEntry returns a copy.
-func newEntry(key, value []byte) *entry {
+func newEntry(key, value []byte, expires time.Time) *entry {
 	both := append(append(make([]byte, 0, len(key)+len(value)), key...), value...)
 	n := len(key)
-	return &entry{key: both[:n:n], value: both[n:], size: len(both)}
+	return &entry{key: both[:n:n], value: both[n:], expires: expires, size: len(both)}
+}
+
+// ttl returns in how many seconds the value is gone, rounded up, 0 for never, and whether
+// it is already.
+func (e *entry) ttl(now time.Time) (seconds uint32, gone bool) {
+	if e.expires.IsZero() {
+		return 0, false
+	}
+	left := e.expires.Sub(now)
+	return uint32(max(0, (left+time.Second-1)/time.Second)), left <= 0
 }
 
 // window holds the entries from the oldest that is not done on, in the order of their

@@ -23,7 +23,7 @@ func TestWindow_Position(t *testing.T) {
 		require.Nil(t, w.position().After)
 		for range 300 {
 			if len(w.open) < 10 && rng.IntN(2) == 0 {
-				e := newEntry(fmt.Appendf(nil, "%04d", len(all)), make([]byte, rng.IntN(3)))
+				e := newEntry(fmt.Appendf(nil, "%04d", len(all)), make([]byte, rng.IntN(3)), time.Time{})
 				require.NoError(t, w.begin(t.Context(), e))
 				all, open = append(all, e), append(open, e)
 			} else if len(open) > 0 {
@@ -78,7 +78,7 @@ func TestWindow_Bytes(t *testing.T) {
 func TestNewEntry_Copies(t *testing.T) {
 	t.Parallel()
 	key, value := []byte("key"), []byte("value")
-	e := newEntry(key, value)
+	e := newEntry(key, value, time.Time{})
 	copy(key, "???")
 	copy(value, "?????")
 	_ = append(e.key, "YYY"...)

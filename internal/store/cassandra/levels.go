@@ -2,6 +2,7 @@ package cassandra
 
 import (
 	"fmt"
+	"strings"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -35,3 +36,12 @@ func levelsOf(name string) (levels, error) {
 }
 
 func (l *levels) of(c store.Consistency) gocql.Consistency { return l[c] }
+
+// serialOf returns the level at which replicas agree on conditional writes: local to a
+// datacentre if the default is.
+func serialOf(name string) gocql.Consistency {
+	if strings.HasPrefix(name, "LOCAL_") {
+		return gocql.LocalSerial
+	}
+	return gocql.Serial
+}

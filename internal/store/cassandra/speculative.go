@@ -58,7 +58,7 @@ func (s *speculation) end() {
 }
 
 // read appends the value of key to dst.
-type read func(ctx context.Context, dst, key []byte) ([]byte, error)
+type read func(ctx context.Context, dst, key []byte) ([]byte, store.Meta, error)
 
 // answered reports whether a read that has ended so needs no other one.
 func answered(err error) bool { return err == nil || errors.Is(err, store.ErrNotFound) }
@@ -66,12 +66,13 @@ func answered(err error) bool { return err == nil || errors.Is(err, store.ErrNot
 // read makes the read, and a second time if it takes long, as soon as that may be.
 // If both fail, the error is that of the first. limit must have a deadline, and not
 // be cancelled before it.
-func (s *speculation) read(limit context.Context, dst, key []byte, attempt read) ([]byte, error) {
+func (s *speculation) read(limit context.Context, dst, key []byte, attempt read) ([]byte, store.Meta, error) {
 	ctx, cancel := context.WithCancel(limit)
 	defer cancel()
 	var first asked
 	type outcome struct {
 		value []byte
+		meta  store.Meta
 		err   error
 	}
 	second := make(chan outcome, 1)
@@ -92,17 +93,17 @@ func (s *speculation) read(limit context.Context, dst, key []byte, attempt read)
 			s.end()
 			return
 		}
-		value, err := attempt(&attemptContext{ctx, true, &first}, nil, copied)
+		value, meta, err := attempt(&attemptContext{ctx, true, &first}, nil, copied)
 		s.end()
-		second <- outcome{value, err}
+		second <- outcome{value, meta, err}
 		if answered(err) {
 			cancel() // the first ends
 		}
 	})
-	value, err := attempt(&attemptContext{ctx, false, &first}, dst, key)
+	value, meta, err := attempt(&attemptContext{ctx, false, &first}, dst, key)
 	timer.Stop()
 	if !settled.Swap(true) || answered(err) {
-		return value, err
+		return value, meta, err
 	}
 	over := limit.Done() // the second may take a moment to end
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -113,11 +114,11 @@ func (s *speculation) read(limit context.Context, dst, key []byte, attempt read)
 		if answered(o.err) {
 			dst = append(bufpool.Grow(dst, len(o.value)), o.value...)
 			bufpool.Put(o.value)
-			return dst, o.err
+			return dst, o.meta, o.err
 		}
 	case <-over:
 	}
-	return dst, err
+	return dst, meta, err
 }
 
 // attemptContext is the context of one of the two attempts.

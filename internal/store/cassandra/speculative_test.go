@@ -67,15 +67,15 @@ func TestSpeculation_TakesTheFirstAnswer(t *testing.T) {
 				made <- tt.first
 				made <- tt.second
 				began := time.Now()
-				got, err := s.read(ctx, []byte("head "), key, func(ctx context.Context, dst, key []byte) ([]byte, error) {
+				got, _, err := s.read(ctx, []byte("head "), key, func(ctx context.Context, dst, key []byte) ([]byte, store.Meta, error) {
 					a := <-made
 					select {
 					case <-time.After(a.takes):
 					case <-ctx.Done():
-						return dst, ctx.Err()
+						return dst, store.Meta{}, ctx.Err()
 					}
 					require.Equal(t, "key", string(key))
-					return append(dst, a.value...), a.err
+					return append(dst, a.value...), store.Meta{}, a.err
 				})
 				clear(key) // it is the caller's again
 				require.Equal(t, tt.err, err)
@@ -112,14 +112,14 @@ func TestSpeculation_DoesNotWaitForWhatIsStuck(t *testing.T) {
 				var attempts atomic.Int32
 				keys := make(chan string, 1)
 				began := time.Now()
-				_, err := s.read(ctx, nil, key, func(_ context.Context, dst, key []byte) ([]byte, error) {
+				_, _, err := s.read(ctx, nil, key, func(_ context.Context, dst, key []byte) ([]byte, store.Meta, error) {
 					if attempts.Add(1) == 1 {
 						time.Sleep(20 * time.Millisecond)
-						return dst, tt.err
+						return dst, store.Meta{}, tt.err
 					}
 					time.Sleep(time.Minute)
 					keys <- string(key)
-					return dst, io.EOF
+					return dst, store.Meta{}, io.EOF
 				})
 				require.Equal(t, tt.err, err)
 				require.Equal(t, tt.took, time.Since(began))
@@ -156,10 +156,10 @@ func TestSpeculation_IsASmallShare(t *testing.T) {
 		require.True(t, s.begin())
 		began := time.Now()
 		attempts := 0
-		_, err := s.read(t.Context(), nil, nil, func(_ context.Context, dst, _ []byte) ([]byte, error) {
+		_, _, err := s.read(t.Context(), nil, nil, func(_ context.Context, dst, _ []byte) ([]byte, store.Meta, error) {
 			attempts++
 			time.Sleep(time.Minute)
-			return dst, io.EOF
+			return dst, store.Meta{}, io.EOF
 		})
 		require.Equal(t, io.EOF, err)
 		require.Equal(t, time.Minute, time.Since(began))
@@ -181,13 +181,13 @@ func TestSpeculation_IsMadeOnceThereIsRoom(t *testing.T) {
 		for range reads {
 			go func() {
 				var attempts atomic.Int32
-				_, err := s.read(ctx, nil, nil, func(ctx context.Context, dst, _ []byte) ([]byte, error) {
+				_, _, err := s.read(ctx, nil, nil, func(ctx context.Context, dst, _ []byte) ([]byte, store.Meta, error) {
 					if attempts.Add(1) == 1 {
 						<-ctx.Done()
-						return dst, ctx.Err()
+						return dst, store.Meta{}, ctx.Err()
 					}
 					time.Sleep(takes)
-					return dst, nil
+					return dst, store.Meta{}, nil
 				})
 				errs <- err
 			}()
@@ -211,13 +211,13 @@ func TestSpeculation_TakesAnAnswerAtTheLastMoment(t *testing.T) {
 			s := underWay(1, time.Millisecond)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			var attempts atomic.Int32
-			got, err := s.read(ctx, nil, nil, func(attempt context.Context, dst, _ []byte) ([]byte, error) {
+			got, _, err := s.read(ctx, nil, nil, func(attempt context.Context, dst, _ []byte) ([]byte, store.Meta, error) {
 				if attempts.Add(1) == 1 {
 					<-attempt.Done()
 					<-ctx.Done()
-					return dst, attempt.Err()
+					return dst, store.Meta{}, attempt.Err()
 				}
-				return append(dst, "second"...), nil
+				return append(dst, "second"...), store.Meta{}, nil
 			})
 			cancel()
 			require.NoError(t, err)

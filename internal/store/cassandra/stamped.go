@@ -39,12 +39,13 @@ func OpenStamped(o Options) (*Stamped, error) {
 	}, nil
 }
 
-// PutStamped writes a value as of the timestamp, in microseconds since 1970: it
+// PutStamped writes a value that is gone after so many seconds from now, 0 for never,
+// as of the timestamp, in microseconds since 1970: it
 // has no effect on a key that was written or deleted later. To repeat it changes
 // nothing, also if the outcome of the first is unknown. Its errors are those of
 // Apply.
-func (s *Stamped) PutStamped(key, value []byte, stamp int64) error {
-	return s.apply(store.Terms{}, &store.Write{Key: key, Value: value}, stamp)
+func (s *Stamped) PutStamped(key, value []byte, ttl uint32, stamp int64) error {
+	return s.apply(store.Terms{}, &store.Write{Key: key, Value: value, TTL: ttl}, stamp)
 }
 
 // GetStamped is Get, and returns the timestamp of the value as well.
@@ -56,11 +57,11 @@ func (s *Stamped) GetStamped(dst, key []byte) (_ []byte, stamp int64, _ error) {
 	defer end()
 	it := s.session.Query(s.stampedStmt, key).RoutingKey(key).Consistency(s.levels.of(store.ConsistencyDefault)).IterContext(ctx)
 	value := appended{to: dst}
-	found := it.Scan(&value, &stamp)
+	it.Scan(&value, &stamp)
 	if err := it.Close(); err != nil {
 		return dst, 0, readError(err)
 	}
-	if !found {
+	if !value.found {
 		return dst, 0, store.ErrNotFound
 	}
 	return value.to, stamp, nil

@@ -33,7 +33,11 @@
 // themselves (speculative_retry of the table); a node that is slow to begin with, or
 // hangs, is what speculative reads are for, which are off unless asked for.
 //
-// # Ranges
+// # Conditions
+//
+// A write with a condition is a lightweight transaction: see conditional.go.
+//
+// # Ranges, batches
 //
 // There are none: see docs/scaling.md.
 package cassandra
@@ -104,12 +108,14 @@ type Store struct {
 	keyspace string
 	hosts    *cautious
 	levels   levels
+	serial   gocql.Consistency // at which replicas agree
 	clock    clock
 	slots    chan struct{} // holds one element for each operation under way
 
 	speculation speculation
 
-	selectStmt, insertStmt, deleteStmt string
+	selectStmt, insertStmt, expireStmt, deleteStmt string
+	conditional                                    conditional
 
 	closed   atomic.Bool
 	trouble  atomic.Pointer[error] // why the cluster cannot be used, nil if it can
@@ -138,11 +144,14 @@ func Open(o Options) (*Store, error) {
 		keyspace:   o.Keyspace,
 		hosts:      hosts,
 		levels:     levels,
+		serial:     serialOf(o.Consistency),
 		slots:      make(chan struct{}, maxInFlight),
-		selectStmt: "SELECT value FROM " + table + " WHERE key = ?",
+		selectStmt: "SELECT value, TTL(value) FROM " + table + " WHERE key = ?",
 		insertStmt: "INSERT INTO " + table + " (key, value) VALUES (?, ?)",
+		expireStmt: "INSERT INTO " + table + " (key, value) VALUES (?, ?) USING TTL ?",
 		deleteStmt: "DELETE FROM " + table + " WHERE key = ?",
 	}
+	s.conditional = conditionalOf(table)
 	s.speculation = speculation{delay: o.SpeculativeDelay, slots: s.slots}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	if err := s.check(); err != nil {
@@ -157,7 +166,7 @@ func Open(o Options) (*Store, error) {
 
 // check finds out whether the table is the one that the statements want.
 func (s *Store) check() error {
-	for _, statement := range []string{s.selectStmt, s.insertStmt, s.deleteStmt} {
+	for _, statement := range []string{s.selectStmt, s.insertStmt, s.expireStmt, s.deleteStmt} {
 		if _, err := s.session.StatementMetadata(s.stopping, statement, ""); err != nil {
 			return fmt.Errorf("prepare %q: %w", statement, err)
 		}
@@ -166,44 +175,55 @@ func (s *Store) check() error {
 }
 
 // Get implements store.Store.
-func (s *Store) Get(dst, key []byte) ([]byte, error) {
+func (s *Store) Get(dst, key []byte) ([]byte, store.Meta, error) {
 	return s.GetUnder(store.Terms{}, dst, key)
 }
 
 // GetUnder implements store.Remote.
-func (s *Store) GetUnder(t store.Terms, dst, key []byte) ([]byte, error) {
+func (s *Store) GetUnder(t store.Terms, dst, key []byte) ([]byte, store.Meta, error) {
 	ctx, end, err := s.begin(t)
 	if err != nil {
-		return dst, err
+		return dst, store.Meta{}, err
 	}
 	defer end()
 	if s.speculation.delay == 0 {
 		return s.get(ctx, t.Consistency, dst, key)
 	}
-	return s.speculation.read(ctx, dst, key, func(ctx context.Context, dst, key []byte) ([]byte, error) {
+	return s.speculation.read(ctx, dst, key, func(ctx context.Context, dst, key []byte) ([]byte, store.Meta, error) {
 		return s.get(ctx, t.Consistency, dst, key)
 	})
 }
 
-func (s *Store) get(ctx context.Context, level store.Consistency, dst, key []byte) ([]byte, error) {
-	it := s.session.Query(s.selectStmt, key).RoutingKey(key).Consistency(s.levels.of(level)).IterContext(ctx)
+func (s *Store) get(ctx context.Context, level store.Consistency, dst, key []byte) ([]byte, store.Meta, error) {
+	return s.getAt(ctx, s.levels.of(level), dst, key)
+}
+
+func (s *Store) getAt(ctx context.Context, level gocql.Consistency, dst, key []byte) ([]byte, store.Meta, error) {
+	it := s.session.Query(s.selectStmt, key).RoutingKey(key).Consistency(level).IterContext(ctx)
 	value := appended{to: dst}
-	found := it.Scan(&value)
+	var ttl int
+	it.Scan(&value, &ttl)
 	if err := it.Close(); err != nil {
-		return dst, readError(err)
+		return dst, store.Meta{}, readError(err)
 	}
-	if !found {
-		return dst, store.ErrNotFound
+	if !value.found {
+		return dst, store.Meta{}, store.ErrNotFound
 	}
-	return value.to, nil
+	return value.to, store.Meta{TTL: uint32(max(ttl, 0))}, nil
 }
 
 // appended receives a value behind what is there already.
-type appended struct{ to []byte }
+type appended struct {
+	to    []byte
+	found bool // there is one
+}
 
-// UnmarshalCQL copies the value, which belongs to the driver.
+// UnmarshalCQL copies the value, which belongs to the driver. It is nil if the row has
+// none, as when its value alone has expired.
 func (a *appended) UnmarshalCQL(_ gocql.TypeInfo, value []byte) error {
-	a.to = append(bufpool.Grow(a.to, len(value)), value...)
+	if a.found = value != nil; a.found {
+		a.to = append(bufpool.Grow(a.to, len(value)), value...)
+	}
 	return nil
 }
 
@@ -245,15 +265,17 @@ func (s *Store) apply(t store.Terms, w *store.Write, stamp int64) error {
 		return err
 	}
 	defer end()
+	if !w.If.IsZero() {
+		return s.applyIf(ctx, t, w)
+	}
 	var q *gocql.Query
-	if w.Delete {
+	switch {
+	case w.Delete:
 		q = s.session.Query(s.deleteStmt, w.Key)
-	} else {
-		value := w.Value
-		if value == nil {
-			value = []byte{} // nil is the absence of a value
-		}
-		q = s.session.Query(s.insertStmt, w.Key, value)
+	case w.TTL != 0:
+		q = s.session.Query(s.expireStmt, w.Key, notNil(w.Value), int(w.TTL))
+	default:
+		q = s.session.Query(s.insertStmt, w.Key, notNil(w.Value))
 	}
 	var retries remembering
 	err = q.RoutingKey(w.Key).WithTimestamp(stamp).Consistency(s.levels.of(t.Consistency)).RetryPolicy(&retries).ExecContext(ctx)
@@ -261,6 +283,14 @@ func (s *Store) apply(t store.Terms, w *store.Write, stamp int64) error {
 		return writeError(err, retries.begun)
 	}
 	return nil
+}
+
+// notNil returns a value that is not nil, which is the absence of one.
+func notNil(value []byte) []byte {
+	if value == nil {
+		return []byte{}
+	}
+	return value
 }
 
 // begin waits until an operation may begin, and returns when it has to end, and
@@ -293,6 +323,16 @@ func (s *Store) begin(t store.Terms) (context.Context, func(), error) {
 func (*Store) Range(_, _ []byte, _ bool) (store.Iterator, error) {
 	return nil, fmt.Errorf("ranges of a distributed store: %w", errors.ErrUnsupported)
 }
+
+// View implements store.Store: it always fails.
+func (*Store) View(func(store.View) error) error { return errSteps }
+
+// Transact implements store.Store: it always fails.
+func (*Store) Transact([][]byte, func(store.View) ([]store.Write, error)) (store.Commit, error) {
+	return nil, errSteps
+}
+
+var errSteps = fmt.Errorf("steps over several keys of a distributed store: %w", errors.ErrUnsupported)
 
 // Stalled implements store.Store: whoever waits for the cluster waits in an
 // operation.

@@ -66,8 +66,9 @@ func (d Distribution) Draw() time.Duration {
 	return d.mean
 }
 
-// Store is a store with a delay before each operation: one draw for a Get, for
-// opening a Range, and for each write of an Apply. A Commit is not delayed.
+// Store is a store with a delay before each operation: one draw for a Get, a View, a
+// Transact, for opening a Range, and for each write of an Apply. A Commit is not
+// delayed.
 type Store struct {
 	store.Store
 	d Distribution
@@ -124,9 +125,9 @@ func (s *Store) end() {
 }
 
 // Get implements store.Store.
-func (s *Store) Get(dst, key []byte) ([]byte, error) {
+func (s *Store) Get(dst, key []byte) ([]byte, store.Meta, error) {
 	if err := s.begin(1); err != nil {
-		return dst, err
+		return dst, store.Meta{}, err
 	}
 	defer s.end()
 	return s.Store.Get(dst, key)
@@ -139,6 +140,24 @@ func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
 	}
 	defer s.end()
 	return s.Store.Apply(writes)
+}
+
+// View implements store.Store.
+func (s *Store) View(read func(store.View) error) error {
+	if err := s.begin(1); err != nil {
+		return err
+	}
+	defer s.end()
+	return s.Store.View(read)
+}
+
+// Transact implements store.Store.
+func (s *Store) Transact(expected [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
+	if err := s.begin(1); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	return s.Store.Transact(expected, decide)
 }
 
 // Range implements store.Store.

@@ -80,9 +80,19 @@ func (n *noting) note(call, key string) {
 	n.keys = append(n.keys, key)
 }
 
-func (n *noting) Get(dst, key []byte) ([]byte, error) {
+func (n *noting) Get(dst, key []byte) ([]byte, store.Meta, error) {
 	n.note("g", string(key))
-	return dst, nil
+	return dst, store.Meta{}, nil
+}
+
+func (n *noting) View(func(store.View) error) error {
+	n.note("v", "")
+	return nil
+}
+
+func (n *noting) Transact([][]byte, func(store.View) ([]store.Write, error)) (store.Commit, error) {
+	n.note("t", "")
+	return nil, nil
 }
 
 func (n *noting) Apply([]store.Write) (store.Commit, error) {
@@ -112,15 +122,17 @@ func TestStore_Delays(t *testing.T) {
 				do   func()
 				want time.Duration
 			}{
-				{func() { _, _ = s.Get(nil, nil) }, 4 * ms},
+				{func() { _, _, _ = s.Get(nil, nil) }, 4 * ms},
 				{func() { _, _ = s.Range(nil, nil, false) }, 4 * ms},
+				{func() { _ = s.View(nil) }, 4 * ms},
+				{func() { _, _ = s.Transact(nil, nil) }, 4 * ms},
 				{func() { _, _ = s.Apply(make([]store.Write, 3)) }, 12 * ms},
 			} {
 				start := time.Now()
 				row.do()
 				require.Equal(t, row.want, time.Since(start))
 			}
-			require.Equal(t, "gra", inner.calls)
+			require.Equal(t, "grvta", inner.calls)
 			require.NoError(t, s.Close())
 			require.True(t, inner.closed)
 		})
@@ -140,7 +152,7 @@ func TestStore_Parallel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := Wrap(new(noting), Distribution{mean: 4 * ms}, parallel)
 			operations := []func(){
-				func() { _, _ = s.Get(nil, nil) },
+				func() { _, _, _ = s.Get(nil, nil) },
 				func() { _, _ = s.Range(nil, nil, false) },
 				func() { _, _ = s.Apply(make([]store.Write, 1)) },
 			}
@@ -171,7 +183,7 @@ func TestStore_ServesInOrder(t *testing.T) {
 		var want []string
 		for i := range 1000 {
 			want = append(want, strconv.Itoa(i))
-			all.Go(func() { _, _ = s.Get(nil, []byte(strconv.Itoa(i))) })
+			all.Go(func() { _, _, _ = s.Get(nil, []byte(strconv.Itoa(i))) })
 			synctest.Wait()
 			if i%3 == 0 {
 				time.Sleep(ms)
@@ -196,7 +208,7 @@ func TestStore_NobodyWaitsForAStoreThatCloses(t *testing.T) {
 			results := make(chan error, 3)
 			for range cap(results) {
 				go func() {
-					_, err := s.Get(nil, nil)
+					_, _, err := s.Get(nil, nil)
 					results <- err
 				}()
 				synctest.Wait()

@@ -58,7 +58,7 @@ func BenchmarkGet(b *testing.B) {
 							i += benchKeys
 						}
 						k = benchKey(k, i)
-						v, _ = s.Get(v[:0], k)
+						v, _, _ = s.Get(v[:0], k)
 					}
 				})
 			}

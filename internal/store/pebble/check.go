@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/record"
@@ -63,7 +64,7 @@ func Check(ctx context.Context, dir string) (Report, error) {
 	defer c.options.Cache.Unref()
 
 	var db *pebble.DB
-	if c.checkFormat() && c.checkManifest() {
+	if c.checkFormat() && c.checkValues() && c.checkManifest() {
 		if db = c.open(); db != nil {
 			defer func() { _ = db.Close() }()
 		}
@@ -87,7 +88,7 @@ func Check(ctx context.Context, dir string) (Report, error) {
 
 // newChecker looks what is in the folder. The cache of its options has a reference.
 func newChecker(dir string) (*checker, error) {
-	c := &checker{dir: filepath.Clean(dir)}
+	c := &checker{dir: filepath.Clean(dir), now: time.Now().UnixMilli()}
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return nil, err
@@ -123,6 +124,8 @@ type checker struct {
 	options  *pebble.Options
 	manifest string // the name of the manifest in force, "" if there is none
 	report   Report
+	prefix   format.Prefix // of the heads of values
+	now      int64         // at which some have expired, in milliseconds since 1970
 	// unreadable is the first error that says nothing of what is in the folder.
 	unreadable error
 }
@@ -153,12 +156,27 @@ func (c *checker) note(file string, err error, starts bool) {
 // says which it is.
 func (c *checker) checkFormat() bool {
 	for _, name := range c.names {
-		if strings.HasPrefix(name, format.VersionMarker) {
+		if strings.HasPrefix(name, format.VersionMarker) && name != format.ValuesName {
 			if _, err := format.Version(name); err != nil {
 				c.damaged(name, ofFile(name, err))
 				return false
 			}
 		}
+	}
+	return true
+}
+
+// checkValues reads how values are kept, and reports whether that is known. Where it
+// is not said, none has a head.
+func (c *checker) checkValues() bool {
+	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(c.dir, name)) }
+	p, found, err := format.ReadPrefix(read)
+	if err != nil {
+		c.damaged(format.ValuesName, ofFile(format.ValuesName, err))
+		return false
+	}
+	if c.prefix = p; !found {
+		c.prefix = format.NewPrefix()
 	}
 	return true
 }
@@ -259,7 +277,9 @@ func (c *checker) blame(err error) {
 	switch {
 	case found || c.blameOptions():
 	case strings.Contains(err.Error(), "replaying WAL") && c.blameLogs():
-	case !slices.ContainsFunc(c.names, func(name string) bool { return strings.HasPrefix(name, format.VersionMarker) }):
+	case !slices.ContainsFunc(c.names, func(name string) bool {
+		return strings.HasPrefix(name, format.VersionMarker) && name != format.ValuesName
+	}):
 		c.damaged(format.VersionMarker+"*", errors.New("it is missing, which says in which format the store is"))
 	default:
 		c.damaged(c.manifest, err)
@@ -406,6 +426,13 @@ func (c *checker) count(ctx context.Context, db *pebble.DB) error {
 			if err != nil {
 				return err
 			}
+			h, value, err := c.prefix.Split(value)
+			if err != nil {
+				return err
+			}
+			if h.Expires != 0 && h.Expires <= c.now {
+				continue
+			}
 			c.report.Keys++
 			c.report.Bytes += int64(len(it.Key()) + len(value))
 			if c.report.Keys%(1<<12) == 0 && ctx.Err() != nil {
@@ -426,6 +453,11 @@ func (c *checker) count(ctx context.Context, db *pebble.DB) error {
 type readOnly struct {
 	vfs.FS
 	damaged func(file string, err error)
+}
+
+func (r readOnly) List(dir string) ([]string, error) {
+	names, err := r.FS.List(dir)
+	return withoutValues(names), err
 }
 
 func (r readOnly) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {

@@ -185,7 +185,7 @@ func TestOpen_FlippedManifestOrTable(t *testing.T) {
 				}
 				// Not all, since Pebble looks for the flipped bit at each read.
 				for i := at % 20; i < 1000; i += 20 {
-					got, err := s.Get(nil, []byte(fmt.Sprint(i)))
+					got, _, err := s.Get(nil, []byte(fmt.Sprint(i)))
 					if err != nil {
 						require.NotErrorIs(t, err, store.ErrNotFound, "%s, byte %d: %d is missing", name, at, i)
 						failed++

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -277,7 +278,13 @@ func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 // List is what Pebble does before it looks at other files.
 func (d *disk) List(dir string) ([]string, error) {
 	d.reading.Store(nil)
-	return d.FS.List(dir)
+	names, err := d.FS.List(dir)
+	return withoutValues(names), err
+}
+
+// withoutValues hides from Pebble the file that would be one of its markers.
+func withoutValues(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return name == format.ValuesName })
 }
 
 // blame adds to an error of Pebble's Open the name of the file that it was

@@ -100,7 +100,7 @@ func largest(t *testing.T, fs vfs.FS) (name string) {
 func requireTrueOrError(t *testing.T, s *Store, keys []string) (read int) {
 	t.Helper()
 	for _, k := range keys {
-		v, err := s.Get([]byte("head"), []byte(k))
+		v, _, err := s.Get([]byte("head"), []byte(k))
 		if err != nil {
 			require.NotErrorIs(t, err, store.ErrNotFound, k)
 			require.Equal(t, "head", string(v))

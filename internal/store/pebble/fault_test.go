@@ -276,7 +276,7 @@ func (l *load) end(t *testing.T) {
 func requireKeys(t *testing.T, s *Store, keys []string) {
 	t.Helper()
 	for _, k := range keys {
-		v, err := s.Get(nil, []byte(k))
+		v, _, err := s.Get(nil, []byte(k))
 		require.NoError(t, err, "acknowledged key %s", k)
 		require.True(t, string(v) == valueOf(k), "the value of %s is wrong", k)
 	}

@@ -43,6 +43,7 @@ func (s *Store) look() (*found, error) {
 		switch {
 		case strings.HasPrefix(name, format.ManifestMarker):
 			f.manifest = strings.TrimPrefix(ext, ".")
+		case name == format.ValuesName: // which is none of Pebble's
 		case strings.HasPrefix(name, format.VersionMarker):
 			version, err := format.Version(name)
 			if err != nil {
@@ -81,10 +82,39 @@ func (s *Store) inspect() (*found, error) {
 	if stale { // there may be another manifest of that name later
 		err = s.opts.FS.Remove(s.path(format.MarkName))
 		if err == nil {
-			err = s.syncDir()
+			err = s.syncDir(s.opts.Dir)
 		}
 	}
 	return f, err
+}
+
+// readPrefix returns what the heads of values begin with, and writes it into the
+// folder first if it is not there.
+func (s *Store) readPrefix() (format.Prefix, error) {
+	p, found, err := format.ReadPrefix(s.read)
+	if found || err != nil {
+		return p, err
+	}
+	p = format.NewPrefix()
+	return p, s.writeFile(s.opts.Dir, format.ValuesName, p.Note())
+}
+
+// writeFile makes a file in a folder, durably, whole or not at all.
+func (s *Store) writeFile(dir, name string, content []byte) error {
+	fs := s.opts.FS
+	unfinished := fs.PathJoin(dir, copyName)
+	f, err := fs.Create(unfinished, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = fs.Rename(unfinished, fs.PathJoin(dir, name)); err != nil {
+		return err
+	}
+	return s.syncDir(dir)
 }
 
 // read reads a file of the folder.
@@ -100,13 +130,13 @@ func (s *Store) read(name string) ([]byte, error) {
 // path returns the path of a file of the folder.
 func (s *Store) path(name string) string { return s.opts.FS.PathJoin(s.opts.Dir, name) }
 
-// syncDir makes durable which files there are.
-func (s *Store) syncDir() error {
-	dir, err := s.opts.FS.OpenDir(s.opts.Dir)
+// syncDir makes durable which files there are in a folder.
+func (s *Store) syncDir(dir string) error {
+	f, err := s.opts.FS.OpenDir(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // firstLine is an error of several lines, as those on several tables are, of
@@ -150,7 +180,7 @@ func (s *Store) closeNotes(settled bool) {
 	if settled {
 		_ = noteLogs(s.opts.FS, s.path(format.LogsName), nil)
 	}
-	_ = s.syncDir()
+	_ = s.syncDir(s.opts.Dir)
 }
 
 // noteLogs names the logs that there are, durably.

@@ -173,7 +173,7 @@ func (s *Store) sign() error {
 	if err := s.opts.FS.Rename(name, s.path(openedName)); err != nil {
 		return err
 	}
-	return s.syncDir()
+	return s.syncDir(s.opts.Dir)
 }
 
 // checkFolder returns an error if the folder at the path, or its lock, is not the one

@@ -257,7 +257,7 @@ func TestStore_Stats(t *testing.T) {
 	closed := s.Stats()
 	closed.DiskFreeBytes = st.DiskFreeBytes // which others change
 	require.Equal(t, st, closed)
-	_, err := s.Get(nil, []byte("1"))
+	_, _, err := s.Get(nil, []byte("1"))
 	require.ErrorIs(t, err, store.ErrClosed)
 	_, err = s.Apply([]store.Write{put("a", "1")})
 	require.ErrorIs(t, err, store.ErrClosed)

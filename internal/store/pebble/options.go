@@ -48,6 +48,9 @@ type Options struct {
 	// Logger receives what Pebble logs, most of it at level debug, and the
 	// changes between writable and unwritable. Nil means slog.Default.
 	Logger *slog.Logger
+	// Now is the wall clock, by which values expire. Nil means time.Now. If it runs
+	// backwards, the store takes it to stand still.
+	Now func() time.Time
 	// FS is the file system. Nil means the operating system's, which holds Dir: see
 	// package folder.
 	FS vfs.FS
@@ -85,6 +88,9 @@ func (o *Options) setDefaults() {
 	setDefault(&o.memTableBytes, uint64(min(max(o.CacheBytes/(2*stallMemTables), minMemTable), maxMemTable)))
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.FS == nil {
 		o.FS = datadir.New(o.Dir)

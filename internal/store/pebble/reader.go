@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // Reader reads a store that nobody has open for writing, and changes nothing. It
@@ -28,6 +29,9 @@ type Reader struct {
 	// Changed is when a file of the store was last changed, by the file system.
 	Changed time.Time
 
+	prefix format.Prefix // of the heads of values
+	now    int64         // at which some have expired, in milliseconds since 1970
+
 	whole uint64 // bytes in tables, as far as they are known
 }
 
@@ -40,9 +44,9 @@ func OpenReader(dir string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{cache: c.options.Cache}
-	if c.checkFormat() && c.checkManifest() {
-		r.db = c.open()
+	r := &Reader{cache: c.options.Cache, now: c.now}
+	if c.checkFormat() && c.checkValues() && c.checkManifest() {
+		r.db, r.prefix = c.open(), c.prefix
 	}
 	err = c.unreadable
 	if err == nil && len(c.report.Damage) > 0 {
@@ -126,8 +130,9 @@ func (r *Reader) Share(key []byte) (share float64, known bool) {
 }
 
 // After returns an iterator over the entries whose keys are greater than key, in
-// ascending order, over all for nil. It must be closed before the Reader is.
-func (r *Reader) After(key []byte) (store.Iterator, error) {
+// ascending order, over all for nil. It passes over what had expired when the Reader
+// was opened. It must be closed before the Reader is.
+func (r *Reader) After(key []byte) (store.ExpiringIterator, error) {
 	var options pebble.IterOptions
 	if key != nil {
 		options.LowerBound = append(append([]byte(nil), key...), 0) // the next one that could be
@@ -136,7 +141,7 @@ func (r *Reader) After(key []byte) (store.Iterator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &walk{it: it}, nil
+	return &walk{reader: r, it: it}, nil
 }
 
 // Close closes the store.
@@ -151,12 +156,26 @@ func (r *Reader) Close() (err error) {
 // walk is an iterator over a store that may be damaged: Pebble panics on some
 // damage.
 type walk struct {
+	reader  *Reader
 	it      *pebble.Iterator
 	started bool
 	err     error
+	// Of the entry:
+	head  format.Head
+	value []byte
+	bad   error
 }
 
-func (w *walk) Next() (ok bool) {
+func (w *walk) Next() bool {
+	for w.step() {
+		if w.read(); w.bad != nil || w.head.Expires == 0 || w.head.Expires > w.reader.now {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *walk) step() (ok bool) {
 	if w.err != nil {
 		return false
 	}
@@ -168,10 +187,22 @@ func (w *walk) Next() (ok bool) {
 	return w.it.Next()
 }
 
-func (w *walk) Entry() (key, value []byte, err error) {
-	defer rescue(&err)
-	value, err = w.it.ValueAndErr()
-	return w.it.Key(), value, err
+// read reads the value of the entry.
+func (w *walk) read() {
+	defer rescue(&w.bad)
+	var kept []byte
+	if kept, w.bad = w.it.ValueAndErr(); w.bad == nil {
+		w.head, w.value, w.bad = w.reader.prefix.Split(kept)
+	}
+}
+
+func (w *walk) Entry() (key, value []byte, err error) { return w.it.Key(), w.value, w.bad }
+
+func (w *walk) Expires() time.Time {
+	if w.head.Expires == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(w.head.Expires)
 }
 
 func (w *walk) Err() error {

@@ -199,7 +199,7 @@ func (s *Store) probe() error {
 	if err != nil {
 		return err
 	}
-	return s.syncDir()
+	return s.syncDir(s.opts.Dir)
 }
 
 // pause waits for the next attempt to come back, if the store is unwritable.

@@ -28,9 +28,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/spillway-go/spillway/internal/bufpool"
 	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
 // Store is a store in a folder. All methods are safe for concurrent use.
@@ -62,6 +63,15 @@ type Store struct {
 	cur    *instance
 	closed bool
 
+	// prefix is what the heads of values begin with in the folder.
+	prefix format.Prefix
+	clock  clock
+	// order is held for reading while writes are applied, and for writing by a
+	// Transact, from its first look to its writes: so none comes in between. judging
+	// is held for writing by it as well, and for reading while somebody judges that a
+	// value is gone. Neither is held during a sync.
+	order, judging sync.RWMutex
+
 	commits sync.Pool // of *commit
 
 	closing chan struct{}  // closed by Close
@@ -92,6 +102,7 @@ func Open(o Options) (*Store, error) {
 	s.lines.log = o.Logger
 	s.stall.init(o.OnResume)
 	s.commits.New = func() any { return new(commit) }
+	s.clock.now = o.Now
 
 	if err := s.claim(); err != nil {
 		return nil, err
@@ -124,6 +135,9 @@ func (s *Store) start() error {
 	m.name = found.manifest
 	_, _ = m.synced.Write(found.content)
 	s.files.found(m, found.names)
+	if s.prefix, err = s.readPrefix(); err != nil {
+		return err
+	}
 	failed, _ := s.health.watch()
 	inst, err := s.openInstance(failed, found.old)
 	if err != nil {
@@ -172,48 +186,23 @@ func (s *Store) acquire() (*instance, error) {
 	return s.cur, nil
 }
 
-// Get appends the value of key to dst.
-func (s *Store) Get(dst, key []byte) ([]byte, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return dst, store.ErrClosed
-	}
-	// Pebble's Get never asks the filters of the last level, so it would read a
-	// block for a key that is not there. With Pebble's default comparer the prefix
-	// of a key is the key.
-	it, err := s.cur.db.NewIter(&pointRead)
-	if err != nil {
-		return dst, s.readError(err)
-	}
-	found := it.SeekPrefixGE(key)
-	if found {
-		var value []byte
-		if value, err = it.ValueAndErr(); err == nil {
-			dst = append(bufpool.Grow(dst, len(value)), value...)
-		}
-	}
-	if err = errors.Join(err, it.Close()); err != nil {
-		return dst, s.readError(err)
-	}
-	if !found {
-		return dst, store.ErrNotFound
-	}
-	return dst, nil
-}
-
 // readError says that an error came from the disk, to the log as well.
 func (s *Store) readError(err error) error {
 	s.lines.readError(err)
 	return fmt.Errorf("cannot read: %w", err)
 }
 
-// pointRead are the options of the iterator behind Get.
-var pointRead = pebble.IterOptions{KeyTypes: pebble.IterKeyTypePointsOnly, UseL6Filters: true}
-
 // Apply writes, also while writes should be held back. Under Always it returns a Commit; otherwise the writes are
 // acknowledged by its returning nil.
 func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
+	s.order.RLock()
+	defer s.order.RUnlock()
+	return s.apply(nil, writes)
+}
+
+// apply applies the writes to the instance in use, which must be seen if that is not
+// nil.
+func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error) {
 	// The first look keeps those who come later away from the count. The second
 	// is the one that counts, see appliers.
 	if err := s.health.reason(); err != nil {
@@ -234,14 +223,12 @@ func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
 			inst.release()
 		}
 	}()
+	if seen != nil && inst != seen {
+		return nil, fmt.Errorf("%w: it was opened again meanwhile", store.ErrUnwritable)
+	}
 	b := inst.db.NewBatch()
 	for i := range writes {
-		// A batch that is not indexed takes anything that fits into its 4 GiB.
-		if w := &writes[i]; w.Delete {
-			_ = b.Delete(w.Key, nil)
-		} else {
-			_ = b.Set(w.Key, w.Value, nil)
-		}
+		s.add(b, &writes[i])
 	}
 	if s.opts.Sync == Always {
 		if err := inst.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
@@ -268,6 +255,34 @@ func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
 	}
 	_ = b.Close()
 	return nil, nil
+}
+
+// add adds a write to a batch, which is not indexed and takes anything that fits into
+// its 4 GiB.
+func (s *Store) add(b *pebble.Batch, w *store.Write) {
+	if w.Delete {
+		_ = b.Delete(w.Key, nil)
+		return
+	}
+	var h format.Head
+	if w.TTL != 0 {
+		h.Expires = s.clock.read() + int64(w.TTL)*1000
+	}
+	if len(w.Value) > etag.LargeValue {
+		if h.Tag = w.Tag; h.Tag.IsZero() {
+			h.Tag = etag.Of(w.Value)
+		}
+	}
+	head := s.prefix.Size(&h, w.Value)
+	if head == 0 {
+		_ = b.Set(w.Key, w.Value, nil)
+		return
+	}
+	op := b.SetDeferred(len(w.Key), head+len(w.Value))
+	copy(op.Key, w.Key)
+	s.prefix.Put(op.Value[:head:head], &h)
+	copy(op.Value[head:], w.Value)
+	_ = op.Finish()
 }
 
 func (s *Store) unknown(cause error) error {
@@ -316,12 +331,15 @@ func (s *Store) Range(start, end []byte, descending bool) (store.Iterator, error
 			inst.release()
 		}
 	}()
+	s.judging.RLock()
+	moment := s.clock.read()
 	it, err := inst.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
+	s.judging.RUnlock()
 	if err != nil {
 		return nil, s.readError(err)
 	}
 	handedOn = true
-	return &iterator{store: s, inst: inst, it: it, descending: descending}, nil
+	return &iterator{store: s, inst: inst, it: it, descending: descending, moment: moment}, nil
 }
 
 type iterator struct {
@@ -330,6 +348,7 @@ type iterator struct {
 	it         *pebble.Iterator
 	descending bool
 	started    bool
+	moment     int64 // at which it is judged what is gone
 }
 
 func (i *iterator) Next() bool {
@@ -346,11 +365,18 @@ func (i *iterator) Next() bool {
 	return i.it.Next()
 }
 
+func (i *iterator) now() int64 { return i.moment }
+
 func (i *iterator) Entry() (key, value []byte, err error) {
-	if value, err = i.it.ValueAndErr(); err != nil {
+	kept, err := i.it.ValueAndErr()
+	if err != nil {
 		return nil, nil, i.store.readError(err)
 	}
-	return i.it.Key(), value, nil
+	value, _, gone, err := i.store.split(kept, i.now)
+	if gone {
+		err = store.ErrNotFound
+	}
+	return i.it.Key(), value, err
 }
 
 func (i *iterator) Err() error {
@@ -430,6 +456,9 @@ func (s *Store) Checkpoint(dir string) error {
 		options = append(options, pebble.WithFlushedWAL())
 	}
 	if err := inst.db.Checkpoint(dir, options...); err != nil {
+		return fmt.Errorf("cannot write a checkpoint to %s: %w", dir, err)
+	}
+	if err := s.writeFile(dir, format.ValuesName, s.prefix.Note()); err != nil {
 		return fmt.Errorf("cannot write a checkpoint to %s: %w", dir, err)
 	}
 	if err := inst.lost(); err != nil {

@@ -60,7 +60,7 @@ func del(k string) store.Write    { return store.Write{Key: []byte(k), Delete: t
 
 func get(t testing.TB, s *Store, k string) string {
 	t.Helper()
-	v, err := s.Get(nil, []byte(k))
+	v, _, err := s.Get(nil, []byte(k))
 	if err != nil {
 		require.ErrorIs(t, err, store.ErrNotFound)
 		return "absent"
@@ -84,10 +84,10 @@ func TestStore_GetApply(t *testing.T) {
 			require.Equal(t, "2", get(t, s, "a"))
 			require.Equal(t, "absent", get(t, s, "b"))
 
-			dst, err := s.Get([]byte("head:"), []byte("a"))
+			dst, _, err := s.Get([]byte("head:"), []byte("a"))
 			require.NoError(t, err)
 			require.Equal(t, "head:2", string(dst))
-			dst, err = s.Get([]byte("head:"), []byte("none"))
+			dst, _, err = s.Get([]byte("head:"), []byte("none"))
 			require.ErrorIs(t, err, store.ErrNotFound)
 			require.Equal(t, "head:", string(dst))
 		})
@@ -184,7 +184,7 @@ func TestGet_AbsentReadsNoData(t *testing.T) {
 	read := func(from uint64, want error) int64 {
 		before := blocks()
 		for i := range uint64(n) {
-			_, err := s.Get(nil, benchKey(nil, from+i))
+			_, _, err := s.Get(nil, benchKey(nil, from+i))
 			require.ErrorIs(t, err, want)
 		}
 		return blocks() - before

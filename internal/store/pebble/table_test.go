@@ -35,7 +35,7 @@ func TestTable_DamagedBlock(t *testing.T) {
 	r := newRecorder(t)
 	s = openOnly(t, Options{Dir: "d", FS: mem, Logger: slog.New(r)})
 	for range 3 {
-		_, err := s.Get(nil, []byte("a"))
+		_, _, err := s.Get(nil, []byte("a"))
 		var block *blockError
 		require.ErrorAs(t, err, &block)
 		require.ErrorIs(t, err, format.ErrDamaged)

@@ -1,0 +1,309 @@
+package executor
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"github.com/spillway-go/spillway/internal/etag"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies/dispatch"
+)
+
+// ErrTooLarge is the error of a Batch whose results are longer than they may be. It has
+// had no effect.
+var ErrTooLarge = errors.New("the results are too large")
+
+// Steps are what a Batch consists of: operations on several keys that take effect
+// together or not at all. Each sees those before it.
+type Steps struct {
+	Ops []Step
+	// Encode appends the result of the step of that index to dst.
+	Encode func(dst []byte, index int, r Result) []byte
+	// MaxBytes bounds what Encode appends in all.
+	MaxBytes int
+	// Refused are the steps whose conditions do not hold, by index, if Op.Err is
+	// store.ErrCondition.
+	Refused []Refusal
+
+	marked [][]byte // keys that are being written, in order: see table
+}
+
+// Step is an operation of a Batch: a Get, Put or Delete.
+type Step struct {
+	Kind       Kind
+	Key, Value []byte
+	TTL        uint32
+	If         store.Condition
+}
+
+// Result is what a step has come to.
+type Result struct {
+	// Found says that there is a value: that a Get has found, or that was put. Tag is
+	// its validator.
+	Found bool
+	Tag   etag.Tag
+	// Value is what a Get has found, until Encode returns, and TTL in how many seconds
+	// it is gone, 0 for never.
+	Value []byte
+	TTL   uint32
+}
+
+// Refusal is a step whose condition does not hold.
+type Refusal struct {
+	Index int
+	Found bool // there is a value, of that Tag
+	Tag   etag.Tag
+}
+
+func (s *Steps) looks() bool {
+	return slices.ContainsFunc(s.Ops, func(s Step) bool { return s.Kind == Get || !s.If.IsZero() })
+}
+
+func (s *Steps) appendKeys(keys [][]byte) [][]byte {
+	for i := range s.Ops {
+		if s.Ops[i].Kind != Get {
+			keys = append(keys, s.Ops[i].Key)
+		}
+	}
+	return keys
+}
+
+// mark notes which keys are being written at the moment.
+func (s *Steps) mark(t *table) {
+	s.marked = s.marked[:0]
+	for i := range s.Ops {
+		if key := s.Ops[i].Key; t.slot(key).Load() != 0 {
+			s.marked = append(s.marked, key)
+		}
+	}
+	slices.SortFunc(s.marked, bytes.Compare)
+}
+
+// looks reports whether what a write does depends on what is stored.
+func (o *Op) looks() bool {
+	if o.Kind == Batch {
+		return o.Steps.looks()
+	}
+	return !o.If.IsZero()
+}
+
+// writes returns how many keys a write may write.
+func (o *Op) writes() (n int) {
+	if o.Kind != Batch {
+		return 1
+	}
+	for i := range o.Steps.Ops {
+		if o.Steps.Ops[i].Kind != Get {
+			n++
+		}
+	}
+	return n
+}
+
+// view runs a Batch that only reads.
+func (e *Executor) view(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
+	start := e.began(t)
+	head := len(op.Buf)
+	for {
+		generation := e.table.generation.Load()
+		op.Buf = op.Buf[:head]
+		op.Err = e.storeView(func(v store.View) error {
+			p := present{view: v}
+			return p.take(op)
+		})
+		if op.Err != nil {
+			break
+		}
+		switch e.table.judgeSteps(op, generation, e.store, deferred{task: t, done: done}) {
+		case wait:
+			e.operated("get", start)
+			return
+		case again:
+			continue
+		case fail:
+			op.Err = inDoubt(store.ErrUnknownOutcome)
+		case answer:
+		}
+		break
+	}
+	if op.Err != nil {
+		op.Buf = op.Buf[:head]
+	}
+	e.operated("get", start)
+	done(t)
+}
+
+// expected returns the keys that the tasks of b look at.
+func (b *batch) expected() (keys [][]byte) {
+	for _, t := range b.tasks {
+		op := t.Payload.(*Op)
+		if op.Kind != Batch {
+			if !op.If.IsZero() {
+				keys = append(keys, op.Key)
+			}
+			continue
+		}
+		for i := range op.Steps.Ops {
+			if s := &op.Steps.Ops[i]; s.Kind == Get || !s.If.IsZero() {
+				keys = append(keys, s.Key)
+			}
+		}
+	}
+	return keys
+}
+
+// fill makes the writes of the tasks that are not idle already. The view may be nil if
+// none looks at what is stored. Those become idle whose conditions do not hold, whose
+// results are too large, and whose keys cannot be read.
+func (b *batch) fill(view store.View) {
+	p := present{view: view, writes: b.writes[:0]}
+	for _, t := range b.tasks {
+		op := t.Payload.(*Op)
+		if op.idle {
+			continue
+		}
+		if op.Kind == Batch {
+			writes, head := len(p.writes), len(op.Buf)
+			if op.Err = p.take(op); op.Err != nil {
+				p.takeBack(writes)
+				op.idle, op.Buf = true, op.Buf[:head]
+			}
+			continue
+		}
+		if !op.If.IsZero() {
+			r, err := p.get(op.Key)
+			if err == nil && !op.If.Holds(r.Found, r.Tag) {
+				op.Meta, err = store.Meta{Tag: r.Tag}, store.ErrCondition
+			}
+			if err != nil {
+				op.idle, op.Err = true, err
+				continue
+			}
+		}
+		op.Meta = store.Meta{}
+		if len(op.Value) > etag.LargeValue {
+			op.Meta.Tag = etag.Of(op.Value)
+		}
+		p.writes = append(p.writes, store.Write{Key: op.Key, Value: op.Value, Delete: op.Kind == Delete, TTL: op.TTL, Tag: op.Meta.Tag})
+	}
+	b.writes = p.writes
+}
+
+// manyWrites is from how many writes on they are found by a map.
+const manyWrites = 32
+
+// present is what keys hold: what is stored, and over that the writes so far.
+type present struct {
+	view   store.View
+	writes []store.Write
+	// latest is the last write of each key, and before, for each write, the one before
+	// it of its key, or -1. Both are made when there are many writes and one is looked
+	// for.
+	latest map[string]int
+	before []int
+	value  []byte // the memory of the last one read
+}
+
+// find returns the last write of a key, or nil.
+func (p *present) find(key []byte) *store.Write {
+	if len(p.writes) < manyWrites {
+		for i := len(p.writes) - 1; i >= 0; i-- {
+			if bytes.Equal(p.writes[i].Key, key) {
+				return &p.writes[i]
+			}
+		}
+		return nil
+	}
+	if p.latest == nil {
+		p.latest = make(map[string]int, 2*len(p.writes))
+	}
+	for i := len(p.before); i < len(p.writes); i++ {
+		w := &p.writes[i]
+		last, ok := p.latest[string(w.Key)]
+		if !ok {
+			last = -1
+		}
+		p.before = append(p.before, last)
+		p.latest[string(w.Key)] = i
+	}
+	if i, ok := p.latest[string(key)]; ok {
+		return &p.writes[i]
+	}
+	return nil
+}
+
+// takeBack takes back all writes but the first n.
+func (p *present) takeBack(n int) {
+	for i := len(p.before) - 1; i >= n; i-- {
+		if key := string(p.writes[i].Key); p.before[i] >= 0 {
+			p.latest[key] = p.before[i]
+		} else {
+			delete(p.latest, key)
+		}
+		p.before = p.before[:i]
+	}
+	p.writes = p.writes[:n]
+}
+
+// get returns what a key holds. The value is valid until the next call.
+func (p *present) get(key []byte) (r Result, err error) {
+	if w := p.find(key); w != nil {
+		if w.Delete {
+			return r, nil
+		}
+		r = Result{Found: true, Value: w.Value, TTL: w.TTL, Tag: w.Tag}
+	} else {
+		var m store.Meta
+		p.value, m, err = p.view.Get(p.value[:0], key)
+		if errors.Is(err, store.ErrNotFound) {
+			return r, nil
+		}
+		if err != nil {
+			return r, err
+		}
+		r = Result{Found: true, Value: p.value, TTL: m.TTL, Tag: m.Tag}
+	}
+	if r.Tag.IsZero() {
+		r.Tag = etag.Of(r.Value)
+	}
+	return r, nil
+}
+
+// take takes the steps of a Batch one after the other, and appends their results. If it
+// fails, the writes that it has added are to be taken back.
+func (p *present) take(op *Op) error {
+	s := op.Steps
+	s.Refused = s.Refused[:0]
+	head := len(op.Buf)
+	for i := range s.Ops {
+		step := &s.Ops[i]
+		var r Result
+		if step.Kind == Get || !step.If.IsZero() {
+			var err error
+			if r, err = p.get(step.Key); err != nil {
+				return err
+			}
+			if !step.If.Holds(r.Found, r.Tag) {
+				s.Refused = append(s.Refused, Refusal{i, r.Found, r.Tag})
+				continue
+			}
+		}
+		if step.Kind != Get {
+			r = Result{}
+			w := store.Write{Key: step.Key, Value: step.Value, Delete: step.Kind == Delete, TTL: step.TTL}
+			if !w.Delete {
+				w.Tag = etag.Of(w.Value)
+				r = Result{Found: true, Tag: w.Tag}
+			}
+			p.writes = append(p.writes, w)
+		}
+		if op.Buf = s.Encode(op.Buf, i, r); len(op.Buf)-head > s.MaxBytes {
+			return ErrTooLarge
+		}
+	}
+	if len(s.Refused) > 0 {
+		return store.ErrCondition
+	}
+	return nil
+}
