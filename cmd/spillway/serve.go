@@ -262,6 +262,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Dispatcher:     s.dispatcher,
 		MaxKeyBytes:    c.MaxKeyBytes,
 		MaxValueBytes:  c.MaxValueBytes,
+		MaxBatchBytes:  c.MaxBatchBytes,
 		MaxBodyBytes:   c.MaxBodyBytes,
 		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 		ReadTimeout:  c.ReadTimeout,

@@ -48,6 +48,7 @@ type Config struct {
 
 	MaxKeyBytes              int   `name:"max-key-bytes" default:"4096" type:"size" min:"1" max:"65535" help:"Longest key."`
 	MaxValueBytes            int   `name:"max-value-bytes" default:"1048576" type:"size" min:"1" max:"1073741824" help:"Longest value."`
+	MaxBatchBytes            int   `name:"max-batch-bytes" default:"4194304" type:"size" min:"1" max:"1073741824" help:"Longest batch of operations, and longest answer to one."`
 	MaxBodyBytes             int64 `name:"max-body-bytes" default:"${bodies}" type:"size" min:"1" help:"Bodies being read or waiting, in total; by default an eighth of the memory."`
 	MaxConnections           int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Connections that may be open; further ones are turned away."`
 	MaxConnectionsPerAddress int   `name:"max-connections-per-address" default:"0" min:"0" max:"10000000" help:"Of these, how many may come from one address, or IPv6 network of 64 bits; 0 for no limit of its own."`

@@ -53,6 +53,7 @@ func defaults() Config {
 
 		MaxKeyBytes:         4096,
 		MaxValueBytes:       1048576,
+		MaxBatchBytes:       4194304,
 		MaxBodyBytes:        1 << 30,
 		MaxConnections:      16384,
 		AdminMaxConnections: 256,

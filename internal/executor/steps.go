@@ -56,6 +56,11 @@ type Refusal struct {
 	Tag   etag.Tag
 }
 
+// Writes reports whether one of the steps writes.
+func (s *Steps) Writes() bool {
+	return slices.ContainsFunc(s.Ops, func(s Step) bool { return s.Kind != Get })
+}
+
 func (s *Steps) looks() bool {
 	return slices.ContainsFunc(s.Ops, func(s Step) bool { return s.Kind == Get || !s.If.IsZero() })
 }

@@ -65,7 +65,7 @@ func TestTable_ReadWaitsForAllOlderBatchesOnly(t *testing.T) {
 		batches := make([]*batch, 4)
 		enter := func(i int, key string) {
 			c := newCall(putOp(key, "1"))
-			batches[i] = &batch{tasks: []*dispatch.Task{&c.task}, done: finish}
+			batches[i] = &batch{tasks: []*dispatch.Task{&c.task}, keys: [][]byte{[]byte(key)}, done: finish}
 			e.table.enter(batches[i])
 		}
 		enter(0, "a")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/store"
@@ -27,9 +28,9 @@ func (c *conn) perform() {
 	x.op = executor.Op{Kind: executor.Get, Key: q.key, Consistency: q.wishes.consistency}
 	switch q.method {
 	case fasthttp.MethodPut:
-		x.op.Kind, x.op.Value = executor.Put, c.body.value
+		x.op.Kind, x.op.Value, x.op.TTL, x.op.If = executor.Put, c.body.value, q.wishes.ttl, q.condition()
 	case fasthttp.MethodDelete:
-		x.op.Kind = executor.Delete
+		x.op.Kind, x.op.If = executor.Delete, q.condition()
 	default:
 		x.out = append(append(x.out, headRoom[:]...), q.cors...) // just as long as need be
 		x.op.Buf = x.out
@@ -45,11 +46,20 @@ func (c *conn) perform() {
 	case errors.Is(err, store.ErrNotFound):
 		x.out = x.out[:base]
 		c.answerEmpty(fasthttp.StatusNotFound, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n")
+	case errors.Is(err, store.ErrCondition):
+		x.out = x.out[:base]
+		c.answerProblem(refused(x.op.Meta.Tag))
 	case err != nil:
 		x.out = x.out[:base]
 		c.answerProblem(storeProblem(err, x.task.Write))
 	case x.op.Kind == executor.Put:
-		c.answerEmpty(fasthttp.StatusCreated, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n")
+		tag := x.op.Meta.Tag
+		if tag.IsZero() {
+			tag = etag.Of(x.op.Value)
+		}
+		x.out = append(x.out, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n"...)
+		x.out = appendETag(x.out, tag)
+		c.answerEmpty(fasthttp.StatusCreated, "")
 	case x.op.Kind == executor.Delete:
 		c.answerEmpty(fasthttp.StatusAccepted, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n")
 	default:
@@ -60,24 +70,59 @@ func (c *conn) perform() {
 
 // headRoom is left in front of a value for the head of its answer, whose length
 // depends on that of the value, so that both leave in one piece without a copy.
-var headRoom [192]byte
+var headRoom [256]byte
 
 // answerValue completes the answer that begins at out[base:]: room for the head
 // is there, and the value behind it.
 func (c *conn) answerValue(base int) {
-	x := c.x
-	value := base + len(headRoom) + len(c.req.cors)
+	x, q := c.x, &c.req
+	tag := x.op.Meta.Tag
+	if tag.IsZero() {
+		tag = etag.Of(x.out[base+c.headRoom():])
+	}
+	switch {
+	case q.ifMatch.given() && !q.ifMatch.has(tag):
+		x.out = x.out[:base]
+		c.answerProblem(refused(tag))
+		return
+	case q.ifNoneMatch.given() && q.ifNoneMatch.has(tag):
+		x.out = append(x.out[:base], "HTTP/1.1 304 Not Modified\r\n"...)
+		x.out = appendETag(x.out, tag)
+		c.answerEmpty(fasthttp.StatusNotModified, "")
+		return
+	}
 	var space [len(headRoom)]byte
-	head := append(space[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: "...)
-	head = strconv.AppendInt(head, int64(len(x.out)-value), 10)
+	head := appendETag(space[:0], tag)
+	if ttl := x.op.Meta.TTL; ttl != 0 {
+		head = append(head, "Spillway-Ttl: "...)
+		head = strconv.AppendUint(head, uint64(ttl), 10)
+		head = append(head, "\r\n"...)
+	}
+	c.answerBody(base, "application/octet-stream", head)
+}
+
+// headRoom returns how much room is left for a head.
+func (c *conn) headRoom() int { return len(headRoom) + len(c.req.cors) }
+
+// answerBody completes an answer with a body of that type, behind room for the head,
+// and those further lines of the head.
+func (c *conn) answerBody(base int, mediaType string, lines []byte) {
+	x := c.x
+	body := base + c.headRoom()
+	var space [len(headRoom)]byte
+	head := append(space[:0], "HTTP/1.1 200 OK\r\nContent-Type: "...)
+	head = append(head, mediaType...)
+	head = append(head, "\r\nContent-Length: "...)
+	head = strconv.AppendInt(head, int64(len(x.out)-body), 10)
 	head = append(head, "\r\n"...)
+	head = append(head, lines...)
 	head = c.endHead(head)
-	gap := value - base - len(head)
+	gap := body - base - len(head)
 	copy(x.out[x.sent+gap:], x.out[x.sent:base]) // answers that wait before this one move up
 	x.sent += gap
 	copy(x.out[base+gap:], head)
 	if c.req.head {
-		x.out = x.out[:value]
+		x.out = x.out[:body]
 	}
 	c.outcome.status = fasthttp.StatusOK
 }

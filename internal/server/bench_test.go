@@ -38,7 +38,7 @@ func serveConstant(b testing.TB, strategy string) *Server {
 	require.NoError(b, err)
 	s, err := Open(Options{
 		Listen: "127.0.0.1:0", AcceptLoops: 1, Dispatcher: d,
-		MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBodyBytes: 1 << 30, MaxConnections: 1000,
+		MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBodyBytes: 1 << 30, MaxConnections: 1000,
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		Logger: slog.New(slog.DiscardHandler),
 		Events: Events{Answered: func(string, string, int, bool, time.Duration) {}}, Slowest: new(slowest.Recorder),

@@ -27,8 +27,8 @@ func (c *conn) receive() (*problem, error) {
 	n := q.bodyLength
 	// A chunked body does not say how much room it needs, so it takes as much as
 	// it may ever have.
-	most := int(min(int64(c.server.opts.MaxValueBytes), c.server.opts.MaxBodyBytes))
-	needed := q.method == fasthttp.MethodPut
+	most := int(min(int64(c.mostBody()), c.server.opts.MaxBodyBytes))
+	needed := q.method == fasthttp.MethodPut || q.isBatch
 	inReader := n >= 0 && n <= c.reader.Buffered()
 	if !inReader && c.fd >= 0 {
 		return nil, errNothingYet
@@ -60,7 +60,7 @@ func (c *conn) receive() (*problem, error) {
 	c.startClock()
 	if n == chunked {
 		err := c.receiveChunks(most)
-		if errors.Is(err, fasthttp.ErrBodyTooLarge) && most < c.server.opts.MaxValueBytes {
+		if errors.Is(err, fasthttp.ErrBodyTooLarge) && most < c.mostBody() {
 			return c.noRoom(), nil
 		}
 		return nil, err

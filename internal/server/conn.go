@@ -339,6 +339,8 @@ func (c *conn) serveReceived(bad *problem, err error) bool {
 		c.answerPreflight()
 	case c.req.isRange:
 		c.performRange()
+	case c.req.isBatch:
+		c.performBatch()
 	default:
 		c.perform()
 	}
@@ -464,7 +466,7 @@ func (c *conn) fail(err error) {
 		c.broken, c.ending = err, true // nobody is there to answer to
 		return
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		bad = tooLarge("more bytes", c.server.opts.MaxValueBytes)
+		bad = c.tooLarge("more bytes")
 	case errors.As(err, &tooBig):
 		bad = &problem{status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: "the trailers are too long"}
 	default:

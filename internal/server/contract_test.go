@@ -1,12 +1,15 @@
 package server
 
 import (
+	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/secure"
 )
 
@@ -29,6 +32,24 @@ func get(target string) string { return "GET " + target + host + "\n" }
 
 func put(id, value string) string {
 	return fmt.Sprintf("PUT /v0/entity?id=%s%sContent-Length: %d\n\n%s", id, host, len(value), value)
+}
+
+// with is a request with further header lines, and a body if it is not empty.
+func with(method, target, lines, body string) string {
+	if body != "" {
+		lines += fmt.Sprintf("Content-Length: %d\n", len(body))
+	}
+	return method + " " + target + host + lines + "\n" + body
+}
+
+func tagOf(value string) string {
+	tag := etag.Of([]byte(value))
+	return tag.String()
+}
+
+// batch is a request with those operations.
+func batch(lines ...string) string {
+	return with("POST", "/v0/entities", "Content-Type: application/x-ndjson\n", strings.Join(lines, "\n"))
 }
 
 func rows() []row {
@@ -90,6 +111,93 @@ func rows() []row {
 			body: `{"key":"cjI=","value":""}` + "\n"},
 		{name: "a range to HTTP/1.0 ends with the connection", request: "GET /v0/entities?start=r1&end=r3 HTTP/1.0\nConnection: keep-alive\n\n", status: 200, body: "r1\noner2\n", closes: true},
 		{name: "lines of JSON to HTTP/1.0", request: "GET /v0/entities?start=r2&end=r3 HTTP/1.0\nAccept: application/x-ndjson\n\n", status: 200, body: `{"key":"cjI=","value":""}` + "\n", closes: true},
+
+		// Conditions.
+		{name: "PUT tells the validator", request: put("e", "one"), status: 201, header: `ETag: "` + tagOf("one") + `"`},
+		{name: "GET tells it", request: get("/v0/entity?id=e"), status: 200, body: "one", header: `ETag: "` + tagOf("one") + `"`},
+		{name: "HEAD tells it", request: "HEAD /v0/entity?id=e" + host + "\n", status: 200, header: `ETag: "` + tagOf("one") + `"`},
+		{name: "what is known already", request: with("GET", "/v0/entity?id=e", `If-None-Match: "x", W/"`+tagOf("one")+"\"\n", ""), status: 304, header: `ETag: "` + tagOf("one") + `"`},
+		{name: "HEAD of what is known already", request: with("HEAD", "/v0/entity?id=e", "If-None-Match: *\n", ""), status: 304},
+		{name: "what is not known", request: with("GET", "/v0/entity?id=e", `If-None-Match: "`+tagOf("two")+"\"\n", ""), status: 200, body: "one"},
+		{name: "an absent key is no match", request: with("GET", "/v0/entity?id=none", "If-None-Match: *\n", ""), status: 404},
+		{name: "GET of another value than wanted", request: with("GET", "/v0/entity?id=e", `If-Match: "`+tagOf("two")+"\"\n", ""), status: 412, detail: "validator"},
+		{name: "GET of the value that is wanted", request: with("GET", "/v0/entity?id=e", `If-Match: "`+tagOf("one")+"\"\n", ""), status: 200, body: "one"},
+		{name: "PUT if it is this one", request: with("PUT", "/v0/entity?id=e", `If-Match: "x" , "`+tagOf("one")+"\"\n", "two"), status: 201, header: `ETag: "` + tagOf("two") + `"`},
+		{name: "PUT if it still is", request: with("PUT", "/v0/entity?id=e", `If-Match: "`+tagOf("one")+"\"\n", "three"), status: 412, header: `ETag: "` + tagOf("two") + `"`, detail: "validator of ETag"},
+		{name: "a weak validator matches nothing", request: with("PUT", "/v0/entity?id=e", `If-Match: W/"`+tagOf("two")+"\"\n", "three"), status: 412},
+		{name: "PUT if there is none", request: with("PUT", "/v0/entity?id=e", "If-None-Match: *\n", "three"), status: 412, header: `ETag: "` + tagOf("two") + `"`},
+		{name: "nothing has changed", request: get("/v0/entity?id=e"), status: 200, body: "two"},
+		{name: "PUT if there is any", request: with("PUT", "/v0/entity?id=e", "If-Match: *\n", "three"), status: 201},
+		{name: "DELETE if it is another", request: with("DELETE", "/v0/entity?id=e", `If-Match: "`+tagOf("two")+"\"\n", ""), status: 412, header: `ETag: "` + tagOf("three") + `"`},
+		{name: "DELETE if there is none", request: with("DELETE", "/v0/entity?id=e", "If-None-Match: *\n", ""), status: 412},
+		{name: "DELETE if it is this one", request: with("DELETE", "/v0/entity?id=e", `If-Match: "`+tagOf("three")+"\"\n", ""), status: 202},
+		{name: "DELETE of an absent key that must be there", request: with("DELETE", "/v0/entity?id=e", "If-Match: *\n", ""), status: 412, detail: "no value"},
+		{name: "PUT of an absent key that must be there", request: with("PUT", "/v0/entity?id=e", "If-Match: *\n", "x"), status: 412, detail: "no value"},
+		{name: "PUT of an absent key that must be so", request: with("PUT", "/v0/entity?id=e", "If-None-Match: *\n", "x"), status: 201},
+		{name: "conditions that contradict each other", request: with("PUT", "/v0/entity?id=e", "If-None-Match: *\nIf-Match: *\n", "x"), status: 400, detail: "contradict"},
+		{name: "a write unless it is this one", request: with("PUT", "/v0/entity?id=e", "If-None-Match: \"x\"\n", "x"), status: 400, detail: "If-None-Match"},
+		{name: "a validator without quotes", request: with("PUT", "/v0/entity?id=e", "If-Match: "+tagOf("x")+"\n", "x"), status: 400, detail: "If-Match"},
+		{name: "a validator that does not end", request: with("GET", "/v0/entity?id=e", "If-None-Match: \"x\n", ""), status: 400, detail: "If-None-Match"},
+		{name: "two validators without a comma", request: with("GET", "/v0/entity?id=e", "If-None-Match: \"x\" \"y\"\n", ""), status: 400, detail: "If-None-Match"},
+		{name: "a condition twice", request: with("PUT", "/v0/entity?id=e", "If-Match: *\nIf-Match: *\n", ""), status: 400, detail: "more than once", closes: true},
+
+		// Expiry.
+		{name: "PUT for a time", request: with("PUT", "/v0/entity?id=e", "Spillway-Ttl: 1000\n", "x"), status: 201},
+		{name: "GET tells how long", request: get("/v0/entity?id=e"), status: 200, body: "x", header: "Spillway-Ttl: 1000"},
+		{name: "HEAD tells how long", request: "HEAD /v0/entity?id=e" + host + "\n", status: 200, header: "Spillway-Ttl: 1000"},
+		{name: "the longest time", request: with("PUT", "/v0/entity?id=e", "Spillway-Ttl: 630720000\n", "x"), status: 201},
+		{name: "a time of 0", request: with("PUT", "/v0/entity?id=e", "Spillway-Ttl: 0\n", "x"), status: 400, detail: "Spillway-Ttl"},
+		{name: "too long a time", request: with("PUT", "/v0/entity?id=e", "Spillway-Ttl: 630720001\n", "x"), status: 400, detail: "from 1 to 630720000"},
+		{name: "a time that is no number", request: with("PUT", "/v0/entity?id=e", "Spillway-Ttl: 1s\n", "x"), status: 400, detail: "Spillway-Ttl"},
+		{name: "DELETE e", request: "DELETE /v0/entity?id=e" + host + "\n", status: 202},
+
+		// Batches.
+		{name: "a batch", request: batch(`{"op":"put","key":"YjE=","value":"b25l"}`, `{"op":"get","key":"YjE="}`, `{"op":"put","key":"YjE=","value":"dHdv","ttl":60,"if_match":"`+tagOf("one")+`"}`,
+			`{"op":"get","key":"YjE="}`, `{"op":"delete","key":"YjE="}`, `{"op":"get","key":"YjE="}`, ` { "value" : "\u0064HdvLy\/v" , "key":"YjI=", "if_none_match":"*", "op":"put" } `+"\r", ""), status: 200, header: "Content-Type: application/x-ndjson",
+			body: `{"status":201,"etag":"` + tagOf("one") + `"}` + "\n" + `{"status":200,"value":"b25l","etag":"` + tagOf("one") + `"}` + "\n" + `{"status":201,"etag":"` + tagOf("two") + `"}` + "\n" +
+				`{"status":200,"value":"dHdv","etag":"` + tagOf("two") + `","ttl":60}` + "\n" + `{"status":202}` + "\n" + `{"status":404}` + "\n" + `{"status":201,"etag":"` + tagOf("two//\xef") + `"}` + "\n"},
+		{name: "its writes are there", request: get("/v0/entity?id=b2"), status: 200, body: "two//\xef"},
+		{name: "and its deletes", request: get("/v0/entity?id=b1"), status: 404},
+		{name: "a batch that only reads", request: batch(`{"op":"get","key":"YjI="}`, `{"op":"get","key":"YjE="}`), status: 200,
+			body: `{"status":200,"value":"dHdvLy/v","etag":"` + tagOf("two//\xef") + `"}` + "\n" + `{"status":404}` + "\n"},
+		{name: "an empty batch", request: with("POST", "/v0/entities", "Content-Type: application/x-ndjson\n", ""), status: 200, header: "Content-Length: 0"},
+		{name: "a batch some of whose conditions do not hold", request: batch(`{"op":"put","key":"YjE=","value":""}`, `{"op":"delete","key":"YjI=","if_match":"x"}`, `{"op":"put","key":"YjM=","value":"","if_match":"*"}`), status: 412,
+			header: "Content-Type: application/problem+json", body: `{"title":"Precondition Failed","status":412,"detail":"the conditions of 2 operations do not hold, and nothing was written","operations":[{"index":1,"status":412,"etag":"` + tagOf("two//\xef") + `"},{"index":2,"status":412}]}`},
+		{name: "has had no effect", request: get("/v0/entity?id=b1"), status: 404},
+		{name: "PUT big2", request: put("big2", big), status: 201, header: `ETag: "` + tagOf(big) + `"`},
+		{name: "GET big2", request: get("/v0/entity?id=big2"), status: 200, body: big, header: `ETag: "` + tagOf(big) + `"`},
+		{name: "a batch whose answer is too large", request: batch(append([]string{`{"op":"put","key":"YjE=","value":""}`}, slices.Repeat([]string{`{"op":"get","key":"YmlnMg=="}`}, 4)...)...), status: 413, detail: "nothing was written"},
+		{name: "has had no effect either", request: get("/v0/entity?id=b1"), status: 404},
+		{name: "a batch that only reads whose answer is too large", request: batch(slices.Repeat([]string{`{"op":"get","key":"YmlnMg=="}`}, 4)...), status: 413},
+		{name: "DELETE big2", request: "DELETE /v0/entity?id=big2" + host + "\n", status: 202},
+		{name: "DELETE b", request: batch(`{"op":"delete","key":"YjI="}`, `{"op":"delete","key":"YjE="}`), status: 200, body: `{"status":202}` + "\n" + `{"status":202}` + "\n"},
+		{name: "a batch of another type", request: with("POST", "/v0/entities", "Content-Type: text/plain\n", `{"op":"get","key":"YjE="}`), status: 415, detail: "application/x-ndjson"},
+		{name: "too many operations", request: batch(slices.Repeat([]string{`{"op":"get","key":"YjE="}`}, 1001)...), status: 400, detail: "1001 lines, allowed: at most 1000"},
+		{name: "too large a batch", request: batch(strings.Repeat(" ", 256<<10), ""), status: 413, detail: "the batch has 262145 bytes", closes: true},
+		{name: "a line that is no object", request: batch(`{"op":"put","key":"YjE=","value":""}`, `[1]`), status: 400, detail: "line 2 of the batch: it is no JSON object; nothing was written"},
+		{name: "an empty line", request: batch(`{"op":"put","key":"YjE=","value":""}`, ``, `{"op":"get","key":"YjE="}`), status: 400, detail: "line 2 "},
+		{name: "a line that does not end", request: batch(`{"op":"get","key":"YjE="`), status: 400, detail: "line 1 of the batch: it ends"},
+		{name: "a string that does not end", request: batch(`{"op":"get","key":"YjE=`), status: 400, detail: "does not end"},
+		{name: "more behind an object", request: batch(`{"op":"get","key":"YjE="}{}`), status: 400, detail: "behind the object"},
+		{name: "a broken escape in a batch", request: batch(`{"op":"get","key":"\x"}`), status: 400, detail: "broken escape"},
+		{name: "half of a character", request: batch(`{"op":"get","key":"\ud800"}`), status: 400, detail: "broken escape"},
+		{name: "a field that is not known", request: batch(`{"op":"get","key":"YjE=","kee":1}`), status: 400, detail: "kee"},
+		{name: "a field twice", request: batch(`{"op":"get","key":"YjE=","key":"YjE="}`), status: 400, detail: "more than once"},
+		{name: "a field that means nothing", request: batch(`{"op":"get","key":"YjE=","value":""}`), status: 400, detail: "means nothing"},
+		{name: "no operation", request: batch(`{"key":"YjE="}`), status: 400, detail: "allowed: put, delete and get"},
+		{name: "no key", request: batch(`{"op":"get"}`), status: 400, detail: "key is missing"},
+		{name: "an empty key", request: batch(`{"op":"get","key":""}`), status: 400, detail: "key is empty"},
+		{name: "too long a key in a batch", request: batch(`{"op":"get","key":"` + base64.StdEncoding.EncodeToString([]byte(long)) + `"}`), status: 400, detail: "101 bytes"},
+		{name: "no value", request: batch(`{"op":"put","key":"YjE="}`), status: 400, detail: "value is missing"},
+		{name: "too long a value in a batch", request: batch(`{"op":"put","key":"YjE=","value":"` + base64.StdEncoding.EncodeToString([]byte(big+"v")) + `"}`), status: 413, detail: "65537 bytes"},
+		{name: "what is no base64", request: batch(`{"op":"get","key":"YjE"}`), status: 400, detail: "base64"},
+		{name: "a ttl of 0", request: batch(`{"op":"put","key":"YjE=","value":"","ttl":0}`), status: 400, detail: "ttl"},
+		{name: "a ttl beyond the bound", request: batch(`{"op":"put","key":"YjE=","value":"","ttl":630720001}`), status: 400, detail: "ttl"},
+		{name: "a ttl that is no whole number", request: batch(`{"op":"put","key":"YjE=","value":"","ttl":1.5}`), status: 400, detail: "ttl"},
+		{name: "conditions of an operation that contradict each other", request: batch(`{"op":"put","key":"YjE=","value":"","if_match":"*","if_none_match":"*"}`), status: 400, detail: "contradict"},
+		{name: "an if_none_match that is no star", request: batch(`{"op":"put","key":"YjE=","value":"","if_none_match":"x"}`), status: 400, detail: "if_none_match"},
+		{name: "nothing of these was written", request: get("/v0/entity?id=b1"), status: 404},
+		{name: "PUT on all entities", request: with("PUT", "/v0/entities?start=a", "", "x"), status: 405, header: "Allow: GET, POST"},
 
 		// Lists.
 		{name: "PUT outside of the prefix", request: put("q", "other"), status: 201},
@@ -180,7 +288,7 @@ func rows() []row {
 		{name: "another method", request: "POST /v0/entity?id=a" + host + "Content-Length: 2\n\nhi", status: 405, header: "Allow: GET, HEAD, PUT, DELETE"},
 		{name: "a method nobody knows", request: "BREW /v0/entity?id=a" + host + "\n", status: 405, detail: "BREW"},
 		{name: "methods have a case", request: "get /v0/entity?id=a" + host + "\n", status: 405},
-		{name: "another method for ranges", request: "HEAD /v0/entities?start=a" + host + "\n", status: 405, header: "Allow: GET"},
+		{name: "another method for ranges", request: "HEAD /v0/entities?start=a" + host + "\n", status: 405, header: "Allow: GET, POST"},
 		{name: "a key that is too long", request: get("/v0/entity?id=" + long), status: 414, detail: "101"},
 		{name: "a start that is too long", request: get("/v0/entities?start=" + long), status: 414},
 		{name: "an end that is too long", request: get("/v0/entities?start=a&end=" + long), status: 414},
@@ -288,7 +396,9 @@ func TestContract(t *testing.T) {
 func TestContract_SlowClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "fifo")
-	s.store.set("big", strings.Repeat("v", 64<<10)) // its PUT is left out below
+	for _, key := range []string{"big", "big2"} {
+		s.store.set(key, strings.Repeat("v", 64<<10)) // its PUT is left out below
+	}
 	for _, r := range rows() {
 		text := r.raw
 		if text == "" {

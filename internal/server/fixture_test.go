@@ -262,7 +262,7 @@ func serve(t testing.TB, strategy string, change ...func(*setup)) *service {
 	o := setup{
 		Options: Options{
 			Listen: "127.0.0.1:0", AcceptLoops: 2,
-			MaxKeyBytes: 100, MaxValueBytes: 64 << 10, MaxBodyBytes: 1 << 20, MaxConnections: 100,
+			MaxKeyBytes: 100, MaxValueBytes: 64 << 10, MaxBatchBytes: 256 << 10, MaxBodyBytes: 1 << 20, MaxConnections: 100,
 			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 			Logger: slog.New(slog.DiscardHandler),
 			Events: Events{Answered: s.answered}, Slowest: new(slowest.Recorder),

@@ -19,6 +19,9 @@ type fields struct {
 	urgency                               []byte // of Priority; nil if none fits
 	origin                                []byte // empty if there are several
 	requestStart                          []byte
+	ifMatch, ifNoneMatch                  []byte
+	contentType                           []byte
+	ttl                                   []byte
 
 	preflight        bool // Access-Control-Request-Method was sent
 	browser          bool // one of secure.BrowserMarks was sent
@@ -81,18 +84,25 @@ func (f *fields) set(name, value []byte) *problem {
 			f.setOrigin(value)
 			return nil
 		}
-	case len("Priority"):
+	case len("Priority"): // or If-Match
 		if equalFold(name, "Priority") {
 			f.urgency = urgency(value, f.urgency)
+			return nil
 		}
-		return nil
+		field = match(name, "If-Match", &f.ifMatch)
+	case len("Spillway-Ttl"): // or Content-Type
+		if field = match(name, "Spillway-Ttl", &f.ttl); field == nil {
+			field = match(name, "Content-Type", &f.contentType)
+		}
 	case len("Connection"):
 		if equalFold(name, "Connection") {
 			f.parseConnection(value)
 		}
 		return nil
-	case len("Authorization"):
-		field = match(name, "Authorization", &f.authorization)
+	case len("Authorization"): // or If-None-Match
+		if field = match(name, "Authorization", &f.authorization); field == nil {
+			field = match(name, "If-None-Match", &f.ifNoneMatch)
+		}
 	case len("Content-Length"): // or Sec-Fetch-Site
 		field = match(name, "Content-Length", &f.contentLength)
 		f.browser = f.browser || equalFold(name, "Sec-Fetch-Site")
@@ -197,6 +207,13 @@ func (f *fields) wantsNDJSON() bool {
 	return false
 }
 
+// isNDJSON reports whether a media type is application/x-ndjson, whatever its parameters.
+func isNDJSON(mediaType []byte) bool {
+	name, _, _ := bytes.Cut(mediaType, semicolon)
+	name = trim(name)
+	return len(name) == len(typeNDJSON) && equalFold(name, typeNDJSON)
+}
+
 func listsNDJSON(list []byte) bool {
 	for len(list) > 0 {
 		var item []byte
@@ -227,6 +244,7 @@ const (
 	maxPriority     = 7
 	defaultPriority = 3
 	maxClientBytes  = 128
+	maxTTL          = 630_720_000 // s, twenty years
 )
 
 // wishes are what a client asks for beside the operation itself.
@@ -234,6 +252,7 @@ type wishes struct {
 	timeout  time.Duration // 0 if it did not say
 	priority uint8
 	client   []byte // empty if it did not say
+	ttl      uint32 // of a value that is put, in seconds, 0 for never
 	// consistency is for a distributed store; the embedded one has one copy of the
 	// data, for which all are the same.
 	consistency store.Consistency
@@ -261,6 +280,13 @@ func (f *fields) wishes() (w wishes, bad *problem) {
 	}
 	if len(f.client) > maxClientBytes {
 		return w, badHeader("Spillway-Client", f.client, "at most 128 bytes")
+	}
+	if f.ttl != nil {
+		n, ok := parseNumber(f.ttl)
+		if !ok || n < 1 || n > maxTTL {
+			return w, badHeader("Spillway-Ttl", f.ttl, "a whole number from 1 to 630720000")
+		}
+		w.ttl = uint32(n)
 	}
 	if f.consistency != nil {
 		switch string(f.consistency) {

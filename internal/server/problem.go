@@ -17,8 +17,18 @@ type problem struct {
 	header string
 	// close ends the connection.
 	close bool
+	// operations are those of a batch whose conditions do not hold.
+	operations []problemOperation
 	// shed says that the queueing layer turns the request away.
 	shed bool
+}
+
+// problemOperation is an operation of a batch, with the validator of the value that its
+// key has.
+type problemOperation struct {
+	Index  int    `json:"index"`
+	Status int    `json:"status"`
+	ETag   string `json:"etag,omitempty"`
 }
 
 func badRequest(detail string) *problem {
@@ -49,7 +59,9 @@ func (p *problem) body() []byte {
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
-	}{fasthttp.StatusMessage(p.status), p.status, p.detail})
+
+		Operations []problemOperation `json:"operations,omitempty"`
+	}{fasthttp.StatusMessage(p.status), p.status, p.detail, p.operations})
 	if err != nil { // strings and a number cannot fail
 		return []byte("{}")
 	}

@@ -19,6 +19,7 @@ type request struct {
 	keepAlive  bool   // the connection goes on after the answer
 	http10     bool
 	isRange    bool
+	isBatch    bool
 	ndjson     bool
 	preflight  bool   // a browser asks whether a page may send a request
 	cors       string // header lines that answers have, for browsers
@@ -28,6 +29,8 @@ type request struct {
 	list       list // of a range, beside the key that it starts with
 	bodyLength int  // chunked, or how many bytes
 	wishes     wishes
+
+	ifMatch, ifNoneMatch tagList
 }
 
 // chunked is the length of a body that does not say how long it is.
@@ -170,9 +173,13 @@ func (c *conn) parseRequest() *problem {
 			return notAllowed(x.head.Method(), path, "GET, HEAD, PUT, DELETE")
 		}
 	case pathEntities:
-		q.isRange = true
-		if q.method != fasthttp.MethodGet {
-			return notAllowed(x.head.Method(), path, "GET")
+		switch q.method {
+		case fasthttp.MethodGet:
+			q.isRange = true
+		case fasthttp.MethodPost:
+			q.isBatch = true
+		default:
+			return notAllowed(x.head.Method(), path, "GET, POST")
 		}
 	default:
 		return badRequest("the path is " + quote(path) + ", allowed: " + pathEntity + " and " + pathEntities)
@@ -182,12 +189,22 @@ func (c *conn) parseRequest() *problem {
 	if p, x.decoded, bad = parseQuery(query, x.decoded); bad != nil {
 		return bad
 	}
-	if q.isRange {
+	switch {
+	case q.isBatch:
+		if !isNDJSON(x.fields.contentType) {
+			// Anything else a browser would send for any page, without asking first.
+			return &problem{status: fasthttp.StatusUnsupportedMediaType,
+				detail: "header Content-Type is " + quote(x.fields.contentType) + ", allowed: " + typeNDJSON}
+		}
+	case q.isRange:
 		q.ndjson = x.fields.wantsNDJSON()
 		x.decoded, bad = q.setRange(p, o.MaxKeyBytes, x.decoded)
-	} else {
+	default:
 		q.key = p.id
 		bad = checkKey("id", p.id, o.MaxKeyBytes)
+		if bad == nil {
+			bad = q.setConditions(&x.fields)
+		}
 	}
 	if bad != nil {
 		return bad
@@ -198,10 +215,18 @@ func (c *conn) parseRequest() *problem {
 	if o.TrustRequestStart && x.fields.requestStart != nil {
 		q.arrival = movedBack(q.arrival, x.fields.requestStart, time.Now())
 	}
-	if q.bodyLength > o.MaxValueBytes {
-		return tooLarge(strconv.Itoa(q.bodyLength)+" bytes", o.MaxValueBytes)
+	if q.bodyLength > c.mostBody() {
+		return c.tooLarge(strconv.Itoa(q.bodyLength) + " bytes")
 	}
 	return nil
+}
+
+// mostBody returns how many bytes the body of the request may have.
+func (c *conn) mostBody() int {
+	if c.req.isBatch {
+		return c.server.opts.MaxBatchBytes
+	}
+	return c.server.opts.MaxValueBytes
 }
 
 var questionMark = []byte("?")
@@ -228,9 +253,14 @@ func notAllowed(method, path []byte, allow string) *problem {
 		detail: "the method of " + string(path) + " is " + quote(method) + ", allowed: " + allow}
 }
 
-func tooLarge(size string, most int) *problem {
+// tooLarge refuses a body of that size.
+func (c *conn) tooLarge(size string) *problem {
+	what := "value"
+	if c.req.isBatch {
+		what = "batch"
+	}
 	return &problem{status: fasthttp.StatusRequestEntityTooLarge, close: true,
-		detail: "the value has " + size + ", allowed: at most " + strconv.Itoa(most) + " bytes"}
+		detail: "the " + what + " has " + size + ", allowed: at most " + strconv.Itoa(c.mostBody()) + " bytes"}
 }
 
 func checkKey(name string, key []byte, most int) *problem {

@@ -21,6 +21,9 @@ func (c *conn) run(base int) {
 	t.Client = c.clientName()
 	t.Size = int64(len(c.x.op.Key) + len(c.x.op.Value))
 	t.Write = c.x.op.Kind == executor.Put || c.x.op.Kind == executor.Delete
+	if c.x.op.Kind == executor.Batch {
+		t.Size, t.Write = int64(len(c.body.value)), c.x.op.Steps.Writes()
+	}
 
 	// A connection that is busy runs its tasks itself when no worker need be
 	// waited for. One that is not would only have its stack grow for it, which

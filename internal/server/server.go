@@ -41,6 +41,8 @@ type Options struct {
 	Dispatcher Dispatcher
 	// MaxKeyBytes and MaxValueBytes bound keys and values, at least 1.
 	MaxKeyBytes, MaxValueBytes int
+	// MaxBatchBytes bounds the body of a batch, and that of its answer, at least 1.
+	MaxBatchBytes int
 	// MaxBodyBytes bounds the sum of the bodies of all requests that have not
 	// been answered yet.
 	MaxBodyBytes int64
@@ -85,8 +87,8 @@ func (o *Options) check() error {
 	switch {
 	case o.AcceptLoops < 1:
 		return fmt.Errorf("server: %d accept loops, need at least 1", o.AcceptLoops)
-	case o.MaxKeyBytes < 1 || o.MaxValueBytes < 1 || o.MaxBodyBytes < 1:
-		return fmt.Errorf("server: limits of %d, %d and %d bytes, need at least 1", o.MaxKeyBytes, o.MaxValueBytes, o.MaxBodyBytes)
+	case o.MaxKeyBytes < 1 || o.MaxValueBytes < 1 || o.MaxBatchBytes < 1 || o.MaxBodyBytes < 1:
+		return fmt.Errorf("server: limits of %d, %d, %d and %d bytes, need at least 1", o.MaxKeyBytes, o.MaxValueBytes, o.MaxBatchBytes, o.MaxBodyBytes)
 	case o.MaxConnections < 1:
 		return fmt.Errorf("server: at most %d connections, need at least 1", o.MaxConnections)
 	case o.MaxConnectionsPerAddress < 0:

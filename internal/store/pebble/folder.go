@@ -88,15 +88,34 @@ func (s *Store) inspect() (*found, error) {
 	return f, err
 }
 
-// readPrefix returns what the heads of values begin with, and writes it into the
-// folder first if it is not there.
-func (s *Store) readPrefix() (format.Prefix, error) {
-	p, found, err := format.ReadPrefix(s.read)
-	if found || err != nil {
-		return p, err
+// readValues reads how values are kept, and writes it into the folder first if it is not
+// there.
+func (s *Store) readValues() error {
+	v, found, err := format.ReadValues(s.read)
+	if err != nil {
+		return err
 	}
-	p = format.NewPrefix()
-	return p, s.writeFile(s.opts.Dir, format.ValuesName, p.Note())
+	if !found {
+		v.Prefix = format.NewPrefix()
+		if err := s.writeFile(s.opts.Dir, format.ValuesName, v.Note()); err != nil {
+			return err
+		}
+	}
+	s.prefix = v.Prefix
+	s.expiring.noted = v.Expiring
+	return nil
+}
+
+// noteExpiring notes in the folder that there may be values that expire, if there are.
+func (s *Store) noteExpiring() error {
+	e := &s.expiring
+	if e.noted || e.soonest.Load() == 0 || s.health.reason() != nil {
+		return nil
+	}
+	v := format.Values{Prefix: s.prefix, Expiring: true}
+	err := s.writeFile(s.opts.Dir, format.ValuesName, v.Note())
+	e.noted = err == nil
+	return err
 }
 
 // writeFile makes a file in a folder, durably, whole or not at all.

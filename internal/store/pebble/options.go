@@ -48,6 +48,9 @@ type Options struct {
 	// Logger receives what Pebble logs, most of it at level debug, and the
 	// changes between writable and unwritable. Nil means slog.Default.
 	Logger *slog.Logger
+	// SweepInterval is the shortest time between two passes over the store that remove
+	// what has expired. Zero means 5 s.
+	SweepInterval time.Duration
 	// Now is the wall clock, by which values expire. Nil means time.Now. If it runs
 	// backwards, the store takes it to stand still.
 	Now func() time.Time
@@ -81,6 +84,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CacheBytes, 64<<20)
 	setDefault(&o.MaxOpenFiles, 8192)
 	setDefault(&o.RetryInterval, 5*time.Second)
+	setDefault(&o.SweepInterval, firstSweep)
 	setDefault(&o.blockSize, 8<<10)
 	// So that those that wait for their flush take no more than half of the cache,
 	// which they are accounted against, whatever memory there is: it gives up

@@ -64,8 +64,9 @@ type Store struct {
 	closed bool
 
 	// prefix is what the heads of values begin with in the folder.
-	prefix format.Prefix
-	clock  clock
+	prefix   format.Prefix
+	clock    clock
+	expiring expiring
 	// order is held for reading while writes are applied, and for writing by a
 	// Transact, from its first look to its writes: so none comes in between. judging
 	// is held for writing by it as well, and for reading while somebody judges that a
@@ -119,6 +120,7 @@ func Open(o Options) (*Store, error) {
 	s.loops.Go(s.recoverLoop)
 	s.loops.Go(s.stallLoop)
 	s.loops.Go(s.watchLoop)
+	s.loops.Go(s.sweepLoop)
 	if o.Sync == Interval {
 		s.loops.Go(s.syncLoop)
 	}
@@ -135,7 +137,7 @@ func (s *Store) start() error {
 	m.name = found.manifest
 	_, _ = m.synced.Write(found.content)
 	s.files.found(m, found.names)
-	if s.prefix, err = s.readPrefix(); err != nil {
+	if err := s.readValues(); err != nil {
 		return err
 	}
 	failed, _ := s.health.watch()
@@ -267,6 +269,7 @@ func (s *Store) add(b *pebble.Batch, w *store.Write) {
 	var h format.Head
 	if w.TTL != 0 {
 		h.Expires = s.clock.read() + int64(w.TTL)*1000
+		s.expiring.note(h.Expires)
 	}
 	if len(w.Value) > etag.LargeValue {
 		if h.Tag = w.Tag; h.Tag.IsZero() {
@@ -321,6 +324,14 @@ func (s *Store) Range(start, end []byte, descending bool) (store.Iterator, error
 	} else if bytes.Compare(start, end) >= 0 {
 		return empty{}, nil
 	}
+	it, err := s.iterate(start, end, descending)
+	if err != nil {
+		return nil, err
+	}
+	return it, nil
+}
+
+func (s *Store) iterate(start, end []byte, descending bool) (*iterator, error) {
 	inst, err := s.acquire()
 	if err != nil {
 		return nil, err
@@ -458,7 +469,8 @@ func (s *Store) Checkpoint(dir string) error {
 	if err := inst.db.Checkpoint(dir, options...); err != nil {
 		return fmt.Errorf("cannot write a checkpoint to %s: %w", dir, err)
 	}
-	if err := s.writeFile(dir, format.ValuesName, s.prefix.Note()); err != nil {
+	v := format.Values{Prefix: s.prefix, Expiring: true} // for all that is known here
+	if err := s.writeFile(dir, format.ValuesName, v.Note()); err != nil {
 		return fmt.Errorf("cannot write a checkpoint to %s: %w", dir, err)
 	}
 	if err := inst.lost(); err != nil {
@@ -480,6 +492,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	close(s.closing)
 	s.loops.Wait()
+	_ = s.noteExpiring()
 
 	var errs []error
 	settled := false

@@ -4,14 +4,10 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/sstable"
 
 	"github.com/spillway-go/spillway/internal/etag"
 )
@@ -36,26 +32,34 @@ func NewPrefix() (p Prefix) {
 	return p
 }
 
-// Note returns the content of the file ValuesName.
-func (p *Prefix) Note() []byte {
-	line := hex.EncodeToString(p[:])
+// Values is what the file ValuesName says.
+type Values struct {
+	Prefix Prefix
+	// Expiring says that there may be values that expire.
+	Expiring bool
+}
+
+// Note returns the content of the file.
+func (v *Values) Note() []byte {
+	line := fmt.Sprintf("%x expiring=%t", v.Prefix[:], v.Expiring)
 	return fmt.Appendf(nil, "%s %08x\n", line, crc32.Checksum([]byte(line), castagnoli))
 }
 
-// ReadPrefix reads it from the file ValuesName. It reports whether there is one.
-func ReadPrefix(read func(name string) ([]byte, error)) (p Prefix, found bool, _ error) {
+// ReadValues reads the file. It reports whether there is one.
+func ReadValues(read func(name string) ([]byte, error)) (v Values, found bool, _ error) {
 	note, err := read(ValuesName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return p, false, nil
+		return v, false, nil
 	}
 	if err != nil {
-		return p, false, fmt.Errorf("%s: %w", ValuesName, err)
+		return v, false, fmt.Errorf("%s: %w", ValuesName, err)
 	}
-	text, _, _ := bytes.Cut(note, []byte(" "))
-	if n, err := hex.Decode(p[:], text[:min(len(text), 2*PrefixBytes)]); err != nil || n != PrefixBytes || !bytes.Equal(note, p.Note()) {
-		return p, false, fmt.Errorf("%s %w: it is not what was written", ValuesName, ErrDamaged)
+	var prefix []byte
+	_, err = fmt.Sscanf(string(note), "%x expiring=%t", &prefix, &v.Expiring)
+	if copy(v.Prefix[:], prefix); err != nil || !bytes.Equal(note, v.Note()) {
+		return v, false, fmt.Errorf("%s %w: it is not what was written", ValuesName, ErrDamaged)
 	}
-	return p, true, nil
+	return v, true, nil
 }
 
 // A head is the prefix, a byte that says what follows, when the value expires, and
@@ -128,35 +132,4 @@ func (p *Prefix) Split(kept []byte) (h Head, value []byte, _ error) {
 		rest = rest[copy(h.Tag[:], rest):]
 	}
 	return h, rest, nil
-}
-
-// expiryProperty is the name of what tables and their blocks note of the times at
-// which their values expire, from the first to the last.
-const expiryProperty = "spillway.expiry"
-
-// ExpiryCollector returns what makes that note.
-func (p *Prefix) ExpiryCollector() pebble.BlockPropertyCollector {
-	return sstable.NewBlockIntervalCollector(expiryProperty, expiries{p}, nil)
-}
-
-// ExpiredBefore lets an iterator skip what has no value that expires before that time,
-// in milliseconds since 1970. What it leaves is not all of what a key holds: an older
-// value may show that a later write has replaced.
-func ExpiredBefore(moment int64) pebble.BlockPropertyFilter {
-	return sstable.NewBlockIntervalFilter(expiryProperty, 1, uint64(moment), nil)
-}
-
-// expiries maps a value to when it expires.
-type expiries struct{ prefix *Prefix }
-
-func (e expiries) MapPointKey(_ pebble.InternalKey, kept []byte) (sstable.BlockInterval, error) {
-	h, _, err := e.prefix.Split(kept)
-	if err != nil || h.Expires <= 0 {
-		return sstable.BlockInterval{}, nil //nolint:nilerr // it is found out by who reads it
-	}
-	return sstable.BlockInterval{Lower: uint64(h.Expires), Upper: uint64(h.Expires) + 1}, nil
-}
-
-func (expiries) MapRangeKeys(sstable.Span) (sstable.BlockInterval, error) {
-	return sstable.BlockInterval{}, nil
 }

@@ -1,0 +1,204 @@
+package server
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"unsafe"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/internal/etag"
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// maxSteps is how many operations a batch may have.
+const maxSteps = 1000
+
+// performBatch has the operations in the body run as one task, and answers.
+func (c *conn) performBatch() {
+	x := c.x
+	base := len(x.out)
+	steps, bad := c.parseBatch()
+	if bad != nil {
+		c.answerProblem(bad)
+		return
+	}
+	x.op = executor.Op{Kind: executor.Batch, Steps: steps}
+	x.out = append(append(x.out, headRoom[:]...), c.req.cors...) // just as long as need be
+	x.op.Buf = x.out
+	c.run(base)
+	x.out = x.op.Buf
+	c.outcome.strategy = x.task.Strategy
+	switch err := x.op.Err; {
+	case x.task.Shed != strategies.ReasonNone:
+		x.out = x.out[:base]
+		c.answerShed(x.task.Shed)
+	case errors.Is(err, store.ErrCondition):
+		x.out = x.out[:base]
+		c.answerProblem(refusedBatch(steps.Refused))
+	case errors.Is(err, executor.ErrTooLarge):
+		x.out = x.out[:base]
+		c.answerProblem(&problem{status: fasthttp.StatusRequestEntityTooLarge,
+			detail: "the answer has more bytes than are allowed, at most " + strconv.Itoa(steps.MaxBytes) + ", and nothing was written"})
+	case errors.Is(err, errors.ErrUnsupported):
+		x.out = x.out[:base]
+		c.answerProblem(&problem{status: fasthttp.StatusNotImplemented,
+			detail: "the distributed store cannot write several keys as one step: write each by " + pathEntity + ", or use the embedded store"})
+	case err != nil:
+		x.out = x.out[:base]
+		c.answerProblem(storeProblem(err, x.task.Write))
+	default:
+		c.answerBody(base, typeNDJSON, nil)
+	}
+}
+
+// refusedBatch is the answer to a batch of which some conditions do not hold.
+func refusedBatch(refusals []executor.Refusal) *problem {
+	bad := &problem{status: fasthttp.StatusPreconditionFailed,
+		detail: "the conditions of " + strconv.Itoa(len(refusals)) + " operations do not hold, and nothing was written"}
+	for _, r := range refusals {
+		of := problemOperation{Index: r.Index, Status: fasthttp.StatusPreconditionFailed}
+		if r.Found {
+			of.ETag = r.Tag.String()
+		}
+		bad.operations = append(bad.operations, of)
+	}
+	return bad
+}
+
+// parseBatch parses the lines of the body, in whose place it decodes them. What they
+// take up beside is reserved as well.
+func (c *conn) parseBatch() (*executor.Steps, *problem) {
+	o := &c.server.opts
+	body := c.body.value
+	lines := bytes.Count(body, lineFeed)
+	if n := len(body); n > 0 && body[n-1] != '\n' {
+		lines++
+	}
+	if lines > maxSteps {
+		return nil, badRequest("the batch has " + strconv.Itoa(lines) + " lines, allowed: at most " + strconv.Itoa(maxSteps))
+	}
+	if !c.reserve(int64(lines) * int64(unsafe.Sizeof(executor.Step{}))) {
+		return nil, c.noRoom()
+	}
+	s := &executor.Steps{Ops: make([]executor.Step, lines), MaxBytes: o.MaxBatchBytes}
+	s.Encode = func(dst []byte, i int, r executor.Result) []byte { return appendResult(dst, s.Ops[i].Kind, r) }
+	for i := range s.Ops {
+		var line []byte
+		line, body, _ = bytes.Cut(body, lineFeed)
+		if err := parseStep(&s.Ops[i], line, o); err != nil {
+			err.detail = "line " + strconv.Itoa(i+1) + " of the batch: " + err.detail + "; nothing was written"
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+var lineFeed = []byte("\n")
+
+// appendResult appends the line of an operation of that kind.
+func appendResult(dst []byte, kind executor.Kind, r executor.Result) []byte {
+	need := 64 + etag.Length + base64.StdEncoding.EncodedLen(len(r.Value))
+	if cap(dst)-len(dst) < need {
+		dst = bufpool.Grow(dst, max(need, len(dst)))
+	}
+	switch {
+	case kind == executor.Delete:
+		return append(dst, `{"status":202}`+"\n"...)
+	case kind == executor.Put:
+		dst = append(dst, `{"status":201,"etag":"`...)
+	case !r.Found:
+		return append(dst, `{"status":404}`+"\n"...)
+	default:
+		dst = append(dst, `{"status":200,"value":"`...)
+		dst = base64.StdEncoding.AppendEncode(dst, r.Value)
+		dst = append(dst, `","etag":"`...)
+	}
+	dst = append(r.Tag.Append(dst), '"')
+	if kind == executor.Get && r.TTL != 0 {
+		dst = append(dst, `,"ttl":`...)
+		dst = strconv.AppendUint(dst, uint64(r.TTL), 10)
+	}
+	return append(dst, "}\n"...)
+}
+
+// The fields of an operation.
+const (
+	stepOp = 1 << iota
+	stepKey
+	stepValue
+	stepTTL
+	stepIfMatch
+	stepIfNoneMatch
+)
+
+// parseStep parses a line. Key and value are decoded in its place.
+func parseStep(step *executor.Step, line []byte, o *Options) *problem {
+	p := jsonLine{rest: line}
+	seen := 0
+	var op []byte
+	for name, more := p.first(); more; name, more = p.next() {
+		field := 0
+		switch string(name) {
+		case "op":
+			field, op = stepOp, p.text()
+		case "key":
+			field, step.Key = stepKey, p.base64("key")
+		case "value":
+			field, step.Value = stepValue, p.base64("value")
+		case "ttl":
+			field, step.TTL = stepTTL, p.ttl()
+		case "if_match":
+			field = stepIfMatch
+			p.ifMatch(&step.If)
+		case "if_none_match":
+			field, step.If.Absent = stepIfNoneMatch, true
+			if text := p.text(); p.bad == "" && string(text) != "*" {
+				p.bad = "if_none_match is " + quote(text) + `, allowed: "*"`
+			}
+		default:
+			p.fail("the field " + quote(name) + " is not known, allowed: op, key, value, ttl, if_match, if_none_match")
+		}
+		if seen&field != 0 {
+			p.fail("the field " + quote(name) + " is given more than once")
+		}
+		seen |= field
+	}
+	if p.bad != "" {
+		return badRequest(p.bad)
+	}
+	allowed := stepOp | stepKey
+	switch string(op) {
+	case "get":
+		step.Kind = executor.Get
+	case "delete":
+		step.Kind, allowed = executor.Delete, allowed|stepIfMatch|stepIfNoneMatch
+	case "put":
+		step.Kind, allowed = executor.Put, allowed|stepValue|stepTTL|stepIfMatch|stepIfNoneMatch
+	default:
+		return badRequest("op is " + quote(op) + ", allowed: put, delete and get")
+	}
+	switch {
+	case seen&^allowed != 0:
+		return badRequest("a " + string(op) + " has a field that means nothing for it")
+	case seen&stepKey == 0:
+		return badRequest("the field key is missing")
+	case len(step.Key) == 0:
+		return badRequest("the field key is empty, allowed: at least one byte")
+	case len(step.Key) > o.MaxKeyBytes:
+		return badRequest("the key has " + strconv.Itoa(len(step.Key)) + " bytes, allowed: at most " + strconv.Itoa(o.MaxKeyBytes))
+	case step.Kind == executor.Put && seen&stepValue == 0:
+		return badRequest("the field value is missing")
+	case len(step.Value) > o.MaxValueBytes:
+		return &problem{status: fasthttp.StatusRequestEntityTooLarge,
+			detail: "the value has " + strconv.Itoa(len(step.Value)) + " bytes, allowed: at most " + strconv.Itoa(o.MaxValueBytes)}
+	case seen&stepIfMatch != 0 && seen&stepIfNoneMatch != 0:
+		return badRequest("if_match and if_none_match contradict each other: no key has a value and none")
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package pebble
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/etag"
+	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/store/pebble/format"
+)
+
+// wall is a clock that tests set.
+type wall struct{ at atomic.Int64 }
+
+func newWall() *wall {
+	w := new(wall)
+	w.at.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+	return w
+}
+
+func (w *wall) now() time.Time        { return time.UnixMilli(w.at.Load()) }
+func (w *wall) move(by time.Duration) { w.at.Add(by.Milliseconds()) }
+
+func putFor(k, v string, ttl uint32) store.Write {
+	return store.Write{Key: []byte(k), Value: []byte(v), TTL: ttl}
+}
+
+func keysOf(t testing.TB, s *Store) (keys []string) {
+	t.Helper()
+	it, err := s.Range(nil, nil, false)
+	require.NoError(t, err)
+	for it.Next() {
+		k, _, err := it.Entry()
+		if err == nil {
+			keys = append(keys, string(k))
+		} else {
+			require.ErrorIs(t, err, store.ErrNotFound)
+		}
+	}
+	require.NoError(t, it.Err())
+	require.NoError(t, it.Close())
+	return keys
+}
+
+// A value is there until its time is over, for everybody alike, and for good.
+func TestStore_Expires(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			w := newWall()
+			dir := t.TempDir()
+			s := openOnly(t, Options{Dir: dir, Sync: mode, Now: w.now, SweepInterval: time.Hour})
+			long := strings.Repeat("l", 5000)
+			require.NoError(t, apply(s, putFor("a", "1", 10), putFor("b", "2", 20), putFor("c", long, 10), put("d", "4"), putFor("e", "", 10)))
+			w.move(9001 * time.Millisecond)
+			v, m, err := s.Get(nil, []byte("a"))
+			require.NoError(t, err)
+			require.Equal(t, "1", string(v))
+			require.EqualValues(t, 1, m.TTL, "rounded up")
+			v, m, err = s.Get(nil, []byte("c"))
+			require.NoError(t, err)
+			require.Equal(t, long, string(v))
+			require.Equal(t, store.Meta{TTL: 1, Tag: etag.Of([]byte(long))}, m)
+			require.Equal(t, []string{"a", "b", "c", "d", "e"}, keysOf(t, s))
+
+			w.move(999 * time.Millisecond)
+			requireLeft := func(s *Store) {
+				for _, k := range []string{"a", "c", "e"} {
+					require.Equal(t, "absent", get(t, s, k))
+				}
+				require.Equal(t, []string{"b", "d"}, keysOf(t, s))
+				require.NoError(t, s.View(func(v store.View) error {
+					_, _, err := v.Get(nil, []byte("a"))
+					require.ErrorIs(t, err, store.ErrNotFound)
+					_, m, err := v.Get(nil, []byte("b"))
+					require.EqualValues(t, 10, m.TTL)
+					return err
+				}))
+			}
+			requireLeft(s)
+			w.move(-time.Minute) // the clock is set back
+			requireLeft(s)
+			w.move(time.Minute)
+			copied := filepath.Join(t.TempDir(), "copy")
+			require.NoError(t, s.Checkpoint(copied))
+			require.NoError(t, s.Close())
+			for _, dir := range []string{dir, copied} {
+				s := openOnly(t, Options{Dir: dir, Sync: mode, Now: w.now, SweepInterval: time.Hour})
+				requireLeft(s)
+				require.NoError(t, apply(s, put("a", "again"), put("b", "for good")))
+				w.move(time.Hour)
+				require.Equal(t, "again", get(t, s, "a"))
+				require.Equal(t, "for good", get(t, s, "b"), "who puts without a time puts for good")
+				w.move(-time.Hour)
+				require.NoError(t, s.Close())
+			}
+		})
+	}
+}
+
+// What was written before values had heads is as it was, whatever it is, and what is
+// written now may be anything as well.
+func TestStore_ValuesOfOlderFolders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := Options{Dir: dir}
+	o.setDefaults()
+	p := o.pebbleOptions()
+	p.Logger = quiet{}
+	db, err := pebble.Open(dir, p)
+	require.NoError(t, err)
+	var head format.Prefix
+	values := map[string]string{"empty": "", "short": "v", "long": strings.Repeat("v", 10_000), "zeros": strings.Repeat("\x00", 100), "alike": string(head[:]) + "\x01"}
+	for k, v := range values {
+		require.NoError(t, db.Set([]byte(k), []byte(v), pebble.Sync))
+	}
+	require.NoError(t, db.Close())
+
+	r, err := OpenReader(dir)
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	report, err := Check(t.Context(), dir)
+	require.NoError(t, err)
+	require.Empty(t, report.Damage)
+	require.NoFileExists(t, filepath.Join(dir, format.ValuesName), "who only reads changes nothing")
+
+	s := openOnly(t, Options{Dir: dir})
+	for k, v := range values {
+		require.Equal(t, v, get(t, s, k))
+	}
+	for _, tail := range []string{"", "\x00", "\x01", "\x03", "\xff", "\x02" + strings.Repeat("x", 30)} {
+		v := string(s.prefix[:]) + tail
+		require.NoError(t, apply(s, put("k", v)))
+		require.Equal(t, v, get(t, s, "k"))
+	}
+	require.NoError(t, s.Close())
+	again := open(t, Options{Dir: dir})
+	require.Equal(t, s.prefix, again.prefix)
+	for k, v := range values {
+		require.Equal(t, v, get(t, again, k))
+	}
+}
+
+// A version before there were heads finds a marker of Pebble's with a format that it
+// does not know.
+func TestStore_OlderVersionsRefuse(t *testing.T) {
+	t.Parallel()
+	require.True(t, strings.HasPrefix(format.ValuesName, format.VersionMarker))
+	_, err := format.Version(format.ValuesName)
+	require.ErrorIs(t, err, format.ErrNewer)
+	require.ErrorContains(t, err, "it is in format 1001")
+}
+
+func TestStore_DamagedValuesNote(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, openOnly(t, Options{Dir: dir}).Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, format.ValuesName), []byte("00"), 0o600))
+	_, err := Open(Options{Dir: dir})
+	requireOneLine(t, err, format.ValuesName, "damaged")
+	report, err := Check(t.Context(), dir)
+	require.NoError(t, err)
+	require.Equal(t, format.ValuesName, report.Damage[0].File)
+}
+
+// Steps of many at once are in order: each sees what the one before has written.
+func TestStore_TransactIsOneStep(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			s := open(t, Options{Dir: t.TempDir(), Sync: mode})
+			const workers, rounds = 8, 50
+			var all sync.WaitGroup
+			for worker := range workers {
+				all.Go(func() {
+					for range rounds {
+						c, err := s.Transact([][]byte{[]byte("n")}, func(v store.View) ([]store.Write, error) {
+							old, _, err := v.Get(nil, []byte("n"))
+							if err != nil && len(old) > 0 {
+								return nil, err
+							}
+							return []store.Write{put("n", string(old)+"x")}, nil
+						})
+						if err == nil && c != nil {
+							err = c.Wait()
+						}
+						if err == nil {
+							err = apply(s, put(fmt.Sprint(worker), "plain"))
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			require.Len(t, get(t, s, "n"), workers*rounds)
+		})
+	}
+}
+
+// What has expired gives its space back, whatever has become of its key since.
+func TestStore_SweepsWhatHasExpired(t *testing.T) {
+	t.Parallel()
+	w := newWall()
+	s := open(t, Options{Dir: t.TempDir(), Sync: Never, Now: w.now, SweepInterval: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	const n = 3000
+	for i := range n {
+		require.NoError(t, apply(s, putFor(fmt.Sprintf("gone%05d", i), strings.Repeat("v", 100), 10), put(fmt.Sprintf("kept%05d", i), "v")))
+	}
+	require.NoError(t, apply(s, putFor("later", "v", 1000), putFor("replaced", "old", 10), putFor("deleted", "v", 10)))
+	require.NoError(t, s.cur.db.Flush())
+	require.NoError(t, s.cur.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
+	require.NoError(t, apply(s, put("replaced", "new"), del("deleted")))
+	require.NoError(t, s.cur.db.Flush())
+	removed := func() int {
+		n, _ := s.sweep()
+		return n
+	}
+	n0, next := s.sweep()
+	require.Zero(t, n0, "nothing has expired")
+	require.Equal(t, w.at.Load()+10_000, next)
+	w.move(10 * time.Second)
+	require.NoError(t, apply(s, putFor("gone00007", "anew", 100)))
+	require.Equal(t, n-1, removed())
+	require.Zero(t, removed(), "once is enough")
+	require.NoError(t, s.cur.db.Flush())
+	require.Zero(t, removed(), "what was removed does not show again")
+	require.Equal(t, "new", get(t, s, "replaced"))
+	require.Equal(t, "v", get(t, s, "later"))
+	require.Equal(t, "anew", get(t, s, "gone00007"))
+	it, err := s.cur.db.NewIter(nil)
+	require.NoError(t, err)
+	stored := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		stored++
+	}
+	require.NoError(t, it.Close())
+	require.Equal(t, n+3, stored)
+}
+
+// It happens by itself.
+func TestStore_SweepLoop(t *testing.T) {
+	t.Parallel()
+	w := newWall()
+	s := open(t, Options{Dir: t.TempDir(), Now: w.now, SweepInterval: time.Millisecond})
+	require.NoError(t, apply(s, putFor("a", "v", 1)))
+	w.move(time.Second)
+	require.Eventually(t, func() bool {
+		it, err := s.cur.db.NewIter(nil)
+		require.NoError(t, err)
+		found := it.First()
+		require.NoError(t, it.Close())
+		return !found
+	}, time.Minute, time.Millisecond)
+}
+
+// A power cut leaves all writes of a step, or none.
+func TestStore_PowerCutsLeaveStepsWhole(t *testing.T) {
+	t.Parallel()
+	for cut := range 20 {
+		mem := vfs.NewCrashableMem()
+		s := openOnly(t, Options{Dir: "d", FS: mem, memTableBytes: 64 << 10, Logger: slog.New(slog.DiscardHandler)})
+		const keys = 100
+		var commits []store.Commit
+		for round := range 3 + cut {
+			c, err := s.Transact(nil, func(store.View) (writes []store.Write, _ error) {
+				for i := range keys {
+					writes = append(writes, put(fmt.Sprintf("%03d", i), fmt.Sprintf("%d %s", round, strings.Repeat("v", 50*cut))))
+				}
+				return writes, nil
+			})
+			require.NoError(t, err)
+			commits = append(commits, c)
+		}
+		left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 5 * cut, RNG: rand.New(rand.NewPCG(uint64(cut), 1))})
+		after := openOnly(t, Options{Dir: "d", FS: left, Logger: slog.New(slog.DiscardHandler)})
+		first := get(t, after, "000")
+		for i := range keys {
+			require.Equal(t, first, get(t, after, fmt.Sprintf("%03d", i)), "cut %d", cut)
+		}
+		require.NoError(t, after.Close())
+		for _, c := range commits {
+			require.NoError(t, c.Wait())
+		}
+		require.NoError(t, s.Close())
+	}
+}
