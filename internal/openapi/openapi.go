@@ -4,6 +4,7 @@ package openapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -30,9 +31,12 @@ func Read() (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
+	var v any
+	if err := yaml.Unmarshal(text, &v); err != nil {
+		return nil, err
+	}
 	// By way of JSON, so that numbers are of one type.
-	text, err = yaml.YAMLToJSON(text)
-	if err != nil {
+	if text, err = json.Marshal(v); err != nil {
 		return nil, err
 	}
 	d := new(Document)
@@ -45,6 +49,8 @@ func Read() (*Document, error) {
 // resolve checks that what is referred to is there.
 func (d *Document) resolve(v any) error {
 	switch v := v.(type) {
+	case nil: // of an alias within an anchor, which the parser does not know
+		return errors.New("openapi: there is a null")
 	case object:
 		if ref, ok := v["$ref"].(string); ok && d.follow(v) == nil {
 			return fmt.Errorf("openapi: there is nothing at %s", ref)
