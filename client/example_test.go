@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,6 +95,113 @@ func ExampleClient_Put() {
 	_, err := kv.Put(context.Background(), "user/7", []byte("Ada"), client.Priority(1))
 	fmt.Println(err)
 	// Output: <nil>
+}
+
+// A counter that others raise as well: whoever comes second reads again.
+func ExampleClient_Put_ifMatch() {
+	kv, stop := connect()
+	defer stop()
+	ctx := context.Background()
+	if _, err := kv.Put(ctx, "visits", []byte("41"), client.IfAbsent()); err != nil {
+		log.Fatal(err)
+	}
+
+	for {
+		visits, err := kv.Get(ctx, "visits")
+		if err != nil {
+			log.Fatal(err)
+		}
+		n, err := strconv.Atoi(string(visits.Value))
+		if err != nil {
+			log.Fatal(err)
+		}
+		_, err = kv.Put(ctx, "visits", []byte(strconv.Itoa(n+1)), client.IfMatch(visits.ETag))
+		if errors.Is(err, client.ErrCondition) {
+			continue
+		}
+		fmt.Println(n+1, err)
+		break
+	}
+	// Output: 42 <nil>
+}
+
+func ExampleClient_Put_expiry() {
+	kv, stop := connect()
+	defer stop()
+	if _, err := kv.Put(context.Background(), "session/7", []byte("Ada"), client.TTL(time.Hour)); err != nil {
+		log.Fatal(err)
+	}
+
+	session, err := kv.Stat(context.Background(), "session/7")
+	fmt.Println(session.TTL.Round(time.Minute), err)
+	// Output: 1h0m0s <nil>
+}
+
+func ExampleClient_Get_ifChanged() {
+	kv, stop := connect()
+	defer stop()
+	tag, err := kv.Put(context.Background(), "logo", []byte("a picture"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = kv.Get(context.Background(), "logo", client.IfChanged(tag))
+	fmt.Println(errors.Is(err, client.ErrNotModified))
+	// Output: true
+}
+
+func ExampleClient_Batch() {
+	kv, stop := connect()
+	defer stop()
+	ctx := context.Background()
+	if _, err := kv.Put(ctx, "cart/7", []byte("a book")); err != nil {
+		log.Fatal(err)
+	}
+	cart, err := kv.Get(ctx, "cart/7")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// Others see the cart or the order, never both, and never neither.
+	results, err := kv.Batch(ctx, []client.Op{
+		client.PutOp("order/7", cart.Value).IfAbsent(),
+		client.DeleteOp("cart/7").IfMatch(cart.ETag),
+		client.GetOp("order/7"),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range results {
+		fmt.Printf("%d %q\n", r.Status, r.Value)
+	}
+
+	_, err = kv.Batch(ctx, []client.Op{client.PutOp("x", nil), client.PutOp("order/7", nil).IfAbsent()})
+	var refused *client.Error
+	if errors.As(err, &refused) && errors.Is(err, client.ErrCondition) {
+		fmt.Println("refused because of operation", refused.Operations[0].Index)
+	}
+	// Output:
+	// 201 ""
+	// 202 ""
+	// 200 "a book"
+	// refused because of operation 1
+}
+
+func ExampleClient_Delete_ifMatch() {
+	kv, stop := connect()
+	defer stop()
+	ctx := context.Background()
+	tag, err := kv.Put(ctx, "draft", []byte("first"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := kv.Put(ctx, "draft", []byte("second")); err != nil {
+		log.Fatal(err)
+	}
+
+	err = kv.Delete(ctx, "draft", client.IfMatch(tag))
+	fmt.Println(errors.Is(err, client.ErrCondition))
+	// Output: true
 }
 
 func ExampleClient_PutStream() {

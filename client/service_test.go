@@ -32,7 +32,7 @@ func service() (url string, stop func()) {
 	}
 	s, err := server.Open(server.Options{
 		Listen: "127.0.0.1:0", AcceptLoops: 1, Dispatcher: d,
-		MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBodyBytes: 64 << 20, MaxConnections: 100,
+		MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBodyBytes: 64 << 20, MaxConnections: 100,
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		Logger: log, Events: server.Events{Answered: func(string, string, int, bool, time.Duration) {}}, Slowest: new(slowest.Recorder),
 	})
