@@ -291,7 +291,7 @@ func TestAbuse_OthersAreServed(t *testing.T) {
 			// Codes and methods add a few series, clients must not.
 			require.Less(t, len(s.metrics()), series+400)
 			good.close()
-			s.awaitConserved("fifo", "fair")
+			s.awaitConserved("auto", "fair")
 			s.stop()
 		})
 	}

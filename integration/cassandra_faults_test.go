@@ -149,7 +149,7 @@ func TestCassandra_NodesFail(t *testing.T) {
 	}
 	t.Logf("what clients without a deadline got:\n%s\nthe slowest speculative read while a node hung: %.2f s\nbeside them, linearizable: %d operations in %d pieces, of which %d writes of unknown outcome; %d reads not answered",
 		strings.Join(table, "\n"), slowest.Seconds(), shared.operations.Load(), shared.pieces, shared.unknown.Load(), shared.unanswered.Load())
-	s.awaitConserved("fifo")
+	s.awaitConserved("auto")
 	s.stop()
 }
 

@@ -78,7 +78,7 @@ func (s *service) watched() bool {
 // on, answered and turned away; and afterwards that it is over.
 func TestConsole_Moves(t *testing.T) {
 	t.Parallel()
-	s := start(t, plain, "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=8", "SPILLWAY_STORE_DELAY=5ms")
+	s := start(t, plain, "SPILLWAY_STRATEGY=fifo", "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=8", "SPILLWAY_STORE_DELAY=5ms")
 	p := s.console(1280)
 	p.until(text("health") + ` === 'serving' && ` + text("arrivals") + ` === '0/s'`)
 	p.until(`document.getElementById('strategy').value === 'fifo'`)
@@ -118,7 +118,7 @@ func TestConsole_Moves(t *testing.T) {
 // shown; a switch by others is, too.
 func TestConsole_Switches(t *testing.T) {
 	t.Parallel()
-	s := start(t, plain)
+	s := start(t, plain, "SPILLWAY_STRATEGY=fifo")
 	p := s.console(1280)
 	p.until(text("health") + ` === 'serving'`)
 	strategy := func() string {
@@ -246,7 +246,7 @@ func TestConsole_ServiceGoes(t *testing.T) {
 // The page fits, moves only where that is wanted, and can be used by keyboard.
 func TestConsole_Fits(t *testing.T) {
 	t.Parallel()
-	s := start(t, plain, "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=8", "SPILLWAY_STORE_DELAY=5ms")
+	s := start(t, plain, "SPILLWAY_STRATEGY=fifo", "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=8", "SPILLWAY_STORE_DELAY=5ms")
 	s.overload(24)
 	feature := func(name, value string) *emulation.MediaFeature {
 		return &emulation.MediaFeature{Name: name, Value: value}

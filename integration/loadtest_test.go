@@ -123,7 +123,7 @@ func TestLoadtest_ReadsWhatItHasFilled(t *testing.T) {
 
 func TestLoadtest_CountsWhatIsShed(t *testing.T) {
 	t.Parallel()
-	s := start(t, plain, "SPILLWAY_WORKERS=1", "SPILLWAY_QUEUE_CAPACITY=1", "SPILLWAY_STORE_DELAY=20ms")
+	s := start(t, plain, "SPILLWAY_STRATEGY=fifo", "SPILLWAY_WORKERS=1", "SPILLWAY_QUEUE_CAPACITY=1", "SPILLWAY_STORE_DELAY=20ms")
 	file := filepath.Join(t.TempDir(), "a.json")
 	r := run(t, labBinary, nil, "run", "--url", s.dataURL(""), "--mix=get=1", "--rate=max", "--connections=8", "--duration=1s", "--json", file)
 	require.Equal(t, 0, r.code, r)
@@ -204,7 +204,7 @@ func TestLoadtest_SaturateSaysWhatItFound(t *testing.T) {
 	fields := readJSON(t, file)
 	require.Contains(t, fields, "breaking_point_rps")
 	require.NotEmpty(t, fields["steps"])
-	require.Equal(t, "fifo", fields["strategy"])
+	require.Equal(t, "auto", fields["strategy"])
 
 	html := filepath.Join(dir, "a.html")
 	r = run(t, labBinary, nil, "report", file, "-o", html)

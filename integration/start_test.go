@@ -74,8 +74,8 @@ func TestStart_Version(t *testing.T) {
 // settings are the variables of the contract with their defaults; "" where the
 // default depends on the machine or there is none.
 var settings = map[string]string{
-	"STRATEGY": "fifo", "LISTEN": "127.0.0.1:8080", "ADMIN_LISTEN": "127.0.0.1:6060",
-	"ACCEPT_LOOPS": "", "WORKERS": "", "POOLS": "shared", "QUEUE_CAPACITY": "256",
+	"STRATEGY": "auto", "LISTEN": "127.0.0.1:8080", "ADMIN_LISTEN": "127.0.0.1:6060",
+	"ACCEPT_LOOPS": "", "WORKERS": "", "POOLS": "shared", "QUEUE_CAPACITY": "256, or 4096 under auto",
 	"STORE": "pebble", "DATA_DIR": "./data", "SYNC": "always", "CACHE_BYTES": "",
 	"MAX_KEY_BYTES": "4096", "MAX_VALUE_BYTES": "1048576", "MAX_BATCH_BYTES": "4194304", "MAX_BODY_BYTES": "",
 	"SLO": "100ms", "MAX_CONNECTIONS": "16384", "MAX_CONNECTIONS_PER_ADDRESS": "0",

@@ -1,6 +1,7 @@
 package strategies
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,9 @@ type Spec struct {
 	// Reasons, which any strategy may give: at most 16, of lower-case letters,
 	// digits, hyphens and underscores, 32 at most.
 	Reasons []Reason
+	// DefaultCapacity is how many tasks may wait if nobody says otherwise; 0 means
+	// 256.
+	DefaultCapacity int
 	// New returns an empty discipline.
 	New func(Config) Discipline
 
@@ -68,6 +72,12 @@ func checkDuration(strategy, field string, d time.Duration) error {
 	return nil
 }
 
+// CapacityOr returns how many tasks may wait: as many as are asked for or, if that
+// is 0, as many as the strategy has by default.
+func (s Spec) CapacityOr(asked int) int { return cmp.Or(asked, s.DefaultCapacity, defaultCapacity) }
+
+const defaultCapacity = 256
+
 // Config is what a discipline is made for.
 type Config struct {
 	// Capacity is how many tasks may wait, at least 1. Strategies that have no
@@ -93,7 +103,7 @@ var registry = struct {
 func builtin() []Spec {
 	return []Spec{
 		{Name: "adaptive-lifo", New: newAdaptiveLIFO, Summary: "bounded; oldest first while short, newest first while a queue stands; when full, the oldest is displaced"},
-		{Name: "auto", New: newAuto, Summary: "no setting: first-in first-out, newest first while a queue stands, of which it learns how long is too long"},
+		{Name: "auto", New: newAuto, DefaultCapacity: 4096, Summary: "no setting: first-in first-out, newest first while a queue stands, of which it learns how long is too long"},
 		{Name: "caller-runs", New: newCallerRuns, Summary: "bounded first-in first-out; when full, the connection does the work itself"},
 		CoDel(CoDelOptions{}),
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},

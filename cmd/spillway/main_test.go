@@ -126,12 +126,16 @@ func get(t *testing.T, url string) (int, string) {
 
 func TestRun_ServesAndStops(t *testing.T) {
 	t.Parallel()
-	for _, env := range [][]string{
-		nil,
-		{"SPILLWAY_POOLS=split", "SPILLWAY_WORKERS=2", "SPILLWAY_SYNC=never", "SPILLWAY_DRAIN_DELAY=1ms"},
-		{"SPILLWAY_STRATEGY=unbounded", "SPILLWAY_STORE_DELAY=1us", "SPILLWAY_SYNC=interval:1h"},
+	for _, tt := range []struct {
+		strategy string
+		capacity int
+		env      []string
+	}{
+		{"auto", 4096, nil},
+		{"auto", 9, []string{"SPILLWAY_QUEUE_CAPACITY=9", "SPILLWAY_POOLS=split", "SPILLWAY_WORKERS=2", "SPILLWAY_SYNC=never", "SPILLWAY_DRAIN_DELAY=1ms"}},
+		{"lifo", 256, []string{"SPILLWAY_STRATEGY=lifo", "SPILLWAY_STORE_DELAY=1us", "SPILLWAY_SYNC=interval:1h"}},
 	} {
-		s := launch(t, env...)
+		s := launch(t, tt.env...)
 		status, _ := get(t, "http://"+s.addr["data"]+"/v0/entity?id=a")
 		require.Equal(t, 404, status)
 		status, _ = get(t, "http://"+s.addr["admin"]+"/readyz")
@@ -157,7 +161,8 @@ func TestRun_ServesAndStops(t *testing.T) {
 		}
 		require.NoError(t, json.Unmarshal([]byte(body), &config))
 		require.Equal(t, s.addr, config.Addresses)
-		require.Contains(t, config.Settings, "SPILLWAY_QUEUE_CAPACITY")
+		require.Equal(t, tt.strategy, config.Settings["SPILLWAY_STRATEGY"])
+		require.EqualValues(t, tt.capacity, config.Settings["SPILLWAY_QUEUE_CAPACITY"])
 
 		require.Equal(t, exitOK, s.stop(), s.log.String())
 		require.Contains(t, s.log.String(), `"msg":"stopped"`)

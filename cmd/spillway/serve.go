@@ -25,6 +25,7 @@ import (
 	"github.com/spillway-go/spillway/internal/server"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
@@ -319,7 +320,9 @@ func (s *service) effective() any {
 		addresses = *bound
 	}
 	settings := s.config.Redacted()
-	settings["SPILLWAY_STRATEGY"] = s.dispatcher.Status().Strategy // it may have been switched
+	active, _ := strategies.Lookup(s.dispatcher.Status().Strategy) // it may have been switched
+	settings["SPILLWAY_STRATEGY"] = active.Name
+	settings["SPILLWAY_QUEUE_CAPACITY"] = active.CapacityOr(s.config.QueueCapacity)
 	return struct {
 		Addresses map[string]string `json:"addresses"`
 		Settings  map[string]any    `json:"settings"`

@@ -25,13 +25,14 @@ import (
 //
 // A variable that is set to nothing counts as not set.
 type Config struct {
-	Strategy      string `name:"strategy" default:"fifo" enum:"${strategies}" help:"Queueing strategy, of those that spillway --help explains."`
-	Listen        string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
-	AdminListen   string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
-	AcceptLoops   int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
-	Workers       int    `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs, or 128 with the distributed store, for which they wait."`
-	Pools         string `name:"pools" default:"shared" enum:"shared,split" help:"Shared: one queue for all; split: reads and writes have a queue and half the workers each. One of ${enum}."`
-	QueueCapacity int    `name:"queue-capacity" default:"256" min:"1" max:"1048576" help:"Requests that may wait."`
+	Strategy    string `name:"strategy" default:"auto" enum:"${strategies}" help:"Queueing strategy, of those that spillway --help explains."`
+	Listen      string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
+	AdminListen string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
+	AcceptLoops int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
+	Workers     int    `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs, or 128 with the distributed store, for which they wait."`
+	Pools       string `name:"pools" default:"shared" enum:"shared,split" help:"Shared: one queue for all; split: reads and writes have a queue and half the workers each. One of ${enum}."`
+	// QueueCapacity is 0 if it is not set: then it is that of the active strategy.
+	QueueCapacity int `name:"queue-capacity" unset:"256, or 4096 under auto" min:"1" max:"1048576" help:"Requests that may wait."`
 
 	Store      string `name:"store" default:"pebble" enum:"pebble,cassandra" help:"Where the data is kept: pebble (embedded), cassandra (distributed)."`
 	DataDir    string `name:"data-dir" default:"./data" help:"Folder of the embedded store."`

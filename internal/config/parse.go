@@ -203,6 +203,8 @@ func helpText(v *kong.Value) string {
 	}
 	if v.HasDefault && v.Default != "" {
 		notes = append(notes, "default "+v.Default)
+	} else if unset := v.Tag.Get("unset"); unset != "" {
+		notes = append(notes, "default "+unset)
 	}
 	if len(notes) == 0 {
 		return v.Help

@@ -35,17 +35,16 @@ func input(args ...string) Input {
 
 func defaults() Config {
 	return Config{
-		Strategy:      "fifo",
-		Listen:        "127.0.0.1:8080",
-		AdminListen:   "127.0.0.1:6060",
-		AcceptLoops:   4,
-		Workers:       8,
-		Pools:         "shared",
-		QueueCapacity: 256,
-		Store:         "pebble",
-		DataDir:       "./data",
-		Sync:          Sync{Mode: SyncAlways},
-		CacheBytes:    2 << 30,
+		Strategy:    "auto",
+		Listen:      "127.0.0.1:8080",
+		AdminListen: "127.0.0.1:6060",
+		AcceptLoops: 4,
+		Workers:     8,
+		Pools:       "shared",
+		Store:       "pebble",
+		DataDir:     "./data",
+		Sync:        Sync{Mode: SyncAlways},
+		CacheBytes:  2 << 30,
 
 		CassandraKeyspace:          "spillway",
 		CassandraConsistency:       "LOCAL_QUORUM",

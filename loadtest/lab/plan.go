@@ -125,18 +125,16 @@ func workersOf(c *scenario.Combination) int {
 func roomOf(c *scenario.Combination) (room int, bounded bool) {
 	_, peer := c.Peer()
 	_, command := c.Command()
-	if spec, _ := strategies.Lookup(c.Strategy); spec.Inline || c.Strategy == "unbounded" || peer || command {
+	spec, _ := strategies.Lookup(c.Strategy)
+	if spec.Inline || c.Strategy == "unbounded" || peer || command {
 		return 0, false
 	}
 	workers := workersOf(c)
 	if c.Pools == "split" {
 		workers /= 2 // all requests may be of one kind
 	}
-	return workers + cmp.Or(c.Capacity, defaultCapacity), true
+	return workers + spec.CapacityOr(c.Capacity), true
 }
-
-// defaultCapacity is the service's own.
-const defaultCapacity = 256
 
 // NeverFull returns how many combinations of a scenario ask for all that the
 // service can do, or more, over so few connections that no queue overflows: each

@@ -228,9 +228,11 @@ func TestRoomOf_KnowsTheServicesDefaults(t *testing.T) {
 	t.Parallel()
 	service, err := config.Parse(config.Input{Machine: config.Machine{CPUs: runtime.NumCPU(), Memory: 1 << 30}})
 	require.NoError(t, err)
-	room, bounded := roomOf(&scenario.Combination{Strategy: service.Config.Strategy})
-	require.True(t, bounded)
-	require.Equal(t, service.Config.Workers+service.Config.QueueCapacity, room)
+	for strategy, capacity := range map[string]int{service.Config.Strategy: 4096, "fifo": 256} {
+		room, bounded := roomOf(&scenario.Combination{Strategy: strategy})
+		require.True(t, bounded)
+		require.Equal(t, service.Config.Workers+capacity, room, strategy)
+	}
 }
 
 func TestSlug_IsAFileName(t *testing.T) {

@@ -18,7 +18,7 @@ type Config struct {
 	Strategy string
 	// Workers is how many workers there are: 8 by default.
 	Workers int
-	// Capacity is how many requests may wait: 256 by default.
+	// Capacity is how many requests may wait: as many as the strategy has by default.
 	Capacity int
 	// Parallel, if not 0, is how many requests the store behind the workers does at
 	// once. What is begun past that waits in the store, first come first served.
@@ -127,7 +127,6 @@ const budgetBurst = 100
 // The defaults of Config.
 const (
 	DefaultWorkers  = 8
-	DefaultCapacity = 256
 	DefaultSLO      = 100 * time.Millisecond
 	DefaultPriority = 3
 )
@@ -144,7 +143,8 @@ func (c *Config) turnaround() time.Duration {
 // of its own.
 func (c Config) withDefaults() Config {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
-	c.Capacity = cmp.Or(c.Capacity, DefaultCapacity)
+	spec, _ := strategies.Lookup(c.Strategy)
+	c.Capacity = spec.CapacityOr(c.Capacity)
 	c.SLO = cmp.Or(c.SLO, DefaultSLO)
 	c.Balance = cmp.Or(c.Balance, Balances[0])
 	c.Nodes = slices.Clone(c.Nodes)

@@ -16,7 +16,8 @@ type Options struct {
 	// Strategy is the name of the strategy to begin with, Spec one's own in its stead.
 	Strategy string
 	Spec     strategies.Spec
-	// Capacity is how many tasks may wait in each pool, 1 to 2^24.
+	// Capacity is how many tasks may wait in each pool, up to 2^24. 0 means what each
+	// strategy has by default.
 	Capacity int
 	// Workers is the number of workers, at least 1, or 2 if Split is set. With Grant it
 	// is the number of places.
@@ -88,8 +89,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Workers < least:
 		return fmt.Errorf("dispatch: %d workers, need at least %d", o.Workers, least)
-	case o.Capacity < 1 || o.Capacity > maxCapacity:
-		return fmt.Errorf("dispatch: capacity %d, need 1 to %d", o.Capacity, maxCapacity)
+	case o.Capacity < 0 || o.Capacity > maxCapacity:
+		return fmt.Errorf("dispatch: capacity %d, need 1 to %d, or 0 for the strategy's own", o.Capacity, maxCapacity)
 	case o.Grant != nil && (o.Split || o.Blocked != nil || o.Run != nil):
 		return fmt.Errorf("dispatch: Grant excludes Run, Split and Blocked")
 	case o.Grant != nil:
@@ -305,7 +306,7 @@ func (d *Dispatcher) activateLocked(spec strategies.Spec) error {
 	}
 	disciplines := make([]strategies.Discipline, len(d.pools))
 	for i, p := range d.pools {
-		disciplines[i] = spec.New(strategies.Config{Capacity: d.opts.Capacity, Workers: p.width(), Observe: d.opts.Observe})
+		disciplines[i] = spec.New(strategies.Config{Capacity: spec.CapacityOr(d.opts.Capacity), Workers: p.width(), Observe: d.opts.Observe})
 		if disciplines[i] == nil {
 			return fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
 		}

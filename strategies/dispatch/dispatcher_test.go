@@ -184,7 +184,7 @@ func TestOpen_RejectsBadOptions(t *testing.T) {
 	}{
 		"no workers":         {func(o *Options) { o.Workers = 0 }, "0 workers, need at least 1"},
 		"one worker, split":  {func(o *Options) { o.Workers, o.Split = 1, true }, "1 workers, need at least 2"},
-		"no capacity":        {func(o *Options) { o.Capacity = 0 }, "capacity 0"},
+		"capacity below 0":   {func(o *Options) { o.Capacity = -1 }, "capacity -1"},
 		"empty batches":      {func(o *Options) { o.MaxBatch = 0 }, "batches of 0"},
 		"nothing to run":     {func(o *Options) { o.Run = nil }, "Run is nil"},
 		"no such strategy":   {func(o *Options) { o.Strategy = "nonsense" }, "choose one of adaptive-lifo, "},
@@ -520,6 +520,24 @@ func TestSwitch_UnknownStrategy(t *testing.T) {
 		require.ErrorIs(t, s.Switch("nonsense"), strategies.ErrUnknown)
 		require.Equal(t, Status{Strategy: "fifo", Workers: 1, Capacity: 100}, s.Status())
 	})
+}
+
+// A capacity that is not set is that of the active strategy.
+func TestSwitch_Capacity(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ asked, fifo, auto int }{{0, 256, 4096}, {7, 7, 7}} {
+		d, err := Open(Options{
+			Strategy: "fifo", Capacity: tt.asked, Workers: 1, MaxBatch: 1,
+			Run: func([]*Task, func(*Task)) {},
+		})
+		require.NoError(t, err)
+		require.Equal(t, tt.fifo, d.Status().Capacity)
+		require.NoError(t, d.Switch("auto"))
+		require.Equal(t, tt.auto, d.Status().Capacity)
+		require.NoError(t, d.Switch("lifo"))
+		require.Equal(t, tt.fifo, d.Status().Capacity)
+		d.Close()
+	}
 }
 
 // The gauge is of the active strategy, and counts what waits wherever it does.

@@ -147,8 +147,9 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 		return sim.Config{}, nil, errors.New("how long does a request take? The scenario has no store_delay, nor is --service given")
 	}
 	nodes := max(1, c.Nodes)
+	spec, _ := strategies.Lookup(c.Strategy)
 	config := sim.Config{
-		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: cmp.Or(c.Capacity, sim.DefaultCapacity),
+		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: spec.CapacityOr(c.Capacity),
 		Parallel: c.StoreParallel, Nodes: make([]sim.Node, nodes), Balance: c.Balance,
 		SLO: o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: result.TimelineStep(o.Duration), Seed: o.Seed,
 		Connections: nodes * o.Connections, Closed: o.Rate == 0,
