@@ -6,81 +6,68 @@ import (
 	"sync/atomic"
 )
 
-// auto needs no setting: it finds out by itself what waiting is too long.
+// auto needs no setting: it finds out by itself when waiting is too long.
 //
 // # The law
 //
-// Its clock is the turns of the workers. A worker that takes a task begins one;
-// while all are busy, as many turns as there are workers pass in one service
-// time, be it 50 µs or 100 ms. So whatever is counted in tasks or in turns suits
-// every service, at once when its speed changes, and nothing has to be measured
-// that could drift.
+// It counts in turns of the workers: one begins when a worker takes work, and while
+// all are busy as many pass in one service time as there are workers, be it 50 µs or
+// 100 ms.
 //
-//  1. A queue of up to limit tasks is served first-in first-out, and nothing is
-//     given up. The limit begins at 16 tasks for each worker, 64 at least: below
-//     capacity a queue hardly ever gets there.
-//  2. A longer queue stands. Of it the newest tasks, as many as the limit, are
-//     served first, and those that were pushed out of them when there is nothing
-//     else; from the oldest on again once the queue is no longer than the limit.
-//  3. Each push that pushes another task out of the newest, or out of a full queue,
-//     takes a 128th off the limit. Below 24 tasks, each turn adds half a task
-//     divided by the limit. So it settles where the two balance: at 8 divided by the square root of how many tasks are too
-//     many for each turn, which is the stock that workers need at that load so as
-//     to be busy: 24 tasks at 1.1 times the capacity, 8 at twice, 4 at the least.
-//  4. Each time that a worker finds nothing, the limit regains a 512th. If after
-//     that nothing is pushed or popped for 8 turns and 3 more for each worker, what
-//     stood is over, and the limit is where it began.
-//  5. A task that was pushed out of the newest is given up, for the reason codel,
-//     when it has waited for more turns than 3/2 of the limit, or, if a less
-//     important one waits, than 3/2 of where the limit began.
+//  1. Up to the limit, which begins at 16 tasks for each worker and at 64 at least,
+//     the queue is first-in first-out.
+//  2. A longer one is served newest first: the newest tasks, as many as the limit, in
+//     order, and those that they have pushed out when there is nothing else.
+//  3. Whether too much comes is tried from half of that length on, by looks of 8 turns
+//     for each worker and 30 ms at least. It is an overload if, after the first, three
+//     find the queue longer by a 32nd than any before, with less than 8 between that do
+//     not. Who left unserved counts as if still waiting.
+//  4. If three looks in a row find it as long as before, it is a closed loop, whose
+//     clients all wait. It is served first-in first-out, however long, until it grows, or
+//     is shorter by an eighth.
+//  5. Only in an overload tasks are given up, for the reason codel: those that were
+//     pushed out and have waited for 10 ms and for more turns than 3/2 of the limit, or
+//     of where it began as long as a less important one waits.
+//  6. Each push that pushes a task out takes a 128th off the limit; below 24 tasks each
+//     turn adds half a task divided by it. So in an overload it settles at 8 divided by
+//     the root of how many tasks are too many for each turn, the stock that keeps
+//     workers busy: 24 tasks at 1.1 times the capacity, 8 at twice, 4 at the least. A
+//     worker that finds nothing adds an eighth of a task.
+//  7. It is over, and the limit where it began, when that has brought it there, or when
+//     a worker has found nothing and then for 8 turns and 3 for each worker nothing was
+//     pushed or popped. A trial is over when the queue is short again.
 //
-// While the limit is below where it began or the queue is longer, the more
-// important classes are served first, and it is the least important that are
-// pushed out of the newest, or displaced when the capacity is reached.
+// While the queue is longer than the limit, or the limit is below where it began, the
+// more important classes go first, and it is the least important that are pushed out,
+// or displaced at the capacity. A task with a deadline that it would miss at the pace
+// of the last turns is refused as expired at once, unless none waits.
 //
-// A task with a deadline is refused as expired at once if it would not be done
-// in time: the pace of the last turns tells when. The pace is noted only while
-// tasks wait, so that what a quiet service does says nothing, and a task is let
-// in whatever the pace says while none waits, so that it cannot get stuck.
+// What follows: nobody is refused in a burst that is over within 32 turns for each
+// worker, nor in a closed loop, unless its clients begin over so long a time that they
+// look like a load that grows. A load past the capacity whose clients have so few
+// connections that all of them wait before the third look is a closed loop too:
+// nothing tells them apart.
 //
-// # Where the figures come from
+// # Why these figures
 //
-// Simulated with 8 workers and exponential service, from 50 µs to 100 ms alike.
-// Below capacity it is first-in first-out, and at 0.95 of it one request of 20,000
-// is given up. To tell 1.1 times the capacity from 0.95 takes a hundred service
-// times in theory, and 16 tasks for each worker are 160 of them; 3 times the
-// capacity shows in 8. At 1.1 times, a smaller stock waits less and wastes more of
-// the workers' time: with this one it is 0.9%, and 99% of the served take up to 6.6
-// service times; at 1.2 times 0.4% and 6.2, at twice nothing and 5.1, of which the
-// service alone is 4.6. There is little to be had beyond that: to waste 1% at 1.1
-// times takes room for 21, whatever the order, as the formula for M/M/c/K says, and
-// a queue of that length in which the oldest give way, which is the order that
-// keeps the waits of the served the most alike, has 6.3. Service times of a greater
-// variance want a larger stock:
-// with a tenth of the requests 31 times as long as the others, 5% is wasted at 1.1
-// times the capacity, and nothing at twice.
+// Simulated with 8 workers and exponential service, from 50 µs to 100 ms alike. At 1.1
+// times the capacity 1% of the workers' time is wasted, and 99% of the served take up
+// to 6.7 service times, of which the service alone is 4.6; at twice nothing, and 5.1.
+// That is near what is possible: to waste 1% at 1.1 times takes room for 21, as the
+// formula for M/M/c/K says, and a queue of that length in which the oldest give way has
+// 6.3. Service times that vary more want more: with a tenth of the requests 31 times as
+// long as the others, 3.5% is wasted. 30 ms is what some thousand connections take to be
+// made: a closed loop that begins is no overload.
 //
 // # What was taken from where
 //
-// Newest first while a queue stands, and a time that is longer for a queue that
-// comes and goes than for one that stays: controlled delay and adaptive LIFO
-// (Nichols and Jacobson, RFC 8289; Maurer, "Fail at Scale", ACM Queue 2015).
-// There the times are settings, 5 and 100 ms. Here they are counts of turns.
-//
-// A queue's own waiting as the sign of overload, not the time of an answer: DAGOR
-// (Zhou et al., "Overload Control for Scaling WeChat Microservices", SoCC 2018),
-// and its priorities of which the least important go first. Breakwater (Cho et
-// al., OSDI 2020) has clients that ask for credits first; of it there is that
-// workers stay busy from a small stock while the rest is told at once.
-//
-// A limit that is learnt: from Netflix's gradient and Vegas and Uber's
-// rejector (a PID controller beside a Vegas limit), but not from latencies, which
-// is where their troubles come from: a minimum that has to be probed for by
-// rejecting, a baseline that creeps up in a long incident, or is ruined by health
-// checks at night, and a histogram on every completion. How often workers find
-// nothing, and how often the queue is too long, need no baseline: the limit is
-// small as long as tasks come faster than they go, and large again when workers
-// have been idle for a while.
+// Newest first while a queue stands, and patience that is longer for a queue that comes
+// and goes: controlled delay and adaptive LIFO (Nichols and Jacobson, RFC 8289; Maurer,
+// "Fail at Scale", ACM Queue 2015). A queue's own waiting as the sign, and priorities of
+// which the least go first: DAGOR (Zhou et al., SoCC 2018). A small stock, the rest told
+// soon: Breakwater (Cho et al., OSDI 2020). A limit that is learnt: Netflix's and Uber's,
+// but from how often workers find nothing and how often the queue is too long, which
+// needs no baseline of latencies that could drift.
 type auto struct {
 	capacity, workers int
 	observe           bool
@@ -105,10 +92,37 @@ type auto struct {
 		// that. Then idle says whether the last of those was a pop.
 		turned int64
 		idle   bool
+		state  autoState
+		trial  autoTrial // means something while the queue is on trial, or steady
 	}
 	// waiting is how many tasks wait. It changes under mu and may be read without
 	// it.
 	waiting atomic.Int64
+}
+
+// autoState is what auto takes the queue for.
+type autoState uint8
+
+const (
+	autoCalm     autoState = iota // it comes and goes
+	autoOnTrial                   // it is long, and why is not known yet
+	autoSteady                    // it stays as long as it is: a closed loop
+	autoOverload                  // more comes than goes
+)
+
+// autoTrial is what looks at a queue have found. How many have come is told without
+// those that were served: as many as wait, and those that have left unserved since the
+// trial began.
+type autoTrial struct {
+	turn  uint64 // at which the present look began
+	since int64  // and when
+	peak  int    // the most that have come in this look
+	most  int    // and in those before; 0 if there was none
+	left  int    // how many have left unserved
+
+	grown  int // how many looks have found more than those before
+	others int // looks since
+	same   int // of these, how many in a row have found as many
 }
 
 // autoClass holds the tasks of one class of priority. Those that were pushed out
@@ -132,10 +146,16 @@ const (
 	autoLeast       = 4        // tasks
 	autoShrink      = 1. / 128 // of the limit, for each push that pushes another task out
 	autoRefill      = 1. / 2   // tasks, for each turn and divided by the limit
-	autoGrow        = 1. / 512 // of the limit, for each time that a worker finds nothing
+	autoGrow        = 1. / 8   // tasks, for each time that a worker finds nothing
 	autoQuiet       = 8        // turns
 	autoQuietWorker = 3        // and turns for each worker
 	autoAge         = 3. / 2   // turns for each task of the limit
+	autoKind        = 10e6     // nanoseconds that a task waits before it is given up, at least
+	autoLook        = 30e6     // nanoseconds of a look, at least
+	autoLookWorker  = 8        // and turns for each worker, at least
+	autoGrowth      = 1. / 32  // of the most that any look saw: what makes a queue longer, or shorter
+	autoLooks       = 3        // looks that find it longer, for an overload; or in a row as long, for a steady one
+	autoForget      = 8        // looks without growth after which that before is forgotten
 	autoGain        = 1. / 32  // the weight of one turn in the pace
 	autoOutlier     = 16       // a turn counts for so many times the pace at most
 
@@ -167,6 +187,7 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 	hopeless := q.hopelessLocked(t, now)
 	if hopeless {
 		if !q.observe {
+			q.mu.trial.left++
 			return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
 		}
 		t.WouldShed = ReasonExpired
@@ -178,8 +199,10 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 	var v Verdict
 	full := q.waiting.Load() == int64(q.capacity)
 	if full {
+		q.mu.trial.left++
 		least := uint8(bits.Len8(q.mu.some)) - 1
 		if c > least {
+			q.lookLocked(now)
 			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
 		}
 		v.Displaced = q.takeLocked(q.mu.classes[least].oldest())
@@ -195,7 +218,55 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 		q.mu.limit = max(q.mu.limit*(1-autoShrink), q.least)
 		q.pushOutLocked()
 	}
+	q.lookLocked(now)
 	return v
+}
+
+// lookLocked looks at the queue, to which a task has come.
+func (q *auto) lookLocked(now int64) {
+	n, turn, trial := int(q.waiting.Load()), q.mu.stamp>>stampTurn, &q.mu.trial
+	switch q.mu.state {
+	case autoOverload:
+		return
+	case autoCalm:
+		if float64(n) > q.most/2 {
+			q.mu.state = autoOnTrial
+			*trial = autoTrial{turn: turn, since: now, peak: n}
+		}
+		return
+	}
+	came := n + trial.left
+	trial.peak = max(trial.peak, came)
+	if turn-trial.turn < uint64(autoLookWorker*q.workers) || now-trial.since < autoLook {
+		return
+	}
+	growth := int(float64(trial.most) * autoGrowth)
+	shrinks := trial.peak < trial.most-growth
+	if q.mu.state == autoSteady {
+		shrinks = trial.peak < trial.most-trial.most/8
+	}
+	switch {
+	case trial.most == 0:
+		trial.most = trial.peak
+	case came > trial.most+growth:
+		q.mu.state = autoOnTrial
+		if trial.grown++; trial.grown == autoLooks {
+			q.mu.state = autoOverload
+		}
+		trial.most, trial.same, trial.others = trial.peak, 0, 0
+	case shrinks, trial.peak > trial.most+growth:
+		q.mu.state, trial.same = autoOnTrial, 0
+		trial.others++
+	default:
+		if trial.same++; trial.same == autoLooks {
+			q.mu.state = autoSteady
+		}
+		trial.others++
+	}
+	if trial.others == autoForget {
+		trial.most, trial.grown, trial.others = trial.peak, 0, 0
+	}
+	trial.peak, trial.turn, trial.since = came, turn, now
 }
 
 // Pop takes the next task, or one that has waited too long.
@@ -203,27 +274,35 @@ func (q *auto) Pop(now int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.mu.some == 0 {
-		q.mu.limit = min(q.mu.limit*(1+autoGrow), q.most)
+		if q.mu.limit += autoGrow; q.mu.state != autoOverload || q.mu.limit >= q.most {
+			q.calmLocked()
+		}
 		q.quietLocked(now)
 		q.mu.idle = true
 		return nil, Empty, ReasonNone
 	}
-	old := q.tooOldLocked()
+	old := q.tooOldLocked(now)
 	if old != nil && !q.observe {
 		return q.takeLocked(old), Shed, ReasonCoDel
 	}
 	t := q.takeLocked(q.nextLocked())
+	if q.mu.state != autoOverload && float64(q.waiting.Load()) <= min(q.mu.limit, q.most/2) {
+		q.calmLocked()
+	}
 	if t == old && t.WouldShed == ReasonNone { // its turn has come all the same
 		t.WouldShed = ReasonCoDel
 	}
 	return t, Run, ReasonNone
 }
 
+// calmLocked ends a trial, or an overload.
+func (q *auto) calmLocked() { q.mu.state, q.mu.limit = autoCalm, q.most }
+
 // quietLocked notes that nothing waits at that time. If nothing has happened for
 // long since a worker found nothing, what stood is over.
 func (q *auto) quietLocked(now int64) {
 	if q.mu.idle && float64(now-q.mu.turned) > float64(autoQuiet+autoQuietWorker*q.workers)*q.mu.pace {
-		q.mu.limit = q.most
+		q.calmLocked()
 	}
 	q.mu.turned = now
 }
@@ -245,8 +324,8 @@ func (q *auto) pushOutLocked() {
 func (q *auto) standsLocked() bool { return q.mu.limit < q.most }
 
 // tooOldLocked returns a task that has waited too long, or nil.
-func (q *auto) tooOldLocked() *Task {
-	if q.mu.newest == int(q.waiting.Load()) {
+func (q *auto) tooOldLocked(now int64) *Task {
+	if q.mu.state != autoOverload || q.mu.newest == int(q.waiting.Load()) {
 		return nil
 	}
 	turn, patience := q.mu.stamp>>stampTurn, autoAge*q.mu.limit
@@ -254,7 +333,7 @@ func (q *auto) tooOldLocked() *Task {
 		i := bits.Len8(some) - 1
 		some &^= 1 << i
 		t := q.mu.classes[i].out.front
-		if t != nil && turn-t.State.Number>>stampTurn > uint64(patience) {
+		if t != nil && turn-t.State.Number>>stampTurn > uint64(patience) && now-t.Submitted >= autoKind {
 			return t
 		}
 	}
@@ -265,7 +344,7 @@ func (q *auto) tooOldLocked() *Task {
 func (q *auto) nextLocked() *Task {
 	c := &q.mu.classes[bits.TrailingZeros8(q.mu.some)]
 	switch {
-	case float64(q.waiting.Load()) <= q.mu.limit:
+	case q.mu.state == autoSteady, float64(q.waiting.Load()) <= q.mu.limit:
 		if q.standsLocked() {
 			return c.oldest()
 		}
@@ -308,7 +387,7 @@ func (q *auto) hopelessLocked(t *Task, now int64) bool {
 		return false
 	}
 	before := int(q.waiting.Load())
-	if q.standsLocked() {
+	if q.standsLocked() && q.mu.state != autoSteady {
 		before = 0
 		for i := range class(t) + 1 {
 			before += q.mu.classes[i].n
@@ -324,6 +403,7 @@ func (q *auto) Remove(t *Task) bool {
 	if c := &q.mu.classes[class(t)]; !c.newest.holds(t) && !c.out.holds(t) {
 		return false
 	}
+	q.mu.trial.left++
 	q.takeLocked(t)
 	return true
 }
@@ -352,9 +432,13 @@ func (q *auto) Len() int { return int(q.waiting.Load()) }
 // Cap returns how many tasks may wait.
 func (q *auto) Cap() int { return q.capacity }
 
-// Measured returns the limit, and the pace of the turns.
+// Measured returns the limit, which holds in an overload, and the pace of the turns.
 func (q *auto) Measured() Measured {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Measured{Limit: int(q.mu.limit), Pace: int64(q.mu.pace)}
+	limit := q.most
+	if q.mu.state == autoOverload {
+		limit = q.mu.limit
+	}
+	return Measured{Limit: int(limit), Pace: int64(q.mu.pace)}
 }

@@ -18,6 +18,10 @@ type autoModel struct {
 	turns, turned             int64
 	idle                      bool
 	pace                      float64
+	state                     string // "", "trial", "steady" or "overload"
+	looked, since             int64
+	peak, longest, left       int
+	grown, others, same       int
 }
 
 type autoTask struct {
@@ -56,13 +60,14 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 	var v strategies.Verdict
 	if n := len(m.waiting); n > 0 && t.Deadline != 0 {
 		before := n
-		if m.limit < m.most {
+		if m.limit < m.most && m.state != "steady" {
 			before = 0
 			for class := range t.Priority.Class() + 1 {
 				before += m.newestOf(class)
 			}
 		}
 		if float64(t.Deadline-now) < float64(before+1+m.workers)*m.pace {
+			m.left++
 			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonExpired}
 		}
 	}
@@ -72,8 +77,10 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 	}
 	full := len(m.waiting) == m.capacity
 	if full {
+		m.left++
 		i := m.best(anyTask, lessImportant) // the oldest of them
 		if m.waiting[i].class() < t.Priority.Class() {
+			m.look(now)
 			return turnedAway
 		}
 		v.Displaced = m.take(i)
@@ -85,12 +92,61 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 	for float64(m.newest()) > m.limit {
 		m.waiting[m.best(func(a autoTask) bool { return !a.out }, lessImportant)].out = true
 	}
+	m.look(now)
 	return v
 }
 
+func (m *autoModel) look(now int64) {
+	n := len(m.waiting)
+	if m.state == "overload" {
+		return
+	}
+	if m.state == "" {
+		if float64(n) > m.most/2 {
+			m.state, m.looked, m.since, m.peak, m.longest, m.grown, m.left = "trial", m.turns, now, n, 0, 0, 0
+			m.others, m.same = 0, 0
+		}
+		return
+	}
+	came := n + m.left
+	m.peak = max(m.peak, came)
+	if m.turns < m.looked+int64(8*m.workers) || now < m.since+30e6 {
+		return
+	}
+	growth := m.longest / 32
+	least := m.longest - growth
+	if m.state == "steady" {
+		least = m.longest - m.longest/8
+	}
+	switch {
+	case m.longest == 0:
+		m.longest = m.peak
+	case came > m.longest+growth:
+		m.longest, m.grown, m.others, m.same = m.peak, m.grown+1, 0, 0
+		m.state = "trial"
+	case m.peak >= least && m.peak <= m.longest+growth:
+		m.others, m.same = m.others+1, m.same+1
+		if m.same == 3 {
+			m.state = "steady"
+		}
+	default:
+		m.others, m.same = m.others+1, 0
+		m.state = "trial"
+	}
+	if m.grown == 3 {
+		m.state = "overload"
+	}
+	if m.others == 8 {
+		m.longest, m.grown, m.others = m.peak, 0, 0
+	}
+	m.peak, m.looked, m.since = came, m.turns, now
+}
+
+func (m *autoModel) calm() { m.state, m.limit = "", m.most }
+
 func (m *autoModel) quiet(now int64) {
 	if m.idle && float64(now-m.turned) > float64(8+3*m.workers)*m.pace {
-		m.limit = m.most
+		m.calm()
 	}
 	m.turned = now
 }
@@ -116,20 +172,20 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, stra
 	stands := m.limit < m.most
 	switch {
 	case len(m.waiting) == 0:
-		m.limit = min(m.limit*(1+1./512), m.most)
-		m.quiet(now)
-		m.idle = true
+		if m.limit += 1. / 8; m.state != "overload" || m.limit >= m.most {
+			m.calm()
+		}
 		m.quiet(now)
 		m.idle = true
 		return nil, strategies.Empty, strategies.ReasonNone
-	default:
+	case m.state == "overload":
 		least := m.waiting[m.best(anyTask, lessImportant)].class()
 		tooOld := func(t autoTask) bool {
 			patience := 1.5 * m.limit
 			if t.class() != least {
 				patience = 1.5 * m.most
 			}
-			return t.out && m.turns-t.turn > int64(patience)
+			return t.out && m.turns-t.turn > int64(patience) && now-t.Submitted >= 10e6
 		}
 		if i := m.best(tooOld, lessImportant); i >= 0 {
 			return m.take(i), strategies.Shed, strategies.ReasonCoDel
@@ -139,7 +195,7 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, stra
 	if stands {
 		next = m.best(anyTask, moreImportant)
 	}
-	if class := m.waiting[next].class(); float64(len(m.waiting)) > m.limit {
+	if class := m.waiting[next].class(); m.state != "steady" && float64(len(m.waiting)) > m.limit {
 		next = m.best(func(t autoTask) bool { return t.class() == class && !t.out }, moreImportant)
 		for i, t := range m.waiting {
 			if t.class() == class && t.out && m.newestOf(class) == 0 {
@@ -147,7 +203,11 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, stra
 			}
 		}
 	}
-	return m.take(next), strategies.Run, strategies.ReasonNone
+	t := m.take(next)
+	if m.state != "overload" && float64(len(m.waiting)) <= min(m.limit, m.most/2) {
+		m.calm()
+	}
+	return t, strategies.Run, strategies.ReasonNone
 }
 
 func (m *autoModel) TurnBegan(now int64) {
@@ -166,6 +226,7 @@ func (m *autoModel) TurnBegan(now int64) {
 func (m *autoModel) Remove(t *strategies.Task) bool {
 	i := slices.IndexFunc(m.waiting, func(a autoTask) bool { return a.Task == t })
 	if i >= 0 {
+		m.left++
 		m.take(i)
 	}
 	return i >= 0
@@ -177,15 +238,16 @@ func (m *autoModel) take(i int) *strategies.Task {
 	return t
 }
 
-// line is a queue whose workers take a task each millisecond.
+// line is a queue whose workers take a task each millisecond, or each tick.
 type line struct {
-	t   *testing.T
-	q   strategies.Discipline
-	now int64 // nanoseconds
+	t    *testing.T
+	q    strategies.Discipline
+	now  int64 // nanoseconds
+	tick int64 // from a turn to the next
 }
 
 func newLine(t *testing.T, workers, capacity int) *line {
-	return &line{t, lookup(t, "auto").New(strategies.Config{Capacity: capacity, Workers: workers}), 1}
+	return &line{t, lookup(t, "auto").New(strategies.Config{Capacity: capacity, Workers: workers}), 1, 1e6}
 }
 
 // push pushes n tasks, which have to be queued without another being displaced,
@@ -193,7 +255,7 @@ func newLine(t *testing.T, workers, capacity int) *line {
 func (l *line) push(n, class int) []*strategies.Task {
 	tasks := make([]*strategies.Task, n)
 	for i := range tasks {
-		tasks[i] = &strategies.Task{Arrival: l.now, Priority: strategies.Urgency(class)}
+		tasks[i] = &strategies.Task{Arrival: l.now, Submitted: l.now, Priority: strategies.Urgency(class)}
 		require.Equal(l.t, strategies.Verdict{}, l.q.Push(tasks[i], l.now))
 	}
 	return tasks
@@ -202,7 +264,7 @@ func (l *line) push(n, class int) []*strategies.Task {
 // turn is a worker's who is free a millisecond later: it returns what it runs, nil
 // if it found nothing, and what was given up.
 func (l *line) turn() (run *strategies.Task, givenUp []*strategies.Task) {
-	l.now += 1e6
+	l.now += l.tick
 	for {
 		t, what, reason := l.q.Pop(l.now)
 		if what == strategies.Run {
@@ -235,7 +297,7 @@ func (l *line) empty() {
 // A queue that comes and goes is first-in first-out, and nobody is given up.
 func TestAuto_FirstInFirstOutUpToTheLimit(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 8, 256)
+	l := newLine(t, 8, 4096)
 	for range 20 {
 		tasks := l.push(128, 3)
 		for _, want := range tasks {
@@ -250,7 +312,7 @@ func TestAuto_FirstInFirstOutUpToTheLimit(t *testing.T) {
 // A single burst, beyond the limit, is worked off: those who came last first.
 func TestAuto_WorksOffABurst(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 8, 256)
+	l := newLine(t, 8, 4096)
 	tasks := l.push(150, 3)
 	first, _ := l.turn()
 	require.NotSame(t, tasks[0], first)
@@ -263,11 +325,65 @@ func TestAuto_WorksOffABurst(t *testing.T) {
 	require.Equal(t, 150, ran)
 }
 
+// A load that grows the queue for four looks is an overload, and none before: until
+// then nobody is given up.
+func TestAuto_Overload(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{1, 4, 8} {
+		l := newLine(t, workers, 100_000)
+		turns := 0
+		for given := 0; given == 0; turns++ {
+			l.push(3, 3)
+			_, givenUp := l.turn()
+			given = len(givenUp)
+		}
+		require.Greater(t, turns, max(4*8*workers, 120))
+		require.Less(t, turns, max(4*8*workers, 120)+64)
+	}
+}
+
+// Nobody is given up before having waited for 10 ms, however fast the workers are.
+func TestAuto_GivesUpNobodySoon(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 8, 100_000)
+	l.tick = 10e3
+	given := 0
+	for range 50_000 {
+		l.push(2, 3)
+		_, givenUp := l.turn()
+		for _, g := range givenUp {
+			require.GreaterOrEqual(t, l.now-g.Submitted, int64(10e6))
+		}
+		given += len(givenUp)
+	}
+	require.Greater(t, given, 10_000)
+}
+
+// Clients that all wait are a closed loop: nobody is given up, and soon all are served
+// in order of arrival.
+func TestAuto_ClosedLoop(t *testing.T) {
+	t.Parallel()
+	for _, clients := range []int{40, 100, 500, 4000} {
+		l := newLine(t, 8, 4096)
+		l.push(clients, 3)
+		last := int64(0)
+		for i := range 16 * clients {
+			run, givenUp := l.turn()
+			require.Empty(t, givenUp)
+			if i > 4*clients+200 {
+				require.GreaterOrEqual(t, run.Submitted, last)
+			}
+			last = run.Submitted
+			l.push(1, 3)
+		}
+	}
+}
+
 // When more comes than goes for long, tasks wait a few turns or are given up, and
 // that soon; and whoever comes when it is over is served as ever.
 func TestAuto_StandingQueue(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 8, 256)
+	l := newLine(t, 8, 4096)
 	l.stand()
 	require.Less(t, l.q.Len(), 32)
 	for range 100 {
@@ -292,7 +408,7 @@ func TestAuto_StandingQueue(t *testing.T) {
 // given up; while none stands, all are in order.
 func TestAuto_Priorities(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 8, 256)
+	l := newLine(t, 8, 4096)
 	low := l.push(1, 7)
 	high := l.push(1, 0)
 	got, _ := l.turn()
@@ -332,7 +448,7 @@ func TestAuto_RefusesWhatCannotBeInTime(t *testing.T) {
 	due := func(l *line, in int64) strategies.Verdict {
 		return l.q.Push(&strategies.Task{Deadline: l.now + in}, l.now)
 	}
-	l := newLine(t, 8, 256)
+	l := newLine(t, 8, 4096)
 	l.push(100, 3)
 	require.Equal(t, strategies.Verdict{}, due(l, 1), "nothing is known of the pace")
 	l.turn()

@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -29,9 +30,13 @@ func past(t *testing.T, service Distribution, multiple float64) *Result {
 	return r
 }
 
+// patience is how long auto lets a task wait at least before it gives it up.
+const patience = 10 * time.Millisecond
+
 // Past the capacity the workers stay busy with what is in time, whatever a
 // request costs. What is busy is compared, because the work that was drawn differs
-// from its mean by as much as there may be idle; and what is not good.
+// from its mean by as much as there may be idle; and what is not good. Where 10 ms are
+// more than the objective, who waits for them is late.
 func TestAuto_GoodputPastCapacity(t *testing.T) {
 	t.Parallel()
 	for _, mean := range means {
@@ -50,8 +55,12 @@ func TestAuto_GoodputPastCapacity(t *testing.T) {
 			name := fmt.Sprintf("%v at %gx", mean, tt.multiple)
 			t.Logf("%s: goodput %.4f of capacity, busy %.4f, served p99 %v", name, r.OfCapacity(), r.Busy/8, r.ServedP(99))
 			require.GreaterOrEqual(t, r.Busy/8, tt.busy, name)
-			require.GreaterOrEqual(t, float64(r.Good), 0.999*float64(r.Served), name)
-			require.LessOrEqual(t, float64(r.ServedP(99)), tt.p99*float64(mean), name)
+			good, p99 := 0.999, tt.p99*float64(mean)
+			if mean < patience/25 {
+				good, p99 = 0.99, p99+float64(patience)
+			}
+			require.GreaterOrEqual(t, float64(r.Good), good*float64(r.Served), name)
+			require.LessOrEqual(t, float64(r.ServedP(99)), p99, name)
 		}
 	}
 }
@@ -86,7 +95,7 @@ func TestAuto_AfterASpike(t *testing.T) {
 	var before, after, soon []time.Duration
 	refused := 0
 	for seed := range spikes {
-		c := standard("auto", 256, 1)
+		c := standard("auto", 4096, 1)
 		c.Warmup, c.Duration, c.Seed = 0, 6500*time.Millisecond, seed
 		c = c.asked(spike(1600, 6000, 500*time.Millisecond, 5*time.Second))
 		c.Observe = func(r Record) {
@@ -168,6 +177,58 @@ func TestAuto_Bursts(t *testing.T) {
 	}
 	t.Log(good)
 	require.GreaterOrEqual(t, good["auto"], 0.95*good["fifo"])
+}
+
+// Bursts that are over within 32 turns for each worker are worked off, and nobody is
+// refused while there is room: of those that five times the load for 100 ms of each
+// second is, none.
+func TestAuto_BurstsAreNoOverload(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		capacity      int
+		good, refused float64
+	}{{256, 0.78, 0.1}, {4096, 0.78, 0}} {
+		c := standard("auto", tt.capacity, 1)
+		c.Warmup, c.Duration = time.Second, 20*time.Second
+		seconds := func(*rand.Rand) func() (float64, time.Duration) {
+			n := 0
+			return func() (float64, time.Duration) {
+				if n++; n%2 == 1 {
+					return 6000, 100 * time.Millisecond
+				}
+				return 1200, 900 * time.Millisecond
+			}
+		}
+		r, err := Run(c.asked(seconds))
+		require.NoError(t, err)
+		t.Logf("capacity %d: %.3f good, shed %v", tt.capacity, r.OfOffered(), r.Shed)
+		require.GreaterOrEqual(t, r.OfOffered(), tt.good)
+		require.LessOrEqual(t, float64(r.Refused), tt.refused*float64(r.Offered))
+		require.Zero(t, r.Shed["codel"])
+	}
+}
+
+// A closed loop that waits is no overload, however many connections it has: nobody is
+// refused, and all are served in turn.
+func TestAuto_ClosedLoop(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{4, 8} {
+		for _, mean := range []time.Duration{50 * time.Microsecond, time.Millisecond, 4 * time.Millisecond} {
+			for _, connections := range []int{64, 256, 512, 1024, 4096} {
+				lap := time.Duration(connections) * mean / time.Duration(workers)
+				c := Config{
+					Strategy: "auto", Workers: workers, Capacity: 4096, Service: Exponential(mean), Seed: 1,
+					Connections: connections, Closed: true, Warmup: lap + 500*time.Millisecond, Duration: 4 * lap,
+				}
+				r, err := Run(c.asked(poisson(1)))
+				require.NoError(t, err)
+				name := fmt.Sprintf("%d connections, %d workers, %v", connections, workers, mean)
+				require.Zero(t, r.Refused, name)
+				require.InEpsilon(t, 1, r.Busy/float64(workers), 0.01, name)
+				require.LessOrEqual(t, r.ServedP(99), 2*lap+10*mean+2*c.turnaround(), name)
+			}
+		}
+	}
 }
 
 // The important loses nothing, and deadlines that cannot be met are not waited for.
