@@ -60,7 +60,7 @@ test: ## every test that needs nothing but Go and gcc, with the race detector, i
 	$(call unraced,-short)
 
 # What the tests in integration run, each with its package of the distribution.
-PARTS = wrk chromium prometheus dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd \
+PARTS = wrk curl chromium prometheus dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd \
 	java:openjdk-17-jre-headless javac:openjdk-17-jdk-headless mvn:maven
 MISSING_PARTS = $$(for part in $(PARTS); do command -v "$${part%:*}" >/dev/null || echo "$${part\#*:}"; done)
 # Where the tests look for Cassandra.

@@ -223,22 +223,6 @@ func (o *Operation) checkBody(method string, status int, response object, mediaT
 	return nil
 }
 
-// CheckRequestLine tells whether a line of a request's body is as it is described.
-func (o *Operation) CheckRequestLine(mediaType, line string) error {
-	request, _ := o.o["requestBody"].(object)
-	content, _ := request["content"].(object)
-	media, ok := content[mediaType].(object)
-	if !ok {
-		return fmt.Errorf("the type %q is not described", mediaType)
-	}
-	var v any
-	if err := json.Unmarshal([]byte(line), &v); err != nil {
-		return err
-	}
-	schema, _ := media["schema"].(object)
-	return o.d.validate(schema, v, "the line")
-}
-
 // validate checks v against a schema, as far as the document uses JSON Schema.
 func (d *Document) validate(schema object, v any, what string) error {
 	schema = d.follow(schema)

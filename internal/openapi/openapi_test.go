@@ -1,0 +1,58 @@
+package openapi
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is not as it is described is found.
+func TestOperation_Check(t *testing.T) {
+	t.Parallel()
+	d, err := Read()
+	require.NoError(t, err)
+	const problem = "application/problem+json"
+	for _, tt := range []struct {
+		method, path string
+		status       int
+		header       map[string]string
+		body         string
+		want         string // "" if all is well
+	}{
+		{"GET", "/v0/entity", 200, map[string]string{"Content-Type": "application/octet-stream", "ETag": `"x"`}, "value", ""},
+		{"GET", "/v0/entity", 404, nil, "", ""},
+		{"GET", "/v0/entity", 500, map[string]string{"Content-Type": problem}, `{"title":"x","status":500,"detail":"x"}`, ""},
+		{"GET", "/v0/entities", 200, map[string]string{"Content-Type": "application/x-ndjson"}, `{"key":"YQ==","value":""}` + "\n" + `{"next":"YQ"}` + "\n", ""},
+		{"GET", "/v0/entity", 206, nil, "", "status 206 is not described"},
+		{"GET", "/v0/entity", 404, nil, "body", "none is described"},
+		{"GET", "/v0/entity", 200, map[string]string{"Content-Type": "text/html"}, "", "text/html"},
+		{"GET", "/v0/entity", 200, map[string]string{"Content-Type": "application/octet-stream", "ETag": "x"}, "", "Etag is"},
+		{"GET", "/v0/entity", 404, map[string]string{"Spillway-Secret": "x"}, "", "Spillway-Secret"},
+		{"PUT", "/v0/entity", 405, map[string]string{"Content-Type": problem}, `{"title":"x","status":405,"detail":"x"}`, "no header Allow"},
+		{"PUT", "/v0/entity", 400, map[string]string{"Content-Type": problem}, `{"title":"x","status":400}`, "no detail"},
+		{"PUT", "/v0/entity", 400, map[string]string{"Content-Type": problem}, `{"title":"x","status":"400","detail":"x"}`, "string"},
+		{"PUT", "/v0/entity", 400, map[string]string{"Content-Type": problem}, `{"title":"x","status":200,"detail":"x"}`, "out of bounds"},
+		{"PUT", "/v0/entity", 400, map[string]string{"Content-Type": problem}, `{`, "unexpected end"},
+		{"PUT", "/v0/entity", 503, map[string]string{"Content-Type": problem, "Spillway-Shed": "boredom"}, `{"title":"x","status":503,"detail":"x"}`, "boredom"},
+		{"GET", "/v0/entities", 200, map[string]string{"Content-Type": "application/x-ndjson"}, `{"key":"YQ==","size":1}`, "0 of the choices"},
+		{"POST", "/v0/entities", 200, map[string]string{"Content-Type": "application/x-ndjson"}, `{"status":201,"more":1}`, "more, which is not described"},
+		{"POST", "/v0/entities", 412, map[string]string{"Content-Type": problem}, `{"title":"x","status":412,"detail":"x","operations":[]}`, "too few"},
+		{"GET", "/strategy", 200, map[string]string{"Content-Type": "application/json"}, `{"strategy":"x","workers":1.5,"capacity":null,"available":[]}`, "workers"},
+		{"GET", "/strategy", 200, map[string]string{"Content-Type": "application/json"}, `{"strategy":"x","workers":1,"capacity":null,"available":[1]}`, "available[0]"},
+	} {
+		op := d.Operation(tt.method, tt.path)
+		require.NotNil(t, op)
+		header := http.Header{}
+		for name, value := range tt.header {
+			header.Set(name, value)
+		}
+		err := op.Check(tt.method, tt.status, header, tt.body)
+		if tt.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, tt.want)
+	}
+	require.Nil(t, d.Operation("PATCH", "/v0/entity"))
+}
