@@ -60,7 +60,7 @@ test: ## every test that needs nothing but Go and gcc, with the race detector, i
 	$(call unraced,-short)
 
 # What the tests in integration run, each with its package of the distribution.
-PARTS = wrk curl chromium prometheus dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd \
+PARTS = wrk curl chromium prometheus prometheus-alertmanager dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd \
 	java:openjdk-17-jre-headless javac:openjdk-17-jdk-headless mvn:maven
 MISSING_PARTS = $$(for part in $(PARTS); do command -v "$${part%:*}" >/dev/null || echo "$${part\#*:}"; done)
 # Where the tests look for Cassandra.
@@ -162,7 +162,7 @@ docker: ## build the images spillway and spillway-loadtest
 COMPOSE = VERSION='$(VERSION)' COMMIT='$(COMMIT)' $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
 .PHONY: compose-up
-compose-up: ## build and start the service, Prometheus on port 9090 and Grafana on 3000, see compose.yaml
+compose-up: ## build and start the service, Prometheus on port 9090, Alertmanager on 9093 and Grafana on 3000, see compose.yaml
 	$(COMPOSE) up --build --detach
 
 .PHONY: compose-load

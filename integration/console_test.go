@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // until waits for something on the page.
@@ -69,9 +71,9 @@ func (s *service) overload(clients int) (stop func()) {
 	return stop
 }
 
-// watched reports whether the service makes states for consoles.
+// watched reports whether the service sends states to consoles.
 func (s *service) watched() bool {
-	return strings.Contains(s.request(http.MethodGet, s.adminURL("/debug/pprof/goroutine?debug=1"), "").body, "(*feed).run")
+	return strings.Contains(s.request(http.MethodGet, s.adminURL("/debug/pprof/goroutine?debug=1"), "").body, "(*feed).serve")
 }
 
 // What the page shows is what happens: the requests that come, wait, are worked
@@ -81,7 +83,7 @@ func TestConsole_Moves(t *testing.T) {
 	s := start(t, plain, "SPILLWAY_STRATEGY=fifo", "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=8", "SPILLWAY_STORE_DELAY=5ms")
 	p := s.console(1280)
 	p.until(text("health") + ` === 'serving' && ` + text("arrivals") + ` === '0/s'`)
-	p.until(`document.getElementById('strategy').value === 'fifo'`)
+	p.until(`document.getElementById('active').textContent === 'fifo'`)
 	p.picture("idle", chromedp.FullScreenshot(100))
 
 	stop := s.overload(24)
@@ -89,16 +91,17 @@ func TestConsole_Moves(t *testing.T) {
 	p.until(`parseFloat(` + text("arrivals") + `) > 0 && parseFloat(` + text("good") + `) > 0`)
 	p.until(`[...document.querySelectorAll('#sheds li.on')].some(e => /^full [\d.k]+\/s$/.test(e.textContent))`)
 	p.until(`/full[\d.]+% of the last 10 s: what found no room.*meanwhile.*waiting of 8 that may/.test(` + text("why") + `)`)
+	p.until(`/(more arrives than|as much arrives as) 2 workers can do/.test(` + text("verdict-text") + `)`)
 	p.until(text("busy") + ` === '2' && ` + text("depth") + ` !== '0'`)
 	p.until(`document.querySelectorAll('#slowest tr').length > 5 && /PUT, key 4 B, value 1 B/.test(` + text("slowest") + `)`)
-	p.until(`/latency, last 5 s[\d.]+ .?s/.test(` + text("percentiles") + `)`)
+	p.until(`/latency, last 10 s[\d.]+ .?s/.test(` + text("percentiles") + `)`)
 	p.until(`[...document.querySelectorAll('.chart')].every(e => e.querySelector('path').getAttribute('d').length > 50)`)
 	require.NotContains(t, eval[string](p, `document.getElementById('main').innerHTML`), "NaN")
 	require.NotContains(t, eval[string](p, `document.getElementById('main').innerHTML`), "undefined")
 
 	// The values of a chart can be read by keyboard.
 	p.do(chromedp.Focus(chromedp.CSS("#queue")), chromedp.KeyEvent(kb.End))
-	p.until(`/^waiting \d/.test(document.querySelector('#queue .tip:not([hidden])')?.textContent)`)
+	p.until(`/^\d+:\d\d:\d\d.* · fifo\nwaiting \d/.test(document.querySelector('#queue .tip:not([hidden])')?.textContent)`)
 	p.do(chromedp.KeyEvent(kb.Escape))
 	p.until(`document.querySelector('#queue .tip').hidden`)
 
@@ -111,6 +114,7 @@ func TestConsole_Moves(t *testing.T) {
 	stop()
 	p.until(text("arrivals") + ` === '0/s' && ` + text("depth") + ` === '0' && ` + text("health") + ` === 'serving'`)
 	p.until(text("announce") + `.includes('normally again')`)
+	p.until(text("verdict-text") + ` === 'Nothing arrives.'`)
 	p.until(`document.getElementById('why').hidden`)
 }
 
@@ -125,16 +129,19 @@ func TestConsole_Switches(t *testing.T) {
 		return s.request(http.MethodGet, s.adminURL("/strategy"), "").body[:len(`{"strategy":"fifo"`)]
 	}
 	choose := func(name string) {
-		p.js(fmt.Sprintf(`const s = document.getElementById('strategy'); s.value = %q; s.dispatchEvent(new Event('change'))`, name))
-		p.do(chromedp.Click(chromedp.CSS("#apply")), chromedp.WaitVisible(chromedp.CSS("#confirm")))
+		p.do(chromedp.Click(chromedp.CSS("#choose")), chromedp.WaitVisible(chromedp.CSS("#confirm")))
+		require.True(t, eval[bool](p, `document.getElementById('confirm-yes').disabled`), "the present one is chosen")
+		p.do(chromedp.Click(chromedp.CSS("#choices input[value=" + name + "]")))
 	}
-	require.True(t, eval[bool](p, `document.getElementById('apply').disabled`), "there is nothing to switch yet")
 	choose("lifo")
-	require.Contains(t, eval[string](p, text("confirm")), "From fifo to lifo: bounded stack, newest first")
+	require.Equal(t, "Switch to lifo", eval[string](p, text("confirm-yes")))
+	// All are described, one is recommended, and the present one is marked.
+	require.Equal(t, len(strategies.Names()), eval[int](p, `[...document.querySelectorAll('#choices label')].filter(e => e.querySelector('span').textContent.length > 20).length`))
+	require.Equal(t, []string{"autorecommended", "fifonow"}, eval[[]string](p, `[...document.querySelectorAll('#choices b')].map(e => e.textContent).filter(t => /recommended|now$/.test(t))`))
 	p.picture("confirm", chromedp.CaptureScreenshot())
 	p.do(chromedp.Click(chromedp.CSS("#confirm-no")), chromedp.WaitNotVisible(chromedp.CSS("#confirm")))
 	require.Equal(t, `{"strategy":"fifo"`, strategy())
-	p.until(`document.getElementById('strategy').value === 'fifo'`)
+	p.until(`document.getElementById('active').textContent === 'fifo'`)
 
 	choose("lifo")
 	p.do(chromedp.Click(chromedp.CSS("#confirm-yes")), chromedp.WaitNotVisible(chromedp.CSS("#confirm")))
@@ -142,11 +149,11 @@ func TestConsole_Switches(t *testing.T) {
 	p.until(text("announce") + ` === 'The strategy is now lifo.' && document.title.startsWith('lifo')`)
 
 	s.switchTo("mpmc")
-	p.until(`document.getElementById('strategy').value === 'mpmc'`)
+	p.until(`document.getElementById('active').textContent === 'mpmc'`)
 
 	p.expect("status of 400")
 	choose("fifo")
-	p.js(`document.getElementById('confirm-to').textContent = 'none-such'`)
+	p.js(`document.querySelector('#choices input:checked').value = 'none-such'`)
 	p.do(chromedp.Click(chromedp.CSS("#confirm-yes")))
 	p.until(`/Not switched: .*none-such.*fifo/.test(` + text("confirm-error") + `)`)
 }
@@ -238,9 +245,55 @@ func TestConsole_ServiceGoes(t *testing.T) {
 	p.expect("net::ERR_", "status of 503") // gone, or just going
 	s.stop()
 	p.until(text("health") + ` === 'no connection' && !document.getElementById('notice').hidden`)
+	p.until(`document.body.classList.contains('stale') && document.getElementById('choose').disabled`)
+	p.picture("disconnected", chromedp.FullScreenshot(100))
 
 	start(t, plain, "SPILLWAY_ADMIN_LISTEN="+s.admin, "SPILLWAY_STRATEGY=lifo")
-	p.until(text("health") + ` === 'serving' && document.getElementById('notice').hidden && document.getElementById('strategy').value === 'lifo'`)
+	p.until(text("health") + ` === 'serving' && document.getElementById('notice').hidden && !document.body.classList.contains('stale') && document.getElementById('active').textContent === 'lifo'`)
+}
+
+// What happened before the console was opened, and before it was loaded again, is
+// there at once, and says when it was; the verdict offers what helps.
+func TestConsole_Remembers(t *testing.T) {
+	t.Parallel()
+	s := start(t, plain, "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=64", "SPILLWAY_STORE_DELAY=5ms", "SPILLWAY_SLO=50ms")
+	s.overload(128)
+	seconds := func(n int) func() bool {
+		return func() bool {
+			return strings.Count(s.request(http.MethodGet, s.adminURL("/history"), "").body, `"fifo",`) >= n
+		}
+	}
+	s.eventually("there is a history", seconds(4))
+	p := s.console(1280)
+	const drawn = `document.querySelector('#queue path')?.getAttribute('d').match(/[ML]/g).length`
+	p.until(drawn + ` >= 8`) // there and back
+	p.until(`document.getElementById('verdict-switch').textContent === 'Switch to auto…'`)
+	p.do(chromedp.Reload())
+	p.until(drawn + ` >= 8`)
+	p.picture("reloaded", chromedp.FullScreenshot(100))
+	p.until(`/ · up \d+ s · CPU [\d.]+% of \d+ · [\d.]+ MiB/.test(` + text("process") + `)`)
+
+	p.do(chromedp.Click(chromedp.CSS("#verdict-switch")), chromedp.WaitVisible(chromedp.CSS("#confirm")))
+	p.do(chromedp.Click(chromedp.CSS("#confirm-yes")), chromedp.WaitNotVisible(chromedp.CSS("#confirm")))
+	p.until(text("active") + ` === 'auto'`)
+	s.request(http.MethodGet, s.adminURL("/history?seconds=nonsense"), "").requireProblem(t, http.StatusBadRequest)
+}
+
+// What clients call themselves is shown as text, and split pools as two.
+func TestConsole_Callers(t *testing.T) {
+	t.Parallel()
+	s := start(t, plain, "SPILLWAY_POOLS=split", "SPILLWAY_WORKERS=3")
+	p := s.console(1280)
+	p.until(text("health") + ` === 'serving'`)
+	require.True(t, eval[bool](p, `document.getElementById('callers').hidden`), "nobody has said who he is")
+	for range 3 {
+		s.request(http.MethodPut, s.dataURL("/v0/entity?id=k"), "v", "Spillway-Client: <img src=x onerror=alert(1)>", "Spillway-Priority: 6")
+	}
+	p.until(`/client <img src=x onerror=alert\(1\)>/.test(` + text("callers-rows") + `) && /priority 6/.test(` + text("callers-rows") + `)`)
+	require.Zero(t, eval[int](p, `document.querySelectorAll('main img').length`))
+	require.Equal(t, "reads 0 of 2, writes 0 of 1", eval[string](p, text("workers")))
+	require.Equal(t, "reads 0 of 256, writes 0 of 256", eval[string](p, text("capacity")))
+	p.picture("split", chromedp.FullScreenshot(100))
 }
 
 // The page fits, moves only where that is wanted, and can be used by keyboard.
@@ -259,6 +312,8 @@ func TestConsole_Fits(t *testing.T) {
 	}{
 		{"light", 1280, false, []*emulation.MediaFeature{feature("prefers-color-scheme", "light")}},
 		{"dark", 1280, false, []*emulation.MediaFeature{feature("prefers-color-scheme", "dark")}},
+		{"contrast", 1280, false, []*emulation.MediaFeature{feature("prefers-contrast", "more")}},
+		{"forced-colors", 1280, false, []*emulation.MediaFeature{feature("forced-colors", "active")}},
 		{"tablet", 800, false, nil},
 		{"phone", 360, true, []*emulation.MediaFeature{feature("prefers-color-scheme", "dark"), feature("prefers-reduced-motion", "reduce")}},
 	} {

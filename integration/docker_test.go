@@ -157,7 +157,7 @@ func dockerLimits(t *testing.T, e *engine) {
 // pulled, and Prometheus as the distribution packages it.
 func dockerCompose(t *testing.T, e *engine) {
 	services := e.do(t, "docker-compose", "--profile", "load", "config", "--services")
-	require.ElementsMatch(t, []string{"spillway", "prometheus", "grafana", "loadtest"}, strings.Fields(services))
+	require.ElementsMatch(t, []string{"spillway", "prometheus", "alertmanager", "grafana", "loadtest"}, strings.Fields(services))
 	image := regexp.MustCompile(`prom/prometheus:\S+`).FindString(e.do(t, "docker-compose", "config"))
 	program, err := exec.LookPath("prometheus")
 	require.NoError(t, err)

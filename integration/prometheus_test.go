@@ -63,6 +63,12 @@ func prometheusFiles(t testing.TB, adapt func(name, text string) string) string 
 // of the rules, and how long alerts are held back, are rewritten by shorten.
 func (s *service) watch(shorten func(rules string) string, others ...*service) *prometheus {
 	s.t.Helper()
+	return s.watchAndTell("127.0.0.1:1", shorten, others...) // nobody listens there
+}
+
+// watchAndTell is like watch, and tells an Alertmanager.
+func (s *service) watchAndTell(alertmanager string, shorten func(rules string) string, others ...*service) *prometheus {
+	s.t.Helper()
 	var targets []string
 	for _, watched := range append([]*service{s}, others...) {
 		targets = append(targets, strconv.Quote(watched.admin))
@@ -72,6 +78,7 @@ func (s *service) watch(shorten func(rules string) string, others ...*service) *
 		case "prometheus.yml":
 			for was, is := range map[string]string{
 				`"spillway:6060"`:          strings.Join(targets, ", "),
+				`"alertmanager:9093"`:      strconv.Quote(alertmanager),
 				"scrape_interval: 5s":      "scrape_interval: 500ms",
 				"evaluation_interval: 15s": "evaluation_interval: 500ms",
 			} {
@@ -293,6 +300,52 @@ func TestPrometheus_Promtool(t *testing.T) {
 
 // The alerts of overload fire while more arrives than is served, and not
 // afterwards; that the service is down is told until it is back.
+// Alertmanager takes the repository's configuration, and hears of an alert.
+func TestAlertmanager(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	config, err := dashboards.Files.ReadFile("prometheus/alertmanager.yml")
+	require.NoError(t, err)
+	file := filepath.Join(folder, "alertmanager.yml")
+	require.NoError(t, os.WriteFile(file, config, 0o600))
+	checked, err := exec.Command(tool(t, "amtool"), "check-config", file).CombinedOutput()
+	require.NoError(t, err, "%s", checked)
+
+	l, err := net.Listen("tcp", "127.0.0.1:0") // it cannot choose a port itself
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	require.NoError(t, l.Close())
+	log, exited := new(output), make(chan struct{})
+	cmd := exec.Command(tool(t, "prometheus-alertmanager"), "--config.file="+file, "--storage.path="+filepath.Join(folder, "data"), "--web.listen-address="+addr, "--cluster.listen-address=")
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(t, startProcess(cmd, syscall.SIGKILL, exited))
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+		if t.Failed() {
+			t.Logf("Alertmanager said:\n%s", tail(log.String(), 4<<10))
+		}
+	})
+
+	s := start(t, plain)
+	p := s.watchAndTell(addr, func(rules string) string {
+		return regexp.MustCompile(`for: \w+`).ReplaceAllString(rules, "for: 1s")
+	})
+	s.stop()
+	p.eventually("Alertmanager has heard of the service that is down", func() string {
+		resp, err := p.http.Get("http://" + addr + "/api/v2/alerts")
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || !strings.Contains(string(body), `"SpillwayDown"`) {
+			return fmt.Sprintf("%v %s", err, body)
+		}
+		return ""
+	})
+}
+
 func TestPrometheus_Alerts(t *testing.T) {
 	t.Parallel()
 	folder := "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data")

@@ -242,6 +242,9 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Dispatcher:     s.dispatcher,
 		Metrics:        s.metrics.Handler(),
 		Live:           s.metrics.Live,
+		SLO:            c.SLO,
+		Callers:        s.metrics.Callers,
+		ForgetCallers:  s.metrics.ForgetCallers,
 		Slowest: func() ([]slowest.Request, int64) {
 			now := s.dispatcher.Now()
 			return slow.List(now), now
@@ -274,7 +277,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		AllowedHosts: c.AllowedHosts,
 		CORSOrigins:  c.CORSOrigins, TrustRequestStart: c.TrustRequestStart == "true",
 		Logger:  log,
-		Events:  server.Events{Answered: s.metrics.Answered},
+		Events:  server.Events{Answered: s.metrics.Answered, Asked: s.metrics.Asked},
 		Slowest: slow,
 	})
 	if err != nil {

@@ -39,6 +39,8 @@ type switcher struct {
 
 func (s *switcher) Status() dispatch.Status { return s.status }
 
+func (s *switcher) Pools() []dispatch.Gauge { return nil }
+
 func (s *switcher) Switch(name string) error {
 	if s.err != nil {
 		return s.err

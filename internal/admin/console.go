@@ -1,11 +1,15 @@
 package admin
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,73 +70,105 @@ func wantsPage(r *http.Request) bool {
 }
 
 // greeting is the event that a console gets first: what does not change.
-func greeting() []byte {
+func (o *Options) greeting() []byte {
 	type choice struct {
-		Name    string `json:"name"`
-		Summary string `json:"summary"`
+		Name        string `json:"name"`
+		Summary     string `json:"summary"`
+		Recommended bool   `json:"recommended"`
 	}
 	var choices []choice
 	for _, name := range strategies.Names() {
 		if spec, err := strategies.Lookup(name); err == nil {
-			choices = append(choices, choice{spec.Name, spec.Summary})
+			choices = append(choices, choice{spec.Name, spec.Summary, spec.Name == recommended})
 		}
 	}
 	reasons := make(map[string]string)
 	for _, r := range strategies.Reasons() {
 		reasons[r.String()] = explanations[r]
 	}
-	return event("about", map[string]any{"strategies": choices, "reasons": reasons})
+	return event("about", map[string]any{
+		"strategies": choices, "reasons": reasons, "columns": columns,
+		"version": o.Version, "commit": o.Commit, "go": runtime.Version(), "cpus": runtime.GOMAXPROCS(0),
+	})
 }
 
 // frame is the state of the service, as the console gets it. Times are in
-// seconds, totals count from the start of the process.
+// seconds, totals count from the start of the process. What is recent is of the
+// last ten seconds.
 type frame struct {
-	Boot int64   `json:"boot"` // another one: the process is another one
-	Time float64 `json:"time"` // since then
+	Boot    int64   `json:"boot"` // another one: the process is another one
+	Time    float64 `json:"time"` // since then
+	Point   []any   `json:"point"`
+	Verdict verdict `json:"verdict"`
 
-	Strategy string  `json:"strategy"`
-	Workers  int     `json:"workers"`
-	Busy     int     `json:"busy"`
-	Depth    int     `json:"depth"`
-	Capacity *int    `json:"capacity"` // null for no bound
-	Limit    int     `json:"limit"`    // tasks that the strategy lets wait, 0 for none
-	Pace     float64 `json:"pace"`     // between two tasks begun, as it has measured, 0 for not
+	Strategy string      `json:"strategy"`
+	Workers  int         `json:"workers"`
+	Busy     int         `json:"busy"`
+	Depth    int         `json:"depth"`
+	Capacity *int        `json:"capacity"` // null for no bound
+	Limit    int         `json:"limit"`    // tasks that the strategy lets wait, 0 for none
+	Pace     float64     `json:"pace"`     // between two tasks begun, as it has measured, 0 for not
+	Pools    []poolFrame `json:"pools"`    // of reads and writes, if they are split
 
 	Ready       string  `json:"ready"` // why not, empty if it is
 	Connections int     `json:"connections"`
 	SLO         float64 `json:"slo"`
 
-	Submitted float64            `json:"submitted"`
-	Run       float64            `json:"run"`
-	Good      float64            `json:"good"`
-	Failed    float64            `json:"failed"`
-	Shed      map[string]float64 `json:"shed"`
-	Turned    float64            `json:"turnedAway"`
-	Codes     map[int]float64    `json:"codes"`
-	// By metrics.Distribution's keys.
-	Latency metrics.Distribution `json:"latency"`
-	Wait    metrics.Distribution `json:"wait"`
+	Answered float64            `json:"answered"` // recent
+	Reasons  map[string]float64 `json:"reasons"`  // recent, answers that were turned away
+	Roomless float64            `json:"roomless"` // recent, of these for want of memory
+	Depths   [2]int             `json:"depths"`   // recent, the least and the most
+	Codes    map[int]figure     `json:"codes"`    // a second
+	// p50, p90, p99; null for nothing.
+	Percentiles []percentiles `json:"percentiles"`
+
+	Classes []callerFrame `json:"classes"` // recent
+	Clients []callerFrame `json:"clients"` // recent
 
 	Store   storeFrame  `json:"store"`
 	Slowest []slowFrame `json:"slowest"`
 }
 
+type poolFrame struct {
+	Name     string `json:"name"`
+	Depth    int    `json:"depth"`
+	Capacity *int   `json:"capacity"`
+	Workers  int    `json:"workers"`
+	Busy     int    `json:"busy"`
+}
+
+type percentiles struct {
+	Of     string   `json:"of"`
+	Recent []figure `json:"recent"`
+	All    []figure `json:"all"` // of the last 15 minutes
+}
+
+// callerFrame is what became of requests, a second.
+type callerFrame struct {
+	Name   string `json:"name"`
+	Good   figure `json:"good"`
+	Late   figure `json:"late"`
+	Failed figure `json:"failed"`
+	Shed   figure `json:"shed"`
+}
+
 type storeFrame struct {
-	Unwritable string               `json:"unwritable"` // why, empty if it can write
-	Get        metrics.Distribution `json:"get"`
-	Commit     metrics.Distribution `json:"commit"`
+	Unwritable string   `json:"unwritable"` // why, empty if it can write
+	Get        []figure `json:"get"`        // recent p50, p90, p99; null for none
+	Commit     []figure `json:"commit"`
 	// The rest is of an embedded store alone.
-	Embedded          bool                 `json:"embedded"`
-	Fsync             metrics.Distribution `json:"fsync"`
-	Compactions       uint64               `json:"compactions"`
-	Debt              uint64               `json:"debt"`
-	Stalls            uint64               `json:"stalls"`
-	ReadAmplification int                  `json:"readAmplification"`
-	CacheHits         uint64               `json:"cacheHits"`
-	CacheMisses       uint64               `json:"cacheMisses"`
-	Disk              uint64               `json:"disk"`
-	Memtables         uint64               `json:"memtables"`
-	Levels            []uint64             `json:"levels"` // bytes
+	Embedded          bool     `json:"embedded"`
+	Fsync             []figure `json:"fsync"`
+	Compactions       uint64   `json:"compactions"`
+	Debt              uint64   `json:"debt"`
+	Stalls            uint64   `json:"stalls"`
+	StallsLately      bool     `json:"stallsLately"` // in the last 15 minutes
+	ReadAmplification int      `json:"readAmplification"`
+	CacheHits         uint64   `json:"cacheHits"` // recent
+	CacheMisses       uint64   `json:"cacheMisses"`
+	Disk              uint64   `json:"disk"`
+	Memtables         uint64   `json:"memtables"`
+	Levels            []uint64 `json:"levels"` // bytes
 }
 
 type slowFrame struct {
@@ -149,62 +185,84 @@ type slowFrame struct {
 	Ran      float64 `json:"ran"`
 }
 
-// frame returns the present state as an event, or nil while there is none.
-func (o *Options) frame(boot time.Time) []byte {
-	live, ok := o.Live()
-	if !ok {
+// frame returns the present state as an event, and nothing while there is none.
+func (h *history) frame() []byte {
+	h.mu.Lock()
+	recent := slices.Clone(h.mu.recent)
+	var last *point
+	if n := len(h.mu.points); n > 0 {
+		last = &point{}
+		*last = h.mu.points[(h.mu.next+n-1)%n]
+	}
+	var oldest moment
+	if len(h.mu.quarters) > 0 {
+		oldest = h.mu.quarters[0]
+	}
+	h.mu.Unlock()
+	if len(recent) == 0 {
 		return nil
 	}
-	s := live.Store
+	o, now, before := h.o, &recent[len(recent)-1], &recent[0]
+	lately, all := between(before, now), between(&oldest, now)
+	s, g := now.Store, now.Gauge
 	f := frame{
-		Boot:        boot.UnixMilli(),
-		Time:        time.Since(boot).Seconds(),
-		Connections: live.Connections,
-		SLO:         live.SLO,
-		Submitted:   live.Submitted,
-		Run:         live.Run,
-		Good:        live.Good,
-		Failed:      live.Failed,
-		Shed:        live.Shed,
-		Turned:      live.TurnedAway,
-		Codes:       live.Codes,
-		Latency:     live.Latency,
-		Wait:        live.Wait,
+		Boot: h.boot.UnixMilli(), Time: now.at, Connections: now.Connections, SLO: now.SLO,
+		Strategy: g.Strategy, Workers: g.Workers, Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
+		Limit: g.Limit, Pace: g.Pace.Seconds(),
+		Answered: lately.good + lately.late + lately.failed + lately.shed, Reasons: lately.reasons, Roomless: lately.roomless,
+		Depths: [2]int{g.Depth, g.Depth}, Codes: make(map[int]figure),
+		Percentiles: []percentiles{
+			{"latency", quantiles(lately.latency), quantiles(all.latency)},
+			{"waiting", quantiles(lately.wait), quantiles(all.wait)},
+		},
 		Store: storeFrame{
-			Get:               live.Get,
-			Commit:            live.Commit,
-			Embedded:          live.Embedded,
-			Fsync:             live.Fsync,
+			Get:               quantiles(now.Get.Since(before.Get)),
+			Commit:            quantiles(now.Commit.Since(before.Commit)),
+			Embedded:          now.Embedded,
+			Fsync:             quantiles(now.Fsync.Since(before.Fsync)),
 			Compactions:       s.Compactions,
 			Debt:              s.CompactionDebtBytes,
 			Stalls:            s.WriteStalls,
+			StallsLately:      s.WriteStalls > oldest.Store.WriteStalls,
 			ReadAmplification: s.ReadAmplification,
-			CacheHits:         s.CacheHits,
-			CacheMisses:       s.CacheMisses,
+			CacheHits:         s.CacheHits - before.Store.CacheHits,
+			CacheMisses:       s.CacheMisses - before.Store.CacheMisses,
 			Disk:              s.DiskBytes,
 			Memtables:         s.MemtableBytes,
 		},
 		Slowest: []slowFrame{},
 	}
-	g := live.Gauge
-	f.Strategy, f.Workers, f.Busy, f.Depth = g.Strategy, g.Workers, g.Busy, g.Depth
-	f.Limit, f.Pace = g.Limit, g.Pace.Seconds()
-	if g.Capacity != strategies.Unbounded {
-		f.Capacity = &g.Capacity
+	if last != nil {
+		f.Point = last.row()
+	}
+	for i := range recent {
+		depth := recent[i].Gauge.Depth
+		f.Depths = [2]int{min(f.Depths[0], depth), max(f.Depths[1], depth)}
+	}
+	if n := len(recent); n > 1 {
+		second := &recent[n-2]
+		for code, total := range now.Codes {
+			f.Codes[code] = figure((total - second.Codes[code]) / (now.at - second.at))
+		}
+		f.Classes, f.Clients = callersOf(before, now, &lately)
+	}
+	for i, p := range o.Dispatcher.Pools() {
+		f.Pools = append(f.Pools, poolFrame{[]string{"reads", "writes"}[i], p.Depth, bound(p.Capacity), p.Workers, p.Busy})
 	}
 	if err := o.Ready(); err != nil {
 		f.Ready = err.Error()
 	}
-	if live.Writable != nil {
-		f.Store.Unwritable = live.Writable.Error()
+	if now.Writable != nil {
+		f.Store.Unwritable = now.Writable.Error()
 	}
 	for _, l := range s.Levels {
 		f.Store.Levels = append(f.Store.Levels, l.Bytes)
 	}
-	requests, now := o.Slowest()
+	f.Verdict = judge(situationOf(&f, &lately, before))
+	requests, clock := o.Slowest()
 	for _, q := range requests {
 		slow := slowFrame{
-			Age: time.Duration(now - q.Answered).Seconds(), Strategy: q.Strategy, Method: q.Method, Code: q.Code, Shed: q.Shed,
+			Age: time.Duration(clock - q.Answered).Seconds(), Strategy: q.Strategy, Method: q.Method, Code: q.Code, Shed: q.Shed,
 			Key: q.KeyBytes, Value: q.ValueBytes,
 			Took: q.Took.Seconds(), Received: q.Received.Seconds(), Waited: q.Waited.Seconds(), Ran: q.Ran.Seconds(),
 		}
@@ -215,6 +273,73 @@ func (o *Options) frame(boot time.Time) []byte {
 	}
 	return event("state", f)
 }
+
+// situationOf returns what the verdict is given on.
+func situationOf(f *frame, lately *period, before *moment) *situation {
+	rate := func(n float64) float64 { return share(max(0, n), lately.seconds) }
+	s := &situation{
+		Strategy: f.Strategy, NotReady: f.Ready, ReadOnly: f.Store.Unwritable,
+		Workers: f.Workers, Busy: f.Busy, Depth: f.Depth, Growth: share(float64(f.Depth-before.Gauge.Depth), lately.seconds),
+		Capacity: strategies.Unbounded,
+		Arrivals: rate(lately.arrivals), Ran: rate(lately.ran),
+		Good: rate(lately.good), Late: rate(lately.late), Failed: rate(lately.failed), Shed: rate(lately.shed),
+		Reasons: make(map[string]float64), Roomless: rate(lately.roomless), SLO: f.SLO,
+	}
+	if f.Capacity != nil {
+		s.Capacity = *f.Capacity
+	}
+	for reason, n := range lately.reasons {
+		s.Reasons[reason] = rate(n)
+	}
+	for _, p := range f.Percentiles {
+		if p.Recent == nil {
+			continue
+		}
+		switch p.Of {
+		case "latency":
+			s.Latency = float64(p.Recent[0])
+		case "waiting":
+			s.Wait = float64(p.Recent[0])
+		}
+	}
+	return s
+}
+
+// maxCallers is how many clients a console shows.
+const maxCallers = 12
+
+// callersOf returns what became of the requests of each class and of the busiest
+// clients, nil where none has said anything of itself.
+func callersOf(before, now *moment, lately *period) (classes, clients []callerFrame) {
+	frameOf := func(name string, before, now metrics.Tally) callerFrame {
+		rate := func(before, now uint64) figure { return figure(float64(now-min(before, now)) / lately.seconds) }
+		return callerFrame{name, rate(before.Good, now.Good), rate(before.Late, now.Late), rate(before.Failed, now.Failed), rate(before.Shed, now.Shed)}
+	}
+	rest := callerFrame{
+		strconv.Itoa(metrics.OrdinaryClass), figure(lately.good / lately.seconds), figure(lately.late / lately.seconds),
+		figure(lately.failed / lately.seconds), figure(lately.shed / lately.seconds),
+	}
+	for i := range now.classes {
+		c := frameOf(strconv.Itoa(i), before.classes[i], now.classes[i])
+		if c.sum() > 0 {
+			classes = append(classes, c)
+		}
+		rest.Good, rest.Late, rest.Failed, rest.Shed = max(0, rest.Good-c.Good), max(0, rest.Late-c.Late), max(0, rest.Failed-c.Failed), max(0, rest.Shed-c.Shed)
+	}
+	if len(classes) > 0 && rest.sum() > 0 {
+		classes = append(classes, rest)
+		slices.SortFunc(classes, func(a, b callerFrame) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	for name, tally := range now.clients {
+		if c := frameOf(name, before.clients[name], tally); c.sum() > 0 {
+			clients = append(clients, c)
+		}
+	}
+	slices.SortFunc(clients, func(a, b callerFrame) int { return cmp.Or(cmp.Compare(b.sum(), a.sum()), cmp.Compare(a.Name, b.Name)) })
+	return classes, clients[:min(len(clients), maxCallers)]
+}
+
+func (c *callerFrame) sum() figure { return c.Good + c.Late + c.Failed + c.Shed }
 
 // event returns v as a server-sent event.
 func event(name string, v any) []byte {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,7 @@ func TestConsole_NamesNoStrategy(t *testing.T) {
 	for _, name := range strategies.Names() {
 		named := regexp.MustCompile("[\"'`>]" + regexp.QuoteMeta(name) + "[\"'`<]")
 		require.Empty(t, named.FindAll(consolePage, -1), name)
-		require.Contains(t, string(greeting()), `"`+name+`"`)
+		require.Contains(t, string((&Options{}).greeting()), `"`+name+`"`)
 	}
 }
 
@@ -63,7 +64,7 @@ func TestConsole_ExplainsReasons(t *testing.T) {
 	_, section, found := strings.Cut(string(handbook), "### Why requests are turned away")
 	require.True(t, found)
 	var about struct{ Reasons map[string]string }
-	_, data, _ := strings.Cut(string(greeting()), "data: ")
+	_, data, _ := strings.Cut(string((&Options{}).greeting()), "data: ")
 	require.NoError(t, json.Unmarshal([]byte(data), &about))
 	require.Len(t, about.Reasons, len(strategies.Reasons()))
 	for _, r := range strategies.Reasons() {
@@ -101,55 +102,79 @@ func TestConsole_OtherOrigins(t *testing.T) {
 	require.Empty(t, p.do("HEAD", "/console/events", "", "Origin", "https://elsewhere.example").header.Get("Access-Control-Allow-Origin"))
 }
 
-func TestOptions_Frame(t *testing.T) {
+func TestHistory_Frame(t *testing.T) {
 	t.Parallel()
-	o := Options{
-		Ready: func() error { return errors.New("draining") },
-		Live: func() (metrics.Live, bool) {
-			return metrics.Live{
-				SLO: 0.1, Submitted: 7, Run: 5, Good: 4, Failed: 3,
-				Shed: map[string]float64{"full": 2}, TurnedAway: 3,
-				Codes:    map[int]float64{201: 5, 503: 2},
-				Latency:  metrics.Distribution{-27: 5},
-				Gauge:    dispatch.Gauge{Strategy: "unbounded", Depth: 3, Capacity: strategies.Unbounded, Workers: 4, Busy: 2},
-				Get:      metrics.Distribution{-9: 1},
-				Commit:   metrics.Distribution{-8: 2},
-				Writable: errors.New("no space"),
-				Embedded: true,
-				Store:    metrics.StoreStats{Levels: []metrics.StoreLevel{{Bytes: 1}, {Bytes: 2}}, WriteStalls: 6},
-			}, true
-		},
-		Slowest: func() ([]slowest.Request, int64) {
-			return []slowest.Request{{
-				Answered: int64(time.Second), Strategy: "fifo", Method: "GET", Range: true, Code: 200, KeyBytes: 3,
-				Took: 30 * time.Millisecond, Waited: 10 * time.Millisecond, Ran: 20 * time.Millisecond,
-			}}, int64(3 * time.Second)
-		},
-	}
-	data, ok := strings.CutPrefix(string(o.frame(time.Now())), "event: state\ndata: ")
-	require.True(t, ok)
-	require.Equal(t, len(data)-2, strings.Index(data, "\n\n"), "one event, whose data is one line")
-	var got map[string]any
-	require.NoError(t, json.Unmarshal([]byte(data), &got))
-	for key, want := range map[string]any{
-		"strategy": "unbounded", "depth": 3.0, "capacity": nil, "workers": 4.0, "busy": 2.0,
-		"ready": "draining", "slo": 0.1,
-		"submitted": 7.0, "run": 5.0, "good": 4.0, "failed": 3.0, "shed": map[string]any{"full": 2.0}, "turnedAway": 3.0,
-		"codes": map[string]any{"201": 5.0, "503": 2.0}, "latency": map[string]any{"-27": 5.0},
-	} {
-		require.Equal(t, want, got[key], key)
-	}
-	store := got["store"].(map[string]any)
-	require.Equal(t, "no space", store["unwritable"])
-	require.Equal(t, []any{1.0, 2.0}, store["levels"])
-	require.Equal(t, true, store["embedded"])
-	require.Equal(t, map[string]any{"-9": 1.0}, store["get"])
-	require.Equal(t, map[string]any{"-8": 2.0}, store["commit"])
-	slow := got["slowest"].([]any)[0].(map[string]any)
-	require.Equal(t, "GET range", slow["method"])
-	require.InDelta(t, 2.0, slow["age"], 1e-9)
-	require.InDelta(t, 0.03, slow["took"], 1e-9)
+	synctest.Test(t, func(t *testing.T) {
+		live := metrics.Live{
+			SLO: 0.1, Submitted: 7, Run: 5, Good: 4, Failed: 3, Shed: map[string]float64{"full": 2}, TurnedAway: 3,
+			Codes: map[int]float64{201: 5}, Gauge: dispatch.Gauge{Strategy: "unbounded", Depth: 3, Capacity: strategies.Unbounded, Workers: 4, Busy: 2},
+		}
+		starting := true
+		o := &Options{
+			SLO: 100 * time.Millisecond, Dispatcher: &switcher{}, Ready: func() error { return errors.New("draining") },
+			Live: func() (metrics.Live, bool) { return live, !starting },
+			Slowest: func() ([]slowest.Request, int64) {
+				return []slowest.Request{{
+					Answered: int64(time.Second), Strategy: "fifo", Method: "GET", Range: true, Code: 200, KeyBytes: 3,
+					Took: 30 * time.Millisecond, Waited: 10 * time.Millisecond, Ran: 20 * time.Millisecond,
+				}}, int64(3 * time.Second)
+			},
+			Callers: func() (classes [metrics.Classes]metrics.Tally, clients map[string]metrics.Tally) {
+				classes[1].Good = uint64(live.Good)
+				return classes, map[string]metrics.Tally{"<b>a": {Shed: uint64(live.TurnedAway)}}
+			},
+		}
+		h := newHistory(o, time.Now())
+		require.False(t, h.sample())
+		require.Nil(t, h.frame(), "the service is starting")
+		starting = false
+		require.True(t, h.sample())
+		require.NotNil(t, h.frame(), "there is something to show at once")
 
-	o.Live = func() (metrics.Live, bool) { return metrics.Live{}, false }
-	require.Nil(t, o.frame(time.Now()), "the service is starting")
+		time.Sleep(2 * time.Second)
+		live.Submitted, live.Run, live.Good, live.Failed, live.TurnedAway = 27, 15, 12, 3, 9
+		live.Shed = map[string]float64{"full": 6}
+		live.Codes = map[int]float64{201: 15, 503: 6}
+		live.Latency, live.Wait = metrics.Distribution{-27: 10}, metrics.Distribution{-28: 10}
+		live.Get, live.Commit = metrics.Distribution{-9: 1}, metrics.Distribution{-8: 2}
+		live.Writable, live.Embedded = errors.New("no space"), true
+		live.Store = metrics.StoreStats{Levels: []metrics.StoreLevel{{Bytes: 1}, {Bytes: 2}}, WriteStalls: 6}
+		require.True(t, h.sample())
+		data, ok := strings.CutPrefix(string(h.frame()), "event: state\ndata: ")
+		require.True(t, ok)
+		require.Equal(t, len(data)-2, strings.Index(data, "\n\n"), "one event, whose data is one line")
+		var got map[string]any
+		require.NoError(t, json.Unmarshal([]byte(data), &got))
+		for key, want := range map[string]any{
+			"strategy": "unbounded", "depth": 3.0, "capacity": nil, "workers": 4.0, "busy": 2.0, "pools": nil,
+			"ready": "draining", "slo": 0.1, "codes": map[string]any{"201": 5.0, "503": 3.0},
+			"answered": 16.0, "roomless": 2.0, "depths": []any{3.0, 3.0},
+			"classes": []any{
+				map[string]any{"name": "1", "good": 4.0, "late": 0.0, "failed": 0.0, "shed": 0.0},
+				map[string]any{"name": "3", "good": 0.0, "late": 1.0, "failed": 0.0, "shed": 3.0},
+			},
+			"clients": []any{map[string]any{"name": "<b>a", "good": 0.0, "late": 0.0, "failed": 0.0, "shed": 3.0}},
+		} {
+			require.Equal(t, want, got[key], key)
+		}
+		require.Equal(t, 6.0, got["reasons"].(map[string]any)["full"])
+		require.Equal(t, levelBad, got["verdict"].(map[string]any)["level"])
+		point := got["point"].([]any)
+		require.Len(t, point, len(columns))
+		for i, want := range []any{2.0, "unbounded", 11.0, 4.0, 1.0, 0.0, 3.0} {
+			require.Equal(t, want, point[i], columns[i])
+		}
+		require.InDelta(t, 0.0923, point[7], 0.001)
+		store := got["store"].(map[string]any)
+		require.Equal(t, "no space", store["unwritable"])
+		require.Equal(t, []any{1.0, 2.0}, store["levels"])
+		require.Equal(t, true, store["embedded"])
+		require.Len(t, store["get"], 3)
+		require.Nil(t, store["fsync"])
+		require.Equal(t, true, store["stallsLately"])
+		slow := got["slowest"].([]any)[0].(map[string]any)
+		require.Equal(t, "GET range", slow["method"])
+		require.InDelta(t, 2.0, slow["age"], 1e-9)
+		require.InDelta(t, 0.03, slow["took"], 1e-9)
+	})
 }

@@ -4,15 +4,10 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"time"
 )
 
-const (
-	// frameInterval is the time between two frames.
-	frameInterval = time.Second
-	// maxViewers bounds what viewers cost.
-	maxViewers = 64
-)
+// maxViewers bounds what viewers cost.
+const maxViewers = 64
 
 var (
 	errTooManyViewers = errors.New("too many consoles are open, close one")
@@ -20,26 +15,20 @@ var (
 )
 
 // feed streams the state of the service to the consoles that are open, as
-// server-sent events. Each frame is made once, for all of them. While nobody is
-// there nothing runs.
+// server-sent events.
 type feed struct {
-	// frame returns the present state as an event, or nil if there is none.
-	frame func() []byte
-
-	done    chan struct{} // closed by close
-	running sync.WaitGroup
-	mu      struct {
+	done chan struct{} // closed by close
+	mu   struct {
 		sync.Mutex
 		// viewers are the mailboxes, with room for one frame. A frame that has not
 		// been taken when the next one comes is replaced: who is slow sees fewer.
 		viewers map[chan []byte]struct{}
-		stop    chan struct{} // ends run, when the last viewer has left
 		closed  bool
 	}
 }
 
-func newFeed(frame func() []byte) *feed {
-	f := &feed{frame: frame, done: make(chan struct{})}
+func newFeed() *feed {
+	f := &feed{done: make(chan struct{})}
 	f.mu.viewers = make(map[chan []byte]struct{})
 	return f
 }
@@ -56,11 +45,6 @@ func (f *feed) join() (chan []byte, error) {
 	}
 	mailbox := make(chan []byte, 1)
 	f.mu.viewers[mailbox] = struct{}{}
-	if len(f.mu.viewers) == 1 {
-		stop := make(chan struct{})
-		f.mu.stop = stop
-		f.running.Go(func() { f.run(stop) })
-	}
 	return mailbox, nil
 }
 
@@ -68,29 +52,16 @@ func (f *feed) leave(mailbox chan []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.mu.viewers, mailbox)
-	if len(f.mu.viewers) == 0 {
-		close(f.mu.stop)
-	}
 }
 
-// run makes frames until stop is closed.
-func (f *feed) run(stop <-chan struct{}) {
-	ticker := time.NewTicker(frameInterval)
-	defer ticker.Stop()
-	for {
-		if frame := f.frame(); frame != nil {
-			f.publish(frame)
-		}
-		select {
-		case <-ticker.C:
-		case <-stop:
-			return
-		case <-f.done: // a viewer that is stuck leaves later
-			return
-		}
-	}
+// watched reports whether there are viewers.
+func (f *feed) watched() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.mu.viewers) > 0
 }
 
+// publish gives a frame to all viewers.
 func (f *feed) publish(frame []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,19 +74,18 @@ func (f *feed) publish(frame []byte) {
 	}
 }
 
-// close ends all streams and waits for run. Nobody can join any more.
+// close ends all streams. Nobody can join any more.
 func (f *feed) close() {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !f.mu.closed {
 		f.mu.closed = true
 		close(f.done)
 	}
-	f.mu.Unlock()
-	f.running.Wait()
 }
 
-// serve streams to one viewer, who gets the greeting first.
-func (f *feed) serve(w http.ResponseWriter, r *http.Request, greeting []byte) {
+// serve streams to one viewer, who gets first what never changes, and how things are.
+func (f *feed) serve(w http.ResponseWriter, r *http.Request, first []byte) {
 	mailbox, err := f.join()
 	if err != nil {
 		problem(w, http.StatusServiceUnavailable, err.Error())
@@ -127,7 +97,7 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, greeting []byte) {
 		return
 	}
 	control := http.NewResponseController(w)
-	for event := greeting; ; {
+	for event := first; ; {
 		if _, err := w.Write(event); err != nil || control.Flush() != nil {
 			return
 		}

@@ -101,7 +101,7 @@ func TestServer_BodyDoesNotCome(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o := Options{Metrics: http.NotFoundHandler(), Dispatcher: &switcher{}}
-			server := http.Server{Handler: o.routes(newFeed(nil)), ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout}
+			server := http.Server{Handler: o.routes(nil, newFeed()), ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout}
 			ours, theirs := net.Pipe()
 			from := &single{make(chan net.Conn, 1)}
 			from.conn <- ours

@@ -22,14 +22,16 @@ type route struct {
 }
 
 // routes returns the handler of all paths. Consoles get their frames from f.
-func (o *Options) routes(f *feed) http.Handler {
+func (o *Options) routes(past *history, f *feed) http.Handler {
 	get := func(h http.HandlerFunc) map[string]http.HandlerFunc {
 		return map[string]http.HandlerFunc{http.MethodGet: h}
 	}
-	hello := greeting()
+	hello := o.greeting()
 	table := []route{
 		{path: "/{$}", methods: get(func(w http.ResponseWriter, _ *http.Request) { writeConsole(w, http.StatusOK) })},
-		{path: "/console/events", methods: get(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, hello) }), costly: true},
+		{path: "/console/events", methods: get(func(w http.ResponseWriter, r *http.Request) {
+			f.serve(w, r, append(slices.Clip(hello), past.frame()...))
+		}), costly: true},
 		{path: "/metrics", methods: get(o.Metrics.ServeHTTP)},
 		{path: "/debug/pprof/", methods: get(pprof.Index), costly: true},
 		{path: "/debug/pprof/cmdline", methods: get(program), costly: true},
@@ -43,6 +45,7 @@ func (o *Options) routes(f *feed) http.Handler {
 		{path: "/strategy", methods: map[string]http.HandlerFunc{
 			http.MethodGet: o.getStrategy, http.MethodPut: o.putStrategy,
 		}},
+		{path: "/history", methods: get(past.serve)},
 		{path: "/config", methods: get(o.getConfig)},
 		{path: "/backup", methods: map[string]http.HandlerFunc{
 			http.MethodPost: o.postBackup,

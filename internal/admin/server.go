@@ -25,7 +25,7 @@ import (
 )
 
 // Options say what the admin plane serves. All fields but TLS, Token, Logger,
-// Version and Commit must be set.
+// Version, Commit, Callers and ForgetCallers must be set.
 type Options struct {
 	// Listen is the address, whose port may be 0.
 	Listen string
@@ -47,6 +47,13 @@ type Options struct {
 	// Live returns the state that the console shows, and reports false while
 	// the service is starting.
 	Live func() (metrics.Live, bool)
+	// SLO is the latency objective.
+	SLO time.Duration
+	// Callers returns what was counted by class and by client, nil for nothing.
+	// ForgetCallers, called once a minute, ends the counting of clients that have
+	// gone.
+	Callers       func() ([metrics.Classes]metrics.Tally, map[string]metrics.Tally)
+	ForgetCallers func()
 	// Slowest returns the slowest requests of late, and the time on their clock.
 	Slowest func() (requests []slowest.Request, now int64)
 	// Ready returns nil if the service is ready, or the reason why it is not.
@@ -62,6 +69,7 @@ type Options struct {
 // Dispatcher is what the admin plane needs of a dispatch.Dispatcher.
 type Dispatcher interface {
 	Status() dispatch.Status
+	Pools() []dispatch.Gauge
 	Switch(strategy string) error
 }
 
@@ -95,11 +103,10 @@ func Open(o Options) (*Server, error) {
 		return nil, fmt.Errorf("admin plane: %w", err)
 	}
 	limited := &listener{Listener: bound, most: int64(o.MaxConnections), stall: writeTimeout}
-	boot := time.Now()
-	consoles := newFeed(func() []byte { return o.frame(boot) })
+	past, consoles := newHistory(&o, time.Now()), newFeed()
 	s := &Server{
 		http: &http.Server{
-			Handler:           o.routes(consoles),
+			Handler:           o.routes(past, consoles),
 			ReadHeaderTimeout: headTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    16 << 10,
@@ -116,12 +123,30 @@ func Open(o Options) (*Server, error) {
 	} else {
 		limited.refusal = tooMany
 	}
+	s.serving.Go(func() { watch(past, consoles) })
 	s.serving.Go(func() {
 		if err := s.http.Serve(from); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("the admin plane has stopped", "err", err)
 		}
 	})
 	return s, nil
+}
+
+// watch samples once a second, and tells the consoles that are open, until the
+// feed is closed.
+func watch(past *history, consoles *feed) {
+	ticker := time.NewTicker(sampleInterval)
+	defer ticker.Stop()
+	for {
+		if past.sample() && consoles.watched() {
+			consoles.publish(past.frame())
+		}
+		select {
+		case <-ticker.C:
+		case <-consoles.done:
+			return
+		}
+	}
 }
 
 // Addr returns the address that is really bound.

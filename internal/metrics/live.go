@@ -1,6 +1,10 @@
 package metrics
 
 import (
+	"maps"
+	"math"
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -135,4 +139,43 @@ func (d Distribution) add(h *histogram) {
 			d[h.bins.native[i]] += n
 		}
 	}
+}
+
+// Since returns what came to d after an earlier state of it.
+func (d Distribution) Since(earlier Distribution) Distribution {
+	fresh := make(Distribution)
+	for i, n := range d {
+		if n > earlier[i] {
+			fresh[i] = n - earlier[i]
+		}
+	}
+	return fresh
+}
+
+// Count returns how many durations there are.
+func (d Distribution) Count() (n uint64) {
+	for _, c := range d {
+		n += c
+	}
+	return n
+}
+
+// Quantiles returns the durations, in seconds, below which these shares are, which
+// must ascend; nil if there are none at all.
+func (d Distribution) Quantiles(shares ...float64) []float64 {
+	if len(d) == 0 {
+		return nil
+	}
+	all := float64(d.Count())
+	var quantiles []float64
+	below := 0.0
+	for _, i := range slices.Sorted(maps.Keys(d)) {
+		n := float64(d[i])
+		for len(quantiles) < len(shares) && shares[len(quantiles)]*all <= below+n {
+			part := (shares[len(quantiles)]*all - below) / n
+			quantiles = append(quantiles, math.Exp2((float64(i)-1+part)/(1<<schema)))
+		}
+		below += n
+	}
+	return quantiles
 }

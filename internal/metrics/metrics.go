@@ -10,6 +10,7 @@
 package metrics
 
 import (
+	"hash/maphash"
 	"net/http"
 	"runtime"
 	"slices"
@@ -54,12 +55,14 @@ type Metrics struct {
 
 	operations [numOperations]*histogram
 	strategies atomic.Pointer[map[string]*strategy]
+	callers    callers
 	adding     sync.Mutex // held while a strategy is added to the map's next version
 }
 
 // New returns metrics in which nothing has happened yet.
 func New(o Options) *Metrics {
 	m := &Metrics{
+		callers:   callers{seed: maphash.MakeSeed()},
 		registry:  prometheus.NewRegistry(),
 		slo:       o.SLO.Seconds(),
 		requests:  counters("requests_total", "Answered requests, shed and refused ones included.", "strategy", "method", "code"),

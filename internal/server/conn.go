@@ -359,6 +359,9 @@ func (c *conn) serveReceived(bad *problem, err error) bool {
 		if c.lately++; c.answered-before > busyWithin {
 			c.lately = 0
 		}
+		if w := &c.req.wishes; o.strategy != "" && (len(w.client) > 0 || w.priority != defaultPriority) && c.server.opts.Events.Asked != nil {
+			c.server.opts.Events.Asked(w.priority, w.client, c.req.method, o.status, o.shed, time.Duration(c.answered-c.req.arrival))
+		}
 		if o.strategy != "" && c.server.opts.Slowest.Wants(time.Duration(c.answered-c.req.arrival), c.answered) {
 			c.remember(c.answered)
 		}

@@ -81,6 +81,9 @@ type Events struct {
 	// that the queueing layer turned the request away. The strategy is the one
 	// that the request was submitted to, or the present one. Never nil.
 	Answered func(strategy, method string, code int, shed bool, d time.Duration)
+	// Asked: the request that was answered had said whose it was, or how important.
+	// The client may be empty, and must not be kept. Nil means that nobody asks.
+	Asked func(priority uint8, client []byte, method string, code int, shed bool, d time.Duration)
 }
 
 func (o *Options) check() error {

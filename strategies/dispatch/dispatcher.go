@@ -369,25 +369,43 @@ type Gauge struct {
 
 // Gauge returns the state of the queue.
 func (d *Dispatcher) Gauge() Gauge {
-	var g Gauge
-	for _, p := range d.pools {
-		q := p.active.Load()
-		g.Strategy = q.spec.Name
-		g.Depth += p.waiting() + p.move.inHand()
-		if !q.spec.Inline {
-			g.Workers += p.width()
-			g.Busy += p.busy()
+	g := d.pools[0].gauge()
+	for _, p := range d.pools[1:] {
+		other := p.gauge()
+		g.Depth += other.Depth
+		g.Workers += other.Workers
+		g.Busy += other.Busy
+		g.Limit += other.Limit
+		g.Pace = max(g.Pace, other.Pace)
+		if g.Capacity != strategies.Unbounded {
+			g.Capacity += other.Capacity
 		}
-		if m, ok := q.discipline.(strategies.Measurer); ok {
-			measured := m.Measured()
-			g.Limit += measured.Limit
-			g.Pace = max(g.Pace, time.Duration(measured.Pace))
-		}
-		if c := q.discipline.Cap(); c == strategies.Unbounded {
-			g.Capacity = c
-		} else {
-			g.Capacity += c
-		}
+	}
+	return g
+}
+
+// Pools returns the state of each of split pools: that of the readers and that of
+// the writers. It is nil if they are not split.
+func (d *Dispatcher) Pools() []Gauge {
+	if len(d.pools) == 1 {
+		return nil
+	}
+	gauges := make([]Gauge, len(d.pools))
+	for i, p := range d.pools {
+		gauges[i] = p.gauge()
+	}
+	return gauges
+}
+
+func (p *pool) gauge() Gauge {
+	q := p.active.Load()
+	g := Gauge{Strategy: q.spec.Name, Depth: p.waiting() + p.move.inHand(), Capacity: q.discipline.Cap()}
+	if !q.spec.Inline {
+		g.Workers, g.Busy = p.width(), p.busy()
+	}
+	if m, ok := q.discipline.(strategies.Measurer); ok {
+		measured := m.Measured()
+		g.Limit, g.Pace = measured.Limit, time.Duration(measured.Pace)
 	}
 	return g
 }

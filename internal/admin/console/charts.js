@@ -1,6 +1,6 @@
 // Charts over the last minutes, as SVG that the style sheet colours.
 
-const SPAN = 300; // seconds; a chart begins with fewer
+const SPAN = 900; // seconds; a chart begins with fewer
 
 function shape(name, attributes, parent, text) {
   const element = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -10,7 +10,7 @@ function shape(name, attributes, parent, text) {
   return element;
 }
 
-// A Chart draws series of samples: {name, color, value(sample)}. Options:
+// A Chart draws series of samples: {name, color, dash (of a line), value(sample)}. Options:
 // log for a logarithmic scale, stacked for areas on top of each other, format
 // for the values, limit(sample) for a line that should not be crossed, and
 // limitName for what it is called.
@@ -21,9 +21,15 @@ class Chart {
     keys.className = 'keys';
     for (const s of series) {
       const key = document.createElement('span');
-      key.textContent = s.name;
-      key.style.setProperty('--key', `var(${s.color})`);
+      const swatch = document.createElement('i');
+      swatch.className = options.stacked ? '' : `stroke ${s.dash || ''}`;
+      swatch.style.setProperty('--key', `var(${s.color})`);
+      key.append(swatch, s.name);
       keys.append(key);
+    }
+    if (options.limit) {
+      this.limit = document.createElement('span');
+      keys.append(this.limit);
     }
     place.before(keys);
     place.setAttribute('role', 'img');
@@ -71,14 +77,18 @@ class Chart {
     const x = (s) => right - (last.time - s.time) / span * (right - left);
     const limit = options.limit && options.limit(last);
 
+    if (this.limit) this.nameLimit(limit);
     const scale = options.log ? this.logarithmic(limit) : this.linear(limit);
     const y = (v) => bottom - Math.min(1, Math.max(0, scale.at(v))) * (bottom - top);
     for (const tick of scale.ticks) {
       shape('line', { class: 'rule', x1: left, x2: right, y1: y(tick), y2: y(tick) }, svg);
       shape('text', { x: left - 6, y: y(tick) + 4, 'text-anchor': 'end' }, svg, options.format(tick));
     }
-    const step = span > 120 ? 60 : span > 60 ? 30 : 15;
+    // As many as there is room for, and none over another.
+    const room = (right - left) / span;
+    const step = [15, 30, 60, 120, 180, 300, 900].find((s) => s * room >= 62 && (s > 15 || span <= 60)) || 900;
     for (let ago = 0; ago <= span; ago += step) {
+      if (ago && (ago * room < 50 || right - ago * room < left + 16)) continue;
       const name = !ago ? 'now' : ago % 60 ? `−${ago} s` : `−${ago / 60} min`;
       shape('text', { x: right - ago / span * (right - left), y: height - 3, 'text-anchor': ago ? 'middle' : 'end' }, svg, name);
     }
@@ -100,7 +110,7 @@ class Chart {
         if (v === null) return;
         tops[i] = options.stacked ? bases[i] + v : v;
         const point = `${start < 0 ? 'M' : 'L'}${x(sample).toFixed(1)} ${y(tops[i]).toFixed(1)}`;
-        line += point;
+        line += start < 0 ? point + 'h0' : point; // one alone is a dot
         area += point;
         if (start < 0) start = i;
       });
@@ -112,17 +122,21 @@ class Chart {
       } else {
         const path = shape('path', { class: 'line', d: line, 'stroke-linecap': 'round' }, svg);
         path.style.stroke = `var(${s.color})`;
+        if (s.dash) path.setAttribute('stroke-dasharray', s.dash === 'dotted' ? '1 5' : '7 5');
       }
     }
     if (limit && scale.at(limit) <= 1) {
       shape('line', { class: 'limit', x1: left, x2: right, y1: y(limit), y2: y(limit) }, svg);
-      shape('text', { class: 'limit-name', x: left + 4, y: y(limit) + (y(limit) < 24 ? 13 : -4) }, svg, `${options.limitName} ${options.format(limit)}`);
     }
+    let free = left; // from here on no name has been written
     samples.forEach((sample, i) => {
       if (!i || sample.strategy === samples[i - 1].strategy) return;
       shape('line', { class: 'switch', x1: x(sample), x2: x(sample), y1: top, y2: bottom }, svg);
-      const near = x(sample) > right - 80;
-      shape('text', { x: x(sample) + (near ? -4 : 4), y: top + 8, 'text-anchor': near ? 'end' : 'start' }, svg, sample.strategy);
+      const wide = 7 * sample.strategy.length + 8, near = x(sample) + wide > right;
+      const from = near ? x(sample) - wide : x(sample);
+      if (from < free) return; // the tooltip has it
+      free = from + wide;
+      shape('text', { x: x(sample) + (near ? -4 : 4), y: top + 6, 'text-anchor': near ? 'end' : 'start' }, svg, sample.strategy);
     });
     this.place.setAttribute('aria-label', series.map((s) => {
       const v = s.value(last);
@@ -131,18 +145,33 @@ class Chart {
     if (this.cursor !== null && this.cursor >= left) this.point(x, top, bottom, right);
   }
 
+  // nameLimit says in the legend what is not to be crossed, where it is over nothing.
+  nameLimit(limit) {
+    this.limit.hidden = !limit;
+    if (!this.limit.firstChild) {
+      const swatch = document.createElement('i');
+      swatch.className = 'stroke dashed';
+      swatch.style.setProperty('--key', 'var(--late)');
+      this.limit.append(swatch, '');
+    }
+    const text = `${this.options.limitName} ${limit ? this.options.format(limit) : ''}`;
+    if (this.limit.lastChild.data !== text) this.limit.lastChild.data = text;
+  }
+
   // point shows the values under the pointer.
   point(x, top, bottom, right) {
     const nearest = this.samples.reduce((a, b) => Math.abs(x(b) - this.cursor) < Math.abs(x(a) - this.cursor) ? b : a);
     const at = x(nearest);
     if (Math.abs(at - this.cursor) > 24) return;
     shape('line', { class: 'cursor', x1: at, x2: at, y1: top, y2: bottom }, this.svg);
-    this.tip.textContent = this.series.map((s) => {
+    const values = this.series.map((s) => {
       const v = s.value(nearest);
       return `${s.name} ${v === null ? '–' : this.options.format(v)}`;
-    }).join(' · ');
+    });
+    this.tip.textContent = [`${nearest.clock} · ${nearest.strategy}`, ...values].join('\n');
     this.tip.hidden = false;
-    this.tip.style.left = Math.max(0, Math.min(at + 8, right - this.tip.offsetWidth)) + 'px';
+    // Beside the line, not over it.
+    this.tip.style.left = (at + 10 + this.tip.offsetWidth < right ? at + 10 : Math.max(0, at - 10 - this.tip.offsetWidth)) + 'px';
   }
 
   linear(limit) {

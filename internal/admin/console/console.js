@@ -5,14 +5,14 @@
   const perSecond = (n) => amount(n) + '/s';
   const charts = {
     latency: new Chart($('latency'), [
-      { name: 'p50', color: '--p50', value: (s) => s.latency[0] },
-      { name: 'p90', color: '--p90', value: (s) => s.latency[1] },
-      { name: 'p99', color: '--p99', value: (s) => s.latency[2] },
-    ], { log: true, format: duration, limit: (s) => s.slo, limitName: 'objective' }),
+      { name: 'p50', color: '--p50', dash: 'dotted', value: (s) => s.p50 },
+      { name: 'p90', color: '--p90', dash: 'dashed', value: (s) => s.p90 },
+      { name: 'p99', color: '--p99', value: (s) => s.p99 },
+    ], { log: true, format: duration, limit: () => last.slo, limitName: 'objective' }),
     traffic: new Chart($('traffic'), [
       { name: 'in time', color: '--good', value: (s) => s.good },
       { name: 'late', color: '--late', value: (s) => s.late },
-      { name: 'failed', color: '--fault', value: (s) => s.fault },
+      { name: 'failed', color: '--fault', value: (s) => s.failed },
       { name: 'turned away', color: '--shed', value: (s) => s.shed },
     ], { stacked: true, format: amount }),
     queue: new Chart($('queue'), [
@@ -22,84 +22,111 @@
 
   let samples = []; // of the last minutes
   let last = null; // the state that came last
-  let summaries = {}; // of the strategies
+  let about = null; // what never changes
   let explanations = {}; // of the reasons
   let stream = null; // aborts the stream that is open
+  let remembering = false; // the history is being fetched
   let paused = false;
   let lost = false;
   let level = '';
 
-  // sample makes the figures of the time between two states.
-  function sample(before, now) {
-    const seconds = now.time - before.time;
-    const rate = (a, b) => Math.max(0, b - a) / seconds;
-    const rates = (a, b) => Object.fromEntries(Object.keys(b).map((k) => [k, rate(a[k] || 0, b[k])]));
-    const latencies = since(now.latency, before.latency), waits = since(now.wait, before.wait), fsyncs = since(now.store.fsync, before.store.fsync);
-    const gets = since(now.store.get, before.store.get), commits = since(now.store.commit, before.store.commit);
-    const ok = total(latencies) / seconds, good = Math.min(ok, rate(before.good, now.good));
-    const reasons = rates(before.shed, now.shed), codes = rates(before.codes, now.codes);
-    const roomless = rate(before.roomless, now.roomless);
-    reasons.full += roomless;
-    const shed = total(reasons);
-    return {
-      seconds, roomless,
-      time: now.time, gap: seconds > 5, strategy: now.strategy, slo: now.slo,
-      arrivals: rate(before.submitted, now.submitted) + roomless, ran: rate(before.run, now.run),
-      good, late: ok - good, shed, fault: rate(before.failed, now.failed), reasons, codes,
-      depth: now.depth, capacity: now.capacity, workers: now.workers, busy: now.busy,
-      latencies, waits, fsyncs, gets, commits, latency: percentiles(latencies, [0.5, 0.9, 0.99]),
-      hits: Math.max(0, now.store.cacheHits - before.store.cacheHits), misses: Math.max(0, now.store.cacheMisses - before.store.cacheMisses), stalls: now.store.stalls,
-    };
+  const summary = (name) => about?.strategies.find((s) => s.name === name)?.summary || '';
+
+  // sample makes an object of a row of the history.
+  function sample(row, columns, boot, before) {
+    const s = Object.fromEntries(columns.map((name, i) => [name, row[i]]));
+    s.gap = !before || s.time - before.time > 3;
+    s.clock = new Date(boot + 1000 * s.time).toLocaleTimeString();
+    return s;
+  }
+
+  // remember fetches what happened before.
+  async function remember() {
+    if (remembering) return;
+    remembering = true;
+    try {
+      const answer = await fetch('history', { headers: headers(), cache: 'no-store' });
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      const past = await answer.json();
+      if (past.boot !== last.boot) return;
+      samples = [];
+      for (const row of past.points) samples.push(sample(row, past.columns, past.boot, samples.at(-1)));
+      show();
+    } catch { // the next state has it tried again
+    } finally {
+      remembering = false;
+    }
   }
 
   function take(state) {
-    if (last && last.boot !== state.boot) {
-      samples = [];
-      last = null;
-    }
     const before = last;
-    // Requests may be turned away before the queue, as there is no room for their
-    // bodies: more are answered so than tasks were shed. Answers are counted after
-    // their tasks, so that the difference may be too small, but never too large.
-    state.roomless = Math.max(before ? before.roomless : 0, state.turnedAway - total(state.shed));
     last = state;
+    if (before && before.boot !== state.boot) samples = [];
     if (before && before.strategy !== state.strategy) announce(`The strategy is now ${state.strategy}.`);
     if (!before || before.strategy !== state.strategy) showStrategy(state.strategy);
-    if (before && state.time > before.time) {
-      samples.push(sample(before, state));
-      samples = samples.filter((s) => state.time - s.time <= SPAN);
+    if (state.point) {
+      const newest = samples.at(-1), now = sample(state.point, about.columns, state.boot, newest);
+      if (now.gap) remember();
+      else if (now.time > newest.time) samples.push(now);
+      samples = samples.filter((s) => now.time - s.time <= SPAN);
     }
     show();
   }
 
+  // each writes a figure of every pool, if they are split.
+  const each = (write) => last.pools ? last.pools.map((p) => `${p.name} ${write(p)}`).join(', ') : '';
+
   function show() {
-    const now = samples[samples.length - 1];
+    const now = samples.at(-1);
+    const of = (p) => p.capacity === null ? 'no bound' : `of ${amount(p.capacity)}`;
     set($('depth'), amount(last.depth));
-    set($('capacity'), last.workers === 0 ? 'no queue' : last.capacity === null ? 'no bound' : `of ${amount(last.capacity)}`);
+    set($('capacity'), last.workers === 0 ? 'no queue' : each((p) => `${amount(p.depth)} ${of(p)}`) || of(last));
     set($('busy'), last.workers === 0 ? '–' : amount(last.busy));
-    set($('workers'), last.workers === 0 ? 'the connections' : `of ${last.workers} workers`);
+    set($('workers'), last.workers === 0 ? 'the connections' : each((p) => `${p.busy} of ${p.workers}`) || `of ${last.workers} ${last.workers === 1 ? 'worker' : 'workers'}`);
     set($('connections'), `${amount(last.connections)} ${last.connections === 1 ? 'connection' : 'connections'}`);
+    showVerdict();
     showStore();
     showSlowest();
+    showWhy();
+    showCallers();
+    showPercentiles();
+    showChips($('codes'), last.codes);
     if (!now) {
       showHealth(0);
       return;
     }
+    set($('process'), `${about.version} · up ${age(last.time)} · CPU ${digits(100 * now.cpu / about.cpus)}% of ${about.cpus} · ${bytes(now.memory)}`);
+    $('process').title = `commit ${about.commit}, ${about.go}`;
     set($('arrivals'), perSecond(now.arrivals));
     set($('good'), perSecond(now.good));
-    const answered = now.good + now.late + now.fault + now.shed;
+    const answered = now.good + now.late + now.failed + now.shed;
     set($('share'), answered ? `${digits(100 * now.good / answered)}% of all` : '');
     set($('shed-total'), now.shed ? `${perSecond(now.shed)}, ${digits(100 * now.shed / answered)}% of all` : 'none');
-    showChips($('sheds'), now.reasons);
-    showWhy();
-    showChips($('codes'), now.codes);
-    const refused = ['full', 'limit', 'draining'].reduce((sum, reason) => sum + (now.reasons[reason] || 0), 0);
-    picture.update({ ...now, refused, dropped: now.shed - refused });
-    const { unit } = picture.cells();
+    const reasons = Object.fromEntries(Object.keys(explanations).map((reason) => [reason, now.reasons?.[reason] || 0]));
+    showChips($('sheds'), reasons);
+    const refused = ['full', 'limit', 'draining'].reduce((sum, reason) => sum + (reasons[reason] || 0), 0);
+    picture.update({ ...now, pools: last.pools || [last], refused, dropped: now.shed - refused });
+    const unit = picture.unit();
     set($('unit'), now.workers === 0 ? '' : unit === 1 ? '■ 1 request' : `■ ${amount(unit)} requests`);
     for (const name in charts) charts[name].update(samples);
-    showPercentiles();
-    showHealth(latest(5).reduce((sum, s) => sum + s.shed, 0));
+    showHealth(samples.slice(-5).reduce((sum, s) => sum + s.shed, 0));
+  }
+
+  function showVerdict() {
+    const { verdict } = last;
+    $('verdict').dataset.level = verdict.level;
+    set($('verdict-text'), verdict.text);
+    set($('verdict-advice'), verdict.advice);
+    $('verdict-switch').hidden = !verdict.switch || lost;
+    set($('verdict-switch'), `Switch to ${verdict.switch}…`);
+  }
+
+  function showCallers() {
+    const lines = [];
+    for (const c of last.classes || []) lines.push([`priority ${c.name}`, c]);
+    for (const c of last.clients || []) lines.push([c.name ? `client ${c.name}` : 'other clients', c]);
+    $('callers').hidden = !lines.length;
+    rows($('callers-rows'), lines.map(([name, c]) => [name, ...[c.good + c.late + c.failed + c.shed, c.good, c.late, c.failed, c.shed].map((n) => n ? amount(n) : '–')]));
   }
 
   function showChips(list, rates) {
@@ -116,20 +143,16 @@
   // showWhy explains what was turned away of late: which share, by which rule, and
   // what the queue was like meanwhile.
   function showWhy() {
-    const recent = latest(10);
-    const over = (rate) => recent.reduce((n, s) => n + rate(s) * s.seconds, 0);
-    const answered = over((s) => s.good + s.late + s.fault + s.shed), roomless = over((s) => s.roomless);
-    const percent = (n) => `${digits(Math.max(0.01, 100 * n / answered))}%`;
-    const lines = Object.keys(explanations).map((reason) => [reason, over((s) => s.reasons[reason] || 0)])
+    const percent = (n) => `${digits(Math.max(0.01, 100 * n / last.answered))}%`;
+    const lines = Object.keys(explanations).map((reason) => [reason, last.reasons[reason] || 0])
       .filter(([, n]) => n > 0.5).sort((a, b) => b[1] - a[1])
       .map(([reason, n]) => [reason, `${percent(n)} of the last 10 s: what ${explanations[reason]}.`
-        + (reason === 'full' && roomless > 0.5 ? ` For want of memory for bodies: ${percent(roomless)}.` : '')]);
+        + (reason === 'full' && last.roomless > 0.5 ? ` For want of memory for bodies: ${percent(last.roomless)}.` : '')]);
     if (lines.length) {
-      const depths = recent.map((s) => s.depth), least = Math.min(...depths), most = Math.max(...depths);
-      const [p50, p99] = percentiles(merge(recent.map((s) => s.waits)), [0.5, 0.99]);
+      const [least, most] = last.depths, waits = last.percentiles.find((p) => p.of === 'waiting').recent;
       lines.push(['meanwhile', `${least === most ? amount(most) : `${amount(least)} to ${amount(most)}`} waiting`
         + (last.capacity ? ` of ${amount(last.capacity)} that may` : '') + (last.limit ? `, the strategy's limit is ${amount(last.limit)} now` : '') + ', looked at once a second'
-        + (p50 === null ? '; none was run.' : `; what was run had waited ${duration(p50)} (median), ${duration(p99)} (p99).`)
+        + (waits ? `; what was run had waited ${duration(waits[0])} (median), ${duration(waits[2])} (p99).` : '; none was run.')
         + (last.pace ? ` Workers begin a task every ${duration(last.pace)}, as the strategy measures it.` : '')]);
     }
     $('why').hidden = !lines.length;
@@ -156,52 +179,42 @@
     });
   }
 
-  // latest returns the samples of the last n seconds. What came while nobody
-  // looked is in one sample, and is not of late.
-  function latest(n) {
-    return samples.slice(-n).filter((s) => !s.gap);
-  }
-
   function showPercentiles() {
-    const shares = [0.5, 0.9, 0.99];
-    const line = (name, key, some) => [name, ...percentiles(merge(some.map((s) => s[key])), shares).map(duration)];
-    const recent = latest(5);
-    rows($('percentiles'), [
-      line('latency, last 5 s', 'latencies', recent), line('latency, last 5 min', 'latencies', samples),
-      line('queue wait, last 5 s', 'waits', recent), line('queue wait, last 5 min', 'waits', samples),
-    ]);
+    const names = { latency: 'latency', waiting: 'waiting' };
+    const line = (name, figures) => [name, ...(figures || [null, null, null]).map(duration)];
+    rows($('percentiles'), last.percentiles.flatMap(({ of, recent, all }) => [
+      line(`${names[of] || of}, last 10 s`, recent), line(`${names[of] || of}, last 15 min`, all),
+    ]));
   }
 
   function showStore() {
-    const { store } = last, recent = latest(10);
-    const times = (key, none) => {
-      const [p50, p99] = percentiles(merge(recent.map((s) => s[key])), [0.5, 0.99]);
-      return p99 === null ? none : `${duration(p50)}, ${duration(p99)}`;
-    };
+    const { store } = last;
+    const times = (figures, none) => figures ? `${duration(figures[0])}, ${duration(figures[2])}` : none;
     const state = $('store-state');
     state.dataset.level = store.unwritable ? 'bad' : 'good';
     if (!store.embedded) { // the cluster has figures of its own
       set(state, store.unwritable ? 'no node answers' : 'reachable');
       pairs($('store'), [
-        ['read p50, p99', times('gets', 'no read of late')],
-        ['write p50, p99', times('commits', 'no write of late')],
+        ['read: median, p99', times(store.get, 'no read of late')],
+        ['write: median, p99', times(store.commit, 'no write of late')],
         ['operations under way', last.workers === 0 ? '–' : `${last.busy} of ${last.workers} that may`],
       ]);
       return;
     }
     set(state, store.unwritable ? 'cannot write' : 'writable');
-    const hits = recent.reduce((n, s) => n + s.hits, 0), misses = recent.reduce((n, s) => n + s.misses, 0);
-    const stalled = samples.length > 0 && store.stalls > samples[0].stalls;
+    const looked = store.cacheHits + store.cacheMisses;
     pairs($('store'), [
-      ['fsync p50, p99', times('fsyncs', 'no fsync of late')],
-      ['write stalls', amount(store.stalls), stalled ? 'bad' : 'off'],
+      ['read: median, p99', times(store.get, 'no read of late')],
+      ['write: median, p99', times(store.commit, 'no write of late')],
+      ['fsync: median, p99', times(store.fsync, 'no fsync of late')],
+      ['times writes had to wait for it', amount(store.stalls), store.stallsLately ? 'bad' : 'off'],
       ['compactions', amount(store.compactions)],
       ['to be compacted', bytes(store.debt)],
       ['places a read looks at', String(store.readAmplification), store.readAmplification > 12 ? 'late' : 'off'],
-      ['cache hits', hits + misses ? `${digits(100 * hits / (hits + misses))}%` : '–'],
-      ['memtables', bytes(store.memtables)],
+      ['found in the cache', looked ? `${digits(100 * store.cacheHits / looked)}%` : '–'],
+      ['memory for writes', bytes(store.memtables)],
       ['on disk', bytes(store.disk)],
-      ['levels with data', store.levels.map((n, i) => n ? `L${i}` : '').filter(Boolean).join(' ') || '–'],
+      ['levels with data', (store.levels || []).map((n, i) => n ? `L${i}` : '').filter(Boolean).join(' ') || '–'],
     ]);
   }
 
@@ -281,9 +294,15 @@
           break;
         }
         lost = true;
-        notice(`No connection to the service (${error.message}). Trying again …`);
+        const since = samples.at(-1);
+        notice(`No connection to the service (${error.message}). Trying again …` + (since ? ` What is below is of ${since.clock}.` : ''));
+        document.body.classList.add('stale');
         picture.stop();
-        if (last) showHealth(0);
+        if (last) {
+          showVerdict();
+          showHealth(0);
+          offer();
+        }
       }
       await pause(wait, mine.signal);
     }
@@ -306,6 +325,8 @@
         if (lost) {
           lost = false;
           notice('');
+          document.body.classList.remove('stale');
+          offer();
         }
         text += value;
         for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) receive(text.slice(0, end));
@@ -356,61 +377,76 @@
 
   // The switch of the strategy.
 
-  function showAbout({ strategies: choices, reasons }) {
-    explanations = reasons;
-    summaries = Object.fromEntries(choices.map((s) => [s.name, s.summary]));
-    const chosen = $('strategy').value;
-    $('strategy').replaceChildren(...choices.map((s) => new Option(s.name, s.name)));
-    $('strategy').value = chosen || (last ? last.strategy : '');
-    if (last) set($('summary'), summaries[last.strategy] || '');
-    offer();
+  function showAbout(message) {
+    about = message;
+    explanations = message.reasons;
+    $('choices').replaceChildren(...message.strategies.map((s) => {
+      const label = document.createElement('label'), input = document.createElement('input');
+      const name = document.createElement('b'), mark = document.createElement('em'), text = document.createElement('span');
+      Object.assign(input, { type: 'radio', name: 'strategy', value: s.name });
+      input.addEventListener('change', chosen);
+      set(name, s.name);
+      set(text, s.summary);
+      mark.dataset.recommended = s.recommended;
+      name.append(mark);
+      label.append(input, name, text);
+      return label;
+    }));
+    if (last) showStrategy(last.strategy);
   }
 
   function showStrategy(name) {
-    $('strategy').value = name;
     set($('active'), name);
-    set($('summary'), summaries[name] || '');
+    set($('summary'), summary(name));
+    for (const mark of document.querySelectorAll('#choices em')) {
+      const now = mark.closest('label').querySelector('input').value === name;
+      mark.className = now ? 'now' : '';
+      set(mark, now ? 'now' : mark.dataset.recommended === 'true' ? 'recommended' : '');
+    }
     offer();
     document.title = `${name} · Spillway`;
   }
 
-  function offer() {
-    const wanted = $('strategy').value;
-    $('strategy').title = summaries[wanted] || '';
-    $('apply').disabled = !last || !wanted || wanted === last.strategy;
+  function offer() { $('choose').disabled = !last || lost; }
+
+  const choice = () => document.querySelector('#choices input:checked')?.value || '';
+
+  function chosen() {
+    const wanted = choice();
+    $('confirm-yes').disabled = !wanted || wanted === last.strategy;
+    set($('confirm-yes'), wanted && wanted !== last.strategy ? `Switch to ${wanted}` : 'Switch');
   }
 
-  $('strategy').addEventListener('change', offer);
-  $('switch').addEventListener('submit', (e) => {
-    e.preventDefault();
-    const wanted = $('strategy').value;
-    set($('confirm-from'), last.strategy);
-    set($('confirm-to'), wanted);
-    set($('confirm-summary'), summaries[wanted]);
-    set($('confirm-yes'), `Switch to ${wanted}`);
+  // choose opens the list, with one chosen already.
+  function choose(name) {
+    for (const input of document.querySelectorAll('#choices input')) input.checked = input.value === name;
     set($('confirm-error'), '');
+    chosen();
     $('confirm').showModal();
-  });
+    document.querySelector('#choices input:checked')?.focus();
+  }
+
+  $('choose').addEventListener('click', () => choose(last.strategy));
+  $('verdict-switch').addEventListener('click', () => choose(last.verdict.switch));
   $('confirm-no').addEventListener('click', () => $('confirm').close());
-  $('confirm').addEventListener('close', () => {
-    if (last) showStrategy(last.strategy);
-  });
-  $('confirm-yes').addEventListener('click', async () => {
+  $('confirm-form').addEventListener('submit', async (e) => {
+    e.preventDefault();
     $('confirm-yes').disabled = true;
     set($('confirm-error'), '');
     try {
       const answer = await fetch('strategy', {
-        method: 'PUT', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify({ strategy: $('confirm-to').textContent }),
+        method: 'PUT', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify({ strategy: choice() }),
       });
       const said = await answer.json();
       if (!answer.ok) throw new Error(said.detail || `status ${answer.status}`);
       last = { ...last, strategy: said.strategy };
+      showStrategy(said.strategy);
       announce(`The strategy is now ${said.strategy}.`);
       $('confirm').close();
     } catch (error) {
       set($('confirm-error'), `Not switched: ${error.message}`);
     } finally {
-      $('confirm-yes').disabled = false;
+      chosen();
     }
   });
 

@@ -1,4 +1,4 @@
-// Numbers for people, and percentiles out of distributions.
+// Numbers for people.
 
 const $ = (id) => document.getElementById(id);
 
@@ -30,45 +30,21 @@ function bytes(n) {
   return digits(n) + ' TiB';
 }
 
-// A distribution counts durations by index i: those above 2^((i-1)/8) seconds,
-// up to 2^(i/8). since returns what came to it after an earlier one: nothing if
-// counts have gone to wider buckets, which happens now and then.
-function since(after, before) {
-  for (const i in before) if ((after[i] || 0) < before[i]) return {};
-  const fresh = {};
-  for (const i in after) {
-    const n = after[i] - (before[i] || 0);
-    if (n > 0) fresh[i] = n;
-  }
-  return fresh;
-}
-
-function merge(distributions) {
-  const sum = {};
-  for (const d of distributions) for (const i in d) sum[i] = (sum[i] || 0) + d[i];
-  return sum;
+// age writes how long something has been: 42 s, 7 min, 3 h 12 min, 5 d 2 h.
+function age(seconds) {
+  const parts = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
+  const first = parts.findIndex(([size]) => seconds >= size);
+  if (first < 0) return '0 s';
+  const [size, unit] = parts[first], text = `${Math.floor(seconds / size)} ${unit}`;
+  if (first > 1) return text;
+  const [small, smaller] = parts[first + 1];
+  return `${text} ${Math.floor(seconds % size / small)} ${smaller}`;
 }
 
 function total(counts) {
   let sum = 0;
   for (const key in counts) sum += counts[key];
   return sum;
-}
-
-// percentiles returns the values below which these shares of the durations
-// are, null if there are none.
-function percentiles(distribution, shares) {
-  const indexes = Object.keys(distribution).map(Number).sort((a, b) => a - b);
-  const all = total(distribution);
-  return shares.map((share) => {
-    let left = share * all;
-    for (const i of indexes) {
-      const n = distribution[i];
-      if (left <= n) return 2 ** ((i - 1 + left / n) / 8);
-      left -= n;
-    }
-    return null;
-  });
 }
 
 // set changes a text only if it is another one, so that nothing is laid out,

@@ -10,7 +10,7 @@ class Picture {
     this.owed = { in: 0, drop: 0, out: 0 };
     this.still = matchMedia('(prefers-reduced-motion: reduce)');
     this.running = false;
-    this.depth = 0; // as drawn, on its way to the real one
+    this.depths = [0]; // of the pools as drawn, on their way to the real ones
     const again = () => { this.colors = null; this.draw(); };
     this.still.addEventListener('change', () => { this.dots = []; this.wake(); });
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', again);
@@ -18,10 +18,15 @@ class Picture {
   }
 
   // update takes {arrivals, refused (at the door), dropped (out of the queue),
-  // good, late, fault (all per second), depth, capacity (null for none),
-  // workers, busy}.
+  // good, late, failed (all per second), workers, and of each pool: name, depth,
+  // capacity (null for none), workers, busy}. Pools that are split are drawn one
+  // above the other.
   update(state) {
     this.state = state;
+    if (this.depths.length !== state.pools.length) {
+      this.depths = state.pools.map(() => 0);
+      this.dots = [];
+    }
     this.wake();
   }
 
@@ -31,7 +36,7 @@ class Picture {
   wake() {
     if (this.still.matches) {
       this.running = false;
-      if (this.state) this.depth = this.state.depth;
+      if (this.state) this.depths = this.state.pools.map((p) => p.depth);
       this.draw();
       return;
     }
@@ -51,25 +56,33 @@ class Picture {
 
   moves() {
     const s = this.state;
-    return this.dots.length > 0 || s.arrivals > 0 || Math.abs(this.depth - s.depth) > 0.5;
+    return this.dots.length > 0 || s.arrivals > 0 || s.pools.some((p, i) => Math.abs(this.depths[i] - p.depth) > 0.5);
   }
 
-  layout() {
+  // layout returns where a pool is drawn.
+  layout(pool = 0) {
     const w = this.canvas.clientWidth, h = this.canvas.clientHeight;
-    const bottom = h - 34;
-    return { w, h, top: 6, bottom, middle: (6 + bottom) / 2, tank: { left: w * 0.22, right: w * 0.5 }, crew: { left: w * 0.54, right: w * 0.74 } };
+    const count = this.state.pools.length, band = (h - 34 - 6) / count, named = count > 1 ? 13 : 0;
+    const top = 6 + pool * band + named, bottom = 6 + (pool + 1) * band - (pool + 1 < count ? 4 : 0);
+    return { w, h, top, bottom, middle: (top + bottom) / 2, tank: { left: w * 0.22, right: w * 0.5 }, crew: { left: w * 0.54, right: w * 0.74 } };
   }
 
   advance(seconds) {
     const s = this.state;
-    this.depth += (s.depth - this.depth) * Math.min(1, seconds * 5);
+    s.pools.forEach((p, i) => { this.depths[i] += (p.depth - this.depths[i]) * Math.min(1, seconds * 5); });
     // A dot is one request while there are few, and fewer than one when there
     // are many: what matters is more or less, and the shares.
     const pace = (rate) => rate <= 6 ? rate : Math.min(60, 6 + 5 * Math.log2(rate / 6));
     const share = (rate) => s.arrivals > 0 ? Math.min(1, rate / s.arrivals) : 0;
     const refused = share(s.refused), dropped = share(s.dropped);
-    const stands = s.depth > 0 && s.workers > 0;
-    const add = (kind, color) => this.dots.push({ kind, age: 0, lane: Math.random(), place: Math.random(), color });
+    const stands = s.workers > 0 && s.pools.some((p) => p.depth > 0);
+    // Which pool a request goes to is not known one by one: where more is under way.
+    const under = s.pools.map((p) => p.busy + p.depth + 0.01), all = under.reduce((a, b) => a + b, 0);
+    const pool = () => {
+      let pick = Math.random() * all;
+      return Math.max(0, under.findIndex((n) => (pick -= n) <= 0));
+    };
+    const add = (kind, color) => this.dots.push({ kind, age: 0, lane: Math.random(), place: Math.random(), color, pool: pool() });
     const due = (what, share) => {
       this.owed[what] += pace(s.arrivals) * share * seconds;
       const n = Math.floor(this.owed[what]);
@@ -88,7 +101,7 @@ class Picture {
   }
 
   outcome() {
-    const s = this.state, all = s.good + s.late + s.fault;
+    const s = this.state, all = s.good + s.late + s.failed;
     const pick = Math.random() * all;
     return pick < s.good || !all ? '--good' : pick < s.good + s.late ? '--late' : '--fault';
   }
@@ -102,18 +115,31 @@ class Picture {
     const s = this.state;
     if (!s) return;
     const { canvas, context: c } = this;
-    const l = this.layout(), ratio = devicePixelRatio || 1;
-    const width = Math.round(l.w * ratio), height = Math.round(l.h * ratio);
+    const ratio = devicePixelRatio || 1, w = canvas.clientWidth, h = canvas.clientHeight;
+    const width = Math.round(w * ratio), height = Math.round(h * ratio);
     if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
-    c.clearRect(0, 0, l.w, l.h);
-    const crew = this.crew(l);
-    this.drawLanes(c, l);
-    if (s.workers > 0) {
-      this.drawTank(c, l);
-      this.drawCrew(c, crew);
+    c.clearRect(0, 0, w, h);
+    const places = s.pools.map((p, i) => {
+      const l = this.layout(i), crew = this.crew(l, p);
+      this.drawLanes(c, l);
+      if (s.workers > 0) {
+        if (s.pools.length > 1) this.drawName(c, l, p.name);
+        this.drawTank(c, l, p, this.depths[i]);
+        this.drawCrew(c, crew, p);
+      }
+      return { l, crew };
+    });
+    for (const d of this.dots) {
+      const { l, crew } = places[Math.min(d.pool, places.length - 1)];
+      this.drawDot(c, l, crew, d);
     }
-    for (const d of this.dots) this.drawDot(c, l, crew, d);
+  }
+
+  drawName(c, l, name) {
+    c.fillStyle = this.color('--soft');
+    c.font = '12px system-ui, sans-serif';
+    c.fillText(name, l.tank.left, l.top - 3);
   }
 
   drawLanes(c, l) {
@@ -134,10 +160,12 @@ class Picture {
     c.setLineDash([]);
   }
 
-  // cells returns how the tank is divided, and how many requests a cell is.
-  cells(l = this.layout()) {
+  // unit returns how many requests a cell of the first tank is.
+  unit() { return this.cells(this.layout(), this.state.pools[0]).unit; }
+
+  // cells returns how a tank is divided, and how many requests a cell is.
+  cells(l, { capacity, depth }) {
     const width = l.tank.right - l.tank.left - 8, height = l.bottom - l.top - 8;
-    const { capacity, depth } = this.state;
     let size = 10;
     const fits = (size) => Math.floor(width / size) * Math.floor(height / size);
     if (capacity !== null) while (size < 30 && fits(size + 2) >= capacity) size += 2;
@@ -150,10 +178,10 @@ class Picture {
     return { rows, unit, count, height: height / rows, width: width / Math.ceil(count / rows) };
   }
 
-  drawTank(c, l) {
-    const { left, right } = l.tank, { capacity } = this.state;
-    const { rows, unit, count, width, height } = this.cells(l);
-    const full = capacity === null ? 0 : this.depth / capacity;
+  drawTank(c, l, pool, depth) {
+    const { left, right } = l.tank, { capacity } = pool;
+    const { rows, unit, count, width, height } = this.cells(l, pool);
+    const full = capacity === null ? 0 : depth / capacity;
     const fill = this.color(full >= 0.95 ? '--shed' : full >= 0.7 ? '--late' : '--flow');
     c.strokeStyle = this.color('--soft');
     c.lineWidth = 2;
@@ -165,7 +193,7 @@ class Picture {
     else c.lineTo(left, l.bottom);
     c.lineTo(right, l.bottom);
     c.stroke();
-    const lit = Math.min(count, Math.ceil(this.depth / unit - 0.01));
+    const lit = Math.min(count, Math.ceil(depth / unit - 0.01));
     for (let i = 0; i < count; i++) {
       const x = right - 4 - (Math.floor(i / rows) + 1) * width, y = l.top + 4 + (i % rows) * height;
       c.fillStyle = i < lit ? fill : this.color('--empty');
@@ -173,8 +201,8 @@ class Picture {
     }
   }
 
-  crew(l) {
-    const most = 60, n = Math.min(this.state.workers, most);
+  crew(l, { workers }) {
+    const most = 60, n = Math.min(workers, most);
     const width = l.crew.right - l.crew.left, height = l.bottom - l.top;
     let size = 44;
     while (size > 8 && Math.floor(width / size) * Math.floor(height / size) < n) size--;
@@ -186,8 +214,7 @@ class Picture {
     }));
   }
 
-  drawCrew(c, crew) {
-    const { busy, workers } = this.state;
+  drawCrew(c, crew, { busy, workers }) {
     const lit = Math.ceil(busy / workers * crew.length - 0.01);
     crew.forEach((p, i) => {
       c.beginPath();

@@ -1,0 +1,152 @@
+package admin
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// The verdict is right in every state that a service can be in.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	// Eight workers that do 2,000 a second, of which 3,000 come.
+	overload := situation{
+		Strategy: "fifo", Workers: 8, Busy: 8, Depth: 256, Capacity: 256, Arrivals: 2920, Ran: 2000,
+		Late: 2000, Shed: 920, Reasons: map[string]float64{"full": 920}, SLO: 0.1, Wait: 0.128, Latency: 0.132,
+	}
+	calm := situation{Strategy: "fifo", Workers: 8, Busy: 2, Capacity: 256, Arrivals: 500, Ran: 500, Good: 500, SLO: 0.1, Latency: 0.004}
+	with := func(s situation, change func(*situation)) situation { change(&s); return s }
+	for name, tt := range map[string]struct {
+		situation situation
+		want      verdict
+	}{
+		"nothing": {
+			situation{Strategy: "fifo", Workers: 8, Capacity: 256, SLO: 0.1},
+			verdict{levelOff, "Nothing arrives.", "", ""},
+		},
+		"calm": {calm, verdict{levelGood, "Everybody is served in time.", "", ""}},
+		"a first in first out queue that is full makes everybody late": {
+			overload,
+			verdict{levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median), the objective is 100 ms.", "Switch to auto.", "auto"},
+		},
+		"some are late": {
+			with(overload, func(s *situation) { s.Strategy, s.Good, s.Late, s.Wait = "hybrid", 1000, 1000, 0.01 }),
+			verdict{levelBad, "46% more arrives than 8 workers can do; of those that hybrid serves, 50% are late.", "Switch to auto.", "auto"},
+		},
+		"what holds is left alone, whatever it is called": {
+			with(overload, func(s *situation) { s.Strategy, s.Good, s.Late = "<b>lifo</b>", 2000, 0 }),
+			verdict{levelLate, "46% more arrives than 8 workers can do. <b>lifo</b> turns 32% away and serves the others in time.", "It holds. To serve all takes more workers, if the store can do more at once, or more machines.", ""},
+		},
+		"the recommended one that is late has to learn": {
+			with(overload, func(s *situation) { s.Strategy = recommended }),
+			verdict{levelBad, "46% more arrives than 8 workers can do; auto makes everybody late: they wait 128 ms (median), the objective is 100 ms.", "It takes a few seconds to learn. If it stays so, the store cannot do the work in time.", ""},
+		},
+		"no bound": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.Capacity, s.Shed, s.Reasons, s.Depth, s.Growth = "unbounded", strategies.Unbounded, 0, nil, 5000, 920
+			}),
+			verdict{levelBad, "46% more arrives than 8 workers can do: unbounded lets it pile up, 5000 wait and 920 more every second.", "Switch to auto.", "auto"},
+		},
+		"no queue": {
+			situation{Strategy: "sync", Arrivals: 2000, Ran: 2000, Good: 200, Late: 1800, SLO: 0.1, Latency: 0.5},
+			verdict{levelBad, "sync has no queue, so all that arrives is in the store at once: 90% of the answers are late.", "Switch to auto.", "auto"},
+		},
+		"no queue, and no need of one": {
+			situation{Strategy: "sync", Arrivals: 2000, Ran: 2000, Good: 2000, SLO: 0.1, Latency: 0.01},
+			verdict{levelGood, "Everybody is served in time.", "", ""},
+		},
+		"the work alone takes too long": {
+			with(overload, func(s *situation) { s.Wait, s.Latency = 0.1, 0.4 }),
+			verdict{levelBad, "46% more arrives than 8 workers can do, and the work itself takes 300 ms, longer than the objective of 100 ms.", "No strategy can make it: the store has to become faster, or the objective longer.", ""},
+		},
+		"one worker": {
+			with(overload, func(s *situation) { s.Workers, s.Busy, s.Good, s.Late = 1, 1, 2000, 0 }),
+			verdict{levelLate, "46% more arrives than 1 worker can do. fifo turns 32% away and serves the others in time.", "It holds. To serve all takes more workers, if the store can do more at once, or more machines.", ""},
+		},
+		"far more": {
+			with(overload, func(s *situation) { s.Arrivals, s.Shed = 5000, 3000 }),
+			verdict{levelBad, "2.5 times as much arrives as 8 workers can do; fifo makes everybody late: they wait 128 ms (median), the objective is 100 ms.", "Switch to auto.", "auto"},
+		},
+		"all stand still": {
+			with(overload, func(s *situation) { s.Ran, s.Late, s.Shed, s.Wait, s.Latency = 0, 0, 2920, 0, 0 }),
+			verdict{levelBad, "Nothing gets done: all 8 workers are busy, and none has finished anything of late.", "The store does not answer. See it below, and the log.", ""},
+		},
+		"busy, and in time": {
+			with(calm, func(s *situation) { s.Busy, s.Depth, s.Wait = 8, 5, 0.0021 }),
+			verdict{levelGood, "All 8 workers are busy, and everybody is served in time: requests wait 2.1 ms (median).", "", ""},
+		},
+		"a slow store": {
+			with(calm, func(s *situation) { s.Good, s.Late, s.Latency = 400, 100, 0.15 }),
+			verdict{levelLate, "20% of the answers are late, and not for the queue: the work itself takes 150 ms (median), the objective is 100 ms.", "See the store below. No other strategy makes the work faster.", ""},
+		},
+		"what the connections run waits in the store": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.Arrivals, s.Shed, s.Reasons, s.Wait, s.Latency = "caller-runs", 2000, 0, nil, 0.05, 0.25
+			}),
+			verdict{levelBad, "100% of the answers are late: they take 200 ms (median) in the store, which has more to do at once than it can; the objective is 100 ms.", "Switch to auto.", "auto"},
+		},
+		"a queue that nothing is turned away from": {
+			with(calm, func(s *situation) { s.Busy, s.Depth, s.Good, s.Late, s.Wait, s.Latency = 8, 100, 300, 200, 0.09, 0.095 }),
+			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median), the objective is 100 ms.", "More workers help if the store can do more at once; or switch to auto.", "auto"},
+		},
+		"bursts": {
+			with(calm, func(s *situation) { s.Arrivals, s.Shed, s.Reasons = 550, 50, map[string]float64{"full": 50} }),
+			verdict{levelLate, "Bursts fill the queue: 9% are turned away, though the workers manage the rate.", "A larger SPILLWAY_QUEUE_CAPACITY takes longer bursts; or switch to auto.", "auto"},
+		},
+		"impatient clients": {
+			with(calm, func(s *situation) {
+				s.Arrivals, s.Shed, s.Reasons = 550, 50, map[string]float64{"expired": 30, "abandoned": 20}
+			}),
+			verdict{levelLate, "9% are given up before their turn: their own deadlines pass, or their clients hang up.", "The workers are not the limit. The clients' deadlines may be too short.", ""},
+		},
+		"errors": {
+			with(calm, func(s *situation) { s.Failed = 500 }),
+			verdict{levelBad, "50% of the answers are errors.", "The codes below say which; a 4xx is the client's, a 5xx the service's.", ""},
+		},
+		"no memory for bodies": {
+			with(calm, func(s *situation) { s.Shed, s.Roomless = 50, 50 }),
+			verdict{levelBad, "9% are turned away for want of memory for their bodies.", "Raise SPILLWAY_MAX_BODY_BYTES, or let fewer clients send large values at once.", ""},
+		},
+		"draining": {
+			with(overload, func(s *situation) { s.NotReady = "draining" }),
+			verdict{levelBad, "The service is not ready: draining.", "Load balancers send it nothing now.", ""},
+		},
+		"the store cannot write": {
+			with(calm, func(s *situation) { s.NotReady, s.ReadOnly = "no space", "no space" }),
+			verdict{levelBad, "Writes fail, since the store cannot write: no space.", "Reads go on. Writes go on by themselves once the cause is gone.", ""},
+		},
+	} {
+		require.Equal(t, tt.want, judge(&tt.situation), name)
+	}
+}
+
+// Every strategy is spoken of by its name under overload, and all but the
+// recommended one are advised to give way to it where they make people late.
+func TestJudge_EveryStrategy(t *testing.T) {
+	t.Parallel()
+	for _, name := range strategies.Names() {
+		spec, err := strategies.Lookup(name)
+		require.NoError(t, err)
+		s := situation{Strategy: name, Workers: 8, Busy: 8, Depth: 256, Capacity: 256, Arrivals: 3000, Ran: 2000, Late: 2000, Shed: 1000, SLO: 0.1, Wait: 0.2, Latency: 0.2}
+		if spec.Inline {
+			s = situation{Strategy: name, Arrivals: 3000, Ran: 3000, Late: 3000, SLO: 0.1, Latency: 0.2}
+		}
+		v := judge(&s)
+		require.Equal(t, levelBad, v.Level, name)
+		require.Contains(t, v.Text, name)
+		require.Equal(t, name != recommended, v.Switch == recommended, name)
+	}
+	_, err := strategies.Lookup(recommended)
+	require.NoError(t, err)
+}
+
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	for seconds, want := range map[float64]string{
+		0: "no time", -1: "no time", 0.0000011: "1.1 µs", 0.00095: "950 µs", 0.0021: "2.1 ms", 0.0042: "4.2 ms", 0.0999: "100 ms", 0.128: "128 ms", 1: "1.0 s", 12.3: "12 s", 125: "125 s",
+	} {
+		require.Equal(t, want, span(seconds))
+	}
+}

@@ -1,0 +1,132 @@
+package metrics
+
+import (
+	"hash/maphash"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Classes is how many classes of importance there are; OrdinaryClass is that of
+// requests that do not say.
+const (
+	Classes       = 8
+	OrdinaryClass = 3
+)
+
+// maxCallers bounds how many clients are told apart, and probes how many places
+// each may have among them.
+const (
+	maxCallers = 256
+	probes     = 8
+)
+
+// Tally counts answered requests by what became of them.
+type Tally struct{ Good, Late, Failed, Shed uint64 }
+
+// tally is a Tally that many goroutines add to.
+type tally [4]atomic.Uint64
+
+func (t *tally) read() Tally { return Tally{t[0].Load(), t[1].Load(), t[2].Load(), t[3].Load()} }
+
+// caller is a client that is told apart from others.
+type caller struct {
+	name  string
+	tally tally
+	idle  uint64 // the sum at the last look, of whoever calls Live
+}
+
+// callers counts by class and by client. A client has one of few places, of which
+// none is taken away while it sends requests; those without one are counted
+// together.
+type callers struct {
+	seed    maphash.Seed
+	classes [Classes]tally
+	clients [maxCallers]atomic.Pointer[caller]
+	others  tally
+}
+
+// Asked counts an answered request that said whose it was, or was of another class
+// than OrdinaryClass. The client may be empty, and is not kept.
+func (m *Metrics) Asked(class uint8, client []byte, method string, code int, shed bool, d time.Duration) {
+	place := 0
+	switch outcome(method, code, shed) {
+	case outcomeShed:
+		place = 3
+	case outcomeError:
+		place = 2
+	case outcomeOK:
+		if d.Seconds() > m.slo {
+			place = 1
+		}
+	}
+	if class != OrdinaryClass && class < Classes {
+		m.callers.classes[class][place].Add(1)
+	}
+	if len(client) > 0 {
+		m.callers.of(client)[place].Add(1)
+	}
+}
+
+// of returns where to count a client.
+func (c *callers) of(client []byte) *tally {
+	at := maphash.Bytes(c.seed, client)
+	for {
+		var free *atomic.Pointer[caller]
+		for i := range uint64(probes) {
+			place := &c.clients[(at+i)%maxCallers]
+			switch there := place.Load(); {
+			case there == nil && free == nil:
+				free = place
+			case there != nil && there.name == string(client):
+				return &there.tally
+			}
+		}
+		if free == nil {
+			return &c.others
+		}
+		if free.CompareAndSwap(nil, &caller{name: string(client)}) {
+			continue // to find it, or the same one that others have put before it
+		}
+	}
+}
+
+// forget gives back the places of clients that have sent nothing since the last
+// call.
+func (c *callers) forget() {
+	for i := range c.clients {
+		there := c.clients[i].Load()
+		if there == nil {
+			continue
+		}
+		t := there.tally.read()
+		sum := t.Good + t.Late + t.Failed + t.Shed
+		if sum == there.idle {
+			c.clients[i].Store(nil)
+		}
+		there.idle = sum
+	}
+}
+
+// Callers returns what was counted by class, without OrdinaryClass, and by client
+// since it was first heard of. "" are those that are not told apart.
+func (m *Metrics) Callers() (classes [Classes]Tally, clients map[string]Tally) {
+	c := &m.callers
+	for i := range c.classes {
+		classes[i] = c.classes[i].read()
+	}
+	clients = make(map[string]Tally)
+	for i := range c.clients {
+		if there := c.clients[i].Load(); there != nil {
+			clients[strings.ToValidUTF8(there.name, "\uFFFD")] = there.tally.read()
+		}
+	}
+	if t := c.others.read(); t != (Tally{}) {
+		clients[""] = t
+	}
+	return classes, clients
+}
+
+// ForgetCallers gives back the places of clients that have sent nothing since it
+// was last called, for others. It must not be called by two goroutines at once.
+func (m *Metrics) ForgetCallers() { m.callers.forget() }
