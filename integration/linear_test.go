@@ -4,6 +4,8 @@ package integration
 
 import (
 	"cmp"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -24,6 +26,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -31,11 +34,39 @@ import (
 // else.
 const rangeOf = "RANGE"
 
+// swap is the method of a call that reads a key and writes it in one batch.
+const swap = "SWAP"
+
 // call is an operation on a key.
 type call struct {
 	method string
 	key    string
 	value  string // of a PUT, unique in the history and not empty
+	// cond is what must hold for a PUT, a DELETE or a swap: nothing, or one of those
+	// below. Of a GET it may be isNot.
+	cond   string
+	expect string // the value that cond is about
+}
+
+const (
+	is      = "is"      // the value is that one
+	isNot   = "is not"  // it is another, or none
+	present = "present" // there is one
+	absent  = "absent"  // there is none
+)
+
+func (in *call) holds(state string) bool {
+	switch in.cond {
+	case is:
+		return state != "" && state == in.expect
+	case isNot:
+		return state != in.expect
+	case present:
+		return state != ""
+	case absent:
+		return state == ""
+	}
+	return true
 }
 
 // outcome is what came of it.
@@ -43,6 +74,55 @@ type outcome struct {
 	value   string // what a GET or a range found, "" for nothing
 	length  int    // what a HEAD found, 0 for nothing
 	unknown bool   // cut off: it may have happened by the time of its return, or never will
+	refused bool   // the condition did not hold: 412, or 304 of a GET
+	tag     string // the validator of what is there instead, "" for nothing
+	at      int64  // when it was answered
+}
+
+// perishing marks values that expire after a second, with when their PUT began.
+const perishing = "perishing since "
+
+// mayBeGone reports whether a value may have expired by that time.
+func mayBeGone(value string, at int64) bool {
+	rest, found := strings.CutPrefix(value, perishing)
+	if !found {
+		return false
+	}
+	var since int64
+	_, _ = fmt.Sscan(rest, &since)
+	const slack = 50 * time.Millisecond // between two clocks
+	return at >= since+int64(time.Second-slack)
+}
+
+func quotedTag(value string) string {
+	tag := etag.Of([]byte(value))
+	return `"` + tag.String() + `"`
+}
+
+// after returns what a key may hold after an operation that found that, nothing if it
+// cannot have found it.
+func after(in *call, out *outcome, state string) []any {
+	writes := in.method == http.MethodPut || in.method == http.MethodDelete || in.method == swap
+	switch {
+	case out.unknown && writes && in.holds(state):
+		return []any{state, in.value}
+	case out.unknown:
+		return []any{state}
+	case out.refused:
+		if !in.holds(state) && (state == "" && out.tag == "" || state != "" && out.tag == quotedTag(state)) {
+			return []any{state}
+		}
+		return nil
+	case !in.holds(state):
+		return nil
+	case in.method == swap && out.value != state:
+		return nil
+	case writes: // the value that a DELETE leaves is ""
+		return []any{in.value}
+	case in.method == http.MethodHead && out.length == len(state), in.method != http.MethodHead && out.value == state:
+		return []any{state}
+	}
+	return nil
 }
 
 var seed = maphash.MakeSeed()
@@ -66,35 +146,30 @@ func register() porcupine.Model {
 		Init: func() []any { return []any{""} },
 		Step: func(state, input, output any) []any {
 			in, out, holds := input.(call), output.(outcome), state.(string)
-			var read bool
-			switch in.method {
-			case http.MethodPut, http.MethodDelete: // the value that a DELETE leaves is ""
-				if out.unknown {
-					return []any{state, in.value}
-				}
-				return []any{in.value}
-			case http.MethodHead:
-				read = out.length == len(holds)
-			default:
-				read = out.value == holds
+			states := after(&in, &out, holds)
+			if mayBeGone(holds, out.at) {
+				states = append(states, after(&in, &out, "")...)
 			}
-			if read || out.unknown {
-				return []any{state}
-			}
-			return nil
+			return states
 		},
 		Hash: func(state any) uint64 { return maphash.String(seed, state.(string)) },
 		DescribeOperation: func(input, output any) string {
 			in, out := input.(call), output.(outcome)
 			s := in.method + " " + in.key
 			switch {
-			case in.method == http.MethodPut:
+			case in.method == http.MethodPut || in.method == swap:
 				s += " = " + in.value
 			case out.unknown || in.method == http.MethodDelete:
 			case in.method == http.MethodHead:
 				s += fmt.Sprintf(" → %d bytes", out.length)
 			default:
 				s += fmt.Sprintf(" → %q", out.value)
+			}
+			if in.cond != "" {
+				s += fmt.Sprintf(" if it %s %q", in.cond, in.expect)
+			}
+			if out.refused {
+				s += ": refused"
 			}
 			if out.unknown {
 				s += " (cut off)"
@@ -126,14 +201,37 @@ func operate(c *client, in call, headers ...string) (op porcupine.Operation, hap
 		id := url.QueryEscape(in.key)
 		method, target = http.MethodGet, "/v0/entities?start="+id+"&end="+id+"%00"
 	}
+	body := in.value
+	switch in.cond {
+	case is:
+		headers = append(headers, "If-Match: "+quotedTag(in.expect))
+	case isNot:
+		headers = append(headers, "If-None-Match: "+quotedTag(in.expect))
+	case present:
+		headers = append(headers, "If-Match: *")
+	case absent:
+		headers = append(headers, "If-None-Match: *")
+	}
+	if strings.HasPrefix(in.value, perishing) {
+		headers = append(headers, "Spillway-Ttl: 1")
+	}
+	if in.method == swap {
+		method, target, body = http.MethodPost, "/v0/entities", swapLines(in.key, in.value)
+		headers = append(headers, "Content-Type: application/x-ndjson")
+	}
 	op = porcupine.Operation{Input: in, Call: now()}
-	a, err := c.do(method, target, in.value, headers...)
+	a, err := c.do(method, target, body, headers...)
 	op.Return = now()
-	out := outcome{value: a.body}
+	out := outcome{value: a.body, at: op.Return}
 	switch {
 	case err != nil:
-		op.Return, op.Output = math.MaxInt64, outcome{unknown: true}
+		op.Return, op.Output = math.MaxInt64, outcome{unknown: true, at: math.MaxInt64}
 		return op, true, errGone
+	case in.cond != "" && (a.status == http.StatusPreconditionFailed || a.status == http.StatusNotModified):
+		happened, out.refused, out.tag = true, true, a.header.Get("ETag")
+	case in.method == swap && a.status == http.StatusOK:
+		happened = true
+		out.value, err = swapped(a.body, in.value)
 	case a.shed() != "": // 503 or, if it has expired, 504
 		happened = false
 	case a.status == http.StatusNotFound && (in.method == http.MethodGet || in.method == http.MethodHead):
@@ -159,6 +257,32 @@ func operate(c *client, in call, headers ...string) (op porcupine.Operation, hap
 	return op, happened, err
 }
 
+// swapLines is a batch that reads a key, writes it, and reads it again.
+func swapLines(key, value string) string {
+	k, v := base64.StdEncoding.EncodeToString([]byte(key)), base64.StdEncoding.EncodeToString([]byte(value))
+	return fmt.Sprintf(`{"op":"get","key":%q}`+"\n"+`{"op":"put","key":%q,"value":%q}`+"\n"+`{"op":"get","key":%q}`+"\n", k, k, v, k)
+}
+
+// swapped returns what the first operation of swapLines has found, having checked the
+// others.
+func swapped(body, value string) (before string, err error) {
+	var found [3]struct {
+		Status int
+		Value  []byte
+		ETag   string
+	}
+	d := json.NewDecoder(strings.NewReader(body))
+	for i := range found {
+		if err := d.Decode(&found[i]); err != nil {
+			return "", err
+		}
+	}
+	if found[1].Status != http.StatusCreated || string(found[2].Value) != value || `"`+found[1].ETag+`"` != quotedTag(value) {
+		return "", fmt.Errorf("a batch that puts %q is answered %s", value, body)
+	}
+	return string(found[0].Value), nil
+}
+
 // cell is a few clients and the few keys that only they use. Its history is
 // checked in pieces, since the check takes the longer the more operations of a
 // key there are. A piece ends when each client has done its share, and so nothing
@@ -178,6 +302,7 @@ type operator struct {
 	rng    *rand.Rand
 	values int
 	ops    []porcupine.Operation // of the piece
+	seen   map[string]string     // what it has found last, by key
 	shed   int
 	// refused is since when it has had nothing but refusals, zero if it has not.
 	refused time.Time
@@ -194,7 +319,7 @@ func newCell(number int, seed uint64) *cell {
 	c := new(cell)
 	for i := range clientsOfCell {
 		own := number*clientsOfCell + i
-		c.clients = append(c.clients, &operator{number: own, cell: number, rng: rand.New(rand.NewPCG(seed, uint64(own)))})
+		c.clients = append(c.clients, &operator{number: own, cell: number, seen: map[string]string{}, rng: rand.New(rand.NewPCG(seed, uint64(own)))})
 	}
 	return c
 }
@@ -206,19 +331,40 @@ func (o *operator) random() (in call, headers []string) {
 	in = call{method: http.MethodGet, key: keyOfCell(o.cell, o.rng.IntN(keysOfCell))}
 	switch n := o.rng.IntN(20); {
 	case n < 8:
-		o.values++
-		in.method, in.value = http.MethodPut, fmt.Sprintf("%d.%d", o.number, o.values)+strings.Repeat(".", o.rng.IntN(100))
+		in.method, in.value = http.MethodPut, o.value("")
 	case n < 10:
 		in.method = http.MethodDelete
 	case n < 11:
 		in.method = http.MethodHead
 	case n < 13:
 		in.method = rangeOf
+	case n < 14:
+		in.method, in.value = swap, o.value("")
+	case n < 15:
+		in.method, in.value = http.MethodPut, o.value(fmt.Sprint(perishing, now(), " "))
+	}
+	seen := o.seen[in.key]
+	switch n := o.rng.IntN(8); {
+	case in.method == http.MethodGet && n < 2 && seen != "":
+		in.cond, in.expect = isNot, seen
+	case in.method != http.MethodPut && in.method != http.MethodDelete:
+	case n < 3 && seen != "":
+		in.cond, in.expect = is, seen
+	case n == 3:
+		in.cond = present
+	case n == 4:
+		in.cond = absent
 	}
 	if o.rng.IntN(5) == 0 {
 		headers = []string{"Spillway-Timeout-Ms: 1"} // many of these expire while they wait
 	}
 	return in, headers
+}
+
+// value returns a value that nobody else writes, which begins so.
+func (o *operator) value(head string) string {
+	o.values++
+	return head + fmt.Sprintf("%d.%d", o.number, o.values) + strings.Repeat(".", o.rng.IntN(100))
 }
 
 // do does one operation and notes it. A client that is refused for too long gets
@@ -240,7 +386,15 @@ func (o *operator) do(c *client, in call, headers ...string) (out outcome, happe
 	}
 	op.ClientId = o.number
 	o.ops = append(o.ops, op)
-	return op.Output.(outcome), true, err
+	out = op.Output.(outcome)
+	switch {
+	case out.unknown || out.refused:
+	case in.value != "":
+		o.seen[in.key] = in.value
+	case in.method == http.MethodGet || in.method == rangeOf:
+		o.seen[in.key] = out.value
+	}
+	return out, true, err
 }
 
 // close ends the piece: it reads every key, checks the history, and begins the
