@@ -22,6 +22,7 @@ type fake struct {
 	commits    []*fakeCommit
 	batches    [][]store.Write // copies of what was applied
 	applyErr   error
+	getErr     map[string]error // by key
 	unwritable error
 	stalled    bool
 	panics     bool
@@ -42,8 +43,11 @@ func newFake(durable bool) *fake {
 func (f *fake) Get(dst, key []byte) ([]byte, store.Meta, error) {
 	f.mu.Lock()
 	v, ok := f.data[string(key)]
-	panics, onGet := f.panics, f.onGet
+	panics, onGet, err := f.panics, f.onGet, f.getErr[string(key)]
 	f.mu.Unlock()
+	if err != nil {
+		return dst, store.Meta{}, err
+	}
 	if panics {
 		panic("get")
 	}
@@ -222,6 +226,13 @@ func run(e *Executor, ops ...Op) []*call {
 }
 
 func run1(e *Executor, op Op) *call { return run(e, op)[0] }
+
+func tasksOf(calls ...*call) (tasks []*dispatch.Task) {
+	for _, c := range calls {
+		tasks = append(tasks, &c.task)
+	}
+	return tasks
+}
 
 // wait waits until the call is completed.
 func (c *call) wait(t testing.TB) *Op {
