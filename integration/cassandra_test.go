@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -61,11 +62,36 @@ func TestCassandra_OneNode(t *testing.T) {
 		{what: "one of one replica", method: http.MethodGet, path: entity("k"), headers: []string{"Spillway-Consistency: one"}, status: 200, answer: "again"},
 		{what: "a quorum of one", method: http.MethodPut, path: entity("q"), body: "q", headers: []string{"Spillway-Consistency: quorum"}, status: 201},
 		{what: "all of one", method: http.MethodDelete, path: entity("q"), headers: []string{"Spillway-Consistency: all"}, status: 202},
+		{what: "a key that must be new", method: http.MethodPut, path: entity("c"), body: "one", headers: []string{"If-None-Match: *"}, status: 201},
+		{what: "is there", method: http.MethodGet, path: entity("c"), status: 200, answer: "one"},
+		{what: "is not new any more", method: http.MethodPut, path: entity("c"), body: "two", headers: []string{"If-None-Match: *"}, status: 412},
+		{what: "another value if it is this one", method: http.MethodPut, path: entity("c"), body: "two", headers: []string{"If-Match: " + quotedTag("one")}, status: 201},
+		{what: "if it still were", method: http.MethodPut, path: entity("c"), body: "three", headers: []string{"If-Match: " + quotedTag("one")}, status: 412},
+		{what: "another one yet", method: http.MethodPut, path: entity("c"), headers: []string{"If-Match: *"}, status: 201},
+		{what: "an empty one that is it", method: http.MethodPut, path: entity("c"), body: "four", headers: []string{"If-Match: " + quotedTag("")}, status: 201},
+		{what: "what is known already", method: http.MethodGet, path: entity("c"), headers: []string{"If-None-Match: " + quotedTag("four")}, status: 304},
+		{what: "deleting another one", method: http.MethodDelete, path: entity("c"), headers: []string{"If-Match: " + quotedTag("three")}, status: 412},
+		{what: "deleting nothing that is there", method: http.MethodDelete, path: entity("c"), headers: []string{"If-None-Match: *"}, status: 412},
+		{what: "deleting this one", method: http.MethodDelete, path: entity("c"), headers: []string{"If-Match: " + quotedTag("four")}, status: 202},
+		{what: "leaves nothing to match", method: http.MethodPut, path: entity("c"), body: "five", headers: []string{"If-Match: *"}, status: 412},
+		{what: "nor to be this one", method: http.MethodPut, path: entity("c"), body: "five", headers: []string{"If-Match: " + quotedTag("four")}, status: 412},
+		{what: "deleting what is not there", method: http.MethodDelete, path: entity("c"), headers: []string{"If-None-Match: *"}, status: 202},
+		{what: "for a second", method: http.MethodPut, path: entity("c"), body: "six", headers: []string{"If-None-Match: *", "Spillway-Ttl: 1"}, status: 201},
+		{what: "for a second without a condition", method: http.MethodPut, path: entity("x"), body: "x", headers: []string{"Spillway-Ttl: 1"}, status: 201},
+		{what: "for long", method: http.MethodPut, path: entity("y"), body: "y", headers: []string{"Spillway-Ttl: 630720000"}, status: 201},
+		{what: "a batch", method: http.MethodPost, path: "/v0/entities", body: `{"op":"delete","key":"YQ=="}`, headers: []string{"Content-Type: application/x-ndjson"}, status: 501},
 	} {
 		a := s.insist(step.method, step.path, step.body, step.headers...)
 		require.Equal(t, step.status, a.status, "%s: %s", step.what, a.body)
-		require.Equal(t, step.answer, a.body, step.what)
+		if a.status < 500 && a.status != http.StatusPreconditionFailed {
+			require.Equal(t, step.answer, a.body, step.what)
+		}
 	}
+	for _, key := range []string{"c", "x"} {
+		require.Eventually(t, func() bool { return s.insist(http.MethodGet, entity(key), "").status == http.StatusNotFound }, patience, 10*time.Millisecond, key)
+	}
+	require.Equal(t, http.StatusCreated, s.insist(http.MethodPut, entity("c"), "seven", "If-None-Match: *").status, "what has expired is not there")
+	require.NotEmpty(t, s.insist(http.MethodGet, entity("y"), "").header.Get("Spillway-Ttl"))
 	require.Equal(t, "5", s.insist(http.MethodHead, entity("k"), "").header.Get("Content-Length"))
 	s.request(http.MethodGet, s.dataURL(entity("k")), "", "Spillway-Consistency: most").
 		requireStoreProblem(t, http.StatusBadRequest, "Spillway-Consistency")

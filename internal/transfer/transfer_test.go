@@ -70,6 +70,32 @@ func TestJob_CopiesAndVerifies(t *testing.T) {
 
 // Wherever a run is killed, what the file says has been acknowledged, and the runs
 // after it leave nothing out, nor do anything again that the file says.
+// What expires does so in the copy as well, and is not missed once it has.
+func TestJob_KeepsExpiry(t *testing.T) {
+	t.Parallel()
+	from := map[string]string{"gone": "v", "late": "v", "soon": "v", "stays": "v"}
+	to := newTarget()
+	j := newJob(t, from, to)
+	src := j.Source.(*source)
+	src.expires = map[string]time.Time{
+		"gone": time.Now().Add(-time.Second), "soon": time.Now().Add(time.Second), "late": time.Now().Add(time.Hour + 500*time.Millisecond),
+	}
+	to.before = func(key string, write bool) error {
+		if !write && key == "soon" { // it has expired there meanwhile
+			to.mu.Lock()
+			delete(to.cells, key)
+			to.mu.Unlock()
+		}
+		return nil
+	}
+	r, err := j.Run(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, r.Verified.Different, r.Verified.Differences)
+	require.NotContains(t, to.cells, "gone")
+	require.EqualValues(t, 3601, to.cells["late"].ttl)
+	require.Zero(t, to.cells["stays"].ttl)
+}
+
 func TestJob_KilledAnywhere(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

@@ -109,8 +109,11 @@ func (s *Store) readValues() error {
 // noteExpiring notes in the folder that there may be values that expire, if there are.
 func (s *Store) noteExpiring() error {
 	e := &s.expiring
-	if e.noted || e.soonest.Load() == 0 || s.health.reason() != nil {
+	if e.noted || e.soonest.Load() == 0 {
 		return nil
+	}
+	if err := s.health.reason(); err != nil {
+		return err
 	}
 	v := format.Values{Prefix: s.prefix, Expiring: true}
 	err := s.writeFile(s.opts.Dir, format.ValuesName, v.Note())

@@ -53,9 +53,8 @@ func (s *Store) sweepLoop() {
 		next = 0
 	}
 	for s.rest(s.opts.SweepInterval) {
-		if err := s.noteExpiring(); err != nil {
-			s.opts.Logger.Warn("cannot note that there are values that expire", "err", err.Error())
-			continue
+		if s.noteExpiring() != nil {
+			continue // the store has failed, or will
 		}
 		if soonest := s.expiring.soonest.Swap(0); soonest != 0 {
 			next = min(next, soonest)
