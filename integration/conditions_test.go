@@ -192,13 +192,14 @@ func TestKill_BatchesAreWhole(t *testing.T) {
 // those of all.
 func puts(writer, number, keys int) string {
 	var b strings.Builder
-	encode := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	for i := range keys {
-		fmt.Fprintf(&b, `{"op":"put","key":%q,"value":%q}`+"\n", encode(fmt.Sprintf("own %d %03d", writer, i)), encode(fmt.Sprint(number)))
-		fmt.Fprintf(&b, `{"op":"put","key":%q,"value":%q}`+"\n", encode(fmt.Sprintf("shared %03d", i)), encode(fmt.Sprint(writer, ".", number)))
+		fmt.Fprintf(&b, `{"op":"put","key":%q,"value":%q}`+"\n", encode64(fmt.Sprintf("own %d %03d", writer, i)), encode64(fmt.Sprint(number)))
+		fmt.Fprintf(&b, `{"op":"put","key":%q,"value":%q}`+"\n", encode64(fmt.Sprintf("shared %03d", i)), encode64(fmt.Sprint(writer, ".", number)))
 	}
 	return b.String()
 }
+
+func encode64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
 // valuesUnder returns the values of that many keys with a prefix, "" for each that is
 // missing, read as one batch.
