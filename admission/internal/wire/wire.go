@@ -1,0 +1,167 @@
+// Package wire is what the adapters for HTTP have in common: what a client may say of
+// its request, and what it is told if the request is turned away.
+package wire
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// The headers that are read if they are trusted, and that one which refusals have.
+const (
+	ClientHeader   = "Spillway-Client"
+	PriorityHeader = "Spillway-Priority"
+	TimeoutHeader  = "Spillway-Timeout-Ms"
+	UrgencyHeader  = "Priority" // of RFC 9218
+	ShedHeader     = "Spillway-Shed"
+)
+
+// ProblemType is the content type of refusals.
+const ProblemType = "application/problem+json"
+
+const (
+	longestClient  = 128
+	longestTimeout = 3_600_000 // ms
+	leastImportant = 7
+)
+
+// details say what the reasons mean to a client.
+var details = map[strategies.Reason]string{
+	strategies.ReasonFull:      "the queue is full",
+	strategies.ReasonDisplaced: "another request took the place of this one in the queue",
+	strategies.ReasonCoDel:     "the request waited too long in a queue that does not get shorter",
+	strategies.ReasonLimit:     "more requests are under way than the service can do in time",
+	strategies.ReasonFair:      "this client has more requests waiting than its share",
+	strategies.ReasonAbandoned: "the client has gone",
+	strategies.ReasonDraining:  "the service is stopping",
+	strategies.ReasonExpired:   "the request was not started before its deadline",
+}
+
+// Refusal is the answer to a request that was turned away.
+type Refusal struct {
+	Status     int
+	Reason     string
+	RetryAfter string // in seconds, empty if it is of no use to try again
+	Body       string // of ProblemType
+}
+
+// Refuse returns the answer. What the client could not have done anything about is 503
+// or 504, also if tooMany asks for 429.
+func Refuse(s *admission.Shed, tooMany bool) Refusal {
+	status := http.StatusServiceUnavailable
+	switch s.Reason {
+	case strategies.ReasonExpired:
+		status = http.StatusGatewayTimeout
+	case strategies.ReasonDraining, strategies.ReasonAbandoned:
+	default:
+		if tooMany {
+			status = http.StatusTooManyRequests
+		}
+	}
+	r := Refusal{
+		Status: status, Reason: s.Reason.String(),
+		// Nothing in it has to be escaped.
+		Body: `{"title":"` + http.StatusText(status) + `","status":` + strconv.Itoa(status) + `,"detail":"` +
+			cmp.Or(details[s.Reason], "the request was turned away: "+s.Reason.String()) + `"}`,
+	}
+	if s.RetryAfter > 0 {
+		r.RetryAfter = strconv.FormatInt(int64((s.RetryAfter+time.Second-1)/time.Second), 10)
+	}
+	return r
+}
+
+// Priority returns what a Spillway-Priority says or, if there is none that fits, a
+// Priority; otherwise p.
+func Priority(spillway, priority string, p strategies.Priority) strategies.Priority {
+	if u, ok := digit(spillway); ok {
+		return strategies.Urgency(u)
+	}
+	for len(priority) > 0 {
+		var member string
+		member, priority = cutMember(priority)
+		name, value, _ := strings.Cut(member, "=")
+		if strings.TrimSpace(name) != "u" {
+			continue
+		}
+		value, _, _ = strings.Cut(value, ";") // parameters have no meaning
+		if u, ok := digit(strings.TrimSpace(value)); ok {
+			p = strategies.Urgency(u)
+		}
+	}
+	return p
+}
+
+func digit(s string) (int, bool) {
+	if len(s) != 1 || s[0] < '0' || s[0] > '0'+leastImportant {
+		return 0, false
+	}
+	return int(s[0] - '0'), true
+}
+
+// cutMember splits a dictionary (RFC 8941) at its first comma that is not within a
+// string.
+func cutMember(s string) (member, rest string) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case quoted && s[i] == '\\':
+			i++
+		case !quoted && s[i] == ',':
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+// Client returns the name that a client gives itself, or else client.
+func Client(name, client string) string {
+	if name == "" || len(name) > longestClient {
+		return client
+	}
+	return name
+}
+
+// Timeout returns how long a client waits, 0 if it does not say so.
+func Timeout(ms string) time.Duration {
+	n, err := strconv.ParseUint(ms, 10, 32)
+	if err != nil || n > longestTimeout {
+		return 0
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// Host returns an address without its port.
+func Host(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
+
+// IsHealthCheck reports whether a request asks whether the service lives.
+func IsHealthCheck(method, path string) bool {
+	if method != http.MethodGet && method != http.MethodHead {
+		return false
+	}
+	switch path {
+	case "/healthz", "/livez", "/readyz":
+		return true
+	}
+	return false
+}
+
+// IsEventStream reports whether a content type is that of server-sent events, which have
+// no end.
+func IsEventStream(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
+}
