@@ -226,7 +226,7 @@ func TestHandler_ContextEndsAsItsPlaceComes(t *testing.T) {
 			var wg sync.WaitGroup
 			w := httptest.NewRecorder()
 			served = false
-			wg.Go(func() { h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil)) })
+			wg.Go(func() { h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)) })
 			wg.Go(cancel)
 			wg.Go(p.Release)
 			wg.Wait()
@@ -614,7 +614,7 @@ func TestHandler_WritersKeepTheirAbilities(t *testing.T) {
 		_, canFlush := w.(http.Flusher)
 		require.False(t, canFlush, "the writer behind cannot")
 		require.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
-	})).ServeHTTP(struct{ http.ResponseWriter }{httptest.NewRecorder()}, httptest.NewRequest("GET", "/", nil))
+	})).ServeHTTP(struct{ http.ResponseWriter }{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/", nil))
 	requireWhole(t, c)
 }
 
@@ -623,7 +623,7 @@ func TestHandler_NothingGiven(t *testing.T) {
 	require.PanicsWithValue(t, "admissionhttp: the controller is nil", func() { admissionhttp.Handler(nil, hello) })
 	c := open(t, admission.Options{Concurrency: 1})
 	w := httptest.NewRecorder()
-	admissionhttp.Handler(c, nil).ServeHTTP(w, httptest.NewRequest("GET", "/no/such/thing", nil))
+	admissionhttp.Handler(c, nil).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/no/such/thing", nil))
 	require.Equal(t, 404, w.Code, "as http.DefaultServeMux answers")
 	requireWhole(t, c)
 }
@@ -663,7 +663,7 @@ func TestHandler_Soak(t *testing.T) {
 		clients.Go(func() {
 			for range 60 {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond+rand.N(20*time.Millisecond))
-				req, _ := http.NewRequestWithContext(ctx, "GET", s.URL+"/"+strings.Repeat("x", rand.IntN(5)), nil)
+				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/"+strings.Repeat("x", rand.IntN(5)), nil)
 				req.Header.Set("Spillway-Timeout-Ms", fmt.Sprint(1+rand.IntN(5)))
 				if resp, err := client.Do(req); err == nil {
 					_, _ = io.Copy(io.Discard, resp.Body)
