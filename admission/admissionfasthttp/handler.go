@@ -1,0 +1,178 @@
+// Package admissionfasthttp puts queues in front of fasthttp's handlers.
+//
+//	srv := &fasthttp.Server{Handler: admissionfasthttp.Handler(ctl, handler)}
+//
+// fasthttp does not tell handlers that their clients have gone. So a request waits until
+// its turn, or until its strategy or Options.Wait gives it up.
+package admissionfasthttp
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/admission/internal/wire"
+)
+
+// Handler has every request wait for its places before next serves it, or turns it away.
+// It is that of the zero Options.
+func Handler(c *admission.Controller, next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return Options{}.Handler(c, next)
+}
+
+// Options say how a Handler works. The zero value of each field is its default. All
+// functions are called by many goroutines at once, and must not keep what they are given.
+type Options struct {
+	// Request says who asks, how important it is and what it costs. The strings that it
+	// returns must not be of the request's bytes. By default a request counts for the
+	// address that it comes from, is of ordinary importance, and costs 1.
+	Request func(*fasthttp.RequestCtx) admission.Request
+	// Exempt reports which requests are let through at once and unmeasured. GET and HEAD
+	// of /healthz, /livez and /readyz always are.
+	Exempt func(*fasthttp.RequestCtx) bool
+	// Hold says how long a request keeps its places.
+	Hold Hold
+	// Wait is how long a request waits at most. By default it is as long as the strategy
+	// lets it wait.
+	Wait time.Duration
+	// TooManyRequests has 429 answered where it would be 503, but for a service that is
+	// stopping.
+	TooManyRequests bool
+	// TrustHeaders says that whoever sends requests may say in Spillway-Client,
+	// Spillway-Priority and Priority (RFC 9218) whose they are and how important, before
+	// what Request says, and in Spillway-Timeout-Ms how long they wait at most. What does
+	// not fit there is ignored.
+	TrustHeaders bool
+}
+
+// Hold says how long a request keeps its places.
+type Hold uint8
+
+const (
+	// HoldAuto is until the handler returns or, if it has left a stream as the body, until
+	// that has been sent. Hijacked connections, and server-sent events
+	// (text/event-stream), keep their places only until the handler returns: they may go
+	// on for ever, and take little meanwhile.
+	HoldAuto Hold = iota
+	// HoldBody is until the end of what the handler leaves behind, whatever it is.
+	HoldBody
+	// HoldHeaders is until the handler returns.
+	HoldHeaders
+)
+
+// Handler has every request wait for its places before next serves it. One that is turned
+// away is answered 503 with Retry-After, Spillway-Shed, which says why, and a problem
+// (RFC 9457) as JSON; it is 504 if its own time was over.
+func (o Options) Handler(c *admission.Controller, next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	switch {
+	case c == nil:
+		panic("admissionfasthttp: the controller is nil")
+	case next == nil:
+		panic("admissionfasthttp: the handler is nil")
+	}
+	return func(ctx *fasthttp.RequestCtx) {
+		if isHealthCheck(ctx) || o.Exempt != nil && o.Exempt(ctx) {
+			next(ctx)
+			return
+		}
+		permit, err := o.acquire(c, ctx)
+		if err != nil {
+			o.refuse(ctx, err)
+			return
+		}
+		kept := false
+		defer func() { // also if next panics, and somebody recovers
+			if !kept {
+				permit.Release()
+			}
+		}()
+		next(ctx)
+		if o.goesOn(ctx) {
+			keep(ctx, permit)
+			kept = true
+		}
+	}
+}
+
+func isHealthCheck(ctx *fasthttp.RequestCtx) bool {
+	return wire.IsHealthCheck(string(ctx.Method()), string(ctx.Path()))
+}
+
+func (o *Options) acquire(c *admission.Controller, ctx *fasthttp.RequestCtx) (admission.Permit, error) {
+	var request admission.Request
+	if o.Request != nil {
+		request = o.Request(ctx)
+	} else {
+		request.Client = wire.Host(ctx.RemoteAddr().String())
+	}
+	wait := o.Wait
+	if o.TrustHeaders {
+		h := &ctx.Request.Header
+		request.Client = wire.Client(string(h.Peek(wire.ClientHeader)), request.Client)
+		request.Priority = wire.Priority(string(h.Peek(wire.PriorityHeader)), string(h.Peek(wire.UrgencyHeader)), request.Priority)
+		if d := wire.Timeout(string(h.Peek(wire.TimeoutHeader))); d > 0 && (wait <= 0 || d < wait) {
+			wait = d
+		}
+	}
+	// Not ctx: that ends when the server is told to shut down, which is no reason to turn
+	// away what waits.
+	if wait <= 0 {
+		return c.Acquire(context.Background(), request)
+	}
+	until, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	return c.Acquire(until, request)
+}
+
+// goesOn reports whether a request whose handler has returned keeps its places.
+func (o *Options) goesOn(ctx *fasthttp.RequestCtx) bool {
+	hijacked, streams := ctx.Hijacked(), ctx.Response.IsBodyStream()
+	switch o.Hold {
+	case HoldHeaders:
+		return false
+	case HoldBody:
+		return hijacked || streams
+	default:
+		return streams && !hijacked && !wire.IsEventStream(string(ctx.Response.Header.ContentType()))
+	}
+}
+
+// kept gives places back when fasthttp is done with the request.
+type kept struct{ permit admission.Permit }
+
+// Close is called by fasthttp.
+func (k *kept) Close() error {
+	k.permit.Release()
+	return nil
+}
+
+// keep leaves the places to the request. fasthttp closes what is among its values once the
+// answer has been sent, or cannot be, and once whoever has hijacked the connection returns.
+// A request that it gives up, as one that has timed out at this very moment, is garbage,
+// and so gives the places back as well.
+func keep(ctx *fasthttp.RequestCtx, permit admission.Permit) {
+	k := &kept{permit}
+	runtime.AddCleanup(k, admission.Permit.Release, permit)
+	ctx.SetUserValue(keptKey{}, k)
+}
+
+type keptKey struct{}
+
+func (o *Options) refuse(ctx *fasthttp.RequestCtx, err error) {
+	shed, ok := errors.AsType[*admission.Shed](err)
+	if !ok {
+		shed = &admission.Shed{}
+	}
+	refusal := wire.Refuse(shed, o.TooManyRequests)
+	ctx.SetStatusCode(refusal.Status)
+	ctx.SetContentType(wire.ProblemType)
+	ctx.Response.Header.Set(wire.ShedHeader, refusal.Reason)
+	if refusal.RetryAfter != "" {
+		ctx.Response.Header.Set("Retry-After", refusal.RetryAfter)
+	}
+	ctx.SetBodyString(refusal.Body)
+}
