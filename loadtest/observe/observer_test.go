@@ -348,7 +348,7 @@ func TestObserver_Service(t *testing.T) {
 func observeService(t *testing.T, m *metrics.Metrics) *Observation {
 	t.Helper()
 	plane, err := admin.Open(admin.Options{
-		Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Dispatcher: dispatcher{}, MaxConnections: 8, Metrics: m.Handler(),
+		Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Dispatcher: dispatcher{}, MaxConnections: 8, Metrics: m.Handler(), Live: m.Live,
 	})
 	require.NoError(t, err)
 	t.Cleanup(plane.Close)
