@@ -256,7 +256,7 @@ func TestConsole_ServiceGoes(t *testing.T) {
 // there at once, and says when it was; the verdict offers what helps.
 func TestConsole_Remembers(t *testing.T) {
 	t.Parallel()
-	s := start(t, plain, "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=64", "SPILLWAY_STORE_DELAY=5ms", "SPILLWAY_SLO=50ms")
+	s := start(t, plain, "SPILLWAY_STRATEGY=fifo", "SPILLWAY_WORKERS=2", "SPILLWAY_QUEUE_CAPACITY=64", "SPILLWAY_STORE_DELAY=5ms", "SPILLWAY_SLO=50ms")
 	s.overload(128)
 	seconds := func(n int) func() bool {
 		return func() bool {
@@ -282,7 +282,7 @@ func TestConsole_Remembers(t *testing.T) {
 // What clients call themselves is shown as text, and split pools as two.
 func TestConsole_Callers(t *testing.T) {
 	t.Parallel()
-	s := start(t, plain, "SPILLWAY_POOLS=split", "SPILLWAY_WORKERS=3")
+	s := start(t, plain, "SPILLWAY_STRATEGY=fifo", "SPILLWAY_POOLS=split", "SPILLWAY_WORKERS=3")
 	p := s.console(1280)
 	p.until(text("health") + ` === 'serving'`)
 	require.True(t, eval[bool](p, `document.getElementById('callers').hidden`), "nobody has said who he is")
