@@ -24,7 +24,7 @@ import (
 // histogram is there as its three parts.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	m := metrics.New(metrics.Options{Version: "v", Commit: "c", Store: "s", SLO: time.Second})
+	m := metrics.New(metrics.Options{Version: "v", Commit: "c", Store: "s", SLO: time.Second, Observe: true})
 	m.Watch(metrics.Sources{
 		Gauge: func() dispatch.Gauge {
 			return dispatch.Gauge{Strategy: "x", Capacity: 1, Limit: 1, Pace: 1}

@@ -23,19 +23,29 @@ package strategies
 // queue has become short again.
 type adaptiveLIFO struct {
 	bounded
-	short int64 // as many tasks may wait without a queue standing
+	short int64 // guarded by mu; as many tasks may wait without a queue standing
 }
 
 // standing is how many tasks wait for each worker, at most, in a short queue.
 const standing = 8
 
-var _ Remover = (*adaptiveLIFO)(nil)
+var (
+	_ Remover = (*adaptiveLIFO)(nil)
+	_ Resizer = (*adaptiveLIFO)(nil)
+)
 
 func newAdaptiveLIFO(c Config) Discipline {
 	q := new(adaptiveLIFO)
 	q.init(c)
-	q.short = int64(min(standing*max(1, c.Workers), q.capacity/2))
+	q.Resize(c.Workers)
 	return q
+}
+
+// Resize tells how many workers there are.
+func (q *adaptiveLIFO) Resize(workers int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.short = int64(min(standing*max(1, workers), q.capacity/2))
 }
 
 // Push adds t, displacing the oldest task if the queue is full.

@@ -63,7 +63,10 @@ type codel struct {
 	observe                 bool
 }
 
-var _ Remover = (*codel)(nil)
+var (
+	_ Remover = (*codel)(nil)
+	_ Resizer = (*codel)(nil)
+)
 
 // CoDelOptions are the constants of controlled delay.
 type CoDelOptions struct {
@@ -92,6 +95,13 @@ func CoDel(o CoDelOptions) Spec {
 		},
 		invalid: cmp.Or(checkDuration("codel", "Target", target), checkDuration("codel", "Interval", interval)),
 	}
+}
+
+// Resize tells how many workers there are.
+func (q *codel) Resize(workers int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.workers = int64(max(1, workers))
 }
 
 // Push adds t unless the queue is full.

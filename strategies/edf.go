@@ -38,7 +38,8 @@ import (
 // When the queue is full, the task with the latest deadline makes room or, if
 // that is the pushed one, is turned away.
 type edf struct {
-	capacity, workers int
+	capacity          int
+	workers           atomic.Int64
 	observe, admitAll bool
 
 	mu struct {
@@ -56,6 +57,7 @@ type edf struct {
 var (
 	_ Remover            = (*edf)(nil)
 	_ CompletionObserver = (*edf)(nil)
+	_ Resizer            = (*edf)(nil)
 )
 
 // EDFOptions are what may be otherwise in the strategy edf.
@@ -74,13 +76,17 @@ func EDF(o EDFOptions) Spec {
 		Name:    "edf",
 		Summary: "earliest deadline first, refusing what cannot be done in time; when full, the latest deadline is displaced",
 		New: func(c Config) Discipline {
-			q := &edf{capacity: max(1, c.Capacity), workers: max(1, c.Workers), observe: c.Observe, admitAll: o.AdmitAll}
+			q := &edf{capacity: max(1, c.Capacity), observe: c.Observe, admitAll: o.AdmitAll}
+			q.Resize(c.Workers)
 			q.mu.seed, q.mu.relative = rand.Uint64(), int64(relative)
 			return q
 		},
 		invalid: checkDuration("edf", "RelativeDeadline", relative),
 	}
 }
+
+// Resize tells how many workers there are.
+func (q *edf) Resize(workers int) { q.workers.Store(int64(max(1, workers))) }
 
 // Push adds t, unless it could not be done in time. If the queue is full, the
 // task with the latest deadline is displaced, or t turned away if it is that.
@@ -118,7 +124,7 @@ func (q *edf) lateLocked(t *Task, now int64) bool {
 	}
 	// With t itself, so many have to be taken until t has been.
 	taken := q.mu.before(t) + 1
-	needed := float64(service) * (2*float64(taken)/float64(q.workers) + 1)
+	needed := float64(service) * (2*float64(taken)/float64(q.workers.Load()) + 1)
 	return float64(t.Deadline-now) < needed
 }
 
@@ -177,5 +183,5 @@ func (q *edf) Cap() int { return q.capacity }
 
 // Measured returns the pace of the workers, from the mean of the service times.
 func (q *edf) Measured() Measured {
-	return Measured{Pace: q.service.Load() / int64(q.workers)}
+	return Measured{Pace: q.service.Load() / q.workers.Load()}
 }

@@ -182,7 +182,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		}
 	}
 	v, revision := built()
-	s.metrics = metrics.New(metrics.Options{Version: v, Commit: revision, Store: c.Store, SLO: c.SLO})
+	s.metrics = metrics.New(metrics.Options{Version: v, Commit: revision, Store: c.Store, SLO: c.SLO, Observe: c.Mode == config.ModeObserve})
 
 	slow := new(slowest.Recorder)
 	epoch := time.Now()
@@ -216,6 +216,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Run:     s.executor.Run,
 		Blocked: s.executor.Blocked,
 		Epoch:   epoch,
+		Observe: c.Mode == config.ModeObserve,
 		Events:  s.metrics.Queue,
 		Switched: func(from, to string) {
 			s.metrics.Switched(from, to)

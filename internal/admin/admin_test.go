@@ -208,13 +208,14 @@ func TestServer_Strategy(t *testing.T) {
 	a := p.do("GET", "/strategy", "")
 	require.Equal(t, 200, a.status)
 	require.Equal(t, "application/json", a.header.Get("Content-Type"))
-	require.Equal(t, `{"strategy":"fifo","workers":4,"capacity":256,"available":`+string(available)+"}\n", a.body)
+	require.Equal(t, `{"strategy":"fifo","mode":"enforce","workers":4,"capacity":256,"available":`+string(available)+"}\n", a.body)
 
 	a = p.do("PUT", "/strategy", `{"strategy":"lifo"}`)
 	require.Equal(t, 200, a.status)
-	require.Equal(t, `{"strategy":"lifo","workers":4,"capacity":256,"available":`+string(available)+"}\n", a.body)
+	require.Equal(t, `{"strategy":"lifo","mode":"enforce","workers":4,"capacity":256,"available":`+string(available)+"}\n", a.body)
 
-	d.status.Capacity = strategies.Unbounded
+	d.status.Capacity, d.status.Observe = strategies.Unbounded, true
+	require.Contains(t, p.do("GET", "/strategy", "").body, `"mode":"observe"`)
 	require.Contains(t, p.do("GET", "/strategy", "").body, `"capacity":null`)
 	d.status.Workers, d.status.Capacity = 0, 0
 	require.Contains(t, p.do("GET", "/strategy", "").body, `"workers":0,"capacity":0,`)

@@ -117,8 +117,11 @@ type frame struct {
 	Answered float64            `json:"answered"` // recent
 	Reasons  map[string]float64 `json:"reasons"`  // recent, answers that were turned away
 	Roomless float64            `json:"roomless"` // recent, of these for want of memory
-	Depths   [2]int             `json:"depths"`   // recent, the least and the most
-	Codes    map[int]figure     `json:"codes"`    // a second
+	// WouldShed are tasks since the start that would have been shed but for the mode
+	// observe.
+	WouldShed map[string]float64 `json:"wouldShed"`
+	Depths    [2]int             `json:"depths"` // recent, the least and the most
+	Codes     map[int]figure     `json:"codes"`  // a second
 	// p50, p90, p99; null for nothing.
 	Percentiles []percentiles `json:"percentiles"`
 
@@ -209,7 +212,7 @@ func (h *history) frame() []byte {
 		Boot: h.boot.UnixMilli(), Time: now.at, Connections: now.Connections, SLO: now.SLO,
 		Strategy: g.Strategy, Workers: g.Workers, Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
 		Limit: g.Limit, Pace: g.Pace.Seconds(),
-		Answered: lately.good + lately.late + lately.failed + lately.shed, Reasons: lately.reasons, Roomless: lately.roomless,
+		Answered: lately.good + lately.late + lately.failed + lately.shed, Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: now.WouldShed,
 		Depths: [2]int{g.Depth, g.Depth}, Codes: make(map[int]figure),
 		Percentiles: []percentiles{
 			{"latency", quantiles(lately.latency), quantiles(all.latency)},

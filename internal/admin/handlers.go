@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 func (*Options) healthz(w http.ResponseWriter, _ *http.Request) { ok(w) }
@@ -46,14 +47,23 @@ func (o *Options) getStrategy(w http.ResponseWriter, _ *http.Request) {
 	status := o.Dispatcher.Status()
 	answer := struct {
 		Strategy  string   `json:"strategy"`
+		Mode      string   `json:"mode"`
 		Workers   int      `json:"workers"`
 		Capacity  *int     `json:"capacity"` // null for none
 		Available []string `json:"available"`
-	}{Strategy: status.Strategy, Workers: status.Workers, Available: strategies.Names()}
+	}{Strategy: status.Strategy, Mode: mode(status), Workers: status.Workers, Available: strategies.Names()}
 	if status.Capacity != strategies.Unbounded {
 		answer.Capacity = &status.Capacity
 	}
 	writeJSON(w, http.StatusOK, answer)
+}
+
+// mode is what SPILLWAY_MODE says.
+func mode(s dispatch.Status) string {
+	if s.Observe {
+		return "observe"
+	}
+	return "enforce"
 }
 
 func (o *Options) putStrategy(w http.ResponseWriter, r *http.Request) {

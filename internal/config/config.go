@@ -26,6 +26,7 @@ import (
 // A variable that is set to nothing counts as not set.
 type Config struct {
 	Strategy    string `name:"strategy" default:"auto" enum:"${strategies}" help:"Queueing strategy, of those that spillway --help explains."`
+	Mode        string `name:"mode" default:"enforce" enum:"enforce,observe" help:"Enforce: what the strategy turns away is turned away; observe: it is counted and served. One of ${enum}."`
 	Listen      string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
 	AdminListen string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
 	AcceptLoops int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
@@ -82,6 +83,9 @@ type Config struct {
 	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}."`
 	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}."`
 }
+
+// ModeObserve is the Mode in which nothing is shed for a strategy's own reasons.
+const ModeObserve = "observe"
 
 // The modes of Sync.
 const (

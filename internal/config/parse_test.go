@@ -36,6 +36,7 @@ func input(args ...string) Input {
 func defaults() Config {
 	return Config{
 		Strategy:    "auto",
+		Mode:        "enforce",
 		Listen:      "127.0.0.1:8080",
 		AdminListen: "127.0.0.1:6060",
 		AcceptLoops: 4,
@@ -81,6 +82,7 @@ var settings = []struct {
 	set                   func(*Config)
 }{
 	{"SPILLWAY_STRATEGY", "--strategy", "lifo", func(c *Config) { c.Strategy = "lifo" }},
+	{"SPILLWAY_MODE", "--mode", "observe", func(c *Config) { c.Mode = "observe" }},
 	{"SPILLWAY_LISTEN", "--listen", ":0", func(c *Config) { c.Listen = ":0" }},
 	{"SPILLWAY_ADMIN_LISTEN", "--admin-listen", "[::1]:7070", func(c *Config) { c.AdminListen = "[::1]:7070" }},
 	{"SPILLWAY_ACCEPT_LOOPS", "--accept-loops", "3", func(c *Config) { c.AcceptLoops = 3 }},

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -21,6 +22,8 @@ type Live struct {
 	// Submitted and Run are tasks, Shed are tasks by reason.
 	Submitted, Run float64
 	Shed           map[string]float64
+	// WouldShed are tasks by the reason for which they would have been shed.
+	WouldShed map[string]float64
 	// TurnedAway are the requests that were answered as shed: those tasks, once
 	// they are answered, and requests for which there was no room before they
 	// became one. It never exceeds the two together.
@@ -54,6 +57,7 @@ func (m *Metrics) Live() (Live, bool) {
 	l := Live{
 		SLO:         m.slo,
 		Shed:        make(map[string]float64),
+		WouldShed:   make(map[string]float64),
 		Codes:       make(map[int]float64),
 		Latency:     make(Distribution),
 		Wait:        make(Distribution),
@@ -108,8 +112,14 @@ func (l *Live) add(s *strategy) {
 	for r, c := range s.shed {
 		l.Shed[r.String()] += read(c).GetCounter().GetValue()
 	}
-	s.otherShed.Range(func(r, c any) bool {
-		l.Shed[r.(strategies.Reason).String()] += read(c.(prometheus.Counter)).GetCounter().GetValue()
+	addByReason(l.Shed, &s.otherShed)
+	addByReason(l.WouldShed, &s.wouldShed)
+}
+
+// addByReason adds what the counters of reasons hold.
+func addByReason(sums map[string]float64, counters *sync.Map) {
+	counters.Range(func(r, c any) bool {
+		sums[r.(strategies.Reason).String()] += read(c.(prometheus.Counter)).GetCounter().GetValue()
 		return true
 	})
 }

@@ -33,6 +33,8 @@ type Options struct {
 	Store string
 	// SLO is the latency objective, a bucket bound of the request durations.
 	SLO time.Duration
+	// Observe says that the dispatcher only observes what would be shed.
+	Observe bool
 }
 
 // Metrics holds all series of the process. All methods are safe for concurrent
@@ -48,6 +50,8 @@ type Metrics struct {
 	run       *prometheus.CounterVec
 	waits     *histograms
 	shed      *prometheus.CounterVec
+	wouldShed *prometheus.CounterVec
+	observe   bool
 	batches   *histograms
 	switches  prometheus.Counter
 	fsyncs    *histogram
@@ -71,6 +75,8 @@ func New(o Options) *Metrics {
 		run:       counters("tasks_run_total", "Tasks that were run. At rest, those submitted are those run and those shed.", "strategy"),
 		waits:     newHistograms("queue_wait_seconds", "Time that a task waited in the queue before it was run, 0 if a worker was idle.", latencyBuckets, nanoseconds, "strategy"),
 		shed:      counters("shed_total", "Tasks that were shed, by reason.", "strategy", "reason"),
+		wouldShed: counters("would_shed_total", "Tasks that the strategy would have shed but for the mode observe, by reason.", "strategy", "reason"),
+		observe:   o.Observe,
 		batches:   newHistograms("commit_batch_size", "Writes that were committed to the store together.", batchBuckets, items, "strategy"),
 		switches: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "strategy_switches_total", Help: "Times that the strategy was switched while running.",
@@ -94,7 +100,7 @@ func New(o Options) *Metrics {
 	m.strategies.Store(new(map[string]*strategy))
 
 	m.registry.MustRegister(
-		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.batches, m.switches,
+		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.wouldShed, m.batches, m.switches,
 		build, slo, operated,
 		// The times of the scheduler and the collector tell a slow store from a
 		// busy machine.

@@ -23,8 +23,9 @@ type strategy struct {
 	submitted, run prometheus.Counter
 	waits          *histogram
 	shed           map[strategies.Reason]prometheus.Counter // the reasons of all strategies
-	// otherShed holds the counters of reasons that strategies of others have declared.
-	otherShed sync.Map // strategies.Reason to prometheus.Counter
+	// otherShed holds the counters of reasons that strategies of others have declared,
+	// and wouldShed those of what was spared.
+	otherShed, wouldShed sync.Map // strategies.Reason to prometheus.Counter
 
 	// Those below are created when they are first used: most of them never are.
 	requests  [numMethods][maxCode - minCode + 1]atomic.Pointer[prometheus.Counter]
@@ -132,17 +133,18 @@ func (m *Metrics) newStrategy(name string) *strategy {
 			c.Inc()
 			return
 		}
-		m.otherReason(s, name, r).Inc()
+		counterOf(&s.otherShed, m.shed, name, r).Inc()
 	}
+	s.queue.WouldShed = func(r strategies.Reason) { counterOf(&s.wouldShed, m.wouldShed, name, r).Inc() }
 	return s
 }
 
-// otherReason returns the counter of a reason that not all strategies have. There are no
-// more than strategies have declared, as the dispatcher sees to.
-func (m *Metrics) otherReason(s *strategy, name string, r strategies.Reason) prometheus.Counter {
-	c, ok := s.otherShed.Load(r)
+// counterOf returns the counter of a reason, made when it is first asked for. There are
+// no more reasons than strategies have declared, as the dispatcher sees to.
+func counterOf(known *sync.Map, all *prometheus.CounterVec, strategy string, r strategies.Reason) prometheus.Counter {
+	c, ok := known.Load(r)
 	if !ok {
-		c, _ = s.otherShed.LoadOrStore(r, m.shed.WithLabelValues(name, r.String()))
+		c, _ = known.LoadOrStore(r, all.WithLabelValues(strategy, r.String()))
 	}
 	return c.(prometheus.Counter)
 }
@@ -153,7 +155,12 @@ func (m *Metrics) Queue(spec strategies.Spec) dispatch.Events {
 	s := m.strategy(spec.Name)
 	for _, r := range spec.Reasons {
 		if s.shed[r] == nil {
-			m.otherReason(s, spec.Name, r)
+			counterOf(&s.otherShed, m.shed, spec.Name, r)
+		}
+	}
+	if m.observe {
+		for _, r := range append(strategies.Reasons(), spec.Reasons...) {
+			counterOf(&s.wouldShed, m.wouldShed, spec.Name, r)
 		}
 	}
 	return s.queue

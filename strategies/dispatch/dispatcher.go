@@ -330,11 +330,13 @@ type Status struct {
 	// Capacity is how many tasks may wait: the sum over split pools, 0 if none
 	// ever waits, or strategies.Unbounded.
 	Capacity int
+	// Observe is Options.Observe.
+	Observe bool
 }
 
 // Status returns the active strategy with its workers and capacity.
 func (d *Dispatcher) Status() Status {
-	var s Status
+	s := Status{Observe: d.opts.Observe}
 	for _, p := range d.pools {
 		q := p.active.Load()
 		s.Strategy = q.spec.Name

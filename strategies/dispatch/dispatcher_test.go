@@ -70,9 +70,7 @@ func (s *stage) run(tasks []*Task, done func(*Task)) {
 
 // use switches to a strategy that is not registered.
 func (s *stage) use(spec strategies.Spec) {
-	s.Dispatcher.mu.Lock()
-	defer s.Dispatcher.mu.Unlock()
-	s.activateLocked(spec)
+	require.NoError(s.t, s.SwitchTo(spec))
 }
 
 type taskOption func(*Task)
