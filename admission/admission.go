@@ -157,7 +157,7 @@ func New(o Options) (*Controller, error) {
 // The context's deadline is when the request stops waiting.
 //
 // An error is always a *Shed. If the context ends while r waits, the error wraps that of
-// the context as well, and r has no places, also if they came at the same moment.
+// the context as well; if the places come at that moment, r may still have them.
 func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return Permit{}, c.refused(Event{Strategy: c.engine.Status().Strategy, Request: r, Reason: reasonOf(err)}, err)
@@ -189,6 +189,9 @@ func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
 		e.Waited = time.Duration(c.engine.Now() - w.task.Submitted)
 	}
 	c.recycle(w)
+	if ended == nil && e.Reason == strategies.ReasonExpired {
+		ended = context.DeadlineExceeded // it has passed, or could not have been met
+	}
 	return Permit{}, c.refused(e, ended)
 }
 

@@ -2,16 +2,21 @@ package admission_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/strategies"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(tb testing.TB, o admission.Options) *admission.Controller {
 	tb.Helper()
@@ -20,6 +25,76 @@ func open(tb testing.TB, o admission.Options) *admission.Controller {
 	return c
 }
 
+func take(tb testing.TB, c *admission.Controller, cost int) admission.Permit {
+	tb.Helper()
+	p, ok := c.TryAcquire(admission.Request{Cost: cost})
+	require.True(tb, ok)
+	return p
+}
+
+// requireWhole finds a place that was lost, or one too many.
+func requireWhole(tb testing.TB, c *admission.Controller) {
+	tb.Helper()
+	s := c.Stats()
+	require.Zero(tb, s.InUse, "places in use")
+	require.Zero(tb, s.Waiting)
+	if s.Strategy == "sync" {
+		return
+	}
+	var all []admission.Permit
+	for range s.Concurrency {
+		all = append(all, take(tb, c, 1))
+	}
+	_, ok := c.TryAcquire(admission.Request{})
+	require.False(tb, ok, "a place more than there are")
+	for _, p := range all {
+		p.Release()
+	}
+}
+
+func TestNew_BadOptions(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		o    admission.Options
+		want string
+	}{
+		{admission.Options{}, "admission: Concurrency is 0, 1 to 1048576 is allowed"},
+		{admission.Options{Concurrency: -1}, "admission: Concurrency is -1, 1 to 1048576 is allowed"},
+		{admission.Options{Concurrency: 1<<20 + 1}, "admission: Concurrency is 1048577, 1 to 1048576 is allowed"},
+		{admission.Options{Concurrency: 1, Capacity: -5}, "admission: Capacity is -5, 1 to 16777216 is allowed, or 0 for the default"},
+		{admission.Options{Concurrency: 1, Capacity: 1<<24 + 1}, "admission: Capacity is 16777217, 1 to 16777216 is allowed, or 0 for the default"},
+		{admission.Options{Concurrency: 1, Mode: 2}, "admission: Mode is 2, Enforce (0) and Observe (1) are allowed"},
+		{
+			admission.Options{Concurrency: 1, Strategy: "fifo", Spec: strategies.EDF(strategies.EDFOptions{})},
+			`admission: Strategy is "fifo" although Spec is given, one of them is allowed`,
+		},
+		{
+			admission.Options{Concurrency: 1, Spec: strategies.CoDel(strategies.CoDelOptions{Target: -time.Second})},
+			`admission: strategy "codel": Target is -1s, 1µs to 1h is allowed`,
+		},
+		{admission.Options{Concurrency: 1, Spec: strategies.Spec{Name: "mine"}}, `admission: strategy "mine": New is nil`},
+		{
+			admission.Options{Concurrency: 1, Spec: strategies.Spec{Name: "mine", New: func(strategies.Config) strategies.Discipline { return nil }}},
+			`admission: strategy "mine": New returned no discipline`,
+		},
+	} {
+		_, err := admission.New(row.o)
+		require.EqualError(t, err, row.want)
+	}
+	_, err := admission.New(admission.Options{Concurrency: 1, Strategy: "nonsense"})
+	require.ErrorIs(t, err, strategies.ErrUnknown)
+
+	c := open(t, admission.Options{Concurrency: 1})
+	require.EqualError(t, c.SetConcurrency(0), "admission: Concurrency is 0, 1 to 1048576 is allowed")
+	require.ErrorIs(t, c.Switch("nonsense"), strategies.ErrUnknown)
+	require.Error(t, c.SwitchTo(strategies.Spec{}))
+	s := c.Stats()
+	require.Equal(t, "auto", s.Strategy)
+	require.Equal(t, 4096, s.Capacity)
+	require.Equal(t, 1, s.Concurrency)
+}
+
+// No more run at once than there are places, and all run in the end.
 func TestAcquire_WaitsItsTurn(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range strategies.Names() {
@@ -46,9 +121,7 @@ func TestAcquire_WaitsItsTurn(t *testing.T) {
 				if strategy != "sync" {
 					require.EqualValues(t, 2, most.Load())
 				}
-				s := c.Stats()
-				require.Zero(t, s.InUse)
-				require.Zero(t, s.Waiting)
+				requireWhole(t, c)
 			})
 		})
 	}
@@ -56,20 +129,341 @@ func TestAcquire_WaitsItsTurn(t *testing.T) {
 
 func TestAcquire_ContextEnds(t *testing.T) {
 	t.Parallel()
+	for name, row := range map[string]struct {
+		end    func(context.Context) (context.Context, context.CancelFunc)
+		cause  error
+		reason strategies.Reason
+	}{
+		"its deadline": {
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, time.Second)
+			},
+			context.DeadlineExceeded, strategies.ReasonExpired,
+		},
+		"cancelled": {
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(time.Second, cancel)
+				return ctx, cancel
+			},
+			context.Canceled, strategies.ReasonAbandoned,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// Also where the strategy cannot give up what waits.
+			for _, spec := range []strategies.Spec{strategies.CoDel(strategies.CoDelOptions{}), stubborn} {
+				synctest.Test(t, func(t *testing.T) {
+					c := open(t, admission.Options{Spec: spec, Concurrency: 1})
+					held := take(t, c, 1)
+					ctx, cancel := row.end(t.Context())
+					defer cancel()
+					began := time.Now()
+					_, err := c.Acquire(ctx, admission.Request{})
+					require.Equal(t, time.Second, time.Since(began))
+					require.ErrorIs(t, err, admission.ErrShed)
+					require.NotErrorIs(t, err, admission.ErrClosed)
+					require.ErrorIs(t, err, row.cause)
+					var shed *admission.Shed
+					require.ErrorAs(t, err, &shed)
+					require.Equal(t, row.reason, shed.Reason)
+					require.Zero(t, shed.RetryAfter)
+					_, err = c.Acquire(ctx, admission.Request{})
+					require.ErrorIs(t, err, row.cause, "it had ended before")
+					held.Release()
+					synctest.Wait()
+					requireWhole(t, c)
+				})
+			}
+		})
+	}
+}
+
+// stubborn is first-in first-out, and gives up nothing before its turn.
+var stubborn = strategies.Spec{Name: "stubborn", New: func(c strategies.Config) strategies.Discipline {
+	fifo, _ := strategies.Lookup("fifo")
+	return struct{ strategies.Discipline }{fifo.New(c)}
+}}
+
+func TestAcquire_TurnedAway(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, admission.Options{Strategy: "fifo", Concurrency: 1})
-		held, err := c.Acquire(t.Context(), admission.Request{})
-		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err = c.Acquire(ctx, admission.Request{})
-		require.ErrorIs(t, err, admission.ErrShed)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		c := open(t, admission.Options{Strategy: "fifo", Concurrency: 1, Capacity: 1})
+		held := take(t, c, 1)
+		go func() {
+			p, err := c.Acquire(t.Context(), admission.Request{})
+			require.NoError(t, err)
+			p.Release()
+		}()
+		synctest.Wait()
+		_, err := c.Acquire(t.Context(), admission.Request{})
+		require.EqualError(t, err, "admission: shed: full")
 		var shed *admission.Shed
 		require.ErrorAs(t, err, &shed)
-		require.Equal(t, strategies.ReasonExpired, shed.Reason)
+		require.Equal(t, time.Second, shed.RetryAfter)
+		require.NoError(t, errors.Unwrap(err))
+		_, ok := c.TryAcquire(admission.Request{})
+		require.False(t, ok)
 		held.Release()
+		synctest.Wait()
+		requireWhole(t, c)
+	})
+}
+
+// A permit is void once it was released, whoever has its places by then.
+func TestPermit_ReleasedTwice(t *testing.T) {
+	t.Parallel()
+	c := open(t, admission.Options{Strategy: "fifo", Concurrency: 2})
+	var none admission.Permit
+	none.Release()
+	for range 1000 {
+		first := take(t, c, 2)
+		alias := first
+		first.Release()
+		second := take(t, c, 2)
+		first.Release()
+		alias.Release()
+		require.Equal(t, 2, c.Stats().InUse)
+		second.Release()
+	}
+	p := take(t, c, 1)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(p.Release)
+	}
+	wg.Wait()
+	requireWhole(t, c)
+}
+
+func TestDo(t *testing.T) {
+	t.Parallel()
+	c := open(t, admission.Options{Concurrency: 1})
+	mine := errors.New("mine")
+	require.ErrorIs(t, c.Do(t.Context(), admission.Request{}, func(context.Context) error {
+		require.Equal(t, 1, c.Stats().InUse)
+		return mine
+	}), mine)
+	require.Panics(t, func() {
+		_ = c.Do(t.Context(), admission.Request{}, func(context.Context) error { panic("the handler's") })
+	})
+	requireWhole(t, c)
+	c.Close()
+	require.ErrorIs(t, c.Do(t.Context(), admission.Request{}, func(context.Context) error {
+		t.Error("it was called")
+		return nil
+	}), admission.ErrShed)
+}
+
+// What still waits when the time is over is turned away; what is held is given back
+// whenever it is.
+func TestController_Drain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, admission.Options{Strategy: "fifo", Concurrency: 1})
+		held := take(t, c, 1)
+		served := make(chan error, 2)
+		for range 2 {
+			go func() {
+				served <- c.Do(t.Context(), admission.Request{}, func(context.Context) error {
+					time.Sleep(time.Second)
+					return nil
+				})
+			}()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		drained := make(chan error)
+		go func() { drained <- c.Drain(ctx) }()
+		synctest.Wait()
+		_, err := c.Acquire(t.Context(), admission.Request{})
+		require.EqualError(t, err, "admission: shed: draining")
+		_, ok := c.TryAcquire(admission.Request{})
+		require.False(t, ok)
+
+		time.Sleep(time.Second)
 		held.Release()
+		require.ErrorIs(t, <-drained, context.DeadlineExceeded)
+		require.EqualError(t, <-served, "admission: shed: draining", "the last one waits still")
+		require.NoError(t, <-served)
 		require.Zero(t, c.Stats().InUse)
 	})
+}
+
+func TestController_DrainUntilQuiet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, admission.Options{Strategy: "lifo", Concurrency: 2})
+		var served atomic.Int64
+		for range 5 {
+			go func() {
+				require.NoError(t, c.Do(t.Context(), admission.Request{}, func(context.Context) error {
+					time.Sleep(time.Second)
+					served.Add(1)
+					return nil
+				}))
+			}()
+		}
+		synctest.Wait()
+		require.NoError(t, c.Drain(t.Context()))
+		require.EqualValues(t, 5, served.Load())
+		c.Close()
+	})
+}
+
+func TestController_Close(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, admission.Options{Concurrency: 3})
+		small := take(t, c, 1)
+		waited := make(chan error, 2)
+		for range 2 { // one gathers places, the other waits behind it
+			go func() {
+				_, err := c.Acquire(t.Context(), admission.Request{Cost: 3})
+				waited <- err
+			}()
+		}
+		synctest.Wait()
+		c.Close()
+		for range 2 {
+			require.ErrorIs(t, <-waited, admission.ErrClosed)
+		}
+		_, err := c.Acquire(t.Context(), admission.Request{})
+		require.ErrorIs(t, err, admission.ErrClosed)
+		require.ErrorIs(t, err, admission.ErrShed)
+		_, ok := c.TryAcquire(admission.Request{})
+		require.False(t, ok)
+		require.Equal(t, 1, c.Stats().InUse)
+		small.Release()
+		small.Release()
+		require.Zero(t, c.Stats().InUse)
+		require.NoError(t, c.SetConcurrency(5))
+		require.NoError(t, c.Switch("fifo"))
+		c.Close()
+	})
+}
+
+func TestController_SetConcurrency(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, admission.Options{Strategy: "fifo", Concurrency: 4})
+		var held []admission.Permit
+		for range 4 {
+			held = append(held, take(t, c, 1))
+		}
+		require.NoError(t, c.SetConcurrency(2))
+		var begun atomic.Int64
+		for range 6 {
+			go func() {
+				require.NoError(t, c.Do(t.Context(), admission.Request{}, func(context.Context) error {
+					begun.Add(1)
+					time.Sleep(time.Second)
+					return nil
+				}))
+			}()
+		}
+		synctest.Wait()
+		s := c.Stats()
+		require.Equal(t, 2, s.Concurrency)
+		require.Equal(t, 4, s.InUse)
+		require.Equal(t, 6, s.Waiting)
+		held[0].Release()
+		held[1].Release()
+		synctest.Wait()
+		require.Zero(t, begun.Load(), "as many are in use as there are")
+		held[2].Release()
+		synctest.Wait()
+		require.EqualValues(t, 1, begun.Load())
+		require.NoError(t, c.SetConcurrency(5))
+		synctest.Wait()
+		require.EqualValues(t, 4, begun.Load())
+		held[3].Release()
+		time.Sleep(10 * time.Second)
+		requireWhole(t, c)
+	})
+}
+
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var log []admission.Event
+		hook := func(e admission.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, e)
+		}
+		c := open(t, admission.Options{
+			Strategy: "fifo", Concurrency: 1, Capacity: 1, Admitted: hook, Shed: hook, Released: hook,
+		})
+		a := admission.Request{Client: "a", Priority: strategies.MostImportant, Cost: 1}
+		b := admission.Request{Client: "b"}
+		p, err := c.Acquire(t.Context(), a)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		done := make(chan struct{})
+		go func() {
+			p, err := c.Acquire(t.Context(), b)
+			require.NoError(t, err)
+			p.Release()
+			close(done)
+		}()
+		synctest.Wait()
+		_, err = c.Acquire(t.Context(), b)
+		require.Error(t, err)
+		time.Sleep(time.Second)
+		p.Release()
+		<-done
+		require.ElementsMatch(t, []admission.Event{
+			{Strategy: "fifo", Request: a},
+			{Strategy: "fifo", Request: b, Reason: strategies.ReasonFull},
+			{Strategy: "fifo", Request: a, Held: 2 * time.Second},
+			{Strategy: "fifo", Request: b, Waited: time.Second},
+			{Strategy: "fifo", Request: b, Waited: time.Second},
+		}, log)
+	})
+}
+
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []admission.Mode{admission.Enforce, admission.Observe} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var shed, observed, admitted atomic.Int64
+				c := open(t, admission.Options{
+					Strategy: "codel", Concurrency: 1, Mode: mode,
+					Admitted: func(admission.Event) { admitted.Add(1) },
+					Shed: func(e admission.Event) {
+						require.Equal(t, strategies.ReasonCoDel, e.Reason)
+						if e.Observed {
+							observed.Add(1)
+						} else {
+							shed.Add(1)
+						}
+					},
+				})
+				for range 100 {
+					go func() {
+						_ = c.Do(t.Context(), admission.Request{}, func(context.Context) error {
+							time.Sleep(50 * time.Millisecond)
+							return nil
+						})
+					}()
+				}
+				time.Sleep(time.Minute)
+				require.Equal(t, mode, c.Stats().Mode)
+				if mode == admission.Observe {
+					require.EqualValues(t, 100, admitted.Load())
+					require.Zero(t, shed.Load())
+					require.Greater(t, observed.Load(), int64(50))
+				} else {
+					require.Greater(t, shed.Load(), int64(50))
+					require.Zero(t, observed.Load())
+					require.EqualValues(t, 100, admitted.Load()+shed.Load())
+				}
+				requireWhole(t, c)
+			})
+		})
+	}
 }

@@ -259,7 +259,7 @@ func (p *pool) nextGrantLocked(w *worker, now int64) *Task {
 			set.pushFront(t)
 		}
 		if s.gatherer.Load() == nil {
-			s.beginGathering(t, need > 1, p.changePhase)
+			s.beginGathering(t, t.Places() > 1, p.changePhase)
 		}
 		return nil
 	}

@@ -66,5 +66,5 @@ type Task struct {
 // reset prepares t for another submission.
 func (t *Task) reset() {
 	t.Shed, t.WouldShed, t.Spared = strategies.ReasonNone, strategies.ReasonNone, strategies.ReasonNone
-	t.Started = 0
+	t.Started, t.learner = 0, nil
 }
