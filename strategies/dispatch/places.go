@@ -39,8 +39,9 @@ const (
 	// firstPhase is how long a task gathers places before others may pass it, the
 	// first time.
 	firstPhase = 10 * time.Millisecond
-	// longestPhase bounds what firstPhase is doubled to.
-	longestPhase = time.Hour
+	// longestPhase is what firstPhase is doubled to at most. Who needs places of others
+	// that keep them for longer may have to wait until nobody else comes.
+	longestPhase = time.Minute
 	// idleLooks is how often after a push a discipline is told that nothing waits: what
 	// it learns from that, it has learnt by then.
 	idleLooks = 1024
