@@ -227,7 +227,7 @@ func (d *Dispatcher) Cancel(t *Task, reason strategies.Reason) bool {
 		return false // it was never submitted, or does not wait
 	}
 	if p.places != nil && p.places.gathering() {
-		p.grant() // it may have gathered places
+		p.grant(d.Now()) // it may have gathered places
 	}
 	d.shed(t, reason)
 	return true

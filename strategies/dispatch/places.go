@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,15 +14,15 @@ type places struct {
 	// free is how many nobody has. It is less than 0 after Resize has taken away some
 	// that were in use.
 	free atomic.Int64
-	// limit is how many there are. It changes under mu.
+	// limit is how many there are. It changes under lines.mu.
 	limit atomic.Int64
 	// looks is how many more times a place that is given back while nothing waits has
 	// the discipline popped all the same, which so learns that there was nothing.
 	looks atomic.Int64
 	_     [64]byte
 
-	// mu is held by who gives places to tasks that waited.
-	mu sync.Mutex
+	// The rest changes under lines.mu, which who gives places to tasks that waited holds.
+
 	// gatherer is the task whose turn it is and that has not got all of its places,
 	// and gathered how many it has. It is the first of the line requeued.
 	gatherer atomic.Pointer[Task]
@@ -71,9 +70,9 @@ func (d *Dispatcher) TryAcquire(t *Task) bool {
 // Release gives back what t was granted. t is the submitter's again.
 func (d *Dispatcher) Release(t *Task) {
 	p, n := t.queue.pool, t.granted
-	waited := t.Started != 0
-	if waited {
-		now := d.Now()
+	var now int64
+	if t.Started != 0 { // it had to wait, or was beyond the places
+		now = d.Now()
 		service := now - t.Started
 		p.measure(service)
 		if t.learner != nil {
@@ -83,7 +82,7 @@ func (d *Dispatcher) Release(t *Task) {
 	}
 	if n > 0 {
 		p.places.free.Add(n)
-		p.look()
+		p.look(now)
 	}
 	d.left()
 }
@@ -95,14 +94,14 @@ func (d *Dispatcher) Resize(n int) {
 	d.mu.Lock() // or else a switch might make a discipline for the former number
 	defer d.mu.Unlock()
 	s := p.places
-	s.mu.Lock()
+	p.lines.mu.Lock()
 	s.free.Add(int64(n) - s.limit.Swap(int64(n)) + s.gathered)
 	s.gathered = 0
 	if r, ok := p.active.Load().discipline.(strategies.Resizer); ok {
 		r.Resize(n)
 	}
-	s.mu.Unlock()
-	p.grant()
+	p.lines.mu.Unlock()
+	p.grant(d.Now())
 }
 
 // need returns how many places t takes.
@@ -178,24 +177,29 @@ func (p *pool) arrive(t *Task) {
 
 // look is what a worker does that has become free: it takes what is next or, if nothing
 // waits, lets the discipline know.
-func (p *pool) look() {
-	if p.waiting() > 0 || p.places.gathering() {
-		p.grant()
+func (p *pool) look(now int64) {
+	waits := p.waiting() > 0 || p.places.gathering()
+	if !waits && p.places.looks.Load() <= 0 {
 		return
 	}
-	if p.places.looks.Load() > 0 {
-		p.places.looks.Add(-1)
-		p.grantOne()
+	if now == 0 {
+		now = p.d.Now()
 	}
+	if waits {
+		p.grant(now)
+		return
+	}
+	p.places.looks.Add(-1)
+	p.grantOne(now)
 }
 
 // gathering reports whether a task has some of its places and waits for others.
 func (s *places) gathering() bool { return s.gatherer.Load() != nil }
 
 // grant gives what is free to those whose turn it is.
-func (p *pool) grant() {
+func (p *pool) grant(now int64) {
 	for p.places.free.Load() > 0 && p.waiting() > 0 || p.places.gathering() {
-		if !p.grantOne() {
+		if !p.grantOne(now) {
 			return
 		}
 	}
@@ -206,14 +210,11 @@ func (p *pool) grant() {
 //
 // No wake-up is lost: see the package comment. What a submitter does after its push is
 // to look at free, and free was raised before this looks for what was pushed.
-func (p *pool) grantOne() bool {
+func (p *pool) grantOne(now int64) bool {
 	var w worker // to note what is given up
-	now := p.d.Now()
-	p.places.mu.Lock()
 	p.lines.mu.Lock()
 	t := p.nextGrantLocked(&w, now)
 	p.lines.mu.Unlock()
-	p.places.mu.Unlock()
 	p.giveUp(&w)
 	if t == nil {
 		return false
@@ -231,7 +232,7 @@ func (p *pool) grantOne() bool {
 }
 
 // nextGrantLocked returns the next task that has got its places, nil if none has. It
-// holds the locks of places and lines.
+// holds lines.mu.
 func (p *pool) nextGrantLocked(w *worker, now int64) *Task {
 	s, set := p.places, &p.lines.requeued
 	first := set.front()
@@ -267,9 +268,10 @@ func (p *pool) nextGrantLocked(w *worker, now int64) *Task {
 	if t == first {
 		p.takeRequeued(t)
 	}
-	s.gathered -= need
-	s.endGathering()
 	t.granted = need
+	if s.gathered -= need; s.gathered != 0 || s.gathering() {
+		s.endGathering()
+	}
 	return t
 }
 
@@ -332,7 +334,7 @@ func (s *places) endGathering() {
 // end if those who have places give them back, and others go on if they do not.
 func (p *pool) changePhase() {
 	s := p.places
-	s.mu.Lock()
+	p.lines.mu.Lock()
 	if s.gathering() {
 		if s.aside {
 			s.phase = min(2*s.phase, longestPhase)
@@ -343,8 +345,8 @@ func (p *pool) changePhase() {
 		s.aside = !s.aside
 		s.timer.Reset(s.phase)
 	}
-	s.mu.Unlock()
-	p.grant()
+	p.lines.mu.Unlock()
+	p.grant(p.d.Now())
 }
 
 // makeRoomAside gives up the last of those that wait behind the task that gathers places,

@@ -226,7 +226,9 @@ func (p *pool) runInline(q *queue, t *Task, now int64) (waits bool) {
 // to run.
 func (p *pool) wakeIfRunnable() {
 	if p.places != nil {
-		p.grant()
+		if p.places.free.Load() > 0 || p.places.gathering() {
+			p.grant(p.d.Now())
+		}
 		return
 	}
 	if p.idle.n.Load() > 0 && p.runnable() {
@@ -692,6 +694,6 @@ func (p *pool) shedWaiting(reason strategies.Reason) {
 		p.shedContinuation(t, reason)
 	}
 	if p.places != nil {
-		p.grant() // what was gathered is free again
+		p.grant(p.d.Now()) // what was gathered is free again
 	}
 }
