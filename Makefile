@@ -98,6 +98,7 @@ bench: ## benchmarks of the strategies, the dispatcher and the executor, for ben
 .PHONY: lint
 lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## vet, format and import rules, in every module
 	$(call EACH,$< run ./...)
+	GOLANGCI_LINT=$< go test ./internal/importrules
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## format the code

@@ -1,0 +1,119 @@
+package admission_test
+
+import (
+	"archive/zip"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	modulePath    = "github.com/spillway-go/spillway"
+	moduleVersion = "v0.0.1"
+)
+
+// What the library pulls in is the standard library alone, and itself.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	out := run(t, ".", nil, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
+		modulePath+"/admission", modulePath+"/strategies", modulePath+"/strategies/dispatch")
+	require.ElementsMatch(t, []string{
+		modulePath + "/admission", modulePath + "/strategies", modulePath + "/strategies/dispatch",
+	}, strings.Fields(out))
+}
+
+// An outsider gets the module from a proxy, builds the README's example and runs it.
+func TestOutsider(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	proxy, outside := t.TempDir(), t.TempDir()
+	serve(t, root, proxy)
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	example := regexp.MustCompile("(?s)```go\n(package main.*?)```").FindSubmatch(readme)
+	require.NotNil(t, example, "the README has no program")
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "main.go"), example[1], 0o600))
+
+	// What other modules say they need is in the cache of whoever could build this test.
+	cache := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
+	env := []string{
+		"GOPROXY=file://" + filepath.ToSlash(proxy) + ",file://" + filepath.ToSlash(filepath.Join(cache, "cache", "download")),
+		"GOFLAGS=-mod=mod -modcacherw", "GONOSUMDB=*", "GONOSUMCHECK=1", "GOSUMDB=off", "GOPRIVATE=", "GOWORK=off",
+		"GOMODCACHE=" + t.TempDir(), "GOTOOLCHAIN=local",
+	}
+	run(t, outside, env, "go", "mod", "init", "example.com/outside")
+	run(t, outside, env, "go", "get", modulePath+"/admission@"+moduleVersion)
+	run(t, outside, env, "go", "build", "-o", "outside", ".")
+	// On a machine that is not too slow, 8 and 2.
+	require.Regexp(t, `^([89]|10) served, [012] turned away\n$`, run(t, outside, env, "./outside"))
+}
+
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s %v: %s", name, args, &stderr)
+	return string(out)
+}
+
+// serve makes proxy a module proxy of the module in root.
+func serve(t *testing.T, root, proxy string) {
+	t.Helper()
+	dir := filepath.Join(proxy, filepath.FromSlash(modulePath), "@v")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	write := func(name string, text []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	write("list", []byte(moduleVersion+"\n"))
+	write(moduleVersion+".info", fmt.Appendf(nil, `{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, moduleVersion))
+	write(moduleVersion+".mod", mod)
+
+	file, err := os.Create(filepath.Join(dir, moduleVersion+".zip"))
+	require.NoError(t, err)
+	defer file.Close()
+	archive := zip.NewWriter(file)
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			_, err := os.Stat(filepath.Join(path, "go.mod"))
+			if name != "." && (err == nil || strings.HasPrefix(entry.Name(), ".") || entry.Name() == "data") {
+				return fs.SkipDir // another module, or no part of this one
+			}
+			return nil
+		}
+		if ext := filepath.Ext(name); ext != ".go" && ext != ".mod" && entry.Name() != "LICENSE" {
+			return nil // the program needs nothing else
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		w, err := archive.Create(modulePath + "@" + moduleVersion + "/" + filepath.ToSlash(name))
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	}))
+	require.NoError(t, archive.Close())
+}
