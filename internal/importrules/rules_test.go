@@ -114,7 +114,7 @@ func (m *planted) writeGoMod() {
 
 // lint returns what the linter says, by file.
 func (m *planted) lint(linter string) map[string]string {
-	cmd := exec.CommandContext(m.t.Context(), linter, "run", "--enable-only", "depguard,forbidigo",
+	cmd := exec.CommandContext(m.t.Context(), linter, "run", "--enable-only", "depguard,forbidigo", "--allow-parallel-runners",
 		"--max-same-issues", "0", "--max-issues-per-linter", "0", "--uniq-by-line=false",
 		"--output.json.path", "stdout", "--show-stats=false", "./...")
 	cmd.Dir = m.dir

@@ -291,6 +291,14 @@ var faults = []fault{
 		pop: func(q *broken) bool { q.litter = nil; return false },
 	},
 	{
+		rule: "under a controller", name: "gives a task out and keeps it",
+		popped: func(q *broken, t *strategies.Task) {
+			if q.pushes%3 == 0 {
+				q.waiting = append(q.waiting, t)
+			}
+		},
+	},
+	{
 		rule: "observe", name: "turns away for want of nothing",
 		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
 			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLimit}, q.pushes == 3

@@ -109,6 +109,11 @@ func Rules(model func(strategies.Config) strategies.Discipline) []Rule {
 				"what it would have given up. Otherwise to observe it would harm as much as to use it.",
 		},
 		{
+			Name: "under a controller", check: underController,
+			Why: "An admission.Controller uses the strategy as the service does: no more requests hold places than there are, each is " +
+				"answered, whenever it gives up, and the dispatcher finds no answer of the discipline that it may not give.",
+		},
+		{
 			Name: "turns", check: turns,
 			Why: "A worker may pop several tasks for one turn, and tells of the turn once, by TurnBegan: who counts or times " +
 				"the pops themselves takes a batch of 32 for 32 turns, of which 31 took no time.",
