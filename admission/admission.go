@@ -42,8 +42,8 @@ type Options struct {
 	// Concurrency is how many places there are: how many requests of a cost of 1 are let
 	// through at once, 1 to 1,048,576. It must be given.
 	Concurrency int
-	// Capacity is how many requests may wait, 1 to 16,777,216. By default 256, and 4,096
-	// under auto.
+	// Capacity is how many requests may wait, 1 to 16,777,216. By default it is that of
+	// the strategy, also of one that is switched to: 4,096 for auto, 256 for the others.
 	Capacity int
 	// Mode is Enforce by default.
 	Mode Mode
@@ -88,21 +88,11 @@ type Request struct {
 const (
 	maxConcurrency = 1 << 20
 	maxCapacity    = 1 << 24
-
-	defaultStrategy = "auto"
-	defaultCapacity = 256
-	autoCapacity    = 4096
 )
 
 func (o *Options) setDefaults() {
 	if o.Strategy == "" && o.Spec.Name == "" && o.Spec.New == nil {
-		o.Strategy = defaultStrategy
-	}
-	if o.Capacity == 0 {
-		o.Capacity = defaultCapacity
-		if o.Strategy == defaultStrategy {
-			o.Capacity = autoCapacity
-		}
+		o.Strategy = "auto"
 	}
 }
 
@@ -110,7 +100,7 @@ func (o *Options) check() error {
 	switch {
 	case o.Strategy != "" && (o.Spec.Name != "" || o.Spec.New != nil):
 		return fmt.Errorf("admission: Strategy is %q although Spec is given, one of them is allowed", o.Strategy)
-	case o.Capacity < 1 || o.Capacity > maxCapacity:
+	case o.Capacity < 0 || o.Capacity > maxCapacity:
 		return fmt.Errorf("admission: Capacity is %d, 1 to %d is allowed, or 0 for the default", o.Capacity, maxCapacity)
 	case o.Mode > Observe:
 		return fmt.Errorf("admission: Mode is %d, Enforce (%d) and Observe (%d) are allowed", o.Mode, Enforce, Observe)

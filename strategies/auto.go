@@ -69,7 +69,7 @@ import (
 // but from how often workers find nothing and how often the queue is too long, which
 // needs no baseline of latencies that could drift.
 type auto struct {
-	capacity, workers int
+	capacity, workers int // workers and what goes by it change under mu
 	observe           bool
 	// most is where the limit begins, stock how far turns lift it, and least how far
 	// it falls.
@@ -166,15 +166,27 @@ var (
 	_ Remover      = (*auto)(nil)
 	_ TurnObserver = (*auto)(nil)
 	_ Measurer     = (*auto)(nil)
+	_ Resizer      = (*auto)(nil)
 )
 
 func newAuto(c Config) Discipline {
-	q := &auto{capacity: max(1, c.Capacity), workers: max(1, c.Workers), observe: c.Observe}
+	q := &auto{capacity: max(1, c.Capacity), observe: c.Observe}
+	q.Resize(c.Workers)
+	return q
+}
+
+// Resize tells how many workers there are. Where the limit begins goes by that.
+func (q *auto) Resize(workers int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	calm := q.mu.limit == q.most
+	q.workers = max(1, workers)
 	q.most = float64(min(max(autoMost*q.workers, autoMostMin), q.capacity))
 	q.stock = min(autoStock, q.most/2)
 	q.least = max(1, min(autoLeast, q.most/2))
-	q.mu.limit = q.most
-	return q
+	if calm || q.mu.limit > q.most {
+		q.mu.limit = q.most
+	}
 }
 
 // Push adds t, unless it could not be done in time. If there is no room, the
