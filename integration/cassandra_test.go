@@ -78,7 +78,8 @@ func TestCassandra_OneNode(t *testing.T) {
 		{what: "deleting what is not there", method: http.MethodDelete, path: entity("c"), headers: []string{"If-None-Match: *"}, status: 202},
 		{what: "for a second", method: http.MethodPut, path: entity("c"), body: "six", headers: []string{"If-None-Match: *", "Spillway-Ttl: 1"}, status: 201},
 		{what: "for a second without a condition", method: http.MethodPut, path: entity("x"), body: "x", headers: []string{"Spillway-Ttl: 1"}, status: 201},
-		{what: "for long", method: http.MethodPut, path: entity("y"), body: "y", headers: []string{"Spillway-Ttl: 630720000"}, status: 201},
+		{what: "for years", method: http.MethodPut, path: entity("y"), body: "y", headers: []string{"Spillway-Ttl: 100000000"}, status: 201},
+		{what: "for longer than a cluster keeps it by default", method: http.MethodPut, path: entity("z"), body: "z", headers: []string{"Spillway-Ttl: 630720000"}, status: 501},
 		{what: "a batch", method: http.MethodPost, path: "/v0/entities", body: `{"op":"delete","key":"YQ=="}`, headers: []string{"Content-Type: application/x-ndjson"}, status: 501},
 	} {
 		a := s.insist(step.method, step.path, step.body, step.headers...)

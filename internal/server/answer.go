@@ -196,6 +196,9 @@ func storeProblem(err error, write bool) *problem {
 		bad.detail = "too few replicas of the key can be reached at the moment; the write has had no effect"
 	case errors.Is(err, store.ErrUnavailable):
 		bad.detail = "too few replicas of the key can be reached at the moment"
+	case errors.Is(err, errors.ErrUnsupported) && write:
+		bad.status = fasthttp.StatusNotImplemented
+		bad.detail = "the cluster cannot keep a value for so long, see its storage_compatibility_mode; the write has had no effect"
 	case errors.Is(err, errors.ErrUnsupported):
 		bad.status = fasthttp.StatusNotImplemented
 		bad.detail = "the distributed store spreads keys by their hashes and cannot read a range of them as one snapshot: ask for each key by " + pathEntity + ", or use the embedded store"

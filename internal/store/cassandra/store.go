@@ -266,7 +266,7 @@ func (s *Store) apply(t store.Terms, w *store.Write, stamp int64) error {
 	}
 	defer end()
 	if !w.If.IsZero() {
-		return s.applyIf(ctx, t, w)
+		return tooLong(w, s.applyIf(ctx, t, w))
 	}
 	var q *gocql.Query
 	switch {
@@ -280,9 +280,18 @@ func (s *Store) apply(t store.Terms, w *store.Write, stamp int64) error {
 	var retries remembering
 	err = q.RoutingKey(w.Key).WithTimestamp(stamp).Consistency(s.levels.of(t.Consistency)).RetryPolicy(&retries).ExecContext(ctx)
 	if err != nil {
-		return writeError(err, retries.begun)
+		return tooLong(w, writeError(err, retries.begun))
 	}
 	return nil
+}
+
+// tooLong says so if a cluster takes no value that expires so late: as it is set up by
+// default, none after 2038.
+func tooLong(w *store.Write, err error) error {
+	if said, ok := errors.AsType[gocql.RequestError](err); ok && w.TTL != 0 && said.Code() == gocql.ErrCodeInvalid {
+		return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+	}
+	return err
 }
 
 // notNil returns a value that is not nil, which is the absence of one.
