@@ -1,0 +1,199 @@
+// Package admissiongrpc puts queues in front of gRPC's handlers.
+//
+//	srv := grpc.NewServer(
+//		grpc.UnaryInterceptor(admissiongrpc.UnaryServerInterceptor(ctl)),
+//		grpc.StreamInterceptor(admissiongrpc.StreamServerInterceptor(ctl)),
+//	)
+//
+// It is a module of its own, so that who does without gRPC does without its module.
+package admissiongrpc
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/admission/internal/wire"
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// UnaryServerInterceptor has every call wait for its places. It is that of the zero
+// Options.
+func UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServerInterceptor {
+	return Options{}.UnaryServerInterceptor(c)
+}
+
+// StreamServerInterceptor has every stream wait for its places. It is that of the zero
+// Options.
+func StreamServerInterceptor(c *admission.Controller) grpc.StreamServerInterceptor {
+	return Options{}.StreamServerInterceptor(c)
+}
+
+// Options say how the interceptors work. The zero value of each field is its default. All
+// functions are called by many goroutines at once.
+type Options struct {
+	// Request says who calls, how important it is and what it costs. The method is as in
+	// /package.Service/Method; message is that of a unary call, and nil for a stream. By
+	// default a call counts for the address that it comes from, is of ordinary importance,
+	// and costs 1.
+	Request func(ctx context.Context, method string, message any) admission.Request
+	// Exempt reports which methods are let through at once and unmeasured. Those of
+	// grpc.health.v1.Health always are.
+	Exempt func(method string) bool
+	// Hold says how long a stream keeps its places.
+	Hold Hold
+	// Unavailable has codes.Unavailable returned where it would be
+	// codes.ResourceExhausted, for clients that try again by that alone.
+	Unavailable bool
+	// TrustHeaders says that whoever calls may say in the metadata spillway-client,
+	// spillway-priority and priority (RFC 9218) whose the call is and how important,
+	// before what Request says. What does not fit there is ignored.
+	TrustHeaders bool
+}
+
+// Hold says how long a stream keeps its places. It never keeps them for longer than its
+// handler runs; that its client has gone ends its context.
+type Hold uint8
+
+const (
+	// HoldAuto is until the handler returns.
+	HoldAuto Hold = iota
+	// HoldHeaders is until the handler sends the headers or the first message: for streams
+	// that go on for ever, and take little meanwhile.
+	HoldHeaders
+)
+
+// UnaryServerInterceptor has every call wait for its places. One that is turned away fails
+// with codes.ResourceExhausted, with Unavailable if the service is stopping, with
+// DeadlineExceeded or Canceled if its context ended. The trailer has spillway-shed, which
+// says why, and, if it is worth to try again, retry-after in seconds and
+// grpc-retry-pushback-ms, which clients with a retry policy heed.
+func (o Options) UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServerInterceptor {
+	check(c)
+	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if o.exempt(info.FullMethod) {
+			return handler(ctx, message)
+		}
+		permit, err := c.Acquire(ctx, o.request(ctx, info.FullMethod, message))
+		if err != nil {
+			trailer, err := o.refusal(err)
+			_ = grpc.SetTrailer(ctx, trailer) // fails without a server's stream, as in tests
+			return nil, err
+		}
+		defer permit.Release()
+		return handler(context.WithValue(ctx, permitKey{}, permit), message)
+	}
+}
+
+// StreamServerInterceptor has every stream wait for its places. Streams that are turned
+// away fail as unary calls do.
+func (o Options) StreamServerInterceptor(c *admission.Controller) grpc.StreamServerInterceptor {
+	check(c)
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if o.exempt(info.FullMethod) {
+			return handler(srv, stream)
+		}
+		ctx := stream.Context()
+		permit, err := c.Acquire(ctx, o.request(ctx, info.FullMethod, nil))
+		if err != nil {
+			trailer, err := o.refusal(err)
+			stream.SetTrailer(trailer)
+			return err
+		}
+		defer permit.Release()
+		held := &serverStream{ServerStream: stream, ctx: context.WithValue(ctx, permitKey{}, permit)}
+		if o.Hold == HoldHeaders {
+			held.early = permit
+		}
+		return handler(srv, held)
+	}
+}
+
+func check(c *admission.Controller) {
+	if c == nil {
+		panic("admissiongrpc: the controller is nil")
+	}
+}
+
+// Release gives back the places of the call whose context it is, before its handler
+// returns: of a stream, say, that waits for something to happen. It does nothing if they
+// have been given back, or if there are none.
+func Release(ctx context.Context) {
+	if p, ok := ctx.Value(permitKey{}).(admission.Permit); ok {
+		p.Release()
+	}
+}
+
+type permitKey struct{}
+
+// serverStream gives its places back early, if it is to.
+type serverStream struct {
+	grpc.ServerStream
+	ctx   context.Context
+	early admission.Permit
+}
+
+func (s *serverStream) Context() context.Context { return s.ctx }
+
+func (s *serverStream) SendHeader(md metadata.MD) error {
+	s.early.Release()
+	return s.ServerStream.SendHeader(md)
+}
+
+func (s *serverStream) SendMsg(m any) error {
+	s.early.Release()
+	return s.ServerStream.SendMsg(m)
+}
+
+func (o *Options) exempt(method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.v1.Health/") || o.Exempt != nil && o.Exempt(method)
+}
+
+func (o *Options) request(ctx context.Context, method string, message any) admission.Request {
+	var r admission.Request
+	if o.Request != nil {
+		r = o.Request(ctx, method, message)
+	} else if from, ok := peer.FromContext(ctx); ok {
+		r.Client = wire.Host(from.Addr.String())
+	}
+	if o.TrustHeaders {
+		said := func(name string) string {
+			return strings.Join(metadata.ValueFromIncomingContext(ctx, name), ",")
+		}
+		r.Client = wire.Client(said(wire.ClientHeader), r.Client)
+		r.Priority = wire.Priority(said(wire.PriorityHeader), said(wire.UrgencyHeader), r.Priority)
+	}
+	return r
+}
+
+// refusal returns what a call that was turned away fails with.
+func (o *Options) refusal(err error) (metadata.MD, error) {
+	shed, ok := errors.AsType[*admission.Shed](err)
+	if !ok {
+		return nil, status.FromContextError(err).Err()
+	}
+	code := codes.ResourceExhausted
+	switch {
+	case shed.Reason == strategies.ReasonExpired:
+		code = codes.DeadlineExceeded
+	case shed.Reason == strategies.ReasonAbandoned:
+		code = codes.Canceled
+	case shed.Reason == strategies.ReasonDraining || o.Unavailable:
+		code = codes.Unavailable
+	}
+	trailer := metadata.Pairs(wire.ShedHeader, shed.Reason.String())
+	if shed.RetryAfter > 0 {
+		trailer.Set("retry-after", strconv.FormatInt(int64((shed.RetryAfter+time.Second-1)/time.Second), 10))
+		trailer.Set("grpc-retry-pushback-ms", strconv.FormatInt(shed.RetryAfter.Milliseconds(), 10))
+	}
+	return trailer, status.Error(code, shed.Error())
+}
