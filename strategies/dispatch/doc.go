@@ -108,6 +108,28 @@
 // before Unblock looks whether anything could run, and a submitter asks for it after it
 // has published: so again one of the two sees the other.
 //
+// # Places
+//
+// With Options.Grant there are no workers: who submits a task runs it, once it has been
+// granted a place, and gives the place back. The protocol is the same, with a counter of
+// free places for the stack of parked workers. A submitter takes a place if one is free
+// and nothing waits; otherwise it pushes, which publishes the task, and then looks at the
+// counter. Who gives a place back raises the counter, and then looks for what waits. So
+// at least one of the two sees the other, as above.
+//
+// A task may cost several places. While it has some of them and waits for more, it is
+// the first of the line ahead of the queue, and what it has gathered is not free. So that
+// somebody who keeps a place for ever does not have it keep the others from theirs, it
+// gives back what it has gathered after a while, and others may pass it for as long; then
+// it gathers for twice as long as before. Whoever gives places back before that time is
+// over, which grows to a minute, so has it begin in the end.
+//
+// # Observing
+//
+// With Options.Observe a discipline is asked to give up nothing but for want of room, and
+// to note in the task what it would have given up. What one gives up all the same is run
+// when it is popped, or waits ahead of the queue if there is room.
+//
 // # Switching
 //
 // A switch makes the new discipline the one that is pushed to and popped from, waits
