@@ -117,9 +117,9 @@ type frame struct {
 	Answered float64            `json:"answered"` // recent
 	Reasons  map[string]float64 `json:"reasons"`  // recent, answers that were turned away
 	Roomless float64            `json:"roomless"` // recent, of these for want of memory
-	// WouldShed are tasks since the start that would have been shed but for the mode
-	// observe.
+	// WouldShed are recent tasks that would have been shed but for the mode observe.
 	WouldShed map[string]float64 `json:"wouldShed"`
+	Mode      string             `json:"mode"`
 	Depths    [2]int             `json:"depths"` // recent, the least and the most
 	Codes     map[int]figure     `json:"codes"`  // a second
 	// p50, p90, p99; null for nothing.
@@ -212,7 +212,7 @@ func (h *history) frame() []byte {
 		Boot: h.boot.UnixMilli(), Time: now.at, Connections: now.Connections, SLO: now.SLO,
 		Strategy: g.Strategy, Workers: g.Workers, Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
 		Limit: g.Limit, Pace: g.Pace.Seconds(),
-		Answered: lately.good + lately.late + lately.failed + lately.shed, Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: now.WouldShed,
+		Answered: lately.good + lately.late + lately.failed + lately.shed, Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: mode(o.Dispatcher.Status()),
 		Depths: [2]int{g.Depth, g.Depth}, Codes: make(map[int]figure),
 		Percentiles: []percentiles{
 			{"latency", quantiles(lately.latency), quantiles(all.latency)},
@@ -261,6 +261,9 @@ func (h *history) frame() []byte {
 	for _, l := range s.Levels {
 		f.Store.Levels = append(f.Store.Levels, l.Bytes)
 	}
+	for reason, n := range now.WouldShed {
+		f.WouldShed[reason] = n - before.WouldShed[reason]
+	}
 	f.Verdict = judge(situationOf(&f, &lately, before))
 	requests, clock := o.Slowest()
 	for _, q := range requests {
@@ -287,12 +290,16 @@ func situationOf(f *frame, lately *period, before *moment) *situation {
 		Arrivals: rate(lately.arrivals), Ran: rate(lately.ran),
 		Good: rate(lately.good), Late: rate(lately.late), Failed: rate(lately.failed), Shed: rate(lately.shed),
 		Reasons: make(map[string]float64), Roomless: rate(lately.roomless), SLO: f.SLO,
+		Observe: f.Mode == "observe",
 	}
 	if f.Capacity != nil {
 		s.Capacity = *f.Capacity
 	}
 	for reason, n := range lately.reasons {
 		s.Reasons[reason] = rate(n)
+	}
+	for _, n := range f.WouldShed {
+		s.WouldShed += rate(n)
 	}
 	for _, p := range f.Percentiles {
 		if p.Recent == nil {

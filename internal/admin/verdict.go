@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -29,6 +30,9 @@ type situation struct {
 	Good, Late, Failed, Shed float64 // answers
 	Reasons                  map[string]float64
 	Roomless                 float64 // of Shed, for want of memory for bodies
+
+	Observe   bool    // nothing is shed that the strategy would shed
+	WouldShed float64 // that it would have shed
 
 	SLO     float64
 	Wait    float64 // median of what was run
@@ -56,6 +60,14 @@ const few = 0.01
 
 // judge gives the verdict on a situation.
 func judge(s *situation) verdict {
+	v := s.judge()
+	if answered := s.Good + s.Late + s.Failed + s.Shed; s.Observe && s.WouldShed > 0 && answered > 0 {
+		v.Advice = strings.TrimSpace(fmt.Sprintf("%s In the mode observe nothing is turned away by the strategy: with SPILLWAY_MODE=enforce it would be %s.", v.Advice, percent(min(1, s.WouldShed/answered))))
+	}
+	return v
+}
+
+func (s *situation) judge() verdict {
 	served := s.Good + s.Late
 	answered := served + s.Failed + s.Shed
 	switch {

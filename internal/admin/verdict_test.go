@@ -91,6 +91,16 @@ func TestJudge(t *testing.T) {
 			with(calm, func(s *situation) { s.Busy, s.Depth, s.Good, s.Late, s.Wait, s.Latency = 8, 100, 300, 200, 0.09, 0.095 }),
 			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median), the objective is 100 ms.", "More workers help if the store can do more at once; or switch to auto.", "auto"},
 		},
+		"only observed": {
+			with(calm, func(s *situation) { s.Observe, s.WouldShed = true, 100 }),
+			verdict{levelGood, "Everybody is served in time.", "In the mode observe nothing is turned away by the strategy: with SPILLWAY_MODE=enforce it would be 20%.", ""},
+		},
+		"observed, and late": {
+			with(calm, func(s *situation) {
+				s.Strategy, s.Observe, s.WouldShed, s.Busy, s.Depth, s.Good, s.Late, s.Wait, s.Latency = recommended, true, 250, 8, 100, 300, 200, 0.09, 0.095
+			}),
+			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median), the objective is 100 ms.", "More workers help if the store can do more at once. In the mode observe nothing is turned away by the strategy: with SPILLWAY_MODE=enforce it would be 50%.", ""},
+		},
 		"bursts": {
 			with(calm, func(s *situation) { s.Arrivals, s.Shed, s.Reasons = 550, 50, map[string]float64{"full": 50} }),
 			verdict{levelLate, "Bursts fill the queue: 9% are turned away, though the workers manage the rate.", "A larger SPILLWAY_QUEUE_CAPACITY takes longer bursts; or switch to auto.", "auto"},

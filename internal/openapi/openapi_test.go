@@ -38,8 +38,8 @@ func TestOperation_Check(t *testing.T) {
 		{"GET", "/v0/entities", 200, map[string]string{"Content-Type": "application/x-ndjson"}, `{"key":"YQ==","size":1}`, "0 of the choices"},
 		{"POST", "/v0/entities", 200, map[string]string{"Content-Type": "application/x-ndjson"}, `{"status":201,"more":1}`, "more, which is not described"},
 		{"POST", "/v0/entities", 412, map[string]string{"Content-Type": problem}, `{"title":"x","status":412,"detail":"x","operations":[]}`, "too few"},
-		{"GET", "/strategy", 200, map[string]string{"Content-Type": "application/json"}, `{"strategy":"x","workers":1.5,"capacity":null,"available":[]}`, "workers"},
-		{"GET", "/strategy", 200, map[string]string{"Content-Type": "application/json"}, `{"strategy":"x","workers":1,"capacity":null,"available":[1]}`, "available[0]"},
+		{"GET", "/strategy", 200, map[string]string{"Content-Type": "application/json"}, `{"strategy":"x","mode":"enforce","workers":1.5,"capacity":null,"available":[]}`, "workers"},
+		{"GET", "/strategy", 200, map[string]string{"Content-Type": "application/json"}, `{"strategy":"x","mode":"enforce","workers":1,"capacity":null,"available":[1]}`, "available[0]"},
 	} {
 		op := d.Operation(tt.method, tt.path)
 		require.NotNil(t, op)

@@ -84,6 +84,7 @@
     set($('busy'), last.workers === 0 ? '–' : amount(last.busy));
     set($('workers'), last.workers === 0 ? 'the connections' : each((p) => `${p.busy} of ${p.workers}`) || `of ${last.workers} ${last.workers === 1 ? 'worker' : 'workers'}`);
     set($('connections'), `${amount(last.connections)} ${last.connections === 1 ? 'connection' : 'connections'}`);
+    set($('summary'), summary(last.strategy) + (last.mode === 'observe' ? ' · only observed: nothing is turned away by it' : ''));
     showVerdict();
     showStore();
     showSlowest();
@@ -143,11 +144,14 @@
   // showWhy explains what was turned away of late: which share, by which rule, and
   // what the queue was like meanwhile.
   function showWhy() {
-    const percent = (n) => `${digits(Math.max(0.01, 100 * n / last.answered))}%`;
+    const percent = (n) => `${digits(Math.min(100, Math.max(0.01, 100 * n / last.answered)))}%`;
     const lines = Object.keys(explanations).map((reason) => [reason, last.reasons[reason] || 0])
       .filter(([, n]) => n > 0.5).sort((a, b) => b[1] - a[1])
       .map(([reason, n]) => [reason, `${percent(n)} of the last 10 s: what ${explanations[reason]}.`
         + (reason === 'full' && last.roomless > 0.5 ? ` For want of memory for bodies: ${percent(last.roomless)}.` : '')]);
+    for (const [reason, n] of Object.entries(last.wouldShed)) {
+      if (n > 0.5) lines.push([`${reason}, observed`, `${percent(n)} of the last 10 s would have been turned away, in the mode enforce${explanations[reason] ? `: what ${explanations[reason]}` : ''}.`]);
+    }
     if (lines.length) {
       const [least, most] = last.depths, waits = last.percentiles.find((p) => p.of === 'waiting').recent;
       lines.push(['meanwhile', `${least === most ? amount(most) : `${amount(least)} to ${amount(most)}`} waiting`
