@@ -186,6 +186,18 @@ peers: build ## measure the service beside what you would run instead: reports/p
 	cd loadtest/peers && go build -trimpath -o $(BIN)/ ./cmd/peer ./cmd/versus
 	nice -n -10 $(BIN)/versus $(if $(findstring pairs,$(PEERS_FLAGS))$(findstring vary,$(PEERS_FLAGS)),,--strategies '$(PEERS_STRATEGIES)') $(PEERS_FLAGS)
 
+OVERLOAD = bare failsafe-go failsafe-go-8 admission-8 admission-16
+# Where it has been built: see docs/library-overload.md.
+OVERLOAD_LIMITS = $(if $(wildcard $(BIN)/limits),--service 'go-concurrency-limits=bin/limits go-concurrency-limits {port}')
+
+.PHONY: overload
+overload: ## the library under overload, beside what else there is: docs/library-overload.md
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/loadtest
+	cd examples/overload && go build -trimpath -o $(BIN)/ ./cmd/overload
+	nice -n -15 $(BIN)/loadtest compare $(foreach v,$(OVERLOAD),--service '$(v)=bin/overload $(v) {port}') $(OVERLOAD_LIMITS) \
+		--target 'GET /' --connections 1000 --rates 0.8x,1.2x,2x,5x --duration 2s --warmup 1s --repetitions 5 --out reports/overload
+	go run ./loadtest/figures docs/library-overload.md
+
 PGO_RUN = $(BIN)/loadtest compare --binary $(BIN)/spillway-nopgo --connections 64 --keys 1000000 \
 	--mixes 'get=100;put=100;put=45,get=50,scan=5' --duration 3s --warmup 1s --restart
 

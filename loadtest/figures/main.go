@@ -263,7 +263,7 @@ func values(settings map[string]string, names []string) []string {
 		v := settings[name]
 		switch name {
 		case "strategy":
-			v = "`" + strings.TrimPrefix(v, "peer:") + "`"
+			v = "`" + strings.TrimPrefix(strings.TrimPrefix(v, "peer:"), "service:") + "`"
 		case "rate":
 			v = strings.Replace(v, "x", " ×", 1)
 		}
