@@ -324,6 +324,8 @@ func TestRange_SlowReader(t *testing.T) {
 		}
 		slow := s.dial()
 		slow.send(get("/v0/entities?start=A"))
+		_, err := slow.r.Peek(1) // it has begun
+		require.NoError(t, err)
 		require.Equal(t, 404, s.dial().do(get("/v0/entity?id=none")).status)
 		eventually(t, func() bool { return s.Connections() <= 1 }, "cut off")
 		a, err := readAnswer(slow.r, http.MethodGet)
