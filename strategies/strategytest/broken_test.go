@@ -333,7 +333,7 @@ func TestRules_CatchWhatIsBroken(t *testing.T) {
 			}
 			// A race need not be lost the first time.
 			var err error
-			for range 50 {
+			for range 1000 {
 				if err = rule.Check(spec); err != nil {
 					break
 				}
