@@ -3,6 +3,7 @@ package admissionhttp
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 
@@ -118,7 +119,7 @@ func (o *Options) refuse(w http.ResponseWriter, err error) {
 		h.Set("Retry-After", refusal.RetryAfter)
 	}
 	w.WriteHeader(refusal.Status)
-	_, _ = w.Write([]byte(refusal.Body)) // an error is the client's
+	_, _ = io.WriteString(w, refusal.Body) // an error is the client's
 }
 
 // Release gives back the places of the request that w answers, before its handler returns:

@@ -1,5 +1,5 @@
 // Package admissionprom tells Prometheus what a controller of package admission does, in
-// the names of Spillway's own metrics, so that its dashboards and alerts fit.
+// the names that the metrics of Spillway's own queue have.
 //
 //	ctl, metrics, err := admissionprom.New(admission.Options{Concurrency: 16})
 //	…
