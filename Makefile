@@ -194,8 +194,8 @@ OVERLOAD_LIMITS = $(if $(wildcard $(BIN)/limits),--service 'go-concurrency-limit
 overload: ## the library under overload, beside what else there is: docs/library-overload.md
 	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/loadtest
 	cd examples/overload && go build -trimpath -o $(BIN)/ ./cmd/overload
-	nice -n -15 $(BIN)/loadtest compare $(foreach v,$(OVERLOAD),--service '$(v)=bin/overload $(v) {port}') $(OVERLOAD_LIMITS) \
-		--target 'GET /' --connections 1000 --rates 0.8x,1.2x,2x,5x --duration 2s --warmup 1s --repetitions 5 --out reports/overload
+	nice -n -15 $(BIN)/loadtest compare --scenario examples/overload/scenario.yaml --target 'GET /' --out reports/overload \
+		$(foreach v,$(OVERLOAD),--service '$(v)=bin/overload $(v) {port}') $(OVERLOAD_LIMITS)
 	go run ./loadtest/figures docs/library-overload.md
 
 PGO_RUN = $(BIN)/loadtest compare --binary $(BIN)/spillway-nopgo --connections 64 --keys 1000000 \
