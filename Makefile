@@ -186,7 +186,7 @@ peers: build ## measure the service beside what you would run instead: reports/p
 	cd loadtest/peers && go build -trimpath -o $(BIN)/ ./cmd/peer ./cmd/versus
 	nice -n -10 $(BIN)/versus $(if $(findstring pairs,$(PEERS_FLAGS))$(findstring vary,$(PEERS_FLAGS)),,--strategies '$(PEERS_STRATEGIES)') $(PEERS_FLAGS)
 
-OVERLOAD = bare failsafe-go failsafe-go-8 admission-8 admission-16
+OVERLOAD = bare failsafe-go admission-8 admission-16
 # Where it has been built: see docs/library-overload.md.
 OVERLOAD_LIMITS = $(if $(wildcard $(BIN)/limits),--service 'go-concurrency-limits=bin/limits go-concurrency-limits {port}')
 
