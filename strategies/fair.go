@@ -33,7 +33,8 @@ const (
 // How long a task takes is not counted, since nobody knows it beforehand.
 //
 // The paper's quantum is as large as the largest packet, so that each turn serves one.
-// Here a task may cost as much as there are workers. Where a whole round of turns would
+// Here a task may cost as much as there are workers, and one that says more counts for
+// as much, since it takes no more. Where a whole round of turns would
 // pay for no task, the rounds up to the first that does are taken in one step, so that
 // a Pop takes three rounds at most.
 //
@@ -50,6 +51,7 @@ const (
 // name for each request: who sends names has to be trusted with them.
 type fair struct {
 	capacity int
+	workers  int // changes under mu
 	seed     maphash.Seed
 	weight   func(client string) int // nil if all have 1
 
@@ -68,7 +70,10 @@ type fair struct {
 	waiting atomic.Int64
 }
 
-var _ Remover = (*fair)(nil)
+var (
+	_ Remover = (*fair)(nil)
+	_ Resizer = (*fair)(nil)
+)
 
 // FairOptions are what may be otherwise in the strategy fair.
 type FairOptions struct {
@@ -104,9 +109,20 @@ func newFair(c Config, weight func(string) int) Discipline {
 		f := &q.mu.own[i]
 		f.chain, q.mu.unused = q.mu.unused, f
 	}
+	q.Resize(c.Workers)
 	q.mu.lengths = make(flowHeap, 0, len(q.mu.own)+len(q.mu.shared))
 	return q
 }
+
+// Resize tells how many workers there are.
+func (q *fair) Resize(workers int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.workers = max(1, workers)
+}
+
+// costLocked returns what t counts for.
+func (q *fair) costLocked(t *Task) int { return min(t.Places(), q.workers) }
 
 // Push adds t to the queue of its client. If there is no room, the oldest task
 // of the longest queue is displaced.
@@ -147,9 +163,9 @@ func (q *fair) Pop(int64) (*Task, PopResult, Reason) {
 	}
 	f := q.payingLocked()
 	t := f.front
-	f.deficit -= t.Places()
+	f.deficit -= q.costLocked(t)
 	q.takeLocked(f, t)
-	if f.length > 0 && f.deficit < f.front.Places() {
+	if f.length > 0 && f.deficit < q.costLocked(f.front) {
 		q.endTurnLocked(f)
 	}
 	return t, Run, ReasonNone
@@ -171,7 +187,7 @@ func (q *fair) payingLocked() *flow {
 			f.turn = true
 			f.deficit += f.quantum
 		}
-		if f.deficit >= f.front.Places() {
+		if f.deficit >= q.costLocked(f.front) {
 			return f
 		}
 		q.endTurnLocked(f)
@@ -186,7 +202,7 @@ func (q *fair) payingLocked() *flow {
 func (q *fair) skipLocked() {
 	rounds := math.MaxInt
 	for _, f := range q.mu.lengths {
-		rounds = min(rounds, (f.front.Places()-f.deficit-1)/f.quantum)
+		rounds = min(rounds, (q.costLocked(f.front)-f.deficit-1)/f.quantum)
 	}
 	for _, f := range q.mu.lengths {
 		f.deficit += rounds * f.quantum

@@ -1,6 +1,7 @@
 package strategies_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -13,9 +14,9 @@ import (
 
 // fairModel is the model of fair: the clients in the order of their turns.
 type fairModel struct {
-	capacity, pushes int
-	clients          []fairClient
-	weight           func(string) int
+	capacity, workers, pushes int
+	clients                   []fairClient
+	weight                    func(string) int
 }
 
 type fairClient struct {
@@ -38,8 +39,10 @@ func weightOf(client string) int {
 }
 
 func newFairModel(c strategies.Config) strategies.Discipline {
-	return &fairModel{capacity: c.Capacity, weight: ordinaryWeight}
+	return &fairModel{capacity: c.Capacity, workers: c.Workers, weight: ordinaryWeight}
 }
+
+func (m *fairModel) cost(t *strategies.Task) int { return min(t.Places(), m.workers) }
 
 func (m *fairModel) Push(t *strategies.Task, _ int64) (v strategies.Verdict) {
 	if m.Len() == m.capacity {
@@ -81,14 +84,14 @@ func (m *fairModel) Pop(int64) (*strategies.Task, strategies.PopResult, strategi
 			c.deficit += m.weight(c.name)
 		}
 		t := c.tasks[0]
-		served := t.Places() <= c.deficit
+		served := m.cost(t) <= c.deficit
 		if served {
-			c.deficit -= t.Places()
+			c.deficit -= m.cost(t)
 			c.tasks, c.at = c.tasks[1:], c.at[1:]
 		}
 		switch {
 		case len(c.tasks) == 0:
-		case c.tasks[0].Places() <= c.deficit:
+		case m.cost(c.tasks[0]) <= c.deficit:
 			m.clients = slices.Insert(m.clients, 0, c)
 		default:
 			c.turn = false
@@ -170,6 +173,21 @@ func TestFair_InTurn(t *testing.T) {
 	require.Equal(t, []string{
 		"greedy0", "a1", "b1", "greedy1", "a2", "greedy2", "greedy3", "greedy4", "greedy5", "greedy6", "greedy7", "greedy8",
 	}, popAll(t, q, 1))
+}
+
+// A task counts for no more than all workers, whatever it says that it costs: or else
+// its client would not be served again while others wait.
+func TestFair_CostsMoreThanThereIs(t *testing.T) {
+	t.Parallel()
+	q := newFair(t, 100)
+	costly := of("a1")
+	costly.Cost = math.MaxInt
+	q.Push(costly, 1)
+	for i := range 9 {
+		q.Push(of("b"+strconv.Itoa(i)), 1)
+	}
+	q.(strategies.Resizer).Resize(3)
+	require.Equal(t, []string{"b0", "b1", "a1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"}, popAll(t, q, 1))
 }
 
 // names makes so many different names out of one string, so that they cost

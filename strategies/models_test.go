@@ -116,8 +116,14 @@ func TestStrategies_KeepTheRules(t *testing.T) {
 	t.Run("sync", func(t *testing.T) { strategytest.Run(t, lookup(t, "sync"), noQueue) })
 	t.Run("fair with weights", func(t *testing.T) {
 		spec := strategies.Fair(strategies.FairOptions{Weight: weightOf})
+		workers := func(c strategies.Config) int { return max(c.Workers, 3) } // for costs of their own
+		weighted := spec.New
+		spec.New = func(c strategies.Config) strategies.Discipline {
+			c.Workers = workers(c)
+			return weighted(c)
+		}
 		strategytest.Run(t, spec, func(c strategies.Config) strategies.Discipline {
-			return &fairModel{capacity: c.Capacity, weight: weightOf}
+			return &fairModel{capacity: c.Capacity, workers: workers(c), weight: weightOf}
 		})
 	})
 	t.Run("cheap-first", func(t *testing.T) { strategytest.Run(t, lookup(t, "cheap-first"), cheapFirstModel.New) })
