@@ -201,3 +201,37 @@ func TestCost_CapacityHolds(t *testing.T) {
 		require.Equal(t, 1, c.Stats().InUse)
 	})
 }
+
+// Those that others pass do not all leave the order that the strategy keeps: who comes
+// later and is more important goes before most of them.
+func TestCost_OrderHolds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, admission.Options{Strategy: "priority", Concurrency: 3})
+		keeps := take(t, c, 2)
+		var before atomic.Int64 // how many ordinary ones were served
+		ordinary := func() {
+			p, err := c.Acquire(t.Context(), admission.Request{Cost: 2})
+			require.NoError(t, err)
+			before.Add(1)
+			time.Sleep(time.Millisecond)
+			p.Release()
+		}
+		for range 100 {
+			go ordinary()
+		}
+		time.Sleep(25 * time.Millisecond) // others may pass who gathers places, and do not any more
+		urgent := make(chan int64)
+		go func() {
+			p, err := c.Acquire(t.Context(), admission.Request{Cost: 2, Priority: strategies.MostImportant})
+			require.NoError(t, err)
+			urgent <- before.Load()
+			p.Release()
+		}()
+		synctest.Wait()
+		keeps.Release()
+		require.LessOrEqual(t, <-urgent, int64(10))
+		time.Sleep(time.Second)
+		requireWhole(t, c)
+	})
+}

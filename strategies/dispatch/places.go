@@ -289,7 +289,7 @@ func (p *pool) nextAsideLocked(w *worker, first *Task, now int64) *Task {
 		}
 		return t
 	}
-	for s.free.Load() > 0 {
+	for s.free.Load() > 0 && int64(set.len()) <= s.lookahead() {
 		t := p.pop(w, now)
 		if t == nil || fits(t) {
 			return t
@@ -297,6 +297,14 @@ func (p *pool) nextAsideLocked(w *worker, first *Task, now int64) *Task {
 		p.setAsideLocked(t, set)
 	}
 	return nil
+}
+
+// lookahead returns how many tasks that do not fit may be passed, beside the one that
+// gathers: they leave the discipline, and so the order that it would keep them in with
+// what comes later. The longer that task waits the more, so that they hold up nobody for
+// ever.
+func (s *places) lookahead() int64 {
+	return s.limit.Load() * int64(s.phase/firstPhase)
 }
 
 func (p *pool) takeRequeued(t *Task) {
