@@ -54,8 +54,8 @@ type Options struct {
 	// or gives them back, with no lock held. Nil means that nobody is told.
 	Admitted, Shed, Released func(Event)
 	// Broken is told, once for each use of it, that somebody's own strategy broke a rule
-	// of strategies.Discipline, and which. The controller goes on as well as it can. It
-	// must not block.
+	// of strategies.Discipline, and which. The controller goes on as well as it can. It is
+	// called under locks: it must neither block nor use the controller.
 	Broken func(strategy, rule string)
 }
 
@@ -159,30 +159,37 @@ func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
 	if c.engine.Acquire(&w.task) {
 		return c.admitted(w), nil
 	}
+	e := Event{Strategy: w.task.Strategy, Request: r}
 	var ended error
 	select {
 	case <-w.decided:
 	case <-ctx.Done():
 		ended = ctx.Err()
+		e.Reason, e.Waited = reasonOf(ended), c.waited(w)
 		if !c.engine.Cancel(&w.task, reasonOf(ended)) && w.state.CompareAndSwap(waiting, left) {
 			// The strategy cannot give it up before its turn. Who decides on it looks
 			// after the rest.
-			return Permit{}, c.refused(Event{Strategy: c.engine.Status().Strategy, Request: r, Reason: reasonOf(ended)}, ended)
+			return Permit{}, c.refused(e, ended)
 		}
 		<-w.decided
 	}
 	if w.task.Shed == strategies.ReasonNone {
 		return c.admitted(w), nil
 	}
-	e := Event{Strategy: w.task.Strategy, Request: r, Reason: w.task.Shed}
-	if c.opts.Shed != nil && w.task.Submitted != 0 {
-		e.Waited = time.Duration(c.engine.Now() - w.task.Submitted)
-	}
+	e.Reason, e.Waited = w.task.Shed, c.waited(w)
 	c.recycle(w)
 	if ended == nil && e.Reason == strategies.ReasonExpired {
 		ended = context.DeadlineExceeded // it has passed, or could not have been met
 	}
 	return Permit{}, c.refused(e, ended)
+}
+
+// waited returns for how long w has waited, for Options.Shed.
+func (c *Controller) waited(w *waiter) time.Duration {
+	if c.opts.Shed == nil || w.task.Submitted == 0 {
+		return 0
+	}
+	return time.Duration(c.engine.Now() - w.task.Submitted)
 }
 
 // TryAcquire returns a permit if r can have its places at once, and reports whether.

@@ -424,6 +424,57 @@ func TestHooks(t *testing.T) {
 	})
 }
 
+// A hook that panics leaves nobody with a permit, and takes no place along.
+func TestHooks_Panic(t *testing.T) {
+	t.Parallel()
+	panics := func(admission.Event) { panic("a hook") }
+	for _, o := range []admission.Options{
+		{Admitted: panics}, {Shed: panics}, {Released: panics}, {Admitted: panics, Shed: panics, Released: panics},
+	} {
+		o.Strategy, o.Concurrency = "fifo", 1
+		c := open(t, o)
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, ctx := range []context.Context{t.Context(), canceled} {
+			func() {
+				defer func() { _ = recover() }()
+				_ = c.Do(ctx, admission.Request{}, func(context.Context) error { return nil })
+			}()
+			require.Zero(t, c.Stats().InUse)
+		}
+	}
+}
+
+// Who leaves a strategy that cannot give it up before its turn is told of as others are.
+func TestHooks_LeftBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []admission.Event
+		c := open(t, admission.Options{
+			Strategy: "fifo", Concurrency: 1, Shed: func(e admission.Event) { told = append(told, e) },
+		})
+		all := take(t, c, 1)
+		time.Sleep(time.Second) // or it would come at the zero of the clock
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r := admission.Request{Client: "a"}
+		go func() {
+			time.Sleep(time.Second / 2)
+			require.NoError(t, c.SwitchTo(strategies.Spec{Name: "other", New: func(c strategies.Config) strategies.Discipline {
+				q, _ := strategies.Lookup("fifo")
+				return struct{ strategies.Discipline }{q.New(c)} // without Remove
+			}}))
+		}()
+		_, err := c.Acquire(ctx, r)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, []admission.Event{
+			{Strategy: "fifo", Request: r, Waited: time.Second, Reason: strategies.ReasonExpired},
+		}, told)
+		all.Release()
+		requireWhole(t, c)
+	})
+}
+
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []admission.Mode{admission.Enforce, admission.Observe} {

@@ -87,6 +87,13 @@ func (c *Controller) admitted(w *waiter) Permit {
 }
 
 func (c *Controller) tellAdmitted(w *waiter) {
+	told := false
+	defer func() {
+		if !told { // a hook panics, and nobody gets the permit
+			c.engine.Release(&w.task)
+			c.recycle(w)
+		}
+	}()
 	e := w.event()
 	if spared := w.task.Spared; spared != strategies.ReasonNone && c.opts.Shed != nil {
 		e.Reason, e.Observed = spared, true
@@ -99,6 +106,7 @@ func (c *Controller) tellAdmitted(w *waiter) {
 	if c.opts.Released != nil {
 		w.admitted = time.Now()
 	}
+	told = true
 }
 
 // event returns what is known of w.

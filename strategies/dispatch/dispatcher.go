@@ -59,7 +59,8 @@ type Options struct {
 	Switched func(from, to string)
 	// Broken is told, once for each use of it, that the discipline of a strategy
 	// broke a rule of its interface, and which. The dispatcher goes on as well as it
-	// can. Nil means that nobody is told. It must not block.
+	// can. Nil means that nobody is told. It is called under locks: it must neither block
+	// nor use the dispatcher.
 	Broken func(strategy, rule string)
 }
 
