@@ -231,7 +231,8 @@ func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	b.applied = e.now()
 	e.events.Operated("commit", time.Duration(b.applied-start))
 	b.commit = commit
-	if looks || mayIdle {
+	// Nobody tells what he has seen of writes that have had no effect.
+	if happened := err == nil || errors.Is(err, store.ErrUnknownOutcome); happened && (looks || mayIdle) {
 		for _, t := range e.table.dismiss(b, e.store) {
 			done(t)
 		}

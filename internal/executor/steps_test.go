@@ -210,3 +210,15 @@ func checkAnswered(c *call) error {
 	}
 	return c.op.Err
 }
+
+// Who is refused because of a write in the same commit is not, if that has had no effect.
+func TestWrite_NobodyIsRefusedForAWriteThatFails(t *testing.T) {
+	t.Parallel()
+	e, f := openFake(t, true, 8)
+	f.applyErr = store.ErrUnwritable
+	for i, c := range run(e, putOp("a", "1"), putIf("a", "2", store.Condition{Absent: true}), putIf("b", "1", store.Condition{Present: true})) {
+		require.ErrorIs(t, c.wait(t).Err, store.ErrUnwritable, i)
+	}
+	c := runSteps(e, stepsOp(stepPut("a", "1"), Step{Kind: Put, Key: []byte("a"), If: store.Condition{Absent: true}}))
+	require.ErrorIs(t, c.wait(t).Err, store.ErrCondition, "a batch that is refused alone writes nothing that could fail")
+}
