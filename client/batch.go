@@ -16,7 +16,7 @@ type Op struct {
 	op         string
 	key, value []byte
 	ttl        *int64
-	match      string
+	match      *string
 	absent     bool
 }
 
@@ -44,7 +44,7 @@ func (o Op) TTL(d time.Duration) Op {
 // IfMatch returns o, a put or delete, that depends on the present value being the one of
 // that ETag, or with "*" on there being one. If it is not, nothing of the batch is done.
 func (o Op) IfMatch(etag string) Op {
-	o.match = etag
+	o.match = &etag
 	return o
 }
 
@@ -62,7 +62,7 @@ func (o Op) MarshalJSON() ([]byte, error) {
 		Key         []byte  `json:"key"`
 		Value       *[]byte `json:"value,omitempty"`
 		TTL         *int64  `json:"ttl,omitempty"`
-		IfMatch     string  `json:"if_match,omitempty"`
+		IfMatch     *string `json:"if_match,omitempty"`
 		IfNoneMatch string  `json:"if_none_match,omitempty"`
 	}{Op: o.op, Key: o.key, TTL: o.ttl, IfMatch: o.match}
 	if o.value != nil {

@@ -294,3 +294,14 @@ func TestClient_GetEndsTooEarly(t *testing.T) {
 	_, err := c.Get(t.Context(), "a")
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
+
+// Who depends on an ETag that there is none of depends on something all the same.
+func TestOp_IfMatchOfNoETag(t *testing.T) {
+	t.Parallel()
+	line, err := DeleteOp("a").IfMatch("").MarshalJSON()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"op":"delete","key":"YQ==","if_match":""}`, string(line))
+	line, err = DeleteOp("a").MarshalJSON()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"op":"delete","key":"YQ=="}`, string(line))
+}
