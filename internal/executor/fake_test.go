@@ -60,12 +60,16 @@ func (f *fake) Get(dst, key []byte) ([]byte, store.Meta, error) {
 	return append(dst, v...), store.Meta{}, nil
 }
 
-func (f *fake) View(read func(store.View) error) error { return read(f) }
+func (f *fake) View(read func(store.View) error) error { return read(fakeView{f}) }
+
+type fakeView struct{ *fake }
+
+func (v fakeView) Get(key []byte) ([]byte, store.Meta, error) { return v.fake.Get(nil, key) }
 
 func (f *fake) Transact(_ [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
 	f.step.Lock()
 	defer f.step.Unlock()
-	writes, err := decide(f)
+	writes, err := decide(fakeView{f})
 	if err != nil || len(writes) == 0 {
 		return nil, err
 	}

@@ -207,7 +207,6 @@ type present struct {
 	// for.
 	latest map[string]int
 	before []int
-	value  []byte // the memory of the last one read
 }
 
 // find returns the last write of a key, or nil.
@@ -259,15 +258,14 @@ func (p *present) get(key []byte) (r Result, err error) {
 		}
 		r = Result{Found: true, Value: w.Value, TTL: w.TTL, Tag: w.Tag}
 	} else {
-		var m store.Meta
-		p.value, m, err = p.view.Get(p.value[:0], key)
+		value, m, err := p.view.Get(key)
 		if errors.Is(err, store.ErrNotFound) {
 			return r, nil
 		}
 		if err != nil {
 			return r, err
 		}
-		r = Result{Found: true, Value: p.value, TTL: m.TTL, Tag: m.Tag}
+		r = Result{Found: true, Value: value, TTL: m.TTL, Tag: m.Tag}
 	}
 	if r.Tag.IsZero() {
 		r.Tag = etag.Of(r.Value)

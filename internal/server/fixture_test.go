@@ -95,13 +95,17 @@ func (m *memStore) Get(dst, key []byte) ([]byte, store.Meta, error) {
 func (m *memStore) View(read func(store.View) error) error {
 	m.step.Lock()
 	defer m.step.Unlock()
-	return read(m)
+	return read(memView{m})
 }
+
+type memView struct{ *memStore }
+
+func (v memView) Get(key []byte) ([]byte, store.Meta, error) { return v.memStore.Get(nil, key) }
 
 func (m *memStore) Transact(_ [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
 	m.step.Lock()
 	defer m.step.Unlock()
-	writes, err := decide(m)
+	writes, err := decide(memView{m})
 	if err != nil {
 		return nil, err
 	}

@@ -84,8 +84,9 @@ func (c *Condition) Holds(found bool, tag etag.Tag) bool {
 // View reads what keys hold at one moment. It is for one goroutine, and for the time
 // of the call that it is handed to.
 type View interface {
-	// Get is that of Store.
-	Get(dst, key []byte) ([]byte, Meta, error)
+	// Get returns the value of key, which is valid until the next call, or ErrNotFound.
+	// It copies nothing: who holds up others may want to know of large values.
+	Get(key []byte) ([]byte, Meta, error)
 }
 
 // Store keeps the data. All methods are safe for concurrent use. No method

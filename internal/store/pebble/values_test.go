@@ -83,9 +83,9 @@ func TestStore_Expires(t *testing.T) {
 				}
 				require.Equal(t, []string{"b", "d"}, keysOf(t, s))
 				require.NoError(t, s.View(func(v store.View) error {
-					_, _, err := v.Get(nil, []byte("a"))
+					_, _, err := v.Get([]byte("a"))
 					require.ErrorIs(t, err, store.ErrNotFound)
-					_, m, err := v.Get(nil, []byte("b"))
+					_, m, err := v.Get([]byte("b"))
 					require.EqualValues(t, 10, m.TTL)
 					return err
 				}))
@@ -189,7 +189,7 @@ func TestStore_TransactIsOneStep(t *testing.T) {
 				all.Go(func() {
 					for range rounds {
 						c, err := s.Transact([][]byte{[]byte("n")}, func(v store.View) ([]store.Write, error) {
-							old, _, err := v.Get(nil, []byte("n"))
+							old, _, err := v.Get([]byte("n"))
 							if err != nil && len(old) > 0 {
 								return nil, err
 							}
@@ -299,4 +299,20 @@ func TestStore_PowerCutsLeaveStepsWhole(t *testing.T) {
 		}
 		require.NoError(t, s.Close())
 	}
+}
+
+// Conditions on large values hold up other writes no longer than those on small ones.
+func TestStore_ViewCopiesNothing(t *testing.T) {
+	t.Parallel()
+	s := openOnly(t, Options{Dir: t.TempDir()})
+	require.NoError(t, apply(s, put("large", strings.Repeat("v", 1<<20))))
+	require.NoError(t, s.View(func(v store.View) error {
+		once, _, err := v.Get([]byte("large"))
+		require.NoError(t, err)
+		again, _, err := v.Get([]byte("large"))
+		require.Len(t, again, 1<<20)
+		require.Same(t, &once[0], &again[0])
+		return err
+	}))
+	require.NoError(t, s.Close())
 }

@@ -64,37 +64,37 @@ func (s *Store) get(db pebble.Reader, dst, key []byte, moment func() int64) ([]b
 	if err != nil {
 		return dst, store.Meta{}, false, s.readError(err)
 	}
-	got, m, gone, err := s.seek(it, dst, key, moment)
+	value, m, gone, err := s.seek(it, key, moment)
+	if err == nil {
+		dst = append(bufpool.Grow(dst, len(value)), value...)
+	}
 	if closeErr := it.Close(); closeErr != nil && (err == nil || errors.Is(err, store.ErrNotFound)) {
 		return dst, store.Meta{}, false, s.readError(closeErr)
 	}
-	return got, m, gone, err
+	return dst, m, gone, err
 }
 
-// seek is get by an iterator.
+// seek is get by an iterator, to which the value belongs.
 //
 // Pebble's Get never asks the filters of the last level, so it would read a
 // block for a key that is not there. With Pebble's default comparer the prefix
 // of a key is the key.
-func (s *Store) seek(it *pebble.Iterator, dst, key []byte, moment func() int64) ([]byte, store.Meta, bool, error) {
+func (s *Store) seek(it *pebble.Iterator, key []byte, moment func() int64) ([]byte, store.Meta, bool, error) {
 	if !it.SeekPrefixGE(key) {
 		if err := it.Error(); err != nil {
-			return dst, store.Meta{}, false, s.readError(err)
+			return nil, store.Meta{}, false, s.readError(err)
 		}
-		return dst, store.Meta{}, false, store.ErrNotFound
+		return nil, store.Meta{}, false, store.ErrNotFound
 	}
 	kept, err := it.ValueAndErr()
 	if err != nil {
-		return dst, store.Meta{}, false, s.readError(err)
+		return nil, store.Meta{}, false, s.readError(err)
 	}
 	value, m, gone, err := s.split(kept, moment)
-	switch {
-	case err != nil:
-		return dst, store.Meta{}, false, err
-	case gone:
-		return dst, store.Meta{}, true, store.ErrNotFound
+	if gone {
+		return nil, store.Meta{}, true, store.ErrNotFound
 	}
-	return append(bufpool.Grow(dst, len(value)), value...), m, false, nil
+	return value, m, false, err
 }
 
 // view is what is stored at a moment.
@@ -104,9 +104,9 @@ type view struct {
 	moment int64
 }
 
-func (v *view) Get(dst, key []byte) ([]byte, store.Meta, error) {
-	got, m, _, err := v.store.seek(v.it, dst, key, v.now)
-	return got, m, err
+func (v *view) Get(key []byte) ([]byte, store.Meta, error) {
+	value, m, _, err := v.store.seek(v.it, key, v.now)
+	return value, m, err
 }
 
 func (v *view) now() int64 { return v.moment }
