@@ -71,7 +71,7 @@ func TestKill_CounterIsExact(t *testing.T) {
 		require.NoError(t, concurrently(clients, func(i int) error {
 			c, err := dial(s.data)
 			if err != nil {
-				return nil //nolint:nilerr // the service has ended
+				return nil // the service has ended
 			}
 			defer c.close()
 			for round := 0; !ended.Load(); round++ {
@@ -155,7 +155,7 @@ func TestKill_BatchesAreWhole(t *testing.T) {
 				err = concurrently(writers, func(w int) error {
 					c, err := dial(s.data)
 					if err != nil {
-						return nil //nolint:nilerr // the service has ended
+						return nil // the service has ended
 					}
 					defer c.close()
 					for !ended.Load() {
