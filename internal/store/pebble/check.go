@@ -170,12 +170,12 @@ func (c *checker) checkFormat() bool {
 // is not said, none has a head.
 func (c *checker) checkValues() bool {
 	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(c.dir, name)) }
-	v, found, err := format.ReadValues(read)
+	prefix, found, err := format.ReadPrefix(read)
 	if err != nil {
 		c.damaged(format.ValuesName, ofFile(format.ValuesName, err))
 		return false
 	}
-	if c.prefix = v.Prefix; !found {
+	if c.prefix = prefix; !found {
 		c.prefix = format.NewPrefix()
 	}
 	return true

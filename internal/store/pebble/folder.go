@@ -91,34 +91,18 @@ func (s *Store) inspect() (*found, error) {
 // readValues reads how values are kept, and writes it into the folder first if it is not
 // there.
 func (s *Store) readValues() error {
-	v, found, err := format.ReadValues(s.read)
+	p, found, err := format.ReadPrefix(s.read)
 	if err != nil {
 		return err
 	}
 	if !found {
-		v.Prefix = format.NewPrefix()
-		if err := s.writeFile(s.opts.Dir, format.ValuesName, v.Note()); err != nil {
+		p = format.NewPrefix()
+		if err := s.writeFile(s.opts.Dir, format.ValuesName, p.Note()); err != nil {
 			return err
 		}
 	}
-	s.prefix = v.Prefix
-	s.expiring.noted = v.Expiring
+	s.prefix = p
 	return nil
-}
-
-// noteExpiring notes in the folder that there may be values that expire, if there are.
-func (s *Store) noteExpiring() error {
-	e := &s.expiring
-	if e.noted || e.soonest.Load() == 0 {
-		return nil
-	}
-	if err := s.health.reason(); err != nil {
-		return err
-	}
-	v := format.Values{Prefix: s.prefix, Expiring: true}
-	err := s.writeFile(s.opts.Dir, format.ValuesName, v.Note())
-	e.noted = err == nil
-	return err
 }
 
 // writeFile makes a file in a folder, durably, whole or not at all.

@@ -22,8 +22,10 @@ type instance struct {
 	// spent is set when the instance is fenced and waits for its successor, of
 	// which it no longer knows anything that the folder does not.
 	spent bool
-	refs  atomic.Int64
-	close func(*instance)
+	// expiring says that the folder has a note that there may be values that expire.
+	expiring atomic.Bool
+	refs     atomic.Int64
+	close    func(*instance)
 }
 
 func (i *instance) acquire() { i.refs.Add(1) }
@@ -91,10 +93,14 @@ func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) 
 		err := func() (err error) {
 			defer rescue(&err) // on some kinds of damage Pebble panics
 			inst.db, err = pebble.Open(s.opts.Dir, o)
-			if err == nil && old {
+			if err != nil {
+				return err
+			}
+			if old {
 				_ = inst.db.Flush() // whose failure is none of the store
 			}
-			return err
+			inst.expiring.Store(mayExpire(inst.db))
+			return nil
 		}()
 		inst.disk.opening.Store(false)
 		if err != nil {

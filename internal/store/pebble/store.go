@@ -64,9 +64,11 @@ type Store struct {
 	closed bool
 
 	// prefix is what the heads of values begin with in the folder.
-	prefix   format.Prefix
-	clock    clock
-	expiring expiring
+	prefix format.Prefix
+	clock  clock
+	// soonest is when the first value expires of those written since the sweeper
+	// asked, 0 if none was.
+	soonest atomic.Int64
 	// order is held for reading while writes are applied, and for writing by a
 	// Transact, from its first look to its writes: so none comes in between. judging
 	// is held for writing by it as well, and for reading while somebody judges that a
@@ -229,12 +231,20 @@ func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error
 		return nil, fmt.Errorf("%w: it was opened again meanwhile", store.ErrUnwritable)
 	}
 	b := inst.db.NewBatch()
+	expiring := false
 	for i := range writes {
 		s.add(b, &writes[i])
+		expiring = expiring || writes[i].TTL != 0
+	}
+	if expiring = expiring && !inst.expiring.Load(); expiring {
+		noteExpiring(b)
 	}
 	if s.opts.Sync == Always {
 		if err := inst.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
 			return nil, err
+		}
+		if expiring {
+			inst.expiring.Store(true)
 		}
 		if err := inst.broken.Load(); err != nil {
 			// The error may have been this batch's, and then no sync will ever
@@ -248,6 +258,9 @@ func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error
 	}
 	if err := inst.db.Apply(b, pebble.NoSync); err != nil {
 		return nil, err
+	}
+	if expiring {
+		inst.expiring.Store(true)
 	}
 	if s.opts.Sync == Interval && !s.dirty.Load() {
 		s.dirty.Store(true)
@@ -269,7 +282,7 @@ func (s *Store) add(b *pebble.Batch, w *store.Write) {
 	var h format.Head
 	if w.TTL != 0 {
 		h.Expires = s.clock.read() + int64(w.TTL)*1000
-		s.expiring.note(h.Expires)
+		s.expires(h.Expires)
 	}
 	if len(w.Value) > etag.LargeValue {
 		if h.Tag = w.Tag; h.Tag.IsZero() {
@@ -469,8 +482,7 @@ func (s *Store) Checkpoint(dir string) error {
 	if err := inst.db.Checkpoint(dir, options...); err != nil {
 		return fmt.Errorf("cannot write a checkpoint to %s: %w", dir, err)
 	}
-	v := format.Values{Prefix: s.prefix, Expiring: true} // for all that is known here
-	if err := s.writeFile(dir, format.ValuesName, v.Note()); err != nil {
+	if err := s.writeFile(dir, format.ValuesName, s.prefix.Note()); err != nil {
 		return fmt.Errorf("cannot write a checkpoint to %s: %w", dir, err)
 	}
 	if err := inst.lost(); err != nil {
@@ -492,7 +504,6 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	close(s.closing)
 	s.loops.Wait()
-	_ = s.noteExpiring()
 
 	var errs []error
 	settled := false

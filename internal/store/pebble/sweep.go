@@ -3,8 +3,9 @@ package pebble
 import (
 	"bytes"
 	"math"
-	"sync/atomic"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/spillway-go/spillway/internal/store"
 )
@@ -27,21 +28,36 @@ const (
 	sweepingPause = 4  // as a step that has found as many keys as it may
 )
 
-// expiring is what is known of the values that expire.
-type expiring struct {
-	// noted says that the folder has a note that there may be some. The sweeper makes it,
-	// soon after the first was written, and Close.
-	noted bool
-	// soonest is when the first one expires of those written since the sweeper asked, 0
-	// if none was.
-	soonest atomic.Int64
+// That there ever was a value that expires is noted in the batch of the first one, so
+// that no crash parts them. The note is a range key, which who reads points does not
+// meet, over a range that matters to nobody.
+var noteStart, noteEnd = []byte{0}, []byte{0, 0}
+
+// noteExpiring adds the note to a batch.
+func noteExpiring(b *pebble.Batch) {
+	_ = b.RangeKeySet(noteStart, noteEnd, nil, []byte("expiring"), nil)
 }
 
-// note notes that a value is written that expires then.
-func (e *expiring) note(expires int64) {
+// mayExpire reports whether there is the note. If it cannot be read there may be.
+func mayExpire(db *pebble.DB) (may bool) {
+	defer func() {
+		if recover() != nil { // on some kinds of damage Pebble panics
+			may = true
+		}
+	}()
+	it, err := db.NewIter(&pebble.IterOptions{KeyTypes: pebble.IterKeyTypeRangesOnly})
+	if err != nil {
+		return true
+	}
+	may = it.First()
+	return it.Close() != nil || may
+}
+
+// expires notes that a value is written that expires then.
+func (s *Store) expires(then int64) {
 	for {
-		soonest := e.soonest.Load()
-		if soonest != 0 && soonest <= expires || e.soonest.CompareAndSwap(soonest, expires) {
+		soonest := s.soonest.Load()
+		if soonest != 0 && soonest <= then || s.soonest.CompareAndSwap(soonest, then) {
 			return
 		}
 	}
@@ -49,14 +65,13 @@ func (e *expiring) note(expires int64) {
 
 func (s *Store) sweepLoop() {
 	next := int64(math.MaxInt64) // when something expires
-	if s.expiring.noted {
+	s.mu.RLock()
+	if s.cur.expiring.Load() {
 		next = 0
 	}
+	s.mu.RUnlock()
 	for s.rest(s.opts.SweepInterval) {
-		if s.noteExpiring() != nil {
-			continue // the store has failed, or will
-		}
-		if soonest := s.expiring.soonest.Swap(0); soonest != 0 {
+		if soonest := s.soonest.Swap(0); soonest != 0 {
 			next = min(next, soonest)
 		}
 		if s.clock.read() >= next {

@@ -253,13 +253,9 @@ func TestStore_SweepsWhatHasExpired(t *testing.T) {
 	require.Equal(t, n+3, stored)
 }
 
-// It happens by itself.
-func TestStore_SweepLoop(t *testing.T) {
-	t.Parallel()
-	w := newWall()
-	s := open(t, Options{Dir: t.TempDir(), Now: w.now, SweepInterval: time.Millisecond})
-	require.NoError(t, apply(s, putFor("a", "v", 1)))
-	w.move(time.Second)
+// requireSwept waits until nothing is stored any more.
+func requireSwept(t testing.TB, s *Store) {
+	t.Helper()
 	require.Eventually(t, func() bool {
 		it, err := s.cur.db.NewIter(nil)
 		require.NoError(t, err)
@@ -267,6 +263,75 @@ func TestStore_SweepLoop(t *testing.T) {
 		require.NoError(t, it.Close())
 		return !found
 	}, time.Minute, time.Millisecond)
+}
+
+// It happens by itself.
+func TestStore_SweepLoop(t *testing.T) {
+	t.Parallel()
+	w := newWall()
+	s := open(t, Options{Dir: t.TempDir(), Now: w.now, SweepInterval: time.Millisecond})
+	require.NoError(t, apply(s, putFor("a", "v", 1)))
+	w.move(time.Second)
+	requireSwept(t, s)
+}
+
+// It happens in whatever is left of the store: after a power cut that comes as soon as
+// the first value that expires is there, after flushes and compactions, and in copies.
+func TestStore_SweepsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(t *testing.T, s *Store, mem *vfs.MemFS) (dir string, fs vfs.FS){
+		"after a power cut": func(_ *testing.T, _ *Store, mem *vfs.MemFS) (string, vfs.FS) {
+			return "d", mem.CrashClone(vfs.CrashCloneCfg{})
+		},
+		"after a power cut behind a compaction": func(t *testing.T, s *Store, mem *vfs.MemFS) (string, vfs.FS) {
+			t.Helper()
+			require.NoError(t, s.cur.db.Flush())
+			require.NoError(t, s.cur.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
+			return "d", mem.CrashClone(vfs.CrashCloneCfg{})
+		},
+		"in a copy": func(t *testing.T, s *Store, mem *vfs.MemFS) (string, vfs.FS) {
+			t.Helper()
+			require.NoError(t, s.Checkpoint("copy"))
+			return "copy", mem
+		},
+	} {
+		for _, transact := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, transact=%t", name, transact), func(t *testing.T) {
+				t.Parallel()
+				w, mem := newWall(), vfs.NewCrashableMem()
+				s := open(t, Options{Dir: "d", FS: mem, Now: w.now, SweepInterval: time.Hour})
+				if transact {
+					c, err := s.Transact(nil, func(store.View) ([]store.Write, error) { return []store.Write{putFor("a", "v", 1)}, nil })
+					require.NoError(t, err)
+					require.NoError(t, c.Wait())
+				} else {
+					require.NoError(t, apply(s, putFor("a", "v", 1)))
+				}
+				dir, fs := leave(t, s, mem)
+				w.move(time.Second)
+				left := open(t, Options{Dir: dir, FS: fs, Now: w.now, SweepInterval: time.Millisecond})
+				requireSwept(t, left)
+			})
+		}
+	}
+}
+
+// Who writes nothing that expires has nobody go over the store.
+func TestStore_NotesOnlyWhatExpires(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openOnly(t, Options{Dir: dir})
+	require.NoError(t, apply(s, put("\x00", "v"), del("b")))
+	require.False(t, s.cur.expiring.Load())
+	require.NoError(t, s.Close())
+	s = openOnly(t, Options{Dir: dir})
+	require.False(t, s.cur.expiring.Load())
+	require.NoError(t, apply(s, putFor("a", "v", 1000)))
+	require.True(t, s.cur.expiring.Load())
+	require.NoError(t, s.Close())
+	s = open(t, Options{Dir: dir})
+	require.True(t, s.cur.expiring.Load())
+	require.Equal(t, []string{"\x00", "a"}, keysOf(t, s))
 }
 
 // A power cut leaves all writes of a step, or none.

@@ -32,34 +32,26 @@ func NewPrefix() (p Prefix) {
 	return p
 }
 
-// Values is what the file ValuesName says.
-type Values struct {
-	Prefix Prefix
-	// Expiring says that there may be values that expire.
-	Expiring bool
+// Note returns the content of the file ValuesName.
+func (p *Prefix) Note() []byte {
+	return fmt.Appendf(nil, "%x %08x\n", p[:], crc32.Checksum(p[:], castagnoli))
 }
 
-// Note returns the content of the file.
-func (v *Values) Note() []byte {
-	line := fmt.Sprintf("%x expiring=%t", v.Prefix[:], v.Expiring)
-	return fmt.Appendf(nil, "%s %08x\n", line, crc32.Checksum([]byte(line), castagnoli))
-}
-
-// ReadValues reads the file. It reports whether there is one.
-func ReadValues(read func(name string) ([]byte, error)) (v Values, found bool, _ error) {
+// ReadPrefix reads the file ValuesName. It reports whether there is one.
+func ReadPrefix(read func(name string) ([]byte, error)) (p Prefix, found bool, _ error) {
 	note, err := read(ValuesName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return v, false, nil
+		return p, false, nil
 	}
 	if err != nil {
-		return v, false, fmt.Errorf("%s: %w", ValuesName, err)
+		return p, false, fmt.Errorf("%s: %w", ValuesName, err)
 	}
 	var prefix []byte
-	_, err = fmt.Sscanf(string(note), "%x expiring=%t", &prefix, &v.Expiring)
-	if copy(v.Prefix[:], prefix); err != nil || !bytes.Equal(note, v.Note()) {
-		return v, false, fmt.Errorf("%s %w: it is not what was written", ValuesName, ErrDamaged)
+	_, err = fmt.Sscanf(string(note), "%x", &prefix)
+	if copy(p[:], prefix); err != nil || !bytes.Equal(note, p.Note()) {
+		return p, false, fmt.Errorf("%s %w: it is not what was written", ValuesName, ErrDamaged)
 	}
-	return v, true, nil
+	return p, true, nil
 }
 
 // A head is the prefix, a byte that says what follows, when the value expires, and
