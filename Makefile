@@ -194,7 +194,7 @@ OVERLOAD_LIMITS = $(if $(wildcard $(BIN)/limits),--service 'go-concurrency-limit
 overload: ## the library under overload, beside what else there is: docs/library-overload.md
 	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/loadtest
 	cd examples/overload && go build -trimpath -o $(BIN)/ ./cmd/overload
-	nice -n -15 $(BIN)/loadtest compare --scenario examples/overload/scenario.yaml --target 'GET /' --out reports/overload \
+	nice -n -15 $(BIN)/loadtest compare --scenario examples/overload/scenario.yaml --target 'GET /' --out reports/overload $(OVERLOAD_FLAGS) \
 		$(foreach v,$(OVERLOAD),--service '$(v)=bin/overload $(v) {port}') $(OVERLOAD_LIMITS)
 	go run ./loadtest/figures docs/library-overload.md
 

@@ -22,10 +22,10 @@ import (
 
 const (
 	// places is how many requests the resource works for at once, and work how long it
-	// takes for one: together 500 a second, which is little for the machine, so that it is
+	// takes for one: together 1,000 a second, which is little for the machine, so that it is
 	// the resource that is overloaded.
 	places = 8
-	work   = 16 * time.Millisecond
+	work   = 8 * time.Millisecond
 )
 
 // resource is a database, say: what comes while all places are taken waits in it, first
