@@ -83,7 +83,12 @@ func (c *conn) parseBatch() (*executor.Steps, *problem) {
 	if lines > maxSteps {
 		return nil, badRequest("the batch has " + strconv.Itoa(lines) + " lines, allowed: at most " + strconv.Itoa(maxSteps))
 	}
-	if !c.reserve(int64(lines) * int64(unsafe.Sizeof(executor.Step{}))) {
+	beside := int64(lines) * int64(unsafe.Sizeof(executor.Step{}))
+	if all := c.body.reserved + beside; all > o.MaxBodyBytes {
+		return nil, &problem{status: fasthttp.StatusRequestEntityTooLarge,
+			detail: "the batch and its operations take " + strconv.FormatInt(all, 10) + " bytes, allowed: at most " + strconv.FormatInt(o.MaxBodyBytes, 10)}
+	}
+	if !c.reserve(beside) {
 		return nil, c.noRoom()
 	}
 	s := &executor.Steps{Ops: make([]executor.Step, lines), MaxBytes: o.MaxBatchBytes}

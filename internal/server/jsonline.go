@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strconv"
 	"unicode/utf16"
@@ -205,10 +206,18 @@ func (p *jsonLine) ttl() uint32 {
 	}
 	n, ok := parseNumber(p.rest[:digits])
 	if ends := digits == len(p.rest) || p.rest[digits] != '.' && p.rest[digits]|0x20 != 'e'; !ok || !ends || n < 1 || n > maxTTL || p.rest[0] == '0' {
-		p.fail("ttl is not a whole number from 1 to " + strconv.Itoa(maxTTL))
+		p.fail("ttl is " + quote(p.scalar()) + ", allowed: a whole number from 1 to " + strconv.Itoa(maxTTL))
 	}
 	p.rest = p.rest[digits:]
 	return uint32(min(n, maxTTL))
+}
+
+// scalar returns what is there up to the next comma or the end of the object.
+func (p *jsonLine) scalar() []byte {
+	if end := bytes.IndexAny(p.rest, ",}"); end >= 0 {
+		return p.rest[:end]
+	}
+	return p.rest
 }
 
 // ifMatch takes a validator, as an earlier answer or ETag has it, or *.

@@ -126,6 +126,24 @@ func TestBodyBudget_BelowLargestValue(t *testing.T) {
 	}
 }
 
+// A batch that the budget never has room for is too large: nobody is told to come again
+// with it.
+func TestBodyBudget_BelowLargestBatch(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo", func(o *setup) { o.MaxBodyBytes = 2000 })
+	line := `{"op":"get","key":"YQ=="}` + "\n"
+	for _, r := range []struct{ lines, padding, status int }{
+		{1, 0, 200},
+		{1, 2000, 413}, // the body
+		{20, 0, 413},   // with what its lines take up beside
+	} {
+		body := strings.Repeat(line, r.lines) + strings.Repeat(" ", r.padding)
+		head := "POST /v0/entities" + host + "Content-Type: application/x-ndjson\n"
+		require.Equal(t, r.status, s.dial().do(fmt.Sprintf("%sContent-Length: %d\n\n%s", head, len(body), body)).status, r)
+		require.Equal(t, r.status, s.dial().do(fmt.Sprintf("%sTransfer-Encoding: chunked\n\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)).status, r)
+	}
+}
+
 // A connection beyond the limit is told so, and one that comes when another has
 // gone is served.
 func TestMaxConnections(t *testing.T) {

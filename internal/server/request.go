@@ -221,12 +221,14 @@ func (c *conn) parseRequest() *problem {
 	return nil
 }
 
-// mostBody returns how many bytes the body of the request may have.
+// mostBody returns how many bytes the body of the request may have. To come again with
+// a batch that is larger than the budget of all bodies would be of no use.
 func (c *conn) mostBody() int {
+	o := &c.server.opts
 	if c.req.isBatch {
-		return c.server.opts.MaxBatchBytes
+		return int(min(int64(o.MaxBatchBytes), o.MaxBodyBytes))
 	}
-	return c.server.opts.MaxValueBytes
+	return o.MaxValueBytes
 }
 
 var questionMark = []byte("?")
