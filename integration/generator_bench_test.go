@@ -117,29 +117,33 @@ func BenchmarkGenerator_KnownLatency(b *testing.B) {
 		defer mu.Unlock()
 		_ = truth.RecordValue(time.Since(begin).Microseconds())
 	})
-	ratios := map[string][]float64{}
-	for b.Loop() {
-		truth.Reset()
-		file := filepath.Join(b.TempDir(), "result.json")
-		cost(b, binary, "run", "--url", url, "--rate", "2000", "--connections", "512", "--mix", "get=1", "--duration", "10s", "--warmup", "0s", "--json", file)
-		text, err := os.ReadFile(file)
-		require.NoError(b, err)
-		var found struct {
-			Latency loadresult.Percentiles `json:"latency_ms"`
-		}
-		require.NoError(b, json.Unmarshal(text, &found))
-		mu.Lock()
-		for _, p := range []struct {
-			name  string
-			found float64
-			at    float64
-		}{{"p50", found.Latency.P50, 50}, {"p90", found.Latency.P90, 90}, {"p99", found.Latency.P99, 99}, {"p99.9", found.Latency.P999, 99.9}} {
-			ratios[p.name] = append(ratios[p.name], p.found*1000/float64(truth.ValueAtQuantile(p.at)))
-		}
-		mu.Unlock()
+	for _, engine := range []string{"epoll", "portable"} {
+		b.Run("engine="+engine, func(b *testing.B) {
+			ratios := map[string][]float64{}
+			for b.Loop() {
+				truth.Reset()
+				file := filepath.Join(b.TempDir(), "result.json")
+				cost(b, binary, "run", "--url", url, "--engine", engine, "--rate", "2000", "--connections", "512", "--mix", "get=1", "--duration", "10s", "--warmup", "0s", "--json", file)
+				text, err := os.ReadFile(file)
+				require.NoError(b, err)
+				var found struct {
+					Latency loadresult.Percentiles `json:"latency_ms"`
+				}
+				require.NoError(b, json.Unmarshal(text, &found))
+				mu.Lock()
+				for _, p := range []struct {
+					name  string
+					found float64
+					at    float64
+				}{{"p50", found.Latency.P50, 50}, {"p90", found.Latency.P90, 90}, {"p99", found.Latency.P99, 99}, {"p99.9", found.Latency.P999, 99.9}} {
+					ratios[p.name] = append(ratios[p.name], p.found*1000/float64(truth.ValueAtQuantile(p.at)))
+				}
+				mu.Unlock()
+			}
+			for name, values := range ratios {
+				b.ReportMetric(median(values), name+"-found/true")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
 	}
-	for name, values := range ratios {
-		b.ReportMetric(median(values), name+"-found/true")
-	}
-	b.ReportMetric(0, "ns/op")
 }

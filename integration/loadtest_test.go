@@ -121,6 +121,27 @@ func TestLoadtest_ReadsWhatItHasFilled(t *testing.T) {
 	require.FileExists(t, markdown)
 }
 
+// Both planes over TLS, by a certificate that the lab is told to trust, or not to ask for.
+func TestLoadtest_MeasuresOverTLS(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, t.TempDir(), "127.0.0.1")
+	s := start(t, plain, "SPILLWAY_TLS_CERT="+cert, "SPILLWAY_TLS_KEY="+key)
+	file := filepath.Join(t.TempDir(), "a.json")
+	for _, trust := range []string{"--ca-file=" + cert, "--insecure"} {
+		r := run(t, labBinary, nil, "run", "--url", s.dataURL(""), "--admin", s.adminURL(""), trust, "--rate=100", "--duration=1s",
+			"--connections=4", "--slo=1m", "--json", file, "--assert", "errors==0")
+		require.Equal(t, 0, r.code, r)
+		fields := readJSON(t, file)
+		require.Equal(t, "portable", fields["engine"])
+		require.Greater(t, fields["goodput_rps"], 0.0)
+		require.Greater(t, fields["server_cpu_us_per_request"], 0.0)
+	}
+	r := run(t, labBinary, nil, "run", "--url", s.dataURL(""), "--rate=100", "--duration=1s")
+	require.Equal(t, 1, r.code, r)
+	r.requireOneLine(t)
+	require.Contains(t, r.stderr, "--ca-file")
+}
+
 func TestLoadtest_CountsWhatIsShed(t *testing.T) {
 	t.Parallel()
 	s := start(t, plain, "SPILLWAY_STRATEGY=fifo", "SPILLWAY_WORKERS=1", "SPILLWAY_QUEUE_CAPACITY=1", "SPILLWAY_STORE_DELAY=20ms")

@@ -467,7 +467,10 @@ func (c *client) attempt(ctx context.Context, x *exchange, left time.Duration) (
 		}
 	}
 	answer, err := w.conn.RoundTrip(p.request(ctx, &x.request, left))
-	if err == nil {
+	if err == nil && answer.StatusCode == http.StatusSwitchingProtocols {
+		_ = answer.Body.Close() // what follows is no answer, and never need end
+		c.hangUp(server)
+	} else if err == nil {
 		_, err = io.Copy(io.Discard, answer.Body)
 		_ = answer.Body.Close()
 	}
@@ -476,7 +479,7 @@ func (c *client) attempt(ctx context.Context, x *exchange, left time.Duration) (
 		return 0, "", err
 	}
 	// A connection that net/http is about to close takes no other request.
-	if w.answered = true; answer.Close || answer.ProtoMajor == 1 && w.conn.Available() == 0 {
+	if w.answered = true; w.conn != nil && (answer.Close || answer.ProtoMajor == 1 && w.conn.Available() == 0) {
 		c.hangUp(server)
 	}
 	p.mu.Lock()

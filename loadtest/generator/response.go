@@ -3,6 +3,7 @@ package generator
 import (
 	"bytes"
 	"errors"
+	"net/http"
 )
 
 var errProtocol = errors.New("not an HTTP/1.1 answer")
@@ -64,6 +65,9 @@ func (r *response) feed(data []byte) (done bool, rest []byte, err error) {
 			r.head = r.head[:0]
 			if err != nil {
 				return false, nil, err
+			}
+			if r.status == http.StatusSwitchingProtocols { // what follows is no answer
+				return true, nil, nil
 			}
 			if r.status < 200 { // 100 Continue: the answer is still to come
 				r.state = inHead
@@ -201,6 +205,7 @@ func (r *response) parseHead(head []byte) error {
 			}
 		}
 	}
+	r.close = r.close || r.status == http.StatusSwitchingProtocols
 	switch {
 	case r.status < 200 || r.status == 204 || r.status == 304 || r.bodiless:
 		r.state, r.left = inBody, 0

@@ -123,6 +123,29 @@ func testCountsTimeoutsByTarget(t *testing.T, engine workload.Engine) {
 	require.Equal(t, slow.Requests, slow.Latency.Count)
 }
 
+// An upgrade is an answer, though the connection may then go on for ever.
+func TestRun_TakesAnUpgradeForAnAnswer(t *testing.T) { onEachEngine(t, testTakesAnUpgradeForAnAnswer) }
+
+func testTakesAnUpgradeForAnAnswer(t *testing.T, engine workload.Engine) {
+	t.Parallel()
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello")
+			_, _ = io.Copy(io.Discard, c) // until the client has gone
+			_ = c.Close()
+		}
+	})
+	r, err := Run(t.Context(), workload.Options{
+		Engine: engine, URL: url, Count: 20, Connections: 2, Good: "101", Headers: []string{"Upgrade: echo"},
+		Targets: []workload.Target{{Method: "GET", URL: "/"}},
+	})
+	require.NoError(t, err)
+	requireConserved(t, r)
+	require.Equal(t, map[string]int64{"101": 20}, r.Status)
+	require.EqualValues(t, 20, r.Served())
+}
+
 func TestRun_OverTLSAndHTTP2(t *testing.T) {
 	t.Parallel()
 	handler := func(w http.ResponseWriter, r *http.Request) {

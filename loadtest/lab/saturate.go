@@ -339,6 +339,7 @@ func (s *search) try(ctx context.Context, rate float64) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.found.URL = cmp.Or(r.URL, s.found.URL) // that of targets is theirs
 	s.found.Strategy, s.found.Workers, s.found.Capacity = r.Strategy, r.Workers, r.Capacity
 	s.found.Steps = append(s.found.Steps, Step{
 		Rate:            rate,
