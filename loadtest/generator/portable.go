@@ -172,9 +172,19 @@ func newLine(s *server, version workload.HTTP, trusted *tls.Config) line {
 func (p *portable) connect(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	open := func(c *client) {
+		for server := range c.conns {
+			if err := c.dial(ctx, server); err != nil {
+				stop(err) // the first is the cause
+				return
+			}
+		}
+		c.setOpen(true)
+	}
+	open(p.clients[0]) // alone: a server that is not to be had is asked once
 	places := make(chan struct{}, connectsAtOnce)
 	var wg sync.WaitGroup
-	for _, c := range p.clients {
+	for _, c := range p.clients[1:] {
 		select {
 		case places <- struct{}{}:
 		case <-ctx.Done():
@@ -184,13 +194,7 @@ func (p *portable) connect(ctx context.Context) error {
 		}
 		wg.Go(func() {
 			defer func() { <-places }()
-			for server := range c.conns {
-				if err := c.dial(ctx, server); err != nil {
-					stop(err) // the first is the cause
-					return
-				}
-			}
-			c.setOpen(true)
+			open(c)
 		})
 	}
 	wg.Wait()
@@ -555,7 +559,7 @@ func (c *client) dial(ctx context.Context, server int) error {
 	}
 	c.conns[server].retryAt = c.p.clock() + reopenAfter
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-		err = errors.New("no connection in time")
+		err = fmt.Errorf("no connection within %v", connectPatience)
 	} else if inner, ok := errors.AsType[syscall.Errno](err); ok {
 		err = inner
 	} else if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
