@@ -64,12 +64,16 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		err = check(ctx, &inv.Config, inv.Dir, stdout, stderr)
 	case config.Copy:
 		err = copyStore(ctx, inv, stdout, stderr)
-	default:
+	default: // Serve and Proxy
 		// Whoever reads stderr must not be able to stop the service, nor its end.
 		log := logging.Open(stderr, func(missing uint64) error { return reportMissing(&inv.Config, stderr, missing) })
 		defer log.Close(lastLines)
 		stderr = log
-		err = serve(ctx, inv, memory, log)
+		if inv.Command == config.Proxy {
+			err = serveProxy(ctx, inv, memory, log)
+		} else {
+			err = serve(ctx, inv, memory, log)
+		}
 	}
 	switch {
 	case errors.Is(err, errDamage), errors.Is(err, errDifferent):

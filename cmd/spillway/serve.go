@@ -54,45 +54,73 @@ const maxBatch = 128
 // serve runs the service until ctx ends or a signal comes, and stops it
 // gracefully. A second signal ends the waiting, but loses nothing.
 func serve(ctx context.Context, inv config.Invocation, memory int64, stderr *logging.Writer) error {
-	log := newLogger(&inv.Config, stderr)
-	for _, warning := range inv.Warnings {
-		log.Warn(warning)
-	}
-	tables, warning, err := inv.Config.FitDescriptors(maxDescriptors())
+	p, err := prepare(ctx, &inv, memory, inv.Config.CacheBytes, stderr)
 	if err != nil {
 		return err
 	}
-	if warning != "" {
-		log.Warn(warning)
+	defer p.close()
+	started, done := make(chan *service, 1), make(chan error, 1)
+	go func() { done <- lifetime(p.ctx, &inv.Config, p.tables, p.log, stderr.Dropped, started) }()
+	return p.untilStopped(done, func() error { return abandon(started, done) })
+}
+
+// process is what serving needs of the process.
+type process struct {
+	log     *slog.Logger
+	ctx     context.Context // ends when it is to stop
+	end     context.CancelFunc
+	signals chan os.Signal
+	tables  int // that the store may hold open
+}
+
+// prepare sets up the process, for a cache of so many bytes.
+func prepare(ctx context.Context, inv *config.Invocation, memory, cache int64, stderr *logging.Writer) (*process, error) {
+	p := &process{log: newLogger(&inv.Config, stderr), signals: make(chan os.Signal, 2)}
+	for _, warning := range inv.Warnings {
+		p.log.Warn(warning)
 	}
-	limit := limitMemory(memory, inv.Config.CacheBytes)
+	var warning string
+	var err error
+	if p.tables, warning, err = inv.Config.FitDescriptors(maxDescriptors()); err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		p.log.Warn(warning)
+	}
+	limit := limitMemory(memory, cache)
 	runtime.SetMutexProfileFraction(mutexProfileFraction)
 	runtime.SetBlockProfileRate(int(blockProfileRate))
 
 	// A terminal or a reader of stderr that goes must not take the service along.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	signal.Notify(p.signals, syscall.SIGTERM, syscall.SIGINT)
+	p.ctx, p.end = context.WithCancel(ctx)
 	if limit > 0 {
 		inSockets := func() int64 { return config.InSockets(os.DirFS("/")) }
-		go leaveSockets(ctx, limit, inSockets, func(limit int64) { debug.SetMemoryLimit(limit) })
+		go leaveSockets(p.ctx, limit, inSockets, func(limit int64) { debug.SetMemoryLimit(limit) })
 	}
-	started, done := make(chan *service, 1), make(chan error, 1)
-	go func() { done <- lifetime(ctx, &inv.Config, tables, log, stderr.Dropped, started) }()
+	return p, nil
+}
+
+func (p *process) close() {
+	p.end()
+	signal.Stop(p.signals)
+}
+
+// untilStopped waits until a lifetime is done, which the first signal has end, and calls
+// abandon at the second.
+func (p *process) untilStopped(done <-chan error, abandon func() error) error {
 	for stopping := false; ; stopping = true {
 		select {
 		case err := <-done:
 			return err
-		case s := <-signals:
+		case s := <-p.signals:
 			if stopping {
-				log.Error("second signal, ending without waiting for requests", "signal", s.String())
-				return abandon(started, done)
+				p.log.Error("second signal, ending without waiting for requests", "signal", s.String())
+				return abandon()
 			}
-			log.Info("stopping", "signal", s.String())
-			stop()
+			p.log.Info("stopping", "signal", s.String())
+			p.end()
 		}
 	}
 }

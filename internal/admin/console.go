@@ -128,6 +128,7 @@ type frame struct {
 	Classes []callerFrame `json:"classes"` // recent
 	Clients []callerFrame `json:"clients"` // recent
 
+	Proxy   bool        `json:"proxy"` // without a store
 	Store   storeFrame  `json:"store"`
 	Slowest []slowFrame `json:"slowest"`
 }
@@ -209,7 +210,7 @@ func (h *history) frame() []byte {
 	lately, all := between(before, now), between(&oldest, now)
 	s, g := now.Store, now.Gauge
 	f := frame{
-		Boot: h.boot.UnixMilli(), Time: now.at, Connections: now.Connections, SLO: now.SLO,
+		Boot: h.boot.UnixMilli(), Time: now.at, Connections: now.Connections, SLO: now.SLO, Proxy: now.Proxy,
 		Strategy: g.Strategy, Workers: g.Workers, Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
 		Limit: g.Limit, Pace: g.Pace.Seconds(),
 		Answered: lately.good + lately.late + lately.failed + lately.shed, Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: mode(o.Dispatcher.Status()),

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/socket"
 )
 
 // dial opens a connection and sends a request for /healthz.
@@ -64,7 +66,7 @@ func TestListener_StalledReader(t *testing.T) {
 	t.Parallel()
 	bound, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := &listener{Listener: bound, most: 1, stall: 100 * time.Millisecond}
+	l := &socket.Listener{Listener: bound, Most: 1, Stall: 100 * time.Millisecond}
 	defer l.Close()
 	dial(t, bound.Addr())
 	c, err := l.Accept()
@@ -73,7 +75,7 @@ func TestListener_StalledReader(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NoError(t, c.Close())
 	_ = c.Close() // counts no second time
-	require.Zero(t, l.open.Load())
+	require.Zero(t, l.Open())
 }
 
 // single is a listener with one connection.

@@ -47,9 +47,9 @@ func (o *Options) routes(past *history, f *feed) http.Handler {
 		}},
 		{path: "/history", methods: get(past.serve)},
 		{path: "/config", methods: get(o.getConfig)},
-		{path: "/backup", methods: map[string]http.HandlerFunc{
-			http.MethodPost: o.postBackup,
-		}},
+	}
+	if o.Backup != nil {
+		table = append(table, route{path: "/backup", methods: map[string]http.HandlerFunc{http.MethodPost: o.postBackup}})
 	}
 	// A page from elsewhere in the operator's browser must not switch
 	// strategies or write backups.

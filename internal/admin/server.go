@@ -21,11 +21,12 @@ import (
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/internal/socket"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // Options say what the admin plane serves. All fields but TLS, Token, Logger,
-// Version, Commit, Callers and ForgetCallers must be set.
+// Version, Commit, Callers, ForgetCallers and Backup must be set.
 type Options struct {
 	// Listen is the address, whose port may be 0.
 	Listen string
@@ -62,7 +63,8 @@ type Options struct {
 	// secrets.
 	Config func() any
 	// Backup writes a consistent copy of the store into a folder that is not there
-	// yet, unless ctx ends before. Its errors are those of backup.Backups.Write.
+	// yet, unless ctx ends before. Its errors are those of backup.Backups.Write. It is nil
+	// where there is no store.
 	Backup func(ctx context.Context, dir string) (backup.Result, error)
 }
 
@@ -84,9 +86,9 @@ type Server struct {
 	serving  sync.WaitGroup
 }
 
-// Time limits, beside that of writes. There is none on handlers: a profile takes as
-// long as was asked for.
+// Time limits. There is none on handlers: a profile takes as long as was asked for.
 const (
+	writeTimeout = 10 * time.Second // for a client to take something of an answer
 	headTimeout  = 10 * time.Second // for a request's head
 	bodyTimeout  = 10 * time.Second // for its body
 	idleTimeout  = time.Minute      // between requests
@@ -102,7 +104,7 @@ func Open(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin plane: %w", err)
 	}
-	limited := &listener{Listener: bound, most: int64(o.MaxConnections), stall: writeTimeout}
+	limited := &socket.Listener{Listener: bound, Most: int64(o.MaxConnections), Stall: writeTimeout}
 	past, consoles := newHistory(&o, time.Now()), newFeed()
 	s := &Server{
 		http: &http.Server{
@@ -121,7 +123,7 @@ func Open(o Options) (*Server, error) {
 	if o.TLS != nil {
 		from = tls.NewListener(limited, o.TLS)
 	} else {
-		limited.refusal = tooMany
+		limited.Refusal = socket.Refusal("too many connections to the admin plane are open, allowed by SPILLWAY_ADMIN_MAX_CONNECTIONS")
 	}
 	s.serving.Go(func() { watch(past, consoles) })
 	s.serving.Go(func() {

@@ -146,9 +146,14 @@ func (o Origins) String() string { return strings.Join(o, ",") }
 
 // Redacted returns the value of every setting by the name of its variable, fit
 // for JSON and for other eyes: what is secret is blanked.
-func (c *Config) Redacted() map[string]any {
+func (c *Config) Redacted() map[string]any { return redacted(*c) }
+
+// Redacted returns the values of the proxy's settings.
+func (f *Forward) Redacted() map[string]any { return redacted(*f) }
+
+func redacted(of any) map[string]any {
 	settings := make(map[string]any)
-	v := reflect.ValueOf(*c)
+	v := reflect.ValueOf(of)
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		var shown any
 		switch value := v.FieldByIndex(f.Index).Interface().(type) {

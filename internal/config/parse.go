@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -46,6 +48,8 @@ const (
 	Check
 	// Copy does what Invocation.Copy says.
 	Copy
+	// Proxy forwards requests as Invocation.Proxy says.
+	Proxy
 	// Print prints Invocation.Text.
 	Print
 )
@@ -57,6 +61,8 @@ type Invocation struct {
 	Dir string
 	// Copy says what to copy, with Copy. The cluster is Config.CassandraHosts.
 	Copy Transfer
+	// Proxy says what to forward, with Proxy.
+	Proxy Forward
 	// Text is the help or the version, with Print.
 	Text string
 	// Config is complete, except with Print.
@@ -75,6 +81,17 @@ type Transfer struct {
 	State string `name:"state" default:"spillway-copy.json" help:"File that says how far the copy is, so that the same command goes on when it was interrupted. It is removed at the end."`
 	// VerifyOnly says that nothing is to be copied.
 	VerifyOnly bool `name:"verify-only" help:"Copy nothing, compare only."`
+}
+
+// Forward are the settings of Proxy, beside those of Config.
+type Forward struct {
+	Upstream     string           `name:"upstream" type:"upstream" placeholder:"URL" help:"The service to forward to, such as http://127.0.0.1:3000. How many requests it has at once is what --workers says."`
+	Client       rules.Client     `name:"proxy-client" default:"address" placeholder:"address|header:NAME" help:"Whom a request counts for: its address, or a header such as header:Authorization, which is kept hashed."`
+	Priority     rules.Priorities `name:"proxy-priority" placeholder:"RULES" help:"How important requests are, 0 the most and 7 the least: path:/admin=6,path:/checkout=0,header:NAME; the first rule that fits."`
+	Exempt       rules.Paths      `name:"proxy-exempt" placeholder:"PATHS" help:"Paths that go straight through, with all below them: /health,/static."`
+	Hold         string           `name:"proxy-hold" default:"auto" enum:"auto,body,headers" help:"How long a request holds its place: until the answer's body has ended, or its headers are there; auto: until the body has, but upgrades and event streams until the headers. One of ${enum}."`
+	TrustHeaders string           `name:"proxy-trust-headers" default:"false" enum:"false,true" help:"Whether what the client says in Spillway-*, Priority and X-Forwarded-* counts: ${enum}."`
+	Timeout      time.Duration    `name:"proxy-timeout" default:"60s" positive:"" help:"How long the upstream may take for the headers of its answer."`
 }
 
 // flagsOnly are the flags that are no settings, and have no variable.
@@ -96,7 +113,8 @@ type grammar struct {
 	Check       struct {
 		Dir string `arg:"" optional:"" help:"A data folder or a backup; the data folder by default."`
 	} `cmd:"" help:"Compare all that is in the data folder, or in DIR, with its checksums, and change nothing. No service may run on it."`
-	Copy Transfer `cmd:"" help:"Copy all keys from an embedded store to a cluster, read them back and compare. What is written in the cluster later than in the store stays."`
+	Proxy Forward  `cmd:"" help:"Forward requests to any HTTP service, each in its turn, with the queue, the admin plane and the metrics of the service."`
+	Copy  Transfer `cmd:"" help:"Copy all keys from an embedded store to a cluster, read them back and compare. What is written in the cluster later than in the store stays."`
 }
 
 // folder is the argument of a command.
@@ -165,7 +183,12 @@ func Parse(in Input) (Invocation, error) {
 	if err != nil {
 		return Invocation{}, err
 	}
-	inv := Invocation{Command: Serve, Config: g.Config, Warnings: append(unknown(env, parser.Model), warnings...)}
+	if command == "proxy" {
+		if err := g.checkProxy(given(ctx, "workers")); err != nil {
+			return Invocation{}, err
+		}
+	}
+	inv := Invocation{Command: Serve, Config: g.Config, Warnings: append(unknown(env, ctx), warnings...)}
 	switch command {
 	case "healthcheck":
 		inv.Command = Healthcheck
@@ -177,6 +200,8 @@ func Parse(in Input) (Invocation, error) {
 		inv.Command, inv.Dir = Check, g.Check.Dir
 	case "copy":
 		inv.Command, inv.Copy = Copy, g.Copy
+	case "proxy":
+		inv.Command, inv.Proxy = Proxy, g.Proxy
 	}
 	return inv, nil
 }
@@ -308,6 +333,26 @@ func (g *grammar) checkCassandra() error {
 	return g.checkLogin()
 }
 
+// checkProxy looks at what the proxy needs, and at what has no meaning for it.
+func (g *grammar) checkProxy(workers bool) error {
+	const with = " with the proxy"
+	switch {
+	case g.Proxy.Upstream == "":
+		return &ValueError{"upstream", "", "the service to forward to, such as http://127.0.0.1:3000"}
+	case !workers:
+		return &ValueError{"workers", "", "the number of requests that the upstream is to have at once; auto, which learns it, is not there yet"}
+	case g.DataToken != "":
+		return &ValueError{"data-token", blank, "nothing" + with + ": what clients must carry is the upstream's to say"}
+	case g.Pools != "shared":
+		return &ValueError{"pools", g.Pools, "shared" + with}
+	case g.MaxConnectionsPerAddress != 0:
+		return &ValueError{"max-connections-per-address", strconv.Itoa(g.MaxConnectionsPerAddress), "0" + with}
+	case g.TrustRequestStart != "false":
+		return &ValueError{"trust-request-start", g.TrustRequestStart, "false" + with}
+	}
+	return nil
+}
+
 func (g *grammar) checkLogin() error {
 	switch {
 	case g.CassandraUsername != "" && g.CassandraPassword == "":
@@ -319,9 +364,9 @@ func (g *grammar) checkLogin() error {
 }
 
 // unknown warns of the variables that are no settings, sorted.
-func unknown(env map[string]string, model *kong.Application) (warnings []string) {
+func unknown(env map[string]string, ctx *kong.Context) (warnings []string) {
 	var known []string
-	for _, flag := range model.Flags {
+	for _, flag := range ctx.Flags() {
 		if isSetting(flag.Value) {
 			known = append(known, variable(flag.Name))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/dustin/go-humanize"
 
+	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/internal/store/delay"
 )
 
@@ -58,6 +59,10 @@ func mappers() []kong.Option {
 		kong.TypeMapper(reflect.TypeFor[Replication](), mapper(parseReplication)),
 		kong.TypeMapper(reflect.TypeFor[Names](), mapper(parseNames)),
 		kong.TypeMapper(reflect.TypeFor[Origins](), mapper(parseOrigins)),
+		kong.TypeMapper(reflect.TypeFor[rules.Client](), mapper(parseText[rules.Client])),
+		kong.TypeMapper(reflect.TypeFor[rules.Priorities](), mapper(parseText[rules.Priorities])),
+		kong.TypeMapper(reflect.TypeFor[rules.Paths](), mapper(parseText[rules.Paths])),
+		kong.NamedMapper("upstream", mapper(parseUpstream)),
 		kong.NamedMapper("hosts", mapper(parseHosts)),
 		kong.NamedMapper("source", mapper(parseSource)),
 		kong.NamedMapper("target", mapper(parseTarget)),
@@ -104,8 +109,32 @@ func parseChoice(v *kong.Value, s string) (string, error) {
 	return s, nil
 }
 
+// parseText reads what reads itself.
+func parseText[T any, P interface {
+	*T
+	UnmarshalText([]byte) error
+}](_ *kong.Value, s string) (v T, err error) {
+	err = P(&v).UnmarshalText([]byte(s))
+	return v, err
+}
+
+// parseUpstream reads the URL of a service, without a path.
+func parseUpstream(_ *kong.Value, s string) (string, error) {
+	u, err := url.Parse(s)
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
+		strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.Fragment == "" {
+		if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() == "" || err == nil && port > 0 {
+			return u.Scheme + "://" + u.Host, nil
+		}
+	}
+	return "", errors.New("http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path")
+}
+
 func parseNumber(v *kong.Value, s string) (int, error) {
 	low, high := bounds(v)
+	if v.Name == "workers" && s == "auto" {
+		return 0, fmt.Errorf("a number from %d to %d; auto, which learns it, is not there yet", low, high)
+	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < low || n > high {
 		return 0, fmt.Errorf("a number from %d to %d", low, high)

@@ -50,7 +50,7 @@ type callers struct {
 // than OrdinaryClass. The client may be empty, and is not kept.
 func (m *Metrics) Asked(class uint8, client []byte, method string, code int, shed bool, d time.Duration) {
 	place := 0
-	switch outcome(method, code, shed) {
+	switch m.outcome(method, code, shed) {
 	case outcomeShed:
 		place = 3
 	case outcomeError:

@@ -38,6 +38,8 @@ type Live struct {
 	// store.
 	Latency, Wait, Fsync, Get, Commit Distribution
 
+	// Proxy says that there is no store of any kind.
+	Proxy bool
 	// Gauge, Connections, Writable and Store are what the Sources say; Embedded
 	// that there is a store for Store to speak of.
 	Gauge       dispatch.Gauge
@@ -66,7 +68,10 @@ func (m *Metrics) Live() (Live, bool) {
 		Commit:      make(Distribution),
 		Gauge:       sources.Gauge(),
 		Connections: sources.Connections(),
-		Writable:    sources.Writable(),
+		Proxy:       m.proxy,
+	}
+	if sources.Writable != nil {
+		l.Writable = sources.Writable()
 	}
 	if sources.Store != nil {
 		l.Embedded, l.Store = true, sources.Store()

@@ -35,13 +35,17 @@ type Options struct {
 	SLO time.Duration
 	// Observe says that the dispatcher only observes what would be shed.
 	Observe bool
+	// Proxy says that requests are forwarded: there is no store, PATCH and OPTIONS are
+	// known methods, and what is answered below 500 is ok.
+	Proxy bool
 }
 
 // Metrics holds all series of the process. All methods are safe for concurrent
 // use.
 type Metrics struct {
 	registry *prometheus.Registry
-	slo      float64                 // in seconds
+	slo      float64 // in seconds
+	proxy    bool
 	sources  atomic.Pointer[Sources] // nil before Watch
 
 	requests  *prometheus.CounterVec
@@ -65,12 +69,17 @@ type Metrics struct {
 
 // New returns metrics in which nothing has happened yet.
 func New(o Options) *Metrics {
+	good := "2xx, 304, and the 404 of a GET or HEAD"
+	if o.Proxy {
+		good = "any answer of the upstream below 500"
+	}
 	m := &Metrics{
 		callers:   callers{seed: maphash.MakeSeed()},
 		registry:  prometheus.NewRegistry(),
 		slo:       o.SLO.Seconds(),
+		proxy:     o.Proxy,
 		requests:  counters("requests_total", "Answered requests, shed and refused ones included.", "strategy", "method", "code"),
-		durations: newHistograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for 2xx, 304, and the 404 of a GET or HEAD.", withBound(latencyBuckets, o.SLO.Seconds()), nanoseconds, "strategy", "method", "outcome"),
+		durations: newHistograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for "+good+".", withBound(latencyBuckets, o.SLO.Seconds()), nanoseconds, "strategy", "method", "outcome"),
 		submitted: counters("tasks_submitted_total", "Tasks submitted to the queue.", "strategy"),
 		run:       counters("tasks_run_total", "Tasks that were run. At rest, those submitted are those run and those shed.", "strategy"),
 		waits:     newHistograms("queue_wait_seconds", "Time that a task waited in the queue before it was run, 0 if a worker was idle.", latencyBuckets, nanoseconds, "strategy"),
@@ -99,9 +108,12 @@ func New(o Options) *Metrics {
 	}
 	m.strategies.Store(new(map[string]*strategy))
 
+	if !o.Proxy {
+		m.registry.MustRegister(m.batches, operated)
+	}
 	m.registry.MustRegister(
-		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.wouldShed, m.batches, m.switches,
-		build, slo, operated,
+		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.wouldShed, m.switches,
+		build, slo,
 		// The times of the scheduler and the collector tell a slow store from a
 		// busy machine.
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsScheduler, collectors.MetricsGC)),

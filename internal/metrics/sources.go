@@ -16,7 +16,7 @@ type Sources struct {
 	Gauge func() dispatch.Gauge
 	// Connections returns how many connections of the data plane are open.
 	Connections func() int
-	// Writable returns nil, or why the store cannot write.
+	// Writable returns nil, or why the store cannot write. It is nil without a store.
 	Writable func() error
 	// Dropped returns how many lines of the log were dropped.
 	Dropped func() uint64
@@ -125,11 +125,13 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 
 	gauge(connections, float64(w.Connections()))
 	total(linesDropped, w.Dropped())
-	writable := 1.0
-	if w.Writable() != nil {
-		writable = 0
+	if w.Writable != nil {
+		writable := 1.0
+		if w.Writable() != nil {
+			writable = 0
+		}
+		gauge(storeWritable, writable)
 	}
-	gauge(storeWritable, writable)
 
 	if w.Store == nil {
 		return

@@ -39,13 +39,14 @@ const (
 )
 
 // numMethods is the number of values of the label method.
-const numMethods = 6
+const numMethods = 8
 
-var methods = [numMethods]string{"GET", "HEAD", "PUT", "DELETE", "POST", "other"}
+var methods = [numMethods]string{"GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS", "other"}
 
 // methodIndex returns the place of a method in methods. Anything else than the
-// five common ones is other, so that clients cannot make series.
-func methodIndex(method string) int {
+// five common ones, and the two more of a proxy, is other, so that clients cannot make
+// series.
+func (m *Metrics) methodIndex(method string) int {
 	switch method {
 	case "GET":
 		return 0
@@ -57,6 +58,14 @@ func methodIndex(method string) int {
 		return 3
 	case "POST":
 		return 4
+	case "PATCH":
+		if m.proxy {
+			return 5
+		}
+	case "OPTIONS":
+		if m.proxy {
+			return 6
+		}
 	}
 	return numMethods - 1
 }
@@ -73,10 +82,14 @@ var outcomes = [numOutcomes]string{"ok", "shed", "error"}
 
 // outcome returns the place of an outcome in outcomes. That there is no value is a
 // good answer to whoever asks for one, and to nobody else.
-func outcome(method string, code int, shed bool) int {
+func (m *Metrics) outcome(method string, code int, shed bool) int {
 	switch {
 	case shed:
 		return outcomeShed
+	case m.proxy && code < 500 && code != 499: // of a client that has gone or is too slow
+		return outcomeOK
+	case m.proxy:
+		return outcomeError
 	case code >= 200 && code <= 299 || code == 304 || code == 404 && (method == "GET" || method == "HEAD"):
 		return outcomeOK
 	}
@@ -172,7 +185,7 @@ func (m *Metrics) Switched(_, _ string) { m.switches.Inc() }
 // Answered counts an answered request: the strategy and the method it was
 // under, the status code, whether it was shed, and the time since it arrived.
 func (m *Metrics) Answered(strategy, method string, code int, shed bool, d time.Duration) {
-	s, verb, outcome := m.strategy(strategy), methodIndex(method), outcome(method, code, shed)
+	s, verb, outcome := m.strategy(strategy), m.methodIndex(method), m.outcome(method, code, shed)
 	if code < minCode || code > maxCode {
 		code = 500
 	}

@@ -192,6 +192,8 @@
   }
 
   function showStore() {
+    $('store').closest('.card').hidden = last.proxy;
+    if (last.proxy) return; // there is none
     const { store } = last;
     const times = (figures, none) => figures ? `${duration(figures[0])}, ${duration(figures[2])}` : none;
     const state = $('store-state');

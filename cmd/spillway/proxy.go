@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/admission/admissionhttp"
+	"github.com/spillway-go/spillway/internal/admin"
+	"github.com/spillway-go/spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/logging"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/proxy"
+	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/slowest"
+)
+
+// serveProxy runs the proxy as serve does the service.
+func serveProxy(ctx context.Context, inv config.Invocation, memory int64, stderr *logging.Writer) error {
+	p, err := prepare(ctx, &inv, memory, 0, stderr)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	done := make(chan error, 1)
+	go func() { done <- proxyLifetime(p.ctx, &inv, p.log, stderr.Dropped) }()
+	return p.untilStopped(done, func() error { return errSecondSignal })
+}
+
+// proxying is the running proxy.
+type proxying struct {
+	inv      *config.Invocation
+	log      *slog.Logger
+	notReady atomic.Pointer[error] // why it is not ready, if it is not for its upstream
+	admin    *admin.Server
+	data     *proxy.Server
+}
+
+// proxyLifetime starts the proxy, waits for the end of ctx and stops the proxy.
+func proxyLifetime(ctx context.Context, inv *config.Invocation, log *slog.Logger, dropped func() uint64) error {
+	p := &proxying{inv: inv, log: log}
+	if err := p.start(dropped); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return p.stop()
+}
+
+func (p *proxying) start(dropped func() uint64) (err error) {
+	c, f := &p.inv.Config, &p.inv.Proxy
+	p.notReady.Store(&errStarting)
+	var tlsConfig *tls.Config
+	if c.TLSCert != "" {
+		if tlsConfig, err = secure.TLS(c.TLSCert, c.TLSKey, p.log); err != nil {
+			return err
+		}
+	}
+	upstream, err := url.Parse(f.Upstream)
+	if err != nil {
+		return err
+	}
+	v, revision := built()
+	m := metrics.New(metrics.Options{Version: v, Commit: revision, SLO: c.SLO, Observe: c.Mode == config.ModeObserve, Proxy: true})
+	slow := new(slowest.Recorder)
+	mode := admission.Enforce
+	if c.Mode == config.ModeObserve {
+		mode = admission.Observe
+	}
+	p.data, err = proxy.Open(proxy.Options{
+		Listen: c.Listen, TLS: tlsConfig, Upstream: upstream,
+		Strategy: c.Strategy, Capacity: c.QueueCapacity, Concurrency: c.Workers, Mode: mode,
+		Client: f.Client, Priorities: f.Priority, Exempt: f.Exempt, Hold: holds[f.Hold], TrustHeaders: f.TrustHeaders == "true",
+		Timeout: f.Timeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+		MaxConnections: c.MaxConnections,
+		Logger:         p.log,
+		Events: proxy.Events{
+			Queue: m.Queue, Answered: m.Answered, Asked: m.Asked,
+			Switched: func(from, to string) {
+				m.Switched(from, to)
+				p.log.Info("strategy switched", "from", from, "to", to)
+			},
+		},
+		Slowest: slow, Epoch: time.Now(),
+	})
+	if err != nil {
+		return cannotListen(err, "data", "SPILLWAY_LISTEN", c.Listen)
+	}
+	p.admin, err = admin.Open(admin.Options{
+		Listen: c.AdminListen, TLS: tlsConfig, Token: secure.NewToken(c.AdminToken), MaxConnections: c.AdminMaxConnections,
+		Version: v, Commit: revision, Logger: p.log,
+		Dispatcher: p.data, Metrics: m.Handler(), Live: m.Live, SLO: c.SLO, Callers: m.Callers, ForgetCallers: m.ForgetCallers,
+		Slowest: func() ([]slowest.Request, int64) {
+			now := p.data.Now()
+			return slow.List(now), now
+		},
+		Ready: p.ready, Config: p.effective,
+	})
+	if err != nil {
+		p.data.Close()
+		return cannotListen(err, "admin", "SPILLWAY_ADMIN_LISTEN", c.AdminListen)
+	}
+	m.Watch(metrics.Sources{Gauge: p.data.Gauge, Connections: p.data.Connections, Dropped: dropped})
+	p.notReady.Store(nil)
+	p.log.Info("listening", "plane", "admin", "addr", p.admin.Addr().String())
+	p.log.Info("listening", "plane", "data", "addr", p.data.Addr().String())
+	scheme := "http"
+	if tlsConfig != nil {
+		scheme = "https"
+	}
+	status, console := p.data.Status(), ""
+	if where, err := reachable(p.admin.Addr().String()); err == nil {
+		console = scheme + "://" + where + "/"
+	}
+	p.log.Info("proxying", "version", v, "upstream", f.Upstream, "strategy", status.Strategy, "workers", status.Workers,
+		"capacity", status.Capacity, "mode", c.Mode, "console", console)
+	return nil
+}
+
+// holds are the values of SPILLWAY_PROXY_HOLD.
+var holds = map[string]admissionhttp.Hold{
+	"auto": admissionhttp.HoldAuto, "body": admissionhttp.HoldBody, "headers": admissionhttp.HoldHeaders,
+}
+
+func (p *proxying) ready() error {
+	if reason := p.notReady.Load(); reason != nil {
+		return *reason
+	}
+	return p.data.Ready()
+}
+
+// effective returns the configuration that is in force.
+func (p *proxying) effective() any {
+	addresses := map[string]string{}
+	if p.notReady.Load() != &errStarting {
+		addresses["admin"], addresses["data"] = p.admin.Addr().String(), p.data.Addr().String()
+	}
+	settings := p.inv.Config.Redacted()
+	maps.Copy(settings, p.inv.Proxy.Redacted())
+	settings["SPILLWAY_STRATEGY"] = p.data.Status().Strategy // it may have been switched
+	return struct {
+		Addresses map[string]string `json:"addresses"`
+		Settings  map[string]any    `json:"settings"`
+	}{addresses, settings}
+}
+
+// stop closes everything, the admin plane last. The error says that not all requests
+// were finished.
+func (p *proxying) stop() error {
+	c := &p.inv.Config
+	p.notReady.Store(&errDraining)
+	if c.DrainDelay > 0 {
+		p.log.Info("draining is about to begin", "delay", c.DrainDelay.String())
+		time.Sleep(c.DrainDelay)
+	}
+	p.log.Info("draining", "timeout", c.DrainTimeout.String())
+	ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
+	defer cancel()
+	late := p.data.Drain(ctx)
+	p.data.Close()
+	p.admin.Close()
+	if late != nil {
+		return fmt.Errorf("not all requests were finished within the drain time-out of %v", c.DrainTimeout)
+	}
+	p.log.Info("stopped")
+	return nil
+}

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParse_Proxy(t *testing.T) {
+	t.Parallel()
+	inv, err := Parse(input("proxy", "--upstream=http://127.0.0.1:3000/", "--workers=8"))
+	require.NoError(t, err)
+	require.Equal(t, Proxy, inv.Command)
+	require.Equal(t, 8, inv.Config.Workers)
+	require.Equal(t, Forward{
+		Upstream: "http://127.0.0.1:3000", Client: "address", Hold: "auto", TrustHeaders: "false", Timeout: time.Minute,
+	}, inv.Proxy)
+	require.Empty(t, inv.Warnings)
+
+	in := input("proxy", "--proxy-timeout=5s")
+	in.Env = []string{
+		"SPILLWAY_UPSTREAM=https://a.example", "SPILLWAY_WORKERS=3", "SPILLWAY_MODE=observe", "SPILLWAY_PROXY_CLIENT=header:X-Key",
+		"SPILLWAY_PROXY_PRIORITY=path:/a=6,header:X-U", "SPILLWAY_PROXY_EXEMPT=/health,/static", "SPILLWAY_PROXY_HOLD=headers",
+		"SPILLWAY_PROXY_TRUST_HEADERS=true", "SPILLWAY_PROXY_TIMEOUT=9s", "SPILLWAY_PROXY_HODL=x",
+	}
+	inv, err = Parse(in)
+	require.NoError(t, err)
+	require.Equal(t, ModeObserve, inv.Config.Mode)
+	require.Equal(t, []string{`unknown environment variable "SPILLWAY_PROXY_HODL" is ignored`}, inv.Warnings)
+	require.Equal(t, map[string]any{
+		"SPILLWAY_UPSTREAM": "https://a.example", "SPILLWAY_PROXY_CLIENT": "header:X-Key",
+		"SPILLWAY_PROXY_PRIORITY": "path:/a=6,header:X-U", "SPILLWAY_PROXY_EXEMPT": "/health,/static", "SPILLWAY_PROXY_HOLD": "headers",
+		"SPILLWAY_PROXY_TRUST_HEADERS": "true", "SPILLWAY_PROXY_TIMEOUT": "5s",
+	}, inv.Proxy.Redacted())
+}
+
+func TestParse_BadProxies(t *testing.T) {
+	t.Parallel()
+	good := []string{"proxy", "--upstream=http://a:1", "--workers=3"}
+	for want, args := range map[string][]string{
+		`bad value "" for SPILLWAY_UPSTREAM (--upstream): want the service to forward to, such as http://127.0.0.1:3000`: {"proxy", "--workers=3"},
+		`bad value "" for SPILLWAY_WORKERS (--workers): want the number of requests that the upstream is to have at once; auto, which learns it, is not there yet`: {
+			"proxy", "--upstream=http://a"},
+		`bad value "auto" for SPILLWAY_WORKERS (--workers): want a number from 1 to 65536; auto, which learns it, is not there yet`: {
+			"proxy", "--upstream=http://a", "--workers=auto"},
+		`bad value "a:3000" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path`: {
+			"proxy", "--upstream=a:3000"},
+		`bad value "http://a/b" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path`: {
+			"proxy", "--upstream=http://a/b"},
+		`bad value "path:/a=8" for SPILLWAY_PROXY_PRIORITY (--proxy-priority): want rules such as path:/admin=6,path:/checkout=0,header:NAME, with priorities from 0, the most important, to 7`: append(
+			good, "--proxy-priority=path:/a=8"),
+		`bad value "ip" for SPILLWAY_PROXY_CLIENT (--proxy-client): want address, or header:NAME such as header:Authorization`: append(good, "--proxy-client=ip"),
+		`bad value "health" for SPILLWAY_PROXY_EXEMPT (--proxy-exempt): want paths such as /health,/static, separated by commas`: append(
+			good, "--proxy-exempt=health"),
+		`bad value "(secret)" for SPILLWAY_DATA_TOKEN (--data-token): want nothing with the proxy: what clients must carry is the upstream's to say`: append(
+			good, "--data-token=x"),
+		`bad value "split" for SPILLWAY_POOLS (--pools): want shared with the proxy`: append(good, "--pools=split"),
+	} {
+		_, err := Parse(input(args...))
+		require.EqualError(t, err, want)
+	}
+}

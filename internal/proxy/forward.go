@@ -1,0 +1,320 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/admission/admissionhttp"
+	"github.com/spillway-go/spillway/internal/slowest"
+)
+
+// shedHeader says why a request was turned away. Only those that reached no upstream
+// carry it.
+const shedHeader = "Spillway-Shed"
+
+// via is how the proxy calls itself (RFC 9110, 7.6.3).
+const via = "spillway"
+
+// handler returns what serves each request.
+func (s *Server) handler() http.Handler {
+	o := &s.o
+	reverse := &httputil.ReverseProxy{
+		Rewrite:        s.rewrite,
+		Transport:      oneMoreAttempt{s.upstream.transport},
+		ModifyResponse: modify,
+		ErrorHandler:   s.fail,
+		BufferPool:     new(buffers),
+		ErrorLog:       slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+	}
+	admitted := admissionhttp.Options{
+		Request: func(r *http.Request) admission.Request {
+			asked := admission.Request{Client: o.Client.Of(r), Priority: o.Priorities.Of(r)}
+			recordOf(r).asked = asked
+			return asked
+		},
+		Exempt:       func(r *http.Request) bool { return o.Exempt.Has(r.URL.Path) },
+		Hold:         o.Hold,
+		TrustHeaders: o.TrustHeaders,
+	}.Handler(s.controller, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		recordOf(r).begun = s.Now()
+		reverse.ServeHTTP(w, r)
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		record := &record{ResponseWriter: w, server: s, request: r, strategy: *s.strategy.Load(), arrived: s.Now()}
+		defer record.finish()
+		switch {
+		case r.Method == http.MethodConnect:
+			record.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS")
+			problem(record, http.StatusMethodNotAllowed, "this is no proxy for CONNECT")
+			return
+		case r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0):
+			// A client that frames a body in two ways may mean what follows as part of
+			// it. Nothing that follows is read.
+			record.Header().Set("Connection", "close")
+		}
+		ctx := context.WithValue(r.Context(), recordKey{}, record)
+		r = r.WithContext(ctx)
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = &body{ReadCloser: r.Body, control: http.NewResponseController(w), timeout: o.ReadTimeout, record: record}
+		}
+		admitted.ServeHTTP(record, r)
+	})
+}
+
+// rewrite makes the request for the upstream. Its hop-by-hop headers are gone already,
+// and so is what the client says of those before it.
+func (s *Server) rewrite(p *httputil.ProxyRequest) {
+	p.Out.URL.Scheme, p.Out.URL.Host = s.upstream.url.Scheme, s.upstream.url.Host
+	p.Out.URL.RawQuery = p.In.URL.RawQuery // as it was written
+	p.Out.Host = p.In.Host
+	if s.o.TrustHeaders {
+		p.Out.Header["X-Forwarded-For"] = p.In.Header["X-Forwarded-For"]
+	}
+	p.SetXForwarded()
+	for _, name := range []string{"X-Forwarded-Proto", "X-Forwarded-Host"} {
+		if before := p.In.Header[name]; s.o.TrustHeaders && len(before) > 0 {
+			p.Out.Header[name] = before
+		}
+	}
+	p.Out.Header.Add("Via", strconv.Itoa(p.In.ProtoMajor)+"."+strconv.Itoa(p.In.ProtoMinor)+" "+via)
+	if _, ok := p.In.Header["User-Agent"]; !ok {
+		p.Out.Header["User-Agent"] = nil // not that of net/http
+	}
+}
+
+// modify makes the answer for the client.
+func modify(answer *http.Response) error {
+	answer.Header.Del(shedHeader)
+	answer.Header.Add("Via", strconv.Itoa(answer.ProtoMajor)+"."+strconv.Itoa(answer.ProtoMinor)+" "+via)
+	return nil
+}
+
+// fail answers a request to which the upstream gave no answer.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	record := recordOf(r)
+	timeout, ok := errors.AsType[net.Error](err)
+	switch {
+	case record.slow.Load(): // before the others: it may have made the upstream's connection fail
+		record.ofClient = true
+		w.Header().Set("Connection", "close")
+		problem(w, http.StatusRequestTimeout, "the request's body came too slowly")
+	case errors.Is(context.Cause(r.Context()), errStopping):
+		problem(w, http.StatusServiceUnavailable, "the proxy is stopping, and the upstream had not answered yet")
+	case r.Context().Err() != nil:
+		record.ofClient = true
+		problem(w, http.StatusBadGateway, "the client has gone")
+	case s.upstream.ready() != nil && isDial(err):
+		problem(w, http.StatusBadGateway, "the upstream cannot be reached")
+	case ok && timeout.Timeout():
+		problem(w, http.StatusGatewayTimeout, "the upstream did not answer within "+s.o.Timeout.String())
+	default:
+		problem(w, http.StatusBadGateway, "the upstream closed the connection, or what it sent is no answer")
+	}
+	s.o.Logger.Debug("no answer of the upstream", "method", r.Method, "err", err)
+}
+
+func isDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// problem answers with a problem (RFC 9457), in whose detail nothing has to be escaped.
+func problem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, `{"title":"`+http.StatusText(status)+`","status":`+strconv.Itoa(status)+`,"detail":"`+detail+"\"}\n")
+}
+
+// errAttempts is why a request is given up after its second connection.
+var errAttempts = errors.New("the upstream closed two connections on this request")
+
+// oneMoreAttempt sends a request anew at most once. The transport does so by itself, and
+// only if nothing has been written of the request, or it is idempotent and without a
+// body and its connection, which was kept from another request, has been closed.
+type oneMoreAttempt struct{ *http.Transport }
+
+// RoundTrip is http.RoundTripper's.
+func (t oneMoreAttempt) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	attempts := 0
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		if attempts++; attempts > 2 {
+			cancel(errAttempts)
+		}
+	}})
+	answer, err := t.Transport.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	// The context has to live as long as the body, which upgrades write to as well.
+	switch body := answer.Body.(type) {
+	case io.ReadWriteCloser:
+		answer.Body = duplex{body, cancel}
+	default:
+		answer.Body = simplex{body, cancel}
+	}
+	return answer, nil
+}
+
+type simplex struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b simplex) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+type duplex struct {
+	io.ReadWriteCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b duplex) Close() error {
+	defer b.cancel(nil)
+	return b.ReadWriteCloser.Close()
+}
+
+// body is the body of a request, each further piece of which has to come within a time.
+type body struct {
+	io.ReadCloser
+	control *http.ResponseController
+	timeout time.Duration
+	record  *record
+}
+
+// Read is io.Reader's.
+func (b *body) Read(p []byte) (int, error) {
+	_ = b.control.SetReadDeadline(time.Now().Add(b.timeout)) // where it cannot be set it is not needed
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			b.record.slow.Store(true)
+		}
+		// What comes after the body may take its time.
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// record follows a request until its answer.
+type record struct {
+	http.ResponseWriter
+	server         *Server
+	request        *http.Request
+	strategy       string
+	asked          admission.Request // as the rules say
+	arrived, begun int64             // on the server's clock; begun is 0 for what was not let through
+	code           int               // 0 before the headers
+	counted        bool
+	ofClient       bool        // it failed by the client's fault
+	slow           atomic.Bool // the client's body did not come in time
+}
+
+type recordKey struct{}
+
+func recordOf(r *http.Request) *record { return r.Context().Value(recordKey{}).(*record) }
+
+// Unwrap is for http.ResponseController.
+func (w *record) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader is http.ResponseWriter's.
+func (w *record) WriteHeader(code int) {
+	if code < 200 {
+		w.Header().Del(shedHeader) // of an upstream's hint
+	} else if _, ok := w.Header()["Content-Type"]; !ok {
+		w.Header()["Content-Type"] = nil // it is not for net/http to guess
+	}
+	if w.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
+		w.code = code
+		if code == http.StatusSwitchingProtocols || strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+			defer w.finish() // how long it goes on from here is nobody's latency
+		}
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write is http.ResponseWriter's.
+func (w *record) Write(p []byte) (int, error) {
+	if w.code == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush is http.Flusher's.
+func (w *record) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Hijack hands the connection over: it is an upgrade.
+func (w *record) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil && w.code == 0 {
+		w.code = http.StatusSwitchingProtocols
+		w.finish()
+	}
+	return conn, rw, err
+}
+
+// finish counts the request.
+func (w *record) finish() {
+	if w.counted {
+		return
+	}
+	w.counted = true
+	s, now := w.server, w.server.Now()
+	code, reason := w.code, w.Header().Get(shedHeader)
+	if w.ofClient || code == 0 && w.request.Context().Err() != nil {
+		const clientClosedRequest = 499
+		code = clientClosedRequest
+	}
+	took := time.Duration(now - w.arrived)
+	s.o.Events.Answered(w.strategy, w.request.Method, code, reason != "", took)
+	s.o.Events.Asked(uint8(w.asked.Priority.Class()), []byte(w.asked.Client), w.request.Method, code, reason != "", took)
+	if !s.o.Slowest.Wants(took, now) {
+		return
+	}
+	q := slowest.Request{
+		Answered: now, Strategy: w.strategy, Method: w.request.Method, Code: code, Shed: reason,
+		ValueBytes: int(max(0, w.request.ContentLength)), Took: took, Waited: took,
+	}
+	if w.begun > 0 {
+		q.Waited, q.Ran = time.Duration(w.begun-w.arrived), time.Duration(now-w.begun)
+	}
+	s.o.Slowest.Add(q)
+}
+
+// buffers are those through which bodies pass.
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 32 << 10
+
+// Get is httputil.BufferPool's.
+func (b *buffers) Get() []byte {
+	if buffer, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return buffer[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+// Put is httputil.BufferPool's.
+func (b *buffers) Put(buffer []byte) {
+	if len(buffer) == bufferSize {
+		b.pool.Put((*[bufferSize]byte)(buffer))
+	}
+}

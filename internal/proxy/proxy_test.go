@@ -1,0 +1,715 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/proxy/rules"
+	"github.com/spillway-go/spillway/internal/slowest"
+)
+
+// front is a proxy in front of an upstream, and a client of it.
+type front struct {
+	*Server
+	url     string
+	client  *http.Client
+	metrics *metrics.Metrics
+}
+
+// open opens a proxy in front of an upstream, with 4 places unless it is changed.
+func open(t *testing.T, upstream string, change func(*Options)) *front {
+	t.Helper()
+	u, err := url.Parse(upstream)
+	require.NoError(t, err)
+	m := metrics.New(metrics.Options{SLO: time.Second, Proxy: true})
+	o := Options{
+		Listen: "127.0.0.1:0", Upstream: u, Strategy: "fifo", Capacity: 16, Concurrency: 4, Client: "address",
+		Timeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxConnections: 100,
+		Logger:  slog.New(slog.DiscardHandler),
+		Events:  Events{Queue: m.Queue, Answered: m.Answered, Asked: m.Asked, Switched: m.Switched},
+		Slowest: new(slowest.Recorder), Epoch: time.Now(),
+	}
+	if change != nil {
+		change(&o)
+	}
+	s, err := Open(o)
+	require.NoError(t, err)
+	m.Watch(metrics.Sources{Gauge: s.Gauge, Connections: s.Connections, Dropped: func() uint64 { return 0 }})
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	t.Cleanup(s.Close)
+	return &front{s, "http://" + s.Addr().String(), &http.Client{
+		Transport: transport, Timeout: time.Minute,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, m}
+}
+
+// serve starts an upstream.
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	return server.URL
+}
+
+// speak starts an upstream that does what it likes with each connection.
+func speak(t *testing.T, with func(n int, c net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	var open sync.Map
+	serving.Go(func() {
+		for n := 1; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Store(c, true)
+			serving.Go(func() {
+				defer func() { _ = c.Close() }()
+				with(n, c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		open.Range(func(c, _ any) bool { return c.(net.Conn).Close() == nil || true })
+		serving.Wait()
+	})
+	return "http://" + l.Addr().String()
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (f *front) do(t *testing.T, method, path string, body io.Reader, headers ...string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, body)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	resp, err := f.client.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return answer{resp.StatusCode, resp.Header, string(content)}
+}
+
+func requireProblem(t *testing.T, a answer, status int, detail string) {
+	t.Helper()
+	require.Equal(t, status, a.status, a)
+	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
+	require.Contains(t, a.body, detail)
+}
+
+func TestProxy_ForwardsWhatIsSent(t *testing.T) {
+	t.Parallel()
+	var seen *http.Request
+	f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		seen = r
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Add("X-Answer", "a")
+		w.Header().Add("X-Answer", "b")
+		w.Header().Set("Spillway-Shed", "full")
+		w.Header().Set("Connection", "X-Hop")
+		w.Header().Set("X-Hop", "gone")
+		w.Header()["Content-Type"] = nil
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write(append([]byte("<html>"), body...))
+	}), nil)
+	for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
+		a := f.do(t, method, "/a%2Fb//c?x=1;y&z=%zz", strings.NewReader("body"),
+			"Host", "ignored", "X-Own", "1", "Connection", "X-Private", "X-Private", "p", "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "https", "User-Agent", "me")
+		require.Equal(t, http.StatusTeapot, a.status)
+		require.Equal(t, "<html>body", a.body)
+		require.Equal(t, []string{"a", "b"}, a.header["X-Answer"])
+		require.Equal(t, "1.1 spillway", a.header.Get("Via"))
+		for _, gone := range []string{"Spillway-Shed", "X-Hop", "Content-Type", "Connection"} {
+			require.NotContains(t, a.header, gone)
+		}
+		require.Equal(t, method, seen.Method)
+		require.Equal(t, "/a%2Fb//c?x=1;y&z=%zz", seen.RequestURI)
+		require.Equal(t, strings.TrimPrefix(f.url, "http://"), seen.Host, "as the client names it")
+		require.Equal(t, "1", seen.Header.Get("X-Own"))
+		require.Equal(t, "me", seen.UserAgent())
+		require.Empty(t, seen.Header.Get("X-Private"))
+		require.Equal(t, []string{"127.0.0.1"}, seen.Header["X-Forwarded-For"], "a client may say what it likes")
+		require.Equal(t, []string{"http"}, seen.Header["X-Forwarded-Proto"])
+		require.Equal(t, []string{seen.Host}, seen.Header["X-Forwarded-Host"])
+		require.Equal(t, []string{"1.1 spillway"}, seen.Header["Via"])
+	}
+	a := f.do(t, "HEAD", "/", nil)
+	require.Equal(t, http.StatusTeapot, a.status)
+}
+
+func TestProxy_TrustsForwardingHeadersIfTold(t *testing.T) {
+	t.Parallel()
+	var seen http.Header
+	f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) { seen = r.Header }), func(o *Options) { o.TrustHeaders = true })
+	f.do(t, "GET", "/", nil, "X-Forwarded-For", "1.2.3.4", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "shop.example")
+	require.Equal(t, "1.2.3.4, 127.0.0.1", seen.Get("X-Forwarded-For"))
+	require.Equal(t, "https", seen.Get("X-Forwarded-Proto"))
+	require.Equal(t, "shop.example", seen.Get("X-Forwarded-Host"))
+	require.NotContains(t, seen, "User-Agent-Of-Go")
+}
+
+// Places are held while the upstream works, and whoever finds no room is told so.
+func TestProxy_QueuesAndSheds(t *testing.T) {
+	t.Parallel()
+	var most, now atomic.Int64
+	release := make(chan struct{})
+	var served atomic.Int64
+	f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/health" {
+			return
+		}
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		<-release
+		now.Add(-1)
+		served.Add(1)
+	}), func(o *Options) { o.Concurrency, o.Capacity, o.Exempt = 2, 3, rules.Paths{"/health"} })
+	codes := make(chan answer, 8)
+	for range 8 {
+		go func() {
+			resp, err := f.client.Get(f.url + "/work")
+			if err != nil {
+				codes <- answer{}
+				return
+			}
+			body, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			codes <- answer{resp.StatusCode, resp.Header, string(body)}
+		}()
+	}
+	for range 3 { // that find no room
+		a := <-codes
+		requireProblem(t, a, http.StatusServiceUnavailable, "queue is full")
+		require.Equal(t, "full", a.header.Get("Spillway-Shed"))
+		require.NotEmpty(t, a.header.Get("Retry-After"))
+	}
+	require.Equal(t, http.StatusOK, f.do(t, "GET", "/health", nil).status, "what is exempt does not wait")
+	close(release)
+	for range 5 {
+		require.Equal(t, http.StatusOK, (<-codes).status)
+	}
+	require.EqualValues(t, 2, most.Load())
+	require.EqualValues(t, 5, served.Load())
+	text := scrape(t, f)
+	require.Contains(t, text, `spillway_requests_total{code="200",method="GET",strategy="fifo"} 6`)
+	require.Contains(t, text, `spillway_requests_total{code="503",method="GET",strategy="fifo"} 3`)
+	require.Contains(t, text, `spillway_shed_total{reason="full",strategy="fifo"} 3`)
+	require.Contains(t, text, `spillway_tasks_submitted_total{strategy="fifo"} 8`)
+	require.Contains(t, text, `spillway_tasks_run_total{strategy="fifo"} 5`)
+	require.NotContains(t, text, "spillway_store")
+	require.NotContains(t, text, "spillway_commit")
+	require.NotEmpty(t, f.o.Slowest.List(f.Now()))
+}
+
+func scrape(t *testing.T, f *front) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	f.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	return w.Body.String()
+}
+
+// Whatever the upstream does in the place of an answer is one clear problem, without
+// Spillway-Shed: the request has reached it, or there was none.
+func TestProxy_TellsWhatIsWrongWithTheUpstream(t *testing.T) {
+	t.Parallel()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, gone.Close())
+	head := func(c net.Conn) { _, _ = http.ReadRequest(bufio.NewReader(c)) }
+	for name, tt := range map[string]struct {
+		upstream string
+		status   int
+		detail   string
+	}{
+		"down":    {"http://" + gone.Addr().String(), 502, "cannot be reached"},
+		"garbage": {speak(t, func(_ int, c net.Conn) { head(c); _, _ = io.WriteString(c, "220 mail.example ESMTP\r\n\r\n") }), 502, "no answer"},
+		"resets": {speak(t, func(_ int, c net.Conn) {
+			head(c)
+			_ = c.(*net.TCPConn).SetLinger(0)
+		}), 502, "closed the connection"},
+		"closes": {speak(t, func(_ int, c net.Conn) { head(c) }), 502, "closed the connection"},
+		"a head without end": {speak(t, func(_ int, c net.Conn) {
+			head(c)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+			for {
+				if _, err := io.WriteString(c, "X-A: "+strings.Repeat("a", 1000)+"\r\n"); err != nil {
+					return
+				}
+			}
+		}), 502, "no answer"},
+		"hangs": {speak(t, func(_ int, c net.Conn) { _, _ = io.Copy(io.Discard, c) }), 504, "did not answer within 100ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, tt.upstream, func(o *Options) {
+				if tt.status == 504 {
+					o.Timeout = 100 * time.Millisecond
+				}
+			})
+			a := f.do(t, "POST", "/", strings.NewReader("x"))
+			requireProblem(t, a, tt.status, tt.detail)
+			require.NotContains(t, a.header, "Spillway-Shed")
+			require.Zero(t, f.Gauge().Busy, "its place is free again")
+		})
+	}
+}
+
+// What was cut in its midst is cut for the client too, and looks whole to nobody.
+func TestProxy_CutsWhatTheUpstreamCuts(t *testing.T) {
+	t.Parallel()
+	f := open(t, speak(t, func(_ int, c net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+	}), nil)
+	resp, err := f.client.Get(f.url)
+	if err == nil { // it is cut in the body, unless already before the head
+		_, err = io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+	}
+	require.ErrorContains(t, err, "EOF")
+	require.Eventually(t, func() bool { return f.Gauge().Busy == 0 }, time.Minute, time.Millisecond)
+}
+
+// An idempotent request without a body gets one more attempt when the connection that was
+// kept for it has been closed, and nothing else does.
+func TestProxy_OneMoreAttempt(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		method, body string
+		closing      int // how many connections are closed on their second request
+		status       int
+		requests     int64 // with path /again
+	}{
+		"idempotent":           {"GET", "", 1, 200, 2},
+		"not idempotent":       {"POST", "", 1, 502, 1},
+		"with a body":          {"PUT", "x", 1, 502, 1},
+		"and no more than one": {"GET", "", 100, 502, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var again atomic.Int64
+			upstream := speak(t, func(n int, c net.Conn) {
+				in := bufio.NewReader(c)
+				for i := 0; ; i++ {
+					r, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body)
+					if r.URL.Path == "/again" {
+						if again.Add(1); n <= 1+tt.closing { // the first was to see whether it is there
+							return
+						}
+					}
+					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				}
+			})
+			f := open(t, upstream, nil)
+			require.Equal(t, 200, f.do(t, "GET", "/", nil).status) // its connection is kept
+			var body io.Reader
+			if tt.body != "" {
+				body = strings.NewReader(tt.body)
+			}
+			require.Equal(t, tt.status, f.do(t, tt.method, "/again", body).status)
+			require.Equal(t, tt.requests, again.Load())
+		})
+	}
+}
+
+// An upstream that is not there at the start is looked for until it is.
+func TestProxy_ReadyOnceTheUpstreamIs(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	f := open(t, "http://"+address, nil)
+	require.EqualError(t, f.Ready(), "the upstream http://"+address+" cannot be reached: connection refused")
+	l, err = net.Listen("tcp", address)
+	if err != nil {
+		t.Skip("another program took the port meanwhile")
+	}
+	server := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	require.Eventually(t, func() bool { return f.Ready() == nil }, time.Minute, 10*time.Millisecond)
+	require.Equal(t, 404, f.do(t, "GET", "/", nil).status)
+	require.NoError(t, server.Close())
+	requireProblem(t, f.do(t, "GET", "/", nil), 502, "cannot be reached")
+	require.Error(t, f.Ready())
+}
+
+// An event stream arrives as it is sent, and holds no place; so does an upgrade.
+func TestProxy_StreamsHoldNoPlace(t *testing.T) {
+	t.Parallel()
+	next := make(chan string)
+	upstream := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.(http.Flusher).Flush()
+			for event := range next {
+				_, _ = io.WriteString(w, event)
+				w.(http.Flusher).Flush()
+			}
+		case "/echo":
+			c, rw, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				return
+			}
+			defer func() { _ = c.Close() }()
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			_, _ = io.Copy(c, rw)
+		}
+	})
+	f := open(t, upstream, func(o *Options) { o.Concurrency = 1 })
+	resp, err := f.client.Get(f.url + "/events")
+	require.NoError(t, err)
+	events := bufio.NewReader(resp.Body)
+	for i := range 3 {
+		next <- fmt.Sprintf("data: %d\n", i)
+		line, err := events.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("data: %d\n", i), line)
+		require.Equal(t, 200, f.do(t, "GET", "/", nil).status, "the one place is free")
+	}
+
+	c, err := net.Dial("tcp", f.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	_, err = io.WriteString(c, "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	require.NoError(t, err)
+	in := bufio.NewReader(c)
+	switched, err := http.ReadResponse(in, nil)
+	require.NoError(t, err)
+	require.Equal(t, 101, switched.StatusCode)
+	for range 3 {
+		_, err = io.WriteString(c, "hello\n")
+		require.NoError(t, err)
+		line, err := in.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "hello\n", line)
+		require.Equal(t, 200, f.do(t, "GET", "/", nil).status)
+	}
+	text := scrape(t, f)
+	require.Contains(t, text, `spillway_requests_total{code="101",method="GET",strategy="fifo"} 1`)
+
+	// Neither ends by itself: draining does not wait for them, once all else has ended.
+	close(next)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(t, err)
+	_ = resp.Body.Close()
+	require.NoError(t, f.Drain(t.Context()))
+	_, err = in.ReadByte()
+	require.Error(t, err, "the upgrade is cut")
+}
+
+// Large bodies pass in little memory, both ways.
+func TestProxy_StreamsLargeBodies(t *testing.T) {
+	t.Parallel()
+	const size = 256 << 20
+	var most atomic.Uint64
+	look := func() {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most.Store(max(most.Load(), m.HeapAlloc))
+	}
+	f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		look()
+		if r.Method == "PUT" && (n != size || err != nil) {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		if r.Method == "GET" {
+			piece := make([]byte, 1<<20)
+			for i := range size / len(piece) {
+				if _, err := w.Write(piece); err != nil {
+					return
+				}
+				if i%64 == 0 {
+					look()
+				}
+			}
+		}
+	}), nil)
+	require.Equal(t, 200, f.do(t, "PUT", "/", io.LimitReader(zeros{}, size)).status)
+	resp, err := f.client.Get(f.url)
+	require.NoError(t, err)
+	n, err := io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	require.NoError(t, err)
+	require.EqualValues(t, size, n)
+	require.Less(t, most.Load(), uint64(size/2))
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// A client whose body does not come is not waited for, nor is its place kept.
+func TestProxy_GivesUpSlowBodies(t *testing.T) {
+	t.Parallel()
+	f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }),
+		func(o *Options) { o.ReadTimeout = 100 * time.Millisecond })
+	c, err := net.Dial("tcp", f.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusRequestTimeout, resp.StatusCode)
+	require.Eventually(t, func() bool { return f.Gauge().Busy == 0 }, time.Minute, time.Millisecond)
+}
+
+// A client that hangs up while it waits gives its place in the queue up, and while it is
+// served the upstream learns of it.
+func TestProxy_ClientsThatGo(t *testing.T) {
+	t.Parallel()
+	told, arrived := make(chan struct{}), make(chan struct{})
+	f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-r.Context().Done()
+		close(told)
+	}), func(o *Options) { o.Concurrency = 1 })
+	ctx, leave := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	get := func(ctx context.Context) {
+		r, err := http.NewRequestWithContext(ctx, "GET", f.url, nil)
+		if err != nil {
+			return
+		}
+		if resp, err := f.client.Do(r); err == nil {
+			_ = resp.Body.Close()
+		}
+	}
+	clients.Go(func() { get(ctx) })
+	<-arrived
+	waiting, stopWaiting := context.WithCancel(t.Context())
+	clients.Go(func() { get(waiting) })
+	require.Eventually(t, func() bool { return f.Gauge().Depth == 1 }, time.Minute, time.Millisecond)
+	stopWaiting()
+	require.Eventually(t, func() bool { return f.Gauge().Depth == 0 }, time.Minute, time.Millisecond)
+	leave()
+	<-told
+	clients.Wait()
+	require.Eventually(t, func() bool { return f.Gauge().Busy == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		text := scrape(t, f)
+		return strings.Contains(text, `code="499"`) && strings.Contains(text, `spillway_shed_total{reason="abandoned",strategy="fifo"} 1`)
+	}, time.Minute, time.Millisecond)
+}
+
+// Requests that smuggle another never reach the upstream as two.
+func TestProxy_SmugglesNothing(t *testing.T) {
+	t.Parallel()
+	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+	for name, text := range map[string]string{
+		"both lengths":                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled,
+		"two lengths":                  "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 36\r\n\r\n" + smuggled,
+		"a list of lengths":            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0, 36\r\n\r\n" + smuggled,
+		"a signed length":              "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +0\r\n\r\n" + smuggled,
+		"a chunk's extension":          "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0;a=\"\r\n\r\n" + smuggled,
+		"a bare line feed in a chunk":  "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\n\n" + smuggled,
+		"another encoding":             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n" + smuggled,
+		"two encodings":                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + smuggled,
+		"an encoding in HTTP/1.0":      "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled,
+		"a space before the colon":     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 36\r\n\r\n" + smuggled,
+		"a carriage return in a value": "POST / HTTP/1.1\r\nHost: a\r\nX-A: b\rContent-Length: 36\r\n\r\n" + smuggled,
+		"a length that is hidden":      "POST / HTTP/1.1\r\nHost: a\r\nConnection: Content-Length\r\nContent-Length: 36\r\n\r\n" + smuggled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var paths sync.Map
+			f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				paths.Store(r.URL.Path, true)
+			}), nil)
+			c, err := net.Dial("tcp", f.Addr().String())
+			require.NoError(t, err)
+			defer func() { _ = c.Close() }()
+			_, err = io.WriteString(c, text)
+			require.NoError(t, err)
+			require.NoError(t, c.(*net.TCPConn).CloseWrite())
+			_, _ = io.Copy(io.Discard, c) // until the proxy hangs up
+			_, reached := paths.Load("/smuggled")
+			require.False(t, reached)
+		})
+	}
+}
+
+func TestProxy_RefusesWhatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	f := open(t, serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it reached the upstream") }), nil)
+	a := f.do(t, "GET", "/", nil, "X-Large", strings.Repeat("a", 2*maxHead))
+	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, a.status)
+}
+
+// HTTP/2 in the clear, as some clients speak it.
+func TestProxy_H2C(t *testing.T) {
+	t.Parallel()
+	f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(w, "%s %s", r.Proto, body)
+	}), nil)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	resp, err := (&http.Client{Transport: transport}).Post(f.url, "text/plain", bytes.NewReader([]byte("hello")))
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/2.0", resp.Proto)
+	require.Equal(t, "HTTP/1.1 hello", string(body))
+	require.Equal(t, "1.1 spillway", resp.Header.Get("Via"))
+}
+
+// Who is being served when the proxy stops is served, and who still waits at the end of
+// the time is told why.
+func TestProxy_Drains(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-release
+	}), func(o *Options) { o.Concurrency = 1 })
+	answers := make(chan answer, 2)
+	get := func(path string) {
+		resp, err := f.client.Get(f.url + path)
+		if err != nil {
+			answers <- answer{body: err.Error()}
+			return
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		answers <- answer{resp.StatusCode, resp.Header, string(body)}
+	}
+	go get("/first")
+	<-arrived
+	go get("/second")
+	require.Eventually(t, func() bool { return f.Gauge().Depth == 1 }, time.Minute, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	drained := make(chan error)
+	go func() { drained <- f.Drain(ctx) }()
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", f.Addr().String())
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	}, time.Minute, time.Millisecond, "nobody else is let in")
+	release <- struct{}{}
+	first := <-answers
+	require.Equal(t, 200, first.status)
+	<-arrived // the second has its turn
+	go func() { release <- struct{}{} }()
+	require.Equal(t, 200, (<-answers).status)
+	require.NoError(t, <-drained)
+	cancel()
+}
+
+func TestProxy_TurnsAwayWhatWaitsTooLongToDrain(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{})
+	f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	}), func(o *Options) { o.Concurrency = 1 })
+	answers := make(chan answer, 2)
+	get := func() {
+		resp, err := f.client.Get(f.url)
+		if err != nil {
+			answers <- answer{body: err.Error()}
+			return
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		answers <- answer{resp.StatusCode, resp.Header, string(body)}
+	}
+	go get()
+	<-arrived
+	go get()
+	require.Eventually(t, func() bool { return f.Gauge().Depth == 1 }, time.Minute, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, f.Drain(ctx), "2 requests were not finished")
+	got := []answer{<-answers, <-answers}
+	shed := 0
+	for _, a := range got {
+		requireProblem(t, a, http.StatusServiceUnavailable, "stopping")
+		if a.header.Get("Spillway-Shed") == "draining" {
+			shed++
+		}
+	}
+	require.Equal(t, 1, shed, "of the two one had reached the upstream")
+}
+
+// In the mode observe what would be shed is served, and counted.
+func TestProxy_Observes(t *testing.T) {
+	t.Parallel()
+	f := open(t, serve(t, func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) }), func(o *Options) {
+		o.Mode, o.Strategy, o.Concurrency, o.Capacity = admission.Observe, "codel", 1, 1000
+	})
+	var clients sync.WaitGroup
+	for range 60 {
+		clients.Go(func() {
+			resp, err := f.client.Get(f.url)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			if err != nil || resp.StatusCode != 200 {
+				t.Error("turned away", err)
+			}
+		})
+	}
+	clients.Wait()
+	text := scrape(t, f)
+	require.Contains(t, text, `spillway_would_shed_total{reason="codel",strategy="codel"}`)
+	require.Contains(t, text, `spillway_shed_total{reason="codel",strategy="codel"} 0`)
+}
+
+// A switch is told of, and counts from then on.
+func TestProxy_Switches(t *testing.T) {
+	t.Parallel()
+	f := open(t, serve(t, func(http.ResponseWriter, *http.Request) {}), nil)
+	require.NoError(t, f.Switch("lifo"))
+	require.ErrorContains(t, f.Switch("nonsense"), "nonsense")
+	require.Equal(t, "lifo", f.Status().Strategy)
+	require.Equal(t, 200, f.do(t, "GET", "/", nil).status)
+	text := scrape(t, f)
+	require.Contains(t, text, `spillway_requests_total{code="200",method="GET",strategy="lifo"} 1`)
+	require.Contains(t, text, "spillway_strategy_switches_total 1")
+}

@@ -1,0 +1,164 @@
+// Package rules says of a request, as the proxy's settings do, whom it counts for, how
+// important it is, and whether it has to wait.
+package rules
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// Client says whom a request counts for: "address", or "header:NAME", such as the bearer
+// token or an API key. A request without that header counts for its address.
+type Client string
+
+// String returns the text.
+func (c Client) String() string { return string(c) }
+
+// UnmarshalText checks and takes a text.
+func (c *Client) UnmarshalText(text []byte) error {
+	name, header := strings.CutPrefix(string(text), "header:")
+	if !header && string(text) != "address" || header && !isToken(name) {
+		return errors.New("address, or header:NAME such as header:Authorization")
+	}
+	*c = Client(text)
+	return nil
+}
+
+// salt keeps what is made of a header from being found by trying others.
+var salt = func() (salt [16]byte) {
+	_, _ = rand.Read(salt[:]) // does not fail
+	return salt
+}()
+
+// Of returns the name of the client of a request. That of a header is hashed: it may be
+// a secret, and strategies and their metrics need no more than to tell clients apart.
+func (c Client) Of(r *http.Request) string {
+	if name, ok := strings.CutPrefix(string(c), "header:"); ok {
+		if value := r.Header.Get(name); value != "" {
+			sum := sha256.Sum256(append(salt[:], value...))
+			return hex.EncodeToString(sum[:12])
+		}
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// Priorities are rules, of which the first that fits says how important a request is:
+// "path:/admin=6,path:/checkout=0,header:NAME". A path fits itself and what is below it;
+// a header fits if its value is 0 to 7, or begins with u= and such a digit.
+type Priorities []rule
+
+type rule struct {
+	path     string // empty for a rule of a header
+	header   string
+	priority strategies.Priority
+	text     string
+}
+
+// String returns the rules as UnmarshalText reads them.
+func (p Priorities) String() string {
+	var rules []string
+	for _, r := range p {
+		rules = append(rules, r.text)
+	}
+	return strings.Join(rules, ",")
+}
+
+// UnmarshalText reads rules.
+func (p *Priorities) UnmarshalText(text []byte) error {
+	bad := errors.New("rules such as path:/admin=6,path:/checkout=0,header:NAME, with priorities from 0, the most important, to 7")
+	var rules Priorities
+	for part := range strings.SplitSeq(string(text), ",") {
+		if name, ok := strings.CutPrefix(part, "header:"); ok && isToken(name) {
+			rules = append(rules, rule{header: name, text: part})
+			continue
+		}
+		at := strings.LastIndexByte(part, '=')
+		path, ok := strings.CutPrefix(part[:max(at, 0)], "path:")
+		if !ok || !strings.HasPrefix(path, "/") {
+			return bad
+		}
+		priority, ok := urgency(part[at+1:])
+		if !ok {
+			return bad
+		}
+		rules = append(rules, rule{path: path, priority: priority, text: part})
+	}
+	*p = rules
+	return nil
+}
+
+// Of returns how important a request is, 0 for what no rule fits, which is ordinary.
+func (p Priorities) Of(r *http.Request) strategies.Priority {
+	for i := range p {
+		rule := &p[i]
+		if rule.path != "" && below(rule.path, r.URL.Path) {
+			return rule.priority
+		}
+		if rule.header == "" {
+			continue
+		}
+		value := r.Header.Get(rule.header)
+		if priority, ok := urgency(strings.TrimPrefix(value[:min(len(value), len("u=0"))], "u=")); ok {
+			return priority
+		}
+	}
+	return 0
+}
+
+func urgency(digit string) (strategies.Priority, bool) {
+	if len(digit) != 1 || digit[0] < '0' || digit[0] > '7' {
+		return 0, false
+	}
+	return strategies.Urgency(int(digit[0] - '0')), true
+}
+
+// Paths are paths, each with what is below it: "/health,/static/".
+type Paths []string
+
+// String returns the paths as UnmarshalText reads them.
+func (p Paths) String() string { return strings.Join(p, ",") }
+
+// UnmarshalText reads paths.
+func (p *Paths) UnmarshalText(text []byte) error {
+	paths := strings.Split(string(text), ",")
+	for _, path := range paths {
+		if !strings.HasPrefix(path, "/") {
+			return errors.New("paths such as /health,/static, separated by commas")
+		}
+	}
+	*p = paths
+	return nil
+}
+
+// Has tells whether a path is one of them or below one.
+func (p Paths) Has(path string) bool {
+	for _, above := range p {
+		if below(above, path) {
+			return true
+		}
+	}
+	return false
+}
+
+// below tells whether a path is another or below it.
+func below(above, path string) bool {
+	rest, ok := strings.CutPrefix(path, above)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(above, "/"))
+}
+
+// isToken tells whether a header may be called so.
+func isToken(name string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+	return name != "" && strings.Trim(name, letters) == ""
+}

@@ -1,0 +1,79 @@
+package rules
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+func request(path string, headers ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+func TestClient(t *testing.T) {
+	t.Parallel()
+	var c Client
+	require.NoError(t, c.UnmarshalText([]byte("address")))
+	require.Equal(t, "192.0.2.1", c.Of(request("/")))
+	require.NoError(t, c.UnmarshalText([]byte("header:X-Api-Key")))
+	require.Equal(t, "192.0.2.1", c.Of(request("/")), "who has none counts for the address")
+	one, two := c.Of(request("/", "X-Api-Key", "one")), c.Of(request("/", "X-Api-Key", "two"))
+	require.NotEqual(t, one, two)
+	require.Equal(t, one, c.Of(request("/x", "X-Api-Key", "one")))
+	require.NotContains(t, one, "one")
+	require.Len(t, one, 24)
+	for _, bad := range []string{"", "header:", "header:a b", "cookie:a"} {
+		require.ErrorContains(t, new(Client).UnmarshalText([]byte(bad)), "header:NAME", bad)
+	}
+}
+
+func TestPriorities(t *testing.T) {
+	t.Parallel()
+	const text = "path:/admin=6,path:/checkout=0,header:X-Urgency,path:/=4"
+	var p Priorities
+	require.NoError(t, p.UnmarshalText([]byte(text)))
+	require.Equal(t, text, p.String())
+	for _, tt := range []struct {
+		r    *http.Request
+		want int
+	}{
+		{request("/admin"), 6},
+		{request("/admin/users?x=1"), 6},
+		{request("/administration"), 4}, // not below it
+		{request("/checkout/1"), 0},
+		{request("/checkout/1", "X-Urgency", "7"), 0}, // the first that fits
+		{request("/other", "X-Urgency", "7"), 7},
+		{request("/other", "X-Urgency", "u=2, i"), 2},
+		{request("/other", "X-Urgency", "high"), 4},
+		{request("/other", "X-Urgency", "9"), 4},
+	} {
+		require.Equal(t, strategies.Urgency(tt.want), p.Of(tt.r), "%s %v", tt.r.URL, tt.r.Header)
+	}
+	require.Zero(t, Priorities(nil).Of(request("/")))
+	for _, bad := range []string{"", "path:/a", "path:a=1", "path:/a=8", "path:/a=", "header:", "header:a b", "/a=1", "path:/a=1,"} {
+		require.ErrorContains(t, new(Priorities).UnmarshalText([]byte(bad)), "rules such as", bad)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	var p Paths
+	require.NoError(t, p.UnmarshalText([]byte("/health,/static/")))
+	require.Equal(t, "/health,/static/", p.String())
+	for path, want := range map[string]bool{
+		"/health": true, "/health/db": true, "/healthy": false, "/static/a.js": true, "/static": false, "/": false,
+	} {
+		require.Equal(t, want, p.Has(path), path)
+	}
+	for _, bad := range []string{"", "health", "/a,,/b"} {
+		require.ErrorContains(t, new(Paths).UnmarshalText([]byte(bad)), "paths such as", bad)
+	}
+}
