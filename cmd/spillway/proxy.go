@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"maps"
 	"net/url"
+	"os"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -28,10 +30,18 @@ func serveProxy(ctx context.Context, inv config.Invocation, memory int64, stderr
 		return err
 	}
 	defer p.close()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
 	done := make(chan error, 1)
 	go func() { done <- proxyLifetime(p.ctx, &inv, p.log, stderr.Dropped) }()
 	return p.untilStopped(done, func() error { return errSecondSignal })
 }
+
+// collectAt is how far the heap grows, in percent, before it is collected: what lives of it
+// is so little that it would be collected hundreds of times a second. The limit on memory
+// holds all the same.
+const collectAt = 400
 
 // proxying is the running proxy.
 type proxying struct {
