@@ -184,7 +184,7 @@ func TestProxy_QueuesAndSheds(t *testing.T) {
 	var most, now atomic.Int64
 	release := make(chan struct{})
 	var served atomic.Int64
-	f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+	f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/health" {
 			return
 		}
@@ -448,10 +448,10 @@ func TestProxy_StreamsLargeBodies(t *testing.T) {
 	f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		look()
-		if r.Method == "PUT" && (n != size || err != nil) {
+		if r.Method == http.MethodPut && (n != size || err != nil) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
-		if r.Method == "GET" {
+		if r.Method == http.MethodGet {
 			piece := make([]byte, 1<<20)
 			for i := range size / len(piece) {
 				if _, err := w.Write(piece); err != nil {
@@ -506,7 +506,7 @@ func TestProxy_ClientsThatGo(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	get := func(ctx context.Context) {
-		r, err := http.NewRequestWithContext(ctx, "GET", f.url, nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
 		if err != nil {
 			return
 		}
@@ -602,7 +602,7 @@ func TestProxy_H2C(t *testing.T) {
 func TestProxy_Drains(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}), make(chan struct{})
-	f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+	f := open(t, serve(t, func(_ http.ResponseWriter, _ *http.Request) {
 		arrived <- struct{}{}
 		<-release
 	}), func(o *Options) { o.Concurrency = 1 })
@@ -690,7 +690,7 @@ func TestProxy_Observes(t *testing.T) {
 			if err == nil {
 				_ = resp.Body.Close()
 			}
-			if err != nil || resp.StatusCode != 200 {
+			if err != nil || resp.StatusCode != http.StatusOK {
 				t.Error("turned away", err)
 			}
 		})
