@@ -8,11 +8,9 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,19 +32,6 @@ func readCopyState(t *testing.T, path string) (s copyState, there bool) {
 	}
 	require.NoError(t, json.Unmarshal(text, &s))
 	return s, true
-}
-
-// launchCommand starts a command that the test waits for, or kills.
-func launchCommand(t *testing.T, b build, env []string, args ...string) *service {
-	t.Helper()
-	binary, err := b()
-	require.NoError(t, err)
-	s := &service{t: t, cmd: exec.Command(binary, args...), stderr: new(output), exited: make(chan struct{})}
-	s.cmd.Env = environment(t, env)
-	s.cmd.Stdout, s.cmd.Stderr = s.stderr, s.stderr
-	require.NoError(t, startProcess(s.cmd, syscall.SIGKILL, s.exited))
-	t.Cleanup(s.kill)
-	return s
 }
 
 // insistOnAll sends a request for each key over several connections, until it is

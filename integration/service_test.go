@@ -105,11 +105,17 @@ func startProcess(cmd *exec.Cmd, orphaned syscall.Signal, exited chan<- struct{}
 // launch starts the binary without waiting for it to be ready.
 func launch(t testing.TB, b build, env ...string) *service {
 	t.Helper()
+	return launchCommand(t, b, env)
+}
+
+// launchCommand is launch with arguments.
+func launchCommand(t testing.TB, b build, env []string, args ...string) *service {
+	t.Helper()
 	binary, err := b()
 	require.NoError(t, err)
 	s := &service{
 		t:      t,
-		cmd:    exec.Command(binary),
+		cmd:    exec.Command(binary, args...),
 		stderr: new(output),
 		exited: make(chan struct{}),
 		scheme: "http",

@@ -1,0 +1,134 @@
+//go:build integration
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// startProxy starts the binary in front of an upstream, with four places.
+func startProxy(t *testing.T, upstream string, env ...string) *service {
+	t.Helper()
+	s := launchCommand(t, raced, env, "proxy", "--upstream", upstream, "--workers=4")
+	s.awaitListening()
+	return s
+}
+
+// upstreamAt serves on an address, and returns how to stop it.
+func upstreamAt(t *testing.T, address string, handler http.HandlerFunc) (url string, stop func()) {
+	t.Helper()
+	var l net.Listener
+	require.Eventually(t, func() (ok bool) {
+		var err error
+		l, err = net.Listen("tcp", address)
+		return err == nil
+	}, patience, 10*time.Millisecond, "the port is taken")
+	server := httptest.NewUnstartedServer(handler)
+	_ = server.Listener.Close()
+	server.Listener = l
+	server.Start()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			server.CloseClientConnections()
+			server.Close()
+		}
+	}
+	t.Cleanup(stop)
+	return server.URL, stop
+}
+
+// The planes of the service are there in front of a service that knows nothing of them,
+// while that comes, goes and comes back.
+func TestProxy_FollowsItsUpstream(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	s := startProxy(t, "http://"+address)
+	require.Equal(t, http.StatusServiceUnavailable, s.ready(), "its upstream is down")
+	require.Contains(t, s.request(http.MethodGet, s.adminURL("/readyz"), "").body, "the upstream http://"+address+" cannot be reached")
+	require.Equal(t, http.StatusBadGateway, s.request(http.MethodGet, s.dataURL("/"), "").status)
+
+	for range 2 {
+		_, stop := upstreamAt(t, address, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			_, _ = fmt.Fprintf(w, "%s %s %s", r.Method, r.RequestURI, body)
+		})
+		s.eventually("it is ready", func() bool { return s.ready() == http.StatusOK })
+		require.Equal(t, "PATCH /a?b=c hello", s.request(http.MethodPatch, s.dataURL("/a?b=c"), "hello").body)
+		stop()
+		require.Equal(t, http.StatusBadGateway, s.request(http.MethodGet, s.dataURL("/"), "").status)
+		require.Equal(t, http.StatusServiceUnavailable, s.ready())
+	}
+	require.Equal(t, http.StatusOK, s.request(http.MethodPut, s.adminURL("/strategy"), `{"strategy":"lifo"}`).status)
+	var strategy struct {
+		Strategy string
+		Workers  int
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.request(http.MethodGet, s.adminURL("/strategy"), "").body), &strategy))
+	require.Equal(t, "lifo", strategy.Strategy)
+	require.Equal(t, 4, strategy.Workers)
+	require.Contains(t, s.request(http.MethodGet, s.adminURL("/config"), "").body, `"SPILLWAY_UPSTREAM":"http://`+address)
+	require.Equal(t, http.StatusNotFound, s.request(http.MethodPost, s.adminURL("/backup"), `{"dir":"/x"}`).status)
+	require.Equal(t, 2.0, s.metrics().sum("spillway_requests_total", `method="PATCH"`))
+	s.stop()
+}
+
+// Past what the upstream does some are served, and the others are told so.
+func TestProxy_HoldsOffWhatIsTooMuch(t *testing.T) {
+	t.Parallel()
+	upstream, _ := upstreamAt(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) })
+	s := startProxy(t, upstream, "SPILLWAY_STRATEGY=fifo", "SPILLWAY_QUEUE_CAPACITY=8")
+	file := filepath.Join(t.TempDir(), "a.json")
+	// Four at a time of 20 ms are 200 a second.
+	r := run(t, labBinary, nil, "run", "--target", "GET "+s.dataURL("/"), "--rate=600", "--connections=500", "--duration=3s", "--json", file)
+	require.Equal(t, 0, r.code, r)
+	fields := readJSON(t, file)
+	require.Greater(t, fields["status"].(map[string]any)["200"], 0.0)
+	require.Greater(t, fields["status"].(map[string]any)["503"], 0.0)
+	require.Empty(t, fields["errors"])
+	s.stop()
+}
+
+// What is under way when it is told to stop is finished.
+func TestProxy_Drains(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}, 8), make(chan struct{})
+	upstream, _ := upstreamAt(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-release
+	})
+	s := startProxy(t, upstream)
+	clients := make([]*client, 6) // two of which wait
+	for i := range clients {
+		clients[i] = s.dial()
+		clients[i].mustSend(t, http.MethodGet, "/", "")
+	}
+	for range 4 {
+		<-arrived
+	}
+	s.eventually("two wait", func() bool { return s.metrics().sum("spillway_queue_depth") == 2 })
+	s.signal(syscall.SIGTERM)
+	s.eventually("the listener is closed", s.refuses)
+	close(release)
+	for _, c := range clients {
+		a := c.mustReceive(t)
+		require.Equal(t, http.StatusOK, a.status)
+		require.True(t, a.close)
+	}
+	require.Equal(t, 0, s.wait())
+}
