@@ -61,7 +61,8 @@ type series struct {
 func New(o admission.Options) (*admission.Controller, *Collector, error) {
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: 1.1,
+			Namespace: namespace, Name: name, Help: help, Buckets: buckets,
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 		}, []string{"strategy"})
 	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {

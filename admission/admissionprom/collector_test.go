@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/admission"
@@ -131,4 +133,27 @@ func TestCollector_Several(t *testing.T) {
 	require.EqualValues(t, 1, scrape(t, r)[`spillway_workers{queue="disk",strategy="auto"}`])
 	_, _, err := admissionprom.New(admission.Options{Concurrency: -1})
 	require.ErrorContains(t, err, "Concurrency is -1")
+}
+
+// However different the times are, a native histogram stays small.
+func TestCollector_NativeBucketsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, metrics, err := admissionprom.New(admission.Options{Concurrency: 1})
+		require.NoError(t, err)
+		r := prometheus.NewPedanticRegistry()
+		r.MustRegister(metrics)
+		for held := 1.; held < float64(time.Minute); held *= 1.05 {
+			p, ok := c.TryAcquire(admission.Request{})
+			require.True(t, ok)
+			time.Sleep(time.Duration(held))
+			p.Release()
+		}
+		families, err := r.Gather()
+		require.NoError(t, err)
+		i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "spillway_held_seconds" })
+		buckets := families[i].GetMetric()[0].GetHistogram().GetPositiveDelta()
+		require.NotEmpty(t, buckets)
+		require.LessOrEqual(t, len(buckets), 160)
+	})
 }
