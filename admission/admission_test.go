@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -422,6 +423,28 @@ func TestHooks(t *testing.T) {
 			{Strategy: "fifo", Request: b, Waited: time.Second},
 		}, log)
 	})
+}
+
+// However often the concurrency changes, no place seems to be in use that is not.
+func TestController_StatsAreOfOneMoment(t *testing.T) {
+	t.Parallel()
+	c := open(t, admission.Options{Concurrency: 100})
+	_ = take(t, c, 1)
+	var seen atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; !seen.Load(); n++ {
+			assert.NoError(t, c.SetConcurrency(1+99*(n%2)))
+		}
+	})
+	for range 100_000 {
+		assert.Equal(t, 1, c.Stats().InUse)
+		if t.Failed() {
+			break
+		}
+	}
+	seen.Store(true)
+	wg.Wait()
 }
 
 // A hook that panics leaves nobody with a permit, and takes no place along.

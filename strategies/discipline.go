@@ -1,7 +1,7 @@
 package strategies
 
 // Discipline decides which tasks wait, in which order they are taken, and
-// which are given up. It never blocks, starts no goroutine and reads no clock:
+// which are given up. It never blocks or panics, starts no goroutine and reads no clock:
 // waiting is the dispatcher's work, and the time is an argument. All methods
 // are safe for concurrent use by any number of goroutines.
 //

@@ -78,7 +78,7 @@ var (
 // FairOptions are what may be otherwise in the strategy fair.
 type FairOptions struct {
 	// Weight returns the share of a client in proportion to the others, 1 to 1,000;
-	// beyond these it is the nearest. It is called under a lock, and should be quick.
+	// beyond these it is the nearest. It is called under a lock: it should be quick and must not panic.
 	// Clients past the first 1,024 who wait, who have to share queues, have 1. Nil
 	// means 1 for all.
 	Weight func(client string) int

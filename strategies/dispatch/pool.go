@@ -82,6 +82,8 @@ func (p *pool) width() int {
 // busy returns how many workers are at work, or places in use.
 func (p *pool) busy() int {
 	if p.places != nil {
+		p.lines.mu.Lock() // Resize changes both
+		defer p.lines.mu.Unlock()
 		return p.width() - int(p.places.free.Load())
 	}
 	return p.workers - int(p.idle.n.Load())
