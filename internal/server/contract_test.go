@@ -191,7 +191,7 @@ func rows() []row {
 		{name: "no value", request: batch(`{"op":"put","key":"YjE="}`), status: 400, detail: "value is missing"},
 		{name: "too long a value in a batch", request: batch(`{"op":"put","key":"YjE=","value":"` + base64.StdEncoding.EncodeToString([]byte(big+"v")) + `"}`), status: 413, detail: "65537 bytes"},
 		{name: "what is no base64", request: batch(`{"op":"get","key":"YjE"}`), status: 400, detail: "base64"},
-		{name: "a ttl of 0", request: batch(`{"op":"put","key":"YjE=","value":"","ttl":0}`), status: 400, detail: `ttl is \"0\", allowed`},
+		{name: "a ttl of 0", request: batch(`{"op":"put","key":"YjE=","value":"","ttl":0}`), status: 400, detail: `ttl is "0", allowed`},
 		{name: "a ttl beyond the bound", request: batch(`{"op":"put","key":"YjE=","value":"","ttl":630720001}`), status: 400, detail: "630720001"},
 		{name: "a ttl that is no whole number", request: batch(`{"op":"put","key":"YjE=","value":"","ttl":1.5}`), status: 400, detail: "1.5"},
 		{name: "conditions of an operation that contradict each other", request: batch(`{"op":"put","key":"YjE=","value":"","if_match":"*","if_none_match":"*"}`), status: 400, detail: "contradict"},
