@@ -28,11 +28,6 @@ import (
 // reads go on with the files that it has open. Before the folder is opened again all
 // tables must be there as well.
 
-// openedName is the file that says who has opened the folder last. Each Open writes
-// another text, so a store can tell its folder from a copy that somebody else has
-// opened, and from a backup, which has none.
-const openedName = "OPENED"
-
 // holder is a lock that knows the folder that it is of.
 type holder interface {
 	io.Closer
@@ -160,8 +155,8 @@ func (p *possessions) expected() manifest {
 
 // sign leaves the note that this store has opened the folder.
 func (s *Store) sign() error {
-	s.signature = rand.Text() + "\n"
-	name := s.path(openedName + ".tmp")
+	s.signature = rand.Text() + format.OpenedValues
+	name := s.path(format.OpenedName + ".tmp")
 	f, err := s.opts.FS.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
@@ -170,7 +165,7 @@ func (s *Store) sign() error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := s.opts.FS.Rename(name, s.path(openedName)); err != nil {
+	if err := s.opts.FS.Rename(name, s.path(format.OpenedName)); err != nil {
 		return err
 	}
 	return s.syncDir(s.opts.Dir)
@@ -202,7 +197,7 @@ func (s *Store) checkContent() error {
 			return fmt.Errorf("%w%s", err, whatToDo)
 		}
 	}
-	note, err := s.read(openedName)
+	note, err := s.read(format.OpenedName)
 	if err == nil && string(note) != s.signature {
 		err = errors.New("somebody else has opened it")
 	}

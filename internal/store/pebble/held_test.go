@@ -120,7 +120,7 @@ func TestStore_FolderChanged(t *testing.T) {
 		change func(t *testing.T, fs, snapshot *vfs.MemFS)
 		reason string
 	}{
-		{"it is emptied", func(t *testing.T, fs, _ *vfs.MemFS) { clearFolder(t, fs) }, openedName},
+		{"it is emptied", func(t *testing.T, fs, _ *vfs.MemFS) { clearFolder(t, fs) }, format.OpenedName},
 		{"it is emptied and filled with another store", func(t *testing.T, fs, _ *vfs.MemFS) {
 			other := vfs.NewCrashableMem()
 			require.NoError(t, openOnly(t, Options{Dir: "d", FS: other}).Close())
@@ -134,8 +134,8 @@ func TestStore_FolderChanged(t *testing.T) {
 		{"a backup is put in its place", func(t *testing.T, fs, snapshot *vfs.MemFS) {
 			clearFolder(t, fs)
 			fillFolder(t, fs, snapshot)
-			require.NoError(t, fs.Remove("d/"+openedName))
-		}, openedName},
+			require.NoError(t, fs.Remove("d/"+format.OpenedName))
+		}, format.OpenedName},
 		{"the manifest is gone", func(t *testing.T, fs, _ *vfs.MemFS) {
 			for _, name := range named(t, fs, format.ManifestPrefix, "") {
 				require.NoError(t, fs.Remove("d/"+name))

@@ -40,7 +40,7 @@ type Store struct {
 	cache *pebble.Cache
 	lock  io.Closer // of the folder
 	files possessions
-	// signature is what the folder has of this store, see openedName.
+	// signature is what the folder has of this store, see format.OpenedName.
 	signature string
 	health    health
 	stall     stall

@@ -174,6 +174,13 @@ func TestStore_DamagedValuesNote(t *testing.T) {
 	report, err := Check(t.Context(), dir)
 	require.NoError(t, err)
 	require.Equal(t, format.ValuesName, report.Damage[0].File)
+
+	require.NoError(t, os.Remove(filepath.Join(dir, format.ValuesName)))
+	_, err = Open(Options{Dir: dir})
+	requireOneLine(t, err, format.ValuesName, "missing")
+	report, err = Check(t.Context(), dir)
+	require.NoError(t, err)
+	require.Equal(t, format.ValuesName, report.Damage[0].File)
 }
 
 // Steps of many at once are in order: each sees what the one before has written.

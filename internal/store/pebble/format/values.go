@@ -18,6 +18,15 @@ import (
 // know, and refuse the folder with a line that says so. Pebble does not get to see it.
 const ValuesName = VersionMarker + "000000.values.1001"
 
+// OpenedName is the file that says who has opened the folder last. Each Open writes
+// another text, so a store can tell its folder from a copy that somebody else has
+// opened, and from a backup, which has none. It ends with OpenedValues if who has written
+// it has seen to the file ValuesName.
+const (
+	OpenedName   = "OPENED"
+	OpenedValues = " values\n"
+)
+
 // PrefixBytes is the length of a Prefix.
 const PrefixBytes = 8
 
@@ -41,6 +50,9 @@ func (p *Prefix) Note() []byte {
 func ReadPrefix(read func(name string) ([]byte, error)) (p Prefix, found bool, _ error) {
 	note, err := read(ValuesName)
 	if errors.Is(err, fs.ErrNotExist) {
+		if opened, err := read(OpenedName); err == nil && bytes.HasSuffix(opened, []byte(OpenedValues)) {
+			return p, false, fmt.Errorf("%s %w: it is missing, which says what values begin with", ValuesName, ErrDamaged)
+		}
 		return p, false, nil
 	}
 	if err != nil {
