@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/server/contracttest"
 )
 
 const page = "https://app.example"
@@ -42,27 +43,27 @@ func TestCORS_EveryAnswer(t *testing.T) {
 		s := serve(t, strategy, underX, func(o *setup) { o.CORSOrigins = []string{"http://other.example", page} })
 		plain := serve(t, strategy, underX)
 		c, p := s.dial(), plain.dial()
-		for _, r := range rows() {
-			head, body, found := strings.Cut(r.request, "\n\n")
-			if r.raw != "" || r.closes || !found || !strings.Contains(r.request, host) {
+		for _, r := range contracttest.Rows() {
+			head, body, found := strings.Cut(r.Request, "\n\n")
+			if r.Raw != "" || r.Closes || !found || !strings.Contains(r.Request, host) {
 				continue
 			}
-			method, _, _ := strings.Cut(r.request, " ")
-			a, want := c.do(head+"\nOrigin: "+page+"\n\n"+body), p.do(r.request)
-			requireReadable(t, a, r.name)
-			require.Equal(t, want.status, a.status, r.name)
-			require.Equal(t, want.body, a.body, r.name)
-			require.Equal(t, want.length, a.length, r.name)
+			method := r.Method()
+			a, want := c.do(head+"\nOrigin: "+page+"\n\n"+body), p.do(r.Request)
+			requireReadable(t, a, r.Name)
+			require.Equal(t, want.status, a.status, r.Name)
+			require.Equal(t, want.body, a.body, r.Name)
+			require.Equal(t, want.length, a.length, r.Name)
 
 			// The state is the one after the request.
 			if method == "GET" || method == "HEAD" {
 				for _, origin := range []string{"https://evil.example", "null", "", page + ".evil.example", "http://app.example"} {
-					requireNotReadable(t, c.do(head+"\nOrigin: "+origin+"\n\n"+body), r.name)
+					requireNotReadable(t, c.do(head+"\nOrigin: "+origin+"\n\n"+body), r.Name)
 				}
-				a = c.do(r.request)
-				requireNotReadable(t, a, r.name)
+				a = c.do(r.Request)
+				requireNotReadable(t, a, r.Name)
 				require.Equal(t, "Origin", a.header.Get("Vary"), "who keeps it must not give it to the page")
-				requireNotReadable(t, p.do(head+"\nOrigin: "+page+"\n\n"+body), r.name)
+				requireNotReadable(t, p.do(head+"\nOrigin: "+page+"\n\n"+body), r.Name)
 			}
 		}
 		c.requireOpen()

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/server/contracttest"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/strategies"
@@ -261,12 +261,22 @@ const age = 1000 * time.Hour
 
 func serve(t testing.TB, strategy string, change ...func(*setup)) *service {
 	t.Helper()
-	s := &service{t: t, store: newMemStore()}
-	exec := executor.Open(executor.Options{Store: s.store, MaxCommits: 4, Unblocked: func() { s.dispatcher.Unblock() }})
+	return serveOver(t, newMemStore(), strategy, change...)
+}
+
+// serveOver is serve over another store, or that one.
+func serveOver(t testing.TB, over store.Store, strategy string, change ...func(*setup)) *service {
+	t.Helper()
+	mem, ok := over.(*memStore)
+	if !ok {
+		mem = newMemStore() // which nobody uses
+	}
+	s := &service{t: t, store: mem}
+	exec := executor.Open(executor.Options{Store: over, MaxCommits: 4, Unblocked: func() { s.dispatcher.Unblock() }})
 	o := setup{
 		Options: Options{
 			Listen: "127.0.0.1:0", AcceptLoops: 2,
-			MaxKeyBytes: 100, MaxValueBytes: 64 << 10, MaxBatchBytes: 256 << 10, MaxBodyBytes: 1 << 20, MaxConnections: 100,
+			MaxKeyBytes: contracttest.MaxKeyBytes, MaxValueBytes: contracttest.MaxValueBytes, MaxBatchBytes: contracttest.MaxBatchBytes, MaxBodyBytes: 1 << 20, MaxConnections: 100,
 			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 			Logger: slog.New(slog.DiscardHandler),
 			Events: Events{Answered: s.answered}, Slowest: new(slowest.Recorder),
@@ -419,24 +429,7 @@ func readAnswer(r *bufio.Reader, method string) (answer, error) {
 
 func checkAnswer(t testing.TB, method string, a answer) {
 	t.Helper()
-	if a.status < 400 || a.status == 404 {
-		require.NotEmpty(t, a.header.Get("Date"))
-		return
-	}
-	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
-	if method == http.MethodHead {
-		require.Positive(t, a.length)
-		require.Empty(t, a.body)
-		return
-	}
-	var p struct {
-		Title, Detail string
-		Status        int
-	}
-	require.NoError(t, json.Unmarshal([]byte(a.body), &p), a.body)
-	require.Equal(t, http.StatusText(a.status), p.Title)
-	require.Equal(t, a.status, p.Status)
-	require.NotEmpty(t, p.Detail)
+	contracttest.Check(t, method, &http.Response{StatusCode: a.status, Header: a.header, ContentLength: a.length}, a.body)
 }
 
 // do sends a request and reads its answer.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/server/contracttest"
 )
 
 // expectQuery is what net/url makes of a query, in our terms: whether it is
@@ -189,12 +191,8 @@ func requireReadAlike(t *testing.T, input []byte, served []event) {
 // alike, the connection ends, and others are served.
 func FuzzConnection(f *testing.F) {
 	var everything strings.Builder
-	for _, r := range rows() {
-		text := r.raw
-		if text == "" {
-			head, body, _ := strings.Cut(r.request, "\n\n")
-			text = strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body
-		}
+	for _, r := range contracttest.Rows() {
+		text := r.Text()
 		if len(text) < 2000 {
 			f.Add([]byte(text))
 			everything.WriteString(text)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/openapi"
 	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/server/contracttest"
 )
 
 // The service answers as docs/openapi.yaml says, to every request of the table, and
@@ -23,18 +24,18 @@ func TestOpenAPI(t *testing.T) {
 		s := serve(t, strategy)
 		given, got := map[string]bool{}, map[string]bool{} // parameters, and statuses
 		c := s.dial()
-		for _, r := range rows() {
-			if r.raw != "" {
+		for _, r := range contracttest.Rows() {
+			if r.Raw != "" {
 				continue
 			}
-			c.sendRaw(wire(r.request))
-			req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(wire(r.request))))
+			c.sendRaw(r.Text())
+			req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(r.Text())))
 			if err != nil {
 				req = new(http.Request) // it is malformed for net/http as well
 			}
-			method, _, _ := strings.Cut(r.request, " ")
+			method := r.Method()
 			a := c.read(method)
-			if r.closes {
+			if r.Closes {
 				_ = c.conn.Close()
 				c = s.dial()
 			}
@@ -43,13 +44,13 @@ func TestOpenAPI(t *testing.T) {
 			}
 			op := d.Operation(method, req.URL.Path)
 			if op == nil {
-				require.Equal(t, http.StatusMethodNotAllowed, a.status, r.name)
+				require.Equal(t, http.StatusMethodNotAllowed, a.status, r.Name)
 				op = d.Operation(http.MethodGet, req.URL.Path)
 				for _, name := range strings.Split(a.header.Get("Allow"), ", ") {
 					require.NotNil(t, d.Operation(name, req.URL.Path), "%s is allowed", name)
 				}
 			}
-			require.NoError(t, op.Check(method, a.status, a.header, a.body), r.name)
+			require.NoError(t, op.Check(method, a.status, a.header, a.body), r.Name)
 			if a.status < 400 || a.status == 404 || a.status == 412 {
 				checkRequest(t, op, req, method+" "+req.URL.Path, given)
 			}
@@ -106,12 +107,6 @@ func keys(m map[string]bool) (names []string) {
 		names = append(names, name)
 	}
 	return names
-}
-
-// wire is a request of a test as it is sent.
-func wire(request string) string {
-	head, body, _ := strings.Cut(request, "\n\n")
-	return strings.ReplaceAll(head, "\n", "\r\n") + "\r\n\r\n" + body
 }
 
 // So are the answers of the queue, of the token and of a store that fails.
