@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/etag"
@@ -341,35 +342,98 @@ func TestStore_NotesOnlyWhatExpires(t *testing.T) {
 	require.Equal(t, []string{"\x00", "a"}, keysOf(t, s))
 }
 
-// A power cut leaves all writes of a step, or none.
+// A power cut in the midst of steps, at any change of the file system, leaves all writes
+// of each or none, and under Always those that were acknowledged. So it is for keys of
+// one writer, and for those that all write.
 func TestStore_PowerCutsLeaveStepsWhole(t *testing.T) {
 	t.Parallel()
-	for cut := range 20 {
-		mem := vfs.NewCrashableMem()
-		s := openOnly(t, Options{Dir: "d", FS: mem, memTableBytes: 64 << 10, Logger: slog.New(slog.DiscardHandler)})
-		const keys = 100
-		var commits []store.Commit
-		for round := range 3 + cut {
-			c, err := s.Transact(nil, func(store.View) (writes []store.Write, _ error) {
-				for i := range keys {
-					writes = append(writes, put(fmt.Sprintf("%03d", i), fmt.Sprintf("%d %s", round, strings.Repeat("v", 50*cut))))
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			const writers, keys = 3, 40
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			r := rand.New(rand.NewPCG(seed, 2))
+			key := func(of string, i int) string { return fmt.Sprintf("%s %02d", of, i) }
+			found := 0
+			for cycle := range cycles(t) {
+				mem := vfs.NewCrashableMem()
+				var acknowledged, sent [writers]atomic.Int64
+				var countdown atomic.Int64 // to the cut, once it is positive
+				var left *vfs.MemFS
+				var then [writers]int64
+				cut := make(chan struct{})
+				percent := []int{0, 10, 50, 90, 100}[cycle%5]
+				fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && countdown.Add(-1) == 0 {
+						for w := range writers {
+							then[w] = acknowledged[w].Load()
+						}
+						left = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, uint64(cycle)))})
+						close(cut)
+					}
+					return nil
+				}))
+				o := Options{Dir: "d", FS: fs, Sync: mode, SyncInterval: time.Millisecond, memTableBytes: 64 << 10, Logger: slog.New(slog.DiscardHandler)}
+				s := openOnly(t, o)
+				countdown.Store(1 + r.Int64N(200))
+				filler := strings.Repeat("v", r.IntN(500))
+				var all sync.WaitGroup
+				for w := range writers {
+					all.Go(func() {
+						for {
+							select {
+							case <-cut:
+								return
+							default:
+							}
+							n := sent[w].Add(1)
+							c, err := s.Transact(nil, func(store.View) (writes []store.Write, _ error) {
+								for i := range keys {
+									writes = append(writes, put(key(fmt.Sprint(w), i), fmt.Sprint(n, filler)), put(key("all", i), fmt.Sprint(w, n, filler)))
+								}
+								return writes, nil
+							})
+							if err == nil && c != nil {
+								err = c.Wait()
+							}
+							if err != nil {
+								t.Errorf("writer %d: %v", w, err)
+								return
+							}
+							acknowledged[w].Store(n)
+						}
+					})
 				}
-				return writes, nil
-			})
-			require.NoError(t, err)
-			commits = append(commits, c)
-		}
-		left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 5 * cut, RNG: rand.New(rand.NewPCG(uint64(cut), 1))})
-		after := openOnly(t, Options{Dir: "d", FS: left, Logger: slog.New(slog.DiscardHandler)})
-		first := get(t, after, "000")
-		for i := range keys {
-			require.Equal(t, first, get(t, after, fmt.Sprintf("%03d", i)), "cut %d", cut)
-		}
-		require.NoError(t, after.Close())
-		for _, c := range commits {
-			require.NoError(t, c.Wait())
-		}
-		require.NoError(t, s.Close())
+				all.Wait()
+				require.NoError(t, s.Close())
+				require.NotNil(t, left, "the power was cut")
+				o.FS = left
+				after := openOnly(t, o)
+				whole := func(of string) string {
+					first := get(t, after, key(of, 0))
+					for i := range keys {
+						require.Equal(t, first, get(t, after, key(of, i)), "cycle %d: %s, key %d", cycle, of, i)
+					}
+					return first
+				}
+				whole("all")
+				for w := range writers {
+					var n int64
+					if value := whole(fmt.Sprint(w)); value != "absent" {
+						found++
+						_, err := fmt.Sscanf(value, "%d", &n)
+						require.NoError(t, err)
+					}
+					require.LessOrEqual(t, n, sent[w].Load())
+					if mode == Always {
+						require.GreaterOrEqual(t, n, then[w], "cycle %d: writer %d", cycle, w)
+					}
+				}
+				require.NoError(t, after.Close())
+			}
+			t.Logf("%d steps were left", found)
+		})
 	}
 }
 
