@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/server/contracttest"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // The data plane on a cluster of one node, from the first start to what becomes
@@ -31,6 +35,17 @@ func TestCassandra_OneNode(t *testing.T) {
 		require.Contains(t, r.stderr, c.hosts())
 		require.Contains(t, r.stderr, "password")
 		require.NotContains(t, r.stderr, "guessed")
+	})
+
+	t.Run("the table of the data plane", func(t *testing.T) {
+		s := c.on(t, raced, append(login, "SPILLWAY_WORKERS=4", "SPILLWAY_CASSANDRA_KEYSPACE=contract",
+			fmt.Sprint("SPILLWAY_MAX_KEY_BYTES=", contracttest.MaxKeyBytes), fmt.Sprint("SPILLWAY_MAX_VALUE_BYTES=", contracttest.MaxValueBytes),
+			fmt.Sprint("SPILLWAY_MAX_BATCH_BYTES=", contracttest.MaxBatchBytes))...)
+		for _, strategy := range strategies.Names() {
+			require.Equal(t, http.StatusOK, s.request(http.MethodPut, s.adminURL("/strategy"), `{"strategy":"`+strategy+`"}`).status)
+			contracttest.Run(t, s.data, true)
+		}
+		s.stop()
 	})
 
 	s := c.on(t, raced, login...)
