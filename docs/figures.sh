@@ -29,6 +29,6 @@ simulate() {
 
 case "${1:-}" in
 simulate) simulate ;;
-tables) go run ./loadtest/figures docs/*.md ;;
+tables) go run ./loadtest/figures docs/strategies.md ;;
 *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac
