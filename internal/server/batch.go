@@ -60,7 +60,7 @@ func (c *conn) performBatch() {
 // refusedBatch is the answer to a batch of which some conditions do not hold.
 func refusedBatch(refusals []executor.Refusal) *problem {
 	bad := &problem{status: fasthttp.StatusPreconditionFailed,
-		detail: "the conditions of " + strconv.Itoa(len(refusals)) + " operations do not hold, and nothing was written"}
+		detail: "nothing was written: each operation listed has a condition that does not hold"}
 	for _, r := range refusals {
 		of := problemOperation{Index: r.Index, Status: fasthttp.StatusPreconditionFailed}
 		if r.Found {

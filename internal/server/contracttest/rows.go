@@ -149,7 +149,7 @@ func Rows() []Row {
 			Body: `{"status":200,"value":"dHdvLy/v","etag":"` + tagOf("two//\xef") + `"}` + "\n" + `{"status":404}` + "\n"},
 		{Name: "an empty batch", Request: with("POST", "/v0/entities", "Content-Type: application/x-ndjson\n", ""), Status: 200, Header: "Content-Length: 0"},
 		{Name: "a batch some of whose conditions do not hold", Request: batch(`{"op":"put","key":"YjE=","value":""}`, `{"op":"delete","key":"YjI=","if_match":"x"}`, `{"op":"put","key":"YjM=","value":"","if_match":"*"}`), Status: 412,
-			Header: "Content-Type: application/problem+json", Body: `{"title":"Precondition Failed","status":412,"detail":"the conditions of 2 operations do not hold, and nothing was written","operations":[{"index":1,"status":412,"etag":"` + tagOf("two//\xef") + `"},{"index":2,"status":412}]}`},
+			Header: "Content-Type: application/problem+json", Body: `{"title":"Precondition Failed","status":412,"detail":"nothing was written: each operation listed has a condition that does not hold","operations":[{"index":1,"status":412,"etag":"` + tagOf("two//\xef") + `"},{"index":2,"status":412}]}`},
 		{Name: "has had no effect", Request: Get("/v0/entity?id=b1"), Status: 404},
 		{Name: "PUT big2", Request: Put("big2", big), Status: 201, Header: `ETag: "` + tagOf(big) + `"`},
 		{Name: "GET big2", Request: Get("/v0/entity?id=big2"), Status: 200, Body: big, Header: `ETag: "` + tagOf(big) + `"`},
