@@ -56,6 +56,25 @@ func TestOutsider(t *testing.T) {
 	require.Regexp(t, `^([89]|10) served, [012] turned away\n$`, run(t, outside, env, "./outside"))
 }
 
+// Until there is a proxy that has it, the README says what to do beside a clone.
+func TestOutsider_BesideAClone(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	beside := t.TempDir()
+	outside := filepath.Join(beside, "try")
+	require.NoError(t, os.Mkdir(outside, 0o700))
+	require.NoError(t, os.Symlink(root, filepath.Join(beside, "spillway")))
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	found := regexp.MustCompile("(?s)```go\n(package main.*?)```.*?```sh\n(go mod init .*?)```").FindSubmatch(readme)
+	require.NotNil(t, found, "the README has no program, or no commands after it")
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "main.go"), found[1], 0o600))
+	cache := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
+	env := []string{"GOPROXY=file://" + filepath.ToSlash(filepath.Join(cache, "cache", "download")), "GOSUMDB=off", "GOWORK=off", "GOTOOLCHAIN=local"}
+	require.Regexp(t, `^([89]|10) served, [012] turned away\n$`, run(t, outside, env, "sh", "-ec", string(found[2])))
+}
+
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
