@@ -142,7 +142,7 @@ func attacks() []attack {
 	short := []string{
 		"SPILLWAY_READ_TIMEOUT=1s", "SPILLWAY_WRITE_TIMEOUT=1s",
 		// Nobody is turned away because there is much to do.
-		"SPILLWAY_QUEUE_CAPACITY=65536",
+		"SPILLWAY_STRATEGY=fifo", "SPILLWAY_QUEUE_CAPACITY=65536",
 	}
 	always := func(s string) func(int) string { return func(int) string { return s } }
 	list := []attack{

@@ -230,8 +230,10 @@ func TestStart_UnwritableFolder(t *testing.T) {
 		says   string
 	}{
 		{"no space", raced, func(t *testing.T) string {
-			folder := tmpfs(t)
-			exhaust(t, filepath.Join(folder, "ballast"))
+			volume := tmpfs(t)
+			folder := filepath.Join(volume, "data")
+			require.NoError(t, os.Mkdir(folder, 0o700))
+			exhaust(t, filepath.Join(volume, "ballast"))
 			return folder
 		}, "no space left on device"},
 		{"a read-only file system", raced, func(t *testing.T) string {

@@ -442,7 +442,12 @@ func (u *user) list(l limits) operation {
 		if len(start) > l.key || len(end) > l.key {
 			return expected{status: http.StatusRequestURITooLong}
 		}
-		return expected{status: http.StatusOK, body: u.holds.body(u.holds.entries(start, end, limit), asJSON)}
+		keys := u.holds.entries(start, end, limit)
+		body := u.holds.body(keys, asJSON)
+		if asJSON && len(keys) < len(u.holds.entries(start, end, 0)) { // there is more
+			body += `{"next":"` + base64.RawURLEncoding.EncodeToString([]byte(keys[len(keys)-1])) + "\"}\n"
+		}
+		return expected{status: http.StatusOK, body: body}
 	}
 	return o
 }

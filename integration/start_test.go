@@ -50,7 +50,7 @@ func TestStart_ServesRequests(t *testing.T) {
 	require.Equal(t, "k1\nvk1k2\nvk2", a.body)
 	a = s.request(http.MethodGet, s.dataURL("/v0/entities?start=k&limit=1"), "", "Accept: application/x-ndjson")
 	require.Equal(t, http.StatusOK, a.status)
-	require.JSONEq(t, `{"key":"azE=","value":"dmsx"}`, a.body)
+	require.Equal(t, `{"key":"azE=","value":"dmsx"}`+"\n"+`{"next":"azE"}`+"\n", a.body)
 
 	require.Equal(t, http.StatusAccepted, s.request(http.MethodDelete, value+"k1", "").status)
 	require.Equal(t, http.StatusAccepted, s.request(http.MethodDelete, value+"k1", "").status, "a key that is not there")
