@@ -98,7 +98,7 @@ bench: ## benchmarks of the strategies, the dispatcher and the executor, for ben
 .PHONY: lint
 lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## vet, format and import rules, in every module
 	$(call EACH,$< run --allow-parallel-runners ./...)
-	GOLANGCI_LINT=$< go test ./internal/importrules
+	GOLANGCI_LINT=$< go test -tags lint ./internal/importrules
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## format the code

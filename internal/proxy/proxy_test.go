@@ -11,10 +11,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -350,16 +352,21 @@ func TestProxy_OneMoreAttempt(t *testing.T) {
 // An upstream that is not there at the start is looked for until it is.
 func TestProxy_ReadyOnceTheUpstreamIs(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// A socket that has a port and does not listen yet refuses connections.
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
+	file := os.NewFile(uintptr(socket), "")
+	t.Cleanup(func() { _ = file.Close() })
+	require.NoError(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := syscall.Getsockname(socket)
+	require.NoError(t, err)
+	address := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 	f := open(t, "http://"+address, nil)
 	require.EqualError(t, f.Ready(), "the upstream http://"+address+" cannot be reached: connection refused")
-	l, err = net.Listen("tcp", address)
-	if err != nil {
-		t.Skip("another program took the port meanwhile")
-	}
+	require.NoError(t, syscall.Listen(socket, 16))
+	l, err := net.FileListener(file)
+	require.NoError(t, err)
+	require.NoError(t, file.Close()) // l has a duplicate
 	server := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
