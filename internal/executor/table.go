@@ -152,8 +152,13 @@ func (t *table) failLocked(b *batch, err error) {
 	}
 }
 
+// ErrInDoubt is the error of an operation that looks at a key of which it is not known
+// what it holds: a write of it was not made durable, and the store has not recovered
+// yet. The operation has had no effect.
+var ErrInDoubt = errors.New("what would be read is in doubt")
+
 func inDoubt(cause error) error {
-	return fmt.Errorf("what would be read is in doubt: %w: %w", store.ErrUnwritable, cause)
+	return fmt.Errorf("%w: %w: %w", ErrInDoubt, store.ErrUnwritable, cause)
 }
 
 // verdict tells what becomes of a read.

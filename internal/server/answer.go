@@ -186,6 +186,8 @@ func (c *conn) refuseRequest(bad *problem) {
 func storeProblem(err error, write bool) *problem {
 	bad := &problem{status: fasthttp.StatusServiceUnavailable}
 	switch {
+	case errors.Is(err, executor.ErrInDoubt) && write:
+		bad.detail = "what the write depends on is unknown: an earlier write of it was not made durable, and the store has not recovered yet; the write has had no effect"
 	case errors.Is(err, store.ErrTimeout) && errors.Is(err, store.ErrUnknownOutcome):
 		bad.detail = "the outcome of the write is unknown: not enough replicas have acknowledged it in time, and it may or may not be there later"
 	case errors.Is(err, store.ErrTimeout) && write:

@@ -182,6 +182,9 @@ func hex4(b []byte) (r rune) {
 	return r
 }
 
+// strict allows no other encoding of the same bytes. It still skips line ends.
+var strict = base64.StdEncoding.Strict()
+
 // base64 takes a string and returns what it encodes, in the place where it was. The
 // result is not nil if nothing is wrong.
 func (p *jsonLine) base64(field string) []byte {
@@ -189,7 +192,11 @@ func (p *jsonLine) base64(field string) []byte {
 	if p.bad != "" {
 		return nil
 	}
-	n, err := base64.StdEncoding.Decode(text, text)
+	if i := bytes.IndexAny(text, "\r\n"); i >= 0 {
+		p.fail("the field " + field + " is not base64: it has a line end at byte " + strconv.Itoa(i))
+		return nil
+	}
+	n, err := strict.Decode(text, text)
 	if err != nil {
 		p.fail("the field " + field + " is not base64: " + err.Error())
 		return nil

@@ -83,6 +83,8 @@ func TestRemote_Errors(t *testing.T) {
 		{timeout, true, 503, "not begun in time and has had no effect"},
 		{late, true, 503, "the outcome of the write is unknown: not enough replicas have acknowledged it in time"},
 		{errUnknown, true, 503, "the outcome of the write is unknown"},
+		{fmt.Errorf("%w: %w", executor.ErrInDoubt, errUnknown), true, 503, "what the write depends on is unknown: an earlier write of it was not made durable, and the store has not recovered yet; the write has had no effect"},
+		{fmt.Errorf("%w: %w", executor.ErrInDoubt, errUnknown), false, 503, "what is stored here is unknown"},
 		{unavailable, false, 503, "too few replicas"},
 		{unavailable, true, 503, "too few replicas of the key can be reached at the moment; the write has had no effect"},
 		{fmt.Errorf("%w: %w", errors.ErrUnsupported, errTest), false, 501, "or use the embedded store"},

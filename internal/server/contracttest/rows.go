@@ -178,6 +178,8 @@ func Rows() []Row {
 		{Name: "no value", Request: batch(`{"op":"put","key":"YjE="}`), Status: 400, Detail: "value is missing"},
 		{Name: "too long a value in a batch", Request: batch(`{"op":"put","key":"YjE=","value":"` + base64.StdEncoding.EncodeToString([]byte(big+"v")) + `"}`), Status: 413, Detail: "65537 bytes"},
 		{Name: "what is no base64", Request: batch(`{"op":"get","key":"YjE"}`), Status: 400, Detail: "base64"},
+		{Name: "base64 whose last digit has bits beyond the key", Request: batch(`{"op":"get","key":"YjF="}`), Status: 400, Detail: "base64"},
+		{Name: "base64 with a line end", Request: batch(`{"op":"get","key":"Yj\nE="}`), Status: 400, Detail: "line end at byte 2"},
 		{Name: "a ttl of 0", Request: batch(`{"op":"put","key":"YjE=","value":"","ttl":0}`), Status: 400, Detail: `ttl is "0", allowed`},
 		{Name: "a ttl beyond the bound", Request: batch(`{"op":"put","key":"YjE=","value":"","ttl":630720001}`), Status: 400, Detail: "630720001"},
 		{Name: "a ttl that is no whole number", Request: batch(`{"op":"put","key":"YjE=","value":"","ttl":1.5}`), Status: 400, Detail: "1.5"},
