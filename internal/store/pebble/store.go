@@ -231,13 +231,19 @@ func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error
 		return nil, fmt.Errorf("%w: it was opened again meanwhile", store.ErrUnwritable)
 	}
 	b := inst.db.NewBatch()
-	expiring := false
+	soonest := int64(0) // when the first of the values expires
 	for i := range writes {
-		s.add(b, &writes[i])
-		expiring = expiring || writes[i].TTL != 0
+		if then := s.add(b, &writes[i]); then != 0 && (soonest == 0 || then < soonest) {
+			soonest = then
+		}
 	}
-	if expiring = expiring && !inst.expiring.Load(); expiring {
-		noteExpiring(b)
+	expiring := false
+	if soonest != 0 {
+		// When they are visible: a pass of the sweeper that has taken the time finds them.
+		defer s.expires(soonest)
+		if expiring = !inst.expiring.Load(); expiring {
+			noteExpiring(b)
+		}
 	}
 	if s.opts.Sync == Always {
 		if err := inst.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
@@ -273,16 +279,15 @@ func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error
 }
 
 // add adds a write to a batch, which is not indexed and takes anything that fits into
-// its 4 GiB.
-func (s *Store) add(b *pebble.Batch, w *store.Write) {
+// its 4 GiB. It returns when the value expires, 0 for never.
+func (s *Store) add(b *pebble.Batch, w *store.Write) (expires int64) {
 	if w.Delete {
 		_ = b.Delete(w.Key, nil)
-		return
+		return 0
 	}
 	var h format.Head
 	if w.TTL != 0 {
 		h.Expires = s.clock.read() + int64(w.TTL)*1000
-		s.expires(h.Expires)
 	}
 	if len(w.Value) > etag.LargeValue {
 		if h.Tag = w.Tag; h.Tag.IsZero() {
@@ -292,13 +297,14 @@ func (s *Store) add(b *pebble.Batch, w *store.Write) {
 	head := s.prefix.Size(&h, w.Value)
 	if head == 0 {
 		_ = b.Set(w.Key, w.Value, nil)
-		return
+		return h.Expires
 	}
 	op := b.SetDeferred(len(w.Key), head+len(w.Value))
 	copy(op.Key, w.Key)
 	s.prefix.Put(op.Value[:head:head], &h)
 	copy(op.Value[head:], w.Value)
 	_ = op.Finish()
+	return h.Expires
 }
 
 func (s *Store) unknown(cause error) error {

@@ -283,6 +283,21 @@ func TestStore_SweepLoop(t *testing.T) {
 	requireSwept(t, s)
 }
 
+// The sweeper is told of a value when it can find it, not before.
+func TestStore_SweeperIsToldOfWhatIsVisible(t *testing.T) {
+	t.Parallel()
+	w := newWall()
+	var s *Store
+	told := false
+	s = open(t, Options{Dir: t.TempDir(), Sync: Never, SweepInterval: time.Hour, Now: func() time.Time {
+		told = told || s != nil && s.soonest.Load() != 0
+		return w.now()
+	}})
+	require.NoError(t, apply(s, putFor("a", "v", 7), putFor("b", "v", 5), put("c", "v"), putFor("d", "v", 6)))
+	require.False(t, told)
+	require.Equal(t, w.now().Add(5*time.Second).UnixMilli(), s.soonest.Load())
+}
+
 // It happens in whatever is left of the store: after a power cut that comes as soon as
 // the first value that expires is there, after flushes and compactions, and in copies.
 func TestStore_SweepsWhatIsLeft(t *testing.T) {
