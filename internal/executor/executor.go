@@ -210,6 +210,7 @@ func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	for _, t := range tasks {
 		op := t.Payload.(*Op)
 		op.idle = false
+		op.tag()
 		b.tasks = append(b.tasks, t)
 		if op.Kind == Batch {
 			b.keys = op.Steps.appendKeys(b.keys)

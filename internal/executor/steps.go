@@ -35,6 +35,8 @@ type Step struct {
 	Key, Value []byte
 	TTL        uint32
 	If         store.Condition
+
+	tag etag.Tag // of the value that is put
 }
 
 // Result is what a step has come to.
@@ -91,6 +93,23 @@ func (o *Op) looks() bool {
 		return o.Steps.looks()
 	}
 	return !o.If.IsZero()
+}
+
+// tag makes the validators of the values that a write puts, as far as they are stored or
+// told. It does so before anything is locked.
+func (o *Op) tag() {
+	o.Meta = store.Meta{}
+	if o.Kind != Batch {
+		if len(o.Value) > etag.LargeValue {
+			o.Meta.Tag = etag.Of(o.Value)
+		}
+		return
+	}
+	for i := range o.Steps.Ops {
+		if s := &o.Steps.Ops[i]; s.Kind == Put {
+			s.tag = etag.Of(s.Value)
+		}
+	}
 }
 
 // writes returns how many keys a write may write.
@@ -185,10 +204,6 @@ func (b *batch) fill(view store.View) {
 				op.idle, op.Err = true, err
 				continue
 			}
-		}
-		op.Meta = store.Meta{}
-		if len(op.Value) > etag.LargeValue {
-			op.Meta.Tag = etag.Of(op.Value)
 		}
 		p.writes = append(p.writes, store.Write{Key: op.Key, Value: op.Value, Delete: op.Kind == Delete, TTL: op.TTL, Tag: op.Meta.Tag})
 	}
@@ -296,7 +311,7 @@ func (p *present) take(op *Op) error {
 			r = Result{}
 			w := store.Write{Key: step.Key, Value: step.Value, Delete: step.Kind == Delete, TTL: step.TTL}
 			if !w.Delete {
-				w.Tag = etag.Of(w.Value)
+				w.Tag = step.tag
 				r = Result{Found: true, Tag: w.Tag}
 			}
 			p.writes = append(p.writes, w)
