@@ -1,0 +1,14 @@
+// Package concurrency learns how many requests a resource of which nobody knows
+// anything should be given at once.
+//
+//	law, err := concurrency.New(now, concurrency.Options{Min: 1, Max: 1000})
+//	…
+//	if limit, changed := law.Completed(concurrency.Sample{
+//		Now: now, Began: began, Waiting: queue.Len() > 0,
+//	}); changed {
+//		places.Resize(limit)
+//	}
+//
+// It is passive, as a queue discipline is: it starts no goroutine, blocks nobody and
+// reads no clock. The time is an argument. It needs the standard library alone.
+package concurrency
