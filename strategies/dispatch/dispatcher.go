@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,7 +138,8 @@ func Open(o Options) (*Dispatcher, error) {
 		return nil, err
 	}
 	spec := o.Spec
-	if spec.Name == "" && spec.New == nil {
+	byName := spec.Name == "" && spec.New == nil
+	if byName {
 		var err error
 		if spec, err = strategies.Lookup(o.Strategy); err != nil {
 			return nil, err
@@ -178,7 +180,7 @@ func Open(o Options) (*Dispatcher, error) {
 	} else {
 		d.pools = []*pool{newPool(d, o.Workers)}
 	}
-	if err := d.SwitchTo(spec); err != nil {
+	if err := d.activateLocked(spec, byName); err != nil { // nobody else knows d yet
 		return nil, err
 	}
 	for _, p := range d.pools {
@@ -279,7 +281,8 @@ func (d *Dispatcher) tellQuiet() {
 // Switch makes the strategy of that name the active one, and moves what waits into
 // it, in order of arrival and by its rules: see the package comment. New tasks go
 // to the new strategy from the beginning, and wait for nothing. The error for an
-// unknown name wraps strategies.ErrUnknown.
+// unknown name wraps strategies.ErrUnknown. Nothing happens if that strategy is active
+// already, unless one's own of the same name is.
 func (d *Dispatcher) Switch(name string) error {
 	spec, err := strategies.Lookup(name)
 	if err != nil {
@@ -287,10 +290,10 @@ func (d *Dispatcher) Switch(name string) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.pools[0].active.Load().spec.Name == name {
+	if q := d.pools[0].active.Load(); q.byName && q.spec.Name == name {
 		return nil
 	}
-	return d.activateLocked(spec)
+	return d.activateLocked(spec, true)
 }
 
 // SwitchTo is Switch to a strategy that is given as a value, also if the active one has
@@ -298,10 +301,10 @@ func (d *Dispatcher) Switch(name string) error {
 func (d *Dispatcher) SwitchTo(spec strategies.Spec) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.activateLocked(spec)
+	return d.activateLocked(spec, false)
 }
 
-func (d *Dispatcher) activateLocked(spec strategies.Spec) error {
+func (d *Dispatcher) activateLocked(spec strategies.Spec, byName bool) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
@@ -315,7 +318,9 @@ func (d *Dispatcher) activateLocked(spec strategies.Spec) error {
 	former := d.pools[0].active.Load()
 	events := d.opts.Events(spec)
 	for i, p := range d.pools {
-		p.activate(newQueue(p, spec, disciplines[i], events))
+		q := newQueue(p, spec, disciplines[i], events)
+		q.byName = byName
+		p.activate(q)
 	}
 	if former != nil {
 		d.opts.Switched(former.spec.Name, spec.Name)
@@ -420,9 +425,19 @@ func (d *Dispatcher) DrainTime() time.Duration {
 	var longest int64
 	for _, p := range d.pools {
 		waiting := p.waiting() + p.lines.continuations.len()
-		longest = max(longest, p.service.Load()*int64(waiting)/int64(p.width()))
+		longest = max(longest, drainTime(p.service.Load(), int64(waiting), int64(p.width())))
 	}
 	return time.Duration(longest)
+}
+
+// drainTime returns service*waiting/width, or the longest there is.
+func drainTime(service, waiting, width int64) int64 {
+	high, low := bits.Mul64(uint64(max(0, service)), uint64(max(0, waiting)))
+	if high >= uint64(width) {
+		return math.MaxInt64
+	}
+	quotient, _ := bits.Div64(high, low, uint64(width))
+	return int64(min(quotient, math.MaxInt64))
 }
 
 // Drain waits until no task is in flight. If ctx ends before, it sheds all that

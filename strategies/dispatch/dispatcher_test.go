@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -469,8 +471,8 @@ func TestSwitch_ByTheRulesOfTheNewStrategy(t *testing.T) {
 		{"unbounded", "fifo", []string{"slow", "0", "1", "2"}, []string{"3:full", "4:full", "slow", "0", "1", "2"}},
 		{"unbounded", "lifo", []string{"slow", "4", "3", "2"}, []string{"0:displaced", "1:displaced", "slow", "4", "3", "2"}},
 		{"unbounded", "drop-oldest", []string{"slow", "2", "3", "4"}, []string{"0:displaced", "1:displaced", "slow", "2", "3", "4"}},
-		// Those for which there is no room stay with the worker, before the others.
-		{"unbounded", "caller-runs", []string{"slow", "3", "4", "0", "1", "2"}, []string{"slow", "3", "4", "0", "1", "2"}},
+		// Those for which there is no room stay with the worker, all in their order.
+		{"unbounded", "caller-runs", []string{"slow", "0", "1", "2", "3", "4"}, []string{"slow", "0", "1", "2", "3", "4"}},
 		{"unbounded", "sync", []string{"slow", "0", "1", "2", "3", "4"}, []string{"slow", "0", "1", "2", "3", "4"}},
 		// CoDel would give up what waited for so long.
 		{"codel", "fifo", []string{"slow", "0", "1", "2"}, []string{"3:full", "4:full", "slow", "0", "1", "2"}},
@@ -509,6 +511,43 @@ func TestSwitch_ExpiredWhileItIsMoved(t *testing.T) {
 		s.end("slow")
 		s.requireEnded("late:expired", "slow", "a")
 	})
+}
+
+// A strategy that is given as a value is another than the registered one of its name.
+func TestSwitch_OfTheSameName(t *testing.T) {
+	t.Parallel()
+	var made int
+	own := strategies.Spec{Name: "fifo", New: func(c strategies.Config) strategies.Discipline {
+		made++
+		c.Capacity = 3
+		lifo, _ := strategies.Lookup("lifo")
+		return lifo.New(c)
+	}}
+	for _, row := range []struct {
+		name     string
+		begin    Options
+		change   func(*Dispatcher) error
+		capacity int
+	}{
+		{"one's own, then the registered one", Options{Spec: own}, func(d *Dispatcher) error { return d.Switch("fifo") }, 100},
+		{"the registered one, then one's own", Options{Strategy: "fifo"}, func(d *Dispatcher) error { return d.SwitchTo(own) }, 3},
+		{"one's own, then it again", Options{Spec: own}, func(d *Dispatcher) error { return d.SwitchTo(own) }, 3},
+		{"there and back", Options{Strategy: "fifo"}, func(d *Dispatcher) error { return errors.Join(d.SwitchTo(own), d.Switch("fifo")) }, 100},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, row.begin)
+				defer s.close()
+				s.submit("slow")
+				s.submit("a")
+				require.NoError(t, row.change(s.Dispatcher))
+				require.Equal(t, row.capacity, s.Status().Capacity)
+				s.end("slow")
+				s.requireEnded("slow", "a")
+			})
+		})
+	}
+	require.NotZero(t, made)
 }
 
 func TestSwitch_UnknownStrategy(t *testing.T) {
@@ -644,6 +683,35 @@ func TestDrainTime(t *testing.T) {
 		s.submit("a")
 		s.submit("b")
 		require.Equal(t, 6*time.Second, s.DrainTime())
+		s.end("slow2")
+	})
+}
+
+// Tasks that take for ever do not make it negative.
+func TestDrainTime_Overflow(t *testing.T) {
+	t.Parallel()
+	const year = int64(365 * 24 * time.Hour)
+	for _, row := range []struct{ service, waiting, width, want int64 }{
+		{3e9, 2, 1, 6e9},
+		{0, 4096, 8, 0},
+		{7, 3, 2, 10},
+		{year, 4096, 4096, year},
+		{year, 4096, 1, math.MaxInt64},
+		{math.MaxInt64, math.MaxInt64, 1, math.MaxInt64},
+		{math.MaxInt64, math.MaxInt64, 2, math.MaxInt64},
+		{math.MaxInt64, 2, 2, math.MaxInt64},
+	} {
+		require.Equal(t, row.want, drainTime(row.service, row.waiting, row.width), row)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo"})
+		defer s.close()
+		for _, name := range []string{"slow1", "slow2", "a", "b", "c"} {
+			s.submit(name)
+		}
+		time.Sleep(time.Duration(100 * year))
+		s.end("slow1")
+		require.Equal(t, time.Duration(math.MaxInt64), s.DrainTime())
 		s.end("slow2")
 	})
 }

@@ -135,7 +135,8 @@
 // A switch makes the new discipline the one that is pushed to and popped from, waits
 // until no submitter is on its way into the former one, empties that, and offers what
 // it held to the new one in order of arrival, as if it came then. A task that the new
-// one would have its submitter run goes into the line ahead of the queue, since its
-// submitter sleeps. In between a task is in the hands of the switch, where Cancel finds
+// one would have its submitter run cannot be, since its submitter sleeps: the one whose
+// turn is next goes into the line ahead of the queue, which makes room, or itself if there
+// is no other. In between a task is in the hands of the switch, where Cancel finds
 // it too.
 package dispatch

@@ -11,6 +11,7 @@ import (
 // queue is one discipline in use.
 type queue struct {
 	spec       strategies.Spec
+	byName     bool // spec is the registered one of its name
 	discipline strategies.Discipline
 	remover    strategies.Remover            // nil if the discipline is none
 	learner    strategies.CompletionObserver // nil if the discipline is none

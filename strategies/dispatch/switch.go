@@ -87,6 +87,7 @@ const maxContended = 1 << 16
 func (p *pool) offerAgain(t *Task, q *queue) {
 	var shed strategies.Reason
 	var v verdict
+	var w worker // to note what is given up
 	p.move.mu.Lock()
 	if !p.move.takeLocked(t) { // given up meanwhile
 		p.move.mu.Unlock()
@@ -100,7 +101,11 @@ func (p *pool) offerAgain(t *Task, q *queue) {
 	case p.heldUp(t, q):
 		shed = strategies.ReasonFull
 	default:
-		switch v = q.push(t, now); v.outcome {
+		v = q.push(t, now)
+		if v.outcome == strategies.CallerRuns && p.takeOut(q, now, &w) {
+			v = q.push(t, now)
+		}
+		switch v.outcome {
 		case strategies.CallerRuns: // its submitter sleeps
 			p.await(t)
 			p.lines.requeued.push(t)
@@ -109,6 +114,7 @@ func (p *pool) offerAgain(t *Task, q *queue) {
 		}
 	}
 	p.move.mu.Unlock()
+	p.giveUp(&w)
 	if v.displaced != nil {
 		p.d.shed(v.displaced, v.displacement)
 	}
@@ -116,6 +122,19 @@ func (p *pool) offerAgain(t *Task, q *queue) {
 		p.d.shed(t, shed)
 	}
 	p.wakeIfRunnable()
+}
+
+// takeOut puts the task whose turn is next in q ahead of the queue, so that there is room
+// for one that the switch has in its hands and that comes later. It reports whether there
+// may be.
+func (p *pool) takeOut(q *queue, now int64, w *worker) bool {
+	p.lines.mu.Lock()
+	defer p.lines.mu.Unlock()
+	t := p.pop(w, now)
+	if t != nil {
+		p.setAsideLocked(t, &p.lines.requeued)
+	}
+	return t != nil || len(w.given) > 0
 }
 
 // take takes t out, and reports whether it was still there.
