@@ -80,6 +80,8 @@ type auto struct {
 		classes [classes]autoClass
 		some    uint8 // bit i: something of class i waits
 		newest  int   // the length of all lists newest
+		spared  list  // what would have been given up but for observe: the law takes it for gone
+		without int   // the length of spared
 		limit   float64
 		// stamp counts turns in its upper bits, and the pushes of the present turn in
 		// the lower. It stands in State.Number of a task, to tell its age in turns and
@@ -198,8 +200,8 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 	c := class(t)
 	hopeless := q.hopelessLocked(t, now)
 	if hopeless {
+		q.mu.trial.left++
 		if !q.observe {
-			q.mu.trial.left++
 			return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
 		}
 		t.WouldShed = ReasonExpired
@@ -209,8 +211,15 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 		q.mu.idle = false
 	}
 	var v Verdict
-	full := q.waiting.Load() == int64(q.capacity)
-	if full {
+	full := false
+	switch {
+	case q.waiting.Load() < int64(q.capacity):
+	case q.mu.without > 0:
+		v.Displaced = q.takeLocked(q.mu.spared.front)
+	case hopeless:
+		return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
+	default:
+		full = true
 		q.mu.trial.left++
 		least := uint8(bits.Len8(q.mu.some)) - 1
 		if c > least {
@@ -218,6 +227,10 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
 		}
 		v.Displaced = q.takeLocked(q.mu.classes[least].oldest())
+	}
+	if hopeless {
+		q.spareLocked(t)
+		return v
 	}
 	q.mu.stamp++
 	t.State.Number = q.mu.stamp
@@ -236,7 +249,7 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 
 // lookLocked looks at the queue, to which a task has come.
 func (q *auto) lookLocked(now int64) {
-	n, turn, trial := int(q.waiting.Load()), q.mu.stamp>>stampTurn, &q.mu.trial
+	n, turn, trial := q.lengthLocked(), q.mu.stamp>>stampTurn, &q.mu.trial
 	switch q.mu.state {
 	case autoOverload:
 		return
@@ -285,27 +298,43 @@ func (q *auto) lookLocked(now int64) {
 func (q *auto) Pop(now int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for old := q.tooOldLocked(now); old != nil; old = q.tooOldLocked(now) {
+		if !q.observe {
+			return q.takeLocked(old), Shed, ReasonCoDel
+		}
+		q.spareLocked(q.takeLocked(old))
+	}
 	if q.mu.some == 0 {
 		if q.mu.limit += autoGrow; q.mu.state != autoOverload || q.mu.limit >= q.most {
 			q.calmLocked()
 		}
 		q.quietLocked(now)
 		q.mu.idle = true
+		if q.mu.without > 0 {
+			return q.takeLocked(q.mu.spared.front), Run, ReasonNone
+		}
 		return nil, Empty, ReasonNone
 	}
-	old := q.tooOldLocked(now)
-	if old != nil && !q.observe {
-		return q.takeLocked(old), Shed, ReasonCoDel
-	}
 	t := q.takeLocked(q.nextLocked())
-	if q.mu.state != autoOverload && float64(q.waiting.Load()) <= min(q.mu.limit, q.most/2) {
+	if q.mu.state != autoOverload && float64(q.lengthLocked()) <= min(q.mu.limit, q.most/2) {
 		q.calmLocked()
-	}
-	if t == old && t.WouldShed == ReasonNone { // its turn has come all the same
-		t.WouldShed = ReasonCoDel
 	}
 	return t, Run, ReasonNone
 }
+
+// spareLocked keeps t, which would be given up but for observe, until there is nothing
+// else to do. For the law it is gone, so that as many are told of as would be given up.
+func (q *auto) spareLocked(t *Task) {
+	if t.WouldShed == ReasonNone {
+		t.WouldShed = ReasonCoDel
+	}
+	q.mu.spared.pushBack(t)
+	q.mu.without++
+	q.waiting.Add(1)
+}
+
+// lengthLocked returns how many tasks wait, by the law.
+func (q *auto) lengthLocked() int { return int(q.waiting.Load()) - q.mu.without }
 
 // calmLocked ends a trial, or an overload.
 func (q *auto) calmLocked() { q.mu.state, q.mu.limit = autoCalm, q.most }
@@ -337,7 +366,7 @@ func (q *auto) standsLocked() bool { return q.mu.limit < q.most }
 
 // tooOldLocked returns a task that has waited too long, or nil.
 func (q *auto) tooOldLocked(now int64) *Task {
-	if q.mu.state != autoOverload || q.mu.newest == int(q.waiting.Load()) {
+	if q.mu.state != autoOverload || q.mu.newest == q.lengthLocked() {
 		return nil
 	}
 	turn, patience := q.mu.stamp>>stampTurn, autoAge*q.mu.limit
@@ -356,7 +385,7 @@ func (q *auto) tooOldLocked(now int64) *Task {
 func (q *auto) nextLocked() *Task {
 	c := &q.mu.classes[bits.TrailingZeros8(q.mu.some)]
 	switch {
-	case q.mu.state == autoSteady, float64(q.waiting.Load()) <= q.mu.limit:
+	case q.mu.state == autoSteady, float64(q.lengthLocked()) <= q.mu.limit:
 		if q.standsLocked() {
 			return c.oldest()
 		}
@@ -398,7 +427,7 @@ func (q *auto) hopelessLocked(t *Task, now int64) bool {
 	if t.Deadline == 0 || q.mu.some == 0 {
 		return false
 	}
-	before := int(q.waiting.Load())
+	before := q.lengthLocked()
 	if q.standsLocked() && q.mu.state != autoSteady {
 		before = 0
 		for i := range class(t) + 1 {
@@ -412,10 +441,13 @@ func (q *auto) hopelessLocked(t *Task, now int64) bool {
 func (q *auto) Remove(t *Task) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c := &q.mu.classes[class(t)]; !c.newest.holds(t) && !c.out.holds(t) {
+	c := &q.mu.classes[class(t)]
+	switch {
+	case c.newest.holds(t), c.out.holds(t):
+		q.mu.trial.left++
+	case !q.mu.spared.holds(t):
 		return false
 	}
-	q.mu.trial.left++
 	q.takeLocked(t)
 	return true
 }
@@ -424,11 +456,15 @@ func (q *auto) Remove(t *Task) bool {
 func (q *auto) takeLocked(t *Task) *Task {
 	i := class(t)
 	c := &q.mu.classes[i]
-	if c.newest.holds(t) {
+	switch {
+	case c.newest.holds(t):
 		c.newest.remove(t)
 		c.n--
 		q.mu.newest--
-	} else {
+	case q.mu.spared.holds(t):
+		q.mu.spared.remove(t)
+		q.mu.without--
+	default:
 		c.out.remove(t)
 	}
 	if c.oldest() == nil {

@@ -1,6 +1,7 @@
 package strategies_test
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -401,6 +402,71 @@ func TestAuto_StandingQueue(t *testing.T) {
 	for _, want := range tasks {
 		got, _ := l.turn()
 		require.Same(t, want, got)
+	}
+}
+
+// Under observe it tells of as many as it gives up otherwise, and gives up none: also
+// when what it spares fills the queue, and with deadlines, which those that are
+// spared would have others miss.
+func TestAuto_ObservesWhatItWouldGiveUp(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name     string
+		load     float64 // tasks for each turn
+		deadline int64   // after the arrival; 0 for none
+		least    int     // of a hundred tasks, are given up
+	}{
+		{"enough workers", 0.8, 0, 0},
+		{"enough workers, deadlines", 0.8, 100e6, 0},
+		{"overload", 1.5, 0, 30},
+		{"large overload", 4, 0, 70},
+		{"overload, deadlines", 1.5, 50e6, 30},
+		{"large overload, deadlines", 4, 50e6, 70},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			const turns = 40_000
+			count := func(observe bool) (noted int) {
+				l := &line{t, lookup(t, "auto").New(strategies.Config{Capacity: 4096, Workers: 8, Observe: observe}), 1, 1e6}
+				note := func(task *strategies.Task, reason strategies.Reason) {
+					if task != nil && (reason != strategies.ReasonNone || task.WouldShed != strategies.ReasonNone) {
+						noted++
+					}
+				}
+				random, due := rand.New(rand.NewPCG(1, 1)), 0.0
+				for range turns {
+					for due += 2 * row.load * random.Float64(); due >= 1; due-- {
+						task := &strategies.Task{Arrival: l.now, Submitted: l.now}
+						if row.deadline != 0 {
+							task.Deadline = l.now + row.deadline
+						}
+						v := l.q.Push(task, l.now)
+						if note(v.Displaced, strategies.ReasonNone); v.Outcome == strategies.TurnedAway {
+							note(task, v.Reason)
+						}
+						require.True(t, !observe || v.Displaced == nil || v.Displaced.WouldShed != strategies.ReasonNone, "what would be served is not displaced by what would not")
+					}
+					l.now += l.tick
+					for {
+						task, what, reason := l.q.Pop(l.now)
+						if what == strategies.Run {
+							l.q.(strategies.TurnObserver).TurnBegan(l.now)
+						}
+						require.False(t, observe && what == strategies.Shed)
+						if note(task, reason); what != strategies.Shed {
+							break
+						}
+					}
+				}
+				return noted
+			}
+			enforced, observed := count(false), count(true)
+			require.GreaterOrEqual(t, enforced, int(float64(row.least)/100*row.load*turns))
+			require.InDelta(t, enforced, observed, 0.05*float64(enforced)+4096, "as much as still waits")
+			if row.least == 0 {
+				require.Zero(t, observed)
+			}
+		})
 	}
 }
 
