@@ -11,19 +11,14 @@ cd "$(dirname "$0")/.."
 simulate() {
 	s='bin/loadtest simulate --workers 8 --repetitions 3'
 	get="$s --mixes get=100 --duration 30s --store-delay exp:4ms --store-parallel 8"
-	five='--strategies fifo,lifo,adaptive-lifo,codel,auto'
 	$get --strategies all --rates 0.5x,0.8x,0.95x,1.1x,1.5x,2x,4x,10x --out reports/load
 	$get --strategies fifo,edf,codel,auto --rates 0.95x,1.1x,2x,4x --timeout-header true --timeout 100ms --out reports/deadlines
-	$get $five --rates 0.7x --profiles spike:4x,5s --duration 20s --out reports/spike
-	$get $five --rates 0.6x --profiles burst:5x,100ms,1s --out reports/bursts
+	$get --strategies fifo,lifo,adaptive-lifo,codel,auto --rates 0.7x --profiles spike:4x,5s --duration 20s --out reports/spike
 	bin/loadtest simulate --scenario retry-storm --repetitions 3 --out reports/retries
 	$get --strategies codel,fair,auto --rates 0.9x,2x --clients 'greedy=95,other*19=5' --out reports/greedy
 	$get --strategies codel,priority,auto --rates 1.5x,4x --priorities 0=10,3=60,7=30 --out reports/classes
-	$get --strategies fifo,lifo,codel,fair,auto --rates 0.9x,2x --mixes get=95,scan=5 --out reports/ranges
-	$s --mixes get=100 --duration 30s $five --rates 0.9x,1.1x,2x --service bimodal:1ms,31ms,0.1 --out reports/variance
 	three="$s --mixes get=100 --strategies fifo,codel,auto --rates 0.95x,1.1x,2x,10x"
 	$three --store-delay exp:50us --slo 1250us --duration 2s --warmup 200ms --out reports/speed-50us
-	$three --store-delay exp:4ms --duration 60s --out reports/speed-4ms
 	$three --store-delay exp:100ms --slo 2500ms --timeout 60s --duration 900s --warmup 40s --out reports/speed-100ms
 }
 
