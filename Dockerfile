@@ -12,7 +12,8 @@ COPY . .
 ARG VERSION=devel
 ARG COMMIT=unknown
 ENV CGO_ENABLED=0
-RUN go build -trimpath -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /out/ ./cmd/spillway ./cmd/loadtest \
+RUN built=github.com/spillway-go/spillway/internal/version \
+    && go build -trimpath -ldflags "-s -w -X $built.version=$VERSION -X $built.commit=$COMMIT" -o /out/ ./cmd/spillway ./cmd/loadtest \
     && mkdir /out/data
 
 # The load lab: docker build --target loadtest

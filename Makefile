@@ -5,7 +5,9 @@ GOLANGCI_LINT_VERSION := v2.15.0
 BIN     := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
-LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+# The one place that says what a program was built from.
+BUILT   := github.com/spillway-go/spillway/internal/version
+LDFLAGS := -X $(BUILT).version=$(VERSION) -X $(BUILT).commit=$(COMMIT)
 
 # What is built to be run is compiled by the profile of cmd/spillway/default.pgo,
 # with all that it depends on, which takes some minutes of processor time once.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -21,12 +18,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/spillway-go/spillway/internal/version"
 	"github.com/spillway-go/spillway/loadtest/scenarios"
 	_ "github.com/spillway-go/spillway/strategies/custom"
 )
-
-// The version and the commit, if the linker was told (-X main.version=…).
-var version, commit string
 
 // The exit codes.
 const (
@@ -87,7 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	parser, err := kong.New(&g,
 		kong.Name("loadtest"),
 		kong.Description("The load lab: learn which queueing strategy serves your load best."),
-		kong.Vars{"version": "loadtest " + built(), "scenarios": strings.Join(scenarios.Names(), ", ")},
+		kong.Vars{"version": "loadtest " + version.Get().String(), "scenarios": strings.Join(scenarios.Names(), ", ")},
 		kong.ExplicitGroups([]kong.Group{{Key: "grid", Title: "All combinations of (with a scenario: in place of its own values)"}}),
 		kong.WithHyphenPrefixedParameters(true), // so that -1 is a bad value and not an unknown flag
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 120}),
@@ -152,23 +147,6 @@ func oneLine(text string) string {
 		text = strings.ToValidUTF8(text[:longest], "") + "…"
 	}
 	return text
-}
-
-// built says what this program was built from.
-func built() string {
-	v, c := version, commit
-	info, ok := debug.ReadBuildInfo()
-	if ok && v == "" {
-		v = info.Main.Version
-	}
-	if ok && c == "" {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				c = s.Value
-			}
-		}
-	}
-	return fmt.Sprintf("%s (commit %s, %s)", cmp.Or(v, "devel"), cmp.Or(c, "unknown"), runtime.Version())
 }
 
 // commandLine returns how the program was called, for a shell, without secrets.

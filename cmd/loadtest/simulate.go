@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/version"
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 	"github.com/spillway-go/spillway/loadtest/sim"
@@ -69,7 +70,7 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	service := &virtual.Service{
-		Work: c.Service.Distribution, ScanCost: c.ScanCost, Built: "loadtest " + built(),
+		Work: c.Service.Distribution, ScanCost: c.ScanCost, Built: "loadtest " + version.Get().String(),
 	}
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
 		Binary: self, Dir: dir, Restart: true, Command: s.command, Simulator: service,

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +14,9 @@ import (
 
 	"github.com/spillway-go/spillway/internal/config"
 	"github.com/spillway-go/spillway/internal/logging"
+	"github.com/spillway-go/spillway/internal/version"
 	_ "github.com/spillway-go/spillway/strategies/custom"
 )
-
-// The version and the commit, if the linker was told (-X main.version=…). See
-// built.
-var version, commit string
 
 // The exit codes.
 const (
@@ -36,7 +32,6 @@ func main() {
 // run does what the arguments say and returns the exit code. The end of ctx is
 // to a serving process what SIGTERM is.
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
-	v, c := built()
 	memory := config.Memory(os.DirFS("/"), debug.SetMemoryLimit(-1))
 	inv, err := config.Parse(config.Input{
 		Args: args,
@@ -44,7 +39,7 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		// Since Go 1.25 GOMAXPROCS follows the limit of a container.
 		Machine:  config.Machine{CPUs: runtime.GOMAXPROCS(0), Memory: memory},
 		ReadFile: os.ReadFile,
-		Version:  fmt.Sprintf("spillway %s (commit %s, %s)", v, c, runtime.Version()),
+		Version:  "spillway " + version.Get().String(),
 	})
 	if err != nil {
 		complain(stderr, err)
@@ -88,21 +83,4 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 // complain writes the error as one line.
 func complain(stderr io.Writer, err error) {
 	_, _ = fmt.Fprintln(stderr, "spillway:", strings.Join(strings.Fields(err.Error()), " "))
-}
-
-// built returns what this program was built from.
-func built() (v, c string) {
-	v, c = version, commit
-	info, ok := debug.ReadBuildInfo()
-	if ok && v == "" {
-		v = info.Main.Version
-	}
-	if ok && c == "" {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				c = s.Value
-			}
-		}
-	}
-	return cmp.Or(v, "devel"), cmp.Or(c, "unknown")
 }

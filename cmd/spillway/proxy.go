@@ -21,6 +21,7 @@ import (
 	"github.com/spillway-go/spillway/internal/proxy"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/internal/version"
 )
 
 // serveProxy runs the proxy as serve does the service.
@@ -75,8 +76,8 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	v, revision := built()
-	m := metrics.New(metrics.Options{Version: v, Commit: revision, SLO: c.SLO, Observe: c.Mode == config.ModeObserve, Proxy: true})
+	built := version.Get()
+	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, SLO: c.SLO, Observe: c.Mode == config.ModeObserve, Proxy: true})
 	slow := new(slowest.Recorder)
 	mode := admission.Enforce
 	if c.Mode == config.ModeObserve {
@@ -103,7 +104,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	}
 	p.admin, err = admin.Open(admin.Options{
 		Listen: c.AdminListen, TLS: tlsConfig, Token: secure.NewToken(c.AdminToken), MaxConnections: c.AdminMaxConnections,
-		Version: v, Commit: revision, Logger: p.log,
+		Version: built.Version, Commit: built.Commit, Logger: p.log,
 		Dispatcher: p.data, Metrics: m.Handler(), Live: m.Live, SLO: c.SLO, Callers: m.Callers, ForgetCallers: m.ForgetCallers,
 		Slowest: func() ([]slowest.Request, int64) {
 			now := p.data.Now()
@@ -127,7 +128,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	if where, err := reachable(p.admin.Addr().String()); err == nil {
 		console = scheme + "://" + where + "/"
 	}
-	p.log.Info("proxying", "version", v, "upstream", f.Upstream, "strategy", status.Strategy, "workers", status.Workers,
+	p.log.Info("proxying", "version", built.Version, "upstream", f.Upstream, "strategy", status.Strategy, "workers", status.Workers,
 		"capacity", status.Capacity, "mode", c.Mode, "console", console)
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/spillway-go/spillway/internal/server"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/version"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -209,8 +210,8 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 			return nil, err
 		}
 	}
-	v, revision := built()
-	s.metrics = metrics.New(metrics.Options{Version: v, Commit: revision, Store: c.Store, SLO: c.SLO, Observe: c.Mode == config.ModeObserve})
+	built := version.Get()
+	s.metrics = metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Store: c.Store, SLO: c.SLO, Observe: c.Mode == config.ModeObserve})
 
 	slow := new(slowest.Recorder)
 	epoch := time.Now()
@@ -265,8 +266,8 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		TLS:            tlsConfig,
 		Token:          secure.NewToken(c.AdminToken),
 		MaxConnections: c.AdminMaxConnections,
-		Version:        v,
-		Commit:         revision,
+		Version:        built.Version,
+		Commit:         built.Commit,
 		Logger:         log,
 		Dispatcher:     s.dispatcher,
 		Metrics:        s.metrics.Handler(),
@@ -326,7 +327,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	for _, plane := range []string{"admin", "data"} {
 		log.Info("listening", "plane", plane, "addr", addresses[plane])
 	}
-	s.sayStart(v, addresses["admin"])
+	s.sayStart(built.Version, addresses["admin"])
 	return s, nil
 }
 
