@@ -22,7 +22,7 @@ COPY --from=build /out/loadtest /
 USER 65532:65532
 ENTRYPOINT ["/loadtest"]
 
-FROM scratch
+FROM scratch AS spillway
 ARG VERSION=devel
 ARG COMMIT=unknown
 LABEL org.opencontainers.image.title="Spillway" \

@@ -153,6 +153,23 @@ study: build ## compare the strategies on this machine in under 20 minutes: repo
 	done
 	@$(BIN)/loadtest report -o reports/study.html --markdown reports/study.md $(SCENARIOS:%=reports/study/%)
 
+PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+DIST     ?= $(CURDIR)/dist
+SHA256    = $(shell command -v sha256sum || echo shasum -a 256)
+
+.PHONY: release
+release: ## build what is published, for Linux and macOS, with checksums and SBOMs: dist/
+	rm -rf '$(DIST)'
+	mkdir -p '$(DIST)'
+	@set -e; for platform in $(PLATFORMS); do for program in spillway loadtest; do \
+		file="$$program-$(VERSION)-$${platform%/*}-$${platform#*/}"; \
+		echo "$$file"; \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} \
+			go build -pgo=auto -trimpath -ldflags '-s -w $(LDFLAGS)' -o "$(DIST)/$$file" ./cmd/$$program; \
+		go run ./deploy/sbom --name $$program --version '$(VERSION)' "$(DIST)/$$file" >"$(DIST)/$$file.cdx.json"; \
+	done; done
+	cd '$(DIST)' && $(SHA256) spillway-* loadtest-* >SHA256SUMS
+
 # The same for both, so that the second finds built what it needs.
 DOCKER_ARGS = --build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)'
 

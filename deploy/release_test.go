@@ -1,0 +1,107 @@
+package deploy_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+)
+
+// platforms are those that a release is for.
+var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}
+
+// A release has both programs for every platform, each with an SBOM, and a checksum of
+// every file. A go that builds nothing takes the place of the real one.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	bin, dist := t.TempDir(), filepath.Join(t.TempDir(), "dist")
+	calls := filepath.Join(bin, "calls")
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte(`#!/bin/sh
+echo "$GOOS/$GOARCH cgo=$CGO_ENABLED $*" >>`+calls+`
+case $1 in
+build)
+	while [ "$1" != -o ]; do shift; done
+	echo "program for $GOOS/$GOARCH" >"$2" ;;
+run) echo '{}' ;;
+esac
+`), 0o700))
+	makefile := exec.CommandContext(t.Context(), "make", "-C", "..", "release", "VERSION=v9.9.9", "COMMIT=abc1234", "DIST="+dist)
+	makefile.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS") || strings.HasPrefix(v, "GO")
+	}), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	out, err := makefile.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	said := read(t, calls)
+	sums := read(t, filepath.Join(dist, "SHA256SUMS"))
+	for _, platform := range platforms {
+		for _, program := range []string{"spillway", "loadtest"} {
+			name := program + "-v9.9.9-" + strings.ReplaceAll(platform, "/", "-")
+			require.Regexp(t, `(?m)^`+platform+` cgo=0 build -pgo=auto -trimpath .*-X github.com/spillway-go/spillway/internal/version.version=v9.9.9 `+
+				`-X github.com/spillway-go/spillway/internal/version.commit=abc1234 -o \S+/`+name+` \./cmd/`+program+`$`, said)
+			require.Regexp(t, `(?m)^/ cgo= run ./deploy/sbom --name `+program+` --version v9.9.9 \S+/`+name+`$`, said)
+			require.Equal(t, "program for "+platform+"\n", read(t, filepath.Join(dist, name)))
+			for _, file := range []string{name, name + ".cdx.json"} {
+				sum := sha256.Sum256([]byte(read(t, filepath.Join(dist, file))))
+				require.Contains(t, sums, fmt.Sprintf("%x  %s\n", sum, file))
+			}
+		}
+	}
+	files, err := os.ReadDir(dist)
+	require.NoError(t, err)
+	require.Len(t, files, 4*len(platforms)+1)
+	require.Equal(t, 4*len(platforms), strings.Count(sums, "\n"))
+}
+
+// A tag makes the release: its programs by make, its images for both architectures, and
+// its text from the section of CHANGELOG.md.
+func TestRelease_Workflow(t *testing.T) {
+	t.Parallel()
+	text := read(t, "../.github/workflows/release.yml")
+	var workflow struct {
+		On struct {
+			Push struct{ Tags []string }
+		}
+		Jobs map[string]struct{ Steps []struct{ Run string } }
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &workflow))
+	require.Equal(t, []string{"v*"}, workflow.On.Push.Tags)
+	var steps []string
+	for _, job := range workflow.Jobs {
+		for _, step := range job.Steps {
+			steps = append(steps, step.Run)
+		}
+	}
+	require.Contains(t, steps, `make release VERSION="$GITHUB_REF_NAME"`)
+	dockerfile := read(t, "../Dockerfile")
+	for _, arch := range []string{"amd64", "arm64"} {
+		require.Contains(t, text, "- {arch: "+arch+", runner: ubuntu-24.04")
+	}
+	for target, image := range map[string]string{"spillway": "spillway", "loadtest": "spillway-loadtest"} {
+		require.Contains(t, text, "build "+target+" "+image+"\n")
+		require.Contains(t, dockerfile, "\nFROM scratch AS "+target+"\n")
+	}
+}
+
+// The newest section of CHANGELOG.md is a version, and the notes of a release are what
+// stands in its section.
+func TestRelease_Notes(t *testing.T) {
+	t.Parallel()
+	newest := regexp.MustCompile(`(?m)^## (v\d+\.\d+\.\d+)( |$)`).FindStringSubmatch(read(t, "../CHANGELOG.md"))
+	require.NotNil(t, newest)
+	notes, err := exec.CommandContext(t.Context(), "./notes.sh", newest[1]).Output()
+	require.NoError(t, err)
+	require.Greater(t, len(notes), 500)
+	require.NotContains(t, string(notes), "\n## ")
+	out, err := exec.CommandContext(t.Context(), "./notes.sh", "v99.0.0").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "CHANGELOG.md has no section v99.0.0")
+}
