@@ -1,6 +1,7 @@
 # Spillway. `make help` lists the targets.
 
 GOLANGCI_LINT_VERSION := v2.15.0
+ACTIONLINT_VERSION    := v1.7.12
 
 BIN     := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -98,9 +99,10 @@ bench: ## benchmarks of the strategies, the dispatcher and the executor, for ben
 	cd loadtest/peers && go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## vet, format and import rules, in every module
-	$(call EACH,$< run --allow-parallel-runners ./...)
-	GOLANGCI_LINT=$< go test -tags lint ./internal/importrules
+lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(BIN)/actionlint-$(ACTIONLINT_VERSION) ## vet, format and import rules, in every module; the workflows
+	$(BIN)/actionlint-$(ACTIONLINT_VERSION) -shellcheck= -pyflakes= .github/workflows/*.yml
+	$(call EACH,$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --allow-parallel-runners ./...)
+	GOLANGCI_LINT=$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) go test -tags lint ./internal/importrules
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## format the code
@@ -110,6 +112,11 @@ $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION):
 	@echo 'building golangci-lint $(GOLANGCI_LINT_VERSION), once'
 	GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	mv $(BIN)/golangci-lint $@
+
+$(BIN)/actionlint-$(ACTIONLINT_VERSION):
+	@echo 'building actionlint $(ACTIONLINT_VERSION), once'
+	GOBIN=$(BIN) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
+	mv $(BIN)/actionlint $@
 
 FUZZ_TIME      ?= 5m
 CYCLES         ?= 200
