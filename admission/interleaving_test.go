@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 
@@ -14,7 +15,7 @@ import (
 // somebody else could do something.
 type scripted struct {
 	strategies.Discipline
-	beforePush, foundNothing func()
+	beforePush, beforePop, foundNothing func()
 }
 
 func (q *scripted) Push(t *strategies.Task, now int64) strategies.Verdict {
@@ -26,12 +27,20 @@ func (q *scripted) Push(t *strategies.Task, now int64) strategies.Verdict {
 }
 
 func (q *scripted) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
+	if f := q.beforePop; f != nil {
+		q.beforePop = nil
+		f()
+	}
 	t, what, reason := q.Discipline.Pop(now)
 	if f := q.foundNothing; t == nil && f != nil {
 		q.foundNothing = nil
 		f()
 	}
 	return t, what, reason
+}
+
+func (q *scripted) Remove(t *strategies.Task) bool {
+	return q.Discipline.(strategies.Remover).Remove(t)
 }
 
 func (q *scripted) open(t *testing.T) *admission.Controller {
@@ -87,6 +96,42 @@ func TestAcquire_PushedAfterTheLook(t *testing.T) {
 			}()
 		}
 		second.Release()
+		synctest.Wait()
+		require.Len(t, granted, 1)
+		(<-granted).Release()
+		requireWhole(t, c)
+	})
+}
+
+// The only one that waits goes while a place is about to be handed to it, and another comes
+// before the place is free.
+func TestAcquire_GoneWhileItIsHandedThePlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := new(scripted)
+		c := q.open(t)
+		held := take(t, c, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := c.Acquire(ctx, admission.Request{})
+			gone <- err
+		}()
+		synctest.Wait()
+		granted := make(chan admission.Permit, 1)
+		q.beforePop = func() {
+			cancel()
+			require.ErrorIs(t, <-gone, context.Canceled)
+		}
+		q.foundNothing = func() {
+			go func() {
+				p, err := c.Acquire(t.Context(), admission.Request{})
+				require.NoError(t, err)
+				granted <- p
+			}()
+			synctest.Wait()
+		}
+		held.Release()
 		synctest.Wait()
 		require.Len(t, granted, 1)
 		(<-granted).Release()

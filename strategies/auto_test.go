@@ -427,7 +427,8 @@ func TestAuto_ObservesWhatItWouldGiveUp(t *testing.T) {
 			t.Parallel()
 			const turns = 40_000
 			count := func(observe bool) (noted int) {
-				l := &line{t, lookup(t, "auto").New(strategies.Config{Capacity: 4096, Workers: 8, Observe: observe}), 1, 1e6}
+				l := newLine(t, 8, 4096)
+				l.q = lookup(t, "auto").New(strategies.Config{Capacity: 4096, Workers: 8, Observe: observe})
 				note := func(task *strategies.Task, reason strategies.Reason) {
 					if task != nil && (reason != strategies.ReasonNone || task.WouldShed != strategies.ReasonNone) {
 						noted++

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -10,41 +11,44 @@ import (
 	"github.com/spillway-go/spillway/admission"
 )
 
-// contestants are what lets so many through at once: acquire takes a place and returns
-// what gives it back.
+// contestants are what lets so many through at once: a pair takes a place, does the work and
+// gives the place back.
 var contestants = []struct {
 	name string
-	open func(places int) (pair func(context.Context) error)
+	open func(places int) (pair func(context.Context, func()) error)
 }{
-	{"admission", func(places int) func(context.Context) error {
+	{"admission", func(places int) func(context.Context, func()) error {
 		c, err := admission.New(admission.Options{Strategy: "fifo", Concurrency: places})
-		return func(ctx context.Context) error {
+		return func(ctx context.Context, work func()) error {
 			if err != nil {
 				return err
 			}
 			p, err := c.Acquire(ctx, admission.Request{})
+			work()
 			p.Release()
 			return err
 		}
 	}},
-	{"semaphore", func(places int) func(context.Context) error {
+	{"semaphore", func(places int) func(context.Context, func()) error {
 		s := semaphore.NewWeighted(int64(places))
-		return func(ctx context.Context) error {
+		return func(ctx context.Context, work func()) error {
 			if err := s.Acquire(ctx, 1); err != nil {
 				return err
 			}
+			work()
 			s.Release(1)
 			return nil
 		}
 	}},
-	{"channel", func(places int) func(context.Context) error {
+	{"channel", func(places int) func(context.Context, func()) error {
 		s := make(chan struct{}, places)
-		return func(ctx context.Context) error {
+		return func(ctx context.Context, work func()) error {
 			select {
 			case s <- struct{}{}:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+			work()
 			<-s
 			return nil
 		}
@@ -77,25 +81,32 @@ func BenchmarkPlaces(b *testing.B) {
 			b.ReportAllocs()
 			defer reportCPU(b)()
 			for b.Loop() {
-				if err := pair(ctx); err != nil {
+				if err := pair(ctx, func() {}); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 	}
-	for _, c := range contestants {
-		b.Run("place=contended/with="+c.name, func(b *testing.B) {
-			pair := c.open(1)
-			b.ReportAllocs()
-			b.SetParallelism(32)
-			defer reportCPU(b)()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if err := pair(ctx); err != nil {
-						b.Error(err)
+	// Who has the place lets others run, so that each has to wait, or keeps it for no time
+	// at all, so that nearly nobody has to wait for a channel.
+	for _, hold := range []struct {
+		name string
+		work func()
+	}{{"waited-for", runtime.Gosched}, {"contended", func() {}}} {
+		for _, c := range contestants {
+			b.Run("place="+hold.name+"/with="+c.name, func(b *testing.B) {
+				pair := c.open(1)
+				b.ReportAllocs()
+				b.SetParallelism(32)
+				defer reportCPU(b)()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						if err := pair(ctx, hold.work); err != nil {
+							b.Error(err)
+						}
 					}
-				}
+				})
 			})
-		})
+		}
 	}
 }

@@ -115,7 +115,9 @@
 // free places for the stack of parked workers. A submitter takes a place if one is free
 // and nothing waits; otherwise it pushes, which publishes the task, and then looks at the
 // counter. Who gives a place back raises the counter, and then looks for what waits. So
-// at least one of the two sees the other, as above.
+// at least one of the two sees the other, as above. If something waits already, it takes
+// the task whose turn it is and hands it the place, which is not free in between; if there
+// turns out to be none, it raises the counter and looks, as before.
 //
 // A task may cost several places. While it has some of them and waits for more, it is
 // the first of the line ahead of the queue, and what it has gathered is not free. So that

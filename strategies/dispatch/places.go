@@ -80,7 +80,7 @@ func (d *Dispatcher) Release(t *Task) {
 			t.learner = nil
 		}
 	}
-	if n > 0 {
+	if n > 0 && !p.handOn(n, now) {
 		p.places.free.Add(n)
 		p.look(now)
 	}
@@ -193,6 +193,39 @@ func (p *pool) look(now int64) {
 	p.grantOne(now)
 }
 
+// handOn gives the n places that somebody gives back to the task whose turn it is, without
+// their being free in between, which would cost more and let others take them. It does
+// nothing, and reports so, if none waits or too many places are in use. Now may be 0.
+func (p *pool) handOn(n, now int64) bool {
+	s := p.places
+	if p.waiting() == 0 {
+		return false
+	}
+	if now == 0 {
+		now = p.d.Now()
+	}
+	var w worker // to note what is given up
+	p.lines.mu.Lock()
+	if s.aside || s.free.Load() < 0 { // or Resize has taken away more than were free
+		p.lines.mu.Unlock()
+		return false
+	}
+	s.gathered += n
+	t := p.nextGrantLocked(&w, now)
+	if s.gathered > 0 && !s.gathering() { // nothing waited after all
+		s.endGathering()
+	}
+	p.lines.mu.Unlock()
+	p.giveUp(&w)
+	if t != nil {
+		p.begin(t, now)
+	}
+	if t == nil || s.free.Load() > 0 {
+		p.look(now)
+	}
+	return true
+}
+
 // gathering reports whether a task has some of its places and waits for others.
 func (s *places) gathering() bool { return s.gatherer.Load() != nil }
 
@@ -216,9 +249,14 @@ func (p *pool) grantOne(now int64) bool {
 	t := p.nextGrantLocked(&w, now)
 	p.lines.mu.Unlock()
 	p.giveUp(&w)
-	if t == nil {
-		return false
+	if t != nil {
+		p.begin(t, now)
 	}
+	return t != nil
+}
+
+// begin tells t that it has its places.
+func (p *pool) begin(t *Task, now int64) {
 	t.Started = now
 	waited := max(0, now-t.Submitted)
 	q := t.queue
@@ -228,7 +266,6 @@ func (p *pool) grantOne(now int64) bool {
 	}
 	t.learner = q.learner
 	p.d.opts.Grant(t)
-	return true
 }
 
 // nextGrantLocked returns the next task that has got its places, nil if none has. It

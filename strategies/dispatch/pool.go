@@ -26,7 +26,8 @@ type pool struct {
 	wrote      atomic.Int64 // when the last one began, on the dispatcher's clock
 	watching   atomic.Bool  // a timer runs: see watch
 	// reads counts the tasks that are no writes and wait in the discipline or ahead
-	// of it. It may count one for a moment that does not wait any more or not yet.
+	// of it. It may count one for a moment that does not wait any more or not yet. Who
+	// lends places needs none of that.
 	reads atomic.Int64
 	// turns counts those that could have taken from the queue or a continuation.
 	turns atomic.Uint64
@@ -265,13 +266,13 @@ func (q *queue) accept(t *Task) {
 
 // await counts t as waiting, before it does, and unawait when it does no more.
 func (p *pool) await(t *Task) {
-	if !t.Write {
+	if !t.Write && p.places == nil {
 		p.reads.Add(1)
 	}
 }
 
 func (p *pool) unawait(t *Task) {
-	if !t.Write {
+	if !t.Write && p.places == nil {
 		p.reads.Add(-1)
 	}
 }

@@ -102,7 +102,7 @@ func (p *pool) offerAgain(t *Task, q *queue) {
 		shed = strategies.ReasonFull
 	default:
 		v = q.push(t, now)
-		if v.outcome == strategies.CallerRuns && p.takeOut(q, now, &w) {
+		if v.outcome == strategies.CallerRuns && p.takeOut(now, &w) {
 			v = q.push(t, now)
 		}
 		switch v.outcome {
@@ -124,10 +124,10 @@ func (p *pool) offerAgain(t *Task, q *queue) {
 	p.wakeIfRunnable()
 }
 
-// takeOut puts the task whose turn is next in q ahead of the queue, so that there is room
+// takeOut puts the task whose turn is next ahead of the queue, so that there is room
 // for one that the switch has in its hands and that comes later. It reports whether there
 // may be.
-func (p *pool) takeOut(q *queue, now int64, w *worker) bool {
+func (p *pool) takeOut(now int64, w *worker) bool {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
 	t := p.pop(w, now)
