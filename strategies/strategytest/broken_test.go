@@ -299,6 +299,13 @@ var faults = []fault{
 		},
 	},
 	{
+		rule: "exactly once under contention", name: "returns a task of its own making",
+		pop: func(q *broken) bool {
+			q.waiting[0] = new(strategies.Task)
+			return false
+		},
+	},
+	{
 		rule: "observe", name: "turns away for want of nothing",
 		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
 			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLimit}, q.pushes == 3
@@ -399,6 +406,51 @@ func TestReturnsAtOnce_FindsWhatBlocks(t *testing.T) {
 		return blocking{fault{}.New(c), closed}
 	}}, time.Millisecond)
 	require.ErrorContains(t, err, "Pop, while nothing waits, has not returned")
+}
+
+// A strategy that loses requests is told so after the first, however many it loses.
+func TestUnderController_FindsWhatIsLost(t *testing.T) {
+	t.Parallel()
+	for _, f := range []fault{
+		{name: "loses each task", push: func(*broken, *strategies.Task) (strategies.Verdict, bool) {
+			return strategies.Verdict{}, true
+		}},
+		{name: "loses every tenth task", push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
+			return strategies.Verdict{}, q.pushes%10 == 0
+		}},
+		{name: "never tells of a task", pop: func(*broken) bool { return true }, remove: func(*broken, *strategies.Task) (bool, bool) {
+			return false, true
+		}},
+		{name: "never tells of a task, and says that it has none", pop: func(*broken) bool { return true },
+			len:    func(*broken) (int, bool) { return 0, true },
+			remove: func(*broken, *strategies.Task) (bool, bool) { return false, true }},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			var err error
+			for range 1000 { // all may have come when a place was free
+				if err = underController(strategies.Spec{Name: "broken", New: f.New}, 10*time.Millisecond); err != nil {
+					break
+				}
+			}
+			require.EqualError(t, err, "a request was lost: nobody has answered it for 10ms")
+		})
+	}
+}
+
+// A discipline that never returns fails each of the rules that call it, instead of the
+// time-out of the whole package.
+func TestRule_FindsWhatNeverReturns(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{})
+	t.Cleanup(func() { close(closed) })
+	spec := strategies.Spec{Name: "blocking", New: func(c strategies.Config) strategies.Discipline {
+		return blocking{fault{}.New(c), closed}
+	}}
+	for _, name := range []string{"exactly once", "empty under contention", "under a controller"} {
+		err := ruleNamed(t, name).checkWithin(spec, 10*time.Millisecond)
+		require.ErrorContains(t, err, "has not ended for 10ms: a call of the discipline blocks", name)
+	}
 }
 
 // timingPops takes each pop for a turn.

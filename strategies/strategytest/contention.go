@@ -31,7 +31,10 @@ func newPooled(n int) []*pooled {
 // cameBack is called by whoever got a task out of the discipline, once he does
 // not need it any more.
 func cameBack(t *strategies.Task, how string) error {
-	if p := t.Owner.(*pooled); !p.inside.CompareAndSwap(true, false) {
+	switch p, ok := t.Owner.(*pooled); {
+	case !ok || &p.task != t:
+		return fmt.Errorf("a task was %s that nobody had pushed, or whose Owner was changed", how)
+	case !p.inside.CompareAndSwap(true, false):
 		return fmt.Errorf("a task was %s although it had come back before", how)
 	}
 	return nil
@@ -208,10 +211,10 @@ func goRound(q strategies.Discipline, tasks []*pooled, goroutines int) error {
 						return fmt.Errorf("Pop answered empty although %d goroutines cannot have taken %d tasks", goroutines-1, len(tasks))
 					}
 					if t != nil {
-						own = t.Owner.(*pooled)
 						if err := cameBack(t, "popped"); err != nil {
 							return err
 						}
+						own = t.Owner.(*pooled)
 					}
 					continue
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,9 @@ import (
 )
 
 // underController lets an admission.Controller, and so the engine of package dispatch,
-// use the strategy: more ask than there are places, some for several, some give up.
-func underController(spec strategies.Spec) error {
+// use the strategy: more ask than there are places, some for several, some give up. It
+// ends with the first request that nobody has answered for so long.
+func underController(spec strategies.Spec, patience time.Duration) error {
 	const places, goroutines, each = 3, 8, 100
 	var broken atomic.Pointer[string]
 	c, err := admission.New(admission.Options{
@@ -25,20 +27,26 @@ func underController(spec strategies.Spec) error {
 	if err != nil {
 		return err
 	}
+	all, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	errLost := fmt.Errorf("a request was lost: nobody has answered it for %v", patience)
 	var held atomic.Int64
 	var tooMany atomic.Bool
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
-			for i := range each {
+			for i := 0; i < each && all.Err() == nil; i++ {
 				request := admission.Request{
 					Priority: strategies.Urgency(i % 8), Client: fmt.Sprint(g % 3), Cost: rand.IntN(places + 1),
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeoutCause(all, patience, errLost)
 				if i%4 == 0 {
 					go cancel()
 				}
 				p, err := c.Acquire(ctx, request)
+				if context.Cause(ctx) == errLost { //nolint:errorlint // it is this one
+					stop(errLost)
+				}
 				cancel()
 				if err != nil {
 					continue
@@ -46,13 +54,14 @@ func underController(spec strategies.Spec) error {
 				if n := held.Add(int64(max(1, request.Cost))); n > places && !runsInline(spec) {
 					tooMany.Store(true)
 				}
+				runtime.Gosched() // so that others have to wait
 				held.Add(-int64(max(1, request.Cost)))
 				p.Release()
 			}
 		})
 	}
 	wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeoutCause(all, patience, errLost)
 	defer cancel()
 	drained := c.Drain(ctx)
 	s := c.Stats()
@@ -61,7 +70,7 @@ func underController(spec strategies.Spec) error {
 	case rule != nil:
 		return errors.New(*rule)
 	case drained != nil:
-		return fmt.Errorf("a request was lost: nobody has answered it for %v", patience)
+		return errLost
 	case tooMany.Load():
 		return fmt.Errorf("more than the %d places were held", places)
 	case s.InUse != 0 || s.Waiting != 0:

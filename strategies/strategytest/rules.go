@@ -21,6 +21,10 @@ var capacities = []int{1, 2, 3, 4, 5, 7, 8, 9, 63, 64, 65, 100, 1000}
 // for machines that are very slow.
 const patience = time.Minute
 
+// longest is how long the check of a rule may take, which is within what go test grants a
+// package by default.
+const longest = 5 * time.Minute
+
 func newQueue(spec strategies.Spec, capacity int) (strategies.Discipline, strategies.Remover) {
 	q := spec.New(strategies.Config{Capacity: capacity, Workers: 2})
 	r, _ := q.(strategies.Remover)

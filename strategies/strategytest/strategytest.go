@@ -17,7 +17,9 @@
 package strategytest
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -36,8 +38,20 @@ type Rule struct {
 }
 
 // Check returns how the strategy breaks the rule, nil if it does not. A rule
-// about an ability that the discipline does not have is not broken.
-func (r Rule) Check(spec strategies.Spec) error { return r.check(spec) }
+// about an ability that the discipline does not have is not broken. A discipline that
+// never returns from a call is found after some minutes; its goroutines are left.
+func (r Rule) Check(spec strategies.Spec) error { return r.checkWithin(spec, longest) }
+
+func (r Rule) checkWithin(spec strategies.Spec, longest time.Duration) error {
+	broken := make(chan error, 1)
+	go func() { broken <- r.check(spec) }()
+	select {
+	case err := <-broken:
+		return err
+	case <-time.After(longest):
+		return fmt.Errorf("the check has not ended for %v: a call of the discipline blocks, or goes on for ever", longest)
+	}
+}
 
 // Rules returns all rules. If model is not nil, the last of them is that the
 // discipline does what the model does.
@@ -109,7 +123,7 @@ func Rules(model func(strategies.Config) strategies.Discipline) []Rule {
 				"what it would have given up. Otherwise to observe it would harm as much as to use it.",
 		},
 		{
-			Name: "under a controller", check: underController,
+			Name: "under a controller", check: func(s strategies.Spec) error { return underController(s, patience) },
 			Why: "An admission.Controller uses the strategy as the service does: no more requests hold places than there are, each is " +
 				"answered, whenever it gives up, and the dispatcher finds no answer of the discipline that it may not give.",
 		},
