@@ -152,6 +152,7 @@ type callerFrame struct {
 	Name   string `json:"name"`
 	Good   figure `json:"good"`
 	Late   figure `json:"late"`
+	Unmet  figure `json:"unmet"`
 	Failed figure `json:"failed"`
 	Shed   figure `json:"shed"`
 }
@@ -213,7 +214,7 @@ func (h *history) frame() []byte {
 		Boot: h.boot.UnixMilli(), Time: now.at, Connections: now.Connections, SLO: now.SLO, Proxy: now.Proxy,
 		Strategy: g.Strategy, Workers: g.Workers, Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
 		Limit: g.Limit, Pace: g.Pace.Seconds(),
-		Answered: lately.good + lately.late + lately.failed + lately.shed, Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: mode(o.Dispatcher.Status()),
+		Answered: lately.answered(), Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: mode(o.Dispatcher.Status()),
 		Depths: [2]int{g.Depth, g.Depth}, Codes: make(map[int]figure),
 		Percentiles: []percentiles{
 			{"latency", quantiles(lately.latency), quantiles(all.latency)},
@@ -289,7 +290,7 @@ func situationOf(f *frame, lately *period, before *moment) *situation {
 		Workers: f.Workers, Busy: f.Busy, Depth: f.Depth, Growth: share(float64(f.Depth-before.Gauge.Depth), lately.seconds),
 		Capacity: strategies.Unbounded,
 		Arrivals: rate(lately.arrivals), Ran: rate(lately.ran),
-		Good: rate(lately.good), Late: rate(lately.late), Failed: rate(lately.failed), Shed: rate(lately.shed),
+		Good: rate(lately.good), Late: rate(lately.late), Unmet: rate(lately.unmet), Failed: rate(lately.failed), Shed: rate(lately.shed),
 		Reasons: make(map[string]float64), Roomless: rate(lately.roomless), SLO: f.SLO,
 		Observe: f.Mode == "observe",
 	}
@@ -324,18 +325,19 @@ const maxCallers = 12
 func callersOf(before, now *moment, lately *period) (classes, clients []callerFrame) {
 	frameOf := func(name string, before, now metrics.Tally) callerFrame {
 		rate := func(before, now uint64) figure { return figure(float64(now-min(before, now)) / lately.seconds) }
-		return callerFrame{name, rate(before.Good, now.Good), rate(before.Late, now.Late), rate(before.Failed, now.Failed), rate(before.Shed, now.Shed)}
+		return callerFrame{name, rate(before.Good, now.Good), rate(before.Late, now.Late), rate(before.Unmet, now.Unmet), rate(before.Failed, now.Failed), rate(before.Shed, now.Shed)}
 	}
 	rest := callerFrame{
 		strconv.Itoa(metrics.OrdinaryClass), figure(lately.good / lately.seconds), figure(lately.late / lately.seconds),
-		figure(lately.failed / lately.seconds), figure(lately.shed / lately.seconds),
+		figure(lately.unmet / lately.seconds), figure(lately.failed / lately.seconds), figure(lately.shed / lately.seconds),
 	}
 	for i := range now.classes {
 		c := frameOf(strconv.Itoa(i), before.classes[i], now.classes[i])
 		if c.sum() > 0 {
 			classes = append(classes, c)
 		}
-		rest.Good, rest.Late, rest.Failed, rest.Shed = max(0, rest.Good-c.Good), max(0, rest.Late-c.Late), max(0, rest.Failed-c.Failed), max(0, rest.Shed-c.Shed)
+		rest.Good, rest.Late, rest.Unmet = max(0, rest.Good-c.Good), max(0, rest.Late-c.Late), max(0, rest.Unmet-c.Unmet)
+		rest.Failed, rest.Shed = max(0, rest.Failed-c.Failed), max(0, rest.Shed-c.Shed)
 	}
 	if len(classes) > 0 && rest.sum() > 0 {
 		classes = append(classes, rest)
@@ -350,7 +352,7 @@ func callersOf(before, now *moment, lately *period) (classes, clients []callerFr
 	return classes, clients[:min(len(clients), maxCallers)]
 }
 
-func (c *callerFrame) sum() figure { return c.Good + c.Late + c.Failed + c.Shed }
+func (c *callerFrame) sum() figure { return c.Good + c.Late + c.Unmet + c.Failed + c.Shed }
 
 // event returns v as a server-sent event.
 func event(name string, v any) []byte {

@@ -135,6 +135,7 @@ func TestHistory_Frame(t *testing.T) {
 		live.Submitted, live.Run, live.Good, live.Failed, live.TurnedAway = 27, 15, 12, 3, 9
 		live.Shed = map[string]float64{"full": 6}
 		live.Codes = map[int]float64{201: 15, 503: 6}
+		live.Unmet = 4
 		live.Latency, live.Wait = metrics.Distribution{-27: 10}, metrics.Distribution{-28: 10}
 		live.Get, live.Commit = metrics.Distribution{-9: 1}, metrics.Distribution{-8: 2}
 		live.Writable, live.Embedded = errors.New("no space"), true
@@ -148,12 +149,12 @@ func TestHistory_Frame(t *testing.T) {
 		for key, want := range map[string]any{
 			"strategy": "unbounded", "depth": 3.0, "capacity": nil, "workers": 4.0, "busy": 2.0, "pools": nil,
 			"ready": "draining", "slo": 0.1, "codes": map[string]any{"201": 5.0, "503": 3.0},
-			"answered": 16.0, "roomless": 2.0, "depths": []any{3.0, 3.0},
+			"answered": 20.0, "roomless": 2.0, "depths": []any{3.0, 3.0},
 			"classes": []any{
-				map[string]any{"name": "1", "good": 4.0, "late": 0.0, "failed": 0.0, "shed": 0.0},
-				map[string]any{"name": "3", "good": 0.0, "late": 1.0, "failed": 0.0, "shed": 3.0},
+				map[string]any{"name": "1", "good": 4.0, "late": 0.0, "unmet": 0.0, "failed": 0.0, "shed": 0.0},
+				map[string]any{"name": "3", "good": 0.0, "late": 1.0, "unmet": 2.0, "failed": 0.0, "shed": 3.0},
 			},
-			"clients": []any{map[string]any{"name": "<b>a", "good": 0.0, "late": 0.0, "failed": 0.0, "shed": 3.0}},
+			"clients": []any{map[string]any{"name": "<b>a", "good": 0.0, "late": 0.0, "unmet": 0.0, "failed": 0.0, "shed": 3.0}},
 		} {
 			require.Equal(t, want, got[key], key)
 		}
@@ -165,6 +166,7 @@ func TestHistory_Frame(t *testing.T) {
 			require.Equal(t, want, point[i], columns[i])
 		}
 		require.InDelta(t, 0.0923, point[7], 0.001)
+		require.Equal(t, 2.0, point[len(columns)-1], "412 is no error")
 		store := got["store"].(map[string]any)
 		require.Equal(t, "no space", store["unwritable"])
 		require.Equal(t, []any{1.0, 2.0}, store["levels"])

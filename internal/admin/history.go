@@ -48,7 +48,7 @@ type moment struct {
 type point struct {
 	time                                        float64 // since the start of the process
 	strategy                                    string
-	arrivals, good, late, failed, shed          figure
+	arrivals, good, late, unmet, failed, shed   figure
 	latency                                     []figure // p50, p90, p99 of what was served; nil for nothing
 	depth, capacity, workers, busy, connections int
 	cpu                                         figure // CPUs in use
@@ -59,7 +59,7 @@ type point struct {
 // columns are what is in the rows of points.
 var columns = []string{
 	"time", "strategy", "arrivals", "good", "late", "failed", "shed", "p50", "p90", "p99",
-	"depth", "capacity", "workers", "busy", "connections", "cpu", "memory", "reasons",
+	"depth", "capacity", "workers", "busy", "connections", "cpu", "memory", "reasons", "unmet",
 }
 
 // row returns the point in the order of columns. What is not known is null.
@@ -72,7 +72,7 @@ func (p *point) row() []any {
 			row = append(row, p.latency[i])
 		}
 	}
-	return append(row, p.depth, bound(p.capacity), p.workers, p.busy, p.connections, p.cpu, p.memory, p.reasons)
+	return append(row, p.depth, bound(p.capacity), p.workers, p.busy, p.connections, p.cpu, p.memory, p.reasons, p.unmet)
 }
 
 // history watches the service once a second, whether or not anybody looks.
@@ -150,20 +150,23 @@ func (h *history) add(p point) {
 
 // period is what happened between two moments.
 type period struct {
-	seconds                  float64
-	arrivals, ran            float64 // tasks, and requests that did not become one
-	good, late, failed, shed float64 // answers
-	reasons                  map[string]float64
-	roomless                 float64
-	latency, wait            metrics.Distribution
+	seconds                         float64
+	arrivals, ran                   float64 // tasks, and requests that did not become one
+	good, late, unmet, failed, shed float64 // answers
+	reasons                         map[string]float64
+	roomless                        float64
+	latency, wait                   metrics.Distribution
 }
+
+func (p *period) answered() float64 { return p.good + p.late + p.unmet + p.failed + p.shed }
 
 func between(before, now *moment) period {
 	p := period{
 		seconds:  now.at - before.at,
 		roomless: now.roomless - before.roomless,
 		ran:      now.Run - before.Run,
-		failed:   now.Failed - before.Failed,
+		unmet:    now.Unmet - before.Unmet,
+		failed:   max(0, now.Failed-before.Failed),
 		latency:  now.Latency.Since(before.Latency),
 		wait:     now.Wait.Since(before.Wait),
 		reasons:  make(map[string]float64),
@@ -188,7 +191,7 @@ func pointOf(before, now *moment, memory uint64) point {
 	g := &now.Gauge
 	p := point{
 		time: now.at, strategy: g.Strategy,
-		arrivals: rate(happened.arrivals), good: rate(happened.good), late: rate(happened.late), failed: rate(happened.failed), shed: rate(happened.shed),
+		arrivals: rate(happened.arrivals), good: rate(happened.good), late: rate(happened.late), unmet: rate(happened.unmet), failed: rate(happened.failed), shed: rate(happened.shed),
 		latency: quantiles(happened.latency),
 		depth:   g.Depth, capacity: g.Capacity, workers: g.Workers, busy: g.Busy, connections: now.Connections,
 		cpu: rate((now.cpu - before.cpu).Seconds()), memory: memory,

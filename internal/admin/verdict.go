@@ -28,6 +28,7 @@ type situation struct {
 
 	Arrivals, Ran            float64 // tasks
 	Good, Late, Failed, Shed float64 // answers
+	Unmet                    float64 // answers: a condition of the request's own did not hold
 	Reasons                  map[string]float64
 	Roomless                 float64 // of Shed, for want of memory for bodies
 
@@ -55,13 +56,20 @@ type verdict struct {
 	Switch string `json:"switch"` // the strategy to offer, empty for none
 }
 
+// answered is how many answers there are a second.
+func (s *situation) answered() float64 { return s.Good + s.Late + s.Unmet + s.Failed + s.Shed }
+
 // few is a share that is no reason to say anything.
 const few = 0.01
 
 // judge gives the verdict on a situation.
 func judge(s *situation) verdict {
 	v := s.judge()
-	if answered := s.Good + s.Late + s.Failed + s.Shed; s.Observe && s.WouldShed > 0 && answered > 0 {
+	answered := s.answered()
+	if s.Unmet > few*answered && (v.Level == levelGood || v.Level == levelOff) {
+		v.Advice = fmt.Sprintf("%s of the answers are 412: the condition of the request (If-Match, If-None-Match) did not hold.", percent(s.Unmet/answered))
+	}
+	if s.Observe && s.WouldShed > 0 && answered > 0 {
 		v.Advice = strings.TrimSpace(fmt.Sprintf("%s In the mode observe nothing is turned away by the strategy: with SPILLWAY_MODE=enforce it would be %s.", v.Advice, percent(min(1, s.WouldShed/answered))))
 	}
 	return v
@@ -69,7 +77,7 @@ func judge(s *situation) verdict {
 
 func (s *situation) judge() verdict {
 	served := s.Good + s.Late
-	answered := served + s.Failed + s.Shed
+	answered := s.answered()
 	switch {
 	case s.NotReady != "" && s.NotReady != s.ReadOnly:
 		return verdict{levelBad, "The service is not ready: " + s.NotReady + ".", "Load balancers send it nothing now.", ""}
@@ -78,7 +86,7 @@ func (s *situation) judge() verdict {
 	case answered < 0.5 && s.Arrivals < 0.5 && s.Depth == 0:
 		return verdict{levelOff, "Nothing arrives.", "", ""}
 	case s.Failed > few*answered:
-		return verdict{levelBad, fmt.Sprintf("%s of the answers are errors.", percent(s.Failed/answered)), "The codes below say which; a 4xx is the client's, a 5xx the service's.", ""}
+		return verdict{levelBad, fmt.Sprintf("%s of the answers are errors.", percent(s.Failed/answered)), "The codes below say which: a 4xx is the client's fault, a 5xx the service's.", ""}
 	case s.Roomless > few*answered:
 		return verdict{levelBad, fmt.Sprintf("%s are turned away for want of memory for their bodies.", percent(s.Roomless/answered)), "Raise SPILLWAY_MAX_BODY_BYTES, or let fewer clients send large values at once.", ""}
 	}

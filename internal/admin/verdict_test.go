@@ -27,6 +27,10 @@ func TestJudge(t *testing.T) {
 			verdict{levelOff, "Nothing arrives.", "", ""},
 		},
 		"calm": {calm, verdict{levelGood, "Everybody is served in time.", "", ""}},
+		"a condition that does not hold is no error": {
+			with(calm, func(s *situation) { s.Good, s.Unmet = 375, 125 }),
+			verdict{levelGood, "Everybody is served in time.", "25% of the answers are 412: the condition of the request (If-Match, If-None-Match) did not hold.", ""},
+		},
 		"a first in first out queue that is full makes everybody late": {
 			overload,
 			verdict{levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median), the objective is 100 ms.", "Switch to auto.", "auto"},
@@ -113,7 +117,7 @@ func TestJudge(t *testing.T) {
 		},
 		"errors": {
 			with(calm, func(s *situation) { s.Failed = 500 }),
-			verdict{levelBad, "50% of the answers are errors.", "The codes below say which; a 4xx is the client's, a 5xx the service's.", ""},
+			verdict{levelBad, "50% of the answers are errors.", "The codes below say which: a 4xx is the client's fault, a 5xx the service's.", ""},
 		},
 		"no memory for bodies": {
 			with(calm, func(s *situation) { s.Shed, s.Roomless = 50, 50 }),

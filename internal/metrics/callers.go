@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"hash/maphash"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,12 +23,22 @@ const (
 )
 
 // Tally counts answered requests by what became of them.
-type Tally struct{ Good, Late, Failed, Shed uint64 }
+type Tally struct {
+	Good, Late uint64
+	Unmet      uint64 // 412: a condition of the request's own did not hold
+	Failed     uint64
+	Shed       uint64
+}
+
+// sum is of all that are counted.
+func (t *Tally) sum() uint64 { return t.Good + t.Late + t.Unmet + t.Failed + t.Shed }
 
 // tally is a Tally that many goroutines add to.
-type tally [4]atomic.Uint64
+type tally [5]atomic.Uint64
 
-func (t *tally) read() Tally { return Tally{t[0].Load(), t[1].Load(), t[2].Load(), t[3].Load()} }
+func (t *tally) read() Tally {
+	return Tally{t[0].Load(), t[1].Load(), t[2].Load(), t[3].Load(), t[4].Load()}
+}
 
 // caller is a client that is told apart from others.
 type caller struct {
@@ -52,9 +63,12 @@ func (m *Metrics) Asked(class uint8, client []byte, method string, code int, she
 	place := 0
 	switch m.outcome(method, code, shed) {
 	case outcomeShed:
-		place = 3
+		place = 4
 	case outcomeError:
-		place = 2
+		place = 3
+		if code == http.StatusPreconditionFailed {
+			place = 2
+		}
 	case outcomeOK:
 		if d.Seconds() > m.slo {
 			place = 1
@@ -100,7 +114,7 @@ func (c *callers) forget() {
 			continue
 		}
 		t := there.tally.read()
-		sum := t.Good + t.Late + t.Failed + t.Shed
+		sum := t.sum()
 		if sum == there.idle {
 			c.clients[i].Store(nil)
 		}

@@ -18,9 +18,10 @@ func TestMetrics_Asked(t *testing.T) {
 	m.Asked(0, []byte("a"), "PUT", 201, false, time.Second)
 	m.Asked(OrdinaryClass, []byte("a"), "PUT", 503, true, time.Second)
 	m.Asked(7, []byte("b\xff"), "PUT", 500, false, 0)
+	m.Asked(7, []byte("b\xff"), "PUT", 412, false, 0)
 	classes, clients := m.Callers()
-	require.Equal(t, [Classes]Tally{0: {Good: 1, Late: 1}, 7: {Failed: 1}}, classes)
-	require.Equal(t, map[string]Tally{"a": {Late: 1, Shed: 1}, "b\uFFFD": {Failed: 1}}, clients)
+	require.Equal(t, [Classes]Tally{0: {Good: 1, Late: 1}, 7: {Failed: 1, Unmet: 1}}, classes)
+	require.Equal(t, map[string]Tally{"a": {Late: 1, Shed: 1}, "b\uFFFD": {Failed: 1, Unmet: 1}}, clients)
 
 	m.ForgetCallers()
 	m.Asked(3, []byte("a"), "GET", 200, false, 0)

@@ -3,6 +3,7 @@ package metrics
 import (
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 	"sync"
 
@@ -30,9 +31,10 @@ type Live struct {
 	TurnedAway float64
 	// Codes are answered requests by status code.
 	Codes map[int]float64
-	// Good are the requests whose outcome was ok within the objective,
-	// Failed those that were answered otherwise without having been shed.
-	Good, Failed float64
+	// Good are the requests whose outcome was ok within the objective, Unmet those
+	// whose own condition did not hold (412), Failed those that were answered
+	// otherwise without having been shed.
+	Good, Unmet, Failed float64
 	// Latency is of the requests whose outcome was ok, Wait of all tasks that
 	// were run, Fsync of the store's log, Get and Commit of those operations of the
 	// store.
@@ -79,6 +81,7 @@ func (m *Metrics) Live() (Live, bool) {
 	for _, s := range *m.strategies.Load() {
 		l.add(s)
 	}
+	l.Failed = max(0, l.Failed-l.Unmet)
 	l.Fsync.add(m.fsyncs)
 	for i, operation := range operations {
 		switch operation {
@@ -99,7 +102,11 @@ func (l *Live) add(s *strategy) {
 	for verb := range s.requests {
 		for i := range s.requests[verb] {
 			if c := s.requests[verb][i].Load(); c != nil {
-				l.Codes[i+minCode] += read(*c).GetCounter().GetValue()
+				n := read(*c).GetCounter().GetValue()
+				l.Codes[i+minCode] += n
+				if i+minCode == http.StatusPreconditionFailed && !l.Proxy {
+					l.Unmet += n
+				}
 			}
 		}
 		if h := s.durations[verb][outcomeOK].Load(); h != nil {

@@ -32,6 +32,7 @@ func TestMetrics_Live(t *testing.T) {
 		m.Answered(strategy, "GET", 503, true, time.Microsecond)
 		m.Answered(strategy, "PUT", 503, true, time.Microsecond) // which never became a task
 		m.Answered(strategy, "GET", 500, false, time.Microsecond)
+		m.Answered(strategy, "PUT", 412, false, time.Microsecond)
 	}
 	m.ObserveFsync(time.Millisecond)
 	m.Operated("get", 2*time.Millisecond)
@@ -46,9 +47,10 @@ func TestMetrics_Live(t *testing.T) {
 	require.InDelta(t, 2, l.Shed["full"], 0)
 	require.InDelta(t, 4, l.TurnedAway, 0)
 	require.Len(t, l.Shed, len(strategies.Reasons()))
-	require.Equal(t, map[int]float64{200: 2, 201: 2, 503: 4, 500: 2}, l.Codes)
+	require.Equal(t, map[int]float64{200: 2, 201: 2, 503: 4, 500: 2, 412: 2}, l.Codes)
 	require.InDelta(t, 2, l.Good, 0, "within the objective, sheds and errors left out")
 	require.InDelta(t, 2, l.Failed, 0)
+	require.InDelta(t, 2, l.Unmet, 0, "a condition that does not hold is no error")
 	require.Equal(t, Distribution{index(0.07): 2, index(0.08): 2}, l.Latency)
 	require.Equal(t, Distribution{-1024: 2, index(0.001): 2}, l.Wait, "tasks that did not wait are far below the others")
 	require.Equal(t, Distribution{index(0.001): 1}, l.Fsync)

@@ -12,7 +12,8 @@
     traffic: new Chart($('traffic'), [
       { name: 'in time', color: '--good', value: (s) => s.good },
       { name: 'late', color: '--late', value: (s) => s.late },
-      { name: 'failed', color: '--fault', value: (s) => s.failed },
+      { name: 'condition not met', color: '--soft', value: (s) => s.unmet },
+      { name: 'error', color: '--fault', value: (s) => s.failed },
       { name: 'turned away', color: '--shed', value: (s) => s.shed },
     ], { stacked: true, format: amount }),
     queue: new Chart($('queue'), [
@@ -100,7 +101,7 @@
     $('process').title = `commit ${about.commit}, ${about.go}`;
     set($('arrivals'), perSecond(now.arrivals));
     set($('good'), perSecond(now.good));
-    const answered = now.good + now.late + now.failed + now.shed;
+    const answered = now.good + now.late + now.unmet + now.failed + now.shed;
     set($('share'), answered ? `${digits(100 * now.good / answered)}% of all` : '');
     set($('shed-total'), now.shed ? `${perSecond(now.shed)}, ${digits(100 * now.shed / answered)}% of all` : 'none');
     const reasons = Object.fromEntries(Object.keys(explanations).map((reason) => [reason, now.reasons?.[reason] || 0]));
@@ -127,7 +128,7 @@
     for (const c of last.classes || []) lines.push([`priority ${c.name}`, c]);
     for (const c of last.clients || []) lines.push([c.name ? `client ${c.name}` : 'other clients', c]);
     $('callers').hidden = !lines.length;
-    rows($('callers-rows'), lines.map(([name, c]) => [name, ...[c.good + c.late + c.failed + c.shed, c.good, c.late, c.failed, c.shed].map((n) => n ? amount(n) : '–')]));
+    rows($('callers-rows'), lines.map(([name, c]) => [name, ...[c.good + c.late + c.unmet + c.failed + c.shed, c.good, c.late, c.unmet, c.failed, c.shed].map((n) => n ? amount(n) : '–')]));
   }
 
   function showChips(list, rates) {

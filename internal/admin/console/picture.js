@@ -18,7 +18,7 @@ class Picture {
   }
 
   // update takes {arrivals, refused (at the door), dropped (out of the queue),
-  // good, late, failed (all per second), workers, and of each pool: name, depth,
+  // good, late, unmet, failed (all per second), workers, and of each pool: name, depth,
   // capacity (null for none), workers, busy}. Pools that are split are drawn one
   // above the other.
   update(state) {
@@ -101,9 +101,9 @@ class Picture {
   }
 
   outcome() {
-    const s = this.state, all = s.good + s.late + s.failed;
+    const s = this.state, all = s.good + s.late + s.unmet + s.failed;
     const pick = Math.random() * all;
-    return pick < s.good || !all ? '--good' : pick < s.good + s.late ? '--late' : '--fault';
+    return pick < s.good || !all ? '--good' : pick < s.good + s.late ? '--late' : pick < s.good + s.late + s.unmet ? '--soft' : '--fault';
   }
 
   color(name) {
