@@ -5,9 +5,10 @@
 // durable, the worker does not sleep through the sync: it hands the batch on to
 // the completer, one goroutine that waits for the batches one after the other
 // and completes their tasks, and takes more work. So a few workers keep many
-// writes in flight, which then share syncs. The hand-on is bounded: beyond, and
-// while the store stalls, Blocked tells that no write should be begun, so that no
-// worker waits for the disk.
+// writes in flight, which then share syncs. Writes that come while a sync is under way
+// gather, and the completer applies them as one batch when it has ended: see gather.go.
+// The hand-on is bounded: beyond, and while the store stalls, Blocked tells that no
+// write should be begun, so that no worker waits for the disk.
 //
 // A read of something that is not durable yet is held back until it is, without
 // holding up a worker: see table.
@@ -90,6 +91,7 @@ type Executor struct {
 	table   table
 	batches sync.Pool
 	handed  handed
+	gathers bool          // the store is a store.Batching
 	stopped chan struct{} // closed when the completer has returned
 
 	maxCommits int64
@@ -116,6 +118,7 @@ func Open(o Options) *Executor {
 	}
 	e.handed.init()
 	e.remote, _ = o.Store.(store.Remote)
+	_, e.gathers = o.Store.(store.Batching)
 	if !e.started {
 		e.epoch = time.Now()
 	}
@@ -202,23 +205,39 @@ func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	done(t)
 }
 
-// write applies the writes as one batch.
+// write applies the writes as one batch, or gathers them.
 func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
-	b := e.batches.Get().(*batch)
-	b.done = done
-	looks, mayIdle := false, false
+	looks := false
 	for _, t := range tasks {
 		op := t.Payload.(*Op)
-		op.idle = false
 		op.tag()
-		b.tasks = append(b.tasks, t)
+		looks = looks || op.looks()
+	}
+	if !looks && e.gathers && e.gather(tasks, done) {
+		return
+	}
+	b := e.batches.Get().(*batch)
+	b.done = done
+	b.tasks = append(b.tasks, tasks...)
+	if e.apply(b, looks) {
+		e.handed.push(b) // from here on b is the completer's
+	}
+}
+
+// apply applies b, whose tasks are set, and reports whether it is to be waited for:
+// otherwise it is finished. Looks says that what one of the tasks does depends on what
+// is stored.
+func (e *Executor) apply(b *batch, looks bool) (handOn bool) {
+	mayIdle := false
+	for _, t := range b.tasks {
+		op := t.Payload.(*Op)
+		op.idle = false
 		if op.Kind == Batch {
 			b.keys = op.Steps.appendKeys(b.keys)
 			mayIdle = true
 		} else {
 			b.keys = append(b.keys, op.Key)
 		}
-		looks = looks || op.looks()
 	}
 	e.table.enter(b)
 	start := e.now()
@@ -235,7 +254,7 @@ func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	// Nobody tells what he has seen of writes that have had no effect.
 	if happened := err == nil || errors.Is(err, store.ErrUnknownOutcome); happened && (looks || mayIdle) {
 		for _, t := range e.table.dismiss(b, e.store) {
-			done(t)
+			b.done(t)
 		}
 	}
 	if err == nil && len(b.tasks) > 0 {
@@ -243,13 +262,15 @@ func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	}
 	if commit == nil {
 		e.finish(b, err)
-		return
+		return false
 	}
 	e.commits.Add(1)
-	e.handed.push(b) // from here on b is the completer's
+	return true
 }
 
-// complete waits for the batches that were handed on.
+// complete waits for the batches that were handed on. It applies what has gathered
+// during a sync when that has ended, before its own tasks are completed: so the next
+// sync begins meanwhile.
 func (e *Executor) complete() {
 	defer close(e.stopped)
 	for {
@@ -261,63 +282,12 @@ func (e *Executor) complete() {
 			batches[i] = nil
 			err := storeWait(b.commit)
 			e.operated("sync", b.applied)
+			e.applyGathered()
 			e.finish(b, err)
 			if e.commits.Add(-1) == e.maxCommits-1 {
 				e.unblocked()
 			}
 		}
-	}
-}
-
-// handed are the batches on their way to the completer. There are about as many as
-// may be, and nobody waits who pushes one.
-type handed struct {
-	some chan struct{} // of capacity 1: there are some, or it is closed
-
-	mu      sync.Mutex
-	batches []*batch
-	spare   []*batch // the memory of those popped before
-	closed  bool
-}
-
-func (h *handed) init() { h.some = make(chan struct{}, 1) }
-
-func (h *handed) push(b *batch) {
-	h.mu.Lock()
-	h.batches = append(h.batches, b)
-	h.mu.Unlock()
-	h.signal()
-}
-
-func (h *handed) close() {
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
-	h.signal()
-}
-
-func (h *handed) signal() {
-	select {
-	case h.some <- struct{}{}:
-	default:
-	}
-}
-
-// popAll waits for batches and returns all that there are, in order, until the next
-// call. It returns false once closed and empty.
-func (h *handed) popAll() ([]*batch, bool) {
-	for {
-		h.mu.Lock()
-		all, closed := h.batches, h.closed
-		h.batches, h.spare = h.spare[:0], all
-		h.mu.Unlock()
-		if len(all) > 0 {
-			return all, true
-		}
-		if closed {
-			return nil, false
-		}
-		<-h.some
 	}
 }
 

@@ -93,7 +93,7 @@ func (f *fake) apply(writes []store.Write) (store.Commit, error) {
 	}
 	var batch []store.Write
 	for _, w := range writes {
-		batch = append(batch, store.Write{Key: bytes.Clone(w.Key), Value: bytes.Clone(w.Value), Delete: w.Delete})
+		batch = append(batch, store.Write{Key: bytes.Clone(w.Key), Value: bytes.Clone(w.Value), Delete: w.Delete, TTL: w.TTL})
 		if w.Delete {
 			delete(f.data, string(w.Key))
 		} else {

@@ -89,7 +89,7 @@ type Store struct {
 	}
 }
 
-var _ store.Store = (*Store)(nil)
+var _ store.Batching = (*Store)(nil)
 
 // Open opens the folder, or creates it. The error is one line for people.
 func Open(o Options) (*Store, error) {
@@ -306,6 +306,9 @@ func (s *Store) add(b *pebble.Batch, w *store.Write) (expires int64) {
 	_ = op.Finish()
 	return h.Expires
 }
+
+// Batches implements store.Batching.
+func (*Store) Batches() {}
 
 func (s *Store) unknown(cause error) error {
 	return fmt.Errorf("%w: %w: %w", store.ErrUnknownOutcome, store.ErrUnwritable, cause)
