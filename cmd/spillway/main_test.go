@@ -27,6 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/spillway-go/spillway/internal/datadir"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -238,6 +239,8 @@ func TestCannotUse(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.ErrorContains(t, err, fmt.Sprintf("/data must belong to the user that the service runs as, uid %d", os.Getuid()))
 	require.Equal(t, io.EOF, cannotUse(io.EOF, "/data"))
+	require.EqualError(t, cannotUse(fmt.Errorf("lock: %w", datadir.ErrInUse), "/data"),
+		"the data folder /data: it is in use by a running service; stop that one, or set SPILLWAY_DATA_DIR to another folder")
 }
 
 // One line says what runs and where to look at it.

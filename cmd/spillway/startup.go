@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spillway-go/spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/datadir"
 )
 
 // sayStart logs in one line what runs, and where to look at it.
@@ -54,9 +55,12 @@ func cannotListen(err error, plane, variable, address string) error {
 	return fmt.Errorf("the %s plane cannot listen on %s: %s; %s chooses another address", plane, address, why, variable)
 }
 
-// cannotUse explains why a data folder cannot be used, if it is for want of
-// rights: in a container that is the owner of the volume.
+// cannotUse explains why a data folder cannot be used, if somebody else uses it, or
+// rights are missing: in a container that is the owner of the volume.
 func cannotUse(err error, dir string) error {
+	if errors.Is(err, datadir.ErrInUse) {
+		return fmt.Errorf("the data folder %s: %w; stop that one, or set SPILLWAY_DATA_DIR to another folder", dir, datadir.ErrInUse)
+	}
 	if !errors.Is(err, fs.ErrPermission) || os.Getuid() < 0 {
 		return err
 	}

@@ -43,7 +43,11 @@ func openStore(c *config.Config, tables int, log *slog.Logger, m *metrics.Metric
 			return fmt.Errorf("the distributed store is backed up by the cluster's own tools, such as nodetool snapshot: %w", errors.ErrUnsupported)
 		}, sync: func() error { return nil }, leave: func() {}}, nil
 	}
-	if err := errors.Join(backup.Ours(c.DataDir), backup.Usable(c.DataDir)); err != nil {
+	err := backup.Ours(c.DataDir)
+	if err == nil {
+		err = backup.Usable(c.DataDir)
+	}
+	if err != nil {
 		return openedStore{}, cannotUse(err, c.DataDir)
 	}
 	s, err := pebble.Open(pebble.Options{
