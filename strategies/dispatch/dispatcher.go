@@ -309,8 +309,10 @@ func (d *Dispatcher) activateLocked(spec strategies.Spec, byName bool) error {
 		return err
 	}
 	disciplines := make([]strategies.Discipline, len(d.pools))
+	widths := make([]int, len(d.pools))
 	for i, p := range d.pools {
-		disciplines[i] = spec.New(strategies.Config{Capacity: spec.CapacityOr(d.opts.Capacity), Workers: p.width(), Observe: d.opts.Observe})
+		widths[i] = p.width()
+		disciplines[i] = spec.New(strategies.Config{Capacity: spec.CapacityOr(d.opts.Capacity), Workers: widths[i], Observe: d.opts.Observe})
 		if disciplines[i] == nil {
 			return fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
 		}
@@ -320,7 +322,7 @@ func (d *Dispatcher) activateLocked(spec strategies.Spec, byName bool) error {
 	for i, p := range d.pools {
 		q := newQueue(p, spec, disciplines[i], events)
 		q.byName = byName
-		p.activate(q)
+		p.activate(q, widths[i])
 	}
 	if former != nil {
 		d.opts.Switched(former.spec.Name, spec.Name)

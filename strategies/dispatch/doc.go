@@ -126,6 +126,18 @@
 // it gathers for twice as long as before. Whoever gives places back before that time is
 // over, which grows to a minute, so has it begin in the end.
 //
+// # More or fewer workers
+//
+// Resize changes how many workers there may be. Where there may be more, one is started
+// when something waits that could run and nobody is parked. Where there may be fewer, those
+// leave that find so before they look for a task: at the end of their turn or, if they are
+// parked, at once, as they are told to look. So nobody is stopped in the midst of a task.
+//
+// No wake-up is lost by that. A submitter that finds nobody parked looks at the numbers after
+// it has published, and Resize looks for what is published after it has changed them. A
+// worker that leaves may have been told to look, so it looks for what waits once it is
+// counted no more, and passes the word on.
+//
 // # Observing
 //
 // With Options.Observe a discipline is asked to give up nothing but for want of room, and

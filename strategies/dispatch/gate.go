@@ -6,7 +6,7 @@ import (
 
 // beginWriting reports whether another turn of writes may begin, and counts it.
 func (p *pool) beginWriting() bool {
-	if p.writing.Add(1) <= p.maxWriting {
+	if p.writing.Add(1) <= p.maxWriting.Load() {
 		return true
 	}
 	p.writing.Add(-1)
@@ -16,7 +16,8 @@ func (p *pool) beginWriting() bool {
 // endWriting takes back what beginWriting has counted, after a turn or without one. It
 // reports whether that kept another worker from a write.
 func (p *pool) endWriting() bool {
-	return p.writing.Add(-1) == p.maxWriting-1 && p.maxWriting < int64(p.workers)
+	most := p.maxWriting.Load()
+	return p.writing.Add(-1) == most-1 && most < p.workers.Load()
 }
 
 // gate tells what a worker may take.
@@ -35,7 +36,7 @@ func (p *pool) gate() gate {
 	switch {
 	case p.d.opts.Blocked(false):
 		return shut
-	case p.writing.Load() < p.maxWriting:
+	case p.writing.Load() < p.maxWriting.Load():
 		return open
 	case p.d.Now()-p.wrote.Load() >= hang:
 		return shut

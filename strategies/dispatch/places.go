@@ -87,23 +87,6 @@ func (d *Dispatcher) Release(t *Task) {
 	d.left()
 }
 
-// Resize changes how many places there are, at least 1. Where fewer are left than are in
-// use, what is in use stays so until it is given back.
-func (d *Dispatcher) Resize(n int) {
-	p := d.pools[0]
-	d.mu.Lock() // or else a switch might make a discipline for the former number
-	defer d.mu.Unlock()
-	s := p.places
-	p.lines.mu.Lock()
-	s.free.Add(int64(n) - s.limit.Swap(int64(n)) + s.gathered)
-	s.gathered = 0
-	if r, ok := p.active.Load().discipline.(strategies.Resizer); ok {
-		r.Resize(n)
-	}
-	p.lines.mu.Unlock()
-	p.grant(d.Now())
-}
-
 // need returns how many places t takes.
 func (s *places) need(t *Task) int64 { return min(int64(t.Places()), s.limit.Load()) }
 

@@ -10,10 +10,15 @@ import (
 // pool is a set of workers and the queue that feeds them.
 type pool struct {
 	d       *Dispatcher
-	workers int
 	places  *places        // in place of workers, nil if there are workers
 	done    sync.WaitGroup // the workers' goroutines
 	stopped atomic.Bool
+
+	// workers is how many there may be, at least 1. It changes under lines.mu. running
+	// is how many there are: fewer as long as they were not needed, or more for a while
+	// after Resize.
+	workers, running atomic.Int64
+	hiring           sync.Mutex // held while one more is started, and when the pool is stopped
 
 	active atomic.Pointer[queue]
 	move   move
@@ -22,7 +27,7 @@ type pool struct {
 	// writing counts the turns of writes, of which maxWriting run at once: see the
 	// package comment.
 	writing    atomic.Int64
-	maxWriting int64
+	maxWriting atomic.Int64 // changes under lines.mu
 	wrote      atomic.Int64 // when the last one began, on the dispatcher's clock
 	watching   atomic.Bool  // a timer runs: see watch
 	// reads counts the tasks that are no writes and wait in the discipline or ahead
@@ -57,16 +62,14 @@ const (
 )
 
 func newPool(d *Dispatcher, workers int) *pool {
-	p := &pool{d: d, workers: workers, maxWriting: int64(workers)}
+	p := &pool{d: d}
 	if d.opts.Grant != nil {
 		p.places = new(places)
 		p.places.limit.Store(int64(workers))
 		p.places.free.Store(int64(workers))
 		return p
 	}
-	if workers > 1 && d.opts.MaxBatch > 1 && !d.opts.Split {
-		p.maxWriting-- // so that one is left for reads, whatever becomes of the writes
-	}
+	p.allow(workers)
 	return p
 }
 
@@ -75,7 +78,7 @@ func (p *pool) width() int {
 	if p.places != nil {
 		return int(p.places.limit.Load())
 	}
-	return p.workers
+	return int(p.workers.Load())
 }
 
 // busy returns how many workers are at work, or places in use.
@@ -85,23 +88,23 @@ func (p *pool) busy() int {
 		defer p.lines.mu.Unlock()
 		return p.width() - int(p.places.free.Load())
 	}
-	return p.workers - int(p.idle.n.Load())
+	return max(0, int(p.running.Load()-p.idle.n.Load()))
 }
 
 func (p *pool) start() {
 	if p.places != nil {
 		return
 	}
-	for range p.workers {
-		w := &worker{wake: make(chan *Task, 1)}
-		p.done.Go(func() { p.work(w) })
+	for p.hire() {
 	}
 }
 
 // stop ends the workers once they find nothing that can be run. Writes that cannot
 // be run then are shed.
 func (p *pool) stop() {
+	p.hiring.Lock()
 	p.stopped.Store(true)
+	p.hiring.Unlock()
 	for w := p.idle.take(); w != nil; w = p.idle.take() {
 		w.wake <- nil
 	}
@@ -232,8 +235,15 @@ func (p *pool) wakeIfRunnable() {
 		}
 		return
 	}
-	if p.idle.n.Load() > 0 && p.runnable() {
-		p.wakeOne()
+	switch {
+	case p.idle.n.Load() > 0:
+		if p.runnable() {
+			p.wakeOne()
+		}
+	case p.running.Load() < p.workers.Load():
+		if p.runnable() || p.reads.Load() > 0 { // which somebody has to watch
+			p.hire()
+		}
 	}
 }
 
@@ -247,11 +257,11 @@ func (p *pool) wakeOne() {
 // putBack lets w be idle again, in whose place a submitter has run a task, unless
 // there is something for w to do.
 func (p *pool) putBack(w *worker) {
-	if !p.runnable() {
+	if !p.runnable() && !p.tooMany() {
 		p.idle.push(w)
 		// Look again, now that submitters can see w, as it would itself: see the
 		// package comment.
-		if !p.runnable() && !p.stopped.Load() || !p.idle.remove(w) {
+		if !p.runnable() && !p.tooMany() && !p.stopped.Load() || !p.idle.remove(w) {
 			return
 		}
 	}

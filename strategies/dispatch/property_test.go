@@ -92,7 +92,8 @@ func (c *client) submit(tasks int) {
 
 // Every submitted task is completed exactly once, run or shed and never both,
 // while tasks are given up, expire and are displaced, while the strategy is
-// switched, and when the dispatcher is drained in the middle.
+// switched and the number of workers changes, and when the dispatcher is drained in the
+// middle.
 func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 	t.Parallel()
 	total := 1_000_000
@@ -176,6 +177,19 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 						d.Unblock()
 					}
 					for range 300 {
+						runtime.Gosched()
+					}
+				}
+			})
+			switcher.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					d.Resize(1 + n*7%9)
+					for range 100 {
 						runtime.Gosched()
 					}
 				}

@@ -27,8 +27,9 @@ type moved struct {
 }
 
 // activate makes q the queue that tasks are submitted to, and moves what waits in
-// the former one into it. The caller holds the dispatcher's mutex.
-func (p *pool) activate(q *queue) {
+// the former one into it. Its discipline was made for so many workers. The caller holds the
+// dispatcher's mutex.
+func (p *pool) activate(q *queue, madeFor int) {
 	former := p.active.Load()
 	if former != nil {
 		q.former = maps.Clone(former.former)
@@ -38,6 +39,7 @@ func (p *pool) activate(q *queue) {
 		q.former[former.spec.Name] = former.events
 	}
 	p.active.Store(q)
+	p.fit(q, madeFor)
 	if former == nil {
 		return
 	}

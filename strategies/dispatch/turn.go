@@ -29,9 +29,12 @@ const (
 )
 
 // next returns the next task for w and the time, or nil when the pool has
-// stopped. It parks while there is none.
+// stopped, or w is one too many. It parks while there is none.
 func (p *pool) next(w *worker) (t *Task, how origin, now int64) {
 	for {
+		if p.tooMany() && p.leave() {
+			return nil, handed, 0
+		}
 		if p.runnable() {
 			now = p.d.Now()
 			if t, how = p.take(w, now); t != nil {
@@ -43,7 +46,7 @@ func (p *pool) next(w *worker) (t *Task, how origin, now int64) {
 		now = p.d.Now()
 		t, how = p.take(w, now)
 		switch {
-		case t == nil && !p.stopped.Load():
+		case t == nil && !p.stopped.Load() && !p.tooMany():
 			p.watch()
 			w.asleep.Store(true)
 			t = p.awaken(w)
@@ -52,6 +55,9 @@ func (p *pool) next(w *worker) (t *Task, how origin, now int64) {
 				return t, handed, p.d.Now()
 			}
 		case p.idle.remove(w):
+			if t == nil && !p.stopped.Load() {
+				continue // to leave
+			}
 			return t, how, now
 		default: // somebody has taken w, and is about to wake it
 			picked := p.awaken(w)

@@ -1,0 +1,115 @@
+package dispatch
+
+import "github.com/spillway-go/spillway/strategies"
+
+// Resize changes how many workers there are, or places, at least 1. Where fewer are left
+// than are in use, what is in use stays so until its turn ends, or it is given back. It
+// holds up nobody. Split pools have no common number: theirs stay as they are.
+func (d *Dispatcher) Resize(n int) {
+	if len(d.pools) == 1 {
+		d.pools[0].resize(func() int { return n })
+	}
+}
+
+// resize has as many workers, or places, as number says, which is asked under lines.mu: of
+// several who resize at once the last to ask decides.
+func (p *pool) resize(number func() int) {
+	p.lines.mu.Lock()
+	n := max(1, number())
+	former := p.width()
+	if p.places != nil {
+		p.places.allowLocked(int64(n))
+	} else {
+		p.allow(n)
+	}
+	if n != former {
+		p.active.Load().resize(n)
+	}
+	p.lines.mu.Unlock()
+	switch {
+	case p.places != nil:
+		p.grant(p.d.Now())
+	case n < former:
+		p.dismiss(former - n)
+	default:
+		p.wakeIfRunnable() // who is woken passes the word on
+	}
+}
+
+// allow says how many workers there may be.
+func (p *pool) allow(workers int) {
+	writing := int64(workers)
+	if workers > 1 && p.d.opts.MaxBatch > 1 && !p.d.opts.Split {
+		writing-- // so that one is left for reads, whatever becomes of the writes
+	}
+	p.maxWriting.Store(writing)
+	p.workers.Store(int64(workers))
+}
+
+// allowLocked says how many places there are. What was gathered is free again, as it may
+// be more than can be needed now.
+func (s *places) allowLocked(n int64) {
+	s.free.Add(n - s.limit.Swap(n) + s.gathered)
+	s.gathered = 0
+}
+
+// fit tells the discipline of q, which is active now, how many workers there are if that
+// has changed since it was made.
+func (p *pool) fit(q *queue, madeFor int) {
+	p.lines.mu.Lock()
+	defer p.lines.mu.Unlock()
+	if n := p.width(); n != madeFor {
+		q.resize(n)
+	}
+}
+
+func (q *queue) resize(n int) {
+	if r, ok := q.discipline.(strategies.Resizer); ok {
+		r.Resize(n)
+	}
+}
+
+// hire starts another worker if there may be one more, and reports whether it did.
+func (p *pool) hire() bool {
+	p.hiring.Lock()
+	defer p.hiring.Unlock()
+	if p.stopped.Load() || p.running.Load() >= p.workers.Load() {
+		return false
+	}
+	p.running.Add(1)
+	w := &worker{wake: make(chan *Task, 1)}
+	p.done.Go(func() { p.work(w) })
+	return true
+}
+
+// tooMany reports whether there are more workers than there may be.
+func (p *pool) tooMany() bool { return p.running.Load() > p.workers.Load() }
+
+// leave reports whether the worker that calls it, with nothing in its hands, is one too
+// many. It is none any more then.
+//
+// It may have been told to look, so it passes that word on.
+func (p *pool) leave() bool {
+	for n := p.running.Load(); n > p.workers.Load(); n = p.running.Load() {
+		if p.running.CompareAndSwap(n, n-1) {
+			p.wakeIfRunnable()
+			return true
+		}
+	}
+	return false
+}
+
+// dismiss has so many parked workers look whether they are too many. Those that are at
+// work will when their turn ends, and those that are about to park once they have.
+func (p *pool) dismiss(n int) {
+	for range n {
+		if !p.tooMany() {
+			return
+		}
+		w := p.idle.take()
+		if w == nil {
+			return
+		}
+		w.wake <- nil
+	}
+}
