@@ -25,7 +25,7 @@ func TestImports(t *testing.T) {
 	out := run(t, ".", nil, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
 		modulePath+"/admission", modulePath+"/strategies", modulePath+"/strategies/dispatch")
 	require.ElementsMatch(t, []string{
-		modulePath + "/admission", modulePath + "/strategies", modulePath + "/strategies/dispatch",
+		modulePath + "/admission", modulePath + "/strategies", modulePath + "/strategies/concurrency", modulePath + "/strategies/dispatch",
 	}, strings.Fields(out))
 }
 

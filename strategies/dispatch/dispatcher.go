@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
 // Options say how a Dispatcher works.
@@ -21,8 +22,12 @@ type Options struct {
 	// strategy has by default.
 	Capacity int
 	// Workers is the number of workers, at least 1, or 2 if Split is set. With Grant it
-	// is the number of places.
+	// is the number of places. With Learn it is 0.
 	Workers int
+	// Learn, if it is not nil, has the number of workers, or places, learned between its
+	// bounds: see package concurrency. Split is not for that. Under Observe the number is
+	// learned and holds nobody back.
+	Learn *concurrency.Options
 	// Split gives reads and writes a pool each, with a queue of the full
 	// capacity. Reads get half the workers, rounded up.
 	Split bool
@@ -85,10 +90,15 @@ const maxCapacity = 1 << 24
 
 func (o *Options) check() error {
 	least := 1
-	if o.Split {
+	switch {
+	case o.Learn != nil:
+		least = 0
+	case o.Split:
 		least = 2
 	}
 	switch {
+	case o.Learn != nil && (o.Split || o.Workers != 0):
+		return fmt.Errorf("dispatch: Learn excludes Split and Workers")
 	case o.Workers < least:
 		return fmt.Errorf("dispatch: %d workers, need at least %d", o.Workers, least)
 	case o.Capacity < 0 || o.Capacity > maxCapacity:
@@ -178,7 +188,14 @@ func Open(o Options) (*Dispatcher, error) {
 		readers := (o.Workers + 1) / 2
 		d.pools = []*pool{newPool(d, readers), newPool(d, o.Workers-readers)}
 	} else {
-		d.pools = []*pool{newPool(d, o.Workers)}
+		d.pools = []*pool{newPool(d, max(1, o.Workers))}
+	}
+	if o.Learn != nil {
+		l, err := newLearning(d.Now(), *o.Learn)
+		if err != nil {
+			return nil, err
+		}
+		d.pools[0].learn(l)
 	}
 	if err := d.activateLocked(spec, byName); err != nil { // nobody else knows d yet
 		return nil, err
@@ -340,6 +357,8 @@ type Status struct {
 	Capacity int
 	// Observe is Options.Observe.
 	Observe bool
+	// Learned is how Workers was learned, nil if it was given.
+	Learned *Learned
 }
 
 // Status returns the active strategy with its workers and capacity.
@@ -347,9 +366,9 @@ func (d *Dispatcher) Status() Status {
 	s := Status{Observe: d.opts.Observe}
 	for _, p := range d.pools {
 		q := p.active.Load()
-		s.Strategy = q.spec.Name
+		s.Strategy, s.Learned = q.spec.Name, p.learned()
 		if !q.spec.Inline {
-			s.Workers += p.width()
+			s.Workers += p.number()
 		}
 		if c := q.discipline.Cap(); c == strategies.Unbounded {
 			s.Capacity = c
@@ -375,6 +394,8 @@ type Gauge struct {
 	// the longer of split pools, 0 if it measures none.
 	Limit int
 	Pace  time.Duration
+	// Learned is how Workers was learned, nil if it was given.
+	Learned *Learned
 }
 
 // Gauge returns the state of the queue.
@@ -411,8 +432,9 @@ func (p *pool) gauge() Gauge {
 	q := p.active.Load()
 	g := Gauge{Strategy: q.spec.Name, Depth: p.waiting() + p.move.inHand(), Capacity: q.discipline.Cap()}
 	if !q.spec.Inline {
-		g.Workers, g.Busy = p.width(), p.busy()
+		g.Workers, g.Busy = p.number(), p.busy()
 	}
+	g.Learned = p.learned()
 	if m, ok := q.discipline.(strategies.Measurer); ok {
 		measured := m.Measured()
 		g.Limit, g.Pace = measured.Limit, time.Duration(measured.Pace)

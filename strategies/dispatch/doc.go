@@ -1,4 +1,4 @@
-// Package dispatch brings tasks to a fixed set of workers, through a queue
+// Package dispatch brings tasks to a set of workers, fixed or of a learned size, through a queue
 // discipline of package strategies that can be exchanged while it runs. It does
 // not know what a task does.
 //
@@ -137,6 +137,11 @@
 // it has published, and Resize looks for what is published after it has changed them. A
 // worker that leaves may have been told to look, so it looks for what waits once it is
 // counted no more, and passes the word on.
+//
+// With Options.Learn a law of package concurrency says how many. It is told of each turn of
+// a worker, or of the time from a place granted to Answered or Release, and its number is
+// in force as soon as it says it. What a strategy without a queue lets run beyond the
+// number is not told.
 //
 // # Observing
 //

@@ -80,11 +80,24 @@ func (d *Dispatcher) Release(t *Task) {
 			t.learner = nil
 		}
 	}
+	if n > 0 && p.learning.Load() != nil {
+		now = p.answered(t, Good, now)
+	}
 	if n > 0 && !p.handOn(n, now) {
 		p.places.free.Add(n)
 		p.look(now)
 	}
 	d.left()
+}
+
+// Answered says that the work for t, which has its places, has ended so far as a number
+// that is learned goes by it, and how. Otherwise Release says so, and that it was good.
+// The first of them counts.
+func (d *Dispatcher) Answered(t *Task, how Outcome) {
+	p := d.pools[0]
+	if p.learning.Load() != nil {
+		p.answered(t, how, 0)
+	}
 }
 
 // need returns how many places t takes.
@@ -143,6 +156,9 @@ func (p *pool) acquire(t *Task, mayWait bool) bool {
 			p.arrive(t)
 		}
 		return false
+	}
+	if p.learning.Load() != nil && t.granted > 0 {
+		t.began.Store(max(1, p.d.Now()))
 	}
 	q.accept(t)
 	q.events.Started(0)
@@ -241,6 +257,9 @@ func (p *pool) grantOne(now int64) bool {
 // begin tells t that it has its places.
 func (p *pool) begin(t *Task, now int64) {
 	t.Started = now
+	if p.learning.Load() != nil {
+		t.began.Store(max(1, now))
+	}
 	waited := max(0, now-t.Submitted)
 	q := t.queue
 	q.eventsOf(t).Started(time.Duration(waited))

@@ -19,6 +19,9 @@ type pool struct {
 	// after Resize.
 	workers, running atomic.Int64
 	hiring           sync.Mutex // held while one more is started, and when the pool is stopped
+	// learning is what the number of workers, or places, is learned by, nil if it is given.
+	// It changes under lines.mu.
+	learning atomic.Pointer[learning]
 
 	active atomic.Pointer[queue]
 	move   move
@@ -91,8 +94,10 @@ func (p *pool) busy() int {
 	return max(0, int(p.running.Load()-p.idle.n.Load()))
 }
 
+// start starts the workers, but for those of a number that is learned: they are started
+// when they are needed.
 func (p *pool) start() {
-	if p.places != nil {
+	if p.places != nil || p.learning.Load() != nil {
 		return
 	}
 	for p.hire() {

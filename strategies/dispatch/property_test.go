@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
 // client is a goroutine that submits tasks, gives some of them up, and reuses
@@ -92,8 +93,8 @@ func (c *client) submit(tasks int) {
 
 // Every submitted task is completed exactly once, run or shed and never both,
 // while tasks are given up, expire and are displaced, while the strategy is
-// switched and the number of workers changes, and when the dispatcher is drained in the
-// middle.
+// switched and the number of workers changes, because somebody says so or a law does, and
+// when the dispatcher is drained in the middle.
 func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 	t.Parallel()
 	total := 1_000_000
@@ -109,7 +110,7 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 			var submitted, started, shed, inRun atomic.Int64
 			var blocked atomic.Bool
 			d, err := Open(Options{
-				Strategy: name, Capacity: 16, Workers: 4, MaxBatch: 4, Split: seed%2 == 0,
+				Strategy: name, Capacity: 16, Workers: 4, MaxBatch: 4, Split: seed%3 == 0,
 				Blocked: func(bool) bool { return blocked.Load() },
 				Run: func(tasks []*Task, done func(*Task)) {
 					inRun.Add(int64(len(tasks)))
@@ -138,6 +139,10 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 				},
 			})
 			require.NoError(t, err)
+
+			if seed%3 == 1 {
+				d.pools[0].learn(&learning{law: new(dice), bounds: concurrency.Options{Min: 1, Max: 9}})
+			}
 
 			cs := make([]*client, clients)
 			var submitters, switcher sync.WaitGroup
@@ -182,7 +187,7 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 				}
 			})
 			switcher.Go(func() {
-				for n := 0; ; n++ {
+				for n := 0; seed%3 == 2; n++ {
 					select {
 					case <-stop:
 						return

@@ -4,10 +4,14 @@ import "github.com/spillway-go/spillway/strategies"
 
 // Resize changes how many workers there are, or places, at least 1. Where fewer are left
 // than are in use, what is in use stays so until its turn ends, or it is given back. It
-// holds up nobody. Split pools have no common number: theirs stay as they are.
+// holds up nobody. A number that was learned is so no more. Split pools have no common
+// number: theirs stay as they are.
 func (d *Dispatcher) Resize(n int) {
 	if len(d.pools) == 1 {
-		d.pools[0].resize(func() int { return n })
+		d.pools[0].resize(func() int {
+			d.pools[0].learning.Store(nil)
+			return n
+		})
 	}
 }
 
@@ -17,16 +21,21 @@ func (p *pool) resize(number func() int) {
 	p.lines.mu.Lock()
 	n := max(1, number())
 	former := p.width()
+	if n == former {
+		p.lines.mu.Unlock()
+		return
+	}
 	if p.places != nil {
 		p.places.allowLocked(int64(n))
 	} else {
 		p.allow(n)
 	}
-	if n != former {
-		p.active.Load().resize(n)
+	if q := p.active.Load(); q != nil { // nil before the first
+		q.resize(n)
 	}
 	p.lines.mu.Unlock()
 	switch {
+	case p.active.Load() == nil:
 	case p.places != nil:
 		p.grant(p.d.Now())
 	case n < former:

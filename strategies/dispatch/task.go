@@ -59,6 +59,9 @@ type Task struct {
 	// Options.Grant.
 	granted int64
 	learner strategies.CompletionObserver
+	// began is when it was granted its places, if their number is learned, and 0 once its
+	// end was measured. Answered and Release may come at once.
+	began atomic.Int64
 	// held says that the discipline of queue holds the task.
 	held atomic.Bool
 }
@@ -67,4 +70,7 @@ type Task struct {
 func (t *Task) reset() {
 	t.Shed, t.WouldShed, t.Spared = strategies.ReasonNone, strategies.ReasonNone, strategies.ReasonNone
 	t.Started, t.learner = 0, nil
+	if t.began.Load() != 0 { // which costs less than to store it
+		t.began.Store(0)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
 // work is the life of a worker.
@@ -255,9 +256,13 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 		p.endWriting()
 	}
 	clear(w.batch)
-	if w.turns++; w.turns%timedTurns == 1 || len(w.lessons) > 0 {
+	l := p.learning.Load()
+	if w.turns++; l != nil || w.turns%timedTurns == 1 || len(w.lessons) > 0 {
 		end := p.d.Now()
-		p.learn(w, (end-now)/n, end)
+		p.teach(w, (end-now)/n, end)
+		if l != nil {
+			p.ended(l, concurrency.Sample{Now: end, Began: now, Waiting: p.runnable()})
+		}
 	}
 }
 
@@ -321,8 +326,8 @@ func (p *pool) started(w *worker, tasks []*Task, now int64) {
 	}
 }
 
-// learn notes that a task of the turn took that long.
-func (p *pool) learn(w *worker, service, now int64) {
+// teach tells that a task of the turn took that long.
+func (p *pool) teach(w *worker, service, now int64) {
 	p.measure(service)
 	for _, l := range w.lessons {
 		l.learner.Completed(l.waited, service, now)

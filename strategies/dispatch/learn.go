@@ -1,0 +1,135 @@
+package dispatch
+
+import (
+	"sync/atomic"
+
+	"github.com/spillway-go/spillway/strategies/concurrency"
+)
+
+// Learned is a number of workers, or places, that is learned, at one moment.
+type Learned struct {
+	// Limit is the number, Min and Max are its bounds.
+	Limit, Min, Max int
+	// Why says in words why it is that.
+	Why string
+	// Dropped counts what was told as Dropped, since the start.
+	Dropped uint64
+}
+
+// Outcome is how a task ended, for a number that is learned.
+type Outcome uint8
+
+const (
+	// Good: it was done.
+	Good Outcome = iota
+	// Dropped: its time was up before it was done, or what does the work refused it.
+	Dropped
+	// Unmeasured: how long it took tells nothing.
+	Unmeasured
+)
+
+// law is what learns: a concurrency.Law.
+type law interface {
+	Limit() int
+	Completed(concurrency.Sample) (limit int, changed bool)
+	Why() string
+}
+
+// learning is a number that is learned.
+type learning struct {
+	law
+	bounds  concurrency.Options
+	dropped atomic.Uint64
+}
+
+func newLearning(now int64, o concurrency.Options) (*learning, error) {
+	l, err := concurrency.New(now, o)
+	if err != nil {
+		return nil, err
+	}
+	o.Min = max(1, o.Min)
+	if o.Max == 0 {
+		o.Max = max(concurrency.DefaultMax, o.Min)
+	}
+	return &learning{law: l, bounds: o}, nil
+}
+
+// Learn has the number of workers, or places, learned from now on: see Options.Learn. It
+// does nothing if that is so already, or with split pools.
+func (d *Dispatcher) Learn(o concurrency.Options) error {
+	l, err := newLearning(d.Now(), o)
+	if err == nil && len(d.pools) == 1 && d.pools[0].learning.Load() == nil {
+		d.pools[0].learn(l)
+	}
+	return err
+}
+
+// learn has the number learned by l from now on.
+func (p *pool) learn(l *learning) {
+	p.resize(func() int {
+		p.learning.Store(l)
+		return p.enforced(l)
+	})
+}
+
+// enforced returns how many may run at once while the number is learned by l.
+func (p *pool) enforced(l *learning) int {
+	switch {
+	case !p.d.opts.Observe:
+		return l.Limit()
+	case p.places != nil:
+		return unheld
+	default:
+		return l.bounds.Max
+	}
+}
+
+// unheld is how many places there are where nobody is to be held back.
+const unheld = 1 << 30
+
+// number returns how many workers, or places, there are, or would be.
+func (p *pool) number() int {
+	if l := p.learning.Load(); l != nil {
+		return l.Limit()
+	}
+	return p.width()
+}
+
+// learned tells of the number, or returns nil if it is not learned.
+func (p *pool) learned() *Learned {
+	l := p.learning.Load()
+	if l == nil {
+		return nil
+	}
+	return &Learned{Limit: l.Limit(), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
+}
+
+// answered measures the end of t, which has its places, unless that was done. It returns
+// the time.
+func (p *pool) answered(t *Task, how Outcome, now int64) int64 {
+	began, l := t.began.Swap(0), p.learning.Load()
+	if began == 0 || l == nil || how == Unmeasured {
+		return now
+	}
+	if now == 0 {
+		now = p.d.Now()
+	}
+	p.ended(l, concurrency.Sample{Now: now, Began: began, Waiting: p.waiting() > 0, Dropped: how == Dropped})
+	return now
+}
+
+// ended tells the law of a sample, and has as many workers or places as it says then.
+func (p *pool) ended(l *learning, s concurrency.Sample) {
+	if s.Dropped {
+		l.dropped.Add(1)
+	}
+	if _, changed := l.Completed(s); !changed {
+		return
+	}
+	p.resize(func() int {
+		if p.learning.Load() != l { // the number has been given meanwhile
+			return p.width()
+		}
+		return p.enforced(l)
+	})
+}
