@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/concurrency"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
@@ -31,8 +32,7 @@ func (m Mode) String() string {
 	return "enforce"
 }
 
-// Options say how a Controller works. The zero value of each field but Concurrency is
-// its default.
+// Options say how a Controller works. The zero value of each field is its default.
 type Options struct {
 	// Strategy is the name of the strategy, auto by default: see strategies.Names.
 	Strategy string
@@ -40,8 +40,13 @@ type Options struct {
 	// one with options as of strategies.CoDel.
 	Spec strategies.Spec
 	// Concurrency is how many places there are: how many requests of a cost of 1 are let
-	// through at once, 1 to 1,048,576. It must be given.
+	// through at once, 1 to 1,048,576. 0 has the number learned from how long requests
+	// take while others wait: see package concurrency. Under Observe a learned number holds
+	// nobody back.
 	Concurrency int
+	// MinConcurrency and MaxConcurrency are the bounds of a number that is learned: 1 and
+	// 10,000 by default.
+	MinConcurrency, MaxConcurrency int
 	// Capacity is how many requests may wait, 1 to 16,777,216. By default it is that of
 	// the strategy, also of one that is switched to: 4,096 for auto, 256 for the others.
 	Capacity int
@@ -102,6 +107,12 @@ func (o *Options) check() error {
 		return fmt.Errorf("admission: Strategy is %q although Spec is given, one of them is allowed", o.Strategy)
 	case o.Capacity < 0 || o.Capacity > maxCapacity:
 		return fmt.Errorf("admission: Capacity is %d, 1 to %d is allowed, or 0 for the default", o.Capacity, maxCapacity)
+	case o.MinConcurrency < 0 || o.MinConcurrency > maxConcurrency:
+		return fmt.Errorf("admission: MinConcurrency is %d, 1 to %d is allowed, or 0 for 1", o.MinConcurrency, maxConcurrency)
+	case o.MaxConcurrency < 0 || o.MaxConcurrency > maxConcurrency:
+		return fmt.Errorf("admission: MaxConcurrency is %d, 1 to %d is allowed, or 0 for %d", o.MaxConcurrency, maxConcurrency, concurrency.DefaultMax)
+	case o.MaxConcurrency != 0 && o.MinConcurrency > o.MaxConcurrency:
+		return fmt.Errorf("admission: MinConcurrency is %d, which is more than MaxConcurrency, %d", o.MinConcurrency, o.MaxConcurrency)
 	case o.Mode > Observe:
 		return fmt.Errorf("admission: Mode is %d, Enforce (%d) and Observe (%d) are allowed", o.Mode, Enforce, Observe)
 	}
@@ -109,10 +120,14 @@ func (o *Options) check() error {
 }
 
 func checkConcurrency(n int) error {
-	if n < 1 || n > maxConcurrency {
-		return fmt.Errorf("admission: Concurrency is %d, 1 to %d is allowed", n, maxConcurrency)
+	if n < 0 || n > maxConcurrency {
+		return fmt.Errorf("admission: Concurrency is %d, 1 to %d is allowed, or 0 to have it learned", n, maxConcurrency)
 	}
 	return nil
+}
+
+func (o *Options) bounds() *concurrency.Options {
+	return &concurrency.Options{Min: o.MinConcurrency, Max: o.MaxConcurrency}
 }
 
 // Controller lets requests through. All methods are safe for concurrent use.
@@ -132,11 +147,15 @@ func New(o Options) (*Controller, error) {
 	}
 	c := &Controller{opts: o, epoch: time.Now()}
 	c.waiters.New = func() any { return c.newWaiter() }
-	var err error
-	c.engine, err = dispatch.Open(dispatch.Options{
+	engine := dispatch.Options{
 		Strategy: o.Strategy, Spec: o.Spec, Capacity: o.Capacity, Workers: o.Concurrency,
 		Grant: granted, Observe: o.Mode == Observe, Epoch: c.epoch, Broken: o.Broken,
-	})
+	}
+	if o.Concurrency == 0 {
+		engine.Learn = o.bounds()
+	}
+	var err error
+	c.engine, err = dispatch.Open(engine)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -203,14 +222,23 @@ func (c *Controller) TryAcquire(r Request) (Permit, bool) {
 }
 
 // Do calls f once r has its places, and gives them back when f returns or panics. The
-// error is that of Acquire or of f.
+// error is that of Acquire or of f. For a learned concurrency a request whose time was up is
+// Dropped, and one that panics Unmeasured.
 func (c *Controller) Do(ctx context.Context, r Request, f func(context.Context) error) error {
 	p, err := c.Acquire(ctx, r)
 	if err != nil {
 		return err
 	}
-	defer p.Release()
-	return f(ctx)
+	how := Unmeasured
+	defer func() {
+		p.Answered(how)
+		p.Release()
+	}()
+	err = f(ctx)
+	if how = Good; errors.Is(err, context.DeadlineExceeded) {
+		how = Dropped
+	}
+	return err
 }
 
 // Switch changes the strategy. What waits is moved into the new one in order of arrival,
@@ -232,10 +260,14 @@ func (c *Controller) SwitchTo(s strategies.Spec) error {
 }
 
 // SetConcurrency changes how many places there are, 1 to 1,048,576. Where fewer are left
-// than are in use, nobody gets one until so many have been given back.
+// than are in use, nobody gets one until so many have been given back. 0 has the number
+// learned from now on, between the bounds of Options; any other ends that.
 func (c *Controller) SetConcurrency(n int) error {
 	if err := checkConcurrency(n); err != nil {
 		return err
+	}
+	if n == 0 {
+		return c.engine.Learn(*c.opts.bounds())
 	}
 	c.engine.Resize(n)
 	return nil
@@ -246,8 +278,11 @@ type Stats struct {
 	Strategy string
 	Mode     Mode
 	// Concurrency is how many places there are, and InUse how many of them are not free:
-	// more for a while after SetConcurrency has lowered their number.
+	// more for a while after their number has fallen, and whenever a number that is learned
+	// is only observed.
 	Concurrency, InUse int
+	// Learned is how Concurrency was learned, nil if it was given.
+	Learned *Learned
 	// Waiting is how many requests wait, and Capacity how many may: 0 if none ever does,
 	// strategies.Unbounded if there is no bound.
 	Waiting, Capacity int
@@ -261,11 +296,22 @@ type Stats struct {
 	Drain time.Duration
 }
 
+// Learned is a number of places that is learned, at one moment.
+type Learned struct {
+	// Limit is the number, and Min and Max are its bounds. Under a strategy without a queue,
+	// which grants places without a number, it stays as it was.
+	Limit, Min, Max int
+	// Why says in words why it is that.
+	Why string
+	// Dropped counts the requests that were Dropped, since the number is learned.
+	Dropped uint64
+}
+
 // Stats returns the present state.
 func (c *Controller) Stats() Stats {
 	g := c.engine.Gauge()
 	return Stats{
-		Strategy: g.Strategy, Mode: c.opts.Mode, Concurrency: g.Workers, InUse: g.Busy,
+		Strategy: g.Strategy, Mode: c.opts.Mode, Concurrency: g.Workers, InUse: g.Busy, Learned: (*Learned)(g.Learned),
 		Waiting: g.Depth, Capacity: g.Capacity, Limit: g.Limit, Pace: g.Pace, Drain: c.engine.DrainTime(),
 	}
 }

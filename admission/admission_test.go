@@ -59,9 +59,11 @@ func TestNew_BadOptions(t *testing.T) {
 		o    admission.Options
 		want string
 	}{
-		{admission.Options{}, "admission: Concurrency is 0, 1 to 1048576 is allowed"},
-		{admission.Options{Concurrency: -1}, "admission: Concurrency is -1, 1 to 1048576 is allowed"},
-		{admission.Options{Concurrency: 1<<20 + 1}, "admission: Concurrency is 1048577, 1 to 1048576 is allowed"},
+		{admission.Options{Concurrency: -1}, "admission: Concurrency is -1, 1 to 1048576 is allowed, or 0 to have it learned"},
+		{admission.Options{Concurrency: 1<<20 + 1}, "admission: Concurrency is 1048577, 1 to 1048576 is allowed, or 0 to have it learned"},
+		{admission.Options{MinConcurrency: -1}, "admission: MinConcurrency is -1, 1 to 1048576 is allowed, or 0 for 1"},
+		{admission.Options{MaxConcurrency: 1<<20 + 1}, "admission: MaxConcurrency is 1048577, 1 to 1048576 is allowed, or 0 for 10000"},
+		{admission.Options{MinConcurrency: 9, MaxConcurrency: 8}, "admission: MinConcurrency is 9, which is more than MaxConcurrency, 8"},
 		{admission.Options{Concurrency: 1, Capacity: -5}, "admission: Capacity is -5, 1 to 16777216 is allowed, or 0 for the default"},
 		{admission.Options{Concurrency: 1, Capacity: 1<<24 + 1}, "admission: Capacity is 16777217, 1 to 16777216 is allowed, or 0 for the default"},
 		{admission.Options{Concurrency: 1, Mode: 2}, "admission: Mode is 2, Enforce (0) and Observe (1) are allowed"},
@@ -86,13 +88,14 @@ func TestNew_BadOptions(t *testing.T) {
 	require.ErrorIs(t, err, strategies.ErrUnknown)
 
 	c := open(t, admission.Options{Concurrency: 1})
-	require.EqualError(t, c.SetConcurrency(0), "admission: Concurrency is 0, 1 to 1048576 is allowed")
+	require.EqualError(t, c.SetConcurrency(-1), "admission: Concurrency is -1, 1 to 1048576 is allowed, or 0 to have it learned")
 	require.ErrorIs(t, c.Switch("nonsense"), strategies.ErrUnknown)
 	require.Error(t, c.SwitchTo(strategies.Spec{}))
 	s := c.Stats()
 	require.Equal(t, "auto", s.Strategy)
 	require.Equal(t, 4096, s.Capacity)
 	require.Equal(t, 1, s.Concurrency)
+	require.Nil(t, s.Learned)
 }
 
 // No more run at once than there are places, and all run in the end.

@@ -186,12 +186,29 @@ func ExampleController_SetConcurrency() {
 	second.Release()
 	_, ok = ctl.TryAcquire(admission.Request{})
 	fmt.Println("a place is free:", ok)
-	fmt.Println(ctl.SetConcurrency(0))
+	fmt.Println(ctl.SetConcurrency(-1))
 	// Output:
 	// <nil>
 	// a place is free: false
 	// a place is free: true
-	// admission: Concurrency is 0, 1 to 1048576 is allowed
+	// admission: Concurrency is -1, 1 to 1048576 is allowed, or 0 to have it learned
+}
+
+// Without a number of places the controller learns it, from how long requests take while
+// others wait. What is in front of something that answers before it has sent all says when
+// its answer begins: how long the client takes to read it is another matter.
+func ExamplePermit_Answered() {
+	ctl, _ := admission.New(admission.Options{MaxConcurrency: 100})
+	permit, err := ctl.Acquire(context.Background(), admission.Request{})
+	if err != nil {
+		return
+	}
+	defer permit.Release()
+	// … the work …
+	permit.Answered(admission.Good)
+	// … the answer is sent, and the place kept …
+	fmt.Println(ctl.Stats().InUse, ctl.Stats().Learned.Max)
+	// Output: 1 100
 }
 
 // Hooks are told what becomes of every request.

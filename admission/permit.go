@@ -126,6 +126,33 @@ type Permit struct {
 	generation uint64
 }
 
+// Outcome is how a request ended, for a concurrency that is learned.
+type Outcome uint8
+
+const (
+	// Good is one that was served. An answer that merely says no is good.
+	Good Outcome = iota
+	// Dropped is one whose time was up before it was served, or that was refused by what
+	// the controller is in front of, as overloaded.
+	Dropped
+	// Unmeasured is one of which it tells nothing how long it took: what it was for was
+	// never reached, say.
+	Unmeasured
+)
+
+// Answered says that the work for the request is done so far as a concurrency that is
+// learned goes by it, and how it ended: the answer has begun, say, and how long the client
+// takes to read it is another matter. The places are kept until Release, which otherwise
+// says that, and that it was Good. Only the first call does anything, and none where the
+// concurrency is given.
+func (p Permit) Answered(how Outcome) {
+	w := p.waiter
+	if w == nil || w.generation.Load() != p.generation {
+		return
+	}
+	w.controller.engine.Answered(&w.task, dispatch.Outcome(how))
+}
+
 // Release gives the places back. Only the first call does anything, whichever copy of the
 // permit it is made on, and also if others have the places by then.
 func (p Permit) Release() {

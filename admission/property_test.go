@@ -30,18 +30,21 @@ func TestController_Random(t *testing.T) {
 		name             string
 		switches, resize bool
 		mode             admission.Mode
+		least            int // of what SetConcurrency is told, 0 for a number that is learned
 	}{
-		{"one strategy", false, false, admission.Enforce},
-		{"switches", true, false, admission.Enforce},
-		{"switches and sizes", true, true, admission.Enforce},
-		{"observed", true, true, admission.Observe},
+		{"one strategy", false, false, admission.Enforce, 1},
+		{"switches", true, false, admission.Enforce, 1},
+		{"switches and sizes", true, true, admission.Enforce, 1},
+		{"observed", true, true, admission.Observe, 1},
+		{"learned", true, false, admission.Enforce, 0},
+		{"learned and given in turns", true, true, admission.Enforce, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			seed := rand.Uint64()
 			var held, admitted, shed, released, observed atomic.Int64
 			c := open(t, admission.Options{
-				Strategy: names[seed%uint64(len(names))], Concurrency: most, Capacity: 6, Mode: row.mode,
+				Strategy: names[seed%uint64(len(names))], Concurrency: most * row.least, MaxConcurrency: most, Capacity: 6, Mode: row.mode,
 				Admitted: func(admission.Event) { admitted.Add(1) },
 				Released: func(admission.Event) { released.Add(1) },
 				Shed: func(e admission.Event) {
@@ -66,7 +69,7 @@ func TestController_Random(t *testing.T) {
 						require.NoError(t, c.Switch(names[r.IntN(len(names))]))
 					}
 					if row.resize {
-						require.NoError(t, c.SetConcurrency(1+r.IntN(most)))
+						require.NoError(t, c.SetConcurrency(row.least+r.IntN(most)))
 					}
 					_ = c.Stats()
 					runtime.Gosched()
@@ -108,7 +111,7 @@ func TestController_Random(t *testing.T) {
 							continue
 						}
 						places := int64(1)
-						if !row.resize {
+						if !row.resize && row.least > 0 {
 							places = int64(min(max(1, request.Cost), most))
 						}
 						if n := held.Add(places); n > most {
@@ -118,8 +121,12 @@ func TestController_Random(t *testing.T) {
 							runtime.Gosched()
 						}
 						held.Add(-places)
+						if r.IntN(3) == 0 {
+							p.Answered(admission.Outcome(r.IntN(3)))
+						}
 						p.Release()
 						if r.IntN(4) == 0 {
+							p.Answered(admission.Good)
 							p.Release()
 						}
 					}
@@ -129,6 +136,8 @@ func TestController_Random(t *testing.T) {
 			close(stop)
 			others.Wait()
 			require.Eventually(t, func() bool { return c.Stats().InUse == 0 }, time.Minute, time.Millisecond, "seed %d", seed)
+			require.LessOrEqual(t, c.Stats().Concurrency, most)
+			require.NoError(t, c.SetConcurrency(most)) // which is learned no more
 			requireWhole(t, c)
 			require.Equal(t, asked.Load(), admitted.Load()+shed.Load()-wholeness(c), "seed %d", seed)
 			require.Equal(t, admitted.Load(), released.Load(), "seed %d", seed)

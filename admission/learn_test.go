@@ -1,0 +1,144 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/concurrency"
+)
+
+// A number of places that is not given is learned, between bounds, and may be given and
+// learned in turns.
+func TestLearned(t *testing.T) {
+	t.Parallel()
+	c := open(t, admission.Options{})
+	s := c.Stats()
+	require.NotNil(t, s.Learned)
+	require.Equal(t, s.Concurrency, s.Learned.Limit)
+	require.Equal(t, 1, s.Learned.Min)
+	require.Equal(t, concurrency.DefaultMax, s.Learned.Max)
+	require.NotEmpty(t, s.Learned.Why)
+	require.NoError(t, c.SetConcurrency(3))
+	require.Nil(t, c.Stats().Learned)
+	requireWhole(t, c)
+	require.NoError(t, c.SetConcurrency(0))
+	require.NotNil(t, c.Stats().Learned)
+
+	c = open(t, admission.Options{MinConcurrency: 7, MaxConcurrency: 7})
+	require.Equal(t, 7, c.Stats().Concurrency)
+	require.Equal(t, &admission.Learned{Limit: 7, Min: 7, Max: 7, Why: c.Stats().Learned.Why}, c.Stats().Learned)
+	requireWhole(t, c)
+}
+
+// All that is true of places that are given is true of those that are learned: who waits
+// goes when its context ends, what is drained is finished, and what is closed turned away.
+func TestLearned_ContextsEnd(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range strategies.Names() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := open(t, admission.Options{Strategy: strategy, MaxConcurrency: 1})
+				if c.Stats().Concurrency == 0 {
+					return // nobody ever waits
+				}
+				held := take(t, c, 1)
+				ask := func(ctx context.Context) <-chan error {
+					result := make(chan error, 1)
+					go func() {
+						p, err := c.Acquire(ctx, admission.Request{})
+						result <- err
+						p.Release()
+					}()
+					synctest.Wait()
+					return result
+				}
+				late, cancelLate := context.WithTimeout(t.Context(), time.Second)
+				defer cancelLate()
+				gone, cancel := context.WithCancel(t.Context())
+				first, second, third := ask(late), ask(gone), ask(t.Context())
+				if strategy == "caller-runs" {
+					require.Empty(t, third)
+				}
+				cancel()
+				require.ErrorIs(t, <-second, context.Canceled)
+				require.ErrorIs(t, <-first, context.DeadlineExceeded)
+				require.Empty(t, third)
+				held.Answered(admission.Good)
+				synctest.Wait()
+				require.Empty(t, third, "the place is still held")
+				held.Release()
+				require.NoError(t, <-third)
+
+				held = take(t, c, 1)
+				waiting := ask(t.Context())
+				drained := make(chan error, 1)
+				go func() { drained <- c.Drain(t.Context()) }()
+				synctest.Wait()
+				held.Release()
+				require.NoError(t, <-waiting)
+				require.NoError(t, <-drained)
+				require.Zero(t, c.Stats().InUse)
+				c.Close()
+				_, err := c.Acquire(t.Context(), admission.Request{})
+				require.ErrorIs(t, err, admission.ErrClosed)
+			})
+		})
+	}
+}
+
+// Do tells a law what became of the work: what ran out of time is dropped, and what panics
+// tells nothing.
+func TestLearned_Do(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, admission.Options{})
+		failed := errors.New("failed")
+		for _, row := range []struct {
+			err     error
+			dropped uint64
+		}{{nil, 0}, {failed, 0}, {context.DeadlineExceeded, 1}} {
+			require.Equal(t, row.err, c.Do(t.Context(), admission.Request{}, func(context.Context) error { return row.err }))
+			require.Equal(t, row.dropped, c.Stats().Learned.Dropped)
+		}
+		require.Panics(t, func() {
+			_ = c.Do(t.Context(), admission.Request{}, func(context.Context) error { panic("it fails") })
+		})
+		require.Zero(t, c.Stats().InUse)
+	})
+}
+
+// A number that is observed holds nobody back, whatever it is.
+func TestLearned_Observed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, admission.Options{Mode: admission.Observe, MaxConcurrency: 2})
+		var running atomic.Int64
+		for range 100 {
+			go func() {
+				_ = c.Do(t.Context(), admission.Request{}, func(context.Context) error {
+					running.Add(1)
+					time.Sleep(time.Second)
+					return nil
+				})
+			}()
+		}
+		synctest.Wait()
+		require.EqualValues(t, 100, running.Load())
+		s := c.Stats()
+		require.Equal(t, 100, s.InUse)
+		require.LessOrEqual(t, s.Concurrency, 2)
+		require.Zero(t, s.Waiting)
+		time.Sleep(time.Minute)
+		require.NoError(t, c.SetConcurrency(3))
+		requireWhole(t, c)
+	})
+}
