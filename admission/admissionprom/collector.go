@@ -1,7 +1,7 @@
 // Package admissionprom tells Prometheus what a controller of package admission does, in
 // the names that the metrics of Spillway's own queue have.
 //
-//	ctl, metrics, err := admissionprom.New(admission.Options{Concurrency: 16})
+//	ctl, metrics, err := admissionprom.New(admission.Options{})
 //	…
 //	prometheus.MustRegister(metrics)
 //
@@ -37,6 +37,10 @@ var (
 	queuePace     = desc("queue_pace_seconds", "Time from one request let through to the next, as the strategy has measured it; absent if it measures none.", "strategy")
 	workers       = desc("workers", "Places: how many requests of a cost of 1 are let through at once.", "strategy")
 	workersBusy   = desc("workers_busy", "Places that are not free.", "strategy")
+
+	concurrencyLimit   = desc("concurrency_limit", "How many places there are, as learned; absent if the number is given.", "strategy")
+	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
+	concurrencyDropped = desc("concurrency_dropped_total", "Requests that were Dropped, of which the number is learned; absent if it is given.")
 )
 
 // Collector is what Prometheus is told. It is safe for concurrent use.
@@ -134,7 +138,7 @@ func (c *Collector) turnedAway(e admission.Event) {
 
 // Describe is prometheus.Collector's.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy} {
+	for _, d := range []*prometheus.Desc{strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, concurrencyLimit, concurrencyMax, concurrencyDropped} {
 		ch <- d
 	}
 	for _, m := range c.counted() {
@@ -167,6 +171,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(workers, float64(s.Concurrency))
 	gauge(workersBusy, float64(s.InUse))
+	if l := s.Learned; l != nil {
+		gauge(concurrencyLimit, float64(l.Limit))
+		gauge(concurrencyMax, float64(l.Max))
+		ch <- prometheus.MustNewConstMetric(concurrencyDropped, prometheus.CounterValue, float64(l.Dropped))
+	}
 	for _, m := range c.counted() {
 		m.Collect(ch)
 	}

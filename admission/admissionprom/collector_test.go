@@ -121,6 +121,23 @@ func TestCollector_Observe(t *testing.T) {
 	})
 }
 
+// A number of places that is learned is told apart from one that is given.
+func TestCollector_Learned(t *testing.T) {
+	t.Parallel()
+	c, metrics, err := admissionprom.New(admission.Options{Strategy: "fifo", MinConcurrency: 7, MaxConcurrency: 7})
+	require.NoError(t, err)
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(metrics)
+	require.ErrorIs(t, c.Do(t.Context(), admission.Request{}, func(context.Context) error { return context.DeadlineExceeded }), context.DeadlineExceeded)
+	m := scrape(t, r)
+	require.EqualValues(t, 7, m[`spillway_workers{strategy="fifo"}`])
+	require.EqualValues(t, 7, m[`spillway_concurrency_limit{strategy="fifo"}`])
+	require.EqualValues(t, 7, m[`spillway_concurrency_max{strategy="fifo"}`])
+	require.EqualValues(t, 1, m[`spillway_concurrency_dropped_total`])
+	require.NoError(t, c.SetConcurrency(3))
+	require.NotContains(t, scrape(t, r), `spillway_concurrency_limit{strategy="fifo"}`)
+}
+
 // Several controllers of one process.
 func TestCollector_Several(t *testing.T) {
 	t.Parallel()

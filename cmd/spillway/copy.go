@@ -65,7 +65,7 @@ func copyStore(ctx context.Context, inv config.Invocation, stdout, stderr io.Wri
 		},
 		Moment:     source.Moment,
 		State:      inv.Copy.State,
-		InFlight:   c.Workers,
+		InFlight:   int(c.Workers),
 		VerifyOnly: inv.Copy.VerifyOnly,
 		Resumed: func(r transfer.Result) {
 			_, _ = fmt.Fprintf(stderr, "spillway: copy: going on with %s\n", soFar(&r))

@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,6 +136,8 @@ func TestRun_ServesAndStops(t *testing.T) {
 		{"auto", 4096, nil},
 		{"auto", 9, []string{"SPILLWAY_QUEUE_CAPACITY=9", "SPILLWAY_POOLS=split", "SPILLWAY_WORKERS=2", "SPILLWAY_SYNC=never", "SPILLWAY_DRAIN_DELAY=1ms"}},
 		{"lifo", 256, []string{"SPILLWAY_STRATEGY=lifo", "SPILLWAY_STORE_DELAY=1us", "SPILLWAY_SYNC=interval:1h"}},
+		{"fifo", 256, []string{"SPILLWAY_STRATEGY=fifo", "SPILLWAY_WORKERS=auto"}},
+		{"sync", 256, []string{"SPILLWAY_STRATEGY=sync", "SPILLWAY_WORKERS=auto"}}, // in case it is switched
 	} {
 		s := launch(t, tt.env...)
 		status, _ := get(t, "http://"+s.addr["data"]+"/v0/entity?id=a")
@@ -164,6 +167,12 @@ func TestRun_ServesAndStops(t *testing.T) {
 		require.Equal(t, s.addr, config.Addresses)
 		require.Equal(t, tt.strategy, config.Settings["SPILLWAY_STRATEGY"])
 		require.EqualValues(t, tt.capacity, config.Settings["SPILLWAY_QUEUE_CAPACITY"])
+
+		learned := slices.Contains(tt.env, "SPILLWAY_WORKERS=auto")
+		require.Equal(t, learned, config.Settings["SPILLWAY_WORKERS"] == "auto")
+		_, body = get(t, "http://"+s.addr["admin"]+"/strategy")
+		require.Equal(t, learned, strings.Contains(body, `"learned":{"limit":`), body)
+		require.Equal(t, learned, strings.Contains(metrics, "spillway_concurrency_limit{strategy="))
 
 		require.Equal(t, exitOK, s.stop(), s.log.String())
 		require.Contains(t, s.log.String(), `"msg":"stopped"`)

@@ -85,7 +85,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	}
 	p.data, err = proxy.Open(proxy.Options{
 		Listen: c.Listen, TLS: tlsConfig, Upstream: upstream,
-		Strategy: c.Strategy, Capacity: c.QueueCapacity, Concurrency: c.Workers, Mode: mode,
+		Strategy: c.Strategy, Capacity: c.QueueCapacity, Concurrency: int(c.Workers), Mode: mode,
 		Client: f.Client, Priorities: f.Priority, Exempt: f.Exempt, Hold: holds[f.Hold], TrustHeaders: f.TrustHeaders == "true",
 		Timeout: f.Timeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 		MaxConnections: c.MaxConnections,
@@ -128,7 +128,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	if where, err := reachable(p.admin.Addr().String()); err == nil {
 		console = scheme + "://" + where + "/"
 	}
-	p.log.Info("proxying", "version", built.Version, "upstream", f.Upstream, "strategy", status.Strategy, "workers", status.Workers,
+	p.log.Info("proxying", "version", built.Version, "upstream", f.Upstream, "strategy", status.Strategy, "workers", c.Workers.Shown(),
 		"capacity", status.Capacity, "mode", c.Mode, "console", console)
 	return nil
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/internal/version"
 	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/concurrency"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
@@ -51,6 +52,10 @@ const stuck = 10 * time.Second
 
 // maxBatch is how many writes a worker takes at once, to commit them together.
 const maxBatch = 128
+
+// mostLearned is how many workers there may be where their number is learned. Each is a
+// goroutine, once it is needed.
+const mostLearned = 4096
 
 // serve runs the service until ctx ends or a signal comes, and stops it
 // gracefully. A second signal ends the waiting, but loses nothing.
@@ -223,9 +228,13 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	opened = append(opened, func() { _ = s.store.Close() }) // nothing was written
 	opened = append(opened, s.backups.Close)
 
+	writers := int(c.Workers)
+	if c.Workers == config.Auto {
+		writers = 2 * runtime.GOMAXPROCS(0) // as many workers as there are by default
+	}
 	s.executor = executor.Open(executor.Options{
 		Store:      s.store.Store,
-		MaxCommits: 4 * c.Workers,
+		MaxCommits: 4 * writers,
 		Unblocked:  s.unblocked,
 		Epoch:      epoch,
 		Events:     executor.Events{Committed: s.metrics.Committed, Operated: s.metrics.Operated},
@@ -236,10 +245,15 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	if !c.StoreDelay.IsZero() || c.Store == config.StoreCassandra {
 		batch = 1 // over a slow store the others could be started by other workers
 	}
+	var learn *concurrency.Options
+	if c.Workers == config.Auto {
+		learn = &concurrency.Options{Max: mostLearned}
+	}
 	s.dispatcher, err = dispatch.Open(dispatch.Options{
 		Strategy: c.Strategy,
 		Capacity: c.QueueCapacity,
-		Workers:  c.Workers,
+		Workers:  int(c.Workers),
+		Learn:    learn,
 		Split:    c.Pools == "split",
 		MaxBatch: batch, MaxBatchBytes: executor.MaxBatchBytes,
 		Run:     s.executor.Run,

@@ -19,7 +19,7 @@ func (s *service) sayStart(version, admin string) {
 	c, status := s.config, s.dispatcher.Status()
 	attrs := []slog.Attr{
 		slog.String("version", version),
-		slog.String("strategy", status.Strategy), slog.Int("workers", c.Workers), slog.Int("capacity", status.Capacity),
+		slog.String("strategy", status.Strategy), slog.Any("workers", c.Workers.Shown()), slog.Int("capacity", status.Capacity),
 		slog.String("store", c.Store),
 	}
 	if c.Store == config.StoreCassandra {

@@ -219,6 +219,9 @@ func TestServer_Strategy(t *testing.T) {
 	require.Contains(t, p.do("GET", "/strategy", "").body, `"capacity":null`)
 	d.status.Workers, d.status.Capacity = 0, 0
 	require.Contains(t, p.do("GET", "/strategy", "").body, `"workers":0,"capacity":0,`)
+	d.status.Workers, d.status.Learned = 12, &dispatch.Learned{Limit: 12, Min: 1, Max: 50, Why: "a test says so"}
+	require.Contains(t, p.do("GET", "/strategy", "").body, `"workers":12,"capacity":0,`)
+	require.Contains(t, p.do("GET", "/strategy", "").body, `],"learned":{"limit":12,"min":1,"max":50,"why":"a test says so"}}`)
 
 	for _, body := range []string{
 		`{"strategy":"nonsense"}`, `{"strategy":""}`, `{}`, ``, `lifo`, `"lifo"`, `["lifo"]`, `{"strategy":7}`, `{"strategy":"fifo"`,

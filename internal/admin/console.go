@@ -103,6 +103,7 @@ type frame struct {
 
 	Strategy string      `json:"strategy"`
 	Workers  int         `json:"workers"`
+	Learned  *learned    `json:"learned"` // of workers, null if their number is given
 	Busy     int         `json:"busy"`
 	Depth    int         `json:"depth"`
 	Capacity *int        `json:"capacity"` // null for no bound
@@ -212,7 +213,7 @@ func (h *history) frame() []byte {
 	s, g := now.Store, now.Gauge
 	f := frame{
 		Boot: h.boot.UnixMilli(), Time: now.at, Connections: now.Connections, SLO: now.SLO, Proxy: now.Proxy,
-		Strategy: g.Strategy, Workers: g.Workers, Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
+		Strategy: g.Strategy, Workers: g.Workers, Learned: learnedOf(g.Learned), Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
 		Limit: g.Limit, Pace: g.Pace.Seconds(),
 		Answered: lately.answered(), Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: mode(o.Dispatcher.Status()),
 		Depths: [2]int{g.Depth, g.Depth}, Codes: make(map[int]figure),
@@ -287,7 +288,7 @@ func situationOf(f *frame, lately *period, before *moment) *situation {
 	rate := func(n float64) float64 { return share(max(0, n), lately.seconds) }
 	s := &situation{
 		Strategy: f.Strategy, NotReady: f.Ready, ReadOnly: f.Store.Unwritable,
-		Workers: f.Workers, Busy: f.Busy, Depth: f.Depth, Growth: share(float64(f.Depth-before.Gauge.Depth), lately.seconds),
+		Workers: f.Workers, Learned: f.Learned != nil, Busy: f.Busy, Depth: f.Depth, Growth: share(float64(f.Depth-before.Gauge.Depth), lately.seconds),
 		Capacity: strategies.Unbounded,
 		Arrivals: rate(lately.arrivals), Ran: rate(lately.ran),
 		Good: rate(lately.good), Late: rate(lately.late), Unmet: rate(lately.unmet), Failed: rate(lately.failed), Shed: rate(lately.shed),

@@ -51,11 +51,28 @@ func (o *Options) getStrategy(w http.ResponseWriter, _ *http.Request) {
 		Workers   int      `json:"workers"`
 		Capacity  *int     `json:"capacity"` // null for none
 		Available []string `json:"available"`
-	}{Strategy: status.Strategy, Mode: mode(status), Workers: status.Workers, Available: strategies.Names()}
+		Learned   *learned `json:"learned,omitempty"` // of workers; absent if their number is given
+	}{Strategy: status.Strategy, Mode: mode(status), Workers: status.Workers, Available: strategies.Names(), Learned: learnedOf(status.Learned)}
 	if status.Capacity != strategies.Unbounded {
 		answer.Capacity = &status.Capacity
 	}
 	writeJSON(w, http.StatusOK, answer)
+}
+
+// learned is a number of workers that is learned.
+type learned struct {
+	Limit int    `json:"limit"`
+	Min   int    `json:"min"`
+	Max   int    `json:"max"`
+	Why   string `json:"why"` // the limit is that
+}
+
+// learnedOf returns nil for a number that is given.
+func learnedOf(l *dispatch.Learned) *learned {
+	if l == nil {
+		return nil
+	}
+	return &learned{Limit: l.Limit, Min: l.Min, Max: l.Max, Why: l.Why}
 }
 
 // mode is what SPILLWAY_MODE says.

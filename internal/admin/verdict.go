@@ -20,7 +20,8 @@ type situation struct {
 	NotReady string // why, empty if it is
 	ReadOnly string // why the store cannot write, empty if it can
 
-	Workers  int // 0 if the strategy uses none
+	Workers  int  // 0 if the strategy uses none
+	Learned  bool // that number is learned
 	Busy     int
 	Depth    int
 	Growth   float64 // of Depth
@@ -108,7 +109,7 @@ func (s *situation) judge() verdict {
 			"See the store below. No other strategy makes the work faster.", ""}
 	case late > few:
 		return s.advise(verdict{levelLate, fmt.Sprintf("%s of the answers are late: requests wait %s (median), the objective is %s.", percent(late), span(s.Wait), span(s.SLO)),
-			"More workers help if the store can do more at once", ""})
+			s.unlessLearned("More workers help if the store can do more at once", ""), ""})
 	case s.Depth > 0 && s.Busy == s.Workers && s.Workers > 0:
 		return verdict{levelGood, fmt.Sprintf("All %d workers are busy, and everybody is served in time: requests wait %s (median).", s.Workers, span(s.Wait)), "", ""}
 	default:
@@ -149,7 +150,7 @@ func (s *situation) overload(served, answered float64) (verdict, bool) {
 		return s.advise(verdict{levelBad, fmt.Sprintf("%s; of those that %s serves, %s are late.", text, s.Strategy, percent(late)), "", ""}), true
 	default:
 		return verdict{levelLate, fmt.Sprintf("%s. %s turns %s away and serves the others in time.", text, s.Strategy, percent(s.Shed/answered)),
-			"It holds. To serve all takes more workers, if the store can do more at once, or more machines.", ""}, true
+			"It holds. To serve all takes " + s.unlessLearned("more workers, if the store can do more at once, or more machines.", "more machines: how many may run at once is learned."), ""}, true
 	}
 }
 
@@ -169,6 +170,14 @@ func (s *situation) advise(v verdict) verdict {
 	}
 	v.Advice += "."
 	return v
+}
+
+// unlessLearned is advice on the number of workers, and what to say where it is learned.
+func (s *situation) unlessLearned(advice, otherwise string) string {
+	if s.Learned {
+		return otherwise
+	}
+	return advice
 }
 
 // own is what was turned away for the client's own sake, whatever the queue.

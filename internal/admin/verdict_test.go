@@ -69,6 +69,10 @@ func TestJudge(t *testing.T) {
 			with(overload, func(s *situation) { s.Workers, s.Busy, s.Good, s.Late = 1, 1, 2000, 0 }),
 			verdict{levelLate, "46% more arrives than 1 worker can do. fifo turns 32% away and serves the others in time.", "It holds. To serve all takes more workers, if the store can do more at once, or more machines.", ""},
 		},
+		"a learned number": {
+			with(overload, func(s *situation) { s.Learned, s.Good, s.Late = true, 2000, 0 }),
+			verdict{levelLate, "46% more arrives than 8 workers can do. fifo turns 32% away and serves the others in time.", "It holds. To serve all takes more machines: how many may run at once is learned.", ""},
+		},
 		"far more": {
 			with(overload, func(s *situation) { s.Arrivals, s.Shed = 5000, 3000 }),
 			verdict{levelBad, "2.5 times as much arrives as 8 workers can do; fifo makes everybody late: they wait 128 ms (median), the objective is 100 ms.", "Switch to auto.", "auto"},

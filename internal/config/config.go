@@ -30,8 +30,9 @@ type Config struct {
 	Listen      string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
 	AdminListen string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
 	AcceptLoops int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
-	Workers     int    `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs, or 128 with the distributed store, for which they wait."`
-	Pools       string `name:"pools" default:"shared" enum:"shared,split" help:"Shared: one queue for all; split: reads and writes have a queue and half the workers each. One of ${enum}."`
+	// Workers is Auto if their number is to be learned.
+	Workers Workers `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs, or 128 with the distributed store, for which they wait. auto has the number learned, as the proxy does by default."`
+	Pools   string  `name:"pools" default:"shared" enum:"shared,split" help:"Shared: one queue for all; split: reads and writes have a queue and half the workers each. One of ${enum}."`
 	// QueueCapacity is 0 if it is not set: then it is that of the active strategy.
 	QueueCapacity int `name:"queue-capacity" unset:"256, or 4096 under auto" min:"1" max:"1048576" help:"Requests that may wait."`
 
@@ -82,6 +83,20 @@ type Config struct {
 
 	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}."`
 	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}."`
+}
+
+// Workers is a number of workers, or Auto.
+type Workers int
+
+// Auto has the number of workers learned.
+const Auto Workers = 0
+
+// Shown returns w for other eyes: a number, or auto.
+func (w Workers) Shown() any {
+	if w == Auto {
+		return "auto"
+	}
+	return int(w)
 }
 
 // ModeObserve is the Mode in which nothing is shed for a strategy's own reasons.
@@ -164,6 +179,8 @@ func redacted(of any) map[string]any {
 			}
 		case interface{ String() string }:
 			shown = value.String()
+		case Workers:
+			shown = value.Shown()
 		default:
 			shown = value
 		}

@@ -85,7 +85,7 @@ type Transfer struct {
 
 // Forward are the settings of Proxy, beside those of Config.
 type Forward struct {
-	Upstream     string           `name:"upstream" type:"upstream" placeholder:"URL" help:"The service to forward to, such as http://127.0.0.1:3000. How many requests it has at once is what --workers says."`
+	Upstream     string           `name:"upstream" type:"upstream" placeholder:"URL" help:"The service to forward to, such as http://127.0.0.1:3000. How many requests it has at once is what --workers says, or else learned."`
 	Client       rules.Client     `name:"proxy-client" default:"address" placeholder:"address|header:NAME" help:"Whom a request counts for: its address, or a header such as header:Authorization, which is kept hashed."`
 	Priority     rules.Priorities `name:"proxy-priority" placeholder:"RULES" help:"How important requests are, 0 the most and 7 the least: path:/admin=6,path:/checkout=0,header:NAME; the first rule that fits."`
 	Exempt       rules.Paths      `name:"proxy-exempt" placeholder:"PATHS" help:"Paths that go straight through, with all below them: /health,/static."`
@@ -176,17 +176,21 @@ func Parse(in Input) (Invocation, error) {
 	if copies {
 		g.CassandraHosts = g.Copy.To
 	}
-	if (copies || g.Store == StoreCassandra) && !given(ctx, "workers") {
+	switch {
+	case given(ctx, "workers"):
+	case command == "proxy":
+		g.Workers = Auto
+	case copies || g.Store == StoreCassandra:
 		g.Workers = waitingWorkers
+	}
+	if command == "proxy" {
+		if err := g.checkProxy(); err != nil {
+			return Invocation{}, err
+		}
 	}
 	warnings, err := g.check(copies)
 	if err != nil {
 		return Invocation{}, err
-	}
-	if command == "proxy" {
-		if err := g.checkProxy(given(ctx, "workers")); err != nil {
-			return Invocation{}, err
-		}
 	}
 	inv := Invocation{Command: Serve, Config: g.Config, Warnings: append(unknown(env, ctx), warnings...)}
 	switch command {
@@ -292,8 +296,12 @@ func given(ctx *kong.Context, setting string) bool {
 // check looks at the settings that depend on each other, also if it is for a copy.
 func (g *grammar) check(copies bool) (warnings []string, err error) {
 	switch {
+	case copies && g.Workers == Auto:
+		return nil, &ValueError{"workers", "auto", "a number when copying"}
+	case g.Pools == "split" && g.Workers == Auto:
+		return nil, &ValueError{"workers", "auto", "a number, at least 2, when " + variable("pools") + " is split: what is learned is one number for all"}
 	case g.Pools == "split" && g.Workers < 2:
-		return nil, &ValueError{"workers", strconv.Itoa(g.Workers), "at least 2 when " + variable("pools") + " is split"}
+		return nil, &ValueError{"workers", strconv.Itoa(int(g.Workers)), "at least 2 when " + variable("pools") + " is split"}
 	case g.StoreParallel > 0 && g.StoreDelay.IsZero():
 		return nil, &ValueError{"store-parallel", strconv.Itoa(g.StoreParallel), "0 unless " + variable("store-delay") + " is set: only a delayed store does so many operations at once and no more"}
 	case g.TLSCert != "" && g.TLSKey == "":
@@ -334,13 +342,11 @@ func (g *grammar) checkCassandra() error {
 }
 
 // checkProxy looks at what the proxy needs, and at what has no meaning for it.
-func (g *grammar) checkProxy(workers bool) error {
+func (g *grammar) checkProxy() error {
 	const with = " with the proxy"
 	switch {
 	case g.Proxy.Upstream == "":
 		return &ValueError{"upstream", "", "the service to forward to, such as http://127.0.0.1:3000"}
-	case !workers:
-		return &ValueError{"workers", "", "the number of requests that the upstream is to have at once; auto, which learns it, is not there yet"}
 	case g.DataToken != "":
 		return &ValueError{"data-token", blank, "nothing" + with + ": what clients must carry is the upstream's to say"}
 	case g.Pools != "shared":

@@ -192,10 +192,12 @@ func TestParse_BadValues(t *testing.T) {
 		{"listen", "http://127.0.0.1:80", "an address such as"},
 		{"admin-listen", "::1:80", "an address such as"},
 		{"accept-loops", "0", "a number from 1 to 1024"},
-		{"workers", "many", "a number from 1 to 65536"},
-		{"workers", "-1", "a number from 1 to 65536"},
-		{"workers", "4.5", "a number from 1 to 65536"},
-		{"workers", "99999999999999999999", "a number from 1 to 65536"},
+		{"workers", "many", "a number from 1 to 65536, or auto to have it learned"},
+		{"workers", "Auto", "a number from 1 to 65536, or auto to have it learned"},
+		{"workers", "0", "a number from 1 to 65536, or auto to have it learned"},
+		{"workers", "-1", "a number from 1 to 65536, or auto to have it learned"},
+		{"workers", "4.5", "a number from 1 to 65536, or auto to have it learned"},
+		{"workers", "99999999999999999999", "a number from 1 to 65536, or auto to have it learned"},
 		{"pools", "both", "one of shared, split"},
 		{"queue-capacity", "0", "a number from 1 to 1048576"},
 		{"store", "memory", "one of pebble, cassandra"},
@@ -316,6 +318,8 @@ func TestParse_BadCombinations(t *testing.T) {
 		words []string
 	}{
 		// Reads and writes need a worker each.
+		{"--pools=split --workers=auto", []string{"SPILLWAY_WORKERS", `"auto"`, "a number, at least 2,", "SPILLWAY_POOLS"}},
+		{"copy --from=pebble:x --to=cassandra:a --workers=auto", []string{"SPILLWAY_WORKERS", `"auto"`, "a number when copying"}},
 		{"--pools=split --workers=1", []string{"SPILLWAY_WORKERS", `"1"`, "at least 2", "SPILLWAY_POOLS"}},
 		// A certificate is of no use without its key, and the other way round.
 		{"--tls-cert=c.pem", []string{"SPILLWAY_TLS_KEY", "SPILLWAY_TLS_CERT"}},
@@ -355,7 +359,7 @@ func TestParse_WorkersOfADistributedStore(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		args, env string
-		want      int
+		want      Workers
 	}{
 		// They wait for other machines, so that there are more by default.
 		{"--store=cassandra --cassandra-hosts=a", "", 128},

@@ -12,7 +12,7 @@ func TestParse_Proxy(t *testing.T) {
 	inv, err := Parse(input("proxy", "--upstream=http://127.0.0.1:3000/", "--workers=8"))
 	require.NoError(t, err)
 	require.Equal(t, Proxy, inv.Command)
-	require.Equal(t, 8, inv.Config.Workers)
+	require.Equal(t, Workers(8), inv.Config.Workers)
 	require.Equal(t, Forward{
 		Upstream: "http://127.0.0.1:3000", Client: "address", Hold: "auto", TrustHeaders: "false", Timeout: time.Minute,
 	}, inv.Proxy)
@@ -35,15 +35,24 @@ func TestParse_Proxy(t *testing.T) {
 	}, inv.Proxy.Redacted())
 }
 
+// How many at once the proxy learns, unless it is told.
+func TestParse_ProxyLearns(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"proxy", "--upstream=http://a:1"}, {"proxy", "--upstream=http://a:1", "--workers=auto"}} {
+		inv, err := Parse(input(args...))
+		require.NoError(t, err)
+		require.Equal(t, Auto, inv.Config.Workers)
+		require.Equal(t, "auto", inv.Config.Redacted()["SPILLWAY_WORKERS"])
+	}
+}
+
 func TestParse_BadProxies(t *testing.T) {
 	t.Parallel()
 	good := []string{"proxy", "--upstream=http://a:1", "--workers=3"}
 	for want, args := range map[string][]string{
 		`bad value "" for SPILLWAY_UPSTREAM (--upstream): want the service to forward to, such as http://127.0.0.1:3000`: {"proxy", "--workers=3"},
-		`bad value "" for SPILLWAY_WORKERS (--workers): want the number of requests that the upstream is to have at once; auto, which learns it, is not there yet`: {
-			"proxy", "--upstream=http://a"},
-		`bad value "auto" for SPILLWAY_WORKERS (--workers): want a number from 1 to 65536; auto, which learns it, is not there yet`: {
-			"proxy", "--upstream=http://a", "--workers=auto"},
+		`bad value "0" for SPILLWAY_WORKERS (--workers): want a number from 1 to 65536, or auto to have it learned`: {
+			"proxy", "--upstream=http://a", "--workers=0"},
 		`bad value "a:3000" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path`: {
 			"proxy", "--upstream=a:3000"},
 		`bad value "http://a/b" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path`: {

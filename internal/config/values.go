@@ -55,6 +55,7 @@ func mappers() []kong.Option {
 		kong.KindMapper(reflect.Int, mapper(parseNumber)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), mapper(parseDuration)),
 		kong.TypeMapper(reflect.TypeFor[Sync](), mapper(parseSync)),
+		kong.TypeMapper(reflect.TypeFor[Workers](), mapper(parseWorkers)),
 		kong.TypeMapper(reflect.TypeFor[delay.Distribution](), mapper(parseDelay)),
 		kong.TypeMapper(reflect.TypeFor[Replication](), mapper(parseReplication)),
 		kong.TypeMapper(reflect.TypeFor[Names](), mapper(parseNames)),
@@ -132,14 +133,22 @@ func parseUpstream(_ *kong.Value, s string) (string, error) {
 
 func parseNumber(v *kong.Value, s string) (int, error) {
 	low, high := bounds(v)
-	if v.Name == "workers" && s == "auto" {
-		return 0, fmt.Errorf("a number from %d to %d; auto, which learns it, is not there yet", low, high)
-	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < low || n > high {
 		return 0, fmt.Errorf("a number from %d to %d", low, high)
 	}
 	return int(n), nil
+}
+
+func parseWorkers(v *kong.Value, s string) (Workers, error) {
+	if s == "auto" {
+		return Auto, nil
+	}
+	n, err := parseNumber(v, s)
+	if err != nil {
+		err = fmt.Errorf("%w, or auto to have it learned", err)
+	}
+	return Workers(n), err
 }
 
 // parseSize reads a number of bytes.

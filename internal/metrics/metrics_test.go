@@ -26,7 +26,8 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 	m := New(Options{Version: "v1", Commit: "abc", Store: "pebble", SLO: 70 * time.Millisecond})
 	s := &Sources{
 		Gauge: func() dispatch.Gauge {
-			return dispatch.Gauge{Strategy: "fifo", Depth: 3, Capacity: 256, Workers: 4, Busy: 2, Limit: 64, Pace: 500 * time.Microsecond}
+			return dispatch.Gauge{Strategy: "fifo", Depth: 3, Capacity: 256, Workers: 4, Busy: 2, Limit: 64, Pace: 500 * time.Microsecond,
+				Learned: &dispatch.Learned{Limit: 4, Min: 1, Max: 50, Why: "a test says so", Dropped: 3}}
 		},
 		Connections: func() int { return 7 },
 		Writable:    func() error { return nil },
@@ -104,6 +105,9 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 		"shed_total":                       {counter, "reason strategy"},
 		"workers":                          {gauge, "strategy"},
 		"workers_busy":                     {gauge, "strategy"},
+		"concurrency_limit":                {gauge, "strategy"},
+		"concurrency_max":                  {gauge, "strategy"},
+		"concurrency_dropped_total":        {counter, ""},
 		"commit_batch_size":                {histogram, "strategy"},
 		"store_operation_duration_seconds": {histogram, "operation store"},
 		"connections":                      {gauge, ""},
@@ -261,6 +265,9 @@ func TestMetrics_Sources(t *testing.T) {
 		"queue_capacity":                  {`{strategy="fifo"} 256`},
 		"queue_limit":                     {`{strategy="fifo"} 64`},
 		"queue_pace_seconds":              {`{strategy="fifo"} 0.0005`},
+		"concurrency_limit":               {`{strategy="fifo"} 4`},
+		"concurrency_max":                 {`{strategy="fifo"} 50`},
+		"concurrency_dropped_total":       {`3`},
 		"workers":                         {`{strategy="fifo"} 4`},
 		"workers_busy":                    {`{strategy="fifo"} 2`},
 		"connections":                     {"7"},

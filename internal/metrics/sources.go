@@ -64,8 +64,12 @@ var (
 	queueCapacity = desc("queue_capacity", "Tasks that may wait; absent if there is no bound.", "strategy")
 	queueLimit    = desc("queue_limit", "Tasks that the strategy means to let wait at present; absent if it has no such limit.", "strategy")
 	queuePace     = desc("queue_pace_seconds", "Time from one task that workers begin to the next, as the strategy has measured it; absent if it measures none.", "strategy")
-	workers       = desc("workers", "Workers of the fixed set, 0 if the strategy uses none.", "strategy")
+	workers       = desc("workers", "Workers that there may be, 0 if the strategy uses none.", "strategy")
 	workersBusy   = desc("workers_busy", "Workers that are at work.", "strategy")
+
+	concurrencyLimit   = desc("concurrency_limit", "How many requests may be worked on at once, as learned; absent if the number is given.", "strategy")
+	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
+	concurrencyDropped = desc("concurrency_dropped_total", "Requests whose time was up in service, or that the upstream refused as overloaded, of which the number is learned; absent if it is given.")
 
 	connections   = desc("connections", "Open connections of the data plane.")
 	linesDropped  = desc("log_lines_dropped_total", "Lines of the log that were dropped since nobody was taking them.")
@@ -88,7 +92,8 @@ var (
 // Describe sends all descriptions.
 func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, connections, linesDropped, storeWritable,
+		strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy,
+		concurrencyLimit, concurrencyMax, concurrencyDropped, connections, linesDropped, storeWritable,
 		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
 		storeDiskBytes, storeDiskFree, storeWriteStalls, storeWriteStallTime, storeMemtableBytes, storeDebtBytes,
 	} {
@@ -122,6 +127,11 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(workers, float64(g.Workers), g.Strategy)
 	gauge(workersBusy, float64(g.Busy), g.Strategy)
+	if l := g.Learned; l != nil {
+		gauge(concurrencyLimit, float64(l.Limit), g.Strategy)
+		gauge(concurrencyMax, float64(l.Max), g.Strategy)
+		total(concurrencyDropped, l.Dropped)
+	}
 
 	gauge(connections, float64(w.Connections()))
 	total(linesDropped, w.Dropped())

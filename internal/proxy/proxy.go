@@ -38,7 +38,8 @@ type Options struct {
 	// Upstream is http://host:port or https://host:port.
 	Upstream *url.URL
 
-	// Strategy, Capacity, Concurrency and Mode are those of admission.Options.
+	// Strategy, Capacity, Concurrency and Mode are those of admission.Options. A concurrency
+	// that is learned goes by the time to the headers of the upstream's answers.
 	Strategy              string
 	Capacity, Concurrency int
 	Mode                  admission.Mode
@@ -201,6 +202,7 @@ func (s *Server) Status() dispatch.Status {
 	stats := s.controller.Stats()
 	return dispatch.Status{
 		Strategy: stats.Strategy, Workers: stats.Concurrency, Capacity: stats.Capacity, Observe: stats.Mode == admission.Observe,
+		Learned: (*dispatch.Learned)(stats.Learned),
 	}
 }
 
@@ -209,7 +211,7 @@ func (s *Server) Gauge() dispatch.Gauge {
 	stats := s.controller.Stats()
 	return dispatch.Gauge{
 		Strategy: stats.Strategy, Depth: stats.Waiting, Capacity: stats.Capacity, Limit: stats.Limit, Pace: stats.Pace,
-		Workers: stats.Concurrency, Busy: stats.InUse,
+		Workers: stats.Concurrency, Busy: stats.InUse, Learned: (*dispatch.Learned)(stats.Learned),
 	}
 }
 

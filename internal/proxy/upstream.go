@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/socket"
+	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
 const (
@@ -55,7 +57,7 @@ func openUpstream(o *Options) *upstream {
 		Protocols:   protocols,
 		DialContext: u.dial,
 		// As many as there may be requests at once find one.
-		MaxIdleConnsPerHost:    max(o.Concurrency, http.DefaultMaxIdleConnsPerHost),
+		MaxIdleConnsPerHost:    max(cmp.Or(o.Concurrency, concurrency.DefaultMax), http.DefaultMaxIdleConnsPerHost),
 		IdleConnTimeout:        idleUpstream,
 		TLSHandshakeTimeout:    connectTimeout,
 		ResponseHeaderTimeout:  o.Timeout,

@@ -83,7 +83,9 @@
     set($('depth'), amount(last.depth));
     set($('capacity'), last.workers === 0 ? 'no queue' : each((p) => `${amount(p.depth)} ${of(p)}`) || of(last));
     set($('busy'), last.workers === 0 ? '–' : amount(last.busy));
-    set($('workers'), last.workers === 0 ? 'the connections' : each((p) => `${p.busy} of ${p.workers}`) || `of ${last.workers} ${last.workers === 1 ? 'worker' : 'workers'}`);
+    set($('workers'), last.workers === 0 ? 'the connections' : each((p) => `${p.busy} of ${p.workers}`) || `of ${amount(last.workers)} ${last.workers === 1 ? 'worker' : 'workers'}${last.learned ? ', learned' : ''}`);
+    $('learned').hidden = !last.learned;
+    if (last.learned) set($('learned'), `learned: ${amount(last.learned.limit)} at once (${last.learned.why})`);
     set($('connections'), `${amount(last.connections)} ${last.connections === 1 ? 'connection' : 'connections'}`);
     set($('summary'), summary(last.strategy) + (last.mode === 'observe' ? ' · only observed: nothing is turned away by it' : ''));
     showVerdict();
