@@ -7,6 +7,7 @@
 package admissionfasthttp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"runtime"
@@ -113,7 +114,7 @@ func (o *Options) acquire(c *admission.Controller, ctx *fasthttp.RequestCtx) (ad
 	if o.TrustHeaders {
 		h := &ctx.Request.Header
 		request.Client = wire.Client(string(h.Peek(wire.ClientHeader)), request.Client)
-		request.Priority = wire.Priority(string(h.Peek(wire.PriorityHeader)), string(h.Peek(wire.UrgencyHeader)), request.Priority)
+		request.Priority = wire.Priority(string(h.Peek(wire.PriorityHeader)), string(bytes.Join(h.PeekAll(wire.UrgencyHeader), []byte{','})), request.Priority)
 		if d := wire.Timeout(string(h.Peek(wire.TimeoutHeader))); d > 0 && (wait <= 0 || d < wait) {
 			wait = d
 		}
