@@ -2,11 +2,9 @@ package admissiongrpc_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/admission/admissiongrpc"
+	"github.com/spillway-go/spillway/admission/internal/adaptertest"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -46,18 +45,13 @@ func (s *service) UnaryCall(ctx context.Context, _ *testpb.SimpleRequest) (*test
 	return &testpb.SimpleResponse{}, nil
 }
 
-func (s *service) FullDuplexCall(stream testpb.TestService_FullDuplexCallServer) error {
-	return s.stream(stream)
+// EmptyCall is never exempt but if a test says so.
+func (s *service) EmptyCall(context.Context, *testpb.Empty) (*testpb.Empty, error) {
+	return &testpb.Empty{}, nil
 }
 
-func open(t *testing.T, o admission.Options) *admission.Controller {
-	t.Helper()
-	if o.Strategy == "" {
-		o.Strategy = "fifo"
-	}
-	c, err := admission.New(o)
-	require.NoError(t, err)
-	return c
+func (s *service) FullDuplexCall(stream testpb.TestService_FullDuplexCallServer) error {
+	return s.stream(stream)
 }
 
 // clients of a server that is stopped, and has given all places back, at the test's end.
@@ -95,7 +89,7 @@ func serve(t *testing.T, c *admission.Controller, o admissiongrpc.Options, s *se
 		require.NoError(t, conn.Close())
 		server.GracefulStop()
 		serving.Wait()
-		requireWhole(t, c)
+		adaptertest.RequireWhole(t, c)
 	})
 	return clients{testpb.NewTestServiceClient(conn), healthpb.NewHealthClient(conn)}
 }
@@ -104,44 +98,6 @@ func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = status.Error(codes.Internal, fmt.Sprint(r))
 	}
-}
-
-// requireWhole finds a place that was lost, or one too many.
-func requireWhole(t *testing.T, c *admission.Controller) {
-	t.Helper()
-	require.Eventually(t, func() bool { s := c.Stats(); return s.InUse == 0 && s.Waiting == 0 },
-		10*time.Second, time.Millisecond, "a place is lost, or a request")
-	var all []admission.Permit
-	for {
-		p, ok := c.TryAcquire(admission.Request{})
-		if !ok {
-			break
-		}
-		all = append(all, p)
-	}
-	if len(all) > 0 { // it is not closed
-		require.Len(t, all, c.Stats().Concurrency)
-	}
-	for _, p := range all {
-		p.Release()
-	}
-}
-
-func take(t *testing.T, c *admission.Controller) admission.Permit {
-	t.Helper()
-	p, ok := c.TryAcquire(admission.Request{})
-	require.True(t, ok)
-	return p
-}
-
-func waiting(t *testing.T, c *admission.Controller, n int) {
-	t.Helper()
-	require.Eventually(t, func() bool { return c.Stats().Waiting == n }, 10*time.Second, time.Millisecond)
-}
-
-func inUse(t *testing.T, c *admission.Controller, n int) {
-	t.Helper()
-	require.Eventually(t, func() bool { return c.Stats().InUse == n }, 10*time.Second, time.Millisecond)
 }
 
 // call returns the error of a unary call.
@@ -156,76 +112,134 @@ func (c clients) start(ctx context.Context) <-chan error {
 	return failed
 }
 
-func TestUnary_WaitsOrFails(t *testing.T) {
-	t.Parallel()
-	for unavailable, code := range map[bool]codes.Code{false: codes.ResourceExhausted, true: codes.Unavailable} {
-		c := open(t, admission.Options{Concurrency: 1, Capacity: 1})
-		client := serve(t, c, admissiongrpc.Options{Unavailable: unavailable}, &service{})
-		held := take(t, c)
-		waits := client.start(t.Context())
-		waiting(t, c, 1)
-		var trailer metadata.MD
-		_, err := client.UnaryCall(t.Context(), &testpb.SimpleRequest{}, grpc.Trailer(&trailer))
-		held.Release()
-		require.NoError(t, <-waits)
-		require.Equal(t, code, status.Code(err))
-		require.Equal(t, "admission: shed: full", status.Convert(err).Message())
-		require.Equal(t, []string{"full"}, trailer.Get("spillway-shed"))
-		require.Equal(t, []string{"1"}, trailer.Get("retry-after"))
-		require.Equal(t, []string{"1000"}, trailer.Get("grpc-retry-pushback-ms"))
+func options(o adaptertest.Options) admissiongrpc.Options {
+	own := admissiongrpc.Options{Unavailable: o.Otherwise, TrustHeaders: o.TrustHeaders}
+	if o.Hold == adaptertest.HoldHeaders {
+		own.Hold = admissiongrpc.HoldHeaders
 	}
+	if o.Request != nil {
+		own.Request = func(_ context.Context, method string, _ any) admission.Request { return o.Request(pathOf(method)) }
+	}
+	if o.Exempt != nil {
+		own.Exempt = func(method string) bool { return o.Exempt(pathOf(method)) }
+	}
+	return own
 }
 
-// A handler that panics, and whose panic is recovered from, gives its place back.
-func TestPanics(t *testing.T) {
+// pathOf returns the path that stands for a method.
+func pathOf(method string) string {
+	if method == "/grpc.testing.TestService/EmptyCall" {
+		return "/metrics"
+	}
+	return "/"
+}
+
+// Call is that of adaptertest.Client, with a method for each path.
+func (c clients) Call(ctx context.Context, path string, headers ...string) adaptertest.Answer {
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		ctx = metadata.AppendToOutgoingContext(ctx, name, value)
+	}
+	var trailer metadata.MD
+	var err error
+	switch path {
+	case "health":
+		_, err = c.health.Check(ctx, &healthpb.HealthCheckRequest{})
+	case "/metrics":
+		_, err = c.EmptyCall(ctx, &testpb.Empty{}, grpc.Trailer(&trailer))
+	default:
+		_, err = c.UnaryCall(ctx, &testpb.SimpleRequest{}, grpc.Trailer(&trailer))
+	}
+	if ctx.Err() != nil {
+		return adaptertest.Answer{Err: ctx.Err()}
+	}
+	a := adaptertest.Answer{Served: err == nil, Code: status.Code(err).String()}
+	for name, to := range map[string]*string{"spillway-shed": &a.Reason, "retry-after": &a.RetryAfter} {
+		if said := trailer.Get(name); len(said) == 1 {
+			*to = said[0]
+		}
+	}
+	return a
+}
+
+// Open is that of adaptertest.Client.
+func (c clients) Open(ctx context.Context, _ adaptertest.Kind) (func() error, error) {
+	s, err := c.FullDuplexCall(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := s.Recv()
+		return err
+	}, nil
+}
+
+func TestInterceptors(t *testing.T) {
 	t.Parallel()
-	c := open(t, admission.Options{Concurrency: 1})
-	client := serve(t, c, admissiongrpc.Options{}, &service{
-		unary:  func(context.Context) error { panic("oops") },
-		stream: func(testpb.TestService_FullDuplexCallServer) error { panic("oops") },
+	adaptertest.Run(t, adaptertest.Adapter{
+		Serve: func(t *testing.T, c *admission.Controller, o adaptertest.Options, h func(adaptertest.Call)) adaptertest.Client {
+			call := func(ctx context.Context, stream func(adaptertest.Kind, <-chan bool)) error {
+				h(adaptertest.Call{Gone: ctx.Done(), Stream: stream, Release: func() { admissiongrpc.Release(ctx) }})
+				return nil
+			}
+			return serve(t, c, options(o), &service{
+				unary: func(ctx context.Context) error { return call(ctx, func(adaptertest.Kind, <-chan bool) {}) },
+				stream: func(s testpb.TestService_FullDuplexCallServer) error {
+					return call(s.Context(), func(_ adaptertest.Kind, next <-chan bool) {
+						for <-next {
+							if s.Send(&testpb.StreamingOutputCallResponse{}) != nil {
+								return
+							}
+						}
+					})
+				},
+			})
+		},
+		Direct: func(c *admission.Controller, o adaptertest.Options) func(context.Context, func()) strategies.Reason {
+			unary := options(o).UnaryServerInterceptor(c)
+			return func(ctx context.Context, serve func()) strategies.Reason {
+				_, err := unary(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+					serve()
+					return nil, nil
+				})
+				return map[codes.Code]strategies.Reason{codes.Canceled: strategies.ReasonAbandoned}[status.Code(err)]
+			}
+		},
+		Nil:      func() { admissiongrpc.UnaryServerInterceptor(nil) },
+		NilPanic: "admissiongrpc: the controller is nil",
+		Codes: map[strategies.Reason]string{
+			strategies.ReasonFull: codes.ResourceExhausted.String(), strategies.ReasonDraining: codes.Unavailable.String(),
+		},
+		Otherwise: codes.Unavailable.String(), Address: "bufconn", HealthChecks: []string{"health"},
+		Kinds: []adaptertest.Kind{adaptertest.Long},
+		Holds: []adaptertest.Hold{adaptertest.HoldAuto, adaptertest.HoldHeaders},
+		Gone:  true, Recovers: true,
 	})
-	for range 3 {
-		require.Equal(t, codes.Internal, status.Code(client.call(t.Context())))
-		stream, err := client.FullDuplexCall(t.Context())
-		require.NoError(t, err)
-		_, err = stream.Recv()
-		require.Equal(t, codes.Internal, status.Code(err))
-	}
 }
 
-// A client that goes while it waits is not served; one that goes while it is served ends
-// its context.
-func TestClientGoes(t *testing.T) {
+// What a client is told beside the reason.
+func TestUnary_Refusal(t *testing.T) {
 	t.Parallel()
-	c := open(t, admission.Options{Concurrency: 1})
-	begun := 0
-	client := serve(t, c, admissiongrpc.Options{}, &service{unary: func(ctx context.Context) error {
-		begun++
-		<-ctx.Done()
-		return ctx.Err()
-	}})
-	ctx, cancel := context.WithCancel(t.Context())
-	served := client.start(ctx)
-	inUse(t, c, 1)
-	leaving, leave := context.WithCancel(t.Context())
-	waits := client.start(leaving)
-	waiting(t, c, 1)
-	leave()
-	require.Equal(t, codes.Canceled, status.Code(<-waits))
-	waiting(t, c, 0)
-	cancel()
-	require.Equal(t, codes.Canceled, status.Code(<-served))
-	inUse(t, c, 0)
-	require.Equal(t, 1, begun)
+	c := adaptertest.Open(t, admission.Options{Concurrency: 1, Capacity: 1})
+	client := serve(t, c, admissiongrpc.Options{}, &service{})
+	held := adaptertest.Take(t, c)
+	waits := client.start(t.Context())
+	adaptertest.Waiting(t, c, 1)
+	var trailer metadata.MD
+	_, err := client.UnaryCall(t.Context(), &testpb.SimpleRequest{}, grpc.Trailer(&trailer))
+	held.Release()
+	require.NoError(t, <-waits)
+	require.Equal(t, "admission: shed: full", status.Convert(err).Message())
+	require.Equal(t, []string{"1000"}, trailer.Get("grpc-retry-pushback-ms"))
 }
 
 // The client's deadline is how long it waits.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	reasons := make(chan strategies.Reason, 1)
-	c := open(t, admission.Options{Concurrency: 1, Shed: func(e admission.Event) { reasons <- e.Reason }})
+	c := adaptertest.Open(t, admission.Options{Concurrency: 1, Shed: func(e admission.Event) { reasons <- e.Reason }})
 	client := serve(t, c, admissiongrpc.Options{}, &service{})
-	held := take(t, c)
+	held := adaptertest.Take(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	require.Equal(t, codes.DeadlineExceeded, status.Code(client.call(ctx)))
@@ -238,106 +252,30 @@ func TestDeadline(t *testing.T) {
 	held.Release()
 }
 
-// Whichever comes first, the place or the end of the context: none is lost, and the
-// handler is called or the call fails.
-func TestContextEndsAsItsPlaceComes(t *testing.T) {
+// A stream's handler may give its place back before its first message.
+func TestRelease(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range strategies.Names() {
-		c := open(t, admission.Options{Strategy: strategy, Concurrency: 1})
-		unary := admissiongrpc.UnaryServerInterceptor(c)
-		for range 200 {
-			p, err := c.Acquire(t.Context(), admission.Request{})
-			require.NoError(t, err)
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			served := false
-			wg.Go(func() {
-				_, err = unary(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
-					served = true
-					return nil, nil
-				})
-			})
-			wg.Go(cancel)
-			wg.Go(p.Release)
-			wg.Wait()
-			require.Equal(t, served, err == nil)
-			if !served {
-				require.Equal(t, codes.Canceled, status.Code(err))
-			}
-		}
-		if strategy != "sync" && strategy != "caller-runs" {
-			requireWhole(t, c)
-		}
-	}
-}
-
-// A stream keeps its place until its end, or as it is told.
-func TestStream_Hold(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name    string
-		hold    admissiongrpc.Hold
-		release bool // by the handler, before its first message
-		held    int  // places, once the first message is out
-	}{
-		{"until its end", admissiongrpc.HoldAuto, false, 1},
-		{"until its headers", admissiongrpc.HoldHeaders, false, 0},
-		{"until its handler says so", admissiongrpc.HoldAuto, true, 0},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			c := open(t, admission.Options{Concurrency: 1})
-			client := serve(t, c, admissiongrpc.Options{Hold: row.hold}, &service{stream: func(s testpb.TestService_FullDuplexCallServer) error {
-				if row.release {
-					admissiongrpc.Release(s.Context())
-				}
-				for {
-					if _, err := s.Recv(); errors.Is(err, io.EOF) {
-						return nil
-					} else if err != nil {
-						return err
-					}
-					if err := s.Send(&testpb.StreamingOutputCallResponse{}); err != nil {
-						return err
-					}
-				}
-			}})
-			stream, err := client.FullDuplexCall(t.Context())
-			require.NoError(t, err)
-			for range 3 {
-				require.NoError(t, stream.Send(&testpb.StreamingOutputCallRequest{}))
-				_, err = stream.Recv()
-				require.NoError(t, err)
-				require.Equal(t, row.held, c.Stats().InUse)
-			}
-			require.NoError(t, stream.CloseSend())
-			_, err = stream.Recv()
-			require.ErrorIs(t, err, io.EOF)
-			inUse(t, c, 0)
-
-			// Its client goes.
-			ctx, cancel := context.WithCancel(t.Context())
-			stream, err = client.FullDuplexCall(ctx)
-			require.NoError(t, err)
-			require.NoError(t, stream.Send(&testpb.StreamingOutputCallRequest{}))
-			_, err = stream.Recv()
-			require.NoError(t, err)
-			cancel()
-			_, err = stream.Recv()
-			require.Equal(t, codes.Canceled, status.Code(err))
-		})
-	}
+	c := adaptertest.Open(t, admission.Options{Concurrency: 1})
+	client := serve(t, c, admissiongrpc.Options{}, &service{stream: func(s testpb.TestService_FullDuplexCallServer) error {
+		admissiongrpc.Release(s.Context())
+		return s.Send(&testpb.StreamingOutputCallResponse{})
+	}})
+	stream, err := client.FullDuplexCall(t.Context())
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	adaptertest.InUse(t, c, 0)
 	admissiongrpc.Release(t.Context()) // which has no places
 }
 
 // A stream that is turned away says why.
 func TestStream_Fails(t *testing.T) {
 	t.Parallel()
-	c := open(t, admission.Options{Concurrency: 1, Capacity: 1})
+	c := adaptertest.Open(t, admission.Options{Concurrency: 1, Capacity: 1})
 	client := serve(t, c, admissiongrpc.Options{}, &service{})
-	held := take(t, c)
+	held := adaptertest.Take(t, c)
 	waits := client.start(t.Context())
-	waiting(t, c, 1)
+	adaptertest.Waiting(t, c, 1)
 	stream, err := client.FullDuplexCall(t.Context())
 	require.NoError(t, err)
 	_, err = stream.Recv()
@@ -347,167 +285,17 @@ func TestStream_Fails(t *testing.T) {
 	require.NoError(t, <-waits)
 }
 
-// A call that costs more than there is takes what there is.
-func TestCostsMoreThanThereIs(t *testing.T) {
+// What a call costs may go by its method and its message.
+func TestRequest(t *testing.T) {
 	t.Parallel()
-	c := open(t, admission.Options{Concurrency: 4})
+	c := adaptertest.Open(t, admission.Options{Concurrency: 4})
 	client := serve(t, c, admissiongrpc.Options{Request: func(_ context.Context, method string, message any) admission.Request {
 		require.Equal(t, "/grpc.testing.TestService/UnaryCall", method)
 		return admission.Request{Cost: len(message.(*testpb.SimpleRequest).GetPayload().GetBody())}
 	}}, &service{unary: func(context.Context) error {
-		require.Equal(t, 4, c.Stats().InUse)
+		require.Equal(t, 3, c.Stats().InUse)
 		return nil
 	}})
-	_, err := client.UnaryCall(t.Context(), &testpb.SimpleRequest{Payload: &testpb.Payload{Body: make([]byte, 100)}})
+	_, err := client.UnaryCall(t.Context(), &testpb.SimpleRequest{Payload: &testpb.Payload{Body: make([]byte, 3)}})
 	require.NoError(t, err)
-}
-
-// Health checks, and what a function picks, do not wait.
-func TestExempt(t *testing.T) {
-	t.Parallel()
-	c := open(t, admission.Options{Concurrency: 1, Shed: func(admission.Event) { t.Error("measured") }})
-	client := serve(t, c, admissiongrpc.Options{
-		Exempt: func(method string) bool { return method == "/grpc.testing.TestService/FullDuplexCall" },
-	}, &service{stream: func(testpb.TestService_FullDuplexCallServer) error { return nil }})
-	held := take(t, c)
-	defer held.Release()
-	_, err := client.health.Check(t.Context(), &healthpb.HealthCheckRequest{})
-	require.NoError(t, err)
-	stream, err := client.FullDuplexCall(t.Context())
-	require.NoError(t, err)
-	_, err = stream.Recv()
-	require.ErrorIs(t, err, io.EOF)
-}
-
-// Metadata counts for nothing unless it is trusted.
-func TestTrustsMetadataOnlyIfToldTo(t *testing.T) {
-	t.Parallel()
-	for trust, want := range map[bool]admission.Request{
-		false: {Client: "bufconn"},
-		true:  {Client: "me", Priority: strategies.MostImportant},
-	} {
-		told := make(chan admission.Request, 1)
-		c := open(t, admission.Options{Concurrency: 1, Admitted: func(e admission.Event) {
-			if e.Request.Client != "" {
-				told <- e.Request
-			}
-		}})
-		client := serve(t, c, admissiongrpc.Options{TrustHeaders: trust}, &service{})
-		ctx := metadata.AppendToOutgoingContext(t.Context(), "spillway-client", "me", "spillway-priority", "0", "priority", "u=6")
-		require.NoError(t, client.call(ctx))
-		require.Equal(t, want, <-told)
-	}
-}
-
-// Places are taken away while all are taken.
-func TestConcurrencyIsLoweredWhileAllPlacesAreTaken(t *testing.T) {
-	t.Parallel()
-	c := open(t, admission.Options{Concurrency: 4})
-	end := make(chan struct{})
-	client := serve(t, c, admissiongrpc.Options{}, &service{unary: func(context.Context) error { <-end; return nil }})
-	var all []<-chan error
-	for range 6 {
-		all = append(all, client.start(t.Context()))
-	}
-	waiting(t, c, 2)
-	require.NoError(t, c.SetConcurrency(1))
-	for range 3 {
-		end <- struct{}{}
-	}
-	inUse(t, c, 1)
-	require.Equal(t, 2, c.Stats().Waiting)
-	close(end)
-	for _, a := range all {
-		require.NoError(t, <-a)
-	}
-}
-
-// Drain serves what waits, Close turns it away; both turn away what comes.
-func TestStops(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		stop func(c *admission.Controller)
-		code codes.Code
-	}{
-		"drain": {func(c *admission.Controller) { _ = c.Drain(context.Background()) }, codes.OK},
-		"close": {func(c *admission.Controller) { c.Close() }, codes.Unavailable},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := open(t, admission.Options{Concurrency: 1})
-			client := serve(t, c, admissiongrpc.Options{}, &service{})
-			held := take(t, c)
-			waits := client.start(t.Context())
-			waiting(t, c, 1)
-			stopped := make(chan struct{})
-			go func() { row.stop(c); close(stopped) }()
-			if row.code == codes.OK {
-				held.Release()
-			}
-			require.Equal(t, row.code, status.Code(<-waits))
-			held.Release()
-			<-stopped
-			require.Equal(t, codes.Unavailable, status.Code(client.call(t.Context())))
-		})
-	}
-}
-
-func TestNothingGiven(t *testing.T) {
-	t.Parallel()
-	require.PanicsWithValue(t, "admissiongrpc: the controller is nil", func() { admissiongrpc.UnaryServerInterceptor(nil) })
-	require.PanicsWithValue(t, "admissiongrpc: the controller is nil", func() { admissiongrpc.StreamServerInterceptor(nil) })
-}
-
-// Many clients do whatever clients do, under strategies that change: nothing is lost.
-func TestSoak(t *testing.T) {
-	t.Parallel()
-	c := open(t, admission.Options{Concurrency: 3, Capacity: 8})
-	client := serve(t, c, admissiongrpc.Options{
-		Request: func(context.Context, string, any) admission.Request { return admission.Request{Cost: rand.IntN(5)} },
-	}, &service{
-		unary: func(ctx context.Context) error {
-			switch rand.IntN(3) {
-			case 0:
-				panic("oops")
-			case 1:
-				<-ctx.Done()
-			case 2:
-				admissiongrpc.Release(ctx)
-			}
-			return nil
-		},
-		stream: func(s testpb.TestService_FullDuplexCallServer) error {
-			for range rand.IntN(3) {
-				if err := s.Send(&testpb.StreamingOutputCallResponse{}); err != nil {
-					return err
-				}
-			}
-			<-s.Context().Done()
-			return nil
-		},
-	})
-	var all sync.WaitGroup
-	for range 16 {
-		all.Go(func() {
-			for range 40 {
-				ctx, cancel := context.WithTimeout(t.Context(), rand.N(10*time.Millisecond))
-				if rand.IntN(2) == 0 {
-					_ = client.call(ctx)
-				} else if stream, err := client.FullDuplexCall(ctx); err == nil {
-					_, _ = stream.Recv()
-				}
-				cancel()
-			}
-		})
-	}
-	all.Go(func() {
-		for i, name := range strategies.Names() {
-			if name != "sync" && name != "caller-runs" { // whose places nobody counts
-				require.NoError(t, c.Switch(name))
-			}
-			require.NoError(t, c.SetConcurrency(1+i%4))
-			time.Sleep(time.Millisecond)
-		}
-	})
-	all.Wait()
 }
