@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,9 +25,12 @@ func lock(dir string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("%s is in use by another comparison", dir)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s is in use by another comparison: wait for its end, or choose another folder with --out", dir)
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return func() { _ = f.Close() }, nil
 }

@@ -104,9 +104,11 @@ func (l *comparing) open(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(l.o.Dir, runsFolder), 0o755); err != nil {
 		return err
 	}
-	if l.unlock, err = lock(l.o.Dir); err != nil {
+	unlock, err := lock(l.o.Dir)
+	if err != nil {
 		return err
 	}
+	l.unlock = unlock
 	if l.o.Restart {
 		if err := discard(l.o.Dir); err != nil {
 			return err
