@@ -2,9 +2,11 @@
 # Measures what docs/strategies.md shows in tables and writes it there:
 #
 #	docs/figures.sh simulate   # in virtual time: the same anywhere, some minutes
+#	docs/figures.sh serve      # over HTTP: on a quiet machine, an hour and a half
 #	docs/figures.sh tables     # from what is in reports/
 #
-# It takes make build.
+# It takes make build and, to serve, (cd loadtest/peers && go build -o ../../bin/ ./cmd/peer).
+# More flags of serve go to the lab: --repetitions 5, say.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -22,8 +24,21 @@ simulate() {
 	$three --store-delay exp:100ms --slo 2500ms --timeout 60s --duration 900s --warmup 40s --out reports/speed-100ms
 }
 
-case "${1:-}" in
+# As simulated: 8 workers, a store that does 8 at once, room for 256. The longer the
+# work, the longer a queue takes to fill, and the generator's own lateness to vanish.
+serve() {
+	s='bin/loadtest compare --workers 8 --capacities 256 --connections 1000 --mixes get=100 --keys 1000 --store-parallel 8 --repetitions 3'
+	$s --strategies all,peer:limiter --rates 0.9x,1.1x,2x,5x,10x --store-delay exp:4ms --slo 100ms \
+		--duration 5s --warmup 2s --out reports/served-4ms "$@"
+	$s --strategies fifo,lifo,codel,auto,peer:limiter --rates 0.9x,1.1x,1.5x,2x,5x --store-delay exp:100ms --slo 2500ms --timeout 60s \
+		--duration 25s --warmup 10s --out reports/served-100ms "$@"
+}
+
+command=${1:-}
+[ $# = 0 ] || shift
+case "$command" in
 simulate) simulate ;;
+serve) serve "$@" ;;
 tables) go run ./loadtest/figures docs/strategies.md ;;
-*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+*) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac

@@ -71,7 +71,7 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	}
 	begun := false
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: binary, PeerBinary: peers, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command,
+		Binary: binary, PeerBinary: peers, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command, Lab: built(),
 		Progress: func(p lab.Progress) {
 			if !begun {
 				begun = true

@@ -24,6 +24,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -218,14 +219,22 @@ func (t *table) write(rows, columns [][]string, cells map[string]map[string]cell
 	return b.String(), nil
 }
 
-// source says where figures are from.
+// source says where figures are from: the commit and the Go of what was measured, or of the
+// lab where that is not ours, the day, and the machine.
 func source(c *lab.Comparison) string {
-	on := "in virtual time"
-	if len(c.Machine.CPU) > 0 && !strings.HasPrefix(c.Version, "simulated") {
-		on = fmt.Sprintf("on %d × %s", c.Machine.CPUs, c.Machine.CPU)
+	built := cmp.Or(c.Version, c.Lab, "no commit")
+	if commit := commitAndGo.FindStringSubmatch(built); commit != nil {
+		built = commit[1]
 	}
-	return fmt.Sprintf("*%s, %s, %s: `%s`*", c.Version, c.Finished.UTC().Format("2006-01-02"), on, c.Command)
+	on := "in virtual time"
+	if !strings.HasPrefix(c.Version, "simulated") {
+		on = fmt.Sprintf("%d × %s", c.Machine.CPUs, cmp.Or(c.Machine.CPU, "an unknown processor"))
+	}
+	return fmt.Sprintf("*%s, %s, %s*", built, c.Finished.UTC().Format("2006-01-02"), on)
 }
+
+// commitAndGo is a part of what the programs say of their version.
+var commitAndGo = regexp.MustCompile(`\(commit (\S+, go\S+)\)`)
 
 func contains(all [][]string, one []string) bool {
 	return slices.ContainsFunc(all, func(o []string) bool { return slices.Equal(o, one) })

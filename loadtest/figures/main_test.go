@@ -18,7 +18,7 @@ import (
 func folder(t *testing.T, change func(*lab.Comparison)) string {
 	t.Helper()
 	c := &lab.Comparison{
-		Version: "spillway 1.2.3", Command: "loadtest compare", Finished: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Version: "spillway 1.2.3 (commit abc1234, go1.2.3)", Command: "loadtest compare", Finished: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Scenario: scenario.Scenario{SLO: 100 * time.Millisecond}, Capacity: map[string]float64{"": 2000},
 	}
 	c.Machine.CPU, c.Machine.CPUs = "Abacus", 2
@@ -48,7 +48,7 @@ func folder(t *testing.T, change func(*lab.Comparison)) string {
 
 func TestRewrite(t *testing.T) {
 	t.Parallel()
-	const source = "*spillway 1.2.3, 2026-01-02, on 2 × Abacus: `loadtest compare`*\n\n"
+	const source = "*abc1234, go1.2.3, 2026-01-02, 2 × Abacus*\n\n"
 	for what, row := range map[string]struct {
 		attributes string
 		change     func(*lab.Comparison)
@@ -87,6 +87,19 @@ func TestRewrite(t *testing.T) {
 				require.Equal(t, begin+"\n"+row.table+"<!-- end of table -->\nbehind\n", string(text))
 			}
 		})
+	}
+}
+
+// A caption says what was measured, when and on what, as far as that is known.
+func TestSource(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]lab.Comparison{
+		"*abc, go1.2, 0001-01-01, in virtual time*":               {Version: "simulated by loadtest v1 (commit abc, go1.2)"},
+		"*abc, go1.2, 0001-01-01, 0 × an unknown processor*":      {Lab: "v1 (commit abc, go1.2)"},
+		"*spillway of old, 0001-01-01, 0 × an unknown processor*": {Version: "spillway of old"},
+		"*no commit, 0001-01-01, 0 × an unknown processor*":       {},
+	} {
+		require.Equal(t, want, source(&c))
 	}
 }
 

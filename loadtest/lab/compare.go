@@ -44,6 +44,8 @@ type CompareOptions struct {
 	KeepStores bool
 	// Command is recorded as the way to repeat the comparison.
 	Command string
+	// Lab is recorded as the version of the program that measures.
+	Lab string
 	// Progress, if set, is called when something else begins, and about twice a
 	// second while load is sent. Its calls do not overlap.
 	Progress func(Progress)

@@ -24,7 +24,8 @@ type Comparison struct {
 	Machine  machine.Machine   `json:"machine"`
 	// Command is how to repeat it.
 	Command string `json:"command"`
-	Version string `json:"version"` // of the service, as `spillway --version` says
+	Version string `json:"version"`       // of the service, as `spillway --version` says
+	Lab     string `json:"lab,omitempty"` // of the program that measured
 	// Binary is the SHA-256 of the service's binary, which tells two builds
 	// apart that say the same version.
 	Binary string `json:"binary_sha256"`

@@ -201,6 +201,7 @@ func (l *comparing) describe(ctx context.Context) (*Comparison, error) {
 	c := &Comparison{
 		Scenario: *l.s,
 		Command:  l.o.Command,
+		Lab:      l.o.Lab,
 		Started:  time.Now(),
 		Order:    orderOf(len(l.groups), l.s.Repetitions, l.s.Seed),
 		Groups:   groupsOf(l.s),
