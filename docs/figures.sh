@@ -1,9 +1,10 @@
 #!/bin/sh
-# Measures what docs/strategies.md shows in tables and writes it there:
+# Measures what docs/strategies.md shows and writes it there:
 #
 #	docs/figures.sh simulate   # in virtual time: the same anywhere, some minutes
 #	docs/figures.sh serve      # over HTTP: on a quiet machine, an hour and a half
 #	docs/figures.sh tables     # from what is in reports/
+#	docs/figures.sh charts     # likewise, by Chromium
 #
 # It takes make build and, to serve, (cd loadtest/peers && go build -o ../../bin/ ./cmd/peer).
 # More flags of serve go to the lab: --repetitions 5, say.
@@ -34,10 +35,22 @@ serve() {
 		--duration 25s --warmup 10s --out reports/served-100ms "$@"
 }
 
+# chart REPORT TITLE: the line charts of a report whose titles begin so, as one SVG.
+chart() {
+	chromium --headless --no-sandbox --disable-gpu --disable-background-networking --user-data-dir=reports/chromium \
+		--dump-dom "file://$PWD/reports/$1/report.html#svg=$2"
+}
+
+charts() {
+	chart load 'Goodput against' >docs/strategies.svg
+	chart spike 'Goodput over time' >docs/strategies-spike.svg
+	chart retries 'Goodput over time' >docs/strategies-retries.svg
+}
+
 command=${1:-}
 [ $# = 0 ] || shift
 case "$command" in
-simulate) simulate ;;
+simulate | charts) "$command" ;;
 serve) serve "$@" ;;
 tables) go run ./loadtest/figures docs/strategies.md ;;
 *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;

@@ -8,7 +8,7 @@
 // The charts are SVG drawn by that script, without a library: so they print, can
 // be read by a screen reader and the keyboard, and have the size of the window.
 // With #svg=TITLE behind its address the page becomes the charts of that title, as
-// an SVG for other pages: docs/strategies.md says how they are made.
+// an SVG for other pages: docs/figures.sh makes those of the docs.
 //
 // # What is shown of several repetitions
 //

@@ -61,7 +61,7 @@ for (const tabs of document.querySelectorAll('.tabs')) {
 }
 
 /** Leaves nothing but the line charts whose title begins so, with their legends: an
- *  SVG that stands alone, in a browser without a window as in docs/strategies.md.
+ *  SVG that stands alone, in a browser without a window as in docs/figures.sh.
  *  Lines that look alike are one. */
 function standAlone(title) {
   const host = html('div');
