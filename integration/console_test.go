@@ -90,7 +90,7 @@ func TestConsole_Moves(t *testing.T) {
 	p.until(text("health") + ` === 'shedding'`)
 	p.until(`parseFloat(` + text("arrivals") + `) > 0 && parseFloat(` + text("good") + `) > 0`)
 	p.until(`[...document.querySelectorAll('#sheds li.on')].some(e => /^full [\d.k]+\/s$/.test(e.textContent))`)
-	p.until(`/full[\d.]+% of the last 10 s: what found no room.*meanwhile.*waiting of 8 that may/.test(` + text("why") + `)`)
+	p.until(`/full[\d.]+% of the answers of the last 10 s\. Each request found no room.*queue.*waited, of at most 8\./.test(` + text("why") + `)`)
 	p.until(`/(more arrives than|as much arrives as) 2 workers can do/.test(` + text("verdict-text") + `)`)
 	p.until(text("busy") + ` === '2' && ` + text("depth") + ` !== '0'`)
 	p.until(`document.querySelectorAll('#slowest tr').length > 5 && /PUT, key 4 B, value 1 B/.test(` + text("slowest") + `)`)

@@ -6,12 +6,12 @@ import "github.com/spillway-go/spillway/strategies"
 // strategies, what happened to a request that was turned away. Each goes on
 // after "it". docs/operations.md has the rules behind them, with their figures.
 var explanations = map[strategies.Reason]string{
-	strategies.ReasonFull:      "found no room: as many waited as may wait, or bodies took up all the memory they may",
-	strategies.ReasonDisplaced: "waited in a full queue and gave its place to another: a newer one, or a more important or more urgent one",
-	strategies.ReasonCoDel:     "waited too long in a queue that does not get empty; without it, others are served in time",
-	strategies.ReasonLimit:     "came when as much was under way as the strategy has found the service to manage",
+	strategies.ReasonFull:      "found no room: the queue, or the memory for bodies, was full",
+	strategies.ReasonDisplaced: "waited in a full queue and lost its place to a newer, more important or more urgent request",
+	strategies.ReasonCoDel:     "waited too long in a queue that did not get empty; giving it up lets others be in time",
+	strategies.ReasonLimit:     "came while the service did as much as the strategy has found that it can",
 	strategies.ReasonFair:      "waited in a full queue, and its client had more waiting than any other",
 	strategies.ReasonAbandoned: "waited, and its client hung up",
-	strategies.ReasonDraining:  "waited still, or came, when the service had to stop",
-	strategies.ReasonExpired:   "was past its own deadline (Spillway-Timeout-Ms), or could not have met it",
+	strategies.ReasonDraining:  "waited, or came, while the service was stopping",
+	strategies.ReasonExpired:   "missed its own deadline (Spillway-Timeout-Ms), or would have",
 }

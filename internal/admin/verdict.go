@@ -71,7 +71,7 @@ func judge(s *situation) verdict {
 		v.Advice = fmt.Sprintf("%s of the answers are 412: the condition of the request (If-Match, If-None-Match) did not hold.", percent(s.Unmet/answered))
 	}
 	if s.Observe && s.WouldShed > 0 && answered > 0 {
-		v.Advice = strings.TrimSpace(fmt.Sprintf("%s In the mode observe nothing is turned away by the strategy: with SPILLWAY_MODE=enforce it would be %s.", v.Advice, percent(min(1, s.WouldShed/answered))))
+		v.Advice = strings.TrimSpace(fmt.Sprintf("%s Observe mode turns nothing away; SPILLWAY_MODE=enforce would turn away %s.", v.Advice, percent(min(1, s.WouldShed/answered))))
 	}
 	return v
 }
@@ -89,7 +89,7 @@ func (s *situation) judge() verdict {
 	case s.Failed > few*answered:
 		return verdict{levelBad, fmt.Sprintf("%s of the answers are errors.", percent(s.Failed/answered)), "The codes below say which: a 4xx is the client's fault, a 5xx the service's.", ""}
 	case s.Roomless > few*answered:
-		return verdict{levelBad, fmt.Sprintf("%s are turned away for want of memory for their bodies.", percent(s.Roomless/answered)), "Raise SPILLWAY_MAX_BODY_BYTES, or let fewer clients send large values at once.", ""}
+		return verdict{levelBad, fmt.Sprintf("%s are turned away: the memory for their bodies is used up.", percent(s.Roomless/answered)), "Raise SPILLWAY_MAX_BODY_BYTES, or let fewer clients send large values at once.", ""}
 	}
 	if v, overloaded := s.overload(served, answered); overloaded {
 		return v
@@ -97,18 +97,18 @@ func (s *situation) judge() verdict {
 	late := share(s.Late, served)
 	switch {
 	case s.Shed > few*answered && s.own() > s.Shed/2:
-		return verdict{levelLate, fmt.Sprintf("%s are given up before their turn: their own deadlines pass, or their clients hang up.", percent(s.Shed/answered)),
+		return verdict{levelLate, fmt.Sprintf("%s are given up before their turn: their deadlines pass, or their clients hang up.", percent(s.Shed/answered)),
 			"The workers are not the limit. The clients' deadlines may be too short.", ""}
 	case s.Shed > few*answered:
-		return s.advise(verdict{levelLate, fmt.Sprintf("Bursts fill the queue: %s are turned away, though the workers manage the rate.", percent(s.Shed/answered)),
+		return s.advise(verdict{levelLate, fmt.Sprintf("Bursts fill the queue: %s are turned away, though the workers can do the average rate.", percent(s.Shed/answered)),
 			"A larger SPILLWAY_QUEUE_CAPACITY takes longer bursts", ""})
 	case late > few && s.Wait < s.Latency/2 && s.Workers > 0 && s.Busy == s.Workers && s.Strategy != recommended:
-		return s.advise(verdict{levelBad, fmt.Sprintf("%s of the answers are late: they take %s (median) in the store, which has more to do at once than it can; the objective is %s.", percent(late), span(s.Latency-s.Wait), span(s.SLO)), "", ""})
+		return s.advise(verdict{levelBad, fmt.Sprintf("%s of the answers are late: the store has more to do at once than it can, and takes %s (median). The objective is %s.", percent(late), span(s.Latency-s.Wait), span(s.SLO)), "", ""})
 	case late > few && s.Wait < s.Latency/2:
-		return verdict{levelLate, fmt.Sprintf("%s of the answers are late, and not for the queue: the work itself takes %s (median), the objective is %s.", percent(late), span(s.Latency-s.Wait), span(s.SLO)),
+		return verdict{levelLate, fmt.Sprintf("%s of the answers are late, and the queue is not the cause: the work itself takes %s (median). The objective is %s.", percent(late), span(s.Latency-s.Wait), span(s.SLO)),
 			"See the store below. No other strategy makes the work faster.", ""}
 	case late > few:
-		return s.advise(verdict{levelLate, fmt.Sprintf("%s of the answers are late: requests wait %s (median), the objective is %s.", percent(late), span(s.Wait), span(s.SLO)),
+		return s.advise(verdict{levelLate, fmt.Sprintf("%s of the answers are late: requests wait %s (median). The objective is %s.", percent(late), span(s.Wait), span(s.SLO)),
 			s.unlessLearned("More workers help if the store can do more at once", ""), ""})
 	case s.Depth > 0 && s.Busy == s.Workers && s.Workers > 0:
 		return verdict{levelGood, fmt.Sprintf("All %d workers are busy, and everybody is served in time: requests wait %s (median).", s.Workers, span(s.Wait)), "", ""}
@@ -125,7 +125,7 @@ func (s *situation) overload(served, answered float64) (verdict, bool) {
 		if late < 0.1 {
 			return verdict{}, false
 		}
-		return s.advise(verdict{levelBad, fmt.Sprintf("%s has no queue, so all that arrives is in the store at once: %s of the answers are late.", s.Strategy, percent(late)), "", ""}), true
+		return s.advise(verdict{levelBad, fmt.Sprintf("%s has no queue, so all that arrives is in the store at once. %s of the answers are late.", s.Strategy, percent(late)), "", ""}), true
 	}
 	if s.Arrivals < s.Ran*1.02 || s.Busy < s.Workers || s.Shed-s.own() <= few*answered && s.Growth < 0.02*s.Arrivals {
 		return verdict{}, false
@@ -140,14 +140,14 @@ func (s *situation) overload(served, answered float64) (verdict, bool) {
 	}
 	switch {
 	case s.Capacity == strategies.Unbounded && s.Growth > 0:
-		return s.advise(verdict{levelBad, fmt.Sprintf("%s: %s lets it pile up, %d wait and %.0f more every second.", text, s.Strategy, s.Depth, s.Growth), "", ""}), true
+		return s.advise(verdict{levelBad, fmt.Sprintf("%s. %s lets them pile up: %d wait, %.0f more every second.", text, s.Strategy, s.Depth, s.Growth), "", ""}), true
 	case late >= 0.9 && s.Latency-s.Wait > s.SLO:
 		return verdict{levelBad, fmt.Sprintf("%s, and the work itself takes %s, longer than the objective of %s.", text, span(s.Latency-s.Wait), span(s.SLO)),
-			"No strategy can make it: the store has to become faster, or the objective longer.", ""}, true
+			"No strategy helps here: make the store faster, or the objective longer.", ""}, true
 	case late >= 0.9:
-		return s.advise(verdict{levelBad, fmt.Sprintf("%s; %s makes everybody late: they wait %s (median), the objective is %s.", text, s.Strategy, span(s.Wait), span(s.SLO)), "", ""}), true
+		return s.advise(verdict{levelBad, fmt.Sprintf("%s; %s makes everybody late: they wait %s (median). The objective is %s.", text, s.Strategy, span(s.Wait), span(s.SLO)), "", ""}), true
 	case late > 0.05:
-		return s.advise(verdict{levelBad, fmt.Sprintf("%s; of those that %s serves, %s are late.", text, s.Strategy, percent(late)), "", ""}), true
+		return s.advise(verdict{levelBad, fmt.Sprintf("%s; of what %s serves, %s is late.", text, s.Strategy, percent(late)), "", ""}), true
 	default:
 		return verdict{levelLate, fmt.Sprintf("%s. %s turns %s away and serves the others in time.", text, s.Strategy, percent(s.Shed/answered)),
 			"It holds. To serve all takes " + s.unlessLearned("more workers, if the store can do more at once, or more machines.", "more machines: how many may run at once is learned."), ""}, true
@@ -166,7 +166,7 @@ func (s *situation) advise(v verdict) verdict {
 		return v
 	}
 	if v.Advice == "" {
-		v.Advice = "It takes a few seconds to learn. If it stays so, the store cannot do the work in time"
+		v.Advice = "It learns for a few seconds. If this stays, the store is too slow for the objective"
 	}
 	v.Advice += "."
 	return v

@@ -33,11 +33,11 @@ func TestJudge(t *testing.T) {
 		},
 		"a first in first out queue that is full makes everybody late": {
 			overload,
-			verdict{levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median), the objective is 100 ms.", "Switch to auto.", "auto"},
+			verdict{levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "Switch to auto.", "auto"},
 		},
 		"some are late": {
 			with(overload, func(s *situation) { s.Strategy, s.Good, s.Late, s.Wait = "hybrid", 1000, 1000, 0.01 }),
-			verdict{levelBad, "46% more arrives than 8 workers can do; of those that hybrid serves, 50% are late.", "Switch to auto.", "auto"},
+			verdict{levelBad, "46% more arrives than 8 workers can do; of what hybrid serves, 50% is late.", "Switch to auto.", "auto"},
 		},
 		"what holds is left alone, whatever it is called": {
 			with(overload, func(s *situation) { s.Strategy, s.Good, s.Late = "<b>lifo</b>", 2000, 0 }),
@@ -45,17 +45,17 @@ func TestJudge(t *testing.T) {
 		},
 		"the recommended one that is late has to learn": {
 			with(overload, func(s *situation) { s.Strategy = recommended }),
-			verdict{levelBad, "46% more arrives than 8 workers can do; auto makes everybody late: they wait 128 ms (median), the objective is 100 ms.", "It takes a few seconds to learn. If it stays so, the store cannot do the work in time.", ""},
+			verdict{levelBad, "46% more arrives than 8 workers can do; auto makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "It learns for a few seconds. If this stays, the store is too slow for the objective.", ""},
 		},
 		"no bound": {
 			with(overload, func(s *situation) {
 				s.Strategy, s.Capacity, s.Shed, s.Reasons, s.Depth, s.Growth = "unbounded", strategies.Unbounded, 0, nil, 5000, 920
 			}),
-			verdict{levelBad, "46% more arrives than 8 workers can do: unbounded lets it pile up, 5000 wait and 920 more every second.", "Switch to auto.", "auto"},
+			verdict{levelBad, "46% more arrives than 8 workers can do. unbounded lets them pile up: 5000 wait, 920 more every second.", "Switch to auto.", "auto"},
 		},
 		"no queue": {
 			situation{Strategy: "sync", Arrivals: 2000, Ran: 2000, Good: 200, Late: 1800, SLO: 0.1, Latency: 0.5},
-			verdict{levelBad, "sync has no queue, so all that arrives is in the store at once: 90% of the answers are late.", "Switch to auto.", "auto"},
+			verdict{levelBad, "sync has no queue, so all that arrives is in the store at once. 90% of the answers are late.", "Switch to auto.", "auto"},
 		},
 		"no queue, and no need of one": {
 			situation{Strategy: "sync", Arrivals: 2000, Ran: 2000, Good: 2000, SLO: 0.1, Latency: 0.01},
@@ -63,7 +63,7 @@ func TestJudge(t *testing.T) {
 		},
 		"the work alone takes too long": {
 			with(overload, func(s *situation) { s.Wait, s.Latency = 0.1, 0.4 }),
-			verdict{levelBad, "46% more arrives than 8 workers can do, and the work itself takes 300 ms, longer than the objective of 100 ms.", "No strategy can make it: the store has to become faster, or the objective longer.", ""},
+			verdict{levelBad, "46% more arrives than 8 workers can do, and the work itself takes 300 ms, longer than the objective of 100 ms.", "No strategy helps here: make the store faster, or the objective longer.", ""},
 		},
 		"one worker": {
 			with(overload, func(s *situation) { s.Workers, s.Busy, s.Good, s.Late = 1, 1, 2000, 0 }),
@@ -75,7 +75,7 @@ func TestJudge(t *testing.T) {
 		},
 		"far more": {
 			with(overload, func(s *situation) { s.Arrivals, s.Shed = 5000, 3000 }),
-			verdict{levelBad, "2.5 times as much arrives as 8 workers can do; fifo makes everybody late: they wait 128 ms (median), the objective is 100 ms.", "Switch to auto.", "auto"},
+			verdict{levelBad, "2.5 times as much arrives as 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "Switch to auto.", "auto"},
 		},
 		"all stand still": {
 			with(overload, func(s *situation) { s.Ran, s.Late, s.Shed, s.Wait, s.Latency = 0, 0, 2920, 0, 0 }),
@@ -87,37 +87,37 @@ func TestJudge(t *testing.T) {
 		},
 		"a slow store": {
 			with(calm, func(s *situation) { s.Good, s.Late, s.Latency = 400, 100, 0.15 }),
-			verdict{levelLate, "20% of the answers are late, and not for the queue: the work itself takes 150 ms (median), the objective is 100 ms.", "See the store below. No other strategy makes the work faster.", ""},
+			verdict{levelLate, "20% of the answers are late, and the queue is not the cause: the work itself takes 150 ms (median). The objective is 100 ms.", "See the store below. No other strategy makes the work faster.", ""},
 		},
 		"what the connections run waits in the store": {
 			with(overload, func(s *situation) {
 				s.Strategy, s.Arrivals, s.Shed, s.Reasons, s.Wait, s.Latency = "caller-runs", 2000, 0, nil, 0.05, 0.25
 			}),
-			verdict{levelBad, "100% of the answers are late: they take 200 ms (median) in the store, which has more to do at once than it can; the objective is 100 ms.", "Switch to auto.", "auto"},
+			verdict{levelBad, "100% of the answers are late: the store has more to do at once than it can, and takes 200 ms (median). The objective is 100 ms.", "Switch to auto.", "auto"},
 		},
 		"a queue that nothing is turned away from": {
 			with(calm, func(s *situation) { s.Busy, s.Depth, s.Good, s.Late, s.Wait, s.Latency = 8, 100, 300, 200, 0.09, 0.095 }),
-			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median), the objective is 100 ms.", "More workers help if the store can do more at once; or switch to auto.", "auto"},
+			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median). The objective is 100 ms.", "More workers help if the store can do more at once; or switch to auto.", "auto"},
 		},
 		"only observed": {
 			with(calm, func(s *situation) { s.Observe, s.WouldShed = true, 100 }),
-			verdict{levelGood, "Everybody is served in time.", "In the mode observe nothing is turned away by the strategy: with SPILLWAY_MODE=enforce it would be 20%.", ""},
+			verdict{levelGood, "Everybody is served in time.", "Observe mode turns nothing away; SPILLWAY_MODE=enforce would turn away 20%.", ""},
 		},
 		"observed, and late": {
 			with(calm, func(s *situation) {
 				s.Strategy, s.Observe, s.WouldShed, s.Busy, s.Depth, s.Good, s.Late, s.Wait, s.Latency = recommended, true, 250, 8, 100, 300, 200, 0.09, 0.095
 			}),
-			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median), the objective is 100 ms.", "More workers help if the store can do more at once. In the mode observe nothing is turned away by the strategy: with SPILLWAY_MODE=enforce it would be 50%.", ""},
+			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median). The objective is 100 ms.", "More workers help if the store can do more at once. Observe mode turns nothing away; SPILLWAY_MODE=enforce would turn away 50%.", ""},
 		},
 		"bursts": {
 			with(calm, func(s *situation) { s.Arrivals, s.Shed, s.Reasons = 550, 50, map[string]float64{"full": 50} }),
-			verdict{levelLate, "Bursts fill the queue: 9% are turned away, though the workers manage the rate.", "A larger SPILLWAY_QUEUE_CAPACITY takes longer bursts; or switch to auto.", "auto"},
+			verdict{levelLate, "Bursts fill the queue: 9% are turned away, though the workers can do the average rate.", "A larger SPILLWAY_QUEUE_CAPACITY takes longer bursts; or switch to auto.", "auto"},
 		},
 		"impatient clients": {
 			with(calm, func(s *situation) {
 				s.Arrivals, s.Shed, s.Reasons = 550, 50, map[string]float64{"expired": 30, "abandoned": 20}
 			}),
-			verdict{levelLate, "9% are given up before their turn: their own deadlines pass, or their clients hang up.", "The workers are not the limit. The clients' deadlines may be too short.", ""},
+			verdict{levelLate, "9% are given up before their turn: their deadlines pass, or their clients hang up.", "The workers are not the limit. The clients' deadlines may be too short.", ""},
 		},
 		"errors": {
 			with(calm, func(s *situation) { s.Failed = 500 }),
@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 		},
 		"no memory for bodies": {
 			with(calm, func(s *situation) { s.Shed, s.Roomless = 50, 50 }),
-			verdict{levelBad, "9% are turned away for want of memory for their bodies.", "Raise SPILLWAY_MAX_BODY_BYTES, or let fewer clients send large values at once.", ""},
+			verdict{levelBad, "9% are turned away: the memory for their bodies is used up.", "Raise SPILLWAY_MAX_BODY_BYTES, or let fewer clients send large values at once.", ""},
 		},
 		"draining": {
 			with(overload, func(s *situation) { s.NotReady = "draining" }),

@@ -83,11 +83,11 @@
     set($('depth'), amount(last.depth));
     set($('capacity'), last.workers === 0 ? 'no queue' : each((p) => `${amount(p.depth)} ${of(p)}`) || of(last));
     set($('busy'), last.workers === 0 ? '–' : amount(last.busy));
-    set($('workers'), last.workers === 0 ? 'the connections' : each((p) => `${p.busy} of ${p.workers}`) || `of ${amount(last.workers)} ${last.workers === 1 ? 'worker' : 'workers'}${last.learned ? ', learned' : ''}`);
+    set($('workers'), last.workers === 0 ? 'by the connections' : each((p) => `${p.busy} of ${p.workers}`) || `of ${amount(last.workers)} ${last.workers === 1 ? 'worker' : 'workers'}${last.learned ? ', learned' : ''}`);
     $('learned').hidden = !last.learned;
     if (last.learned) set($('learned'), `learned: ${amount(last.learned.limit)} at once (${last.learned.why})`);
     set($('connections'), `${amount(last.connections)} ${last.connections === 1 ? 'connection' : 'connections'}`);
-    set($('summary'), summary(last.strategy) + (last.mode === 'observe' ? ' · only observed: nothing is turned away by it' : ''));
+    set($('summary'), summary(last.strategy) + (last.mode === 'observe' ? ' · observe mode: it turns nothing away' : ''));
     showVerdict();
     showStore();
     showSlowest();
@@ -150,17 +150,17 @@
     const percent = (n) => `${digits(Math.min(100, Math.max(0.01, 100 * n / last.answered)))}%`;
     const lines = Object.keys(explanations).map((reason) => [reason, last.reasons[reason] || 0])
       .filter(([, n]) => n > 0.5).sort((a, b) => b[1] - a[1])
-      .map(([reason, n]) => [reason, `${percent(n)} of the last 10 s: what ${explanations[reason]}.`
-        + (reason === 'full' && last.roomless > 0.5 ? ` For want of memory for bodies: ${percent(last.roomless)}.` : '')]);
+      .map(([reason, n]) => [reason, `${percent(n)} of the answers of the last 10 s. Each request ${explanations[reason]}.`
+        + (reason === 'full' && last.roomless > 0.5 ? ` Without memory for its body: ${percent(last.roomless)}.` : '')]);
     for (const [reason, n] of Object.entries(last.wouldShed)) {
-      if (n > 0.5) lines.push([`${reason}, observed`, `${percent(n)} of the last 10 s would have been turned away, in the mode enforce${explanations[reason] ? `: what ${explanations[reason]}` : ''}.`]);
+      if (n > 0.5) lines.push([`${reason}, observed`, `${percent(n)} of the answers of the last 10 s. SPILLWAY_MODE=enforce would have turned these requests away${explanations[reason] ? `: each ${explanations[reason]}` : ''}.`]);
     }
     if (lines.length) {
       const [least, most] = last.depths, waits = last.percentiles.find((p) => p.of === 'waiting').recent;
-      lines.push(['meanwhile', `${least === most ? amount(most) : `${amount(least)} to ${amount(most)}`} waiting`
-        + (last.capacity ? ` of ${amount(last.capacity)} that may` : '') + (last.limit ? `, the strategy's limit is ${amount(last.limit)} now` : '') + ', looked at once a second'
-        + (waits ? `; what was run had waited ${duration(waits[0])} (median), ${duration(waits[2])} (p99).` : '; none was run.')
-        + (last.pace ? ` Workers begin a task every ${duration(last.pace)}, as the strategy measures it.` : '')]);
+      lines.push(['queue', `${least === most ? amount(most) : `${amount(least)} to ${amount(most)}`} waited`
+        + (last.capacity ? `, of at most ${amount(last.capacity)}.` : '.') + (last.limit ? ` The strategy's own limit is ${amount(last.limit)} now.` : '')
+        + (waits ? ` Those that ran had waited ${duration(waits[0])} (median), ${duration(waits[2])} (p99).` : ' None ran.')
+        + (last.pace ? ` The workers begin one every ${duration(last.pace)}.` : '')]);
     }
     $('why').hidden = !lines.length;
     pairs($('why'), lines);
@@ -206,7 +206,7 @@
       pairs($('store'), [
         ['read: median, p99', times(store.get, 'no read of late')],
         ['write: median, p99', times(store.commit, 'no write of late')],
-        ['operations under way', last.workers === 0 ? '–' : `${last.busy} of ${last.workers} that may`],
+        ['operations under way', last.workers === 0 ? '–' : `${last.busy} of at most ${last.workers}`],
       ]);
       return;
     }
@@ -216,14 +216,14 @@
       ['read: median, p99', times(store.get, 'no read of late')],
       ['write: median, p99', times(store.commit, 'no write of late')],
       ['fsync: median, p99', times(store.fsync, 'no fsync of late')],
-      ['times writes had to wait for it', amount(store.stalls), store.stallsLately ? 'bad' : 'off'],
+      ['write stalls', amount(store.stalls), store.stallsLately ? 'bad' : 'off'],
       ['compactions', amount(store.compactions)],
-      ['to be compacted', bytes(store.debt)],
-      ['places a read looks at', String(store.readAmplification), store.readAmplification > 12 ? 'late' : 'off'],
-      ['found in the cache', looked ? `${digits(100 * store.cacheHits / looked)}%` : '–'],
-      ['memory for writes', bytes(store.memtables)],
+      ['compaction debt', bytes(store.debt)],
+      ['read amplification', String(store.readAmplification), store.readAmplification > 12 ? 'late' : 'off'],
+      ['cache hits', looked ? `${digits(100 * store.cacheHits / looked)}%` : '–'],
+      ['memtables', bytes(store.memtables)],
       ['on disk', bytes(store.disk)],
-      ['levels with data', (store.levels || []).map((n, i) => n ? `L${i}` : '').filter(Boolean).join(' ') || '–'],
+      ['levels in use', (store.levels || []).map((n, i) => n ? `L${i}` : '').filter(Boolean).join(' ') || '–'],
     ]);
   }
 
