@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/version"
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 	"github.com/spillway-go/spillway/loadtest/workload"
@@ -71,7 +72,7 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	}
 	begun := false
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: binary, PeerBinary: peers, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command, Lab: built(),
+		Binary: binary, PeerBinary: peers, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command, Lab: version.Get().String(),
 		Progress: func(p lab.Progress) {
 			if !begun {
 				begun = true

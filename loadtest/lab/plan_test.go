@@ -231,7 +231,7 @@ func TestRoomOf_KnowsTheServicesDefaults(t *testing.T) {
 	for strategy, capacity := range map[string]int{service.Config.Strategy: 4096, "fifo": 256} {
 		room, bounded := roomOf(&scenario.Combination{Strategy: strategy})
 		require.True(t, bounded)
-		require.Equal(t, service.Config.Workers+capacity, room, strategy)
+		require.Equal(t, int(service.Config.Workers)+capacity, room, strategy)
 	}
 }
 
