@@ -25,14 +25,14 @@ import (
 //
 // A variable that is set to nothing counts as not set.
 type Config struct {
-	Strategy    string `name:"strategy" default:"auto" enum:"${strategies}" help:"Queueing strategy, of those that spillway --help explains."`
-	Mode        string `name:"mode" default:"enforce" enum:"enforce,observe" help:"Enforce: what the strategy turns away is turned away; observe: it is counted and served. One of ${enum}."`
+	Strategy    string `name:"strategy" default:"auto" enum:"${strategies}" help:"Queueing strategy: see spillway --help."`
+	Mode        string `name:"mode" default:"enforce" enum:"enforce,observe" help:"What becomes of requests that the strategy turns away: enforce (refused), observe (counted, and served)."`
 	Listen      string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
 	AdminListen string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
 	AcceptLoops int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
 	// Workers is Auto if their number is to be learned.
-	Workers Workers `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs, or 128 with the distributed store, for which they wait. auto has the number learned, as the proxy does by default."`
-	Pools   string  `name:"pools" default:"shared" enum:"shared,split" help:"Shared: one queue for all; split: reads and writes have a queue and half the workers each. One of ${enum}."`
+	Workers Workers `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs, or 128 with the distributed store, for which they wait. auto: the number is learned, as the proxy does by default."`
+	Pools   string  `name:"pools" default:"shared" enum:"shared,split" help:"shared (one queue for all), or split (reads and writes have a queue and half the workers each)."`
 	// QueueCapacity is 0 if it is not set: then it is that of the active strategy.
 	QueueCapacity int `name:"queue-capacity" unset:"256, or 4096 under auto" min:"1" max:"1048576" help:"Requests that may wait."`
 
@@ -41,47 +41,47 @@ type Config struct {
 	Sync       Sync   `name:"sync" default:"always" help:"When a write is acknowledged: always (it is on the disk), interval:DURATION (a crash may lose that much), never (a crash may lose more)."`
 	CacheBytes int64  `name:"cache-bytes" default:"${cache}" type:"size" min:"1" help:"Block cache of the embedded store; by default a quarter of the memory."`
 
-	CassandraHosts             string        `name:"cassandra-hosts" type:"hosts" help:"Nodes of the Cassandra cluster to begin with, HOST[:PORT],…, all of the local datacentre."`
-	CassandraKeyspace          string        `name:"cassandra-keyspace" type:"keyspace" default:"spillway" help:"Keyspace, made if it is not there."`
+	CassandraHosts             string        `name:"cassandra-hosts" type:"hosts" help:"Nodes of the Cassandra cluster to connect to first, HOST[:PORT],…, all of the local datacentre."`
+	CassandraKeyspace          string        `name:"cassandra-keyspace" type:"keyspace" default:"spillway" help:"Keyspace, created if it is absent."`
 	CassandraConsistency       string        `name:"cassandra-consistency" default:"LOCAL_QUORUM" enum:"ONE,TWO,THREE,QUORUM,EACH_QUORUM,ALL,LOCAL_ONE,LOCAL_QUORUM" help:"Consistency of requests that do not say: ${enum}."`
 	CassandraUsername          string        `name:"cassandra-username" help:"User name, if the cluster wants one."`
 	CassandraPassword          string        `name:"cassandra-password" secret:"" help:"Its password."`
-	CassandraReplicationFactor Replication   `name:"cassandra-replication-factor" default:"3" help:"Replicas of each key in a keyspace that is made: a number, or DATACENTRE:NUMBER,… for several."`
-	CassandraSpeculativeDelay  time.Duration `name:"cassandra-speculative-delay" default:"0s" help:"How long a read waits for its answer before a second node is asked as well; 0 for never."`
+	CassandraReplicationFactor Replication   `name:"cassandra-replication-factor" default:"3" help:"Replicas of each key in a keyspace that is created: a number, or DATACENTRE:NUMBER,… for several."`
+	CassandraSpeculativeDelay  time.Duration `name:"cassandra-speculative-delay" default:"0s" help:"How long a read waits before it asks a second node as well; 0 for never."`
 
 	MaxKeyBytes              int   `name:"max-key-bytes" default:"4096" type:"size" min:"1" max:"65535" help:"Longest key."`
 	MaxValueBytes            int   `name:"max-value-bytes" default:"1048576" type:"size" min:"1" max:"1073741824" help:"Longest value."`
 	MaxBatchBytes            int   `name:"max-batch-bytes" default:"4194304" type:"size" min:"1" max:"1073741824" help:"Longest batch of operations, and longest answer to one."`
-	MaxBodyBytes             int64 `name:"max-body-bytes" default:"${bodies}" type:"size" min:"1" help:"Bodies being read or waiting, in total; by default an eighth of the memory."`
-	MaxConnections           int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Connections that may be open; further ones are turned away."`
-	MaxConnectionsPerAddress int   `name:"max-connections-per-address" default:"0" min:"0" max:"10000000" help:"Of these, how many may come from one address, or IPv6 network of 64 bits; 0 for no limit of its own."`
+	MaxBodyBytes             int64 `name:"max-body-bytes" default:"${bodies}" type:"size" min:"1" help:"Total size of bodies that are being read or wait; by default an eighth of the memory."`
+	MaxConnections           int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Most open connections; further ones are turned away."`
+	MaxConnectionsPerAddress int   `name:"max-connections-per-address" default:"0" min:"0" max:"10000000" help:"Most of these from one address, or one IPv6 /64 network; 0 for no limit of its own."`
 
-	TrustRequestStart string `name:"trust-request-start" default:"false" enum:"false,true" help:"Whether a request arrived when X-Request-Start says, which a proxy must set then: ${enum}."`
+	TrustRequestStart string `name:"trust-request-start" default:"false" enum:"false,true" help:"Take the time of arrival from X-Request-Start. Only behind a proxy that sets it: ${enum}."`
 
-	AdminMaxConnections int `name:"admin-max-connections" default:"256" min:"1" max:"65536" help:"Connections of the admin plane that may be open; further ones are turned away."`
+	AdminMaxConnections int `name:"admin-max-connections" default:"256" min:"1" max:"65536" help:"Most open connections of the admin plane; further ones are turned away."`
 
 	// SLO is a bucket bound of the metrics, which the alert rules find by its
 	// digits: a shorter one is written there with an exponent.
-	SLO time.Duration `name:"slo" default:"100ms" least:"100us" help:"Latency objective, for the metrics."`
+	SLO time.Duration `name:"slo" default:"100ms" least:"100us" help:"Latency objective: an answer within it is in time, for metrics and console."`
 
 	ReadTimeout  time.Duration `name:"read-timeout" default:"10s" positive:"" help:"How long a client may take to send a request."`
-	WriteTimeout time.Duration `name:"write-timeout" default:"10s" positive:"" help:"How long a client may take no byte of its answer."`
+	WriteTimeout time.Duration `name:"write-timeout" default:"10s" positive:"" help:"How long a client may read nothing of its answer."`
 	IdleTimeout  time.Duration `name:"idle-timeout" default:"60s" positive:"" help:"How long a connection may be silent between requests."`
 	DrainDelay   time.Duration `name:"drain-delay" default:"0s" help:"How long to go on serving after SIGTERM, while /readyz says 503."`
-	DrainTimeout time.Duration `name:"drain-timeout" default:"10s" help:"How long queued work may take to finish before it is shed."`
+	DrainTimeout time.Duration `name:"drain-timeout" default:"10s" help:"How long queued requests may take to finish before they are shed."`
 
 	TLSCert      string  `name:"tls-cert" help:"File with the TLS certificate of both planes, PEM."`
 	TLSKey       string  `name:"tls-key" help:"File with its key, PEM."`
 	DataToken    string  `name:"data-token" type:"token" secret:"" help:"Bearer token that requests of the data plane must carry."`
-	AllowedHosts Names   `name:"allowed-hosts" help:"Names under which browsers may use the data plane where it is on loopback and has no token, HOST,…, beside IP addresses and localhost."`
+	AllowedHosts Names   `name:"allowed-hosts" help:"Host names by which browsers may reach a data plane on loopback without a token, beside localhost and IP addresses: HOST,…."`
 	CORSOrigins  Origins `name:"cors-origins" help:"Origins whose pages may call the data plane from a browser, SCHEME://HOST[:PORT],…."`
 	AdminToken   string  `name:"admin-token" type:"token" secret:"" help:"Bearer token that requests of the admin plane must carry."`
 
 	// StoreDelay makes the store slow, in the lab. The zero value does not.
-	StoreDelay    delay.Distribution `name:"store-delay" default:"0" help:"Lab only: how long each operation sleeps first, such as 4ms or exp:4ms."`
-	StoreParallel int                `name:"store-parallel" default:"0" min:"0" max:"65536" help:"Lab only, with a delay: how many operations the store does at once, others wait in it; 0 for as many as come."`
+	StoreDelay    delay.Distribution `name:"store-delay" default:"0" help:"How long each operation sleeps first, such as 4ms or exp:4ms."`
+	StoreParallel int                `name:"store-parallel" default:"0" min:"0" max:"65536" help:"With a delay: how many operations the store does at once, while others wait in it; 0 for no bound."`
 
-	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}."`
+	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Lowest level that is logged: ${enum}."`
 	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}."`
 }
 

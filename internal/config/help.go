@@ -31,6 +31,16 @@ var groups = []struct {
 	{"For the lab", []string{"store-*"}},
 }
 
+// groupsOf are the headings that matter to a command; to one that is not here, all do.
+var groupsOf = map[string][]string{
+	"healthcheck": {"Addresses", "Who may use it"},
+	"backup":      {"Addresses", "Who may use it"},
+	"restore":     {"Store"},
+	"check":       {"Store"},
+	"copy":        {"Queue", "Cassandra", "Log"},
+	"proxy":       {"Queue", "Addresses", "Who may use it", "Limits", "Stopping", "Log"},
+}
+
 // otherFlags is the heading of flags without a group.
 const otherFlags = "Others"
 
@@ -92,6 +102,11 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 		title string
 		flags []string
 	}{title: otherFlags}) {
+		if command != nil {
+			if some, known := groupsOf[command.Name]; known && !slices.Contains(some, g.title) {
+				continue
+			}
+		}
 		if len(byGroup[g.title]) > 0 {
 			say(w, "\n%s\n", g.title)
 		}
@@ -100,7 +115,7 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 		}
 	}
 	say(w, "\n")
-	entry(w, "-h, --help", "Print this, or with a command what belongs to it.")
+	entry(w, "-h, --help", "Print this, or with a command the help for it.")
 	for _, f := range ctx.Model.Flags {
 		if f.Name == "version" {
 			entry(w, "--version", f.Help)

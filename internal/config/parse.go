@@ -74,24 +74,24 @@ type Invocation struct {
 // Transfer are the flags of Copy.
 type Transfer struct {
 	// From is a data folder or a backup.
-	From string `name:"from" required:"" type:"source" placeholder:"pebble:DIR" help:"What to copy: pebble:DIR, a data folder on which no service runs, or a backup."`
+	From string `name:"from" required:"" type:"source" placeholder:"pebble:DIR" help:"What to copy: pebble:DIR, a backup, or a data folder that no service uses."`
 	// To are nodes of a cluster.
-	To string `name:"to" required:"" type:"target" placeholder:"cassandra:HOSTS" help:"Where to: cassandra:HOST[:PORT],…, nodes of a cluster, all of the local datacentre. The other settings are those of the service: keyspace, replication, consistency, user and password; workers is how many operations are under way at once."`
+	To string `name:"to" required:"" type:"target" placeholder:"cassandra:HOSTS" help:"Where to: cassandra:HOST[:PORT],…, nodes of the cluster, all of the local datacentre. Keyspace, replication, consistency, user and password are set as for the service. --workers says how many operations run at once."`
 	// State is the path of the file with which an interrupted copy goes on.
-	State string `name:"state" default:"spillway-copy.json" help:"File that says how far the copy is, so that the same command goes on when it was interrupted. It is removed at the end."`
+	State string `name:"state" default:"spillway-copy.json" help:"File with the progress, from which the same command goes on after an interruption. It is removed at the end."`
 	// VerifyOnly says that nothing is to be copied.
-	VerifyOnly bool `name:"verify-only" help:"Copy nothing, compare only."`
+	VerifyOnly bool `name:"verify-only" help:"Compare only; copy nothing."`
 }
 
 // Forward are the settings of Proxy, beside those of Config.
 type Forward struct {
-	Upstream     string           `name:"upstream" type:"upstream" placeholder:"URL" help:"The service to forward to, such as http://127.0.0.1:3000. How many requests it has at once is what --workers says, or else learned."`
-	Client       rules.Client     `name:"proxy-client" default:"address" placeholder:"address|header:NAME" help:"Whom a request counts for: its address, or a header such as header:Authorization, which is kept hashed."`
-	Priority     rules.Priorities `name:"proxy-priority" placeholder:"RULES" help:"How important requests are, 0 the most and 7 the least: path:/admin=6,path:/checkout=0,header:NAME; the first rule that fits."`
-	Exempt       rules.Paths      `name:"proxy-exempt" placeholder:"PATHS" help:"Paths that go straight through, with all below them: /health,/static."`
-	Hold         string           `name:"proxy-hold" default:"auto" enum:"auto,body,headers" help:"How long a request holds its place: until the answer's body has ended, or its headers are there; auto: until the body has, but upgrades and event streams until the headers. One of ${enum}."`
-	TrustHeaders string           `name:"proxy-trust-headers" default:"false" enum:"false,true" help:"Whether what the client says in Spillway-*, Priority and X-Forwarded-* counts: ${enum}."`
-	Timeout      time.Duration    `name:"proxy-timeout" default:"60s" positive:"" help:"How long the upstream may take for the headers of its answer."`
+	Upstream     string           `name:"upstream" type:"upstream" placeholder:"URL" help:"The service to forward to, such as http://127.0.0.1:3000. How many requests it gets at once is learned, or --workers says so."`
+	Client       rules.Client     `name:"proxy-client" default:"address" placeholder:"address|header:NAME" help:"Who the client is: the address, or a header such as header:Authorization, which is kept hashed."`
+	Priority     rules.Priorities `name:"proxy-priority" placeholder:"RULES" help:"How important a request is, from 0, the most, to 7: path:/admin=6,path:/checkout=0,header:NAME. The first rule that fits decides."`
+	Exempt       rules.Paths      `name:"proxy-exempt" placeholder:"PATHS" help:"Paths that bypass the queue, with all below them: /health,/static."`
+	Hold         string           `name:"proxy-hold" default:"auto" enum:"auto,body,headers" help:"How long a request holds its place: until the headers of the answer, or the end of its body. auto: the body, but the headers for upgrades and event streams. One of ${enum}."`
+	TrustHeaders string           `name:"proxy-trust-headers" default:"false" enum:"false,true" help:"Whether to trust the client's headers Spillway-*, Priority and X-Forwarded-*: ${enum}."`
+	Timeout      time.Duration    `name:"proxy-timeout" default:"60s" positive:"" help:"How long the upstream may take until the headers of its answer."`
 }
 
 // flagsOnly are the flags that are no settings, and have no variable.
@@ -108,13 +108,13 @@ type grammar struct {
 
 	Serve       struct{} `cmd:"" default:"withargs" help:"Serve. The default."`
 	Healthcheck struct{} `cmd:"" help:"Exit with 0 if the service with this configuration is ready, otherwise with 1."`
-	Backup      folder   `cmd:"" help:"Have the running service with this configuration write a backup into DIR, which must not exist or be empty. It goes on serving."`
-	Restore     folder   `cmd:"" help:"Put the backup in DIR in the place of the data folder, which must not exist or be empty. No service may run on it."`
+	Backup      folder   `cmd:"" help:"Have the running service with this configuration write a backup into DIR, which must be absent or empty. The service goes on."`
+	Restore     folder   `cmd:"" help:"Restore the backup in DIR into the data folder, which must be absent or empty. No service may be using it."`
 	Check       struct {
-		Dir string `arg:"" optional:"" help:"A data folder or a backup; the data folder by default."`
-	} `cmd:"" help:"Compare all that is in the data folder, or in DIR, with its checksums, and change nothing. No service may run on it."`
-	Proxy Forward  `cmd:"" help:"Forward requests to any HTTP service, each in its turn, with the queue, the admin plane and the metrics of the service."`
-	Copy  Transfer `cmd:"" help:"Copy all keys from an embedded store to a cluster, read them back and compare. What is written in the cluster later than in the store stays."`
+		Dir string `arg:"" optional:"" help:"A data folder or a backup (default: the data folder)."`
+	} `cmd:"" help:"Verify all checksums in the data folder, or in DIR. Nothing is changed. No service may be using it."`
+	Proxy Forward  `cmd:"" help:"Put the queue in front of any HTTP service: forward requests, each in its turn. Console and metrics are those of the store."`
+	Copy  Transfer `cmd:"" help:"Copy all keys from an embedded store to a Cassandra cluster, and verify the copy. A key that was written later in the cluster keeps its value."`
 }
 
 // folder is the argument of a command.

@@ -490,6 +490,14 @@ func TestParse_Help(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, strings.Index(inv.Text, "--verify-only"), strings.Index(inv.Text, "--strategy"))
 	require.NotContains(t, inv.Text, "Commands")
+	require.NotContains(t, inv.Text, "--listen", "what does not matter to it")
+	for command, some := range groupsOf {
+		inv, err := Parse(input(command, "--help"))
+		require.NoError(t, err)
+		for _, group := range some {
+			require.Contains(t, inv.Text, "\n"+group+"\n", command)
+		}
+	}
 
 	inv, err = Parse(input("--version"))
 	require.NoError(t, err)
