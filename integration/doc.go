@@ -15,6 +15,8 @@
 //	SPILLWAY_TORTURE_SOAK            length of the soak test (4s)
 //	SPILLWAY_WRK_SECONDS             length of a run of wrk (1)
 //
+// SPILLWAY_PICTURES=../docs has TestFirstFiveMinutes make the pictures of the docs anew.
+//
 // SPILLWAY_TORTURE_SEED runs a random configuration again that has failed.
 //
 // A history that is not linearizable is drawn as a page, which is kept if go
