@@ -29,18 +29,14 @@ func TestImports(t *testing.T) {
 	}, strings.Fields(out))
 }
 
-// An outsider gets the module from a proxy, builds the README's example and runs it.
+// An outsider gets the module from a proxy, builds a program with it and runs it.
 func TestOutsider(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
 	proxy, outside := t.TempDir(), t.TempDir()
 	serve(t, root, proxy)
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
-	require.NoError(t, err)
-	example := regexp.MustCompile("(?s)```go\n(package main.*?)```").FindSubmatch(readme)
-	require.NotNil(t, example, "the README has no program")
-	require.NoError(t, os.WriteFile(filepath.Join(outside, "main.go"), example[1], 0o600))
+	writeProgram(t, outside)
 
 	// What other modules say they need is in the cache of whoever could build this test.
 	cache := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
@@ -56,7 +52,8 @@ func TestOutsider(t *testing.T) {
 	require.Regexp(t, `^([89]|10) served, [012] turned away\n$`, run(t, outside, env, "./outside"))
 }
 
-// Until there is a proxy that has it, the README says what to do beside a clone.
+// Until there is a proxy that has it, the README says what to do beside a clone. Its lines
+// of Go compile there.
 func TestOutsider_BesideAClone(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
@@ -65,14 +62,40 @@ func TestOutsider_BesideAClone(t *testing.T) {
 	outside := filepath.Join(beside, "try")
 	require.NoError(t, os.Mkdir(outside, 0o700))
 	require.NoError(t, os.Symlink(root, filepath.Join(beside, "spillway")))
+	writeProgram(t, outside)
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	require.NoError(t, err)
-	found := regexp.MustCompile("(?s)```go\n(package main.*?)```.*?```sh\n(go mod init .*?)```").FindSubmatch(readme)
-	require.NotNil(t, found, "the README has no program, or no commands after it")
-	require.NoError(t, os.WriteFile(filepath.Join(outside, "main.go"), found[1], 0o600))
+	lines := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
+	require.NotNil(t, lines, "the README has no lines of Go")
+	commands := regexp.MustCompile("(?s)```sh\n(go mod edit .*?)```").FindSubmatch(readme)
+	require.NotNil(t, commands, "the README has no commands for a module beside the clone")
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "readme.go"), fmt.Appendf(nil, `package main
+
+import (
+	"net/http"
+
+	"%[1]s/admission"
+	"%[1]s/admission/admissionhttp"
+)
+
+func serve(mux http.Handler) error {
+%[2]s
+	return err
+}
+
+var _ = serve
+`, modulePath, lines[1]), 0o600))
 	cache := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
 	env := []string{"GOPROXY=file://" + filepath.ToSlash(filepath.Join(cache, "cache", "download")), "GOSUMDB=off", "GOWORK=off", "GOTOOLCHAIN=local"}
-	require.Regexp(t, `^([89]|10) served, [012] turned away\n$`, run(t, outside, env, "sh", "-ec", string(found[2])))
+	run(t, outside, env, "go", "mod", "init", "example.com/try")
+	require.Regexp(t, `^([89]|10) served, [012] turned away\n$`, run(t, outside, env, "sh", "-ec", string(commands[1])+"go run ."))
+}
+
+func writeProgram(t *testing.T, dir string) {
+	t.Helper()
+	program, err := os.ReadFile("testdata/outsider/main.go")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), program, 0o600))
 }
 
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
