@@ -44,9 +44,9 @@ var Metrics = []Metric{
 	{"served_p99_ms", "served p99", "ms", Lower, served(99, func(p result.Percentiles) float64 { return p.P99 })},
 	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(99.9, func(p result.Percentiles) float64 { return p.P999 })},
 	{"server_cpu_us", "server CPU an answer", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUMicros })},
-	{"server_cpu_served_us", "server CPU a served request", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUServedMicros })},
-	{"server_allocs", "allocations a request", "", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocs })},
-	{"server_allocated_bytes", "allocated a request", "bytes", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocated })},
+	{"server_cpu_served_us", "server CPU per served request", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUServedMicros })},
+	{"server_allocs", "allocations per request", "", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocs })},
+	{"server_allocated_bytes", "allocated per request", "bytes", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocated })},
 	// Answered with what does not serve, sheds included.
 	{"non2xx_percent", "non-2xx", "%", Lower, share(refused)},
 	{"shed_percent", "shed", "%", Lower, share(func(r *result.Result) int64 { return sum(r.Shed) })},
@@ -54,7 +54,7 @@ var Metrics = []Metric{
 	// How long after their time requests left the generator.
 	{"generator_late_p99_ms", "generator late, p99", "ms", Lower, always(func(r *result.Result) float64 { return r.Lateness.P99 })},
 	// Where clients try again.
-	{"retries_per_request", "retries a request", "", Lower, retries},
+	{"retries_per_request", "retries per request", "", Lower, retries},
 	// Where there are slow clients beside the load: what became of their requests.
 	{"slow_finished", "slow clients: finished", "", Neither, slow(func(s *result.SlowClients) int64 { return s.Finished })},
 	{"slow_refused", "slow clients: refused", "", Neither, slow(func(s *result.SlowClients) int64 { return s.Refused })},

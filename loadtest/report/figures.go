@@ -289,7 +289,7 @@ func perRequest(kind profiles.Kind) (divisor float64, unit string) {
 func costTitle(kind profiles.Kind) string {
 	switch kind {
 	case profiles.CPU:
-		return "CPU time of a request, by part"
+		return "CPU time per request, by part"
 	case profiles.Allocs:
 		return "Memory allocated for a request, by part"
 	case profiles.Mutex:
@@ -312,9 +312,9 @@ func costCaption(kind profiles.Kind, allocated string) string {
 		}
 		return caption
 	case profiles.Mutex:
-		return "How long goroutines waited for a lock, a request, by the part that held it."
+		return "How long goroutines waited for locks, per request, by the part that held them."
 	default:
-		return "How long goroutines were blocked, a request; without those that had nothing to do."
+		return "How long goroutines were blocked, per request; idle ones are left out."
 	}
 }
 

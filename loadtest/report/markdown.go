@@ -54,7 +54,7 @@ func (s *section) markdown(w io.Writer, several bool) {
 		t.markdown(w)
 	}
 	if s.Rule != "" {
-		fmt.Fprintf(w, "\n%s Rows in bold are the best, or those that cannot be told from it.\n", escape(s.Rule))
+		fmt.Fprintf(w, "\n%s Rows in bold are the best, or not proven to be worse.\n", escape(s.Rule))
 	}
 	fmt.Fprint(w, "\n| measured | |\n|---|---|\n")
 	for _, f := range s.Facts {

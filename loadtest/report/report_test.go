@@ -104,7 +104,7 @@ func TestMarkdown_ShowsRetriesAndSlowClients(t *testing.T) {
 	in.Runs[0].SlowClients = &result.SlowClients{Connections: 200, Finished: 195, Refused: 12}
 	var b bytes.Buffer
 	require.NoError(t, Markdown(&b, in))
-	require.Contains(t, b.String(), "| retries a request | slow clients: finished | slow clients: refused |\n", "zeros are left out")
+	require.Contains(t, b.String(), "| retries per request | slow clients: finished | slow clients: refused |\n", "zeros are left out")
 	require.Contains(t, b.String(), "| 2.25 | 195 | 12 |\n")
 	require.Contains(t, b.String(), " | – | – | – |\n")
 	require.Contains(t, b.String(), "| slow clients | 200 clients beside the load, 195 requests finished, 12 refused, 0 cut off, ")

@@ -198,9 +198,9 @@ func (r *Run) facts() []fact {
 		v          *float64
 	}{
 		{"server CPU an answer", "us", r.ServerCPUMicros},
-		{"server CPU a served request", "us", r.ServerCPUServedMicros},
-		{"allocations a request", "", r.ServerAllocs},
-		{"allocated a request", "bytes", r.ServerAllocated},
+		{"server CPU per served request", "us", r.ServerCPUServedMicros},
+		{"allocations per request", "", r.ServerAllocs},
+		{"allocated per request", "bytes", r.ServerAllocated},
 	} {
 		if f.v != nil {
 			facts = append(facts, fact{f.name, amount(*f.v, f.unit)})
@@ -210,7 +210,7 @@ func (r *Run) facts() []fact {
 		facts = append(facts, fact{"slow clients", r.SlowClients.String()})
 	}
 	facts = append(facts,
-		fact{"generator CPU a request", amount(r.ClientCPUMicros, "us")},
+		fact{"generator CPU per request", amount(r.ClientCPUMicros, "us")},
 		fact{"service", service(r.Strategy, r.Workers, r.Capacity)})
 	if r.Machine != nil {
 		facts = append(facts, machineFacts("machine of the generator", *r.Machine)...)

@@ -25,9 +25,9 @@ func serving(good string) string {
 }
 
 // rule says how the best is found, in the words of the report.
-var rule = fmt.Sprintf("Best is the setting than which no other is proven to have more goodput or, where that cannot be told, a lower served p99. "+
-	"Settings are compared within each repetition, by ratios; p is the probability of a difference like this between any two of them if none differ, "+
-	"and proof is p < %g. That a difference is not proven does not say that there is none.", lab.Alpha)
+var rule = fmt.Sprintf("Best is the setting that no other is proven to beat: in goodput or, where goodput does not tell them apart, in served p99. "+
+	"Settings are compared within each repetition, as ratios. p is the probability that chance alone makes a difference as large as this between any two of them; "+
+	"proof is p < %g. A difference that is not proven may still be there.", lab.Alpha)
 
 // verdict says in words what was found under one workload.
 type verdict struct {
@@ -96,7 +96,7 @@ func (s *study) judge(w workload) (verdict, bool) {
 			v.Rest = append(v.Rest, fmt.Sprintf(format, append([]any{s.against(first, differences)}, more...)...))
 		}
 	}
-	say("Not to be told from it in goodput, but slower in served p99: %s (%s).", v.Slower, surest(v.Slower))
+	say("As much goodput as far as can be told, but slower in served p99: %s (%s).", v.Slower, surest(v.Slower))
 	say("Less goodput: %s (%s).", v.Less, surest(v.Less))
 	if v.TooFew {
 		say("In goodput: %s.", s.Differences(goodput, v.Top[0], v.Top[len(shown):]))
@@ -186,7 +186,7 @@ func (s *study) figures(groups ...int) string {
 	if p99 := of(servedP99, " ms"); p99 != "" {
 		text += ", served p99 " + p99
 	}
-	if c := of(cpu, " µs of server CPU a served request"); c != "" {
+	if c := of(cpu, " µs of server CPU per served request"); c != "" {
 		text += ", " + c
 	}
 	return text
@@ -250,7 +250,7 @@ func headline(all []verdict, settings []string) string {
 	case len(best) > 1:
 		who = list(best) + " are each"
 	}
-	return fmt.Sprintf("%s best, or not to be told from the best, under %d of %s.", who, most, loads(len(verdicts)))
+	return fmt.Sprintf("%s best, or not proven to be worse, under %d of %s.", who, most, loads(len(verdicts)))
 }
 
 func loads(n int) string {
@@ -272,6 +272,6 @@ func caution(verdicts []verdict) string {
 	if fewest == math.MaxInt {
 		return ""
 	}
-	return fmt.Sprintf("There are settings that were measured together in only %s. It takes %d for a difference to be told from noise.",
+	return fmt.Sprintf("Some settings were measured together in only %s. To tell a difference from noise takes %d.",
 		cmp.Or(count(fewest, "repetition", "repetitions"), "0 repetitions"), lab.ProofRuns)
 }

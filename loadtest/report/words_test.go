@@ -73,7 +73,7 @@ func TestStudy_JudgesInWords(t *testing.T) {
 			[]measured{{"fifo", more, slow}, {"lifo", around, fast}},
 			"lifo is best.",
 			"lifo is best: 102 good answers a second (99–105), served p99 5.2 ms (5–5.4). " +
-				"Not to be told from it in goodput, but slower in served p99: fifo 9.81× (p &lt; 0.001).", false,
+				"As much goodput as far as can be told, but slower in served p99: fifo 9.81× (p &lt; 0.001).", false,
 		},
 		{
 			"what cannot be told apart is called so",
@@ -179,10 +179,10 @@ func TestHeadline_CountsLoads(t *testing.T) {
 		verdicts []verdict
 		want     string
 	}{
-		{[]verdict{won("lifo"), won("lifo", "fifo"), won("fifo", "lifo")}, "lifo is best, or not to be told from the best, under 3 of 3 loads."},
-		{[]verdict{won("lifo", "fifo"), won("fifo", "lifo")}, "fifo and lifo are each best, or not to be told from the best, under 2 of 2 loads."},
+		{[]verdict{won("lifo"), won("lifo", "fifo"), won("fifo", "lifo")}, "lifo is best, or not proven to be worse, under 3 of 3 loads."},
+		{[]verdict{won("lifo", "fifo"), won("fifo", "lifo")}, "fifo and lifo are each best, or not proven to be worse, under 2 of 2 loads."},
 		{[]verdict{won("lifo"), won("fifo")}, "Each load has another best setting."},
-		{[]verdict{won("lifo"), alone, won("lifo", "fifo"), none}, "lifo is best, or not to be told from the best, under 2 of 2 loads."},
+		{[]verdict{won("lifo"), alone, won("lifo", "fifo"), none}, "lifo is best, or not proven to be worse, under 2 of 2 loads."},
 		{[]verdict{alone, won("lifo")}, "lifo is best."},
 	} {
 		require.Equal(t, c.want, headline(c.verdicts, settings))

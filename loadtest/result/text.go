@@ -60,7 +60,7 @@ func (r *Result) writeRates(b *bytes.Buffer) {
 	}
 	row("requests", fmt.Sprint(r.Requests, "  "), strings.Join(operations, ", "))
 	if r.Retries != nil {
-		row("retries", fmt.Sprint(*r.Retries, "  "), fmt.Sprintf("%.2f a request", float64(*r.Retries)/float64(max(1, r.Requests))))
+		row("retries", fmt.Sprint(*r.Retries, "  "), fmt.Sprintf("%.2f per request", float64(*r.Retries)/float64(max(1, r.Requests))))
 	}
 	var shares []string
 	for _, name := range slices.Sorted(maps.Keys(r.Shares)) {
@@ -203,7 +203,7 @@ func (r *Result) writeGenerator(b *bytes.Buffer) {
 	if r.TargetRPS > 0 {
 		fmt.Fprintf(b, "late by %.3f ms at p99, %.3f ms at most; ", r.Lateness.P99, r.Lateness.Max)
 	}
-	fmt.Fprintf(b, "%.1f us of CPU a request\n", r.ClientCPUMicros)
+	fmt.Fprintf(b, "%.1f us of CPU per request\n", r.ClientCPUMicros)
 	if r.GeneratorLate() {
 		fmt.Fprintf(b, "%-11s WARNING: the generator was late itself: part of the latency above\n", "")
 		fmt.Fprintf(b, "%-11s is its own. Lower the rate, or give it more CPU.\n", "")
@@ -229,7 +229,7 @@ func (r *Result) writeServer(b *bytes.Buffer) {
 	if r.ServerAllocs != nil && r.ServerAllocated != nil {
 		fmt.Fprintf(b, ", %.1f allocations (%.0f bytes)", *r.ServerAllocs, *r.ServerAllocated)
 	}
-	fmt.Fprintln(b, " a request")
+	fmt.Fprintln(b, " per request")
 }
 
 // writeAttribution writes which part of the service took which share of each

@@ -101,7 +101,7 @@ function drawFlame(host, graph, state, found, redraw) {
     const { frame } = item;
     const own = frame[2] - calls(frame).reduce((sum, c) => sum + c[2], 0);
     const around = item.group.getBoundingClientRect();
-    const cost = v => `${withUnit(v / graph.per, graph.unit)} a request · ${digits(100 * v / graph.root[2])}%`;
+    const cost = v => `${withUnit(v / graph.per, graph.unit)} per request · ${digits(100 * v / graph.root[2])}%`;
     showTip(x ?? around.left, y ?? around.bottom, data.names[frame[0]], [
       [box(frame[1], 'f'), data.parts[frame[1]], cost(frame[2])],
       [null, 'itself, and what is left out', cost(own)],
