@@ -103,7 +103,7 @@ var registry = struct {
 func builtin() []Spec {
 	return []Spec{
 		{Name: "adaptive-lifo", New: newAdaptiveLIFO, Summary: "bounded; oldest first while short, newest first while a queue stands; when full, the oldest is displaced"},
-		{Name: "auto", New: newAuto, DefaultCapacity: 4096, Summary: "no setting: first-in first-out, newest first while a queue stands, of which it learns how long is too long"},
+		{Name: "auto", New: newAuto, DefaultCapacity: 4096, Summary: "no setting; first-in first-out, in an overload newest first; learns how many may wait, and turns the rest away"},
 		{Name: "caller-runs", New: newCallerRuns, Summary: "bounded first-in first-out; when full, the connection does the work itself"},
 		CoDel(CoDelOptions{}),
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},
