@@ -28,8 +28,8 @@ type compareCommand struct {
 	carrier     `embed:""`
 	sent        `embed:""`
 
-	Out        string `placeholder:"FOLDER" help:"Where the results go; by default reports/NAME, or a folder that is named after the settings. What is there is resumed."`
-	Restart    bool   `help:"Discard what is there."`
+	Out        string `placeholder:"FOLDER" help:"Folder of the results; by default reports/NAME, or one named after the settings. An interrupted comparison there goes on."`
+	Restart    bool   `help:"Discard the results that are there."`
 	KeepStores bool   `help:"Keep the filled stores for the next time."`
 	Binary     string `placeholder:"FILE" help:"The service; by default spillway beside this program, or in the PATH."`
 	PeerBinary string `placeholder:"FILE" help:"What runs the peers that are named peer:NAME among the strategies; by default peer beside this program."`

@@ -15,9 +15,9 @@ import (
 
 type fillCommand struct {
 	target    `embed:""`
-	Bytes     workload.ByteCount `required:"" placeholder:"SIZE" help:"How many bytes of values, such as 10GB."`
+	Bytes     workload.ByteCount `required:"" placeholder:"SIZE" help:"Bytes of values to write, such as 10GB."`
 	ValueSize workload.Sizes     `default:"1KB" help:"Bytes of a value, or a range such as 64-4096."`
-	Timeout   time.Duration      `default:"60s" help:"When a put is given up."`
+	Timeout   time.Duration      `default:"60s" help:"How long a put may take."`
 	Seed      uint64             `default:"1" help:"The same seed writes the same values."`
 }
 

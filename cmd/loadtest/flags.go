@@ -19,7 +19,7 @@ type target struct {
 	URL         string `default:"http://127.0.0.1:8080" help:"Where the service answers; https too."`
 	carrier     `embed:""`
 	Connections int `default:"64" help:"Connections that are open at once."`
-	Loops       int `help:"Threads that carry them, in the epoll engine; by default one for every two CPUs."`
+	Loops       int `help:"Threads of the epoll engine; by default one for every two CPUs."`
 }
 
 // carrier are the flags that say how requests are carried.
@@ -27,8 +27,8 @@ type carrier struct {
 	Header   []string        `sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every request; may be repeated."`
 	Engine   workload.Engine `default:"auto" help:"What carries the load: epoll (Linux, HTTP/1.1 in the clear, the fastest), portable (TLS, HTTP/2, every system), or auto."`
 	HTTP     workload.HTTP   `name:"http" default:"auto" help:"Version of HTTP: 1.1, 2 (in the clear too), or auto: what a server over TLS offers, 1.1 in the clear."`
-	CAFile   string          `name:"ca-file" placeholder:"FILE" help:"PEM file of authorities that servers' certificates may be of."`
-	Insecure bool            `help:"Take any certificate."`
+	CAFile   string          `name:"ca-file" placeholder:"FILE" help:"PEM file of certificate authorities to trust."`
+	Insecure bool            `help:"Do not verify the server's certificate."`
 }
 
 func (c *carrier) carry(o *workload.Options) {
@@ -37,7 +37,7 @@ func (c *carrier) carry(o *workload.Options) {
 
 // sent are the flags that say what is sent to any HTTP service.
 type sent struct {
-	Target  []string       `sep:"none" placeholder:"'METHOD URL'" help:"Send this, to any HTTP service, in the place of --mix; the URL may be a path under --url. May be repeated, with a weight before the method."`
+	Target  []string       `sep:"none" placeholder:"'METHOD URL'" help:"Send this request to any HTTP service, in place of --mix; the URL may be a path under --url. May be repeated, with a weight before the method."`
 	Targets string         `placeholder:"FILE" help:"Send the targets of a file in the text format of vegeta: METHOD URL, headers, @body."`
 	Body    string         `placeholder:"FILE" help:"The body of targets that have none of their own."`
 	Good    workload.Codes `placeholder:"CODES" help:"Status codes that are good, such as 2xx,304; by default 2xx and 3xx of targets, and of the --mix 2xx, 304, and 404 to a get."`
@@ -97,7 +97,7 @@ type load struct {
 	Clients         workload.Clients      `placeholder:"WEIGHTS" help:"Spillway-Client to send, by weights such as greedy=95,other*19=5."`
 	SLO             time.Duration         `name:"slo" default:"100ms" help:"Latency within which an answer is good."`
 	Timeout         time.Duration         `default:"10s" help:"When a client gives up, counted from the scheduled time."`
-	TimeoutHeader   bool                  `help:"Tell the service, in Spillway-Timeout-Ms."`
+	TimeoutHeader   bool                  `help:"Tell the service the time-out, in Spillway-Timeout-Ms."`
 	Seed            uint64                `default:"1" help:"Runs with the same seed send the same requests."`
 	Admin           string                `placeholder:"URL" help:"The service's admin URL: adds its CPU per request, its queue over time, and profiles."`
 	AdminToken      string                `placeholder:"TOKEN" help:"Bearer token of the admin URL."`

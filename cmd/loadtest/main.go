@@ -45,7 +45,7 @@ func main() {
 
 // grammar is the command line.
 type grammar struct {
-	Progress *bool            `negatable:"" help:"Show how far it is, on stderr; by default if that is a terminal."`
+	Progress *bool            `negatable:"" help:"Show progress on stderr; by default if that is a terminal."`
 	Version  kong.VersionFlag `help:"Print version, commit and Go version."`
 
 	Run       runCommand       `cmd:"" help:"Send load to a service and measure its answers."`
@@ -53,7 +53,7 @@ type grammar struct {
 	Saturate  saturateCommand  `cmd:"" help:"Find the highest rate that a service sustains, in a few minutes."`
 	Compare   compareCommand   `cmd:"" help:"Run a service under many settings, and tell differences from noise."`
 	Simulate  simulateCommand  `cmd:"" help:"Run the strategies under many settings in virtual time, without a service."`
-	Scenarios scenariosCommand `cmd:"" help:"List what compare and simulate come with, and how long it takes."`
+	Scenarios scenariosCommand `cmd:"" help:"List the scenarios of compare and simulate, and how long they take."`
 	Report    reportCommand    `cmd:"" help:"Show results as one HTML file that opens offline."`
 }
 
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Name("loadtest"),
 		kong.Description("The load lab: learn which queueing strategy serves your load best."),
 		kong.Vars{"version": "loadtest " + version.Get().String(), "scenarios": strings.Join(scenarios.Names(), ", ")},
-		kong.ExplicitGroups([]kong.Group{{Key: "grid", Title: "All combinations of (with a scenario: in place of its own values)"}}),
+		kong.ExplicitGroups([]kong.Group{{Key: "grid", Title: "All combinations of (with a scenario: instead of its own values)"}}),
 		kong.WithHyphenPrefixedParameters(true), // so that -1 is a bad value and not an unknown flag
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 120}),
 		kong.Writers(&text, &text),

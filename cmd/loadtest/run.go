@@ -17,7 +17,7 @@ type runCommand struct {
 	Rate        rate             `default:"1000" help:"Requests a second, or max: each connection sends its next request when the last is answered."`
 	Profile     workload.Profile `placeholder:"SHAPE" help:"How the rate changes: spike:4x,5s, ramp:0.5x,10x or burst:5x,100ms,1s."`
 	Retries     workload.Retries `placeholder:"N,BACKOFF" help:"What clients do with a refusal or a time-out: attempts and back-off such as 4,10ms, and perhaps how many retries there may be for each request, such as 4,10ms,0.1."`
-	SlowClients int              `placeholder:"N" help:"Connections beside, whose clients are slow and are not counted: half send a value byte by byte, half read a long range slowly."`
+	SlowClients int              `placeholder:"N" help:"Further connections, of slow clients, which are not counted: half send a value byte by byte, half read a long range slowly."`
 	Duration    time.Duration    `default:"10s" help:"How long is measured."`
 	Warmup      time.Duration    `default:"0s" help:"How long the same load is sent before."`
 	Assert      []string         `sep:"none" placeholder:"CONDITION" help:"Exit with 1 unless this holds, such as 'p99<50ms' or 'errors==0'; may be repeated."`

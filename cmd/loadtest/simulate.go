@@ -29,9 +29,9 @@ type simulateCommand struct {
 	Seed    *uint64       `help:"Simulations with the same seed are the same."`
 
 	Service  work    `default:"exp:100us" help:"How long a worker takes for a request, unless a store delay says so: 4ms, exp:4ms, lognormal:4ms,1.5 (mean, coefficient of variation) or bimodal:1ms,50ms,0.05 (cheap, expensive, share of the expensive)."`
-	ScanCost float64 `default:"10" help:"How many times as long it takes for a scan."`
+	ScanCost float64 `default:"10" help:"How many times as long a scan takes."`
 
-	Out string `placeholder:"FOLDER" help:"Where the results go; by default reports/simulated-NAME. An earlier simulation there is replaced."`
+	Out string `placeholder:"FOLDER" help:"Folder of the results; by default reports/simulated-NAME. An earlier simulation there is replaced."`
 }
 
 // work is a distribution of times of service.
