@@ -31,7 +31,7 @@ serve() {
 	s='bin/loadtest compare --workers 8 --capacities 256 --connections 1000 --mixes get=100 --keys 1000 --store-parallel 8 --repetitions 3'
 	$s --strategies all,peer:limiter --rates 0.9x,1.1x,2x,5x,10x --store-delay exp:4ms --slo 100ms \
 		--duration 5s --warmup 2s --out reports/served-4ms "$@"
-	$s --strategies fifo,lifo,codel,auto,peer:limiter --rates 0.9x,1.1x,1.5x,2x,5x --store-delay exp:100ms --slo 2500ms --timeout 60s \
+	$s --strategies fifo,lifo,codel,auto,peer:limiter --rates 0.9x,1.1x,1.5x,2x,5x --store-delay exp:100ms --slo 2500ms \
 		--duration 25s --warmup 10s --out reports/served-100ms "$@"
 }
 
