@@ -212,16 +212,15 @@ peers: build ## measure the service beside what you would run instead: reports/p
 	cd loadtest/peers && go build -trimpath -o $(BIN)/ ./cmd/peer ./cmd/versus
 	nice -n -10 $(BIN)/versus $(if $(findstring pairs,$(PEERS_FLAGS))$(findstring vary,$(PEERS_FLAGS)),,--strategies '$(PEERS_STRATEGIES)') $(PEERS_FLAGS)
 
-OVERLOAD = bare failsafe-go admission-8 admission-16
-# Where it has been built: see docs/library-overload.md.
-OVERLOAD_LIMITS = $(if $(wildcard $(BIN)/limits),--service 'go-concurrency-limits=bin/limits go-concurrency-limits {port}')
+OVERLOAD = bare failsafe-go admission admission-8 admission-16
 
 .PHONY: overload
 overload: ## the library under overload, beside what else there is: docs/library-overload.md
 	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/loadtest
 	cd examples/overload && go build -trimpath -o $(BIN)/ ./cmd/overload
+	cd examples/overload/limits && go build -trimpath -o $(BIN)/ .
 	nice -n -15 $(BIN)/loadtest compare --scenario examples/overload/scenario.yaml --target 'GET /' --out reports/overload $(OVERLOAD_FLAGS) \
-		$(foreach v,$(OVERLOAD),--service '$(v)=bin/overload $(v) {port}') $(OVERLOAD_LIMITS)
+		$(foreach v,$(OVERLOAD),--service '$(v)=bin/overload $(v) {port}') --service 'go-concurrency-limits=bin/limits go-concurrency-limits {port}'
 	go run ./loadtest/figures docs/library-overload.md
 
 PGO_RUN = $(BIN)/loadtest compare --binary $(BIN)/spillway-nopgo --connections 64 --keys 1000000 \

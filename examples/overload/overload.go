@@ -45,7 +45,7 @@ func resource() http.Handler {
 }
 
 // Variants are what stands before the handler. Those whose name ends in a number are told
-// how many requests to let through at once, the others have to find out.
+// how many requests to let through at once, the others have to learn it.
 var Variants = map[string]func(http.Handler) http.Handler{
 	"bare": func(h http.Handler) http.Handler { return h },
 
@@ -53,6 +53,7 @@ var Variants = map[string]func(http.Handler) http.Handler{
 	"failsafe-go": func(h http.Handler) http.Handler {
 		return failsafehttp.NewHandler(h, adaptivelimiter.NewBuilder[*http.Response]().WithQueueing(2, 3).Build())
 	},
+	"admission":    withAdmission(0),
 	"admission-8":  withAdmission(places),
 	"admission-16": withAdmission(2 * places), // by somebody who does not know
 }

@@ -1,6 +1,5 @@
 // Command limits is overload with go-concurrency-limits among the variants. It is a module
-// of its own, as that brings gRPC and two clients for metrics, and as not every module
-// proxy has it. So its sums are not here: `go mod tidy` comes first.
+// of its own, as that brings gRPC and two clients for metrics.
 package main
 
 import (
