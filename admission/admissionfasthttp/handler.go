@@ -68,6 +68,9 @@ const (
 // Handler has every request wait for its places before next serves it. One that is turned
 // away is answered 503 with Retry-After, Spillway-Shed, which says why, and a problem
 // (RFC 9457) as JSON; it is 504 if its own time was over.
+//
+// A concurrency that is learned goes by the time until next returns. 502, 503 and 504 are
+// Dropped, 408 and 429 Unmeasured.
 func (o Options) Handler(c *admission.Controller, next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	switch {
 	case c == nil:
@@ -85,13 +88,15 @@ func (o Options) Handler(c *admission.Controller, next fasthttp.RequestHandler) 
 			o.refuse(ctx, err)
 			return
 		}
-		kept := false
+		kept, how := false, admission.Unmeasured
 		defer func() { // also if next panics, and somebody recovers
+			permit.Answered(how)
 			if !kept {
 				permit.Release()
 			}
 		}()
 		next(ctx)
+		how = wire.StatusOutcome(ctx.Response.StatusCode())
 		if o.goesOn(ctx) {
 			keep(ctx, permit)
 			kept = true

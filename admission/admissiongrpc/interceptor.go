@@ -72,7 +72,9 @@ const (
 	HoldHeaders
 )
 
-// UnaryServerInterceptor has every call wait for its places. One that is turned away fails
+// UnaryServerInterceptor has every call wait for its places. A concurrency that is learned
+// goes by the time until it ends; DeadlineExceeded, Unavailable and calls whose context has
+// ended are Dropped. One that is turned away fails
 // with codes.ResourceExhausted, with Unavailable if the service is stopping, with
 // DeadlineExceeded or Canceled if its context ended. The trailer has spillway-shed, which
 // says why, and, if it is worth to try again, retry-after in seconds and
@@ -89,12 +91,19 @@ func (o Options) UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServe
 			_ = grpc.SetTrailer(ctx, trailer) // fails without a server's stream, as in tests
 			return nil, err
 		}
-		defer permit.Release()
-		return handler(context.WithValue(ctx, permitKey{}, permit), message)
+		how := admission.Unmeasured // if it panics
+		defer func() {
+			permit.Answered(how)
+			permit.Release()
+		}()
+		answer, err := handler(context.WithValue(ctx, permitKey{}, permit), message)
+		how = outcome(ctx, err)
+		return answer, err
 	}
 }
 
-// StreamServerInterceptor has every stream wait for its places. Streams that are turned
+// StreamServerInterceptor has every stream wait for its places. A concurrency that is learned
+// goes by the time until their answers begin. Streams that are turned
 // away fail as unary calls do.
 func (o Options) StreamServerInterceptor(c *admission.Controller) grpc.StreamServerInterceptor {
 	check(c)
@@ -109,12 +118,15 @@ func (o Options) StreamServerInterceptor(c *admission.Controller) grpc.StreamSer
 			stream.SetTrailer(trailer)
 			return err
 		}
-		defer permit.Release()
-		held := &serverStream{ServerStream: stream, ctx: context.WithValue(ctx, permitKey{}, permit)}
-		if o.Hold == HoldHeaders {
-			held.early = permit
-		}
-		return handler(srv, held)
+		how := admission.Unmeasured // if it panics
+		defer func() {
+			permit.Answered(how)
+			permit.Release()
+		}()
+		held := &serverStream{ServerStream: stream, ctx: context.WithValue(ctx, permitKey{}, permit), permit: permit, early: o.Hold == HoldHeaders}
+		err = handler(srv, held)
+		how = outcome(ctx, err)
+		return err
 	}
 }
 
@@ -135,22 +147,42 @@ func Release(ctx context.Context) {
 
 type permitKey struct{}
 
-// serverStream gives its places back early, if it is to.
+// outcome returns what the end of a call tells a concurrency that is learned.
+func outcome(ctx context.Context, err error) admission.Outcome {
+	switch code := status.Code(err); {
+	case ctx.Err() != nil, code == codes.DeadlineExceeded, code == codes.Unavailable, errors.Is(err, context.DeadlineExceeded):
+		return admission.Dropped
+	case code == codes.ResourceExhausted:
+		return admission.Unmeasured // it may be the client's own limit
+	default:
+		return admission.Good
+	}
+}
+
+// serverStream notices when its answer begins, and gives its places back then if it is to.
 type serverStream struct {
 	grpc.ServerStream
-	ctx   context.Context
-	early admission.Permit
+	ctx    context.Context
+	permit admission.Permit
+	early  bool
+}
+
+func (s *serverStream) begin() {
+	s.permit.Answered(admission.Good)
+	if s.early {
+		s.permit.Release()
+	}
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
 
 func (s *serverStream) SendHeader(md metadata.MD) error {
-	s.early.Release()
+	s.begin()
 	return s.ServerStream.SendHeader(md)
 }
 
 func (s *serverStream) SendMsg(m any) error {
-	s.early.Release()
+	s.begin()
 	return s.ServerStream.SendMsg(m)
 }
 

@@ -56,8 +56,10 @@ const (
 	HoldHeaders
 )
 
-// Handler has every request wait for its places before next serves it. One that is turned
-// away is answered 503 with Retry-After, Spillway-Shed, which says why, and a problem
+// Handler has every request wait for its places before next serves it. A concurrency that is
+// learned goes by the time until the headers of its answer, also where it keeps its places
+// for longer; 502, 503 and 504 are Dropped, as is what was not answered when its context
+// ended, and 408 and 429 Unmeasured. One that is turned away is answered 503 with Retry-After, Spillway-Shed, which says why, and a problem
 // (RFC 9457) as JSON; it is 504 if its own time was over. Nil stands for
 // http.DefaultServeMux.
 //
@@ -81,8 +83,19 @@ func (o Options) Handler(c *admission.Controller, next http.Handler) http.Handle
 			o.refuse(w, err)
 			return
 		}
-		defer permit.Release()
+		returned := false
+		defer func() {
+			// Unless the answer has begun, and said so itself.
+			switch {
+			case !returned: // it panics
+				permit.Answered(admission.Unmeasured)
+			case r.Context().Err() != nil:
+				permit.Answered(admission.Dropped)
+			}
+			permit.Release()
+		}()
 		next.ServeHTTP(hold(w, r, permit, o.Hold), r)
+		returned = true
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-go/spillway/admission/internal/wire"
 )
 
-// writer notices when the headers of an answer go out, and gives the places back if that
-// is when.
+// writer notices when the headers of an answer go out, which is as far as a concurrency that
+// is learned goes by, and gives the places back if that is when.
 type writer struct {
 	http.ResponseWriter
 	permit  admission.Permit
@@ -48,6 +48,7 @@ func (w *writer) begin(status int) {
 		return
 	}
 	w.begun = true
+	w.permit.Answered(wire.StatusOutcome(status))
 	switch w.hold {
 	case HoldBody:
 		return

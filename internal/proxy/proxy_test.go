@@ -720,3 +720,44 @@ func TestProxy_Switches(t *testing.T) {
 	require.Contains(t, text, `spillway_requests_total{code="200",method="GET",strategy="lifo"} 1`)
 	require.Contains(t, text, "spillway_strategy_switches_total 1")
 }
+
+// How many requests the upstream has at once is learned from the time to its headers, while
+// a place is held until the answer has ended. What it refuses as overloaded, and what does
+// not reach it, is told as such.
+func TestProxy_LearnsFromHeaders(t *testing.T) {
+	t.Parallel()
+	end := make(chan struct{})
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/overloaded" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-end
+	}))
+	t.Cleanup(upstream.Close)
+	f := open(t, upstream.URL, func(o *Options) { o.Concurrency = 0 })
+	require.Equal(t, f.Status().Learned.Limit, f.Status().Workers)
+	var answers []*http.Response
+	for i, path := range []string{"/", "/overloaded"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+path, http.NoBody)
+		require.NoError(t, err)
+		a, err := f.client.Do(r)
+		require.NoError(t, err)
+		answers = append(answers, a)
+		g := f.Gauge()
+		require.EqualValues(t, i, g.Learned.Dropped)
+		require.Equal(t, i+1, g.Busy, "its body has not ended")
+	}
+	close(end)
+	for _, a := range answers {
+		_, err := io.Copy(io.Discard, a.Body)
+		require.NoError(t, err)
+		require.NoError(t, a.Body.Close())
+	}
+	require.Eventually(t, func() bool { return f.Gauge().Busy == 0 }, time.Minute, time.Millisecond)
+	upstream.Close()
+	require.Equal(t, http.StatusBadGateway, f.do(t, http.MethodGet, "/", nil).status)
+	require.EqualValues(t, 2, f.Gauge().Learned.Dropped)
+	live, _ := f.metrics.Live()
+	require.Equal(t, f.Status().Learned.Max, live.Gauge.Learned.Max)
+}
