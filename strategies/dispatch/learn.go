@@ -20,11 +20,12 @@ type Learned struct {
 type Outcome uint8
 
 const (
-	// Good: it was done.
+	// Good is of one that was done.
 	Good Outcome = iota
-	// Dropped: its time was up before it was done, or what does the work refused it.
+	// Dropped is of one whose time was up before it was done, or that was refused by what
+	// does the work.
 	Dropped
-	// Unmeasured: how long it took tells nothing.
+	// Unmeasured is of one of which it tells nothing how long it took.
 	Unmeasured
 )
 
