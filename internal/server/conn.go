@@ -22,8 +22,9 @@ var (
 	errTooSlow    = errors.New("the client is too slow")
 )
 
-// conn is a connection. All fields belong to its goroutine, but for the parker,
-// and the deadlines of the socket, which others set to interrupt it.
+// conn is a connection. All fields belong to its goroutine, of which there is one at a
+// time, but for the parker, and the deadlines of the socket, which others set to
+// interrupt it.
 type conn struct {
 	server *Server
 	socket net.Conn
@@ -39,6 +40,9 @@ type conn struct {
 
 	readable  func(fd uintptr) bool // tryRead
 	waitError error                 // what it found
+	restFrom  int64                 // it does not rest before
+	resting   bool                  // see rest
+	looked    bool                  // look has been called
 
 	// The socket's read deadline is a coarse alarm: armed is where it was set,
 	// 0 if it is not known, and until is what is really wanted, on the clock of
@@ -90,30 +94,46 @@ func newConn(s *Server, nc net.Conn) *conn {
 	}
 	c.readable, c.writable = c.tryRead, c.tryWrite
 	c.answered = c.now()
+	c.restFrom = c.answered + int64(newborn)
 	return c
 }
 
-// serve is the goroutine of a connection.
+// serve is the first goroutine of a connection.
 func (c *conn) serve() {
-	defer c.server.uncount(c)
-	defer c.close()
 	if t, ok := c.socket.(*tls.Conn); ok {
 		ctx, cancel := context.WithTimeout(context.Background(), c.server.opts.ReadTimeout)
 		err := t.HandshakeContext(ctx)
 		cancel()
 		if err != nil {
+			c.end()
 			return
 		}
 	}
 	c.watch()
-	for c.await() {
+	c.attend()
+}
+
+// attend is the goroutine of a connection until it rests, or is over.
+func (c *conn) attend() {
+	for !c.ending && c.await() {
 		for !c.ending && c.serveOne() {
 		}
-		if c.ending {
-			return
+		if !c.ending {
+			c.release()
 		}
-		c.release()
 	}
+	if c.resting {
+		go c.rest()
+		return
+	}
+	c.end()
+}
+
+// end closes the connection, and has the server forget it.
+func (c *conn) end() {
+	c.close()
+	c.server.uncount(c)
+	c.server.forget(c)
 }
 
 // watch asks to be told when the client goes.
@@ -177,8 +197,12 @@ func (c *conn) arm() {
 }
 
 func (c *conn) setAlarm() {
+	now := c.now()
 	c.armed = c.until
-	_ = c.socket.SetReadDeadline(time.Now().Add(time.Duration(c.until - c.now())))
+	if c.raw != nil {
+		c.armed = min(c.until, c.nextRest(now))
+	}
+	_ = c.socket.SetReadDeadline(time.Now().Add(time.Duration(c.armed - now)))
 }
 
 // rearm is called when the alarm has rung. It reports whether there is time
@@ -192,7 +216,8 @@ func (c *conn) rearm() bool {
 	return true
 }
 
-// await waits for the first bytes of a request, and reports whether they came.
+// await waits for the first bytes of a request, and reports whether they came. If they
+// did not, the connection rests or is over.
 func (c *conn) await() bool {
 	c.startIdling(c.now())
 	for {
@@ -259,7 +284,7 @@ func (c *conn) tryRead(fd uintptr) bool {
 		if _, c.waitError = c.reader.Peek(1); c.waitError != nil {
 			c.fd = -1
 			c.release()
-			return parting || !errors.Is(c.waitError, errNothingYet)
+			return parting || !errors.Is(c.waitError, errNothingYet) || c.mayRest(c.now())
 		}
 		for c.serveOne() {
 		}
@@ -272,7 +297,8 @@ func (c *conn) tryRead(fd uintptr) bool {
 		c.startIdling(c.answered)
 		c.gone |= c.parker.poll() & (halfGone | wholeGone)
 		if c.drained && c.gone == 0 && !c.server.parting.Load() {
-			return false
+			c.waitError = errNothingYet
+			return c.mayRest(c.answered)
 		}
 	}
 }

@@ -223,20 +223,23 @@ func (s *Server) logAcceptError(err error) {
 // admit starts the goroutine of a new connection.
 func (s *Server) admit(nc net.Conn) {
 	c := newConn(s, nc)
-	serve := c.serve
-	if refusal := s.count(c); refusal != nil {
+	refusal := s.count(c)
+	if refusal != nil {
 		if s.refusals.Add(1) > maxRefusals {
 			s.refusals.Add(-1)
 			c.refuseAtOnce(refusal)
 			return
 		}
-		serve = func() { c.refuse(refusal) }
 	}
 	s.mu.Lock()
 	s.mu.conns[c] = struct{}{}
 	s.mu.Unlock()
+	if refusal == nil {
+		go c.serve()
+		return
+	}
 	go func() {
-		serve()
+		c.refuse(refusal)
 		s.forget(c)
 	}()
 }

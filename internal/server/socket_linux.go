@@ -36,3 +36,11 @@ func bytesPending(raw syscall.RawConn) bool {
 	})
 	return err == nil && pending
 }
+
+// silent reports whether there is nothing to be read: neither bytes, nor the end, nor
+// an error.
+func silent(fd int) bool {
+	var one [1]byte
+	_, _, err := unix.Recvfrom(fd, one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return err == unix.EAGAIN || err == unix.EINTR
+}

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// goroutinesIn counts the goroutines that are in a function.
+func goroutinesIn(function string) int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), function+"(")
+}
+
+// Connections rest before their first request and after it, and do all that others do. It
+// looks at the goroutines of the process, and so runs while no other test does.
+func TestRest(t *testing.T) { //nolint:paralleltest // see above
+	s := serve(t, "fifo")
+	clients := []*client{s.dial(), s.dial(), s.dial(), s.dial()}
+	allRest := func() {
+		t.Helper()
+		eventually(t, func() bool { return goroutinesIn("(*conn).rest") == 4 && goroutinesIn("(*conn).attend") == 0 }, "all rest")
+	}
+	allRest()
+	for _, c := range clients {
+		c.requireOpen()
+	}
+	allRest()
+	clients[0].requireOpen()
+	clients[1].sendRaw("GET /v0/entity?id=a HTTP/1.1\r\n")
+	eventually(t, func() bool { return goroutinesIn("(*conn).readHead") == 1 }, "part of a request is there")
+	clients[1].sendRaw("Host: x\r\n\r\n")
+	require.Equal(t, 404, clients[1].read("GET").status)
+
+	require.NoError(t, clients[2].conn.Close())
+	eventually(t, func() bool { return s.Connections() == 3 }, "a client has gone")
+	require.NoError(t, s.Drain(context.Background()))
+	clients[3].requireClosed()
+}
+
+// The time of a connection that rests is as long as that of others.
+func TestRest_IsOver(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo", func(o *setup) { o.IdleTimeout = 100 * time.Millisecond })
+	for {
+		c := s.dial()
+		c.sendRaw("GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, err := readAnswer(c.r, "GET"); err == nil { // it came before its time was over
+			c.requireClosed()
+			return
+		}
+	}
+}
+
+func TestConn_MayRest(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo")
+	now := s.dispatcher.Now()
+	for _, row := range []struct {
+		what string
+		c    *conn
+		rest bool
+	}{
+		{"new: it may end after one request", &conn{answered: now, restFrom: now + 1}, false},
+		{"one request now and then", &conn{answered: now, restFrom: now}, true},
+		{"one request soon after another", &conn{answered: now, lately: busyAfter}, false},
+		{"busy until long ago", &conn{answered: now - int64(restAfter), lately: 1000}, true},
+	} {
+		row.c.server = s.Server
+		require.Equal(t, row.rest, row.c.mayRest(now), row.what)
+		require.Equal(t, row.rest, row.c.resting, row.what)
+		require.Greater(t, row.c.nextRest(now), now, row.what)
+	}
+}
