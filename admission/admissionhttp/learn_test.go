@@ -11,15 +11,16 @@ import (
 
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/admission/admissionhttp"
+	"github.com/spillway-go/spillway/admission/internal/adaptertest"
 )
 
 // A concurrency that is learned goes by the headers of an answer, while its place is kept
 // until the end.
 func TestHandler_LearnsFromHeaders(t *testing.T) {
 	t.Parallel()
-	c := open(t, admission.Options{MinConcurrency: 2, MaxConcurrency: 2})
+	c := adaptertest.Open(t, admission.Options{MinConcurrency: 2, MaxConcurrency: 2})
 	end := make(chan struct{})
-	s := serve(t, c, admissionhttp.Handler(c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s, _ := serve(t, c, admissionhttp.Handler(c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/overloaded" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		} else {
@@ -52,9 +53,9 @@ func TestHandler_LearnsFromHeaders(t *testing.T) {
 // What is given up before it is answered is dropped; what panics tells nothing.
 func TestHandler_LearnsFromWhatIsNotAnswered(t *testing.T) {
 	t.Parallel()
-	c := open(t, admission.Options{MinConcurrency: 2, MaxConcurrency: 2})
+	c := adaptertest.Open(t, admission.Options{MinConcurrency: 2, MaxConcurrency: 2})
 	begun := make(chan struct{})
-	s := serve(t, c, admissionhttp.Handler(c, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s, _ := serve(t, c, admissionhttp.Handler(c, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/panic" {
 			panic(http.ErrAbortHandler)
 		}
