@@ -422,8 +422,11 @@ func TestStore_ManifestGone(t *testing.T) {
 				l.allow(10_000)
 				<-w.failed
 				<-gone
+				visible := keysOf(t, s)
+				requireAgree(t, s, visible)
 				fs.heal()
 				<-w.well
+				requireAgree(t, s, visible)
 
 				during := l.acknowledged()
 				l.more(200)

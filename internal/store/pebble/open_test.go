@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/values"
 )
 
 // requireOneLine checks an error for people.
@@ -233,13 +234,14 @@ func TestStore_CheckpointToAnotherDisk(t *testing.T) {
 
 func TestStore_Stats(t *testing.T) {
 	t.Parallel()
-	s := openOnly(t, Options{Dir: t.TempDir()})
+	s := openOnly(t, Options{Dir: t.TempDir(), ValueBytes: 1 << 20})
 	for i := range 100 {
 		require.NoError(t, apply(s, put(fmt.Sprint(i), strings.Repeat("v", 1000))))
 	}
 	require.NoError(t, s.cur.db.Flush())
 	require.Equal(t, strings.Repeat("v", 1000), get(t, s, "1"))
 	require.Equal(t, strings.Repeat("v", 1000), get(t, s, "1"))
+	require.Equal(t, strings.Repeat("v", 1000), get(t, s, "2"))
 	st := s.Stats()
 	var bytes, files uint64
 	for _, l := range st.Levels {
@@ -249,6 +251,7 @@ func TestStore_Stats(t *testing.T) {
 	require.NotZero(t, bytes)
 	require.NotZero(t, st.ReadAmplification)
 	require.NotZero(t, st.CacheHits)
+	require.Equal(t, values.Stats{Hits: 1, Misses: 2, Values: 2, Bytes: st.Values.Bytes}, st.Values)
 	require.NotZero(t, st.CacheMisses)
 	require.Greater(t, st.DiskBytes, bytes)
 	require.NotZero(t, st.DiskFreeBytes)

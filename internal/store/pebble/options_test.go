@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All memtables that may wait together take no more than half of the cache,
-// unless that is too small for any.
+// All memtables that may wait together take no more than half of the caches, and no more
+// than that of blocks, unless that is too small for any.
 func TestOptions_MemtablesFollowTheCache(t *testing.T) {
 	t.Parallel()
-	for cache, want := range map[int64]uint64{
-		1: 1 << 20, 4 << 20: 1 << 20, 32 << 20: 4 << 20, 0: 8 << 20, 256 << 20: 32 << 20, 512 << 20: 64 << 20, 8 << 30: 64 << 20,
+	for cache, want := range map[[2]int64]uint64{
+		{1, 0}: 1 << 20, {4 << 20, 0}: 1 << 20, {32 << 20, 0}: 4 << 20, {0, 0}: 8 << 20, {256 << 20, 0}: 32 << 20, {512 << 20, 0}: 64 << 20, {8 << 30, 0}: 64 << 20,
+		{128 << 20, 128 << 20}: 32 << 20, {128 << 20, 8 << 30}: 32 << 20, {128 << 20, -1}: 16 << 20, {4 << 30, 4 << 30}: 64 << 20,
 	} {
-		o := Options{CacheBytes: cache}
+		o := Options{CacheBytes: cache[0], ValueBytes: cache[1]}
 		o.setDefaults()
-		require.Equal(t, want, o.memTableBytes, "cache of %d bytes", cache)
+		require.Equal(t, want, o.memTableBytes, "caches of %d bytes", cache)
 	}
 }
 

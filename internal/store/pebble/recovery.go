@@ -179,6 +179,7 @@ func (s *Store) replace(next *instance) (failures uint64) {
 	s.figures.retired.add(m)
 	s.mu.Lock()
 	s.cur = next
+	s.values.Clear() // of what the folder may not have
 	s.mu.Unlock()
 	s.figures.Unlock()
 	s.old.Add(1)

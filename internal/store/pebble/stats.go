@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/spillway-go/spillway/internal/values"
 )
 
 // Stats is a snapshot of the store's figures. Those called totals only grow
@@ -17,6 +19,8 @@ type Stats struct {
 	ReadAmplification int
 	// CacheHits and CacheMisses are the totals of the block cache.
 	CacheHits, CacheMisses uint64
+	// Values are those of the cache of values.
+	Values values.Stats
 	// DiskBytes is the space that the store takes, log included.
 	DiskBytes uint64
 	// DiskFreeBytes is the space that is left for it on its file system.
@@ -95,6 +99,7 @@ func (s *Store) Stats() Stats {
 		s.figures.last = s.stats(m)
 		s.figures.last.DiskFreeBytes = free
 	}
+	s.figures.last.Values = s.values.Stats()
 	// It matters most while the store cannot be asked because the disk is full.
 	if usage, err := s.opts.FS.GetDiskUsage(s.opts.Dir); err == nil {
 		s.figures.last.DiskFreeBytes = usage.AvailBytes

@@ -1,7 +1,7 @@
 // Package pebble keeps the data in an embedded Pebble store: a log-structured
 // merge tree in one folder.
 //
-// Three things are added to Pebble.
+// Four things are added to Pebble.
 //
 // Commits are handed back before they are durable, under Always: Apply returns
 // when the writes are in the log's buffer and visible, and the Commit waits for
@@ -11,6 +11,11 @@
 // The first failure is seen by disk, which sits between Pebble and the file
 // system, before Pebble can acknowledge anything; reads go on; and a goroutine
 // tries to come back: see recovery.go.
+//
+// Values that are read again are kept in memory: see package values, which says why
+// nobody can tell. The store is asked for them after the tickets are taken, writes are
+// changes from before they are applied until they are visible, and when another opening
+// of the folder takes the place of one the cache is cleared.
 //
 // Writes do not stall in Pebble: Stalled tells when they should be held back, so
 // that they wait where they hold up nobody: see stall.go.
@@ -32,14 +37,16 @@ import (
 	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/internal/store/pebble/format"
+	"github.com/spillway-go/spillway/internal/values"
 )
 
 // Store is a store in a folder. All methods are safe for concurrent use.
 type Store struct {
-	opts  Options
-	cache *pebble.Cache
-	lock  io.Closer // of the folder
-	files possessions
+	opts   Options
+	cache  *pebble.Cache
+	values *values.Cache // nil for none
+	lock   io.Closer     // of the folder
+	files  possessions
 	// signature is what the folder has of this store, see format.OpenedName.
 	signature string
 	health    health
@@ -110,9 +117,15 @@ func Open(o Options) (*Store, error) {
 	if err := s.claim(); err != nil {
 		return nil, err
 	}
+	var err error
+	if s.values, err = values.New(values.Options{Bytes: o.ValueBytes, Now: s.clock.read}); err != nil {
+		_ = s.lock.Close()
+		return nil, err
+	}
 	s.cache = pebble.NewCache(o.CacheBytes)
 	if err := s.start(); err != nil {
 		s.cache.Unref()
+		s.values.Close()
 		_ = s.lock.Close()
 		return nil, fmt.Errorf("cannot open the data folder %s: %w%s", o.Dir, firstLine{err}, advice(err))
 	}
@@ -231,9 +244,13 @@ func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error
 		return nil, fmt.Errorf("%w: it was opened again meanwhile", store.ErrUnwritable)
 	}
 	b := inst.db.NewBatch()
+	change := s.values.Change()
+	defer change.End()  // of what is not visible, or not known to be
 	soonest := int64(0) // when the first of the values expires
 	for i := range writes {
-		if then := s.add(b, &writes[i]); then != 0 && (soonest == 0 || then < soonest) {
+		m := s.add(b, &writes[i])
+		change.Add(writes[i].Key, m)
+		if then := m.Expires; then != 0 && (soonest == 0 || then < soonest) {
 			soonest = then
 		}
 	}
@@ -252,6 +269,7 @@ func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error
 		if expiring {
 			inst.expiring.Store(true)
 		}
+		keep(change, writes)
 		if err := inst.broken.Load(); err != nil {
 			// The error may have been this batch's, and then no sync will ever
 			// come for it. Pebble keeps the batch.
@@ -265,6 +283,7 @@ func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error
 	if err := inst.db.Apply(b, pebble.NoSync); err != nil {
 		return nil, err
 	}
+	keep(change, writes)
 	if expiring {
 		inst.expiring.Store(true)
 	}
@@ -279,11 +298,11 @@ func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error
 }
 
 // add adds a write to a batch, which is not indexed and takes anything that fits into
-// its 4 GiB. It returns when the value expires, 0 for never.
-func (s *Store) add(b *pebble.Batch, w *store.Write) (expires int64) {
+// its 4 GiB. It returns what is to be known of the value.
+func (s *Store) add(b *pebble.Batch, w *store.Write) values.Meta {
 	if w.Delete {
 		_ = b.Delete(w.Key, nil)
-		return 0
+		return values.Meta{}
 	}
 	var h format.Head
 	if w.TTL != 0 {
@@ -294,17 +313,28 @@ func (s *Store) add(b *pebble.Batch, w *store.Write) (expires int64) {
 			h.Tag = etag.Of(w.Value)
 		}
 	}
+	m := values.Meta{Tag: h.Tag, Expires: h.Expires}
 	head := s.prefix.Size(&h, w.Value)
 	if head == 0 {
 		_ = b.Set(w.Key, w.Value, nil)
-		return h.Expires
+		return m
 	}
 	op := b.SetDeferred(len(w.Key), head+len(w.Value))
 	copy(op.Key, w.Key)
 	s.prefix.Put(op.Value[:head:head], &h)
 	copy(op.Value[head:], w.Value)
 	_ = op.Finish()
-	return h.Expires
+	return m
+}
+
+// keep has the cache hold what was written, as far as it has held the keys: those are
+// read, and others need not be. The writes are visible.
+func keep(change *values.Change, writes []store.Write) {
+	for i := range writes {
+		if w := &writes[i]; !w.Delete && change.Known(i) {
+			change.Put(i, w.Key, w.Value)
+		}
+	}
 }
 
 // Batches implements store.Batching.
@@ -405,11 +435,11 @@ func (i *iterator) Entry() (key, value []byte, err error) {
 	if err != nil {
 		return nil, nil, i.store.readError(err)
 	}
-	value, _, gone, err := i.store.split(kept, i.now)
+	f, gone, err := i.store.split(kept, i.now)
 	if gone {
 		err = store.ErrNotFound
 	}
-	return i.it.Key(), value, err
+	return i.it.Key(), f.value, err
 }
 
 func (i *iterator) Err() error {
@@ -511,6 +541,7 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.mu.Unlock()
+	s.values.Close()
 	close(s.closing)
 	s.loops.Wait()
 

@@ -41,6 +41,7 @@ func openOnly(t testing.TB, o Options) *Store {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
+	cached(t, &o)
 	s, err := Open(o)
 	require.NoError(t, err)
 	return s
@@ -168,7 +169,7 @@ func TestStore_CloseKeepsEverything(t *testing.T) {
 // reads no block of data. The index and the filter of a table stay cached.
 func TestGet_AbsentReadsNoData(t *testing.T) {
 	t.Parallel()
-	s := openOnly(t, Options{Dir: t.TempDir(), Sync: Never})
+	s := openOnly(t, Options{Dir: t.TempDir(), Sync: Never, ValueBytes: -1})
 	const n = 3000
 	for i := range uint64(n) {
 		require.NoError(t, apply(s, store.Write{Key: benchKey(nil, i), Value: make([]byte, 100)}))

@@ -175,7 +175,7 @@ func (s *Store) remove(keys [][]byte) (n int, commit store.Commit, err error) {
 	commit, err = s.Transact(keys, func(stored store.View) (writes []store.Write, _ error) {
 		v := stored.(*view)
 		for _, key := range keys {
-			if _, _, gone, _ := s.seek(v.it, key, v.now); gone {
+			if _, gone, _ := s.seek(v.it, key, v.now); gone {
 				writes = append(writes, store.Write{Key: key, Delete: true})
 			}
 		}

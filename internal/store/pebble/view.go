@@ -6,7 +6,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/values"
 )
 
 // A value that has expired is gone, though it is still there for a while. Whether it is
@@ -21,57 +23,98 @@ import (
 //     Whoever might say in between that something is gone that it has found waits
 //     for its end: see Store.judging.
 
+// fetched is a value that was read.
+type fetched struct {
+	value   []byte
+	tag     etag.Tag
+	expires int64  // when it is gone, in milliseconds since 1970, 0 for never
+	ttl     uint32 // the seconds until then, rounded up
+}
+
+func (f *fetched) meta() store.Meta { return store.Meta{Tag: f.tag, TTL: f.ttl} }
+
+// secondsLeft returns in how many seconds, rounded up, a value is gone that expires in
+// so many milliseconds.
+func secondsLeft(left int64) uint32 { return uint32((left + 999) / 1000) }
+
 // split separates a value from what is told of it, unless it is gone at that moment.
-func (s *Store) split(kept []byte, moment func() int64) (value []byte, m store.Meta, gone bool, _ error) {
+func (s *Store) split(kept []byte, moment func() int64) (f fetched, gone bool, _ error) {
 	h, value, err := s.prefix.Split(kept)
 	if err != nil {
-		return nil, m, false, s.readError(err)
+		return f, false, s.readError(err)
 	}
-	m.Tag = h.Tag
 	if h.Expires != 0 {
 		left := h.Expires - moment()
 		if left <= 0 {
-			return nil, m, true, nil
+			return f, true, nil
 		}
-		m.TTL = uint32((left + 999) / 1000)
+		f.ttl = secondsLeft(left)
 	}
-	return value, m, false, nil
+	f.value, f.tag, f.expires = value, h.Tag, h.Expires
+	return f, false, nil
 }
 
 // Get appends the value of key to dst.
 func (s *Store) Get(dst, key []byte) ([]byte, store.Meta, error) {
+	value, kept, ticket, hit := s.values.Get(dst, key)
+	if hit {
+		return s.tell(value, len(dst), key, kept, ticket)
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
 		return dst, store.Meta{}, store.ErrClosed
 	}
-	got, m, gone, err := s.get(s.cur.db, dst, key, s.clock.read)
+	f, gone, err := s.get(s.cur.db, dst, key, s.clock.read)
 	if gone {
 		s.judging.RLock()
 		moment := s.clock.read()
-		got, m, _, err = s.get(s.cur.db, dst, key, func() int64 { return moment })
+		f, _, err = s.get(s.cur.db, dst, key, func() int64 { return moment })
 		s.judging.RUnlock()
 	}
-	return got, m, err
+	if err != nil {
+		return dst, store.Meta{}, err
+	}
+	if value := f.value[len(dst):]; s.values.Keeps(key, len(value)) {
+		if f.tag.IsZero() {
+			f.tag = etag.Of(value) // which is wanted in any case
+		}
+		s.values.Fill(ticket, key, value, values.Meta{Tag: f.tag, Expires: f.expires})
+	}
+	return f.value, f.meta(), nil
+}
+
+// tell completes what is known of a value that was found in memory.
+func (s *Store) tell(got []byte, head int, key []byte, kept values.Meta, t values.Ticket) ([]byte, store.Meta, error) {
+	m := store.Meta{Tag: kept.Tag}
+	if m.Tag.IsZero() {
+		m.Tag = etag.Of(got[head:])
+		s.values.SetTag(t, key, m.Tag)
+	}
+	if kept.Expires != 0 {
+		m.TTL = secondsLeft(max(1, kept.Expires-s.clock.read()))
+	}
+	return got, m, nil
 }
 
 // pointRead are the options of the iterator behind Get.
 var pointRead = pebble.IterOptions{KeyTypes: pebble.IterKeyTypePointsOnly, UseL6Filters: true}
 
-// get is Get of what is stored now, and reports whether there is a value that is gone.
-func (s *Store) get(db pebble.Reader, dst, key []byte, moment func() int64) ([]byte, store.Meta, bool, error) {
+// get returns what is stored now, its value appended to dst, and reports whether there
+// is one that is gone.
+func (s *Store) get(db pebble.Reader, dst, key []byte, moment func() int64) (fetched, bool, error) {
 	it, err := db.NewIter(&pointRead)
 	if err != nil {
-		return dst, store.Meta{}, false, s.readError(err)
+		return fetched{}, false, s.readError(err)
 	}
-	value, m, gone, err := s.seek(it, key, moment)
+	f, gone, err := s.seek(it, key, moment)
 	if err == nil {
-		dst = append(bufpool.Grow(dst, len(value)), value...)
+		f.value = append(bufpool.Grow(dst, len(f.value)), f.value...)
 	}
 	if closeErr := it.Close(); closeErr != nil && (err == nil || errors.Is(err, store.ErrNotFound)) {
-		return dst, store.Meta{}, false, s.readError(closeErr)
+		return fetched{}, false, s.readError(closeErr)
 	}
-	return dst, m, gone, err
+	return f, gone, err
 }
 
 // seek is get by an iterator, to which the value belongs.
@@ -79,22 +122,22 @@ func (s *Store) get(db pebble.Reader, dst, key []byte, moment func() int64) ([]b
 // Pebble's Get never asks the filters of the last level, so it would read a
 // block for a key that is not there. With Pebble's default comparer the prefix
 // of a key is the key.
-func (s *Store) seek(it *pebble.Iterator, key []byte, moment func() int64) ([]byte, store.Meta, bool, error) {
+func (s *Store) seek(it *pebble.Iterator, key []byte, moment func() int64) (fetched, bool, error) {
 	if !it.SeekPrefixGE(key) {
 		if err := it.Error(); err != nil {
-			return nil, store.Meta{}, false, s.readError(err)
+			return fetched{}, false, s.readError(err)
 		}
-		return nil, store.Meta{}, false, store.ErrNotFound
+		return fetched{}, false, store.ErrNotFound
 	}
 	kept, err := it.ValueAndErr()
 	if err != nil {
-		return nil, store.Meta{}, false, s.readError(err)
+		return fetched{}, false, s.readError(err)
 	}
-	value, m, gone, err := s.split(kept, moment)
+	f, gone, err := s.split(kept, moment)
 	if gone {
-		return nil, store.Meta{}, true, store.ErrNotFound
+		return fetched{}, true, store.ErrNotFound
 	}
-	return value, m, false, err
+	return f, false, err
 }
 
 // view is what is stored at a moment.
@@ -105,8 +148,8 @@ type view struct {
 }
 
 func (v *view) Get(key []byte) ([]byte, store.Meta, error) {
-	value, m, _, err := v.store.seek(v.it, key, v.now)
-	return value, m, err
+	f, _, err := v.store.seek(v.it, key, v.now)
+	return f.value, f.meta(), err
 }
 
 func (v *view) now() int64 { return v.moment }
