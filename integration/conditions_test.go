@@ -46,7 +46,7 @@ func TestKill_CounterIsExact(t *testing.T) {
 	}
 	for number := range cycles + 1 {
 		s := start(t, plain, "SPILLWAY_DATA_DIR="+folder, "SPILLWAY_STRATEGY="+names[number%len(names)],
-			"SPILLWAY_QUEUE_CAPACITY=32", "SPILLWAY_POOLS="+[]string{"shared", "split"}[number%2])
+			"SPILLWAY_QUEUE_CAPACITY=32", "SPILLWAY_POOLS="+[]string{"shared", "split"}[number%2], cacheSizes[number%len(cacheSizes)])
 		first, err := dial(s.data)
 		require.NoError(t, err)
 		a, err := first.do(http.MethodGet, entity("counter"), "")
@@ -127,7 +127,8 @@ func TestKill_BatchesAreWhole(t *testing.T) {
 			sent := make([]int, writers)
 			for number := range cycles + 1 {
 				s := start(t, plain, "SPILLWAY_DATA_DIR="+folder, "SPILLWAY_SYNC="+sync,
-					"SPILLWAY_STRATEGY="+names[number%len(names)], "SPILLWAY_POOLS="+[]string{"shared", "split"}[number%2])
+					"SPILLWAY_STRATEGY="+names[number%len(names)], "SPILLWAY_POOLS="+[]string{"shared", "split"}[number%2],
+					cacheSizes[number%len(cacheSizes)])
 				c, err := dial(s.data)
 				require.NoError(t, err)
 				// Each writer has keys of its own, and all share some.

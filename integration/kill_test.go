@@ -83,7 +83,7 @@ func (k *killing) live(t *testing.T, number int, kept int64, by syscall.Signal) 
 	}
 	s := start(t, binary, "SPILLWAY_DATA_DIR="+k.folder, "SPILLWAY_SYNC="+k.sync,
 		"SPILLWAY_STRATEGY="+names[number%len(names)], "SPILLWAY_QUEUE_CAPACITY=4",
-		"SPILLWAY_POOLS="+[]string{"shared", "split"}[number/len(names)%2])
+		"SPILLWAY_POOLS="+[]string{"shared", "split"}[number/len(names)%2], cacheSizes[number%len(cacheSizes)])
 	k.verify(t, s, kept)
 
 	var synced atomic.Int64 // the stamp up to which everything has been synced

@@ -585,7 +585,7 @@ func TestLinearizable(t *testing.T) {
 				}
 				length = length/2 + rng.Int64N(length)
 				s := start(t, binary, "SPILLWAY_DATA_DIR="+folder, "SPILLWAY_STRATEGY="+strategy,
-					"SPILLWAY_POOLS="+[]string{"shared", "split"}[number%2],
+					"SPILLWAY_POOLS="+[]string{"shared", "split"}[number%2], cacheSizes[(number+1)%len(cacheSizes)],
 					fmt.Sprint("SPILLWAY_WORKERS=", 2+rng.IntN(3)),
 					fmt.Sprint("SPILLWAY_QUEUE_CAPACITY=", capacity),
 					"SPILLWAY_READ_TIMEOUT=1h", "SPILLWAY_IDLE_TIMEOUT=1h")

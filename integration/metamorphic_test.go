@@ -76,7 +76,7 @@ func randomSettings(rng *rand.Rand, l limits) []string {
 		"SPILLWAY_WORKERS=" + one("2", "3", "4", "16"),
 		"SPILLWAY_ACCEPT_LOOPS=" + one("1", "2", "5"),
 		"SPILLWAY_SYNC=" + one("always", "interval:1ms", "interval:1h", "never"),
-		"SPILLWAY_CACHE_BYTES=" + one("1", "1MB", "32MB"),
+		"SPILLWAY_CACHE_BYTES=" + one("1", "10000", "1MB", "32MB"),
 		"SPILLWAY_MAX_BODY_BYTES=" + one("", "4MiB", "1GiB"),
 		"SPILLWAY_STORE_DELAY=" + one("0", "0", "0", "100us", "exp:300us"),
 		"SPILLWAY_SLO=" + one("1ms", "100ms", "1s"),

@@ -63,6 +63,10 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// cacheSizes are settings of the cache on which no answer may depend: the values have
+// none, one that evicts all the time, and one that holds what tests write.
+var cacheSizes = []string{"SPILLWAY_CACHE_BYTES=1", "SPILLWAY_CACHE_BYTES=10000", "SPILLWAY_CACHE_BYTES=16MB"}
+
 // environment returns the environment of a service: free ports, a data folder
 // that goes with the test, and what is asked for, which wins.
 func environment(t testing.TB, env []string) []string {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"runtime/debug"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/values"
 )
 
 // limitMemory tells the garbage collector how much memory it may let the
@@ -12,7 +14,8 @@ import (
 // the collector does not see: stacks of threads, the kernel's buffers. With
 // cgo, Pebble keeps its cache and the memtables that count towards it outside
 // of the Go heap, so that they come off as well, and twice: blocks in use that
-// were evicted and what malloc does not give back take as much again.
+// were evicted and what malloc does not give back take as much again. The cache of
+// values is outside in any case where it is mapped, and takes what it may and no more.
 //
 // It returns the limit, 0 if there is GOMEMLIMIT.
 func limitMemory(memory, cache int64) int64 {
@@ -20,8 +23,16 @@ func limitMemory(memory, cache int64) int64 {
 		return 0
 	}
 	limit := memory / 10 * 9
+	blocks, kept := shareCache(cache)
+	outside := int64(0)
 	if cacheOutsideHeap {
-		limit = max(limit-2*cache, memory/4)
+		outside += 2 * blocks
+	}
+	if values.OutsideHeap {
+		outside += kept
+	}
+	if outside > 0 {
+		limit = max(limit-outside, memory/4)
 	}
 	debug.SetMemoryLimit(limit)
 	return limit

@@ -50,12 +50,14 @@ func openStore(c *config.Config, tables int, log *slog.Logger, m *metrics.Metric
 	if err != nil {
 		return openedStore{}, cannotUse(err, c.DataDir)
 	}
+	blocks, kept := shareCache(c.CacheBytes)
 	s, err := pebble.Open(pebble.Options{
 		Dir:          c.DataDir,
 		FS:           fs,
 		Sync:         pebble.SyncMode(c.Sync.Mode),
 		SyncInterval: c.Sync.Interval,
-		CacheBytes:   c.CacheBytes,
+		CacheBytes:   blocks,
+		ValueBytes:   kept,
 		MaxOpenFiles: tables,
 		Logger:       log,
 		OnFsync:      m.ObserveFsync,
@@ -81,6 +83,13 @@ func openStore(c *config.Config, tables int, log *slog.Logger, m *metrics.Metric
 		k.Store, k.leave = slow, slow.Leave
 	}
 	return k, nil
+}
+
+// shareCache divides the cache between Pebble's blocks, and memtables with them, and
+// the values in front of it.
+func shareCache(all int64) (blocks, kept int64) {
+	kept = all / 2
+	return all - kept, kept
 }
 
 // clusterOptions returns how to use the cluster that is configured.
@@ -110,6 +119,9 @@ func storeStats(s pebble.Stats) metrics.StoreStats {
 		ReadAmplification:   s.ReadAmplification,
 		CacheHits:           s.CacheHits,
 		CacheMisses:         s.CacheMisses,
+		ValueCacheHits:      s.Values.Hits,
+		ValueCacheMisses:    s.Values.Misses,
+		ValueCacheBytes:     s.Values.Bytes,
 		DiskBytes:           s.DiskBytes,
 		DiskFreeBytes:       s.DiskFreeBytes,
 		WriteStalls:         s.WriteStalls,

@@ -39,7 +39,7 @@ type Config struct {
 	Store      string `name:"store" default:"pebble" enum:"pebble,cassandra" help:"Where the data is kept: pebble (embedded), cassandra (distributed)."`
 	DataDir    string `name:"data-dir" default:"./data" help:"Folder of the embedded store."`
 	Sync       Sync   `name:"sync" default:"always" help:"When a write is acknowledged: always (it is on the disk), interval:DURATION (a crash may lose that much), never (a crash may lose more)."`
-	CacheBytes int64  `name:"cache-bytes" default:"${cache}" type:"size" min:"1" help:"Block cache of the embedded store; by default a quarter of the memory."`
+	CacheBytes int64  `name:"cache-bytes" default:"${cache}" type:"size" min:"1" help:"Caches of the embedded store, half for values and half for blocks; by default a quarter of the memory."`
 
 	CassandraHosts             string        `name:"cassandra-hosts" type:"hosts" help:"Nodes of the Cassandra cluster to connect to first, HOST[:PORT],…, all of the local datacentre."`
 	CassandraKeyspace          string        `name:"cassandra-keyspace" type:"keyspace" default:"spillway" help:"Keyspace, created if it is absent."`

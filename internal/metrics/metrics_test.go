@@ -34,7 +34,8 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 		Dropped:     func() uint64 { return 5 },
 		Store: func() StoreStats {
 			return StoreStats{Compactions: 1, Levels: []StoreLevel{{2, 3}, {4, 5}}, ReadAmplification: 6, CacheHits: 7,
-				CacheMisses: 8, DiskBytes: 9, WriteStalls: 10, WriteStallTime: 1500 * time.Millisecond, MemtableBytes: 11, CompactionDebtBytes: 12, DiskFreeBytes: 13}
+				CacheMisses: 8, DiskBytes: 9, WriteStalls: 10, WriteStallTime: 1500 * time.Millisecond, MemtableBytes: 11, CompactionDebtBytes: 12, DiskFreeBytes: 13,
+				ValueCacheHits: 14, ValueCacheMisses: 15, ValueCacheBytes: 16}
 		},
 	}
 	m.Watch(Sources{
@@ -120,6 +121,9 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 		"store_read_amplification":         {gauge, ""},
 		"store_cache_hits_total":           {counter, ""},
 		"store_cache_misses_total":         {counter, ""},
+		"store_value_cache_hits_total":     {counter, ""},
+		"store_value_cache_misses_total":   {counter, ""},
+		"store_value_cache_bytes":          {gauge, ""},
 		"store_wal_fsync_duration_seconds": {histogram, ""},
 		"store_disk_bytes":                 {gauge, ""},
 		"store_disk_free_bytes":            {gauge, ""},
@@ -278,6 +282,9 @@ func TestMetrics_Sources(t *testing.T) {
 		"store_read_amplification":        {"6"},
 		"store_cache_hits_total":          {"7"},
 		"store_cache_misses_total":        {"8"},
+		"store_value_cache_hits_total":    {"14"},
+		"store_value_cache_misses_total":  {"15"},
+		"store_value_cache_bytes":         {"16"},
 		"store_disk_bytes":                {"9"},
 		"store_disk_free_bytes":           {"13"},
 		"store_write_stalls_total":        {"10"},

@@ -30,12 +30,15 @@ type StoreStats struct {
 	Levels                 []StoreLevel
 	ReadAmplification      int
 	CacheHits, CacheMisses uint64 // totals
-	DiskBytes              uint64
-	DiskFreeBytes          uint64
-	WriteStalls            uint64        // total
-	WriteStallTime         time.Duration // total
-	MemtableBytes          uint64
-	CompactionDebtBytes    uint64
+	// Those of the cache of values.
+	ValueCacheHits, ValueCacheMisses uint64 // totals
+	ValueCacheBytes                  uint64
+	DiskBytes                        uint64
+	DiskFreeBytes                    uint64
+	WriteStalls                      uint64        // total
+	WriteStallTime                   time.Duration // total
+	MemtableBytes                    uint64
+	CompactionDebtBytes              uint64
 }
 
 // StoreLevel is a level of the store's tree, whose number is its place in
@@ -81,6 +84,9 @@ var (
 	storeReadAmp        = desc("store_read_amplification", "Places that a point read may have to look at.")
 	storeCacheHits      = desc("store_cache_hits_total", "Blocks that were found in the block cache.")
 	storeCacheMisses    = desc("store_cache_misses_total", "Blocks that had to be read from the disk.")
+	valueCacheHits      = desc("store_value_cache_hits_total", "Reads of a key whose value was found in the cache of values.")
+	valueCacheMisses    = desc("store_value_cache_misses_total", "Reads of a key that went on to the store, those of absent keys included.")
+	valueCacheBytes     = desc("store_value_cache_bytes", "Memory that the values in the cache of values take.")
 	storeDiskBytes      = desc("store_disk_bytes", "Space that the store takes on the disk.")
 	storeDiskFree       = desc("store_disk_free_bytes", "Space left for the store on its file system.")
 	storeWriteStalls    = desc("store_write_stalls_total", "Times that writes had to wait for flushes or compactions.")
@@ -95,6 +101,7 @@ func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 		strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy,
 		concurrencyLimit, concurrencyMax, concurrencyDropped, connections, linesDropped, storeWritable,
 		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
+		valueCacheHits, valueCacheMisses, valueCacheBytes,
 		storeDiskBytes, storeDiskFree, storeWriteStalls, storeWriteStallTime, storeMemtableBytes, storeDebtBytes,
 	} {
 		ch <- d
@@ -155,6 +162,9 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	gauge(storeReadAmp, float64(s.ReadAmplification))
 	total(storeCacheHits, s.CacheHits)
 	total(storeCacheMisses, s.CacheMisses)
+	total(valueCacheHits, s.ValueCacheHits)
+	total(valueCacheMisses, s.ValueCacheMisses)
+	gauge(valueCacheBytes, float64(s.ValueCacheBytes))
 	gauge(storeDiskBytes, float64(s.DiskBytes))
 	gauge(storeDiskFree, float64(s.DiskFreeBytes))
 	total(storeWriteStalls, s.WriteStalls)
