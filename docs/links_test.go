@@ -2,6 +2,7 @@
 package docs
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -55,6 +56,19 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What is longer is not read: cut a page before another is added.
+func TestSize(t *testing.T) {
+	t.Parallel()
+	total, pages := 0, ""
+	for name, text := range repository(t).files(t, ".md") {
+		if strings.HasPrefix(name, "docs/") {
+			total += len(text)
+			pages += fmt.Sprintf("%6d %s\n", len(text), name)
+		}
+	}
+	require.Less(t, total, 110_000, pages)
 }
 
 func TestSlugs(t *testing.T) {
