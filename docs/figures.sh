@@ -20,9 +20,6 @@ simulate() {
 	bin/loadtest simulate --scenario retry-storm --repetitions 3 --out reports/retries
 	$get --strategies codel,fair,auto --rates 0.9x,2x --clients 'greedy=95,other*19=5' --out reports/greedy
 	$get --strategies codel,priority,auto --rates 1.5x,4x --priorities 0=10,3=60,7=30 --out reports/classes
-	three="$s --mixes get=100 --strategies fifo,codel,auto --rates 0.95x,1.1x,2x,10x"
-	$three --store-delay exp:50us --slo 1250us --duration 2s --warmup 200ms --out reports/speed-50us
-	$three --store-delay exp:100ms --slo 2500ms --timeout 60s --duration 900s --warmup 40s --out reports/speed-100ms
 }
 
 # As simulated: 8 workers, a store that does 8 at once, room for 256. The longer the
