@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os/exec"
 	"slices"
@@ -45,32 +44,10 @@ func startCommand(ctx context.Context, command string) (*service, error) {
 		return nil, err
 	}
 	s.data, s.port = "http://"+address, number
-	if err := s.awaitConnection(ctx, address); err != nil {
-		s.kill()
-		return nil, err
-	}
-	return s, nil
-}
-
-// awaitConnection waits until the service takes connections.
-func (s *service) awaitConnection(ctx context.Context, address string) error {
 	dialer := net.Dialer{Timeout: time.Second}
-	timer := time.NewTimer(startPatience)
-	defer timer.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if c, err := dialer.DialContext(ctx, "tcp", address); err == nil {
-			return c.Close()
-		}
-		select {
-		case <-tick.C:
-		case <-s.exited:
-			return fmt.Errorf("the service did not start (%v)%s; it has to stay in the foreground", s.outcome(), s.log.last())
-		case <-timer.C:
-			return fmt.Errorf("the service takes no connections at %s %v after its start%s", address, startPatience, s.log.last())
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	takesConnections := func() bool {
+		c, err := dialer.DialContext(ctx, "tcp", address)
+		return err == nil && c.Close() == nil
 	}
+	return s, s.await(ctx, takesConnections, "; it has to stay in the foreground, and to listen at "+address)
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spillway-go/spillway/loadtest/scenario"
@@ -65,13 +64,9 @@ type rate struct {
 }
 
 func parseRate(text string) (rate, error) {
-	if text == "max" || text == "" {
-		return rate{}, nil
-	}
-	number, relative := strings.CutSuffix(text, "x")
-	value, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(value > 0 && value <= 1e9) {
-		return rate{}, fmt.Errorf("rate: %q is not a number above 0, a multiple of the capacity such as 0.9x, or max", text)
+	value, relative, err := scenario.ParseRate(cmp.Or(text, "max"))
+	if err != nil {
+		return rate{}, fmt.Errorf("rate: %w", err)
 	}
 	return rate{value, relative}, nil
 }

@@ -206,24 +206,23 @@ func (s *search) settle() {
 // halving.
 func (s *search) bracket(ctx context.Context, rate float64) error {
 	for {
-		sustained, err := s.sustained(ctx, rate, 1)
-		if err != nil {
+		if err := s.bound(ctx, rate, 1); err != nil {
 			return err
 		}
-		if sustained {
-			s.low = rate
-			if s.high > 0 || rate == s.o.MaxRate {
-				return nil
-			}
+		switch {
+		case s.ended():
+			return nil
+		case s.high == 0:
 			rate = min(rate*2, s.o.MaxRate)
-		} else {
-			s.high = rate
-			if s.low > 0 || rate <= lowestRate {
-				return nil
-			}
+		default:
 			rate = max(rate/2, lowestRate)
 		}
 	}
+}
+
+// ended tells whether there are two ends, or none is to be found any more.
+func (s *search) ended() bool {
+	return s.low > 0 && s.high > 0 || s.high == 0 && s.low >= s.o.MaxRate || s.low == 0 && s.high > 0 && s.high <= lowestRate
 }
 
 // narrow halves the range.
@@ -260,35 +259,27 @@ func (s *search) confirm(ctx context.Context) (sure bool, err error) {
 	}
 	if !sustained {
 		s.high, s.low = below, 0
-		return false, s.descend(ctx)
+		return false, s.stride(ctx)
 	}
 	if sustained, err = s.sustained(ctx, above, 2); err != nil {
 		return false, err
 	}
 	if sustained {
 		s.low, s.high = above, 0
-		return false, s.ascend(ctx)
+		return false, s.stride(ctx)
 	}
 	s.found.BreakingPointRPS = s.low
 	s.low, s.high = below, above
 	return true, nil
 }
 
-// descend finds a rate below high that is sustained, in growing strides.
-func (s *search) descend(ctx context.Context) error {
-	for stride := 2 * precision; s.low == 0 && s.high > lowestRate; stride *= 2 {
-		rate := max(s.high*(1-min(stride, 0.5)), lowestRate)
-		if err := s.bound(ctx, rate, 2); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ascend finds a rate above low that is not sustained, in growing strides.
-func (s *search) ascend(ctx context.Context) error {
-	for stride := 2 * precision; s.high == 0 && s.low < s.o.MaxRate; stride *= 2 {
+// stride finds the end that there is not, in growing strides from the other.
+func (s *search) stride(ctx context.Context) error {
+	for stride := 2 * precision; !s.ended(); stride *= 2 {
 		rate := min(s.low*(1+min(stride, 1)), s.o.MaxRate)
+		if s.low == 0 {
+			rate = max(s.high*(1-min(stride, 0.5)), lowestRate)
+		}
 		if err := s.bound(ctx, rate, 2); err != nil {
 			return err
 		}

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -82,11 +80,15 @@ func startService(ctx context.Context, binary, dir string, env []string) (*servi
 	if err != nil {
 		return nil, err
 	}
-	if err := s.awaitReady(ctx); err != nil {
-		s.kill()
-		return nil, err
+	ready := func() bool {
+		s.data, s.admin = s.log.address("data"), s.log.address("admin")
+		if s.data == "" || s.admin == "" {
+			return false
+		}
+		_, err := s.get(ctx, "/readyz")
+		return err == nil
 	}
-	return s, nil
+	return s, s.await(ctx, ready, "")
 }
 
 // launch starts a service.
@@ -121,51 +123,34 @@ func cleanEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "SPILLWAY_") })
 }
 
-// awaitReady waits until both planes listen and the service says it is ready.
-func (s *service) awaitReady(ctx context.Context) error {
+// await waits until the service has started, and ends it if it does not. A hint says what
+// may be wrong if it has ended.
+func (s *service) await(ctx context.Context, ready func() bool, hint string) error {
 	timer := time.NewTimer(startPatience)
 	defer timer.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		if s.data = s.log.address("data"); s.data != "" {
-			if s.admin = s.log.address("admin"); s.admin != "" {
-				if _, err := s.get(ctx, "/readyz"); err == nil {
-					return nil
-				}
-			}
-		}
+	for !ready() {
+		var err error
 		select {
 		case <-tick.C:
+			continue
 		case <-s.exited:
-			return fmt.Errorf("the service did not start (%v)%s", s.outcome(), s.log.last())
+			err = fmt.Errorf("the service did not start (%v)%s%s", s.outcome(), s.log.last(), hint)
 		case <-timer.C:
-			return fmt.Errorf("the service is not ready %v after its start%s", startPatience, s.log.last())
+			err = fmt.Errorf("the service is not ready %v after its start%s", startPatience, s.log.last())
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			err = context.Cause(ctx)
 		}
+		s.kill()
+		return err
 	}
+	return nil
 }
 
 // get asks the admin plane.
 func (s *service) get(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.admin+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Close = true // no connection stays behind
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, answer.Status)
-	}
-	return body, err
+	return observe.Get(ctx, s.admin, path)
 }
 
 // metrics returns the metrics of these names, or all without names.

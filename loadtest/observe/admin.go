@@ -61,6 +61,23 @@ func newPlane(adminURL, token string, trusted *tls.Config) (*plane, error) {
 	}, nil
 }
 
+// Get returns what an admin plane answers to one request.
+func Get(ctx context.Context, adminURL, path string) ([]byte, error) {
+	p, err := newPlane(adminURL, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer p.client.CloseIdleConnections()
+	return p.ask(ctx, path)
+}
+
+// ask is get with the time that any answer but a profile has.
+func (p *plane) ask(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
+	defer cancel()
+	return p.get(ctx, path)
+}
+
 // get returns the body of an answer of 200.
 func (p *plane) get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, http.NoBody)
@@ -119,9 +136,7 @@ type status struct {
 }
 
 func (p *plane) status(ctx context.Context) (s status, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
-	defer cancel()
-	body, err := p.get(ctx, "/strategy")
+	body, err := p.ask(ctx, "/strategy")
 	if err != nil {
 		return s, err
 	}
@@ -144,9 +159,7 @@ type reading struct {
 }
 
 func (p *plane) read(ctx context.Context) (*reading, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
-	defer cancel()
-	body, err := p.get(ctx, metricsPath)
+	body, err := p.ask(ctx, metricsPath)
 	if err != nil {
 		return nil, err
 	}

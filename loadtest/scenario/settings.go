@@ -59,17 +59,12 @@ var settings = []setting{
 		if value == all {
 			return nil
 		}
-		if name, ok := c.Peer(); ok {
-			if !isName(name) {
-				return fmt.Errorf("%q is not the name of a peer, such as peer:limiter", value)
+		for _, of := range []struct{ prefix, what string }{{peer, "peer, such as peer:limiter"}, {command, "service, such as service:nginx"}} {
+			if name, ok := strings.CutPrefix(value, of.prefix); ok && !isName(name) {
+				return fmt.Errorf("%q is not the name of a %s", value, of.what)
+			} else if ok {
+				return nil
 			}
-			return nil
-		}
-		if name, ok := c.Command(); ok {
-			if !isName(name) {
-				return fmt.Errorf("%q is not the name of a service, such as service:nginx", value)
-			}
-			return nil
 		}
 		_, err := strategies.Lookup(value)
 		return err
@@ -166,21 +161,27 @@ var settings = []setting{
 	}},
 	{"rate", true, func(c *Combination, value string) error {
 		c.Rate = value
-		if value == "max" {
-			return nil
-		}
-		text, relative := strings.CutSuffix(value, "x")
-		most := 1e7
-		if relative {
-			most = 100
-		}
-		// ParseFloat knows more forms than these, and not all of them are numbers.
-		rate, err := strconv.ParseFloat(text, 64)
-		if err != nil || strings.Trim(text, "0123456789.") != "" || rate <= 0 || rate > most {
-			return fmt.Errorf("%q is not requests a second (up to 10000000), a multiple of the capacity such as 0.9x (up to 100x), or max", value)
-		}
-		return nil
+		_, _, err := ParseRate(value)
+		return err
 	}},
+}
+
+// ParseRate returns a rate in requests a second, 0 for a closed loop, or, if relative, as
+// a multiple of the capacity.
+func ParseRate(text string) (rate float64, relative bool, err error) {
+	if text == "max" {
+		return 0, false, nil
+	}
+	number, relative := strings.CutSuffix(text, "x")
+	most := 1e7
+	if relative {
+		most = 100
+	}
+	// ParseFloat knows more forms than these, and not all of them are numbers.
+	if rate, err = strconv.ParseFloat(number, 64); err != nil || strings.Trim(number, "0123456789.") != "" || rate <= 0 || rate > most {
+		return 0, false, fmt.Errorf("%q is not requests a second (up to 10000000), a multiple of the capacity such as 0.9x (up to 100x), or max", text)
+	}
+	return rate, relative, nil
 }
 
 // isName tells whether a peer or a service may be called so.
