@@ -187,10 +187,15 @@ func (l *loop) abandon(now time.Duration) {
 		}
 	}
 	for !l.closed && l.next.At <= now {
-		l.count.Offered(l.next.At, l.part())
-		l.count.Failed(l.next.At, workload.Never, now, l.part(), result.ErrorUnfinished)
-		l.advance()
+		l.miss(l.next.At, now, result.ErrorUnfinished)
 	}
+}
+
+// miss counts the next request as one that is never sent, and goes on.
+func (l *loop) miss(scheduled, now time.Duration, kind result.ErrorKind) {
+	l.offered(scheduled)
+	l.count.Failed(scheduled, workload.Never, now, l.part(), kind)
+	l.advance()
 }
 
 // run sends and receives until all is done, or ctx is. It returns why it
@@ -273,17 +278,13 @@ func (l *loop) send() (more bool) {
 			return false
 		}
 		if now-scheduled >= l.o.Timeout {
-			l.offered(scheduled)
-			l.count.Failed(scheduled, workload.Never, scheduled+l.o.Timeout, l.part(), result.ErrorUnsent)
-			l.advance()
+			l.miss(scheduled, scheduled+l.o.Timeout, result.ErrorUnsent)
 			continue
 		}
 		c := l.idle.first
 		if c == nil && !l.closed && l.open == 0 && l.failed.first != nil {
 			// Who comes while there is no server finds none.
-			l.offered(scheduled)
-			l.count.Failed(scheduled, workload.Never, now, l.part(), result.ErrorConnect)
-			l.advance()
+			l.miss(scheduled, now, result.ErrorConnect)
 			continue
 		}
 		if c == nil {
