@@ -31,7 +31,7 @@ type Config struct {
 	AdminListen string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
 	AcceptLoops int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
 	// Workers is Auto if their number is to be learned.
-	Workers Workers `name:"workers" default:"${workers}" min:"1" max:"65536" help:"Workers that serve requests; by default twice the number of CPUs, or 128 with the distributed store, for which they wait. auto: the number is learned, as the proxy does by default."`
+	Workers Workers `name:"workers" default:"${workers}" min:"1" max:"65536" help:"How many requests run at once: a number, or auto, which learns it. By default twice the number of CPUs; 128 with the distributed store; auto in the proxy."`
 	Pools   string  `name:"pools" default:"shared" enum:"shared,split" help:"shared (one queue for all), or split (reads and writes have a queue and half the workers each)."`
 	// QueueCapacity is 0 if it is not set: then it is that of the active strategy.
 	QueueCapacity int `name:"queue-capacity" unset:"256, or 4096 under auto" min:"1" max:"1048576" help:"Requests that may wait."`
