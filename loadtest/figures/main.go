@@ -18,12 +18,20 @@
 //     the part of a share that was good;
 //   - only: settings that all must have, "rate=0.9x|2x mix=get=100".
 //
+// In the place of a folder there may be a file .json of make peers, whose rows and
+// columns are contestant and load.
+//
+// Where it names a file that ends in .md, as make peers writes, all of that file but its
+// title takes the place of the table; one that ends in .txt stands there as it is.
+// Nothing may follow the name then.
+//
 // Rows of the same figures become one. A figure is marked if in one of its runs the
 // generator was late: if 1% of the requests left it more than a tenth of the
 // objective after their time. No run is left out.
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -116,6 +124,15 @@ func (t *table) render(folders, attributes string) (string, error) {
 	}
 	if len(t.columns) == 0 {
 		t.columns = []string{"rate"}
+	}
+	switch filepath.Ext(folders) {
+	case ".md":
+		text, err := os.ReadFile(filepath.FromSlash(folders))
+		_, text, _ = bytes.Cut(text, []byte("\n\n"))
+		return string(bytes.TrimSpace(text)) + "\n", err
+	case ".txt":
+		text, err := os.ReadFile(filepath.FromSlash(folders))
+		return "```text\n" + strings.TrimSpace(string(text)) + "\n```\n", err
 	}
 	var sources []string
 	var rows, columns [][]string
@@ -254,6 +271,9 @@ func settingsOf(g *lab.Group) (map[string]string, error) {
 	for name, value := range raw {
 		out[name] = fmt.Sprint(value)
 	}
+	if g.Series != "" {
+		out["contestant"], out["load"] = g.Series, g.Workload
+	}
 	return out, nil
 }
 
@@ -336,6 +356,10 @@ func scale(unit string, v float64) string {
 		v, suffix = v/1000, " k"
 	case unit == "us":
 		suffix = " µs"
+	case unit == "bytes" && v >= 1<<20:
+		v, suffix = v/(1<<20), " MiB"
+	case unit == "bytes":
+		v, suffix = v/(1<<10), " KiB"
 	}
 	digits := 0
 	switch {

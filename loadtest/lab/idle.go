@@ -88,5 +88,5 @@ func (r *rival) resident(ctx context.Context) (float64, error) {
 	if _, err := r.quiet(ctx, 1); err != nil {
 		return 0, err
 	}
-	return r.server.metric(ctx, "process_resident_memory_bytes")
+	return r.server.resident()
 }

@@ -39,6 +39,9 @@ type Contestant struct {
 	Idle int
 	// NoRanges says that it cannot answer ranges, which it is not sent.
 	NoRanges bool
+	// System, if it is not nil, says how a contestant is started and asked that is none
+	// of the kind above. Binary, Env and Fill are not used then.
+	System *System
 }
 
 // PairLoad is what all contestants are sent in turn.
@@ -50,6 +53,9 @@ type PairLoad struct {
 
 	// What follows may be left out.
 
+	// Half sends half of what the contestant has served before in this round, of the same
+	// operation over as many connections.
+	Half bool
 	// ValueSize is the length of the values in bytes, by default 100.
 	ValueSize int
 	// Keys, if not 0, is how many of the store's keys are asked for.
@@ -90,8 +96,8 @@ type PairOptions struct {
 
 // The metrics that only pairs have, beside those of [Metrics]: megabytes (1e6) of
 // values that were sent or received a second, the share of requests that were answered
-// with 200, the memory of an idle connection, and what the service tells of its fsyncs
-// and of the blocks that it read.
+// with 200, the memory of an idle connection, what the service tells of its fsyncs and
+// of the blocks that it read, and the memory of the contestant after a load.
 const (
 	MegabytesPerSecond = "served_mb_per_s"
 	FoundPercent       = "found_percent"
@@ -99,6 +105,7 @@ const (
 	FsyncMean          = "fsync_mean_us"
 	FsyncMedian        = "fsync_median_us"
 	BlocksRead         = "blocks_read"
+	ResidentBytes      = "resident_bytes"
 )
 
 // Pair measures servers beside each other to tell what a request costs them, where
@@ -171,7 +178,7 @@ func (o *PairOptions) fillStores(ctx context.Context) (map[uint64]string, error)
 	}
 	filled := map[uint64]string{}
 	for _, c := range o.Contestants {
-		if filled[c.Keys] != "" {
+		if filled[c.Keys] != "" || c.System != nil {
 			continue
 		}
 		dir := filepath.Join(o.Dir, fmt.Sprintf("filled-%d", c.Keys))
@@ -211,7 +218,7 @@ func (o *PairOptions) round(ctx context.Context, n int, filled map[uint64]string
 	var figures []map[string]float64
 	for _, load := range o.Loads {
 		passes := o.Passes
-		if load.Rate > 0 {
+		if load.open() {
 			passes = 1
 		}
 		tallies := make([]tally, len(rivals))
@@ -225,7 +232,7 @@ func (o *PairOptions) round(ctx context.Context, n int, filled map[uint64]string
 			}
 			for _, j := range order {
 				r := rivals[j]
-				if r.NoRanges && load.Op == workload.Scan {
+				if r.skips(load) {
 					continue
 				}
 				o.Progress(fmt.Sprintf("round %d of %d, pass %d of %d: %v to %s", n+1, o.Rounds, pass+1, passes, load, r.Name))
@@ -241,6 +248,7 @@ func (o *PairOptions) round(ctx context.Context, n int, filled map[uint64]string
 			}
 		}
 		for j := range tallies {
+			rivals[j].reached[load] = tallies[j].rps()
 			figures = append(figures, tallies[j].figures(load, rivals[j].idleBytes))
 		}
 	}
@@ -274,11 +282,17 @@ func (l PairLoad) String() string {
 	case l.Connections == 1:
 		s = what + ", 1 connection"
 	}
-	if l.Rate > 0 {
+	switch {
+	case l.Half:
+		s += ", half the rate"
+	case l.Rate > 0:
 		s += fmt.Sprintf(", %.0f/s", l.Rate)
 	}
 	return s
 }
+
+// open says that requests are sent at a rate, and not as soon as others are answered.
+func (l PairLoad) open() bool { return l.Rate > 0 || l.Half }
 
 // bytes returns how many bytes of values a request moves.
 func (l PairLoad) bytes() float64 {

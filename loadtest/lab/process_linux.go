@@ -3,6 +3,9 @@ package lab
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,4 +32,34 @@ func processCPU(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("the processor time of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
+}
+
+// processResident reads how many bytes of memory a process has.
+func processResident(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text)) // size, resident, ...
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("the memory of process %d: %q", pid, text)
+	}
+	pages, err := strconv.ParseFloat(fields[1], 64)
+	return pages * float64(os.Getpagesize()), err
+}
+
+// processGroup returns the processes of a group, first the one that leads it.
+func processGroup(leader int) []int {
+	group := []int{leader}
+	folders, _ := filepath.Glob("/proc/[0-9]*")
+	for _, folder := range folders {
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if err != nil || pid == leader {
+			continue
+		}
+		if id, err := syscall.Getpgid(pid); err == nil && id == leader {
+			group = append(group, pid)
+		}
+	}
+	return group
 }

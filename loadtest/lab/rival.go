@@ -20,6 +20,8 @@ type rival struct {
 	dir    string // of its store
 	server *service
 	asking float64 // objects that it allocates to say how many it has allocated
+	// reached is how many requests a second it has served under each load of the round.
+	reached map[PairLoad]float64
 
 	idle      idlers
 	idleBytes float64 // what each of them takes
@@ -29,11 +31,13 @@ type rival struct {
 func startRival(ctx context.Context, o *PairOptions, c *Contestant, filled string) (_ *rival, err error) {
 	own := *c
 	own.Keys = cmp.Or(c.Keys, o.Keys)
-	r := &rival{Contestant: &own, dir: filepath.Join(o.Dir, c.Name)}
-	if err := cloneStore(filled, r.dir); err != nil {
-		return nil, err
+	r := &rival{Contestant: &own, dir: filepath.Join(o.Dir, c.Name), reached: map[PairLoad]float64{}}
+	if c.System != nil {
+		err = r.startSystem(ctx, own.Keys)
+	} else if err = cloneStore(filled, r.dir); err == nil {
+		r.server, err = startService(ctx, c.Binary, r.dir, c.Env)
 	}
-	if r.server, err = startService(ctx, c.Binary, r.dir, c.Env); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -73,6 +77,10 @@ const (
 
 func (r *rival) stop() error {
 	r.idle.close()
+	if r.System != nil {
+		r.server.kill()
+		return nil
+	}
 	return r.server.stop(stopPatience)
 }
 
@@ -93,6 +101,7 @@ type tally struct {
 	seconds          float64
 	latency          result.Percentiles // of the last pass
 	fsyncs           observe.Histogram  // of the last pass
+	resident         float64            // after the last pass
 	misses           float64
 }
 
@@ -102,15 +111,13 @@ func (t *tally) figures(load PairLoad, idleBytes float64) map[string]float64 {
 	if t.requests == 0 {
 		return nil
 	}
-	served, rps := max(t.served, 1), 0.0
-	if t.served > 0 {
-		rps = t.served / t.seconds
-	}
+	served, rps := max(t.served, 1), t.rps()
 	figures := map[string]float64{
 		"served_rps": rps, "server_cpu_served_us": float64(t.cpu.Nanoseconds()) / 1e3 / served, "server_allocs": t.mallocs / served,
 		"non2xx_percent": 100 * (1 - t.served/t.requests), FoundPercent: 100 * t.found / t.requests,
 		MegabytesPerSecond: rps * load.bytes() / 1e6, IdleBytes: idleBytes,
 		FsyncMean: 1e6 * t.fsyncs.Mean(), FsyncMedian: 1e6 * t.fsyncs.Median(), BlocksRead: t.misses / served,
+		ResidentBytes: t.resident,
 	}
 	for _, p := range []struct {
 		metric     string
@@ -124,6 +131,14 @@ func (t *tally) figures(load PairLoad, idleBytes float64) map[string]float64 {
 	return figures
 }
 
+// rps is how many requests were served a second.
+func (t *tally) rps() float64 {
+	if t.served <= 0 {
+		return 0
+	}
+	return t.served / t.seconds
+}
+
 // measure sends a load once and adds what it took to t, less what it takes to
 // open as many connections. Beside long requests that is next to nothing, and as
 // few of them tell less of what it takes than of what the store happens to do.
@@ -131,6 +146,8 @@ func (r *rival) measure(ctx context.Context, o *PairOptions, load PairLoad, seed
 	how, times := workload.Options{Seed: seed, Duration: o.Duration, Rate: load.Rate}, 1
 	var opening tally
 	switch {
+	case load.Half:
+		how.Rate = r.reached[load.closed()] / 2
 	case load.Short:
 		how.Count = uint64(load.Connections)
 		times = int(max(1, o.Requests/shortShare/how.Count))
@@ -168,7 +185,8 @@ func (r *rival) measure(ctx context.Context, o *PairOptions, load PairLoad, seed
 	// its time.
 	t.seconds += all.seconds * (all.served - opening.served) / max(all.served, 1)
 	t.latency = all.latency
-	return nil
+	t.resident, err = r.server.resident()
+	return err
 }
 
 const (
@@ -182,7 +200,7 @@ const (
 
 // closed is the load as a closed loop.
 func (l PairLoad) closed() PairLoad {
-	l.Rate = 0
+	l.Rate, l.Half = 0, false
 	return l
 }
 
@@ -316,7 +334,18 @@ func (r *rival) send(ctx context.Context, o workload.Options, load PairLoad) (*r
 	default:
 		o.Mix = workload.Mix{Get: 1}
 	}
-	result, err := generator.Run(ctx, o)
+	send := generator.Run
+	if r.System != nil {
+		if r.System.Targets != nil {
+			o.Targets = r.System.Targets(load.Op, o.Keys)
+		}
+		if r.System.Send != nil {
+			send = func(ctx context.Context, o workload.Options) (*result.Result, error) {
+				return r.System.Send(ctx, r.place(), &o)
+			}
+		}
+	}
+	result, err := send(ctx, o)
 	if err == nil && result.Partial != "" {
 		err = errors.New(result.Partial)
 	}

@@ -34,6 +34,7 @@ type service struct {
 	port        string // of data, if it was started by a command
 
 	process *os.Process
+	group   []int // of processes, if it was started by a command; nil until it is asked for
 	log     *serviceLog
 	exited  chan struct{} // closed when the process has ended
 	ended   error         // how; set before exited is closed
@@ -153,8 +154,12 @@ func (s *service) get(ctx context.Context, path string) ([]byte, error) {
 	return observe.Get(ctx, s.admin, path)
 }
 
-// metrics returns the metrics of these names, or all without names.
+// metrics returns the metrics of these names, or all without names; none of a service
+// that has no admin plane.
 func (s *service) metrics(ctx context.Context, names ...string) (observe.Metrics, error) {
+	if s.admin == "" {
+		return nil, nil
+	}
 	text, err := s.get(ctx, "/metrics?"+url.Values{"name[]": names}.Encode())
 	if err != nil {
 		return nil, err
@@ -162,26 +167,58 @@ func (s *service) metrics(ctx context.Context, names ...string) (observe.Metrics
 	return observe.ParseMetrics(text)
 }
 
-// metric returns one of them.
+// metric returns one of them, 0 if the service has no admin plane.
 func (s *service) metric(ctx context.Context, name string) (float64, error) {
 	m, err := s.metrics(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	v, ok := m.Sum(name)
-	if !ok {
+	if !ok && s.admin != "" {
 		return 0, fmt.Errorf("there is no %s", name)
 	}
 	return v, nil
 }
 
 // cpu returns the processor time that the process has used so far, in all its
-// threads, to the nanosecond. Asking costs the process nothing.
-func (s *service) cpu() (time.Duration, error) {
+// threads, to the nanosecond; with that of those that it has started, if a command
+// started it. Asking costs the process nothing.
+func (s *service) cpu() (total time.Duration, err error) {
+	err = s.each(func(pid int) error {
+		cpu, err := processCPU(pid)
+		total += cpu
+		return err
+	})
+	return total, err
+}
+
+// resident returns how many bytes of memory they have.
+func (s *service) resident() (total float64, err error) {
+	err = s.each(func(pid int) error {
+		bytes, err := processResident(pid)
+		total += bytes
+		return err
+	})
+	return total, err
+}
+
+// each calls with each process of the service.
+func (s *service) each(call func(pid int) error) error {
 	if err := s.death(); err != nil {
-		return 0, err
+		return err
 	}
-	return processCPU(s.process.Pid)
+	if s.port == "" {
+		return call(s.process.Pid)
+	}
+	if s.group == nil {
+		s.group = processGroup(s.process.Pid)
+	}
+	for _, pid := range s.group {
+		if err := call(pid); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // while returns a context that ends with ctx, or when the process does; its
