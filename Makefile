@@ -204,11 +204,18 @@ compose-down: ## stop what compose-up has started; the data stays
 PEERS_STRATEGIES ?= fifo sync mpmc
 PEERS_FLAGS      ?=
 
+JAVA_PEER = $(BIN)/java/Server.class
+JAVA_PEER_SOURCE = loadtest/peers/testdata/java
+
+$(JAVA_PEER): $(JAVA_PEER_SOURCE)/pom.xml $(JAVA_PEER_SOURCE)/Server.java
+	mvn --batch-mode --quiet --file $< dependency:copy-dependencies -DincludeScope=runtime '-DoutputDirectory=$(BIN)/java'
+	javac -cp '$(BIN)/java/*' -d $(BIN)/java $(JAVA_PEER_SOURCE)/Server.java
+
 # PEERS_FLAGS=--pairs=9 answers the goals of CPU a request for every strategy
 # instead, --vary=NAME what costs grow with; --help lists the others. What is measured goes before what else runs on
 # the machine, where that is allowed.
 .PHONY: peers
-peers: build ## measure the service beside what you would run instead: reports/peers.md
+peers: build $(if $(findstring systems,$(PEERS_FLAGS)),$(and $(shell command -v mvn),$(shell command -v javac),$(JAVA_PEER))) ## measure the service beside what you would run instead: reports/peers.md
 	cd loadtest/peers && go build -trimpath -o $(BIN)/ ./cmd/peer ./cmd/versus
 	nice -n -10 $(BIN)/versus $(if $(findstring pairs,$(PEERS_FLAGS))$(findstring vary,$(PEERS_FLAGS)),,--strategies '$(PEERS_STRATEGIES)') $(PEERS_FLAGS)
 

@@ -26,6 +26,10 @@ type Setup struct {
 	Keys uint64
 	// Large is how many bytes of values the large store holds.
 	Large uint64
+	// Java is the folder of the server in Java.
+	Java string
+	// Has says whether a program can be run, or a file is there; nil looks.
+	Has func(name string) bool
 	// Quick leaves out what takes long: a trial of the question, not an answer.
 	Quick bool
 	// Strategies and Peers are measured where a question leaves the choice; nil are
@@ -91,8 +95,10 @@ var questions = []question{
 	{"loops", "What do accept loops bring?", "the default, one a CPU", []column{cpu, rate}, (*Question).ofLoops},
 	{"sync", "What does it cost to sync every write?", "*never*", []column{rate, p50Micros, cpu, fsyncMean, fsyncMedian}, (*Question).ofSync},
 	{"store", "What does a read cost on a store that the cache does not hold?", "the small store", []column{rate, cpu, blocksRead, found}, (*Question).ofStore},
+	{"keys", "What does a request cost as the keys grow?", "the smallest store", []column{cpu, rate, blocksRead, memory}, (*Question).ofKeys},
 	{"idle", "What do idle connections cost?", "the same without them", []column{cpu, rate, idleBytes}, (*Question).ofIdle},
 	{"values", "What does a request cost as the values grow?", "*plain*", []column{megabytes, cpu}, (*Question).ofValues},
+	{"systems", "Spillway beside other systems", "the service with the same promise", []column{rate, cpu, p99.atHalf(), memory}, (*Question).ofSystems},
 }
 
 // varied is the first that varies something.
@@ -282,6 +288,21 @@ func (q *Question) ofStore(s *Setup) {
 	q.store = fmt.Sprintf("Stores of %v and %v in values of %d bytes, behind block caches of %d MiB; what is not there may come from the system's cache. "+
 		"Half of each store lies between the absent keys, the other half holds those that are there.",
 		workload.ByteCount(small), workload.ByteCount(s.Large), kilobyte, cacheBytes>>20)
+}
+
+// ofKeys fills stores of all sizes, the largest of which the cache does not hold.
+func (q *Question) ofKeys(s *Setup) {
+	most := uint64(10_000_000)
+	if s.Quick {
+		most = 100_000
+	}
+	for keys := uint64(10_000); keys <= most; keys *= 10 {
+		c := q.strategy(s, fmt.Sprint(keys, " keys"), "10000 keys", "auto")
+		c.Keys = keys / 2 // as many are far
+		c.Fill = func(ctx context.Context, dir string) error { return peers.FillStore(ctx, dir, keys/2, 100) }
+	}
+	q.loads(64)
+	q.store = fmt.Sprintf("Stores of so many values of 100 bytes behind caches of %d MiB, of which half are asked for and written; writes unsynced.", cacheBytes>>20)
 }
 
 func (q *Question) ofIdle(s *Setup) {

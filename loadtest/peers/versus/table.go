@@ -42,6 +42,7 @@ var (
 	blocksRead  = column{title: "blocks read a request", metric: lab.BlocksRead, text: func(v float64) string { return fmt.Sprintf("%.3f", v) }, alone: true}
 	idleBytes   = column{title: "memory of an idle connection", metric: lab.IdleBytes, text: orNothing(func(v float64) string { return fmt.Sprintf("%.1f KiB", v/1024) }), alone: true}
 	megabytes   = column{title: "MB/s", metric: lab.MegabytesPerSecond, text: func(v float64) string { return fmt.Sprintf("%.1f", v) }}
+	memory      = column{title: "memory", metric: lab.ResidentBytes, text: func(v float64) string { return fmt.Sprintf("%.0f MiB", v/(1<<20)) }, alone: true}
 	refused     = column{title: "refused", metric: "non2xx_percent", text: orNothing(percent), alone: true}
 )
 
@@ -65,6 +66,12 @@ func (c column) atRate() column {
 	return c
 }
 
+// atHalf is the column at half of the rate of a load.
+func (c column) atHalf() column {
+	c.title, c.paced = c.title+" at half of that rate", true
+	return c
+}
+
 // toReach is the column beside a goal.
 func (c column) toReach(base string, most map[workload.Op]float64) column {
 	c.title, c.base, c.most, c.text = fmt.Sprintf("%s × %s, at most %.2f (PUT), %.2f (GET)", c.title, base, most[workload.Put], most[workload.Get]), base, most, nil
@@ -82,10 +89,14 @@ type answer struct {
 func (q *Question) Write(w io.Writer, c *lab.Comparison) error {
 	rounds := c.Rounds()
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%d CPUs (%s), %s, %s, the generator beside the servers; %s, %.0f minutes. "+
+	fmt.Fprintf(&b, "# %s\n\n", q.Asks)
+	if c.Version != "" {
+		fmt.Fprintf(&b, "%s; ", c.Version)
+	}
+	fmt.Fprintf(&b, "%d CPUs (%s), %s, %s, the generator beside the servers; %s, %.0f minutes. "+
 		"%s Medians of %d rounds, and the ratio to %s within a round, in brackets the lowest and the highest. "+
 		"A ratio in **bold** is proven not to be 1 (p < %g over all pairs under a load)",
-		q.Asks, c.Machine.CPUs, c.Machine.CPU, c.Machine.Kernel, c.Machine.Go, c.Started.UTC().Format(time.DateOnly),
+		c.Machine.CPUs, c.Machine.CPU, c.Machine.Kernel, c.Machine.Go, c.Started.UTC().Format(time.DateOnly),
 		math.Ceil(c.Finished.Sub(c.Started).Minutes()), q.store, rounds, q.ratio, lab.Alpha)
 	if rounds < lab.ProofRuns {
 		fmt.Fprintf(&b, "; none is, as that takes %d rounds", lab.ProofRuns)
@@ -99,11 +110,11 @@ func (q *Question) Write(w io.Writer, c *lab.Comparison) error {
 	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(columns)) + "\n")
 	for at, load := range q.Loads {
 		paced := q.paced(at)
-		if load.Rate > 0 {
+		if load.Rate > 0 || load.Half {
 			continue
 		}
 		title := load.String()
-		if paced >= 0 {
+		if paced >= 0 && !q.Loads[paced].Half {
 			title += fmt.Sprintf("; or %.0f/s", q.Loads[paced].Rate)
 		}
 		for i, contestant := range q.Contestants {
@@ -126,7 +137,9 @@ func (q *Question) Write(w io.Writer, c *lab.Comparison) error {
 // paced returns the index of the same load at a fixed rate, or -1.
 func (q *Question) paced(load int) int {
 	of := q.Loads[load]
-	return slices.IndexFunc(q.Loads, func(l lab.PairLoad) bool { return l.Rate > 0 && l.Op == of.Op && l.Connections == of.Connections })
+	return slices.IndexFunc(q.Loads, func(l lab.PairLoad) bool {
+		return (l.Rate > 0 || l.Half) && l.Op == of.Op && l.Connections == of.Connections
+	})
 }
 
 // group is the index of the group of a contestant under a load.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -55,6 +56,7 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	}
 	f.StringVar(&s.Service, "service", "bin/spillway", "the service's `binary`")
 	f.StringVar(&s.Peer, "peer", "bin/peer", "the peers' `binary`")
+	f.StringVar(&s.Java, "java", "bin/java", "the `folder` of the server in Java, for -vary=systems")
 	names("strategies", "the service's strategies, by commas or spaces; by default fifo, sync and mpmc, and with -pairs all", &s.Strategies)
 	names("peers", "the peers, likewise; by default all, with -pairs bare and plain", &s.Peers)
 	f.StringVar(&s.out, "out", "reports/peers", "where the table (.md) and the figures (.json) go, without the ending; with -vary reports/peers-NAME by default")
@@ -100,6 +102,9 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	if (s.question == "pairs" || s.question == "against") && !given["passes"] {
 		s.how.Passes = 3
 	}
+	if s.question == "systems" && !given["keys"] {
+		s.Keys = workload.MaxTargets // each is a target of those that speak HTTP in their own way
+	}
 	if s.Quick {
 		s.how.Rounds, s.Keys, s.how.Requests, s.how.Duration = 1, 10_000, 2_000, 200*time.Millisecond
 		if !given["large"] {
@@ -113,6 +118,9 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	}
 	if s.how.Rounds < 1 || s.how.Passes < 1 || s.Keys < 1 {
 		return s, errors.New("rounds, passes and keys must be more than 0")
+	}
+	if s.question == "systems" && s.Keys > workload.MaxTargets {
+		return s, fmt.Errorf("keys: of the systems each is a target of its own, at most %d", workload.MaxTargets)
 	}
 	for _, name := range s.Peers {
 		if !slices.Contains(peers.Names, name) {
@@ -145,6 +153,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	found, err := lab.Pair(ctx, o)
 	if found == nil || found.Rounds() == 0 {
 		return err
+	}
+	found.Command = strings.Join(append([]string{"bin/versus"}, args...), " ")
+	if said, err := exec.CommandContext(ctx, s.Service, "--version").Output(); err == nil {
+		found.Version = strings.TrimSpace(string(said))
 	}
 	return errors.Join(err, save(q, found, s.out, stdout))
 }

@@ -42,6 +42,11 @@ func TestParse(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, large, s.Large)
 	}
+	for args, keys := range map[string]uint64{"-vary=idle": 1e6, "-vary=systems": 1e5, "-vary=systems -keys=7": 7, "-vary=systems -quick": 1e4} {
+		s, err := parse(strings.Fields(args), io.Discard)
+		require.NoError(t, err)
+		require.Equal(t, keys, s.Keys, args)
+	}
 	s, err := parse([]string{"-strategies", "fifo lifo"}, io.Discard)
 	require.NoError(t, err)
 	require.Equal(t, []string{"fifo", "lifo"}, s.Strategies)
@@ -62,6 +67,7 @@ func TestParse_Wrong(t *testing.T) {
 		"it or -strategies": {"-vary=sync", "-strategies=lifo"},
 		"no question":       {"-vary=weather"},
 		"less than 100 kB":  {"-vary=store", "-large=1000"},
+		"at most 100000":    {"-vary=systems", "-keys=100001"},
 	} {
 		_, err := parse(args, io.Discard)
 		require.ErrorContains(t, err, want, "%v", args)
