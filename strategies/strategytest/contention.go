@@ -257,7 +257,7 @@ func exactlyOnceUnderContention(spec strategies.Spec) error {
 }
 
 // churn lets pushers, each with a number of own tasks, push and remove while
-// others pop. Then it takes out what is left.
+// others pop, and now and then the number of workers changes. Then it takes out what is left.
 func churn(q strategies.Discipline, remover strategies.Remover, own, pushes int) error {
 	const pushers, poppers = 3, 2
 	var (
@@ -267,6 +267,7 @@ func churn(q strategies.Discipline, remover strategies.Remover, own, pushes int)
 		fs      []func() error
 	)
 	working.Store(pushers)
+	resizer, _ := q.(strategies.Resizer)
 	push := func(mine []*pooled) func() error {
 		return func() (err error) {
 			defer working.Add(-1)
@@ -280,6 +281,9 @@ func churn(q strategies.Discipline, remover strategies.Remover, own, pushes int)
 				}
 				if r := mine[rng.IntN(len(mine))]; err == nil && remover != nil && rng.IntN(3) == 0 && remover.Remove(&r.task) {
 					err = cameBack(&r.task, "removed")
+				}
+				if resizer != nil && rng.IntN(8) == 0 {
+					resizer.Resize(1 + rng.IntN(9))
 				}
 				if n := q.Len(); err == nil && (n < 0 || q.Cap() != strategies.Unbounded && n > q.Cap()) {
 					err = fmt.Errorf("Len() = %d", n)
