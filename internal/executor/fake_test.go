@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -65,6 +66,14 @@ func (f *fake) View(read func(store.View) error) error { return read(fakeView{f}
 type fakeView struct{ *fake }
 
 func (v fakeView) Get(key []byte) ([]byte, store.Meta, error) { return v.fake.Get(nil, key) }
+
+func (v fakeView) Stat(key []byte) (store.Meta, error) {
+	value, m, err := v.Get(key)
+	if err == nil && m.Tag.IsZero() {
+		m.Tag = etag.Of(value)
+	}
+	return m, err
+}
 
 func (f *fake) Transact(_ [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
 	f.step.Lock()

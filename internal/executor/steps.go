@@ -209,9 +209,9 @@ func (b *batch) fill(view store.View) {
 			continue
 		}
 		if !op.If.IsZero() {
-			r, err := p.get(op.Key)
-			if err == nil && !op.If.Holds(r.Found, r.Tag) {
-				op.Meta, err = store.Meta{Tag: r.Tag}, store.ErrCondition
+			found, tag, err := p.stat(op.Key)
+			if err == nil && !op.If.Holds(found, tag) {
+				op.Meta, err = store.Meta{Tag: tag}, store.ErrCondition
 			}
 			if err != nil {
 				op.idle, op.Err = true, err
@@ -301,6 +301,21 @@ func (p *present) get(key []byte) (r Result, err error) {
 	return r, nil
 }
 
+// stat tells whether a key has a value, and its tag.
+func (p *present) stat(key []byte) (found bool, tag etag.Tag, err error) {
+	if w := p.find(key); w != nil {
+		if tag = w.Tag; tag.IsZero() && !w.Delete {
+			tag = etag.Of(w.Value)
+		}
+		return !w.Delete, tag, nil
+	}
+	m, err := p.view.Stat(key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, tag, nil
+	}
+	return err == nil, m.Tag, err
+}
+
 // take takes the steps of a Batch one after the other, and appends their results. If it
 // fails, the writes that it has added are to be taken back.
 func (p *present) take(op *Op) error {
@@ -310,18 +325,22 @@ func (p *present) take(op *Op) error {
 	for i := range s.Ops {
 		step := &s.Ops[i]
 		var r Result
-		if step.Kind == Get || !step.If.IsZero() {
+		if step.Kind == Get {
 			var err error
 			if r, err = p.get(step.Key); err != nil {
 				return err
 			}
-			if !step.If.Holds(r.Found, r.Tag) {
-				s.Refused = append(s.Refused, Refusal{i, r.Found, r.Tag})
-				continue
+		} else {
+			if !step.If.IsZero() {
+				found, tag, err := p.stat(step.Key)
+				if err != nil {
+					return err
+				}
+				if !step.If.Holds(found, tag) {
+					s.Refused = append(s.Refused, Refusal{i, found, tag})
+					continue
+				}
 			}
-		}
-		if step.Kind != Get {
-			r = Result{}
 			w := store.Write{Key: step.Key, Value: step.Value, Delete: step.Kind == Delete, TTL: step.TTL}
 			if !w.Delete {
 				w.Tag = step.tag

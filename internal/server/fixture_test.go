@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/server/contracttest"
 	"github.com/spillway-go/spillway/internal/slowest"
@@ -101,6 +102,14 @@ func (m *memStore) View(read func(store.View) error) error {
 type memView struct{ *memStore }
 
 func (v memView) Get(key []byte) ([]byte, store.Meta, error) { return v.memStore.Get(nil, key) }
+
+func (v memView) Stat(key []byte) (store.Meta, error) {
+	value, m, err := v.Get(key)
+	if err == nil && m.Tag.IsZero() {
+		m.Tag = etag.Of(value)
+	}
+	return m, err
+}
 
 func (m *memStore) Transact(_ [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
 	m.step.Lock()

@@ -87,6 +87,8 @@ type View interface {
 	// Get returns the value of key, which is valid until the next call, or ErrNotFound.
 	// It copies nothing: who holds up others may want to know of large values.
 	Get(key []byte) ([]byte, Meta, error)
+	// Stat is Get for who wants to know no more than the Meta, the Tag always included.
+	Stat(key []byte) (Meta, error)
 }
 
 // Store keeps the data. All methods are safe for concurrent use. No method
@@ -105,9 +107,9 @@ type Store interface {
 	View(read func(View) error) error
 	// Transact is Apply for writes that decide returns, having seen what is stored. No
 	// other write takes effect in between: so decide must not wait for anything but
-	// the View, and is not called while another one is. What the keys in expected hold
-	// is brought into memory before, while it holds up nobody. An error of decide is
-	// returned, and nothing is written then.
+	// the View, and is not called while another one is. The keys in expected are read
+	// and hashed before, while that holds up nobody. An error of decide is returned, and
+	// nothing is written then.
 	Transact(expected [][]byte, decide func(View) ([]Write, error)) (Commit, error)
 	// Range opens an iterator over a consistent snapshot of the keys from start
 	// (included) to end (excluded), in ascending order of the keys or descending.

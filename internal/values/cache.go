@@ -143,6 +143,29 @@ type Ticket struct {
 	valid         bool
 }
 
+// Ticket returns a ticket for what the store is asked from now on.
+func (c *Cache) Ticket(key []byte) Ticket {
+	if c == nil {
+		return Ticket{}
+	}
+	s, hash := c.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ticketLocked(hash)
+}
+
+// Holds reports whether what the store has said since the ticket was taken still holds.
+// It may say no though it does.
+func (c *Cache) Holds(t Ticket) bool {
+	if !t.valid || c == nil {
+		return false
+	}
+	s := &c.shards[t.hash>>c.shift]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ticketLocked(t.hash) == t
+}
+
 // Get appends the value of key to dst, and reports whether there is one. The ticket is
 // for what the store is asked from now on.
 func (c *Cache) Get(dst, key []byte) ([]byte, Meta, Ticket, bool) {

@@ -145,11 +145,47 @@ type view struct {
 	store  *Store
 	it     *pebble.Iterator
 	moment int64
+	// ahead is what was found before of some keys.
+	ahead map[string]ahead
+}
+
+// ahead is what was found of a key before a Transact, which has read and hashed its
+// value: it holds for as long as the ticket does.
+type ahead struct {
+	ticket  values.Ticket
+	found   bool
+	tag     etag.Tag
+	expires int64
+}
+
+// known returns what was found of the key before, if that still holds.
+func (v *view) known(key []byte) (ahead, bool) {
+	a, ok := v.ahead[string(key)]
+	return a, ok && (a.expires == 0 || a.expires > v.moment) && v.store.values.Holds(a.ticket)
 }
 
 func (v *view) Get(key []byte) ([]byte, store.Meta, error) {
 	f, _, err := v.store.seek(v.it, key, v.now)
+	if err == nil && f.tag.IsZero() {
+		if a, ok := v.known(key); ok {
+			f.tag = a.tag
+		}
+	}
 	return f.value, f.meta(), err
+}
+
+func (v *view) Stat(key []byte) (store.Meta, error) {
+	if a, ok := v.known(key); ok {
+		if !a.found {
+			return store.Meta{}, store.ErrNotFound
+		}
+		return store.Meta{Tag: a.tag}, nil
+	}
+	f, _, err := v.store.seek(v.it, key, v.now)
+	if err == nil && f.tag.IsZero() {
+		f.tag = etag.Of(f.value)
+	}
+	return f.meta(), err
 }
 
 func (v *view) now() int64 { return v.moment }
@@ -192,7 +228,8 @@ func (s *Store) Transact(expected [][]byte, decide func(store.View) ([]store.Wri
 	if err := s.health.reason(); err != nil {
 		return nil, err
 	}
-	if err := s.warm(expected); err != nil {
+	before, err := s.readAhead(expected)
+	if err != nil {
 		return nil, err
 	}
 	s.order.Lock()
@@ -208,6 +245,7 @@ func (s *Store) Transact(expected [][]byte, decide func(store.View) ([]store.Wri
 	if err != nil {
 		return nil, err
 	}
+	v.ahead = before
 	writes, err := decide(v)
 	if err = errors.Join(err, v.close()); err != nil || len(writes) == 0 {
 		return nil, err
@@ -215,21 +253,34 @@ func (s *Store) Transact(expected [][]byte, decide func(store.View) ([]store.Wri
 	return s.apply(inst, writes)
 }
 
-// warm reads what the keys hold into the cache.
-func (s *Store) warm(keys [][]byte) error {
+// readAhead finds out what the keys hold, while it holds up nobody. That brings their values
+// into the cache of blocks as well.
+func (s *Store) readAhead(keys [][]byte) (map[string]ahead, error) {
+	found := make(map[string]ahead, len(keys))
+	for _, key := range keys {
+		found[string(key)] = ahead{ticket: s.values.Ticket(key)}
+	}
 	inst, err := s.acquire()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer inst.release()
 	v, err := s.newView(inst)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, key := range keys {
-		if v.it.SeekPrefixGE(key) {
-			_, _ = v.it.ValueAndErr() // what is wrong is told to who wants it
+		f, gone, err := s.seek(v.it, key, v.now)
+		a := found[string(key)]
+		switch {
+		case err == nil:
+			if a.found, a.tag, a.expires = true, f.tag, f.expires; a.tag.IsZero() {
+				a.tag = etag.Of(f.value)
+			}
+		case gone || !errors.Is(err, store.ErrNotFound): // what is wrong is told to who wants it
+			a.ticket = values.Ticket{}
 		}
+		found[string(key)] = a
 	}
-	return v.close()
+	return found, v.close()
 }
