@@ -22,6 +22,15 @@ func BenchmarkFree(b *testing.B) {
 			p.Release()
 		}
 	})
+	b.Run("with=learned", func(b *testing.B) {
+		c, err := admission.New(admission.Options{Strategy: "fifo"})
+		require.NoError(b, err)
+		b.ReportAllocs()
+		for b.Loop() {
+			p, _ := c.Acquire(ctx, admission.Request{})
+			p.Release()
+		}
+	})
 	b.Run("with=channel", func(b *testing.B) {
 		places := make(chan struct{}, 4)
 		b.ReportAllocs()
