@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -131,4 +133,49 @@ func TestProxy_Drains(t *testing.T) {
 		require.True(t, a.close)
 	}
 	require.Equal(t, 0, s.wait())
+}
+
+// How many requests its upstream has at once the proxy learns, unless it is told, and says
+// so; none is lost by that.
+func TestProxy_Learns(t *testing.T) {
+	t.Parallel()
+	upstream, _ := upstreamAt(t, "127.0.0.1:0", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") })
+	s := launchCommand(t, raced, nil, "proxy", "--upstream", upstream)
+	s.awaitListening()
+	var clients sync.WaitGroup
+	var served atomic.Int64
+	for range 8 {
+		clients.Go(func() {
+			for range 50 {
+				answer, err := http.Get(s.dataURL("/"))
+				if err != nil {
+					continue
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				if answer.StatusCode == http.StatusOK {
+					served.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	require.EqualValues(t, 400, served.Load(), "a closed loop is no overload")
+	m := s.metrics()
+	limit := m.sum("spillway_concurrency_limit")
+	require.GreaterOrEqual(t, limit, 1.0)
+	require.LessOrEqual(t, limit, m.sum("spillway_concurrency_max"))
+	require.Zero(t, m.sum("spillway_concurrency_dropped_total"))
+	var status struct {
+		Workers int
+		Learned *struct {
+			Limit int
+			Why   string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.request(http.MethodGet, s.adminURL("/strategy"), "").body), &status))
+	require.NotNil(t, status.Learned)
+	require.Equal(t, status.Learned.Limit, status.Workers)
+	require.NotEmpty(t, status.Learned.Why)
+	s.stop()
 }
