@@ -41,8 +41,8 @@ type Options struct {
 	Spec strategies.Spec
 	// Concurrency is how many places there are: how many requests of a cost of 1 are let
 	// through at once, 1 to 1,048,576. 0 has the number learned from how long requests
-	// take while others wait: see package concurrency. Under Observe a learned number holds
-	// nobody back.
+	// take while others wait: see package concurrency. Under Observe such a number
+	// holds nobody back, so that nothing is learned, nor would anything be turned away.
 	Concurrency int
 	// MinConcurrency and MaxConcurrency are the bounds of a number that is learned: 1 and
 	// 10,000 by default.

@@ -25,8 +25,8 @@ type Options struct {
 	// is the number of places. With Learn it is 0.
 	Workers int
 	// Learn, if it is not nil, has the number of workers, or places, learned between its
-	// bounds: see package concurrency. Split is not for that. Under Observe the number is
-	// learned and holds nobody back.
+	// bounds: see package concurrency. Split is not for that. Under Observe the number
+	// holds nobody back, and so is not learned.
 	Learn *concurrency.Options
 	// Split gives reads and writes a pool each, with a queue of the full
 	// capacity. Reads get half the workers, rounded up.

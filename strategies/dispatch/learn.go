@@ -85,6 +85,10 @@ func (p *pool) enforced(l *learning) int {
 	}
 }
 
+// observed is why a number that is only observed is what it is. A law learns from what
+// becomes of the work when more or less of it runs at once.
+const observed = "where it is only observed it holds nobody back, so there is nothing to learn from"
+
 // unheld is how many places there are where nobody is to be held back.
 const unheld = 1 << 30
 
@@ -102,7 +106,11 @@ func (p *pool) learned() *Learned {
 	if l == nil {
 		return nil
 	}
-	return &Learned{Limit: l.Limit(), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
+	told := &Learned{Limit: l.Limit(), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
+	if p.d.opts.Observe {
+		told.Why = observed
+	}
+	return told
 }
 
 // answered measures the end of t, which has its places, unless that was done. It returns
