@@ -72,6 +72,10 @@ type Options struct {
 	// not yet be durable before Blocked tells so. Less than 1 means 1. Those who
 	// were told otherwise a moment before may add one each.
 	MaxCommits int
+	// Patience is how long a sync may last for the writes that come to gather for its
+	// end. Those that come later are handed on one by one, until Blocked: so if the disk
+	// hangs, most writes wait where they can be given up. Zero means 10 ms.
+	Patience time.Duration
 	// Unblocked is called when Blocked(false) has become false because a batch is
 	// durable. It must not block. Nil means that nobody wants to know.
 	Unblocked func()
@@ -95,6 +99,7 @@ type Executor struct {
 	stopped chan struct{} // closed when the completer has returned
 
 	maxCommits int64
+	patience   int64 // in nanoseconds
 	unblocked  func()
 	// commits counts the batches that were handed on and are not yet durable.
 	commits atomic.Int64
@@ -111,10 +116,14 @@ func Open(o Options) *Executor {
 		stopped: make(chan struct{}),
 
 		maxCommits: int64(max(1, o.MaxCommits)),
+		patience:   int64(o.Patience),
 		unblocked:  o.Unblocked,
 	}
 	if e.unblocked == nil {
 		e.unblocked = func() {}
+	}
+	if e.patience == 0 {
+		e.patience = int64(10 * time.Millisecond)
 	}
 	e.handed.init()
 	e.remote, _ = o.Store.(store.Remote)

@@ -31,6 +31,7 @@ type handed struct {
 	// underWay counts the batches that were pushed and whose sync has not ended, the
 	// one that is being applied by the completer included.
 	underWay int
+	since    int64  // when the sync of the first of them began, on the executor's clock
 	next     *batch // has the tasks that have gathered, or is nil
 	bytes    int    // that these write
 	asleep   bool   // the completer is
@@ -42,7 +43,9 @@ func (h *handed) init() { h.wake = make(chan struct{}, 1) }
 // push hands on b, which has been applied.
 func (h *handed) push(b *batch) {
 	h.mu.Lock()
-	h.underWay++
+	if h.underWay++; h.underWay == 1 {
+		h.since = b.applied
+	}
 	h.batches = append(h.batches, b)
 	h.wakeAndUnlock()
 }
@@ -82,16 +85,18 @@ func (h *handed) popAll() ([]*batch, bool) {
 }
 
 // gather keeps the tasks, which depend on nothing that is stored, for the end of the
-// sync under way. It returns false if none is, or if too much has gathered.
+// sync under way. It returns false if none is, if it takes too long, or if too much has
+// gathered.
 func (e *Executor) gather(tasks []*dispatch.Task, done func(*dispatch.Task)) bool {
 	bytes := 0
 	for _, t := range tasks {
 		bytes += t.Payload.(*Op).bytes()
 	}
+	now := e.now()
 	h := &e.handed
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.underWay == 0 || h.bytes+bytes > maxGatheredBytes {
+	if h.underWay == 0 || now-h.since >= e.patience || h.bytes+bytes > maxGatheredBytes {
 		return false
 	}
 	if h.next == nil {
@@ -108,7 +113,7 @@ func (e *Executor) gather(tasks []*dispatch.Task, done func(*dispatch.Task)) boo
 // applyGathered is called by the completer when a sync has ended, and applies what has
 // gathered meanwhile.
 func (e *Executor) applyGathered() {
-	for b := e.handed.ended(); b != nil; b = e.handed.ended() {
+	for b := e.handed.ended(e.now()); b != nil; b = e.handed.ended(e.now()) {
 		if e.apply(b, false) {
 			e.handed.follow(b)
 			return
@@ -118,9 +123,10 @@ func (e *Executor) applyGathered() {
 
 // ended returns what has gathered, which takes the place of the batch whose sync has
 // ended, or nil.
-func (h *handed) ended() *batch {
+func (h *handed) ended(now int64) *batch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.since = now
 	b := h.next
 	if b == nil {
 		h.underWay--

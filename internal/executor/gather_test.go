@@ -187,6 +187,34 @@ func TestGather_Bounded(t *testing.T) {
 	}
 }
 
+// While a disk hangs, only what has come at first waits where it cannot be given up.
+func TestGather_NotForADiskThatHangs(t *testing.T) {
+	gathering(t, 3, func(t *testing.T, e *Executor, f *fake) {
+		calls := []*call{run1(e, putOp("a", ""))}
+		time.Sleep(10*time.Millisecond - 1)
+		calls = append(calls, run1(e, putOp("b", "")))
+		require.Equal(t, []string{"a"}, f.keys())
+		time.Sleep(1)
+		calls = append(calls, run1(e, putOp("c", "")), run1(e, putOp("d", "")))
+		require.Equal(t, []string{"a", "c", "d"}, f.keys())
+		require.True(t, e.Blocked(false))
+		// The next sync has its own time.
+		f.end(0, nil)
+		synctest.Wait()
+		calls = append(calls, run1(e, putOp("e", "")))
+		require.Equal(t, []string{"a", "c", "d", "b"}, f.keys())
+		for i := 1; i < 5; i++ {
+			f.end(i, nil)
+			synctest.Wait()
+		}
+		require.Equal(t, []string{"a", "c", "d", "b", "e"}, f.keys())
+		for _, c := range calls {
+			require.NoError(t, c.wait(t).Err)
+		}
+		require.False(t, e.Blocked(false))
+	})
+}
+
 // What depends on what is stored does not wait for others, nor they for what it reads.
 // A batch that only writes gathers, takes effect as a whole, and may come to nothing.
 func TestGather_Kinds(t *testing.T) {

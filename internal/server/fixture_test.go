@@ -284,7 +284,7 @@ func serveOver(t testing.TB, over store.Store, strategy string, change ...func(*
 		mem = newMemStore() // which nobody uses
 	}
 	s := &service{t: t, store: mem}
-	exec := executor.Open(executor.Options{Store: over, MaxCommits: 4, Unblocked: func() { s.dispatcher.Unblock() }})
+	exec := executor.Open(executor.Options{Store: over, MaxCommits: 4, Patience: time.Hour, Unblocked: func() { s.dispatcher.Unblock() }})
 	o := setup{
 		Options: Options{
 			Listen: "127.0.0.1:0", AcceptLoops: 2,
