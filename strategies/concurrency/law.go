@@ -38,20 +38,38 @@ type Law struct {
 
 	mu struct {
 		sync.Mutex
-		min, max float64
-		center   float64 // between the limits that are compared
-		high     bool
-		began    int64 // when the present block did
-		good     [2]int
-		time     [2]int64
-		waited   int
-		ended    int
-		service  float64 // mean service time
-		why      string
+		law
 	}
 }
 
-const first = 16
+const (
+	first       = 4   // where it begins
+	target      = 0.0 // the gain below which more at once is not worth it
+	leverLeast  = 1.2 // between the two limits that are compared
+	leverMost   = 1.25
+	leverNoise  = 0.43 // the logarithm of the lever, for each standard deviation of the times
+	blockTimes  = 2.5  // service times that a block lasts, at least
+	dropMost    = 0.5
+	dropCut     = 0.6
+	startSure   = 0.7
+	calmShare   = 0.6
+	busyBlocks  = 3
+	demandLeast = 0.
+	demandMost  = 0.3
+	wallTimes   = 3.
+	blockNoise  = 0.5
+	leverStep   = 1.
+	blockEnds   = 8    // and completions, at least
+	sure        = 2.   // standard errors
+	known       = 0.12 // a standard error that is small enough
+	small       = 5    // below this, one more is so much that it is tried rarely
+	holdMost    = 32   // blocks between two tries, then
+	stepFirst   = 0.2
+	stepLeast   = 0.06
+	stepMost    = 0.4
+	jump        = 16 // service times, and a millisecond, that the clock may be disordered
+	outlier     = 32 // a service time counts for so many times the mean at most
+)
 
 // New returns a law that begins at that time, or an error that says which bounds are
 // wrong.
@@ -68,11 +86,8 @@ func New(now int64, o Options) (*Law, error) {
 		return nil, fmt.Errorf("concurrency: at least %d is more than at most %d", least, most)
 	}
 	l := &Law{}
-	l.mu.min, l.mu.max = float64(least), float64(most)
-	l.mu.center = min(max(first, l.mu.min), l.mu.max)
-	l.mu.began = now
-	l.mu.why = "nothing is known yet"
-	l.applyLocked()
+	l.mu.law = newLaw(now, least, most)
+	l.limit.Store(int64(l.mu.limit))
 	return l, nil
 }
 
@@ -83,7 +98,7 @@ func (l *Law) Limit() int { return int(l.limit.Load()) }
 func (l *Law) Why() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.why
+	return l.mu.reason()
 }
 
 // Completed is told of each request that has ended. It returns the limit, and whether
@@ -91,65 +106,332 @@ func (l *Law) Why() string {
 func (l *Law) Completed(s Sample) (limit int, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.limit.Load()
-	l.learnLocked(s)
-	after := l.limit.Load()
-	return int(after), after != before
+	before := l.mu.limit
+	l.mu.learn(s)
+	if l.mu.limit != before {
+		l.limit.Store(int64(l.mu.limit))
+	}
+	return l.mu.limit, l.mu.limit != before
 }
 
-func (l *Law) learnLocked(s Sample) {
-	m := &l.mu
+// state is what a law is doing.
+type state uint8
+
+const (
+	starting state = iota // doubles
+	swinging              // compares two limits
+	resting               // keeps a small limit
+	trying                // compares it with a neighbour
+	free                  // too little waits to learn from
+)
+
+type law struct {
+	least, most int
+	limit       int
+	center      float64
+	lever       float64 // logarithm of high over low
+	low, high   int     // that are compared
+	state       state
+	up          bool // in the high one
+
+	running int // at least so many run, as far as can be told
+	service float64
+	past    past
+	waited  int     // of the present block
+	step    float64 // the logarithm of the next move
+	streak  float64 // the last move
+	busy    int     // blocks in a row in which work waited all the time
+	risen   float64 // the mean root of the service time when it rose last
+	demand  float64 // the share of completions of late at which work waited
+	wall    float64 // a limit past which more brought nothing
+	noise   float64 // standard deviation of the service times, in parts of the mean
+	hold    int     // blocks to rest between two tries
+	rest    int     // that are left
+	down    bool    // the next try is of the lower neighbour
+	rested  float64 // mean root of the service time at rest
+	since   int     // blocks in this state
+	said    string
+}
+
+func newLaw(now int64, least, most int) law {
+	l := law{least: least, most: most, noise: 1, hold: 1, wall: math.Inf(1), step: stepFirst}
+	l.center = float64(min(max(first, least), most))
+	l.limit = int(l.center)
+	l.past.begin(now, low, l.limit)
+	l.said = "nothing is known yet"
+	return l
+}
+
+func (l *law) reason() string { return l.said }
+
+func (l *law) learn(s Sample) {
 	took := float64(max(0, s.Now-s.Began))
-	if m.service == 0 {
-		m.service = took
+	if l.service == 0 {
+		l.service = took
 	}
-	m.service += (took - m.service) / 32
-	m.ended++
+	took = min(took, outlier*l.service+1)
+	l.service += (took - l.service) / 64
+	if float64(l.past.now().began-s.Now) > jump*l.service+1e6 {
+		l.past.jumped(s.Now)
+	}
+	l.past.advance(s.Now, math.Log(float64(max(1, l.running))))
 	if s.Waiting {
-		m.waited++
+		l.running = max(l.limit, l.running-1)
+		l.waited++
+	} else {
+		l.running = max(1, min(l.running, l.limit)-1)
 	}
-	arm := 0
-	if m.high {
-		arm = 1
+	l.past.add(s.Began, took, s.Dropped)
+	b := l.past.now()
+	if s.Waiting {
+		b.begun++
 	}
-	if !s.Dropped {
-		m.good[arm]++
-	}
-	if s.Now < m.began {
-		m.began = s.Now
-	}
-	if m.ended < 32 || float64(s.Now-m.began) < 4*m.service {
+	if b.ended < blockEnds || b.n < blockEnds/2 || float64(s.Now-b.began) < l.times()*l.service {
 		return
 	}
-	m.time[arm] += s.Now - m.began
-	m.began = s.Now
-	free := 2*m.waited < m.ended
-	m.ended, m.waited = 0, 0
-	switch {
-	case free:
-		m.center = min(m.center*1.25, m.max)
-		m.why = "nothing waits for long: more may run at once"
-		m.good, m.time, m.high = [2]int{}, [2]int64{}, false
-	case m.high && m.time[0] > 0 && m.time[1] > 0:
-		gain := float64(m.good[1]) / float64(m.time[1]) * float64(m.time[0]) / max(1, float64(m.good[0]))
-		if gain > 1.05 {
-			m.center = min(m.center*1.2, m.max)
-		} else {
-			m.center = max(m.center/1.1, m.min)
-		}
-		m.why = fmt.Sprintf("a quarter more at once brought %.2f times as much", gain)
-		m.good, m.time, m.high = [2]int{}, [2]int64{}, false
-	default:
-		m.high = !m.high
-	}
-	l.applyLocked()
+	l.close()
+	l.waited = 0
 }
 
-func (l *Law) applyLocked() {
-	m := &l.mu
-	limit := math.Round(m.center)
-	if m.high {
-		limit = math.Ceil(m.center * 1.25)
+// close ends a block and decides on the next.
+func (l *law) close() {
+	b := l.past.now()
+	waited := float64(l.waited) / float64(b.ended)
+	l.demand += (waited - l.demand) / 16
+	l.since++
+	calm := calmShare
+	if l.state == starting {
+		calm = 0.5
 	}
-	l.limit.Store(int64(min(max(limit, m.min), m.max)))
+	if waited < calm || l.state != starting && l.demand < demandLeast {
+		l.busy = 0
+		if waited > 0.02 && l.demand < demandMost {
+			if mean := b.y[1] / max(1, b.n); l.risen == 0 || mean <= l.risen*(1.06+l.noise/math.Sqrt(max(1, b.n))) {
+				l.center = min(l.center*1.25, float64(l.most), max(l.center, wallTimes*l.wall))
+				l.risen = mean
+			} else {
+				l.wall, l.risen = l.center/wallTimes, 0
+			}
+			l.wall *= 1.02
+			l.said = "what waits does not wait for long: more may run"
+		}
+		l.state, l.streak = free, 0
+		l.turn(int(math.Ceil(l.center)), skip)
+		return
+	}
+	if b.bad > dropMost*b.n && l.limit > l.least {
+		l.center = max(l.center*dropCut, float64(l.least))
+		l.wall = l.center
+		l.said = fmt.Sprintf("%.0f of %.0f were dropped: fewer may run", b.bad, b.n)
+		l.begin(skip)
+		return
+	}
+	switch l.state {
+	case free:
+		l.risen = 0
+		if l.busy++; l.busy < busyBlocks {
+			l.turn(l.limit, skip)
+			return
+		}
+		l.begin(skip)
+	case starting:
+		l.start()
+	case swinging, trying:
+		l.decide()
+	case resting:
+		mean := b.sums.y[0] / float64(b.n)
+		if l.rested == 0 {
+			l.rested = mean
+		}
+		if math.Abs(mean/l.rested-1) > 0.5+2*l.noise/math.Sqrt(float64(b.n)) {
+			l.hold = 1
+			l.rest = 0
+		}
+		l.rested += (mean - l.rested) / 8
+		if l.rest--; l.rest <= 0 {
+			l.try()
+			return
+		}
+		l.turn(l.limit, skip)
+	}
+}
+
+// turn begins a block with that limit.
+func (l *law) turn(n int, arm arm) {
+	l.limit = min(max(n, l.least), l.most)
+	l.past.begin(l.past.at, arm, l.limit)
+	l.past.now().begun = max(0, l.limit-l.running)
+	l.running = max(l.running, l.limit)
+}
+
+// start doubles the limit, as long as service times do not grow with it.
+func (l *law) start() {
+	if l.past.now().arm == low || !l.past.block(l.past.n-2).whole() && l.since < 8 { // wait for what began in it
+		l.turn(l.limit, skip)
+		return
+	}
+	slope, se, grew := l.past.growth()
+	l.said = fmt.Sprintf("start: slope %.2f +- %.2f", slope, se)
+	if l.since < 6 && l.past.seen() < 24 {
+		l.turn(l.limit, low)
+		return
+	}
+	l.since = 0
+	if slope > 0.45+startSure*se || l.limit >= l.most {
+		l.center = max(1, l.center*min(max(1.1/grew, 0.25), 0.9))
+		l.wall = l.center
+		l.begin(skip)
+		return
+	}
+	l.center = min(l.center*2, float64(l.most))
+	l.turn(int(l.center), low)
+}
+
+// begin begins to compare.
+func (l *law) begin(a arm) {
+	l.step, l.streak = stepFirst, 0
+	l.swing(a)
+}
+
+// swing sets the two limits that are compared.
+func (l *law) swing(a arm) {
+	l.since = 0
+	if l.center < small {
+		l.center = math.Round(l.center)
+		l.hold = 1
+		l.try()
+		return
+	}
+	l.state = swinging
+	l.lever = min(max(math.Log(leverLeast), leverNoise*l.noise), math.Log(leverMost))
+	l.lever = max(l.lever, min(2*l.step, leverStep*l.lever))
+	l.low = max(l.least, int(math.Round(l.center*math.Exp(-l.lever/2))))
+	l.high = min(l.most, max(l.low+1, int(math.Round(l.center*math.Exp(l.lever/2)))))
+	l.past.forget()
+	l.up = !l.up
+	l.turn(l.side(), a)
+}
+
+// side is the limit of the present side.
+func (l *law) side() int {
+	if l.up {
+		return l.high
+	}
+	return l.low
+}
+
+// other goes to the other of the two limits.
+func (l *law) other() {
+	l.up = !l.up
+	a := low
+	if l.up {
+		a = high
+	}
+	l.turn(l.side(), a)
+}
+
+// try begins to compare a small limit with a neighbour.
+func (l *law) try() {
+	l.state = trying
+	l.since = 0
+	l.past.forget()
+	n := int(l.center)
+	l.low, l.high = n, min((3*n+1)/2, l.most)
+	if l.down && n > l.least || l.high == n {
+		l.low, l.high = max(2*n/3, l.least), n
+	}
+	l.up = l.limit == l.high
+	l.other()
+}
+
+// decide moves the limit, if what has been seen says so.
+func (l *law) decide() {
+	slope, se, noise, ok := l.past.slope()
+	if noise > 0 {
+		l.noise = noise
+	}
+	if !ok {
+		l.other()
+		return
+	}
+	gain := 1 - slope
+	off := gain - target
+	if math.Abs(off) < sure*se && se > known {
+		l.other()
+		return
+	}
+	l.said = fmt.Sprintf("from %d to %d, each percent more at once brings %.2f%% (give or take %.2f) more; noise %.2f blocks %d", l.low, l.high, gain, se, noise, l.since)
+	if l.state == trying {
+		l.tried(off > 0)
+		return
+	}
+	l.wall = l.center
+	if math.Abs(off) < sure*se {
+		l.other()
+		return
+	}
+	if off > 0 && l.streak > 0 && gain-se > 0.4 { // far from it
+		l.restart(l.high)
+		return
+	}
+	if off > 0 == (l.streak > 0) {
+		l.step = min(l.step*1.5, stepMost)
+	} else if l.streak != 0 {
+		l.step = max(l.step/2, stepLeast)
+	}
+	if off > 0 {
+		l.streak = min(l.step, max(0.6*(gain-se), 0.1))
+	} else {
+		l.streak = -min(l.step, max(0.5*(target-gain-se), 0.06))
+	}
+	l.center = min(max(l.center*math.Exp(l.streak), float64(l.least)), float64(l.most))
+	a := skip
+	if l.streak > 0 {
+		a = low
+		if !l.up {
+			a = high
+		}
+	}
+	l.swing(a)
+}
+
+// tried goes to the better of two neighbours.
+func (l *law) tried(more bool) {
+	n := int(l.center)
+	to := l.low
+	if more {
+		to = l.high
+	}
+	if to == n {
+		l.hold = min(2*l.hold, holdMost)
+		l.down = !l.down
+		l.state, l.rest, l.rested = resting, l.hold, 0
+		l.turn(n, skip)
+		return
+	}
+	l.wall = float64(to)
+	l.down = to < n
+	l.center = float64(to)
+	l.hold = 1
+	if to >= small {
+		l.begin(skip)
+		return
+	}
+	l.try()
+}
+
+// times is how many service times a block lasts.
+func (l *law) times() float64 {
+	if l.state != swinging {
+		return blockTimes
+	}
+	return blockTimes * (1 + blockNoise*min(l.noise*l.noise, 4))
+}
+
+// restart doubles the limit again, from there.
+func (l *law) restart(n int) {
+	l.state, l.since, l.streak, l.hold = starting, 0, 0, 1
+	l.past.forget()
+	l.turn(n, low)
+	l.center = float64(l.limit)
 }
