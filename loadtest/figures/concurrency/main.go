@@ -1,0 +1,68 @@
+// Command concurrency judges the law that learns how many requests run at once, on
+// random resources in virtual time, and shows where it does worst:
+//
+//	go run ./loadtest/figures/concurrency -from 1 -to 40
+//
+// The comparison with the laws of other libraries is in the module of loadtest/peers:
+// cmd/learned.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/sim/judge"
+)
+
+func main() {
+	from := flag.Uint64("from", 1, "the first seed")
+	to := flag.Uint64("to", 40, "the last seed")
+	cpus := flag.Int("cpus", runtime.GOMAXPROCS(0), "how many experiments run at once")
+	worst := flag.Int("worst", 20, "how many of the worst are shown")
+	file := flag.String("bests", "", "a file to remember the best fixed numbers in")
+	trace := flag.Float64("trace", 0, "tell why, at each change, at this load of the first seed")
+	flag.Parse()
+	if *trace > 0 {
+		follow(*from, *trace)
+		return
+	}
+	bests, err := judge.OpenBests(*file)
+	if err != nil {
+		fail(err)
+	}
+	runs := judge.Runs(*from, *to, judge.Loads, *cpus, bests, func() sim.Limiter { return judge.NewLearned() })
+	for _, r := range runs[:min(*worst, len(runs))] {
+		fmt.Printf("%5d %.1fx %.3f of the best fixed, %d; mean limit %.0f: %v\n",
+			r.Seed, r.Load, r.Ratio, r.Best.N, r.Result.Limit, sim.RandomResource(r.Seed))
+	}
+	s := judge.Sum(runs)
+	fmt.Printf("%d runs: %d at 0.95 or more, %d under 0.85; mean %.3f, median %.3f\n", s.Runs, s.Good, s.Bad, s.Mean, s.Median)
+	if err := bests.Save(); err != nil {
+		fail(err)
+	}
+}
+
+// follow prints what the law says of itself.
+func follow(seed uint64, load float64) {
+	law := judge.NewLearned()
+	count, last := 0, ""
+	u := sim.Unknown{Resource: sim.RandomResource(seed), Load: load, Seed: seed, Limiter: law}
+	u.Watch = func(e sim.Ended, _ time.Duration) {
+		count++
+		if why := law.Why(); why != last {
+			fmt.Printf("%7d at %v limit %d, %d run: %s\n", count, time.Duration(e.Now), law.Limit(), e.Running, why)
+			last = why
+		}
+	}
+	r := u.Run()
+	fmt.Printf("%v: %.0f of %.0f a second were good\n", u.Resource, r.Goodput, r.Rate)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}

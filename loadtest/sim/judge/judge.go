@@ -1,0 +1,173 @@
+// Package judge compares what decides how many requests run at once, on random resources
+// of which nobody told it what they can do: each against the best fixed number, which
+// a search finds for the same resource, load and seed.
+package judge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/strategies/concurrency"
+)
+
+// Loads are the multiples of what a resource can do that laws are judged at.
+var Loads = []float64{1.2, 2, 5}
+
+// Learned is Spillway's law as a limiter.
+type Learned struct{ *concurrency.Law }
+
+// NewLearned returns it without bounds.
+func NewLearned() Learned {
+	law, err := concurrency.New(0, concurrency.Options{})
+	if err != nil {
+		panic(err) // there are no bounds that could cross
+	}
+	return Learned{law}
+}
+
+// Ended tells the law of a request that has ended.
+func (l Learned) Ended(e sim.Ended) {
+	l.Completed(concurrency.Sample{Now: e.Now, Began: e.Began, Waiting: e.Waiting, Dropped: e.Dropped})
+}
+
+// Best is the best fixed number for an experiment, and its goodput.
+type Best struct {
+	N       int
+	Goodput float64
+}
+
+// Bests remembers what searches have found, which takes longer than all else.
+type Bests struct {
+	mu   sync.Mutex
+	file string
+	of   map[string]Best
+}
+
+// OpenBests reads what is in a file; in none if it has no name.
+func OpenBests(file string) (*Bests, error) {
+	b := &Bests{file: file, of: map[string]Best{}}
+	if file == "" {
+		return b, nil
+	}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, json.Unmarshal(data, &b.of)
+}
+
+// Save writes them to the file.
+func (b *Bests) Save() error {
+	if b.file == "" {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	data, err := json.Marshal(b.of)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(b.file, data, 0o600)
+}
+
+// Of returns the best fixed number for an experiment.
+func (b *Bests) Of(u sim.Unknown) Best {
+	key := fmt.Sprintf("%v %v %d", u.Resource, u.Load, u.Seed)
+	b.mu.Lock()
+	best, ok := b.of[key]
+	b.mu.Unlock()
+	if ok {
+		return best
+	}
+	n, r := u.BestFixed()
+	best = Best{n, r.Goodput}
+	b.mu.Lock()
+	b.of[key] = best
+	b.mu.Unlock()
+	return best
+}
+
+// Run is one experiment with one limiter.
+type Run struct {
+	Seed   uint64
+	Load   float64
+	Best   Best
+	Ratio  float64 // of the best fixed number's goodput
+	Result sim.UnknownResult
+}
+
+// Runs runs a limiter on the resources of seeds, at the loads, on so many CPUs. The
+// result is ordered, the worst first.
+func Runs(from, to uint64, loads []float64, cpus int, bests *Bests, limiter func() sim.Limiter) []Run {
+	var (
+		mu   sync.Mutex
+		runs []Run
+		wg   sync.WaitGroup
+	)
+	work := make(chan sim.Unknown)
+	for range max(1, cpus) {
+		wg.Go(func() {
+			for u := range work {
+				r := Run{Seed: u.Seed, Load: u.Load, Best: bests.Of(u)}
+				u.Limiter = limiter()
+				r.Result = u.Run()
+				r.Ratio = r.Result.Goodput / r.Best.Goodput
+				mu.Lock()
+				runs = append(runs, r)
+				mu.Unlock()
+			}
+		})
+	}
+	for seed := from; seed <= to; seed++ {
+		for _, load := range loads {
+			work <- sim.Unknown{Resource: sim.RandomResource(seed), Load: load, Seed: seed}
+		}
+	}
+	close(work)
+	wg.Wait()
+	slices.SortFunc(runs, func(a, b Run) int {
+		switch {
+		case a.Ratio < b.Ratio:
+			return -1
+		case a.Ratio > b.Ratio:
+			return 1
+		default:
+			return int(a.Seed) - int(b.Seed)
+		}
+	})
+	return runs
+}
+
+// Summary is what runs came to.
+type Summary struct {
+	Runs, Good, Bad int     // at least 0.95 of the best fixed number, and less than 0.85
+	Mean, Median    float64 // of the ratio
+}
+
+// Sum sums up runs.
+func Sum(runs []Run) Summary {
+	s := Summary{Runs: len(runs)}
+	for i := range runs {
+		r := &runs[i]
+		s.Mean += r.Ratio / float64(len(runs))
+		if r.Ratio >= 0.95 {
+			s.Good++
+		}
+		if r.Ratio < 0.85 {
+			s.Bad++
+		}
+	}
+	if len(runs) > 0 {
+		s.Median = runs[len(runs)/2].Ratio
+	}
+	return s
+}

@@ -1,0 +1,464 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// Limiter says how many requests run at once. It is told of each that has ended.
+type Limiter interface {
+	Limit() int
+	Ended(Ended)
+}
+
+// Ended is a request that a resource has done, or that was dropped.
+type Ended struct {
+	Now, Began int64 // nanoseconds
+	// Running is how many ran when it ended, itself included.
+	Running int
+	// Waiting says that work waited for a place.
+	Waiting, Dropped bool
+}
+
+// Fixed is a Limiter that never changes its mind.
+type Fixed int
+
+// Limit returns the number.
+func (f Fixed) Limit() int { return int(f) }
+
+// Ended learns nothing.
+func (Fixed) Ended(Ended) {}
+
+// Unknown is an experiment: a resource of which nobody told what it can do, a limiter
+// that decides how many requests it gets at once, and auto in front, under open-loop
+// load.
+type Unknown struct {
+	Resource Resource
+	// Load is how many times what the resource can do at best arrives, at each moment.
+	Load float64
+	// Limiter decides how many run at once.
+	Limiter Limiter
+	// Warmup is how many requests the resource could have done before it is measured,
+	// and Length how many while it is: by default 2,000 and 20,000, or 200 and 150 times
+	// as many as it does at once, if that is more.
+	Warmup, Length int
+	Seed           uint64
+	// Watch, if not nil, is told of each that has ended.
+	Watch func(Ended, time.Duration)
+}
+
+// UnknownResult is what came of it.
+type UnknownResult struct {
+	// Goodput is how many answers a second were good: not dropped, and in time.
+	Goodput float64
+	// Rate is what the resource can do at best.
+	Rate float64
+	// Latency is the mean from arrival to the end of those that were served.
+	Latency time.Duration
+	// Limit is the mean limit, by completions.
+	Limit  float64
+	Events int64
+}
+
+// job is a request of an Unknown.
+type job struct {
+	task    strategies.Task
+	work    float64 // nanoseconds
+	aside   bool
+	began   int64
+	gen     uint32
+	over    bool // nobody waits for it any more
+	waiting bool // inside, for a hand
+}
+
+type due struct {
+	at  float64
+	job *job
+	gen uint32
+}
+
+type heap []due
+
+func (h *heap) push(d due) {
+	q := append(*h, d)
+	i := len(q) - 1
+	for i > 0 {
+		p := (i - 1) / 2
+		if q[p].at <= d.at {
+			break
+		}
+		q[i] = q[p]
+		i = p
+	}
+	q[i] = d
+	*h = q
+}
+
+func (h *heap) pop() due {
+	q := *h
+	top, last := q[0], q[len(q)-1]
+	q = q[:len(q)-1]
+	*h = q
+	if len(q) == 0 {
+		return top
+	}
+	i := 0
+	for {
+		c := 2*i + 1
+		if c >= len(q) {
+			break
+		}
+		if c+1 < len(q) && q[c+1].at < q[c].at {
+			c++
+		}
+		if last.at <= q[c].at {
+			break
+		}
+		q[i] = q[c]
+		i = c
+	}
+	q[i] = last
+	return top
+}
+
+// trial is an Unknown that runs.
+type trial struct {
+	u                       *Unknown
+	queue                   strategies.Discipline
+	turns                   strategies.TurnObserver
+	resizer                 strategies.Resizer
+	limit                   int
+	running                 int // have a place
+	now                     float64
+	begin, mid, end, period float64
+
+	inside  int // not aside, whether somebody waits or not
+	served  int // of these, in hands
+	virtual float64
+	wide    float64
+	rate    float64 // arrivals per nanosecond at the present width
+	tempo   float64 // how fast work goes, by what changes
+	work    heap    // by virtual time
+	asides  heap    // by time
+	timeups heap    // by time
+	line    []*job
+	head    int
+	pool    []*job
+
+	done            int
+	latency         float64
+	ended           int
+	limits          float64
+	events          int64
+	slo             int64
+	resultRate      float64
+	arrivals, works *rand.Rand
+}
+
+// Run does the experiment.
+func (u Unknown) Run() UnknownResult {
+	spec, _ := strategies.Lookup("auto")
+	t := &trial{u: &u, limit: u.Limiter.Limit(), wide: 1, tempo: 1}
+	t.queue = spec.New(strategies.Config{Capacity: 4096, Workers: t.limit})
+	t.turns = t.queue.(strategies.TurnObserver)
+	t.resizer = t.queue.(strategies.Resizer)
+	t.arrivals, t.works = rand.New(rand.NewPCG(u.Seed, 1)), rand.New(rand.NewPCG(u.Seed, 2))
+	n, best := u.Resource.Best()
+	t.resultRate = best
+	warm, length := float64(u.Warmup), float64(u.Length)
+	if warm == 0 {
+		warm = max(2_000, 200*float64(n))
+	}
+	if length == 0 {
+		length = max(20_000, 150*float64(n))
+	}
+	t.slo = int64(u.Resource.Objective())
+	t.now = 1e9
+	t.begin = t.now + warm/best*1e9
+	t.end = t.begin + length/best*1e9
+	t.mid = (t.begin + t.end) / 2
+	t.run()
+	seconds := (t.end - t.begin) / 1e9
+	return UnknownResult{
+		Goodput: float64(t.done) / seconds, Rate: best, Events: t.events,
+		Latency: time.Duration(t.latency / max(1, float64(t.ended))), Limit: t.limits / max(1, float64(t.ended)),
+	}
+}
+
+// change sets what depends on the time.
+func (t *trial) change() {
+	c := t.u.Resource.Change
+	through := (t.now - t.begin) / (t.end - t.begin) // below 0 before
+	wide, load := 1., 1.
+	t.tempo = 1
+	switch c.Kind {
+	case Wider:
+		if through >= 0.5 {
+			wide = c.Factor
+		}
+	case Faster:
+		if through >= 0.5 {
+			t.tempo, load = c.Factor, c.Factor
+		}
+	case Drifting:
+		t.tempo = math.Pow(c.Factor, math.Sin(2*math.Pi*through))
+		load = t.tempo
+	case Idle:
+		if through > 0.2 && through < 0.4 || through > 0.6 && through < 0.8 {
+			load = 0.02
+		}
+	case Cold:
+		t.tempo = 1 / (1 + (c.Factor-1)*math.Exp(-4*max(0, through+0.1)))
+		load = t.tempo
+	}
+	if wide != t.wide || t.rate == 0 {
+		t.wide = wide
+		_, t.rate = t.u.Resource.best(wide)
+		t.rate /= 1e9
+	}
+	t.period = 1 / (t.rate * load * t.u.Load)
+}
+
+func (t *trial) pace() float64 { return t.tempo * t.u.Resource.pace(t.inside, t.wide) }
+
+func (t *trial) run() {
+	t.change()
+	arrival := t.now + t.arrivals.ExpFloat64()*t.period
+	for changed := t.now; t.now < t.end; t.events++ {
+		if t.now-changed > (t.end-t.begin)/2000 {
+			t.change()
+			changed = t.now
+			t.fill()
+		}
+		pace := t.pace()
+		next, what := arrival, 0
+		if len(t.work) > 0 {
+			if at := t.now + max(0, t.work[0].at-t.virtual)/pace; at < next {
+				next, what = at, 1
+			}
+		}
+		if len(t.asides) > 0 && t.asides[0].at < next {
+			next, what = t.asides[0].at, 2
+		}
+		if len(t.timeups) > 0 && t.timeups[0].at < next {
+			next, what = t.timeups[0].at, 3
+		}
+		if t.served > 0 {
+			t.virtual += (next - t.now) * pace
+		}
+		t.now = next
+		switch what {
+		case 0:
+			t.arrive()
+			arrival = t.now + t.arrivals.ExpFloat64()*t.period
+		case 1:
+			t.finish(t.work.pop())
+		case 2:
+			if d := t.asides.pop(); d.gen == d.job.gen {
+				t.leave(d.job, false)
+				t.free(d.job)
+			}
+		case 3:
+			t.timeUp(t.timeups.pop())
+		}
+	}
+}
+
+func (t *trial) arrive() {
+	j := t.take()
+	j.aside = t.works.Float64() < t.u.Resource.Aside
+	j.work = float64(t.u.Resource.Work.Draw(t.works))
+	if j.aside {
+		j.work = float64(t.u.Resource.Work.Mean()) / 20
+	}
+	now := int64(t.now)
+	j.task.Arrival, j.task.Submitted = now, now
+	if t.running < t.limit && t.queue.Len() == 0 {
+		t.start(j)
+		return
+	}
+	v := t.queue.Push(&j.task, now)
+	if v.Displaced != nil {
+		t.free(v.Displaced.Owner.(*job))
+	}
+	if v.Outcome != strategies.Queued {
+		t.free(j)
+	}
+	for t.running < t.limit && t.next() {
+	}
+}
+
+// next starts what is next, and reports whether there was something.
+func (t *trial) next() bool {
+	for {
+		task, what, _ := t.queue.Pop(int64(t.now))
+		switch what {
+		case strategies.Run:
+			t.turns.TurnBegan(int64(t.now))
+			t.start(task.Owner.(*job))
+			return true
+		case strategies.Shed:
+			t.free(task.Owner.(*job))
+		default:
+			return false
+		}
+	}
+}
+
+func (t *trial) start(j *job) {
+	t.running++
+	j.began = int64(t.now)
+	if d := t.u.Resource.Timeout; d > 0 {
+		t.timeups.push(due{t.now + float64(d), j, j.gen})
+	}
+	if j.aside {
+		t.asides.push(due{t.now + j.work, j, j.gen})
+		return
+	}
+	t.inside++
+	j.waiting = true
+	t.line = append(t.line, j)
+	t.fill()
+}
+
+// fill gives hands that are free what waits inside.
+func (t *trial) fill() {
+	for t.head < len(t.line) && t.served < t.u.Resource.worked(t.inside, t.wide) {
+		j := t.line[t.head]
+		t.line[t.head] = nil
+		t.head++
+		if t.head > 1024 && t.head > len(t.line)/2 {
+			t.line = t.line[:copy(t.line, t.line[t.head:])]
+			t.head = 0
+		}
+		if !j.waiting { // its time was up
+			t.free(j)
+			continue
+		}
+		j.waiting = false
+		t.served++
+		t.work.push(due{t.virtual + j.work, j, j.gen})
+	}
+}
+
+// finish is the end of work.
+func (t *trial) finish(d due) {
+	j := d.job
+	if j.gen != d.gen {
+		return
+	}
+	t.served--
+	t.inside--
+	t.fill()
+	if !j.over {
+		t.leave(j, false)
+	}
+	t.free(j)
+}
+
+// timeUp drops a request that takes too long.
+func (t *trial) timeUp(d due) {
+	j := d.job
+	if j.gen != d.gen || j.over {
+		return
+	}
+	r := &t.u.Resource
+	switch {
+	case r.Orphans && !j.aside:
+		j.over = true
+		t.leave(j, true)
+		return
+	case j.aside:
+		j.gen++
+	case j.waiting: // the line frees it
+		j.over, j.waiting = true, false
+		t.inside--
+		t.leave(j, true)
+		return
+	default:
+		j.gen++ // what is on the heap is void
+		t.served--
+		t.inside--
+		t.fill()
+	}
+	t.leave(j, true)
+	t.free(j)
+}
+
+// leave gives the place back.
+func (t *trial) leave(j *job, dropped bool) {
+	now := int64(t.now)
+	e := Ended{Now: now, Began: j.began, Running: t.running, Waiting: t.queue.Len() > 0, Dropped: dropped}
+	t.running--
+	latency := now - j.task.Arrival
+	if t.now >= t.begin && t.now < t.end {
+		t.ended++
+		t.limits += float64(t.limit)
+		if !dropped {
+			t.latency += float64(latency)
+			if latency <= t.slo {
+				t.done++
+			}
+		}
+	}
+	if t.u.Watch != nil {
+		t.u.Watch(e, time.Duration(latency))
+	}
+	t.u.Limiter.Ended(e)
+	if limit := t.u.Limiter.Limit(); limit != t.limit {
+		t.limit = limit
+		t.resizer.Resize(limit)
+	}
+	for t.running < t.limit && t.next() {
+	}
+}
+
+func (t *trial) take() *job {
+	n := len(t.pool)
+	if n == 0 {
+		j := &job{}
+		j.task.Owner = j
+		return j
+	}
+	j := t.pool[n-1]
+	t.pool = t.pool[:n-1]
+	return j
+}
+
+func (t *trial) free(j *job) {
+	gen := j.gen + 1
+	*j = job{gen: gen}
+	j.task.Owner = j
+	t.pool = append(t.pool, j)
+}
+
+// BestFixed returns the fixed number under which the experiment has most goodput, of
+// those that a search tries, and what it has.
+func (u Unknown) BestFixed() (int, UnknownResult) {
+	n, _ := u.Resource.Best()
+	tried := map[int]UnknownResult{}
+	best := 0
+	try := func(i int) {
+		i = max(1, i)
+		if _, ok := tried[i]; ok {
+			return
+		}
+		u.Limiter = Fixed(i)
+		tried[i] = u.Run()
+		if best == 0 || tried[i].Goodput > tried[best].Goodput {
+			best = i
+		}
+	}
+	for _, f := range []float64{0.5, 0.8, 1, 1.2, 1.5, 2.2, 4} {
+		try(int(math.Ceil(float64(n) * f)))
+	}
+	for step := 1.12; step > 1.02; step = math.Sqrt(step) {
+		from := float64(best)
+		try(int(math.Ceil(from * step)))
+		try(int(from / step))
+	}
+	return best, tried[best]
+}
