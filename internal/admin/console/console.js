@@ -130,6 +130,7 @@
     for (const c of last.classes || []) lines.push([`priority ${c.name}`, c]);
     for (const c of last.clients || []) lines.push([c.name ? `client ${c.name}` : 'other clients', c]);
     $('callers').hidden = !lines.length;
+    $('callers').classList.toggle('unconditional', lines.every(([, c]) => !c.unmet));
     rows($('callers-rows'), lines.map(([name, c]) => [name, ...[c.good + c.late + c.unmet + c.failed + c.shed, c.good, c.late, c.unmet, c.failed, c.shed].map((n) => n ? amount(n) : '–')]));
   }
 
