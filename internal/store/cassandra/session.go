@@ -78,7 +78,7 @@ func warnOfReplicas(log *slog.Logger, keyspace *gocql.KeyspaceMetadata, local st
 		}
 	}
 	if replicas > nodes {
-		log.Warn("cassandra: the keyspace has more replicas than the datacentre has nodes, as far as is known: what needs more of them than there are will be answered 503",
+		log.Warn("cassandra: the keyspace has more replicas than the datacentre has nodes, as far as is known: requests that need more replicas than there are nodes will be answered 503",
 			"keyspace", keyspace.Name, "replicas", replicas, "datacentre", local, "nodes", nodes)
 	}
 }

@@ -63,14 +63,14 @@ type lines struct {
 // corruption reports a file that is not what was written to it.
 func (l *lines) corruption(path string, err error) {
 	if held, ok := l.corrupt.allow(time.Now()); ok {
-		l.log.Error("the store found corrupt data", "path", path, "err", err.Error(), "unsaid", held)
+		l.log.Error("the store found corrupt data", "path", path, "err", err.Error(), "suppressed", held)
 	}
 }
 
 // backgroundError reports a flush or compaction that has failed.
 func (l *lines) backgroundError(err error) {
 	if held, ok := l.background.allow(time.Now()); ok {
-		l.log.Warn("background work of the store failed, it is tried again", "err", err.Error(), "unsaid", held)
+		l.log.Warn("background work of the store failed, it is tried again", "err", err.Error(), "suppressed", held)
 	}
 }
 
@@ -80,6 +80,6 @@ func (l *lines) readError(err error) {
 		return
 	}
 	if held, ok := l.read.allow(time.Now()); ok {
-		l.log.Error("the store cannot read", "err", err.Error(), "unsaid", held)
+		l.log.Error("the store cannot read", "err", err.Error(), "suppressed", held)
 	}
 }
