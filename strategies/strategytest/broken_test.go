@@ -443,12 +443,23 @@ func TestUnderController_FindsWhatIsLost(t *testing.T) {
 func TestRule_FindsWhatNeverReturns(t *testing.T) {
 	t.Parallel()
 	closed := make(chan struct{})
-	t.Cleanup(func() { close(closed) })
+	var checks sync.WaitGroup
+	t.Cleanup(func() {
+		close(closed)
+		checks.Wait()
+	})
 	spec := strategies.Spec{Name: "blocking", New: func(c strategies.Config) strategies.Discipline {
 		return blocking{fault{}.New(c), closed}
 	}}
 	for _, name := range []string{"exactly once", "empty under contention", "under a controller"} {
-		err := ruleNamed(t, name).checkWithin(spec, 10*time.Millisecond)
+		rule := ruleNamed(t, name)
+		check := rule.check
+		checks.Add(1)
+		rule.check = func(s strategies.Spec) error {
+			defer checks.Done()
+			return check(s)
+		}
+		err := rule.checkWithin(spec, 10*time.Millisecond)
 		require.ErrorContains(t, err, "has not ended for 10ms: a call of the discipline blocks", name)
 	}
 }
