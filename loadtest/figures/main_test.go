@@ -67,7 +67,7 @@ func TestRewrite_Pairs(t *testing.T) {
 	got, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Equal(t, begin+"\n|  | PUT |\n| --- | --- |\n| 10 keys | 12 µs 3.0 MiB 3.0 KiB |\n| 100 keys | 12 µs 3.0 MiB 4.5 KiB |\n\n"+
-		"*spillway 1.2.3, 2026-01-02, in virtual time: `make peers`*\n\n<!-- end of table -->\n", string(got))
+		"*spillway 1.2.3, 2026-01-02, 0 × an unknown processor*\n\n<!-- end of table -->\n", string(got))
 }
 
 // What make peers has written is taken as it is, but for its title.
