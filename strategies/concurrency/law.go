@@ -43,32 +43,44 @@ type Law struct {
 }
 
 const (
-	first       = 4   // where it begins
-	target      = 0.0 // the gain below which more at once is not worth it
-	leverLeast  = 1.2 // between the two limits that are compared
-	leverMost   = 1.25
-	leverNoise  = 0.43 // the logarithm of the lever, for each standard deviation of the times
-	blockTimes  = 2.5  // service times that a block lasts, at least
-	dropMost    = 0.5
-	dropCut     = 0.6
-	startSure   = 0.7
-	calmShare   = 0.6
-	busyBlocks  = 3
-	demandLeast = 0.
-	demandMost  = 0.3
-	wallTimes   = 3.
-	blockNoise  = 0.5
-	leverStep   = 1.
-	blockEnds   = 8    // and completions, at least
-	sure        = 2.   // standard errors
-	known       = 0.12 // a standard error that is small enough
-	small       = 5    // below this, one more is so much that it is tried rarely
-	holdMost    = 32   // blocks between two tries, then
-	stepFirst   = 0.2
-	stepLeast   = 0.06
-	stepMost    = 0.4
-	jump        = 16 // service times, and a millisecond, that the clock may be disordered
-	outlier     = 32 // a service time counts for so many times the mean at most
+	first      = 4    // where it begins
+	startSlope = 0.45 // the slope at which the start ends
+	startSure  = 0.7  // and how many standard errors more
+	startSome  = 24   // requests that are enough to double again
+
+	target     = 0.  // the gain below which more at once is not worth it
+	leverLeast = 1.2 // one of the two limits that are compared, in parts of the other
+	leverMost  = 1.25
+	leverNoise = 0.43 // the logarithm of that, for each standard deviation of service times
+	stepFirst  = 0.2  // the logarithm of a move
+	stepLeast  = 0.06
+	stepMost   = 0.4
+	stepGrow   = 1.5
+	far        = 0.4  // a gain that is surely more than that, twice: the start begins again
+	sure       = 2.   // standard errors, to move
+	known      = 0.12 // a standard error that is small enough to stay
+	small      = 9    // below this, one more is so much that it is tried rarely
+	holdMost   = 32   // blocks between two tries, then
+	restTimes  = 8    // or so many times as long as the last try, if that is longer
+
+	blockTimes = 2.5 // service times that a block lasts, at least
+	blockNoise = 0.5 // and more, for each square of the noise
+	blockEnds  = 8   // and completions, at least
+	outlier    = 32  // a service time counts for so many times the mean at most
+	jump       = 16  // service times, and a millisecond, that the clock may be disordered
+
+	dropMost = 0.5 // the part that may be dropped before the limit is cut
+	dropCut  = 0.6 // to that part
+
+	calmShare  = 0.6  // the part of completions that find work waiting, below which little waits
+	calmStart  = 0.5  // the same at the start
+	busyBlocks = 3    // in a row that find more, before it swings again
+	rare       = 0.02 // the part from which now and then something waits
+	demandMost = 0.3  // and to which, in the mean of late
+	riseTimes  = 1.25
+	riseSlow   = 1.06 // the roots of service times may grow so much with a rise
+	wallTimes  = 3.   // how many times as much as was once enough it may rise to
+	wallForget = 1.02 // how fast that is forgotten, for each block
 )
 
 // New returns a law that begins at that time, or an error that says which bounds are
@@ -98,7 +110,7 @@ func (l *Law) Limit() int { return int(l.limit.Load()) }
 func (l *Law) Why() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.reason()
+	return l.mu.said
 }
 
 // Completed is told of each request that has ended. It returns the limit, and whether
@@ -125,6 +137,7 @@ const (
 	free                  // too little waits to learn from
 )
 
+// law is what a Law does, without the lock.
 type law struct {
 	least, most int
 	limit       int
@@ -150,7 +163,7 @@ type law struct {
 	down    bool    // the next try is of the lower neighbour
 	rested  float64 // mean root of the service time at rest
 	since   int     // blocks in this state
-	said    string
+	said    string  // why
 }
 
 func newLaw(now int64, least, most int) law {
@@ -161,8 +174,6 @@ func newLaw(now int64, least, most int) law {
 	l.said = "nothing is known yet"
 	return l
 }
-
-func (l *law) reason() string { return l.said }
 
 func (l *law) learn(s Sample) {
 	took := float64(max(0, s.Now-s.Began))
@@ -201,19 +212,19 @@ func (l *law) close() {
 	l.since++
 	calm := calmShare
 	if l.state == starting {
-		calm = 0.5
+		calm = calmStart
 	}
-	if waited < calm || l.state != starting && l.demand < demandLeast {
+	if waited < calm {
 		l.busy = 0
-		if waited > 0.02 && l.demand < demandMost {
-			if mean := b.y[1] / max(1, b.n); l.risen == 0 || mean <= l.risen*(1.06+l.noise/math.Sqrt(max(1, b.n))) {
-				l.center = min(l.center*1.25, float64(l.most), max(l.center, wallTimes*l.wall))
+		if waited > rare && l.demand < demandMost {
+			if mean := b.y[1] / max(1, b.n); l.risen == 0 || mean <= l.risen*(riseSlow+l.noise/math.Sqrt(max(1, b.n))) {
+				l.center = min(l.center*riseTimes, float64(l.most), max(l.center, wallTimes*l.wall))
 				l.risen = mean
 			} else {
 				l.wall, l.risen = l.center/wallTimes, 0
 			}
-			l.wall *= 1.02
-			l.said = "what waits does not wait for long: more may run"
+			l.wall *= wallForget
+			l.said = "work waits now and then, and not for long: more may run"
 		}
 		l.state, l.streak = free, 0
 		l.turn(int(math.Ceil(l.center)), skip)
@@ -271,13 +282,13 @@ func (l *law) start() {
 		return
 	}
 	slope, se, grew := l.past.growth()
-	l.said = fmt.Sprintf("start: slope %.2f +- %.2f", slope, se)
-	if l.since < 6 && l.past.seen() < 24 {
+	l.said = fmt.Sprintf("at %d, each percent more at once has made requests take %.2f%% longer (give or take %.2f)", l.limit, slope, se)
+	if l.since < 6 && l.past.seen() < startSome {
 		l.turn(l.limit, low)
 		return
 	}
 	l.since = 0
-	if slope > 0.45+startSure*se || l.limit >= l.most {
+	if slope > startSlope+startSure*se || l.limit >= l.most {
 		l.center = max(1, l.center*min(max(1.1/grew, 0.25), 0.9))
 		l.wall = l.center
 		l.begin(skip)
@@ -304,7 +315,6 @@ func (l *law) swing(a arm) {
 	}
 	l.state = swinging
 	l.lever = min(max(math.Log(leverLeast), leverNoise*l.noise), math.Log(leverMost))
-	l.lever = max(l.lever, min(2*l.step, leverStep*l.lever))
 	l.low = max(l.least, int(math.Round(l.center*math.Exp(-l.lever/2))))
 	l.high = min(l.most, max(l.low+1, int(math.Round(l.center*math.Exp(l.lever/2)))))
 	l.past.forget()
@@ -360,7 +370,7 @@ func (l *law) decide() {
 		l.other()
 		return
 	}
-	l.said = fmt.Sprintf("from %d to %d, each percent more at once brings %.2f%% (give or take %.2f) more; noise %.2f blocks %d", l.low, l.high, gain, se, noise, l.since)
+	l.said = fmt.Sprintf("from %d to %d, each percent more at once brings %.2f%% more (give or take %.2f)", l.low, l.high, gain, se)
 	if l.state == trying {
 		l.tried(off > 0)
 		return
@@ -370,12 +380,12 @@ func (l *law) decide() {
 		l.other()
 		return
 	}
-	if off > 0 && l.streak > 0 && gain-se > 0.4 { // far from it
+	if off > 0 && l.streak > 0 && gain-se > far { // far from it
 		l.restart(l.high)
 		return
 	}
 	if off > 0 == (l.streak > 0) {
-		l.step = min(l.step*1.5, stepMost)
+		l.step = min(l.step*stepGrow, stepMost)
 	} else if l.streak != 0 {
 		l.step = max(l.step/2, stepLeast)
 	}
@@ -405,7 +415,7 @@ func (l *law) tried(more bool) {
 	if to == n {
 		l.hold = min(2*l.hold, holdMost)
 		l.down = !l.down
-		l.state, l.rest, l.rested = resting, l.hold, 0
+		l.state, l.rest, l.rested = resting, max(l.hold, restTimes*l.since), 0
 		l.turn(n, skip)
 		return
 	}

@@ -226,6 +226,7 @@ func (p *past) growth() (slope, se, grew float64) {
 			continue
 		}
 		switch {
+		case c.limit == p.now().limit/2 && c.limit > 16: // too near
 		case c.limit == p.now().limit:
 			b.add(&c.sums)
 		default:
