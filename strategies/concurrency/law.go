@@ -281,7 +281,10 @@ func (l *law) start() {
 		l.turn(l.limit, skip)
 		return
 	}
-	slope, se, grew := l.past.growth()
+	slope, se, grew := l.past.growth(false)
+	if slope2, se2, grew2 := l.past.growth(true); slope2-startSure*se2 > slope-startSure*se {
+		slope, se, grew = slope2, se2, grew2
+	}
 	l.said = fmt.Sprintf("at %d, each percent more at once has made requests take %.2f%% longer (give or take %.2f)", l.limit, slope, se)
 	if l.since < 6 && l.past.seen() < startSome {
 		l.turn(l.limit, low)

@@ -217,8 +217,10 @@ func (p *past) slopeOf(k, last int) (slope, se, noise float64, ok bool) {
 	return slope, se + 0.02, noise / power, true
 }
 
-// growth returns the slope between the last two limits of blocks of arm low.
-func (p *past) growth() (slope, se, grew float64) {
+// growth returns the slope between the present limit, while it is doubled, and those
+// before; if far, without the last of these. It also returns how many times as long
+// requests take.
+func (p *past) growth(far bool) (slope, se, grew float64) {
 	var a, b sums
 	for i := p.n - 2; i >= p.from; i-- {
 		c := p.block(i)
@@ -226,7 +228,7 @@ func (p *past) growth() (slope, se, grew float64) {
 			continue
 		}
 		switch {
-		case c.limit == p.now().limit/2 && c.limit > 16: // too near
+		case far && c.limit == p.now().limit/2:
 		case c.limit == p.now().limit:
 			b.add(&c.sums)
 		default:

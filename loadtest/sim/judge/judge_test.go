@@ -1,0 +1,39 @@
+package judge_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/sim/judge"
+)
+
+func TestSum(t *testing.T) {
+	t.Parallel()
+	s := judge.Sum([]judge.Run{{Ratio: 0.2}, {Ratio: 0.85}, {Ratio: 0.95}, {Ratio: 1}})
+	require.Equal(t, judge.Summary{Runs: 4, Good: 2, Bad: 1, Mean: s.Mean, Median: 0.95}, s)
+	require.InDelta(t, 0.75, s.Mean, 1e-9)
+	require.Zero(t, judge.Sum(nil))
+}
+
+// A search finds the number of hands, and what it has found is not searched again.
+func TestBests(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "bests.json")
+	bests, err := judge.OpenBests(file)
+	require.NoError(t, err, "a file that is not there is empty")
+	u := sim.Unknown{
+		Resource: sim.Resource{Work: sim.Exponential(time.Millisecond), Hands: 8, Crosstalk: 0.01},
+		Load:     2, Seed: 1, Warmup: 200, Length: 2_000,
+	}
+	found := bests.Of(u)
+	require.InDelta(t, 8, found.N, 1)
+	require.NoError(t, bests.Save())
+	again, err := judge.OpenBests(file)
+	require.NoError(t, err)
+	u.Length = 1 // a search would find something else now
+	require.Equal(t, found, again.Of(u))
+}
