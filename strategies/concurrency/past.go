@@ -12,6 +12,9 @@ type past struct {
 	from   int // the first of these that counts
 }
 
+// recent is how many blocks are compared at most.
+const recent = 24
+
 // arm says what a block is for.
 type arm uint8
 
@@ -153,6 +156,7 @@ func (p *past) slope() (slope, se, noise float64, ok bool) {
 	for last > p.from && last > p.n-12 && !p.block(last-1).whole() {
 		last--
 	}
+	p.from = max(p.from, last-recent)
 	slope, se, noise, ok = p.slopeOf(0, last)
 	if !ok {
 		return slope, se, noise, ok
