@@ -106,8 +106,7 @@ func clusterOptions(c *config.Config, log *slog.Logger) cassandra.Options {
 	}
 }
 
-// storeStats hands the figures on from the one room that must not know the
-// other.
+// storeStats hands figures on between two packages that must not know each other.
 func storeStats(s pebble.Stats) metrics.StoreStats {
 	levels := make([]metrics.StoreLevel, len(s.Levels))
 	for i, l := range s.Levels {

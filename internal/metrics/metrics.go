@@ -1,8 +1,8 @@
-// Package metrics counts and times what the other rooms tell it, for
+// Package metrics counts and times what the other packages tell it, for
 // Prometheus.
 //
 // It has a registry of its own. What happens on the way of a request is told
-// through the hooks of the rooms ([Metrics.Queue], [Metrics.Answered],
+// through its hooks ([Metrics.Queue], [Metrics.Answered],
 // [Metrics.Committed], …): they look no label up, since the series of a
 // strategy are resolved when it becomes active, and those of a method and a
 // status code when the first such answer is given. What merely has a state, such as
