@@ -37,7 +37,6 @@ func (s *shard) leaveSmallLocked() {
 		return
 	}
 	hash, size := s.hash(r), r.room()
-	at := s.placeLocked(hash, offset)
 	switch {
 	case r.freq() >= promoted:
 		s.freeMainLocked(size)
@@ -45,9 +44,11 @@ func (s *shard) leaveSmallLocked() {
 		// Nothing has to go for it.
 	default:
 		s.addGhostLocked(hash)
-		s.dropLocked(at)
+		s.dropLocked(s.placeLocked(hash, offset))
 		return
 	}
+	// Looked up only now: what had to go for it may have moved others in the index.
+	at := s.placeLocked(hash, offset)
 	to := s.main.push(s.memory, size)
 	copy(s.memory[to:], r[:size])
 	record(s.memory[to:]).setFreq(0)

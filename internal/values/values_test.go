@@ -348,6 +348,20 @@ func TestCache_Fits(t *testing.T) {
 	}
 }
 
+// What goes for a value that moves into the main queue leaves the index whole.
+func TestCache_Promotes(t *testing.T) {
+	t.Parallel()
+	c := newCache(t, 4*MinBytes, 1)
+	for i := range 3000 {
+		key, value := fmt.Sprintf("%08d", i), string(make([]byte, 90+i%60))
+		c.fill(key, value)
+		for range 1 + i%3 {
+			require.True(t, c.holds(key, value))
+		}
+		c.check(t)
+	}
+}
+
 // A key that is written again and again takes nothing from others.
 func TestCache_WrittenAgain(t *testing.T) {
 	t.Parallel()
