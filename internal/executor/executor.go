@@ -95,6 +95,7 @@ type Executor struct {
 	table   table
 	batches sync.Pool
 	handed  handed
+	relief  relief
 	gathers bool          // the store is a store.Batching
 	stopped chan struct{} // closed when the completer has returned
 
@@ -126,6 +127,7 @@ func Open(o Options) *Executor {
 		e.patience = int64(10 * time.Millisecond)
 	}
 	e.handed.init()
+	e.relief.init(time.Duration(e.patience), e.relieve)
 	e.remote, _ = o.Store.(store.Remote)
 	_, e.gathers = o.Store.(store.Batching)
 	if !e.started {
@@ -133,7 +135,7 @@ func Open(o Options) *Executor {
 	}
 	e.batches.New = func() any { return new(batch) }
 	e.table.init()
-	go e.complete()
+	go e.complete(nil)
 	return e
 }
 
@@ -277,26 +279,34 @@ func (e *Executor) apply(b *batch, looks bool) (handOn bool) {
 	return true
 }
 
-// complete waits for the batches that were handed on. It applies what has gathered
-// during a sync when that has ended, before its own tasks are completed: so the next
-// sync begins meanwhile.
-func (e *Executor) complete() {
-	defer close(e.stopped)
+// complete is the completer, who waits for the batches that were handed on, these first. It
+// applies what has gathered during a sync when that has ended, before its own tasks are
+// completed: so the next sync begins meanwhile. A store that is long about that is left to
+// the goroutine that waits for it, and another one is the completer: see relief.
+func (e *Executor) complete(batches []*batch) {
 	for {
-		batches, ok := e.handed.popAll()
-		if !ok {
-			return
-		}
 		for i, b := range batches {
 			batches[i] = nil
 			err := storeWait(b.commit)
 			e.operated("sync", b.applied)
-			e.applyGathered()
-			e.finish(b, err)
-			if e.commits.Add(-1) == e.maxCommits-1 {
-				e.unblocked()
+			if !e.applyGathered(b, err, batches[i+1:]) {
+				return
 			}
+			e.synced(b, err)
 		}
+		var ok bool
+		if batches, ok = e.handed.popAll(); !ok {
+			close(e.stopped)
+			return
+		}
+	}
+}
+
+// synced finishes a batch that was handed on.
+func (e *Executor) synced(b *batch, err error) {
+	e.finish(b, err)
+	if e.commits.Add(-1) == e.maxCommits-1 {
+		e.unblocked()
 	}
 }
 

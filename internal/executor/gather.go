@@ -2,6 +2,7 @@ package executor
 
 import (
 	"sync"
+	"time"
 
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -28,8 +29,8 @@ type handed struct {
 	mu      sync.Mutex
 	batches []*batch
 	spare   []*batch // the memory of those popped before
-	// underWay counts the batches that were pushed and whose sync has not ended, the
-	// one that is being applied by the completer included.
+	// underWay counts the batches that were pushed and whose sync has not ended, those
+	// that were gathered and are being applied included.
 	underWay int
 	since    int64  // when the sync of the first of them began, on the executor's clock
 	next     *batch // has the tasks that have gathered, or is nil
@@ -66,11 +67,11 @@ func (h *handed) wakeAndUnlock() {
 }
 
 // popAll waits for batches and returns all that there are, in order, until the next
-// call. It returns false once closed and empty.
+// call. It returns false once closed and no batch is under way.
 func (h *handed) popAll() ([]*batch, bool) {
 	for {
 		h.mu.Lock()
-		all, closed := h.batches, h.closed
+		all, closed := h.batches, h.closed && h.underWay == 0
 		h.batches, h.spare = h.spare[:0], all
 		h.asleep = len(all) == 0 && !closed
 		h.mu.Unlock()
@@ -110,14 +111,81 @@ func (e *Executor) gather(tasks []*dispatch.Task, done func(*dispatch.Task)) boo
 	return true
 }
 
-// applyGathered is called by the completer when a sync has ended, and applies what has
-// gathered meanwhile.
-func (e *Executor) applyGathered() {
-	for b := e.handed.ended(e.now()); b != nil; b = e.handed.ended(e.now()) {
-		if e.apply(b, false) {
-			e.handed.follow(b)
-			return
-		}
+// applyGathered is called by the completer when the sync of b has ended, with err, and
+// applies what has gathered meanwhile. It returns false if that took too long: another
+// goroutine is the completer then, and goes on with b and with the rest.
+func (e *Executor) applyGathered(b *batch, err error, rest []*batch) bool {
+	next := e.handed.ended(e.now())
+	if next == nil {
+		return true
+	}
+	turn := e.relief.begin(synced{b, err, rest})
+	for next != nil && !e.apply(next, false) {
+		next = e.handed.ended(e.now())
+	}
+	inTime := e.relief.end(turn)
+	e.handed.follow(next)
+	return inTime
+}
+
+// relief sees to it that those are answered whose syncs have ended while the completer
+// applies what has gathered, however long the store takes for that.
+type relief struct {
+	timer    *time.Timer // calls Executor.relieve
+	patience time.Duration
+
+	mu       sync.Mutex
+	applying bool
+	turn     uint64 // counts what was begun
+	synced   synced // what the one who applies has left
+}
+
+// synced is a batch whose sync has ended, with err, and those behind it.
+type synced struct {
+	batch *batch
+	err   error
+	rest  []*batch
+}
+
+func (r *relief) init(patience time.Duration, relieve func()) {
+	r.patience = patience
+	r.timer = time.AfterFunc(patience, relieve)
+	r.timer.Stop()
+}
+
+// begin leaves s to another if end is not called in time.
+func (r *relief) begin(s synced) (turn uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.applying, r.synced = true, s
+	r.turn++
+	r.timer.Reset(r.patience)
+	return r.turn
+}
+
+// end reports whether nobody else has taken over.
+func (r *relief) end(turn uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.applying || r.turn != turn {
+		return false
+	}
+	r.timer.Stop()
+	r.applying, r.synced = false, synced{}
+	return true
+}
+
+// relieve takes over from a completer that has been applying for long. It may do so early,
+// from one that has begun while the timer rang for the one before.
+func (e *Executor) relieve() {
+	r := &e.relief
+	r.mu.Lock()
+	applying, s := r.applying, r.synced
+	r.applying, r.synced = false, synced{}
+	r.mu.Unlock()
+	if applying {
+		e.synced(s.batch, s.err)
+		e.complete(s.rest)
 	}
 }
 
@@ -135,9 +203,11 @@ func (h *handed) ended(now int64) *batch {
 	return b
 }
 
-// follow is push for what ended has returned.
+// follow is push for what ended has returned, or nil.
 func (h *handed) follow(b *batch) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.batches = append(h.batches, b)
+	if b != nil {
+		h.batches = append(h.batches, b)
+	}
+	h.wakeAndUnlock() // somebody else may be the completer by now
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,6 +213,73 @@ func TestGather_NotForADiskThatHangs(t *testing.T) {
 			require.NoError(t, c.wait(t).Err)
 		}
 		require.False(t, e.Blocked(false))
+	})
+}
+
+// hanging is a store that hangs in an Apply of a key until it is released.
+type hanging struct {
+	batching
+	keys map[string]chan struct{}
+}
+
+func (h hanging) Apply(writes []store.Write) (store.Commit, error) {
+	if released := h.keys[string(writes[0].Key)]; released != nil {
+		<-released
+	}
+	return h.batching.Apply(writes)
+}
+
+// If a store hangs that is given what has gathered, those are answered all the same whose
+// syncs end.
+func TestGather_ApplyThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(true)
+		b, d := make(chan struct{}), make(chan struct{})
+		var unblocked atomic.Int64
+		e := Open(Options{
+			Store: hanging{batching{f}, map[string]chan struct{}{"b": b, "d": d}}, MaxCommits: 2,
+			Unblocked: func() { unblocked.Add(1) },
+		})
+		conditional := func(key string) Op {
+			op := putOp(key, "1")
+			op.If = store.Condition{Absent: true}
+			return op
+		}
+		first, gathered, second, third := run1(e, putOp("a", "1")), run1(e, putOp("b", "1")), run1(e, conditional("c")), run1(e, conditional("e"))
+		synctest.Wait()
+		require.Equal(t, []string{"a", "c", "e"}, f.keys())
+		f.end(0, nil)
+		synctest.Wait()
+		also := run1(e, putOp("d", "1")) // gathers, and hangs as well
+		require.NoError(t, first.wait(t).Err)
+		f.end(1, nil)
+		require.NoError(t, second.wait(t).Err)
+		synctest.Wait()
+		require.Equal(t, int64(1), unblocked.Load())
+		require.False(t, e.Blocked(false))
+		f.end(2, nil)
+		require.NoError(t, third.wait(t).Err)
+		require.True(t, gathered.pending())
+		require.True(t, also.pending())
+
+		closed := make(chan struct{})
+		go func() { e.Close(); close(closed) }()
+		close(d)
+		synctest.Wait()
+		require.Equal(t, []string{"a", "c", "e", "d"}, f.keys())
+		f.end(3, nil)
+		require.NoError(t, also.wait(t).Err)
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Fatal("closed while a write is under way")
+		default:
+		}
+		f.set(func() { f.applyErr = store.ErrUnwritable })
+		close(b)
+		require.ErrorIs(t, gathered.wait(t).Err, store.ErrUnwritable)
+		<-closed
 	})
 }
 
