@@ -103,7 +103,8 @@ func dockerLimits(t *testing.T, e *engine) {
 	const limit, values, clients = 128 << 20, 5000, 32
 	c := e.start(t, "--memory", strconv.Itoa(limit), "--memory-swap", strconv.Itoa(limit), "--cpus", "2")
 	m := c.metrics()
-	require.InDelta(t, 0.9*limit, m.sum("go_gc_gomemlimit_bytes"), 0.05*limit)
+	// A tenth is left for what the collector does not see, and an eighth is the cache of values.
+	require.InDelta(t, 0.9*limit-limit/8, m.sum("go_gc_gomemlimit_bytes"), 0.05*limit)
 	require.InDelta(t, math.Min(2, float64(runtime.NumCPU())), m.sum("go_sched_gomaxprocs_threads"), 0)
 
 	value := strings.Repeat("v", 64<<10)
