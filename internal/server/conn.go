@@ -199,7 +199,7 @@ func (c *conn) arm() {
 func (c *conn) setAlarm() {
 	now := c.now()
 	c.armed = c.until
-	if c.raw != nil {
+	if c.raw != nil && !c.ending {
 		c.armed = min(c.until, c.nextRest(now))
 	}
 	_ = c.socket.SetReadDeadline(time.Now().Add(time.Duration(c.armed - now)))

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -75,4 +76,25 @@ func TestConn_MayRest(t *testing.T) {
 		require.Equal(t, row.rest, row.c.resting, row.what)
 		require.Greater(t, row.c.nextRest(now), now, row.what)
 	}
+}
+
+// A connection that ends has all of its time for what the client is sending, also if it is
+// too young to rest: when the alarm rings after Close, there is no more of it.
+func TestLinger_NewConnection(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	nc, err := l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+
+	c := newConn(s.Server, nc)
+	c.restFrom = c.now() + int64(lingerTime)/2
+	c.ending, c.lingering = true, true
+	c.close()
+	require.Equal(t, c.until, c.armed)
 }

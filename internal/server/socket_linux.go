@@ -42,5 +42,5 @@ func bytesPending(raw syscall.RawConn) bool {
 func silent(fd int) bool {
 	var one [1]byte
 	_, _, err := unix.Recvfrom(fd, one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return err == unix.EAGAIN || err == unix.EINTR
+	return err == unix.EAGAIN
 }
