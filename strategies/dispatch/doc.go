@@ -39,6 +39,9 @@
 // two in the same way. So at least one of the two sees the other. That holds for a queue that answers Contended as well:
 // the worker saw a place that was reserved and not yet filled, so whoever reserved it
 // looks at the stack later than the worker entered it, whatever became of its push.
+// A worker that looks counts as one at a write, so a submitter may find that nobody may
+// begin another, and wake nobody. It leaves a note then; the worker finds that when it
+// counts no more, and looks again.
 // And a worker that was told to look and finds several tasks passes the word on (1),
 // so that no worker is parked while a task waits that could run.
 //

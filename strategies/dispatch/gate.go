@@ -13,12 +13,8 @@ func (p *pool) beginWriting() bool {
 	return false
 }
 
-// endWriting takes back what beginWriting has counted, after a turn or without one. It
-// reports whether that kept another worker from a write.
-func (p *pool) endWriting() bool {
-	most := p.maxWriting.Load()
-	return p.writing.Add(-1) == most-1 && most < p.workers.Load()
-}
+// endWriting takes back what beginWriting has counted, after a turn or without one.
+func (p *pool) endWriting() { p.writing.Add(-1) }
 
 // gate tells what a worker may take.
 type gate uint8

@@ -31,6 +31,7 @@ type pool struct {
 	// package comment.
 	writing    atomic.Int64
 	maxWriting atomic.Int64 // changes under lines.mu
+	unwoken    atomic.Bool  // nobody was woken for something that waits, as all who may write seemed to
 	wrote      atomic.Int64 // when the last one began, on the dispatcher's clock
 	watching   atomic.Bool  // a timer runs: see watch
 	// reads counts the tasks that are no writes and wait in the discipline or ahead
@@ -242,8 +243,17 @@ func (p *pool) wakeIfRunnable() {
 	}
 	switch {
 	case p.idle.n.Load() > 0:
-		if p.runnable() {
+		switch {
+		case p.runnable():
 			p.wakeOne()
+		case p.waiting() > 0:
+			// Whoever seems to be at a write may have looked before it came, and find none.
+			if !p.unwoken.Load() {
+				p.unwoken.Store(true)
+			}
+			if p.runnable() {
+				p.wakeOne()
+			}
 		}
 	case p.running.Load() < p.workers.Load():
 		if p.runnable() || p.reads.Load() > 0 { // which somebody has to watch

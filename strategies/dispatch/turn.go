@@ -105,7 +105,10 @@ func (p *pool) take(w *worker, now int64) (*Task, origin) {
 		var t *Task
 		if g == open {
 			t = p.takeAny(w, now)
-			if (t == nil || !t.Write) && p.endWriting() && t == nil {
+			if t == nil || !t.Write {
+				p.endWriting()
+			}
+			if t == nil && p.unwoken.Load() && p.unwoken.Swap(false) {
 				p.wakeIfRunnable() // for a write that came while w seemed to be at one
 			}
 		} else {
