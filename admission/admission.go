@@ -222,8 +222,8 @@ func (c *Controller) TryAcquire(r Request) (Permit, bool) {
 }
 
 // Do calls f once r has its places, and gives them back when f returns or panics. The
-// error is that of Acquire or of f. For a learned concurrency a request whose time was up is
-// Dropped, and one that panics Unmeasured.
+// error is that of Acquire or of f. For a learned concurrency a request whose time was up, or
+// whose caller has left, is Dropped, and one that panics Unmeasured.
 func (c *Controller) Do(ctx context.Context, r Request, f func(context.Context) error) error {
 	p, err := c.Acquire(ctx, r)
 	if err != nil {
@@ -235,7 +235,7 @@ func (c *Controller) Do(ctx context.Context, r Request, f func(context.Context) 
 		p.Release()
 	}()
 	err = f(ctx)
-	if how = Good; errors.Is(err, context.DeadlineExceeded) {
+	if how = Good; errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		how = Dropped
 	}
 	return err

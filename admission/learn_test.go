@@ -95,7 +95,7 @@ func TestLearned_ContextsEnd(t *testing.T) {
 	}
 }
 
-// Do tells a law what became of the work: what ran out of time is dropped, and what panics
+// Do tells a law what became of the work: what ran out of time, or whose caller has left, is dropped, and what panics
 // tells nothing.
 func TestLearned_Do(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestLearned_Do(t *testing.T) {
 		for _, row := range []struct {
 			err     error
 			dropped uint64
-		}{{nil, 0}, {failed, 0}, {context.DeadlineExceeded, 1}} {
+		}{{nil, 0}, {failed, 0}, {context.DeadlineExceeded, 1}, {context.Canceled, 2}} {
 			require.Equal(t, row.err, c.Do(t.Context(), admission.Request{}, func(context.Context) error { return row.err }))
 			require.Equal(t, row.dropped, c.Stats().Learned.Dropped)
 		}

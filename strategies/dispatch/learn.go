@@ -90,7 +90,7 @@ func (p *pool) enforced(l *learning) int {
 const observed = "where it is only observed it holds nobody back, so there is nothing to learn from"
 
 // unheld is how many places there are where nobody is to be held back.
-const unheld = 1 << 30
+const unheld = 1 << 20
 
 // number returns how many workers, or places, there are, or would be.
 func (p *pool) number() int {
