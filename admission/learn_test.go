@@ -77,6 +77,7 @@ func TestLearned_ContextsEnd(t *testing.T) {
 				require.Empty(t, third, "the place is still held")
 				held.Release()
 				require.NoError(t, <-third)
+				synctest.Wait() // until it has given its place back
 
 				held = take(t, c, 1)
 				waiting := ask(t.Context())
@@ -86,6 +87,7 @@ func TestLearned_ContextsEnd(t *testing.T) {
 				held.Release()
 				require.NoError(t, <-waiting)
 				require.NoError(t, <-drained)
+				synctest.Wait()
 				require.Zero(t, c.Stats().InUse)
 				c.Close()
 				_, err := c.Acquire(t.Context(), admission.Request{})
