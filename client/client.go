@@ -117,8 +117,8 @@ func Consistency(level string) Option {
 	return func(h http.Header) { h.Set("Spillway-Consistency", level) }
 }
 
-// Validators are handed to callers without their quotes.
-func quoted(etag string) string { return `"` + etag + `"` }
+// Validators are handed to callers without their quotes, and taken with them too.
+func quoted(etag string) string { return `"` + unquoted(etag) + `"` }
 
 func unquoted(etag string) string { return strings.Trim(etag, `"`) }
 

@@ -28,8 +28,8 @@ type Entity struct {
 	Value []byte
 }
 
-// TTL makes a Put's value go after that time, which is rounded up to seconds and at
-// least one of them, at most 20 years.
+// TTL makes a Put's value go after that time, which is rounded up to whole seconds: more
+// than 0, at most 20 years.
 func TTL(d time.Duration) Option {
 	return func(h http.Header) { h.Set("Spillway-Ttl", strconv.FormatInt(seconds(d), 10)) }
 }

@@ -198,7 +198,7 @@ func (p *jsonLine) base64(field string) []byte {
 	}
 	n, err := strict.Decode(text, text)
 	if err != nil {
-		p.fail("the field " + field + " is not base64: " + err.Error())
+		p.fail("the field " + field + " is not base64 with padding (RFC 4648): " + err.Error())
 		return nil
 	}
 	return text[:n:n]

@@ -196,6 +196,9 @@ func (c *conn) parseRequest() *problem {
 			return &problem{status: fasthttp.StatusUnsupportedMediaType,
 				detail: "header Content-Type is " + quote(x.fields.contentType) + ", allowed: " + typeNDJSON}
 		}
+		if f := &x.fields; f.ifMatch != nil || f.ifNoneMatch != nil || f.ttl != nil {
+			return badRequest("the headers If-Match, If-None-Match and Spillway-Ttl mean nothing for a batch: its operations have the fields if_match, if_none_match and ttl")
+		}
 	case q.isRange:
 		q.ndjson = x.fields.wantsNDJSON()
 		x.decoded, bad = q.setRange(p, o.MaxKeyBytes, x.decoded)
