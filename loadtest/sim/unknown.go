@@ -46,8 +46,19 @@ type Unknown struct {
 	// as many as it does at once, if that is more.
 	Warmup, Length int
 	Seed           uint64
+	// Phases, if any, replace Load, Warmup, Length and the change of the resource: they
+	// follow each other, and all of it is measured.
+	Phases []Phase
 	// Watch, if not nil, is told of each that has ended.
 	Watch func(Ended, time.Duration)
+}
+
+// Phase is a time in which nothing changes but by chance.
+type Phase struct {
+	For time.Duration
+	// Wide is how many times as many the resource can do at once, and Load how many times
+	// what it can do now arrives.
+	Wide, Load float64
 }
 
 // UnknownResult is what came of it.
@@ -126,14 +137,14 @@ func (h *heap) pop() due {
 
 // trial is an Unknown that runs.
 type trial struct {
-	u                       *Unknown
-	queue                   strategies.Discipline
-	turns                   strategies.TurnObserver
-	resizer                 strategies.Resizer
-	limit                   int
-	running                 int // have a place
-	now                     float64
-	begin, mid, end, period float64
+	u                  *Unknown
+	queue              strategies.Discipline
+	turns              strategies.TurnObserver
+	resizer            strategies.Resizer
+	limit              int
+	running            int // have a place
+	now                float64
+	begin, end, period float64
 
 	inside  int // not aside, whether somebody waits or not
 	served  int // of these, in hands
@@ -161,6 +172,9 @@ type trial struct {
 // Run does the experiment.
 func (u Unknown) Run() UnknownResult {
 	spec, _ := strategies.Lookup("auto")
+	if len(u.Phases) > 0 {
+		u.Load = 1 // of the phase's
+	}
 	t := &trial{u: &u, limit: u.Limiter.Limit(), wide: 1, tempo: 1}
 	t.queue = spec.New(strategies.Config{Capacity: 4096, Workers: t.limit})
 	t.turns = t.queue.(strategies.TurnObserver)
@@ -179,7 +193,13 @@ func (u Unknown) Run() UnknownResult {
 	t.now = 1e9
 	t.begin = t.now + warm/best*1e9
 	t.end = t.begin + length/best*1e9
-	t.mid = (t.begin + t.end) / 2
+	if len(u.Phases) > 0 {
+		t.begin = t.now
+		t.end = t.begin
+		for _, p := range u.Phases {
+			t.end += float64(p.For)
+		}
+	}
 	t.run()
 	seconds := (t.end - t.begin) / 1e9
 	return UnknownResult{
@@ -194,6 +214,11 @@ func (t *trial) change() {
 	through := (t.now - t.begin) / (t.end - t.begin) // below 0 before
 	wide, load := 1., 1.
 	t.tempo = 1
+	if len(t.u.Phases) > 0 {
+		c.Kind = Steady
+		p := t.u.phase(time.Duration(t.now - t.begin))
+		wide, load = p.Wide, p.Load/t.u.Load
+	}
 	switch c.Kind {
 	case Wider:
 		if through >= 0.5 {
@@ -220,6 +245,16 @@ func (t *trial) change() {
 		t.rate /= 1e9
 	}
 	t.period = 1 / (t.rate * load * t.u.Load)
+}
+
+// phase returns the phase at a time since the begin.
+func (u *Unknown) phase(at time.Duration) Phase {
+	for _, p := range u.Phases {
+		if at -= p.For; at < 0 {
+			return p
+		}
+	}
+	return u.Phases[len(u.Phases)-1]
 }
 
 func (t *trial) pace() float64 { return t.tempo * t.u.Resource.pace(t.inside, t.wide) }
