@@ -33,6 +33,22 @@ type Sample struct {
 
 // Law learns how many requests to run at once. Its methods may be called by any number
 // of goroutines at once.
+//
+// It begins with few and doubles, as long as service times do not grow with that. Then the
+// limit swings between two values, a fifth apart, and goes where the gain of more is surely
+// above or below nothing: by Little's law the rate is how many run divided by how long each
+// takes, so one percent more at once is a gain while service times grow by less than one
+// percent. A request counts for the limit under which it began. With few at once, a step is
+// large, and the limit rests between tries.
+//
+// What is known at rest is remembered: how many ran, and how long they took. If requests
+// take far longer than that, although not more of them run, the limit is cut by as much, and
+// again until it helps no more. If they are far faster, or if a look far above the limit
+// finds that they take no longer there, it doubles again. And if far more at once do no
+// more than those at rest, it goes back to them. While nothing waits there is nothing to
+// learn, and the limit stays near what runs.
+//
+// docs/concurrency.md has the sources, and what it comes to.
 type Law struct {
 	limit atomic.Int64
 
@@ -42,45 +58,77 @@ type Law struct {
 	}
 }
 
+// The start.
 const (
 	first      = 4    // where it begins
-	startSlope = 0.45 // the slope at which the start ends
-	startSure  = 0.7  // and how many standard errors more
+	startSlope = 0.45 // the slope at which it ends
+	startSure  = 0.7  // and so many standard errors more, the first time
 	startSome  = 24   // requests that are enough to double again
+	againSure  = 0.25 // a standard error that is small enough, when it begins again
+)
 
-	target     = 0.  // the gain below which more at once is not worth it
-	leverLeast = 1.2 // one of the two limits that are compared, in parts of the other
-	leverMost  = 1.25
+// The comparison of two limits.
+const (
+	leverLeast = 1.2  // one of the two in parts of the other, at least
+	leverMost  = 1.25 // and at most
 	leverNoise = 0.43 // the logarithm of that, for each standard deviation of service times
-	stepFirst  = 0.2  // the logarithm of a move
-	stepLeast  = 0.06
-	stepMost   = 0.4
-	stepGrow   = 1.5
-	far        = 0.4  // a gain that is surely more than that, twice: the start begins again
+	stepFirst  = 0.2  // the logarithm of the first move
+	stepLeast  = 0.06 // of the shortest
+	stepMost   = 0.4  // and of the longest
+	stepGrow   = 1.5  // moves in one direction grow by that
+	clear      = 0.4  // a gain that is surely more, twice: the start begins again
 	sure       = 2.   // standard errors, to move
 	known      = 0.12 // a standard error that is small enough to stay
-	small      = 9    // below this, one more is so much that it is tried rarely
-	holdMost   = 32   // blocks between two tries, then
-	restTimes  = 8    // or so many times as long as the last try, if that is longer
+)
 
-	blockTimes = 2.5 // service times that a block lasts, at least
+// Blocks, in which the limit is constant.
+const (
+	blockTimes = 2.5 // service times that one lasts, at least
 	blockNoise = 0.5 // and more, for each square of the noise
 	blockEnds  = 8   // and completions, at least
 	outlier    = 32  // a service time counts for so many times the mean at most
 	jump       = 16  // service times, and a millisecond, that the clock may be disordered
+)
 
-	dropMost = 0.5 // the part that may be dropped before the limit is cut
-	dropCut  = 0.6 // to that part
+// Small limits rest.
+const (
+	small     = 9  // below this, one more is so much that it is tried rarely
+	holdMost  = 32 // blocks between two tries
+	restTimes = 8  // or so many times as long as the last try, if that is longer
+)
 
+// Looks far above the limit, which see soon that there is room.
+const (
+	farTimes = 1.6 // times the limit is far above
+	farEvery = 24  // blocks from one to the next
+	farSmall = 14  // with a small limit
+	farAfter = 4   // blocks later it is seen what came of it
+	farAgain = 2   // blocks to the next, if that was too little to tell
+	farSlope = 0.7 // surely less than that means room
+	farSure  = 1.5 // standard errors
+	farTell  = 0.2 // a standard error that is small enough to tell
+)
+
+// Cuts, when requests take far longer than usual.
+const (
+	cutLeast = 1.4  // times as long as usual, for another cut
+	cutSame  = 0.85 // of the rate before it, for another cut
+	fallSome = 16   // requests to see what a cut has brought
+	dropMost = 0.5  // the part that may be dropped before the limit is cut
+	dropCut  = 0.6  // to that part
+)
+
+// When little waits.
+const (
 	calmShare  = 0.6  // the part of completions that find work waiting, below which little waits
 	calmStart  = 0.5  // the same at the start
+	calmSome   = 64   // requests to see whether they take longer
 	busyBlocks = 3    // in a row that find more, before it swings again
 	rare       = 0.02 // the part from which now and then something waits
-	demandMost = 0.3  // and to which, in the mean of late
-	riseTimes  = 1.25
-	riseSlow   = 1.06 // the roots of service times may grow so much with a rise
-	wallTimes  = 3.   // how many times as much as was once enough it may rise to
-	wallForget = 1.02 // how fast that is forgotten, for each block
+	riseTimes  = 1.25 // it rises by that
+	riseSlow   = 1.1  // the roots of service times may grow so much in all
+	wallTimes  = 3.   // times as much as was once enough it may rise to
+	wallForget = 1.02 // how fast that is forgotten
 )
 
 // New returns a law that begins at that time, or an error that says which bounds are
@@ -133,6 +181,7 @@ const (
 	starting state = iota // doubles
 	swinging              // compares two limits
 	resting               // keeps a small limit
+	falling               // has been cut, as service times are far longer than usual
 	trying                // compares it with a neighbour
 	free                  // too little waits to learn from
 )
@@ -154,15 +203,18 @@ type law struct {
 	step    float64 // the logarithm of the next move
 	streak  float64 // the last move
 	busy    int     // blocks in a row in which work waited all the time
-	risen   float64 // the mean root of the service time when it rose last
-	demand  float64 // the share of completions of late at which work waited
+	calm    sums    // of late, while little waits
+	base    float64 // the mean root of the service time when this began
 	wall    float64 // a limit past which more brought nothing
 	noise   float64 // standard deviation of the service times, in parts of the mean
 	hold    int     // blocks to rest between two tries
 	rest    int     // that are left
 	down    bool    // the next try is of the lower neighbour
-	rested  float64 // mean root of the service time at rest
 	since   int     // blocks in this state
+	again   bool    // the start is not the first
+	usual   usual   // how many run at rest, and how long they take
+	rate    float64 // of completions, before it was cut
+	probe   int     // blocks until there is one far above
 	said    string  // why
 }
 
@@ -193,6 +245,9 @@ func (l *law) learn(s Sample) {
 		l.running = max(1, min(l.running, l.limit)-1)
 	}
 	l.past.add(s.Began, took, s.Dropped)
+	if n := float64(l.limit); n < l.center*usualNear+1 && n > l.center/usualNear-1 {
+		l.usual.add(s.Began, took, l.limit)
+	}
 	b := l.past.now()
 	if s.Waiting {
 		b.begun++
@@ -208,7 +263,6 @@ func (l *law) learn(s Sample) {
 func (l *law) close() {
 	b := l.past.now()
 	waited := float64(l.waited) / float64(b.ended)
-	l.demand += (waited - l.demand) / 16
 	l.since++
 	calm := calmShare
 	if l.state == starting {
@@ -216,16 +270,7 @@ func (l *law) close() {
 	}
 	if waited < calm {
 		l.busy = 0
-		if waited > rare && l.demand < demandMost {
-			if mean := b.y[1] / max(1, b.n); l.risen == 0 || mean <= l.risen*(riseSlow+l.noise/math.Sqrt(max(1, b.n))) {
-				l.center = min(l.center*riseTimes, float64(l.most), max(l.center, wallTimes*l.wall))
-				l.risen = mean
-			} else {
-				l.wall, l.risen = l.center/wallTimes, 0
-			}
-			l.wall *= wallForget
-			l.said = "work waits now and then, and not for long: more may run"
-		}
+		l.loosen(waited)
 		l.state, l.streak = free, 0
 		l.turn(int(math.Ceil(l.center)), skip)
 		return
@@ -237,9 +282,11 @@ func (l *law) close() {
 		l.begin(skip)
 		return
 	}
+	if l.state != starting && l.state != free && l.shifted() {
+		return
+	}
 	switch l.state {
 	case free:
-		l.risen = 0
 		if l.busy++; l.busy < busyBlocks {
 			l.turn(l.limit, skip)
 			return
@@ -250,21 +297,43 @@ func (l *law) close() {
 	case swinging, trying:
 		l.decide()
 	case resting:
-		mean := b.sums.y[0] / float64(b.n)
-		if l.rested == 0 {
-			l.rested = mean
+		if l.reach() {
+			return
 		}
-		if math.Abs(mean/l.rested-1) > 0.5+2*l.noise/math.Sqrt(float64(b.n)) {
-			l.hold = 1
-			l.rest = 0
-		}
-		l.rested += (mean - l.rested) / 8
 		if l.rest--; l.rest <= 0 {
 			l.try()
 			return
 		}
-		l.turn(l.limit, skip)
+		l.turn(int(l.center), low)
 	}
+}
+
+// loosen lets more run, where work waits now and then, as long as service times do not
+// grow with it, or as little as they did when this began.
+func (l *law) loosen(waited float64) {
+	b := l.past.now()
+	if l.state != free {
+		l.calm, l.base = sums{}, 0
+	}
+	if waited <= rare {
+		return
+	}
+	l.calm.add(&b.sums)
+	if l.calm.n < calmSome {
+		return
+	}
+	mean := l.calm.y[1] / l.calm.n
+	l.calm = sums{}
+	if l.base == 0 {
+		l.base = mean
+	}
+	if mean > l.base*riseSlow {
+		l.wall = l.center / wallTimes
+	} else {
+		l.center = min(l.center*riseTimes, float64(l.most), max(l.center, wallTimes*l.wall))
+		l.said = "work waits now and then, and not for long: more may run"
+	}
+	l.wall *= wallForget
 }
 
 // turn begins a block with that limit.
@@ -285,19 +354,24 @@ func (l *law) start() {
 	if slope2, se2, grew2 := l.past.growth(true); slope2-startSure*se2 > slope-startSure*se {
 		slope, se, grew = slope2, se2, grew2
 	}
-	l.said = fmt.Sprintf("at %d, each percent more at once has made requests take %.2f%% longer (give or take %.2f)", l.limit, slope, se)
 	if l.since < 6 && l.past.seen() < startSome {
 		l.turn(l.limit, low)
 		return
 	}
+	if l.again && se > againSure && l.since < 8 {
+		l.turn(l.limit, low)
+		return
+	}
 	l.since = 0
-	if slope > startSlope+startSure*se || l.limit >= l.most {
+	if slope > startSlope+startSure*se || l.again && slope > startSlope || l.limit >= l.most {
 		l.center = max(1, l.center*min(max(1.1/grew, 0.25), 0.9))
+		l.said = fmt.Sprintf("%.0f instead of %d at once: with those, requests took %.1f times as long", l.center, l.limit, grew)
 		l.wall = l.center
 		l.begin(skip)
 		return
 	}
 	l.center = min(l.center*2, float64(l.most))
+	l.said = fmt.Sprintf("%.0f at once: with %d, requests took no longer", l.center, l.limit)
 	l.turn(int(l.center), low)
 }
 
@@ -335,6 +409,9 @@ func (l *law) side() int {
 
 // other goes to the other of the two limits.
 func (l *law) other() {
+	if l.reach() {
+		return
+	}
 	l.up = !l.up
 	a := low
 	if l.up {
@@ -368,34 +445,36 @@ func (l *law) decide() {
 		return
 	}
 	gain := 1 - slope
-	off := gain - target
-	if math.Abs(off) < sure*se && se > known {
+	if math.Abs(gain) < sure*se && se > known {
 		l.other()
 		return
 	}
-	l.said = fmt.Sprintf("from %d to %d, each percent more at once brings %.2f%% more (give or take %.2f)", l.low, l.high, gain, se)
+	l.said = fmt.Sprintf("%d instead of %d at once: more brought nothing", l.low, l.high)
+	if gain > 0 {
+		l.said = fmt.Sprintf("%d instead of %d at once: more brought more", l.high, l.low)
+	}
 	if l.state == trying {
-		l.tried(off > 0)
+		l.tried(gain > 0)
 		return
 	}
 	l.wall = l.center
-	if math.Abs(off) < sure*se {
+	if math.Abs(gain) < sure*se {
 		l.other()
 		return
 	}
-	if off > 0 && l.streak > 0 && gain-se > far { // far from it
+	if gain > 0 && l.streak > 0 && gain-se > clear { // far from it
 		l.restart(l.high)
 		return
 	}
-	if off > 0 == (l.streak > 0) {
+	if gain > 0 == (l.streak > 0) {
 		l.step = min(l.step*stepGrow, stepMost)
 	} else if l.streak != 0 {
 		l.step = max(l.step/2, stepLeast)
 	}
-	if off > 0 {
+	if gain > 0 {
 		l.streak = min(l.step, max(0.6*(gain-se), 0.1))
 	} else {
-		l.streak = -min(l.step, max(0.5*(target-gain-se), 0.06))
+		l.streak = -min(l.step, max(0.5*(-gain-se), stepLeast))
 	}
 	l.center = min(max(l.center*math.Exp(l.streak), float64(l.least)), float64(l.most))
 	a := skip
@@ -418,8 +497,9 @@ func (l *law) tried(more bool) {
 	if to == n {
 		l.hold = min(2*l.hold, holdMost)
 		l.down = !l.down
-		l.state, l.rest, l.rested = resting, max(l.hold, restTimes*l.since), 0
-		l.turn(n, skip)
+		l.state, l.rest = resting, max(l.hold, restTimes*l.since)
+		l.past.forget()
+		l.turn(n, low)
 		return
 	}
 	l.wall = float64(to)
@@ -441,10 +521,91 @@ func (l *law) times() float64 {
 	return blockTimes * (1 + blockNoise*min(l.noise*l.noise, 4))
 }
 
+// reach has a block far above the limit now and then, and begins the start again if
+// that finds room. It reports whether it has begun a block.
+func (l *law) reach() bool {
+	l.probe--
+	switch {
+	case l.probe > 0:
+		return false
+	case l.probe == 0:
+		if n := min(int(math.Ceil(l.center*farTimes)), l.most); n > l.limit {
+			l.turn(n, far)
+			return true
+		}
+	case l.probe > -farAfter:
+		return false
+	}
+	l.probe = farEvery
+	if l.state != swinging {
+		l.probe = farSmall
+	}
+	slope, se := l.past.room()
+	if slope+farSure*se < farSlope {
+		l.said = fmt.Sprintf("with %d at once requests took no longer: more may run", min(int(math.Ceil(l.center*farTimes)), l.most))
+		l.restart(int(l.center))
+		return true
+	}
+	if slope < farSlope && se > farTell {
+		l.probe = farAgain
+	}
+	return false
+}
+
+// shifted reports whether what is known holds no more, or tells to go back to it. Then
+// it begins a block.
+func (l *law) shifted() bool {
+	u := &l.usual
+	if l.state == falling {
+		limit, root := u.mean()
+		switch {
+		case !u.some(fallSome):
+			l.turn(l.limit, skip)
+		case u.longer() > cutLeast && limit/root/root > cutSame*l.rate && l.limit > l.least:
+			l.cut(u.longer())
+		default:
+			u.forget(l.past.at, float64(l.limit))
+			l.restart(l.limit)
+		}
+		return true
+	}
+	switch u.look() {
+	case slower:
+		_, root := u.mean()
+		b := l.past.now()
+		l.rate = min(float64(b.ended)/float64(max(1, l.past.at-b.began)), float64(l.limit)/root/root)
+		l.cut(u.longer())
+	case faster:
+		l.said = fmt.Sprintf("requests are %.1f times as fast as they were: more may run", 1/u.longer())
+		u.forget(l.past.at, float64(l.limit))
+		l.restart(l.limit)
+	case noBetter:
+		l.said = fmt.Sprintf("%.0f instead of %d at once: more brought nothing", u.limit, l.limit)
+		l.center = u.limit
+		u.fresh(l.past.at, l.center)
+		l.begin(skip)
+	default:
+		return false
+	}
+	return true
+}
+
+// cut has fewer run, as requests take k times as long as usual. By Little's law that is
+// what can be done in the usual time.
+func (l *law) cut(k float64) {
+	l.said = fmt.Sprintf("requests take %.1f times as long as they did: fewer may run", k)
+	l.center = math.Max(math.Ceil(float64(l.limit)/k), float64(l.least))
+	l.past.forget()
+	l.state, l.since, l.streak, l.hold = falling, 0, 0, 1
+	l.turn(int(l.center), skip)
+	l.usual.fresh(l.past.at, l.center)
+}
+
 // restart doubles the limit again, from there.
 func (l *law) restart(n int) {
 	l.state, l.since, l.streak, l.hold = starting, 0, 0, 1
 	l.past.forget()
 	l.turn(n, low)
 	l.center = float64(l.limit)
+	l.again = true
 }

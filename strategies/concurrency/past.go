@@ -22,6 +22,7 @@ const (
 	skip arm = iota // nothing is compared
 	low
 	high
+	far // much more than the limit, to see whether there is room
 )
 
 // block is a time in which the limit is constant.
@@ -144,6 +145,15 @@ func (p *past) add(began int64, took float64, dropped bool) {
 // whole reports whether nearly all that began in the block have ended.
 func (b *block) whole() bool { return b.n >= 0.9*float64(b.begun) }
 
+// ended returns the first block of late in which most that began in it have not ended.
+func (p *past) ended() int {
+	last := p.n - 1
+	for last > p.from && last > p.n-12 && !p.block(last-1).whole() {
+		last--
+	}
+	return last
+}
+
 type point struct {
 	at int64
 	x  float64
@@ -152,10 +162,7 @@ type point struct {
 // slope returns by how many percent the service time grows for each percent more that
 // run, its standard error, and the noise of service times.
 func (p *past) slope() (slope, se, noise float64, ok bool) {
-	last := p.n - 1 // in which most that began in it have not ended
-	for last > p.from && last > p.n-12 && !p.block(last-1).whole() {
-		last--
-	}
+	last := p.ended()
 	p.from = max(p.from, last-recent)
 	slope, se, noise, ok = p.slopeOf(0, last)
 	if !ok {
@@ -172,7 +179,7 @@ func (p *past) slopeOf(k, last int) (slope, se, noise float64, ok bool) {
 	var t [3]sums
 	var all sums
 	for i := p.from; i < last; i++ {
-		if b := p.block(i); b.arm != skip {
+		if b := p.block(i); b.arm == low || b.arm == high {
 			t[b.arm].add(&b.sums)
 			all.add(&b.sums)
 		}
@@ -198,7 +205,7 @@ func (p *past) slopeOf(k, last int) (slope, se, noise float64, ok bool) {
 	pairs, squares := 0., 0.
 	for i := p.from + 1; i < last; i++ {
 		a, b := p.block(i-1), p.block(i)
-		if a.arm == skip || b.arm == skip || a.arm == b.arm || a.n == 0 || b.n == 0 {
+		if a.arm == skip || a.arm == far || b.arm == skip || b.arm == far || a.arm == b.arm || a.n == 0 || b.n == 0 {
 			continue
 		}
 		e := b.y[k]/b.n - a.y[k]/a.n
@@ -222,9 +229,9 @@ func (p *past) slopeOf(k, last int) (slope, se, noise float64, ok bool) {
 }
 
 // growth returns the slope between the present limit, while it is doubled, and those
-// before; if far, without the last of these. It also returns how many times as long
+// before; if earlier, without the last of these. It also returns how many times as long
 // requests take.
-func (p *past) growth(far bool) (slope, se, grew float64) {
+func (p *past) growth(earlier bool) (slope, se, grew float64) {
 	var a, b sums
 	for i := p.n - 2; i >= p.from; i-- {
 		c := p.block(i)
@@ -232,13 +239,34 @@ func (p *past) growth(far bool) (slope, se, grew float64) {
 			continue
 		}
 		switch {
-		case far && c.limit == p.now().limit/2:
+		case earlier && c.limit == p.now().limit/2:
 		case c.limit == p.now().limit:
 			b.add(&c.sums)
 		default:
 			a.add(&c.sums)
 		}
 	}
+	return rise(&a, &b)
+}
+
+// room returns the slope from the limits that are compared to the blocks far above.
+func (p *past) room() (slope, se float64) {
+	var a, b sums
+	for i, last := p.from, p.ended(); i < last; i++ {
+		switch c := p.block(i); c.arm {
+		case far:
+			b.add(&c.sums)
+		case low, high:
+			a.add(&c.sums)
+		}
+	}
+	slope, se, _ = rise(&a, &b)
+	return slope, se
+}
+
+// rise returns by how many percent service times grow from a to b for each percent more
+// that run, its standard error, and how many times as long they are.
+func rise(a, b *sums) (slope, se, grew float64) {
 	if a.n == 0 || b.n == 0 {
 		return 0, 1, 1
 	}
@@ -251,7 +279,9 @@ func (p *past) growth(far bool) (slope, se, grew float64) {
 		}
 		noise := math.Sqrt(max(0, a.yy[k]/a.n-my*my)) / my / power
 		if e := noise * math.Sqrt(1/a.n+1/b.n) / mx; k == 0 || e < 0.7*se {
-			slope, se, grew = (math.Log(b.y[k]/b.n/my)/power+math.Log((1+a.n-a.bad)/(1+a.n)*(1+b.n)/(1+b.n-b.bad)))/mx, e, math.Pow(b.y[k]/b.n/my, 1/power)
+			longer := b.y[k] / b.n / my
+			refused := math.Log((1 + a.n - a.bad) / (1 + a.n) * (1 + b.n) / (1 + b.n - b.bad))
+			slope, se, grew = (math.Log(longer)/power+refused)/mx, e, math.Pow(longer, 1/power)
 		}
 	}
 	return slope, se + 0.02, grew

@@ -2,6 +2,7 @@
 // random resources in virtual time, and shows where it does worst:
 //
 //	go run ./loadtest/figures/concurrency -from 1 -to 40
+//	go run ./loadtest/figures/concurrency -steps 200
 //
 // The comparison with the laws of other libraries is in the module of loadtest/peers:
 // cmd/learned.
@@ -25,7 +26,14 @@ func main() {
 	worst := flag.Int("worst", 20, "how many of the worst are shown")
 	file := flag.String("bests", "", "a file to remember the best fixed numbers in")
 	trace := flag.Float64("trace", 0, "tell why, at each change, at this load of the first seed")
+	steps := flag.Int("steps", 0, "show how steps of the capacity are followed, in the mean of so many runs")
 	flag.Parse()
+	if *steps > 0 {
+		for _, s := range judge.AllSteps() {
+			fmt.Printf("%s, %vx: %.2f\n", s.Name, s.Load, s.Settled(*steps, func() sim.Limiter { return judge.NewLearned() }))
+		}
+		return
+	}
 	if *trace > 0 {
 		follow(*from, *trace)
 		return
