@@ -76,7 +76,7 @@ const (
 	stepLeast  = 0.06 // of the shortest
 	stepMost   = 0.4  // and of the longest
 	stepGrow   = 1.5  // moves in one direction grow by that
-	clear      = 0.4  // a gain that is surely more, twice: the start begins again
+	clearly    = 0.4  // a gain that is surely more, twice: the start begins again
 	sure       = 2.   // standard errors, to move
 	known      = 0.12 // a standard error that is small enough to stay
 )
@@ -462,7 +462,7 @@ func (l *law) decide() {
 		l.other()
 		return
 	}
-	if gain > 0 && l.streak > 0 && gain-se > clear { // far from it
+	if gain > 0 && l.streak > 0 && gain-se > clearly { // far from it
 		l.restart(l.high)
 		return
 	}
