@@ -26,8 +26,8 @@ func TestLearned_FollowsSteps(t *testing.T) {
 	}
 }
 
-// Below what it can do, the limit stays near what runs, so that an overload finds it
-// small: with as many as it finds then, no more than a few wait inside.
+// Below what it can do, a limit that was never full stays near what runs, so that an
+// overload finds it small.
 func TestLearned_StaysNearWhatRuns(t *testing.T) {
 	t.Parallel()
 	for _, r := range []sim.Resource{

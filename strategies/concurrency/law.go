@@ -46,7 +46,7 @@ type Sample struct {
 // again until it helps no more. If they are far faster, or if a look far above the limit
 // finds that they take no longer there, it doubles again. And if far more at once do no
 // more than those at rest, it goes back to them. While nothing waits there is nothing to
-// learn, and the limit stays near what runs.
+// learn, and the limit grows no further than service times allow.
 //
 // docs/concurrency.md has the sources, and what it comes to.
 type Law struct {
