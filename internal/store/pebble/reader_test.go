@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -139,6 +140,10 @@ func TestReader_FingerprintOfSnapshots(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := openOnly(t, Options{Dir: dir})
+	require.Eventually(t, func() bool { // what a start leaves behind goes in the background
+		logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+		return err == nil && len(logs) == 1
+	}, time.Minute, time.Millisecond)
 	prints := map[string]bool{}
 	for _, value := range []string{"one", "two"} {
 		require.NoError(t, apply(s, put("k", value)))
