@@ -74,6 +74,8 @@ func TestConn_SlowReader(t *testing.T) {
 	client, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer client.Close()
+	// Otherwise the kernel may make it as large as what is written, the faster it is read.
+	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(256<<10))
 	accepted, err := l.Accept()
 	require.NoError(t, err)
 	defer accepted.Close()
