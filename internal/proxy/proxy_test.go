@@ -183,15 +183,15 @@ func TestProxy_TrustsForwardingHeadersIfTold(t *testing.T) {
 // Places are held while the upstream works, and whoever finds no room is told so.
 func TestProxy_QueuesAndSheds(t *testing.T) {
 	t.Parallel()
-	var most, now atomic.Int64
+	var most, now atomic.Int64 // at once, in the upstream
 	release := make(chan struct{})
 	var served atomic.Int64
 	f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/health" {
 			return
 		}
-		if n := now.Add(1); n > most.Load() {
-			most.Store(n)
+		n := now.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
 		<-release
 		now.Add(-1)
@@ -217,6 +217,7 @@ func TestProxy_QueuesAndSheds(t *testing.T) {
 		require.NotEmpty(t, a.header.Get("Retry-After"))
 	}
 	require.Equal(t, http.StatusOK, f.do(t, "GET", "/health", nil).status, "what is exempt does not wait")
+	require.Eventually(t, func() bool { return now.Load() == 2 }, time.Minute, time.Millisecond)
 	close(release)
 	for range 5 {
 		require.Equal(t, http.StatusOK, (<-codes).status)
