@@ -55,6 +55,7 @@ EACH    = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(1)'; (c
 define unraced
 go test $(1) -run 'Alloc|Goodput' ./internal/executor ./internal/server ./strategies ./admission/admissionhttp
 go test $(1) -skip DoesWhatTheDispatcherDoes ./loadtest/sim/...
+go test $(1) -run CatchWhatIsBroken ./strategies/strategytest
 endef
 
 .PHONY: test
