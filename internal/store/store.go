@@ -87,7 +87,8 @@ type View interface {
 	// Get returns the value of key, which is valid until the next call, or ErrNotFound.
 	// It copies nothing: who holds up others may want to know of large values.
 	Get(key []byte) ([]byte, Meta, error)
-	// Stat is Get for who wants to know no more than the Meta, the Tag always included.
+	// Stat is Get for who wants to know no more than the Tag, which is always told: the
+	// TTL may be missing.
 	Stat(key []byte) (Meta, error)
 }
 
