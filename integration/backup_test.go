@@ -300,7 +300,7 @@ func TestBackup_CutOff(t *testing.T) {
 		case "stopped":
 			s.stop()
 		case "interrupted":
-			require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+			_ = cmd.Process.Signal(syscall.SIGINT) // an error says that it has ended already
 		}
 		ended := wait()
 		if what == "interrupted" {
