@@ -5,10 +5,9 @@
 // durable, the worker does not sleep through the sync: it hands the batch on to
 // the completer, one goroutine that waits for the batches one after the other
 // and completes their tasks, and takes more work. So a few workers keep many
-// writes in flight, which then share syncs. Writes that come while a sync is under way
-// gather, and the completer applies them as one batch when it has ended: see gather.go.
-// The hand-on is bounded: beyond, and while the store stalls, Blocked tells that no
-// write should be begun, so that no worker waits for the disk.
+// writes in flight, which then share syncs. The hand-on is bounded: beyond, and
+// while the store stalls, Blocked tells that no write should be begun, so that no
+// worker waits for the disk.
 //
 // A read of something that is not durable yet is held back until it is, without
 // holding up a worker: see table.
@@ -72,10 +71,6 @@ type Options struct {
 	// not yet be durable before Blocked tells so. Less than 1 means 1. Those who
 	// were told otherwise a moment before may add one each.
 	MaxCommits int
-	// Patience is how long a sync may last for the writes that come to gather for its
-	// end. Those that come later are handed on one by one, until Blocked: so if the disk
-	// hangs, most writes wait where they can be given up. Zero means 10 ms.
-	Patience time.Duration
 	// Unblocked is called when Blocked(false) has become false because a batch is
 	// durable. It must not block. Nil means that nobody wants to know.
 	Unblocked func()
@@ -95,12 +90,9 @@ type Executor struct {
 	table   table
 	batches sync.Pool
 	handed  handed
-	relief  relief
-	gathers bool          // the store is a store.Batching
 	stopped chan struct{} // closed when the completer has returned
 
 	maxCommits int64
-	patience   int64 // in nanoseconds
 	unblocked  func()
 	// commits counts the batches that were handed on and are not yet durable.
 	commits atomic.Int64
@@ -117,25 +109,19 @@ func Open(o Options) *Executor {
 		stopped: make(chan struct{}),
 
 		maxCommits: int64(max(1, o.MaxCommits)),
-		patience:   int64(o.Patience),
 		unblocked:  o.Unblocked,
 	}
 	if e.unblocked == nil {
 		e.unblocked = func() {}
 	}
-	if e.patience == 0 {
-		e.patience = int64(10 * time.Millisecond)
-	}
 	e.handed.init()
-	e.relief.init(time.Duration(e.patience), e.relieve)
 	e.remote, _ = o.Store.(store.Remote)
-	_, e.gathers = o.Store.(store.Batching)
 	if !e.started {
 		e.epoch = time.Now()
 	}
 	e.batches.New = func() any { return new(batch) }
 	e.table.init()
-	go e.complete(nil)
+	go e.complete()
 	return e
 }
 
@@ -216,39 +202,23 @@ func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	done(t)
 }
 
-// write applies the writes as one batch, or gathers them.
+// write applies the writes as one batch.
 func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
-	looks := false
-	for _, t := range tasks {
-		op := t.Payload.(*Op)
-		op.tag()
-		looks = looks || op.looks()
-	}
-	if !looks && e.gathers && e.gather(tasks, done) {
-		return
-	}
 	b := e.batches.Get().(*batch)
 	b.done = done
-	b.tasks = append(b.tasks, tasks...)
-	if e.apply(b, looks) {
-		e.handed.push(b) // from here on b is the completer's
-	}
-}
-
-// apply applies b, whose tasks are set, and reports whether it is to be waited for:
-// otherwise it is finished. Looks says that what one of the tasks does depends on what
-// is stored.
-func (e *Executor) apply(b *batch, looks bool) (handOn bool) {
-	mayIdle := false
-	for _, t := range b.tasks {
+	looks, mayIdle := false, false
+	for _, t := range tasks {
 		op := t.Payload.(*Op)
 		op.idle = false
+		op.tag()
+		b.tasks = append(b.tasks, t)
 		if op.Kind == Batch {
 			b.keys = op.Steps.appendKeys(b.keys)
 			mayIdle = true
 		} else {
 			b.keys = append(b.keys, op.Key)
 		}
+		looks = looks || op.looks()
 	}
 	e.table.enter(b)
 	start := e.now()
@@ -265,7 +235,7 @@ func (e *Executor) apply(b *batch, looks bool) (handOn bool) {
 	// Nobody tells what he has seen of writes that have had no effect.
 	if happened := err == nil || errors.Is(err, store.ErrUnknownOutcome); happened && (looks || mayIdle) {
 		for _, t := range e.table.dismiss(b, e.store) {
-			b.done(t)
+			done(t)
 		}
 	}
 	if err == nil && len(b.tasks) > 0 {
@@ -273,40 +243,81 @@ func (e *Executor) apply(b *batch, looks bool) (handOn bool) {
 	}
 	if commit == nil {
 		e.finish(b, err)
-		return false
+		return
 	}
 	e.commits.Add(1)
-	return true
+	e.handed.push(b) // from here on b is the completer's
 }
 
-// complete is the completer, who waits for the batches that were handed on, these first. It
-// applies what has gathered during a sync when that has ended, before its own tasks are
-// completed: so the next sync begins meanwhile. A store that is long about that is left to
-// the goroutine that waits for it, and another one is the completer: see relief.
-func (e *Executor) complete(batches []*batch) {
+// complete waits for the batches that were handed on.
+func (e *Executor) complete() {
+	defer close(e.stopped)
 	for {
+		batches, ok := e.handed.popAll()
+		if !ok {
+			return
+		}
 		for i, b := range batches {
 			batches[i] = nil
 			err := storeWait(b.commit)
 			e.operated("sync", b.applied)
-			if !e.applyGathered(b, err, batches[i+1:]) {
-				return
+			e.finish(b, err)
+			if e.commits.Add(-1) == e.maxCommits-1 {
+				e.unblocked()
 			}
-			e.synced(b, err)
-		}
-		var ok bool
-		if batches, ok = e.handed.popAll(); !ok {
-			close(e.stopped)
-			return
 		}
 	}
 }
 
-// synced finishes a batch that was handed on.
-func (e *Executor) synced(b *batch, err error) {
-	e.finish(b, err)
-	if e.commits.Add(-1) == e.maxCommits-1 {
-		e.unblocked()
+// handed are the batches on their way to the completer. There are about as many as
+// may be, and nobody waits who pushes one.
+type handed struct {
+	some chan struct{} // of capacity 1: there are some, or it is closed
+
+	mu      sync.Mutex
+	batches []*batch
+	spare   []*batch // the memory of those popped before
+	closed  bool
+}
+
+func (h *handed) init() { h.some = make(chan struct{}, 1) }
+
+func (h *handed) push(b *batch) {
+	h.mu.Lock()
+	h.batches = append(h.batches, b)
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *handed) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *handed) signal() {
+	select {
+	case h.some <- struct{}{}:
+	default:
+	}
+}
+
+// popAll waits for batches and returns all that there are, in order, until the next
+// call. It returns false once closed and empty.
+func (h *handed) popAll() ([]*batch, bool) {
+	for {
+		h.mu.Lock()
+		all, closed := h.batches, h.closed
+		h.batches, h.spare = h.spare[:0], all
+		h.mu.Unlock()
+		if len(all) > 0 {
+			return all, true
+		}
+		if closed {
+			return nil, false
+		}
+		<-h.some
 	}
 }
 

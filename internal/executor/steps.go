@@ -125,19 +125,6 @@ func (o *Op) writes() (n int) {
 	return n
 }
 
-// bytes returns how many bytes of keys and values a write writes.
-func (o *Op) bytes() (n int) {
-	if o.Kind != Batch {
-		return len(o.Key) + len(o.Value)
-	}
-	for i := range o.Steps.Ops {
-		if s := &o.Steps.Ops[i]; s.Kind != Get {
-			n += len(s.Key) + len(s.Value)
-		}
-	}
-	return n
-}
-
 // view runs a Batch that only reads.
 func (e *Executor) view(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	start := e.began(t)

@@ -193,9 +193,6 @@ func (m *memStore) Range(start, end []byte, descending bool) (store.Iterator, er
 	return it, nil
 }
 
-// Batches lets writes gather while a sync is under way, which hang begins.
-func (*memStore) Batches() {}
-
 func (m *memStore) Writable() error { return nil }
 func (m *memStore) Stalled() bool   { return m.stalled.Load() }
 func (m *memStore) Close() error    { return nil }
@@ -284,7 +281,7 @@ func serveOver(t testing.TB, over store.Store, strategy string, change ...func(*
 		mem = newMemStore() // which nobody uses
 	}
 	s := &service{t: t, store: mem}
-	exec := executor.Open(executor.Options{Store: over, MaxCommits: 4, Patience: time.Hour, Unblocked: func() { s.dispatcher.Unblock() }})
+	exec := executor.Open(executor.Options{Store: over, MaxCommits: 4, Unblocked: func() { s.dispatcher.Unblock() }})
 	o := setup{
 		Options: Options{
 			Listen: "127.0.0.1:0", AcceptLoops: 2,

@@ -130,16 +130,6 @@ type Store interface {
 	Close() error
 }
 
-// Batching is a Store of which an Apply of many writes costs little more than one of a
-// single write, and whose Commits of one moment share a sync: so writes that come during
-// a sync had better wait for its end, and be applied together. One that takes its time
-// for each write, or does several at once, is none.
-type Batching interface {
-	Store
-	// Batches does nothing.
-	Batches()
-}
-
 // Remote is a Store that asks other machines, so that an operation may take long
 // and a request may say how long, and how many replicas have to answer. Get and
 // Apply are the same under the zero Terms.

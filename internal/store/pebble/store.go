@@ -96,7 +96,7 @@ type Store struct {
 	}
 }
 
-var _ store.Batching = (*Store)(nil)
+var _ store.Store = (*Store)(nil)
 
 // Open opens the folder, or creates it. The error is one line for people.
 func Open(o Options) (*Store, error) {
@@ -336,9 +336,6 @@ func keep(change *values.Change, writes []store.Write) {
 		}
 	}
 }
-
-// Batches implements store.Batching.
-func (*Store) Batches() {}
 
 func (s *Store) unknown(cause error) error {
 	return fmt.Errorf("%w: %w: %w", store.ErrUnknownOutcome, store.ErrUnwritable, cause)
