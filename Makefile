@@ -212,7 +212,7 @@ $(JAVA_PEER): $(JAVA_PEER_SOURCE)/pom.xml $(JAVA_PEER_SOURCE)/Server.java
 	mvn --batch-mode --quiet --file $< dependency:copy-dependencies -DincludeScope=runtime '-DoutputDirectory=$(BIN)/java'
 	javac -cp '$(BIN)/java/*' -d $(BIN)/java $(JAVA_PEER_SOURCE)/Server.java
 
-# PEERS_FLAGS=--pairs=9 answers the goals of CPU a request for every strategy
+# PEERS_FLAGS=--pairs=9 answers the goals of CPU per request for every strategy
 # instead, --vary=NAME what costs grow with; --help lists the others. What is measured goes before what else runs on
 # the machine, where that is allowed.
 .PHONY: peers

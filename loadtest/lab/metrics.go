@@ -68,7 +68,7 @@ var ofPairs = []Metric{
 	{Name: IdleBytes, Title: "memory of an idle connection", Unit: "bytes", Better: Lower},
 	{Name: FsyncMean, Title: "fsync, mean", Unit: "us"},
 	{Name: FsyncMedian, Title: "fsync, median", Unit: "us"},
-	{Name: BlocksRead, Title: "blocks read a request", Better: Lower},
+	{Name: BlocksRead, Title: "blocks read per request", Better: Lower},
 	{Name: ResidentBytes, Title: "memory", Unit: "bytes", Better: Lower},
 }
 

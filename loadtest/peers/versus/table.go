@@ -30,7 +30,7 @@ type column struct {
 
 var (
 	rate        = column{title: "requests/s", metric: "served_rps", text: func(v float64) string { return fmt.Sprintf("%.1f k", v/1e3) }}
-	cpu         = column{title: "CPU a request", metric: "server_cpu_served_us", text: micros}
+	cpu         = column{title: "CPU per request", metric: "server_cpu_served_us", text: micros}
 	mallocs     = column{title: "allocations", metric: "server_allocs", text: func(v float64) string { return fmt.Sprintf("%.2f", v) }, alone: true}
 	p50         = column{title: "p50", metric: "latency_p50_ms", text: millis}
 	p99         = column{title: "p99", metric: "latency_p99_ms", text: millis}
@@ -39,7 +39,7 @@ var (
 	fsyncMean   = column{title: "fsync, mean", metric: lab.FsyncMean, text: orNothing(micros), alone: true}
 	fsyncMedian = column{title: "fsync, median", metric: lab.FsyncMedian, text: orNothing(micros), alone: true}
 	found       = column{title: "found", metric: lab.FoundPercent, text: percent, alone: true}
-	blocksRead  = column{title: "blocks read a request", metric: lab.BlocksRead, text: func(v float64) string { return fmt.Sprintf("%.3f", v) }, alone: true}
+	blocksRead  = column{title: "blocks read per request", metric: lab.BlocksRead, text: func(v float64) string { return fmt.Sprintf("%.3f", v) }, alone: true}
 	idleBytes   = column{title: "memory of an idle connection", metric: lab.IdleBytes, text: orNothing(func(v float64) string { return fmt.Sprintf("%.1f KiB", v/1024) }), alone: true}
 	megabytes   = column{title: "MB/s", metric: lab.MegabytesPerSecond, text: func(v float64) string { return fmt.Sprintf("%.1f", v) }}
 	memory      = column{title: "memory", metric: lab.ResidentBytes, text: func(v float64) string { return fmt.Sprintf("%.0f MiB", v/(1<<20)) }, alone: true}

@@ -62,7 +62,7 @@ func TestQuestion_WritesPeers(t *testing.T) {
 		}
 	})
 	require.Equal(t, strings.TrimLeft(`
-| load | | requests/s | CPU a request | allocations | CPU a request at that rate | p50 at that rate | p99 at that rate | p99.9 at that rate | refused |
+| load | | requests/s | CPU per request | allocations | CPU per request at that rate | p50 at that rate | p99 at that rate | p99.9 at that rate | refused |
 |---|---|---|---|---|---|---|---|---|---|
 | GET, 64 connections; or 2000/s | bare | 50.0 k | 10.0 µs | 0.00 | 10.0 µs | 0.10 ms | 1.00 ms | 2.00 ms | – |
 |  | plain | 41.7 k, **0.83** (0.83–0.83) | 12.0 µs, **1.20** (1.20–1.20) | 0.20 | 12.0 µs, **1.20** (1.20–1.20) | 0.10 ms, 1.00 (1.00–1.00) | 1.20 ms, **1.20** (1.20–1.20) | 2.40 ms, **1.20** (1.20–1.20) | – |
@@ -73,7 +73,7 @@ func TestQuestion_WritesPeers(t *testing.T) {
 	q, _ = ask(t, "pairs", false)
 	q.Contestants, q.Loads = append(q.Contestants[:3:3], q.Contestants[3]), q.Loads[:1]
 	require.Equal(t, strings.TrimLeft(`
-| load | | CPU a request | CPU a request × plain, at most 1.03 (PUT), 1.03 (GET) | CPU a request × bare, at most 1.15 (PUT), 1.25 (GET) | refused |
+| load | | CPU per request | CPU per request × plain, at most 1.03 (PUT), 1.03 (GET) | CPU per request × bare, at most 1.15 (PUT), 1.25 (GET) | refused |
 |---|---|---|---|---|---|
 | GET, 64 connections | bare | 10.0 µs | **0.83** (0.83–0.83) | – | – |
 |  | plain | 12.0 µs | – | **1.20** (1.20–1.20) | – |
@@ -91,7 +91,7 @@ func TestQuestion_WritesItsOwn(t *testing.T) {
 	q, _ := ask(t, "connections", false)
 	q.Loads = q.Loads[1:3] // 8 and 64
 	require.Equal(t, strings.TrimLeft(`
-| load | | CPU a request | × its own at 64 connections | requests/s | refused |
+| load | | CPU per request | × its own at 64 connections | requests/s | refused |
 |---|---|---|---|---|---|
 | GET, 8 connections | plain | 10.0 µs | **0.50** (0.50–0.50) | 10.0 k | – |
 |  | fifo | 12.0 µs, **1.20** (1.20–1.20) | **0.50** (0.50–0.50) | 10.0 k, 1.00 (1.00–1.00) | – |
@@ -110,7 +110,7 @@ func TestQuestion_WritesWhatOnlyOneHas(t *testing.T) {
 	q, _ := ask(t, "values", false)
 	q.Loads = q.Loads[:1]
 	require.Equal(t, strings.TrimLeft(`
-| load | | MB/s | CPU a request | refused |
+| load | | MB/s | CPU per request | refused |
 |---|---|---|---|---|
 | range of 11, 64 connections | plain | – | – | – |
 |  | fifo | 100.0 | 500.0 µs | – |
@@ -124,7 +124,7 @@ func TestQuestion_WritesWhatOnlyOneHas(t *testing.T) {
 	q, _ = ask(t, "sync", false)
 	q.Loads = q.Loads[:1]
 	require.Equal(t, strings.TrimLeft(`
-| load | | requests/s | p50 | CPU a request | fsync, mean | fsync, median | refused |
+| load | | requests/s | p50 | CPU per request | fsync, mean | fsync, median | refused |
 |---|---|---|---|---|---|---|---|
 | PUT, 1 connection | never | 20.0 k | 50.0 µs | 20.0 µs | – | – | – |
 |  | always | 5.0 k, **0.25** (0.25–0.25) | 200.0 µs, **4.00** (4.00–4.00) | 40.0 µs, **2.00** (2.00–2.00) | 160.0 µs | 150.0 µs | – |

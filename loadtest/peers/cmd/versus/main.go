@@ -60,7 +60,7 @@ func parse(args []string, stderr io.Writer) (s settings, err error) {
 	names("strategies", "the service's strategies, by commas or spaces; by default fifo, sync and mpmc, and with -pairs all", &s.Strategies)
 	names("peers", "the peers, likewise; by default all, with -pairs bare and plain", &s.Peers)
 	f.StringVar(&s.out, "out", "reports/peers", "where the table (.md) and the figures (.json) go, without the ending; with -vary reports/peers-NAME by default")
-	pairs := f.Int("pairs", 0, "answer the goals instead: CPU a request of every strategy, in so many `rounds` over 64 connections")
+	pairs := f.Int("pairs", 0, "answer the goals instead: CPU per request of every strategy, in so many `rounds` over 64 connections")
 	f.StringVar(&s.Other, "against", "", "compare two builds instead: another `binary` of the service, beside which that of -service is measured, over 64 connections")
 	vary := f.String("vary", "", "answer a question instead, by its `name`: how costs change with one thing, of "+strings.Join(versus.Questions(), ", "))
 	large := workload.ByteCount(10e9)
