@@ -28,7 +28,7 @@ func logHandler(c *config.Config, w io.Writer) slog.Handler {
 
 // reportMissing writes to w itself that lines are missing from the log.
 func reportMissing(c *config.Config, w io.Writer, lines uint64) error {
-	r := slog.NewRecord(time.Now(), slog.LevelWarn, "lines of this log were dropped here, nobody was taking them", 0)
+	r := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines were dropped here, stderr was read too slowly", 0)
 	r.AddAttrs(slog.Uint64("lines", lines))
 	return logHandler(c, w).Handle(context.Background(), r)
 }

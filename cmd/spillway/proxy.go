@@ -166,7 +166,7 @@ func (p *proxying) stop() error {
 	c := &p.inv.Config
 	p.notReady.Store(&errDraining)
 	if c.DrainDelay > 0 {
-		p.log.Info("draining is about to begin", "delay", c.DrainDelay.String())
+		p.log.Info("serving on until the drain begins, /readyz is 503", "delay", c.DrainDelay.String())
 		time.Sleep(c.DrainDelay)
 	}
 	p.log.Info("draining", "timeout", c.DrainTimeout.String())

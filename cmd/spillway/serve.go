@@ -381,7 +381,7 @@ func (s *service) effective() any {
 func (s *service) stop() error {
 	s.notReady.Store(&errDraining)
 	if s.config.DrainDelay > 0 {
-		s.log.Info("draining is about to begin", "delay", s.config.DrainDelay.String())
+		s.log.Info("serving on until the drain begins, /readyz is 503", "delay", s.config.DrainDelay.String())
 		time.Sleep(s.config.DrainDelay)
 	}
 	s.log.Info("draining", "timeout", s.config.DrainTimeout.String())

@@ -45,7 +45,7 @@ type Config struct {
 	CassandraKeyspace          string        `name:"cassandra-keyspace" type:"keyspace" default:"spillway" help:"Keyspace, created if it is absent."`
 	CassandraConsistency       string        `name:"cassandra-consistency" default:"LOCAL_QUORUM" enum:"ONE,TWO,THREE,QUORUM,EACH_QUORUM,ALL,LOCAL_ONE,LOCAL_QUORUM" help:"Consistency of requests that do not say: ${enum}."`
 	CassandraUsername          string        `name:"cassandra-username" help:"User name, if the cluster wants one."`
-	CassandraPassword          string        `name:"cassandra-password" secret:"" help:"Its password."`
+	CassandraPassword          string        `name:"cassandra-password" secret:"" help:"Password of that user."`
 	CassandraReplicationFactor Replication   `name:"cassandra-replication-factor" default:"3" help:"Replicas of each key in a keyspace that is created: a number, or DATACENTRE:NUMBER,… for several."`
 	CassandraSpeculativeDelay  time.Duration `name:"cassandra-speculative-delay" default:"0s" help:"How long a read waits before it asks a second node as well; 0 for never."`
 
@@ -54,7 +54,7 @@ type Config struct {
 	MaxBatchBytes            int   `name:"max-batch-bytes" default:"4194304" type:"size" min:"1" max:"1073741824" help:"Longest batch of operations, and longest answer to one."`
 	MaxBodyBytes             int64 `name:"max-body-bytes" default:"${bodies}" type:"size" min:"1" help:"Total size of bodies that are being read or wait; by default an eighth of the memory."`
 	MaxConnections           int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Most open connections; further ones are turned away."`
-	MaxConnectionsPerAddress int   `name:"max-connections-per-address" default:"0" min:"0" max:"10000000" help:"Most of these from one address, or one IPv6 /64 network; 0 for no limit of its own."`
+	MaxConnectionsPerAddress int   `name:"max-connections-per-address" default:"0" min:"0" max:"10000000" help:"Most open connections from one address, or one IPv6 /64 network; 0 for no such limit."`
 
 	TrustRequestStart string `name:"trust-request-start" default:"false" enum:"false,true" help:"Take the time of arrival from X-Request-Start. Only behind a proxy that sets it: ${enum}."`
 
@@ -71,7 +71,7 @@ type Config struct {
 	DrainTimeout time.Duration `name:"drain-timeout" default:"10s" help:"How long queued requests may take to finish before they are shed."`
 
 	TLSCert      string  `name:"tls-cert" help:"File with the TLS certificate of both planes, PEM."`
-	TLSKey       string  `name:"tls-key" help:"File with its key, PEM."`
+	TLSKey       string  `name:"tls-key" help:"File with the key of that certificate, PEM."`
 	DataToken    string  `name:"data-token" type:"token" secret:"" help:"Bearer token that requests of the data plane must carry."`
 	AllowedHosts Names   `name:"allowed-hosts" help:"Host names by which browsers may reach a data plane on loopback without a token, beside localhost and IP addresses: HOST,…."`
 	CORSOrigins  Origins `name:"cors-origins" help:"Origins whose pages may call the data plane from a browser, SCHEME://HOST[:PORT],…."`

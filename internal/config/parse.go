@@ -303,7 +303,7 @@ func (g *grammar) check(copies bool) (warnings []string, err error) {
 	case g.Pools == "split" && g.Workers < 2:
 		return nil, &ValueError{"workers", strconv.Itoa(int(g.Workers)), "at least 2 when " + variable("pools") + " is split"}
 	case g.StoreParallel > 0 && g.StoreDelay.IsZero():
-		return nil, &ValueError{"store-parallel", strconv.Itoa(g.StoreParallel), "0 unless " + variable("store-delay") + " is set: only a delayed store does so many operations at once and no more"}
+		return nil, &ValueError{"store-parallel", strconv.Itoa(g.StoreParallel), "0 unless " + variable("store-delay") + " is set: it bounds a delayed store only"}
 	case g.TLSCert != "" && g.TLSKey == "":
 		return nil, &ValueError{"tls-key", "", "the file with the key of " + variable("tls-cert")}
 	case g.TLSKey != "" && g.TLSCert == "":
@@ -348,7 +348,7 @@ func (g *grammar) checkProxy() error {
 	case g.Proxy.Upstream == "":
 		return &ValueError{"upstream", "", "the service to forward to, such as http://127.0.0.1:3000"}
 	case g.DataToken != "":
-		return &ValueError{"data-token", blank, "nothing" + with + ": what clients must carry is the upstream's to say"}
+		return &ValueError{"data-token", blank, "nothing" + with + ": the upstream checks its clients' tokens"}
 	case g.Pools != "shared":
 		return &ValueError{"pools", g.Pools, "shared" + with}
 	case g.MaxConnectionsPerAddress != 0:

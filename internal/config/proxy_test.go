@@ -62,7 +62,7 @@ func TestParse_BadProxies(t *testing.T) {
 		`bad value "ip" for SPILLWAY_PROXY_CLIENT (--proxy-client): want address, or header:NAME such as header:Authorization`: append(good, "--proxy-client=ip"),
 		`bad value "health" for SPILLWAY_PROXY_EXEMPT (--proxy-exempt): want paths such as /health,/static, separated by commas`: append(
 			good, "--proxy-exempt=health"),
-		`bad value "(secret)" for SPILLWAY_DATA_TOKEN (--data-token): want nothing with the proxy: what clients must carry is the upstream's to say`: append(
+		`bad value "(secret)" for SPILLWAY_DATA_TOKEN (--data-token): want nothing with the proxy: the upstream checks its clients' tokens`: append(
 			good, "--data-token=x"),
 		`bad value "split" for SPILLWAY_POOLS (--pools): want shared with the proxy`: append(good, "--pools=split"),
 	} {

@@ -59,7 +59,7 @@ func (s *Server) handler() http.Handler {
 		switch {
 		case r.Method == http.MethodConnect:
 			record.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS")
-			problem(record, http.StatusMethodNotAllowed, "this is no proxy for CONNECT")
+			problem(record, http.StatusMethodNotAllowed, "the method CONNECT is not supported")
 			return
 		case r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0):
 			// A client that frames a body in two ways may mean what follows as part of
@@ -122,9 +122,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case ok && timeout.Timeout():
 		problem(w, http.StatusGatewayTimeout, "the upstream did not answer within "+s.o.Timeout.String())
 	default:
-		problem(w, http.StatusBadGateway, "the upstream closed the connection, or what it sent is no answer")
+		problem(w, http.StatusBadGateway, "the upstream closed the connection, or its answer is not valid HTTP")
 	}
-	s.o.Logger.Debug("no answer of the upstream", "method", r.Method, "err", err)
+	s.o.Logger.Debug("no answer from the upstream", "method", r.Method, "err", err)
 }
 
 func isDial(err error) bool {

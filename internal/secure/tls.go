@@ -66,7 +66,7 @@ func (p *pair) reloadLocked() {
 	case err == nil && changed:
 		p.log.Info("TLS certificate reloaded", "cert", p.certFile)
 	case err != nil && p.found != before: // once for each change, not once a second
-		p.log.Error("the TLS certificate has changed but cannot be used, the one before stays in use", "err", err)
+		p.log.Error("the TLS certificate has changed but cannot be used, the previous one stays in use", "err", err)
 	}
 }
 

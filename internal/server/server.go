@@ -216,7 +216,7 @@ func (s *Server) accept() {
 func (s *Server) logAcceptError(err error) {
 	now, last := s.opts.Dispatcher.Now(), s.logged.Load()
 	if now-last >= int64(time.Minute) && s.logged.CompareAndSwap(last, now) {
-		s.opts.Logger.Warn("cannot accept connections", "error", err)
+		s.opts.Logger.Warn("cannot accept connections", "err", err)
 	}
 }
 

@@ -153,7 +153,7 @@ func persist(ctx context.Context, log *slog.Logger, what string, try func(contex
 		last = err
 		if !told && time.Since(began) >= schemaPatience {
 			told = true
-			log.Info("cassandra: the start waits "+what, "error", err)
+			log.Info("cassandra: the start waits "+what, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -175,7 +175,7 @@ func settle(ctx context.Context, log *slog.Logger, look func(context.Context) (h
 		return err
 	})
 	if err != nil && somewhere {
-		log.Warn("cassandra: not all nodes have the table", "error", err)
+		log.Warn("cassandra: not all nodes have the table", "err", err)
 		return nil
 	}
 	return err

@@ -397,7 +397,7 @@ func (s *Store) probed(err error, absent bool, log *slog.Logger) {
 	switch was := s.trouble.Load(); {
 	case err != nil && (was == nil || errors.Is(*was, ErrAbsent) != absent):
 		s.trouble.Store(&err)
-		log.Error("the store has failed", "error", err)
+		log.Error("the store has failed", "err", err)
 	case err == nil && was != nil:
 		s.trouble.Store(nil)
 		log.Info("the store is back")
