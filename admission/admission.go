@@ -19,8 +19,8 @@ type Mode uint8
 const (
 	// Enforce has them turned away.
 	Enforce Mode = iota
-	// Observe has them wait on and be served, and tells Options.Shed of them. The order
-	// is the strategy's. The capacity and the deadlines of contexts hold all the same.
+	// Observe serves them in their turn, and tells Options.Shed of them. The order is the
+	// strategy's. The capacity and the deadlines of contexts still hold.
 	Observe
 )
 
@@ -36,31 +36,30 @@ func (m Mode) String() string {
 type Options struct {
 	// Strategy is the name of the strategy, auto by default: see strategies.Names.
 	Strategy string
-	// Spec is a strategy that is given as a value, instead of Strategy: one's own, or
-	// one with options as of strategies.CoDel.
+	// Spec is a strategy as a value, instead of Strategy: your own, or one with options,
+	// such as strategies.CoDel returns.
 	Spec strategies.Spec
-	// Concurrency is how many places there are: how many requests of a cost of 1 are let
-	// through at once, 1 to 1,048,576. 0 has the number learned from how long requests
-	// take while others wait: see package concurrency. Under Observe such a number
-	// holds nobody back, so that nothing is learned, nor would anything be turned away.
+	// Concurrency is how many places there are, 1 to 1,048,576: that many requests of cost
+	// 1 run at once. With 0 the number is learned from how long requests take while others
+	// wait, see package concurrency. Under Observe a learned number holds nobody back, so
+	// nothing is learned, and nothing would be turned away.
 	Concurrency int
-	// MinConcurrency and MaxConcurrency are the bounds of a number that is learned: 1 and
-	// 10,000 by default.
+	// MinConcurrency and MaxConcurrency bound a learned number: 1 and 10,000 by default.
 	MinConcurrency, MaxConcurrency int
-	// Capacity is how many requests may wait, 1 to 16,777,216. By default it is that of
-	// the strategy, also of one that is switched to: 4,096 for auto, 256 for the others.
+	// Capacity is how many requests may wait, 1 to 16,777,216. The default is that of the
+	// active strategy: 4,096 for auto, 256 for the others.
 	Capacity int
 	// Mode is Enforce by default.
 	Mode Mode
 
-	// Admitted is told of each request that has got its places, Shed of each that has
-	// not, and, under Observe, of each that would not, and Released of each that has
-	// given its places back. They are called by the goroutine that asked for the places,
-	// or gives them back, with no lock held. Nil means that nobody is told.
+	// Admitted is called for each request that gets its places, Shed for each that is
+	// turned away (under Observe: would be), and Released for each that gives its places
+	// back. They run on the goroutine that calls Acquire or Release, with no lock held.
+	// They may be nil.
 	Admitted, Shed, Released func(Event)
-	// Broken is told, once for each use of it, that somebody's own strategy broke a rule
-	// of strategies.Discipline, and which. The controller goes on as well as it can. It is
-	// called under locks: it must neither block nor use the controller.
+	// Broken is called when a strategy breaks a rule of strategies.Discipline, once for
+	// each time that it becomes active. The controller goes on as well as it can. Broken
+	// is called under locks: it must neither block nor use the controller. It may be nil.
 	Broken func(strategy, rule string)
 }
 
@@ -71,22 +70,22 @@ type Event struct {
 	Request  Request
 	// Waited is how long the request waited for its places, 0 if it had them at once.
 	Waited time.Duration
-	// Held is, of Released, how long it had them.
+	// Held is how long it had them; only for Released.
 	Held time.Duration
-	// Reason is, of Shed, why it was turned away.
+	// Reason says why it was turned away; only for Shed.
 	Reason strategies.Reason
-	// Observed says, of Shed, that it would have been turned away but for Observe.
+	// Observed says that Observe has kept it from being turned away; only for Shed.
 	Observed bool
 }
 
-// Request is what is known of who asks for places. The zero value is an ordinary one.
+// Request describes a request for places. The zero value is an ordinary request.
 type Request struct {
 	// Priority is how important it is: 1 to 7, 1 being more important, as the urgencies
 	// of RFC 9218. 0 is ordinary, which is 3, and urgency 0 is strategies.MostImportant.
 	Priority strategies.Priority
 	// Client is whose request it is, for strategies that are fair to clients.
 	Client string
-	// Cost is how many places it takes at once: 1 at least, and all there are at most.
+	// Cost is how many places it takes: at least 1, and at most all there are.
 	Cost int
 }
 
@@ -165,8 +164,8 @@ func New(o Options) (*Controller, error) {
 // Acquire waits until r has its places, and returns the permit, which has to be released.
 // The context's deadline is when the request stops waiting.
 //
-// An error is always a *Shed. If the context ends while r waits, the error wraps that of
-// the context as well; if the places come at that moment, r may still have them.
+// An error is always a *Shed. If the context ends while r waits, the error also wraps the
+// context's. If the places come at that very moment, Acquire may return the permit instead.
 func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return Permit{}, c.refused(Event{Strategy: c.engine.Status().Strategy, Request: r, Reason: reasonOf(err)}, err)
@@ -211,7 +210,8 @@ func (c *Controller) waited(w *waiter) time.Duration {
 	return time.Duration(c.engine.Now() - w.task.Submitted)
 }
 
-// TryAcquire returns a permit if r can have its places at once, and reports whether.
+// TryAcquire returns a permit if r can have its places without waiting, and reports
+// whether it does.
 func (c *Controller) TryAcquire(r Request) (Permit, bool) {
 	w := c.waiter(r)
 	if !c.engine.TryAcquire(&w.task) {
@@ -222,8 +222,8 @@ func (c *Controller) TryAcquire(r Request) (Permit, bool) {
 }
 
 // Do calls f once r has its places, and gives them back when f returns or panics. The
-// error is that of Acquire or of f. For a learned concurrency a request whose time was up, or
-// whose caller has left, is Dropped, and one that panics Unmeasured.
+// error is that of Acquire or of f. For a learned concurrency the request counts as Dropped
+// if f returns context.DeadlineExceeded or context.Canceled, and as Unmeasured if f panics.
 func (c *Controller) Do(ctx context.Context, r Request, f func(context.Context) error) error {
 	p, err := c.Acquire(ctx, r)
 	if err != nil {
@@ -259,9 +259,9 @@ func (c *Controller) SwitchTo(s strategies.Spec) error {
 	return nil
 }
 
-// SetConcurrency changes how many places there are, 1 to 1,048,576. Where fewer are left
-// than are in use, nobody gets one until so many have been given back. 0 has the number
-// learned from now on, between the bounds of Options; any other ends that.
+// SetConcurrency changes how many places there are, 1 to 1,048,576. If more are in use,
+// nobody gets a place until enough are given back. 0 has the number learned from now on,
+// within the bounds of Options; any other number ends the learning.
 func (c *Controller) SetConcurrency(n int) error {
 	if err := checkConcurrency(n); err != nil {
 		return err
@@ -277,33 +277,32 @@ func (c *Controller) SetConcurrency(n int) error {
 type Stats struct {
 	Strategy string
 	Mode     Mode
-	// Concurrency is how many places there are, and InUse how many of them are not free:
-	// more for a while after their number has fallen, and whenever a number that is learned
-	// is only observed.
+	// Concurrency is how many places there are, and InUse how many are taken. InUse is the
+	// greater one for a while after Concurrency has fallen, and under Observe if the number
+	// would be learned.
 	Concurrency, InUse int
-	// Learned is how Concurrency was learned, nil if it was given.
+	// Learned tells how Concurrency was learned; nil if it is set.
 	Learned *Learned
 	// Waiting is how many requests wait, and Capacity how many may: 0 if none ever does,
 	// strategies.Unbounded if there is no bound.
 	Waiting, Capacity int
-	// Limit is how many requests the strategy means to let wait, 0 if it has no such
-	// limit. Pace is the time that it has measured from one request let through to the
-	// next while others wait, 0 if it measures none.
+	// Limit is how many requests the strategy lets wait at present, 0 if it has no such
+	// limit. Pace is the time between two requests let through while others wait, as the
+	// strategy measures it, 0 if it does not.
 	Limit int
 	Pace  time.Duration
-	// Drain is how long it takes, as far as can be known, until all that waits has been
-	// let through.
+	// Drain estimates how long it takes until all that waits is let through.
 	Drain time.Duration
 }
 
-// Learned is a number of places that is learned, at one moment.
+// Learned is the state of a learned number of places.
 type Learned struct {
-	// Limit is the number, and Min and Max are its bounds. Under a strategy without a queue,
-	// which grants places without a number, it stays as it was.
+	// Limit is the number, and Min and Max are its bounds. Under a strategy without a queue
+	// it does not change.
 	Limit, Min, Max int
-	// Why says in words why it is that.
+	// Why explains the number in words.
 	Why string
-	// Dropped counts the requests that were Dropped, since the number is learned.
+	// Dropped counts the requests that were Dropped since learning began.
 	Dropped uint64
 }
 
@@ -316,16 +315,16 @@ func (c *Controller) Stats() Stats {
 	}
 }
 
-// Drain turns away what comes from now on, as draining, and returns when all that waits
-// has been let through and all permits have been released. If ctx ends before, what still
-// waits is turned away, and Drain returns the error of ctx.
+// Drain turns away new requests, for the reason draining. It returns when all that waits
+// has been let through and all permits have been released. If ctx ends before that, Drain
+// turns away what still waits, and returns the error of ctx.
 func (c *Controller) Drain(ctx context.Context) error {
 	c.engine.Leave()
 	return c.engine.Drain(ctx)
 }
 
-// Close turns away what waits and what comes from now on, as draining; the errors are
-// ErrClosed as well. Permits can still be released. It may be called more than once.
+// Close turns away what waits and all new requests, for the reason draining; the errors
+// are also ErrClosed. Permits can still be released. Close may be called more than once.
 func (c *Controller) Close() {
 	c.closed.Store(true)
 	c.engine.Leave()

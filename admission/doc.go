@@ -1,6 +1,6 @@
-// Package admission lets so many requests through at once, and has the others wait in a
-// queue whose discipline is one of package strategies, which turns away what it is not
-// worth to keep: to serve some in time instead of all too late.
+// Package admission limits how many requests run at once. The others wait in a queue,
+// which a strategy of package strategies orders. In an overload it turns some away, so that
+// the others are served in time.
 //
 //	ctl, err := admission.New(admission.Options{})
 //	…
@@ -10,9 +10,8 @@
 //	}
 //	defer permit.Release()
 //
-// How many go through at once is learned: package concurrency tells how. Options.Concurrency
-// gives the number instead.
+// How many run at once is learned, see package concurrency, or set by Options.Concurrency.
 //
-// There are no goroutines behind a [Controller]: who asks for a place takes it, if one is
-// free and nobody waits, and who gives one back hands it to the request whose turn it is.
+// A [Controller] has no goroutines. Acquire takes a place if one is free and nobody waits.
+// Release hands the place to the request whose turn it is.
 package admission

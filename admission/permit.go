@@ -119,32 +119,31 @@ func (w *waiter) event() Event {
 	return e
 }
 
-// Permit is the right to go on, with so many places as the request costs. It is a value:
-// copies of it are the same permit. The zero value is none.
+// Permit holds the places of a request. It is a value: its copies are the same permit. The
+// zero value holds none.
 type Permit struct {
 	waiter     *waiter
 	generation uint64
 }
 
-// Outcome is how a request ended, for a concurrency that is learned.
+// Outcome is how a request ended, for a learned concurrency.
 type Outcome uint8
 
 const (
-	// Good is one that was served. An answer that merely says no is good.
+	// Good is a request that was served, also with an answer such as 404.
 	Good Outcome = iota
-	// Dropped is one whose time was up before it was served, or that was refused by what
-	// the controller is in front of, as overloaded.
+	// Dropped is a request that ran out of time, or that an overloaded resource behind the
+	// controller refused.
 	Dropped
-	// Unmeasured is one of which it tells nothing how long it took: what it was for was
-	// never reached, say.
+	// Unmeasured is a request whose duration says nothing about the resource, because it
+	// did not reach it, for example.
 	Unmeasured
 )
 
-// Answered says that the work for the request is done so far as a concurrency that is
-// learned goes by it, and how it ended: the answer has begun, say, and how long the client
-// takes to read it is another matter. The places are kept until Release, which otherwise
-// says that, and that it was Good. Only the first call does anything, and none where the
-// concurrency is given.
+// Answered ends the time that a learned concurrency measures, and says how the request
+// ended. Call it when the answer begins, so that a client that reads slowly does not count.
+// The places are kept until Release. Without Answered, Release ends the time, as Good. Only
+// the first call has an effect, and only if the concurrency is learned.
 func (p Permit) Answered(how Outcome) {
 	w := p.waiter
 	if w == nil || w.generation.Load() != p.generation {
@@ -153,8 +152,8 @@ func (p Permit) Answered(how Outcome) {
 	w.controller.engine.Answered(&w.task, dispatch.Outcome(how))
 }
 
-// Release gives the places back. Only the first call does anything, whichever copy of the
-// permit it is made on, and also if others have the places by then.
+// Release gives the places back. Only the first call on any copy of the permit has an
+// effect.
 func (p Permit) Release() {
 	w := p.waiter
 	if w == nil || !w.generation.CompareAndSwap(p.generation, p.generation+1) {

@@ -7,19 +7,18 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// ErrShed is what every error of Acquire is, by errors.Is.
+// ErrShed matches every error of Acquire, by errors.Is.
 var ErrShed = errors.New("admission: shed")
 
-// ErrClosed is, by errors.Is, also what the errors of Acquire are after Close.
+// ErrClosed matches the errors of Acquire after Close, by errors.Is.
 var ErrClosed = errors.New("admission: the controller is closed")
 
-// Shed is the error for a request that was turned away: it has had no places.
+// Shed is the error for a request that was turned away. It got no places.
 type Shed struct {
-	// Reason is why: one of strategies.Reasons, or of the strategy's own.
+	// Reason says why: one of strategies.Reasons, or of the strategy's own reasons.
 	Reason strategies.Reason
-	// RetryAfter is when it is worth to try again: the time in which what waits will have
-	// been let through, in whole seconds, 1 to 30. It is 0 if the request's own time was
-	// over.
+	// RetryAfter is how long to wait before trying again: about as long as the queue takes
+	// to drain, in whole seconds, 1 to 30. It is 0 if the request's own context ended.
 	RetryAfter time.Duration
 
 	cause  error // of the context, nil if that had not ended

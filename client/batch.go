@@ -20,7 +20,7 @@ type Op struct {
 	absent     bool
 }
 
-// PutOp makes value that of the key.
+// PutOp sets the value of the key.
 func PutOp(key string, value []byte) Op {
 	if value == nil {
 		value = []byte{}
@@ -34,22 +34,22 @@ func DeleteOp(key string) Op { return Op{op: "delete", key: []byte(key)} }
 // GetOp returns the value of the key. It sees what the operations before it have done.
 func GetOp(key string) Op { return Op{op: "get", key: []byte(key)} }
 
-// TTL returns o, a put, whose value goes after that time: see the option TTL.
+// TTL returns the put o with a value that expires after that time: see the option TTL.
 func (o Op) TTL(d time.Duration) Op {
 	n := seconds(d)
 	o.ttl = &n
 	return o
 }
 
-// IfMatch returns o, a put or delete, that depends on the present value being the one of
-// that ETag, or with "*" on there being one. If it is not, nothing of the batch is done.
+// IfMatch returns the put or delete o with a condition: the present value must have that
+// ETag; with "*" there must be a value. Otherwise nothing of the batch is done.
 func (o Op) IfMatch(etag string) Op {
 	o.match = &etag
 	return o
 }
 
-// IfAbsent returns o, a put, that depends on there being no value. If there is one,
-// nothing of the batch is done.
+// IfAbsent returns the put o with a condition: there must be no value. Otherwise nothing of
+// the batch is done.
 func (o Op) IfAbsent() Op {
 	o.absent = true
 	return o
@@ -74,23 +74,22 @@ func (o Op) MarshalJSON() ([]byte, error) {
 	return json.Marshal(line)
 }
 
-// Result is what an operation of a batch has come to.
+// Result is the result of one operation of a batch.
 type Result struct {
-	// Status is 201 of a put, 202 of a delete, 200 of a get, and 404 of one that has
-	// found no value.
+	// Status is 201 for a put, 202 for a delete, 200 for a get, and 404 for a get that found
+	// no value.
 	Status int
-	// Value is what a get has found.
+	// Value is what a get found.
 	Value []byte
 	// ETag is the validator of the value that was put or found.
 	ETag string
-	// TTL is in what time the value that was found is gone, 0 if it stays.
+	// TTL is the time after which the value that was found expires, 0 if it does not.
 	TTL time.Duration
 }
 
-// Batch does the operations in order, at most 1,000, all of them at once or none: others
-// see all of their writes or none, and so does the store after a crash. If a condition
-// does not hold the error is ErrCondition, and its Operations say which. A batch is sent
-// again only if the service has not begun it.
+// Batch does at most 1,000 operations in order, as one: others see all of their writes or
+// none, also after a crash. If a condition does not hold the error is ErrCondition, and
+// Error.Operations says which. A batch is retried only if the service has not begun it.
 func (c *Client) Batch(ctx context.Context, ops []Op, options ...Option) ([]Result, error) {
 	var body bytes.Buffer
 	lines := json.NewEncoder(&body)

@@ -1,21 +1,19 @@
-// Package client is for Go programs that keep data in Spillway.
+// Package client is the Go client of Spillway's key-value store.
 //
 //	kv, err := client.New("http://127.0.0.1:8080", client.Options{})
 //	tag, err := kv.Put(ctx, "greeting", []byte("hello"))
 //	entity, err := kv.Get(ctx, "greeting")
 //
-// The service is told how long its answer is waited for: the deadline of the context.
-// What it turns away is sent again if that is safe and of use, and when it turns away
-// much the client holds itself back: see [admissionhttp.RoundTripper], which any other
-// HTTP client can use as well.
+// The client tells the service the deadline of the context. It retries what the service
+// turns away, if that is safe and of use, and throttles itself when the service turns much
+// away: see [admissionhttp.RoundTripper], which any other HTTP client can use as well.
 //
 // # What a failed write has done
 //
-// After an [Error] with a status below 500, or one that is [ErrShed], a write has had no
-// effect, nor after [ErrThrottled]. After any other error it may have had its effect, now
-// or a moment later: the answer was lost, or the store could not say. A write without a
-// condition can be sent again then, as long as nobody else writes the same key. For one
-// with a condition, read what is there.
+// A write has had no effect after [ErrShed], [ErrThrottled], or an [Error] with a status
+// below 500. After any other error it may have taken effect, or do so a moment later: the
+// answer was lost, or the store could not tell. Then a write without a condition can be
+// repeated if nobody else writes the same key. For a write with a condition, read the key.
 package client
 
 import (
@@ -31,15 +29,14 @@ import (
 	"github.com/spillway-go/spillway/admission/admissionhttp"
 )
 
-// Options say how a Client works. The zero value will do.
+// Options say how a Client works. The zero value of each field is its default.
 type Options struct {
 	// Token is the bearer token of the service's data plane, empty for none.
 	Token string
-	// Name is whom the requests count for where clients get equal shares, at most 128
-	// bytes. Empty stands for the address of this machine.
+	// Name identifies the client to strategies that give clients equal shares, at most 128
+	// bytes. If it is empty, the service takes the address of this machine.
 	Name string
-	// Transport sends the requests, one attempt each. Nil stands for a transport of the
-	// client's own.
+	// Transport sends single attempts. Nil means a new http.Transport.
 	Transport http.RoundTripper
 }
 
@@ -81,32 +78,32 @@ func New(service string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connections that are not in use. The client may be used again.
+// Close closes idle connections. The client can still be used.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Option is what is wanted of one call beside the operation itself.
+// Option adds a condition, a priority or the like to one call.
 type Option func(http.Header)
 
-// IfMatch makes a Put or Delete depend on the present value being the one of that ETag;
-// otherwise nothing is changed and the error is ErrCondition.
+// IfMatch makes a Put or Delete conditional: the present value must have that ETag.
+// Otherwise nothing is changed and the error is ErrCondition.
 func IfMatch(etag string) Option {
 	return func(h http.Header) { h.Set("If-Match", quoted(etag)) }
 }
 
-// IfPresent makes a Put or Delete depend on there being a value.
+// IfPresent makes a Put or Delete conditional: there must be a value.
 func IfPresent() Option { return func(h http.Header) { h.Set("If-Match", "*") } }
 
-// IfAbsent makes a Put depend on there being no value.
+// IfAbsent makes a Put conditional: there must be no value.
 func IfAbsent() Option { return func(h http.Header) { h.Set("If-None-Match", "*") } }
 
-// IfChanged makes a Get depend on the value not being the one of that ETag, which the
-// caller has; the error is ErrNotModified otherwise.
+// IfChanged makes a Get conditional: if the present value has that ETag, which the caller
+// has already, the error is ErrNotModified.
 func IfChanged(etag string) Option {
 	return func(h http.Header) { h.Set("If-None-Match", quoted(etag)) }
 }
 
-// Priority says how important a call is: 0 is the most important, 7 the least, 3 what
-// calls have without.
+// Priority says how important a call is: 0 is the most important, 7 the least. The default
+// is 3.
 func Priority(p int) Option {
 	return func(h http.Header) { h.Set("Spillway-Priority", strconv.Itoa(p)) }
 }

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// Meta is what is known of a value beside itself.
+// Meta describes a value.
 type Meta struct {
 	// ETag is the validator of the value, for IfMatch and IfChanged. It is "" for a
 	// value that was listed, and where the store has none.
 	ETag string
-	// TTL is in what time the value is gone, in whole seconds; 0 if it stays.
+	// TTL is the time after which the value expires, in whole seconds; 0 if it does not.
 	TTL time.Duration
 	// Length is how many bytes the value has.
 	Length int64
 }
 
-// Entity is a value.
+// Entity is a value and what describes it.
 type Entity struct {
 	Meta
 	Value []byte
 }
 
-// TTL makes a Put's value go after that time, which is rounded up to whole seconds: more
-// than 0, at most 20 years.
+// TTL makes the value of a Put expire after that time: more than 0 and at most 20 years,
+// rounded up to whole seconds.
 func TTL(d time.Duration) Option {
 	return func(h http.Header) { h.Set("Spillway-Ttl", strconv.FormatInt(seconds(d), 10)) }
 }
@@ -50,9 +50,8 @@ func (c *Client) Get(ctx context.Context, key string, options ...Option) (*Entit
 	return &Entity{meta, value}, nil
 }
 
-// GetStream is Get for values that need not be in memory as a whole. The value ends
-// with io.EOF when it is complete, and with another error when it is not; it must be
-// closed.
+// GetStream is Get for values that are too large for memory. The reader ends with io.EOF
+// if the value is complete, and with another error if it is not. Close it.
 func (c *Client) GetStream(ctx context.Context, key string, options ...Option) (io.ReadCloser, Meta, error) {
 	req, err := c.request(ctx, http.MethodGet, entity(key), nil, options)
 	if err != nil {
@@ -70,7 +69,7 @@ func (c *Client) GetStream(ctx context.Context, key string, options ...Option) (
 	return resp.Body, meta, nil
 }
 
-// Stat returns what is known of the value of a key without the value, or ErrNotFound.
+// Stat returns the Meta of a key's value without the value, or ErrNotFound.
 func (c *Client) Stat(ctx context.Context, key string, options ...Option) (Meta, error) {
 	req, err := c.request(ctx, http.MethodHead, entity(key), nil, options)
 	if err != nil {
@@ -87,14 +86,14 @@ func readMeta(resp *http.Response) Meta {
 	return m
 }
 
-// Put makes value that of the key, and returns its ETag. It returns when the write is as
-// durable as the service promises.
+// Put sets the value of a key, and returns its ETag. It returns when the write is as
+// durable as SPILLWAY_SYNC says.
 func (c *Client) Put(ctx context.Context, key string, value []byte, options ...Option) (etag string, err error) {
 	return c.put(ctx, key, bytes.NewReader(value), int64(len(value)), options)
 }
 
-// PutStream is Put for a value that need not be in memory as a whole, of that length, or
-// of an unknown one that is less than 0. It is sent once, since it cannot be read again.
+// PutStream is Put for a value that is too large for memory. A length below 0 means that it
+// is unknown. The value cannot be read twice, so the request is not retried.
 func (c *Client) PutStream(ctx context.Context, key string, value io.Reader, length int64, options ...Option) (etag string, err error) {
 	return c.put(ctx, key, io.NopCloser(value), length, options)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-go/spillway/admission/admissionhttp"
 )
 
-// What errors.Is tells of the errors of this package.
+// The errors of this package match these, by errors.Is.
 var (
 	// ErrNotFound is returned when the key has no value.
 	ErrNotFound = errors.New("the key has no value")
@@ -23,23 +23,23 @@ var (
 	// ErrShed is returned when the service's queue has turned the request away. It has
 	// had no effect.
 	ErrShed = errors.New("the service has turned the request away")
-	// ErrThrottled is returned for a request that was not sent, as the service has
-	// turned most of them away of late.
+	// ErrThrottled is returned for a request that was not sent, because the service has
+	// turned away most of the recent ones.
 	ErrThrottled = admissionhttp.ErrThrottled
 )
 
-// Error is an answer that is not the one that was wanted.
+// Error is an answer other than success.
 type Error struct {
-	// Status is the answer's, such as 503.
+	// Status is the answer's status, such as 503.
 	Status int
-	// Detail tells a person what was wrong.
+	// Detail explains it to people.
 	Detail string
-	// Shed says why the queue has turned the request away, "" if it has not.
+	// Shed is the reason for which the queue turned the request away, "" if it did not.
 	Shed string
-	// RetryAfter is when the service may have room again, 0 if it did not say.
+	// RetryAfter is how long to wait before a retry, 0 if the service did not say.
 	RetryAfter time.Duration
-	// ETag is the validator of the present value where a condition did not hold; "" if
-	// there is no value.
+	// ETag is the validator of the present value if a condition did not hold; "" if there
+	// is no value.
 	ETag string
 	// Operations are those of a batch whose conditions do not hold.
 	Operations []Refusal
@@ -49,7 +49,7 @@ type Error struct {
 
 // Refusal is an operation of a batch whose condition does not hold.
 type Refusal struct {
-	// Index is that of the operation, from 0 on.
+	// Index is the place of the operation in the batch, from 0.
 	Index int `json:"index"`
 	// Status is 412.
 	Status int `json:"status"`
@@ -57,7 +57,7 @@ type Refusal struct {
 	ETag string `json:"etag"`
 }
 
-// Error returns a line for people.
+// Error returns one line.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%s: %d %s", e.method, e.Status, http.StatusText(e.Status))
 	if e.Detail != "" {
@@ -66,7 +66,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is tells what errors.Is asks.
+// Is reports whether e matches one of the errors above.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrNotFound:

@@ -14,14 +14,14 @@ import (
 	"strconv"
 )
 
-// Range says which keys a list has. The zero value stands for all of them.
+// Range says which keys to list. The zero value means all.
 type Range struct {
-	// Prefix is what the keys begin with. It excludes Start and End.
+	// Prefix is what the keys begin with. It cannot be combined with Start and End.
 	Prefix string
-	// Start is the least key, and End the one before which the list ends; "" for none.
-	// In a list that is Descending, too, Start is part of it and End is not.
+	// Start is the least key, and is in the list; End bounds the list, and is not. "" means
+	// no bound. Both mean the same if the list is Descending.
 	Start, End string
-	// After leaves out the keys up to and with this one, in the order of the list.
+	// After leaves out this key and those before it, in the order of the list.
 	After string
 	// Limit is the largest number of entries, 0 for no limit.
 	Limit int
@@ -71,13 +71,13 @@ func (r *Range) target() (string, error) {
 	return entitiesPath + "?" + q.Encode(), nil
 }
 
-// List returns the entries of a range, in order. They are one consistent snapshot, of
-// the moment at which the loop begins, and are read as the loop goes on, so that a long
-// list needs little memory. An error ends the list; the entries before it are right,
-// and a Range with the last key as After goes on from there, in another snapshot.
+// List returns the entries of a range, in order. They are one consistent snapshot, taken
+// when the loop begins. Entries are read while the loop runs, so a long list needs little
+// memory. An error ends the list; the entries before it are valid. To go on, in another
+// snapshot, list a Range with the last key as After.
 //
-// Leaving the loop ends the request. The service cuts off a reader that takes nothing
-// for some time (SPILLWAY_WRITE_TIMEOUT, 10 s).
+// Leaving the loop ends the request. The service cuts off a reader that takes nothing for
+// SPILLWAY_WRITE_TIMEOUT (10 s).
 func (c *Client) List(ctx context.Context, r Range, options ...Option) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if _, err := c.list(ctx, r, options, func(e Entry) bool { return yield(e, nil) }); err != nil {
@@ -86,9 +86,8 @@ func (c *Client) List(ctx context.Context, r Range, options ...Option) iter.Seq2
 	}
 }
 
-// Page returns at most r.Limit entries of a range, which must not be 0, and the key
-// after which the next page begins: "" if this one is the last. Each page is a snapshot
-// of its own.
+// Page returns at most r.Limit entries, which must be at least 1, and the key after which
+// the next page begins: "" after the last page. Each page is a snapshot of its own.
 func (c *Client) Page(ctx context.Context, r Range, options ...Option) (entries []Entry, next string, err error) {
 	if r.Limit < 1 {
 		return nil, "", fmt.Errorf("client: the limit of a page is %d, want at least 1", r.Limit)

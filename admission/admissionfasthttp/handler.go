@@ -2,8 +2,8 @@
 //
 //	srv := &fasthttp.Server{Handler: admissionfasthttp.Handler(ctl, handler)}
 //
-// fasthttp does not tell handlers that their clients have gone. So a request waits until
-// its turn, or until its strategy or Options.Wait gives it up.
+// fasthttp does not tell handlers that a client has hung up. So a request waits until its
+// turn, or until the strategy or Options.Wait gives it up.
 package admissionfasthttp
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/spillway-go/spillway/admission/internal/wire"
 )
 
-// Handler has every request wait for its places before next serves it, or turns it away.
-// It is that of the zero Options.
+// Handler returns a handler that has every request wait for its places before next serves
+// it, or turns it away. It is that of the zero Options.
 func Handler(c *admission.Controller, next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return Options{}.Handler(c, next)
 }
@@ -28,25 +28,23 @@ func Handler(c *admission.Controller, next fasthttp.RequestHandler) fasthttp.Req
 // Options say how a Handler works. The zero value of each field is its default. All
 // functions are called by many goroutines at once, and must not keep what they are given.
 type Options struct {
-	// Request says who asks, how important it is and what it costs. The strings that it
-	// returns must not be of the request's bytes. By default a request counts for the
-	// address that it comes from, is of ordinary importance, and costs 1.
+	// Request says whose a request is, how important it is and what it costs. The strings
+	// that it returns must not share memory with the request. By default the client is the
+	// address that the request comes from, its priority is ordinary, and it costs 1.
 	Request func(*fasthttp.RequestCtx) admission.Request
-	// Exempt reports which requests are let through at once and unmeasured. GET and HEAD
-	// of /healthz, /livez and /readyz always are.
+	// Exempt reports which requests pass without places and unmeasured. GET and HEAD of
+	// /healthz, /livez and /readyz always do.
 	Exempt func(*fasthttp.RequestCtx) bool
 	// Hold says how long a request keeps its places.
 	Hold Hold
 	// Wait is how long a request waits at most. By default it is as long as the strategy
 	// lets it wait.
 	Wait time.Duration
-	// TooManyRequests has 429 answered where it would be 503, but for a service that is
-	// stopping.
+	// TooManyRequests answers 429 instead of 503, unless the service is stopping.
 	TooManyRequests bool
-	// TrustHeaders says that whoever sends requests may say in Spillway-Client,
-	// Spillway-Priority and Priority (RFC 9218) whose they are and how important, before
-	// what Request says, and in Spillway-Timeout-Ms how long they wait at most. What does
-	// not fit there is ignored.
+	// TrustHeaders takes the client from Spillway-Client, the priority from
+	// Spillway-Priority or Priority (RFC 9218), and the longest wait from
+	// Spillway-Timeout-Ms. They win over what Request says. Malformed ones are ignored.
 	TrustHeaders bool
 }
 
@@ -54,23 +52,24 @@ type Options struct {
 type Hold uint8
 
 const (
-	// HoldAuto is until the handler returns or, if it has left a stream as the body, until
-	// that has been sent. Hijacked connections, and server-sent events
-	// (text/event-stream), keep their places only until the handler returns: they may go
-	// on for ever, and take little meanwhile.
+	// HoldAuto keeps them until the handler returns or, if it has set a stream as the body,
+	// until that has been sent. Hijacked connections and server-sent events
+	// (text/event-stream) keep them only until the handler returns, because they may go on
+	// for ever and need little meanwhile.
 	HoldAuto Hold = iota
-	// HoldBody is until the end of what the handler leaves behind, whatever it is.
+	// HoldBody keeps them until the end of any stream or hijacked connection.
 	HoldBody
-	// HoldHeaders is until the handler returns.
+	// HoldHeaders keeps them until the handler returns.
 	HoldHeaders
 )
 
-// Handler has every request wait for its places before next serves it. One that is turned
-// away is answered 503 with Retry-After, Spillway-Shed, which says why, and a problem
-// (RFC 9457) as JSON; it is 504 if its own time was over.
+// Handler returns a handler that has every request wait for its places before next serves
+// it. A request that is turned away is answered 503 with Retry-After, with the reason in
+// Spillway-Shed, and with a problem (RFC 9457) as JSON. The status is 504 if the request's
+// own time was over.
 //
-// A concurrency that is learned goes by the time until next returns. 502, 503 and 504 are
-// Dropped, 408 and 429 Unmeasured.
+// A learned concurrency measures the time until next returns. 502, 503 and 504 are Dropped;
+// 408 and 429 are Unmeasured.
 func (o Options) Handler(c *admission.Controller, next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	switch {
 	case c == nil:

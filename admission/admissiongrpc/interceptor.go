@@ -5,7 +5,7 @@
 //		grpc.StreamInterceptor(admissiongrpc.StreamServerInterceptor(ctl)),
 //	)
 //
-// It is a module of its own, so that who does without gRPC does without its module.
+// It is a module of its own, so that only users of gRPC depend on gRPC.
 package admissiongrpc
 
 import (
@@ -26,14 +26,14 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// UnaryServerInterceptor has every call wait for its places. It is that of the zero
-// Options.
+// UnaryServerInterceptor returns an interceptor that has every call wait for its places. It
+// is that of the zero Options.
 func UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServerInterceptor {
 	return Options{}.UnaryServerInterceptor(c)
 }
 
-// StreamServerInterceptor has every stream wait for its places. It is that of the zero
-// Options.
+// StreamServerInterceptor returns an interceptor that has every stream wait for its places.
+// It is that of the zero Options.
 func StreamServerInterceptor(c *admission.Controller) grpc.StreamServerInterceptor {
 	return Options{}.StreamServerInterceptor(c)
 }
@@ -41,44 +41,45 @@ func StreamServerInterceptor(c *admission.Controller) grpc.StreamServerIntercept
 // Options say how the interceptors work. The zero value of each field is its default. All
 // functions are called by many goroutines at once.
 type Options struct {
-	// Request says who calls, how important it is and what it costs. The method is as in
-	// /package.Service/Method; message is that of a unary call, and nil for a stream. By
-	// default a call counts for the address that it comes from, is of ordinary importance,
-	// and costs 1.
+	// Request says whose a call is, how important it is and what it costs. The method looks
+	// like /package.Service/Method; message is that of a unary call, and nil for a stream.
+	// By default the client is the address that the call comes from, its priority is
+	// ordinary, and it costs 1.
 	Request func(ctx context.Context, method string, message any) admission.Request
-	// Exempt reports which methods are let through at once and unmeasured. Those of
-	// grpc.health.v1.Health always are.
+	// Exempt reports which methods pass without places and unmeasured. Those of
+	// grpc.health.v1.Health always do.
 	Exempt func(method string) bool
 	// Hold says how long a stream keeps its places.
 	Hold Hold
-	// Unavailable has codes.Unavailable returned where it would be
-	// codes.ResourceExhausted, for clients that try again by that alone.
+	// Unavailable returns codes.Unavailable instead of codes.ResourceExhausted, for clients
+	// that retry only the former.
 	Unavailable bool
-	// TrustHeaders says that whoever calls may say in the metadata spillway-client,
-	// spillway-priority and priority (RFC 9218) whose the call is and how important,
-	// before what Request says. What does not fit there is ignored.
+	// TrustHeaders takes the client from the metadata spillway-client, and the priority from
+	// spillway-priority or priority (RFC 9218). They win over what Request says. Malformed
+	// ones are ignored.
 	TrustHeaders bool
 }
 
-// Hold says how long a stream keeps its places. It never keeps them for longer than its
-// handler runs; that its client has gone ends its context.
+// Hold says how long a stream keeps its places: at most as long as its handler runs. When a
+// client hangs up, the stream's context ends.
 type Hold uint8
 
 const (
-	// HoldAuto is until the handler returns.
+	// HoldAuto keeps them until the handler returns.
 	HoldAuto Hold = iota
-	// HoldHeaders is until the handler sends the headers or the first message: for streams
-	// that go on for ever, and take little meanwhile.
+	// HoldHeaders keeps them until the handler sends the headers or the first message: for
+	// streams that go on for ever and need little meanwhile.
 	HoldHeaders
 )
 
-// UnaryServerInterceptor has every call wait for its places. A concurrency that is learned
-// goes by the time until it ends; DeadlineExceeded, Unavailable and calls whose context has
-// ended are Dropped. One that is turned away fails
-// with codes.ResourceExhausted, with Unavailable if the service is stopping, with
-// DeadlineExceeded or Canceled if its context ended. The trailer has spillway-shed, which
-// says why, and, if it is worth to try again, retry-after in seconds and
-// grpc-retry-pushback-ms, which clients with a retry policy heed.
+// UnaryServerInterceptor returns an interceptor that has every call wait for its places. A
+// call that is turned away fails with codes.ResourceExhausted, with Unavailable if the
+// service is stopping, and with DeadlineExceeded or Canceled if its context ended. The
+// trailer has the reason in spillway-shed. If a retry is of use it also has retry-after, in
+// seconds, and grpc-retry-pushback-ms, which clients with a retry policy heed.
+//
+// A learned concurrency measures the time until the call ends. DeadlineExceeded, Unavailable
+// and calls whose context has ended are Dropped; ResourceExhausted is Unmeasured.
 func (o Options) UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServerInterceptor {
 	check(c)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -102,9 +103,9 @@ func (o Options) UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServe
 	}
 }
 
-// StreamServerInterceptor has every stream wait for its places. A concurrency that is learned
-// goes by the time until their answers begin. Streams that are turned
-// away fail as unary calls do.
+// StreamServerInterceptor returns an interceptor that has every stream wait for its places.
+// A stream that is turned away fails as a unary call does. A learned concurrency measures
+// the time until the stream's answer begins.
 func (o Options) StreamServerInterceptor(c *admission.Controller) grpc.StreamServerInterceptor {
 	check(c)
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -136,9 +137,9 @@ func check(c *admission.Controller) {
 	}
 }
 
-// Release gives back the places of the call whose context it is, before its handler
-// returns: of a stream, say, that waits for something to happen. It does nothing if they
-// have been given back, or if there are none.
+// Release gives back the places of the call with the context ctx before its handler
+// returns, for example of a stream that waits for events. It does nothing if they have been
+// given back, or if the call has none.
 func Release(ctx context.Context) {
 	if p, ok := ctx.Value(permitKey{}).(admission.Permit); ok {
 		p.Release()

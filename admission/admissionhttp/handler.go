@@ -11,8 +11,8 @@ import (
 	"github.com/spillway-go/spillway/admission/internal/wire"
 )
 
-// Handler has every request wait for its places before next serves it, or turns it away.
-// It is that of the zero Options:
+// Handler returns a handler that has every request wait for its places before next serves
+// it, or turns it away. It is that of the zero Options:
 //
 //	srv := &http.Server{Handler: admissionhttp.Handler(ctl, mux)}
 func Handler(c *admission.Controller, next http.Handler) http.Handler {
@@ -22,50 +22,53 @@ func Handler(c *admission.Controller, next http.Handler) http.Handler {
 // Options say how a Handler works. The zero value of each field is its default. All
 // functions are called by many goroutines at once.
 type Options struct {
-	// Request says who asks, how important it is and what it costs. By default a request
-	// counts for the address that it comes from, is of ordinary importance, and costs 1.
+	// Request says whose a request is, how important it is and what it costs. By default
+	// its client is the address that it comes from, its priority is ordinary, and it
+	// costs 1.
 	Request func(*http.Request) admission.Request
-	// Exempt reports which requests are let through at once and unmeasured. GET and HEAD
-	// of /healthz, /livez and /readyz always are.
+	// Exempt reports which requests pass without places and unmeasured. GET and HEAD of
+	// /healthz, /livez and /readyz always do.
 	Exempt func(*http.Request) bool
 	// Hold says how long a request keeps its places.
 	Hold Hold
-	// TooManyRequests has 429 answered where it would be 503, but for a service that is
-	// stopping.
+	// TooManyRequests answers 429 instead of 503, unless the service is stopping.
 	TooManyRequests bool
-	// TrustHeaders says that whoever sends requests may say in Spillway-Client,
-	// Spillway-Priority and Priority (RFC 9218) whose they are and how important, before
-	// what Request says, and in Spillway-Timeout-Ms how long they wait at most. What does
-	// not fit there is ignored.
+	// TrustHeaders takes the client from Spillway-Client, the priority from
+	// Spillway-Priority or Priority (RFC 9218), and the longest wait from
+	// Spillway-Timeout-Ms. They win over what Request says. Malformed ones are ignored.
 	TrustHeaders bool
 }
 
-// Hold says how long a request keeps its places. It never keeps them for longer than its
-// handler runs. That a client has gone ends the request's context, and the places are
-// given back when the handler heeds that and returns: until then it may be at work.
+// Hold says how long a request keeps its places: at most as long as its handler runs. When
+// a client hangs up the request's context ends, but the handler may still be at work: the
+// places come back when it returns.
 type Hold uint8
 
 const (
-	// HoldAuto is until the answer's end, but upgrades, and server-sent events
-	// (text/event-stream), keep their places only until the headers: they may go on for
-	// ever, and take little meanwhile.
+	// HoldAuto keeps them until the answer's end; upgrades and server-sent events
+	// (text/event-stream) only until the headers, because they may go on for ever and need
+	// little meanwhile.
 	HoldAuto Hold = iota
-	// HoldBody is until the answer's end, whatever it is.
+	// HoldBody keeps them until the end of any answer.
 	HoldBody
-	// HoldHeaders is until the answer's headers.
+	// HoldHeaders keeps them until the answer's headers.
 	HoldHeaders
 )
 
-// Handler has every request wait for its places before next serves it. A concurrency that is
-// learned goes by the time until the headers of its answer, also where it keeps its places
-// for longer; 502, 503 and 504 are Dropped, as is what was not answered when its context
-// ended, and 408 and 429 Unmeasured. One that is turned away is answered 503 with Retry-After, Spillway-Shed, which says why, and a problem
-// (RFC 9457) as JSON; it is 504 if its own time was over. Nil stands for
-// http.DefaultServeMux.
+// Handler returns a handler that has every request wait for its places before next serves
+// it. If next is nil, that is http.DefaultServeMux.
 //
-// A request that waits is given up when its context ends, as it does when its client
-// goes. Of a request with a body net/http learns that only once the body has been read.
-// Its body is not touched while it waits.
+// A request that is turned away is answered 503 with Retry-After, with the reason in
+// Spillway-Shed, and with a problem (RFC 9457) as JSON. The status is 504 if the request's
+// own time was over.
+//
+// A learned concurrency measures the time until the headers of the answer, even if the
+// places are kept for longer. 502, 503, 504 and requests whose context ended without an
+// answer are Dropped; 408 and 429 are Unmeasured.
+//
+// A request that waits is given up when its context ends, for example when its client
+// hangs up. If a request has a body, net/http notices that only after the body has been
+// read, and the body is not touched while the request waits.
 func (o Options) Handler(c *admission.Controller, next http.Handler) http.Handler {
 	if c == nil {
 		panic("admissionhttp: the controller is nil")
@@ -135,10 +138,9 @@ func (o *Options) refuse(w http.ResponseWriter, err error) {
 	_, _ = io.WriteString(w, refusal.Body) // an error is the client's
 }
 
-// Release gives back the places of the request that w answers, before its handler returns:
-// of a long poll, say, which waits for something to happen. It does nothing if they have
-// been given back, or if w is not of a Handler; it finds one behind other writers as
-// http.ResponseController does.
+// Release gives back the places of the request that w answers before its handler returns,
+// for example of a long poll. It does nothing if they have been given back, or if w is not
+// the writer of a Handler. It unwraps writers as http.ResponseController does.
 func Release(w http.ResponseWriter) {
 	for {
 		if held, ok := w.(interface{ release() }); ok {

@@ -1,5 +1,5 @@
-// Package admissionhttp puts queues in front of net/http's handlers, and gives
-// clients the manners that such a service needs of them.
+// Package admissionhttp puts the queues of package admission in front of net/http's
+// handlers. Its [RoundTripper] retries and throttles on the client's side.
 package admissionhttp
 
 import (
@@ -14,28 +14,27 @@ import (
 	"time"
 )
 
-// RoundTripper sends requests as a client should that shares a service with others.
-// It makes three things of a service that turns requests away:
+// RoundTripper sends requests to a service that may turn them away.
 //
-// It tries again what is safe to try again, after the time that Retry-After asks for,
-// or after a short one that doubles; in either case with jitter, so that clients that
-// were turned away together do not come back together.
+// It retries what is safe to retry, after the time that Retry-After asks for, or after a
+// short time that doubles. Jitter keeps clients that were turned away together from coming
+// back together.
 //
-// It does so within a budget, of a tenth of the requests. So retries cannot multiply
-// the load of a service that has too much of it.
+// Retries have a budget of a tenth of the requests, so they cannot multiply the load of an
+// overloaded service.
 //
-// It throttles itself: when more than half of the requests of the last ten seconds
-// were refused, more and more are not sent at all, and fail with ErrThrottled. See
+// It throttles itself: when more than half of the requests of the last ten seconds were
+// refused, it does not send a growing share of them, which fail with ErrThrottled. See
 // "Client-Side Throttling" in chapter 21 of Google's Site Reliability Engineering.
 //
 // One RoundTripper stands for one service. The zero value can be used. Its methods
 // are safe for concurrent use; it must not be copied.
 type RoundTripper struct {
-	// Base sends the requests; nil stands for http.DefaultTransport.
+	// Base sends the requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
-	// TimeoutHeader names the header that tells the service how long its answer is
-	// waited for, in whole milliseconds: what is left of the context's deadline, if it
-	// has one. Spillway's is Spillway-Timeout-Ms. Empty stands for none.
+	// TimeoutHeader names the header that tells the service how many milliseconds are left
+	// until the context's deadline, if it has one. Spillway reads Spillway-Timeout-Ms.
+	// Empty means no header.
 	TimeoutHeader string
 
 	mu       sync.Mutex
@@ -46,7 +45,7 @@ type RoundTripper struct {
 var _ http.RoundTripper = (*RoundTripper)(nil)
 
 // ErrThrottled is returned for a request that was not sent, because the service has
-// refused most of the requests of late.
+// refused most of the recent ones.
 var ErrThrottled = errors.New("not sent: the service has refused most of the requests of late")
 
 const (
@@ -65,18 +64,17 @@ const (
 	drained = 64 << 10
 )
 
-// RoundTrip sends the request, again if that is safe and of use, and returns the last
-// answer. Requests are sent again
+// RoundTrip sends the request, retries it if that is safe and of use, and returns the last
+// answer. It retries
 //
-//   - if the service says in Spillway-Shed or with the status 429 that it has not
-//     begun them, or if no connection was made: whatever they are;
-//   - if the answer was 502, 503 or 504, or none came: only those whose method is
-//     idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) and that have no condition
-//     (If-Match and the like), other than a GET's or HEAD's. The first attempt may
-//     have had its effect.
+//   - any request that the service has not begun: it says so by the status 429 or by
+//     Spillway-Shed, other than expired, or there was no connection;
+//   - after 502, 503, 504 or no answer, when the first attempt may have had its effect,
+//     only GET, HEAD, OPTIONS and TRACE, and those PUT and DELETE that have no condition
+//     such as If-Match.
 //
-// A body must be given by Request.GetBody to be sent again, as http.NewRequest does for
-// those in memory. Nothing is sent again whose context would end before.
+// A request with a body is retried only if it has GetBody, as http.NewRequest sets for
+// bodies in memory. It is not retried if its context would end before the next attempt.
 func (r *RoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	base := r.Base
 	if base == nil {

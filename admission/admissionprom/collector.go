@@ -1,11 +1,11 @@
-// Package admissionprom tells Prometheus what a controller of package admission does, in
-// the names that the metrics of Spillway's own queue have.
+// Package admissionprom exports the metrics of a controller of package admission to
+// Prometheus, under the names that Spillway's own queue uses.
 //
 //	ctl, metrics, err := admissionprom.New(admission.Options{})
 //	…
 //	prometheus.MustRegister(metrics)
 //
-// Several controllers of one process are told apart by a label, with
+// To tell several controllers of a process apart, register each with a label, by
 // prometheus.WrapRegistererWith.
 package admissionprom
 
@@ -43,7 +43,7 @@ var (
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests that were Dropped, of which the number is learned; absent if it is given.")
 )
 
-// Collector is what Prometheus is told. It is safe for concurrent use.
+// Collector collects the metrics of one controller. It is safe for concurrent use.
 type Collector struct {
 	controller *admission.Controller
 	active     sync.Map // by the name of a strategy, *series
@@ -60,7 +60,7 @@ type series struct {
 	waits, held    prometheus.Observer
 }
 
-// New returns a controller as admission.New does, and what tells Prometheus of it. The
+// New returns a controller as admission.New does, and the collector of its metrics. The
 // hooks of o are called as well.
 func New(o admission.Options) (*admission.Controller, *Collector, error) {
 	histogram := func(name, help string) *prometheus.HistogramVec {
@@ -136,7 +136,7 @@ func (c *Collector) turnedAway(e admission.Event) {
 	c.shed.WithLabelValues(e.Strategy, e.Reason.String()).Inc()
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, concurrencyLimit, concurrencyMax, concurrencyDropped} {
 		ch <- d
@@ -150,8 +150,7 @@ func (c *Collector) counted() []prometheus.Collector {
 	return []prometheus.Collector{c.submitted, c.run, c.shed, c.wouldShed, c.waits, c.held}
 }
 
-// Collect is prometheus.Collector's. What has a state is told of the active strategy
-// alone.
+// Collect implements prometheus.Collector. Gauges are those of the active strategy only.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.controller.Stats()
 	c.of(s.Strategy)
