@@ -70,11 +70,11 @@ var (
 
 // CoDelOptions are the constants of controlled delay.
 type CoDelOptions struct {
-	// Target is how long a task may wait while a queue stands, give or take: more
-	// than twice the target is too long. 1µs to 1h, 0 means 5ms.
+	// Target is the wait that tells a standing queue. While one stands, a task that has
+	// waited for more than twice the target is shed. 1µs to 1h, 0 means 5ms.
 	Target time.Duration
-	// Interval is for how long every task must have waited for the target for the
-	// queue to stand. 1µs to 1h, 0 means 100ms.
+	// Interval is how long every task must have waited for at least Target until the queue
+	// counts as standing. 1µs to 1h, 0 means 100ms.
 	Interval time.Duration
 }
 

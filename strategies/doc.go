@@ -8,10 +8,9 @@
 // are the business of package dispatch, so that the same code runs in the
 // service, in benchmarks and in a simulator's virtual time.
 //
-// # One's own strategy
+// # Your own strategy
 //
-// A strategy is a type with four methods and a line in the registry: see the
-// example of [Register]. Package custom is where it is imported, for both binaries.
-// Its tests are ready: package strategytest runs the
-// rules that every discipline has to keep, and says which one is broken.
+// A strategy is a type with four methods, registered by name: see the example of
+// [Register]. Import it in package custom, and both binaries have it. Package strategytest
+// checks the rules that every discipline has to keep, and says which one is broken.
 package strategies

@@ -60,12 +60,12 @@ var (
 	_ Resizer            = (*edf)(nil)
 )
 
-// EDFOptions are what may be otherwise in the strategy edf.
+// EDFOptions are the options of the strategy edf.
 type EDFOptions struct {
-	// RelativeDeadline is when a task is due that has no deadline, from its arrival
-	// on. 1µs to 1h, 0 means 1h, which is the longest deadline that the service knows.
+	// RelativeDeadline is the time from the arrival of a task without a deadline until it is
+	// due. 1µs to 1h, 0 means 1h, the longest deadline that the service accepts.
 	RelativeDeadline time.Duration
-	// AdmitAll has no task refused that would hardly be done in time.
+	// AdmitAll admits tasks that would probably miss their deadline.
 	AdmitAll bool
 }
 

@@ -75,12 +75,11 @@ var (
 	_ Resizer = (*fair)(nil)
 )
 
-// FairOptions are what may be otherwise in the strategy fair.
+// FairOptions are the options of the strategy fair.
 type FairOptions struct {
-	// Weight returns the share of a client in proportion to the others, 1 to 1,000;
-	// beyond these it is the nearest. It is called under a lock: it should be quick and must not panic.
-	// Clients past the first 1,024 who wait, who have to share queues, have 1. Nil
-	// means 1 for all.
+	// Weight returns the share of a client in proportion to the others; values are clamped
+	// to 1 to 1,000. It is called under a lock: it should be quick and must not panic. While
+	// 1,024 clients wait, further ones share queues of weight 1. Nil means 1 for all.
 	Weight func(client string) int
 }
 

@@ -24,19 +24,18 @@ type CompareOptions struct {
 	// PeerBinary is the path of the binary of the peers (see [Server]), which takes
 	// the name of one from SPILLWAY_PEER. Only combinations that name a peer need it.
 	PeerBinary string
-	// Services are commands that each start a service, of any kind, by the names that
-	// combinations ask for as service:NAME. The shell runs them with {port} replaced by a
-	// free port of 127.0.0.1, on which the service is to listen, in the foreground. If
-	// there are any all combinations must name one; Binary is not needed then, and no
+	// Services are commands by name, each of which starts a service of any kind.
+	// Combinations name them as service:NAME. The shell runs them, with {port} replaced by
+	// a free port of 127.0.0.1. The service must listen there and stay in the foreground.
+	// If there are any, all combinations must name one; then Binary is not needed, and no
 	// store is filled.
 	Services map[string]string
-	// Load is what is sent besides what the combinations say: its Targets, whose URLs may
-	// be paths under the service's or have {port} in them, Headers, Good, Engine, HTTP,
-	// CAFile and Insecure. What else it has is not looked at.
+	// Load adds to what the combinations say: Targets, whose URLs may be paths under the
+	// service's or contain {port}, Headers, Good, Engine, HTTP, CAFile and Insecure. Its
+	// other fields are ignored.
 	Load workload.Options
-	// Dir is the folder of the results. It is made if it is not there. What it
-	// holds of an earlier, interrupted comparison of the same scenario and binary
-	// is not run again.
+	// Dir is the folder of the results, which is made if it does not exist. Runs that it
+	// holds from an interrupted comparison of the same scenario and binary are not repeated.
 	Dir string
 	// Restart discards an earlier comparison in Dir.
 	Restart bool
@@ -46,8 +45,8 @@ type CompareOptions struct {
 	Command string
 	// Lab is recorded as the version of the program that measures.
 	Lab string
-	// Progress, if set, is called when something else begins, and about twice a
-	// second while load is sent. Its calls do not overlap.
+	// Progress, if set, is called when a step begins, and about twice per second while load
+	// is sent. Its calls do not overlap.
 	Progress func(Progress)
 	// Run sends the load: generator.Run by default.
 	Run Runner
@@ -91,9 +90,9 @@ const (
 // Compare runs every combination of a scenario as often as it says, and writes
 // Dir/comparison.json and the results, Dir/runs/*.json. It fails if there is
 // nothing to begin with: the options are wrong, Dir holds something else, the
-// disk is too small. Whatever ends it later, be it the end of ctx, a service
-// that dies or a full disk, the comparison says so in Partial, is valid as far
-// as it goes, and is resumed by the next call.
+// disk is too small. If anything ends it later, such as the end of ctx, a service that
+// dies or a full disk, Partial says so, the comparison is valid as far as it goes, and the
+// next call resumes it.
 //
 // The store of a run holds every key of its load, so that gets find what they
 // ask for, and more if the combination says how many bytes. Every run gets a
@@ -104,8 +103,8 @@ const (
 // others. It is that of the service under fifo, whatever is compared and in
 // whichever order (see reference), so that all settings are offered the same.
 //
-// A peer takes its turns among the strategies. Of what the admin plane of a
-// service has besides, its runs have CPU, allocations and profiles.
+// A peer takes its turns among the strategies. From its admin plane its runs have CPU,
+// allocations and profiles only.
 func Compare(ctx context.Context, s scenario.Scenario, o CompareOptions) (*Comparison, error) {
 	if o.Run == nil {
 		o.Run = generator.Run

@@ -16,10 +16,9 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-// Contestant is a server that is paired with others: the service, or anything that
-// takes its addresses and its data folder from the service's environment variables,
-// logs in JSON where it listens, answers /readyz and /metrics on its admin plane and
-// ends on SIGTERM.
+// Contestant is a server that is paired with others: the service, or a program that takes
+// its addresses and its data folder from the service's environment variables, logs in JSON
+// where it listens, answers /readyz and /metrics on its admin plane and ends on SIGTERM.
 type Contestant struct {
 	Name   string
 	Binary string
@@ -29,9 +28,9 @@ type Contestant struct {
 
 	// Base names the contestant that this one is compared with.
 	Base string
-	// Fill fills a store of its own in a folder that is not there, of which Keys are
-	// asked for, and Span are between the least and the greatest. Contestants with as
-	// many Keys share it.
+	// Fill fills a store of its own in a folder that does not exist yet. Keys of its keys
+	// are asked for; Span is the number of keys between the least and the greatest.
+	// Contestants with the same Keys share the store.
 	Fill       func(ctx context.Context, dir string) error
 	Keys, Span uint64
 	// Idle connections are opened before the first load, each with one request,
@@ -39,8 +38,8 @@ type Contestant struct {
 	Idle int
 	// NoRanges says that it cannot answer ranges, which it is not sent.
 	NoRanges bool
-	// System, if it is not nil, says how a contestant is started and asked that is none
-	// of the kind above. Binary, Env and Fill are not used then.
+	// System, if not nil, says how to start and ask a contestant of another kind. Binary,
+	// Env and Fill are not used then.
 	System *System
 }
 
@@ -53,8 +52,8 @@ type PairLoad struct {
 
 	// What follows may be left out.
 
-	// Half sends half of what the contestant has served before in this round, of the same
-	// operation over as many connections.
+	// Half sends at half the rate that the contestant has served in this round, with the
+	// same operation and as many connections.
 	Half bool
 	// ValueSize is the length of the values in bytes, by default 100.
 	ValueSize int
@@ -90,14 +89,14 @@ type PairOptions struct {
 	// connection; Duration is how long an open one lasts.
 	Requests uint64
 	Duration time.Duration
-	// Progress is called with what is done next.
+	// Progress is called with the next step, in words.
 	Progress func(string)
 }
 
-// The metrics that only pairs have, beside those of [Metrics]: megabytes (1e6) of
-// values that were sent or received a second, the share of requests that were answered
-// with 200, the memory of an idle connection, what the service tells of its fsyncs and
-// of the blocks that it read, and the memory of the contestant after a load.
+// The metrics that only pairs have, beside those of [Metrics]: megabytes (1e6) of values
+// sent or received per second, the share of answers that are 200, the memory of an idle
+// connection, the mean and the median of the service's fsyncs, the blocks that it reads per
+// request, and the contestant's memory after a load.
 const (
 	MegabytesPerSecond = "served_mb_per_s"
 	FoundPercent       = "found_percent"
@@ -113,8 +112,8 @@ const (
 // which others may use as well, and which is never the same from one second to the
 // next:
 //
-//   - What is compared is first of all the processor time a request, which the
-//     kernel counts by process, and not the wall time.
+//   - The first measure is CPU time per request, which the kernel counts by process,
+//     and not wall time.
 //   - In every round all contestants are started, each on its own clone of the
 //     same store. Then they are sent load in turn, for about a second each, while
 //     the others are idle; and the next time in the reverse order.
@@ -124,9 +123,9 @@ const (
 //   - What it takes to open the connections is measured by itself and comes off.
 //
 // The groups of the comparison are the contestants under the first load, then those
-// under the second, and so on; the repetitions are the rounds. It fails if anything
-// does: a contestant that cannot be started or dies, a request without an answer. The
-// comparison then has the rounds that are complete, if there are any.
+// under the second, and so on; the repetitions are the rounds. Pair fails if a contestant
+// cannot be started or dies, or if a request has no answer. The comparison then has the
+// rounds that are complete, if any.
 func Pair(ctx context.Context, o PairOptions) (c *Comparison, err error) {
 	if err := os.Mkdir(o.Dir, 0o755); err != nil {
 		return nil, err

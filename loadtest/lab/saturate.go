@@ -50,8 +50,8 @@ var (
 )
 
 // Saturate searches for the breaking point of a running service: the highest
-// rate at which goodput is at least 0.99 of the offered rate. It fails if nothing
-// was measured; whatever ends it later, the result says so in Partial.
+// rate at which goodput is at least 0.99 of the offered rate. It fails if nothing was
+// measured. If it ends early after that, Partial says why.
 //
 // The rate is doubled until it is not sustained, and then the range between is
 // halved until it is 2% wide. What makes the answer repeat:
@@ -59,13 +59,10 @@ var (
 //   - Every trial has its own warm-up, and after a trial that was not sustained
 //     the next begins only when a small rate is served well again: when the
 //     backlog is gone.
-//   - One bad second of the machine does not decide: that a rate is not sustained
-//     must be said by two trials of three, and near the breaking point so must
-//     that it is.
-//   - At last 2% below the range and 2% above it are tried as well, after all that
-//     has happened meanwhile: the first must be sustained, and the second not. If
-//     one of them does not hold, something was wrong, and the search goes on from
-//     there.
+//   - One bad second of the machine does not decide: two of three trials must find that a
+//     rate is not sustained, and near the breaking point also that it is.
+//   - In the end 2% below the range and 2% above it are tried: the first must be sustained,
+//     and the second not. Otherwise the search goes on from there.
 //
 // A machine that is shared may change faster than one can measure. When the ends
 // do not hold for the fourth time the search gives up: the answer is then the

@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// Alpha is how probable it is at most that a verdict names a difference where
-	// there is none, however many settings it is over.
+	// Alpha bounds the probability that a verdict names a difference where there is none,
+	// however many settings it compares.
 	Alpha = 0.05
-	// ProofRuns is how many repetitions it takes at least for a difference to be
-	// proven: in fewer, a stray run cannot be told from others.
+	// ProofRuns is the least number of repetitions that can prove a difference: with fewer,
+	// a stray run looks like any other.
 	ProofRuns = 4
 )
 
@@ -27,34 +27,33 @@ type Difference struct {
 
 // Contrast is how two settings of a family differ.
 type Contrast struct {
-	// Ratio is that of B to A, within each repetition: the median, the smallest and
-	// the largest. A repetition in which A is 0 has none, unless B is as well.
+	// Ratio is that of B to A within each repetition: the median, the smallest and the
+	// largest. A repetition in which only A is 0 has none.
 	Ratio Summary
 	// Low and High bound the ratio: with a probability of 1-Alpha the true ratios of
 	// all pairs of the family lie between theirs. Without proof they are 0 and +Inf.
 	Low, High float64
-	// P is the probability of a difference like this between any two of the family, if
-	// no two differ.
+	// P is the probability of a difference at least as great between any two of the family,
+	// if none of them differ.
 	P float64
 }
 
-// Significant says that the difference is more than noise. That there is none is
-// not what its absence says.
+// Significant reports whether the difference is more than noise. False does not prove that
+// there is no difference.
 func (c *Contrast) Significant() bool { return c.P < Alpha }
 
 // Family is the figures of some settings that are compared with each other, in the
 // same repetitions.
 //
-// All of a repetition is run within minutes, and one repetition after the other, so
-// a machine that becomes slower makes all of a repetition slower: what counts are
-// ratios within it. Their logarithms are taken for normal, each setting with a spread
-// of its own, but for what is smaller than is usual in the family, which in so few
-// runs is chance. How great the greatest difference between any two is, in terms of
-// its error, if none differ, is then found by drawing such families; that takes into
-// account how many settings there are, and that one looks at the best of them. Between
-// two settings of one distribution, whichever it is, differences are symmetric, and
-// longer tails than the normal ones make this find less and not more. The tests of
-// this package simulate how often it errs.
+// A repetition is run within minutes. If the machine becomes slower, a whole repetition
+// becomes slower, so only ratios within a repetition count. Their logarithms are assumed to
+// be normal. Each setting has its own spread; one that is smaller than usual in the family
+// is raised, because in so few runs it is chance.
+//
+// The greatest difference between any two settings, divided by its error, is compared with
+// that of many random families in which no two differ. That corrects for the number of
+// settings, and for looking at the best of them. Longer tails than normal ones make this
+// find fewer differences, not more. The tests of this package simulate how often it errs.
 type Family struct {
 	values [][]float64 // by setting and repetition
 	mean   []float64   // of the logarithms
@@ -83,8 +82,8 @@ func drawingOf(settings int) drawing {
 	return drawing{max(99, min(4999, comparisons/(settings*settings))), rand.New(rand.NewPCG(1, 2))}
 }
 
-// NewFamily returns the family of values by setting and repetition: at least one
-// setting, and of each as many values.
+// NewFamily returns the family of values[setting][repetition]: at least one setting, and as
+// many values for each.
 func NewFamily(values [][]float64) *Family { return newFamily(values, drawingOf(len(values))) }
 
 func newFamily(values [][]float64, draw drawing) *Family {

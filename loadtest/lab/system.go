@@ -11,25 +11,25 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-// System is how a contestant is started, filled and asked that knows nothing of the
-// service: neither its settings, nor its admin plane, nor perhaps its protocol.
+// System says how to start, fill and ask a contestant that has neither the service's
+// settings nor its admin plane, and perhaps another protocol.
 type System struct {
-	// Command of the shell starts it in the foreground; {port} stands for the port that
-	// it must listen on, and {dir} for its folder, which is empty.
+	// Command starts it in the foreground, by the shell. {port} stands for the port to
+	// listen on, and {dir} for an empty folder.
 	Command string
-	// Fill writes so many keys.
+	// Fill writes that many keys.
 	Fill func(ctx context.Context, at Place, keys uint64) error
 
 	// What follows may be left out.
 
-	// Targets are what it is sent in place of an operation.
+	// Targets returns the requests that stand for an operation.
 	Targets func(op workload.Op, keys uint64) []workload.Target
-	// Send sends a closed loop where the generator does not speak the protocol. What is
-	// paced it is not sent then.
+	// Send sends a closed loop, if the generator does not speak the protocol. Such a system
+	// gets no paced loads.
 	Send func(ctx context.Context, at Place, o *workload.Options) (*result.Result, error)
 }
 
-// Place is where a system is.
+// Place says where a system listens, and where its folder is.
 type Place struct{ Port, Dir string }
 
 // place is where r is.

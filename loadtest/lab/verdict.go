@@ -14,28 +14,27 @@ const (
 // Verdict says which of some groups did best. Groups are indices of
 // Comparison.Groups.
 type Verdict struct {
-	// Measured are the groups of which there are runs, by their median goodput,
-	// the highest first. The others are not judged.
+	// Measured are the groups that have runs, by median goodput, the highest first. The
+	// others are not judged.
 	Measured []int
-	// Top are those than which none is proven to be better, in the order of Measured:
-	// to have more goodput, or, among those of which that cannot be said, a lower
-	// served p99. If it is one, it is the best; of several none can be said to be.
-	// There are none if there is nothing to compare: fewer than two groups, or no
-	// goodput to prefer any by.
+	// Top are the groups that no other is proven to beat, in the order of Measured. One
+	// group beats another by more goodput or, if their goodput does not differ, by a lower
+	// served p99. A single group in Top is the best; among several no best is known. Top
+	// is empty if there are fewer than two groups, or no goodput at all.
 	Top []int
-	// Runs is in how many repetitions all of them were measured. If there are TooFew
-	// for proof, all are Top.
+	// Runs is the number of repetitions in which all of them were measured. If TooFew is
+	// set, nothing can be proven, and all groups are in Top.
 	Runs   int
 	TooFew bool
-	// Less have less goodput, and Slower a higher served p99, than the first of Top,
-	// or than whoever is proven to be better.
+	// Less have proven less goodput, and Slower a proven higher served p99, than the first
+	// of Top or than another group that beats them.
 	Less, Slower []Difference
-	// Apart are those of Top whose goodput does not even touch that of the first, and
-	// which nevertheless is not proven to be less.
+	// Apart are groups of Top whose goodput is lower than the first one's in every run,
+	// although that is no proof.
 	Apart []Difference
 }
 
-// Best returns the best group; false if there is none, or none alone.
+// Best returns the best group, and false if no single one is proven to be the best.
 func (v *Verdict) Best() (group int, ok bool) {
 	if len(v.Top) != 1 {
 		return -1, false
@@ -43,8 +42,8 @@ func (v *Verdict) Best() (group int, ok bool) {
 	return v.Top[0], true
 }
 
-// Verdict judges groups, which should be of one workload. Both metrics together name
-// a difference where there is none with a probability of at most Alpha.
+// Verdict judges groups, which should be of one workload. The probability that it names any
+// difference where there is none, in either metric, is at most Alpha.
 func (c *Comparison) Verdict(groups []int) Verdict { return c.verdict(groups, drawingOf) }
 
 func (c *Comparison) verdict(groups []int, draw func(settings int) drawing) (v Verdict) {
@@ -76,8 +75,8 @@ func (c *Comparison) verdict(groups []int, draw func(settings int) drawing) (v V
 	return v
 }
 
-// Differences tells how groups differ from a base in a metric, each corrected for how
-// many they are.
+// Differences tells how groups differ from a base in a metric, corrected for the number of
+// groups.
 func (c *Comparison) Differences(metric string, base int, groups []int) []Difference {
 	all := slices.Clone(groups)
 	if !slices.Contains(all, base) {

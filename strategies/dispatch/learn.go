@@ -6,26 +6,25 @@ import (
 	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
-// Learned is a number of workers, or places, that is learned, at one moment.
+// Learned is the state of a learned number of workers or places.
 type Learned struct {
 	// Limit is the number, Min and Max are its bounds.
 	Limit, Min, Max int
-	// Why says in words why it is that.
+	// Why explains the number in words.
 	Why string
-	// Dropped counts what was told as Dropped, since the start.
+	// Dropped counts the tasks that ended as Dropped, since the start.
 	Dropped uint64
 }
 
-// Outcome is how a task ended, for a number that is learned.
+// Outcome is how a task ended, for a learned number.
 type Outcome uint8
 
 const (
-	// Good is of one that was done.
+	// Good is a task that was done.
 	Good Outcome = iota
-	// Dropped is of one whose time was up before it was done, or that was refused by what
-	// does the work.
+	// Dropped is a task that ran out of time, or that what does the work refused.
 	Dropped
-	// Unmeasured is of one of which it tells nothing how long it took.
+	// Unmeasured is a task whose duration says nothing.
 	Unmeasured
 )
 
@@ -55,8 +54,8 @@ func newLearning(now int64, o concurrency.Options) (*learning, error) {
 	return &learning{law: l, bounds: o}, nil
 }
 
-// Learn has the number of workers, or places, learned from now on: see Options.Learn. It
-// does nothing if that is so already, or with split pools.
+// Learn has the number of workers or places learned from now on: see Options.Learn. It has
+// no effect if the number is learned already, or with split pools.
 func (d *Dispatcher) Learn(o concurrency.Options) error {
 	l, err := newLearning(d.Now(), o)
 	if err == nil && len(d.pools) == 1 && d.pools[0].learning.Load() == nil {

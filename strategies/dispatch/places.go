@@ -46,17 +46,17 @@ const (
 	idleLooks = 1024
 )
 
-// Acquire takes over t, of a dispatcher with Options.Grant, and reports whether it has
-// been granted at once. Otherwise Grant is called or t.Done, which may be before Acquire
-// returns; Cancel is worth a try when the time of t is over.
+// Acquire takes over t and reports whether it got its places at once. Otherwise Options.Grant
+// or t.Done is called for it, perhaps before Acquire returns; Cancel may give it up when its
+// time is over. The dispatcher must have Options.Grant.
 func (d *Dispatcher) Acquire(t *Task) bool {
 	d.inFlight.Add(1)
 	t.reset()
 	return d.pools[0].acquire(t, true)
 }
 
-// TryAcquire is Acquire for who does not want to wait: unless it can be granted at once,
-// t is nobody's, and nobody is told of it.
+// TryAcquire is Acquire without waiting. If t cannot get its places at once it stays the
+// caller's, and no event is told of it.
 func (d *Dispatcher) TryAcquire(t *Task) bool {
 	d.inFlight.Add(1)
 	t.reset()
@@ -67,7 +67,7 @@ func (d *Dispatcher) TryAcquire(t *Task) bool {
 	return granted
 }
 
-// Release gives back what t was granted. t is the submitter's again.
+// Release gives back the places of t, which is the submitter's again.
 func (d *Dispatcher) Release(t *Task) {
 	p, n := t.queue.pool, t.granted
 	var now int64
@@ -90,9 +90,8 @@ func (d *Dispatcher) Release(t *Task) {
 	d.left()
 }
 
-// Answered says that the work for t, which has its places, has ended so far as a number
-// that is learned goes by it, and how. Otherwise Release says so, and that it was good.
-// The first of them counts.
+// Answered ends the time that a learned number measures for t, which has its places, and
+// says how the work ended. Without it Release ends the time, as Good.
 func (d *Dispatcher) Answered(t *Task, how Outcome) {
 	p := d.pools[0]
 	if p.learning.Load() != nil {

@@ -2,10 +2,9 @@ package dispatch
 
 import "github.com/spillway-go/spillway/strategies"
 
-// Resize changes how many workers there are, or places, at least 1. Where fewer are left
-// than are in use, what is in use stays so until its turn ends, or it is given back. It
-// holds up nobody. A number that was learned is so no more. Split pools have no common
-// number: theirs stay as they are.
+// Resize changes the number of workers or places, at least 1. If more are in use, they stay
+// in use until their turn ends or they are given back. Resize does not wait for that. It ends
+// the learning of the number. It has no effect on split pools.
 func (d *Dispatcher) Resize(n int) {
 	if len(d.pools) == 1 {
 		d.pools[0].resize(func() int {
