@@ -156,11 +156,11 @@ var operators = []struct {
 //
 //	p99<50ms  p99.9<=0.2s  mean<5ms  max<1s   latency of all requests; any percentile
 //	served_p99<20ms                           latency of good answers, however late
-//	goodput>=1000  completed>99%              requests a second, or a share of those offered
+//	goodput>=1000  completed>99%              requests per second, or a share of those offered
 //	errors==0  shed<1%  non2xx<0.1%           requests, or a share of all of them
-//	server_cpu<60us                           the service's CPU time a request
+//	server_cpu<60us                           the service's CPU time per request
 //
-// Non2xx counts answers, 404 among them. What was not measured fails.
+// Non2xx counts answers, 404 among them. An assertion on what was not measured fails.
 func ParseAssertion(s string) (Assertion, error) {
 	at := strings.IndexAny(s, "<>=")
 	for _, op := range operators {
@@ -215,8 +215,8 @@ func (m metric) parse(s string) (value float64, share bool, allowed string) {
 // String returns the assertion as ParseAssertion reads it.
 func (a Assertion) String() string { return a.text }
 
-// Check tells whether r meets the assertion, and says so with the value that r
-// has: "p99<50ms fails: it is 61.3 ms".
+// Check reports whether r meets the assertion, and says so in words: "p99<50ms fails: it is
+// 61.3 ms".
 func (a Assertion) Check(r *Result) (ok bool, said string) {
 	is, why := a.metric.value(r)
 	if why != "" {

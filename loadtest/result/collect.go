@@ -7,9 +7,9 @@ import (
 	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
-// Observed adds what was seen of the server, of which every request is given its
-// share: of a second's cost that of a second's answers, since the service may be
-// looked at over a little more or less than the window.
+// Observed adds what was seen of the server. Costs are per request: the cost of a second
+// divided by the answers of a second, since the server may be observed for a little more or
+// less than the window.
 func (r *Result) Observed(seen *observe.Observation) {
 	r.Strategy, r.Workers, r.Capacity = seen.Strategy, seen.Workers, seen.Capacity
 	r.Samples = seen.Samples

@@ -56,8 +56,8 @@ type Result struct {
 	Targets []TargetResult `json:"targets,omitempty"`
 	// Misses is how many gets found no value: 404.
 	Misses int64 `json:"misses"`
-	// Retries is how often these requests were sent again, nil if clients do not
-	// try again. Each request counts once, as its last attempt ended.
+	// Retries counts the retries of these requests, nil if clients do not retry. Each
+	// request counts once, by how its last attempt ended.
 	Retries *int64 `json:"retries,omitempty"`
 
 	// SlowClients is what became of the slow clients beside the load, nil if there
@@ -65,20 +65,19 @@ type Result struct {
 	// and the generator, which are shared among the requests of the load.
 	SlowClients *SlowClients `json:"slow_clients,omitempty"`
 
-	// Latency is of all requests, counted from the scheduled time; one that was
-	// given up counts with its timeout, or, if it was tried again, with the time
-	// until that of the last attempt was over. ServedLatency is of what is
-	// served.
+	// Latency is of all requests, from the scheduled time. A request that was given up
+	// counts until its timeout, or that of its last attempt. ServedLatency is of served
+	// requests.
 	Latency       Percentiles `json:"latency_ms"`
 	ServedLatency Percentiles `json:"served_latency_ms"`
-	// UncorrectedLatency counts from the moment at which a request was really
-	// first sent: what a generator would say that lets a stalled server slow it down.
+	// UncorrectedLatency counts from the moment at which a request was first sent, as a
+	// generator reports it that a stalled server slows down.
 	UncorrectedLatency Percentiles `json:"uncorrected_latency_ms"`
 	// Lateness is how long after its scheduled time a request was sent although
 	// a connection was free: the generator's own error.
 	Lateness Percentiles `json:"generator_lateness_ms"`
-	// LatencyHDR and ServedHDR are the histograms themselves, of microseconds,
-	// in HdrHistogram's V2 compressed form, base64.
+	// LatencyHDR and ServedHDR are the histograms, in microseconds, in HdrHistogram's V2
+	// compressed form, base64.
 	LatencyHDR string `json:"latency_hdr"`
 	ServedHDR  string `json:"served_latency_hdr"`
 
@@ -102,9 +101,8 @@ type Result struct {
 	// Unseen says why something of it is missing.
 	Unseen string `json:"unseen,omitempty"`
 
-	// ServerCPUMicros is the server's CPU time by answers, what it turns away
-	// included, and ServerCPUServedMicros by what is served alone: what it really
-	// costs to serve one. Allocations are by answers.
+	// ServerCPUMicros is the server's CPU time per answer, refusals included, and
+	// ServerCPUServedMicros per served request. Allocations are per answer.
 	ServerCPUMicros       *float64 `json:"server_cpu_us_per_request"`
 	ServerCPUServedMicros *float64 `json:"server_cpu_us_per_served_request"`
 	ServerAllocs          *float64 `json:"server_allocs_per_request"`
@@ -217,9 +215,8 @@ type Percentiles struct {
 	Count int64 `json:"count"`
 }
 
-// Known reports whether at least ten of the latencies are beyond a percentile. Of
-// fewer it says where these few happened to be, and another run would say another
-// thing.
+// Known reports whether at least ten of the latencies are beyond a percentile. With fewer,
+// the percentile is chance, and another run would have another one.
 func (p Percentiles) Known(percentile float64) bool {
 	return p.Count == 0 || known(percentile, p.Count) // files of earlier versions do not count
 }

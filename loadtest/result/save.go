@@ -18,9 +18,9 @@ import (
 
 // Save writes the result to path as JSON, and its profiles beside it, as path
 // without ".json" and with ".cpu.pb.gz", ".allocs.pb.gz" and so on; it names them
-// in ProfileFiles. Each file is written whole or not at all: when there is no
-// space, or the process dies, what was there before stays. What is no regular
-// file, such as /dev/stdout, is written to as it is, and has no profiles.
+// in ProfileFiles. Each file is written whole or not at all: if there is no space, or the
+// process dies, the former file stays. A path that is no regular file, such as /dev/stdout,
+// is written to directly, without profiles.
 func (r *Result) Save(path string) error {
 	if isRegular(path) {
 		path = target(path)
@@ -88,9 +88,9 @@ func Load(path string) (*Result, error) {
 	return form.Result, nil
 }
 
-// WriteFile writes a file of the lab: whole, or not at all, so that what was there
-// before stays (but on Windows, which cannot). What is no regular file, such as
-// /dev/stdout, is written to as it is. Errors name path.
+// WriteFile writes a file of the lab whole or not at all, so that the former file stays if it
+// fails (except on Windows). A path that is no regular file, such as /dev/stdout, is written
+// to directly. Errors name path.
 func WriteFile(path string, write func(io.Writer) error) error {
 	var content bytes.Buffer
 	err := write(&content)

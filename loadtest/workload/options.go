@@ -8,9 +8,9 @@ type Options struct {
 	// URL is the service's data plane, http://host:port or https://host:port. If the
 	// name has several addresses, connections are spread over those that answer.
 	URL string
-	// Targets, if there are any, are sent in the place of the operations of Mix, and
-	// then Keys, Distribution, ValueSize and ScanLimit have no meaning. Those whose URL
-	// is absolute do not need URL.
+	// Targets, if there are any, are sent instead of the operations of Mix. Keys,
+	// Distribution, ValueSize and ScanLimit then have no meaning. A target with an absolute
+	// URL does not need URL.
 	Targets []Target
 	// Good says which status codes are good. By default that is 2xx and 3xx for targets;
 	// for the operations of the service 2xx, 304, and 404 to a get.
@@ -21,15 +21,14 @@ type Options struct {
 	Engine Engine
 	// HTTP is the version that is spoken: by default what the server offers.
 	HTTP HTTP
-	// CAFile is a PEM file with the authorities that a server's certificate may be of,
-	// beside those of the system. Insecure takes any certificate. Both hold for the
-	// admin plane as well.
+	// CAFile is a PEM file of certificate authorities to trust, beside those of the system.
+	// Insecure accepts any certificate. Both also apply to the admin plane.
 	CAFile   string
 	Insecure bool
 
 	// Rate is how many requests start each second, whatever the service does.
-	// 0 is a closed loop: every connection sends its next request when the last
-	// is answered, which is how capacity is found, and which hides stalls.
+	// 0 is a closed loop: every connection sends its next request when the last is
+	// answered. That finds the capacity, and hides stalls.
 	Rate float64
 	// Arrivals is how requests are spread over time: Poisson by default.
 	Arrivals Arrivals
@@ -43,10 +42,10 @@ type Options struct {
 	// Connections is how many are open at once, 1 to MaxConnections; to each server if
 	// the targets have several. Each carries one request at a time.
 	Connections int
-	// SlowClients is how many connections there are beside these whose clients are
-	// slow, half of them in sending a value and half in reading a range of the first
-	// keys: 0 by default. They are not counted among the requests, whose figures are
-	// to tell what they cost the others; see Result.SlowClients.
+	// SlowClients is the number of further connections with slow clients, 0 by default.
+	// Half send a value slowly, half read a range of the first keys slowly. Their requests
+	// are not in the figures, which show what slow clients cost the others: see
+	// Result.SlowClients.
 	SlowClients int
 	// Loops is how many threads carry the connections. By default one for
 	// every two CPUs, at least 1: the service needs the others.
@@ -71,9 +70,8 @@ type Options struct {
 
 	// SLO is the latency within which an answer is good: 100 ms by default.
 	SLO time.Duration
-	// Timeout is when a client gives up, counted from the scheduled time: 10 s
-	// by default; that of a retry from when it is sent. The connection is closed
-	// then, and a new one opened.
+	// Timeout is how long a client waits, 10 s by default: from the scheduled time, or from
+	// when a retry is sent. Then it closes the connection and opens another.
 	Timeout time.Duration
 	// Retries is what clients do with a refusal or a time-out: nothing by default.
 	Retries Retries
@@ -82,7 +80,7 @@ type Options struct {
 	TimeoutHeader bool
 
 	// Admin is the service's admin plane, http://host:port or https://host:port. With it a result
-	// holds the server's CPU and allocations a request, its queue over time, and
+	// holds the server's CPU and allocations per request, its queue over time, and
 	// the profiles of the measured window.
 	Admin string
 	// NoProfiles leaves the service unprofiled.

@@ -7,12 +7,15 @@ import (
 	"time"
 )
 
-// Profile is how the rate of a load changes over time, by multiples of
-// Options.Rate: "" or "steady" for not at all, "spike:4x,5s" for four times as
-// much during 5 s, which begin after a quarter of what else there is of the
-// measured window, "ramp:0.5x,10x" from half to ten times as much over the
-// window, "burst:5x,100ms,1s" for five times as much during the last 100 ms of
-// each second. A closed loop has none.
+// Profile is how the rate of a load changes over time, in multiples of Options.Rate:
+//
+//   - "" or "steady": not at all;
+//   - "spike:4x,5s": four times the rate for 5 s, after a quarter of the rest of the
+//     measured window;
+//   - "ramp:0.5x,10x": from half to ten times the rate over the window;
+//   - "burst:5x,100ms,1s": five times the rate in the last 100 ms of each second.
+//
+// A closed loop has none.
 type Profile string
 
 // MarshalText returns the text.

@@ -24,7 +24,7 @@ type Request struct {
 	Client string
 }
 
-// Asks numbers what is asked for, from 0, as Options.Asked lists it.
+// Asks returns the index in Options.Asked of what the request asks for.
 func (r *Request) Asks() int {
 	if r.Target > 0 {
 		return r.Target - 1
@@ -32,10 +32,10 @@ func (r *Request) Asks() int {
 	return int(r.Op)
 }
 
-// Stream makes the requests of a run, one after the other. Two streams of the
-// same options make the same: every loop has its own, and takes its share. Each
-// thing that is drawn has random numbers of its own, so that runs which differ in
-// one, say the sizes of values, are alike in all others.
+// Stream makes the requests of a run, one after the other. Two streams of the same options
+// make the same requests: every loop has its own, and takes its share. Times, keys, sizes
+// and so on are drawn from separate random numbers, so that runs that differ in one of them
+// are alike in all others.
 type Stream struct {
 	seq        uint64
 	schedule   schedule

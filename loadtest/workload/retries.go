@@ -13,12 +13,11 @@ import (
 // "3,10ms,0.1" for no more retries than a tenth of the first attempts. The zero
 // value is no retries.
 //
-// A refusal is an answer of 429, 503 or 504; a request that gets no answer for
-// another reason, or never had a connection, is not tried again. How long a
-// client waits is drawn evenly from 0 to the back-off, and it keeps its
-// connection meanwhile. The timeout is that of each attempt, latency counts from
-// the scheduled time of the first, and a request counts once, as its last attempt
-// ended.
+// A refusal is an answer of 429, 503 or 504. A request that has no answer for another
+// reason, or never had a connection, is not retried. The wait is drawn evenly from 0 to the
+// back-off, and the client keeps its connection meanwhile. The timeout is that of each
+// attempt. Latency counts from the scheduled time of the first one. A request counts once,
+// by how its last attempt ended.
 type Retries struct {
 	// Attempts is how many there are at most, the first included: 2 to 100.
 	Attempts int

@@ -71,9 +71,9 @@ func ParseTarget(text string) (t Target, err error) {
 
 // ReadTargets reads targets in the text format of vegeta: a line with the method and
 // the URL, lines with headers, and perhaps a line with @ and the name of a file that
-// is the body, which read returns. Empty lines and those that begin with # are passed
-// over. A weight may stand before a method, which vegeta does not know; to both a
-// target that is there twice is sent twice as often. Errors name the line.
+// is the body, which read returns. Empty lines and lines that begin with # are skipped. A
+// weight may stand before a method, which vegeta does not have. As in vegeta, a target that
+// is listed twice is sent twice as often. Errors name the line.
 func ReadTargets(from io.Reader, read func(name string) ([]byte, error)) ([]Target, error) {
 	var targets []Target
 	var last *Target // nil after its body
@@ -179,8 +179,8 @@ func (o *Options) checkTargets() error {
 	return nil
 }
 
-// Asked says how a thing is called that is asked for: for each of the operations, or,
-// if there are any, of the targets. See Request.Asks.
+// Asked returns the names of what is asked for: of the targets if there are any, otherwise of
+// the operations. See Request.Asks.
 func (o *Options) Asked() []string {
 	if len(o.Targets) == 0 {
 		return opNames
