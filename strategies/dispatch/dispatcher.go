@@ -15,7 +15,8 @@ import (
 
 // Options say how a Dispatcher works.
 type Options struct {
-	// Strategy is the name of the strategy to begin with, Spec one's own in its stead.
+	// Strategy is the name of the strategy to begin with. Spec, if set, is the strategy as a
+	// value, instead of the name.
 	Strategy string
 	Spec     strategies.Spec
 	// Capacity is how many tasks may wait in each pool, up to 2^24. 0 means what each
@@ -24,16 +25,15 @@ type Options struct {
 	// Workers is the number of workers, at least 1, or 2 if Split is set. With Grant it
 	// is the number of places. With Learn it is 0.
 	Workers int
-	// Learn, if it is not nil, has the number of workers, or places, learned between its
-	// bounds: see package concurrency. Split is not for that. Under Observe the number
-	// holds nobody back, and so is not learned.
+	// Learn, if not nil, has the number of workers or places learned within its bounds: see
+	// package concurrency. It excludes Split. Under Observe the number holds nobody back, so
+	// it is not learned.
 	Learn *concurrency.Options
 	// Split gives reads and writes a pool each, with a queue of the full
 	// capacity. Reads get half the workers, rounded up.
 	Split bool
-	// MaxBatch is how many writes a worker may take at once, at least 1, and
-	// MaxBatchBytes how many bytes of Task.Size they may have together, unless one
-	// has more alone. 0 means no bound.
+	// MaxBatch is how many writes a worker may take at once, at least 1. MaxBatchBytes
+	// bounds the sum of their Task.Size, unless a single one has more; 0 means no bound.
 	MaxBatch      int
 	MaxBatchBytes int64
 	// Run runs the tasks of one turn of a worker: a single task, or several
@@ -41,32 +41,31 @@ type Options struct {
 	// returns when the worker may take more work. The slice is the worker's and
 	// must not be kept. Run is called by many goroutines at once.
 	Run func(tasks []*Task, done func(*Task))
-	// Grant, if it is not nil, has the pool lend out places instead of running tasks,
-	// and Run is nil: see Dispatcher.Acquire. It is called once for each task that has
-	// been granted its places after it may have waited. It must not block. Split,
-	// MaxBatch and Blocked are not for that.
+	// Grant, if not nil, makes the dispatcher lend out places instead of running tasks: see
+	// Dispatcher.Acquire. Then Run is nil, and Split, MaxBatch and Blocked have no meaning.
+	// Grant is called once for each task that Acquire did not grant its places at once, when
+	// it gets them. It must not block.
 	Grant func(*Task)
-	// Observe has nothing shed but for want of room, past its deadline or when given up,
-	// and Events.WouldShed told of what a strategy would have shed.
+	// Observe sheds tasks only for want of room, past their deadline or when they are
+	// cancelled. Events.WouldShed is told of those that the strategy would shed.
 	Observe bool
-	// Blocked reports whether no write should be begun for now: by a worker, or, if
-	// inline is set, by its submitter. Such writes wait, without a worker, until
-	// Unblock is called; everything else goes on. It is called often, by many
-	// goroutines at once, and sometimes under locks. Nil means never. A write may be
-	// run a moment after Blocked has become true.
+	// Blocked reports whether no write should be begun at present: by a worker or, if inline
+	// is set, by its submitter. Such writes wait without a worker until Unblock is called;
+	// everything else goes on. Blocked is called often, by many goroutines at once, and
+	// sometimes under locks. Nil means never. A write may still begin a moment after Blocked
+	// has become true.
 	Blocked func(inline bool) bool
 	// Epoch is the zero of the dispatcher's clock. The zero value means now.
 	Epoch time.Time
-	// Events returns whom to tell of the tasks of a strategy. It is called
-	// when a strategy becomes active, again each time. Nil means that nobody is told.
+	// Events returns the hooks for the tasks of a strategy. It is called each time that a
+	// strategy becomes active. It may be nil.
 	Events func(strategies.Spec) Events
-	// Switched is told of a switch, after it. Nil means that nobody is told.
-	// Like Events, it must not call Switch, Drain or Close.
+	// Switched is called after a switch. It may be nil. Like Events, it must not call Switch,
+	// Drain or Close.
 	Switched func(from, to string)
-	// Broken is told, once for each use of it, that the discipline of a strategy
-	// broke a rule of its interface, and which. The dispatcher goes on as well as it
-	// can. Nil means that nobody is told. It is called under locks: it must neither block
-	// nor use the dispatcher.
+	// Broken is called when a discipline breaks a rule of its interface, once for each time
+	// that its strategy becomes active. The dispatcher goes on as well as it can. Broken is
+	// called under locks: it must neither block nor use the dispatcher. It may be nil.
 	Broken func(strategy, rule string)
 }
 
@@ -80,8 +79,8 @@ type Events struct {
 	Started func(waited time.Duration)
 	// Shed: a task was shed. Continuations do not count.
 	Shed func(strategies.Reason)
-	// WouldShed: a task would have been shed but for Options.Observe, without which it
-	// may be nil. Once a task at most.
+	// WouldShed: the strategy would have shed a task. Called at most once per task, and
+	// only under Options.Observe, without which it may be nil.
 	WouldShed func(strategies.Reason)
 }
 
@@ -210,18 +209,17 @@ func Open(o Options) (*Dispatcher, error) {
 // nanoseconds.
 func (d *Dispatcher) Now() int64 { return int64(time.Since(d.epoch)) }
 
-// Submit takes over t until it calls t.Done, once, which may be before Submit
-// returns. It runs the task itself if the strategy says so. It reports whether
-// the task may have to wait, in which case Cancel is worth a try when its time
-// is over.
+// Submit takes over t until it calls t.Done once, which may be before Submit returns. It
+// runs the task itself if the strategy says so. It reports whether the task may have to
+// wait: then Cancel may give it up when its time is over.
 func (d *Dispatcher) Submit(t *Task) (waits bool) {
 	d.inFlight.Add(1)
 	t.reset()
 	return d.poolOf(t).submit(t)
 }
 
-// Continue takes over t once more, to go on with what it began in an earlier
-// turn: in turns with the queue, and never shed unless a drain has run out of time.
+// Continue takes over t once more, to go on with what it began in an earlier turn. It is
+// run in turns with the queue, and shed only if a drain runs out of time.
 func (d *Dispatcher) Continue(t *Task) {
 	d.inFlight.Add(1)
 	t.Shed = strategies.ReasonNone
@@ -235,9 +233,9 @@ func (d *Dispatcher) Unblock() {
 	}
 }
 
-// Cancel gives t up for the given reason if it still waits, and reports whether
-// it did: t.Done has then been called. Otherwise t has been started or shed, or
-// its discipline cannot give it up, and Done is called in its time.
+// Cancel gives t up for the given reason if it still waits, and reports whether it did:
+// t.Done has then been called. Otherwise t has been started or shed, or its discipline
+// cannot give it up, and Done is called when t ends.
 //
 // Only the submitter of t may call Cancel, and only before it has submitted t
 // again.
@@ -296,10 +294,10 @@ func (d *Dispatcher) tellQuiet() {
 }
 
 // Switch makes the strategy of that name the active one, and moves what waits into
-// it, in order of arrival and by its rules: see the package comment. New tasks go
-// to the new strategy from the beginning, and wait for nothing. The error for an
-// unknown name wraps strategies.ErrUnknown. Nothing happens if that strategy is active
-// already, unless one's own of the same name is.
+// it, in order of arrival and by its rules: see the package comment. New tasks go to the
+// new strategy from the beginning, without waiting for the move. The error for an unknown
+// name wraps strategies.ErrUnknown. Nothing happens if that strategy is active already,
+// unless it was given as a value.
 func (d *Dispatcher) Switch(name string) error {
 	spec, err := strategies.Lookup(name)
 	if err != nil {
@@ -313,8 +311,8 @@ func (d *Dispatcher) Switch(name string) error {
 	return d.activateLocked(spec, true)
 }
 
-// SwitchTo is Switch to a strategy that is given as a value, also if the active one has
-// the same name. The error is that of Spec.Check.
+// SwitchTo is Switch to a strategy that is given as a value, even if the active one has the
+// same name. The error is that of Spec.Check.
 func (d *Dispatcher) SwitchTo(spec strategies.Spec) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -357,7 +355,7 @@ type Status struct {
 	Capacity int
 	// Observe is Options.Observe.
 	Observe bool
-	// Learned is how Workers was learned, nil if it was given.
+	// Learned tells how Workers was learned, nil if it is set.
 	Learned *Learned
 }
 
@@ -389,12 +387,12 @@ type Gauge struct {
 	// Workers and Busy are how many workers there are and how many of them are
 	// at work, 0 if the strategy uses none.
 	Workers, Busy int
-	// Limit is how many tasks the strategy means to let wait, 0 if it has no such
-	// limit; Pace is the time that it has measured from one task begun to the next,
-	// the longer of split pools, 0 if it measures none.
+	// Limit is how many tasks the strategy lets wait at present, 0 if it has no such limit.
+	// Pace is the time from one task begun to the next, as the strategy measures it, 0 if it
+	// does not; of split pools it is the longer one.
 	Limit int
 	Pace  time.Duration
-	// Learned is how Workers was learned, nil if it was given.
+	// Learned tells how Workers was learned, nil if it is set.
 	Learned *Learned
 }
 
