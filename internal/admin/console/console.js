@@ -305,7 +305,7 @@
         }
         lost = true;
         const since = samples.at(-1);
-        notice(`No connection to the service (${error.message}). Trying again …` + (since ? ` What is below is of ${since.clock}.` : ''));
+        notice(`No connection to the service (${error.message}). Trying again …` + (since ? ` The figures below are from ${since.clock}.` : ''));
         document.body.classList.add('stale');
         picture.stop();
         if (last) {
