@@ -115,7 +115,7 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 		}
 	}
 	say(w, "\n")
-	entry(w, "-h, --help", "Print this, or with a command the help for it.")
+	entry(w, "-h, --help", "Print this help, or that of the command.")
 	for _, f := range ctx.Model.Flags {
 		if f.Name == "version" {
 			entry(w, "--version", f.Help)

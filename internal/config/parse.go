@@ -113,7 +113,7 @@ type grammar struct {
 	Check       struct {
 		Dir string `arg:"" optional:"" help:"A data folder or a backup (default: the data folder)."`
 	} `cmd:"" help:"Verify all checksums in the data folder, or in DIR. Nothing is changed. No service may be using it."`
-	Proxy Forward  `cmd:"" help:"Put the queue in front of any HTTP service: forward requests, each in its turn. Console and metrics are those of the store."`
+	Proxy Forward  `cmd:"" help:"Put the queue in front of any HTTP service: forward requests, each in its turn. It has the same console and metrics."`
 	Copy  Transfer `cmd:"" help:"Copy all keys from an embedded store to a Cassandra cluster, and verify the copy. A key that was written later in the cluster keeps its value."`
 }
 
@@ -135,7 +135,7 @@ func Parse(in Input) (Invocation, error) {
 	options := append(mappers(),
 		kong.Name("spillway"),
 		kong.Description("A durable key-value service whose queueing strategy can be chosen, and switched while it runs.\n\n"+
-			"Every flag can be given as an environment variable as well; the flag wins."),
+			"Every setting is a flag and an environment variable; the flag wins."),
 		kong.Vars{
 			"version":    in.Version,
 			"strategies": strings.Join(strategies.Names(), ","),

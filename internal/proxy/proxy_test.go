@@ -256,7 +256,7 @@ func TestProxy_TellsWhatIsWrongWithTheUpstream(t *testing.T) {
 		detail   string
 	}{
 		"down":    {"http://" + gone.Addr().String(), 502, "cannot be reached"},
-		"garbage": {speak(t, func(_ int, c net.Conn) { head(c); _, _ = io.WriteString(c, "220 mail.example ESMTP\r\n\r\n") }), 502, "no answer"},
+		"garbage": {speak(t, func(_ int, c net.Conn) { head(c); _, _ = io.WriteString(c, "220 mail.example ESMTP\r\n\r\n") }), 502, "not valid HTTP"},
 		"resets": {speak(t, func(_ int, c net.Conn) {
 			head(c)
 			_ = c.(*net.TCPConn).SetLinger(0)
@@ -270,7 +270,7 @@ func TestProxy_TellsWhatIsWrongWithTheUpstream(t *testing.T) {
 					return
 				}
 			}
-		}), 502, "no answer"},
+		}), 502, "not valid HTTP"},
 		"hangs": {speak(t, func(_ int, c net.Conn) { _, _ = io.Copy(io.Discard, c) }), 504, "did not answer within 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
