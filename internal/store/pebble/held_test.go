@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/datadir"
@@ -41,6 +43,23 @@ func requireReadOnly(t *testing.T, s *Store, keys []string, reason string) {
 	require.ErrorIs(t, apply(s, put("new", "v")), store.ErrUnwritable)
 	require.ErrorIs(t, s.Checkpoint(filepath.Join(t.TempDir(), "c")), store.ErrUnwritable)
 	requireKeys(t, s, keys)
+}
+
+// Who tries to start on the folder of a store that comes back probes it as well. Neither
+// takes the other for a failure of the disk.
+func TestStore_ProbesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := openOnly(t, Options{Dir: filepath.Join(t.TempDir(), "data")})
+	var probing sync.WaitGroup
+	for range 4 {
+		probing.Go(func() {
+			for range 100 {
+				assert.NoError(t, s.probe())
+			}
+		})
+	}
+	probing.Wait()
+	require.NoError(t, s.Close())
 }
 
 // Another folder at the path, as a volume that is mounted there: the store that was

@@ -3,6 +3,7 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -196,7 +197,11 @@ func (s *Store) probe() error {
 		return err
 	}
 	_, err = f.Write(make([]byte, 64<<10))
-	err = errors.Join(err, f.Sync(), f.Close(), fs.Remove(name))
+	err = errors.Join(err, f.Sync(), f.Close())
+	// Who tries to start on the folder meanwhile makes the same file, and removes it.
+	if removed := fs.Remove(name); !errors.Is(removed, os.ErrNotExist) {
+		err = errors.Join(err, removed)
+	}
 	if err != nil {
 		return err
 	}
