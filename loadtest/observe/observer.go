@@ -62,7 +62,7 @@ func Open(ctx context.Context, adminURL, bearerToken string, trusted *tls.Config
 	if _, err := p.status(ctx); err != nil {
 		return nil, err
 	}
-	o := &Observer{plane: p, every: time.Second, patience: 5 * time.Second}
+	o := &Observer{plane: p, every: time.Second, patience: 20 * time.Second}
 	// The first reading warms up. What else is allocated between two of the
 	// others is more than nothing, so the least is the nearest.
 	var readings [4]*reading
@@ -130,7 +130,7 @@ func (o *Observer) Start(ctx context.Context, length time.Duration, withProfiles
 	return nil
 }
 
-// Stop ends the window. It reads the metrics at once, and waits a few seconds
+// Stop ends the window. It reads the metrics at once, and waits 20 seconds at most
 // for profiles that are not there yet. What was seen is returned with an error
 // as well, unless nothing was being observed: if the service has gone, it is
 // what was seen until the last sample.
