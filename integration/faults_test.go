@@ -200,9 +200,9 @@ func TestRunning_DiskFails(t *testing.T) {
 				require.Equal(t, http.StatusOK, s.ready())
 				require.EqualValues(t, 1, s.metrics()["spillway_store_writable"])
 				verify()
+				s.stop() // and has said all
 				require.Equal(t, 1, strings.Count(s.stderr.String(), "the store cannot write, reads go on"))
 				require.Equal(t, 1, strings.Count(s.stderr.String(), "the store can write again"))
-				s.stop()
 				s = start(t, row.binary, env...)
 				verify()
 				s.stop()
@@ -273,9 +273,12 @@ func TestRunning_DamagedTable(t *testing.T) {
 	s.stop()
 
 	s = start(t, raced, env)
-	tables, err := filepath.Glob(filepath.Join(folder, "*.sst"))
-	require.NoError(t, err)
-	require.Len(t, tables, 1)
+	var tables []string
+	s.eventually("there is one table", func() bool { // what else a stop has left goes in the background
+		var err error
+		tables, err = filepath.Glob(filepath.Join(folder, "*.sst"))
+		return err == nil && len(tables) == 1
+	})
 	damage(t, tables[0])
 	read := func() (served, failed []string) {
 		for i := range 8 {
@@ -294,8 +297,10 @@ func TestRunning_DamagedTable(t *testing.T) {
 	served, failed := read()
 	require.NotEmpty(t, served)
 	require.NotEmpty(t, failed)
-	require.Contains(t, s.stderr.String(), "the store found corrupt data")
-	require.Contains(t, s.stderr.String(), filepath.Base(tables[0]))
+	s.eventually("it says which table", func() bool {
+		_, said, found := strings.Cut(s.stderr.String(), "the store found corrupt data")
+		return found && strings.Contains(said, filepath.Base(tables[0]))
+	})
 	a, err := s.try(http.MethodGet, s.dataURL("/v0/entities?start=k"), "")
 	require.True(t, err != nil || a.status == http.StatusInternalServerError, "a range over what cannot be read ends without its end: %d", a.status)
 	require.Equal(t, http.StatusOK, s.ready())

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -106,8 +107,6 @@ func TestRunning_VolumeMountedOver(t *testing.T) {
 				s.eventually("it says so", func() bool {
 					return strings.Contains(s.stderr.String(), "another one lies at its path")
 				})
-				attempts := func() int { return strings.Count(s.stderr.String(), "the store still cannot write") }
-				require.LessOrEqual(t, attempts(), 2)
 				require.Equal(t, http.StatusServiceUnavailable, s.ready())
 				require.Contains(t, s.request(http.MethodGet, s.adminURL("/readyz"), "").body, "another one lies at its path")
 				require.Empty(t, s.putAll("foreign", 1))
@@ -121,6 +120,7 @@ func TestRunning_VolumeMountedOver(t *testing.T) {
 				s.eventually("writes return", func() bool { return len(s.putAll("after", 1)) == 1 })
 				s.requireAll(keys)
 				s.stop()
+				require.Equal(t, 1, strings.Count(s.stderr.String(), "another one lies at its path"), "it says so once, however often it looks")
 				s = start(t, raced, env...)
 				s.requireAll(append(keys, "after0"))
 				s.stop()
@@ -171,7 +171,9 @@ func TestRunning_LockRemoved(t *testing.T) {
 		return err == nil
 	})
 	s.eventually("writes return", func() bool { return len(s.putAll("after", 1)) == 1 })
-	require.Contains(t, s.stderr.String(), "the file LOCK of the data folder was removed or replaced")
+	s.eventually("it has said so", func() bool {
+		return strings.Contains(s.stderr.String(), "the file LOCK of the data folder was removed or replaced")
+	})
 	run(t, raced, env).fails(t, folder, "in use")
 	s.requireAll(append(keys, "after0"))
 	s.stop()
@@ -201,12 +203,17 @@ func TestStart_LogRemoved(t *testing.T) {
 }
 
 // requirePrivate asserts that a folder has that mode, and what is below is for its
-// user alone.
+// user alone. A service that uses it may remove files meanwhile.
 func requirePrivate(t *testing.T, folder string, mode fs.FileMode) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		require.NoError(t, err)
-		info, err := d.Info()
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) && path != folder {
+			return nil
+		}
 		require.NoError(t, err)
 		want := fs.FileMode(0o600)
 		if d.IsDir() {
@@ -237,8 +244,8 @@ func TestModes(t *testing.T) {
 		requirePrivate(t, dir, mode)
 	}
 	requirePrivate(t, filepath.Dir(folder), 0o700)
-	require.NotContains(t, s.stderr.String(), exposed)
 	s.stop()
+	require.NotContains(t, s.stderr.String(), exposed)
 
 	restored := filepath.Join(t.TempDir(), "deep", "restored")
 	run(t, permissive, []string{"SPILLWAY_DATA_DIR=" + restored}, "restore", made).succeeds(t)
