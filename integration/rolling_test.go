@@ -43,7 +43,9 @@ func TestRolling(t *testing.T) {
 	acknowledged := r.clients.stop()
 	require.NoError(t, r.clients.err)
 	// Those of the store, which the clients know of, are the only ones.
-	require.Equal(t, fmt.Sprint(r.clients.late.Load()), r.balancer.states()["clients/FRONTEND"]["hrsp_5xx"])
+	r.balancer.eventually("it has counted them", func() bool {
+		return fmt.Sprint(r.clients.late.Load()) == r.balancer.states()["clients/FRONTEND"]["hrsp_5xx"]
+	})
 	reader := r.clients.connect(t)
 	for key, value := range acknowledged {
 		require.NoError(t, reader.expect(http.MethodGet, key, value))
@@ -224,6 +226,9 @@ func (b *balancer) eventually(what string, condition func() bool) {
 	for !condition() {
 		select {
 		case <-b.exited:
+			if condition() { // it came to hold just before
+				return
+			}
 			b.t.Fatalf("HAProxy has ended before %s:\n%s", what, b.log)
 		case <-deadline.C:
 			b.t.Fatalf("waited %v for: %s\n%v", patience, what, b.states())
@@ -385,11 +390,14 @@ func (b *balanced) expect(method, key, value string) error {
 	}
 }
 
-// freeAddresses returns addresses on a loopback address that is drawn, where
+// hosts counts the loopback addresses that freeAddresses has given.
+var hosts atomic.Int64
+
+// freeAddresses returns addresses on a loopback address of their own, where
 // nobody else takes the ports while nobody listens.
-func freeAddresses(t *testing.T, n int) (addresses []string) {
+func freeAddresses(t testing.TB, n int) (addresses []string) {
 	t.Helper()
-	host := fmt.Sprintf("127.%d.%d.1", 1+os.Getpid()>>8%250, os.Getpid()%256)
+	host := fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()>>8%250, os.Getpid()%256, 1+hosts.Add(1)%250)
 	for range n {
 		l, err := net.Listen("tcp", host+":0")
 		require.NoError(t, err)

@@ -228,13 +228,17 @@ func TestStart_Fails(t *testing.T) {
 // the same addresses.
 func TestStart_AgainOnTheSameAddresses(t *testing.T) {
 	t.Parallel()
-	folder := "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data")
-	s := start(t, raced, folder)
+	addresses := freeAddresses(t, 2)
+	env := []string{
+		"SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data"),
+		"SPILLWAY_LISTEN=" + addresses[0], "SPILLWAY_ADMIN_LISTEN=" + addresses[1],
+	}
+	s := start(t, raced, env...)
 	c := s.dial() // an open connection leaves the address in TIME_WAIT
 	_, err := c.do(http.MethodPut, entity("k"), "v")
 	require.NoError(t, err)
 	s.stop()
-	again := start(t, raced, folder, "SPILLWAY_LISTEN="+s.data, "SPILLWAY_ADMIN_LISTEN="+s.admin)
+	again := start(t, raced, env...)
 	require.Equal(t, s.data, again.data)
 	require.Equal(t, "v", again.request(http.MethodGet, again.dataURL(entity("k")), "").body)
 	again.stop()
@@ -242,8 +246,8 @@ func TestStart_AgainOnTheSameAddresses(t *testing.T) {
 
 func TestHealthcheck(t *testing.T) {
 	t.Parallel()
-	s := start(t, raced)
-	admin := []string{"SPILLWAY_ADMIN_LISTEN=" + s.admin}
+	admin := []string{"SPILLWAY_ADMIN_LISTEN=" + freeAddresses(t, 1)[0]} // which nobody takes afterwards
+	s := start(t, raced, admin...)
 	r := run(t, raced, admin, "healthcheck")
 	require.Equal(t, 0, r.code, r.stderr)
 	s.stop()
@@ -259,7 +263,7 @@ func TestRestart_KeepsData(t *testing.T) {
 		t.Run(sync, func(t *testing.T) {
 			t.Parallel()
 			const keys = 100
-			env := []string{"SPILLWAY_SYNC=" + sync, "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data")}
+			env := []string{"SPILLWAY_SYNC=" + sync, "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data"), "SPILLWAY_LISTEN=" + freeAddresses(t, 1)[0]}
 			s := start(t, raced, env...)
 			c := s.dial()
 			for i := range keys {
