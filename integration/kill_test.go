@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -88,14 +89,15 @@ func (k *killing) live(t *testing.T, number int, kept int64, by syscall.Signal) 
 
 	var synced atomic.Int64 // the stamp up to which everything has been synced
 	interval := strings.HasPrefix(k.sync, "interval")
+	var beside sync.WaitGroup // which ends when the service does
 	if interval {
-		go k.watch(s, &synced)
+		beside.Go(func() { k.watch(s, &synced) })
 	}
 	if number%3 == 2 {
-		go func() { // ends when the service does
+		beside.Go(func() {
 			for i := number; s.trySwitch(names[i%len(names)]) == nil; i++ {
 			}
-		}()
+		})
 	}
 	// The signal comes at a number of acknowledgements, not at a time, and from
 	// whoever receives that one, while the other writers are on their way.
@@ -109,6 +111,7 @@ func (k *killing) live(t *testing.T, number int, kept int64, by syscall.Signal) 
 	}
 	require.NoError(t, concurrently(len(k.writers), func(i int) error { return k.writers[i].write(s, &k.stamps, written) }))
 	code := s.wait()
+	beside.Wait() // or it might meet another service at the address
 	require.True(t, ended.Load(), "the service has ended by itself:\n%s", s.stderr)
 	k.acknowledged += int(acknowledged.Load())
 	switch {

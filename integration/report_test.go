@@ -109,14 +109,26 @@ func TestReport_Draws(t *testing.T) {
 	require.NotContains(t, eval[[]int](p, `[...document.querySelectorAll('details.numbers')].map(d => d.querySelectorAll('tr').length)`), 0)
 }
 
+// untilTip points at something until the tooltip is shown: the page may scroll
+// meanwhile, which hides it. Each time it points a step beside the last one.
+func (p *page) untilTip(point func(step float64) chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	for step := 0.0; eval[bool](p, `document.getElementById('tip').hidden`); step = 1 - step {
+		p.do(point(step))
+		p.settle()
+	}
+}
+
 func TestReport_ShowsValues(t *testing.T) {
 	t.Parallel()
 	p := openReport(t, 1280)
 	const plot = `document.querySelector('figure[data-chart] svg[role=img]')`
 	p.js(plot + `.scrollIntoView({ block: 'center', behavior: 'instant' })`)
 	p.settle()
-	at := eval[[]float64](p, `(() => { const b = `+plot+`.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()`)
-	p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]), chromedp.WaitVisible(chromedp.CSS("#tip")))
+	p.untilTip(func(step float64) chromedp.Action[chromedp.Void] {
+		at := eval[[]float64](p, `(() => { const b = `+plot+`.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()`)
+		return chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0]+step, at[1])
+	})
 	require.Regexp(t, `offered [\d.,]+ k/s.*lifo.*/s`, eval[string](p, `document.getElementById('tip').textContent`))
 	p.picture("hover", chromedp.CaptureScreenshot())
 
@@ -137,8 +149,10 @@ func TestReport_ShowsValuesToTheFinger(t *testing.T) {
 	const bars = `[...document.querySelectorAll('figure[data-chart]')].find(f => f.offsetParent && f.querySelector('strong').textContent === 'Goodput').querySelector('svg[role=img]')`
 	p.js(bars + `.scrollIntoView({ block: 'center', behavior: 'instant' })`)
 	p.settle()
-	at := eval[[]float64](p, `(() => { const b = `+bars+`.getBoundingClientRect(); return [b.x + b.width / 2, b.y + 15]; })()`)
-	p.do(chromedp.TapXY(at[0], at[1]), chromedp.WaitVisible(chromedp.CSS("#tip")))
+	p.untilTip(func(step float64) chromedp.Action[chromedp.Void] {
+		at := eval[[]float64](p, `(() => { const b = `+bars+`.getBoundingClientRect(); return [b.x + b.width / 2, b.y + 15]; })()`)
+		return chromedp.TapXY(at[0]+step, at[1])
+	})
 	require.Regexp(t, `fifo.*median[\d.,]+ k/slowest`, eval[string](p, `document.getElementById('tip').textContent`))
 }
 
