@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -23,10 +24,21 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(patientMain{m}, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(binaries)
 		os.Exit(code)
 	}))
+}
+
+// patientMain gives the goroutines that the last tests have told to end, such as those of
+// connections, time to do so on a busy machine: goleak waits for a second.
+type patientMain struct{ *testing.M }
+
+func (m patientMain) Run() int {
+	code := m.M.Run()
+	for begin := time.Now(); goleak.Find() != nil && time.Since(begin) < patience; {
+	}
+	return code
 }
 
 // build returns the path of a binary, having built it if need be.
