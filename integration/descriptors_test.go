@@ -5,7 +5,6 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -19,7 +18,7 @@ func TestAbuse_Descriptors(t *testing.T) {
 	binary, err := plain()
 	require.NoError(t, err)
 	script := filepath.Join(t.TempDir(), "few")
-	require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nulimit -n 1024\nexec %s \"$@\"\n", binary), 0o700))
+	require.NoError(t, writeProgram(script, "#!/bin/sh\nulimit -n 1024\nexec "+binary+" \"$@\"\n"))
 	s := start(t, func() (string, error) { return script, nil }, "SPILLWAY_ADMIN_MAX_CONNECTIONS=50", "SPILLWAY_ACCEPT_LOOPS=2", "SPILLWAY_IDLE_TIMEOUT=1h")
 	const connections = 1024 - 512 - 2 - 50 - 128
 	require.Contains(t, s.stderr.String(), fmt.Sprintf("SPILLWAY_MAX_CONNECTIONS is lowered from 16384 to %d", connections))
@@ -28,8 +27,16 @@ func TestAbuse_Descriptors(t *testing.T) {
 	good := s.dial()
 	good.mustPut(t, "k", "v")
 	var held []*client
+	// The test's own connection to the admin plane, which must not have been idle for too
+	// long: there will be no other.
+	use := func(i int) {
+		if i%100 == 0 {
+			require.Equal(t, http.StatusOK, s.ready())
+		}
+	}
 	hold := func(addr, target string) {
-		for range 1200 {
+		for i := range 1200 {
+			use(i)
 			c, err := dial(addr)
 			if err != nil {
 				continue // the kernel's queue is full
@@ -43,6 +50,7 @@ func TestAbuse_Descriptors(t *testing.T) {
 	hold(s.data, entity("k"))
 	s.eventually("the planes are full", func() bool { return s.metrics().sum("spillway_connections") == connections })
 	for i := range 300 { // over the connection that is there
+		use(i)
 		good.mustPut(t, fmt.Sprint("k", i), "v")
 	}
 	require.Equal(t, http.StatusOK, s.ready())

@@ -131,7 +131,7 @@ var unprivileged build = sync.OnceValues(func() (string, error) {
 	}
 	path := binary + "-unprivileged"
 	script := "#!/bin/sh\nexec setpriv --bounding-set=-dac_override,-dac_read_search -- '" + binary + "' \"$@\"\n"
-	return path, os.WriteFile(path, []byte(script), 0o755)
+	return path, writeProgram(path, script)
 })
 
 // A service whose disk fails while it runs refuses writes, and says so wherever one

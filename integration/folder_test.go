@@ -24,7 +24,7 @@ var permissive build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := binary + "-permissive"
-	return path, os.WriteFile(path, []byte("#!/bin/sh\numask 0\nexec '"+binary+"' \"$@\"\n"), 0o755)
+	return path, writeProgram(path, "#!/bin/sh\numask 0\nexec '"+binary+"' \"$@\"\n")
 })
 
 // mountOver mounts another file system over a folder, and returns what takes it away.

@@ -106,6 +106,15 @@ func startProcess(cmd *exec.Cmd, orphaned syscall.Signal, exited chan<- struct{}
 	return <-started
 }
 
+// writeProgram writes a program that is run next. No process may be made meanwhile: it
+// would hold the file open for writing until it becomes another program, and a file that
+// anybody holds so cannot be run.
+func writeProgram(path, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, []byte(text), 0o755)
+}
+
 // launch starts the binary without waiting for it to be ready.
 func launch(t testing.TB, b build, env ...string) *service {
 	t.Helper()
@@ -179,7 +188,7 @@ func (s *service) awaitListening() {
 }
 
 // eventually polls a condition until it holds. It fails the test when the
-// service ends before.
+// service has ended and the condition does not hold.
 func (s *service) eventually(what string, condition func() bool) {
 	s.t.Helper()
 	deadline := time.NewTimer(patience)
@@ -189,6 +198,9 @@ func (s *service) eventually(what string, condition func() bool) {
 	for !condition() {
 		select {
 		case <-s.exited:
+			if condition() { // it came to hold just before
+				return
+			}
 			s.t.Fatalf("the service has ended (%v) before %s:\n%s", s.cmd.ProcessState, what, tail(s.stderr.String(), 4<<10))
 		case <-deadline.C:
 			s.t.Fatalf("waited %v for: %s\n%s", patience, what, tail(s.stderr.String(), 4<<10))
@@ -209,13 +221,40 @@ func (s *service) signal(sig os.Signal) {
 	require.NoError(s.t, s.cmd.Process.Signal(sig))
 }
 
+// stopped reports whether SIGSTOP has stopped all threads of a process, which takes a
+// moment.
+func stopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		state := stat[bytes.LastIndexByte(stat, ')')+1:]
+		if !bytes.HasPrefix(state, []byte(" T")) {
+			return false
+		}
+	}
+	return err == nil && len(threads) > 0
+}
+
+// hasEnded reports whether the process has ended.
+func (s *service) hasEnded() bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 // wait waits for the process to end by itself and returns its exit code.
 func (s *service) wait() int {
 	s.t.Helper()
 	select {
 	case <-s.exited:
 	case <-time.After(patience):
-		s.signal(syscall.SIGQUIT) // shows where it hangs
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // shows where it hangs
 		<-s.exited
 		s.t.Fatalf("the service did not end:\n%s", s.stderr)
 	}
@@ -370,7 +409,7 @@ func run(t *testing.T, b build, env []string, args ...string) result {
 	t.Helper()
 	binary, err := b()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // some copy or check a whole store
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, binary, args...)
