@@ -51,7 +51,7 @@ func openPage(t testing.TB, address string, width int64, media ...*emulation.Med
 	// to it for a moment after the browser has ended, for which t.TempDir does not
 	// wait when it removes its own.
 	allocator, cancel := chromedp.NewExecAllocator(ctx,
-		chromedp.ExecPath("chromium"), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
+		chromedp.ExecPath("chromium"), chromedp.WSURLReadTimeout(patience), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("host-resolver-rules", "MAP "+reboundName+" 127.0.0.1"))
 	t.Cleanup(cancel)

@@ -286,12 +286,12 @@ func TestConsole_Callers(t *testing.T) {
 	p := s.console(1280)
 	p.until(text("health") + ` === 'serving'`)
 	require.True(t, eval[bool](p, `document.getElementById('callers').hidden`), "nobody has said who he is")
-	for range 3 {
+	s.eventually("they are shown", func() bool { // for some seconds after each request
 		s.request(http.MethodPut, s.dataURL("/v0/entity?id=k"), "v", "Spillway-Client: <img src=x onerror=alert(1)>", "Spillway-Priority: 6")
-	}
-	p.until(`/client <img src=x onerror=alert\(1\)>/.test(` + text("callers-rows") + `) && /priority 6/.test(` + text("callers-rows") + `)`)
+		return eval[bool](p, `/client <img src=x onerror=alert\(1\)>/.test(`+text("callers-rows")+`) && /priority 6/.test(`+text("callers-rows")+`)`)
+	})
 	require.Zero(t, eval[int](p, `document.querySelectorAll('main img').length`))
-	require.Equal(t, "reads 0 of 2, writes 0 of 1", eval[string](p, text("workers")))
+	p.until(text("workers") + ` === 'reads 0 of 2, writes 0 of 1'`)
 	require.Equal(t, "reads 0 of 256, writes 0 of 256", eval[string](p, text("capacity")))
 	p.picture("split", chromedp.FullScreenshot(100))
 }
@@ -323,8 +323,8 @@ func TestConsole_Fits(t *testing.T) {
 		p.picture(test.name, chromedp.FullScreenshot(100))
 		if test.still {
 			p.js(`window.frames = 0; const asked = requestAnimationFrame; requestAnimationFrame = (f) => { window.frames++; return asked(f) }`)
-			now := eval[string](p, text("arrivals"))
-			p.until(fmt.Sprintf(`%s !== %q`, text("arrivals"), now))
+			now := eval[string](p, text("process")) // which says for how long
+			p.until(fmt.Sprintf(`%s !== %q`, text("process"), now))
 			require.Zero(t, eval[int](p, `window.frames`), "nothing is animated")
 		}
 		// Everything that can be used can be reached, and says what it is.
@@ -351,9 +351,9 @@ func TestConsole_CPU(t *testing.T) {
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.adminURL("/console/events"), nil)
 	require.NoError(t, err)
-	// The best of three counts, since what the kernel accounts has some noise.
+	// The best of six counts, since what the kernel accounts has some noise.
 	var shares []float64
-	for range 3 {
+	for range 6 {
 		none := measure()
 		resp, err := new(http.Client).Do(req)
 		require.NoError(t, err)
