@@ -138,7 +138,17 @@ func (e *engine) inspect(t testing.TB, name, template string) string {
 // eventually polls a condition until it holds.
 func (e *engine) eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, patience, 50*time.Millisecond, what)
+	deadline := time.NewTimer(4 * patience) // several commands of an engine on a machine that does much else
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited %v for: %s", 4*patience, what)
+		case <-tick.C:
+		}
+	}
 }
 
 // importImage makes an image of files: what is to be at a path of the image, by
