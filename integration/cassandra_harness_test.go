@@ -5,11 +5,13 @@ package integration
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,7 +97,10 @@ func newCluster(t testing.TB, n int, extra ...string) *cluster {
 	oneCluster <- struct{}{}
 	t.Cleanup(func() { <-oneCluster })
 	c := &cluster{t: t, jars: jars, extra: strings.Join(extra, "\n"), java: []string{"-Xms512m", "-Xmx512m", "-XX:TieredStopAtLevel=1"}}
-	c.port, c.gossip = portOnAll(t, n), portOnAll(t, n)
+	c.port = portOnAll(t, n)
+	for c.gossip == "" || c.gossip == c.port {
+		c.gossip = portOnAll(t, n)
+	}
 	for i := range n {
 		address := fmt.Sprintf("127.0.0.%d", i+1)
 		c.nodes = append(c.nodes, &node{cluster: c, number: i, address: address, public: address, folder: t.TempDir()})
@@ -201,26 +206,20 @@ func (c *cluster) hosts() string {
 }
 
 // portOnAll returns a port that is free on the first n loopback addresses, and on
-// those of the proxies before them.
+// those of the proxies before them. It is none of those that are given to whoever asks
+// for any: another test could get it before a node takes it, or while the node is down.
 func portOnAll(t testing.TB, n int) string {
 	t.Helper()
 	for range 100 {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		_, port, err := net.SplitHostPort(first.Addr().String())
-		require.NoError(t, err)
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
 		free := true
 		for i := range 2 * n {
-			if i == 0 {
-				continue // that is the first
-			}
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.%d.%d:%s", i/n, i%n+1, port))
 			free = free && err == nil
 			if err == nil {
 				_ = l.Close()
 			}
 		}
-		_ = first.Close()
 		if free {
 			return port
 		}
@@ -314,6 +313,9 @@ func (n *node) eventually(what string, condition func() bool) {
 	for !condition() {
 		select {
 		case <-n.exited:
+			if condition() { // it came to hold just before
+				return
+			}
 			t.Fatalf("the Cassandra node has ended (%v) before %s:\n%s", n.cmd.ProcessState, what, tail(n.log.String(), 8<<10))
 		case <-deadline.C:
 			t.Fatalf("waited for the Cassandra node until %s:\n%s", what, tail(n.log.String(), 8<<10))
@@ -336,6 +338,7 @@ func (n *node) kill() {
 func (n *node) freeze() {
 	n.cluster.t.Helper()
 	require.NoError(n.cluster.t, n.cmd.Process.Signal(syscall.SIGSTOP))
+	n.eventually("it has stopped", func() bool { return stopped(n.cmd.Process.Pid) })
 }
 
 func (n *node) thaw() {
