@@ -26,7 +26,7 @@ func TestLab_ComparesRealServices(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	s := scenario.Scenario{
-		Name: "small", Duration: 1200 * time.Millisecond, Warmup: 200 * time.Millisecond, Repetitions: 1, Seed: 1,
+		Name: "small", Duration: 1200 * time.Millisecond, Warmup: 200 * time.Millisecond, Timeout: patience, Repetitions: 1, Seed: 1,
 		Combinations: []scenario.Combination{
 			{Strategy: "sync", Connections: 8, Mix: "get=80,scan=20", Keys: 2000, Rate: "0.1x"},
 			// More keys are in the store than are read.

@@ -48,33 +48,23 @@ func TestSoak_TakesNoMoreWithTime(t *testing.T) {
 		Mix:     workload.Mix{Put: 45, Get: 45, Delete: 5, Scan: 5},
 		Timeout: patience,
 	}
-	closed := load
-	closed.Duration = max(time.Second, duration/60)
-	r, err := generator.Run(t.Context(), closed)
-	require.NoError(t, err)
-	require.Empty(t, r.Partial)
-
 	seed := seedOr(t, rand.Uint64())
 	t.Logf("run again with SPILLWAY_TORTURE_SEED=%d", seed)
 	load.Seed = seed
-	k := soak{s: s, rng: rand.New(rand.NewPCG(seed, 0)), samples: make(map[string][]float64)}
-	step := max(20*time.Millisecond, duration/200)
-	stop := k.accompany(t.Context(), step)
-	load.Rate, load.Duration = 0.8*r.CompletedRPS, duration
-	r, err = generator.Run(t.Context(), load)
-	require.NoError(t, errors.Join(err, stop()))
-	require.Empty(t, r.Partial)
-	for _, kind := range []loadresult.ErrorKind{loadresult.ErrorReset, loadresult.ErrorProtocol, loadresult.ErrorConnect} {
-		require.Zero(t, r.Errors[kind], kind)
+	var k soak
+	for try, good := 0, false; !good; try++ { // the machine may become much slower than when it was measured
+		require.Less(t, try, 5, "most of the load has never been served, or hardly a sample was taken")
+		closed := load
+		closed.Duration = max(time.Second, duration/60)
+		r, err := generator.Run(t.Context(), closed)
+		require.NoError(t, err)
+		require.Empty(t, r.Partial)
+
+		k = soak{s: s, rng: rand.New(rand.NewPCG(seed, 0)), samples: make(map[string][]float64)}
+		steady := load
+		steady.Rate, steady.Duration = 0.8*r.CompletedRPS, duration
+		good = k.run(t, steady) && len(k.samples["go_goroutines"]) >= 4
 	}
-	t.Logf("%d requests at %.0f a second, answered with %v; with them %v", r.Requests, load.Rate, r.Status, k.done)
-	served := r.Status["404"]
-	for status, n := range r.Status {
-		if status[0] == '2' {
-			served += n
-		}
-	}
-	require.Greater(t, 2*served, r.Requests, "most of the load has been served")
 
 	// What is filled once, such as caches and memtables, is not all filled within
 	// seconds.
@@ -105,6 +95,27 @@ type soak struct {
 	rng     *rand.Rand // of the one that switches
 	samples map[string][]float64
 	done    map[string]int
+}
+
+// run sends the load, and does what happens beside it. It reports whether most of the
+// load has been served.
+func (k *soak) run(t *testing.T, load workload.Options) bool {
+	t.Helper()
+	stop := k.accompany(t.Context(), max(20*time.Millisecond, load.Duration/200))
+	r, err := generator.Run(t.Context(), load)
+	require.NoError(t, errors.Join(err, stop()))
+	require.Empty(t, r.Partial)
+	for _, kind := range []loadresult.ErrorKind{loadresult.ErrorReset, loadresult.ErrorProtocol, loadresult.ErrorConnect} {
+		require.Zero(t, r.Errors[kind], kind)
+	}
+	t.Logf("%d requests at %.0f a second, answered with %v; with them %v", r.Requests, load.Rate, r.Status, k.done)
+	served := r.Status["404"]
+	for status, n := range r.Status {
+		if status[0] == '2' {
+			served += n
+		}
+	}
+	return 2*served > r.Requests
 }
 
 // accompany does what happens beside the load until the returned function is
