@@ -20,11 +20,12 @@ import (
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/admission/admissionfasthttp"
 	"github.com/spillway-go/spillway/admission/internal/adaptertest"
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/strategies"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	testenv.Main(m,
 		// fasthttp has one goroutine for the date, as long as the process lives,
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 		// and one a server that sleeps for seconds before it sees that it may end.
@@ -156,7 +157,7 @@ func TestHandler_TimesOut(t *testing.T) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return c.Stats().InUse == 0
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // A stream that panics, which fasthttp recovers from, gives its place back.

@@ -5,11 +5,11 @@ go 1.26.0
 require (
 	github.com/spillway-go/spillway v0.0.0
 	github.com/stretchr/testify v1.12.1
-	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.85.0
 )
 
 require (
+	go.uber.org/goleak v1.3.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -24,10 +23,11 @@ import (
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/admission/admissiongrpc"
 	"github.com/spillway-go/spillway/admission/internal/adaptertest"
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/strategies"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // service does what a test says.
 type service struct {

@@ -18,18 +18,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/spillway-go/spillway/internal/backup"
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // switcher is a dispatcher of which only the strategy matters.
 type switcher struct {

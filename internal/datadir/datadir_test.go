@@ -8,10 +8,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // held returns a folder that is held until the end of the test.
 func held(t *testing.T) (f *FS, lock *Lock, dir string) {

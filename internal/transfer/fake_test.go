@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // source is a Source in memory.
 type source struct {

@@ -3,7 +3,7 @@ package generator
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }

@@ -13,7 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
 // The test binary is also a service, of a kind that its name tells: a link with
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	testenv.Main(m)
 }
 
 // fakeBinary returns the path of a fake service.

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // standard is the setting of the design's figures: 8 workers, 4 ms of
 // exponential work, an SLO of 100 ms, at a multiple of the capacity.

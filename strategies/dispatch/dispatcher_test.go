@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/strategies"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // stage runs a dispatcher whose tasks run until they are told to end. It is
 // used inside a bubble of synctest, where Wait says that everybody who could do

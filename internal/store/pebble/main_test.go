@@ -3,9 +3,9 @@ package pebble
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	testenv.Main(m)
 }

@@ -8,8 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/loadtest/peers"
 )
 
@@ -29,5 +28,5 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	testenv.Main(m)
 }

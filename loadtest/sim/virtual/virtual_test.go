@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
@@ -19,7 +19,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 const ms = time.Millisecond
 
