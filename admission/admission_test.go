@@ -11,13 +11,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/strategies"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 func open(tb testing.TB, o admission.Options) *admission.Controller {
 	tb.Helper()
@@ -111,8 +111,8 @@ func TestAcquire_WaitsItsTurn(t *testing.T) {
 					go func() {
 						p, err := c.Acquire(t.Context(), admission.Request{})
 						require.NoError(t, err)
-						if n := running.Add(1); n > most.Load() {
-							most.Store(n)
+						n := running.Add(1)
+						for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 						}
 						time.Sleep(time.Millisecond)
 						running.Add(-1)

@@ -196,7 +196,7 @@ func TestCost_CapacityHolds(t *testing.T) {
 		require.Positive(t, served.Load())
 		require.Positive(t, full.Load())
 		cancel()
-		synctest.Wait()
+		time.Sleep(time.Second) // for whoever is being served
 		require.Zero(t, c.Stats().Waiting)
 		require.Equal(t, 1, c.Stats().InUse)
 	})

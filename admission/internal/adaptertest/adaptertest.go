@@ -138,20 +138,20 @@ func Take(t testing.TB, c *admission.Controller) admission.Permit {
 // Waiting returns when so many requests wait.
 func Waiting(t testing.TB, c *admission.Controller, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.Stats().Waiting == n }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().Waiting == n }, time.Minute, time.Millisecond)
 }
 
 // InUse returns when so many places are in use.
 func InUse(t testing.TB, c *admission.Controller, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.Stats().InUse == n }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().InUse == n }, time.Minute, time.Millisecond)
 }
 
 // RequireWhole finds a place that was lost, or one too many.
 func RequireWhole(t testing.TB, c *admission.Controller) {
 	t.Helper()
 	require.Eventually(t, func() bool { s := c.Stats(); return s.InUse == 0 && s.Waiting == 0 },
-		20*time.Second, time.Millisecond, "a place is lost, or a request")
+		time.Minute, time.Millisecond, "a place is lost, or a request")
 	var all []admission.Permit
 	for {
 		p, ok := c.TryAcquire(admission.Request{})

@@ -115,7 +115,7 @@ func goesWhileItWaits(t *testing.T, a Adapter) {
 		return
 	}
 	held.Release()
-	require.Eventually(t, func() bool { return begun.Load() == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return begun.Load() == 1 }, time.Minute, time.Millisecond)
 }
 
 func goesWhileItIsServed(t *testing.T, a Adapter) {
@@ -343,7 +343,7 @@ func drains(t *testing.T, a Adapter) {
 		defer cancel()
 		late = client.Call(ctx, "/") // which waits, and leaves, if it is before Drain
 		return late.Err == nil
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	requireStops(t, a, late)
 	held.Release()
 	require.True(t, (<-waits).Served)
