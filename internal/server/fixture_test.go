@@ -42,6 +42,7 @@ type memStore struct {
 	open    atomic.Int64     // iterators
 	stalled atomic.Bool
 	hung    chan struct{} // while it is not nil, what syncs wait for
+	syncing atomic.Int64  // that wait for it, and were handed on so
 }
 
 func newMemStore() *memStore {
@@ -147,15 +148,20 @@ func (m *memStore) apply(writes []store.Write) (store.Commit, error) {
 		}
 	}
 	if m.hung != nil {
-		return hungCommit{m.hung}, nil
+		return hungCommit{m, m.hung}, nil
 	}
 	return nil, nil
 }
 
 // hungCommit waits for a disk that hangs.
-type hungCommit struct{ until chan struct{} }
+type hungCommit struct {
+	store *memStore
+	until chan struct{}
+}
 
 func (c hungCommit) Wait() error {
+	c.store.syncing.Add(1)
+	defer c.store.syncing.Add(-1)
 	<-c.until
 	return nil
 }
