@@ -135,3 +135,22 @@ func TestCORS_Preflight(t *testing.T) {
 	require.Empty(t, a.header.Get("Vary"))
 	requireNotReadable(t, a, "preflight")
 }
+
+// A page may read that it gave a header twice, wherever its origin stands among the lines.
+func TestCORS_HeaderGivenTwice(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "fifo", underX, func(o *setup) { o.CORSOrigins = []string{page} })
+	const origin, twice = "Origin: " + page + "\n", "Spillway-Priority: 1\nSpillway-Priority: 2\n"
+	for _, lines := range []string{origin + twice, twice + origin, twice + "If-Match: *\nIf-Match: *\n" + origin} {
+		a := s.dial().do("GET /v0/entity?id=a" + host + lines + "\n")
+		require.Equal(t, 400, a.status, lines)
+		require.Contains(t, a.body, "Spillway-Priority is given more than once", lines)
+		requireReadable(t, a, lines)
+	}
+	for _, lines := range []string{twice, twice + "Origin: https://evil.example\n", origin + twice + origin} {
+		a := s.dial().do("GET /v0/entity?id=a" + host + lines + "\n")
+		require.Equal(t, 400, a.status, lines)
+		require.Equal(t, []string{"Origin"}, a.header.Values("Vary"), lines)
+		requireNotReadable(t, a, lines)
+	}
+}

@@ -45,7 +45,7 @@ func parseFields(raw []byte, f *fields) (bad *problem) {
 		line := raw[:end-1]
 		raw = raw[end+1:]
 		if len(line) == 0 {
-			return nil
+			return bad
 		}
 		f.lines++
 		colon := bytes.IndexByte(line, ':')
@@ -59,8 +59,8 @@ func parseFields(raw []byte, f *fields) (bad *problem) {
 		if bytes.IndexByte(name, ' ') >= 0 {
 			return malformed("a header name has a space: " + quote(name))
 		}
-		if bad := f.set(name, trim(line[colon+1:])); bad != nil {
-			return bad
+		if twice := f.set(name, trim(line[colon+1:])); twice != nil && bad == nil {
+			bad = twice
 		}
 	}
 }

@@ -66,11 +66,12 @@ func (c *conn) parseHead() *problem {
 		return &problem{status: fasthttp.StatusHTTPVersionNotSupported, close: true,
 			detail: "the version is " + quote(x.head.Protocol()) + ", allowed: HTTP/1.1 and HTTP/1.0"}
 	}
-	if bad := parseFields(x.head.RawHeaders(), &x.fields); bad != nil {
-		return bad
-	}
+	bad := parseFields(x.head.RawHeaders(), &x.fields)
 	var mayCall bool
 	q.cors, mayCall = c.server.cors.lines(x.fields.origin)
+	if bad != nil {
+		return bad
+	}
 	q.preflight = mayCall && x.fields.preflight && q.method == fasthttp.MethodOptions
 	if bad := c.parseFraming(); bad != nil {
 		return bad
