@@ -146,10 +146,16 @@ const (
 // the first call has an effect, and only if the concurrency is learned.
 func (p Permit) Answered(how Outcome) {
 	w := p.waiter
-	if w == nil || w.generation.Load() != p.generation {
+	if w == nil {
 		return
 	}
-	w.controller.engine.Answered(&w.task, dispatch.Outcome(how))
+	// In this order: what is the permit's own afterwards was so before. If it is released
+	// only now, and others get the places, they began at another time.
+	began := w.task.Began()
+	if w.generation.Load() != p.generation {
+		return
+	}
+	w.controller.engine.Answered(&w.task, began, dispatch.Outcome(how))
 }
 
 // Release gives the places back. Only the first call on any copy of the permit has an

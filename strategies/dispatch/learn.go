@@ -112,11 +112,10 @@ func (p *pool) learned() *Learned {
 	return told
 }
 
-// answered measures the end of t, which has its places, unless that was done. It returns
-// the time.
-func (p *pool) answered(t *Task, how Outcome, now int64) int64 {
-	began, l := t.began.Swap(0), p.learning.Load()
-	if began == 0 || l == nil || how == Unmeasured {
+// measured tells l of the end of a task that began at that time, unless it is 0: it was
+// told then, or nobody measures it. Now may be 0. It returns the time.
+func (p *pool) measured(l *learning, began int64, how Outcome, now int64) int64 {
+	if began == 0 || how == Unmeasured {
 		return now
 	}
 	if now == 0 {

@@ -298,7 +298,7 @@ func TestLearn_Answered(t *testing.T) {
 			task := request(row.name, 1)
 			require.True(t, d.Acquire(task))
 			time.Sleep(time.Millisecond)
-			d.Answered(task, row.how)
+			d.Answered(task, task.Began(), row.how)
 			told := l.told()
 			require.Equal(t, row.told, len(told) == 1, row.name)
 			if row.told {
@@ -307,12 +307,39 @@ func TestLearn_Answered(t *testing.T) {
 			}
 			require.Equal(t, 1, d.Gauge().Busy, "its place is not free")
 			time.Sleep(time.Millisecond)
-			d.Answered(task, Good)
+			d.Answered(task, task.Began(), Good)
 			d.Release(task)
 			require.Empty(t, l.told())
 			require.Zero(t, d.Gauge().Busy)
 		}
 		require.EqualValues(t, 1, d.Status().Learned.Dropped)
+	})
+}
+
+// Who says how a task ended while it is released, and gets its places anew, says nothing of
+// what it does then.
+func TestLearn_AnsweredTooLate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, l, _ := lender(t, Options{}, 3)
+		defer d.Close()
+		task := request("", 1)
+		require.True(t, d.Acquire(task))
+		began := task.Began()
+		time.Sleep(time.Millisecond)
+		d.Release(task)
+		d.Answered(task, began, Dropped)
+		require.True(t, d.Acquire(task))
+		d.Answered(task, began, Dropped)
+		d.Answered(task, 0, Dropped)
+		time.Sleep(2 * time.Millisecond)
+		d.Release(task)
+		told := l.told()
+		require.Len(t, told, 2)
+		for i, took := range []time.Duration{time.Millisecond, 2 * time.Millisecond} {
+			require.EqualValues(t, took, told[i].Now-told[i].Began)
+			require.False(t, told[i].Dropped)
+		}
+		require.Zero(t, d.Status().Learned.Dropped)
 	})
 }
 
@@ -346,7 +373,7 @@ func TestLearn_Inline(t *testing.T) {
 		for range 3 {
 			task := request("", 1)
 			require.True(t, d.Acquire(task))
-			d.Answered(task, Good)
+			d.Answered(task, task.Began(), Good)
 			d.Release(task)
 		}
 		require.Empty(t, l.told())

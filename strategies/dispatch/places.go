@@ -80,8 +80,10 @@ func (d *Dispatcher) Release(t *Task) {
 			t.learner = nil
 		}
 	}
-	if n > 0 && p.learning.Load() != nil {
-		now = p.answered(t, Good, now)
+	if n > 0 {
+		if l := p.learning.Load(); l != nil {
+			now = p.measured(l, t.began.Swap(0), Good, now)
+		}
 	}
 	if n > 0 && !p.handOn(n, now) {
 		p.places.free.Add(n)
@@ -90,12 +92,14 @@ func (d *Dispatcher) Release(t *Task) {
 	d.left()
 }
 
-// Answered ends the time that a learned number measures for t, which has its places, and
-// says how the work ended. Without it Release ends the time, as Good.
-func (d *Dispatcher) Answered(t *Task, how Outcome) {
+// Answered ends the time that a learned number measures for t, which got its places when
+// t.Began tells, and says how the work ended. Without it Release ends the time, as Good.
+// The first of them counts. It does nothing if t has been released, and got its places
+// again, since t.Began was asked.
+func (d *Dispatcher) Answered(t *Task, began int64, how Outcome) {
 	p := d.pools[0]
-	if p.learning.Load() != nil {
-		p.answered(t, how, 0)
+	if l := p.learning.Load(); l != nil && began != 0 && t.began.CompareAndSwap(began, 0) {
+		p.measured(l, began, how, 0)
 	}
 }
 

@@ -66,6 +66,10 @@ type Task struct {
 	held atomic.Bool
 }
 
+// Began returns when t, which has its places, got them, for Answered. It is 0 if their
+// number is not learned, or the end of t was measured.
+func (t *Task) Began() int64 { return t.began.Load() }
+
 // reset prepares t for another submission.
 func (t *Task) reset() {
 	t.Shed, t.WouldShed, t.Spared = strategies.ReasonNone, strategies.ReasonNone, strategies.ReasonNone
