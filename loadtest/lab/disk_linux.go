@@ -32,5 +32,10 @@ func lock(dir string) (release func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
-	return func() { _ = f.Close() }, nil
+	return func() {
+		// To close it is not enough: a process that is being started has it as well, until it
+		// runs its program.
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+		_ = f.Close()
+	}, nil
 }
