@@ -86,7 +86,7 @@ func (p *pool) enforced(l *learning) int {
 
 // observed is why a number that is only observed is what it is. A law learns from what
 // becomes of the work when more or less of it runs at once.
-const observed = "where it is only observed it holds nobody back, so there is nothing to learn from"
+const observed = "in observe mode the number holds nobody back, so nothing is learned"
 
 // unheld is how many places there are where nobody is to be held back.
 const unheld = 1 << 20

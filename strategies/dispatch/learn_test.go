@@ -152,7 +152,7 @@ func TestLearn_Observed(t *testing.T) {
 		s.end("slow0")
 		require.Len(t, l.told(), 1)
 		require.Equal(t, 3, s.Status().Workers)
-		require.Contains(t, s.Status().Learned.Why, "only observed")
+		require.Contains(t, s.Status().Learned.Why, "observe mode")
 		require.Equal(t, 7, s.Gauge().Busy)
 	})
 }
