@@ -105,6 +105,7 @@ func TestDrain_UnderLoad(t *testing.T) {
 			go func() {
 				done <- concurrently(clients, func(i int) error {
 					c := conns[i]
+					defer c.close()
 					for n := 0; ; n++ {
 						key := fmt.Sprintf("%d-%d", i, n)
 						late := told.Load()
@@ -247,8 +248,10 @@ func TestDrain_SecondSignalLosesNothing(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
 				done <- concurrently(clients, func(i int) error {
+					c := conns[i]
+					defer c.close()
 					for n := 0; ; n++ {
-						a, err := conns[i].do(http.MethodPut, entity(fmt.Sprintf("%d-%d", i, n)), "v")
+						a, err := c.do(http.MethodPut, entity(fmt.Sprintf("%d-%d", i, n)), "v")
 						if err != nil {
 							return nil // the end
 						}

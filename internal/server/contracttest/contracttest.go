@@ -96,8 +96,9 @@ func deleteAll(t testing.TB, address string) {
 			require.NoError(t, err)
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			require.NoError(t, err)
-			require.NoError(t, conn.Close())
 			status = resp.StatusCode
+			_ = resp.Body.Close()
+			require.NoError(t, conn.Close())
 		}
 	}
 }
