@@ -45,7 +45,7 @@ func openPage(t testing.TB, address string, width int64, media ...*emulation.Med
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Fatal("chromium is missing: make deps")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // for all that is done with it
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience) // for all that is done with it
 	t.Cleanup(cancel)
 	// The profile is in a folder of chromedp's: a process of the browser may write
 	// to it for a moment after the browser has ended, for which t.TempDir does not
