@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,8 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
@@ -25,7 +24,7 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // outcome is how the program ended.
 type outcome struct {
@@ -78,10 +77,7 @@ func store(w http.ResponseWriter, r *http.Request) {
 // closed returns the URL of a server that is not there.
 func closed(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return "http://" + listener.Addr().String()
+	return "http://" + testenv.Nobody(t)
 }
 
 func TestRun_SaysWhatItIs(t *testing.T) {

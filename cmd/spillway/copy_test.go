@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"io"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
 // What stands in the way of a copy is said in one line, before anything is done.
@@ -18,10 +19,7 @@ func TestRun_CopyRefuses(t *testing.T) {
 	s := launch(t, "SPILLWAY_DATA_DIR="+data)
 	put(t, s, "k", "value")
 	require.Equal(t, exitOK, s.stop())
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := nobody.Addr().String()
-	require.NoError(t, nobody.Close())
+	address := testenv.Nobody(t)
 	empty := t.TempDir()
 	state := filepath.Join(t.TempDir(), "state")
 

@@ -29,11 +29,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/strategies"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	testenv.Main(m,
 		// Started by package signal with the first Notify, for the life of the process.
 		goleak.IgnoreTopFunction("os/signal.signal_recv"),
 		goleak.IgnoreTopFunction("os/signal.loop"),
@@ -286,9 +287,10 @@ func TestRun_Healthcheck(t *testing.T) {
 		require.Empty(t, stdout+stderr)
 	}
 	require.Equal(t, exitOK, s.stop())
-	code, _, stderr := try(t, nil, "healthcheck", "--admin-listen="+s.addr["admin"])
+	gone := testenv.Nobody(t) // that of the service may be somebody else's by now
+	code, _, stderr := try(t, nil, "healthcheck", "--admin-listen="+gone)
 	require.Equal(t, exitFailed, code)
-	requireLine(t, stderr, "healthcheck", s.addr["admin"])
+	requireLine(t, stderr, "healthcheck", gone)
 
 	code, _, stderr = try(t, nil, "healthcheck", "--admin-listen=:0")
 	require.Equal(t, exitFailed, code)
@@ -379,9 +381,10 @@ func TestRun_BackupRestoreCheck(t *testing.T) {
 	requireLine(t, stderr, "in the data folder", filepath.Join(data, "backups"))
 	require.Equal(t, exitOK, s.stop())
 
-	code, _, stderr = try(t, nil, "backup", dir, admin)
+	gone := testenv.Nobody(t)
+	code, _, stderr = try(t, nil, "backup", dir, "--admin-listen="+gone)
 	require.Equal(t, exitFailed, code)
-	requireLine(t, stderr, "does not answer", s.addr["admin"])
+	requireLine(t, stderr, "does not answer", gone)
 	for _, folder := range []string{data, dir} {
 		code, stdout, stderr = try(t, nil, "check", folder)
 		require.Equal(t, exitOK, code, stderr)

@@ -17,13 +17,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/internal/store/pebble"
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // subject is a store of which backups are made.
 type subject struct {
@@ -354,7 +354,10 @@ func TestBackups_HangsAtAStop(t *testing.T) {
 			s.mustPut("meanwhile", 10)
 			require.NoError(t, s.Sync())
 			killed := filepath.Join(t.TempDir(), "killed")
-			require.NoError(t, os.CopyFS(killed, os.DirFS(s.dir)))
+			for err := os.CopyFS(killed, os.DirFS(s.dir)); err != nil; err = os.CopyFS(killed, os.DirFS(s.dir)) {
+				require.ErrorIs(t, err, fs.ErrNotExist, "what the store has no use for any more goes meanwhile")
+				require.NoError(t, os.RemoveAll(killed))
+			}
 			requireHolds(t, killed, map[string]int{"before": 10, "meanwhile": 10})
 			select {
 			case <-closed:

@@ -73,6 +73,10 @@ func TestJob_CopiesAndVerifies(t *testing.T) {
 // What expires does so in the copy as well, and is not missed once it has.
 func TestJob_KeepsExpiry(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testKeepsExpiry)
+}
+
+func testKeepsExpiry(t *testing.T) {
 	from := map[string]string{"gone": "v", "late": "v", "soon": "v", "stays": "v"}
 	to := newTarget()
 	j := newJob(t, from, to)

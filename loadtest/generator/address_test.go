@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
@@ -48,14 +49,12 @@ func TestSend_UsesEveryAddressThatAnswers(t *testing.T) {
 
 func testUsesEveryAddressThatAnswers(t *testing.T, engine workload.Engine) {
 	t.Parallel()
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, gone.Close())
+	gone := netip.MustParseAddrPort(testenv.Nobody(t))
 	var hosts sync.Map
 	first, requestsOfFirst := listen(t, &hosts)
 	second, requestsOfSecond := listen(t, &hosts)
 	o := workload.Options{Engine: engine, Rate: 200, Connections: 4, Loops: 2, Mix: workload.Mix{Get: 1}, Duration: 500 * time.Millisecond}.WithDefaults()
-	r, err := send(t.Context(), o, &plan{engine: engine, servers: []server{{scheme: "http", host: "the.name", addresses: []netip.AddrPort{gone.Addr().(*net.TCPAddr).AddrPort(), first, second}}}})
+	r, err := send(t.Context(), o, &plan{engine: engine, servers: []server{{scheme: "http", host: "the.name", addresses: []netip.AddrPort{gone, first, second}}}})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
 	require.Positive(t, requestsOfFirst())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
@@ -178,7 +178,7 @@ func testGivesUpAfterTheTimeout(t *testing.T, engine workload.Engine) {
 	require.InDelta(t, timeout.Seconds()*1000, r.Latency.P50, 0.1)
 	require.InDelta(t, timeout.Seconds()*1000, r.Latency.Max, 0.1)
 	require.Zero(t, r.ServedLatency.Max)
-	require.Positive(t, hungUp.Load(), "who gives up hangs up")
+	require.Eventually(t, func() bool { return hungUp.Load() > 0 }, time.Minute, time.Millisecond, "who gives up hangs up")
 }
 
 func TestRun_TellsErrorsApart(t *testing.T) { onEachEngine(t, testTellsErrorsApart) }
@@ -371,10 +371,7 @@ func TestRun_SaysWhatIsWrong(t *testing.T) { onEachEngine(t, testSaysWhatIsWrong
 
 func testSaysWhatIsWrong(t *testing.T, engine workload.Engine) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	closed := "http://" + listener.Addr().String()
-	require.NoError(t, listener.Close())
+	closed := "http://" + testenv.Nobody(t)
 	for _, test := range []struct {
 		o    workload.Options
 		says string
@@ -410,8 +407,9 @@ func testReportsProgress(t *testing.T, engine workload.Engine) {
 	require.NotEmpty(t, calls)
 	last := calls[len(calls)-1]
 	require.Positive(t, last.Requests)
-	require.Positive(t, last.Rate)
 	require.Positive(t, last.Done)
+	// A machine that stops for a while may let an interval pass with no answer.
+	require.True(t, slices.ContainsFunc(calls, func(p workload.Progress) bool { return p.Rate > 0 }))
 }
 
 // What becomes of a request is told by who sent it, how important it is and what

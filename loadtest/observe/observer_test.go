@@ -13,16 +13,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/spillway-go/spillway/internal/admin"
 	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // fake plays the admin plane of a service.
 type fake struct {
@@ -66,7 +66,10 @@ func newFake(t *testing.T) *fake {
 			fmt.Fprintf(w, "spillway_shed_total{reason=\"expired\",strategy=%q} 11\n", strategy)
 		}
 		f.mallocs += readingMallocs
-		f.scraped <- struct{}{}
+		select {
+		case f.scraped <- struct{}{}:
+		default: // nobody has awaited any for long
+		}
 	})
 	mux.HandleFunc("GET /debug/pprof/", func(w http.ResponseWriter, r *http.Request) { f.profiles(w, r) })
 	f.Server = httptest.NewServer(mux)
@@ -275,8 +278,7 @@ func TestObserver_NoProfiles(t *testing.T) {
 func TestOpen_BadPlane(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	gone := newFake(t)
-	gone.Close()
+	gone := "http://" + testenv.Nobody(t)
 	answers := func(status int, strategy, metrics string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
@@ -297,7 +299,7 @@ func TestOpen_BadPlane(t *testing.T) {
 		{"127.0.0.1:6060", "", []string{`"127.0.0.1:6060"`, "http://host:port"}},
 		{"ftp://127.0.0.1:6060", "", []string{"http://host:port"}},
 		{"", "", []string{"http://host:port"}},
-		{gone.URL, "secret", []string{gone.URL, "connection refused"}},
+		{gone, "secret", []string{gone, "connection refused"}},
 		{f.URL, "", []string{f.URL, "bearer token"}},
 		{f.URL, "wrong", []string{f.URL, "bearer token"}},
 		{answers(404, `{"title":"Not Found","detail":"there is no /strategy"}`, ""), "", []string{"404 Not Found to GET /strategy: there is no /strategy"}},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
 func TestClock_NeverRepeatsOrGoesBack(t *testing.T) {
@@ -191,12 +191,9 @@ func TestStore_HasNoRanges(t *testing.T) {
 
 func TestOpen_Unreachable(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
+	address := testenv.Nobody(t)
 	var log bytes.Buffer
-	_, err = Open(Options{
+	_, err := Open(Options{
 		Hosts: []string{address}, Keyspace: "k", Consistency: "ONE", Replication: map[string]int{"": 1},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
