@@ -118,6 +118,27 @@ func TestConsole_Moves(t *testing.T) {
 	p.until(`document.getElementById('why').hidden`)
 }
 
+// The figures of the cache of values stand among those of the store, where there is one.
+func TestConsole_ValueCache(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, setting, shown string
+	}{
+		{"with", "SPILLWAY_CACHE_BYTES=1MiB", `/value cache hits(\d+%|–)value cache[1-9][\d.]* [KM]?i?Bblock cache hits/.test(` + text("store") + `)`},
+		{"without", "SPILLWAY_CACHE_BYTES=4KiB", `/read amplification\d+block cache hits/.test(` + text("store") + `)`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, plain, test.setting)
+			s.mixedLoad()
+			p := s.console(1280)
+			p.until(test.shown)
+			require.NotContains(t, eval[string](p, `document.getElementById('main').innerHTML`), "NaN")
+			p.picture("value-cache-"+test.name, chromedp.FullScreenshot(100))
+		})
+	}
+}
+
 // The strategy is switched once that is confirmed, and not before; a refusal is
 // shown; a switch by others is, too.
 func TestConsole_Switches(t *testing.T) {

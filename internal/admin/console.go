@@ -172,9 +172,17 @@ type storeFrame struct {
 	ReadAmplification int      `json:"readAmplification"`
 	CacheHits         uint64   `json:"cacheHits"` // recent
 	CacheMisses       uint64   `json:"cacheMisses"`
-	Disk              uint64   `json:"disk"`
-	Memtables         uint64   `json:"memtables"`
-	Levels            []uint64 `json:"levels"` // bytes
+	// Values is of the cache of values, null where there is none, or nothing has come to it yet.
+	Values    *valuesFrame `json:"values"`
+	Disk      uint64       `json:"disk"`
+	Memtables uint64       `json:"memtables"`
+	Levels    []uint64     `json:"levels"` // bytes
+}
+
+type valuesFrame struct {
+	Hits   uint64 `json:"hits"` // recent
+	Misses uint64 `json:"misses"`
+	Bytes  uint64 `json:"bytes"`
 }
 
 type slowFrame struct {
@@ -260,6 +268,9 @@ func (h *history) frame() []byte {
 	}
 	if now.Writable != nil {
 		f.Store.Unwritable = now.Writable.Error()
+	}
+	if s.ValueCacheHits+s.ValueCacheMisses+s.ValueCacheBytes > 0 {
+		f.Store.Values = &valuesFrame{s.ValueCacheHits - before.Store.ValueCacheHits, s.ValueCacheMisses - before.Store.ValueCacheMisses, s.ValueCacheBytes}
 	}
 	for _, l := range s.Levels {
 		f.Store.Levels = append(f.Store.Levels, l.Bytes)

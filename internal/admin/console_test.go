@@ -139,7 +139,10 @@ func TestHistory_Frame(t *testing.T) {
 		live.Latency, live.Wait = metrics.Distribution{-27: 10}, metrics.Distribution{-28: 10}
 		live.Get, live.Commit = metrics.Distribution{-9: 1}, metrics.Distribution{-8: 2}
 		live.Writable, live.Embedded = errors.New("no space"), true
-		live.Store = metrics.StoreStats{Levels: []metrics.StoreLevel{{Bytes: 1}, {Bytes: 2}}, WriteStalls: 6}
+		live.Store = metrics.StoreStats{
+			Levels: []metrics.StoreLevel{{Bytes: 1}, {Bytes: 2}}, WriteStalls: 6,
+			ValueCacheHits: 9, ValueCacheMisses: 3, ValueCacheBytes: 4096,
+		}
 		require.True(t, h.sample())
 		data, ok := strings.CutPrefix(string(h.frame()), "event: state\ndata: ")
 		require.True(t, ok)
@@ -174,9 +177,15 @@ func TestHistory_Frame(t *testing.T) {
 		require.Len(t, store["get"], 3)
 		require.Nil(t, store["fsync"])
 		require.Equal(t, true, store["stallsLately"])
+		require.Equal(t, map[string]any{"hits": 9.0, "misses": 3.0, "bytes": 4096.0}, store["values"])
 		slow := got["slowest"].([]any)[0].(map[string]any)
 		require.Equal(t, "GET range", slow["method"])
 		require.InDelta(t, 2.0, slow["age"], 1e-9)
 		require.InDelta(t, 0.03, slow["took"], 1e-9)
+
+		time.Sleep(time.Second)
+		live.Store.ValueCacheHits, live.Store.ValueCacheMisses, live.Store.ValueCacheBytes = 0, 0, 0
+		require.True(t, h.sample())
+		require.Contains(t, string(h.frame()), `"values":null`, "there is no such cache")
 	})
 }

@@ -212,7 +212,11 @@
       return;
     }
     set(state, store.unwritable ? 'cannot write' : 'writable');
-    const looked = store.cacheHits + store.cacheMisses;
+    const share = (hits, misses) => hits + misses ? `${digits(100 * hits / (hits + misses))}%` : '–';
+    const values = !store.values ? [] : [
+      ['value cache hits', share(store.values.hits, store.values.misses)],
+      ['value cache', bytes(store.values.bytes)],
+    ];
     pairs($('store'), [
       ['read: median, p99', times(store.get, 'no read of late')],
       ['write: median, p99', times(store.commit, 'no write of late')],
@@ -221,7 +225,8 @@
       ['compactions', amount(store.compactions)],
       ['compaction debt', bytes(store.debt)],
       ['read amplification', String(store.readAmplification), store.readAmplification > 12 ? 'late' : 'off'],
-      ['cache hits', looked ? `${digits(100 * store.cacheHits / looked)}%` : '–'],
+      ...values,
+      ['block cache hits', share(store.cacheHits, store.cacheMisses)],
       ['memtables', bytes(store.memtables)],
       ['on disk', bytes(store.disk)],
       ['levels in use', (store.levels || []).map((n, i) => n ? `L${i}` : '').filter(Boolean).join(' ') || '–'],
