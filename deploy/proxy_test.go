@@ -10,8 +10,9 @@ import (
 	"github.com/spillway-go/spillway/internal/config"
 )
 
-// What the files set for the proxy are settings of it with good values, it is let stop, and
-// what it forwards to is there.
+// What the files set for the proxy are settings of it with good values: it learns how many
+// requests run at once, and at first only observes. It is let stop, and what it forwards to
+// is there.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	services := composed(t, "proxy/compose.yaml")
@@ -40,6 +41,9 @@ func TestProxy(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, invocation.Warnings)
 			require.Equal(t, tt.upstream, invocation.Proxy.Upstream)
+			require.Equal(t, config.Auto, invocation.Config.Workers)
+			require.Equal(t, config.ModeObserve, invocation.Config.Mode)
+			require.Equal(t, 10_000, invocation.Config.QueueCapacity, "as docs/proxy.md says of observing")
 			require.Greater(t, tt.grace, invocation.Config.DrainDelay+invocation.Config.DrainTimeout)
 		})
 	}
