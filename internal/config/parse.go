@@ -185,6 +185,10 @@ func Parse(in Input) (Invocation, error) {
 	}
 	if command == "proxy" {
 		if err := g.checkProxy(); err != nil {
+			// What is missing may be misspelt.
+			if also := unknown(env, ctx); len(also) > 0 {
+				err = fmt.Errorf("%w; %s", err, strings.Join(also, "; "))
+			}
 			return Invocation{}, err
 		}
 	}

@@ -69,4 +69,9 @@ func TestParse_BadProxies(t *testing.T) {
 		_, err := Parse(input(args...))
 		require.EqualError(t, err, want)
 	}
+	misspelt := input("proxy")
+	misspelt.Env = []string{"SPILLWAY_UPSTRAEM=http://a:1"}
+	_, err := Parse(misspelt)
+	require.EqualError(t, err, `bad value "" for SPILLWAY_UPSTREAM (--upstream): want the service to forward to, such as http://127.0.0.1:3000; `+
+		`unknown environment variable "SPILLWAY_UPSTRAEM" is ignored`)
 }

@@ -120,11 +120,12 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case s.upstream.ready() != nil && isDial(err):
 		problem(w, http.StatusBadGateway, "the upstream cannot be reached")
 	case ok && timeout.Timeout():
+		s.upstream.noAnswer(r.Method, err, time.Now())
 		problem(w, http.StatusGatewayTimeout, "the upstream did not answer within "+s.o.Timeout.String())
 	default:
+		s.upstream.noAnswer(r.Method, err, time.Now())
 		problem(w, http.StatusBadGateway, "the upstream closed the connection, or its answer is not valid HTTP")
 	}
-	s.o.Logger.Debug("no answer from the upstream", "method", r.Method, "err", err)
 }
 
 func isDial(err error) bool {

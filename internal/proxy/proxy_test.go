@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -285,6 +286,19 @@ func TestProxy_TellsWhatIsWrongWithTheUpstream(t *testing.T) {
 			require.Zero(t, f.Gauge().Busy, "its place is free again")
 		})
 	}
+}
+
+// Of answers that do not come the log has one warning in a while, and says in it what was wrong.
+func TestProxy_WarnsOfAnswersThatDoNotCome(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer // written by noAnswer alone
+	u := &upstream{url: &url.URL{Scheme: "http", Host: "a:1"}, log: slog.New(slog.NewTextHandler(&log, nil)), end: t.Context()}
+	began := time.Unix(1_800_000_000, 0)
+	for after := range 25 {
+		u.noAnswer("GET", fmt.Errorf("cause %d", after), began.Add(time.Duration(after)*time.Second))
+	}
+	require.Equal(t, []string{"cause 0", "cause 10", "cause 20"}, regexp.MustCompile(`cause \d+`).FindAllString(log.String(), -1))
+	require.Equal(t, 3, strings.Count(log.String(), `level=WARN msg="no answer from the upstream" upstream=http://a:1 method=GET`), log.String())
 }
 
 // What was cut in its midst is cut for the client too, and looks whole to nobody.

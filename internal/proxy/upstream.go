@@ -23,6 +23,8 @@ const (
 	connectTimeout = 5 * time.Second
 	// lookEvery passes between two looks for an upstream that is not there.
 	lookEvery = time.Second
+	// warnEvery passes between two warnings that an answer did not come.
+	warnEvery = 10 * time.Second
 	// idleUpstream is how long a connection to the upstream is kept for another request.
 	idleUpstream = 30 * time.Second
 )
@@ -36,6 +38,7 @@ type upstream struct {
 	log       *slog.Logger
 	missing   atomic.Pointer[error] // why it cannot be reached, nil if it can
 	stall     time.Duration
+	troubled  atomic.Int64 // when warned of an answer that did not come, in nanoseconds of Unix time
 
 	end     context.Context
 	stop    context.CancelFunc
@@ -99,10 +102,10 @@ func (u *upstream) lost(err error) {
 	if cause, ok := errors.AsType[syscall.Errno](err); ok {
 		err = cause
 	}
-	err = fmt.Errorf("the upstream %s cannot be reached: %w", u.url, err)
+	missing := fmt.Errorf("the upstream %s cannot be reached: %w", u.url, err)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.missing.Store(&err)
+	u.missing.Store(&missing)
 	if u.looks || u.end.Err() != nil {
 		return
 	}
@@ -115,6 +118,15 @@ func (u *upstream) found() {
 	if u.missing.Load() != nil {
 		u.missing.Store(nil)
 	}
+}
+
+// noAnswer logs why an answer did not come. Where many do not, one in a while is a warning.
+func (u *upstream) noAnswer(method string, err error, now time.Time) {
+	level := slog.LevelDebug
+	if last := u.troubled.Load(); now.UnixNano()-last >= int64(warnEvery) && u.troubled.CompareAndSwap(last, now.UnixNano()) {
+		level = slog.LevelWarn
+	}
+	u.log.Log(u.end, level, "no answer from the upstream", "upstream", u.url.String(), "method", method, "err", err)
 }
 
 // look tries until the upstream is there.
