@@ -46,7 +46,7 @@ demo: ## an overload to look at, for two minutes: says what to open and what to 
 	@exec deploy/demo.sh $(BIN)/quick
 
 # Each folder with a go.mod. What runs in every module begins with EACH.
-MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod))
+MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
 EACH    = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(1)'; (cd $$module && $(1)); done
 
 # What the race detector would spoil, or only make ten times as slow: allocations
