@@ -264,6 +264,9 @@ func TestDrain_SecondSignalLosesNothing(t *testing.T) {
 			}()
 			for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGHUP} {
 				s.signal(sig)
+				if sig == syscall.SIGTERM { // while one is not heard, another is the same
+					s.eventually("/readyz says 503", func() bool { return s.ready() == http.StatusServiceUnavailable })
+				}
 				before := total()
 				s.eventually("writes go on", func() bool { return total() > before+500 })
 			}
