@@ -44,6 +44,10 @@ func upstreamAt(t *testing.T, address string, handler http.HandlerFunc) (url str
 	stop = func() {
 		if !stopped {
 			stopped = true
+			// A process that is being made has what is open, and would go on to listen.
+			syscall.ForkLock.RLock()
+			_ = l.Close()
+			syscall.ForkLock.RUnlock()
 			server.CloseClientConnections()
 			server.Close()
 		}

@@ -397,6 +397,9 @@ var hosts atomic.Int64
 // nobody else takes the ports while nobody listens.
 func freeAddresses(t testing.TB, n int) (addresses []string) {
 	t.Helper()
+	// A process that is being made has what is open, and would go on to listen.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	host := fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()>>8%250, os.Getpid()%256, 1+hosts.Add(1)%250)
 	for range n {
 		l, err := net.Listen("tcp", host+":0")
