@@ -78,5 +78,6 @@ func TestBound(t *testing.T) {
 	require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
 	_, err = c.Write(make([]byte, 64<<20))
 	require.Error(t, err)
-	require.LessOrEqual(t, Unsent(Raw(c)), 2*bufferSize)
+	// Linux takes one more segment as long as there is any room, of up to 64 KiB.
+	require.LessOrEqual(t, Unsent(Raw(c)), 2*bufferSize+64<<10)
 }
