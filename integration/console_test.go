@@ -139,6 +139,28 @@ func TestConsole_ValueCache(t *testing.T) {
 	}
 }
 
+// A learned number that is only observed holds nobody back, and the page does not say that
+// so many workers do.
+func TestConsole_LearnedAndObserved(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{
+		"enforce": `/^of \d+ workers?, learned$/.test(` + text("workers") + `) && /^learned: \d+ at once/.test(` + text("learned") + `)`,
+		"observe": text("workers") + ` === 'nobody is held back' && /^not learned \(where it is only observed/.test(` + text("learned") + `)`,
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, plain, "SPILLWAY_WORKERS=auto", "SPILLWAY_MODE="+mode, "SPILLWAY_STORE_DELAY=5ms")
+			p := s.console(1280)
+			p.until(want)
+			stop := s.overload(24)
+			p.until(`parseFloat(` + text("arrivals") + `) > 0 && ` + want)
+			require.NotContains(t, eval[string](p, `document.getElementById('main').innerHTML`), "NaN")
+			p.picture("learned-"+mode, chromedp.FullScreenshot(100))
+			stop()
+		})
+	}
+}
+
 // The strategy is switched once that is confirmed, and not before; a refusal is
 // shown; a switch by others is, too.
 func TestConsole_Switches(t *testing.T) {

@@ -309,6 +309,9 @@ func situationOf(f *frame, lately *period, before *moment) *situation {
 	if f.Capacity != nil {
 		s.Capacity = *f.Capacity
 	}
+	if s.Observe && s.Learned && s.Workers > 0 {
+		s.Workers = f.Learned.Max // fewer hold nobody back there
+	}
 	for reason, n := range lately.reasons {
 		s.Reasons[reason] = rate(n)
 	}

@@ -168,3 +168,21 @@ func TestSpan(t *testing.T) {
 		require.Equal(t, want, span(seconds))
 	}
 }
+
+// A learned number that is only observed holds nobody back: more work than it says is no
+// overload of so many workers.
+func TestVerdict_LearnedAndObserved(t *testing.T) {
+	t.Parallel()
+	f := frame{Strategy: "auto", Workers: 4, Busy: 250, Learned: &learned{Limit: 4, Min: 1, Max: 10_000}, Capacity: new(int)}
+	for mode, text := range map[string]string{
+		"observe": "Everybody is served in time.",
+		"enforce": "25% more arrives than 4 workers can do. auto turns less than 1% away and serves the others in time.",
+	} {
+		f.Mode = mode
+		lately := period{seconds: 1, arrivals: 1000, ran: 800, good: 800}
+		f.Depth = 200
+		require.Equal(t, text, judge(situationOf(&f, &lately, &moment{})).Text, mode)
+	}
+	f.Mode, f.Workers = "observe", 0
+	require.Zero(t, situationOf(&f, &period{seconds: 1}, &moment{}).Workers, "a strategy without workers")
+}

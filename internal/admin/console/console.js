@@ -83,9 +83,11 @@
     set($('depth'), amount(last.depth));
     set($('capacity'), last.workers === 0 ? 'no queue' : each((p) => `${amount(p.depth)} ${of(p)}`) || of(last));
     set($('busy'), last.workers === 0 ? '–' : amount(last.busy));
-    set($('workers'), last.workers === 0 ? 'by the connections' : each((p) => `${p.busy} of ${p.workers}`) || `of ${amount(last.workers)} ${last.workers === 1 ? 'worker' : 'workers'}${last.learned ? ', learned' : ''}`);
+    // A learned number that is only observed holds nobody back, so that more may be at work.
+    const held = !last.learned || last.mode !== 'observe';
+    set($('workers'), last.workers === 0 ? 'by the connections' : !held ? 'nobody is held back' : each((p) => `${p.busy} of ${p.workers}`) || `of ${amount(last.workers)} ${last.workers === 1 ? 'worker' : 'workers'}${last.learned ? ', learned' : ''}`);
     $('learned').hidden = !last.learned;
-    if (last.learned) set($('learned'), `learned: ${amount(last.learned.limit)} at once (${last.learned.why})`);
+    if (last.learned) set($('learned'), `${held ? `learned: ${amount(last.learned.limit)} at once` : 'not learned'} (${last.learned.why})`);
     set($('connections'), `${amount(last.connections)} ${last.connections === 1 ? 'connection' : 'connections'}`);
     set($('summary'), summary(last.strategy) + (last.mode === 'observe' ? ' · observe mode: it turns nothing away' : ''));
     showVerdict();
@@ -109,7 +111,7 @@
     const reasons = Object.fromEntries(Object.keys(explanations).map((reason) => [reason, now.reasons?.[reason] || 0]));
     showChips($('sheds'), reasons);
     const refused = ['full', 'limit', 'draining'].reduce((sum, reason) => sum + (reasons[reason] || 0), 0);
-    picture.update({ ...now, pools: last.pools || [last], refused, dropped: now.shed - refused });
+    picture.update({ ...now, pools: last.pools || [held ? last : { ...last, workers: last.workers && Math.max(60, last.busy) }], refused, dropped: now.shed - refused });
     const unit = picture.unit();
     set($('unit'), now.workers === 0 ? '' : unit === 1 ? '■ 1 request' : `■ ${amount(unit)} requests`);
     for (const name in charts) charts[name].update(samples);
