@@ -580,6 +580,10 @@ func (l *law) shifted() bool {
 		u.forget(l.past.at, float64(l.limit))
 		l.restart(l.limit)
 	case noBetter:
+		if l.center < small && math.Round(u.limit) >= l.center { // it is there, and tries
+			u.clear()
+			return false
+		}
 		l.said = fmt.Sprintf("%.0f instead of %d at once: more brought nothing", u.limit, l.limit)
 		l.center = u.limit
 		u.fresh(l.past.at, l.center)
