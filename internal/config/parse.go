@@ -91,7 +91,7 @@ type Forward struct {
 	Exempt       rules.Paths      `name:"proxy-exempt" placeholder:"PATHS" help:"Paths that bypass the queue, with all below them: /health,/static."`
 	Hold         string           `name:"proxy-hold" default:"auto" enum:"auto,body,headers" help:"How long a request holds its place: until the headers of the answer, or the end of its body. auto: the body, but the headers for upgrades and event streams. One of ${enum}."`
 	TrustHeaders string           `name:"proxy-trust-headers" default:"false" enum:"false,true" help:"Whether to trust the client's headers Spillway-*, Priority and X-Forwarded-*: ${enum}."`
-	Timeout      time.Duration    `name:"proxy-timeout" default:"60s" positive:"" help:"How long the upstream may take until the headers of its answer."`
+	Timeout      time.Duration    `name:"proxy-timeout" default:"60s" positive:"" help:"How long the upstream may take until the headers of its answer, and then for each further piece of it."`
 }
 
 // flagsOnly are the flags that are no settings, and have no variable.

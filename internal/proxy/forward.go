@@ -34,7 +34,7 @@ func (s *Server) handler() http.Handler {
 	o := &s.o
 	reverse := &httputil.ReverseProxy{
 		Rewrite:        s.rewrite,
-		Transport:      oneMoreAttempt{s.upstream.transport},
+		Transport:      oneMoreAttempt{s.upstream, o.Timeout},
 		ModifyResponse: modify,
 		ErrorHandler:   s.fail,
 		BufferPool:     new(buffers),
@@ -140,13 +140,22 @@ func problem(w http.ResponseWriter, status int, detail string) {
 	_, _ = io.WriteString(w, `{"title":"`+http.StatusText(status)+`","status":`+strconv.Itoa(status)+`,"detail":"`+detail+"\"}\n")
 }
 
-// errAttempts is why a request is given up after its second connection.
-var errAttempts = errors.New("the upstream closed two connections on this request")
+var (
+	// errAttempts is why a request is given up after its second connection.
+	errAttempts = errors.New("the upstream closed two connections on this request")
+	errSilent   = errors.New("the upstream sent nothing more in the midst of its answer")
+)
 
 // oneMoreAttempt sends a request anew at most once. The transport does so by itself, and
 // only if nothing has been written of the request, or it is idempotent and without a
 // body and its connection, which was kept from another request, has been closed.
-type oneMoreAttempt struct{ *http.Transport }
+//
+// Each further piece of an answer has to come within the timeout, so that no place is held
+// for an upstream that hangs. Upgrades and event streams may be silent.
+type oneMoreAttempt struct {
+	upstream *upstream
+	timeout  time.Duration
+}
 
 // RoundTrip is http.RoundTripper's.
 func (t oneMoreAttempt) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -157,7 +166,7 @@ func (t oneMoreAttempt) RoundTrip(r *http.Request) (*http.Response, error) {
 			cancel(errAttempts)
 		}
 	}})
-	answer, err := t.Transport.RoundTrip(r.WithContext(ctx))
+	answer, err := t.upstream.transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -167,17 +176,39 @@ func (t oneMoreAttempt) RoundTrip(r *http.Request) (*http.Response, error) {
 	case io.ReadWriteCloser:
 		answer.Body = duplex{body, cancel}
 	default:
-		answer.Body = simplex{body, cancel}
+		b := &simplex{body, cancel, nil, t.timeout}
+		if !isEventStream(answer.Header) {
+			b.timer = time.AfterFunc(t.timeout, func() {
+				cancel(errSilent)
+				t.upstream.noAnswer(r.Method, errSilent, time.Now())
+			})
+			b.timer.Stop()
+		}
+		answer.Body = b
 	}
 	return answer, nil
 }
 
-type simplex struct {
-	io.ReadCloser
-	cancel context.CancelCauseFunc
+func isEventStream(h http.Header) bool {
+	return strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
 }
 
-func (b simplex) Close() error {
+type simplex struct {
+	io.ReadCloser
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer // runs during a Read, or is nil
+	timeout time.Duration
+}
+
+func (b *simplex) Read(p []byte) (int, error) {
+	if b.timer != nil {
+		b.timer.Reset(b.timeout)
+		defer b.timer.Stop()
+	}
+	return b.ReadCloser.Read(p)
+}
+
+func (b *simplex) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
 }
@@ -244,7 +275,7 @@ func (w *record) WriteHeader(code int) {
 	}
 	if w.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
 		w.code = code
-		if code == http.StatusSwitchingProtocols || strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		if code == http.StatusSwitchingProtocols || isEventStream(w.Header()) {
 			defer w.finish() // how long it goes on from here is nobody's latency
 		}
 	}

@@ -317,6 +317,47 @@ func TestProxy_CutsWhatTheUpstreamCuts(t *testing.T) {
 	require.Eventually(t, func() bool { return f.Gauge().Busy == 0 }, time.Minute, time.Millisecond)
 }
 
+// An upstream that hangs in the midst of an answer holds no place for longer than the
+// time-out. An event stream may be silent.
+func TestProxy_CutsWhatTheUpstreamLeavesUnfinished(t *testing.T) {
+	t.Parallel()
+	goOn := make(chan struct{})
+	f := open(t, speak(t, func(_ int, c net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		if r.URL.Path == "/events" {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nfirst\n")
+			<-goOn
+			_, _ = io.WriteString(c, "second\n")
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+		_, _ = io.Copy(io.Discard, c)
+	}), func(o *Options) { o.Timeout = 100 * time.Millisecond })
+	events, err := f.client.Get(f.url + "/events")
+	require.NoError(t, err)
+	defer events.Body.Close()
+	lines := bufio.NewReader(events.Body)
+	first, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "first\n", first)
+
+	answer, err := f.client.Get(f.url)
+	if err == nil { // it is cut in the body, unless already before the head
+		_, err = io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+	}
+	require.ErrorContains(t, err, "EOF")
+	require.Eventually(t, func() bool { return f.Gauge().Busy == 0 }, time.Minute, time.Millisecond)
+
+	close(goOn) // it has been silent for longer than the other
+	second, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "second\n", second)
+}
+
 // An idempotent request without a body gets one more attempt when the connection that was
 // kept for it has been closed, and nothing else does.
 func TestProxy_OneMoreAttempt(t *testing.T) {
