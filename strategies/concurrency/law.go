@@ -62,9 +62,9 @@ type Law struct {
 const (
 	first      = 4    // where it begins
 	startSlope = 0.45 // the slope at which it ends
-	startSure  = 0.7  // and so many standard errors more, the first time
-	startSome  = 24   // requests that are enough to double again
-	againSure  = 0.25 // a standard error that is small enough, when it begins again
+	startSure  = 1.2  // and so many standard errors more, the first time
+	startMore  = 2.   // standard errors, to know that more is a gain
+	startMost  = 8    // blocks to find out
 )
 
 // The comparison of two limits.
@@ -85,7 +85,8 @@ const (
 const (
 	blockTimes = 2.5 // service times that one lasts, at least
 	blockNoise = 0.5 // and more, for each square of the noise
-	blockEnds  = 8   // and completions, at least
+	blockEnds  = 4   // and requests that begin and end in it, at least
+	blockGrow  = 12  // blocks without a decision, after which small limits have longer ones
 	outlier    = 32  // a service time counts for so many times the mean at most
 	jump       = 16  // service times, and a millisecond, that the clock may be disordered
 )
@@ -252,7 +253,7 @@ func (l *law) learn(s Sample) {
 	if s.Waiting {
 		b.begun++
 	}
-	if b.ended < blockEnds || b.n < blockEnds/2 || float64(s.Now-b.began) < l.times()*l.service {
+	if ends, times := l.length(); b.n < ends || float64(s.Now-b.began) < times*l.service {
 		return
 	}
 	l.close()
@@ -344,26 +345,30 @@ func (l *law) turn(n int, arm arm) {
 	l.running = max(l.running, l.limit)
 }
 
-// start doubles the limit, as long as service times do not grow with it.
+// start doubles the limit, as long as service times do not grow with it. The present
+// limit is compared with all before it, with those without the last, and with the last
+// alone: what grows only now is little in the mean since the start.
 func (l *law) start() {
-	if l.past.now().arm == low || !l.past.block(l.past.n-2).whole() && l.since < 8 { // wait for what began in it
-		l.turn(l.limit, skip)
-		return
-	}
-	slope, se, grew := l.past.growth(false)
-	if slope2, se2, grew2 := l.past.growth(true); slope2-startSure*se2 > slope-startSure*se {
-		slope, se, grew = slope2, se2, grew2
-	}
-	if l.since < 6 && l.past.seen() < startSome {
+	slope, se, grew := l.past.growth(1, l.limit/2)
+	if grew == 0 { // wait for what began with this limit
 		l.turn(l.limit, low)
 		return
 	}
-	if l.again && se > againSure && l.since < 8 {
+	for _, of := range [][2]int{{1, l.limit / 4}, {l.limit / 2, l.limit / 2}} {
+		if slope2, se2, grew2 := l.past.growth(of[0], of[1]); slope2-startSure*se2 > slope-startSure*se {
+			slope, se, grew = slope2, se2, grew2
+		}
+	}
+	least := startSlope + startSure*se
+	if l.again {
+		least = startSlope
+	}
+	if slope < least && slope+startMore*se > 1 && l.since < startMost {
 		l.turn(l.limit, low)
 		return
 	}
 	l.since = 0
-	if slope > startSlope+startSure*se || l.again && slope > startSlope || l.limit >= l.most {
+	if slope > least || l.limit >= l.most {
 		l.center = max(1, l.center*min(max(1.1/grew, 0.25), 0.9))
 		l.said = fmt.Sprintf("%.0f instead of %d at once: with those, requests took %.1f times as long", l.center, l.limit, grew)
 		l.wall = l.center
@@ -513,12 +518,18 @@ func (l *law) tried(more bool) {
 	l.try()
 }
 
-// times is how many service times a block lasts.
-func (l *law) times() float64 {
-	if l.state != swinging {
-		return blockTimes
+// length is how many requests that begin and end in it, and how many service times, a
+// block lasts at least. Small limits have longer ones the longer nothing can be decided:
+// only so many blocks are compared, so blocks of one length would never tell enough.
+func (l *law) length() (ends, times float64) {
+	k := 1.
+	switch l.state {
+	case trying:
+		k += float64(l.since / blockGrow)
+	case swinging:
+		return blockEnds, blockTimes * (1 + blockNoise*min(l.noise*l.noise, 4))
 	}
-	return blockTimes * (1 + blockNoise*min(l.noise*l.noise, 4))
+	return k * blockEnds, k * blockTimes
 }
 
 // reach has a block far above the limit now and then, and begins the start again if

@@ -143,12 +143,12 @@ func (p *past) add(began int64, took float64, dropped bool) {
 }
 
 // whole reports whether nearly all that began in the block have ended.
-func (b *block) whole() bool { return b.n >= 0.9*float64(b.begun) }
+func (b *block) whole() bool { return b.n >= 0.96*float64(b.begun) }
 
 // ended returns the first block of late in which most that began in it have not ended.
 func (p *past) ended() int {
 	last := p.n - 1
-	for last > p.from && last > p.n-12 && !p.block(last-1).whole() {
+	for last > p.from && last > p.n-8 && !p.block(last-1).whole() {
 		last--
 	}
 	return last
@@ -229,22 +229,24 @@ func (p *past) slopeOf(k, last int) (slope, se, noise float64, ok bool) {
 }
 
 // growth returns the slope between the present limit, while it is doubled, and those
-// before; if earlier, without the last of these. It also returns how many times as long
-// requests take.
-func (p *past) growth(earlier bool) (slope, se, grew float64) {
+// between from and to, its standard error, and how many times as long requests take: 0 if
+// too few of those that began with the present limit have ended.
+func (p *past) growth(from, to int) (slope, se, grew float64) {
 	var a, b sums
-	for i := p.n - 2; i >= p.from; i-- {
+	for i := p.ended() - 1; i >= p.from; i-- {
 		c := p.block(i)
 		if c.arm != low {
 			continue
 		}
 		switch {
-		case earlier && c.limit == p.now().limit/2:
 		case c.limit == p.now().limit:
 			b.add(&c.sums)
-		default:
+		case c.limit >= from && c.limit <= to:
 			a.add(&c.sums)
 		}
+	}
+	if b.n == 0 {
+		return 0, 0, 0
 	}
 	return rise(&a, &b)
 }
@@ -285,16 +287,6 @@ func rise(a, b *sums) (slope, se, grew float64) {
 		}
 	}
 	return slope, se + 0.02, grew
-}
-
-// seen returns how many requests there are of blocks of arm low.
-func (p *past) seen() (n float64) {
-	for i := p.from; i < p.n; i++ {
-		if b := p.block(i); b.arm == low {
-			n += b.n
-		}
-	}
-	return n
 }
 
 // limitOf returns the limit of the latest block of an arm.
