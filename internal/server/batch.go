@@ -84,9 +84,13 @@ func (c *conn) parseBatch() (*executor.Steps, *problem) {
 		return nil, badRequest("the batch has " + strconv.Itoa(lines) + " lines, allowed: at most " + strconv.Itoa(maxSteps))
 	}
 	beside := int64(lines) * int64(unsafe.Sizeof(executor.Step{}))
-	if all := c.body.reserved + beside; all > o.MaxBodyBytes {
+	if all := int64(len(body)) + beside; all > o.MaxBodyBytes {
 		return nil, &problem{status: fasthttp.StatusRequestEntityTooLarge,
 			detail: "the batch and its operations take " + strconv.FormatInt(all, 10) + " bytes, allowed: at most " + strconv.FormatInt(o.MaxBodyBytes, 10)}
+	}
+	if over := c.body.reserved + beside - o.MaxBodyBytes; over > 0 { // for what its buffer has to spare
+		c.body.reserved -= over
+		c.server.budget.give(over)
 	}
 	if !c.reserve(beside) {
 		return nil, c.noRoom()

@@ -142,8 +142,12 @@ func TestBodyBudget_BelowLargestBatch(t *testing.T) {
 		body := strings.Repeat(line, r.lines) + strings.Repeat(" ", r.padding)
 		head := "POST /v0/entities" + host + "Content-Type: application/x-ndjson\n"
 		require.Equal(t, r.status, s.dial().do(fmt.Sprintf("%sContent-Length: %d\n\n%s", head, len(body), body)).status, r)
-		require.Equal(t, r.status, s.dial().do(fmt.Sprintf("%sTransfer-Encoding: chunked\n\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)).status, r)
+		c := s.dial()
+		// Which leaves a buffer for the next body.
+		require.Equal(t, 201, c.do("PUT /v0/entity?id=b"+host+fmt.Sprintf("Transfer-Encoding: chunked\n\n5dc\r\n%s\r\n0\r\n\r\n", strings.Repeat("v", 1500))).status)
+		require.Equal(t, r.status, c.do(fmt.Sprintf("%sTransfer-Encoding: chunked\n\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)).status, r)
 	}
+	eventually(t, func() bool { return s.budget.left.Load() == 2000 }, "all of it is given back")
 }
 
 // A connection beyond the limit is told so, and one that comes when another has
