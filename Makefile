@@ -53,7 +53,7 @@ EACH    = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(1)'; (c
 # and the figures of simulations, which are of one goroutine. The files of some are
 # built without it only. $(1) are flags of go test.
 define unraced
-go test $(1) -run 'Alloc|Goodput' ./internal/executor ./internal/server ./strategies ./admission/admissionhttp
+go test $(1) -run 'Alloc|Goodput' ./internal/executor ./internal/server ./internal/store/pebble ./strategies ./admission/admissionhttp
 go test $(1) -skip DoesWhatTheDispatcherDoes ./loadtest/sim/...
 go test $(1) -run CatchWhatIsBroken ./strategies/strategytest
 endef

@@ -451,19 +451,3 @@ func TestStore_PowerCutsLeaveStepsWhole(t *testing.T) {
 		})
 	}
 }
-
-// Conditions on large values hold up other writes no longer than those on small ones.
-func TestStore_ViewCopiesNothing(t *testing.T) {
-	t.Parallel()
-	s := openOnly(t, Options{Dir: t.TempDir()})
-	require.NoError(t, apply(s, put("large", strings.Repeat("v", 1<<20))))
-	require.NoError(t, s.View(func(v store.View) error {
-		once, _, err := v.Get([]byte("large"))
-		require.NoError(t, err)
-		again, _, err := v.Get([]byte("large"))
-		require.Len(t, again, 1<<20)
-		require.Same(t, &once[0], &again[0])
-		return err
-	}))
-	require.NoError(t, s.Close())
-}
