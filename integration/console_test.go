@@ -145,7 +145,7 @@ func TestConsole_LearnedAndObserved(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]string{
 		"enforce": `/^of \d+ workers?, learned$/.test(` + text("workers") + `) && /^learned: \d+ at once/.test(` + text("learned") + `)`,
-		"observe": text("workers") + ` === 'nobody is held back' && /^not learned \(where it is only observed/.test(` + text("learned") + `)`,
+		"observe": text("workers") + ` === 'nobody is held back' && /^not learned \(in observe mode/.test(` + text("learned") + `)`,
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
