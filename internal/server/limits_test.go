@@ -24,6 +24,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/testenv"
+
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/socket"
 )
@@ -638,19 +640,6 @@ func TestRebinding(t *testing.T) {
 	require.Equal(t, 200, ask(s, "GET", "spillway.example", marks[0]))
 }
 
-// punctual is a reader that notes for how long it has not been read from at most.
-type punctual struct {
-	io.Reader
-	last    time.Time // when it was
-	longest time.Duration
-}
-
-func (p *punctual) Read(b []byte) (int, error) {
-	p.longest = max(p.longest, time.Since(p.last))
-	defer func() { p.last = time.Now() }()
-	return p.Reader.Read(b)
-}
-
 // Under TLS, too, a client that takes something now and then gets all of an answer,
 // and one that is cut off is counted as such.
 func TestTLS_SlowReader(t *testing.T) {
@@ -675,7 +664,7 @@ func readSlowly(t *testing.T, certificate tls.Certificate, roots *x509.CertPool)
 	c := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
 	const request = "GET /v0/entity?id=large HTTP/1.1\r\nHost: x\r\n\r\n"
 	require.NoError(t, c.Handshake())
-	from := &punctual{Reader: c, last: time.Now()}
+	from := testenv.NewPunctual(c)
 	_, err := io.WriteString(c, request)
 	require.NoError(t, err)
 	answer, err := http.ReadResponse(bufio.NewReader(from), nil)
@@ -688,7 +677,7 @@ func readSlowly(t *testing.T, certificate tls.Certificate, roots *x509.CertPool)
 	if err == nil {
 		n, err = io.Copy(io.Discard, answer.Body)
 	}
-	if err != nil && from.longest > timeout/2 {
+	if err != nil && from.Longest() > timeout/2 {
 		return false
 	}
 	require.NoError(t, err)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
 // Over a pipe, which has no buffer and no descriptor, time can be a fake one.
@@ -99,7 +101,7 @@ func readSlowly(t *testing.T, l net.Listener) (inTime bool) {
 		}
 		wrote <- err
 	}
-	from := &punctual{Reader: client, last: time.Now()}
+	from := testenv.NewPunctual(client)
 	go write()
 	left := size
 	for begun := time.Now(); err == nil && time.Since(begun) < 3*timeout; left -= 64 << 10 {
@@ -109,7 +111,7 @@ func readSlowly(t *testing.T, l net.Listener) (inTime bool) {
 	if err == nil {
 		_, err = io.CopyN(io.Discard, from, int64(left))
 	}
-	if err != nil && from.longest > timeout/2 {
+	if err != nil && from.Longest() > timeout/2 {
 		<-wrote
 		return false
 	}
@@ -118,17 +120,4 @@ func readSlowly(t *testing.T, l net.Listener) (inTime bool) {
 	go write()
 	require.ErrorIs(t, <-wrote, os.ErrDeadlineExceeded)
 	return true
-}
-
-// punctual is a reader that notes for how long it has not been read from at most.
-type punctual struct {
-	io.Reader
-	last    time.Time // when it was
-	longest time.Duration
-}
-
-func (p *punctual) Read(b []byte) (int, error) {
-	p.longest = max(p.longest, time.Since(p.last))
-	defer func() { p.last = time.Now() }()
-	return p.Reader.Read(b)
 }

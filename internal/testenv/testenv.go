@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -48,3 +49,24 @@ func Nobody(t testing.TB) string {
 	})
 	return client.LocalAddr().String()
 }
+
+// Punctual is a reader that notes for how long it has not been read from at most. It is for
+// tests of clients that must be in time: one that the machine has kept waiting is no proof.
+type Punctual struct {
+	io.Reader
+	last    time.Time // when it was
+	longest time.Duration
+}
+
+// NewPunctual returns a reader of r that counts from now on.
+func NewPunctual(r io.Reader) *Punctual { return &Punctual{Reader: r, last: time.Now()} }
+
+// Read is io.Reader's.
+func (p *Punctual) Read(b []byte) (int, error) {
+	p.longest = max(p.longest, time.Since(p.last))
+	defer func() { p.last = time.Now() }()
+	return p.Reader.Read(b)
+}
+
+// Longest returns the longest time between two reads.
+func (p *Punctual) Longest() time.Duration { return p.longest }
