@@ -349,6 +349,9 @@ func (e *Executor) scan(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 		op.Buf = op.Buf[:head]
 	}
 	e.operated("range", start)
+	if e.remote != nil {
+		answered(t, op.Err)
+	}
 	done(t)
 }
 

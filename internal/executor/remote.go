@@ -42,7 +42,20 @@ func (e *Executor) ask(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 			e.events.Committed(t.Strategy, 1)
 		}
 	}
+	answered(t, op.Err)
 	done(t)
+}
+
+// answered tells those who learn how many operations should be under way how t ended.
+// Other machines that are overloaded may refuse at once, which is no sign of speed.
+func answered(t *dispatch.Task, err error) {
+	switch {
+	case err == nil, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCondition):
+	case errors.Is(err, store.ErrTimeout), errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome):
+		t.Ended(dispatch.Dropped)
+	default: // they were not asked, or would not do it at any time
+		t.Ended(dispatch.Unmeasured)
+	}
 }
 
 func (e *Executor) remoteGet(terms store.Terms, dst, key []byte) (value []byte, m store.Meta, err error) {

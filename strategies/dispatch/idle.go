@@ -26,6 +26,7 @@ type worker struct {
 	given   []given  // what was popped and shall not run
 	lessons []lesson // what learners will be told of the turn
 	turns   uint     // counts turns, to time some of them
+	outcome Outcome  // how the turn has ended
 
 	// Neighbours on the idle stack, and whether w is on it; guarded by the
 	// stack's mutex.

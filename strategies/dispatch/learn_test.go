@@ -138,6 +138,36 @@ func TestLearn_TurnsAreTold(t *testing.T) {
 	})
 }
 
+// Whoever runs a task may say that it was dropped, or that its duration says nothing. Of
+// several writes one that was dropped counts for all. What a task said last time is gone.
+func TestLearn_OutcomesAreTold(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, l := newLearner(t, Options{MaxBatch: 4}, 1)
+		defer s.close()
+		s.submit("slow")
+		s.submit("dropped")
+		s.submit("unmeasured")
+		s.submit("good")
+		s.submit("w1", isWrite)
+		s.submit("w2 dropped", isWrite)
+		s.submit("w3 unmeasured", isWrite)
+		s.end("slow")
+		s.requireEnded("slow", "dropped", "unmeasured", "good", "w1", "w2 dropped", "w3 unmeasured")
+		var dropped []bool
+		for _, sample := range l.told() {
+			dropped = append(dropped, sample.Dropped)
+		}
+		require.Equal(t, []bool{false, true, false, true}, dropped, "slow, dropped, good and the writes")
+		require.EqualValues(t, 2, s.Status().Learned.Dropped)
+
+		s.Resize(1)
+		s.submit("dropped, though nobody learns")
+		synctest.Wait()
+		require.Len(t, s.endedNow(), 8)
+		require.Empty(t, l.told())
+	})
+}
+
 // Under observe the number is learned and holds nobody back.
 func TestLearn_Observed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -304,6 +304,7 @@ func (p *pool) unawait(t *Task) {
 
 // resume takes a continuation: see Dispatcher.Continue.
 func (p *pool) resume(t *Task) {
+	t.outcome = nil // which was that of its turn before
 	if p.active.Load().spec.Inline && !p.d.refusing.Load() {
 		p.d.runInline(t)
 		return

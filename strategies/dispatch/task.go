@@ -62,6 +62,8 @@ type Task struct {
 	// began is when it was granted its places, if their number is learned, and 0 once its
 	// end was measured. Answered and Release may come at once.
 	began atomic.Int64
+	// outcome is where whoever runs the task says how it ended, nil if nobody learns from it.
+	outcome *Outcome
 	// held says that the discipline of queue holds the task.
 	held atomic.Bool
 }
@@ -70,10 +72,22 @@ type Task struct {
 // number is not learned, or the end of t was measured.
 func (t *Task) Began() int64 { return t.began.Load() }
 
+// Ended says how t ended, for a learned number of workers. Whoever runs t calls it before
+// done, and before Run returns, unless t was Good. Of several writes that are run at once
+// one that was Dropped counts for all.
+func (t *Task) Ended(how Outcome) {
+	if t.outcome != nil && *t.outcome != Dropped {
+		*t.outcome = how
+	}
+}
+
 // reset prepares t for another submission.
 func (t *Task) reset() {
 	t.Shed, t.WouldShed, t.Spared = strategies.ReasonNone, strategies.ReasonNone, strategies.ReasonNone
 	t.Started, t.learner = 0, nil
+	if t.outcome != nil {
+		t.outcome = nil
+	}
 	if t.began.Load() != 0 { // which costs less than to store it
 		t.began.Store(0)
 	}

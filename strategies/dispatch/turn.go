@@ -254,6 +254,12 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 	}
 
 	n := int64(len(w.batch))
+	w.outcome = Good
+	if p.learning.Load() != nil {
+		for _, t := range w.batch {
+			t.outcome = &w.outcome
+		}
+	}
 	p.d.opts.Run(w.batch, p.d.complete)
 	if write {
 		p.endWriting()
@@ -263,8 +269,8 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 	if w.turns++; l != nil || w.turns%timedTurns == 1 || len(w.lessons) > 0 {
 		end := p.d.Now()
 		p.teach(w, (end-now)/n, end)
-		if l != nil {
-			p.ended(l, concurrency.Sample{Now: end, Began: now, Waiting: p.runnable()})
+		if l != nil && w.outcome != Unmeasured {
+			p.ended(l, concurrency.Sample{Now: end, Began: now, Waiting: p.runnable(), Dropped: w.outcome == Dropped})
 		}
 	}
 }
