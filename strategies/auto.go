@@ -21,7 +21,8 @@ import (
 //  3. Whether too much comes is tried from half of that length on, by looks of 8 turns
 //     for each worker and 30 ms at least. It is an overload if, after the first, three
 //     find the queue longer by a 32nd than any before, with less than 8 between that do
-//     not. Who left unserved counts as if still waiting.
+//     not. Who left unserved counts as if still waiting. Then the limit is 16 tasks for
+//     each worker, or 24: the 64 of a single one would take 64 service times.
 //  4. If three looks in a row find it as long as before, it is a closed loop, whose
 //     clients all wait. It is served first-in first-out, however long, until it grows, or
 //     is shorter by an eighth.
@@ -277,6 +278,8 @@ func (q *auto) lookLocked(now int64) {
 		q.mu.state = autoOnTrial
 		if trial.grown++; trial.grown == autoLooks {
 			q.mu.state = autoOverload
+			q.mu.limit = min(q.mu.limit, max(q.stock, float64(autoMost*q.workers)))
+			q.pushOutLocked()
 		}
 		trial.most, trial.same, trial.others = trial.peak, 0, 0
 	case shrinks, trial.peak > trial.most+growth:

@@ -164,6 +164,32 @@ func TestAuto_StaysSane(t *testing.T) {
 	}
 }
 
+// Where few work, the 64 tasks that may wait before an overload is known would take longer
+// than anybody wants to wait. Once it is known they are not waited for.
+func TestAuto_SoonRightWithFewWorkers(t *testing.T) {
+	t.Parallel()
+	for _, mean := range means {
+		for _, tt := range []struct {
+			workers         int
+			multiple, least float64
+		}{{1, 1.1, 0.85}, {1, 1.2, 0.9}, {2, 1.1, 0.95}, {4, 1.2, 0.98}} {
+			good := 0.0
+			const seeds = 16
+			for seed := range uint64(seeds) {
+				c := Config{Strategy: "auto", Workers: tt.workers, Capacity: 4096, Service: Exponential(mean), SLO: 25 * mean, Seed: seed}
+				c.Duration = time.Duration(2_500 / tt.multiple * float64(mean))
+				r, err := Run(c.asked(poisson(tt.multiple * c.ServiceRate())))
+				require.NoError(t, err)
+				good += r.OfCapacity() / seeds
+			}
+			t.Logf("%d workers of %v at %gx: goodput %.4f of capacity from the start on", tt.workers, mean, tt.multiple, good)
+			if mean > time.Millisecond { // or else the looks take longest, which last 30 ms
+				require.GreaterOrEqual(t, good, tt.least)
+			}
+		}
+	}
+}
+
 // Bursts with nothing between are worked off rather than given up, as fifo does.
 func TestAuto_Bursts(t *testing.T) {
 	t.Parallel()
