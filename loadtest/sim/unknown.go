@@ -14,6 +14,11 @@ type Limiter interface {
 	Ended(Ended)
 }
 
+// Starter is a Limiter that is also told of each request that begins, and when.
+type Starter interface {
+	Started(now int64)
+}
+
 // Ended is a request that a resource has done, or that was dropped.
 type Ended struct {
 	Now, Began int64 // nanoseconds
@@ -140,6 +145,7 @@ type trial struct {
 	u                  *Unknown
 	queue              strategies.Discipline
 	turns              strategies.TurnObserver
+	starter            Starter // nil if the limiter is none
 	resizer            strategies.Resizer
 	limit              int
 	running            int // have a place
@@ -179,6 +185,7 @@ func (u Unknown) Run() UnknownResult {
 	t.queue = spec.New(strategies.Config{Capacity: 4096, Workers: t.limit})
 	t.turns = t.queue.(strategies.TurnObserver)
 	t.resizer = t.queue.(strategies.Resizer)
+	t.starter, _ = u.Limiter.(Starter)
 	t.arrivals, t.works = rand.New(rand.NewPCG(u.Seed, 1)), rand.New(rand.NewPCG(u.Seed, 2))
 	n, best := u.Resource.Best()
 	t.resultRate = best
@@ -346,6 +353,9 @@ func (t *trial) next() bool {
 func (t *trial) start(j *job) {
 	t.running++
 	j.began = int64(t.now)
+	if t.starter != nil {
+		t.starter.Started(j.began)
+	}
 	if d := t.u.Resource.Timeout; d > 0 {
 		t.timeups.push(due{t.now + float64(d), j, j.gen})
 	}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"flag"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/sim/judge"
+)
+
+var (
+	from  = flag.Uint64("failsafe.from", 1, "the first seed for failsafe-go's limiter")
+	to    = flag.Uint64("failsafe.to", 0, "the last; 0 for no table")
+	bests = flag.String("failsafe.bests", "", "a file to remember the best fixed numbers in")
+)
+
+// failsafe is failsafe-go's adaptive limiter. It reads the clock, so it lives in a bubble,
+// whose clock follows that of the simulation: one at a time, on one goroutine.
+type failsafe struct {
+	of      adaptivelimiter.AdaptiveLimiter[any]
+	now     int64 // in the simulation
+	permits map[int64][]adaptivelimiter.Permit
+	without int // that began although the limiter was full
+}
+
+func newFailsafe(b adaptivelimiter.Builder[any]) *failsafe {
+	return &failsafe{of: b.Build(), permits: map[int64][]adaptivelimiter.Permit{}}
+}
+
+func (f *failsafe) Limit() int { return max(1, f.of.Limit()) }
+
+// until has the clock of the bubble follow.
+func (f *failsafe) until(now int64) {
+	if f.now != 0 && now > f.now {
+		time.Sleep(time.Duration(now - f.now))
+	}
+	f.now = now
+}
+
+func (f *failsafe) Started(now int64) {
+	f.until(now)
+	p, ok := f.of.TryAcquirePermit()
+	if !ok {
+		f.without++
+		return
+	}
+	f.permits[now] = append(f.permits[now], p)
+}
+
+func (f *failsafe) Ended(e sim.Ended) {
+	f.until(e.Now)
+	some := f.permits[e.Began]
+	if len(some) == 0 {
+		return
+	}
+	p := some[len(some)-1]
+	if some = some[:len(some)-1]; len(some) == 0 {
+		delete(f.permits, e.Began)
+	} else {
+		f.permits[e.Began] = some
+	}
+	if e.Dropped {
+		p.Drop()
+		return
+	}
+	p.Record()
+}
+
+// It has a place for each request that begins, and it learns.
+func TestFailsafe_FollowsTheSimulation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFailsafe(adaptivelimiter.NewBuilder[any]())
+		began := time.Now()
+		r := sim.Unknown{
+			Resource: sim.Resource{Work: sim.Constant(10 * time.Millisecond), Hands: 8}, Load: 1.2, Seed: 1,
+			Warmup: 500, Length: 500, Limiter: f,
+		}.Run()
+		require.InDelta(t, 1000/r.Rate, time.Since(began).Seconds(), 1)
+		require.NotEqual(t, 20, f.Limit(), "where it begins")
+		require.Zero(t, f.without)
+	})
+}
+
+// The rows of failsafe-go's limiter in the table, with its defaults, which are at most 200,
+// and up to 10,000:
+//
+//	go test ./cmd/learned -v -run Failsafe -timeout 1h -failsafe.from 1 -failsafe.to 80
+func TestFailsafe_Table(t *testing.T) {
+	t.Parallel()
+	if *to == 0 {
+		return // nobody asks for it
+	}
+	known, err := judge.OpenBests(*bests)
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		name string
+		make func() sim.Limiter
+	}{
+		{"failsafe-go", func() sim.Limiter { return newFailsafe(adaptivelimiter.NewBuilder[any]()) }},
+		{"failsafe-go, up to 10,000", func() sim.Limiter {
+			return newFailsafe(adaptivelimiter.NewBuilder[any]().WithLimits(1, 10_000, 20))
+		}},
+	} {
+		var s judge.Summary
+		synctest.Test(t, func(*testing.T) { s = judge.Sum(judge.Runs(*from, *to, judge.Loads, 1, known, tt.make)) })
+		t.Logf("| %s | %d of %d | %d | %.3f | %.3f |", tt.name, s.Good, s.Runs, s.Bad, s.Mean, s.Median)
+	}
+	require.NoError(t, known.Save())
+}
