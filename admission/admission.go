@@ -184,7 +184,7 @@ func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
 	case <-ctx.Done():
 		ended = ctx.Err()
 		e.Reason, e.Waited = reasonOf(ended), c.waited(w)
-		if !c.engine.Cancel(&w.task, reasonOf(ended)) && w.state.CompareAndSwap(waiting, left) {
+		if !c.engine.Cancel(&w.task, reasonOf(ended)) && w.end() {
 			// The strategy cannot give it up before its turn. Who decides on it looks
 			// after the rest.
 			return Permit{}, c.refused(e, ended)

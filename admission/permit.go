@@ -16,16 +16,12 @@ type waiter struct {
 	controller *Controller
 	decided    chan struct{} // of capacity 1: it has its places, or was shed
 	generation atomic.Uint64
-	state      atomic.Uint32
-	admitted   time.Time // for Options.Released
+	// ends counts how often its waiting has ended: by a decision of the engine, or as who
+	// asked has left, whom no decision concerns any more. ended is the count before this time.
+	ends     atomic.Uint32
+	ended    uint32
+	admitted time.Time // for Options.Released
 }
-
-// The states of a waiter.
-const (
-	waiting uint32 = iota // for a decision
-	decided               // by the engine
-	left                  // by who asked: what is decided concerns nobody
-)
 
 func (c *Controller) newWaiter() *waiter {
 	w := &waiter{controller: c, decided: make(chan struct{}, 1)}
@@ -37,6 +33,7 @@ func (c *Controller) newWaiter() *waiter {
 // waiter returns one from the pool.
 func (c *Controller) waiter(r Request) *waiter {
 	w := c.waiters.Get().(*waiter)
+	w.ended = w.ends.Load()
 	t := &w.task
 	t.Arrival, t.Submitted, t.Deadline = 0, 0, 0
 	t.Priority, t.Client, t.Cost = r.Priority, r.Client, r.Cost
@@ -46,7 +43,6 @@ func (c *Controller) waiter(r Request) *waiter {
 // recycle puts w back, to which nobody refers who could use it.
 func (c *Controller) recycle(w *waiter) {
 	w.task.Client = ""
-	w.state.Store(waiting)
 	c.waiters.Put(w)
 }
 
@@ -71,12 +67,15 @@ func shed(t *dispatch.Task) {
 
 // decide tells who asked, and reports whether anybody is there to hear it.
 func (w *waiter) decide() bool {
-	if !w.state.CompareAndSwap(waiting, decided) {
+	if !w.end() {
 		return false
 	}
 	w.decided <- struct{}{}
 	return true
 }
+
+// end ends the waiting of w, and reports whether nobody else has.
+func (w *waiter) end() bool { return w.ends.CompareAndSwap(w.ended, w.ended+1) }
 
 // admitted returns the permit of w, which has its places.
 func (c *Controller) admitted(w *waiter) Permit {
