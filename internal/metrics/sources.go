@@ -72,7 +72,7 @@ var (
 
 	concurrencyLimit   = desc("concurrency_limit", "How many requests may be worked on at once, as learned; absent if the number is given.", "strategy")
 	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
-	concurrencyDropped = desc("concurrency_dropped_total", "Requests whose time was up in service, or that the upstream refused as overloaded, of which the number is learned; absent if it is given.")
+	concurrencyDropped = desc("concurrency_dropped_total", "Requests whose time was up in service, or that the store or the upstream refused as overloaded, of which the number is learned; absent if it is given.")
 
 	connections   = desc("connections", "Open connections of the data plane.")
 	linesDropped  = desc("log_lines_dropped_total", "Lines of the log that were dropped since nobody was taking them.")
