@@ -162,10 +162,8 @@ func (k *kept) Close() error {
 func keep(ctx *fasthttp.RequestCtx, permit admission.Permit) {
 	k := &kept{permit}
 	runtime.AddCleanup(k, admission.Permit.Release, permit)
-	ctx.SetUserValue(keptKey{}, k)
+	ctx.SetUserValue(k, k) // under a key of its own, or a handler around this one would replace it
 }
-
-type keptKey struct{}
 
 func (o *Options) refuse(ctx *fasthttp.RequestCtx, err error) {
 	shed, ok := errors.AsType[*admission.Shed](err)

@@ -196,3 +196,20 @@ func TestHandler_NothingGiven(t *testing.T) {
 	c := adaptertest.Open(t, admission.Options{Concurrency: 1})
 	require.PanicsWithValue(t, "admissionfasthttp: the handler is nil", func() { admissionfasthttp.Handler(c, nil) })
 }
+
+// A stream behind two handlers, as one for the server and one for a route, keeps the
+// places of both, and gives both back.
+func TestHandler_Nested(t *testing.T) {
+	t.Parallel()
+	outer := adaptertest.Open(t, admission.Options{Concurrency: 1})
+	inner := adaptertest.Open(t, admission.Options{Concurrency: 1})
+	h := admissionfasthttp.Handler(outer, admissionfasthttp.Handler(inner, func(ctx *fasthttp.RequestCtx) {
+		ctx.SetBodyStream(strings.NewReader("x"), -1)
+	}))
+	var ctx fasthttp.RequestCtx
+	ctx.Init(new(fasthttp.Request), nil, nil)
+	h(&ctx)
+	require.Equal(t, []int{1, 1}, []int{outer.Stats().InUse, inner.Stats().InUse})
+	ctx.ResetUserValues() // as fasthttp does once the answer has been sent
+	require.Equal(t, []int{0, 0}, []int{outer.Stats().InUse, inner.Stats().InUse})
+}
