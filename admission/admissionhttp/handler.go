@@ -139,13 +139,13 @@ func (o *Options) refuse(w http.ResponseWriter, err error) {
 }
 
 // Release gives back the places of the request that w answers before its handler returns,
-// for example of a long poll. It does nothing if they have been given back, or if w is not
-// the writer of a Handler. It unwraps writers as http.ResponseController does.
+// for example of a long poll: those of each Handler that it has come through. It does
+// nothing if they have been given back, or if w is not the writer of a Handler. It unwraps
+// writers as http.ResponseController does.
 func Release(w http.ResponseWriter) {
 	for {
 		if held, ok := w.(interface{ release() }); ok {
 			held.release()
-			return
 		}
 		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {

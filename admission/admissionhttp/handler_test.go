@@ -173,6 +173,18 @@ func TestRelease(t *testing.T) {
 	admissionhttp.Release(httptest.NewRecorder())
 }
 
+// It gives back those of all handlers that the request has come through.
+func TestRelease_Nested(t *testing.T) {
+	t.Parallel()
+	outer, inner := adaptertest.Open(t, admission.Options{Concurrency: 1}), adaptertest.Open(t, admission.Options{Concurrency: 1})
+	h := admissionhttp.Handler(outer, admissionhttp.Handler(inner, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		require.Equal(t, []int{1, 1}, []int{outer.Stats().InUse, inner.Stats().InUse})
+		admissionhttp.Release(w)
+		require.Equal(t, []int{0, 0}, []int{outer.Stats().InUse, inner.Stats().InUse})
+	})))
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+}
+
 type unwrapper struct{ http.ResponseWriter }
 
 func (u unwrapper) Unwrap() http.ResponseWriter { return u.ResponseWriter }
