@@ -97,7 +97,7 @@ func (o Options) UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServe
 			permit.Answered(how)
 			permit.Release()
 		}()
-		answer, err := handler(context.WithValue(ctx, permitKey{}, permit), message)
+		answer, err := handler(hold(ctx, permit), message)
 		how = outcome(ctx, err)
 		return answer, err
 	}
@@ -124,7 +124,7 @@ func (o Options) StreamServerInterceptor(c *admission.Controller) grpc.StreamSer
 			permit.Answered(how)
 			permit.Release()
 		}()
-		held := &serverStream{ServerStream: stream, ctx: context.WithValue(ctx, permitKey{}, permit), permit: permit, early: o.Hold == HoldHeaders}
+		held := &serverStream{ServerStream: stream, ctx: hold(ctx, permit), permit: permit, early: o.Hold == HoldHeaders}
 		err = handler(srv, held)
 		how = outcome(ctx, err)
 		return err
@@ -138,15 +138,30 @@ func check(c *admission.Controller) {
 }
 
 // Release gives back the places of the call with the context ctx before its handler
-// returns, for example of a stream that waits for events. It does nothing if they have been
-// given back, or if the call has none.
+// returns, for example of a stream that waits for events: those of each interceptor that it
+// has come through. It does nothing if they have been given back, or if the call has none.
 func Release(ctx context.Context) {
-	if p, ok := ctx.Value(permitKey{}).(admission.Permit); ok {
-		p.Release()
+	for h := heldBy(ctx); h != nil; h = h.outer {
+		h.permit.Release()
 	}
 }
 
-type permitKey struct{}
+// held is the permit of one interceptor, and leads to that of the one around it.
+type held struct {
+	permit admission.Permit
+	outer  *held
+}
+
+type heldKey struct{}
+
+func hold(ctx context.Context, p admission.Permit) context.Context {
+	return context.WithValue(ctx, heldKey{}, &held{p, heldBy(ctx)})
+}
+
+func heldBy(ctx context.Context) *held {
+	h, _ := ctx.Value(heldKey{}).(*held)
+	return h
+}
 
 // outcome returns what the end of a call tells a concurrency that is learned.
 func outcome(ctx context.Context, err error) admission.Outcome {
@@ -195,7 +210,7 @@ func (o *Options) request(ctx context.Context, method string, message any) admis
 	var r admission.Request
 	if o.Request != nil {
 		r = o.Request(ctx, method, message)
-	} else if from, ok := peer.FromContext(ctx); ok {
+	} else if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		r.Client = wire.Host(from.Addr.String())
 	}
 	if o.TrustHeaders {

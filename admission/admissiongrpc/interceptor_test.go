@@ -17,6 +17,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -266,6 +267,32 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, err)
 	adaptertest.InUse(t, c, 0)
 	admissiongrpc.Release(t.Context()) // which has no places
+}
+
+// Release gives back those of all interceptors that the call has come through.
+func TestRelease_Nested(t *testing.T) {
+	t.Parallel()
+	outer, inner := adaptertest.Open(t, admission.Options{Concurrency: 1}), adaptertest.Open(t, admission.Options{Concurrency: 1})
+	info := &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}
+	_, err := admissiongrpc.UnaryServerInterceptor(outer)(t.Context(), nil, info, func(ctx context.Context, m any) (any, error) {
+		return admissiongrpc.UnaryServerInterceptor(inner)(ctx, m, info, func(ctx context.Context, _ any) (any, error) {
+			require.Equal(t, []int{1, 1}, []int{outer.Stats().InUse, inner.Stats().InUse})
+			admissiongrpc.Release(ctx)
+			require.Equal(t, []int{0, 0}, []int{outer.Stats().InUse, inner.Stats().InUse})
+			return nil, nil
+		})
+	})
+	require.NoError(t, err)
+}
+
+// A peer need not have an address, as where a call does not leave the process.
+func TestRequest_PeerWithoutAddress(t *testing.T) {
+	t.Parallel()
+	c := adaptertest.Open(t, admission.Options{Concurrency: 1})
+	ctx := peer.NewContext(t.Context(), new(peer.Peer))
+	_, err := admissiongrpc.UnaryServerInterceptor(c)(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"},
+		func(context.Context, any) (any, error) { return nil, nil })
+	require.NoError(t, err)
 }
 
 // A stream that is turned away says why.
