@@ -144,3 +144,42 @@ func TestLearned_Observed(t *testing.T) {
 		requireWhole(t, c)
 	})
 }
+
+// A request that was given up, and whose turn comes later as the strategy cannot remove
+// it, makes no use of its place. So it tells a law nothing of how long requests take.
+func TestLearned_LeftBeforeItsTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fifo, err := strategies.Lookup("fifo")
+		require.NoError(t, err)
+		c := open(t, admission.Options{Spec: strategies.Spec{Name: "lasting", New: func(o strategies.Config) strategies.Discipline {
+			return struct{ strategies.Discipline }{fifo.New(o)} // which is no Remover
+		}}})
+		limit := c.Stats().Concurrency
+		for range 100 {
+			var held []admission.Permit
+			for range limit {
+				held = append(held, take(t, c, 1))
+				held[len(held)-1].Answered(admission.Unmeasured)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			for range 10 {
+				go func() {
+					if _, err := c.Acquire(ctx, admission.Request{}); !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+				}()
+			}
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+			time.Sleep(time.Millisecond) // a law goes by the time as well
+			for _, p := range held {
+				p.Release()
+			}
+			synctest.Wait()
+			require.Equal(t, limit, c.Stats().Concurrency)
+		}
+		requireWhole(t, c)
+	})
+}

@@ -52,10 +52,15 @@ func granted(t *dispatch.Task) {
 	if w.decide() {
 		return
 	}
-	go func() { // or else a line of those who have left would have it call itself as often
-		w.controller.engine.Release(t)
-		w.controller.recycle(w)
-	}()
+	go w.controller.unused(w) // or else a line of those who have left would have it call itself as often
+}
+
+// unused gives back the places of w, which nobody makes use of: that they were had for
+// so short a time tells nothing of how long requests take.
+func (c *Controller) unused(w *waiter) {
+	c.engine.Answered(&w.task, w.task.Began(), dispatch.Unmeasured)
+	c.engine.Release(&w.task)
+	c.recycle(w)
 }
 
 // shed is called by the engine when a task was shed.
@@ -89,8 +94,7 @@ func (c *Controller) tellAdmitted(w *waiter) {
 	told := false
 	defer func() {
 		if !told { // a hook panics, and nobody gets the permit
-			c.engine.Release(&w.task)
-			c.recycle(w)
+			c.unused(w)
 		}
 	}()
 	e := w.event()
