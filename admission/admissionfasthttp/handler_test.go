@@ -108,7 +108,7 @@ func TestHandler(t *testing.T) {
 		},
 		Direct: func(c *admission.Controller, o adaptertest.Options) func(context.Context, func()) strategies.Reason {
 			own := options(o)
-			own.Wait = 50 * time.Microsecond // as it is told of no context
+			own.Wait = o.Wait
 			return func(_ context.Context, serve func()) strategies.Reason {
 				var ctx fasthttp.RequestCtx
 				own.Handler(c, func(*fasthttp.RequestCtx) { serve() })(&ctx)

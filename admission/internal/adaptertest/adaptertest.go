@@ -50,6 +50,8 @@ type Options struct {
 	Hold         Hold
 	Otherwise    bool // 429, or Unavailable
 	TrustHeaders bool
+	// Wait is how long a request waits at most, for those who are told of no context.
+	Wait time.Duration
 }
 
 // Hold says how long places are kept, as the adapters' own do.

@@ -141,7 +141,7 @@ func goesWhileItIsServed(t *testing.T, a Adapter) {
 func endsAsItsPlaceComes(t *testing.T, a Adapter) {
 	for _, strategy := range strategies.Names() {
 		c := Open(t, admission.Options{Strategy: strategy, Concurrency: 1})
-		let := a.Direct(c, Options{})
+		let := a.Direct(c, Options{Wait: 50 * time.Microsecond})
 		for range 100 {
 			p, err := c.Acquire(t.Context(), admission.Request{})
 			require.NoError(t, err)
