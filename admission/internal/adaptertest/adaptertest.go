@@ -169,3 +169,9 @@ func RequireWhole(t testing.TB, c *admission.Controller) {
 		p.Release()
 	}
 }
+
+// requireServed fails with what came instead.
+func requireServed(t testing.TB, a Answer) {
+	t.Helper()
+	require.True(t, a.Served, "%+v", a)
+}

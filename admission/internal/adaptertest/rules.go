@@ -60,7 +60,7 @@ func refuses(t *testing.T, a Adapter) {
 		Waiting(t, c, 1)
 		refused := client.Call(t.Context(), "/")
 		held.Release()
-		require.True(t, (<-waits).Served)
+		requireServed(t, <-waits)
 		code := a.Codes[strategies.ReasonFull]
 		if otherwise {
 			code = a.Otherwise
@@ -224,7 +224,7 @@ func costsMore(t *testing.T, a Adapter) {
 	waits := start(t.Context(), client, "/")
 	Waiting(t, c, 1)
 	held.Release()
-	require.True(t, (<-waits).Served)
+	requireServed(t, <-waits)
 	require.Equal(t, 4, <-inUse)
 }
 
@@ -235,13 +235,13 @@ func exempt(t *testing.T, a Adapter) {
 	client := a.Serve(t, c, Options{Exempt: func(path string) bool { return path == "/metrics" }}, nothing)
 	held := Take(t, c)
 	for _, path := range append(slices.Clone(a.HealthChecks), "/metrics") {
-		require.True(t, client.Call(t.Context(), path).Served, path)
+		requireServed(t, client.Call(t.Context(), path))
 	}
 	require.EqualValues(t, 1, told.Load(), "of the place that is taken")
 	waits := start(t.Context(), client, "/other")
 	Waiting(t, c, 1)
 	held.Release()
-	require.True(t, (<-waits).Served)
+	requireServed(t, <-waits)
 	require.EqualValues(t, 2, told.Load())
 }
 
@@ -289,7 +289,7 @@ func headers(t *testing.T, a Adapter) {
 			waits := start(t.Context(), client, "/", row.headers...)
 			Waiting(t, c, 1)
 			held.Release()
-			require.True(t, (<-waits).Served)
+			requireServed(t, <-waits)
 			require.Equal(t, row.want, <-told)
 		})
 	}
@@ -325,7 +325,7 @@ func lowered(t *testing.T, a Adapter) {
 	require.Equal(t, 2, c.Stats().Waiting)
 	close(end)
 	for _, a := range all {
-		require.True(t, (<-a).Served)
+		requireServed(t, <-a)
 	}
 }
 
@@ -346,7 +346,7 @@ func drains(t *testing.T, a Adapter) {
 	}, time.Minute, time.Millisecond)
 	requireStops(t, a, late)
 	held.Release()
-	require.True(t, (<-waits).Served)
+	requireServed(t, <-waits)
 	require.NoError(t, <-drained)
 }
 
@@ -362,7 +362,7 @@ func closes(t *testing.T, a Adapter) {
 	requireStops(t, a, <-waits)
 	requireStops(t, a, client.Call(t.Context(), "/"))
 	close(end)
-	require.True(t, (<-served).Served)
+	requireServed(t, <-served)
 }
 
 // requireStops finds that a request was turned away since the service stops: it is not
