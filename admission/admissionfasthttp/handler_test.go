@@ -6,7 +6,6 @@ import (
 	"io"
 	"log"
 	"net"
-	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -56,7 +55,6 @@ func listen(t *testing.T, h fasthttp.RequestHandler) (client adaptertest.HTTP, s
 		}
 	})
 	return adaptertest.HTTP("http://" + l.Addr().String()), func() {
-		http.DefaultClient.CloseIdleConnections()
 		if err := s.Shutdown(); err != nil {
 			t.Error(err)
 		}

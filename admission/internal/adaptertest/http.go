@@ -27,6 +27,9 @@ func (url HTTP) Get(ctx context.Context, path string, headers ...string) (*http.
 	if err != nil {
 		return nil, err
 	}
+	// A connection that is kept could be closed, as idle, by the end of another test at the
+	// moment it is used again.
+	req.Close = true
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Add(name, value)
