@@ -2,6 +2,7 @@ package generator
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -68,9 +69,15 @@ func (s *slowTest) head(c *slowConn, r *bufio.Reader) (head string) {
 // arrives waits until a client has something to read, or its connection has ended.
 func (s *slowTest) arrives(c *slowConn) {
 	s.t.Helper()
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}, int(time.Minute.Milliseconds()))
-	require.NoError(s.t, err)
-	require.Equal(s.t, 1, n, "nothing has arrived in a minute")
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}, int(time.Minute.Milliseconds()))
+		if errors.Is(err, unix.EINTR) {
+			continue // the runtime preempts goroutines by signals
+		}
+		require.NoError(s.t, err)
+		require.Equal(s.t, 1, n, "nothing has arrived in a minute")
+		return
+	}
 }
 
 // answer answers a client, which reads it.
