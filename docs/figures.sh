@@ -7,7 +7,7 @@
 #	docs/figures.sh charts     # likewise, by Chromium
 #
 # It takes make build and, to serve, (cd loadtest/peers && go build -o ../../bin/ ./cmd/peer).
-# More flags of serve go to the lab: --repetitions 5, say.
+# More flags of serve go to the lab: --restart, say.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -25,11 +25,12 @@ simulate() {
 # As simulated: 8 workers, a store that does 8 at once, room for 256. The longer the
 # work, the longer a queue takes to fill, and the generator's own lateness to vanish.
 serve() {
-	s='bin/loadtest compare --workers 8 --capacities 256 --connections 1000 --mixes get=100 --keys 1000 --store-parallel 8 --repetitions 3'
-	$s --strategies all,peer:limiter --rates 0.9x,1.1x,2x,5x,10x --store-delay exp:4ms --slo 100ms \
-		--duration 5s --warmup 2s --out reports/served-4ms "$@"
-	$s --strategies fifo,lifo,codel,auto,peer:limiter --rates 0.9x,1.1x,1.5x,2x,5x --store-delay exp:100ms --slo 2500ms \
-		--duration 25s --warmup 10s --out reports/served-100ms "$@"
+	s='bin/loadtest compare --workers 8 --capacities 256 --connections 1000 --mixes get=100 --keys 1000 --store-parallel 8'
+	short="$s --store-delay exp:4ms --slo 100ms --duration 5s --warmup 2s"
+	$short --strategies all,peer:limiter --rates 0.9x,1.1x,2x,5x,10x --repetitions 3 --out reports/served "$@"
+	$short --strategies auto,peer:limiter --rates 1.1x,1.5x,2x,5x,10x --repetitions 5 --out reports/limiter-4ms "$@"
+	$s --store-delay exp:100ms --slo 2500ms --duration 25s --warmup 10s --strategies fifo,auto,peer:limiter \
+		--rates 1.1x,1.5x,2x,5x,10x --repetitions 5 --out reports/limiter-100ms "$@"
 }
 
 # chart REPORT TITLE: the line charts of a report whose titles begin so, as one SVG.
