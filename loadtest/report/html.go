@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strings"
-	"sync"
 )
 
 //go:embed assets
@@ -18,45 +16,33 @@ var assets embed.FS
 // scripts are the files of the page's one script, in order.
 var scripts = []string{"base.js", "plot.js", "lines.js", "bars.js", "flame.js", "page.js"}
 
-// content returns what the page consists of beside the data.
-var content = sync.OnceValues(func() (c struct {
-	page          *template.Template
-	style, script string
-}, err error) {
-	read := func(names ...string) string {
-		var b strings.Builder
-		for _, name := range names {
-			text, readErr := assets.ReadFile("assets/" + name)
-			if readErr != nil && err == nil {
-				err = readErr
-			}
-			b.Write(text)
-		}
-		return b.String()
-	}
-	c.style = read("page.css")
-	// One function around all of it keeps its names out of the page's own.
-	c.script = "(() => {\n'use strict';\n" + read(scripts...) + "})();\n"
-	text := read("page.html")
-	if err == nil {
-		c.page, err = template.New("page.html").Parse(text)
-	}
-	return c, err
-})
-
 // HTML writes the report as one page.
 func HTML(w io.Writer, in *Input) error {
-	c, err := content()
+	layout, err := template.ParseFS(assets, "assets/page.html")
 	if err != nil {
 		return err
 	}
+	style, err := assets.ReadFile("assets/page.css")
+	if err != nil {
+		return err
+	}
+	// One function around all of it keeps its names out of the page's own.
+	script := []byte("(() => {\n'use strict';\n")
+	for _, name := range scripts {
+		text, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			return err
+		}
+		script = append(script, text...)
+	}
+	script = append(script, "})();\n"...)
 	p, d := newPage(in)
 	// Marshal escapes <, > and &, so that no label can end the element.
 	charts, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("the charts of the report: %w", err)
 	}
-	return c.page.Execute(w, struct {
+	return layout.Execute(w, struct {
 		page
 		Policy string
 		Style  template.CSS
@@ -65,13 +51,13 @@ func HTML(w io.Writer, in *Input) error {
 	}{
 		page: p,
 		Policy: fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'",
-			sourceHash(c.style), sourceHash(c.script)),
-		Style: template.CSS(c.style), Script: template.JS(c.script), Data: template.JS(charts),
+			sourceHash(style), sourceHash(script)),
+		Style: template.CSS(style), Script: template.JS(script), Data: template.JS(charts),
 	})
 }
 
 // sourceHash is how a content security policy names an inline element.
-func sourceHash(text string) string {
-	sum := sha256.Sum256([]byte(text))
+func sourceHash(text []byte) string {
+	sum := sha256.Sum256(text)
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
