@@ -27,9 +27,11 @@ type Metric struct {
 	Unit   string
 	Better Direction
 
-	// of takes the figure from a result; false if it was not measured.
-	of func(*result.Result) (float64, bool)
+	of figure
 }
+
+// figure takes a figure from a result; false if it was not measured.
+type figure func(*result.Result) (v float64, measured bool)
 
 // Metrics lists the metrics, in the order in which they are shown.
 var Metrics = []Metric{
@@ -37,12 +39,12 @@ var Metrics = []Metric{
 	{"completed_rps", "answered", "1/s", Neither, always(func(r *result.Result) float64 { return r.CompletedRPS })},
 	{"served_rps", "served", "1/s", Higher, always(func(r *result.Result) float64 { return r.ServedRPS })},
 	{"goodput_rps", "goodput", "1/s", Higher, always(func(r *result.Result) float64 { return r.GoodputRPS })},
-	{"latency_p50_ms", "p50", "ms", Lower, latency(50, func(p result.Percentiles) float64 { return p.P50 })},
-	{"latency_p99_ms", "p99", "ms", Lower, latency(99, func(p result.Percentiles) float64 { return p.P99 })},
-	{"latency_p99_9_ms", "p99.9", "ms", Lower, latency(99.9, func(p result.Percentiles) float64 { return p.P999 })},
-	{"served_p50_ms", "served p50", "ms", Lower, served(50, func(p result.Percentiles) float64 { return p.P50 })},
-	{"served_p99_ms", "served p99", "ms", Lower, served(99, func(p result.Percentiles) float64 { return p.P99 })},
-	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(99.9, func(p result.Percentiles) float64 { return p.P999 })},
+	{"latency_p50_ms", "p50", "ms", Lower, latency(50)},
+	{"latency_p99_ms", "p99", "ms", Lower, latency(99)},
+	{"latency_p99_9_ms", "p99.9", "ms", Lower, latency(99.9)},
+	{"served_p50_ms", "served p50", "ms", Lower, served(50)},
+	{"served_p99_ms", "served p99", "ms", Lower, served(99)},
+	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(99.9)},
 	{"server_cpu_us", "server CPU an answer", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUMicros })},
 	{"server_cpu_served_us", "server CPU per served request", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUServedMicros })},
 	{"server_allocs", "allocations per request", "", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocs })},
@@ -82,24 +84,26 @@ func MetricNamed(name string) (Metric, bool) {
 	return Metric{}, false
 }
 
-func always(f func(*result.Result) float64) func(*result.Result) (float64, bool) {
+func always(f func(*result.Result) float64) figure {
 	return func(r *result.Result) (float64, bool) { return f(r), true }
 }
 
 // latency and served take a percentile, unless it is a guess.
-func latency(percentile float64, f func(result.Percentiles) float64) func(*result.Result) (float64, bool) {
+func latency(percentile float64) figure {
 	return func(r *result.Result) (float64, bool) {
-		return f(r.Latency), r.Requests > 0 && r.Latency.Known(percentile)
+		ms, known := r.Latency.At(percentile)
+		return ms, known && r.Requests > 0
 	}
 }
 
-func served(percentile float64, f func(result.Percentiles) float64) func(*result.Result) (float64, bool) {
+func served(percentile float64) figure {
 	return func(r *result.Result) (float64, bool) {
-		return f(r.ServedLatency), r.Served() > 0 && r.ServedLatency.Known(percentile)
+		ms, known := r.ServedLatency.At(percentile)
+		return ms, known && r.Served() > 0
 	}
 }
 
-func server(f func(*result.Result) *float64) func(*result.Result) (float64, bool) {
+func server(f func(*result.Result) *float64) figure {
 	return func(r *result.Result) (float64, bool) {
 		if v := f(r); v != nil {
 			return *v, true
@@ -115,7 +119,7 @@ func retries(r *result.Result) (float64, bool) {
 	return float64(*r.Retries) / float64(max(r.Requests, 1)), r.Requests > 0
 }
 
-func slow(f func(*result.SlowClients) int64) func(*result.Result) (float64, bool) {
+func slow(f func(*result.SlowClients) int64) figure {
 	return func(r *result.Result) (float64, bool) {
 		if r.SlowClients == nil {
 			return 0, false
@@ -124,7 +128,7 @@ func slow(f func(*result.SlowClients) int64) func(*result.Result) (float64, bool
 	}
 }
 
-func share(f func(*result.Result) int64) func(*result.Result) (float64, bool) {
+func share(f func(*result.Result) int64) figure {
 	return func(r *result.Result) (float64, bool) {
 		return 100 * float64(f(r)) / float64(max(r.Requests, 1)), r.Requests > 0
 	}

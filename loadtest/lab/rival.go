@@ -119,13 +119,9 @@ func (t *tally) figures(load PairLoad, idleBytes float64) map[string]float64 {
 		FsyncMean: 1e6 * t.fsyncs.Mean(), FsyncMedian: 1e6 * t.fsyncs.Median(), BlocksRead: t.misses / served,
 		ResidentBytes: t.resident,
 	}
-	for _, p := range []struct {
-		metric     string
-		percentile float64
-		v          float64
-	}{{"latency_p50_ms", 50, t.latency.P50}, {"latency_p99_ms", 99, t.latency.P99}, {"latency_p99_9_ms", 99.9, t.latency.P999}} {
-		if t.latency.Known(p.percentile) {
-			figures[p.metric] = p.v
+	for metric, percentile := range map[string]float64{"latency_p50_ms": 50, "latency_p99_ms": 99, "latency_p99_9_ms": 99.9} {
+		if ms, known := t.latency.At(percentile); known {
+			figures[metric] = ms
 		}
 	}
 	return figures

@@ -205,6 +205,9 @@ func summary(values []float64) Summary {
 	return Summary{Median: middle(sorted), Low: sorted[0], High: sorted[len(sorted)-1], Values: values}
 }
 
+// Median returns that of values, of which there is at least one.
+func Median(values []float64) float64 { return middle(slices.Sorted(slices.Values(values))) }
+
 // middle returns the median of sorted values.
 func middle(sorted []float64) float64 {
 	n := len(sorted)

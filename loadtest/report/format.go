@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 )
@@ -131,26 +132,21 @@ func probability(largest float64, n int) string {
 
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// times writes "once", "twice" or a number of times.
-func times(n int) string {
-	switch n {
-	case 1:
-		return "once"
-	case 2:
-		return "twice"
-	default:
-		return fmt.Sprintf("%d times", n)
+// list joins names as a sentence does.
+func list(names []string) string { return english.WordSeries(names, "and") }
+
+// count writes a number of things; nothing if there are none.
+func count(n int, one, many string) string {
+	if n == 0 {
+		return ""
 	}
+	return fmt.Sprintf("%d %s", n, english.PluralWord(n, one, many))
 }
 
-// list joins names as a sentence does.
-func list(names []string) string {
-	switch n := len(names); n {
-	case 0:
+// around writes text between two others; nothing if it is empty.
+func around(before, text, after string) string {
+	if text == "" {
 		return ""
-	case 1:
-		return names[0]
-	default:
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
 	}
+	return before + text + after
 }

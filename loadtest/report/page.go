@@ -19,7 +19,6 @@ type page struct {
 // section is about one input.
 type section struct {
 	ID    string // of the page; unique
-	Name  string
 	Title string
 	// Partial says why it is not all that was asked for.
 	Partial string

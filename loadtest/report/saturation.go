@@ -1,11 +1,12 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 )
@@ -13,7 +14,7 @@ import (
 // section says and shows how the breaking point was found.
 func (s *Saturation) section(d *data) section {
 	out := section{
-		Name: s.Name, Title: "Breaking point: " + s.Name, Partial: s.Partial, Headline: capital(s.String()) + ".",
+		Title: "Breaking point: " + s.Name, Partial: s.Partial, Headline: capital(s.String()) + ".",
 		Question: fmt.Sprintf("What is the highest rate at which %s of the offered requests are answered well, within %s ms?",
 			short(100*s.Share)+"%", short(s.SLOMillis)),
 		Facts: []fact{
@@ -34,50 +35,49 @@ func (s *Saturation) section(d *data) section {
 			late = " Crosses: the generator was late."
 		}
 	}
-	// A percentile above 0 leaves out the trials of which it would be a guess.
-	line := func(name string, style int, percentile float64, of func(lab.Step) float64) series {
+	// Trials of which a figure is not known are left out.
+	line := func(name string, style int, of func(lab.Step) (v float64, known bool)) series {
 		line := series{Name: name, Style: style}
 		for _, rate := range slices.Sorted(maps.Keys(rates)) {
 			var at, values []float64
 			for _, step := range rates[rate] {
-				if percentile > 0 && !step.Latency.Known(percentile) {
+				v, known := of(step)
+				if !known {
 					continue
 				}
-				at, values = append(at, step.OfferedRPS), append(values, of(step))
-				dot := []num{num(step.OfferedRPS), num(of(step))}
+				at, values = append(at, step.OfferedRPS), append(values, v)
+				dot := []num{num(step.OfferedRPS), num(v)}
 				if step.GeneratorLate {
 					dot = append(dot, 1)
 				}
 				line.Dots = append(line.Dots, dot)
 			}
 			if len(at) > 0 {
-				line.Points = append(line.Points, []num{num(median(at)), num(median(values))})
+				line.Points = append(line.Points, []num{num(lab.Median(at)), num(lab.Median(values))})
 			}
 		}
 		return line
 	}
-	breaking := func() *mark {
-		if s.BreakingPointRPS == 0 {
-			return nil
-		}
-		return &mark{num(s.BreakingPointRPS), "breaking point " + short(s.BreakingPointRPS)}
+	var breaking *mark
+	if s.BreakingPointRPS > 0 {
+		breaking = &mark{num(s.BreakingPointRPS), "breaking point " + short(s.BreakingPointRPS)}
 	}
 	for _, c := range []struct {
 		title, caption string
 		chart          chart
 	}{
 		{"Share of good answers", fmt.Sprintf("Of the offered requests. A rate is sustained from %s%% on.", short(100*s.Share)), chart{
-			Y: axis{Title: "good", Unit: "%"}, Series: []series{line("good", 0, 0, func(s lab.Step) float64 { return 100 * s.GoodShare })}}},
+			Y: axis{Title: "good", Unit: "%"}, Series: []series{line("good", 0, func(s lab.Step) (float64, bool) { return 100 * s.GoodShare, true })}}},
 		{"Goodput against offered rate", "Dotted: what a service without limits would do.", chart{
 			Y: axis{Title: "answers", Unit: "/s"}, Ideal: true, Series: []series{
-				line("goodput", 0, 0, func(s lab.Step) float64 { return s.GoodputRPS }),
-				line("completed", 1, 0, func(s lab.Step) float64 { return s.CompletedRPS })}}},
+				line("goodput", 0, func(s lab.Step) (float64, bool) { return s.GoodputRPS, true }),
+				line("completed", 1, func(s lab.Step) (float64, bool) { return s.CompletedRPS, true })}}},
 		{"Latency against offered rate", "Of all requests, from the scheduled time.", chart{
 			Y: latencies, Series: []series{
-				line("p50", 0, 50, func(s lab.Step) float64 { return s.Latency.P50 }),
-				line("p99", 1, 99, func(s lab.Step) float64 { return s.Latency.P99 })}}},
+				line("p50", 0, func(s lab.Step) (float64, bool) { return s.Latency.At(50) }),
+				line("p99", 1, func(s lab.Step) (float64, bool) { return s.Latency.At(99) })}}},
 	} {
-		c.chart.Kind, c.chart.X, c.chart.Mark = linesChart, offered, breaking()
+		c.chart.Kind, c.chart.X, c.chart.Mark = linesChart, offered, breaking
 		out.Overview = append(out.Overview, d.add(c.title, c.caption+" The line joins the medians of each rate, dots are single trials."+late, &c.chart)...)
 	}
 
@@ -93,7 +93,7 @@ func (s *Saturation) section(d *data) section {
 		}
 		t.Rows = append(t.Rows, row{Best: step.Sustained && step.Rate == s.BreakingPointRPS, Cells: []cell{
 			{Text: short(step.Rate)}, {Text: short(step.OfferedRPS)}, {Text: short(step.CompletedRPS)}, {Text: short(step.GoodputRPS)},
-			{Text: digits(100 * step.GoodShare)}, percentileCell(step.Latency, 50, step.Latency.P50), percentileCell(step.Latency, 99, step.Latency.P99), {Text: sustained},
+			{Text: digits(100 * step.GoodShare)}, percentileCell(step.Latency, 50), percentileCell(step.Latency, 99), {Text: sustained},
 		}})
 	}
 	out.Tables = []table{t}
@@ -128,11 +128,5 @@ func (s *Saturation) cautions() (said []string) {
 // highest that was is worth a word.
 const disagreement = 1.05
 
-func trials(n int) string { return cmp.Or(count(n, "trial", "trials"), "0 trials") }
+func trials(n int) string { return english.Plural(n, "trial", "trials") }
 
-// median returns the median of values, of which there is at least one.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
-}

@@ -16,11 +16,11 @@ import (
 // section says and shows what one run measured.
 func (r *Run) section(d *data) section {
 	p99 := ""
-	if r.Latency.Known(99) {
-		p99 = fmt.Sprintf(", p99 %s ms", short(r.Latency.P99))
+	if ms, known := r.Latency.At(99); known {
+		p99 = fmt.Sprintf(", p99 %s ms", short(ms))
 	}
 	out := section{
-		Name: r.Name, Title: "Run: " + r.Name, Partial: r.Partial,
+		Title: "Run: " + r.Name, Partial: r.Partial,
 		Headline: fmt.Sprintf("%s good answers a second of %s offered%s.", short(r.GoodputRPS), short(r.OfferedRPS), p99),
 	}
 	if r.GeneratorLate() {
@@ -95,11 +95,12 @@ func points(p result.Percentiles, n int64) (points [][]num) {
 }
 
 // percentileCell is a cell of a percentile, or says that it would be a guess.
-func percentileCell(p result.Percentiles, percentile, v float64) cell {
-	if !p.Known(percentile) {
+func percentileCell(p result.Percentiles, percentile float64) cell {
+	ms, known := p.At(percentile)
+	if !known {
 		return cell{Text: "too few"}
 	}
-	return cell{Text: short(v)}
+	return cell{Text: short(ms)}
 }
 
 func (r *Run) tables() []table {
@@ -111,11 +112,11 @@ func (r *Run) tables() []table {
 		{"all requests", r.Latency}, {"served", r.ServedLatency},
 		{"uncorrected", r.UncorrectedLatency}, {"lateness of the generator", r.Lateness},
 	} {
-		latency.Rows = append(latency.Rows, row{Cells: []cell{
-			{Text: of.name}, {Text: short(of.p.Mean)},
-			percentileCell(of.p, 50, of.p.P50), percentileCell(of.p, 90, of.p.P90), percentileCell(of.p, 99, of.p.P99),
-			percentileCell(of.p, 99.9, of.p.P999), percentileCell(of.p, 99.99, of.p.P9999), {Text: short(of.p.Max)},
-		}})
+		cells := []cell{{Text: of.name}, {Text: short(of.p.Mean)}}
+		for _, percentile := range []float64{50, 90, 99, 99.9, 99.99} {
+			cells = append(cells, percentileCell(of.p, percentile))
+		}
+		latency.Rows = append(latency.Rows, row{Cells: append(cells, cell{Text: short(of.p.Max)})})
 	}
 	tables := []table{latency}
 	operations := r.Operations
@@ -141,8 +142,7 @@ func (r *Run) tables() []table {
 			of := &r.Targets[i]
 			t.Rows = append(t.Rows, row{Cells: []cell{
 				{Text: of.Target}, {Text: fmt.Sprint(of.Requests)}, {Text: short(of.GoodPercent())}, {Text: fmt.Sprint(of.Errors)},
-				percentileCell(of.Latency, 50, of.Latency.P50), percentileCell(of.Latency, 99, of.Latency.P99),
-				percentileCell(of.ServedLatency, 99, of.ServedLatency.P99),
+				percentileCell(of.Latency, 50), percentileCell(of.Latency, 99), percentileCell(of.ServedLatency, 99),
 			}})
 		}
 		tables = append(tables, t)

@@ -1,12 +1,14 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/machine"
@@ -87,7 +89,7 @@ func settingNames(groups []lab.Group) []string {
 	for i, g := range groups {
 		c := g.Combination
 		settings[i] = []string{
-			count(c.Workers, "worker", "workers"), count(c.Capacity, "waiting", "waiting"), prefixed("sync ", c.Sync), prefixed("pools ", c.Pools),
+			count(c.Workers, "worker", "workers"), count(c.Capacity, "waiting", "waiting"), around("sync ", c.Sync, ""), around("pools ", c.Pools, ""),
 			c.Balance,
 		}
 	}
@@ -112,7 +114,7 @@ func settingNames(groups []lab.Group) []string {
 					said = append(said, text)
 				}
 			}
-			names = append(names, g.Combination.Strategy+bracketed(strings.Join(said, ", ")))
+			names = append(names, g.Combination.Strategy+around(" (", strings.Join(said, ", "), ")"))
 			all := strings.Join(settings[i], ", ")
 			if other, known := of[names[i]]; known && other != all {
 				unique = false
@@ -128,33 +130,12 @@ func settingNames(groups []lab.Group) []string {
 	return names
 }
 
-func count(n int, one, many string) string {
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return "1 " + one
-	default:
-		return fmt.Sprintf("%d %s", n, many)
-	}
-}
-
-func prefixed(prefix, text string) string {
-	if text == "" {
-		return ""
-	}
-	return prefix + text
-}
-
 // section says and shows what a comparison found.
 func (s *study) section(d *data) section {
 	sc := s.Scenario
 	out := section{
-		Name: sc.Name, Title: sc.Title, Question: sc.Question, Expectation: sc.Expectation,
+		Title: cmp.Or(sc.Title, sc.Name), Question: sc.Question, Expectation: sc.Expectation,
 		Partial: s.Partial, Notes: s.Notes,
-	}
-	if out.Title == "" {
-		out.Title = sc.Name
 	}
 	top := map[string][]string{} // of each workload
 	for _, w := range s.workloads {
@@ -259,10 +240,7 @@ func (s *study) tables(top map[string][]string) []table {
 		}
 		tables = append(tables, t)
 		if shares, some := s.shares(w.groups); some {
-			shares.Caption = "good, % of what each asked for"
-			if w.name != "" { // of several
-				shares.Caption = w.name + ": " + shares.Caption
-			}
+			shares.Caption = around("", w.name, ": ") + "good, % of what each asked for"
 			tables = append(tables, shares)
 		}
 	}
@@ -334,24 +312,17 @@ func heading(metrics []lab.Metric) string {
 
 func (s *study) facts() []fact {
 	sc := s.Scenario
-	facts := []fact{
-		{"load", s.common},
-	}
-	facts = append(facts, machineFacts("machine", s.Machine)...)
-	facts = append(facts, []fact{
-		{"service", s.Version},
-		{"binary, SHA-256", s.Binary},
-		{"measured", fmt.Sprintf("%s to %s", moment(s.Started), moment(s.Finished))},
-		{"runs", fmt.Sprintf("each of %d combinations %s, interleaved: %s after %s of warm-up, seed %d",
-			len(s.Groups), times(sc.Repetitions), sc.Duration, sc.Warmup, sc.Seed)},
-		{"good is", fmt.Sprintf("answered %s within %s; clients give up after %s", serving(string(s.Good)), sc.SLO, sc.Timeout)},
-	}...)
+	facts := append([]fact{{"load", s.common}}, machineFacts("machine", s.Machine)...)
+	facts = append(facts,
+		fact{"service", s.Version},
+		fact{"binary, SHA-256", s.Binary},
+		fact{"measured", fmt.Sprintf("%s to %s", moment(s.Started), moment(s.Finished))},
+		fact{"runs", fmt.Sprintf("each of %d combinations %s, interleaved: %s after %s of warm-up, seed %d",
+			len(s.Groups), english.Plural(sc.Repetitions, "time", "times"), sc.Duration, sc.Warmup, sc.Seed)},
+		fact{"good is", fmt.Sprintf("answered %s within %s; clients give up after %s", serving(string(s.Good)), sc.SLO, sc.Timeout)},
+	)
 	for _, l := range s.loads {
-		name := "capacity (1x)"
-		if l.name != "" {
-			name += ", " + l.name
-		}
-		facts = append(facts, fact{name, amountOrNothing(s.Capacity[s.Groups[l.groups[0]].Load], "1/s")})
+		facts = append(facts, fact{"capacity (1x)" + around(", ", l.name, ""), amountOrNothing(s.Capacity[s.Groups[l.groups[0]].Load], "1/s")})
 	}
 	facts = append(facts, fact{"command", s.Command})
 	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/spillway-go/spillway/loadtest/lab"
 )
 
@@ -177,7 +179,7 @@ func (s *study) figures(groups ...int) string {
 			return ""
 		}
 		if one := s.Groups[groups[0]].Metrics[metric]; len(groups) == 1 && metric != cpu {
-			return short(one.Median) + unit + bracketed(spread(one))
+			return short(one.Median) + unit + around(" (", spread(one), ")")
 		}
 		low, high := slices.Min(medians), slices.Max(medians)
 		return cmp.Or(spread(lab.Summary{Low: low, High: high}), short(low)) + unit
@@ -190,13 +192,6 @@ func (s *study) figures(groups ...int) string {
 		text += ", " + c
 	}
 	return text
-}
-
-func bracketed(text string) string {
-	if text == "" {
-		return ""
-	}
-	return " (" + text + ")"
 }
 
 // headline says in a sentence which settings did best over all workloads under
@@ -253,12 +248,7 @@ func headline(all []verdict, settings []string) string {
 	return fmt.Sprintf("%s best, or not proven to be worse, under %d of %s.", who, most, loads(len(verdicts)))
 }
 
-func loads(n int) string {
-	if n == 1 {
-		return "1 load"
-	}
-	return fmt.Sprintf("%d loads", n)
-}
+func loads(n int) string { return english.Plural(n, "load", "loads") }
 
 // caution says whether there were enough runs of what is compared for
 // differences to be found.
@@ -273,5 +263,5 @@ func caution(verdicts []verdict) string {
 		return ""
 	}
 	return fmt.Sprintf("Some settings were measured together in only %s. To tell a difference from noise takes %d.",
-		cmp.Or(count(fewest, "repetition", "repetitions"), "0 repetitions"), lab.ProofRuns)
+		english.Plural(fewest, "repetition", "repetitions"), lab.ProofRuns)
 }

@@ -221,6 +221,13 @@ func (p Percentiles) Known(percentile float64) bool {
 	return p.Count == 0 || known(percentile, p.Count) // files of earlier versions do not count
 }
 
+// At returns the latency at one of the percentiles of p, such as 99.9, and whether it is
+// Known.
+func (p Percentiles) At(percentile float64) (ms float64, known bool) {
+	at := map[float64]float64{50: p.P50, 90: p.P90, 99: p.P99, 99.9: p.P999, 99.99: p.P9999}
+	return at[percentile], p.Known(percentile)
+}
+
 func known(percentile float64, count int64) bool {
 	const beyond, rounding = 10, 1e-6
 	return float64(count)*(100-percentile)/100 >= beyond-rounding

@@ -132,33 +132,24 @@ func (r *Result) writeLatencies(b *bytes.Buffer) {
 	}
 	fmt.Fprintf(b, "%-11s %14s %14s %14s\n", "latency ms", "all requests", "served", "uncorrected")
 	few := false
-	for _, row := range []struct {
-		name       string
-		percentile float64
-		pick       func(Percentiles) float64
-	}{
-		{"mean", 0, func(p Percentiles) float64 { return p.Mean }},
-		{"p50", 50, func(p Percentiles) float64 { return p.P50 }},
-		{"p90", 90, func(p Percentiles) float64 { return p.P90 }},
-		{"p99", 99, func(p Percentiles) float64 { return p.P99 }},
-		{"p99.9", 99.9, func(p Percentiles) float64 { return p.P999 }},
-		{"p99.99", 99.99, func(p Percentiles) float64 { return p.P9999 }},
-		{"max", 0, func(p Percentiles) float64 { return p.Max }},
-	} {
-		fmt.Fprintf(b, "  %-9s", row.name)
+	row := func(name string, pick func(Percentiles) (ms float64, known bool)) {
+		fmt.Fprintf(b, "  %-9s", name)
 		for _, p := range []Percentiles{r.Latency, r.ServedLatency, r.UncorrectedLatency} {
 			cell := "–"
-			switch {
-			case p == Percentiles{}:
-			case row.percentile > 0 && !p.Known(row.percentile):
+			if ms, known := pick(p); !known {
 				cell, few = "too few", true
-			default:
-				cell = fmt.Sprintf("%.3f", row.pick(p))
+			} else if p != (Percentiles{}) {
+				cell = fmt.Sprintf("%.3f", ms)
 			}
 			fmt.Fprintf(b, " %14s", cell)
 		}
 		b.WriteByte('\n')
 	}
+	row("mean", func(p Percentiles) (float64, bool) { return p.Mean, true })
+	for _, percentile := range []float64{50, 90, 99, 99.9, 99.99} {
+		row(fmt.Sprintf("p%v", percentile), func(p Percentiles) (float64, bool) { return p.At(percentile) })
+	}
+	row("max", func(p Percentiles) (float64, bool) { return p.Max, true })
 	if few {
 		fmt.Fprintf(b, "%-11s too few: of fewer than 10 requests beyond it a percentile is a guess\n", "")
 	}
@@ -172,15 +163,18 @@ func (r *Result) writeTargets(b *bytes.Buffer) {
 	fmt.Fprintf(b, "%10s %7s %11s %11s   %s\n", "requests", "good %", "p50 ms", "p99 ms", "target")
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		cell := func(percentile, v float64) string {
-			if t.Latency.Count == 0 {
+		cell := func(percentile float64) string {
+			ms, known := t.Latency.At(percentile)
+			switch {
+			case t.Latency.Count == 0:
 				return "–"
-			} else if !t.Latency.Known(percentile) {
+			case !known:
 				return "too few"
+			default:
+				return fmt.Sprintf("%.3f", ms)
 			}
-			return fmt.Sprintf("%.3f", v)
 		}
-		fmt.Fprintf(b, "%10d %7.2f %11s %11s   %s\n", t.Requests, t.GoodPercent(), cell(50, t.Latency.P50), cell(99, t.Latency.P99), t.Target)
+		fmt.Fprintf(b, "%10d %7.2f %11s %11s   %s\n", t.Requests, t.GoodPercent(), cell(50), cell(99), t.Target)
 	}
 	b.WriteByte('\n')
 }
