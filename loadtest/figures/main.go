@@ -8,22 +8,20 @@
 //	<!-- table reports/load rows="strategy" columns="rate" cells="{good} · {served_p99_ms}" -->
 //	<!-- end of table -->
 //
-// The first names folders of comparisons or simulations, with commas between them, and
+// The first names the folder of a comparison or simulation, and
 //
 //   - rows and columns: settings as comparison.json spells them; in columns also share,
 //     for a class, kind of client or operation each;
 //   - cells: text in which {NAME} stands for the median of a metric of
-//     comparison.json, {NAME-} for that with the lowest and the highest run, {good} for the
-//     goodput, of the lesser of what was asked and what can be done, and {good%} for
-//     the part of a share that was good;
+//     comparison.json, {good} for the goodput, of the lesser of what was asked and what
+//     can be done, and {good%} for the part of a share that was good;
 //   - only: settings that all must have, "rate=0.9x|2x mix=get=100".
 //
 // In the place of a folder there may be a file .json of make peers, whose rows and
 // columns are contestant and load.
 //
 // Where it names a file that ends in .md, as make peers writes, all of that file but its
-// title takes the place of the table; one that ends in .txt stands there as it is.
-// Nothing may follow the name then.
+// title takes the place of the table. Nothing may follow the name then.
 //
 // Rows of the same figures become one. A figure is marked if in one of its runs the
 // generator was late: if 1% of the requests left it more than a tenth of the
@@ -36,6 +34,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -58,7 +57,7 @@ func main() {
 var (
 	block     = regexp.MustCompile(`(?s)(<!-- table (\S+)((?: +\w+="[^"]*")*) *-->\n)(.*?)(<!-- end of table -->)`)
 	attribute = regexp.MustCompile(`(\w+)="([^"]*)"`)
-	slot      = regexp.MustCompile(`\{([a-z0-9_]+)([%-]?)\}`)
+	slot      = regexp.MustCompile(`\{[a-z0-9_]+%?\}`)
 )
 
 func rewrite(page string) error {
@@ -69,8 +68,7 @@ func rewrite(page string) error {
 	var failed error
 	out := block.ReplaceAllStringFunc(string(text), func(whole string) string {
 		part := block.FindStringSubmatch(whole)
-		t := table{cells: "{good}"}
-		table, err := t.render(part[2], part[3])
+		table, err := render(part[2], part[3])
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("the table of %s: %w", part[2], err))
 			return whole
@@ -100,7 +98,31 @@ type cell struct {
 	share string
 }
 
-func (t *table) render(folders, attributes string) (string, error) {
+// render returns what stands between the comments that name a source.
+func render(from, attributes string) (string, error) {
+	from = filepath.FromSlash(from)
+	if filepath.Ext(from) == ".md" {
+		text, err := os.ReadFile(from)
+		_, text, _ = bytes.Cut(text, []byte("\n\n"))
+		return string(bytes.TrimSpace(text)) + "\n", err
+	}
+	t, err := parse(attributes)
+	if err != nil {
+		return "", err
+	}
+	c, err := lab.LoadComparison(from)
+	if err != nil {
+		return "", err
+	}
+	if c.Partial != "" {
+		return "", fmt.Errorf("it is partial: %s", c.Partial)
+	}
+	return t.render(c)
+}
+
+// parse reads what a comment says of its table.
+func parse(attributes string) (*table, error) {
+	t := &table{rows: []string{"strategy"}, columns: []string{"rate"}, cells: "{good}", only: map[string][]string{}}
 	for _, a := range attribute.FindAllStringSubmatch(attributes, -1) {
 		switch name, value := a[1], a[2]; name {
 		case "rows":
@@ -110,88 +132,61 @@ func (t *table) render(folders, attributes string) (string, error) {
 		case "cells":
 			t.cells = value
 		case "only":
-			t.only = map[string][]string{}
 			for _, f := range strings.Fields(value) {
 				field, values, _ := strings.Cut(f, "=")
 				t.only[field] = strings.Split(values, "|")
 			}
 		default:
-			return "", fmt.Errorf("%s is not rows, columns, cells or only", name)
+			return nil, fmt.Errorf("%s is not rows, columns, cells or only", name)
 		}
 	}
-	if len(t.rows) == 0 {
-		t.rows = []string{"strategy"}
-	}
-	if len(t.columns) == 0 {
-		t.columns = []string{"rate"}
-	}
-	switch filepath.Ext(folders) {
-	case ".md":
-		text, err := os.ReadFile(filepath.FromSlash(folders))
-		_, text, _ = bytes.Cut(text, []byte("\n\n"))
-		return string(bytes.TrimSpace(text)) + "\n", err
-	case ".txt":
-		text, err := os.ReadFile(filepath.FromSlash(folders))
-		return "```text\n" + strings.TrimSpace(string(text)) + "\n```\n", err
-	}
-	var sources []string
+	return t, nil
+}
+
+func (t *table) render(c *lab.Comparison) (string, error) {
 	var rows, columns [][]string
-	cells := map[string]map[string]cell{}
-	for folder := range strings.SplitSeq(folders, ",") {
-		c, err := lab.LoadComparison(filepath.FromSlash(folder))
+	cells := map[string]cell{} // by row and column
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		settings, err := settingsOf(g)
 		if err != nil {
 			return "", err
 		}
-		if c.Partial != "" {
-			return "", fmt.Errorf("it is partial: %s", c.Partial)
+		if !t.wants(settings) {
+			continue
 		}
-		sources = append(sources, source(c))
-		for i := range c.Groups {
-			g := &c.Groups[i]
-			settings, err := settingsOf(g)
-			if err != nil {
-				return "", err
+		row := values(settings, t.rows)
+		shares := []string{""}
+		if slices.Contains(t.columns, "share") {
+			shares = slices.Sorted(maps.Keys(g.Shares))
+		}
+		for _, share := range shares {
+			settings["share"] = strings.TrimPrefix(strings.TrimPrefix(share, "client "), "priority ")
+			column := values(settings, t.columns)
+			if !contains(rows, row) {
+				rows = append(rows, row)
 			}
-			if !t.wants(settings) {
-				continue
+			if !contains(columns, column) {
+				columns = append(columns, column)
 			}
-			row := values(settings, t.rows)
-			shares := []string{""}
-			if slices.Contains(t.columns, "share") {
-				shares = shares[:0]
-				for name := range g.Shares {
-					shares = append(shares, name)
-				}
-				slices.Sort(shares)
-			}
-			for _, share := range shares {
-				settings["share"] = strings.TrimPrefix(strings.TrimPrefix(share, "client "), "priority ")
-				column := values(settings, t.columns)
-				if !contains(rows, row) {
-					rows = append(rows, row)
-				}
-				if !contains(columns, column) {
-					columns = append(columns, column)
-				}
-				r := strings.Join(row, "\x00")
-				if cells[r] == nil {
-					cells[r] = map[string]cell{}
-				}
-				cells[r][strings.Join(column, "\x00")] = cell{c, g, share}
-			}
+			cells[key(row, column)] = cell{c, g, share}
 		}
 	}
-	return t.write(rows, columns, cells, sources)
+	text, err := t.write(rows, columns, cells)
+	return text + "\n" + source(c) + "\n", err
 }
 
-func (t *table) write(rows, columns [][]string, cells map[string]map[string]cell, sources []string) (string, error) {
+// key is that of a cell.
+func key(row, column []string) string { return fmt.Sprintf("%q %q", row, column) }
+
+func (t *table) write(rows, columns [][]string, cells map[string]cell) (string, error) {
 	type line struct{ names, figures []string }
 	var lines []line
 	late := false
 	for _, row := range rows {
 		l := line{names: row}
 		for _, column := range columns {
-			c, ok := cells[strings.Join(row, "\x00")][strings.Join(column, "\x00")]
+			c, ok := cells[key(row, column)]
 			text := ""
 			if ok {
 				var err error
@@ -228,10 +223,6 @@ func (t *table) write(rows, columns [][]string, cells map[string]map[string]cell
 	}
 	if late {
 		b.WriteString("\n†: in one of the runs the generator was late.\n")
-	}
-	slices.Sort(sources)
-	for _, s := range slices.Compact(sources) {
-		b.WriteString("\n" + s + "\n")
 	}
 	return b.String(), nil
 }
@@ -303,28 +294,21 @@ func values(settings map[string]string, names []string) []string {
 
 func (c cell) fill(text string) (string, error) {
 	var failed error
-	out := slot.ReplaceAllStringFunc(text, func(whole string) string {
-		part := slot.FindStringSubmatch(whole)
-		s, err := c.figure(part[1], part[2])
+	out := slot.ReplaceAllStringFunc(text, func(slot string) string {
+		s, err := c.figure(strings.Trim(slot, "{}"))
 		failed = errors.Join(failed, err)
 		return s
 	})
 	return out, failed
 }
 
-// figure returns a figure; spread is "-" if its lowest and highest are wanted.
-func (c cell) figure(name, spread string) (string, error) {
-	if name == "good" && spread == "%" {
+func (c cell) figure(name string) (string, error) {
+	if name == "good%" {
 		return strconv.FormatFloat(c.group.Shares[c.share].GoodPercent(), 'f', 0, 64), nil
 	}
-	of, format := 1.0, scale
 	metric := name
 	if name == "good" {
-		metric, format = "goodput_rps", func(_ string, v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
-		of = c.group.Metrics["offered_rps"].Median
-		if capacity := c.from.Capacity[c.group.Load]; capacity > 0 {
-			of = min(of, capacity)
-		}
+		metric = lab.Goodput
 	}
 	m, known := lab.MetricNamed(metric)
 	if !known {
@@ -334,11 +318,14 @@ func (c cell) figure(name, spread string) (string, error) {
 	if !measured {
 		return "–", nil
 	}
-	out := format(m.Unit, v.Median/of)
-	if spread == "-" {
-		out += " (" + format(m.Unit, v.Low/of) + "–" + format(m.Unit, v.High/of) + ")"
+	if name != "good" {
+		return scale(m.Unit, v.Median), nil
 	}
-	return out, nil
+	possible := c.group.Metrics["offered_rps"].Median
+	if capacity := c.from.Capacity[c.group.Load]; capacity > 0 {
+		possible = min(possible, capacity)
+	}
+	return strconv.FormatFloat(v.Median/possible, 'f', 2, 64), nil
 }
 
 // late reports whether the generator was, in one of the runs.
