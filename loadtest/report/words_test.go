@@ -151,7 +151,7 @@ func TestStudy_JudgesInWords(t *testing.T) {
 			require.Len(t, s.workloads, 1)
 			v, ok := s.judge(s.workloads[0])
 			require.True(t, ok)
-			says := strings.TrimPrefix(v.markdown(), escape(v.Workload)+": ")
+			says := strings.TrimPrefix(v.Markdown(), escape(v.Workload)+": ")
 			require.Equal(t, c.says, strings.ReplaceAll(says, "**", ""))
 			require.Equal(t, c.headline, headline([]verdict{v}, s.settings))
 			require.Equal(t, c.caution, caution([]verdict{v}) != "")
