@@ -2,9 +2,9 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/profiles"
@@ -111,10 +111,7 @@ func (s *study) bars(d *data) (figures []figure) {
 
 func (s *study) barsOf(d *data, workloads []workload) (figures []figure) {
 	for _, name := range []string{goodput, servedP99, cpu, "non2xx_percent"} {
-		m, ok := lab.MetricNamed(name)
-		if !ok {
-			continue
-		}
+		m, _ := lab.MetricNamed(name)
 		c := &chart{Kind: barsChart, Y: axis{Title: m.Title, Unit: unit(m.Unit)}}
 		zero := true
 		for _, w := range workloads {
@@ -180,7 +177,7 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 		depth, shed = append(depth, line(r.queueDepth())), append(shed, line(r.sheds()))
 	}
 	add := func(title, caption string, x, y axis, lines []series) {
-		figures = append(figures, d.add(title, caption, &chart{Kind: linesChart, X: x, Y: y, Series: filled(lines)})...)
+		figures = append(figures, d.addLines(title, caption, x, y, lines)...)
 	}
 	add("Latency of all requests", "By percentile, from the scheduled time; what got no answer counts with its time-out. All runs together.", percentiles, latencies, all)
 	add("Latency of what was served", "By percentile, of "+serving(string(s.Good))+" alone, from the scheduled time. All runs together.", percentiles, latencies, served)
@@ -194,26 +191,29 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 	add("Queue depth over time", "Requests that wait in the service. "+one, seconds, axis{Title: "waiting", Scale: fromZero}, depth)
 	add("Sheds over time", "Requests that the service gave up, a second. "+one, seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero}, nonZero(shed))
 	for _, kind := range profiles.Kinds {
-		c := &chart{Kind: stackChart}
+		var bars []bar
 		var allocated []string
 		for _, g := range w.groups {
 			metrics := s.Groups[g].Metrics
-			if b, unit := stack(s.Runs[g], kind, metrics["server_cpu_us"].Median); b != nil {
-				b.Label = s.setting[g]
-				c.Y, c.Bars = axis{Title: costTitle(kind), Unit: unit}, append(c.Bars, *b)
-				if v, measured := metrics["server_allocated_bytes"]; measured {
-					allocated = append(allocated, s.setting[g]+" "+short(v.Median)+" bytes")
-				}
+			b := stack(s.Runs[g], kind, metrics["server_cpu_us"].Median)
+			if b == nil {
+				continue
+			}
+			b.Label = s.setting[g]
+			bars = append(bars, *b)
+			if v, measured := metrics["server_allocated_bytes"]; measured {
+				allocated = append(allocated, s.setting[g]+" "+short(v.Median)+" bytes")
 			}
 		}
-		figures = append(figures, d.add(costTitle(kind), costCaption(kind, list(allocated))+" All runs together.", c)...)
+		figures = append(figures, d.addCost(kind, bars, list(allocated), " All runs together.")...)
 	}
 	return figures
 }
 
-// filled leaves out the series without points.
-func filled(lines []series) []series {
-	return slices.DeleteFunc(lines, func(s series) bool { return len(s.Points) == 0 })
+// addLines draws the series that have points.
+func (d *data) addLines(title, caption string, x, y axis, lines []series) []figure {
+	filled := slices.DeleteFunc(lines, func(s series) bool { return len(s.Points) == 0 })
+	return d.add(title, caption, &chart{Kind: linesChart, X: x, Y: y, Series: filled})
 }
 
 // nonZero returns nothing if all points of all series are zero.
@@ -232,10 +232,10 @@ func middle(runs []*Run) *Run {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// stack returns what a request of the runs cost by part, and the unit, or nil if
-// that kind was not attributed. The bar of CPU time ends at what was measured in
+// stack returns what a request of the runs cost by part, or nil if that kind was not
+// attributed. The bar of CPU time ends at what was measured in
 // all, in microseconds, unless that is 0.
-func stack(runs []*Run, kind profiles.Kind, cpuMicros float64) (*bar, string) {
+func stack(runs []*Run, kind profiles.Kind, cpuMicros float64) *bar {
 	sums, requests := map[profiles.Part]int64{}, 0.0
 	for _, r := range runs {
 		for _, a := range r.Attribution {
@@ -248,12 +248,11 @@ func stack(runs []*Run, kind profiles.Kind, cpuMicros float64) (*bar, string) {
 		}
 	}
 	if requests == 0 {
-		return nil, ""
+		return nil
 	}
-	divisor, unit := perRequest(kind)
 	b := &bar{Values: make([]num, len(parts)+1)}
 	for i, part := range parts {
-		b.Values[i] = num(float64(sums[part]) / divisor / requests)
+		b.Values[i] = num(float64(sums[part]) / costs[kind].divisor / requests)
 		b.Value += b.Values[i]
 	}
 	if measured := num(cpuMicros); kind == profiles.CPU && measured > 0 {
@@ -266,64 +265,37 @@ func stack(runs []*Run, kind profiles.Kind, cpuMicros float64) (*bar, string) {
 		}
 		b.Value = measured
 	}
-	return b, unit
+	return b
 }
 
 // answered is how many requests were answered in the measured window: those that
 // the server's costs are shared among. More or fewer may have been scheduled.
 func (r *Run) answered() float64 { return r.CompletedRPS * r.Seconds }
 
-// perRequest is the unit in which a cost of one request is shown, and how many
-// of the profile's unit it is.
-func perRequest(kind profiles.Kind) (divisor float64, unit string) {
-	switch kind {
-	case profiles.CPU:
-		return 1e3, "µs"
-	case profiles.Allocs:
-		return 1, "bytes"
-	default:
-		return 1, "ns"
-	}
+// cost is how a kind of cost is shown: per request, in units of which each is so many of
+// the profile's.
+type cost struct {
+	title, caption, unit string
+	divisor              float64
 }
 
-func costTitle(kind profiles.Kind) string {
-	switch kind {
-	case profiles.CPU:
-		return "CPU time per request, by part"
-	case profiles.Allocs:
-		return "Memory allocated for a request, by part"
-	case profiles.Mutex:
-		return "Waiting for locks, by part"
-	default:
-		return "Blocking, by part"
-	}
+var costs = map[profiles.Kind]cost{
+	profiles.CPU: {"CPU time per request, by part", "Of the service, from samples of its CPU profile over the measured window. " +
+		"Bars end at the CPU time that the process took in all.", "µs", 1e3},
+	profiles.Allocs: {"Memory allocated for a request, by part", "Of the service, from samples of what it allocated in the measured window.", "bytes", 1},
+	profiles.Mutex:  {"Waiting for locks, by part", "How long goroutines waited for locks, per request, by the part that held them.", "ns", 1},
+	profiles.Block:  {"Blocking, by part", "How long goroutines were blocked, per request; idle ones are left out.", "ns", 1},
 }
 
-// costCaption says where the figures of a kind come from. Allocated is what was
-// measured of allocations, if it was.
-func costCaption(kind profiles.Kind, allocated string) string {
-	switch kind {
-	case profiles.CPU:
-		return "Of the service, from samples of its CPU profile over the measured window. Bars end at the CPU time that the process took in all."
-	case profiles.Allocs:
-		caption := "Of the service, from samples of what it allocated in the measured window."
-		if allocated != "" {
-			caption += " Measured in all: " + allocated + "."
-		}
-		return caption
-	case profiles.Mutex:
-		return "How long goroutines waited for locks, per request, by the part that held them."
-	default:
-		return "How long goroutines were blocked, per request; idle ones are left out."
+// addCost draws what requests cost, each bar those of some runs. Measured is what was
+// measured of all allocations, if it was.
+func (d *data) addCost(kind profiles.Kind, bars []bar, measured, more string) []figure {
+	c := costs[kind]
+	if kind == profiles.Allocs {
+		more = around(" Measured in all: ", measured, ".") + more
 	}
+	return d.add(c.title, c.caption+more, &chart{Kind: stackChart, Y: axis{Title: c.title, Unit: c.unit}, Bars: bars})
 }
 
-func capital(text string) string {
-	if text == "" {
-		return ""
-	}
-	if text[0] < 'a' || text[0] > 'z' || text[0] == 'p' && len(text) > 1 && text[1] >= '0' && text[1] <= '9' {
-		return text
-	}
-	return fmt.Sprintf("%c%s", text[0]-'a'+'A', text[1:])
-}
+// capital begins a sentence.
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -141,9 +141,8 @@ func (d *data) flamesOf(label string, runs []*Run) (graphs []*flame) {
 		if root == nil || root.Value <= 0 {
 			continue
 		}
-		divisor, unit := perRequest(kind)
 		graphs = append(graphs, &flame{
-			Label: label, Kind: kind, Unit: unit, PerRequest: num(divisor * max(1, requests)),
+			Label: label, Kind: kind, Unit: costs[kind].unit, PerRequest: num(costs[kind].divisor * max(1, requests)),
 			Root: d.frame(root, threshold(root, d.frames)),
 		})
 	}

@@ -35,7 +35,7 @@ func (r *Run) section(d *data) section {
 		d.note("percentile curves: %v", err)
 	}
 	add := func(title, caption string, x, y axis, lines ...series) {
-		out.Overview = append(out.Overview, d.add(title, caption, &chart{Kind: linesChart, X: x, Y: y, Series: filled(lines)})...)
+		out.Overview = append(out.Overview, d.addLines(title, caption, x, y, lines)...)
 	}
 	add("Latency by percentile", "Corrected: from the scheduled time of all requests. Served: of "+serving(string(r.Good))+" alone. "+
 		"Uncorrected: from the moment of sending, which is what a generator says that lets a stalled server slow it down.", percentiles, latencies,
@@ -71,9 +71,8 @@ func (r *Run) section(d *data) section {
 		allocated = short(*r.ServerAllocated) + " bytes"
 	}
 	for _, kind := range profiles.Kinds {
-		if b, unit := stack([]*Run{r}, kind, measured); b != nil {
-			out.Overview = append(out.Overview, d.add(costTitle(kind), costCaption(kind, allocated),
-				&chart{Kind: stackChart, Y: axis{Title: costTitle(kind), Unit: unit}, Bars: []bar{*b}})...)
+		if b := stack([]*Run{r}, kind, measured); b != nil {
+			out.Overview = append(out.Overview, d.addCost(kind, []bar{*b}, allocated, "")...)
 		}
 	}
 	if hasProfiles([]*Run{r}) {
