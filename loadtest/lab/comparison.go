@@ -2,10 +2,8 @@ package lab
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -151,13 +149,4 @@ func writeJSON(path string, from any) error {
 		_, err := w.Write(append(content, '\n'))
 		return err
 	})
-}
-
-// exists reports whether there is such a file or folder.
-func exists(path string) (bool, error) {
-	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -51,8 +51,8 @@ var Metrics = []Metric{
 	{"server_allocated_bytes", "allocated per request", "bytes", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocated })},
 	// Answered with what does not serve, sheds included.
 	{"non2xx_percent", "non-2xx", "%", Lower, share(refused)},
-	{"shed_percent", "shed", "%", Lower, share(func(r *result.Result) int64 { return sum(r.Shed) })},
-	{"errors_percent", "errors", "%", Lower, share(func(r *result.Result) int64 { return sum(r.Errors) })},
+	{"shed_percent", "shed", "%", Lower, share(func(r *result.Result) int64 { return result.Sum(r.Shed) })},
+	{"errors_percent", "errors", "%", Lower, share(func(r *result.Result) int64 { return result.Sum(r.Errors) })},
 	// How long after their time requests left the generator.
 	{"generator_late_p99_ms", "generator late, p99", "ms", Lower, always(func(r *result.Result) float64 { return r.Lateness.P99 })},
 	// Where clients try again.
@@ -134,14 +134,7 @@ func share(f func(*result.Result) int64) figure {
 	}
 }
 
-func refused(r *result.Result) int64 { return sum(r.Status) - r.Served() }
-
-func sum[K comparable](counts map[K]int64) (n int64) {
-	for _, count := range counts {
-		n += count
-	}
-	return n
-}
+func refused(r *result.Result) int64 { return result.Sum(r.Status) - r.Served() }
 
 // Summarize returns the metrics of the results of one group by repetition, nil where
 // there is none.

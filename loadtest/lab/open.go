@@ -5,11 +5,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -35,32 +33,39 @@ func (l *comparing) check() error {
 			l.s.Name, len(l.s.Combinations), l.s.Repetitions)
 	}
 	for i := range l.groups {
-		g, c := &l.groups[i], &l.s.Combinations[i]
-		var errs [2]error
-		g.load, g.filling, errs[0] = loadOf(c)
-		g.rate, errs[1] = parseRate(c.Rate)
-		if err := errors.Join(errs[:]...); err != nil {
+		if err := l.checkCombination(&l.groups[i], &l.s.Combinations[i]); err != nil {
 			return fmt.Errorf("scenario %s, combination %d: %s", l.s.Name, i+1, oneLine(err))
 		}
-		if err := l.checkLoad(g, c); err != nil {
-			return fmt.Errorf("scenario %s, combination %d: %s", l.s.Name, i+1, oneLine(err))
-		}
-		if _, ok := c.Peer(); ok && l.o.Simulator != nil {
-			return fmt.Errorf("scenario %s, combination %d: %s: a peer is not simulated, only run (loadtest compare)", l.s.Name, i+1, c.Strategy)
-		} else if ok && l.o.PeerBinary == "" {
-			return fmt.Errorf("scenario %s, combination %d: %s: there is no binary of the peers: build it with "+
-				"(cd loadtest/peers && go build -o ../../bin/peer ./cmd/peer), and say --peer-binary bin/peer", l.s.Name, i+1, c.Strategy)
-		}
-		if c.SlowClients > 0 && l.o.Simulator != nil {
-			return fmt.Errorf("scenario %s, combination %d: slow clients are not simulated, only run (loadtest compare)", l.s.Name, i+1)
-		}
-		if c.StoreParallel > 0 && (c.StoreDelay == "" || c.StoreDelay == "0") && l.o.Simulator == nil {
-			return fmt.Errorf("scenario %s, combination %d: store_parallel bounds a delayed store: say store_delay as well, such as exp:4ms", l.s.Name, i+1)
-		}
-		if c.Fleet() && l.o.Simulator == nil {
-			return fmt.Errorf("scenario %s, combination %d: nodes behind a load balancer are only simulated (loadtest simulate)", l.s.Name, i+1)
-		}
-		g.results = make([]*result.Result, l.s.Repetitions)
+	}
+	return nil
+}
+
+// checkCombination learns what a group needs, and reports what is wrong with it.
+func (l *comparing) checkCombination(g *grouping, c *scenario.Combination) error {
+	var errs [2]error
+	g.load, g.filling, errs[0] = loadOf(c)
+	g.rate, errs[1] = parseRate(c.Rate)
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	if err := l.checkLoad(g, c); err != nil {
+		return err
+	}
+	g.results = make([]*result.Result, l.s.Repetitions)
+	simulated := l.o.Simulator != nil
+	_, peer := c.Peer()
+	switch {
+	case peer && simulated:
+		return fmt.Errorf("%s: a peer is not simulated, only run (loadtest compare)", c.Strategy)
+	case peer && l.o.PeerBinary == "":
+		return fmt.Errorf("%s: there is no binary of the peers: build it with "+
+			"(cd loadtest/peers && go build -o ../../bin/peer ./cmd/peer), and say --peer-binary bin/peer", c.Strategy)
+	case c.SlowClients > 0 && simulated:
+		return errors.New("slow clients are not simulated, only run (loadtest compare)")
+	case c.StoreParallel > 0 && (c.StoreDelay == "" || c.StoreDelay == "0") && !simulated:
+		return errors.New("store_parallel bounds a delayed store: say store_delay as well, such as exp:4ms")
+	case c.Fleet() && !simulated:
+		return errors.New("nodes behind a load balancer are only simulated (loadtest simulate)")
 	}
 	return nil
 }
@@ -148,10 +153,7 @@ func (l *comparing) openStores(fresh bool) error {
 	if err := os.MkdirAll(l.stores.dir, 0o755); err != nil {
 		return err
 	}
-	need, free, err := l.stores.missingBytes(l.fillings())
-	if err != nil {
-		return err
-	}
+	need, free := l.stores.missingBytes(l.fillings())
 	if need > free && l.done() < l.total() {
 		return fmt.Errorf("%s: stores and runs take about %d MB, and %d MB are free: %d MB are missing",
 			l.stores.dir, need>>20, free>>20, (need-free)>>20+1)
@@ -282,16 +284,11 @@ func (l *comparing) resume(before, fresh *Comparison) {
 
 // digest returns the SHA-256 of a file.
 func digest(path string) (string, error) {
-	f, err := os.Open(path)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return fmt.Sprintf("%x", sha256.Sum256(content)), nil
 }
 
 // oneLine returns what an error says, as one line.

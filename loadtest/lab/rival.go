@@ -265,12 +265,12 @@ func (r *rival) spend(ctx context.Context, o workload.Options, load PairLoad, ti
 }
 
 // add adds what a run of the generator tells.
-func (t *tally) add(result *result.Result) {
-	t.seconds += result.Seconds
-	t.latency = result.Latency
-	t.found += float64(result.Status["200"])
-	t.requests += float64(sum(result.Status))
-	t.served += float64(result.Served())
+func (t *tally) add(r *result.Result) {
+	t.seconds += r.Seconds
+	t.latency = r.Latency
+	t.found += float64(r.Status["200"])
+	t.requests += float64(result.Sum(r.Status))
+	t.served += float64(r.Served())
 }
 
 // longQuiet is for how many periods a contestant must be quiet that has been sent

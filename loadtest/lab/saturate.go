@@ -369,7 +369,7 @@ func (s *search) recover(ctx context.Context) error {
 		if shareOf(r) >= goodShare {
 			return nil
 		}
-		if s.low == 0 && attempt == 2 && sum(r.Errors) == r.Requests {
+		if s.low == 0 && attempt == 2 && result.Sum(r.Errors) == r.Requests {
 			return fmt.Errorf("no request has an answer, not even at %.3g a second", load.Rate)
 		}
 	}

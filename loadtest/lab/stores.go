@@ -47,6 +47,12 @@ func (s *stores) filled(f filling) string {
 	return filepath.Join(s.dir, fmt.Sprintf("filled-%dx%v", f.keys, f.sizes))
 }
 
+// has tells whether there is a store with that filling.
+func (s *stores) has(f filling) bool {
+	_, err := os.Stat(s.filled(f))
+	return err == nil
+}
+
 // scratch is where the store of the present run lies.
 func (s *stores) scratch() string { return filepath.Join(s.dir, "run") }
 
@@ -56,10 +62,7 @@ func (s *stores) prepare(ctx context.Context, fillings []filling) error {
 		return err
 	}
 	for _, f := range fillings {
-		if there, err := exists(s.filled(f)); there || err != nil {
-			if err != nil {
-				return err
-			}
+		if s.has(f) {
 			continue
 		}
 		// Under its name there is only ever a store that is complete.
@@ -76,16 +79,12 @@ func (s *stores) prepare(ctx context.Context, fillings []filling) error {
 // missingBytes returns how much space is missing for the stores that are still
 // to be filled, and for what the runs write on top. It knows the disk's size only
 // where the system tells.
-func (s *stores) missingBytes(fillings []filling) (need, free int64, err error) {
+func (s *stores) missingBytes(fillings []filling) (need, free int64) {
 	// What is written besides: logs, compactions, and the results.
 	const besides = 256 << 20
 	need = besides
 	for _, f := range fillings {
-		there, err := exists(s.filled(f))
-		if err != nil {
-			return 0, 0, err
-		}
-		if !there {
+		if !s.has(f) {
 			need += f.bytes() + f.bytes()/4
 		}
 	}
@@ -93,7 +92,7 @@ func (s *stores) missingBytes(fillings []filling) (need, free int64, err error) 
 	if !known {
 		free = need
 	}
-	return need, free, nil
+	return need, free
 }
 
 // clone makes a clone of a filled store, in the place of the last one.

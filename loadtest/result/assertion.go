@@ -44,8 +44,8 @@ var assertable = append(append(
 	latencyMetrics("served_", "request was served", func(r *Result) Percentiles { return r.ServedLatency })...),
 	rateMetric("goodput", func(r *Result) float64 { return r.GoodputRPS }),
 	rateMetric("completed", func(r *Result) float64 { return r.CompletedRPS }),
-	countMetric("errors", func(r *Result) int64 { return sum(r.Errors) }),
-	countMetric("shed", func(r *Result) int64 { return sum(r.Shed) }),
+	countMetric("errors", func(r *Result) int64 { return Sum(r.Errors) }),
+	countMetric("shed", func(r *Result) int64 { return Sum(r.Shed) }),
 	countMetric("non2xx", func(r *Result) int64 {
 		var n int64
 		for status, count := range r.Status {
@@ -102,7 +102,8 @@ func countMetric(name string, of func(*Result) int64) metric {
 	}
 }
 
-func sum[K comparable](counts map[K]int64) (total int64) {
+// Sum returns how many requests there are under all names.
+func Sum[K comparable](counts map[K]int64) (total int64) {
 	for _, n := range counts {
 		total += n
 	}
