@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -308,17 +309,8 @@ func orderOf(n, repetitions int, seed uint64) [][]int {
 // slug makes a part of a file name of a label.
 func slug(label string) string {
 	const longest = 60
-	var b strings.Builder
-	for _, r := range strings.ToLower(label) {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.':
-			b.WriteRune(r)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
-		}
-		if b.Len() == longest {
-			break
-		}
-	}
-	return strings.Trim(b.String(), "-.")
+	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(label), "-"), "-")
+	return strings.Trim(name[:min(len(name), longest)], "-.")
 }
+
+var notInNames = regexp.MustCompile(`[^a-z0-9.]+`)

@@ -15,9 +15,8 @@ const (
 	ProofRuns = 4
 )
 
-// Difference is how two groups differ in one metric.
+// Difference is how two groups differ in a metric.
 type Difference struct {
-	Metric string
 	// A and B are indices of Comparison.Groups.
 	A, B int
 	Contrast
@@ -82,10 +81,8 @@ func drawingOf(settings int) drawing {
 	return drawing{max(99, min(4999, comparisons/(settings*settings))), rand.New(rand.NewPCG(1, 2))}
 }
 
-// NewFamily returns the family of values[setting][repetition]: at least one setting, and as
+// newFamily returns the family of values[setting][repetition]: at least one setting, and as
 // many values for each.
-func NewFamily(values [][]float64) *Family { return newFamily(values, drawingOf(len(values))) }
-
 func newFamily(values [][]float64, draw drawing) *Family {
 	f := &Family{values: values}
 	if len(values[0]) < ProofRuns || len(values) < 2 {

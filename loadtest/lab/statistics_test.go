@@ -39,13 +39,13 @@ func TestFamily_Compare(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := NewFamily(tt.values).Compare(0, 1)
+			c := newFamily(tt.values, drawingOf(len(tt.values))).Compare(0, 1)
 			require.InDelta(t, tt.median, c.Ratio.Median, 5e-5)
 			require.InDelta(t, tt.low, c.Ratio.Low, 5e-5)
 			require.InDelta(t, tt.high, c.Ratio.High, 5e-5)
 			require.Equal(t, tt.significant, c.Significant())
 			require.Equal(t, tt.significant, c.Low > 1 || c.High < 1, "as its bounds say: %v to %v", c.Low, c.High)
-			back := NewFamily(tt.values).Compare(1, 0)
+			back := newFamily(tt.values, drawingOf(len(tt.values))).Compare(1, 0)
 			require.Equal(t, c.P, back.P)
 			if c.P < 1 {
 				require.InEpsilon(t, c.Low, 1/back.High, 1e-9)

@@ -156,7 +156,7 @@ func (f *family) separate(sign float64) (top []int, others []Difference) {
 }
 
 func (f *family) difference(a, b int) Difference {
-	d := Difference{Metric: f.metric, A: a, B: b, Contrast: f.Compare(slices.Index(f.groups, a), slices.Index(f.groups, b))}
+	d := Difference{A: a, B: b, Contrast: f.Compare(slices.Index(f.groups, a), slices.Index(f.groups, b))}
 	d.P = both(d.P)
 	from, to := f.c.Groups[a].Metrics[f.metric], f.c.Groups[b].Metrics[f.metric]
 	d.Apart = from.Low > to.High || to.Low > from.High

@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/google/pprof/profile"
 )
@@ -58,6 +59,9 @@ const (
 // Parts lists them in the order in which they are shown.
 var Parts = []Part{NetworkRead, NetworkWrite, HTTP, Queueing, Executor, Store, WAL, GC, Scheduler, Other, Admin, Parked}
 
+// Costs lists the parts that are cost, in the same order.
+var Costs = slices.DeleteFunc(slices.Clone(Parts), func(p Part) bool { return p == Admin || p == Parked })
+
 // Attribution says which part of the service spent how much of one kind of cost.
 type Attribution struct {
 	Kind Kind `json:"kind"`
@@ -71,6 +75,15 @@ type Attribution struct {
 
 // Cost is the total without [Admin] and [Parked]: what shares are to be taken of.
 func (a Attribution) Cost() int64 { return a.Total - a.Parts[Admin] - a.Parts[Parked] }
+
+// Share says in percent which share of the cost a part has, or "–" if there is no cost.
+func (a Attribution) Share(part Part) string {
+	cost := a.Cost()
+	if cost <= 0 {
+		return "–"
+	}
+	return strconv.FormatFloat(100*float64(a.Parts[part])/float64(cost), 'f', 1, 64)
+}
 
 // Attribute says where p was spent. A profile of another kind than k has no
 // values to attribute, and a total of 0.

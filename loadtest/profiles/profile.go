@@ -1,7 +1,6 @@
 package profiles
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -13,18 +12,6 @@ func Parse(b []byte) (*profile.Profile, error) {
 	p, err := profile.ParseData(b)
 	if err != nil {
 		return nil, fmt.Errorf("%d bytes that are no pprof profile: %w", len(b), err)
-	}
-	return p, nil
-}
-
-// Merge adds up profiles of one kind. It does not change them.
-func Merge(ps []*profile.Profile) (*profile.Profile, error) {
-	if len(ps) == 0 {
-		return nil, errors.New("no profiles to merge")
-	}
-	p, err := profile.Merge(ps)
-	if err != nil {
-		return nil, fmt.Errorf("these profiles cannot be merged: %w", err)
 	}
 	return p, nil
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,20 +15,6 @@ func TestParse_NoProfile(t *testing.T) {
 		_, err := Parse([]byte(content))
 		require.ErrorContains(t, err, "no pprof profile", "%q", content)
 	}
-}
-
-func TestMerge(t *testing.T) {
-	t.Parallel()
-	one := stacks(CPU, "7 fasthttp.f < main.main")
-	both, err := Merge([]*profile.Profile{one, stacks(CPU, "5 fasthttp.f < main.main\n1 main.main")})
-	require.NoError(t, err)
-	require.Equal(t, Attribution{Kind: CPU, Unit: "nanoseconds", Total: 13, Parts: map[Part]int64{HTTP: 12, Other: 1}}, Attribute(both, CPU))
-	require.Equal(t, int64(7), Attribute(one, CPU).Total, "a merged profile was changed")
-
-	_, err = Merge(nil)
-	require.ErrorContains(t, err, "no profiles")
-	_, err = Merge([]*profile.Profile{one, stacks(Block, "5 main.main")})
-	require.ErrorContains(t, err, "cannot be merged")
 }
 
 func TestShorten(t *testing.T) {

@@ -1,6 +1,9 @@
 package profiles
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // rule says to which part the functions belong whose names, as [Flame] shows
 // them, begin with a prefix.
@@ -123,7 +126,7 @@ func (c *classifier) part(stack []string) Part {
 	if len(stack) == 0 || c == nil {
 		return Other
 	}
-	parks := c.kind == Block && hasPrefix(stack[0], parks)
+	parks := c.kind == Block && slices.ContainsFunc(parks, func(prefix string) bool { return strings.HasPrefix(stack[0], prefix) })
 	if p := choose(named(roots, stack[len(stack)-1]), parks); p != caller {
 		return p
 	}
@@ -173,13 +176,4 @@ func choose(parts []Part, parks bool) Part {
 		}
 	}
 	return caller
-}
-
-func hasPrefix(name string, prefixes []string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
 }

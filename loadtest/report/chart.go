@@ -34,11 +34,7 @@ func (d *data) note(format string, args ...any) {
 	d.notes = append(d.notes, fmt.Sprintf(format, args...))
 }
 
-// parts are those of the service that are cost, in the order in which they are
-// shown.
-var parts = slices.DeleteFunc(slices.Clone(profiles.Parts), func(p profiles.Part) bool {
-	return p == profiles.Admin || p == profiles.Parked
-})
+var parts = profiles.Costs
 
 // unsampled is what was measured of a cost beyond all parts.
 const unsampled profiles.Part = "not sampled, admin plane"

@@ -132,7 +132,7 @@ func (d *data) flamesOf(label string, runs []*Run) (graphs []*flame) {
 		if len(all) == 0 {
 			continue
 		}
-		merged, err := profiles.Merge(all)
+		merged, err := profile.Merge(all)
 		if err != nil {
 			d.note("flame graph of %s: %v", label, err)
 			continue

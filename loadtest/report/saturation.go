@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/dustin/go-humanize/english"
@@ -100,16 +99,11 @@ func (s *Saturation) section(d *data) section {
 	return out
 }
 
-// cautions say what makes the breaking point less sure than it looks.
+// cautions say what makes the breaking point less sure than it looks. That trials disagree
+// is said in the headline.
 func (s *Saturation) cautions() (said []string) {
-	late, lowest, highest := 0, math.Inf(1), 0.0
+	late := 0
 	for _, step := range s.Steps {
-		switch {
-		case step.Sustained:
-			highest = max(highest, step.Rate)
-		case !step.GeneratorLate: // otherwise it says nothing of the server
-			lowest = min(lowest, step.Rate)
-		}
 		if step.GeneratorLate {
 			late++
 		}
@@ -117,16 +111,7 @@ func (s *Saturation) cautions() (said []string) {
 	if late > 0 {
 		said = append(said, fmt.Sprintf("The generator did not keep up in %d of %s: they say little of the server.", late, trials(len(s.Steps))))
 	}
-	if highest > disagreement*lowest {
-		said = append(said, fmt.Sprintf("Trials disagree: one did not sustain %s requests a second, another sustained %s. The breaking point is only known to be about there.",
-			short(lowest), short(highest)))
-	}
 	return said
 }
 
-// disagreement is from how many times the lowest rate that was not sustained the
-// highest that was is worth a word.
-const disagreement = 1.05
-
 func trials(n int) string { return english.Plural(n, "trial", "trials") }
-

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/loadtest/result"
 )
@@ -174,11 +174,7 @@ func (r *Run) shares() table {
 	for _, part := range parts {
 		cells := []cell{{Text: string(part)}}
 		for _, a := range r.Attribution {
-			text := "–"
-			if cost := a.Cost(); cost > 0 {
-				text = strconv.FormatFloat(100*float64(a.Parts[part])/float64(cost), 'f', 1, 64)
-			}
-			cells = append(cells, cell{Text: text})
+			cells = append(cells, cell{Text: a.Share(part)})
 		}
 		t.Rows = append(t.Rows, row{Cells: cells})
 	}
@@ -192,17 +188,11 @@ func (r *Run) facts() []fact {
 		{"completed", amount(r.CompletedRPS, "1/s")},
 		{"goodput", fmt.Sprintf("%s (%s within %s ms)", amount(r.GoodputRPS, "1/s"), serving(string(r.Good)), short(r.SLOMillis))},
 	}
-	for _, f := range []struct {
-		name, unit string
-		v          *float64
-	}{
-		{"server CPU an answer", "us", r.ServerCPUMicros},
-		{"server CPU per served request", "us", r.ServerCPUServedMicros},
-		{"allocations per request", "", r.ServerAllocs},
-		{"allocated per request", "bytes", r.ServerAllocated},
-	} {
-		if f.v != nil {
-			facts = append(facts, fact{f.name, amount(*f.v, f.unit)})
+	metrics := lab.Summarize([]*result.Result{r.Result})
+	for _, name := range []string{"server_cpu_us", cpu, "server_allocs", "server_allocated_bytes"} {
+		m, _ := lab.MetricNamed(name)
+		if v, measured := metrics[name]; measured {
+			facts = append(facts, fact{m.Title, amount(v.Median, m.Unit)})
 		}
 	}
 	if r.SlowClients != nil {

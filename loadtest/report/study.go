@@ -63,19 +63,14 @@ func gather(groups []lab.Group, name func(lab.Group) string) (sets []workload, c
 	if len(sets) == 0 {
 		return nil, ""
 	}
-	in := func(part string) func(workload) bool {
-		return func(w workload) bool { return slices.Contains(strings.Split(w.name, separator), part) }
+	partsOf := func(w workload) []string { return strings.Split(w.name, separator) }
+	shared := partsOf(sets[0])
+	for _, w := range sets {
+		shared = slices.DeleteFunc(shared, func(part string) bool { return !slices.Contains(partsOf(w), part) })
 	}
-	var shared []string
-	for part := range strings.SplitSeq(sets[0].name, separator) {
-		if !slices.ContainsFunc(sets, func(w workload) bool { return !in(part)(w) }) {
-			shared = append(shared, part)
-		}
-	}
-	for i := range sets {
-		sets[i].name = strings.Join(slices.DeleteFunc(strings.Split(sets[i].name, separator), func(part string) bool {
-			return slices.Contains(shared, part)
-		}), separator)
+	for i, w := range sets {
+		own := slices.DeleteFunc(partsOf(w), func(part string) bool { return slices.Contains(shared, part) })
+		sets[i].name = strings.Join(own, separator)
 	}
 	return sets, strings.Join(shared, separator)
 }

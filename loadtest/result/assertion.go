@@ -22,10 +22,9 @@ type Assertion struct {
 type metric struct {
 	name string
 	unit unit
-	// value returns the metric; why says that a result does not have it.
-	value func(*Result) (value float64, why string)
-	// doubt says why the value is but a guess; nil if it never is.
-	doubt func(*Result) string
+	// value returns the metric; why says that a result does not have it, and doubt why the
+	// value is but a guess.
+	value func(*Result) (value float64, why, doubt string)
 	// whole is what a percentage is taken of; nil if there are no percentages.
 	whole func(*Result) float64
 }
@@ -55,22 +54,22 @@ var assertable = append(append(
 		}
 		return n
 	}),
-	metric{name: "server_cpu", unit: unitDuration, value: func(r *Result) (float64, string) {
+	metric{name: "server_cpu", unit: unitDuration, value: func(r *Result) (value float64, why, doubt string) {
 		if r.ServerCPUMicros == nil {
-			return 0, "was not measured, which takes --admin"
+			return 0, "was not measured, which takes --admin", ""
 		}
-		return *r.ServerCPUMicros / 1000, ""
+		return *r.ServerCPUMicros / 1000, "", ""
 	}},
 )
 
 func latencyMetrics(prefix, what string, of func(*Result) Percentiles) []metric {
 	one := func(name string, pick func(Percentiles) float64) metric {
-		return metric{name: prefix + name, unit: unitDuration, value: func(r *Result) (float64, string) {
+		return metric{name: prefix + name, unit: unitDuration, value: func(r *Result) (value float64, why, doubt string) {
 			p := of(r)
 			if p == (Percentiles{}) {
-				return 0, "is not known: no " + what
+				return 0, "is not known: no " + what, ""
 			}
-			return pick(p), ""
+			return pick(p), "", ""
 		}}
 	}
 	return []metric{
@@ -82,7 +81,7 @@ func latencyMetrics(prefix, what string, of func(*Result) Percentiles) []metric 
 func rateMetric(name string, of func(*Result) float64) metric {
 	return metric{
 		name: name, unit: unitRate,
-		value: func(r *Result) (float64, string) { return of(r), "" },
+		value: func(r *Result) (value float64, why, doubt string) { return of(r), "", "" },
 		whole: func(r *Result) float64 { return r.OfferedRPS },
 	}
 }
@@ -92,11 +91,11 @@ func rateMetric(name string, of func(*Result) float64) metric {
 func countMetric(name string, of func(*Result) int64) metric {
 	return metric{
 		name: name, unit: unitCount,
-		value: func(r *Result) (float64, string) {
+		value: func(r *Result) (value float64, why, doubt string) {
 			if r.Requests == 0 {
-				return 0, "is not known: no request was made"
+				return 0, "is not known: no request was made", ""
 			}
-			return float64(of(r)), ""
+			return float64(of(r)), "", ""
 		},
 		whole: func(r *Result) float64 { return float64(r.Requests) },
 	}
@@ -123,22 +122,17 @@ func percentileMetric(name string) (metric, bool) {
 	if served {
 		histogram, what = (*Result).ServedHistogram, "request was served"
 	}
-	doubt := func(r *Result) string {
-		h, err := histogram(r)
-		if err != nil || known(percentile, h.TotalCount()) {
-			return ""
-		}
-		return fmt.Sprintf(", a guess: fewer than 10 of %d requests are beyond it", h.TotalCount())
-	}
-	return metric{name: name, unit: unitDuration, doubt: doubt, value: func(r *Result) (float64, string) {
+	return metric{name: name, unit: unitDuration, value: func(r *Result) (value float64, why, doubt string) {
 		h, err := histogram(r)
 		switch {
 		case err != nil:
-			return 0, "is not known: " + err.Error()
+			return 0, "is not known: " + err.Error(), ""
 		case h.TotalCount() == 0:
-			return 0, "is not known: no " + what
+			return 0, "is not known: no " + what, ""
+		case !known(percentile, h.TotalCount()):
+			doubt = fmt.Sprintf(", a guess: fewer than 10 of %d requests are beyond it", h.TotalCount())
 		}
-		return float64(h.ValueAtQuantile(percentile)) / 1000, ""
+		return float64(h.ValueAtQuantile(percentile)) / 1000, "", doubt
 	}}, true
 }
 
@@ -219,7 +213,7 @@ func (a Assertion) String() string { return a.text }
 // Check reports whether r meets the assertion, and says so in words: "p99<50ms fails: it is
 // 61.3 ms".
 func (a Assertion) Check(r *Result) (ok bool, said string) {
-	is, why := a.metric.value(r)
+	is, why, doubt := a.metric.value(r)
 	if why != "" {
 		return false, fmt.Sprintf("%s fails: it %s", a.text, why)
 	}
@@ -241,13 +235,10 @@ func (a Assertion) Check(r *Result) (ok bool, said string) {
 	default:
 		actual = formatFloat(is)
 	}
-	if a.metric.doubt != nil {
-		actual += a.metric.doubt(r)
-	}
 	if a.holds(is, a.want) {
-		return true, fmt.Sprintf("%s holds: it is %s", a.text, actual)
+		return true, fmt.Sprintf("%s holds: it is %s%s", a.text, actual, doubt)
 	}
-	return false, fmt.Sprintf("%s fails: it is %s", a.text, actual)
+	return false, fmt.Sprintf("%s fails: it is %s%s", a.text, actual, doubt)
 }
 
 // formatFloat writes v with at least four digits, one of them after the point if

@@ -237,15 +237,12 @@ func (r *Result) writeAttribution(b *bytes.Buffer) {
 		fmt.Fprintf(b, " %8s", a.Kind)
 	}
 	b.WriteByte('\n')
-	for _, part := range profiles.Parts {
-		if part == profiles.Admin || part == profiles.Parked {
-			continue // no cost of serving
-		}
+	for _, part := range profiles.Costs {
 		fmt.Fprintf(b, "  %-22s", part)
 		for _, a := range r.Attribution {
-			share := "–"
-			if cost := a.Cost(); cost > 0 {
-				share = fmt.Sprintf("%.1f%%", 100*float64(a.Parts[part])/float64(cost))
+			share := a.Share(part)
+			if share != "–" {
+				share += "%"
 			}
 			fmt.Fprintf(b, " %8s", share)
 		}

@@ -37,7 +37,7 @@ func run(to string, from []string) error {
 		}
 		all = append(all, p)
 	}
-	merged, err := profiles.Merge(all)
+	merged, err := profile.Merge(all)
 	if err != nil {
 		return err
 	}
