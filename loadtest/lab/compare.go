@@ -185,7 +185,6 @@ func (l *comparing) save(partial string) error {
 	return writeJSON(filepath.Join(l.o.Dir, comparisonFile), l.c)
 }
 
-// runAll makes all runs that have not been made.
 func (l *comparing) runAll(ctx context.Context) error {
 	if l.done() == l.total() {
 		return nil
@@ -266,7 +265,6 @@ func asked(c *scenario.Combination) string {
 	return loadName(&what)
 }
 
-// capacityOf learns the capacity of the load of a group.
 func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) {
 	combination := reference(l.s.Combinations, &l.c.Groups[group].Combination)
 	o := l.options(group, 0)
@@ -327,7 +325,6 @@ func (l *comparing) run(ctx context.Context, group, repetition int) error {
 	return err
 }
 
-// keep counts a result.
 func (l *comparing) keep(group, repetition int, r *result.Result) {
 	r.Profiles = nil // they are in their files
 	l.groups[group].results[repetition] = r
@@ -442,7 +439,6 @@ func (l *comparing) send(ctx context.Context, s *service, o workload.Options, do
 	return result, err
 }
 
-// tell reports progress.
 func (l *comparing) tell(doing string, load *workload.Progress) {
 	p := Progress{Doing: doing, Done: l.done(), Total: l.total(), Load: load}
 	each := l.s.Duration + l.s.Warmup + time.Second

@@ -127,7 +127,6 @@ func LoadComparison(dir string) (*Comparison, error) {
 	return c, nil
 }
 
-// readJSON reads a file of the lab.
 func readJSON(path string, into any) error {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -282,7 +282,6 @@ func (l *comparing) resume(before, fresh *Comparison) {
 	}
 }
 
-// digest returns the SHA-256 of a file.
 func digest(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

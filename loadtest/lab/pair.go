@@ -293,7 +293,6 @@ func (l PairLoad) String() string {
 // open says that requests are sent at a rate, and not as soon as others are answered.
 func (l PairLoad) open() bool { return l.Rate > 0 || l.Half }
 
-// bytes returns how many bytes of values a request moves.
 func (l PairLoad) bytes() float64 {
 	size := float64(cmp.Or(l.ValueSize, defaultSize))
 	if l.Op == workload.Scan {

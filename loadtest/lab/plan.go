@@ -111,7 +111,6 @@ func probing(c *scenario.Combination) int {
 	return connections
 }
 
-// workersOf returns how many workers the service has.
 func workersOf(c *scenario.Combination) int {
 	return cmp.Or(c.Workers, 2*runtime.NumCPU()) // what the service does by default
 }
@@ -244,7 +243,6 @@ func words(before, text, after string) string {
 	return before + text + after
 }
 
-// describe joins the parts that are chosen.
 func describe(c *scenario.Combination, chosen func(i int, p part) bool) string {
 	var said []string
 	for i, p := range parts {

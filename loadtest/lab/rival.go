@@ -264,7 +264,6 @@ func (r *rival) spend(ctx context.Context, o workload.Options, load PairLoad, ti
 	return t, nil
 }
 
-// add adds what a run of the generator tells.
 func (t *tally) add(r *result.Result) {
 	t.seconds += r.Seconds
 	t.latency = r.Latency
@@ -312,7 +311,6 @@ func (r *rival) quiet(ctx context.Context, periods int) (cpu time.Duration, err 
 	return cpu, nil
 }
 
-// send sends a load to its end.
 func (r *rival) send(ctx context.Context, o workload.Options, load PairLoad) (*result.Result, error) {
 	o.URL, o.Connections, o.Keys, o.NoProfiles = r.server.data, load.Connections, cmp.Or(load.Keys, r.Keys), true
 	o.Distribution, o.ScanLimit = load.Distribution, load.ScanLimit

@@ -222,7 +222,6 @@ func (s *search) ended() bool {
 	return s.low > 0 && s.high > 0 || s.high == 0 && s.low >= s.o.MaxRate || s.low == 0 && s.high > 0 && s.high <= lowestRate
 }
 
-// narrow halves the range.
 func (s *search) narrow(ctx context.Context) error {
 	yes := 1
 	if s.high <= s.low*(1+4*precision) {
@@ -316,7 +315,6 @@ func (s *search) sustained(ctx context.Context, rate float64, yes int) (bool, er
 	return true, nil
 }
 
-// try makes one trial, and keeps it.
 func (s *search) try(ctx context.Context, rate float64) (*Step, error) {
 	if len(s.found.Steps) == s.o.MaxTrials {
 		return nil, errTrials
@@ -379,7 +377,6 @@ func (s *search) recover(ctx context.Context) error {
 	return errBacklog
 }
 
-// send makes one run.
 func (s *search) send(ctx context.Context, load workload.Options) (*result.Result, error) {
 	load.NoProfiles = true
 	load.Seed += s.sent // trials of one rate are not to be the same

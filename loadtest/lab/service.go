@@ -92,7 +92,6 @@ func startService(ctx context.Context, binary, dir string, env []string) (*servi
 	return s, s.await(ctx, ready, "")
 }
 
-// launch starts a service.
 func launch(cmd *exec.Cmd) (*service, error) {
 	s := &service{log: new(serviceLog), exited: make(chan struct{})}
 	cmd.Stderr = s.log
@@ -202,7 +201,6 @@ func (s *service) resident() (total float64, err error) {
 	return total, err
 }
 
-// each calls with each process of the service.
 func (s *service) each(call func(pid int) error) error {
 	if err := s.death(); err != nil {
 		return err
@@ -245,7 +243,6 @@ func (s *service) death() error {
 	}
 }
 
-// outcome is how the process has ended.
 func (s *service) outcome() string {
 	if s.ended != nil {
 		return s.ended.Error()
@@ -348,7 +345,6 @@ func (l *serviceLog) last() string {
 	return ", its last log line: " + l.mu.said
 }
 
-// version asks the binary for its version.
 func version(ctx context.Context, binary string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()

@@ -47,7 +47,6 @@ func (s *stores) filled(f filling) string {
 	return filepath.Join(s.dir, fmt.Sprintf("filled-%dx%v", f.keys, f.sizes))
 }
 
-// has tells whether there is a store with that filling.
 func (s *stores) has(f filling) bool {
 	_, err := os.Stat(s.filled(f))
 	return err == nil
@@ -56,7 +55,6 @@ func (s *stores) has(f filling) bool {
 // scratch is where the store of the present run lies.
 func (s *stores) scratch() string { return filepath.Join(s.dir, "run") }
 
-// prepare makes the filled stores that are not there yet.
 func (s *stores) prepare(ctx context.Context, fillings []filling) error {
 	if err := os.RemoveAll(s.scratch()); err != nil {
 		return err

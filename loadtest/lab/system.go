@@ -32,7 +32,6 @@ type System struct {
 // Place says where a system listens, and where its folder is.
 type Place struct{ Port, Dir string }
 
-// place is where r is.
 func (r *rival) place() Place {
 	u, err := url.Parse(r.server.data)
 	if err != nil {

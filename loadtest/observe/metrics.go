@@ -28,7 +28,6 @@ func (m Metrics) Sum(name string) (total float64, ok bool) {
 	return total, m[name] != nil
 }
 
-// value is that of one series.
 func value(m *dto.Metric) float64 {
 	return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
 }

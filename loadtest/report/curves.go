@@ -107,7 +107,6 @@ func (r *Run) rate(of func(result.Interval) int64) [][]num {
 	})
 }
 
-// largest returns the largest of something, over time.
 func (r *Run) largest(of func(result.Interval) float64) [][]num {
 	return r.overTime(func(in []result.Interval, _ float64) (v float64) {
 		for _, i := range in {

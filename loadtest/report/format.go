@@ -132,7 +132,6 @@ func probability(largest float64, n int) string {
 
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// list joins names as a sentence does.
 func list(names []string) string { return english.WordSeries(names, "and") }
 
 // count writes a number of things; nothing if there are none.

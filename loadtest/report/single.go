@@ -165,7 +165,6 @@ func (r *Run) tables() []table {
 	return tables
 }
 
-// shares has the share of each part in each kind of cost.
 func (r *Run) shares() table {
 	t := table{Caption: "Cost by part, of what was sampled", Head: []string{"part"}}
 	for _, a := range r.Attribution {

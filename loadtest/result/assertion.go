@@ -179,7 +179,6 @@ func ParseAssertion(s string) (Assertion, error) {
 	return Assertion{}, badAssertion(s, "a metric, one of < <= > >= == and a value, such as p99<50ms")
 }
 
-// badAssertion is the error of a text that is none.
 func badAssertion(s, want string) error { return fmt.Errorf("bad assertion %.100q: want %s", s, want) }
 
 func metricNames() string {

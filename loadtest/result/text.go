@@ -155,7 +155,6 @@ func (r *Result) writeLatencies(b *bytes.Buffer) {
 	}
 }
 
-// writeTargets writes a row for each target.
 func (r *Result) writeTargets(b *bytes.Buffer) {
 	if len(r.Targets) == 0 {
 		return
