@@ -22,8 +22,6 @@ type SaturateOptions struct {
 	Load workload.Options
 	// MaxRate is the highest rate to try: a million a second by default.
 	MaxRate float64
-	// MaxTrials is how many trials are made at most: 100 by default.
-	MaxTrials int
 	// Command is recorded.
 	Command string
 	// Progress, if set, is called when a trial has ended, with what is known by
@@ -31,6 +29,8 @@ type SaturateOptions struct {
 	Progress func(*Saturation)
 	// Run sends the load: generator.Run by default.
 	Run Runner
+
+	maxTrials int // 100, but for tests
 }
 
 const (
@@ -81,7 +81,7 @@ func Saturate(ctx context.Context, o SaturateOptions) (*Saturation, error) {
 	o.Load.Warmup = cmp.Or(o.Load.Warmup, time.Second)
 	o.Load = o.Load.WithDefaults()
 	o.MaxRate = cmp.Or(o.MaxRate, 1e6)
-	o.MaxTrials = cmp.Or(o.MaxTrials, 100)
+	o.maxTrials = cmp.Or(o.maxTrials, 100)
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -117,9 +117,6 @@ func (o *SaturateOptions) check() error {
 	}
 	if o.Load.Rate > o.MaxRate {
 		return fmt.Errorf("rate: the search begins at %v, above the highest rate of %v", o.Load.Rate, o.MaxRate)
-	}
-	if o.MaxTrials < 1 {
-		return fmt.Errorf("max-trials: %d is not at least 1", o.MaxTrials)
 	}
 	return nil
 }
@@ -316,7 +313,7 @@ func (s *search) sustained(ctx context.Context, rate float64, yes int) (bool, er
 }
 
 func (s *search) try(ctx context.Context, rate float64) (*Step, error) {
-	if len(s.found.Steps) == s.o.MaxTrials {
+	if len(s.found.Steps) == s.o.maxTrials {
 		return nil, errTrials
 	}
 	load := s.o.Load

@@ -276,7 +276,6 @@ func TestSaturate_RefusesBadOptions(t *testing.T) {
 		{"max-rate", func(o *SaturateOptions) { o.MaxRate = -1 }},
 		{"max-rate", func(o *SaturateOptions) { o.MaxRate = math.NaN() }},
 		{"max-rate", func(o *SaturateOptions) { o.MaxRate = math.Inf(1) }},
-		{"max-trials", func(o *SaturateOptions) { o.MaxTrials = -1 }},
 	}
 	for _, tt := range tests {
 		o := saturateOptions(newSimulated(1, 1).run)
@@ -290,7 +289,7 @@ func TestSaturate_EndsAfterSoManyTrials(t *testing.T) {
 	t.Parallel()
 	server := newSimulated(1, 20_000)
 	o := saturateOptions(server.run)
-	o.MaxTrials = 9
+	o.maxTrials = 9
 	var told []int
 	o.Progress = func(s *Saturation) { told = append(told, len(s.Steps)) }
 	found, err := Saturate(t.Context(), o)
