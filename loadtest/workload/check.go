@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -19,26 +20,19 @@ const mostUnsent = 4 << 30
 
 // WithDefaults returns o with the defaults in the place of zero values.
 func (o Options) WithDefaults() Options {
-	set(&o.Duration, 10*time.Second)
-	set(&o.Connections, 64)
-	set(&o.Loops, min(max(1, runtime.NumCPU()/2), o.Connections))
-	set(&o.Mix, Mix{Put: 50, Get: 50})
-	set(&o.Keys, 100_000)
-	set(&o.ValueSize, Sizes{Min: 100, Max: 100})
-	set(&o.ScanLimit, 100)
+	o.Duration = cmp.Or(o.Duration, 10*time.Second)
+	o.Connections = cmp.Or(o.Connections, 64)
+	o.Loops = cmp.Or(o.Loops, min(max(1, runtime.NumCPU()/2), o.Connections))
+	o.Mix = cmp.Or(o.Mix, Mix{Put: 50, Get: 50})
+	o.Keys = cmp.Or(o.Keys, 100_000)
+	o.ValueSize = cmp.Or(o.ValueSize, Sizes{Min: 100, Max: 100})
+	o.ScanLimit = cmp.Or(o.ScanLimit, 100)
 	if len(o.Targets) > 0 {
-		set(&o.Good, "2xx,3xx")
+		o.Good = cmp.Or(o.Good, "2xx,3xx")
 	}
-	set(&o.SLO, 100*time.Millisecond)
-	set(&o.Timeout, 10*time.Second)
+	o.SLO = cmp.Or(o.SLO, 100*time.Millisecond)
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	return o
-}
-
-func set[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Check reports what of o cannot be sent, wherever that is to. Defaults must be set.

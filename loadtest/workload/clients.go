@@ -13,9 +13,6 @@ type Clients string
 // maxClients is how many names there may be: what the service tells apart.
 const maxClients = 1024
 
-// MarshalText returns the text.
-func (c Clients) MarshalText() ([]byte, error) { return []byte(c), nil }
-
 // UnmarshalText checks and takes a text.
 func (c *Clients) UnmarshalText(text []byte) error {
 	if _, _, ok := Clients(text).parse(); !ok {

@@ -18,9 +18,6 @@ import (
 // A closed loop has none.
 type Profile string
 
-// MarshalText returns the text.
-func (p Profile) MarshalText() ([]byte, error) { return []byte(p), nil }
-
 // UnmarshalText checks and takes a text.
 func (p *Profile) UnmarshalText(text []byte) error {
 	if _, ok := Profile(text).parse(); !ok {

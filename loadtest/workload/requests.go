@@ -70,8 +70,7 @@ func NewStream(o *Options) *Stream {
 		*random = rand.New(rand.NewPCG(Scramble(o.Seed), Scramble(uint64(i))))
 	}
 	if o.Priority != (Priorities{}) {
-		priorities := newChooser(o.Priority[:])
-		s.priorities = &priorities
+		s.priorities = new(newChooser(o.Priority[:]))
 	}
 	names, weights, _ := o.Clients.parse() // has been checked
 	if s.clients = names; len(names) > 0 {

@@ -116,10 +116,9 @@ func ReadTargets(from io.Reader, read func(name string) ([]byte, error)) ([]Targ
 			}
 			last.Body, last = body, nil
 		default:
-			name, value, _ := strings.Cut(line, ":")
-			header := name + ": " + strings.TrimSpace(value)
-			if !strings.Contains(line, ":") {
-				header = line
+			header := line
+			if name, value, found := strings.Cut(line, ":"); found {
+				header = name + ": " + strings.TrimSpace(value)
 			}
 			if err := checkHeader(header); err != nil {
 				return fault(err)
@@ -195,9 +194,6 @@ func (o *Options) Asked() []string {
 // Codes is a set of status codes: "200-299,304", in which 2xx is 200-299. The zero
 // value names none.
 type Codes string
-
-// MarshalText returns the text.
-func (c Codes) MarshalText() ([]byte, error) { return []byte(c), nil }
 
 // UnmarshalText checks and takes a text.
 func (c *Codes) UnmarshalText(text []byte) error {

@@ -84,17 +84,7 @@ func newChooser(weights []float64) chooser {
 
 // choose returns the index that u, from 0 to below 1, falls on.
 func (c chooser) choose(u float64) int {
-	const few = 32
-	last := len(c.bounds) - 1
-	if last > few {
-		return min(last, sort.Search(last, func(i int) bool { return u < c.bounds[i] }))
-	}
-	for i, bound := range c.bounds[:last] {
-		if u < bound {
-			return i
-		}
-	}
-	return last
+	return sort.Search(len(c.bounds)-1, func(i int) bool { return u < c.bounds[i] })
 }
 
 // nameOf returns the name of a value of one of the types that have names.
