@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -50,10 +49,6 @@ type server struct {
 	addresses []netip.AddrPort
 }
 
-func (s *server) hostname() string { return (&url.URL{Host: s.host}).Hostname() }
-
-func (s *server) port() string { return strconv.Itoa(int(s.addresses[0].Port())) }
-
 // newPlan checks what o asks for, and looks up its servers.
 func newPlan(ctx context.Context, o *workload.Options) (*plan, error) {
 	p := new(plan)
@@ -78,38 +73,32 @@ func (p *plan) resolve(ctx context.Context, o *workload.Options) error {
 		_, err := p.base(ctx, o.URL)
 		return err
 	}
-	p.targets = make([]destination, len(o.Targets))
-	var base *destination // of those that are paths
+	var base *url.URL // of those that are paths
 	for i := range o.Targets {
-		t, d := &o.Targets[i], &p.targets[i]
+		t := &o.Targets[i]
 		u, err := url.Parse(t.URL)
-		if err != nil || u.User != nil {
-			return fmt.Errorf("target: %q: the URL is neither http://host:port/path, https://host:port/path nor a path", t)
-		}
-		if strings.HasPrefix(t.URL, "/") && u.Host == "" {
+		if err == nil && strings.HasPrefix(t.URL, "/") && u.Host == "" {
 			if base == nil {
 				if base, err = p.base(ctx, o.URL); err != nil {
 					return err
 				}
 			}
-			u.Scheme, u.Host = base.url.Scheme, base.url.Host
-			*d = destination{base.server, u, u.RequestURI(), merged(o.Headers, t.Headers)}
-			continue
+			u.Scheme, u.Host = base.Scheme, base.Host
 		}
-		if (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
+		if err != nil || u.User != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 			return fmt.Errorf("target: %q: the URL is neither http://host:port/path, https://host:port/path nor a path", t)
 		}
 		at, err := p.server(ctx, u)
 		if err != nil {
 			return fmt.Errorf("target: %q: %w", t, err)
 		}
-		*d = destination{at, u, u.RequestURI(), merged(o.Headers, t.Headers)}
+		p.targets = append(p.targets, destination{at, u, u.RequestURI(), merged(o.Headers, t.Headers)})
 	}
 	return nil
 }
 
-// base adds the server of Options.URL.
-func (p *plan) base(ctx context.Context, rawURL string) (*destination, error) {
+// base adds the server of Options.URL, and returns the URL with its host.
+func (p *plan) base(ctx context.Context, rawURL string) (*url.URL, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return nil, fmt.Errorf("url: %q is not of the form http://host:port or https://host:port", rawURL)
@@ -119,7 +108,7 @@ func (p *plan) base(ctx context.Context, rawURL string) (*destination, error) {
 		return nil, fmt.Errorf("url: %q: %w", rawURL, err)
 	}
 	u.Host = p.servers[at].host
-	return &destination{server: at, url: u}, nil
+	return u, nil
 }
 
 // server returns which of the servers a URL is of, and adds it if there is none, with
@@ -131,19 +120,12 @@ func (p *plan) server(ctx context.Context, u *url.URL) (int, error) {
 	if len(p.servers) == maxServers {
 		return 0, fmt.Errorf("there are more than %d servers", maxServers)
 	}
-	port := uint64(80)
-	if u.Scheme == "https" {
-		port = 443
-	}
-	if text := u.Port(); text != "" {
-		var err error
-		if port, err = strconv.ParseUint(text, 10, 16); err != nil || port == 0 {
-			return 0, errors.New("the port is not 1 to 65535")
-		}
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", cmp.Or(u.Port(), u.Scheme))
+	if err != nil || port == 0 {
+		return 0, errors.New("the port is not 1 to 65535")
 	}
 	ips := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	if u.Hostname() != "" {
-		var err error
 		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()); err != nil {
 			return 0, err
 		}

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -45,21 +46,7 @@ func (e *epoll) connect(ctx context.Context) error {
 		wg.Go(func() { failures[n] = l.connect(ctx) })
 	}
 	wg.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e *epoll) start() {
-	for _, l := range e.loops {
-		l.lastOpen, l.lastLook, l.arrivedAfter = 0, 0, 0
-		for c := l.idle.first; c != nil; c = c.next {
-			c.freeSince = 0
-		}
-	}
+	return cmp.Or(failures...)
 }
 
 // errStopped ends the loops that still run when another has failed.
@@ -70,6 +57,10 @@ func (e *epoll) run(ctx context.Context) error {
 	defer stop(errStopped)
 	var loops sync.WaitGroup
 	for _, l := range e.loops {
+		l.lastLook, l.arrivedAfter = 0, 0
+		for c := l.idle.first; c != nil; c = c.next {
+			c.freeSince = 0
+		}
 		loops.Go(func() {
 			if err := l.run(ctx); err != nil {
 				stop(err)

@@ -18,18 +18,9 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-const (
-	// sendBurst is how many requests are sent before answers are looked at again,
-	// so that a backlog does not make answers look late.
-	sendBurst = 32
-	// longestWait is how soon a stop is noticed at the latest.
-	longestWait = 50 * time.Millisecond
-	// retryAfter passes before a connection that failed is opened again.
-	retryAfter = 100 * time.Millisecond
-	// goneAfter is how long no connection may be open before the server counts
-	// as gone.
-	goneAfter = time.Second
-)
+// sendBurst is how many requests are sent before answers are looked at again,
+// so that a backlog does not make answers look late.
+const sendBurst = 32
 
 // loop carries a share of the connections on one thread: it sends each request
 // when its time has come and a connection is free, and reads what is there, with
@@ -160,7 +151,6 @@ func (l *loop) connect(ctx context.Context) error {
 		l.conns[i].index = int32(i)
 		l.dial(&l.conns[i], 0)
 	}
-	const patience = 5 * time.Second
 	for begin := time.Now(); l.open < len(l.conns); {
 		if ctx.Err() != nil {
 			return errors.New("interrupted while the connections were opened")
@@ -168,10 +158,10 @@ func (l *loop) connect(ctx context.Context) error {
 		if l.lastError != nil {
 			return l.lastError
 		}
-		if time.Since(begin) > patience {
-			return fmt.Errorf("%d of %d connections are not open after %v", len(l.conns)-l.open, len(l.conns), patience)
+		if time.Since(begin) > connectPatience {
+			return fmt.Errorf("%d of %d connections are not open after %v", len(l.conns)-l.open, len(l.conns), connectPatience)
 		}
-		if err := l.wait(longestWait); err != nil {
+		if err := l.wait(longestPause); err != nil {
 			return err
 		}
 	}
@@ -340,7 +330,7 @@ func (l *loop) nextTime() time.Duration {
 
 // wait waits for events, at most as long as it is told, and handles them.
 func (l *loop) wait(longest time.Duration) error {
-	longest = min(longest, longestWait)
+	longest = min(longest, longestPause)
 	timeout := unix.NsecToTimespec(int64(longest))
 	asked := l.clock()
 	var n uintptr
@@ -599,7 +589,7 @@ func (l *loop) fail(c *conn, now time.Duration, reason error) {
 	if c.pending {
 		l.broken(c, now, result.ErrorConnect)
 	}
-	c.retryAt = now + retryAfter
+	c.retryAt = now + reopenAfter
 	l.failed.push(c)
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,20 +24,8 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-const (
-	// connectPatience is how long a connection may take to open, TLS included.
-	connectPatience = 5 * time.Second
-	// connectsAtOnce is how many connections are opened at a time before the run begins.
-	connectsAtOnce = 64
-	// longestPause is how soon whoever waits for the time of the next request notices
-	// that the run is over.
-	longestPause = 50 * time.Millisecond
-	// reopenAfter passes before a connection that could not be opened is tried again.
-	reopenAfter = 100 * time.Millisecond
-	// goneAfterwards is how long no connection may be open before the servers count as
-	// gone.
-	goneAfterwards = time.Second
-)
+// connectsAtOnce is how many connections are opened at a time before the run begins.
+const connectsAtOnce = 64
 
 // portable carries a load by one goroutine a connection, over net/http.
 //
@@ -50,7 +39,7 @@ type portable struct {
 	closed  bool // a closed loop
 	clock   func() time.Duration
 	encoder *encoder
-	headers []http.Header // by target, or of all requests to the service
+	headers []http.Header // of the operations of the service, and of each target
 	lines   []line        // by server
 	clients []*client
 	finish  context.CancelCauseFunc // ends the run; set by run
@@ -108,16 +97,13 @@ func newPortable(o *workload.Options, p *plan, trusted *tls.Config, clock func()
 	}
 	e.mu.count, e.mu.budget, e.mu.protocols = result.NewTally(*o), newBudget(o, 1), map[string]int64{}
 	e.mu.waits = rand.New(rand.NewPCG(workload.Scramble(o.Seed), workload.Scramble(1<<32)))
-	ofAll := headerOf(o.Headers)
+	e.headers = []http.Header{headerOf(o.Headers)}
 	for i := range p.targets {
-		if len(o.Targets[i].Headers) == 0 {
-			e.headers = append(e.headers, ofAll)
-		} else {
-			e.headers = append(e.headers, headerOf(p.targets[i].headers))
+		headers := e.headers[0]
+		if len(o.Targets[i].Headers) > 0 {
+			headers = headerOf(p.targets[i].headers)
 		}
-	}
-	if len(p.targets) == 0 {
-		e.headers = []http.Header{ofAll}
+		e.headers = append(e.headers, headers)
 	}
 	for i := range p.servers {
 		e.lines = append(e.lines, newLine(&p.servers[i], o.HTTP, trusted))
@@ -151,7 +137,8 @@ func newLine(s *server, version workload.HTTP, trusted *tls.Config) line {
 	protocols.SetUnencryptedHTTP2(version == workload.HTTP2)
 	var opened atomic.Uint64
 	dialer := new(net.Dialer)
-	l := line{scheme: s.scheme, address: net.JoinHostPort(s.hostname(), s.port()), transport: &http.Transport{
+	name, port := (&url.URL{Host: s.host}).Hostname(), strconv.Itoa(int(s.addresses[0].Port()))
+	return line{scheme: s.scheme, address: net.JoinHostPort(name, port), transport: &http.Transport{
 		Protocols: protocols, TLSClientConfig: trusted.Clone(), DisableCompression: true, MaxResponseHeaderBytes: maxHead,
 		// The addresses take their turns.
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -165,7 +152,6 @@ func newLine(s *server, version workload.HTTP, trusted *tls.Config) line {
 			return c, err
 		},
 	}}
-	return l
 }
 
 // connect opens all connections, and waits for them.
@@ -206,8 +192,6 @@ func (p *portable) connect(ctx context.Context) error {
 	}
 	return nil
 }
-
-func (p *portable) start() {}
 
 // errFinished ends a run whose window is complete.
 var errFinished = errors.New("finished")
@@ -440,18 +424,6 @@ func (c *client) rest(ctx context.Context, x *exchange, due time.Duration) (now 
 	return now, true
 }
 
-// sleep waits, and tells whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // attempt sends a request once, and reads its answer to the end; left is what is left of
 // its timeout.
 func (c *client) attempt(ctx context.Context, x *exchange, left time.Duration) (status int, shed string, err error) {
@@ -497,13 +469,12 @@ func (c *client) attempt(ctx context.Context, x *exchange, left time.Duration) (
 
 // request makes a request of net/http.
 func (p *portable) request(ctx context.Context, r *workload.Request, left time.Duration) *http.Request {
-	q := &http.Request{Method: p.encoder.method(r), Body: http.NoBody, ProtoMajor: 1, ProtoMinor: 1}
+	q := &http.Request{Method: p.encoder.method(r), Header: p.headers[r.Target], Body: http.NoBody, ProtoMajor: 1, ProtoMinor: 1}
 	if r.Target > 0 {
-		q.URL, q.Header = p.plan.targets[r.Target-1].url, p.headers[r.Target-1]
+		q.URL = p.plan.targets[r.Target-1].url
 	} else {
 		path, query, _ := strings.Cut(string(p.encoder.appendURI(nil, r)), "?")
 		q.URL = &url.URL{Scheme: p.plan.servers[0].scheme, Host: p.plan.servers[0].host, Path: path, RawQuery: query}
-		q.Header = p.headers[0]
 	}
 	for name, values := range q.Header {
 		if http.CanonicalHeaderKey(name) == "Host" {
@@ -642,7 +613,7 @@ func (c *client) setOpen(open bool) {
 func (p *portable) lost(err error) {
 	p.mu.Lock()
 	now := p.clock()
-	none, gone := p.mu.open == 0, p.mu.open == 0 && now-p.mu.lastOpen > goneAfterwards
+	none, gone := p.mu.open == 0, p.mu.open == 0 && now-p.mu.lastOpen > goneAfter
 	p.mu.Unlock()
 	if gone {
 		p.finish(err)

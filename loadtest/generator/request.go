@@ -31,7 +31,7 @@ type encoder struct {
 func newEncoder(o *workload.Options, p *plan) *encoder {
 	host := p.servers[0].host
 	e := &encoder{
-		tail: newTail(o.Headers, host), timeoutHeader: o.TimeoutHeader, scanLimit: strconv.Itoa(o.ScanLimit),
+		tail: string(appendTail(nil, o.Headers, host)), timeoutHeader: o.TimeoutHeader, scanLimit: strconv.Itoa(o.ScanLimit),
 		host: host, targets: o.Targets, to: p.targets,
 	}
 	if o.Mix.Put > 0 && len(o.Targets) == 0 {
@@ -43,12 +43,7 @@ func newEncoder(o *workload.Options, p *plan) *encoder {
 	return e
 }
 
-// newTail returns the rest of the request line, after the path, and the headers
-// that are sent with every request.
-func newTail(headers []string, host string) string {
-	return string(appendTail(nil, headers, host))
-}
-
+// appendTail appends the rest of the request line, after the path, and headers.
 func appendTail(dst []byte, headers []string, host string) []byte {
 	dst = append(dst, " HTTP/1.1\r\n"...)
 	if !slices.ContainsFunc(headers, isHost) {

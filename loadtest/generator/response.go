@@ -4,12 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"slices"
+	"strconv"
 )
 
 var errProtocol = errors.New("not an HTTP/1.1 answer")
 
-// maxHead bounds what is kept of an answer's head while it is incomplete.
-const maxHead = 64 << 10
+// What is kept at most while it is incomplete: of an answer's head, and of the line
+// with a chunk's size.
+const (
+	maxHead     = 64 << 10
+	maxSizeLine = 1 << 10
+)
 
 // response follows one answer through the pieces in which it arrives. It keeps
 // what the load needs to know and skips the body without copying it; only a head
@@ -53,27 +59,20 @@ func (r *response) feed(data []byte) (done bool, rest []byte, err error) {
 	for {
 		switch r.state {
 		case inHead:
-			head, rest, whole := r.until(data, headEnd)
-			if !whole {
-				if len(r.head) > maxHead {
-					return false, nil, errProtocol
-				}
-				return false, nil, nil
-			}
-			data = rest
-			err := r.parseHead(head)
-			r.head = r.head[:0]
-			if err != nil {
+			head, rest, err := r.until(data, headEnd, maxHead)
+			if head == nil {
 				return false, nil, err
 			}
-			if r.status == http.StatusSwitchingProtocols { // what follows is no answer
+			data = rest
+			if err := r.parseHead(head); err != nil {
+				return false, nil, err
+			}
+			switch {
+			case r.status == http.StatusSwitchingProtocols: // what follows is no answer
 				return true, nil, nil
-			}
-			if r.status < 200 { // 100 Continue: the answer is still to come
+			case r.status < 200: // 100 Continue: the answer is still to come
 				r.state = inHead
-				continue
-			}
-			if r.state == inBody && r.left == 0 {
+			case r.state == inBody && r.left == 0:
 				return true, data, nil
 			}
 		case inBody:
@@ -81,20 +80,17 @@ func (r *response) feed(data []byte) (done bool, rest []byte, err error) {
 			r.left -= n
 			return r.left == 0, data[n:], nil
 		case inChunkSize:
-			line, rest, whole := r.until(data, lineEnd)
-			if !whole {
-				if len(r.head) > 1<<10 {
-					return false, nil, errProtocol
-				}
-				return false, nil, nil
+			line, rest, err := r.until(data, lineEnd, maxSizeLine)
+			if line == nil {
+				return false, nil, err
 			}
 			data = rest
-			size, ok := parseHex(line)
-			r.head = r.head[:0]
-			if !ok {
+			digits, _, _ := bytes.Cut(line, []byte(";")) // extensions have no meaning here
+			size, err := strconv.ParseUint(string(bytes.TrimRight(digits, " \t\r\n")), 16, 60)
+			if err != nil {
 				return false, nil, errProtocol
 			}
-			r.left, r.state = size, inChunk
+			r.left, r.state = int64(size), inChunk
 			if size == 0 {
 				r.state = inTrailer
 			}
@@ -107,16 +103,12 @@ func (r *response) feed(data []byte) (done bool, rest []byte, err error) {
 			}
 			r.state = inChunkEnd
 		case inChunkEnd, inTrailer:
-			line, rest, whole := r.until(data, lineEnd)
-			if !whole {
-				if len(r.head) > maxHead {
-					return false, nil, errProtocol
-				}
-				return false, nil, nil
+			line, rest, err := r.until(data, lineEnd, maxHead)
+			if line == nil {
+				return false, nil, err
 			}
 			data = rest
 			empty := len(bytes.TrimRight(line, "\r\n")) == 0
-			r.head = r.head[:0]
 			switch {
 			case r.state == inChunkEnd && !empty:
 				return false, nil, errProtocol
@@ -140,23 +132,24 @@ var (
 )
 
 // until returns what ends with end, from the kept beginning and data together,
-// and what follows; if the end is not there yet it keeps data.
-func (r *response) until(data, end []byte) (piece, rest []byte, whole bool) {
-	if len(r.head) == 0 {
-		if i := bytes.Index(data, end); i >= 0 {
-			return data[:i+len(end)], data[i+len(end):], true
-		}
-		r.head = append(r.head, data...)
-		return nil, nil, false
+// and what follows. If the end is not there yet the piece is nil, and data is kept,
+// up to most bytes. The piece holds until the next call.
+func (r *response) until(data, end []byte, most int) (piece, rest []byte, err error) {
+	if i := bytes.Index(data, end); i >= 0 && len(r.head) == 0 {
+		return data[:i+len(end)], data[i+len(end):], nil
 	}
 	before := len(r.head)
 	r.head = append(r.head, data...)
 	from := max(0, before-len(end)+1) // the end may lie across two pieces
 	if i := bytes.Index(r.head[from:], end); i >= 0 {
-		length := from + i + len(end)
-		return r.head[:length], data[length-before:], true
+		piece = r.head[:from+i+len(end)]
+		r.head = r.head[:0]
+		return piece, data[len(piece)-before:], nil
 	}
-	return nil, nil, false
+	if len(r.head) > most {
+		return nil, nil, errProtocol
+	}
+	return nil, nil, nil
 }
 
 func (r *response) parseHead(head []byte) error {
@@ -186,10 +179,11 @@ func (r *response) parseHead(head []byte) error {
 		switch len(name) {
 		case len("Content-Length"):
 			if bytes.EqualFold(name, []byte("Content-Length")) {
-				var ok bool
-				if length, ok = parseDecimal(value); !ok {
+				n, err := strconv.ParseUint(string(value), 10, 63)
+				if err != nil {
 					return errProtocol
 				}
+				length = int64(n)
 			}
 		case len("Spillway-Shed"):
 			if bytes.EqualFold(name, []byte("Spillway-Shed")) {
@@ -224,10 +218,8 @@ func (r *response) parseHead(head []byte) error {
 var shedReasons = []string{"full", "displaced", "codel", "limit", "fair", "abandoned", "draining", "expired"}
 
 func shedReason(value []byte) string {
-	for _, reason := range shedReasons {
-		if string(value) == reason {
-			return reason
-		}
+	if i := slices.Index(shedReasons, string(value)); i >= 0 {
+		return shedReasons[i]
 	}
 	return "other"
 }
@@ -238,45 +230,4 @@ func cutLine(b []byte) (line, rest []byte) {
 		return b, nil
 	}
 	return bytes.TrimSuffix(b[:i], []byte("\r")), b[i+1:]
-}
-
-// parseDecimal reads a length of at most 18 digits.
-func parseDecimal(b []byte) (int64, bool) {
-	if len(b) == 0 || len(b) > 18 {
-		return 0, false
-	}
-	var n int64
-	for _, digit := range b {
-		if digit < '0' || digit > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(digit-'0')
-	}
-	return n, true
-}
-
-// parseHex reads a chunk's size line, whose extensions it ignores.
-func parseHex(line []byte) (int64, bool) {
-	var n int64
-	digits := 0
-	for _, c := range line {
-		var digit byte
-		switch {
-		case c >= '0' && c <= '9':
-			digit = c - '0'
-		case c >= 'a' && c <= 'f':
-			digit = c - 'a' + 10
-		case c >= 'A' && c <= 'F':
-			digit = c - 'A' + 10
-		case c == ';' || c == '\r' || c == '\n' || c == ' ' || c == '\t':
-			return n, digits > 0
-		default:
-			return 0, false
-		}
-		if digits++; digits > 15 {
-			return 0, false
-		}
-		n = n<<4 | int64(digit)
-	}
-	return n, digits > 0
 }

@@ -58,6 +58,17 @@ func send(ctx context.Context, o workload.Options, p *plan) (_ *result.Result, e
 	return r.measure(ctx), nil
 }
 
+const (
+	// connectPatience is how long connections may take to open, TLS included.
+	connectPatience = 5 * time.Second
+	// longestPause is how soon a stop is noticed at the latest.
+	longestPause = 50 * time.Millisecond
+	// reopenAfter passes before a connection that failed is opened again.
+	reopenAfter = 100 * time.Millisecond
+	// goneAfter is how long no connection may be open before the servers count as gone.
+	goneAfter = time.Second
+)
+
 // trust returns how servers over TLS prove who they are.
 func trust(o *workload.Options) (*tls.Config, error) {
 	config := &tls.Config{InsecureSkipVerify: o.Insecure}
@@ -82,10 +93,8 @@ func trust(o *workload.Options) (*tls.Config, error) {
 type engine interface {
 	// connect opens the connections.
 	connect(context.Context) error
-	// start is told that the run begins: its clock stands at 0.
-	start()
 	// run sends the load to its end, or until ctx ends or the server is gone, and says
-	// why it ended early.
+	// why it ended early. The run's clock stands at 0 when it begins.
 	run(context.Context) error
 	// abandon counts the requests that have no answer at the end of a run that is cut
 	// short.
@@ -120,8 +129,8 @@ func (r *run) clock() time.Duration { return time.Since(r.begin) }
 
 func (r *run) measure(ctx context.Context) *result.Result {
 	r.begin = time.Now()
-	r.engine.start()
-	ended := make(chan struct{})
+	ended, end := context.WithCancel(context.Background())
+	defer end()
 	var watchers sync.WaitGroup
 	var seen *observe.Observation
 	var unseen error
@@ -131,31 +140,30 @@ func (r *run) measure(ctx context.Context) *result.Result {
 		watchers.Go(func() { r.progress(ended) })
 	}
 	if r.beside != nil {
-		watchers.Go(func() { r.beside.run(ended) })
+		watchers.Go(func() { r.beside.run(ended.Done()) })
 	}
 	failed := r.engine.run(ctx)
-	end := r.clock()
-	close(ended)
+	took := r.clock()
+	end()
 	watchers.Wait()
 
 	partial := ""
 	if failed != nil {
-		partial = fmt.Sprintf("ended %.1f s after its start: %v", end.Seconds(), failed)
+		partial = fmt.Sprintf("ended %.1f s after its start: %v", took.Seconds(), failed)
 		if errors.Is(failed, context.Canceled) {
-			partial = fmt.Sprintf("interrupted %.1f s after its start", end.Seconds())
+			partial = fmt.Sprintf("interrupted %.1f s after its start", took.Seconds())
 		}
-		r.engine.abandon(end)
+		r.engine.abandon(took)
 	}
 	total := result.NewTally(*r.o)
 	r.engine.counts(func(count *result.Tally) { total.Add(count) })
-	found := total.Result(r.begin, max(0, min(end, r.window.To)-r.window.From))
+	found := total.Result(r.begin, max(0, min(took, r.window.To)-r.window.From))
 	found.Partial = partial
 	found.Engine, found.Protocols = r.plan.engine, r.engine.protocols()
 	if r.beside != nil {
 		found.SlowClients = r.beside.counted()
 	}
-	here := machine.This()
-	found.Machine = &here
+	found.Machine = new(machine.This())
 	if answered := found.CompletedRPS * found.Seconds; answered > 0 {
 		found.ClientCPUMicros = float64(cpu.Microseconds()) / answered
 	}
@@ -170,8 +178,8 @@ func (r *run) measure(ctx context.Context) *result.Result {
 
 // observe watches the server, and the generator's own CPU, over the window. With
 // an error there is what was seen of a server until it died.
-func (r *run) observe(ctx context.Context, ended <-chan struct{}) (_ *observe.Observation, cpu time.Duration, _ error) {
-	if !until(r.begin.Add(r.window.From), ended) {
+func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu time.Duration, _ error) {
+	if !sleep(ended, r.window.From-r.clock()) {
 		return nil, 0, nil
 	}
 	before := cpuTime()
@@ -184,9 +192,9 @@ func (r *run) observe(ctx context.Context, ended <-chan struct{}) (_ *observe.Ob
 		unseen = r.observer.Start(ctx, window, window >= time.Second && !r.o.NoProfiles)
 	}
 	if r.window.To == workload.Never {
-		<-ended
+		<-ended.Done()
 	} else {
-		until(r.begin.Add(r.window.To), ended)
+		sleep(ended, r.window.To-r.clock())
 	}
 	cpu = cpuTime() - before
 	if r.observer == nil || unseen != nil {
@@ -196,19 +204,19 @@ func (r *run) observe(ctx context.Context, ended <-chan struct{}) (_ *observe.Ob
 	return seen, cpu, unseen
 }
 
-// until waits for a time, and tells whether it came before the end.
-func until(t time.Time, ended <-chan struct{}) bool {
-	timer := time.NewTimer(time.Until(t))
+// sleep waits, and tells whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
-	case <-ended:
+		return ctx.Err() == nil
+	case <-ctx.Done():
 		return false
 	}
 }
 
-func (r *run) progress(ended <-chan struct{}) {
+func (r *run) progress(ended context.Context) {
 	const period = 500 * time.Millisecond
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
@@ -216,7 +224,7 @@ func (r *run) progress(ended <-chan struct{}) {
 	last := r.clock()
 	for {
 		select {
-		case <-ended:
+		case <-ended.Done():
 			return
 		case <-ticker.C:
 		}

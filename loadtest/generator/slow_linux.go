@@ -67,7 +67,7 @@ type slowConn struct {
 // in turn. None is connected.
 func newSlowClients(o *workload.Options, to server) *slowClients {
 	s := &slowClients{
-		server: to, tail: newTail(o.Headers, to.host), conns: make([]slowConn, o.SlowClients), in: make([]byte, slowPiece),
+		server: to, tail: string(appendTail(nil, o.Headers, to.host)), conns: make([]slowConn, o.SlowClients), in: make([]byte, slowPiece),
 		count: result.SlowClients{Connections: o.SlowClients},
 	}
 	for i := range s.conns {
