@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,12 +54,21 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	if err := c.add(&send); err != nil {
 		return err
 	}
-	var binary, peers string
+	var service, peers string
 	if len(services) == 0 {
-		if binary, err = c.service(); err != nil {
+		self, err := os.Executable()
+		if err != nil {
 			return err
 		}
-		if peers, err = c.peers(); err != nil {
+		beside := filepath.Dir(self)
+		if service, err = binary("--binary", c.Binary, filepath.Join(beside, "spillway"), "spillway"); err != nil {
+			return err
+		}
+		if service == "" {
+			return errors.New("the service is neither beside this program nor in the PATH: make build builds both, or say --binary")
+		}
+		// Without one, only what asks for a peer fails.
+		if peers, err = binary("--peer-binary", c.PeerBinary, filepath.Join(beside, "peer")); err != nil {
 			return err
 		}
 	}
@@ -72,7 +80,7 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	}
 	begun := false
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: binary, PeerBinary: peers, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command, Lab: version.Get().String(),
+		Binary: service, PeerBinary: peers, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command, Lab: version.Get().String(),
 		Progress: func(p lab.Progress) {
 			if !begun {
 				begun = true
@@ -88,11 +96,8 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	if !begun && s.live {
 		_, _ = fmt.Fprintf(s.err, "%s: all %s were done before\n", what.Title, plural(what.Runs(), "run"))
 	}
-	if slices.ContainsFunc(found.Groups, func(g lab.Group) bool { return len(g.Runs) > 0 }) {
-		s.summarize(found)
-		if err := s.report(filepath.Join(dir, "report.html"), filepath.Join(dir, "report.md"), dir); err != nil {
-			return err
-		}
+	if err := s.show(found, dir); err != nil {
+		return err
 	}
 	if found.Partial != "" {
 		return fmt.Errorf("the comparison is partial: %s; the same command goes on", found.Partial)
@@ -161,14 +166,7 @@ func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
 
 // own returns what the flags that only compare has say of the settings.
 func (c *compareCommand) own(services []string) scenario.Settings {
-	own := scenario.Settings{}
-	if len(services) > 0 {
-		own["strategy"] = services
-	}
-	if len(c.SlowClients) > 0 {
-		own["slow_clients"] = c.SlowClients
-	}
-	return own
+	return given(scenario.Settings{"strategy": services, "slow_clients": c.SlowClients})
 }
 
 // scenario returns what the flags ask for.
@@ -190,19 +188,15 @@ func (c *compareCommand) scenario(services []string) (*scenario.Scenario, error)
 		}
 	}
 	own := c.own(services)
-	if c.Fill == nil {
-		return c.question.scenario("compare", own)
-	}
-	if *c.Fill < 1 {
+	if c.Fill != nil && *c.Fill < 1 {
 		return nil, errors.New("--fill: 0 is not at least 1")
 	}
-	if c.Scenario == "" {
+	if c.Fill != nil && c.Scenario == "" {
 		own["fill"] = []string{strconv.FormatInt(int64(*c.Fill), 10)}
-		return c.question.scenario("compare", own)
 	}
 	what, err := c.question.scenario("compare", own)
-	if err != nil {
-		return nil, err
+	if err != nil || c.Fill == nil || c.Scenario == "" {
+		return what, err
 	}
 	if err := what.SetLargestFill(int64(*c.Fill)); err != nil {
 		return nil, fmt.Errorf("--%w", err)
@@ -210,43 +204,20 @@ func (c *compareCommand) scenario(services []string) (*scenario.Scenario, error)
 	return what, nil
 }
 
-// peers returns the path of the peers' binary, empty if there is none.
-func (c *compareCommand) peers() (string, error) {
-	if c.PeerBinary != "" {
-		path, err := exec.LookPath(c.PeerBinary)
+// binary returns the path of a program: of what its flag says, or of the first candidate
+// that is there; empty if there is none.
+func binary(flag, said string, candidates ...string) (string, error) {
+	if said != "" {
+		path, err := exec.LookPath(said)
 		if err != nil {
-			return "", usageError{fmt.Errorf("--peer-binary: %w", err)}
+			return "", usageError{fmt.Errorf("%s: %w", flag, err)}
 		}
 		return filepath.Abs(path)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "peer")); err == nil {
-		return path, nil
-	}
-	return "", nil // which matters only if a peer is asked for
-}
-
-// service returns the path of the service's binary.
-func (c *compareCommand) service() (string, error) {
-	const name = "spillway"
-	if c.Binary != "" {
-		path, err := exec.LookPath(c.Binary)
-		if err != nil {
-			return "", usageError{fmt.Errorf("--binary: %w", err)}
-		}
-		return filepath.Abs(path)
-	}
-	if self, err := os.Executable(); err == nil {
-		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
-			return path, nil
+	for _, candidate := range candidates {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return filepath.Abs(path)
 		}
 	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", errors.New("the service is neither beside this program nor in the PATH: make build builds both, or say --binary")
-	}
-	return filepath.Abs(path)
+	return "", nil
 }

@@ -47,18 +47,18 @@ type grid struct {
 
 // settings returns what is given of the grid.
 func (g *grid) settings() scenario.Settings {
-	given := scenario.Settings{}
-	for name, values := range map[string][]string{
+	return given(scenario.Settings{
 		"strategy": g.Strategies, "workers": g.Workers, "capacity": g.Capacities, "sync": g.Sync, "pools": g.Pools,
 		"store_delay": g.StoreDelay, "store_parallel": g.StoreParallel, "connections": g.Connections, "rate": g.Rates, "mix": g.Mixes, "keys": g.Keys,
 		"key_distribution": g.KeyDist, "value_size": g.ValueSizes, "profile": g.Profiles, "clients": g.Clients,
 		"priority": g.Priorities, "timeout_header": g.Deadlines, "retries": g.Retries,
-	} {
-		if len(values) > 0 {
-			given[name] = values
-		}
-	}
-	return given
+	})
+}
+
+// given deletes the settings that have no value.
+func given(settings scenario.Settings) scenario.Settings {
+	maps.DeleteFunc(settings, func(_ string, values []string) bool { return len(values) == 0 })
+	return settings
 }
 
 // scenario returns what the flags of a command ask for, of which own are the

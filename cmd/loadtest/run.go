@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -66,22 +67,10 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	}
 	found.Command = s.command
 	// Whatever cannot be written must not keep the others from it.
-	var unwritten []error
-	switch c.JSON {
-	case "":
-	case stdout:
-		unwritten = append(unwritten, found.WriteJSON(s.out))
-	default:
-		unwritten = append(unwritten, found.Save(c.JSON))
-	}
-	switch c.HDR {
-	case "":
-	case stdout:
-		unwritten = append(unwritten, found.WriteHDR(s.out))
-	default:
-		unwritten = append(unwritten, result.WriteFile(c.HDR, found.WriteHDR))
-	}
-	unwritten = append(unwritten, found.WriteText(text))
+	unwritten := errors.Join(
+		s.write(c.JSON, found.WriteJSON, found.Save),
+		s.write(c.HDR, found.WriteHDR, func(path string) error { return result.WriteFile(path, found.WriteHDR) }),
+		found.WriteText(text))
 	var failed []string
 	for _, a := range assertions {
 		ok, said := a.Check(found)
@@ -90,13 +79,25 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 			failed = append(failed, said)
 		}
 	}
-	if err := errors.Join(unwritten...); err != nil {
-		return err
+	if unwritten != nil {
+		return unwritten
 	}
 	if len(failed) > 0 {
 		return fmt.Errorf("%s of %d failed: %s", plural(len(failed), "assertion"), len(assertions), strings.Join(failed, "; "))
 	}
 	return partial(found.Partial)
+}
+
+// write writes to stdout or saves in a file, as a flag says; nothing without a path.
+func (s *session) write(path string, write func(io.Writer) error, save func(path string) error) error {
+	switch path {
+	case "":
+		return nil
+	case stdout:
+		return write(s.out)
+	default:
+		return save(path)
+	}
 }
 
 // send sends a load, and shows how far it is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"text/tabwriter"
 	"time"
@@ -83,16 +84,12 @@ func (c *saturateCommand) Run(ctx context.Context, s *session) error {
 	}
 	_ = table.Flush()
 	_, _ = fmt.Fprintln(text, found)
-	switch c.JSON {
-	case "":
-	case stdout:
-		encoder := json.NewEncoder(s.out)
+	inFull := func(w io.Writer) error {
+		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "\t")
-		err = encoder.Encode(found)
-	default:
-		err = found.Save(c.JSON)
+		return encoder.Encode(found)
 	}
-	if err != nil {
+	if err := s.write(c.JSON, inFull, found.Save); err != nil {
 		return err
 	}
 	return partial(found.Partial)

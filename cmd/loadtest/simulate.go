@@ -80,11 +80,8 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(found.Groups, func(g lab.Group) bool { return len(g.Runs) > 0 }) {
-		s.summarize(found)
-		if err := s.report(filepath.Join(dir, "report.html"), filepath.Join(dir, "report.md"), dir); err != nil {
-			return err
-		}
+	if err := s.show(found, dir); err != nil {
+		return err
 	}
 	if found.Partial != "" {
 		return fmt.Errorf("the simulation is partial: %s", found.Partial)
@@ -128,13 +125,8 @@ func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
 	case c.Timeout < 0 || c.Timeout > time.Hour:
 		return nil, fmt.Errorf("--timeout: %v is not more than 0, at most 1h", c.Timeout)
 	}
-	own := scenario.Settings{}
-	for name, values := range map[string][]string{"nodes": c.Nodes, "slow_node": c.SlowNode, "balance": c.Balance} {
-		if len(values) > 0 {
-			own[name] = values
-		}
-	}
-	what, err := c.question.scenario("simulate", own)
+	own := scenario.Settings{"nodes": c.Nodes, "slow_node": c.SlowNode, "balance": c.Balance}
+	what, err := c.question.scenario("simulate", given(own))
 	if err != nil {
 		return nil, err
 	}

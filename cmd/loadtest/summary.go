@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,6 +12,15 @@ import (
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/report"
 )
+
+// show shows a comparison, if anything was run, and writes its report into its folder.
+func (s *session) show(c *lab.Comparison, dir string) error {
+	if !slices.ContainsFunc(c.Groups, func(g lab.Group) bool { return len(g.Runs) > 0 }) {
+		return nil
+	}
+	s.summarize(c)
+	return s.report(filepath.Join(dir, "report.html"), filepath.Join(dir, "report.md"), dir)
+}
 
 // summarize shows each workload as a table: its combinations against the best.
 func (s *session) summarize(c *lab.Comparison) {
