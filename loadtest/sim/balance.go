@@ -1,6 +1,9 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"hash/fnv"
+	"math/rand/v2"
+)
 
 // The ways in which a load balancer chooses the node of a request. Outstanding
 // requests are those that wait and those that are being served.
@@ -71,12 +74,11 @@ func (b *balancer) choose(client string) *node {
 	}
 }
 
-// hashOf is FNV-1a, which is the same in every process, and mixed, as the names of
-// clients differ in their last digits.
+// hashOf is the same in every process, and mixed, as the names of clients differ in
+// their last digits.
 func hashOf(name string) uint64 {
-	h := uint64(0xcbf29ce484222325)
-	for i := range len(name) {
-		h = (h ^ uint64(name[i])) * 0x100000001b3
-	}
+	f := fnv.New64a()
+	_, _ = f.Write([]byte(name)) // does not fail
+	h := f.Sum64()
 	return h ^ h>>32
 }

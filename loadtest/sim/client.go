@@ -104,22 +104,16 @@ func (s *simulation) submit(r *request) {
 
 // giveUp is the end of a client's patience.
 func (s *simulation) giveUp(r *request) {
-	if r.node == nil { // it waits for a connection, and is passed over when one is free
-		r.gone = true
-		s.ends(r, TimedOut, strategies.ReasonNone)
-		return
-	}
-	if r.task.Deadline != 0 {
-		if r.node.cancel(r, strategies.ReasonExpired) {
-			return
-		}
-		r.gone = true
-		s.ends(r, TimedOut, strategies.ReasonNone)
+	sent := r.node != nil // otherwise it waits for a connection, and is passed over when one is free
+	told := sent && r.task.Deadline != 0
+	if told && r.node.cancel(r, strategies.ReasonExpired) {
 		return
 	}
 	r.gone = true
 	s.ends(r, TimedOut, strategies.ReasonNone)
-	r.node.cancel(r, strategies.ReasonAbandoned)
+	if sent && !told {
+		r.node.cancel(r, strategies.ReasonAbandoned)
+	}
 }
 
 // ran tells that r has been run, having waited so long in the queue.
@@ -233,11 +227,11 @@ func (s *simulation) release() {
 		return
 	}
 	for {
-		r := s.queued.pop()
-		if r == nil {
+		if s.queued.empty() {
 			s.free++
 			return
 		}
+		r := s.queued.pop()
 		if r.gone {
 			s.recycle(r)
 			continue
@@ -245,30 +239,4 @@ func (s *simulation) release() {
 		s.submit(r)
 		return
 	}
-}
-
-// backlog is a first-in first-out queue of requests.
-type backlog struct {
-	requests []*request
-	head     int
-}
-
-func (b *backlog) push(r *request) {
-	if b.head > len(b.requests)/2 && b.head > 64 {
-		n := copy(b.requests, b.requests[b.head:])
-		clear(b.requests[n:])
-		b.requests, b.head = b.requests[:n], 0
-	}
-	b.requests = append(b.requests, r)
-}
-
-// pop returns nil if there is none.
-func (b *backlog) pop() *request {
-	if b.head == len(b.requests) {
-		return nil
-	}
-	r := b.requests[b.head]
-	b.requests[b.head] = nil
-	b.head++
-	return r
 }

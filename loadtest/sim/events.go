@@ -27,9 +27,8 @@ type agenda struct {
 	heap []event
 	// patience holds times at which clients give up, nearly all of which come in
 	// order and are void by then: in the heap the many that wait would make every
-	// step through it longer. Those before head have been taken.
-	patience []event
-	head     int
+	// step through it longer.
+	patience backlog[event]
 	seq      uint64
 }
 
@@ -44,8 +43,8 @@ func (a *agenda) plan(at int64, what kind, r *request) {
 		e.gen = r.gen
 	}
 	a.seq++
-	if n := len(a.patience); what == gaveUp && (n == a.head || a.patience[n-1].at <= at) {
-		a.await(e)
+	if what == gaveUp && (a.patience.empty() || a.patience.last().at <= at) {
+		a.patience.push(e)
 		return
 	}
 	a.heap = append(a.heap, e)
@@ -61,37 +60,22 @@ func (a *agenda) plan(at int64, what kind, r *request) {
 	a.heap[i] = e
 }
 
-// await adds an event after all others of patience.
-func (a *agenda) await(e event) {
-	if a.head > len(a.patience)/2 {
-		n := copy(a.patience, a.patience[a.head:])
-		clear(a.patience[n:])
-		a.patience, a.head = a.patience[:n], 0
-	}
-	a.patience = append(a.patience, e)
-}
-
 // peek returns the next event, nil if there is none.
 func (a *agenda) peek() *event {
 	switch {
-	case a.head == len(a.patience) && len(a.heap) == 0:
-		return nil
-	case a.head == len(a.patience):
+	case !a.patience.empty() && (len(a.heap) == 0 || a.patience.first().before(&a.heap[0])):
+		return a.patience.first()
+	case len(a.heap) > 0:
 		return &a.heap[0]
-	case len(a.heap) == 0 || a.patience[a.head].before(&a.heap[0]):
-		return &a.patience[a.head]
 	default:
-		return &a.heap[0]
+		return nil
 	}
 }
 
 // next takes the next event, of which there has to be one.
 func (a *agenda) next() event {
-	if a.head < len(a.patience) && a.peek() == &a.patience[a.head] {
-		e := a.patience[a.head]
-		a.patience[a.head] = event{}
-		a.head++
-		return e
+	if !a.patience.empty() && a.peek() == a.patience.first() {
+		return a.patience.pop()
 	}
 	top := a.heap[0]
 	n := len(a.heap) - 1

@@ -44,7 +44,7 @@ type node struct {
 	inline     bool                          // whoever submits a task runs it
 	idle       int                           // workers that have nothing to do
 	hands      int                           // of the store that have nothing to do
-	store      backlog                       // what has begun and waits in the store for a hand
+	store      backlog[*request]             // what has begun and waits in the store for a hand
 	slowness   float64                       // 1 over the speed
 
 	outstanding int
@@ -149,10 +149,10 @@ func (n *node) serve(r *request) {
 // discipline learns, the worker takes its next task.
 func (n *node) finish(r *request) {
 	now := n.s.now
-	if next := n.store.pop(); next != nil {
-		n.serve(next)
-	} else {
+	if n.store.empty() {
 		n.hands++
+	} else {
+		n.serve(n.store.pop())
 	}
 	n.outstanding--
 	waited, service := r.begun-r.task.Submitted, now-r.begun

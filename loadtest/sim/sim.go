@@ -46,7 +46,7 @@ type simulation struct {
 	draw    func() (Request, bool) // draws the next request
 	coming  Request                // has been drawn
 	due     int64                  // when that arrives; math.MaxInt64 if nothing does any more
-	queued  backlog                // what waits for a connection
+	queued  backlog[*request]      // what waits for a connection
 	free    int                    // connections that are; counts only with Config.Connections
 	pool    []*request
 
