@@ -190,22 +190,21 @@ func reachable(ctx context.Context, addresses []netip.AddrPort) []netip.AddrPort
 		return addresses
 	}
 	dialer := net.Dialer{Timeout: time.Second}
-	takes := make(map[netip.AddrPort]bool)
-	var mu sync.Mutex
+	conns := make([]net.Conn, len(addresses))
 	var wg sync.WaitGroup
-	for _, address := range addresses {
-		wg.Go(func() {
-			if c, err := dialer.DialContext(ctx, "tcp", address.String()); err == nil {
-				_ = c.Close()
-				mu.Lock()
-				takes[address] = true
-				mu.Unlock()
-			}
-		})
+	for i, address := range addresses {
+		wg.Go(func() { conns[i], _ = dialer.DialContext(ctx, "tcp", address.String()) })
 	}
 	wg.Wait()
-	if len(takes) == 0 {
+	var taking []netip.AddrPort
+	for i, c := range conns {
+		if c != nil {
+			_ = c.Close()
+			taking = append(taking, addresses[i])
+		}
+	}
+	if len(taking) == 0 {
 		return addresses
 	}
-	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.AddrPort) bool { return !takes[a] })
+	return taking
 }

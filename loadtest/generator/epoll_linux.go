@@ -3,7 +3,6 @@ package generator
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,12 +48,9 @@ func (e *epoll) connect(ctx context.Context) error {
 	return cmp.Or(failures...)
 }
 
-// errStopped ends the loops that still run when another has failed.
-var errStopped = errors.New("stopped")
-
 func (e *epoll) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(errStopped)
+	defer stop(nil)
 	var loops sync.WaitGroup
 	for _, l := range e.loops {
 		l.lastLook, l.arrivedAfter = 0, 0

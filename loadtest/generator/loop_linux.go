@@ -457,10 +457,7 @@ func (l *loop) write(c *conn, data []byte) {
 			l.watch(c, true)
 			return
 		default:
-			// What the server said before it closed may still be there to read.
-			c.unsent = c.unsent[:0]
-			l.watch(c, false)
-			return
+			data = nil // what the server said before it closed may still be there to read
 		}
 	}
 	c.unsent = c.unsent[:0]

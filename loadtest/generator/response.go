@@ -176,27 +176,19 @@ func (r *response) parseHead(head []byte) error {
 			continue // the empty line
 		}
 		name, value := line[:colon], bytes.TrimSpace(line[colon+1:])
-		switch len(name) {
-		case len("Content-Length"):
-			if bytes.EqualFold(name, []byte("Content-Length")) {
-				n, err := strconv.ParseUint(string(value), 10, 63)
-				if err != nil {
-					return errProtocol
-				}
-				length = int64(n)
+		switch {
+		case is(name, "Content-Length"):
+			n, err := strconv.ParseUint(string(value), 10, 63)
+			if err != nil {
+				return errProtocol
 			}
-		case len("Spillway-Shed"):
-			if bytes.EqualFold(name, []byte("Spillway-Shed")) {
-				r.shed = shedReason(value)
-			}
-		case len("Transfer-Encoding"):
-			if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
-				chunked = bytes.EqualFold(value, []byte("chunked"))
-			}
-		case len("Connection"):
-			if bytes.EqualFold(name, []byte("Connection")) {
-				r.close = r.close && !bytes.EqualFold(value, []byte("keep-alive")) || bytes.EqualFold(value, []byte("close"))
-			}
+			length = int64(n)
+		case is(name, "Spillway-Shed"):
+			r.shed = shedReason(value)
+		case is(name, "Transfer-Encoding"):
+			chunked = is(value, "chunked")
+		case is(name, "Connection"):
+			r.close = r.close && !is(value, "keep-alive") || is(value, "close")
 		}
 	}
 	r.close = r.close || r.status == http.StatusSwitchingProtocols
@@ -222,6 +214,11 @@ func shedReason(value []byte) string {
 		return shedReasons[i]
 	}
 	return "other"
+}
+
+// is compares words of a head, whose case has no meaning.
+func is(word []byte, want string) bool {
+	return len(word) == len(want) && bytes.EqualFold(word, []byte(want))
 }
 
 func cutLine(b []byte) (line, rest []byte) {

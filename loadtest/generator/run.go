@@ -191,11 +191,7 @@ func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu t
 		}
 		unseen = r.observer.Start(ctx, window, window >= time.Second && !r.o.NoProfiles)
 	}
-	if r.window.To == workload.Never {
-		<-ended.Done()
-	} else {
-		sleep(ended, r.window.To-r.clock())
-	}
+	sleep(ended, r.window.To-r.clock())
 	cpu = cpuTime() - before
 	if r.observer == nil || unseen != nil {
 		return nil, cpu, unseen

@@ -176,19 +176,16 @@ func (s *slowClients) ask(c *slowConn) {
 // server said before it closed may still be there to read, so that it is reading
 // that finds that the connection has gone.
 func (s *slowClients) send(c *slowConn) {
-	if len(c.unsent) > 0 {
-		n, err := unix.SendmsgN(c.fd, c.unsent, nil, nil, unix.MSG_NOSIGNAL)
-		if err == nil {
-			s.count.SentBytes += int64(n)
-			c.unsent = c.unsent[n:]
+	if len(c.unsent) == 0 {
+		if c.left == 0 {
+			return
 		}
-		return
+		c.unsent = append(c.unsent, 's')
+		c.left--
 	}
-	if c.left > 0 {
-		if _, err := unix.SendmsgN(c.fd, []byte{'s'}, nil, nil, unix.MSG_NOSIGNAL); err == nil {
-			s.count.SentBytes++
-			c.left--
-		}
+	if n, err := unix.SendmsgN(c.fd, c.unsent, nil, nil, unix.MSG_NOSIGNAL); err == nil {
+		s.count.SentBytes += int64(n)
+		c.unsent = c.unsent[n:]
 	}
 }
 

@@ -104,44 +104,38 @@ func Parse(file string, data []byte, over ...Settings) (*Scenario, error) {
 	return s, nil
 }
 
-// form is a file, or its short form.
+// form is a file, or its short form: a scenario before its settings are multiplied.
 type form struct {
-	title, question, expectation   string
-	duration, warmup, slo, timeout time.Duration
-	repetitions                    int
-	seed                           uint64
-	settings, over                 Settings
-	cases                          []Settings
+	Scenario
+	settings, over Settings
+	cases          []Settings
 }
 
 // defaults returns the form of a file that says nothing.
 func defaults() form {
-	return form{
-		duration: 10 * time.Second, warmup: 2 * time.Second, slo: 100 * time.Millisecond, timeout: 10 * time.Second,
-		repetitions: 9, seed: 1, settings: Settings{}, over: Settings{},
-	}
+	return form{settings: Settings{}, over: Settings{}, Scenario: Scenario{
+		Duration: 10 * time.Second, Warmup: 2 * time.Second, SLO: 100 * time.Millisecond, Timeout: 10 * time.Second,
+		Repetitions: 9, Seed: 1,
+	}}
 }
 
 // New returns a scenario without a file: the product of the settings, with the
 // defaults of a file. It fails as [Settings.Combinations] does.
 func New(name, title, question string, settings Settings) (*Scenario, error) {
 	f := defaults()
-	f.title, f.question, f.settings = title, question, settings
+	f.Title, f.Question, f.settings = title, question, settings
 	return f.scenario(name)
 }
 
 // scenario returns what the form says.
 func (f *form) scenario(name string) (*Scenario, error) {
-	for _, text := range []struct{ name, text string }{{"title", f.title}, {"question", f.question}} {
+	for _, text := range []struct{ name, text string }{{"title", f.Title}, {"question", f.Question}} {
 		if text.text == "" {
 			return nil, fmt.Errorf("%s: missing", text.name)
 		}
 	}
-	s := &Scenario{
-		Name: name, Title: f.title, Question: f.question, Expectation: f.expectation,
-		Duration: f.duration, Warmup: f.warmup, SLO: f.slo, Timeout: f.timeout,
-		Repetitions: f.repetitions, Seed: f.seed,
-	}
+	s := new(f.Scenario)
+	s.Name = name
 	cases := f.cases
 	if cases == nil {
 		cases = []Settings{{}}
@@ -253,9 +247,9 @@ func (r *reader) located(err error) error {
 // fill writes what a file says over the defaults.
 func (r *reader) fill(read *file, f *form) error {
 	err := r.set([]field{
-		{read.Title, prose(&f.title)}, {read.Question, prose(&f.question)}, {read.Expectation, prose(&f.expectation)},
+		{read.Title, prose(&f.Title)}, {read.Question, prose(&f.Question)}, {read.Expectation, prose(&f.Expectation)},
 		{read.Seed, func(text string) (err error) {
-			if f.seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			if f.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
 				return fmt.Errorf("%q is not a whole number from 0 to %d", text, uint64(math.MaxUint64))
 			}
 			return nil
@@ -284,9 +278,9 @@ func (r *reader) overrides(o *overrides, f *form) error {
 		}
 	}
 	return r.set([]field{
-		{o.Duration, duration(&f.duration, time.Millisecond)}, {o.Warmup, duration(&f.warmup, 0)},
-		{o.SLO, duration(&f.slo, time.Millisecond)}, {o.Timeout, duration(&f.timeout, time.Millisecond)},
-		{o.Repetitions, func(text string) error { return setInt(&f.repetitions, text, maxRepetitions) }},
+		{o.Duration, duration(&f.Duration, time.Millisecond)}, {o.Warmup, duration(&f.Warmup, 0)},
+		{o.SLO, duration(&f.SLO, time.Millisecond)}, {o.Timeout, duration(&f.Timeout, time.Millisecond)},
+		{o.Repetitions, func(text string) error { return setInt(&f.Repetitions, text, 1, maxRepetitions) }},
 	})
 }
 

@@ -70,7 +70,7 @@ var settings = []setting{
 		return err
 	}},
 	{"workers", false, func(c *Combination, value string) error { return setCount(&c.Workers, value, 1<<16) }},
-	{"capacity", false, func(c *Combination, value string) error { return setInt(&c.Capacity, value, 1<<20) }},
+	{"capacity", false, func(c *Combination, value string) error { return setInt(&c.Capacity, value, 1, 1<<20) }},
 	{"sync", false, func(c *Combination, value string) error {
 		c.Sync = value
 		if text, ok := strings.CutPrefix(value, "interval:"); ok {
@@ -97,12 +97,11 @@ var settings = []setting{
 		}
 		return nil
 	}},
-	{"store_parallel", false, func(c *Combination, value string) error { return setNumber(&c.StoreParallel, value, 1<<16) }},
-	{"nodes", false, func(c *Combination, value string) error { return setInt(&c.Nodes, value, maxNodes) }},
-	{"slow_node", false, func(c *Combination, value string) (err error) {
-		// ParseFloat knows more forms than these, and not all of them are numbers.
-		if c.SlowNode, err = strconv.ParseFloat(value, 64); err != nil || strings.Trim(value, "0123456789.") != "" ||
-			c.SlowNode <= 0 || c.SlowNode > 100 {
+	{"store_parallel", false, func(c *Combination, value string) error { return setInt(&c.StoreParallel, value, 0, 1<<16) }},
+	{"nodes", false, func(c *Combination, value string) error { return setInt(&c.Nodes, value, 1, maxNodes) }},
+	{"slow_node", false, func(c *Combination, value string) error {
+		var ok bool
+		if c.SlowNode, ok = parseNumber(value, 100); !ok {
 			return fmt.Errorf("%q is not a speed above 0, up to 100, where that of the other nodes is 1", value)
 		}
 		return nil
@@ -123,15 +122,10 @@ var settings = []setting{
 		return setCount(&c.Connections, value, workload.MaxConnections)
 	}},
 	{"slow_clients", true, func(c *Combination, value string) error {
-		return setNumber(&c.SlowClients, value, workload.MaxConnections)
+		return setInt(&c.SlowClients, value, 0, workload.MaxConnections)
 	}},
 	{"mix", true, func(c *Combination, value string) error { return setText(&c.Mix, value, new(workload.Mix)) }},
-	{"keys", true, func(c *Combination, value string) (err error) {
-		if c.Keys, err = strconv.ParseUint(value, 10, 64); err != nil || c.Keys < 1 || c.Keys > workload.MaxKeys {
-			return notWhole(value, workload.MaxKeys)
-		}
-		return nil
-	}},
+	{"keys", true, func(c *Combination, value string) error { return setInt(&c.Keys, value, 1, workload.MaxKeys) }},
 	{"key_distribution", true, func(c *Combination, value string) error {
 		return setText(&c.Distribution, value, new(workload.Distribution))
 	}},
@@ -177,11 +171,18 @@ func ParseRate(text string) (rate float64, relative bool, err error) {
 	if relative {
 		most = 100
 	}
-	// ParseFloat knows more forms than these, and not all of them are numbers.
-	if rate, err = strconv.ParseFloat(number, 64); err != nil || strings.Trim(number, "0123456789.") != "" || rate <= 0 || rate > most {
+	rate, ok := parseNumber(number, most)
+	if !ok {
 		return 0, false, fmt.Errorf("%q is not requests a second (up to 10000000), a multiple of the capacity such as 0.9x (up to 100x), or max", text)
 	}
 	return rate, relative, nil
+}
+
+// parseNumber reads a number above 0 and at most so much.
+func parseNumber(text string, most float64) (number float64, ok bool) {
+	// ParseFloat knows more forms than these, and not all of them are numbers.
+	number, err := strconv.ParseFloat(text, 64)
+	return number, err == nil && strings.Trim(text, "0123456789.") == "" && number > 0 && number <= most
 }
 
 // isName tells whether a peer or a service may be called so.
@@ -204,35 +205,23 @@ func setText(field *string, value string, text encoding.TextUnmarshaler) error {
 	return text.UnmarshalText([]byte(value))
 }
 
-func setInt(field *int, value string, most int) (err error) {
-	if *field, err = strconv.Atoi(value); err != nil || *field < 1 || *field > most {
-		return notWhole(value, int64(most))
+// setInt stores a whole number within bounds.
+func setInt[T int | uint64](field *T, value string, least, most T) error {
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil || n < uint64(least) || n > uint64(most) {
+		return fmt.Errorf("%q is not a whole number from %d to %d", value, least, most)
 	}
+	*field = T(n)
 	return nil
 }
 
-// setNumber is setInt that may be 0.
-func setNumber(field *int, value string, most int) error {
-	if *field = 0; value == "0" {
-		return nil
-	}
-	if setInt(field, value, most) != nil {
-		return fmt.Errorf("%q is not a whole number from 0 to %d", value, most)
-	}
-	return nil
-}
-
-// setCount is setInt that knows "cpus" as well.
+// setCount is setInt from 1 that knows "cpus" as well.
 func setCount(field *int, value string, most int) error {
 	if value == "cpus" {
 		*field = runtime.NumCPU()
 		return nil
 	}
-	return setInt(field, value, most)
-}
-
-func notWhole(value string, most int64) error {
-	return fmt.Errorf("%q is not a whole number from 1 to %d", value, most)
+	return setInt(field, value, 1, most)
 }
 
 // Combinations returns the product of the settings, each combination once: where

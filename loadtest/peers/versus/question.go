@@ -83,7 +83,7 @@ var (
 // builds; and, named by what they vary, the others.
 var questions = []question{
 	{"peers", "Spillway beside its peers", "", []column{
-		rate, cpu, mallocs, cpu.atRate(), p50.atRate(), p99.atRate(), p999.atRate(),
+		rate, cpu, mallocs, cpu.at("that rate"), p50.at("that rate"), p99.at("that rate"), p999.at("that rate"),
 	}, (*Question).ofPeers},
 	{"pairs", "Spillway beside the goals", "*plain*, and to *bare*", []column{
 		{title: cpu.title, metric: cpu.metric, text: micros, alone: true}, cpu.toReach("plain", mostOfPlain), cpu.toReach("bare", mostOfBare),
@@ -98,7 +98,7 @@ var questions = []question{
 	{"keys", "What does a request cost as the keys grow?", "the smallest store", []column{cpu, rate, blocksRead, memory}, (*Question).ofKeys},
 	{"idle", "What do idle connections cost?", "the same without them", []column{cpu, rate, idleBytes}, (*Question).ofIdle},
 	{"values", "What does a request cost as the values grow?", "*plain*", []column{megabytes, cpu}, (*Question).ofValues},
-	{"systems", "Spillway beside other systems", "the service with the same promise", []column{rate, cpu, p99.atHalf(), memory}, (*Question).ofSystems},
+	{"systems", "Spillway beside other systems", "the service with the same promise", []column{rate, cpu, p99.at("half of that rate"), memory}, (*Question).ofSystems},
 }
 
 // varied is the first that varies something.

@@ -60,15 +60,9 @@ func orNothing(text func(float64) string) func(float64) string {
 	}
 }
 
-// atRate is the column at the fixed rate of a load.
-func (c column) atRate() column {
-	c.title, c.paced = c.title+" at that rate", true
-	return c
-}
-
-// atHalf is the column at half of the rate of a load.
-func (c column) atHalf() column {
-	c.title, c.paced = c.title+" at half of that rate", true
+// at is the column at the fixed rate of a load, or at half of its own.
+func (c column) at(rate string) column {
+	c.title, c.paced = c.title+" at "+rate, true
 	return c
 }
 
