@@ -57,10 +57,7 @@ func (b *balancer) choose(client string) *node {
 	case LeastOutstanding:
 		best := b.turn
 		for i := range n {
-			at := b.turn + i
-			if at >= n {
-				at -= n
-			}
+			at := (b.turn + i) % n
 			if b.nodes[at].outstanding < b.nodes[best].outstanding {
 				best = at
 			}

@@ -4,6 +4,7 @@
 package judge
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,14 +136,7 @@ func Runs(from, to uint64, loads []float64, cpus int, bests *Bests, limiter func
 	close(work)
 	wg.Wait()
 	slices.SortFunc(runs, func(a, b Run) int {
-		switch {
-		case a.Ratio < b.Ratio:
-			return -1
-		case a.Ratio > b.Ratio:
-			return 1
-		default:
-			return int(a.Seed) - int(b.Seed)
-		}
+		return cmp.Or(cmp.Compare(a.Ratio, b.Ratio), cmp.Compare(a.Seed, b.Seed))
 	})
 	return runs
 }

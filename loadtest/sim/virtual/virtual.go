@@ -87,8 +87,7 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 		found.Workers = len(config.Nodes) * config.Workers
 	}
 	if c.Strategy != "unbounded" {
-		capacity := len(config.Nodes) * config.Capacity
-		found.Capacity = &capacity
+		found.Capacity = new(len(config.Nodes) * config.Capacity)
 	}
 	found.Samples = samples(simulated, config.Step)
 	return found, nil
