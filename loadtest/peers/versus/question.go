@@ -39,7 +39,6 @@ type Setup struct {
 
 // Question is how something changes with one thing that is varied, or who is cheaper.
 type Question struct {
-	Name string
 	// Asks is what is asked, as a title.
 	Asks string
 
@@ -123,7 +122,7 @@ func Ask(name string, s Setup) (*Question, error) {
 
 func (from question) ask(s Setup) *Question {
 	q := &Question{
-		Name: from.name, Asks: from.asks, ratio: from.ratio, columns: from.columns,
+		Asks: from.asks, ratio: from.ratio, columns: from.columns,
 		store: fmt.Sprintf("A store of %d values of 100 bytes, writes unsynced.", s.Keys),
 	}
 	from.fill(q, &s)
