@@ -19,21 +19,14 @@ import (
 // number, and a scan from one key returns the next. Values are cut from one pool
 // of random bytes, which do not compress, at a place that depends on the request.
 type encoder struct {
-	tail          string // of the request line, and the headers that are always sent
-	timeoutHeader bool
-	scanLimit     string
-	pool          []byte
-	host          string
-	targets       []workload.Target
-	to            []destination
+	o    *workload.Options
+	plan *plan
+	tail string // of the request line, and the headers that are always sent
+	pool []byte
 }
 
 func newEncoder(o *workload.Options, p *plan) *encoder {
-	host := p.servers[0].host
-	e := &encoder{
-		tail: string(appendTail(nil, o.Headers, host)), timeoutHeader: o.TimeoutHeader, scanLimit: strconv.Itoa(o.ScanLimit),
-		host: host, targets: o.Targets, to: p.targets,
-	}
+	e := &encoder{o: o, plan: p, tail: string(appendTail(nil, o.Headers, p.servers[0].host))}
 	if o.Mix.Put > 0 && len(o.Targets) == 0 {
 		var seed [32]byte
 		binary.LittleEndian.PutUint64(seed[:], o.Seed)
@@ -89,9 +82,9 @@ func (e *encoder) append(dst []byte, r *workload.Request, left time.Duration) []
 	dst = append(dst, method...)
 	dst = append(dst, ' ')
 	if r.Target > 0 {
-		to := &e.to[r.Target-1]
+		to := &e.plan.targets[r.Target-1]
 		dst = append(dst, to.uri...)
-		dst = appendTail(dst, to.headers, e.host)
+		dst = appendTail(dst, to.headers, e.plan.servers[0].host)
 	} else {
 		dst = e.appendURI(dst, r)
 		dst = append(dst, e.tail...)
@@ -105,7 +98,7 @@ func (e *encoder) append(dst []byte, r *workload.Request, left time.Duration) []
 		dst = append(dst, r.Client...)
 		dst = append(dst, '\r', '\n')
 	}
-	if e.timeoutHeader {
+	if e.o.TimeoutHeader {
 		dst = append(dst, "Spillway-Timeout-Ms: "...)
 		dst = appendMillis(dst, left)
 		dst = append(dst, "\r\n"...)
@@ -131,7 +124,7 @@ func sendsLength(method string) bool {
 
 func (e *encoder) method(r *workload.Request) string {
 	if r.Target > 0 {
-		return e.targets[r.Target-1].Method
+		return e.o.Targets[r.Target-1].Method
 	}
 	switch r.Op {
 	case workload.Put:
@@ -145,7 +138,7 @@ func (e *encoder) method(r *workload.Request) string {
 
 // bodiless tells whether the answer to a request has no body, whatever its head says.
 func (e *encoder) bodiless(r *workload.Request) bool {
-	return r.Target > 0 && e.targets[r.Target-1].Method == http.MethodHead
+	return e.method(r) == http.MethodHead
 }
 
 // appendURI appends the path and the query of an operation of the service.
@@ -154,7 +147,7 @@ func (e *encoder) appendURI(dst []byte, r *workload.Request) []byte {
 		dst = append(dst, "/v0/entities?start="...)
 		dst = appendKey(dst, r.Key)
 		dst = append(dst, "&limit="...)
-		return append(dst, e.scanLimit...)
+		return strconv.AppendInt(dst, int64(e.o.ScanLimit), 10)
 	}
 	dst = append(dst, "/v0/entity?id="...)
 	return appendKey(dst, r.Key)
@@ -164,7 +157,7 @@ func (e *encoder) appendURI(dst []byte, r *workload.Request) []byte {
 func (e *encoder) body(r *workload.Request) []byte {
 	switch {
 	case r.Target > 0:
-		return e.targets[r.Target-1].Body
+		return e.o.Targets[r.Target-1].Body
 	case r.Op == workload.Put:
 		from, _ := bits.Mul64(workload.Scramble(r.Key^workload.Scramble(r.Seq)), poolCuts)
 		return e.pool[from:][:r.Size]

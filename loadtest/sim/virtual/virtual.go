@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime"
 	"time"
@@ -101,14 +102,10 @@ func samples(r *sim.Result, step time.Duration) []observe.Sample {
 		for reason, n := range in.Shed {
 			shed[reason] += float64(n)
 		}
-		sample := observe.Sample{
+		all = append(all, observe.Sample{
 			At:         min(r.Seconds, float64(i+1)*step.Seconds()),
-			QueueDepth: float64(in.Depth), WorkersBusy: float64(in.Busy), Shed: map[string]float64{},
-		}
-		for reason, n := range shed {
-			sample.Shed[reason] = n
-		}
-		all = append(all, sample)
+			QueueDepth: float64(in.Depth), WorkersBusy: float64(in.Busy), Shed: maps.Clone(shed),
+		})
 	}
 	return all
 }
