@@ -42,7 +42,9 @@ type Options struct {
 	// Concurrency is how many places there are, 1 to 1,048,576: that many requests of cost
 	// 1 run at once. With 0 the number is learned from how long requests take while others
 	// wait, see package concurrency. Under Observe a learned number holds nobody back, so
-	// nothing is learned, and nothing would be turned away.
+	// nothing is learned, and what would be turned away is not known: who never sends
+	// less at once cannot tell requests that are slow since there are too many from
+	// requests that are slow. Give a number to know it.
 	Concurrency int
 	// MinConcurrency and MaxConcurrency bound a learned number: 1 and 10,000 by default.
 	MinConcurrency, MaxConcurrency int
@@ -298,7 +300,7 @@ type Stats struct {
 // Learned is the state of a learned number of places.
 type Learned struct {
 	// Limit is the number, and Min and Max are its bounds. Under a strategy without a queue
-	// it does not change.
+	// it does not change, and under Observe it is Max.
 	Limit, Min, Max int
 	// Why explains the number in words.
 	Why string

@@ -304,13 +304,10 @@ func situationOf(f *frame, lately *period, before *moment) *situation {
 		Arrivals: rate(lately.arrivals), Ran: rate(lately.ran),
 		Good: rate(lately.good), Late: rate(lately.late), Unmet: rate(lately.unmet), Failed: rate(lately.failed), Shed: rate(lately.shed),
 		Reasons: make(map[string]float64), Roomless: rate(lately.roomless), SLO: f.SLO,
-		Observe: f.Mode == "observe",
+		Observe: f.Mode == "observe", Proxy: f.Proxy,
 	}
 	if f.Capacity != nil {
 		s.Capacity = *f.Capacity
-	}
-	if s.Observe && s.Learned && s.Workers > 0 {
-		s.Workers = f.Learned.Max // fewer hold nobody back there
 	}
 	for reason, n := range lately.reasons {
 		s.Reasons[reason] = rate(n)

@@ -36,6 +36,8 @@ type situation struct {
 	Observe   bool    // nothing is shed that the strategy would shed
 	WouldShed float64 // that it would have shed
 
+	Proxy bool // the work is done by an upstream
+
 	SLO     float64
 	Wait    float64 // median of what was run
 	Latency float64 // median of what was served
@@ -70,11 +72,23 @@ func judge(s *situation) verdict {
 	if s.Unmet > few*answered && (v.Level == levelGood || v.Level == levelOff) {
 		v.Advice = fmt.Sprintf("%s of the answers are 412: the condition of the request (If-Match, If-None-Match) did not hold.", percent(s.Unmet/answered))
 	}
-	if s.Observe && s.WouldShed > 0 && answered > 0 {
+	switch {
+	case s.unheld() && v.Level != levelOff:
+		v.Advice = strings.TrimSpace(v.Advice + " Observe mode holds nobody back while the number is learned, so it cannot tell what SPILLWAY_MODE=enforce would turn away. With a number as SPILLWAY_WORKERS it can.")
+	case s.Observe && s.WouldShed > 0 && answered > 0:
 		v.Advice = strings.TrimSpace(fmt.Sprintf("%s Observe mode turns nothing away; SPILLWAY_MODE=enforce would turn away %s.", v.Advice, percent(min(1, s.WouldShed/answered))))
+	}
+	if s.Proxy {
+		v.Text, v.Advice = forProxy.Replace(v.Text), forProxy.Replace(v.Advice)
 	}
 	return v
 }
+
+// forProxy speaks of the upstream, where there is no store.
+var forProxy = strings.NewReplacer("See the store below. ", "", "See it below, and the log.", "See the log.", "the store", "the upstream", "The store", "The upstream")
+
+// unheld reports whether all that arrives is worked on at once, for want of a number.
+func (s *situation) unheld() bool { return s.Observe && s.Learned && s.Workers > 0 }
 
 func (s *situation) judge() verdict {
 	served := s.Good + s.Late
@@ -104,6 +118,9 @@ func (s *situation) judge() verdict {
 			"A larger SPILLWAY_QUEUE_CAPACITY takes longer bursts", ""})
 	case late > few && s.Wait < s.Latency/2 && s.Workers > 0 && s.Busy == s.Workers && s.Strategy != recommended:
 		return s.advise(verdict{levelBad, fmt.Sprintf("%s of the answers are late: the store has more to do at once than it can, and takes %s (median). The objective is %s.", percent(late), span(s.Latency-s.Wait), span(s.SLO)), "", ""})
+	case late > few && s.unheld():
+		return verdict{levelLate, fmt.Sprintf("%s of the answers are late: the work itself takes %s (median), %d at once now. The objective is %s.", percent(late), span(s.Latency-s.Wait), s.Busy, span(s.SLO)),
+			"", ""}
 	case late > few && s.Wait < s.Latency/2:
 		return verdict{levelLate, fmt.Sprintf("%s of the answers are late, and the queue is not the cause: the work itself takes %s (median). The objective is %s.", percent(late), span(s.Latency-s.Wait), span(s.SLO)),
 			"See the store below. No other strategy makes the work faster.", ""}

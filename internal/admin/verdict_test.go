@@ -173,16 +173,53 @@ func TestSpan(t *testing.T) {
 // overload of so many workers.
 func TestVerdict_LearnedAndObserved(t *testing.T) {
 	t.Parallel()
-	f := frame{Strategy: "auto", Workers: 4, Busy: 250, Learned: &learned{Limit: 4, Min: 1, Max: 10_000}, Capacity: new(int)}
-	for mode, text := range map[string]string{
-		"observe": "Everybody is served in time.",
-		"enforce": "25% more arrives than 4 workers can do. auto turns less than 1% away and serves the others in time.",
+	const cannotTell = "Observe mode holds nobody back while the number is learned, so it cannot tell what SPILLWAY_MODE=enforce would turn away. With a number as SPILLWAY_WORKERS it can."
+	for name, tt := range map[string]struct {
+		mode    string
+		workers int
+		depth   int
+		lately  period
+		latency float64
+		want    verdict
+	}{
+		"enforced": {
+			"enforce", 4, 200, period{arrivals: 1000, ran: 800, good: 800}, 0.05,
+			verdict{levelLate, "25% more arrives than 4 workers can do. auto turns less than 1% away and serves the others in time.",
+				"It holds. To serve all takes more machines: how many may run at once is learned.", ""},
+		},
+		"in time": {
+			"observe", 10_000, 0, period{arrivals: 1000, ran: 1000, good: 800}, 0.05,
+			verdict{levelGood, "Everybody is served in time.", cannotTell, ""},
+		},
+		"late": {
+			"observe", 10_000, 0, period{arrivals: 1000, ran: 1000, good: 600, late: 200}, 0.25,
+			verdict{levelLate, "25% of the answers are late: the work itself takes 250 ms (median), 250 at once now. The objective is 100 ms.", cannotTell, ""},
+		},
+		"idle":                       {"observe", 10_000, 0, period{}, 0, verdict{levelOff, "Nothing arrives.", "", ""}},
+		"a strategy without workers": {"observe", 0, 0, period{arrivals: 1000, ran: 1000, good: 800}, 0.05, verdict{levelGood, "Everybody is served in time.", "", ""}},
 	} {
-		f.Mode = mode
-		lately := period{seconds: 1, arrivals: 1000, ran: 800, good: 800}
-		f.Depth = 200
-		require.Equal(t, text, judge(situationOf(&f, &lately, &moment{})).Text, mode)
+		f := frame{
+			Strategy: "auto", Mode: tt.mode, Workers: tt.workers, Depth: tt.depth, Busy: 250, Learned: &learned{Limit: 4, Min: 1, Max: 10_000}, Capacity: new(int),
+			SLO: 0.1, Percentiles: []percentiles{{Of: "latency", Recent: []figure{figure(tt.latency)}}},
+		}
+		tt.lately.seconds = 1
+		require.Equal(t, tt.want, judge(situationOf(&f, &tt.lately, &moment{})), name)
 	}
-	f.Mode, f.Workers = "observe", 0
-	require.Zero(t, situationOf(&f, &period{seconds: 1}, &moment{}).Workers, "a strategy without workers")
+}
+
+// A proxy has no store to speak of.
+func TestVerdict_OfAProxy(t *testing.T) {
+	t.Parallel()
+	for _, s := range []situation{
+		{Strategy: "fifo", Workers: 8, Busy: 8, Depth: 256, Capacity: 256, Arrivals: 3000, Shed: 100},
+		{Strategy: "fifo", Workers: 8, Busy: 8, Arrivals: 3000, Ran: 3000, Late: 3000, SLO: 0.1, Latency: 0.2},
+		{Strategy: "auto", Workers: 8, Busy: 4, Arrivals: 3000, Ran: 3000, Late: 3000, SLO: 0.1, Latency: 0.2},
+		{Strategy: "sync", Arrivals: 3000, Ran: 3000, Late: 3000, SLO: 0.1, Latency: 0.2},
+	} {
+		require.Contains(t, judge(&s).Text+judge(&s).Advice, "store")
+		s.Proxy = true
+		v := judge(&s)
+		require.NotContains(t, v.Text+v.Advice, "store")
+		require.NotContains(t, v.Advice, "below")
+	}
 }

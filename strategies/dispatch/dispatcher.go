@@ -26,8 +26,8 @@ type Options struct {
 	// is the number of places. With Learn it is 0.
 	Workers int
 	// Learn, if not nil, has the number of workers or places learned within its bounds: see
-	// package concurrency. It excludes Split. Under Observe the number holds nobody back, so
-	// it is not learned.
+	// package concurrency. It excludes Split. Under Observe the number is the upper bound and
+	// holds nobody back, so nothing is learned, and nothing is told to Events.WouldShed.
 	Learn *concurrency.Options
 	// Split gives reads and writes a pool each, with a queue of the full
 	// capacity. Reads get half the workers, rounded up.

@@ -74,18 +74,24 @@ func (p *pool) learn(l *learning) {
 
 // enforced returns how many may run at once while the number is learned by l.
 func (p *pool) enforced(l *learning) int {
-	switch {
-	case !p.d.opts.Observe:
-		return l.Limit()
-	case p.places != nil:
+	if p.d.opts.Observe && p.places != nil {
 		return unheld
-	default:
+	}
+	return p.allowed(l)
+}
+
+// allowed returns how many may run at once, as people are told.
+func (p *pool) allowed(l *learning) int {
+	if p.d.opts.Observe {
 		return l.bounds.Max
 	}
+	return l.Limit()
 }
 
 // observed is why a number that is only observed is what it is. A law learns from what
-// becomes of the work when more or less of it runs at once.
+// becomes of the work when more or less of it runs at once. Without that, work that takes
+// long since too much of it runs looks like work that always takes so long. The first
+// should wait and be shed, the second not, and what comes and goes is the same.
 const observed = "in observe mode the number holds nobody back, so nothing is learned"
 
 // unheld is how many places there are where nobody is to be held back.
@@ -94,7 +100,7 @@ const unheld = 1 << 20
 // number returns how many workers, or places, there are, or would be.
 func (p *pool) number() int {
 	if l := p.learning.Load(); l != nil {
-		return l.Limit()
+		return p.allowed(l)
 	}
 	return p.width()
 }
@@ -105,7 +111,7 @@ func (p *pool) learned() *Learned {
 	if l == nil {
 		return nil
 	}
-	told := &Learned{Limit: l.Limit(), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
+	told := &Learned{Limit: p.allowed(l), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
 	if p.d.opts.Observe {
 		told.Why = observed
 	}
@@ -129,6 +135,9 @@ func (p *pool) measured(l *learning, began int64, how Outcome, now int64) int64 
 func (p *pool) ended(l *learning, s concurrency.Sample) {
 	if s.Dropped {
 		l.dropped.Add(1)
+	}
+	if p.d.opts.Observe {
+		return // see observed
 	}
 	if _, changed := l.Completed(s); !changed {
 		return

@@ -168,7 +168,7 @@ func TestLearn_OutcomesAreTold(t *testing.T) {
 	})
 }
 
-// Under observe the number is learned and holds nobody back.
+// Under observe the number holds nobody back, and the law is told nothing.
 func TestLearn_Observed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, l := newLearner(t, Options{Observe: true}, 2)
@@ -180,8 +180,9 @@ func TestLearn_Observed(t *testing.T) {
 		require.EqualValues(t, 8, s.pools[0].running.Load(), "as many as are needed")
 		l.says(3)
 		s.end("slow0")
-		require.Len(t, l.told(), 1)
-		require.Equal(t, 3, s.Status().Workers)
+		require.Empty(t, l.told())
+		require.Equal(t, 50, s.Status().Workers)
+		require.Equal(t, 50, s.Status().Learned.Limit)
 		require.Contains(t, s.Status().Learned.Why, "observe mode")
 		require.Equal(t, 7, s.Gauge().Busy)
 	})
@@ -384,12 +385,14 @@ func TestLearn_PlacesObserved(t *testing.T) {
 			require.True(t, d.Acquire(tasks[len(tasks)-1]))
 		}
 		g := d.Gauge()
-		require.Equal(t, 2, g.Workers)
+		require.Equal(t, 50, g.Workers)
 		require.Equal(t, 30, g.Busy)
+		d.Answered(tasks[0], tasks[0].Began(), Dropped)
 		for _, task := range tasks {
 			d.Release(task)
 		}
-		require.Len(t, l.told(), 10)
+		require.Empty(t, l.told())
+		require.EqualValues(t, 1, d.Status().Learned.Dropped, "which needs no law")
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
