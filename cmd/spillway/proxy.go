@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/url"
 	"os"
 	"runtime/debug"
@@ -151,8 +150,7 @@ func (p *proxying) effective() any {
 	if p.notReady.Load() != &errStarting {
 		addresses["admin"], addresses["data"] = p.admin.Addr().String(), p.data.Addr().String()
 	}
-	settings := p.inv.Config.Redacted()
-	maps.Copy(settings, p.inv.Proxy.Redacted())
+	settings := p.inv.Redacted()
 	settings["SPILLWAY_STRATEGY"] = p.data.Status().Strategy // it may have been switched
 	return struct {
 		Addresses map[string]string `json:"addresses"`

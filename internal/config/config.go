@@ -26,7 +26,7 @@ import (
 // A variable that is set to nothing counts as not set.
 type Config struct {
 	Strategy    string `name:"strategy" default:"auto" enum:"${strategies}" help:"Queueing strategy: see spillway --help."`
-	Mode        string `name:"mode" default:"enforce" enum:"enforce,observe" help:"What becomes of requests that the strategy turns away: enforce (refused), observe (counted, and served)."`
+	Mode        string `name:"mode" default:"enforce" enum:"enforce,observe" help:"What becomes of requests that the strategy turns away: enforce (refused), observe (counted, and served). With --workers=auto observe lets nobody wait, and has nothing to count."`
 	Listen      string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
 	AdminListen string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
 	AcceptLoops int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
@@ -163,8 +163,17 @@ func (o Origins) String() string { return strings.Join(o, ",") }
 // for JSON and for other eyes: what is secret is blanked.
 func (c *Config) Redacted() map[string]any { return redacted(*c) }
 
-// Redacted returns the values of the proxy's settings.
-func (f *Forward) Redacted() map[string]any { return redacted(*f) }
+// Redacted returns the values of those settings that the command reads.
+func (i *Invocation) Redacted() map[string]any {
+	settings := i.Config.Redacted()
+	if i.Command == Proxy {
+		maps.DeleteFunc(settings, func(name string, _ any) bool {
+			return !slices.ContainsFunc(proxySettings, func(s string) bool { return variable(s) == name })
+		})
+		maps.Copy(settings, redacted(i.Proxy))
+	}
+	return settings
+}
 
 func redacted(of any) map[string]any {
 	settings := make(map[string]any)

@@ -38,7 +38,19 @@ var groupsOf = map[string][]string{
 	"restore":     {"Store"},
 	"check":       {"Store"},
 	"copy":        {"Queue", "Cassandra", "Log"},
-	"proxy":       {"Queue", "Addresses", "Who may use it", "Limits", "Stopping", "Log"},
+}
+
+// proxySettings are those settings of Config, and files of tokens, that the proxy reads.
+var proxySettings = []string{
+	"strategy", "mode", "workers", "queue-capacity", "slo",
+	"listen", "admin-listen", "admin-token", "admin-token-file", "tls-cert", "tls-key",
+	"max-connections", "admin-max-connections", "read-timeout", "write-timeout", "idle-timeout",
+	"drain-delay", "drain-timeout", "log-level", "log-format",
+}
+
+// reads reports whether a command has a use for a setting of Config.
+func reads(command, setting string) bool {
+	return command != "proxy" || slices.Contains(proxySettings, setting)
 }
 
 // otherFlags is the heading of flags without a group.
@@ -94,7 +106,7 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 	}
 	byGroup := map[string][]*kong.Flag{}
 	for _, f := range ctx.Model.Flags {
-		if isSetting(f.Value) {
+		if isSetting(f.Value) && (command == nil || reads(command.Name, f.Name)) {
 			byGroup[group(f.Name)] = append(byGroup[group(f.Name)], f)
 		}
 	}
@@ -111,6 +123,9 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 			say(w, "\n%s\n", g.title)
 		}
 		for _, f := range byGroup[g.title] {
+			if command != nil && command.Name == "proxy" && f.Name == "workers" {
+				f.Default = "auto"
+			}
 			entry(w, "--"+f.Name+placeholder(f), helpText(f.Value))
 		}
 	}

@@ -183,16 +183,17 @@ func Parse(in Input) (Invocation, error) {
 	case copies || g.Store == StoreCassandra:
 		g.Workers = waitingWorkers
 	}
+	var warnings []string
 	if command == "proxy" {
-		if err := g.checkProxy(); err != nil {
+		if err = g.checkProxy(ctx); err != nil {
 			// What is missing may be misspelt.
 			if also := unknown(env, ctx); len(also) > 0 {
 				err = fmt.Errorf("%w; %s", err, strings.Join(also, "; "))
 			}
-			return Invocation{}, err
 		}
+	} else {
+		warnings, err = g.check(copies)
 	}
-	warnings, err := g.check(copies)
 	if err != nil {
 		return Invocation{}, err
 	}
@@ -308,10 +309,9 @@ func (g *grammar) check(copies bool) (warnings []string, err error) {
 		return nil, &ValueError{"workers", strconv.Itoa(int(g.Workers)), "at least 2 when " + variable("pools") + " is split"}
 	case g.StoreParallel > 0 && g.StoreDelay.IsZero():
 		return nil, &ValueError{"store-parallel", strconv.Itoa(g.StoreParallel), "0 unless " + variable("store-delay") + " is set: it bounds a delayed store only"}
-	case g.TLSCert != "" && g.TLSKey == "":
-		return nil, &ValueError{"tls-key", "", "the file with the key of " + variable("tls-cert")}
-	case g.TLSKey != "" && g.TLSCert == "":
-		return nil, &ValueError{"tls-cert", "", "the file with the certificate of " + variable("tls-key")}
+	}
+	if err := g.checkTLS(); err != nil {
+		return nil, err
 	}
 	if g.Store == StoreCassandra {
 		if err := g.checkCassandra(); err != nil {
@@ -334,6 +334,16 @@ func (g *grammar) check(copies bool) (warnings []string, err error) {
 	return warnings, nil
 }
 
+func (g *grammar) checkTLS() error {
+	switch {
+	case g.TLSCert != "" && g.TLSKey == "":
+		return &ValueError{"tls-key", "", "the file with the key of " + variable("tls-cert")}
+	case g.TLSKey != "" && g.TLSCert == "":
+		return &ValueError{"tls-cert", "", "the file with the certificate of " + variable("tls-key")}
+	}
+	return nil
+}
+
 func (g *grammar) checkCassandra() error {
 	with := " when " + variable("store") + " is " + StoreCassandra
 	switch {
@@ -345,8 +355,14 @@ func (g *grammar) checkCassandra() error {
 	return g.checkLogin()
 }
 
-// checkProxy looks at what the proxy needs, and at what has no meaning for it.
-func (g *grammar) checkProxy() error {
+// useless reports whether a flag is a setting of which the command has no use.
+func useless(ctx *kong.Context, f *kong.Flag) bool {
+	return isSetting(f.Value) && slices.Contains(ctx.Model.Flags, f) && !reads(ctx.Selected().Name, f.Name)
+}
+
+// checkProxy looks at what the proxy needs, and at what has no meaning for it: a flag is
+// refused, and a variable that others may read only if it is there to restrict clients.
+func (g *grammar) checkProxy(ctx *kong.Context) error {
 	const with = " with the proxy"
 	switch {
 	case g.Proxy.Upstream == "":
@@ -360,7 +376,12 @@ func (g *grammar) checkProxy() error {
 	case g.TrustRequestStart != "false":
 		return &ValueError{"trust-request-start", g.TrustRequestStart, "false" + with}
 	}
-	return nil
+	for _, p := range ctx.Path {
+		if p.Flag != nil && !p.Resolved && useless(ctx, p.Flag) {
+			return fmt.Errorf("the proxy has no flag --%s (see spillway proxy --help)", p.Flag.Name)
+		}
+	}
+	return g.checkTLS()
 }
 
 func (g *grammar) checkLogin() error {
@@ -373,12 +394,19 @@ func (g *grammar) checkLogin() error {
 	return nil
 }
 
-// unknown warns of the variables that are no settings, sorted.
+// unknown warns of the variables that are no settings, or that the proxy does not read,
+// sorted.
 func unknown(env map[string]string, ctx *kong.Context) (warnings []string) {
 	var known []string
 	for _, flag := range ctx.Flags() {
-		if isSetting(flag.Value) {
-			known = append(known, variable(flag.Name))
+		if !isSetting(flag.Value) {
+			continue
+		}
+		name := variable(flag.Name)
+		known = append(known, name)
+		// The image sets the data folder for all commands.
+		if env[name] != "" && flag.Name != "data-dir" && useless(ctx, flag) {
+			warnings = append(warnings, fmt.Sprintf("environment variable %q is ignored: the proxy has no use for it", name))
 		}
 	}
 	for name := range env {

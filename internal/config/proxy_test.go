@@ -1,6 +1,10 @@
 package config
 
 import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,11 +32,64 @@ func TestParse_Proxy(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ModeObserve, inv.Config.Mode)
 	require.Equal(t, []string{`unknown environment variable "SPILLWAY_PROXY_HODL" is ignored`}, inv.Warnings)
+	shown := inv.Redacted()
+	for name := range inv.Config.Redacted() {
+		delete(shown, name)
+	}
 	require.Equal(t, map[string]any{
 		"SPILLWAY_UPSTREAM": "https://a.example", "SPILLWAY_PROXY_CLIENT": "header:X-Key",
 		"SPILLWAY_PROXY_PRIORITY": "path:/a=6,header:X-U", "SPILLWAY_PROXY_EXEMPT": "/health,/static", "SPILLWAY_PROXY_HOLD": "headers",
 		"SPILLWAY_PROXY_TRUST_HEADERS": "true", "SPILLWAY_PROXY_TIMEOUT": "5s",
-	}, inv.Proxy.Redacted())
+	}, shown)
+}
+
+// The help of the proxy offers what its configuration shows, which is what it reads, and
+// the files with its token. Other flags are refused, and other variables warned of.
+func TestParse_ProxyOffersWhatItReads(t *testing.T) {
+	t.Parallel()
+	good := []string{"proxy", "--upstream=http://a:1"}
+	inv, err := Parse(input(append(good, "--help")...))
+	require.NoError(t, err)
+	var offered []string
+	for _, match := range regexp.MustCompile(`\$(SPILLWAY_\w+)`).FindAllStringSubmatch(inv.Text, -1) {
+		offered = append(offered, match[1])
+	}
+	require.Contains(t, strings.Join(strings.Fields(inv.Text), " "), "[$SPILLWAY_WORKERS, default auto]")
+	require.NotContains(t, inv.Text, "Store")
+
+	inv, err = Parse(input(good...))
+	require.NoError(t, err)
+	read := slices.Sorted(maps.Keys(inv.Redacted()))
+	require.ElementsMatch(t, append(read, "SPILLWAY_ADMIN_TOKEN_FILE"), offered)
+
+	all := slices.Sorted(maps.Keys(inv.Config.Redacted()))
+	for _, name := range append(all, "SPILLWAY_DATA_TOKEN_FILE") {
+		if slices.Contains(read, name) {
+			continue
+		}
+		in := input(append(good, "--"+strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "SPILLWAY_")), "_", "-")+"=1")...)
+		in.ReadFile = func(string) ([]byte, error) { return []byte("x"), nil }
+		_, err := Parse(in)
+		require.Error(t, err, name)
+	}
+	_, err = Parse(input(append(good, "--cache-bytes=1MB")...))
+	require.EqualError(t, err, "the proxy has no flag --cache-bytes (see spillway proxy --help)")
+
+	in := input(good...)
+	in.Env = []string{
+		"SPILLWAY_DATA_DIR=/data", "SPILLWAY_CACHE_BYTES=1MB", "SPILLWAY_STORE=cassandra", "SPILLWAY_LOG_LEVEL=warn",
+		"SPILLWAY_POOLS=shared", "SPILLWAY_PROXY_HOLD=body", "SPILLWAY_CORS_ORIGINS=",
+	}
+	inv, err = Parse(in)
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		`environment variable "SPILLWAY_CACHE_BYTES" is ignored: the proxy has no use for it`,
+		`environment variable "SPILLWAY_POOLS" is ignored: the proxy has no use for it`,
+		`environment variable "SPILLWAY_STORE" is ignored: the proxy has no use for it`,
+	}, inv.Warnings)
+	in.Args = append(in.Args, "--tls-cert=a.pem")
+	_, err = Parse(in)
+	require.ErrorContains(t, err, "SPILLWAY_TLS_KEY")
 }
 
 // How many at once the proxy learns, unless it is told.
