@@ -76,7 +76,7 @@ func New(o admission.Options) (*admission.Controller, *Collector, error) {
 		submitted: counter("tasks_submitted_total", "Requests that have asked for places, and have got them or were turned away.", "strategy"),
 		run:       counter("tasks_run_total", "Requests that have got their places.", "strategy"),
 		shed:      counter("shed_total", "Requests that were turned away, by reason.", "strategy", "reason"),
-		wouldShed: counter("would_shed_total", "Requests that would have been turned away but for the mode observe, by reason.", "strategy", "reason"),
+		wouldShed: counter("would_shed_total", "Requests that would have been turned away but for the mode observe, by reason; absent if their number is learned, as nobody waits then.", "strategy", "reason"),
 		waits:     histogram("queue_wait_seconds", "Time that a request waited for its places, 0 if it had them at once."),
 		held:      histogram("held_seconds", "Time for which a request had its places."),
 	}

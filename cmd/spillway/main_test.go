@@ -139,6 +139,8 @@ func TestRun_ServesAndStops(t *testing.T) {
 		{"lifo", 256, []string{"SPILLWAY_STRATEGY=lifo", "SPILLWAY_STORE_DELAY=1us", "SPILLWAY_SYNC=interval:1h"}},
 		{"fifo", 256, []string{"SPILLWAY_STRATEGY=fifo", "SPILLWAY_WORKERS=auto"}},
 		{"sync", 256, []string{"SPILLWAY_STRATEGY=sync", "SPILLWAY_WORKERS=auto"}}, // in case it is switched
+		{"fifo", 256, []string{"SPILLWAY_STRATEGY=fifo", "SPILLWAY_MODE=observe"}},
+		{"fifo", 256, []string{"SPILLWAY_STRATEGY=fifo", "SPILLWAY_MODE=observe", "SPILLWAY_WORKERS=auto"}},
 	} {
 		s := launch(t, tt.env...)
 		status, _ := get(t, "http://"+s.addr["data"]+"/v0/entity?id=a")
@@ -175,8 +177,12 @@ func TestRun_ServesAndStops(t *testing.T) {
 		require.Equal(t, learned, strings.Contains(body, `"learned":{"limit":`), body)
 		require.Equal(t, learned, strings.Contains(metrics, "spillway_concurrency_limit{strategy="))
 
+		observed := slices.Contains(tt.env, "SPILLWAY_MODE=observe")
+		require.Equal(t, observed && !learned, strings.Contains(metrics, "spillway_would_shed_total{"), "it is no 0 that means nothing")
+
 		require.Equal(t, exitOK, s.stop(), s.log.String())
 		require.Contains(t, s.log.String(), `"msg":"stopped"`)
+		require.Equal(t, observed && learned, strings.Contains(s.log.String(), "it cannot tell what would be turned away"))
 	}
 }
 

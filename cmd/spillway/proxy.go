@@ -76,7 +76,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		return err
 	}
 	built := version.Get()
-	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, SLO: c.SLO, Observe: c.Mode == config.ModeObserve, Proxy: true})
+	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, SLO: c.SLO, Observe: c.Mode == config.ModeObserve && c.Workers != config.Auto, Proxy: true})
 	slow := new(slowest.Recorder)
 	mode := admission.Enforce
 	if c.Mode == config.ModeObserve {
@@ -127,6 +127,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	if where, err := reachable(p.admin.Addr().String()); err == nil {
 		console = scheme + "://" + where + "/"
 	}
+	sayObserved(p.log, c)
 	p.log.Info("proxying", "version", built.Version, "upstream", f.Upstream, "strategy", status.Strategy, "workers", c.Workers.Shown(),
 		"capacity", status.Capacity, "mode", c.Mode, "console", console)
 	return nil

@@ -216,7 +216,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		}
 	}
 	built := version.Get()
-	s.metrics = metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Store: c.Store, SLO: c.SLO, Observe: c.Mode == config.ModeObserve})
+	s.metrics = metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Store: c.Store, SLO: c.SLO, Observe: c.Mode == config.ModeObserve && c.Workers != config.Auto})
 
 	slow := new(slowest.Recorder)
 	epoch := time.Now()

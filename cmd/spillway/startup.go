@@ -34,7 +34,16 @@ func (s *service) sayStart(version, admin string) {
 	if where, err := reachable(admin); err == nil {
 		attrs = append(attrs, slog.String("console", scheme+"://"+where+"/"))
 	}
+	sayObserved(s.log, c)
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "serving", attrs...)
+}
+
+// sayObserved says what cannot be observed, and what to look at instead.
+func sayObserved(log *slog.Logger, c *config.Config) {
+	if c.Mode == config.ModeObserve && c.Workers == config.Auto {
+		log.Info("observe mode holds nobody back while the workers are learned, so it cannot tell what would be turned away: " +
+			"look at late answers and at spillway_workers_busy, or set SPILLWAY_WORKERS to a number")
+	}
 }
 
 // cannotListen explains why a plane cannot have its address, and which variable

@@ -33,7 +33,7 @@ type Options struct {
 	Store string
 	// SLO is the latency objective, a bucket bound of the request durations.
 	SLO time.Duration
-	// Observe says that the dispatcher only observes what would be shed.
+	// Observe says that the dispatcher tells what would be shed.
 	Observe bool
 	// Proxy says that requests are forwarded: there is no store, PATCH and OPTIONS are
 	// known methods, and what is answered below 500 is ok.
@@ -84,7 +84,7 @@ func New(o Options) *Metrics {
 		run:       counters("tasks_run_total", "Tasks that were run. At rest, those submitted are those run and those shed.", "strategy"),
 		waits:     newHistograms("queue_wait_seconds", "Time that a task waited in the queue before it was run, 0 if a worker was idle.", latencyBuckets, nanoseconds, "strategy"),
 		shed:      counters("shed_total", "Tasks that were shed, by reason.", "strategy", "reason"),
-		wouldShed: counters("would_shed_total", "Tasks that the strategy would have shed but for the mode observe, by reason.", "strategy", "reason"),
+		wouldShed: counters("would_shed_total", "Tasks that the strategy would have shed but for the mode observe, by reason; absent with learned workers, as nobody waits then.", "strategy", "reason"),
 		observe:   o.Observe,
 		batches:   newHistograms("commit_batch_size", "Writes that were committed to the store together.", batchBuckets, items, "strategy"),
 		switches: prometheus.NewCounter(prometheus.CounterOpts{

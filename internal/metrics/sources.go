@@ -70,7 +70,7 @@ var (
 	workers       = desc("workers", "Workers that there may be, 0 if the strategy uses none.", "strategy")
 	workersBusy   = desc("workers_busy", "Workers that are at work.", "strategy")
 
-	concurrencyLimit   = desc("concurrency_limit", "How many requests may be worked on at once, as learned; absent if the number is given.", "strategy")
+	concurrencyLimit   = desc("concurrency_limit", "How many requests may be worked on at once, as learned; absent if the number is given. The upper bound in the mode observe.", "strategy")
 	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests whose time was up in service, or that the store or the upstream refused as overloaded, of which the number is learned; absent if it is given.")
 
