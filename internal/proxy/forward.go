@@ -56,6 +56,12 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		record := &record{ResponseWriter: w, server: s, request: r, strategy: *s.strategy.Load(), arrived: s.Now()}
 		defer record.finish()
+		defer record.boundEnd()
+		if r.Body != nil && r.Body != http.NoBody {
+			b := &body{ReadCloser: r.Body, control: http.NewResponseController(w), timeout: o.ReadTimeout, record: record}
+			defer b.leave()
+			r.Body = b
+		}
 		switch {
 		case r.Method == http.MethodConnect:
 			record.Header().Set("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS")
@@ -67,11 +73,7 @@ func (s *Server) handler() http.Handler {
 			record.Header().Set("Connection", "close")
 		}
 		ctx := context.WithValue(r.Context(), recordKey{}, record)
-		r = r.WithContext(ctx)
-		if r.Body != nil && r.Body != http.NoBody {
-			r.Body = &body{ReadCloser: r.Body, control: http.NewResponseController(w), timeout: o.ReadTimeout, record: record}
-		}
-		admitted.ServeHTTP(record, r)
+		admitted.ServeHTTP(record, r.WithContext(ctx))
 	})
 }
 
@@ -229,20 +231,39 @@ type body struct {
 	control *http.ResponseController
 	timeout time.Duration
 	record  *record
+
+	mu   sync.Mutex
+	left bool // the deadline is net/http's
 }
 
 // Read is io.Reader's.
 func (b *body) Read(p []byte) (int, error) {
-	_ = b.control.SetReadDeadline(time.Now().Add(b.timeout)) // where it cannot be set it is not needed
+	b.setDeadline(time.Now().Add(b.timeout))
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			b.record.slow.Store(true)
-		}
-		// What comes after the body may take its time.
-		_ = b.control.SetReadDeadline(time.Time{})
+	switch {
+	case err == io.EOF: //nolint:errorlint // as readers return it
+		b.setDeadline(time.Time{}) // what comes after the body may take its time
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		b.record.slow.Store(true) // and the deadline stays, for net/http tries to read the rest
 	}
 	return n, err
+}
+
+func (b *body) setDeadline(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.left {
+		_ = b.control.SetReadDeadline(t) // where it cannot be set it is not needed
+	}
+}
+
+// leave leaves the rest of the body to net/http, which reads some of it before or after it
+// sends the answer.
+func (b *body) leave() {
+	b.setDeadline(time.Now().Add(b.timeout))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = true
 }
 
 // record follows a request until its answer.
@@ -283,15 +304,46 @@ func (w *record) WriteHeader(code int) {
 }
 
 // Write is http.ResponseWriter's.
-func (w *record) Write(p []byte) (int, error) {
+func (w *record) Write(p []byte) (n int, err error) {
 	if w.code == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	return w.ResponseWriter.Write(p)
+	if w.request.ProtoMajor < 2 {
+		return w.ResponseWriter.Write(p)
+	}
+	for n < len(p) && err == nil {
+		var m int
+		w.bound(func() { m, err = w.ResponseWriter.Write(p[n:min(n+streamPiece, len(p))]) })
+		n += m
+	}
+	return n, err
 }
 
+// streamPiece is how much of an answer a client of HTTP/2 has to take within the time.
+const streamPiece = 4 << 10
+
 // Flush is http.Flusher's.
-func (w *record) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+func (w *record) Flush() {
+	w.bound(func() { _ = http.NewResponseController(w.ResponseWriter).Flush() })
+}
+
+// bound bounds the time that write may take. A client of HTTP/2 need not take what is
+// written to a stream though it takes what is written to its connection, where
+// socket.Conn looks.
+func (w *record) bound(write func()) {
+	w.boundEnd()
+	write()
+	if w.request.ProtoMajor > 1 {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{}) // the upstream may take its time
+	}
+}
+
+// boundEnd bounds the time that what is written from now on may take.
+func (w *record) boundEnd() {
+	if w.request.ProtoMajor > 1 {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.server.o.WriteTimeout))
+	}
+}
 
 // Hijack hands the connection over: it is an upgrade.
 func (w *record) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -575,6 +575,132 @@ func TestProxy_GivesUpSlowBodies(t *testing.T) {
 	require.Eventually(t, func() bool { return f.Gauge().Busy == 0 }, time.Minute, time.Millisecond)
 }
 
+// Who is turned away and does not send the rest of a body is told all the same, and then cut
+// off, as is who has been told that it was too slow.
+func TestProxy_CutsOffWhoSendsNoBody(t *testing.T) {
+	t.Parallel()
+	const rest = "Host: a\r\nContent-Length: 10\r\n\r\nhello"
+	for name, tt := range map[string]struct {
+		head   string
+		status int
+		full   bool
+	}{
+		"turned away":       {"POST / HTTP/1.1\r\n", http.StatusServiceUnavailable, true},
+		"a method":          {"CONNECT a:1 HTTP/1.1\r\n", http.StatusMethodNotAllowed, false},
+		"too slow":          {"POST / HTTP/1.1\r\n", http.StatusRequestTimeout, false},
+		"too slow, expects": {"POST / HTTP/1.1\r\nExpect: 100-continue\r\n", http.StatusRequestTimeout, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			release := make(chan struct{})
+			f := open(t, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					<-release
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+			}), func(o *Options) { o.ReadTimeout, o.Concurrency, o.Capacity = 100*time.Millisecond, 1, 1 })
+			var others sync.WaitGroup
+			defer others.Wait()
+			defer close(release)
+			for n := range 2 {
+				if tt.full {
+					others.Go(func() {
+						for { // until its head comes before the time for that is over
+							if resp, err := f.client.Get(f.url); err == nil {
+								_ = resp.Body.Close()
+								return
+							}
+						}
+					})
+					require.Eventually(t, func() bool { return f.Gauge().Busy+f.Gauge().Depth == n+1 }, time.Minute, time.Millisecond)
+				}
+			}
+			for answered := false; !answered; {
+				c, err := net.Dial("tcp", f.Addr().String())
+				require.NoError(t, err)
+				_ = c.SetDeadline(time.Now().Add(time.Minute))
+				_, _ = io.WriteString(c, tt.head+rest)
+				from := bufio.NewReader(c)
+				resp, err := http.ReadResponse(from, nil)
+				for err == nil && resp.StatusCode == http.StatusContinue {
+					resp, err = http.ReadResponse(from, nil)
+				}
+				if answered = err == nil; answered { // its head came before the time for that was over
+					require.Equal(t, tt.status, resp.StatusCode)
+					_, err = io.Copy(io.Discard, resp.Body)
+					require.NoError(t, err)
+					_, err = from.ReadByte()
+					require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is still open")
+				} else {
+					require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "it is not told")
+				}
+				_ = c.Close()
+			}
+			require.Eventually(t, func() bool { return f.Connections() <= 2 }, time.Minute, time.Millisecond)
+		})
+	}
+}
+
+// An upstream that answers before it has read the body holds no place until a client sends
+// the rest.
+func TestProxy_AnswersBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	f := open(t, speak(t, func(_ int, c net.Conn) {
+		from := bufio.NewReader(c)
+		if _, err := http.ReadRequest(from); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n")
+		}
+		_, _ = io.Copy(io.Discard, from)
+	}), func(o *Options) { o.ReadTimeout = 100 * time.Millisecond })
+	for range 8 {
+		c, err := net.Dial("tcp", f.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return f.Gauge().Busy == 0 && f.Connections() == 0 }, time.Minute, time.Millisecond)
+}
+
+// A client of HTTP/2 that takes nothing more of its answer, on a connection that is well, is
+// cut off, and its place comes back.
+func TestProxy_CutsOffWhoReadsNothingOfAStream(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(w http.ResponseWriter) error{
+		"much at once": func(w http.ResponseWriter) error {
+			_, err := w.Write(make([]byte, 1<<20))
+			return err
+		},
+		"piece by piece": func(w http.ResponseWriter) error {
+			_, err := w.Write(make([]byte, 1000))
+			_ = http.NewResponseController(w).Flush()
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				for write(w) == nil { //nolint:revive // until it is cut off
+				}
+			}), func(o *Options) { o.WriteTimeout = 100 * time.Millisecond })
+			protocols := new(http.Protocols)
+			protocols.SetUnencryptedHTTP2(true)
+			transport := &http.Transport{Protocols: protocols}
+			t.Cleanup(transport.CloseIdleConnections)
+			client := &http.Client{Transport: transport}
+			resp, err := client.Get(f.url)
+			for err != nil { // its connection, too, was too slow
+				resp, err = client.Get(f.url)
+			}
+			require.Equal(t, http.StatusOK, resp.StatusCode)
+			require.Eventually(t, func() bool { return f.Gauge().Busy == 0 }, time.Minute, time.Millisecond)
+			_, err = io.Copy(io.Discard, resp.Body)
+			require.Error(t, err)
+			_ = resp.Body.Close()
+		})
+	}
+}
+
 // A client that hangs up while it waits gives its place in the queue up, and while it is
 // served the upstream learns of it.
 func TestProxy_ClientsThatGo(t *testing.T) {
