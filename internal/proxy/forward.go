@@ -241,7 +241,7 @@ func (b *body) Read(p []byte) (int, error) {
 	b.setDeadline(time.Now().Add(b.timeout))
 	n, err := b.ReadCloser.Read(p)
 	switch {
-	case err == io.EOF: //nolint:errorlint // as readers return it
+	case err == io.EOF:
 		b.setDeadline(time.Time{}) // what comes after the body may take its time
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.record.slow.Store(true) // and the deadline stays, for net/http tries to read the rest

@@ -680,7 +680,7 @@ func TestProxy_CutsOffWhoReadsNothingOfAStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				for write(w) == nil { //nolint:revive // until it is cut off
+				for write(w) == nil { // until it is cut off
 				}
 			}), func(o *Options) { o.WriteTimeout = 100 * time.Millisecond })
 			protocols := new(http.Protocols)
