@@ -300,7 +300,7 @@ type Stats struct {
 // Learned is the state of a learned number of places.
 type Learned struct {
 	// Limit is the number, and Min and Max are its bounds. Under a strategy without a queue
-	// it does not change, and under Observe it is Max.
+	// it does not change. Under Observe nothing is learned, and it is 0.
 	Limit, Min, Max int
 	// Why explains the number in words.
 	Why string

@@ -27,7 +27,7 @@ func exported(t *testing.T) map[string][]string {
 	m := metrics.New(metrics.Options{Version: "v", Commit: "c", Store: "s", SLO: time.Second, Observe: true})
 	m.Watch(metrics.Sources{
 		Gauge: func() dispatch.Gauge {
-			return dispatch.Gauge{Strategy: "x", Capacity: 1, Limit: 1, Pace: 1, Learned: &dispatch.Learned{}}
+			return dispatch.Gauge{Strategy: "x", Capacity: 1, Limit: 1, Pace: 1, Learned: &dispatch.Learned{Limit: 1}}
 		},
 		Connections: func() int { return 0 },
 		Writable:    func() error { return errors.New("no") },

@@ -35,10 +35,10 @@ var (
 	queueCapacity = desc("queue_capacity", "Requests that may wait; absent if none ever does, or if there is no bound.", "strategy")
 	queueLimit    = desc("queue_limit", "Requests that the strategy means to let wait at present; absent if it has no such limit.", "strategy")
 	queuePace     = desc("queue_pace_seconds", "Time from one request let through to the next, as the strategy has measured it; absent if it measures none.", "strategy")
-	workers       = desc("workers", "Places: how many requests of a cost of 1 are let through at once.", "strategy")
+	workers       = desc("workers", "Places: how many requests of a cost of 1 are let through at once; absent if their number is learned in the mode observe, which holds nobody back.", "strategy")
 	workersBusy   = desc("workers_busy", "Places that are not free.", "strategy")
 
-	concurrencyLimit   = desc("concurrency_limit", "How many places there are, as learned; absent if the number is given.", "strategy")
+	concurrencyLimit   = desc("concurrency_limit", "How many places there are, as learned; absent if the number is given, or in the mode observe.", "strategy")
 	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests that were Dropped, of which the number is learned; absent if it is given.")
 )
@@ -168,10 +168,14 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if s.Pace != 0 {
 		gauge(queuePace, float64(s.Pace)/float64(time.Second))
 	}
-	gauge(workers, float64(s.Concurrency))
+	if s.Learned == nil || s.Learned.Limit != 0 {
+		gauge(workers, float64(s.Concurrency))
+	}
 	gauge(workersBusy, float64(s.InUse))
 	if l := s.Learned; l != nil {
-		gauge(concurrencyLimit, float64(l.Limit))
+		if l.Limit != 0 {
+			gauge(concurrencyLimit, float64(l.Limit))
+		}
 		gauge(concurrencyMax, float64(l.Max))
 		ch <- prometheus.MustNewConstMetric(concurrencyDropped, prometheus.CounterValue, float64(l.Dropped))
 	}

@@ -138,6 +138,26 @@ func TestCollector_Learned(t *testing.T) {
 	require.NotContains(t, scrape(t, r), `spillway_concurrency_limit{strategy="fifo"}`)
 }
 
+// Where nobody is held back no figure says how many places there are, or who would be
+// turned away.
+func TestCollector_LearnedAndObserved(t *testing.T) {
+	t.Parallel()
+	c, metrics, err := admissionprom.New(admission.Options{Strategy: "fifo", Mode: admission.Observe})
+	require.NoError(t, err)
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(metrics)
+	require.NoError(t, c.Do(t.Context(), admission.Request{}, func(context.Context) error {
+		m := scrape(t, r)
+		require.EqualValues(t, 1, m[`spillway_workers_busy{strategy="fifo"}`])
+		for _, name := range []string{"workers{", "concurrency_limit{", "would_shed_total{"} {
+			for series := range m {
+				require.NotContains(t, series, "spillway_"+name)
+			}
+		}
+		return nil
+	}))
+}
+
 // Several controllers of one process.
 func TestCollector_Several(t *testing.T) {
 	t.Parallel()

@@ -155,7 +155,7 @@ func TestRun_ServesAndStops(t *testing.T) {
 			return strings.Contains(metrics, `code="404",method="GET"`)
 		}, time.Minute, time.Millisecond)
 		for _, series := range []string{
-			"spillway_build_info{", "spillway_strategy_info{strategy=", "spillway_workers{strategy=", "spillway_store_writable 1",
+			"spillway_build_info{", "spillway_strategy_info{strategy=", "spillway_workers_busy{strategy=", "spillway_store_writable 1",
 			"spillway_store_disk_bytes ", "spillway_connections ", "spillway_shed_total{", "go_goroutines ",
 		} {
 			require.Contains(t, metrics, series)
@@ -175,9 +175,9 @@ func TestRun_ServesAndStops(t *testing.T) {
 		require.Equal(t, learned, config.Settings["SPILLWAY_WORKERS"] == "auto")
 		_, body = get(t, "http://"+s.addr["admin"]+"/strategy")
 		require.Equal(t, learned, strings.Contains(body, `"learned":{"limit":`), body)
-		require.Equal(t, learned, strings.Contains(metrics, "spillway_concurrency_limit{strategy="))
-
 		observed := slices.Contains(tt.env, "SPILLWAY_MODE=observe")
+		require.Equal(t, learned && !observed, strings.Contains(metrics, "spillway_concurrency_limit{strategy="))
+		require.Equal(t, !learned || !observed, strings.Contains(metrics, "spillway_workers{strategy="))
 		require.Equal(t, observed && !learned, strings.Contains(metrics, "spillway_would_shed_total{"), "it is no 0 that means nothing")
 
 		require.Equal(t, exitOK, s.stop(), s.log.String())

@@ -199,7 +199,7 @@ func TestVerdict_LearnedAndObserved(t *testing.T) {
 		"a strategy without workers": {"observe", 0, 0, period{arrivals: 1000, ran: 1000, good: 800}, 0.05, verdict{levelGood, "Everybody is served in time.", "", ""}},
 	} {
 		f := frame{
-			Strategy: "auto", Mode: tt.mode, Workers: tt.workers, Depth: tt.depth, Busy: 250, Learned: &learned{Limit: 4, Min: 1, Max: 10_000}, Capacity: new(int),
+			Strategy: "auto", Mode: tt.mode, Workers: tt.workers, Depth: tt.depth, Busy: 250, Learned: &learned{Min: 1, Max: 10_000}, Capacity: new(int),
 			SLO: 0.1, Percentiles: []percentiles{{Of: "latency", Recent: []figure{figure(tt.latency)}}},
 		}
 		tt.lately.seconds = 1

@@ -67,10 +67,10 @@ var (
 	queueCapacity = desc("queue_capacity", "Tasks that may wait; absent if there is no bound.", "strategy")
 	queueLimit    = desc("queue_limit", "Tasks that the strategy means to let wait at present; absent if it has no such limit.", "strategy")
 	queuePace     = desc("queue_pace_seconds", "Time from one task that workers begin to the next, as the strategy has measured it; absent if it measures none.", "strategy")
-	workers       = desc("workers", "Workers that there may be, 0 if the strategy uses none.", "strategy")
+	workers       = desc("workers", "Workers that there may be, 0 if the strategy uses none; absent if they are learned in the mode observe, which holds nobody back.", "strategy")
 	workersBusy   = desc("workers_busy", "Workers that are at work.", "strategy")
 
-	concurrencyLimit   = desc("concurrency_limit", "How many requests may be worked on at once, as learned; absent if the number is given. The upper bound in the mode observe.", "strategy")
+	concurrencyLimit   = desc("concurrency_limit", "How many requests may be worked on at once, as learned; absent if the number is given, or in the mode observe.", "strategy")
 	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests whose time was up in service, or that the store or the upstream refused as overloaded, of which the number is learned; absent if it is given.")
 
@@ -132,10 +132,14 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	if g.Pace != 0 {
 		gauge(queuePace, g.Pace.Seconds(), g.Strategy)
 	}
-	gauge(workers, float64(g.Workers), g.Strategy)
+	if g.Learned == nil || g.Learned.Limit != 0 {
+		gauge(workers, float64(g.Workers), g.Strategy)
+	}
 	gauge(workersBusy, float64(g.Busy), g.Strategy)
 	if l := g.Learned; l != nil {
-		gauge(concurrencyLimit, float64(l.Limit), g.Strategy)
+		if l.Limit != 0 {
+			gauge(concurrencyLimit, float64(l.Limit), g.Strategy)
+		}
 		gauge(concurrencyMax, float64(l.Max), g.Strategy)
 		total(concurrencyDropped, l.Dropped)
 	}

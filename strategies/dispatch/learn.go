@@ -8,7 +8,8 @@ import (
 
 // Learned is the state of a learned number of workers or places.
 type Learned struct {
-	// Limit is the number, Min and Max are its bounds.
+	// Limit is the number, Min and Max are its bounds. It is 0 under Options.Observe, where
+	// nothing is learned.
 	Limit, Min, Max int
 	// Why explains the number in words.
 	Why string
@@ -111,9 +112,9 @@ func (p *pool) learned() *Learned {
 	if l == nil {
 		return nil
 	}
-	told := &Learned{Limit: p.allowed(l), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
+	told := &Learned{Limit: l.Limit(), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
 	if p.d.opts.Observe {
-		told.Why = observed
+		told.Limit, told.Why = 0, observed
 	}
 	return told
 }

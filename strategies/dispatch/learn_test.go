@@ -182,7 +182,7 @@ func TestLearn_Observed(t *testing.T) {
 		s.end("slow0")
 		require.Empty(t, l.told())
 		require.Equal(t, 50, s.Status().Workers)
-		require.Equal(t, 50, s.Status().Learned.Limit)
+		require.Zero(t, s.Status().Learned.Limit)
 		require.Contains(t, s.Status().Learned.Why, "observe mode")
 		require.Equal(t, 7, s.Gauge().Busy)
 	})
