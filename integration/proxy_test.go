@@ -85,7 +85,10 @@ func TestProxy_FollowsItsUpstream(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(s.request(http.MethodGet, s.adminURL("/strategy"), "").body), &strategy))
 	require.Equal(t, "lifo", strategy.Strategy)
 	require.Equal(t, 4, strategy.Workers)
-	require.Contains(t, s.request(http.MethodGet, s.adminURL("/config"), "").body, `"SPILLWAY_UPSTREAM":"http://`+address)
+	config := s.request(http.MethodGet, s.adminURL("/config"), "").body
+	require.Contains(t, config, `"SPILLWAY_UPSTREAM":"http://`+address)
+	require.Contains(t, config, `"SPILLWAY_QUEUE_CAPACITY":256,`)
+	require.NotContains(t, config, "SPILLWAY_DATA_DIR")
 	require.Equal(t, http.StatusNotFound, s.request(http.MethodPost, s.adminURL("/backup"), `{"dir":"/x"}`).status)
 	s.eventually("both are counted", func() bool { return s.metrics().sum("spillway_requests_total", `method="PATCH"`) == 2 })
 	s.stop()

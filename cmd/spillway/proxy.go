@@ -21,6 +21,7 @@ import (
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/version"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // serveProxy runs the proxy as serve does the service.
@@ -152,7 +153,9 @@ func (p *proxying) effective() any {
 		addresses["admin"], addresses["data"] = p.admin.Addr().String(), p.data.Addr().String()
 	}
 	settings := p.inv.Redacted()
-	settings["SPILLWAY_STRATEGY"] = p.data.Status().Strategy // it may have been switched
+	active, _ := strategies.Lookup(p.data.Status().Strategy) // it may have been switched
+	settings["SPILLWAY_STRATEGY"] = active.Name
+	settings["SPILLWAY_QUEUE_CAPACITY"] = active.CapacityOr(p.inv.Config.QueueCapacity)
 	return struct {
 		Addresses map[string]string `json:"addresses"`
 		Settings  map[string]any    `json:"settings"`
