@@ -28,6 +28,9 @@ type Resource struct {
 	// and, with Orphans, the resource goes on with it although nobody waits.
 	Timeout time.Duration
 	Orphans bool
+	// Refusal, if not 0, is how long it takes to refuse a request. Then whatever comes while
+	// all hands are busy is refused, and ends as dropped.
+	Refusal time.Duration
 	// Change is what changes while it is watched.
 	Change Change
 }
@@ -190,6 +193,7 @@ func (r Resource) String() string {
 	add(r.Aside > 0, "%.0f%% aside", 100*r.Aside)
 	add(r.Timeout > 0, "time-out %v", r.Timeout.Round(time.Microsecond))
 	add(r.Orphans, "orphans")
+	add(r.Refusal > 0, "refuses in %v", r.Refusal)
 	add(r.Change.Kind != Steady, "%v %.2g", r.Change.Kind, r.Change.Factor)
 	return strings.Join(parts, ", ")
 }

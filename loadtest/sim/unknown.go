@@ -83,7 +83,8 @@ type UnknownResult struct {
 type job struct {
 	task    strategies.Task
 	work    float64 // nanoseconds
-	aside   bool
+	aside   bool    // needs nothing of the resource
+	refused bool
 	began   int64
 	gen     uint32
 	over    bool // nobody waits for it any more
@@ -159,7 +160,7 @@ type trial struct {
 	rate    float64 // arrivals per nanosecond at the present width
 	tempo   float64 // how fast work goes, by what changes
 	work    heap    // by virtual time
-	asides  heap    // by time
+	asides  heap    // and refusals, by time
 	timeups heap    // by time
 	line    []*job
 	head    int
@@ -300,7 +301,7 @@ func (t *trial) run() {
 			t.finish(t.work.pop())
 		case 2:
 			if d := t.asides.pop(); d.gen == d.job.gen {
-				t.leave(d.job, false)
+				t.leave(d.job, d.job.refused)
 				t.free(d.job)
 			}
 		case 3:
@@ -359,6 +360,11 @@ func (t *trial) start(j *job) {
 	if d := t.u.Resource.Timeout; d > 0 {
 		t.timeups.push(due{t.now + float64(d), j, j.gen})
 	}
+	if r := &t.u.Resource; !j.aside && r.Refusal > 0 && r.worked(t.inside+1, t.wide) <= t.inside {
+		j.refused = true
+		t.asides.push(due{t.now + float64(r.Refusal), j, j.gen})
+		return
+	}
 	if j.aside {
 		t.asides.push(due{t.now + j.work, j, j.gen})
 		return
@@ -412,11 +418,11 @@ func (t *trial) timeUp(d due) {
 	}
 	r := &t.u.Resource
 	switch {
-	case r.Orphans && !j.aside:
+	case r.Orphans && !j.aside && !j.refused:
 		j.over = true
 		t.leave(j, true)
 		return
-	case j.aside:
+	case j.aside, j.refused:
 		j.gen++
 	case j.waiting: // the line frees it
 		j.over, j.waiting = true, false

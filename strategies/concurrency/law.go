@@ -201,6 +201,7 @@ type law struct {
 	service float64
 	past    past
 	waited  int     // of the present block
+	refused int     // the same: dropped sooner than requests usually end
 	step    float64 // the logarithm of the next move
 	streak  float64 // the last move
 	busy    int     // blocks in a row in which work waited all the time
@@ -210,6 +211,7 @@ type law struct {
 	noise   float64 // standard deviation of the service times, in parts of the mean
 	hold    int     // blocks to rest between two tries
 	rest    int     // that are left
+	full    int     // with so many, most were dropped; 0 if there is no such number
 	down    bool    // the next try is of the lower neighbour
 	since   int     // blocks in this state
 	again   bool    // the start is not the first
@@ -234,6 +236,10 @@ func (l *law) learn(s Sample) {
 		l.service = took
 	}
 	took = min(took, outlier*l.service+1)
+	if s.Dropped && took < l.service { // a refusal is not a fast request
+		took = l.service
+		l.refused++
+	}
 	l.service += (took - l.service) / 64
 	if float64(l.past.now().began-s.Now) > jump*l.service+1e6 {
 		l.past.jumped(s.Now)
@@ -257,7 +263,7 @@ func (l *law) learn(s Sample) {
 		return
 	}
 	l.close()
-	l.waited = 0
+	l.waited, l.refused = 0, 0
 }
 
 // close ends a block and decides on the next.
@@ -277,7 +283,25 @@ func (l *law) close() {
 		return
 	}
 	if b.bad > dropMost*b.n && l.limit > l.least {
-		l.center = max(l.center*dropCut, float64(l.least))
+		// Time-outs come late, and may be of what began before, but refusals tell of this limit.
+		switch above := l.limit > int(l.center) && float64(l.refused) > dropMost*float64(b.ended); {
+		case above && l.state == trying:
+			l.full = l.limit
+			l.said = fmt.Sprintf("%.0f instead of %d at once: of those, most were dropped", l.center, l.limit)
+			l.tried(false)
+			return
+		case above && l.state == resting: // a look up
+			l.full = l.limit
+			l.turn(int(l.center), low)
+			return
+		case above && l.state == swinging && l.limit > l.high: // the same
+			l.other()
+			return
+		case above && l.state == swinging:
+			l.center = float64(l.low)
+		default:
+			l.center = max(l.center*dropCut, float64(l.least))
+		}
 		l.wall = l.center
 		l.said = fmt.Sprintf("%.0f of %.0f were dropped: fewer may run", b.bad, b.n)
 		l.begin(skip)
@@ -432,6 +456,11 @@ func (l *law) try() {
 	l.past.forget()
 	n := int(l.center)
 	l.low, l.high = n, min((3*n+1)/2, l.most)
+	if l.full <= n {
+		l.full = 0
+	} else { // halfway
+		l.high = min(l.high, max(n+1, (n+l.full)/2))
+	}
 	if l.down && n > l.least || l.high == n {
 		l.low, l.high = max(2*n/3, l.least), n
 	}
@@ -618,7 +647,7 @@ func (l *law) cut(k float64) {
 
 // restart doubles the limit again, from there.
 func (l *law) restart(n int) {
-	l.state, l.since, l.streak, l.hold = starting, 0, 0, 1
+	l.state, l.since, l.streak, l.hold, l.full = starting, 0, 0, 1, 0
 	l.past.forget()
 	l.turn(n, low)
 	l.center = float64(l.limit)
