@@ -3,6 +3,7 @@
 //
 //	go run ./loadtest/figures/concurrency -from 1 -to 40
 //	go run ./loadtest/figures/concurrency -steps 200
+//	go run ./loadtest/figures/concurrency -from 1 -to 200 -below 0.8
 //
 // The comparison with the laws of other libraries is in the module of loadtest/peers:
 // cmd/learned.
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/sim"
@@ -27,11 +29,19 @@ func main() {
 	file := flag.String("bests", "", "a file to remember the best fixed numbers in")
 	trace := flag.Float64("trace", 0, "tell why, at each change, at this load of the first seed")
 	steps := flag.Int("steps", 0, "show how steps of the capacity are followed, in the mean of so many runs")
+	below := flag.Float64("below", 0, "compare the mean latency with that without a limit, at this part of what can be done")
 	flag.Parse()
 	if *steps > 0 {
 		for _, s := range judge.AllSteps() {
 			fmt.Printf("%s, %vx: %.2f\n", s.Name, s.Load, s.Settled(*steps, func() sim.Limiter { return judge.NewLearned() }))
 		}
+		return
+	}
+	if *below > 0 {
+		r := judge.Latencies(*from, *to, *below, func() sim.Limiter { return judge.NewLearned() })
+		good, _ := slices.BinarySearch(r, 1.05)
+		fmt.Printf("%vx: in %d of %d the mean latency is under 1.05 of that without a limit; median %.3f, 0.95 are under %.3f, worst %.3f\n",
+			*below, good, len(r), r[len(r)/2], r[len(r)*95/100], r[len(r)-1])
 		return
 	}
 	if *trace > 0 {

@@ -141,6 +141,26 @@ func Runs(from, to uint64, loads []float64, cpus int, bests *Bests, limiter func
 	return runs
 }
 
+// Latencies returns the mean latency under a limiter, in parts of that without a limit, on
+// the resources of seeds at a load below what they can do. The least comes first. It is 0
+// where less is good without a limit, so that the latency is of few.
+func Latencies(from, to uint64, load float64, limiter func() sim.Limiter) []float64 {
+	var ratios []float64
+	for seed := from; seed <= to; seed++ {
+		u := sim.Unknown{Resource: sim.RandomResource(seed), Load: load, Seed: seed, Limiter: sim.Fixed(1 << 20)}
+		free := u.Run()
+		u.Limiter = limiter()
+		limited := u.Run()
+		ratio := 0.
+		if free.Latency > 0 && free.Goodput > 0.95*limited.Goodput {
+			ratio = float64(limited.Latency) / float64(free.Latency)
+		}
+		ratios = append(ratios, ratio)
+	}
+	slices.Sort(ratios)
+	return ratios
+}
+
 // Summary is what runs came to.
 type Summary struct {
 	Runs, Good, Bad int     // at least 0.95 of the best fixed number, and less than 0.85
