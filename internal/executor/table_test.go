@@ -224,7 +224,11 @@ func TestTable_RangeWaitsInItsFirstTurnOnly(t *testing.T) {
 // and every read is answered.
 func TestTable_NoReadIsEarly(t *testing.T) {
 	t.Parallel()
-	const keys, workers, rounds = 8, 8, 2000
+	const keys, workers = 8, 8
+	rounds := 2000
+	if testing.Short() {
+		rounds = 400
+	}
 	f := newFake(true)
 	e := Open(Options{Store: f, MaxCommits: 4 * workers})
 

@@ -13,7 +13,7 @@ func TestParker(t *testing.T) {
 	p := newParker()
 	rounds := 20_000
 	if testing.Short() {
-		rounds = 5000
+		rounds = 1000
 	}
 	start := make(chan struct{})
 	stop := make(chan struct{})
