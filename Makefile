@@ -49,10 +49,20 @@ demo: ## an overload to look at, for two minutes: says what to open and what to 
 MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
 EACH    = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(1)'; (cd $$module && $(1)); done
 
+# What one goroutine does with the embedded store, beside those of Pebble: damage,
+# failures while it starts or reads, folders that others change, what has expired.
+# Under the race detector Pebble checks itself at each step, too. That takes these
+# tests and those of settings ten times as long, so that the short form has them
+# without it. torture has them both ways.
+APART = /internal/(config|store/pebble)
+ALONE = ^Test(Check|Examiner|Open|Reader|Table)|^TestGet_AbsentReadsNoData|^TestStore_(AnotherFolder|Crashes|FailingReads|FolderChanged|Sweeps)
+
 # What the race detector would spoil, or only make ten times as slow: allocations
 # and the figures of simulations, which are of one goroutine. The files of some are
 # built without it only. $(1) are flags of go test.
 define unraced
+go test $(1) -run '$(ALONE)' ./internal/store/pebble
+go test $(1) ./internal/config
 go test $(1) -run 'Alloc|Goodput' ./internal/executor ./internal/server ./internal/store/pebble ./strategies ./admission/admissionhttp
 go test $(1) -skip DoesWhatTheDispatcherDoes ./loadtest/sim/...
 go test $(1) -run CatchWhatIsBroken ./strategies/strategytest
@@ -60,7 +70,8 @@ endef
 
 .PHONY: test
 test: ## every test that needs nothing but Go and gcc, with the race detector, in its short form
-	$(call EACH,go test -race -short -shuffle=on ./...)
+	$(call EACH,go test -race -short -shuffle=on $$(go list ./... | grep -vE "$(APART)$$"))
+	go test -race -short -shuffle=on -skip '$(ALONE)' ./internal/store/pebble
 	$(call unraced,-short)
 
 # What the tests in integration run, each with its package of the distribution.
