@@ -15,7 +15,7 @@
 //   - cells: text in which {NAME} stands for the median of a metric of
 //     comparison.json, {good} for the goodput, of the lesser of what was asked and what
 //     can be done, and {good%} for the part of a share that was good;
-//   - only: settings that all must have, "rate=0.9x|2x mix=get=100".
+//   - only: settings that all must have, "rate=0.9x|2x; mix=get=100".
 //
 // In the place of a folder there may be a file .json of make peers, whose rows and
 // columns are contestant and load.
@@ -132,8 +132,8 @@ func parse(attributes string) (*table, error) {
 		case "cells":
 			t.cells = value
 		case "only":
-			for _, f := range strings.Fields(value) {
-				field, values, _ := strings.Cut(f, "=")
+			for f := range strings.SplitSeq(value, ";") {
+				field, values, _ := strings.Cut(strings.TrimSpace(f), "=")
 				t.only[field] = strings.Split(values, "|")
 			}
 		default:

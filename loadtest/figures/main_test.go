@@ -101,15 +101,15 @@ func TestRewrite(t *testing.T) {
 			"|  | 2 × |\n| --- | --- |\n| `fifo`, `mpmc` | 0.05 · 1.23 s |\n| `auto` | 1.00 · 1.23 s |\n\n" + source,
 		},
 		"several names": {
-			` cells="{goodput_rps}" rows="workers strategy" only="rate=0.5x strategy=auto"`, func(*lab.Comparison) {},
+			` cells="{goodput_rps}" rows="workers strategy" only="rate=0.5x; strategy=auto"`, func(*lab.Comparison) {},
 			"|  |  | 0.5 × |\n| --- | --- | --- |\n| 8 | `auto` | 1000 |\n\n" + source,
 		},
 		"shares": {
-			` cells="{good%}" columns="rate share" only="rate=2x strategy=auto|fifo"`, func(*lab.Comparison) {},
+			` cells="{good%}" columns="rate share" only="rate=2x; strategy=auto|fifo"`, func(*lab.Comparison) {},
 			"|  | 2 × greedy | 2 × other |\n| --- | --- | --- |\n| `fifo`, `auto` | 50 | 100 |\n\n" + source,
 		},
 		"late generators and what was not measured": {
-			` cells="{good} {server_cpu_us}" only="rate=2x strategy=auto"`, func(c *lab.Comparison) {
+			` cells="{good} {server_cpu_us}" only="rate=2x; strategy=auto"`, func(c *lab.Comparison) {
 				for _, g := range c.Groups {
 					g.Metrics["generator_late_p99_ms"] = lab.Summary{Median: 1, High: 11}
 				}
