@@ -2,9 +2,11 @@ package lab
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,18 +29,8 @@ func withPort(targets []workload.Target, number string) []workload.Target {
 // startCommand starts a service by a command of the shell, on a free port of the loopback
 // interface, and returns when it takes connections.
 func startCommand(ctx context.Context, command string) (*service, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		return nil, err
-	}
-	_, number, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
+	number := freePort()
+	address := net.JoinHostPort("127.0.0.1", number)
 	s, err := launch(exec.Command("sh", "-c", strings.ReplaceAll(command, port, number)))
 	if err != nil {
 		return nil, err
@@ -50,4 +42,21 @@ func startCommand(ctx context.Context, command string) (*service, error) {
 		return err == nil && c.Close() == nil
 	}
 	return s, s.await(ctx, takesConnections, "; it has to stay in the foreground, and to listen at "+address)
+}
+
+// freePort returns a port of the loopback interface at which nobody answers. It is below
+// those that systems give to whoever asks for any, from 32768 on, so that nobody gets it
+// before the service does. It is not tried by listening there: a process that is being made
+// meanwhile would have the listener too, and take connections for a moment.
+func freePort() (number string) {
+	const lowest, beyond = 20000, 32768
+	for range 100 {
+		number = strconv.Itoa(lowest + rand.IntN(beyond-lowest))
+		c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", number), time.Second)
+		if err != nil {
+			break
+		}
+		_ = c.Close()
+	}
+	return number
 }
