@@ -55,7 +55,8 @@ func (s *Server) handler() http.Handler {
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		record := &record{ResponseWriter: w, server: s, request: r, strategy: *s.strategy.Load(), arrived: s.Now()}
-		defer record.finish()
+		s.unfinished.Add(1)
+		defer record.end()
 		defer record.boundEnd()
 		if r.Body != nil && r.Body != http.NoBody {
 			b := &body{ReadCloser: r.Body, control: http.NewResponseController(w), timeout: o.ReadTimeout, record: record}
@@ -276,6 +277,7 @@ type record struct {
 	arrived, begun int64             // on the server's clock; begun is 0 for what was not let through
 	code           int               // 0 before the headers
 	counted        bool
+	stream         bool        // it was counted at its headers
 	ofClient       bool        // it failed by the client's fault
 	slow           atomic.Bool // the client's body did not come in time
 }
@@ -297,7 +299,7 @@ func (w *record) WriteHeader(code int) {
 	if w.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
 		w.code = code
 		if code == http.StatusSwitchingProtocols || isEventStream(w.Header()) {
-			defer w.finish() // how long it goes on from here is nobody's latency
+			defer w.goesOn()
 		}
 	}
 	w.ResponseWriter.WriteHeader(code)
@@ -350,9 +352,27 @@ func (w *record) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil && w.code == 0 {
 		w.code = http.StatusSwitchingProtocols
-		w.finish()
+		w.goesOn()
 	}
 	return conn, rw, err
+}
+
+// goesOn counts the request at its headers: how long it goes on from there is nobody's
+// latency.
+func (w *record) goesOn() {
+	if !w.counted {
+		w.stream = true
+		w.server.streams.Add(1)
+		w.finish()
+	}
+}
+
+// end is called when the request has been served.
+func (w *record) end() {
+	w.finish()
+	if w.stream {
+		w.server.streams.Add(-1)
+	}
 }
 
 // finish counts the request.
@@ -362,6 +382,7 @@ func (w *record) finish() {
 	}
 	w.counted = true
 	s, now := w.server, w.server.Now()
+	s.unfinished.Add(-1)
 	code, reason := w.code, w.Header().Get(shedHeader)
 	if w.ofClient || code == 0 && w.request.Context().Err() != nil {
 		const clientClosedRequest = 499

@@ -90,10 +90,13 @@ type Server struct {
 	upstream   *upstream
 	listener   *socket.Listener
 	http       *http.Server
-	serving    sync.WaitGroup
+	accepting  sync.WaitGroup
 	cut        context.CancelCauseFunc // ends the requests that are being served
 	hooks      sync.Map                // string to dispatch.Events, by strategy
 	switching  sync.Mutex
+	// streams counts the upgrades and event streams whose headers have been sent, and
+	// unfinished all other requests.
+	unfinished, streams atomic.Int64
 }
 
 // errStopping is why requests are given up that the upstream is still busy with.
@@ -163,7 +166,7 @@ func Open(o Options) (*Server, error) {
 	} else {
 		s.listener.Refusal = socket.Refusal("too many connections are open, allowed by SPILLWAY_MAX_CONNECTIONS")
 	}
-	s.serving.Go(func() {
+	s.accepting.Go(func() {
 		if err := s.http.Serve(from); !errors.Is(err, http.ErrServerClosed) {
 			o.Logger.Error("the data plane has stopped", "err", err)
 		}
@@ -239,10 +242,12 @@ func (s *Server) Switch(strategy string) error {
 // up, and the error says so. Upgrades and event streams, which have no end of their own,
 // are cut off then, or once all else has ended, and are no error.
 func (s *Server) Drain(ctx context.Context) error {
-	_ = s.http.Shutdown(ctx) // that ctx ended shows in what is left
-	stats := s.controller.Stats()
-	left := stats.InUse + stats.Waiting
-	_ = s.controller.Drain(ctx)
+	patience, enough := context.WithCancel(ctx)
+	defer enough()
+	go s.untilStreamsAreLeft(patience, enough)
+	_ = s.http.Shutdown(patience) // that it ended shows in what is left
+	left := s.unfinished.Load()
+	_ = s.controller.Drain(patience)
 	s.cut(errStopping)
 	// For those that now answer so.
 	moment, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -254,11 +259,26 @@ func (s *Server) Drain(ctx context.Context) error {
 	return nil
 }
 
+// untilStreamsAreLeft calls then when there is nothing left but upgrades and event streams,
+// unless ctx ends before.
+func (s *Server) untilStreamsAreLeft(ctx context.Context, then func()) {
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for s.unfinished.Load() > 0 || s.streams.Load() == 0 {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	then()
+}
+
 // Close gives up what is left, and closes all connections.
 func (s *Server) Close() {
 	s.controller.Close()
 	s.cut(errStopping)
 	_ = s.http.Close() // of connections that have gone
-	s.serving.Wait()
+	s.accepting.Wait()
 	s.upstream.close()
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/admission/admissionhttp"
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/internal/slowest"
@@ -505,14 +506,75 @@ func TestProxy_StreamsHoldNoPlace(t *testing.T) {
 	text := scrape(t, f)
 	require.Contains(t, text, `spillway_requests_total{code="101",method="GET",strategy="fifo"} 1`)
 
-	// Neither ends by itself: draining does not wait for them, once all else has ended.
 	close(next)
 	_, err = io.Copy(io.Discard, resp.Body)
 	require.NoError(t, err)
 	_ = resp.Body.Close()
-	require.NoError(t, f.Drain(t.Context()))
-	_, err = in.ReadByte()
-	require.Error(t, err, "the upgrade is cut")
+}
+
+// What has no end of its own is cut when all else has ended, whether or not it holds a place.
+func TestProxy_DrainsWithoutStreams(t *testing.T) {
+	t.Parallel()
+	for name, head := range map[string]string{
+		"events":  "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n",
+		"upgrade": "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n",
+	} {
+		for _, hold := range []admissionhttp.Hold{admissionhttp.HoldAuto, admissionhttp.HoldBody} {
+			t.Run(fmt.Sprint(name, hold), func(t *testing.T) {
+				t.Parallel()
+				other, release := make(chan struct{}), make(chan struct{})
+				let := sync.OnceFunc(func() { close(release) })
+				f := open(t, speak(t, func(_ int, c net.Conn) {
+					from := bufio.NewReader(c)
+					r, err := http.ReadRequest(from)
+					if err != nil { // a look whether anybody is there
+						return
+					}
+					answer := head
+					if r.URL.Path == "/other" {
+						close(other)
+						<-release
+						answer = "HTTP/1.1 204 No Content\r\n\r\n"
+					}
+					_, _ = io.WriteString(c, answer)
+					_, _ = from.ReadByte()
+				}), func(o *Options) { o.Hold = hold })
+				defer let()
+				c, err := net.Dial("tcp", f.Addr().String())
+				require.NoError(t, err)
+				defer func() { _ = c.Close() }()
+				_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+				require.NoError(t, err)
+				stream, err := http.ReadResponse(bufio.NewReader(c), nil)
+				require.NoError(t, err)
+				answered := make(chan int, 1)
+				go func() {
+					resp, err := f.client.Get(f.url + "/other")
+					if err != nil {
+						answered <- 0
+						return
+					}
+					_ = resp.Body.Close()
+					answered <- resp.StatusCode
+				}()
+				<-other
+
+				drained := make(chan error, 1)
+				go func() { drained <- f.Drain(t.Context()) }()
+				require.Eventually(t, func() bool {
+					c, err := net.Dial("tcp", f.Addr().String())
+					if err == nil {
+						_ = c.Close()
+					}
+					return err != nil
+				}, time.Minute, time.Millisecond)
+				let()
+				require.Equal(t, 204, <-answered)
+				require.NoError(t, <-drained)
+				_, _ = io.Copy(io.Discard, stream.Body) // it is cut, or this does not end
+			})
+		}
+	}
 }
 
 // Large bodies pass in little memory, both ways.
