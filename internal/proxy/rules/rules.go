@@ -9,6 +9,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/spillway-go/spillway/strategies"
@@ -100,9 +102,10 @@ func (p *Priorities) UnmarshalText(text []byte) error {
 
 // Of returns how important a request is, 0 for what no rule fits, which is ordinary.
 func (p Priorities) Of(r *http.Request) strategies.Priority {
+	at := resolved(r.URL.Path)
 	for i := range p {
 		rule := &p[i]
-		if rule.path != "" && below(rule.path, r.URL.Path) {
+		if rule.path != "" && below(rule.path, at) {
 			return rule.priority
 		}
 		if rule.header == "" {
@@ -143,15 +146,24 @@ func (p *Paths) UnmarshalText(text []byte) error {
 
 // Has tells whether a path is one of them or below one.
 func (p Paths) Has(path string) bool {
-	for _, above := range p {
-		if below(above, path) {
-			return true
-		}
-	}
-	return false
+	path = resolved(path)
+	return slices.ContainsFunc(p, func(above string) bool { return below(above, path) })
 }
 
-// below tells whether a path is another or below it.
+// resolved returns a path as servers do that resolve dots and empty segments before they
+// look where it leads: otherwise /health/../report would be below /health.
+func resolved(p string) string {
+	if !strings.Contains(p, "/.") && !strings.Contains(p, "//") {
+		return p
+	}
+	clean := path.Clean(p)
+	if clean != "/" && (strings.HasSuffix(p, "/") || strings.HasSuffix(p, "/.") || strings.HasSuffix(p, "/..")) {
+		clean += "/"
+	}
+	return clean
+}
+
+// below tells whether a resolved path is another or below it.
 func below(above, path string) bool {
 	rest, ok := strings.CutPrefix(path, above)
 	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(above, "/"))

@@ -49,6 +49,9 @@ func TestPriorities(t *testing.T) {
 		{request("/admin/users?x=1"), 6},
 		{request("/administration"), 4}, // not below it
 		{request("/checkout/1"), 0},
+		{request("/checkout/../admin"), 6}, // where it leads
+		{request("/checkout/%2e%2e/admin"), 6},
+		{request("//admin/./users"), 6},
 		{request("/checkout/1", "X-Urgency", "7"), 0}, // the first that fits
 		{request("/other", "X-Urgency", "7"), 7},
 		{request("/other", "X-Urgency", "u=2, i"), 2},
@@ -70,6 +73,9 @@ func TestPaths(t *testing.T) {
 	require.Equal(t, "/health,/static/", p.String())
 	for path, want := range map[string]bool{
 		"/health": true, "/health/db": true, "/healthy": false, "/static/a.js": true, "/static": false, "/": false,
+		// What leads elsewhere is elsewhere.
+		"/health/../report": false, "/health/..": false, "/x/../health": true, "//health": true, "/static/.": true, "/static/..": false,
+		"/health/.well-known": true, "*": false, "": false,
 	} {
 		require.Equal(t, want, p.Has(path), path)
 	}
