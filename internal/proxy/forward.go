@@ -6,13 +6,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,7 +120,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil:
 		record.ofClient = true
 		problem(w, http.StatusBadGateway, "the client has gone")
-	case s.upstream.ready() != nil && isDial(err):
+	case isDial(err):
 		problem(w, http.StatusBadGateway, "the upstream cannot be reached")
 	case ok && timeout.Timeout():
 		s.upstream.noAnswer(r.Method, err, time.Now())
@@ -192,8 +192,10 @@ func (t oneMoreAttempt) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
+// isEventStream tells as httputil.ReverseProxy does, which flushes each event.
 func isEventStream(h http.Header) bool {
-	return strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	return media == "text/event-stream"
 }
 
 type simplex struct {

@@ -289,6 +289,27 @@ func TestProxy_TellsWhatIsWrongWithTheUpstream(t *testing.T) {
 	}
 }
 
+// A connection that was refused is one, although another has been opened meanwhile.
+func TestProxy_TellsOfARefusedConnection(t *testing.T) {
+	t.Parallel()
+	f := open(t, serve(t, func(http.ResponseWriter, *http.Request) {}), nil)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r = r.WithContext(context.WithValue(t.Context(), recordKey{}, new(record)))
+	w := httptest.NewRecorder()
+	f.fail(w, r, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	require.Contains(t, w.Body.String(), "the upstream cannot be reached")
+}
+
+// Upgrades aside, all but event streams has to go on coming.
+func TestIsEventStream(t *testing.T) {
+	t.Parallel()
+	for contentType, want := range map[string]bool{
+		"text/event-stream": true, "Text/Event-Stream; charset=utf-8": true, "text/event-streams": false, "text/plain": false, "": false,
+	} {
+		require.Equal(t, want, isEventStream(http.Header{"Content-Type": {contentType}}), contentType)
+	}
+}
+
 // Of answers that do not come the log has one warning in a while, and says in it what was wrong.
 func TestProxy_WarnsOfAnswersThatDoNotCome(t *testing.T) {
 	t.Parallel()
