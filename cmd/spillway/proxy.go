@@ -21,7 +21,6 @@ import (
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/version"
-	"github.com/spillway-go/spillway/strategies"
 )
 
 // serveProxy runs the proxy as serve does the service.
@@ -118,20 +117,21 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	}
 	m.Watch(metrics.Sources{Gauge: p.data.Gauge, Connections: p.data.Connections, Dropped: dropped})
 	p.notReady.Store(nil)
-	p.log.Info("listening", "plane", "admin", "addr", p.admin.Addr().String())
-	p.log.Info("listening", "plane", "data", "addr", p.data.Addr().String())
-	scheme := "http"
-	if tlsConfig != nil {
-		scheme = "https"
-	}
-	status, console := p.data.Status(), ""
-	if where, err := reachable(p.admin.Addr().String()); err == nil {
-		console = scheme + "://" + where + "/"
-	}
+	addresses := p.addresses()
+	sayListening(p.log, addresses)
 	sayObserved(p.log, c)
+	status := p.data.Status()
 	p.log.Info("proxying", "version", built.Version, "upstream", f.Upstream, "strategy", status.Strategy, "workers", c.Workers.Shown(),
-		"capacity", status.Capacity, "mode", c.Mode, "console", console)
+		"capacity", status.Capacity, "mode", c.Mode, "console", consoleAt(c, addresses["admin"]))
 	return nil
+}
+
+// addresses returns those that are bound, by plane, none while the proxy is starting.
+func (p *proxying) addresses() map[string]string {
+	if p.notReady.Load() == &errStarting {
+		return map[string]string{}
+	}
+	return map[string]string{"admin": p.admin.Addr().String(), "data": p.data.Addr().String()}
 }
 
 // holds are the values of SPILLWAY_PROXY_HOLD.
@@ -148,18 +148,7 @@ func (p *proxying) ready() error {
 
 // effective returns the configuration that is in force.
 func (p *proxying) effective() any {
-	addresses := map[string]string{}
-	if p.notReady.Load() != &errStarting {
-		addresses["admin"], addresses["data"] = p.admin.Addr().String(), p.data.Addr().String()
-	}
-	settings := p.inv.Redacted()
-	active, _ := strategies.Lookup(p.data.Status().Strategy) // it may have been switched
-	settings["SPILLWAY_STRATEGY"] = active.Name
-	settings["SPILLWAY_QUEUE_CAPACITY"] = active.CapacityOr(p.inv.Config.QueueCapacity)
-	return struct {
-		Addresses map[string]string `json:"addresses"`
-		Settings  map[string]any    `json:"settings"`
-	}{addresses, settings}
+	return effective(p.inv.Redacted(), p.data.Status().Strategy, p.inv.Config.QueueCapacity, p.addresses())
 }
 
 // stop closes everything, the admin plane last. The error says that not all requests

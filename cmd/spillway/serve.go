@@ -26,7 +26,6 @@ import (
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/internal/version"
-	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/concurrency"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -338,9 +337,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	s.addresses.Store(&addresses)
 	s.notReady.Store(nil)
 	// Not before both are bound: a start that fails says one line alone.
-	for _, plane := range []string{"admin", "data"} {
-		log.Info("listening", "plane", plane, "addr", addresses[plane])
-	}
+	sayListening(log, addresses)
 	s.sayStart(built.Version, addresses["admin"])
 	return s, nil
 }
@@ -366,14 +363,7 @@ func (s *service) effective() any {
 	if bound := s.addresses.Load(); bound != nil {
 		addresses = *bound
 	}
-	settings := s.config.Redacted()
-	active, _ := strategies.Lookup(s.dispatcher.Status().Strategy) // it may have been switched
-	settings["SPILLWAY_STRATEGY"] = active.Name
-	settings["SPILLWAY_QUEUE_CAPACITY"] = active.CapacityOr(s.config.QueueCapacity)
-	return struct {
-		Addresses map[string]string `json:"addresses"`
-		Settings  map[string]any    `json:"settings"`
-	}{addresses, settings}
+	return effective(s.config.Redacted(), s.dispatcher.Status().Strategy, s.config.QueueCapacity, addresses)
 }
 
 // stop closes everything, from the data plane downwards and the admin plane

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/config"
 	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // sayStart logs in one line what runs, and where to look at it.
@@ -27,15 +28,37 @@ func (s *service) sayStart(version, admin string) {
 	} else {
 		attrs = append(attrs, slog.String("data", c.DataDir), slog.String("sync", c.Sync.String()))
 	}
+	sayObserved(s.log, c)
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "serving", append(attrs, slog.String("console", consoleAt(c, admin)))...)
+}
+
+// sayListening logs where the planes listen.
+func sayListening(log *slog.Logger, addresses map[string]string) {
+	for _, plane := range []string{"admin", "data"} {
+		log.Info("listening", "plane", plane, "addr", addresses[plane])
+	}
+}
+
+// consoleAt returns the URL of the console on an admin plane that listens there.
+func consoleAt(c *config.Config, admin string) string {
 	scheme := "http"
 	if c.TLSCert != "" {
 		scheme = "https"
 	}
-	if where, err := reachable(admin); err == nil {
-		attrs = append(attrs, slog.String("console", scheme+"://"+where+"/"))
-	}
-	sayObserved(s.log, c)
-	s.log.LogAttrs(context.Background(), slog.LevelInfo, "serving", attrs...)
+	where, _ := reachable(admin) // it has a port
+	return scheme + "://" + where + "/"
+}
+
+// effective returns the configuration that is in force, for /config: the strategy may have
+// been switched.
+func effective(settings map[string]any, strategy string, capacity int, addresses map[string]string) any {
+	active, _ := strategies.Lookup(strategy)
+	settings["SPILLWAY_STRATEGY"] = active.Name
+	settings["SPILLWAY_QUEUE_CAPACITY"] = active.CapacityOr(capacity)
+	return struct {
+		Addresses map[string]string `json:"addresses"`
+		Settings  map[string]any    `json:"settings"`
+	}{addresses, settings}
 }
 
 // sayObserved says what cannot be observed, and what to look at instead.
