@@ -499,6 +499,43 @@ func TestStore_WhileUnwritable(t *testing.T) {
 	}
 }
 
+// While the disk hangs in the midst of a change of the manifest, for which Pebble's figures
+// wait, those of before are told.
+func TestStore_StatsWhileTheDiskHangs(t *testing.T) {
+	t.Parallel()
+	fs := newFaults()
+	s := open(t, Options{Dir: "data", FS: fs, Sync: Never, statsPatience: time.Millisecond})
+	require.NoError(t, apply(s, put("a", "1")))
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	let := sync.OnceFunc(func() { close(release) })
+	defer let()
+	fs.set(func(op errorfs.Op) error {
+		if on(errors.ErrUnsupported, "MANIFEST", syncFile, syncData)(op) != nil {
+			select {
+			case arrived <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+		return nil
+	})
+	flushed, err := s.cur.db.AsyncFlush()
+	require.NoError(t, err)
+	<-arrived
+	tables := func() (n uint64) {
+		for _, level := range s.Stats().Levels {
+			n += level.Files
+		}
+		return n
+	}
+	for range 3 {
+		require.Zero(t, tables())
+	}
+	let()
+	<-flushed
+	require.Eventually(t, func() bool { return tables() == 1 }, time.Minute, time.Millisecond)
+}
+
 // Closing a store whose disk has become well saves everything.
 func TestStore_CloseAfterAFailure(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,7 @@ type Options struct {
 	// backwards, the store takes it to stand still.
 	Now func() time.Time
 	// FS is the file system. Nil means the operating system's, which holds Dir: see
-	// package folder.
+	// package datadir.
 	FS vfs.FS
 	// OnFsync is called after each sync of the log with its duration, from the
 	// goroutine that writes the log. Nil means nobody wants to know.
@@ -75,10 +75,11 @@ type Options struct {
 	// Zero means 5 s.
 	RetryInterval time.Duration
 
-	// blockSize and memTableBytes are for benchmarks and tests. Zero means the
-	// defaults below.
+	// blockSize, memTableBytes and statsPatience, for which Stats waits for Pebble, are for
+	// benchmarks and tests. Zero means the defaults below.
 	blockSize     int
 	memTableBytes uint64
+	statsPatience time.Duration
 }
 
 func (o *Options) setDefaults() {
@@ -89,6 +90,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.RetryInterval, 5*time.Second)
 	setDefault(&o.SweepInterval, firstSweep)
 	setDefault(&o.blockSize, 8<<10)
+	setDefault(&o.statsPatience, 5*time.Second)
 	// So that those that wait for their flush take no more than half of both caches
 	// together, whatever memory there is, nor more than that of blocks, which they are
 	// accounted against: it gives up blocks for them, but not those that are being read.

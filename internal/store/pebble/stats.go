@@ -64,37 +64,42 @@ func (s *Store) ask() *pebble.Metrics {
 
 // askUntil is ask, but only gives up when failed is closed.
 func (s *Store) askUntil(failed <-chan struct{}) *pebble.Metrics {
-	s.mu.RLock()
-	if s.closed {
-		s.mu.RUnlock()
-		return nil
-	}
-	inst := s.cur
-	inst.acquire()
-	s.asking.Add(1)
-	s.mu.RUnlock()
-
-	answer := make(chan *pebble.Metrics, 1)
-	go func() {
-		defer s.asking.Done()
-		defer inst.release()
-		answer <- inst.db.Metrics()
-	}()
 	select {
-	case m := <-answer:
+	case m := <-s.request():
 		return m
 	case <-failed:
 		return nil
 	}
 }
 
-// Stats returns the store's figures. While the store cannot write, and after
-// Close, they are those of the last call before, but for the space that is left.
+// request asks Pebble for its figures. What it returns will hold them, or nil if the store
+// is closed.
+func (s *Store) request() <-chan *pebble.Metrics {
+	answer := make(chan *pebble.Metrics, 1)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		answer <- nil
+		return answer
+	}
+	inst := s.cur
+	inst.acquire()
+	s.asking.Add(1)
+	go func() {
+		defer s.asking.Done()
+		defer inst.release()
+		answer <- inst.db.Metrics()
+	}()
+	return answer
+}
+
+// Stats returns the store's figures. While the store cannot write, while the disk hangs
+// and after Close, they are those of the last call before, but for the space that is left.
 func (s *Store) Stats() Stats {
 	// The lock is held throughout, so that no instance is counted twice.
 	s.figures.Lock()
 	defer s.figures.Unlock()
-	if m := s.ask(); m != nil {
+	if m := s.askBriefly(); m != nil {
 		free := s.figures.last.DiskFreeBytes
 		s.figures.last = s.stats(m)
 		s.figures.last.DiskFreeBytes = free
@@ -105,6 +110,34 @@ func (s *Store) Stats() Stats {
 		s.figures.last.DiskFreeBytes = usage.AvailBytes
 	}
 	return s.figures.last
+}
+
+// askBriefly is ask for those who must not hang with the disk. A request that gets no
+// answer in time stays the only one until it does. It needs the lock of figures.
+func (s *Store) askBriefly() *pebble.Metrics {
+	failed, reason := s.health.watch()
+	if reason != nil {
+		return nil
+	}
+	if s.figures.hangs != nil {
+		select {
+		case <-s.figures.hangs: // the disk goes on; what it has answered may be old
+			s.figures.hangs = nil
+		default:
+			return nil
+		}
+	}
+	answer := s.request()
+	timer := time.NewTimer(s.opts.statsPatience)
+	defer timer.Stop()
+	select {
+	case m := <-answer:
+		return m
+	case <-failed:
+	case <-timer.C:
+		s.figures.hangs = answer
+	}
+	return nil
 }
 
 // stats needs the lock of figures.

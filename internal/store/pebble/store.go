@@ -93,6 +93,7 @@ type Store struct {
 		sync.Mutex
 		retired totals // of replaced instances
 		last    Stats
+		hangs   <-chan *pebble.Metrics // a request without an answer, or nil: see askBriefly
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,7 @@ func openOnly(t testing.TB, o Options) *Store {
 		o.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
 	cached(t, &o)
+	setDefault(&o.statsPatience, time.Minute) // however slow the machine is
 	s, err := Open(o)
 	require.NoError(t, err)
 	return s
