@@ -77,12 +77,13 @@ func Refuse(s *admission.Shed, tooMany bool) Refusal {
 	return r
 }
 
-// Priority returns what a Spillway-Priority says or, if there is none that fits, a
-// Priority; otherwise p.
+// Priority returns what a Spillway-Priority says or, if it does not fit, a Priority, of
+// whose members u the last counts; and p if that does not fit either.
 func Priority(spillway, priority string, p strategies.Priority) strategies.Priority {
 	if u, ok := digit(spillway); ok {
 		return strategies.Urgency(u)
 	}
+	said := p
 	for len(priority) > 0 {
 		var member string
 		member, priority = cutMember(priority)
@@ -91,11 +92,12 @@ func Priority(spillway, priority string, p strategies.Priority) strategies.Prior
 			continue
 		}
 		value, _, _ = strings.Cut(value, ";") // parameters have no meaning
+		said = p
 		if u, ok := digit(strings.TrimSpace(value)); ok {
-			p = strategies.Urgency(u)
+			said = strategies.Urgency(u)
 		}
 	}
-	return p
+	return said
 }
 
 func digit(s string) (int, bool) {

@@ -66,6 +66,7 @@ func TestPriority(t *testing.T) {
 		{"", `x="a,u=7", u=2;y`, 2},
 		{"", `x="a\",u=7", u=4`, 4},
 		{"", "u=1, u=6", 6},
+		{"", "u=1, u=9", 5},
 		{"", "urgency=1,U=1,u", 5},
 	} {
 		require.Equal(t, row.want, Priority(row.spillway, row.priority, 5), "%q %q", row.spillway, row.priority)
