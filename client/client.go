@@ -146,9 +146,9 @@ func (c *Client) request(ctx context.Context, method, target string, body io.Rea
 	return req, nil
 }
 
-// do sends a request, and returns the answer if it has one of these statuses. Its body
-// must be closed then.
-func (c *Client) do(req *http.Request, wanted ...int) (*http.Response, error) {
+// do sends a request, and returns the answer if it has that status. Its body must be
+// closed then.
+func (c *Client) do(req *http.Request, wanted int) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if bad, ok := errors.AsType[*url.Error](err); ok {
@@ -156,10 +156,8 @@ func (c *Client) do(req *http.Request, wanted ...int) (*http.Response, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", req.Method, err)
 	}
-	for _, status := range wanted {
-		if resp.StatusCode == status {
-			return resp, nil
-		}
+	if resp.StatusCode == wanted {
+		return resp, nil
 	}
 	defer resp.Body.Close()
 	return nil, readError(req.Method, resp)

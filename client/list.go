@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -118,7 +117,7 @@ func (c *Client) list(ctx context.Context, r Range, options []Option, each func(
 		return "", err
 	}
 	defer resp.Body.Close()
-	lines := json.NewDecoder(bufio.NewReader(resp.Body))
+	lines := json.NewDecoder(resp.Body)
 	for {
 		var line struct {
 			Key, Value []byte

@@ -152,7 +152,6 @@ const maxBody = 8 << 10
 // readJSON reads the body of a request into v: one object, no unknown fields,
 // nothing behind it.
 func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
-
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(v); err != nil {

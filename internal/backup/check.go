@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spillway-go/spillway/internal/datadir"
 	"github.com/spillway-go/spillway/internal/store/pebble"
@@ -74,12 +75,10 @@ func check(ctx context.Context, dir string) (Report, error) {
 // names reports whether one of the damaged files has that name, or a name of
 // that pattern.
 func names(damage []pebble.Damage, pattern string) bool {
-	for _, d := range damage {
-		if match, _ := filepath.Match(pattern, d.File); match {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(damage, func(d pebble.Damage) bool {
+		match, _ := filepath.Match(pattern, d.File)
+		return match
+	})
 }
 
 // backupOf returns the inventory of a backup, or an error that wraps ErrNoBackup.

@@ -3,6 +3,7 @@ package secure
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -32,10 +33,5 @@ func OwnName(host string, names ...string) bool {
 		return true
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	for _, n := range names {
-		if name == n {
-			return true
-		}
-	}
-	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.Contains(names, name)
 }

@@ -131,13 +131,10 @@ func (c *conn) answerBody(base int, mediaType string, lines []byte) {
 func (c *conn) endHead(dst []byte) []byte {
 	dst = c.server.clock.append(dst)
 	dst = append(dst, c.req.cors...)
-	switch {
-	case c.keepAlive():
-		if c.req.http10 {
-			dst = append(dst, "Connection: keep-alive\r\n"...)
-		}
-	default:
+	if !c.keepAlive() {
 		dst = append(dst, "Connection: close\r\n"...)
+	} else if c.req.http10 {
+		dst = append(dst, "Connection: keep-alive\r\n"...)
 	}
 	return append(dst, "\r\n"...)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/valyala/fasthttp"
 
@@ -20,15 +21,7 @@ func (l *tagList) given() bool { return l.any || l.tags != nil }
 
 // has reports whether the list has the tag of a value.
 func (l *tagList) has(tag etag.Tag) bool {
-	if l.any {
-		return true
-	}
-	for _, t := range l.tags {
-		if t == tag {
-			return true
-		}
-	}
-	return false
+	return l.any || slices.Contains(l.tags, tag)
 }
 
 // parseTags parses the list of a header (RFC 9110, 13.1). What is no validator of ours is

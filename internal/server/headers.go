@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/spillway-go/spillway/internal/store"
@@ -193,18 +194,7 @@ func trim(b []byte) []byte {
 // with a weight other than 0. Ranges of media types, such as */*, do not count:
 // they accept the plain form as well.
 func (f *fields) wantsNDJSON() bool {
-	if f.accept == nil {
-		return false
-	}
-	if listsNDJSON(f.accept) {
-		return true
-	}
-	for _, list := range f.moreAccept {
-		if listsNDJSON(list) {
-			return true
-		}
-	}
-	return false
+	return listsNDJSON(f.accept) || slices.ContainsFunc(f.moreAccept, listsNDJSON)
 }
 
 // isNDJSON reports whether a media type is application/x-ndjson, whatever its parameters.
@@ -218,11 +208,11 @@ func listsNDJSON(list []byte) bool {
 	for len(list) > 0 {
 		var item []byte
 		item, list, _ = bytes.Cut(list, comma)
-		name, params, _ := bytes.Cut(item, semicolon)
-		if name = trim(name); len(name) != len(typeNDJSON) || !equalFold(name, typeNDJSON) {
+		if !isNDJSON(item) {
 			continue
 		}
 		wanted := true
+		_, params, _ := bytes.Cut(item, semicolon)
 		for len(params) > 0 {
 			var param []byte
 			param, params, _ = bytes.Cut(params, semicolon)
