@@ -11,6 +11,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -149,6 +150,9 @@ func oneLine(text string) string {
 	return text
 }
 
+// secretHeader is the name of a header whose value is not for other eyes.
+var secretHeader = regexp.MustCompile(`(?i)(?:\bauthorization|\bcookie|[-\w]*-(?:token|key|secret)):`)
+
 // commandLine returns how the program was called, for a shell, without secrets.
 func commandLine(args []string) string {
 	const secret = "(secret)"
@@ -159,9 +163,8 @@ func commandLine(args []string) string {
 		} else if i > 0 && args[i-1] == "--admin-token" {
 			arg = secret
 		}
-		const header = "authorization:"
-		if at := strings.Index(strings.ToLower(arg), header); at >= 0 {
-			arg = arg[:at+len(header)] + " " + secret
+		if at := secretHeader.FindStringIndex(arg); at != nil {
+			arg = arg[:at[1]] + " " + secret
 		}
 		words = append(words, quoted(arg))
 	}

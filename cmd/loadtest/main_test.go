@@ -414,6 +414,9 @@ func TestCommandLine(t *testing.T) {
 		"loadtest --admin-token '(secret)' '--admin-token=(secret)'":      {"--admin-token", "a", "--admin-token=b"},
 		"loadtest --header 'authorization: (secret)' '--header=X: y'":     {"--header", "authorization: Bearer x", "--header=X: y"},
 		"loadtest '--header=Authorization: (secret)' --admin-token-other": {"--header=Authorization: Bearer x", "--admin-token-other"},
+		"loadtest --header 'Cookie: (secret)' '--header=X-Api-Key: (secret)' --target 'GET http://key:80/'": {
+			"--header", "Cookie: a=b", "--header=X-Api-Key:c", "--target", "GET http://key:80/",
+		},
 	} {
 		require.Equal(t, want, commandLine(args))
 	}
