@@ -78,8 +78,8 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// rewrite makes the request for the upstream. Its hop-by-hop headers are gone already,
-// and so is what the client says of those before it.
+// rewrite makes the request for the upstream. The reverse proxy has removed its hop-by-hop
+// headers, and Forwarded and X-Forwarded-*.
 func (s *Server) rewrite(p *httputil.ProxyRequest) {
 	p.Out.URL.Scheme, p.Out.URL.Host = s.upstream.url.Scheme, s.upstream.url.Host
 	p.Out.URL.RawQuery = p.In.URL.RawQuery // as it was written
@@ -106,7 +106,7 @@ func modify(answer *http.Response) error {
 	return nil
 }
 
-// fail answers a request to which the upstream gave no answer.
+// fail answers in the place of an upstream that has not.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	record := recordOf(r)
 	timeout, ok := errors.AsType[net.Error](err)
@@ -149,12 +149,12 @@ var (
 	errSilent   = errors.New("the upstream sent nothing more in the midst of its answer")
 )
 
-// oneMoreAttempt sends a request anew at most once. The transport does so by itself, and
-// only if nothing has been written of the request, or it is idempotent and without a
-// body and its connection, which was kept from another request, has been closed.
+// oneMoreAttempt bounds the attempts of a request to two. The transport makes the second by
+// itself: if nothing of the request has been written, or if it is idempotent, has no body,
+// and its kept-alive connection had been closed.
 //
-// Each further piece of an answer has to come within the timeout, so that no place is held
-// for an upstream that hangs. Upgrades and event streams may be silent.
+// It also bounds the wait for each piece of an answer by the timeout, so that an upstream
+// that hangs holds no place. Upgrades and event streams may be silent.
 type oneMoreAttempt struct {
 	upstream *upstream
 	timeout  time.Duration
@@ -228,7 +228,7 @@ func (b duplex) Close() error {
 	return b.ReadWriteCloser.Close()
 }
 
-// body is the body of a request, each further piece of which has to come within a time.
+// body is the body of a request. Each Read of it has the timeout.
 type body struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -260,8 +260,7 @@ func (b *body) setDeadline(t time.Time) {
 	}
 }
 
-// leave leaves the rest of the body to net/http, which reads some of it before or after it
-// sends the answer.
+// leave hands the rest of the body to net/http, which reads some of it around the answer.
 func (b *body) leave() {
 	b.setDeadline(time.Now().Add(b.timeout))
 	b.mu.Lock()
@@ -331,9 +330,8 @@ func (w *record) Flush() {
 	w.bound(func() { _ = http.NewResponseController(w.ResponseWriter).Flush() })
 }
 
-// bound bounds the time that write may take. A client of HTTP/2 need not take what is
-// written to a stream though it takes what is written to its connection, where
-// socket.Conn looks.
+// bound bounds the time of a write to a stream of HTTP/2. Flow control may hold the stream
+// up while its connection, at which socket.Conn looks, makes progress.
 func (w *record) bound(write func()) {
 	w.boundEnd()
 	write()
@@ -342,7 +340,7 @@ func (w *record) bound(write func()) {
 	}
 }
 
-// boundEnd bounds the time that what is written from now on may take.
+// boundEnd bounds the time of all that is written to such a stream from now on.
 func (w *record) boundEnd() {
 	if w.request.ProtoMajor > 1 {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.server.o.WriteTimeout))

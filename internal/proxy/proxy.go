@@ -1,9 +1,9 @@
 // Package proxy forwards HTTP requests to an upstream, each in its turn: it is the data
 // plane of spillway proxy.
 //
-// A request waits in an admission.Controller until it may be sent on. What happens to it
-// from there on is the standard library's: net/http reads it, its reverse proxy sends it
-// and streams the answer back, so that framing is made anew on each side.
+// A request waits in an admission.Controller until it may be sent on. The rest is the
+// standard library's: net/http reads the request, and its reverse proxy sends it and
+// streams the answer back. So each side has framing of its own.
 package proxy
 
 import (
@@ -52,11 +52,12 @@ type Options struct {
 	// TrustHeaders says that the client's Spillway-*, Priority and X-Forwarded-For count.
 	TrustHeaders bool
 
-	// Timeout is for the upstream's headers, once the request has been sent.
+	// Timeout bounds the wait for the headers of the upstream's answer, once the request has
+	// been sent, and for each further piece of the answer.
 	Timeout time.Duration
-	// ReadTimeout is for a request's head, and for each further piece of its body,
-	// WriteTimeout for a client to take something of its answer, and IdleTimeout how long a
-	// connection may be silent between requests.
+	// ReadTimeout bounds the wait for a request's head and for each piece of its body,
+	// WriteTimeout the time for which a client takes nothing of its answer, and IdleTimeout
+	// the time between requests of a connection.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	// MaxConnections is how many may be open.
 	MaxConnections int
@@ -76,7 +77,7 @@ type Events struct {
 	// was shed, and the time since it came; of an upgrade and an event stream until their
 	// headers.
 	Answered func(strategy, method string, code int, shed bool, took time.Duration)
-	// Asked is told of it as well, by whom it was asked and how urgent it was.
+	// Asked is told of the same answer: the class and the client of its request.
 	Asked func(class uint8, client []byte, method string, code int, shed bool, took time.Duration)
 	// Switched is told of a switch of the strategy.
 	Switched func(from, to string)

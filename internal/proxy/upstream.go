@@ -29,8 +29,8 @@ const (
 	idleUpstream = 30 * time.Second
 )
 
-// upstream is where requests are sent. It knows whether that can be reached: from its
-// last connection, and, once that has failed, by trying again until one opens.
+// upstream is where requests are sent. It can be reached until a connection fails to open;
+// then it is tried once a second, until one opens.
 type upstream struct {
 	url       *url.URL
 	address   string
@@ -59,7 +59,7 @@ func openUpstream(o *Options) *upstream {
 	u.transport = &http.Transport{
 		Protocols:   protocols,
 		DialContext: u.dial,
-		// As many as there may be requests at once find one.
+		// One for each request that there may be at once.
 		MaxIdleConnsPerHost:    max(cmp.Or(o.Concurrency, concurrency.DefaultMax), http.DefaultMaxIdleConnsPerHost),
 		IdleConnTimeout:        idleUpstream,
 		TLSHandshakeTimeout:    connectTimeout,

@@ -1,5 +1,5 @@
-// Package socket bounds the time for which the other side of a connection takes
-// nothing of what is sent to it.
+// Package socket cuts off the other side of a connection if it takes nothing of what is
+// sent to it for a time, and bounds how many connections are open.
 package socket
 
 import (
@@ -14,9 +14,9 @@ import (
 // ErrNoRoom is returned by WriteNow when nothing can be written without waiting.
 var ErrNoRoom = errors.New("no room in the socket")
 
-// Conn is a connection whose writes fail when the other side has taken nothing for
-// a time, and may otherwise take as long as it likes. It belongs below TLS, where
-// alone can be seen what is taken.
+// Conn is a connection whose writes fail once the other side has taken nothing for a
+// time. As long as it takes something, a write may last. Put it below TLS: only there
+// does it show what is taken.
 type Conn struct {
 	net.Conn
 	raw     syscall.RawConn // nil if there is none
@@ -61,8 +61,8 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 		c.arm()
 		before := Unsent(c.raw)
 		err = c.raw.Write(some)
-		// A socket tells that it has room only when much of it is free. Who has
-		// taken something meanwhile gets the time anew.
+		// A socket reports room only when much of it is free. If the other side has
+		// taken something meanwhile, its time starts anew.
 		if errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() && Unsent(c.raw) < before {
 			err = nil
 		}
@@ -94,7 +94,8 @@ func (c *Conn) arm() { c.setDeadline(time.Now().Add(c.timeout)) }
 // disarm leaves no deadline behind by which a later write would fail.
 func (c *Conn) disarm() { c.setDeadline(time.Time{}) }
 
-// setDeadline sets the deadline of the present write, no later than the end.
+// setDeadline sets the deadline of the present write to t, or to the end if that is
+// earlier.
 func (c *Conn) setDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,16 +16,16 @@ const (
 	maxRefusals    = 16
 )
 
-// Listener accepts no more connections than that at once, and bounds the time for which
-// a client takes nothing of what it is sent.
+// Listener bounds how many connections are open, and cuts off clients that take nothing
+// of what they are sent.
 type Listener struct {
 	net.Listener
-	// Most is how many connections may be open, and Stall how long a client may take
-	// nothing.
+	// Most is the number of connections that may be open, and Stall the time after which a
+	// client that takes nothing is cut off.
 	Most  int64
 	Stall time.Duration
-	// Refusal is what a connection beyond is told; nil under TLS, in which nothing can be
-	// said without a handshake.
+	// Refusal is sent to connections beyond Most. It is nil under TLS, where nothing can be
+	// sent before a handshake.
 	Refusal []byte
 
 	open     atomic.Int64
@@ -33,8 +33,8 @@ type Listener struct {
 	refusals sync.WaitGroup
 }
 
-// Refusal is the whole answer of HTTP to a connection beyond the limit: a problem with
-// that detail, in which nothing has to be escaped.
+// Refusal returns the HTTP answer for a connection beyond the limit: a problem with that
+// detail, in which nothing has to be escaped.
 func Refusal(detail string) []byte {
 	body := `{"title":"Service Unavailable","status":503,"detail":"` + detail + "\"}\n"
 	return []byte("HTTP/1.1 503 " + http.StatusText(http.StatusServiceUnavailable) + "\r\nRetry-After: 1\r\nConnection: close\r\n" +
@@ -59,8 +59,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse tells why, for a moment, so that a client that is sending sees it.
-// Beyond some at a time it just closes.
+// refuse sends the refusal, and reads on for a moment so that a client that is sending sees
+// it. Beyond maxRefusals at once it just closes the connection.
 func (l *Listener) refuse(nc net.Conn) {
 	if l.refusing.Add(1) > maxRefusals || l.Refusal == nil {
 		l.refusing.Add(-1)
