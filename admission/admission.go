@@ -41,10 +41,9 @@ type Options struct {
 	Spec strategies.Spec
 	// Concurrency is how many places there are, 1 to 1,048,576: that many requests of cost
 	// 1 run at once. With 0 the number is learned from how long requests take while others
-	// wait, see package concurrency. Under Observe a learned number holds nobody back, so
-	// nothing is learned, and what would be turned away is not known: who never sends
-	// less at once cannot tell requests that are slow since there are too many from
-	// requests that are slow. Give a number to know it.
+	// wait, see package concurrency. Under Observe a learned number holds nobody back. So
+	// nobody waits, nothing is learned, and what would be turned away is not known. Give a
+	// number to know it.
 	Concurrency int
 	// MinConcurrency and MaxConcurrency bound a learned number: 1 and 10,000 by default.
 	MinConcurrency, MaxConcurrency int

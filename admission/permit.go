@@ -9,15 +9,15 @@ import (
 )
 
 // waiter is a request on its way through the engine, and then what its permit refers to.
-// It is pooled: the generation changes when its places are given back, which makes void
-// the permits that refer to it.
+// It is pooled: when its places are given back its generation changes, which voids the
+// permits that refer to it.
 type waiter struct {
 	task       dispatch.Task
 	controller *Controller
 	decided    chan struct{} // of capacity 1: it has its places, or was shed
 	generation atomic.Uint64
-	// ends counts how often its waiting has ended: by a decision of the engine, or as who
-	// asked has left, whom no decision concerns any more. ended is the count before this time.
+	// ends counts how often its waiting has ended: by a decision of the engine, or because the
+	// caller has left, whom no decision concerns any more. ended is the count before this use.
 	ends     atomic.Uint32
 	ended    uint32
 	admitted time.Time // for Options.Released
@@ -40,7 +40,7 @@ func (c *Controller) waiter(r Request) *waiter {
 	return w
 }
 
-// recycle puts w back, to which nobody refers who could use it.
+// recycle puts w back into the pool. Only void permits may refer to it.
 func (c *Controller) recycle(w *waiter) {
 	w.task.Client = ""
 	c.waiters.Put(w)
@@ -52,11 +52,11 @@ func granted(t *dispatch.Task) {
 	if w.decide() {
 		return
 	}
-	go w.controller.unused(w) // or else a line of those who have left would have it call itself as often
+	go w.controller.unused(w) // it may grant the next one: a line of those who have left would nest as deep
 }
 
-// unused gives back the places of w, which nobody makes use of: that they were had for
-// so short a time tells nothing of how long requests take.
+// unused gives back the places of w, which nobody has used. So how long w had them tells
+// nothing of how long requests take.
 func (c *Controller) unused(w *waiter) {
 	c.engine.Answered(&w.task, w.task.Began(), dispatch.Unmeasured)
 	c.engine.Release(&w.task)
@@ -152,8 +152,8 @@ func (p Permit) Answered(how Outcome) {
 	if w == nil {
 		return
 	}
-	// In this order: what is the permit's own afterwards was so before. If it is released
-	// only now, and others get the places, they began at another time.
+	// In this order: if the permit is valid after the load of began, began is its own. If it
+	// is released from now on, and the waiter is used again, that has another began.
 	began := w.task.Began()
 	if w.generation.Load() != p.generation {
 		return

@@ -161,9 +161,9 @@ func (r *RoundTripper) beginAgain() bool {
 	return r.budget.has() && r.throttle.admit(time.Now(), rand.Float64()) && r.budget.withdraw()
 }
 
-// note counts what became of an attempt, and reports whether it was refused, or not
-// answered. To have waited in vain until a deadline is not to have been answered; who
-// cancels says nothing about the service.
+// note counts what became of an attempt, and reports whether it was refused or not
+// answered. A deadline that passes counts as no answer; a request that its caller cancels
+// does not count.
 func (r *RoundTripper) note(req *http.Request, resp *http.Response, err error) (refused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,8 +215,8 @@ func repeatable(req *http.Request, resp *http.Response, err error) bool {
 	return false
 }
 
-// pause returns how long to wait before the next attempt: half as long again as the
-// service asks for at most, and not less. It reports false if that is too long.
+// pause returns how long to wait before the next attempt: what the service asks for, and up
+// to half of it more. It reports false if that is too long.
 func pause(resp *http.Response, attempt int) (time.Duration, bool) {
 	if resp != nil {
 		if asked, ok := retryAfter(resp.Header.Get("Retry-After")); ok {

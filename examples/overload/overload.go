@@ -1,6 +1,6 @@
-// Package overload serves the same handler behind what limits how many requests it has at
-// once: nothing, failsafe-go, or package admission. What came of them under the same
-// overload is on docs/library-overload.md, with the command that measures it.
+// Package overload serves one handler behind different limiters: none, failsafe-go, or
+// package admission. docs/library-overload.md shows how they fare under the same overload,
+// and the command that measures it.
 package overload
 
 import (
@@ -21,9 +21,8 @@ import (
 )
 
 const (
-	// places is how many requests the resource works for at once, and work how long it
-	// takes for one: together 1,000 a second, which is little for the machine, so that it is
-	// the resource that is overloaded.
+	// places is how many requests the resource serves at once, and work how long each takes:
+	// 1,000 a second, so little that the resource is overloaded and not the machine.
 	places = 8
 	work   = 8 * time.Millisecond
 )

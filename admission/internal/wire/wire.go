@@ -14,7 +14,7 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// The headers that are read if they are trusted, and that one which refusals have.
+// The headers that are read if they are trusted, and ShedHeader, which refusals have.
 const (
 	ClientHeader   = "Spillway-Client"
 	PriorityHeader = "Spillway-Priority"
@@ -52,8 +52,8 @@ type Refusal struct {
 	Body       string // of ProblemType
 }
 
-// Refuse returns the answer. What the client could not have done anything about is 503
-// or 504, also if tooMany asks for 429.
+// Refuse returns the answer. With tooMany it is 429 instead of 503, unless the service is
+// stopping or the client has gone.
 func Refuse(s *admission.Shed, tooMany bool) Refusal {
 	status := http.StatusServiceUnavailable
 	switch s.Reason {
