@@ -81,8 +81,8 @@ func names(damage []pebble.Damage, pattern string) bool {
 	})
 }
 
-// backupOf returns the inventory of a backup, or an error that wraps ErrNoBackup.
-// A backup that a service was started on is none any more but a data folder.
+// backupOf returns the inventory of a backup, or an error that wraps ErrNoBackup. A
+// backup on which a service was started is a data folder since.
 func backupOf(dir string) (inventory, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return inventory{}, err

@@ -87,11 +87,11 @@ func Ours(dir string) error {
 	return nil
 }
 
-// Restore copies the backup in from to the data folder to, which must not exist,
-// or be empty but for Folder and what a service without data leaves behind. The
-// backup is checked before, and is not changed. If the restore fails, or ctx ends,
-// what was copied is removed; the folder may stay, and its lock. The report is on the backup, and of interest also with
-// ErrDamaged.
+// Restore copies the backup in the folder from to the data folder to, which must not
+// exist, or be empty but for Folder and what a service without data leaves behind.
+// The backup is checked first, and not changed. If the restore fails, or ctx ends,
+// what was copied is removed; the folder may stay, and its lock. The report is on the
+// backup, and valid with ErrDamaged as well.
 func Restore(ctx context.Context, from, to string) (Report, error) {
 	inv, err := backupOf(from)
 	if err != nil {

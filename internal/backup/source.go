@@ -26,9 +26,9 @@ type Source struct {
 	release func()
 }
 
-// OpenSource opens a data folder or a backup for reading, and changes nothing. No
-// service can be started on it meanwhile. The error wraps ErrInUse if one does run on it. A process that has the folder open
-// itself must not call it.
+// OpenSource opens a data folder or a backup for reading, and changes nothing. Until
+// Close no service can be started on it. The error wraps ErrInUse if one runs on it. A
+// process that has the folder open itself must not call it.
 func OpenSource(ctx context.Context, dir string) (_ *Source, err error) {
 	release, err := datadir.Share(dir)
 	if errors.Is(err, ErrInUse) {

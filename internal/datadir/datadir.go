@@ -26,7 +26,7 @@ const (
 	fileMode fs.FileMode = 0o600
 )
 
-// LockName is the file in a data folder that who uses the folder has locked.
+// LockName is the file in a data folder that is locked while the folder is in use.
 const LockName = "LOCK"
 
 var (

@@ -7,9 +7,9 @@ import (
 	"encoding/base64"
 )
 
-// Tag is the validator of a value: the first 128 bits of its SHA-256. Who writes only
-// if a value has a certain tag relies on no other value having it. The zero Tag stands
-// for one that is not known.
+// Tag is the validator of a value: the first 128 bits of its SHA-256. A write that is
+// conditional on a tag relies on no other value having it. The zero Tag stands for one
+// that is not known.
 //
 // At 100 bytes SHA-256 took 148 ns, and BLAKE3 (github.com/zeebo/blake3) 158 ns; at
 // 1 MiB 0.71 and 0.34 ms, which only writes of such values pay. The one of the standard

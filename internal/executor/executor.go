@@ -67,9 +67,9 @@ func (e *Events) setDefaults() {
 type Options struct {
 	// Store is used by the executor, which does not close it.
 	Store store.Store
-	// MaxCommits is how many batches may have been handed on to the completer and
-	// not yet be durable before Blocked tells so. Less than 1 means 1. Those who
-	// were told otherwise a moment before may add one each.
+	// MaxCommits is how many batches may be handed on and not yet durable before
+	// Blocked returns true. Less than 1 means 1. Each worker that was told otherwise
+	// a moment before may add one.
 	MaxCommits int
 	// Unblocked is called when Blocked(false) has become false because a batch is
 	// durable. It must not block. Nil means that nobody wants to know.
@@ -133,8 +133,8 @@ func (e *Executor) Close() {
 }
 
 // Blocked reports whether no write should be begun for now: because the store
-// stalls or, unless inline is set, because as many batches as may be are on their
-// way to the disk. Who runs a write inline holds up nobody by waiting for its sync.
+// stalls or, unless inline is set, because MaxCommits batches wait for their sync.
+// A write that is run inline holds up nobody else while it waits for its sync.
 func (e *Executor) Blocked(inline bool) bool {
 	return !inline && e.commits.Load() >= e.maxCommits || e.store.Stalled()
 }
@@ -163,8 +163,8 @@ func (e *Executor) Run(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 // now is the time in nanoseconds since the epoch.
 func (e *Executor) now() int64 { return int64(time.Since(e.epoch)) }
 
-// began returns when t began to run, which is now. A task that was started at
-// the beginning of this turn says so, which spares a look at the clock.
+// began returns when t began to run: now, or the beginning of this turn, which t
+// knows and which spares a look at the clock.
 func (e *Executor) began(t *dispatch.Task) int64 {
 	if e.started {
 		return t.Started
@@ -232,7 +232,7 @@ func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	b.applied = e.now()
 	e.events.Operated("commit", time.Duration(b.applied-start))
 	b.commit = commit
-	// Nobody tells what he has seen of writes that have had no effect.
+	// Of writes without an effect nothing may be told.
 	if happened := err == nil || errors.Is(err, store.ErrUnknownOutcome); happened && (looks || mayIdle) {
 		for _, t := range e.table.dismiss(b, e.store) {
 			done(t)
@@ -269,8 +269,8 @@ func (e *Executor) complete() {
 	}
 }
 
-// handed are the batches on their way to the completer. There are about as many as
-// may be, and nobody waits who pushes one.
+// handed are the batches on their way to the completer. To push one never blocks:
+// Blocked keeps their number near Options.MaxCommits.
 type handed struct {
 	some chan struct{} // of capacity 1: there are some, or it is closed
 

@@ -69,7 +69,7 @@ type Op struct {
 	// closed by its error.
 	Err error
 
-	// idle says that the operation has written nothing, and only told what is there.
+	// idle says that the operation has written nothing, and only tells what is there.
 	idle     bool
 	scan     scan     // of a range between its turns
 	deferred deferred // of a read that waits for a sync

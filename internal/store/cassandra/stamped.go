@@ -39,11 +39,10 @@ func OpenStamped(o Options) (*Stamped, error) {
 	}, nil
 }
 
-// PutStamped writes a value that is gone after so many seconds from now, 0 for never,
-// as of the timestamp, in microseconds since 1970: it
-// has no effect on a key that was written or deleted later. To repeat it changes
-// nothing, also if the outcome of the first is unknown. Its errors are those of
-// Apply.
+// PutStamped writes a value as of the timestamp, in microseconds since 1970: it has no
+// effect on a key that was written or deleted later. The value is gone after ttl seconds
+// from now, 0 for never. It is safe to repeat, even after an unknown outcome. Its errors
+// are those of Apply.
 func (s *Stamped) PutStamped(key, value []byte, ttl uint32, stamp int64) error {
 	return s.apply(store.Terms{}, &store.Write{Key: key, Value: value, TTL: ttl}, stamp)
 }

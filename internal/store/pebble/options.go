@@ -41,8 +41,8 @@ type Options struct {
 	// CacheBytes is the size of the block cache. Memtables are accounted
 	// against it, and sized by it and ValueBytes. Zero means 64 MiB.
 	CacheBytes int64
-	// ValueBytes is the size of the cache of values in front of Pebble, in addition. Less
-	// than values.MinBytes means none.
+	// ValueBytes is the size of the cache of values in front of Pebble, on top of
+	// CacheBytes. Less than values.MinBytes means none.
 	ValueBytes int64
 	// MaxOpenFiles is how many tables are kept open. Zero means 8192: one that is
 	// used stays open then, as 10 GB are some thousand tables, and opening one
@@ -54,8 +54,8 @@ type Options struct {
 	// SweepInterval is the shortest time between two passes over the store that remove
 	// what has expired. Zero means 5 s.
 	SweepInterval time.Duration
-	// Now is the wall clock, by which values expire. Nil means time.Now. If it runs
-	// backwards, the store takes it to stand still.
+	// Now is the wall clock, by which values expire. Nil means time.Now. While it runs
+	// backwards, the store's time stands still.
 	Now func() time.Time
 	// FS is the file system. Nil means the operating system's, which holds Dir: see
 	// package datadir.

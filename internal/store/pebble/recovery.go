@@ -22,9 +22,9 @@ import (
 //     instance stays, serves reads, and the next attempt comes.
 //  4. If the log is lost, or the instance is broken, another one is opened.
 //     First the one in use is fenced: it can read, but change nothing. The folder
-//     is looked at as a start does, and must have all its tables. Reads move over when the new one is ready. Who is in the middle of a range
-//     finishes it on the old one, which is closed after the last of them; until
-//     then no table is removed.
+//     is checked as at a start, and must have all its tables. Reads move over when
+//     the new instance is ready. Ranges that are under way end on the old one, which
+//     is closed after the last of them; until then no table is removed.
 //  5. Writes are let in again, unless something else has failed meanwhile, or they
 //     would wait for compactions that fail.
 //

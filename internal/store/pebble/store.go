@@ -12,13 +12,13 @@
 // system, before Pebble can acknowledge anything; reads go on; and a goroutine
 // tries to come back: see recovery.go.
 //
-// Values that are read again are kept in memory: see package values, which says why
-// nobody can tell. The store is asked for them after the tickets are taken, writes are
-// changes from before they are applied until they are visible, and when another opening
-// of the folder takes the place of one the cache is cleared.
+// Values that are read again are kept in memory. Package values says why no reader can
+// tell. For that, Get takes a ticket before it asks Pebble, a write is a change in the
+// cache from before it is applied until it is visible, and the cache is cleared when the
+// folder is opened again.
 //
-// Writes do not stall in Pebble: Stalled tells when they should be held back, so
-// that they wait where they hold up nobody: see stall.go.
+// Writes do not stall in Pebble: Stalled tells when to hold them back, so that they wait
+// where they hold up nobody. See stall.go.
 package pebble
 
 import (
@@ -210,8 +210,8 @@ func (s *Store) readError(err error) error {
 	return fmt.Errorf("cannot read: %w", err)
 }
 
-// Apply writes, also while writes should be held back. Under Always it returns a Commit; otherwise the writes are
-// acknowledged by its returning nil.
+// Apply writes, even while writes should be held back. Under Always it returns a Commit;
+// otherwise the writes may be acknowledged once it returns nil.
 func (s *Store) Apply(writes []store.Write) (store.Commit, error) {
 	s.order.RLock()
 	defer s.order.RUnlock()
