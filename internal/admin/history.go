@@ -107,7 +107,7 @@ func (h *history) sample() bool {
 	memory := memoryUsed()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Answers are counted after their tasks, so that the difference may be too
+	// An answer is counted after its task is shed, so that the difference may be too
 	// small, but never too large.
 	for _, n := range live.Shed {
 		now.roomless -= n

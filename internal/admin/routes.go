@@ -65,8 +65,8 @@ func (o *Options) routes(past *history, f *feed) http.Handler {
 			mux.Handle(r.path, handler)
 			continue
 		}
-		// Nor must it have profiles taken, or the heap collected, by an image with
-		// that address. Whatever the method, it is judged as one that changes things.
+		// Nor may an image with such an address have profiles taken, or the heap collected:
+		// whatever its method, the request is judged as one that changes something.
 		mux.HandleFunc(r.path, func(w http.ResponseWriter, req *http.Request) {
 			judged := *req
 			judged.Method = http.MethodPost

@@ -1,5 +1,5 @@
-// Package logging writes log lines without ever making those wait who log: a
-// reader of stderr that stalls must not stop the service.
+// Package logging writes log lines and never blocks the caller: a reader of stderr that
+// stalls must not stop the service.
 package logging
 
 import (
@@ -37,14 +37,13 @@ func Open(to io.Writer, report func(n uint64) error) *Writer {
 	return w
 }
 
-// Write takes over p, which is a line, or drops it. It never blocks
-// and never fails.
+// Write queues p, which is a line, or drops it. It never blocks and never fails.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.work.Signal()
-	// Once a line is missing those behind it are, too, until the goroutine takes
-	// over what is before: so the report stands where the gap is.
+	// Once a line is missing, those behind it are dropped too, until the goroutine
+	// takes what is queued: so the report stands where the gap is.
 	if w.closed || w.missing > 0 || len(w.queued)+len(p) > maxQueued {
 		w.missing++
 		w.dropped++

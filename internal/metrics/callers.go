@@ -47,9 +47,8 @@ type caller struct {
 	idle  uint64 // the sum at the last look, of whoever calls Live
 }
 
-// callers counts by class and by client. A client has one of few places, of which
-// none is taken away while it sends requests; those without one are counted
-// together.
+// callers counts by class and by client. There are maxCallers places for clients. A
+// client keeps its place while it sends requests; those without one are counted together.
 type callers struct {
 	seed    maphash.Seed
 	classes [Classes]tally

@@ -14,9 +14,8 @@ import (
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
-// Live is the state of the process at one moment. What is counted is counted
-// since the start and over all strategies, so that a reader who keeps an
-// earlier state knows what happened in between.
+// Live is the state of the process at one moment. Counts are since the start and over
+// all strategies: the difference to an earlier state is what happened in between.
 type Live struct {
 	// SLO is the latency objective, in seconds.
 	SLO float64
@@ -25,9 +24,9 @@ type Live struct {
 	Shed           map[string]float64
 	// WouldShed are tasks by the reason for which they would have been shed.
 	WouldShed map[string]float64
-	// TurnedAway are the requests that were answered as shed: those tasks, once
-	// they are answered, and requests for which there was no room before they
-	// became one. It never exceeds the two together.
+	// TurnedAway are the requests that were answered as shed: tasks that were shed, once
+	// they are answered, and requests whose bodies had no room, which never became a
+	// task.
 	TurnedAway float64
 	// Codes are answered requests by status code.
 	Codes map[int]float64

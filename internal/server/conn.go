@@ -29,8 +29,8 @@ type conn struct {
 	server *Server
 	socket net.Conn
 	// raw gives access to the file descriptor. It is nil if there is none that
-	// carries the bytes themselves, as under TLS: then nobody waits without a
-	// buffer (it is one byte), and clients that go are not noticed.
+	// carries the bytes themselves, as under TLS: then waiting takes a buffer, of
+	// one byte, and hang-ups are not noticed.
 	raw syscall.RawConn
 
 	parker  parker
@@ -228,7 +228,7 @@ func (c *conn) await() bool {
 	}
 }
 
-// startIdling gives the client its time to send another request, from now on.
+// startIdling starts the time that the client has to send another request.
 func (c *conn) startIdling(now int64) {
 	c.until = now + int64(c.server.opts.IdleTimeout)
 	c.arm()
@@ -466,8 +466,8 @@ func (c *conn) readHead() (*problem, error) {
 	}
 }
 
-// startClock gives the client its time to send the rest of a request. It is one
-// for the head and the body.
+// startClock starts the time that the client has to send a request: one for the head
+// and the body together.
 func (c *conn) startClock() {
 	if c.begun == 0 {
 		c.begun = c.now()

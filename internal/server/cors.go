@@ -11,7 +11,7 @@ func newCORS(origins []string) cors {
 	if len(origins) == 0 {
 		return nil
 	}
-	// Who keeps an answer must not give one page what another was told.
+	// A cache must not give one page the answer to another.
 	const vary = "Vary: Origin\r\n"
 	c := cors{"": vary}
 	for _, o := range origins {

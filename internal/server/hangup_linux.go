@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangups notices clients that go: while their request waits, when nobody reads
-// from the connection, and together with their last bytes, which Go's poller
-// does not tell apart from bytes alone. It is an epoll set of its own, from
-// which the kernel removes a connection when it is closed. The set is edge
-// triggered and not interested in bytes, so a connection costs one call in its
-// life, and the goroutine wakes only when a client goes.
+// hangups notices clients that hang up: while their request waits, when nobody reads
+// from the connection, and together with their last bytes, which Go's poller does not
+// tell apart from bytes alone. It is an epoll set of its own, from which the kernel
+// removes a connection that is closed. The set is edge triggered and not interested in
+// bytes. So a connection costs one system call in its life, and the goroutine wakes only
+// when a client hangs up.
 type hangups struct {
 	file *os.File // the epoll set; Go's poller tells when it has something
 	done chan struct{}
@@ -85,10 +85,9 @@ func (h *hangups) tell(e *unix.EpollEvent) {
 	c.interrupt(time.Time{})
 }
 
-// add has c told when its client goes, or has gone already, and returns the key
-// to remove it by. Keys are never used twice, so that an event of a closed
-// connection is not taken for one of its successor. If the kernel refuses, the
-// client's going stays unnoticed.
+// add watches c, whose client may have gone already, and returns the key to remove it
+// by. Keys are never used twice, so that an event of a closed connection is not taken
+// for one of its successor. If the kernel refuses, a hang-up stays unnoticed.
 func (h *hangups) add(c *conn) (key uint64) {
 	h.mu.Lock()
 	h.mu.key++

@@ -225,8 +225,8 @@ func (c *conn) parseRequest() *problem {
 	return nil
 }
 
-// mostBody returns how many bytes the body of the request may have. To come again with
-// a batch that is larger than the budget of all bodies would be of no use.
+// mostBody returns how many bytes the body of the request may have. A batch that is
+// larger than the budget of all bodies would never be let in, and so is too large.
 func (c *conn) mostBody() int {
 	o := &c.server.opts
 	if c.req.isBatch {

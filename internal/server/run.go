@@ -25,10 +25,9 @@ func (c *conn) run(base int) {
 		t.Size, t.Write = int64(len(c.body.value)), c.x.op.Steps.Writes()
 	}
 
-	// A connection that is busy runs its tasks itself when no worker need be
-	// waited for. One that is not would only have its stack grow for it, which
-	// stays large, and there may be many of those. And answers that have not been
-	// written would have to wait for the task.
+	// A connection that is busy runs its tasks itself when a worker is idle. One that
+	// is not busy does not: its stack would grow and stay large, and there may be
+	// many. Nor does one with answers to write, which would wait for the task.
 	t.InPlace = c.lately >= busyAfter && base == c.x.sent
 	waits := c.server.opts.Dispatcher.Submit(t)
 	events := c.parker.poll()

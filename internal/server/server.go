@@ -118,9 +118,9 @@ type Server struct {
 	largeReaders sync.Pool // *bufio.Reader that hold the largest head
 
 	// draining makes every answer the last of its connection, parting ends the
-	// connections that wait for a request, closed makes every connection end as
-	// soon as it can. The latter two are set before connections are interrupted,
-	// so that whoever sets a later deadline afterwards sees them.
+	// connections that wait for a request, and closed ends every connection as
+	// soon as possible. The latter two are set before connections are interrupted,
+	// so that a connection that sets a later deadline afterwards sees them.
 	draining, parting, closed atomic.Bool
 	// lastRequests is how long a drain waits for further requests, so that clients
 	// that pause are told in an answer that the connection ends, which HTTP/1.1
@@ -365,8 +365,7 @@ func (s *Server) wait(ctx context.Context) error {
 	}
 }
 
-// answered tells the events of a request that was answered, and returns when
-// that was.
+// answered tells the events that a request was answered, and returns the time of that.
 func (s *Server) answered(strategy, method string, code int, shed bool, arrival int64) (now int64) {
 	if strategy == "" {
 		strategy = s.opts.Dispatcher.Status().Strategy

@@ -46,15 +46,14 @@ func cutMember(b []byte) (member, rest []byte) {
 	return b, nil
 }
 
-// longestBefore is how long before it came here a request may have come to a proxy. A
-// longer time is that of a clock which is wrong.
+// longestBefore is the longest time that a request may have spent in proxies. One that is
+// longer comes of a wrong clock.
 const longestBefore = time.Hour
 
-// movedBack returns the arrival of a request that came here at arrival, which is now,
-// by what a proxy says in X-Request-Start: t=, and the seconds since the epoch,
-// perhaps with a fraction, or milliseconds, or microseconds. What does not fit, or
-// lies in the future, changes nothing. Nothing has arrived before the clock of
-// arrivals began.
+// movedBack returns the arrival of a request that came here at arrival, which is now, as
+// moved back by a proxy's X-Request-Start: t=, and seconds since the epoch, perhaps with a
+// fraction, or milliseconds, or microseconds. What does not fit, or lies in the future,
+// changes nothing. No arrival is before the zero of its clock.
 func movedBack(arrival int64, value []byte, now time.Time) int64 {
 	value = bytes.TrimPrefix(value, []byte("t="))
 	if len(value) == 0 || len(value) > 20 || len(bytes.Trim(value, "0123456789.")) > 0 {

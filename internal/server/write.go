@@ -56,8 +56,8 @@ func (c *conn) writeRaw(b []byte) error {
 	c.outgoing, c.mayWait, c.writeErr = b, false, nil
 	defer func() { c.outgoing = nil }()
 	if c.server.closed.Load() {
-		// The time that Close gave to what was being written may have passed
-		// since, and without time not even a socket with room takes anything.
+		// The deadline that Close has set may have passed, and past its deadline
+		// not even a socket with room takes anything.
 		c.armWrite()
 	}
 	err := c.raw.Write(c.writable)
@@ -68,8 +68,8 @@ func (c *conn) writeRaw(b []byte) error {
 			c.armWrite()
 			before := socket.Unsent(c.raw)
 			err = c.raw.Write(c.writable)
-			// The socket says that it has room only when much of it is free. A
-			// slow client that has taken something meanwhile gets its time anew.
+			// The socket reports room only when much of it is free. If a slow
+			// client has taken something meanwhile, its time starts anew.
 			if errors.Is(err, os.ErrDeadlineExceeded) && !c.server.closed.Load() && socket.Unsent(c.raw) < before {
 				err = nil
 			}

@@ -1,13 +1,12 @@
-// Package slowest remembers the slowest requests of late, for people who want
-// to know where their time went.
+// Package slowest remembers the slowest requests of the last minutes, for people who
+// want to know where their time went.
 //
 // Every request asks whether it is slow enough to be remembered, at the cost of
 // reading two words that hardly ever change. Only those that are take a lock.
 //
-// Each minute has its own, so that a burst leaves what was slow before and after
-// it in place: when it is forgotten, the slowest of the other minutes are there.
-// What is among the slowest of several minutes is so in its own, so that nothing
-// is missed.
+// Each minute remembers its own, so that a burst does not push out what was slow before
+// and after it. Nothing is missed: a request that is among the slowest of several
+// minutes is among the slowest of its own.
 package slowest
 
 import (
