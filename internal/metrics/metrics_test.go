@@ -216,6 +216,15 @@ func TestMetrics_Answered(t *testing.T) {
 	}, series(t, m, "spillway_request_duration_seconds_count"))
 }
 
+// A request that was answered by nobody is no success of the upstream.
+func TestMetrics_ProxyWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	m := New(Options{SLO: time.Second, Proxy: true})
+	m.Answered("fifo", "GET", 0, false, time.Millisecond)
+	require.Equal(t, []string{`{code="500",method="GET",strategy="fifo"} 1`}, series(t, m, "spillway_requests_total"))
+	require.Equal(t, []string{`{method="GET",outcome="error",strategy="fifo"} 1`}, series(t, m, "spillway_request_duration_seconds_count"))
+}
+
 func TestMetrics_SLOIsABucketBound(t *testing.T) {
 	t.Parallel()
 	for slo, bounds := range map[time.Duration]int{

@@ -185,10 +185,10 @@ func (m *Metrics) Switched(_, _ string) { m.switches.Inc() }
 // Answered counts an answered request: the strategy and the method it was
 // under, the status code, whether it was shed, and the time since it arrived.
 func (m *Metrics) Answered(strategy, method string, code int, shed bool, d time.Duration) {
-	s, verb, outcome := m.strategy(strategy), m.methodIndex(method), m.outcome(method, code, shed)
-	if code < minCode || code > maxCode {
+	if code < minCode || code > maxCode { // none was sent, or nobody knows it
 		code = 500
 	}
+	s, verb, outcome := m.strategy(strategy), m.methodIndex(method), m.outcome(method, code, shed)
 	requests := &s.requests[verb][code-minCode]
 	counter := requests.Load()
 	if counter == nil {
