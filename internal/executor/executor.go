@@ -182,7 +182,8 @@ func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	slot := e.table.slot(op.Key)
 	for {
 		generation := e.table.generation.Load()
-		op.Buf, op.Meta, op.Err = e.storeGet(op.Buf[:head], op.Key)
+		op.Buf = op.Buf[:head]
+		e.storeGet(op)
 		if op.Err != nil && !errors.Is(op.Err, store.ErrNotFound) {
 			break
 		}
@@ -378,10 +379,8 @@ func (e *Executor) firstTurn(t *dispatch.Task, op *Op, done func(*dispatch.Task)
 // fill appends entries to op.Buf until it is full, the limit is reached or none
 // is left. It sets More, or else closes the iterator.
 func fill(op *Op) (err error) {
+	defer rescue(&err) // also of the Close
 	defer func() {
-		if r := recover(); r != nil {
-			err = panicked(r)
-		}
 		if !op.More {
 			op.Close()
 		}
@@ -450,30 +449,18 @@ func fill(op *Op) (err error) {
 // The calls of the store follow. A panic in there must not take the worker with
 // it.
 
-func (e *Executor) storeGet(dst, key []byte) (value []byte, m store.Meta, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			value, err = dst, panicked(r)
-		}
-	}()
-	return e.store.Get(dst, key)
+func (e *Executor) storeGet(op *Op) {
+	defer rescue(&op.Err)
+	op.Buf, op.Meta, op.Err = e.store.Get(op.Buf, op.Key)
 }
 
 func (e *Executor) storeView(read func(store.View) error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = panicked(r)
-		}
-	}()
+	defer rescue(&err)
 	return e.store.View(read)
 }
 
 func (e *Executor) storeTransact(b *batch) (c store.Commit, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			c, err = nil, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, panicked(r))
-		}
-	}()
+	defer rescueWrite(&err)
 	return e.store.Transact(b.expected(), func(v store.View) ([]store.Write, error) {
 		e.table.doubts(b, e.store)
 		b.fill(v)
@@ -482,30 +469,30 @@ func (e *Executor) storeTransact(b *batch) (c store.Commit, err error) {
 }
 
 func (e *Executor) storeApply(writes []store.Write) (c store.Commit, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			c, err = nil, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, panicked(r))
-		}
-	}()
+	defer rescueWrite(&err)
 	return e.store.Apply(writes)
 }
 
 func storeWait(c store.Commit) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %w", store.ErrUnknownOutcome, panicked(r))
-		}
-	}()
+	defer rescueWrite(&err)
 	return c.Wait()
 }
 
 func (e *Executor) storeRange(op *Op) (it store.Iterator, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			it, err = nil, panicked(r)
-		}
-	}()
+	defer rescue(&err)
 	return e.store.Range(op.Key, op.End, op.Descending)
 }
 
-func panicked(r any) error { return fmt.Errorf("the store panicked: %v", r) }
+// rescue turns a panic into an error.
+func rescue(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("the store panicked: %v", r)
+	}
+}
+
+// rescueWrite is rescue for a write, whose outcome is unknown then.
+func rescueWrite(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%w: the store panicked: %v", store.ErrUnknownOutcome, r)
+	}
+}

@@ -157,6 +157,11 @@ func TestExecutor_SurvivesPanics(t *testing.T) {
 	bad.Encode = func(_, _, _ []byte) []byte { panic("encode") }
 	require.ErrorContains(t, run1(e, bad).wait(t).Err, "panicked: encode")
 	require.Zero(t, f.iterators())
+	// An iterator that has panicked may do so again when it is closed, and is not closed twice.
+	f.set(func() { f.badEnd = true })
+	again := run1(e, bad).wait(t)
+	require.ErrorContains(t, again.Err, "panicked: close")
+	again.Close()
 }
 
 func TestExecutor_Events(t *testing.T) {

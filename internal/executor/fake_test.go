@@ -27,6 +27,7 @@ type fake struct {
 	unwritable error
 	stalled    bool
 	panics     bool
+	badEnd     bool   // iterators panic when they are closed
 	onGet      func() // called after each Get has read
 	open       int    // iterators
 }
@@ -193,6 +194,9 @@ func (i *fakeIter) Close() error {
 	i.fake.mu.Lock()
 	defer i.fake.mu.Unlock()
 	i.fake.open--
+	if i.fake.badEnd {
+		panic("close")
+	}
 	return nil
 }
 

@@ -79,12 +79,11 @@ type Op struct {
 // It may be called by the owner at any time and more than once, and does nothing
 // to other operations.
 func (o *Op) Close() {
-	if it := o.scan.iter; it != nil {
-		// Nobody reads on, so its error matters to nobody.
-		_ = it.Close()
+	it := o.scan.iter
+	o.scan, o.More = scan{}, false // first, as one that is broken may panic
+	if it != nil {
+		_ = it.Close() // nobody reads on
 	}
-	o.scan = scan{}
-	o.More = false
 }
 
 // covers reports whether a key is within the bounds of a range.

@@ -24,7 +24,7 @@ func (e *Executor) ask(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	case Get:
 		start := e.began(t)
 		head := len(op.Buf)
-		op.Buf, op.Meta, op.Err = e.remoteGet(terms, op.Buf, op.Key)
+		e.remoteGet(terms, op)
 		if op.Err != nil {
 			op.Buf = op.Buf[:head]
 		}
@@ -58,20 +58,12 @@ func answered(t *dispatch.Task, err error) {
 	}
 }
 
-func (e *Executor) remoteGet(terms store.Terms, dst, key []byte) (value []byte, m store.Meta, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			value, err = dst, panicked(r)
-		}
-	}()
-	return e.remote.GetUnder(terms, dst, key)
+func (e *Executor) remoteGet(terms store.Terms, op *Op) {
+	defer rescue(&op.Err)
+	op.Buf, op.Meta, op.Err = e.remote.GetUnder(terms, op.Buf, op.Key)
 }
 
 func (e *Executor) remoteApply(terms store.Terms, writes []store.Write) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %w", store.ErrUnknownOutcome, panicked(r))
-		}
-	}()
+	defer rescueWrite(&err)
 	return e.remote.ApplyUnder(terms, writes)
 }
