@@ -43,31 +43,14 @@ const numMethods = 8
 
 var methods = [numMethods]string{"GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS", "other"}
 
-// methodIndex returns the place of a method in methods. Anything else than the
-// five common ones, and the two more of a proxy, is other, so that clients cannot make
-// series.
+// methodIndex returns the place of a method in methods. PATCH and OPTIONS, which only the
+// proxy knows, and anything else are other, so that clients cannot make series.
 func (m *Metrics) methodIndex(method string) int {
-	switch method {
-	case "GET":
-		return 0
-	case "HEAD":
-		return 1
-	case "PUT":
-		return 2
-	case "DELETE":
-		return 3
-	case "POST":
-		return 4
-	case "PATCH":
-		if m.proxy {
-			return 5
-		}
-	case "OPTIONS":
-		if m.proxy {
-			return 6
-		}
+	i := slices.Index(methods[:], method)
+	if i < 0 || !m.proxy && (method == "PATCH" || method == "OPTIONS") {
+		return numMethods - 1
 	}
-	return numMethods - 1
+	return i
 }
 
 // The values of the label outcome.

@@ -282,23 +282,18 @@ func checkKey(name string, key []byte, most int) *problem {
 	return nil
 }
 
+// methods are those that have a name here.
+var methods = [...]string{
+	fasthttp.MethodGet, fasthttp.MethodHead, fasthttp.MethodPut, fasthttp.MethodDelete, fasthttp.MethodPost,
+	fasthttp.MethodPatch, fasthttp.MethodOptions,
+}
+
 // methodName returns the method as a string that need not be allocated.
 func methodName(m []byte) string {
-	switch string(m) {
-	case fasthttp.MethodGet:
-		return fasthttp.MethodGet
-	case fasthttp.MethodHead:
-		return fasthttp.MethodHead
-	case fasthttp.MethodPut:
-		return fasthttp.MethodPut
-	case fasthttp.MethodDelete:
-		return fasthttp.MethodDelete
-	case fasthttp.MethodPost:
-		return fasthttp.MethodPost
-	case fasthttp.MethodPatch:
-		return fasthttp.MethodPatch
-	case fasthttp.MethodOptions:
-		return fasthttp.MethodOptions
+	for _, name := range methods {
+		if name == string(m) {
+			return name
+		}
 	}
 	return "other"
 }
