@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -65,11 +64,9 @@ func proxyLifetime(ctx context.Context, inv *config.Invocation, log *slog.Logger
 func (p *proxying) start(dropped func() uint64) (err error) {
 	c, f := &p.inv.Config, &p.inv.Proxy
 	p.notReady.Store(&errStarting)
-	var tlsConfig *tls.Config
-	if c.TLSCert != "" {
-		if tlsConfig, err = secure.TLS(c.TLSCert, c.TLSKey, p.log); err != nil {
-			return err
-		}
+	tlsConfig, err := secure.TLS(c.TLSCert, c.TLSKey, p.log)
+	if err != nil {
+		return err
 	}
 	upstream, err := url.Parse(f.Upstream)
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -208,11 +207,9 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		}
 	}()
 
-	var tlsConfig *tls.Config
-	if c.TLSCert != "" {
-		if tlsConfig, err = secure.TLS(c.TLSCert, c.TLSKey, log); err != nil {
-			return nil, err
-		}
+	tlsConfig, err := secure.TLS(c.TLSCert, c.TLSKey, log)
+	if err != nil {
+		return nil, err
 	}
 	built := version.Get()
 	s.metrics = metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Store: c.Store, SLO: c.SLO, Observe: c.Mode == config.ModeObserve && c.Workers != config.Auto})

@@ -203,10 +203,9 @@ type slowFrame struct {
 func (h *history) frame() []byte {
 	h.mu.Lock()
 	recent := slices.Clone(h.mu.recent)
-	var last *point
+	var last []any
 	if n := len(h.mu.points); n > 0 {
-		last = &point{}
-		*last = h.mu.points[(h.mu.next+n-1)%n]
+		last = h.mu.points[(h.mu.next+n-1)%n].row()
 	}
 	var oldest moment
 	if len(h.mu.quarters) > 0 {
@@ -220,7 +219,7 @@ func (h *history) frame() []byte {
 	lately, all := between(before, now), between(&oldest, now)
 	s, g := now.Store, now.Gauge
 	f := frame{
-		Boot: h.boot.UnixMilli(), Time: now.at, Connections: now.Connections, SLO: now.SLO, Proxy: now.Proxy,
+		Boot: h.boot.UnixMilli(), Time: now.at, Point: last, Connections: now.Connections, SLO: now.SLO, Proxy: now.Proxy,
 		Strategy: g.Strategy, Workers: g.Workers, Learned: learnedOf(g.Learned), Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
 		Limit: g.Limit, Pace: g.Pace.Seconds(),
 		Answered: lately.answered(), Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: mode(o.Dispatcher.Status()),
@@ -245,9 +244,6 @@ func (h *history) frame() []byte {
 			Memtables:         s.MemtableBytes,
 		},
 		Slowest: []slowFrame{},
-	}
-	if last != nil {
-		f.Point = last.row()
 	}
 	for i := range recent {
 		depth := recent[i].Gauge.Depth

@@ -15,8 +15,12 @@ import (
 // files, and a newer one soon after the files have changed: the next handshake
 // looks at them, at most once a second. Files that do not fit together, as when
 // only one of them has been written yet, are logged, and the certificate before
-// stays in use. The error is about the files as they are now.
+// stays in use. The error is about the files as they are now. Without files there
+// is no TLS, and the configuration is nil.
 func TLS(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
+	if certFile == "" {
+		return nil, nil
+	}
 	p := &pair{certFile: certFile, keyFile: keyFile, log: log, now: time.Now}
 	if _, err := p.loadLocked(); err != nil {
 		return nil, err
