@@ -4,7 +4,8 @@ GOLANGCI_LINT_VERSION := v2.15.0
 ACTIONLINT_VERSION    := v1.7.12
 
 BIN     := $(CURDIR)/bin
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# Modules in folders have tags of their own, such as admission/admissiongrpc/v0.1.0.
+VERSION ?= $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo devel)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 # The one place that says what a program was built from.
 BUILT   := github.com/spillway-go/spillway/internal/version

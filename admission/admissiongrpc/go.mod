@@ -3,7 +3,7 @@ module github.com/spillway-go/spillway/admission/admissiongrpc
 go 1.26.0
 
 require (
-	github.com/spillway-go/spillway v0.0.0
+	github.com/spillway-go/spillway v0.1.0
 	github.com/stretchr/testify v1.12.1
 	google.golang.org/grpc v1.85.0
 )
