@@ -61,8 +61,8 @@ esac
 	require.Equal(t, 4*len(platforms), strings.Count(sums, "\n"))
 }
 
-// A tag makes the release: its programs by make, its images for both architectures, and
-// its text from the section of CHANGELOG.md.
+// A tag makes the release: once the tests have passed, its programs by make, its text
+// from the section of CHANGELOG.md, and then its images for both architectures.
 func TestRelease_Workflow(t *testing.T) {
 	t.Parallel()
 	text := read(t, "../.github/workflows/release.yml")
@@ -70,17 +70,33 @@ func TestRelease_Workflow(t *testing.T) {
 		On struct {
 			Push struct{ Tags []string }
 		}
-		Jobs map[string]struct{ Steps []struct{ Run string } }
+		Permissions map[string]string
+		Jobs        map[string]struct {
+			Needs       string
+			Permissions map[string]string
+			Steps       []struct{ Run string }
+		}
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(text), &workflow))
 	require.Equal(t, []string{"v*"}, workflow.On.Push.Tags)
+	require.Equal(t, map[string]string{"contents": "read"}, workflow.Permissions)
+
+	programs := workflow.Jobs["programs"]
+	require.Equal(t, map[string]string{"contents": "write"}, programs.Permissions)
 	var steps []string
-	for _, job := range workflow.Jobs {
-		for _, step := range job.Steps {
+	for _, step := range programs.Steps {
+		if step.Run != "" {
 			steps = append(steps, step.Run)
 		}
 	}
-	require.Contains(t, steps, `make release VERSION="$GITHUB_REF_NAME"`)
+	require.Len(t, steps, 4)
+	require.Contains(t, steps[0], `deploy/notes.sh "$GITHUB_REF_NAME"`)
+	require.Equal(t, []string{"make test", `make release VERSION="$GITHUB_REF_NAME"`}, steps[1:3])
+	require.Contains(t, steps[3], `gh release create "$GITHUB_REF_NAME" `)
+
+	images := workflow.Jobs["images"]
+	require.Equal(t, "programs", images.Needs)
+	require.Empty(t, images.Permissions)
 	dockerfile := read(t, "../Dockerfile")
 	for _, arch := range []string{"amd64", "arm64"} {
 		require.Contains(t, text, "- {arch: "+arch+", runner: ubuntu-24.04")
@@ -88,6 +104,19 @@ func TestRelease_Workflow(t *testing.T) {
 	for target, image := range map[string]string{"spillway": "spillway", "loadtest": "spillway-loadtest"} {
 		require.Contains(t, text, "build "+target+" "+image+"\n")
 		require.Contains(t, dockerfile, "\nFROM scratch AS "+target+"\n")
+	}
+}
+
+// What a workflow uses of others is named by its commit: a tag can be moved.
+func TestWorkflows_Pinned(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"ci", "release"} {
+		text := read(t, "../.github/workflows/"+name+".yml")
+		uses := regexp.MustCompile(`uses: (.*)`).FindAllStringSubmatch(text, -1)
+		require.NotEmpty(t, uses)
+		for _, u := range uses {
+			require.Regexp(t, `^[a-z-]+/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`, u[1], name)
+		}
 	}
 }
 
