@@ -160,15 +160,16 @@ func (q *edf) takeLocked(t *Task) {
 
 // The mean of the service times.
 const (
-	serviceGain    = 32     // each counts for one part in so many
-	serviceOutlier = 16     // and as so many times the mean at most
-	serviceLongest = 3600e9 // or as an hour
+	serviceGain     = 32     // each counts for one part in so many
+	serviceOutlier  = 16     // and as so many times the mean at most
+	serviceShortest = 32     // nanoseconds at least: of less, that part would be rounded to nothing
+	serviceLongest  = 3600e9 // and as an hour at most
 )
 
 // Completed learns the service time. Of two calls at the same moment one may
 // get lost.
 func (q *edf) Completed(_, service, _ int64) {
-	service = min(max(service, 1), serviceLongest)
+	service = min(max(service, serviceShortest), serviceLongest)
 	if mean := q.service.Load(); mean != 0 {
 		service = mean + (min(service, serviceOutlier*mean)-mean)/serviceGain
 	}

@@ -219,3 +219,14 @@ func TestEDF_LearnsTheServiceTime(t *testing.T) {
 		require.LessOrEqual(t, got, tc.to, tc.about)
 	}
 }
+
+// TestEDF_LearnsFromAServiceTimeOfZero: a clock may be too coarse for what is quick.
+func TestEDF_LearnsFromAServiceTimeOfZero(t *testing.T) {
+	t.Parallel()
+	for _, first := range []time.Duration{0, 1, 2} {
+		q := newEDF(t, 10, 1)
+		learn(q, first, 1)
+		learn(q, 4*time.Millisecond, 400)
+		require.InEpsilon(t, int64(4*time.Millisecond), q.(strategies.Measurer).Measured().Pace, 0.01, "after a first one of %d ns", first)
+	}
+}
