@@ -7,6 +7,10 @@ package strategies
 //
 // Times are nanoseconds on one monotonic clock. Concurrent callers may pass
 // slightly disordered times.
+//
+// A panic in a method ends the process, unless a caller recovers from it, as net/http does
+// for a handler that asks for a place. The dispatcher cannot go on then: its locks stay
+// taken and its counts are wrong, so whoever waits may wait for ever.
 type Discipline interface {
 	// Push offers a task. Unless the verdict is Queued the task stays the
 	// caller's. A displaced task is the caller's too, which sheds it.
