@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -140,6 +141,11 @@ func count(n int, one, many string) string {
 		return ""
 	}
 	return fmt.Sprintf("%d %s", n, english.PluralWord(n, one, many))
+}
+
+// enumerate writes the texts that are not empty.
+func enumerate(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ", ")
 }
 
 // around writes text between two others; nothing if it is empty.

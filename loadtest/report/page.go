@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/dustin/go-humanize"
@@ -83,6 +84,7 @@ func newPage(in *Input) (page, *data) {
 	add := func(s section) {
 		s.ID = fmt.Sprintf("s%d", len(p.Sections)+1)
 		s.Notes, d.notes = append(s.Notes, d.notes...), nil
+		s.Facts = slices.DeleteFunc(s.Facts, func(f fact) bool { return f.Value == "" }) // which is not known
 		p.Sections = append(p.Sections, s)
 	}
 	for _, c := range in.Comparisons {
@@ -102,18 +104,9 @@ func newPage(in *Input) (page, *data) {
 
 // counted lists counts, the largest first.
 func counted[K ~string](counts map[K]int64) []row {
-	type entry struct {
-		name string
-		n    int64
-	}
-	var entries []entry
-	for name, n := range counts {
-		entries = append(entries, entry{string(name), n})
-	}
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.name, b.name)) })
 	var rows []row
-	for _, e := range entries {
-		rows = append(rows, row{Cells: []cell{{Text: e.name}, {Text: humanize.Comma(e.n)}}})
+	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b K) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) }) {
+		rows = append(rows, row{Cells: []cell{{Text: string(name)}, {Text: humanize.Comma(counts[name])}}})
 	}
 	return rows
 }

@@ -24,7 +24,6 @@ func (s *Saturation) section(d *data) section {
 	}
 	out.Facts = append(out.Facts, machineFacts("machine of the generator", s.Machine)...)
 	out.Facts = append(out.Facts, fact{"started", moment(s.Started)}, fact{"url", s.URL}, fact{"command", s.Command})
-	out.Facts = slices.DeleteFunc(out.Facts, func(f fact) bool { return f.Value == "" })
 
 	rates := map[float64][]lab.Step{}
 	late := ""

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -203,11 +202,10 @@ func (r *Run) facts() []fact {
 	if r.Machine != nil {
 		facts = append(facts, machineFacts("machine of the generator", *r.Machine)...)
 	}
-	facts = append(facts,
+	return append(facts,
 		fact{"started", moment(r.Started)},
 		fact{"url", r.URL},
 		fact{"command", r.Command})
-	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
 }
 
 func asked(rate float64) string {
@@ -222,9 +220,9 @@ func service(strategy string, workers int, capacity *int) string {
 	if strategy == "" {
 		return ""
 	}
-	parts := []string{strategy, count(workers, "worker", "workers")}
+	waiting := ""
 	if capacity != nil {
-		parts = append(parts, count(*capacity, "may wait", "may wait"))
+		waiting = count(*capacity, "may wait", "may wait")
 	}
-	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
+	return enumerate(strategy, count(workers, "worker", "workers"), waiting)
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
@@ -88,39 +87,26 @@ func settingNames(groups []lab.Group) []string {
 			c.Balance,
 		}
 	}
-	// Most settings do not exist for every strategy: that one has none does not
-	// yet tell it apart.
-	differs := func(at int, ofNone bool) bool {
-		seen := map[string]bool{}
-		for _, s := range settings {
-			if s[at] != "" || ofNone {
-				seen[s[at]] = true
-			}
-		}
-		return len(seen) > 1
-	}
-	name := func(ofNone bool) (names []string, unique bool) {
-		of := map[string]string{} // the settings with a name
-		unique = true
+	// Most settings do not exist for every strategy: that one has none does not tell it
+	// apart, unless without that two of them have one name.
+	names := make([]string, len(groups))
+	for _, ofNone := range []bool{false, true} {
+		of, unique := map[string]string{}, true // the settings with a name
 		for i, g := range groups {
 			var said []string
 			for at, text := range settings[i] {
-				if text != "" && differs(at, ofNone) {
+				if text != "" && slices.ContainsFunc(settings, func(other []string) bool { return other[at] != text && (other[at] != "" || ofNone) }) {
 					said = append(said, text)
 				}
 			}
-			names = append(names, g.Combination.Strategy+around(" (", strings.Join(said, ", "), ")"))
+			names[i] = g.Combination.Strategy + around(" (", strings.Join(said, ", "), ")")
 			all := strings.Join(settings[i], ", ")
-			if other, known := of[names[i]]; known && other != all {
-				unique = false
-			}
+			unique = unique && cmp.Or(of[names[i]], all) == all
 			of[names[i]] = all
 		}
-		return names, unique
-	}
-	names, unique := name(false)
-	if !unique {
-		names, _ = name(true)
+		if unique {
+			break
+		}
 	}
 	return names
 }
@@ -319,23 +305,17 @@ func (s *study) facts() []fact {
 	for _, l := range s.loads {
 		facts = append(facts, fact{"capacity (1x)" + around(", ", l.name, ""), amountOrNothing(s.Capacity[s.Groups[l.groups[0]].Load], "1/s")})
 	}
-	facts = append(facts, fact{"command", s.Command})
-	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
+	return append(facts, fact{"command", s.Command})
 }
 
-// machineFacts are those of a machine that are known.
+// machineFacts are those of a machine.
 func machineFacts(name string, m machine.Machine) []fact {
-	parts := []string{m.CPU, count(m.CPUs, "CPU", "CPUs")}
-	if m.Memory > 0 {
-		parts = append(parts, humanize.IBytes(uint64(m.Memory))+" of memory")
-	}
-	parts = append(parts, m.Kernel, m.Go)
-	facts := []fact{
-		{name, strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")},
+	memory := around("", amountOrNothing(float64(m.Memory), "bytes"), " of memory")
+	return []fact{
+		{name, enumerate(m.CPU, count(m.CPUs, "CPU", "CPUs"), memory, m.Kernel, m.Go)},
 		{"file system", m.Disk},
 		{"fsync of 4 KiB", amountOrNothing(m.FsyncMicros, "us")},
 	}
-	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
 }
 
 func amountOrNothing(v float64, u string) string {
