@@ -329,17 +329,13 @@ func (l *comparing) keep(group, repetition int, r *result.Result) {
 	r.Profiles = nil // they are in their files
 	l.groups[group].results[repetition] = r
 	g := &l.c.Groups[group]
-	g.Runs = g.Runs[:0]
-	var results []*result.Result
-	for repetition, r := range l.groups[group].results {
-		if r != nil {
-			g.Runs = append(g.Runs, filepath.ToSlash(l.file(group, repetition)))
-			results = append(results, r)
-		}
-	}
 	g.Metrics = Summarize(l.groups[group].results)
-	g.Shares = nil
-	for _, r := range results {
+	g.Runs, g.Shares = g.Runs[:0], nil
+	for repetition, r := range l.groups[group].results {
+		if r == nil {
+			continue
+		}
+		g.Runs = append(g.Runs, filepath.ToSlash(l.file(group, repetition)))
 		for name, share := range r.Shares {
 			if g.Shares == nil {
 				g.Shares = map[string]result.Share{}
