@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -75,10 +76,8 @@ type series struct {
 }
 
 func (s *source) ask(path string, query url.Values, data any) error {
-	resp, err := http.PostForm(s.address+"/api/v1/"+path, query)
-	if path != "query_range" {
-		resp, err = http.Get(s.address + "/api/v1/" + path + "?" + query.Encode())
-	}
+	client := http.Client{Timeout: time.Minute}
+	resp, err := client.Get(s.address + "/api/v1/" + path + "?" + query.Encode())
 	if err != nil {
 		return err
 	}
@@ -274,7 +273,7 @@ func (s *source) heatmap(p *dashboards.Panel, all []series) string {
 		}
 		return v
 	}
-	slices.SortFunc(all, func(a, b series) int { return int(math.Copysign(1, bound(&a)-bound(&b))) })
+	slices.SortFunc(all, func(a, b series) int { return cmp.Compare(bound(&a), bound(&b)) })
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %v %v">`, width, height)
 	tall := (height - bottom) / float64(max(1, len(all)))
