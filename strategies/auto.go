@@ -10,55 +10,55 @@ import (
 //
 // # The law
 //
-// It counts in turns of the workers: one begins when a worker takes work, and while
-// all are busy as many pass in one service time as there are workers, be it 50 µs or
-// 100 ms.
+// Its clock counts turns: one begins whenever a worker takes work. While all workers are
+// busy, as many turns pass in one service time as there are workers, be it 50 µs or 100 ms.
 //
-//  1. Up to the limit, which begins at 16 tasks for each worker and at 64 at least,
-//     the queue is first-in first-out.
-//  2. A longer one is served newest first: the newest tasks, as many as the limit, in
-//     order, and those that they have pushed out when there is nothing else.
-//  3. Whether too much comes is tried from half of that length on, by looks of 8 turns
-//     for each worker and 30 ms at least. It is an overload if, after the first, three
-//     find the queue longer by a 32nd than any before, with less than 8 between that do
-//     not. Who left unserved counts as if still waiting. Then the limit is 16 tasks for
-//     each worker, or 24: the 64 of a single one would take 64 service times.
-//  4. If three looks in a row find it as long as before, it is a closed loop, whose
-//     clients all wait. It is served first-in first-out, however long, until it grows, or
-//     is shorter by an eighth.
-//  5. Only in an overload tasks are given up, for the reason codel: those that were
-//     pushed out and have waited for 10 ms and for more turns than 3/2 of the limit, or
-//     of where it began as long as a less important one waits.
-//  6. Each push that pushes a task out takes a 128th off the limit; below 24 tasks each
-//     turn adds half a task divided by it. So in an overload it settles at 8 divided by
-//     the root of how many tasks are too many for each turn, the stock that keeps
-//     workers busy: 24 tasks at 1.1 times the capacity, 8 at twice, 4 at the least. A
-//     worker that finds nothing adds an eighth of a task.
-//  7. It is over, and the limit where it began, when that has brought it there, or when
-//     a worker has found nothing and then for 8 turns and 3 for each worker nothing was
-//     pushed or popped. A trial is over when the queue is short again.
+//  1. The limit begins at 16 tasks for each worker, and at 64 at least. Up to it the queue
+//     is first-in first-out.
+//  2. A longer queue has two parts: the newest tasks, as many as the limit, and the older
+//     ones that they have pushed out. The newest are served first, in the order of their
+//     arrival. Those pushed out are served when no other waits, the youngest first.
+//  3. From half the first limit on the queue is on trial: is this an overload? A look takes
+//     8 turns for each worker, and 30 ms at least. It is an overload if three looks after
+//     the first find the queue longer, by a 32nd, than any look before, with fewer than 8
+//     looks in between that do not. A task that left unserved counts as if it still waited.
+//     The limit is then at most 16 tasks for each worker, or 24: the 64 of a single worker
+//     would take 64 service times.
+//  4. If three looks in a row find the queue as long as before, it is a closed loop, whose
+//     clients all wait. It is served first-in first-out, however long it is, until it grows
+//     or has become shorter by an eighth.
+//  5. Tasks are given up in an overload alone, for the reason codel: those pushed out that
+//     have waited for 10 ms and for more turns than 3/2 of the limit. While a less important
+//     task waits, the first limit counts instead.
+//  6. Each push that pushes a task out multiplies the limit by 127/128. Below 24 tasks each
+//     turn adds half a task divided by the limit. Each time that a worker finds nothing
+//     adds an eighth of a task. So in an overload the limit settles at 8 divided by the
+//     square root of the tasks that are too many for each turn, which is the stock that
+//     keeps workers busy: 24 tasks at 1.1 times the capacity, 8 at twice, 4 at the least.
+//  7. An overload is over when the limit is back where it began, or when a worker has found
+//     nothing and then nothing was pushed or popped for 8 turns and 3 for each worker. A
+//     trial is over when the queue is short again.
 //
-// While the queue is longer than the limit, or the limit is below where it began, the
-// more important classes go first, and it is the least important that are pushed out,
-// or displaced at the capacity. A task with a deadline that it would miss at the pace
-// of the last turns is refused as expired at once, unless none waits.
+// While the queue is longer than the limit, or the limit below where it began, more
+// important classes go first, and the least important tasks are pushed out, or displaced
+// when the queue is full. A task that would miss its deadline at the pace of the last turns
+// is refused as expired at once, unless none waits.
 //
-// What follows: nobody is refused in a burst that is over within 32 turns for each
-// worker, nor in a closed loop, unless its clients begin over so long a time that they
-// look like a load that grows. A load past the capacity whose clients have so few
-// connections that all of them wait before the third look is a closed loop too:
-// nothing tells them apart.
+// What follows: nobody is refused in a burst that is over within 32 turns for each worker,
+// nor in a closed loop, unless its clients begin over so long a time that they look like a
+// load that grows. A load past the capacity that comes over so few connections that all of
+// them wait before the third look is taken for a closed loop too: nothing tells them apart.
 //
 // # Why these figures
 //
 // Simulated with 8 workers and exponential service, from 50 µs to 100 ms alike. At 1.1
-// times the capacity 1% of the workers' time is wasted, and 99% of the served take up
-// to 6.7 service times, of which the service alone is 4.6; at twice nothing, and 5.1.
-// That is near what is possible: to waste 1% at 1.1 times takes room for 21, as the
-// formula for M/M/c/K says, and a queue of that length in which the oldest give way has
-// 6.3. Service times that vary more want more: with a tenth of the requests 31 times as
-// long as the others, 3.5% is wasted. 30 ms is what some thousand connections take to be
-// made: a closed loop that begins is no overload.
+// times the capacity 1% of the workers' time is wasted, and 99% of the served take up to
+// 6.7 service times, of which the service alone is 4.6. At twice the capacity none is
+// wasted, and the figure is 5.1. That is near what is possible: by the formula for M/M/c/K,
+// to waste 1% at 1.1 times takes room for 21, and a queue of that length in which the
+// oldest give way has 6.3. Service times that vary more want more: with a tenth of the
+// requests 31 times as long as the others, 3.5% is wasted. A look lasts 30 ms because some
+// thousand connections take as long to be made: a closed loop that begins is no overload.
 //
 // # What was taken from where
 //
@@ -66,7 +66,7 @@ import (
 // and goes: controlled delay and adaptive LIFO (Nichols and Jacobson, RFC 8289; Maurer,
 // "Fail at Scale", ACM Queue 2015). A queue's own waiting as the sign, and priorities of
 // which the least go first: DAGOR (Zhou et al., SoCC 2018). A small stock, the rest told
-// soon: Breakwater (Cho et al., OSDI 2020). A limit that is learnt: Netflix's and Uber's,
+// soon: Breakwater (Cho et al., OSDI 2020). A limit that is learned: Netflix's and Uber's,
 // but from how often workers find nothing and how often the queue is too long, which
 // needs no baseline of latencies that could drift.
 type auto struct {
@@ -147,7 +147,7 @@ const (
 	autoMostMin     = 64       // tasks
 	autoStock       = 24       // tasks
 	autoLeast       = 4        // tasks
-	autoShrink      = 1. / 128 // of the limit, for each push that pushes another task out
+	autoShrink      = 1. / 128 // of the limit, for each push that pushes a task out
 	autoRefill      = 1. / 2   // tasks, for each turn and divided by the limit
 	autoGrow        = 1. / 8   // tasks, for each time that a worker finds nothing
 	autoQuiet       = 8        // turns

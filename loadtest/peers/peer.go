@@ -112,10 +112,10 @@ func (p *Peer) fast(h fasthttp.RequestHandler) func(net.Listener) error {
 	return s.Serve
 }
 
-// Addr and AdminAddr return the addresses that are listened on.
+// Addr is where the data plane listens.
 func (p *Peer) Addr() net.Addr { return p.data.Addr() }
 
-// AdminAddr is that of the admin plane.
+// AdminAddr is where the admin plane listens.
 func (p *Peer) AdminAddr() net.Addr { return p.admin.Addr() }
 
 // Failed yields why a plane no longer serves, if Close is not the reason.

@@ -7,7 +7,7 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// worker is one goroutine of the fixed set.
+// worker is what one of a pool's goroutines works with.
 type worker struct {
 	// wake carries what a worker off the idle stack is woken with: a task to
 	// run, or nil to look for one. It has room for one, and a worker is on the

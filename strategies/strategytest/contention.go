@@ -40,7 +40,7 @@ func cameBack(t *strategies.Task, how string) error {
 	return nil
 }
 
-// offer pushes p, which the caller has, and reports whether it was queued.
+// offer pushes p, which the caller has, and takes back what does not wait after that.
 func offer(q strategies.Discipline, p *pooled, now int64) (strategies.Verdict, error) {
 	p.inside.Store(true)
 	p.task.Arrival = now
