@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spillway-go/spillway/loadtest/generator"
 	"github.com/spillway-go/spillway/loadtest/lab"
@@ -121,8 +123,11 @@ func fillRedis(ctx context.Context, at lab.Place, keys uint64) error {
 	}
 	const script = "for i = 0, ARGV[1] - 1 do redis.call('SET', string.format('key:%012d', i), ARGV[2]) end"
 	said, err := exec.CommandContext(ctx, "redis-cli", append(where, "EVAL", script, "0", strconv.FormatUint(keys, 10), hundred)...).CombinedOutput()
-	if err != nil || len(bytes.TrimSpace(said)) > 0 {
-		return fmt.Errorf("redis-cli: %w: %s", err, bytes.TrimSpace(said))
+	if said = bytes.TrimSpace(said); err == nil && len(said) > 0 {
+		err = errors.New("the script should answer nothing")
+	}
+	if err != nil {
+		return fmt.Errorf("redis-cli: %w: %s", err, said)
 	}
 	return nil
 }
@@ -149,8 +154,11 @@ func redisBenchmark(ctx context.Context, at lab.Place, o *workload.Options) (*re
 // readBenchmark reads what redis-benchmark says of so many requests.
 func readBenchmark(said []byte, count uint64) (*result.Result, error) {
 	rows, err := csv.NewReader(bytes.NewReader(said)).ReadAll()
-	if err != nil || len(rows) != 2 || len(rows[1]) < 8 {
-		return nil, fmt.Errorf("redis-benchmark said %q (%w)", said, err)
+	if err == nil && (len(rows) != 2 || len(rows[1]) < 8) {
+		err = errors.New("not a head and a row of 8 fields")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redis-benchmark said %q: %w", said, err)
 	}
 	var v [8]float64 // name, requests/s, and of the latency mean, least, p50, p95, p99, greatest
 	for i := 1; i < len(v); i++ {
@@ -200,6 +208,8 @@ func etcdPut(key string) string {
 // fillEtcd writes the keys in transactions of as many as etcd takes.
 func fillEtcd(ctx context.Context, at lab.Place, keys uint64) error {
 	const most = 128
+	client := http.Client{Timeout: time.Minute}
+	defer client.CloseIdleConnections()
 	for from := uint64(0); from < keys; from += most {
 		var puts []string
 		for key := from; key < min(from+most, keys); key++ {
@@ -210,17 +220,19 @@ func fillEtcd(ctx context.Context, at lab.Place, keys uint64) error {
 		if err != nil {
 			return err
 		}
-		answer, err := http.DefaultClient.Do(request)
+		answer, err := client.Do(request)
 		if err != nil {
 			return err
 		}
 		said, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if err != nil || answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("etcd: %s: %s (%w)", answer.Status, said, err)
+		if err == nil && answer.StatusCode != http.StatusOK {
+			err = errors.New(answer.Status)
+		}
+		if err != nil {
+			return fmt.Errorf("etcd: %w: %s", err, said)
 		}
 	}
-	http.DefaultClient.CloseIdleConnections()
 	return nil
 }
 

@@ -51,6 +51,7 @@ func TestReadBenchmark(t *testing.T) {
 	for _, said := range []string{"", head, head + "a\n", head + `"GET","x","0","0","0","0","0","0"` + "\n", `"` + head} {
 		_, err := readBenchmark([]byte(said), 1)
 		require.ErrorContains(t, err, "redis-benchmark said", "%q", said)
+		require.NotContains(t, err.Error(), "%!", "%q", said)
 	}
 }
 
