@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+
+	"github.com/spillway-go/spillway/strategies"
 )
 
 var errProtocol = errors.New("not an HTTP/1.1 answer")
@@ -207,11 +209,11 @@ func (r *response) parseHead(head []byte) error {
 
 // shedReasons are those of the service. What else a server says is not kept: it
 // could be anything.
-var shedReasons = []string{"full", "displaced", "codel", "limit", "fair", "abandoned", "draining", "expired"}
+var shedReasons = strategies.Reasons()
 
 func shedReason(value []byte) string {
-	if i := slices.Index(shedReasons, string(value)); i >= 0 {
-		return shedReasons[i]
+	if i := slices.Index(shedReasons, strategies.Reason(value)); i >= 0 {
+		return string(shedReasons[i])
 	}
 	return "other"
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -90,11 +91,10 @@ func (o *Observer) Start(ctx context.Context, length time.Duration, withProfiles
 		return errors.New("a window is being observed already")
 	}
 	status, err := o.plane.status(ctx)
-	if err != nil {
-		o.plane.client.CloseIdleConnections()
-		return err
+	var first *reading
+	if err == nil {
+		first, err = o.plane.read(ctx)
 	}
-	first, err := o.plane.read(ctx)
 	if err != nil {
 		o.plane.client.CloseIdleConnections()
 		return err
@@ -168,12 +168,7 @@ func (o *Observer) Stop(ctx context.Context) (*Observation, error) {
 		Profiles: w.profiles,
 	}
 	seen.Mallocs, seen.AllocatedBytes = o.allocated(w)
-	for _, e := range []error{w.err, err, w.fetchErr} {
-		if e != nil {
-			return seen, e
-		}
-	}
-	return seen, nil
+	return seen, cmp.Or(w.err, err, w.fetchErr)
 }
 
 // allocated returns the objects and bytes that were allocated in the window.
