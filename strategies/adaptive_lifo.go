@@ -35,8 +35,7 @@ var (
 )
 
 func newAdaptiveLIFO(c Config) Discipline {
-	q := new(adaptiveLIFO)
-	q.init(c)
+	q := &adaptiveLIFO{bounded: boundedOf(c)}
 	q.Resize(c.Workers)
 	return q
 }

@@ -3,7 +3,6 @@ package strategies
 import (
 	"math/bits"
 	"sync"
-	"sync/atomic"
 )
 
 // auto needs no setting: it finds out by itself when waiting is too long.
@@ -70,8 +69,8 @@ import (
 // but from how often workers find nothing and how often the queue is too long, which
 // needs no baseline of latencies that could drift.
 type auto struct {
-	capacity, workers int // workers and what goes by it change under mu
-	observe           bool
+	workers int // it and what goes by it change under mu
+	observe bool
 	// most is where the limit begins, stock how far turns lift it, and least how far
 	// it falls.
 	most, stock, least float64
@@ -98,9 +97,7 @@ type auto struct {
 		state  autoState
 		trial  autoTrial // means something while the queue is on trial, or steady
 	}
-	// waiting is how many tasks wait. It changes under mu and may be read without
-	// it.
-	waiting atomic.Int64
+	room
 }
 
 // autoState is what auto takes the queue for.
@@ -173,7 +170,7 @@ var (
 )
 
 func newAuto(c Config) Discipline {
-	q := &auto{capacity: max(1, c.Capacity), observe: c.Observe}
+	q := &auto{room: roomOf(c), observe: c.Observe}
 	q.Resize(c.Workers)
 	return q
 }
@@ -476,12 +473,6 @@ func (q *auto) takeLocked(t *Task) *Task {
 	q.waiting.Add(-1)
 	return t
 }
-
-// Len returns how many tasks wait.
-func (q *auto) Len() int { return int(q.waiting.Load()) }
-
-// Cap returns how many tasks may wait.
-func (q *auto) Cap() int { return q.capacity }
 
 // Measured returns the limit, which holds in an overload, and the pace of the turns.
 func (q *auto) Measured() Measured {

@@ -8,11 +8,7 @@ type callerRuns struct{ bounded }
 
 var _ Remover = (*callerRuns)(nil)
 
-func newCallerRuns(c Config) Discipline {
-	q := new(callerRuns)
-	q.init(c)
-	return q
-}
+func newCallerRuns(c Config) Discipline { return &callerRuns{boundedOf(c)} }
 
 // Push adds t, or gives it back to the caller to run if the queue is full.
 func (q *callerRuns) Push(t *Task, _ int64) Verdict {

@@ -85,13 +85,11 @@ func CoDel(o CoDelOptions) Spec {
 		Name:    "codel",
 		Summary: "bounded first-in first-out with controlled delay; when full, the newest is turned away",
 		New: func(c Config) Discipline {
-			q := &codel{
-				workers: int64(max(1, c.Workers)),
-				target:  int64(target), interval: int64(interval), limit: 2 * int64(target),
+			return &codel{
+				bounded: boundedOf(c), workers: int64(max(1, c.Workers)),
+				target: int64(target), interval: int64(interval), limit: 2 * int64(target),
 				observe: c.Observe,
 			}
-			q.init(c)
-			return q
 		},
 		invalid: cmp.Or(checkDuration("codel", "Target", target), checkDuration("codel", "Interval", interval)),
 	}

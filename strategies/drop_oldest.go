@@ -8,11 +8,7 @@ type dropOldest struct{ bounded }
 
 var _ Remover = (*dropOldest)(nil)
 
-func newDropOldest(c Config) Discipline {
-	q := new(dropOldest)
-	q.init(c)
-	return q
-}
+func newDropOldest(c Config) Discipline { return &dropOldest{boundedOf(c)} }
 
 // Push adds t, displacing the oldest task if the queue is full.
 func (q *dropOldest) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(t) }

@@ -38,7 +38,6 @@ import (
 // When the queue is full, the task with the latest deadline makes room or, if
 // that is the pushed one, is turned away.
 type edf struct {
-	capacity          int
 	workers           atomic.Int64
 	observe, admitAll bool
 
@@ -47,9 +46,7 @@ type edf struct {
 		tree
 		pushes uint64
 	}
-	// waiting is the size of the tree. It changes under mu and may be read without
-	// it.
-	waiting atomic.Int64
+	room
 	// service is the mean service time in nanoseconds, 0 as long as none is known.
 	service atomic.Int64
 }
@@ -76,7 +73,7 @@ func EDF(o EDFOptions) Spec {
 		Name:    "edf",
 		Summary: "earliest deadline first, refusing what cannot be done in time; when full, the latest deadline is displaced",
 		New: func(c Config) Discipline {
-			q := &edf{capacity: max(1, c.Capacity), observe: c.Observe, admitAll: o.AdmitAll}
+			q := &edf{room: roomOf(c), observe: c.Observe, admitAll: o.AdmitAll}
 			q.Resize(c.Workers)
 			q.mu.seed, q.mu.relative = rand.Uint64(), int64(relative)
 			return q
@@ -102,7 +99,7 @@ func (q *edf) Push(t *Task, now int64) Verdict {
 		}
 		t.WouldShed = ReasonExpired
 	}
-	if q.waiting.Load() == int64(q.capacity) {
+	if q.fullLocked() {
 		last := q.mu.last()
 		if !q.mu.earlier(t, last) {
 			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
@@ -175,12 +172,6 @@ func (q *edf) Completed(_, service, _ int64) {
 	}
 	q.service.Store(service)
 }
-
-// Len returns how many tasks wait.
-func (q *edf) Len() int { return int(q.waiting.Load()) }
-
-// Cap returns how many tasks may wait.
-func (q *edf) Cap() int { return q.capacity }
 
 // Measured returns the pace of the workers, from the mean of the service times.
 func (q *edf) Measured() Measured {

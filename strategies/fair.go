@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"math"
 	"sync"
-	"sync/atomic"
 )
 
 const (
@@ -50,10 +49,9 @@ const (
 // the memory is bounded. It does not help against one who gives himself a new
 // name for each request: who sends names has to be trusted with them.
 type fair struct {
-	capacity int
-	workers  int // changes under mu
-	seed     maphash.Seed
-	weight   func(client string) int // nil if all have 1
+	workers int // changes under mu
+	seed    maphash.Seed
+	weight  func(client string) int // nil if all have 1
 
 	mu struct {
 		sync.Mutex
@@ -65,9 +63,7 @@ type fair struct {
 		lengths flowHeap          // the same ones
 		pushes  uint64
 	}
-	// waiting is how many tasks the queues hold. It changes under mu and may be
-	// read without it.
-	waiting atomic.Int64
+	room
 }
 
 var (
@@ -96,7 +92,7 @@ func Fair(o FairOptions) Spec {
 }
 
 func newFair(c Config, weight func(string) int) Discipline {
-	q := &fair{capacity: max(1, c.Capacity), seed: maphash.MakeSeed(), weight: weight}
+	q := &fair{room: roomOf(c), seed: maphash.MakeSeed(), weight: weight}
 	q.mu.own = make([]flow, min(q.capacity, ownFlows))
 	if q.capacity > ownFlows {
 		q.mu.shared = make([]flow, sharedFlows)
@@ -130,7 +126,7 @@ func (q *fair) Push(t *Task, _ int64) Verdict {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var v Verdict
-	if q.waiting.Load() == int64(q.capacity) {
+	if q.fullLocked() {
 		longest := q.mu.lengths[0]
 		if f := q.findLocked(t.Client, hash); f != nil && compareLengths(f, longest) == 0 {
 			longest = f
@@ -279,12 +275,6 @@ func (q *fair) takeLocked(f *flow, t *Task) {
 	*f = flow{chain: q.mu.unused}
 	q.mu.unused = f
 }
-
-// Len returns how many tasks wait.
-func (q *fair) Len() int { return int(q.waiting.Load()) }
-
-// Cap returns how many tasks may wait.
-func (q *fair) Cap() int { return q.capacity }
 
 // flow is the queue of a client, or of several that share it.
 type flow struct {

@@ -10,11 +10,7 @@ type fifo struct{ bounded }
 
 var _ Remover = (*fifo)(nil)
 
-func newFIFO(c Config) Discipline {
-	q := new(fifo)
-	q.init(c)
-	return q
-}
+func newFIFO(c Config) Discipline { return &fifo{boundedOf(c)} }
 
 // Push adds t unless the queue is full.
 func (q *fifo) Push(t *Task, _ int64) Verdict {

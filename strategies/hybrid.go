@@ -19,11 +19,7 @@ type hybrid struct {
 
 var _ Remover = (*hybrid)(nil)
 
-func newHybrid(c Config) Discipline {
-	q := new(hybrid)
-	q.init(c)
-	return q
-}
+func newHybrid(c Config) Discipline { return &hybrid{bounded: boundedOf(c)} }
 
 // Push adds t, displacing the oldest task if the queue is full.
 func (q *hybrid) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(t) }

@@ -10,11 +10,7 @@ type lifo struct{ bounded }
 
 var _ Remover = (*lifo)(nil)
 
-func newLIFO(c Config) Discipline {
-	q := new(lifo)
-	q.init(c)
-	return q
-}
+func newLIFO(c Config) Discipline { return &lifo{boundedOf(c)} }
 
 // Push adds t, displacing the oldest task if the stack is full.
 func (q *lifo) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(t) }

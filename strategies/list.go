@@ -1,9 +1,6 @@
 package strategies
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // list is a doubly linked list that runs through the tasks themselves: adding
 // allocates nothing, and a task leaves the middle in constant time, which is
@@ -46,24 +43,14 @@ func (l *list) holds(t *Task) bool { return t.State.Holder == any(l) }
 // bounded is a list of at most capacity tasks behind a mutex: what the simple
 // disciplines have in common. They differ in Push and Pop alone.
 type bounded struct {
-	capacity int
-
 	mu struct {
 		sync.Mutex
 		list
 	}
-	// waiting is the length of the list. It changes under mu and may be read
-	// without it.
-	waiting atomic.Int64
+	room
 }
 
-func (b *bounded) init(c Config) { b.capacity = max(1, c.Capacity) }
-
-// Len returns how many tasks wait.
-func (b *bounded) Len() int { return int(b.waiting.Load()) }
-
-// Cap returns how many tasks may wait.
-func (b *bounded) Cap() int { return b.capacity }
+func boundedOf(c Config) bounded { return bounded{room: roomOf(c)} }
 
 // Remove takes t out of the queue, in constant time.
 func (b *bounded) Remove(t *Task) bool {
@@ -75,8 +62,6 @@ func (b *bounded) Remove(t *Task) bool {
 	b.takeLocked(t)
 	return true
 }
-
-func (b *bounded) fullLocked() bool { return b.waiting.Load() == int64(b.capacity) }
 
 func (b *bounded) addLocked(t *Task) {
 	b.mu.pushBack(t)

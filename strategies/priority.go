@@ -3,7 +3,6 @@ package strategies
 import (
 	"math/bits"
 	"sync"
-	"sync/atomic"
 )
 
 // priority serves the most important class that waits, and within a class the
@@ -21,21 +20,17 @@ import (
 // no other is served. That is what the classes are for. A client that waits in
 // vain gives up, or has a deadline, and its place is free then.
 type priority struct {
-	capacity int
-
 	mu struct {
 		sync.Mutex
 		queues [classes]list
 		some   uint8 // a bit for each queue that is not empty
 	}
-	// waiting is the length of all queues. It changes under mu and may be read
-	// without it.
-	waiting atomic.Int64
+	room
 }
 
 var _ Remover = (*priority)(nil)
 
-func newPriority(c Config) Discipline { return &priority{capacity: max(1, c.Capacity)} }
+func newPriority(c Config) Discipline { return &priority{room: roomOf(c)} }
 
 // class returns the class of t.
 func class(t *Task) uint8 { return uint8(t.Priority.Class()) }
@@ -47,7 +42,7 @@ func (q *priority) Push(t *Task, _ int64) Verdict {
 	defer q.mu.Unlock()
 	c := class(t)
 	var v Verdict
-	if q.waiting.Load() == int64(q.capacity) {
+	if q.fullLocked() {
 		least := uint8(bits.Len8(q.mu.some)) - 1
 		if c >= least {
 			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
@@ -93,9 +88,3 @@ func (q *priority) takeLocked(t *Task) {
 	}
 	q.waiting.Add(-1)
 }
-
-// Len returns how many tasks wait.
-func (q *priority) Len() int { return int(q.waiting.Load()) }
-
-// Cap returns how many tasks may wait.
-func (q *priority) Cap() int { return q.capacity }
