@@ -33,7 +33,7 @@ import (
 // does not have everybody refused. What was not waiting is not told of, so a
 // quiet service that is asked for its health learns nothing from that. The mean
 // cannot get stuck: whatever it says, a task is let in while none waits, and
-// what is let in is run, and learnt from.
+// what is let in is run, and learned from.
 //
 // When the queue is full, the task with the latest deadline makes room or, if
 // that is the pushed one, is turned away.

@@ -45,7 +45,7 @@ var Metrics = []Metric{
 	{"served_p50_ms", "served p50", "ms", Lower, served(50)},
 	{"served_p99_ms", "served p99", "ms", Lower, served(99)},
 	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(99.9)},
-	{"server_cpu_us", "server CPU an answer", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUMicros })},
+	{"server_cpu_us", "server CPU per answer", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUMicros })},
 	{"server_cpu_served_us", "server CPU per served request", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUServedMicros })},
 	{"server_allocs", "allocations per request", "", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocs })},
 	{"server_allocated_bytes", "allocated per request", "bytes", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocated })},

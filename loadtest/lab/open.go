@@ -165,7 +165,7 @@ func (l *comparing) openStores(fresh bool) error {
 }
 
 // tryPeers starts each peer once: whatever one does not know, be it its name, is
-// better learnt before hours of runs than in their midst.
+// better learned before hours of runs than in their midst.
 func (l *comparing) tryPeers(ctx context.Context) error {
 	tried := map[string]bool{}
 	for i := range l.c.Groups {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Machine is where something was measured. What could not be learnt is empty.
+// Machine is where something was measured. What could not be learned is empty.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	CPUs   int    `json:"cpus"`

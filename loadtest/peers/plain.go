@@ -40,7 +40,7 @@ func (kv *keyValue) plain(ctx *fasthttp.RequestCtx) {
 }
 
 // limited lets a handler have as many requests at once as the limiter has
-// learnt to be good, and a few wait. The factors are those that its
+// learned to be good, and a few wait. The factors are those that its
 // documentation names as defaults of queueing, everything else is its default.
 func limited(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	limiter := adaptivelimiter.NewBuilder[any]().WithQueueing(2, 3).Build()

@@ -42,7 +42,7 @@ const (
 	// that keep them for longer may have to wait until nobody else comes.
 	longestPhase = time.Minute
 	// idleLooks is how often after a push a discipline is told that nothing waits: what
-	// it learns from that, it has learnt by then.
+	// it learns from that, it has learned by then.
 	idleLooks = 1024
 )
 

@@ -1,6 +1,6 @@
 // Package reporttest makes results as the load lab writes them, without running
 // anything, to try reports on. Their figures come from a rough model of queues
-// at their limits; nothing is to be learnt from them but how they look.
+// at their limits; nothing is to be learned from them but how they look.
 package reporttest
 
 import (
