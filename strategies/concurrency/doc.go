@@ -4,7 +4,7 @@
 //	law, err := concurrency.New(now, concurrency.Options{Min: 1, Max: 1000})
 //	…
 //	if limit, changed := law.Completed(concurrency.Sample{
-//		Now: now, Began: began, Waiting: queue.Len() > 0,
+//		Now: now, Began: began, Running: places.Taken(), Waiting: queue.Len() > 0,
 //	}); changed {
 //		places.Resize(limit)
 //	}

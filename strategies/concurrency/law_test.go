@@ -47,7 +47,7 @@ func (c *closed) complete(n int, service func(running int) time.Duration, change
 		if end := began + int64(service(len(c.runs)+1)); end > c.now {
 			c.now = end
 		}
-		s := concurrency.Sample{Now: c.now, Began: began, Waiting: true}
+		s := concurrency.Sample{Now: c.now, Began: began, Running: len(c.runs) + 1, Waiting: true}
 		if change != nil {
 			change(&s)
 		}
@@ -156,7 +156,7 @@ func TestLaw_MayBeToldByManyAtOnce(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(g)))
 			for i := range int64(2_000) {
 				now := i*1e6 + r.Int64N(1e6)
-				law.Completed(concurrency.Sample{Now: now, Began: now - r.Int64N(1e7), Waiting: true})
+				law.Completed(concurrency.Sample{Now: now, Began: now - r.Int64N(1e7), Running: 4, Waiting: true})
 				_, _ = law.Limit(), law.Why()
 			}
 		})
@@ -171,7 +171,7 @@ func TestLaw_AllocatesNothing(t *testing.T) {
 	now := int64(0)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		now += 10
-		law.Completed(concurrency.Sample{Now: now, Began: now - 10, Waiting: true})
+		law.Completed(concurrency.Sample{Now: now, Began: now - 10, Running: 1, Waiting: true})
 	}))
 }
 
@@ -182,6 +182,6 @@ func BenchmarkLaw_Completed(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		now += 1e5
-		law.Completed(concurrency.Sample{Now: now, Began: now - 1e6, Waiting: true})
+		law.Completed(concurrency.Sample{Now: now, Began: now - 1e6, Running: 10, Waiting: true})
 	}
 }

@@ -7,96 +7,154 @@ import "math"
 type past struct {
 	at     int64   // the latest time seen
 	x      float64 // the integral of the logarithm of how many ran, until then
-	blocks [96]block
+	blocks [16]block
 	n      int // how many blocks there were
 	from   int // the first of these that counts
 }
-
-// recent is how many blocks are compared at most.
-const recent = 24
 
 // arm says what a block is for.
 type arm uint8
 
 const (
 	skip arm = iota // nothing is compared
-	low
-	high
-	far // much more than the limit, to see whether there is room
+	near            // about the best
+	far             // much more, to see whether there is room
 )
 
 // block is a time in which the limit is constant.
 type block struct {
-	began   int64
-	x       float64 // past.x when it began
-	arm     arm
-	limit   int
-	dropped int // of these, how many were dropped
-	ended   int // requests that ended in it
-	begun   int // requests that began in it, about
+	began int64
+	x     float64 // past.x when it began
+	arm   arm
+	limit int
+	ran   int // when it began
+	ended int // requests that ended in it
+	begun int // that began in it, once it is over
 	// of those requests that began in it and have ended, whenever that was
 	sums
 }
+
+// The powers to which service times are taken before their means are compared. Roots make
+// less of the few that take long.
+const (
+	plain = iota
+	root
+	powers
+)
 
 // sums are over requests, for each of powers.
 type sums struct {
 	n   float64
 	bad float64         // dropped
-	x   float64         // of the logarithm of how many ran with them, in the mean over their life
+	w   float64         // service times
+	x   float64         // of the logarithm of how many ran with them, by their service times
 	y   [powers]float64 // of their service time to that power
 	yy  [powers]float64 // of its square
-	xy  [powers]float64 // of the product
 }
-
-// powers are those to which service times are taken, before their means are compared:
-// 1, and 1/2, which makes less of the few that take long.
-const powers = 2
 
 func (s *sums) request(x, took float64, dropped bool) {
 	s.n++
 	if dropped {
 		s.bad++
 	}
-	s.x += x
+	s.w += took
+	s.x += x * took
 	for i, y := range [powers]float64{took, math.Sqrt(took)} {
 		s.y[i] += y
 		s.yy[i] += y * y
-		s.xy[i] += x * y
 	}
 }
 
 func (s *sums) add(t *sums) {
 	s.n += t.n
 	s.bad += t.bad
+	s.w += t.w
 	s.x += t.x
 	for i := range powers {
 		s.y[i] += t.y[i]
 		s.yy[i] += t.yy[i]
-		s.xy[i] += t.xy[i]
 	}
+}
+
+// decay has what was added count for that part of it.
+func (s *sums) decay(part float64) {
+	t := *s
+	*s = sums{n: part * t.n, bad: part * t.bad, w: part * t.w, x: part * t.x}
+	for i := range powers {
+		s.y[i], s.yy[i] = part*t.y[i], part*t.yy[i]
+	}
+}
+
+const (
+	noiseDecay = 0.96 // of the noise, for each block
+	noisePrior = 16   // requests that are as noisy as exponential times, at first
+	noiseLeast = 0.02 // the standard error that more requests do not lower
+	rootBetter = 0.85 // roots are compared if they are so much less noisy
+)
+
+// spread returns the standard deviation of service times in parts of the mean, as that
+// power tells it.
+func (s *sums) spread(k int) float64 {
+	if s.y[k] == 0 {
+		return 1
+	}
+	mean := s.y[k] / s.n
+	power := float64(k + 1)
+	variance := power * power * max(0, s.yy[k]/s.n/mean/mean-1)
+	return math.Sqrt((variance*s.n + noisePrior) / (s.n + noisePrior))
+}
+
+// clearest returns the power that tells most.
+func (s *sums) clearest() int {
+	if s.spread(root) < rootBetter*s.spread(plain) {
+		return root
+	}
+	return plain
+}
+
+// figures are what is compared of a block, in logarithms.
+type figures struct {
+	known    bool
+	x        float64         // how many ran
+	y        [powers]float64 // how long requests took, for each that was good
+	variance [powers]float64
+}
+
+// figures returns those of a block's sums, with the noise of s.
+func (s *sums) figures(b *sums) figures {
+	f := figures{known: true, x: b.x / max(1, b.w)}
+	for k := range powers {
+		spread := s.spread(k)
+		f.y[k] = float64(k+1)*math.Log(max(1, b.y[k]/b.n)) + math.Log((1+b.n)/(1+b.n-b.bad))
+		f.variance[k] = spread*spread/b.n + noiseLeast*noiseLeast + b.bad/(1+b.n-b.bad)/b.n
+	}
+	return f
 }
 
 func (p *past) now() *block { return p.block(p.n - 1) }
 
 func (p *past) block(i int) *block { return &p.blocks[i%len(p.blocks)] }
 
-// begin begins a block.
-func (p *past) begin(at int64, a arm, limit int) {
+// begin begins a block while so many run.
+func (p *past) begin(at int64, a arm, limit, running int) {
 	p.at = at
-	*p.block(p.n) = block{began: at, x: p.x, arm: a, limit: limit}
+	*p.block(p.n) = block{began: at, x: p.x, arm: a, limit: limit, ran: running}
 	p.n++
 	p.from = max(p.from, p.n-len(p.blocks))
+}
+
+// close ends the present block, with a request that ended while so many ran.
+func (p *past) close(running int) {
+	b := p.now()
+	b.begun = max(0, b.ended+running-1-b.ran)
 }
 
 // jumped goes on at another time. What was seen before it counts no more.
 func (p *past) jumped(now int64) {
 	b := *p.now()
-	p.begin(now, b.arm, b.limit)
-	p.forget()
+	p.begin(now, b.arm, b.limit, b.ran)
+	p.from = p.n
 }
-
-// forget has the blocks so far count no more.
-func (p *past) forget() { p.from = p.n }
 
 // advance goes on to a time until which so many ran.
 func (p *past) advance(now int64, x float64) {
@@ -109,9 +167,6 @@ func (p *past) advance(now int64, x float64) {
 // add notes a request that ends now.
 func (p *past) add(began int64, took float64, dropped bool) {
 	p.now().ended++
-	if dropped {
-		p.now().dropped++
-	}
 	i := p.n - 1
 	for ; i >= 0 && p.n-i < len(p.blocks); i-- {
 		if p.block(i).began <= began {
@@ -122,24 +177,20 @@ func (p *past) add(began int64, took float64, dropped bool) {
 		return
 	}
 	b := p.block(i)
-	next := point{p.at, p.x}
+	nextAt, nextX := p.at, p.x
 	if i+1 < p.n {
-		next = point{p.block(i + 1).began, p.block(i + 1).x}
+		nextAt, nextX = p.block(i+1).began, p.block(i+1).x
 	}
 	before := b.x
-	if next.at > b.began {
-		before += (next.x - b.x) * float64(began-b.began) / float64(next.at-b.began)
+	if nextAt > b.began {
+		before += (nextX - b.x) * float64(began-b.began) / float64(nextAt-b.began)
 	}
-	var mean float64
 	switch {
 	case p.at > began:
-		mean = (p.x - before) / float64(p.at-began)
-	case next.at > b.began:
-		mean = (next.x - b.x) / float64(next.at-b.began)
-	default:
-		return
+		b.request((p.x-before)/float64(p.at-began), took, dropped)
+	case nextAt > b.began:
+		b.request((nextX-b.x)/float64(nextAt-b.began), took, dropped)
 	}
-	b.request(mean, took, dropped)
 }
 
 // whole reports whether nearly all that began in the block have ended.
@@ -152,149 +203,4 @@ func (p *past) ended() int {
 		last--
 	}
 	return last
-}
-
-type point struct {
-	at int64
-	x  float64
-}
-
-// slope returns by how many percent the service time grows for each percent more that
-// run, its standard error, and the noise of service times.
-func (p *past) slope() (slope, se, noise float64, ok bool) {
-	last := p.ended()
-	p.from = max(p.from, last-recent)
-	slope, se, noise, ok = p.slopeOf(0, last)
-	if !ok {
-		return slope, se, noise, ok
-	}
-	slope2, se2, noise2, ok := p.slopeOf(1, last)
-	if ok && se2 < 0.7*se {
-		return slope2, se2, noise2, ok
-	}
-	return slope, se, noise, true
-}
-
-func (p *past) slopeOf(k, last int) (slope, se, noise float64, ok bool) {
-	var t [3]sums
-	var all sums
-	for i := p.from; i < last; i++ {
-		if b := p.block(i); b.arm == low || b.arm == high {
-			t[b.arm].add(&b.sums)
-			all.add(&b.sums)
-		}
-	}
-	l, h := &t[low], &t[high]
-	if l.n < 4 || h.n < 4 || all.y[k] == 0 {
-		return 0, 0, 0, false
-	}
-	power := 1 / float64(k+1)
-	my, mx := all.y[k]/all.n, all.x/all.n
-	noise = math.Sqrt(max(0, all.yy[k]/all.n-my*my)) / my
-	lift := power * ((h.xy[k]-mx*h.y[k])/h.n - (l.xy[k]-mx*l.y[k])/l.n)
-	if lift < 0.01*my {
-		return 0, 0, noise / power, false
-	}
-	d := h.y[k]/h.n - l.y[k]/l.n
-	slope = d / lift
-	if lever := math.Log(float64(p.limitOf(high)) / float64(p.limitOf(low))); lever > 0 {
-		slope += math.Log((1+l.n-l.bad)/(1+l.n)*(1+h.n)/(1+h.n-h.bad)) / lever
-	}
-	// The error: what pairs of blocks differ by, together with what requests do.
-	within := noise * my * math.Sqrt(1/l.n+1/h.n)
-	pairs, squares := 0., 0.
-	for i := p.from + 1; i < last; i++ {
-		a, b := p.block(i-1), p.block(i)
-		if a.arm == skip || a.arm == far || b.arm == skip || b.arm == far || a.arm == b.arm || a.n == 0 || b.n == 0 {
-			continue
-		}
-		e := b.y[k]/b.n - a.y[k]/a.n
-		if b.arm == low {
-			e = -e
-		}
-		pairs++
-		squares += (e - d) * (e - d)
-	}
-	if pairs == 0 {
-		return 0, 0, noise / power, false
-	}
-	const prior = 2
-	blocks := (pairs + 1) / 2 // of each arm
-	between := (prior*within*within*blocks + squares) / (prior + pairs) / blocks
-	se = math.Sqrt(max(between, within*within)) / lift
-	if pairs < 3 {
-		se *= 1.5
-	}
-	return slope, se + 0.02, noise / power, true
-}
-
-// growth returns the slope between the present limit, while it is doubled, and those
-// between from and to, its standard error, and how many times as long requests take: 0 if
-// too few of those that began with the present limit have ended.
-func (p *past) growth(from, to int) (slope, se, grew float64) {
-	var a, b sums
-	for i := p.ended() - 1; i >= p.from; i-- {
-		c := p.block(i)
-		if c.arm != low {
-			continue
-		}
-		switch {
-		case c.limit == p.now().limit:
-			b.add(&c.sums)
-		case c.limit >= from && c.limit <= to:
-			a.add(&c.sums)
-		}
-	}
-	if b.n == 0 {
-		return 0, 0, 0
-	}
-	return rise(&a, &b)
-}
-
-// room returns the slope from the limits that are compared to the blocks far above.
-func (p *past) room() (slope, se float64) {
-	var a, b sums
-	for i, last := p.from, p.ended(); i < last; i++ {
-		switch c := p.block(i); c.arm {
-		case far:
-			b.add(&c.sums)
-		case low, high:
-			a.add(&c.sums)
-		}
-	}
-	slope, se, _ = rise(&a, &b)
-	return slope, se
-}
-
-// rise returns by how many percent service times grow from a to b for each percent more
-// that run, its standard error, and how many times as long they are.
-func rise(a, b *sums) (slope, se, grew float64) {
-	if a.n == 0 || b.n == 0 {
-		return 0, 1, 1
-	}
-	se = math.Inf(1)
-	for k := range powers {
-		power := 1 / float64(k+1)
-		my, mx := a.y[k]/a.n, b.x/b.n-a.x/a.n
-		if my == 0 || mx < 0.1 {
-			return 0, 1, 1
-		}
-		noise := math.Sqrt(max(0, a.yy[k]/a.n-my*my)) / my / power
-		if e := noise * math.Sqrt(1/a.n+1/b.n) / mx; k == 0 || e < 0.7*se {
-			longer := b.y[k] / b.n / my
-			refused := math.Log((1 + a.n - a.bad) / (1 + a.n) * (1 + b.n) / (1 + b.n - b.bad))
-			slope, se, grew = (math.Log(longer)/power+refused)/mx, e, math.Pow(longer, 1/power)
-		}
-	}
-	return slope, se + 0.02, grew
-}
-
-// limitOf returns the limit of the latest block of an arm.
-func (p *past) limitOf(a arm) int {
-	for i := p.n - 1; i >= p.from; i-- {
-		if b := p.block(i); b.arm == a {
-			return b.limit
-		}
-	}
-	return 1
 }

@@ -128,7 +128,7 @@ func (p *pool) measured(l *learning, began int64, how Outcome, now int64) int64 
 	if now == 0 {
 		now = p.d.Now()
 	}
-	p.ended(l, concurrency.Sample{Now: now, Began: began, Waiting: p.waiting() > 0, Dropped: how == Dropped})
+	p.ended(l, concurrency.Sample{Now: now, Began: began, Running: p.inUse(), Waiting: p.waiting() > 0, Dropped: how == Dropped})
 	return now
 }
 

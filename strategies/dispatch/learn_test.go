@@ -100,7 +100,7 @@ func TestLearn_Workers(t *testing.T) {
 		s.end("slow0")
 		s.requireBegun(5, "one has ended, and four run")
 		hour := int64(time.Hour)
-		require.Equal(t, []concurrency.Sample{{Now: hour + 4e6, Began: hour, Waiting: true}}, l.told())
+		require.Equal(t, []concurrency.Sample{{Now: hour + 4e6, Began: hour, Running: 2, Waiting: true}}, l.told())
 		require.Equal(t, &Learned{Limit: 4, Min: 1, Max: 50, Why: "a test says so"}, s.Status().Learned)
 		require.Equal(t, 4, s.Status().Workers)
 		require.Equal(t, 4, s.Gauge().Busy)
@@ -297,14 +297,16 @@ func TestLearn_Places(t *testing.T) {
 		require.Equal(t, []string{"d"}, granted())
 		hour := int64(time.Hour)
 		at := hour + 1e6
-		want := concurrency.Sample{Now: at, Began: hour, Waiting: true}
-		require.Equal(t, []concurrency.Sample{want, want, want}, l.told())
+		want := func(running int) concurrency.Sample {
+			return concurrency.Sample{Now: at, Began: hour, Running: running, Waiting: true}
+		}
+		require.Equal(t, []concurrency.Sample{want(3), want(2), want(1)}, l.told())
 
 		l.says(4)
 		time.Sleep(time.Millisecond)
 		d.Release(tasks["d"])
 		require.Equal(t, []string{"d", "e", "f"}, granted(), "and the wide one gathers")
-		require.Equal(t, []concurrency.Sample{{Now: at + 1e6, Began: at, Waiting: true}}, l.told())
+		require.Equal(t, []concurrency.Sample{{Now: at + 1e6, Began: at, Running: 1, Waiting: true}}, l.told())
 		l.says(2)
 		d.Release(tasks["e"])
 		d.Release(tasks["f"])

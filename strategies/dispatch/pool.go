@@ -88,8 +88,15 @@ func (p *pool) width() int {
 // busy returns how many workers are at work, or places in use.
 func (p *pool) busy() int {
 	if p.places != nil {
-		p.lines.mu.Lock() // Resize changes both
+		p.lines.mu.Lock() // or Resize changes both meanwhile
 		defer p.lines.mu.Unlock()
+	}
+	return p.inUse()
+}
+
+// inUse is busy without a lock. While the number changes it may be off by as much.
+func (p *pool) inUse() int {
+	if p.places != nil {
 		return p.width() - int(p.places.free.Load())
 	}
 	return max(0, int(p.running.Load()-p.idle.n.Load()))

@@ -270,7 +270,7 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 		end := p.d.Now()
 		p.teach(w, (end-now)/n, end)
 		if l != nil && w.outcome != Unmeasured {
-			p.ended(l, concurrency.Sample{Now: end, Began: now, Waiting: p.runnable(), Dropped: w.outcome == Dropped})
+			p.ended(l, concurrency.Sample{Now: end, Began: now, Running: p.inUse(), Waiting: p.runnable(), Dropped: w.outcome == Dropped})
 		}
 	}
 }

@@ -34,7 +34,7 @@ func NewLearned() Learned {
 
 // Ended tells the law of a request that has ended.
 func (l Learned) Ended(e sim.Ended) {
-	l.Completed(concurrency.Sample{Now: e.Now, Began: e.Began, Waiting: e.Waiting, Dropped: e.Dropped})
+	l.Completed(concurrency.Sample{Now: e.Now, Began: e.Began, Waiting: e.Waiting, Running: e.Running, Dropped: e.Dropped})
 }
 
 // Best is the best fixed number for an experiment, and its goodput.

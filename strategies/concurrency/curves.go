@@ -1,0 +1,282 @@
+package concurrency
+
+import "math"
+
+// curves are hypotheses of how service times grow with how many run, each with how likely
+// what was seen is under it. Their shapes are those of the universal scalability law
+// (Gunther), and of a resource that works at so many and has the others wait inside:
+//
+//   - so many hands or cores: what is more waits, or shares them;
+//   - crosstalk: each is slower by a part of the square of how many there are;
+//   - cores, with some crosstalk;
+//   - hands, with some work that only one can do at a time.
+//
+// Each shape comes with every best number, a tenth apart. What is compared are two blocks
+// that follow each other, so it does not matter how long requests take as such, or whether
+// that drifts. Numbers, times and rates are logarithms here, if nothing else is said.
+type curves struct {
+	of    []curve // ordered by the best number, then by shape
+	tried float64 // the largest limit that was compared of late; no logarithm
+	turns int     // choices
+	step  int     // of the grid, that was the center
+
+	excess float64 // the variance between blocks in parts of that expected; no logarithm
+
+	// How much longer requests took than the best curve foretold: the sum, means of it over
+	// few blocks and over many, and over how many. See shifted.
+	off, soon, late float64
+	since           int
+	at              float64 // how many ran in the last block
+}
+
+// curve is one of them.
+type curve struct {
+	best     float64 // how many do most
+	slower   float64 // the factor of its crosstalk or of its serial work; no logarithm
+	deviance float64 // minus twice its likelihood, from the likeliest curve's
+	took     float64 // how many times as long requests took than alone, in the last block
+	weight   float64 // its probability, but for a factor
+}
+
+const (
+	grid      = 0.11 // from one best number to the next
+	shapes    = 4
+	crosstalk = 0.15 // in the third shape
+	serial    = 0.2  // in the fourth
+
+	prior        = 0.2 // a curve is by that less probable for a larger best number
+	devianceMost = 25  // of one comparison
+	memory       = 30  // of all, so that a change is seen although much spoke against it
+	excessMost   = 4
+	excessOver   = 16   // comparisons
+	doubtful     = 6    // the deviance of numbers of which most were dropped
+	weightLeast  = 1e-6 // in parts of all; a curve of less weight is not asked
+
+	doubling    = 2.  // the limit may be so many times what was tried
+	triedForget = 0.9 // how fast that is forgotten
+	latency     = 0.2 // what one more is a loss although as much is done, in parts of what one less is
+	lowest      = 0.2 // the quantile of the best number from which limits are tried
+	highest     = 0.9 // and to which
+	fewest      = 4.  // but not so many times fewer than the center
+	largest     = 1.6 // or more
+
+	soonOver   = 3.  // blocks
+	lateOver   = 24. // blocks
+	shiftSome  = 8   // blocks to see a shift
+	shiftLeast = 0.4 // of the service time
+	shiftSure  = 5.  // standard errors, too
+	shiftLeft  = 0.4 // the part of the deviances that is left then
+	shiftDoubt = 3.  // the deviance of numbers that are not less by as much as requests take longer
+	shiftReset = 1   // if so many more or fewer run, no shift can be seen
+)
+
+func newCurves(least, most int) curves {
+	c := curves{excess: 1}
+	for best := math.Log(float64(least)); ; best += grid {
+		c.of = append(
+			c.of,
+			curve{best: best},
+			curve{best: best, slower: math.Exp(-2 * best)},
+			curve{best: best, slower: crosstalk * math.Exp(-2*best)},
+			curve{best: best, slower: serial * math.Exp(-best)},
+		)
+		if best > math.Log(float64(most)) {
+			return c
+		}
+	}
+}
+
+// longer returns how many times as long requests take with n at once than alone, where x
+// is the logarithm of n.
+func (v *curve) longer(shape int, x, n float64) float64 {
+	switch shape {
+	case 0:
+		return max(0, x-v.best)
+	case 1:
+		return math.Log1p(v.slower * n * (n - 1))
+	case 2:
+		return max(0, x-v.best) + math.Log1p(v.slower*n*(n-1))
+	default:
+		return max(0, x-v.best) + math.Log1p(v.slower*(n-1))
+	}
+}
+
+// losses are how much less is done with so many times the best number, by shape and step
+// of the grid. More than is needed is a loss too: it waits inside, where it has no order.
+var losses = func() (l [shapes][2*farthest + 1]float64) {
+	for i := range l[0] {
+		x := float64(i-farthest) * grid
+		few, many := max(0, -x), latency*max(0, x)
+		l[0][i] = few + many
+		l[1][i] = math.Log((math.Exp(x) + math.Exp(-x)) / 2)
+		l[2][i] = few + many + max(0, math.Log1p(crosstalk*math.Exp(2*x))-math.Log1p(crosstalk))
+		l[3][i] = few + many + max(0, math.Log1p(serial*math.Exp(x))-math.Log1p(serial))
+	}
+	return l
+}()
+
+// farthest is how many steps of the grid there are at most: up to the largest int.
+const farthest = 410
+
+// start notes what ran in a block to which the next is compared.
+func (c *curves) start(x float64) {
+	n := max(1, math.Exp(x))
+	for i := range c.of {
+		v := &c.of[i]
+		v.took = v.longer(i%shapes, x, n)
+	}
+	c.settle(x)
+}
+
+// settle begins anew to look for a shift.
+func (c *curves) settle(x float64) {
+	c.off, c.soon, c.late, c.since, c.at = 0, 0, 0, 0, x
+}
+
+// learn is told by how much longer requests took in a block in which x ran than in the one
+// before it, and the variance of that. It reports whether they took less long than was
+// foretold, by more than a standard error.
+func (c *curves) learn(x, rise, variance float64) (room bool) {
+	variance *= c.excess
+	best := 0
+	for i := range c.of {
+		if c.of[i].deviance < c.of[best].deviance {
+			best = i
+		}
+	}
+	n := max(1, math.Exp(x))
+	var off float64
+	for i := range c.of {
+		v := &c.of[i]
+		now := v.longer(i%shapes, x, n)
+		r := rise - (now - v.took)
+		if i == best {
+			off = r
+		}
+		v.deviance += min(r*r/variance, devianceMost)
+		v.took = now
+	}
+	c.level(1)
+	room = off < -math.Sqrt(variance)
+	if math.Abs(x-c.at) > shiftReset {
+		c.settle(x)
+	}
+	c.at = x
+	c.shifted(off, variance)
+	c.excess = min(max(c.excess+(min(off*off/variance*c.excess, devianceMost)-c.excess)/excessOver, 1), excessMost)
+	return room
+}
+
+// shifted sees whether requests take longer or shorter than they did with as many. Then
+// what is known may hold no more: it is left to be doubted, and if they take longer, the
+// resource may do as much less at once.
+func (c *curves) shifted(off, variance float64) {
+	c.since++
+	c.off += off
+	c.soon += (c.off - c.soon) / soonOver
+	c.late += (c.off - c.late) / lateOver
+	shift := c.soon - c.late
+	se := math.Sqrt(variance / 2 * (1/(2*soonOver-1) + 1/(2*lateOver-1)))
+	if c.since <= shiftSome || math.Abs(shift) < max(shiftLeast, shiftSure*se) {
+		return
+	}
+	c.level(shiftLeft)
+	for i := range c.of {
+		if v := &c.of[i]; shift > 0 && v.best > c.at-shift {
+			v.deviance += shiftDoubt
+		}
+	}
+	c.settle(c.at)
+}
+
+// doubt makes it improbable that so many at once, or more, are best.
+func (c *curves) doubt(x float64) {
+	for i := range c.of {
+		if v := &c.of[i]; v.best > x-2*grid {
+			v.deviance = max(v.deviance, doubtful)
+		}
+	}
+	c.level(1)
+}
+
+// level has the deviance of the best curve be 0, and keeps that part of the others'.
+func (c *curves) level(part float64) {
+	least := math.Inf(1)
+	for i := range c.of {
+		least = min(least, c.of[i].deviance)
+	}
+	for i := range c.of {
+		v := &c.of[i]
+		v.deviance = min(v.deviance-least, memory) * part
+	}
+}
+
+// choose returns the limit that loses least in the mean of all curves, and one nearby to
+// try. As in Thompson sampling, that is the best number of one of the curves, each as often
+// as it is probable: what is not known is tried, and what is known is not.
+func (c *curves) choose() (center, try float64) {
+	all := 0.
+	for i := range c.of {
+		v := &c.of[i]
+		if v.weight = 0; v.deviance < memory {
+			v.weight = math.Exp(-v.deviance/2 - prior*v.best)
+		}
+		all += v.weight
+	}
+	most := math.Log(doubling * c.tried)
+	loss := func(at int) float64 { // with the best number of that step
+		sum := 0.
+		for i := range c.of {
+			if w := c.of[i].weight; w > weightLeast*all {
+				sum += w * losses[i%shapes][at-i/shapes+farthest]
+			}
+		}
+		return sum
+	}
+	last := min(len(c.of)/shapes-1, max(0, int((most-c.best(0))/grid+0.5)))
+	c.step = min(c.step, last)
+	least := loss(c.step)
+	for stride := 8; stride > 0; stride /= 2 {
+		for _, by := range [...]int{-stride, stride} {
+			for to := c.step + by; to >= 0 && to <= last; to += by {
+				sum := loss(to)
+				if sum >= least {
+					break
+				}
+				c.step, least = to, sum
+			}
+		}
+	}
+	center = math.Exp(min(c.best(c.step), max(most, c.best(0))))
+	c.turns++
+	const golden = 0.6180339887 // its multiples spread evenly
+	_, part := math.Modf(float64(c.turns) * golden)
+	try = math.Exp(c.quantile(lowest + (highest-lowest)*part))
+	return center, min(max(try, center/fewest), center*largest)
+}
+
+// best returns the best number of a step of the grid.
+func (c *curves) best(i int) float64 { return c.of[i*shapes].best }
+
+// quantile returns the number above that part of the curves' best.
+func (c *curves) quantile(part float64) float64 {
+	all := 0.
+	for i := range c.of {
+		all += c.of[i].weight
+	}
+	sum := 0.
+	for i := range c.of {
+		w := c.of[i].weight
+		if sum+w >= part*all {
+			return c.of[i].best + ((part*all-sum)/w-0.5)*grid
+		}
+		sum += w
+	}
+	return c.of[len(c.of)-1].best
+}
+
+// between returns the numbers between which the best is, in nine of ten.
+func (c *curves) between() (low, high int) {
+	at := func(part float64) int { return int(math.Round(math.Exp(min(max(0, c.quantile(part)), 40)))) }
+	return at(0.05), at(0.95)
+}
