@@ -67,6 +67,7 @@ const (
 	jump       = 16   // service times, and a millisecond, that the clock may be disordered
 	dropMost   = 0.5  // the part that may be dropped before the limit is cut
 	dropCut    = 0.6  // to that part
+	grows      = 1.4  // times what was compared, and the limit grows
 )
 
 // Looks far above the limit, which see whether there is room.
@@ -279,7 +280,7 @@ func (l *law) choose(running int) {
 	var n float64
 	l.center, n = l.curves.choose()
 	l.state = known
-	if l.center > l.curves.tried {
+	if l.center > grows*l.curves.tried {
 		l.state = growing
 	}
 	arm := near
@@ -326,9 +327,9 @@ func (l *law) why() string {
 	low, high := l.curves.between()
 	switch n := int(math.Round(l.center)); l.state {
 	case growing:
-		return fmt.Sprintf("more than %d at once: with as many, requests took no longer", int(l.curves.tried))
+		return fmt.Sprintf("%d at once: with %d, more brought more", n, int(l.curves.tried))
 	case known:
-		return fmt.Sprintf("about %d at once do most, as far as is known: between %d and %d", n, low, high)
+		return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d", n, low, high)
 	case dropped:
 		return fmt.Sprintf("%d at once: of more, most were dropped", n)
 	case loose:
