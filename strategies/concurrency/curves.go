@@ -50,6 +50,7 @@ const (
 	excessMost   = 4
 	excessOver   = 16   // comparisons
 	doubtful     = 6    // the deviance of numbers of which most were dropped
+	hopeful      = 0.5  // the part of the deviance that is left where there seems to be room
 	weightLeast  = 1e-6 // in parts of all; a curve of less weight is not asked
 
 	doubling    = 2.  // the limit may be so many times what was tried
@@ -194,6 +195,16 @@ func (c *curves) doubt(x float64) {
 	for i := range c.of {
 		if v := &c.of[i]; v.best > x-2*grid {
 			v.deviance = max(v.deviance, doubtful)
+		}
+	}
+	c.level(1)
+}
+
+// hope makes it less improbable that about so many at once, or more, are best.
+func (c *curves) hope(x float64) {
+	for i := range c.of {
+		if v := &c.of[i]; v.best > x-2*grid {
+			v.deviance *= hopeful
 		}
 	}
 	c.level(1)

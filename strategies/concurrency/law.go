@@ -268,6 +268,7 @@ func (l *law) compare() {
 			rise, variance := f.y[k]-l.last.y[k], f.variance[k]+l.last.variance[k]
 			if l.curves.learn(f.x, rise, variance) && b.arm == far {
 				l.probe = farAgain
+				l.curves.hope(f.x)
 			}
 			l.curves.tried = max(float64(b.limit), l.curves.tried*triedForget)
 		}
