@@ -159,6 +159,7 @@ type law struct {
 
 	curves curves
 	noise  sums    // of late: how much service times differ by chance
+	ends   float64 // by that, how many requests begin and end in a block, at least
 	seen   int     // blocks of the past that have been compared
 	last   figures // of the latest of them
 	probe  int     // blocks until there is one far above
@@ -175,6 +176,7 @@ func newLaw(now int64, least, most int) law {
 	l.limit = min(max(first, least), most)
 	l.center = float64(l.limit)
 	l.curves.tried = l.center / doubling
+	l.measure()
 	l.past.begin(now, near, l.limit, 0)
 	return l
 }
@@ -202,9 +204,9 @@ func (l *law) learn(s Sample) {
 		l.waited++
 	}
 	b := l.past.now()
-	ends := float64(blockEnds)
-	if b.bad <= dropMost*b.n {
-		ends = max(ends, math.Pow(l.noise.spread(l.noise.clearest())/blockError, 2))
+	ends := l.ends
+	if b.bad > dropMost*b.n {
+		ends = blockEnds
 	}
 	if b.n < ends || float64(s.Now-b.began) < blockTimes*l.service {
 		return
@@ -256,6 +258,7 @@ func (l *law) compare() {
 		}
 		l.noise.decay(noiseDecay)
 		l.noise.add(&b.sums)
+		l.measure()
 		if b.bad > dropMost*b.n {
 			l.last.known = false
 			continue
@@ -274,6 +277,11 @@ func (l *law) compare() {
 		}
 		l.last = f
 	}
+}
+
+// measure has blocks be as long as the noise demands.
+func (l *law) measure() {
+	l.ends = max(blockEnds, math.Pow(l.noise.spread(l.noise.clearest())/blockError, 2))
 }
 
 // choose begins a block with a limit near the one that loses least.
