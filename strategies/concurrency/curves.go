@@ -46,20 +46,20 @@ const (
 
 	prior        = 0.2 // a curve is by that less probable for a larger best number
 	devianceMost = 25  // of one comparison
-	memory       = 30  // of all, so that a change is seen although much spoke against it
+	memory       = 45  // of all, so that a change is seen although much spoke against it
 	excessMost   = 4
 	excessOver   = 16   // comparisons
 	doubtful     = 6    // the deviance of numbers of which most were dropped
 	hopeful      = 0.5  // the part of the deviance that is left where there seems to be room
 	weightLeast  = 1e-6 // in parts of all; a curve of less weight is not asked
 
-	doubling    = 2.  // the limit may be so many times what was tried
-	triedForget = 0.9 // how fast that is forgotten
-	latency     = 0.2 // what one more is a loss although as much is done, in parts of what one less is
-	lowest      = 0.2 // the quantile of the best number from which limits are tried
-	highest     = 0.9 // and to which
-	fewest      = 4.  // but not so many times fewer than the center
-	largest     = 1.6 // or more
+	doubling    = 2.   // the limit may be so many times what was tried
+	triedForget = 0.8  // how fast that is forgotten
+	latency     = 0.2  // what one more is a loss although as much is done, in parts of what one less is
+	lowest      = 0.25 // the quantile of the best number from which limits are tried
+	highest     = 0.93 // and to which
+	fewest      = 4.   // but not so many times fewer than the center
+	largest     = 1.6  // or more
 
 	soonOver   = 3.  // blocks
 	lateOver   = 24. // blocks
@@ -264,6 +264,24 @@ func (c *curves) choose() (center, try float64) {
 	_, part := math.Modf(float64(c.turns) * golden)
 	try = math.Exp(c.quantile(lowest + (highest-lowest)*part))
 	return center, min(max(try, center/fewest), center*largest)
+}
+
+// loss returns by how much less is done with so many times the center, in the mean of all
+// curves.
+func (c *curves) loss(times float64) float64 {
+	x := math.Log(times)
+	by := int(math.Round(x / grid))
+	var all, sum float64
+	for i := range c.of {
+		w := c.of[i].weight
+		lost := losses[i%shapes][c.step+by-i/shapes+farthest]
+		if i%shapes != 1 {
+			lost -= latency * max(0, float64(c.step+by-i/shapes)*grid)
+		}
+		all += w
+		sum += w * lost
+	}
+	return sum / all
 }
 
 // best returns the best number of a step of the grid.

@@ -40,7 +40,8 @@ type Sample struct {
 // many run divided by how long each takes, so it is enough to know how service times grow
 // with how many run. The law has some hundred hypotheses of that, curves with another best
 // number each. How service times differ between two blocks makes some more probable than
-// others. The limit is about the one that loses least in the mean of all, and varies by as
+// others. Where requests are either short or long, the two are compared each with their own,
+// so that it does not matter how many of a block are long. The limit is about the one that loses least in the mean of all, and varies by as
 // much as is not known, which is how more is learned.
 //
 // If requests take far longer or shorter than they did with as many, what was learned is
@@ -72,9 +73,11 @@ const (
 
 // Looks far above the limit, which see whether there is room.
 const (
-	farTimes = 1.6 // times the limit
-	farEvery = 16  // blocks from one to the next
-	farAgain = 2   // blocks to the next, if requests took less long there than was expected
+	farTimes = 1.6   // times the limit
+	farEvery = 24    // blocks from one to the next, at most
+	farLeast = 8     // and at least
+	farLoss  = 0.003 // of the rate, that they are worth
+	farAgain = 2     // blocks to the next, if requests took less long there than was expected
 )
 
 // When little waits.
@@ -263,12 +266,11 @@ func (l *law) compare() {
 			l.last.known = false
 			continue
 		}
-		f := l.noise.figures(&b.sums)
-		k := l.noise.clearest()
+		f := l.noise.figures(b)
 		if !l.last.known {
 			l.curves.start(f.x)
 		} else {
-			rise, variance := f.y[k]-l.last.y[k], f.variance[k]+l.last.variance[k]
+			rise, variance := l.noise.rise(&f, &l.last)
 			if l.curves.learn(f.x, rise, variance) && b.arm == far {
 				l.probe = farAgain
 				l.curves.hope(f.x)
@@ -281,6 +283,9 @@ func (l *law) compare() {
 
 // measure has blocks be as long as the noise demands.
 func (l *law) measure() {
+	if !l.past.strata.split() {
+		l.noise.strata = [2]stratum{}
+	}
 	l.ends = max(blockEnds, math.Pow(l.noise.spread(l.noise.clearest())/blockError, 2))
 }
 
@@ -295,7 +300,7 @@ func (l *law) choose(running int) {
 	arm := near
 	if l.probe--; l.probe <= 0 {
 		n, arm = l.center*farTimes, far
-		l.probe = farEvery
+		l.probe = int(min(max(farLeast, l.curves.loss(farTimes)/farLoss), farEvery))
 	}
 	l.turn(int(math.Round(min(n, doubling*l.curves.tried))), arm, running)
 }

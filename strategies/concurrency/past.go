@@ -10,6 +10,7 @@ type past struct {
 	blocks [16]block
 	n      int // how many blocks there were
 	from   int // the first of these that counts
+	strata strata
 }
 
 // arm says what a block is for.
@@ -25,6 +26,7 @@ const (
 type block struct {
 	began int64
 	x     float64 // past.x when it began
+	cut   float64 // past.strata.cut when it began
 	arm   arm
 	limit int
 	ran   int // when it began
@@ -40,6 +42,7 @@ const (
 	plain = iota
 	root
 	powers
+	apart = powers // short and long requests are compared each with their own
 )
 
 // sums are over requests, for each of powers.
@@ -50,9 +53,11 @@ type sums struct {
 	x   float64         // of the logarithm of how many ran with them, by their service times
 	y   [powers]float64 // of their service time to that power
 	yy  [powers]float64 // of its square
+
+	strata [2]stratum // of the short and of the long
 }
 
-func (s *sums) request(x, took float64, dropped bool) {
+func (s *sums) request(cut, x, took float64, dropped bool) {
 	s.n++
 	if dropped {
 		s.bad++
@@ -62,6 +67,13 @@ func (s *sums) request(x, took float64, dropped bool) {
 	for i, y := range [powers]float64{took, math.Sqrt(took)} {
 		s.y[i] += y
 		s.yy[i] += y * y
+	}
+	switch {
+	case cut == 0:
+	case took > cut:
+		s.strata[1].request(took)
+	default:
+		s.strata[0].request(took)
 	}
 }
 
@@ -74,6 +86,10 @@ func (s *sums) add(t *sums) {
 		s.y[i] += t.y[i]
 		s.yy[i] += t.yy[i]
 	}
+	for i, u := range t.strata {
+		v := &s.strata[i]
+		*v = stratum{v.n + u.n, v.y + u.y, v.yy + u.yy}
+	}
 }
 
 // decay has what was added count for that part of it.
@@ -83,18 +99,32 @@ func (s *sums) decay(part float64) {
 	for i := range powers {
 		s.y[i], s.yy[i] = part*t.y[i], part*t.yy[i]
 	}
+	for i, u := range t.strata {
+		s.strata[i] = stratum{part * u.n, part * u.y, part * u.yy}
+	}
 }
 
 const (
 	noiseDecay = 0.96 // of the noise, for each block
 	noisePrior = 16   // requests that are as noisy as exponential times, at first
 	noiseLeast = 0.02 // the standard error that more requests do not lower
-	rootBetter = 0.85 // roots are compared if they are so much less noisy
+	muchLess   = 0.85 // what is so much less noisy is compared instead
 )
 
 // spread returns the standard deviation of service times in parts of the mean, as that
-// power tells it.
+// power, or apart, tells it.
 func (s *sums) spread(k int) float64 {
+	if k == apart {
+		if s.strata[0].n == 0 || s.strata[1].n == 0 {
+			return math.Inf(1)
+		}
+		variance := 0.
+		for i := range s.strata {
+			v := &s.strata[i]
+			variance += s.share(i) * s.share(i) * v.noise() * (s.strata[0].n + s.strata[1].n) / v.n
+		}
+		return math.Sqrt(variance)
+	}
 	if s.y[k] == 0 {
 		return 1
 	}
@@ -104,9 +134,18 @@ func (s *sums) spread(k int) float64 {
 	return math.Sqrt((variance*s.n + noisePrior) / (s.n + noisePrior))
 }
 
-// clearest returns the power that tells most.
+// clearest returns what tells most: a power, or apart.
 func (s *sums) clearest() int {
-	if s.spread(root) < rootBetter*s.spread(plain) {
+	k := s.power()
+	if s.spread(apart) < muchLess*s.spread(k) {
+		return apart
+	}
+	return k
+}
+
+// power returns the power that tells most.
+func (s *sums) power() int {
+	if s.spread(root) < muchLess*s.spread(plain) {
 		return root
 	}
 	return plain
@@ -116,19 +155,45 @@ func (s *sums) clearest() int {
 type figures struct {
 	known    bool
 	x        float64         // how many ran
-	y        [powers]float64 // how long requests took, for each that was good
+	y        [powers]float64 // how long requests took
 	variance [powers]float64
+
+	stratified     bool
+	strata         [2]float64 // how long they took in each stratum
+	strataVariance [2]float64
+
+	dropped         float64 // how many times as long a good one took, as others were dropped
+	droppedVariance float64
 }
 
-// figures returns those of a block's sums, with the noise of s.
-func (s *sums) figures(b *sums) figures {
-	f := figures{known: true, x: b.x / max(1, b.w)}
+// figures returns those of a block, with the noise of s.
+func (s *sums) figures(b *block) figures {
+	f := figures{known: true, x: b.sums.x / max(1, b.w)}
 	for k := range powers {
 		spread := s.spread(k)
-		f.y[k] = float64(k+1)*math.Log(max(1, b.y[k]/b.n)) + math.Log((1+b.n)/(1+b.n-b.bad))
-		f.variance[k] = spread*spread/b.n + noiseLeast*noiseLeast + b.bad/(1+b.n-b.bad)/b.n
+		f.y[k] = float64(k+1) * math.Log(max(1, b.y[k]/b.n))
+		f.variance[k] = spread * spread / b.n
 	}
+	f.strata, f.strataVariance, f.stratified = s.stratified(b)
+	f.dropped = math.Log((1 + b.n) / (1 + b.n - b.bad))
+	f.droppedVariance = noiseLeast*noiseLeast + b.bad/(1+b.n-b.bad)/b.n
 	return f
+}
+
+// rise returns how many times as long a good request took as in a block before, as a
+// logarithm, and the variance of that.
+func (s *sums) rise(f, last *figures) (rise, variance float64) {
+	rise, variance = f.dropped-last.dropped, f.droppedVariance+last.droppedVariance
+	if s.clearest() == apart && f.stratified && last.stratified {
+		for i := range f.strata {
+			part := s.share(i)
+			rise += part * (f.strata[i] - last.strata[i])
+			variance += part * part * (f.strataVariance[i] + last.strataVariance[i])
+		}
+		return rise, variance
+	}
+	k := s.power()
+	return rise + f.y[k] - last.y[k], variance + f.variance[k] + last.variance[k]
 }
 
 func (p *past) now() *block { return p.block(p.n - 1) }
@@ -138,7 +203,7 @@ func (p *past) block(i int) *block { return &p.blocks[i%len(p.blocks)] }
 // begin begins a block while so many run.
 func (p *past) begin(at int64, a arm, limit, running int) {
 	p.at = at
-	*p.block(p.n) = block{began: at, x: p.x, arm: a, limit: limit, ran: running}
+	*p.block(p.n) = block{began: at, x: p.x, cut: p.strata.cut, arm: a, limit: limit, ran: running}
 	p.n++
 	p.from = max(p.from, p.n-len(p.blocks))
 }
@@ -167,6 +232,7 @@ func (p *past) advance(now int64, x float64) {
 // add notes a request that ends now.
 func (p *past) add(began int64, took float64, dropped bool) {
 	p.now().ended++
+	p.strata.add(took)
 	i := p.n - 1
 	for ; i >= 0 && p.n-i < len(p.blocks); i-- {
 		if p.block(i).began <= began {
@@ -187,9 +253,9 @@ func (p *past) add(began int64, took float64, dropped bool) {
 	}
 	switch {
 	case p.at > began:
-		b.request((p.x-before)/float64(p.at-began), took, dropped)
+		b.request(b.cut, (p.x-before)/float64(p.at-began), took, dropped)
 	case nextAt > b.began:
-		b.request((nextX-b.x)/float64(nextAt-b.began), took, dropped)
+		b.request(b.cut, (nextX-b.x)/float64(nextAt-b.began), took, dropped)
 	}
 }
 

@@ -1,0 +1,116 @@
+package concurrency
+
+import "math"
+
+// strata finds out whether requests are short or long, with none between, as reads and
+// scans are. Then the mean service time of a few depends above all on how many of them are
+// long, which says nothing of the resource. So the two are compared each with their own, and
+// count by their share in all (post-stratification; Holt and Smith, JRSS A 1979).
+type strata struct {
+	cut     float64 // a service time that parts them; 0 if there is no such
+	buckets [96]struct {
+		n, y float64 // of late: requests, and the sum of their service times
+	}
+}
+
+const (
+	bucketsPer  = 2    // buckets, for each doubling of the service time
+	gapWide     = 3    // buckets between short and long
+	gapFull     = 0.02 // the requests in them at most, in parts of those on the smaller side
+	strataLeast = 4    // requests on each side
+	strataShare = 0.01 // and in parts of all
+	strataGain  = 0.5  // the part of the variance that is between the two
+	strataOver  = 512  // requests that are remembered
+)
+
+func (s *strata) add(took float64) {
+	i := 0
+	if took > 1 {
+		i = min(int(bucketsPer*math.Log2(took)), len(s.buckets)-1)
+	}
+	s.buckets[i].n++
+	s.buckets[i].y += took
+}
+
+// split looks for the gap that parts best, and reports whether there is one.
+func (s *strata) split() bool {
+	s.cut = 0
+	var n, y, yy float64
+	for _, b := range s.buckets {
+		if b.n > 0 {
+			n, y, yy = n+b.n, y+b.y, yy+b.y*b.y/b.n
+		}
+	}
+	if n == 0 {
+		return false
+	}
+	most := strataGain * (yy/n - y/n*y/n)
+	var below, belowY float64
+	for i := range len(s.buckets) - gapWide {
+		above, aboveY := n-below, y-belowY
+		for _, b := range s.buckets[i : i+gapWide] {
+			above, aboveY = above-b.n, aboveY-b.y
+		}
+		few := min(below, above)
+		if few >= max(strataLeast, strataShare*n) && n-below-above <= gapFull*few {
+			apart := aboveY/above - belowY/below
+			if between := below / n * above / n * apart * apart; between > most {
+				most, s.cut = between, math.Exp2((float64(i)+gapWide/2.)/bucketsPer)
+			}
+		}
+		below, belowY = below+s.buckets[i].n, belowY+s.buckets[i].y
+	}
+	if n > strataOver {
+		for i := range s.buckets {
+			s.buckets[i].n *= strataOver / n
+			s.buckets[i].y *= strataOver / n
+		}
+	}
+	return s.cut > 0
+}
+
+// stratum are sums over the requests of one.
+type stratum struct {
+	n  float64
+	y  float64 // service times
+	yy float64 // of their squares
+}
+
+func (s *stratum) request(took float64) {
+	s.n++
+	s.y += took
+	s.yy += took * took
+}
+
+// log returns the logarithm of the mean.
+func (s *stratum) log() float64 { return math.Log(max(1, s.y/max(1, s.n))) }
+
+// noise returns the variance of one request in parts of the square of the mean.
+func (s *stratum) noise() float64 {
+	const least = 0.05
+	mean := s.y / s.n
+	return max(least*least, s.yy/s.n/mean/mean-1)
+}
+
+// stratified returns how long requests of a block took in each stratum, in logarithms, and
+// the variances of that. It says nothing if not both were seen in s. A stratum of which the
+// block has few is thought to have changed as the other did.
+func (s *sums) stratified(b *block) (y, variance [2]float64, ok bool) {
+	const few = 0.5
+	if b.cut == 0 || s.strata[0].n == 0 || s.strata[1].n == 0 {
+		return y, variance, false
+	}
+	for i := range y {
+		mine, other := &b.strata[i], &b.strata[1-i]
+		y[i] = mine.log()
+		variance[i] = s.strata[i].noise() / (mine.n + few)
+		if other.n > 0 {
+			as := s.strata[i].log() + other.log() - s.strata[1-i].log()
+			y[i] = (mine.n*y[i] + few*as) / (mine.n + few)
+		}
+	}
+	return y, variance, true
+}
+
+// share returns the part of all service time that is in a stratum.
+func (s *sums) share(i int) float64 { return s.strata[i].y / (s.strata[0].y + s.strata[1].y) }
