@@ -67,7 +67,8 @@ const (
 	outlier    = 32   // a service time counts for so many times the mean at most
 	jump       = 16   // service times, and a millisecond, that the clock may be disordered
 	dropMost   = 0.5  // the part that may be dropped before the limit is cut
-	dropCut    = 0.6  // to that part
+	dropCut    = 0.4  // to that part
+	dropTimes  = 1    // and so many service times a block lasts then, before more is overloaded
 	grows      = 1.4  // times what was compared, and the limit grows
 )
 
@@ -207,11 +208,11 @@ func (l *law) learn(s Sample) {
 		l.waited++
 	}
 	b := l.past.now()
-	ends := l.ends
+	ends, times := l.ends, blockTimes
 	if b.bad > dropMost*b.n {
-		ends = blockEnds
+		ends, times = blockEnds, dropTimes
 	}
-	if b.n < ends || float64(s.Now-b.began) < blockTimes*l.service {
+	if b.n < ends || float64(s.Now-b.began) < times*l.service {
 		return
 	}
 	l.past.close(s.Running)
