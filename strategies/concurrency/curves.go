@@ -169,8 +169,8 @@ func (c *curves) learn(x, rise, variance float64) (room bool) {
 }
 
 // shifted sees whether requests take longer or shorter than they did with as many. Then
-// what is known may hold no more: it is left to be doubted, and if they take longer, the
-// resource may do as much less at once.
+// what is known may hold no more, and less of it is kept. If they take longer, the resource
+// may do as much less at once, and the longer they take, the less is kept.
 func (c *curves) shifted(off, variance float64) {
 	c.since++
 	c.off += off
@@ -181,7 +181,11 @@ func (c *curves) shifted(off, variance float64) {
 	if c.since <= shiftSome || math.Abs(shift) < max(shiftLeast, shiftSure*se) {
 		return
 	}
-	c.level(shiftLeft)
+	left := shiftLeft
+	if shift > 0 {
+		left *= shiftLeast / shift * shiftLeast / shift
+	}
+	c.level(left)
 	for i := range c.of {
 		if v := &c.of[i]; shift > 0 && v.best > c.at-shift {
 			v.deviance += shiftDoubt
