@@ -11,9 +11,10 @@ import "math"
 //   - cores, with some crosstalk;
 //   - hands, with some work that only one can do at a time.
 //
-// Each shape comes with every best number, a tenth apart. What is compared are two blocks
-// that follow each other, so it does not matter how long requests take as such, or whether
-// that drifts. Numbers, times and rates are logarithms here, if nothing else is said.
+// Each shape comes with every best number, a tenth apart. How long requests take alone is
+// another number for each curve, which drifts. It is followed by a filter (the local level
+// model; Kalman 1960), so each block is compared with the few or many before it, as the
+// noise demands. Numbers, times and rates are logarithms here, if nothing else is said.
 type curves struct {
 	of    []curve // ordered by the best number, then by shape
 	tried float64 // the largest limit that was compared of late; no logarithm
@@ -22,11 +23,11 @@ type curves struct {
 
 	excess float64 // the variance between blocks in parts of that expected; no logarithm
 
-	// How much longer requests took than the best curve foretold: the sum, means of it over
-	// few blocks and over many, and over how many. See shifted.
-	off, soon, late float64
-	since           int
-	at              float64 // how many ran in the last block
+	y        float64 // how long requests took in the last block: the sum of all rises
+	by       int     // what told the latest of these; none at first
+	variance float64 // of curve.alone
+	since    int     // blocks since one began to look for a shift
+	at       float64 // how many ran in the last block
 }
 
 // curve is one of them.
@@ -35,6 +36,9 @@ type curve struct {
 	slower   float64 // the factor of its crosstalk or of its serial work; no logarithm
 	deviance float64 // minus twice its likelihood, from the likeliest curve's
 	took     float64 // how many times as long requests took than alone, in the last block
+	alone    float64 // how long they take alone, as it follows from the blocks so far
+	soon     float64 // the mean of that over few blocks
+	late     float64 // and over many
 	weight   float64 // its probability, but for a factor
 }
 
@@ -44,9 +48,11 @@ const (
 	crosstalk = 0.15 // in the third shape
 	serial    = 0.2  // in the fourth
 
-	prior        = 0.2 // a curve is by that less probable for a larger best number
-	devianceMost = 25  // of one comparison
-	memory       = 45  // of all, so that a change is seen although much spoke against it
+	prior        = 0.2  // a curve is by that less probable for a larger best number
+	drift        = 0.03 // by so much another time requests take alone, from block to block
+	stepSure     = 2.   // standard errors that are a step of that
+	devianceMost = 25   // of one comparison
+	memory       = 45   // of all, so that a change is seen although much spoke against it
 	excessMost   = 4
 	excessOver   = 16   // comparisons
 	doubtful     = 6    // the deviance of numbers of which most were dropped
@@ -65,14 +71,13 @@ const (
 	lateOver   = 24. // blocks
 	shiftSome  = 8   // blocks to see a shift
 	shiftLeast = 0.4 // of the service time
-	shiftSure  = 5.  // standard errors, too
+	shiftSure  = 4.  // standard errors, too
 	shiftLeft  = 0.4 // the part of the deviances that is left then
 	shiftDoubt = 3.  // the deviance of numbers that are not less by as much as requests take longer
-	shiftReset = 1   // if so many more or fewer run, no shift can be seen
 )
 
 func newCurves(least, most int) curves {
-	c := curves{excess: 1}
+	c := curves{excess: 1, by: none}
 	for best := math.Log(float64(least)); ; best += grid {
 		c.of = append(
 			c.of,
@@ -119,65 +124,88 @@ var losses = func() (l [shapes][2*farthest + 1]float64) {
 // farthest is how many steps of the grid there are at most: up to the largest int.
 const farthest = 410
 
-// start notes what ran in a block to which the next is compared.
+// none is what tells nothing yet.
+const none = -1
+
+// start notes how many ran in a block to which the next is compared.
 func (c *curves) start(x float64) {
 	n := max(1, math.Exp(x))
 	for i := range c.of {
 		v := &c.of[i]
 		v.took = v.longer(i%shapes, x, n)
 	}
-	c.settle(x)
+	c.by, c.at = none, x
+	c.settle()
 }
 
 // settle begins anew to look for a shift.
-func (c *curves) settle(x float64) {
-	c.off, c.soon, c.late, c.since, c.at = 0, 0, 0, 0, x
+func (c *curves) settle() {
+	c.since = 0
+	for i := range c.of {
+		v := &c.of[i]
+		v.soon, v.late = c.y-v.took, c.y-v.took
+	}
 }
 
-// learn is told by how much longer requests took in a block in which x ran than in the one
-// before it, and the variance of that. It reports whether they took less long than was
-// foretold, by more than a standard error.
-func (c *curves) learn(x, rise, variance float64) (room bool) {
-	variance *= c.excess
+// learn is told how many ran in a block, and of its difference to the one before. It reports
+// whether requests took less long than was foretold, by more than a standard error.
+func (c *curves) learn(x float64, d difference) (room bool) {
+	if d.by != c.by {
+		c.by, c.variance = d.by, c.excess*d.before
+		for i := range c.of {
+			c.of[i].alone = c.y - c.of[i].took
+		}
+	}
+	noise := c.excess * d.then
+	variance := c.variance + c.excess*drift*drift + noise
+	best := c.likeliest()
+	n := max(1, math.Exp(x))
+	c.y += d.rise
+	c.at = x
+	for i := range c.of {
+		v := &c.of[i]
+		v.took = v.longer(i%shapes, x, n)
+		alone := c.y - v.took
+		r := alone - v.alone
+		v.deviance += min(r*r/variance, devianceMost)
+		v.soon += (alone - v.soon) / soonOver
+		v.late += (alone - v.late) / lateOver
+	}
+	off := c.y - c.of[best].took - c.of[best].alone
+	gain := 1 - noise/variance
+	if off*off > stepSure*stepSure*variance {
+		gain = 1 - noise/(off*off)
+	}
+	for i := range c.of {
+		v := &c.of[i]
+		v.alone += gain * (c.y - v.took - v.alone)
+	}
+	c.variance = gain * noise
+	c.level(1)
+	c.shifted(noise)
+	c.excess = min(max(c.excess+(min(off*off/variance*c.excess, devianceMost)-c.excess)/excessOver, 1), excessMost)
+	return off < -math.Sqrt(variance)
+}
+
+// likeliest returns the curve under which what was seen is the likeliest.
+func (c *curves) likeliest() int {
 	best := 0
 	for i := range c.of {
 		if c.of[i].deviance < c.of[best].deviance {
 			best = i
 		}
 	}
-	n := max(1, math.Exp(x))
-	var off float64
-	for i := range c.of {
-		v := &c.of[i]
-		now := v.longer(i%shapes, x, n)
-		r := rise - (now - v.took)
-		if i == best {
-			off = r
-		}
-		v.deviance += min(r*r/variance, devianceMost)
-		v.took = now
-	}
-	c.level(1)
-	room = off < -math.Sqrt(variance)
-	if math.Abs(x-c.at) > shiftReset {
-		c.settle(x)
-	}
-	c.at = x
-	c.shifted(off, variance)
-	c.excess = min(max(c.excess+(min(off*off/variance*c.excess, devianceMost)-c.excess)/excessOver, 1), excessMost)
-	return room
+	return best
 }
 
 // shifted sees whether requests take longer or shorter than they did with as many. Then
 // what is known may hold no more, and less of it is kept. If they take longer, the resource
 // may do as much less at once, and the longer they take, the less is kept.
-func (c *curves) shifted(off, variance float64) {
+func (c *curves) shifted(noise float64) {
 	c.since++
-	c.off += off
-	c.soon += (c.off - c.soon) / soonOver
-	c.late += (c.off - c.late) / lateOver
-	shift := c.soon - c.late
-	se := math.Sqrt(variance / 2 * (1/(2*soonOver-1) + 1/(2*lateOver-1)))
+	v := &c.of[c.likeliest()]
+	shift := v.soon - v.late
+	se := math.Sqrt(noise * (1/(2*soonOver-1) + 1/(2*lateOver-1)))
 	if c.since <= shiftSome || math.Abs(shift) < max(shiftLeast, shiftSure*se) {
 		return
 	}
@@ -191,7 +219,7 @@ func (c *curves) shifted(off, variance float64) {
 			v.deviance += shiftDoubt
 		}
 	}
-	c.settle(c.at)
+	c.settle()
 }
 
 // doubt makes it improbable that so many at once, or more, are best.
@@ -226,9 +254,10 @@ func (c *curves) level(part float64) {
 	}
 }
 
-// choose returns the limit that loses least in the mean of all curves, and one nearby to
-// try. As in Thompson sampling, that is the best number of one of the curves, each as often
-// as it is probable: what is not known is tried, and what is known is not.
+// choose returns the limit that loses least in the mean of all curves, and one to try. Every
+// other time that is the same. Else it is the best number of one of the curves, each as often
+// as it is probable, as in Thompson sampling: what is not known is tried, and what is known
+// is not.
 func (c *curves) choose() (center, try float64) {
 	all := 0.
 	for i := range c.of {
@@ -263,7 +292,9 @@ func (c *curves) choose() (center, try float64) {
 		}
 	}
 	center = math.Exp(min(c.best(c.step), max(most, c.best(0))))
-	c.turns++
+	if c.turns++; c.turns%2 == 0 {
+		return center, center
+	}
 	const golden = 0.6180339887 // its multiples spread evenly
 	_, part := math.Modf(float64(c.turns) * golden)
 	try = math.Exp(c.quantile(lowest + (highest-lowest)*part))

@@ -39,7 +39,7 @@ type Sample struct {
 // Time goes by in blocks, in which the limit is constant. By Little's law the rate is how
 // many run divided by how long each takes, so it is enough to know how service times grow
 // with how many run. The law has some hundred hypotheses of that, curves with another best
-// number each. How service times differ between two blocks makes some more probable than
+// number each. How service times differ between blocks makes some more probable than
 // others. Where requests are either short or long, the two are compared each with their own,
 // so that it does not matter how many of a block are long. The limit is about the one that loses least in the mean of all, and varies by as
 // much as is not known, which is how more is learned.
@@ -271,8 +271,7 @@ func (l *law) compare() {
 		if !l.last.known {
 			l.curves.start(f.x)
 		} else {
-			rise, variance := l.noise.rise(&f, &l.last)
-			if l.curves.learn(f.x, rise, variance) && b.arm == far {
+			if l.curves.learn(f.x, l.noise.difference(&f, &l.last)) && b.arm == far {
 				l.probe = farAgain
 				l.curves.hope(f.x)
 			}

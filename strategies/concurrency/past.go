@@ -77,6 +77,7 @@ func (s *sums) request(cut, x, took float64, dropped bool) {
 	}
 }
 
+// add adds the sums of a block.
 func (s *sums) add(t *sums) {
 	s.n += t.n
 	s.bad += t.bad
@@ -85,6 +86,9 @@ func (s *sums) add(t *sums) {
 	for i := range powers {
 		s.y[i] += t.y[i]
 		s.yy[i] += t.yy[i]
+	}
+	if t.strata[0].n == 0 || t.strata[1].n == 0 {
+		return // it may be the limit that makes these requests short or long
 	}
 	for i, u := range t.strata {
 		v := &s.strata[i]
@@ -180,20 +184,32 @@ func (s *sums) figures(b *block) figures {
 	return f
 }
 
-// rise returns how many times as long a good request took as in a block before, as a
-// logarithm, and the variance of that.
-func (s *sums) rise(f, last *figures) (rise, variance float64) {
-	rise, variance = f.dropped-last.dropped, f.droppedVariance+last.droppedVariance
+// difference is how many times as long a good request took in a block as in the one before,
+// as a logarithm.
+type difference struct {
+	rise         float64
+	before, then float64 // the variance of the one before, and of this
+	by           int     // what tells it: a power, or apart
+}
+
+// difference returns that between two blocks, with the noise of s.
+func (s *sums) difference(f, last *figures) difference {
+	d := difference{rise: f.dropped - last.dropped, before: last.droppedVariance, then: f.droppedVariance}
 	if s.clearest() == apart && f.stratified && last.stratified {
+		d.by = apart
 		for i := range f.strata {
 			part := s.share(i)
-			rise += part * (f.strata[i] - last.strata[i])
-			variance += part * part * (f.strataVariance[i] + last.strataVariance[i])
+			d.rise += part * (f.strata[i] - last.strata[i])
+			d.before += part * part * last.strataVariance[i]
+			d.then += part * part * f.strataVariance[i]
 		}
-		return rise, variance
+		return d
 	}
-	k := s.power()
-	return rise + f.y[k] - last.y[k], variance + f.variance[k] + last.variance[k]
+	d.by = s.power()
+	d.rise += f.y[d.by] - last.y[d.by]
+	d.before += last.variance[d.by]
+	d.then += f.variance[d.by]
+	return d
 }
 
 func (p *past) now() *block { return p.block(p.n - 1) }

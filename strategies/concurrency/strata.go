@@ -7,20 +7,21 @@ import "math"
 // long, which says nothing of the resource. So the two are compared each with their own, and
 // count by their share in all (post-stratification; Holt and Smith, JRSS A 1979).
 type strata struct {
-	cut     float64 // a service time that parts them; 0 if there is no such
+	cut     float64 // the middle of the gap between them; 0 if there is none
 	buckets [96]struct {
 		n, y float64 // of late: requests, and the sum of their service times
 	}
 }
 
 const (
-	bucketsPer  = 2    // buckets, for each doubling of the service time
-	gapWide     = 3    // buckets between short and long
-	gapFull     = 0.02 // the requests in them at most, in parts of those on the smaller side
-	strataLeast = 4    // requests on each side
-	strataShare = 0.01 // and in parts of all
-	strataGain  = 0.5  // the part of the variance that is between the two
-	strataOver  = 512  // requests that are remembered
+	bucketsPer  = 2     // buckets, for each doubling of the service time
+	gapWide     = 3     // buckets between short and long
+	gapFull     = 0.02  // the requests in them at most, in parts of those on the smaller side
+	gapSame     = 1.001 // times as far apart are those in the same gap, at most
+	strataLeast = 4     // requests on each side
+	strataShare = 0.01  // and in parts of all
+	strataGain  = 0.5   // the part of the variance that is between the two
+	strataOver  = 512   // requests that are remembered
 )
 
 func (s *strata) add(took float64) {
@@ -46,6 +47,7 @@ func (s *strata) split() bool {
 	}
 	most := strataGain * (yy/n - y/n*y/n)
 	var below, belowY float64
+	from := 0 // where the gap that parts best begins
 	for i := range len(s.buckets) - gapWide {
 		above, aboveY := n-below, y-belowY
 		for _, b := range s.buckets[i : i+gapWide] {
@@ -54,9 +56,14 @@ func (s *strata) split() bool {
 		few := min(below, above)
 		if few >= max(strataLeast, strataShare*n) && n-below-above <= gapFull*few {
 			apart := aboveY/above - belowY/below
-			if between := below / n * above / n * apart * apart; between > most {
-				most, s.cut = between, math.Exp2((float64(i)+gapWide/2.)/bucketsPer)
+			between := below / n * above / n * apart * apart
+			if between > gapSame*most {
+				from = i
 			}
+			if between > most/gapSame {
+				s.cut = math.Exp2((float64(from+i) + gapWide) / 2 / bucketsPer)
+			}
+			most = max(most, between)
 		}
 		below, belowY = below+s.buckets[i].n, belowY+s.buckets[i].y
 	}

@@ -26,8 +26,8 @@ func TestStrata_PartsShortFromLong(t *testing.T) {
 		requests  int
 		afterward int // requests of 1 ms, which make it forget
 	}{
-		{name: "two kinds", took: mixed, from: 1.1e6, to: 2.9e7, requests: 500},
-		{name: "two kinds that vary", took: func(r *rand.Rand) float64 { return mixed(r) * (1 + r.Float64()) }, from: 2e6, to: 3e7, requests: 500},
+		{name: "two kinds", took: mixed, from: 4e6, to: 8e6, requests: 500},
+		{name: "two kinds that vary", took: func(r *rand.Rand) float64 { return mixed(r) * (1 + r.Float64()) }, from: 4e6, to: 12e6, requests: 500},
 		{name: "too near", took: func(r *rand.Rand) float64 { return 1e6 + 1e6*float64(r.IntN(2)) }, none: true, requests: 500},
 		{name: "too few are long", took: func(r *rand.Rand) float64 { return mixed(r) }, none: true, requests: 8},
 		{name: "no longer", took: mixed, none: true, requests: 500, afterward: 1 << 20},
@@ -95,10 +95,31 @@ func TestSums_StrataDoNotCountHowManyAreLong(t *testing.T) {
 		{"slower, none of them long", fill(30, 0, 1.5), 1.5, 1e-9},
 	} {
 		f := all.figures(c.b)
-		rise, variance := all.rise(&f, &first)
-		require.InDelta(t, math.Log(c.slower), rise, c.within, c.name)
-		require.Positive(t, variance, c.name)
+		d := all.difference(&f, &first)
+		require.Equal(t, apart, d.by, c.name)
+		require.InDelta(t, math.Log(c.slower), d.rise, c.within, c.name)
+		require.Positive(t, d.before, c.name)
+		require.Positive(t, d.then, c.name)
 	}
 	unknown := all.figures(&block{})
 	require.False(t, unknown.stratified, "a block that began before the two were told apart")
+}
+
+// A limit under which all requests take long is no kind of requests.
+func TestSums_ALimitIsNoStratum(t *testing.T) {
+	t.Parallel()
+	const cut = 3e6
+	var all sums
+	for i := range 100 {
+		b := &block{cut: cut}
+		for range 20 {
+			if i%5 == 0 {
+				b.request(cut, 2, 1e7, false)
+			} else {
+				b.request(cut, 1, 1e6, false)
+			}
+		}
+		all.add(&b.sums)
+	}
+	require.NotEqual(t, apart, all.clearest())
 }
