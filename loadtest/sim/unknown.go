@@ -37,6 +37,17 @@ func (f Fixed) Limit() int { return int(f) }
 // Ended learns nothing.
 func (Fixed) Ended(Ended) {}
 
+// Told is a Limiter that is told at each moment at how many at once the resource does most,
+// which is what one who knew it would choose. The zero value is ready to use, for one
+// experiment.
+type Told struct{ n int }
+
+// Limit returns that number.
+func (t *Told) Limit() int { return max(1, t.n) }
+
+// Ended learns nothing.
+func (*Told) Ended(Ended) {}
+
 // Unknown is an experiment: a resource of which nobody told what it can do, a limiter
 // that decides how many requests it gets at once, and auto in front, under open-loop
 // load.
@@ -78,6 +89,10 @@ type UnknownResult struct {
 	Limit  float64
 	Events int64
 }
+
+// asideFaster is how many times as fast as the mean are requests that need nothing of the
+// resource.
+const asideFaster = 20
 
 // job is a request of an Unknown.
 type job struct {
@@ -249,8 +264,13 @@ func (t *trial) change() {
 	}
 	if wide != t.wide || t.rate == 0 {
 		t.wide = wide
-		_, t.rate = t.u.Resource.best(wide)
+		var n int
+		n, t.rate = t.u.Resource.best(wide)
 		t.rate /= 1e9
+		if told, ok := t.u.Limiter.(*Told); ok {
+			aside := t.u.Resource.Aside
+			told.n = int(math.Round(float64(n) * (1 + aside/asideFaster/(1-aside))))
+		}
 	}
 	t.period = 1 / (t.rate * load * t.u.Load)
 }
@@ -315,7 +335,7 @@ func (t *trial) arrive() {
 	j.aside = t.works.Float64() < t.u.Resource.Aside
 	j.work = float64(t.u.Resource.Work.Draw(t.works))
 	if j.aside {
-		j.work = float64(t.u.Resource.Work.Mean()) / 20
+		j.work = float64(t.u.Resource.Work.Mean()) / asideFaster
 	}
 	now := int64(t.now)
 	j.task.Arrival, j.task.Submitted = now, now

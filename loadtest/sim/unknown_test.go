@@ -76,6 +76,21 @@ func TestUnknown_Fixed(t *testing.T) {
 	}
 }
 
+// One who is told runs the best number, before a step and after it.
+func TestUnknown_Told(t *testing.T) {
+	t.Parallel()
+	run := func(change sim.Change, limiter sim.Limiter) float64 {
+		return sim.Unknown{
+			Resource: sim.Resource{Work: sim.Exponential(time.Millisecond), Crosstalk: 1. / 64, Change: change},
+			Load:     2, Seed: 1, Limiter: limiter,
+		}.Run().Goodput
+	}
+	require.InEpsilon(t, run(sim.Change{}, sim.Fixed(8)), run(sim.Change{}, &sim.Told{}), 0.01)
+	wider := sim.Change{Kind: sim.Wider, Factor: 2}
+	require.Greater(t, run(wider, &sim.Told{}), 1.05*run(wider, sim.Fixed(8)))
+	require.Greater(t, run(wider, &sim.Told{}), 1.05*run(wider, sim.Fixed(16)))
+}
+
 // Orphans go on in the resource although nobody waits: those of time-outs do harm.
 func TestUnknown_Timeouts(t *testing.T) {
 	t.Parallel()

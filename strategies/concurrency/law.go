@@ -41,8 +41,9 @@ type Sample struct {
 // with how many run. The law has some hundred hypotheses of that, curves with another best
 // number each. How service times differ between blocks makes some more probable than
 // others. Where requests are either short or long, the two are compared each with their own,
-// so that it does not matter how many of a block are long. The limit is about the one that loses least in the mean of all, and varies by as
-// much as is not known, which is how more is learned.
+// so that it does not matter how many of a block are long. The limit is about the one that
+// loses least in the mean of all curves. Every other block it varies by as much as is not
+// known, which is how more is learned.
 //
 // If requests take far longer or shorter than they did with as many, what was learned is
 // doubted. Now and then a block far above the limit sees whether there is room. While little

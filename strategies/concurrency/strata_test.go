@@ -111,7 +111,7 @@ func TestSums_ALimitIsNoStratum(t *testing.T) {
 	const cut = 3e6
 	var all sums
 	for i := range 100 {
-		b := &block{cut: cut}
+		var b sums
 		for range 20 {
 			if i%5 == 0 {
 				b.request(cut, 2, 1e7, false)
@@ -119,7 +119,7 @@ func TestSums_ALimitIsNoStratum(t *testing.T) {
 				b.request(cut, 1, 1e6, false)
 			}
 		}
-		all.add(&b.sums)
+		all.add(&b)
 	}
 	require.NotEqual(t, apart, all.clearest())
 }

@@ -4,6 +4,7 @@
 //	go run ./loadtest/figures/concurrency -from 1 -to 40
 //	go run ./loadtest/figures/concurrency -steps 200
 //	go run ./loadtest/figures/concurrency -from 1 -to 200 -below 0.8
+//	go run ./loadtest/figures/concurrency -from 1 -to 40 -told
 //
 // The comparison with the laws of other libraries is in the module of loadtest/peers:
 // cmd/learned.
@@ -30,15 +31,20 @@ func main() {
 	trace := flag.Float64("trace", 0, "tell why, at each change, at this load of the first seed")
 	steps := flag.Int("steps", 0, "show how steps of the capacity are followed, in the mean of so many runs")
 	below := flag.Float64("below", 0, "compare the mean latency with that without a limit, at this part of what can be done")
+	told := flag.Bool("told", false, "show what one who knows the resource comes to, instead of one who learns it")
 	flag.Parse()
+	limiter := func() sim.Limiter { return judge.NewLearned() }
+	if *told {
+		limiter = func() sim.Limiter { return &sim.Told{} }
+	}
 	if *steps > 0 {
 		for _, s := range judge.AllSteps() {
-			fmt.Printf("%s, %vx: %.2f\n", s.Name, s.Load, s.Settled(*steps, func() sim.Limiter { return judge.NewLearned() }))
+			fmt.Printf("%s, %vx: %.2f\n", s.Name, s.Load, s.Settled(*steps, limiter))
 		}
 		return
 	}
 	if *below > 0 {
-		r := judge.Latencies(*from, *to, *below, func() sim.Limiter { return judge.NewLearned() })
+		r := judge.Latencies(*from, *to, *below, limiter)
 		good, _ := slices.BinarySearch(r, 1.05)
 		fmt.Printf("%vx: in %d of %d the mean latency is under 1.05 of that without a limit; median %.3f, 0.95 are under %.3f, worst %.3f\n",
 			*below, good, len(r), r[len(r)/2], r[len(r)*95/100], r[len(r)-1])
@@ -52,7 +58,7 @@ func main() {
 	if err != nil {
 		fail(err)
 	}
-	runs := judge.Runs(*from, *to, judge.Loads, *cpus, bests, func() sim.Limiter { return judge.NewLearned() })
+	runs := judge.Runs(*from, *to, judge.Loads, *cpus, bests, limiter)
 	for _, r := range runs[:min(*worst, len(runs))] {
 		fmt.Printf("%5d %.1fx %.3f of the best fixed, %d; mean limit %.0f: %v\n",
 			r.Seed, r.Load, r.Ratio, r.Best.N, r.Result.Limit, sim.RandomResource(r.Seed))
