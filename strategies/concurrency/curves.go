@@ -55,7 +55,7 @@ const (
 	memory       = 45   // of all, so that a change is seen although much spoke against it
 	excessMost   = 4
 	excessOver   = 16   // comparisons
-	doubtful     = 6    // the deviance of numbers of which most were dropped
+	doubtful     = 6    // the deviance that is added to numbers of which most were dropped
 	hopeful      = 0.5  // the part of the deviance that is left where there seems to be room
 	weightLeast  = 1e-6 // in parts of all; a curve of less weight is not asked
 
@@ -222,11 +222,11 @@ func (c *curves) shifted(noise float64) {
 	c.settle()
 }
 
-// doubt makes it improbable that so many at once, or more, are best.
+// doubt makes it less probable that so many at once, or more, are best.
 func (c *curves) doubt(x float64) {
 	for i := range c.of {
-		if v := &c.of[i]; v.best > x-2*grid {
-			v.deviance = max(v.deviance, doubtful)
+		if v := &c.of[i]; v.best > x-0.75*grid {
+			v.deviance += doubtful
 		}
 	}
 	c.level(1)

@@ -240,11 +240,13 @@ func (l *law) next(running int) {
 	}
 	if b.bad > dropMost*b.n && l.limit > l.least {
 		l.curves.doubt(math.Log(float64(l.limit)))
-		l.center = float64(l.limit) * dropCut
-		l.curves.tried = l.center / doubling
-		l.state = dropped
-		l.turn(int(l.center), skip, running)
-		return
+		if float64(l.limit) <= math.Ceil(l.center) { // else it was but a try
+			l.center = float64(l.limit) * dropCut
+			l.curves.tried = l.center / doubling
+			l.state = dropped
+			l.turn(int(l.center), skip, running)
+			return
+		}
 	}
 	l.compare()
 	l.choose(running)
