@@ -45,8 +45,8 @@ func (s *strata) split() bool {
 	if n == 0 {
 		return false
 	}
-	most := strataGain * (yy/n - y/n*y/n)
-	var below, belowY float64
+	least := strataGain * (yy/n - y/n*y/n)
+	var most, below, belowY float64
 	from := 0 // where the gap that parts best begins
 	for i := range len(s.buckets) - gapWide {
 		above, aboveY := n-below, y-belowY
@@ -56,14 +56,13 @@ func (s *strata) split() bool {
 		few := min(below, above)
 		if few >= max(strataLeast, strataShare*n) && n-below-above <= gapFull*few {
 			apart := aboveY/above - belowY/below
-			between := below / n * above / n * apart * apart
-			if between > gapSame*most {
-				from = i
-			}
-			if between > most/gapSame {
+			if between := below / n * above / n * apart * apart; between > least && between > most/gapSame {
+				if between > gapSame*most {
+					from = i
+				}
 				s.cut = math.Exp2((float64(from+i) + gapWide) / 2 / bucketsPer)
+				most = max(most, between)
 			}
-			most = max(most, between)
 		}
 		below, belowY = below+s.buckets[i].n, belowY+s.buckets[i].y
 	}
