@@ -3,6 +3,7 @@
 package sim_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -91,5 +92,72 @@ func TestLearned_BelowCapacity(t *testing.T) {
 		u.Limiter = judge.NewLearned()
 		learned := u.Run()
 		require.LessOrEqual(t, learned.Latency, free.Latency*105/100, r)
+	}
+}
+
+// flaky is a law that is told of some requests that they were dropped.
+type flaky struct {
+	judge.Learned
+	drops func(sim.Ended) bool
+}
+
+func (f flaky) Ended(e sim.Ended) {
+	e.Dropped = e.Dropped || f.drops(e)
+	f.Learned.Ended(e)
+}
+
+// What is dropped whatever the limit, as by a replica that is dead behind a balancer, does not
+// pull the limit down: neither if it takes as long as other requests, nor if it fails at once.
+func TestLearned_DropsThatAreNotForTheLimit(t *testing.T) {
+	t.Parallel()
+	const mean = 4 * time.Millisecond
+	for _, work := range []sim.Distribution{sim.Constant(mean), sim.Exponential(mean)} {
+		for _, r := range []sim.Resource{{Work: work, Hands: 64}, {Work: work, Cores: 8}, {Work: work, Crosstalk: 1. / 400}} {
+			for _, share := range []float64{0.2, 0.45, 0.6, 0.8} {
+				for seed := range uint64(3) {
+					random := rand.New(rand.NewPCG(seed, 3))
+					late := flaky{judge.NewLearned(), func(sim.Ended) bool { return random.Float64() < share }}
+					u := sim.Unknown{Resource: r, Load: 2, Seed: seed, Limiter: late, Length: 60_000}
+					done := u.Run()
+					require.GreaterOrEqual(t, done.Goodput, 0.8*done.Rate,
+						"%v, %v dropped, seed %d: mean limit %.1f; now %d: %s", r, share, seed, done.Limit, late.Limit(), late.Why())
+
+					// Requests that need nothing of the resource stand for those that fail at once.
+					soon := flaky{judge.NewLearned(), func(e sim.Ended) bool { return e.Now-e.Began == int64(mean/20) }}
+					u.Resource.Aside, u.Limiter = share, soon
+					done = u.Run()
+					require.GreaterOrEqual(t, done.Goodput, 0.8*done.Rate,
+						"%v, %v fail at once, seed %d: mean limit %.1f; now %d: %s", r, share, seed, done.Limit, soon.Limit(), soon.Why())
+				}
+			}
+		}
+	}
+}
+
+// A resource that was never full is overloaded: the limit is near what ran before.
+func TestLearned_OverloadAfterACalmTime(t *testing.T) {
+	t.Parallel()
+	const step = 2 * time.Second
+	for _, w := range []sim.Distribution{sim.Constant(40 * time.Millisecond), sim.Exponential(40 * time.Millisecond)} {
+		for _, r := range []sim.Resource{{Work: w, Hands: 50}, {Work: w, Cores: 50}, {Work: w, Hands: 500}} {
+			law := judge.NewLearned()
+			u := sim.Unknown{Resource: r, Seed: 1, Limiter: law}
+			for load := 0.1; load < 0.8; load += 0.05 {
+				u.Phases = append(u.Phases, sim.Phase{For: step, Wide: 1, Load: load})
+			}
+			begin := time.Second + time.Duration(len(u.Phases))*step
+			u.Phases = append(u.Phases, sim.Phase{For: step, Wide: 1, Load: 2})
+			done, before := 0, 0
+			u.Watch = func(e sim.Ended, took time.Duration) {
+				switch {
+				case time.Duration(e.Now) < begin:
+					before = law.Limit()
+				case took < r.Objective():
+					done++
+				}
+			}
+			rate := u.Run().Rate
+			require.GreaterOrEqual(t, float64(done), 0.8*rate*step.Seconds(), "%v, from %d; now %d: %s", r, before, law.Limit(), law.Why())
+		}
 	}
 }

@@ -61,15 +61,20 @@ func TestCurves_LearnFromManyBlocks(t *testing.T) {
 	}
 }
 
-// What tells the difference may change from one block to the next: all curves go on from there.
+// What tells the difference may change from one block to the next. Where the one and the other
+// stand apart by chance says nothing.
 func TestCurves_GoOnWithAnotherPower(t *testing.T) {
 	t.Parallel()
+	const rise, variance = 0.2, 0.01
 	curves := newCurves(1, 100)
 	curves.start(math.Log(4))
 	for i := range 100 {
-		curves.learn(math.Log(4), difference{before: 0.01, then: 0.01, by: i % 2})
+		curves.learn(math.Log(4), difference{rise: rise * float64(1-2*(i%2)), before: variance, then: variance, by: i % 2})
 	}
-	for i := range curves.of {
-		require.InDelta(t, 0, curves.of[i].deviance, 1e-9, "nothing has changed, which says nothing")
-	}
+	// Each is compared with the one before it alone, of which it differs by chance. Followed over
+	// all of them, the same would be taken for steps.
+	before := curves.of[0].alone
+	curves.learn(math.Log(4), difference{before: variance, then: variance, by: 0})
+	require.InDelta(t, before, curves.of[0].alone, rise)
+	require.InDelta(t, curves.y-curves.of[0].took, curves.of[0].alone, 1e-9, "it goes on from the last block")
 }

@@ -1,7 +1,7 @@
 // Package concurrency learns how many requests a resource of which nobody knows
 // anything should be given at once.
 //
-//	law, err := concurrency.New(now, concurrency.Options{Min: 1, Max: 1000})
+//	law, err := concurrency.New(concurrency.Options{Min: 1, Max: 1000})
 //	…
 //	if limit, changed := law.Completed(concurrency.Sample{
 //		Now: now, Began: began, Running: places.Taken(), Waiting: queue.Len() > 0,

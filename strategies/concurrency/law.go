@@ -65,11 +65,9 @@ const (
 	blockTimes = 2.5  // service times that one lasts, at least
 	blockEnds  = 4    // requests that begin and end in it, at least
 	blockError = 0.25 // and as many as make the standard error of their mean that
+	blockMost  = 4096 // but not more
 	outlier    = 32   // a service time counts for so many times the mean at most
 	jump       = 16   // service times, and a millisecond, that the clock may be disordered
-	dropMost   = 0.5  // the part that may be dropped before the limit is cut
-	dropCut    = 0.4  // to that part
-	dropTimes  = 1    // and so many service times a block lasts then, before more is overloaded
 	grows      = 1.4  // times what was compared, and the limit grows
 )
 
@@ -95,9 +93,9 @@ const (
 	wallForget = 1.02 // how fast that is forgotten
 )
 
-// New returns a law that begins at that time, or an error that says which bounds are
-// wrong.
-func New(now int64, o Options) (*Law, error) {
+// New returns a law that begins with the first request it is told of, or an error that says
+// which bounds are wrong.
+func New(o Options) (*Law, error) {
 	if o.Min < 0 || o.Max < 0 {
 		return nil, fmt.Errorf("concurrency: at least %d, at most %d: neither may be less than 0", o.Min, o.Max)
 	}
@@ -110,7 +108,7 @@ func New(now int64, o Options) (*Law, error) {
 		return nil, fmt.Errorf("concurrency: at least %d is more than at most %d", least, most)
 	}
 	l := &Law{}
-	l.mu.law = newLaw(now, least, most)
+	l.mu.law = newLaw(least, most)
 	l.limit.Store(int64(l.mu.limit))
 	return l, nil
 }
@@ -145,7 +143,7 @@ const (
 	unknown state = iota // nothing has been compared
 	growing              // more at once was no worse so far
 	known                // about that is best
-	dropped              // more were dropped
+	cut                  // more were dropped
 	loose                // too little waits to learn from
 )
 
@@ -169,35 +167,38 @@ type law struct {
 	last   figures // of the latest of them
 	probe  int     // blocks until there is one far above
 
-	calm bool    // little waits
-	busy int     // blocks in a row in which that was no longer so
+	calm bool // little waits
+	busy int  // blocks in a row in which that was no longer so
+
+	drops drops
+
 	some sums    // of late, while little waits
 	base float64 // the mean root of the service time when this began
 	wall float64 // a limit past which more brought nothing
 }
 
-func newLaw(now int64, least, most int) law {
+func newLaw(least, most int) law {
 	l := law{least: least, most: most, curves: newCurves(least, most), wall: math.Inf(1), probe: farEvery}
 	l.limit = min(max(first, least), most)
 	l.center = float64(l.limit)
 	l.curves.tried = l.center / doubling
 	l.measure()
-	l.past.begin(now, near, l.limit, 0)
 	return l
 }
 
 func (l *law) learn(s Sample) {
-	took := float64(max(0, s.Now-s.Began))
-	if l.service == 0 {
+	took := float64(max(1, s.Now-s.Began)) // a time of 0 has no logarithm
+	if l.past.n == 0 {
 		l.service = took
+		l.past.begin(min(s.Began, s.Now), near, l.limit, 0)
 	}
 	took = min(took, outlier*l.service+1)
-	if s.Dropped {
-		took = max(took, l.service) // a refusal is not a fast request
-	}
 	l.service += (took - l.service) / 64
-	if float64(l.past.now().began-s.Now) > jump*l.service+1e6 {
+	long := jump*l.service + 1e6
+	if float64(l.past.now().began-s.Now) > long {
 		l.past.jumped(s.Now)
+	} else if float64(s.Began-l.past.at) > long { // nothing has ended for long
+		l.past.jumped(s.Began)
 	}
 	if d := float64(s.Now - l.past.at); d > 0 {
 		l.taken += d * float64(min(s.Running, l.limit))
@@ -209,8 +210,11 @@ func (l *law) learn(s Sample) {
 		l.waited++
 	}
 	b := l.past.now()
+	if s.Dropped {
+		b.dropped++
+	}
 	ends, times := l.ends, blockTimes
-	if b.bad > dropMost*b.n {
+	if l.overloads(b) {
 		ends, times = blockEnds, dropTimes
 	}
 	if b.n < ends || float64(s.Now-b.began) < times*l.service {
@@ -225,7 +229,7 @@ func (l *law) learn(s Sample) {
 func (l *law) next(running int) {
 	b := l.past.now()
 	if waited := float64(l.waited) / float64(b.ended); waited < calmShare && l.taken < calmFull*l.offered || l.offered == 0 {
-		l.busy = 0
+		l.busy, b.arm, l.drops.uncut = 0, skip, 0
 		l.loosen(waited)
 		l.calm, l.state = true, loose
 		l.turn(int(math.Ceil(l.center)), skip, running)
@@ -237,16 +241,11 @@ func (l *law) next(running int) {
 			return
 		}
 		l.calm = false
+		l.curves.tried = max(l.curves.tried, l.center/doubling)
 	}
-	if b.bad > dropMost*b.n && l.limit > l.least {
-		l.curves.doubt(math.Log(float64(l.limit)))
-		if float64(l.limit) <= math.Ceil(l.center) { // else it was but a try
-			l.center = float64(l.limit) * dropCut
-			l.curves.tried = l.center / doubling
-			l.state = dropped
-			l.turn(int(l.center), skip, running)
-			return
-		}
+	if l.dropped(b) {
+		l.turn(int(l.center), skip, running)
+		return
 	}
 	l.compare()
 	l.choose(running)
@@ -254,11 +253,10 @@ func (l *law) next(running int) {
 
 // compare tells the curves of the blocks of which nearly all has ended.
 func (l *law) compare() {
+	if l.seen < l.past.from {
+		l.seen, l.last.known = l.past.from, false
+	}
 	for last := l.past.ended(); l.seen < last; l.seen++ {
-		if l.seen < l.past.from {
-			l.last.known = false
-			continue
-		}
 		b := l.past.block(l.seen)
 		if b.arm == skip || b.n < blockEnds {
 			continue
@@ -266,10 +264,6 @@ func (l *law) compare() {
 		l.noise.decay(noiseDecay)
 		l.noise.add(&b.sums)
 		l.measure()
-		if b.bad > dropMost*b.n {
-			l.last.known = false
-			continue
-		}
 		f := l.noise.figures(b)
 		if !l.last.known {
 			l.curves.start(f.x)
@@ -289,16 +283,20 @@ func (l *law) measure() {
 	if !l.past.strata.split() {
 		l.noise.strata = [2]stratum{}
 	}
-	l.ends = max(blockEnds, math.Pow(l.noise.spread(l.noise.clearest())/blockError, 2))
+	l.ends = min(max(blockEnds, math.Pow(l.noise.spread(l.noise.clearest())/blockError, 2)), blockMost)
 }
 
 // choose begins a block with a limit near the one that loses least.
 func (l *law) choose(running int) {
 	var n float64
 	l.center, n = l.curves.choose()
-	l.state = known
-	if l.center > grows*l.curves.tried {
+	switch {
+	case !l.last.known:
+		l.state = unknown
+	case l.center > grows*l.curves.tried:
 		l.state = growing
+	default:
+		l.state = known
 	}
 	arm := near
 	if l.probe--; l.probe <= 0 {
@@ -341,14 +339,15 @@ func (l *law) loosen(waited float64) {
 }
 
 func (l *law) why() string {
+	bounded := func(n int) int { return min(max(n, l.least), l.most) }
 	low, high := l.curves.between()
-	switch n := int(math.Round(l.center)); l.state {
+	switch n := bounded(int(math.Round(l.center))); l.state {
 	case growing:
-		return fmt.Sprintf("%d at once: with %d, more brought more", n, int(l.curves.tried))
+		return fmt.Sprintf("%d at once, and more as long as that brings more", n)
 	case known:
-		return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d", n, low, high)
-	case dropped:
-		return fmt.Sprintf("%d at once: of more, most were dropped", n)
+		return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d", n, bounded(low), bounded(high))
+	case cut:
+		return fmt.Sprintf("%d at once: of more, most were dropped", l.limit)
 	case loose:
 		return fmt.Sprintf("%d at once are enough, as little waits", n)
 	default:

@@ -3,6 +3,8 @@ package concurrency_test
 import (
 	"math"
 	"math/rand/v2"
+	"regexp"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,11 +17,11 @@ import (
 func TestNew_TellsWhichBoundsAreWrong(t *testing.T) {
 	t.Parallel()
 	for _, o := range []concurrency.Options{{Min: 2, Max: 1}, {Min: -1}, {Max: -1}} {
-		_, err := concurrency.New(0, o)
+		_, err := concurrency.New(o)
 		require.Error(t, err, "%+v", o)
 	}
 	for _, o := range []concurrency.Options{{}, {Min: 1, Max: 1}, {Min: 20_000}, {Max: 3}} {
-		l, err := concurrency.New(0, o)
+		l, err := concurrency.New(o)
 		require.NoError(t, err, "%+v", o)
 		require.GreaterOrEqual(t, l.Limit(), max(1, o.Min))
 		if o.Max > 0 {
@@ -57,9 +59,22 @@ func (c *closed) complete(n int, service func(running int) time.Duration, change
 
 func newClosed(t *testing.T, o concurrency.Options) *closed {
 	t.Helper()
-	law, err := concurrency.New(0, o)
+	law, err := concurrency.New(o)
 	require.NoError(t, err)
 	return &closed{law: law}
+}
+
+// learned returns the mean limit that is learned where so many at once do most.
+func (c *closed) learned(best float64) float64 {
+	crosstalk := func(running int) time.Duration {
+		n := float64(running)
+		return time.Duration((1 + n*(n-1)/best/best) * float64(time.Millisecond))
+	}
+	c.complete(20_000, crosstalk, nil)
+	const last = 10_000
+	sum := 0
+	c.complete(last, crosstalk, func(*concurrency.Sample) { sum += c.law.Limit() })
+	return float64(sum) / last
 }
 
 // hands is a resource that does so many at once, each in a millisecond.
@@ -92,8 +107,83 @@ func TestLaw_BadInput(t *testing.T) {
 					t.Fatalf("%d is beyond the bounds", n)
 				}
 			})
-			require.NotEmpty(t, c.law.Why())
+			// Whatever it was told, it learns when it is told what is.
+			for i := range c.runs {
+				c.runs[i] = c.now
+			}
+			n := c.learned(10)
+			require.True(t, n >= 6 && n <= 16, "%v: %s", n, c.law.Why())
 		})
+	}
+}
+
+// Service times of 0 among others, as a coarse clock tells them, do no harm.
+func TestLaw_SomeTakeNoTime(t *testing.T) {
+	t.Parallel()
+	for _, share := range []float64{0.05, 0.5, 0.7, 0.95} {
+		for seed := range uint64(5) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			c := newClosed(t, concurrency.Options{Max: 200})
+			c.complete(20_000, hands(10), func(s *concurrency.Sample) {
+				if r.Float64() < share {
+					s.Began = s.Now
+				}
+			})
+			n := c.learned(10)
+			require.True(t, n >= 6 && n <= 16, "%v, seed %d: %v: %s", share, seed, n, c.law.Why())
+		}
+	}
+}
+
+// It does not matter when the first request comes, nor how long nothing ran.
+func TestLaw_BeginsWithTheFirstRequest(t *testing.T) {
+	t.Parallel()
+	at := func(now int64) (limits []int) {
+		c := newClosed(t, concurrency.Options{})
+		c.now = now
+		c.complete(3_000, hands(10), func(*concurrency.Sample) { limits = append(limits, c.law.Limit()) })
+		return limits
+	}
+	require.Equal(t, at(0), at(3600e9))
+}
+
+// While little waits the limit rises, and an overload that comes then does not begin anew at 4.
+func TestLaw_OverloadAfterACalmTime(t *testing.T) {
+	t.Parallel()
+	c, i := newClosed(t, concurrency.Options{Max: 400}), 0
+	constant := func(int) time.Duration { return time.Millisecond }
+	c.complete(100_000, constant, func(s *concurrency.Sample) {
+		i++
+		s.Running, s.Waiting = (s.Running+1)/2, i%20 == 0
+	})
+	calm := c.law.Limit()
+	require.Greater(t, calm, 100, c.law.Why())
+	least := calm
+	c.complete(5_000, hands(calm), func(*concurrency.Sample) { least = min(least, c.law.Limit()) })
+	require.Greater(t, least, 8, "from %d: %s", calm, c.law.Why())
+}
+
+// What Why says is within the bounds.
+func TestLaw_WhyKeepsToTheBounds(t *testing.T) {
+	t.Parallel()
+	for _, o := range []concurrency.Options{{Max: 12}, {Min: 10, Max: 10}, {Max: 100}, {Min: 50}} {
+		c := newClosed(t, o)
+		require.Equal(t, "nothing is known yet", c.law.Why())
+		most := o.Max
+		if most == 0 {
+			most = concurrency.DefaultMax
+		}
+		numbers := regexp.MustCompile(`\d+`)
+		for _, drop := range []bool{false, true, false} {
+			c.complete(5_000, hands(60), func(s *concurrency.Sample) {
+				s.Dropped = drop
+				for _, number := range numbers.FindAllString(c.law.Why(), -1) {
+					if n, err := strconv.Atoi(number); err != nil || n < max(1, o.Min) || n > most {
+						t.Fatalf("%+v: %s", o, c.law.Why())
+					}
+				}
+			})
+		}
 	}
 }
 
@@ -115,7 +205,7 @@ func TestLaw_LearnsAfterTheClockJumped(t *testing.T) {
 // Completions that never come: places are lost for good, and the law lends more.
 func TestLaw_CompletionsThatNeverCome(t *testing.T) {
 	t.Parallel()
-	law, err := concurrency.New(0, concurrency.Options{})
+	law, err := concurrency.New(concurrency.Options{})
 	require.NoError(t, err)
 	before := law.Limit()
 	require.Equal(t, before, law.Limit(), "without completions nothing is learnt")
@@ -148,7 +238,7 @@ func TestLaw_StaysAtItsMaximum(t *testing.T) {
 
 func TestLaw_MayBeToldByManyAtOnce(t *testing.T) {
 	t.Parallel()
-	law, err := concurrency.New(0, concurrency.Options{Max: 100})
+	law, err := concurrency.New(concurrency.Options{Max: 100})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for g := range 4 {
@@ -166,7 +256,7 @@ func TestLaw_MayBeToldByManyAtOnce(t *testing.T) {
 }
 
 func TestLaw_AllocatesNothing(t *testing.T) {
-	law, err := concurrency.New(0, concurrency.Options{Max: 1})
+	law, err := concurrency.New(concurrency.Options{Max: 1})
 	require.NoError(t, err)
 	now := int64(0)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -176,7 +266,7 @@ func TestLaw_AllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkLaw_Completed(b *testing.B) {
-	law, err := concurrency.New(0, concurrency.Options{})
+	law, err := concurrency.New(concurrency.Options{})
 	require.NoError(b, err)
 	now := int64(0)
 	b.ReportAllocs()

@@ -24,14 +24,15 @@ const (
 
 // block is a time in which the limit is constant.
 type block struct {
-	began int64
-	x     float64 // past.x when it began
-	cut   float64 // past.strata.cut when it began
-	arm   arm
-	limit int
-	ran   int // when it began
-	ended int // requests that ended in it
-	begun int // that began in it, once it is over
+	began   int64
+	x       float64 // past.x when it began
+	cut     float64 // past.strata.cut when it began
+	arm     arm
+	limit   int
+	ran     int // when it began
+	ended   int // requests that ended in it
+	dropped int // of these
+	begun   int // that began in it, once it is over
 	// of those requests that began in it and have ended, whenever that was
 	sums
 }

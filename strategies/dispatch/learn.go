@@ -13,7 +13,7 @@ type Learned struct {
 	Limit, Min, Max int
 	// Why explains the number in words.
 	Why string
-	// Dropped counts the tasks that ended as Dropped, since the start.
+	// Dropped counts the tasks that ended as Dropped, since learning began.
 	Dropped uint64
 }
 
@@ -43,8 +43,8 @@ type learning struct {
 	dropped atomic.Uint64
 }
 
-func newLearning(now int64, o concurrency.Options) (*learning, error) {
-	l, err := concurrency.New(now, o)
+func newLearning(o concurrency.Options) (*learning, error) {
+	l, err := concurrency.New(o)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func newLearning(now int64, o concurrency.Options) (*learning, error) {
 // Learn has the number of workers or places learned from now on: see Options.Learn. It has
 // no effect if the number is learned already, or with split pools.
 func (d *Dispatcher) Learn(o concurrency.Options) error {
-	l, err := newLearning(d.Now(), o)
+	l, err := newLearning(o)
 	if err == nil && len(d.pools) == 1 && d.pools[0].learning.Load() == nil {
 		d.pools[0].learn(l)
 	}

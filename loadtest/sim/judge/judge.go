@@ -25,7 +25,7 @@ type Learned struct{ *concurrency.Law }
 
 // NewLearned returns it without bounds.
 func NewLearned() Learned {
-	law, err := concurrency.New(0, concurrency.Options{})
+	law, err := concurrency.New(concurrency.Options{})
 	if err != nil {
 		panic(err) // there are no bounds that could cross
 	}
