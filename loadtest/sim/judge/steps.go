@@ -16,17 +16,9 @@ type Steps struct {
 	Wide []float64
 }
 
-// What is the same for all AllSteps: the mean service time, how long a phase is, and how
-// much of that a law has to settle, which is 200 service times.
-const (
-	stepService = 40 * time.Millisecond
-	stepPhase   = 16 * time.Second
-	stepSettle  = 200 * stepService
-)
-
 // AllSteps are those that laws are judged at.
 func AllSteps() []Steps {
-	work := sim.Exponential(stepService)
+	work := sim.Exponential(40 * time.Millisecond)
 	hands, cores := sim.Resource{Work: work, Hands: 16}, sim.Resource{Work: work, Cores: 16}
 	crosstalk := sim.Resource{Work: work, Crosstalk: 1. / 256}
 	double, halve := []float64{1, 2}, []float64{1, 0.5}
@@ -41,28 +33,37 @@ func AllSteps() []Steps {
 	}
 }
 
-// Settled returns the goodput of each phase, within ten service times, once 200 service
-// times have gone by: the mean over runs, in parts of what the resource can do in the
-// phase.
+// Settled returns the goodput of each phase, within ten service times, once a law had time
+// to settle: the longer of 200 service times and 2,000 completions. The service time is that
+// with as many at once as is best. The goodput is that of another 200 service times, in the
+// mean over runs, in parts of what the resource can do then.
 func (s Steps) Settled(runs int, limiter func() sim.Limiter) []float64 {
-	_, rate := s.Resource.Best()
+	n, rate := s.Resource.Best()
+	service := float64(n) / rate
+	phases := make([]sim.Phase, len(s.Wide))
+	for i, w := range s.Wide {
+		phases[i] = sim.Phase{For: seconds(max(200*service, 2000/rate/w) + 200*service), Wide: w, Load: s.Load}
+	}
 	good := make([]float64, len(s.Wide))
 	for run := range runs {
-		u := sim.Unknown{Resource: s.Resource, Limiter: limiter(), Seed: uint64(run) + 1}
-		for _, w := range s.Wide {
-			u.Phases = append(u.Phases, sim.Phase{For: stepPhase, Wide: w, Load: s.Load})
-		}
+		u := sim.Unknown{Resource: s.Resource, Limiter: limiter(), Seed: uint64(run) + 1, Phases: phases}
 		began := int64(-1)
 		u.Watch = func(e sim.Ended, latency time.Duration) {
 			if began < 0 {
 				began = e.Now
 			}
-			i, at := int((e.Now-began)/int64(stepPhase)), time.Duration((e.Now-began)%int64(stepPhase))
-			if i < len(good) && at > stepSettle && !e.Dropped && latency <= 10*stepService {
-				good[i] += 1 / (rate * s.Wide[i] * (stepPhase - stepSettle).Seconds() * float64(runs))
+			i, left := 0, phases[0].For-time.Duration(e.Now-began) // of the phase
+			for left <= 0 && i < len(phases)-1 {
+				i++
+				left += phases[i].For
+			}
+			if left > 0 && left <= seconds(200*service) && !e.Dropped && latency <= seconds(10*service) {
+				good[i] += 1 / (rate * s.Wide[i] * 200 * service * float64(runs))
 			}
 		}
 		u.Run()
 	}
 	return good
 }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
