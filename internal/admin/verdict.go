@@ -85,7 +85,10 @@ func judge(s *situation) verdict {
 }
 
 // forProxy speaks of the upstream, where there is no store.
-var forProxy = strings.NewReplacer("See the store below. ", "", "See it below, and the log.", "See the log.", "the store", "the upstream", "The store", "The upstream")
+var forProxy = strings.NewReplacer(
+	"The store does not answer. See it below, and the log.", "The upstream does not answer, or clients send or read slowly. See the log.",
+	"See the store below. ", "", "See it below, and the log.", "See the log.", "the store", "the upstream", "The store", "The upstream",
+)
 
 // unheld reports whether all that arrives is worked on at once, for want of a number.
 func (s *situation) unheld() bool { return s.Observe && s.Learned && s.Workers > 0 }

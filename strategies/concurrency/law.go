@@ -116,6 +116,14 @@ func New(o Options) (*Law, error) {
 // Limit returns how many may run at once now.
 func (l *Law) Limit() int { return int(l.limit.Load()) }
 
+// Service returns how long requests take of late, in nanoseconds, or 0 before the first has
+// ended.
+func (l *Law) Service() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(l.mu.service)
+}
+
 // Why tells, in words for people, why the limit is what it is.
 func (l *Law) Why() string {
 	l.mu.Lock()
@@ -341,15 +349,19 @@ func (l *law) loosen(waited float64) {
 func (l *law) why() string {
 	bounded := func(n int) int { return min(max(n, l.least), l.most) }
 	low, high := l.curves.between()
-	switch n := bounded(int(math.Round(l.center))); l.state {
+	n, tried := bounded(int(math.Round(l.center))), ""
+	if l.limit != n {
+		tried = fmt.Sprintf("; %d are tried now", l.limit)
+	}
+	switch l.state {
 	case growing:
-		return fmt.Sprintf("%d at once, and more as long as that brings more", n)
+		return fmt.Sprintf("%d at once, and more as long as that brings more%s", n, tried)
 	case known:
-		return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d", n, bounded(low), bounded(high))
+		return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d%s", n, bounded(low), bounded(high), tried)
 	case cut:
 		return fmt.Sprintf("%d at once: of more, most were dropped", l.limit)
 	case loose:
-		return fmt.Sprintf("%d at once are enough, as little waits", n)
+		return fmt.Sprintf("%d at once are enough, as little waits", l.limit)
 	default:
 		return "nothing is known yet"
 	}

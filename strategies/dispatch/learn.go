@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/spillway-go/spillway/strategies/concurrency"
@@ -34,6 +35,7 @@ type law interface {
 	Limit() int
 	Completed(concurrency.Sample) (limit int, changed bool)
 	Why() string
+	Service() int64
 }
 
 // learning is a number that is learned.
@@ -69,6 +71,7 @@ func (d *Dispatcher) Learn(o concurrency.Options) error {
 func (p *pool) learn(l *learning) {
 	p.resize(func() int {
 		p.learning.Store(l)
+		p.stuck.n.Store(0)
 		return p.enforced(l)
 	})
 }
@@ -86,7 +89,7 @@ func (p *pool) allowed(l *learning) int {
 	if p.d.opts.Observe {
 		return l.bounds.Max
 	}
-	return l.Limit()
+	return min(l.Limit()+int(p.stuck.n.Load()), l.bounds.Max)
 }
 
 // observed is why a number that is only observed is what it is. A law learns from what
@@ -112,9 +115,11 @@ func (p *pool) learned() *Learned {
 	if l == nil {
 		return nil
 	}
-	told := &Learned{Limit: l.Limit(), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
+	told := &Learned{Limit: p.allowed(l), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
 	if p.d.opts.Observe {
 		told.Limit, told.Why = 0, observed
+	} else if n := p.stuck.n.Load(); n > 0 {
+		told.Why += fmt.Sprintf("; and %d more, as many as do not end", n)
 	}
 	return told
 }
@@ -128,9 +133,12 @@ func (p *pool) measured(l *learning, began int64, how Outcome, now int64) int64 
 	if now == 0 {
 		now = p.d.Now()
 	}
-	p.ended(l, concurrency.Sample{Now: now, Began: began, Running: p.inUse(), Waiting: p.waiting() > 0, Dropped: how == Dropped})
+	p.ended(l, concurrency.Sample{Now: now, Began: began, Running: p.counted(), Waiting: p.waiting() > 0, Dropped: how == Dropped})
 	return now
 }
+
+// counted is inUse without what is stuck.
+func (p *pool) counted() int { return p.inUse() - int(p.stuck.n.Load()) }
 
 // ended tells the law of a sample, and has as many workers or places as it says then.
 func (p *pool) ended(l *learning, s concurrency.Sample) {

@@ -43,6 +43,8 @@ func (l *teller) Completed(s concurrency.Sample) (int, bool) {
 
 func (l *teller) Why() string { return "a test says so" }
 
+func (l *teller) Service() int64 { return int64(time.Millisecond) }
+
 // says has the law answer n to the next completion.
 func (l *teller) says(n int) {
 	l.mu.Lock()
@@ -74,6 +76,8 @@ func (l *dice) Completed(concurrency.Sample) (int, bool) {
 }
 
 func (l *dice) Why() string { return "chance" }
+
+func (l *dice) Service() int64 { return 1 }
 
 // newLearner returns a stage whose number of workers is what a law says.
 func newLearner(t *testing.T, o Options, limit int) (*stage, *teller) {

@@ -80,14 +80,18 @@ func (d *Dispatcher) Release(t *Task) {
 			t.learner = nil
 		}
 	}
-	if n > 0 {
-		if l := p.learning.Load(); l != nil {
-			now = p.measured(l, t.began.Swap(0), Good, now)
-		}
+	l := p.learning.Load()
+	if l != nil && n > 0 {
+		now = p.measured(l, t.began.Swap(0), Good, now)
+		p.stuck.ends.Add(1)
+		t.stuck = p.unstuck(l, t.stuck, n) // first, so that its places are not handed on
 	}
 	if n > 0 && !p.handOn(n, now) {
 		p.places.free.Add(n)
 		p.look(now)
+	}
+	if l != nil && n > 0 {
+		p.unstuck(l, t.stuck, n) // it may have been found stuck meanwhile
 	}
 	d.left()
 }
@@ -103,8 +107,11 @@ func (d *Dispatcher) Answered(t *Task, began int64, how Outcome) {
 	}
 }
 
-// need returns how many places t takes.
-func (s *places) need(t *Task) int64 { return min(int64(t.Places()), s.limit.Load()) }
+// need returns how many places t takes: at most as many as there are but for those of tasks
+// that are stuck.
+func (p *pool) need(t *Task) int64 {
+	return max(1, min(int64(t.Places()), p.places.limit.Load()-p.stuck.n.Load()))
+}
 
 // claim takes n places, if so many are free.
 func (s *places) claim(n int64) bool {
@@ -147,7 +154,7 @@ func (p *pool) acquire(t *Task, mayWait bool) bool {
 	case q.spec.Inline:
 		t.granted = 0
 	case p.waiting() == 0 && p.places.free.Load() > 0:
-		t.granted = p.places.need(t)
+		t.granted, t.stuck = p.need(t), p.stuck.times.Load() // before they are in use
 		if !p.places.claim(t.granted) {
 			if mayWait {
 				p.arrive(t)
@@ -295,7 +302,7 @@ func (p *pool) nextGrantLocked(w *worker, now int64) *Task {
 			return nil
 		}
 	}
-	need := s.need(t)
+	need := p.need(t)
 	s.gathered += s.claimUpTo(need - s.gathered)
 	if s.gathered < need {
 		if t != first {
@@ -310,7 +317,7 @@ func (p *pool) nextGrantLocked(w *worker, now int64) *Task {
 	if t == first {
 		p.takeRequeued(t)
 	}
-	t.granted = need
+	t.granted, t.stuck = need, p.stuck.times.Load()
 	if s.gathered -= need; s.gathered != 0 || s.gathering() {
 		s.endGathering()
 	}
@@ -321,7 +328,7 @@ func (p *pool) nextGrantLocked(w *worker, now int64) *Task {
 func (p *pool) nextAsideLocked(w *worker, first *Task, now int64) *Task {
 	s, set := p.places, &p.lines.requeued
 	fits := func(t *Task) bool {
-		t.granted = s.need(t)
+		t.granted, t.stuck = p.need(t), p.stuck.times.Load()
 		return !p.expired(t, now) && s.claim(t.granted)
 	}
 	if t := set.find(fits); t != nil {

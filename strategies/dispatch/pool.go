@@ -22,6 +22,7 @@ type pool struct {
 	// learning is what the number of workers, or places, is learned by, nil if it is given.
 	// It changes under lines.mu.
 	learning atomic.Pointer[learning]
+	stuck    stuck
 
 	active atomic.Pointer[queue]
 	move   move
@@ -196,6 +197,7 @@ func (p *pool) submitWaiting(t *Task, now int64) (waits bool) {
 	p.makeRoom(q, now)
 	switch v.outcome {
 	case strategies.Queued:
+		p.watchStuck()
 		return true
 	case strategies.CallerRuns:
 		return p.runInline(q, t, now)

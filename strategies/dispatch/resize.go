@@ -9,6 +9,7 @@ func (d *Dispatcher) Resize(n int) {
 	if len(d.pools) == 1 {
 		d.pools[0].resize(func() int {
 			d.pools[0].learning.Store(nil)
+			d.pools[0].stuck.n.Store(0)
 			return n
 		})
 	}
@@ -85,7 +86,7 @@ func (p *pool) hire() bool {
 		return false
 	}
 	p.running.Add(1)
-	w := &worker{wake: make(chan *Task, 1)}
+	w := &worker{wake: make(chan *Task, 1), stuck: p.stuck.times.Load()}
 	p.done.Go(func() { p.work(w) })
 	return true
 }

@@ -270,8 +270,12 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 		end := p.d.Now()
 		p.teach(w, (end-now)/n, end)
 		if l != nil && w.outcome != Unmeasured {
-			p.ended(l, concurrency.Sample{Now: end, Began: now, Running: p.inUse(), Waiting: p.runnable(), Dropped: w.outcome == Dropped})
+			p.ended(l, concurrency.Sample{Now: end, Began: now, Running: p.counted(), Waiting: p.runnable(), Dropped: w.outcome == Dropped})
 		}
+	}
+	if l != nil {
+		p.stuck.ends.Add(1)
+		w.stuck = p.unstuck(l, w.stuck, 1)
 	}
 }
 

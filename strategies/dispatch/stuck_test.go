@@ -1,0 +1,188 @@
+package dispatch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/strategies/concurrency"
+)
+
+// What never ends holds no place that others need for long: it counts no more, until it ends.
+func TestStuck_Places(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, l, granted := lender(t, Options{}, 3)
+		defer d.Close()
+		tasks := map[string]*Task{}
+		ask := func(name string, cost int) {
+			tasks[name] = request(name, cost)
+			d.Acquire(tasks[name])
+		}
+		for _, name := range []string{"hangs1", "hangs2", "hangs3", "d", "e", "f"} {
+			ask(name, 1)
+		}
+		ask("wide", 5)
+		time.Sleep(115 * time.Millisecond)
+		require.Empty(t, granted())
+		time.Sleep(2 * time.Millisecond)
+		require.Equal(t, []string{"d", "e", "f"}, granted())
+		learned := d.Status().Learned
+		require.Equal(t, 6, learned.Limit)
+		require.Equal(t, 6, d.Gauge().Workers)
+		require.Equal(t, "a test says so; and 3 more, as many as do not end", learned.Why)
+
+		l.says(2)
+		d.Release(tasks["d"])
+		require.Equal(t, 2+3, d.Status().Learned.Limit)
+		require.Equal(t, 3, l.told()[0].Running, "what is stuck does not")
+		d.Release(tasks["e"])
+		d.Release(tasks["f"])
+		require.Equal(t, "wide", granted()[3], "it takes all but those of what is stuck")
+		ask("g", 1)
+		require.Len(t, granted(), 4)
+
+		d.Release(tasks["hangs1"])
+		d.Release(tasks["hangs2"])
+		require.Equal(t, 2+1, d.Status().Learned.Limit)
+		require.Len(t, granted(), 4)
+		d.Release(tasks["wide"])
+		require.Equal(t, "g", granted()[4])
+		d.Release(tasks["g"])
+		d.Release(tasks["hangs3"])
+		require.Equal(t, 2, d.Status().Learned.Limit)
+		require.Equal(t, "a test says so", d.Status().Learned.Why)
+		require.Zero(t, d.Gauge().Busy)
+	})
+}
+
+// The same with workers.
+func TestStuck_Workers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, l := newLearner(t, Options{}, 2)
+		defer s.close()
+		for i := range 8 {
+			s.submit(fmt.Sprint("slow", i))
+		}
+		s.requireBegun(2)
+		time.Sleep(115 * time.Millisecond)
+		s.requireBegun(2)
+		time.Sleep(2 * time.Millisecond)
+		s.requireBegun(4)
+		require.Equal(t, 4, s.Status().Learned.Limit)
+		s.end("slow2")
+		s.requireBegun(5)
+		require.Equal(t, 2, l.told()[0].Running)
+		s.end("slow0")
+		require.Equal(t, 3, s.Status().Learned.Limit)
+		s.requireBegun(5, "it was one too many")
+		s.end("slow1")
+		require.Equal(t, 2, s.Status().Learned.Limit)
+		for _, name := range []string{"slow3", "slow4", "slow5", "slow6", "slow7"} {
+			s.end(name)
+		}
+		require.Len(t, s.endedNow(), 8)
+	})
+}
+
+// If nothing ever ends, little more runs.
+func TestStuck_NothingEverEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, _, granted := lender(t, Options{}, 3)
+		defer d.Close()
+		var tasks []*Task
+		for i := range 60 {
+			tasks = append(tasks, request(fmt.Sprint(i), 1))
+			d.Acquire(tasks[i])
+		}
+		time.Sleep(time.Minute)
+		require.Len(t, granted(), 9*3)
+		time.Sleep(100 * time.Hour)
+		require.Len(t, granted(), 47, "the bound of the number")
+		require.Equal(t, 50, d.Status().Learned.Limit)
+		d.Resize(4)
+		require.Nil(t, d.Status().Learned)
+		for _, task := range tasks {
+			d.Release(task)
+		}
+		require.Len(t, granted(), 57)
+		require.Zero(t, d.Gauge().Busy)
+	})
+}
+
+// As long as something ends, nothing is stuck.
+func TestStuck_SomethingEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, _, granted := lender(t, Options{}, 3)
+		defer d.Close()
+		var tasks []*Task
+		for i := range 23 {
+			tasks = append(tasks, request(fmt.Sprint(i), 1))
+			d.Acquire(tasks[i])
+		}
+		for i, task := range tasks {
+			time.Sleep(100 * time.Millisecond)
+			require.Equal(t, 3, d.Status().Learned.Limit)
+			d.Release(task)
+			require.Len(t, granted(), min(20, i+1))
+		}
+	})
+}
+
+// Before the first end of all, it takes seconds.
+func TestStuck_NothingHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, err := Open(Options{Strategy: "fifo", Learn: &concurrency.Options{}, Grant: func(*Task) {}})
+		require.NoError(t, err)
+		defer d.Close()
+		var tasks []*Task
+		for range 5 {
+			tasks = append(tasks, request("", 1))
+			d.Acquire(tasks[len(tasks)-1])
+		}
+		time.Sleep(4 * time.Second)
+		require.Equal(t, 4, d.Status().Learned.Limit)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 8, d.Status().Learned.Limit)
+		for _, task := range tasks {
+			d.Release(task)
+		}
+		require.Equal(t, 4, d.Status().Learned.Limit)
+	})
+}
+
+// Whenever tasks are found stuck, none is taken for it once all have ended.
+func TestStuck_NoneIsLeft(t *testing.T) {
+	t.Parallel()
+	d, err := Open(Options{
+		Strategy: "fifo", Capacity: 1000, Workers: 1, MaxBatch: 1,
+		Grant: func(t *Task) { t.Payload.(chan struct{}) <- struct{}{} },
+	})
+	require.NoError(t, err)
+	defer d.Close()
+	p, l := d.pools[0], &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
+	p.learn(l)
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			task := &Task{Payload: make(chan struct{}, 1), Done: func(*Task) {}}
+			for i := range 5_000 {
+				task.Cost = 1 + rand.IntN(3)
+				if !d.Acquire(task) {
+					<-task.Payload.(chan struct{})
+				}
+				if i%8 == 0 {
+					p.pass(l)
+				}
+				d.Release(task)
+			}
+		})
+	}
+	clients.Wait()
+	require.Zero(t, p.stuck.n.Load())
+	require.Zero(t, d.Gauge().Busy)
+	require.Equal(t, l.Limit(), d.Gauge().Workers)
+}
