@@ -291,7 +291,14 @@ func (c *curves) choose() (center, try float64) {
 			}
 		}
 	}
-	center = math.Exp(min(c.best(c.step), max(most, c.best(0))))
+	at := c.best(c.step)
+	if c.step > 0 && c.step < last { // between the steps: where a parabola is least
+		fewer, more := loss(c.step-1), loss(c.step+1)
+		if bend := fewer - 2*least + more; bend > 0 {
+			at += grid * (fewer - more) / (2 * bend)
+		}
+	}
+	center = math.Exp(min(at, max(most, c.best(0))))
 	if c.turns++; c.turns%2 == 0 {
 		return center, center
 	}
