@@ -52,7 +52,7 @@ the console or by
     curl -X PUT -d '{"strategy":"auto"}' http://$admin/strategy
 
 and within seconds nearly all that the workers can do is in time. The rest is
-turned away at once, the least important first: "Who asks" has 20% of priority 2,
+turned away, the least important first: "Who asks" has 20% of priority 2,
 60% of 3 and 20% of 5. Also worth a look: lifo, which starves a few; unbounded,
 which gets later and later; fair, which turns away the greedy client; and fifo
 again. Ctrl-C ends it.
