@@ -19,25 +19,29 @@ const (
 	stuckAfter = 100 * time.Millisecond // and
 	stuckTimes = 16                     // service times without an end, and what runs is stuck
 	stuckFirst = 5 * time.Second        // the same before the first end
-	stuckRows  = 16                     // times in a row that this is doubled
+	stuckMost  = time.Minute            // what that grows to
 )
 
 // watchStuck sees whether anything ends while something waits, if the number is learned.
 func (p *pool) watchStuck() {
 	if l := p.learning.Load(); l != nil && !p.d.opts.Observe && !p.stuck.watched.Load() && !p.stuck.watched.Swap(true) {
-		p.seeStuck(l, 0)
+		p.seeStuck(l, stuckWhile(l))
 	}
 }
 
-// seeStuck does that for a while, which is the longer the more often in a row nothing has
-// ended. So even if nothing ever ends, little more runs.
-func (p *pool) seeStuck(l *learning, row int) {
-	while := stuckFirst
+// stuckWhile returns how long nothing must end.
+func stuckWhile(l *learning) time.Duration {
 	if service := l.Service(); service > 0 {
-		while = stuckAfter + stuckTimes*time.Duration(service)
+		return stuckAfter + stuckTimes*time.Duration(service)
 	}
+	return stuckFirst
+}
+
+// seeStuck does that for a while, and then for half as long again each time in a row that
+// nothing has ended. So even if nothing ever ends, little more runs.
+func (p *pool) seeStuck(l *learning, while time.Duration) {
 	ends := p.stuck.ends.Load()
-	time.AfterFunc(while<<row, func() {
+	time.AfterFunc(while, func() {
 		switch {
 		case p.waiting() == 0 || p.learning.Load() != l:
 			p.stuck.watched.Store(false)
@@ -46,9 +50,9 @@ func (p *pool) seeStuck(l *learning, row int) {
 			}
 		case p.stuck.ends.Load() == ends && p.full():
 			p.pass(l)
-			p.seeStuck(l, min(row+1, stuckRows))
+			p.seeStuck(l, max(while, min(while+while/2, stuckMost)))
 		default:
-			p.seeStuck(l, 0)
+			p.seeStuck(l, stuckWhile(l))
 		}
 	})
 }
