@@ -74,6 +74,9 @@ func (p *pool) learn(l *learning) {
 		p.stuck.n.Store(0)
 		return p.enforced(l)
 	})
+	if p.active.Load() != nil && p.waiting() > 0 {
+		p.watchStuck()
+	}
 }
 
 // enforced returns how many may run at once while the number is learned by l.

@@ -85,8 +85,8 @@ func (p *pool) hire() bool {
 	if p.stopped.Load() || p.running.Load() >= p.workers.Load() {
 		return false
 	}
-	p.running.Add(1)
 	w := &worker{wake: make(chan *Task, 1), stuck: p.stuck.times.Load()}
+	p.running.Add(1)
 	p.done.Go(func() { p.work(w) })
 	return true
 }

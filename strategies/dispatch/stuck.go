@@ -19,7 +19,7 @@ const (
 	stuckAfter = 100 * time.Millisecond // and
 	stuckTimes = 16                     // service times without an end, and what runs is stuck
 	stuckFirst = 5 * time.Second        // the same before the first end
-	stuckMost  = time.Minute            // what that grows to
+	stuckMost  = 5 * time.Second        // what that grows to, if it is not more
 )
 
 // watchStuck sees whether anything ends while something waits, if the number is learned.
@@ -38,7 +38,7 @@ func stuckWhile(l *learning) time.Duration {
 }
 
 // seeStuck does that for a while, and then for half as long again each time in a row that
-// nothing has ended. So even if nothing ever ends, little more runs.
+// nothing has ended, as more may not help.
 func (p *pool) seeStuck(l *learning, while time.Duration) {
 	ends := p.stuck.ends.Load()
 	time.AfterFunc(while, func() {
@@ -85,7 +85,7 @@ func (p *pool) pass(l *learning) {
 // tasks were less often when it was seen last. It returns how often they were by now.
 func (p *pool) unstuck(l *learning, seen uint32, n int64) uint32 {
 	times := p.stuck.times.Load()
-	if times != seen && p.stuck.n.Load() > 0 {
+	if times != seen {
 		p.resize(func() int {
 			if p.learning.Load() != l {
 				return p.width()

@@ -89,7 +89,7 @@ func TestStuck_Workers(t *testing.T) {
 	})
 }
 
-// If nothing ever ends, little more runs.
+// If nothing ever ends, more runs ever more slowly, up to the bound.
 func TestStuck_NothingEverEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, _, granted := lender(t, Options{}, 3)
@@ -99,9 +99,9 @@ func TestStuck_NothingEverEnds(t *testing.T) {
 			tasks = append(tasks, request(fmt.Sprint(i), 1))
 			d.Acquire(tasks[i])
 		}
-		time.Sleep(time.Minute)
-		require.Len(t, granted(), 13*3)
-		time.Sleep(100 * time.Hour)
+		time.Sleep(4 * time.Second)
+		require.Len(t, granted(), 7*3)
+		time.Sleep(time.Hour)
 		require.Len(t, granted(), 47, "the bound of the number")
 		require.Equal(t, 50, d.Status().Learned.Limit)
 		d.Resize(4)
@@ -111,6 +111,28 @@ func TestStuck_NothingEverEnds(t *testing.T) {
 		}
 		require.Len(t, granted(), 57)
 		require.Zero(t, d.Gauge().Busy)
+	})
+}
+
+// A number that is learned anew while all hang is no less.
+func TestStuck_LearnedWhileAllHang(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, _, granted := lender(t, Options{}, 3)
+		defer d.Close()
+		d.Resize(2)
+		var tasks []*Task
+		for i := range 4 {
+			tasks = append(tasks, request(fmt.Sprint(i), 1))
+			d.Acquire(tasks[i])
+		}
+		time.Sleep(time.Hour)
+		require.Empty(t, granted())
+		d.pools[0].learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
+		time.Sleep(200 * time.Millisecond)
+		require.Len(t, granted(), 2)
+		for _, task := range tasks {
+			d.Release(task)
+		}
 	})
 }
 
