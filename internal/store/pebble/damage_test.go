@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,23 @@ func named(t *testing.T, fs vfs.FS, prefix, suffix string) (names []string) {
 // it.
 func copyOf(fs *vfs.MemFS) *vfs.MemFS {
 	return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+}
+
+// killedAtRest returns a copy of the file system of an open store in which the mark
+// speaks of all that is in the manifest: no flush or compaction is writing its result.
+func killedAtRest(t *testing.T, fs *vfs.MemFS) *vfs.MemFS {
+	t.Helper()
+	for {
+		killed := copyOf(fs)
+		manifests := named(t, killed, format.ManifestPrefix, "")
+		name := manifests[len(manifests)-1]
+		var all format.Extent
+		_, _ = all.Write(content(t, killed, name))
+		if string(content(t, killed, format.MarkName)) == format.Mark(name, all) {
+			return killed
+		}
+		runtime.Gosched()
+	}
 }
 
 // TestOpen_FlippedLog flips bits of the log that a killed process leaves behind.
@@ -150,7 +168,7 @@ func TestOpen_FlippedManifestOrTable(t *testing.T) {
 	}
 	// So that no table is there that nothing needs any more.
 	require.NoError(t, s.cur.db.Compact(t.Context(), nil, []byte("z"), false))
-	killed := copyOf(mem)
+	killed := killedAtRest(t, mem)
 	require.NoError(t, s.Close())
 	for _, row := range []struct {
 		name           string
@@ -210,7 +228,7 @@ func TestOpen_TruncatedManifest(t *testing.T) {
 		require.NoError(t, apply(s, put(fmt.Sprint(i), "v")))
 		require.NoError(t, s.cur.db.Flush())
 	}
-	killed := copyOf(mem)
+	killed := killedAtRest(t, mem)
 	require.NoError(t, s.Close())
 	for name, from := range map[string]*vfs.MemFS{"closed": mem, "killed": killed} {
 		manifest := named(t, from, format.ManifestPrefix, "")[0]

@@ -208,10 +208,7 @@ func TestOpen_UnreadableFile(t *testing.T) {
 			keys = append(keys, key)
 		}
 		s.syncLog()
-		killed := copyOf(mem)
-		for stored(t, killed)[format.MarkName] == "" { // a flush is writing it: the next start removes it
-			killed = copyOf(mem)
-		}
+		killed := killedAtRest(t, mem)
 		require.NoError(t, s.Close())
 		for _, file := range []string{".log", "MANIFEST-", "OPTIONS-", format.MarkName} {
 			for _, kind := range []errorfs.OpKind{openFile, read, readAt} {
