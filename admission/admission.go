@@ -303,6 +303,9 @@ type Learned struct {
 	Limit, Min, Max int
 	// Why explains the number in words.
 	Why string
+	// Stuck is how many places are in use that are not counted, as whoever has them seems not
+	// to end: see docs/concurrency.md.
+	Stuck int
 	// Dropped counts the requests that were Dropped since learning began.
 	Dropped uint64
 }

@@ -302,6 +302,9 @@ func situationOf(f *frame, lately *period, before *moment) *situation {
 		Reasons: make(map[string]float64), Roomless: rate(lately.roomless), SLO: f.SLO,
 		Observe: f.Mode == "observe", Proxy: f.Proxy,
 	}
+	if f.Learned != nil {
+		s.Stuck = f.Learned.stuck
+	}
 	if f.Capacity != nil {
 		s.Capacity = *f.Capacity
 	}

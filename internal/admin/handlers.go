@@ -65,6 +65,7 @@ type learned struct {
 	Min   int    `json:"min"`
 	Max   int    `json:"max"`
 	Why   string `json:"why"` // the limit is that
+	stuck int
 }
 
 // learnedOf returns nil for a number that is given.
@@ -72,7 +73,7 @@ func learnedOf(l *dispatch.Learned) *learned {
 	if l == nil {
 		return nil
 	}
-	return &learned{Limit: l.Limit, Min: l.Min, Max: l.Max, Why: l.Why}
+	return &learned{Limit: l.Limit, Min: l.Min, Max: l.Max, Why: l.Why, stuck: l.Stuck}
 }
 
 // mode is what SPILLWAY_MODE says.

@@ -23,6 +23,7 @@ type situation struct {
 	Workers  int  // 0 if the strategy uses none
 	Learned  bool // that number is learned
 	Busy     int
+	Stuck    int // of Busy: they do not end
 	Depth    int
 	Growth   float64 // of Depth
 	Capacity int     // or strategies.Unbounded
@@ -62,6 +63,9 @@ type verdict struct {
 // answered is how many answers there are a second.
 func (s *situation) answered() float64 { return s.Good + s.Late + s.Unmet + s.Failed + s.Shed }
 
+// doesNotAnswer is what to say if work does not end.
+const doesNotAnswer = "The store does not answer. See it below, and the log."
+
 // few is a share that is no reason to say anything.
 const few = 0.01
 
@@ -86,7 +90,7 @@ func judge(s *situation) verdict {
 
 // forProxy speaks of the upstream, where there is no store.
 var forProxy = strings.NewReplacer(
-	"The store does not answer. See it below, and the log.", "The upstream does not answer, or clients send or read slowly. See the log.",
+	doesNotAnswer, "The upstream does not answer, or clients send or read slowly. See the log.",
 	"See the store below. ", "", "See it below, and the log.", "See the log.", "the store", "the upstream", "The store", "The upstream",
 )
 
@@ -107,6 +111,8 @@ func (s *situation) judge() verdict {
 		return verdict{levelBad, fmt.Sprintf("%s of the answers are errors.", percent(s.Failed/answered)), "The codes below say which: a 4xx is the client's fault, a 5xx the service's.", ""}
 	case s.Roomless > few*answered:
 		return verdict{levelBad, fmt.Sprintf("%s are turned away: the memory for their bodies is used up.", percent(s.Roomless/answered)), "Raise SPILLWAY_MAX_BODY_BYTES, or let fewer clients send large values at once.", ""}
+	case s.Depth > 0 && s.Stuck > s.Busy/2 && (answered == s.Shed || s.overloaded(answered)):
+		return verdict{levelBad, fmt.Sprintf("%d of the %d requests that are worked on do not end.", s.Stuck, s.Busy), doesNotAnswer, ""}
 	}
 	if v, overloaded := s.overload(served, answered); overloaded {
 		return v
@@ -147,12 +153,11 @@ func (s *situation) overload(served, answered float64) (verdict, bool) {
 		}
 		return s.advise(verdict{levelBad, fmt.Sprintf("%s has no queue, so all that arrives is in the store at once. %s of the answers are late.", s.Strategy, percent(late)), "", ""}), true
 	}
-	if s.Arrivals < s.Ran*1.02 || s.Busy < s.Workers || s.Shed-s.own() <= few*answered && s.Growth < 0.02*s.Arrivals {
+	if !s.overloaded(answered) {
 		return verdict{}, false
 	}
 	if s.Ran == 0 {
-		return verdict{levelBad, fmt.Sprintf("Nothing gets done: %s busy, and none has finished anything of late.", theWorkersAre(s.Workers)),
-			"The store does not answer. See it below, and the log.", ""}, true
+		return verdict{levelBad, fmt.Sprintf("Nothing gets done: %s busy, and none has finished anything of late.", theWorkersAre(s.Workers)), doesNotAnswer, ""}, true
 	}
 	text := fmt.Sprintf("%s more arrives than %s can do", percent(s.Arrivals/s.Ran-1), plural(s.Workers, "worker"))
 	if times := s.Arrivals / s.Ran; times >= 2 {
@@ -172,6 +177,11 @@ func (s *situation) overload(served, answered float64) (verdict, bool) {
 		return verdict{levelLate, fmt.Sprintf("%s. %s turns %s away and serves the others in time.", text, s.Strategy, percent(s.Shed/answered)),
 			"It holds. To serve all takes " + s.unlessLearned("more workers, if the store can do more at once, or more machines.", "more machines: how many may run at once is learned."), ""}, true
 	}
+}
+
+// overloaded reports whether more arrives than the workers, all of which are busy, begin.
+func (s *situation) overloaded(answered float64) bool {
+	return s.Arrivals >= s.Ran*1.02 && s.Busy >= s.Workers && (s.Shed-s.own() > few*answered || s.Growth >= 0.02*s.Arrivals)
 }
 
 // advise offers the recommended strategy, or says what else there is to do.

@@ -81,6 +81,20 @@ func TestJudge(t *testing.T) {
 			with(overload, func(s *situation) { s.Ran, s.Late, s.Shed, s.Wait, s.Latency = 0, 0, 2920, 0, 0 }),
 			verdict{levelBad, "Nothing gets done: all 8 workers are busy, and none has finished anything of late.", "The store does not answer. See it below, and the log.", ""},
 		},
+		"most of what runs hangs": {
+			with(overload, func(s *situation) { s.Learned, s.Busy, s.Stuck = true, 8, 5 }),
+			verdict{levelBad, "5 of the 8 requests that are worked on do not end.", "The store does not answer. See it below, and the log.", ""},
+		},
+		"all hangs, and few come": {
+			with(calm, func(s *situation) {
+				s.Learned, s.Busy, s.Stuck, s.Depth, s.Arrivals, s.Ran, s.Good = true, 12, 8, 1, 1, 1, 0
+			}),
+			verdict{levelBad, "8 of the 12 requests that are worked on do not end.", "The store does not answer. See it below, and the log.", ""},
+		},
+		"some hang beside others that do not": {
+			with(calm, func(s *situation) { s.Learned, s.Busy, s.Stuck, s.Depth = true, 8, 5, 1 }),
+			verdict{levelGood, "All 8 workers are busy, and everybody is served in time: requests wait no time (median).", "", ""},
+		},
 		"busy, and in time": {
 			with(calm, func(s *situation) { s.Busy, s.Depth, s.Wait = 8, 5, 0.0021 }),
 			verdict{levelGood, "All 8 workers are busy, and everybody is served in time: requests wait 2.1 ms (median).", "", ""},

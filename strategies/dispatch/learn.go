@@ -14,6 +14,9 @@ type Learned struct {
 	Limit, Min, Max int
 	// Why explains the number in words.
 	Why string
+	// Stuck is how many run that are not counted, as they seem not to end: see the package
+	// comment.
+	Stuck int
 	// Dropped counts the tasks that ended as Dropped, since learning began.
 	Dropped uint64
 }
@@ -71,7 +74,7 @@ func (d *Dispatcher) Learn(o concurrency.Options) error {
 func (p *pool) learn(l *learning) {
 	p.resize(func() int {
 		p.learning.Store(l)
-		p.stuck.n.Store(0)
+		p.stuck.none()
 		return p.enforced(l)
 	})
 	if p.active.Load() != nil && p.waiting() > 0 {
@@ -92,7 +95,12 @@ func (p *pool) allowed(l *learning) int {
 	if p.d.opts.Observe {
 		return l.bounds.Max
 	}
-	return min(l.Limit()+int(p.stuck.n.Load()), l.bounds.Max)
+	n := float64(l.Limit())
+	if p.stuck.row.Load() > 0 {
+		_, more := p.patience(l)
+		n *= more
+	}
+	return int(min(n+float64(p.stuck.n.Load()), float64(l.bounds.Max)))
 }
 
 // observed is why a number that is only observed is what it is. A law learns from what
@@ -122,7 +130,8 @@ func (p *pool) learned() *Learned {
 	if p.d.opts.Observe {
 		told.Limit, told.Why = 0, observed
 	} else if n := p.stuck.n.Load(); n > 0 {
-		told.Why += fmt.Sprintf("; and %d more, as many as do not end", n)
+		told.Stuck = int(n)
+		told.Why += fmt.Sprintf("; and %d more, as %d do not end", told.Limit-l.Limit(), n)
 	}
 	return told
 }

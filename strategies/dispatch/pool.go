@@ -124,6 +124,11 @@ func (p *pool) stop() {
 	}
 	p.done.Wait()
 	p.shedWaiting(strategies.ReasonDraining)
+	p.lines.mu.Lock()
+	if p.stuck.timer != nil {
+		p.stuck.timer.Stop()
+	}
+	p.lines.mu.Unlock()
 }
 
 // submit takes a new task: see Dispatcher.Submit.

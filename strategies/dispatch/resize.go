@@ -9,7 +9,7 @@ func (d *Dispatcher) Resize(n int) {
 	if len(d.pools) == 1 {
 		d.pools[0].resize(func() int {
 			d.pools[0].learning.Store(nil)
-			d.pools[0].stuck.n.Store(0)
+			d.pools[0].stuck.none()
 			return n
 		})
 	}

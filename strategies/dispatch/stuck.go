@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -10,9 +11,11 @@ import (
 // never change again: see the package comment.
 type stuck struct {
 	n       atomic.Int64  // how many of them have not ended; changes under lines.mu
-	times   atomic.Uint32 // how often tasks were found stuck
-	ends    atomic.Uint64 // how many tasks have ended
-	watched atomic.Bool   // a timer runs
+	row     atomic.Int32  // how often tasks were found stuck since one has ended, likewise
+	times   atomic.Uint32 // how often ever
+	ended   atomic.Bool   // one has since the timer was set
+	watched atomic.Bool   // the timer runs
+	timer   *time.Timer   // changes under lines.mu
 }
 
 const (
@@ -20,41 +23,58 @@ const (
 	stuckTimes = 16                     // service times without an end, and what runs is stuck
 	stuckFirst = 5 * time.Second        // the same before the first end
 	stuckMost  = 5 * time.Second        // what that grows to, if it is not more
+	stuckGrows = 1.5                    // by so much each time in a row
 )
 
 // watchStuck sees whether anything ends while something waits, if the number is learned.
 func (p *pool) watchStuck() {
 	if l := p.learning.Load(); l != nil && !p.d.opts.Observe && !p.stuck.watched.Load() && !p.stuck.watched.Swap(true) {
-		p.seeStuck(l, stuckWhile(l))
+		p.lines.mu.Lock()
+		p.waitForEndLocked(l)
+		p.lines.mu.Unlock()
 	}
 }
 
-// stuckWhile returns how long nothing must end.
-func stuckWhile(l *learning) time.Duration {
+// patience returns how long nothing must end. If that has been so already, it is longer, as
+// what does the work may have come to a halt. Then more than the law says may begin, but not
+// by as much, as those that hang may be first in line.
+func (p *pool) patience(l *learning) (while time.Duration, more float64) {
+	while = stuckFirst
 	if service := l.Service(); service > 0 {
-		return stuckAfter + stuckTimes*time.Duration(service)
+		while = stuckAfter + stuckTimes*time.Duration(service)
 	}
-	return stuckFirst
+	longer := min(math.Pow(stuckGrows, float64(p.stuck.row.Load())), max(1, float64(stuckMost)/float64(while)))
+	return time.Duration(longer * float64(while)), math.Sqrt(longer)
 }
 
-// seeStuck does that for a while, and then for half as long again each time in a row that
-// nothing has ended, as more may not help.
-func (p *pool) seeStuck(l *learning, while time.Duration) {
-	ends := p.stuck.ends.Load()
-	time.AfterFunc(while, func() {
-		switch {
-		case p.waiting() == 0 || p.learning.Load() != l:
-			p.stuck.watched.Store(false)
-			if p.waiting() > 0 { // it has come meanwhile
-				p.watchStuck()
-			}
-		case p.stuck.ends.Load() == ends && p.full():
-			p.pass(l)
-			p.seeStuck(l, max(while, min(while+while/2, stuckMost)))
-		default:
-			p.seeStuck(l, stuckWhile(l))
+// waitForEndLocked sets the timer anew.
+func (p *pool) waitForEndLocked(l *learning) {
+	s := &p.stuck
+	s.ended.Store(false)
+	while, _ := p.patience(l)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(while, p.seeStuck)
+	} else {
+		s.timer.Reset(while)
+	}
+}
+
+// seeStuck is called when the time is over in which something should have ended.
+func (p *pool) seeStuck() {
+	l := p.learning.Load()
+	if l == nil || p.waiting() == 0 {
+		p.stuck.watched.Store(false)
+		if p.waiting() > 0 { // it has come meanwhile
+			p.watchStuck()
 		}
-	})
+		return
+	}
+	if !p.stuck.ended.Load() && p.full() {
+		p.pass(l)
+	}
+	p.lines.mu.Lock()
+	p.waitForEndLocked(l)
+	p.lines.mu.Unlock()
 }
 
 // full reports whether all places are in use, or all workers at work.
@@ -77,22 +97,49 @@ func (p *pool) pass(l *learning) {
 			n -= int(p.places.gathered)
 		}
 		p.stuck.n.Store(int64(n))
+		p.stuck.row.Add(1)
 		return p.enforced(l)
 	})
 }
 
-// unstuck counts again the n places of a task, or of a worker, if it has been found stuck: if
-// tasks were less often when it was seen last. It returns how often they were by now.
+// unstuck is called when a task of n places, or a worker's turn, has ended. It counts them
+// again if they have been found stuck: if tasks were less often when that was seen last. It
+// returns how often they were by now.
 func (p *pool) unstuck(l *learning, seen uint32, n int64) uint32 {
 	times := p.stuck.times.Load()
-	if times != seen {
+	if times != seen || p.stuck.row.Load() != 0 {
 		p.resize(func() int {
 			if p.learning.Load() != l {
 				return p.width()
 			}
-			p.stuck.n.Store(max(0, p.stuck.n.Load()-n))
+			if times != seen {
+				p.stuck.n.Store(max(0, p.stuck.n.Load()-n))
+			}
+			if p.stuck.row.Swap(0) != 0 && p.stuck.watched.Load() {
+				p.waitForEndLocked(l) // not for as long
+			}
 			return p.enforced(l)
 		})
 	}
 	return times
+}
+
+// oneEnded notes that something ends. It comes before unstuck.
+func (s *stuck) oneEnded() {
+	if !s.ended.Load() { // which costs less than to store it
+		s.ended.Store(true)
+	}
+}
+
+// recount counts w again, which is at work no more, if it was found stuck after its turn.
+func (p *pool) recount(w *worker) {
+	if l := p.learning.Load(); l != nil && p.stuck.times.Load() != w.stuck {
+		w.stuck = p.unstuck(l, w.stuck, 1)
+	}
+}
+
+// none forgets what is stuck. It is called under lines.mu.
+func (s *stuck) none() {
+	s.n.Store(0)
+	s.row.Store(0)
 }

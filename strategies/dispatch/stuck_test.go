@@ -34,7 +34,7 @@ func TestStuck_Places(t *testing.T) {
 		learned := d.Status().Learned
 		require.Equal(t, 6, learned.Limit)
 		require.Equal(t, 6, d.Gauge().Workers)
-		require.Equal(t, "a test says so; and 3 more, as many as do not end", learned.Why)
+		require.Equal(t, "a test says so; and 3 more, as 3 do not end", learned.Why)
 
 		l.says(2)
 		d.Release(tasks["d"])
@@ -89,7 +89,7 @@ func TestStuck_Workers(t *testing.T) {
 	})
 }
 
-// If nothing ever ends, more runs ever more slowly, up to the bound.
+// If nothing ever ends, more runs ever later, up to the bound.
 func TestStuck_NothingEverEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, _, granted := lender(t, Options{}, 3)
@@ -99,8 +99,9 @@ func TestStuck_NothingEverEnds(t *testing.T) {
 			tasks = append(tasks, request(fmt.Sprint(i), 1))
 			d.Acquire(tasks[i])
 		}
-		time.Sleep(4 * time.Second)
-		require.Len(t, granted(), 7*3)
+		time.Sleep(time.Second)
+		require.Equal(t, 6+4+5+6, d.Status().Learned.Limit, "after 116, 174, 261 and 391 ms")
+		require.Len(t, granted(), 6+4+5+6-3)
 		time.Sleep(time.Hour)
 		require.Len(t, granted(), 47, "the bound of the number")
 		require.Equal(t, 50, d.Status().Learned.Limit)
@@ -110,6 +111,46 @@ func TestStuck_NothingEverEnds(t *testing.T) {
 			d.Release(task)
 		}
 		require.Len(t, granted(), 57)
+		require.Zero(t, d.Gauge().Busy)
+	})
+}
+
+// That is so too if those that come are few. Once one ends, the number is its own again.
+func TestStuck_FewCome(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, _, granted := lender(t, Options{}, 2)
+		defer d.Close()
+		var tasks []*Task
+		waited := func() time.Duration {
+			since, before := time.Now(), len(granted())
+			tasks = append(tasks, request("", 1))
+			d.Acquire(tasks[len(tasks)-1])
+			for len(granted()) == before {
+				time.Sleep(time.Millisecond)
+			}
+			return time.Since(since)
+		}
+		fill := func() {
+			for d.Status().Learned.Limit > d.Gauge().Busy {
+				tasks = append(tasks, request("", 1))
+				d.Acquire(tasks[len(tasks)-1])
+			}
+		}
+		for _, after := range []time.Duration{116, 174, 261, 392, 588} {
+			fill()
+			require.InDelta(t, after, waited()/time.Millisecond, 1)
+		}
+		fill()
+		hung := len(tasks)
+		require.Greater(t, hung, 16)
+		d.Release(tasks[0])
+		require.Equal(t, 2+d.Status().Learned.Stuck, d.Status().Learned.Limit)
+		fill()
+		require.InDelta(t, 116, waited()/time.Millisecond, 1)
+		for _, task := range tasks[1:] {
+			d.Release(task)
+		}
+		require.Equal(t, 2, d.Status().Learned.Limit)
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -213,4 +254,33 @@ func TestStuck_NoneIsLeft(t *testing.T) {
 	require.Zero(t, p.stuck.n.Load())
 	require.Zero(t, d.Gauge().Busy)
 	require.Equal(t, l.Limit(), d.Gauge().Workers)
+}
+
+// The same with workers.
+func TestStuck_NoWorkerIsLeft(t *testing.T) {
+	t.Parallel()
+	d, err := Open(Options{
+		Strategy: "fifo", Capacity: 1000, Workers: 1, MaxBatch: 1,
+		Run: func(tasks []*Task, done func(*Task)) { done(tasks[0]) },
+	})
+	require.NoError(t, err)
+	p, l := d.pools[0], &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
+	p.learn(l)
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			ended := make(chan struct{}, 1)
+			task := &Task{Done: func(*Task) { ended <- struct{}{} }}
+			for i := range 5_000 {
+				d.Submit(task)
+				if i%8 == 0 {
+					p.pass(l)
+				}
+				<-ended
+			}
+		})
+	}
+	clients.Wait()
+	d.Close()
+	require.Zero(t, p.stuck.n.Load())
 }

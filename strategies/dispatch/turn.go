@@ -34,6 +34,7 @@ const (
 func (p *pool) next(w *worker) (t *Task, how origin, now int64) {
 	for {
 		if p.tooMany() && p.leave() {
+			p.recount(w)
 			return nil, handed, 0
 		}
 		if p.runnable() {
@@ -43,6 +44,7 @@ func (p *pool) next(w *worker) (t *Task, how origin, now int64) {
 			}
 		}
 		p.idle.push(w)
+		p.recount(w)
 		// Look again, now that submitters can see w: see the package comment.
 		now = p.d.Now()
 		t, how = p.take(w, now)
@@ -274,7 +276,7 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 		}
 	}
 	if l != nil {
-		p.stuck.ends.Add(1)
+		p.stuck.oneEnded()
 		w.stuck = p.unstuck(l, w.stuck, 1)
 	}
 }
