@@ -106,6 +106,23 @@ func (f flaky) Ended(e sim.Ended) {
 	f.Learned.Ended(e)
 }
 
+// What times out and is worked on all the same may be so much that nothing waits any more.
+func TestLearned_OrphansDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	work := sim.Bimodal{Cheap: 1_237 * time.Microsecond, Expensive: 41 * time.Millisecond, Share: 0.14}
+	for _, load := range []float64{1.2, 2} {
+		u := sim.Unknown{
+			Resource: sim.Resource{Work: work, Cores: 2, Timeout: 85 * time.Millisecond, Orphans: true},
+			Load:     load, Limiter: sim.Fixed(3), Seed: 4365,
+		}
+		fixed := u.Run()
+		law := judge.NewLearned()
+		u.Limiter = law
+		learned := u.Run()
+		require.GreaterOrEqual(t, learned.Goodput, 0.4*fixed.Goodput, "at %vx, mean limit %.1f; now %d: %s", load, learned.Limit, law.Limit(), law.Why())
+	}
+}
+
 // What is dropped whatever the limit, as by a replica that is dead behind a balancer, does not
 // pull the limit down: neither if it takes as long as other requests, nor if it fails at once.
 // The mean of some runs tells, as the limit grows late in one or the other.

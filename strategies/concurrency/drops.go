@@ -7,7 +7,8 @@ const (
 	dropMost   = 0.5 // the part that may be dropped before the limit is cut
 	dropSure   = 2.  // and so many standard errors more
 	dropTimes  = 1   // and so many service times a block lasts then, before more is overloaded
-	dropCut    = 0.4 // to that part
+	dropCut    = 0.4 // to that part, and
+	slowCut    = 0.1 // to that, if they took long, as the resource may go on with them
 	cutHelps   = 6   // more that are good than dropped, and that has helped
 	cutSome    = 32  // requests to see whether that has helped
 	dropAll    = 0.9 // the part that says nothing of what is dropped whatever the limit
@@ -32,6 +33,10 @@ func (l *law) overloads(b *block) bool {
 	return over(b.bad, b.n) && over(float64(b.dropped), float64(b.ended))
 }
 
+// slow reports whether the requests of a block, of which most were dropped, took longer than
+// those that were compared of late: they timed out, and were not refused at once.
+func (l *law) slow(b *block) bool { return b.w*l.noise.n > l.noise.w*b.n }
+
 // dropped sees whether most requests of a block were dropped, and reports whether the limit is
 // cut. It stays so until that has helped, or enough were dropped to say that it does not. Then
 // they are dropped whatever the limit, which is again what it was; unless nearly all are, of
@@ -55,7 +60,11 @@ func (l *law) dropped(b *block) bool {
 		d.uncut = l.center
 	}
 	if more {
-		d.over, l.center = l.limit, max(float64(l.limit)*dropCut, float64(l.least))
+		part := dropCut
+		if l.slow(b) {
+			part = slowCut
+		}
+		d.over, l.center = l.limit, max(float64(l.limit)*part, float64(l.least))
 		d.good, d.bad = 0, 0
 		l.state = cut
 	} else {

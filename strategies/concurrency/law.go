@@ -238,7 +238,11 @@ func (l *law) next(running int) {
 	b := l.past.now()
 	if waited := float64(l.waited) / float64(b.ended); waited < calmShare && l.taken < calmFull*l.offered || l.offered == 0 {
 		l.busy, b.arm, l.drops.uncut = 0, skip, 0
-		l.loosen(waited)
+		if l.offered > 0 && l.overloads(b) && l.slow(b) { // too many run, whatever waits
+			l.center = min(l.center, math.Ceil(float64(l.limit)*l.taken/l.offered))
+		} else {
+			l.loosen(waited)
+		}
 		l.calm, l.state = true, loose
 		l.turn(int(math.Ceil(l.center)), skip, running)
 		return
