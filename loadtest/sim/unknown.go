@@ -212,6 +212,9 @@ func (u Unknown) Run() UnknownResult {
 	if length == 0 {
 		length = max(20_000, 150*float64(n))
 	}
+	if u.Resource.Change.Kind == Cold { // and can do less all that time
+		warm *= u.Resource.Change.Factor
+	}
 	t.slo = int64(u.Resource.Objective())
 	t.now = 1e9
 	t.begin = t.now + warm/best*1e9
