@@ -131,7 +131,9 @@ func (p *pool) learned() *Learned {
 		told.Limit, told.Why = 0, observed
 	} else if n := p.stuck.n.Load(); n > 0 {
 		told.Stuck = int(n)
-		told.Why += fmt.Sprintf("; and %d more, as %d do not end", told.Limit-l.Limit(), n)
+		if more := told.Limit - l.Limit(); more > 0 { // not at the bound
+			told.Why += fmt.Sprintf("; and %d more, as %d do not end", more, n)
+		}
 	}
 	return told
 }

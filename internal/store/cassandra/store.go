@@ -386,6 +386,10 @@ func (s *Store) probe(log *slog.Logger) {
 // anything has succeeded since the one before.
 func (s *Store) probed(err error, absent bool, log *slog.Logger) {
 	succeeded := s.hosts.succeeded.Swap(false)
+	// What is asked is valid, but for the keyspace of the connection, and the driver may not
+	// have heard of that yet.
+	said, refused := errors.AsType[gocql.RequestError](err)
+	absent = absent || refused && said.Code() == gocql.ErrCodeInvalid
 	switch {
 	case absent: // sooner or later the driver cannot connect either
 		err = fmt.Errorf("%w: the keyspace %s %w any more", store.ErrUnwritable, s.keyspace, ErrAbsent)

@@ -171,6 +171,8 @@ func TestStore_FailsWhenNothingSucceeds(t *testing.T) {
 		{"nor can the driver connect then", io.EOF, gocql.ErrNoConnections, true, false, 5},
 		{"it is back, and no node answers", io.EOF, gocql.ErrNoConnections, false, false, 6},
 		{"all is well again", nil, nil, false, true, 7},
+		{"a node says that the keyspace was dropped", io.EOF, said(gocql.ErrCodeInvalid), false, false, 8},
+		{"and so does the driver", io.EOF, nil, true, false, 8},
 	} {
 		s.hosts.observe("a", step.operation, now, now)
 		s.probed(step.probe, step.absent, log)
