@@ -61,14 +61,15 @@ type Law struct {
 
 // Blocks.
 const (
-	first      = 4    // the limit of the first
-	blockTimes = 2.5  // service times that one lasts, at least
-	blockEnds  = 4    // requests that begin and end in it, at least
-	blockError = 0.25 // and as many as make the standard error of their mean that
-	blockMost  = 4096 // but not more
-	outlier    = 32   // a service time counts for so many times the mean at most
-	jump       = 16   // service times, and a millisecond, that the clock may be disordered
-	grows      = 1.4  // times what was compared, and the limit grows
+	first       = 4    // the limit of the first
+	blockTimes  = 2.5  // service times that one lasts, at least
+	blockEnds   = 4    // requests that begin and end in it, at least
+	blockError  = 0.25 // and as many as make the standard error of their mean that
+	blockMost   = 4096 // but not more
+	outlier     = 32   // a service time counts for so many times the mean at most
+	serviceOver = 64   // requests of which it is the mean, or as many as run
+	jump        = 16   // service times, and a millisecond, that the clock may be disordered
+	grows       = 1.4  // times what was compared, and the limit grows
 )
 
 // Looks far above the limit, which see whether there is room.
@@ -201,7 +202,8 @@ func (l *law) learn(s Sample) {
 		l.past.begin(min(s.Began, s.Now), near, l.limit, 0)
 	}
 	took = min(took, outlier*l.service+1)
-	l.service += (took - l.service) / 64
+	// As many begin at once as the limit rises by, and the short of these end first.
+	l.service += (took - l.service) / max(serviceOver, float64(s.Running))
 	long := jump*l.service + 1e6
 	if float64(l.past.now().began-s.Now) > long {
 		l.past.jumped(s.Now)
@@ -238,8 +240,11 @@ func (l *law) next(running int) {
 	b := l.past.now()
 	if waited := float64(l.waited) / float64(b.ended); waited < calmShare && l.taken < calmFull*l.offered || l.offered == 0 {
 		l.busy, b.arm, l.drops.uncut = 0, skip, 0
+		if !l.calm {
+			l.some, l.base = sums{}, 0
+		}
 		if l.offered > 0 && l.overloads(b) && l.slow(b) { // too many run, whatever waits
-			l.center = min(l.center, math.Ceil(float64(l.limit)*l.taken/l.offered))
+			l.center = max(float64(l.least), min(l.center, math.Ceil(float64(l.limit)*l.taken/l.offered)))
 		} else {
 			l.loosen(waited)
 		}
@@ -327,9 +332,6 @@ func (l *law) turn(n int, arm arm, running int) {
 // loosen lets more run, where work waits now and then, as long as service times do not
 // grow with it, or as little as they did when this began.
 func (l *law) loosen(waited float64) {
-	if !l.calm {
-		l.some, l.base = sums{}, 0
-	}
 	if waited <= rare {
 		return
 	}

@@ -163,6 +163,26 @@ func TestLaw_OverloadAfterACalmTime(t *testing.T) {
 	require.Greater(t, least, 8, "from %d: %s", calm, c.law.Why())
 }
 
+// A calm time in which all that runs is dropped, late, ends as any other: the limit rises again,
+// from no less than its least, though requests take twice as long as in the calm time before.
+func TestLaw_CalmAfterAnOverload(t *testing.T) {
+	t.Parallel()
+	c, i := newClosed(t, concurrency.Options{Min: 4, Max: 400}), 0
+	little := func(s *concurrency.Sample) {
+		i++
+		s.Running, s.Waiting = (s.Running+1)/2, i%20 == 0
+	}
+	constant := func(d time.Duration) func(int) time.Duration {
+		return func(int) time.Duration { return d }
+	}
+	c.complete(1_000, constant(time.Millisecond), little)
+	c.complete(20_000, hands(10), nil)
+	c.complete(1_000, constant(30*time.Millisecond), func(s *concurrency.Sample) { s.Running, s.Waiting, s.Dropped = 0, false, true })
+	require.Equal(t, 4, c.law.Limit())
+	c.complete(20_000, constant(2*time.Millisecond), little)
+	require.Greater(t, c.law.Limit(), 100, c.law.Why())
+}
+
 // What Why says is within the bounds.
 func TestLaw_WhyKeepsToTheBounds(t *testing.T) {
 	t.Parallel()
