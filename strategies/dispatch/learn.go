@@ -77,7 +77,7 @@ func (p *pool) learn(l *learning) {
 		p.stuck.none()
 		return p.enforced(l)
 	})
-	if p.active.Load() != nil && p.waiting() > 0 {
+	if p.active.Load() != nil && p.anyWaits() {
 		p.watchStuck()
 	}
 }
@@ -151,8 +151,8 @@ func (p *pool) measured(l *learning, began int64, how Outcome, now int64) int64 
 	return now
 }
 
-// counted is inUse without what is stuck.
-func (p *pool) counted() int { return p.inUse() - int(p.stuck.n.Load()) }
+// counted is inUse without what is stuck, but for one that ends now.
+func (p *pool) counted() int { return max(1, p.inUse()-int(p.stuck.n.Load())) }
 
 // ended tells the law of a sample, and has as many workers or places as it says then.
 func (p *pool) ended(l *learning, s concurrency.Sample) {

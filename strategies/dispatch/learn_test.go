@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -22,6 +23,7 @@ type teller struct {
 	limit   int
 	next    int // from the next completion on, 0 for no other
 	samples []concurrency.Sample
+	service time.Duration // a millisecond if it is 0
 }
 
 func (l *teller) Limit() int {
@@ -43,7 +45,7 @@ func (l *teller) Completed(s concurrency.Sample) (int, bool) {
 
 func (l *teller) Why() string { return "a test says so" }
 
-func (l *teller) Service() int64 { return int64(time.Millisecond) }
+func (l *teller) Service() int64 { return int64(cmp.Or(l.service, time.Millisecond)) }
 
 // says has the law answer n to the next completion.
 func (l *teller) says(n int) {

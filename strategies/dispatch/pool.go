@@ -334,6 +334,7 @@ func (p *pool) resume(t *Task) {
 		return
 	}
 	p.wakeIfRunnable()
+	p.watchStuck()
 }
 
 // setAside puts t, which a submitter or a worker has in its hands, into the line,

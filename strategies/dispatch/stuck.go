@@ -24,9 +24,11 @@ const (
 	stuckFirst = 5 * time.Second        // the same before the first end
 	stuckMost  = 5 * time.Second        // what that grows to, if it is not more
 	stuckGrows = 1.5                    // by so much each time in a row
+	stuckMore  = 7.                     // times what the law says may begin at most
 )
 
-// watchStuck sees whether anything ends while something waits, if the number is learned.
+// watchStuck sees whether anything ends while something waits, if the number is learned. It
+// is called when something has begun to wait.
 func (p *pool) watchStuck() {
 	if l := p.learning.Load(); l != nil && !p.d.opts.Observe && !p.stuck.watched.Load() && !p.stuck.watched.Swap(true) {
 		p.lines.mu.Lock()
@@ -43,13 +45,17 @@ func (p *pool) patience(l *learning) (while time.Duration, more float64) {
 	if service := l.Service(); service > 0 {
 		while = stuckAfter + stuckTimes*time.Duration(service)
 	}
-	longer := min(math.Pow(stuckGrows, float64(p.stuck.row.Load())), max(1, float64(stuckMost)/float64(while)))
-	return time.Duration(longer * float64(while)), math.Sqrt(longer)
+	grown := math.Pow(stuckGrows, float64(p.stuck.row.Load()))
+	longer := min(grown, max(1, float64(stuckMost)/float64(while)))
+	return time.Duration(longer * float64(while)), min(math.Sqrt(grown), stuckMore)
 }
 
 // waitForEndLocked sets the timer anew.
 func (p *pool) waitForEndLocked(l *learning) {
 	s := &p.stuck
+	if p.stopped.Load() {
+		return
+	}
 	s.ended.Store(false)
 	while, _ := p.patience(l)
 	if s.timer == nil {
@@ -62,9 +68,9 @@ func (p *pool) waitForEndLocked(l *learning) {
 // seeStuck is called when the time is over in which something should have ended.
 func (p *pool) seeStuck() {
 	l := p.learning.Load()
-	if l == nil || p.waiting() == 0 {
+	if l == nil || !p.anyWaits() {
 		p.stuck.watched.Store(false)
-		if p.waiting() > 0 { // it has come meanwhile
+		if p.anyWaits() { // it has come meanwhile
 			p.watchStuck()
 		}
 		return
@@ -77,12 +83,16 @@ func (p *pool) seeStuck() {
 	p.lines.mu.Unlock()
 }
 
-// full reports whether all places are in use, or all workers at work.
+// anyWaits reports whether anything waits, for its first turn or a further one.
+func (p *pool) anyWaits() bool { return p.waiting() > 0 || p.lines.continuations.len() > 0 }
+
+// full reports whether all places are in use, or all workers at work, or as many at writes as
+// may be.
 func (p *pool) full() bool {
 	if p.places != nil {
 		return p.places.free.Load() <= 0
 	}
-	return p.inUse() >= p.width()
+	return p.inUse() >= p.width() || p.writing.Load() >= p.maxWriting.Load()
 }
 
 // pass no longer counts what runs.
@@ -91,8 +101,10 @@ func (p *pool) pass(l *learning) {
 		if p.learning.Load() != l {
 			return p.width()
 		}
-		p.stuck.times.Add(1) // first: what ends from now on may be counted
+		// Whatever begins or ends meanwhile may be counted, so it is no more once it has ended.
+		p.stuck.times.Add(1)
 		n := p.inUse()
+		p.stuck.times.Add(1)
 		if p.places != nil {
 			n -= int(p.places.gathered)
 		}
@@ -112,7 +124,7 @@ func (p *pool) unstuck(l *learning, seen uint32, n int64) uint32 {
 			if p.learning.Load() != l {
 				return p.width()
 			}
-			if times != seen {
+			if times = p.stuck.times.Load(); times != seen {
 				p.stuck.n.Store(max(0, p.stuck.n.Load()-n))
 			}
 			if p.stuck.row.Swap(0) != 0 && p.stuck.watched.Load() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
@@ -192,6 +193,115 @@ func TestStuck_SomethingEnds(t *testing.T) {
 			require.Equal(t, 3, d.Status().Learned.Limit)
 			d.Release(task)
 			require.Len(t, granted(), min(20, i+1))
+		}
+	})
+}
+
+// A switch has what waits in its hands for a moment, when nothing waits. It is seen after that.
+func TestStuck_Switch(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, _, granted := lender(t, Options{}, 2)
+		defer d.Close()
+		var tasks []*Task
+		for i := range 3 {
+			tasks = append(tasks, request(fmt.Sprint(i), 1))
+			d.Acquire(tasks[i])
+		}
+		time.Sleep(100 * time.Millisecond)
+		fifo, err := strategies.Lookup("fifo")
+		require.NoError(t, err)
+		require.NoError(t, d.SwitchTo(strategies.Spec{Name: "slow", New: func(c strategies.Config) strategies.Discipline {
+			return slowToPush{fifo.New(c)}
+		}}))
+		time.Sleep(200 * time.Millisecond)
+		require.Equal(t, []string{"2"}, granted())
+		for _, task := range tasks {
+			d.Release(task)
+		}
+	})
+}
+
+type slowToPush struct{ strategies.Discipline }
+
+func (s slowToPush) Push(t *strategies.Task, now int64) strategies.Verdict {
+	time.Sleep(50 * time.Millisecond)
+	return s.Discipline.Push(t, now)
+}
+
+// What waits for a further turn is seen too.
+func TestStuck_Continuation(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, _ := newLearner(t, Options{}, 2)
+		defer s.close()
+		scan := s.submit("scan")
+		s.submit("slow0")
+		s.submit("slow1")
+		s.Continue(scan)
+		time.Sleep(200 * time.Millisecond)
+		s.requireStarted("scan", "slow0", "slow1", "scan")
+		s.end("slow0")
+		s.end("slow1")
+	})
+}
+
+// So are writes that hang in all places that they may have.
+func TestStuck_Writes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, _ := newLearner(t, Options{MaxBatch: 4}, 4)
+		defer s.close()
+		for i := range 8 {
+			s.submit(fmt.Sprint("slow", i), isWrite)
+		}
+		s.requireBegun(3)
+		require.Equal(t, 3, s.Gauge().Busy)
+		time.Sleep(time.Second)
+		s.requireBegun(8)
+		for i := range 8 {
+			s.end(fmt.Sprint("slow", i))
+		}
+	})
+}
+
+// Of those that end late, the law is told that at least they ran.
+func TestStuck_EndLate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, l, granted := lender(t, Options{}, 3)
+		var tasks []*Task
+		for i := range 4 {
+			tasks = append(tasks, request(fmt.Sprint(i), 1))
+			d.Acquire(tasks[i])
+		}
+		time.Sleep(120 * time.Millisecond)
+		require.Equal(t, []string{"3"}, granted())
+		d.Release(tasks[3])
+		d.Close()
+		for _, task := range tasks[:3] {
+			d.Release(task)
+		}
+		for _, sample := range l.told() {
+			require.Equal(t, 1, sample.Running)
+		}
+		require.False(t, d.pools[0].stuck.timer.Stop(), "nobody waits after Close")
+	})
+}
+
+// What takes long is given time, but not as little comes through.
+func TestStuck_SlowService(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, l, granted := lender(t, Options{}, 4)
+		defer d.Close()
+		l.service = time.Second
+		var tasks []*Task
+		for i := range 40 {
+			tasks = append(tasks, request(fmt.Sprint(i), 1))
+			d.Acquire(tasks[i])
+		}
+		for _, after := range []int{4, 10, 17, 26, 36} { // 4 more, times the root of 1.5 to the power of the row
+			time.Sleep(16*time.Second + 101*time.Millisecond)
+			require.Len(t, granted(), after)
+		}
+		for _, task := range tasks {
+			d.Release(task)
 		}
 	})
 }

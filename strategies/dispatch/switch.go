@@ -48,6 +48,9 @@ func (p *pool) activate(q *queue, madeFor int) {
 		p.offerAgain(m.task, q)
 	}
 	p.makeRoom(q, p.d.Now()) // the former one may have had more, or no bound
+	if p.anyWaits() {
+		p.watchStuck() // whose timer may have found it in nobody's hands
+	}
 }
 
 // empty takes all tasks out of q, that nobody pushes to any more, and returns them
