@@ -58,8 +58,9 @@ type Unknown struct {
 	// Limiter decides how many run at once.
 	Limiter Limiter
 	// Warmup is how many requests the resource could have done before it is measured,
-	// and Length how many while it is: by default 2,000 and 20,000, or 200 and 150 times
-	// as many as it does at once, if that is more.
+	// and Length how many while it is: by default 2,000 and 20,000, or 200 and 1,000 times
+	// as many as it does at once, if that is more. So a change in the midst, which a law may
+	// take as long as the warm-up to follow, is a tenth of what is measured.
 	Warmup, Length int
 	Seed           uint64
 	// Phases, if any, replace Load, Warmup, Length and the change of the resource: they
@@ -210,7 +211,7 @@ func (u Unknown) Run() UnknownResult {
 		warm = max(2_000, 200*float64(n))
 	}
 	if length == 0 {
-		length = max(20_000, 150*float64(n))
+		length = max(20_000, 1000*float64(n))
 	}
 	if u.Resource.Change.Kind == Cold { // and can do less all that time
 		warm *= u.Resource.Change.Factor
