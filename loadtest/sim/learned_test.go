@@ -107,8 +107,8 @@ func (f flaky) Ended(e sim.Ended) {
 }
 
 // What times out and is worked on all the same may be so much that nothing waits any more, or
-// that all times out. The limit falls soon, and far. The mean of some runs tells, as none may
-// recover once too much is under way.
+// that all times out. The limit falls soon, and far. The mean of some runs tells, as some may
+// never recover once too much is under way.
 func TestLearned_OrphansDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	const runs = 40

@@ -60,7 +60,7 @@ type Unknown struct {
 	// Warmup is how many requests the resource could have done before it is measured,
 	// and Length how many while it is: by default 2,000 and 20,000, or 200 and 1,000 times
 	// as many as it does at once, if that is more. So a change in the midst, which a law may
-	// take as long as the warm-up to follow, is a tenth of what is measured.
+	// take as long as the warm-up to follow, costs a fifth of what is measured at most.
 	Warmup, Length int
 	Seed           uint64
 	// Phases, if any, replace Load, Warmup, Length and the change of the resource: they

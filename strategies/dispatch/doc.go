@@ -150,8 +150,8 @@
 // So a timer runs while something waits. If all places are in use, and nothing has ended for
 // many service times, what runs is stuck: it does not count until it ends, and as many as the
 // law says run beside it, up to the bound of the number. Each time that this is found anew, with
-// no end in between, it takes half as long again, up to some seconds, and more begin, by the
-// root of as much: what has come to a halt should get little, and what waits may be behind
+// no end in between, it takes half as long again, up to some seconds, and a fifth more begin
+// than the last time: what has come to a halt should get little, and what waits may be behind
 // others that hang.
 //
 // # Observing

@@ -27,7 +27,7 @@ type worker struct {
 	lessons []lesson // what learners will be told of the turn
 	turns   uint     // counts turns, to time some of them
 	outcome Outcome  // how the turn has ended
-	stuck   uint32   // how often tasks had been found stuck when that was seen last
+	stuck   uint32   // the pool's stuck.times when that was seen last
 
 	// Neighbours on the idle stack, and whether w is on it; guarded by the
 	// stack's mutex.

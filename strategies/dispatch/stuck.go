@@ -12,7 +12,7 @@ import (
 type stuck struct {
 	n       atomic.Int64  // how many of them have not ended; changes under lines.mu
 	row     atomic.Int32  // how often tasks were found stuck since one has ended, likewise
-	times   atomic.Uint32 // how often ever
+	times   atomic.Uint32 // another each time that any are found: see pass
 	ended   atomic.Bool   // one has since the timer was set
 	watched atomic.Bool   // the timer runs
 	timer   *time.Timer   // changes under lines.mu
@@ -24,7 +24,7 @@ const (
 	stuckFirst = 5 * time.Second        // the same before the first end
 	stuckMost  = 5 * time.Second        // what that grows to, if it is not more
 	stuckGrows = 1.5                    // by so much each time in a row
-	stuckMore  = 7.                     // times what the law says may begin at most
+	stuckMore  = 7.                     // times what the law says may begin at most, by the root of that
 )
 
 // watchStuck sees whether anything ends while something waits, if the number is learned. It
@@ -68,7 +68,10 @@ func (p *pool) waitForEndLocked(l *learning) {
 // seeStuck is called when the time is over in which something should have ended.
 func (p *pool) seeStuck() {
 	l := p.learning.Load()
-	if l == nil || !p.anyWaits() {
+	p.lines.mu.Lock() // which is held while a task that waits is moved
+	waits := l != nil && p.anyWaits()
+	p.lines.mu.Unlock()
+	if !waits {
 		p.stuck.watched.Store(false)
 		if p.anyWaits() { // it has come meanwhile
 			p.watchStuck()
@@ -86,13 +89,13 @@ func (p *pool) seeStuck() {
 // anyWaits reports whether anything waits, for its first turn or a further one.
 func (p *pool) anyWaits() bool { return p.waiting() > 0 || p.lines.continuations.len() > 0 }
 
-// full reports whether all places are in use, or all workers at work, or as many at writes as
-// may be.
+// full reports whether all places are in use, or all workers at work. Where one is left for
+// reads, writes that hang are not all: others would wait for the same disk.
 func (p *pool) full() bool {
 	if p.places != nil {
 		return p.places.free.Load() <= 0
 	}
-	return p.inUse() >= p.width() || p.writing.Load() >= p.maxWriting.Load()
+	return p.inUse() >= p.width()
 }
 
 // pass no longer counts what runs.

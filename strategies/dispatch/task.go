@@ -58,7 +58,7 @@ type Task struct {
 	// granted is how many places the task has, and learner whom to tell of its end, with
 	// Options.Grant.
 	granted int64
-	// stuck is how often tasks had been found stuck when that was seen last.
+	// stuck is the pool's stuck.times when that was seen last.
 	stuck   uint32
 	learner strategies.CompletionObserver
 	// began is when it was granted its places, if their number is learned, and 0 once its
