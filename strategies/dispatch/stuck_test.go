@@ -61,6 +61,15 @@ func TestStuck_Places(t *testing.T) {
 	})
 }
 
+// acquire asks for so many places, one for each task. The names of these are numbers.
+func acquire(d *Dispatcher, n int) (tasks []*Task) {
+	for i := range n {
+		tasks = append(tasks, request(fmt.Sprint(i), 1))
+		d.Acquire(tasks[i])
+	}
+	return tasks
+}
+
 // The same with workers.
 func TestStuck_Workers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -95,11 +104,7 @@ func TestStuck_NothingEverEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, _, granted := lender(t, Options{}, 3)
 		defer d.Close()
-		var tasks []*Task
-		for i := range 60 {
-			tasks = append(tasks, request(fmt.Sprint(i), 1))
-			d.Acquire(tasks[i])
-		}
+		tasks := acquire(d, 60)
 		time.Sleep(time.Second)
 		require.Equal(t, 6+4+5+6, d.Status().Learned.Limit, "after 116, 174, 261 and 391 ms")
 		require.Len(t, granted(), 6+4+5+6-3)
@@ -162,11 +167,7 @@ func TestStuck_LearnedWhileAllHang(t *testing.T) {
 		d, _, granted := lender(t, Options{}, 3)
 		defer d.Close()
 		d.Resize(2)
-		var tasks []*Task
-		for i := range 4 {
-			tasks = append(tasks, request(fmt.Sprint(i), 1))
-			d.Acquire(tasks[i])
-		}
+		tasks := acquire(d, 4)
 		time.Sleep(time.Hour)
 		require.Empty(t, granted())
 		d.pools[0].learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
@@ -183,11 +184,7 @@ func TestStuck_SomethingEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, _, granted := lender(t, Options{}, 3)
 		defer d.Close()
-		var tasks []*Task
-		for i := range 23 {
-			tasks = append(tasks, request(fmt.Sprint(i), 1))
-			d.Acquire(tasks[i])
-		}
+		tasks := acquire(d, 23)
 		for i, task := range tasks {
 			time.Sleep(100 * time.Millisecond)
 			require.Equal(t, 3, d.Status().Learned.Limit)
@@ -202,11 +199,7 @@ func TestStuck_Switch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, _, granted := lender(t, Options{}, 2)
 		defer d.Close()
-		var tasks []*Task
-		for i := range 3 {
-			tasks = append(tasks, request(fmt.Sprint(i), 1))
-			d.Acquire(tasks[i])
-		}
+		tasks := acquire(d, 3)
 		time.Sleep(100 * time.Millisecond)
 		fifo, err := strategies.Lookup("fifo")
 		require.NoError(t, err)
@@ -249,11 +242,7 @@ func TestStuck_Continuation(t *testing.T) {
 func TestStuck_EndLate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, l, granted := lender(t, Options{}, 3)
-		var tasks []*Task
-		for i := range 4 {
-			tasks = append(tasks, request(fmt.Sprint(i), 1))
-			d.Acquire(tasks[i])
-		}
+		tasks := acquire(d, 4)
 		time.Sleep(120 * time.Millisecond)
 		require.Equal(t, []string{"3"}, granted())
 		d.Close()
@@ -267,17 +256,13 @@ func TestStuck_EndLate(t *testing.T) {
 	})
 }
 
-// What takes long is given time, but not as little comes through.
+// Where requests take seconds the time in between does not grow, but more begin each time.
 func TestStuck_SlowService(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, l, granted := lender(t, Options{}, 4)
 		defer d.Close()
 		l.service = time.Second
-		var tasks []*Task
-		for i := range 40 {
-			tasks = append(tasks, request(fmt.Sprint(i), 1))
-			d.Acquire(tasks[i])
-		}
+		tasks := acquire(d, 40)
 		for _, after := range []int{4, 10, 17, 26, 36} { // 4 more, times the root of 1.5 to the power of the row
 			time.Sleep(16*time.Second + 101*time.Millisecond)
 			require.Len(t, granted(), after)

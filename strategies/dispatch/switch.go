@@ -49,7 +49,7 @@ func (p *pool) activate(q *queue, madeFor int) {
 	}
 	p.makeRoom(q, p.d.Now()) // the former one may have had more, or no bound
 	if p.anyWaits() {
-		p.watchStuck() // whose timer may have found it in nobody's hands
+		p.watchStuck() // its timer may have found that nothing waits, while the switch had it all
 	}
 }
 
