@@ -152,6 +152,25 @@ func TestLearned_ShortOnesEndFirst(t *testing.T) {
 	require.GreaterOrEqual(t, learned.Goodput, 0.9*fixed.Goodput, "mean limit %.1f; now %d: %s", learned.Limit, law.Limit(), law.Why())
 }
 
+// Where requests wait inside, all take long behind one that is. That is not taken for a kind of
+// requests, and many of them tell no more than the work that was done. If they did, six ran at
+// once where one is best, and a quarter less was good.
+func TestLearned_WaitingInside(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{5868, 5981, 6152} {
+		u := sim.Unknown{Resource: sim.RandomResource(seed), Load: 2}
+		var share float64
+		const runs = 4
+		for u.Seed = range uint64(runs) {
+			u.Limiter = sim.Fixed(1)
+			fixed := u.Run()
+			u.Limiter = judge.NewLearned()
+			share += u.Run().Goodput / fixed.Goodput / runs
+		}
+		require.GreaterOrEqual(t, share, 0.85, "%v", u.Resource)
+	}
+}
+
 // What is dropped whatever the limit, as by a replica that is dead behind a balancer, does not
 // pull the limit down: neither if it takes as long as other requests, nor if it fails at once.
 // The mean of some runs tells, as the limit grows late in one or the other.

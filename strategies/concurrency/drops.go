@@ -4,15 +4,17 @@ import "math"
 
 // When most requests are dropped.
 const (
-	dropMost   = 0.5 // the part that may be dropped before the limit is cut
-	dropSure   = 2.  // and so many standard errors more
-	dropTimes  = 1   // and so many service times a block lasts then, before more is overloaded
-	dropCut    = 0.4 // to that part, and
-	slowCut    = 0.1 // to that, if they took long, as the resource may go on with them
-	cutHelps   = 6   // more that are good than dropped, and that has helped
-	cutSome    = 32  // requests to see whether that has helped
-	dropAll    = 0.9 // the part that says nothing of what is dropped whatever the limit
-	anywayOver = 32  // blocks to forget what is dropped anyway
+	dropMost   = 0.5  // the part that may be dropped before the limit is cut
+	dropSure   = 2.   // and so many standard errors more
+	dropTimes  = 1    // and so many service times a block lasts then, before more is overloaded
+	dropCut    = 0.4  // to that part, and
+	slowCut    = 0.1  // to that, if they took long, as the resource may go on with them
+	cutHelps   = 6    // more that are good than dropped, and that has helped
+	cutSome    = 32   // requests to see whether that has helped
+	dropAll    = 0.9  // the part that says nothing of what is dropped whatever the limit
+	anywayOver = 32   // blocks to forget what is dropped anyway
+	lateFew    = 0.02 // the part of requests that is some, and
+	lateTimes  = 3    // times as long as good ones that is late
 )
 
 // drops tell those for the limit from those that there are anyway.
@@ -22,6 +24,7 @@ type drops struct {
 	over   int     // the least limit that was cut
 	good   float64 // requests since
 	bad    float64 // and those that were dropped
+	late   bool    // some were in the latest block that was compared, as their time was up
 }
 
 // overloads reports whether more than half of the requests that are not dropped anyway were
@@ -36,6 +39,12 @@ func (l *law) overloads(b *block) bool {
 // slow reports whether the requests of a block, of which most were dropped, took longer than
 // those that were compared of late: they timed out, and were not refused at once.
 func (l *law) slow(b *block) bool { return b.w*l.noise.n > l.noise.w*b.n }
+
+// late reports whether some were dropped that took far longer than the good ones. If the resource
+// goes on with them, as many more are inside as nobody counts.
+func (b *block) late() bool {
+	return b.bad > lateFew*b.n && b.badW*(b.n-b.bad) > lateTimes*b.bad*(b.w-b.badW)
+}
 
 // dropped sees whether most requests of a block were dropped, and reports whether the limit is
 // cut. It stays so until that has helped, or enough were dropped to say that it does not. Then

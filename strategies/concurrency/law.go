@@ -70,6 +70,7 @@ const (
 	serviceOver = 64   // requests of which it is the mean, or as many as run
 	jump        = 16   // service times, and a millisecond, that the clock may be disordered
 	grows       = 1.4  // times what was compared, and the limit grows
+	firstBlocks = 16   // in which it does not while some are dropped late
 )
 
 // Looks far above the limit, which see whether there is room.
@@ -170,7 +171,7 @@ type law struct {
 	offered float64 // and of how many there were
 
 	curves curves
-	noise  sums    // of late: how much service times differ by chance
+	noise  noise   // of late
 	ends   float64 // by that, how many requests begin and end in a block, at least
 	seen   int     // blocks of the past that have been compared
 	last   figures // of the latest of them
@@ -200,6 +201,7 @@ func (l *law) learn(s Sample) {
 	if l.past.n == 0 {
 		l.service = took
 		l.past.begin(min(s.Began, s.Now), near, l.limit, 0)
+		l.noise.generations.begin(l.past.at, l.limit)
 	}
 	took = min(took, outlier*l.service+1)
 	// As many begin at once as the limit rises by, and the short of these end first.
@@ -216,6 +218,7 @@ func (l *law) learn(s Sample) {
 	}
 	l.past.advance(s.Now, math.Log(float64(max(1, s.Running))))
 	l.past.add(s.Began, took, s.Dropped)
+	l.noise.generations.end(s.Now)
 	if s.Waiting {
 		l.waited++
 	}
@@ -278,9 +281,9 @@ func (l *law) compare() {
 		if b.arm == skip || b.n < blockEnds {
 			continue
 		}
-		l.noise.decay(noiseDecay)
-		l.noise.add(&b.sums)
+		l.noise.add(b)
 		l.measure()
+		l.drops.late = b.late()
 		f := l.noise.figures(b)
 		if !l.last.known {
 			l.curves.start(f.x)
@@ -297,7 +300,7 @@ func (l *law) compare() {
 
 // measure has blocks be as long as the noise demands.
 func (l *law) measure() {
-	if !l.past.strata.split() {
+	if !l.past.strata.split() || l.center < mixFew && !l.noise.mix.same() {
 		l.noise.strata = [2]stratum{}
 	}
 	l.ends = min(max(blockEnds, math.Pow(l.noise.spread(l.noise.clearest())/blockError, 2)), blockMost)
@@ -320,13 +323,19 @@ func (l *law) choose(running int) {
 		n, arm = l.center*farTimes, far
 		l.probe = int(min(max(farLeast, l.curves.loss(farTimes)/farLoss), farEvery))
 	}
-	l.turn(int(math.Round(min(n, doubling*l.curves.tried))), arm, running)
+	n = min(n, doubling*l.curves.tried)
+	if l.drops.late && l.seen <= firstBlocks {
+		l.center = min(l.center, l.curves.tried)
+		n, arm = min(n, l.center), near
+	}
+	l.turn(int(math.Round(n)), arm, running)
 }
 
 // turn begins a block with that limit, while so many run.
 func (l *law) turn(n int, arm arm, running int) {
 	l.limit = min(max(n, l.least), l.most)
 	l.past.begin(l.past.at, arm, l.limit, running)
+	l.noise.generations.begin(l.past.at, l.limit)
 }
 
 // loosen lets more run, where work waits now and then, as long as service times do not

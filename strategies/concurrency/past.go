@@ -35,6 +35,7 @@ type block struct {
 	begun   int // that began in it, once it is over
 	// of those requests that began in it and have ended, whenever that was
 	sums
+	badW float64 // service times of the dropped
 }
 
 // The powers to which service times are taken before their means are compared. Roots make
@@ -109,110 +110,6 @@ func (s *sums) decay(part float64) {
 	}
 }
 
-const (
-	noiseDecay = 0.96 // of the noise, for each block
-	noisePrior = 16   // requests that are as noisy as exponential times, at first
-	noiseLeast = 0.02 // the standard error that more requests do not lower
-	muchLess   = 0.85 // what is so much less noisy is compared instead
-)
-
-// spread returns the standard deviation of service times in parts of the mean, as that
-// power, or apart, tells it.
-func (s *sums) spread(k int) float64 {
-	if k == apart {
-		if s.strata[0].n == 0 || s.strata[1].n == 0 {
-			return math.Inf(1)
-		}
-		variance := 0.
-		for i := range s.strata {
-			v := &s.strata[i]
-			variance += s.share(i) * s.share(i) * v.noise() * (s.strata[0].n + s.strata[1].n) / v.n
-		}
-		return math.Sqrt(variance)
-	}
-	if s.y[k] == 0 {
-		return 1
-	}
-	mean := s.y[k] / s.n
-	power := float64(k + 1)
-	variance := power * power * max(0, s.yy[k]/s.n/mean/mean-1)
-	return math.Sqrt((variance*s.n + noisePrior) / (s.n + noisePrior))
-}
-
-// clearest returns what tells most: a power, or apart.
-func (s *sums) clearest() int {
-	k := s.power()
-	if s.spread(apart) < muchLess*s.spread(k) {
-		return apart
-	}
-	return k
-}
-
-// power returns the power that tells most.
-func (s *sums) power() int {
-	if s.spread(root) < muchLess*s.spread(plain) {
-		return root
-	}
-	return plain
-}
-
-// figures are what is compared of a block, in logarithms.
-type figures struct {
-	known    bool
-	x        float64         // how many ran
-	y        [powers]float64 // how long requests took
-	variance [powers]float64
-
-	stratified     bool
-	strata         [2]float64 // how long they took in each stratum
-	strataVariance [2]float64
-
-	dropped         float64 // how many times as long a good one took, as others were dropped
-	droppedVariance float64
-}
-
-// figures returns those of a block, with the noise of s.
-func (s *sums) figures(b *block) figures {
-	f := figures{known: true, x: b.sums.x / max(1, b.w)}
-	for k := range powers {
-		spread := s.spread(k)
-		f.y[k] = float64(k+1) * math.Log(max(1, b.y[k]/b.n))
-		f.variance[k] = spread * spread / b.n
-	}
-	f.strata, f.strataVariance, f.stratified = s.stratified(b)
-	f.dropped = math.Log((1 + b.n) / (1 + b.n - b.bad))
-	f.droppedVariance = noiseLeast*noiseLeast + b.bad/(1+b.n-b.bad)/b.n
-	return f
-}
-
-// difference is how many times as long a good request took in a block as in the one before,
-// as a logarithm.
-type difference struct {
-	rise         float64
-	before, then float64 // the variance of the one before, and of this
-	by           int     // what tells it: a power, or apart
-}
-
-// difference returns that between two blocks, with the noise of s.
-func (s *sums) difference(f, last *figures) difference {
-	d := difference{rise: f.dropped - last.dropped, before: last.droppedVariance, then: f.droppedVariance}
-	if s.clearest() == apart && f.stratified && last.stratified {
-		d.by = apart
-		for i := range f.strata {
-			part := s.share(i)
-			d.rise += part * (f.strata[i] - last.strata[i])
-			d.before += part * part * last.strataVariance[i]
-			d.then += part * part * f.strataVariance[i]
-		}
-		return d
-	}
-	d.by = s.power()
-	d.rise += f.y[d.by] - last.y[d.by]
-	d.before += last.variance[d.by]
-	d.then += f.variance[d.by]
-	return d
-}
-
 func (p *past) now() *block { return p.block(p.n - 1) }
 
 func (p *past) block(i int) *block { return &p.blocks[i%len(p.blocks)] }
@@ -260,6 +157,9 @@ func (p *past) add(began int64, took float64, dropped bool) {
 		return
 	}
 	b := p.block(i)
+	if dropped {
+		b.badW += took
+	}
 	nextAt, nextX := p.at, p.x
 	if i+1 < p.n {
 		nextAt, nextX = p.block(i+1).began, p.block(i+1).x

@@ -98,25 +98,33 @@ func (s *stratum) noise() float64 {
 	return max(least*least, s.yy/s.n/mean/mean-1)
 }
 
-// stratified returns how long requests of a block took in each stratum, in logarithms, and
-// the variances of that. It says nothing if not both were seen in s. A stratum of which the
-// block has few is thought to have changed as the other did.
-func (s *sums) stratified(b *block) (y, variance [2]float64, ok bool) {
-	const few = 0.5
-	if b.cut == 0 || s.strata[0].n == 0 || s.strata[1].n == 0 {
-		return y, variance, false
-	}
-	for i := range y {
-		mine, other := &b.strata[i], &b.strata[1-i]
-		y[i] = mine.log()
-		variance[i] = s.strata[i].noise() / (mine.n + few)
-		if other.n > 0 {
-			as := s.strata[i].log() + other.log() - s.strata[1-i].log()
-			y[i] = (mine.n*y[i] + few*as) / (mine.n + few)
-		}
-	}
-	return y, variance, true
+// mix tells whether requests are long whatever runs beside them. If they wait inside behind one
+// that is long, more of them take long the more run, and to compare the two apart would not see
+// that they do. It is the regression of the share of long ones on the logarithm of how many ran.
+type mix struct{ n, x, xx, long, xlong float64 }
+
+const (
+	mixOver = 1024 // requests of which it is
+	mixMost = 0.5  // the slope, in parts of the share, that is none, if it is surely less
+	mixSure = 1.   // standard errors that are sure
+	mixFew  = 10   // at once, below which many wait behind the same one
+)
+
+// add adds a block in which so many ran.
+func (m *mix) add(x float64, strata *[2]stratum) {
+	long := strata[1].n
+	n := strata[0].n + long
+	keep := mixOver / (mixOver + n)
+	*m = mix{keep*m.n + n, keep*m.x + n*x, keep*m.xx + n*x*x, keep*m.long + long, keep*m.xlong + long*x}
 }
 
-// share returns the part of all service time that is in a stratum.
-func (s *sums) share(i int) float64 { return s.strata[i].y / (s.strata[0].y + s.strata[1].y) }
+// same reports whether the share is surely the same however many run.
+func (m *mix) same() bool {
+	if m.n == 0 {
+		return false
+	}
+	share := m.long / m.n
+	xx := max(1e-9, m.xx-m.x*m.x/m.n)
+	slope := (m.xlong - m.x*share) / xx
+	return slope+mixSure*math.Sqrt(share*(1-share)/xx) < mixMost*share
+}

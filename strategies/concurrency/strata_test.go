@@ -63,7 +63,7 @@ func TestStrata_PartsShortFromLong(t *testing.T) {
 }
 
 // How many of a block are long says nothing of the resource; that all take longer does.
-func TestSums_StrataDoNotCountHowManyAreLong(t *testing.T) {
+func TestNoise_StrataDoNotCountHowManyAreLong(t *testing.T) {
 	t.Parallel()
 	const cut = 1e7
 	fill := func(short, long int, slower float64) *block {
@@ -76,8 +76,8 @@ func TestSums_StrataDoNotCountHowManyAreLong(t *testing.T) {
 		}
 		return b
 	}
-	var all sums
-	all.add(&fill(900, 100, 1).sums)
+	var all noise
+	all.add(fill(900, 100, 1))
 	require.Equal(t, apart, all.clearest())
 	first := all.figures(fill(27, 3, 1))
 	for _, c := range []struct {
@@ -106,12 +106,12 @@ func TestSums_StrataDoNotCountHowManyAreLong(t *testing.T) {
 }
 
 // A limit under which all requests take long is no kind of requests.
-func TestSums_ALimitIsNoStratum(t *testing.T) {
+func TestNoise_ALimitIsNoStratum(t *testing.T) {
 	t.Parallel()
 	const cut = 3e6
-	var all sums
+	var all noise
 	for i := range 100 {
-		var b sums
+		b := block{cut: cut}
 		for range 20 {
 			if i%5 == 0 {
 				b.request(cut, 2, 1e7, false)
