@@ -13,8 +13,8 @@ const (
 	cutSome    = 32   // requests to see whether that has helped
 	dropAll    = 0.9  // the part that says nothing of what is dropped whatever the limit
 	anywayOver = 32   // blocks to forget what is dropped anyway
-	lateFew    = 0.02 // the part of requests that is some, and
-	lateTimes  = 3    // times as long as good ones that is late
+	lateTimes  = 3    // times the mean service time after which that is late
+	lateFew    = 0.02 // the part of requests that is many
 )
 
 // drops tell those for the limit from those that there are anyway.
@@ -24,7 +24,6 @@ type drops struct {
 	over   int     // the least limit that was cut
 	good   float64 // requests since
 	bad    float64 // and those that were dropped
-	late   bool    // some were in the latest block that was compared, as their time was up
 }
 
 // overloads reports whether more than half of the requests that are not dropped anyway were
@@ -39,12 +38,6 @@ func (l *law) overloads(b *block) bool {
 // slow reports whether the requests of a block, of which most were dropped, took longer than
 // those that were compared of late: they timed out, and were not refused at once.
 func (l *law) slow(b *block) bool { return b.w*l.noise.n > l.noise.w*b.n }
-
-// late reports whether some were dropped that took far longer than the good ones. If the resource
-// goes on with them, as many more are inside as nobody counts.
-func (b *block) late() bool {
-	return b.bad > lateFew*b.n && b.badW*(b.n-b.bad) > lateTimes*b.bad*(b.w-b.badW)
-}
 
 // dropped sees whether most requests of a block were dropped, and reports whether the limit is
 // cut. It stays so until that has helped, or enough were dropped to say that it does not. Then

@@ -70,6 +70,8 @@ const (
 	serviceOver = 64   // requests of which it is the mean, or as many as run
 	jump        = 16   // service times, and a millisecond, that the clock may be disordered
 	grows       = 1.4  // times what was compared, and the limit grows
+	growTimes   = 2    // service times of a block then
+	growEnds    = 24   // and requests that are enough
 	firstBlocks = 16   // in which it does not while some are dropped late
 )
 
@@ -225,10 +227,16 @@ func (l *law) learn(s Sample) {
 	b := l.past.now()
 	if s.Dropped {
 		b.dropped++
+		if took > lateTimes*l.service {
+			b.late++
+		}
 	}
 	ends, times := l.ends, blockTimes
-	if l.overloads(b) {
+	switch {
+	case l.overloads(b):
 		ends, times = blockEnds, dropTimes
+	case l.state <= growing: // all that waits meanwhile takes long to be done
+		ends, times = min(ends, growEnds), growTimes
 	}
 	if b.n < ends || float64(s.Now-b.began) < times*l.service {
 		return
@@ -283,7 +291,6 @@ func (l *law) compare() {
 		}
 		l.noise.add(b)
 		l.measure()
-		l.drops.late = b.late()
 		f := l.noise.figures(b)
 		if !l.last.known {
 			l.curves.start(f.x)
@@ -324,7 +331,8 @@ func (l *law) choose(running int) {
 		l.probe = int(min(max(farLeast, l.curves.loss(farTimes)/farLoss), farEvery))
 	}
 	n = min(n, doubling*l.curves.tried)
-	if l.drops.late && l.seen <= firstBlocks {
+	// If the resource goes on with what timed out, more is inside than counts.
+	if b := l.past.now(); float64(b.late) > lateFew*float64(b.ended) && l.seen <= firstBlocks {
 		l.center = min(l.center, l.curves.tried)
 		n, arm = min(n, l.center), near
 	}

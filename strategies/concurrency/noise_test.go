@@ -96,33 +96,3 @@ func TestMix(t *testing.T) {
 		require.Equal(t, c.same, m.same(), c.name)
 	}
 }
-
-// What is dropped since its time was up took longer than what was good; what was refused did not.
-func TestBlock_Late(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name      string
-		good, bad int
-		took      float64 // the dropped
-		late      bool
-	}{
-		{"none dropped", 100, 0, 0, false},
-		{"refused", 50, 50, 1e5, false},
-		{"as long", 50, 50, 1e6, false},
-		{"time-outs", 90, 10, 1e7, true},
-		{"all of them", 0, 10, 1e7, false},
-		{"one of many", 100, 1, 1e7, false},
-	} {
-		var p past
-		p.begin(0, near, 4, 0)
-		p.advance(1e8, 1)
-		for i := range c.good + c.bad {
-			took := 1e6
-			if i >= c.good {
-				took = c.took
-			}
-			p.add(int64(1e8-took), took, i >= c.good)
-		}
-		require.Equal(t, c.late, p.now().late(), c.name)
-	}
-}

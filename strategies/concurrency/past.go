@@ -32,10 +32,10 @@ type block struct {
 	ran     int // when it began
 	ended   int // requests that ended in it
 	dropped int // of these
+	late    int // of those, after far longer than most take
 	begun   int // that began in it, once it is over
 	// of those requests that began in it and have ended, whenever that was
 	sums
-	badW float64 // service times of the dropped
 }
 
 // The powers to which service times are taken before their means are compared. Roots make
@@ -157,9 +157,6 @@ func (p *past) add(began int64, took float64, dropped bool) {
 		return
 	}
 	b := p.block(i)
-	if dropped {
-		b.badW += took
-	}
 	nextAt, nextX := p.at, p.x
 	if i+1 < p.n {
 		nextAt, nextX = p.block(i+1).began, p.block(i+1).x
