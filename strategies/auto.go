@@ -153,6 +153,7 @@ const (
 	autoKind        = 10e6     // nanoseconds that a task waits before it is given up, at least
 	autoLook        = 30e6     // nanoseconds of a look, at least
 	autoLookWorker  = 8        // and turns for each worker, at least
+	autoLookQueue   = 8        // and a turn for so many tasks that wait, if it is not longer
 	autoGrowth      = 1. / 32  // of the most that any look saw: what makes a queue longer, or shorter
 	autoLooks       = 3        // looks that find it longer, for an overload; or in a row as long, for a steady one
 	autoForget      = 8        // looks without growth after which that before is forgotten
@@ -264,6 +265,9 @@ func (q *auto) lookLocked(now int64) {
 		return
 	}
 	growth := int(float64(trial.most) * autoGrowth)
+	if trial.most > 0 && came <= trial.most+growth && turn-trial.turn < uint64(n/autoLookQueue) {
+		return
+	}
 	shrinks := trial.peak < trial.most-growth
 	if q.mu.state == autoSteady {
 		shrinks = trial.peak < trial.most-trial.most/8

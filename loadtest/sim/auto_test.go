@@ -127,6 +127,22 @@ func TestAuto_AfterASpike(t *testing.T) {
 	require.LessOrEqual(t, float64(refused), 0.005*float64(len(after)))
 }
 
+// A queue that a burst has made long grows slowly after that: in eight turns by less than a 32nd.
+// It is an overload all the same, and no closed loop.
+func TestAuto_ALongQueueGrowsSlowly(t *testing.T) {
+	t.Parallel()
+	for _, multiple := range []float64{1.1, 1.2, 1.5} {
+		c := standard("auto", 4096, 1)
+		c.Workers, c.Parallel = 1, 1
+		rate := multiple * c.ServiceRate()
+		c = c.asked(spike(rate, 1e5, 100*time.Millisecond, 15*time.Millisecond))
+		c.Warmup, c.Duration = 40*time.Second, 40*time.Second
+		r, err := Run(c)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, r.OfCapacity(), 0.9, "at %gx", multiple)
+	}
+}
+
 // Other kinds of work, numbers of workers and capacities. What is asked for is
 // what it does now, so that no change alters it unnoticed.
 func TestAuto_StaysSane(t *testing.T) {
