@@ -40,6 +40,12 @@ func (g *generations) end(now int64) {
 	g.began, g.ends, g.skip = now, 0, false
 }
 
+// void forgets what was seen in this block: not all places were taken, or the time jumped.
+func (g *generations) void() {
+	g.n, g.t, g.tt = 0, 0, 0
+	g.ends, g.skip = 0, true
+}
+
 // begin begins a block with that limit.
 func (g *generations) begin(now int64, limit int) {
 	switch {

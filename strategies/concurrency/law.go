@@ -210,9 +210,9 @@ func (l *law) learn(s Sample) {
 	l.service += (took - l.service) / max(serviceOver, float64(s.Running))
 	long := jump*l.service + 1e6
 	if float64(l.past.now().began-s.Now) > long {
-		l.past.jumped(s.Now)
+		l.jumped(s.Now)
 	} else if float64(s.Began-l.past.at) > long { // nothing has ended for long
-		l.past.jumped(s.Began)
+		l.jumped(s.Began)
 	}
 	if d := float64(s.Now - l.past.at); d > 0 {
 		l.taken += d * float64(min(s.Running, l.limit))
@@ -246,11 +246,18 @@ func (l *law) learn(s Sample) {
 	l.waited, l.taken, l.offered = 0, 0, 0
 }
 
+// jumped goes on at another time.
+func (l *law) jumped(now int64) {
+	l.past.jumped(now)
+	l.noise.generations.void()
+}
+
 // next begins the next block.
 func (l *law) next(running int) {
 	b := l.past.now()
 	if waited := float64(l.waited) / float64(b.ended); waited < calmShare && l.taken < calmFull*l.offered || l.offered == 0 {
 		l.busy, b.arm, l.drops.uncut = 0, skip, 0
+		l.noise.generations.void()
 		if !l.calm {
 			l.some, l.base = sums{}, 0
 		}

@@ -66,6 +66,21 @@ func TestGenerations_Changes(t *testing.T) {
 		g.begin(now, limit)
 	}
 	require.Equal(t, 1., g.excess(1))
+
+	for block := range 100 {
+		for range 20 + block%20 {
+			now += 1e6
+			g.end(now)
+		}
+		now += 1e12 // the time jumps
+		g.void()
+		for range 40 {
+			now += 1e6
+			g.end(now)
+		}
+		g.begin(now, 2)
+	}
+	require.Equal(t, 1., g.excess(1))
 	require.Equal(t, float64(generationsMost), (&generations{variance: 1e9, freedom: 1}).excess(1e-3), "no more than that")
 }
 
