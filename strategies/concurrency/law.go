@@ -235,7 +235,7 @@ func (l *law) learn(s Sample) {
 	switch {
 	case l.overloads(b):
 		ends, times = blockEnds, dropTimes
-	case l.state <= growing: // all that waits meanwhile takes long to be done
+	case l.state == unknown || l.state == growing: // all that waits meanwhile takes long to be done
 		ends, times = min(ends, growEnds), growTimes
 	}
 	if b.n < ends || float64(s.Now-b.began) < times*l.service {
