@@ -61,18 +61,20 @@ type Law struct {
 
 // Blocks.
 const (
-	first       = 4    // the limit of the first
-	blockTimes  = 2.5  // service times that one lasts, at least
-	blockEnds   = 4    // requests that begin and end in it, at least
-	blockError  = 0.25 // and as many as make the standard error of their mean that
-	blockMost   = 4096 // but not more
-	outlier     = 32   // a service time counts for so many times the mean at most
-	serviceOver = 64   // requests of which it is the mean, or as many as run
-	jump        = 16   // service times, and a millisecond, that the clock may be disordered
-	grows       = 1.4  // times what was compared, and the limit grows
-	growTimes   = 2    // service times of a block then
-	growEnds    = 24   // and requests that are enough
-	firstBlocks = 16   // in which it does not while some are dropped late
+	first       = 4       // the limit of the first
+	blockTimes  = 2.5     // service times that one lasts, at least
+	blockEnds   = 4       // requests that begin and end in it, at least
+	blockLeast  = 1e5     // nanoseconds that it lasts, at least, as its end costs CPU
+	blockError  = 0.25    // and as many as make the standard error of their mean that
+	blockMost   = 4096    // but not more
+	outlier     = 32      // a service time counts for so many times the mean at most
+	serviceOver = 64      // requests of which it is the mean, or as many as run
+	jump        = 16      // service times, and a millisecond, that the clock may be disordered
+	latest      = 1 << 61 // no time is later, or earlier than minus that, so that differences do not overflow
+	grows       = 1.4     // times what was compared, and the limit grows
+	growTimes   = 2       // service times of a block then
+	growEnds    = 24      // and requests that are enough
+	firstBlocks = 16      // in which it does not while some are dropped late
 )
 
 // Looks far above the limit, which see whether there is room.
@@ -175,7 +177,7 @@ type law struct {
 	curves curves
 	noise  noise   // of late
 	ends   float64 // by that, how many requests begin and end in a block, at least
-	seen   int     // blocks of the past that have been compared
+	seen   int64   // blocks of the past that have been compared
 	last   figures // of the latest of them
 	probe  int     // blocks until there is one far above
 
@@ -199,6 +201,7 @@ func newLaw(least, most int) law {
 }
 
 func (l *law) learn(s Sample) {
+	s.Now, s.Began = min(max(s.Now, -latest), latest), min(max(s.Began, -latest), latest)
 	took := float64(max(1, s.Now-s.Began)) // a time of 0 has no logarithm
 	if l.past.n == 0 {
 		l.service = took
@@ -238,7 +241,7 @@ func (l *law) learn(s Sample) {
 	case l.state == unknown || l.state == growing: // all that waits meanwhile takes long to be done
 		ends, times = min(ends, growEnds), growTimes
 	}
-	if b.n < ends || float64(s.Now-b.began) < times*l.service {
+	if b.n < ends || float64(s.Now-b.began) < max(times*l.service, blockLeast) {
 		return
 	}
 	l.past.close(s.Running)
@@ -249,19 +252,20 @@ func (l *law) learn(s Sample) {
 // jumped goes on at another time.
 func (l *law) jumped(now int64) {
 	l.past.jumped(now)
+	l.waited, l.taken, l.offered = 0, 0, 0
 	l.noise.generations.void()
 }
 
 // next begins the next block.
 func (l *law) next(running int) {
 	b := l.past.now()
-	if waited := float64(l.waited) / float64(b.ended); waited < calmShare && l.taken < calmFull*l.offered || l.offered == 0 {
+	if waited := float64(l.waited) / float64(b.ended); waited < calmShare && l.taken < calmFull*l.offered {
 		l.busy, b.arm, l.drops.uncut = 0, skip, 0
 		l.noise.generations.void()
 		if !l.calm {
 			l.some, l.base = sums{}, 0
 		}
-		if l.offered > 0 && l.overloads(b) && l.slow(b) { // too many run, whatever waits
+		if l.overloads(b) && l.slow(b) { // too many run, whatever waits
 			l.center = max(float64(l.least), min(l.center, math.Ceil(float64(l.limit)*l.taken/l.offered)))
 		} else {
 			l.loosen(waited)
@@ -378,7 +382,6 @@ func (l *law) loosen(waited float64) {
 
 func (l *law) why() string {
 	bounded := func(n int) int { return min(max(n, l.least), l.most) }
-	low, high := l.curves.between()
 	n, tried := bounded(int(math.Round(l.center))), ""
 	if l.limit != n {
 		tried = fmt.Sprintf("; %d are tried now", l.limit)
@@ -387,6 +390,7 @@ func (l *law) why() string {
 	case growing:
 		return fmt.Sprintf("%d at once, and more as long as that brings more%s", n, tried)
 	case known:
+		low, high := l.curves.between()
 		return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d%s", n, bounded(low), bounded(high), tried)
 	case cut:
 		return fmt.Sprintf("%d at once: of more, most were dropped", l.limit)

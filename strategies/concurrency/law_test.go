@@ -94,8 +94,14 @@ func TestLaw_BadInput(t *testing.T) {
 		"the clock jumps back":                func(i int, s *concurrency.Sample) { s.Now -= int64(i/500) * 3600e9 },
 		"the clock goes to and fro":           func(i int, s *concurrency.Sample) { s.Now += int64(i%7) * 1e12 },
 		"times at the ends of what there are": func(i int, s *concurrency.Sample) { s.Now, s.Began = []int64{math.MaxInt64, 0}[i%2], 0 },
-		"everything is dropped":               func(_ int, s *concurrency.Sample) { s.Dropped = true },
-		"nothing ever waits":                  func(_ int, s *concurrency.Sample) { s.Waiting = false },
+		"between the ends of what there are": func(i int, s *concurrency.Sample) {
+			s.Now = []int64{math.MaxInt64, math.MinInt64}[i%2]
+		},
+		"began at the ends of what there are": func(i int, s *concurrency.Sample) {
+			s.Began = []int64{math.MinInt64, math.MaxInt64}[i%2]
+		},
+		"everything is dropped": func(_ int, s *concurrency.Sample) { s.Dropped = true },
+		"nothing ever waits":    func(_ int, s *concurrency.Sample) { s.Waiting = false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,10 +231,6 @@ func TestLaw_LearnsAfterTheClockJumped(t *testing.T) {
 // Completions that never come: places are lost for good, and the law lends more.
 func TestLaw_CompletionsThatNeverCome(t *testing.T) {
 	t.Parallel()
-	law, err := concurrency.New(concurrency.Options{})
-	require.NoError(t, err)
-	before := law.Limit()
-	require.Equal(t, before, law.Limit(), "without completions nothing is learnt")
 	c, lost := newClosed(t, concurrency.Options{}), 8
 	c.complete(30_000, func(running int) time.Duration { return hands(16)(max(1, running-lost)) }, nil)
 	require.GreaterOrEqual(t, c.law.Limit(), 16+lost-6, c.law.Why())
@@ -275,14 +277,35 @@ func TestLaw_MayBeToldByManyAtOnce(t *testing.T) {
 	require.LessOrEqual(t, law.Limit(), 100)
 }
 
+// Not even at the end of a block, of which each run here sees some.
 func TestLaw_AllocatesNothing(t *testing.T) {
-	law, err := concurrency.New(concurrency.Options{Max: 1})
+	law, err := concurrency.New(concurrency.Options{})
 	require.NoError(t, err)
 	now := int64(0)
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		now += 10
-		law.Completed(concurrency.Sample{Now: now, Began: now - 10, Running: 1, Waiting: true})
+	require.Zero(t, testing.AllocsPerRun(20, func() {
+		for range 1_000 {
+			now += 1e5
+			law.Completed(concurrency.Sample{Now: now, Began: now - 1e6, Running: 10, Waiting: true})
+		}
 	}))
+}
+
+// One request at a time after an hour of idleness is a calm time, whatever waited before.
+func TestLaw_CalmAfterIdleness(t *testing.T) {
+	t.Parallel()
+	c := newClosed(t, concurrency.Options{Max: 50})
+	c.complete(1_000, hands(10), nil)
+	c.now += 3600e9
+	before := c.law.Why()
+	for range 1_000 {
+		c.now += 1e6
+		c.law.Completed(concurrency.Sample{Now: c.now, Began: c.now - 1e6, Running: 1})
+		if why := c.law.Why(); why != before {
+			require.Contains(t, why, "little waits")
+			return
+		}
+	}
+	require.Fail(t, "it has not noticed", before)
 }
 
 func BenchmarkLaw_Completed(b *testing.B) {

@@ -111,3 +111,33 @@ func TestMix(t *testing.T) {
 		require.Equal(t, c.same, m.same(), c.name)
 	}
 }
+
+// Blocks that are all the same, without one long request, tell of no change, however long ago the
+// last long one was.
+func TestNoise_NoLongOneForLong(t *testing.T) {
+	t.Parallel()
+	fill := func(short, long int) *block {
+		b := &block{cut: 1e7}
+		for range short {
+			b.request(b.cut, 1, 1e6, false)
+		}
+		for range long {
+			b.request(b.cut, 1, 3e7, false)
+		}
+		return b
+	}
+	var o noise
+	o.add(fill(9, 1))
+	last, compared := o.figures(fill(10, 0)), 0
+	for range 60 {
+		b := fill(10, 0)
+		o.add(b)
+		f := o.figures(b)
+		if d := o.difference(&f, &last); d.by == apart {
+			compared++
+			require.InDelta(t, 0, d.rise, 1e-9)
+		}
+		last = f
+	}
+	require.Positive(t, compared)
+}

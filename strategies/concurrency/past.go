@@ -2,14 +2,17 @@ package concurrency
 
 import "math"
 
+// blocks is how many blocks are remembered.
+const blocks = 16
+
 // past remembers the blocks of late, and what was seen of the requests that began in
 // each.
 type past struct {
 	at     int64   // the latest time seen
 	x      float64 // the integral of the logarithm of how many ran, until then
-	blocks [16]block
-	n      int // how many blocks there were
-	from   int // the first of these that counts
+	blocks [blocks]block
+	n      int64 // how many blocks there were
+	from   int64 // the first of these that counts
 	strata strata
 }
 
@@ -112,14 +115,14 @@ func (s *sums) decay(part float64) {
 
 func (p *past) now() *block { return p.block(p.n - 1) }
 
-func (p *past) block(i int) *block { return &p.blocks[i%len(p.blocks)] }
+func (p *past) block(i int64) *block { return &p.blocks[i%blocks] }
 
 // begin begins a block while so many run.
 func (p *past) begin(at int64, a arm, limit, running int) {
 	p.at = at
 	*p.block(p.n) = block{began: at, x: p.x, cut: p.strata.cut, arm: a, limit: limit, ran: running}
 	p.n++
-	p.from = max(p.from, p.n-len(p.blocks))
+	p.from = max(p.from, p.n-blocks)
 }
 
 // close ends the present block, with a request that ended while so many ran.
@@ -131,6 +134,7 @@ func (p *past) close(running int) {
 // jumped goes on at another time. What was seen before it counts no more.
 func (p *past) jumped(now int64) {
 	b := *p.now()
+	p.x = 0 // which has the precision of a float64
 	p.begin(now, b.arm, b.limit, b.ran)
 	p.from = p.n
 }
@@ -148,12 +152,12 @@ func (p *past) add(began int64, took float64, dropped bool) {
 	p.now().ended++
 	p.strata.add(took)
 	i := p.n - 1
-	for ; i >= 0 && p.n-i < len(p.blocks); i-- {
+	for ; i >= 0 && p.n-i < blocks; i-- {
 		if p.block(i).began <= began {
 			break
 		}
 	}
-	if i < 0 || p.n-i >= len(p.blocks) {
+	if i < 0 || p.n-i >= blocks {
 		return
 	}
 	b := p.block(i)
@@ -177,7 +181,7 @@ func (p *past) add(began int64, took float64, dropped bool) {
 func (b *block) whole() bool { return b.n >= 0.96*float64(b.begun) }
 
 // ended returns the first block of late in which most that began in it have not ended.
-func (p *past) ended() int {
+func (p *past) ended() int64 {
 	last := p.n - 1
 	for last > p.from && last > p.n-8 && !p.block(last-1).whole() {
 		last--

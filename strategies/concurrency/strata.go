@@ -88,8 +88,13 @@ func (s *stratum) request(took float64) {
 	s.yy += took * took
 }
 
-// log returns the logarithm of the mean.
-func (s *stratum) log() float64 { return math.Log(max(1, s.y/max(1, s.n))) }
+// log returns the logarithm of the mean, or 0 if there is none.
+func (s *stratum) log() float64 {
+	if s.n == 0 {
+		return 0
+	}
+	return math.Log(s.y / s.n)
+}
 
 // noise returns the variance of one request in parts of the square of the mean.
 func (s *stratum) noise() float64 {
