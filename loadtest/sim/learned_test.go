@@ -137,6 +137,53 @@ func TestLearned_OrphansDoNotPileUp(t *testing.T) {
 	}
 }
 
+// More at once seem better where what timed out is worked on all the same, as they take more from
+// that than fewer do. Where that goes on, half of the goodput may be lost for good. To let fewer
+// run for some time shows it.
+func TestLearned_FindsOutOfOrphans(t *testing.T) {
+	t.Parallel()
+	const runs = 12
+	var share float64
+	u := sim.Unknown{
+		Resource: sim.Resource{
+			Work:  sim.Bimodal{Cheap: 7_680 * time.Microsecond, Expensive: 366 * time.Millisecond, Share: 0.115},
+			Cores: 35, Crosstalk: 1e-5, Timeout: 626 * time.Millisecond, Orphans: true,
+		},
+		Load: 1.2,
+	}
+	for u.Seed = range uint64(runs) {
+		u.Limiter = sim.Fixed(35)
+		fixed := u.Run()
+		u.Limiter = judge.NewLearned()
+		share += u.Run().Goodput / fixed.Goodput / runs
+	}
+	require.Greater(t, share, 0.85) // 0.70 if it is not done
+}
+
+// From the first request on, where requests take long: what comes before the limit has grown
+// waits, though all of it could run. Of what comes later all is good.
+func TestLearned_StartsSoon(t *testing.T) {
+	t.Parallel()
+	for _, work := range []sim.Distribution{sim.Constant(2 * time.Second), sim.Exponential(2 * time.Second)} {
+		for _, load := range []float64{0.4, 0.9} {
+			u := sim.Unknown{
+				Resource: sim.Resource{Work: work, Hands: 24}, Load: load, Seed: 1, Warmup: 1, Length: 24 * 40,
+			}
+			good := func(limiter sim.Limiter) (n float64) { // in the last twenty of forty service times
+				u.Limiter = limiter
+				u.Watch = func(e sim.Ended, latency time.Duration) {
+					if e.Now >= 41e9 && latency < 10*time.Second {
+						n++
+					}
+				}
+				u.Run()
+				return n
+			}
+			require.Greater(t, good(judge.NewLearned()), 0.9*good(sim.Fixed(24)), "%v at %vx", work, load)
+		}
+	}
+}
+
 // When the limit rises many begin at once, and those of them that are short end first. They do
 // not make blocks so short that the limit rises on before the others end.
 func TestLearned_ShortOnesEndFirst(t *testing.T) {

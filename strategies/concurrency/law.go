@@ -75,6 +75,9 @@ const (
 	growTimes   = 2       // service times of a block then
 	growEnds    = 24      // and requests that are enough
 	firstBlocks = 16      // in which it does not while some are dropped late
+	startBlocks = 12      // the first ones, which are
+	startTimes  = 1       // service times long then, at least
+	startEnds   = 6       // and have so many requests
 )
 
 // Looks far above the limit, which see whether there is room.
@@ -184,7 +187,8 @@ type law struct {
 	calm bool // little waits
 	busy int  // blocks in a row in which that was no longer so
 
-	drops drops
+	drops  drops
+	relief relief
 
 	some sums    // of late, while little waits
 	base float64 // the mean root of the service time when this began
@@ -192,7 +196,7 @@ type law struct {
 }
 
 func newLaw(least, most int) law {
-	l := law{least: least, most: most, curves: newCurves(least, most), wall: math.Inf(1), probe: farEvery}
+	l := law{least: least, most: most, curves: newCurves(least, most), wall: math.Inf(1), probe: farEvery, relief: newRelief()}
 	l.limit = min(max(first, least), most)
 	l.center = float64(l.limit)
 	l.curves.tried = l.center / doubling
@@ -206,6 +210,7 @@ func (l *law) learn(s Sample) {
 	if l.past.n == 0 {
 		l.service = took
 		l.past.begin(min(s.Began, s.Now), near, l.limit, 0)
+		l.relief.began = l.past.at
 		l.noise.generations.begin(l.past.at, l.limit)
 	}
 	took = min(took, outlier*l.service+1)
@@ -228,6 +233,7 @@ func (l *law) learn(s Sample) {
 		l.waited++
 	}
 	b := l.past.now()
+	l.relief.ended(took, s.Dropped, took > l.service)
 	if s.Dropped {
 		b.dropped++
 		if took > lateTimes*l.service {
@@ -238,7 +244,10 @@ func (l *law) learn(s Sample) {
 	switch {
 	case l.overloads(b):
 		ends, times = blockEnds, dropTimes
-	case l.state == unknown || l.state == growing: // all that waits meanwhile takes long to be done
+	case l.state != unknown && l.state != growing:
+	case l.past.n <= startBlocks: // all that has come meanwhile waits for the limit to grow
+		ends, times = min(ends, startEnds), startTimes
+	default:
 		ends, times = min(ends, growEnds), growTimes
 	}
 	if b.n < ends || float64(s.Now-b.began) < max(times*l.service, blockLeast) {
@@ -259,6 +268,12 @@ func (l *law) jumped(now int64) {
 // next begins the next block.
 func (l *law) next(running int) {
 	b := l.past.now()
+	if few := l.relieve(); few > 0 {
+		b.arm, l.state = skip, cut
+		l.turn(few, skip, running)
+		return
+	}
+	l.center = min(l.center, l.relief.cap)
 	if waited := float64(l.waited) / float64(b.ended); waited < calmShare && l.taken < calmFull*l.offered {
 		l.busy, b.arm, l.drops.uncut = 0, skip, 0
 		l.noise.generations.void()
@@ -352,6 +367,7 @@ func (l *law) choose(running int) {
 
 // turn begins a block with that limit, while so many run.
 func (l *law) turn(n int, arm arm, running int) {
+	n = int(min(float64(n), l.relief.cap))
 	l.limit = min(max(n, l.least), l.most)
 	l.past.begin(l.past.at, arm, l.limit, running)
 	l.noise.generations.begin(l.past.at, l.limit)

@@ -31,6 +31,7 @@ func main() {
 	trace := flag.Float64("trace", 0, "tell why, at each change, at this load of the first seed")
 	steps := flag.Int("steps", 0, "show how steps of the capacity are followed, in the mean of so many runs")
 	below := flag.Float64("below", 0, "compare the mean latency with that without a limit, at this part of what can be done")
+	start := flag.Float64("start", 0, "compare the goodput from the first request on with that of one who knows the resource, at this multiple of what can be done")
 	told := flag.Bool("told", false, "show what one who knows the resource comes to, instead of one who learns it")
 	flag.Parse()
 	limiter := func() sim.Limiter { return judge.NewLearned() }
@@ -48,6 +49,16 @@ func main() {
 		good, _ := slices.BinarySearch(r, 1.05)
 		fmt.Printf("%vx: in %d of %d the mean latency is under 1.05 of that without a limit; median %.3f, 0.95 are under %.3f, worst %.3f\n",
 			*below, good, len(r), r[len(r)/2], r[len(r)*95/100], r[len(r)-1])
+		return
+	}
+	if *start > 0 {
+		r := judge.Starts(*from, *to, *start, limiter)
+		mean := 0.
+		for _, x := range r {
+			mean += x / float64(len(r))
+		}
+		fmt.Printf("%vx: from the first request on, for 50 service times: mean %.3f, worst tenth under %.3f, quarter under %.3f, median %.3f of the goodput of one who is told\n",
+			*start, mean, r[len(r)/10], r[len(r)/4], r[len(r)/2])
 		return
 	}
 	if *trace > 0 {

@@ -161,6 +161,27 @@ func Latencies(from, to uint64, load float64, limiter func() sim.Limiter) []floa
 	return ratios
 }
 
+// startTimes is how many service times a start is watched for.
+const startTimes = 50
+
+// Starts returns the goodput under a limiter from the first request on, for 50 service times,
+// in parts of that of one who is told the best number, on the resources of seeds at a load. The
+// least comes first.
+func Starts(from, to uint64, load float64, limiter func() sim.Limiter) []float64 {
+	var ratios []float64
+	for seed := from; seed <= to; seed++ {
+		r := sim.RandomResource(seed)
+		r.Change = sim.Change{}
+		n, _ := r.Best()
+		u := sim.Unknown{Resource: r, Load: load, Seed: seed, Limiter: &sim.Told{}, Warmup: 1, Length: startTimes * n}
+		told := u.Run()
+		u.Limiter = limiter()
+		ratios = append(ratios, u.Run().Goodput/told.Goodput)
+	}
+	slices.Sort(ratios)
+	return ratios
+}
+
 // Summary is what runs came to.
 type Summary struct {
 	Runs, Good, Bad int     // at least 0.95 of the best fixed number, and less than 0.85
