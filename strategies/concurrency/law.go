@@ -68,6 +68,7 @@ const (
 	blockError  = 0.25    // and as many as make the standard error of their mean that
 	blockMost   = 4096    // but not more
 	outlier     = 32      // a service time counts for so many times the mean at most
+	typicalMost = 4       // the same for the typical one
 	serviceOver = 64      // requests of which it is the mean, or as many as run
 	jump        = 16      // service times, and a millisecond, that the clock may be disordered
 	latest      = 1 << 61 // no time is later, or earlier than minus that, so that differences do not overflow
@@ -126,11 +127,11 @@ func New(o Options) (*Law, error) {
 func (l *Law) Limit() int { return int(l.limit.Load()) }
 
 // Service returns how long requests take of late, in nanoseconds, or 0 before the first has
-// ended.
+// ended. A few that take far longer change it little.
 func (l *Law) Service() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return int64(l.mu.service)
+	return int64(l.mu.typical)
 }
 
 // Why tells, in words for people, why the limit is what it is.
@@ -173,6 +174,7 @@ type law struct {
 
 	past    past
 	service float64 // the mean service time of late
+	typical float64 // the same, of which long ones are a smaller part
 	waited  int     // completions of the present block that found work waiting
 	taken   float64 // the integral of how many of the places were taken in it
 	offered float64 // and of how many there were
@@ -208,14 +210,16 @@ func (l *law) learn(s Sample) {
 	s.Now, s.Began = min(max(s.Now, -latest), latest), min(max(s.Began, -latest), latest)
 	took := float64(max(1, s.Now-s.Began)) // a time of 0 has no logarithm
 	if l.past.n == 0 {
-		l.service = took
+		l.service, l.typical = took, took
 		l.past.begin(min(s.Began, s.Now), near, l.limit, 0)
 		l.relief.began = l.past.at
 		l.noise.generations.begin(l.past.at, l.limit)
 	}
 	took = min(took, outlier*l.service+1)
 	// As many begin at once as the limit rises by, and the short of these end first.
-	l.service += (took - l.service) / max(serviceOver, float64(s.Running))
+	over := max(serviceOver, float64(s.Running))
+	l.service += (took - l.service) / over
+	l.typical += (min(took, typicalMost*l.typical+1) - l.typical) / over
 	long := jump*l.service + 1e6
 	if float64(l.past.now().began-s.Now) > long {
 		l.jumped(s.Now)

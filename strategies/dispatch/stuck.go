@@ -13,7 +13,7 @@ type stuck struct {
 	n       atomic.Int64  // how many of them have not ended; changes under lines.mu
 	row     atomic.Int32  // how often tasks were found stuck since one has ended, likewise
 	times   atomic.Uint32 // another each time that any are found: see pass
-	ended   atomic.Bool   // one has since the timer was set
+	ended   atomic.Bool   // one that counted has since the timer was set
 	watched atomic.Bool   // the timer runs
 	timer   *time.Timer   // changes under lines.mu
 }
@@ -43,7 +43,7 @@ func (p *pool) watchStuck() {
 func (p *pool) patience(l *learning) (while time.Duration, more float64) {
 	while = stuckFirst
 	if service := l.Service(); service > 0 {
-		while = stuckAfter + stuckTimes*time.Duration(service)
+		while = stuckAfter + stuckTimes*time.Duration(min(service, math.MaxInt64/stuckTimes/2))
 	}
 	grown := math.Pow(stuckGrows, float64(p.stuck.row.Load()))
 	longer := min(grown, max(1, float64(stuckMost)/float64(while)))
@@ -78,7 +78,7 @@ func (p *pool) seeStuck() {
 		}
 		return
 	}
-	if !p.stuck.ended.Load() && p.full() {
+	if p.full() {
 		p.pass(l)
 	}
 	p.lines.mu.Lock()
@@ -101,7 +101,7 @@ func (p *pool) full() bool {
 // pass no longer counts what runs.
 func (p *pool) pass(l *learning) {
 	p.resize(func() int {
-		if p.learning.Load() != l {
+		if p.learning.Load() != l || p.stuck.ended.Load() {
 			return p.width()
 		}
 		// Whatever begins or ends meanwhile may be counted, so it is no more once it has ended.
@@ -139,9 +139,10 @@ func (p *pool) unstuck(l *learning, seen uint32, n int64) uint32 {
 	return times
 }
 
-// oneEnded notes that something ends. It comes before unstuck.
-func (s *stuck) oneEnded() {
-	if !s.ended.Load() { // which costs less than to store it
+// oneEnded notes that something ends that saw that number of times when it began. It comes
+// before unstuck. What was found stuck gives its place to nobody, so that it ends says nothing.
+func (s *stuck) oneEnded(seen uint32) {
+	if seen == s.times.Load() && !s.ended.Load() { // which costs less than to store it
 		s.ended.Store(true)
 	}
 }

@@ -121,6 +121,28 @@ func TestStuck_NothingEverEnds(t *testing.T) {
 	})
 }
 
+// That some end that were stuck lends nothing to what waits, as they did not count. So it does
+// not matter how many such ends there are, while all that counts hangs as well.
+func TestStuck_EndsOfWhatIsStuck(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, _, granted := lender(t, Options{}, 2)
+		defer d.Close()
+		tasks := acquire(d, 60)
+		time.Sleep(2 * time.Second)
+		before := len(granted())
+		require.Greater(t, d.Status().Learned.Stuck, 10)
+		for _, task := range tasks[:10] {
+			d.Release(task)
+			time.Sleep(50 * time.Millisecond)
+		}
+		require.GreaterOrEqual(t, len(granted()), before+6, "2 in each of the 116 ms, at least")
+		for _, task := range tasks[10:] {
+			d.Release(task)
+		}
+		require.Zero(t, d.Gauge().Busy)
+	})
+}
+
 // That is so too if those that come are few. Once one ends, the number is its own again.
 func TestStuck_FewCome(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -276,7 +276,7 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 		}
 	}
 	if l != nil {
-		p.stuck.oneEnded()
+		p.stuck.oneEnded(w.stuck)
 		w.stuck = p.unstuck(l, w.stuck, 1)
 	}
 }
