@@ -99,8 +99,6 @@ const (
 	rare       = 0.02 // the part from which now and then something waits
 	riseTimes  = 1.25 // it rises by that
 	riseSlow   = 1.1  // the roots of service times may grow so much in all
-	wallTimes  = 3.   // times as much as was once enough it may rise to
-	wallForget = 1.02 // how fast that is forgotten
 )
 
 // New returns a law that begins with the first request it is told of, or an error that says
@@ -162,6 +160,7 @@ const (
 	growing              // more at once was no worse so far
 	known                // about that is best
 	cut                  // more were dropped
+	few                  // so that the resource can be done with what timed out
 	loose                // too little waits to learn from
 )
 
@@ -194,11 +193,10 @@ type law struct {
 
 	some sums    // of late, while little waits
 	base float64 // the mean root of the service time when this began
-	wall float64 // a limit past which more brought nothing
 }
 
 func newLaw(least, most int) law {
-	l := law{least: least, most: most, curves: newCurves(least, most), wall: math.Inf(1), probe: farEvery, relief: newRelief()}
+	l := law{least: least, most: most, curves: newCurves(least, most), probe: farEvery, relief: newRelief()}
 	l.limit = min(max(first, least), most)
 	l.center = float64(l.limit)
 	l.curves.tried = l.center / doubling
@@ -272,9 +270,9 @@ func (l *law) jumped(now int64) {
 // next begins the next block.
 func (l *law) next(running int) {
 	b := l.past.now()
-	if few := l.relieve(); few > 0 {
-		b.arm, l.state = skip, cut
-		l.turn(few, skip, running)
+	if n := l.relieve(); n > 0 {
+		b.arm, l.state = skip, few
+		l.turn(n, skip, running)
 		return
 	}
 	l.center = min(l.center, l.relief.cap)
@@ -392,12 +390,9 @@ func (l *law) loosen(waited float64) {
 	if l.base == 0 {
 		l.base = mean
 	}
-	if mean > l.base*riseSlow {
-		l.wall = l.center / wallTimes
-	} else {
-		l.center = min(l.center*riseTimes, float64(l.most), max(l.center, wallTimes*l.wall))
+	if mean <= l.base*riseSlow {
+		l.center = min(l.center*riseTimes, float64(l.most))
 	}
-	l.wall *= wallForget
 }
 
 func (l *law) why() string {
@@ -414,6 +409,8 @@ func (l *law) why() string {
 		return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d%s", n, bounded(low), bounded(high), tried)
 	case cut:
 		return fmt.Sprintf("%d at once: of more, most were dropped", l.limit)
+	case few:
+		return fmt.Sprintf("%d at once for a moment: of %d, many timed out, and may still be worked on", l.limit, bounded(l.relief.limit))
 	case loose:
 		return fmt.Sprintf("%d at once are enough, as little waits", l.limit)
 	default:
