@@ -3,10 +3,12 @@
 //
 //	law, err := concurrency.New(concurrency.Options{Min: 1, Max: 1000})
 //	…
-//	if limit, changed := law.Completed(concurrency.Sample{
+//	if _, changed := law.Completed(concurrency.Sample{
 //		Now: now, Began: began, Running: places.Taken(), Waiting: queue.Len() > 0,
 //	}); changed {
-//		places.Resize(limit)
+//		places.mu.Lock() // so that the last to resize has the latest limit
+//		places.resizeLocked(law.Limit())
+//		places.mu.Unlock()
 //	}
 //
 // It is passive, as a queue discipline is: it starts no goroutine, blocks nobody and

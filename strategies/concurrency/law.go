@@ -121,6 +121,9 @@ func New(o Options) (*Law, error) {
 	return l, nil
 }
 
+// Bounds returns the bounds, with their defaults.
+func (l *Law) Bounds() Options { return Options{l.mu.least, l.mu.most} } // which never change
+
 // Limit returns how many may run at once now.
 func (l *Law) Limit() int { return int(l.limit.Load()) }
 
@@ -400,6 +403,14 @@ func (l *law) why() string {
 	n, tried := bounded(int(math.Round(l.center))), ""
 	if l.limit != n {
 		tried = fmt.Sprintf("; %d are tried now", l.limit)
+	}
+	switch l.limit {
+	case l.most:
+		tried += "; more are not allowed"
+	case l.least:
+		if l.least > 1 {
+			tried += "; fewer are not allowed"
+		}
 	}
 	switch l.state {
 	case growing:

@@ -53,11 +53,7 @@ func newLearning(o concurrency.Options) (*learning, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Min = max(1, o.Min)
-	if o.Max == 0 {
-		o.Max = max(concurrency.DefaultMax, o.Min)
-	}
-	return &learning{law: l, bounds: o}, nil
+	return &learning{law: l, bounds: l.Bounds()}, nil
 }
 
 // Learn has the number of workers or places learned from now on: see Options.Learn. It has

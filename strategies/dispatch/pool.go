@@ -359,6 +359,7 @@ func (p *pool) setAside(t *Task, to *line) bool {
 		return false
 	}
 	p.wakeIfRunnable() // it may have become so
+	p.watchStuck()
 	return true
 }
 

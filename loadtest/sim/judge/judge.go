@@ -34,7 +34,7 @@ func NewLearned() Learned {
 
 // Ended tells the law of a request that has ended.
 func (l Learned) Ended(e sim.Ended) {
-	l.Completed(concurrency.Sample{Now: e.Now, Began: e.Began, Waiting: e.Waiting, Running: e.Running, Dropped: e.Dropped})
+	l.Completed(concurrency.Sample(e))
 }
 
 // Best is the best fixed number for an experiment, and its goodput.
@@ -80,9 +80,9 @@ func (b *Bests) Save() error {
 	return os.WriteFile(b.file, data, 0o600)
 }
 
-// Of returns the best fixed number for an experiment.
+// Of returns the best fixed number for an experiment without phases.
 func (b *Bests) Of(u sim.Unknown) Best {
-	key := fmt.Sprintf("%v %v %d", u.Resource, u.Load, u.Seed)
+	key := fmt.Sprintf("%v %v %d %d %d", u.Resource, u.Load, u.Seed, u.Warmup, u.Length)
 	b.mu.Lock()
 	best, ok := b.of[key]
 	b.mu.Unlock()
@@ -121,7 +121,10 @@ func Runs(from, to uint64, loads []float64, cpus int, bests *Bests, limiter func
 				r := Run{Seed: u.Seed, Load: u.Load, Best: bests.Of(u)}
 				u.Limiter = limiter()
 				r.Result = u.Run()
-				r.Ratio = r.Result.Goodput / r.Best.Goodput
+				r.Ratio = 1
+				if r.Best.Goodput > 0 {
+					r.Ratio = r.Result.Goodput / r.Best.Goodput
+				}
 				mu.Lock()
 				runs = append(runs, r)
 				mu.Unlock()
@@ -188,7 +191,7 @@ type Summary struct {
 	Mean, Median    float64 // of the ratio
 }
 
-// Sum sums up runs.
+// Sum sums up runs, which are ordered as those of Runs.
 func Sum(runs []Run) Summary {
 	s := Summary{Runs: len(runs)}
 	for i := range runs {

@@ -1,6 +1,9 @@
 package judge_test
 
 import (
+	"bytes"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -28,6 +31,13 @@ func TestLatencies(t *testing.T) {
 	require.Greater(t, slow[5], 1.05)
 }
 
+// Who is told is as good as who is told, and one at a time is not.
+func TestStarts(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []float64{1, 1}, judge.Starts(1, 2, 1.2, func() sim.Limiter { return &sim.Told{} }))
+	require.Less(t, judge.Starts(1, 6, 1.2, func() sim.Limiter { return sim.Fixed(1) })[0], 0.5)
+}
+
 // A search finds the number of hands, and what it has found is not searched again.
 func TestBests(t *testing.T) {
 	t.Parallel()
@@ -41,8 +51,13 @@ func TestBests(t *testing.T) {
 	found := bests.Of(u)
 	require.InDelta(t, 8, found.N, 1)
 	require.NoError(t, bests.Save())
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	data = bytes.Replace(data, fmt.Appendf(nil, `"N":%d`, found.N), []byte(`"N":99`), 1)
+	require.NoError(t, os.WriteFile(file, data, 0o600))
 	again, err := judge.OpenBests(file)
 	require.NoError(t, err)
-	u.Length = 1 // a search would find something else now
-	require.Equal(t, found, again.Of(u))
+	require.Equal(t, 99, again.Of(u).N, "it is not searched again")
+	u.Length = 3_000
+	require.InDelta(t, 8, again.Of(u).N, 1, "another experiment is")
 }
