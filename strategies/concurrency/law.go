@@ -268,6 +268,7 @@ func (l *law) jumped(now int64) {
 	l.past.jumped(now)
 	l.waited, l.taken, l.offered = 0, 0, 0
 	l.noise.generations.void()
+	l.relief.jumped(now)
 }
 
 // next begins the next block.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -226,6 +227,27 @@ func TestLaw_LearnsAfterTheClockJumped(t *testing.T) {
 		c.complete(20_000, hands(100), nil)
 		require.GreaterOrEqual(t, c.law.Limit(), 75, "by %v: %s", time.Duration(by), c.law.Why())
 	}
+}
+
+// A clock that is set back while few run for a moment does not make the moment an hour.
+func TestLaw_TheClockJumpsWhileFewRun(t *testing.T) {
+	t.Parallel()
+	c, i, few := newClosed(t, concurrency.Options{Max: 100}), 0, false
+	for !few && i < 20_000 {
+		c.complete(1, hands(20), func(s *concurrency.Sample) {
+			if i++; i > 2_000 && i%20 == 0 {
+				s.Began, s.Dropped = s.Began-30e6, true
+			}
+		})
+		few = strings.Contains(c.law.Why(), "for a moment")
+	}
+	require.True(t, few, c.law.Why())
+	c.now -= 3600e9
+	for i := range c.runs {
+		c.runs[i] = c.now
+	}
+	c.complete(5_000, hands(20), nil)
+	require.Greater(t, c.law.Limit(), 10, c.law.Why())
 }
 
 // Completions that never come: places are lost for good, and the law lends more.

@@ -45,6 +45,7 @@ const (
 	reliefGain  = 0.1  // by that more must be good, and
 	reliefSure  = 2.   // by so many standard errors
 	reliefWait  = 4.   // windows to the next at first, and how that grows if nothing came of it
+	reliefRare  = 1024 // windows to the next, at most
 	reliefRaise = 1.02 // how fast the cap is forgotten, in a window
 )
 
@@ -75,8 +76,21 @@ func (r *relief) begin(p phase, now int64) {
 
 // rest has nothing be tried again for some time.
 func (r *relief) rest(now int64) {
-	r.next = now + int64(r.wait*reliefTimes*r.late)
+	r.next = now + int64(min(r.wait*reliefTimes*r.late, latest))
 	r.begin(watching, now)
+}
+
+// failed forgets the cap, and has the next time be further off.
+func (r *relief) failed(now int64) {
+	r.cap = math.Inf(1)
+	r.wait = min(r.wait*reliefWait, reliefRare)
+	r.rest(now)
+}
+
+// jumped goes on at another time.
+func (r *relief) jumped(now int64) {
+	r.begin(watching, now)
+	r.next = now
 }
 
 // relieve sees, at the end of a block, what to do next. It returns the limit if few are to run,
@@ -97,9 +111,8 @@ func (l *law) relieve() int {
 			r.begin(relieving, now)
 			return few
 		default: // they time out, however few run
-			r.cap, l.center = math.Inf(1), float64(r.limit)
-			r.wait *= reliefWait
-			r.rest(now)
+			l.center = float64(r.limit)
+			r.failed(now)
 		}
 		return 0
 	case r.phase == relieving:
@@ -113,11 +126,10 @@ func (l *law) relieve() int {
 		gain := math.Log(max(1, r.good)/d) - math.Log(max(1/d, r.before.good))
 		if gain > max(reliefGain, reliefSure*l.noise.spread(plain)*math.Sqrt(1/r.n+1/r.before.n)) {
 			r.wait = reliefWait
+			r.rest(now)
 		} else {
-			r.cap = math.Inf(1)
-			r.wait *= reliefWait
+			r.failed(now)
 		}
-		r.rest(now)
 		return 0
 	case r.lost < reliefLost*r.time || now < r.next || l.limit <= l.least || l.calm:
 		r.cap *= reliefRaise
