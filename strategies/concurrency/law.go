@@ -46,7 +46,8 @@ type Sample struct {
 // known, which is how more is learned.
 //
 // If requests take far longer or shorter than they did with as many, what was learned is
-// doubted. Now and then a block far above the limit sees whether there is room. While little
+// doubted. If much time is lost to requests that time out, few run for a moment, to see whether
+// the resource goes on with those. Now and then a block far above the limit sees whether there is room. While little
 // waits there is nothing to learn, and the limit grows no further than service times allow.
 //
 // docs/concurrency.md has the sources, and what it comes to.
@@ -76,9 +77,9 @@ const (
 	growTimes   = 2       // service times of a block then
 	growEnds    = 24      // and requests that are enough
 	firstBlocks = 16      // in which it does not while some are dropped late
-	startBlocks = 12      // the first ones, which are
-	startTimes  = 1       // service times long then, at least
-	startEnds   = 6       // and have so many requests
+	startBlocks = 12      // are shorter than those in which it grows later
+	startTimes  = 1       // service times that one of these lasts, at least
+	startEnds   = 6       // requests that are enough for one of these
 )
 
 // Looks far above the limit, which see whether there is room.
@@ -159,12 +160,12 @@ func (l *Law) Completed(s Sample) (limit int, changed bool) {
 type state uint8
 
 const (
-	unknown state = iota // nothing has been compared
-	growing              // more at once was no worse so far
-	known                // about that is best
-	cut                  // more were dropped
-	few                  // so that the resource can be done with what timed out
-	loose                // too little waits to learn from
+	unknown  state = iota // nothing has been compared
+	growing               // more at once was no worse so far
+	known                 // about that is best
+	cut                   // more were dropped
+	relieved              // so that the resource can be done with what timed out
+	loose                 // too little waits to learn from
 )
 
 // law is what a Law does, without the lock.
@@ -275,7 +276,7 @@ func (l *law) jumped(now int64) {
 func (l *law) next(running int) {
 	b := l.past.now()
 	if n := l.relieve(); n > 0 {
-		b.arm, l.state = skip, few
+		b.arm, l.state = skip, relieved
 		l.turn(n, skip, running)
 		return
 	}
@@ -421,7 +422,7 @@ func (l *law) why() string {
 		return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d%s", n, bounded(low), bounded(high), tried)
 	case cut:
 		return fmt.Sprintf("%d at once: of more, most were dropped", l.limit)
-	case few:
+	case relieved:
 		return fmt.Sprintf("%d at once for a moment: of %d, many timed out, and may still be worked on", l.limit, bounded(l.relief.limit))
 	case loose:
 		return fmt.Sprintf("%d at once are enough, as little waits", l.limit)

@@ -93,13 +93,15 @@ func (r *relief) jumped(now int64) {
 	r.next = now
 }
 
+// few is how many run meanwhile.
+func (r *relief) few() int { return int(math.Ceil(reliefCut * float64(r.limit))) }
+
 // relieve sees, at the end of a block, what to do next. It returns the limit if few are to run,
 // or else 0.
 func (l *law) relieve() int {
 	r := &l.relief
 	now := l.past.at
 	d := float64(now - r.began)
-	few := int(math.Ceil(reliefCut * float64(r.limit)))
 	switch {
 	case r.phase == relieving && d >= r.late:
 		r.held++
@@ -109,14 +111,14 @@ func (l *law) relieve() int {
 			r.begin(checking, now)
 		case r.held < reliefHolds:
 			r.begin(relieving, now)
-			return few
+			return r.few()
 		default: // they time out, however few run
 			l.center = float64(r.limit)
 			r.failed(now)
 		}
 		return 0
 	case r.phase == relieving:
-		return few
+		return r.few()
 	case d < reliefTimes*r.late || r.n < reliefSome || r.late == 0:
 		if l.calm && r.phase == watching {
 			r.begin(watching, now)
@@ -139,5 +141,5 @@ func (l *law) relieve() int {
 	r.before = rate{r.good / d, r.n}
 	r.limit, r.held = int(min(r.cap, max(l.center, float64(l.limit)))), 0
 	r.begin(relieving, now)
-	return int(math.Ceil(reliefCut * float64(r.limit)))
+	return r.few()
 }

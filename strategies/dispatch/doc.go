@@ -147,8 +147,8 @@
 // number is not told.
 //
 // A law that is told of nothing changes nothing, so whatever never ends would stop all else.
-// So a timer runs while something waits. If all places are in use, and nothing has ended for
-// many service times, what runs is stuck: it does not count until it ends, and as many as the
+// So a timer runs while something waits. If all places are in use, and nothing that counts has
+// ended for many service times, what runs is stuck: it does not count until it ends, and as many as the
 // law says run beside it, up to the bound of the number. Each time that this is found anew, with
 // no end in between, it takes half as long again, up to some seconds, and a fifth more begin
 // than the last time: what has come to a halt should get little, and what waits may be behind

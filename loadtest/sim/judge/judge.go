@@ -121,10 +121,7 @@ func Runs(from, to uint64, loads []float64, cpus int, bests *Bests, limiter func
 				r := Run{Seed: u.Seed, Load: u.Load, Best: bests.Of(u)}
 				u.Limiter = limiter()
 				r.Result = u.Run()
-				r.Ratio = 1
-				if r.Best.Goodput > 0 {
-					r.Ratio = r.Result.Goodput / r.Best.Goodput
-				}
+				r.Ratio = ratio(r.Result.Goodput, r.Best.Goodput)
 				mu.Lock()
 				runs = append(runs, r)
 				mu.Unlock()
@@ -142,6 +139,14 @@ func Runs(from, to uint64, loads []float64, cpus int, bests *Bests, limiter func
 		return cmp.Or(cmp.Compare(a.Ratio, b.Ratio), cmp.Compare(a.Seed, b.Seed))
 	})
 	return runs
+}
+
+// ratio returns what part of a goodput another is: 1 if nothing can be good.
+func ratio(goodput, of float64) float64 {
+	if of == 0 {
+		return 1
+	}
+	return goodput / of
 }
 
 // Latencies returns the mean latency under a limiter, in parts of that without a limit, on
@@ -179,7 +184,7 @@ func Starts(from, to uint64, load float64, limiter func() sim.Limiter) []float64
 		u := sim.Unknown{Resource: r, Load: load, Seed: seed, Limiter: &sim.Told{}, Warmup: 1, Length: startTimes * n}
 		told := u.Run()
 		u.Limiter = limiter()
-		ratios = append(ratios, u.Run().Goodput/told.Goodput)
+		ratios = append(ratios, ratio(u.Run().Goodput, told.Goodput))
 	}
 	slices.Sort(ratios)
 	return ratios

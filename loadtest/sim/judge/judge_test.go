@@ -31,7 +31,7 @@ func TestLatencies(t *testing.T) {
 	require.Greater(t, slow[5], 1.05)
 }
 
-// Who is told is as good as who is told, and one at a time is not.
+// Who is told does as well as itself from the first request on, and one at a time does not.
 func TestStarts(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []float64{1, 1}, judge.Starts(1, 2, 1.2, func() sim.Limiter { return &sim.Told{} }))
