@@ -145,6 +145,24 @@ func TestLearned_FindsOutOfOrphans(t *testing.T) {
 	require.Greater(t, meanShare(u, 35, 12), 0.85) // 0.70 if it is not done
 }
 
+// Where what timed out is worked on, and slows down all else, even one at once may never be in time
+// again once enough is inside. A pause ends that.
+func TestLearned_RecoversFromACollapse(t *testing.T) {
+	t.Parallel()
+	for _, crosstalk := range []float64{0.02, 0.05} {
+		for _, load := range []float64{0.8, 2} {
+			u := sim.Unknown{
+				Resource: sim.Resource{
+					Work: sim.Exponential(163 * time.Millisecond), Cores: 1, Crosstalk: crosstalk,
+					Timeout: 2040 * time.Millisecond, Orphans: true,
+				},
+				Load: load,
+			}
+			require.Greater(t, meanShare(u, 1, 12), 0.9, "%v at %vx", u.Resource, load) // 0.08 to 0.83 without
+		}
+	}
+}
+
 // meanShare returns what part of a fixed number's goodput the law has, in the mean of so many runs.
 func meanShare(u sim.Unknown, fixed sim.Fixed, runs int) (share float64) {
 	for u.Seed = range uint64(runs) {

@@ -19,6 +19,12 @@ type Starter interface {
 	Started(now int64)
 }
 
+// Pauser is a Limiter that may have nothing begin for so many nanoseconds after an end. Then
+// one request begins.
+type Pauser interface {
+	Pause() int64
+}
+
 // Ended is a request that a resource has done, or that was dropped.
 type Ended struct {
 	Now, Began int64 // nanoseconds
@@ -163,6 +169,8 @@ type trial struct {
 	queue              strategies.Discipline
 	turns              strategies.TurnObserver
 	starter            Starter // nil if the limiter is none
+	pauser             Pauser  // likewise
+	resume             float64 // the end of a pause
 	resizer            strategies.Resizer
 	limit              int
 	running            int // have a place
@@ -203,6 +211,8 @@ func (u Unknown) Run() UnknownResult {
 	t.turns = t.queue.(strategies.TurnObserver)
 	t.resizer = t.queue.(strategies.Resizer)
 	t.starter, _ = u.Limiter.(Starter)
+	t.pauser, _ = u.Limiter.(Pauser)
+	t.resume = math.Inf(1)
 	t.arrivals, t.works = rand.New(rand.NewPCG(u.Seed, 1)), rand.New(rand.NewPCG(u.Seed, 2))
 	n, best := u.Resource.Best()
 	t.resultRate = best
@@ -313,6 +323,9 @@ func (t *trial) run() {
 		if len(t.timeups) > 0 && t.timeups[0].at < next {
 			next, what = t.timeups[0].at, 3
 		}
+		if t.resume < next {
+			next, what = t.resume, 4
+		}
 		if t.served > 0 {
 			t.virtual += (next - t.now) * pace
 		}
@@ -330,6 +343,9 @@ func (t *trial) run() {
 			}
 		case 3:
 			t.timeUp(t.timeups.pop())
+		case 4:
+			t.limit, t.resume = 1, math.Inf(1)
+			t.next()
 		}
 	}
 }
@@ -483,9 +499,15 @@ func (t *trial) leave(j *job, dropped bool) {
 		t.u.Watch(e, time.Duration(latency))
 	}
 	t.u.Limiter.Ended(e)
-	if limit := t.u.Limiter.Limit(); limit != t.limit {
+	limit := t.u.Limiter.Limit()
+	if t.pauser != nil {
+		if pause := t.pauser.Pause(); pause > 0 {
+			limit, t.resume = 0, t.now+float64(pause)
+		}
+	}
+	if limit != t.limit {
 		t.limit = limit
-		t.resizer.Resize(limit)
+		t.resizer.Resize(max(1, limit))
 	}
 	for t.running < t.limit && t.next() {
 	}

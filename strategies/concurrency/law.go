@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Options are the bounds of a Law.
@@ -47,12 +48,13 @@ type Sample struct {
 //
 // If requests take far longer or shorter than they did with as many, what was learned is
 // doubted. If much time is lost to requests that time out, few run for a moment, to see whether
-// the resource goes on with those. Now and then a block far above the limit sees whether there is room. While little
-// waits there is nothing to learn, and the limit grows no further than service times allow.
+// the resource goes on with those; if nearly all do even under the least limit, nothing begins for
+// a while. Now and then a block far above the limit sees whether there is room. While little waits
+// there is nothing to learn, and the limit grows no further than service times allow.
 //
 // docs/concurrency.md has the sources, and what it comes to.
 type Law struct {
-	limit atomic.Int64
+	limit, pause atomic.Int64
 
 	mu struct {
 		sync.Mutex
@@ -136,6 +138,10 @@ func (l *Law) Service() int64 {
 	return int64(l.mu.typical)
 }
 
+// Pause returns how long nothing may begin after an end, in nanoseconds: 0 as a rule. Then one
+// request may begin, and what becomes of it decides whether there is another pause.
+func (l *Law) Pause() int64 { return l.pause.Load() }
+
 // Why tells, in words for people, why the limit is what it is.
 func (l *Law) Why() string {
 	l.mu.Lock()
@@ -144,16 +150,20 @@ func (l *Law) Why() string {
 }
 
 // Completed is told of each request that has ended. It returns the limit, and whether
-// that is another than before.
+// that is another than before, or a pause has begun or is over.
 func (l *Law) Completed(s Sample) (limit int, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.mu.limit
+	before, pause := l.mu.limit, l.mu.breaker.pause()
 	l.mu.learn(s)
 	if l.mu.limit != before {
 		l.limit.Store(int64(l.mu.limit))
 	}
-	return l.mu.limit, l.mu.limit != before
+	now := l.mu.breaker.pause()
+	if now != pause {
+		l.pause.Store(now)
+	}
+	return l.mu.limit, l.mu.limit != before || (now > 0) != (pause > 0)
 }
 
 // state is why the limit is what it is.
@@ -192,15 +202,16 @@ type law struct {
 	calm bool // little waits
 	busy int  // blocks in a row in which that was no longer so
 
-	drops  drops
-	relief relief
+	drops   drops
+	relief  relief
+	breaker breaker
 
 	some sums    // of late, while little waits
 	base float64 // the mean root of the service time when this began
 }
 
 func newLaw(least, most int) law {
-	l := law{least: least, most: most, curves: newCurves(least, most), probe: farEvery, relief: newRelief()}
+	l := law{least: least, most: most, curves: newCurves(least, most), probe: farEvery, relief: newRelief(), breaker: newBreaker()}
 	l.limit = min(max(first, least), most)
 	l.center = float64(l.limit)
 	l.curves.tried = l.center / doubling
@@ -240,6 +251,7 @@ func (l *law) learn(s Sample) {
 	}
 	b := l.past.now()
 	l.relief.ended(took, s.Dropped, took > l.service)
+	l.breaker.ended(took, s.Dropped, l.limit == l.least)
 	if s.Dropped {
 		b.dropped++
 		if took > lateTimes*l.service {
@@ -413,6 +425,9 @@ func (l *law) why() string {
 		if l.least > 1 {
 			tried += "; fewer are not allowed"
 		}
+	}
+	if pause := l.breaker.pause(); pause > 0 {
+		return fmt.Sprintf("nothing for %v, then one: the last %d timed out, and may still be worked on", time.Duration(pause), l.breaker.row)
 	}
 	switch l.state {
 	case growing:

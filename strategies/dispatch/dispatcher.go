@@ -327,7 +327,7 @@ func (d *Dispatcher) activateLocked(spec strategies.Spec, byName bool) error {
 	widths := make([]int, len(d.pools))
 	for i, p := range d.pools {
 		widths[i] = p.width()
-		disciplines[i] = spec.New(strategies.Config{Capacity: spec.CapacityOr(d.opts.Capacity), Workers: widths[i], Observe: d.opts.Observe})
+		disciplines[i] = spec.New(strategies.Config{Capacity: spec.CapacityOr(d.opts.Capacity), Workers: max(1, widths[i]), Observe: d.opts.Observe})
 		if disciplines[i] == nil {
 			return fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
 		}
@@ -447,7 +447,7 @@ func (d *Dispatcher) DrainTime() time.Duration {
 	var longest int64
 	for _, p := range d.pools {
 		waiting := p.waiting() + p.lines.continuations.len()
-		longest = max(longest, drainTime(p.service.Load(), int64(waiting), int64(p.width())))
+		longest = max(longest, drainTime(p.service.Load(), int64(waiting), int64(max(1, p.width()))))
 	}
 	return time.Duration(longest)
 }

@@ -154,6 +154,9 @@
 // than the last time: what has come to a halt should get little, and what waits may be behind
 // others that hang.
 //
+// A law may demand a pause, in which there are no workers or places. The same timer ends it, and
+// runs then even if nothing waits: once nothing has ended for as long as the pause, one may begin.
+//
 // # Observing
 //
 // With Options.Observe a discipline is asked to give up nothing but for want of room, and

@@ -37,6 +37,7 @@ const (
 type law interface {
 	Limit() int
 	Completed(concurrency.Sample) (limit int, changed bool)
+	Pause() int64
 	Why() string
 	Service() int64
 }
@@ -78,20 +79,25 @@ func (p *pool) learn(l *learning) {
 	}
 }
 
-// enforced returns how many may run at once while the number is learned by l.
+// enforced returns how many may run at once while the number is learned by l. In a pause that
+// is none, and one after it.
 func (p *pool) enforced(l *learning) int {
 	if p.d.opts.Observe && p.places != nil {
 		return unheld
 	}
-	return p.allowed(l)
+	n := l.Limit()
+	if l.Pause() > 0 {
+		n = min(1, int(p.stuck.row.Load()))
+	}
+	return p.allowed(l, n)
 }
 
-// allowed returns how many may run at once, as people are told.
-func (p *pool) allowed(l *learning) int {
+// allowed returns how many may run at once if n of those that count may.
+func (p *pool) allowed(l *learning, number int) int {
 	if p.d.opts.Observe {
 		return l.bounds.Max
 	}
-	n := float64(l.Limit())
+	n := float64(number)
 	if p.stuck.row.Load() > 0 {
 		_, more := p.patience(l)
 		n *= more
@@ -108,10 +114,10 @@ const observed = "in observe mode the number holds nobody back, so nothing is le
 // unheld is how many places there are where nobody is to be held back.
 const unheld = 1 << 20
 
-// number returns how many workers, or places, there are, or would be.
+// number returns how many workers, or places, there are, or would be without a pause.
 func (p *pool) number() int {
 	if l := p.learning.Load(); l != nil {
-		return p.allowed(l)
+		return p.allowed(l, l.Limit())
 	}
 	return p.width()
 }
@@ -122,7 +128,7 @@ func (p *pool) learned() *Learned {
 	if l == nil {
 		return nil
 	}
-	told := &Learned{Limit: p.allowed(l), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
+	told := &Learned{Limit: p.allowed(l, l.Limit()), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
 	if p.d.opts.Observe {
 		told.Limit, told.Why = 0, observed
 	} else if n := p.stuck.n.Load(); n > 0 {
@@ -164,6 +170,9 @@ func (p *pool) ended(l *learning, s concurrency.Sample) {
 	p.resize(func() int {
 		if p.learning.Load() != l { // the number has been given meanwhile
 			return p.width()
+		}
+		if l.Pause() > 0 {
+			p.waitForEndLocked(l)
 		}
 		return p.enforced(l)
 	})

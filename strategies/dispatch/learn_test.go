@@ -24,6 +24,7 @@ type teller struct {
 	next    int // from the next completion on, 0 for no other
 	samples []concurrency.Sample
 	service time.Duration // a millisecond if it is 0
+	pause   time.Duration
 }
 
 func (l *teller) Limit() int {
@@ -43,6 +44,12 @@ func (l *teller) Completed(s concurrency.Sample) (int, bool) {
 	return l.limit, true
 }
 
+func (l *teller) Pause() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(l.pause)
+}
+
 func (l *teller) Why() string { return "a test says so" }
 
 func (l *teller) Service() int64 { return int64(cmp.Or(l.service, time.Millisecond)) }
@@ -52,6 +59,14 @@ func (l *teller) says(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next = n
+}
+
+// pauses is the same, with a pause from now on, or with none.
+func (l *teller) pauses(n int, pause time.Duration) {
+	l.says(n)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pause = pause
 }
 
 // told returns what the law was told since the last call.
@@ -64,7 +79,10 @@ func (l *teller) told() []concurrency.Sample {
 }
 
 // dice is a law that says anything from 1 to 9, as often as not.
-type dice struct{ limit atomic.Int64 }
+type dice struct {
+	limit atomic.Int64
+	pause atomic.Bool
+}
 
 func (l *dice) Limit() int { return int(max(1, l.limit.Load())) }
 
@@ -74,7 +92,15 @@ func (l *dice) Completed(concurrency.Sample) (int, bool) {
 		return l.Limit(), false
 	}
 	l.limit.Store(n)
+	l.pause.Store(rand.IntN(8) == 0)
 	return int(n), true
+}
+
+func (l *dice) Pause() int64 {
+	if l.pause.Load() {
+		return 1
+	}
+	return 0
 }
 
 func (l *dice) Why() string { return "chance" }

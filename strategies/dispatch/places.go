@@ -82,8 +82,8 @@ func (d *Dispatcher) Release(t *Task) {
 	}
 	l := p.learning.Load()
 	if l != nil && n > 0 {
-		now = p.measured(l, t.began.Swap(0), Good, now)
 		p.stuck.oneEnded(t.stuck)
+		now = p.measured(l, t.began.Swap(0), Good, now)
 		t.stuck = p.unstuck(l, t.stuck, n) // first, so that its places are not handed on
 	}
 	if n > 0 && !p.handOn(n, now) {

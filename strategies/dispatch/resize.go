@@ -10,16 +10,16 @@ func (d *Dispatcher) Resize(n int) {
 		d.pools[0].resize(func() int {
 			d.pools[0].learning.Store(nil)
 			d.pools[0].stuck.none()
-			return n
+			return max(1, n)
 		})
 	}
 }
 
 // resize has as many workers, or places, as number says, which is asked under lines.mu: of
-// several who resize at once the last to ask decides.
+// several who resize at once the last to ask decides. There are none in a pause of a law.
 func (p *pool) resize(number func() int) {
 	p.lines.mu.Lock()
-	n := max(1, number())
+	n := number()
 	former := p.width()
 	if n == former {
 		p.lines.mu.Unlock()
@@ -31,7 +31,7 @@ func (p *pool) resize(number func() int) {
 		p.allow(n)
 	}
 	if q := p.active.Load(); q != nil { // nil before the first
-		q.resize(n)
+		q.resize(max(1, n))
 	}
 	p.lines.mu.Unlock()
 	switch {
@@ -68,7 +68,7 @@ func (p *pool) fit(q *queue, madeFor int) {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
 	if n := p.width(); n != madeFor {
-		q.resize(n)
+		q.resize(max(1, n))
 	}
 }
 

@@ -41,11 +41,15 @@ func (p *pool) watchStuck() {
 // what does the work may have come to a halt. Then more than the law says may begin, but not
 // by as much, as those that hang may be first in line.
 func (p *pool) patience(l *learning) (while time.Duration, more float64) {
+	row := p.stuck.row.Load()
+	if pause := l.Pause(); pause > 0 && row == 0 {
+		return time.Duration(pause), 1
+	}
 	while = stuckFirst
 	if service := l.Service(); service > 0 {
 		while = stuckAfter + stuckTimes*time.Duration(min(service, math.MaxInt64/stuckTimes/2))
 	}
-	grown := math.Pow(stuckGrows, float64(p.stuck.row.Load()))
+	grown := math.Pow(stuckGrows, float64(row))
 	longer := min(grown, max(1, float64(stuckMost)/float64(while)))
 	return time.Duration(longer * float64(while)), min(math.Sqrt(grown), stuckMore)
 }
@@ -56,6 +60,7 @@ func (p *pool) waitForEndLocked(l *learning) {
 	if p.stopped.Load() {
 		return
 	}
+	s.watched.Store(true)
 	s.ended.Store(false)
 	while, _ := p.patience(l)
 	if s.timer == nil {
@@ -69,7 +74,7 @@ func (p *pool) waitForEndLocked(l *learning) {
 func (p *pool) seeStuck() {
 	l := p.learning.Load()
 	p.lines.mu.Lock() // which is held while a task that waits is moved
-	waits := l != nil && p.anyWaits()
+	waits := l != nil && (p.anyWaits() || l.Pause() > 0 && p.stuck.row.Load() == 0)
 	p.lines.mu.Unlock()
 	if !waits {
 		p.stuck.watched.Store(false)
@@ -130,7 +135,7 @@ func (p *pool) unstuck(l *learning, seen uint32, n int64) uint32 {
 			if times = p.stuck.times.Load(); times != seen {
 				p.stuck.n.Store(max(0, p.stuck.n.Load()-n))
 			}
-			if p.stuck.row.Swap(0) != 0 && p.stuck.watched.Load() {
+			if p.stuck.row.Swap(0) != 0 && (p.stuck.watched.Load() || l.Pause() > 0) {
 				p.waitForEndLocked(l) // not for as long
 			}
 			return p.enforced(l)
@@ -140,7 +145,7 @@ func (p *pool) unstuck(l *learning, seen uint32, n int64) uint32 {
 }
 
 // oneEnded notes that something ends that saw that number of times when it began. It comes
-// before unstuck. What was found stuck gives its place to nobody, so that it ends says nothing.
+// first, as the timer may be set anew by what else is done then. What was found stuck gives its place to nobody, so that it ends says nothing.
 func (s *stuck) oneEnded(seen uint32) {
 	if seen == s.times.Load() && !s.ended.Load() { // which costs less than to store it
 		s.ended.Store(true)

@@ -268,6 +268,9 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 	}
 	clear(w.batch)
 	l := p.learning.Load()
+	if l != nil {
+		p.stuck.oneEnded(w.stuck)
+	}
 	if w.turns++; l != nil || w.turns%timedTurns == 1 || len(w.lessons) > 0 {
 		end := p.d.Now()
 		p.teach(w, (end-now)/n, end)
@@ -276,7 +279,6 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 		}
 	}
 	if l != nil {
-		p.stuck.oneEnded(w.stuck)
 		w.stuck = p.unstuck(l, w.stuck, 1)
 	}
 }

@@ -1,0 +1,117 @@
+package concurrency_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/strategies/concurrency"
+)
+
+// one drives a law with one request at a time, at the least limit.
+type one struct {
+	law *concurrency.Law
+	now time.Duration
+}
+
+func newOne(t *testing.T, o concurrency.Options) *one {
+	t.Helper()
+	law, err := concurrency.New(o)
+	require.NoError(t, err)
+	return &one{law: law}
+}
+
+// ends has n requests end that took so long, and returns the pause then.
+func (o *one) ends(n int, took time.Duration, dropped bool) time.Duration {
+	for range n {
+		began := o.now
+		o.now += took
+		o.law.Completed(concurrency.Sample{Now: int64(o.now), Began: int64(began), Running: 1, Waiting: true, Dropped: dropped})
+	}
+	return time.Duration(o.law.Pause())
+}
+
+func TestBreaker_PausesTwiceAsLongEachTime(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ late, longest time.Duration }{
+		{10 * time.Millisecond, 640 * time.Millisecond},
+		{2 * time.Second, time.Minute},
+		{2 * time.Minute, time.Minute},
+	} {
+		o := newOne(t, concurrency.Options{Max: 1})
+		require.Zero(t, o.ends(100, tt.late/8, false))
+		require.Zero(t, o.ends(7, tt.late, true))
+		for want := tt.late; want < tt.longest; want *= 2 {
+			require.Equal(t, want, o.ends(1, tt.late, true))
+		}
+		require.Equal(t, tt.longest, o.ends(1, tt.late, true))
+		require.Equal(t, tt.longest, o.ends(100_000, tt.late, true))
+		require.Contains(t, o.law.Why(), "nothing for "+tt.longest.String())
+		require.Equal(t, 1, o.law.Limit())
+		require.Zero(t, o.ends(1, tt.late/8, false))
+		require.NotContains(t, o.law.Why(), "nothing for")
+	}
+}
+
+// Who is told of a change has the limit, or the pause, in force.
+func TestBreaker_TellsOfTheChange(t *testing.T) {
+	t.Parallel()
+	o := newOne(t, concurrency.Options{Max: 1})
+	s := concurrency.Sample{Running: 1, Waiting: true}
+	for i := range 20 {
+		s.Began, s.Now, s.Dropped = s.Now, s.Now+int64(time.Second), i < 10
+		limit, changed := o.law.Completed(s)
+		require.Equal(t, 1, limit)
+		require.Equal(t, i == 7 || i == 10, changed, i)
+	}
+}
+
+// What times out whatever runs is not helped by pauses. So they come ever later, until many in
+// a row are good.
+func TestBreaker_OpensLaterIfThatIsSoon(t *testing.T) {
+	t.Parallel()
+	o := newOne(t, concurrency.Options{Max: 1})
+	opens := func(after int) {
+		t.Helper()
+		require.Zero(t, o.ends(after-1, time.Second, true))
+		require.NotZero(t, o.ends(1, time.Second, true))
+		require.Zero(t, o.ends(1, time.Millisecond, false))
+	}
+	for _, after := range []int{8, 16, 32, 64} {
+		opens(after)
+	}
+	o.ends(32, time.Millisecond, false)
+	opens(8)
+	for range 20 {
+		o.ends(10_000, time.Second, true)
+		o.ends(1, time.Millisecond, false)
+	}
+	opens(4096)
+}
+
+func TestBreaker_StaysClosed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		bounds concurrency.Options
+		took   time.Duration
+		good   int // between those that time out
+	}{
+		"refused at once":       {concurrency.Options{Max: 1}, time.Millisecond / 10, 0},
+		"above the least limit": {concurrency.Options{Min: 1, Max: 4}, 2 * time.Millisecond, 0},
+		"one in eight was good": {concurrency.Options{Max: 1}, time.Second, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOne(t, tt.bounds)
+			o.ends(10, time.Millisecond, false)
+			for range 100 {
+				require.Zero(t, o.ends(7, tt.took, true))
+				require.Zero(t, o.ends(tt.good, time.Millisecond, false))
+				if o.law.Limit() == 1 && tt.bounds.Max > 1 {
+					return // it was cut
+				}
+			}
+		})
+	}
+}
