@@ -6,11 +6,9 @@ import "math"
 // slower the more it has inside. Then even the least that may run may give it more to do than it
 // gets rid of, and all that begins times out, for ever, unless nothing begins for a while.
 type breaker struct {
-	good    float64 // how long those take that are good, of late
-	late    float64 // how long the last took that timed out
-	row     int     // so many in a row have, under the least limit
-	opens   int     // so many, and it opens
-	healthy int     // how many were good since it was open
+	row     int // so many in a row timed out under the least limit
+	opens   int // so many, and it opens
+	healthy int // how many were good since it was open
 }
 
 const (
@@ -18,7 +16,7 @@ const (
 	breakerAgain   = 2    // times as many, if it opens soon again, as they may time out whatever runs
 	breakerRows    = 4096 // at most
 	breakerHealthy = 32   // good ones, and that is no longer soon
-	breakerPause   = 64   // times as long as one that timed out took is a pause, at most, and
+	breakerPause   = 64   // times as long as those take that time out is a pause, at most, and
 	breakerMost    = 6e10 // nanoseconds
 )
 
@@ -27,18 +25,13 @@ func newBreaker() breaker { return breaker{opens: breakerRow} }
 // open reports whether nothing may begin for now.
 func (b *breaker) open() bool { return b.row >= b.opens }
 
-// ended notes that a request has ended, and whether it ran under the least limit. One that is
-// dropped sooner than others are good was refused, which takes no time from them.
-func (b *breaker) ended(took float64, dropped, least bool) {
+// ended notes that a request has ended: whether it was dropped, and whether it timed out under the
+// least limit.
+func (b *breaker) ended(dropped, late bool) {
 	switch {
-	case dropped && took > b.good && (least || b.open()):
+	case late:
 		b.row++
-		b.late = took
 	case !dropped:
-		if b.good == 0 {
-			b.good = took
-		}
-		b.good += (took - b.good) / serviceOver
 		b.healthy++
 		if b.open() {
 			b.opens, b.healthy = min(breakerAgain*b.opens, breakerRows), 0
@@ -49,12 +42,13 @@ func (b *breaker) ended(took float64, dropped, least bool) {
 	}
 }
 
-// pause returns how long nothing may begin, in nanoseconds: as long as one that timed out took at
+// pause returns how long nothing may begin, in nanoseconds: as long as requests take that time out at
 // first, and then twice as long each time. It is 0 if requests may begin.
-func (b *breaker) pause() int64 {
+func (l *law) pause() int64 {
+	b := &l.breaker
 	if !b.open() {
 		return 0
 	}
 	times := min(math.Exp2(float64(b.row-b.opens)), breakerPause)
-	return int64(min(times*b.late, breakerMost))
+	return int64(min(times*l.timeouts.late, breakerMost))
 }

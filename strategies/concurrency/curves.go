@@ -68,7 +68,7 @@ const (
 	largest     = 1.6  // or more
 
 	soonOver   = 3.  // blocks
-	lateOver   = 24. // blocks
+	longOver   = 24. // blocks
 	shiftSome  = 8   // blocks to see a shift
 	shiftLeast = 0.4 // of the service time
 	shiftSure  = 4.  // standard errors, too
@@ -169,7 +169,7 @@ func (c *curves) learn(x float64, d difference) (room bool) {
 		r := alone - v.alone
 		v.deviance += min(r*r/variance, devianceMost)
 		v.soon += (alone - v.soon) / soonOver
-		v.late += (alone - v.late) / lateOver
+		v.late += (alone - v.late) / longOver
 	}
 	off := c.y - c.of[best].took - c.of[best].alone
 	gain := 1 - noise/variance
@@ -205,7 +205,7 @@ func (c *curves) shifted(noise float64) {
 	c.since++
 	v := &c.of[c.likeliest()]
 	shift := v.soon - v.late
-	se := math.Sqrt(noise * (1/(2*soonOver-1) + 1/(2*lateOver-1)))
+	se := math.Sqrt(noise * (1/(2*soonOver-1) + 1/(2*longOver-1)))
 	if c.since <= shiftSome || math.Abs(shift) < max(shiftLeast, shiftSure*se) {
 		return
 	}

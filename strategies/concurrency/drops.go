@@ -13,9 +13,33 @@ const (
 	cutSome    = 32   // requests to see whether that has helped
 	dropAll    = 0.9  // the part that says nothing of what is dropped whatever the limit
 	anywayOver = 32   // blocks to forget what is dropped anyway
-	lateTimes  = 3    // times the mean service time after which that is late
-	lateFew    = 0.02 // the part of requests that is many
+	manyLate   = 0.02 // the part of requests that time out that is many
 )
+
+// timeouts tell requests that timed out from those that were refused: they took longer than those
+// that were good do.
+type timeouts struct{ good, late float64 } // how long these, and those, take of late
+
+const lateOver = 16 // that time out, of which late is the mean
+
+// ended notes that a request has ended, and reports whether it timed out.
+func (t *timeouts) ended(took float64, dropped bool) bool {
+	follow := func(mean *float64, over float64) {
+		if *mean == 0 {
+			*mean = took
+		}
+		*mean += (took - *mean) / over
+	}
+	switch {
+	case !dropped:
+		follow(&t.good, serviceOver)
+		return false
+	case took <= t.good:
+		return false
+	}
+	follow(&t.late, lateOver)
+	return true
+}
 
 // drops tell those for the limit from those that there are anyway.
 type drops struct {
@@ -35,9 +59,8 @@ func (l *law) overloads(b *block) bool {
 	return over(b.bad, b.n) && over(float64(b.dropped), float64(b.ended))
 }
 
-// slow reports whether the requests of a block, of which most were dropped, took longer than
-// those that were compared of late: they timed out, and were not refused at once.
-func (l *law) slow(b *block) bool { return b.w*l.noise.n > l.noise.w*b.n }
+// slow reports whether most of those that were dropped in a block timed out.
+func (b *block) slow() bool { return 2*b.late > b.dropped }
 
 // dropped sees whether most requests of a block were dropped, and reports whether the limit is
 // cut. It stays so until that has helped, or enough were dropped to say that it does not. Then
@@ -63,7 +86,7 @@ func (l *law) dropped(b *block) bool {
 	}
 	if more {
 		part := dropCut
-		if l.slow(b) {
+		if b.slow() {
 			part = slowCut
 		}
 		d.over, l.center = l.limit, max(float64(l.limit)*part, float64(l.least))

@@ -154,12 +154,12 @@ func (l *Law) Why() string {
 func (l *Law) Completed(s Sample) (limit int, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before, pause := l.mu.limit, l.mu.breaker.pause()
+	before, pause := l.mu.limit, l.mu.pause()
 	l.mu.learn(s)
 	if l.mu.limit != before {
 		l.limit.Store(int64(l.mu.limit))
 	}
-	now := l.mu.breaker.pause()
+	now := l.mu.pause()
 	if now != pause {
 		l.pause.Store(now)
 	}
@@ -202,9 +202,10 @@ type law struct {
 	calm bool // little waits
 	busy int  // blocks in a row in which that was no longer so
 
-	drops   drops
-	relief  relief
-	breaker breaker
+	timeouts timeouts
+	drops    drops
+	relief   relief
+	breaker  breaker
 
 	some sums    // of late, while little waits
 	base float64 // the mean root of the service time when this began
@@ -250,14 +251,15 @@ func (l *law) learn(s Sample) {
 		l.waited++
 	}
 	b := l.past.now()
-	l.relief.ended(took, s.Dropped, took > l.service)
-	l.breaker.ended(took, s.Dropped, l.limit == l.least)
 	if s.Dropped {
 		b.dropped++
-		if took > lateTimes*l.service {
-			b.late++
-		}
 	}
+	late := l.timeouts.ended(took, s.Dropped)
+	if late {
+		b.late++
+	}
+	l.relief.ended(took, s.Dropped, late)
+	l.breaker.ended(s.Dropped, late && (l.limit == l.least || l.breaker.open()))
 	ends, times := l.ends, blockTimes
 	switch {
 	case l.overloads(b):
@@ -299,7 +301,7 @@ func (l *law) next(running int) {
 		if !l.calm {
 			l.some, l.base = sums{}, 0
 		}
-		if l.overloads(b) && l.slow(b) { // too many run, whatever waits
+		if l.overloads(b) && b.slow() { // too many run, whatever waits
 			l.center = max(float64(l.least), min(l.center, math.Ceil(float64(l.limit)*l.taken/l.offered)))
 		} else {
 			l.loosen(waited)
@@ -377,7 +379,7 @@ func (l *law) choose(running int) {
 	}
 	n = min(n, doubling*l.curves.tried)
 	// If the resource goes on with what timed out, more is inside than counts.
-	if b := l.past.now(); float64(b.late) > lateFew*float64(b.ended) && l.seen <= firstBlocks {
+	if b := l.past.now(); float64(b.late) > manyLate*float64(b.ended) && l.seen <= firstBlocks {
 		l.center = min(l.center, l.curves.tried)
 		n, arm = min(n, l.center), near
 	}
@@ -426,7 +428,7 @@ func (l *law) why() string {
 			tried += "; fewer are not allowed"
 		}
 	}
-	if pause := l.breaker.pause(); pause > 0 {
+	if pause := l.pause(); pause > 0 {
 		return fmt.Sprintf("nothing for %v, then one: the last %d timed out, and may still be worked on", time.Duration(pause), l.breaker.row)
 	}
 	switch l.state {

@@ -35,7 +35,7 @@ type block struct {
 	ran     int // when it began
 	ended   int // requests that ended in it
 	dropped int // of these
-	late    int // of those, after far longer than most take
+	late    int // of those, as they timed out
 	begun   int // that began in it, once it is over
 	// of those requests that began in it and have ended, whenever that was
 	sums

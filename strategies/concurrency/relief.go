@@ -15,7 +15,6 @@ type relief struct {
 	// In this phase: requests, those that were good, the time of all, and of those that timed out.
 	n, good, time, lost float64
 
-	late   float64 // how long those take that time out, of late
 	before rate    // of the last window in which too much was lost
 	limit  int     // then
 	held   int     // how many times as long as late few have run
@@ -52,39 +51,35 @@ const (
 func newRelief() relief { return relief{cap: math.Inf(1), wait: reliefWait} }
 
 // ended notes that a request has ended.
-func (r *relief) ended(took float64, dropped, timedOut bool) {
+func (r *relief) ended(took float64, dropped, late bool) {
 	r.n++
 	r.time += took
 	switch {
 	case !dropped:
 		r.good++
-	case timedOut:
+	case late:
 		r.lost += took
-		if r.late == 0 {
-			r.late = took
-		}
-		r.late += (took - r.late) / 16
 	}
 }
 
 func (r *relief) begin(p phase, now int64) {
 	*r = relief{
-		phase: p, began: now, late: r.late, before: r.before, limit: r.limit, held: r.held,
+		phase: p, began: now, before: r.before, limit: r.limit, held: r.held,
 		cap: r.cap, next: r.next, wait: r.wait,
 	}
 }
 
-// rest has nothing be tried again for some time.
-func (r *relief) rest(now int64) {
-	r.next = now + int64(min(r.wait*reliefTimes*r.late, latest))
+// rest has nothing be tried again for some such windows.
+func (r *relief) rest(now int64, window float64) {
+	r.next = now + int64(min(r.wait*window, latest))
 	r.begin(watching, now)
 }
 
 // failed forgets the cap, and has the next time be further off.
-func (r *relief) failed(now int64) {
+func (r *relief) failed(now int64, window float64) {
 	r.cap = math.Inf(1)
 	r.wait = min(r.wait*reliefWait, reliefRare)
-	r.rest(now)
+	r.rest(now, window)
 }
 
 // jumped goes on at another time.
@@ -102,8 +97,10 @@ func (l *law) relieve() int {
 	r := &l.relief
 	now := l.past.at
 	d := float64(now - r.began)
+	late := l.timeouts.late
+	window := reliefTimes * late
 	switch {
-	case r.phase == relieving && d >= r.late:
+	case r.phase == relieving && d >= late:
 		r.held++
 		switch {
 		case r.lost < reliefLost*r.time || r.n == 0:
@@ -114,12 +111,12 @@ func (l *law) relieve() int {
 			return r.few()
 		default: // they time out, however few run
 			l.center = float64(r.limit)
-			r.failed(now)
+			r.failed(now, window)
 		}
 		return 0
 	case r.phase == relieving:
 		return r.few()
-	case d < reliefTimes*r.late || r.n < reliefSome || r.late == 0:
+	case d < window || r.n < reliefSome || late == 0:
 		if l.calm && r.phase == watching {
 			r.begin(watching, now)
 		}
@@ -128,9 +125,9 @@ func (l *law) relieve() int {
 		gain := math.Log(max(1, r.good)/d) - math.Log(max(1/d, r.before.good))
 		if gain > max(reliefGain, reliefSure*l.noise.spread(plain)*math.Sqrt(1/r.n+1/r.before.n)) {
 			r.wait = reliefWait
-			r.rest(now)
+			r.rest(now, window)
 		} else {
-			r.failed(now)
+			r.failed(now, window)
 		}
 		return 0
 	case r.lost < reliefLost*r.time || now < r.next || l.limit <= l.least || l.calm:
