@@ -7,8 +7,7 @@ const (
 	dropMost   = 0.5  // the part that may be dropped before the limit is cut
 	dropSure   = 2.   // and so many standard errors more
 	dropTimes  = 1    // and so many service times a block lasts then, before more is overloaded
-	dropCut    = 0.4  // to that part, and
-	slowCut    = 0.1  // to that, if they took long, as the resource may go on with them
+	dropCut    = 0.4  // to that part
 	cutHelps   = 6    // more that are good than dropped, and that has helped
 	cutSome    = 32   // requests to see whether that has helped
 	dropAll    = 0.9  // the part that says nothing of what is dropped whatever the limit
@@ -85,11 +84,7 @@ func (l *law) dropped(b *block) bool {
 		d.uncut = l.center
 	}
 	if more {
-		part := dropCut
-		if b.slow() {
-			part = slowCut
-		}
-		d.over, l.center = l.limit, max(float64(l.limit)*part, float64(l.least))
+		d.over, l.center = l.limit, max(dropCut*float64(l.limit), float64(l.least))
 		d.good, d.bad = 0, 0
 		l.state = cut
 	} else {

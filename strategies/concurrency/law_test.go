@@ -265,8 +265,30 @@ func TestLaw_RecoversFromAnOutage(t *testing.T) {
 	c.complete(10_000, hands(20), nil)
 	require.GreaterOrEqual(t, c.law.Limit(), 15, c.law.Why())
 	c.complete(10_000, hands(20), func(s *concurrency.Sample) { s.Dropped = true })
+	require.Equal(t, 1, c.law.Limit(), c.law.Why())
 	c.complete(10_000, hands(20), nil)
 	require.GreaterOrEqual(t, c.law.Limit(), 15, c.law.Why())
+}
+
+// What was once dropped whatever ran does not hide for ever that the limit is too high.
+func TestLaw_ForgetsWhatWasDroppedAnyway(t *testing.T) {
+	t.Parallel()
+	c := newClosed(t, concurrency.Options{})
+	random := rand.New(rand.NewPCG(1, 1))
+	drop := func(share float64, above int) func(*concurrency.Sample) {
+		return func(s *concurrency.Sample) { s.Dropped = s.Running > above && random.Float64() < share }
+	}
+	c.complete(20_000, hands(20), drop(0.7, 0))
+	require.GreaterOrEqual(t, c.law.Limit(), 10, c.law.Why())
+	c.complete(20_000, hands(20), nil)
+	for most := range 1000 {
+		c.complete(1, hands(20), drop(0.8, 5))
+		if c.law.Limit() <= 8 {
+			require.Less(t, most, 150, "281 if it does")
+			return
+		}
+	}
+	t.Fatal(c.law.Why())
 }
 
 // Where the bound is below what would be best, it stays near the bound: others halve

@@ -18,8 +18,7 @@ const (
 	gapWide     = 3     // buckets between short and long
 	gapFull     = 0.02  // the requests in them at most, in parts of those on the smaller side
 	gapSame     = 1.001 // times as far apart are those in the same gap, at most
-	strataLeast = 4     // requests on each side
-	strataShare = 0.01  // and in parts of all
+	strataLeast = 4     // requests on each side, at least
 	strataGain  = 0.5   // the part of the variance that is between the two
 	strataOver  = 512   // requests that are remembered
 )
@@ -54,7 +53,7 @@ func (s *strata) split() bool {
 			above, aboveY = above-b.n, aboveY-b.y
 		}
 		few := min(below, above)
-		if few >= max(strataLeast, strataShare*n) && n-below-above <= gapFull*few {
+		if few >= strataLeast && n-below-above <= gapFull*few {
 			apart := aboveY/above - belowY/below
 			if between := below / n * above / n * apart * apart; between > least && between > most/gapSame {
 				if between > gapSame*most {
