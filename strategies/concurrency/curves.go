@@ -50,7 +50,7 @@ const (
 
 	prior        = 0.2  // a curve is by that less probable for a larger best number
 	drift        = 0.03 // by so much another time requests take alone, from block to block
-	stepSure     = 2.   // standard errors that are a step of that
+	stepSure     = 3.   // standard errors that are a step of that
 	devianceMost = 25   // of one comparison
 	memory       = 45   // of all, so that a change is seen although much spoke against it
 	excessMost   = 4
