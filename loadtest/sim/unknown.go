@@ -500,7 +500,7 @@ func (t *trial) leave(j *job, dropped bool) {
 	}
 	t.u.Limiter.Ended(e)
 	limit := t.u.Limiter.Limit()
-	if t.pauser != nil {
+	if t.resume = math.Inf(1); t.pauser != nil {
 		if pause := t.pauser.Pause(); pause > 0 {
 			limit, t.resume = 0, t.now+float64(pause)
 		}

@@ -35,9 +35,9 @@ func (o *one) ends(n int, took time.Duration, dropped bool) time.Duration {
 func TestBreaker_PausesTwiceAsLongEachTime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ late, longest time.Duration }{
-		{10 * time.Millisecond, 640 * time.Millisecond},
-		{2 * time.Second, time.Minute},
-		{2 * time.Minute, time.Minute},
+		{10 * time.Millisecond, 160 * time.Millisecond},
+		{10 * time.Second, 30 * time.Second},
+		{time.Minute, 30 * time.Second},
 	} {
 		o := newOne(t, concurrency.Options{Max: 1})
 		require.Zero(t, o.ends(100, tt.late/8, false))
@@ -67,8 +67,23 @@ func TestBreaker_TellsOfTheChange(t *testing.T) {
 	}
 }
 
-// What times out whatever runs is not helped by pauses. So they come ever later, until many in
-// a row are good.
+// What runs already when a pause begins may all time out. That does not make it longer.
+func TestBreaker_WhatRanBefore(t *testing.T) {
+	t.Parallel()
+	o := newOne(t, concurrency.Options{Min: 16, Max: 16})
+	o.ends(100, time.Second, false)
+	began := o.now
+	o.now += 10 * time.Second
+	for i := range 16 {
+		o.now++
+		o.law.Completed(concurrency.Sample{Now: int64(o.now), Began: int64(began), Running: 16 - i, Waiting: true, Dropped: true})
+	}
+	require.InDelta(t, 10*time.Second, o.law.Pause(), 16)
+	require.Equal(t, 20*time.Second, o.ends(1, 10*time.Second, true), "that was the one after the pause")
+}
+
+// What times out whatever runs is not helped by pauses. So they come ever later, until many are
+// good.
 func TestBreaker_OpensLaterIfThatIsSoon(t *testing.T) {
 	t.Parallel()
 	o := newOne(t, concurrency.Options{Max: 1})
@@ -93,25 +108,35 @@ func TestBreaker_OpensLaterIfThatIsSoon(t *testing.T) {
 func TestBreaker_StaysClosed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		bounds concurrency.Options
-		took   time.Duration
-		good   int // between those that time out
+		took time.Duration
+		good int // after each seven that are dropped
 	}{
-		"refused at once":       {concurrency.Options{Max: 1}, time.Millisecond / 10, 0},
-		"above the least limit": {concurrency.Options{Min: 1, Max: 4}, 2 * time.Millisecond, 0},
-		"one in eight was good": {concurrency.Options{Max: 1}, time.Second, 1},
+		"refused at once":       {time.Millisecond / 10, 0},
+		"one in eight was good": {time.Second, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOne(t, tt.bounds)
+			o := newOne(t, concurrency.Options{Max: 1})
 			o.ends(10, time.Millisecond, false)
 			for range 100 {
 				require.Zero(t, o.ends(7, tt.took, true))
 				require.Zero(t, o.ends(tt.good, time.Millisecond, false))
-				if o.law.Limit() == 1 && tt.bounds.Max > 1 {
-					return // it was cut
-				}
 			}
 		})
 	}
+}
+
+// As long as more run than the least, the limit is cut first.
+func TestBreaker_OpensAtTheLeastLimit(t *testing.T) {
+	t.Parallel()
+	o := newOne(t, concurrency.Options{})
+	o.ends(10, time.Millisecond, false)
+	row := 0
+	for o.law.Pause() == 0 {
+		if o.law.Limit() == 1 {
+			row++
+		}
+		o.ends(1, 2*time.Millisecond, true)
+	}
+	require.Equal(t, 8, row)
 }

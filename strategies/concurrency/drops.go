@@ -16,7 +16,7 @@ const (
 )
 
 // timeouts tell requests that timed out from those that were refused: they took longer than those
-// that were good do.
+// that are good do. All seem to have until one is good.
 type timeouts struct{ good, late float64 } // how long these, and those, take of late
 
 const lateOver = 16 // that time out, of which late is the mean

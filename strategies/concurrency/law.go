@@ -10,7 +10,7 @@ import (
 
 // Options are the bounds of a Law.
 type Options struct {
-	// Min is the least that may run at once: 1 if it is 0.
+	// Min is the least that may run at once, but for a pause: 1 if it is 0.
 	Min int
 	// Max is the most: DefaultMax if it is 0, or Min if that is more.
 	Max int
@@ -48,7 +48,7 @@ type Sample struct {
 //
 // If requests take far longer or shorter than they did with as many, what was learned is
 // doubted. If much time is lost to requests that time out, few run for a moment, to see whether
-// the resource goes on with those; if nearly all do even under the least limit, nothing begins for
+// the resource goes on with those; if many in a row do under the least limit, nothing begins for
 // a while. Now and then a block far above the limit sees whether there is room. While little waits
 // there is nothing to learn, and the limit grows no further than service times allow.
 //
@@ -154,12 +154,12 @@ func (l *Law) Why() string {
 func (l *Law) Completed(s Sample) (limit int, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before, pause := l.mu.limit, l.mu.pause()
+	before, pause := l.mu.limit, l.mu.breaker.pause()
 	l.mu.learn(s)
 	if l.mu.limit != before {
 		l.limit.Store(int64(l.mu.limit))
 	}
-	now := l.mu.pause()
+	now := l.mu.breaker.pause()
 	if now != pause {
 		l.pause.Store(now)
 	}
@@ -259,7 +259,7 @@ func (l *law) learn(s Sample) {
 		b.late++
 	}
 	l.relief.ended(took, s.Dropped, late)
-	l.breaker.ended(s.Dropped, late && (l.limit == l.least || l.breaker.open()))
+	l.breaker.ended(&s, late, l.limit == l.least)
 	ends, times := l.ends, blockTimes
 	switch {
 	case l.overloads(b):
@@ -428,7 +428,7 @@ func (l *law) why() string {
 			tried += "; fewer are not allowed"
 		}
 	}
-	if pause := l.pause(); pause > 0 {
+	if pause := l.breaker.pause(); pause > 0 {
 		return fmt.Sprintf("nothing for %v, then one: the last %d timed out, and may still be worked on", time.Duration(pause), l.breaker.row)
 	}
 	switch l.state {

@@ -72,6 +72,9 @@ func (p *pool) learn(l *learning) {
 	p.resize(func() int {
 		p.learning.Store(l)
 		p.stuck.none()
+		if p.stuck.watched.Load() {
+			p.waitForEndLocked(l)
+		}
 		return p.enforced(l)
 	})
 	if p.active.Load() != nil && p.anyWaits() {
@@ -98,7 +101,7 @@ func (p *pool) allowed(l *learning, number int) int {
 		return l.bounds.Max
 	}
 	n := float64(number)
-	if p.stuck.row.Load() > 0 {
+	if p.stuck.n.Load() > 0 {
 		_, more := p.patience(l)
 		n *= more
 	}
@@ -164,14 +167,18 @@ func (p *pool) ended(l *learning, s concurrency.Sample) {
 	if p.d.opts.Observe {
 		return // see observed
 	}
-	if _, changed := l.Completed(s); !changed {
+	if _, changed := l.Completed(s); !changed && l.Pause() == 0 {
 		return
 	}
 	p.resize(func() int {
 		if p.learning.Load() != l { // the number has been given meanwhile
 			return p.width()
 		}
-		if l.Pause() > 0 {
+		paused := l.Pause() > 0
+		if paused {
+			p.stuck.row.Store(0)
+		}
+		if paused || p.stuck.watched.Load() {
 			p.waitForEndLocked(l)
 		}
 		return p.enforced(l)

@@ -2,11 +2,14 @@ package dispatch
 
 import (
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
@@ -19,14 +22,15 @@ func TestPause_Places(t *testing.T) {
 		l.pauses(2, time.Second)
 		d.Release(tasks[0])
 		d.Release(tasks[1])
-		d.Release(tasks[2]) // which is why the first pause begins anew
-		time.Sleep(time.Second)
+		d.Release(tasks[2])
 		for i := range 4 {
 			require.Len(t, granted(), i)
 			require.Equal(t, 2, d.Status().Learned.Limit, "people are told how many it is without a pause")
-			time.Sleep(time.Second + time.Millisecond)
+			time.Sleep(999 * time.Millisecond)
+			require.Len(t, granted(), i)
+			time.Sleep(2 * time.Millisecond)
 			require.Len(t, granted(), i+1)
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(900 * time.Millisecond)
 			require.Len(t, granted(), i+1)
 			if i < 3 {
 				d.Release(tasks[3+i])
@@ -83,7 +87,7 @@ func TestPause_NothingWaits(t *testing.T) {
 		time.Sleep(time.Second / 2)
 		require.False(t, d.Acquire(task))
 		require.Empty(t, granted())
-		time.Sleep(time.Second)
+		time.Sleep(600 * time.Millisecond)
 		require.Equal(t, []string{"later"}, granted())
 		d.Release(task)
 		time.Sleep(time.Hour)
@@ -101,7 +105,9 @@ func TestPause_Hangs(t *testing.T) {
 		d.Release(tasks[0])
 		time.Sleep(1001 * time.Millisecond)
 		require.Len(t, granted(), 1, "although one still runs that began before")
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(990 * time.Millisecond)
+		require.Len(t, granted(), 1, "it may take as long as the pause")
+		time.Sleep(time.Second)
 		require.Len(t, granted(), 2)
 		time.Sleep(time.Hour)
 		require.Len(t, granted(), 49, "the bound of the number")
@@ -131,4 +137,193 @@ func TestPause_Resize(t *testing.T) {
 		}
 		require.Zero(t, d.Gauge().Busy)
 	})
+}
+
+// What the law is told of ends a probe, and has a pause begin. What it is not told of does neither.
+func TestPause_Outcomes(t *testing.T) {
+	const pause = time.Minute
+	for name, tt := range map[string]struct {
+		end  func(d *Dispatcher, t *Task)
+		next time.Duration // when another begins
+	}{
+		"released": {func(d *Dispatcher, t *Task) { d.Release(t) }, pause},
+		"answered": {func(d *Dispatcher, t *Task) { d.Answered(t, t.Began(), Dropped) }, pause},
+		"answered, and released": {func(d *Dispatcher, t *Task) {
+			d.Answered(t, t.Began(), Dropped)
+			time.Sleep(time.Second)
+			d.Release(t)
+		}, pause - time.Second},
+		"unmeasured": {func(d *Dispatcher, t *Task) {
+			d.Answered(t, t.Began(), Unmeasured)
+			d.Release(t)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				d, l, granted := lender(t, Options{}, 1)
+				defer d.Close()
+				tasks := acquire(d, 6)
+				l.pauses(1, pause)
+				d.Release(tasks[0])
+				time.Sleep(pause + time.Millisecond)
+				for i := 1; i < 4; i++ {
+					require.Len(t, granted(), i)
+					tt.end(d, tasks[i])
+					if tt.next > 0 {
+						time.Sleep(tt.next - time.Millisecond)
+						require.Len(t, granted(), i)
+						time.Sleep(2 * time.Millisecond)
+					}
+				}
+				for _, task := range tasks[1:] {
+					d.Answered(task, task.Began(), Unmeasured)
+				}
+			})
+		})
+	}
+}
+
+// One that began before the pause, and ends after it, changes nothing.
+func TestPause_OneEndsThatBeganBefore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, l, granted := lender(t, Options{}, 2)
+		defer d.Close()
+		tasks := acquire(d, 10)
+		l.pauses(2, time.Minute)
+		d.Release(tasks[0])
+		time.Sleep(time.Minute + time.Millisecond)
+		require.Len(t, granted(), 1)
+		d.Answered(tasks[1], tasks[1].Began(), Unmeasured)
+		d.Release(tasks[1])
+		time.Sleep(time.Second)
+		require.Len(t, granted(), 1)
+		for _, task := range tasks[2:] {
+			d.Release(task)
+		}
+	})
+}
+
+// Once a pause is over, what hangs is found as soon as before.
+func TestPause_ThenAllHang(t *testing.T) {
+	for name, over := range map[string]func(*Dispatcher, *teller, *Task){
+		"one that began before is good": func(d *Dispatcher, l *teller, t *Task) {
+			l.pauses(2, 0)
+			d.Release(t)
+		},
+		"the number is learned anew": func(d *Dispatcher, _ *teller, t *Task) {
+			d.Release(t)
+			d.pools[0].learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				d, l, granted := lender(t, Options{}, 2)
+				defer d.Close()
+				tasks := acquire(d, 10)
+				l.pauses(2, time.Minute)
+				d.Release(tasks[0])
+				over(d, l, tasks[1])
+				require.Len(t, granted(), 2)
+				time.Sleep(117 * time.Millisecond)
+				require.Len(t, granted(), 4)
+				for _, task := range tasks[2:] {
+					d.Release(task)
+				}
+			})
+		})
+	}
+}
+
+// People are told the number of the law, as nothing is stuck.
+func TestPause_Status(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, l, _ := lender(t, Options{}, 10)
+		defer d.Close()
+		l.pauses(10, time.Second)
+		d.Release(acquire(d, 1)[0])
+		for range 3 {
+			require.Equal(t, 10, d.Status().Learned.Limit)
+			require.Equal(t, 10, d.Gauge().Workers)
+			time.Sleep(time.Second)
+		}
+		tasks := acquire(d, 30)
+		require.Equal(t, 1, d.Gauge().Busy)
+		l.pauses(10, 0)
+		d.Answered(tasks[0], tasks[0].Began(), Good)
+		require.Equal(t, 10, d.Gauge().Busy)
+		for _, task := range tasks {
+			d.Release(task)
+		}
+	})
+}
+
+// sizes notes how many workers its discipline is told of.
+type sizes struct {
+	strategies.Discipline
+	told *[]int
+}
+
+func (s sizes) Resize(n int) { *s.told = append(*s.told, n) }
+
+// No discipline is told that there are no workers.
+func TestPause_Switch(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, l, granted := lender(t, Options{}, 2)
+		defer d.Close()
+		var told []int
+		fifo, err := strategies.Lookup("fifo")
+		require.NoError(t, err)
+		spec := strategies.Spec{Name: "sizes", New: func(c strategies.Config) strategies.Discipline {
+			told = append(told, c.Workers)
+			return sizes{fifo.New(c), &told}
+		}}
+		require.NoError(t, d.SwitchTo(spec))
+		tasks := acquire(d, 5)
+		d.pools[0].measure(int64(time.Second))
+		l.pauses(2, time.Second)
+		d.Release(tasks[0])
+		d.Release(tasks[1])
+		require.Equal(t, 3*time.Second, d.DrainTime())
+		require.NoError(t, d.SwitchTo(spec))
+		for i := 1; i < 3; i++ {
+			time.Sleep(1001 * time.Millisecond)
+			require.Len(t, granted(), i)
+			d.Release(tasks[1+i])
+		}
+		require.NotContains(t, told, 0)
+		l.pauses(2, 0)
+		time.Sleep(1001 * time.Millisecond)
+		require.Len(t, granted(), 3)
+		d.Release(tasks[4])
+	})
+}
+
+// Close has what waits run, even in a pause, or if one begins meanwhile.
+func TestPause_Close(t *testing.T) {
+	for name, before := range map[string]bool{"in a pause": true, "one begins": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s, l := newLearner(t, Options{}, 1)
+				for _, name := range []string{"slow0", "x", "slow1", "y"} {
+					s.submit(name)
+				}
+				pause := func() {
+					l.pauses(1, time.Minute)
+					s.end("slow0")
+				}
+				if before {
+					pause()
+				}
+				var closed sync.WaitGroup
+				closed.Go(s.Close)
+				synctest.Wait()
+				if !before {
+					pause()
+				}
+				s.end("slow1")
+				closed.Wait()
+				s.requireEnded("slow0", "x", "slow1", "y")
+			})
+		})
+	}
 }

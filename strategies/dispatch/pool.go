@@ -14,7 +14,7 @@ type pool struct {
 	done    sync.WaitGroup // the workers' goroutines
 	stopped atomic.Bool
 
-	// workers is how many there may be, at least 1. It changes under lines.mu. running
+	// workers is how many there may be, 0 in a pause. It changes under lines.mu. running
 	// is how many there are: fewer as long as they were not needed, or more for a while
 	// after Resize.
 	workers, running atomic.Int64
@@ -116,6 +116,13 @@ func (p *pool) start() {
 // stop ends the workers once they find nothing that can be run. Writes that cannot
 // be run then are shed.
 func (p *pool) stop() {
+	if p.places == nil && p.learning.Load() != nil {
+		p.resize(func() int { // nobody would run what waits in a pause
+			p.learning.Store(nil)
+			p.stuck.none()
+			return max(1, p.width())
+		})
+	}
 	p.hiring.Lock()
 	p.stopped.Store(true)
 	p.hiring.Unlock()

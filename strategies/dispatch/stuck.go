@@ -41,14 +41,15 @@ func (p *pool) watchStuck() {
 // what does the work may have come to a halt. Then more than the law says may begin, but not
 // by as much, as those that hang may be first in line.
 func (p *pool) patience(l *learning) (while time.Duration, more float64) {
-	row := p.stuck.row.Load()
-	if pause := l.Pause(); pause > 0 && row == 0 {
-		return time.Duration(pause), 1
+	row, pause := p.stuck.row.Load(), time.Duration(l.Pause())
+	if pause > 0 && row == 0 {
+		return pause, 1
 	}
 	while = stuckFirst
 	if service := l.Service(); service > 0 {
 		while = stuckAfter + stuckTimes*time.Duration(min(service, math.MaxInt64/stuckTimes/2))
 	}
+	while = max(while, pause) // as long as one takes that times out, at least
 	grown := math.Pow(stuckGrows, float64(row))
 	longer := min(grown, max(1, float64(stuckMost)/float64(while)))
 	return time.Duration(longer * float64(while)), min(math.Sqrt(grown), stuckMore)
@@ -106,7 +107,8 @@ func (p *pool) full() bool {
 // pass no longer counts what runs.
 func (p *pool) pass(l *learning) {
 	p.resize(func() int {
-		if p.learning.Load() != l || p.stuck.ended.Load() {
+		pauses := l.Pause() > 0 && p.stuck.row.Load() == 0 // which what the law is told of has begin anew
+		if p.learning.Load() != l || p.stuck.ended.Load() && !pauses {
 			return p.width()
 		}
 		// Whatever begins or ends meanwhile may be counted, so it is no more once it has ended.
@@ -135,7 +137,7 @@ func (p *pool) unstuck(l *learning, seen uint32, n int64) uint32 {
 			if times = p.stuck.times.Load(); times != seen {
 				p.stuck.n.Store(max(0, p.stuck.n.Load()-n))
 			}
-			if p.stuck.row.Swap(0) != 0 && (p.stuck.watched.Load() || l.Pause() > 0) {
+			if l.Pause() == 0 && p.stuck.row.Swap(0) != 0 && p.stuck.watched.Load() {
 				p.waitForEndLocked(l) // not for as long
 			}
 			return p.enforced(l)

@@ -216,6 +216,22 @@ func TestStuck_SomethingEnds(t *testing.T) {
 	})
 }
 
+// The same with workers.
+func TestStuck_SomeTurnEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, _ := newLearner(t, Options{}, 2)
+		defer s.close()
+		for i := range 9 {
+			s.submit(fmt.Sprint("slow", i))
+		}
+		for i := 1; i < 7; i++ {
+			time.Sleep(100 * time.Millisecond)
+			s.end(fmt.Sprint("slow", i))
+			s.requireBegun(2 + i)
+		}
+	})
+}
+
 // A switch has what waits in its hands for a moment, when nothing waits. It is seen after that.
 func TestStuck_Switch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
