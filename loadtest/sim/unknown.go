@@ -92,9 +92,9 @@ type UnknownResult struct {
 	Rate float64
 	// Latency is the mean from arrival to the end of those that were served.
 	Latency time.Duration
-	// Limit is the mean limit, by completions.
-	Limit  float64
-	Events int64
+	// Limit is the mean limit, by completions, and Dropped the part of them that were dropped.
+	Limit, Dropped float64
+	Events         int64
 }
 
 // asideFaster is how many times as fast as the mean are requests that need nothing of the
@@ -192,7 +192,7 @@ type trial struct {
 
 	done            int
 	latency         float64
-	ended           int
+	ended, dropped  int
 	limits          float64
 	events          int64
 	slo             int64
@@ -242,6 +242,7 @@ func (u Unknown) Run() UnknownResult {
 	return UnknownResult{
 		Goodput: float64(t.done) / seconds, Rate: best, Events: t.events,
 		Latency: time.Duration(t.latency / max(1, float64(t.ended))), Limit: t.limits / max(1, float64(t.ended)),
+		Dropped: float64(t.dropped) / max(1, float64(t.ended)),
 	}
 }
 
@@ -488,7 +489,9 @@ func (t *trial) leave(j *job, dropped bool) {
 	if t.now >= t.begin && t.now < t.end {
 		t.ended++
 		t.limits += float64(t.limit)
-		if !dropped {
+		if dropped {
+			t.dropped++
+		} else {
 			t.latency += float64(latency)
 			if latency <= t.slo {
 				t.done++

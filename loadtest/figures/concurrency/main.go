@@ -71,8 +71,9 @@ func main() {
 	}
 	runs := judge.Runs(*from, *to, judge.Loads, *cpus, bests, limiter)
 	for _, r := range runs[:min(*worst, len(runs))] {
-		fmt.Printf("%5d %.1fx %.3f of the best fixed, %d; mean limit %.0f: %v\n",
-			r.Seed, r.Load, r.Ratio, r.Best.N, r.Result.Limit, sim.RandomResource(r.Seed))
+		u := sim.Unknown{Resource: sim.RandomResource(r.Seed), Load: r.Load, Seed: r.Seed, Limiter: sim.Fixed(r.Best.N)}
+		fmt.Printf("%5d %.1fx %.3f of the best fixed, %d, of which %.1f%% are dropped; mean limit %.0f, %.1f%%: %v\n",
+			r.Seed, r.Load, r.Ratio, r.Best.N, 100*u.Run().Dropped, r.Result.Limit, 100*r.Result.Dropped, u.Resource)
 	}
 	s := judge.Sum(runs)
 	fmt.Printf("%d runs: %d at 0.95 or more, %d under 0.85; mean %.3f, median %.3f\n", s.Runs, s.Good, s.Bad, s.Mean, s.Median)
