@@ -415,6 +415,9 @@ func (l *law) loosen(waited float64) {
 }
 
 func (l *law) why() string {
+	if pause := l.breaker.pause(); pause > 0 {
+		return fmt.Sprintf("nothing for %v, then one: the last %d timed out, and may still be worked on", time.Duration(pause), l.breaker.row)
+	}
 	bounded := func(n int) int { return min(max(n, l.least), l.most) }
 	n, tried := bounded(int(math.Round(l.center))), ""
 	if l.limit != n {
@@ -427,9 +430,6 @@ func (l *law) why() string {
 		if l.least > 1 {
 			tried += "; fewer are not allowed"
 		}
-	}
-	if pause := l.breaker.pause(); pause > 0 {
-		return fmt.Sprintf("nothing for %v, then one: the last %d timed out, and may still be worked on", time.Duration(pause), l.breaker.row)
 	}
 	switch l.state {
 	case growing:

@@ -107,7 +107,8 @@ func (p *pool) full() bool {
 // pass no longer counts what runs.
 func (p *pool) pass(l *learning) {
 	p.resize(func() int {
-		pauses := l.Pause() > 0 && p.stuck.row.Load() == 0 // which what the law is told of has begin anew
+		// In a pause, what the law is told of has set the timer anew.
+		pauses := l.Pause() > 0 && p.stuck.row.Load() == 0
 		if p.learning.Load() != l || p.stuck.ended.Load() && !pauses {
 			return p.width()
 		}
@@ -147,7 +148,8 @@ func (p *pool) unstuck(l *learning, seen uint32, n int64) uint32 {
 }
 
 // oneEnded notes that something ends that saw that number of times when it began. It comes
-// first, as the timer may be set anew by what else is done then. What was found stuck gives its place to nobody, so that it ends says nothing.
+// first, as the timer may be set anew by what else is done then. What was found stuck gives its
+// place to nobody, so that it ends says nothing.
 func (s *stuck) oneEnded(seen uint32) {
 	if seen == s.times.Load() && !s.ended.Load() { // which costs less than to store it
 		s.ended.Store(true)
