@@ -5,7 +5,6 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Options are the bounds of a Law.
@@ -262,7 +261,7 @@ func (l *law) learn(s Sample) {
 	l.breaker.ended(&s, late, l.limit == l.least)
 	ends, times := l.ends, blockTimes
 	switch {
-	case l.overloads(b):
+	case l.overloads(b), l.relief.phase == relieving: // nothing is compared
 		ends, times = blockEnds, dropTimes
 	case l.state != unknown && l.state != growing:
 	case l.past.n <= startBlocks: // all that has come meanwhile waits for the limit to grow
@@ -416,7 +415,7 @@ func (l *law) loosen(waited float64) {
 
 func (l *law) why() string {
 	if pause := l.breaker.pause(); pause > 0 {
-		return fmt.Sprintf("nothing for %v, then one: the last %d timed out, and may still be worked on", time.Duration(pause), l.breaker.row)
+		return fmt.Sprintf("nothing for %.2g s, then one: the last %d timed out, and may still be worked on", float64(pause)/1e9, l.breaker.row)
 	}
 	bounded := func(n int) int { return min(max(n, l.least), l.most) }
 	n, tried := bounded(int(math.Round(l.center))), ""

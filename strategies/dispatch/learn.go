@@ -89,7 +89,7 @@ func (p *pool) enforced(l *learning) int {
 		return unheld
 	}
 	n := l.Limit()
-	if l.Pause() > 0 {
+	if l.Pause() > 0 && !p.closing.Load() {
 		n = min(1, int(p.stuck.row.Load()))
 	}
 	return p.allowed(l, n)

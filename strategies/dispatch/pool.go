@@ -13,6 +13,7 @@ type pool struct {
 	places  *places        // in place of workers, nil if there are workers
 	done    sync.WaitGroup // the workers' goroutines
 	stopped atomic.Bool
+	closing atomic.Bool // no pause keeps what waits any more
 
 	// workers is how many there may be, 0 in a pause. It changes under lines.mu. running
 	// is how many there are: fewer as long as they were not needed, or more for a while
@@ -116,12 +117,9 @@ func (p *pool) start() {
 // stop ends the workers once they find nothing that can be run. Writes that cannot
 // be run then are shed.
 func (p *pool) stop() {
-	if p.places == nil && p.learning.Load() != nil {
-		p.resize(func() int { // nobody would run what waits in a pause
-			p.learning.Store(nil)
-			p.stuck.none()
-			return max(1, p.width())
-		})
+	p.closing.Store(true)
+	if l := p.learning.Load(); l != nil && p.places == nil {
+		p.resize(func() int { return p.enforced(l) })
 	}
 	p.hiring.Lock()
 	p.stopped.Store(true)
