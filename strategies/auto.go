@@ -264,7 +264,8 @@ func (q *auto) lookLocked(now int64) {
 	if turn-trial.turn < uint64(autoLookWorker*q.workers) || now-trial.since < autoLook {
 		return
 	}
-	growth := int(float64(trial.most) * autoGrowth)
+	// In parts of what waits: those that have left may be far more, as when little was served for long.
+	growth := int(float64(min(trial.most, n)) * autoGrowth)
 	if trial.most > 0 && came <= trial.most+growth && turn-trial.turn < uint64(n/autoLookQueue) {
 		return
 	}

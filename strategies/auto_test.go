@@ -114,7 +114,7 @@ func (m *autoModel) look(now int64) {
 	if m.turns < m.looked+int64(8*m.workers) || now < m.since+30e6 {
 		return
 	}
-	growth := m.longest / 32
+	growth := min(m.longest, n) / 32
 	least := m.longest - growth
 	if m.state == "steady" {
 		least = m.longest - m.longest/8
@@ -381,6 +381,34 @@ func TestAuto_ClosedLoop(t *testing.T) {
 }
 
 // When more comes than goes for long, tasks wait a few turns or are given up, and
+// Nothing is served for long, and whoever has waited for a second leaves. When turns begin again,
+// that is seen to be an overload, however many have left.
+func TestAuto_OverloadAfterAStandstill(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 1, 4096)
+	l.tick = 0
+	var waiting []*strategies.Task
+	come := func() { // one each three milliseconds
+		l.now += 3e6
+		waiting = append(waiting, l.push(1, 3)...)
+		for len(waiting) > 0 && l.now-waiting[0].Arrival > 1e9 {
+			l.q.(strategies.Remover).Remove(waiting[0])
+			waiting = waiting[1:]
+		}
+	}
+	for range 10_000 {
+		come()
+	}
+	var age int64
+	for i := range 1000 {
+		if come(); i%4 != 0 {
+			run, _ := l.turn()
+			age = l.now - run.Arrival
+		}
+	}
+	require.Less(t, age, int64(100e6))
+}
+
 // that soon; and whoever comes when it is over is served as ever.
 func TestAuto_StandingQueue(t *testing.T) {
 	t.Parallel()
