@@ -153,8 +153,8 @@ func TestLearned_RecoversFromACollapse(t *testing.T) {
 		for _, load := range []float64{0.8, 2} {
 			u := sim.Unknown{
 				Resource: sim.Resource{
-					Work: sim.Exponential(163 * time.Millisecond), Cores: 1, Crosstalk: crosstalk,
-					Timeout: 2040 * time.Millisecond, Orphans: true,
+					Work: sim.Exponential(40 * time.Millisecond), Cores: 1, Crosstalk: crosstalk,
+					Timeout: 500 * time.Millisecond, Orphans: true,
 				},
 				Load: load,
 			}

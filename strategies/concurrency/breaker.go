@@ -19,7 +19,7 @@ const (
 	breakerRows    = 4096 // at most
 	breakerHealthy = 32   // good ones, and that is no longer soon
 	breakerPause   = 16   // times as long as one took that timed out is a pause, at most, and
-	breakerMost    = 3e10 // nanoseconds
+	breakerMost    = 1e10 // nanoseconds
 )
 
 func newBreaker() breaker { return breaker{opens: breakerRow} }

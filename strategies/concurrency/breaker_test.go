@@ -37,8 +37,8 @@ func TestBreaker_PausesTwiceAsLongEachTime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ late, longest time.Duration }{
 		{10 * time.Millisecond, 160 * time.Millisecond},
-		{10 * time.Second, 30 * time.Second},
-		{time.Minute, 30 * time.Second},
+		{3 * time.Second, 10 * time.Second},
+		{time.Minute, 10 * time.Second},
 	} {
 		o := newOne(t, concurrency.Options{Max: 1})
 		require.Zero(t, o.ends(100, tt.late/8, false))
@@ -72,15 +72,15 @@ func TestBreaker_TellsOfTheChange(t *testing.T) {
 func TestBreaker_WhatRanBefore(t *testing.T) {
 	t.Parallel()
 	o := newOne(t, concurrency.Options{Min: 16, Max: 16})
-	o.ends(100, time.Second, false)
+	o.ends(100, time.Second/10, false)
 	began := o.now
-	o.now += 10 * time.Second
+	o.now += time.Second
 	for i := range 16 {
 		o.now++
 		o.law.Completed(concurrency.Sample{Now: int64(o.now), Began: int64(began), Running: 16 - i, Waiting: true, Dropped: true})
 	}
-	require.InDelta(t, 10*time.Second, o.law.Pause(), 16)
-	require.Equal(t, 20*time.Second, o.ends(1, 10*time.Second, true), "that was the one after the pause")
+	require.InDelta(t, time.Second, o.law.Pause(), 16)
+	require.Equal(t, 2*time.Second, o.ends(1, time.Second, true), "that was the one after the pause")
 }
 
 // What times out whatever runs is not helped by pauses. So they come ever later, until many are
