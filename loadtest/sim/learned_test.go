@@ -4,6 +4,7 @@ package sim_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,6 +144,14 @@ func TestLearned_FindsOutOfOrphans(t *testing.T) {
 		Load: 1.2,
 	}
 	require.Greater(t, meanShare(u, 35, 12), 0.85) // 0.70 if it is not done
+
+	law, told := judge.NewLearned(), false
+	u.Limiter = law
+	u.Watch = func(sim.Ended, time.Duration) {
+		told = told || strings.Contains(law.Why(), "at once for now: of more, too many timed out")
+	}
+	u.Run()
+	require.True(t, told, "people are told why no more run")
 }
 
 // Where what timed out is worked on, and slows down all else, even one at once may never be in time

@@ -430,6 +430,9 @@ func (l *law) why() string {
 			tried += "; fewer are not allowed"
 		}
 	}
+	if (l.state == growing || l.state == known) && l.center > l.relief.cap+0.5 {
+		return fmt.Sprintf("%d at once for now: of more, too many timed out", l.limit)
+	}
 	switch l.state {
 	case growing:
 		return fmt.Sprintf("%d at once, and more as long as that brings more%s", n, tried)
