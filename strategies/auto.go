@@ -19,7 +19,7 @@ import (
 //     arrival. Those pushed out are served when no other waits, the youngest first.
 //  3. From half the first limit on the queue is on trial: is this an overload? A look takes
 //     8 turns for each worker, and 30 ms at least. It is an overload if three looks after
-//     the first find the queue longer, by a 32nd, than any look before, with fewer than 8
+//     the first find the queue longer, by a 32nd of it, than any look before, with fewer than 8
 //     looks in between that do not. A task that left unserved counts as if it still waited.
 //     The limit is then at most 16 tasks for each worker, or 24: the 64 of a single worker
 //     would take 64 service times.
@@ -154,7 +154,7 @@ const (
 	autoLook        = 30e6     // nanoseconds of a look, at least
 	autoLookWorker  = 8        // and turns for each worker, at least
 	autoLookQueue   = 8        // and a turn for so many tasks that wait, if it is not longer
-	autoGrowth      = 1. / 32  // of the most that any look saw: what makes a queue longer, or shorter
+	autoGrowth      = 1. / 32  // of what waits, or of the most that any look saw if that is less: what makes a queue longer, or shorter
 	autoLooks       = 3        // looks that find it longer, for an overload; or in a row as long, for a steady one
 	autoForget      = 8        // looks without growth after which that before is forgotten
 	autoGain        = 1. / 32  // the weight of one turn in the pace
