@@ -13,6 +13,16 @@ import (
 	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
+// paused returns a dispatcher of places of which one has been given back, at which a pause of so
+// long has begun, and all tasks that asked for one.
+func paused(t *testing.T, limit, tasks int, pause time.Duration) (*Dispatcher, *teller, []*Task, func() []string) {
+	d, l, granted := lender(t, Options{}, limit)
+	asked := acquire(d, tasks)
+	l.pauses(limit, pause)
+	d.Release(asked[0])
+	return d, l, asked, granted
+}
+
 // In a pause of the law nothing begins but one, once nothing has ended for so long.
 func TestPause_Places(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -98,11 +108,8 @@ func TestPause_NothingWaits(t *testing.T) {
 // The one that begins after a pause may hang, as may what ran before.
 func TestPause_Hangs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d, l, granted := lender(t, Options{}, 2)
+		d, _, tasks, granted := paused(t, 2, 60, time.Second)
 		defer d.Close()
-		tasks := acquire(d, 60)
-		l.pauses(2, time.Second)
-		d.Release(tasks[0])
 		time.Sleep(1001 * time.Millisecond)
 		require.Len(t, granted(), 1, "although one still runs that began before")
 		time.Sleep(990 * time.Millisecond)
@@ -121,11 +128,8 @@ func TestPause_Hangs(t *testing.T) {
 // Who gives the number, or has it learned anew, ends the pause.
 func TestPause_Resize(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d, l, granted := lender(t, Options{}, 2)
+		d, _, tasks, granted := paused(t, 2, 10, time.Hour)
 		defer d.Close()
-		tasks := acquire(d, 10)
-		l.pauses(2, time.Hour)
-		d.Release(tasks[0])
 		d.Release(tasks[1])
 		require.Empty(t, granted())
 		d.Resize(0)
@@ -160,11 +164,8 @@ func TestPause_Outcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				d, l, granted := lender(t, Options{}, 1)
+				d, _, tasks, granted := paused(t, 1, 6, pause)
 				defer d.Close()
-				tasks := acquire(d, 6)
-				l.pauses(1, pause)
-				d.Release(tasks[0])
 				time.Sleep(pause + time.Millisecond)
 				for i := 1; i < 4; i++ {
 					require.Len(t, granted(), i)
@@ -186,11 +187,8 @@ func TestPause_Outcomes(t *testing.T) {
 // One that began before the pause, and ends after it, changes nothing.
 func TestPause_OneEndsThatBeganBefore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d, l, granted := lender(t, Options{}, 2)
+		d, _, tasks, granted := paused(t, 2, 10, time.Minute)
 		defer d.Close()
-		tasks := acquire(d, 10)
-		l.pauses(2, time.Minute)
-		d.Release(tasks[0])
 		time.Sleep(time.Minute + time.Millisecond)
 		require.Len(t, granted(), 1)
 		d.Answered(tasks[1], tasks[1].Began(), Unmeasured)
@@ -217,11 +215,8 @@ func TestPause_ThenAllHang(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				d, l, granted := lender(t, Options{}, 2)
+				d, l, tasks, granted := paused(t, 2, 10, time.Minute)
 				defer d.Close()
-				tasks := acquire(d, 10)
-				l.pauses(2, time.Minute)
-				d.Release(tasks[0])
 				over(d, l, tasks[1])
 				require.Len(t, granted(), 2)
 				time.Sleep(117 * time.Millisecond)
