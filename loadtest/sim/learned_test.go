@@ -109,6 +109,29 @@ func (f flaky) Ended(e sim.Ended) {
 
 // What times out and is worked on all the same may be so much that nothing waits any more, or
 // that all times out. The limit falls soon, and far. The mean of some runs tells, as some may
+// A resource that can do twice as much, of which twice as much is asked, is not taken for one that
+// has too much to do: nothing waits for long until the limit has followed.
+func TestLearned_MoreIsAskedAndCanBeDone(t *testing.T) {
+	t.Parallel()
+	work := sim.Exponential(4 * time.Millisecond)
+	for name, r := range map[string]sim.Resource{
+		"hands": {Work: work, Hands: 64},
+		"cores": {Work: work, Cores: 64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r.Change = sim.Change{Kind: sim.Wider, Factor: 2}
+			for seed := range uint64(4) {
+				u := sim.Unknown{Resource: r, Load: 0.8, Seed: seed, Limiter: sim.Fixed(1 << 20)}
+				free := u.Run()
+				u.Limiter = judge.NewLearned()
+				learned := u.Run()
+				require.LessOrEqual(t, learned.Latency, free.Latency*105/100, "seed %d, mean limit %.0f", seed, learned.Limit)
+			}
+		})
+	}
+}
+
 // never recover once too much is under way.
 func TestLearned_OrphansDoNotPileUp(t *testing.T) {
 	t.Parallel()

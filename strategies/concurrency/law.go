@@ -97,10 +97,11 @@ const (
 	calmShare  = 0.6  // the part of completions that find work waiting, below which little waits
 	calmFull   = 0.8  // unless that part of the places is taken
 	calmSome   = 64   // requests to see whether they take longer
+	calmBlocks = 4    // in which little waits, and it may rise when more does
 	busyBlocks = 3    // in a row that find more, before it learns again
 	rare       = 0.02 // the part from which now and then something waits
 	riseTimes  = 1.25 // it rises by that
-	riseSlow   = 1.1  // the roots of service times may grow so much in all
+	riseSlow   = 1.2  // service times may grow so much in all
 )
 
 // New returns a law that begins with the first request it is told of, or an error that says
@@ -198,16 +199,16 @@ type law struct {
 	last   figures // of the latest of them
 	probe  int     // blocks until there is one far above
 
-	calm bool // little waits
-	busy int  // blocks in a row in which that was no longer so
+	calm int // blocks in which little waited, since that began
+	busy int // in a row in which that was no longer so
 
 	timeouts timeouts
 	drops    drops
 	relief   relief
 	breaker  breaker
 
-	some sums    // of late, while little waits
-	base float64 // the mean root of the service time when this began
+	some stratum // the requests of late, while little waits
+	base float64 // their mean service time when this began
 }
 
 func newLaw(least, most int) law {
@@ -297,24 +298,30 @@ func (l *law) next(running int) {
 	if waited := float64(l.waited) / float64(b.ended); waited < calmShare && l.taken < calmFull*l.offered {
 		l.busy, b.arm, l.drops.uncut = 0, skip, 0
 		l.noise.generations.void()
-		if !l.calm {
-			l.some, l.base = sums{}, 0
+		if l.calm == 0 {
+			l.some, l.base = stratum{}, 0
 		}
 		if l.overloads(b) && b.slow() { // too many run, whatever waits
 			l.center = max(float64(l.least), min(l.center, math.Ceil(float64(l.limit)*l.taken/l.offered)))
-		} else {
-			l.loosen(waited)
+		} else if waited > rare {
+			l.rises()
 		}
-		l.calm, l.state = true, loose
+		l.calm++
+		l.state = loose
 		l.turn(int(math.Ceil(l.center)), skip, running)
 		return
 	}
-	if l.calm {
+	if l.calm > 0 {
+		// The resource may do more than it could. One that is overloaded is calm but for a moment.
+		if l.calm >= calmBlocks && l.center < doubling*l.curves.tried && float64(b.dropped) <= manyLate*float64(b.ended) && l.rises() {
+			l.turn(int(math.Ceil(l.center)), skip, running)
+			return
+		}
 		if l.busy++; l.busy < busyBlocks {
 			l.turn(l.limit, skip, running)
 			return
 		}
-		l.calm = false
+		l.calm = 0
 		l.curves.tried = max(l.curves.tried, l.center/doubling)
 	}
 	if l.dropped(b) {
@@ -393,24 +400,24 @@ func (l *law) turn(n int, arm arm, running int) {
 	l.noise.generations.begin(l.past.at, l.limit)
 }
 
-// loosen lets more run, where work waits now and then, as long as service times do not
-// grow with it, or as little as they did when this began.
-func (l *law) loosen(waited float64) {
-	if waited <= rare {
-		return
-	}
-	l.some.add(&l.past.now().sums)
+// rises lets more run, where work waits, as long as requests take hardly longer with it than they
+// did when this began. It reports whether they do not, or that it is not known yet.
+func (l *law) rises() bool {
+	b := l.past.now()
+	l.some.n, l.some.y = l.some.n+b.n, l.some.y+b.w
 	if l.some.n < calmSome {
-		return
+		return true
 	}
-	mean := l.some.y[root] / l.some.n
-	l.some = sums{}
+	mean := l.some.y / l.some.n
+	l.some = stratum{}
 	if l.base == 0 {
 		l.base = mean
 	}
-	if mean <= l.base*riseSlow {
-		l.center = min(l.center*riseTimes, float64(l.most))
+	if mean > l.base*riseSlow {
+		return false
 	}
+	l.center = min(l.center*riseTimes, float64(l.most))
+	return true
 }
 
 func (l *law) why() string {

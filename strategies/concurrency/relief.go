@@ -117,7 +117,7 @@ func (l *law) relieve() int {
 	case r.phase == relieving:
 		return r.few()
 	case d < window || r.n < reliefSome || late == 0:
-		if l.calm && r.phase == watching {
+		if l.calm > 0 && r.phase == watching {
 			r.begin(watching, now)
 		}
 		return 0
@@ -130,7 +130,7 @@ func (l *law) relieve() int {
 			r.failed(now, window)
 		}
 		return 0
-	case r.lost < reliefLost*r.time || now < r.next || l.limit <= l.least || l.calm:
+	case r.lost < reliefLost*r.time || now < r.next || l.limit <= l.least || l.calm > 0:
 		r.cap *= reliefRaise
 		r.begin(watching, now)
 		return 0
