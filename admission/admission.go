@@ -306,6 +306,9 @@ type Learned struct {
 	// Stuck is how many places are in use that are not counted, as whoever has them seems not
 	// to end: see docs/concurrency.md.
 	Stuck int
+	// Paused says that nobody is let through for now but one request now and then, as the latest
+	// timed out.
+	Paused bool
 	// Dropped counts the requests that were Dropped since learning began.
 	Dropped uint64
 }

@@ -40,6 +40,8 @@ var (
 
 	concurrencyLimit   = desc("concurrency_limit", "How many places there are, as learned; absent if the number is given, or in the mode observe.", "strategy")
 	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
+	concurrencyStuck   = desc("concurrency_stuck", "Places that are not given back, which the learned limit has more for; absent if the number is given.", "strategy")
+	concurrencyPaused  = desc("concurrency_paused", "1 while no request is let through but one now and then, as the latest timed out; absent if the number is given.", "strategy")
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests that were Dropped, of which the number is learned; absent if it is given.")
 )
 
@@ -138,7 +140,7 @@ func (c *Collector) turnedAway(e admission.Event) {
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, concurrencyLimit, concurrencyMax, concurrencyDropped} {
+	for _, d := range []*prometheus.Desc{strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, concurrencyLimit, concurrencyMax, concurrencyStuck, concurrencyPaused, concurrencyDropped} {
 		ch <- d
 	}
 	for _, m := range c.counted() {
@@ -177,6 +179,12 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(concurrencyLimit, float64(l.Limit))
 		}
 		gauge(concurrencyMax, float64(l.Max))
+		gauge(concurrencyStuck, float64(l.Stuck))
+		paused := 0.
+		if l.Paused {
+			paused = 1
+		}
+		gauge(concurrencyPaused, paused)
 		ch <- prometheus.MustNewConstMetric(concurrencyDropped, prometheus.CounterValue, float64(l.Dropped))
 	}
 	for _, m := range c.counted() {

@@ -133,6 +133,8 @@ func TestCollector_Learned(t *testing.T) {
 	require.EqualValues(t, 7, m[`spillway_workers{strategy="fifo"}`])
 	require.EqualValues(t, 7, m[`spillway_concurrency_limit{strategy="fifo"}`])
 	require.EqualValues(t, 7, m[`spillway_concurrency_max{strategy="fifo"}`])
+	require.Contains(t, m, `spillway_concurrency_stuck{strategy="fifo"}`)
+	require.Contains(t, m, `spillway_concurrency_paused{strategy="fifo"}`)
 	require.EqualValues(t, 1, m[`spillway_concurrency_dropped_total`])
 	require.NoError(t, c.SetConcurrency(3))
 	require.NotContains(t, scrape(t, r), `spillway_concurrency_limit{strategy="fifo"}`)

@@ -303,7 +303,7 @@ func situationOf(f *frame, lately *period, before *moment) *situation {
 		Observe: f.Mode == "observe", Proxy: f.Proxy,
 	}
 	if f.Learned != nil {
-		s.Stuck = f.Learned.stuck
+		s.Stuck, s.Paused = f.Learned.stuck, f.Learned.paused
 	}
 	if f.Capacity != nil {
 		s.Capacity = *f.Capacity

@@ -65,7 +65,9 @@ type learned struct {
 	Min   int    `json:"min"`
 	Max   int    `json:"max"`
 	Why   string `json:"why"` // the limit is that
-	stuck int
+
+	stuck  int
+	paused bool
 }
 
 // learnedOf returns nil for a number that is given.
@@ -73,7 +75,7 @@ func learnedOf(l *dispatch.Learned) *learned {
 	if l == nil {
 		return nil
 	}
-	return &learned{Limit: l.Limit, Min: l.Min, Max: l.Max, Why: l.Why, stuck: l.Stuck}
+	return &learned{Limit: l.Limit, Min: l.Min, Max: l.Max, Why: l.Why, stuck: l.Stuck, paused: l.Paused}
 }
 
 // mode is what SPILLWAY_MODE says.

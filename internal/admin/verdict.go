@@ -23,7 +23,8 @@ type situation struct {
 	Workers  int  // 0 if the strategy uses none
 	Learned  bool // that number is learned
 	Busy     int
-	Stuck    int // of Busy: they do not end
+	Stuck    int  // of Busy: they do not end
+	Paused   bool // none is begun but one now and then, as the latest timed out
 	Depth    int
 	Growth   float64 // of Depth
 	Capacity int     // or strategies.Unbounded
@@ -107,6 +108,8 @@ func (s *situation) judge() verdict {
 		return verdict{levelBad, "Writes fail, since the store cannot write: " + s.ReadOnly + ".", "Reads go on. Writes go on by themselves once the cause is gone.", ""}
 	case answered < 0.5 && s.Arrivals < 0.5 && s.Depth == 0:
 		return verdict{levelOff, "Nothing arrives.", "", ""}
+	case s.Paused:
+		return verdict{levelBad, "Nothing is begun but one request now and then: the latest all timed out.", doesNotAnswer, ""}
 	case s.Failed > few*answered:
 		return verdict{levelBad, fmt.Sprintf("%s of the answers are errors.", percent(s.Failed/answered)), "The codes below say which: a 4xx is the client's fault, a 5xx the service's.", ""}
 	case s.Roomless > few*answered:

@@ -85,6 +85,10 @@ func TestJudge(t *testing.T) {
 			with(overload, func(s *situation) { s.Learned, s.Busy, s.Stuck = true, 8, 5 }),
 			verdict{levelBad, "5 of the 8 requests that are worked on do not end.", "The store does not answer. See it below, and the log.", ""},
 		},
+		"a pause": {
+			with(overload, func(s *situation) { s.Learned, s.Paused, s.Ran, s.Late, s.Failed = true, true, 1, 0, 1 }),
+			verdict{levelBad, "Nothing is begun but one request now and then: the latest all timed out.", "The store does not answer. See it below, and the log.", ""},
+		},
 		"all hangs, and few come": {
 			with(calm, func(s *situation) {
 				s.Learned, s.Busy, s.Stuck, s.Depth, s.Arrivals, s.Ran, s.Good = true, 12, 8, 1, 1, 1, 0

@@ -27,7 +27,7 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 	s := &Sources{
 		Gauge: func() dispatch.Gauge {
 			return dispatch.Gauge{Strategy: "fifo", Depth: 3, Capacity: 256, Workers: 4, Busy: 2, Limit: 64, Pace: 500 * time.Microsecond,
-				Learned: &dispatch.Learned{Limit: 4, Min: 1, Max: 50, Why: "a test says so", Dropped: 3}}
+				Learned: &dispatch.Learned{Limit: 4, Min: 1, Max: 50, Why: "a test says so", Stuck: 2, Paused: true, Dropped: 3}}
 		},
 		Connections: func() int { return 7 },
 		Writable:    func() error { return nil },
@@ -108,6 +108,8 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 		"workers_busy":                     {gauge, "strategy"},
 		"concurrency_limit":                {gauge, "strategy"},
 		"concurrency_max":                  {gauge, "strategy"},
+		"concurrency_stuck":                {gauge, "strategy"},
+		"concurrency_paused":               {gauge, "strategy"},
 		"concurrency_dropped_total":        {counter, ""},
 		"commit_batch_size":                {histogram, "strategy"},
 		"store_operation_duration_seconds": {histogram, "operation store"},
@@ -280,6 +282,8 @@ func TestMetrics_Sources(t *testing.T) {
 		"queue_pace_seconds":              {`{strategy="fifo"} 0.0005`},
 		"concurrency_limit":               {`{strategy="fifo"} 4`},
 		"concurrency_max":                 {`{strategy="fifo"} 50`},
+		"concurrency_stuck":               {`{strategy="fifo"} 2`},
+		"concurrency_paused":              {`{strategy="fifo"} 1`},
 		"concurrency_dropped_total":       {`3`},
 		"workers":                         {`{strategy="fifo"} 4`},
 		"workers_busy":                    {`{strategy="fifo"} 2`},

@@ -72,6 +72,8 @@ var (
 
 	concurrencyLimit   = desc("concurrency_limit", "How many requests may be worked on at once, as learned; absent if the number is given, or in the mode observe.", "strategy")
 	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
+	concurrencyStuck   = desc("concurrency_stuck", "Requests that are worked on and do not end, which the learned limit has more for; absent if the number is given.", "strategy")
+	concurrencyPaused  = desc("concurrency_paused", "1 while no request is begun but one now and then, as the latest timed out; absent if the number is given.", "strategy")
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests whose time was up in service, or that the store or the upstream refused as overloaded, of which the number is learned; absent if it is given.")
 
 	connections   = desc("connections", "Open connections of the data plane.")
@@ -99,7 +101,7 @@ var (
 func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy,
-		concurrencyLimit, concurrencyMax, concurrencyDropped, connections, linesDropped, storeWritable,
+		concurrencyLimit, concurrencyMax, concurrencyStuck, concurrencyPaused, concurrencyDropped, connections, linesDropped, storeWritable,
 		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
 		valueCacheHits, valueCacheMisses, valueCacheBytes,
 		storeDiskBytes, storeDiskFree, storeWriteStalls, storeWriteStallTime, storeMemtableBytes, storeDebtBytes,
@@ -141,17 +143,15 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 			gauge(concurrencyLimit, float64(l.Limit), g.Strategy)
 		}
 		gauge(concurrencyMax, float64(l.Max), g.Strategy)
+		gauge(concurrencyStuck, float64(l.Stuck), g.Strategy)
+		gauge(concurrencyPaused, indicator(l.Paused), g.Strategy)
 		total(concurrencyDropped, l.Dropped)
 	}
 
 	gauge(connections, float64(w.Connections()))
 	total(linesDropped, w.Dropped())
 	if w.Writable != nil {
-		writable := 1.0
-		if w.Writable() != nil {
-			writable = 0
-		}
-		gauge(storeWritable, writable)
+		gauge(storeWritable, indicator(w.Writable() == nil))
 	}
 
 	if w.Store == nil {
@@ -175,4 +175,12 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	seconds(storeWriteStallTime, s.WriteStallTime)
 	gauge(storeMemtableBytes, float64(s.MemtableBytes))
 	gauge(storeDebtBytes, float64(s.CompactionDebtBytes))
+}
+
+// indicator is 1 for what is so, and else 0.
+func indicator(so bool) float64 {
+	if so {
+		return 1
+	}
+	return 0
 }

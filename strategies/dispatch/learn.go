@@ -17,6 +17,8 @@ type Learned struct {
 	// Stuck is how many run that are not counted, as they seem not to end: see the package
 	// comment.
 	Stuck int
+	// Paused says that nothing begins for now but one task now and then, as the latest timed out.
+	Paused bool
 	// Dropped counts the tasks that ended as Dropped, since learning began.
 	Dropped uint64
 }
@@ -131,7 +133,7 @@ func (p *pool) learned() *Learned {
 	if l == nil {
 		return nil
 	}
-	told := &Learned{Limit: p.allowed(l, l.Limit()), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Dropped: l.dropped.Load()}
+	told := &Learned{Limit: p.allowed(l, l.Limit()), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Paused: l.Pause() > 0, Dropped: l.dropped.Load()}
 	if p.d.opts.Observe {
 		told.Limit, told.Why = 0, observed
 	} else if n := p.stuck.n.Load(); n > 0 {

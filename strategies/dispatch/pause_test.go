@@ -238,6 +238,7 @@ func TestPause_Status(t *testing.T) {
 		d.Release(acquire(d, 1)[0])
 		for range 3 {
 			require.Equal(t, 10, d.Status().Learned.Limit)
+			require.True(t, d.Status().Learned.Paused)
 			require.Equal(t, 10, d.Gauge().Workers)
 			time.Sleep(time.Second)
 		}
@@ -245,6 +246,7 @@ func TestPause_Status(t *testing.T) {
 		require.Equal(t, 1, d.Gauge().Busy)
 		l.pauses(10, 0)
 		d.Answered(tasks[0], tasks[0].Began(), Good)
+		require.False(t, d.Status().Learned.Paused)
 		require.Equal(t, 10, d.Gauge().Busy)
 		for _, task := range tasks {
 			d.Release(task)
