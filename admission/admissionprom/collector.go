@@ -40,8 +40,8 @@ var (
 
 	concurrencyLimit   = desc("concurrency_limit", "How many places there are, as learned; absent if the number is given, or in the mode observe.", "strategy")
 	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
-	concurrencyStuck   = desc("concurrency_stuck", "Places that are not given back, which the learned limit has more for; absent if the number is given.", "strategy")
-	concurrencyPaused  = desc("concurrency_paused", "1 while no request is let through but one now and then, as the latest timed out; absent if the number is given.", "strategy")
+	concurrencyStuck   = desc("concurrency_stuck", "Places that are not given back, included in concurrency_limit; absent if the number is given.", "strategy")
+	concurrencyPaused  = desc("concurrency_paused", "1 in a pause, in which one request is let through now and then, as the latest timed out; absent if the number is given.", "strategy")
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests that were Dropped, of which the number is learned; absent if it is given.")
 )
 

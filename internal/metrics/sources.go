@@ -72,8 +72,8 @@ var (
 
 	concurrencyLimit   = desc("concurrency_limit", "How many requests may be worked on at once, as learned; absent if the number is given, or in the mode observe.", "strategy")
 	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
-	concurrencyStuck   = desc("concurrency_stuck", "Requests that are worked on and do not end, which the learned limit has more for; absent if the number is given.", "strategy")
-	concurrencyPaused  = desc("concurrency_paused", "1 while no request is begun but one now and then, as the latest timed out; absent if the number is given.", "strategy")
+	concurrencyStuck   = desc("concurrency_stuck", "Requests that are worked on and do not end, included in concurrency_limit; absent if the number is given.", "strategy")
+	concurrencyPaused  = desc("concurrency_paused", "1 in a pause, in which one request is begun now and then, as the latest timed out; absent if the number is given.", "strategy")
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests whose time was up in service, or that the store or the upstream refused as overloaded, of which the number is learned; absent if it is given.")
 
 	connections   = desc("connections", "Open connections of the data plane.")

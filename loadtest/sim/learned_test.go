@@ -107,8 +107,6 @@ func (f flaky) Ended(e sim.Ended) {
 	f.Learned.Ended(e)
 }
 
-// What times out and is worked on all the same may be so much that nothing waits any more, or
-// that all times out. The limit falls soon, and far. The mean of some runs tells, as some may
 // A resource that can do twice as much, of which twice as much is asked, is not taken for one that
 // has too much to do: nothing waits for long until the limit has followed.
 func TestLearned_MoreIsAskedAndCanBeDone(t *testing.T) {
@@ -132,6 +130,8 @@ func TestLearned_MoreIsAskedAndCanBeDone(t *testing.T) {
 	}
 }
 
+// What times out and is worked on all the same may be so much that nothing waits any more, or
+// that all times out. The limit falls soon, and far. The mean of some runs tells, as some may
 // never recover once too much is under way.
 func TestLearned_OrphansDoNotPileUp(t *testing.T) {
 	t.Parallel()

@@ -176,6 +176,7 @@ const (
 	cut                   // more were dropped
 	relieved              // so that the resource can be done with what timed out
 	loose                 // too little waits to learn from
+	rising                // much waits again, and the resource may do more than it could
 )
 
 // law is what a Law does, without the lock.
@@ -312,8 +313,10 @@ func (l *law) next(running int) {
 		return
 	}
 	if l.calm > 0 {
-		// The resource may do more than it could. One that is overloaded is calm but for a moment.
-		if l.calm >= calmBlocks && l.center < doubling*l.curves.tried && float64(b.dropped) <= manyLate*float64(b.ended) && l.rises() {
+		// One that is overloaded is calm but for a moment.
+		most := min(doubling*l.curves.tried, l.relief.cap, float64(l.most))
+		if l.calm >= calmBlocks && l.center < most && float64(b.dropped) <= manyLate*float64(b.ended) && l.rises() {
+			l.state = rising
 			l.turn(int(math.Ceil(l.center)), skip, running)
 			return
 		}
@@ -450,6 +453,8 @@ func (l *law) why() string {
 		return fmt.Sprintf("%d at once: of more, most were dropped", l.limit)
 	case relieved:
 		return fmt.Sprintf("%d at once for a moment: of %d, many timed out, and may still be worked on", l.limit, bounded(l.relief.limit))
+	case rising:
+		return fmt.Sprintf("%d at once, and more as long as requests take no longer", l.limit)
 	case loose:
 		return fmt.Sprintf("%d at once are enough, as little waits", l.limit)
 	default:

@@ -170,6 +170,21 @@ func TestLaw_OverloadAfterACalmTime(t *testing.T) {
 	require.Greater(t, least, 8, "from %d: %s", calm, c.law.Why())
 }
 
+// Where the limit may not rise, the law learns again once much waits after a calm time.
+func TestLaw_OverloadAfterACalmTimeAtTheMaximum(t *testing.T) {
+	t.Parallel()
+	c, i := newClosed(t, concurrency.Options{Max: 8}), 0
+	constant := func(int) time.Duration { return time.Millisecond }
+	c.complete(5_000, hands(8), nil)
+	c.complete(5_000, constant, func(s *concurrency.Sample) {
+		i++
+		s.Running, s.Waiting = (s.Running+1)/2, i%20 == 0
+	})
+	require.Contains(t, c.law.Why(), "little waits")
+	c.complete(5_000, hands(8), nil)
+	require.Contains(t, c.law.Why(), "8 at once do most")
+}
+
 // A calm time in which all that runs is dropped, late, ends as any other: the limit rises again,
 // from no less than its least, though requests take twice as long as in the calm time before.
 func TestLaw_CalmAfterAnOverload(t *testing.T) {
