@@ -129,11 +129,12 @@ func (o *noise) difference(f, last *figures) difference {
 }
 
 // stratified returns how long requests of a block took in each stratum, in logarithms, and
-// the variances of that. It says nothing if not both were seen. A stratum of which the
-// block has few is thought to have changed as the other did.
+// the variances of that. It says nothing if not both were seen, or if all of the block were
+// long: short ones may take as long by now. A stratum of which the block has few is thought
+// to have changed as the other did.
 func (o *noise) stratified(b *block) (y, variance [2]float64, ok bool) {
 	const few = 0.5
-	if b.cut == 0 || o.strata[0].n == 0 || o.strata[1].n == 0 {
+	if b.cut == 0 || b.strata[0].n == 0 || o.strata[0].n == 0 || o.strata[1].n == 0 {
 		return y, variance, false
 	}
 	for i := range y {
