@@ -36,6 +36,7 @@ const (
 
 const (
 	reliefLost  = 0.15 // the part of all time that is too much
+	reliefAll   = 0.9  // the part that says nothing of the limit
 	reliefTimes = 1.5  // times as long as those take that time out is a window
 	reliefSome  = 64   // requests in it, at least
 	reliefCut   = 0.1  // to that part of the limit
@@ -116,6 +117,12 @@ func (l *law) relieve() int {
 		return 0
 	case r.phase == relieving:
 		return r.few()
+	case r.phase == watching && l.limit <= l.least: // nor does what timed out under that
+		if late > 0 {
+			r.cap *= math.Pow(reliefRaise, d/window)
+		}
+		r.begin(watching, now)
+		return 0
 	case d < window || r.n < reliefSome || late == 0:
 		if l.calm > 0 && r.phase == watching {
 			r.begin(watching, now)
@@ -130,8 +137,11 @@ func (l *law) relieve() int {
 			r.failed(now, window)
 		}
 		return 0
-	case r.lost < reliefLost*r.time || now < r.next || l.limit <= l.least || l.calm > 0:
+	case r.lost < reliefLost*r.time || now < r.next || l.calm > 0:
 		r.cap *= reliefRaise
+		r.begin(watching, now)
+		return 0
+	case r.lost > reliefAll*r.time: // if too many run, the limit is cut for that
 		r.begin(watching, now)
 		return 0
 	}
