@@ -285,6 +285,30 @@ func TestLaw_RecoversFromAnOutage(t *testing.T) {
 	require.GreaterOrEqual(t, c.law.Limit(), 15, c.law.Why())
 }
 
+// What timed out while nothing was answered says nothing of the limit: soon after, as many run as
+// before. Were it taken for orphans of too many, half as many would for minutes.
+func TestLaw_AsManyAsBeforeAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, timeout := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second} {
+		for _, outage := range []time.Duration{4 * time.Second, 15 * time.Second, time.Minute} {
+			c := newClosed(t, concurrency.Options{})
+			hands := func(running int) time.Duration {
+				return time.Duration(max(1, float64(running)/8) * float64(50*time.Millisecond))
+			}
+			c.complete(5_000, hands, nil)
+			before := c.law.Limit()
+			require.GreaterOrEqual(t, before, 6)
+			for over := c.now + int64(outage); c.now < over; {
+				c.complete(1, func(int) time.Duration { return timeout }, func(s *concurrency.Sample) { s.Dropped = true })
+			}
+			for over := c.now + int64(20*time.Second); c.now < over; {
+				c.complete(1, hands, nil)
+			}
+			require.GreaterOrEqual(t, c.law.Limit(), 6, "%v, with a time-out of %v: %s", outage, timeout, c.law.Why())
+		}
+	}
+}
+
 // What was once dropped whatever ran does not hide for ever that the limit is too high.
 func TestLaw_ForgetsWhatWasDroppedAnyway(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ const (
 
 const (
 	reliefLost  = 0.15 // the part of all time that is too much
-	reliefAll   = 0.9  // the part that says nothing of the limit
+	reliefAll   = 0.9  // the part that may be an outage as well
 	reliefTimes = 1.5  // times as long as those take that time out is a window
 	reliefSome  = 64   // requests in it, at least
 	reliefCut   = 0.1  // to that part of the limit
@@ -117,7 +117,7 @@ func (l *law) relieve() int {
 		return 0
 	case r.phase == relieving:
 		return r.few()
-	case r.phase == watching && l.limit <= l.least: // nor does what timed out under that
+	case r.phase == watching && l.limit <= l.least: // fewer cannot run
 		if late > 0 {
 			r.cap *= math.Pow(reliefRaise, d/window)
 		}
@@ -141,7 +141,7 @@ func (l *law) relieve() int {
 		r.cap *= reliefRaise
 		r.begin(watching, now)
 		return 0
-	case r.lost > reliefAll*r.time: // if too many run, the limit is cut for that
+	case r.lost > reliefAll*r.time: // it may be an outage; if not, the limit is cut anyway
 		r.begin(watching, now)
 		return 0
 	}
