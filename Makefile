@@ -167,7 +167,7 @@ torture: ## the long forms of all tests, and fuzzing; needs what integration doe
 	SPILLWAY_TORTURE_SOAK=$(SOAK) $(TORTURE) -v -run '^TestSoak' ./integration/
 
 # In the order in which they are best read.
-SCENARIOS   ?= pool-or-not queue-length rejection-policy workers passive-wait big-store durability every-strategy
+SCENARIOS   ?= pool-or-not queue-length rejection-policy workers passive-wait few-connections slow-work big-store durability every-strategy
 STUDY_FLAGS ?=
 
 # What was interrupted goes on where it was. STUDY_FLAGS=--restart begins anew.

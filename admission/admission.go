@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ func (m Mode) String() string {
 	return "enforce"
 }
 
+// NoObjective is the Objective of those who want nobody turned away for being late.
+const NoObjective = strategies.NoObjective
+
 // Options say how a Controller works. The zero value of each field is its default.
 type Options struct {
 	// Strategy is the name of the strategy, auto by default: see strategies.Names.
@@ -41,23 +45,37 @@ type Options struct {
 	Spec strategies.Spec
 	// Concurrency is how many places there are, 1 to 1,048,576: that many requests of cost
 	// 1 run at once. With 0 the number is learned from how long requests take while others
-	// wait, see package concurrency. Under Observe a learned number holds nobody back. So
-	// nobody waits, nothing is learned, and what would be turned away is not known. Give a
-	// number to know it.
+	// wait, see package concurrency. Under Observe a learned number holds nobody back, and
+	// nothing is learned.
 	Concurrency int
-	// MinConcurrency and MaxConcurrency bound a learned number: 1 and 10,000 by default.
+	// MinConcurrency and MaxConcurrency bound a learned number: 1 and 10,000 by default. A
+	// MinConcurrency that is given is never undercut. Without one, nobody is let through for
+	// some seconds if all time out, see docs/concurrency.md.
 	MinConcurrency, MaxConcurrency int
+	// InitialConcurrency is what a learned number begins with: 4, or the nearest bound, by
+	// default. Give it where requests take seconds, or the number takes minutes to grow.
+	InitialConcurrency int
 	// Capacity is how many requests may wait, 1 to 16,777,216. The default is that of the
 	// active strategy: 4,096 for auto, 256 for the others.
 	Capacity int
 	// Mode is Enforce by default.
 	Mode Mode
+	// Objective is within which time requests should be answered, counted from Acquire: 100µs
+	// to an hour. auto turns away what would be later. By default it is 100 ms or, if that is
+	// longer, a multiple of the usual time that requests take: see strategies.Objective. With
+	// NoObjective nobody is turned away for being late.
+	Objective time.Duration
 
 	// Admitted is called for each request that gets its places, Shed for each that is
 	// turned away (under Observe: would be), and Released for each that gives its places
-	// back. They run on the goroutine that calls Acquire or Release, with no lock held.
+	// back. They run on the goroutine that calls Acquire or Done, with no lock held.
 	// They may be nil.
 	Admitted, Shed, Released func(Event)
+	// LimitChanged is called when the number of places has changed, as Stats.Concurrency
+	// tells it, because another was learned or set. It is called soon after, on a goroutine of
+	// its own, one call after the other. Of several changes at once it may be told of the last
+	// alone. It may be nil.
+	LimitChanged func(from, to int)
 	// Broken is called when a strategy breaks a rule of strategies.Discipline, once for
 	// each time that it becomes active. The controller goes on as well as it can. Broken
 	// is called under locks: it must neither block nor use the controller. It may be nil.
@@ -75,8 +93,13 @@ type Event struct {
 	Held time.Duration
 	// Reason says why it was turned away; only for Shed.
 	Reason strategies.Reason
-	// Observed says that Observe has kept it from being turned away; only for Shed.
+	// Observed says that Observe has kept it from being turned away; only for Shed. Of a
+	// request that is late that is known, and Shed called, when it gives its places back.
 	Observed bool
+	// InTime says that it was Good, and answered within the objective, and LateWrong that it
+	// was so although the strategy would have turned it away as late: of a hundred of those,
+	// one is let through to see. Only for Released.
+	InTime, LateWrong bool
 }
 
 // Request describes a request for places. The zero value is an ordinary request.
@@ -86,7 +109,7 @@ type Request struct {
 	Priority strategies.Priority
 	// Client is whose request it is, for strategies that are fair to clients.
 	Client string
-	// Cost is how many places it takes: at least 1, and at most all there are.
+	// Cost is how many places it takes: 1 if it is 0, and at most all there are.
 	Cost int
 }
 
@@ -102,6 +125,8 @@ func (o *Options) setDefaults() {
 }
 
 func (o *Options) check() error {
+	least := max(o.MinConcurrency, 1)
+	most := cmp.Or(o.MaxConcurrency, max(concurrency.DefaultMax, least))
 	switch {
 	case o.Strategy != "" && (o.Spec.Name != "" || o.Spec.New != nil):
 		return fmt.Errorf("admission: Strategy is %q although Spec is given, one of them is allowed", o.Strategy)
@@ -113,10 +138,30 @@ func (o *Options) check() error {
 		return fmt.Errorf("admission: MaxConcurrency is %d, 1 to %d is allowed, or 0 for %d", o.MaxConcurrency, maxConcurrency, concurrency.DefaultMax)
 	case o.MaxConcurrency != 0 && o.MinConcurrency > o.MaxConcurrency:
 		return fmt.Errorf("admission: MinConcurrency is %d, which is more than MaxConcurrency, %d", o.MinConcurrency, o.MaxConcurrency)
-	case o.Mode > Observe:
-		return fmt.Errorf("admission: Mode is %d, Enforce (%d) and Observe (%d) are allowed", o.Mode, Enforce, Observe)
+	case o.InitialConcurrency != 0 && (o.InitialConcurrency < least || o.InitialConcurrency > most):
+		return fmt.Errorf("admission: InitialConcurrency is %d, %d to %d is allowed, or 0 for the default", o.InitialConcurrency, least, most)
+	}
+	if err := checkMode(o.Mode); err != nil {
+		return err
+	}
+	if err := checkObjective(o.Objective); err != nil {
+		return err
 	}
 	return checkConcurrency(o.Concurrency)
+}
+
+func checkMode(m Mode) error {
+	if m > Observe {
+		return fmt.Errorf("admission: Mode is %d, Enforce (%d) and Observe (%d) are allowed", m, Enforce, Observe)
+	}
+	return nil
+}
+
+func checkObjective(d time.Duration) error {
+	if strategies.CheckObjective(d) != nil {
+		return fmt.Errorf("admission: Objective is %v, %v to %v is allowed, 0 for the default, or NoObjective", d, strategies.ShortestObjective, strategies.LongestObjective)
+	}
+	return nil
 }
 
 func checkConcurrency(n int) error {
@@ -127,7 +172,7 @@ func checkConcurrency(n int) error {
 }
 
 func (o *Options) bounds() *concurrency.Options {
-	return &concurrency.Options{Min: o.MinConcurrency, Max: o.MaxConcurrency}
+	return &concurrency.Options{Min: o.MinConcurrency, Max: o.MaxConcurrency, Initial: o.InitialConcurrency}
 }
 
 // Controller lets requests through. All methods are safe for concurrent use.
@@ -137,6 +182,11 @@ type Controller struct {
 	epoch   time.Time // the zero of the engine's clock
 	waiters sync.Pool // *waiter
 	closed  atomic.Bool
+	// resized counts the changes of the number of places that LimitChanged has to be told of.
+	// Whoever counts the first starts the goroutine that tells of all. places is what it has
+	// told of last, or the first number, and is that goroutine's.
+	resized atomic.Int64
+	places  int
 }
 
 // New returns a controller. An error names the option, its value and what is allowed.
@@ -150,30 +200,70 @@ func New(o Options) (*Controller, error) {
 	engine := dispatch.Options{
 		Strategy: o.Strategy, Spec: o.Spec, Capacity: o.Capacity, Workers: o.Concurrency,
 		Grant: granted, Observe: o.Mode == Observe, Epoch: c.epoch, Broken: o.Broken,
+		Objective: new(strategies.Objective), Timed: o.Released != nil,
 	}
+	_ = engine.Objective.Set(o.Objective) // has been checked
 	if o.Concurrency == 0 {
 		engine.Learn = o.bounds()
+	}
+	if o.LimitChanged != nil {
+		engine.Resized = c.limitChanged
 	}
 	var err error
 	c.engine, err = dispatch.Open(engine)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
+	c.places = c.engine.Gauge().Workers
 	return c, nil
 }
 
-// Acquire waits until r has its places, and returns the permit, which has to be released.
+// limitChanged has LimitChanged told on a goroutine of its own: whoever changes the number is
+// about to hand places on.
+func (c *Controller) limitChanged() {
+	if c.resized.Add(1) == 1 {
+		go c.tellLimit()
+	}
+}
+
+// tellLimit tells LimitChanged until nobody has counted another change.
+func (c *Controller) tellLimit() {
+	for told := int64(1); ; {
+		from := c.places
+		if c.places = c.engine.Gauge().Workers; c.places != from {
+			c.opts.LimitChanged(from, c.places)
+		}
+		if c.resized.CompareAndSwap(told, 0) {
+			return
+		}
+		told = c.resized.Load()
+	}
+}
+
+// Acquire waits until r has its places, and returns the permit, which has to be given back.
 // The context's deadline is when the request stops waiting.
 //
-// An error is always a *Shed. If the context ends while r waits, the error also wraps the
-// context's. If the places come at that very moment, Acquire may return the permit instead.
+// If ctx belongs to a request that has places of c already, see Permit.Context, r is part of
+// that: Acquire returns at once, with a permit that holds none.
+//
+// The error is a *ShedError, or says what is wrong with r. If the context ends while r waits,
+// it also wraps the context's. If the places come at that very moment, Acquire may return the
+// permit instead.
 func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
+	if r.Cost < 0 {
+		return Permit{}, fmt.Errorf("admission: Cost is %d, at least 1 is allowed, or 0 for 1", r.Cost)
+	}
+	if held, ok := ctx.Value(c).(Permit); ok && held.valid() {
+		return Permit{}, nil
+	}
 	if err := ctx.Err(); err != nil {
 		return Permit{}, c.refused(Event{Strategy: c.engine.Status().Strategy, Request: r, Reason: reasonOf(err)}, err)
 	}
 	w := c.waiter(r)
+	var deadline int64
 	if d, ok := ctx.Deadline(); ok {
-		w.task.Deadline = max(1, int64(d.Sub(c.epoch)))
+		deadline = max(1, int64(d.Sub(c.epoch)))
+		w.task.Deadline = deadline
 	}
 	if c.engine.Acquire(&w.task) {
 		return c.admitted(w), nil
@@ -197,8 +287,8 @@ func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
 	}
 	e.Reason, e.Waited = w.task.Shed, c.waited(w)
 	c.recycle(w)
-	if ended == nil && e.Reason == strategies.ReasonExpired {
-		ended = context.DeadlineExceeded // it has passed, or could not have been met
+	if ended == nil && e.Reason == strategies.ReasonExpired && c.engine.Now() >= deadline {
+		ended = context.DeadlineExceeded // the engine has seen it first
 	}
 	return Permit{}, c.refused(e, ended)
 }
@@ -212,8 +302,11 @@ func (c *Controller) waited(w *waiter) time.Duration {
 }
 
 // TryAcquire returns a permit if r can have its places without waiting, and reports
-// whether it does.
+// whether it does. A request whose Cost is less than 0 never does.
 func (c *Controller) TryAcquire(r Request) (Permit, bool) {
+	if r.Cost < 0 {
+		return Permit{}, false
+	}
 	w := c.waiter(r)
 	if !c.engine.TryAcquire(&w.task) {
 		c.recycle(w)
@@ -222,30 +315,50 @@ func (c *Controller) TryAcquire(r Request) (Permit, bool) {
 	return c.admitted(w), true
 }
 
-// Do calls f once r has its places, and gives them back when f returns or panics. The
-// error is that of Acquire or of f. For a learned concurrency the request counts as Dropped
-// if f returns context.DeadlineExceeded or context.Canceled, and as Unmeasured if f panics.
+// Do calls f once r has its places, and gives them back when f returns or panics. The context
+// of f is that of Permit.Context. The error is that of Acquire or of f. If f fails because a
+// deadline has passed, the request was Dropped. It is Ignored if ctx was cancelled or f panics.
 func (c *Controller) Do(ctx context.Context, r Request, f func(context.Context) error) error {
 	p, err := c.Acquire(ctx, r)
 	if err != nil {
 		return err
 	}
-	how := Unmeasured
-	defer func() {
-		p.Answered(how)
-		p.Release()
-	}()
-	err = f(ctx)
-	if how = Good; errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		how = Dropped
-	}
+	how := Ignored
+	defer func() { p.Done(how) }()
+	err = f(p.Context(ctx))
+	how = outcome(ctx, err)
 	return err
+}
+
+// outcome says how a request ended that has returned err.
+func outcome(ctx context.Context, err error) Outcome {
+	switch {
+	case err == nil:
+		return Good
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return Dropped
+	case errors.Is(err, context.Canceled), ctx.Err() != nil:
+		return Ignored
+	default:
+		return Good
+	}
+}
+
+// usable returns an error after Close.
+func (c *Controller) usable() error {
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	return nil
 }
 
 // Switch changes the strategy. What waits is moved into the new one in order of arrival,
 // by the new one's rules; none is lost. The error for an unknown name wraps
 // strategies.ErrUnknown and lists the choices.
 func (c *Controller) Switch(strategy string) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
 	if err := c.engine.Switch(strategy); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
@@ -254,6 +367,9 @@ func (c *Controller) Switch(strategy string) error {
 
 // SwitchTo is Switch to a strategy that is given as a value.
 func (c *Controller) SwitchTo(s strategies.Spec) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
 	if err := c.engine.SwitchTo(s); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
@@ -264,7 +380,7 @@ func (c *Controller) SwitchTo(s strategies.Spec) error {
 // nobody gets a place until enough are given back. 0 has the number learned from now on,
 // within the bounds of Options; any other number ends the learning.
 func (c *Controller) SetConcurrency(n int) error {
-	if err := checkConcurrency(n); err != nil {
+	if err := cmp.Or(c.usable(), checkConcurrency(n)); err != nil {
 		return err
 	}
 	if n == 0 {
@@ -274,10 +390,34 @@ func (c *Controller) SetConcurrency(n int) error {
 	return nil
 }
 
+// SetObjective changes Options.Objective. It holds at once, for what waits too.
+func (c *Controller) SetObjective(d time.Duration) error {
+	if err := checkObjective(d); err != nil {
+		return err
+	}
+	return c.engine.Objective().Set(d)
+}
+
+// Objective returns the objective, which tells what is in force at each moment.
+func (c *Controller) Objective() *strategies.Objective { return c.engine.Objective() }
+
+// SetMode changes Options.Mode. The strategy begins anew, with what waits.
+func (c *Controller) SetMode(m Mode) error {
+	if err := checkMode(m); err != nil {
+		return err
+	}
+	if err := c.engine.SetObserve(m == Observe); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	return nil
+}
+
 // Stats is the state of a controller at one moment.
 type Stats struct {
 	Strategy string
 	Mode     Mode
+	// Objective tells which objective is set, which is in force, and why.
+	Objective strategies.ObjectiveState
 	// Concurrency is how many places there are, and InUse how many are taken. InUse is the
 	// greater one for a while after Concurrency has fallen, and under Observe if the number
 	// would be learned.
@@ -306,8 +446,8 @@ type Learned struct {
 	// Stuck is how many places are in use that are not counted, as whoever has them seems not
 	// to end: see docs/concurrency.md.
 	Stuck int
-	// Paused says that nobody is let through for now but one request now and then, as the latest
-	// timed out.
+	// Paused says that the latest timed out, so that for now no more are let through than
+	// MinConcurrency or, if that is not given, one request now and then.
 	Paused bool
 	// Dropped counts the requests that were Dropped since learning began.
 	Dropped uint64
@@ -315,9 +455,12 @@ type Learned struct {
 
 // Stats returns the present state.
 func (c *Controller) Stats() Stats {
-	g := c.engine.Gauge()
+	g, mode := c.engine.Gauge(), Enforce
+	if c.engine.Status().Observe {
+		mode = Observe
+	}
 	return Stats{
-		Strategy: g.Strategy, Mode: c.opts.Mode, Concurrency: g.Workers, InUse: g.Busy, Learned: (*Learned)(g.Learned),
+		Strategy: g.Strategy, Mode: mode, Objective: c.engine.Objective().State(), Concurrency: g.Workers, InUse: g.Busy, Learned: (*Learned)(g.Learned),
 		Waiting: g.Depth, Capacity: g.Capacity, Limit: g.Limit, Pace: g.Pace, Drain: c.engine.DrainTime(),
 	}
 }
@@ -331,7 +474,8 @@ func (c *Controller) Drain(ctx context.Context) error {
 }
 
 // Close turns away what waits and all new requests, for the reason draining; the errors
-// are also ErrClosed. Permits can still be released. Close may be called more than once.
+// are also ErrClosed, as are those of Switch, SwitchTo and SetConcurrency. Permits can still
+// be given back. Close may be called more than once.
 func (c *Controller) Close() {
 	c.closed.Store(true)
 	c.engine.Leave()

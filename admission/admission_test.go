@@ -64,6 +64,15 @@ func TestNew_BadOptions(t *testing.T) {
 		{admission.Options{MinConcurrency: -1}, "admission: MinConcurrency is -1, 1 to 1048576 is allowed, or 0 for 1"},
 		{admission.Options{MaxConcurrency: 1<<20 + 1}, "admission: MaxConcurrency is 1048577, 1 to 1048576 is allowed, or 0 for 10000"},
 		{admission.Options{MinConcurrency: 9, MaxConcurrency: 8}, "admission: MinConcurrency is 9, which is more than MaxConcurrency, 8"},
+		{admission.Options{InitialConcurrency: -1}, "admission: InitialConcurrency is -1, 1 to 10000 is allowed, or 0 for the default"},
+		{admission.Options{InitialConcurrency: 20_000}, "admission: InitialConcurrency is 20000, 1 to 10000 is allowed, or 0 for the default"},
+		{
+			admission.Options{MinConcurrency: 3, MaxConcurrency: 5, InitialConcurrency: 2},
+			"admission: InitialConcurrency is 2, 3 to 5 is allowed, or 0 for the default",
+		},
+		{admission.Options{Objective: -time.Second}, "admission: Objective is -1s, 100µs to 1h0m0s is allowed, 0 for the default, or NoObjective"},
+		{admission.Options{Objective: time.Microsecond}, "admission: Objective is 1µs, 100µs to 1h0m0s is allowed, 0 for the default, or NoObjective"},
+		{admission.Options{Objective: 24 * time.Hour}, "admission: Objective is 24h0m0s, 100µs to 1h0m0s is allowed, 0 for the default, or NoObjective"},
 		{admission.Options{Concurrency: 1, Capacity: -5}, "admission: Capacity is -5, 1 to 16777216 is allowed, or 0 for the default"},
 		{admission.Options{Concurrency: 1, Capacity: 1<<24 + 1}, "admission: Capacity is 16777217, 1 to 16777216 is allowed, or 0 for the default"},
 		{admission.Options{Concurrency: 1, Mode: 2}, "admission: Mode is 2, Enforce (0) and Observe (1) are allowed"},
@@ -168,7 +177,7 @@ func TestAcquire_ContextEnds(t *testing.T) {
 					require.ErrorIs(t, err, admission.ErrShed)
 					require.NotErrorIs(t, err, admission.ErrClosed)
 					require.ErrorIs(t, err, row.cause)
-					var shed *admission.Shed
+					var shed *admission.ShedError
 					require.ErrorAs(t, err, &shed)
 					require.Equal(t, row.reason, shed.Reason)
 					require.Zero(t, shed.RetryAfter)
@@ -202,7 +211,7 @@ func TestAcquire_TurnedAway(t *testing.T) {
 		synctest.Wait()
 		_, err := c.Acquire(t.Context(), admission.Request{})
 		require.EqualError(t, err, "admission: shed: full")
-		var shed *admission.Shed
+		var shed *admission.ShedError
 		require.ErrorAs(t, err, &shed)
 		require.Equal(t, time.Second, shed.RetryAfter)
 		require.NoError(t, errors.Unwrap(err))
@@ -215,6 +224,119 @@ func TestAcquire_TurnedAway(t *testing.T) {
 }
 
 // A permit is void once it was released, whoever has its places by then.
+// The first word on how a request ended counts, and what comes after it changes nothing, also
+// once the places are taken again.
+func TestPermit_Done(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, row := range []struct {
+			name    string
+			end     func(admission.Permit)
+			dropped uint64
+		}{
+			{"good", func(p admission.Permit) { p.Done(admission.Good) }, 0},
+			{"dropped", func(p admission.Permit) { p.Done(admission.Dropped) }, 1},
+			{"ignored", func(p admission.Permit) { p.Done(admission.Ignored) }, 0},
+			{"no outcome there is", func(p admission.Permit) { p.Done(7) }, 0},
+			{"released is good", func(p admission.Permit) { p.Release(); p.Done(admission.Dropped) }, 0},
+			{"twice", func(p admission.Permit) { p.Done(admission.Dropped); p.Done(admission.Dropped) }, 1},
+			{"told before", func(p admission.Permit) { p.Tell(admission.Dropped); p.Done(admission.Good) }, 1},
+			{"told before as good", func(p admission.Permit) { p.Tell(admission.Good); p.Done(admission.Dropped) }, 0},
+			{"told after", func(p admission.Permit) { p.Done(admission.Good); p.Tell(admission.Dropped) }, 0},
+		} {
+			c := open(t, admission.Options{MaxConcurrency: 1})
+			first := take(t, c, 1)
+			row.end(first)
+			require.Equal(t, row.dropped, c.Stats().Learned.Dropped, row.name)
+			require.Zero(t, c.Stats().InUse, row.name)
+			next := take(t, c, 1)
+			first.Tell(admission.Dropped)
+			first.Done(admission.Dropped)
+			require.Equal(t, 1, c.Stats().InUse, row.name)
+			require.Equal(t, row.dropped, c.Stats().Learned.Dropped, row.name)
+			next.Release()
+			admission.Permit{}.Done(admission.Dropped)
+		}
+	})
+}
+
+// What a request does under its context is part of it: it has its places, and waits for no
+// others of the same controller.
+func TestPermit_Context(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		c, other := open(t, admission.Options{Concurrency: 1}), open(t, admission.Options{Concurrency: 1})
+		outer := context.WithValue(t.Context(), key{}, "kept")
+		require.Equal(t, outer, admission.Permit{}.Context(outer))
+		p := take(t, c, 1)
+		ctx, cancel := context.WithCancel(p.Context(outer))
+		require.Equal(t, "kept", ctx.Value(key{}))
+		inner, err := c.Acquire(ctx, admission.Request{})
+		require.NoError(t, err)
+		inner.Done(admission.Dropped)
+		require.Equal(t, 1, c.Stats().InUse)
+		elsewhere, err := other.Acquire(ctx, admission.Request{})
+		require.NoError(t, err)
+		require.Equal(t, 1, other.Stats().InUse, "another controller is another resource")
+		elsewhere.Release()
+
+		p.Release()
+		inner, err = c.Acquire(ctx, admission.Request{})
+		require.NoError(t, err)
+		require.Equal(t, 1, c.Stats().InUse, "it has none any more")
+		inner.Release()
+		cancel()
+		_, err = c.Acquire(ctx, admission.Request{})
+		require.ErrorIs(t, err, context.Canceled)
+
+		require.NoError(t, c.Do(t.Context(), admission.Request{}, func(ctx context.Context) error {
+			return c.Do(ctx, admission.Request{}, func(context.Context) error {
+				require.Equal(t, 1, c.Stats().InUse)
+				return nil
+			})
+		}))
+		requireWhole(t, c)
+	})
+}
+
+// DeadlineExceeded says that the deadline has passed. Who could not meet it is told something
+// else, whatever the strategy calls that.
+func TestAcquire_HasTimeLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, reason := range []strategies.Reason{"late", strategies.ReasonExpired} {
+			c := open(t, admission.Options{Concurrency: 1, Spec: strategies.Spec{
+				Name: "strict", Reasons: []strategies.Reason{"late"},
+				New: func(o strategies.Config) strategies.Discipline {
+					fifo, _ := strategies.Lookup("fifo")
+					return strict{fifo.New(o), reason}
+				},
+			}})
+			held := take(t, c, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			_, err := c.Acquire(ctx, admission.Request{})
+			require.ErrorIs(t, err, admission.ErrShed)
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			var shed *admission.ShedError
+			require.ErrorAs(t, err, &shed)
+			require.Equal(t, reason, shed.Reason)
+			held.Release()
+		}
+	})
+}
+
+// strict turns away all that would have to wait.
+type strict struct {
+	strategies.Discipline
+	reason strategies.Reason
+}
+
+func (s strict) Push(*strategies.Task, int64) strategies.Verdict {
+	return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: s.reason}
+}
+
 func TestPermit_ReleasedTwice(t *testing.T) {
 	t.Parallel()
 	c := open(t, admission.Options{Strategy: "fifo", Concurrency: 2})
@@ -341,8 +463,10 @@ func TestController_Close(t *testing.T) {
 		small.Release()
 		small.Release()
 		require.Zero(t, c.Stats().InUse)
-		require.NoError(t, c.SetConcurrency(5))
-		require.NoError(t, c.Switch("fifo"))
+		require.ErrorIs(t, c.SetConcurrency(5), admission.ErrClosed)
+		require.ErrorIs(t, c.Switch("fifo"), admission.ErrClosed)
+		require.ErrorIs(t, c.SwitchTo(strategies.EDF(strategies.EDFOptions{})), admission.ErrClosed)
+		require.NoError(t, c.Drain(t.Context()))
 		c.Close()
 	})
 }
@@ -429,6 +553,49 @@ func TestHooks(t *testing.T) {
 }
 
 // However often the concurrency changes, no place seems to be in use that is not.
+// LimitChanged is told how many places there are, learned or set, and may use the controller.
+func TestHooks_LimitChanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told [][2]int
+		var c *admission.Controller
+		c = open(t, admission.Options{Strategy: "fifo", InitialConcurrency: 2, LimitChanged: func(from, to int) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, [2]int{from, to})
+			require.Equal(t, to, c.Stats().Concurrency)
+			if to == 6 {
+				require.NoError(t, c.SetConcurrency(5))
+			}
+		}})
+		require.Equal(t, 2, c.Stats().Concurrency)
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				_ = c.Do(t.Context(), admission.Request{}, func(ctx context.Context) error { return sleep(ctx, time.Second) })
+			})
+		}
+		all.Wait()
+		synctest.Wait()
+		grown := len(told)
+		require.Greater(t, grown, 1)
+		require.Equal(t, 2, told[0][0])
+		for i, change := range told[1:] {
+			require.Equal(t, told[i][1], change[0], "from where the last one ended")
+		}
+		require.Equal(t, c.Stats().Concurrency, told[grown-1][1])
+
+		for _, n := range []int{7, 7, 6} {
+			require.NoError(t, c.SetConcurrency(n))
+			synctest.Wait()
+		}
+		require.Equal(t, [][2]int{{7, 6}, {6, 5}}, told[len(told)-2:])
+		require.Equal(t, 5, c.Stats().Concurrency)
+		requireWhole(t, c)
+	})
+}
+
 func TestController_StatsAreOfOneMoment(t *testing.T) {
 	t.Parallel()
 	c := open(t, admission.Options{Concurrency: 100})
@@ -541,6 +708,52 @@ func TestObserve(t *testing.T) {
 				}
 				requireWhole(t, c)
 			})
+		})
+	}
+}
+
+// Objective and mode change while requests wait, and Stats tells what is in force.
+func TestController_SetObjectiveAndMode(t *testing.T) {
+	t.Parallel()
+	c := open(t, admission.Options{Concurrency: 1, Objective: 200 * time.Millisecond})
+	require.Equal(t, strategies.ObjectiveState{Set: 200 * time.Millisecond, InForce: 200 * time.Millisecond, Why: "it is set"}, c.Stats().Objective)
+	require.NoError(t, c.SetObjective(admission.NoObjective))
+	require.Zero(t, c.Objective().InForce())
+	require.NoError(t, c.SetObjective(0))
+	require.Equal(t, strategies.StandIn, c.Stats().Objective.InForce)
+	require.EqualError(t, c.SetObjective(-2), "admission: Objective is -2ns, 100µs to 1h0m0s is allowed, 0 for the default, or NoObjective")
+	require.NoError(t, c.SetMode(admission.Observe))
+	require.Equal(t, admission.Observe, c.Stats().Mode)
+	require.NoError(t, c.SetMode(admission.Enforce))
+	require.EqualError(t, c.SetMode(2), "admission: Mode is 2, Enforce (0) and Observe (1) are allowed")
+	require.Equal(t, admission.Enforce, c.Stats().Mode)
+}
+
+// What was answered later than the objective would be turned away, whether or not anybody
+// is held back. It is told once, when the places are given back.
+func TestObserve_Late(t *testing.T) {
+	t.Parallel()
+	for _, concurrency := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var told, released []admission.Event
+			c := open(t, admission.Options{
+				Concurrency: concurrency, Mode: admission.Observe, Objective: 200 * time.Millisecond,
+				Shed:     func(e admission.Event) { told = append(told, e) },
+				Released: func(e admission.Event) { released = append(released, e) },
+			})
+			r := admission.Request{Client: "a"}
+			for _, took := range []time.Duration{150 * time.Millisecond, 250 * time.Millisecond} {
+				p, err := c.Acquire(t.Context(), r)
+				require.NoError(t, err)
+				time.Sleep(took)
+				p.Tell(admission.Good)
+				time.Sleep(time.Minute) // its reader is slow
+				p.Release()
+			}
+			require.Equal(t, []admission.Event{{Strategy: "auto", Request: r, Reason: strategies.ReasonLate, Observed: true}}, told)
+			require.Len(t, released, 2)
+			require.True(t, released[0].InTime)
+			require.False(t, released[1].InTime)
 		})
 	}
 }

@@ -24,8 +24,12 @@ func TestCost_MoreThanThereIs(t *testing.T) {
 			require.Equal(t, 4, c.Stats().InUse)
 			p.Release()
 		}
-		p, err := c.Acquire(t.Context(), admission.Request{Cost: -3})
-		require.NoError(t, err)
+		_, err := c.Acquire(t.Context(), admission.Request{Cost: -3})
+		require.EqualError(t, err, "admission: Cost is -3, at least 1 is allowed, or 0 for 1")
+		require.NotErrorIs(t, err, admission.ErrShed)
+		_, ok := c.TryAcquire(admission.Request{Cost: -3})
+		require.False(t, ok)
+		p := take(t, c, 0)
 		require.Equal(t, 1, c.Stats().InUse)
 
 		granted := make(chan admission.Permit)

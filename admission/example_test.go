@@ -21,7 +21,7 @@ func ExampleController_Acquire() {
 	}
 	query := func(ctx context.Context) error {
 		permit, err := ctl.Acquire(ctx, admission.Request{Client: "tenant-7"})
-		if shed, ok := errors.AsType[*admission.Shed](err); ok {
+		if shed, ok := errors.AsType[*admission.ShedError](err); ok {
 			return fmt.Errorf("come back in %v: %w", shed.RetryAfter, err)
 		}
 		defer permit.Release()
@@ -197,7 +197,7 @@ func ExampleController_SetConcurrency() {
 // Without a number of places the controller learns it, from how long requests take while
 // others wait. What is in front of something that answers before it has sent all says when
 // its answer begins: how long the client takes to read it is another matter.
-func ExamplePermit_Answered() {
+func ExamplePermit_Tell() {
 	ctl, _ := admission.New(admission.Options{MaxConcurrency: 100})
 	permit, err := ctl.Acquire(context.Background(), admission.Request{})
 	if err != nil {
@@ -205,10 +205,65 @@ func ExamplePermit_Answered() {
 	}
 	defer permit.Release()
 	// … the work …
-	permit.Answered(admission.Good)
+	permit.Tell(admission.Good)
 	// … the answer is sent, and the place kept …
 	fmt.Println(ctl.Stats().InUse, ctl.Stats().Learned.Max)
 	// Output: 1 100
+}
+
+// Done tells how a request ended. What its client does says nothing of the resource.
+func ExamplePermit_Done() {
+	ctl, _ := admission.New(admission.Options{InitialConcurrency: 8})
+	query := func(ctx context.Context, db func(context.Context) error) error {
+		permit, err := ctl.Acquire(ctx, admission.Request{})
+		if err != nil {
+			return err
+		}
+		err = db(ctx)
+		switch {
+		case errors.Is(err, context.Canceled):
+			permit.Done(admission.Ignored)
+		case errors.Is(err, context.DeadlineExceeded):
+			permit.Done(admission.Dropped)
+		default:
+			permit.Done(admission.Good)
+		}
+		permit.Release() // does nothing any more
+		return err
+	}
+	fmt.Println(query(context.Background(), func(context.Context) error { return context.Canceled }))
+	fmt.Println(query(context.Background(), func(context.Context) error { return context.DeadlineExceeded }))
+	fmt.Println("dropped:", ctl.Stats().Learned.Dropped)
+	// Output:
+	// context canceled
+	// context deadline exceeded
+	// dropped: 1
+}
+
+// What a request does is part of it, and waits for no places of the same controller.
+func ExamplePermit_Context() {
+	ctl, _ := admission.New(admission.Options{Concurrency: 1})
+	permit, _ := ctl.Acquire(context.Background(), admission.Request{})
+	defer permit.Release()
+	ctx := permit.Context(context.Background())
+	fmt.Println(ctl.Do(ctx, admission.Request{}, func(context.Context) error {
+		fmt.Println("in use:", ctl.Stats().InUse)
+		return nil
+	}))
+	// Output:
+	// in use: 1
+	// <nil>
+}
+
+// LimitChanged is told how many places there are.
+func ExampleOptions_limitChanged() {
+	changed := make(chan [2]int, 1)
+	ctl, _ := admission.New(admission.Options{
+		Concurrency:  4,
+		LimitChanged: func(from, to int) { changed <- [2]int{from, to} },
+	})
+	fmt.Println(ctl.SetConcurrency(8), <-changed)
+	// Output: <nil> [4 8]
 }
 
 // Hooks are told what becomes of every request.

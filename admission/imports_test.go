@@ -14,11 +14,12 @@ func TestAdapters_ImportWhatTheyAdaptAlone(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/spillway-go/spillway/"
 	for adapter, allowed := range map[string][]string{
-		"internal/wire":     nil,
-		"admissionhttp":     nil,
-		"admissionfasthttp": {"github.com/valyala/fasthttp"},
-		"admissionprom":     {"github.com/prometheus/client_golang/prometheus"},
-		"admissiongrpc":     {"google.golang.org/grpc"},
+		"internal/wire":      nil,
+		"internal/restraint": nil,
+		"admissionhttp":      nil,
+		"admissionfasthttp":  {"github.com/valyala/fasthttp"},
+		"admissionprom":      {"github.com/prometheus/client_golang/prometheus"},
+		"admissiongrpc":      {"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc/errdetails"},
 	} {
 		cmd := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, ".")
 		cmd.Dir = adapter

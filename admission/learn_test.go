@@ -73,7 +73,7 @@ func TestLearned_ContextsEnd(t *testing.T) {
 				require.ErrorIs(t, <-second, context.Canceled)
 				require.ErrorIs(t, <-first, context.DeadlineExceeded)
 				require.Empty(t, third)
-				held.Answered(admission.Good)
+				held.Tell(admission.Good)
 				synctest.Wait()
 				require.Empty(t, third, "the place is still held")
 				held.Release()
@@ -98,8 +98,8 @@ func TestLearned_ContextsEnd(t *testing.T) {
 	}
 }
 
-// Do tells a law what became of the work: what ran out of time, or whose caller has left, is dropped, and what panics
-// tells nothing.
+// Do tells a law what became of the work: what ran out of time is dropped. Whose caller has left,
+// and what panics, tells nothing.
 func TestLearned_Do(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestLearned_Do(t *testing.T) {
 		for _, row := range []struct {
 			err     error
 			dropped uint64
-		}{{nil, 0}, {failed, 0}, {context.DeadlineExceeded, 1}, {context.Canceled, 2}} {
+		}{{nil, 0}, {failed, 0}, {context.DeadlineExceeded, 1}, {context.Canceled, 1}} {
 			require.Equal(t, row.err, c.Do(t.Context(), admission.Request{}, func(context.Context) error { return row.err }))
 			require.Equal(t, row.dropped, c.Stats().Learned.Dropped)
 		}
@@ -169,9 +169,9 @@ func TestLearned_ObservedCannotTell(t *testing.T) {
 	learned := map[string]int{}
 	for name, upstream := range upstreams {
 		synctest.Test(t, func(t *testing.T) {
-			c := open(t, admission.Options{Mode: admission.Observe})
+			c := open(t, admission.Options{Mode: admission.Observe, Objective: admission.NoObjective})
 			observed = append(observed, load(t, c, upstream(), 10*time.Second))
-			c = open(t, admission.Options{})
+			c = open(t, admission.Options{Objective: admission.NoObjective}) // nobody is refused
 			load(t, c, upstream(), time.Minute)
 			learned[name] = c.Stats().Learned.Limit
 		})
@@ -224,7 +224,7 @@ func TestLearned_LeftBeforeItsTurn(t *testing.T) {
 			var held []admission.Permit
 			for range limit {
 				held = append(held, take(t, c, 1))
-				held[len(held)-1].Answered(admission.Unmeasured)
+				held[len(held)-1].Tell(admission.Ignored)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			for range 10 {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +59,7 @@ func granted(t *dispatch.Task) {
 // unused gives back the places of w, which nobody has used. So how long w had them tells
 // nothing of how long requests take.
 func (c *Controller) unused(w *waiter) {
-	c.engine.Answered(&w.task, w.task.Began(), dispatch.Unmeasured)
+	c.engine.Answered(&w.task, w.task.Began(), dispatch.Ignored)
 	c.engine.Release(&w.task)
 	c.recycle(w)
 }
@@ -122,61 +123,102 @@ func (w *waiter) event() Event {
 	return e
 }
 
-// Permit holds the places of a request. It is a value: its copies are the same permit. The
-// zero value holds none.
+// Permit holds the places of a request until it is Done. It is a value: its copies are the
+// same permit. The zero value holds none.
 type Permit struct {
 	waiter     *waiter
 	generation uint64
 }
 
-// Outcome is how a request ended, for a learned concurrency.
+func (p Permit) valid() bool { return p.waiter != nil && p.waiter.generation.Load() == p.generation }
+
+// Context returns a context for what the request of p does: where that asks the same
+// controller for places, it has them, so that it does not wait for itself. Under the controller
+// as the key, p is among the values of the context.
+func (p Permit) Context(ctx context.Context) context.Context {
+	if p.waiter == nil {
+		return ctx
+	}
+	return &holding{ctx, p}
+}
+
+// holding is what context.WithValue would return, in one allocation.
+type holding struct {
+	context.Context
+	permit Permit
+}
+
+func (h *holding) Value(key any) any {
+	if c, ok := key.(*Controller); ok && c == h.permit.waiter.controller {
+		return h.permit
+	}
+	return h.Context.Value(key)
+}
+
+// Outcome is how a request ended. A learned concurrency goes by it.
 type Outcome uint8
 
 const (
 	// Good is a request that was served, also with an answer such as 404.
 	Good Outcome = iota
-	// Dropped is a request that ran out of time, or that an overloaded resource behind the
-	// controller refused.
+	// Dropped is a request for which the resource behind the controller could not do enough:
+	// it refused, or took longer than the request had. It counts as Ignored if the request
+	// had less than a usual service time until its deadline when it got its places.
 	Dropped
-	// Unmeasured is a request whose duration says nothing about the resource, because it
-	// did not reach it, for example.
-	Unmeasured
+	// Ignored is a request that says nothing of the resource: its client left, or it did
+	// not reach the resource.
+	Ignored
 )
 
-// Answered ends the time that a learned concurrency measures, and says how the request
-// ended. Call it when the answer begins, so that a client that reads slowly does not count.
-// The places are kept until Release. Without Answered, Release ends the time, as Good. Only
-// the first call has an effect, and only if the concurrency is learned.
-func (p Permit) Answered(how Outcome) {
-	w := p.waiter
-	if w == nil {
-		return
-	}
-	// In this order: if the permit is valid after the load of began, began is its own. If it
-	// is released from now on, and the waiter is used again, that has another began.
-	began := w.task.Began()
-	if w.generation.Load() != p.generation {
-		return
-	}
-	w.controller.engine.Answered(&w.task, began, dispatch.Outcome(how))
-}
-
-// Release gives the places back. Only the first call on any copy of the permit has an
-// effect.
-func (p Permit) Release() {
+// Done gives the places back, and says how the request ended. Only the first call on any
+// copy of the permit has an effect.
+func (p Permit) Done(how Outcome) {
 	w := p.waiter
 	if w == nil || !w.generation.CompareAndSwap(p.generation, p.generation+1) {
 		return
 	}
 	c := w.controller
-	if c.opts.Released != nil {
-		e := w.event()
-		e.Held = time.Since(w.admitted)
+	if how != Good {
+		c.engine.Answered(&w.task, w.task.Began(), dispatch.Outcome(how))
+	}
+	if c.opts.Released == nil && c.opts.Shed == nil {
 		c.engine.Release(&w.task)
 		c.recycle(w)
-		c.opts.Released(e)
 		return
 	}
+	e, spared := w.event(), w.task.Spared
+	if c.opts.Released != nil {
+		e.Held = time.Since(w.admitted)
+	}
 	c.engine.Release(&w.task)
+	e.InTime, e.LateWrong = w.task.InTime, w.task.LateWrong
+	late := w.task.Spared != spared
 	c.recycle(w)
+	if late && c.opts.Shed != nil {
+		told := Event{Strategy: e.Strategy, Request: e.Request, Waited: e.Waited, Reason: strategies.ReasonLate, Observed: true}
+		c.opts.Shed(told)
+	}
+	if c.opts.Released != nil {
+		c.opts.Released(e)
+	}
+}
+
+// Release is Done(Good).
+func (p Permit) Release() { p.Done(Good) }
+
+// Tell ends the service time of the request and says how it ended, but keeps the places.
+// It is for an answer that is ready and still has to be sent: the time in which a client
+// reads it is no service time. Only the first of Tell and Done says how the request ended.
+func (p Permit) Tell(how Outcome) {
+	w := p.waiter
+	if w == nil {
+		return
+	}
+	// In this order: if the permit is valid after the load of began, began is its own. If it
+	// is given back from now on, and the waiter is used again, that has another began.
+	began := w.task.Began()
+	if !p.valid() {
+		return
+	}
+	w.controller.engine.Answered(&w.task, began, dispatch.Outcome(how))
 }

@@ -122,11 +122,11 @@ func TestController_Random(t *testing.T) {
 						}
 						held.Add(-places)
 						if r.IntN(3) == 0 {
-							p.Answered(admission.Outcome(r.IntN(3)))
+							p.Tell(admission.Outcome(r.IntN(3)))
 						}
 						p.Release()
 						if r.IntN(4) == 0 {
-							p.Answered(admission.Good)
+							p.Tell(admission.Good)
 							p.Release()
 						}
 					}

@@ -13,8 +13,8 @@ var ErrShed = errors.New("admission: shed")
 // ErrClosed matches the errors of Acquire after Close, by errors.Is.
 var ErrClosed = errors.New("admission: the controller is closed")
 
-// Shed is the error for a request that was turned away. It got no places.
-type Shed struct {
+// ShedError is the error for a request that was turned away. It got no places.
+type ShedError struct {
 	// Reason says why: one of strategies.Reasons, or of the strategy's own reasons.
 	Reason strategies.Reason
 	// RetryAfter is how long to wait before trying again: about as long as the queue takes
@@ -28,7 +28,7 @@ type Shed struct {
 const longestRetry = 30 * time.Second
 
 // Error says why the request was turned away.
-func (s *Shed) Error() string {
+func (s *ShedError) Error() string {
 	if s.closed {
 		return ErrClosed.Error()
 	}
@@ -36,16 +36,16 @@ func (s *Shed) Error() string {
 }
 
 // Is reports whether target is ErrShed or, after Close, ErrClosed.
-func (s *Shed) Is(target error) bool {
+func (s *ShedError) Is(target error) bool {
 	return target == ErrShed || s.closed && target == ErrClosed
 }
 
 // Unwrap returns the error of the context if that ended, or nil.
-func (s *Shed) Unwrap() error { return s.cause }
+func (s *ShedError) Unwrap() error { return s.cause }
 
 // refused tells of a request that was turned away, and returns the error.
 func (c *Controller) refused(e Event, cause error) error {
-	s := &Shed{Reason: e.Reason, cause: cause, closed: c.closed.Load()}
+	s := &ShedError{Reason: e.Reason, cause: cause, closed: c.closed.Load()}
 	if s.Reason != strategies.ReasonExpired && s.Reason != strategies.ReasonAbandoned {
 		s.RetryAfter = min(max(c.engine.DrainTime().Truncate(time.Second)+time.Second, time.Second), longestRetry)
 	}

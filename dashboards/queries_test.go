@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
@@ -24,7 +23,7 @@ import (
 // histogram is there as its three parts.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	m := metrics.New(metrics.Options{Version: "v", Commit: "c", Store: "s", SLO: time.Second, Observe: true})
+	m := metrics.New(metrics.Options{Version: "v", Commit: "c", Store: "s"})
 	m.Watch(metrics.Sources{
 		Gauge: func() dispatch.Gauge {
 			return dispatch.Gauge{Strategy: "x", Capacity: 1, Limit: 1, Pace: 1, Learned: &dispatch.Learned{Limit: 1}}

@@ -194,6 +194,17 @@ func TestConsole_Switches(t *testing.T) {
 	s.switchTo("mpmc")
 	p.until(`document.getElementById('active').textContent === 'mpmc'`)
 
+	// Objective and mode change alone, too.
+	p.until(text("objective") + `.startsWith('objective: 100ms (none is set')`)
+	p.do(chromedp.Click(chromedp.CSS("#choose")), chromedp.WaitVisible(chromedp.CSS("#confirm")))
+	p.do(chromedp.SendKeys(chromedp.CSS("#slo"), "250ms"), chromedp.SetValue(chromedp.CSS("#mode"), "observe"))
+	p.until(text("confirm-yes") + ` === 'Change' && !document.getElementById('confirm-yes').disabled`)
+	p.picture("objective", chromedp.CaptureScreenshot())
+	p.do(chromedp.Click(chromedp.CSS("#confirm-yes")), chromedp.WaitNotVisible(chromedp.CSS("#confirm")))
+	p.until(text("announce") + ` === 'The objective is 250ms, the mode observe.' && ` + text("objective") + ` === 'objective: 250ms (it is set)'`)
+	p.until(text("summary") + `.endsWith('observe mode: it turns nothing away')`)
+	require.Contains(t, s.request(http.MethodGet, s.adminURL("/strategy"), "").body, `{"strategy":"mpmc","mode":"observe"`)
+
 	p.expect("status of 400")
 	choose("fifo")
 	p.js(`document.querySelector('#choices input:checked').value = 'none-such'`)

@@ -82,7 +82,7 @@ func dockerLife(t *testing.T, e *engine) {
 // docker stop lets the service answer what it has taken.
 func dockerDrain(t *testing.T, e *engine) {
 	const requests = 8
-	c := e.start(t, "-e", "SPILLWAY_WORKERS=4", "-e", "SPILLWAY_STORE_DELAY=1s")
+	c := e.start(t, "-e", "SPILLWAY_WORKERS=4", "-e", "SPILLWAY_STORE_DELAY=1s", "-e", "SPILLWAY_SLO=none")
 	clients := make([]*client, requests)
 	for i := range clients {
 		var err error

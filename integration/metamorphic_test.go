@@ -79,7 +79,7 @@ func randomSettings(rng *rand.Rand, l limits) []string {
 		"SPILLWAY_CACHE_BYTES=" + one("1", "10000", "1MB", "32MB"),
 		"SPILLWAY_MAX_BODY_BYTES=" + one("", "4MiB", "1GiB"),
 		"SPILLWAY_STORE_DELAY=" + one("0", "0", "0", "100us", "exp:300us"),
-		"SPILLWAY_SLO=" + one("1ms", "100ms", "1s"),
+		"SPILLWAY_SLO=" + one("", "100ms", "1s", "none"),
 		"SPILLWAY_LOG_LEVEL=" + one("debug", "info"),
 		fmt.Sprint("SPILLWAY_MAX_KEY_BYTES=", l.key),
 		fmt.Sprint("SPILLWAY_MAX_VALUE_BYTES=", l.value),
@@ -118,8 +118,8 @@ func (m model) body(keys []string, asJSON bool) string {
 }
 
 // requireServed asserts that not too much of what the users have sent in a life of
-// the service was shed, and that CoDel alone has given up what waited long, also what
-// had been submitted to another strategy before a switch.
+// the service was shed, and that those alone have given up what waited long, or would,
+// whose law that is, also what had been submitted to another strategy before a switch.
 func requireServed(t *testing.T, s *service, users []*user, message string) {
 	t.Helper()
 	done, shed := 0, 0
@@ -133,8 +133,13 @@ func requireServed(t *testing.T, s *service, users []*user, message string) {
 	if m.sum("spillway_strategy_switches_total") > 0 {
 		return
 	}
-	require.Equal(t, m.sum("spillway_shed_total", `reason="codel"`, strategyLabel("codel"))+m.sum("spillway_shed_total", `reason="codel"`, strategyLabel("auto")),
-		m.sum("spillway_shed_total", `reason="codel"`), message)
+	for reason, strategies := range map[string][]string{"codel": {"codel"}, "late": {"auto", "edf"}} {
+		by := 0.0
+		for _, strategy := range strategies {
+			by += m.sum("spillway_shed_total", fmt.Sprintf("reason=%q", reason), strategyLabel(strategy))
+		}
+		require.Equal(t, by, m.sum("spillway_shed_total", fmt.Sprintf("reason=%q", reason)), message)
+	}
 }
 
 // requireHolds asserts that the store holds what the users have written and
@@ -250,8 +255,8 @@ func (o operation) String() string {
 const shortTime = "Spillway-Timeout-Ms: 1"
 
 // checkShed checks the answer to an operation that was turned away. Those that
-// have time may be if there is no room for all users at once, or if CoDel finds
-// that they have waited long, as on a slow machine.
+// have time may be if there is no room for all users at once, or if they have waited
+// long, or would, as on a slow machine.
 func (o operation) checkShed(a answer, l limits) error {
 	status, may := http.StatusServiceUnavailable, false
 	switch a.shed() {
@@ -259,7 +264,7 @@ func (o operation) checkShed(a answer, l limits) error {
 		status, may = http.StatusGatewayTimeout, slices.Contains(o.headers, shortTime)
 	case "full", "displaced", "fair":
 		may = l.capacity < len(prefixes)
-	case "codel":
+	case "codel", "late":
 		may = true
 	}
 	if !may || a.status != status {

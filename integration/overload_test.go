@@ -30,11 +30,11 @@ func queueing() []string {
 }
 
 // occupy starts a service with one worker that works on one request for ever,
-// under the key "running".
+// under the key "running". Nobody is refused for being late.
 func occupy(t *testing.T, strategy string, env ...string) *service {
 	t.Helper()
 	s := start(t, raced, append([]string{"SPILLWAY_STRATEGY=" + strategy,
-		"SPILLWAY_WORKERS=1", "SPILLWAY_STORE_DELAY=1h"}, env...)...)
+		"SPILLWAY_WORKERS=1", "SPILLWAY_STORE_DELAY=1h", "SPILLWAY_SLO=none"}, env...)...)
 	s.dial().mustSend(t, http.MethodPut, entity("running"), "v")
 	s.eventually("the worker is busy", func() bool {
 		return s.metrics().sum("spillway_workers_busy", strategyLabel(strategy)) == 1
@@ -197,7 +197,7 @@ func TestOverload_ShedRequestsHaveNoEffect(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, raced, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_WORKERS=1",
-				"SPILLWAY_QUEUE_CAPACITY=2", "SPILLWAY_STORE_DELAY=1s")
+				"SPILLWAY_QUEUE_CAPACITY=2", "SPILLWAY_STORE_DELAY=1s", "SPILLWAY_SLO=none")
 			// The worker may be free before the requests below arrive, if the machine
 			// is slow. They are done then, and it is tried again.
 			var seen struct{ expired, abandoned bool }

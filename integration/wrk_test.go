@@ -76,7 +76,7 @@ func TestWrk_EveryStrategy(t *testing.T) {
 	seconds := longer(t, "SPILLWAY_WRK_SECONDS", 1)
 	for _, strategy := range strategies.Names() {
 		t.Run(strategy, func(t *testing.T) {
-			s := start(t, plain, "SPILLWAY_STRATEGY="+strategy)
+			s := start(t, plain, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_SLO=10s") // so that no machine is too slow
 			out, refused, err := s.wrk(seconds)
 			require.NoError(t, err)
 			t.Logf("%s requests a second", rate.FindStringSubmatch(out)[1])
@@ -105,7 +105,7 @@ func TestWrk_EveryStrategy(t *testing.T) {
 func TestWrk_Switching(t *testing.T) {
 	t.Parallel()
 	requireWrk(t)
-	s := start(t, plain)
+	s := start(t, plain, "SPILLWAY_SLO=10s") // so that no machine is too slow
 	names, seconds := strategies.Names(), longer(t, "SPILLWAY_WRK_SECONDS", 1)
 	var refused float64 // belongs to the goroutine until done
 	var enough atomic.Bool

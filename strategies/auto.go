@@ -5,162 +5,127 @@ import (
 	"sync"
 )
 
-// auto needs no setting: it finds out by itself when waiting is too long.
+// auto steers by the objective: within which time a request should be answered, counted
+// from its arrival.
 //
-// # The law
+// A turn is a worker taking work. The pace is the mean time from one task taken to the next
+// while tasks wait. The room is how many may wait such that the last is still answered in
+// time: what the objective leaves over the present service time, divided by the pace. While
+// all that wait fit into it, they are served in order of arrival and nobody is refused.
 //
-// Its clock counts turns: one begins whenever a worker takes work. While all workers are
-// busy, as many turns pass in one service time as there are workers, be it 50 µs or 100 ms.
+//	state     order          told that they are late
+//	calm      of arrival     nobody
+//	crowded   newest first   the oldest beyond 5/4 of the room, and beyond 40 tasks
+//	overload  newest first   they, and who has waited 36 turns or can be in time no more
+//	retry     newest first   as crowded
 //
-//  1. The limit begins at 16 tasks for each worker, and at 64 at least. Up to it the queue
-//     is first-in first-out.
-//  2. A longer queue has two parts: the newest tasks, as many as the limit, and the older
-//     ones that they have pushed out. The newest are served first, in the order of their
-//     arrival. Those pushed out are served when no other waits, the youngest first.
-//  3. From half the first limit on the queue is on trial: is this an overload? A look takes
-//     8 turns for each worker, and 30 ms at least. It is an overload if three looks after
-//     the first find the queue longer, by a 32nd of it, than any look before, with fewer than 8
-//     looks in between that do not. A task that left unserved counts as if it still waited.
-//     The limit is then at most 16 tasks for each worker, or 24: the 64 of a single worker
-//     would take 64 service times.
-//  4. If three looks in a row find the queue as long as before, it is a closed loop, whose
-//     clients all wait. It is served first-in first-out, however long it is, until it grows
-//     or has become shorter by an eighth.
-//  5. Tasks are given up in an overload alone, for the reason codel: those pushed out that
-//     have waited for 10 ms and for more turns than 3/2 of the limit. While a less important
-//     task waits, the first limit counts instead.
-//  6. Each push that pushes a task out multiplies the limit by 127/128. Below 24 tasks each
-//     turn adds half a task divided by the limit. Each time that a worker finds nothing
-//     adds an eighth of a task. So in an overload the limit settles at 8 divided by the
-//     square root of the tasks that are too many for each turn, which is the stock that
-//     keeps workers busy: 24 tasks at 1.1 times the capacity, 8 at twice, 4 at the least.
-//  7. An overload is over when the limit is back where it began, or when a worker has found
-//     nothing and then nothing was pushed or popped for 8 turns and 3 for each worker. A
-//     trial is over when the queue is short again.
+// From one to the other:
 //
-// While the queue is longer than the limit, or the limit below where it began, more
-// important classes go first, and the least important tasks are pushed out, or displaced
-// when the queue is full. A task that would miss its deadline at the pace of the last turns
-// is refused as expired at once, unless none waits.
+//	calm      to crowded:    more wait than the room
+//	crowded   to calm:       no more do, for 64 turns or as many as the room has tasks
+//	          to overload:   it lasts for an objective and 512 turns
+//	overload  to calm:       workers find nothing 256 times more often than somebody is told,
+//	                         or nothing happens for 8 turns and 3 for each worker
+//	          to retry:      each 8,192 turns, as those told may be those who come again
+//	retry     to overload:   more wait than the room
+//	          to calm:       no more do, for 16 turns for each task of the room
 //
-// What follows: nobody is refused in a burst that is over within 32 turns for each worker,
-// nor in a closed loop, unless its clients begin over so long a time that they look like a
-// load that grows. A load past the capacity that comes over so few connections that all of
-// them wait before the third look is taken for a closed loop too: nothing tells them apart.
+// Newest first is for what waits beyond 24 tasks, or a quarter of the room if that is less:
+// so many are served in order of arrival. More important classes go before others, except
+// while it is calm, and the least important are told first. A task that would miss its own
+// deadline in order of arrival counts as one beyond the room; one that would miss it even if
+// it went before all that are not more important is told at once, unless none waits.
 //
-// # Why these figures
+// The room is one task for each worker, and no more wait, while the work alone takes longer
+// than the objective leaves, and once no turn has begun for an objective and 16 service times.
+// Nobody is late before the pace is known.
 //
-// Simulated with 8 workers and exponential service, from 50 µs to 100 ms alike. At 1.1
-// times the capacity 1% of the workers' time is wasted, and 99% of the served take up to
-// 6.7 service times, of which the service alone is 4.6. At twice the capacity none is
-// wasted, and the figure is 5.1. That is near what is possible: by the formula for M/M/c/K,
-// to waste 1% at 1.1 times takes room for 21, and a queue of that length in which the
-// oldest give way has 6.3. Service times that vary more want more: with a tenth of the
-// requests 31 times as long as the others, 3.5% is wasted. A look lasts 30 ms because some
-// thousand connections take as long to be made: a closed loop that begins is no overload.
+// Of a hundred that would be told one is served all the same, once nothing else waits or its
+// objective has passed: at most one in 500 turns, so that those cost little.
 //
-// # What was taken from where
+// With exponential work at 0.9 times the capacity, whatever the number of workers, 0.3% find
+// 40 waiting, and the room is exceeded for 512 turns as rarely. At 1.1 times it, a stock of 24
+// leaves workers idle for 1% of the time. loadtest/figures/objective compares auto with other
+// strategies in thousands of settings.
 //
-// Newest first while a queue stands, and patience that is longer for a queue that comes
-// and goes: controlled delay and adaptive LIFO (Nichols and Jacobson, RFC 8289; Maurer,
-// "Fail at Scale", ACM Queue 2015). A queue's own waiting as the sign, and priorities of
-// which the least go first: DAGOR (Zhou et al., SoCC 2018). A small stock, the rest told
-// soon: Breakwater (Cho et al., OSDI 2020). A limit that is learned: Netflix's and Uber's,
-// but from how often workers find nothing and how often the queue is too long, which
-// needs no baseline of latencies that could drift.
+// Newest first once a queue stands: adaptive LIFO (Maurer, "Fail at Scale", ACM Queue 2015).
+// Waiting as the sign of overload, and classes: DAGOR (Zhou et al., SoCC 2018). A small stock,
+// others told early: Breakwater (Cho et al., OSDI 2020). Admission by the predicted time:
+// Bouncer (Xi et al., SIGMOD 2021).
 type auto struct {
-	workers int // it and what goes by it change under mu
-	observe bool
-	// most is where the limit begins, stock how far turns lift it, and least how far
-	// it falls.
-	most, stock, least float64
+	objective *Objective
+	observe   bool
+	workers   int // changes under mu
 
 	mu struct {
 		sync.Mutex
 		classes [classes]autoClass
 		some    uint8 // bit i: something of class i waits
-		newest  int   // the length of all lists newest
-		spared  list  // what would have been given up but for observe: the law takes it for gone
-		without int   // the length of spared
-		limit   float64
-		// stamp counts turns in its upper bits, and the pushes of the present turn in
-		// the lower. It stands in State.Number of a task, to tell its age in turns and
-		// which of two is older.
-		stamp uint64
-		// pace is the mean time between turns while tasks wait, in nanoseconds, 0 as
-		// long as none is known.
-		pace float64
-		// turned is when the last turn began, or a push or a pop found nothing after
-		// that. Then idle says whether the last of those was a pop.
-		turned int64
-		idle   bool
-		state  autoState
-		trial  autoTrial // means something while the queue is on trial, or steady
+		// spared is what would have been told but for observe, or to see whether that is
+		// right. The law takes it for gone. without is its length.
+		spared  list
+		without int
+		pushes  uint64 // State.Number of the last task
+
+		state autoState
+		since int64 // when crowded began
+		from  int64 // the turn at which the state began
+		above int64 // the last turn at which more waited than the room
+		spare int   // how often workers have found nothing, less how often somebody was told
+
+		turns  int64 // counts them
+		turned int64 // when the last one began, or something began to wait
+		found  int64 // when a worker found nothing last, if nothing has come since, or 0
+		popped int   // tasks taken since the last turn began
+		pace   float64
+		recent float64 // the pace of the last turns
+		known  float64 // of how many tasks pace is the mean
+
+		told   int   // since the last one that was spared to see whether it is late
+		probed int64 // the turn of that
 	}
 	room
 }
 
-// autoState is what auto takes the queue for.
+// autoState is what auto takes the queue for: see the law.
 type autoState uint8
 
 const (
-	autoCalm     autoState = iota // it comes and goes
-	autoOnTrial                   // it is long, and why is not known yet
-	autoSteady                    // it stays as long as it is: a closed loop
-	autoOverload                  // more comes than goes
+	autoCalm autoState = iota
+	autoCrowded
+	autoOverload
+	autoRetry
 )
 
-// autoTrial is what looks at a queue have found. How many have come is told without
-// those that were served: as many as wait, and those that have left unserved since the
-// trial began.
-type autoTrial struct {
-	turn  uint64 // at which the present look began
-	since int64  // and when
-	peak  int    // the most that have come in this look
-	most  int    // and in those before; 0 if there was none
-	left  int    // how many have left unserved
-
-	grown  int // how many looks have found more than those before
-	others int // looks since
-	same   int // of these, how many in a row have found as many
-}
-
-// autoClass holds the tasks of one class of priority. Those that were pushed out
-// are older than the newest.
+// autoClass holds the tasks of one class of priority, the oldest in front.
 type autoClass struct {
-	newest, out list
-	n           int // length of newest
-}
-
-func (c *autoClass) oldest() *Task {
-	if c.out.front != nil {
-		return c.out.front
-	}
-	return c.newest.front
+	list
+	n int // its length
 }
 
 const (
-	autoMost        = 16       // tasks for each worker
-	autoMostMin     = 64       // tasks
-	autoStock       = 24       // tasks
-	autoLeast       = 4        // tasks
-	autoShrink      = 1. / 128 // of the limit, for each push that pushes a task out
-	autoRefill      = 1. / 2   // tasks, for each turn and divided by the limit
-	autoGrow        = 1. / 8   // tasks, for each time that a worker finds nothing
-	autoQuiet       = 8        // turns
-	autoQuietWorker = 3        // and turns for each worker
-	autoAge         = 3. / 2   // turns for each task of the limit
-	autoKind        = 10e6     // nanoseconds that a task waits before it is given up, at least
-	autoLook        = 30e6     // nanoseconds of a look, at least
-	autoLookWorker  = 8        // and turns for each worker, at least
-	autoLookQueue   = 8        // and a turn for so many tasks that wait, if it is not longer
-	autoGrowth      = 1. / 32  // of what waits, or of the most that any look saw if that is less: what makes a queue longer, or shorter
-	autoLooks       = 3        // looks that find it longer, for an overload; or in a row as long, for a steady one
-	autoForget      = 8        // looks without growth after which that before is forgotten
-	autoGain        = 1. / 32  // the weight of one turn in the pace
-	autoOutlier     = 16       // a turn counts for so many times the pace at most
+	autoOver       = 5. / 4 // of the room: how many may wait
+	autoLeast      = 40     // tasks that may wait, whatever the room is
+	autoStock      = 24     // tasks that are served in order of arrival in an overload
+	autoStockShare = 1. / 4 // of the room, if that is less
+	autoAge        = 36     // turns that a task waits in an overload: 3/2 of the stock
+	autoSettle     = 64     // turns without more than the room until it is calm
+	autoLasts      = 512    // turns until it is an overload
+	autoSpare      = 256    // times that workers find nothing until it is over
+	autoQuiet      = 8      // turns in whose time nothing happens until it is over
+	autoQuietEach  = 3      // and turns for each worker
+	autoRetryEach  = 8192   // turns
+	autoRetryFor   = 16     // turns for each task of the room
+	autoHang       = 16     // service times in which no turn begins until hardly anybody may wait
 
-	stampTurn = 20 // the bits of a stamp below those that count turns
+	autoMemory     = 512 // tasks that the pace is the mean of
+	autoMemoryEach = 16  // and for each worker
+	autoRecent     = 64  // tasks of the recent pace
+	autoRecentEach = 4   // and for each worker
+	autoJump       = 3   // a factor between the two that is no chance
+
+	autoProbe      = 100 // of so many that would be told one is spared
+	autoProbeTurns = 500 // turns between two of them at least
 )
 
 var (
@@ -171,321 +136,293 @@ var (
 )
 
 func newAuto(c Config) Discipline {
-	q := &auto{room: roomOf(c), observe: c.Observe}
+	q := &auto{room: roomOf(c), observe: c.Observe, objective: c.Objective}
+	if q.objective == nil {
+		q.objective = new(Objective)
+	}
 	q.Resize(c.Workers)
 	return q
 }
 
-// Resize tells how many workers there are. Where the limit begins goes by that.
+// Resize tells how many workers there are.
 func (q *auto) Resize(workers int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	calm := q.mu.limit == q.most
 	q.workers = max(1, workers)
-	q.most = float64(min(max(autoMost*q.workers, autoMostMin), q.capacity))
-	q.stock = min(autoStock, q.most/2)
-	q.least = max(1, min(autoLeast, q.most/2))
-	if calm || q.mu.limit > q.most {
-		q.mu.limit = q.most
-	}
 }
 
-// Push adds t, unless it could not be done in time. If there is no room, the
-// oldest of the least important tasks is displaced, or t turned away if all are
-// more important.
+// Push adds t, unless it would miss its own deadline. The oldest of the least important is
+// displaced if there is no room, or if it is late.
 func (q *auto) Push(t *Task, now int64) Verdict {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := class(t)
-	hopeless := q.hopelessLocked(t, now)
-	if hopeless {
-		q.mu.trial.left++
-		if !q.observe {
-			return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
+	if q.waiting.Load() == 0 {
+		quiet := float64(autoQuiet+autoQuietEach*q.workers) * q.mu.pace
+		if q.mu.found != 0 && float64(now-q.mu.found) > quiet {
+			q.mu.state = autoCalm
 		}
-		t.WouldShed = ReasonExpired
+		q.mu.turned, q.mu.found = now, 0
 	}
-	if q.mu.some == 0 {
-		q.quietLocked(now)
-		q.mu.idle = false
+	waits, soonest := q.behindLocked(t)
+	if !q.observe && q.missesLocked(t, soonest, now) {
+		return Verdict{Outcome: TurnedAway, Reason: ReasonLate}
 	}
+	tight := q.missesLocked(t, waits, now)
 	var v Verdict
-	full := false
-	switch {
-	case q.waiting.Load() < int64(q.capacity):
-	case q.mu.without > 0:
-		v.Displaced = q.takeLocked(q.mu.spared.front)
-	case hopeless:
-		return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
-	default:
-		full = true
-		q.mu.trial.left++
-		least := uint8(bits.Len8(q.mu.some)) - 1
-		if c > least {
-			q.lookLocked(now)
-			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
+	if q.fullLocked() {
+		v.Displaced = q.mu.spared.front
+		if v.Displaced == nil {
+			least := uint8(bits.Len8(q.mu.some)) - 1
+			if c > least {
+				return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
+			}
+			v.Displaced = q.mu.classes[least].front
 		}
-		v.Displaced = q.takeLocked(q.mu.classes[least].oldest())
+		q.takeLocked(v.Displaced)
 	}
-	if hopeless {
-		q.spareLocked(t)
-		return v
-	}
-	q.mu.stamp++
-	t.State.Number = q.mu.stamp
-	q.mu.classes[c].newest.pushBack(t)
+	q.mu.pushes++
+	t.State.Number = q.mu.pushes
+	q.mu.classes[c].pushBack(t)
 	q.mu.classes[c].n++
 	q.mu.some |= 1 << c
-	q.mu.newest++
 	q.waiting.Add(1)
-	if full || float64(q.mu.newest) > q.mu.limit {
-		q.mu.limit = max(q.mu.limit*(1-autoShrink), q.least)
-		q.pushOutLocked()
+	late := q.judgeLocked(tight, now)
+	switch {
+	case v.Displaced != nil || late == nil:
+	case late != t:
+		if v.Displaced = q.tellLocked(late); v.Displaced != nil {
+			v.Reason = ReasonLate
+		}
+	case q.tellLocked(t) != nil: // it is the least important
+		return Verdict{Outcome: TurnedAway, Reason: ReasonLate}
 	}
-	q.lookLocked(now)
 	return v
 }
 
-// lookLocked looks at the queue, to which a task has come.
-func (q *auto) lookLocked(now int64) {
-	n, turn, trial := q.lengthLocked(), q.mu.stamp>>stampTurn, &q.mu.trial
-	switch q.mu.state {
-	case autoOverload:
-		return
-	case autoCalm:
-		if float64(n) > q.most/2 {
-			q.mu.state = autoOnTrial
-			*trial = autoTrial{turn: turn, since: now, peak: n}
-		}
-		return
-	}
-	came := n + trial.left
-	trial.peak = max(trial.peak, came)
-	if turn-trial.turn < uint64(autoLookWorker*q.workers) || now-trial.since < autoLook {
-		return
-	}
-	// In parts of what waits: those that have left may be far more, as when little was served for long.
-	growth := int(float64(min(trial.most, n)) * autoGrowth)
-	if trial.most > 0 && came <= trial.most+growth && turn-trial.turn < uint64(n/autoLookQueue) {
-		return
-	}
-	shrinks := trial.peak < trial.most-growth
-	if q.mu.state == autoSteady {
-		shrinks = trial.peak < trial.most-trial.most/8
-	}
-	switch {
-	case trial.most == 0:
-		trial.most = trial.peak
-	case came > trial.most+growth:
-		q.mu.state = autoOnTrial
-		if trial.grown++; trial.grown == autoLooks {
-			q.mu.state = autoOverload
-			q.mu.limit = min(q.mu.limit, max(q.stock, float64(autoMost*q.workers)))
-			q.pushOutLocked()
-		}
-		trial.most, trial.same, trial.others = trial.peak, 0, 0
-	case shrinks, trial.peak > trial.most+growth:
-		q.mu.state, trial.same = autoOnTrial, 0
-		trial.others++
-	default:
-		if trial.same++; trial.same == autoLooks {
-			q.mu.state = autoSteady
-		}
-		trial.others++
-	}
-	if trial.others == autoForget {
-		trial.most, trial.grown, trial.others = trial.peak, 0, 0
-	}
-	trial.peak, trial.turn, trial.since = came, turn, now
-}
-
-// Pop takes the next task, or one that has waited too long.
+// Pop takes the next task, or one that is late.
 func (q *auto) Pop(now int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for old := q.tooOldLocked(now); old != nil; old = q.tooOldLocked(now) {
-		if !q.observe {
-			return q.takeLocked(old), Shed, ReasonCoDel
+	for late := q.judgeLocked(false, now); late != nil; late = q.judgeLocked(false, now) {
+		if t := q.tellLocked(late); t != nil {
+			return t, Shed, ReasonLate
 		}
-		q.spareLocked(q.takeLocked(old))
 	}
-	if q.mu.some == 0 {
-		if q.mu.limit += autoGrow; q.mu.state != autoOverload || q.mu.limit >= q.most {
-			q.calmLocked()
-		}
-		q.quietLocked(now)
-		q.mu.idle = true
-		if q.mu.without > 0 {
-			return q.takeLocked(q.mu.spared.front), Run, ReasonNone
+	t := q.mu.spared.front
+	switch {
+	case q.mu.some != 0 && (t == nil || q.observe || now-t.Arrival < int64(q.objective.InForce())):
+		t = q.nextLocked(now)
+	case t == nil:
+		q.mu.turned, q.mu.found = now, now
+		if q.mu.spare++; q.mu.spare >= autoSpare {
+			q.mu.state = autoCalm
 		}
 		return nil, Empty, ReasonNone
 	}
-	t := q.takeLocked(q.nextLocked())
-	if q.mu.state != autoOverload && float64(q.lengthLocked()) <= min(q.mu.limit, q.most/2) {
-		q.calmLocked()
-	}
+	q.takeLocked(t)
+	q.mu.popped++
 	return t, Run, ReasonNone
 }
 
-// spareLocked keeps t, which would be given up but for observe, until there is nothing
-// else to do. For the law it is gone, so that as many are told of as would be given up.
-func (q *auto) spareLocked(t *Task) {
-	if t.WouldShed == ReasonNone {
-		t.WouldShed = ReasonCoDel
+// TurnBegan counts a turn, and measures the pace.
+func (q *auto) TurnBegan(now int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.popped == 0 { // another worker has told of what this one popped
+		return
 	}
-	q.mu.spared.pushBack(t)
-	q.mu.without++
-	q.waiting.Add(1)
+	took, n, workers := float64(max(now-q.mu.turned, 1)), float64(q.mu.popped), float64(q.workers)
+	q.mu.turned, q.mu.popped = now, 0
+	q.mu.turns++
+	// The first turns of all workers tell no more than one: they may end together.
+	recent := autoRecent + autoRecentEach*workers
+	q.mu.known = min(q.mu.known+n, autoMemory+autoMemoryEach*workers)
+	q.mu.pace += (took - n*q.mu.pace) / max(q.mu.known, workers)
+	q.mu.recent += (took - n*q.mu.recent) / max(min(q.mu.known, recent), workers, n)
+	if q.mu.known >= 2*recent && (q.mu.recent > autoJump*q.mu.pace || q.mu.recent*autoJump < q.mu.pace) {
+		q.mu.pace, q.mu.known = q.mu.recent, recent
+	}
 }
 
 // lengthLocked returns how many tasks wait, by the law.
 func (q *auto) lengthLocked() int { return int(q.waiting.Load()) - q.mu.without }
 
-// calmLocked ends a trial, or an overload.
-func (q *auto) calmLocked() { q.mu.state, q.mu.limit = autoCalm, q.most }
+// serviceLocked returns how long a task takes at present, in nanoseconds: all workers are
+// busy while tasks wait.
+func (q *auto) serviceLocked() float64 { return q.mu.pace * float64(q.workers) }
 
-// quietLocked notes that nothing waits at that time. If nothing has happened for
-// long since a worker found nothing, what stood is over.
-func (q *auto) quietLocked(now int64) {
-	if q.mu.idle && float64(now-q.mu.turned) > float64(autoQuiet+autoQuietWorker*q.workers)*q.mu.pace {
-		q.calmLocked()
+// roomLocked returns how many tasks may wait such that the last is answered in time, how many
+// may before somebody is told, and for how long one may in an overload, in nanoseconds.
+func (q *auto) roomLocked(now int64) (room, most, age float64) {
+	objective, workers := float64(q.objective.InForce()), float64(q.workers)
+	left, known := objective-q.serviceLocked(), q.mu.known >= autoRecent+autoRecentEach*workers
+	switch {
+	case q.mu.pace == 0:
+		return float64(q.capacity), float64(q.capacity), objective
+	case float64(now-q.mu.turned) > max(objective, autoHang*workers*q.mu.pace), known && left < workers*q.mu.pace:
+		return workers, workers, objective
 	}
-	q.mu.turned = now
+	room = max(left/q.mu.pace, workers)
+	if !known {
+		return room, max(autoJump*room, autoLeast), objective
+	}
+	return room, max(autoOver*room, autoLeast), min(left, autoAge*q.mu.pace)
 }
 
-// pushOutLocked leaves no more tasks among the newest than the limit.
-func (q *auto) pushOutLocked() {
-	for i := classes - 1; float64(q.mu.newest) > q.mu.limit; i-- {
-		for c := &q.mu.classes[i]; c.n > 0 && float64(q.mu.newest) > q.mu.limit; {
-			t := c.newest.front
-			c.newest.remove(t)
-			c.out.pushBack(t)
-			c.n--
-			q.mu.newest--
-		}
-	}
-}
-
-// standsLocked reports whether a queue stands, or has of late.
-func (q *auto) standsLocked() bool { return q.mu.limit < q.most }
-
-// tooOldLocked returns a task that has waited too long, or nil.
-func (q *auto) tooOldLocked(now int64) *Task {
-	if q.mu.state != autoOverload || q.mu.newest == q.lengthLocked() {
+// judgeLocked moves on to the state that holds now. It returns a task that is late, nil if
+// none is. Tight says that the task just pushed misses its own deadline in order of arrival.
+func (q *auto) judgeLocked(tight bool, now int64) *Task {
+	length := q.lengthLocked()
+	switch {
+	case q.mu.some == 0, q.mu.state == autoCalm && length <= q.workers && !tight:
+		return nil
+	case q.objective.InForce() == 0:
+		q.mu.state = autoCalm
 		return nil
 	}
-	turn, patience := q.mu.stamp>>stampTurn, autoAge*q.mu.limit
-	for some := q.mu.some; some != 0; patience = autoAge * q.most {
-		i := bits.Len8(some) - 1
-		some &^= 1 << i
-		t := q.mu.classes[i].out.front
-		if t != nil && turn-t.State.Number>>stampTurn > uint64(patience) && now-t.Submitted >= autoKind {
-			return t
+	n := float64(length)
+	room, most, age := q.roomLocked(now)
+	over := n > room || tight
+	if over {
+		q.mu.above = q.mu.turns
+	}
+	lasted := q.mu.turns - q.mu.from
+	switch q.mu.state {
+	case autoCalm:
+		if !over {
+			return nil
 		}
+		q.enterLocked(autoCrowded)
+		q.mu.since = now
+	case autoCrowded:
+		switch {
+		case !over && q.mu.turns-q.mu.above >= int64(min(autoSettle, room)):
+			q.enterLocked(autoCalm)
+			return nil
+		case lasted >= autoLasts && now-q.mu.since >= int64(q.objective.InForce()):
+			q.enterLocked(autoOverload)
+		}
+	case autoOverload:
+		if lasted >= autoRetryEach {
+			q.enterLocked(autoRetry)
+		}
+	case autoRetry:
+		switch {
+		case over:
+			q.enterLocked(autoOverload)
+		case float64(lasted) >= autoRetryFor*room:
+			q.enterLocked(autoCalm)
+			return nil
+		}
+	}
+	oldest := q.mu.classes[bits.Len8(q.mu.some)-1].front
+	if n > most || q.mu.state == autoOverload && float64(now-oldest.Arrival) > age {
+		return oldest
 	}
 	return nil
 }
 
-// nextLocked returns the task whose turn it is. Some task waits.
-func (q *auto) nextLocked() *Task {
-	c := &q.mu.classes[bits.TrailingZeros8(q.mu.some)]
-	switch {
-	case q.mu.state == autoSteady, float64(q.lengthLocked()) <= q.mu.limit:
-		if q.standsLocked() {
-			return c.oldest()
-		}
-	case c.n > 0:
-		return c.newest.front
-	default:
-		return c.out.back
+func (q *auto) enterLocked(s autoState) {
+	q.mu.state, q.mu.from = s, q.mu.turns
+	if s == autoOverload {
+		q.mu.spare = 0
 	}
-	oldest := c.oldest()
-	for some := q.mu.some & (q.mu.some - 1); some != 0; some &= some - 1 {
-		t := q.mu.classes[bits.TrailingZeros8(some)].oldest()
-		if t.State.Number < oldest.State.Number {
+}
+
+// tellLocked takes t out, which is late, and returns it. It is nil if t is spared.
+func (q *auto) tellLocked(t *Task) *Task {
+	q.takeLocked(t)
+	q.mu.told++
+	q.mu.spare = max(0, q.mu.spare-1)
+	if !q.observe {
+		if q.mu.told < autoProbe || q.mu.turns-q.mu.probed < autoProbeTurns {
+			return t
+		}
+		t.WouldShed = ReasonLate
+	}
+	q.mu.told, q.mu.probed = 0, q.mu.turns
+	q.mu.spared.pushBack(t)
+	q.mu.without++
+	q.waiting.Add(1)
+	return nil
+}
+
+// nextLocked returns the task whose turn it is. Some task waits.
+func (q *auto) nextLocked(now int64) *Task {
+	if q.mu.state != autoCalm {
+		c := &q.mu.classes[bits.TrailingZeros8(q.mu.some)]
+		room, _, _ := q.roomLocked(now)
+		if float64(q.lengthLocked()) > min(autoStock, autoStockShare*room) {
+			return c.back
+		}
+		return c.front
+	}
+	var oldest *Task
+	for some := q.mu.some; some != 0; some &= some - 1 {
+		t := q.mu.classes[bits.TrailingZeros8(some)].front
+		if oldest == nil || t.State.Number < oldest.State.Number {
 			oldest = t
 		}
 	}
 	return oldest
 }
 
-// TurnBegan counts and times a turn.
-func (q *auto) TurnBegan(now int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.mu.stamp = (q.mu.stamp>>stampTurn + 1) << stampTurn
-	if q.mu.limit < q.stock {
-		q.mu.limit += autoRefill / q.mu.limit
+// behindLocked returns how many tasks go before t in order of arrival, and newest first.
+func (q *auto) behindLocked(t *Task) (waits, soonest int) {
+	for i := range class(t) {
+		soonest += q.mu.classes[i].n
 	}
-	took := float64(max(now-q.mu.turned, 1))
-	q.mu.turned = now
-	if q.mu.pace == 0 {
-		q.mu.pace = took
-		return
-	}
-	q.mu.pace += (min(took, autoOutlier*q.mu.pace) - q.mu.pace) * autoGain
+	return q.lengthLocked(), soonest
 }
 
-// hopelessLocked reports whether t would not be done in time: what goes before it
-// is taken, then t itself, which takes as many turns as there are workers.
-func (q *auto) hopelessLocked(t *Task, now int64) bool {
-	if t.Deadline == 0 || q.mu.some == 0 {
-		return false
-	}
-	before := q.lengthLocked()
-	if q.standsLocked() && q.mu.state != autoSteady {
-		before = 0
-		for i := range class(t) + 1 {
-			before += q.mu.classes[i].n
-		}
-	}
-	return float64(t.Deadline-now) < float64(before+1+q.workers)*q.mu.pace
+// missesLocked reports whether t would miss its own deadline at the present pace if so many
+// tasks went before it.
+func (q *auto) missesLocked(t *Task, before int, now int64) bool {
+	return t.Deadline != 0 && q.mu.some != 0 && q.objective.InForce() != 0 &&
+		float64(t.Deadline-now) < float64(before+1)*q.mu.pace+q.serviceLocked()
 }
 
 // Remove takes t out of the queue.
 func (q *auto) Remove(t *Task) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := &q.mu.classes[class(t)]
-	switch {
-	case c.newest.holds(t), c.out.holds(t):
-		q.mu.trial.left++
-	case !q.mu.spared.holds(t):
+	if !q.mu.classes[class(t)].holds(t) && !q.mu.spared.holds(t) {
 		return false
 	}
 	q.takeLocked(t)
+	if t.Deadline != 0 { // it has passed, or its client has left before: it was as if told
+		q.mu.above = q.mu.turns
+		q.mu.spare = max(0, q.mu.spare-1)
+	}
 	return true
 }
 
-// takeLocked takes t, which waits, and returns it.
-func (q *auto) takeLocked(t *Task) *Task {
-	i := class(t)
-	c := &q.mu.classes[i]
-	switch {
-	case c.newest.holds(t):
-		c.newest.remove(t)
-		c.n--
-		q.mu.newest--
-	case q.mu.spared.holds(t):
+// takeLocked takes t, which waits.
+func (q *auto) takeLocked(t *Task) {
+	q.waiting.Add(-1)
+	if q.mu.spared.holds(t) {
 		q.mu.spared.remove(t)
 		q.mu.without--
-	default:
-		c.out.remove(t)
+		return
 	}
-	if c.oldest() == nil {
+	i := class(t)
+	c := &q.mu.classes[i]
+	c.remove(t)
+	if c.n--; c.n == 0 {
 		q.mu.some &^= 1 << i
 	}
-	q.waiting.Add(-1)
-	return t
 }
 
-// Measured returns the limit, which holds in an overload, and the pace of the turns.
+// Measured returns how many tasks may wait before somebody is told that he is late, and the
+// pace.
 func (q *auto) Measured() Measured {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	limit := q.most
-	if q.mu.state == autoOverload {
-		limit = q.mu.limit
+	m := Measured{Pace: int64(q.mu.pace)}
+	if q.mu.pace != 0 && q.objective.InForce() != 0 {
+		_, most, _ := q.roomLocked(q.mu.turned)
+		m.Limit = int(min(most, float64(q.capacity)))
 	}
-	return Measured{Limit: int(limit), Pace: int64(q.mu.pace)}
+	return m
 }

@@ -1,290 +1,169 @@
 package strategies_test
 
 import (
-	"math/rand/v2"
+	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// autoModel is what auto does, on a slice of the tasks in the order of their
-// arrival.
-type autoModel struct {
-	waiting                   []autoTask
-	capacity, workers         int
-	most, stock, least, limit float64
-	turns, turned             int64
-	idle                      bool
-	pace                      float64
-	state                     string // "", "trial", "steady" or "overload"
-	looked, since             int64
-	peak, longest, left       int
-	grown, others, same       int
-}
-
-type autoTask struct {
-	*strategies.Task
-	turn int64
-	out  bool // of the newest
-}
-
-func newAutoModel(c strategies.Config) strategies.Discipline {
-	most := float64(min(max(16*c.Workers, 64), c.Capacity))
-	return &autoModel{capacity: c.Capacity, workers: c.Workers, most: most, stock: min(24, most/2), least: max(1, min(4, most/2)), limit: most}
-}
-
-func (m *autoModel) Len() int { return len(m.waiting) }
-func (m *autoModel) Cap() int { return m.capacity }
-
-// best returns the index of the task that comes before all others, -1 if there
-// is none.
-func (m *autoModel) best(among func(autoTask) bool, before func(a, b autoTask) bool) int {
-	best := -1
-	for i, t := range m.waiting {
-		if among(t) && (best < 0 || before(t, m.waiting[best])) {
-			best = i
-		}
-	}
-	return best
-}
-
-func (t autoTask) class() int { return t.Priority.Class() }
-
-func anyTask(autoTask) bool            { return true }
-func moreImportant(a, b autoTask) bool { return a.class() < b.class() }
-func lessImportant(a, b autoTask) bool { return a.class() > b.class() }
-
-func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
-	var v strategies.Verdict
-	if n := len(m.waiting); n > 0 && t.Deadline != 0 {
-		before := n
-		if m.limit < m.most && m.state != "steady" {
-			before = 0
-			for class := range t.Priority.Class() + 1 {
-				before += m.newestOf(class)
-			}
-		}
-		if float64(t.Deadline-now) < float64(before+1+m.workers)*m.pace {
-			m.left++
-			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonExpired}
-		}
-	}
-	if len(m.waiting) == 0 {
-		m.quiet(now)
-		m.idle = false
-	}
-	full := len(m.waiting) == m.capacity
-	if full {
-		m.left++
-		i := m.best(anyTask, lessImportant) // the oldest of them
-		if m.waiting[i].class() < t.Priority.Class() {
-			m.look(now)
-			return turnedAway
-		}
-		v.Displaced = m.take(i)
-	}
-	m.waiting = append(m.waiting, autoTask{t, m.turns, false})
-	if full || float64(m.newest()) > m.limit {
-		m.limit = max(m.limit*(1-1./128), m.least)
-	}
-	for float64(m.newest()) > m.limit {
-		m.waiting[m.best(func(a autoTask) bool { return !a.out }, lessImportant)].out = true
-	}
-	m.look(now)
-	return v
-}
-
-func (m *autoModel) look(now int64) {
-	n := len(m.waiting)
-	if m.state == "overload" {
-		return
-	}
-	if m.state == "" {
-		if float64(n) > m.most/2 {
-			m.state, m.looked, m.since, m.peak, m.longest, m.grown, m.left = "trial", m.turns, now, n, 0, 0, 0
-			m.others, m.same = 0, 0
-		}
-		return
-	}
-	came := n + m.left
-	m.peak = max(m.peak, came)
-	if m.turns < m.looked+int64(8*m.workers) || now < m.since+30e6 {
-		return
-	}
-	growth := min(m.longest, n) / 32
-	least := m.longest - growth
-	if m.state == "steady" {
-		least = m.longest - m.longest/8
-	}
-	switch {
-	case m.longest == 0:
-		m.longest = m.peak
-	case came > m.longest+growth:
-		m.longest, m.grown, m.others, m.same = m.peak, m.grown+1, 0, 0
-		m.state = "trial"
-	case m.peak >= least && m.peak <= m.longest+growth:
-		m.others, m.same = m.others+1, m.same+1
-		if m.same == 3 {
-			m.state = "steady"
-		}
-	default:
-		m.others, m.same = m.others+1, 0
-		m.state = "trial"
-	}
-	if m.grown == 3 {
-		m.state = "overload"
-	}
-	if m.others == 8 {
-		m.longest, m.grown, m.others = m.peak, 0, 0
-	}
-	m.peak, m.looked, m.since = came, m.turns, now
-}
-
-func (m *autoModel) calm() { m.state, m.limit = "", m.most }
-
-func (m *autoModel) quiet(now int64) {
-	if m.idle && float64(now-m.turned) > float64(8+3*m.workers)*m.pace {
-		m.calm()
-	}
-	m.turned = now
-}
-
-// newest counts those that were not pushed out.
-func (m *autoModel) newest() (n int) {
-	for class := range 8 {
-		n += m.newestOf(class)
-	}
-	return n
-}
-
-func (m *autoModel) newestOf(class int) (n int) {
-	for _, t := range m.waiting {
-		if !t.out && t.class() == class {
-			n++
-		}
-	}
-	return n
-}
-
-func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
-	stands := m.limit < m.most
-	switch {
-	case len(m.waiting) == 0:
-		if m.limit += 1. / 8; m.state != "overload" || m.limit >= m.most {
-			m.calm()
-		}
-		m.quiet(now)
-		m.idle = true
-		return nil, strategies.Empty, strategies.ReasonNone
-	case m.state == "overload":
-		least := m.waiting[m.best(anyTask, lessImportant)].class()
-		tooOld := func(t autoTask) bool {
-			patience := 1.5 * m.limit
-			if t.class() != least {
-				patience = 1.5 * m.most
-			}
-			return t.out && m.turns-t.turn > int64(patience) && now-t.Submitted >= 10e6
-		}
-		if i := m.best(tooOld, lessImportant); i >= 0 {
-			return m.take(i), strategies.Shed, strategies.ReasonCoDel
-		}
-	}
-	next := 0
-	if stands {
-		next = m.best(anyTask, moreImportant)
-	}
-	if class := m.waiting[next].class(); m.state != "steady" && float64(len(m.waiting)) > m.limit {
-		next = m.best(func(t autoTask) bool { return t.class() == class && !t.out }, moreImportant)
-		for i, t := range m.waiting {
-			if t.class() == class && t.out && m.newestOf(class) == 0 {
-				next = i // until the last
-			}
-		}
-	}
-	t := m.take(next)
-	if m.state != "overload" && float64(len(m.waiting)) <= min(m.limit, m.most/2) {
-		m.calm()
-	}
-	return t, strategies.Run, strategies.ReasonNone
-}
-
-func (m *autoModel) TurnBegan(now int64) {
-	took := float64(max(now-m.turned, 1))
-	if m.pace == 0 {
-		m.pace = took
-	}
-	m.pace += (min(took, 16*m.pace) - m.pace) * (1. / 32)
-	m.turned = now
-	m.turns++
-	if m.limit < m.stock {
-		m.limit += 0.5 / m.limit
-	}
-}
-
-func (m *autoModel) Remove(t *strategies.Task) bool {
-	i := slices.IndexFunc(m.waiting, func(a autoTask) bool { return a.Task == t })
-	if i >= 0 {
-		m.left++
-		m.take(i)
-	}
-	return i >= 0
-}
-
-func (m *autoModel) take(i int) *strategies.Task {
-	t := m.waiting[i].Task
-	m.waiting = slices.Delete(m.waiting, i, i+1)
-	return t
-}
-
-// line is a queue whose workers take a task each millisecond, or each tick.
+// line is a queue whose workers take a task each tick, a millisecond. After learn, its room is
+// what the objective leaves over the work of a worker, in milliseconds.
 type line struct {
-	t    *testing.T
-	q    strategies.Discipline
-	now  int64 // nanoseconds
-	tick int64 // from a turn to the next
+	t         *testing.T
+	q         strategies.Discipline
+	objective *strategies.Objective
+	now       int64 // nanoseconds
+	tick      int64 // from a turn to the next
+	turns     int
+	told      []*strategies.Task
+	ran       []*strategies.Task
+	spared    int // of those that ran
 }
 
-func newLine(t *testing.T, workers, capacity int) *line {
-	return &line{t, lookup(t, "auto").New(strategies.Config{Capacity: capacity, Workers: workers}), 1, 1e6}
+func newLine(t *testing.T, workers int, objective time.Duration) *line {
+	l := &line{t: t, objective: new(strategies.Objective), now: 1, tick: 1e6}
+	require.NoError(t, l.objective.Set(objective))
+	l.q = lookup(t, "auto").New(strategies.Config{Capacity: 4096, Workers: workers, Objective: l.objective})
+	return l
 }
 
-// push pushes n tasks, which have to be queued without another being displaced,
-// and returns them.
-func (l *line) push(n, class int) []*strategies.Task {
+// come pushes n tasks of a class, and returns them.
+func (l *line) come(n, class int) []*strategies.Task {
 	tasks := make([]*strategies.Task, n)
 	for i := range tasks {
 		tasks[i] = &strategies.Task{Arrival: l.now, Submitted: l.now, Priority: strategies.Urgency(class)}
-		require.Equal(l.t, strategies.Verdict{}, l.q.Push(tasks[i], l.now))
+		l.push(tasks[i])
 	}
 	return tasks
 }
 
-// turn is a worker's who is free a millisecond later: it returns what it runs, nil
-// if it found nothing, and what was given up.
-func (l *line) turn() (run *strategies.Task, givenUp []*strategies.Task) {
+func (l *line) push(t *strategies.Task) strategies.Verdict {
+	v := l.q.Push(t, l.now)
+	switch {
+	case v.Reason != strategies.ReasonNone && v.Reason != strategies.ReasonLate || v.Displaced != nil && v.Reason != strategies.ReasonLate:
+		require.Fail(l.t, "for another reason", v)
+	case v.Displaced != nil:
+		l.told = append(l.told, v.Displaced)
+	case v.Outcome == strategies.TurnedAway:
+		l.told = append(l.told, t)
+	}
+	return v
+}
+
+// turn is a worker's who is free a tick later. It returns what it runs, nil if it found nothing.
+func (l *line) turn() *strategies.Task {
 	l.now += l.tick
+	l.turns++
 	for {
 		t, what, reason := l.q.Pop(l.now)
-		if what == strategies.Run {
+		switch what {
+		case strategies.Run:
 			l.q.(strategies.TurnObserver).TurnBegan(l.now)
+			l.ran = append(l.ran, t)
+			if t.WouldShed == strategies.ReasonLate {
+				l.spared++
+			}
+			return t
+		case strategies.Shed:
+			require.Equal(l.t, strategies.ReasonLate, reason)
+			l.told = append(l.told, t)
+		default:
+			return nil
 		}
-		if what != strategies.Shed {
-			return t, givenUp
-		}
-		require.Equal(l.t, strategies.ReasonCoDel, reason)
-		givenUp = append(givenUp, t)
 	}
 }
 
-// stand has two tasks come for each turn until the queue is as short as it gets
-// at that load.
-func (l *line) stand() {
-	for range 2000 {
-		l.push(2, 3)
+// learn has some wait, all of whom fit, until the pace is known.
+func (l *line) learn() {
+	l.come(2, 3)
+	for range 3000 {
+		l.come(1, 3)
 		l.turn()
+	}
+	require.Empty(l.t, l.told)
+	require.Equal(l.t, "calm", l.state())
+	l.ran = nil
+}
+
+func (l *line) state() string { return strategies.StateOf(l.q) }
+
+// hold has so many wait, and takes a turn.
+func (l *line) hold(n int) {
+	l.come(max(0, n-l.q.Len()), 3)
+	l.turn()
+}
+
+// until takes steps until the state is that, and returns how many it took.
+func (l *line) until(state string, step func(*line)) int {
+	for n := 1; n <= 20_000; n++ {
+		if step(l); l.state() == state {
+			return n
+		}
+	}
+	require.Fail(l.t, "never "+state)
+	return 0
+}
+
+// What comes in a turn.
+func nothing(l *line) { l.turn() }
+func few(l *line)     { l.hold(90) }
+func beyond(l *line)  { l.hold(110) }
+func twice(l *line)   { l.come(2, 3); l.turn() }
+func steady(l *line)  { l.come(1, 3); l.turn() }
+
+// The ways to the states, from a queue whose pace is known. A hundred fit.
+var ways = map[string]func(*line){
+	"calm":     func(*line) {},
+	"crowded":  func(l *line) { l.come(105, 3) },
+	"overload": func(l *line) { l.until("crowded", twice); l.until("overload", twice) },
+	"retry":    func(l *line) { l.until("crowded", twice); l.until("overload", twice); l.until("retry", twice) },
+}
+
+// The table of states in the comment of auto: each row is when one becomes another, or that it
+// does not. Four workers take a task each millisecond, and a hundred may wait.
+func TestAuto_States(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		proves string
+		from   string
+		step   func(*line)
+		to     string
+		turns  int // until then; 0 means never in 8,000
+	}{
+		{"as many as fit are no crowd", "calm", few, "crowded", 0},
+		{"more than fit are one at once", "calm", beyond, "crowded", 1},
+		// Five turns until no more wait than fit.
+		{"a crowd is over when no more than fit have waited for 64 turns", "crowded", few, "calm", 5 + 64 + 1},
+		{"a crowd that lasts for 512 turns is an overload", "crowded", beyond, "overload", 512 + 1},
+		{"a crowd that comes and goes is none", "crowded", func(l *line) { l.come(105, 3); l.empty() }, "overload", 0},
+		{"an overload is tried again after 8,192 turns", "overload", twice, "retry", 8192},
+		{"an overload is not over because few wait", "overload", steady, "calm", 0},
+		{"it is when workers have found nothing 256 times", "overload", nothing, "calm", 29 + 256},
+		{"what was told meanwhile counts against that", "overload", func(l *line) { l.come(60, 3); l.empty(); l.turn() }, "calm", 0},
+		{"a retry has failed when more wait than fit", "retry", twice, "overload", 64},
+		{"it has succeeded when no more have for 16 times the turns of the room", "retry", steady, "calm", 1601},
+	} {
+		t.Run(tt.proves, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, 4, 104*time.Millisecond)
+			l.learn()
+			ways[tt.from](l)
+			require.Equal(t, tt.from, l.state())
+			if tt.turns > 0 {
+				got := l.until(tt.to, tt.step)
+				require.InDelta(t, tt.turns, got, 2)
+				return
+			}
+			for l.turns = 0; l.turns < 8000; {
+				tt.step(l)
+				require.NotEqual(t, tt.to, l.state())
+			}
+		})
 	}
 }
 
@@ -295,263 +174,537 @@ func (l *line) empty() {
 	}
 }
 
-// A queue that comes and goes is first-in first-out, and nobody is given up.
-func TestAuto_FirstInFirstOutUpToTheLimit(t *testing.T) {
+// A crowd has to last for an objective too, where that is longer than 512 turns.
+func TestAuto_ACrowdLastsForAnObjective(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 8, 4096)
-	for range 20 {
-		tasks := l.push(128, 3)
-		for _, want := range tasks {
-			got, givenUp := l.turn()
-			require.Same(t, want, got)
-			require.Empty(t, givenUp)
-		}
+	l := newLine(t, 4, 2004*time.Millisecond)
+	l.learn()
+	l.come(2100, 3)
+	require.InDelta(t, 2004, l.until("overload", func(l *line) { l.hold(2100) }), 2)
+}
+
+// An overload is over when nothing has happened for 8 turns and 3 for each worker, but not
+// sooner.
+func TestAuto_Quiet(t *testing.T) {
+	t.Parallel()
+	for after, state := range map[int64]string{19: "overload", 21: "calm"} {
+		l := newLine(t, 4, 104*time.Millisecond)
+		l.learn()
+		ways["overload"](l)
+		l.empty()
 		l.turn()
+		l.now += after * 1e6
+		l.come(1, 3)
+		require.Equal(t, state, l.state(), "after %d turns", after)
 	}
 }
 
-// A single burst, beyond the limit, is worked off: those who came last first.
-func TestAuto_WorksOffABurst(t *testing.T) {
+// Whom each state serves next, and whom it tells. Some ordinary tasks wait, then comes an
+// important one, and more ordinary ones.
+func TestAuto_WhoIsServedAndWhoIsTold(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 8, 4096)
-	tasks := l.push(150, 3)
-	first, _ := l.turn()
-	require.NotSame(t, tasks[0], first)
-	ran := 1
-	for l.q.Len() > 0 {
-		_, givenUp := l.turn()
-		require.Empty(t, givenUp)
-		ran++
-	}
-	require.Equal(t, 150, ran)
-}
-
-// A load that grows the queue for four looks is an overload, and none before: until
-// then nobody is given up.
-func TestAuto_Overload(t *testing.T) {
-	t.Parallel()
-	for _, workers := range []int{1, 4, 8} {
-		l := newLine(t, workers, 100_000)
-		turns := 0
-		for given := 0; given == 0; turns++ {
-			l.push(3, 3)
-			_, givenUp := l.turn()
-			given = len(givenUp)
-		}
-		require.Greater(t, turns, max(4*8*workers, 120))
-		require.Less(t, turns, max(4*8*workers, 120)+64)
-	}
-}
-
-// Nobody is given up before having waited for 10 ms, however fast the workers are.
-func TestAuto_GivesUpNobodySoon(t *testing.T) {
-	t.Parallel()
-	l := newLine(t, 8, 100_000)
-	l.tick = 10e3
-	given := 0
-	for range 50_000 {
-		l.push(2, 3)
-		_, givenUp := l.turn()
-		for _, g := range givenUp {
-			require.GreaterOrEqual(t, l.now-g.Submitted, int64(10e6))
-		}
-		given += len(givenUp)
-	}
-	require.Greater(t, given, 10_000)
-}
-
-// Clients that all wait are a closed loop: nobody is given up, and soon all are served
-// in order of arrival.
-func TestAuto_ClosedLoop(t *testing.T) {
-	t.Parallel()
-	for _, clients := range []int{40, 100, 500, 4000} {
-		l := newLine(t, 8, 4096)
-		l.push(clients, 3)
-		last := int64(0)
-		for i := range 16 * clients {
-			run, givenUp := l.turn()
-			require.Empty(t, givenUp)
-			if i > 4*clients+200 {
-				require.GreaterOrEqual(t, run.Submitted, last)
-			}
-			last = run.Submitted
-			l.push(1, 3)
-		}
-	}
-}
-
-// When more comes than goes for long, tasks wait a few turns or are given up, and
-// Nothing is served for long, and whoever has waited for a second leaves. When turns begin again,
-// that is seen to be an overload, however many have left.
-func TestAuto_OverloadAfterAStandstill(t *testing.T) {
-	t.Parallel()
-	l := newLine(t, 1, 4096)
-	l.tick = 0
-	var waiting []*strategies.Task
-	come := func() { // one each three milliseconds
-		l.now += 3e6
-		waiting = append(waiting, l.push(1, 3)...)
-		for len(waiting) > 0 && l.now-waiting[0].Arrival > 1e9 {
-			l.q.(strategies.Remover).Remove(waiting[0])
-			waiting = waiting[1:]
-		}
-	}
-	for range 10_000 {
-		come()
-	}
-	var age int64
-	for i := range 1000 {
-		if come(); i%4 != 0 {
-			run, _ := l.turn()
-			age = l.now - run.Arrival
-		}
-	}
-	require.Less(t, age, int64(100e6))
-}
-
-// that soon; and whoever comes when it is over is served as ever.
-func TestAuto_StandingQueue(t *testing.T) {
-	t.Parallel()
-	l := newLine(t, 8, 4096)
-	l.stand()
-	require.Less(t, l.q.Len(), 32)
-	for range 100 {
-		l.push(2, 3)
-		run, givenUp := l.turn()
-		require.Less(t, l.now-run.Arrival, int64(12e6), "eight over the root of one task too many a turn, and some")
-		for _, g := range givenUp {
-			require.Less(t, l.now-g.Arrival, int64(24e6))
-		}
-	}
-	l.empty()
-	l.turn()
-	l.now += (8 + 3*8 + 1) * 2e6 // nothing happens
-	tasks := l.push(100, 3)
-	for _, want := range tasks {
-		got, _ := l.turn()
-		require.Same(t, want, got)
-	}
-}
-
-// Under observe it tells of as many as it gives up otherwise, and gives up none: also
-// when what it spares fills the queue, and with deadlines, which those that are
-// spared would have others miss.
-func TestAuto_ObservesWhatItWouldGiveUp(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name     string
-		load     float64 // tasks for each turn
-		deadline int64   // after the arrival; 0 for none
-		least    int     // of a hundred tasks, are given up
+	for _, tt := range []struct {
+		proves       string
+		way, state   string
+		before, more int
+		served       string // next: the oldest, or the important one
+		wait         int    // those that are not told
 	}{
-		{"enough workers", 0.8, 0, 0},
-		{"enough workers, deadlines", 0.8, 100e6, 0},
-		{"overload", 1.5, 0, 30},
-		{"large overload", 4, 0, 70},
-		{"overload, deadlines", 1.5, 50e6, 30},
-		{"large overload, deadlines", 4, 50e6, 70},
+		{"in calm all are served in order of arrival, and nobody is told", "calm", "calm", 30, 60, "oldest", 91},
+		{"in a crowd the important go first", "calm", "crowded", 60, 50, "important", 111},
+		{"the oldest of the least important are told, beyond 5/4 of the room", "calm", "crowded", 60, 100, "important", 125},
+		{"in an overload the important go first, too", "overload", "overload", 30, 60, "important", 91},
+		{"as many are told as in a crowd", "overload", "overload", 60, 100, "important", 125},
+		{"in a retry the important go first, too", "retry", "retry", 30, 60, "important", 91},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		t.Run(tt.proves, func(t *testing.T) {
 			t.Parallel()
-			const turns = 40_000
-			count := func(observe bool) (noted int) {
-				l := newLine(t, 8, 4096)
-				l.q = lookup(t, "auto").New(strategies.Config{Capacity: 4096, Workers: 8, Observe: observe})
-				note := func(task *strategies.Task, reason strategies.Reason) {
-					if task != nil && (reason != strategies.ReasonNone || task.WouldShed != strategies.ReasonNone) {
-						noted++
-					}
-				}
-				random, due := rand.New(rand.NewPCG(1, 1)), 0.0
-				for range turns {
-					for due += 2 * row.load * random.Float64(); due >= 1; due-- {
-						task := &strategies.Task{Arrival: l.now, Submitted: l.now}
-						if row.deadline != 0 {
-							task.Deadline = l.now + row.deadline
-						}
-						v := l.q.Push(task, l.now)
-						if note(v.Displaced, strategies.ReasonNone); v.Outcome == strategies.TurnedAway {
-							note(task, v.Reason)
-						}
-						require.True(t, !observe || v.Displaced == nil || v.Displaced.WouldShed != strategies.ReasonNone, "what would be served is not displaced by what would not")
-					}
-					l.now += l.tick
-					for {
-						task, what, reason := l.q.Pop(l.now)
-						if what == strategies.Run {
-							l.q.(strategies.TurnObserver).TurnBegan(l.now)
-						}
-						require.False(t, observe && what == strategies.Shed)
-						if note(task, reason); what != strategies.Shed {
-							break
-						}
-					}
-				}
-				return noted
+			l := newLine(t, 4, 104*time.Millisecond)
+			l.learn()
+			ways[tt.way](l)
+			l.empty()
+			l.told = nil
+			tasks := l.come(tt.before, 3)
+			important := l.come(1, 1)[0]
+			tasks = append(tasks, l.come(tt.more, 3)...)
+			require.Equal(t, tt.state, l.state())
+			require.InDelta(t, tt.wait, l.q.Len(), 1)
+			require.Equal(t, tasks[:len(l.told)], append([]*strategies.Task{}, l.told...))
+			want := important
+			if tt.served == "oldest" {
+				want = tasks[0]
 			}
-			enforced, observed := count(false), count(true)
-			require.GreaterOrEqual(t, enforced, int(float64(row.least)/100*row.load*turns))
-			require.InDelta(t, enforced, observed, 0.05*float64(enforced)+4096, "as much as still waits")
-			if row.least == 0 {
-				require.Zero(t, observed)
-			}
+			require.Same(t, want, l.turn())
 		})
 	}
 }
 
-// Of a queue that stands the important is served first, and the least important
-// given up; while none stands, all are in order.
-func TestAuto_Priorities(t *testing.T) {
+// The least important are told first, and one of them at the door if no other of them waits.
+func TestAuto_ClassesOfImportance(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 8, 4096)
-	low := l.push(1, 7)
-	high := l.push(1, 0)
-	got, _ := l.turn()
-	require.Same(t, low[0], got)
-	got, _ = l.turn()
-	require.Same(t, high[0], got)
+	l := newLine(t, 4, 104*time.Millisecond)
+	l.learn()
+	l.empty()
+	low := l.come(3, 7)
+	l.come(140, 1)
+	require.Equal(t, low, l.told[:3])
+	require.Equal(t, 1, l.told[3].Priority.Class())
+	one := &strategies.Task{Arrival: l.now, Submitted: l.now, Priority: 7}
+	require.Equal(t, late, l.push(one))
 
-	ran, givenUp := [8]int{}, [8]int{}
-	for i := range 3000 {
-		l.push(2, 6)
-		l.push(i%2, 1)
-		run, shed := l.turn()
-		ran[run.Priority.Class()]++
-		for _, s := range shed {
-			givenUp[s.Priority.Class()]++
+	// At twice the load, of which a quarter is important, none of that is told.
+	l.told, l.ran = nil, nil
+	for i := range 4000 {
+		l.come(2-i%2, 5)
+		l.come(i%2, 1)
+		l.turn()
+	}
+	ran := map[int]int{}
+	for _, task := range l.ran {
+		ran[task.Priority.Class()]++
+	}
+	for _, task := range l.told[140:] {
+		require.NotEqual(t, 1, task.Priority.Class())
+	}
+	require.InDelta(t, 2000, ran[1]-125, 30)
+}
+
+// In an overload the newest goes first, but the last 24 are served in order, or a quarter of the
+// room if that is less.
+func TestAuto_NewestFirstBeyondTheStock(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		objective time.Duration
+		stock     int
+	}{{104 * time.Millisecond, 24}, {44 * time.Millisecond, 10}} {
+		l := newLine(t, 4, tt.objective)
+		l.learn()
+		ways["overload"](l)
+		l.empty()
+		l.tick = 1e5 // so that nobody is old
+		tasks := l.come(34, 3)
+		for len(tasks) > 0 {
+			next := len(tasks) - 1
+			if len(tasks) <= tt.stock {
+				next = 0
+			}
+			require.Same(t, tasks[next], l.turn(), "%d wait", len(tasks))
+			tasks = slices.Delete(tasks, next, next+1)
 		}
 	}
-	require.Zero(t, givenUp[1])
-	require.Greater(t, ran[1], 1480)
-	require.Greater(t, givenUp[6], 4000)
 }
 
-// With no room left, the least important makes room, or is turned away.
-func TestAuto_PrioritiesAtTheCapacity(t *testing.T) {
+// In an overload whoever has waited for 36 turns is told, or who can be in time no more.
+func TestAuto_TellsTheOldInAnOverload(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 8, 4)
-	tasks := l.push(4, 5)
-	require.Equal(t, turnedAway, l.q.Push(&strategies.Task{Priority: 6}, l.now))
-	require.Equal(t, strategies.Verdict{Displaced: tasks[0]}, l.q.Push(&strategies.Task{Priority: 5}, l.now))
-	require.Equal(t, strategies.Verdict{Displaced: tasks[1]}, l.q.Push(&strategies.Task{Priority: 4}, l.now))
-}
-
-// What cannot be done in time, at the pace of the workers, is refused at once, but
-// never while nothing waits, so that the pace is learnt anew.
-func TestAuto_RefusesWhatCannotBeInTime(t *testing.T) {
-	t.Parallel()
-	due := func(l *line, in int64) strategies.Verdict {
-		return l.q.Push(&strategies.Task{Deadline: l.now + in}, l.now)
+	for objective, most := range map[time.Duration]int64{104 * time.Millisecond: 36e6, 24 * time.Millisecond: 20e6} {
+		l := newLine(t, 4, objective)
+		l.learn()
+		ways["overload"](l)
+		l.told = nil
+		for range 1000 {
+			before := len(l.told)
+			twice(l)
+			for _, task := range l.told[before:] {
+				require.InDelta(t, most, l.now-task.Arrival, 2e6)
+			}
+		}
+		require.InDelta(t, 1000, len(l.told), 10)
 	}
-	l := newLine(t, 8, 4096)
-	l.push(100, 3)
-	require.Equal(t, strategies.Verdict{}, due(l, 1), "nothing is known of the pace")
-	l.turn()
-	l.push(1, 3)
-	// 101 turns until it is taken, one for itself, and 8 are what it takes.
-	expired := strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonExpired}
-	require.Equal(t, expired, due(l, 109e6))
-	require.Equal(t, strategies.Verdict{}, due(l, 110e6))
+}
+
+var late = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLate}
+
+// due pushes a task of a class with so much time left.
+func (l *line) due(class int, in int64) strategies.Verdict {
+	return l.push(&strategies.Task{Arrival: l.now, Submitted: l.now, Deadline: l.now + in, Priority: strategies.Urgency(class)})
+}
+
+// A task's own deadline counts: it is late if it would miss that even newest first, after what is
+// more important, at the pace, and what it takes itself.
+func TestAuto_OwnDeadline(t *testing.T) {
+	t.Parallel()
+	const pace, work = 1_000_000, 4_000_000
+	for _, tt := range []struct {
+		proves string
+		way    string
+		wait   int // of class 3
+		class  int // of the task
+		least  int64
+	}{
+		{"with nothing before it it is late if it takes too long", "calm", 1, 3, pace + work},
+		{"those of its class are not before it", "calm", 50, 3, pace + work},
+		{"nor those of less important ones", "calm", 50, 1, pace + work},
+		{"nor in an overload", "overload", 50, 3, pace + work},
+		{"the more important all are", "overload", 50, 4, 51*pace + work},
+		{"also in calm", "calm", 50, 4, 51*pace + work},
+	} {
+		t.Run(tt.proves, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, 4, 104*time.Millisecond)
+			l.learn()
+			ways[tt.way](l)
+			l.empty()
+			require.Equal(t, strategies.Verdict{}, l.due(3, 1), "nothing waits")
+			l.empty()
+			require.Equal(t, strategies.Verdict{}, l.due(3, -1e9), "nothing waits")
+			l.come(tt.wait-1, 3)
+			require.Equal(t, late, l.due(tt.class, tt.least*99/100))
+			require.Equal(t, strategies.Verdict{}, l.due(tt.class, tt.least*101/100))
+		})
+	}
+}
+
+// Who would miss his own deadline in order of arrival is one beyond the room: he goes first.
+func TestAuto_OwnDeadlineIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 4, 104*time.Millisecond)
+	l.learn()
+	l.come(40, 3)
+	urgent := &strategies.Task{Arrival: l.now, Submitted: l.now, Deadline: l.now + 20e6}
+	require.Equal(t, strategies.Verdict{}, l.push(urgent))
+	task, _, _ := l.q.Pop(l.now)
+	require.Same(t, urgent, task)
+}
+
+// Before anything has been taken nobody is late, however many wait and for how long.
+func TestAuto_NobodyIsLateBeforeThePaceIsKnown(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 1, 100*time.Microsecond)
+	for range 500 {
+		l.come(3, 3)
+		require.Equal(t, strategies.Verdict{}, l.due(3, 1))
+		l.now += 1e9
+	}
+	require.Equal(t, 2000, l.q.Len())
+}
+
+// While no turn has begun for an objective, and for 16 times the work, one task for each worker
+// may wait. When turns begin again, it goes on.
+func TestAuto_Standstill(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{1, 4, 16} {
+		objective := time.Duration(100+workers) * time.Millisecond
+		l := newLine(t, workers, objective)
+		l.learn()
+		l.come(20, 3)
+		l.now += max(int64(objective), 16*1e6*int64(workers)) * 99 / 100
+		l.come(1, 3)
+		require.Empty(t, l.told, "%d workers", workers)
+		l.now += int64(objective) / 20
+		waiting := l.q.Len()
+		l.come(40, 3)
+		require.Len(t, l.told, 40, "each tells one")
+		require.Equal(t, waiting, l.q.Len())
+		l.turn()
+		require.Equal(t, workers-1, l.q.Len(), "and the next turn all others")
+		l.told = nil
+		for range 1000 {
+			l.hold(20)
+		}
+		require.Empty(t, l.told)
+		require.Equal(t, "calm", l.state())
+	}
+}
+
+// Where the work alone takes longer than the objective, one task for each worker may wait.
+func TestAuto_WorkLongerThanTheObjective(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{1, 4, 16} {
+		l := newLine(t, workers, time.Millisecond)
+		l.tick = 10e6
+		for range 200 {
+			l.come(3, 3)
+			require.NotNil(t, l.turn())
+		}
+		for range 200 {
+			l.come(3, 3)
+			require.LessOrEqual(t, l.q.Len(), workers)
+			require.NotNil(t, l.turn(), "workers stay busy")
+		}
+	}
+}
+
+// Of those that would be told one in a hundred is served, but at most one in 500 turns.
+func TestAuto_SparesOneInAHundred(t *testing.T) {
+	t.Parallel()
+	const turns = 20_000
+	for _, tt := range []struct {
+		come   float64 // for each turn
+		spared int
+	}{
+		{1, 0},
+		{1.1, turns / 1000}, // a hundred are told in 1,000 turns
+		{2, turns / 500},
+		{5, turns / 500},
+	} {
+		l := newLine(t, 4, 104*time.Millisecond)
+		l.learn()
+		due := 0.0
+		for range turns {
+			for due += tt.come; due >= 1; due-- {
+				l.come(1, 3)
+			}
+			require.NotNil(t, l.turn())
+		}
+		require.InDelta(t, tt.spared, l.spared, 2, "%v for each turn", tt.come)
+		require.InDelta(t, tt.come*turns, len(l.told)+len(l.ran)+l.q.Len(), 3)
+	}
+}
+
+// Those who are spared are served when nothing else waits, or when the objective has passed.
+func TestAuto_WhenTheSparedAreServed(t *testing.T) {
+	t.Parallel()
+	isSpared := func(t *strategies.Task) bool { return t.WouldShed != strategies.ReasonNone }
+	spare := func() *line {
+		l := newLine(t, 4, 104*time.Millisecond)
+		l.learn()
+		l.come(300, 3) // beside two
+		require.Len(t, l.told, 302-125-1)
+		require.Equal(t, 126, l.q.Len())
+		return l
+	}
+	l := spare()
+	l.tick = 1e5
+	for range 125 {
+		require.False(t, isSpared(l.turn()))
+	}
+	require.True(t, isSpared(l.turn()), "nothing else waits")
+
+	l = spare()
+	for range 103 {
+		steady(l)
+	}
+	require.Zero(t, l.spared)
+	steady(l)
+	require.Equal(t, 1, l.spared, "the objective has passed")
+}
+
+// Under observe nobody is told, not even at the door: all are served, those that would be told
+// last.
+func TestAuto_ObserveShedsNothing(t *testing.T) {
+	t.Parallel()
+	for _, load := range []int{1, 2, 3} {
+		q := lookup(t, "auto").New(strategies.Config{Capacity: 100_000, Workers: 4, Observe: true, Objective: objectiveOf(t, 24*time.Millisecond)})
+		now, late := int64(1), 0
+		for range 10_000 {
+			for range load {
+				require.Zero(t, q.Push(&strategies.Task{Arrival: now, Deadline: now + 1}, now))
+			}
+			now += 1e6
+			task, what, _ := q.Pop(now)
+			require.Equal(t, strategies.Run, what)
+			require.Equal(t, strategies.ReasonNone, task.WouldShed, "whoever drives it knows when it is answered")
+			q.(strategies.TurnObserver).TurnBegan(now)
+			if now-task.Arrival > 24e6 {
+				late++
+			}
+		}
+		require.Equal(t, (load-1)*10_000, q.Len())
+		require.Less(t, late, 100, "those that would not be told are in time")
+	}
+}
+
+// Under observe what would be told makes room for what would not.
+func TestAuto_ObserveAtTheCapacity(t *testing.T) {
+	t.Parallel()
+	q := lookup(t, "auto").New(strategies.Config{Capacity: 100, Workers: 1, Observe: true, Objective: objectiveOf(t, 31*time.Millisecond)})
+	now := int64(1)
+	displaced := 0
+	for range 5000 {
+		for range 2 {
+			v := q.Push(&strategies.Task{Arrival: now}, now)
+			require.Equal(t, strategies.Queued, v.Outcome)
+			if v.Displaced != nil {
+				require.Equal(t, strategies.ReasonDisplaced, v.Displacement())
+				displaced++
+			}
+		}
+		now += 1e6
+		task, _, _ := q.Pop(now)
+		require.LessOrEqual(t, now-task.Arrival, int64(60e6))
+		q.(strategies.TurnObserver).TurnBegan(now)
+	}
+	require.InDelta(t, 5000-100, displaced, 1)
+}
+
+func objectiveOf(t *testing.T, d time.Duration) *strategies.Objective {
+	t.Helper()
+	o := new(strategies.Objective)
+	require.NoError(t, o.Set(d))
+	return o
+}
+
+// With no objective nobody is told, whatever comes, and all are served in order; also from the
+// midst of an overload on, and until there is one again.
+func TestAuto_NoObjective(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 4, strategies.NoObjective)
+	tasks := l.come(4000, 3)
+	for _, want := range tasks {
+		require.Same(t, want, l.turn())
+	}
+	require.Empty(t, l.told)
+
+	for way := range ways {
+		l := newLine(t, 4, 104*time.Millisecond)
+		l.learn()
+		ways[way](l)
+		require.NoError(t, l.objective.Set(strategies.NoObjective))
+		l.told = nil
+		last := int64(0)
+		for range 2000 {
+			twice(l)
+			if task := l.ran[len(l.ran)-1]; task.WouldShed == strategies.ReasonNone {
+				require.GreaterOrEqual(t, task.Arrival, last)
+				last = task.Arrival
+			}
+		}
+		require.Empty(t, l.told, way)
+		require.Equal(t, "calm", l.state())
+		require.Zero(t, l.q.(strategies.Measurer).Measured().Limit)
+		require.NoError(t, l.objective.Set(104*time.Millisecond))
+		twice(l)
+		require.NotEmpty(t, l.told, way)
+		require.InDelta(t, 124, l.q.Len(), 2)
+	}
+}
+
+// A burst that fits, and a closed loop that does, are served in order, and nobody is told.
+func TestAuto_WhatFitsIsLeftInPeace(t *testing.T) {
+	t.Parallel()
+	for _, step := range []struct {
+		name string
+		step func(*line) []*strategies.Task // that come
+	}{
+		{"bursts", func(l *line) []*strategies.Task {
+			if l.q.Len() == 0 {
+				l.turn()
+				return l.come(99, 3)
+			}
+			return nil
+		}},
+		{"a closed loop", func(l *line) []*strategies.Task { return l.come(99-l.q.Len(), 3) }},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, 4, 104*time.Millisecond)
+			l.learn()
+			l.empty()
+			var waiting []*strategies.Task
+			for range 10_000 {
+				waiting = append(waiting, step.step(l)...)
+				require.Same(t, waiting[0], l.turn())
+				waiting = waiting[1:]
+			}
+			require.Empty(t, l.told)
+		})
+	}
+}
+
+// A closed loop whose refused clients come again at once was too large, and shrinks: it is left
+// in peace after the next retry.
+func TestAuto_AClosedLoopThatShrinks(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 4, 104*time.Millisecond)
+	l.learn()
+	loop := func(clients int) func(*line) {
+		back := 0
+		return func(l *line) {
+			n := clients - l.q.Len() - back
+			back = 0
+			told := len(l.told)
+			l.come(max(0, n), 3)
+			l.turn()
+			back = len(l.told) - told // they come in the next turn
+		}
+	}
+	l.until("overload", loop(300))
+	small := loop(80)
+	turns := l.until("calm", small)
+	require.LessOrEqual(t, turns, 8192+1600+64)
+	l.told, l.ran = nil, nil
+	for range 5000 {
+		small(l)
+	}
+	require.Empty(t, l.told)
+	for i, task := range l.ran[1:] {
+		require.GreaterOrEqual(t, task.Arrival, l.ran[i].Arrival)
+	}
+}
+
+// A clock that jumps, forth or back, is survived: soon all that fit are served again.
+func TestAuto_AClockThatJumps(t *testing.T) {
+	t.Parallel()
+	for _, jump := range []time.Duration{3 * time.Hour, -3 * time.Hour, time.Minute, -time.Minute} {
+		for way := range ways {
+			l := newLine(t, 4, 104*time.Millisecond)
+			l.learn()
+			ways[way](l)
+			l.now += int64(jump)
+			turns := 0
+			for last := 0; turns < 20_000 && turns-last < 2000; turns++ {
+				told := len(l.told)
+				l.hold(20)
+				if len(l.told) > told {
+					last = turns
+				}
+			}
+			t.Logf("%v, %s: %d turns", jump, way, turns-2000)
+			require.Less(t, turns-2000, 3000, "%v, %s", jump, way)
+			require.Equal(t, 19, l.q.Len())
+			require.InDelta(t, 1e6, l.q.(strategies.Measurer).Measured().Pace, 5e5)
+		}
+	}
+}
+
+// Tasks without an arrival, without an end, or with one that no clock shows.
+func TestAuto_OddTasks(t *testing.T) {
+	t.Parallel()
+	odd := []int64{0, 1, -1, math.MaxInt64, math.MinInt64, math.MaxInt64 - 1, int64(time.Hour)}
+	for _, observe := range []bool{false, true} {
+		q := lookup(t, "auto").New(strategies.Config{Workers: -1, Capacity: -1, Observe: observe, Objective: objectiveOf(t, time.Millisecond)})
+		require.Equal(t, 1, q.Cap())
+		q = lookup(t, "auto").New(strategies.Config{Workers: 0, Capacity: 100, Observe: observe})
+		given, taken := 0, 0
+		note := func(task *strategies.Task) {
+			if task != nil {
+				taken++
+			}
+		}
+		for range 20 {
+			for _, now := range odd {
+				for _, arrival := range odd {
+					for _, deadline := range odd {
+						given++
+						task := &strategies.Task{Arrival: arrival, Submitted: arrival, Deadline: deadline, Priority: strategies.Priority(given)}
+						v := q.Push(task, now)
+						if note(v.Displaced); v.Outcome != strategies.Queued {
+							taken++
+						}
+						if given%3 == 0 {
+							popped, _, _ := q.Pop(now)
+							note(popped)
+							q.(strategies.TurnObserver).TurnBegan(now)
+						}
+					}
+				}
+				q.(strategies.Resizer).Resize(int(now % 100))
+			}
+		}
+		require.Equal(t, given, taken+q.Len(), "none is lost")
+	}
+}
+
+// A task without an arrival has waited since the clock began: in an overload it is told.
+func TestAuto_ATaskWithoutAnArrivalIsOld(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 4, 104*time.Millisecond)
+	l.learn()
+	ways["overload"](l)
 	l.empty()
-	require.Equal(t, strategies.Verdict{}, due(l, 1), "nothing waits")
+	l.told = nil
+	task := new(strategies.Task)
+	require.Equal(t, late, l.push(task))
+	require.Equal(t, []*strategies.Task{task}, l.told)
 }

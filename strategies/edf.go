@@ -19,7 +19,7 @@ import (
 //
 // When more comes than can be done, the rule alone fails: each task is served
 // just when it is nearly too late, and so too late, while others could have been
-// in time. So a task is refused as expired at once, while its client can still
+// in time. So a task is refused as late at once, while its client can still
 // try elsewhere, if it would not be done in time: if its deadline is nearer than
 // the service time of one task and twice the time that the workers need for what
 // is due before it. Twice, because what comes later and is due earlier goes
@@ -95,9 +95,9 @@ func (q *edf) Push(t *Task, now int64) Verdict {
 	var v Verdict
 	if q.lateLocked(t, now) {
 		if !q.observe {
-			return Verdict{Outcome: TurnedAway, Reason: ReasonExpired}
+			return Verdict{Outcome: TurnedAway, Reason: ReasonLate}
 		}
-		t.WouldShed = ReasonExpired
+		t.WouldShed = ReasonLate
 	}
 	if q.fullLocked() {
 		last := q.mu.last()

@@ -44,7 +44,7 @@ func (m *edfModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 			}
 		}
 		if now+m.service+2*int64(taken)*m.service/int64(m.workers) > t.Deadline {
-			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonExpired}
+			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLate}
 		}
 	}
 	return m.inOrder.Push(t, now)
@@ -157,7 +157,7 @@ func TestEDF_RefusesWhatCannotBeDone(t *testing.T) {
 		require.Equal(t, tc.want, admits(q, tc.left), tc.left)
 	}
 	v := q.Push(due("", 0, ms), 0)
-	require.Equal(t, strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonExpired}, v)
+	require.Equal(t, strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLate}, v)
 	require.Equal(t, "queued", verdict(q.Push(due("none", 0, 0), 0)), "what has no deadline is in time")
 	for range 80 {
 		q.Push(due("", 0, 50*ms), 0)

@@ -19,8 +19,9 @@ const (
 	ReasonDisplaced Reason = "displaced"
 	// ReasonCoDel means that the task waited too long while a queue stood.
 	ReasonCoDel Reason = "codel"
-	// ReasonLimit means that an adaptive limit was reached.
-	ReasonLimit Reason = "limit"
+	// ReasonLate means that the task would be answered later than its objective or its
+	// own deadline.
+	ReasonLate Reason = "late"
 	// ReasonFair means that the task's client was over its share.
 	ReasonFair Reason = "fair"
 	// ReasonAbandoned means that the client went away.
@@ -32,7 +33,7 @@ const (
 )
 
 var reasons = []Reason{
-	ReasonFull, ReasonDisplaced, ReasonCoDel, ReasonLimit,
+	ReasonFull, ReasonDisplaced, ReasonCoDel, ReasonLate,
 	ReasonFair, ReasonAbandoned, ReasonDraining, ReasonExpired,
 }
 

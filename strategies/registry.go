@@ -25,6 +25,9 @@ type Spec struct {
 	// Reasons, which any strategy may give: at most 16, of lower-case letters,
 	// digits, hyphens and underscores, 32 at most.
 	Reasons []Reason
+	// ByObjective says that the strategy refuses what would be answered later than the
+	// objective, as ReasonLate.
+	ByObjective bool
 	// DefaultCapacity is how many tasks may wait if nobody says otherwise; 0 means
 	// 256.
 	DefaultCapacity int
@@ -85,6 +88,9 @@ type Config struct {
 	Capacity int
 	// Workers is how many workers will pop, at least 1.
 	Workers int
+	// Objective is within which time tasks should be answered, for those that steer by it.
+	// Nil means one that nobody has set.
+	Objective *Objective
 	// Observe asks the discipline to give up nothing but for want of room, and to note
 	// in Task.WouldShed what it would have given up. The order is the same.
 	Observe bool
@@ -103,7 +109,7 @@ var registry = struct {
 func builtin() []Spec {
 	return []Spec{
 		{Name: "adaptive-lifo", New: newAdaptiveLIFO, Summary: "bounded; oldest first while short, newest first while a queue stands; when full, the oldest is displaced"},
-		{Name: "auto", New: newAuto, DefaultCapacity: 4096, Summary: "no setting; first-in first-out, in an overload newest first; learns how many may wait, and turns the rest away"},
+		{Name: "auto", New: newAuto, DefaultCapacity: 4096, ByObjective: true, Summary: "by the objective alone: in order of arrival while all can be answered within it; in an overload newest first, and who would be late is told so"},
 		{Name: "caller-runs", New: newCallerRuns, Summary: "bounded first-in first-out; when full, the connection does the work itself"},
 		CoDel(CoDelOptions{}),
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},

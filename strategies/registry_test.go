@@ -109,6 +109,6 @@ func TestReason_Names(t *testing.T) {
 	for _, r := range strategies.Reasons() {
 		names = append(names, r.String())
 	}
-	require.Equal(t, []string{"full", "displaced", "codel", "limit", "fair", "abandoned", "draining", "expired"}, names)
+	require.Equal(t, []string{"full", "displaced", "codel", "late", "fair", "abandoned", "draining", "expired"}, names)
 	require.Equal(t, "none", strategies.ReasonNone.String())
 }

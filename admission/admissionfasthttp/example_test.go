@@ -39,3 +39,22 @@ func ExampleOptions() {
 	h(new(fasthttp.RequestCtx))
 	// Output: places in use: 2
 }
+
+// Health checks are let through unmeasured, unless Exempt says otherwise.
+func ExampleHealthCheck() {
+	ctl, _ := admission.New(admission.Options{Concurrency: 1})
+	h := admissionfasthttp.Options{
+		Exempt: func(ctx *fasthttp.RequestCtx) bool {
+			return admissionfasthttp.HealthCheck(ctx) || string(ctx.Path()) == "/metrics"
+		},
+	}.Handler(ctl, func(ctx *fasthttp.RequestCtx) { fmt.Println(string(ctx.Path()), "places in use:", ctl.Stats().InUse) })
+	for _, path := range []string{"/", "/healthz", "/metrics"} {
+		var ctx fasthttp.RequestCtx
+		ctx.Request.SetRequestURI(path)
+		h(&ctx)
+	}
+	// Output:
+	// / places in use: 1
+	// /healthz places in use: 0
+	// /metrics places in use: 0
+}

@@ -1,15 +1,8 @@
-// Package admissionfasthttp puts queues in front of fasthttp's handlers.
-//
-//	srv := &fasthttp.Server{Handler: admissionfasthttp.Handler(ctl, handler)}
-//
-// fasthttp does not tell handlers that a client has hung up. So a request waits until its
-// turn, or until the strategy or Options.Wait gives it up.
 package admissionfasthttp
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"runtime"
 	"time"
 
@@ -32,18 +25,18 @@ type Options struct {
 	// that it returns must not share memory with the request. By default the client is the
 	// address that the request comes from, its priority is ordinary, and it costs 1.
 	Request func(*fasthttp.RequestCtx) admission.Request
-	// Exempt reports which requests pass without places and unmeasured. GET and HEAD of
-	// /healthz, /livez and /readyz always do.
+	// Exempt reports which requests pass without places and unmeasured. The default is
+	// HealthCheck, and there are no others if it is given.
 	Exempt func(*fasthttp.RequestCtx) bool
 	// Hold says how long a request keeps its places.
 	Hold Hold
 	// Wait is how long a request waits at most. By default it is as long as the strategy
-	// lets it wait.
+	// lets it wait. It is no deadline of the answer.
 	Wait time.Duration
 	// TooManyRequests answers 429 instead of 503, unless the service is stopping.
 	TooManyRequests bool
 	// TrustHeaders takes the client from Spillway-Client, the priority from
-	// Spillway-Priority or Priority (RFC 9218), and the longest wait from
+	// Spillway-Priority or Priority (RFC 9218), and the time until its deadline from
 	// Spillway-Timeout-Ms. They win over what Request says. Malformed ones are ignored.
 	TrustHeaders bool
 }
@@ -63,13 +56,23 @@ const (
 	HoldHeaders
 )
 
+// HealthCheck reports whether a request asks if the service lives: a GET or HEAD of /healthz,
+// /livez or /readyz.
+func HealthCheck(ctx *fasthttp.RequestCtx) bool {
+	return wire.IsHealthCheck(string(ctx.Method()), string(ctx.Path()))
+}
+
 // Handler returns a handler that has every request wait for its places before next serves
-// it. A request that is turned away is answered 503 with Retry-After, with the reason in
-// Spillway-Shed, and with a problem (RFC 9457) as JSON. The status is 504 if the request's
-// own time was over.
+// it. A request that comes through two handlers of the same controller waits in the first
+// alone, and so does what the handler asks that controller for under its RequestCtx.
 //
-// A learned concurrency measures the time until next returns. 502, 503 and 504 are Dropped;
-// 408 and 429 are Unmeasured.
+// A request that is turned away is answered 503 with Retry-After, with the reason in
+// Spillway-Shed, and with a problem (RFC 9457) as JSON. The status is 504 if the request's
+// own time was over. What was set before for a good answer is removed: the headers Content-*,
+// those of caches and validators, Link and Location.
+//
+// A learned concurrency measures the time until next returns. 502, 503, 504 and answers after
+// the request's deadline are Dropped. 408, 429 and panics are Ignored.
 func (o Options) Handler(c *admission.Controller, next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	switch {
 	case c == nil:
@@ -77,25 +80,42 @@ func (o Options) Handler(c *admission.Controller, next fasthttp.RequestHandler) 
 	case next == nil:
 		panic("admissionfasthttp: the handler is nil")
 	}
+	if o.Exempt == nil {
+		o.Exempt = HealthCheck
+	}
 	return func(ctx *fasthttp.RequestCtx) {
-		if isHealthCheck(ctx) || o.Exempt != nil && o.Exempt(ctx) {
+		if o.Exempt(ctx) {
 			next(ctx)
 			return
 		}
-		permit, err := o.acquire(c, ctx)
+		// ctx ends when the server is told to shut down, which is no reason to turn away what
+		// waits.
+		until := context.WithoutCancel(ctx)
+		if d := o.timeout(ctx); d > 0 {
+			var cancel context.CancelFunc
+			until, cancel = context.WithTimeout(until, d)
+			defer cancel()
+		}
+		permit, err := o.acquire(until, c, ctx)
 		if err != nil {
-			o.refuse(ctx, err)
+			refuse(ctx, wire.Refuse(err, o.TooManyRequests))
 			return
 		}
-		kept, how := false, admission.Unmeasured
+		if permit == (admission.Permit{}) { // somebody before has places for the request
+			next(ctx)
+			return
+		}
+		ctx.SetUserValue(c, permit) // where Acquire looks for it, as ctx is a context
+		kept, how := false, admission.Ignored
 		defer func() { // also if next panics, and somebody recovers
-			permit.Answered(how)
-			if !kept {
-				permit.Release()
+			if kept {
+				permit.Tell(how)
+				return
 			}
+			permit.Done(how)
 		}()
 		next(ctx)
-		how = wire.StatusOutcome(ctx.Response.StatusCode())
+		how = wire.Outcome(until, wire.StatusOutcome(ctx.Response.StatusCode()))
 		if o.goesOn(ctx) {
 			keep(ctx, permit)
 			kept = true
@@ -103,35 +123,41 @@ func (o Options) Handler(c *admission.Controller, next fasthttp.RequestHandler) 
 	}
 }
 
-func isHealthCheck(ctx *fasthttp.RequestCtx) bool {
-	return wire.IsHealthCheck(string(ctx.Method()), string(ctx.Path()))
+// timeout returns how long the request has until its deadline, 0 if it does not say so.
+func (o *Options) timeout(ctx *fasthttp.RequestCtx) time.Duration {
+	if !o.TrustHeaders {
+		return 0
+	}
+	return wire.Timeout(string(ctx.Request.Header.Peek(wire.TimeoutHeader)))
 }
 
-func (o *Options) acquire(c *admission.Controller, ctx *fasthttp.RequestCtx) (admission.Permit, error) {
+func (o *Options) acquire(until context.Context, c *admission.Controller, ctx *fasthttp.RequestCtx) (admission.Permit, error) {
 	var request admission.Request
 	if o.Request != nil {
 		request = o.Request(ctx)
 	} else {
 		request.Client = wire.Host(ctx.RemoteAddr().String())
 	}
-	wait := o.Wait
 	if o.TrustHeaders {
 		h := &ctx.Request.Header
 		request.Client = wire.Client(string(h.Peek(wire.ClientHeader)), request.Client)
 		request.Priority = wire.Priority(string(h.Peek(wire.PriorityHeader)), string(bytes.Join(h.PeekAll(wire.UrgencyHeader), []byte{','})), request.Priority)
-		if d := wire.Timeout(string(h.Peek(wire.TimeoutHeader))); d > 0 && (wait <= 0 || d < wait) {
-			wait = d
-		}
 	}
-	// Not ctx: that ends when the server is told to shut down, which is no reason to turn
-	// away what waits.
-	if wait <= 0 {
-		return c.Acquire(context.Background(), request)
+	if o.Wait > 0 {
+		wait, cancel := context.WithTimeout(until, o.Wait)
+		defer cancel()
+		until = patience{wait, until}
 	}
-	until, cancel := context.WithTimeout(context.Background(), wait)
-	defer cancel()
 	return c.Acquire(until, request)
 }
+
+// patience ends the wait of a request without being its deadline.
+type patience struct {
+	context.Context
+	request context.Context
+}
+
+func (p patience) Deadline() (time.Time, bool) { return p.request.Deadline() }
 
 // goesOn reports whether a request whose handler has returned keeps its places.
 func (o *Options) goesOn(ctx *fasthttp.RequestCtx) bool {
@@ -165,17 +191,24 @@ func keep(ctx *fasthttp.RequestCtx, permit admission.Permit) {
 	ctx.SetUserValue(k, k) // under a key of its own, or a handler around this one would replace it
 }
 
-func (o *Options) refuse(ctx *fasthttp.RequestCtx, err error) {
-	shed, ok := errors.AsType[*admission.Shed](err)
-	if !ok {
-		shed = &admission.Shed{}
+func refuse(ctx *fasthttp.RequestCtx, refusal wire.Refusal) {
+	h := &ctx.Response.Header
+	var good []string
+	for name := range h.All() {
+		if wire.OfContent(string(name)) {
+			good = append(good, string(name))
+		}
 	}
-	refusal := wire.Refuse(shed, o.TooManyRequests)
+	for _, name := range good {
+		h.Del(name)
+	}
 	ctx.SetStatusCode(refusal.Status)
 	ctx.SetContentType(wire.ProblemType)
-	ctx.Response.Header.Set(wire.ShedHeader, refusal.Reason)
+	if refusal.Reason != "" {
+		h.Set(wire.ShedHeader, refusal.Reason)
+	}
 	if refusal.RetryAfter != "" {
-		ctx.Response.Header.Set("Retry-After", refusal.RetryAfter)
+		h.Set("Retry-After", refusal.RetryAfter)
 	}
 	ctx.SetBodyString(refusal.Body)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -54,7 +55,7 @@ func listen(t *testing.T, h fasthttp.RequestHandler) (client adaptertest.HTTP, s
 			t.Error(err)
 		}
 	})
-	return adaptertest.HTTP("http://" + l.Addr().String()), func() {
+	return adaptertest.HTTP{URL: "http://" + l.Addr().String()}, func() {
 		if err := s.Shutdown(); err != nil {
 			t.Error(err)
 		}
@@ -100,9 +101,18 @@ func TestHandler(t *testing.T) {
 	t.Parallel()
 	adaptertest.Run(t, adaptertest.Adapter{
 		Serve: func(t *testing.T, c *admission.Controller, o adaptertest.Options, h func(adaptertest.Call)) adaptertest.Client {
-			return serve(t, c, options(o).Handler(c, func(ctx *fasthttp.RequestCtx) {
-				h(adaptertest.Call{Stream: func(k adaptertest.Kind, next <-chan bool) { stream(ctx, k, next) }})
-			}))
+			handler := options(o).Handler(c, func(ctx *fasthttp.RequestCtx) {
+				h(adaptertest.Call{Context: ctx, Stream: func(k adaptertest.Kind, next <-chan bool) { stream(ctx, k, next) }})
+			})
+			if o.Twice {
+				handler = options(o).Handler(c, handler)
+			}
+			return serve(t, c, func(ctx *fasthttp.RequestCtx) {
+				for name, value := range o.Before {
+					ctx.Response.Header.Set(name, value)
+				}
+				handler(ctx)
+			})
 		},
 		Direct: func(c *admission.Controller, o adaptertest.Options) func(context.Context, func()) strategies.Reason {
 			own := options(o)
@@ -115,7 +125,7 @@ func TestHandler(t *testing.T) {
 		},
 		Nil:      func() { admissionfasthttp.Handler(nil, hello) },
 		NilPanic: "admissionfasthttp: the controller is nil",
-		Codes:    adaptertest.HTTPCodes, Otherwise: "429", Address: "127.0.0.1",
+		Codes:    adaptertest.HTTPCodes, Otherwise: "429", Mistake: "500", Address: "127.0.0.1",
 		HealthChecks: []string{"/healthz", "/livez", "/readyz"},
 		Kinds:        []adaptertest.Kind{adaptertest.Long, adaptertest.Events, adaptertest.Hijack},
 		Holds:        []adaptertest.Hold{adaptertest.HoldAuto, adaptertest.HoldBody, adaptertest.HoldHeaders},
@@ -210,4 +220,19 @@ func TestHandler_Nested(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{outer.Stats().InUse, inner.Stats().InUse})
 	ctx.ResetUserValues() // as fasthttp does once the answer has been sent
 	require.Equal(t, []int{0, 0}, []int{outer.Stats().InUse, inner.Stats().InUse})
+}
+
+// How long a request may wait says nothing of how long its answer may take: one that has waited
+// for long, and then is refused by the resource, was dropped.
+func TestHandler_WaitIsNoDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := adaptertest.Open(t, admission.Options{MaxConcurrency: 1})
+		held := adaptertest.Take(t, c)
+		time.AfterFunc(time.Second, held.Release) // which is usual
+		admissionfasthttp.Options{Wait: 1500 * time.Millisecond}.Handler(c, func(ctx *fasthttp.RequestCtx) {
+			ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+		})(new(fasthttp.RequestCtx))
+		require.EqualValues(t, 1, c.Stats().Learned.Dropped)
+	})
 }

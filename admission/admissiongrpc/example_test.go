@@ -50,3 +50,21 @@ func ExampleOptions() {
 	// places in use: 0
 	// <nil>
 }
+
+// Health checks are let through unmeasured, unless Exempt says otherwise.
+func ExampleHealthCheck() {
+	ctl, _ := admission.New(admission.Options{Concurrency: 1})
+	unary := admissiongrpc.Options{
+		Exempt: func(method string) bool { return admissiongrpc.HealthCheck(method) || method == "/shop.Shop/Version" },
+	}.UnaryServerInterceptor(ctl)
+	for _, method := range []string{"/shop.Shop/Checkout", "/grpc.health.v1.Health/Check", "/shop.Shop/Version"} {
+		_, _ = unary(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
+			fmt.Println(method, "places in use:", ctl.Stats().InUse)
+			return nil, nil
+		})
+	}
+	// Output:
+	// /shop.Shop/Checkout places in use: 1
+	// /grpc.health.v1.Health/Check places in use: 0
+	// /shop.Shop/Version places in use: 0
+}

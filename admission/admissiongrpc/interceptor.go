@@ -1,11 +1,3 @@
-// Package admissiongrpc puts queues in front of gRPC's handlers.
-//
-//	srv := grpc.NewServer(
-//		grpc.UnaryInterceptor(admissiongrpc.UnaryServerInterceptor(ctl)),
-//		grpc.StreamInterceptor(admissiongrpc.StreamServerInterceptor(ctl)),
-//	)
-//
-// It is a module of its own, so that only users of gRPC depend on gRPC.
 package admissiongrpc
 
 import (
@@ -46,8 +38,8 @@ type Options struct {
 	// By default the client is the address that the call comes from, its priority is
 	// ordinary, and it costs 1.
 	Request func(ctx context.Context, method string, message any) admission.Request
-	// Exempt reports which methods pass without places and unmeasured. Those of
-	// grpc.health.v1.Health always do.
+	// Exempt reports which methods pass without places and unmeasured. The default is
+	// HealthCheck, and there are no others if it is given.
 	Exempt func(method string) bool
 	// Hold says how long a stream keeps its places.
 	Hold Hold
@@ -68,22 +60,30 @@ const (
 	// HoldAuto keeps them until the handler returns.
 	HoldAuto Hold = iota
 	// HoldHeaders keeps them until the handler sends the headers or the first message: for
-	// streams that go on for ever and need little meanwhile.
+	// streams that go on for ever and need little meanwhile. grpc.SetSendCompressor and
+	// grpc.ClientSupportedCompressors do not know the context of such a stream.
 	HoldHeaders
 )
 
+// HealthCheck reports whether method is one of grpc.health.v1.Health.
+func HealthCheck(method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }
+
 // UnaryServerInterceptor returns an interceptor that has every call wait for its places. A
-// call that is turned away fails with codes.ResourceExhausted, with Unavailable if the
+// call that comes through two interceptors of the same controller waits in the first alone,
+// and so does what its handler asks that controller for under the context of the call.
+//
+// A call that is turned away fails with codes.ResourceExhausted, with Unavailable if the
 // service is stopping, and with DeadlineExceeded or Canceled if its context ended. The
 // trailer has the reason in spillway-shed. If a retry is of use it also has retry-after, in
 // seconds, and grpc-retry-pushback-ms, which clients with a retry policy heed.
 //
 // A learned concurrency measures the time until the call ends. DeadlineExceeded, Unavailable
-// and calls whose context has ended are Dropped; ResourceExhausted is Unmeasured.
+// and calls that end after their deadline are Dropped. ResourceExhausted, Canceled, panics and
+// calls whose clients left are Ignored.
 func (o Options) UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServerInterceptor {
-	check(c)
+	o.check(c)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if o.exempt(info.FullMethod) {
+		if o.Exempt(info.FullMethod) {
 			return handler(ctx, message)
 		}
 		permit, err := c.Acquire(ctx, o.request(ctx, info.FullMethod, message))
@@ -92,11 +92,8 @@ func (o Options) UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServe
 			_ = grpc.SetTrailer(ctx, trailer) // fails without a server's stream, as in tests
 			return nil, err
 		}
-		how := admission.Unmeasured // if it panics
-		defer func() {
-			permit.Answered(how)
-			permit.Release()
-		}()
+		how := admission.Ignored // if it panics
+		defer func() { permit.Done(how) }()
 		answer, err := handler(hold(ctx, permit), message)
 		how = outcome(ctx, err)
 		return answer, err
@@ -107,9 +104,9 @@ func (o Options) UnaryServerInterceptor(c *admission.Controller) grpc.UnaryServe
 // A stream that is turned away fails as a unary call does. A learned concurrency measures
 // the time until the stream's answer begins.
 func (o Options) StreamServerInterceptor(c *admission.Controller) grpc.StreamServerInterceptor {
-	check(c)
+	o.check(c)
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if o.exempt(info.FullMethod) {
+		if o.Exempt(info.FullMethod) {
 			return handler(srv, stream)
 		}
 		ctx := stream.Context()
@@ -119,21 +116,25 @@ func (o Options) StreamServerInterceptor(c *admission.Controller) grpc.StreamSer
 			stream.SetTrailer(trailer)
 			return err
 		}
-		how := admission.Unmeasured // if it panics
-		defer func() {
-			permit.Answered(how)
-			permit.Release()
-		}()
+		how := admission.Ignored // if it panics
+		defer func() { permit.Done(how) }()
 		held := &serverStream{ServerStream: stream, ctx: hold(ctx, permit), permit: permit, early: o.Hold == HoldHeaders}
+		if sends := grpc.ServerTransportStreamFromContext(ctx); held.early && sends != nil {
+			held.ctx = grpc.NewContextWithServerTransportStream(held.ctx, transportStream{sends, held})
+		}
 		err = handler(srv, held)
 		how = outcome(ctx, err)
 		return err
 	}
 }
 
-func check(c *admission.Controller) {
+// check finds what is missing, and sets what has a default.
+func (o *Options) check(c *admission.Controller) {
 	if c == nil {
 		panic("admissiongrpc: the controller is nil")
+	}
+	if o.Exempt == nil {
+		o.Exempt = HealthCheck
 	}
 }
 
@@ -155,7 +156,7 @@ type held struct {
 type heldKey struct{}
 
 func hold(ctx context.Context, p admission.Permit) context.Context {
-	return context.WithValue(ctx, heldKey{}, &held{p, heldBy(ctx)})
+	return context.WithValue(p.Context(ctx), heldKey{}, &held{p, heldBy(ctx)})
 }
 
 func heldBy(ctx context.Context) *held {
@@ -165,14 +166,15 @@ func heldBy(ctx context.Context) *held {
 
 // outcome returns what the end of a call tells a concurrency that is learned.
 func outcome(ctx context.Context, err error) admission.Outcome {
+	how := admission.Good
 	switch code := status.Code(err); {
-	case ctx.Err() != nil, code == codes.DeadlineExceeded, code == codes.Unavailable, errors.Is(err, context.DeadlineExceeded):
-		return admission.Dropped
-	case code == codes.ResourceExhausted:
-		return admission.Unmeasured // it may be the client's own limit
-	default:
-		return admission.Good
+	case code == codes.DeadlineExceeded, code == codes.Unavailable, errors.Is(err, context.DeadlineExceeded):
+		how = admission.Dropped
+	case ctx.Err() != nil: // whatever the handler made of that
+	case code == codes.ResourceExhausted, code == codes.Canceled: // it may be the client's own limit
+		how = admission.Ignored
 	}
+	return wire.Outcome(ctx, how)
 }
 
 // serverStream notices when its answer begins, and gives its places back then if it is to.
@@ -184,26 +186,40 @@ type serverStream struct {
 }
 
 func (s *serverStream) begin() {
-	s.permit.Answered(admission.Good)
+	s.permit.Tell(wire.Outcome(s.ctx, admission.Good))
 	if s.early {
 		s.permit.Release()
 	}
 }
 
+// begun is begin if what should go out has.
+func (s *serverStream) begun(err error) error {
+	if err == nil {
+		s.begin()
+	}
+	return err
+}
+
 func (s *serverStream) Context() context.Context { return s.ctx }
 
 func (s *serverStream) SendHeader(md metadata.MD) error {
-	s.begin()
-	return s.ServerStream.SendHeader(md)
+	return s.begun(s.ServerStream.SendHeader(md))
 }
 
+// SendMsg begins before, as the client may hold it up.
 func (s *serverStream) SendMsg(m any) error {
 	s.begin()
 	return s.ServerStream.SendMsg(m)
 }
 
-func (o *Options) exempt(method string) bool {
-	return strings.HasPrefix(method, "/grpc.health.v1.Health/") || o.Exempt != nil && o.Exempt(method)
+// transportStream is where grpc.SendHeader sends the headers of a stream, by its context.
+type transportStream struct {
+	grpc.ServerTransportStream
+	held *serverStream
+}
+
+func (s transportStream) SendHeader(md metadata.MD) error {
+	return s.held.begun(s.ServerTransportStream.SendHeader(md))
 }
 
 func (o *Options) request(ctx context.Context, method string, message any) admission.Request {
@@ -225,9 +241,9 @@ func (o *Options) request(ctx context.Context, method string, message any) admis
 
 // refusal returns what a call that was turned away fails with.
 func (o *Options) refusal(err error) (metadata.MD, error) {
-	shed, ok := errors.AsType[*admission.Shed](err)
-	if !ok {
-		return nil, status.FromContextError(err).Err()
+	shed, ok := errors.AsType[*admission.ShedError](err)
+	if !ok { // whoever makes the admission.Request makes a mistake
+		return nil, status.Error(codes.Internal, err.Error())
 	}
 	code := codes.ResourceExhausted
 	switch {

@@ -3,6 +3,7 @@ package admissiongrpc_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -63,18 +64,26 @@ type clients struct {
 
 func serve(t *testing.T, c *admission.Controller, o admissiongrpc.Options, s *service) clients {
 	t.Helper()
+	return serveTimes(t, c, o, 1, s)
+}
+
+// serveTimes is serve with several interceptors, one before the other.
+func serveTimes(t *testing.T, c *admission.Controller, o admissiongrpc.Options, times int, s *service) clients {
+	t.Helper()
 	l := bufconn.Listen(1 << 16)
 	// Whoever recovers from panics stands before.
-	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, m any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
-			defer recovered(&err)
-			return next(ctx, m)
-		}, o.UnaryServerInterceptor(c)),
-		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-			defer recovered(&err)
-			return next(srv, stream)
-		}, o.StreamServerInterceptor(c)),
-	)
+	unary := []grpc.UnaryServerInterceptor{func(ctx context.Context, m any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+		defer recovered(&err)
+		return next(ctx, m)
+	}}
+	stream := []grpc.StreamServerInterceptor{func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+		defer recovered(&err)
+		return next(srv, stream)
+	}}
+	for range times {
+		unary, stream = append(unary, o.UnaryServerInterceptor(c)), append(stream, o.StreamServerInterceptor(c))
+	}
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...))
 	testpb.RegisterTestServiceServer(server, s)
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	var serving sync.WaitGroup
@@ -129,10 +138,14 @@ func options(o adaptertest.Options) admissiongrpc.Options {
 
 // pathOf returns the path that stands for a method.
 func pathOf(method string) string {
-	if method == "/grpc.testing.TestService/EmptyCall" {
+	switch {
+	case method == "/grpc.testing.TestService/EmptyCall":
 		return "/metrics"
+	case admissiongrpc.HealthCheck(method):
+		return "health"
+	default:
+		return "/"
 	}
-	return "/"
 }
 
 // Call is that of adaptertest.Client, with a method for each path.
@@ -163,6 +176,11 @@ func (c clients) Call(ctx context.Context, path string, headers ...string) adapt
 	return a
 }
 
+// Post is that of adaptertest.Client: all calls have a body.
+func (c clients) Post(ctx context.Context, path, _ string) adaptertest.Answer {
+	return c.Call(ctx, path)
+}
+
 // Open is that of adaptertest.Client.
 func (c clients) Open(ctx context.Context, _ adaptertest.Kind) (func() error, error) {
 	s, err := c.FullDuplexCall(ctx)
@@ -180,10 +198,14 @@ func TestInterceptors(t *testing.T) {
 	adaptertest.Run(t, adaptertest.Adapter{
 		Serve: func(t *testing.T, c *admission.Controller, o adaptertest.Options, h func(adaptertest.Call)) adaptertest.Client {
 			call := func(ctx context.Context, stream func(adaptertest.Kind, <-chan bool)) error {
-				h(adaptertest.Call{Gone: ctx.Done(), Stream: stream, Release: func() { admissiongrpc.Release(ctx) }})
+				h(adaptertest.Call{Context: ctx, Gone: ctx.Done(), Stream: stream, Release: func() { admissiongrpc.Release(ctx) }})
 				return nil
 			}
-			return serve(t, c, options(o), &service{
+			times := 1
+			if o.Twice {
+				times = 2
+			}
+			return serveTimes(t, c, options(o), times, &service{
 				unary: func(ctx context.Context) error { return call(ctx, func(adaptertest.Kind, <-chan bool) {}) },
 				stream: func(s testpb.TestService_FullDuplexCallServer) error {
 					return call(s.Context(), func(_ adaptertest.Kind, next <-chan bool) {
@@ -203,15 +225,18 @@ func TestInterceptors(t *testing.T) {
 					serve()
 					return nil, nil
 				})
-				return map[codes.Code]strategies.Reason{codes.Canceled: strategies.ReasonAbandoned}[status.Code(err)]
+				return map[codes.Code]strategies.Reason{
+					codes.Canceled: strategies.ReasonAbandoned, codes.DeadlineExceeded: strategies.ReasonExpired,
+				}[status.Code(err)]
 			}
 		},
 		Nil:      func() { admissiongrpc.UnaryServerInterceptor(nil) },
 		NilPanic: "admissiongrpc: the controller is nil",
 		Codes: map[strategies.Reason]string{
-			strategies.ReasonFull: codes.ResourceExhausted.String(), strategies.ReasonDraining: codes.Unavailable.String(),
+			strategies.ReasonFull: codes.ResourceExhausted.String(), "late": codes.ResourceExhausted.String(),
+			strategies.ReasonDraining: codes.Unavailable.String(),
 		},
-		Otherwise: codes.Unavailable.String(), Address: "bufconn", HealthChecks: []string{"health"},
+		Otherwise: codes.Unavailable.String(), Mistake: codes.Internal.String(), Address: "bufconn", HealthChecks: []string{"health"},
 		Kinds: []adaptertest.Kind{adaptertest.Long},
 		Holds: []adaptertest.Hold{adaptertest.HoldAuto, adaptertest.HoldHeaders},
 		Gone:  true, Recovers: true,
@@ -325,4 +350,49 @@ func TestRequest(t *testing.T) {
 	}})
 	_, err := client.UnaryCall(t.Context(), &testpb.SimpleRequest{Payload: &testpb.Payload{Body: make([]byte, 3)}})
 	require.NoError(t, err)
+}
+
+// Headers are headers whoever sends them, and what cannot be sent is none.
+func TestStream_Headers(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]func(testpb.TestService_FullDuplexCallServer, metadata.MD) error{
+		"by the stream": func(s testpb.TestService_FullDuplexCallServer, md metadata.MD) error { return s.SendHeader(md) },
+		"by its context": func(s testpb.TestService_FullDuplexCallServer, md metadata.MD) error {
+			return grpc.SendHeader(s.Context(), md)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := adaptertest.Open(t, admission.Options{Concurrency: 1})
+			outer := adaptertest.Open(t, admission.Options{Concurrency: 1})
+			early := admissiongrpc.Options{Hold: admissiongrpc.HoldHeaders}
+			client := serve(t, c, early, &service{stream: func(s testpb.TestService_FullDuplexCallServer) error {
+				// Another controller before the one of the server.
+				return early.StreamServerInterceptor(outer)(nil, s, &grpc.StreamServerInfo{FullMethod: "/a.B/C"}, func(_ any, stream grpc.ServerStream) error {
+					s := grpc.GenericServerStream[testpb.StreamingOutputCallRequest, testpb.StreamingOutputCallResponse]{ServerStream: stream}
+					if s.SendHeader(metadata.Pairs("bad", "\x00")) == nil {
+						return status.Error(codes.Internal, "that was sent")
+					}
+					if c.Stats().InUse != 1 || outer.Stats().InUse != 1 {
+						return status.Error(codes.Internal, "what failed was taken for an answer")
+					}
+					if err := send(&s, metadata.Pairs("name", "value")); err != nil {
+						return err
+					}
+					if c.Stats().InUse != 0 || outer.Stats().InUse != 0 {
+						return status.Error(codes.Internal, "a place is still taken")
+					}
+					return nil
+				})
+			}})
+			stream, err := client.FullDuplexCall(t.Context())
+			require.NoError(t, err)
+			header, err := stream.Header()
+			require.NoError(t, err)
+			_, err = stream.Recv()
+			require.ErrorIs(t, err, io.EOF)
+			require.Equal(t, []string{"value"}, header.Get("name"))
+			adaptertest.RequireWhole(t, outer)
+		})
+	}
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/spillway-go/spillway/admission/admissionhttp"
 )
 
-// A request that need not wait costs one allocation more than without, of its writer.
+// A request that need not wait costs three allocations more than without: of its writer, its
+// context, and of the copy that has it.
 func TestHandler_Allocs(t *testing.T) {
 	c, err := admission.New(admission.Options{Concurrency: 1})
 	require.NoError(t, err)
 	h := admissionhttp.Handler(c, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) }), 1.0)
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) }), 3.0)
 }

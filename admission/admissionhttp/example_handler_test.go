@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/spillway-go/spillway/admission"
@@ -47,7 +48,7 @@ func ExampleOptions() {
 			}
 			return request
 		},
-		Exempt:          func(r *http.Request) bool { return r.URL.Path == "/metrics" },
+		Exempt:          func(r *http.Request) bool { return admissionhttp.HealthCheck(r) || r.URL.Path == "/metrics" },
 		TooManyRequests: true, // 429 instead of 503
 	}.Handler(ctl, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, "places in use: ", ctl.Stats().InUse)
@@ -98,4 +99,34 @@ func Example_shutdown() {
 	// Output:
 	// <nil>
 	// <nil>
+}
+
+// Health checks are let through unmeasured, unless Exempt says otherwise, as here.
+func ExampleHealthCheck() {
+	ctl, _ := admission.New(admission.Options{Concurrency: 1})
+	metrics := func(r *http.Request) bool { return r.URL.Path == "/metrics" }
+	h := admissionhttp.Options{Exempt: metrics}.Handler(ctl, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, "places in use: ", ctl.Stats().InUse)
+	}))
+	for _, path := range []string{"/healthz", "/metrics"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		fmt.Println(path, w.Body)
+	}
+	// Output:
+	// /healthz places in use: 1
+	// /metrics places in use: 0
+}
+
+// A small body is read before its request waits, so that a client that hangs up is given up. The
+// handler reads it as ever.
+func ExampleOptions_bufferBody() {
+	ctl, _ := admission.New(admission.Options{Concurrency: 1})
+	h := admissionhttp.Options{BufferBody: 1 << 20}.Handler(ctl, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("a question")))
+	fmt.Println(w.Body)
+	// Output: a question
 }

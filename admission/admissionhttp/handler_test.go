@@ -19,17 +19,21 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// serve starts a server that is stopped, and has given all places back, at the test's end.
+// serve starts a server that is stopped, and has given all places back, at the test's end. It
+// speaks HTTP/2 too.
 func serve(t *testing.T, c *admission.Controller, h http.Handler) (*httptest.Server, adaptertest.HTTP) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	s.Start()
 	t.Cleanup(func() {
 		s.Close()
 		adaptertest.RequireWhole(t, c)
 	})
-	return s, adaptertest.HTTP(s.URL)
+	return s, adaptertest.HTTP{URL: s.URL}
 }
 
 func options(o adaptertest.Options) admissionhttp.Options {
@@ -75,10 +79,11 @@ func stream(w http.ResponseWriter, k adaptertest.Kind, next <-chan bool) {
 
 func TestHandler(t *testing.T) {
 	t.Parallel()
-	adaptertest.Run(t, adaptertest.Adapter{
+	one := adaptertest.Adapter{
 		Serve: func(t *testing.T, c *admission.Controller, o adaptertest.Options, h func(adaptertest.Call)) adaptertest.Client {
-			_, client := serve(t, c, options(o).Handler(c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, client := serve(t, c, before(o, c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				h(adaptertest.Call{
+					Context: r.Context(),
 					Gone:    r.Context().Done(),
 					Stream:  func(k adaptertest.Kind, next <-chan bool) { stream(w, k, next) },
 					Release: func() { admissionhttp.Release(w) },
@@ -96,11 +101,41 @@ func TestHandler(t *testing.T) {
 		},
 		Nil:      func() { admissionhttp.Handler(nil, hello) },
 		NilPanic: "admissionhttp: the controller is nil",
-		Codes:    adaptertest.HTTPCodes, Otherwise: "429", Address: "127.0.0.1",
+		Codes:    adaptertest.HTTPCodes, Otherwise: "429", Mistake: "500", Address: "127.0.0.1",
 		HealthChecks: []string{"/healthz", "/livez", "/readyz"},
 		Kinds:        []adaptertest.Kind{adaptertest.Long, adaptertest.Events, adaptertest.Hijack},
 		Holds:        []adaptertest.Hold{adaptertest.HoldAuto, adaptertest.HoldBody, adaptertest.HoldHeaders},
 		Gone:         true, Recovers: true, Timeout: true,
+	}
+	two := one
+	two.Kinds = []adaptertest.Kind{adaptertest.Long, adaptertest.Events} // nothing can be hijacked
+	two.Serve = func(t *testing.T, c *admission.Controller, o adaptertest.Options, h func(adaptertest.Call)) adaptertest.Client {
+		client := one.Serve(t, c, o, h).(adaptertest.HTTP)
+		client.Client = adaptertest.HTTP2()
+		return client
+	}
+	for name, adapter := range map[string]adaptertest.Adapter{"HTTP1": one, "HTTP2": two} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			adaptertest.Run(t, adapter)
+		})
+	}
+}
+
+// before puts handlers before h, as the rules say.
+func before(o adaptertest.Options, c *admission.Controller, h http.Handler) http.Handler {
+	h = options(o).Handler(c, h)
+	if o.Twice {
+		h = options(o).Handler(c, h)
+	}
+	if o.Before == nil {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range o.Before {
+			w.Header().Set(name, value)
+		}
+		h.ServeHTTP(w, r)
 	})
 }
 
@@ -111,7 +146,7 @@ func TestHandler_RefusesWithAProblem(t *testing.T) {
 	c := adaptertest.Open(t, admission.Options{Concurrency: 1})
 	_, client := serve(t, c, admissionhttp.Handler(c, hello))
 	c.Close()
-	resp, err := client.Get(t.Context(), "/")
+	resp, err := client.Do(t.Context(), "/", nil)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	require.Equal(t, "application/problem+json", resp.Header.Get("Content-Type"))
@@ -218,6 +253,8 @@ func TestHandler_WritersKeepTheirAbilities(t *testing.T) {
 			require.True(t, canHijack)
 		}, "copied"},
 		{"HTTP/2", true, func(w http.ResponseWriter) {
+			_, canHijack := w.(http.Hijacker)
+			require.False(t, canHijack, "it would be told so, and fail")
 			_, _, err := http.NewResponseController(w).Hijack()
 			require.ErrorIs(t, err, http.ErrNotSupported)
 		}, "copied"},

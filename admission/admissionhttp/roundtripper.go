@@ -6,12 +6,17 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
+	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/spillway-go/spillway/admission/internal/restraint"
+	"github.com/spillway-go/spillway/admission/internal/wire"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // RoundTripper sends requests to a service that may turn them away.
@@ -23,9 +28,13 @@ import (
 // Retries have a budget of a tenth of the requests, so they cannot multiply the load of an
 // overloaded service.
 //
-// It throttles itself: when more than half of the requests of the last ten seconds were
-// refused, it does not send a growing share of them, which fail with ErrThrottled. See
-// "Client-Side Throttling" in chapter 21 of Google's Site Reliability Engineering.
+// It throttles itself: when more than half of the requests answered in the last ten
+// seconds were refused, it does not send a growing share of them, which fail with
+// ErrThrottled. See "Client-Side Throttling" in chapter 21 of Google's Site Reliability
+// Engineering. Refused are the statuses 502, 503 and 504, and requests that got no answer.
+// A 429 counts for nothing: it is about one client, and others may use the RoundTripper.
+// So do a request that its caller cancels, one whose deadline leaves less time than
+// accepted requests usually take, and one that its caller's mistake kept from being sent.
 //
 // One RoundTripper stands for one service. The zero value can be used. Its methods
 // are safe for concurrent use; it must not be copied.
@@ -37,9 +46,7 @@ type RoundTripper struct {
 	// Empty means no header.
 	TimeoutHeader string
 
-	mu       sync.Mutex
-	throttle throttle
-	budget   budget
+	restraint restraint.Restraint
 }
 
 var _ http.RoundTripper = (*RoundTripper)(nil)
@@ -49,14 +56,6 @@ var _ http.RoundTripper = (*RoundTripper)(nil)
 var ErrThrottled = errors.New("not sent: the service has refused most of the requests of late")
 
 const (
-	// maxAttempts is how often one request is sent.
-	maxAttempts = 3
-	// longestWait is the longest time that is waited before a request is sent again.
-	// When the service asks for more, its answer is returned.
-	longestWait = 30 * time.Second
-	// firstWait is about what is waited before the first retry if the service did not
-	// say; it doubles with each.
-	firstWait = 100 * time.Millisecond
 	// longestTimeout is what TimeoutHeader says at most.
 	longestTimeout = time.Hour
 	// drained is how much of a refusal's body is read, so that its connection can be
@@ -70,22 +69,23 @@ const (
 //   - any request that the service has not begun: it says so by the status 429 or by
 //     Spillway-Shed, other than expired, or there was no connection;
 //   - after 502, 503, 504 or no answer, when the first attempt may have had its effect,
-//     only GET, HEAD, OPTIONS and TRACE, and those PUT and DELETE that have no condition
-//     such as If-Match.
+//     only GET, HEAD, OPTIONS and TRACE, those PUT and DELETE that have no condition such
+//     as If-Match, and those POST and PATCH that have an Idempotency-Key.
 //
 // A request with a body is retried only if it has GetBody, as http.NewRequest sets for
 // bodies in memory. It is not retried if its context would end before the next attempt.
+// An answer has no Spillway-Shed if an earlier attempt may have had an effect.
 func (r *RoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	base := r.Base
-	if base == nil {
-		base = http.DefaultTransport
+	if malformed(req.Header) || req.Context().Err() != nil {
+		return r.base().RoundTrip(req) // which says so
 	}
-	if !r.begin() {
+	if !r.restraint.Begin() {
 		if req.Body != nil {
 			_ = req.Body.Close()
 		}
 		return nil, ErrThrottled
 	}
+	uncertain := false // whether an earlier attempt may have had an effect
 	for attempt := 1; ; attempt++ {
 		sent := r.prepare(req)
 		if attempt > 1 && req.GetBody != nil {
@@ -95,36 +95,42 @@ func (r *RoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			sent.Body = body
 		}
-		resp, err := base.RoundTrip(sent)
-		refused := r.note(req, resp, err)
-		if !refused || attempt == maxAttempts || !repeatable(req, resp, err) {
+		begun := time.Now()
+		resp, err := r.base().RoundTrip(sent)
+		r.restraint.Note(outcome(sent, resp, err), time.Since(begun))
+		again := repeatable(req, resp, err)
+		var wait time.Duration
+		if again {
+			asked, said := retryAfter(resp)
+			wait, again = r.restraint.Again(req.Context(), attempt, asked, said)
+		}
+		if !again {
+			if resp != nil && uncertain {
+				resp.Header.Del(wire.ShedHeader)
+			}
 			return resp, err
 		}
-		wait, ok := pause(resp, attempt)
-		if end, limited := req.Context().Deadline(); !ok || limited && time.Until(end) <= wait || !r.beginAgain() {
-			return resp, err
-		}
+		uncertain = uncertain || !isSafe(req.Method) && !unbegun(resp, err)
 		if resp != nil {
 			_, _ = io.CopyN(io.Discard, resp.Body, drained)
 			_ = resp.Body.Close()
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-req.Context().Done():
-			timer.Stop()
-			return nil, req.Context().Err()
+		if err := restraint.Sleep(req.Context(), wait); err != nil {
+			return nil, err
 		}
 	}
 }
 
+func (r *RoundTripper) base() http.RoundTripper {
+	if r.Base == nil {
+		return http.DefaultTransport
+	}
+	return r.Base
+}
+
 // CloseIdleConnections closes the connections of Base that are not in use, if it can.
 func (r *RoundTripper) CloseIdleConnections() {
-	base := r.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	if c, ok := base.(interface{ CloseIdleConnections() }); ok {
+	if c, ok := r.base().(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
@@ -133,6 +139,9 @@ func (r *RoundTripper) CloseIdleConnections() {
 // what it was given.
 func (r *RoundTripper) prepare(req *http.Request) *http.Request {
 	sent := req.WithContext(req.Context())
+	if req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
+		sent.Body = &source{ReadCloser: req.Body, length: req.ContentLength}
+	}
 	end, ok := req.Context().Deadline()
 	if r.TimeoutHeader == "" || !ok {
 		return sent
@@ -146,64 +155,107 @@ func (r *RoundTripper) prepare(req *http.Request) *http.Request {
 	return sent
 }
 
-// begin counts a new request, and reports whether it may be sent.
-func (r *RoundTripper) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.budget.deposit()
-	return r.throttle.admit(time.Now(), rand.Float64())
+// source is a body that comes from elsewhere. It notes when it fails or has not the length
+// that was said, which is no fault of the service.
+type source struct {
+	io.ReadCloser
+	length, read int64 // length is -1 if it is unknown
+	state        atomic.Int32
 }
 
-// beginAgain counts a retry, and reports whether it may be sent.
-func (r *RoundTripper) beginAgain() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.budget.has() && r.throttle.admit(time.Now(), rand.Float64()) && r.budget.withdraw()
-}
+// The states of a source. The first that it leaves sourceOpen for stays.
+const (
+	sourceOpen int32 = iota
+	sourceFailed
+	sourceClosed // by the transport, whatever is read then
+)
 
-// note counts what became of an attempt, and reports whether it was refused or not
-// answered. A deadline that passes counts as no answer; a request that its caller cancels
-// does not count.
-func (r *RoundTripper) note(req *http.Request, resp *http.Response, err error) (refused bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case err == nil && !isRefusal(resp):
-		r.throttle.accepted(time.Now())
-		return false
-	case err != nil && errors.Is(req.Context().Err(), context.Canceled):
-		r.throttle.forget(time.Now())
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	s.read += int64(n)
+	ended := errors.Is(err, io.EOF)
+	if err != nil && !ended || s.length > 0 && (s.read > s.length || ended && s.read < s.length) {
+		s.state.CompareAndSwap(sourceOpen, sourceFailed)
 	}
-	return true
+	return n, err
 }
 
-// isRefusal reports whether a service, or one on the way to it, says that it cannot.
-func isRefusal(resp *http.Response) bool {
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
+func (s *source) Close() error {
+	s.state.CompareAndSwap(sourceOpen, sourceClosed)
+	return s.ReadCloser.Close()
+}
+
+// malformed reports whether a header has a value that cannot be sent.
+func malformed(h http.Header) bool {
+	for _, values := range h {
+		for _, v := range values {
+			if strings.ContainsFunc(v, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+				return true
+			}
+		}
 	}
 	return false
 }
 
-// repeatable reports whether a request that was refused, or not answered, may be sent
-// again without harm.
+// outcome returns what became of an attempt.
+func outcome(sent *http.Request, resp *http.Response, err error) restraint.Outcome {
+	if err != nil {
+		body, ok := sent.Body.(*source)
+		switch {
+		case errors.Is(sent.Context().Err(), context.Canceled), ok && body.state.Load() == sourceFailed:
+			return restraint.Unknown
+		case sent.Context().Err() != nil:
+			return restraint.TimedOut
+		}
+		return restraint.Refused
+	}
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
+		return restraint.Unknown
+	case http.StatusGatewayTimeout:
+		if shedReason(resp) == strategies.ReasonExpired {
+			return restraint.TimedOut
+		}
+		return restraint.Refused
+	case http.StatusBadGateway, http.StatusServiceUnavailable:
+		return restraint.Refused
+	}
+	return restraint.Accepted
+}
+
+func shedReason(resp *http.Response) strategies.Reason {
+	return strategies.Reason(resp.Header.Get(wire.ShedHeader))
+}
+
+// unbegun reports whether a service that cannot serve a request has not begun it.
+func unbegun(resp *http.Response, err error) bool {
+	if err != nil {
+		op, ok := errors.AsType[*net.OpError](err)
+		return ok && op.Op == "dial"
+	}
+	return shedReason(resp) != "" || resp.StatusCode == http.StatusTooManyRequests
+}
+
+// repeatable reports whether a request got no answer, or one that says that the service
+// cannot serve it now, and may be sent again without harm.
 func repeatable(req *http.Request, resp *http.Response, err error) bool {
+	if err == nil {
+		switch resp.StatusCode {
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		default:
+			return false
+		}
+		if shedReason(resp) == strategies.ReasonExpired { // nobody waits for it any more
+			return false
+		}
+	}
 	if req.Context().Err() != nil || req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
 		return false
 	}
-	if err != nil {
-		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-			return true
-		}
-	} else if shed := resp.Header.Get("Spillway-Shed"); shed == "expired" { // nobody waits for it any more
-		return false
-	} else if shed != "" || resp.StatusCode == http.StatusTooManyRequests {
+	if isSafe(req.Method) || unbegun(resp, err) {
 		return true
 	}
 	switch req.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
 	case http.MethodPut, http.MethodDelete:
 		for _, condition := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
 			if req.Header.Get(condition) != "" {
@@ -211,25 +263,34 @@ func repeatable(req *http.Request, resp *http.Response, err error) bool {
 			}
 		}
 		return true
+	case http.MethodPost, http.MethodPatch:
+		return req.Header.Get("Idempotency-Key") != "" // by which the service knows it again
 	}
 	return false
 }
 
-// pause returns how long to wait before the next attempt: what the service asks for, and up
-// to half of it more. It reports false if that is too long.
-func pause(resp *http.Response, attempt int) (time.Duration, bool) {
-	if resp != nil {
-		if asked, ok := retryAfter(resp.Header.Get("Retry-After")); ok {
-			return asked + rand.N(asked/2+time.Millisecond), asked <= longestWait
-		}
+// isSafe reports whether requests of a method change nothing.
+func isSafe(method string) bool {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
 	}
-	return rand.N(firstWait << attempt), true
+	return false
 }
 
-// retryAfter reads seconds, or a date.
-func retryAfter(value string) (time.Duration, bool) {
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+// retryAfter returns how long the service asks to wait, if it says so: in seconds, or by a
+// date.
+func retryAfter(resp *http.Response) (time.Duration, bool) {
+	if resp == nil {
+		return 0, false
+	}
+	value := resp.Header.Get("Retry-After")
+	seconds, err := strconv.ParseUint(value, 10, 31)
+	if err == nil {
 		return time.Duration(seconds) * time.Second, true
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		return math.MaxInt64, true
 	}
 	if date, err := http.ParseTime(value); err == nil {
 		return max(0, time.Until(date)), true

@@ -1,17 +1,24 @@
 package admissionhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/admission/internal/restraint"
 )
 
 // service answers requests in a test.
@@ -44,7 +51,7 @@ var (
 // What is sent again is what cannot do harm.
 func TestRoundTripper_WhatIsSentAgain(t *testing.T) {
 	t.Parallel()
-	const match = `If-Match: "x"`
+	const match, key = `If-Match: "x"`, "Idempotency-Key: 8e03978e"
 	for _, tt := range []struct {
 		name, method string
 		header       string
@@ -60,6 +67,7 @@ func TestRoundTripper_WhatIsSentAgain(t *testing.T) {
 		{"a shed POST", "POST", "", 503, "Spillway-Shed: codel", nil, true},
 		{"a POST that was too many", "POST", "", 429, "", nil, true},
 		{"a POST without a connection", "POST", "", 0, "", errDial, true},
+		{"a POST that would be answered late", "POST", "", 503, "Spillway-Shed: late", nil, true},
 		{"a conditional DELETE without a connection", "DELETE", match, 0, "", errDial, true},
 		// Its deadline has passed.
 		{"an expired GET", "GET", "", 504, "Spillway-Shed: expired", nil, false},
@@ -77,6 +85,13 @@ func TestRoundTripper_WhatIsSentAgain(t *testing.T) {
 		{"a conditional DELETE", "DELETE", match, 0, "", errReset, false},
 		{"a POST", "POST", "", 503, "Retry-After: 1", nil, false},
 		{"a POST that got no answer", "POST", "", 0, "", errReset, false},
+		// The service knows it again by its key.
+		{"a POST with a key", "POST", key, 503, "", nil, true},
+		{"a POST with a key that got no answer", "POST", key, 0, "", errReset, true},
+		{"a PATCH with a key", "PATCH", key, 502, "", nil, true},
+		{"a POST with an empty key", "POST", "Idempotency-Key: ", 503, "", nil, false},
+		{"an expired POST with a key", "POST", key, 504, "Spillway-Shed: expired", nil, false},
+		{"a PATCH", "PATCH", "", 503, "", nil, false},
 		// An answer is an answer.
 		{"a GET of nothing", "GET", "", 404, "", nil, false},
 		{"a bad request", "PUT", "", 400, "", nil, false},
@@ -169,6 +184,8 @@ func TestRoundTripper_RetryAfter(t *testing.T) {
 		// It would be too late, or is too long to wait.
 		{"2", 0, 0, 2 * time.Second, 1},
 		{"31", 0, 0, time.Hour, 1},
+		{"99999999999", 0, 0, time.Hour, 1},
+		{"99999999999999999999", 0, 0, time.Hour, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var times []time.Time
@@ -194,7 +211,7 @@ func TestRoundTripper_RetryAfter(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		date := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
-		d, ok := retryAfter(date)
+		d, ok := retryAfter(respond(503, "Retry-After: "+date))
 		require.True(t, ok)
 		require.InDelta(t, time.Hour, d, float64(2*time.Second))
 	})
@@ -235,7 +252,7 @@ func TestRoundTripper_Timeout(t *testing.T) {
 		require.NoError(t, err)
 		_, err = r.RoundTrip(req)
 		require.NoError(t, err)
-		require.Len(t, told, maxAttempts)
+		require.Len(t, told, restraint.MaxAttempts)
 		require.Equal(t, "10000", told[0])
 		require.Less(t, told[1], "9001")
 		require.Empty(t, req.Header)
@@ -249,131 +266,267 @@ func TestRoundTripper_Timeout(t *testing.T) {
 	})
 }
 
-// Retries are a tenth of the requests, however many fail, and a few for those who
-// seldom ask.
-func TestRoundTripper_Budget(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		sent, refuse := 0, false
-		r := &RoundTripper{Base: service(func(*http.Request) (*http.Response, error) {
-			if sent++; refuse {
-				return respond(503, "Spillway-Shed: full"), nil
-			}
-			return respond(200), nil
-		})}
-		ask := func() {
-			r.throttle = throttle{} // which would hold most of them back
-			req, err := http.NewRequest(http.MethodGet, "http://x/", nil)
-			require.NoError(t, err)
-			_, err = r.RoundTrip(req)
-			require.NoError(t, err)
-		}
-		const n = 1000
-		refuse = true
-		for range n {
-			ask()
-		}
-		require.InDelta(t, n+n/10+10, sent, 1)
-		refuse = false
-		for range n {
-			ask()
-		}
-		refuse, sent = true, 0
-		ask()
-		require.Equal(t, maxAttempts, sent, "it has saved some again")
-	})
+// ask sends a GET, and returns what became of it.
+func ask(ctx context.Context, r http.RoundTripper) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://x/", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := r.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
-// A service that refuses all of it is sent little, and a service that is well again
-// is found out soon.
+// A service that refuses all of it is sent little. One that is well again is sent
+// everything once ten seconds have passed.
 func TestRoundTripper_Throttle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sent, refuse := 0, true
 		r := &RoundTripper{Base: service(func(*http.Request) (*http.Response, error) {
 			if sent++; refuse {
-				return respond(429, "Retry-After: 60"), nil
+				return respond(503, "Retry-After: 60"), nil
 			}
 			return respond(200), nil
 		})}
-		ask := func(n int) (throttled int) {
+		askAll := func(n int) (throttled int) {
 			for range n {
 				time.Sleep(10 * time.Millisecond)
-				req, err := http.NewRequest(http.MethodGet, "http://x/", nil)
-				require.NoError(t, err)
-				resp, err := r.RoundTrip(req)
-				if err != nil {
+				if err := ask(t.Context(), r); err != nil {
 					require.ErrorIs(t, err, ErrThrottled)
 					throttled++
-					continue
 				}
-				_ = resp.Body.Close()
 			}
 			return throttled
 		}
-		require.Zero(t, ask(slack), "a few refusals are nothing")
-		ask(6000) // a minute
+		require.Zero(t, askAll(10), "a few refusals are nothing")
+		askAll(6000) // a minute
 		// It is sent 117 give or take 10, by its draws.
 		require.Less(t, sent, 200)
 		refuse = false
-		ask(6000)
-		require.Zero(t, ask(1000), "all is well again")
+		askAll(1000)
+		require.Zero(t, askAll(1000), "all is well again")
 
 		// While a service accepts every second request, nothing is held back for long.
-		refuse, sent = true, 0
 		half := r.Base
 		r.Base = service(func(req *http.Request) (*http.Response, error) {
 			refuse = !refuse
 			return half.RoundTrip(req)
 		})
-		require.Less(t, ask(10_000), 600)
+		require.Less(t, askAll(10_000), 600)
 	})
 }
 
-// A request that is cancelled says nothing about the service, one that waits in vain
-// does.
-func TestRoundTripper_ThrottleAndContexts(t *testing.T) {
+// What says nothing of the service throttles nobody. A service that answers nobody any
+// more is sent little, however its callers' deadlines are.
+func TestRoundTripper_WhatThrottles(t *testing.T) {
+	t.Parallel()
+	answer := func(status int, headers ...string) service {
+		return func(*http.Request) (*http.Response, error) { return respond(status, headers...), nil }
+	}
+	hang := service(func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	})
+	slow := service(func(req *http.Request) (*http.Response, error) {
+		select {
+		case <-time.After(300 * time.Millisecond):
+			return respond(200), nil
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	})
+	for _, tt := range []struct {
+		name      string
+		service   service
+		deadline  time.Duration
+		leaves    time.Duration
+		body      io.Reader
+		throttled bool
+	}{
+		{name: "full", service: answer(503, "Spillway-Shed: full"), throttled: true},
+		{name: "late", service: answer(503, "Spillway-Shed: late"), throttled: true},
+		{name: "fair, as strategy fair refuses all that it does", service: answer(503, "Spillway-Shed: fair"), throttled: true},
+		{name: "an upstream that fails", service: answer(502), throttled: true},
+		{name: "a proxy that waits in vain", service: answer(504), throttled: true},
+		{name: "no answer", service: func(*http.Request) (*http.Response, error) { return nil, errReset }, throttled: true},
+		{name: "a deadline", service: hang, deadline: time.Second, throttled: true},
+		// These are about the client.
+		{name: "too many of one client", service: answer(429, "Retry-After: 60")},
+		{name: "a bad request", service: answer(400)},
+		{name: "a caller that leaves", service: hang, leaves: time.Millisecond},
+		{name: "no time", service: hang, deadline: -1},
+		{name: "less time than it takes", service: slow, deadline: 100 * time.Millisecond},
+		{name: "less time than it takes, as the service says", service: answer(504, "Spillway-Shed: expired")},
+		{name: "a body that fails", body: iotest.ErrReader(errReset)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := &RoundTripper{Base: slow}
+				for range 10 {
+					require.NoError(t, ask(t.Context(), r))
+				}
+				r.Base = tt.service
+				var throttled atomic.Int64
+				var all sync.WaitGroup
+				for range 400 {
+					time.Sleep(10 * time.Millisecond)
+					all.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tt.deadline, time.Minute))
+						defer cancel()
+						if tt.leaves > 0 {
+							time.AfterFunc(tt.leaves, cancel)
+						}
+						req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://x/", tt.body)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						resp, err := r.RoundTrip(req)
+						if errors.Is(err, ErrThrottled) {
+							throttled.Add(1)
+						}
+						if resp != nil {
+							_ = resp.Body.Close()
+						}
+					})
+				}
+				all.Wait()
+				if tt.throttled {
+					require.Greater(t, throttled.Load(), int64(40))
+				} else {
+					require.Zero(t, throttled.Load())
+				}
+			})
+		})
+	}
+}
+
+// What is under way is not refused: a new client may ask for much at once.
+func TestRoundTripper_HealthyService(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &RoundTripper{Base: service(func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
+		r := &RoundTripper{Base: service(func(*http.Request) (*http.Response, error) {
+			time.Sleep(300 * time.Millisecond)
+			return respond(200), nil
 		})}
-		ask := func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://x/", nil)
-			require.NoError(t, err)
-			_, err = r.RoundTrip(req)
-			return err
+		failed := make([]error, 200)
+		var all sync.WaitGroup
+		for i := range failed {
+			all.Go(func() { failed[i] = ask(t.Context(), r) })
 		}
-		for range 1000 {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Millisecond, cancel)
-			require.ErrorIs(t, ask(ctx), context.Canceled)
-		}
-		throttled := 0
-		for range 1000 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if errors.Is(ask(ctx), ErrThrottled) {
-				throttled++
-			}
-			cancel()
-		}
-		require.Greater(t, throttled, 800)
+		all.Wait()
+		require.NoError(t, errors.Join(failed...))
 	})
+}
+
+// A header that cannot be sent is its caller's fault: it is tried once, and throttles
+// nobody.
+func TestRoundTripper_MalformedHeader(t *testing.T) {
+	t.Parallel()
+	tried := 0
+	r := &RoundTripper{Base: roundTripperFunc(func(req *http.Request) (*http.Response, error) {
+		tried++
+		return http.DefaultTransport.RoundTrip(req)
+	})}
+	const n = 100
+	for range n {
+		req, err := http.NewRequest(http.MethodGet, "http://x/", nil)
+		require.NoError(t, err)
+		req.Header.Set("X-Name", "two\nlines")
+		_, err = r.RoundTrip(req)
+		require.ErrorContains(t, err, "X-Name")
+	}
+	require.Equal(t, n, tried)
+}
+
+// A body that its caller cannot read, or whose length is another than was said, throttles
+// nobody.
+func TestRoundTripper_BrokenBody(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	defer s.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	r := &RoundTripper{Base: transport}
+	for _, body := range []func() io.Reader{
+		func() io.Reader { return iotest.ErrReader(errReset) },
+		func() io.Reader { return io.MultiReader(strings.NewReader("short")) },
+		func() io.Reader { return io.MultiReader(strings.NewReader("much too long")) },
+	} {
+		for range 30 {
+			req, err := http.NewRequest(http.MethodPut, s.URL, body())
+			require.NoError(t, err)
+			req.ContentLength = 8
+			_, err = r.RoundTrip(req)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, ErrThrottled)
+		}
+	}
+}
+
+// Spillway-Shed says that the request has had no effect, which is not so if an attempt
+// before may have had it.
+func TestRoundTripper_UncertainOutcome(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, method string
+		first        *http.Response
+		shed         string
+	}{
+		{"a PUT", http.MethodPut, respond(503), ""},
+		{"a PUT that got no answer", http.MethodPut, nil, ""},
+		{"a shed PUT", http.MethodPut, respond(503, "Spillway-Shed: full"), "late"},
+		{"a GET", http.MethodGet, respond(503), "late"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				sent := 0
+				r := &RoundTripper{Base: service(func(*http.Request) (*http.Response, error) {
+					switch sent++; {
+					case sent > 1:
+						return respond(503, "Spillway-Shed: late"), nil
+					case tt.first == nil:
+						return nil, errReset
+					}
+					return tt.first, nil
+				})}
+				req, err := http.NewRequest(tt.method, "http://x/", nil)
+				require.NoError(t, err)
+				resp, err := r.RoundTrip(req)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				require.Equal(t, 3, sent)
+				require.Equal(t, tt.shed, resp.Header.Get("Spillway-Shed"))
+			})
+		})
+	}
 }
 
 // A request that is not sent has its body closed, as every RoundTripper must.
 func TestRoundTripper_ClosesBodies(t *testing.T) {
 	t.Parallel()
-	r := &RoundTripper{Base: service(nil)}
-	r.throttle.advance(time.Now())
-	r.throttle.sum.requests = 1 << 40
-	body := &closing{Reader: strings.NewReader("x")}
-	req, err := http.NewRequest(http.MethodPost, "http://x/", body)
-	require.NoError(t, err)
-	_, err = r.RoundTrip(req)
-	require.ErrorIs(t, err, ErrThrottled)
-	require.True(t, body.closed)
+	synctest.Test(t, func(t *testing.T) {
+		r := &RoundTripper{Base: service(func(*http.Request) (*http.Response, error) { return respond(503, "Retry-After: 60"), nil })}
+		for range 10_000 {
+			_ = ask(t.Context(), r)
+		}
+		for {
+			body := &closing{Reader: strings.NewReader("x")}
+			req, err := http.NewRequest(http.MethodPost, "http://x/", body)
+			require.NoError(t, err)
+			resp, err := r.RoundTrip(req)
+			require.True(t, body.closed)
+			if errors.Is(err, ErrThrottled) {
+				return
+			}
+			require.NoError(t, resp.Body.Close())
+		}
+	})
 }
 
 type closing struct {

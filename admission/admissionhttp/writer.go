@@ -2,6 +2,8 @@ package admissionhttp
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -16,25 +18,58 @@ type writer struct {
 	http.ResponseWriter
 	permit  admission.Permit
 	hold    Hold
-	connect bool // the request is a CONNECT, and so is an upgrade over HTTP/2
-	begun   bool // the headers have gone out
+	ctx     context.Context // ends with the time of the request
+	connect bool            // the request is a CONNECT, and so is an upgrade over HTTP/2
+	begun   bool            // the headers have gone out
 }
 
 var (
 	_ io.ReaderFrom   = (*writer)(nil)
 	_ io.StringWriter = (*writer)(nil)
-	_ http.Hijacker   = (*writer)(nil)
 	_ http.Flusher    = flusher{}
+	_ http.Hijacker   = hijacker{}
+	_ interface {
+		http.Flusher
+		http.Hijacker
+	} = both{}
 )
 
-// hold returns what next writes to. It can flush if w can: there are handlers that ask by
-// a type assertion whether they can stream.
-func hold(w http.ResponseWriter, r *http.Request, p admission.Permit, h Hold) http.ResponseWriter {
-	held := &writer{ResponseWriter: w, permit: p, hold: h, connect: r.Method == http.MethodConnect}
-	if _, ok := w.(http.Flusher); ok {
+// hold returns what next writes to: held, before w. It can flush, and hand the connection over,
+// if w can: there are handlers that ask by a type assertion.
+func hold(w http.ResponseWriter, r *http.Request, held *writer) http.ResponseWriter {
+	held.ResponseWriter, held.connect = w, r.Method == http.MethodConnect
+	flushes, hijacks := can[http.Flusher](w) || can[flushErrorer](w), can[http.Hijacker](w)
+	switch {
+	case flushes && hijacks:
+		return both{held}
+	case flushes:
 		return flusher{held}
+	case hijacks:
+		return hijacker{held}
+	default:
+		return held
 	}
-	return held
+}
+
+type flushErrorer interface{ FlushError() error }
+
+// can reports whether w is a T, or one of those that it unwraps to is.
+func can[T any](w http.ResponseWriter) bool {
+	for w != nil {
+		if _, ok := w.(T); ok {
+			return true
+		}
+		w = unwrap(w)
+	}
+	return false
+}
+
+// unwrap returns the writer behind w as http.ResponseController finds it, or nil.
+func unwrap(w http.ResponseWriter) http.ResponseWriter {
+	if wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+		return wrapper.Unwrap()
+	}
+	return nil
 }
 
 func (w *writer) release() { w.permit.Release() }
@@ -42,13 +77,13 @@ func (w *writer) release() { w.permit.Release() }
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// begin is called before anything goes out.
+// begin is called when the headers go out: before, where the client may hold that up.
 func (w *writer) begin(status int) {
 	if w.begun || status < 200 && status != http.StatusSwitchingProtocols { // others follow those
 		return
 	}
 	w.begun = true
-	w.permit.Answered(wire.StatusOutcome(status))
+	w.permit.Tell(wire.Outcome(w.ctx, wire.StatusOutcome(status)))
 	switch w.hold {
 	case HoldBody:
 		return
@@ -80,23 +115,41 @@ func (w *writer) WriteString(s string) (int, error) {
 	return io.WriteString(w.ResponseWriter, s)
 }
 
-// ReadFrom is for io.Copy, which has the kernel send files if the writer behind can.
-func (w *writer) ReadFrom(r io.Reader) (int64, error) {
-	w.begin(http.StatusOK)
-	if to, ok := w.ResponseWriter.(io.ReaderFrom); ok {
-		return to.ReadFrom(r)
+// sniff is how much the writers of net/http look at before they send the headers.
+const sniff = 512
+
+// ReadFrom is for io.Copy, which has the kernel send files if the writer behind can. Nothing
+// goes out before there is something to send: what cannot be read may be answered otherwise.
+func (w *writer) ReadFrom(r io.Reader) (n int64, err error) {
+	if !w.begun {
+		n, err = io.CopyN(struct{ io.Writer }{w}, r, sniff)
+		switch {
+		case errors.Is(err, io.EOF):
+			return n, nil
+		case err != nil:
+			return n, err
+		}
 	}
-	return io.Copy(struct{ io.Writer }{w.ResponseWriter}, r)
+	var more int64
+	if to, ok := w.ResponseWriter.(io.ReaderFrom); ok {
+		more, err = to.ReadFrom(r)
+	} else {
+		more, err = io.Copy(struct{ io.Writer }{w.ResponseWriter}, r)
+	}
+	return n + more, err
 }
 
-// FlushError is for http.ResponseController.
+// FlushError is for http.ResponseController. Only a flush that succeeds is an answer.
 func (w *writer) FlushError() error {
-	w.begin(http.StatusOK)
-	return http.NewResponseController(w.ResponseWriter).Flush()
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	if err == nil {
+		w.begin(http.StatusOK)
+	}
+	return err
 }
 
-// Hijack hands the connection over, if the writer behind can do that: it is an upgrade.
-func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+// hijack hands the connection over: it is an upgrade.
+func (w *writer) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
 		w.begin(http.StatusSwitchingProtocols)
@@ -104,8 +157,21 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// flusher is a writer for handlers that look for an http.Flusher.
-type flusher struct{ *writer }
+// These are writers for handlers that look for what the one behind can do besides.
+type (
+	flusher  struct{ *writer }
+	hijacker struct{ *writer }
+	both     struct{ *writer }
+)
 
 // Flush is http.Flusher's.
 func (w flusher) Flush() { _ = w.FlushError() }
+
+// Hijack is http.Hijacker's.
+func (w hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.hijack() }
+
+// Flush is http.Flusher's.
+func (w both) Flush() { _ = w.FlushError() }
+
+// Hijack is http.Hijacker's.
+func (w both) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.hijack() }

@@ -38,10 +38,13 @@ var (
 	workers       = desc("workers", "Places: how many requests of a cost of 1 are let through at once; absent if their number is learned in the mode observe, which holds nobody back.", "strategy")
 	workersBusy   = desc("workers_busy", "Places that are not free.", "strategy")
 
+	sloSeconds       = desc("slo_seconds", "The latency objective that is set, 0 if none is.")
+	objectiveSeconds = desc("objective_seconds", "The latency objective in force, 0 if nobody is ever late.")
+
 	concurrencyLimit   = desc("concurrency_limit", "How many places there are, as learned; absent if the number is given, or in the mode observe.", "strategy")
 	concurrencyMax     = desc("concurrency_max", "The most that the learned number may be; absent if the number is given.", "strategy")
 	concurrencyStuck   = desc("concurrency_stuck", "Places that are not given back, included in concurrency_limit; absent if the number is given.", "strategy")
-	concurrencyPaused  = desc("concurrency_paused", "1 in a pause, in which one request is let through now and then, as the latest timed out; absent if the number is given.", "strategy")
+	concurrencyPaused  = desc("concurrency_paused", "1 while the latest timed out, so that no more requests are let through than MinConcurrency or, without it, one now and then; absent if the number is given.", "strategy")
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests that were Dropped, of which the number is learned; absent if it is given.")
 )
 
@@ -50,16 +53,16 @@ type Collector struct {
 	controller *admission.Controller
 	active     sync.Map // by the name of a strategy, *series
 
-	submitted, run, shed, wouldShed *prometheus.CounterVec
-	waits, held                     *prometheus.HistogramVec
+	submitted, run, shed, wouldShed, within, lateWrong *prometheus.CounterVec
+	waits, held                                        *prometheus.HistogramVec
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
 // series are those of a strategy, so that a request looks up no labels.
 type series struct {
-	submitted, run prometheus.Counter
-	waits, held    prometheus.Observer
+	submitted, run, within, lateWrong prometheus.Counter
+	waits, held                       prometheus.Observer
 }
 
 // New returns a controller as admission.New does, and the collector of its metrics. The
@@ -78,13 +81,15 @@ func New(o admission.Options) (*admission.Controller, *Collector, error) {
 		submitted: counter("tasks_submitted_total", "Requests that have asked for places, and have got them or were turned away.", "strategy"),
 		run:       counter("tasks_run_total", "Requests that have got their places.", "strategy"),
 		shed:      counter("shed_total", "Requests that were turned away, by reason.", "strategy", "reason"),
-		wouldShed: counter("would_shed_total", "Requests that would have been turned away but for the mode observe, by reason; absent if their number is learned, as nobody waits then.", "strategy", "reason"),
+		wouldShed: counter("would_shed_total", "Requests that would have been turned away but for the mode observe, by reason; late are those that were answered later than the objective.", "strategy", "reason"),
+		within:    counter("requests_within_objective_total", "Requests that were Good, and answered within the objective in force then.", "strategy"),
+		lateWrong: counter("late_wrong_total", "Requests that would have been turned away as late, and that were answered in time: of a hundred of those, one is let through to see.", "strategy"),
 		waits:     histogram("queue_wait_seconds", "Time that a request waited for its places, 0 if it had them at once."),
 		held:      histogram("held_seconds", "Time for which a request had its places."),
 	}
 	declared := o.Spec.Reasons
 	o.Admitted = both(c.admitted, o.Admitted)
-	o.Released = both(func(e admission.Event) { c.of(e.Strategy).held.Observe(e.Held.Seconds()) }, o.Released)
+	o.Released = both(c.released, o.Released)
 	o.Shed = both(c.turnedAway, o.Shed)
 	var err error
 	if c.controller, err = admission.New(o); err != nil {
@@ -92,6 +97,7 @@ func New(o admission.Options) (*admission.Controller, *Collector, error) {
 	}
 	for _, r := range declared {
 		c.shed.WithLabelValues(o.Spec.Name, r.String())
+		c.wouldShed.WithLabelValues(o.Spec.Name, r.String())
 	}
 	return c.controller, c, nil
 }
@@ -114,9 +120,11 @@ func (c *Collector) of(strategy string) *series {
 	}
 	for _, r := range strategies.Reasons() {
 		c.shed.WithLabelValues(strategy, r.String())
+		c.wouldShed.WithLabelValues(strategy, r.String())
 	}
 	s, _ := c.active.LoadOrStore(strategy, &series{
 		submitted: c.submitted.WithLabelValues(strategy), run: c.run.WithLabelValues(strategy),
+		within: c.within.WithLabelValues(strategy), lateWrong: c.lateWrong.WithLabelValues(strategy),
 		waits: c.waits.WithLabelValues(strategy), held: c.held.WithLabelValues(strategy),
 	})
 	return s.(*series)
@@ -127,6 +135,17 @@ func (c *Collector) admitted(e admission.Event) {
 	s.submitted.Inc()
 	s.run.Inc()
 	s.waits.Observe(e.Waited.Seconds())
+}
+
+func (c *Collector) released(e admission.Event) {
+	s := c.of(e.Strategy)
+	s.held.Observe(e.Held.Seconds())
+	if e.InTime {
+		s.within.Inc()
+	}
+	if e.LateWrong {
+		s.lateWrong.Inc()
+	}
 }
 
 func (c *Collector) turnedAway(e admission.Event) {
@@ -140,7 +159,7 @@ func (c *Collector) turnedAway(e admission.Event) {
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, concurrencyLimit, concurrencyMax, concurrencyStuck, concurrencyPaused, concurrencyDropped} {
+	for _, d := range []*prometheus.Desc{strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy, sloSeconds, objectiveSeconds, concurrencyLimit, concurrencyMax, concurrencyStuck, concurrencyPaused, concurrencyDropped} {
 		ch <- d
 	}
 	for _, m := range c.counted() {
@@ -149,7 +168,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *Collector) counted() []prometheus.Collector {
-	return []prometheus.Collector{c.submitted, c.run, c.shed, c.wouldShed, c.waits, c.held}
+	return []prometheus.Collector{c.submitted, c.run, c.shed, c.wouldShed, c.within, c.lateWrong, c.waits, c.held}
 }
 
 // Collect implements prometheus.Collector. Gauges are those of the active strategy only.
@@ -174,6 +193,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(workers, float64(s.Concurrency))
 	}
 	gauge(workersBusy, float64(s.InUse))
+	seconds := func(d *prometheus.Desc, v time.Duration) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, max(0, v.Seconds()))
+	}
+	seconds(sloSeconds, s.Objective.Set)
+	seconds(objectiveSeconds, s.Objective.InForce)
 	if l := s.Learned; l != nil {
 		if l.Limit != 0 {
 			gauge(concurrencyLimit, float64(l.Limit))

@@ -140,8 +140,7 @@ func TestCollector_Learned(t *testing.T) {
 	require.NotContains(t, scrape(t, r), `spillway_concurrency_limit{strategy="fifo"}`)
 }
 
-// Where nobody is held back no figure says how many places there are, or who would be
-// turned away.
+// Where nobody is held back no figure says how many places there are.
 func TestCollector_LearnedAndObserved(t *testing.T) {
 	t.Parallel()
 	c, metrics, err := admissionprom.New(admission.Options{Strategy: "fifo", Mode: admission.Observe})
@@ -151,13 +150,49 @@ func TestCollector_LearnedAndObserved(t *testing.T) {
 	require.NoError(t, c.Do(t.Context(), admission.Request{}, func(context.Context) error {
 		m := scrape(t, r)
 		require.EqualValues(t, 1, m[`spillway_workers_busy{strategy="fifo"}`])
-		for _, name := range []string{"workers{", "concurrency_limit{", "would_shed_total{"} {
+		for _, name := range []string{"workers{", "concurrency_limit{"} {
 			for series := range m {
 				require.NotContains(t, series, "spillway_"+name)
 			}
 		}
 		return nil
 	}))
+}
+
+// What is good within the objective in force counts, and what is in force is told.
+func TestCollector_Objective(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, metrics, err := admissionprom.New(admission.Options{Strategy: "auto", Mode: admission.Observe})
+		require.NoError(t, err)
+		r := prometheus.NewPedanticRegistry()
+		r.MustRegister(metrics)
+		do := func(took time.Duration, result error) {
+			_ = c.Do(t.Context(), admission.Request{}, func(context.Context) error {
+				time.Sleep(took)
+				return result
+			})
+		}
+		require.Zero(t, scrape(t, r)[`spillway_slo_seconds`])
+		require.InDelta(t, 0.1, scrape(t, r)[`spillway_objective_seconds`], 0)
+		require.Contains(t, scrape(t, r), `spillway_late_wrong_total{strategy="auto"}`)
+		require.Contains(t, scrape(t, r), `spillway_would_shed_total{reason="late",strategy="auto"}`)
+		require.NoError(t, c.SetObjective(time.Second))
+		do(900*time.Millisecond, nil)
+		do(2*time.Second, nil)
+		do(time.Millisecond, context.DeadlineExceeded)
+		m := scrape(t, r)
+		require.InDelta(t, 1, m[`spillway_slo_seconds`], 0)
+		require.InDelta(t, 1, m[`spillway_objective_seconds`], 0)
+		require.EqualValues(t, 1, m[`spillway_requests_within_objective_total{strategy="auto"}`])
+		require.EqualValues(t, 1, m[`spillway_would_shed_total{reason="late",strategy="auto"}`])
+		require.NoError(t, c.SetObjective(admission.NoObjective))
+		do(time.Hour, nil)
+		m = scrape(t, r)
+		require.Zero(t, m[`spillway_slo_seconds`])
+		require.Zero(t, m[`spillway_objective_seconds`])
+		require.EqualValues(t, 2, m[`spillway_requests_within_objective_total{strategy="auto"}`])
+	})
 }
 
 // Several controllers of one process.

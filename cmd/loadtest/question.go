@@ -20,7 +20,7 @@ type question struct {
 	Repetitions int            `placeholder:"N" help:"How often each combination is run; less than 4 can prove nothing."`
 	Duration    time.Duration  `help:"How long each run is measured."`
 	Warmup      *time.Duration `help:"How long load is sent before."`
-	SLO         time.Duration  `name:"slo" help:"Latency within which an answer is good."`
+	SLO         time.Duration  `name:"slo" help:"Latency within which an answer is good, 100ms by default. The service is told so."`
 }
 
 // grid are the flags that stand for a scenario.
@@ -28,12 +28,14 @@ type grid struct {
 	Strategies    []string `placeholder:"NAME" help:"Strategies, or all; compare also knows peers such as peer:limiter."`
 	Workers       []string `placeholder:"N" help:"Numbers of workers."`
 	Capacities    []string `placeholder:"N" help:"Numbers of requests that may wait."`
+	Objectives    []string `placeholder:"TIME" help:"What the service is told that answers are good within, where that is not the --slo: a time, none (nobody is refused for being late), or unset."`
 	Sync          []string `placeholder:"MODE" help:"always, never, interval:10ms."`
 	Pools         []string `placeholder:"KIND" help:"shared, split."`
 	StoreDelay    []string `placeholder:"TIME" help:"What each operation sleeps first, such as 4ms or exp:4ms."`
 	StoreParallel []string `placeholder:"N" help:"How many operations the delayed store does at once; 0, the default, for as many as come."`
 	Connections   []string `placeholder:"N" help:"Numbers of connections, for each node if there are several."`
 	Rates         []string `placeholder:"RATE" help:"Requests a second, multiples of the capacity such as 0.9x, or max."`
+	Think         []string `placeholder:"TIME" help:"How long connections rest between an answer and the next request, with --rates max."`
 	Mixes         []string ` sep:";" placeholder:"MIX" help:"Mixes such as 'put=50,get=50;get=100'."`
 	Keys          []string `placeholder:"N" help:"Numbers of keys."`
 	KeyDist       []string `name:"key-distributions" placeholder:"NAME" help:"uniform, zipf, sequential, latest."`
@@ -48,8 +50,8 @@ type grid struct {
 // settings returns what is given of the grid.
 func (g *grid) settings() scenario.Settings {
 	return given(scenario.Settings{
-		"strategy": g.Strategies, "workers": g.Workers, "capacity": g.Capacities, "sync": g.Sync, "pools": g.Pools,
-		"store_delay": g.StoreDelay, "store_parallel": g.StoreParallel, "connections": g.Connections, "rate": g.Rates, "mix": g.Mixes, "keys": g.Keys,
+		"strategy": g.Strategies, "workers": g.Workers, "capacity": g.Capacities, "objective": g.Objectives, "sync": g.Sync, "pools": g.Pools,
+		"store_delay": g.StoreDelay, "store_parallel": g.StoreParallel, "connections": g.Connections, "rate": g.Rates, "think": g.Think, "mix": g.Mixes, "keys": g.Keys,
 		"key_distribution": g.KeyDist, "value_size": g.ValueSizes, "profile": g.Profiles, "clients": g.Clients,
 		"priority": g.Priorities, "timeout_header": g.Deadlines, "retries": g.Retries,
 	})

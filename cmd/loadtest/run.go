@@ -16,6 +16,7 @@ import (
 type runCommand struct {
 	load        `embed:""`
 	Rate        rate             `default:"1000" help:"Requests a second, or max: each connection sends its next request when the last is answered."`
+	Think       time.Duration    `placeholder:"TIME" help:"How long a connection rests between an answer and its next request, with --rate max."`
 	Profile     workload.Profile `placeholder:"SHAPE" help:"How the rate changes: spike:4x,5s, ramp:0.5x,10x or burst:5x,100ms,1s."`
 	Retries     workload.Retries `placeholder:"N,BACKOFF" help:"What clients do with a refusal or a time-out: attempts and back-off such as 4,10ms, and perhaps how many retries there may be for each request, such as 4,10ms,0.1."`
 	SlowClients int              `placeholder:"N" help:"Further connections, of slow clients, which are not counted: half send a value byte by byte, half read a long range slowly."`
@@ -38,7 +39,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	o.Rate, o.Profile, o.Retries, o.Duration, o.Warmup = float64(c.Rate), c.Profile, c.Retries, c.Duration, c.Warmup
-	o.SlowClients = c.SlowClients
+	o.SlowClients, o.Think = c.SlowClients, c.Think
 	if err := check(&o); err != nil {
 		return err
 	}

@@ -37,10 +37,18 @@ func (s *session) summarize(c *lab.Comparison) {
 		verdict := c.Verdict(groups)
 		_, _ = fmt.Fprintf(s.out, "%s\n", workload)
 		table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(table, "  \tgoodput/s\tagainst best\tserved p99 ms\tnon-2xx %\tCPU us served\tallocs")
+		// The column is only there where it says something.
+		two, sent := slices.ContainsFunc(groups, func(i int) bool { return c.Groups[i].TwoClocks() }), ""
+		if two {
+			sent = "as the service sees it\t"
+		}
+		_, _ = fmt.Fprintf(table, "  \tgoodput/s\t%sagainst best\tserved p99 ms\tnon-2xx %%\tCPU us served\tallocs\n", sent)
 		for _, i := range groups {
 			g := &c.Groups[i]
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", name(g), cell(g, lab.Goodput, 0), against(c, &verdict, i),
+			if two {
+				sent = cell(g, lab.SentGoodput, 0) + "\t"
+			}
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s%s\t%s\t%s\t%s\t%s\n", name(g), cell(g, lab.Goodput, 0), sent, against(c, &verdict, i),
 				cell(g, lab.ServedP99, 2), cell(g, "non2xx_percent", 1), cell(g, "server_cpu_served_us", 1), cell(g, "server_allocs", 1))
 		}
 		_ = table.Flush()

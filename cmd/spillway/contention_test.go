@@ -110,7 +110,7 @@ func sharedParts(b *testing.B) []part {
 	b.Helper()
 	var counter atomic.Int64
 	var mutex sync.Mutex
-	m := servicemetrics.New(servicemetrics.Options{Store: "pebble", SLO: 100 * time.Millisecond})
+	m := servicemetrics.New(servicemetrics.Options{Store: "pebble"})
 	queue := m.Queue(strategies.Spec{Name: "fifo"})
 	slow := new(slowest.Recorder)
 	s, err := pebble.Open(pebble.Options{Dir: b.TempDir(), Sync: pebble.Never, CacheBytes: 256 << 20, Logger: slog.New(slog.DiscardHandler)})

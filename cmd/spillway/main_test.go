@@ -178,11 +178,13 @@ func TestRun_ServesAndStops(t *testing.T) {
 		observed := slices.Contains(tt.env, "SPILLWAY_MODE=observe")
 		require.Equal(t, learned && !observed, strings.Contains(metrics, "spillway_concurrency_limit{strategy="))
 		require.Equal(t, !learned || !observed, strings.Contains(metrics, "spillway_workers{strategy="))
-		require.Equal(t, observed && !learned, strings.Contains(metrics, "spillway_would_shed_total{"), "it is no 0 that means nothing")
+		require.Contains(t, metrics, "spillway_would_shed_total{", "the mode can be changed")
+		require.Contains(t, metrics, "\nspillway_slo_seconds 0\n")
+		require.Contains(t, metrics, "\nspillway_objective_seconds 0.1\n")
+		require.Empty(t, config.Settings["SPILLWAY_SLO"])
 
 		require.Equal(t, exitOK, s.stop(), s.log.String())
 		require.Contains(t, s.log.String(), `"msg":"stopped"`)
-		require.Equal(t, observed && learned, strings.Contains(s.log.String(), "it cannot tell what would be turned away"))
 	}
 }
 
@@ -280,6 +282,40 @@ func TestRun_SaysWhatRuns(t *testing.T) {
 	}
 	require.NotEmpty(t, said[0]["version"])
 	require.NotEmpty(t, said[0]["data"])
+}
+
+// Objective and mode are those that were set, until they are changed live: then the
+// configuration shows what is in force, and the log has a line for each change.
+func TestRun_ChangesObjectiveAndMode(t *testing.T) {
+	t.Parallel()
+	s := launch(t, "SPILLWAY_SLO=none")
+	config := func() (settings map[string]any) {
+		_, body := get(t, "http://"+s.addr["admin"]+"/config")
+		var config struct{ Settings map[string]any }
+		require.NoError(t, json.Unmarshal([]byte(body), &config))
+		return config.Settings
+	}
+	require.Equal(t, "none", config()["SPILLWAY_SLO"])
+	require.Equal(t, "enforce", config()["SPILLWAY_MODE"])
+	_, metrics := get(t, "http://"+s.addr["admin"]+"/metrics")
+	require.Contains(t, metrics, "\nspillway_objective_seconds 0\n")
+
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+s.addr["admin"]+"/strategy", strings.NewReader(`{"slo":"250ms","mode":"observe"}`))
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 200, resp.StatusCode)
+	require.Equal(t, "250ms", config()["SPILLWAY_SLO"])
+	require.Equal(t, "observe", config()["SPILLWAY_MODE"])
+	_, metrics = get(t, "http://"+s.addr["admin"]+"/metrics")
+	require.Contains(t, metrics, "\nspillway_slo_seconds 0.25\n")
+	require.Contains(t, metrics, "\nspillway_objective_seconds 0.25\n")
+	require.Contains(t, metrics, "\nspillway_strategy_switches_total 0\n")
+	require.Equal(t, exitOK, s.stop(), s.log.String())
+	require.Contains(t, s.log.String(), `"msg":"objective changed","from":"none","to":"250ms"`)
+	require.Contains(t, s.log.String(), `"msg":"mode changed","from":"enforce","to":"observe"`)
+	require.NotContains(t, s.log.String(), "strategy switched")
 }
 
 func TestRun_Healthcheck(t *testing.T) {

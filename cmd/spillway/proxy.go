@@ -73,7 +73,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		return err
 	}
 	built := version.Get()
-	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, SLO: c.SLO, Observe: c.Mode == config.ModeObserve && c.Workers != config.Auto, Proxy: true})
+	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Proxy: true})
 	slow := new(slowest.Recorder)
 	mode := admission.Enforce
 	if c.Mode == config.ModeObserve {
@@ -81,13 +81,13 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	}
 	p.data, err = proxy.Open(proxy.Options{
 		Listen: c.Listen, TLS: tlsConfig, Upstream: upstream,
-		Strategy: c.Strategy, Capacity: c.QueueCapacity, Concurrency: int(c.Workers), Mode: mode,
+		Strategy: c.Strategy, Capacity: c.QueueCapacity, Concurrency: int(c.Workers), Mode: mode, Objective: time.Duration(c.SLO),
 		Client: f.Client, Priorities: f.Priority, Exempt: f.Exempt, Hold: holds[f.Hold], TrustHeaders: f.TrustHeaders == "true",
 		Timeout: f.Timeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 		MaxConnections: c.MaxConnections,
 		Logger:         p.log,
 		Events: proxy.Events{
-			Queue: m.Queue, Answered: m.Answered, Asked: m.Asked,
+			Queue: m.Queue, Answered: m.Forwarded, Asked: m.Asked, Left: m.Left,
 			Switched: func(from, to string) {
 				m.Switched(from, to)
 				p.log.Info("strategy switched", "from", from, "to", to)
@@ -101,7 +101,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	p.admin, err = admin.Open(admin.Options{
 		Listen: c.AdminListen, TLS: tlsConfig, Token: secure.NewToken(c.AdminToken), MaxConnections: c.AdminMaxConnections,
 		Version: built.Version, Commit: built.Commit, Logger: p.log,
-		Dispatcher: p.data, Metrics: m.Handler(), Live: m.Live, SLO: c.SLO, Callers: m.Callers, ForgetCallers: m.ForgetCallers,
+		Dispatcher: p.data, Metrics: m.Handler(), Live: m.Live, Callers: m.Callers, ForgetCallers: m.ForgetCallers,
 		Slowest: func() ([]slowest.Request, int64) {
 			now := p.data.Now()
 			return slow.List(now), now
@@ -112,11 +112,10 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		p.data.Close()
 		return cannotListen(err, "admin", "SPILLWAY_ADMIN_LISTEN", c.AdminListen)
 	}
-	m.Watch(metrics.Sources{Gauge: p.data.Gauge, Connections: p.data.Connections, Dropped: dropped})
+	m.Watch(metrics.Sources{Gauge: p.data.Gauge, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped})
 	p.notReady.Store(nil)
 	addresses := p.addresses()
 	sayListening(p.log, addresses)
-	sayObserved(p.log, c)
 	status := p.data.Status()
 	p.log.Info("proxying", "version", built.Version, "upstream", f.Upstream, "strategy", status.Strategy, "workers", c.Workers.Shown(),
 		"capacity", status.Capacity, "mode", c.Mode, "console", consoleAt(c, addresses["admin"]))
@@ -145,7 +144,7 @@ func (p *proxying) ready() error {
 
 // effective returns the configuration that is in force.
 func (p *proxying) effective() any {
-	return effective(p.inv.Redacted(), p.data.Status().Strategy, p.inv.Config.QueueCapacity, p.addresses())
+	return effective(p.inv.Redacted(), p.data, p.inv.Config.QueueCapacity, p.addresses())
 }
 
 // stop closes everything, the admin plane last. The error says that not all requests

@@ -25,6 +25,7 @@ import (
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/internal/version"
+	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/concurrency"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -212,7 +213,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		return nil, err
 	}
 	built := version.Get()
-	s.metrics = metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Store: c.Store, SLO: c.SLO, Observe: c.Mode == config.ModeObserve && c.Workers != config.Auto})
+	s.metrics = metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Store: c.Store})
 
 	slow := new(slowest.Recorder)
 	epoch := time.Now()
@@ -245,6 +246,10 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	if c.Workers == config.Auto {
 		learn = &concurrency.Options{Max: mostLearned}
 	}
+	objective := new(strategies.Objective)
+	if err = objective.Set(time.Duration(c.SLO)); err != nil {
+		return nil, err
+	}
 	s.dispatcher, err = dispatch.Open(dispatch.Options{
 		Strategy: c.Strategy,
 		Capacity: c.QueueCapacity,
@@ -252,11 +257,12 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Learn:    learn,
 		Split:    c.Pools == "split",
 		MaxBatch: batch, MaxBatchBytes: executor.MaxBatchBytes,
-		Run:     s.executor.Run,
-		Blocked: s.executor.Blocked,
-		Epoch:   epoch,
-		Observe: c.Mode == config.ModeObserve,
-		Events:  s.metrics.Queue,
+		Run:       s.executor.Run,
+		Blocked:   s.executor.Blocked,
+		Epoch:     epoch,
+		Objective: objective,
+		Observe:   c.Mode == config.ModeObserve,
+		Events:    s.metrics.Queue,
 		Switched: func(from, to string) {
 			s.metrics.Switched(from, to)
 			log.Info("strategy switched", "from", from, "to", to)
@@ -282,7 +288,6 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Dispatcher:     s.dispatcher,
 		Metrics:        s.metrics.Handler(),
 		Live:           s.metrics.Live,
-		SLO:            c.SLO,
 		Callers:        s.metrics.Callers,
 		ForgetCallers:  s.metrics.ForgetCallers,
 		Slowest: func() ([]slowest.Request, int64) {
@@ -317,7 +322,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		AllowedHosts: c.AllowedHosts,
 		CORSOrigins:  c.CORSOrigins, TrustRequestStart: c.TrustRequestStart == "true",
 		Logger:  log,
-		Events:  server.Events{Answered: s.metrics.Answered, Asked: s.metrics.Asked},
+		Events:  server.Events{Answered: s.metrics.Answered, Asked: s.metrics.Asked, Left: s.metrics.Left},
 		Slowest: slow,
 	})
 	if err != nil {
@@ -325,6 +330,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	}
 	s.metrics.Watch(metrics.Sources{
 		Gauge:       s.dispatcher.Gauge,
+		Objective:   objective,
 		Connections: s.data.Connections,
 		Writable:    s.store.Writable,
 		Store:       s.store.stats,
@@ -360,7 +366,7 @@ func (s *service) effective() any {
 	if bound := s.addresses.Load(); bound != nil {
 		addresses = *bound
 	}
-	return effective(s.config.Redacted(), s.dispatcher.Status().Strategy, s.config.QueueCapacity, addresses)
+	return effective(s.config.Redacted(), s.dispatcher, s.config.QueueCapacity, addresses)
 }
 
 // stop closes everything, from the data plane downwards and the admin plane

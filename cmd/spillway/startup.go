@@ -10,6 +10,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/spillway-go/spillway/internal/admin"
 	"github.com/spillway-go/spillway/internal/config"
 	"github.com/spillway-go/spillway/internal/datadir"
 	"github.com/spillway-go/spillway/strategies"
@@ -28,7 +29,6 @@ func (s *service) sayStart(version, admin string) {
 	} else {
 		attrs = append(attrs, slog.String("data", c.DataDir), slog.String("sync", c.Sync.String()))
 	}
-	sayObserved(s.log, c)
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "serving", append(attrs, slog.String("console", consoleAt(c, admin)))...)
 }
 
@@ -49,24 +49,19 @@ func consoleAt(c *config.Config, admin string) string {
 	return scheme + "://" + where + "/"
 }
 
-// effective returns the configuration that is in force, for /config: the strategy may have
-// been switched.
-func effective(settings map[string]any, strategy string, capacity int, addresses map[string]string) any {
-	active, _ := strategies.Lookup(strategy)
+// effective returns the configuration that is in force, for /config: strategy, mode and
+// objective may have been changed.
+func effective(settings map[string]any, d admin.Dispatcher, capacity int, addresses map[string]string) any {
+	status := d.Status()
+	active, _ := strategies.Lookup(status.Strategy)
+	settings["SPILLWAY_MODE"] = admin.Mode(status)
+	settings["SPILLWAY_SLO"] = strategies.FormatObjective(d.Objective().State().Set)
 	settings["SPILLWAY_STRATEGY"] = active.Name
 	settings["SPILLWAY_QUEUE_CAPACITY"] = active.CapacityOr(capacity)
 	return struct {
 		Addresses map[string]string `json:"addresses"`
 		Settings  map[string]any    `json:"settings"`
 	}{addresses, settings}
-}
-
-// sayObserved says what cannot be observed, and what to look at instead.
-func sayObserved(log *slog.Logger, c *config.Config) {
-	if c.Mode == config.ModeObserve && c.Workers == config.Auto {
-		log.Info("observe mode holds nobody back while the workers are learned, so it cannot tell what would be turned away: " +
-			"look at late answers and at spillway_workers_busy, or set SPILLWAY_WORKERS to a number")
-	}
 }
 
 // cannotListen explains why a plane cannot have its address, and which variable

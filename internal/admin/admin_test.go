@@ -33,8 +33,19 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 // switcher is a dispatcher of which only the strategy matters.
 type switcher struct {
-	status dispatch.Status
-	err    error
+	status    dispatch.Status
+	objective strategies.Objective
+	err       error // of Switch
+	observing error // of SetObserve
+}
+
+func (s *switcher) Objective() *strategies.Objective { return &s.objective }
+
+func (s *switcher) SetObserve(observe bool) error {
+	if s.observing == nil {
+		s.status.Observe = observe
+	}
+	return s.observing
 }
 
 func (s *switcher) Status() dispatch.Status { return s.status }
@@ -67,7 +78,9 @@ func open(t *testing.T, o Options) *plane {
 	if o.MaxConnections == 0 {
 		o.MaxConnections = 256
 	}
-	o.Logger = slog.New(slog.DiscardHandler)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	if o.Dispatcher == nil {
 		o.Dispatcher = &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
 	}
@@ -205,14 +218,15 @@ func TestServer_Strategy(t *testing.T) {
 	d := &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
 	p := open(t, Options{Dispatcher: d})
 
+	const inForce = `"objective":{"set":"","in_force":"100ms","why":"none is set, so 100ms stand in until the usual service time is known"},`
 	a := p.do("GET", "/strategy", "")
 	require.Equal(t, 200, a.status)
 	require.Equal(t, "application/json", a.header.Get("Content-Type"))
-	require.Equal(t, `{"strategy":"fifo","mode":"enforce","workers":4,"capacity":256,"available":`+string(available)+"}\n", a.body)
+	require.Equal(t, `{"strategy":"fifo","mode":"enforce","workers":4,"capacity":256,`+inForce+`"available":`+string(available)+"}\n", a.body)
 
 	a = p.do("PUT", "/strategy", `{"strategy":"lifo"}`)
 	require.Equal(t, 200, a.status)
-	require.Equal(t, `{"strategy":"lifo","mode":"enforce","workers":4,"capacity":256,"available":`+string(available)+"}\n", a.body)
+	require.Equal(t, `{"strategy":"lifo","mode":"enforce","workers":4,"capacity":256,`+inForce+`"available":`+string(available)+"}\n", a.body)
 
 	d.status.Capacity, d.status.Observe = strategies.Unbounded, true
 	require.Contains(t, p.do("GET", "/strategy", "").body, `"mode":"observe"`)
@@ -235,6 +249,72 @@ func TestServer_Strategy(t *testing.T) {
 
 	d.err = errors.New("no more room")
 	requireProblem(t, p.do("PUT", "/strategy", `{"strategy":"fifo"}`), 500, "no more room")
+}
+
+// Strategy, objective and mode change live, in any combination, as a whole or not at all.
+func TestServer_Change(t *testing.T) {
+	t.Parallel()
+	type state struct{ strategy, set, mode string }
+	before := state{"fifo", "", "enforce"}
+	for _, tc := range []struct {
+		body   string
+		status int
+		words  []string // of the problem
+		want   state
+		log    []string // lines
+	}{
+		{`{"slo":"200ms"}`, 200, nil, state{"fifo", "200ms", "enforce"}, []string{"objective changed from= to=200ms"}},
+		{`{"slo":"none"}`, 200, nil, state{"fifo", "none", "enforce"}, []string{"objective changed from= to=none"}},
+		{`{"mode":"observe"}`, 200, nil, state{"fifo", "", "observe"}, []string{"mode changed from=enforce to=observe"}},
+		{
+			`{"strategy":"auto","slo":"1s","mode":"observe"}`, 200, nil, state{"auto", "1s", "observe"},
+			[]string{"mode changed from=enforce to=observe", "objective changed from= to=1s"},
+		},
+		// What is so already is no change.
+		{`{"strategy":"fifo","slo":"","mode":"enforce"}`, 200, nil, before, nil},
+
+		{`{"slo":"0"}`, 400, []string{`slo is "0"`, "from 100us to 1h", "none"}, before, nil},
+		{`{"slo":"-200ms"}`, 400, []string{`slo is "-200ms"`}, before, nil},
+		{`{"slo":"48h"}`, 400, []string{`slo is "48h"`}, before, nil},
+		{`{"slo":200}`, 400, []string{"slo such as 250ms"}, before, nil},
+		{`{"mode":"watch"}`, 400, []string{`mode is "watch"`, "enforce or observe"}, before, nil},
+		{`{"mode":""}`, 400, []string{`mode is ""`}, before, nil},
+		{`{"strategy":"lifo","slo":"1s","mode":"watch"}`, 400, []string{"mode"}, before, nil},
+		{`{"strategy":"lifo","slo":"soon","mode":"observe"}`, 400, []string{"slo"}, before, nil},
+		{`{"strategy":"nonsense","slo":"1s","mode":"observe"}`, 400, []string{`strategy is "nonsense"`, "adaptive-lifo, auto"}, before, nil},
+	} {
+		t.Run(tc.body, func(t *testing.T) {
+			t.Parallel()
+			d := &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
+			var log bytes.Buffer
+			p := open(t, Options{Dispatcher: d, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+					return slog.Attr{}
+				}
+				return a
+			}}))})
+			a := p.do("PUT", "/strategy", tc.body)
+			if tc.status == 200 {
+				require.Equal(t, 200, a.status, a.body)
+				require.Contains(t, a.body, `"set":"`+tc.want.set+`"`)
+			} else {
+				requireProblem(t, a, tc.status, tc.words...)
+			}
+			require.Equal(t, tc.want, state{d.status.Strategy, strategies.FormatObjective(d.objective.State().Set), Mode(d.status)})
+			var lines []string
+			for line := range strings.Lines(log.String()) {
+				lines = append(lines, strings.NewReplacer(`msg=`, "", `"`, "", "\n", "").Replace(line))
+			}
+			require.Equal(t, tc.log, lines)
+		})
+	}
+
+	// The strategy is not left changed alone.
+	d := &switcher{status: dispatch.Status{Strategy: "fifo"}, observing: errors.New("no luck")}
+	p := open(t, Options{Dispatcher: d})
+	requireProblem(t, p.do("PUT", "/strategy", `{"strategy":"lifo","slo":"1s","mode":"observe"}`), 500, "no luck")
+	require.Equal(t, "fifo", d.status.Strategy)
+	require.Zero(t, d.objective.State().Set)
 }
 
 func TestServer_Backup(t *testing.T) {

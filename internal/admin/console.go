@@ -111,9 +111,10 @@ type frame struct {
 	Pace     float64     `json:"pace"`     // between two tasks begun, as it has measured, 0 for not
 	Pools    []poolFrame `json:"pools"`    // of reads and writes, if they are split
 
-	Ready       string  `json:"ready"` // why not, empty if it is
-	Connections int     `json:"connections"`
-	SLO         float64 `json:"slo"`
+	Ready       string    `json:"ready"` // why not, empty if it is
+	Connections int       `json:"connections"`
+	SLO         float64   `json:"slo"` // in force, 0 for none
+	Objective   objective `json:"objective"`
 
 	Answered float64            `json:"answered"` // recent
 	Reasons  map[string]float64 `json:"reasons"`  // recent, answers that were turned away
@@ -219,10 +220,10 @@ func (h *history) frame() []byte {
 	lately, all := between(before, now), between(&oldest, now)
 	s, g := now.Store, now.Gauge
 	f := frame{
-		Boot: h.boot.UnixMilli(), Time: now.at, Point: last, Connections: now.Connections, SLO: now.SLO, Proxy: now.Proxy,
+		Boot: h.boot.UnixMilli(), Time: now.at, Point: last, Connections: now.Connections, SLO: now.Objective.InForce.Seconds(), Objective: objectiveOf(now.Objective), Proxy: now.Proxy,
 		Strategy: g.Strategy, Workers: g.Workers, Learned: learnedOf(g.Learned), Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
 		Limit: g.Limit, Pace: g.Pace.Seconds(),
-		Answered: lately.answered(), Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: mode(o.Dispatcher.Status()),
+		Answered: lately.answered(), Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: Mode(o.Dispatcher.Status()),
 		Depths: [2]int{g.Depth, g.Depth}, Codes: make(map[int]figure),
 		Percentiles: []percentiles{
 			{"latency", quantiles(lately.latency), quantiles(all.latency)},
@@ -274,7 +275,9 @@ func (h *history) frame() []byte {
 	for reason, n := range now.WouldShed {
 		f.WouldShed[reason] = n - before.WouldShed[reason]
 	}
-	f.Verdict = judge(situationOf(&f, &lately, before))
+	since := begun(recent)
+	judged := between(since, now)
+	f.Verdict = judge(situationOf(&f, &judged, since, o.Dispatcher.Objective().Usual(), since != before))
 	requests, clock := o.Slowest()
 	for _, q := range requests {
 		slow := slowFrame{
@@ -290,17 +293,34 @@ func (h *history) frame() []byte {
 	return event("state", f)
 }
 
-// situationOf returns what the verdict is given on.
-func situationOf(f *frame, lately *period, before *moment) *situation {
+// begun returns the first of the recent moments from which on the present strategy was
+// active, and the present objective set: what was before says nothing of them.
+func begun(recent []moment) *moment {
+	now, first := &recent[len(recent)-1], len(recent)-1
+	for first > 0 && recent[first-1].Gauge.Strategy == now.Gauge.Strategy && recent[first-1].Objective.Set == now.Objective.Set {
+		first--
+	}
+	return &recent[first]
+}
+
+// situationOf returns what the verdict is given on: what happened in a period from a moment
+// on. With switched that is when the strategy or the objective was changed.
+func situationOf(f *frame, lately *period, before *moment, usual time.Duration, switched bool) *situation {
 	rate := func(n float64) float64 { return share(max(0, n), lately.seconds) }
 	s := &situation{
 		Strategy: f.Strategy, NotReady: f.Ready, ReadOnly: f.Store.Unwritable,
+		Settling: lately.seconds < settling.Seconds(), Switched: switched,
 		Workers: f.Workers, Learned: f.Learned != nil, Busy: f.Busy, Depth: f.Depth, Growth: share(float64(f.Depth-before.Gauge.Depth), lately.seconds),
-		Capacity: strategies.Unbounded,
+		Capacity: strategies.Unbounded, Split: len(f.Pools) > 0,
 		Arrivals: rate(lately.arrivals), Ran: rate(lately.ran),
 		Good: rate(lately.good), Late: rate(lately.late), Unmet: rate(lately.unmet), Failed: rate(lately.failed), Shed: rate(lately.shed),
-		Reasons: make(map[string]float64), Roomless: rate(lately.roomless), SLO: f.SLO,
-		Observe: f.Mode == "observe", Proxy: f.Proxy,
+		Reasons: make(map[string]float64), Roomless: rate(lately.roomless),
+		Cut: rate(lately.cut), Left: rate(float64(lately.left.Count())), Patience: median(lately.left),
+		SLO: f.SLO, Usual: usual.Seconds(), Wait: median(lately.wait), Latency: median(lately.latency), CPU: lately.cpu / float64(runtime.GOMAXPROCS(0)),
+		Observe: f.Mode == observe, WouldShed: rate(lately.wouldShed), Proxy: f.Proxy,
+	}
+	if late := lately.reasons[strategies.ReasonLate.String()]; lately.lateWrong >= fewWrong && late > 0 {
+		s.Wrong = min(1, 100*lately.lateWrong/late)
 	}
 	if f.Learned != nil {
 		s.Stuck, s.Paused = f.Learned.stuck, f.Learned.paused
@@ -311,21 +331,15 @@ func situationOf(f *frame, lately *period, before *moment) *situation {
 	for reason, n := range lately.reasons {
 		s.Reasons[reason] = rate(n)
 	}
-	for _, n := range f.WouldShed {
-		s.WouldShed += rate(n)
-	}
-	for _, p := range f.Percentiles {
-		if p.Recent == nil {
-			continue
-		}
-		switch p.Of {
-		case "latency":
-			s.Latency = float64(p.Recent[0])
-		case "waiting":
-			s.Wait = float64(p.Recent[0])
-		}
-	}
 	return s
+}
+
+// median returns that of durations in seconds, 0 if there are none.
+func median(d metrics.Distribution) float64 {
+	if q := d.Quantiles(0.5); q != nil {
+		return q[0]
+	}
+	return 0
 }
 
 // maxCallers is how many clients a console shows.

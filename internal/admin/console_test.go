@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -106,12 +107,12 @@ func TestHistory_Frame(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		live := metrics.Live{
-			SLO: 0.1, Submitted: 7, Run: 5, Good: 4, Failed: 3, Shed: map[string]float64{"full": 2}, TurnedAway: 3,
+			Objective: strategies.ObjectiveState{InForce: 100 * time.Millisecond, Why: "a test says so"}, Submitted: 7, Run: 5, Good: 4, Failed: 3, Shed: map[string]float64{"full": 2}, TurnedAway: 3,
 			Codes: map[int]float64{201: 5}, Gauge: dispatch.Gauge{Strategy: "unbounded", Depth: 3, Capacity: strategies.Unbounded, Workers: 4, Busy: 2},
 		}
 		starting := true
 		o := &Options{
-			SLO: 100 * time.Millisecond, Dispatcher: &switcher{}, Ready: func() error { return errors.New("draining") },
+			Dispatcher: &switcher{}, Ready: func() error { return errors.New("draining") },
 			Live: func() (metrics.Live, bool) { return live, !starting },
 			Slowest: func() ([]slowest.Request, int64) {
 				return []slowest.Request{{
@@ -132,7 +133,7 @@ func TestHistory_Frame(t *testing.T) {
 		require.NotNil(t, h.frame(), "there is something to show at once")
 
 		time.Sleep(2 * time.Second)
-		live.Submitted, live.Run, live.Good, live.Failed, live.TurnedAway = 27, 15, 12, 3, 9
+		live.Submitted, live.Run, live.Good, live.Late, live.Failed, live.TurnedAway = 27, 15, 12, 2, 3, 9
 		live.Shed = map[string]float64{"full": 6}
 		live.Codes = map[int]float64{201: 15, 503: 6}
 		live.Unmet = 4
@@ -151,7 +152,7 @@ func TestHistory_Frame(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(data), &got))
 		for key, want := range map[string]any{
 			"strategy": "unbounded", "depth": 3.0, "capacity": nil, "workers": 4.0, "busy": 2.0, "pools": nil,
-			"ready": "draining", "slo": 0.1, "codes": map[string]any{"201": 5.0, "503": 3.0},
+			"ready": "draining", "slo": 0.1, "objective": map[string]any{"set": "", "in_force": "100ms", "why": "a test says so"}, "codes": map[string]any{"201": 5.0, "503": 3.0},
 			"answered": 20.0, "roomless": 2.0, "depths": []any{3.0, 3.0},
 			"classes": []any{
 				map[string]any{"name": "1", "good": 4.0, "late": 0.0, "unmet": 0.0, "failed": 0.0, "shed": 0.0},
@@ -187,5 +188,64 @@ func TestHistory_Frame(t *testing.T) {
 		live.Store.ValueCacheHits, live.Store.ValueCacheMisses, live.Store.ValueCacheBytes = 0, 0, 0
 		require.True(t, h.sample())
 		require.Contains(t, string(h.frame()), `"values":null`, "there is no such cache")
+	})
+}
+
+// The verdict is about the present strategy and objective alone, and not before there is
+// enough to judge them by.
+func TestHistory_JudgesWhatIsInForce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		live := metrics.Live{
+			Objective: strategies.ObjectiveState{InForce: 100 * time.Millisecond}, Shed: map[string]float64{}, WouldShed: map[string]float64{}, Codes: map[int]float64{},
+			Gauge: dispatch.Gauge{Strategy: "fifo", Capacity: 256, Workers: 8, Busy: 8, Depth: 256}, Latency: metrics.Distribution{}, Wait: metrics.Distribution{}, Left: metrics.Distribution{},
+		}
+		h := newHistory(&Options{
+			Dispatcher: new(switcher), Ready: func() error { return nil },
+			Live: func() (metrics.Live, bool) {
+				l := live
+				l.Latency, l.Wait, l.Left = maps.Clone(l.Latency), maps.Clone(l.Wait), maps.Clone(l.Left)
+				l.Shed, l.Codes = maps.Clone(l.Shed), maps.Clone(l.Codes)
+				return l, true
+			},
+			Slowest: func() ([]slowest.Request, int64) { return nil, 0 },
+		}, time.Now())
+		// seconds lets a service that does 2,000 a second have 3,000.
+		seconds := func(n int, good, late float64, reason string) verdict {
+			for range n {
+				time.Sleep(time.Second)
+				live.Submitted += 3000
+				live.Run += 2000
+				live.Good += good
+				live.Late += late
+				live.Shed[reason] += 1000
+				live.Latency[-24] += 2000
+				live.Wait[-24] += 2000
+				require.True(t, h.sample())
+			}
+			_, data, _ := strings.Cut(string(h.frame()), "data: ")
+			var f struct{ Verdict verdict }
+			require.NoError(t, json.Unmarshal([]byte(data), &f))
+			return f.Verdict
+		}
+		require.True(t, h.sample())
+		require.Equal(t, "The service has just started: it is too early to judge.", seconds(4, 0, 2000, "full").Text)
+		require.Contains(t, seconds(1, 0, 2000, "full").Text, "fifo makes everybody late")
+		live.Gauge.Strategy = "auto"
+		const changed = "The strategy or the objective has just been changed: it is too early to judge."
+		require.Equal(t, changed, seconds(5, 2000, 0, "late").Text)
+		require.Equal(t, "50% more arrives than 8 workers can do. auto turns 33% away and serves the others in time.", seconds(1, 2000, 0, "late").Text)
+		live.Objective.Set = time.Second
+		require.Equal(t, changed, seconds(5, 2000, 0, "late").Text)
+
+		live.LateWrong += 40 // of 5,000 refusals, of which one in a hundred is served to see
+		require.Contains(t, seconds(1, 2000, 0, "late").Text, "about 80% of these would have been in time")
+		live.Objective.InForce = time.Second
+		live.Codes[cutCode], live.Failed = 500, 500
+		live.Left[-10] = 500
+		require.Equal(t, verdict{
+			levelBad, "3% of the clients leave after 403 ms (median), before the objective of 1.0 s.",
+			"What is done for them is in vain. Set the objective below their patience: SPILLWAY_SLO of about 322 ms.", "",
+		}, seconds(1, 2000, 0, "late"))
 	})
 }

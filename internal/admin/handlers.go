@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spillway-go/spillway/internal/backup"
@@ -46,17 +47,39 @@ func (o *Options) version(w http.ResponseWriter, _ *http.Request) {
 func (o *Options) getStrategy(w http.ResponseWriter, _ *http.Request) {
 	status := o.Dispatcher.Status()
 	answer := struct {
-		Strategy  string   `json:"strategy"`
-		Mode      string   `json:"mode"`
-		Workers   int      `json:"workers"`
-		Capacity  *int     `json:"capacity"` // null for none
-		Available []string `json:"available"`
-		Learned   *learned `json:"learned,omitempty"` // of workers; absent if their number is given
-	}{Strategy: status.Strategy, Mode: mode(status), Workers: status.Workers, Available: strategies.Names(), Learned: learnedOf(status.Learned)}
+		Strategy  string    `json:"strategy"`
+		Mode      string    `json:"mode"`
+		Workers   int       `json:"workers"`
+		Capacity  *int      `json:"capacity"` // null for none
+		Objective objective `json:"objective"`
+		Available []string  `json:"available"`
+		Learned   *learned  `json:"learned,omitempty"` // of workers; absent if their number is given
+	}{
+		Strategy: status.Strategy, Mode: Mode(status), Workers: status.Workers,
+		Objective: objectiveOf(o.Dispatcher.Objective().State()), Available: strategies.Names(), Learned: learnedOf(status.Learned),
+	}
 	if status.Capacity != strategies.Unbounded {
 		answer.Capacity = &status.Capacity
 	}
 	writeJSON(w, http.StatusOK, answer)
+}
+
+// objective is the latency objective, as SPILLWAY_SLO has it.
+type objective struct {
+	Set     string `json:"set"` // "" if none is
+	InForce string `json:"in_force"`
+	Why     string `json:"why"` // that is in force
+}
+
+func objectiveOf(s strategies.ObjectiveState) objective {
+	inForce := s.InForce
+	switch {
+	case inForce == 0:
+		inForce = strategies.NoObjective
+	case s.Set == 0:
+		inForce = inForce.Round(time.Millisecond) // it was measured
+	}
+	return objective{Set: strategies.FormatObjective(s.Set), InForce: strategies.FormatObjective(inForce), Why: s.Why}
 }
 
 // learned is a number of workers that is learned.
@@ -78,30 +101,102 @@ func learnedOf(l *dispatch.Learned) *learned {
 	return &learned{Limit: l.Limit, Min: l.Min, Max: l.Max, Why: l.Why, stuck: l.Stuck, paused: l.Paused}
 }
 
-// mode is what SPILLWAY_MODE says.
-func mode(s dispatch.Status) string {
+// The modes.
+const (
+	enforce = "enforce"
+	observe = "observe"
+)
+
+// Mode is what SPILLWAY_MODE says.
+func Mode(s dispatch.Status) string {
 	if s.Observe {
-		return "observe"
+		return observe
 	}
-	return "enforce"
+	return enforce
 }
 
-func (o *Options) putStrategy(w http.ResponseWriter, r *http.Request) {
-	var wanted struct {
-		Strategy string `json:"strategy"`
+// change is what is to be different, nil for what stays.
+type change struct {
+	Strategy *string `json:"strategy"`
+	SLO      *string `json:"slo"`
+	Mode     *string `json:"mode"`
+}
+
+// check returns the objective that is wanted, and an error that names the field, its value
+// and the choices.
+func (c *change) check() (objective time.Duration, err error) {
+	if c.Strategy != nil {
+		if _, err = strategies.Lookup(*c.Strategy); err != nil {
+			return 0, fmt.Errorf("strategy is %.40q, want one of %s", *c.Strategy, strings.Join(strategies.Names(), ", "))
+		}
 	}
-	if err := readJSON(w, r, &wanted); err != nil {
-		bodyProblem(w, err, `{"strategy":"…"} with one of `+strings.Join(strategies.Names(), ", "))
-		return
+	if c.Mode != nil && *c.Mode != enforce && *c.Mode != observe {
+		return 0, fmt.Errorf("mode is %.40q, want %s or %s", *c.Mode, enforce, observe)
 	}
-	switch err := o.Dispatcher.Switch(wanted.Strategy); {
-	case errors.Is(err, strategies.ErrUnknown):
-		problem(w, http.StatusBadRequest, err.Error())
-	case err != nil:
-		o.fail(w, "switch the strategy", err)
-	default:
+	if c.SLO != nil {
+		if objective, err = strategies.ParseObjective(*c.SLO); err != nil {
+			return 0, fmt.Errorf("slo is %.40q, want %w, or nothing for one that follows the usual service time", *c.SLO, err)
+		}
+	}
+	return objective, nil
+}
+
+// putStrategy changes strategy, objective and mode, all that was asked for or nothing. One
+// change at a time is made.
+func (o *Options) putStrategy() http.HandlerFunc {
+	var changing sync.Mutex
+	return func(w http.ResponseWriter, r *http.Request) {
+		var wanted change
+		err := readJSON(w, r, &wanted)
+		if err == nil && wanted == (change{}) {
+			err = errors.New("nothing is to be changed")
+		}
+		if err != nil {
+			bodyProblem(w, err, `{"strategy":"…","slo":"…","mode":"…"} with any of these: a strategy of `+strings.Join(strategies.Names(), ", ")+
+				`; an slo such as 250ms, none or nothing; a mode of `+enforce+", "+observe)
+			return
+		}
+		objective, err := wanted.check()
+		if err != nil {
+			problem(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		changing.Lock()
+		err = o.apply(&wanted, objective)
+		changing.Unlock()
+		if err != nil {
+			o.fail(w, "change the strategy", err)
+			return
+		}
 		o.getStrategy(w, r)
 	}
+}
+
+// apply makes a change that has been checked. What may fail comes first, and is taken back
+// if what follows fails.
+func (o *Options) apply(c *change, objective time.Duration) error {
+	before := o.Dispatcher.Status()
+	if c.Strategy != nil {
+		if err := o.Dispatcher.Switch(*c.Strategy); err != nil {
+			return err
+		}
+	}
+	if c.Mode != nil && *c.Mode != Mode(before) {
+		if err := o.Dispatcher.SetObserve(*c.Mode == observe); err != nil {
+			return errors.Join(err, o.Dispatcher.Switch(before.Strategy))
+		}
+		o.Logger.Info("mode changed", "from", Mode(before), "to", *c.Mode)
+	}
+	if c.SLO != nil {
+		former := o.Dispatcher.Objective().State().Set
+		if err := o.Dispatcher.Objective().Set(objective); err != nil {
+			return err
+		}
+		if former != objective {
+			o.Logger.Info("objective changed", "from", strategies.FormatObjective(former), "to", strategies.FormatObjective(objective))
+		}
+	}
+	return nil
 }
 
 func (o *Options) getConfig(w http.ResponseWriter, _ *http.Request) {

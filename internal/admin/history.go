@@ -148,6 +148,9 @@ func (h *history) add(p point) {
 	h.mu.next = (h.mu.next + 1) % historyPoints
 }
 
+// cutCode is that of an answer whose client had left.
+const cutCode = 499
+
 // period is what happened between two moments.
 type period struct {
 	seconds                         float64
@@ -155,7 +158,10 @@ type period struct {
 	good, late, unmet, failed, shed float64 // answers
 	reasons                         map[string]float64
 	roomless                        float64
-	latency, wait                   metrics.Distribution
+	latency, wait, left             metrics.Distribution
+	cut                             float64 // of failed, answers whose client had left
+	wouldShed, lateWrong            float64 // tasks
+	cpu                             float64 // CPUs in use
 }
 
 func (p *period) answered() float64 { return p.good + p.late + p.unmet + p.failed + p.shed }
@@ -165,18 +171,25 @@ func between(before, now *moment) period {
 		seconds:  now.at - before.at,
 		roomless: now.roomless - before.roomless,
 		ran:      now.Run - before.Run,
+		good:     now.Good - before.Good,
+		late:     now.Late - before.Late,
 		unmet:    now.Unmet - before.Unmet,
 		failed:   max(0, now.Failed-before.Failed),
 		latency:  now.Latency.Since(before.Latency),
 		wait:     now.Wait.Since(before.Wait),
-		reasons:  make(map[string]float64),
+		left:     now.Left.Since(before.Left),
+		cut:      now.Codes[cutCode] - before.Codes[cutCode],
+
+		lateWrong: now.LateWrong - before.LateWrong,
+		cpu:       share(max(0, (now.cpu-before.cpu).Seconds()), now.at-before.at),
+		reasons:   make(map[string]float64),
 	}
 	p.arrivals = now.Submitted - before.Submitted + p.roomless
-	served := float64(p.latency.Count())
-	p.good = min(served, now.Good-before.Good)
-	p.late = served - p.good
 	for reason, n := range now.Shed {
 		p.reasons[reason] = max(0, n-before.Shed[reason])
+	}
+	for reason, n := range now.WouldShed {
+		p.wouldShed += max(0, n-before.WouldShed[reason])
 	}
 	p.reasons[strategies.ReasonFull.String()] += p.roomless
 	for _, n := range p.reasons {
@@ -194,7 +207,7 @@ func pointOf(before, now *moment, memory uint64) point {
 		arrivals: rate(happened.arrivals), good: rate(happened.good), late: rate(happened.late), unmet: rate(happened.unmet), failed: rate(happened.failed), shed: rate(happened.shed),
 		latency: quantiles(happened.latency),
 		depth:   g.Depth, capacity: g.Capacity, workers: g.Workers, busy: g.Busy, connections: now.Connections,
-		cpu: rate((now.cpu - before.cpu).Seconds()), memory: memory,
+		cpu: figure(happened.cpu), memory: memory,
 	}
 	for reason, n := range happened.reasons {
 		if n > 0 {
@@ -252,7 +265,7 @@ func (h *history) serve(w http.ResponseWriter, r *http.Request) {
 		SLO      float64  `json:"slo"`
 		Columns  []string `json:"columns"`
 		Points   [][]any  `json:"points"`
-	}{h.boot.UnixMilli(), sampleInterval.Seconds(), h.o.SLO.Seconds(), columns, rows})
+	}{h.boot.UnixMilli(), sampleInterval.Seconds(), h.o.Dispatcher.Objective().InForce().Seconds(), columns, rows})
 	if err != nil {
 		h.o.fail(w, "write the history", err)
 		return

@@ -40,7 +40,9 @@ func TestHistory_Remembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		live := metrics.Live{Latency: metrics.Distribution{}, Gauge: dispatch.Gauge{Strategy: "fifo", Capacity: 256}}
-		o := &Options{SLO: 70 * time.Millisecond, Live: func() (metrics.Live, bool) {
+		d := new(switcher)
+		require.NoError(t, d.objective.Set(70*time.Millisecond))
+		o := &Options{Dispatcher: d, Live: func() (metrics.Live, bool) {
 			n++
 			l := live
 			l.Submitted, l.Run, l.Good = float64(2*n), float64(2*n), float64(2*n)
@@ -89,7 +91,7 @@ func TestHistory_Nonsense(t *testing.T) {
 }
 
 func BenchmarkHistory_Sample(b *testing.B) {
-	m := metrics.New(metrics.Options{SLO: time.Second})
+	m := metrics.New(metrics.Options{})
 	m.Watch(metrics.Sources{Gauge: func() dispatch.Gauge { return dispatch.Gauge{Strategy: "fifo"} }, Connections: func() int { return 1 }, Writable: func() error { return nil }, Dropped: func() uint64 { return 0 }})
 	for i := range 100000 {
 		m.Answered(fmt.Sprint("s", i%3), "GET", 200, false, time.Duration(i*1000))

@@ -9,9 +9,9 @@ var explanations = map[strategies.Reason]string{
 	strategies.ReasonFull:      "found no room: the queue, or the memory for bodies, was full",
 	strategies.ReasonDisplaced: "waited in a full queue and lost its place to a newer, more important or more urgent request",
 	strategies.ReasonCoDel:     "waited too long in a queue that did not get empty; giving it up lets others be in time",
-	strategies.ReasonLimit:     "came while the strategy let no more in",
+	strategies.ReasonLate:      "would have been answered later than the objective, or than its own deadline",
 	strategies.ReasonFair:      "waited in a full queue, and its client had more waiting than any other",
 	strategies.ReasonAbandoned: "waited, and its client hung up",
 	strategies.ReasonDraining:  "waited, or came, while the service was stopping",
-	strategies.ReasonExpired:   "missed its own deadline (Spillway-Timeout-Ms), or would have",
+	strategies.ReasonExpired:   "missed its own deadline (Spillway-Timeout-Ms)",
 }

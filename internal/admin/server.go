@@ -22,6 +22,7 @@ import (
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/socket"
+	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
@@ -41,15 +42,13 @@ type Options struct {
 	// Logger is told of failures. Nil means slog.Default.
 	Logger *slog.Logger
 
-	// Dispatcher is whose strategy is shown and switched.
+	// Dispatcher is whose strategy, objective and mode are shown and changed.
 	Dispatcher Dispatcher
 	// Metrics serves /metrics.
 	Metrics http.Handler
 	// Live returns the state that the console shows, and reports false while
 	// the service is starting.
 	Live func() (metrics.Live, bool)
-	// SLO is the latency objective.
-	SLO time.Duration
 	// Callers returns what was counted by class and by client, nil for nothing.
 	// ForgetCallers, called once a minute, ends the counting of clients that have
 	// gone.
@@ -73,6 +72,8 @@ type Dispatcher interface {
 	Status() dispatch.Status
 	Pools() []dispatch.Gauge
 	Switch(strategy string) error
+	SetObserve(observe bool) error
+	Objective() *strategies.Objective
 }
 
 var _ Dispatcher = (*dispatch.Dispatcher)(nil)

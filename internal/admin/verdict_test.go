@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -33,7 +34,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a first in first out queue that is full makes everybody late": {
 			overload,
-			verdict{levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "Switch to auto.", "auto"},
+			verdict{levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "Switch to auto; or let fewer wait: SPILLWAY_QUEUE_CAPACITY of about 190, which is what is done within the objective.", "auto"},
 		},
 		"some are late": {
 			with(overload, func(s *situation) { s.Strategy, s.Good, s.Late, s.Wait = "hybrid", 1000, 1000, 0.01 }),
@@ -43,9 +44,9 @@ func TestJudge(t *testing.T) {
 			with(overload, func(s *situation) { s.Strategy, s.Good, s.Late = "<b>lifo</b>", 2000, 0 }),
 			verdict{levelLate, "46% more arrives than 8 workers can do. <b>lifo</b> turns 32% away and serves the others in time.", "It holds. To serve all takes more workers, if the store can do more at once, or more machines.", ""},
 		},
-		"the recommended one that is late has to learn": {
+		"the recommended one makes people late": {
 			with(overload, func(s *situation) { s.Strategy = recommended }),
-			verdict{levelBad, "46% more arrives than 8 workers can do; auto makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "It learns for a few seconds. If this stays, the store is too slow for the objective.", ""},
+			verdict{levelBad, "46% more arrives than 8 workers can do; auto makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "If this stays, raise the objective (SPILLWAY_SLO), or make the store faster.", ""},
 		},
 		"no bound": {
 			with(overload, func(s *situation) {
@@ -63,7 +64,7 @@ func TestJudge(t *testing.T) {
 		},
 		"the work alone takes too long": {
 			with(overload, func(s *situation) { s.Wait, s.Latency = 0.1, 0.4 }),
-			verdict{levelBad, "46% more arrives than 8 workers can do, and the work itself takes 300 ms, longer than the objective of 100 ms.", "No strategy helps here: make the store faster, or the objective longer.", ""},
+			verdict{levelBad, "46% more arrives than 8 workers can do, and the work itself takes 300 ms, longer than the objective of 100 ms.", "No strategy helps: then one request for each worker waits. Raise the objective above that (SPILLWAY_SLO of 600 ms), or make the store faster.", ""},
 		},
 		"one worker": {
 			with(overload, func(s *situation) { s.Workers, s.Busy, s.Good, s.Late = 1, 1, 2000, 0 }),
@@ -75,7 +76,7 @@ func TestJudge(t *testing.T) {
 		},
 		"far more": {
 			with(overload, func(s *situation) { s.Arrivals, s.Shed = 5000, 3000 }),
-			verdict{levelBad, "2.5 times as much arrives as 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "Switch to auto.", "auto"},
+			verdict{levelBad, "2.5 times as much arrives as 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "Switch to auto; or let fewer wait: SPILLWAY_QUEUE_CAPACITY of about 190, which is what is done within the objective.", "auto"},
 		},
 		"all stand still": {
 			with(overload, func(s *situation) { s.Ran, s.Late, s.Shed, s.Wait, s.Latency = 0, 0, 2920, 0, 0 }),
@@ -105,7 +106,11 @@ func TestJudge(t *testing.T) {
 		},
 		"a slow store": {
 			with(calm, func(s *situation) { s.Good, s.Late, s.Latency = 400, 100, 0.15 }),
-			verdict{levelLate, "20% of the answers are late, and the queue is not the cause: the work itself takes 150 ms (median). The objective is 100 ms.", "See the store below. No other strategy makes the work faster.", ""},
+			verdict{levelLate, "20% of the answers are late: the work itself takes 150 ms (median), longer than the objective of 100 ms.", "No strategy helps: then one request for each worker waits. Raise the objective above that (SPILLWAY_SLO of 300 ms), or make the store faster.", ""},
+		},
+		"a store that is slow at times": {
+			with(calm, func(s *situation) { s.Good, s.Late, s.Latency = 400, 100, 0.05 }),
+			verdict{levelLate, "20% of the answers are late, and the queue is not the cause: the work itself takes 50 ms (median). The objective is 100 ms.", "See the store below. No other strategy makes the work faster.", ""},
 		},
 		"what the connections run waits in the store": {
 			with(overload, func(s *situation) {
@@ -115,17 +120,17 @@ func TestJudge(t *testing.T) {
 		},
 		"a queue that nothing is turned away from": {
 			with(calm, func(s *situation) { s.Busy, s.Depth, s.Good, s.Late, s.Wait, s.Latency = 8, 100, 300, 200, 0.09, 0.095 }),
-			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median). The objective is 100 ms.", "More workers help if the store can do more at once; or switch to auto.", "auto"},
+			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median). The objective is 100 ms.", "More workers help if the store can do more at once; or switch to auto; or let fewer wait: SPILLWAY_QUEUE_CAPACITY of about 47, which is what is done within the objective.", "auto"},
 		},
 		"only observed": {
 			with(calm, func(s *situation) { s.Observe, s.WouldShed = true, 100 }),
-			verdict{levelGood, "Everybody is served in time.", "Observe mode turns nothing away; SPILLWAY_MODE=enforce would turn away 20%.", ""},
+			verdict{levelGood, "Everybody is served in time.", "Observe mode turns nothing away; the mode enforce would turn away up to 20%.", ""},
 		},
 		"observed, and late": {
 			with(calm, func(s *situation) {
 				s.Strategy, s.Observe, s.WouldShed, s.Busy, s.Depth, s.Good, s.Late, s.Wait, s.Latency = recommended, true, 250, 8, 100, 300, 200, 0.09, 0.095
 			}),
-			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median). The objective is 100 ms.", "More workers help if the store can do more at once. Observe mode turns nothing away; SPILLWAY_MODE=enforce would turn away 50%.", ""},
+			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median). The objective is 100 ms.", "More workers help if the store can do more at once. Observe mode turns nothing away; the mode enforce would turn away up to 50%.", ""},
 		},
 		"bursts": {
 			with(calm, func(s *situation) { s.Arrivals, s.Shed, s.Reasons = 550, 50, map[string]float64{"full": 50} }),
@@ -136,6 +141,125 @@ func TestJudge(t *testing.T) {
 				s.Arrivals, s.Shed, s.Reasons = 550, 50, map[string]float64{"expired": 30, "abandoned": 20}
 			}),
 			verdict{levelLate, "9% are given up before their turn: their deadlines pass, or their clients hang up.", "The workers are not the limit. The clients' deadlines may be too short.", ""},
+		},
+		// Too few workers, though the store can do more.
+		"more workers would help": {
+			with(overload, func(s *situation) { s.Usual = 0.004 }),
+			verdict{
+				levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.",
+				"Raise SPILLWAY_WORKERS, as the store takes no longer now than when it is idle; or switch to auto; or let fewer wait: SPILLWAY_QUEUE_CAPACITY of about 190, which is what is done within the objective.", "auto",
+			},
+		},
+		"more workers would help to serve all": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.Good, s.Late, s.Usual, s.Wait, s.Latency = "lifo", 2000, 0, 0.004, 0.001, 0.005
+			}),
+			verdict{levelLate, "46% more arrives than 8 workers can do. lifo turns 32% away and serves the others in time.", "It holds. To serve all, raise SPILLWAY_WORKERS, as the store takes no longer now than when it is idle.", ""},
+		},
+		"a store that takes longer the more it has to do": {
+			with(calm, func(s *situation) {
+				s.Strategy, s.Busy, s.Good, s.Late, s.Wait, s.Latency, s.Usual = recommended, 8, 300, 200, 0.09, 0.13, 0.01
+			}),
+			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median). The objective is 100 ms.", "More workers do not help: the store takes 40 ms, and 10 ms when it is idle.", ""},
+		},
+		"no CPU is left": {
+			with(overload, func(s *situation) { s.Strategy, s.Good, s.Late, s.Usual, s.CPU = "lifo", 2000, 0, 0.004, 0.95 }),
+			verdict{levelLate, "46% more arrives than 8 workers can do. lifo turns 32% away and serves the others in time.", "It holds. To serve all takes more CPUs, or more machines.", ""},
+		},
+
+		// A capacity is named only where it is what helps.
+		"two queues": {
+			with(overload, func(s *situation) { s.Split = true }),
+			verdict{levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "Switch to auto.", "auto"},
+		},
+		"a queue that is short enough": {
+			with(overload, func(s *situation) { s.Capacity = 200 }),
+			verdict{levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.", "Switch to auto.", "auto"},
+		},
+
+		// Clients that leave before the objective.
+		"clients that leave while they wait": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.SLO, s.Good, s.Late, s.Failed, s.Cut, s.Left, s.Patience = recommended, 0.2, 2000, 0, 300, 300, 800, 0.15
+				s.Reasons = map[string]float64{"abandoned": 500, "late": 420}
+			}),
+			verdict{levelBad, "25% of the clients leave after 150 ms (median), before the objective of 200 ms.", "What is done for them is in vain. Set the objective below their patience: SPILLWAY_SLO of about 120 ms.", ""},
+		},
+		"they leave a queue in order": {
+			with(overload, func(s *situation) {
+				s.SLO, s.Good, s.Late, s.Failed, s.Cut, s.Left, s.Patience = 0.2, 2000, 0, 300, 300, 800, 0.15
+			}),
+			verdict{levelBad, "25% of the clients leave after 150 ms (median), before the objective of 200 ms.", "What is done for them is in vain. Set the objective below their patience: SPILLWAY_SLO of about 120 ms, and switch to auto.", "auto"},
+		},
+		"they leave, and no objective holds": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.SLO, s.Good, s.Late, s.Failed, s.Cut, s.Left, s.Patience = recommended, 0, 2000, 0, 300, 300, 800, 0.15
+			}),
+			verdict{levelBad, "25% of the clients leave before they have their answer, after 150 ms (median).", "What is done for them is in vain. Set the objective below their patience: SPILLWAY_SLO of about 120 ms.", ""},
+		},
+		"they wait less long than the work takes": {
+			with(calm, func(s *situation) {
+				s.SLO, s.Good, s.Failed, s.Cut, s.Left, s.Patience, s.Latency = 1, 400, 100, 100, 100, 0.2, 0.3
+			}),
+			verdict{levelBad, "20% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "The work itself takes longer than they wait: 300 ms (median). Make the store faster.", ""},
+		},
+		"they leave, as they are late": {
+			with(overload, func(s *situation) { s.Failed, s.Cut, s.Left, s.Patience = 300, 300, 300, 1 }),
+			verdict{
+				levelBad, "46% more arrives than 8 workers can do; fifo makes everybody late: they wait 128 ms (median). The objective is 100 ms.",
+				"Switch to auto; or let fewer wait: SPILLWAY_QUEUE_CAPACITY of about 190, which is what is done within the objective.", "auto",
+			},
+		},
+		"they leave for reasons of their own": {
+			with(calm, func(s *situation) { s.Good, s.Failed, s.Cut, s.Left, s.Patience = 400, 100, 100, 100, 0.02 }),
+			verdict{levelLate, "20% of the clients leave before they have their answer, after 20 ms (median).", "See the slowest requests, if they do not mean to.", ""},
+		},
+
+		// In an overload the refusals are right, unless those that were served to see say otherwise.
+		"refused as late": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.Good, s.Late, s.Reasons, s.Wrong = recommended, 2000, 0, map[string]float64{"late": 920}, 0.1
+			}),
+			verdict{levelLate, "46% more arrives than 8 workers can do. auto turns 32% away and serves the others in time.", "It is right to: those would have been late. To serve all takes more workers, if the store can do more at once, or more machines.", ""},
+		},
+		"refused as late with a learned number": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.Learned, s.Good, s.Late, s.Reasons = recommended, true, 2000, 0, map[string]float64{"late": 920}
+			}),
+			verdict{levelLate, "46% more arrives than 8 workers can do. auto turns 32% away and serves the others in time.", "It is right to: those would have been late. To serve all takes more machines: how many may run at once is learned.", ""},
+		},
+		"refused wrongly": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.Good, s.Late, s.Reasons, s.Wrong = recommended, 2000, 0, map[string]float64{"late": 920}, 0.8
+			}),
+			verdict{levelLate, "auto turns 32% away as late, and about 80% of these would have been in time.", "It takes the store for slower than it is. Raise the objective (SPILLWAY_SLO), or set the mode to observe for a while.", ""},
+		},
+		"bursts that would be late": {
+			with(calm, func(s *situation) {
+				s.Strategy, s.Arrivals, s.Shed, s.Reasons = recommended, 550, 50, map[string]float64{"late": 50}
+			}),
+			verdict{levelLate, "Bursts come: 9% are refused, as they would be late, though the workers can do the average rate.", "A longer objective (SPILLWAY_SLO) takes longer bursts.", ""},
+		},
+		"nobody is late": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.SLO, s.Good, s.Late, s.Shed, s.Reasons, s.Depth, s.Growth = recommended, 0, 2000, 0, 0, nil, 3000, 920
+			}),
+			verdict{levelBad, "46% more arrives than 8 workers can do, and with no objective nobody is late: 3000 wait, 920 more every second.", "An objective (SPILLWAY_SLO) has those refused that would be later.", ""},
+		},
+
+		// The first seconds say nothing, but for what is plain.
+		"just switched": {
+			with(overload, func(s *situation) { s.Settling, s.Switched = true, true }),
+			verdict{levelOff, "The strategy or the objective has just been changed: it is too early to judge.", "", ""},
+		},
+		"just started": {
+			with(overload, func(s *situation) { s.Settling = true }),
+			verdict{levelOff, "The service has just started: it is too early to judge.", "", ""},
+		},
+		"just started, and well": {with(calm, func(s *situation) { s.Settling = true }), verdict{levelGood, "Everybody is served in time.", "", ""}},
+		"just started, and failing": {
+			with(calm, func(s *situation) { s.Failed, s.Settling = 500, true }),
+			verdict{levelBad, "50% of the answers are errors.", "The codes below say which: a 4xx is the client's fault, a 5xx the service's.", ""},
 		},
 		"errors": {
 			with(calm, func(s *situation) { s.Failed = 500 }),
@@ -191,37 +315,35 @@ func TestSpan(t *testing.T) {
 // overload of so many workers.
 func TestVerdict_LearnedAndObserved(t *testing.T) {
 	t.Parallel()
-	const cannotTell = "Observe mode holds nobody back while the number is learned, so it cannot tell what SPILLWAY_MODE=enforce would turn away. With a number as SPILLWAY_WORKERS it can."
 	for name, tt := range map[string]struct {
 		mode    string
 		workers int
 		depth   int
 		lately  period
-		latency float64
 		want    verdict
 	}{
 		"enforced": {
-			"enforce", 4, 200, period{arrivals: 1000, ran: 800, good: 800}, 0.05,
+			"enforce", 4, 200, period{arrivals: 1000, ran: 800, good: 800, latency: metrics.Distribution{-34: 1}},
 			verdict{levelLate, "25% more arrives than 4 workers can do. auto turns less than 1% away and serves the others in time.",
 				"It holds. To serve all takes more machines: how many may run at once is learned.", ""},
 		},
 		"in time": {
-			"observe", 10_000, 0, period{arrivals: 1000, ran: 1000, good: 800}, 0.05,
-			verdict{levelGood, "Everybody is served in time.", cannotTell, ""},
+			"observe", 10_000, 0, period{arrivals: 1000, ran: 1000, good: 800, latency: metrics.Distribution{-34: 1}},
+			verdict{levelGood, "Everybody is served in time.", "", ""},
 		},
 		"late": {
-			"observe", 10_000, 0, period{arrivals: 1000, ran: 1000, good: 600, late: 200}, 0.25,
-			verdict{levelLate, "25% of the answers are late: the work itself takes 250 ms (median), 250 at once now. The objective is 100 ms.", cannotTell, ""},
+			"observe", 10_000, 0, period{arrivals: 1000, ran: 1000, good: 600, late: 200, wouldShed: 200, latency: metrics.Distribution{-15: 1}},
+			verdict{levelLate, "25% of the answers are late: the work itself takes 261 ms (median), 250 at once now. The objective is 100 ms.", "Observe mode turns nothing away; the mode enforce would turn away up to 25%.", ""},
 		},
-		"idle":                       {"observe", 10_000, 0, period{}, 0, verdict{levelOff, "Nothing arrives.", "", ""}},
-		"a strategy without workers": {"observe", 0, 0, period{arrivals: 1000, ran: 1000, good: 800}, 0.05, verdict{levelGood, "Everybody is served in time.", "", ""}},
+		"idle":                       {"observe", 10_000, 0, period{}, verdict{levelOff, "Nothing arrives.", "", ""}},
+		"a strategy without workers": {"observe", 0, 0, period{arrivals: 1000, ran: 1000, good: 800, latency: metrics.Distribution{-34: 1}}, verdict{levelGood, "Everybody is served in time.", "", ""}},
 	} {
 		f := frame{
 			Strategy: "auto", Mode: tt.mode, Workers: tt.workers, Depth: tt.depth, Busy: 250, Learned: &learned{Min: 1, Max: 10_000}, Capacity: new(int),
-			SLO: 0.1, Percentiles: []percentiles{{Of: "latency", Recent: []figure{figure(tt.latency)}}},
+			SLO: 0.1,
 		}
-		tt.lately.seconds = 1
-		require.Equal(t, tt.want, judge(situationOf(&f, &tt.lately, &moment{})), name)
+		tt.lately.seconds = settling.Seconds()
+		require.Equal(t, tt.want, judge(situationOf(&f, &tt.lately, &moment{}, 0, false)), name)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/store/delay"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Config is how the service is to run. All fields have been checked. The names
@@ -26,7 +27,7 @@ import (
 // A variable that is set to nothing counts as not set.
 type Config struct {
 	Strategy    string `name:"strategy" default:"auto" enum:"${strategies}" help:"Queueing strategy: see spillway --help."`
-	Mode        string `name:"mode" default:"enforce" enum:"enforce,observe" help:"What becomes of requests that the strategy turns away: enforce (refused), observe (counted, and served). With --workers=auto observe lets nobody wait, and has nothing to count."`
+	Mode        string `name:"mode" default:"enforce" enum:"enforce,observe" help:"What becomes of requests that the strategy turns away: enforce (refused), observe (counted, and served)."`
 	Listen      string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
 	AdminListen string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
 	AcceptLoops int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
@@ -60,9 +61,7 @@ type Config struct {
 
 	AdminMaxConnections int `name:"admin-max-connections" default:"256" min:"1" max:"65536" help:"Most open connections of the admin plane; further ones are turned away."`
 
-	// SLO is a bucket bound of the metrics, which the alert rules find by its
-	// digits: a shorter one is written there with an exponent.
-	SLO time.Duration `name:"slo" default:"100ms" least:"100us" help:"Latency objective: an answer within it is in time, for metrics and console."`
+	SLO Objective `name:"slo" placeholder:"DURATION|none" unset:"100ms, or more where the work takes longer" help:"Latency objective: within it an answer is in time, and auto refuses what would be later. Unset, it is 100ms or, if that is longer, ${usual} times the usual service time. With none nothing is refused for being late."`
 
 	ReadTimeout  time.Duration `name:"read-timeout" default:"10s" positive:"" help:"How long a client may take to send a request."`
 	WriteTimeout time.Duration `name:"write-timeout" default:"10s" positive:"" help:"How long a client may read nothing of its answer."`
@@ -98,6 +97,12 @@ func (w Workers) Shown() any {
 	}
 	return int(w)
 }
+
+// Objective is a latency objective: 0 if none is set, or strategies.NoObjective.
+type Objective time.Duration
+
+// String returns o in the form in which it is configured.
+func (o Objective) String() string { return strategies.FormatObjective(time.Duration(o)) }
 
 // ModeObserve is the Mode in which nothing is shed for a strategy's own reasons.
 const ModeObserve = "observe"

@@ -139,6 +139,7 @@ func Parse(in Input) (Invocation, error) {
 		kong.Vars{
 			"version":    in.Version,
 			"strategies": strings.Join(strategies.Names(), ","),
+			"usual":      strconv.Itoa(strategies.StandInTimes),
 			"cpus":       strconv.Itoa(in.Machine.CPUs),
 			"workers":    strconv.Itoa(2 * in.Machine.CPUs),
 			"cache":      strconv.FormatInt(max(1, in.Machine.Memory/4), 10),

@@ -57,7 +57,6 @@ func defaults() Config {
 		MaxBodyBytes:        1 << 30,
 		MaxConnections:      16384,
 		AdminMaxConnections: 256,
-		SLO:                 100 * time.Millisecond,
 		ReadTimeout:         10 * time.Second,
 		WriteTimeout:        10 * time.Second,
 		IdleTimeout:         60 * time.Second,
@@ -96,8 +95,9 @@ var settings = []struct {
 	{"SPILLWAY_MAX_KEY_BYTES", "--max-key-bytes", "1kib", func(c *Config) { c.MaxKeyBytes = 1024 }},
 	{"SPILLWAY_MAX_VALUE_BYTES", "--max-value-bytes", "2MiB", func(c *Config) { c.MaxValueBytes = 2 << 20 }},
 	{"SPILLWAY_MAX_BODY_BYTES", "--max-body-bytes", "3GB", func(c *Config) { c.MaxBodyBytes = 3_000_000_000 }},
-	{"SPILLWAY_SLO", "--slo", "7ms", func(c *Config) { c.SLO = 7 * time.Millisecond }},
-	{"SPILLWAY_SLO", "--slo", "100us", func(c *Config) { c.SLO = 100 * time.Microsecond }},
+	{"SPILLWAY_SLO", "--slo", "7ms", func(c *Config) { c.SLO = Objective(7 * time.Millisecond) }},
+	{"SPILLWAY_SLO", "--slo", "1h", func(c *Config) { c.SLO = Objective(time.Hour) }},
+	{"SPILLWAY_SLO", "--slo", "none", func(c *Config) { c.SLO = Objective(strategies.NoObjective) }},
 	{"SPILLWAY_MAX_CONNECTIONS", "--max-connections", "9", func(c *Config) { c.MaxConnections = 9 }},
 	{"SPILLWAY_MAX_CONNECTIONS_PER_ADDRESS", "--max-connections-per-address", "9", func(c *Config) { c.MaxConnectionsPerAddress = 9 }},
 	{"SPILLWAY_ADMIN_MAX_CONNECTIONS", "--admin-max-connections", "9", func(c *Config) { c.AdminMaxConnections = 9 }},
@@ -240,10 +240,14 @@ func TestParse_BadValues(t *testing.T) {
 		{"max-key-bytes", "0", "at least 1 and at most 65535"},
 		{"max-value-bytes", "2GiB", "at most 1073741824"},
 		{"max-body-bytes", "0", "at least 1"},
-		{"slo", "0", "at least 100us"},
-		{"slo", "99us", "at least 100us and at most 24h"},
-		{"slo", "25h", "at least 100us and at most 24h"},
-		{"slo", "100", "a duration such as 250ms"},
+		{"slo", "0", "a duration from 100us to 1h such as 250ms or 2s, or none"},
+		{"slo", "99us", "from 100us to 1h"},
+		{"slo", "-1ns", "from 100us to 1h"},
+		{"slo", "-200ms", "from 100us to 1h"},
+		{"slo", "61m", "from 100us to 1h"},
+		{"slo", "48h", "from 100us to 1h"},
+		{"slo", "100", "a duration"},
+		{"slo", "unset", "or none"},
 		{"read-timeout", "-1s", "greater than 0"},
 		{"write-timeout", "0s", "greater than 0"},
 		{"idle-timeout", "48h", "at most 24h"},
@@ -481,6 +485,12 @@ func TestParse_Help(t *testing.T) {
 	}
 	require.Equal(t, 1, strings.Count(words, "127.0.0.1:8080"), "each default once")
 	require.NotContains(t, words, otherFlags, "every setting has a group")
+	require.NotContains(t, words, "${")
+	for _, command := range [][]string{{"--help"}, {"proxy", "--help"}} {
+		inv, err := Parse(input(command...))
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(strings.Fields(inv.Text), " "), "Unset, it is 100ms or, if that is longer, 20 times the usual service time.", command)
+	}
 	for line := range strings.Lines(inv.Text) {
 		require.LessOrEqual(t, utf8.RuneCountInString(line), helpWidth+1, line)
 	}

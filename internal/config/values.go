@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/internal/store/delay"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // ValueError says that the value of a setting is bad.
@@ -55,6 +56,7 @@ func mappers() []kong.Option {
 		kong.KindMapper(reflect.Int, mapper(parseNumber)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), mapper(parseDuration)),
 		kong.TypeMapper(reflect.TypeFor[Sync](), mapper(parseSync)),
+		kong.TypeMapper(reflect.TypeFor[Objective](), mapper(parseObjective)),
 		kong.TypeMapper(reflect.TypeFor[Workers](), mapper(parseWorkers)),
 		kong.TypeMapper(reflect.TypeFor[delay.Distribution](), mapper(parseDelay)),
 		kong.TypeMapper(reflect.TypeFor[Replication](), mapper(parseReplication)),
@@ -191,17 +193,17 @@ const longest = 24 * time.Hour
 func parseDuration(v *kong.Value, s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	switch {
-	case v.Tag.Has("least"):
-		least, _ := time.ParseDuration(v.Tag.Get("least"))
-		if err != nil || d < least || d > longest {
-			return 0, fmt.Errorf("a duration such as 250ms, 10s or 1m30s, at least %s and at most 24h", v.Tag.Get("least"))
-		}
 	case v.Tag.Has("positive") && (err != nil || d <= 0 || d > longest):
 		return 0, errors.New("a duration such as 250ms, 10s or 1m30s, greater than 0 and at most 24h")
 	case err != nil || d < 0 || d > longest:
 		return 0, errors.New("a duration such as 250ms, 10s or 1m30s, or 0, at most 24h")
 	}
 	return d, nil
+}
+
+func parseObjective(_ *kong.Value, s string) (Objective, error) {
+	d, err := strategies.ParseObjective(s)
+	return Objective(d), err
 }
 
 // shortestInterval is the least time between two syncs of the log. To sync more

@@ -54,7 +54,7 @@ func answered(t *dispatch.Task, err error) {
 	case errors.Is(err, store.ErrTimeout), errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome):
 		t.Ended(dispatch.Dropped)
 	default: // they were not asked, or would not do it at any time
-		t.Ended(dispatch.Unmeasured)
+		t.Ended(dispatch.Ignored)
 	}
 }
 

@@ -69,7 +69,7 @@ func (m *Metrics) Asked(class uint8, client []byte, method string, code int, she
 			place = 2
 		}
 	case outcomeOK:
-		if d.Seconds() > m.slo {
+		if !m.inTime(d) {
 			place = 1
 		}
 	}

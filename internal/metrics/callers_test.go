@@ -13,7 +13,7 @@ import (
 // take more memory than there are places.
 func TestMetrics_Asked(t *testing.T) {
 	t.Parallel()
-	m := New(Options{SLO: 100 * time.Millisecond})
+	m := New(Options{})
 	m.Asked(0, nil, "GET", 404, false, time.Millisecond)
 	m.Asked(0, []byte("a"), "PUT", 201, false, time.Second)
 	m.Asked(OrdinaryClass, []byte("a"), "PUT", 503, true, time.Second)
@@ -52,7 +52,7 @@ func TestMetrics_Asked(t *testing.T) {
 
 // A client that is known costs no memory.
 func TestMetrics_AskedAllocates(t *testing.T) {
-	m := New(Options{SLO: time.Second})
+	m := New(Options{})
 	client := []byte("someone")
 	require.Zero(t, testing.AllocsPerRun(100, func() { m.Asked(1, client, "GET", 200, false, 0) }))
 }

@@ -153,19 +153,6 @@ func (h *histogram) count() uint64 {
 	return n
 }
 
-// countUpTo returns how many values were at most as large as a bound of the
-// classic buckets.
-func (h *histogram) countUpTo(bound float64) uint64 {
-	class := slices.Index(h.bins.classic, bound)
-	n := h.zeros.Load()
-	for i := range h.counts {
-		if h.bins.class[i] <= class {
-			n += h.counts[i].Load()
-		}
-	}
-	return n
-}
-
 // Desc is for Prometheus' registry.
 func (h *histogram) Desc() *prometheus.Desc { return h.desc }
 

@@ -68,7 +68,7 @@ func TestHistogram_IsPrometheus(t *testing.T) {
 		classic []float64
 		unit    float64
 	}{
-		"latency": {withBound(latencyBuckets, 0.07), nanoseconds},
+		"latency": {latencyBuckets, nanoseconds},
 		"store":   {storeBuckets, nanoseconds},
 		"batches": {batchBuckets, items},
 	} {
@@ -95,9 +95,6 @@ func TestHistogram_IsPrometheus(t *testing.T) {
 			}
 			requireSame(t, written(t, want), written(t, h))
 			require.Equal(t, h.count(), written(t, h).GetSampleCount())
-			for _, b := range written(t, h).Bucket {
-				require.Equal(t, b.GetCumulativeCount(), h.countUpTo(b.GetUpperBound()))
-			}
 		})
 	}
 }

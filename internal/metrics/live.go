@@ -17,8 +17,8 @@ import (
 // Live is the state of the process at one moment. Counts are since the start and over
 // all strategies: the difference to an earlier state is what happened in between.
 type Live struct {
-	// SLO is the latency objective, in seconds.
-	SLO float64
+	// Objective is the latency objective.
+	Objective strategies.ObjectiveState
 	// Submitted and Run are tasks, Shed are tasks by reason.
 	Submitted, Run float64
 	Shed           map[string]float64
@@ -30,14 +30,16 @@ type Live struct {
 	TurnedAway float64
 	// Codes are answered requests by status code.
 	Codes map[int]float64
-	// Good are the requests whose outcome was ok within the objective, Unmet those
-	// whose own condition did not hold (412), Failed those that were answered
-	// otherwise without having been shed.
-	Good, Unmet, Failed float64
+	// LateWrong are tasks that would have been refused as late, and were answered in time.
+	LateWrong float64
+	// Good are the requests whose outcome was ok within the objective in force, Late those
+	// whose outcome was ok later, Unmet those whose own condition did not hold (412), Failed
+	// those that were answered otherwise without having been shed.
+	Good, Late, Unmet, Failed float64
 	// Latency is of the requests whose outcome was ok, Wait of all tasks that
 	// were run, Fsync of the store's log, Get and Commit of those operations of the
-	// store.
-	Latency, Wait, Fsync, Get, Commit Distribution
+	// store, Left of clients that left before they had their answer.
+	Latency, Wait, Fsync, Get, Commit, Left Distribution
 
 	// Proxy says that there is no store of any kind.
 	Proxy bool
@@ -58,7 +60,7 @@ func (m *Metrics) Live() (Live, bool) {
 		return Live{}, false
 	}
 	l := Live{
-		SLO:         m.slo,
+		Objective:   m.objective.Load().State(),
 		Shed:        make(map[string]float64),
 		WouldShed:   make(map[string]float64),
 		Codes:       make(map[int]float64),
@@ -67,6 +69,7 @@ func (m *Metrics) Live() (Live, bool) {
 		Fsync:       make(Distribution),
 		Get:         make(Distribution),
 		Commit:      make(Distribution),
+		Left:        make(Distribution),
 		Gauge:       sources.Gauge(),
 		Connections: sources.Connections(),
 		Proxy:       m.proxy,
@@ -82,6 +85,7 @@ func (m *Metrics) Live() (Live, bool) {
 	}
 	l.Failed = max(0, l.Failed-l.Unmet)
 	l.Fsync.add(m.fsyncs)
+	l.Left.add(m.left)
 	for i, operation := range operations {
 		switch operation {
 		case "get":
@@ -97,6 +101,9 @@ func (m *Metrics) Live() (Live, bool) {
 func (l *Live) add(s *strategy) {
 	l.Submitted += read(s.submitted).GetCounter().GetValue()
 	l.Run += read(s.run).GetCounter().GetValue()
+	l.Good += read(s.within).GetCounter().GetValue()
+	l.Late += float64(s.late.Load())
+	l.LateWrong += read(s.lateWrong).GetCounter().GetValue()
 	l.Wait.add(s.waits)
 	for verb := range s.requests {
 		for i := range s.requests[verb] {
@@ -110,7 +117,6 @@ func (l *Live) add(s *strategy) {
 		}
 		if h := s.durations[verb][outcomeOK].Load(); h != nil {
 			l.Latency.add(h)
-			l.Good += float64(h.countUpTo(l.SLO))
 		}
 		if h := s.durations[verb][outcomeError].Load(); h != nil {
 			l.Failed += float64(h.count())

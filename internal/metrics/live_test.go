@@ -35,13 +35,14 @@ func TestMetrics_Live(t *testing.T) {
 		m.Answered(strategy, "PUT", 412, false, time.Microsecond)
 	}
 	m.ObserveFsync(time.Millisecond)
+	m.Left(3 * time.Millisecond)
 	m.Operated("get", 2*time.Millisecond)
 	m.Operated("commit", 4*time.Millisecond)
 	m.Operated("sync", time.Second)
 
 	l, ok := m.Live()
 	require.True(t, ok)
-	require.InDelta(t, 0.07, l.SLO, 1e-12)
+	require.Equal(t, 70*time.Millisecond, l.Objective.InForce)
 	require.InDelta(t, 6, l.Submitted, 0)
 	require.InDelta(t, 4, l.Run, 0)
 	require.InDelta(t, 2, l.Shed["full"], 0)
@@ -49,11 +50,13 @@ func TestMetrics_Live(t *testing.T) {
 	require.Len(t, l.Shed, len(strategies.Reasons()))
 	require.Equal(t, map[int]float64{200: 2, 201: 2, 503: 4, 500: 2, 412: 2}, l.Codes)
 	require.InDelta(t, 2, l.Good, 0, "within the objective, sheds and errors left out")
+	require.InDelta(t, 2, l.Late, 0)
 	require.InDelta(t, 2, l.Failed, 0)
 	require.InDelta(t, 2, l.Unmet, 0, "a condition that does not hold is no error")
 	require.Equal(t, Distribution{index(0.07): 2, index(0.08): 2}, l.Latency)
 	require.Equal(t, Distribution{-1024: 2, index(0.001): 2}, l.Wait, "tasks that did not wait are far below the others")
 	require.Equal(t, Distribution{index(0.001): 1}, l.Fsync)
+	require.Equal(t, Distribution{index(0.003): 1}, l.Left)
 	require.Equal(t, Distribution{index(0.002): 1}, l.Get)
 	require.Equal(t, Distribution{index(0.004): 1}, l.Commit)
 	require.True(t, l.Embedded)
@@ -76,7 +79,7 @@ func index(seconds float64) int { return int(math.Ceil(math.Log2(seconds) * 8)) 
 
 // What a state costs when every strategy has been used.
 func BenchmarkMetrics_Live(b *testing.B) {
-	m := New(Options{SLO: 100 * time.Millisecond})
+	m := New(Options{})
 	m.Watch(Sources{
 		Gauge:       func() dispatch.Gauge { return dispatch.Gauge{} },
 		Connections: func() int { return 0 },

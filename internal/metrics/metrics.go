@@ -13,7 +13,6 @@ import (
 	"hash/maphash"
 	"net/http"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/spillway-go/spillway/strategies"
 )
 
 const namespace = "spillway"
@@ -31,10 +32,6 @@ type Options struct {
 	Version, Commit string
 	// Store is the kind of the store, such as pebble.
 	Store string
-	// SLO is the latency objective, a bucket bound of the request durations.
-	SLO time.Duration
-	// Observe says that the dispatcher tells what would be shed.
-	Observe bool
 	// Proxy says that requests are forwarded: there is no store, PATCH and OPTIONS are
 	// known methods, and what is answered below 500 is ok.
 	Proxy bool
@@ -44,9 +41,10 @@ type Options struct {
 // use.
 type Metrics struct {
 	registry *prometheus.Registry
-	slo      float64 // in seconds
 	proxy    bool
 	sources  atomic.Pointer[Sources] // nil before Watch
+	// objective is never nil. Before Watch it is one that nobody has set.
+	objective atomic.Pointer[strategies.Objective]
 
 	requests  *prometheus.CounterVec
 	durations *histograms
@@ -55,10 +53,12 @@ type Metrics struct {
 	waits     *histograms
 	shed      *prometheus.CounterVec
 	wouldShed *prometheus.CounterVec
-	observe   bool
+	within    *prometheus.CounterVec
+	lateWrong *prometheus.CounterVec
 	batches   *histograms
 	switches  prometheus.Counter
 	fsyncs    *histogram
+	left      *histogram           // not exported
 	embedded  prometheus.Collector // what is exported of an embedded store alone
 
 	operations [numOperations]*histogram
@@ -76,16 +76,16 @@ func New(o Options) *Metrics {
 	m := &Metrics{
 		callers:   callers{seed: maphash.MakeSeed()},
 		registry:  prometheus.NewRegistry(),
-		slo:       o.SLO.Seconds(),
 		proxy:     o.Proxy,
 		requests:  counters("requests_total", "Answered requests, shed and refused ones included.", "strategy", "method", "code"),
-		durations: newHistograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for "+good+".", withBound(latencyBuckets, o.SLO.Seconds()), nanoseconds, "strategy", "method", "outcome"),
+		durations: newHistograms("request_duration_seconds", "Time from the arrival of a request to its answer. The outcome is ok for "+good+".", latencyBuckets, nanoseconds, "strategy", "method", "outcome"),
 		submitted: counters("tasks_submitted_total", "Tasks submitted to the queue.", "strategy"),
 		run:       counters("tasks_run_total", "Tasks that were run. At rest, those submitted are those run and those shed.", "strategy"),
 		waits:     newHistograms("queue_wait_seconds", "Time that a task waited in the queue before it was run, 0 if a worker was idle.", latencyBuckets, nanoseconds, "strategy"),
 		shed:      counters("shed_total", "Tasks that were shed, by reason.", "strategy", "reason"),
-		wouldShed: counters("would_shed_total", "Tasks that the strategy would have shed but for the mode observe, by reason; absent with learned workers, as nobody waits then.", "strategy", "reason"),
-		observe:   o.Observe,
+		wouldShed: counters("would_shed_total", "Tasks that the strategy would have shed but for the mode observe, by reason; late are those that were answered later than the objective.", "strategy", "reason"),
+		within:    counters("requests_within_objective_total", "Requests whose outcome was ok within the objective in force when they were answered.", "strategy"),
+		lateWrong: counters("late_wrong_total", "Tasks that the strategy would have refused as late, and that were answered in time: of a hundred of those, one is served to see.", "strategy"),
 		batches:   newHistograms("commit_batch_size", "Writes that were committed to the store together.", batchBuckets, items, "strategy"),
 		switches: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "strategy_switches_total", Help: "Times that the strategy was switched while running.",
@@ -96,24 +96,29 @@ func New(o Options) *Metrics {
 		ConstLabels: prometheus.Labels{"version": o.Version, "commit": o.Commit, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	slo := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "slo_seconds", Help: "The latency objective.",
-	})
-	slo.Set(o.SLO.Seconds())
+	state := func(name, help string, value func(strategies.ObjectiveState) time.Duration) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, func() float64 {
+			return max(0, value(m.objective.Load().State()).Seconds())
+		})
+	}
 	fsyncs := newHistograms("store_wal_fsync_duration_seconds", "Time to sync the store's log to the disk.", storeBuckets, nanoseconds)
 	m.fsyncs, m.embedded = fsyncs.with(), fsyncs
 	operated := newHistograms("store_operation_duration_seconds", "Time that the store took for an operation: get, commit (a batch of writes becomes visible), sync (until it is durable), range (one turn).", storeBuckets, nanoseconds, "store", "operation")
 	for i, operation := range operations {
 		m.operations[i] = operated.with(o.Store, operation)
 	}
+	m.objective.Store(new(strategies.Objective))
+	m.left = newHistograms("left", "", latencyBuckets, nanoseconds).with()
 	m.strategies.Store(new(map[string]*strategy))
 
 	if !o.Proxy {
 		m.registry.MustRegister(m.batches, operated)
 	}
 	m.registry.MustRegister(
-		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.wouldShed, m.switches,
-		build, slo,
+		m.requests, m.durations, m.submitted, m.run, m.waits, m.shed, m.wouldShed, m.within, m.lateWrong, m.switches,
+		build,
+		state("slo_seconds", "The latency objective that is set, 0 if none is.", func(s strategies.ObjectiveState) time.Duration { return s.Set }),
+		state("objective_seconds", "The latency objective in force, 0 if nobody is ever late.", func(s strategies.ObjectiveState) time.Duration { return s.InForce }),
 		// The times of the scheduler and the collector tell a slow store from a
 		// busy machine.
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsScheduler, collectors.MetricsGC)),
@@ -134,15 +139,6 @@ var (
 	storeBuckets   = []float64{.000001, .0000025, .000005, .00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}
 	batchBuckets   = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
 )
-
-// withBound returns the buckets with one more bound, unless it is there.
-func withBound(buckets []float64, bound float64) []float64 {
-	i, found := slices.BinarySearch(buckets, bound)
-	if found {
-		return buckets
-	}
-	return slices.Insert(slices.Clone(buckets), i, bound)
-}
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,8 +22,9 @@ import (
 // newWatched returns metrics with sources that a test may change.
 func newWatched(t *testing.T) (*Metrics, *Sources) {
 	t.Helper()
-	m := New(Options{Version: "v1", Commit: "abc", Store: "pebble", SLO: 70 * time.Millisecond})
+	m := New(Options{Version: "v1", Commit: "abc", Store: "pebble"})
 	s := &Sources{
+		Objective: objective(t, 70*time.Millisecond),
 		Gauge: func() dispatch.Gauge {
 			return dispatch.Gauge{Strategy: "fifo", Depth: 3, Capacity: 256, Workers: 4, Busy: 2, Limit: 64, Pace: 500 * time.Microsecond,
 				Learned: &dispatch.Learned{Limit: 4, Min: 1, Max: 50, Why: "a test says so", Stuck: 2, Paused: true, Dropped: 3}}
@@ -39,6 +39,7 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 		},
 	}
 	m.Watch(Sources{
+		Objective:   s.Objective,
 		Gauge:       func() dispatch.Gauge { return s.Gauge() },
 		Connections: func() int { return s.Connections() },
 		Writable:    func() error { return s.Writable() },
@@ -46,6 +47,13 @@ func newWatched(t *testing.T) (*Metrics, *Sources) {
 		Store:       func() StoreStats { return s.Store() },
 	})
 	return m, s
+}
+
+func objective(t testing.TB, d time.Duration) *strategies.Objective {
+	t.Helper()
+	o := new(strategies.Objective)
+	require.NoError(t, o.Set(d))
+	return o
 }
 
 // gather returns the families by name.
@@ -96,6 +104,10 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 		"requests_total":                   {counter, "code method strategy"},
 		"request_duration_seconds":         {histogram, "method outcome strategy"},
 		"slo_seconds":                      {gauge, ""},
+		"objective_seconds":                {gauge, ""},
+		"requests_within_objective_total":  {counter, "strategy"},
+		"late_wrong_total":                 {counter, "strategy"},
+		"would_shed_total":                 {counter, "reason strategy"},
 		"tasks_submitted_total":            {counter, "strategy"},
 		"tasks_run_total":                  {counter, "strategy"},
 		"queue_wait_seconds":               {histogram, "strategy"},
@@ -221,29 +233,52 @@ func TestMetrics_Answered(t *testing.T) {
 // A request that was answered by nobody is no success of the upstream.
 func TestMetrics_ProxyWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	m := New(Options{SLO: time.Second, Proxy: true})
+	m := New(Options{Proxy: true})
 	m.Answered("fifo", "GET", 0, false, time.Millisecond)
 	require.Equal(t, []string{`{code="500",method="GET",strategy="fifo"} 1`}, series(t, m, "spillway_requests_total"))
 	require.Equal(t, []string{`{method="GET",outcome="error",strategy="fifo"} 1`}, series(t, m, "spillway_request_duration_seconds_count"))
 }
 
-func TestMetrics_SLOIsABucketBound(t *testing.T) {
+// What is good is counted by the objective in force when it is answered, so that a change
+// of it silences nothing.
+func TestMetrics_WithinObjective(t *testing.T) {
 	t.Parallel()
-	for slo, bounds := range map[time.Duration]int{
-		100 * time.Millisecond: len(latencyBuckets),     // it is there
-		70 * time.Millisecond:  len(latencyBuckets) + 1, // between two
-		time.Microsecond:       len(latencyBuckets) + 1, // before the first
-		time.Minute:            len(latencyBuckets) + 1, // after the last
+	o := new(strategies.Objective)
+	m := New(Options{})
+	m.Watch(Sources{
+		Objective: o, Gauge: func() dispatch.Gauge { return dispatch.Gauge{Strategy: "fifo"} },
+		Connections: func() int { return 0 }, Dropped: func() uint64 { return 0 },
+	})
+	m.Queue(strategies.Spec{Name: "fifo"})
+	for _, tc := range []struct {
+		name         string
+		set          time.Duration
+		slo, inForce string
+		code         int
+		took         time.Duration
+		within       string
+	}{
+		{"not set, 100 ms stand in", 0, "0", "0.1", 200, 100 * time.Millisecond, "1"},
+		{"late", 0, "0", "0.1", 200, 101 * time.Millisecond, "1"},
+		{"set longer", time.Second, "1", "1", 200, 101 * time.Millisecond, "2"},
+		{"set shorter", 70 * time.Millisecond, "0.07", "0.07", 200, 71 * time.Millisecond, "2"},
+		{"in time, and an error", 70 * time.Millisecond, "0.07", "0.07", 500, time.Millisecond, "2"},
+		{"nobody is late", strategies.NoObjective, "0", "0", 200, time.Hour, "3"},
 	} {
-		m := New(Options{SLO: slo})
-		m.Answered("fifo", "GET", 200, false, slo)
-		histogram := gather(t, m)["spillway_request_duration_seconds"].GetMetric()[0].GetHistogram()
-		require.Len(t, histogram.GetBucket(), bounds)
-		within := slices.IndexFunc(histogram.GetBucket(), func(b *dto.Bucket) bool { return b.GetUpperBound() == slo.Seconds() })
-		require.GreaterOrEqual(t, within, 0, "%v is a bound", slo)
-		require.EqualValues(t, 1, histogram.GetBucket()[within].GetCumulativeCount(), "the bound is within the objective")
-		require.InDelta(t, slo.Seconds(), gather(t, m)["spillway_slo_seconds"].GetMetric()[0].GetGauge().GetValue(), 0)
+		require.NoError(t, o.Set(tc.set))
+		m.Answered("fifo", "GET", tc.code, false, tc.took)
+		require.Equal(t, []string{tc.slo}, series(t, m, "spillway_slo_seconds"), tc.name)
+		require.Equal(t, []string{tc.inForce}, series(t, m, "spillway_objective_seconds"), tc.name)
+		require.Equal(t, []string{`{strategy="fifo"} ` + tc.within}, series(t, m, "spillway_requests_within_objective_total"), tc.name)
 	}
+	// An answer that goes on for long is in time by its head.
+	require.NoError(t, o.Set(time.Second))
+	m.Forwarded("fifo", "GET", 200, false, time.Second, time.Hour)
+	live, ok := m.Live()
+	require.True(t, ok)
+	require.InDelta(t, 4, live.Good, 0)
+	require.InDelta(t, 2, live.Late, 0)
+	require.Equal(t, o.State(), live.Objective)
 }
 
 func TestMetrics_Queue(t *testing.T) {
@@ -256,6 +291,9 @@ func TestMetrics_Queue(t *testing.T) {
 		want = append(want, `{reason="`+r.String()+`",strategy="mpmc"} 0`)
 	}
 	require.ElementsMatch(t, want, series(t, m, "spillway_shed_total"), "every reason at 0")
+	require.ElementsMatch(t, want, series(t, m, "spillway_would_shed_total"), "in every mode, as it can be changed")
+	require.Equal(t, []string{`{strategy="mpmc"} 0`}, series(t, m, "spillway_late_wrong_total"))
+	require.Equal(t, []string{`{strategy="mpmc"} 0`}, series(t, m, "spillway_requests_within_objective_total"))
 
 	for _, r := range strategies.Reasons() {
 		queue.Submitted()
@@ -269,6 +307,10 @@ func TestMetrics_Queue(t *testing.T) {
 	require.Equal(t, []string{`{strategy="mpmc"} 1`}, series(t, m, "spillway_queue_wait_seconds_count"))
 	require.Contains(t, series(t, m, "spillway_shed_total"), `{reason="full",strategy="mpmc"} 2`)
 	require.Contains(t, series(t, m, "spillway_shed_total"), `{reason="expired",strategy="mpmc"} 1`)
+	queue.WouldShed(strategies.ReasonLate)
+	require.Contains(t, series(t, m, "spillway_would_shed_total"), `{reason="late",strategy="mpmc"} 1`)
+	queue.LateWrong()
+	require.Equal(t, []string{`{strategy="mpmc"} 1`}, series(t, m, "spillway_late_wrong_total"))
 }
 
 func TestMetrics_Sources(t *testing.T) {
@@ -359,7 +401,7 @@ func TestMetrics_ManyAtOnce(t *testing.T) {
 }
 
 func TestMetrics_AllocateNothing(t *testing.T) {
-	m := New(Options{Store: "pebble", SLO: time.Second})
+	m := New(Options{Store: "pebble"})
 	queue := m.Queue(strategies.Spec{Name: "fifo"})
 	require.Zero(t, testing.AllocsPerRun(100, func() { request(m, queue) }))
 }
@@ -374,7 +416,7 @@ func request(m *Metrics, queue dispatch.Events) {
 }
 
 func BenchmarkMetrics(b *testing.B) {
-	m := New(Options{Store: "pebble", SLO: 100 * time.Millisecond})
+	m := New(Options{Store: "pebble"})
 	queue := m.Queue(strategies.Spec{Name: "fifo"})
 	b.Run("hook=request", func(b *testing.B) {
 		b.ReportAllocs()

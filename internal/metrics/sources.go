@@ -14,6 +14,8 @@ import (
 type Sources struct {
 	// Gauge returns the state of the queue. See dispatch.Dispatcher.Gauge.
 	Gauge func() dispatch.Gauge
+	// Objective is that of the dispatcher. Nil means one that nobody has set.
+	Objective *strategies.Objective
 	// Connections returns how many connections of the data plane are open.
 	Connections func() int
 	// Writable returns nil, or why the store cannot write. It is nil without a store.
@@ -47,6 +49,9 @@ type StoreLevel struct{ Bytes, Files uint64 }
 
 // Watch exports what the sources say. It must be called at most once.
 func (m *Metrics) Watch(s Sources) {
+	if s.Objective != nil {
+		m.objective.Store(s.Objective)
+	}
 	m.registry.MustRegister(&watcher{s})
 	if s.Store != nil {
 		m.registry.MustRegister(m.embedded)

@@ -20,9 +20,11 @@ type strategy struct {
 	batches *histogram
 
 	// What queue counts, for Live.
-	submitted, run prometheus.Counter
-	waits          *histogram
-	shed           map[strategies.Reason]prometheus.Counter // the reasons of all strategies
+	submitted, run, within, lateWrong prometheus.Counter
+	waits                             *histogram
+	shed                              map[strategies.Reason]prometheus.Counter // the reasons of all strategies
+	// late counts what was ok and not within the objective.
+	late atomic.Uint64
 	// otherShed holds the counters of reasons that strategies of others have declared,
 	// and wouldShed those of what was spared.
 	otherShed, wouldShed sync.Map // strategies.Reason to prometheus.Counter
@@ -110,7 +112,10 @@ func (m *Metrics) newStrategy(name string) *strategy {
 	for _, r := range strategies.Reasons() {
 		shed[r] = m.shed.WithLabelValues(name, r.String())
 	}
+	lateWrong := m.lateWrong.WithLabelValues(name)
 	s := &strategy{
+		within:    m.within.WithLabelValues(name),
+		lateWrong: lateWrong,
 		batches:   m.batches.with(name),
 		submitted: submitted,
 		run:       run,
@@ -122,6 +127,7 @@ func (m *Metrics) newStrategy(name string) *strategy {
 				run.Inc()
 				waits.observeDuration(waited)
 			},
+			LateWrong: lateWrong.Inc,
 		},
 	}
 	s.queue.Shed = func(r strategies.Reason) {
@@ -154,10 +160,9 @@ func (m *Metrics) Queue(spec strategies.Spec) dispatch.Events {
 			counterOf(&s.otherShed, m.shed, spec.Name, r)
 		}
 	}
-	if m.observe {
-		for _, r := range append(strategies.Reasons(), spec.Reasons...) {
-			counterOf(&s.wouldShed, m.wouldShed, spec.Name, r)
-		}
+	// In every mode, as the mode can be changed.
+	for _, r := range append(strategies.Reasons(), spec.Reasons...) {
+		counterOf(&s.wouldShed, m.wouldShed, spec.Name, r)
 	}
 	return s.queue
 }
@@ -168,6 +173,12 @@ func (m *Metrics) Switched(_, _ string) { m.switches.Inc() }
 // Answered counts an answered request: the strategy and the method it was
 // under, the status code, whether it was shed, and the time since it arrived.
 func (m *Metrics) Answered(strategy, method string, code int, shed bool, d time.Duration) {
+	m.Forwarded(strategy, method, code, shed, d, d)
+}
+
+// Forwarded is Answered for an answer that goes on for long after its head, by which it is
+// in time or not.
+func (m *Metrics) Forwarded(strategy, method string, code int, shed bool, head, d time.Duration) {
 	if code < minCode || code > maxCode { // none was sent, or nobody knows it
 		code = 500
 	}
@@ -181,6 +192,13 @@ func (m *Metrics) Answered(strategy, method string, code int, shed bool, d time.
 		requests.Store(counter)
 	}
 	(*counter).Inc()
+	switch {
+	case outcome != outcomeOK:
+	case m.inTime(head):
+		s.within.Inc()
+	default:
+		s.late.Add(1)
+	}
 
 	durations := &s.durations[verb][outcome]
 	h := durations.Load()
@@ -189,6 +207,12 @@ func (m *Metrics) Answered(strategy, method string, code int, shed bool, d time.
 		durations.Store(h)
 	}
 	h.observeDuration(d)
+}
+
+// inTime reports whether an answer after d is within the objective in force.
+func (m *Metrics) inTime(d time.Duration) bool {
+	objective := m.objective.Load().InForce()
+	return objective == 0 || d <= objective
 }
 
 // Committed counts a batch of that many writes, taken under that strategy.
@@ -211,3 +235,6 @@ func (m *Metrics) Operated(operation string, d time.Duration) {
 
 // ObserveFsync times a sync of the store's log.
 func (m *Metrics) ObserveFsync(d time.Duration) { m.fsyncs.observeDuration(d) }
+
+// Left times for how long a client waited that left before it had its answer.
+func (m *Metrics) Left(after time.Duration) { m.left.observeDuration(after) }

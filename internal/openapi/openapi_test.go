@@ -39,7 +39,7 @@ func TestOperation_Check(t *testing.T) {
 		{"POST", "/v0/entities", 200, map[string]string{"Content-Type": "application/x-ndjson"}, `{"status":201,"more":1}`, "more, which is not described"},
 		{"POST", "/v0/entities", 412, map[string]string{"Content-Type": problem}, `{"title":"x","status":412,"detail":"x","operations":[]}`, "too few"},
 		{"GET", "/strategy", 200, map[string]string{"Content-Type": "application/json"}, `{"strategy":"x","mode":"enforce","workers":1.5,"capacity":null,"available":[]}`, "workers"},
-		{"GET", "/strategy", 200, map[string]string{"Content-Type": "application/json"}, `{"strategy":"x","mode":"enforce","workers":1,"capacity":null,"available":[1]}`, "available[0]"},
+		{"GET", "/strategy", 200, map[string]string{"Content-Type": "application/json"}, `{"strategy":"x","mode":"enforce","workers":1,"capacity":null,"objective":{"set":"","in_force":"100ms","why":"x"},"available":[1]}`, "available[0]"},
 	} {
 		op := d.Operation(tt.method, tt.path)
 		require.NotNil(t, op)

@@ -20,6 +20,7 @@ import (
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/admission/admissionhttp"
 	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // shedHeader says why a request was turned away. Only those that reached no upstream
@@ -46,8 +47,9 @@ func (s *Server) handler() http.Handler {
 			recordOf(r).asked = asked
 			return asked
 		},
-		Exempt:       func(r *http.Request) bool { return o.Exempt.Has(r.URL.Path) },
+		Exempt:       func(r *http.Request) bool { return admissionhttp.HealthCheck(r) || o.Exempt.Has(r.URL.Path) },
 		Hold:         o.Hold,
+		BufferBody:   -1, // body bounds the time of each piece
 		TrustHeaders: o.TrustHeaders,
 	}.Handler(s.controller, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recordOf(r).begun = s.Now()
@@ -276,6 +278,7 @@ type record struct {
 	strategy       string
 	asked          admission.Request // as the rules say
 	arrived, begun int64             // on the server's clock; begun is 0 for what was not let through
+	head           int64             // when the headers were sent, 0 before
 	code           int               // 0 before the headers
 	counted        bool
 	stream         bool        // it was counted at its headers
@@ -298,7 +301,7 @@ func (w *record) WriteHeader(code int) {
 		w.Header()["Content-Type"] = nil // it is not for net/http to guess
 	}
 	if w.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
-		w.code = code
+		w.code, w.head = code, w.server.Now()
 		if code == http.StatusSwitchingProtocols || isEventStream(w.Header()) {
 			defer w.goesOn()
 		}
@@ -384,13 +387,20 @@ func (w *record) finish() {
 	s, now := w.server, w.server.Now()
 	s.unfinished.Add(-1)
 	code, reason := w.code, w.Header().Get(shedHeader)
+	const clientClosedRequest = 499
 	if w.ofClient || code == 0 && w.request.Context().Err() != nil {
-		const clientClosedRequest = 499
 		code = clientClosedRequest
 	}
 	took := time.Duration(now - w.arrived)
-	s.o.Events.Answered(w.strategy, w.request.Method, code, reason != "", took)
-	s.o.Events.Asked(uint8(w.asked.Priority.Class()), []byte(w.asked.Client), w.request.Method, code, reason != "", took)
+	head := took
+	if w.head != 0 {
+		head = time.Duration(w.head - w.arrived)
+	}
+	if code == clientClosedRequest && !w.slow.Load() || reason == strategies.ReasonAbandoned.String() {
+		s.o.Events.Left(took)
+	}
+	s.o.Events.Answered(w.strategy, w.request.Method, code, reason != "", head, took)
+	s.o.Events.Asked(uint8(w.asked.Priority.Class()), []byte(w.asked.Client), w.request.Method, code, reason != "", head)
 	if !s.o.Slowest.Wants(took, now) {
 		return
 	}

@@ -38,11 +38,12 @@ type Options struct {
 	// Upstream is http://host:port or https://host:port.
 	Upstream *url.URL
 
-	// Strategy, Capacity, Concurrency and Mode are those of admission.Options. A concurrency
+	// Strategy, Capacity, Concurrency, Mode and Objective are those of admission.Options. A concurrency
 	// that is learned goes by the time to the headers of the upstream's answers.
 	Strategy              string
 	Capacity, Concurrency int
 	Mode                  admission.Mode
+	Objective             time.Duration
 	// Client says whom requests count for, Priorities how important they are, and Exempt
 	// which paths go straight through.
 	Client     rules.Client
@@ -74,11 +75,14 @@ type Events struct {
 	// Queue returns the hooks of a strategy's tasks.
 	Queue func(strategies.Spec) dispatch.Events
 	// Answered is told of an answer: the strategy under which its request came, whether it
-	// was shed, and the time since it came; of an upgrade and an event stream until their
-	// headers.
-	Answered func(strategy, method string, code int, shed bool, took time.Duration)
+	// was shed, and the times until its headers and its end; of an upgrade and an event
+	// stream both are that of the headers.
+	Answered func(strategy, method string, code int, shed bool, head, took time.Duration)
 	// Asked is told of the same answer: the class and the client of its request.
-	Asked func(class uint8, client []byte, method string, code int, shed bool, took time.Duration)
+	Asked func(class uint8, client []byte, method string, code int, shed bool, head time.Duration)
+	// Left is told of a client that left before it had its answer, and for how long it had
+	// waited.
+	Left func(after time.Duration)
 	// Switched is told of a switch of the strategy.
 	Switched func(from, to string)
 }
@@ -112,7 +116,7 @@ func Open(o Options) (*Server, error) {
 	s := &Server{o: o}
 	var err error
 	s.controller, err = admission.New(admission.Options{
-		Strategy: o.Strategy, Capacity: o.Capacity, Concurrency: o.Concurrency, Mode: o.Mode,
+		Strategy: o.Strategy, Capacity: o.Capacity, Concurrency: o.Concurrency, Mode: o.Mode, Objective: o.Objective,
 		Admitted: func(e admission.Event) {
 			hooks := s.of(e.Strategy)
 			hooks.Submitted()
@@ -126,6 +130,11 @@ func Open(o Options) (*Server, error) {
 			}
 			hooks.Submitted()
 			hooks.Shed(e.Reason)
+		},
+		Released: func(e admission.Event) {
+			if e.LateWrong {
+				s.of(e.Strategy).LateWrong()
+			}
 		},
 		Broken: func(strategy, rule string) {
 			o.Logger.Error("the strategy breaks a rule of its interface", "strategy", strategy, "rule", rule)
@@ -237,6 +246,18 @@ func (s *Server) Switch(strategy string) error {
 	}
 	return nil
 }
+
+// SetObserve changes the mode.
+func (s *Server) SetObserve(observe bool) error {
+	mode := admission.Enforce
+	if observe {
+		mode = admission.Observe
+	}
+	return s.controller.SetMode(mode)
+}
+
+// Objective returns the objective.
+func (s *Server) Objective() *strategies.Objective { return s.controller.Objective() }
 
 // Drain stops listening, and returns when all requests have been answered. If ctx ends
 // before, what still waits is turned away, what the upstream is still busy with is given

@@ -29,6 +29,7 @@ import (
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/testenv"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // front is a proxy in front of an upstream, and a client of it.
@@ -44,12 +45,12 @@ func open(t *testing.T, upstream string, change func(*Options)) *front {
 	t.Helper()
 	u, err := url.Parse(upstream)
 	require.NoError(t, err)
-	m := metrics.New(metrics.Options{SLO: time.Second, Proxy: true})
+	m := metrics.New(metrics.Options{Proxy: true})
 	o := Options{
 		Listen: "127.0.0.1:0", Upstream: u, Strategy: "fifo", Capacity: 16, Concurrency: 4, Client: "address",
 		Timeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxConnections: 100,
 		Logger:  slog.New(slog.DiscardHandler),
-		Events:  Events{Queue: m.Queue, Answered: m.Answered, Asked: m.Asked, Switched: m.Switched},
+		Events:  Events{Queue: m.Queue, Answered: m.Forwarded, Asked: m.Asked, Left: m.Left, Switched: m.Switched},
 		Slowest: new(slowest.Recorder), Epoch: time.Now(),
 	}
 	if change != nil {
@@ -57,7 +58,7 @@ func open(t *testing.T, upstream string, change func(*Options)) *front {
 	}
 	s, err := Open(o)
 	require.NoError(t, err)
-	m.Watch(metrics.Sources{Gauge: s.Gauge, Connections: s.Connections, Dropped: func() uint64 { return 0 }})
+	m.Watch(metrics.Sources{Gauge: s.Gauge, Objective: s.Objective(), Connections: s.Connections, Dropped: func() uint64 { return 0 }})
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	t.Cleanup(s.Close)
@@ -820,6 +821,8 @@ func TestProxy_ClientsThatGo(t *testing.T) {
 		text := scrape(t, f)
 		return strings.Contains(text, `code="499"`) && strings.Contains(text, `spillway_shed_total{reason="abandoned",strategy="fifo"} 1`)
 	}, time.Minute, time.Millisecond)
+	live, _ := f.metrics.Live()
+	require.EqualValues(t, 2, live.Left.Count(), "for how long they waited is known")
 }
 
 // Requests that smuggle another never reach the upstream as two.
@@ -1003,6 +1006,42 @@ func TestProxy_Observes(t *testing.T) {
 	text := scrape(t, f)
 	require.Regexp(t, `spillway_would_shed_total\{reason="codel",strategy="codel"\} [1-9]`, text)
 	require.Contains(t, text, `spillway_shed_total{reason="codel",strategy="codel"} 0`)
+}
+
+// Observing begins and ends live, and with a learned number too it tells what is late.
+func TestProxy_ObservesLive(t *testing.T) {
+	t.Parallel()
+	f := open(t, serve(t, func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Millisecond) }), func(o *Options) {
+		o.Strategy, o.Concurrency, o.Objective = "auto", 0, strategies.NoObjective
+	})
+	require.Zero(t, f.Objective().InForce())
+	require.NoError(t, f.Objective().Set(time.Millisecond))
+	require.NoError(t, f.SetObserve(true))
+	require.True(t, f.Status().Observe)
+	require.Equal(t, 200, f.do(t, "GET", "/", nil).status)
+	require.Eventually(t, func() bool {
+		return strings.Contains(scrape(t, f), `spillway_would_shed_total{reason="late",strategy="auto"} 1`)
+	}, time.Minute, time.Millisecond, "it is told when the place is given back")
+	text := scrape(t, f)
+	require.Contains(t, text, `spillway_requests_within_objective_total{strategy="auto"} 0`)
+	require.Contains(t, text, "spillway_strategy_switches_total 0")
+	require.NoError(t, f.SetObserve(false))
+	require.False(t, f.Status().Observe)
+
+	// An answer is in time by its headers, however long it goes on.
+	head := make(chan time.Duration, 1)
+	f = open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.WriteString(w, "more")
+	}), func(o *Options) {
+		o.Events.Answered = func(_, _ string, _ int, _ bool, h, took time.Duration) {
+			if h < took {
+				head <- h
+			}
+		}
+	})
+	require.Equal(t, "more", f.do(t, "GET", "/", nil).body)
+	require.Positive(t, <-head)
 }
 
 // A switch is told of, and counts from then on.

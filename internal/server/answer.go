@@ -19,6 +19,7 @@ type outcome struct {
 	strategy string
 	status   int
 	shed     bool
+	left     bool // shed, as the client had left
 }
 
 // perform has the request's operation run, and answers.
@@ -157,7 +158,7 @@ func (c *conn) answerShed(r strategies.Reason) {
 	// A client of HTTP/1.0 would have to be told that the connection goes on.
 	c.ending = c.ending || c.req.http10 || r == strategies.ReasonAbandoned
 	c.x.out = appendShed(c.x.out, r, c.server.opts.Dispatcher.DrainTime(), !c.keepAlive(), c.req.head, c.req.cors)
-	c.outcome.status, c.outcome.shed = shedStatus(r), true
+	c.outcome.status, c.outcome.shed, c.outcome.left = shedStatus(r), true, r == strategies.ReasonAbandoned
 }
 
 func (c *conn) answerProblem(bad *problem) {

@@ -385,6 +385,9 @@ func (c *conn) serveReceived(bad *problem, err error) bool {
 		if c.lately++; c.answered-before > busyWithin {
 			c.lately = 0
 		}
+		if (o.status == statusCut || o.left) && c.server.opts.Events.Left != nil {
+			c.server.opts.Events.Left(time.Duration(c.answered - c.req.arrival))
+		}
 		if w := &c.req.wishes; o.strategy != "" && (len(w.client) > 0 || w.priority != defaultPriority) && c.server.opts.Events.Asked != nil {
 			c.server.opts.Events.Asked(w.priority, w.client, c.req.method, o.status, o.shed, time.Duration(c.answered-c.req.arrival))
 		}

@@ -19,7 +19,7 @@ var shedDetails = map[strategies.Reason]string{
 	strategies.ReasonFull:      "the queue is full",
 	strategies.ReasonDisplaced: "a newer request took the place of this one in the queue",
 	strategies.ReasonCoDel:     "the request waited too long in a queue that does not get shorter",
-	strategies.ReasonLimit:     "more requests are under way than the service can do in time",
+	strategies.ReasonLate:      "the request would be answered later than the objective or its own deadline",
 	strategies.ReasonFair:      "this client has more requests waiting than its share",
 	strategies.ReasonAbandoned: "the client has gone",
 	strategies.ReasonDraining:  "the service is stopping",

@@ -178,11 +178,13 @@ func TestWaiting_HalfClosed(t *testing.T) {
 // One that ended its side before its request began to wait, too.
 func TestWaiting_HalfClosedBefore(t *testing.T) {
 	t.Parallel()
-	b := serveBusy(t, "fifo")
+	left := make(chan time.Duration, 1)
+	b := serveBusy(t, "fifo", func(o *setup) { o.Events.Left = func(after time.Duration) { left <- after } })
 	c := b.dial()
 	c.send(put("a", "value"))
 	require.NoError(t, c.conn.CloseWrite())
 	require.Equal(t, "abandoned", c.read("PUT").header.Get("Spillway-Shed"))
+	require.Positive(t, <-left)
 	b.free()
 }
 

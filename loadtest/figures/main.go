@@ -14,7 +14,8 @@
 //     for a class, kind of client or operation each;
 //   - cells: text in which {NAME} stands for the median of a metric of
 //     comparison.json, {good} for the goodput, of the lesser of what was asked and what
-//     can be done, and {good%} for the part of a share that was good;
+//     can be done, {sent_good} for the same from when requests are sent, and {good%} for
+//     the part of a share that was good;
 //   - only: settings that all must have, "rate=0.9x|2x; mix=get=100".
 //
 // In the place of a folder there may be a file .json of make peers, whose rows and
@@ -307,18 +308,21 @@ func (c cell) figure(name string) (string, error) {
 		return strconv.FormatFloat(c.group.Shares[c.share].GoodPercent(), 'f', 0, 64), nil
 	}
 	metric := name
-	if name == "good" {
+	switch name {
+	case "good":
 		metric = lab.Goodput
+	case "sent_good":
+		metric = lab.SentGoodput
 	}
 	m, known := lab.MetricNamed(metric)
 	if !known {
-		return "", fmt.Errorf("{%s} is not good or a metric", name)
+		return "", fmt.Errorf("{%s} is not good, sent_good or a metric", name)
 	}
 	v, measured := c.group.Metrics[metric]
 	if !measured {
 		return "–", nil
 	}
-	if name != "good" {
+	if metric == name {
 		return scale(m.Unit, v.Median), nil
 	}
 	possible := c.group.Metrics["offered_rps"].Median

@@ -31,7 +31,7 @@ func folder(t *testing.T, change func(*lab.Comparison)) string {
 			c.Groups = append(c.Groups, lab.Group{
 				Combination: scenario.Combination{Strategy: strategy, Rate: rate, Workers: 8},
 				Metrics: map[string]lab.Summary{
-					"offered_rps": {Median: offered}, "goodput_rps": {Median: goodput},
+					"offered_rps": {Median: offered}, "goodput_rps": {Median: goodput}, "sent_goodput_rps": {Median: goodput / 2},
 					"served_p99_ms": {Median: 1234},
 				},
 				Shares: map[string]result.Share{"client greedy": {Requests: 10, Good: 5}, "client other": {Requests: 10, Good: 10}},
@@ -99,6 +99,10 @@ func TestRewrite(t *testing.T) {
 		"rows of the same figures are one": {
 			` cells="{good} · {served_p99_ms}" columns="rate" only="rate=2x"`, func(*lab.Comparison) {},
 			"|  | 2 × |\n| --- | --- |\n| `fifo`, `mpmc` | 0.05 · 1.23 s |\n| `auto` | 1.00 · 1.23 s |\n\n" + source,
+		},
+		"by the other clock": {
+			` cells="{good} {sent_good}" only="rate=0.5x; strategy=auto"`, func(*lab.Comparison) {},
+			"|  | 0.5 × |\n| --- | --- |\n| `auto` | 1.00 0.50 |\n\n" + source,
 		},
 		"several names": {
 			` cells="{goodput_rps}" rows="workers strategy" only="rate=0.5x; strategy=auto"`, func(*lab.Comparison) {},

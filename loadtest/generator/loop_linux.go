@@ -277,7 +277,7 @@ func (l *loop) send() (more bool) {
 			l.miss(scheduled, now, result.ErrorConnect)
 			continue
 		}
-		if c == nil {
+		if c == nil || l.closed && now-c.freeSince < l.o.Think {
 			return false
 		}
 		l.idle.remove(c)
@@ -313,6 +313,8 @@ func (l *loop) nextTime() time.Duration {
 		if l.idle.first == nil {
 			at += l.o.Timeout
 		}
+	} else if c := l.idle.first; c != nil && l.o.Think > 0 && !l.exhausted(l.clock()) {
+		at = min(c.freeSince+l.o.Think, l.window.To)
 	}
 	for _, sent := range []*list{&l.waiting, &l.onTheWay} {
 		if c := sent.first; c != nil {

@@ -267,6 +267,9 @@ type exchange struct {
 // returns false if there is none any more.
 func (c *client) take(ctx context.Context, x *exchange) bool {
 	p := c.p
+	if think := min(c.freeSince+p.o.Think, p.window.To) - p.clock(); p.o.Think > 0 && think > 0 && !sleep(ctx, think) {
+		return false
+	}
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()

@@ -122,6 +122,25 @@ func testCountsEveryRequestOnce(t *testing.T, engine workload.Engine) {
 	}
 }
 
+// Between an answer and the next request a connection of a closed loop rests.
+func TestRun_Thinks(t *testing.T) { onEachEngine(t, testThinks) }
+
+func testThinks(t *testing.T, engine workload.Engine) {
+	t.Parallel()
+	url := serve(t, func(http.ResponseWriter, *http.Request) {})
+	o := workload.Options{Engine: engine, URL: url, Connections: 8, Loops: 2, Think: 50 * time.Millisecond, Mix: workload.Mix{Get: 1}, Duration: time.Second}
+	r, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	requireConserved(t, r)
+	require.LessOrEqual(t, r.OfferedRPS, 160.0)
+	require.Greater(t, r.OfferedRPS, 80.0)
+	// It is over when its window is, not when all have thought.
+	o.Think = time.Hour
+	r, err = Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Zero(t, r.Requests)
+}
+
 // A server that stands still for 400 ms of 2 s hits a fifth of the clients that
 // come at their own times. A generator that waits for its connections notices
 // one request a connection, and says that all is well.
@@ -378,6 +397,7 @@ func testSaysWhatIsWrong(t *testing.T, engine workload.Engine) {
 	}{
 		{workload.Options{Engine: engine, URL: closed}, closed + ": cannot connect: connection refused"},
 		{workload.Options{Engine: engine, URL: "ftp://127.0.0.1:1"}, `url: "ftp://127.0.0.1:1" is not of the form http://host:port or https://host:port`},
+		{workload.Options{Engine: engine, URL: closed, Rate: 10, Think: time.Second}, "think: 1s is not 0 to 1h, in a closed loop"},
 		{workload.Options{Engine: engine, URL: closed, Rate: 10, Count: 5}, "count: 5 is for a closed loop, and the rate is 10"},
 		{workload.Options{Engine: engine, URL: closed, Rate: -1}, "rate: -1 is not 0 to 10000000 a second"},
 		{workload.Options{Engine: engine, URL: closed, Connections: 1 << 20}, "connections: 1048576 is not 1 to 20000"},

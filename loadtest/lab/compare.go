@@ -388,7 +388,7 @@ func (l *comparing) start(ctx context.Context, combination *scenario.Combination
 	if err != nil {
 		return nil, err
 	}
-	return startService(ctx, l.binary(combination), dir, settings(combination))
+	return startService(ctx, l.binary(combination), dir, settings(combination, l.s.SLO))
 }
 
 // binary returns what serves a combination.

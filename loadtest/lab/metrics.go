@@ -39,6 +39,8 @@ var Metrics = []Metric{
 	{"completed_rps", "answered", "1/s", Neither, always(func(r *result.Result) float64 { return r.CompletedRPS })},
 	{"served_rps", "served", "1/s", Higher, always(func(r *result.Result) float64 { return r.ServedRPS })},
 	{"goodput_rps", "goodput", "1/s", Higher, always(func(r *result.Result) float64 { return r.GoodputRPS })},
+	// From when a request was first sent, not from when it should have been.
+	{SentGoodput, "goodput, as the service sees it", "1/s", Higher, always(func(r *result.Result) float64 { return r.SentGoodputRPS })},
 	{"latency_p50_ms", "p50", "ms", Lower, latency(50)},
 	{"latency_p99_ms", "p99", "ms", Lower, latency(99)},
 	{"latency_p99_9_ms", "p99.9", "ms", Lower, latency(99.9)},

@@ -170,7 +170,7 @@ func (l *comparing) tryPeers(ctx context.Context) error {
 	tried := map[string]bool{}
 	for i := range l.c.Groups {
 		c := &l.c.Groups[i].Combination
-		env := settings(c)
+		env := settings(c, l.s.SLO)
 		key := strings.Join(env, " ")
 		if _, ok := c.Peer(); !ok || tried[key] || len(l.c.Groups[i].Runs) == l.s.Repetitions {
 			continue
@@ -309,6 +309,9 @@ func (l *comparing) command(f *filling, c *scenario.Combination, o *workload.Opt
 			more += " --" + flag.name + " " + flag.value
 		}
 	}
+	if d.Think > 0 {
+		more += fmt.Sprintf(" --think %v", d.Think)
+	}
 	if d.SlowClients > 0 {
 		more += fmt.Sprintf(" --slow-clients %d", d.SlowClients)
 	}
@@ -330,5 +333,5 @@ func (l *comparing) command(f *filling, c *scenario.Combination, o *workload.Opt
 		binary = "peer"
 	}
 	return fmt.Sprintf("%s %s & loadtest fill --bytes %d --value-size %v; %s --admin http://127.0.0.1:6060",
-		strings.Join(settings(c), " "), binary, (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes, run) + more
+		strings.Join(settings(c, l.s.SLO), " "), binary, (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes, run) + more
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spillway-go/spillway/loadtest/scenario"
 	"github.com/spillway-go/spillway/loadtest/workload"
@@ -37,6 +38,11 @@ func loadOf(c *scenario.Combination) (o workload.Options, f filling, err error) 
 		}
 		if err := t.into.UnmarshalText([]byte(t.text)); err != nil {
 			return o, f, fmt.Errorf("%s: %w", t.name, err)
+		}
+	}
+	if c.Think != "" {
+		if o.Think, err = time.ParseDuration(c.Think); err != nil {
+			return o, f, fmt.Errorf("think: %w", err)
 		}
 	}
 	defaults := o.WithDefaults()
@@ -133,14 +139,14 @@ func roomOf(c *scenario.Combination) (room int, bounded bool) {
 
 // NeverFull returns how many combinations of a scenario ask for all that the
 // service can do, or more, over so few connections that no queue overflows: each
-// has one request at a time.
+// has one request at a time. auto is none of them: it refuses who would be late.
 func NeverFull(s *scenario.Scenario) (n int) {
 	for i := range s.Combinations {
 		c := &s.Combinations[i]
 		room, bounded := roomOf(c)
 		rate, err := parseRate(c.Rate)
 		presses := rate.value == 0 || rate.relative && rate.value > 1
-		if err == nil && bounded && presses && cmp.Or(c.Connections, workload.Options{}.WithDefaults().Connections) <= room {
+		if err == nil && bounded && presses && c.Strategy != "auto" && cmp.Or(c.Connections, workload.Options{}.WithDefaults().Connections) <= room {
 			n++
 		}
 	}
@@ -175,6 +181,7 @@ var parts = []part{
 	{of: strategyName},
 	{of: func(c *scenario.Combination) string { return positive(c.Workers, "%d workers") }},
 	{of: func(c *scenario.Combination) string { return positive(c.Capacity, "%d waiting") }},
+	{of: func(c *scenario.Combination) string { return words("objective ", c.Objective, "") }},
 	{of: func(c *scenario.Combination) string { return words("sync ", c.Sync, "") }},
 	{of: func(c *scenario.Combination) string { return words("", c.Pools, " pools") }},
 	{of: func(c *scenario.Combination) string { return c.Balance }},
@@ -212,7 +219,7 @@ var parts = []part{
 	{load: true, rate: true, of: func(c *scenario.Combination) string {
 		switch {
 		case c.Rate == "" || c.Rate == "max":
-			return "closed loop"
+			return "closed loop" + words(" with ", c.Think, " between requests")
 		case strings.HasSuffix(c.Rate, "x"):
 			return c.Rate
 		default:

@@ -41,8 +41,8 @@ type service struct {
 }
 
 // settings returns the environment variables that make the service what a
-// combination asks for.
-func settings(c *scenario.Combination) []string {
+// combination asks for. It is told within which time answers are good.
+func settings(c *scenario.Combination, slo time.Duration) []string {
 	var env []string
 	set := func(variable, value string) {
 		if value != "" && value != "0" {
@@ -56,6 +56,9 @@ func settings(c *scenario.Combination) []string {
 	} else {
 		set("STRATEGY", c.Strategy)
 		set("STORE_PARALLEL", strconv.Itoa(c.StoreParallel))
+		if c.Objective != scenario.Unset {
+			set("SLO", cmp.Or(c.Objective, slo.String()))
+		}
 	}
 	set("WORKERS", strconv.Itoa(workers))
 	set("QUEUE_CAPACITY", strconv.Itoa(c.Capacity))

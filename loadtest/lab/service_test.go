@@ -35,7 +35,7 @@ func TestService_StartsWithWhatIsAskedForAlone(t *testing.T) {
 	t.Setenv("SPILLWAY_WORKERS", "7")
 	c := scenario.Combination{Strategy: "fifo", Capacity: 64, Sync: "interval:10ms", Pools: "split", StoreDelay: "exp:4ms", StoreParallel: 8}
 	dir := t.TempDir()
-	s, err := startService(t.Context(), fakeBinary(t, serves), dir, settings(&c))
+	s, err := startService(t.Context(), fakeBinary(t, serves), dir, settings(&c, 200*time.Millisecond))
 	require.NoError(t, err)
 	body, err := s.get(t.Context(), "/environment")
 	require.NoError(t, err)
@@ -43,13 +43,27 @@ func TestService_StartsWithWhatIsAskedForAlone(t *testing.T) {
 	require.NoError(t, json.Unmarshal(body, &got))
 	require.ElementsMatch(t, []string{
 		"SPILLWAY_STRATEGY=fifo", "SPILLWAY_QUEUE_CAPACITY=64", "SPILLWAY_SYNC=interval:10ms",
-		"SPILLWAY_POOLS=split", "SPILLWAY_STORE_DELAY=exp:4ms", "SPILLWAY_STORE_PARALLEL=8",
+		"SPILLWAY_POOLS=split", "SPILLWAY_SLO=200ms", "SPILLWAY_STORE_DELAY=exp:4ms", "SPILLWAY_STORE_PARALLEL=8",
 		"SPILLWAY_LISTEN=127.0.0.1:0", "SPILLWAY_ADMIN_LISTEN=127.0.0.1:0", "SPILLWAY_DATA_DIR=" + dir,
 		"SPILLWAY_LOG_LEVEL=info", "SPILLWAY_LOG_FORMAT=json",
 	}, got)
 	require.NoError(t, s.death())
 	require.NoError(t, s.stop(time.Minute))
 	require.FileExists(t, filepath.Join(dir, "000001.sst"))
+}
+
+// It is told within which time answers are good, unless that is another question.
+func TestSettings_TellTheObjective(t *testing.T) {
+	t.Parallel()
+	for objective, want := range map[string][]string{
+		"":             {"SPILLWAY_STRATEGY=auto", "SPILLWAY_SLO=1.5s"},
+		"50ms":         {"SPILLWAY_STRATEGY=auto", "SPILLWAY_SLO=50ms"},
+		"none":         {"SPILLWAY_STRATEGY=auto", "SPILLWAY_SLO=none"},
+		scenario.Unset: {"SPILLWAY_STRATEGY=auto"},
+	} {
+		require.Equal(t, want, settings(&scenario.Combination{Strategy: "auto", Objective: objective}, 1500*time.Millisecond))
+	}
+	require.Equal(t, []string{"SPILLWAY_PEER=limiter"}, settings(&scenario.Combination{Strategy: "peer:limiter"}, time.Second))
 }
 
 func TestService_SaysWhyItEnded(t *testing.T) {

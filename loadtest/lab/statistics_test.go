@@ -169,7 +169,7 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 	t.Parallel()
 	cpu, served := 12.5, 16.0
 	r := &result.Result{
-		OfferedRPS: 1000, CompletedRPS: 900, ServedRPS: 850, GoodputRPS: 800, Requests: 200,
+		OfferedRPS: 1000, CompletedRPS: 900, ServedRPS: 850, GoodputRPS: 800, SentGoodputRPS: 840, Requests: 200,
 		Status:          map[string]int64{"200": 40, "201": 50, "304": 10, "404": 20, "503": 60, "504": 10, "400": 2},
 		Misses:          15, // of the 404: the others are to puts
 		Shed:            map[string]int64{"full": 60, "expired": 10},
@@ -184,7 +184,7 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 		got[name] = s.Median
 	}
 	require.Equal(t, map[string]float64{
-		"offered_rps": 1000, "completed_rps": 900, "served_rps": 850, "goodput_rps": 800,
+		"offered_rps": 1000, "completed_rps": 900, "served_rps": 850, "goodput_rps": 800, "sent_goodput_rps": 840,
 		"latency_p50_ms": 1, "latency_p99_ms": 2, "latency_p99_9_ms": 3,
 		"served_p50_ms": 4, "served_p99_ms": 5, "served_p99_9_ms": 6,
 		"server_cpu_us": 12.5, "server_cpu_served_us": 16, "non2xx_percent": 38.5, "shed_percent": 35, "errors_percent": 4,

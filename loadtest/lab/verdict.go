@@ -11,6 +11,16 @@ const (
 	ServedP99 = "served_p99_ms"
 )
 
+// SentGoodput is goodput by a clock that begins when a request is sent. It is of the answers
+// that came in the window, so that it differs a little from Goodput anyway.
+const SentGoodput = "sent_goodput_rps"
+
+// TwoClocks reports whether requests of g waited for a connection for so long that goodput
+// depends on when the clock begins.
+func (g *Group) TwoClocks() bool {
+	return g.Metrics[SentGoodput].Median > g.Metrics[Goodput].Median+0.05*g.Metrics["offered_rps"].Median
+}
+
 // Verdict says which of some groups did best. Groups are indices of
 // Comparison.Groups.
 type Verdict struct {

@@ -323,8 +323,10 @@ type dispatcher struct{}
 func (dispatcher) Status() dispatch.Status {
 	return dispatch.Status{Strategy: "unbounded", Workers: 2, Capacity: strategies.Unbounded}
 }
-func (dispatcher) Switch(string) error     { return nil }
-func (dispatcher) Pools() []dispatch.Gauge { return nil }
+func (dispatcher) Switch(string) error              { return nil }
+func (dispatcher) SetObserve(bool) error            { return nil }
+func (dispatcher) Objective() *strategies.Objective { return new(strategies.Objective) }
+func (dispatcher) Pools() []dispatch.Gauge          { return nil }
 
 func (dispatcher) gauge() dispatch.Gauge { return dispatch.Gauge{Strategy: "unbounded"} }
 

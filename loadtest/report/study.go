@@ -83,7 +83,8 @@ func settingNames(groups []lab.Group) []string {
 	for i, g := range groups {
 		c := g.Combination
 		settings[i] = []string{
-			count(c.Workers, "worker", "workers"), count(c.Capacity, "waiting", "waiting"), around("sync ", c.Sync, ""), around("pools ", c.Pools, ""),
+			count(c.Workers, "worker", "workers"), count(c.Capacity, "waiting", "waiting"), around("objective ", c.Objective, ""),
+			around("sync ", c.Sync, ""), around("pools ", c.Pools, ""),
 			c.Balance,
 		}
 	}
@@ -171,7 +172,7 @@ func (s *study) lateness() string {
 // shown are the metrics of each column of the tables, those first that belong
 // together. Those of which none has been measured are left out.
 var shown = [][]string{
-	{"offered_rps"}, {"served_rps"}, {goodput}, {"non2xx_percent"},
+	{"offered_rps"}, {"served_rps"}, {goodput}, {lab.SentGoodput}, {"non2xx_percent"},
 	{"latency_p50_ms", "latency_p99_ms", "latency_p99_9_ms"}, {"served_p50_ms", servedP99, "served_p99_9_ms"},
 	{cpu}, {"server_allocs"}, {"server_allocated_bytes"}, {"shed_percent"}, {"errors_percent"},
 	{"retries_per_request"}, {"slow_finished"}, {"slow_refused"}, {"slow_cut_off"},
@@ -189,8 +190,13 @@ func (s *study) columns() (columns [][]lab.Metric) {
 			m, known := lab.MetricNamed(name)
 			if known && slices.ContainsFunc(s.Groups, func(g lab.Group) bool {
 				v, measured := g.Metrics[name]
-				// A column of zeros, such as that of errors, says nothing.
-				return measured && (v.High != 0 || m.Better == lab.Higher)
+				switch {
+				case name == lab.SentGoodput: // elsewhere it repeats goodput
+					return g.TwoClocks()
+				case m.Better != lab.Higher: // a column of zeros, such as that of errors, says nothing
+					return measured && v.High != 0
+				}
+				return measured
 			}) {
 				column = append(column, m)
 			}

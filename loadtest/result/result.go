@@ -42,7 +42,11 @@ type Result struct {
 	ServedRPS float64 `json:"served_rps"`
 	// GoodputRPS is of what is served within the SLO.
 	GoodputRPS float64 `json:"goodput_rps"`
-	SLOMillis  float64 `json:"slo_ms"`
+	// SentGoodputRPS is the part of ServedRPS that is within the SLO by a clock that begins
+	// when a request is first sent, about when it arrives at the service: what it waits for
+	// a connection before does not count.
+	SentGoodputRPS float64 `json:"sent_goodput_rps"`
+	SLOMillis      float64 `json:"slo_ms"`
 
 	Requests   int64               `json:"requests"`
 	Operations map[string]int64    `json:"operations"`

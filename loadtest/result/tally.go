@@ -49,6 +49,7 @@ type Tally struct {
 	scheduled   int64 // in the window
 	completed   int64 // answered in the window
 	served      int64 // of these, with an answer that serves
+	sentGood    int64 // of these, in time from the sending on
 	good        int64
 	misses      int64
 	retries     int64
@@ -154,6 +155,9 @@ func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status i
 		t.at(now).Completed++
 		if serves {
 			t.served++
+			if now-sent <= t.o.SLO {
+				t.sentGood++
+			}
 		}
 	}
 	if !t.window.Has(scheduled) {
@@ -231,6 +235,7 @@ func (t *Tally) Add(other *Tally) {
 	t.completed += other.completed
 	t.served += other.served
 	t.good += other.good
+	t.sentGood += other.sentGood
 	t.misses += other.misses
 	t.retries += other.retries
 	for part, s := range other.shares {
@@ -304,6 +309,7 @@ func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
 		r.CompletedRPS = float64(t.completed) / measured.Seconds()
 		r.ServedRPS = float64(t.served) / measured.Seconds()
 		r.GoodputRPS = float64(t.good) / measured.Seconds()
+		r.SentGoodputRPS = float64(t.sentGood) / measured.Seconds()
 	}
 	for _, in := range t.timeline {
 		p := percentiles(in.latency)

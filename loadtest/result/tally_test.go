@@ -2,6 +2,7 @@ package result
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,29 @@ func TestTally_KnowsWhatServes(t *testing.T) {
 		require.EqualValues(t, want, r.ServedLatency.Count)
 		require.EqualValues(t, 1, r.Latency.Count)
 	}
+}
+
+// What a request waits for a connection counts by one of two clocks.
+func TestTally_GoodByTwoClocks(t *testing.T) {
+	t.Parallel()
+	o := workload.Options{Rate: 1, SLO: 100 * time.Millisecond}.WithDefaults()
+	tally, other := NewTally(o), NewTally(o)
+	part := tally.Part(&workload.Request{Op: workload.Get, Priority: -1})
+	for _, answered := range []struct{ sent, now time.Duration }{
+		{0, 50 * time.Millisecond},                      // good by both
+		{60 * time.Millisecond, 150 * time.Millisecond}, // had to wait
+		{60 * time.Millisecond, 161 * time.Millisecond}, // was late at the service
+	} {
+		tally.Answered(0, answered.sent, answered.now, part, http.StatusOK, "")
+	}
+	tally.Answered(0, 0, time.Millisecond, part, http.StatusServiceUnavailable, "late")
+	other.Add(tally)
+	r := other.Result(time.Time{}, time.Second)
+	require.InDelta(t, 1, r.GoodputRPS, 0)
+	require.InDelta(t, 2, r.SentGoodputRPS, 0)
+	var text strings.Builder
+	require.NoError(t, r.WriteText(&text))
+	require.Contains(t, text.String(), "at service           2.0/s")
 }
 
 // Who watches a server that answers nothing is to see how long clients wait.

@@ -52,6 +52,9 @@ func (r *Result) writeRates(b *bytes.Buffer) {
 		note = fmt.Sprintf("%.2f%% of the offered, %s", 100*r.GoodputRPS/r.OfferedRPS, note)
 	}
 	row("goodput", rate(r.GoodputRPS), note)
+	if r.SentGoodputRPS > r.GoodputRPS+0.05*r.OfferedRPS {
+		row("at service", rate(r.SentGoodputRPS), "the same from when requests were sent: the others waited for a connection")
+	}
 	var operations []string
 	for op := range workload.OpCount {
 		if n := r.Operations[op.String()]; n > 0 {

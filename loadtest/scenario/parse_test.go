@@ -38,7 +38,7 @@ question: >
   lines?
 expectation: |
   Three
-service: {strategy: lifo, workers: 3, capacity: 5, sync: "interval:10ms", pools: split, store_delay: "exp:4ms",
+service: {strategy: lifo, workers: 3, capacity: 5, objective: 80ms, sync: "interval:10ms", pools: split, store_delay: "exp:4ms",
   store_parallel: 9, nodes: 100, slow_node: 0.1, balance: random}
 load:
   connections: 7
@@ -60,7 +60,7 @@ seed: 18446744073709551615
 		Name: "a", Title: "A: title", Question: "Two lines?", Expectation: "Three",
 		Duration: time.Minute, Repetitions: 4, Seed: 1<<64 - 1, SLO: 50 * time.Millisecond, Timeout: time.Second,
 		Combinations: []Combination{{
-			Strategy: "lifo", Workers: 3, Capacity: 5, Sync: "interval:10ms", Pools: "split", StoreDelay: "exp:4ms",
+			Strategy: "lifo", Workers: 3, Capacity: 5, Objective: "80ms", Sync: "interval:10ms", Pools: "split", StoreDelay: "exp:4ms",
 			StoreParallel: 9, Nodes: 100, SlowNode: 0.1, Balance: "random",
 			Connections: 7, SlowClients: 200, Mix: "put=100", Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "0.95x",
 		}},
@@ -133,10 +133,11 @@ func TestParse_KnowsAllStrategies(t *testing.T) {
 // it does not know.
 func TestParse_Peers(t *testing.T) {
 	t.Parallel()
-	s, err := Parse("a.yaml", []byte(head+"service: {strategy: [fifo, \"peer:limiter\"], workers: [4, 8], capacity: [64, 256], pools: shared}"))
+	s, err := Parse("a.yaml", []byte(head+"service: {strategy: [fifo, \"peer:limiter\"], workers: [4, 8], capacity: [64, 256], objective: none, pools: shared}"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"fifo w4 c64 n0 max", "fifo w4 c256 n0 max", "fifo w8 c64 n0 max", "fifo w8 c256 n0 max", "peer:limiter w0 c0 n0 max"}, labels(s))
 	require.Empty(t, s.Combinations[4].Pools)
+	require.Empty(t, s.Combinations[4].Objective)
 	_, ok := s.Combinations[0].Peer()
 	require.False(t, ok)
 	name, ok := s.Combinations[4].Peer()
@@ -216,6 +217,16 @@ func TestParse_FillSaysHowManyKeys(t *testing.T) {
 	require.EqualError(t, s.SetLargestFill(1), "fill: a fills no store")
 }
 
+// Only in a closed loop do connections think.
+func TestParse_Think(t *testing.T) {
+	t.Parallel()
+	s, err := Parse("a.yaml", []byte(head+"load: {rate: [0.9x, max], think: [0, 1s]}"))
+	require.NoError(t, err)
+	require.Equal(t, []Combination{
+		{Strategy: "fifo", Rate: "0.9x"}, {Strategy: "fifo", Rate: "max"}, {Strategy: "fifo", Rate: "max", Think: "1s"},
+	}, s.Combinations)
+}
+
 func TestParse_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -223,7 +234,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "load: {rate: [1, 2, 101x]}":                                  `a.yaml:3: load.rate[2]: "101x" is not requests a second (up to 10000000), a multiple of the capacity such as 0.9x (up to 100x), or max`,
 		head + "load: {rate: 0x1p4}":                                         `a.yaml:3: load.rate: "0x1p4" is not requests`,
 		head + "load: {rate: .inf}":                                          `a.yaml:3: load.rate: is not a plain value`,
-		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are fill, connections, slow_clients, mix, keys, key_distribution, value_size, profile, clients, priority, timeout_header, retries, rate`,
+		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are fill, connections, slow_clients, mix, keys, key_distribution, value_size, profile, clients, priority, timeout_header, retries, think, rate`,
 		head + "load: {capacity: 1}":                                         `a.yaml:3: load.capacity: unknown, known are`,
 		head + "load: {rate: {a: 1}}":                                        `a.yaml:3: load.rate: is not a plain value`,
 		head + "load: {rate: []}":                                            `a.yaml:3: load.rate: is an empty list`,
@@ -242,8 +253,10 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "service: {strategy: fifi}":                                   `a.yaml:3: service.strategy: unknown strategy "fifi", choose one of adaptive-lifo, `,
 		head + "service: {sync: sometimes}":                                  `a.yaml:3: service.sync: "sometimes" is not always, never or an interval such as interval:10ms`,
 		head + "service: {sync: 'interval:0'}":                               `a.yaml:3: service.sync: "interval:0" is not`,
+		head + "service: {objective: 10us}":                                  `a.yaml:3: service.objective: "10us" is not a duration from 100µs to 1h0m0s, none, or unset`,
+		head + "load: {think: -1s}":                                          `a.yaml:3: load.think: "-1s" is not 0 or a duration up to 1h`,
 		head + "service: {pools: two}":                                       `a.yaml:3: service.pools: "two" is not shared or split`,
-		head + "service: {store_delay: -1s}":                                 `a.yaml:3: service.store_delay: "-1s" is not 0, a duration such as 4ms, or exp:4ms, up to 1h`,
+		head + "service: {store_delay: -1s}":                                 `a.yaml:3: service.store_delay: "-1s" is not 0, a duration such as 4ms, exp:4ms or bimodal:1ms,30ms,0.1, up to 1h`,
 		head + "service: {nodes: 10001}":                                     `a.yaml:3: service.nodes: "10001" is not a whole number from 1 to 10000`,
 		head + "service: {slow_node: 1e-1}":                                  `a.yaml:3: service.slow_node: "1e-1" is not a speed above 0, up to 100, where that of the other nodes is 1`,
 		head + "service: {slow_node: 0}":                                     `a.yaml:3: service.slow_node: "0" is not`,

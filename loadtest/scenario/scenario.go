@@ -33,9 +33,12 @@ type Scenario struct {
 // field leaves the service's or the generator's default.
 type Combination struct {
 	// Strategy may be a peer's name instead: see Peer.
-	Strategy   string `json:"strategy"`
-	Workers    int    `json:"workers,omitempty"`
-	Capacity   int    `json:"capacity,omitempty"`
+	Strategy string `json:"strategy"`
+	Workers  int    `json:"workers,omitempty"`
+	Capacity int    `json:"capacity,omitempty"`
+	// Objective is what the service is told that answers are good within, if that is not
+	// Scenario.SLO: a duration, NoObjective, or Unset for a service that is told nothing.
+	Objective  string `json:"objective,omitempty"`
 	Sync       string `json:"sync,omitempty"`
 	Pools      string `json:"pools,omitempty"`
 	StoreDelay string `json:"store_delay,omitempty"`
@@ -65,6 +68,8 @@ type Combination struct {
 	// Rate is in requests a second ("20000"), or relative to the capacity that
 	// is measured first under the same load ("0.9x"), or "max" for a closed loop.
 	Rate string `json:"rate"`
+	// Think is how long a connection of a closed loop rests before its next request.
+	Think string `json:"think,omitempty"`
 	// Profile is how the rate changes, Clients and Priority weigh who asks and how
 	// important it is, as in workload.Options. TimeoutHeader is "true" if clients
 	// tell their time-out.
@@ -79,6 +84,12 @@ type Combination struct {
 // Fleet reports whether the combination is of what can only be simulated: of
 // several services, or of one with a speed of its own.
 func (c *Combination) Fleet() bool { return c.Nodes > 1 || c.SlowNode != 0 }
+
+// What Combination.Objective may be but a duration.
+const (
+	NoObjective = "none"
+	Unset       = "unset"
+)
 
 // SetLargestFill changes how much the largest store of the scenario holds, in
 // bytes: a study of 10 GB can be had with 2 GB. It returns an error if the

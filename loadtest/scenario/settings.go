@@ -71,6 +71,16 @@ var settings = []setting{
 	}},
 	{"workers", false, func(c *Combination, value string) error { return setCount(&c.Workers, value, 1<<16) }},
 	{"capacity", false, func(c *Combination, value string) error { return setInt(&c.Capacity, value, 1, 1<<20) }},
+	{"objective", false, func(c *Combination, value string) error {
+		c.Objective = value
+		if value == NoObjective || value == Unset {
+			return nil
+		}
+		if d, err := time.ParseDuration(value); err != nil || d <= 0 || strategies.CheckObjective(d) != nil {
+			return fmt.Errorf("%q is not a duration from %v to %v, none, or unset", value, strategies.ShortestObjective, strategies.LongestObjective)
+		}
+		return nil
+	}},
 	{"sync", false, func(c *Combination, value string) error {
 		c.Sync = value
 		if text, ok := strings.CutPrefix(value, "interval:"); ok {
@@ -91,9 +101,11 @@ var settings = []setting{
 	}},
 	{"store_delay", false, func(c *Combination, value string) error {
 		c.StoreDelay = value
-		d, err := time.ParseDuration(strings.TrimPrefix(value, "exp:"))
-		if err != nil || d < 0 || d > time.Hour {
-			return fmt.Errorf("%q is not 0, a duration such as 4ms, or exp:4ms, up to 1h", value)
+		if d, err := time.ParseDuration(strings.TrimPrefix(value, "exp:")); err == nil && d == 0 {
+			return nil
+		}
+		if _, err := sim.ParseDistribution(value); err != nil || strings.HasPrefix(value, "lognormal:") { // which the service does not know
+			return fmt.Errorf("%q is not 0, a duration such as 4ms, exp:4ms or bimodal:1ms,30ms,0.1, up to 1h", value)
 		}
 		return nil
 	}},
@@ -152,6 +164,16 @@ var settings = []setting{
 			return nil
 		}
 		return new(workload.Retries).UnmarshalText([]byte(value))
+	}},
+	{"think", true, func(c *Combination, value string) error {
+		if c.Think = value; value == "0" {
+			c.Think = ""
+			return nil
+		}
+		if d, err := time.ParseDuration(value); err != nil || d <= 0 || d > time.Hour {
+			return fmt.Errorf("%q is not 0 or a duration up to 1h", value)
+		}
+		return nil
 	}},
 	{"rate", true, func(c *Combination, value string) error {
 		c.Rate = value
@@ -226,7 +248,8 @@ func setCount(field *int, value string, most int) error {
 
 // Combinations returns the product of the settings, each combination once: where
 // a strategy has no queue or no bound, or takes no workers, its combinations do
-// not differ by them; nor do a peer's by what it does not know. Without a strategy it is fifo, without a rate it is max.
+// not differ by them; nor do a peer's by what it does not know, nor those with a rate by how
+// long connections think. Without a strategy it is fifo, without a rate it is max.
 func (s Settings) Combinations() ([]Combination, error) {
 	with := Settings{"strategy": {"fifo"}, "rate": {"max"}}
 	maps.Copy(with, s)
@@ -279,14 +302,17 @@ func (s Settings) normalize(combinations []Combination) error {
 			c.Capacity = 0
 		}
 		if _, ok := c.Peer(); ok {
-			c.Capacity, c.Pools = 0, ""
+			c.Capacity, c.Pools, c.Objective = 0, "", ""
 			if c.StoreDelay == "" || c.StoreDelay == "0" {
 				c.Workers = 0 // those that wait in the place of the store
 			}
 		}
-		if _, ok := c.Command(); ok && (c.Workers > 0 || c.Capacity > 0 || c.Sync != "" || c.Pools != "" || c.StoreDelay != "" ||
+		if _, ok := c.Command(); ok && (c.Workers > 0 || c.Capacity > 0 || c.Objective != "" || c.Sync != "" || c.Pools != "" || c.StoreDelay != "" ||
 			c.StoreParallel > 0 || c.Fill > 0) {
-			return errors.New("service: a command is given no workers, capacity, sync, pools, store_delay, store_parallel and fill; say what it needs in the command")
+			return errors.New("service: a command is given no workers, capacity, objective, sync, pools, store_delay, store_parallel and fill; say what it needs in the command")
+		}
+		if c.Rate != "max" {
+			c.Think = ""
 		}
 		if c.SlowNode == 1 {
 			c.SlowNode = 0

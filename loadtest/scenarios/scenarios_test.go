@@ -16,8 +16,8 @@ import (
 func TestOpen_EveryScenarioIsWhole(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
-		"big-store", "durability", "every-strategy", "fleet", "fleet-storm", "overload", "passive-wait", "pool-or-not", "queue-length", "rejection-policy",
-		"retry-storm", "workers",
+		"big-store", "durability", "every-strategy", "few-connections", "fleet", "fleet-storm", "overload", "passive-wait", "pool-or-not", "queue-length", "rejection-policy",
+		"retry-storm", "slow-work", "workers",
 	}, Names())
 	for _, name := range Names() {
 		s, err := Open(name)

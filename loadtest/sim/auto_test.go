@@ -30,13 +30,9 @@ func past(t *testing.T, service Distribution, multiple float64) *Result {
 	return r
 }
 
-// patience is how long auto lets a task wait at least before it gives it up.
-const patience = 10 * time.Millisecond
-
 // Past the capacity the workers stay busy with what is in time, whatever a
 // request costs. What is busy is compared, because the work that was drawn differs
-// from its mean by as much as there may be idle; and what is not good. Where 10 ms are
-// more than the objective, who waits for them is late.
+// from its mean by as much as there may be idle; and what is not good.
 func TestAuto_GoodputPastCapacity(t *testing.T) {
 	t.Parallel()
 	for _, mean := range means {
@@ -44,10 +40,10 @@ func TestAuto_GoodputPastCapacity(t *testing.T) {
 			multiple  float64
 			busy, p99 float64 // at least, of the workers; at most, in service times
 		}{
-			{1.1, 0.988, 7.2},
-			{1.2, 0.994, 6.4},
-			{1.5, 0.995, 5.8},
-			{2, 0.997, 5.4},
+			{1.1, 0.988, 8.3},
+			{1.2, 0.994, 8.1},
+			{1.5, 0.995, 7.7},
+			{2, 0.997, 6.4},
 			{4, 0.997, 5.2},
 			{10, 0.997, 5},
 		} {
@@ -55,12 +51,9 @@ func TestAuto_GoodputPastCapacity(t *testing.T) {
 			name := fmt.Sprintf("%v at %gx", mean, tt.multiple)
 			t.Logf("%s: goodput %.4f of capacity, busy %.4f, served p99 %v", name, r.OfCapacity(), r.Busy/8, r.ServedP(99))
 			require.GreaterOrEqual(t, r.Busy/8, tt.busy, name)
-			good, p99 := 0.999, tt.p99*float64(mean)
-			if mean < patience/25 {
-				good, p99 = 0.99, p99+float64(patience)
-			}
-			require.GreaterOrEqual(t, float64(r.Good), good*float64(r.Served), name)
-			require.LessOrEqual(t, float64(r.ServedP(99)), p99, name)
+			require.GreaterOrEqual(t, r.OfCapacity(), 0.985, name)
+			require.GreaterOrEqual(t, float64(r.Good), 0.998*float64(r.Served), name)
+			require.LessOrEqual(t, float64(r.ServedP(99)), tt.p99*float64(mean), name)
 		}
 	}
 }
@@ -161,7 +154,7 @@ func TestAuto_StaysSane(t *testing.T) {
 		{"bimodal", Bimodal{Cheap: ms, Expensive: 31 * ms, Share: 0.1}, 8, 256, 1.1, 0.93},
 		{"bimodal", Bimodal{Cheap: ms, Expensive: 31 * ms, Share: 0.1}, 8, 256, 2, 0.98},
 		{"one worker", exp, 1, 256, 2, 0.98},
-		{"two workers", exp, 2, 256, 1.1, 0.98},
+		{"two workers", exp, 2, 256, 1.1, 0.97},
 		{"64 workers", exp, 64, 256, 1.1, 0.99},
 		{"64 workers", exp, 64, 256, 10, 0.99},
 		{"capacity 16", exp, 8, 16, 1.1, 0.955},
@@ -221,55 +214,334 @@ func TestAuto_Bursts(t *testing.T) {
 	require.GreaterOrEqual(t, good["auto"], 0.95*good["fifo"])
 }
 
-// Bursts that are over within 32 turns for each worker are worked off, and nobody is
-// refused while there is room: of those that five times the load for 100 ms of each
-// second is, none.
-func TestAuto_BurstsAreNoOverload(t *testing.T) {
+// Bursts in which all can be answered within the objective are worked off in order, and nobody
+// is refused. In longer ones, of five times the load for 100 ms of each second, those are told
+// who would be late: as many are in time as ever.
+func TestAuto_BurstsThatFitAreNoOverload(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		capacity      int
+		length        time.Duration
 		good, refused float64
-	}{{256, 0.78, 0.1}, {4096, 0.78, 0}} {
-		c := standard("auto", tt.capacity, 1)
+	}{{20 * ms, 1, 0}, {100 * ms, 0.79, 0.105}} {
+		c := standard("auto", 4096, 1)
 		c.Warmup, c.Duration = time.Second, 20*time.Second
 		seconds := func(*rand.Rand) func() (float64, time.Duration) {
 			n := 0
 			return func() (float64, time.Duration) {
 				if n++; n%2 == 1 {
-					return 6000, 100 * time.Millisecond
+					return 6000, tt.length
 				}
-				return 1200, 900 * time.Millisecond
+				return 1200, time.Second - tt.length
 			}
 		}
 		r, err := Run(c.asked(seconds))
 		require.NoError(t, err)
-		t.Logf("capacity %d: %.3f good, shed %v", tt.capacity, r.OfOffered(), r.Shed)
+		t.Logf("%v: %.4f good, shed %v", tt.length, r.OfOffered(), r.Shed)
 		require.GreaterOrEqual(t, r.OfOffered(), tt.good)
 		require.LessOrEqual(t, float64(r.Refused), tt.refused*float64(r.Offered))
-		require.Zero(t, r.Shed["codel"])
+		require.Equal(t, r.Refused, r.Shed["late"])
 	}
 }
 
-// A closed loop that waits is no overload, however many connections it has: nobody is
-// refused, and all are served in turn.
+// fits reports whether all connections together are served within the objective.
+func fits(connections, workers int, mean, objective time.Duration) bool {
+	return time.Duration(connections)*mean <= time.Duration(workers)*objective
+}
+
+// Of a closed loop whose connections times work are no more than workers times objective nobody
+// is refused, and all are served in turn. In a larger one as many are in time as can be.
 func TestAuto_ClosedLoop(t *testing.T) {
 	t.Parallel()
-	for _, workers := range []int{4, 8} {
+	const objective = 100 * time.Millisecond
+	for _, workers := range []int{1, 4, 8} {
 		for _, mean := range []time.Duration{50 * time.Microsecond, time.Millisecond, 4 * time.Millisecond} {
-			for _, connections := range []int{64, 256, 512, 1024, 4096} {
+			for _, connections := range []int{16, 64, 180, 512, 1500, 4096} {
 				lap := time.Duration(connections) * mean / time.Duration(workers)
 				c := Config{
-					Strategy: "auto", Workers: workers, Capacity: 4096, Service: Exponential(mean), Seed: 1,
-					Connections: connections, Closed: true, Warmup: lap + 500*time.Millisecond, Duration: 4 * lap,
+					Strategy: "auto", Workers: workers, Service: Constant(mean), SLO: objective, Seed: 1,
+					Connections: connections, Closed: true, Warmup: 1200*mean/time.Duration(workers) + 2*objective,
+				}
+				c.Duration = c.Warmup
+				if c.Warmup > 600*ms || testing.Short() && connections > 512 { // a million come in a second
+					continue
 				}
 				r, err := Run(c.asked(poisson(1)))
 				require.NoError(t, err)
 				name := fmt.Sprintf("%d connections, %d workers, %v", connections, workers, mean)
-				require.Zero(t, r.Refused, name)
+				t.Logf("%s: good %.3f of capacity, busy %.3f, shed %v, p99 %v", name, r.OfCapacity(), r.Busy/float64(workers), r.Shed, r.ServedP(99))
+				if fits(connections, workers, mean, objective) {
+					require.Zero(t, r.Refused, name)
+					require.LessOrEqual(t, r.ServedP(99), lap+10*mean, name)
+					continue
+				}
 				require.InEpsilon(t, 1, r.Busy/float64(workers), 0.01, name)
-				require.LessOrEqual(t, r.ServedP(99), 2*lap+10*mean+2*c.turnaround(), name)
+				require.GreaterOrEqual(t, r.OfCapacity(), 0.95, name)
+				require.Equal(t, r.Refused, r.Shed["late"], name)
 			}
 		}
+	}
+}
+
+// Over few connections, as those of a load balancer, an overload is one. What they wait for a
+// connection the service does not see.
+func TestAuto_FewConnections(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		workers   int
+		work      Distribution
+		objective time.Duration
+	}{
+		{4, Constant(20 * time.Millisecond), 200 * time.Millisecond},
+		{4, Exponential(50 * time.Millisecond), 300 * time.Millisecond},
+		{1, Exponential(500 * time.Millisecond), 5 * time.Second},
+		{2, Exponential(2 * time.Second), 20 * time.Second},
+	} {
+		for _, connections := range []int{16, 64, 200, 1000} {
+			for _, multiple := range []float64{1.2, 2, 5} {
+				c := Config{Strategy: "auto", Workers: tt.workers, Service: tt.work, SLO: tt.objective, Connections: connections, Seed: 1}
+				c.Duration = lasting(5000, c.ServiceRate())
+				c = c.asked(poisson(multiple * c.ServiceRate()))
+				good, served, late := 0, 0, 0 // in the time of the load: what waits for a connection then does not count
+				c.Observe = func(r Record) {
+					end := r.Arrival + r.Latency
+					switch {
+					case r.Attempts == 0 || end > c.Duration:
+					case r.Outcome == Refused:
+						require.EqualValues(t, "late", r.Reason)
+						late++
+					case end-r.Sent <= tt.objective:
+						good++
+						fallthrough
+					default:
+						served++
+					}
+				}
+				stopped(t, c)
+				name := fmt.Sprintf("%d workers of %v, objective %v, %d connections at %gx", tt.workers, tt.work, tt.objective, connections, multiple)
+				can := c.ServiceRate() * c.Duration.Seconds()
+				t.Logf("%s: good %.3f of capacity, served %.3f, late %d", name, float64(good)/can, float64(served)/can, late)
+				if fits(connections, tt.workers, tt.work.Mean(), tt.objective) {
+					require.Zero(t, late, name)
+					continue
+				}
+				require.GreaterOrEqual(t, float64(good)/can, 0.9, name)
+			}
+		}
+	}
+}
+
+// stopped simulates c for its duration and not much longer, whatever still waits.
+func stopped(t *testing.T, c Config) {
+	t.Helper()
+	requests, end := c.Requests, c.Duration
+	c.Requests = func() func() (Request, bool) {
+		next := requests()
+		return func() (Request, bool) {
+			r, more := next()
+			return r, more && r.At < end
+		}
+	}
+	c.Warmup, c.Duration = end-1, 1
+	_, err := Run(c)
+	require.NoError(t, err)
+}
+
+// An incident: work grows from 20 ms to 400 ms within a minute, and back, with no objective set.
+// The one that stands in does not rise meanwhile, so shedding goes on as long as there is too much to do, and those
+// who are served have not waited for long. 400 ms stand in at constant work, 115 ms at
+// exponential work, of which a quarter takes less than 5.75 ms.
+func TestAuto_AnIncident(t *testing.T) {
+	t.Parallel()
+	const begins, grown, back, end = 60, 120, 180, 300 // seconds
+	work := func(at time.Duration) float64 {           // seconds
+		switch s := at.Seconds(); {
+		case s < begins || s > back:
+			return 0.02
+		case s < grown:
+			return 0.02 + 0.38*(s-begins)/(grown-begins)
+		default:
+			return 0.02 + 0.38*(back-s)/(back-grown)
+		}
+	}
+	for _, shape := range []string{"constant", "exponential"} {
+		c := Config{Strategy: "auto", Workers: 8, Service: Constant(20 * ms), Objective: FollowsWork, Seed: 1, Duration: end * time.Second}
+		c = c.asked(poisson(0.5 * c.ServiceRate()))
+		requests, random := c.Requests, newRandom(3)
+		c.Requests = func() func() (Request, bool) {
+			next := requests()
+			return func() (Request, bool) {
+				r, more := next()
+				service := work(r.At)
+				if shape == "exponential" {
+					service *= random.ExpFloat64()
+				}
+				r.Service = 1 + time.Duration(service*1e9)
+				return r, more
+			}
+		}
+		type span struct {
+			came, served, late int
+			latencies          []time.Duration
+		}
+		var spans [end / 5]span
+		objective := map[string]time.Duration{"constant": 400 * ms, "exponential": 115 * ms}[shape]
+		c.Observe = func(r Record) {
+			if !r.Measured {
+				return
+			}
+			s := &spans[int(r.Arrival.Seconds())/5]
+			s.came++
+			if r.Outcome == Served {
+				s.served++
+				s.latencies = append(s.latencies, r.Latency)
+			} else {
+				s.late++
+			}
+		}
+		_, err := Run(c)
+		require.NoError(t, err)
+		for i := range spans {
+			s := &spans[i]
+			slices.Sort(s.latencies)
+			at := time.Duration(i*5) * time.Second
+			in, _ := slices.BinarySearch(s.latencies, objective)
+			load := work(at+2500*ms) * 200 / 8 // in parts of the capacity
+			if at < (begins-5)*time.Second || at > (back+5)*time.Second {
+				require.Zero(t, s.late)
+				continue
+			}
+			t.Logf("%s, %3.0f s: load %.2f, %d came, %d served, %d of them within %v, p99 %v, %d late",
+				shape, at.Seconds(), load, s.came, s.served, in, objective, s.latencies[len(s.latencies)*99/100], s.late)
+			if load < 1.3 {
+				continue
+			}
+			require.InDelta(t, float64(s.came)*(1-1/load), s.late, 0.15*float64(s.came), "shedding goes on")
+			if shape == "constant" {
+				require.Greater(t, float64(in), 0.75*float64(s.served))
+			}
+		}
+	}
+}
+
+// A service of two seconds needs no setting: below its capacity it is left alone, from a cold
+// start on. At 0.9 times the capacity exponential work does not always fit within what stands in,
+// 11.5 s, above all with one worker.
+func TestAuto_SlowWorkIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{1, 2, 8, 64} {
+		for _, work := range []Distribution{Constant(2 * time.Second), Exponential(2 * time.Second)} {
+			for _, multiple := range []float64{0.3, 0.5, 0.9} {
+				c := Config{Strategy: "auto", Workers: workers, Service: work, Objective: FollowsWork, Seed: 1}
+				c.Duration = lasting(20_000, c.ServiceRate())
+				r, err := Run(c.asked(poisson(multiple * c.ServiceRate())))
+				require.NoError(t, err)
+				name := fmt.Sprintf("%d workers of %v at %gx", workers, work, multiple)
+				t.Logf("%s: %d of %d refused", name, r.Refused, r.Offered)
+				most := 0.001 // until the usual time is known
+				if _, ok := work.(Exponential); ok {
+					most = 0.004
+					if multiple == 0.9 {
+						most = max(most, map[int]float64{1: 0.055, 2: 0.016, 8: 0.016}[workers])
+					}
+				}
+				require.LessOrEqual(t, float64(r.Refused), most*float64(r.Offered), name)
+			}
+		}
+	}
+}
+
+// Below the capacity hardly anybody is refused: at half of it nobody, at 0.9 times it at most
+// 0.5%, except where few workers have little time.
+func TestAuto_RefusesHardlyAnybodyBelowCapacity(t *testing.T) {
+	t.Parallel()
+	type cell struct{ workers, objective int } // in service times
+	over := map[cell]float64{{1, 5}: 0.048, {1, 10}: 0.016, {2, 5}: 0.009}
+	for _, workers := range []int{1, 2, 4, 8, 64} {
+		if testing.Short() && workers > 2 {
+			break
+		}
+		for _, objective := range []int{5, 10, 30} {
+			for _, multiple := range []float64{0.5, 0.9} {
+				c := Config{
+					Strategy: "auto", Workers: workers, Service: Exponential(4 * ms), SLO: time.Duration(objective) * 4 * ms, Seed: 1,
+				}
+				rate := multiple * c.ServiceRate()
+				c.Duration = lasting(100_000, rate)
+				r, err := Run(c.asked(poisson(rate)))
+				require.NoError(t, err)
+				share := float64(r.Refused) / float64(r.Offered)
+				name := fmt.Sprintf("%d workers, objective %dx at %gx", workers, objective, multiple)
+				t.Logf("%s: %.4f refused", name, share)
+				most := 0.
+				if multiple == 0.9 {
+					most = max(0.005, over[cell{workers, objective}])
+				}
+				require.LessOrEqual(t, share, most, name)
+			}
+		}
+	}
+}
+
+// In cells that are drawn from those of loadtest/figures/objective auto has nearly the goodput
+// of whichever other strategy is best there, by another seed, unless all fit within the objective.
+func TestAuto_NearTheBestEverywhere(t *testing.T) {
+	t.Parallel()
+	cells := 60
+	if testing.Short() {
+		cells = 15
+	}
+	random := newRandom(43)
+	judged := 0
+	for judged < cells {
+		pick := func(of ...float64) float64 { return of[random.IntN(len(of))] }
+		const mean = 4 * time.Millisecond
+		workers, connections := int(pick(1, 2, 4, 8, 64)), int(pick(16, 64, 200, 1000, 10_000))
+		objective := time.Duration(pick(5, 10, 30)) * mean
+		multiple := pick(0.5, 0.9, 1.1, 1.2, 2, 5, 10)
+		cheap := mean * 10 / 39
+		work := []Distribution{Constant(mean), Exponential(mean), Bimodal{Cheap: cheap, Expensive: 30 * cheap, Share: 0.1}}[random.IntN(3)]
+		if fits(connections, workers, mean, objective) {
+			continue
+		}
+		judged++
+		good := func(strategy string, seed uint64) float64 {
+			c := Config{
+				Strategy: strategy, Workers: workers, Service: work, SLO: objective, Connections: connections, Seed: seed,
+				Classes: []Class{{Priority: DefaultPriority, Timeout: 10 * objective, FromSent: true}},
+			}
+			c.Duration = lasting(3000, c.ServiceRate())
+			good := 0.
+			c.Observe = func(r Record) {
+				if end := r.Arrival + r.Latency; r.Outcome == Served && end <= c.Duration && end-r.Sent <= objective {
+					good++
+				}
+			}
+			stopped(t, c.asked(poisson(multiple*c.ServiceRate())))
+			return good / 3000 / min(1, multiple)
+		}
+		most, rival := 0., ""
+		for _, strategy := range []string{"fifo", "lifo", "adaptive-lifo", "codel"} {
+			if g := good(strategy, 2); g > most {
+				most, rival = g, strategy
+			}
+		}
+		if most < 0.2 {
+			continue // nobody can do anything there
+		}
+		best, auto := 0., 0.
+		for _, seed := range []uint64{1, 3} {
+			best += good(rival, seed) / 2
+			auto += good("auto", seed) / 2
+		}
+		name := fmt.Sprintf("%d workers, %v, %d connections, %gx, objective %v: %.3f, %s has %.3f", workers, work, connections, multiple, objective, auto, rival, best)
+		if auto < 0.97*best {
+			t.Log(name)
+		}
+		least := 0.9
+		if _, ok := work.(Bimodal); ok && workers == 1 { // a tenth takes three quarters of the objective
+			least = 0.87
+		}
+		require.GreaterOrEqual(t, auto, least*best, name)
 	}
 }
 
@@ -286,5 +558,6 @@ func TestAuto_PrioritiesAndDeadlines(t *testing.T) {
 	t.Logf("important: %d of %d good; shed %v", important.Good, important.Offered, r.Shed)
 	require.GreaterOrEqual(t, float64(important.Good), 0.999*float64(important.Offered))
 	require.Greater(t, r.OfCapacity(), 0.9)
-	require.Greater(t, r.Shed["expired"], int64(0))
+	require.Equal(t, r.Shed["late"], r.Refused, "also of those that are late by their own deadlines")
+	require.Zero(t, r.Shed["expired"])
 }

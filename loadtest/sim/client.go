@@ -36,7 +36,7 @@ func (s *simulation) offer(a Request) {
 	r := s.request(w)
 	if s.c.Connections > 0 && !s.c.Closed {
 		if s.free == 0 {
-			if c.Timeout > 0 {
+			if c.Timeout > 0 && !c.FromSent {
 				s.agenda.plan(s.now+int64(c.Timeout), gaveUp, r)
 			}
 			s.queued.push(r)
@@ -58,7 +58,8 @@ func (s *simulation) request(w wish) *request {
 		r.task.Owner = r
 	}
 	r.wish = w
-	r.node, r.gone, r.inline, r.learnt = nil, false, false, false
+	r.node, r.gone, r.inline, r.learnt, r.probe = nil, false, false, false, false
+	r.task.WouldShed = strategies.ReasonNone
 	return r
 }
 
@@ -79,11 +80,11 @@ func (s *simulation) submit(r *request) {
 	deadline := int64(0)
 	if c.Timeout > 0 {
 		since := s.now
-		if w.attempts == 1 {
+		if w.attempts == 1 && !c.FromSent {
 			since = w.scheduled // the wait for a connection counts
 		}
 		deadline = since + int64(c.Timeout)
-		if !waitsAlready { // otherwise it has been planned
+		if !waitsAlready || c.FromSent { // otherwise it has been planned
 			s.agenda.plan(deadline, gaveUp, r)
 		}
 		if !c.Deadline {
@@ -174,7 +175,7 @@ func (s *simulation) ends(r *request, how Outcome, reason strategies.Reason) {
 	if s.c.Observe != nil {
 		s.c.Observe(Record{
 			Arrival: time.Duration(w.scheduled - start), Sent: time.Duration(w.sent - start), Latency: time.Duration(s.now - w.scheduled),
-			Class: int(w.class), Client: w.client, Attempts: int(w.attempts), Outcome: how, Reason: reason, Measured: w.measured,
+			Class: int(w.class), Client: w.client, Attempts: int(w.attempts), Outcome: how, Reason: reason, Measured: w.measured, Spared: r.probe,
 		})
 	}
 	if s.c.Connections > 0 && r.node != nil {
@@ -210,6 +211,9 @@ func (s *simulation) count(w *wish, how Outcome) {
 		record(c.ServedLatency, latency)
 		if latency <= int64(s.c.SLO) {
 			c.Good++
+		}
+		if s.now-w.sent <= int64(s.c.SLO) {
+			c.GoodAtService++
 		}
 	case Refused:
 		c.Refused++

@@ -209,6 +209,13 @@ func TestRun_ClosedLoop(t *testing.T) {
 	require.NoError(t, err)
 	require.InEpsilon(t, 2000, float64(r.Served)/r.Seconds, 0.01)
 	require.InEpsilon(t, 64.0/2000, r.MeanSojourn.Seconds(), 0.02)
+	// With time to think they ask for less than can be done.
+	r, err = Run(Config{
+		Strategy: "fifo", Workers: 8, Service: Constant(4 * ms), Connections: 64, Closed: true, Think: 96 * ms, Duration: 10 * time.Second,
+	}.asked(poisson(1)))
+	require.NoError(t, err)
+	require.Less(t, float64(r.Served)/r.Seconds, 64/0.1+10)
+	require.Greater(t, float64(r.Served)/r.Seconds, 64/0.13)
 	// More than there is room for: those turned away come again after a turnaround.
 	r, err = Run(Config{
 		Strategy: "fifo", Workers: 1, Capacity: 1, Service: Constant(10 * ms), Connections: 3, Closed: true, Duration: time.Second,

@@ -45,9 +45,15 @@ type Config struct {
 	// the last is answered, until the window ends, and the times of Requests mean
 	// nothing.
 	Closed bool
+	// Think is how long a connection of a closed loop rests between an answer and its next
+	// request.
+	Think time.Duration
 
 	// SLO is the latency within which an answer is good: 100 ms by default.
 	SLO time.Duration
+	// Objective is what the strategy is told of it: the SLO by default, FollowsWork to be told
+	// nothing, or strategies.NoObjective.
+	Objective time.Duration
 	// Warmup passes under the same load before Duration, in which is measured. After
 	// it the load goes on until every measured request has ended.
 	Warmup, Duration time.Duration
@@ -58,6 +64,8 @@ type Config struct {
 	Seed uint64
 	// Observe, if not nil, is told of every request when it ends.
 	Observe func(Record)
+	// untold has nobody tell the objective of answers.
+	untold bool
 	// Stop, if not nil, ends the simulation when it is closed: Run returns
 	// ErrStopped soon after.
 	Stop <-chan struct{}
@@ -97,6 +105,9 @@ type Class struct {
 	// Timeout is when a client stops waiting for an answer, counted from its
 	// request's arrival; 0 is never.
 	Timeout time.Duration
+	// FromSent counts Timeout from when the request reaches the service, so that the wait
+	// for a connection does not count.
+	FromSent bool
 	// Deadline says that it tells the service so, which answers 504 at that time
 	// if the request still waits. Otherwise it just goes: a request that waits is
 	// abandoned then, and one that has been started is run for nobody.
@@ -131,12 +142,16 @@ const (
 	DefaultPriority = 3
 )
 
+// FollowsWork is a Config.Objective that follows the usual service time, as where none is
+// set.
+const FollowsWork time.Duration = math.MinInt64
+
 // turnaround is how long a connection of a closed loop takes between an answer and
-// its next request. Without it one that is turned away at once would be sent again
+// its next request, at least. Without it one that is turned away at once would be sent again
 // for ever at the same instant; and no generator sends more than about a million a
 // second, however many connections it has.
 func (c *Config) turnaround() time.Duration {
-	return max(100*time.Microsecond, time.Duration(c.Connections)*time.Microsecond)
+	return max(c.Think, 100*time.Microsecond, time.Duration(c.Connections)*time.Microsecond)
 }
 
 // withDefaults returns the configuration with its defaults filled in, on slices
@@ -146,6 +161,10 @@ func (c Config) withDefaults() Config {
 	spec, _ := strategies.Lookup(c.Strategy)
 	c.Capacity = spec.CapacityOr(c.Capacity)
 	c.SLO = cmp.Or(c.SLO, DefaultSLO)
+	c.Objective = cmp.Or(c.Objective, c.SLO)
+	if c.Objective == FollowsWork {
+		c.Objective = 0
+	}
 	c.Balance = cmp.Or(c.Balance, Balances[0])
 	c.Nodes = slices.Clone(c.Nodes)
 	if len(c.Nodes) == 0 {
@@ -199,9 +218,13 @@ func (c *Config) checkTimes() error {
 		return errors.New("requests: say what is asked, and when")
 	case c.Connections < 0 || c.Closed && c.Connections == 0:
 		return fmt.Errorf("connections: %d is less than 0, or none for a closed loop", c.Connections)
+	case c.Think < 0:
+		return fmt.Errorf("think: %v is less than 0", c.Think)
 	case c.Duration <= 0 || c.Warmup < 0 || c.SLO <= 0 || c.Step < 0:
 		return fmt.Errorf("duration %v, warm-up %v, SLO %v, step %v: have to be above 0, warm-up and step at least 0",
 			c.Duration, c.Warmup, c.SLO, c.Step)
+	case strategies.CheckObjective(c.Objective) != nil:
+		return strategies.CheckObjective(c.Objective)
 	case !slices.Contains(Balances, c.Balance):
 		return fmt.Errorf("balance: %q is not one of %s", c.Balance, strings.Join(Balances, ", "))
 	}

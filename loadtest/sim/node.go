@@ -20,7 +20,9 @@ type request struct {
 	inline bool
 	// learnt says that the discipline is told when it has been run.
 	learnt bool
-	begun  int64 // when it began to run
+	// probe says that the discipline would have refused it as late.
+	probe bool
+	begun int64 // when it began to run
 }
 
 // wish is what a client wants: a request with all its attempts.
@@ -41,19 +43,23 @@ type node struct {
 	remover    strategies.Remover            // nil if the discipline is none
 	learner    strategies.CompletionObserver // nil if the discipline is none
 	turns      strategies.TurnObserver       // nil if the discipline is none
-	inline     bool                          // whoever submits a task runs it
-	idle       int                           // workers that have nothing to do
-	hands      int                           // of the store that have nothing to do
-	store      backlog[*request]             // what has begun and waits in the store for a hand
-	slowness   float64                       // 1 over the speed
+	objective  strategies.Objective
+	workers    int
+	inline     bool              // whoever submits a task runs it
+	idle       int               // workers that have nothing to do
+	hands      int               // of the store that have nothing to do
+	store      backlog[*request] // what has begun and waits in the store for a hand
+	slowness   float64           // 1 over the speed
 
 	outstanding int
 	result      NodeResult
 }
 
 func newNode(s *simulation, discipline func(strategies.Config) strategies.Discipline, n Node) *node {
-	d := discipline(strategies.Config{Capacity: n.Capacity, Workers: n.Workers})
-	out := &node{s: s, discipline: d, inline: d.Cap() == 0, slowness: 1 / n.Speed, hands: cmp.Or(s.c.Parallel, math.MaxInt)}
+	out := &node{s: s, workers: n.Workers, slowness: 1 / n.Speed, hands: cmp.Or(s.c.Parallel, math.MaxInt)}
+	_ = out.objective.Set(s.c.Objective) // which was checked
+	d := discipline(strategies.Config{Capacity: n.Capacity, Workers: n.Workers, Objective: &out.objective})
+	out.discipline, out.inline = d, d.Cap() == 0
 	out.remover, _ = d.(strategies.Remover)
 	out.learner, _ = d.(strategies.CompletionObserver)
 	out.turns, _ = d.(strategies.TurnObserver)
@@ -109,6 +115,7 @@ func (n *node) take() bool {
 			if n.turns != nil {
 				n.turns.TurnBegan(n.s.now)
 			}
+			r.probe = t.WouldShed == strategies.ReasonLate
 			r.learnt = n.learner != nil
 			n.idle--
 			n.run(r)
@@ -157,6 +164,12 @@ func (n *node) finish(r *request) {
 	n.outstanding--
 	waited, service := r.begun-r.task.Submitted, now-r.begun
 	inline, learnt := r.inline, r.learnt
+	if !n.s.c.untold && n.discipline.Len() == 0 && n.workers-n.idle <= max(1, n.workers/2) {
+		n.objective.Answered(service)
+	}
+	if inForce := n.objective.InForce(); r.probe && now-r.task.Arrival <= int64(inForce) && r.wish.measured {
+		n.s.classes[r.wish.class].counts.LateWrong++
+	}
 	n.s.ran(r, waited)
 	if learnt {
 		n.learner.Completed(waited, service, now)

@@ -40,6 +40,9 @@ type Counts struct {
 	// Served are those that were answered by what they asked for, and Good those of
 	// them that were within the SLO.
 	Served, Good int64
+	// GoodAtService are the good ones by a clock that begins when the first attempt reaches
+	// the service: what a client waits for a connection does not count.
+	GoodAtService int64
 	// Refused are those whose last attempt was shed, and whose clients heard of it.
 	Refused int64
 	// TimedOut are those whose clients had stopped waiting in the last attempt.
@@ -51,6 +54,9 @@ type Counts struct {
 	// Run is how many attempts were run, and Wasted how many of those for clients
 	// that had gone.
 	Run, Wasted int64
+	// LateWrong is how many that would have been refused as late were served to see whether
+	// that is right, and were in time.
+	LateWrong int64
 	// Shed is how many attempts were shed, by the name of the reason; those of
 	// clients that had gone are there too, as abandoned.
 	Shed map[string]int64
@@ -119,6 +125,9 @@ type Record struct {
 	Outcome  Outcome
 	// Reason is why it was Refused.
 	Reason strategies.Reason
+	// Spared says that it was served to see whether it would be late, and would have been
+	// refused otherwise.
+	Spared bool
 	// Measured says that it arrived in the measured window.
 	Measured bool
 }
@@ -163,6 +172,8 @@ func (c *Counts) add(other *Counts) {
 	c.Offered += other.Offered
 	c.Served += other.Served
 	c.Good += other.Good
+	c.GoodAtService += other.GoodAtService
+	c.LateWrong += other.LateWrong
 	c.Refused += other.Refused
 	c.TimedOut += other.TimedOut
 	c.Attempts += other.Attempts

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -63,6 +64,8 @@ type Unknown struct {
 	Load float64
 	// Limiter decides how many run at once.
 	Limiter Limiter
+	// Objective is what auto is told: by default that of the resource.
+	Objective time.Duration
 	// Warmup is how many requests the resource could have done before it is measured,
 	// and Length how many while it is: by default 2,000 and 20,000, or 200 and 1,000 times
 	// as many as it does at once, if that is more. So a change in the midst, which a law may
@@ -207,7 +210,9 @@ func (u Unknown) Run() UnknownResult {
 		u.Load = 1 // of the phase's
 	}
 	t := &trial{u: &u, limit: u.Limiter.Limit(), wide: 1, tempo: 1}
-	t.queue = spec.New(strategies.Config{Capacity: 4096, Workers: t.limit})
+	objective := new(strategies.Objective)
+	_ = objective.Set(min(max(cmp.Or(u.Objective, u.Resource.Objective()), strategies.ShortestObjective), strategies.LongestObjective))
+	t.queue = spec.New(strategies.Config{Capacity: 4096, Workers: t.limit, Objective: objective})
 	t.turns = t.queue.(strategies.TurnObserver)
 	t.resizer = t.queue.(strategies.Resizer)
 	t.starter, _ = u.Limiter.(Starter)

@@ -114,5 +114,5 @@ func ExampleUnknown() {
 	}
 	r := u.Run()
 	fmt.Printf("it can do %.0f a second, and %.0f %% of that was good\n", r.Rate, 100*r.Goodput/r.Rate)
-	// Output: it can do 2000 a second, and 100 % of that was good
+	// Output: it can do 2000 a second, and 99 % of that was good
 }

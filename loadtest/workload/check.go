@@ -52,6 +52,7 @@ func (o *Options) Check() error {
 		is, must any
 	}{
 		{"rate", o.Rate >= 0 && o.Rate <= 10_000_000, o.Rate, "0 to 10000000 a second"},
+		{"think", o.Think == 0 || o.Think > 0 && o.Think <= time.Hour && o.Rate == 0, o.Think, "0 to 1h, in a closed loop"},
 		{"duration", o.Duration > 0 && o.Duration <= day, o.Duration, "more than 0, at most 24h"},
 		{"warmup", o.Warmup >= 0 && o.Warmup <= day, o.Warmup, "0 to 24h"},
 		{"connections", o.Connections >= 1 && o.Connections <= MaxConnections, o.Connections, fmt.Sprint("1 to ", MaxConnections)},

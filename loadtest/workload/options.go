@@ -30,6 +30,9 @@ type Options struct {
 	// 0 is a closed loop: every connection sends its next request when the last is
 	// answered. That finds the capacity, and hides stalls.
 	Rate float64
+	// Think is how long, in a closed loop, a connection rests between an answer and its
+	// next request.
+	Think time.Duration
 	// Arrivals is how requests are spread over time: Poisson by default.
 	Arrivals Arrivals
 	// Profile is how Rate changes over time: not at all by default.

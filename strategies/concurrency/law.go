@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -9,10 +10,12 @@ import (
 
 // Options are the bounds of a Law.
 type Options struct {
-	// Min is the least that may run at once, but for a pause: 1 if it is 0.
+	// Min is the least that may run at once: 1 if it is 0, and none in a pause then.
 	Min int
 	// Max is the most: DefaultMax if it is 0, or Min if that is more.
 	Max int
+	// Initial is how many run at once at first: 4, or the nearest bound, if it is 0.
+	Initial int
 }
 
 // DefaultMax is how many may run at once at most, if nothing else is said.
@@ -63,7 +66,7 @@ type Law struct {
 
 // Blocks.
 const (
-	first       = 4       // the limit of the first
+	first       = 4       // the limit of the first, if nothing else is said
 	blockTimes  = 2.5     // service times that one lasts, at least
 	blockEnds   = 4       // requests that begin and end in it, at least
 	blockLeast  = 1e5     // nanoseconds that it lasts, at least, as its end costs CPU
@@ -118,14 +121,17 @@ func New(o Options) (*Law, error) {
 	if least > most {
 		return nil, fmt.Errorf("concurrency: at least %d is more than at most %d", least, most)
 	}
+	if o.Initial != 0 && (o.Initial < least || o.Initial > most) {
+		return nil, fmt.Errorf("concurrency: %d at first, %d to %d is allowed, or 0 for the default", o.Initial, least, most)
+	}
 	l := &Law{}
-	l.mu.law = newLaw(least, most)
+	l.mu.law = newLaw(least, most, cmp.Or(o.Initial, min(max(first, least), most)))
 	l.limit.Store(int64(l.mu.limit))
 	return l, nil
 }
 
 // Bounds returns the bounds, with their defaults.
-func (l *Law) Bounds() Options { return Options{l.mu.least, l.mu.most} } // which never change
+func (l *Law) Bounds() Options { return Options{Min: l.mu.least, Max: l.mu.most} } // which never change
 
 // Limit returns how many may run at once now.
 func (l *Law) Limit() int { return int(l.limit.Load()) }
@@ -212,9 +218,9 @@ type law struct {
 	base float64 // their mean service time when this began
 }
 
-func newLaw(least, most int) law {
+func newLaw(least, most, initial int) law {
 	l := law{least: least, most: most, curves: newCurves(least, most), probe: farEvery, relief: newRelief(), breaker: newBreaker()}
-	l.limit = min(max(first, least), most)
+	l.limit = initial
 	l.center = float64(l.limit)
 	l.curves.tried = l.center / doubling
 	l.measure()

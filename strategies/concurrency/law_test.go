@@ -17,16 +17,19 @@ import (
 
 func TestNew_TellsWhichBoundsAreWrong(t *testing.T) {
 	t.Parallel()
-	for _, o := range []concurrency.Options{{Min: 2, Max: 1}, {Min: -1}, {Max: -1}} {
+	for _, o := range []concurrency.Options{{Min: 2, Max: 1}, {Min: -1}, {Max: -1}, {Initial: -1}, {Min: 2, Initial: 1}, {Max: 2, Initial: 3}} {
 		_, err := concurrency.New(o)
 		require.Error(t, err, "%+v", o)
 	}
-	for _, o := range []concurrency.Options{{}, {Min: 1, Max: 1}, {Min: 20_000}, {Max: 3}} {
+	for _, o := range []concurrency.Options{{}, {Min: 1, Max: 1}, {Min: 20_000}, {Max: 3}, {Initial: 100}} {
 		l, err := concurrency.New(o)
 		require.NoError(t, err, "%+v", o)
 		require.GreaterOrEqual(t, l.Limit(), max(1, o.Min))
 		if o.Max > 0 {
 			require.LessOrEqual(t, l.Limit(), o.Max)
+		}
+		if o.Initial > 0 {
+			require.Equal(t, o.Initial, l.Limit())
 		}
 		require.NotEmpty(t, l.Why())
 	}

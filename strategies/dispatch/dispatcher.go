@@ -26,8 +26,8 @@ type Options struct {
 	// is the number of places. With Learn it is 0.
 	Workers int
 	// Learn, if not nil, has the number of workers or places learned within its bounds: see
-	// package concurrency. It excludes Split. Under Observe the number is the upper bound and
-	// holds nobody back, so nothing is learned, and nothing is told to Events.WouldShed.
+	// package concurrency. A Min that is given holds in pauses too. Learn excludes Split. Under
+	// Observe the number is the upper bound and holds nobody back, so nothing is learned.
 	Learn *concurrency.Options
 	// Split gives reads and writes a pool each, with a queue of the full
 	// capacity. Reads get half the workers, rounded up.
@@ -46,8 +46,14 @@ type Options struct {
 	// Grant is called once for each task that Acquire did not grant its places at once, when
 	// it gets them. It must not block.
 	Grant func(*Task)
+	// Objective is within which time tasks should be answered. Nil means one that nobody has
+	// set. The dispatcher tells it of answers.
+	Objective *strategies.Objective
+	// Timed has every task measured that is lent places, for Task.InTime: otherwise some are.
+	Timed bool
 	// Observe sheds tasks only for want of room, past their deadline or when they are
-	// cancelled. Events.WouldShed is told of those that the strategy would shed.
+	// cancelled. Events.WouldShed is told of those that the strategy would shed: where it
+	// goes by the objective, of those that were answered later. See SetObserve.
 	Observe bool
 	// Blocked reports whether no write should be begun at present: by a worker or, if inline
 	// is set, by its submitter. Such writes wait without a worker until Unblock is called;
@@ -63,6 +69,9 @@ type Options struct {
 	// Switched is called after a switch. It may be nil. Like Events, it must not call Switch,
 	// Drain or Close.
 	Switched func(from, to string)
+	// Resized is called after the number of workers or places has changed, by several
+	// goroutines at once, with no lock held. It may be nil.
+	Resized func()
 	// Broken is called when a discipline breaks a rule of its interface, once for each time
 	// that its strategy becomes active. The dispatcher goes on as well as it can. Broken is
 	// called under locks: it must neither block nor use the dispatcher. It may be nil.
@@ -70,7 +79,7 @@ type Options struct {
 }
 
 // Events are called at the steps of a strategy's tasks, by many goroutines at
-// once. They must not block. None may be nil.
+// once. They must not block. None may be nil, but WouldShed and LateWrong.
 type Events struct {
 	// Submitted: a task was submitted. Continuations do not count.
 	Submitted func()
@@ -80,8 +89,11 @@ type Events struct {
 	// Shed: a task was shed. Continuations do not count.
 	Shed func(strategies.Reason)
 	// WouldShed: the strategy would have shed a task. Called at most once per task, and
-	// only under Options.Observe, without which it may be nil.
+	// only under Options.Observe.
 	WouldShed func(strategies.Reason)
+	// LateWrong: a task that the strategy would have refused as late, and served to see
+	// whether that is right, was answered in time.
+	LateWrong func()
 }
 
 // maxCapacity is where more could not be meant: some disciplines allocate it.
@@ -128,6 +140,8 @@ type Dispatcher struct {
 	// inFlight falls to 0.
 	draining atomic.Bool
 	quiet    chan struct{}
+	// observe is whether nothing is shed that need not be. It changes under mu.
+	observe atomic.Bool
 	// leaving is set when nothing new is granted a place any more.
 	leaving atomic.Bool
 
@@ -155,7 +169,7 @@ func Open(o Options) (*Dispatcher, error) {
 		}
 	}
 	if o.Events == nil {
-		silent := Events{Submitted: func() {}, Started: func(time.Duration) {}, Shed: func(strategies.Reason) {}, WouldShed: func(strategies.Reason) {}}
+		silent := Events{Submitted: func() {}, Started: func(time.Duration) {}, Shed: func(strategies.Reason) {}}
 		o.Events = func(strategies.Spec) Events { return silent }
 	}
 	if o.Switched == nil {
@@ -180,7 +194,11 @@ func Open(o Options) (*Dispatcher, error) {
 	if o.Epoch.IsZero() {
 		o.Epoch = time.Now()
 	}
+	if o.Objective == nil {
+		o.Objective = new(strategies.Objective)
+	}
 	d := &Dispatcher{opts: o, epoch: o.Epoch, quiet: make(chan struct{}, 1)}
+	d.observe.Store(o.Observe)
 	d.complete = d.completed
 	d.batches.New = func() any { return new([1]*Task) }
 	if o.Split {
@@ -222,7 +240,7 @@ func (d *Dispatcher) Submit(t *Task) (waits bool) {
 // run in turns with the queue, and shed only if a drain runs out of time.
 func (d *Dispatcher) Continue(t *Task) {
 	d.inFlight.Add(1)
-	t.Shed = strategies.ReasonNone
+	t.Shed, t.continued = strategies.ReasonNone, true // its client takes part in the time from now on
 	d.poolOf(t).resume(t)
 }
 
@@ -275,8 +293,43 @@ func (d *Dispatcher) shed(t *Task, reason strategies.Reason) {
 
 // completed gives t back to its submitter. Nobody here may touch it any more.
 func (d *Dispatcher) completed(t *Task) {
+	if t.Shed == strategies.ReasonNone && !t.continued && t.timed() {
+		d.answered(t, t.Started, d.Now(), Good)
+	}
 	t.Done(t)
 	d.left()
+}
+
+// answered tells what follows from when t, which began to run at that time, was answered.
+func (d *Dispatcher) answered(t *Task, began, now int64, how Outcome) {
+	p := t.queue.pool
+	if how == Good && began != 0 && t.alone.Load() && p.calm() {
+		d.opts.Objective.Answered(now - began)
+	}
+	inForce := int64(d.opts.Objective.InForce())
+	late := inForce != 0 && now-t.Arrival > inForce
+	t.InTime = how == Good && !late
+	switch {
+	case t.probe && t.InTime:
+		t.LateWrong = true
+		t.queue.eventsOf(t).LateWrong()
+	case late && d.observe.Load() && t.queue.spec.ByObjective && t.Spared == strategies.ReasonNone:
+		t.Spared = strategies.ReasonLate
+		t.queue.eventsOf(t).WouldShed(strategies.ReasonLate)
+	}
+	t.probe = false
+}
+
+// calm reports whether nothing waits and at most half of the workers, or places, would be in
+// use: what is measured then is what the work takes by itself. What runs without a place, as
+// under a strategy without a queue, counts too. Where a learned number holds nobody back, it
+// takes one alone.
+func (p *pool) calm() bool {
+	half := int64(p.width() / 2)
+	if p.learning.Load() != nil && p.d.observe.Load() {
+		half = 0
+	}
+	return p.d.inFlight.Load() <= max(1, half)
 }
 
 // left counts a task less in flight.
@@ -308,7 +361,7 @@ func (d *Dispatcher) Switch(name string) error {
 	if q := d.pools[0].active.Load(); q.byName && q.spec.Name == name {
 		return nil
 	}
-	return d.activateLocked(spec, true)
+	return d.switchLocked(spec, true)
 }
 
 // SwitchTo is Switch to a strategy that is given as a value, even if the active one has the
@@ -316,8 +369,45 @@ func (d *Dispatcher) Switch(name string) error {
 func (d *Dispatcher) SwitchTo(spec strategies.Spec) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.activateLocked(spec, false)
+	return d.switchLocked(spec, false)
 }
+
+func (d *Dispatcher) switchLocked(spec strategies.Spec, byName bool) error {
+	former := d.pools[0].active.Load()
+	if err := d.activateLocked(spec, byName); err != nil {
+		return err
+	}
+	d.opts.Switched(former.spec.Name, spec.Name)
+	return nil
+}
+
+// SetObserve changes whether the dispatcher only observes. The active strategy begins anew,
+// with what waits; a learned number holds again, or holds nobody back. Switched is not told.
+func (d *Dispatcher) SetObserve(observe bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.observe.Swap(observe) == observe {
+		return nil
+	}
+	hold := func() {
+		for _, p := range d.pools {
+			if l := p.learning.Load(); l != nil {
+				p.resize(func() int { return p.enforced(l) })
+			}
+		}
+	}
+	hold()
+	q := d.pools[0].active.Load()
+	if err := d.activateLocked(q.spec, q.byName); err != nil {
+		d.observe.Store(!observe)
+		hold()
+		return err
+	}
+	return nil
+}
+
+// Objective returns the objective. Whoever sets it changes what is in force at once.
+func (d *Dispatcher) Objective() *strategies.Objective { return d.opts.Objective }
 
 func (d *Dispatcher) activateLocked(spec strategies.Spec, byName bool) error {
 	if err := spec.Check(); err != nil {
@@ -327,20 +417,24 @@ func (d *Dispatcher) activateLocked(spec strategies.Spec, byName bool) error {
 	widths := make([]int, len(d.pools))
 	for i, p := range d.pools {
 		widths[i] = p.width()
-		disciplines[i] = spec.New(strategies.Config{Capacity: spec.CapacityOr(d.opts.Capacity), Workers: max(1, widths[i]), Observe: d.opts.Observe})
+		disciplines[i] = spec.New(strategies.Config{
+			Capacity: spec.CapacityOr(d.opts.Capacity), Workers: max(1, widths[i]), Objective: d.opts.Objective, Observe: d.observe.Load(),
+		})
 		if disciplines[i] == nil {
 			return fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
 		}
 	}
-	former := d.pools[0].active.Load()
 	events := d.opts.Events(spec)
+	if events.WouldShed == nil {
+		events.WouldShed = func(strategies.Reason) {}
+	}
+	if events.LateWrong == nil {
+		events.LateWrong = func() {}
+	}
 	for i, p := range d.pools {
 		q := newQueue(p, spec, disciplines[i], events)
 		q.byName = byName
 		p.activate(q, widths[i])
-	}
-	if former != nil {
-		d.opts.Switched(former.spec.Name, spec.Name)
 	}
 	return nil
 }
@@ -353,7 +447,7 @@ type Status struct {
 	// Capacity is how many tasks may wait: the sum over split pools, 0 if none
 	// ever waits, or strategies.Unbounded.
 	Capacity int
-	// Observe is Options.Observe.
+	// Observe is whether the dispatcher only observes.
 	Observe bool
 	// Learned tells how Workers was learned, nil if it is set.
 	Learned *Learned
@@ -361,7 +455,7 @@ type Status struct {
 
 // Status returns the active strategy with its workers and capacity.
 func (d *Dispatcher) Status() Status {
-	s := Status{Observe: d.opts.Observe}
+	s := Status{Observe: d.observe.Load()}
 	for _, p := range d.pools {
 		q := p.active.Load()
 		s.Strategy, s.Learned = q.spec.Name, p.learned()

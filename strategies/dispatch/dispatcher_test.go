@@ -71,7 +71,7 @@ func (s *stage) run(tasks []*Task, done func(*Task)) {
 		case strings.Contains(name, "dropped"):
 			t.Ended(Dropped)
 		case strings.Contains(name, "unmeasured"):
-			t.Ended(Unmeasured)
+			t.Ended(Ignored)
 		}
 		done(t)
 	}
@@ -738,7 +738,7 @@ func TestDispatcher_RefusesWhatCannotBeDone(t *testing.T) {
 		s.submit("slow3")
 		s.submit("none")
 		s.submit("hopeless", within(8*time.Second))
-		s.requireEnded("slow1", "slow2", "early", "hopeless:expired")
+		s.requireEnded("slow1", "slow2", "early", "hopeless:late")
 		s.submit("b", within(10*time.Second))
 		s.submit("a", within(9*time.Second))
 		s.end("slow3")

@@ -154,8 +154,12 @@
 // than the last time: what has come to a halt should get little, and what waits may be behind
 // others that hang.
 //
-// A law may demand a pause, in which there are no workers or places. The same timer ends it, and
-// runs then even if nothing waits: once nothing has ended for as long as the pause, one may begin.
+// A law may demand a pause. Where a least number is asked for, that many may begin in it.
+// Otherwise there are no workers or places in a pause. The same timer ends it, and runs then even
+// if nothing waits: once nothing has ended for as long as the pause, one may begin.
+//
+// What a client does says nothing of what does the work. So a task counts as dropped only if it
+// had as long until its deadline, when it began, as good tasks take.
 //
 // # Observing
 //

@@ -17,7 +17,8 @@ type Learned struct {
 	// Stuck is how many run that are not counted, as they seem not to end: see the package
 	// comment.
 	Stuck int
-	// Paused says that nothing begins for now but one task now and then, as the latest timed out.
+	// Paused says that the latest timed out, so that for now no more begin than
+	// concurrency.Options.Min says or, if it is 0, one now and then.
 	Paused bool
 	// Dropped counts the tasks that ended as Dropped, since learning began.
 	Dropped uint64
@@ -29,10 +30,11 @@ type Outcome uint8
 const (
 	// Good is a task that was done.
 	Good Outcome = iota
-	// Dropped is a task that ran out of time, or that what does the work refused.
+	// Dropped is a task that ran out of time, or that what does the work refused. One that
+	// had less than a usual service time until its deadline when it began is Ignored.
 	Dropped
-	// Unmeasured is a task whose duration says nothing.
-	Unmeasured
+	// Ignored is a task whose end says nothing of what does the work.
+	Ignored
 )
 
 // law is what learns: a concurrency.Law.
@@ -48,15 +50,24 @@ type law interface {
 type learning struct {
 	law
 	bounds  concurrency.Options
+	floor   int // what is asked for at least, 0 if nothing is
 	dropped atomic.Uint64
+	// usual is how long good tasks take of late, in nanoseconds, 0 before the first. Unlike
+	// law.Service it does not follow those that time out: if all do, they still had time.
+	usual atomic.Int64
 }
+
+const (
+	usualOver = 64 // good tasks, of which it is the mean
+	usualMost = 4  // times the mean, as which one counts at most
+)
 
 func newLearning(o concurrency.Options) (*learning, error) {
 	l, err := concurrency.New(o)
 	if err != nil {
 		return nil, err
 	}
-	return &learning{law: l, bounds: l.Bounds()}, nil
+	return &learning{law: l, bounds: l.Bounds(), floor: o.Min}, nil
 }
 
 // Learn has the number of workers or places learned from now on: see Options.Learn. It has
@@ -84,22 +95,50 @@ func (p *pool) learn(l *learning) {
 	}
 }
 
+// halt returns for how long nothing may begin. Where a least number is asked for, that many
+// always may.
+func (l *learning) halt() int64 {
+	if l.floor > 0 {
+		return 0
+	}
+	return l.Pause()
+}
+
+// hurried reports whether t, which begins now, has less than a usual service time left. If it
+// runs out of that, it is because it waited, or because of its client.
+func (l *learning) hurried(t *Task, now int64) bool {
+	return t.Deadline != 0 && t.Deadline-now < l.usual.Load()
+}
+
+// good notes how long a task took that was good. Of several at once one may go unnoticed.
+func (l *learning) good(took int64) {
+	usual := l.usual.Load()
+	if usual == 0 {
+		l.usual.Store(took)
+		return
+	}
+	l.usual.Store(usual + (min(took, usualMost*usual)-usual)/usualOver)
+}
+
 // enforced returns how many may run at once while the number is learned by l. In a pause that
-// is none, and one after it.
+// is the floor or, without one, none, and one after it.
 func (p *pool) enforced(l *learning) int {
-	if p.d.opts.Observe && p.places != nil {
+	if p.d.observe.Load() && p.places != nil {
 		return unheld
 	}
 	n := l.Limit()
-	if l.Pause() > 0 && !p.closing.Load() {
+	switch {
+	case l.halt() > 0 && !p.closing.Load():
 		n = min(1, int(p.stuck.row.Load()))
+	case l.Pause() > 0 && l.floor > 0:
+		n = l.floor
 	}
 	return p.allowed(l, n)
 }
 
 // allowed returns how many may run at once if n of those that count may.
 func (p *pool) allowed(l *learning, number int) int {
-	if p.d.opts.Observe {
+	if p.d.observe.Load() {
 		return l.bounds.Max
 	}
 	n := float64(number)
@@ -134,8 +173,10 @@ func (p *pool) learned() *Learned {
 		return nil
 	}
 	told := &Learned{Limit: p.allowed(l, l.Limit()), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Paused: l.Pause() > 0, Dropped: l.dropped.Load()}
-	if p.d.opts.Observe {
+	if p.d.observe.Load() {
 		told.Limit, told.Why = 0, observed
+	} else if told.Paused && l.floor > 0 {
+		told.Why = fmt.Sprintf("%d at once, and no fewer are allowed: the latest timed out", l.floor)
 	} else if n := p.stuck.n.Load(); n > 0 {
 		told.Stuck = int(n)
 		if more := told.Limit - l.Limit(); more > 0 { // not at the bound
@@ -148,7 +189,7 @@ func (p *pool) learned() *Learned {
 // measured tells l of the end of a task that began at that time, unless it is 0: it was
 // told then, or nobody measures it. Now may be 0. It returns the time.
 func (p *pool) measured(l *learning, began int64, how Outcome, now int64) int64 {
-	if began == 0 || how == Unmeasured {
+	if began == 0 || how != Good && how != Dropped {
 		return now
 	}
 	if now == 0 {
@@ -165,8 +206,10 @@ func (p *pool) counted() int { return max(1, p.inUse()-int(p.stuck.n.Load())) }
 func (p *pool) ended(l *learning, s concurrency.Sample) {
 	if s.Dropped {
 		l.dropped.Add(1)
+	} else {
+		l.good(s.Now - s.Began)
 	}
-	if p.d.opts.Observe {
+	if p.d.observe.Load() {
 		return // see observed
 	}
 	if _, changed := l.Completed(s); !changed && l.Pause() == 0 {
@@ -176,7 +219,7 @@ func (p *pool) ended(l *learning, s concurrency.Sample) {
 		if p.learning.Load() != l { // the number has been given meanwhile
 			return p.width()
 		}
-		paused := l.Pause() > 0
+		paused := l.halt() > 0
 		if paused {
 			p.stuck.row.Store(0)
 		}

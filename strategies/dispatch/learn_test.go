@@ -359,7 +359,7 @@ func TestLearn_Answered(t *testing.T) {
 			name string
 			how  Outcome
 			told bool
-		}{{"good", Good, true}, {"dropped", Dropped, true}, {"unmeasured", Unmeasured, false}} {
+		}{{"good", Good, true}, {"dropped", Dropped, true}, {"unmeasured", Ignored, false}} {
 			task := request(row.name, 1)
 			require.True(t, d.Acquire(task))
 			time.Sleep(time.Millisecond)
@@ -446,5 +446,80 @@ func TestLearn_Inline(t *testing.T) {
 		require.Empty(t, l.told())
 		require.Zero(t, d.Status().Workers)
 		require.NotNil(t, d.Status().Learned)
+	})
+}
+
+// A task counts as dropped only if it had as long, when it got its places, as good ones take.
+func TestLearn_Hurried(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, l, granted := lender(t, Options{}, 1)
+		defer d.Close()
+		l.service = time.Hour // so that nothing is found stuck
+		// run ends a task that got its places at once, or after a wait, with so much time left.
+		run := func(left, wait, took time.Duration, how Outcome) (told bool) {
+			task := request("", 1)
+			if left != 0 {
+				task.Deadline = d.Now() + int64(wait+left)
+			}
+			var first *Task
+			if wait > 0 {
+				first = request("first", 1)
+				require.True(t, d.Acquire(first))
+				first.began.Store(0) // which says nothing
+			}
+			require.Equal(t, wait == 0, d.Acquire(task))
+			if wait > 0 {
+				time.Sleep(wait)
+				before := len(granted())
+				d.Release(first)
+				require.Len(t, granted(), before+1)
+			}
+			time.Sleep(took)
+			d.Answered(task, task.Began(), how)
+			d.Release(task)
+			samples := l.told()
+			if len(samples) == 0 {
+				return false
+			}
+			require.Equal(t, how == Dropped, samples[0].Dropped)
+			require.EqualValues(t, took, samples[0].Now-samples[0].Began)
+			return true
+		}
+		require.True(t, run(time.Second, 0, time.Second, Dropped), "nobody knows yet what is usual")
+		for range 100 {
+			require.True(t, run(time.Minute, 0, 2*time.Second, Good))
+		}
+		for _, wait := range []time.Duration{0, time.Minute} {
+			require.True(t, run(0, wait, time.Millisecond, Dropped), "it has no deadline")
+			require.True(t, run(3*time.Second, wait, 3*time.Second, Dropped))
+			require.True(t, run(3*time.Second, wait, time.Millisecond, Dropped), "it was refused")
+			require.False(t, run(time.Second, wait, time.Second, Dropped), "it waited")
+			require.True(t, run(time.Second, wait, time.Second, Good))
+		}
+		for range 100 { // and all that time out had time
+			require.True(t, run(3*time.Second, 0, 3*time.Second, Dropped))
+		}
+		require.True(t, run(time.Hour, 0, time.Hour, Good))
+		require.True(t, run(3*time.Second, 0, 3*time.Second, Dropped), "one that takes long is not usual")
+	})
+}
+
+// The same with workers.
+func TestLearn_HurriedWorkers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, l := newLearner(t, Options{}, 1)
+		defer s.close()
+		s.submit("slow")
+		time.Sleep(2 * time.Second)
+		s.end("slow")
+		s.submit("dropped")
+		s.submit("dropped, in time", within(3*time.Second))
+		s.submit("dropped, late", within(time.Second))
+		var dropped []bool
+		for _, sample := range l.told() {
+			dropped = append(dropped, sample.Dropped)
+		}
+		require.Equal(t, []bool{false, true, true}, dropped)
+		require.Len(t, s.endedNow(), 4)
 	})
 }

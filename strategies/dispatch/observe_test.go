@@ -36,16 +36,16 @@ func TestObserve_RunsWhatWouldBeShed(t *testing.T) {
 		{"one that sheds all the same when it is popped", rogueSpec(nil, func(r *rogue) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 			t, what, reason := r.Discipline.Pop(0)
 			if t != nil {
-				what, reason = strategies.Shed, strategies.ReasonLimit
+				what, reason = strategies.Shed, strategies.ReasonLate
 			}
 			return t, what, reason
-		}), []string{"rogue limit", "rogue limit", "rogue limit", "rogue limit"}},
+		}), []string{"rogue late", "rogue late", "rogue late", "rogue late"}},
 		{"one that turns away all the same", rogueSpec(func(r *rogue, t *strategies.Task) strategies.Verdict {
 			if named(t) == "b" {
-				return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLimit}
+				return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLate}
 			}
 			return r.Discipline.Push(t, 0)
-		}, nil), []string{"rogue limit"}},
+		}, nil), []string{"rogue late"}},
 		{"one that displaces all the same", rogueSpec(func(r *rogue, t *strategies.Task) strategies.Verdict {
 			v := r.Discipline.Push(t, 0)
 			if named(t) == "d" {
@@ -110,6 +110,6 @@ func TestObserve_CapacityAndDeadlinesHold(t *testing.T) {
 			"slow", "slow too", "slow at last", "c",
 			"too late:expired", "gone:abandoned", "too many:full",
 		}, s.ended)
-		require.Equal(t, []strategies.Reason{strategies.ReasonExpired}, would)
+		require.Equal(t, []strategies.Reason{strategies.ReasonLate}, would)
 	})
 }

@@ -158,7 +158,7 @@ func TestPause_Outcomes(t *testing.T) {
 			d.Release(t)
 		}, pause - time.Second},
 		"unmeasured": {func(d *Dispatcher, t *Task) {
-			d.Answered(t, t.Began(), Unmeasured)
+			d.Answered(t, t.Began(), Ignored)
 			d.Release(t)
 		}, 0},
 	} {
@@ -177,7 +177,7 @@ func TestPause_Outcomes(t *testing.T) {
 					}
 				}
 				for _, task := range tasks[1:] {
-					d.Answered(task, task.Began(), Unmeasured)
+					d.Answered(task, task.Began(), Ignored)
 				}
 			})
 		})
@@ -191,7 +191,7 @@ func TestPause_OneEndsThatBeganBefore(t *testing.T) {
 		defer d.Close()
 		time.Sleep(time.Minute + time.Millisecond)
 		require.Len(t, granted(), 1)
-		d.Answered(tasks[1], tasks[1].Began(), Unmeasured)
+		d.Answered(tasks[1], tasks[1].Began(), Ignored)
 		d.Release(tasks[1])
 		time.Sleep(time.Second)
 		require.Len(t, granted(), 1)
@@ -323,4 +323,32 @@ func TestPause_Close(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The number that is asked for at least holds in a pause, which then needs no timer to end.
+func TestPause_Floor(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, l, granted := lender(t, Options{}, 5)
+		defer d.Close()
+		d.Resize(1)
+		d.pools[0].learn(&learning{law: l, bounds: concurrency.Options{Min: 3, Max: 50}, floor: 3})
+		tasks := acquire(d, 9)
+		require.Equal(t, 5, d.Gauge().Busy)
+		l.pauses(3, time.Second)
+		for i := range 3 {
+			d.Answered(tasks[i], tasks[i].Began(), Dropped)
+			d.Release(tasks[i])
+		}
+		require.Len(t, granted(), 1)
+		require.Equal(t, 3, d.Gauge().Busy)
+		require.Equal(t, &Learned{
+			Limit: 3, Min: 3, Max: 50, Paused: true, Dropped: 3, Why: "3 at once, and no fewer are allowed: the latest timed out",
+		}, d.Status().Learned)
+		for i := 3; i < 9; i++ {
+			d.Release(tasks[i])
+			require.Len(t, granted(), min(i-1, 4))
+		}
+		time.Sleep(time.Hour)
+		require.False(t, d.pools[0].stuck.watched.Load(), "no timer runs for ever")
+	})
 }

@@ -80,10 +80,27 @@ func (d *Dispatcher) Release(t *Task) {
 			t.learner = nil
 		}
 	}
+	began := int64(0)
+	if t.began.Load() != 0 {
+		if began = t.began.Swap(0); began < 0 {
+			began = -began
+		}
+		if now == 0 {
+			now = d.Now()
+		}
+	}
+	switch ended := t.ended.Load(); {
+	case ended == 0 && began != 0:
+		d.answered(t, began, now, Good)
+	case ended > 0:
+		d.answered(t, 0, ended, Good)
+	case ended < 0:
+		d.answered(t, 0, -ended, Dropped)
+	}
 	l := p.learning.Load()
 	if l != nil && n > 0 {
 		p.stuck.oneEnded(t.stuck)
-		now = p.measured(l, t.began.Swap(0), Good, now)
+		now = p.measured(l, began, Good, now)
 		t.stuck = p.unstuck(l, t.stuck, n) // first, so that its places are not handed on
 	}
 	if n > 0 && !p.handOn(n, now) {
@@ -96,14 +113,32 @@ func (d *Dispatcher) Release(t *Task) {
 	d.left()
 }
 
-// Answered ends the time that a learned number measures for t, which got its places when
-// t.Began tells, and says how the work ended. Without it Release ends the time, as Good.
+// Answered ends the time that is measured for t, which got its places when t.Began tells,
+// and says how the work ended. Without it Release ends the time, as Good.
 // The first of them counts. It does nothing if t has been released, and got its places
 // again, since t.Began was asked.
 func (d *Dispatcher) Answered(t *Task, began int64, how Outcome) {
 	p := d.pools[0]
-	if l := p.learning.Load(); l != nil && began != 0 && t.began.CompareAndSwap(began, 0) {
-		p.measured(l, began, how, 0)
+	if began == 0 || !t.began.CompareAndSwap(began, 0) {
+		return
+	}
+	if began < 0 {
+		began = -began
+		if how == Dropped {
+			how = Ignored
+		}
+	}
+	now := d.Now()
+	if how == Good {
+		t.ended.Store(now)
+		if t.alone.Load() && p.calm() {
+			d.opts.Objective.Answered(now - began)
+		}
+	} else {
+		t.ended.Store(-now)
+	}
+	if l := p.learning.Load(); l != nil && !p.active.Load().spec.Inline { // which has no places
+		p.measured(l, began, how, now)
 	}
 }
 
@@ -167,10 +202,14 @@ func (p *pool) acquire(t *Task, mayWait bool) bool {
 		}
 		return false
 	}
-	if p.learning.Load() != nil && t.granted > 0 {
-		t.began.Store(max(1, p.d.Now()))
-	}
 	q.accept(t)
+	if l := p.learning.Load(); l != nil && t.granted > 0 || t.timed() {
+		now := max(1, p.d.Now())
+		t.begins(p.calm())
+		if t.measure(l, now); t.Arrival == 0 {
+			t.Arrival = now
+		}
+	}
 	q.events.Started(0)
 	return true
 }
@@ -267,9 +306,7 @@ func (p *pool) grantOne(now int64) bool {
 // begin tells t that it has its places.
 func (p *pool) begin(t *Task, now int64) {
 	t.Started = now
-	if p.learning.Load() != nil {
-		t.began.Store(max(1, now))
-	}
+	t.measure(p.learning.Load(), now)
 	waited := max(0, now-t.Submitted)
 	q := t.queue
 	q.eventsOf(t).Started(time.Duration(waited))

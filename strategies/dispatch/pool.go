@@ -223,7 +223,7 @@ func (p *pool) submitWaiting(t *Task, now int64) (waits bool) {
 // spare keeps a task that the discipline has given up although it should only observe,
 // unless there is no room. It reports whether the task is not to be shed.
 func (p *pool) spare(q *queue, t *Task, reason strategies.Reason) bool {
-	if !p.d.opts.Observe || q.full(p.lines.waiting()) {
+	if !p.d.observe.Load() || q.full(p.lines.waiting()) {
 		return false
 	}
 	t.WouldShed = reason
@@ -240,6 +240,7 @@ func (p *pool) runInline(q *queue, t *Task, now int64) (waits bool) {
 		p.d.shed(t, strategies.ReasonExpired)
 	case !t.Write || !p.d.opts.Blocked(true):
 		t.Started = now
+		t.begins(t.timed() && p.calm())
 		q.events.Started(0)
 		p.d.runInline(t)
 	case q.full(p.lines.waiting()):

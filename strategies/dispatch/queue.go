@@ -137,11 +137,15 @@ func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
 	return t
 }
 
-// tellWouldShed tells that t would have been shed if the dispatcher did not only observe.
+// tellWouldShed tells that t would have been shed if the dispatcher did not only observe. If
+// it does more than that, t is served to see whether it would be late.
 func (q *queue) tellWouldShed(t *Task) {
 	if r := t.WouldShed; r != strategies.ReasonNone {
 		t.WouldShed = strategies.ReasonNone
-		if t.Spared == strategies.ReasonNone {
+		switch {
+		case r == strategies.ReasonLate && q.spec.ByObjective:
+			t.probe = !q.pool.d.observe.Load()
+		case t.Spared == strategies.ReasonNone:
 			t.Spared = r
 			q.eventsOf(t).WouldShed(r)
 		}

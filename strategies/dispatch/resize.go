@@ -43,6 +43,9 @@ func (p *pool) resize(number func() int) {
 	default:
 		p.wakeIfRunnable() // who is woken passes the word on
 	}
+	if p.active.Load() != nil && p.d.opts.Resized != nil {
+		p.d.opts.Resized()
+	}
 }
 
 // allow says how many workers there may be.

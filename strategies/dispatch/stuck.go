@@ -30,7 +30,7 @@ const (
 // watchStuck sees whether anything ends while something waits, if the number is learned. It
 // is called when something has begun to wait.
 func (p *pool) watchStuck() {
-	if l := p.learning.Load(); l != nil && !p.d.opts.Observe && !p.stuck.watched.Load() && !p.stuck.watched.Swap(true) {
+	if l := p.learning.Load(); l != nil && !p.d.observe.Load() && !p.stuck.watched.Load() && !p.stuck.watched.Swap(true) {
 		p.lines.mu.Lock()
 		p.waitForEndLocked(l)
 		p.lines.mu.Unlock()
@@ -41,7 +41,7 @@ func (p *pool) watchStuck() {
 // what does the work may have come to a halt. Then more than the law says may begin, but not
 // by as much, as those that hang may be first in line.
 func (p *pool) patience(l *learning) (while time.Duration, more float64) {
-	row, pause := p.stuck.row.Load(), time.Duration(l.Pause())
+	row, pause := p.stuck.row.Load(), time.Duration(l.halt())
 	if pause > 0 && row == 0 {
 		return pause, 1
 	}
@@ -75,7 +75,7 @@ func (p *pool) waitForEndLocked(l *learning) {
 func (p *pool) seeStuck() {
 	l := p.learning.Load()
 	p.lines.mu.Lock() // which is held while a task that waits is moved
-	waits := l != nil && (p.anyWaits() || l.Pause() > 0 && p.stuck.row.Load() == 0)
+	waits := l != nil && (p.anyWaits() || l.halt() > 0 && p.stuck.row.Load() == 0)
 	p.lines.mu.Unlock()
 	if !waits {
 		p.stuck.watched.Store(false)
@@ -108,7 +108,7 @@ func (p *pool) full() bool {
 func (p *pool) pass(l *learning) {
 	p.resize(func() int {
 		// In a pause, what the law is told of has set the timer anew.
-		pauses := l.Pause() > 0 && p.stuck.row.Load() == 0
+		pauses := l.halt() > 0 && p.stuck.row.Load() == 0
 		if p.learning.Load() != l || p.stuck.ended.Load() && !pauses {
 			return p.width()
 		}
@@ -138,7 +138,7 @@ func (p *pool) unstuck(l *learning, seen uint32, n int64) uint32 {
 			if times = p.stuck.times.Load(); times != seen {
 				p.stuck.n.Store(max(0, p.stuck.n.Load()-n))
 			}
-			if l.Pause() == 0 && p.stuck.row.Swap(0) != 0 && p.stuck.watched.Load() {
+			if l.halt() == 0 && p.stuck.row.Swap(0) != 0 && p.stuck.watched.Load() {
 				p.waitForEndLocked(l) // not for as long
 			}
 			return p.enforced(l)

@@ -98,7 +98,7 @@ func (p *pool) offerAgain(t *Task, q *queue) {
 		p.move.mu.Unlock()
 		return
 	}
-	t.queue = q
+	t.queue, t.probe = q, false
 	now := p.d.Now()
 	switch {
 	case p.expired(t, now):

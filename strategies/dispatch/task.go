@@ -52,6 +52,10 @@ type Task struct {
 	// Started is when the task was first run, on the clock of Arrival, and zero
 	// if it was shed before. The submitter may read it once Done is called.
 	Started int64
+	// InTime is whether it was Good, and answered within the objective, and LateWrong
+	// whether it was so although the strategy would have refused it as late: see
+	// Events.LateWrong. The submitter may read both after Release, if Options.Timed is set.
+	InTime, LateWrong bool
 
 	// queue is where the task was submitted to or has been moved to.
 	queue *queue
@@ -61,36 +65,83 @@ type Task struct {
 	// stuck is the pool's stuck.times when that was seen last.
 	stuck   uint32
 	learner strategies.CompletionObserver
-	// began is when it was granted its places, if their number is learned, and 0 once its
-	// end was measured. Answered and Release may come at once.
-	began atomic.Int64
+	// began is when it was granted its places, if it is measured, and 0 once its end was. It is
+	// less than 0 if the task was hurried. ended is when Answered was told of its end, less than
+	// 0 if that was no good one, 0 before. Answered and Release may come at once.
+	began, ended atomic.Int64
 	// outcome is where whoever runs the task says how it ended, nil if nobody learns from it.
+	// hurried says that it had little time when it began.
 	outcome *Outcome
+	hurried bool
 	// held says that the discipline of queue holds the task.
 	held atomic.Bool
+	// probe says that the discipline would have refused it as late: see Events.LateWrong.
+	probe bool
+	// alone says that the pool was calm when the task began, and continued that it has been
+	// submitted again to go on.
+	alone     atomic.Bool
+	continued bool
+	// uses counts submissions, to time some of them.
+	uses uint8
 }
 
-// Began returns when t, which has its places, got them, for Answered. It is 0 if their
-// number is not learned, or the end of t was measured.
+// timedUses is how many submissions of a task go by between two that are timed.
+const timedUses = 16
+
+// timed reports whether it is to be measured when t is answered.
+func (t *Task) timed() bool {
+	d := t.queue.pool.d
+	return t.uses%timedUses == 1 || t.probe || d.opts.Timed || d.observe.Load()
+}
+
+// begins notes whether the pool is calm when t begins.
+func (t *Task) begins(calm bool) {
+	if t.alone.Load() != calm { // which costs less than to store it
+		t.alone.Store(calm)
+	}
+}
+
+// Began tells Answered for which use of its places t is answered. It is 0 if t is not measured,
+// or its end was.
 func (t *Task) Began() int64 { return t.began.Load() }
+
+// measure has the time measured for which t has its places, from now on. If their number is not
+// learned, l is nil.
+func (t *Task) measure(l *learning, now int64) {
+	began := max(1, now)
+	if l != nil && l.hurried(t, now) {
+		began = -began
+	}
+	t.began.Store(began)
+}
 
 // Ended says how t ended, for a learned number of workers. Whoever runs t calls it before
 // done, and before Run returns, unless t was Good. Of several writes that are run at once
 // one that was Dropped counts for all.
 func (t *Task) Ended(how Outcome) {
-	if t.outcome != nil && *t.outcome != Dropped {
-		*t.outcome = how
+	if t.outcome == nil || *t.outcome == Dropped {
+		return
 	}
+	if how == Dropped && t.hurried {
+		how = Ignored
+	}
+	*t.outcome = how
 }
 
 // reset prepares t for another submission.
 func (t *Task) reset() {
 	t.Shed, t.WouldShed, t.Spared = strategies.ReasonNone, strategies.ReasonNone, strategies.ReasonNone
 	t.Started, t.learner = 0, nil
+	t.probe, t.continued, t.InTime, t.LateWrong = false, false, false, false
+	t.begins(false)
+	t.uses++
 	if t.outcome != nil {
 		t.outcome = nil
 	}
 	if t.began.Load() != 0 { // which costs less than to store it
 		t.began.Store(0)
+	}
+	if t.ended.Load() != 0 {
+		t.ended.Store(0)
 	}
 }

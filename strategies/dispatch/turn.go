@@ -193,7 +193,7 @@ func (p *pool) pop(w *worker, now int64) *Task {
 		switch {
 		case t == nil:
 			return nil
-		case what == strategies.Shed && !p.d.opts.Observe:
+		case what == strategies.Shed && !p.d.observe.Load():
 			w.given = append(w.given, given{t, reason})
 		case p.expired(t, now):
 			w.given = append(w.given, given{t, strategies.ReasonExpired})
@@ -249,6 +249,7 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 	switch how {
 	case handed, inPlace:
 		t.Started = now
+		t.begins(t.timed() && p.calm())
 		t.queue.events.Started(0)
 		p.started(w, w.batch[1:], now)
 	case queued:
@@ -257,9 +258,9 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 
 	n := int64(len(w.batch))
 	w.outcome = Good
-	if p.learning.Load() != nil {
+	if l := p.learning.Load(); l != nil {
 		for _, t := range w.batch {
-			t.outcome = &w.outcome
+			t.outcome, t.hurried = &w.outcome, l.hurried(t, now)
 		}
 	}
 	p.d.opts.Run(w.batch, p.d.complete)
@@ -274,7 +275,7 @@ func (p *pool) turn(w *worker, t *Task, how origin, now int64) {
 	if w.turns++; l != nil || w.turns%timedTurns == 1 || len(w.lessons) > 0 {
 		end := p.d.Now()
 		p.teach(w, (end-now)/n, end)
-		if l != nil && w.outcome != Unmeasured {
+		if l != nil && w.outcome != Ignored {
 			p.ended(l, concurrency.Sample{Now: end, Began: now, Running: p.counted(), Waiting: p.runnable(), Dropped: w.outcome == Dropped})
 		}
 	}

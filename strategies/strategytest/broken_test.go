@@ -312,7 +312,7 @@ var faults = []fault{
 	{
 		rule: "observe", name: "turns away for want of nothing",
 		push: func(q *broken, _ *strategies.Task) (strategies.Verdict, bool) {
-			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLimit}, q.pushes == 3
+			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLate}, q.pushes == 3
 		},
 	},
 	{
@@ -371,7 +371,7 @@ func TestRules_EachIsNeeded(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{
 		"returns at once": true, // TestReturnsAtOnce_FindsWhatBlocks
-		"turns":           true, // TestTurns_FindsPopsThatAreTimed
+		"turns":           true, // TestTurns_FindsTurnsTakenForTasks
 		"learner":         true, // the race detector speaks up, or the discipline panics
 	}
 	for _, f := range faults {
@@ -474,29 +474,28 @@ func TestRule_FindsWhatNeverReturns(t *testing.T) {
 	}
 }
 
-// timingPops takes each pop for a turn.
-type timingPops struct {
+// timingTurns takes each turn for one task.
+type timingTurns struct {
 	strategies.Discipline
-	last, sum, pops int64
+	last, sum, turns int64
 }
 
-func (q *timingPops) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
+func (q *timingTurns) TurnBegan(now int64) {
 	q.sum += now - q.last
 	q.last = now
-	q.pops++
-	return q.Discipline.Pop(now)
+	q.turns++
 }
 
-func (q *timingPops) TurnBegan(int64) {}
+func (q *timingTurns) Measured() strategies.Measured {
+	return strategies.Measured{Pace: q.sum / q.turns}
+}
 
-func (q *timingPops) Measured() strategies.Measured { return strategies.Measured{Pace: q.sum / q.pops} }
-
-func TestTurns_FindsPopsThatAreTimed(t *testing.T) {
+func TestTurns_FindsTurnsTakenForTasks(t *testing.T) {
 	t.Parallel()
 	err := turns(strategies.Spec{New: func(c strategies.Config) strategies.Discipline {
-		return &timingPops{Discipline: fault{}.New(c)}
+		return &timingTurns{Discipline: fault{}.New(c)}
 	}})
-	require.ErrorContains(t, err, "Measured().Pace = 12", "of 8 tasks")
+	require.ErrorContains(t, err, "Measured().Pace = 10000 after turns of 8 tasks", "want about 1250")
 }
 
 func TestReplay_TellsTheSteps(t *testing.T) {

@@ -451,8 +451,9 @@ func turns(spec strategies.Spec) error {
 		if !ok {
 			continue
 		}
-		if got := m.Measured().Pace; got < pace*9/10 || got > pace*11/10 {
-			return fmt.Errorf("Measured().Pace = %d after turns of %d tasks that began every %d ns", got, batch, pace)
+		want := int64(pace / batch)
+		if got := m.Measured().Pace; got < want*9/10 || got > want*11/10 {
+			return fmt.Errorf("Measured().Pace = %d after turns of %d tasks that began every %d ns, want about %d", got, batch, pace, want)
 		}
 	}
 	return nil

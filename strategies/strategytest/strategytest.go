@@ -129,8 +129,8 @@ func Rules(model func(strategies.Config) strategies.Discipline) []Rule {
 		},
 		{
 			Name: "turns", check: turns,
-			Why: "A worker may pop several tasks for one turn, and tells of the turn once, by TurnBegan: who counts or times " +
-				"the pops themselves takes a batch of 32 for 32 turns, of which 31 took no time.",
+			Why: "A worker may pop several tasks for one turn, and tells of the turn once, by TurnBegan. Measured().Pace is the time " +
+				"from one task to the next: who takes a turn for a task believes that a batch of 32 takes 32 times as long as it does.",
 		},
 	}
 	if model != nil {

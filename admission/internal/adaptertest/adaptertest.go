@@ -28,8 +28,9 @@ type Adapter struct {
 
 	// Codes are those of refusals, by the reason.
 	Codes map[strategies.Reason]string
-	// Otherwise is that of full under Options.Otherwise.
-	Otherwise string
+	// Otherwise is that of full under Options.Otherwise, and Mistake that of a request for
+	// places that makes no sense.
+	Otherwise, Mistake string
 	// Address is the client of a request that says nothing.
 	Address string
 	// HealthChecks are the paths of those.
@@ -45,9 +46,13 @@ type Adapter struct {
 
 // Options are what the adapters' own have in common.
 type Options struct {
-	Request      func(path string) admission.Request
-	Exempt       func(path string) bool
-	Hold         Hold
+	Request func(path string) admission.Request
+	Exempt  func(path string) bool
+	Hold    Hold
+	Twice   bool // one adapter of the controller before another
+	// Before are headers that are set before the adapter sees the request, for those that
+	// have clients with Header.
+	Before       map[string]string
 	Otherwise    bool // 429, or Unavailable
 	TrustHeaders bool
 	// Wait is how long a request waits at most, for those who are told of no context.
@@ -84,6 +89,8 @@ func held(k Kind, h Hold) int {
 
 // Call is a request that is served.
 type Call struct {
+	// Context is that of the request.
+	Context context.Context
 	// Gone is closed when the client goes. It is nil if the adapter is not told.
 	Gone <-chan struct{}
 	// Stream sends a message for each true, until false or until nobody listens. It is the
@@ -95,8 +102,9 @@ type Call struct {
 
 // Client sends requests to a server.
 type Client interface {
-	// Call sends one, with headers as "Name: value".
+	// Call sends one, with headers as "Name: value", and Post one with a body.
 	Call(ctx context.Context, path string, headers ...string) Answer
+	Post(ctx context.Context, path, body string) Answer
 	// Open sends one that is answered by such a stream. Next waits for the next message;
 	// it returns an error when there is none, io.EOF after the last.
 	Open(ctx context.Context, k Kind) (next func() error, err error)
@@ -113,15 +121,19 @@ type Answer struct {
 
 // start sends a request beside what goes on.
 func start(ctx context.Context, c Client, path string, headers ...string) <-chan Answer {
+	return begin(func() Answer { return c.Call(ctx, path, headers...) })
+}
+
+func begin(call func() Answer) <-chan Answer {
 	answered := make(chan Answer, 1)
-	go func() { answered <- c.Call(ctx, path, headers...) }()
+	go func() { answered <- call() }()
 	return answered
 }
 
 // Open returns a controller, fifo by default.
 func Open(t testing.TB, o admission.Options) *admission.Controller {
 	t.Helper()
-	if o.Strategy == "" {
+	if o.Strategy == "" && o.Spec.New == nil {
 		o.Strategy = "fifo"
 	}
 	c, err := admission.New(o)

@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -15,31 +16,58 @@ import (
 
 // HTTPCodes are the codes of refusals over HTTP.
 var HTTPCodes = map[strategies.Reason]string{
-	strategies.ReasonFull: "503", strategies.ReasonDraining: "503", strategies.ReasonExpired: "504", strategies.ReasonAbandoned: "503",
+	strategies.ReasonFull: "503", strategies.ReasonLate: "503", strategies.ReasonDraining: "503",
+	strategies.ReasonExpired: "504", strategies.ReasonAbandoned: "503",
 }
 
-// HTTP is a client of the server at that URL.
-type HTTP string
+// HTTP is a client of the server at URL.
+type HTTP struct {
+	URL string
+	// Client speaks HTTP/1.1 if it is nil.
+	Client *http.Client
+}
 
-// Get sends a GET.
-func (url HTTP) Get(ctx context.Context, path string, headers ...string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, string(url)+path, nil)
+// http1 keeps no connection. One that is kept could be closed, as idle, by the end of another
+// test at the moment it is used again. One that was opened for a request that was given up
+// meanwhile would hold up the end of a server.
+var http1 = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// HTTP2 returns a client that speaks HTTP/2 without TLS.
+func HTTP2() *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Client{Transport: &http.Transport{Protocols: protocols}}
+}
+
+// Do sends a request, a POST if it has a body.
+func (c HTTP) Do(ctx context.Context, path string, body io.Reader, headers ...string) (*http.Response, error) {
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.URL+path, body)
 	if err != nil {
 		return nil, err
 	}
-	// A connection that is kept could be closed, as idle, by the end of another test at the
-	// moment it is used again.
 	req.Close = true
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Add(name, value)
 	}
-	return http.DefaultClient.Do(req)
+	return cmp.Or(c.Client, http1).Do(req)
 }
 
 // Call is Client's.
-func (url HTTP) Call(ctx context.Context, path string, headers ...string) Answer {
-	resp, err := url.Get(ctx, path, headers...)
+func (c HTTP) Call(ctx context.Context, path string, headers ...string) Answer {
+	return answer(c.Do(ctx, path, nil, headers...))
+}
+
+// Post is Client's.
+func (c HTTP) Post(ctx context.Context, path, body string) Answer {
+	return answer(c.Do(ctx, path, strings.NewReader(body)))
+}
+
+func answer(resp *http.Response, err error) Answer {
 	if err != nil {
 		return Answer{Err: err}
 	}
@@ -51,11 +79,21 @@ func (url HTTP) Call(ctx context.Context, path string, headers ...string) Answer
 	}
 }
 
+// Header returns the headers of the answer to a GET.
+func (c HTTP) Header(ctx context.Context) (http.Header, error) {
+	resp, err := c.Do(ctx, "/", nil)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.Header, errors.Join(err, resp.Body.Close())
+}
+
 // Open is Client's. The context's end closes the connection.
-func (url HTTP) Open(ctx context.Context, k Kind) (func() error, error) {
+func (c HTTP) Open(ctx context.Context, k Kind) (func() error, error) {
 	var from *bufio.Reader
 	if k == Hijack {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(string(url), "http://"))
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(c.URL, "http://"))
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +110,7 @@ func (url HTTP) Open(ctx context.Context, k Kind) (func() error, error) {
 			return nil, errors.New(resp.Status)
 		}
 	} else {
-		resp, err := url.Get(ctx, "/")
+		resp, err := c.Do(ctx, "/", nil)
 		if err != nil {
 			return nil, err
 		}

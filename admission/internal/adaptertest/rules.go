@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -27,14 +29,22 @@ func Run(t *testing.T, a Adapter) {
 		check func(*testing.T, Adapter)
 	}{
 		{"a request waits its turn, or is refused if the queue is full", refuses},
+		{"a request that would be answered too late is refused", refusesTheLate},
+		{"a refusal carries nothing that was set for a good answer", refusesPlainly},
 		{"a handler that panics gives its places back", panics},
 		{"a client goes while it waits", goesWhileItWaits},
+		{"a client goes while its request with a body waits", goesWhileItsPostWaits},
 		{"a client goes while it is served", goesWhileItIsServed},
+		{"what clients do says nothing of the resource", learnsNothingOfClients},
+		{"an answer after its deadline is no good", answersLate},
 		{"a context ends as the place comes", endsAsItsPlaceComes},
 		{"an answer that goes on", goesOn},
 		{"a client goes while its answer goes on", goesWhileItsAnswerGoesOn},
 		{"a request that costs more than there is", costsMore},
-		{"health checks, and what a function picks, are not measured", exempt},
+		{"a request that costs less than nothing is a mistake of the service", costsLess},
+		{"the same controller twice asks for a place once", twice},
+		{"health checks are not measured", exemptsHealthChecks},
+		{"what a function picks is not measured, and nothing else", exempt},
 		{"headers count for nothing unless they are trusted", headers},
 		{"concurrency is lowered while all places are taken", lowered},
 		{"drain serves what waits and turns away what comes", drains},
@@ -69,6 +79,69 @@ func refuses(t *testing.T, a Adapter) {
 	}
 }
 
+// late is first-in first-out with no room, and says so in other words.
+type late struct{ strategies.Discipline }
+
+func (late) Push(*strategies.Task, int64) strategies.Verdict {
+	return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: "late"}
+}
+
+// It is told as if there were no room: its own time is not over.
+func refusesTheLate(t *testing.T, a Adapter) {
+	c := Open(t, admission.Options{Concurrency: 1, Spec: strategies.Spec{
+		Name: "late", Reasons: []strategies.Reason{"late"},
+		New: func(o strategies.Config) strategies.Discipline {
+			fifo, _ := strategies.Lookup("fifo")
+			return late{fifo.New(o)}
+		},
+	}})
+	client := a.Serve(t, c, Options{TrustHeaders: true}, nothing)
+	held := Take(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	refused := client.Call(ctx, "/", "Spillway-Timeout-Ms: 60000")
+	held.Release()
+	require.Equal(t, Answer{Code: a.Codes["late"], Reason: "late", RetryAfter: "1"}, refused)
+}
+
+// Somebody before the adapter expects a good answer. A cache would keep the refusal, and its
+// Content-Length would cut it.
+func refusesPlainly(t *testing.T, a Adapter) {
+	c := Open(t, admission.Options{Concurrency: 1})
+	good := map[string]string{
+		"Cache-Control": "public, max-age=3600", "Etag": `"1"`, "Content-Encoding": "identity", "Content-Length": "3", "Content-Type": "text/css",
+		"Last-Modified": "Mon, 02 Jan 2006 15:04:05 GMT", "Expires": "Fri, 02 Jan 2099 15:04:05 GMT", "Content-Disposition": "attachment",
+		"Accept-Ranges": "bytes", "Cdn-Cache-Control": "public", "Link": "</x>; rel=preload",
+	}
+	always := map[string]string{
+		"Vary": "Origin", "Access-Control-Allow-Origin": "*", "Strict-Transport-Security": "max-age=1", "X-Request-Id": "7",
+		"Content-Security-Policy": "default-src 'none'", "Set-Cookie": "session=1",
+	}
+	before := maps.Clone(good)
+	maps.Copy(before, always)
+	client := a.Serve(t, c, Options{Before: before}, nothing)
+	speaker, ok := client.(interface {
+		Header(context.Context) (http.Header, error)
+	})
+	if !ok {
+		return // there are no such headers
+	}
+	c.Close()
+	header, err := speaker.Header(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "draining", header.Get("Spillway-Shed"))
+	require.Equal(t, "application/problem+json", header.Get("Content-Type"))
+	for name, value := range always {
+		require.Equal(t, []string{value}, header.Values(name))
+	}
+	for name, value := range good {
+		require.NotContains(t, header.Values(name), value)
+		if name != "Content-Type" && name != "Content-Length" { // which it has of its own
+			require.Empty(t, header.Values(name), name)
+		}
+	}
+}
+
 func panics(t *testing.T, a Adapter) {
 	c := Open(t, admission.Options{Concurrency: 1})
 	for _, hold := range a.Holds {
@@ -97,14 +170,27 @@ func opened(ctx context.Context, c Client, k Kind) (next func() error, err error
 	return next, err
 }
 
-// Where nobody tells of a client that has gone, its request waits on and is served.
 func goesWhileItWaits(t *testing.T, a Adapter) {
+	goesWhile(t, a, func(ctx context.Context, c Client) <-chan Answer { return start(ctx, c, "/") })
+}
+
+func goesWhileItsPostWaits(t *testing.T, a Adapter) {
+	for _, body := range []string{"x", strings.Repeat("x", 64<<10)} {
+		goesWhile(t, a, func(ctx context.Context, c Client) <-chan Answer {
+			return begin(func() Answer { return c.Post(ctx, "/", body) })
+		})
+	}
+}
+
+// Where nobody tells of a client that has gone, its request waits on and is served.
+func goesWhile(t *testing.T, a Adapter, ask func(context.Context, Client) <-chan Answer) {
+	t.Helper()
 	c := Open(t, admission.Options{Concurrency: 1})
 	var begun atomic.Int64
 	client := a.Serve(t, c, Options{}, func(Call) { begun.Add(1) })
 	held := Take(t, c)
 	ctx, cancel := context.WithCancel(t.Context())
-	gone := start(ctx, client, "/")
+	gone := ask(ctx, client)
 	Waiting(t, c, 1)
 	cancel()
 	require.Error(t, (<-gone).Err)
@@ -135,6 +221,36 @@ func goesWhileItIsServed(t *testing.T, a Adapter) {
 	require.Equal(t, 1, c.Stats().InUse, "it may still be at work")
 	close(end)
 	InUse(t, c, 0)
+}
+
+// Who leaves tells nothing. Who has no time left has waited too long, if it had a usual service
+// time when it began.
+func learnsNothingOfClients(t *testing.T, a Adapter) {
+	c := Open(t, admission.Options{})
+	let := a.Direct(c, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	require.Equal(t, strategies.ReasonNone, let(ctx, cancel))
+	require.Zero(t, c.Stats().Learned.Dropped)
+	if !a.Gone {
+		return
+	}
+	runsOut := func(usual time.Duration) {
+		for served := false; !served; { // on a machine that is too slow it is over before
+			ctx, cancel := context.WithTimeout(t.Context(), usual)
+			let(ctx, func() {
+				served = true
+				<-ctx.Done()
+			})
+			cancel()
+		}
+	}
+	runsOut(20 * time.Millisecond)
+	require.EqualValues(t, 1, c.Stats().Learned.Dropped)
+	for range 2 {
+		require.Equal(t, strategies.ReasonNone, let(t.Context(), func() { <-time.After(40 * time.Millisecond) }))
+	}
+	runsOut(10 * time.Millisecond)
+	require.EqualValues(t, 1, c.Stats().Learned.Dropped)
 }
 
 // Whichever comes first, none is lost, and the handler is called or the request refused.
@@ -228,21 +344,79 @@ func costsMore(t *testing.T, a Adapter) {
 	require.Equal(t, 4, <-inUse)
 }
 
+func costsLess(t *testing.T, a Adapter) {
+	c := Open(t, admission.Options{Concurrency: 4})
+	client := a.Serve(t, c, Options{
+		Request: func(string) admission.Request { return admission.Request{Cost: -1} },
+	}, nothing)
+	require.Equal(t, Answer{Code: a.Mistake}, client.Call(t.Context(), "/"))
+}
+
+// It would wait for itself.
+func twice(t *testing.T, a Adapter) {
+	for _, twice := range []bool{false, true} {
+		var admitted atomic.Int64
+		c := Open(t, admission.Options{Concurrency: 1, Admitted: func(admission.Event) { admitted.Add(1) }})
+		inUse := make(chan int, 2)
+		client := a.Serve(t, c, Options{Twice: twice}, func(call Call) {
+			permit, err := c.Acquire(call.Context, admission.Request{})
+			if err != nil {
+				panic(err)
+			}
+			inUse <- c.Stats().InUse
+			permit.Release()
+			inUse <- c.Stats().InUse
+		})
+		requireServed(t, client.Call(t.Context(), "/"))
+		require.Equal(t, []int{1, 1}, []int{<-inUse, <-inUse})
+		InUse(t, c, 0)
+		require.EqualValues(t, 1, admitted.Load())
+	}
+	for _, kind := range a.Kinds {
+		for _, hold := range a.Holds {
+			c := Open(t, admission.Options{Concurrency: 1})
+			next := make(chan bool, 1)
+			client := a.Serve(t, c, Options{Twice: true, Hold: hold}, func(call Call) { call.Stream(kind, next) })
+			next <- true
+			message, err := opened(t.Context(), client, kind)
+			require.NoError(t, err)
+			InUse(t, c, held(kind, hold))
+			close(next)
+			require.ErrorIs(t, message(), io.EOF)
+			InUse(t, c, 0)
+		}
+	}
+}
+
+func exemptsHealthChecks(t *testing.T, a Adapter) {
+	exempts(t, a, nil, a.HealthChecks, []string{"/metrics"})
+}
+
 func exempt(t *testing.T, a Adapter) {
+	exempts(t, a, func(path string) bool { return path == "/metrics" }, []string{"/metrics"}, append([]string{"/other"}, a.HealthChecks...))
+}
+
+func exempts(t *testing.T, a Adapter, exempt func(string) bool, free, measured []string) {
+	t.Helper()
 	var told atomic.Int64
 	note := func(admission.Event) { told.Add(1) }
 	c := Open(t, admission.Options{Concurrency: 1, Admitted: note, Shed: note})
-	client := a.Serve(t, c, Options{Exempt: func(path string) bool { return path == "/metrics" }}, nothing)
+	client := a.Serve(t, c, Options{Exempt: exempt}, nothing)
 	held := Take(t, c)
-	for _, path := range append(slices.Clone(a.HealthChecks), "/metrics") {
+	for _, path := range free {
 		requireServed(t, client.Call(t.Context(), path))
 	}
 	require.EqualValues(t, 1, told.Load(), "of the place that is taken")
-	waits := start(t.Context(), client, "/other")
-	Waiting(t, c, 1)
+	for i, path := range measured {
+		waits := start(t.Context(), client, path)
+		Waiting(t, c, 1)
+		held.Release()
+		requireServed(t, <-waits)
+		InUse(t, c, 0)
+		require.EqualValues(t, 2*i+2, told.Load())
+		held = Take(t, c)
+	}
 	held.Release()
-	requireServed(t, <-waits)
-	require.EqualValues(t, 2, told.Load())
 }
 
 func headers(t *testing.T, a Adapter) {
@@ -435,4 +609,18 @@ func soak(t *testing.T, a Adapter) {
 		}
 	})
 	clients.Wait()
+}
+
+// Its client waits no more when it is answered.
+func answersLate(t *testing.T, a Adapter) {
+	if !a.Timeout {
+		return
+	}
+	c := Open(t, admission.Options{})
+	client := a.Serve(t, c, Options{TrustHeaders: true}, func(Call) { <-time.After(20 * time.Millisecond) })
+	for !client.Call(t.Context(), "/", "Spillway-Timeout-Ms: 10").Served {
+		continue // on a machine that is too slow it is turned away
+	}
+	InUse(t, c, 0)
+	require.EqualValues(t, 1, c.Stats().Learned.Dropped)
 }

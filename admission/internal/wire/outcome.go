@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"context"
 	"net/http"
+	"time"
 
 	"github.com/spillway-go/spillway/admission"
 )
@@ -14,8 +16,25 @@ func StatusOutcome(status int) admission.Outcome {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return admission.Dropped
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, clientClosedRequest:
-		return admission.Unmeasured // it is the client's fault, or its own limit
+		return admission.Ignored // it is the client's fault, or its own limit
 	default:
 		return admission.Good
 	}
+}
+
+// moment is by how much a client that hangs up at its deadline may seem to do so before it.
+// The server hears of both at about the same time, in any order.
+const moment = 10 * time.Millisecond
+
+// Outcome returns what a request tells that has ended as how says, unless its context had
+// ended by then. If that was at its deadline, it was too late. Otherwise its client has left,
+// and nobody knows what would have become of it.
+func Outcome(ctx context.Context, how admission.Outcome) admission.Outcome {
+	if how == admission.Ignored || ctx.Err() == nil {
+		return how
+	}
+	if d, ok := ctx.Deadline(); ok && time.Until(d) < moment {
+		return admission.Dropped
+	}
+	return admission.Ignored
 }

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"cmp"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
@@ -37,24 +38,29 @@ var details = map[strategies.Reason]string{
 	strategies.ReasonFull:      "the queue is full",
 	strategies.ReasonDisplaced: "another request took the place of this one in the queue",
 	strategies.ReasonCoDel:     "the request waited too long in a queue that does not get shorter",
-	strategies.ReasonLimit:     "more requests are under way than the service can do in time",
+	strategies.ReasonLate:      "the request would be answered later than the objective or its own deadline",
 	strategies.ReasonFair:      "this client has more requests waiting than its share",
 	strategies.ReasonAbandoned: "the client has gone",
 	strategies.ReasonDraining:  "the service is stopping",
 	strategies.ReasonExpired:   "the request was not started before its deadline",
 }
 
-// Refusal is the answer to a request that was turned away.
+// Refusal is the answer to a request that got no places.
 type Refusal struct {
 	Status     int
-	Reason     string
+	Reason     string // empty if it was not turned away
 	RetryAfter string // in seconds, empty if it is of no use to try again
 	Body       string // of ProblemType
 }
 
-// Refuse returns the answer. With tooMany it is 429 instead of 503, unless the service is
-// stopping or the client has gone.
-func Refuse(s *admission.Shed, tooMany bool) Refusal {
+// Refuse returns the answer where Acquire returns err. With tooMany it is 429 instead of 503,
+// unless the service is stopping or the client has gone. What is no ShedError is 500, as
+// whoever makes the admission.Request makes a mistake.
+func Refuse(err error, tooMany bool) Refusal {
+	s, ok := errors.AsType[*admission.ShedError](err)
+	if !ok {
+		return Problem(http.StatusInternalServerError, err.Error())
+	}
 	status := http.StatusServiceUnavailable
 	switch s.Reason {
 	case strategies.ReasonExpired:
@@ -65,16 +71,20 @@ func Refuse(s *admission.Shed, tooMany bool) Refusal {
 			status = http.StatusTooManyRequests
 		}
 	}
-	r := Refusal{
-		Status: status, Reason: s.Reason.String(),
-		// Nothing in it has to be escaped.
-		Body: `{"title":"` + http.StatusText(status) + `","status":` + strconv.Itoa(status) + `,"detail":"` +
-			cmp.Or(details[s.Reason], "the request was turned away: "+s.Reason.String()) + `"}`,
-	}
+	r := Problem(status, cmp.Or(details[s.Reason], "the request was turned away: "+s.Reason.String()))
+	r.Reason = s.Reason.String()
 	if s.RetryAfter > 0 {
 		r.RetryAfter = strconv.FormatInt(int64((s.RetryAfter+time.Second-1)/time.Second), 10)
 	}
 	return r
+}
+
+// Problem returns the answer with that status. Nothing in the detail has to be escaped.
+func Problem(status int, detail string) Refusal {
+	return Refusal{
+		Status: status,
+		Body:   `{"title":"` + http.StatusText(status) + `","status":` + strconv.Itoa(status) + `,"detail":"` + detail + `"}`,
+	}
 }
 
 // Priority returns what a Spillway-Priority says or, if it does not fit, a Priority, of

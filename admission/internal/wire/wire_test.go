@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ func TestRefuse(t *testing.T) {
 		// What comes again later may be served.
 		{strategies.ReasonFull, time.Second, 503, 429, "1"},
 		{strategies.ReasonCoDel, 1500 * time.Millisecond, 503, 429, "2"},
+		{strategies.ReasonLate, 3 * time.Second, 503, 429, "3"},
 		{"somebodys-own", 30 * time.Second, 503, 429, "30"},
 		// It is not that there were too many requests.
 		{strategies.ReasonDraining, time.Second, 503, 503, "1"},
@@ -29,7 +31,7 @@ func TestRefuse(t *testing.T) {
 		{strategies.ReasonAbandoned, 0, 503, 503, ""},
 	} {
 		for tooMany, status := range map[bool]int{false: row.status, true: row.orElse} {
-			r := Refuse(&admission.Shed{Reason: row.reason, RetryAfter: row.after}, tooMany)
+			r := Refuse(&admission.ShedError{Reason: row.reason, RetryAfter: row.after}, tooMany)
 			require.Equal(t, status, r.Status, row.reason)
 			require.Equal(t, row.retryAfter, r.RetryAfter, row.reason)
 			require.Equal(t, row.reason.String(), r.Reason)
@@ -43,6 +45,8 @@ func TestRefuse(t *testing.T) {
 			require.NotEmpty(t, problem.Detail)
 		}
 	}
+	mistake := Refuse(errors.New("admission: Cost is -1"), true)
+	require.Equal(t, Refusal{Status: 500, Body: `{"title":"Internal Server Error","status":500,"detail":"admission: Cost is -1"}`}, mistake)
 	for _, r := range strategies.Reasons() {
 		require.Contains(t, details, r)
 	}

@@ -86,6 +86,8 @@
     // A learned number that is only observed holds nobody back, so that more may be at work.
     const held = !last.learned || last.mode !== 'observe';
     set($('workers'), last.workers === 0 ? 'by the connections' : !held ? 'nobody is held back' : each((p) => `${p.busy} of ${p.workers}`) || `of ${amount(last.workers)} ${last.workers === 1 ? 'worker' : 'workers'}${last.learned ? ', learned' : ''}`);
+    const { objective } = last;
+    set($('objective'), `objective: ${objective.in_force} (${objective.why})`);
     $('learned').hidden = !last.learned;
     if (last.learned) set($('learned'), `${held ? `learned: ${amount(last.learned.limit)} at once` : 'not learned'} (${last.learned.why})`);
     set($('connections'), `${amount(last.connections)} ${last.connections === 1 ? 'connection' : 'connections'}`);
@@ -110,7 +112,7 @@
     set($('shed-total'), now.shed ? `${perSecond(now.shed)}, ${digits(100 * now.shed / answered)}% of all` : 'none');
     const reasons = Object.fromEntries(Object.keys(explanations).map((reason) => [reason, now.reasons?.[reason] || 0]));
     showChips($('sheds'), reasons);
-    const refused = ['full', 'limit', 'draining'].reduce((sum, reason) => sum + (reasons[reason] || 0), 0);
+    const refused = ['full', 'late', 'draining'].reduce((sum, reason) => sum + (reasons[reason] || 0), 0);
     picture.update({ ...now, pools: last.pools || [held ? last : { ...last, workers: last.workers && Math.max(60, last.busy) }], refused, dropped: now.shed - refused });
     const unit = picture.unit();
     set($('unit'), now.workers === 0 ? '' : unit === 1 ? '■ 1 request' : `■ ${amount(unit)} requests`);
@@ -156,7 +158,7 @@
       .map(([reason, n]) => [reason, `${percent(n)} of the answers of the last 10 s. Each request ${explanations[reason]}.`
         + (reason === 'full' && last.roomless > 0.5 ? ` Without memory for its body: ${percent(last.roomless)}.` : '')]);
     for (const [reason, n] of Object.entries(last.wouldShed)) {
-      if (n > 0.5) lines.push([`${reason}, observed`, `${percent(n)} of the answers of the last 10 s. SPILLWAY_MODE=enforce would have turned these requests away${explanations[reason] ? `: each ${explanations[reason]}` : ''}.`]);
+      if (n > 0.5) lines.push([`${reason}, observed`, `${percent(n)} of the answers of the last 10 s. The mode enforce would have turned these requests away${explanations[reason] ? `: each ${explanations[reason]}` : ''}.`]);
     }
     if (lines.length) {
       const [least, most] = last.depths, waits = last.percentiles.find((p) => p.of === 'waiting').recent;
@@ -428,21 +430,34 @@
 
   const choice = () => document.querySelector('#choices input:checked')?.value || '';
 
+  // changes returns what is chosen and not so already.
+  function changes() {
+    const wanted = {}, slo = $('slo').value.trim();
+    if (choice() !== last.strategy) wanted.strategy = choice();
+    if (slo !== last.objective.set) wanted.slo = slo;
+    if ($('mode').value !== last.mode) wanted.mode = $('mode').value;
+    return wanted;
+  }
+
   function chosen() {
-    const wanted = choice();
-    $('confirm-yes').disabled = !wanted || wanted === last.strategy;
-    set($('confirm-yes'), wanted && wanted !== last.strategy ? `Switch to ${wanted}` : 'Switch');
+    const wanted = changes();
+    $('confirm-yes').disabled = !Object.keys(wanted).length;
+    set($('confirm-yes'), wanted.strategy ? `Switch to ${wanted.strategy}` : 'slo' in wanted || wanted.mode ? 'Change' : 'Switch');
   }
 
   // choose opens the list, with one chosen already.
   function choose(name) {
     for (const input of document.querySelectorAll('#choices input')) input.checked = input.value === name;
+    $('slo').value = last.objective.set;
+    $('mode').value = last.mode;
     set($('confirm-error'), '');
     chosen();
     $('confirm').showModal();
     document.querySelector('#choices input:checked')?.focus();
   }
 
+  $('slo').addEventListener('input', chosen);
+  $('mode').addEventListener('change', chosen);
   $('choose').addEventListener('click', () => choose(last.strategy));
   $('verdict-switch').addEventListener('click', () => choose(last.verdict.switch));
   $('confirm-no').addEventListener('click', () => $('confirm').close());
@@ -452,13 +467,13 @@
     set($('confirm-error'), '');
     try {
       const answer = await fetch('strategy', {
-        method: 'PUT', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify({ strategy: choice() }),
+        method: 'PUT', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify(changes()),
       });
       const said = await answer.json();
       if (!answer.ok) throw new Error(said.detail || `status ${answer.status}`);
-      last = { ...last, strategy: said.strategy };
+      announce(said.strategy !== last.strategy ? `The strategy is now ${said.strategy}.` : `The objective is ${said.objective.in_force}, the mode ${said.mode}.`);
+      last = { ...last, strategy: said.strategy, objective: said.objective, mode: said.mode };
       showStrategy(said.strategy);
-      announce(`The strategy is now ${said.strategy}.`);
       $('confirm').close();
     } catch (error) {
       set($('confirm-error'), `Not switched: ${error.message}`);

@@ -8,8 +8,10 @@
 package delay
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,28 +21,53 @@ import (
 
 // Distribution is a distribution of delays. Its zero value is no delay.
 type Distribution struct {
-	mean        time.Duration
+	mean        time.Duration // of those that are not long
 	exponential bool
+	long        time.Duration // what a share takes in its place
+	share       float64
 }
 
 // Max is the largest delay, or mean, that ParseDistribution accepts.
 const Max = time.Hour
 
-// ParseDistribution parses "4ms", a constant, or "exp:4ms", an exponential
-// distribution of that mean. "" and "0" mean no delay.
+// ParseDistribution parses "4ms", a constant, "exp:4ms", an exponential distribution of
+// that mean, or "bimodal:1ms,30ms,0.1": a tenth takes 30 ms, the others 1 ms. "" and "0"
+// mean no delay.
 func ParseDistribution(s string) (Distribution, error) {
 	if s == "" {
 		return Distribution{}, nil
 	}
+	if text, ok := strings.CutPrefix(s, "bimodal:"); ok {
+		return parseBimodal(s, text)
+	}
 	text, exponential := strings.CutPrefix(s, "exp:")
 	mean, err := time.ParseDuration(text)
 	if err != nil || mean < 0 || mean > Max {
-		return Distribution{}, fmt.Errorf("%q is not a delay: allowed are 0, a duration such as 4ms, and exp:4ms for exponentially distributed ones of that mean, up to %v", s, Max)
+		return Distribution{}, notDelay(s)
 	}
 	if mean == 0 {
 		return Distribution{}, nil
 	}
 	return Distribution{mean: mean, exponential: exponential}, nil
+}
+
+func parseBimodal(s, text string) (Distribution, error) {
+	parts := strings.Split(text, ",")
+	if len(parts) != 3 {
+		return Distribution{}, notDelay(s)
+	}
+	short, err := time.ParseDuration(parts[0])
+	long, failed := time.ParseDuration(parts[1])
+	share, no := strconv.ParseFloat(parts[2], 64)
+	if errors.Join(err, failed, no) != nil || short <= 0 || long < short || long > Max || !(share > 0 && share <= 1) {
+		return Distribution{}, notDelay(s)
+	}
+	return Distribution{mean: short, long: long, share: share}, nil
+}
+
+func notDelay(s string) error {
+	return fmt.Errorf("%q is not a delay: allowed are 0, a duration such as 4ms, exp:4ms for exponentially distributed ones of that mean, "+
+		"and bimodal:1ms,30ms,0.1 where a tenth is longer, up to %v", s, Max)
 }
 
 // IsZero reports whether there is no delay.
@@ -53,6 +80,8 @@ func (d Distribution) String() string {
 		return "0"
 	case d.exponential:
 		return "exp:" + d.mean.String()
+	case d.share > 0:
+		return fmt.Sprintf("bimodal:%v,%v,%g", d.mean, d.long, d.share)
 	default:
 		return d.mean.String()
 	}
@@ -62,6 +91,9 @@ func (d Distribution) String() string {
 func (d Distribution) Draw() time.Duration {
 	if d.exponential {
 		return time.Duration(rand.ExpFloat64() * float64(d.mean))
+	}
+	if d.share > 0 && rand.Float64() < d.share {
+		return d.long
 	}
 	return d.mean
 }

@@ -27,6 +27,7 @@ func TestParseDistribution(t *testing.T) {
 		{"exp:4ms", Distribution{mean: 4 * time.Millisecond, exponential: true}, "exp:4ms"},
 		{"exp:1.5us", Distribution{mean: 1500, exponential: true}, "exp:1.5µs"},
 		{"1h", Distribution{mean: time.Hour}, "1h0m0s"},
+		{"bimodal:1ms,30ms,0.1", Distribution{mean: time.Millisecond, long: 30 * time.Millisecond, share: 0.1}, "bimodal:1ms,30ms,0.1"},
 	} {
 		d, err := ParseDistribution(row.in)
 		require.NoError(t, err, row.in)
@@ -36,7 +37,8 @@ func TestParseDistribution(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, d, again)
 	}
-	for _, bad := range []string{"-1ms", "4", "exp:", "exp:-4ms", "exp", "gauss:4ms", "EXP:4ms", "2h", " 4ms", "exp:exp:4ms"} {
+	for _, bad := range []string{"-1ms", "4", "exp:", "exp:-4ms", "exp", "gauss:4ms", "EXP:4ms", "2h", " 4ms", "exp:exp:4ms",
+		"bimodal:1ms,30ms", "bimodal:1ms,30ms,0", "bimodal:1ms,30ms,2", "bimodal:1ms,30ms,NaN", "bimodal:30ms,1ms,0.1", "bimodal:0,1ms,0.1", "bimodal:1ms,2h,0.1", "bimodal:a,b,c"} {
 		_, err := ParseDistribution(bad)
 		require.ErrorContains(t, err, "exp:4ms", bad)
 		require.ErrorContains(t, err, `"`+bad+`"`)

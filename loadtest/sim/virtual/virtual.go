@@ -142,13 +142,17 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 	if work == nil {
 		return sim.Config{}, nil, errors.New("how long does a request take? The scenario has no store_delay, nor is --service given")
 	}
+	objective, err := objectiveOf(c)
+	if err != nil {
+		return sim.Config{}, nil, err
+	}
 	nodes := max(1, c.Nodes)
 	spec, _ := strategies.Lookup(c.Strategy)
 	config := sim.Config{
 		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: spec.CapacityOr(c.Capacity),
 		Parallel: c.StoreParallel, Nodes: make([]sim.Node, nodes), Balance: c.Balance,
-		SLO: o.SLO, Warmup: o.Warmup, Duration: o.Duration, Step: result.TimelineStep(o.Duration), Seed: o.Seed,
-		Connections: nodes * o.Connections, Closed: o.Rate == 0,
+		SLO: o.SLO, Objective: objective, Warmup: o.Warmup, Duration: o.Duration, Step: result.TimelineStep(o.Duration), Seed: o.Seed,
+		Connections: nodes * o.Connections, Closed: o.Rate == 0, Think: o.Think,
 	}
 	config.Nodes[0].Speed = c.SlowNode
 	// As workload.Retries says that clients do.
@@ -185,6 +189,23 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 	}
 	config.Requests = requests(o, kinds)
 	return config, kinds, nil
+}
+
+// objectiveOf returns what the strategy is told, as sim.Config.Objective has it.
+func objectiveOf(c *scenario.Combination) (time.Duration, error) {
+	switch c.Objective {
+	case "":
+		return 0, nil // the SLO
+	case scenario.Unset:
+		return sim.FollowsWork, nil
+	case scenario.NoObjective:
+		return strategies.NoObjective, nil
+	}
+	d, err := time.ParseDuration(c.Objective)
+	if err != nil {
+		return 0, fmt.Errorf("objective: %w", err)
+	}
+	return d, nil
 }
 
 // requests yields those that loadtest run sends.

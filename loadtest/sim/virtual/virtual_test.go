@@ -100,6 +100,33 @@ func TestService_StoreParallel(t *testing.T) {
 	require.Equal(t, 2000.0, capacity)
 }
 
+// Strategies steer by the SLO unless they are told something else. Over 64 connections it
+// matters when the clock begins.
+func TestService_Objective(t *testing.T) {
+	t.Parallel()
+	s := new(Service)
+	o := workload.Options{Rate: 400, Warmup: 5 * time.Second, Duration: 10 * time.Second, Connections: 64, Mix: workload.Mix{Get: 1}, SLO: 200 * ms}
+	run := func(objective string) *result.Result {
+		c := &scenario.Combination{Strategy: "auto", Workers: 4, StoreDelay: "20ms", Objective: objective}
+		r, err := s.Simulate(t.Context(), c, o)
+		require.NoError(t, err)
+		return r
+	}
+	told := run("")
+	require.Greater(t, told.GoodputRPS, 0.95*200)
+	require.Equal(t, told, run("200ms"))
+	// 64 connections of 20 ms over 4 workers fit into 320 ms: nobody is late.
+	for _, objective := range []string{"400ms", "none"} {
+		lax := run(objective)
+		require.Empty(t, lax.Shed, objective)
+		require.Less(t, lax.SentGoodputRPS, 0.1*200, objective)
+	}
+	// 100 ms stand in, or ten times the work, which is the SLO here.
+	require.InEpsilon(t, told.SentGoodputRPS, run(scenario.Unset).SentGoodputRPS, 0.05)
+	_, err := s.Simulate(t.Context(), &scenario.Combination{Strategy: "auto", Workers: 4, StoreDelay: "20ms", Objective: "soon"}, o)
+	require.ErrorContains(t, err, "objective")
+}
+
 // What the strategies are for is seen in the shares.
 func TestService_Shares(t *testing.T) {
 	t.Parallel()

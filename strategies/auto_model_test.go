@@ -1,0 +1,517 @@
+package strategies_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// autoModel is what auto does, on a slice of the tasks in the order of their arrival. It
+// notes in seen what it came by.
+type autoModel struct {
+	waiting   []*strategies.Task
+	spared    []*strategies.Task // in the order in which they would have been told
+	capacity  int
+	workers   int
+	observe   bool
+	objective *strategies.Objective
+
+	state         string
+	began         int64 // the time at which it was crowded
+	entered       int64 // the turn of the last change
+	above         int64 // the last turn with more than the room
+	idle          int   // found nothing, less told
+	turns, turned int64
+	empty         int64 // when nothing was found
+	popped        int
+	pace, recent  float64
+	known         float64
+	told          int
+	probed        int64
+	seen          map[string]int
+}
+
+func newAutoModel(c strategies.Config) strategies.Discipline {
+	m := &autoModel{
+		capacity: max(1, c.Capacity), workers: max(1, c.Workers), observe: c.Observe, objective: c.Objective,
+		state: "calm", seen: map[string]int{},
+	}
+	if m.objective == nil {
+		m.objective = new(strategies.Objective)
+	}
+	return m
+}
+
+func (m *autoModel) Len() int           { return len(m.waiting) + len(m.spared) }
+func (m *autoModel) Cap() int           { return m.capacity }
+func (m *autoModel) Resize(workers int) { m.workers = max(1, workers) }
+
+// oldest returns the index of the oldest of the least important.
+func (m *autoModel) oldest() int {
+	worst := 0
+	for i, t := range m.waiting {
+		if t.Priority.Class() > m.waiting[worst].Priority.Class() {
+			worst = i
+		}
+	}
+	return worst
+}
+
+func (m *autoModel) service() float64 {
+	return max(m.pace*float64(m.workers), float64(m.objective.Usual()))
+}
+
+func (m *autoModel) limits(now int64) (room, most, age float64) {
+	objective, workers := float64(m.objective.InForce()), float64(m.workers)
+	left := objective - m.service()
+	switch {
+	case m.pace == 0: // nothing is known
+		return float64(m.capacity), float64(m.capacity), objective
+	case float64(now-m.turned) > max(objective, 16*workers*m.pace):
+		m.seen["standstill"]++
+		return workers, workers, objective
+	case m.known < 64+4*workers: // not much is known
+		room = max(left/m.pace, workers)
+		return room, max(3*room, 40), objective
+	case left < workers*m.pace:
+		m.seen["work longer than the objective"]++
+		return workers, workers, objective
+	}
+	room = max(left/m.pace, workers)
+	return room, max(1.25*room, 40), min(left, 36*m.pace)
+}
+
+func (m *autoModel) enter(state, why string) {
+	m.seen[m.state+" to "+state+why]++
+	m.state, m.entered = state, m.turns
+	if state == "overload" {
+		m.idle = 0
+	}
+}
+
+// late moves on to the state that holds, and returns the index of a task that is late, or -1.
+// Tight says that the task just pushed misses its own deadline in order of arrival.
+func (m *autoModel) late(tight bool, now int64) int {
+	if len(m.waiting) == 0 {
+		return -1
+	}
+	objective := int64(m.objective.InForce())
+	if objective == 0 {
+		if m.state != "calm" {
+			m.enter("calm", ", no objective")
+		}
+		return -1
+	}
+	room, most, age := m.limits(now)
+	fits := float64(len(m.waiting)) <= room && !tight
+	if !fits {
+		m.above = m.turns
+	}
+	lasted := m.turns - m.entered
+	switch {
+	case m.state == "calm" && !fits:
+		m.enter("crowded", "")
+		m.began = now
+	case m.state == "crowded" && fits && m.turns-m.above >= int64(min(64, room)):
+		m.enter("calm", "")
+	case m.state == "crowded" && lasted >= 512 && now-m.began >= objective:
+		m.enter("overload", "")
+	case m.state == "overload" && lasted >= 8192:
+		m.enter("retry", "")
+	case m.state == "retry" && !fits:
+		m.enter("overload", "")
+	case m.state == "retry" && float64(lasted) >= 16*room:
+		m.enter("calm", "")
+	}
+	i := m.oldest()
+	switch {
+	case m.state == "calm":
+		return -1
+	case float64(len(m.waiting)) > most:
+		m.seen["late, too many, "+m.state]++
+		return i
+	case m.state == "overload" && float64(now-m.waiting[i].Arrival) > age:
+		m.seen["late, too old"]++
+		return i
+	}
+	return -1
+}
+
+// tell takes the task at i out, and reports whether it is told: it may be spared.
+func (m *autoModel) tell(i int) (t *strategies.Task, told bool) {
+	t = m.waiting[i]
+	m.waiting = slices.Delete(m.waiting, i, i+1)
+	m.told++
+	m.idle = max(0, m.idle-1)
+	if !m.observe && (m.told < 100 || m.turns-m.probed < 500) {
+		return t, true
+	}
+	m.seen[fmt.Sprintf("spared, observe %t", m.observe)]++
+	m.told, m.probed = 0, m.turns
+	m.spared = append(m.spared, t)
+	return t, false
+}
+
+// misses reports whether t would miss its own deadline if so many went before it.
+func (m *autoModel) misses(t *strategies.Task, before int, now int64) bool {
+	return t.Deadline != 0 && len(m.waiting) > 0 && m.objective.InForce() != 0 && float64(t.Deadline-now) < float64(before+1)*m.pace+m.service()
+}
+
+func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
+	if m.Len() == 0 {
+		if m.empty != 0 && float64(now-m.empty) > float64(8+3*m.workers)*m.pace {
+			m.seen[m.state+" to calm, quiet"]++
+			m.state = "calm"
+		}
+		m.turned, m.empty = now, 0
+	}
+	important := 0
+	for _, w := range m.waiting {
+		if w.Priority.Class() < t.Priority.Class() {
+			important++
+		}
+	}
+	tight := m.misses(t, len(m.waiting), now)
+	if !m.observe && m.misses(t, important, now) {
+		m.seen["late by its own deadline, "+m.state]++
+		return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLate}
+	}
+	var v strategies.Verdict
+	if m.Len() == m.capacity {
+		if len(m.spared) > 0 {
+			m.seen["full, of the spared"]++
+			v.Displaced = m.spared[0]
+			m.spared = slices.Delete(m.spared, 0, 1)
+		} else {
+			i := m.oldest()
+			if m.waiting[i].Priority.Class() < t.Priority.Class() {
+				m.seen["full, turned away"]++
+				return turnedAway
+			}
+			m.seen["full, displaced"]++
+			v.Displaced = m.waiting[i]
+			m.waiting = slices.Delete(m.waiting, i, i+1)
+		}
+	}
+	m.waiting = append(m.waiting, t)
+	i := m.late(tight, now)
+	if v.Displaced != nil || i < 0 {
+		return v
+	}
+	switch late, told := m.tell(i); {
+	case !told:
+	case late == t:
+		m.seen["late, itself"]++
+		return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLate}
+	default:
+		return strategies.Verdict{Displaced: late, Reason: strategies.ReasonLate}
+	}
+	return v
+}
+
+func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
+	for i := m.late(false, now); i >= 0; i = m.late(false, now) {
+		if t, told := m.tell(i); told {
+			return t, strategies.Shed, strategies.ReasonLate
+		}
+	}
+	if len(m.waiting)+len(m.spared) == 0 {
+		m.turned, m.empty = now, now
+		m.idle++
+		if m.idle >= 256 {
+			if m.state != "calm" {
+				m.seen[m.state+" to calm, idle"]++
+			}
+			m.state = "calm"
+		}
+		return nil, strategies.Empty, strategies.ReasonNone
+	}
+	m.popped++
+	spared := len(m.spared) > 0 && !m.observe && now-m.spared[0].Arrival >= int64(m.objective.InForce())
+	if spared || len(m.waiting) == 0 {
+		t := m.spared[0]
+		m.spared = slices.Delete(m.spared, 0, 1)
+		return t, strategies.Run, strategies.ReasonNone
+	}
+	i := m.next(now)
+	t := m.waiting[i]
+	m.waiting = slices.Delete(m.waiting, i, i+1)
+	return t, strategies.Run, strategies.ReasonNone
+}
+
+// next returns the index of the task whose turn it is.
+func (m *autoModel) next(now int64) int {
+	if m.state == "calm" {
+		return 0
+	}
+	room, _, _ := m.limits(now)
+	newest := float64(len(m.waiting)) > min(24, room/4)
+	best := 0
+	for i, t := range m.waiting {
+		class := m.waiting[best].Priority.Class()
+		if t.Priority.Class() < class || t.Priority.Class() == class && newest {
+			best = i
+		}
+	}
+	return best
+}
+
+func (m *autoModel) TurnBegan(now int64) {
+	if m.popped == 0 {
+		return
+	}
+	took, n, workers := float64(max(now-m.turned, 1)), float64(m.popped), float64(m.workers)
+	m.turned, m.popped = now, 0
+	m.turns++
+	last := 64 + 4*workers
+	m.known = min(m.known+n, 512+16*workers)
+	m.pace += (took - n*m.pace) / max(m.known, workers)
+	m.recent += (took - n*m.recent) / max(min(m.known, last), workers, n)
+	if m.known >= 2*last && (m.recent > 3*m.pace || m.recent*3 < m.pace) {
+		m.seen["pace begun anew"]++
+		m.pace, m.known = m.recent, last
+	}
+}
+
+func (m *autoModel) Remove(t *strategies.Task) bool {
+	before := m.Len()
+	is := func(a *strategies.Task) bool { return a == t }
+	m.waiting, m.spared = slices.DeleteFunc(m.waiting, is), slices.DeleteFunc(m.spared, is)
+	if m.Len() < before && t.Deadline != 0 {
+		m.above, m.idle = m.turns, max(0, m.idle-1)
+	}
+	return m.Len() < before
+}
+
+func (m *autoModel) Measured() strategies.Measured {
+	out := strategies.Measured{Pace: int64(m.pace)}
+	if m.pace != 0 && m.objective.InForce() != 0 {
+		_, most, _ := m.limits(m.turned)
+		out.Limit = int(min(most, float64(m.capacity)))
+	}
+	return out
+}
+
+// pair is auto and its model under the same calls.
+type pair struct {
+	auto    strategies.Discipline
+	model   *autoModel
+	of      map[*strategies.Task]*strategies.Task // the model's, by auto's
+	tasks   []*strategies.Task                    // that wait
+	now     int64
+	problem string
+}
+
+func newPair(c strategies.Config) *pair {
+	spec, _ := strategies.Lookup("auto")
+	return &pair{auto: spec.New(c), model: newAutoModel(c).(*autoModel), of: map[*strategies.Task]*strategies.Task{}, now: 1}
+}
+
+// same notes a problem unless auto's answer is the model's.
+func (p *pair) same(call string, got, want any, task, model *strategies.Task) {
+	if task != nil {
+		p.tasks = slices.DeleteFunc(p.tasks, func(a *strategies.Task) bool { return a == task })
+	}
+	state := strategies.StateOf(p.auto)
+	measured := p.auto.(strategies.Measurer).Measured()
+	if p.problem == "" && (got != want || p.of[task] != model || p.auto.Len() != p.model.Len() || state != p.model.state || measured != p.model.Measured()) {
+		p.problem = fmt.Sprintf("%s: %v (%s, %d wait, %+v), the model says %v (%s, %d wait, %+v)",
+			call, got, state, p.auto.Len(), measured, want, p.model.state, p.model.Len(), p.model.Measured())
+	}
+	delete(p.of, task)
+}
+
+func (p *pair) push(priority strategies.Priority, deadline int64) {
+	task := func() *strategies.Task {
+		return &strategies.Task{Arrival: p.now, Submitted: p.now, Priority: priority, Deadline: deadline}
+	}
+	a, b := task(), task()
+	p.of[a] = b
+	p.tasks = append(p.tasks, a)
+	v, w := p.auto.Push(a, p.now), p.model.Push(b, p.now)
+	got, want := fmt.Sprint(v.Outcome, v.Reason), fmt.Sprint(w.Outcome, w.Reason)
+	p.same("push", got, want, v.Displaced, w.Displaced)
+	if v.Outcome != strategies.Queued {
+		p.tasks = slices.DeleteFunc(p.tasks, func(t *strategies.Task) bool { return t == a })
+		delete(p.of, a)
+	}
+}
+
+// turn pops up to n tasks, and begins a turn if there were any.
+func (p *pair) turn(n int) {
+	for range n {
+		for {
+			t, what, reason := p.auto.Pop(p.now)
+			u, what2, reason2 := p.model.Pop(p.now)
+			p.same("pop", fmt.Sprint(what, reason), fmt.Sprint(what2, reason2), t, u)
+			if what != strategies.Shed {
+				break
+			}
+		}
+	}
+	p.auto.(strategies.TurnObserver).TurnBegan(p.now)
+	p.model.TurnBegan(p.now)
+	p.same("turn", "", "", nil, nil)
+}
+
+func (p *pair) remove(i int) {
+	t := p.tasks[i%len(p.tasks)]
+	p.same("remove", p.auto.(strategies.Remover).Remove(t), p.model.Remove(p.of[t]), t, p.of[t])
+}
+
+// life is a random one of a queue.
+type life struct {
+	*pair
+	random    *rand.Rand
+	objective *strategies.Objective
+	within    time.Duration
+	pace      int64 // nanoseconds from a turn to the next
+	room      int   // about so many fit
+	events    bool  // all that may happen now and then
+	due       float64
+}
+
+func (l *life) one(of ...int) int { return of[l.random.IntN(len(of))] }
+
+// autoRun is times of much and of little load. Without events, every fourth life, it is one in
+// which each state lasts.
+func autoRun(seed uint64) *pair {
+	l := &life{random: rand.New(rand.NewPCG(seed, 0)), objective: new(strategies.Objective)}
+	c := strategies.Config{
+		Capacity: l.one(3, 50, 500), Workers: l.one(1, 2, 8), Observe: l.random.IntN(4) == 0, Objective: l.objective,
+	}
+	if l.events = seed%4 != 0; !l.events {
+		c.Capacity = 500
+	}
+	l.pair = newPair(c)
+	l.pace = int64(l.one(1_000, 100_000, 1_000_000))
+	l.room = l.one(2, 20, 60, 200)
+	l.within = time.Duration(max(100_000, l.pace*int64(l.room+c.Workers)))
+	_ = l.objective.Set(l.within)
+	if l.events {
+		for range 10 {
+			l.load([]float64{0, 0.3, 0.9, 1, 1.1, 2, 5}[l.random.IntN(7)], l.one(10, 100, 500))
+		}
+		return l.pair
+	}
+	l.load(1.5, 1500)
+	if l.random.IntN(3) == 0 {
+		l.load(1, 9_000) // as many come as go
+	}
+	for l.auto.Len() > 0 {
+		l.load(0, 1)
+	}
+	l.load(0, 1)
+	l.now += int64(l.one(1, 100)) * l.pace // nothing happens
+	l.load(1.5, 1500)
+	l.load(400, 1)
+	if l.random.IntN(2) == 0 {
+		_ = l.objective.Set(strategies.NoObjective)
+		l.load(1.5, 20)
+		_ = l.objective.Set(l.within)
+	}
+	l.load(0.5, 1500)
+	return l.pair
+}
+
+func (l *life) load(load float64, turns int) {
+	for range turns {
+		if l.events {
+			l.due += load * 2 * l.random.Float64()
+		} else {
+			l.due += load
+		}
+		for ; l.due >= 1; l.due-- {
+			priority, deadline := strategies.Ordinary, int64(0)
+			if l.events {
+				priority = strategies.Urgency(l.one(3, 3, 3, 1, 7))
+				deadline = []int64{0, 0, l.now + l.pace*int64(1+l.random.IntN(2*l.room)), l.now + int64(time.Hour)}[l.random.IntN(4)]
+			}
+			l.push(priority, deadline)
+			l.now += l.random.Int64N(l.pace/10 + 1)
+		}
+		l.now += l.random.Int64N(l.pace)
+		l.turn(1)
+		if l.events {
+			l.happens()
+		}
+	}
+}
+
+// happens is what may happen after a turn.
+func (l *life) happens() {
+	switch l.random.IntN(400) {
+	case 0: // several are taken at once
+		l.turn(1 + l.random.IntN(5))
+	case 1, 2, 3, 4:
+		if len(l.tasks) > 0 {
+			l.remove(l.random.IntN(len(l.tasks)))
+		}
+	case 5:
+		_ = l.objective.Set(strategies.NoObjective)
+	case 6:
+		_ = l.objective.Set(0)
+		l.objective.Answered(l.pace)
+	case 7, 8:
+		_ = l.objective.Set(l.within)
+	case 9:
+		n := l.one(1, 2, 8)
+		l.auto.(strategies.Resizer).Resize(n)
+		l.model.Resize(n)
+	case 10: // no turn begins
+		l.now += 100 * l.pace
+	case 11: // the clock jumps, and back
+		l.now += int64(l.one(-1, 1)) * int64(3*time.Hour)
+	case 12: // work takes longer, or less
+		l.pace = max(1000, l.pace*int64(l.one(1, 20))/int64(l.one(1, 20)))
+	}
+}
+
+// In random lives auto answers, measures and judges as the model does, step by step, and comes
+// by all that there is.
+func TestAuto_DoesAsItsModel(t *testing.T) {
+	t.Parallel()
+	runs := uint64(80)
+	if testing.Short() {
+		runs = 60
+	}
+	seen := map[string]int{}
+	for seed := range runs {
+		p := autoRun(seed)
+		require.Empty(t, p.problem, "autoRun(%d)", seed)
+		for what, n := range p.model.seen {
+			seen[what] += n
+		}
+	}
+	if testing.Short() {
+		return
+	}
+	for _, what := range []string{
+		"calm to crowded",
+		"crowded to calm", "crowded to overload", "crowded to calm, no objective",
+		"overload to retry", "overload to calm, idle", "overload to calm, quiet", "overload to calm, no objective",
+		"retry to overload", "retry to calm",
+		"late, too many, crowded", "late, too many, overload", "late, too old", "late, itself",
+		"late by its own deadline, calm", "late by its own deadline, overload",
+		"full, turned away", "full, displaced", "full, of the spared",
+		"spared, observe true", "spared, observe false",
+		"standstill", "work longer than the objective", "pace begun anew",
+	} {
+		require.Positive(t, seen[what], "%s: never, of %v", what, seen)
+	}
+}
+
+// FuzzAuto lets any seed be one of autoRun.
+func FuzzAuto(f *testing.F) {
+	f.Add(uint64(0))
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		require.Empty(t, autoRun(seed).problem)
+	})
+}
