@@ -44,6 +44,7 @@ func (o Op) TTL(d time.Duration) Op {
 // IfMatch returns the put or delete o with a condition: the present value must have that
 // ETag; with "*" there must be a value. Otherwise nothing of the batch is done.
 func (o Op) IfMatch(etag string) Op {
+	etag = unquoted(etag)
 	o.match = &etag
 	return o
 }
@@ -89,13 +90,19 @@ type Result struct {
 
 // Batch does at most 1,000 operations in order, as one: others see all of their writes or
 // none, also after a crash. If a condition does not hold the error is ErrCondition, and
-// Error.Operations says which. A batch is retried only if the service has not begun it.
+// Error.Operations says which. A batch is retried only if the service has not begun it, or
+// if it has an IdempotencyKey.
 func (c *Client) Batch(ctx context.Context, ops []Op, options ...Option) ([]Result, error) {
 	var body bytes.Buffer
 	lines := json.NewEncoder(&body)
 	for i, o := range ops {
 		if o.op == "" {
 			return nil, fmt.Errorf("client: operation %d of the batch is none", i)
+		}
+		if o.match != nil {
+			if err := checkTag(quoted(*o.match), true); err != nil {
+				return nil, fmt.Errorf("%w: operation %d of the batch", err, i)
+			}
 		}
 		if err := lines.Encode(o); err != nil {
 			return nil, err
@@ -112,17 +119,23 @@ func (c *Client) Batch(ctx context.Context, ops []Op, options ...Option) ([]Resu
 	}
 	defer resp.Body.Close()
 	results := make([]Result, 0, len(ops))
-	for answers := json.NewDecoder(resp.Body); ; {
+	for answers := newLines(resp.Body, longestLine); ; {
 		var line struct {
 			Status int
 			Value  []byte
 			ETag   string
 			TTL    int64
 		}
-		if err := answers.Decode(&line); errors.Is(err, io.EOF) {
+		if err := answers.next(&line); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return nil, fmt.Errorf("POST: the batch was done, and its answer ended too early: %w", err)
+		}
+		if len(results) == len(ops) {
+			return nil, fmt.Errorf("POST: the batch was done, and its answer has more results than operations, of which there are %d", len(ops))
+		}
+		if line.TTL < 0 || line.TTL > longestTTL {
+			return nil, fmt.Errorf("POST: the batch was done, and the ttl of result %d is %d, want at most %d", len(results), line.TTL, longestTTL)
 		}
 		results = append(results, Result{line.Status, line.Value, line.ETag, time.Duration(line.TTL) * time.Second})
 	}

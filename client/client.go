@@ -6,14 +6,17 @@
 //
 // The client tells the service the deadline of the context. It retries what the service
 // turns away, if that is safe and of use, and throttles itself when the service turns much
-// away: see [admissionhttp.RoundTripper], which any other HTTP client can use as well.
+// away: see [admissionhttp.RoundTripper], which any other HTTP client can use as well. A
+// service that turns nothing away is sent everything.
 //
 // # What a failed write has done
 //
-// A write has had no effect after [ErrShed], [ErrThrottled], or an [Error] with a status
-// below 500. After any other error it may have taken effect, or do so a moment later: the
-// answer was lost, or the store could not tell. Then a write without a condition can be
-// repeated if nobody else writes the same key. For a write with a condition, read the key.
+// A write has had no effect after [ErrShed], [ErrThrottled], an [Error] with a status below
+// 500 other than 429, or an error of its arguments, which begins with "client: ". After any
+// other error it may have taken effect, or do so a moment later: the answer was lost, or
+// the store could not tell. Then a write without a condition can be repeated if nobody else
+// writes the same key; an [IdempotencyKey] has a batch repeated. For a write with a
+// condition, read the key.
 package client
 
 import (
@@ -84,8 +87,16 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Option adds a condition, a priority or the like to one call.
 type Option func(http.Header)
 
+// IdempotencyKey names a Batch, so that it may be sent again when it is not known whether it
+// was done. Spillway itself does not tell the second from the first, though what stands
+// before it may: use it for a batch without conditions that may be done twice.
+func IdempotencyKey(key string) Option {
+	return func(h http.Header) { h.Set("Idempotency-Key", key) }
+}
+
 // IfMatch makes a Put or Delete conditional: the present value must have that ETag.
-// Otherwise nothing is changed and the error is ErrCondition.
+// Otherwise nothing is changed and the error is ErrCondition. A weak ETag, W/"…", matches
+// nothing (RFC 9110, 13.1.1): it is another error, and nothing is sent.
 func IfMatch(etag string) Option {
 	return func(h http.Header) { h.Set("If-Match", quoted(etag)) }
 }
@@ -114,10 +125,37 @@ func Consistency(level string) Option {
 	return func(h http.Header) { h.Set("Spillway-Consistency", level) }
 }
 
-// Validators are handed to callers without their quotes, and taken with them too.
-func quoted(etag string) string { return `"` + unquoted(etag) + `"` }
+// Validators are handed to callers without their quotes, and taken with them too. Weak
+// ones stay as they are: W/"…".
+func quoted(etag string) string {
+	if isWeak(etag) {
+		return etag
+	}
+	return `"` + unquoted(etag) + `"`
+}
 
-func unquoted(etag string) string { return strings.Trim(etag, `"`) }
+func unquoted(etag string) string {
+	if len(etag) >= 2 && etag[0] == '"' && etag[len(etag)-1] == '"' {
+		return etag[1 : len(etag)-1]
+	}
+	return etag
+}
+
+func isWeak(etag string) bool { return strings.HasPrefix(etag, `W/"`) }
+
+// checkTag checks an entity tag with its quotes.
+func checkTag(etag string, strong bool) error {
+	opaque := unquoted(strings.TrimPrefix(etag, "W/"))
+	switch {
+	case etag == "*" || etag == "":
+		return nil
+	case isWeak(etag) && `W/"`+opaque+`"` != etag, strings.ContainsFunc(opaque, func(c rune) bool { return c <= ' ' || c == '"' || c == 0x7f }):
+		return fmt.Errorf("client: %s is no entity tag", etag)
+	case strong && isWeak(etag):
+		return fmt.Errorf("client: %s is a weak validator, which If-Match never matches", etag)
+	}
+	return nil
+}
 
 // The paths of the data plane.
 const (
@@ -143,7 +181,7 @@ func (c *Client) request(ctx context.Context, method, target string, body io.Rea
 	for _, option := range options {
 		option(req.Header)
 	}
-	return req, nil
+	return req, errors.Join(checkTag(req.Header.Get("If-Match"), true), checkTag(req.Header.Get("If-None-Match"), false))
 }
 
 // do sends a request, and returns the answer if it has that status. Its body must be
@@ -163,12 +201,12 @@ func (c *Client) do(req *http.Request, wanted int) (*http.Response, error) {
 	return nil, readError(req.Method, resp)
 }
 
-// done is do for answers whose body is empty.
-func (c *Client) done(req *http.Request, wanted int) (Meta, error) {
+// done is do for answers whose body is empty. It returns the answer's headers.
+func (c *Client) done(req *http.Request, wanted int) (http.Header, error) {
 	resp, err := c.do(req, wanted)
 	if err != nil {
-		return Meta{}, err
+		return nil, err
 	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return readMeta(resp), errors.Join(err, resp.Body.Close())
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, mostDetail))
+	return resp.Header, errors.Join(err, resp.Body.Close())
 }

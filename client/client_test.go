@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -90,6 +91,7 @@ func TestClient_Errors(t *testing.T) {
 		{412, `ETag: "x"`, `{"detail":"it has another value"}`, ErrCondition, Error{Status: 412, Detail: "it has another value", ETag: "x"}},
 		{304, `ETag: "x"`, "", ErrNotModified, Error{Status: 304, ETag: "x"}},
 		{504, "Spillway-Shed: expired", `{"detail":"too late"}`, ErrShed, Error{Status: 504, Detail: "too late", Shed: "expired"}},
+		{503, "Spillway-Shed: late", `{"detail":"it would be late"}`, ErrShed, Error{Status: 503, Detail: "it would be late", Shed: "late"}},
 		{503, "Retry-After: 60", `{"detail":"the outcome is unknown"}`, nil, Error{Status: 503, Detail: "the outcome is unknown", RetryAfter: time.Minute}},
 		{400, "", `no JSON`, nil, Error{Status: 400}},
 		{302, "Location: /elsewhere", "", nil, Error{Status: 302}},
@@ -269,7 +271,7 @@ func TestClient_Batch(t *testing.T) {
 		{Status: 200, Value: []byte("v"), ETag: "x", TTL: 9 * time.Second}, {Status: 404}}, results)
 
 	_, err = c.Batch(t.Context(), []Op{GetOp("a")})
-	require.ErrorContains(t, err, "5 results for 1")
+	require.ErrorContains(t, err, "more results than operations")
 	_, err = c.Batch(t.Context(), make([]Op, 1))
 	require.ErrorContains(t, err, "operation 0")
 	_, err = c.Batch(t.Context(), []Op{PutOp("a", nil).TTL(0)})
@@ -295,12 +297,233 @@ func TestClient_GetEndsTooEarly(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
+// What an answer says of itself is checked before it is believed.
+func TestClient_BadAnswers(t *testing.T) {
+	t.Parallel()
+	get := func(c *Client) error { _, err := c.Get(t.Context(), "a"); return err }
+	stat := func(c *Client) error { _, err := c.Stat(t.Context(), "a"); return err }
+	list := func(c *Client) error {
+		for _, err := range c.List(t.Context(), Range{}) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	page := func(c *Client) error { _, _, err := c.Page(t.Context(), Range{Limit: 1}); return err }
+	batch := func(c *Client) error { _, err := c.Batch(t.Context(), []Op{GetOp("a")}); return err }
+	for _, tt := range []struct {
+		name, header, body string
+		call               func(*Client) error
+		want               string
+	}{
+		{"a length beyond any memory", "Content-Length: 9000000000000000000", "v", get, "9000000000000000000 bytes"},
+		{"a length that is not there", "Content-Length: 1073741824", "v", get, "ended too early"},
+		{"a TTL that is no number", "Spillway-Ttl: soon", "v", get, `Spillway-Ttl is "soon"`},
+		{"a TTL beyond all bounds", "Spillway-Ttl: 99999999999", "v", get, `Spillway-Ttl is "99999999999"`},
+		{"a negative TTL", "Spillway-Ttl: -1", "", stat, `Spillway-Ttl is "-1"`},
+		{"an entry without a key", "", `{"value":"dg=="}`, list, "no key"},
+		{"an entry with an empty key", "", `{"key":"","value":"dg=="}`, list, "no key"},
+		{"an entry whose key is no base64", "", `{"key":"?"}`, list, "base64"},
+		{"a value without an end", "", `{"key":"YQ==","value":"` + strings.Repeat("dmFs", 1000), list, "ended too early"},
+		{"a last line whose key is no base64", "", `{"next":"?"}`, list, "broken key"},
+		{"a last line without a key", "", `{"next":""}`, list, "broken key"},
+		{"entries after the last", "", `{"next":"Yv8"}` + "\n" + `{"key":"YQ=="}`, list, "goes on"},
+		{"more entries than asked for", "", `{"key":"YQ=="}` + "\n" + `{"key":"Yg=="}`, page, "more than 1"},
+		{"more results than operations", "", strings.Repeat(`{"status":404}`+"\n", 2), batch, "more results than operations"},
+		{"fewer results than operations", "", "", batch, "0 results"},
+		{"a result whose TTL is beyond all bounds", "", `{"status":200,"ttl":9223372037}`, batch, "is 9223372037, want"},
+		{"a result whose TTL is negative", "", `{"status":200,"ttl":-1}`, batch, "is -1, want"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := fake(t, Options{}, func(w http.ResponseWriter, _ *http.Request) {
+				if name, value, ok := strings.Cut(tt.header, ": "); ok {
+					w.Header().Set(name, value)
+				}
+				_, _ = io.WriteString(w, tt.body)
+			})
+			err := tt.call(c)
+			require.ErrorContains(t, err, tt.want)
+			require.NotErrorAs(t, err, new(*Error), "it was an answer of success")
+		})
+	}
+}
+
+// A value whose length is not known is not described as one of length -1.
+func TestClient_HeadWithoutLength(t *testing.T) {
+	t.Parallel()
+	c := fake(t, Options{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.(http.Flusher).Flush()
+	})
+	_, err := c.Stat(t.Context(), "a")
+	require.ErrorContains(t, err, "no length")
+}
+
+// Validators come with quotes and go with quotes. One that a proxy has weakened is still
+// of use to ask for what has changed. It is of none for If-Match, which compares strongly.
+func TestClient_ETags(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		answer, etag string
+		changed      string // what IfChanged sends
+		match        string // what IfMatch sends, "" for an error
+	}{
+		{`"abc"`, "abc", `"abc"`, `"abc"`},
+		{`W/"abc"`, `W/"abc"`, `W/"abc"`, ""},
+		{`""`, "", `""`, `""`},
+		{"", "", `""`, `""`},
+		{"abc", "abc", `"abc"`, `"abc"`},
+		{`"W/"`, "W/", `"W/"`, `"W/"`},
+	} {
+		t.Run(tt.answer, func(t *testing.T) {
+			t.Parallel()
+			var got http.Header
+			c := fake(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+				got = r.Header
+				if tt.answer != "" {
+					w.Header().Set("ETag", tt.answer)
+				}
+				switch r.Method {
+				case http.MethodPut:
+					w.WriteHeader(http.StatusCreated)
+				case http.MethodDelete:
+					w.WriteHeader(http.StatusPreconditionFailed)
+				}
+			})
+			e, err := c.Get(t.Context(), "a")
+			require.NoError(t, err)
+			require.Equal(t, tt.etag, e.ETag)
+			_, err = c.Get(t.Context(), "a", IfChanged(e.ETag))
+			require.NoError(t, err)
+			require.Equal(t, tt.changed, got.Get("If-None-Match"))
+
+			var bad *Error
+			require.ErrorAs(t, c.Delete(t.Context(), "a"), &bad)
+			require.Equal(t, tt.etag, bad.ETag)
+
+			got = nil
+			etag, err := c.Put(t.Context(), "a", nil, IfMatch(e.ETag))
+			_, batchErr := c.Batch(t.Context(), []Op{DeleteOp("a").IfMatch(e.ETag)})
+			if tt.match == "" {
+				for _, err := range []error{err, batchErr} {
+					require.ErrorContains(t, err, `W/"abc" is a weak validator`)
+					require.NotErrorIs(t, err, ErrCondition, "who tries again on that would do so for ever")
+				}
+				require.Nil(t, got, "it was sent")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tt.etag, etag)
+		})
+	}
+}
+
+// What is no entity tag is not sent as one.
+func TestClient_BadETags(t *testing.T) {
+	t.Parallel()
+	c := fake(t, Options{}, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
+	for _, etag := range []string{`a"b`, `"a", "b"`, "a\nb", "a b", `W/"a`, `W/"a"b"`} {
+		_, err := c.Get(t.Context(), "a", IfChanged(etag))
+		require.ErrorContains(t, err, "no entity tag")
+		require.ErrorContains(t, c.Delete(t.Context(), "a", IfMatch(etag)), "no entity tag")
+		_, err = c.Batch(t.Context(), []Op{DeleteOp("a").IfMatch(etag)})
+		require.ErrorContains(t, err, "no entity tag")
+	}
+}
+
+// A batch of unknown outcome is sent again if it has a key.
+func TestClient_IdempotencyKey(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	c := fake(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		keys = append(keys, r.Header.Get("Idempotency-Key"))
+		w.Header().Set("Retry-After", map[bool]string{true: "0", false: "60"}[len(keys) == 1])
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	_, err := c.Batch(t.Context(), []Op{DeleteOp("a")}, IdempotencyKey("8e03978e"))
+	require.Error(t, err)
+	require.Equal(t, []string{"8e03978e", "8e03978e"}, keys)
+}
+
+// A write that may have had its effect before it was turned away was not merely shed.
+func TestClient_ShedAfterUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Int32
+	c := fake(t, Options{}, func(w http.ResponseWriter, _ *http.Request) {
+		if sent.Add(1) > 1 {
+			w.Header().Set("Spillway-Shed", "full")
+		}
+		w.Header().Set("Retry-After", map[bool]string{true: "0", false: "60"}[sent.Load() == 1])
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	_, err := c.Put(t.Context(), "a", nil)
+	require.NotErrorIs(t, err, ErrShed)
+	require.Equal(t, int32(2), sent.Load())
+}
+
+// A new client may ask for much at once, and one that its callers keep from sending goes on.
+func TestClient_HealthyServiceIsNotThrottled(t *testing.T) {
+	t.Parallel()
+	const n = 100
+	arrived := make(chan struct{}, n)
+	answer := make(chan struct{})
+	c := fake(t, Options{}, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			arrived <- struct{}{}
+			<-answer
+		}
+	})
+	for range n {
+		_, err := c.PutStream(t.Context(), "a", iotest.ErrReader(io.ErrUnexpectedEOF), 5)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		_, err = c.Get(t.Context(), "a", Consistency("a\nb"))
+		require.ErrorContains(t, err, "Consistency")
+	}
+	failed := make(chan error, n)
+	for range n {
+		go func() { _, err := c.Get(t.Context(), "a"); failed <- err }()
+	}
+	for range n {
+		<-arrived
+	}
+	close(answer)
+	for range n {
+		require.NoError(t, <-failed)
+	}
+}
+
+// A line that does not end is not read into memory for ever.
+func TestLines(t *testing.T) {
+	t.Parallel()
+	l := newLines(strings.NewReader(`{"a":"1234"}`+"\n"+`{"a":"1234"}`+"\n"+`{"a":"`+strings.Repeat("x", 10_000)), 600)
+	var v struct{ A string }
+	require.NoError(t, l.next(&v))
+	require.NoError(t, l.next(&v))
+	require.Equal(t, "1234", v.A)
+	require.ErrorContains(t, l.next(&v), "more than 600 bytes")
+	require.ErrorIs(t, newLines(strings.NewReader(""), 1).next(&v), io.EOF)
+}
+
+// All of a TTL that is as long as can be is counted in seconds, not less than nothing.
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]int64{
+		0: 0, 1: 1, time.Second: 1, time.Second + 1: 2, -time.Second: -1, 1<<63 - 1: 9223372037,
+	} {
+		require.Equal(t, want, seconds(d), d)
+	}
+}
+
 // Who depends on an ETag that there is none of depends on something all the same.
 func TestOp_IfMatchOfNoETag(t *testing.T) {
 	t.Parallel()
 	line, err := DeleteOp("a").IfMatch("").MarshalJSON()
 	require.NoError(t, err)
 	require.JSONEq(t, `{"op":"delete","key":"YQ==","if_match":""}`, string(line))
+	line, err = DeleteOp("a").IfMatch(`"x"`).MarshalJSON()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"op":"delete","key":"YQ==","if_match":"x"}`, string(line), "with its quotes or without")
 	line, err = DeleteOp("a").MarshalJSON()
 	require.NoError(t, err)
 	require.JSONEq(t, `{"op":"delete","key":"YQ=="}`, string(line))

@@ -2,8 +2,8 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +14,8 @@ import (
 // Meta describes a value.
 type Meta struct {
 	// ETag is the validator of the value, for IfMatch and IfChanged. It is "" for a
-	// value that was listed, and where the store has none.
+	// value that was listed, and where the store has none. A proxy may have weakened it
+	// to W/"…", which only IfChanged takes.
 	ETag string
 	// TTL is the time after which the value expires, in whole seconds; 0 if it does not.
 	TTL time.Duration
@@ -34,7 +35,22 @@ func TTL(d time.Duration) Option {
 	return func(h http.Header) { h.Set("Spillway-Ttl", strconv.FormatInt(seconds(d), 10)) }
 }
 
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func seconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
+		n++
+	}
+	return n
+}
+
+const (
+	// longestValue is what SPILLWAY_MAX_VALUE_BYTES can be set to.
+	longestValue = 1 << 30
+	// firstBytes are those of a value that get memory before they have come.
+	firstBytes = 1 << 20
+	// longestTTL is in seconds.
+	longestTTL = 630_720_000
+)
 
 // Get returns the value of a key, or ErrNotFound.
 func (c *Client) Get(ctx context.Context, key string, options ...Option) (*Entity, error) {
@@ -43,11 +59,15 @@ func (c *Client) Get(ctx context.Context, key string, options ...Option) (*Entit
 		return nil, err
 	}
 	defer body.Close()
-	value := make([]byte, meta.Length)
-	if _, err := io.ReadFull(body, value); err != nil {
-		return nil, fmt.Errorf("GET: the value ended too early: %w", err)
+	if meta.Length > longestValue {
+		return nil, fmt.Errorf("GET: the value has %d bytes, want at most %d", meta.Length, longestValue)
 	}
-	return &Entity{meta, value}, nil
+	var value bytes.Buffer
+	value.Grow(int(min(meta.Length, firstBytes)) + bytes.MinRead)
+	if n, err := value.ReadFrom(io.LimitReader(body, meta.Length)); err != nil || n < meta.Length {
+		return nil, fmt.Errorf("GET: the value ended too early: %w", cmp.Or(err, io.ErrUnexpectedEOF))
+	}
+	return &Entity{meta, value.Bytes()}, nil
 }
 
 // GetStream is Get for values that are too large for memory. The reader ends with io.EOF
@@ -61,10 +81,10 @@ func (c *Client) GetStream(ctx context.Context, key string, options ...Option) (
 	if err != nil {
 		return nil, Meta{}, err
 	}
-	meta := readMeta(resp)
-	if meta.Length < 0 {
+	meta, err := readMeta(resp)
+	if err != nil {
 		_ = resp.Body.Close()
-		return nil, Meta{}, errors.New("GET: the answer has no length")
+		return nil, Meta{}, err
 	}
 	return resp.Body, meta, nil
 }
@@ -75,15 +95,27 @@ func (c *Client) Stat(ctx context.Context, key string, options ...Option) (Meta,
 	if err != nil {
 		return Meta{}, err
 	}
-	return c.done(req, http.StatusOK)
+	resp, err := c.do(req, http.StatusOK)
+	if err != nil {
+		return Meta{}, err
+	}
+	defer resp.Body.Close()
+	return readMeta(resp)
 }
 
-func readMeta(resp *http.Response) Meta {
+func readMeta(resp *http.Response) (Meta, error) {
 	m := Meta{ETag: unquoted(resp.Header.Get("ETag")), Length: resp.ContentLength}
-	if n, err := strconv.ParseUint(resp.Header.Get("Spillway-Ttl"), 10, 31); err == nil {
+	if ttl := resp.Header.Get("Spillway-Ttl"); ttl != "" {
+		n, err := strconv.ParseUint(ttl, 10, 31)
+		if err != nil || n > longestTTL {
+			return Meta{}, fmt.Errorf("%s: the answer's Spillway-Ttl is %q, want seconds, at most %d", resp.Request.Method, ttl, longestTTL)
+		}
 		m.TTL = time.Duration(n) * time.Second
 	}
-	return m
+	if m.Length < 0 {
+		return Meta{}, fmt.Errorf("%s: the answer has no length", resp.Request.Method)
+	}
+	return m, nil
 }
 
 // Put sets the value of a key, and returns its ETag. It returns when the write is as
@@ -107,8 +139,8 @@ func (c *Client) put(ctx context.Context, key string, body io.Reader, length int
 		return "", err
 	}
 	req.ContentLength = length
-	meta, err := c.done(req, http.StatusCreated)
-	return meta.ETag, err
+	answer, err := c.done(req, http.StatusCreated)
+	return unquoted(answer.Get("ETag")), err
 }
 
 // Delete deletes the value of a key, if there is one.

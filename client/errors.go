@@ -89,8 +89,11 @@ func readError(method string, resp *http.Response) *Error {
 	e := &Error{
 		Status: resp.StatusCode, Shed: resp.Header.Get("Spillway-Shed"), ETag: unquoted(resp.Header.Get("ETag")), method: method,
 	}
-	if seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31); err == nil {
+	after := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(after, 10, 31); err == nil {
 		e.RetryAfter = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(after); err == nil {
+		e.RetryAfter = max(0, time.Until(date))
 	}
 	var problem struct {
 		Detail     string

@@ -150,6 +150,17 @@ func ExampleClient_Get_ifChanged() {
 	// Output: true
 }
 
+// A proxy that compresses answers weakens their validators. A weak one still tells what has
+// changed, but not for If-Match, which asks for the very same bytes.
+func ExampleIfMatch_weak() {
+	kv, stop := connect()
+	defer stop()
+
+	_, err := kv.Put(context.Background(), "logo", []byte("a picture"), client.IfMatch(`W/"3cT8"`))
+	fmt.Println(err)
+	// Output: client: W/"3cT8" is a weak validator, which If-Match never matches
+}
+
 func ExampleClient_Batch() {
 	kv, stop := connect()
 	defer stop()
@@ -185,6 +196,19 @@ func ExampleClient_Batch() {
 	// 202 ""
 	// 200 "a book"
 	// refused because of operation 1
+}
+
+// Both operations may be done twice, so the batch may be sent again when its answer is lost.
+func ExampleIdempotencyKey() {
+	kv, stop := connect()
+	defer stop()
+
+	results, err := kv.Batch(context.Background(), []client.Op{
+		client.PutOp("user/7/name", []byte("Ada")),
+		client.DeleteOp("user/7/nickname"),
+	}, client.IdempotencyKey("8e03978e-40d5-43dd-bc93-6894a57f9324"))
+	fmt.Println(len(results), err)
+	// Output: 2 <nil>
 }
 
 func ExampleClient_Delete_ifMatch() {

@@ -117,23 +117,30 @@ func (c *Client) list(ctx context.Context, r Range, options []Option, each func(
 		return "", err
 	}
 	defer resp.Body.Close()
-	lines := json.NewDecoder(resp.Body)
-	for {
+	lines := newLines(resp.Body, longestLine)
+	for n := 0; ; n++ {
 		var line struct {
 			Key, Value []byte
 			Next       *string
 		}
-		switch err := lines.Decode(&line); {
+		switch err := lines.next(&line); {
 		case errors.Is(err, io.EOF):
-			return "", nil
+			return next, nil
 		case err != nil:
 			return "", fmt.Errorf("GET: the list ended too early: %w", err)
+		case next != "":
+			return "", errors.New("GET: the list goes on after its last line")
 		case line.Next != nil:
 			key, err := base64.RawURLEncoding.DecodeString(*line.Next)
-			if err != nil {
-				return "", fmt.Errorf("GET: the list ends with a broken line: %w", err)
+			if err != nil || len(key) == 0 {
+				return "", fmt.Errorf("GET: the list ends with the broken key %q", *line.Next)
 			}
-			return string(key), nil
+			next = string(key)
+			continue
+		case len(line.Key) == 0:
+			return "", errors.New("GET: the list has an entry with no key")
+		case r.Limit > 0 && n == r.Limit:
+			return "", fmt.Errorf("GET: the list has more than %d entries", r.Limit)
 		}
 		if !each(Entry{Key: string(line.Key), Value: line.Value}) {
 			return "", nil
@@ -141,4 +148,31 @@ func (c *Client) list(ctx context.Context, r Range, options []Option, each func(
 	}
 }
 
-const ndjson = "application/x-ndjson"
+const (
+	ndjson = "application/x-ndjson"
+	// longestLine has room for the longest value in base64, and its key.
+	longestLine = 2 * longestValue
+)
+
+// lines reads lines of JSON.
+type lines struct {
+	limit   io.LimitedReader
+	json    *json.Decoder
+	longest int64
+}
+
+func newLines(r io.Reader, longest int64) *lines {
+	l := &lines{limit: io.LimitedReader{R: r}, longest: longest}
+	l.json = json.NewDecoder(&l.limit)
+	return l
+}
+
+// next reads a line into v. It returns io.EOF after the last.
+func (l *lines) next(v any) error {
+	l.limit.N = l.longest
+	err := l.json.Decode(v)
+	if err != nil && l.limit.N == 0 {
+		return fmt.Errorf("a line has more than %d bytes", l.longest)
+	}
+	return err
+}
