@@ -102,7 +102,7 @@ func dockerDrain(t *testing.T, e *engine) {
 // it goes, since it takes its limits from there.
 func dockerLimits(t *testing.T, e *engine) {
 	const limit, values, clients = 128 << 20, 5000, 32
-	c := e.start(t, "--memory", strconv.Itoa(limit), "--memory-swap", strconv.Itoa(limit), "--cpus", "2")
+	c := e.start(t, "-e", "SPILLWAY_SLO=none", "--memory", strconv.Itoa(limit), "--memory-swap", strconv.Itoa(limit), "--cpus", "2")
 	m := c.metrics()
 	// A tenth is left for what the collector does not see, and an eighth is the cache of values.
 	require.InDelta(t, 0.9*limit-limit/8, m.sum("go_gc_gomemlimit_bytes"), 0.05*limit)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // How long a service may take. A large store takes some seconds to open, and to
@@ -57,7 +58,7 @@ func settings(c *scenario.Combination, slo time.Duration) []string {
 		set("STRATEGY", c.Strategy)
 		set("STORE_PARALLEL", strconv.Itoa(c.StoreParallel))
 		if c.Objective != scenario.Unset {
-			set("SLO", cmp.Or(c.Objective, slo.String()))
+			set("SLO", cmp.Or(c.Objective, workload.Options{SLO: slo}.WithDefaults().SLO.String()))
 		}
 	}
 	set("WORKERS", strconv.Itoa(workers))
