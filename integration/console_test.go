@@ -165,7 +165,7 @@ func TestConsole_LearnedAndObserved(t *testing.T) {
 // shown; a switch by others is, too.
 func TestConsole_Switches(t *testing.T) {
 	t.Parallel()
-	s := start(t, plain, "SPILLWAY_STRATEGY=fifo")
+	s := start(t, plain, "SPILLWAY_STRATEGY=fifo", "SPILLWAY_SLO=")
 	p := s.console(1280)
 	p.until(text("health") + ` === 'serving'`)
 	strategy := func() string {

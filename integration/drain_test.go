@@ -26,7 +26,7 @@ func TestDrain_FinishesWhatIsInFlight(t *testing.T) {
 			t.Parallel()
 			const requests = 8 // as many wait as there are workers, which is no queue that stands for codel
 			folder := "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data")
-			s := start(t, raced, folder, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_WORKERS=4", "SPILLWAY_STORE_DELAY=300ms", "SPILLWAY_SLO=none")
+			s := start(t, raced, folder, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_WORKERS=4", "SPILLWAY_STORE_DELAY=300ms")
 			clients := make([]*client, requests)
 			for i := range clients {
 				clients[i] = s.dial()
@@ -181,7 +181,7 @@ func TestDrain_TimesOut(t *testing.T) {
 	for _, pools := range []string{"shared", "split"} {
 		t.Run(pools, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, raced, "SPILLWAY_POOLS="+pools, "SPILLWAY_WORKERS=2", "SPILLWAY_STORE_DELAY=1h", "SPILLWAY_DRAIN_TIMEOUT=300ms", "SPILLWAY_SLO=none")
+			s := start(t, raced, "SPILLWAY_POOLS="+pools, "SPILLWAY_WORKERS=2", "SPILLWAY_STORE_DELAY=1h", "SPILLWAY_DRAIN_TIMEOUT=300ms")
 			var running, waiting []*client
 			submit := func(method string) *client {
 				c := s.dial()

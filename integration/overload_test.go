@@ -34,7 +34,7 @@ func queueing() []string {
 func occupy(t *testing.T, strategy string, env ...string) *service {
 	t.Helper()
 	s := start(t, raced, append([]string{"SPILLWAY_STRATEGY=" + strategy,
-		"SPILLWAY_WORKERS=1", "SPILLWAY_STORE_DELAY=1h", "SPILLWAY_SLO=none"}, env...)...)
+		"SPILLWAY_WORKERS=1", "SPILLWAY_STORE_DELAY=1h"}, env...)...)
 	s.dial().mustSend(t, http.MethodPut, entity("running"), "v")
 	s.eventually("the worker is busy", func() bool {
 		return s.metrics().sum("spillway_workers_busy", strategyLabel(strategy)) == 1
@@ -197,7 +197,7 @@ func TestOverload_ShedRequestsHaveNoEffect(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, raced, "SPILLWAY_STRATEGY="+strategy, "SPILLWAY_WORKERS=1",
-				"SPILLWAY_QUEUE_CAPACITY=2", "SPILLWAY_STORE_DELAY=1s", "SPILLWAY_SLO=none")
+				"SPILLWAY_QUEUE_CAPACITY=2", "SPILLWAY_STORE_DELAY=1s")
 			// The worker may be free before the requests below arrive, if the machine
 			// is slow. They are done then, and it is tried again.
 			var seen struct{ expired, abandoned bool }

@@ -22,7 +22,7 @@ func TestSwitch_AllPairs(t *testing.T) {
 	for _, pools := range []string{"shared", "split"} {
 		t.Run(pools, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, raced, "SPILLWAY_POOLS="+pools, "SPILLWAY_WORKERS=2", "SPILLWAY_SYNC=never", "SPILLWAY_SLO=none")
+			s := start(t, raced, "SPILLWAY_POOLS="+pools, "SPILLWAY_WORKERS=2", "SPILLWAY_SYNC=never")
 			var answered, late atomic.Int64
 			var stop atomic.Bool
 			done := make(chan error, 1)

@@ -465,13 +465,15 @@
     e.preventDefault();
     $('confirm-yes').disabled = true;
     set($('confirm-error'), '');
+    const wanted = changes();
     try {
       const answer = await fetch('strategy', {
-        method: 'PUT', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify(changes()),
+        method: 'PUT', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify(wanted),
       });
       const said = await answer.json();
       if (!answer.ok) throw new Error(said.detail || `status ${answer.status}`);
-      announce(said.strategy !== last.strategy ? `The strategy is now ${said.strategy}.` : `The objective is ${said.objective.in_force}, the mode ${said.mode}.`);
+      // The stream may have told of the switch already.
+      announce(wanted.strategy ? `The strategy is now ${said.strategy}.` : `The objective is ${said.objective.in_force}, the mode ${said.mode}.`);
       last = { ...last, strategy: said.strategy, objective: said.objective, mode: said.mode };
       showStrategy(said.strategy);
       $('confirm').close();
