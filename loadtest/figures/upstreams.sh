@@ -1,10 +1,12 @@
 #!/bin/sh
 # Measures the table of docs/proxy.md: services that others wrote, alone and behind the proxy.
 #
-#	loadtest/figures/upstreams.sh gunicorn|php|nginx [FLAGS OF COMPARE]
+#	loadtest/figures/upstreams.sh gunicorn|php|nginx [LOADS]
+#	loadtest/figures/upstreams.sh gunicorn --rates 234,390,975 --connections 64,200,2000 --warmup 0s --duration 15s
 #
-# It takes make build and, in the PATH, gunicorn, or php, or nginx with its echo module. The
-# results are in reports/upstreams-NAME, a quarter of an hour later.
+# It takes make build and, in the PATH, gunicorn, or php, or nginx with its echo module. With
+# LOADS, flags of loadtest compare, it measures these, and Envoy with its adaptive concurrency
+# if that is in the PATH. The results are in reports/upstreams-NAME, a quarter of an hour later.
 set -eu
 cd "$(dirname "$0")/../.."
 name=${1:?gunicorn, php or nginx}
@@ -62,10 +64,46 @@ behind() {
 	echo "$(upstream 127.0.0.2) & exec '$PWD/bin/spillway' proxy --upstream http://127.0.0.2:{port} \
 --listen 127.0.0.1:{port} --admin-listen 127.0.0.1:0 --log-level error $*"
 }
+# Envoy's filter has the settings of its documentation.
+envoy() {
+	cat >"$files/envoy.yaml" <<-'END'
+		static_resources:
+		  listeners:
+		  - address: {socket_address: {address: 127.0.0.1, port_value: PORT}}
+		    filter_chains:
+		    - filters:
+		      - name: envoy.filters.network.http_connection_manager
+		        typed_config:
+		          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+		          stat_prefix: in
+		          route_config: {virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: up, timeout: 60s}}]}]}
+		          http_filters:
+		          - name: envoy.filters.http.adaptive_concurrency
+		            typed_config:
+		              "@type": type.googleapis.com/envoy.extensions.filters.http.adaptive_concurrency.v3.AdaptiveConcurrency
+		              gradient_controller_config:
+		                sample_aggregate_percentile: {value: 90}
+		                concurrency_limit_params: {concurrency_update_interval: 0.1s}
+		                min_rtt_calc_params: {jitter: {value: 10}, interval: 60s, request_count: 50}
+		          - name: envoy.filters.http.router
+		            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+		  clusters:
+		  - name: up
+		    circuit_breakers: {thresholds: [{max_connections: 20000, max_pending_requests: 20000, max_requests: 20000}]}
+		    load_assignment: {cluster_name: up, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.2, port_value: PORT}}}}]}]}
+	END
+	echo "$(upstream 127.0.0.2) & sed 's|PORT|{port}|' '$files/envoy.yaml' >'$files/{port}.yaml'; \
+exec envoy -c '$files/{port}.yaml' --log-level off --use-dynamic-base-id >/dev/null 2>&1"
+}
+
+if [ $# = 0 ]; then
+	set -- --rates $rates --connections $connections --repetitions 3 --duration 6s --warmup 3s
+elif command -v envoy >/dev/null; then
+	set -- --service "envoy=$(envoy)" "$@"
+fi
 exec bin/loadtest compare --service "alone=$(upstream 127.0.0.1)" \
 	--service "fifo=$(behind --strategy fifo --workers $hands)" \
-	--service "fixed=$(behind --workers $hands)" \
-	--service "learned=$(behind)" \
+	--service "fixed=$(behind --workers $hands --slo 200ms)" \
+	--service "learned=$(behind --slo 200ms)" \
 	--service "observe=$(behind --mode observe --queue-capacity 10000)" \
-	--target 'GET /' --rates $rates --connections $connections --slo 200ms \
-	--repetitions 3 --duration 6s --warmup 3s --out "reports/upstreams-$name" "$@"
+	--target 'GET /' --slo 200ms --out "reports/upstreams-$name" "$@"
