@@ -1,6 +1,9 @@
 package restraint
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // throttle decides which requests not to send to a service that refuses most of them: a
 // share of
@@ -9,7 +12,8 @@ import "time"
 //
 // if that is more than 0. Requests are those of the last ten seconds that were answered,
 // and those that were not sent. The latter count in full while half of the answered ones
-// or more were refused, and for less the fewer were.
+// or more were refused, and for less the fewer were. Nothing is held back for a difference
+// that chance may make where half is accepted.
 //
 // What is under way counts for nothing. So a service that refuses nothing is sent
 // everything, and ten seconds after the last refusal it is so again. A service that
@@ -37,6 +41,8 @@ type counts struct {
 const (
 	period = 500 * time.Millisecond
 	slack  = 10
+	// deviations is how many standard deviations chance may make.
+	deviations = 4
 )
 
 // advance forgets what is older than ten seconds, and returns the youngest period.
@@ -60,12 +66,14 @@ func (t *throttle) advance(now time.Time) *counts {
 // admit reports whether a request is sent. The draw is from 0 to 1.
 func (t *throttle) admit(now time.Time, draw float64) bool {
 	p := t.advance(now)
-	requests := float64(t.sum.answered)
-	if t.sum.answered > 0 {
-		refused := float64(t.sum.answered-t.sum.accepted) / requests
+	requests, accepted := float64(t.sum.answered), float64(t.sum.accepted)
+	chance := 0. // what it may add to the difference
+	if requests > 0 {
+		refused := (requests - accepted) / requests
+		chance = deviations * 2 * math.Sqrt(accepted*refused)
 		requests += float64(t.sum.held) * min(1, 2*refused)
 	}
-	if draw*(requests+1) >= requests-2*float64(t.sum.accepted)-slack {
+	if over := requests - 2*accepted - slack; over <= chance || draw*(requests+1) >= over {
 		return true
 	}
 	p.held++

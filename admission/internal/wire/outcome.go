@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"time"
 
@@ -27,14 +28,22 @@ func StatusOutcome(status int) admission.Outcome {
 const moment = 10 * time.Millisecond
 
 // Outcome returns what a request tells that has ended as how says, unless its context had
-// ended by then. If that was at its deadline, it was too late. Otherwise its client has left,
-// and nobody knows what would have become of it.
+// ended by then. If that was at its deadline, it was too late, even if nobody has ended the
+// context yet. Otherwise its client has left, and nobody knows what would have become of it.
 func Outcome(ctx context.Context, how admission.Outcome) admission.Outcome {
-	if how == admission.Ignored || ctx.Err() == nil {
+	if how == admission.Ignored {
 		return how
 	}
-	if d, ok := ctx.Deadline(); ok && time.Until(d) < moment {
-		return admission.Dropped
+	left := time.Duration(math.MaxInt64)
+	if d, ok := ctx.Deadline(); ok {
+		left = time.Until(d)
 	}
-	return admission.Ignored
+	switch ended := ctx.Err() != nil; {
+	case left <= 0, ended && left < moment:
+		return admission.Dropped
+	case ended:
+		return admission.Ignored
+	default:
+		return how
+	}
 }

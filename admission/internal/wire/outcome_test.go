@@ -64,3 +64,14 @@ func TestOutcome(t *testing.T) {
 		})
 	}
 }
+
+// overdue is a context whose deadline has passed, and that nobody has ended: its timer is late.
+type overdue struct{ context.Context }
+
+func (overdue) Deadline() (time.Time, bool) { return time.Now(), true }
+
+func TestOutcome_Overdue(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, admission.Dropped, Outcome(overdue{t.Context()}, admission.Good))
+	require.Equal(t, admission.Ignored, Outcome(overdue{t.Context()}, admission.Ignored))
+}
