@@ -15,12 +15,12 @@ import (
 	"github.com/spillway-go/spillway/admission/admissionhttp"
 )
 
-// A request that need not wait costs three allocations more than without: of its writer, its
-// context, and of the copy that has it.
+// A request that need not wait costs two allocations more than without: of its writer, and of
+// the copy of the request that has its context. net/http offers no other way to set that.
 func TestHandler_Allocs(t *testing.T) {
 	c, err := admission.New(admission.Options{Concurrency: 1})
 	require.NoError(t, err)
 	h := admissionhttp.Handler(c, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) }), 3.0)
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) }), 2.0)
 }

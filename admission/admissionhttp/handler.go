@@ -121,9 +121,13 @@ func (o Options) Handler(c *admission.Controller, next http.Handler) http.Handle
 		}
 		how := admission.Ignored // if it panics
 		defer func() { permit.Done(how) }()
-		r = r.WithContext(permit.Context(r.Context()))
+		held := &writer{
+			ResponseWriter: w, permit: permit, hold: o.Hold, ctx: ctx,
+			inner: within{r.Context(), c, permit}, connect: r.Method == http.MethodConnect,
+		}
+		r = r.WithContext(&held.inner)
 		r.Body = read
-		next.ServeHTTP(hold(w, r, &writer{permit: permit, hold: o.Hold, ctx: ctx}), r)
+		next.ServeHTTP(held.able(), r)
 		how = wire.Outcome(ctx, admission.Good) // unless the answer has begun, and said so itself
 	})
 }

@@ -19,8 +19,24 @@ type writer struct {
 	permit  admission.Permit
 	hold    Hold
 	ctx     context.Context // ends with the time of the request
+	inner   within          // the context of what is served, here to be one allocation
 	connect bool            // the request is a CONNECT, and so is an upgrade over HTTP/2
 	begun   bool            // the headers have gone out
+}
+
+// within is a context as [admission.Permit.Context] returns it.
+type within struct {
+	context.Context
+	controller *admission.Controller
+	permit     admission.Permit
+}
+
+// Value is context.Context's.
+func (w *within) Value(key any) any {
+	if key == any(w.controller) && w.permit != (admission.Permit{}) { // or a handler before has it
+		return w.permit
+	}
+	return w.Context.Value(key)
 }
 
 var (
@@ -34,20 +50,20 @@ var (
 	} = both{}
 )
 
-// hold returns what next writes to: held, before w. It can flush, and hand the connection over,
-// if w can: there are handlers that ask by a type assertion.
-func hold(w http.ResponseWriter, r *http.Request, held *writer) http.ResponseWriter {
-	held.ResponseWriter, held.connect = w, r.Method == http.MethodConnect
-	flushes, hijacks := can[http.Flusher](w) || can[flushErrorer](w), can[http.Hijacker](w)
+// able returns w as one that can flush, and hand the connection over, if the writer behind can:
+// there are handlers that ask by a type assertion.
+func (w *writer) able() http.ResponseWriter {
+	behind := w.ResponseWriter
+	flushes, hijacks := can[http.Flusher](behind) || can[flushErrorer](behind), can[http.Hijacker](behind)
 	switch {
 	case flushes && hijacks:
-		return both{held}
+		return both{w}
 	case flushes:
-		return flusher{held}
+		return flusher{w}
 	case hijacks:
-		return hijacker{held}
+		return hijacker{w}
 	default:
-		return held
+		return w
 	}
 }
 
