@@ -392,7 +392,7 @@ func (c *Controller) SetConcurrency(n int) error {
 
 // SetObjective changes Options.Objective. It holds at once, for what waits too.
 func (c *Controller) SetObjective(d time.Duration) error {
-	if err := checkObjective(d); err != nil {
+	if err := cmp.Or(c.usable(), checkObjective(d)); err != nil {
 		return err
 	}
 	return c.engine.Objective().Set(d)
@@ -403,7 +403,7 @@ func (c *Controller) Objective() *strategies.Objective { return c.engine.Objecti
 
 // SetMode changes Options.Mode. The strategy begins anew, with what waits.
 func (c *Controller) SetMode(m Mode) error {
-	if err := checkMode(m); err != nil {
+	if err := cmp.Or(c.usable(), checkMode(m)); err != nil {
 		return err
 	}
 	if err := c.engine.SetObserve(m == Observe); err != nil {
@@ -474,8 +474,8 @@ func (c *Controller) Drain(ctx context.Context) error {
 }
 
 // Close turns away what waits and all new requests, for the reason draining; the errors
-// are also ErrClosed, as are those of Switch, SwitchTo and SetConcurrency. Permits can still
-// be given back. Close may be called more than once.
+// are also ErrClosed, as are those of Switch, SwitchTo and the setters. Permits can still be
+// given back. Close may be called more than once.
 func (c *Controller) Close() {
 	c.closed.Store(true)
 	c.engine.Leave()

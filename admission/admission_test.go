@@ -464,6 +464,8 @@ func TestController_Close(t *testing.T) {
 		small.Release()
 		require.Zero(t, c.Stats().InUse)
 		require.ErrorIs(t, c.SetConcurrency(5), admission.ErrClosed)
+		require.ErrorIs(t, c.SetObjective(time.Second), admission.ErrClosed)
+		require.ErrorIs(t, c.SetMode(admission.Observe), admission.ErrClosed)
 		require.ErrorIs(t, c.Switch("fifo"), admission.ErrClosed)
 		require.ErrorIs(t, c.SwitchTo(strategies.EDF(strategies.EDFOptions{})), admission.ErrClosed)
 		require.NoError(t, c.Drain(t.Context()))

@@ -55,7 +55,7 @@ func (o *Options) readAhead(w http.ResponseWriter, r *http.Request) (ahead io.Re
 	b := &body{ReadCloser: r.Body, read: make([]byte, 0, min(most, firstBuffer)+1)}
 	for b.err == nil && int64(len(b.read)) <= most {
 		if len(b.read) == cap(b.read) {
-			b.read = append(make([]byte, 0, min(2*int64(cap(b.read)), most+1)), b.read...)
+			b.read = append(make([]byte, 0, min(2*int64(cap(b.read)), most)+1), b.read...)
 		}
 		deadline(bodyTime + time.Duration(len(b.read))*time.Second/slowest)
 		var n int

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -169,7 +170,7 @@ func TestHandler_Bodies(t *testing.T) {
 	t.Parallel()
 	text := func(n int) []byte { return bytes.Repeat([]byte("0123456789abcde\n"), n/16+1)[:n] }
 	c := adaptertest.Open(t, admission.Options{Concurrency: 8})
-	for _, buffer := range []int{-1, 0, 1, 1000, 1 << 20} {
+	for _, buffer := range []int{-1, 0, 1, 1000, 1 << 20, math.MaxInt} {
 		_, client := serve(t, c, admissionhttp.Options{BufferBody: buffer}.Handler(c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b, err := io.ReadAll(r.Body)
 			if err != nil {

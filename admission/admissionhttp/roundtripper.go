@@ -58,9 +58,10 @@ var ErrThrottled = errors.New("not sent: the service has refused most of the req
 const (
 	// longestTimeout is what TimeoutHeader says at most.
 	longestTimeout = time.Hour
-	// drained is how much of a refusal's body is read, so that its connection can be
-	// used again.
-	drained = 64 << 10
+	// drained is how much of a refusal's body is read, and drainTime for how long at most, so
+	// that its connection can be used again.
+	drained   = 64 << 10
+	drainTime = 100 * time.Millisecond
 )
 
 // RoundTrip sends the request, retries it if that is safe and of use, and returns the last
@@ -76,7 +77,7 @@ const (
 // bodies in memory. It is not retried if its context would end before the next attempt.
 // An answer has no Spillway-Shed if an earlier attempt may have had an effect.
 func (r *RoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	if malformed(req.Header) || req.Context().Err() != nil {
+	if malformed(req) || req.Context().Err() != nil {
 		return r.base().RoundTrip(req) // which says so
 	}
 	if !r.restraint.Begin() {
@@ -112,13 +113,20 @@ func (r *RoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		uncertain = uncertain || !isSafe(req.Method) && !unbegun(resp, err)
 		if resp != nil {
-			_, _ = io.CopyN(io.Discard, resp.Body, drained)
-			_ = resp.Body.Close()
+			discard(resp.Body)
 		}
 		if err := restraint.Sleep(req.Context(), wait); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// discard closes the body of an answer. One that does not end holds up nobody.
+func discard(body io.ReadCloser) {
+	late := time.AfterFunc(drainTime, func() { _ = body.Close() }) // which ends the read
+	_, _ = io.CopyN(io.Discard, body, drained)
+	late.Stop()
+	_ = body.Close()
 }
 
 func (r *RoundTripper) base() http.RoundTripper {
@@ -148,9 +156,6 @@ func (r *RoundTripper) prepare(req *http.Request) *http.Request {
 	}
 	left := min(max(time.Until(end), time.Millisecond), longestTimeout)
 	sent.Header = req.Header.Clone()
-	if sent.Header == nil {
-		sent.Header = http.Header{}
-	}
 	sent.Header.Set(r.TimeoutHeader, strconv.FormatInt(left.Milliseconds(), 10))
 	return sent
 }
@@ -185,9 +190,15 @@ func (s *source) Close() error {
 	return s.ReadCloser.Close()
 }
 
-// malformed reports whether a header has a value that cannot be sent.
-func malformed(h http.Header) bool {
-	for _, values := range h {
+// malformed reports whether a request is none that HTTP/1.1 can send (RFC 9110, 5.6.2).
+func malformed(req *http.Request) bool {
+	if req.URL == nil || req.Header == nil || req.Method != "" && !isToken(req.Method) {
+		return true
+	}
+	for name, values := range req.Header {
+		if !isToken(name) {
+			return true
+		}
 		for _, v := range values {
 			if strings.ContainsFunc(v, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 				return true
@@ -195,6 +206,12 @@ func malformed(h http.Header) bool {
 		}
 	}
 	return false
+}
+
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
 }
 
 // outcome returns what became of an attempt.

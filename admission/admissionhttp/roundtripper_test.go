@@ -423,24 +423,56 @@ func TestRoundTripper_HealthyService(t *testing.T) {
 	})
 }
 
-// A header that cannot be sent is its caller's fault: it is tried once, and throttles
-// nobody.
-func TestRoundTripper_MalformedHeader(t *testing.T) {
+// What cannot be sent is its caller's fault: it is tried once, and throttles nobody.
+func TestRoundTripper_Malformed(t *testing.T) {
 	t.Parallel()
-	tried := 0
-	r := &RoundTripper{Base: roundTripperFunc(func(req *http.Request) (*http.Response, error) {
-		tried++
-		return http.DefaultTransport.RoundTrip(req)
-	})}
-	const n = 100
-	for range n {
-		req, err := http.NewRequest(http.MethodGet, "http://x/", nil)
-		require.NoError(t, err)
-		req.Header.Set("X-Name", "two\nlines")
-		_, err = r.RoundTrip(req)
-		require.ErrorContains(t, err, "X-Name")
+	for name, spoil := range map[string]func(*http.Request){
+		"a header of two lines": func(r *http.Request) { r.Header.Set("X-Name", "two\nlines") },
+		"a name with a space":   func(r *http.Request) { r.Header["X Name"] = []string{"x"} },
+		"a name of nothing":     func(r *http.Request) { r.Header[""] = []string{"x"} },
+		"no headers":            func(r *http.Request) { r.Header = nil },
+		"a method of two words": func(r *http.Request) { r.Method = "GET ME" },
+		"no URL":                func(r *http.Request) { r.URL = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tried := 0
+			r := &RoundTripper{TimeoutHeader: "Timeout", Base: roundTripperFunc(func(req *http.Request) (*http.Response, error) {
+				tried++
+				return http.DefaultTransport.RoundTrip(req)
+			})}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			const n = 100
+			for range n {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://x/", nil)
+				require.NoError(t, err)
+				spoil(req)
+				_, err = r.RoundTrip(req)
+				require.Error(t, err)
+			}
+			require.Equal(t, n, tried)
+		})
 	}
-	require.Equal(t, n, tried)
+}
+
+// The body of a refusal may never end. It is given up, and the request is sent again.
+func TestRoundTripper_RefusalWithoutEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		r := &RoundTripper{Base: service(func(*http.Request) (*http.Response, error) {
+			if sent++; sent > 1 {
+				return respond(200), nil
+			}
+			refusal := respond(503, "Spillway-Shed: full", "Retry-After: 0")
+			refusal.Body, _ = io.Pipe() // into which nobody writes
+			return refusal, nil
+		})}
+		begun := time.Now()
+		require.NoError(t, ask(t.Context(), r))
+		require.Less(t, time.Since(begun), time.Second)
+	})
 }
 
 // A body that its caller cannot read, or whose length is another than was said, throttles

@@ -9,8 +9,9 @@ import "strings"
 func OfContent(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
-	case "accept-ranges", "age", "digest", "etag", "expires", "last-modified", "link", "location", "pragma", "refresh",
-		"repr-digest", "surrogate-control", "surrogate-key", "trailer", "warning":
+	case "accept-ranges", "age", "digest", "edge-control", "etag", "expires", "last-modified", "link", "location", "pragma",
+		"refresh", "repr-digest", "surrogate-control", "surrogate-key", "trailer", "warning",
+		"x-accel-expires", "x-accel-redirect", "x-sendfile": // by which proxies keep or replace an answer
 		return true
 	}
 	return strings.HasSuffix(name, "cache-control") || strings.HasPrefix(name, "trailer:") ||

@@ -11,7 +11,7 @@ func TestOfContent(t *testing.T) {
 	for _, name := range []string{
 		"Content-Type", "Content-Length", "Content-Encoding", "Content-Disposition", "content-digest", "ETag", "Last-Modified",
 		"Cache-Control", "CDN-Cache-Control", "Surrogate-Control", "Expires", "Age", "Accept-Ranges", "Location", "Link",
-		"Trailer", "Trailer:Checksum",
+		"Trailer", "Trailer:Checksum", "X-Accel-Expires", "X-Accel-Redirect", "X-Sendfile", "Edge-Control",
 	} {
 		require.True(t, OfContent(name), name)
 	}
