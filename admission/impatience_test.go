@@ -75,28 +75,40 @@ func TestLearned_OneImpatientClient(t *testing.T) {
 // handler cannot do those in time is not its fault.
 func TestLearned_ItsOwnQueueIsNotTheResource(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := open(t, admission.Options{})
-		const perSecond = 50
-		var served [6]atomic.Int64 // in each half minute
-		began := time.Now()
-		for i := range 180 * perSecond {
-			time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / perSecond)))
-			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				if c.Do(ctx, admission.Request{}, func(ctx context.Context) error { return sleep(ctx, 2*time.Second) }) == nil {
-					served[i/(30*perSecond)].Add(1)
+	for _, row := range []struct {
+		strategy string
+		first    int64 // served in the first half minute, in which the number grows, at least
+		grown    int   // the half minute from which on nearly all are
+	}{
+		{"auto", 200, 1},
+		{"fifo", 20, 3}, // by which those who have waited longest, and have least time left, go first
+	} {
+		t.Run(row.strategy, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := open(t, admission.Options{Strategy: row.strategy})
+				const perSecond = 50
+				var served [6]atomic.Int64 // in each half minute
+				began := time.Now()
+				for i := range 180 * perSecond {
+					time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / perSecond)))
+					go func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+						defer cancel()
+						if c.Do(ctx, admission.Request{}, func(ctx context.Context) error { return sleep(ctx, 2*time.Second) }) == nil {
+							served[i/(30*perSecond)].Add(1)
+						}
+					}()
 				}
-			}()
-		}
-		time.Sleep(time.Minute)
-		require.Zero(t, c.Stats().Learned.Dropped)
-		require.GreaterOrEqual(t, served[0].Load(), int64(200), "in which the number grows")
-		for i := range served[1:] {
-			require.Greater(t, served[1+i].Load(), int64(30*perSecond*9/10), "half minute %d", 2+i)
-		}
-	})
+				time.Sleep(time.Minute)
+				require.Zero(t, c.Stats().Learned.Dropped)
+				require.GreaterOrEqual(t, served[0].Load(), row.first)
+				for i := row.grown; i < len(served); i++ {
+					require.Greater(t, served[i].Load(), int64(30*perSecond*9/10), "half minute %d", 1+i)
+				}
+			})
+		})
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
