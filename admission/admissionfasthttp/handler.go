@@ -73,6 +73,9 @@ func HealthCheck(ctx *fasthttp.RequestCtx) bool {
 //
 // A learned concurrency measures the time until next returns. 502, 503, 504 and answers after
 // the request's deadline are Dropped. 408, 429 and panics are Ignored.
+//
+// A fasthttp.TimeoutHandler belongs before it. Within it the places would be given back while
+// the handler is still at work, and two goroutines would use the same response.
 func (o Options) Handler(c *admission.Controller, next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	switch {
 	case c == nil:
