@@ -223,7 +223,6 @@ func TestAcquire_TurnedAway(t *testing.T) {
 	})
 }
 
-// A permit is void once it was released, whoever has its places by then.
 // The first word on how a request ended counts, and what comes after it changes nothing, also
 // once the places are taken again.
 func TestPermit_Done(t *testing.T) {

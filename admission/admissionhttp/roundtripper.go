@@ -1,5 +1,3 @@
-// Package admissionhttp puts the queues of package admission in front of net/http's
-// handlers. Its [RoundTripper] retries and throttles on the client's side.
 package admissionhttp
 
 import (
