@@ -223,6 +223,42 @@ func TestAcquire_TurnedAway(t *testing.T) {
 	})
 }
 
+// Who is turned away is told how long the queue takes to drain, but no more than half a minute.
+func TestAcquire_RetryAfter(t *testing.T) {
+	t.Parallel()
+	for takes, want := range map[time.Duration]time.Duration{
+		time.Millisecond: time.Second, 100 * time.Millisecond: 11 * time.Second, time.Minute: 30 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := open(t, admission.Options{Strategy: "fifo", Concurrency: 1, Capacity: 100})
+			held := take(t, c, 1)
+			for range 100 {
+				go func() {
+					p, err := c.Acquire(t.Context(), admission.Request{})
+					require.NoError(t, err)
+					time.Sleep(takes)
+					p.Release()
+				}()
+			}
+			synctest.Wait()
+			held.Release()
+			time.Sleep(101 * takes) // it is known now
+			held = take(t, c, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			for range 100 {
+				go func() { _, _ = c.Acquire(ctx, admission.Request{}) }()
+			}
+			synctest.Wait()
+			_, err := c.Acquire(t.Context(), admission.Request{})
+			var shed *admission.ShedError
+			require.ErrorAs(t, err, &shed)
+			require.Equal(t, want, shed.RetryAfter)
+			cancel()
+			held.Release()
+		})
+	}
+}
+
 // The first word on how a request ended counts, and what comes after it changes nothing, also
 // once the places are taken again.
 func TestPermit_Done(t *testing.T) {

@@ -112,6 +112,10 @@ func TestLearned_Do(t *testing.T) {
 			require.Equal(t, row.err, c.Do(t.Context(), admission.Request{}, func(context.Context) error { return row.err }))
 			require.Equal(t, row.dropped, c.Stats().Learned.Dropped)
 		}
+		late, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Equal(t, failed, c.Do(late, admission.Request{}, func(ctx context.Context) error { <-ctx.Done(); return failed }))
+		require.EqualValues(t, 2, c.Stats().Learned.Dropped, "whatever it says")
 		require.Panics(t, func() {
 			_ = c.Do(t.Context(), admission.Request{}, func(context.Context) error { panic("it fails") })
 		})

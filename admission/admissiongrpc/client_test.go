@@ -417,3 +417,22 @@ func dial(t *testing.T, ctl *admission.Controller) *grpc.ClientConn {
 	})
 	return conn
 }
+
+// A stream that cannot be opened got no answer either.
+func TestClient_StreamThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		open := new(admissiongrpc.Client).StreamClientInterceptor()
+		throttled := 0
+		for range 400 {
+			_, err := open(t.Context(), &grpc.StreamDesc{}, nil, "/a.B/C", func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+				return nil, status.Error(codes.Unavailable, "no")
+			})
+			require.Equal(t, codes.Unavailable, status.Code(err))
+			if errors.Is(err, admissiongrpc.ErrThrottled) {
+				throttled++
+			}
+		}
+		require.Greater(t, throttled, 200)
+	})
+}

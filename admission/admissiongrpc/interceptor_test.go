@@ -396,3 +396,46 @@ func TestStream_Headers(t *testing.T) {
 		})
 	}
 }
+
+// What a call ends with says whether the service could not do enough. A stream says so by its
+// first message, whatever comes later.
+func TestInterceptors_Outcomes(t *testing.T) {
+	t.Parallel()
+	for code, dropped := range map[codes.Code]uint64{
+		codes.OK: 0, codes.NotFound: 0, codes.Internal: 0, codes.Canceled: 0, codes.ResourceExhausted: 0,
+		codes.Unavailable: 1, codes.DeadlineExceeded: 1,
+	} {
+		for _, sent := range []bool{false, true} {
+			c := adaptertest.Open(t, admission.Options{})
+			end := status.Error(code, "no")
+			if !sent {
+				_, err := admissiongrpc.UnaryServerInterceptor(c)(t.Context(), nil, &grpc.UnaryServerInfo{},
+					func(context.Context, any) (any, error) { return nil, end })
+				require.Equal(t, end, err)
+				require.Equal(t, dropped, c.Stats().Learned.Dropped, "%v", code)
+			}
+			err := admissiongrpc.StreamServerInterceptor(c)(nil, &sink{ctx: t.Context()}, &grpc.StreamServerInfo{},
+				func(_ any, s grpc.ServerStream) error {
+					if sent {
+						require.NoError(t, s.SendMsg(nil))
+					}
+					return end
+				})
+			require.Equal(t, end, err)
+			if sent {
+				require.Zero(t, c.Stats().Learned.Dropped, "%v", code)
+			} else {
+				require.Equal(t, 2*dropped, c.Stats().Learned.Dropped, "%v", code)
+			}
+		}
+	}
+}
+
+// sink is a stream whose messages go nowhere.
+type sink struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *sink) Context() context.Context { return s.ctx }
+func (s *sink) SendMsg(any) error        { return nil }

@@ -246,3 +246,24 @@ func TestHandler_TalksInTurns(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, "hello", string(b))
 }
+
+// The time that a body has is over with the body, however long the handler takes.
+func TestHandler_TakesItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := adaptertest.Open(t, admission.Options{Concurrency: 1})
+		client := talk(t, admissionhttp.Handler(c, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Hour)
+			require.NoError(t, r.Context().Err())
+		})), new(http.Server))
+		from := bufio.NewReader(client)
+		for range 2 {
+			_, err := io.WriteString(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
+			require.NoError(t, err)
+			answer, err := http.ReadResponse(from, nil)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, answer.StatusCode)
+			require.NoError(t, answer.Body.Close())
+		}
+	})
+}

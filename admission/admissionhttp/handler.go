@@ -108,9 +108,6 @@ func (o Options) Handler(c *admission.Controller, next http.Handler) http.Handle
 		}
 		read, slow := o.readAhead(w, r)
 		if slow {
-			if r.ProtoMajor < 2 {
-				w.Header().Set("Connection", "close") // what follows is the rest of the body
-			}
 			refuse(w, wire.Problem(http.StatusRequestTimeout, "the request's body came too slowly"))
 			return
 		}

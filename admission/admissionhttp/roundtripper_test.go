@@ -570,3 +570,31 @@ func (c *closing) Close() error {
 	c.closed = true
 	return nil
 }
+
+// closed is a body that fails when it is read after it was closed.
+type closed struct{ io.Reader }
+
+func (closed) Read([]byte) (int, error) { return 0, errReset }
+func (closed) Close() error             { return nil }
+
+// A transport that has no connection any more closes the body. That it reads no more of it then
+// is no fault of the caller.
+func TestRoundTripper_BodyIsClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &RoundTripper{Base: roundTripperFunc(func(req *http.Request) (*http.Response, error) {
+			_ = req.Body.Close()
+			_, err := req.Body.Read(make([]byte, 1))
+			return nil, err
+		})}
+		throttled := 0
+		for range 200 {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", closed{})
+			require.NoError(t, err)
+			if _, err = r.RoundTrip(req); errors.Is(err, ErrThrottled) {
+				throttled++
+			}
+		}
+		require.Greater(t, throttled, 100)
+	})
+}

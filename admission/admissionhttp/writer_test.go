@@ -128,3 +128,17 @@ func TestHandler_HijacksThroughOthers(t *testing.T) {
 		})
 	}
 }
+
+// A CONNECT that is accepted is an upgrade, also over HTTP/2 (RFC 8441). What its client sends
+// is no body, which might be read.
+func TestHandler_Connect(t *testing.T) {
+	t.Parallel()
+	c := adaptertest.Open(t, admission.Options{Concurrency: 1})
+	for _, row := range []struct{ status, inUse int }{{http.StatusOK, 0}, {http.StatusForbidden, 1}} {
+		never, _ := io.Pipe()
+		admissionhttp.Handler(c, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(row.status)
+			require.Equal(t, row.inUse, c.Stats().InUse)
+		})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodConnect, "/", never))
+	}
+}

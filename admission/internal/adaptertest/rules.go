@@ -230,6 +230,7 @@ func learnsNothingOfClients(t *testing.T, a Adapter) {
 	let := a.Direct(c, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	require.Equal(t, strategies.ReasonNone, let(ctx, cancel))
+	require.Panics(t, func() { let(t.Context(), func() { panic("oops") }) }, "it may be of what its client has sent")
 	require.Zero(t, c.Stats().Learned.Dropped)
 	if !a.Gone {
 		return
@@ -611,16 +612,25 @@ func soak(t *testing.T, a Adapter) {
 	clients.Wait()
 }
 
-// Its client waits no more when it is answered.
+// Its client waits no more when it is answered, whether its answer goes on or not.
 func answersLate(t *testing.T, a Adapter) {
 	if !a.Timeout {
 		return
 	}
-	c := Open(t, admission.Options{})
-	client := a.Serve(t, c, Options{TrustHeaders: true}, func(Call) { <-time.After(20 * time.Millisecond) })
-	for !client.Call(t.Context(), "/", "Spillway-Timeout-Ms: 10").Served {
-		continue // on a machine that is too slow it is turned away
+	for _, goesOn := range []bool{false, true} {
+		c := Open(t, admission.Options{})
+		client := a.Serve(t, c, Options{TrustHeaders: true}, func(call Call) {
+			if <-time.After(20 * time.Millisecond); goesOn {
+				next := make(chan bool, 1)
+				next <- true
+				close(next)
+				call.Stream(Long, next)
+			}
+		})
+		for !client.Call(t.Context(), "/", "Spillway-Timeout-Ms: 10").Served {
+			continue // on a machine that is too slow it is turned away
+		}
+		InUse(t, c, 0)
+		require.EqualValues(t, 1, c.Stats().Learned.Dropped)
 	}
-	InUse(t, c, 0)
-	require.EqualValues(t, 1, c.Stats().Learned.Dropped)
 }
