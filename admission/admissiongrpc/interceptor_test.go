@@ -2,6 +2,7 @@ package admissiongrpc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -401,32 +402,35 @@ func TestStream_Headers(t *testing.T) {
 // first message, whatever comes later.
 func TestInterceptors_Outcomes(t *testing.T) {
 	t.Parallel()
-	for code, dropped := range map[codes.Code]uint64{
-		codes.OK: 0, codes.NotFound: 0, codes.Internal: 0, codes.Canceled: 0, codes.ResourceExhausted: 0,
-		codes.Unavailable: 1, codes.DeadlineExceeded: 1,
+	for code, how := range map[codes.Code]admission.Outcome{
+		codes.OK: admission.Good, codes.NotFound: admission.Good, codes.Internal: admission.Good,
+		codes.Canceled: admission.Ignored, codes.ResourceExhausted: admission.Ignored,
+		codes.Unavailable: admission.Dropped, codes.DeadlineExceeded: admission.Dropped,
 	} {
-		for _, sent := range []bool{false, true} {
-			c := adaptertest.Open(t, admission.Options{})
-			end := status.Error(code, "no")
-			if !sent {
+		end := status.Error(code, "no")
+		for name, row := range map[string]struct {
+			call func(*admission.Controller) error
+			how  admission.Outcome
+		}{
+			"unary": {func(c *admission.Controller) error {
 				_, err := admissiongrpc.UnaryServerInterceptor(c)(t.Context(), nil, &grpc.UnaryServerInfo{},
 					func(context.Context, any) (any, error) { return nil, end })
-				require.Equal(t, end, err)
-				require.Equal(t, dropped, c.Stats().Learned.Dropped, "%v", code)
-			}
-			err := admissiongrpc.StreamServerInterceptor(c)(nil, &sink{ctx: t.Context()}, &grpc.StreamServerInfo{},
-				func(_ any, s grpc.ServerStream) error {
-					if sent {
-						require.NoError(t, s.SendMsg(nil))
-					}
-					return end
-				})
-			require.Equal(t, end, err)
-			if sent {
-				require.Zero(t, c.Stats().Learned.Dropped, "%v", code)
-			} else {
-				require.Equal(t, 2*dropped, c.Stats().Learned.Dropped, "%v", code)
-			}
+				return err
+			}, how},
+			"stream": {func(c *admission.Controller) error {
+				return admissiongrpc.StreamServerInterceptor(c)(nil, &sink{ctx: t.Context()}, &grpc.StreamServerInfo{},
+					func(any, grpc.ServerStream) error { return end })
+			}, how},
+			"stream with a message": {func(c *admission.Controller) error {
+				return admissiongrpc.StreamServerInterceptor(c)(nil, &sink{ctx: t.Context()}, &grpc.StreamServerInfo{},
+					func(_ any, s grpc.ServerStream) error { return errors.Join(s.SendMsg(nil), end) })
+			}, admission.Good},
+		} {
+			good := false // it was, and in time
+			c := adaptertest.Open(t, admission.Options{Objective: time.Hour, Released: func(e admission.Event) { good = e.InTime }})
+			require.Equal(t, code, status.Code(row.call(c)))
+			require.Equal(t, row.how == admission.Good, good, "%s: %v", name, code)
+			require.Equal(t, row.how == admission.Dropped, c.Stats().Learned.Dropped == 1, "%s: %v", name, code)
 		}
 	}
 }
