@@ -9,7 +9,8 @@ import (
 // from its arrival.
 //
 // A turn is a worker taking work. The pace is the mean time from one task taken to the next
-// while tasks wait. The room is how many may wait such that the last is still answered in
+// while tasks wait; one that takes 16 service times or more counts as so many, as a standstill
+// is no pace. The room is how many may wait such that the last is still answered in
 // time: what the objective leaves over the present service time, divided by the pace. While
 // all that wait fit into it, they are served in order of arrival and nobody is refused.
 //
@@ -26,7 +27,8 @@ import (
 //	          to overload:   it lasts for an objective and 512 turns
 //	overload  to calm:       workers find nothing 256 times more often than somebody is told,
 //	                         or nothing happens for 8 turns and 3 for each worker
-//	          to retry:      each 8,192 turns, as those told may be those who come again
+//	          to retry:      for 16 times as many turns as the last retry took, 2,048 to 8,192:
+//	                         those told may be those who come again
 //	retry     to overload:   more wait than the room
 //	          to calm:       no more do, for 16 turns for each task of the room
 //
@@ -72,6 +74,7 @@ type auto struct {
 		from  int64 // the turn at which the state began
 		above int64 // the last turn at which more waited than the room
 		spare int   // how often workers have found nothing, less how often somebody was told
+		doubt int64 // the turns of the overload until the next retry
 
 		turns  int64 // counts them
 		turned int64 // when the last one began, or something began to wait
@@ -114,7 +117,9 @@ const (
 	autoSpare      = 256    // times that workers find nothing until it is over
 	autoQuiet      = 8      // turns in whose time nothing happens until it is over
 	autoQuietEach  = 3      // and turns for each worker
-	autoRetryEach  = 8192   // turns
+	autoRetryShare = 16     // times as long as the last retry took until the next
+	autoRetryFirst = 2048   // turns until the next at least
+	autoRetryLast  = 8192   // turns until the next at most
 	autoRetryFor   = 16     // turns for each task of the room
 	autoHang       = 16     // service times in which no turn begins until hardly anybody may wait
 
@@ -237,6 +242,9 @@ func (q *auto) TurnBegan(now int64) {
 	q.mu.turns++
 	// The first turns of all workers tell no more than one: they may end together.
 	recent := autoRecent + autoRecentEach*workers
+	if q.mu.known >= recent {
+		took = min(took, autoHang*workers*q.mu.pace)
+	}
 	q.mu.known = min(q.mu.known+n, autoMemory+autoMemoryEach*workers)
 	q.mu.pace += (took - n*q.mu.pace) / max(q.mu.known, workers)
 	q.mu.recent += (took - n*q.mu.recent) / max(min(q.mu.known, recent), workers, n)
@@ -302,15 +310,17 @@ func (q *auto) judgeLocked(tight bool, now int64) *Task {
 			return nil
 		case lasted >= autoLasts && now-q.mu.since >= int64(q.objective.InForce()):
 			q.enterLocked(autoOverload)
+			q.mu.spare, q.mu.doubt = 0, autoRetryFirst
 		}
 	case autoOverload:
-		if lasted >= autoRetryEach {
+		if lasted >= q.mu.doubt {
 			q.enterLocked(autoRetry)
 		}
 	case autoRetry:
 		switch {
 		case over:
 			q.enterLocked(autoOverload)
+			q.mu.doubt = min(max(autoRetryShare*lasted, autoRetryFirst), autoRetryLast)
 		case float64(lasted) >= autoRetryFor*room:
 			q.enterLocked(autoCalm)
 			return nil
@@ -325,9 +335,6 @@ func (q *auto) judgeLocked(tight bool, now int64) *Task {
 
 func (q *auto) enterLocked(s autoState) {
 	q.mu.state, q.mu.from = s, q.mu.turns
-	if s == autoOverload {
-		q.mu.spare = 0
-	}
 }
 
 // tellLocked takes t out, which is late, and returns it. It is nil if t is spared.

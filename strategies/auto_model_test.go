@@ -28,6 +28,7 @@ type autoModel struct {
 	above         int64 // the last turn with more than the room
 	idle          int   // found nothing, less told
 	turns, turned int64
+	doubt         int64 // how long an overload lasts until the next retry
 	empty         int64 // when nothing was found
 	popped        int
 	pace, recent  float64
@@ -64,7 +65,7 @@ func (m *autoModel) oldest() int {
 }
 
 func (m *autoModel) service() float64 {
-	return max(m.pace*float64(m.workers), float64(m.objective.Usual()))
+	return m.pace * float64(m.workers)
 }
 
 func (m *autoModel) limits(now int64) (room, most, age float64) {
@@ -90,9 +91,6 @@ func (m *autoModel) limits(now int64) (room, most, age float64) {
 func (m *autoModel) enter(state, why string) {
 	m.seen[m.state+" to "+state+why]++
 	m.state, m.entered = state, m.turns
-	if state == "overload" {
-		m.idle = 0
-	}
 }
 
 // late moves on to the state that holds, and returns the index of a task that is late, or -1.
@@ -122,10 +120,12 @@ func (m *autoModel) late(tight bool, now int64) int {
 		m.enter("calm", "")
 	case m.state == "crowded" && lasted >= 512 && now-m.began >= objective:
 		m.enter("overload", "")
-	case m.state == "overload" && lasted >= 8192:
+		m.idle, m.doubt = 0, 2048
+	case m.state == "overload" && lasted >= m.doubt:
 		m.enter("retry", "")
 	case m.state == "retry" && !fits:
 		m.enter("overload", "")
+		m.doubt = min(max(16*lasted, 2048), 8192)
 	case m.state == "retry" && float64(lasted) >= 16*room:
 		m.enter("calm", "")
 	}
@@ -270,6 +270,10 @@ func (m *autoModel) TurnBegan(now int64) {
 	m.turned, m.popped = now, 0
 	m.turns++
 	last := 64 + 4*workers
+	if m.known >= last && took > 16*workers*m.pace {
+		m.seen["a turn that stood still"]++
+		took = 16 * workers * m.pace
+	}
 	m.known = min(m.known+n, 512+16*workers)
 	m.pace += (took - n*m.pace) / max(m.known, workers)
 	m.recent += (took - n*m.recent) / max(min(m.known, last), workers, n)
@@ -501,7 +505,7 @@ func TestAuto_DoesAsItsModel(t *testing.T) {
 		"late by its own deadline, calm", "late by its own deadline, overload",
 		"full, turned away", "full, displaced", "full, of the spared",
 		"spared, observe true", "spared, observe false",
-		"standstill", "work longer than the objective", "pace begun anew",
+		"standstill", "a turn that stood still", "work longer than the objective", "pace begun anew",
 	} {
 		require.Positive(t, seen[what], "%s: never, of %v", what, seen)
 	}
