@@ -1,9 +1,11 @@
 package lab
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Direction tells which values of a metric are good.
@@ -39,6 +41,7 @@ var Metrics = []Metric{
 	{"completed_rps", "answered", "1/s", Neither, always(func(r *result.Result) float64 { return r.CompletedRPS })},
 	{"served_rps", "served", "1/s", Higher, always(func(r *result.Result) float64 { return r.ServedRPS })},
 	{"goodput_rps", "goodput", "1/s", Higher, always(func(r *result.Result) float64 { return r.GoodputRPS })},
+	{ImportantGood, "good of the important", "%", Higher, important},
 	// From when a request was first sent, not from when it should have been.
 	{SentGoodput, "goodput, as the service sees it", "1/s", Higher, always(func(r *result.Result) float64 { return r.SentGoodputRPS })},
 	{"latency_p50_ms", "p50", "ms", Lower, latency(50)},
@@ -112,6 +115,17 @@ func server(f func(*result.Result) *float64) figure {
 		}
 		return 0, false
 	}
+}
+
+// important is of the requests of all priorities but the least.
+func important(r *result.Result) (float64, bool) {
+	var sum, least result.Share
+	for priority := range len(workload.Priorities{}) {
+		if share, ok := r.Shares[fmt.Sprintf("priority %d", priority)]; ok {
+			sum, least = sum.Add(least), share
+		}
+	}
+	return sum.GoodPercent(), sum.Requests > 0
 }
 
 func retries(r *result.Result) (float64, bool) {

@@ -158,6 +158,32 @@ func Pair(ctx context.Context, o PairOptions) (c *Comparison, err error) {
 	return c, nil
 }
 
+// Bounds says how a contestant differs from another in a metric: the ratio within each
+// round, and what bounds it but with a probability of Alpha for all of a table's row.
+type Bounds struct {
+	Ratio     Summary
+	Low, High float64
+}
+
+// Proven reports whether the difference is more than noise.
+func (b *Bounds) Proven() bool { return b.Low > 1 || b.High < 1 }
+
+// Differences tells how groups differ from a base in a metric.
+func (c *Comparison) Differences(metric string, base int, groups []int) []Bounds {
+	all := make([]Bounds, len(groups))
+	for i, g := range groups {
+		from, to := together(c.Groups[base].Metrics[metric], c.Groups[g].Metrics[metric])
+		d := contrastOf(from, to)
+		if len(d.ratios) > 0 {
+			all[i].Ratio = summary(d.ratios)
+		}
+		margin := d.margin(0, float64(max(1, len(groups)-1)))
+		ratio := func(m float64) float64 { return max(0, (1+m)/(1-min(m, 1))) }
+		all[i].Low, all[i].High = ratio(d.mean-margin), ratio(d.mean+margin)
+	}
+	return all
+}
+
 // Rounds returns how many rounds of a pairing are complete.
 func (c *Comparison) Rounds() (n int) {
 	for _, g := range c.Groups {

@@ -27,8 +27,11 @@ type section struct {
 	Headline    string
 	Question    string
 	Expectation string
-	Verdicts    []verdict
-	Rule        string
+	// Verdicts has a row for each load, if there are several. Told says what the runs could
+	// have told, if there is one.
+	Verdicts *table
+	Told     string
+	Rule     string
 	// Cautions say why the finding is not to be trusted.
 	Cautions []string
 	// Notes say what is missing.

@@ -119,21 +119,20 @@ func (s *study) section(d *data) section {
 		Title: cmp.Or(sc.Title, sc.Name), Question: sc.Question, Expectation: sc.Expectation,
 		Partial: s.Partial, Notes: s.Notes,
 	}
-	top := map[string][]string{} // of each workload
-	for _, w := range s.workloads {
-		if v, ok := s.judge(w); ok {
-			out.Verdicts, top[w.name] = append(out.Verdicts, v), v.top
-		}
-	}
-	out.Headline = headline(out.Verdicts, s.settings)
-	if caution := caution(out.Verdicts); caution != "" {
-		out.Cautions = append(out.Cautions, caution)
-	}
+	found := s.Verdicts()
+	out.Headline = lab.Headline(found, s.name)
 	if caution := s.lateness(); caution != "" {
 		out.Cautions = append(out.Cautions, caution)
 	}
-	if slices.ContainsFunc(out.Verdicts, func(v verdict) bool { return len(v.Top) > 0 }) {
+	if t := s.verdicts(found); len(t.Rows) > 0 {
 		out.Rule = rule
+		if len(s.workloads) > 1 {
+			out.Verdicts = &t
+		} else if told := found[0].Told(); strings.HasSuffix(told, "%") {
+			out.Told = fmt.Sprintf("These %d runs tell goodput apart that differs by %s or more.", found[0].Runs, told)
+		} else {
+			out.Cautions = append(out.Cautions, capital(told)+".")
+		}
 	}
 	out.Overview = append(s.overRates(d), s.bars(d)...)
 	for _, w := range s.workloads {
@@ -142,7 +141,7 @@ func (s *study) section(d *data) section {
 		}
 	}
 	out.Flames = s.flames(d)
-	out.Tables = s.tables(top)
+	out.Tables = s.tables(found)
 	out.Facts = s.facts()
 	for i, runs := range s.Runs {
 		if len(runs) > 0 && runs[0].Command != "" {
@@ -172,7 +171,7 @@ func (s *study) lateness() string {
 // shown are the metrics of each column of the tables, those first that belong
 // together. Those of which none has been measured are left out.
 var shown = [][]string{
-	{"offered_rps"}, {"served_rps"}, {goodput}, {lab.SentGoodput}, {"non2xx_percent"},
+	{"offered_rps"}, {"served_rps"}, {goodput}, {lab.SentGoodput}, {lab.ImportantGood}, {"non2xx_percent"},
 	{"latency_p50_ms", "latency_p99_ms", "latency_p99_9_ms"}, {"served_p50_ms", servedP99, "served_p99_9_ms"},
 	{cpu}, {"server_allocs"}, {"server_allocated_bytes"}, {"shed_percent"}, {"errors_percent"},
 	{"retries_per_request"}, {"slow_finished"}, {"slow_refused"}, {"slow_cut_off"},
@@ -208,18 +207,24 @@ func (s *study) columns() (columns [][]lab.Metric) {
 	return columns
 }
 
-// tables has one table for each workload, of which the top settings are marked.
-func (s *study) tables(top map[string][]string) []table {
+// tables has one table for each workload, in which those are marked that no other beats.
+func (s *study) tables(verdicts []lab.Verdict) []table {
 	columns := s.columns()
 	var tables []table
-	for _, w := range s.workloads {
+	for at, w := range s.workloads {
+		v := &verdicts[at] // in the same order
 		t := table{Caption: w.name, Head: []string{"setting", "runs"}}
+		if len(v.Top) > 0 {
+			t.Head = append(t.Head, "against the best")
+		}
 		for _, c := range columns {
 			t.Head = append(t.Head, heading(c))
 		}
 		for _, g := range w.groups {
-			r := row{Best: slices.Contains(top[w.name], s.setting[g])}
-			r.Cells = append(r.Cells, cell{Text: s.setting[g]}, cell{Text: fmt.Sprint(len(s.Groups[g].Runs))})
+			r := row{Best: slices.Contains(v.Top, g), Cells: []cell{{Text: s.setting[g]}, {Text: fmt.Sprint(len(s.Groups[g].Runs))}}}
+			if len(v.Top) > 0 {
+				r.Cells = append(r.Cells, cell{Text: v.Against(g, s.name)})
+			}
 			for _, c := range columns {
 				r.Cells = append(r.Cells, s.cell(g, c))
 			}

@@ -87,6 +87,12 @@ load: {rate: [1, 2x]}`, []string{"lifo w0 c0 n0 1", "lifo w0 c0 n0 2x", "fifo w0
 		{"what a strategy does not have makes no combination", `
 service: {strategy: [sync, unbounded, fifo], capacity: [8, 9], workers: 2}`,
 			[]string{"sync w0 c0 n0 max", "unbounded w2 c0 n0 max", "fifo w2 c8 n0 max", "fifo w2 c9 n0 max"}},
+		{"one capacity for several is not auto's", `
+service: {strategy: [fifo, auto], capacity: 8}`, []string{"fifo w0 c8 n0 max", "auto w0 c0 n0 max"}},
+		{"auto alone has it", `
+service: {strategy: auto, capacity: 8}`, []string{"auto w0 c8 n0 max"}},
+		{"and where capacities are compared", `
+service: {strategy: [fifo, auto], capacity: [8, 9]}`, []string{"fifo w0 c8 n0 max", "fifo w0 c9 n0 max", "auto w0 c8 n0 max", "auto w0 c9 n0 max"}},
 		{"cases override, and multiply for themselves", `
 service: {strategy: lifo, workers: [1, 2]}
 cases:

@@ -249,7 +249,8 @@ func setCount(field *int, value string, most int) error {
 // Combinations returns the product of the settings, each combination once: where
 // a strategy has no queue or no bound, or takes no workers, its combinations do
 // not differ by them; nor do a peer's by what it does not know, nor those with a rate by how
-// long connections think. Without a strategy it is fifo, without a rate it is max.
+// long connections think. One capacity for several strategies is not auto's, which has a
+// default of its own. Without a strategy it is fifo, without a rate it is max.
 func (s Settings) Combinations() ([]Combination, error) {
 	with := Settings{"strategy": {"fifo"}, "rate": {"max"}}
 	maps.Copy(with, s)
@@ -294,11 +295,14 @@ func (s Settings) normalize(combinations []Combination) error {
 	if len(s["fill"]) > 0 && len(s["keys"]) > 0 {
 		return errors.New("keys: not together with fill, which says already how many there are")
 	}
+	// One capacity for several strategies is that of those without a default of their own.
+	ofAll := len(s["capacity"]) == 1 && (len(s["strategy"]) > 1 || s["strategy"][0] == all)
 	for i := range combinations {
 		c := &combinations[i]
-		if spec, _ := strategies.Lookup(c.Strategy); spec.Inline {
+		switch spec, _ := strategies.Lookup(c.Strategy); {
+		case spec.Inline:
 			c.Workers, c.Capacity = 0, 0
-		} else if c.Strategy == "unbounded" {
+		case c.Strategy == "unbounded", spec.DefaultCapacity > 0 && ofAll:
 			c.Capacity = 0
 		}
 		if _, ok := c.Peer(); ok {

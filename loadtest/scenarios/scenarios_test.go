@@ -84,7 +84,7 @@ func TestOpen_OverloadIsWhole(t *testing.T) {
 	plain := func(rate string, slow int) bool {
 		return has(func(c scenario.Combination) bool {
 			return c == scenario.Combination{
-				Strategy: "auto", Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", StoreParallel: 8, Sync: "never",
+				Strategy: "lifo", Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", StoreParallel: 8, Sync: "never",
 				Connections: 4000, Mix: "get=100", Rate: rate, SlowClients: slow,
 			}
 		})

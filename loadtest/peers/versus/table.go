@@ -76,7 +76,7 @@ func (c column) toReach(base string, most map[workload.Op]float64) column {
 type answer struct {
 	*Question
 	*lab.Comparison
-	known map[string][]lab.Difference
+	known map[string][]lab.Bounds
 }
 
 // Write writes the answer as one Markdown document.
@@ -96,7 +96,7 @@ func (q *Question) Write(w io.Writer, c *lab.Comparison) error {
 		fmt.Fprintf(&b, "; none is, as that takes %d rounds", lab.ProofRuns)
 	}
 	b.WriteString(". Costs are by requests served, in processor time of the server.\n\n| load | |")
-	a := answer{q, c, map[string][]lab.Difference{}}
+	a := answer{q, c, map[string][]lab.Bounds{}}
 	columns := append(slices.Clone(q.columns), refused)
 	for _, f := range columns {
 		b.WriteString(" " + f.title + " |")
@@ -199,12 +199,12 @@ func (a *answer) comparedWith(load, contestant int, f *column) (base int, all []
 
 // ratio writes a ratio, and whether it reaches what it should be at most, if that is
 // not 0.
-func ratio(d *lab.Difference, most float64) string {
+func ratio(d *lab.Bounds, most float64) string {
 	if len(d.Ratio.Values) == 0 {
 		return ""
 	}
 	text := fmt.Sprintf("%.2f", d.Ratio.Median)
-	if d.Significant() {
+	if d.Proven() {
 		text = "**" + text + "**"
 	}
 	text += fmt.Sprintf(" (%.2f–%.2f)", d.Ratio.Low, d.Ratio.High)
