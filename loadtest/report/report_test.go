@@ -326,9 +326,12 @@ func TestSaturation_SaysThatTheGeneratorWasLate(t *testing.T) {
 		{"it was once", []lab.Step{{Rate: 120, Sustained: true}, {Rate: 100, GeneratorLate: true}}, []string{
 			"The generator did not keep up in 1 of 2 trials: they say little of the server.",
 		}},
+		{"connections were busy", []lab.Step{{Rate: 120, Sustained: true, ConnectionsBusy: true}, {Rate: 200, ConnectionsBusy: true}}, []string{
+			"In 1 of 2 trials all connections were busy, and requests waited for one: if clients have more, raise --connections.",
+		}},
 		{"there are none", nil, nil},
 	} {
-		require.Equal(t, c.want, (&Saturation{Saturation: &lab.Saturation{Steps: c.steps}}).cautions(), c.name)
+		require.Equal(t, c.want, (&lab.Saturation{Steps: c.steps}).Cautions(), c.name)
 	}
 }
 

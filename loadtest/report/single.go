@@ -29,6 +29,9 @@ func (r *Run) section(d *data) section {
 		}
 		out.Cautions = append(out.Cautions, "The generator was late itself, by "+by+": part of the latency is its own. Lower the rate, or give it more CPU.")
 	}
+	if r.Busy() {
+		out.Cautions = append(out.Cautions, r.BusyText())
+	}
 	all, served, err := curves([]*Run{r})
 	if err != nil {
 		d.note("percentile curves: %v", err)
@@ -36,10 +39,10 @@ func (r *Run) section(d *data) section {
 	add := func(title, caption string, x, y axis, lines ...series) {
 		out.Overview = append(out.Overview, d.addLines(title, caption, x, y, lines)...)
 	}
-	add("Latency by percentile", "Corrected: from the scheduled time of all requests. Served: of "+serving(string(r.Good))+" alone. "+
-		"Uncorrected: from the moment of sending, which is what a generator says that lets a stalled server slow it down.", percentiles, latencies,
-		series{Name: "corrected", Style: 0, Points: all}, series{Name: "served", Style: 1, Points: served},
-		series{Name: "uncorrected", Style: 2, Points: points(r.UncorrectedLatency, r.Requests)})
+	add("Latency by percentile", "All requests: from the scheduled time. Served: of "+serving(string(r.Good))+" alone. "+
+		"From sending: without what a request waits for one of its client's own connections.", percentiles, latencies,
+		series{Name: "all requests", Style: 0, Points: all}, series{Name: "served", Style: 1, Points: served},
+		series{Name: "from sending", Style: 2, Points: points(r.UncorrectedLatency, r.Requests)})
 	seconds, each := window(r), r.interval()
 	add("Latency over time", "Of the requests scheduled in each "+each+".", seconds, latencies,
 		series{Name: "p50", Style: 0, Points: r.percentile(50, func(i result.Interval) float64 { return i.P50 })},
@@ -103,13 +106,15 @@ func percentileCell(p result.Percentiles, percentile float64) cell {
 
 func (r *Run) tables() []table {
 	latency := table{Caption: "Latency, ms", Head: []string{"", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
-	for _, of := range []struct {
+	type named struct {
 		name string
 		p    result.Percentiles
-	}{
-		{"all requests", r.Latency}, {"served", r.ServedLatency},
-		{"uncorrected", r.UncorrectedLatency}, {"lateness of the generator", r.Lateness},
-	} {
+	}
+	rows := []named{{"all requests", r.Latency}, {"served", r.ServedLatency}, {"from sending", r.UncorrectedLatency}}
+	if r.Busy() {
+		rows = append(rows, named{"wait for a connection", r.ConnectionWait})
+	}
+	for _, of := range append(rows, named{"lateness of the generator", r.Lateness}) {
 		cells := []cell{{Text: of.name}, {Text: short(of.p.Mean)}}
 		for _, percentile := range []float64{50, 90, 99, 99.9, 99.99} {
 			cells = append(cells, percentileCell(of.p, percentile))

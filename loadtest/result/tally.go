@@ -61,6 +61,8 @@ type Tally struct {
 	servedTimes *hdrhistogram.Histogram
 	uncorrected *hdrhistogram.Histogram
 	lateness    *hdrhistogram.Histogram
+	wait        *hdrhistogram.Histogram // for a connection
+	waited      int64
 	timeline    []interval
 
 	// all and allErrors count from the start of the run, recent since it was
@@ -80,7 +82,7 @@ func NewTally(o workload.Options) *Tally {
 	t := &Tally{
 		o: o, window: WindowOf(&o), parts: parts, shares: make([]Share, parts.count()),
 		shed: map[string]int64{}, errors: map[ErrorKind]int64{},
-		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(),
+		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(), wait: newHistogram(),
 		recent: newCoarseHistogram(),
 	}
 	if set, ok := o.Good.Set(); ok && o.Good != "" {
@@ -112,6 +114,19 @@ func (t *Tally) Late(scheduled, lateness time.Duration) {
 	}
 }
 
+// Begun counts a request that was sent on a connection which had been free for some time. What
+// it waited for that is not the generator's lateness.
+func (t *Tally) Begun(scheduled, free, sent time.Duration) {
+	if !t.window.Has(scheduled) {
+		return
+	}
+	record(t.lateness, sent-max(scheduled, free))
+	record(t.wait, free-scheduled)
+	if free > scheduled {
+		t.waited++
+	}
+}
+
 // Retried counts that a request was sent again so often.
 func (t *Tally) Retried(scheduled time.Duration, times int) {
 	if t.window.Has(scheduled) {
@@ -132,6 +147,10 @@ func (t *Tally) Failed(scheduled, sent, now time.Duration, part Part, kind Error
 	}
 	t.errors[kind]++
 	record(t.latency, latency)
+	if kind == ErrorUnsent {
+		t.waited++
+		record(t.wait, latency)
+	}
 	if sent != workload.Never {
 		record(t.uncorrected, now-sent)
 	}
@@ -257,6 +276,8 @@ func (t *Tally) Add(other *Tally) {
 	t.servedTimes.Merge(other.servedTimes)
 	t.uncorrected.Merge(other.uncorrected)
 	t.lateness.Merge(other.lateness)
+	t.wait.Merge(other.wait)
+	t.waited += other.waited
 	for i := range other.timeline {
 		from, to := &other.timeline[i], t.at(t.window.From+time.Duration(i)*t.window.Step)
 		to.Offered += from.Offered
@@ -278,6 +299,7 @@ func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
 		Operations: map[string]int64{}, Status: map[string]int64{}, Shed: t.shed, Errors: t.errors, Misses: t.misses,
 		Latency: percentiles(t.latency), ServedLatency: percentiles(t.servedTimes),
 		UncorrectedLatency: percentiles(t.uncorrected), Lateness: percentiles(t.lateness),
+		ConnectionWait: percentiles(t.wait), Waited: t.waited, Connections: o.Connections,
 		LatencyHDR: encodeHistogram(t.latency), ServedHDR: encodeHistogram(t.servedTimes),
 	}
 	if t.targets == nil {

@@ -49,6 +49,7 @@ func TestResult_TextIsAsAgreed(t *testing.T) {
 	late := *full
 	late.Attribution, late.ServerCPUMicros, late.Capacity, late.Strategy = nil, nil, nil, "unbounded"
 	late.Lateness.P99, late.Lateness.Max, late.OfferedRPS, late.GoodputRPS, late.Seconds = 3.1, 5.2, 21_000, 19_400, 4.2
+	late.Waited, late.Connections, late.ConnectionWait = 186_301, 64, Percentiles{P50: 9400.31, Count: 200_100}
 	late.Partial = "interrupted 4.2 s after its start"
 	for name, r := range map[string]*Result{
 		"full": full,
