@@ -10,24 +10,15 @@ import (
 // data is what the page's script draws. The names are short where there are
 // thousands of them.
 type data struct {
-	Charts map[string]*chart   `json:"charts"`
-	Flames map[string][]*flame `json:"flames"`
-	// Names are those of the flame graphs' frames, which point into it.
-	Names []string `json:"names"`
-	// Parts are those of bars. The last is unsampled; frames have the others.
+	Charts map[string]*chart `json:"charts"`
+	// Parts are those of bars. The last is unsampled.
 	Parts []profiles.Part `json:"parts"`
 
-	names  map[string]int
-	frames int      // how many a flame graph may have
-	notes  []string // what could not be drawn, since they were last taken
+	notes []string // what could not be drawn, since they were last taken
 }
 
-// newData returns data without charts, for so many flame graphs.
-func newData(flameGraphs int) *data {
-	return &data{
-		Charts: map[string]*chart{}, Flames: map[string][]*flame{},
-		Parts: append(slices.Clone(parts), unsampled), names: map[string]int{}, frames: frameBudget / max(1, flameGraphs),
-	}
+func newData() *data {
+	return &data{Charts: map[string]*chart{}, Parts: append(slices.Clone(parts), unsampled)}
 }
 
 func (d *data) note(format string, args ...any) {

@@ -190,7 +190,7 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 	add("Goodput over time", "By the time for which requests were scheduled, in each "+each+". "+one, seconds, axis{Title: "goodput", Unit: "/s"}, good)
 	add("Queue depth over time", "Requests that wait in the service. "+one, seconds, axis{Title: "waiting", Scale: fromZero}, depth)
 	add("Sheds over time", "Requests that the service gave up, a second. "+one, seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero}, nonZero(shed))
-	for _, kind := range profiles.Kinds {
+	for _, kind := range profiles.Attributed {
 		var bars []bar
 		var allocated []string
 		for _, g := range w.groups {
@@ -230,6 +230,10 @@ func nonZero(lines []series) []series {
 func middle(runs []*Run) *Run {
 	sorted := slices.SortedStableFunc(slices.Values(runs), func(a, b *Run) int { return cmp.Compare(a.GoodputRPS, b.GoodputRPS) })
 	return sorted[(len(sorted)-1)/2]
+}
+
+func hasProfiles(runs []*Run) bool {
+	return slices.ContainsFunc(runs, func(r *Run) bool { return len(r.ProfileFiles) > 0 })
 }
 
 // stack returns what a request of the runs cost by part, or nil if that kind was not
@@ -283,8 +287,6 @@ var costs = map[profiles.Kind]cost{
 	profiles.CPU: {"CPU time per request, by part", "Of the service, from samples of its CPU profile over the measured window. " +
 		"Bars end at the CPU time that the process took in all.", "µs", 1e3},
 	profiles.Allocs: {"Memory allocated for a request, by part", "Of the service, from samples of what it allocated in the measured window.", "bytes", 1},
-	profiles.Mutex:  {"Waiting for locks, by part", "How long goroutines waited for locks, per request, by the part that held them.", "ns", 1},
-	profiles.Block:  {"Blocking, by part", "How long goroutines were blocked, per request; idle ones are left out.", "ns", 1},
 }
 
 // addCost draws what requests cost, each bar those of some runs. Measured is what was

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/dustin/go-humanize"
-
-	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // page is what a report says, in either of its forms.
@@ -39,7 +37,6 @@ type section struct {
 
 	Overview []figure
 	Panels   []panel
-	Flames   *figure
 	Tables   []table
 	Facts    []fact
 	Commands []command
@@ -53,7 +50,7 @@ type panel struct {
 
 // figure is the place of a chart.
 type figure struct {
-	Chart   string // the key in data.Charts or data.Flames
+	Chart   string // the key in data.Charts
 	Title   string
 	Caption string
 	Width   int // of 12 columns, where there is room for them
@@ -78,11 +75,7 @@ type command struct{ Label, Command string }
 
 // newPage sorts the input for being shown: what is said, and what is drawn.
 func newPage(in *Input) (page, *data) {
-	graphs := len(in.Runs)
-	for _, c := range in.Comparisons {
-		graphs += min(maxFlames, len(c.Groups))
-	}
-	d := newData(graphs * len(profiles.Kinds))
+	d := newData()
 	p := page{Title: "Load report"}
 	add := func(s section) {
 		s.ID = fmt.Sprintf("s%d", len(p.Sections)+1)

@@ -72,13 +72,10 @@ func (r *Run) section(d *data) section {
 	if r.ServerAllocated != nil {
 		allocated = short(*r.ServerAllocated) + " bytes"
 	}
-	for _, kind := range profiles.Kinds {
+	for _, kind := range profiles.Attributed {
 		if b := stack([]*Run{r}, kind, measured); b != nil {
 			out.Overview = append(out.Overview, d.addCost(kind, []bar{*b}, allocated, "")...)
 		}
-	}
-	if hasProfiles([]*Run{r}) {
-		out.Flames = d.addFlames(d.flamesOf(r.Name, []*Run{r}), flameCaption)
 	}
 	out.Tables = r.tables()
 	out.Facts = r.facts()
@@ -197,6 +194,9 @@ func (r *Run) facts() []fact {
 		if v, measured := metrics[name]; measured {
 			facts = append(facts, fact{m.Title, amount(v.Median, m.Unit)})
 		}
+	}
+	if file := r.ProfileFiles[profiles.CPU]; file != "" {
+		facts = append(facts, fact{"profiles", "go tool pprof -http=: " + file})
 	}
 	if r.SlowClients != nil {
 		facts = append(facts, fact{"slow clients", r.SlowClients.String()})

@@ -140,7 +140,6 @@ func (s *study) section(d *data) section {
 			out.Panels = append(out.Panels, panel{Label: w.name, Figures: figures})
 		}
 	}
-	out.Flames = s.flames(d)
 	out.Tables = s.tables(found)
 	out.Facts = s.facts()
 	for i, runs := range s.Runs {
@@ -313,6 +312,9 @@ func (s *study) facts() []fact {
 			len(s.Groups), english.Plural(sc.Repetitions, "time", "times"), sc.Duration, sc.Warmup, sc.Seed)},
 		fact{"good is", fmt.Sprintf("answered %s within %s; clients give up after %s", serving(string(s.Good)), sc.SLO, sc.Timeout)},
 	)
+	if slices.ContainsFunc(s.Runs, hasProfiles) {
+		facts = append(facts, fact{"profiles", "go tool pprof -http=: runs/FILE.cpu.pb.gz, in the folder of the comparison"})
+	}
 	for _, l := range s.loads {
 		facts = append(facts, fact{"capacity (1x)" + around(", ", l.name, ""), amountOrNothing(s.Capacity[s.Groups[l.groups[0]].Load], "1/s")})
 	}

@@ -2,6 +2,7 @@ package result
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/profiles"
@@ -40,7 +41,7 @@ func (r *Result) Observed(seen *observe.Observation) {
 			r.Profiles = map[profiles.Kind][]byte{}
 		}
 		r.Profiles[kind] = data
-		if seen.Pebble {
+		if seen.Pebble && slices.Contains(profiles.Attributed, kind) {
 			r.Attribution = append(r.Attribution, profiles.Attribute(p, kind))
 		}
 	}

@@ -41,9 +41,9 @@ func TestResult_TextIsAsAgreed(t *testing.T) {
 		Strategy: "fifo", Workers: 4, Capacity: &capacity,
 		Attribution: []profiles.Attribution{
 			{Kind: profiles.CPU, Unit: "nanoseconds", Total: 1100, Parts: map[profiles.Part]int64{
-				profiles.NetworkRead: 250, profiles.NetworkWrite: 300, profiles.Queueing: 50, profiles.Store: 300, profiles.Other: 100, profiles.Admin: 100,
+				profiles.Network: 550, profiles.Queue: 50, profiles.Work: 300, profiles.Other: 100, profiles.Admin: 100,
 			}},
-			{Kind: profiles.Mutex, Unit: "nanoseconds", Parts: map[profiles.Part]int64{}},
+			{Kind: profiles.Allocs, Unit: "bytes", Parts: map[profiles.Part]int64{}},
 		},
 	}
 	late := *full

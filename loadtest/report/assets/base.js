@@ -98,9 +98,9 @@ function sample(i) {
     marker(i, 15, 6, 3.4));
 }
 
-/** A box in the colour of a part of the service: p in bars, f in flame graphs. */
-const box = (part, where = 'p') => svg('svg', { class: 'box', viewBox: '0 0 12 12', 'aria-hidden': 'true' },
-  svg('rect', { class: part === data.parts.length - 1 ? 'rest' : undefined, width: 12, height: 12, rx: 2, fill: `var(--${where}${part})` }));
+/** A box in the colour of a part of the service. */
+const box = part => svg('svg', { class: 'box', viewBox: '0 0 12 12', 'aria-hidden': 'true' },
+  svg('rect', { class: part === data.parts.length - 1 ? 'rest' : undefined, width: 12, height: 12, rx: 2, fill: `var(--p${part})` }));
 
 const tip = document.getElementById('tip');
 

@@ -11,9 +11,6 @@ for (const figure of document.querySelectorAll('figure[data-chart]')) {
     if (numbers.open) (spec.kind === 'lines' ? linesTable : barsTable)(numbers.querySelector('.scroll'), spec);
   });
 }
-for (const figure of document.querySelectorAll('figure[data-flame]')) {
-  drawers.set(figure.querySelector('.plot'), makeFlame(figure));
-}
 
 // What is hidden has no width; it is drawn when it gets one.
 const widths = new Map();
