@@ -60,6 +60,7 @@ type table struct {
 	Caption string
 	Head    []string
 	Rows    []row
+	Wraps   bool // its cells are text
 }
 
 type row struct {

@@ -76,8 +76,8 @@ func gather(groups []lab.Group, name func(lab.Group) string) (sets []workload, c
 
 func (s *study) style(group int) int { return slices.Index(s.settings, s.setting[group]) }
 
-// settingNames names what of the service's settings differs among the groups:
-// "fifo", or "fifo (8 workers, 64 waiting)". lab's labels hold the load as well.
+// settingNames names what of the service's settings differs among the groups of any one
+// workload: "fifo", or "fifo (8 workers, 64 waiting)". lab's labels hold the load as well.
 func settingNames(groups []lab.Group) []string {
 	settings := make([][]string, len(groups))
 	for i, g := range groups {
@@ -96,14 +96,19 @@ func settingNames(groups []lab.Group) []string {
 		for i, g := range groups {
 			var said []string
 			for at, text := range settings[i] {
-				if text != "" && slices.ContainsFunc(settings, func(other []string) bool { return other[at] != text && (other[at] != "" || ofNone) }) {
+				differs := false
+				for j, other := range settings {
+					differs = differs || groups[j].Workload == g.Workload && other[at] != text && (other[at] != "" || ofNone)
+				}
+				if text != "" && differs {
 					said = append(said, text)
 				}
 			}
 			names[i] = g.Combination.Strategy + around(" (", strings.Join(said, ", "), ")")
 			all := strings.Join(settings[i], ", ")
-			unique = unique && cmp.Or(of[names[i]], all) == all
-			of[names[i]] = all
+			key := g.Workload + "\n" + names[i]
+			unique = unique && cmp.Or(of[key], all) == all
+			of[key] = all
 		}
 		if unique {
 			break

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 )
@@ -30,11 +29,10 @@ var rule = fmt.Sprintf("One setting beats another if it is proven to be better i
 // name gives the name of a group's setting.
 func (s *study) name(group int) string { return s.setting[group] }
 
-// verdicts has a row for each load: what did best there, and what its runs could have told.
+// verdicts has a row for each load: what did best there, and from which difference in goodput
+// on its runs tell settings apart.
 func (s *study) verdicts(found []lab.Verdict) table {
-	t := table{Head: []string{"load", "best, or not proven to be worse", "goodput, /s", "served p99, ms", "goodput is told apart from"}}
-	goodputs, _ := lab.MetricNamed(goodput)
-	p99, _ := lab.MetricNamed(servedP99)
+	t := table{Wraps: true, Head: []string{"load", "best, or not proven to be worse", "goodput, /s", "p99, ms", "told apart from"}}
 	for i := range found {
 		v := &found[i]
 		if len(v.Top) == 0 {
@@ -48,19 +46,10 @@ func (s *study) verdicts(found []lab.Verdict) table {
 		if len(names) == len(v.Measured) {
 			who = "all"
 		}
+		best := s.Groups[v.Top[0]].Metrics
 		t.Rows = append(t.Rows, row{Cells: []cell{
-			{Text: s.loadName(v.Workload)}, {Text: who}, s.cell(v.Top[0], []lab.Metric{goodputs}), s.cell(v.Top[0], []lab.Metric{p99}), {Text: v.Told()},
+			{Text: s.workloads[i].name}, {Text: who}, {Text: short(best[goodput].Median)}, {Text: short(best[servedP99].Median)}, {Text: v.Told()},
 		}})
 	}
 	return t
-}
-
-// loadName is what tells a workload apart from the others.
-func (s *study) loadName(workload string) string {
-	for _, w := range s.workloads {
-		if s.Groups[w.groups[0]].Workload == workload {
-			return w.name
-		}
-	}
-	return strings.TrimSpace(workload)
 }

@@ -18,11 +18,12 @@ func TestStudy_NamesWhatDiffers(t *testing.T) {
 	}
 	c := &Comparison{Comparison: &lab.Comparison{Groups: []lab.Group{
 		group(scenario.Combination{Strategy: "fifo", Workers: 8, Capacity: 64, Sync: "never"}, "put=100, 64 connections, 0.9x"),
-		group(scenario.Combination{Strategy: "fifo", Workers: 8, Capacity: 128, Sync: "never"}, "put=100, 1 connection, 0.9x"),
+		group(scenario.Combination{Strategy: "fifo", Workers: 8, Capacity: 128, Sync: "never"}, "put=100, 64 connections, 0.9x"),
+		group(scenario.Combination{Strategy: "fifo", Workers: 8, Capacity: 512, Sync: "never"}, "put=100, 1 connection, 0.9x"),
 		group(scenario.Combination{Strategy: "sync", Sync: "never"}, "put=100, 64 connections, 0.9x"),
-	}}, Runs: make([][]*Run, 3)}
+	}}, Runs: make([][]*Run, 4)}
 	s := newStudy(c)
-	require.Equal(t, []string{"fifo (64 waiting)", "fifo (128 waiting)", "sync"}, s.setting)
+	require.Equal(t, []string{"fifo (64 waiting)", "fifo (128 waiting)", "fifo", "sync"}, s.setting)
 	require.Equal(t, "put=100, 0.9x", s.common)
 	require.Equal(t, []string{"fifo (8 workers)", "fifo"}, settingNames([]lab.Group{
 		group(scenario.Combination{Strategy: "fifo", Workers: 8}, ""),
@@ -32,7 +33,7 @@ func TestStudy_NamesWhatDiffers(t *testing.T) {
 		group(scenario.Combination{Strategy: "fifo", Nodes: 2, Balance: "random"}, ""),
 		group(scenario.Combination{Strategy: "fifo", Nodes: 2, Balance: "power-of-two"}, ""),
 	}))
-	require.Equal(t, []workload{{"64 connections", []int{0, 2}}, {"1 connection", []int{1}}}, s.workloads)
+	require.Equal(t, []workload{{"64 connections", []int{0, 1, 3}}, {"1 connection", []int{2}}}, s.workloads)
 }
 
 func TestFigures_AreShort(t *testing.T) {
