@@ -182,6 +182,7 @@ study: build ## compare the strategies on this machine in under 20 minutes: repo
 
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 DIST     ?= $(CURDIR)/dist
+CYCLONEDX_VERSION = v1.10.0
 SHA256    = $(shell command -v sha256sum || echo shasum -a 256)
 
 .PHONY: release
@@ -193,7 +194,8 @@ release: ## build what is published, for Linux and macOS, with checksums and SBO
 		echo "$$file"; \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} \
 			go build -pgo=auto -trimpath -ldflags '-s -w $(LDFLAGS)' -o "$(DIST)/$$file" ./cmd/$$program; \
-		go run ./deploy/sbom --name $$program --version '$(VERSION)' "$(DIST)/$$file" >"$(DIST)/$$file.cdx.json"; \
+		go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION) \
+			bin -json -version '$(VERSION)' -output "$(DIST)/$$file.cdx.json" "$(DIST)/$$file"; \
 	done; done
 	cd '$(DIST)' && $(SHA256) spillway-* loadtest-* >SHA256SUMS
 
