@@ -144,8 +144,6 @@ func TestRun_Usage(t *testing.T) {
 		{"compare --scenario " + typo, []string{"typo.yaml:3: load.conections: unknown", "connections"}},
 		{"compare --scenario ./absent.yaml", []string{"absent.yaml"}},
 		{"compare --scenario workers --strategies best", []string{"unknown strategy"}},
-		{"compare --scenario workers --strategies peer:", []string{"is not the name of a peer"}},
-		{"compare --strategies peer:limiter --binary /bin/sh --peer-binary ./absent", []string{"--peer-binary", "absent"}},
 		{"run --slow-clients -1", []string{"--slow-clients: -1 is not 0 or more"}},
 		{"compare --strategies fifo --slow-clients some", []string{"slow_clients", "some", "0 to 20000"}},
 		{"run --retries 1,10ms", []string{"--retries", "1,10ms", "3,10ms"}},

@@ -284,7 +284,7 @@ func values(settings map[string]string, names []string) []string {
 		v := settings[name]
 		switch name {
 		case "strategy":
-			v = "`" + strings.TrimPrefix(strings.TrimPrefix(v, "peer:"), "service:") + "`"
+			v = "`" + strings.TrimPrefix(v, "service:") + "`"
 		case "rate":
 			v = strings.Replace(v, "x", " ×", 1)
 		}

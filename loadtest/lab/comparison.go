@@ -27,8 +27,6 @@ type Comparison struct {
 	// Binary is the SHA-256 of the service's binary, which tells two builds
 	// apart that say the same version.
 	Binary string `json:"binary_sha256"`
-	// Peers is that of the peers' binary, if there are any.
-	Peers string `json:"peer_binary_sha256,omitempty"`
 	// Services are the commands by which services are started, by name, and Targets the
 	// SHA-256 of what is sent if that is targets.
 	Services map[string]string `json:"services,omitempty"`

@@ -50,21 +50,14 @@ func settings(c *scenario.Combination, slo time.Duration) []string {
 			env = append(env, "SPILLWAY_"+variable+"="+value)
 		}
 	}
-	workers := c.Workers
-	if name, ok := c.Peer(); ok {
-		set("PEER", name)
-		workers = cmp.Or(c.StoreParallel, workers) // it calls the hands of its store so
-	} else {
-		set("STRATEGY", c.Strategy)
-		set("STORE_PARALLEL", strconv.Itoa(c.StoreParallel))
-		if c.Objective != scenario.Unset {
-			set("SLO", cmp.Or(c.Objective, workload.Options{SLO: slo}.WithDefaults().SLO.String()))
-		}
+	set("STRATEGY", c.Strategy)
+	set("STORE_PARALLEL", strconv.Itoa(c.StoreParallel))
+	if c.Objective != scenario.Unset {
+		set("SLO", cmp.Or(c.Objective, workload.Options{SLO: slo}.WithDefaults().SLO.String()))
 	}
-	set("WORKERS", strconv.Itoa(workers))
+	set("WORKERS", strconv.Itoa(c.Workers))
 	set("QUEUE_CAPACITY", strconv.Itoa(c.Capacity))
 	set("SYNC", c.Sync)
-	set("POOLS", c.Pools)
 	set("STORE_DELAY", c.StoreDelay)
 	return env
 }

@@ -84,8 +84,7 @@ func settingNames(groups []lab.Group) []string {
 		c := g.Combination
 		settings[i] = []string{
 			count(c.Workers, "worker", "workers"), count(c.Capacity, "waiting", "waiting"), around("objective ", c.Objective, ""),
-			around("sync ", c.Sync, ""), around("pools ", c.Pools, ""),
-			c.Balance,
+			around("sync ", c.Sync, ""), c.Balance,
 		}
 	}
 	// Most settings do not exist for every strategy: that one has none does not tell it

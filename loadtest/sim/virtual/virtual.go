@@ -132,9 +132,6 @@ type kind struct {
 
 // config returns what a run is, and the kinds of its classes.
 func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Config, []kind, error) {
-	if c.Pools == "split" {
-		return sim.Config{}, nil, errors.New("pools: split ones are not simulated")
-	}
 	work := s.Work
 	if c.StoreDelay != "" && c.StoreDelay != "0" {
 		var err error
