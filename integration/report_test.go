@@ -148,7 +148,7 @@ func (p *page) requireDrawn(charts int) {
 func TestReport_Draws(t *testing.T) {
 	t.Parallel()
 	p := openReport(t, 1280)
-	p.requireDrawn(25)
+	p.requireDrawn(20)
 
 	// The other workloads are drawn when they are chosen.
 	tabs := eval[int](p, `document.querySelectorAll('[role=tab]').length`)
@@ -156,7 +156,7 @@ func TestReport_Draws(t *testing.T) {
 	for i := range tabs {
 		p.js(fmt.Sprintf(`document.querySelectorAll('[role=tab]')[%d].click()`, i))
 		p.settle()
-		p.requireDrawn(25)
+		p.requireDrawn(20)
 	}
 
 	// The data tables hold what is drawn.
@@ -202,14 +202,14 @@ func TestReport_ShowsValuesToTheFinger(t *testing.T) {
 	p := openReport(t, 390)
 	p.do(chromedp.EmulateViewport(390, 900, chromedp.EmulateMobile, chromedp.EmulateTouch))
 	p.settle()
-	const bars = `[...document.querySelectorAll('figure[data-chart]')].find(f => f.offsetParent && f.querySelector('strong').textContent === 'Goodput').querySelector('svg[role=img]')`
-	p.js(bars + `.scrollIntoView({ block: 'center', behavior: 'instant' })`)
+	const plot = `document.querySelector('figure[data-chart] svg[role=img]')`
+	p.js(plot + `.scrollIntoView({ block: 'center', behavior: 'instant' })`)
 	p.settle()
 	p.untilTip(func(step float64) chromedp.Action[chromedp.Void] {
-		at := eval[[]float64](p, `(() => { const b = `+bars+`.getBoundingClientRect(); return [b.x + b.width / 2, b.y + 15]; })()`)
+		at := eval[[]float64](p, `(() => { const b = `+plot+`.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()`)
 		return chromedp.TapXY(at[0]+step, at[1])
 	})
-	require.Regexp(t, `lifo.*median[\d.,]+ k/slowest`, eval[string](p, `document.getElementById('tip').textContent`))
+	require.Regexp(t, `offered [\d.,]+ k/s.*lifo.*/s`, eval[string](p, `document.getElementById('tip').textContent`))
 }
 
 // The documentation's pictures are charts of reports.
@@ -259,7 +259,7 @@ func TestReport_FitsEveryPage(t *testing.T) {
 			p.settle()
 			require.Equal(t, c.want, background(p))
 			require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), c.width)
-			p.requireDrawn(25)
+			p.requireDrawn(20)
 			p.picture(c.name, chromedp.FullScreenshot(100))
 
 			// On paper it is light, and nothing is wider than it.
@@ -268,7 +268,7 @@ func TestReport_FitsEveryPage(t *testing.T) {
 			p.do(chromedp.EmulateViewport(700, 900))
 			p.settle()
 			require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), int64(700))
-			p.requireDrawn(25)
+			p.requireDrawn(20)
 			p.picture(c.name+"-print", chromedp.FullScreenshot(100))
 		})
 	}

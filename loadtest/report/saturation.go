@@ -75,7 +75,7 @@ func (s *Saturation) section(d *data) section {
 				line("p50", 0, func(s lab.Step) (float64, bool) { return s.Latency.At(50) }),
 				line("p99", 1, func(s lab.Step) (float64, bool) { return s.Latency.At(99) })}}},
 	} {
-		c.chart.Kind, c.chart.X, c.chart.Mark = linesChart, offered, breaking
+		c.chart.X, c.chart.Mark = offered, breaking
 		out.Overview = append(out.Overview, d.add(c.title, c.caption+" The line joins the medians of each rate, dots are single trials."+late, &c.chart)...)
 	}
 

@@ -65,18 +65,6 @@ func (r *Run) section(d *data) section {
 		series{Name: "waiting", Style: 0, Points: r.queueDepth()})
 	add("Sheds over time", "Requests that the service gave up, a second.", seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero},
 		nonZero([]series{{Name: "shed", Style: 1, Points: r.sheds()}})...)
-	measured, allocated := 0.0, ""
-	if r.ServerCPUMicros != nil {
-		measured = *r.ServerCPUMicros
-	}
-	if r.ServerAllocated != nil {
-		allocated = short(*r.ServerAllocated) + " bytes"
-	}
-	for _, kind := range profiles.Attributed {
-		if b := stack([]*Run{r}, kind, measured); b != nil {
-			out.Overview = append(out.Overview, d.addCost(kind, []bar{*b}, allocated, "")...)
-		}
-	}
 	out.Tables = r.tables()
 	out.Facts = r.facts()
 	return out
@@ -171,7 +159,7 @@ func (r *Run) shares() table {
 	for _, a := range r.Attribution {
 		t.Head = append(t.Head, string(a.Kind)+", %")
 	}
-	for _, part := range parts {
+	for _, part := range profiles.Costs {
 		cells := []cell{{Text: string(part)}}
 		for _, a := range r.Attribution {
 			cells = append(cells, cell{Text: a.Share(part)})

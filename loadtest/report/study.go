@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // study is a comparison, sorted for being shown.
@@ -138,7 +139,7 @@ func (s *study) section(d *data) section {
 			out.Cautions = append(out.Cautions, capital(told)+".")
 		}
 	}
-	out.Overview = append(s.overRates(d), s.bars(d)...)
+	out.Overview = s.overRates(d)
 	for _, w := range s.workloads {
 		if figures := s.figuresOf(d, w); len(figures) > 0 {
 			out.Panels = append(out.Panels, panel{Label: w.name, Figures: figures})
@@ -234,12 +235,47 @@ func (s *study) tables(verdicts []lab.Verdict) []table {
 			t.Rows = append(t.Rows, r)
 		}
 		tables = append(tables, t)
+		if costs, some := s.costs(w.groups); some {
+			costs.Caption = around("", w.name, ": ") + "CPU per request, µs, by part"
+			tables = append(tables, costs)
+		}
 		if shares, some := s.shares(w.groups); some {
 			shares.Caption = around("", w.name, ": ") + "good, % of what each asked for"
 			tables = append(tables, shares)
 		}
 	}
 	return tables
+}
+
+// costs says on which part of the service a request's CPU time went, as far as it was
+// sampled. All runs together.
+func (s *study) costs(groups []int) (t table, some bool) {
+	t.Head = []string{"setting"}
+	for _, part := range profiles.Costs {
+		t.Head = append(t.Head, string(part))
+	}
+	for _, g := range groups {
+		sums, requests := map[profiles.Part]int64{}, 0.0
+		for _, r := range s.Runs[g] {
+			for _, a := range r.Attribution {
+				if a.Kind == profiles.CPU {
+					requests += r.CompletedRPS * r.Seconds
+					for part, v := range a.Parts {
+						sums[part] += v
+					}
+				}
+			}
+		}
+		if requests == 0 {
+			continue
+		}
+		r := row{Cells: []cell{{Text: s.setting[g]}}}
+		for _, part := range profiles.Costs {
+			r.Cells = append(r.Cells, cell{Text: short(float64(sums[part]) / 1e3 / requests)})
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	return t, len(t.Rows) > 0
 }
 
 // shares says how each kind of clients, each priority and each operation fared in
