@@ -200,13 +200,13 @@ func (r *response) parseHead(head []byte) error {
 			continue // the last
 		}
 		if line[0] == ' ' || line[0] == '\t' { // more of the value before
-			if !named || !isText(line) {
+			if !named || !all(line, &inValues) {
 				return errProtocol
 			}
 			continue
 		}
 		colon := bytes.IndexByte(line, ':')
-		if named = colon > 0; !named || !isToken(line[:colon]) || !isText(line[colon+1:]) {
+		if named = colon > 0; !named || !all(line[:colon], &inNames) || !all(line[colon+1:], &inValues) {
 			return errProtocol
 		}
 		name, value := line[:colon], bytes.TrimSpace(line[colon+1:])
@@ -259,14 +259,23 @@ func shedReason(value []byte) string {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// isToken tells whether a name is one. With a space in it, it is one that nobody knows.
-func isToken(name []byte) bool {
-	return !bytes.ContainsFunc(name, func(c rune) bool { return c < ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) })
-}
+// What bytes may stand in names and in values of a head. With a space in it, a name is one that
+// nobody knows.
+var inNames, inValues = func() (names, values [256]bool) {
+	for c := range 256 {
+		values[c] = c >= ' ' && c != 0x7f || c == '\t'
+		names[c] = c >= ' ' && c < 0x7f && !strings.ContainsRune(`"(),/:;<=>?@[\]{}`, rune(c))
+	}
+	return names, values
+}()
 
-// isText tells whether a value holds no control characters.
-func isText(value []byte) bool {
-	return !bytes.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+func all(text []byte, in *[256]bool) bool {
+	for _, c := range text {
+		if !in[c] {
+			return false
+		}
+	}
+	return true
 }
 
 // is compares words of a head, whose case has no meaning.

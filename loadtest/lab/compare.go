@@ -363,6 +363,11 @@ func (l *comparing) measure(ctx context.Context, combination *scenario.Combinati
 	// However it stops: all is measured by then, and the clone goes anyway. After
 	// an overload it may not finish within its drain time-out.
 	defer func() { _ = s.stop(stopPatience) }()
+	if _, command := combination.Command(); command && len(o.Targets) == 0 {
+		if err := l.fillBy(ctx, s, f, doing); err != nil {
+			return nil, err
+		}
+	}
 	return l.send(ctx, s, o, doing)
 }
 
@@ -387,6 +392,9 @@ func (l *comparing) send(ctx context.Context, s *service, o workload.Options, do
 	}
 	if o.Count == 0 { // filling a store is nothing to observe
 		o.Admin = s.admin
+		if s.admin == "" {
+			o.ServerCPU = s.cpu
+		}
 	}
 	o.Progress = func(p workload.Progress) { l.tell(doing, &p) }
 	living, release := s.while(ctx)
@@ -435,6 +443,14 @@ func (l *comparing) fill(ctx context.Context, dir string, f filling) (err error)
 			err = stopped
 		}
 	}()
+	if err := l.fillBy(ctx, s, f, doing); err != nil {
+		return err
+	}
+	return awaitQuiet(ctx, s, 250*time.Millisecond)
+}
+
+// fillBy fills the store of a service that is running.
+func (l *comparing) fillBy(ctx context.Context, s *service, f filling, doing string) error {
 	result, err := l.send(ctx, s, workload.Options{
 		Count:        f.keys,
 		Mix:          workload.Mix{Put: 1},
@@ -450,5 +466,5 @@ func (l *comparing) fill(ctx context.Context, dir string, f filling) (err error)
 	if written := result.Status["201"]; written != int64(f.keys) {
 		return fmt.Errorf("%d of %d values were not written", int64(f.keys)-written, f.keys)
 	}
-	return awaitQuiet(ctx, s, 250*time.Millisecond)
+	return nil
 }

@@ -63,6 +63,7 @@ type Tally struct {
 	lateness    *hdrhistogram.Histogram
 	wait        *hdrhistogram.Histogram // for a connection
 	waited      int64
+	atOnce      int64 // those that did not wait, which wait does not hold yet
 	timeline    []interval
 
 	// all and allErrors count from the start of the run, recent since it was
@@ -121,9 +122,11 @@ func (t *Tally) Begun(scheduled, free, sent time.Duration) {
 		return
 	}
 	record(t.lateness, sent-max(scheduled, free))
-	record(t.wait, free-scheduled)
 	if free > scheduled {
 		t.waited++
+		record(t.wait, free-scheduled)
+	} else {
+		t.atOnce++
 	}
 }
 
@@ -278,6 +281,7 @@ func (t *Tally) Add(other *Tally) {
 	t.lateness.Merge(other.lateness)
 	t.wait.Merge(other.wait)
 	t.waited += other.waited
+	t.atOnce += other.atOnce
 	for i := range other.timeline {
 		from, to := &other.timeline[i], t.at(t.window.From+time.Duration(i)*t.window.Step)
 		to.Offered += from.Offered
@@ -293,6 +297,8 @@ func (t *Tally) Add(other *Tally) {
 // ended. The load began at a time, and was measured for as long as is said.
 func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
 	o := &t.o
+	_ = t.wait.RecordValues(0, t.atOnce)
+	t.atOnce = 0
 	r := &Result{
 		URL: o.URL, Started: begin, TimelineStep: t.window.Step.Seconds(), Seconds: measured.Seconds(), Seed: o.Seed,
 		TargetRPS: o.Rate, Good: o.Good, SLOMillis: milliseconds(o.SLO),
