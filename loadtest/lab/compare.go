@@ -458,7 +458,8 @@ func (l *comparing) fillBy(ctx context.Context, s *service, f filling, doing str
 		Distribution: workload.Sequential,
 		ValueSize:    f.sizes,
 		Seed:         l.s.Seed,
-		Timeout:      time.Minute, // the disk may make writes wait
+		Timeout:      time.Minute,                                                // the disk may make writes wait
+		Retries:      workload.Retries{Attempts: 100, Backoff: time.Millisecond}, // and a limiter refuse them
 	}, doing)
 	if err != nil {
 		return err

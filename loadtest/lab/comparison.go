@@ -106,12 +106,9 @@ func (s *Summary) of(repetition int) (float64, bool) {
 // comparisonFile is the name of a comparison's file in its folder.
 const comparisonFile = "comparison.json"
 
-// LoadComparison reads the comparison that is in a folder, or a file .json of a pairing.
+// LoadComparison reads the comparison that is in a folder.
 func LoadComparison(dir string) (*Comparison, error) {
 	c := new(Comparison)
-	if filepath.Ext(dir) == ".json" {
-		return c, readJSON(dir, c)
-	}
 	if err := readJSON(filepath.Join(dir, comparisonFile), c); err != nil {
 		return nil, err
 	}

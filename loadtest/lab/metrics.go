@@ -68,25 +68,13 @@ var Metrics = []Metric{
 	{"slow_cut_off", "slow clients: cut off", "", Lower, slow(func(s *result.SlowClients) int64 { return s.CutOff })},
 }
 
-// ofPairs are those that only pairs have, of which results know nothing.
-var ofPairs = []Metric{
-	{Name: MegabytesPerSecond, Title: "values, MB", Unit: "1/s", Better: Higher},
-	{Name: FoundPercent, Title: "found", Unit: "%"},
-	{Name: IdleBytes, Title: "memory of an idle connection", Unit: "bytes", Better: Lower},
-	{Name: FsyncMean, Title: "fsync, mean", Unit: "us"},
-	{Name: FsyncMedian, Title: "fsync, median", Unit: "us"},
-	{Name: BlocksRead, Title: "blocks read per request", Better: Lower},
-	{Name: ResidentBytes, Title: "memory", Unit: "bytes", Better: Lower},
-}
-
 // MetricNamed returns the metric of that name.
 func MetricNamed(name string) (Metric, bool) {
-	for _, all := range [][]Metric{Metrics, ofPairs} {
-		if i := slices.IndexFunc(all, func(m Metric) bool { return m.Name == name }); i >= 0 {
-			return all[i], true
-		}
+	i := slices.IndexFunc(Metrics, func(m Metric) bool { return m.Name == name })
+	if i < 0 {
+		return Metric{}, false
 	}
-	return Metric{}, false
+	return Metrics[i], true
 }
 
 func always(f func(*result.Result) float64) figure {

@@ -27,7 +27,6 @@ const (
 // relative difference where they are near, and never beyond ±1, so that a figure near 0 is
 // as good as any.
 type contrast struct {
-	ratios   []float64 // b/a by repetition, but those in which only a is 0
 	mean     float64
 	variance float64
 	runs     int
@@ -39,11 +38,6 @@ func contrastOf(a, b []float64) contrast {
 	for i := range a {
 		if a[i]+b[i] > 0 {
 			each[i] = (b[i] - a[i]) / (b[i] + a[i])
-		}
-		if a[i] > 0 {
-			c.ratios = append(c.ratios, b[i]/a[i])
-		} else if b[i] == 0 {
-			c.ratios = append(c.ratios, 1)
 		}
 		c.mean += each[i] / float64(len(a))
 	}
@@ -108,6 +102,22 @@ func tails(t float64, freedom int) float64 {
 		return max(0, 1-2/math.Pi*(angle+sine*sum))
 	}
 	return max(0, 1-sine*sum)
+}
+
+// Ratio returns that of one figure to another within each repetition that has both: the
+// median, the smallest and the largest; false if there is none.
+func Ratio(of, to Summary) (Summary, bool) {
+	var ratios []float64
+	base, values := together(to, of)
+	for i, v := range base {
+		if v > 0 {
+			ratios = append(ratios, values[i]/v)
+		}
+	}
+	if len(ratios) == 0 {
+		return Summary{}, false
+	}
+	return summary(ratios), true
 }
 
 // usual returns the upper median of values, of which there is at least one.

@@ -104,7 +104,7 @@ func settingNames(groups []lab.Group) []string {
 					said = append(said, text)
 				}
 			}
-			names[i] = g.Combination.Strategy + around(" (", strings.Join(said, ", "), ")")
+			names[i] = strings.TrimPrefix(g.Combination.Strategy, "service:") + around(" (", strings.Join(said, ", "), ")")
 			all := strings.Join(settings[i], ", ")
 			key := g.Workload + "\n" + names[i]
 			unique = unique && cmp.Or(of[key], all) == all
@@ -230,7 +230,11 @@ func (s *study) tables(verdicts []lab.Verdict) []table {
 				r.Cells = append(r.Cells, cell{Text: v.Against(g, s.name)})
 			}
 			for _, c := range columns {
-				r.Cells = append(r.Cells, s.cell(g, c))
+				of := s.cell(g, c)
+				if ratio, ok := lab.Ratio(s.Groups[g].Metrics[cpu], s.Groups[w.groups[0]].Metrics[cpu]); ok && c[0].Name == cpu && g != w.groups[0] {
+					of.Text += fmt.Sprintf(", × %.2f", ratio.Median)
+				}
+				r.Cells = append(r.Cells, of)
 			}
 			t.Rows = append(t.Rows, r)
 		}
