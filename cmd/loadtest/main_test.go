@@ -345,9 +345,9 @@ func TestScenarios_SaysHowLongTheyTake(t *testing.T) {
 	require.Equal(t, exitOK, o.code, o)
 	require.Contains(t, o.stdout, "pool-or-not ")
 	o = try(t, "scenarios", "--short", "passive-wait", "passive-wait")
-	require.Equal(t, `passive-wait  Work that waits  16 runs  56s
-passive-wait  Work that waits  16 runs  56s
-32 runs, about 1m52s
+	require.Equal(t, `passive-wait  Work that waits  24 runs  55s
+passive-wait  Work that waits  24 runs  55s
+48 runs, about 1m50s
 `, o.stdout)
 }
 
