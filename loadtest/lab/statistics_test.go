@@ -151,7 +151,7 @@ func TestVerdicts_NameNoDifferenceWhereThereIsNone(t *testing.T) {
 						random := rand.New(rand.NewPCG(uint64(at), uint64(settings*100+loads)))
 						reports := min(4000, 60_000/(settings*settings*loads))
 						if testing.Short() {
-							reports = min(200, 4000/(settings*settings*loads))
+							reports = min(80, 1500/(settings*settings*loads))
 						}
 						wrong, all := 0, 0
 						for i := range max(reports, 6) {

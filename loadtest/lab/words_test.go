@@ -1,41 +1,26 @@
 package lab
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // The report says one thing in a sentence, and the rest in a few words each.
 func TestVerdicts_InWords(t *testing.T) {
 	t.Parallel()
-	var (
-		less   = []float64{93, 90, 91, 94, 92}
-		more   = []float64{102, 100, 104, 101, 103}
-		around = []float64{105, 99, 101.5, 102.5, 100.5}
-		unsure = []float64{80, 99, 120, 60, 100}
-		fast   = []float64{5, 5.1, 5.2, 5.3, 5.4}
-		slow   = []float64{52, 50, 51, 54, 53}
-		none   = []float64{0, 0, 0, 0, 0}
-		most   = []float64{90, 91, 89, 90, 90}
-		half   = []float64{50, 51, 49, 50, 50}
-	)
-	type group struct{ goodput, p99, important []float64 }
 	for _, c := range []struct {
 		name     string
 		loads    [][]group
 		headline string
 		against  [][]string
 	}{
-		{"by goodput", [][]group{{{less, fast, nil}, {more, slow, nil}}}, "B is best, by goodput.", [][]string{{"−9.8%", "best"}}},
+		{"by goodput", [][]group{{{less, fast, nil}, {more, late, nil}}}, "B is best, by goodput.", [][]string{{"−9.8%", "best"}}},
 		{
-			"by what the important get", [][]group{{{more, fast, half}, {more, slow, most}}},
+			"by what the important get", [][]group{{{more, fast, half}, {more, late, most}}},
 			"B is best, by what the important get.", [][]string{{"important −44%", "best"}},
 		},
-		{"by p99", [][]group{{{more, slow, nil}, {around, fast, nil}}}, "B is best, by served p99.", [][]string{{"p99 10×", "best"}}},
+		{"by p99", [][]group{{{more, late, nil}, {around, fast, nil}}}, "B is best, by served p99.", [][]string{{"p99 10×", "best"}}},
 		{
 			"several are the same", [][]group{{{more, fast, nil}, {more, fast, nil}, {less, fast, nil}}},
 			"A and B are the same, and better than the others by goodput.", [][]string{{"best", "the same", "−9.8%"}},
@@ -57,11 +42,11 @@ func TestVerdicts_InWords(t *testing.T) {
 			"one of two was not run", [][]group{{{more, fast, nil}, {}}},
 			"There is nothing to compare: no load has two settings that were measured and served anything within the SLO.", [][]string{{"", "not run"}},
 		},
-		{"nothing was served", [][]group{{{none, nil, nil}, {none, slow, nil}}}, "Nothing was served within the SLO.", [][]string{{"", ""}}},
+		{"nothing was served", [][]group{{{none, nil, nil}, {none, late, nil}}}, "Nothing was served within the SLO.", [][]string{{"", ""}}},
 		{"nothing was run", [][]group{{{}, {}}}, "Nothing was measured.", [][]string{{"not run", "not run"}}},
 		{
 			"over loads goodput counts, and p99 stands in the table", [][]group{
-				{{more, slow, nil}, {more, fast, nil}}, {{more, fast, nil}, {less, fast, nil}}, {{more, fast, nil}, {more, fast, nil}},
+				{{more, late, nil}, {more, fast, nil}}, {{more, fast, nil}, {less, fast, nil}}, {{more, fast, nil}, {more, fast, nil}},
 			},
 			"By goodput A is unbeaten under 3 of 3 loads.", [][]string{{"p99 10×", "best"}, {"best", "−9.8%"}, {"best", "the same"}},
 		},
@@ -72,21 +57,8 @@ func TestVerdicts_InWords(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			comparison := new(Comparison)
-			names := []string{}
-			for load, groups := range c.loads {
-				for i, g := range groups {
-					metrics := map[string]Summary{}
-					for name, values := range map[string][]float64{Goodput: g.goodput, ServedP99: g.p99, ImportantGood: g.important} {
-						if len(values) > 0 {
-							metrics[name] = summary(values)
-						}
-					}
-					comparison.Groups = append(comparison.Groups, Group{Combination: scenario.Combination{Workers: i + 1}, Workload: fmt.Sprint(load), Metrics: metrics})
-					names = append(names, string('A'+rune(i)))
-				}
-			}
-			name := func(g int) string { return names[g] }
+			comparison := measured(c.loads...)
+			name := func(g int) string { return string('A' + rune(comparison.Groups[g].Combination.Workers-1)) }
 			verdicts := comparison.Verdicts()
 			require.Equal(t, c.headline, Headline(verdicts, name))
 			for load, v := range verdicts {
