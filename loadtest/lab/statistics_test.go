@@ -151,10 +151,10 @@ func TestVerdicts_NameNoDifferenceWhereThereIsNone(t *testing.T) {
 						random := rand.New(rand.NewPCG(uint64(at), uint64(settings*100+loads)))
 						reports := min(4000, 60_000/(settings*settings*loads))
 						if testing.Short() {
-							reports = min(80, 1500/(settings*settings*loads))
+							reports = min(60, 1000/(settings*settings*loads))
 						}
 						wrong, all := 0, 0
-						for i := range max(reports, 6) {
+						for i := range max(reports, 2) {
 							repetitions := 4 + i%6
 							all++
 							if names(drawn(random, slices.Repeat([]float64{1}, settings), loads, repetitions, noise.of, noisy...).Verdicts()) {
@@ -176,7 +176,7 @@ func TestVerdicts_NameNoDifferenceWhereThereIsNone(t *testing.T) {
 // runs, though from one repetition to the next the machine changes by more.
 func TestVerdicts_FindADifference(t *testing.T) {
 	t.Parallel()
-	const reports = 1000
+	const reports = 500
 	random := rand.New(rand.NewPCG(3, 4))
 	found := 0
 	for range reports {
