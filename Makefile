@@ -182,6 +182,7 @@ study: build ## compare the strategies on this machine in under 20 minutes: repo
 
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 DIST     ?= $(CURDIR)/dist
+CYCLONEDX_VERSION = v1.10.0
 SHA256    = $(shell command -v sha256sum || echo shasum -a 256)
 
 .PHONY: release
@@ -193,7 +194,8 @@ release: ## build what is published, for Linux and macOS, with checksums and SBO
 		echo "$$file"; \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} \
 			go build -pgo=auto -trimpath -ldflags '-s -w $(LDFLAGS)' -o "$(DIST)/$$file" ./cmd/$$program; \
-		go run ./deploy/sbom --name $$program --version '$(VERSION)' "$(DIST)/$$file" >"$(DIST)/$$file.cdx.json"; \
+		go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION) \
+			bin -json -version '$(VERSION)' -output "$(DIST)/$$file.cdx.json" "$(DIST)/$$file"; \
 	done; done
 	cd '$(DIST)' && $(SHA256) spillway-* loadtest-* >SHA256SUMS
 
@@ -221,23 +223,24 @@ compose-load: ## send load to what compose-up has started; RATE=1000 DURATION=10
 compose-down: ## stop what compose-up has started; the data stays
 	$(COMPOSE) --profile load down
 
-PEERS_STRATEGIES ?= fifo sync mpmc
+PEERS            ?= bare plain nethttp limiter
+PEERS_STRATEGIES ?= fifo auto sync
 PEERS_FLAGS      ?=
 
-JAVA_PEER = $(BIN)/java/Server.class
-JAVA_PEER_SOURCE = loadtest/peers/testdata/java
+# The same cache for all, and room for all that can be under way.
+PEERS_ENV = D=reports/peers/data/{port}; rm -rf $$D; SPILLWAY_LISTEN=127.0.0.1:{port} SPILLWAY_ADMIN_LISTEN=127.0.0.1:0 SPILLWAY_DATA_DIR=$$D \
+	SPILLWAY_SYNC=never SPILLWAY_CACHE_BYTES=268435456 SPILLWAY_QUEUE_CAPACITY=8192
 
-$(JAVA_PEER): $(JAVA_PEER_SOURCE)/pom.xml $(JAVA_PEER_SOURCE)/Server.java
-	mvn --batch-mode --quiet --file $< dependency:copy-dependencies -DincludeScope=runtime '-DoutputDirectory=$(BIN)/java'
-	javac -cp '$(BIN)/java/*' -d $(BIN)/java $(JAVA_PEER_SOURCE)/Server.java
-
-# PEERS_FLAGS=--pairs=9 answers the goals of CPU per request for every strategy
-# instead, --vary=NAME what costs grow with; --help lists the others. What is measured goes before what else runs on
-# the machine, where that is allowed.
+# What is measured goes before what else runs on the machine, where that is allowed.
 .PHONY: peers
-peers: build $(if $(findstring systems,$(PEERS_FLAGS)),$(and $(shell command -v mvn),$(shell command -v javac),$(JAVA_PEER))) ## measure the service beside what you would run instead: reports/peers.md
-	cd loadtest/peers && go build -trimpath -o $(BIN)/ ./cmd/peer ./cmd/versus
-	nice -n -10 $(BIN)/versus $(if $(findstring pairs,$(PEERS_FLAGS))$(findstring vary,$(PEERS_FLAGS)),,--strategies '$(PEERS_STRATEGIES)') $(PEERS_FLAGS)
+peers: build ## measure the service beside what you would run instead: reports/peers.md
+	cd loadtest/peers && go build -trimpath -o $(BIN)/ ./cmd/peer
+	mkdir -p reports/peers/data
+	nice -n -10 $(BIN)/loadtest compare --out reports/peers --connections 64 --mixes 'get=100;put=100' --duration 2s --warmup 1s --repetitions 9 \
+		$(foreach p,$(PEERS),--service '$(p)=$(PEERS_ENV) SPILLWAY_PEER=$(p) exec $(BIN)/peer') \
+		$(foreach s,$(PEERS_STRATEGIES),--service '$(s)=$(PEERS_ENV) SPILLWAY_STRATEGY=$(s) exec $(BIN)/spillway') $(PEERS_FLAGS)
+	rm -rf reports/peers/data
+	cp reports/peers/report.md reports/peers.md
 
 OVERLOAD = bare failsafe-go admission admission-8 admission-16
 

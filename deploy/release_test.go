@@ -30,7 +30,9 @@ case $1 in
 build)
 	while [ "$1" != -o ]; do shift; done
 	echo "program for $GOOS/$GOARCH" >"$2" ;;
-run) echo '{}' ;;
+run)
+	while [ "$1" != -output ]; do shift; done
+	echo '{}' >"$2" ;;
 esac
 `), 0o700))
 	makefile := exec.CommandContext(t.Context(), "make", "-C", "..", "release", "VERSION=v9.9.9", "COMMIT=abc1234", "DIST="+dist)
@@ -47,7 +49,7 @@ esac
 			name := program + "-v9.9.9-" + strings.ReplaceAll(platform, "/", "-")
 			require.Regexp(t, `(?m)^`+platform+` cgo=0 build -pgo=auto -trimpath .*-X github.com/spillway-go/spillway/internal/version.version=v9.9.9 `+
 				`-X github.com/spillway-go/spillway/internal/version.commit=abc1234 -o \S+/`+name+` \./cmd/`+program+`$`, said)
-			require.Regexp(t, `(?m)^/ cgo= run ./deploy/sbom --name `+program+` --version v9.9.9 \S+/`+name+`$`, said)
+			require.Regexp(t, `(?m)^/ cgo= run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v\S+ bin -json -version v9.9.9 -output \S+/`+name+`\.cdx\.json \S+/`+name+`$`, said)
 			require.Equal(t, "program for "+platform+"\n", read(t, filepath.Join(dist, name)))
 			for _, file := range []string{name, name + ".cdx.json"} {
 				sum := sha256.Sum256([]byte(read(t, filepath.Join(dist, file))))

@@ -6,7 +6,7 @@
 #	docs/figures.sh tables     # from what is in reports/
 #	docs/figures.sh charts     # likewise, by Chromium
 #
-# It takes make build and, to serve, (cd loadtest/peers && go build -o ../../bin/ ./cmd/peer).
+# It takes make build.
 # More flags of serve go to the lab: --restart, say.
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,7 +27,7 @@ simulate() {
 # As simulated: 8 workers, a store that does 8 at once, room for 256.
 serve() {
 	s='bin/loadtest compare --workers 8 --capacities 256 --connections 1000 --mixes get=100 --keys 1000 --store-parallel 8'
-	$s --store-delay exp:4ms --slo 100ms --duration 5s --warmup 2s --strategies all,peer:limiter --rates 0.9x,1.1x,2x,5x,10x --repetitions 3 --out reports/served "$@"
+	$s --store-delay exp:4ms --slo 100ms --duration 5s --warmup 2s --strategies all --rates 0.9x,1.1x,2x,5x,10x --repetitions 3 --out reports/served "$@"
 }
 
 # chart REPORT TITLE: the line charts of a report whose titles begin so, as one SVG.

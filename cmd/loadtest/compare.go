@@ -31,7 +31,6 @@ type compareCommand struct {
 	Restart    bool   `help:"Discard the results that are there."`
 	KeepStores bool   `help:"Keep the filled stores for the next time."`
 	Binary     string `placeholder:"FILE" help:"The service; by default spillway beside this program, or in the PATH."`
-	PeerBinary string `placeholder:"FILE" help:"What runs the peers that are named peer:NAME among the strategies; by default peer beside this program."`
 }
 
 // Help is shown by compare --help.
@@ -54,7 +53,7 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	if err := c.add(&send); err != nil {
 		return err
 	}
-	var service, peers string
+	var service string
 	if len(services) == 0 {
 		self, err := os.Executable()
 		if err != nil {
@@ -67,10 +66,6 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 		if service == "" {
 			return errors.New("the service is neither beside this program nor in the PATH: make build builds both, or say --binary")
 		}
-		// Without one, only what asks for a peer fails.
-		if peers, err = binary("--peer-binary", c.PeerBinary, filepath.Join(beside, "peer")); err != nil {
-			return err
-		}
 	}
 	dir := c.Out
 	if dir == "" {
@@ -80,7 +75,7 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	}
 	begun := false
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: service, PeerBinary: peers, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command, Lab: version.Get().String(),
+		Binary: service, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command, Lab: version.Get().String(),
 		Progress: func(p lab.Progress) {
 			if !begun {
 				begun = true
@@ -157,10 +152,6 @@ func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
 	if n := lab.NeverFull(what); n > 0 {
 		_, _ = fmt.Fprintf(s.err, "note: in %d of %s no queue can overflow, as there are no more connections than workers and places to wait; "+
 			"what is asked beyond the capacity waits in the generator\n", n, plural(len(what.Combinations), "combination"))
-	}
-	if n := lab.RangesUnknown(what); n > 0 {
-		_, _ = fmt.Fprintf(s.err, "note: in %d of %s a peer is asked for ranges, which peers refuse: it has less to do than the strategies beside it\n",
-			n, plural(len(what.Combinations), "combination"))
 	}
 }
 

@@ -49,24 +49,27 @@ func TestSummarize_TellsDifferencesFromNoise(t *testing.T) {
 	var out bytes.Buffer
 	s := session{out: &out}
 	s.summarize(c)
-	require.Equal(t, `get=100, 8 connections
-        goodput/s        against best             served p99 ms     non-2xx %  CPU us served  allocs
-  fifo  1000 (995–1005)  one of 2 not told apart  1.50 (1.00–2.00)  2.5        –              –
-  slow  1001 (996–1006)  p99 +113.3%              3.00 (3.00–3.30)  2.5        –              –
-  lifo  1001 (996–1006)  one of 2 not told apart  1.50 (1.00–2.00)  2.5        –              –
-  sync  500 (495–505)    -50.0%                   1.50 (1.00–2.00)  2.5        –              –
-  none  –                not run                  –                 –          –              –
+	require.Equal(t, `By goodput fifo is unbeaten under 3 of 3 loads.
+get=100, 8 connections
+        against the best      goodput/s        served p99 ms     non-2xx %
+  fifo  p99 −53%, not proven  1000 (995–1005)  1.50 (1.00–2.00)  2.5
+  slow  highest goodput       1001 (996–1006)  3.00 (3.00–3.30)  2.5
+  lifo  p99 −53%, not proven  1001 (996–1006)  1.50 (1.00–2.00)  2.5
+  sync  −50%                  500 (495–505)    1.50 (1.00–2.00)  2.5
+  none  not run               –                –                 –
+  4 runs tell goodput apart that differs by 2% or more
 get=100, 9 connections
-        goodput/s   as the service sees it  against best           served p99 ms     non-2xx %  CPU us served  allocs
-  fifo  50 (45–55)  60                      highest, too few runs  1.50 (1.00–2.00)  2.5        –              –
-  sync  40 (35–45)  –                       -19.6%, too few runs   1.50 (1.00–2.00)  2.5        –              –
-  Too few runs for proof: --repetitions 4.
+        against the best  goodput/s   as the service sees it  served p99 ms     non-2xx %
+  fifo  highest goodput   50 (45–55)  60                      1.50 (1.00–2.00)  2.5
+  sync  −20%, not proven  40 (35–45)  –                       1.50 (1.00–2.00)  2.5
+  nothing could be told: 3 runs are fewer than 4
 get=100, 7 connections
-        goodput/s        against best             served p99 ms     non-2xx %  CPU us served  allocs
-  fifo  1000 (995–1005)  one of 2 not told apart  1.50 (1.00–2.00)  2.5        –              –
-  lifo  1001 (996–1006)  one of 2 not told apart  1.50 (1.00–2.00)  2.5        –              –
+        against the best  goodput/s        served p99 ms     non-2xx %
+  fifo  the same          1000 (995–1005)  1.50 (1.00–2.00)  2.5
+  lifo  best              1001 (996–1006)  1.50 (1.00–2.00)  2.5
+  4 runs tell goodput apart that differs by 2% or more
 get=100, 6 connections
-        goodput/s  against best  served p99 ms     non-2xx %  CPU us served  allocs
-  fifo  7                        1.50 (1.00–2.00)  2.5        –              –
+        goodput/s  served p99 ms     non-2xx %
+  fifo  7          1.50 (1.00–2.00)  2.5
 `, out.String())
 }

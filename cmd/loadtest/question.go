@@ -25,12 +25,11 @@ type question struct {
 
 // grid are the flags that stand for a scenario.
 type grid struct {
-	Strategies    []string `placeholder:"NAME" help:"Strategies, or all; compare also knows peers such as peer:limiter."`
+	Strategies    []string `placeholder:"NAME" help:"Strategies, or all."`
 	Workers       []string `placeholder:"N" help:"Numbers of workers."`
 	Capacities    []string `placeholder:"N" help:"Numbers of requests that may wait."`
 	Objectives    []string `placeholder:"TIME" help:"What the service is told that answers are good within, where that is not the --slo: a time, none (nobody is refused for being late), or unset."`
 	Sync          []string `placeholder:"MODE" help:"always, never, interval:10ms."`
-	Pools         []string `placeholder:"KIND" help:"shared, split."`
 	StoreDelay    []string `placeholder:"TIME" help:"What each operation sleeps first, such as 4ms or exp:4ms."`
 	StoreParallel []string `placeholder:"N" help:"How many operations the delayed store does at once; 0, the default, for as many as come."`
 	Connections   []string `placeholder:"N" help:"Numbers of connections, for each node if there are several."`
@@ -50,7 +49,7 @@ type grid struct {
 // settings returns what is given of the grid.
 func (g *grid) settings() scenario.Settings {
 	return given(scenario.Settings{
-		"strategy": g.Strategies, "workers": g.Workers, "capacity": g.Capacities, "objective": g.Objectives, "sync": g.Sync, "pools": g.Pools,
+		"strategy": g.Strategies, "workers": g.Workers, "capacity": g.Capacities, "objective": g.Objectives, "sync": g.Sync,
 		"store_delay": g.StoreDelay, "store_parallel": g.StoreParallel, "connections": g.Connections, "rate": g.Rates, "think": g.Think, "mix": g.Mixes, "keys": g.Keys,
 		"key_distribution": g.KeyDist, "value_size": g.ValueSizes, "profile": g.Profiles, "clients": g.Clients,
 		"priority": g.Priorities, "timeout_header": g.Deadlines, "retries": g.Retries,

@@ -74,6 +74,8 @@ func (c *saturateCommand) Run(ctx context.Context, s *session) error {
 			verdict = "sustained"
 		} else if step.GeneratorLate {
 			verdict = "generator late"
+		} else if step.ConnectionsBusy {
+			verdict = "connections busy"
 		}
 		p99 := fmt.Sprintf("%.2f ms", step.Latency.P99)
 		if !step.Latency.Known(99) {
@@ -84,6 +86,9 @@ func (c *saturateCommand) Run(ctx context.Context, s *session) error {
 	}
 	_ = table.Flush()
 	_, _ = fmt.Fprintln(text, found)
+	for _, caution := range found.Cautions() {
+		_, _ = fmt.Fprintln(text, caution)
+	}
 	inFull := func(w io.Writer) error {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "\t")

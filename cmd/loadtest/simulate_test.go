@@ -97,5 +97,4 @@ func TestSimulate_Usage(t *testing.T) {
 	} {
 		try(t, append([]string{"simulate"}, tt.args...)...).requireFailed(t, exitUsage, tt.word)
 	}
-	try(t, "simulate", "--strategies=fifo,peer:limiter", "--out", t.TempDir()).requireFailed(t, exitFailed, "a peer is not simulated")
 }

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
-	"github.com/spillway-go/spillway/loadtest/report"
 )
 
 // show shows a comparison, if anything was run, and writes its report into its folder.
@@ -22,40 +21,68 @@ func (s *session) show(c *lab.Comparison, dir string) error {
 	return s.report(filepath.Join(dir, "report.html"), filepath.Join(dir, "report.md"), dir)
 }
 
-// summarize shows each workload as a table: its combinations against the best.
+// column is one of a summary's tables. It is left out where no group has anything in it.
+type column struct {
+	title string
+	of    func(g *lab.Group) string
+}
+
+var columns = []column{
+	{"goodput/s", func(g *lab.Group) string { return cell(g, lab.Goodput, 0) }},
+	{"as the service sees it", func(g *lab.Group) string {
+		if !g.TwoClocks() {
+			return ""
+		}
+		return cell(g, lab.SentGoodput, 0)
+	}},
+	{"good of the important %", func(g *lab.Group) string { return cell(g, lab.ImportantGood, 1) }},
+	{"served p99 ms", func(g *lab.Group) string { return cell(g, lab.ServedP99, 2) }},
+	{"non-2xx %", func(g *lab.Group) string { return cell(g, "non2xx_percent", 1) }},
+	{"CPU us served", func(g *lab.Group) string { return cell(g, "server_cpu_served_us", 1) }},
+	{"allocs", func(g *lab.Group) string { return cell(g, "server_allocs", 1) }},
+}
+
+// summarize says in a sentence what was found, and shows each load as a table: its settings
+// against the best.
 func (s *session) summarize(c *lab.Comparison) {
-	byWorkload := map[string][]int{}
-	var workloads []string
-	for i, g := range c.Groups {
-		if len(byWorkload[g.Workload]) == 0 {
-			workloads = append(workloads, g.Workload)
+	verdicts := c.Verdicts()
+	named := func(i int) string { return name(&c.Groups[i]) }
+	_, _ = fmt.Fprintln(s.out, lab.Headline(verdicts, named))
+	for i := range verdicts {
+		v := &verdicts[i]
+		_, _ = fmt.Fprintf(s.out, "%s\n", v.Workload)
+		head, rows := []string{"  "}, make([][]string, len(v.Groups))
+		for at, g := range v.Groups {
+			rows[at] = []string{"  " + named(g)}
 		}
-		byWorkload[g.Workload] = append(byWorkload[g.Workload], i)
-	}
-	for _, workload := range workloads {
-		groups := byWorkload[workload]
-		verdict := c.Verdict(groups)
-		_, _ = fmt.Fprintf(s.out, "%s\n", workload)
-		table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-		// The column is only there where it says something.
-		two, sent := slices.ContainsFunc(groups, func(i int) bool { return c.Groups[i].TwoClocks() }), ""
-		if two {
-			sent = "as the service sees it\t"
-		}
-		_, _ = fmt.Fprintf(table, "  \tgoodput/s\t%sagainst best\tserved p99 ms\tnon-2xx %%\tCPU us served\tallocs\n", sent)
-		for _, i := range groups {
-			g := &c.Groups[i]
-			if two {
-				sent = cell(g, lab.SentGoodput, 0) + "\t"
+		add := func(title string, of func(g int) string) {
+			var cells []string
+			for _, g := range v.Groups {
+				cells = append(cells, of(g))
 			}
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s%s\t%s\t%s\t%s\t%s\n", name(g), cell(g, lab.Goodput, 0), sent, against(c, &verdict, i),
-				cell(g, lab.ServedP99, 2), cell(g, "non2xx_percent", 1), cell(g, "server_cpu_served_us", 1), cell(g, "server_allocs", 1))
+			if strings.Join(cells, "") == "" {
+				return
+			}
+			head = append(head, title)
+			for at := range rows {
+				rows[at] = append(rows[at], cmp.Or(cells[at], "–"))
+			}
+		}
+		add("against the best", func(g int) string { return v.Against(g, named) })
+		for _, column := range columns {
+			add(column.title, func(g int) string { return column.of(&c.Groups[g]) })
+		}
+		table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+		for _, row := range append([][]string{head}, rows...) {
+			_, _ = fmt.Fprintln(table, strings.Join(row, "\t"))
 		}
 		_ = table.Flush()
-		if doubt := report.Doubt(&verdict, c, func(i int) string { return name(&c.Groups[i]) }); doubt != "" {
-			_, _ = fmt.Fprintln(s.out, " ", doubt)
+		if told := v.Told(); strings.HasSuffix(told, "%") {
+			_, _ = fmt.Fprintf(s.out, "  %d runs tell goodput apart that differs by %s or more\n", v.Runs, told)
+		} else if told != "" {
+			_, _ = fmt.Fprintln(s.out, " ", told)
 		}
-		s.shares(c, groups)
+		s.shares(c, v.Groups)
 	}
 }
 
@@ -84,11 +111,12 @@ func name(g *lab.Group) string {
 	return cmp.Or(strings.Join(own, ", "), g.Combination.Strategy)
 }
 
-// cell is a median, with the smallest and the largest value if they differ.
+// cell is a median, with the smallest and the largest value if they differ; nothing if it
+// was not measured, or if all is 0.
 func cell(g *lab.Group, metric string, digits int) string {
 	m, ok := g.Metrics[metric]
-	if !ok {
-		return "–"
+	if !ok || metric != lab.Goodput && m.High == 0 {
+		return ""
 	}
 	number := func(v float64) string { return fmt.Sprintf("%.*f", digits, v) }
 	median, low, high := number(m.Median), number(m.Low), number(m.High)
@@ -96,32 +124,4 @@ func cell(g *lab.Group, metric string, digits int) string {
 		return median
 	}
 	return fmt.Sprintf("%s (%s–%s)", median, low, high)
-}
-
-// against says how a group does against the best of its workload, in goodput or,
-// where that cannot be told apart, in served p99. With too few runs that is the
-// highest median, and no proof.
-func against(c *lab.Comparison, v *lab.Verdict, group int) string {
-	change := func(d lab.Difference) string { return fmt.Sprintf("%+.1f%%", 100*(d.Ratio.Median-1)) }
-	of := func(d lab.Difference) bool { return d.B == group }
-	if i := slices.IndexFunc(v.Less, of); i >= 0 {
-		return change(v.Less[i])
-	}
-	if i := slices.IndexFunc(v.Slower, of); i >= 0 {
-		return "p99 " + change(v.Slower[i])
-	}
-	switch {
-	case !slices.Contains(v.Measured, group):
-		return "not run"
-	case len(v.Top) == 0:
-		return ""
-	case v.TooFew && c.Groups[group].Metrics[lab.Goodput].Median == c.Groups[v.Top[0]].Metrics[lab.Goodput].Median:
-		return "highest, too few runs"
-	case v.TooFew:
-		return change(c.Differences(lab.Goodput, v.Top[0], []int{group})[0]) + ", too few runs"
-	case len(v.Top) == 1:
-		return "best"
-	default:
-		return fmt.Sprintf("one of %d not told apart", len(v.Top))
-	}
 }

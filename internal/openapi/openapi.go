@@ -4,22 +4,22 @@ package openapi
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Document is an OpenAPI document.
+// Document is an OpenAPI document. Its schemas are JSON Schema's (OpenAPI 3.1), so that they are
+// checked by a library of that.
 type Document struct{ root object }
 
 type object = map[string]any
@@ -31,43 +31,11 @@ func Read() (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	var v any
-	if err := yaml.Unmarshal(text, &v); err != nil {
-		return nil, err
-	}
-	// By way of JSON, so that numbers are of one type.
-	if text, err = json.Marshal(v); err != nil {
+	if text, err = yaml.YAMLToJSON(text); err != nil {
 		return nil, err
 	}
 	d := new(Document)
-	if err := json.Unmarshal(text, &d.root); err != nil {
-		return nil, err
-	}
-	return d, d.resolve(d.root)
-}
-
-// resolve checks that what is referred to is there.
-func (d *Document) resolve(v any) error {
-	switch v := v.(type) {
-	case nil: // of an alias within an anchor, which the parser does not know
-		return errors.New("openapi: there is a null")
-	case object:
-		if ref, ok := v["$ref"].(string); ok && d.follow(v) == nil {
-			return fmt.Errorf("openapi: there is nothing at %s", ref)
-		}
-		for _, inner := range v {
-			if err := d.resolve(inner); err != nil {
-				return err
-			}
-		}
-	case []any:
-		for _, inner := range v {
-			if err := d.resolve(inner); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return d, json.Unmarshal(text, &d.root)
 }
 
 // follow returns o, or what it refers to.
@@ -223,112 +191,22 @@ func (o *Operation) checkBody(method string, status int, response object, mediaT
 	return nil
 }
 
-// validate checks v against a schema, as far as the document uses JSON Schema.
+// validate checks v against a schema, whose references are to components of the document.
 func (d *Document) validate(schema object, v any, what string) error {
-	schema = d.follow(schema)
-	if choices, ok := schema["oneOf"].([]any); ok {
-		fits := 0
-		for _, choice := range choices {
-			if d.validate(choice.(object), v, what) == nil {
-				fits++
-			}
-		}
-		if fits != 1 {
-			return fmt.Errorf("%s fits %d of the choices, want 1", what, fits)
-		}
-	}
-	if c, ok := schema["const"]; ok && c != v {
-		return fmt.Errorf("%s is %v, want %v", what, v, c)
-	}
-	if choices, ok := schema["enum"].([]any); ok && !slices.Contains(choices, v) {
-		return fmt.Errorf("%s is %v, want one of %v", what, v, choices)
-	}
-	if err := checkType(schema["type"], v, what); err != nil {
+	whole := maps.Clone(schema)
+	whole["components"] = d.root["components"]
+	compiler := jsonschema.NewCompiler()
+	err := compiler.AddResource("schema.json", whole)
+	if err != nil {
 		return err
 	}
-	switch v := v.(type) {
-	case string:
-		if p, ok := schema["pattern"].(string); ok && !regexp.MustCompile(p).MatchString(v) {
-			return fmt.Errorf("%s is %q, want %s", what, v, p)
-		}
-		if least, ok := schema["minLength"].(float64); ok && len(v) < int(least) {
-			return fmt.Errorf("%s is %q, which is too short", what, v)
-		}
-	case float64:
-		least, bounded := schema["minimum"].(float64)
-		most, capped := schema["maximum"].(float64)
-		if bounded && v < least || capped && v > most {
-			return fmt.Errorf("%s is %v, which is out of bounds", what, v)
-		}
-	case []any:
-		if least, ok := schema["minItems"].(float64); ok && len(v) < int(least) {
-			return fmt.Errorf("%s has %d items, which are too few", what, len(v))
-		}
-		if items, ok := schema["items"].(object); ok {
-			for i, item := range v {
-				if err := d.validate(items, item, fmt.Sprintf("%s[%d]", what, i)); err != nil {
-					return err
-				}
-			}
-		}
-	case object:
-		return d.validateObject(schema, v, what)
+	compiled, err := compiler.Compile("schema.json")
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-func (d *Document) validateObject(schema, v object, what string) error {
-	required, _ := schema["required"].([]any)
-	for _, name := range required {
-		if _, ok := v[name.(string)]; !ok {
-			return fmt.Errorf("%s has no %s", what, name)
-		}
-	}
-	properties, _ := schema["properties"].(object)
-	for name, inner := range v {
-		property, ok := properties[name].(object)
-		if !ok {
-			if schema["additionalProperties"] == false {
-				return fmt.Errorf("%s has %s, which is not described", what, name)
-			}
-			continue
-		}
-		if err := d.validate(property, inner, what+"."+name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkType checks v against a type or several.
-func checkType(types, v any, what string) error {
-	var allowed []any
-	switch t := types.(type) {
-	case nil:
-		return nil
-	case []any:
-		allowed = t
-	default:
-		allowed = []any{t}
-	}
-	is := "null"
-	switch v := v.(type) {
-	case string:
-		is = "string"
-	case bool:
-		is = "boolean"
-	case float64:
-		is = "number"
-		if v == math.Trunc(v) && slices.Contains(allowed, any("integer")) {
-			is = "integer"
-		}
-	case []any:
-		is = "array"
-	case object:
-		is = "object"
-	}
-	if !slices.Contains(allowed, any(is)) {
-		return fmt.Errorf("%s is of type %s, want %v", what, is, allowed)
+	if err := compiled.Validate(v); err != nil {
+		_, why, _ := strings.Cut(strings.Join(strings.Fields(err.Error()), " "), " - ") // before it is where the schema is
+		return fmt.Errorf("%s %s", what, why)
 	}
 	return nil
 }

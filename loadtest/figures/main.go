@@ -18,19 +18,12 @@
 //     the part of a share that was good;
 //   - only: settings that all must have, "rate=0.9x|2x; mix=get=100".
 //
-// In the place of a folder there may be a file .json of make peers, whose rows and
-// columns are contestant and load.
-//
-// Where it names a file that ends in .md, as make peers writes, all of that file but its
-// title takes the place of the table. Nothing may follow the name then.
-//
 // Rows of the same figures become one. A figure is marked if in one of its runs the
 // generator was late: if 1% of the requests left it more than a tenth of the
 // objective after their time. No run is left out.
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -102,11 +95,6 @@ type cell struct {
 // render returns what stands between the comments that name a source.
 func render(from, attributes string) (string, error) {
 	from = filepath.FromSlash(from)
-	if filepath.Ext(from) == ".md" {
-		text, err := os.ReadFile(from)
-		_, text, _ = bytes.Cut(text, []byte("\n\n"))
-		return string(bytes.TrimSpace(text)) + "\n", err
-	}
 	t, err := parse(attributes)
 	if err != nil {
 		return "", err
@@ -263,9 +251,6 @@ func settingsOf(g *lab.Group) (map[string]string, error) {
 	for name, value := range raw {
 		out[name] = fmt.Sprint(value)
 	}
-	if g.Series != "" {
-		out["contestant"], out["load"] = g.Series, g.Workload
-	}
 	return out, nil
 }
 
@@ -284,7 +269,7 @@ func values(settings map[string]string, names []string) []string {
 		v := settings[name]
 		switch name {
 		case "strategy":
-			v = "`" + strings.TrimPrefix(strings.TrimPrefix(v, "peer:"), "service:") + "`"
+			v = "`" + strings.TrimPrefix(v, "service:") + "`"
 		case "rate":
 			v = strings.Replace(v, "x", " ×", 1)
 		}

@@ -46,48 +46,6 @@ func folder(t *testing.T, change func(*lab.Comparison)) string {
 	return dir
 }
 
-func TestRewrite_Pairs(t *testing.T) {
-	t.Parallel()
-	c := lab.Comparison{Version: "spillway 1.2.3", Command: "make peers", Finished: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	for _, keys := range []string{"10", "100"} {
-		for _, load := range []string{"GET", "PUT"} {
-			c.Groups = append(c.Groups, lab.Group{Series: keys + " keys", Workload: load, Metrics: map[string]lab.Summary{
-				"server_cpu_served_us": {Median: 12.34}, lab.ResidentBytes: {Median: 3 << 20}, lab.IdleBytes: {Median: 1536 * float64(len(keys))},
-			}})
-		}
-	}
-	text, err := json.Marshal(c)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	measured, page := filepath.Join(dir, "peers.json"), filepath.Join(dir, "page.md")
-	require.NoError(t, os.WriteFile(measured, text, 0o600))
-	begin := "<!-- table " + measured + ` rows="contestant" columns="load" cells="{server_cpu_served_us} {resident_bytes} {idle_bytes}" only="load=PUT"` + " -->\n"
-	require.NoError(t, os.WriteFile(page, []byte(begin+"<!-- end of table -->\n"), 0o600))
-	require.NoError(t, rewrite(page))
-	got, err := os.ReadFile(page)
-	require.NoError(t, err)
-	require.Equal(t, begin+"\n|  | PUT |\n| --- | --- |\n| 10 keys | 12 µs 3.0 MiB 3.0 KiB |\n| 100 keys | 12 µs 3.0 MiB 4.5 KiB |\n\n"+
-		"*spillway 1.2.3, 2026-01-02, 0 × an unknown processor*\n\n<!-- end of table -->\n", string(got))
-}
-
-// What make peers has written is taken as it is, but for its title.
-func TestRewrite_Markdown(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	measured, page := filepath.Join(dir, "peers.md"), filepath.Join(dir, "page.md")
-	require.NoError(t, os.WriteFile(measured, []byte("# Title\n\nHow.\n\n| a |\n|---|\n| 1 |\n"), 0o600))
-	begin, end := "before\n<!-- table "+measured+" -->\n", "<!-- end of table -->\nafter\n"
-	require.NoError(t, os.WriteFile(page, []byte(begin+"old\n"+end), 0o600))
-	for range 2 {
-		require.NoError(t, rewrite(page))
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		require.Equal(t, begin+"\nHow.\n\n| a |\n|---|\n| 1 |\n\n"+end, string(text))
-	}
-	require.NoError(t, os.Remove(measured))
-	require.ErrorIs(t, rewrite(page), os.ErrNotExist)
-}
-
 func TestRewrite(t *testing.T) {
 	t.Parallel()
 	const source = "*abc1234, go1.2.3, 2026-01-02, 2 × Abacus*\n\n"

@@ -32,14 +32,18 @@ type plan struct {
 	// all go to the first server.
 	targets []destination
 	engine  workload.Engine
+	// host and headers are those of requests that are no targets.
+	host    string
+	headers []string
 }
 
 // destination is where a target goes.
 type destination struct {
 	server  int // in plan.servers
 	url     *url.URL
-	uri     string   // its path and query
-	headers []string // those of the load included
+	uri     string // its path and query
+	host    string
+	headers []string // those of the load included, without Host
 }
 
 // server is what load is sent to.
@@ -71,6 +75,9 @@ func newPlan(ctx context.Context, o *workload.Options) (*plan, error) {
 func (p *plan) resolve(ctx context.Context, o *workload.Options) error {
 	if len(o.Targets) == 0 {
 		_, err := p.base(ctx, o.URL)
+		if err == nil {
+			p.host, p.headers = hostOf(o.Headers, p.servers[0].host)
+		}
 		return err
 	}
 	var base *url.URL // of those that are paths
@@ -92,7 +99,8 @@ func (p *plan) resolve(ctx context.Context, o *workload.Options) error {
 		if err != nil {
 			return fmt.Errorf("target: %q: %w", t, err)
 		}
-		p.targets = append(p.targets, destination{at, u, u.RequestURI(), merged(o.Headers, t.Headers)})
+		host, headers := hostOf(merged(o.Headers, t.Headers), p.servers[at].host)
+		p.targets = append(p.targets, destination{at, u, u.RequestURI(), host, headers})
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func testUsesEveryAddressThatAnswers(t *testing.T, engine workload.Engine) {
 	first, requestsOfFirst := listen(t, &hosts)
 	second, requestsOfSecond := listen(t, &hosts)
 	o := workload.Options{Engine: engine, Rate: 200, Connections: 4, Loops: 2, Mix: workload.Mix{Get: 1}, Duration: 500 * time.Millisecond}.WithDefaults()
-	r, err := send(t.Context(), o, &plan{engine: engine, servers: []server{{scheme: "http", host: "the.name", addresses: []netip.AddrPort{gone, first, second}}}})
+	r, err := send(t.Context(), o, &plan{engine: engine, host: "the.name", servers: []server{{scheme: "http", host: "the.name", addresses: []netip.AddrPort{gone, first, second}}}})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
 	require.Positive(t, requestsOfFirst())

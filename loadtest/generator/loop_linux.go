@@ -403,9 +403,7 @@ func (l *loop) begin(c *conn, scheduled, now time.Duration) {
 	c.scheduled, c.sent, c.since, c.part = scheduled, now, scheduled, l.part()
 	l.offered(scheduled)
 	if !l.closed {
-		// A request that had to wait for a connection is late by no fault of the
-		// generator.
-		l.count.Late(scheduled, now-max(scheduled, c.freeSince))
+		l.count.Begun(scheduled, c.freeSince, now)
 	}
 	if l.retries() {
 		c.request, c.attempts = l.next, 1
@@ -505,12 +503,13 @@ func (l *loop) read(c *conn) {
 	}
 	done, rest, err := c.answer.feed(l.in[:n])
 	switch {
-	case err != nil || done && len(rest) > 0:
+	case err != nil:
 		l.broken(c, now, result.ErrorProtocol)
 		l.hangUp(c, now)
 	case done:
 		l.ended(c, now)
-		if c.answer.close || len(c.unsent) > 0 {
+		// What nobody has asked for follows: no answer of this connection is to be trusted.
+		if c.answer.close || len(c.unsent) > 0 || len(rest) > 0 {
 			l.hangUp(c, now)
 			return
 		}

@@ -72,6 +72,7 @@ type line struct {
 	transport *http.Transport
 	scheme    string
 	address   string // with its port, as its certificate names it
+	mayBeTwo  bool   // HTTP/2
 }
 
 // client sends one request at a time, over connections of its own.
@@ -97,13 +98,9 @@ func newPortable(o *workload.Options, p *plan, trusted *tls.Config, clock func()
 	}
 	e.mu.count, e.mu.budget, e.mu.protocols = result.NewTally(*o), newBudget(o, 1), map[string]int64{}
 	e.mu.waits = rand.New(rand.NewPCG(workload.Scramble(o.Seed), workload.Scramble(1<<32)))
-	e.headers = []http.Header{headerOf(o.Headers)}
+	e.headers = []http.Header{headerOf(p.headers)}
 	for i := range p.targets {
-		headers := e.headers[0]
-		if len(o.Targets[i].Headers) > 0 {
-			headers = headerOf(p.targets[i].headers)
-		}
-		e.headers = append(e.headers, headers)
+		e.headers = append(e.headers, headerOf(p.targets[i].headers))
 	}
 	for i := range p.servers {
 		e.lines = append(e.lines, newLine(&p.servers[i], o.HTTP, trusted))
@@ -138,7 +135,8 @@ func newLine(s *server, version workload.HTTP, trusted *tls.Config) line {
 	var opened atomic.Uint64
 	dialer := new(net.Dialer)
 	name, port := (&url.URL{Host: s.host}).Hostname(), strconv.Itoa(int(s.addresses[0].Port()))
-	return line{scheme: s.scheme, address: net.JoinHostPort(name, port), transport: &http.Transport{
+	two := version == workload.HTTP2 || version == workload.HTTPAny && s.scheme == "https"
+	return line{mayBeTwo: two, scheme: s.scheme, address: net.JoinHostPort(name, port), transport: &http.Transport{
 		Protocols: protocols, TLSClientConfig: trusted.Clone(), DisableCompression: true, MaxResponseHeaderBytes: maxHead,
 		// The addresses take their turns.
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -301,9 +299,7 @@ func (c *client) take(ctx context.Context, x *exchange) bool {
 		p.mu.count.Offered(scheduled, x.part)
 		p.mu.budget.earn(&p.next)
 		if !p.closed {
-			// A request that had to wait for a connection is late by no fault of the
-			// generator.
-			p.mu.count.Late(scheduled, now-max(scheduled, c.freeSince))
+			p.mu.count.Begun(scheduled, c.freeSince, now)
 		}
 		if scheduled < p.window.To {
 			p.mu.unfinished++
@@ -446,6 +442,10 @@ func (c *client) attempt(ctx context.Context, x *exchange, left time.Duration) (
 		}
 	}
 	answer, err := w.conn.RoundTrip(p.request(ctx, &x.request, left))
+	if err == nil && (answer.StatusCode < 100 || answer.ProtoMajor == 2 && !p.lines[server].mayBeTwo) {
+		_ = answer.Body.Close()
+		err = errProtocol
+	}
 	if err == nil && answer.StatusCode == http.StatusSwitchingProtocols {
 		_ = answer.Body.Close() // what follows is no answer, and never need end
 		c.hangUp(server)
@@ -474,15 +474,11 @@ func (c *client) attempt(ctx context.Context, x *exchange, left time.Duration) (
 func (p *portable) request(ctx context.Context, r *workload.Request, left time.Duration) *http.Request {
 	q := &http.Request{Method: p.encoder.method(r), Header: p.headers[r.Target], Body: http.NoBody, ProtoMajor: 1, ProtoMinor: 1}
 	if r.Target > 0 {
-		q.URL = p.plan.targets[r.Target-1].url
+		q.URL, q.Host = p.plan.targets[r.Target-1].url, p.plan.targets[r.Target-1].host
 	} else {
+		q.Host = p.plan.host
 		path, query, _ := strings.Cut(string(p.encoder.appendURI(nil, r)), "?")
 		q.URL = &url.URL{Scheme: p.plan.servers[0].scheme, Host: p.plan.servers[0].host, Path: path, RawQuery: query}
-	}
-	for name, values := range q.Header {
-		if http.CanonicalHeaderKey(name) == "Host" {
-			q.Host = values[0]
-		}
 	}
 	if r.Priority >= 0 || r.Client != "" || p.o.TimeoutHeader {
 		q.Header = q.Header.Clone()
@@ -513,8 +509,11 @@ func kindOf(err error) result.ErrorKind {
 	if _, ok := errors.AsType[connectError](err); ok {
 		return result.ErrorConnect
 	}
+	if errors.Is(err, errProtocol) {
+		return result.ErrorProtocol
+	}
 	text := err.Error()
-	if slices.ContainsFunc([]string{"malformed", "invalid", "unsupported transfer encoding"}, func(s string) bool { return strings.Contains(text, s) }) {
+	if slices.ContainsFunc([]string{"malformed", "invalid", "Content-Length", "bare LF", "unsupported transfer encoding"}, func(s string) bool { return strings.Contains(text, s) }) {
 		return result.ErrorProtocol
 	}
 	return result.ErrorReset

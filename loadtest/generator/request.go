@@ -26,7 +26,7 @@ type encoder struct {
 }
 
 func newEncoder(o *workload.Options, p *plan) *encoder {
-	e := &encoder{o: o, plan: p, tail: string(appendTail(nil, o.Headers, p.servers[0].host))}
+	e := &encoder{o: o, plan: p, tail: string(appendTail(nil, p.headers, p.host))}
 	if o.Mix.Put > 0 && len(o.Targets) == 0 {
 		var seed [32]byte
 		binary.LittleEndian.PutUint64(seed[:], o.Seed)
@@ -38,12 +38,9 @@ func newEncoder(o *workload.Options, p *plan) *encoder {
 
 // appendTail appends the rest of the request line, after the path, and headers.
 func appendTail(dst []byte, headers []string, host string) []byte {
-	dst = append(dst, " HTTP/1.1\r\n"...)
-	if !slices.ContainsFunc(headers, isHost) {
-		dst = append(dst, "Host: "...)
-		dst = append(dst, host...)
-		dst = append(dst, "\r\n"...)
-	}
+	dst = append(dst, " HTTP/1.1\r\nHost: "...)
+	dst = append(dst, host...)
+	dst = append(dst, "\r\n"...)
 	for _, header := range headers {
 		dst = append(dst, header...)
 		dst = append(dst, "\r\n"...)
@@ -57,7 +54,20 @@ func headerName(header string) string {
 	return http.CanonicalHeaderKey(name)
 }
 
-func isHost(header string) bool { return headerName(header) == "Host" }
+// hostOf takes the host out of headers, where the last names it, whatever the case; byDefault
+// is the server's. A request has one.
+func hostOf(headers []string, byDefault string) (host string, others []string) {
+	host = byDefault
+	for _, header := range headers {
+		if headerName(header) != "Host" {
+			others = append(others, header)
+			continue
+		}
+		_, value, _ := strings.Cut(header, ":")
+		host = strings.TrimSpace(value)
+	}
+	return host, others
+}
 
 // merged returns the headers of a target: its own, and those of the load that it does
 // not have.
@@ -84,7 +94,7 @@ func (e *encoder) append(dst []byte, r *workload.Request, left time.Duration) []
 	if r.Target > 0 {
 		to := &e.plan.targets[r.Target-1]
 		dst = append(dst, to.uri...)
-		dst = appendTail(dst, to.headers, e.plan.servers[0].host)
+		dst = appendTail(dst, to.headers, to.host)
 	} else {
 		dst = e.appendURI(dst, r)
 		dst = append(dst, e.tail...)

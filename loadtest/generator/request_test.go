@@ -17,7 +17,9 @@ import (
 )
 
 // planTo is a plan of the service's operations to a host.
-func planTo(host string) *plan { return &plan{servers: []server{{scheme: "http", host: host}}} }
+func planTo(host string, headers ...string) *plan {
+	return &plan{host: host, headers: headers, servers: []server{{scheme: "http", host: host}}}
+}
 
 func TestEncoder_WritesWhatTheServiceReads(t *testing.T) {
 	t.Parallel()
@@ -63,7 +65,7 @@ func TestEncoder_WritesWhatTheServiceReads(t *testing.T) {
 		},
 	} {
 		o := tt.options.WithDefaults()
-		sent := newEncoder(&o, planTo("h:1")).append([]byte("before"), &tt.request, tt.left)
+		sent := newEncoder(&o, planTo("h:1", o.Headers...)).append([]byte("before"), &tt.request, tt.left)
 		require.Equal(t, "before"+tt.want, string(sent[:len(sent)-tt.request.Size]), tt.name)
 
 		r := bufio.NewReader(bytes.NewReader(sent[len("before"):]))

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -88,8 +89,10 @@ func (r *response) feed(data []byte) (done bool, rest []byte, err error) {
 			}
 			data = rest
 			digits, _, _ := bytes.Cut(line, []byte(";")) // extensions have no meaning here
-			size, err := strconv.ParseUint(string(bytes.TrimRight(digits, " \t\r\n")), 16, 60)
-			if err != nil {
+			digits = bytes.TrimRight(digits, " \t\r\n")
+			size, err := strconv.ParseUint(string(digits), 16, 60)
+			// What ends chunks is strict: who reads it in another way takes another answer.
+			if err != nil || len(digits) > 16 || bytes.IndexByte(line, '\r') != len(line)-2 {
 				return false, nil, errProtocol
 			}
 			r.left, r.state = int64(size), inChunk
@@ -110,9 +113,9 @@ func (r *response) feed(data []byte) (done bool, rest []byte, err error) {
 				return false, nil, err
 			}
 			data = rest
-			empty := len(bytes.TrimRight(line, "\r\n")) == 0
+			empty := string(line) == "\r\n"
 			switch {
-			case r.state == inChunkEnd && !empty:
+			case r.state == inChunkEnd && !empty || !bytes.HasSuffix(line, []byte("\r\n")):
 				return false, nil, errProtocol
 			case r.state == inChunkEnd:
 				r.state = inChunkSize
@@ -128,23 +131,40 @@ func (r *response) feed(data []byte) (done bool, rest []byte, err error) {
 // closed tells whether the end of the stream completes the answer.
 func (r *response) closed() bool { return r.state == untilClose }
 
-var (
-	headEnd = []byte("\r\n\r\n")
-	lineEnd = []byte("\n")
-)
+// headEnd returns where a head ends, with an empty line; -1 if it does not yet. A line may
+// end without a carriage return.
+func headEnd(data []byte) int {
+	end := -1
+	if i := bytes.Index(data, []byte("\n\r\n")); i >= 0 {
+		end = i + 3
+		data = data[:i+1]
+	}
+	if i := bytes.Index(data, []byte("\n\n")); i >= 0 {
+		end = i + 2
+	}
+	return end
+}
 
-// until returns what ends with end, from the kept beginning and data together,
+// lineEnd returns where a line ends, or -1.
+func lineEnd(data []byte) int {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1
+	}
+	return -1
+}
+
+// until returns what goes until an end, from the kept beginning and data together,
 // and what follows. If the end is not there yet the piece is nil, and data is kept,
 // up to most bytes. The piece holds until the next call.
-func (r *response) until(data, end []byte, most int) (piece, rest []byte, err error) {
-	if i := bytes.Index(data, end); i >= 0 && len(r.head) == 0 {
-		return data[:i+len(end)], data[i+len(end):], nil
+func (r *response) until(data []byte, end func([]byte) int, most int) (piece, rest []byte, err error) {
+	if i := end(data); i >= 0 && len(r.head) == 0 {
+		return data[:i], data[i:], nil
 	}
 	before := len(r.head)
 	r.head = append(r.head, data...)
-	from := max(0, before-len(end)+1) // the end may lie across two pieces
-	if i := bytes.Index(r.head[from:], end); i >= 0 {
-		piece = r.head[:from+i+len(end)]
+	from := max(0, before-3) // the end may lie across two pieces
+	if i := end(r.head[from:]); i >= 0 {
+		piece = r.head[:from+i]
 		r.head = r.head[:0]
 		return piece, data[len(piece)-before:], nil
 	}
@@ -156,12 +176,14 @@ func (r *response) until(data, end []byte, most int) (piece, rest []byte, err er
 
 func (r *response) parseHead(head []byte) error {
 	line, head := cutLine(head)
-	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
+	version, status, _ := bytes.Cut(line, []byte(" "))
+	status, _, _ = bytes.Cut(bytes.TrimLeft(status, " "), []byte(" "))
+	if len(version) != 8 || !bytes.HasPrefix(version, []byte("HTTP/1.")) || !isDigit(version[7]) || len(status) != 3 {
 		return errProtocol
 	}
 	r.status = 0
-	for _, digit := range line[9:12] {
-		if digit < '0' || digit > '9' {
+	for _, digit := range status {
+		if !isDigit(digit) {
 			return errProtocol
 		}
 		r.status = r.status*10 + int(digit-'0')
@@ -169,29 +191,46 @@ func (r *response) parseHead(head []byte) error {
 	if r.status < 100 {
 		return errProtocol
 	}
-	r.close = line[7] == '0'
-	length, chunked := int64(-1), false
+	old := version[7] == '0'
+	r.close = old
+	length, encodings, chunked, named := int64(-1), 0, false, false
 	for len(head) > 0 {
 		line, head = cutLine(head)
+		if len(line) == 0 {
+			continue // the last
+		}
+		if line[0] == ' ' || line[0] == '\t' { // more of the value before
+			if !named || !all(line, &inValues) {
+				return errProtocol
+			}
+			continue
+		}
 		colon := bytes.IndexByte(line, ':')
-		if colon < 0 {
-			continue // the empty line
+		if named = colon > 0; !named || !all(line[:colon], &inNames) || !all(line[colon+1:], &inValues) {
+			return errProtocol
 		}
 		name, value := line[:colon], bytes.TrimSpace(line[colon+1:])
 		switch {
 		case is(name, "Content-Length"):
 			n, err := strconv.ParseUint(string(value), 10, 63)
-			if err != nil {
+			if err != nil || length >= 0 && length != int64(n) {
 				return errProtocol
 			}
 			length = int64(n)
 		case is(name, "Spillway-Shed"):
 			r.shed = shedReason(value)
-		case is(name, "Transfer-Encoding"):
+		case is(name, "Transfer-Encoding") && !old:
+			encodings++
 			chunked = is(value, "chunked")
 		case is(name, "Connection"):
-			r.close = r.close && !is(value, "keep-alive") || is(value, "close")
+			for word := range bytes.SplitSeq(value, []byte(",")) {
+				word = bytes.TrimSpace(word)
+				r.close = r.close && !is(word, "keep-alive") || is(word, "close")
+			}
 		}
+	}
+	if encodings > 1 || encodings == 1 && !chunked {
+		return errProtocol // of an encoding that nobody asked for
 	}
 	r.close = r.close || r.status == http.StatusSwitchingProtocols
 	switch {
@@ -216,6 +255,27 @@ func shedReason(value []byte) string {
 		return string(shedReasons[i])
 	}
 	return "other"
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// What bytes may stand in names and in values of a head. With a space in it, a name is one that
+// nobody knows.
+var inNames, inValues = func() (names, values [256]bool) {
+	for c := range 256 {
+		values[c] = c >= ' ' && c != 0x7f || c == '\t'
+		names[c] = c >= ' ' && c < 0x7f && !strings.ContainsRune(`"(),/:;<=>?@[\]{}`, rune(c))
+	}
+	return names, values
+}()
+
+func all(text []byte, in *[256]bool) bool {
+	for _, c := range text {
+		if !in[c] {
+			return false
+		}
+	}
+	return true
 }
 
 // is compares words of a head, whose case has no meaning.

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -134,7 +135,7 @@ func (r *run) measure(ctx context.Context) *result.Result {
 	var watchers sync.WaitGroup
 	var seen *observe.Observation
 	var unseen error
-	var cpu time.Duration
+	var cpu spent
 	watchers.Go(func() { seen, cpu, unseen = r.observe(ctx, ended) })
 	if r.o.Progress != nil {
 		watchers.Go(func() { r.progress(ended) })
@@ -165,7 +166,10 @@ func (r *run) measure(ctx context.Context) *result.Result {
 	}
 	found.Machine = new(machine.This())
 	if answered := found.CompletedRPS * found.Seconds; answered > 0 {
-		found.ClientCPUMicros = float64(cpu.Microseconds()) / answered
+		found.ClientCPUMicros = float64(cpu.client.Microseconds()) / answered
+	}
+	if r.o.ServerCPU != nil && unseen == nil {
+		found.ServerSpent(cpu.server, cpu.during)
 	}
 	if seen != nil {
 		found.Observed(seen)
@@ -176,14 +180,22 @@ func (r *run) measure(ctx context.Context) *result.Result {
 	return found
 }
 
+// spent is the CPU time that the generator and the server took, if they say so, and during
+// which time.
+type spent struct{ client, server, during time.Duration }
+
 // observe watches the server, and the generator's own CPU, over the window. With
 // an error there is what was seen of a server until it died.
-func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu time.Duration, _ error) {
+func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu spent, _ error) {
 	if !sleep(ended, r.window.From-r.clock()) {
-		return nil, 0, nil
+		return nil, cpu, nil
 	}
-	before := cpuTime()
-	var unseen error
+	begin, before := r.clock(), cpuTime()
+	server := func() (time.Duration, error) { return 0, nil }
+	if r.o.ServerCPU != nil {
+		server = r.o.ServerCPU
+	}
+	serverBefore, unseen := server()
 	if r.observer != nil {
 		window := r.window.To - r.window.From
 		if r.window.To == workload.Never {
@@ -192,9 +204,11 @@ func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu t
 		unseen = r.observer.Start(ctx, window, window >= time.Second && !r.o.NoProfiles)
 	}
 	sleep(ended, r.window.To-r.clock())
-	cpu = cpuTime() - before
+	cpu.client, cpu.during = cpuTime()-before, r.clock()-begin
+	serverAfter, err := server()
+	cpu.server = serverAfter - serverBefore
 	if r.observer == nil || unseen != nil {
-		return nil, cpu, unseen
+		return nil, cpu, cmp.Or(unseen, err)
 	}
 	seen, unseen := r.observer.Stop(context.WithoutCancel(ctx))
 	return seen, cpu, unseen

@@ -222,17 +222,7 @@ func testTellsErrorsApart(t *testing.T, engine workload.Engine) {
 				_ = c.Close()
 			}
 		}, result.ErrorProtocol},
-		"more than was asked for": {func(w http.ResponseWriter, _ *http.Request) {
-			c, _, err := w.(http.Hijacker).Hijack()
-			if err == nil {
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nhello")
-				_ = c.Close()
-			}
-		}, result.ErrorProtocol},
 	} {
-		if name == "more than was asked for" && engine == workload.Portable {
-			continue // net/http takes the answer, and gives up the connection
-		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, err := Run(t.Context(), workload.Options{Engine: engine, URL: serve(t, test.handler), Rate: 200, Mix: workload.Mix{Get: 1}, Duration: 500 * time.Millisecond, Connections: 4})
@@ -468,4 +458,34 @@ func testTellsSharesApart(t *testing.T, engine workload.Engine) {
 	r, err = Run(t.Context(), workload.Options{Engine: engine, URL: url, Connections: 1, Count: 10, Mix: workload.Mix{Get: 1}})
 	require.NoError(t, err)
 	require.Empty(t, r.Shares, "all are alike")
+}
+
+// Who waits for a connection is counted, and what it waited for is part of the latency, but not
+// of that from sending.
+func TestRun_CountsWaitsForConnections(t *testing.T) { onEachEngine(t, testCountsWaitsForConnections) }
+
+func testCountsWaitsForConnections(t *testing.T, engine workload.Engine) {
+	t.Parallel()
+	release := make(chan struct{})
+	var once sync.Once
+	url := serve(t, func(_ http.ResponseWriter, _ *http.Request) {
+		once.Do(func() { <-release }) // the first keeps the only connection
+	})
+	time.AfterFunc(300*time.Millisecond, func() { close(release) })
+	o := workload.Options{Engine: engine, URL: url, Rate: 200, Duration: 300 * time.Millisecond, Connections: 1, Mix: workload.Mix{Get: 1}}
+	r, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	requireConserved(t, r)
+	require.Equal(t, r.Requests, r.ConnectionWait.Count)
+	require.GreaterOrEqual(t, r.Waited, r.Requests/2)
+	require.Greater(t, r.ConnectionWait.P50, r.UncorrectedLatency.P50)
+	require.True(t, r.Busy())
+	require.Contains(t, r.BusyText(), "All 1 connections were busy: ")
+	require.Contains(t, r.BusyText(), "raise --connections")
+
+	o.Rate, o.Duration = 0, 50*time.Millisecond // a closed loop waits for nothing
+	r, err = Run(t.Context(), o)
+	require.NoError(t, err)
+	require.False(t, r.Busy())
+	require.Zero(t, r.ConnectionWait.Count)
 }

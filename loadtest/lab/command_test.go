@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -53,6 +54,9 @@ func TestCompare_StartsCommands(t *testing.T) {
 		require.Len(t, r.Targets, 2)
 		require.Equal(t, "GET /x", r.Targets[0].Target)
 		require.Equal(t, "GET http://127.0.0.1:{port}/y", r.Targets[1].Target, "the same in every run")
+		if runtime.GOOS == "linux" {
+			require.Positive(t, *r.ServerCPUMicros, "of all that the command has started")
+		}
 		require.Contains(t, r.Command, binary+" 8080 & loadtest run --rate ")
 	}
 	_, err = os.Stat(filepath.Join(o.Dir, "stores"))
@@ -74,6 +78,30 @@ func TestCompare_StartsCommands(t *testing.T) {
 	other.Load.Targets = o.Load.Targets[:1]
 	_, err = Compare(t.Context(), s, other)
 	require.ErrorContains(t, err, "holds a comparison of another set of targets:")
+}
+
+// A service of the key-value protocol is filled before it is measured, whoever it is.
+func TestCompare_FillsServices(t *testing.T) {
+	t.Parallel()
+	filled := uint64(0)
+	c, err := Compare(t.Context(), commandScenario(t, "service:a"), CompareOptions{
+		Services: map[string]string{"a": fakeBinary(t, anything) + " {port}"}, Dir: t.TempDir(),
+		Run: func(_ context.Context, o workload.Options) (*result.Result, error) {
+			r := &result.Result{Seconds: 1, Requests: 100, Status: map[string]int64{"200": 100}}
+			if o.Count > 0 {
+				filled = o.Count
+				require.Equal(t, workload.Mix{Put: 1}, o.Mix)
+				r.Status = map[string]int64{"201": int64(o.Count)}
+				return r, nil
+			}
+			require.Equal(t, o.WithDefaults().Keys, filled)
+			require.NotNil(t, o.ServerCPU)
+			filled = 0
+			return r, nil
+		},
+	})
+	require.NoError(t, err)
+	require.Empty(t, c.Partial)
 }
 
 func TestCompare_SaysWhatIsWrongWithCommands(t *testing.T) {

@@ -21,9 +21,6 @@ type Runner func(context.Context, workload.Options) (*result.Result, error)
 type CompareOptions struct {
 	// Binary is the path of the service's binary.
 	Binary string
-	// PeerBinary is the path of the binary of the peers (see [Server]), which takes
-	// the name of one from SPILLWAY_PEER. Only combinations that name a peer need it.
-	PeerBinary string
 	// Services are commands by name, each of which starts a service of any kind.
 	// Combinations name them as service:NAME. The shell runs them, with {port} replaced by
 	// a free port of 127.0.0.1. The service must listen there and stay in the foreground.
@@ -102,9 +99,6 @@ const (
 // served requests in a closed loop, the median of three runs made before all
 // others. It is that of the service under fifo, whatever is compared and in
 // whichever order (see reference), so that all settings are offered the same.
-//
-// A peer takes its turns among the strategies. From its admin plane its runs have CPU,
-// allocations and profiles only.
 func Compare(ctx context.Context, s scenario.Scenario, o CompareOptions) (*Comparison, error) {
 	if o.Run == nil {
 		o.Run = generator.Run
@@ -343,9 +337,6 @@ func (l *comparing) keep(group, repetition int, r *result.Result) {
 			g.Shares[name] = g.Shares[name].Add(share)
 		}
 	}
-	if _, ok := g.Combination.Peer(); ok {
-		delete(g.Metrics, "shed_percent") // it does not say what of its refusals that is
-	}
 }
 
 // options are those of a group's closed loop. All groups are sent the same
@@ -372,11 +363,12 @@ func (l *comparing) measure(ctx context.Context, combination *scenario.Combinati
 	// However it stops: all is measured by then, and the clone goes anyway. After
 	// an overload it may not finish within its drain time-out.
 	defer func() { _ = s.stop(stopPatience) }()
-	result, err := l.send(ctx, s, o, doing)
-	if _, ok := combination.Peer(); ok && result != nil {
-		withoutService(result)
+	if _, command := combination.Command(); command && len(o.Targets) == 0 {
+		if err := l.fillBy(ctx, s, f, doing); err != nil {
+			return nil, err
+		}
 	}
-	return result, err
+	return l.send(ctx, s, o, doing)
 }
 
 // start starts the service of a combination, on a store of its own if it has one.
@@ -388,21 +380,7 @@ func (l *comparing) start(ctx context.Context, combination *scenario.Combination
 	if err != nil {
 		return nil, err
 	}
-	return startService(ctx, l.binary(combination), dir, settings(combination, l.s.SLO))
-}
-
-// binary returns what serves a combination.
-func (l *comparing) binary(c *scenario.Combination) string {
-	if _, ok := c.Peer(); ok {
-		return l.o.PeerBinary
-	}
-	return l.o.Binary
-}
-
-// withoutService removes what a peer does not have from the result of its run,
-// where it stands as nothing: a queue and workers.
-func withoutService(r *result.Result) {
-	r.Strategy, r.Workers, r.Capacity, r.Samples = "", 0, nil, nil
+	return startService(ctx, l.o.Binary, dir, settings(combination, l.s.SLO))
 }
 
 // send sends a load to a service. An error says also that the load has not been
@@ -414,6 +392,9 @@ func (l *comparing) send(ctx context.Context, s *service, o workload.Options, do
 	}
 	if o.Count == 0 { // filling a store is nothing to observe
 		o.Admin = s.admin
+		if s.admin == "" {
+			o.ServerCPU = s.cpu
+		}
 	}
 	o.Progress = func(p workload.Progress) { l.tell(doing, &p) }
 	living, release := s.while(ctx)
@@ -462,6 +443,14 @@ func (l *comparing) fill(ctx context.Context, dir string, f filling) (err error)
 			err = stopped
 		}
 	}()
+	if err := l.fillBy(ctx, s, f, doing); err != nil {
+		return err
+	}
+	return awaitQuiet(ctx, s, 250*time.Millisecond)
+}
+
+// fillBy fills the store of a service that is running.
+func (l *comparing) fillBy(ctx context.Context, s *service, f filling, doing string) error {
 	result, err := l.send(ctx, s, workload.Options{
 		Count:        f.keys,
 		Mix:          workload.Mix{Put: 1},
@@ -469,7 +458,8 @@ func (l *comparing) fill(ctx context.Context, dir string, f filling) (err error)
 		Distribution: workload.Sequential,
 		ValueSize:    f.sizes,
 		Seed:         l.s.Seed,
-		Timeout:      time.Minute, // the disk may make writes wait
+		Timeout:      time.Minute,                                                // the disk may make writes wait
+		Retries:      workload.Retries{Attempts: 100, Backoff: time.Millisecond}, // and a limiter refuse them
 	}, doing)
 	if err != nil {
 		return err
@@ -477,5 +467,5 @@ func (l *comparing) fill(ctx context.Context, dir string, f filling) (err error)
 	if written := result.Status["201"]; written != int64(f.keys) {
 		return fmt.Errorf("%d of %d values were not written", int64(f.keys)-written, f.keys)
 	}
-	return awaitQuiet(ctx, s, 250*time.Millisecond)
+	return nil
 }

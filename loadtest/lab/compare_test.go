@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 	"github.com/spillway-go/spillway/loadtest/workload"
@@ -80,9 +79,6 @@ func strategyAt(t *testing.T, admin string) string {
 	for _, s := range settings {
 		if name, ok := strings.CutPrefix(s, "SPILLWAY_STRATEGY="); ok {
 			return name
-		}
-		if name, ok := strings.CutPrefix(s, "SPILLWAY_PEER="); ok {
-			return "peer:" + name
 		}
 	}
 	return ""
@@ -161,65 +157,6 @@ func TestCompare_MakesAllRunsAndKeepsThem(t *testing.T) {
 	require.Zero(t, again.fills+again.capacity)
 	require.Equal(t, loaded.Groups, c.Groups)
 	require.Empty(t, c.Partial)
-}
-
-// A peer takes its turns among the strategies, and what it has not is absent.
-func TestCompare_Peers(t *testing.T) {
-	t.Parallel()
-	g := &standIn{t: t}
-	o := g.options(t.TempDir(), t)
-	o.PeerBinary = fakeBinary(t, serves)
-	var probes []string
-	o.Run = func(ctx context.Context, load workload.Options) (*result.Result, error) {
-		if load.Duration == capacityTime {
-			probes = append(probes, strategyAt(t, load.Admin))
-		}
-		r, err := g.run(ctx, load)
-		zero := 0
-		r.Strategy, r.Workers, r.Capacity, r.Samples = "limiter", 0, &zero, []observe.Sample{{}, {}}
-		return r, err
-	}
-	s := question()
-	s.Combinations = []scenario.Combination{
-		{Strategy: "peer:limiter", Workers: 16, StoreDelay: "exp:4ms", StoreParallel: 8, Mix: "get=95,scan=5", Rate: "2x"},
-		{Strategy: "fifo", Workers: 16, Capacity: 64, StoreDelay: "exp:4ms", StoreParallel: 8, Mix: "get=95,scan=5", Rate: "2x"},
-	}
-	require.Equal(t, 1, RangesUnknown(&s))
-	require.Zero(t, NeverFull(&scenario.Scenario{Combinations: s.Combinations[:1]}))
-	c, err := Compare(t.Context(), s, o)
-	require.NoError(t, err)
-	require.Empty(t, c.Partial)
-	require.Equal(t, []string{"fifo", "fifo", "fifo"}, probes, "the capacity is that of the service")
-	require.ElementsMatch(t, []string{"fifo", "fifo", "peer:limiter", "peer:limiter"}, g.services)
-	require.Equal(t, g.sent[0].Rate, g.sent[1].Rate)
-	require.NotEmpty(t, c.Peers)
-
-	require.Equal(t, "peer:limiter", c.Groups[0].Label)
-	require.NotContains(t, c.Groups[0].Metrics, "shed_percent")
-	require.Contains(t, c.Groups[1].Metrics, "shed_percent")
-	r, err := result.Load(filepath.Join(o.Dir, c.Groups[0].Runs[0]))
-	require.NoError(t, err)
-	require.Contains(t, r.Command, "SPILLWAY_PEER=limiter SPILLWAY_WORKERS=8 SPILLWAY_STORE_DELAY=exp:4ms peer & ")
-	require.Empty(t, r.Strategy)
-	require.Nil(t, r.Capacity)
-	require.Empty(t, r.Samples)
-	r, err = result.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
-	require.NoError(t, err)
-	require.Len(t, r.Samples, 2)
-
-	// Another build of the peers is another comparison.
-	o.PeerBinary = filepath.Join(t.TempDir(), "peer")
-	require.NoError(t, os.WriteFile(o.PeerBinary, []byte("other"), 0o755))
-	_, err = Compare(t.Context(), s, o)
-	require.ErrorContains(t, err, "another build of the peers")
-	// With peers alone it is the service's as well.
-	o.PeerBinary, o.Restart, probes = fakeBinary(t, serves), true, nil
-	s.Combinations = s.Combinations[:1]
-	s.Combinations[0].Connections = 4000
-	c, err = Compare(t.Context(), s, o)
-	require.NoError(t, err)
-	require.Empty(t, c.Partial)
-	require.Equal(t, []string{"fifo", "fifo", "fifo"}, probes)
 }
 
 // What a multiple of the capacity is does not depend on what is compared first: a
@@ -319,11 +256,6 @@ func TestCompare_SlowClients(t *testing.T) {
 	o.Simulator = struct{ Simulator }{} // which is not asked
 	_, err = Compare(t.Context(), s, o)
 	require.ErrorContains(t, err, "combination 2: slow clients are not simulated, only run (loadtest compare)")
-	// Of two slow clients one reads a range.
-	for n, want := range []int{0, 0, 1} {
-		s.Combinations = []scenario.Combination{{Strategy: "peer:limiter", Mix: "get=100", Rate: "2x", SlowClients: n}}
-		require.Equal(t, want, RangesUnknown(&s), n)
-	}
 }
 
 // What is several services, or one of another speed, is never run as if it were one.
@@ -529,15 +461,6 @@ func TestCompare_RefusesWhatCannotBegin(t *testing.T) {
 		{"0 repetitions", func(s *scenario.Scenario, _ *CompareOptions) { s.Repetitions = 0 }},
 		{"combination 2: rate", func(s *scenario.Scenario, _ *CompareOptions) { s.Combinations[1].Rate = "fast" }},
 		{"combination 3: mix", func(s *scenario.Scenario, _ *CompareOptions) { s.Combinations[2].Mix = "eat=1" }},
-		{"combination 2: peer:x: there is no binary of the peers: build it with (cd loadtest/peers && go build", func(s *scenario.Scenario, _ *CompareOptions) {
-			s.Combinations[1].Strategy = "peer:x"
-		}},
-		{"peers' binary", func(s *scenario.Scenario, o *CompareOptions) {
-			s.Combinations[1].Strategy, o.PeerBinary = "peer:x", o.Binary+"-absent"
-		}},
-		{"peer:x: the service did not start (exit status 2), its last log line: spillway: SPILLWAY_WORKERS", func(s *scenario.Scenario, o *CompareOptions) {
-			s.Combinations[1].Strategy, o.PeerBinary = "peer:x", fakeBinary(t, refuses)
-		}},
 		{"the service's binary", func(_ *scenario.Scenario, o *CompareOptions) { o.Binary += "-absent" }},
 		{"MB are missing", func(s *scenario.Scenario, _ *CompareOptions) {
 			s.Combinations[0].Fill, s.Combinations[0].ValueSize = 1e14, "10KB"

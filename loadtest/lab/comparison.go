@@ -27,8 +27,6 @@ type Comparison struct {
 	// Binary is the SHA-256 of the service's binary, which tells two builds
 	// apart that say the same version.
 	Binary string `json:"binary_sha256"`
-	// Peers is that of the peers' binary, if there are any.
-	Peers string `json:"peer_binary_sha256,omitempty"`
 	// Services are the commands by which services are started, by name, and Targets the
 	// SHA-256 of what is sent if that is targets.
 	Services map[string]string `json:"services,omitempty"`
@@ -108,12 +106,9 @@ func (s *Summary) of(repetition int) (float64, bool) {
 // comparisonFile is the name of a comparison's file in its folder.
 const comparisonFile = "comparison.json"
 
-// LoadComparison reads the comparison that is in a folder, or a file .json of a pairing.
+// LoadComparison reads the comparison that is in a folder.
 func LoadComparison(dir string) (*Comparison, error) {
 	c := new(Comparison)
-	if filepath.Ext(dir) == ".json" {
-		return c, readJSON(dir, c)
-	}
 	if err := readJSON(filepath.Join(dir, comparisonFile), c); err != nil {
 		return nil, err
 	}

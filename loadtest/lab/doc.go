@@ -12,12 +12,10 @@
 //   - Within a repetition all of them are sent the same requests.
 //   - A figure is a median with its spread. Combinations are compared within
 //     each repetition, and a difference counts only if it is more than what some
-//     two of so many would differ by chance ([Family], [Comparison.Verdict]).
+//     two of so many would differ by chance ([Comparison.Verdicts]).
 //
 // A comparison is on disk after every run and marked partial until its last, so
 // that it can be interrupted and resumed at any time.
-//
-// [Pair] starts servers beside each other, to tell what a request costs them.
 //
 // [Saturate] searches for the highest rate that a service sustains.
 //

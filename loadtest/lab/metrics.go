@@ -1,9 +1,11 @@
 package lab
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Direction tells which values of a metric are good.
@@ -39,6 +41,7 @@ var Metrics = []Metric{
 	{"completed_rps", "answered", "1/s", Neither, always(func(r *result.Result) float64 { return r.CompletedRPS })},
 	{"served_rps", "served", "1/s", Higher, always(func(r *result.Result) float64 { return r.ServedRPS })},
 	{"goodput_rps", "goodput", "1/s", Higher, always(func(r *result.Result) float64 { return r.GoodputRPS })},
+	{ImportantGood, "good of the important", "%", Higher, important},
 	// From when a request was first sent, not from when it should have been.
 	{SentGoodput, "goodput, as the service sees it", "1/s", Higher, always(func(r *result.Result) float64 { return r.SentGoodputRPS })},
 	{"latency_p50_ms", "p50", "ms", Lower, latency(50)},
@@ -65,25 +68,13 @@ var Metrics = []Metric{
 	{"slow_cut_off", "slow clients: cut off", "", Lower, slow(func(s *result.SlowClients) int64 { return s.CutOff })},
 }
 
-// ofPairs are those that only pairs have, of which results know nothing.
-var ofPairs = []Metric{
-	{Name: MegabytesPerSecond, Title: "values, MB", Unit: "1/s", Better: Higher},
-	{Name: FoundPercent, Title: "found", Unit: "%"},
-	{Name: IdleBytes, Title: "memory of an idle connection", Unit: "bytes", Better: Lower},
-	{Name: FsyncMean, Title: "fsync, mean", Unit: "us"},
-	{Name: FsyncMedian, Title: "fsync, median", Unit: "us"},
-	{Name: BlocksRead, Title: "blocks read per request", Better: Lower},
-	{Name: ResidentBytes, Title: "memory", Unit: "bytes", Better: Lower},
-}
-
 // MetricNamed returns the metric of that name.
 func MetricNamed(name string) (Metric, bool) {
-	for _, all := range [][]Metric{Metrics, ofPairs} {
-		if i := slices.IndexFunc(all, func(m Metric) bool { return m.Name == name }); i >= 0 {
-			return all[i], true
-		}
+	i := slices.IndexFunc(Metrics, func(m Metric) bool { return m.Name == name })
+	if i < 0 {
+		return Metric{}, false
 	}
-	return Metric{}, false
+	return Metrics[i], true
 }
 
 func always(f func(*result.Result) float64) figure {
@@ -112,6 +103,17 @@ func server(f func(*result.Result) *float64) figure {
 		}
 		return 0, false
 	}
+}
+
+// important is of the requests of all priorities but the least.
+func important(r *result.Result) (float64, bool) {
+	var sum, least result.Share
+	for priority := range len(workload.Priorities{}) {
+		if share, ok := r.Shares[fmt.Sprintf("priority %d", priority)]; ok {
+			sum, least = sum.Add(least), share
+		}
+	}
+	return sum.GoodPercent(), sum.Requests > 0
 }
 
 func retries(r *result.Result) (float64, bool) {

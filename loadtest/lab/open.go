@@ -12,7 +12,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,13 +52,7 @@ func (l *comparing) checkCombination(g *grouping, c *scenario.Combination) error
 	}
 	g.results = make([]*result.Result, l.s.Repetitions)
 	simulated := l.o.Simulator != nil
-	_, peer := c.Peer()
 	switch {
-	case peer && simulated:
-		return fmt.Errorf("%s: a peer is not simulated, only run (loadtest compare)", c.Strategy)
-	case peer && l.o.PeerBinary == "":
-		return fmt.Errorf("%s: there is no binary of the peers: build it with "+
-			"(cd loadtest/peers && go build -o ../../bin/peer ./cmd/peer), and say --peer-binary bin/peer", c.Strategy)
 	case c.SlowClients > 0 && simulated:
 		return errors.New("slow clients are not simulated, only run (loadtest compare)")
 	case c.StoreParallel > 0 && (c.StoreDelay == "" || c.StoreDelay == "0") && !simulated:
@@ -139,9 +132,6 @@ func (l *comparing) open(ctx context.Context) error {
 		if err := l.openStores(before == nil); err != nil {
 			return err
 		}
-		if err := l.tryPeers(ctx); err != nil {
-			return err
-		}
 	}
 	return l.save(l.progress())
 }
@@ -160,29 +150,6 @@ func (l *comparing) openStores(fresh bool) error {
 	}
 	if fresh {
 		return l.c.Machine.DescribeDisk(l.stores.dir)
-	}
-	return nil
-}
-
-// tryPeers starts each peer once: whatever one does not know, be it its name, is
-// better learned before hours of runs than in their midst.
-func (l *comparing) tryPeers(ctx context.Context) error {
-	tried := map[string]bool{}
-	for i := range l.c.Groups {
-		c := &l.c.Groups[i].Combination
-		env := settings(c, l.s.SLO)
-		key := strings.Join(env, " ")
-		if _, ok := c.Peer(); !ok || tried[key] || len(l.c.Groups[i].Runs) == l.s.Repetitions {
-			continue
-		}
-		tried[key] = true
-		s, err := startService(ctx, l.o.PeerBinary, l.stores.scratch(), env)
-		if err == nil {
-			err = s.stop(stopPatience)
-		}
-		if err = errors.Join(err, os.RemoveAll(l.stores.scratch())); err != nil {
-			return fmt.Errorf("%s: %s", c.Strategy, oneLine(err))
-		}
 	}
 	return nil
 }
@@ -223,11 +190,6 @@ func (l *comparing) describe(ctx context.Context) (*Comparison, error) {
 	if c.Binary, err = digest(l.o.Binary); err != nil {
 		return nil, fmt.Errorf("the service's binary: %w", err)
 	}
-	if slices.ContainsFunc(l.s.Combinations, func(c scenario.Combination) bool { _, ok := c.Peer(); return ok }) {
-		if c.Peers, err = digest(l.o.PeerBinary); err != nil {
-			return nil, fmt.Errorf("the peers' binary: %w", err)
-		}
-	}
 	if l.o.Simulator != nil {
 		c.Version = l.o.Simulator.Version()
 		return c, nil
@@ -254,8 +216,6 @@ func (c *Comparison) differsFrom(other *Comparison) string {
 		return fmt.Sprintf("set of good codes (%s)", cmp.Or(c.Good, "by operation"))
 	case c.Targets != other.Targets:
 		return "set of targets"
-	case c.Peers != other.Peers:
-		return "build of the peers"
 	}
 	return ""
 }
@@ -328,10 +288,6 @@ func (l *comparing) command(f *filling, c *scenario.Combination, o *workload.Opt
 	if name, ok := c.Command(); ok {
 		return strings.ReplaceAll(l.o.Services[name], port, "8080") + " & " + run + more
 	}
-	binary := "spillway"
-	if _, ok := c.Peer(); ok {
-		binary = "peer"
-	}
-	return fmt.Sprintf("%s %s & loadtest fill --bytes %d --value-size %v; %s --admin http://127.0.0.1:6060",
-		strings.Join(settings(c, l.s.SLO), " "), binary, (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes, run) + more
+	return fmt.Sprintf("%s spillway & loadtest fill --bytes %d --value-size %v; %s --admin http://127.0.0.1:6060",
+		strings.Join(settings(c, l.s.SLO), " "), (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes, run) + more
 }

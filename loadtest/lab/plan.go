@@ -98,7 +98,7 @@ func reference(all []scenario.Combination, c *scenario.Combination) scenario.Com
 			return map[bool]int{true: -1, false: 1}[queuesA]
 		}
 		return cmp.Or(cmp.Compare(workersOf(&b), workersOf(&a)), cmp.Compare(roomB, roomA),
-			cmp.Compare(a.Sync, b.Sync), cmp.Compare(a.Pools, b.Pools)) // always, interval, never; shared, split
+			cmp.Compare(a.Sync, b.Sync)) // always, interval, never
 	})
 	best.Strategy = "fifo"
 	return best
@@ -124,17 +124,12 @@ func workersOf(c *scenario.Combination) int {
 // roomOf returns how many requests a service with the settings of a combination
 // holds before it turns one away; false if it turns none away.
 func roomOf(c *scenario.Combination) (room int, bounded bool) {
-	_, peer := c.Peer()
 	_, command := c.Command()
 	spec, _ := strategies.Lookup(c.Strategy)
-	if spec.Inline || c.Strategy == "unbounded" || peer || command {
+	if spec.Inline || c.Strategy == "unbounded" || command {
 		return 0, false
 	}
-	workers := workersOf(c)
-	if c.Pools == "split" {
-		workers /= 2 // all requests may be of one kind
-	}
-	return workers + spec.CapacityOr(c.Capacity), true
+	return workersOf(c) + spec.CapacityOr(c.Capacity), true
 }
 
 // NeverFull returns how many combinations of a scenario ask for all that the
@@ -147,19 +142,6 @@ func NeverFull(s *scenario.Scenario) (n int) {
 		rate, err := parseRate(c.Rate)
 		presses := rate.value == 0 || rate.relative && rate.value > 1
 		if err == nil && bounded && presses && c.Strategy != "auto" && cmp.Or(c.Connections, workload.Options{}.WithDefaults().Connections) <= room {
-			n++
-		}
-	}
-	return n
-}
-
-// RangesUnknown returns how many combinations of a scenario ask a peer for ranges.
-func RangesUnknown(s *scenario.Scenario) (n int) {
-	for i := range s.Combinations {
-		c := &s.Combinations[i]
-		o, _, err := loadOf(c)
-		// Of slow clients every other reads a range.
-		if _, ok := c.Peer(); ok && err == nil && (o.Mix.Scan > 0 || o.SlowClients > 1) {
 			n++
 		}
 	}
@@ -183,7 +165,6 @@ var parts = []part{
 	{of: func(c *scenario.Combination) string { return positive(c.Capacity, "%d waiting") }},
 	{of: func(c *scenario.Combination) string { return words("objective ", c.Objective, "") }},
 	{of: func(c *scenario.Combination) string { return words("sync ", c.Sync, "") }},
-	{of: func(c *scenario.Combination) string { return words("", c.Pools, " pools") }},
 	{of: func(c *scenario.Combination) string { return c.Balance }},
 	{load: true, of: func(c *scenario.Combination) string { return positive(c.Nodes, "%d nodes") }},
 	{load: true, of: func(c *scenario.Combination) string {

@@ -67,12 +67,12 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 		{
 			"sizes of stores, durability, and all else",
 			[]scenario.Combination{
-				{Strategy: "fifo", Sync: "always", Pools: "split", StoreDelay: "4ms", StoreParallel: 8, Fill: 100e6, Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},
+				{Strategy: "fifo", Sync: "always", StoreDelay: "4ms", StoreParallel: 8, Fill: 100e6, Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},
 				{Strategy: "fifo", Sync: "never", Fill: 1.5e9, Rate: "max"},
 				{Strategy: "fifo", Sync: "never", Keys: 1000, Rate: "max"},
 			},
-			[]string{"sync always, split pools, 4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
-			[]string{"sync always, split pools, 4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
+			[]string{"sync always, 4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
+			[]string{"sync always, 4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
 			[]string{"4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB, closed loop", "store of 1.5 GB, closed loop", "1000 keys, closed loop"},
 			[]string{"4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "store of 1.5 GB", "1000 keys"},
 		},
@@ -162,7 +162,6 @@ func TestNeverFull_CountsWhereNoQueueOverflows(t *testing.T) {
 		{"a closed loop with room for all", scenario.Combination{Strategy: "fifo", Workers: 4, Capacity: 60, Rate: "max"}, 1},
 		{"one too many", scenario.Combination{Strategy: "fifo", Workers: 4, Capacity: 59, Rate: "max"}, 0},
 		{"the service's defaults", scenario.Combination{Strategy: "lifo", Connections: 200, Rate: "1.2x"}, 1},
-		{"a pool each", scenario.Combination{Strategy: "fifo", Pools: "split", Workers: 4, Capacity: 61, Rate: "max"}, 0},
 		{"below the capacity", scenario.Combination{Strategy: "fifo", Rate: "0.9x"}, 0},
 		{"at the capacity", scenario.Combination{Strategy: "fifo", Rate: "1x"}, 0},
 		{"who knows", scenario.Combination{Strategy: "fifo", Rate: "20000"}, 0},
@@ -183,7 +182,7 @@ func TestReference_IsTheSameInEveryOrder(t *testing.T) {
 	}{
 		{
 			"the workers of what has a queue count, however few",
-			[]scenario.Combination{{Strategy: "sync"}, {Strategy: "lifo", Workers: 1, Capacity: 64}, {Strategy: "peer:plain"}},
+			[]scenario.Combination{{Strategy: "sync"}, {Strategy: "lifo", Workers: 1, Capacity: 64}, {Strategy: "service:plain"}},
 			scenario.Combination{Strategy: "fifo", Workers: 1, Capacity: 64}, 64,
 		},
 		{
@@ -197,10 +196,10 @@ func TestReference_IsTheSameInEveryOrder(t *testing.T) {
 		{
 			"the most durable, in one pool",
 			[]scenario.Combination{
-				{Strategy: "fifo", Sync: "never", Pools: "shared"}, {Strategy: "fifo", Sync: "always", Pools: "split"},
-				{Strategy: "fifo", Sync: "always", Pools: "shared"}, {Strategy: "fifo", Sync: "interval:10ms", Pools: "shared"},
+				{Strategy: "fifo", Sync: "never"}, {Strategy: "fifo", Sync: "always"},
+				{Strategy: "fifo", Sync: "always"}, {Strategy: "fifo", Sync: "interval:10ms"},
 			},
-			scenario.Combination{Strategy: "fifo", Sync: "always", Pools: "shared"}, 64,
+			scenario.Combination{Strategy: "fifo", Sync: "always"}, 64,
 		},
 		{
 			"no more connections than the load has, nor than there is room for",
@@ -209,7 +208,7 @@ func TestReference_IsTheSameInEveryOrder(t *testing.T) {
 		},
 		{
 			"none has a queue",
-			[]scenario.Combination{{Strategy: "sync"}, {Strategy: "peer:plain"}},
+			[]scenario.Combination{{Strategy: "sync"}, {Strategy: "service:plain"}},
 			scenario.Combination{Strategy: "fifo"}, 64,
 		},
 	} {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -32,20 +31,6 @@ func processCPU(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("the processor time of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
-}
-
-// processResident reads how many bytes of memory a process has.
-func processResident(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(text)) // size, resident, ...
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("the memory of process %d: %q", pid, text)
-	}
-	pages, err := strconv.ParseFloat(fields[1], 64)
-	return pages * float64(os.Getpagesize()), err
 }
 
 // processGroup returns the processes of a group, first the one that leads it.

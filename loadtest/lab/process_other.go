@@ -17,8 +17,4 @@ func processCPU(int) (time.Duration, error) {
 	return 0, errors.New("the processor time of another process can be read on Linux alone")
 }
 
-func processResident(int) (float64, error) {
-	return 0, errors.New("the memory of another process can be read on Linux alone")
-}
-
 func processGroup(leader int) []int { return []int{leader} }

@@ -332,6 +332,7 @@ func (s *search) try(ctx context.Context, rate float64) (*Step, error) {
 		GoodShare:       shareOf(r),
 		Sustained:       shareOf(r) >= goodShare,
 		GeneratorLate:   r.Lateness.P99 > r.SLOMillis/2,
+		ConnectionsBusy: r.Busy(),
 		Latency:         r.Latency,
 		LatenessP99:     r.Lateness.P99,
 		ServerCPUMicros: r.ServerCPUMicros,

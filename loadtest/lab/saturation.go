@@ -70,11 +70,33 @@ type Step struct {
 	// GeneratorLate says that the generator did not keep up: that the rate was
 	// not sustained is then not the server's doing.
 	GeneratorLate bool `json:"generator_late,omitempty"`
+	// ConnectionsBusy says that requests waited for one of the generator's connections.
+	ConnectionsBusy bool `json:"connections_busy,omitempty"`
 	// Latency is of all requests, in milliseconds.
 	Latency result.Percentiles `json:"latency_ms"`
 	// LatenessP99 is how late the generator itself was, in milliseconds.
 	LatenessP99     float64  `json:"generator_lateness_p99_ms"`
 	ServerCPUMicros *float64 `json:"server_cpu_us_per_request,omitempty"`
+}
+
+// Cautions say what makes the breaking point less sure than it looks. That trials disagree
+// String says.
+func (s *Saturation) Cautions() (said []string) {
+	late, busy := 0, 0
+	for _, step := range s.Steps {
+		if step.GeneratorLate {
+			late++
+		} else if step.ConnectionsBusy && !step.Sustained {
+			busy++
+		}
+	}
+	if late > 0 {
+		said = append(said, fmt.Sprintf("The generator did not keep up in %d of %d trials: they say little of the server.", late, len(s.Steps)))
+	}
+	if busy > 0 {
+		said = append(said, fmt.Sprintf("In %d of %d trials all connections were busy, and requests waited for one: if clients have more, raise --connections.", busy, len(s.Steps)))
+	}
+	return said
 }
 
 // String says in a line what was found.

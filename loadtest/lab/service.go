@@ -35,7 +35,6 @@ type service struct {
 	port        string // of data, if it was started by a command
 
 	process *os.Process
-	group   []int // of processes, if it was started by a command; nil until it is asked for
 	log     *serviceLog
 	exited  chan struct{} // closed when the process has ended
 	ended   error         // how; set before exited is closed
@@ -50,21 +49,14 @@ func settings(c *scenario.Combination, slo time.Duration) []string {
 			env = append(env, "SPILLWAY_"+variable+"="+value)
 		}
 	}
-	workers := c.Workers
-	if name, ok := c.Peer(); ok {
-		set("PEER", name)
-		workers = cmp.Or(c.StoreParallel, workers) // it calls the hands of its store so
-	} else {
-		set("STRATEGY", c.Strategy)
-		set("STORE_PARALLEL", strconv.Itoa(c.StoreParallel))
-		if c.Objective != scenario.Unset {
-			set("SLO", cmp.Or(c.Objective, workload.Options{SLO: slo}.WithDefaults().SLO.String()))
-		}
+	set("STRATEGY", c.Strategy)
+	set("STORE_PARALLEL", strconv.Itoa(c.StoreParallel))
+	if c.Objective != scenario.Unset {
+		set("SLO", cmp.Or(c.Objective, workload.Options{SLO: slo}.WithDefaults().SLO.String()))
 	}
-	set("WORKERS", strconv.Itoa(workers))
+	set("WORKERS", strconv.Itoa(c.Workers))
 	set("QUEUE_CAPACITY", strconv.Itoa(c.Capacity))
 	set("SYNC", c.Sync)
-	set("POOLS", c.Pools)
 	set("STORE_DELAY", c.StoreDelay)
 	return env
 }
@@ -170,57 +162,20 @@ func (s *service) metrics(ctx context.Context, names ...string) (observe.Metrics
 	return observe.ParseMetrics(text)
 }
 
-// metric returns one of them, 0 if the service has no admin plane.
-func (s *service) metric(ctx context.Context, name string) (float64, error) {
-	m, err := s.metrics(ctx, name)
-	if err != nil {
+// cpu returns the processor time that a service which a command started has used so far, in
+// all its processes and threads, to the nanosecond. Asking costs them nothing.
+func (s *service) cpu() (total time.Duration, err error) {
+	if err := s.death(); err != nil {
 		return 0, err
 	}
-	v, ok := m.Sum(name)
-	if !ok && s.admin != "" {
-		return 0, fmt.Errorf("there is no %s", name)
-	}
-	return v, nil
-}
-
-// cpu returns the processor time that the process has used so far, in all its
-// threads, to the nanosecond; with that of those that it has started, if a command
-// started it. Asking costs the process nothing.
-func (s *service) cpu() (total time.Duration, err error) {
-	err = s.each(func(pid int) error {
+	for i, pid := range processGroup(s.process.Pid) {
 		cpu, err := processCPU(pid)
-		total += cpu
-		return err
-	})
-	return total, err
-}
-
-// resident returns how many bytes of memory they have.
-func (s *service) resident() (total float64, err error) {
-	err = s.each(func(pid int) error {
-		bytes, err := processResident(pid)
-		total += bytes
-		return err
-	})
-	return total, err
-}
-
-func (s *service) each(call func(pid int) error) error {
-	if err := s.death(); err != nil {
-		return err
-	}
-	if s.port == "" {
-		return call(s.process.Pid)
-	}
-	if s.group == nil {
-		s.group = processGroup(s.process.Pid)
-	}
-	for _, pid := range s.group {
-		if err := call(pid); err != nil {
-			return err
+		if err != nil && i == 0 { // another one may have ended meanwhile
+			return 0, err
 		}
+		total += cpu
 	}
-	return nil
+	return total, nil
 }
 
 // while returns a context that ends with ctx, or when the process does; its

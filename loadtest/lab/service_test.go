@@ -33,7 +33,7 @@ func TestService_StartsWithWhatIsAskedForAlone(t *testing.T) {
 	// Not parallel: it changes the environment.
 	t.Setenv("SPILLWAY_STRATEGY", "lifo")
 	t.Setenv("SPILLWAY_WORKERS", "7")
-	c := scenario.Combination{Strategy: "fifo", Capacity: 64, Sync: "interval:10ms", Pools: "split", StoreDelay: "exp:4ms", StoreParallel: 8}
+	c := scenario.Combination{Strategy: "fifo", Capacity: 64, Sync: "interval:10ms", StoreDelay: "exp:4ms", StoreParallel: 8}
 	dir := t.TempDir()
 	s, err := startService(t.Context(), fakeBinary(t, serves), dir, settings(&c, 200*time.Millisecond))
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestService_StartsWithWhatIsAskedForAlone(t *testing.T) {
 	require.NoError(t, json.Unmarshal(body, &got))
 	require.ElementsMatch(t, []string{
 		"SPILLWAY_STRATEGY=fifo", "SPILLWAY_QUEUE_CAPACITY=64", "SPILLWAY_SYNC=interval:10ms",
-		"SPILLWAY_POOLS=split", "SPILLWAY_SLO=200ms", "SPILLWAY_STORE_DELAY=exp:4ms", "SPILLWAY_STORE_PARALLEL=8",
+		"SPILLWAY_SLO=200ms", "SPILLWAY_STORE_DELAY=exp:4ms", "SPILLWAY_STORE_PARALLEL=8",
 		"SPILLWAY_LISTEN=127.0.0.1:0", "SPILLWAY_ADMIN_LISTEN=127.0.0.1:0", "SPILLWAY_DATA_DIR=" + dir,
 		"SPILLWAY_LOG_LEVEL=info", "SPILLWAY_LOG_FORMAT=json",
 	}, got)
@@ -63,7 +63,6 @@ func TestSettings_TellTheObjective(t *testing.T) {
 	} {
 		require.Equal(t, want, settings(&scenario.Combination{Strategy: "auto", Objective: objective}, 1500*time.Millisecond))
 	}
-	require.Equal(t, []string{"SPILLWAY_PEER=limiter"}, settings(&scenario.Combination{Strategy: "peer:limiter"}, time.Second))
 }
 
 func TestService_SaysWhyItEnded(t *testing.T) {

@@ -2,14 +2,24 @@ package lab
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
-// The metrics by which groups are judged.
+// The metrics by which settings are judged, in this order.
 const (
-	Goodput   = "goodput_rps"
-	ServedP99 = "served_p99_ms"
+	Goodput = "goodput_rps"
+	// ImportantGood is which share of the requests was good that are more important than
+	// the least important ones of their load.
+	ImportantGood = "important_good_percent"
+	ServedP99     = "served_p99_ms"
 )
+
+// judged are they; sign is that of what is better.
+var judged = []struct {
+	metric string
+	sign   float64
+}{{Goodput, 1}, {ImportantGood, 1}, {ServedP99, -1}}
 
 // SentGoodput is goodput by a clock that begins when a request is sent. It is of the answers
 // that came in the window, so that it differs a little from Goodput anyway.
@@ -21,157 +31,222 @@ func (g *Group) TwoClocks() bool {
 	return g.Metrics[SentGoodput].Median > g.Metrics[Goodput].Median+0.05*g.Metrics["offered_rps"].Median
 }
 
-// Verdict says which of some groups did best. Groups are indices of
+// Verdict says which settings did best under one load. Groups are indices of
 // Comparison.Groups.
 type Verdict struct {
-	// Measured are the groups that have runs, by median goodput, the highest first. The
-	// others are not judged.
+	Workload string
+	Groups   []int
+	// Measured are those that have runs, by median goodput, the highest first.
 	Measured []int
-	// Top are the groups that no other is proven to beat, in the order of Measured. One
-	// group beats another by more goodput or, if their goodput does not differ, by a lower
-	// served p99. A single group in Top is the best; among several no best is known. Top
-	// is empty if there are fewer than two groups, or no goodput at all.
+	// Top are those that no other is proven to beat, in the order of Measured; empty if there
+	// are fewer than two to compare, or no goodput at all.
 	Top []int
-	// Runs is the number of repetitions in which all of them were measured. If TooFew is
-	// set, nothing can be proven, and all groups are in Top.
-	Runs   int
-	TooFew bool
-	// Less have proven less goodput, and Slower a proven higher served p99, than the first
-	// of Top or than another group that beats them.
-	Less, Slower []Difference
-	// Apart are groups of Top whose goodput is lower than the first one's in every run,
-	// although that is no proof.
-	Apart []Difference
+	// Others has for each other one of Measured how it differs from the first of Top; or,
+	// if only that is proven, from one that beats it.
+	Others []Difference
+	// Runs is the number of repetitions in which all of them were measured, and Tells from
+	// which difference in goodput on, as a share, these runs could have told two settings
+	// apart; +Inf if they could not, whatever the difference.
+	Runs  int
+	Tells float64
 }
 
-// Best returns the best group, and false if no single one is proven to be the best.
-func (v *Verdict) Best() (group int, ok bool) {
-	if len(v.Top) != 1 {
-		return -1, false
-	}
-	return v.Top[0], true
+// Difference is how group B differs from group A.
+type Difference struct {
+	A, B int
+	// Metric is the first one in which they are not the same, ServedP99 if they are in all.
+	Metric string
+	// Ratio is that of B to A, the mean over the repetitions; +Inf if A is 0.
+	Ratio float64
+	// P is the probability of any such difference in the whole report if there is none.
+	P float64
+	// Same says that they are the same in all metrics.
+	Same bool
 }
 
-// Verdict judges groups, which should be of one workload. The probability that it names any
-// difference where there is none, in either metric, is at most Alpha.
-func (c *Comparison) Verdict(groups []int) Verdict { return c.verdict(groups, drawingOf) }
+// Proven reports whether the difference is more than noise. False does not prove that
+// there is none.
+func (d *Difference) Proven() bool { return !d.Same && d.P < Alpha }
 
-func (c *Comparison) verdict(groups []int, draw func(settings int) drawing) (v Verdict) {
-	for _, g := range groups {
-		if len(c.Groups[g].Metrics[Goodput].Values) > 0 {
-			v.Measured = append(v.Measured, g)
+// Verdicts judges the settings under each load of the comparison. One setting beats another
+// if it is proven to be better in the first metric in which they are not the same: goodput,
+// what the important classes got, served p99. With a probability of at most [Alpha] any of
+// the verdicts names a difference where there is none, whatever the spreads are. The tests
+// of this package simulate how often they do.
+func (c *Comparison) Verdicts() []Verdict {
+	r := &judging{c: c, pairs: map[[2]int][]contrast{}}
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		at := slices.IndexFunc(r.verdicts, func(v Verdict) bool { return v.Workload == g.Workload })
+		if at < 0 {
+			at = len(r.verdicts)
+			r.verdicts = append(r.verdicts, Verdict{Workload: g.Workload})
+		}
+		v := &r.verdicts[at]
+		v.Groups = append(v.Groups, i)
+		if len(g.Metrics[Goodput].Values) > 0 {
+			v.Measured = append(v.Measured, i)
 		}
 	}
-	median := func(g int) float64 { return c.Groups[g].Metrics[Goodput].Median }
-	slices.SortStableFunc(v.Measured, func(a, b int) int { return cmp.Compare(median(b), median(a)) })
-	if len(v.Measured) < 2 || median(v.Measured[0]) == 0 {
-		return v
+	r.contrast()
+	for i := range r.verdicts {
+		r.judge(&r.verdicts[i])
 	}
-	goodput := c.family(Goodput, v.Measured, draw)
-	v.Runs, v.TooFew = goodput.runs, goodput.runs < ProofRuns
-	v.Top, v.Less = goodput.separate(1)
-	served := slices.DeleteFunc(slices.Clone(v.Top), func(g int) bool { return len(c.Groups[g].Metrics[ServedP99].Values) == 0 })
-	if len(served) > 1 {
-		_, v.Slower = c.family(ServedP99, served, draw).separate(-1)
-		v.Top = slices.DeleteFunc(v.Top, func(g int) bool {
-			return slices.ContainsFunc(v.Slower, func(d Difference) bool { return d.B == g })
-		})
-	}
-	for _, g := range v.Top[1:] {
-		if d := goodput.difference(v.Top[0], g); d.Apart {
-			v.Apart = append(v.Apart, d)
-		}
-	}
-	return v
+	return r.verdicts
 }
 
-// Differences tells how groups differ from a base in a metric, corrected for the number of
-// groups.
-func (c *Comparison) Differences(metric string, base int, groups []int) []Difference {
-	all := slices.Clone(groups)
-	if !slices.Contains(all, base) {
-		all = append(all, base)
-	}
-	f := c.family(metric, all, drawingOf)
-	differences := make([]Difference, len(groups))
-	for i, g := range groups {
-		differences[i] = f.difference(base, g)
-	}
-	return differences
+// judging is what judges a comparison.
+type judging struct {
+	c        *Comparison
+	verdicts []Verdict
+	// pairs has the contrasts of two groups, by metric.
+	pairs map[[2]int][]contrast
+	// floors are the least variances of each pair, by metric.
+	floors map[[2]int][]float64
+	// comparisons is how many there are, over all loads and metrics.
+	comparisons float64
 }
 
-// family is the figures of some groups in a metric.
-type family struct {
-	*Family
-	c      *Comparison
-	metric string
-	groups []int
-	runs   int // the repetitions in which all have been measured
-}
-
-func (c *Comparison) family(metric string, groups []int, draw func(settings int) drawing) *family {
-	f := &family{c: c, metric: metric, groups: groups}
-	values := make([][]float64, len(groups))
-	summaries := make([]Summary, len(groups))
-	for i, g := range groups {
-		summaries[i] = c.Groups[g].Metrics[metric]
+// contrast compares all pairs. The floor of a pair's variance is what is usual among the
+// pairs of its load, and for the same two settings under all loads, whichever is more.
+func (r *judging) contrast() {
+	settings := map[[2]string][][]float64{} // variances by two settings and metric
+	name := func(pair [2]int) [2]string {
+		return [2]string{r.c.Groups[pair[0]].setting(), r.c.Groups[pair[1]].setting()}
 	}
-	for n := range summaries[0].Values {
-		in := make([]float64, 0, len(groups))
-		for i := range summaries {
-			if v, ok := summaries[i].of(summaries[0].repetition(n)); ok {
-				in = append(in, v)
+	used := make([]bool, len(judged))
+	byLoad := make([][][]float64, len(r.verdicts))
+	count := 0
+	for at := range r.verdicts {
+		v := &r.verdicts[at]
+		byLoad[at] = make([][]float64, len(judged))
+		for i, a := range v.Measured {
+			for _, b := range v.Measured[:i] {
+				pair := [2]int{a, b}
+				count++
+				if settings[name(pair)] == nil {
+					settings[name(pair)] = make([][]float64, len(judged))
+				}
+				for m, j := range judged {
+					from, to := together(r.c.Groups[a].Metrics[j.metric], r.c.Groups[b].Metrics[j.metric])
+					one := contrastOf(from, to)
+					r.pairs[pair] = append(r.pairs[pair], one)
+					if one.runs > 0 {
+						used[m] = true
+						byLoad[at][m] = append(byLoad[at][m], one.variance)
+						settings[name(pair)][m] = append(settings[name(pair)][m], one.variance)
+					}
+				}
 			}
 		}
-		if len(in) < len(groups) {
+	}
+	r.floors = map[[2]int][]float64{}
+	for at := range r.verdicts {
+		v := &r.verdicts[at]
+		for i, a := range v.Measured {
+			for _, b := range v.Measured[:i] {
+				floors := make([]float64, len(judged))
+				for m := range judged {
+					if all := settings[name([2]int{a, b})][m]; len(all) > 0 && len(byLoad[at][m]) > 0 {
+						floors[m] = max(usual(all), usual(byLoad[at][m]))
+					}
+				}
+				r.floors[[2]int{a, b}] = floors
+			}
+		}
+	}
+	for _, one := range used {
+		if one {
+			r.comparisons += float64(count)
+		}
+	}
+}
+
+// setting names the settings of a group without its load.
+func (g *Group) setting() string {
+	return describe(&g.Combination, func(_ int, p part) bool { return !p.load })
+}
+
+// together returns the values of two summaries in the repetitions that both have.
+func together(a, b Summary) (from, to []float64) {
+	for n, v := range a.Values {
+		if w, ok := b.of(a.repetition(n)); ok {
+			from, to = append(from, v), append(to, w)
+		}
+	}
+	return from, to
+}
+
+// difference tells how b differs from a, and in a's favour if sign is above 0.
+func (r *judging) difference(a, b int) (d Difference, sign float64) {
+	pair, turned := [2]int{a, b}, 1.0
+	if r.pairs[pair] == nil {
+		pair, turned = [2]int{b, a}, -1
+	}
+	d = Difference{A: a, B: b, P: 1, Same: true}
+	for m, j := range judged {
+		one := r.pairs[pair][m]
+		if one.runs == 0 {
 			continue
 		}
-		f.runs++
-		for i, v := range in {
-			values[i] = append(values[i], v)
+		mean := turned * one.mean
+		if d.Metric, d.Ratio = j.metric, (1+mean)/(1-mean); one.same() {
+			continue
 		}
+		d.Same, d.P = false, one.p(r.floors[pair][m], r.comparisons)
+		return d, -j.sign * mean
 	}
-	f.Family = newFamily(values, draw(len(values)))
-	return f
+	return d, 0
 }
 
-// separate returns the groups than which none is proven to be better, and of each
-// other how it differs from the first of them, or from the one that is most surely
-// better. The sign says whether more is better, 1, or less, -1.
-func (f *family) separate(sign float64) (top []int, others []Difference) {
-	better := func(a, b int) bool { return sign*(f.mean[a]-f.mean[b]) > 0 && both(f.p(a, b)) < Alpha }
-	by := map[int]int{}
-	for b, group := range f.groups {
-		surest := -1
-		for a := range f.groups {
-			if f.maxima != nil && better(a, b) && (surest < 0 || f.distance(a, b) > f.distance(surest, b)) {
-				surest = a
+func (r *judging) judge(v *Verdict) {
+	median := func(g int) float64 { return r.c.Groups[g].Metrics[Goodput].Median }
+	slices.SortStableFunc(v.Measured, func(a, b int) int { return cmp.Compare(median(b), median(a)) })
+	if len(v.Measured) < 2 || median(v.Measured[0]) == 0 {
+		return
+	}
+	v.Runs = math.MaxInt
+	var spreads []float64          // of goodput
+	beaten := map[int]Difference{} // most surely, by whoever beats it
+	for i, a := range v.Measured {
+		for _, b := range v.Measured[:i] {
+			pair := [2]int{a, b}
+			if r.pairs[pair] == nil {
+				pair = [2]int{b, a}
+			}
+			v.Runs = min(v.Runs, r.pairs[pair][0].runs)
+			spreads = append(spreads, max(r.pairs[pair][0].variance, r.floors[pair][0]))
+			d, sign := r.difference(a, b)
+			if sign < 0 {
+				d, _ = r.difference(b, a)
+			}
+			if before, known := beaten[d.B]; d.Proven() && (!known || d.P < before.P) {
+				beaten[d.B] = d
 			}
 		}
-		if surest < 0 {
-			top = append(top, group)
-		} else {
-			by[b] = surest
+	}
+	for _, g := range v.Measured {
+		if _, worse := beaten[g]; !worse {
+			v.Top = append(v.Top, g)
 		}
 	}
-	first := slices.Index(f.groups, top[0])
-	for b, group := range f.groups {
-		if surest, worse := by[b]; worse && better(first, b) {
-			others = append(others, f.difference(top[0], group))
-		} else if worse {
-			others = append(others, f.difference(f.groups[surest], group))
-		}
+	if len(v.Top) == 0 { // each is beaten by another, in different metrics
+		v.Top = v.Measured[:1]
 	}
-	return top, others
+	// A contrast m is a ratio of (1-m)/(1+m).
+	v.Tells = math.Inf(1)
+	typical := contrast{variance: usual(spreads), runs: v.Runs}
+	if m := typical.margin(0, r.comparisons); m < 1 {
+		v.Tells = max(Same, 2*m/(1+m))
+	}
+	for _, g := range v.Measured {
+		if g == v.Top[0] {
+			continue
+		}
+		d, sign := r.difference(v.Top[0], g)
+		if by, worse := beaten[g]; worse && !(sign > 0 && d.Proven()) {
+			d = by
+		}
+		v.Others = append(v.Others, d)
+	}
 }
-
-func (f *family) difference(a, b int) Difference {
-	d := Difference{A: a, B: b, Contrast: f.Compare(slices.Index(f.groups, a), slices.Index(f.groups, b))}
-	d.P = both(d.P)
-	from, to := f.c.Groups[a].Metrics[f.metric], f.c.Groups[b].Metrics[f.metric]
-	d.Apart = from.Low > to.High || to.Low > from.High
-	return d
-}
-
-// both corrects a probability for that a verdict looks at two metrics.
-func both(p float64) float64 { return min(1, 2*p) }

@@ -1,63 +1,30 @@
 package report
 
-import (
-	"fmt"
-	"slices"
-
-	"github.com/spillway-go/spillway/loadtest/profiles"
-)
+import "fmt"
 
 // data is what the page's script draws. The names are short where there are
 // thousands of them.
 type data struct {
-	Charts map[string]*chart   `json:"charts"`
-	Flames map[string][]*flame `json:"flames"`
-	// Names are those of the flame graphs' frames, which point into it.
-	Names []string `json:"names"`
-	// Parts are those of bars. The last is unsampled; frames have the others.
-	Parts []profiles.Part `json:"parts"`
+	Charts map[string]*chart `json:"charts"`
 
-	names  map[string]int
-	frames int      // how many a flame graph may have
-	notes  []string // what could not be drawn, since they were last taken
+	notes []string // what could not be drawn, since they were last taken
 }
 
-// newData returns data without charts, for so many flame graphs.
-func newData(flameGraphs int) *data {
-	return &data{
-		Charts: map[string]*chart{}, Flames: map[string][]*flame{},
-		Parts: append(slices.Clone(parts), unsampled), names: map[string]int{}, frames: frameBudget / max(1, flameGraphs),
-	}
-}
+func newData() *data { return &data{Charts: map[string]*chart{}} }
 
 func (d *data) note(format string, args ...any) {
 	d.notes = append(d.notes, fmt.Sprintf(format, args...))
 }
 
-var parts = profiles.Costs
-
-// unsampled is what was measured of a cost beyond all parts.
-const unsampled profiles.Part = "not sampled, admin plane"
-
 // chart is what one chart shows.
 type chart struct {
-	Kind chartKind `json:"kind"`
-	X    axis      `json:"x,omitzero"`
-	Y    axis      `json:"y"`
+	X axis `json:"x,omitzero"`
+	Y axis `json:"y"`
 	// Ideal draws the line y = x.
 	Ideal  bool     `json:"ideal,omitempty"`
 	Mark   *mark    `json:"mark,omitempty"`
 	Series []series `json:"series,omitempty"`
-	Bars   []bar    `json:"bars,omitempty"`
 }
-
-type chartKind string
-
-const (
-	linesChart chartKind = "lines"
-	barsChart  chartKind = "bars"  // with their spread
-	stackChart chartKind = "stack" // each bar divided by part
-)
 
 type axis struct {
 	Title string `json:"title"`
@@ -92,22 +59,9 @@ type series struct {
 	Dots   [][]num `json:"dots,omitempty"`
 }
 
-// bar is one of a bar chart. Head begins a new set of bars.
-type bar struct {
-	Label string `json:"label"`
-	Head  string `json:"head,omitempty"`
-	Style int    `json:"style"`
-	// Value, Low and High are of a bar; Value is the end of a stack, and Values
-	// are by data.Parts.
-	Value  num   `json:"value"`
-	Low    num   `json:"low"`
-	High   num   `json:"high"`
-	Values []num `json:"values,omitempty"`
-}
-
 // add stores a chart and returns its figure; nothing if it would be empty.
 func (d *data) add(title, caption string, c *chart) []figure {
-	drawn := len(c.Bars) > 0
+	drawn := false
 	for _, s := range c.Series {
 		drawn = drawn || len(s.Points) > 0
 	}
@@ -117,9 +71,7 @@ func (d *data) add(title, caption string, c *chart) []figure {
 	key := fmt.Sprintf("c%d", len(d.Charts)+1)
 	d.Charts[key] = c
 	width := 6
-	if c.Kind == barsChart {
-		width = 3 // there are four of them
-	} else if c.X.Title == offered.Title {
+	if c.X.Title == offered.Title {
 		width = 4 // there are three of them
 	}
 	return []figure{{Chart: key, Title: title, Caption: caption, Width: width}}

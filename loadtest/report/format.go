@@ -98,39 +98,6 @@ func spread(s lab.Summary) string {
 	return low + "–" + high
 }
 
-// percent writes by how much a ratio is above or below 1.
-func percent(ratio float64) string {
-	switch by := 100 * (ratio - 1); {
-	case ratio >= 3:
-		return digits(ratio) + "×"
-	case math.Abs(by) < 0.05:
-		return "±0%"
-	case math.Abs(by) < 10:
-		return sign(strconv.FormatFloat(by, 'f', 1, 64)) + "%"
-	default:
-		return sign(strconv.FormatFloat(by, 'f', 0, 64)) + "%"
-	}
-}
-
-func sign(text string) string {
-	if negative, ok := strings.CutPrefix(text, "-"); ok {
-		return "−" + negative
-	}
-	return "+" + text
-}
-
-// probability writes the largest of the given number of probabilities.
-func probability(largest float64, n int) string {
-	switch text := strconv.FormatFloat(largest, 'g', 2, 64); {
-	case largest < 0.001:
-		return "p < 0.001"
-	case n == 1:
-		return "p = " + text
-	default:
-		return "p ≤ " + text
-	}
-}
-
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 func list(names []string) string { return english.WordSeries(names, "and") }

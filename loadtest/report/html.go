@@ -14,7 +14,7 @@ import (
 var assets embed.FS
 
 // scripts are the files of the page's one script, in order.
-var scripts = []string{"base.js", "plot.js", "lines.js", "bars.js", "flame.js", "page.js"}
+var scripts = []string{"base.js", "plot.js", "lines.js", "page.js"}
 
 // HTML writes the report as one page.
 func HTML(w io.Writer, in *Input) error {

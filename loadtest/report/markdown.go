@@ -16,23 +16,6 @@ func Markdown(w io.Writer, in *Input) error {
 	return layout.Execute(w, p)
 }
 
-// Markdown says it in a sentence or more.
-func (v verdict) Markdown() string {
-	var b strings.Builder
-	if v.Workload != "" {
-		b.WriteString(escape(v.Workload) + ": ")
-	}
-	if v.Setting == "" {
-		b.WriteString(v.Is + ".")
-	} else {
-		b.WriteString(strings.TrimSpace("**"+escape(v.Setting)+"** "+v.Is) + ": " + escape(v.Figures) + ".")
-	}
-	for _, sentence := range v.Rest {
-		b.WriteString(" " + escape(sentence))
-	}
-	return b.String()
-}
-
 // escape keeps text from being read as Markdown or HTML, on one line.
 func escape(text string) string {
 	return escaper.Replace(strings.Join(strings.Fields(text), " "))

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/dustin/go-humanize"
-
-	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // page is what a report says, in either of its forms.
@@ -27,8 +25,11 @@ type section struct {
 	Headline    string
 	Question    string
 	Expectation string
-	Verdicts    []verdict
-	Rule        string
+	// Verdicts has a row for each load, if there are several. Told says what the runs could
+	// have told, if there is one.
+	Verdicts *table
+	Told     string
+	Rule     string
 	// Cautions say why the finding is not to be trusted.
 	Cautions []string
 	// Notes say what is missing.
@@ -36,7 +37,6 @@ type section struct {
 
 	Overview []figure
 	Panels   []panel
-	Flames   *figure
 	Tables   []table
 	Facts    []fact
 	Commands []command
@@ -50,7 +50,7 @@ type panel struct {
 
 // figure is the place of a chart.
 type figure struct {
-	Chart   string // the key in data.Charts or data.Flames
+	Chart   string // the key in data.Charts
 	Title   string
 	Caption string
 	Width   int // of 12 columns, where there is room for them
@@ -60,6 +60,7 @@ type table struct {
 	Caption string
 	Head    []string
 	Rows    []row
+	Wraps   bool // its cells are text
 }
 
 type row struct {
@@ -75,11 +76,7 @@ type command struct{ Label, Command string }
 
 // newPage sorts the input for being shown: what is said, and what is drawn.
 func newPage(in *Input) (page, *data) {
-	graphs := len(in.Runs)
-	for _, c := range in.Comparisons {
-		graphs += min(maxFlames, len(c.Groups))
-	}
-	d := newData(graphs * len(profiles.Kinds))
+	d := newData()
 	p := page{Title: "Load report"}
 	add := func(s section) {
 		s.ID = fmt.Sprintf("s%d", len(p.Sections)+1)

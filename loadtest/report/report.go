@@ -13,18 +13,14 @@
 // # What is shown of several repetitions
 //
 // Figures are medians with the smallest and the largest value. Percentile
-// curves are those of all repetitions' histograms together, attributions and
-// flame graphs those of all their profiles together. What changes over time is
-// shown of the one repetition whose goodput is the median: an average over
+// curves are those of all repetitions' histograms together, attributions those of
+// all their profiles. What changes over time is shown of the one repetition whose goodput is the median: an average over
 // repetitions would hide stalls.
 //
 // # How large it gets
 //
-// A curve has at most 12 points for each of its decades, what changes over
-// time at most maxMoments points, and all flame graphs of a page together
-// frameBudget frames, the largest ones. Flame graphs are drawn for at most
-// maxFlames groups of a comparison. The study of all scenarios that come with
-// the lab stays below 2 MB.
+// A curve has at most 12 points for each of its decades, and what changes over time
+// at most maxMoments points.
 package report
 
 import (
@@ -63,9 +59,6 @@ type Saturation struct {
 type Run struct {
 	*result.Result
 	Name string
-	// Dir is where the profiles lie that Result.ProfileFiles names. Those in
-	// Result.Profiles are taken first.
-	Dir string
 }
 
 // Load reads what is at the paths: results of run, of saturate, or folders of
@@ -160,5 +153,5 @@ func loadRun(path string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{Result: r, Name: filepath.Base(path), Dir: filepath.Dir(path)}, nil
+	return &Run{Result: r, Name: filepath.Base(path)}, nil
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/profiles"
-	"github.com/spillway-go/spillway/loadtest/report/reporttest"
 	"github.com/spillway-go/spillway/loadtest/result"
 )
 
@@ -35,9 +34,9 @@ func TestMain(m *testing.M) {
 		samples, err = os.MkdirTemp("", "spillway-report-")
 		if err == nil {
 			defer func() { _ = os.RemoveAll(samples) }()
-			err = errors.Join(reporttest.Mixes(filepath.Join(samples, "mixes")),
-				reporttest.Run(filepath.Join(samples, "run.json")),
-				reporttest.Saturation(filepath.Join(samples, "saturation.json")))
+			err = errors.Join(writeMixes(filepath.Join(samples, "mixes")),
+				writeRun(filepath.Join(samples, "run.json")),
+				writeSaturation(filepath.Join(samples, "saturation.json")))
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -64,11 +63,6 @@ func rendered(t *testing.T, in *Input) string {
 // dataOf returns what the page's script draws.
 func dataOf(t *testing.T, page string) (d struct {
 	Charts map[string]json.RawMessage
-	Flames map[string][]struct {
-		Label, Kind string
-		Root        []any
-	}
-	Names []string
 }) {
 	t.Helper()
 	found := regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`).FindStringSubmatch(page)
@@ -128,8 +122,7 @@ func TestHTML_IsWholeInItself(t *testing.T) {
 		require.Contains(t, page, said)
 	}
 	d := dataOf(t, page)
-	require.Greater(t, len(d.Charts), 30)
-	require.Len(t, d.Flames, 2)
+	require.Greater(t, len(d.Charts), 15)
 	require.NotContains(t, page, "ZgotmplZ", "html/template found something where it cannot stand")
 	require.Less(t, len(page), 250_000)
 }
@@ -200,17 +193,12 @@ func TestLoad_NotesMissingRuns(t *testing.T) {
 	mixes := t.TempDir()
 	require.NoError(t, os.CopyFS(mixes, os.DirFS(filepath.Join(samples, "mixes"))))
 	require.NoError(t, os.Remove(filepath.Join(mixes, "runs/0-1.json")))
-	// Flame graphs are drawn for the groups of one of two workloads.
-	for _, run := range []string{"3-0", "7-0"} {
-		require.NoError(t, os.WriteFile(filepath.Join(mixes, "runs", run+".cpu.pb.gz"), []byte("no profile"), 0o644))
-	}
 	in, err := Load(filepath.Join(mixes, "comparison.json"))
 	require.NoError(t, err)
-	require.Len(t, in.Comparisons[0].Runs[0], reporttest.Repetitions-1)
+	require.Len(t, in.Comparisons[0].Runs[0], repetitions-1)
 	p, _ := newPage(in)
-	require.Len(t, p.Sections[0].Notes, 2, p.Sections[0].Notes)
+	require.Len(t, p.Sections[0].Notes, 1, p.Sections[0].Notes)
 	require.Contains(t, p.Sections[0].Notes[0], "0-1.json")
-	require.Contains(t, p.Sections[0].Notes[1], "-0.json, cpu: 10 bytes that are no pprof profile")
 }
 
 func TestCurve_EndsWhereItWouldBeAGuess(t *testing.T) {
@@ -272,29 +260,20 @@ func TestRun_ShowsRatesASecond(t *testing.T) {
 	require.Equal(t, "second", r.interval())
 }
 
-func TestStack_EndsAtWhatWasMeasured(t *testing.T) {
+func TestStudy_ShowsWhereCPUGoes(t *testing.T) {
 	t.Parallel()
-	r := &Run{Result: &result.Result{Seconds: 1, CompletedRPS: 10, Attribution: []profiles.Attribution{
-		{Kind: profiles.CPU, Total: 100_000, Parts: map[profiles.Part]int64{profiles.Store: 60_000, profiles.GC: 20_000, profiles.Admin: 20_000}},
-		{Kind: profiles.Allocs, Total: 500, Parts: map[profiles.Part]int64{profiles.Store: 500}},
+	run := &Run{Result: &result.Result{Seconds: 1, CompletedRPS: 10, Attribution: []profiles.Attribution{
+		{Kind: profiles.CPU, Total: 100_000, Parts: map[profiles.Part]int64{profiles.Work: 60_000, profiles.GC: 20_000, profiles.Admin: 20_000}},
+		{Kind: profiles.Allocs, Total: 500, Parts: map[profiles.Part]int64{profiles.Work: 500}},
 	}}}
-	sum := func(b *bar) (s num) {
-		for _, v := range b.Values {
-			s += v
-		}
-		return s
+	s := &study{Comparison: &Comparison{Runs: [][]*Run{{run}, {run, run}, {{Result: new(result.Result)}}}}, setting: []string{"fifo", "lifo", "sync"}}
+	got, some := s.costs([]int{0, 1, 2})
+	require.True(t, some)
+	require.Equal(t, []string{"setting", "network and HTTP", "queue and hand-over", "executor and store", "garbage collection", "scheduler", "other"}, got.Head)
+	require.Len(t, got.Rows, 2, "of one there is no profile")
+	for i, name := range []string{"fifo", "lifo"} {
+		require.Equal(t, []cell{{Text: name}, {Text: "0"}, {Text: "0"}, {Text: "6"}, {Text: "2"}, {Text: "0"}, {Text: "0"}}, got.Rows[i].Cells)
 	}
-	for measured, want := range map[float64][2]float64{
-		0: {8, 0}, 11: {11, 3}, // 8 µs were sampled
-		4: {4, 0}, // fewer than the samples say
-	} {
-		b := stack([]*Run{r}, profiles.CPU, measured)
-		require.InDelta(t, want[0], float64(b.Value), 1e-9)
-		require.InDelta(t, want[0], float64(sum(b)), 1e-9)
-		require.InDelta(t, want[1], float64(b.Values[len(parts)]), 1e-9)
-	}
-	b := stack([]*Run{r}, profiles.Allocs, 11)
-	require.InDelta(t, 50, float64(b.Value), 1e-9)
 }
 
 func TestRun_SaysThatTheGeneratorWasLate(t *testing.T) {
@@ -311,7 +290,7 @@ func TestRun_SaysThatTheGeneratorWasLate(t *testing.T) {
 	require.Equal(t, "In 1 of 2 runs the generator was late itself: part of the latency is its own.", s.lateness())
 
 	r.Latency.P99 = 1000
-	require.Empty(t, r.section(newData(0)).Cautions)
+	require.Empty(t, r.section(newData()).Cautions)
 	require.Empty(t, s.lateness())
 }
 
@@ -326,9 +305,12 @@ func TestSaturation_SaysThatTheGeneratorWasLate(t *testing.T) {
 		{"it was once", []lab.Step{{Rate: 120, Sustained: true}, {Rate: 100, GeneratorLate: true}}, []string{
 			"The generator did not keep up in 1 of 2 trials: they say little of the server.",
 		}},
+		{"connections were busy", []lab.Step{{Rate: 120, Sustained: true, ConnectionsBusy: true}, {Rate: 200, ConnectionsBusy: true}}, []string{
+			"In 1 of 2 trials all connections were busy, and requests waited for one: if clients have more, raise --connections.",
+		}},
 		{"there are none", nil, nil},
 	} {
-		require.Equal(t, c.want, (&Saturation{Saturation: &lab.Saturation{Steps: c.steps}}).cautions(), c.name)
+		require.Equal(t, c.want, (&lab.Saturation{Steps: c.steps}).Cautions(), c.name)
 	}
 }
 
@@ -338,37 +320,12 @@ func TestSaturation_DrawsMedians(t *testing.T) {
 		{Rate: 200, OfferedRPS: 200, GoodShare: 1}, {Rate: 100, OfferedRPS: 100, GoodShare: 1},
 		{Rate: 200, OfferedRPS: 200, GoodShare: 0.2}, {Rate: 200, OfferedRPS: 190, GoodShare: 0.8, GeneratorLate: true},
 	}}}
-	d := newData(0)
+	d := newData()
 	page := s.section(d)
 	line := d.Charts[page.Overview[0].Chart].Series[0]
 	require.Equal(t, [][]num{{100, 100}, {200, 80}}, line.Points)
 	require.Equal(t, [][]num{{100, 100}, {200, 100}, {200, 20}, {190, 80, 1}}, line.Dots)
 	require.Contains(t, page.Overview[0].Caption, "Crosses: the generator was late.")
-}
-
-func TestFlame_KeepsTheLargest(t *testing.T) {
-	t.Parallel()
-	root := &profiles.Frame{Name: "cpu", Part: profiles.Other, Value: 1000}
-	for i := range int64(40) {
-		root.Children = append(root.Children, &profiles.Frame{Name: "f", Part: profiles.Store, Value: i, Children: []*profiles.Frame{{Name: "g", Part: profiles.Store, Value: i}}})
-	}
-	least := threshold(root, 11)
-	d := newData(1)
-	f := d.frame(root, least)
-	count := 0
-	var walk func(frame)
-	walk = func(f frame) {
-		count++
-		for _, c := range f.children {
-			require.GreaterOrEqual(t, c.value, least)
-			walk(c)
-		}
-	}
-	walk(f)
-	require.LessOrEqual(t, count, 11)
-	require.Greater(t, count, 5)
-	require.Equal(t, []string{"cpu", "f", "g"}, d.Names)
-	require.EqualValues(t, 1, threshold(root, 1000))
 }
 
 func TestNum_IsJSON(t *testing.T) {

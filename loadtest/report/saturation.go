@@ -20,7 +20,7 @@ func (s *Saturation) section(d *data) section {
 			{"service", service(s.Strategy, s.Workers, s.Capacity)},
 			{"search", fmt.Sprintf("%s in %s s", trials(len(s.Steps)), short(s.Seconds))},
 		},
-		Cautions: s.cautions(),
+		Cautions: s.Saturation.Cautions(),
 	}
 	out.Facts = append(out.Facts, machineFacts("machine of the generator", s.Machine)...)
 	out.Facts = append(out.Facts, fact{"started", moment(s.Started)}, fact{"url", s.URL}, fact{"command", s.Command})
@@ -75,7 +75,7 @@ func (s *Saturation) section(d *data) section {
 				line("p50", 0, func(s lab.Step) (float64, bool) { return s.Latency.At(50) }),
 				line("p99", 1, func(s lab.Step) (float64, bool) { return s.Latency.At(99) })}}},
 	} {
-		c.chart.Kind, c.chart.X, c.chart.Mark = linesChart, offered, breaking
+		c.chart.X, c.chart.Mark = offered, breaking
 		out.Overview = append(out.Overview, d.add(c.title, c.caption+" The line joins the medians of each rate, dots are single trials."+late, &c.chart)...)
 	}
 
@@ -96,21 +96,6 @@ func (s *Saturation) section(d *data) section {
 	}
 	out.Tables = []table{t}
 	return out
-}
-
-// cautions say what makes the breaking point less sure than it looks. That trials disagree
-// is said in the headline.
-func (s *Saturation) cautions() (said []string) {
-	late := 0
-	for _, step := range s.Steps {
-		if step.GeneratorLate {
-			late++
-		}
-	}
-	if late > 0 {
-		said = append(said, fmt.Sprintf("The generator did not keep up in %d of %s: they say little of the server.", late, trials(len(s.Steps))))
-	}
-	return said
 }
 
 func trials(n int) string { return english.Plural(n, "trial", "trials") }

@@ -29,6 +29,9 @@ func (r *Run) section(d *data) section {
 		}
 		out.Cautions = append(out.Cautions, "The generator was late itself, by "+by+": part of the latency is its own. Lower the rate, or give it more CPU.")
 	}
+	if r.Busy() {
+		out.Cautions = append(out.Cautions, r.BusyText())
+	}
 	all, served, err := curves([]*Run{r})
 	if err != nil {
 		d.note("percentile curves: %v", err)
@@ -36,10 +39,10 @@ func (r *Run) section(d *data) section {
 	add := func(title, caption string, x, y axis, lines ...series) {
 		out.Overview = append(out.Overview, d.addLines(title, caption, x, y, lines)...)
 	}
-	add("Latency by percentile", "Corrected: from the scheduled time of all requests. Served: of "+serving(string(r.Good))+" alone. "+
-		"Uncorrected: from the moment of sending, which is what a generator says that lets a stalled server slow it down.", percentiles, latencies,
-		series{Name: "corrected", Style: 0, Points: all}, series{Name: "served", Style: 1, Points: served},
-		series{Name: "uncorrected", Style: 2, Points: points(r.UncorrectedLatency, r.Requests)})
+	add("Latency by percentile", "All requests: from the scheduled time. Served: of "+serving(string(r.Good))+" alone. "+
+		"From sending: without what a request waits for one of its client's own connections.", percentiles, latencies,
+		series{Name: "all requests", Style: 0, Points: all}, series{Name: "served", Style: 1, Points: served},
+		series{Name: "from sending", Style: 2, Points: points(r.UncorrectedLatency, r.Requests)})
 	seconds, each := window(r), r.interval()
 	add("Latency over time", "Of the requests scheduled in each "+each+".", seconds, latencies,
 		series{Name: "p50", Style: 0, Points: r.percentile(50, func(i result.Interval) float64 { return i.P50 })},
@@ -62,21 +65,6 @@ func (r *Run) section(d *data) section {
 		series{Name: "waiting", Style: 0, Points: r.queueDepth()})
 	add("Sheds over time", "Requests that the service gave up, a second.", seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero},
 		nonZero([]series{{Name: "shed", Style: 1, Points: r.sheds()}})...)
-	measured, allocated := 0.0, ""
-	if r.ServerCPUMicros != nil {
-		measured = *r.ServerCPUMicros
-	}
-	if r.ServerAllocated != nil {
-		allocated = short(*r.ServerAllocated) + " bytes"
-	}
-	for _, kind := range profiles.Kinds {
-		if b := stack([]*Run{r}, kind, measured); b != nil {
-			out.Overview = append(out.Overview, d.addCost(kind, []bar{*b}, allocated, "")...)
-		}
-	}
-	if hasProfiles([]*Run{r}) {
-		out.Flames = d.addFlames(d.flamesOf(r.Name, []*Run{r}), flameCaption)
-	}
 	out.Tables = r.tables()
 	out.Facts = r.facts()
 	return out
@@ -103,13 +91,15 @@ func percentileCell(p result.Percentiles, percentile float64) cell {
 
 func (r *Run) tables() []table {
 	latency := table{Caption: "Latency, ms", Head: []string{"", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
-	for _, of := range []struct {
+	type named struct {
 		name string
 		p    result.Percentiles
-	}{
-		{"all requests", r.Latency}, {"served", r.ServedLatency},
-		{"uncorrected", r.UncorrectedLatency}, {"lateness of the generator", r.Lateness},
-	} {
+	}
+	rows := []named{{"all requests", r.Latency}, {"served", r.ServedLatency}, {"from sending", r.UncorrectedLatency}}
+	if r.Busy() {
+		rows = append(rows, named{"wait for a connection", r.ConnectionWait})
+	}
+	for _, of := range append(rows, named{"lateness of the generator", r.Lateness}) {
 		cells := []cell{{Text: of.name}, {Text: short(of.p.Mean)}}
 		for _, percentile := range []float64{50, 90, 99, 99.9, 99.99} {
 			cells = append(cells, percentileCell(of.p, percentile))
@@ -169,7 +159,7 @@ func (r *Run) shares() table {
 	for _, a := range r.Attribution {
 		t.Head = append(t.Head, string(a.Kind)+", %")
 	}
-	for _, part := range parts {
+	for _, part := range profiles.Costs {
 		cells := []cell{{Text: string(part)}}
 		for _, a := range r.Attribution {
 			cells = append(cells, cell{Text: a.Share(part)})
@@ -192,6 +182,9 @@ func (r *Run) facts() []fact {
 		if v, measured := metrics[name]; measured {
 			facts = append(facts, fact{m.Title, amount(v.Median, m.Unit)})
 		}
+	}
+	if file := r.ProfileFiles[profiles.CPU]; file != "" {
+		facts = append(facts, fact{"profiles", "go tool pprof -http=: " + file})
 	}
 	if r.SlowClients != nil {
 		facts = append(facts, fact{"slow clients", r.SlowClients.String()})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/machine"
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 // study is a comparison, sorted for being shown.
@@ -76,16 +77,15 @@ func gather(groups []lab.Group, name func(lab.Group) string) (sets []workload, c
 
 func (s *study) style(group int) int { return slices.Index(s.settings, s.setting[group]) }
 
-// settingNames names what of the service's settings differs among the groups:
-// "fifo", or "fifo (8 workers, 64 waiting)". lab's labels hold the load as well.
+// settingNames names what of the service's settings differs among the groups of any one
+// workload: "fifo", or "fifo (8 workers, 64 waiting)". lab's labels hold the load as well.
 func settingNames(groups []lab.Group) []string {
 	settings := make([][]string, len(groups))
 	for i, g := range groups {
 		c := g.Combination
 		settings[i] = []string{
 			count(c.Workers, "worker", "workers"), count(c.Capacity, "waiting", "waiting"), around("objective ", c.Objective, ""),
-			around("sync ", c.Sync, ""), around("pools ", c.Pools, ""),
-			c.Balance,
+			around("sync ", c.Sync, ""), c.Balance,
 		}
 	}
 	// Most settings do not exist for every strategy: that one has none does not tell it
@@ -96,14 +96,19 @@ func settingNames(groups []lab.Group) []string {
 		for i, g := range groups {
 			var said []string
 			for at, text := range settings[i] {
-				if text != "" && slices.ContainsFunc(settings, func(other []string) bool { return other[at] != text && (other[at] != "" || ofNone) }) {
+				differs := false
+				for j, other := range settings {
+					differs = differs || groups[j].Workload == g.Workload && other[at] != text && (other[at] != "" || ofNone)
+				}
+				if text != "" && differs {
 					said = append(said, text)
 				}
 			}
-			names[i] = g.Combination.Strategy + around(" (", strings.Join(said, ", "), ")")
+			names[i] = strings.TrimPrefix(g.Combination.Strategy, "service:") + around(" (", strings.Join(said, ", "), ")")
 			all := strings.Join(settings[i], ", ")
-			unique = unique && cmp.Or(of[names[i]], all) == all
-			of[names[i]] = all
+			key := g.Workload + "\n" + names[i]
+			unique = unique && cmp.Or(of[key], all) == all
+			of[key] = all
 		}
 		if unique {
 			break
@@ -119,30 +124,28 @@ func (s *study) section(d *data) section {
 		Title: cmp.Or(sc.Title, sc.Name), Question: sc.Question, Expectation: sc.Expectation,
 		Partial: s.Partial, Notes: s.Notes,
 	}
-	top := map[string][]string{} // of each workload
-	for _, w := range s.workloads {
-		if v, ok := s.judge(w); ok {
-			out.Verdicts, top[w.name] = append(out.Verdicts, v), v.top
-		}
-	}
-	out.Headline = headline(out.Verdicts, s.settings)
-	if caution := caution(out.Verdicts); caution != "" {
-		out.Cautions = append(out.Cautions, caution)
-	}
+	found := s.Verdicts()
+	out.Headline = lab.Headline(found, s.name)
 	if caution := s.lateness(); caution != "" {
 		out.Cautions = append(out.Cautions, caution)
 	}
-	if slices.ContainsFunc(out.Verdicts, func(v verdict) bool { return len(v.Top) > 0 }) {
+	if t := s.verdicts(found); len(t.Rows) > 0 {
 		out.Rule = rule
+		if len(s.workloads) > 1 {
+			out.Verdicts = &t
+		} else if told := found[0].Told(); strings.HasSuffix(told, "%") {
+			out.Told = fmt.Sprintf("These %d runs tell goodput apart that differs by %s or more.", found[0].Runs, told)
+		} else {
+			out.Cautions = append(out.Cautions, capital(told)+".")
+		}
 	}
-	out.Overview = append(s.overRates(d), s.bars(d)...)
+	out.Overview = s.overRates(d)
 	for _, w := range s.workloads {
 		if figures := s.figuresOf(d, w); len(figures) > 0 {
 			out.Panels = append(out.Panels, panel{Label: w.name, Figures: figures})
 		}
 	}
-	out.Flames = s.flames(d)
-	out.Tables = s.tables(top)
+	out.Tables = s.tables(found)
 	out.Facts = s.facts()
 	for i, runs := range s.Runs {
 		if len(runs) > 0 && runs[0].Command != "" {
@@ -172,7 +175,7 @@ func (s *study) lateness() string {
 // shown are the metrics of each column of the tables, those first that belong
 // together. Those of which none has been measured are left out.
 var shown = [][]string{
-	{"offered_rps"}, {"served_rps"}, {goodput}, {lab.SentGoodput}, {"non2xx_percent"},
+	{"offered_rps"}, {"served_rps"}, {goodput}, {lab.SentGoodput}, {lab.ImportantGood}, {"non2xx_percent"},
 	{"latency_p50_ms", "latency_p99_ms", "latency_p99_9_ms"}, {"served_p50_ms", servedP99, "served_p99_9_ms"},
 	{cpu}, {"server_allocs"}, {"server_allocated_bytes"}, {"shed_percent"}, {"errors_percent"},
 	{"retries_per_request"}, {"slow_finished"}, {"slow_refused"}, {"slow_cut_off"},
@@ -208,30 +211,75 @@ func (s *study) columns() (columns [][]lab.Metric) {
 	return columns
 }
 
-// tables has one table for each workload, of which the top settings are marked.
-func (s *study) tables(top map[string][]string) []table {
+// tables has one table for each workload, in which those are marked that no other beats.
+func (s *study) tables(verdicts []lab.Verdict) []table {
 	columns := s.columns()
 	var tables []table
-	for _, w := range s.workloads {
+	for at, w := range s.workloads {
+		v := &verdicts[at] // in the same order
 		t := table{Caption: w.name, Head: []string{"setting", "runs"}}
+		if len(v.Top) > 0 {
+			t.Head = append(t.Head, "against the best")
+		}
 		for _, c := range columns {
 			t.Head = append(t.Head, heading(c))
 		}
 		for _, g := range w.groups {
-			r := row{Best: slices.Contains(top[w.name], s.setting[g])}
-			r.Cells = append(r.Cells, cell{Text: s.setting[g]}, cell{Text: fmt.Sprint(len(s.Groups[g].Runs))})
+			r := row{Best: slices.Contains(v.Top, g), Cells: []cell{{Text: s.setting[g]}, {Text: fmt.Sprint(len(s.Groups[g].Runs))}}}
+			if len(v.Top) > 0 {
+				r.Cells = append(r.Cells, cell{Text: v.Against(g, s.name)})
+			}
 			for _, c := range columns {
-				r.Cells = append(r.Cells, s.cell(g, c))
+				of := s.cell(g, c)
+				if ratio, ok := lab.Ratio(s.Groups[g].Metrics[cpu], s.Groups[w.groups[0]].Metrics[cpu]); ok && c[0].Name == cpu && g != w.groups[0] {
+					of.Text += fmt.Sprintf(", × %.2f", ratio.Median)
+				}
+				r.Cells = append(r.Cells, of)
 			}
 			t.Rows = append(t.Rows, r)
 		}
 		tables = append(tables, t)
+		if costs, some := s.costs(w.groups); some {
+			costs.Caption = around("", w.name, ": ") + "CPU per request, µs, by part"
+			tables = append(tables, costs)
+		}
 		if shares, some := s.shares(w.groups); some {
 			shares.Caption = around("", w.name, ": ") + "good, % of what each asked for"
 			tables = append(tables, shares)
 		}
 	}
 	return tables
+}
+
+// costs says on which part of the service a request's CPU time went, as far as it was
+// sampled. All runs together.
+func (s *study) costs(groups []int) (t table, some bool) {
+	t.Head = []string{"setting"}
+	for _, part := range profiles.Costs {
+		t.Head = append(t.Head, string(part))
+	}
+	for _, g := range groups {
+		sums, requests := map[profiles.Part]int64{}, 0.0
+		for _, r := range s.Runs[g] {
+			for _, a := range r.Attribution {
+				if a.Kind == profiles.CPU {
+					requests += r.CompletedRPS * r.Seconds
+					for part, v := range a.Parts {
+						sums[part] += v
+					}
+				}
+			}
+		}
+		if requests == 0 {
+			continue
+		}
+		r := row{Cells: []cell{{Text: s.setting[g]}}}
+		for _, part := range profiles.Costs {
+			r.Cells = append(r.Cells, cell{Text: short(float64(sums[part]) / 1e3 / requests)})
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	return t, len(t.Rows) > 0
 }
 
 // shares says how each kind of clients, each priority and each operation fared in
@@ -308,6 +356,9 @@ func (s *study) facts() []fact {
 			len(s.Groups), english.Plural(sc.Repetitions, "time", "times"), sc.Duration, sc.Warmup, sc.Seed)},
 		fact{"good is", fmt.Sprintf("answered %s within %s; clients give up after %s", serving(string(s.Good)), sc.SLO, sc.Timeout)},
 	)
+	if slices.ContainsFunc(s.Runs, hasProfiles) {
+		facts = append(facts, fact{"profiles", "go tool pprof -http=: runs/FILE.cpu.pb.gz, in the folder of the comparison"})
+	}
 	for _, l := range s.loads {
 		facts = append(facts, fact{"capacity (1x)" + around(", ", l.name, ""), amountOrNothing(s.Capacity[s.Groups[l.groups[0]].Load], "1/s")})
 	}

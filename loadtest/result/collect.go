@@ -2,10 +2,26 @@ package result
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 )
+
+// ServerSpent adds the CPU time that the server took during some time.
+func (r *Result) ServerSpent(cpu, during time.Duration) {
+	r.ServerCPUMicros = per(float64(cpu.Microseconds()), during, r.CompletedRPS)
+	r.ServerCPUServedMicros = per(float64(cpu.Microseconds()), during, r.ServedRPS)
+}
+
+// per is how much of a total there is for each of so many a second; nil if there is none.
+func per(total float64, during time.Duration, rate float64) *float64 {
+	if rate == 0 || during <= 0 {
+		return nil
+	}
+	return new(total / during.Seconds() / rate)
+}
 
 // Observed adds what was seen of the server. Costs are per request: the cost of a second
 // divided by the answers of a second, since the server may be observed for a little more or
@@ -13,19 +29,9 @@ import (
 func (r *Result) Observed(seen *observe.Observation) {
 	r.Strategy, r.Workers, r.Capacity = seen.Strategy, seen.Workers, seen.Capacity
 	r.Samples = seen.Samples
-	if seconds := seen.Length.Seconds(); seconds > 0 {
-		per := func(total, rate float64) *float64 {
-			if rate == 0 {
-				return nil
-			}
-			v := total / seconds / rate
-			return &v
-		}
-		r.ServerCPUMicros = per(float64(seen.CPU.Microseconds()), r.CompletedRPS)
-		r.ServerCPUServedMicros = per(float64(seen.CPU.Microseconds()), r.ServedRPS)
-		r.ServerAllocs = per(seen.Mallocs, r.CompletedRPS)
-		r.ServerAllocated = per(seen.AllocatedBytes, r.CompletedRPS)
-	}
+	r.ServerSpent(seen.CPU, seen.Length)
+	r.ServerAllocs = per(seen.Mallocs, seen.Length, r.CompletedRPS)
+	r.ServerAllocated = per(seen.AllocatedBytes, seen.Length, r.CompletedRPS)
 	for _, kind := range profiles.Kinds {
 		data, ok := seen.Profiles[kind]
 		if !ok {
@@ -40,7 +46,7 @@ func (r *Result) Observed(seen *observe.Observation) {
 			r.Profiles = map[profiles.Kind][]byte{}
 		}
 		r.Profiles[kind] = data
-		if seen.Pebble {
+		if seen.Pebble && slices.Contains(profiles.Attributed, kind) {
 			r.Attribution = append(r.Attribution, profiles.Attribute(p, kind))
 		}
 	}

@@ -77,6 +77,13 @@ type Result struct {
 	// UncorrectedLatency counts from the moment at which a request was first sent, as a
 	// generator reports it that a stalled server slows down.
 	UncorrectedLatency Percentiles `json:"uncorrected_latency_ms"`
+	// ConnectionWait is how long a request waited for one of its client's own connections
+	// after its scheduled time. It is part of Latency, and not of UncorrectedLatency; a closed
+	// loop has none. Waited counts the requests that did, or gave up before one was free.
+	ConnectionWait Percentiles `json:"connection_wait_ms"`
+	Waited         int64       `json:"waited_for_connection"`
+	// Connections is how many there were to each server.
+	Connections int `json:"connections,omitempty"`
 	// Lateness is how long after its scheduled time a request was sent although
 	// a connection was free: the generator's own error.
 	Lateness Percentiles `json:"generator_lateness_ms"`
@@ -125,6 +132,17 @@ type Result struct {
 
 	// Profiles are the pprof files themselves; Save writes them beside the JSON.
 	Profiles map[profiles.Kind][]byte `json:"-"`
+}
+
+// Busy reports whether at times all connections were busy: whether 1% of the requests or
+// more waited for one.
+func (r *Result) Busy() bool { return r.Waited > 0 && 100*r.Waited >= r.Requests }
+
+// BusyText says so in words, and what to raise.
+func (r *Result) BusyText() string {
+	share := 100 * float64(r.Waited) / float64(max(1, r.Requests))
+	return fmt.Sprintf("All %d connections were busy: %.1f%% of the requests waited for one, %.1f ms at p50. Latency counts that wait, "+
+		"latency from sending does not. If clients have more connections than that, raise --connections.", r.Connections, share, r.ConnectionWait.P50)
 }
 
 // Served counts the requests whose answer serves.

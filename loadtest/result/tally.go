@@ -61,6 +61,9 @@ type Tally struct {
 	servedTimes *hdrhistogram.Histogram
 	uncorrected *hdrhistogram.Histogram
 	lateness    *hdrhistogram.Histogram
+	wait        *hdrhistogram.Histogram // for a connection
+	waited      int64
+	atOnce      int64 // those that did not wait, which wait does not hold yet
 	timeline    []interval
 
 	// all and allErrors count from the start of the run, recent since it was
@@ -80,7 +83,7 @@ func NewTally(o workload.Options) *Tally {
 	t := &Tally{
 		o: o, window: WindowOf(&o), parts: parts, shares: make([]Share, parts.count()),
 		shed: map[string]int64{}, errors: map[ErrorKind]int64{},
-		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(),
+		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(), wait: newHistogram(),
 		recent: newCoarseHistogram(),
 	}
 	if set, ok := o.Good.Set(); ok && o.Good != "" {
@@ -112,6 +115,21 @@ func (t *Tally) Late(scheduled, lateness time.Duration) {
 	}
 }
 
+// Begun counts a request that was sent on a connection which had been free for some time. What
+// it waited for that is not the generator's lateness.
+func (t *Tally) Begun(scheduled, free, sent time.Duration) {
+	if !t.window.Has(scheduled) {
+		return
+	}
+	record(t.lateness, sent-max(scheduled, free))
+	if free > scheduled {
+		t.waited++
+		record(t.wait, free-scheduled)
+	} else {
+		t.atOnce++
+	}
+}
+
 // Retried counts that a request was sent again so often.
 func (t *Tally) Retried(scheduled time.Duration, times int) {
 	if t.window.Has(scheduled) {
@@ -132,6 +150,10 @@ func (t *Tally) Failed(scheduled, sent, now time.Duration, part Part, kind Error
 	}
 	t.errors[kind]++
 	record(t.latency, latency)
+	if kind == ErrorUnsent {
+		t.waited++
+		record(t.wait, latency)
+	}
 	if sent != workload.Never {
 		record(t.uncorrected, now-sent)
 	}
@@ -257,6 +279,9 @@ func (t *Tally) Add(other *Tally) {
 	t.servedTimes.Merge(other.servedTimes)
 	t.uncorrected.Merge(other.uncorrected)
 	t.lateness.Merge(other.lateness)
+	t.wait.Merge(other.wait)
+	t.waited += other.waited
+	t.atOnce += other.atOnce
 	for i := range other.timeline {
 		from, to := &other.timeline[i], t.at(t.window.From+time.Duration(i)*t.window.Step)
 		to.Offered += from.Offered
@@ -272,12 +297,15 @@ func (t *Tally) Add(other *Tally) {
 // ended. The load began at a time, and was measured for as long as is said.
 func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
 	o := &t.o
+	_ = t.wait.RecordValues(0, t.atOnce)
+	t.atOnce = 0
 	r := &Result{
 		URL: o.URL, Started: begin, TimelineStep: t.window.Step.Seconds(), Seconds: measured.Seconds(), Seed: o.Seed,
 		TargetRPS: o.Rate, Good: o.Good, SLOMillis: milliseconds(o.SLO),
 		Operations: map[string]int64{}, Status: map[string]int64{}, Shed: t.shed, Errors: t.errors, Misses: t.misses,
 		Latency: percentiles(t.latency), ServedLatency: percentiles(t.servedTimes),
 		UncorrectedLatency: percentiles(t.uncorrected), Lateness: percentiles(t.lateness),
+		ConnectionWait: percentiles(t.wait), Waited: t.waited, Connections: o.Connections,
 		LatencyHDR: encodeHistogram(t.latency), ServedHDR: encodeHistogram(t.servedTimes),
 	}
 	if t.targets == nil {

@@ -53,7 +53,7 @@ func (r *Result) writeRates(b *bytes.Buffer) {
 	}
 	row("goodput", rate(r.GoodputRPS), note)
 	if r.SentGoodputRPS > r.GoodputRPS+0.05*r.OfferedRPS {
-		row("at service", rate(r.SentGoodputRPS), "the same from when requests were sent: the others waited for a connection")
+		row("at service", rate(r.SentGoodputRPS), "the same from when requests were sent")
 	}
 	var operations []string
 	for op := range workload.OpCount {
@@ -109,7 +109,11 @@ func counted[K ~string](counts map[K]int64) []string {
 }
 
 // writeList writes a row of parts, in as many lines as they need.
-func writeList(b *bytes.Buffer, name string, parts []string) {
+func writeList(b *bytes.Buffer, name string, parts []string) { writeParts(b, name, parts, ",") }
+
+func writeWords(b *bytes.Buffer, name, text string) { writeParts(b, name, strings.Fields(text), "") }
+
+func writeParts(b *bytes.Buffer, name string, parts []string, separator string) {
 	const columns = 80
 	if len(parts) == 0 {
 		return
@@ -117,7 +121,7 @@ func writeList(b *bytes.Buffer, name string, parts []string) {
 	line := fmt.Sprintf("%-11s", name)
 	for i, part := range parts {
 		if i < len(parts)-1 {
-			part += ","
+			part += separator
 		}
 		if len(line)+1+len(part) > columns {
 			fmt.Fprintln(b, line)
@@ -133,7 +137,7 @@ func (r *Result) writeLatencies(b *bytes.Buffer) {
 		fmt.Fprintln(b, "no latencies: no request was answered")
 		return
 	}
-	fmt.Fprintf(b, "%-11s %14s %14s %14s\n", "latency ms", "all requests", "served", "uncorrected")
+	fmt.Fprintf(b, "%-11s %14s %14s %14s\n", "latency ms", "all requests", "served", "from sending")
 	few := false
 	row := func(name string, pick func(Percentiles) (ms float64, known bool)) {
 		fmt.Fprintf(b, "  %-9s", name)
@@ -155,6 +159,9 @@ func (r *Result) writeLatencies(b *bytes.Buffer) {
 	row("max", func(p Percentiles) (float64, bool) { return p.Max, true })
 	if few {
 		fmt.Fprintf(b, "%-11s too few: of fewer than 10 requests beyond it a percentile is a guess\n", "")
+	}
+	if r.Busy() {
+		writeWords(b, "busy", r.BusyText())
 	}
 }
 

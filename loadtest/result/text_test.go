@@ -41,14 +41,15 @@ func TestResult_TextIsAsAgreed(t *testing.T) {
 		Strategy: "fifo", Workers: 4, Capacity: &capacity,
 		Attribution: []profiles.Attribution{
 			{Kind: profiles.CPU, Unit: "nanoseconds", Total: 1100, Parts: map[profiles.Part]int64{
-				profiles.NetworkRead: 250, profiles.NetworkWrite: 300, profiles.Queueing: 50, profiles.Store: 300, profiles.Other: 100, profiles.Admin: 100,
+				profiles.Network: 550, profiles.Queue: 50, profiles.Work: 300, profiles.Other: 100, profiles.Admin: 100,
 			}},
-			{Kind: profiles.Mutex, Unit: "nanoseconds", Parts: map[profiles.Part]int64{}},
+			{Kind: profiles.Allocs, Unit: "bytes", Parts: map[profiles.Part]int64{}},
 		},
 	}
 	late := *full
 	late.Attribution, late.ServerCPUMicros, late.Capacity, late.Strategy = nil, nil, nil, "unbounded"
 	late.Lateness.P99, late.Lateness.Max, late.OfferedRPS, late.GoodputRPS, late.Seconds = 3.1, 5.2, 21_000, 19_400, 4.2
+	late.Waited, late.Connections, late.ConnectionWait = 186_301, 64, Percentiles{P50: 9400.31, Count: 200_100}
 	late.Partial = "interrupted 4.2 s after its start"
 	for name, r := range map[string]*Result{
 		"full": full,

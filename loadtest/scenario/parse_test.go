@@ -38,7 +38,7 @@ question: >
   lines?
 expectation: |
   Three
-service: {strategy: lifo, workers: 3, capacity: 5, objective: 80ms, sync: "interval:10ms", pools: split, store_delay: "exp:4ms",
+service: {strategy: lifo, workers: 3, capacity: 5, objective: 80ms, sync: "interval:10ms", store_delay: "exp:4ms",
   store_parallel: 9, nodes: 100, slow_node: 0.1, balance: random}
 load:
   connections: 7
@@ -60,7 +60,7 @@ seed: 18446744073709551615
 		Name: "a", Title: "A: title", Question: "Two lines?", Expectation: "Three",
 		Duration: time.Minute, Repetitions: 4, Seed: 1<<64 - 1, SLO: 50 * time.Millisecond, Timeout: time.Second,
 		Combinations: []Combination{{
-			Strategy: "lifo", Workers: 3, Capacity: 5, Objective: "80ms", Sync: "interval:10ms", Pools: "split", StoreDelay: "exp:4ms",
+			Strategy: "lifo", Workers: 3, Capacity: 5, Objective: "80ms", Sync: "interval:10ms", StoreDelay: "exp:4ms",
 			StoreParallel: 9, Nodes: 100, SlowNode: 0.1, Balance: "random",
 			Connections: 7, SlowClients: 200, Mix: "put=100", Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "0.95x",
 		}},
@@ -87,6 +87,12 @@ load: {rate: [1, 2x]}`, []string{"lifo w0 c0 n0 1", "lifo w0 c0 n0 2x", "fifo w0
 		{"what a strategy does not have makes no combination", `
 service: {strategy: [sync, unbounded, fifo], capacity: [8, 9], workers: 2}`,
 			[]string{"sync w0 c0 n0 max", "unbounded w2 c0 n0 max", "fifo w2 c8 n0 max", "fifo w2 c9 n0 max"}},
+		{"one capacity for several is not auto's", `
+service: {strategy: [fifo, auto], capacity: 8}`, []string{"fifo w0 c8 n0 max", "auto w0 c0 n0 max"}},
+		{"auto alone has it", `
+service: {strategy: auto, capacity: 8}`, []string{"auto w0 c8 n0 max"}},
+		{"and where capacities are compared", `
+service: {strategy: [fifo, auto], capacity: [8, 9]}`, []string{"fifo w0 c8 n0 max", "fifo w0 c9 n0 max", "auto w0 c8 n0 max", "auto w0 c9 n0 max"}},
 		{"cases override, and multiply for themselves", `
 service: {strategy: lifo, workers: [1, 2]}
 cases:
@@ -129,32 +135,6 @@ func TestParse_KnowsAllStrategies(t *testing.T) {
 	require.ElementsMatch(t, strategies.Names(), some)
 }
 
-// A peer stands among the strategies, and its combinations do not differ by what
-// it does not know.
-func TestParse_Peers(t *testing.T) {
-	t.Parallel()
-	s, err := Parse("a.yaml", []byte(head+"service: {strategy: [fifo, \"peer:limiter\"], workers: [4, 8], capacity: [64, 256], objective: none, pools: shared}"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"fifo w4 c64 n0 max", "fifo w4 c256 n0 max", "fifo w8 c64 n0 max", "fifo w8 c256 n0 max", "peer:limiter w0 c0 n0 max"}, labels(s))
-	require.Empty(t, s.Combinations[4].Pools)
-	require.Empty(t, s.Combinations[4].Objective)
-	_, ok := s.Combinations[0].Peer()
-	require.False(t, ok)
-	name, ok := s.Combinations[4].Peer()
-	require.True(t, ok)
-	require.Equal(t, "limiter", name)
-	// The workers are those that sleep in the place of the store.
-	s, err = Parse("a.yaml", []byte(head+"service: {strategy: peer:plain, workers: 8, capacity: 64, store_delay: 4ms}"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"peer:plain w8 c0 n0 max"}, labels(s))
-	_, err = Parse("a.yaml", []byte(head+"service: {strategy: [fifo, peer:plain]}"))
-	require.ErrorContains(t, err, "a.yaml:3: service.strategy[1]: is not a plain value; what has a colon needs quotes")
-	for _, name := range []string{"'peer:'", "peer:Limiter", "'peer:a b'", "peer:a/b"} {
-		_, err = Parse("a.yaml", []byte(head+"service: {strategy: "+name+"}"))
-		require.ErrorContains(t, err, "is not the name of a peer", name)
-	}
-}
-
 func TestParse_WritesOver(t *testing.T) {
 	t.Parallel()
 	text := []byte(head + `service: {strategy: [fifo, sync], workers: 4, capacity: 64}
@@ -163,13 +143,13 @@ cases:
   - service: {strategy: lifo}
 short: {cases: [{service: {strategy: fifo}}]}
 `)
-	s, err := Parse("a.yaml", text, Settings{"strategy": {"codel", "peer:limiter"}, "connections": {"9"}})
+	s, err := Parse("a.yaml", text, Settings{"strategy": {"codel", "edf"}, "connections": {"9"}})
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"codel w4 c64 n9 0.9x", "codel w4 c64 n9 2x", "peer:limiter w0 c0 n9 0.9x", "peer:limiter w0 c0 n9 2x",
-		"codel w4 c64 n9 max", "peer:limiter w0 c0 n9 max",
+		"codel w4 c64 n9 0.9x", "codel w4 c64 n9 2x", "edf w4 c64 n9 0.9x", "edf w4 c64 n9 2x",
+		"codel w4 c64 n9 max", "edf w4 c64 n9 max",
 	}, labels(s))
-	require.Equal(t, []string{"codel w4 c64 n9 max", "peer:limiter w0 c0 n9 max"}, labels(s.Short))
+	require.Equal(t, []string{"codel w4 c64 n9 max", "edf w4 c64 n9 max"}, labels(s.Short))
 	_, err = Parse("a.yaml", text, Settings{"strategy": {"best"}})
 	require.ErrorContains(t, err, `strategy: unknown strategy "best"`)
 	require.NotContains(t, err.Error(), "a.yaml", "which does not say so")
@@ -255,7 +235,6 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "service: {sync: 'interval:0'}":                               `a.yaml:3: service.sync: "interval:0" is not`,
 		head + "service: {objective: 10us}":                                  `a.yaml:3: service.objective: "10us" is not a duration from 100µs to 1h0m0s, none, or unset`,
 		head + "load: {think: -1s}":                                          `a.yaml:3: load.think: "-1s" is not 0 or a duration up to 1h`,
-		head + "service: {pools: two}":                                       `a.yaml:3: service.pools: "two" is not shared or split`,
 		head + "service: {store_delay: -1s}":                                 `a.yaml:3: service.store_delay: "-1s" is not 0, a duration such as 4ms, exp:4ms or bimodal:1ms,30ms,0.1, up to 1h`,
 		head + "service: {nodes: 10001}":                                     `a.yaml:3: service.nodes: "10001" is not a whole number from 1 to 10000`,
 		head + "service: {slow_node: 1e-1}":                                  `a.yaml:3: service.slow_node: "1e-1" is not a speed above 0, up to 100, where that of the other nodes is 1`,

@@ -32,7 +32,7 @@ type Scenario struct {
 // Combination is one setting of the service under one load. An empty or zero
 // field leaves the service's or the generator's default.
 type Combination struct {
-	// Strategy may be a peer's name instead: see Peer.
+	// Strategy may name a service instead: see Command.
 	Strategy string `json:"strategy"`
 	Workers  int    `json:"workers,omitempty"`
 	Capacity int    `json:"capacity,omitempty"`
@@ -40,7 +40,6 @@ type Combination struct {
 	// Scenario.SLO: a duration, NoObjective, or Unset for a service that is told nothing.
 	Objective  string `json:"objective,omitempty"`
 	Sync       string `json:"sync,omitempty"`
-	Pools      string `json:"pools,omitempty"`
 	StoreDelay string `json:"store_delay,omitempty"`
 	// StoreParallel is how many operations the delayed store does at once, 0 for as
 	// many as come.

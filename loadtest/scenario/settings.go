@@ -30,14 +30,6 @@ const all = "all"
 // maxNodes is how many services there may be behind a load balancer.
 const maxNodes = 10_000
 
-// peer comes before the name of what is compared with strategies and is none: a
-// server of the same protocol, such as those of loadtest/peers.
-const peer = "peer:"
-
-// Peer returns the name of the peer that the combination asks for in the place of
-// a strategy, if it does.
-func (c *Combination) Peer() (name string, ok bool) { return strings.CutPrefix(c.Strategy, peer) }
-
 // command comes before the name of a service that is started by a command.
 const command = "service:"
 
@@ -59,12 +51,10 @@ var settings = []setting{
 		if value == all {
 			return nil
 		}
-		for _, of := range []struct{ prefix, what string }{{peer, "peer, such as peer:limiter"}, {command, "service, such as service:nginx"}} {
-			if name, ok := strings.CutPrefix(value, of.prefix); ok && !isName(name) {
-				return fmt.Errorf("%q is not the name of a %s", value, of.what)
-			} else if ok {
-				return nil
-			}
+		if name, ok := strings.CutPrefix(value, command); ok && !isName(name) {
+			return fmt.Errorf("%q is not the name of a service, such as service:nginx", value)
+		} else if ok {
+			return nil
 		}
 		_, err := strategies.Lookup(value)
 		return err
@@ -91,13 +81,6 @@ var settings = []setting{
 			return nil
 		}
 		return fmt.Errorf("%q is not always, never or an interval such as interval:10ms", value)
-	}},
-	{"pools", false, func(c *Combination, value string) error {
-		c.Pools = value
-		if value != "shared" && value != "split" {
-			return fmt.Errorf("%q is not shared or split", value)
-		}
-		return nil
 	}},
 	{"store_delay", false, func(c *Combination, value string) error {
 		c.StoreDelay = value
@@ -207,7 +190,7 @@ func parseNumber(text string, most float64) (number float64, ok bool) {
 	return number, err == nil && strings.Trim(text, "0123456789.") == "" && number > 0 && number <= most
 }
 
-// isName tells whether a peer or a service may be called so.
+// isName tells whether a service may be called so.
 func isName(name string) bool {
 	return name != "" && len(name) <= 40 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
@@ -248,8 +231,8 @@ func setCount(field *int, value string, most int) error {
 
 // Combinations returns the product of the settings, each combination once: where
 // a strategy has no queue or no bound, or takes no workers, its combinations do
-// not differ by them; nor do a peer's by what it does not know, nor those with a rate by how
-// long connections think. Without a strategy it is fifo, without a rate it is max.
+// not differ by them; nor do those with a rate by how long connections think. One capacity for several strategies is not auto's, which has a
+// default of its own. Without a strategy it is fifo, without a rate it is max.
 func (s Settings) Combinations() ([]Combination, error) {
 	with := Settings{"strategy": {"fifo"}, "rate": {"max"}}
 	maps.Copy(with, s)
@@ -294,22 +277,19 @@ func (s Settings) normalize(combinations []Combination) error {
 	if len(s["fill"]) > 0 && len(s["keys"]) > 0 {
 		return errors.New("keys: not together with fill, which says already how many there are")
 	}
+	// One capacity for several strategies is that of those without a default of their own.
+	ofAll := len(s["capacity"]) == 1 && (len(s["strategy"]) > 1 || s["strategy"][0] == all)
 	for i := range combinations {
 		c := &combinations[i]
-		if spec, _ := strategies.Lookup(c.Strategy); spec.Inline {
+		switch spec, _ := strategies.Lookup(c.Strategy); {
+		case spec.Inline:
 			c.Workers, c.Capacity = 0, 0
-		} else if c.Strategy == "unbounded" {
+		case c.Strategy == "unbounded", spec.DefaultCapacity > 0 && ofAll:
 			c.Capacity = 0
 		}
-		if _, ok := c.Peer(); ok {
-			c.Capacity, c.Pools, c.Objective = 0, "", ""
-			if c.StoreDelay == "" || c.StoreDelay == "0" {
-				c.Workers = 0 // those that wait in the place of the store
-			}
-		}
-		if _, ok := c.Command(); ok && (c.Workers > 0 || c.Capacity > 0 || c.Objective != "" || c.Sync != "" || c.Pools != "" || c.StoreDelay != "" ||
+		if _, ok := c.Command(); ok && (c.Workers > 0 || c.Capacity > 0 || c.Objective != "" || c.Sync != "" || c.StoreDelay != "" ||
 			c.StoreParallel > 0 || c.Fill > 0) {
-			return errors.New("service: a command is given no workers, capacity, objective, sync, pools, store_delay, store_parallel and fill; say what it needs in the command")
+			return errors.New("service: a command is given no workers, capacity, objective, sync, store_delay, store_parallel and fill; say what it needs in the command")
 		}
 		if c.Rate != "max" {
 			c.Think = ""

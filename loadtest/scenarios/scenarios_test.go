@@ -16,7 +16,7 @@ import (
 func TestOpen_EveryScenarioIsWhole(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
-		"big-store", "durability", "every-strategy", "few-connections", "fleet", "fleet-storm", "overload", "passive-wait", "pool-or-not", "queue-length", "rejection-policy",
+		"big-store", "durability", "every-strategy", "few-connections", "fleet", "fleet-storm", "impatient", "overload", "passive-wait", "pool-or-not", "queue-length", "rejection-policy",
 		"retry-storm", "slow-work", "workers",
 	}, Names())
 	for _, name := range Names() {
@@ -84,7 +84,7 @@ func TestOpen_OverloadIsWhole(t *testing.T) {
 	plain := func(rate string, slow int) bool {
 		return has(func(c scenario.Combination) bool {
 			return c == scenario.Combination{
-				Strategy: "auto", Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", StoreParallel: 8, Sync: "never",
+				Strategy: "lifo", Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", StoreParallel: 8, Sync: "never",
 				Connections: 4000, Mix: "get=100", Rate: rate, SlowClients: slow,
 			}
 		})
@@ -159,7 +159,7 @@ func TestOpen_TheStudyFitsItsTime(t *testing.T) {
 		perCapacity = 15 * time.Second
 	)
 	// Those that are simulated rather than run are not part of the study.
-	simulated := []string{"fleet", "fleet-storm", "overload", "retry-storm"}
+	simulated := []string{"fleet", "fleet-storm", "impatient", "overload", "retry-storm"}
 	var total time.Duration
 	for _, name := range Names() {
 		if slices.Contains(simulated, name) {

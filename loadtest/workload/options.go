@@ -91,6 +91,10 @@ type Options struct {
 	// AdminToken is the bearer token of the admin plane, if it asks for one.
 	AdminToken string
 
+	// ServerCPU, if set, tells the CPU time that the server has used so far, where there is no
+	// admin plane to ask.
+	ServerCPU func() (time.Duration, error)
+
 	// Progress, if set, is called about twice a second from a goroutine of Run.
 	Progress func(Progress)
 }

@@ -98,10 +98,6 @@ function sample(i) {
     marker(i, 15, 6, 3.4));
 }
 
-/** A box in the colour of a part of the service: p in bars, f in flame graphs. */
-const box = (part, where = 'p') => svg('svg', { class: 'box', viewBox: '0 0 12 12', 'aria-hidden': 'true' },
-  svg('rect', { class: part === data.parts.length - 1 ? 'rest' : undefined, width: 12, height: 12, rx: 2, fill: `var(--${where}${part})` }));
-
 const tip = document.getElementById('tip');
 
 /** Shows the tooltip beside a point of the window: a title and rows of

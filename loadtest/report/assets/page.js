@@ -5,14 +5,11 @@ const drawers = new Map(); // from an element to what draws into it
 for (const figure of document.querySelectorAll('figure[data-chart]')) {
   const spec = data.charts[figure.dataset.chart];
   const plot = figure.querySelector('.plot');
-  drawers.set(plot, () => (spec.kind === 'lines' ? drawLines : drawBars)(plot, spec));
+  drawers.set(plot, () => drawLines(plot, spec));
   const numbers = figure.querySelector('.numbers');
   numbers.addEventListener('toggle', () => {
-    if (numbers.open) (spec.kind === 'lines' ? linesTable : barsTable)(numbers.querySelector('.scroll'), spec);
+    if (numbers.open) linesTable(numbers.querySelector('.scroll'), spec);
   });
-}
-for (const figure of document.querySelectorAll('figure[data-flame]')) {
-  drawers.set(figure.querySelector('.plot'), makeFlame(figure));
 }
 
 // What is hidden has no width; it is drawn when it gets one.
@@ -75,7 +72,7 @@ function standAlone(title) {
   for (const figure of document.querySelectorAll('figure[data-chart]')) {
     const spec = data.charts[figure.dataset.chart];
     const name = [figure.querySelector('strong').textContent, figure.closest('.panel')?.ariaLabel].filter(Boolean).join(': ');
-    if (spec.kind !== 'lines' || !name.startsWith(title)) continue;
+    if (!name.startsWith(title)) continue;
     const highest = Math.max(...spec.series.flatMap(s => s.points.map(p => p[1])));
     const series = [];
     for (const s of spec.series) {

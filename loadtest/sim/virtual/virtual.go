@@ -61,6 +61,9 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 		now := r.Arrival + r.Latency
 		tally.Offered(r.Arrival, part)
 		tally.Retried(r.Arrival, max(0, r.Attempts-1))
+		if r.Attempts > 0 && o.Rate > 0 {
+			tally.Begun(r.Arrival, r.Sent, r.Sent)
+		}
 		switch {
 		case r.Outcome == sim.Served:
 			tally.Answered(r.Arrival, r.Sent, now, part, statusOf(k.op), "")
@@ -129,9 +132,6 @@ type kind struct {
 
 // config returns what a run is, and the kinds of its classes.
 func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Config, []kind, error) {
-	if c.Pools == "split" {
-		return sim.Config{}, nil, errors.New("pools: split ones are not simulated")
-	}
 	work := s.Work
 	if c.StoreDelay != "" && c.StoreDelay != "0" {
 		var err error

@@ -148,7 +148,6 @@ func TestService_WhatItCannot(t *testing.T) {
 		service     Service
 		combination scenario.Combination
 	}{
-		"pools: split":                 {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Pools: "split"}},
 		"how long does a request take": {Service{}, scenario.Combination{Strategy: "fifo"}},
 		"store_delay":                  {Service{}, scenario.Combination{Strategy: "fifo", StoreDelay: "soon"}},
 		"balance":                      {Service{Work: sim.Constant(ms)}, scenario.Combination{Strategy: "fifo", Nodes: 2, Balance: "best"}},

@@ -1,7 +1,7 @@
-// Package reporttest makes results as the load lab writes them, without running
-// anything, to try reports on. Their figures come from a rough model of queues
-// at their limits; nothing is to be learned from them but how they look.
-package reporttest
+package report
+
+// Results as the load lab writes them, made without running anything. Their figures come from a
+// rough model of queues at their limits; nothing is to be learned from them but how they look.
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -24,8 +25,8 @@ import (
 	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
-// Repetitions is how many runs each combination of a comparison has.
-const Repetitions = 4
+// repetitions is how many runs each combination of a comparison has.
+const repetitions = 4
 
 var began = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 
@@ -38,27 +39,18 @@ var (
 // capacity is what the service of the model serves a second.
 const capacity = 30_000
 
-// Rates writes a comparison of strategies at several rates into a folder.
-func Rates(dir string) error {
-	return write(dir, scenario.Scenario{
-		Name: "past-capacity", Title: "Every strategy past its capacity",
-		Question:    "Below and past the capacity: which strategy still answers within 100 ms, and at what price?",
-		Expectation: "Newest-first keeps its goodput past the capacity; a long first-in first-out queue loses all of it.",
-	}, []string{"fifo", "lifo", "drop-oldest", "unbounded", "sync"}, []string{"0.5x", "0.8x", "1.1x", "1.5x", "2x"}, []string{"put=50,get=50"})
-}
-
-// Mixes writes a comparison of strategies under two closed loops into a folder.
-func Mixes(dir string) error {
-	return write(dir, scenario.Scenario{
+// writeMixes writes a comparison of strategies under two closed loops into a folder.
+func writeMixes(dir string) error {
+	return writeSample(dir, scenario.Scenario{
 		Name: "pool-or-not", Title: "A pool of workers, or none?",
 		Question:    "Does a pool of workers behind a queue serve more than connections that do the work themselves?",
 		Expectation: "A pool served up to 18% more PUT and 13% more GET requests than none.",
 	}, []string{"sync", "unbounded", "fifo", "lifo"}, []string{"max"}, []string{"put=100", "get=100"})
 }
 
-// write makes a comparison of the product of its arguments.
-func write(dir string, s scenario.Scenario, strategies, rates, mixes []string) error {
-	s.Duration, s.Warmup, s.Repetitions, s.Seed = 10*time.Second, 2*time.Second, Repetitions, 1
+// writeSample makes a comparison of the product of its arguments.
+func writeSample(dir string, s scenario.Scenario, strategies, rates, mixes []string) error {
+	s.Duration, s.Warmup, s.Repetitions, s.Seed = 10*time.Second, 2*time.Second, repetitions, 1
 	s.SLO, s.Timeout = 100*time.Millisecond, 10*time.Second
 	c := &lab.Comparison{
 		Machine: onDisk,
@@ -85,7 +77,7 @@ func write(dir string, s scenario.Scenario, strategies, rates, mixes []string) e
 					c.Capacity[load] = capacity
 				}
 				var results []*result.Result
-				for i := range Repetitions {
+				for i := range repetitions {
 					r := model{strategy, times, rate == "max", 1 + 0.02*random.NormFloat64()}.run(random)
 					if i > 0 {
 						r.Profiles = nil // one is enough to be drawn
@@ -111,16 +103,16 @@ func write(dir string, s scenario.Scenario, strategies, rates, mixes []string) e
 	return os.WriteFile(filepath.Join(dir, "comparison.json"), content, 0o644)
 }
 
-// Run writes one result, with its profiles beside it.
-func Run(path string) error {
+// writeRun writes one result, with its profiles beside it.
+func writeRun(path string) error {
 	r := model{"fifo", 1.3, false, 1}.run(rand.New(rand.NewPCG(3, 4)))
 	r.Command = "loadtest run --rate 39000 --admin http://127.0.0.1:6060"
 	r.Errors = map[result.ErrorKind]int64{result.ErrorTimeout: 12}
 	return r.Save(path)
 }
 
-// Saturation writes the result of a search for the breaking point.
-func Saturation(path string) error {
+// writeSaturation writes the result of a search for the breaking point.
+func writeSaturation(path string) error {
 	s := &lab.Saturation{
 		Command: "loadtest saturate", URL: "http://127.0.0.1:8080", Machine: sender, Started: began, Seconds: 74, Share: 0.99, SLOMillis: 100,
 		Strategy: "fifo", Workers: 2, BreakingPointRPS: 29_400, Low: 29_400, High: 30_300, Limit: lab.LimitServer,
@@ -191,7 +183,7 @@ func (m model) run(random *rand.Rand) *result.Result {
 		CompletedRPS: offered, ServedRPS: offered, GoodputRPS: share * offered, SLOMillis: 100, Requests: int64(offered * seconds),
 		Operations: map[string]int64{"put": int64(offered * seconds / 2), "get": int64(offered * seconds / 2)},
 		Status:     map[string]int64{"200": int64(served * seconds)}, Shed: map[string]int64{},
-		Latency: percentiles(all), ServedLatency: percentiles(ok), UncorrectedLatency: percentiles(ok),
+		Latency: sampled(all), ServedLatency: sampled(ok), UncorrectedLatency: sampled(ok),
 		TimelineStep: 0.5, Machine: &sender, LatencyHDR: encode(all), ServedHDR: encode(ok), ClientCPUMicros: 7.5, Strategy: m.strategy, Workers: 2,
 	}
 	if m.closed {
@@ -229,7 +221,9 @@ func (m model) run(random *rand.Rand) *result.Result {
 		if err := p.Write(&b); err == nil {
 			r.Profiles[kind] = b.Bytes()
 		}
-		r.Attribution = append(r.Attribution, profiles.Attribute(p, kind))
+		if slices.Contains(profiles.Attributed, kind) {
+			r.Attribution = append(r.Attribution, profiles.Attribute(p, kind))
+		}
 	}
 	return r
 }
@@ -283,7 +277,7 @@ func pprof(kind profiles.Kind, micros float64, inline bool) *profile.Profile {
 	return p
 }
 
-func percentiles(h *hdrhistogram.Histogram) result.Percentiles {
+func sampled(h *hdrhistogram.Histogram) result.Percentiles {
 	at := func(p float64) float64 { return float64(h.ValueAtPercentile(p)) / 1e3 }
 	return result.Percentiles{Mean: h.Mean() / 1e3, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.Max()) / 1e3, Count: h.TotalCount()}
 }
