@@ -461,7 +461,7 @@ func (e *Executor) storeView(read func(store.View) error) (err error) {
 
 func (e *Executor) storeTransact(b *batch) (c store.Commit, err error) {
 	defer rescueWrite(&err)
-	return e.store.Transact(b.expected(), func(v store.View) ([]store.Write, error) {
+	return e.store.Transact(b.looks(), func(v store.View) ([]store.Write, error) {
 		e.table.doubts(b, e.store)
 		b.fill(v)
 		return b.writes, nil

@@ -158,23 +158,40 @@ func (e *Executor) view(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	done(t)
 }
 
-// expected returns the keys that the tasks of b look at.
-func (b *batch) expected() (keys [][]byte) {
+// looks returns what the tasks of b look at.
+func (b *batch) looks() (looks []store.Look) {
 	for _, t := range b.tasks {
 		op := t.Payload.(*Op)
-		if op.Kind != Batch {
-			if !op.If.IsZero() {
-				keys = append(keys, op.Key)
-			}
-			continue
-		}
-		for i := range op.Steps.Ops {
-			if s := &op.Steps.Ops[i]; s.Kind == Get || !s.If.IsZero() {
-				keys = append(keys, s.Key)
-			}
+		switch {
+		case op.Kind == Batch:
+			looks = op.Steps.appendLooks(looks)
+		case !op.If.IsZero():
+			looks = append(looks, store.Look{Key: op.Key})
 		}
 	}
-	return keys
+	return looks
+}
+
+// appendLooks appends what the steps look at that is stored. What a step before has
+// written is not.
+func (s *Steps) appendLooks(looks []store.Look) []store.Look {
+	room := s.MaxBytes
+	written := make(map[string]struct{})
+	for i := range s.Ops {
+		step := &s.Ops[i]
+		if _, own := written[string(step.Key)]; !own {
+			switch {
+			case step.Kind == Get:
+				looks = append(looks, store.Look{Key: step.Key, Room: &room})
+			case !step.If.IsZero():
+				looks = append(looks, store.Look{Key: step.Key})
+			}
+		}
+		if step.Kind != Get {
+			written[string(step.Key)] = struct{}{}
+		}
+	}
+	return looks
 }
 
 // fill makes the writes of the tasks that are not idle already. The view may be nil if
@@ -274,10 +291,12 @@ func (p *present) get(key []byte) (r Result, err error) {
 		r = Result{Found: true, Value: w.Value, TTL: w.TTL, Tag: w.Tag}
 	} else {
 		value, m, err := p.view.Get(key)
-		if errors.Is(err, store.ErrNotFound) {
+		switch {
+		case errors.Is(err, store.ErrNotFound):
 			return r, nil
-		}
-		if err != nil {
+		case errors.Is(err, store.ErrLeftOut):
+			return r, ErrTooLarge
+		case err != nil:
 			return r, err
 		}
 		r = Result{Found: true, Value: value, TTL: m.TTL, Tag: m.Tag}

@@ -63,6 +63,9 @@ type shard struct {
 
 func (s *shard) init(memory []byte, seed maphash.Seed) {
 	s.seed = seed
+	if len(memory) == 0 {
+		return
+	}
 	n := max(8, len(memory)/indexEvery)
 	s.index = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(memory))), n) //nolint:gosec // the memory is aligned and long enough
 	ghosts := max(2, n/2) &^ 1

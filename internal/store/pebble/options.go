@@ -42,7 +42,7 @@ type Options struct {
 	// against it, and sized by it and ValueBytes. Zero means 64 MiB.
 	CacheBytes int64
 	// ValueBytes is the size of the cache of values in front of Pebble, on top of
-	// CacheBytes. Less than values.MinBytes means none.
+	// CacheBytes. In less than values.MinBytes nothing is kept.
 	ValueBytes int64
 	// MaxOpenFiles is how many tables are kept open. Zero means 8192: one that is
 	// used stays open then, as 10 GB are some thousand tables, and opening one

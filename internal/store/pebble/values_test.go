@@ -196,7 +196,8 @@ func TestStore_TransactIsOneStep(t *testing.T) {
 			for worker := range workers {
 				all.Go(func() {
 					for range rounds {
-						c, err := s.Transact([][]byte{[]byte("n")}, func(v store.View) ([]store.Write, error) {
+						room := 1 << 20
+						c, err := s.Transact([]store.Look{{Key: []byte("n"), Room: &room}}, func(v store.View) ([]store.Write, error) {
 							old, _, err := v.Get([]byte("n"))
 							if err != nil && len(old) > 0 {
 								return nil, err
@@ -231,10 +232,10 @@ func TestStore_SweepsWhatHasExpired(t *testing.T) {
 		require.NoError(t, apply(s, putFor(fmt.Sprintf("gone%05d", i), strings.Repeat("v", 100), 10), put(fmt.Sprintf("kept%05d", i), "v")))
 	}
 	require.NoError(t, apply(s, putFor("later", "v", 1000), putFor("replaced", "old", 10), putFor("deleted", "v", 10)))
-	require.NoError(t, s.cur.db.Flush())
-	require.NoError(t, s.cur.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
+	require.NoError(t, s.cur.Load().db.Flush())
+	require.NoError(t, s.cur.Load().db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
 	require.NoError(t, apply(s, put("replaced", "new"), del("deleted")))
-	require.NoError(t, s.cur.db.Flush())
+	require.NoError(t, s.cur.Load().db.Flush())
 	removed := func() int {
 		n, _ := s.sweep()
 		return n
@@ -246,12 +247,12 @@ func TestStore_SweepsWhatHasExpired(t *testing.T) {
 	require.NoError(t, apply(s, putFor("gone00007", "anew", 100)))
 	require.Equal(t, n-1, removed())
 	require.Zero(t, removed(), "once is enough")
-	require.NoError(t, s.cur.db.Flush())
+	require.NoError(t, s.cur.Load().db.Flush())
 	require.Zero(t, removed(), "what was removed does not show again")
 	require.Equal(t, "new", get(t, s, "replaced"))
 	require.Equal(t, "v", get(t, s, "later"))
 	require.Equal(t, "anew", get(t, s, "gone00007"))
-	it, err := s.cur.db.NewIter(nil)
+	it, err := s.cur.Load().db.NewIter(nil)
 	require.NoError(t, err)
 	stored := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -265,7 +266,7 @@ func TestStore_SweepsWhatHasExpired(t *testing.T) {
 func requireSwept(t testing.TB, s *Store) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		it, err := s.cur.db.NewIter(nil)
+		it, err := s.cur.Load().db.NewIter(nil)
 		require.NoError(t, err)
 		found := it.First()
 		require.NoError(t, it.Close())
@@ -308,8 +309,8 @@ func TestStore_SweepsWhatIsLeft(t *testing.T) {
 		},
 		"after a power cut behind a compaction": func(t *testing.T, s *Store, mem *vfs.MemFS) (string, vfs.FS) {
 			t.Helper()
-			require.NoError(t, s.cur.db.Flush())
-			require.NoError(t, s.cur.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
+			require.NoError(t, s.cur.Load().db.Flush())
+			require.NoError(t, s.cur.Load().db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
 			return "d", mem.CrashClone(vfs.CrashCloneCfg{})
 		},
 		"in a copy": func(t *testing.T, s *Store, mem *vfs.MemFS) (string, vfs.FS) {
@@ -345,15 +346,15 @@ func TestStore_NotesOnlyWhatExpires(t *testing.T) {
 	dir := t.TempDir()
 	s := openOnly(t, Options{Dir: dir})
 	require.NoError(t, apply(s, put("\x00", "v"), del("b")))
-	require.False(t, s.cur.expiring.Load())
+	require.False(t, s.cur.Load().expiring.Load())
 	require.NoError(t, s.Close())
 	s = openOnly(t, Options{Dir: dir})
-	require.False(t, s.cur.expiring.Load())
+	require.False(t, s.cur.Load().expiring.Load())
 	require.NoError(t, apply(s, putFor("a", "v", 1000)))
-	require.True(t, s.cur.expiring.Load())
+	require.True(t, s.cur.Load().expiring.Load())
 	require.NoError(t, s.Close())
 	s = open(t, Options{Dir: dir})
-	require.True(t, s.cur.expiring.Load())
+	require.True(t, s.cur.Load().expiring.Load())
 	require.Equal(t, []string{"\x00", "a"}, keysOf(t, s))
 }
 
