@@ -52,7 +52,7 @@ func requireAgree(t *testing.T, s *Store, keys []string) {
 func TestGet_Again(t *testing.T) {
 	t.Parallel()
 	w := newWall()
-	s := open(t, Options{Dir: t.TempDir(), Sync: Never, ValueBytes: 1 << 20, Now: w.now, SweepInterval: time.Hour})
+	s := open(t, Options{Dir: t.TempDir(), Sync: Never, ValueBytes: 1 << 20, now: w.now, SweepInterval: time.Hour})
 	small, large := "small", string(make([]byte, 5000))
 	require.NoError(t, apply(s, put("small", small), putFor("large", large, 100), put("huge", string(make([]byte, values.MaxValue+1)))))
 	require.NoError(t, s.cur.Load().db.Flush())
@@ -91,7 +91,7 @@ func TestGet_Again(t *testing.T) {
 	require.EqualValues(t, 1, m.TTL)
 	w.move(500 * time.Millisecond)
 	require.Equal(t, "absent", get(t, s, "large"))
-	w.move(-time.Minute)
+	w.jump(-time.Minute)
 	require.Equal(t, "absent", get(t, s, "large"))
 	require.NoError(t, apply(s, del("small")))
 	require.Equal(t, "absent", get(t, s, "small"))

@@ -263,6 +263,7 @@ func (s *Store) watchLoop() {
 	for {
 		select {
 		case <-t.C:
+			s.clock.watch(s.opts.Logger)
 			s.watch()
 		case <-s.closing:
 			return

@@ -109,7 +109,8 @@ func Open(o Options) (*Store, error) {
 	s.lines.log = o.Logger
 	s.stall.init(o.OnResume)
 	s.commits.New = func() any { return new(commit) }
-	s.clock.now = o.Now
+	s.clock.now = o.now
+	s.clock.read()
 
 	if err := s.claim(); err != nil {
 		return nil, err

@@ -367,9 +367,25 @@ func (s *Store) gather(v *looked, looks []store.Look) error {
 	if len(looks) == 0 {
 		return nil
 	}
-	// Writes are held up, so that none is under way when the tickets are taken.
+	it, missing, err := s.announce(v, looks)
+	if err != nil {
+		return s.readError(err)
+	}
+	for _, l := range missing {
+		s.gatherOne(it, v.keys[string(l.Key)], l)
+	}
+	if err := it.Close(); err != nil {
+		return s.readError(err)
+	}
+	return nil
+}
+
+// announce takes tickets for those keys of which nothing is known that still holds, and
+// returns them, with an iterator over what is stored. Writes are held up meanwhile, so that
+// none is under way.
+func (s *Store) announce(v *looked, looks []store.Look) (it *pebble.Iterator, missing []store.Look, err error) {
 	s.order.Lock()
-	var missing []store.Look
+	defer s.order.Unlock()
 	for _, l := range looks {
 		f := v.keys[string(l.Key)]
 		if f != nil && s.values.Holds(f.ticket) && (f.value != nil || l.Room == nil) {
@@ -381,18 +397,8 @@ func (s *Store) gather(v *looked, looks []store.Look) error {
 		v.keys[string(l.Key)] = &finding{ticket: s.values.Ticket(l.Key)}
 		missing = append(missing, l)
 	}
-	it, err := inst.db.NewIter(&pointRead)
-	s.order.Unlock()
-	if err != nil {
-		return s.readError(err)
-	}
-	for _, l := range missing {
-		s.gatherOne(it, v.keys[string(l.Key)], l)
-	}
-	if err := it.Close(); err != nil {
-		return s.readError(err)
-	}
-	return nil
+	it, err = v.inst.db.NewIter(&pointRead)
+	return it, missing, err
 }
 
 // gatherOne reads a key.
