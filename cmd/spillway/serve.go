@@ -233,6 +233,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Store:      s.store.Store,
 		MaxCommits: 4 * writers,
 		Unblocked:  s.unblocked,
+		Logger:     log,
 		Epoch:      epoch,
 		Events:     executor.Events{Committed: s.metrics.Committed, Operated: s.metrics.Operated},
 	})

@@ -19,6 +19,9 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +77,9 @@ type Options struct {
 	// Unblocked is called when Blocked(false) has become false because a batch is
 	// durable. It must not block. Nil means that nobody wants to know.
 	Unblocked func()
+	// Logger is told when the store panics, with the stack, at most once a second. Nil
+	// means slog.Default.
+	Logger *slog.Logger
 	// Epoch is the zero of the clock of Task.Started. The zero value means that
 	// tasks do not tell when they were started.
 	Epoch  time.Time
@@ -94,6 +100,8 @@ type Executor struct {
 
 	maxCommits int64
 	unblocked  func()
+	log        *slog.Logger
+	panicked   atomic.Int64 // when that was logged last, in nanoseconds since the epoch
 	// commits counts the batches that were handed on and are not yet durable.
 	commits atomic.Int64
 }
@@ -110,7 +118,12 @@ func Open(o Options) *Executor {
 
 		maxCommits: int64(max(1, o.MaxCommits)),
 		unblocked:  o.Unblocked,
+		log:        o.Logger,
 	}
+	if e.log == nil {
+		e.log = slog.Default()
+	}
+	e.panicked.Store(math.MinInt64 / 2)
 	if e.unblocked == nil {
 		e.unblocked = func() {}
 	}
@@ -260,7 +273,7 @@ func (e *Executor) complete() {
 		}
 		for i, b := range batches {
 			batches[i] = nil
-			err := storeWait(b.commit)
+			err := e.storeWait(b.commit)
 			e.operated("sync", b.applied)
 			e.finish(b, err)
 			if e.commits.Add(-1) == e.maxCommits-1 {
@@ -341,7 +354,7 @@ func (e *Executor) scan(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	op.Err, op.More = nil, false
 	if op.scan.iter != nil {
 		// The first turn has waited for all that the snapshot may hold.
-		op.Err = fill(op)
+		op.Err = e.fill(op)
 	} else if e.firstTurn(t, op, done) == wait {
 		e.operated("range", start)
 		return
@@ -365,7 +378,7 @@ func (e *Executor) firstTurn(t *dispatch.Task, op *Op, done func(*dispatch.Task)
 		op.Close()
 		return fail
 	}
-	if op.Err = fill(op); op.Err != nil {
+	if op.Err = e.fill(op); op.Err != nil {
 		return fail
 	}
 	v := e.table.judgeRange(op, failures, deferred{task: t, done: done})
@@ -378,8 +391,8 @@ func (e *Executor) firstTurn(t *dispatch.Task, op *Op, done func(*dispatch.Task)
 
 // fill appends entries to op.Buf until it is full, the limit is reached or none
 // is left. It sets More, or else closes the iterator.
-func fill(op *Op) (err error) {
-	defer rescue(&err) // also of the Close
+func (e *Executor) fill(op *Op) (err error) {
+	defer e.rescue(&err) // also of the Close
 	defer func() {
 		if !op.More {
 			op.Close()
@@ -450,17 +463,17 @@ func fill(op *Op) (err error) {
 // it.
 
 func (e *Executor) storeGet(op *Op) {
-	defer rescue(&op.Err)
+	defer e.rescue(&op.Err)
 	op.Buf, op.Meta, op.Err = e.store.Get(op.Buf, op.Key)
 }
 
 func (e *Executor) storeView(read func(store.View) error) (err error) {
-	defer rescue(&err)
+	defer e.rescue(&err)
 	return e.store.View(read)
 }
 
 func (e *Executor) storeTransact(b *batch) (c store.Commit, err error) {
-	defer rescueWrite(&err)
+	defer e.rescueWrite(&err)
 	return e.store.Transact(b.looks(), func(v store.View) ([]store.Write, error) {
 		e.table.doubts(b, e.store)
 		b.fill(v)
@@ -469,30 +482,41 @@ func (e *Executor) storeTransact(b *batch) (c store.Commit, err error) {
 }
 
 func (e *Executor) storeApply(writes []store.Write) (c store.Commit, err error) {
-	defer rescueWrite(&err)
+	defer e.rescueWrite(&err)
 	return e.store.Apply(writes)
 }
 
-func storeWait(c store.Commit) (err error) {
-	defer rescueWrite(&err)
+func (e *Executor) storeWait(c store.Commit) (err error) {
+	defer e.rescueWrite(&err)
 	return c.Wait()
 }
 
 func (e *Executor) storeRange(op *Op) (it store.Iterator, err error) {
-	defer rescue(&err)
+	defer e.rescue(&err)
 	return e.store.Range(op.Key, op.End, op.Descending)
 }
 
 // rescue turns a panic into an error.
-func rescue(err *error) {
+func (e *Executor) rescue(err *error) {
 	if r := recover(); r != nil {
+		e.tell(r)
 		*err = fmt.Errorf("the store panicked: %v", r)
 	}
 }
 
 // rescueWrite is rescue for a write, whose outcome is unknown then.
-func rescueWrite(err *error) {
+func (e *Executor) rescueWrite(err *error) {
 	if r := recover(); r != nil {
+		e.tell(r)
 		*err = fmt.Errorf("%w: the store panicked: %v", store.ErrUnknownOutcome, r)
+	}
+}
+
+// tell logs a panic with the stack on which it came. Others of the same second, each with
+// its error, are as a rule the same.
+func (e *Executor) tell(panicked any) {
+	now, last := e.now(), e.panicked.Load()
+	if now-last >= int64(time.Second) && e.panicked.CompareAndSwap(last, now) {
+		e.log.Error("a call of the store panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 	}
 }
