@@ -10,7 +10,7 @@
 // worker waits for the disk.
 //
 // A read of something that is not durable yet is held back until it is, without
-// holding up a worker: see table.
+// holding up a worker: see inFlight.
 //
 // With a store on other machines none of this is needed, and a worker waits for
 // its operation: see remote.go.
@@ -88,15 +88,15 @@ type Options struct {
 
 // Executor runs tasks whose payload is an *Op.
 type Executor struct {
-	store   store.Store
-	remote  store.Remote // the store, if it is one, or else nil
-	events  Events
-	epoch   time.Time
-	started bool // tasks tell when they were started, on the same clock
-	table   table
-	batches sync.Pool
-	handed  handed
-	stopped chan struct{} // closed when the completer has returned
+	store    store.Store
+	remote   store.Remote // the store, if it is one, or else nil
+	events   Events
+	epoch    time.Time
+	started  bool // tasks tell when they were started, on the same clock
+	inFlight inFlight
+	batches  sync.Pool
+	handed   handed
+	stopped  chan struct{} // closed when the completer has returned
 
 	maxCommits int64
 	unblocked  func()
@@ -133,7 +133,7 @@ func Open(o Options) *Executor {
 		e.epoch = time.Now()
 	}
 	e.batches.New = func() any { return new(batch) }
-	e.table.init()
+	e.inFlight.init()
 	go e.complete()
 	return e
 }
@@ -192,15 +192,15 @@ func (e *Executor) operated(operation string, start int64) {
 func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	start := e.began(t)
 	head := len(op.Buf)
-	slot := e.table.slot(op.Key)
+	slot := e.inFlight.slot(op.Key)
 	for {
-		generation := e.table.generation.Load()
+		generation := e.inFlight.generation.Load()
 		op.Buf = op.Buf[:head]
 		e.storeGet(op)
 		if op.Err != nil && !errors.Is(op.Err, store.ErrNotFound) {
 			break
 		}
-		switch e.table.judgeGet(op, slot, generation, e.store, deferred{task: t, done: done}) {
+		switch e.inFlight.judgeGet(op, slot, generation, e.store, deferred{task: t, done: done}) {
 		case wait:
 			e.operated("get", start)
 			return
@@ -220,21 +220,21 @@ func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	b := e.batches.Get().(*batch)
 	b.done = done
-	looks, mayIdle := false, false
+	looks, mayWriteNothing := false, false
 	for _, t := range tasks {
 		op := t.Payload.(*Op)
-		op.idle = false
+		op.readOnly = false
 		op.tag()
 		b.tasks = append(b.tasks, t)
 		if op.Kind == Batch {
 			b.keys = op.Steps.appendKeys(b.keys)
-			mayIdle = true
+			mayWriteNothing = true
 		} else {
 			b.keys = append(b.keys, op.Key)
 		}
 		looks = looks || op.looks()
 	}
-	e.table.enter(b)
+	e.inFlight.enter(b)
 	start := e.now()
 	var commit store.Commit
 	var err error
@@ -247,8 +247,8 @@ func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	e.events.Operated("commit", time.Duration(b.applied-start))
 	b.commit = commit
 	// Of writes without an effect nothing may be told.
-	if happened := err == nil || errors.Is(err, store.ErrUnknownOutcome); happened && (looks || mayIdle) {
-		for _, t := range e.table.dismiss(b, e.store) {
+	if happened := err == nil || errors.Is(err, store.ErrUnknownOutcome); happened && (looks || mayWriteNothing) {
+		for _, t := range e.inFlight.dismiss(b, e.store) {
 			done(t)
 		}
 	}
@@ -337,7 +337,7 @@ func (h *handed) popAll() ([]*batch, bool) {
 
 // finish completes the tasks of b, and the reads that waited for it alone.
 func (e *Executor) finish(b *batch, err error) {
-	ready := e.table.leave(b, err)
+	ready := e.inFlight.leave(b, err)
 	for _, t := range b.tasks {
 		t.Payload.(*Op).Err = err
 		b.done(t)
@@ -372,7 +372,7 @@ func (e *Executor) scan(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 // firstTurn opens the snapshot of a range and fills its first buffer. If the
 // verdict is wait, the task has been given away.
 func (e *Executor) firstTurn(t *dispatch.Task, op *Op, done func(*dispatch.Task)) verdict {
-	failures, barrier := e.table.barrier(op, e.store)
+	failures, barrier := e.inFlight.barrier(op, e.store)
 	op.scan.barrier = barrier
 	if op.scan.iter, op.Err = e.storeRange(op); op.Err != nil {
 		op.Close()
@@ -381,7 +381,7 @@ func (e *Executor) firstTurn(t *dispatch.Task, op *Op, done func(*dispatch.Task)
 	if op.Err = e.fill(op); op.Err != nil {
 		return fail
 	}
-	v := e.table.judgeRange(op, failures, deferred{task: t, done: done})
+	v := e.inFlight.judgeRange(op, failures, deferred{task: t, done: done})
 	if v == fail {
 		op.Close()
 		op.Err = inDoubt(store.ErrUnknownOutcome)
@@ -475,7 +475,7 @@ func (e *Executor) storeView(read func(store.View) error) (err error) {
 func (e *Executor) storeTransact(b *batch) (c store.Commit, err error) {
 	defer e.rescueWrite(&err)
 	return e.store.Transact(b.looks(), func(v store.View) ([]store.Write, error) {
-		e.table.doubts(b, e.store)
+		e.inFlight.doubts(b, e.store)
 		b.fill(v)
 		return b.writes, nil
 	})

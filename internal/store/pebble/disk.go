@@ -47,14 +47,14 @@ var errFenced = errors.New("the folder belongs to another instance now")
 // without a pause: see pace.
 //
 // The folder. Pebble has several handles of it to sync which files there are, and
-// survives a failure of some of them. So their syncs do nothing, and have nothing to
-// do: a file that was synced is in the folder for good, and so is one that was
-// renamed, and a log and a marker as soon as it is made. Whatever fails there fails
-// where its file would.
+// survives a failure of some of them. Their syncs are no-ops: a file is entered into the
+// folder for good by its own sync or rename, a log and a marker when it is made. So a
+// failure there is one of the file, of which the rules above say what becomes.
 //
-// A disk can be fenced. Afterwards nothing that the instance still does reaches
+// A disk can be fenced. Afterwards nothing that the instance begins reaches
 // the folder, and it is told that all is well, so that another instance may own
-// the folder while this one serves those who still read from it.
+// the folder while this one serves those who still read from it. What it had begun
+// may hang: see settled.
 type disk struct {
 	vfs.FS
 	dir   string
@@ -220,7 +220,8 @@ func (d *disk) isFenced() bool {
 	return d.mu.fenced
 }
 
-// refusesTables reports whether the disk is fenced, and believed to be by whom reads from it.
+// refusesTables reports whether no table is made any more: the disk is fenced, and others
+// still read from the instance.
 func (d *disk) refusesTables() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

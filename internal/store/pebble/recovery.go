@@ -14,7 +14,7 @@ import (
 // those under way end as unknown if the log was lost. Every RetryInterval
 // comeBack tries to return:
 //
-//  1. The folder is the one that was opened, and has what it had: see held.go. A
+//  1. The folder is the one that was opened, and has what it had: see identity.go. A
 //     probe shows that it takes a file, with its sync.
 //  2. Those who were in Apply when it happened have left.
 //  3. The memtables are flushed. They hold all that was acknowledged, so none of
