@@ -275,3 +275,51 @@ func TestClock_DeadlinesPass(t *testing.T) {
 		})
 	}
 }
+
+// One bad second of the wall clock ends no value early and keeps none, here and after a
+// restart. One that is set for good changes no time to live by much.
+func TestClock_Expiry(t *testing.T) {
+	t.Parallel()
+	for _, jump := range []time.Duration{24 * time.Hour, -24 * time.Hour, 10 * 365 * 24 * time.Hour, -10 * 365 * 24 * time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			t.Parallel()
+			env := "SPILLWAY_DATA_DIR=" + filepath.Join(t.TempDir(), "data")
+			s := start(t, plain, env)
+			put := func(key, ttl string) {
+				c := s.dial()
+				defer c.close()
+				a, err := c.do(http.MethodPut, entity(key), "v", "Spillway-Ttl: "+ttl)
+				require.NoError(t, err)
+				require.Equal(t, http.StatusCreated, a.status)
+			}
+			left := func(key string) int {
+				a := s.request(http.MethodGet, s.dataURL(entity(key)), "")
+				if a.status == http.StatusNotFound {
+					return 0
+				}
+				require.Equal(t, http.StatusOK, a.status)
+				n, err := strconv.Atoi(a.header.Get("Spillway-Ttl"))
+				require.NoError(t, err)
+				return n
+			}
+			clock, began := s.wallClock(), time.Now()
+			put("before", "1000")
+			clock.step(t, jump)
+			put("meanwhile", "1000")
+			put("soon", "3")
+			require.Positive(t, left("before"))
+			clock.step(t, 0)
+			put("after", "1000")
+			s.eventually("what was put for three seconds is gone", func() bool { return left("soon") == 0 })
+			require.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+			s.stop()
+			s = start(t, plain, env)
+			require.Zero(t, left("soon"))
+			for _, key := range []string{"before", "meanwhile", "after"} {
+				passed := int(time.Since(began).Seconds())
+				require.InDelta(t, 1000-passed, left(key), float64(3+passed/5))
+			}
+			s.stop()
+		})
+	}
+}

@@ -233,6 +233,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Store:      s.store.Store,
 		MaxCommits: 4 * writers,
 		Unblocked:  s.unblocked,
+		Logger:     log,
 		Epoch:      epoch,
 		Events:     executor.Events{Committed: s.metrics.Committed, Operated: s.metrics.Operated},
 	})
@@ -406,13 +407,13 @@ func (s *service) stop() error {
 	case <-closed:
 	case <-timeout.C:
 		// Below what is still running the store cannot be closed.
-		return fmt.Errorf("the store has not finished an operation %v after the drain time-out of %v, exiting without closing it", stuck, s.config.DrainTimeout)
+		return errors.Join(fmt.Errorf("the store has not finished an operation %v after the drain time-out of %v, exiting without closing it", stuck, s.config.DrainTimeout), s.save())
 	}
 	select {
 	case <-backedUp:
 	case <-timeout.C:
 		// It reads from the store, but all that was acknowledged can be saved.
-		return errors.Join(fmt.Errorf("a backup does not end %v after the drain time-out of %v, exiting without closing the store", stuck, s.config.DrainTimeout), s.store.sync())
+		return errors.Join(fmt.Errorf("a backup does not end %v after the drain time-out of %v, exiting without closing the store", stuck, s.config.DrainTimeout), s.save())
 	}
 	err := s.store.Close()
 	s.admin.Close()
@@ -423,4 +424,18 @@ func (s *service) stop() error {
 		s.log.Info("stopped")
 	}
 	return err
+}
+
+// save makes durable what was acknowledged, if the disk does so in time.
+func (s *service) save() error {
+	saved := make(chan error, 1)
+	go func() { saved <- s.store.sync() }()
+	timeout := time.NewTimer(stuck)
+	defer timeout.Stop()
+	select {
+	case err := <-saved:
+		return err
+	case <-timeout.C:
+		return fmt.Errorf("the disk has not synced the log in %v: what was acknowledged since the last sync may be lost", stuck)
+	}
 }

@@ -10,7 +10,7 @@
 // worker waits for the disk.
 //
 // A read of something that is not durable yet is held back until it is, without
-// holding up a worker: see table.
+// holding up a worker: see inFlight.
 //
 // With a store on other machines none of this is needed, and a worker waits for
 // its operation: see remote.go.
@@ -19,6 +19,9 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +77,9 @@ type Options struct {
 	// Unblocked is called when Blocked(false) has become false because a batch is
 	// durable. It must not block. Nil means that nobody wants to know.
 	Unblocked func()
+	// Logger is told when the store panics, with the stack, at most once a second. Nil
+	// means slog.Default.
+	Logger *slog.Logger
 	// Epoch is the zero of the clock of Task.Started. The zero value means that
 	// tasks do not tell when they were started.
 	Epoch  time.Time
@@ -82,18 +88,20 @@ type Options struct {
 
 // Executor runs tasks whose payload is an *Op.
 type Executor struct {
-	store   store.Store
-	remote  store.Remote // the store, if it is one, or else nil
-	events  Events
-	epoch   time.Time
-	started bool // tasks tell when they were started, on the same clock
-	table   table
-	batches sync.Pool
-	handed  handed
-	stopped chan struct{} // closed when the completer has returned
+	store    store.Store
+	remote   store.Remote // the store, if it is one, or else nil
+	events   Events
+	epoch    time.Time
+	started  bool // tasks tell when they were started, on the same clock
+	inFlight inFlight
+	batches  sync.Pool
+	handed   handed
+	stopped  chan struct{} // closed when the completer has returned
 
 	maxCommits int64
 	unblocked  func()
+	log        *slog.Logger
+	panicked   atomic.Int64 // when that was logged last, in nanoseconds since the epoch
 	// commits counts the batches that were handed on and are not yet durable.
 	commits atomic.Int64
 }
@@ -110,7 +118,12 @@ func Open(o Options) *Executor {
 
 		maxCommits: int64(max(1, o.MaxCommits)),
 		unblocked:  o.Unblocked,
+		log:        o.Logger,
 	}
+	if e.log == nil {
+		e.log = slog.Default()
+	}
+	e.panicked.Store(math.MinInt64 / 2)
 	if e.unblocked == nil {
 		e.unblocked = func() {}
 	}
@@ -120,7 +133,7 @@ func Open(o Options) *Executor {
 		e.epoch = time.Now()
 	}
 	e.batches.New = func() any { return new(batch) }
-	e.table.init()
+	e.inFlight.init()
 	go e.complete()
 	return e
 }
@@ -179,15 +192,15 @@ func (e *Executor) operated(operation string, start int64) {
 func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	start := e.began(t)
 	head := len(op.Buf)
-	slot := e.table.slot(op.Key)
+	slot := e.inFlight.slot(op.Key)
 	for {
-		generation := e.table.generation.Load()
+		generation := e.inFlight.generation.Load()
 		op.Buf = op.Buf[:head]
 		e.storeGet(op)
 		if op.Err != nil && !errors.Is(op.Err, store.ErrNotFound) {
 			break
 		}
-		switch e.table.judgeGet(op, slot, generation, e.store, deferred{task: t, done: done}) {
+		switch e.inFlight.judgeGet(op, slot, generation, e.store, deferred{task: t, done: done}) {
 		case wait:
 			e.operated("get", start)
 			return
@@ -207,21 +220,21 @@ func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	b := e.batches.Get().(*batch)
 	b.done = done
-	looks, mayIdle := false, false
+	looks, mayWriteNothing := false, false
 	for _, t := range tasks {
 		op := t.Payload.(*Op)
-		op.idle = false
+		op.readOnly = false
 		op.tag()
 		b.tasks = append(b.tasks, t)
 		if op.Kind == Batch {
 			b.keys = op.Steps.appendKeys(b.keys)
-			mayIdle = true
+			mayWriteNothing = true
 		} else {
 			b.keys = append(b.keys, op.Key)
 		}
 		looks = looks || op.looks()
 	}
-	e.table.enter(b)
+	e.inFlight.enter(b)
 	start := e.now()
 	var commit store.Commit
 	var err error
@@ -234,8 +247,8 @@ func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	e.events.Operated("commit", time.Duration(b.applied-start))
 	b.commit = commit
 	// Of writes without an effect nothing may be told.
-	if happened := err == nil || errors.Is(err, store.ErrUnknownOutcome); happened && (looks || mayIdle) {
-		for _, t := range e.table.dismiss(b, e.store) {
+	if happened := err == nil || errors.Is(err, store.ErrUnknownOutcome); happened && (looks || mayWriteNothing) {
+		for _, t := range e.inFlight.dismiss(b, e.store) {
 			done(t)
 		}
 	}
@@ -260,7 +273,7 @@ func (e *Executor) complete() {
 		}
 		for i, b := range batches {
 			batches[i] = nil
-			err := storeWait(b.commit)
+			err := e.storeWait(b.commit)
 			e.operated("sync", b.applied)
 			e.finish(b, err)
 			if e.commits.Add(-1) == e.maxCommits-1 {
@@ -324,7 +337,7 @@ func (h *handed) popAll() ([]*batch, bool) {
 
 // finish completes the tasks of b, and the reads that waited for it alone.
 func (e *Executor) finish(b *batch, err error) {
-	ready := e.table.leave(b, err)
+	ready := e.inFlight.leave(b, err)
 	for _, t := range b.tasks {
 		t.Payload.(*Op).Err = err
 		b.done(t)
@@ -341,7 +354,7 @@ func (e *Executor) scan(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	op.Err, op.More = nil, false
 	if op.scan.iter != nil {
 		// The first turn has waited for all that the snapshot may hold.
-		op.Err = fill(op)
+		op.Err = e.fill(op)
 	} else if e.firstTurn(t, op, done) == wait {
 		e.operated("range", start)
 		return
@@ -359,16 +372,16 @@ func (e *Executor) scan(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 // firstTurn opens the snapshot of a range and fills its first buffer. If the
 // verdict is wait, the task has been given away.
 func (e *Executor) firstTurn(t *dispatch.Task, op *Op, done func(*dispatch.Task)) verdict {
-	failures, barrier := e.table.barrier(op, e.store)
+	failures, barrier := e.inFlight.barrier(op, e.store)
 	op.scan.barrier = barrier
 	if op.scan.iter, op.Err = e.storeRange(op); op.Err != nil {
 		op.Close()
 		return fail
 	}
-	if op.Err = fill(op); op.Err != nil {
+	if op.Err = e.fill(op); op.Err != nil {
 		return fail
 	}
-	v := e.table.judgeRange(op, failures, deferred{task: t, done: done})
+	v := e.inFlight.judgeRange(op, failures, deferred{task: t, done: done})
 	if v == fail {
 		op.Close()
 		op.Err = inDoubt(store.ErrUnknownOutcome)
@@ -378,8 +391,8 @@ func (e *Executor) firstTurn(t *dispatch.Task, op *Op, done func(*dispatch.Task)
 
 // fill appends entries to op.Buf until it is full, the limit is reached or none
 // is left. It sets More, or else closes the iterator.
-func fill(op *Op) (err error) {
-	defer rescue(&err) // also of the Close
+func (e *Executor) fill(op *Op) (err error) {
+	defer e.rescue(&err) // also of the Close
 	defer func() {
 		if !op.More {
 			op.Close()
@@ -450,49 +463,60 @@ func fill(op *Op) (err error) {
 // it.
 
 func (e *Executor) storeGet(op *Op) {
-	defer rescue(&op.Err)
+	defer e.rescue(&op.Err)
 	op.Buf, op.Meta, op.Err = e.store.Get(op.Buf, op.Key)
 }
 
 func (e *Executor) storeView(read func(store.View) error) (err error) {
-	defer rescue(&err)
+	defer e.rescue(&err)
 	return e.store.View(read)
 }
 
 func (e *Executor) storeTransact(b *batch) (c store.Commit, err error) {
-	defer rescueWrite(&err)
-	return e.store.Transact(b.expected(), func(v store.View) ([]store.Write, error) {
-		e.table.doubts(b, e.store)
+	defer e.rescueWrite(&err)
+	return e.store.Transact(b.looks(), func(v store.View) ([]store.Write, error) {
+		e.inFlight.doubts(b, e.store)
 		b.fill(v)
 		return b.writes, nil
 	})
 }
 
 func (e *Executor) storeApply(writes []store.Write) (c store.Commit, err error) {
-	defer rescueWrite(&err)
+	defer e.rescueWrite(&err)
 	return e.store.Apply(writes)
 }
 
-func storeWait(c store.Commit) (err error) {
-	defer rescueWrite(&err)
+func (e *Executor) storeWait(c store.Commit) (err error) {
+	defer e.rescueWrite(&err)
 	return c.Wait()
 }
 
 func (e *Executor) storeRange(op *Op) (it store.Iterator, err error) {
-	defer rescue(&err)
+	defer e.rescue(&err)
 	return e.store.Range(op.Key, op.End, op.Descending)
 }
 
 // rescue turns a panic into an error.
-func rescue(err *error) {
+func (e *Executor) rescue(err *error) {
 	if r := recover(); r != nil {
+		e.tell(r)
 		*err = fmt.Errorf("the store panicked: %v", r)
 	}
 }
 
 // rescueWrite is rescue for a write, whose outcome is unknown then.
-func rescueWrite(err *error) {
+func (e *Executor) rescueWrite(err *error) {
 	if r := recover(); r != nil {
+		e.tell(r)
 		*err = fmt.Errorf("%w: the store panicked: %v", store.ErrUnknownOutcome, r)
+	}
+}
+
+// tell logs a panic with the stack on which it came. Others of the same second, each with
+// its error, are as a rule the same.
+func (e *Executor) tell(panicked any) {
+	now, last := e.now(), e.panicked.Load()
+	if now-last >= int64(time.Second) && e.panicked.CompareAndSwap(last, now) {
+		e.log.Error("a call of the store panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 	}
 }

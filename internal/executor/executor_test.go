@@ -1,11 +1,14 @@
 package executor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,7 +19,7 @@ import (
 
 func openFake(t testing.TB, durable bool, maxCommits int) (*Executor, *fake) {
 	f := newFake(durable)
-	e := Open(Options{Store: f, MaxCommits: maxCommits})
+	e := Open(Options{Store: f, MaxCommits: maxCommits, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(e.Close)
 	return e, f
 }
@@ -162,6 +165,39 @@ func TestExecutor_SurvivesPanics(t *testing.T) {
 	again := run1(e, bad).wait(t)
 	require.ErrorContains(t, again.Err, "panicked: close")
 	again.Close()
+}
+
+// Where the store has panicked is in the log, in one line a second.
+func TestExecutor_LogsPanics(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		op   func() Op
+		part string // of the stack
+	}{
+		"get":   {func() Op { return getOp("a") }, "executor.(*fake).Get("},
+		"put":   {func() Op { return putOp("a", "1") }, "executor.(*fake).Apply("},
+		"range": {func() Op { return rangeOp("a", "") }, "executor.(*fake).Range("},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				f := newFake(false)
+				f.panics = true
+				e := Open(Options{Store: f, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				defer e.Close()
+				lines := func() int { return strings.Count(log.String(), "a call of the store panicked") }
+				require.Error(t, run1(e, row.op()).wait(t).Err)
+				require.Contains(t, log.String(), row.part)
+				require.Equal(t, 1, lines())
+				require.Error(t, run1(e, row.op()).wait(t).Err)
+				require.Equal(t, 1, lines())
+				time.Sleep(time.Second)
+				require.Error(t, run1(e, row.op()).wait(t).Err)
+				require.Equal(t, 2, lines())
+			})
+		})
+	}
 }
 
 func TestExecutor_Events(t *testing.T) {

@@ -76,7 +76,7 @@ func (v fakeView) Stat(key []byte) (store.Meta, error) {
 	return m, err
 }
 
-func (f *fake) Transact(_ [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
+func (f *fake) Transact(_ []store.Look, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
 	f.step.Lock()
 	defer f.step.Unlock()
 	writes, err := decide(fakeView{f})

@@ -69,8 +69,8 @@ type Op struct {
 	// closed by its error.
 	Err error
 
-	// idle says that the operation has written nothing, and only tells what is there.
-	idle     bool
+	// readOnly says that a write has written nothing, and only tells what is there.
+	readOnly bool
 	scan     scan     // of a range between its turns
 	deferred deferred // of a read that waits for a sync
 }
@@ -107,12 +107,12 @@ type scan struct {
 	// entries counts those delivered.
 	entries int
 	// barrier is the first key on the way of the range whose last write has an
-	// unknown outcome, nil if there is none: see table.barrier.
+	// unknown outcome, nil if there is none: see inFlight.barrier.
 	barrier []byte
 }
 
 // deferred is what it takes to complete a read later. It belongs to the
-// executor's table and is guarded by its lock.
+// executor's inFlight and is guarded by its lock.
 type deferred struct {
 	next *Op
 	task *dispatch.Task

@@ -59,11 +59,11 @@ func answered(t *dispatch.Task, err error) {
 }
 
 func (e *Executor) remoteGet(terms store.Terms, op *Op) {
-	defer rescue(&op.Err)
+	defer e.rescue(&op.Err)
 	op.Buf, op.Meta, op.Err = e.remote.GetUnder(terms, op.Buf, op.Key)
 }
 
 func (e *Executor) remoteApply(terms store.Terms, writes []store.Write) (err error) {
-	defer rescueWrite(&err)
+	defer e.rescueWrite(&err)
 	return e.remote.ApplyUnder(terms, writes)
 }

@@ -26,7 +26,7 @@ type Steps struct {
 	// store.ErrCondition.
 	Refused []Refusal
 
-	marked [][]byte // keys that are being written, in order: see table
+	marked [][]byte // keys that are being written, in order: see inFlight
 }
 
 // Step is an operation of a Batch: a Get, Put or Delete.
@@ -77,7 +77,7 @@ func (s *Steps) appendKeys(keys [][]byte) [][]byte {
 }
 
 // mark notes which keys are being written at the moment.
-func (s *Steps) mark(t *table) {
+func (s *Steps) mark(t *inFlight) {
 	s.marked = s.marked[:0]
 	for i := range s.Ops {
 		if key := s.Ops[i].Key; t.slot(key).Load() != 0 {
@@ -130,7 +130,7 @@ func (e *Executor) view(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	start := e.began(t)
 	head := len(op.Buf)
 	for {
-		generation := e.table.generation.Load()
+		generation := e.inFlight.generation.Load()
 		op.Buf = op.Buf[:head]
 		op.Err = e.storeView(func(v store.View) error {
 			p := present{view: v}
@@ -139,7 +139,7 @@ func (e *Executor) view(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 		if op.Err != nil {
 			break
 		}
-		switch e.table.judgeSteps(op, generation, e.store, deferred{task: t, done: done}) {
+		switch e.inFlight.judgeSteps(op, generation, e.store, deferred{task: t, done: done}) {
 		case wait:
 			e.operated("get", start)
 			return
@@ -158,40 +158,57 @@ func (e *Executor) view(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	done(t)
 }
 
-// expected returns the keys that the tasks of b look at.
-func (b *batch) expected() (keys [][]byte) {
+// looks returns what the tasks of b look at.
+func (b *batch) looks() (looks []store.Look) {
 	for _, t := range b.tasks {
 		op := t.Payload.(*Op)
-		if op.Kind != Batch {
-			if !op.If.IsZero() {
-				keys = append(keys, op.Key)
-			}
-			continue
-		}
-		for i := range op.Steps.Ops {
-			if s := &op.Steps.Ops[i]; s.Kind == Get || !s.If.IsZero() {
-				keys = append(keys, s.Key)
-			}
+		switch {
+		case op.Kind == Batch:
+			looks = op.Steps.appendLooks(looks)
+		case !op.If.IsZero():
+			looks = append(looks, store.Look{Key: op.Key})
 		}
 	}
-	return keys
+	return looks
 }
 
-// fill makes the writes of the tasks that are not idle already. The view may be nil if
-// none looks at what is stored. Those become idle whose conditions do not hold, whose
+// appendLooks appends what the steps look at that is stored. What a step before has
+// written is not.
+func (s *Steps) appendLooks(looks []store.Look) []store.Look {
+	room := s.MaxBytes
+	written := make(map[string]struct{})
+	for i := range s.Ops {
+		step := &s.Ops[i]
+		if _, own := written[string(step.Key)]; !own {
+			switch {
+			case step.Kind == Get:
+				looks = append(looks, store.Look{Key: step.Key, Room: &room})
+			case !step.If.IsZero():
+				looks = append(looks, store.Look{Key: step.Key})
+			}
+		}
+		if step.Kind != Get {
+			written[string(step.Key)] = struct{}{}
+		}
+	}
+	return looks
+}
+
+// fill makes the writes of the tasks that are not readOnly already. The view may be nil if
+// none looks at what is stored. Those become readOnly whose conditions do not hold, whose
 // results are too large, and whose keys cannot be read.
 func (b *batch) fill(view store.View) {
 	p := present{view: view, writes: b.writes[:0]}
 	for _, t := range b.tasks {
 		op := t.Payload.(*Op)
-		if op.idle {
+		if op.readOnly {
 			continue
 		}
 		if op.Kind == Batch {
 			writes, head := len(p.writes), len(op.Buf)
 			if op.Err = p.take(op); op.Err != nil {
 				p.takeBack(writes)
-				op.idle, op.Buf = true, op.Buf[:head]
+				op.readOnly, op.Buf = true, op.Buf[:head]
 			}
 			continue
 		}
@@ -201,7 +218,7 @@ func (b *batch) fill(view store.View) {
 				op.Meta, err = store.Meta{Tag: tag}, store.ErrCondition
 			}
 			if err != nil {
-				op.idle, op.Err = true, err
+				op.readOnly, op.Err = true, err
 				continue
 			}
 		}
@@ -274,10 +291,12 @@ func (p *present) get(key []byte) (r Result, err error) {
 		r = Result{Found: true, Value: w.Value, TTL: w.TTL, Tag: w.Tag}
 	} else {
 		value, m, err := p.view.Get(key)
-		if errors.Is(err, store.ErrNotFound) {
+		switch {
+		case errors.Is(err, store.ErrNotFound):
 			return r, nil
-		}
-		if err != nil {
+		case errors.Is(err, store.ErrLeftOut):
+			return r, ErrTooLarge
+		case err != nil:
 			return r, err
 		}
 		r = Result{Found: true, Value: value, TTL: m.TTL, Tag: m.Tag}

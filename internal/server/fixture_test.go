@@ -112,7 +112,7 @@ func (v memView) Stat(key []byte) (store.Meta, error) {
 	return m, err
 }
 
-func (m *memStore) Transact(_ [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
+func (m *memStore) Transact(_ []store.Look, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
 	m.step.Lock()
 	defer m.step.Unlock()
 	writes, err := decide(memView{m})

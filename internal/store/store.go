@@ -35,6 +35,8 @@ var (
 	// ErrCondition is returned for a write whose condition does not hold, and which has
 	// had no effect.
 	ErrCondition = errors.New("the condition does not hold")
+	// ErrLeftOut is returned by the View of a Transact for a value that was not kept.
+	ErrLeftOut = errors.New("the value was left out")
 	// ErrClosed is returned by every operation after Close.
 	ErrClosed = errors.New("the store is closed")
 )
@@ -81,6 +83,15 @@ func (c *Condition) Holds(found bool, tag etag.Tag) bool {
 	return !c.Absent && (c.Tags == nil || slices.Contains(c.Tags, tag))
 }
 
+// Look is a key that a Transact looks at.
+type Look struct {
+	Key []byte
+	// Room is nil if the value is not wanted, but its Meta. Otherwise it is how many bytes
+	// of values are of use, and shared by many: Transact takes those off that it keeps. To
+	// Get a value for which there was no room is ErrLeftOut.
+	Room *int
+}
+
 // View reads what keys hold at one moment. It is for one goroutine, and for the time
 // of the call that it is handed to.
 type View interface {
@@ -107,11 +118,11 @@ type Store interface {
 	// View calls read with what is stored at this moment, and returns its error.
 	View(read func(View) error) error
 	// Transact is Apply for writes that decide returns, having seen what is stored. No
-	// other write takes effect in between: so decide must not wait for anything but
-	// the View, and is not called while another one is. The keys in expected are read
-	// and hashed before, while that holds up nobody. An error of decide is returned, and
-	// nothing is written then.
-	Transact(expected [][]byte, decide func(View) ([]Write, error)) (Commit, error)
+	// other write takes effect in between: so decide must not wait for anything, and is
+	// not called while another one is. All that it looks at is in looks, and is read
+	// before, while that holds up nobody. An error of decide is returned, and nothing is
+	// written then.
+	Transact(looks []Look, decide func(View) ([]Write, error)) (Commit, error)
 	// Range opens an iterator over a consistent snapshot of the keys from start
 	// (included) to end (excluded), in ascending order of the keys or descending.
 	// An empty end means no upper bound. A store that has no such snapshot returns

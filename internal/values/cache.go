@@ -13,7 +13,7 @@ import (
 // Options configure a Cache.
 type Options struct {
 	// Bytes is the memory that the cache may take, its own records of what it keeps
-	// included. Less than MinBytes means no cache.
+	// included. Less than MinBytes means that nothing is kept.
 	Bytes int64
 	// Now returns the time in milliseconds since 1970, and never runs backwards.
 	Now func() int64
@@ -22,7 +22,7 @@ type Options struct {
 }
 
 const (
-	// MinBytes is the least memory that makes a cache.
+	// MinBytes is the least memory in which something is kept.
 	MinBytes = 4 << 10
 	// MaxValue is the length above which values are not kept, however large the cache
 	// is: what they take longest for, a copy, a hit does not spare.
@@ -30,6 +30,7 @@ const (
 
 	shardBytes = 2 << 20 // at least, where there is more than one
 	maxShards  = 256     // so that they are large enough for large values
+	bareShards = 16      // without memory
 )
 
 // Meta is what is kept with a value.
@@ -40,8 +41,8 @@ type Meta struct {
 	Expires int64
 }
 
-// Cache keeps values. All methods are safe for concurrent use. Those of a nil Cache do
-// nothing and find nothing.
+// Cache keeps values. All methods are safe for concurrent use. One that keeps nothing
+// still knows which tickets hold.
 type Cache struct {
 	now    func() int64
 	seed   maphash.Seed
@@ -53,16 +54,19 @@ type Cache struct {
 	changes sync.Pool // of *Change
 }
 
-// New returns a cache, or nil if it would be too small. It takes memory as it fills.
+// New returns a cache. It takes memory as it fills.
 func New(o Options) (*Cache, error) {
 	if o.Bytes < MinBytes {
-		return nil, nil
+		o.Bytes = 0
 	}
 	n := o.shards
 	if n == 0 {
 		n = 1
 		for n < maxShards && o.Bytes/int64(2*n) >= shardBytes {
 			n *= 2
+		}
+		if o.Bytes == 0 {
+			n = bareShards
 		}
 	}
 	// An index of a shard refers to 32 GiB.
@@ -86,9 +90,6 @@ func New(o Options) (*Cache, error) {
 
 // Close gives the memory back. What is called later finds nothing.
 func (c *Cache) Close() {
-	if c == nil {
-		return
-	}
 	for i := range c.shards {
 		c.shards[i].close()
 	}
@@ -97,9 +98,6 @@ func (c *Cache) Close() {
 
 // Clear forgets everything, what fills are under way included.
 func (c *Cache) Clear() {
-	if c == nil {
-		return
-	}
 	for i := range c.shards {
 		c.shards[i].clear()
 	}
@@ -115,9 +113,6 @@ type Stats struct {
 
 // Stats returns the figures.
 func (c *Cache) Stats() (sum Stats) {
-	if c == nil {
-		return sum
-	}
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
@@ -145,9 +140,6 @@ type Ticket struct {
 
 // Ticket returns a ticket for what the store is asked from now on.
 func (c *Cache) Ticket(key []byte) Ticket {
-	if c == nil {
-		return Ticket{}
-	}
 	s, hash := c.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +149,7 @@ func (c *Cache) Ticket(key []byte) Ticket {
 // Holds reports whether what the store has said since the ticket was taken still holds.
 // It may say no though it does.
 func (c *Cache) Holds(t Ticket) bool {
-	if !t.valid || c == nil {
+	if !t.valid {
 		return false
 	}
 	s := &c.shards[t.hash>>c.shift]
@@ -169,9 +161,6 @@ func (c *Cache) Holds(t Ticket) bool {
 // Get appends the value of key to dst, and reports whether there is one. The ticket is
 // for what the store is asked from now on.
 func (c *Cache) Get(dst, key []byte) ([]byte, Meta, Ticket, bool) {
-	if c == nil {
-		return dst, Meta{}, Ticket{}, false
-	}
 	s, hash := c.shard(key)
 	for {
 		s.mu.Lock()
@@ -207,7 +196,7 @@ func (c *Cache) Get(dst, key []byte) ([]byte, Meta, Ticket, bool) {
 
 // Keeps reports whether a value of that length may be kept.
 func (c *Cache) Keeps(key []byte, length int) bool {
-	return c != nil && length <= MaxValue && len(key) <= maxKey && recordSize(len(key), length) <= c.largest
+	return length <= MaxValue && len(key) <= maxKey && recordSize(len(key), length) <= c.largest
 }
 
 // Fill keeps a value that the store has said since the ticket was taken. It may be
@@ -226,7 +215,7 @@ func (c *Cache) Fill(t Ticket, key, value []byte, m Meta) {
 
 // SetTag adds its tag to a value that Get has found without one.
 func (c *Cache) SetTag(t Ticket, key []byte, tag etag.Tag) {
-	if !t.valid || c == nil {
+	if !t.valid {
 		return
 	}
 	s := &c.shards[t.hash>>c.shift]
@@ -261,17 +250,11 @@ type changed struct {
 
 // Change begins a change, which must be ended.
 func (c *Cache) Change() *Change {
-	if c == nil {
-		return nil
-	}
 	return c.changes.Get().(*Change)
 }
 
 // Add is W1 for a key, of whose new value that is known, if it has one.
 func (w *Change) Add(key []byte, m Meta) {
-	if w == nil {
-		return
-	}
 	s, hash := w.cache.shard(key)
 	k := changed{hash: hash, meta: m}
 	s.mu.Lock()
@@ -290,7 +273,7 @@ func (w *Change) Add(key []byte, m Meta) {
 
 // Known reports whether the key that was added as that one, counted from 0, had been
 // read lately, so that it may be worth a Put.
-func (w *Change) Known(i int) bool { return w != nil && w.keys[i].known }
+func (w *Change) Known(i int) bool { return w.keys[i].known }
 
 // Put is W2 for the key that was added as that one, with what was written.
 func (w *Change) Put(i int, key, value []byte) {
@@ -308,9 +291,6 @@ func (w *Change) Put(i int, key, value []byte) {
 
 // End is W2 for all keys that were not Put.
 func (w *Change) End() {
-	if w == nil {
-		return
-	}
 	for i := range w.keys {
 		if k := &w.keys[i]; !k.ended {
 			s := &w.cache.shards[k.hash>>w.cache.shift]

@@ -27,7 +27,7 @@ func (s *shard) freeIndexLocked() {
 	}
 }
 
-func (s *shard) isFullLocked() bool { return s.used >= len(s.index)*indexFull/16 }
+func (s *shard) isFullLocked() bool { return s.used >= cap(s.index)*indexFull/16 }
 
 // leaveSmallLocked takes the head off the small queue.
 func (s *shard) leaveSmallLocked() {
@@ -86,10 +86,14 @@ func (s *shard) ghost(hash uint64) (at *uint32, mark uint32) {
 func (s *shard) addGhostLocked(hash uint64) {
 	at, mark := s.ghost(hash)
 	*at = mark
+	s.haunted = true
 }
 
 // wasGhostLocked reports whether there is a ghost, and ends it.
 func (s *shard) wasGhostLocked(hash uint64) bool {
+	if !s.haunted {
+		return false
+	}
 	at, mark := s.ghost(hash)
 	if *at != mark {
 		return false

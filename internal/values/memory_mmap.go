@@ -10,7 +10,14 @@ const OutsideHeap = true
 
 // allocate returns zeroed memory, which takes none of the machine until it is used.
 func allocate(n int64) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
 	return syscall.Mmap(-1, 0, int(n), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 }
 
-func release(memory []byte) { _ = syscall.Munmap(memory) }
+func release(memory []byte) {
+	if memory != nil {
+		_ = syscall.Munmap(memory)
+	}
+}

@@ -3,6 +3,7 @@ package values
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -15,10 +16,12 @@ const (
 	// lower half does, a place of the index.
 	slotShift = 40
 
-	// An index has a slot of 8 bytes, and half a ghost of 4 bytes, for so many bytes of the
-	// shard: enough for records of 100 bytes and a key, and full before the memory is
-	// if they are smaller.
+	// An index has up to a slot of 8 bytes, and half a ghost of 4 bytes, for so many bytes of
+	// the shard: enough for records of 100 bytes and a key, and full before the memory is
+	// if they are smaller. It begins with firstIndex slots and doubles, so that the memory
+	// of a cache that is not full is not touched here and there.
 	indexEvery = 112
+	firstIndex = 256
 	// Of an index's slots at most so many sixteenths are used, so that those who look
 	// for what is not there find an empty one soon.
 	indexFull = 13
@@ -49,12 +52,14 @@ type shard struct {
 	memory []byte
 	// index refers to records: the lower half of an element is the upper half of the
 	// memory's offset of one, in units of 8 bytes and from 1, and its upper half is
-	// that part of its hash by which it is placed. 0 is nothing.
+	// that part of its hash by which it is placed. 0 is nothing. It is the beginning of
+	// the memory that there is for it.
 	index []uint64
 	used  int // slots of the index
 	// ghosts are parts of the hashes of what has left the small queue, placed by
 	// others. A newer one takes the place of an older.
 	ghosts      []uint32
+	haunted     bool // there may be a ghost
 	small, main ring
 	slots       [slots]slot
 	stats       Stats
@@ -63,8 +68,12 @@ type shard struct {
 
 func (s *shard) init(memory []byte, seed maphash.Seed) {
 	s.seed = seed
+	if len(memory) == 0 {
+		return
+	}
 	n := max(8, len(memory)/indexEvery)
 	s.index = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(memory))), n) //nolint:gosec // the memory is aligned and long enough
+	s.index = s.index[:min(firstIndex, n)]
 	ghosts := max(2, n/2) &^ 1
 	memory = memory[8*n:]
 	s.ghosts = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(memory))), ghosts) //nolint:gosec // the same
@@ -81,7 +90,10 @@ func (s *shard) clear() {
 		s.slots[i].version++
 	}
 	clear(s.index)
-	clear(s.ghosts)
+	if s.haunted {
+		clear(s.ghosts)
+		s.haunted = false
+	}
 	s.used = 0
 	s.small.clear()
 	s.main.clear()
@@ -200,6 +212,9 @@ func (s *shard) addLocked(to *ring, hash uint64, size int) int {
 		s.freeSmallLocked(size)
 	}
 	s.freeIndexLocked()
+	if s.used >= len(s.index)*indexFull/16 {
+		s.growLocked()
+	}
 	at := to.push(s.memory, size)
 	if at >= 0 {
 		s.enterLocked(hash, at)
@@ -208,14 +223,32 @@ func (s *shard) addLocked(to *ring, hash uint64, size int) int {
 }
 
 func (s *shard) enterLocked(hash uint64, offset int) {
-	at, mark := s.home(hash)
+	s.placeFreeLocked(hash&0xffffffff<<32 | uint64(offset/8+1))
+	s.used++
+}
+
+// placeFreeLocked puts an element into the first free slot from where it belongs.
+func (s *shard) placeFreeLocked(e uint64) {
+	at := int(e >> 32 * uint64(len(s.index)) >> 32)
 	for s.index[at] != 0 {
 		if at++; at == len(s.index) {
 			at = 0
 		}
 	}
-	s.index[at] = mark | uint64(offset/8+1)
-	s.used++
+	s.index[at] = e
+}
+
+// growLocked doubles the index, as far as there is memory for it. Both the old and the new
+// are in the order of the hashes, so it goes over each from front to back.
+func (s *shard) growLocked() {
+	old := slices.Clone(s.index)
+	clear(s.index)
+	s.index = s.index[:min(2*len(s.index), cap(s.index))]
+	for _, e := range old {
+		if e != 0 {
+			s.placeFreeLocked(e)
+		}
+	}
 }
 
 // referLocked has that place of the index refer to another offset.

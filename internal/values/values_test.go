@@ -49,19 +49,15 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		bytes  int64
-		shards int // 0 for no cache
+		shards int
 	}{
-		{-1, 0}, {0, 0}, {MinBytes - 1, 0},
+		{-1, bareShards}, {0, bareShards}, {MinBytes - 1, bareShards},
 		{MinBytes, 1}, {1 << 20, 1}, {4 << 20, 2}, {5 << 20, 2}, {128 << 20, 64}, {8 << 30, 256},
 	} {
 		c, err := New(Options{Bytes: row.bytes})
 		require.NoError(t, err)
-		if row.shards == 0 {
-			require.Nil(t, c)
-			continue
-		}
 		require.Len(t, c.shards, row.shards)
-		require.LessOrEqual(t, int64(len(c.memory)), row.bytes)
+		require.LessOrEqual(t, int64(len(c.memory)), max(0, row.bytes))
 		c.Close()
 	}
 	// More than there are addresses.
@@ -69,21 +65,30 @@ func TestNew(t *testing.T) {
 	require.ErrorContains(t, err, "no memory for a cache of 4611686018427387904 bytes")
 }
 
-// No cache takes part in nothing.
-func TestCache_Off(t *testing.T) {
+// Without memory nothing is kept, and tickets hold as they do otherwise.
+func TestCache_WithoutMemory(t *testing.T) {
 	t.Parallel()
-	var c *Cache
-	_, _, ticket, ok := c.Get(nil, []byte("k"))
+	c, err := New(Options{})
+	require.NoError(t, err)
+	key := []byte("k")
+	_, _, ticket, ok := c.Get(nil, key)
 	require.False(t, ok)
-	require.False(t, c.Keeps([]byte("k"), 1))
-	c.Fill(ticket, []byte("k"), nil, Meta{})
-	c.SetTag(ticket, []byte("k"), etag.Tag{})
+	require.False(t, c.Keeps(key, 0))
+	c.Fill(ticket, key, nil, Meta{})
+	c.SetTag(ticket, key, etag.Tag{})
+	require.True(t, c.Holds(ticket))
 	w := c.Change()
-	w.Add([]byte("k"), Meta{})
+	w.Add(key, Meta{})
 	require.False(t, w.Known(0))
+	require.False(t, c.Holds(ticket))
+	require.False(t, c.Holds(c.Ticket(key)), "a change is under way")
 	w.End()
+	require.False(t, c.Holds(ticket))
+	ticket = c.Ticket(key)
+	require.True(t, c.Holds(ticket))
 	c.Clear()
-	require.Zero(t, c.Stats())
+	require.False(t, c.Holds(ticket))
+	require.Equal(t, Stats{Misses: 1}, c.Stats())
 	c.Close()
 }
 
@@ -459,9 +464,6 @@ func interpret(t testing.TB, program []byte, size int64, shards int) {
 	now := &clock{now: 1}
 	c, err := New(Options{Bytes: size, Now: now.read, shards: shards})
 	require.NoError(t, err)
-	if c == nil {
-		return
-	}
 	defer c.Close()
 	type entry struct {
 		value string
@@ -686,4 +688,33 @@ func TestCache_Concurrent(t *testing.T) {
 	}
 	wg.Wait()
 	c.check(t)
+}
+
+// The index takes what memory the values need, up to all that there is, and finds each of
+// them as it grows.
+func TestCache_IndexGrows(t *testing.T) {
+	t.Parallel()
+	c := newCache(t, 4<<20, 1)
+	s := &c.shards[0]
+	require.Len(t, s.index, firstIndex)
+	n := cap(s.index) * indexFull / 16
+	for i := range n {
+		c.fill(fmt.Sprint("key", i), "v")
+		if i%1000 == 0 || i == n-1 {
+			require.Less(t, s.used, len(s.index))
+			require.LessOrEqual(t, len(s.index), max(firstIndex, 4*s.used))
+			for j := 0; j <= i; j += 1 + i/100 {
+				_, _, _, ok := c.Get(nil, fmt.Append(nil, "key", j))
+				require.True(t, ok, "%d of %d", j, i)
+			}
+			c.check(t)
+		}
+	}
+	require.Len(t, s.index, cap(s.index))
+	c.fill("one more", "v")
+	require.Equal(t, n, s.used, "something has left for it")
+	c.Clear()
+	c.check(t)
+	_, _, _, ok := c.Get(nil, []byte("key0"))
+	require.False(t, ok)
 }

@@ -337,7 +337,7 @@ func (*Store) Range(_, _ []byte, _ bool) (store.Iterator, error) {
 func (*Store) View(func(store.View) error) error { return errSteps }
 
 // Transact implements store.Store: it always fails.
-func (*Store) Transact([][]byte, func(store.View) ([]store.Write, error)) (store.Commit, error) {
+func (*Store) Transact([]store.Look, func(store.View) ([]store.Write, error)) (store.Commit, error) {
 	return nil, errSteps
 }
 

@@ -184,12 +184,12 @@ func (s *Store) View(read func(store.View) error) error {
 }
 
 // Transact implements store.Store.
-func (s *Store) Transact(expected [][]byte, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
+func (s *Store) Transact(looks []store.Look, decide func(store.View) ([]store.Write, error)) (store.Commit, error) {
 	if err := s.begin(1); err != nil {
 		return nil, err
 	}
 	defer s.end()
-	return s.Store.Transact(expected, decide)
+	return s.Store.Transact(looks, decide)
 }
 
 // Range implements store.Store.

@@ -92,7 +92,7 @@ func (n *noting) View(func(store.View) error) error {
 	return nil
 }
 
-func (n *noting) Transact([][]byte, func(store.View) ([]store.Write, error)) (store.Commit, error) {
+func (n *noting) Transact([]store.Look, func(store.View) ([]store.Write, error)) (store.Commit, error) {
 	n.note("t", "")
 	return nil, nil
 }

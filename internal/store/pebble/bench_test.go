@@ -33,8 +33,8 @@ func fill(b *testing.B, s *Store) {
 			writes = writes[:0]
 		}
 	}
-	require.NoError(b, s.cur.db.Flush())
-	require.NoError(b, s.cur.db.Compact(b.Context(), []byte{0}, []byte{255, 255}, false))
+	require.NoError(b, s.cur.Load().db.Flush())
+	require.NoError(b, s.cur.Load().db.Compact(b.Context(), []byte{0}, []byte{255, 255}, false))
 }
 
 // BenchmarkGet reads random keys: present or absent, with a block cache that

@@ -52,20 +52,20 @@ func requireAgree(t *testing.T, s *Store, keys []string) {
 func TestGet_Again(t *testing.T) {
 	t.Parallel()
 	w := newWall()
-	s := open(t, Options{Dir: t.TempDir(), Sync: Never, ValueBytes: 1 << 20, Now: w.now, SweepInterval: time.Hour})
+	s := open(t, Options{Dir: t.TempDir(), Sync: Never, ValueBytes: 1 << 20, now: w.now, SweepInterval: time.Hour})
 	small, large := "small", string(make([]byte, 5000))
 	require.NoError(t, apply(s, put("small", small), putFor("large", large, 100), put("huge", string(make([]byte, values.MaxValue+1)))))
-	require.NoError(t, s.cur.db.Flush())
+	require.NoError(t, s.cur.Load().db.Flush())
 	for range 3 {
 		for k, value := range map[string]string{"small": small, "large": large} {
-			before := s.cur.db.Metrics().BlockCache
+			before := s.cur.Load().db.Metrics().BlockCache
 			hits := s.Stats().Values.Hits
 			v, m, err := s.Get(make([]byte, 2, 10_000), []byte(k))
 			require.NoError(t, err)
 			require.Equal(t, "\x00\x00"+value, string(v))
 			require.Equal(t, etag.Of([]byte(value)), m.Tag)
 			require.Equal(t, k == "large", m.TTL == 100)
-			after := s.cur.db.Metrics().BlockCache
+			after := s.cur.Load().db.Metrics().BlockCache
 			require.Equal(t, s.Stats().Values.Hits > hits, before.Hits+before.Misses == after.Hits+after.Misses)
 		}
 		require.Len(t, get(t, s, "huge"), values.MaxValue+1)
@@ -91,7 +91,7 @@ func TestGet_Again(t *testing.T) {
 	require.EqualValues(t, 1, m.TTL)
 	w.move(500 * time.Millisecond)
 	require.Equal(t, "absent", get(t, s, "large"))
-	w.move(-time.Minute)
+	w.jump(-time.Minute)
 	require.Equal(t, "absent", get(t, s, "large"))
 	require.NoError(t, apply(s, del("small")))
 	require.Equal(t, "absent", get(t, s, "small"))

@@ -25,7 +25,7 @@ func TestStore_CloseInTime(t *testing.T) {
 					require.NoError(t, apply(s, put(keys[i], valueOf(keys[i]))))
 				}
 				// To create a table takes a minute, though nothing fails.
-				s.cur.disk.hooks.pause = func(stop <-chan struct{}) {
+				s.cur.Load().disk.hooks.pause = func(stop <-chan struct{}) {
 					select {
 					case <-time.After(time.Minute):
 					case <-stop:

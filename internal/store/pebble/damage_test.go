@@ -104,7 +104,7 @@ func TestOpen_FlippedLog(t *testing.T) {
 			s := openOnly(t, Options{Dir: "d", FS: mem, memTableBytes: 64 << 20})
 			// Of a log that is so long that the records are in one.
 			require.NoError(t, apply(s, put("first", strings.Repeat("v", 2<<20))))
-			require.NoError(t, s.cur.db.Flush())
+			require.NoError(t, s.cur.Load().db.Flush())
 			value := func(i int) string { return strings.Repeat(fmt.Sprint(i, "."), row.value)[:row.value] }
 			ends := make([]int, row.records) // of the log after each
 			logs := named(t, mem, "", ".log")
@@ -167,7 +167,7 @@ func TestOpen_FlippedManifestOrTable(t *testing.T) {
 		require.NoError(t, apply(s, put(fmt.Sprint(i%1000), value(i))))
 	}
 	// So that no table is there that nothing needs any more.
-	require.NoError(t, s.cur.db.Compact(t.Context(), nil, []byte("z"), false))
+	require.NoError(t, s.cur.Load().db.Compact(t.Context(), nil, []byte("z"), false))
 	killed := killedAtRest(t, mem)
 	require.NoError(t, s.Close())
 	for _, row := range []struct {
@@ -226,7 +226,7 @@ func TestOpen_TruncatedManifest(t *testing.T) {
 	s := openOnly(t, Options{Dir: "d", FS: mem})
 	for i := range 5 {
 		require.NoError(t, apply(s, put(fmt.Sprint(i), "v")))
-		require.NoError(t, s.cur.db.Flush())
+		require.NoError(t, s.cur.Load().db.Flush())
 	}
 	killed := killedAtRest(t, mem)
 	require.NoError(t, s.Close())

@@ -47,14 +47,14 @@ var errFenced = errors.New("the folder belongs to another instance now")
 // without a pause: see pace.
 //
 // The folder. Pebble has several handles of it to sync which files there are, and
-// survives a failure of some of them. So their syncs do nothing, and have nothing to
-// do: a file that was synced is in the folder for good, and so is one that was
-// renamed, and a log and a marker as soon as it is made. Whatever fails there fails
-// where its file would.
+// survives a failure of some of them. Their syncs are no-ops: a file is entered into the
+// folder for good by its own sync or rename, a log and a marker when it is made. So a
+// failure there is one of the file, of which the rules above say what becomes.
 //
-// A disk can be fenced. Afterwards nothing that the instance still does reaches
+// A disk can be fenced. Afterwards nothing that the instance begins reaches
 // the folder, and it is told that all is well, so that another instance may own
-// the folder while this one serves those who still read from it.
+// the folder while this one serves those who still read from it. What it had begun
+// may hang: see settled.
 type disk struct {
 	vfs.FS
 	dir   string
@@ -76,11 +76,16 @@ type disk struct {
 	fencing, ending    chan struct{}
 	fenceOnce, endOnce sync.Once
 
-	// mu is held for reading while the disk is being changed, and for writing
-	// by fence, which therefore waits for the changes under way.
-	mu      sync.RWMutex
-	fenced  bool
-	aborted bool
+	mu struct {
+		sync.Mutex // which nobody holds while the file system works
+		fenced     bool
+		aborted    bool
+		changes    int           // under way, but for those that do no harm: see settled
+		creating   []string      // tables
+		quiet      chan struct{} // closed when there are none; nil if nobody waits for that
+	}
+	// taken are the names of tables that predecessors may still create.
+	taken []string
 }
 
 // diskHooks are what a disk calls. They must not call Pebble.
@@ -119,27 +124,115 @@ func (d *disk) loseLog(err error) {
 	d.hooks.failed(err)
 }
 
-// fence cuts the instance off from the folder.
+// fence cuts the instance off from the folder. What is under way goes on: see settled.
 func (d *disk) fence() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.fenced = true
+	d.mu.fenced = true
 	err := errFenced
 	d.lost.CompareAndSwap(nil, &err)
 	d.fenceOnce.Do(func() { close(d.fencing) })
 }
 
+// settled waits, once the disk is fenced, until no change is under way that could spoil
+// the folder for a successor, or until stop is closed. Some cannot, and may hang for as
+// long as they like, since a successor gives none of the numbers that it finds in the
+// folder to another file:
+//
+//   - a write to a table, or its sync: whoever made it is cut off, and no manifest
+//     will name it;
+//   - the removal of a file: Pebble removes what is obsolete to the manifest on the disk;
+//   - the creation of a table, whose number is taken as well: see List.
+func (d *disk) settled(stop <-chan struct{}) error {
+	d.mu.Lock()
+	if d.mu.changes == 0 {
+		d.mu.Unlock()
+		return nil
+	}
+	if d.mu.quiet == nil {
+		d.mu.quiet = make(chan struct{})
+	}
+	quiet, n := d.mu.quiet, d.mu.changes
+	d.mu.Unlock()
+	select {
+	case <-quiet:
+		return nil
+	case <-stop:
+		return fmt.Errorf("%d changes of the folder are still under way", n)
+	}
+}
+
+// harm tells what becomes of the folder if a change takes effect after a successor has it.
+type harm uint8
+
+const (
+	harmful harm = iota
+	harmless
+	creates // a table
+)
+
+// enter begins a change of that kind. It returns false if the disk is fenced.
+func (d *disk) enter(name string, h harm) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.mu.fenced:
+		return false
+	case h == harmful:
+		d.mu.changes++
+	case h == creates:
+		d.mu.creating = append(d.mu.creating, name)
+	}
+	return true
+}
+
+func (d *disk) leave(name string, h harm) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch h {
+	case harmless:
+	case creates:
+		if i := slices.Index(d.mu.creating, name); i >= 0 {
+			d.mu.creating = slices.Delete(d.mu.creating, i, i+1)
+		}
+	case harmful:
+		if d.mu.changes--; d.mu.changes == 0 && d.mu.quiet != nil {
+			close(d.mu.quiet)
+			d.mu.quiet = nil
+		}
+	}
+}
+
+// unfinished returns the names of the tables that may be created yet.
+func (d *disk) unfinished() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	names := slices.Clone(d.taken)
+	for _, name := range d.mu.creating {
+		names = append(names, d.PathBase(name))
+	}
+	return names
+}
+
 func (d *disk) isFenced() bool {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.fenced
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.fenced
+}
+
+// refusesTables reports whether no table is made any more: the disk is fenced, and others
+// still read from the instance.
+func (d *disk) refusesTables() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.fenced && !d.mu.aborted
 }
 
 // abort fences and ends an instance that has not been used yet. Nobody will read
 // its tables, so it may even believe that it has written some.
 func (d *disk) abort() {
 	d.mu.Lock()
-	d.aborted = true
+	d.mu.aborted = true
 	d.mu.Unlock()
 	d.fence()
 	d.end()
@@ -148,6 +241,14 @@ func (d *disk) abort() {
 // end lets a fenced instance be closed: flushes and compactions, which wait for
 // it, fail.
 func (d *disk) end() { d.endOnce.Do(func() { close(d.ending) }) }
+
+// harmOf is what a change of a file does that is there.
+func (d *disk) harmOf(name string) harm {
+	if d.isTable(name) || !d.inDir(name) && name != d.dir {
+		return harmless
+	}
+	return harmful
+}
 
 func (d *disk) inDir(name string) bool { return d.PathDir(name) == d.dir }
 
@@ -172,9 +273,9 @@ func (d *disk) isMarker(name string) bool {
 // change runs f, which changes the file of that name. If the disk is fenced it
 // does nothing, and succeeds, but not for a table: the instance would read it.
 // If the file is vital f may run several times.
-func (d *disk) change(name string, f func() error) error {
+func (d *disk) change(name string, h harm, f func() error) error {
 	for {
-		err := d.changeOnce(name, f)
+		err := d.changeOnce(name, h, f)
 		if err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrExist) ||
 			errors.Is(err, errFenced) || !d.inDir(name) {
 			return err
@@ -187,21 +288,20 @@ func (d *disk) change(name string, f func() error) error {
 	}
 }
 
-func (d *disk) changeOnce(name string, f func() error) error {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if !d.fenced {
+func (d *disk) changeOnce(name string, h harm, f func() error) error {
+	if d.enter(name, h) {
+		defer d.leave(name, h)
 		return f()
 	}
-	if d.isTable(name) && !d.aborted {
+	if d.isTable(name) && d.refusesTables() {
 		return errFenced
 	}
 	return nil
 }
 
 // sync is change for what cannot be repeated.
-func (d *disk) sync(name string, f func() error) error {
-	err := d.changeOnce(name, f)
+func (d *disk) sync(name string, h harm, f func() error) error {
+	err := d.changeOnce(name, h, f)
 	if err == nil || errors.Is(err, errFenced) || !d.inDir(name) {
 		return err
 	}
@@ -226,26 +326,27 @@ func (d *disk) log(name string, f func() (vfs.File, error)) (vfs.File, error) {
 	file := &logFile{disk: d, name: d.PathBase(name), fsynced: d.hooks.fsynced}
 	file.try(func() (err error) {
 		opened, err := f()
+		var info vfs.FileInfo
 		if err == nil {
 			file.File = opened
-			err = d.name(name, opened)
+			info, err = opened.Stat()
+		}
+		if err == nil {
+			file.end = info.Size()
+			err = d.name(name, info)
 		}
 		if err != nil {
 			d.files.removed(d.PathBase(name))
 			_ = d.FS.Remove(name) // whatever there may be of it
-			return err
 		}
-		if info, err := file.File.Stat(); err == nil {
-			file.end = info.Size()
-		}
-		return nil
+		return err
 	})
 	return file, nil
 }
 
 // name enters a log into the folder for good, and into the note of those that there
 // are. Nothing is in it yet, so that a crash may leave it without its name.
-func (d *disk) name(name string, log vfs.File) error {
+func (d *disk) name(name string, log vfs.FileInfo) error {
 	logs := d.files.begun(d.PathBase(name), log)
 	if err := d.syncDir(); err != nil {
 		return err
@@ -275,10 +376,18 @@ func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return f, nil
 }
 
-// List is what Pebble does before it looks at other files.
+// List is what Pebble does before it looks at other files. It takes a name that is told
+// for a number that it must not use.
 func (d *disk) List(dir string) ([]string, error) {
 	d.reading.Store(nil)
 	names, err := d.FS.List(dir)
+	if dir == d.dir {
+		for _, name := range d.taken {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
 	return withoutValues(names), err
 }
 
@@ -311,7 +420,7 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	// After a power cut there must be no marker of a manifest that is not there:
 	// nothing says in which order files appear that were created between two syncs
 	// of their folder.
-	if err := d.sync(name, d.syncDir); err != nil {
+	if err := d.sync(name, harmful, d.syncDir); err != nil {
 		return nil, err
 	}
 	f, err := d.wrap(name, func() (vfs.File, error) {
@@ -322,7 +431,7 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 		return f, err
 	})
 	if err == nil {
-		err = d.sync(name, d.syncDir)
+		err = d.sync(name, harmful, d.syncDir)
 	}
 	return f, err
 }
@@ -350,7 +459,11 @@ func (d *disk) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.O
 
 func (d *disk) wrap(name string, open func() (vfs.File, error)) (vfs.File, error) {
 	var f vfs.File
-	err := d.change(name, func() (err error) {
+	h := d.harmOf(name)
+	if d.isTable(name) {
+		h = creates
+	}
+	err := d.change(name, h, func() (err error) {
 		f, err = open()
 		return err
 	})
@@ -372,10 +485,7 @@ func (d *disk) wrap(name string, open func() (vfs.File, error)) (vfs.File, error
 // A fenced instance waits for its end.
 func (d *disk) pace() error {
 	d.hooks.pause(d.fencing)
-	d.mu.RLock()
-	refused := d.fenced && !d.aborted
-	d.mu.RUnlock()
-	if refused {
+	if d.refusesTables() {
 		<-d.ending
 		return errFenced
 	}
@@ -401,11 +511,11 @@ func (entries) SyncData() error            { return nil }
 func (entries) SyncTo(int64) (bool, error) { return true, nil }
 
 func (d *disk) Link(oldname, newname string) error {
-	return d.change(newname, func() error { return d.FS.Link(oldname, newname) })
+	return d.change(newname, d.harmOf(newname), func() error { return d.FS.Link(oldname, newname) })
 }
 
 func (d *disk) Remove(name string) error {
-	return d.change(name, func() error {
+	return d.change(name, harmless, func() error {
 		// Not before it is known that the disk is not fenced: a fenced instance
 		// may remove what it believes to have replaced.
 		if d.isTable(name) {
@@ -420,18 +530,18 @@ func (d *disk) Remove(name string) error {
 }
 
 func (d *disk) RemoveAll(name string) error {
-	return d.change(name, func() error { return d.FS.RemoveAll(name) })
+	return d.change(name, d.harmOf(name), func() error { return d.FS.RemoveAll(name) })
 }
 
 func (d *disk) Rename(oldname, newname string) error {
-	if err := d.change(newname, func() error { return d.FS.Rename(oldname, newname) }); err != nil || !d.inDir(newname) {
+	if err := d.change(newname, d.harmOf(newname), func() error { return d.FS.Rename(oldname, newname) }); err != nil || !d.inDir(newname) {
 		return err
 	}
-	return d.sync(newname, d.syncDir)
+	return d.sync(newname, harmful, d.syncDir)
 }
 
 func (d *disk) MkdirAll(dir string, perm os.FileMode) error {
-	return d.change(dir, func() error { return d.FS.MkdirAll(dir, perm) })
+	return d.change(dir, d.harmOf(dir), func() error { return d.FS.MkdirAll(dir, perm) })
 }
 
 // Lock does nothing: the Store holds the lock for its instances.
@@ -449,7 +559,7 @@ type diskFile struct {
 }
 
 func (f *diskFile) Write(p []byte) (n int, err error) {
-	err = f.disk.change(f.name, func() error {
+	err = f.disk.change(f.name, f.disk.harmOf(f.name), func() error {
 		m, err := f.File.Write(p[n:])
 		n += m
 		return err
@@ -461,7 +571,7 @@ func (f *diskFile) Write(p []byte) (n int, err error) {
 }
 
 func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
-	err := f.disk.change(f.name, func() error {
+	err := f.disk.change(f.name, f.disk.harmOf(f.name), func() error {
 		_, err := f.File.WriteAt(p, off)
 		return err
 	})
@@ -473,7 +583,7 @@ func (f *diskFile) Sync() error { return f.sync(f.File.Sync) }
 func (f *diskFile) SyncData() error { return f.sync(f.File.SyncData) }
 
 func (f *diskFile) sync(do func() error) error {
-	return f.disk.sync(f.name, func() error {
+	return f.disk.sync(f.name, f.disk.harmOf(f.name), func() error {
 		if err := do(); err != nil || f.entered || !f.disk.inDir(f.name) {
 			return err
 		}
@@ -483,7 +593,7 @@ func (f *diskFile) sync(do func() error) error {
 }
 
 func (f *diskFile) SyncTo(length int64) (full bool, err error) {
-	err = f.disk.sync(f.name, func() (err error) {
+	err = f.disk.sync(f.name, f.disk.harmOf(f.name), func() (err error) {
 		full, err = f.File.SyncTo(length)
 		return err
 	})
@@ -506,7 +616,7 @@ type logFile struct {
 
 // try runs f unless the log is lost. If f fails, it is.
 func (f *logFile) try(do func() error) {
-	err := f.disk.changeOnce(f.name, func() error {
+	err := f.disk.changeOnce(f.name, harmful, func() error {
 		if f.disk.logLost() != nil {
 			return nil //nolint:nilerr // it is known already
 		}
@@ -607,7 +717,7 @@ func (f *logFile) Preallocate(offset, length int64) error {
 
 func (f *logFile) Close() error {
 	if f.File != nil {
-		f.disk.files.closed(f.File)
+		f.disk.files.closed(f.name)
 		// All that matters has been synced before, or was lost.
 		_ = f.File.Close()
 	}

@@ -18,7 +18,7 @@ import (
 func BenchmarkExpiry(b *testing.B) {
 	const expiring = 1_000_000
 	w := newWall()
-	s := openOnly(b, Options{Dir: b.TempDir(), Sync: Never, CacheBytes: 512 << 20, Now: w.now, SweepInterval: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	s := openOnly(b, Options{Dir: b.TempDir(), Sync: Never, CacheBytes: 512 << 20, now: w.now, SweepInterval: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	fill(b, s)
 	for i := 0; i < expiring; i += 1000 {
 		var writes []store.Write

@@ -519,7 +519,7 @@ func TestStore_StatsWhileTheDiskHangs(t *testing.T) {
 		}
 		return nil
 	})
-	flushed, err := s.cur.db.AsyncFlush()
+	flushed, err := s.cur.Load().db.AsyncFlush()
 	require.NoError(t, err)
 	<-arrived
 	tables := func() (n uint64) {

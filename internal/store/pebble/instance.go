@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -9,9 +10,9 @@ import (
 	"github.com/spillway-go/spillway/internal/store"
 )
 
-// instance is one opening of the folder by Pebble. It is closed when the last
-// reference is released: one is the store's, the others belong to iterators
-// and to commits that are waited for.
+// instance is one opening of the folder by Pebble. It can be closed when the last
+// reference is released: one is the store's, the others belong to whoever reads,
+// writes, or waits for a commit.
 type instance struct {
 	db        *pebble.DB
 	disk      *disk
@@ -24,15 +25,25 @@ type instance struct {
 	spent bool
 	// expiring says that the folder has a note that there may be values that expire.
 	expiring atomic.Bool
-	refs     atomic.Int64
-	close    func(*instance)
+	// before are the totals of the instances that this one has replaced.
+	before totals
+	refs   atomic.Int64
+	unused chan struct{} // closed with the last reference
 }
 
-func (i *instance) acquire() { i.refs.Add(1) }
+// acquire takes a reference, unless the last one has been released.
+func (i *instance) acquire() bool {
+	for n := i.refs.Load(); n > 0; n = i.refs.Load() {
+		if i.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
 
 func (i *instance) release() {
 	if i.refs.Add(-1) == 0 {
-		i.close(i)
+		close(i.unused)
 	}
 }
 
@@ -57,7 +68,7 @@ func (i *instance) lost() error {
 // format, in which later chunks prove nothing of earlier ones: see format.Examine. So
 // old says that another log is to be begun.
 func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) {
-	inst := &instance{close: s.closeInstance}
+	inst := &instance{unused: make(chan struct{})}
 	inst.refs.Store(1)
 	broke := make(chan struct{})
 	broken := func(err error) {
@@ -73,6 +84,7 @@ func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) 
 		failed: failed, broken: broken, pause: s.pause, fsynced: s.opts.OnFsync,
 		remove: s.removals.later,
 	})
+	inst.disk.taken = s.taken
 	inst.scheduler = newScheduler(s.opts.RetryInterval / 5)
 	if s.opts.Sync == Always { // otherwise there are few syncs, of much at a time
 		inst.disk.logAhead = int64(min(len(zeros), int(s.opts.memTableBytes)/4))
@@ -108,6 +120,8 @@ func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) 
 			// remove tables that belong to the next instance.
 			inst.disk.abort()
 			inst.scheduler.Unregister()
+			s.taken = inst.disk.unfinished()
+			_ = inst.disk.settled(nil)
 		}
 		opened <- inst.disk.blame(err)
 	}()
@@ -130,11 +144,13 @@ func (s *Store) openInstance(stop <-chan struct{}, old bool) (*instance, error) 
 		}
 	}
 	inst.disk.abort()
-	if err := <-opened; err != nil {
-		return nil, err
+	err := <-opened
+	if err == nil {
+		_ = inst.db.Close()
+		s.taken = inst.disk.unfinished()
+		err = reason
 	}
-	_ = inst.db.Close()
-	return nil, reason
+	return nil, errors.Join(err, inst.disk.settled(nil))
 }
 
 func (s *Store) events(inst *instance) *pebble.EventListener {
@@ -161,10 +177,11 @@ func (s *Store) events(inst *instance) *pebble.EventListener {
 	}
 }
 
-// closeInstance closes a replaced instance once nobody reads from it.
-func (s *Store) closeInstance(i *instance) {
-	go func() {
-		defer s.old.Done()
+// retire closes a replaced instance once nobody reads from it.
+func (s *Store) retire(i *instance) {
+	i.release()
+	s.old.Go(func() {
+		<-i.unused
 		i.disk.end()
 		if err := i.db.Close(); err != nil {
 			s.opts.Logger.Debug("closed a replaced instance of the store", "err", err.Error())
@@ -172,7 +189,7 @@ func (s *Store) closeInstance(i *instance) {
 		for _, name := range s.removals.release() {
 			_ = s.opts.FS.Remove(name)
 		}
-	}()
+	})
 }
 
 // shut closes the instance in use. If the disk fails meanwhile, or has failed
@@ -181,8 +198,9 @@ func (s *Store) closeInstance(i *instance) {
 func (s *Store) shut(inst *instance, enough <-chan struct{}) error {
 	failed, reason := s.health.watch()
 	closed := make(chan error, 1)
+	inst.release()
 	go func() {
-		s.asking.Wait()
+		<-inst.unused
 		closed <- inst.db.Close()
 	}()
 	if reason == nil {

@@ -36,7 +36,7 @@ func (f *manifestFile) Write(p []byte) (int, error) {
 // none, another instance must take the place of this one.
 func (f *manifestFile) Sync() error {
 	sync, gone := f.File.Sync, error(nil)
-	err := f.disk.change(f.name, func() error {
+	err := f.disk.change(f.name, harmful, func() error {
 		err := sync()
 		if errors.Is(err, errGone) || errors.Is(err, os.ErrNotExist) {
 			gone = err
@@ -58,7 +58,7 @@ func (f *manifestFile) Sync() error {
 // mark notes how long a manifest is. The file is not worth a failure.
 func (d *disk) mark(name string, e format.Extent) {
 	name = d.PathBase(name)
-	_ = d.changeOnce(d.dir, func() error {
+	_ = d.changeOnce(d.dir, harmful, func() error {
 		d.files.synced(manifest{name, e})
 		f, err := d.FS.Create(d.PathJoin(d.dir, format.MarkName), vfs.WriteCategoryUnspecified)
 		if err != nil {

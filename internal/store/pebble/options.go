@@ -42,7 +42,7 @@ type Options struct {
 	// against it, and sized by it and ValueBytes. Zero means 64 MiB.
 	CacheBytes int64
 	// ValueBytes is the size of the cache of values in front of Pebble, on top of
-	// CacheBytes. Less than values.MinBytes means none.
+	// CacheBytes. In less than values.MinBytes nothing is kept.
 	ValueBytes int64
 	// MaxOpenFiles is how many tables are kept open. Zero means 8192: one that is
 	// used stays open then, as 10 GB are some thousand tables, and opening one
@@ -54,9 +54,6 @@ type Options struct {
 	// SweepInterval is the shortest time between two passes over the store that remove
 	// what has expired. Zero means 5 s.
 	SweepInterval time.Duration
-	// Now is the wall clock, by which values expire. Nil means time.Now. While it runs
-	// backwards, the store's time stands still.
-	Now func() time.Time
 	// FS is the file system. Nil means the operating system's, which holds Dir: see
 	// package datadir.
 	FS vfs.FS
@@ -76,8 +73,9 @@ type Options struct {
 	RetryInterval time.Duration
 
 	// blockSize, memTableBytes and statsPatience, for which Stats waits for Pebble, are for
-	// benchmarks and tests. Zero means the defaults below.
+	// benchmarks and tests, as is now, of the clock. Zero means the defaults below.
 	blockSize     int
+	now           func() (wall time.Time, passed time.Duration)
 	memTableBytes uint64
 	statsPatience time.Duration
 }
@@ -101,9 +99,6 @@ func (o *Options) setDefaults() {
 	setDefault(&o.memTableBytes, uint64(min(max(both/(2*stallMemTables), minMemTable), maxMemTable)))
 	if o.Logger == nil {
 		o.Logger = slog.Default()
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	if o.FS == nil {
 		o.FS = datadir.New(o.Dir)

@@ -56,11 +56,11 @@ func TestOptions_LogsAreRemoved(t *testing.T) {
 	go func() { copied <- s.Checkpoint("copy") }()
 	<-copying
 	rotate(100)
-	require.NoError(t, s.cur.db.Flush())
+	require.NoError(t, s.cur.Load().db.Flush())
 	require.Greater(t, len(named(t, mem, "", ".log")), 20, "the copy holds them up")
 	close(goOn)
 	require.NoError(t, <-copied)
-	require.NoError(t, s.cur.db.Flush())
+	require.NoError(t, s.cur.Load().db.Flush())
 	require.NoError(t, s.Close()) // ends the removal of what is obsolete
 	require.LessOrEqual(t, len(named(t, mem, "", ".log")), 2)
 	require.Zero(t, reused.Load())

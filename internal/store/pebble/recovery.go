@@ -14,7 +14,7 @@ import (
 // those under way end as unknown if the log was lost. Every RetryInterval
 // comeBack tries to return:
 //
-//  1. The folder is the one that was opened, and has what it had: see held.go. A
+//  1. The folder is the one that was opened, and has what it had: see identity.go. A
 //     probe shows that it takes a file, with its sync.
 //  2. Those who were in Apply when it happened have left.
 //  3. The memtables are flushed. They hold all that was acknowledged, so none of
@@ -83,15 +83,21 @@ func (s *Store) comeBack(stop <-chan struct{}) error {
 	// From here on every new failure spoils the attempt.
 	failures := s.health.failures()
 	s.gate.proceed()
-	inst := s.cur // it changes below only
+	inst := s.cur.Load() // it changes below only
+	hangs := false
 	if !inst.spent {
-		if err := s.settle(inst, failures, stop); err != nil {
+		err := s.settle(inst, failures, stop)
+		if hangs = errors.Is(err, errNoFlush); err != nil && !hangs {
 			return err
 		}
 	}
-	if inst.lost() != nil {
+	if inst.lost() != nil || hangs {
 		inst.spent = true
 		inst.disk.fence()
+		if err := inst.disk.settled(stop); err != nil {
+			return err
+		}
+		s.taken = inst.disk.unfinished()
 		next, err := s.reopen(inst, stop)
 		if err != nil {
 			return err
@@ -133,6 +139,14 @@ func (s *Store) reopen(fenced *instance, stop <-chan struct{}) (*instance, error
 	return next, nil
 }
 
+// flushPatience is for how many RetryIntervals a flush may take before what it would have
+// written is read from the log.
+const flushPatience = 4
+
+// errNoFlush is returned by settle when the flush takes long, and may hang, under Always.
+// All that was acknowledged is in the log.
+var errNoFlush = errors.New("the flush of the memtables does not end")
+
 // settle makes sure that the folder holds all that was acknowledged, without
 // the part of the log that was lost.
 func (s *Store) settle(inst *instance, failures uint64, stop <-chan struct{}) error {
@@ -150,6 +164,12 @@ func (s *Store) settle(inst *instance, failures uint64, stop <-chan struct{}) er
 	if err != nil {
 		return err
 	}
+	var enough <-chan time.Time
+	if s.opts.Sync == Always {
+		timer := time.NewTimer(flushPatience * s.opts.RetryInterval)
+		defer timer.Stop()
+		enough = timer.C
+	}
 	for {
 		failed, reason := s.health.watch()
 		if s.health.failures() != failures {
@@ -158,6 +178,8 @@ func (s *Store) settle(inst *instance, failures uint64, stop <-chan struct{}) er
 		select {
 		case <-flushed:
 			return nil
+		case <-enough:
+			return errNoFlush
 		case <-failed:
 		case <-stop:
 			return errors.New("the store is being closed")
@@ -174,17 +196,13 @@ func (s *Store) replace(next *instance) (failures uint64) {
 		// replaced in turn.
 		s.health.fail(err)
 	}
-	prev := s.cur
-	m := prev.db.Metrics() // does not block, as prev is fenced
-	s.figures.Lock()
-	s.figures.retired.add(m)
-	s.mu.Lock()
-	s.cur = next
+	prev := s.cur.Load()
+	next.before = prev.before
+	next.before.add(prev.db.Metrics()) // does not block, as prev is fenced
+	s.cur.Store(next)
+	// Only now, so that whoever has a ticket of later reads from next.
 	s.values.Clear() // of what the folder may not have
-	s.mu.Unlock()
-	s.figures.Unlock()
-	s.old.Add(1)
-	prev.release()
+	s.retire(prev)
 	return failures
 }
 
@@ -229,7 +247,7 @@ func (s *Store) lastChance(reason error) error {
 	timer := time.AfterFunc(10*time.Second, func() { close(stop) })
 	defer timer.Stop()
 	if err := s.comeBack(stop); err != nil {
-		if s.opts.Sync == Always || s.cur.spent {
+		if s.opts.Sync == Always || s.cur.Load().spent {
 			// Whatever was acknowledged is on disk.
 			return reason
 		}

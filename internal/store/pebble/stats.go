@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -51,6 +52,55 @@ type totals struct {
 
 func (t *totals) add(m *pebble.Metrics) { t.compactions += uint64(m.Compact.Count) }
 
+// answer is the latest answer to a question that the disk may hang on. One is asked at a
+// time, and who asks meanwhile waits for it, but for no longer than his patience.
+type answer[T any] struct {
+	mu    sync.Mutex
+	last  T
+	ready chan struct{} // closed when the question is answered; nil if none is asked
+	hangs bool          // somebody has lost his patience over it
+}
+
+// get returns what ask says, or what was said last if that takes too long or until failed is
+// closed, or ask is nil.
+func (a *answer[T]) get(ask func() (T, bool), patience time.Duration, failed <-chan struct{}) T {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ask == nil {
+		return a.last
+	}
+	if a.ready == nil {
+		ready := make(chan struct{})
+		a.ready, a.hangs = ready, false
+		go func() {
+			said, ok := ask()
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if ok && !a.hangs { // what was said late may be old
+				a.last = said
+			}
+			a.ready = nil
+			close(ready)
+		}()
+	}
+	if ready := a.ready; !a.hangs {
+		a.mu.Unlock()
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late := false
+		select {
+		case <-ready:
+		case <-failed:
+			late = true
+		case <-timer.C:
+			late = true
+		}
+		a.mu.Lock()
+		a.hangs = a.hangs || late && a.ready == ready
+	}
+	return a.last
+}
+
 // ask returns Pebble's figures, or nil if they are not to be had at the moment:
 // Pebble waits for a change of its manifest to give them, and while the disk
 // fails that may take as long as the failure.
@@ -64,86 +114,51 @@ func (s *Store) ask() *pebble.Metrics {
 
 // askUntil is ask, but only gives up when failed is closed.
 func (s *Store) askUntil(failed <-chan struct{}) *pebble.Metrics {
-	select {
-	case m := <-s.request():
-		return m
-	case <-failed:
+	inst, err := s.acquire()
+	if err != nil {
 		return nil
 	}
-}
-
-// request asks Pebble for its figures. What it returns will hold them, or nil if the store
-// is closed.
-func (s *Store) request() <-chan *pebble.Metrics {
 	answer := make(chan *pebble.Metrics, 1)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		answer <- nil
-		return answer
-	}
-	inst := s.cur
-	inst.acquire()
-	s.asking.Add(1)
 	go func() {
-		defer s.asking.Done()
 		defer inst.release()
 		answer <- inst.db.Metrics()
 	}()
-	return answer
-}
-
-// Stats returns the store's figures. While the store cannot write, while the disk hangs
-// and after Close, they are those of the last call before, but for the space that is left.
-func (s *Store) Stats() Stats {
-	// The lock is held throughout, so that no instance is counted twice.
-	s.figures.Lock()
-	defer s.figures.Unlock()
-	if m := s.askBriefly(); m != nil {
-		free := s.figures.last.DiskFreeBytes
-		s.figures.last = s.stats(m)
-		s.figures.last.DiskFreeBytes = free
-	}
-	s.figures.last.Values = s.values.Stats()
-	// It matters most while the store cannot be asked because the disk is full.
-	if usage, err := s.opts.FS.GetDiskUsage(s.opts.Dir); err == nil {
-		s.figures.last.DiskFreeBytes = usage.AvailBytes
-	}
-	return s.figures.last
-}
-
-// askBriefly is ask for those who must not hang with the disk. A request that gets no
-// answer in time stays the only one until it does. It needs the lock of figures.
-func (s *Store) askBriefly() *pebble.Metrics {
-	failed, reason := s.health.watch()
-	if reason != nil {
-		return nil
-	}
-	if s.figures.hangs != nil {
-		select {
-		case <-s.figures.hangs: // the disk goes on; what it has answered may be old
-			s.figures.hangs = nil
-		default:
-			return nil
-		}
-	}
-	answer := s.request()
-	timer := time.NewTimer(s.opts.statsPatience)
-	defer timer.Stop()
 	select {
 	case m := <-answer:
 		return m
 	case <-failed:
-	case <-timer.C:
-		s.figures.hangs = answer
+		return nil
 	}
-	return nil
 }
 
-// stats needs the lock of figures.
-func (s *Store) stats(m *pebble.Metrics) Stats {
+// Stats returns the store's figures. While the store cannot write, while the disk hangs
+// and after Close, those of Pebble and of the space that is left are of before.
+func (s *Store) Stats() Stats {
+	// It matters most while Pebble cannot be asked because the disk is full.
+	free := s.free.get(func() (uint64, bool) {
+		usage, err := s.opts.FS.GetDiskUsage(s.opts.Dir)
+		return usage.AvailBytes, err == nil
+	}, s.opts.statsPatience, nil)
+	ask := s.askPebble
+	failed, reason := s.health.watch()
+	if reason != nil {
+		ask = nil
+	}
+	stats := s.figures.get(ask, s.opts.statsPatience, failed)
+	stats.DiskFreeBytes, stats.Values = free, s.values.Stats()
+	return stats
+}
+
+// askPebble returns those figures that are Pebble's, or false if it is not to be asked.
+func (s *Store) askPebble() (Stats, bool) {
+	inst, err := s.acquire()
+	if err != nil {
+		return Stats{}, false
+	}
+	defer inst.release()
+	m := inst.db.Metrics()
 	stats := Stats{
-		Compactions:         s.figures.retired.compactions + uint64(m.Compact.Count),
+		Compactions:         inst.before.compactions + uint64(m.Compact.Count),
 		ReadAmplification:   m.ReadAmp(),
 		CacheHits:           uint64(m.BlockCache.Hits),
 		CacheMisses:         uint64(m.BlockCache.Misses),
@@ -156,5 +171,5 @@ func (s *Store) stats(m *pebble.Metrics) Stats {
 	for i, l := range m.Levels {
 		stats.Levels[i] = Level{Bytes: uint64(l.TablesSize), Files: uint64(l.TablesCount)}
 	}
-	return stats
+	return stats, true
 }

@@ -44,8 +44,8 @@ import (
 type Store struct {
 	opts   Options
 	cache  *pebble.Cache
-	values *values.Cache // nil for none
-	lock   io.Closer     // of the folder
+	values *values.Cache
+	lock   io.Closer // of the folder
 	files  possessions
 	// signature is what the folder has of this store, see format.OpenedName.
 	signature string
@@ -54,7 +54,9 @@ type Store struct {
 	// gate is halted while the store is unwritable, see pause.
 	gate     gate
 	removals removals
-	lines    lines
+	// taken are the names of tables that replaced instances may still create.
+	taken []string
+	lines lines
 
 	// appliers counts the calls of Apply between their second look at health and
 	// the end of Pebble's part. Once the store is unwritable and it is zero,
@@ -64,11 +66,9 @@ type Store struct {
 	// sync of the log.
 	dirty atomic.Bool
 
-	// mu is held for reading while cur is used, and for writing while it is
-	// replaced. Whoever needs the instance for longer takes a reference.
-	mu     sync.RWMutex
-	cur    *instance
-	closed bool
+	// cur is the instance in use: see acquire. The recovery replaces it.
+	cur    atomic.Pointer[instance]
+	closed atomic.Bool
 
 	// prefix is what the heads of values begin with in the folder.
 	prefix format.Prefix
@@ -77,24 +77,20 @@ type Store struct {
 	// asked, 0 if none was.
 	soonest atomic.Int64
 	// order is held for reading while writes are applied, and for writing by a
-	// Transact, from its first look to its writes: so none comes in between. judging
-	// is held for writing by it as well, and for reading while somebody judges that a
-	// value is gone. Neither is held during a sync.
-	order, judging sync.RWMutex
+	// Transact while it decides on what it has read before and applies: so no write
+	// comes in between. Nothing is read or synced under it, but Pebble may begin another
+	// log: then whoever waits for order would wait for Pebble as well.
+	order   sync.RWMutex
+	judging judging
 
 	commits sync.Pool // of *commit
 
 	closing chan struct{}  // closed by Close
 	loops   sync.WaitGroup // the goroutines that end with closing
 	old     sync.WaitGroup // instances that were replaced and are not yet closed
-	asking  sync.WaitGroup // goroutines that ask for figures
 
-	figures struct {
-		sync.Mutex
-		retired totals // of replaced instances
-		last    Stats
-		hangs   <-chan *pebble.Metrics // a request without an answer, or nil: see askBriefly
-	}
+	figures answer[Stats] // of Pebble
+	free    answer[uint64]
 }
 
 var _ store.Store = (*Store)(nil)
@@ -113,7 +109,8 @@ func Open(o Options) (*Store, error) {
 	s.lines.log = o.Logger
 	s.stall.init(o.OnResume)
 	s.commits.New = func() any { return new(commit) }
-	s.clock.now = o.Now
+	s.clock.now = o.now
+	s.clock.read()
 
 	if err := s.claim(); err != nil {
 		return nil, err
@@ -169,7 +166,7 @@ func (s *Store) start() error {
 		_ = s.shut(inst, nil)
 		return err
 	}
-	s.cur = inst
+	s.cur.Store(inst)
 	return nil
 }
 
@@ -193,15 +190,15 @@ func (s *Store) claim() error {
 	return nil
 }
 
-// acquire returns the instance in use with a reference.
+// acquire returns the instance in use with a reference, which is all that whoever
+// reads or writes holds meanwhile.
 func (s *Store) acquire() (*instance, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return nil, store.ErrClosed
+	for !s.closed.Load() {
+		if inst := s.cur.Load(); inst.acquire() {
+			return inst, nil
+		} // it was replaced, or the store is closed
 	}
-	s.cur.acquire()
-	return s.cur, nil
+	return nil, store.ErrClosed
 }
 
 // readError says that an error came from the disk, to the log as well.
@@ -242,7 +239,7 @@ func (s *Store) apply(seen *instance, writes []store.Write) (store.Commit, error
 		}
 	}()
 	if seen != nil && inst != seen {
-		return nil, fmt.Errorf("%w: it was opened again meanwhile", store.ErrUnwritable)
+		return nil, errReopened
 	}
 	b := inst.db.NewBatch()
 	change := s.values.Change()
@@ -338,6 +335,9 @@ func keep(change *values.Change, writes []store.Write) {
 	}
 }
 
+// errReopened is returned to who has looked at an instance that was replaced since.
+var errReopened = fmt.Errorf("%w: it was opened again meanwhile", store.ErrUnwritable)
+
 func (s *Store) unknown(cause error) error {
 	return fmt.Errorf("%w: %w: %w", store.ErrUnknownOutcome, store.ErrUnwritable, cause)
 }
@@ -392,15 +392,12 @@ func (s *Store) iterate(start, end []byte, descending bool) (*iterator, error) {
 			inst.release()
 		}
 	}()
-	s.judging.RLock()
-	moment := s.clock.read()
-	it, err := inst.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
-	s.judging.RUnlock()
+	it, m, err := s.snapshot(inst, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
-		return nil, s.readError(err)
+		return nil, err
 	}
 	handedOn = true
-	return &iterator{store: s, inst: inst, it: it, descending: descending, moment: moment}, nil
+	return &iterator{store: s, inst: inst, it: it, descending: descending, moment: m}, nil
 }
 
 type iterator struct {
@@ -409,7 +406,7 @@ type iterator struct {
 	it         *pebble.Iterator
 	descending bool
 	started    bool
-	moment     int64 // at which it is judged what is gone
+	moment     moment
 }
 
 func (i *iterator) Next() bool {
@@ -426,18 +423,17 @@ func (i *iterator) Next() bool {
 	return i.it.Next()
 }
 
-func (i *iterator) now() int64 { return i.moment }
-
 func (i *iterator) Entry() (key, value []byte, err error) {
 	kept, err := i.it.ValueAndErr()
 	if err != nil {
 		return nil, nil, i.store.readError(err)
 	}
-	f, gone, err := i.store.split(kept, i.now)
-	if gone {
+	key = i.it.Key()
+	f, err := i.store.split(kept)
+	if err == nil && i.moment.gone(key, f.expires) {
 		err = store.ErrNotFound
 	}
-	return i.it.Key(), f.value, err
+	return key, f.value, err
 }
 
 func (i *iterator) Err() error {
@@ -529,16 +525,12 @@ func (s *Store) Checkpoint(dir string) error {
 }
 
 // Close makes all acknowledged writes durable and closes the store. It must not
-// be called while a Commit is not waited for or an Iterator is open. The error
-// says what may have been lost.
+// be called while a Commit is not waited for or an Iterator is open, and waits for
+// other calls that are under way. The error says what may have been lost.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.closed.CompareAndSwap(false, true) {
 		return store.ErrClosed
 	}
-	s.closed = true
-	s.mu.Unlock()
 	s.values.Close()
 	close(s.closing)
 	s.loops.Wait()
@@ -553,20 +545,21 @@ func (s *Store) Close() error {
 	if s.health.reason() == nil {
 		// After this everything is durable, and what fails later is no loss. Under
 		// Always it was before.
+		inst := s.cur.Load()
 		if s.opts.Sync != Always {
-			_ = s.cur.db.LogData(nil, pebble.Sync)
+			_ = inst.db.LogData(nil, pebble.Sync)
 		}
-		if err := s.cur.lost(); err != nil {
+		if err := inst.lost(); err != nil {
 			errs = append(errs, s.lastChance(err))
 		} else {
 			// So that the next start depends on no log, and has none to replay.
 			// No longer than is worth it: nothing is lost without.
 			enough = make(chan struct{})
 			defer time.AfterFunc(5*time.Second, func() { close(enough) }).Stop()
-			settled = s.settle(s.cur, s.health.failures(), enough) == nil
+			settled = s.settle(inst, s.health.failures(), enough) == nil
 		}
 	}
-	if err := s.shut(s.cur, enough); err != nil {
+	if err := s.shut(s.cur.Load(), enough); err != nil {
 		errs = append(errs, fmt.Errorf("cannot close the data folder %s: %w", s.opts.Dir, err))
 	}
 	s.old.Wait()

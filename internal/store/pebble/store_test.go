@@ -176,7 +176,7 @@ func TestGet_AbsentReadsNoData(t *testing.T) {
 	for i := range uint64(n) {
 		require.NoError(t, apply(s, store.Write{Key: benchKey(nil, i), Value: make([]byte, 100)}))
 	}
-	db := s.cur.db
+	db := s.cur.Load().db
 	require.NoError(t, db.Flush())
 	require.NoError(t, db.Compact(t.Context(), []byte{0}, []byte{255, 255}, false))
 	require.NotZero(t, db.Metrics().Levels[6].TablesCount, "the last level holds them")

@@ -65,11 +65,9 @@ func (s *Store) expires(then int64) {
 
 func (s *Store) sweepLoop() {
 	next := int64(math.MaxInt64) // when something expires
-	s.mu.RLock()
-	if s.cur.expiring.Load() {
+	if s.cur.Load().expiring.Load() {
 		next = 0
 	}
-	s.mu.RUnlock()
 	for s.rest(s.opts.SweepInterval) {
 		if soonest := s.soonest.Swap(0); soonest != 0 {
 			next = min(next, soonest)
@@ -154,7 +152,7 @@ func (s *Store) findExpired(from []byte) (expired, error) {
 		}
 		switch h, _, err := s.prefix.Split(kept); {
 		case err != nil || h.Expires == 0:
-		case h.Expires <= it.moment:
+		case it.moment.gone(it.it.Key(), h.Expires):
 			f.keys = append(f.keys, bytes.Clone(it.it.Key()))
 		default:
 			f.next = min(f.next, h.Expires)
@@ -172,10 +170,13 @@ func (s *Store) remove(keys [][]byte) (n int, commit store.Commit, err error) {
 	if len(keys) == 0 {
 		return 0, nil, nil
 	}
-	commit, err = s.Transact(keys, func(stored store.View) (writes []store.Write, _ error) {
-		v := stored.(*view)
+	looks := make([]store.Look, len(keys))
+	for i, key := range keys {
+		looks[i].Key = key
+	}
+	commit, err = s.transact(looks, func(v *looked) (writes []store.Write, _ error) {
 		for _, key := range keys {
-			if _, gone, _ := s.seek(v.it, key, v.now); gone {
+			if f := v.keys[string(key)]; f.found && v.moment.gone(key, f.expires) {
 				writes = append(writes, store.Write{Key: key, Delete: true})
 			}
 		}

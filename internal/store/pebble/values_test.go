@@ -22,8 +22,8 @@ import (
 	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
 
-// wall is a clock that tests set.
-type wall struct{ at atomic.Int64 }
+// wall is a wall clock and a monotonic one that tests set.
+type wall struct{ at, passed atomic.Int64 }
 
 func newWall() *wall {
 	w := new(wall)
@@ -31,8 +31,18 @@ func newWall() *wall {
 	return w
 }
 
-func (w *wall) now() time.Time        { return time.UnixMilli(w.at.Load()) }
-func (w *wall) move(by time.Duration) { w.at.Add(by.Milliseconds()) }
+func (w *wall) now() (time.Time, time.Duration) {
+	return time.UnixMilli(w.at.Load()), time.Duration(w.passed.Load())
+}
+
+// move has time pass.
+func (w *wall) move(by time.Duration) {
+	w.at.Add(by.Milliseconds())
+	w.passed.Add(int64(by))
+}
+
+// jump sets the wall clock alone.
+func (w *wall) jump(by time.Duration) { w.at.Add(by.Milliseconds()) }
 
 func putFor(k, v string, ttl uint32) store.Write {
 	return store.Write{Key: []byte(k), Value: []byte(v), TTL: ttl}
@@ -63,7 +73,7 @@ func TestStore_Expires(t *testing.T) {
 			t.Parallel()
 			w := newWall()
 			dir := t.TempDir()
-			s := openOnly(t, Options{Dir: dir, Sync: mode, Now: w.now, SweepInterval: time.Hour})
+			s := openOnly(t, Options{Dir: dir, Sync: mode, now: w.now, SweepInterval: time.Hour})
 			long := strings.Repeat("l", 5000)
 			require.NoError(t, apply(s, putFor("a", "1", 10), putFor("b", "2", 20), putFor("c", long, 10), put("d", "4"), putFor("e", "", 10)))
 			w.move(9001 * time.Millisecond)
@@ -92,20 +102,21 @@ func TestStore_Expires(t *testing.T) {
 				}))
 			}
 			requireLeft(s)
-			w.move(-time.Minute) // the clock is set back
+			w.jump(-time.Minute) // the clock is set back
 			requireLeft(s)
 			w.move(time.Minute)
 			copied := filepath.Join(t.TempDir(), "copy")
 			require.NoError(t, s.Checkpoint(copied))
 			require.NoError(t, s.Close())
 			for _, dir := range []string{dir, copied} {
-				s := openOnly(t, Options{Dir: dir, Sync: mode, Now: w.now, SweepInterval: time.Hour})
+				s := openOnly(t, Options{Dir: dir, Sync: mode, now: w.now, SweepInterval: time.Hour})
 				requireLeft(s)
 				require.NoError(t, apply(s, put("a", "again"), put("b", "for good")))
+				at := w.at.Load()
 				w.move(time.Hour)
 				require.Equal(t, "again", get(t, s, "a"))
 				require.Equal(t, "for good", get(t, s, "b"), "who puts without a time puts for good")
-				w.move(-time.Hour)
+				w.at.Store(at)
 				require.NoError(t, s.Close())
 			}
 		})
@@ -196,7 +207,8 @@ func TestStore_TransactIsOneStep(t *testing.T) {
 			for worker := range workers {
 				all.Go(func() {
 					for range rounds {
-						c, err := s.Transact([][]byte{[]byte("n")}, func(v store.View) ([]store.Write, error) {
+						room := 1 << 20
+						c, err := s.Transact([]store.Look{{Key: []byte("n"), Room: &room}}, func(v store.View) ([]store.Write, error) {
 							old, _, err := v.Get([]byte("n"))
 							if err != nil && len(old) > 0 {
 								return nil, err
@@ -225,16 +237,16 @@ func TestStore_TransactIsOneStep(t *testing.T) {
 func TestStore_SweepsWhatHasExpired(t *testing.T) {
 	t.Parallel()
 	w := newWall()
-	s := open(t, Options{Dir: t.TempDir(), Sync: Never, Now: w.now, SweepInterval: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	s := open(t, Options{Dir: t.TempDir(), Sync: Never, now: w.now, SweepInterval: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	const n = 3000
 	for i := range n {
 		require.NoError(t, apply(s, putFor(fmt.Sprintf("gone%05d", i), strings.Repeat("v", 100), 10), put(fmt.Sprintf("kept%05d", i), "v")))
 	}
 	require.NoError(t, apply(s, putFor("later", "v", 1000), putFor("replaced", "old", 10), putFor("deleted", "v", 10)))
-	require.NoError(t, s.cur.db.Flush())
-	require.NoError(t, s.cur.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
+	require.NoError(t, s.cur.Load().db.Flush())
+	require.NoError(t, s.cur.Load().db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
 	require.NoError(t, apply(s, put("replaced", "new"), del("deleted")))
-	require.NoError(t, s.cur.db.Flush())
+	require.NoError(t, s.cur.Load().db.Flush())
 	removed := func() int {
 		n, _ := s.sweep()
 		return n
@@ -246,12 +258,12 @@ func TestStore_SweepsWhatHasExpired(t *testing.T) {
 	require.NoError(t, apply(s, putFor("gone00007", "anew", 100)))
 	require.Equal(t, n-1, removed())
 	require.Zero(t, removed(), "once is enough")
-	require.NoError(t, s.cur.db.Flush())
+	require.NoError(t, s.cur.Load().db.Flush())
 	require.Zero(t, removed(), "what was removed does not show again")
 	require.Equal(t, "new", get(t, s, "replaced"))
 	require.Equal(t, "v", get(t, s, "later"))
 	require.Equal(t, "anew", get(t, s, "gone00007"))
-	it, err := s.cur.db.NewIter(nil)
+	it, err := s.cur.Load().db.NewIter(nil)
 	require.NoError(t, err)
 	stored := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -265,7 +277,7 @@ func TestStore_SweepsWhatHasExpired(t *testing.T) {
 func requireSwept(t testing.TB, s *Store) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		it, err := s.cur.db.NewIter(nil)
+		it, err := s.cur.Load().db.NewIter(nil)
 		require.NoError(t, err)
 		found := it.First()
 		require.NoError(t, it.Close())
@@ -277,7 +289,7 @@ func requireSwept(t testing.TB, s *Store) {
 func TestStore_SweepLoop(t *testing.T) {
 	t.Parallel()
 	w := newWall()
-	s := open(t, Options{Dir: t.TempDir(), Now: w.now, SweepInterval: time.Millisecond})
+	s := open(t, Options{Dir: t.TempDir(), now: w.now, SweepInterval: time.Millisecond})
 	require.NoError(t, apply(s, putFor("a", "v", 1)))
 	w.move(time.Second)
 	requireSwept(t, s)
@@ -289,13 +301,13 @@ func TestStore_SweeperIsToldOfWhatIsVisible(t *testing.T) {
 	w := newWall()
 	var s *Store
 	told := false
-	s = open(t, Options{Dir: t.TempDir(), Sync: Never, SweepInterval: time.Hour, Now: func() time.Time {
+	s = open(t, Options{Dir: t.TempDir(), Sync: Never, SweepInterval: time.Hour, now: func() (time.Time, time.Duration) {
 		told = told || s != nil && s.soonest.Load() != 0
 		return w.now()
 	}})
 	require.NoError(t, apply(s, putFor("a", "v", 7), putFor("b", "v", 5), put("c", "v"), putFor("d", "v", 6)))
 	require.False(t, told)
-	require.Equal(t, w.now().Add(5*time.Second).UnixMilli(), s.soonest.Load())
+	require.Equal(t, w.at.Load()+5000, s.soonest.Load())
 }
 
 // It happens in whatever is left of the store: after a power cut that comes as soon as
@@ -308,8 +320,8 @@ func TestStore_SweepsWhatIsLeft(t *testing.T) {
 		},
 		"after a power cut behind a compaction": func(t *testing.T, s *Store, mem *vfs.MemFS) (string, vfs.FS) {
 			t.Helper()
-			require.NoError(t, s.cur.db.Flush())
-			require.NoError(t, s.cur.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
+			require.NoError(t, s.cur.Load().db.Flush())
+			require.NoError(t, s.cur.Load().db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
 			return "d", mem.CrashClone(vfs.CrashCloneCfg{})
 		},
 		"in a copy": func(t *testing.T, s *Store, mem *vfs.MemFS) (string, vfs.FS) {
@@ -322,7 +334,7 @@ func TestStore_SweepsWhatIsLeft(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, transact=%t", name, transact), func(t *testing.T) {
 				t.Parallel()
 				w, mem := newWall(), vfs.NewCrashableMem()
-				s := open(t, Options{Dir: "d", FS: mem, Now: w.now, SweepInterval: time.Hour})
+				s := open(t, Options{Dir: "d", FS: mem, now: w.now, SweepInterval: time.Hour})
 				if transact {
 					c, err := s.Transact(nil, func(store.View) ([]store.Write, error) { return []store.Write{putFor("a", "v", 1)}, nil })
 					require.NoError(t, err)
@@ -332,7 +344,7 @@ func TestStore_SweepsWhatIsLeft(t *testing.T) {
 				}
 				dir, fs := leave(t, s, mem)
 				w.move(time.Second)
-				left := open(t, Options{Dir: dir, FS: fs, Now: w.now, SweepInterval: time.Millisecond})
+				left := open(t, Options{Dir: dir, FS: fs, now: w.now, SweepInterval: time.Millisecond})
 				requireSwept(t, left)
 			})
 		}
@@ -345,15 +357,15 @@ func TestStore_NotesOnlyWhatExpires(t *testing.T) {
 	dir := t.TempDir()
 	s := openOnly(t, Options{Dir: dir})
 	require.NoError(t, apply(s, put("\x00", "v"), del("b")))
-	require.False(t, s.cur.expiring.Load())
+	require.False(t, s.cur.Load().expiring.Load())
 	require.NoError(t, s.Close())
 	s = openOnly(t, Options{Dir: dir})
-	require.False(t, s.cur.expiring.Load())
+	require.False(t, s.cur.Load().expiring.Load())
 	require.NoError(t, apply(s, putFor("a", "v", 1000)))
-	require.True(t, s.cur.expiring.Load())
+	require.True(t, s.cur.Load().expiring.Load())
 	require.NoError(t, s.Close())
 	s = open(t, Options{Dir: dir})
-	require.True(t, s.cur.expiring.Load())
+	require.True(t, s.cur.Load().expiring.Load())
 	require.Equal(t, []string{"\x00", "a"}, keysOf(t, s))
 }
 

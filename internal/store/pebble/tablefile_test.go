@@ -55,16 +55,16 @@ func TestStore_FailingCompactionsRest(t *testing.T) {
 	fs.set(on(syscall.EIO, ".sst", read, readAt))
 	for range 2 {
 		require.NoError(t, apply(s, put("a", strings.Repeat("v", 1000)), put("z", "v")))
-		require.NoError(t, s.cur.db.Flush())
+		require.NoError(t, s.cur.Load().db.Flush())
 	}
-	for s.cur.db.Metrics().Compact.FailedCount == 0 {
+	for s.cur.Load().db.Metrics().Compact.FailedCount == 0 {
 		runtime.Gosched()
 	}
 	for i := range 3000 {
 		require.NoError(t, apply(s, put(fmt.Sprint(i), "v")))
-		_ = s.cur.db.Metrics()
+		_ = s.cur.Load().db.Metrics()
 	}
-	require.EqualValues(t, 1, s.cur.db.Metrics().Compact.FailedCount)
+	require.EqualValues(t, 1, s.cur.Load().db.Metrics().Compact.FailedCount)
 	require.NoError(t, s.Close())
 }
 

@@ -54,8 +54,8 @@ type possessions struct {
 	manifest manifest // that is in force
 	next     manifest // that was synced last, and may come into force
 	logs     map[uint64]struct{}
-	newest   vfs.File // the log that is being written, nil if none is
-	name     string   // of newest
+	newest   string       // the log that is being written, "" if none is
+	identity vfs.FileInfo // of newest, as it was when it was made
 }
 
 // manifest is one as far as it has been synced.
@@ -96,10 +96,10 @@ func (p *possessions) marked(name string) {
 }
 
 // begun notes a log, and returns the numbers of all that there are.
-func (p *possessions) begun(name string, file vfs.File) (logs []uint64) {
+func (p *possessions) begun(name string, identity vfs.FileInfo) (logs []uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.newest, p.name = file, name
+	p.newest, p.identity = name, identity
 	if n, ok := format.LogNumber(name); ok {
 		p.logs[n] = struct{}{}
 	}
@@ -110,11 +110,11 @@ func (p *possessions) begun(name string, file vfs.File) (logs []uint64) {
 }
 
 // closed notes that a log is not being written any more.
-func (p *possessions) closed(file vfs.File) {
+func (p *possessions) closed(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.newest == file {
-		p.newest = nil
+	if p.newest == name {
+		p.newest = ""
 	}
 }
 
@@ -130,20 +130,25 @@ func (p *possessions) removed(name string) {
 // checkNewest returns an error if the log that is being written has gone from the
 // folder.
 func (p *possessions) checkNewest(stat func(name string) (vfs.FileInfo, error)) error {
-	p.mu.Lock() // also against its being closed
-	defer p.mu.Unlock()
-	if p.newest == nil {
+	name, mine := p.writing()
+	if name == "" {
 		return nil
 	}
-	mine, err := p.newest.Stat()
-	if err != nil {
-		return err
-	}
-	there, err := stat(p.name)
+	there, err := stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !datadir.Same(mine, there) {
-		return fmt.Errorf("%w: the log %s, which is being written, was removed or replaced", errForeign, p.name)
+		err = fmt.Errorf("%w: the log %s, which is being written, was removed or replaced", errForeign, name)
+	}
+	if now, _ := p.writing(); now != name {
+		return nil // it was closed meanwhile, and may have been removed
 	}
 	return err
+}
+
+// writing returns the log that is being written, "" if none is, and which file it is.
+func (p *possessions) writing() (string, vfs.FileInfo) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newest, p.identity
 }
 
 // expected returns the manifest that must be in force.
@@ -258,6 +263,7 @@ func (s *Store) watchLoop() {
 	for {
 		select {
 		case <-t.C:
+			s.clock.watch(s.opts.Logger)
 			s.watch()
 		case <-s.closing:
 			return
@@ -272,10 +278,7 @@ func (s *Store) watch() {
 		return // comeBack looks itself
 	}
 	if err := s.checkFolder(); err != nil {
-		s.mu.RLock()
-		inst := s.cur
-		s.mu.RUnlock()
-		inst.disk.loseLog(err)
+		s.cur.Load().disk.loseLog(err)
 	}
 }
 

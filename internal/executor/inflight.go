@@ -13,7 +13,8 @@ import (
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
-// table keeps reads from running ahead of durability.
+// inFlight are the batches that are not durable yet, which keep reads from running ahead of
+// durability.
 //
 // A batch that the store has applied is visible at once and durable only when
 // its Commit has been waited for. Who reads in between sees what a crash could
@@ -62,7 +63,7 @@ import (
 // with a mark, which then forgets all doubts, and reads again, as what it had
 // read is from before the decision. The same holds for a read that others
 // overtake in this: so generation is compared around every read.
-type table struct {
+type inFlight struct {
 	seed  maphash.Seed
 	marks [slots]atomic.Int32
 	// generation counts how often doubts were forgotten.
@@ -80,17 +81,17 @@ type table struct {
 // 128 meets a foreign mark.
 const slots = 1 << 13
 
-func (t *table) init() {
+func (t *inFlight) init() {
 	t.seed = maphash.MakeSeed()
 	t.mu.doubts = make(map[string]uint32)
 }
 
-func (t *table) slot(key []byte) *atomic.Int32 {
+func (t *inFlight) slot(key []byte) *atomic.Int32 {
 	return &t.marks[maphash.Bytes(t.seed, key)%slots]
 }
 
 // enter is W1.
-func (t *table) enter(b *batch) {
+func (t *inFlight) enter(b *batch) {
 	for _, key := range b.keys {
 		slot := t.slot(key)
 		b.slots = append(b.slots, slot)
@@ -108,7 +109,7 @@ func (t *table) enter(b *batch) {
 
 // leave is W2, or notes a failure if err says that the outcome is unknown. It
 // returns the reads that can be answered.
-func (t *table) leave(b *batch, err error) (ready reads) {
+func (t *inFlight) leave(b *batch, err error) (ready reads) {
 	unknown := errors.Is(err, store.ErrUnknownOutcome)
 	if !unknown {
 		for _, slot := range b.slots {
@@ -138,7 +139,7 @@ func (t *table) leave(b *batch, err error) (ready reads) {
 
 // failLocked puts the keys of b in doubt, and lets the reads fail that may have
 // seen them.
-func (t *table) failLocked(b *batch, err error) {
+func (t *inFlight) failLocked(b *batch, err error) {
 	t.mu.failures++
 	for _, key := range b.keys {
 		t.mu.doubts[string(key)]++
@@ -166,13 +167,13 @@ type verdict uint8
 
 const (
 	answer verdict = iota
-	wait           // it has been attached and is the table's
+	wait           // it has been attached and is inFlight's
 	again          // read again
 	fail
 )
 
 // judgeGet is R1 and R2, for a Get that has read since generation was loaded.
-func (t *table) judgeGet(op *Op, slot *atomic.Int32, generation uint64, s store.Store, d deferred) verdict {
+func (t *inFlight) judgeGet(op *Op, slot *atomic.Int32, generation uint64, s store.Store, d deferred) verdict {
 	if slot.Load() == 0 && t.generation.Load() == generation {
 		return answer
 	}
@@ -189,7 +190,7 @@ func (t *table) judgeGet(op *Op, slot *atomic.Int32, generation uint64, s store.
 }
 
 // judgeSteps is judgeGet for a Batch.
-func (t *table) judgeSteps(op *Op, generation uint64, s store.Store, d deferred) verdict {
+func (t *inFlight) judgeSteps(op *Op, generation uint64, s store.Store, d deferred) verdict {
 	op.Steps.mark(t)
 	if len(op.Steps.marked) == 0 && t.generation.Load() == generation {
 		return answer
@@ -208,7 +209,7 @@ func (t *table) judgeSteps(op *Op, generation uint64, s store.Store, d deferred)
 
 // doubtfulLocked reports whether a key of op is in doubt, whose Steps are marked if it
 // is a Batch.
-func (t *table) doubtfulLocked(op *Op) bool {
+func (t *inFlight) doubtfulLocked(op *Op) bool {
 	if len(t.mu.doubts) == 0 {
 		return false
 	}
@@ -222,9 +223,9 @@ func (t *table) doubtfulLocked(op *Op) bool {
 	return doubtful
 }
 
-// doubts is called before the operations of b look at what is stored. It makes idle
+// doubts is called before the operations of b look at what is stored. It makes readOnly
 // those that would look at a key in doubt.
-func (t *table) doubts(b *batch, s store.Store) {
+func (t *inFlight) doubts(b *batch, s store.Store) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forgetLocked(s)
@@ -240,7 +241,7 @@ func (t *table) doubts(b *batch, s store.Store) {
 			op.Steps.mark(t)
 		}
 		if t.doubtfulLocked(op) {
-			op.idle, op.Err = true, inDoubt(store.ErrUnknownOutcome)
+			op.readOnly, op.Err = true, inDoubt(store.ErrUnknownOutcome)
 		}
 	}
 }
@@ -248,18 +249,18 @@ func (t *table) doubts(b *batch, s store.Store) {
 // dismiss takes out of b the operations that have written nothing, before what b has
 // written is answered. Those that tell what they have seen are attached to the youngest
 // batch that writes what they have looked at. It returns those that can be answered.
-func (t *table) dismiss(b *batch, s store.Store) (ready []*dispatch.Task) {
+func (t *inFlight) dismiss(b *batch, s store.Store) (ready []*dispatch.Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forgetLocked(s)
-	idle := b.tasks[:0:0]
+	readers := b.tasks[:0:0]
 	tasks, keys, n := b.tasks[:0], b.keys[:0], 0
 	slots := b.slots[:0]
 	for _, task := range b.tasks {
 		op := task.Payload.(*Op)
 		own := n + op.writes()
-		if op.idle {
-			idle = append(idle, task)
+		if op.readOnly {
+			readers = append(readers, task)
 			for _, slot := range b.slots[n:own] {
 				slot.Add(-1)
 			}
@@ -271,7 +272,7 @@ func (t *table) dismiss(b *batch, s store.Store) (ready []*dispatch.Task) {
 		n = own
 	}
 	b.tasks, b.keys, b.slots = tasks, keys, slots
-	for _, task := range idle {
+	for _, task := range readers {
 		op := task.Payload.(*Op)
 		var slot *atomic.Int32
 		if op.Kind == Batch {
@@ -292,7 +293,7 @@ func (t *table) dismiss(b *batch, s store.Store) (ready []*dispatch.Task) {
 
 // judgeRange is R2 for the first turn of a range, whose snapshot was opened
 // since failures and generation were loaded.
-func (t *table) judgeRange(op *Op, failures uint64, d deferred) verdict {
+func (t *inFlight) judgeRange(op *Op, failures uint64, d deferred) verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.failures != failures {
@@ -303,7 +304,7 @@ func (t *table) judgeRange(op *Op, failures uint64, d deferred) verdict {
 
 // attachLocked attaches a read to the youngest batch that writes what it reads. The
 // slot is that of its key, nil for a range and a Batch.
-func (t *table) attachLocked(op *Op, slot *atomic.Int32, d deferred) verdict {
+func (t *inFlight) attachLocked(op *Op, slot *atomic.Int32, d deferred) verdict {
 	for b := t.mu.youngest; b != nil; b = b.older {
 		if (slot == nil || slices.Contains(b.slots, slot)) && b.writesWhat(op) {
 			op.deferred = d
@@ -331,7 +332,7 @@ func (b *batch) writesWhat(op *Op) bool {
 // barrier is called before a range opens its snapshot. It returns how many
 // batches have failed so far, for judgeRange, and the first key on the way of the
 // range that is in doubt because of one of them, or nil.
-func (t *table) barrier(op *Op, s store.Store) (failures uint64, first []byte) {
+func (t *inFlight) barrier(op *Op, s store.Store) (failures uint64, first []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forgetLocked(s)
@@ -345,7 +346,7 @@ func (t *table) barrier(op *Op, s store.Store) (failures uint64, first []byte) {
 }
 
 // forgetLocked forgets all doubts if the store can write again.
-func (t *table) forgetLocked(s store.Store) {
+func (t *inFlight) forgetLocked(s store.Store) {
 	if len(t.mu.doubts) == 0 || s.Writable() != nil {
 		return
 	}
@@ -401,7 +402,7 @@ type batch struct {
 	// applied is when the store had applied the batch, on the executor's clock.
 	applied int64
 
-	// The rest belongs to the table.
+	// The rest belongs to inFlight.
 
 	slots          []*atomic.Int32
 	older, younger *batch

@@ -15,7 +15,7 @@ import (
 // sameSlot returns a key other than key that shares its slot.
 func sameSlot(e *Executor, key string) string {
 	for i := 0; ; i++ {
-		if k := fmt.Sprint("other", i); k != key && e.table.slot([]byte(k)) == e.table.slot([]byte(key)) {
+		if k := fmt.Sprint("other", i); k != key && e.inFlight.slot([]byte(k)) == e.inFlight.slot([]byte(key)) {
 			return k
 		}
 	}
@@ -24,13 +24,13 @@ func sameSlot(e *Executor, key string) string {
 // otherSlot returns a key that does not share key's slot.
 func otherSlot(e *Executor, key string) string {
 	for i := 0; ; i++ {
-		if k := fmt.Sprint("other", i); e.table.slot([]byte(k)) != e.table.slot([]byte(key)) {
+		if k := fmt.Sprint("other", i); e.inFlight.slot([]byte(k)) != e.inFlight.slot([]byte(key)) {
 			return k
 		}
 	}
 }
 
-func TestTable_ReadWaitsForTheSyncOfItsKey(t *testing.T) {
+func TestInFlight_ReadWaitsForTheSyncOfItsKey(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, true, 8)
 	w := run1(e, putOp("a", "1"))
@@ -44,7 +44,7 @@ func TestTable_ReadWaitsForTheSyncOfItsKey(t *testing.T) {
 }
 
 // What is not there because of a deletion is no less in need of durability.
-func TestTable_AbsenceWaitsToo(t *testing.T) {
+func TestInFlight_AbsenceWaitsToo(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, true, 8)
 	run1(e, delOp("a"))
@@ -56,7 +56,7 @@ func TestTable_AbsenceWaitsToo(t *testing.T) {
 
 // A read waits for the batches that were in flight when it came, whichever of
 // them ends first, and for no later one.
-func TestTable_ReadWaitsForAllOlderBatchesOnly(t *testing.T) {
+func TestInFlight_ReadWaitsForAllOlderBatchesOnly(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 		f := newFake(true)
@@ -66,7 +66,7 @@ func TestTable_ReadWaitsForAllOlderBatchesOnly(t *testing.T) {
 		enter := func(i int, key string) {
 			c := newCall(putOp(key, "1"))
 			batches[i] = &batch{tasks: []*dispatch.Task{&c.task}, keys: [][]byte{[]byte(key)}, done: finish}
-			e.table.enter(batches[i])
+			e.inFlight.enter(batches[i])
 		}
 		enter(0, "a")
 		enter(1, "b")
@@ -79,14 +79,14 @@ func TestTable_ReadWaitsForAllOlderBatchesOnly(t *testing.T) {
 		}
 		require.False(t, r.pending(), "order %v", order)
 		e.finish(batches[3], nil)
-		require.Nil(t, e.table.mu.oldest)
-		require.Nil(t, e.table.mu.youngest)
+		require.Nil(t, e.inFlight.mu.oldest)
+		require.Nil(t, e.inFlight.mu.youngest)
 		e.Close()
 	}
 }
 
 // A key that only shares the slot does not wait.
-func TestTable_SharedSlot(t *testing.T) {
+func TestInFlight_SharedSlot(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, true, 8)
 	run1(e, putOp("a", "1"))
@@ -94,7 +94,7 @@ func TestTable_SharedSlot(t *testing.T) {
 	f.end(0, nil)
 }
 
-func TestTable_FailedBatchLeavesItsKeysInDoubt(t *testing.T) {
+func TestInFlight_FailedBatchLeavesItsKeysInDoubt(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, true, 8)
 	run1(e, putOp("x", "0"))
@@ -132,13 +132,13 @@ func TestTable_FailedBatchLeavesItsKeysInDoubt(t *testing.T) {
 	f.set(func() { f.unwritable = nil; delete(f.data, "m") })
 	require.ErrorIs(t, run1(e, getOp("m")).wait(t).Err, store.ErrNotFound)
 	require.Equal(t, "x=0;", string(run1(e, rangeOp("a", "")).wait(t).Buf))
-	require.Zero(t, e.table.slot([]byte("m")).Load())
+	require.Zero(t, e.inFlight.slot([]byte("m")).Load())
 	require.Zero(t, f.iterators())
 }
 
 // A deletion in doubt hides an entry, so a range must not end beyond it in
 // silence, but may end before it.
-func TestTable_RangeStopsAtADoubt(t *testing.T) {
+func TestInFlight_RangeStopsAtADoubt(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, false, 8)
 	for _, k := range []string{"a", "b", "c"} {
@@ -159,7 +159,7 @@ func TestTable_RangeStopsAtADoubt(t *testing.T) {
 }
 
 // Downwards the first doubt is the greatest.
-func TestTable_DescendingRangeStopsAtADoubt(t *testing.T) {
+func TestInFlight_DescendingRangeStopsAtADoubt(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, false, 8)
 	for _, k := range []string{"a", "b", "c", "d"} {
@@ -183,7 +183,7 @@ func TestTable_DescendingRangeStopsAtADoubt(t *testing.T) {
 
 // A Get that read before the store had decided, and looks at its key's slot
 // after others have forgotten their doubts, reads again.
-func TestTable_ReadAcrossARecovery(t *testing.T) {
+func TestInFlight_ReadAcrossARecovery(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, true, 8)
 	w := run1(e, putOp("m", "doubtful"))
@@ -200,7 +200,7 @@ func TestTable_ReadAcrossARecovery(t *testing.T) {
 	require.Equal(t, "decided", string(run1(e, getOp("m")).wait(t).Buf))
 }
 
-func TestTable_RangeWaitsInItsFirstTurnOnly(t *testing.T) {
+func TestInFlight_RangeWaitsInItsFirstTurnOnly(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, false, 8)
 	big := string(make([]byte, 200<<10))
@@ -222,7 +222,7 @@ func TestTable_RangeWaitsInItsFirstTurnOnly(t *testing.T) {
 
 // Against a model: no read is answered with a value that is not yet durable,
 // and every read is answered.
-func TestTable_NoReadIsEarly(t *testing.T) {
+func TestInFlight_NoReadIsEarly(t *testing.T) {
 	t.Parallel()
 	const keys, workers = 8, 8
 	rounds := 2000
@@ -303,8 +303,8 @@ func TestTable_NoReadIsEarly(t *testing.T) {
 	close(stop)
 	ender.Wait()
 	e.Close()
-	require.Nil(t, e.table.mu.oldest)
-	for i := range e.table.marks {
-		require.Zero(t, e.table.marks[i].Load())
+	require.Nil(t, e.inFlight.mu.oldest)
+	for i := range e.inFlight.marks {
+		require.Zero(t, e.inFlight.marks[i].Load())
 	}
 }

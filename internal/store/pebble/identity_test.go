@@ -29,7 +29,7 @@ func written(t *testing.T, s *Store) (keys []string) {
 		require.NoError(t, apply(s, put(key, valueOf(key))))
 		keys = append(keys, key)
 		if i%50 == 25 {
-			require.NoError(t, s.cur.db.Flush())
+			require.NoError(t, s.cur.Load().db.Flush())
 		}
 	}
 	return keys
@@ -76,7 +76,7 @@ func TestStore_AnotherFolder(t *testing.T) {
 				s := openOnly(t, Options{Dir: dir, Sync: mode, RetryInterval: time.Hour, Logger: slog.New(r), CacheBytes: 1 << 20})
 				keys := written(t, s)
 				if full {
-					s.cur.disk.loseLog(syscall.ENOSPC)
+					s.cur.Load().disk.loseLog(syscall.ENOSPC)
 				}
 				moved := dir + "-moved"
 				require.NoError(t, os.Rename(dir, moved))
@@ -179,11 +179,11 @@ func TestStore_FolderChanged(t *testing.T) {
 					require.NoError(t, apply(s, put(key, valueOf(key))))
 					keys = append(keys, key)
 				}
-				require.NoError(t, s.cur.db.Flush())
-				require.NoError(t, s.cur.db.Compact(t.Context(), nil, []byte("z"), false)) // so that no other begins
-				requireKeys(t, s, keys)                                                    // and so opens all tables
-				require.Eventually(t, func() bool {                                        // and none is left that nothing needs
-					m := s.cur.db.Metrics()
+				require.NoError(t, s.cur.Load().db.Flush())
+				require.NoError(t, s.cur.Load().db.Compact(t.Context(), nil, []byte("z"), false)) // so that no other begins
+				requireKeys(t, s, keys)                                                           // and so opens all tables
+				require.Eventually(t, func() bool {                                               // and none is left that nothing needs
+					m := s.cur.Load().db.Metrics()
 					return m.Table.ZombieCount == 0 && m.Table.ObsoleteCount == 0
 				}, time.Minute, time.Millisecond)
 				require.NoError(t, fs.MkdirAll("aside", 0o700))
@@ -352,7 +352,7 @@ func TestOpen_EachNeededLogIsMissed(t *testing.T) {
 	for range 5 {
 		killed := copyOf(fs.mem)
 		note := string(content(t, killed, format.LogsName))
-		require.Contains(t, note, s.files.name)
+		require.Contains(t, note, s.files.newest)
 		manifests := named(t, killed, format.ManifestPrefix, "")
 		needed, known := format.MinUnflushed(content(t, killed, manifests[len(manifests)-1]))
 		require.True(t, known)
@@ -385,11 +385,11 @@ func TestStore_PanicLeavesNoReference(t *testing.T) {
 		s := openOnly(t, Options{Dir: t.TempDir(), Sync: mode})
 		close(s.closing)
 		s.loops.Wait()
-		require.NoError(t, s.shut(s.cur, nil)) // Pebble panics if it is used from here
+		require.NoError(t, s.cur.Load().db.Close()) // Pebble panics if it is used from here
 		require.Panics(t, func() { _ = apply(s, put("a", "1")) })
 		require.Panics(t, func() { _, _ = s.Range([]byte("a"), nil, false) })
 		require.Panics(t, s.syncLog)
-		require.EqualValues(t, 1, s.cur.refs.Load(), mode)
+		require.EqualValues(t, 1, s.cur.Load().refs.Load(), mode)
 		s.cache.Unref()
 		require.NoError(t, s.lock.Close())
 	}
