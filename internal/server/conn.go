@@ -436,26 +436,40 @@ func (c *conn) skipEmptyLines() bool {
 	return n < len(b)
 }
 
-var crlfcrlf = []byte("\r\n\r\n")
-
 // readHead waits until a whole head is in the reader.
 func (c *conn) readHead() (*problem, error) {
 	c.req = request{method: "other"}
+	err := c.awaitLines()
+	if errors.Is(err, errBareLF) {
+		return malformed(err.Error()), nil
+	}
+	if !errors.Is(err, errLong) {
+		return nil, err
+	}
+	if b, _ := c.reader.Peek(c.reader.Buffered()); bytes.IndexByte(b, '\n') < 0 {
+		return &problem{status: fasthttp.StatusRequestURITooLong, close: true, detail: "the request line is too long, allowed: two keys of the largest size, every byte escaped, and some more"}, nil
+	}
+	return &problem{status: fasthttp.StatusRequestHeaderFieldsTooLarge, close: true, detail: "the headers are too long, allowed: 8192 bytes in all"}, nil
+}
+
+// The ends of a head that is right, and of one that others may take for one.
+var emptyLine, emptyLineByLF, emptyLineBehindLF = []byte("\r\n\r\n"), []byte("\n\n"), []byte("\n\r\n")
+
+// awaitLines waits until lines up to an empty one are in the reader. It returns errLong if
+// there is no room for them, and errBareLF as soon as that is seen before an empty line.
+func (c *conn) awaitLines() error {
 	for seen, begun := 0, false; ; {
 		b, _ := c.reader.Peek(c.reader.Buffered())
 		// Only what is new is searched: a head may come a byte at a time.
-		fresh := b[max(0, seen-len(crlfcrlf)):]
-		if bytes.Contains(fresh, crlfcrlf) {
-			return nil, nil
+		fresh := b[max(0, seen-len(emptyLine)):]
+		if bytes.Contains(fresh, emptyLine) {
+			return nil
 		}
-		if bytes.Contains(fresh, []byte("\n\n")) || bytes.Contains(fresh, []byte("\n\r\n")) {
-			return malformed("a line of the header does not end in CR LF"), nil
+		if bytes.Contains(fresh, emptyLineByLF) || bytes.Contains(fresh, emptyLineBehindLF) {
+			return errBareLF
 		}
 		if seen = len(b); seen == c.reader.Size() && !c.growReader() {
-			if bytes.IndexByte(b, '\n') < 0 {
-				return &problem{status: fasthttp.StatusRequestURITooLong, close: true, detail: "the request line is too long, allowed: two keys of the largest size, every byte escaped, and some more"}, nil
-			}
-			return &problem{status: fasthttp.StatusRequestHeaderFieldsTooLarge, close: true, detail: "the headers are too long, allowed: 8192 bytes in all"}, nil
+			return errLong
 		}
 		if !begun {
 			// The answers before must not wait for the client.
@@ -464,7 +478,7 @@ func (c *conn) readHead() (*problem, error) {
 			begun = true
 		}
 		if _, err := c.reader.Peek(seen + 1); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -488,7 +502,6 @@ func (c *conn) fail(err error) {
 		err = c.readErr // fasthttp hides some
 	}
 	var bad *problem
-	var tooBig *fasthttp.ErrSmallBuffer
 	switch {
 	case errors.Is(err, errTooSlow):
 		bad = &problem{status: fasthttp.StatusRequestTimeout, detail: "the request did not arrive in full within " + c.server.opts.ReadTimeout.String()}
@@ -497,9 +510,9 @@ func (c *conn) fail(err error) {
 	case c.readErr != nil:
 		c.broken, c.ending = err, true // nobody is there to answer to
 		return
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+	case errors.Is(err, errTooLarge):
 		bad = c.tooLarge("more bytes")
-	case errors.As(err, &tooBig):
+	case errors.Is(err, errLong):
 		bad = &problem{status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: "the trailers are too long"}
 	default:
 		bad = malformed("the chunked body is broken: " + parserSays(err))

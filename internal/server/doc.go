@@ -28,6 +28,8 @@
 //   - Lines end in CR LF, nothing else. Folded header lines, names with spaces,
 //     Content-Length beside Transfer-Encoding, and codings other than chunked
 //     are 400, and end the connection.
+//   - Trailers obey the rules of the head, and are dropped. Extensions of chunks are
+//     printable, and bounded.
 //   - Versions other than 1.0 and 1.1 are 505, expectations other than
 //     100-continue 417.
 //   - Bodies of requests that need none are read and dropped.

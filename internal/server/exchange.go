@@ -26,8 +26,7 @@ type exchange struct {
 
 	head    fasthttp.RequestHeader
 	fields  fields
-	decoded []byte           // keys that had escapes
-	chunks  fasthttp.Request // reads chunked bodies
+	decoded []byte // keys that had escapes
 
 	task dispatch.Task
 	op   executor.Op

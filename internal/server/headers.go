@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"time"
 
@@ -39,31 +40,47 @@ func parseFields(raw []byte, f *fields) (bad *problem) {
 		return nil // as the parser has it, a header without fields has no last line either
 	}
 	for {
-		end := bytes.IndexByte(raw, '\n')
-		if end < 1 || raw[end-1] != '\r' {
-			return malformed("a line of the header does not end in CR LF")
+		line, colon, rest, wrong := cutLine(raw)
+		if wrong != "" {
+			return malformed(wrong)
 		}
-		line := raw[:end-1]
-		raw = raw[end+1:]
 		if len(line) == 0 {
 			return bad
 		}
+		raw = rest
 		f.lines++
-		colon := bytes.IndexByte(line, ':')
-		if line[0] == ' ' || line[0] == '\t' {
-			return malformed("the header has a folded line")
-		}
-		if colon < 1 {
-			return malformed("the header has a line without a name: " + quote(line))
-		}
-		name := line[:colon]
-		if bytes.IndexByte(name, ' ') >= 0 {
-			return malformed("a header name has a space: " + quote(name))
-		}
-		if twice := f.set(name, trim(line[colon+1:])); twice != nil && bad == nil {
+		if twice := f.set(line[:colon], trim(line[colon+1:])); twice != nil && bad == nil {
 			bad = twice
 		}
 	}
+}
+
+var errBareLF = errors.New("a line of the header does not end in CR LF")
+
+const lineEnd = "\r\n"
+
+// cutLine splits lines behind the first, and returns that without its end, and where its
+// colon is. The last line is empty. Otherwise it tells what is wrong.
+func cutLine(lines []byte) (line []byte, colon int, rest []byte, wrong string) {
+	end := bytes.IndexByte(lines, '\n')
+	if end < 1 || lines[end-1] != '\r' {
+		return nil, 0, nil, errBareLF.Error()
+	}
+	line, rest = lines[:end-1], lines[end+1:]
+	if len(line) == 0 {
+		return line, 0, rest, ""
+	}
+	if line[0] == ' ' || line[0] == '\t' {
+		return nil, 0, nil, "the header has a folded line"
+	}
+	colon = bytes.IndexByte(line, ':')
+	if colon < 1 {
+		return nil, 0, nil, "the header has a line without a name: " + quote(line)
+	}
+	if bytes.IndexByte(line[:colon], ' ') >= 0 {
+		return nil, 0, nil, "a header name has a space: " + quote(line[:colon])
+	}
+	return line, colon, rest, ""
 }
 
 // set notes a field if it matters.

@@ -92,7 +92,7 @@ func TestBodyBudget(t *testing.T) {
 	}{
 		{"PUT /v0/entity?id=b" + host + "Content-Length: 20000\n\n", true},
 		{"PUT /v0/entity?id=b" + host + "Content-Length: 20000\nExpect: 100-continue\n\n", true},
-		{"PUT /v0/entity?id=b" + host + "Transfer-Encoding: chunked\n\n1\r\n", true},
+		{"PUT /v0/entity?id=b" + host + "Transfer-Encoding: chunked\n\n4000\r\n" + strings.Repeat("v", 10_000), true},
 	} {
 		c := s.dial()
 		c.send(r.request)
@@ -110,6 +110,41 @@ func TestBodyBudget(t *testing.T) {
 	unblock()
 	require.Equal(t, 201, first.read("PUT").status)
 	require.Equal(t, 201, small.do(put("b", strings.Repeat("v", 20_000))).status)
+}
+
+// A body that is announced takes nothing of the budget, and one that has begun to arrive
+// at most twice of what is there.
+func TestBodyBudget_OfWhatHasArrived(t *testing.T) {
+	t.Parallel()
+	const budget, size = 1 << 20, 64 << 10
+	s := serve(t, "fifo", func(o *setup) { o.MaxBodyBytes = budget })
+	left := func() int { return int(s.budget.left.Load()) }
+	for i := range 2 * budget / size {
+		c := s.dial()
+		if i%2 == 0 {
+			c.send("PUT /v0/entity?id=b" + host + fmt.Sprintf("Expect: 100-continue\nContent-Length: %d\n\n", size))
+			require.Equal(t, 100, mustRead(c).status)
+		} else {
+			c.send("PUT /v0/entity?id=b" + host + fmt.Sprintf("Expect: 100-continue\nTransfer-Encoding: chunked\n\n%x\r\n", size))
+		}
+	}
+	require.Equal(t, budget, left(), "of many heads without a byte of a body")
+	require.Equal(t, 201, s.dial().do(put("a", strings.Repeat("v", size))).status)
+	eventually(t, func() bool { return left() == budget }, "it is given back")
+
+	for _, head := range []string{fmt.Sprintf("Content-Length: %d\n\n", size), fmt.Sprintf("Transfer-Encoding: chunked\n\n%x\r\n", size)} {
+		c := s.dial()
+		c.send("PUT /v0/entity?id=a" + host + head)
+		for sent := 0; sent < size; sent += 1 << 10 {
+			c.sendRaw(strings.Repeat("v", 1<<10))
+			require.GreaterOrEqual(t, left(), budget-max(firstRoom, 2*(sent+1<<10)))
+		}
+		if strings.HasPrefix(head, "Transfer") {
+			c.sendRaw("\r\n0\r\n\r\n")
+		}
+		require.Equal(t, 201, c.read("PUT").status)
+		eventually(t, func() bool { return left() == budget }, "it is given back")
+	}
 }
 
 // A budget that is smaller than the largest value turns away the bodies that
