@@ -67,11 +67,7 @@ type conn struct {
 	body    body
 	outcome outcome
 
-	// While something is being written; see writeRaw.
-	outgoing []byte
-	writable func(fd uintptr) bool
-	mayWait  bool
-	writeErr error
+	inTurn bool // a long answer is being written; see turns
 
 	peer   string // the IP address
 	client string // the last Spillway-Client
@@ -83,16 +79,18 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, socket: nc, fd: -1, parker: newParker()}
+	bounded := socket.NewConn(nc, s.opts.WriteTimeout)
+	c := &conn{server: s, socket: bounded, fd: -1, parker: newParker()}
+	bounded.Waits = c.waits
 	if host, _, err := net.SplitHostPort(nc.RemoteAddr().String()); err == nil {
 		c.peer = host
 	}
 	if s.opts.TLS != nil {
-		c.socket = tls.Server(socket.NewConn(nc, s.opts.WriteTimeout), s.opts.TLS)
-	} else if c.raw = socket.Raw(nc); c.raw == nil {
-		c.socket = socket.NewConn(nc, s.opts.WriteTimeout)
+		c.socket = tls.Server(bounded, s.opts.TLS)
+	} else {
+		c.raw = bounded.Raw()
 	}
-	c.readable, c.writable = c.tryRead, c.tryWrite
+	c.readable = c.tryRead
 	c.answered = c.now()
 	c.restFrom = c.answered + int64(newborn)
 	return c

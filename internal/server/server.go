@@ -116,6 +116,7 @@ type Server struct {
 	cors     cors
 	budget   budget
 	clock    clock
+	turns    turns
 
 	exchanges    sync.Pool // *exchange
 	largeReaders sync.Pool // *bufio.Reader that hold the largest head
@@ -168,7 +169,7 @@ func Open(o Options) (*Server, error) {
 
 // start serves what comes from the listener.
 func start(o Options, listener net.Listener, h *hangups) *Server {
-	s := &Server{opts: o, listener: listener, hangups: h, cors: newCORS(o.CORSOrigins), stopped: make(chan struct{}), quiet: make(chan struct{}, 1)}
+	s := &Server{opts: o, listener: listener, hangups: h, cors: newCORS(o.CORSOrigins), turns: newTurns(), stopped: make(chan struct{}), quiet: make(chan struct{}, 1)}
 	if a, ok := listener.Addr().(*net.TCPAddr); ok {
 		// What is reached from elsewhere has names that are not known here.
 		s.guarded = a.IP.IsLoopback() && o.Token.Allows(nil)

@@ -1,12 +1,9 @@
 package server
 
 import (
-	"errors"
-	"os"
 	"time"
 
 	"github.com/spillway-go/spillway/internal/bufpool"
-	"github.com/spillway-go/spillway/internal/socket"
 )
 
 // flush writes the answers that wait.
@@ -41,74 +38,30 @@ func (c *conn) write(b []byte) {
 	if c.broken != nil {
 		return
 	}
-	if c.raw == nil {
-		c.broken = c.writeLayered(b)
-	} else {
-		c.broken = c.writeRaw(b)
-	}
-	if c.broken != nil {
-		c.ending = true
-	}
-}
-
-// writeRaw writes in one call if the socket has room, and waits otherwise.
-func (c *conn) writeRaw(b []byte) error {
-	c.outgoing, c.mayWait, c.writeErr = b, false, nil
-	defer func() { c.outgoing = nil }()
-	if c.server.closed.Load() {
+	if s := c.server; s.closed.Load() {
 		// The deadline that Close has set may have passed, and past its deadline
 		// not even a socket with room takes anything.
-		c.armWrite()
+		_ = c.socket.SetWriteDeadline(time.Now().Add(min(lastWrites, s.opts.WriteTimeout)))
 	}
-	err := c.raw.Write(c.writable)
-	if err == nil && c.writeErr == nil && len(c.outgoing) > 0 {
-		defer c.socket.SetWriteDeadline(time.Time{}) //nolint:errcheck // a closed socket fails the next write
-		c.mayWait = true
-		for err == nil && c.writeErr == nil && len(c.outgoing) > 0 {
-			c.armWrite()
-			before := socket.Unsent(c.raw)
-			err = c.raw.Write(c.writable)
-			// The socket reports room only when much of it is free. If a slow
-			// client has taken something meanwhile, its time starts anew.
-			if errors.Is(err, os.ErrDeadlineExceeded) && !c.server.closed.Load() && socket.Unsent(c.raw) < before {
-				err = nil
-			}
-		}
+	c.inTurn = len(b) > longPiece
+	for len(b) > 0 && c.broken == nil {
+		piece := b[:min(len(b), longPiece)]
+		b = b[len(piece):]
+		c.waits(false)
+		_, c.broken = c.socket.Write(piece)
+		c.waits(true)
 	}
-	if err != nil {
-		return err
-	}
-	return c.writeErr
+	c.inTurn = false
+	c.ending = c.ending || c.broken != nil
 }
 
-// tryWrite writes what the socket has room for. It returns false to be called
-// again when there is more room, if that is wanted and there was none.
-func (c *conn) tryWrite(fd uintptr) bool {
-	n, err := socket.WriteNow(int(fd), c.outgoing)
-	c.outgoing = c.outgoing[n:]
-	if errors.Is(err, socket.ErrNoRoom) {
-		return !c.mayWait
-	}
-	c.writeErr = err
-	return true
-}
-
-// writeLayered writes through layers, the lowest of which bounds the time without
-// progress.
-func (c *conn) writeLayered(b []byte) error {
-	if c.server.closed.Load() {
-		c.armWrite()
-	}
-	_, err := c.socket.Write(b)
-	return err
-}
-
-// armWrite gives the client its time to take something. Once the server closes,
-// that is short.
-func (c *conn) armWrite() {
-	now := time.Now()
-	_ = c.socket.SetWriteDeadline(now.Add(c.server.opts.WriteTimeout))
-	if c.server.closed.Load() {
-		_ = c.socket.SetWriteDeadline(now.Add(min(lastWrites, c.server.opts.WriteTimeout)))
+// waits gives the turn of a long answer to others while its client takes its time.
+func (c *conn) waits(begins bool) {
+	switch {
+	case !c.inTurn:
+	case begins:
+		c.server.turns.give()
+	default:
+		c.server.turns.take()
 	}
 }
