@@ -50,7 +50,7 @@ func FuzzQuery(f *testing.F) {
 		ok, want := expectQuery(query)
 		require.Equal(t, ok, bad == nil, "%q", query)
 		if bad != nil {
-			require.Equal(t, 400, bad.status)
+			require.Equal(t, 400, bad.Status)
 			return
 		}
 		for name, got := range map[string][]byte{
@@ -103,7 +103,7 @@ func FuzzRangeParameters(f *testing.F) {
 		}
 		if want != 0 {
 			require.NotNil(t, bad)
-			require.Equal(t, want, bad.status)
+			require.Equal(t, want, bad.Status)
 			return
 		}
 		require.Nil(t, bad)
@@ -129,10 +129,10 @@ func FuzzWishes(f *testing.F) {
 				return // such a value cannot stand in a header
 			}
 		}
-		raw := "Spillway-Timeout-Ms: " + timeout + "\r\nspillway-priority:" + priority +
-			"\r\nSPILLWAY-CLIENT:\t" + client + " \r\nSpillway-Consistency:" + consistency + "\r\n\r\n"
 		var fields fields
-		require.Nil(t, parseFields([]byte(raw), &fields))
+		for name, value := range map[string]string{"Spillway-Timeout-Ms": timeout, "spillway-priority": priority, "SPILLWAY-CLIENT": client, "Spillway-Consistency": consistency} {
+			require.Nil(t, fields.set([]byte(name), []byte(value)))
+		}
 		w, bad := fields.wishes()
 
 		ms, err1 := strconv.ParseUint(timeout, 10, 64)
@@ -150,8 +150,8 @@ func FuzzWishes(f *testing.F) {
 		}
 		if culprit != "" {
 			require.NotNil(t, bad)
-			require.Equal(t, 400, bad.status)
-			require.Contains(t, bad.detail, culprit)
+			require.Equal(t, 400, bad.Status)
+			require.Contains(t, bad.Detail, culprit)
 			return
 		}
 		require.Nil(t, bad)

@@ -6,11 +6,14 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 )
 
 // pipes is a listener whose connections are in memory, so that time can be
@@ -225,5 +228,50 @@ func TestDrain_OutOfTime(t *testing.T) {
 		require.Equal(t, 404, a.status)
 		require.True(t, a.close)
 		<-closed
+	})
+}
+
+func TestSlowClients(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, _ *service, p *pipes) {
+		fronttest.Slow(t, "/v0/entity?id=a", 10*time.Second, p.dial)
+	})
+}
+
+// Whenever a client leaves, in whichever way, nothing is left of it.
+func TestVanishingClients(t *testing.T) {
+	t.Parallel()
+	fronttest.Vanish(t, func(t *testing.T) fronttest.Subject {
+		t.Helper()
+		const target = "/v0/entity?id=a"
+		s := serve(t, "fifo", oneWorker)
+		s.store.set("a", "value")
+		s.store.set("long", strings.Repeat("v", 32<<20))
+		return fronttest.Subject{
+			Addr: s.Addr().String(), Quick: target, Long: "/v0/entity?id=long",
+			Hold: func(t *testing.T, running bool) (_ string, there, release func()) {
+				if running {
+					return target, func() { <-s.store.arrived }, s.store.block("a")
+				}
+				worker, unblock := s.dial(), s.store.block("slow")
+				t.Cleanup(unblock)
+				worker.send("HEAD /v0/entity?id=slow" + host + "\n")
+				<-s.store.arrived
+				return target, func() { s.waiting(1) }, sync.OnceFunc(func() {
+					unblock()
+					_ = worker.conn.Close()
+				})
+			},
+			Told: func() (told []int) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for _, e := range s.events {
+					if e.method != "HEAD" { // the worker's
+						told = append(told, e.code)
+					}
+				}
+				return told
+			},
+			Idle: func() bool { return s.Connections() == 0 && s.Bodies() == 0 && s.dispatcher.Gauge().Depth == 0 },
+		}
 	})
 }

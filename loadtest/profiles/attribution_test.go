@@ -72,7 +72,7 @@ func stacks(k Kind, text string) *profile.Profile {
 }
 
 const (
-	connection = " < spillway/internal/server.(*conn).run < spillway/internal/server.(*conn).serveOne < spillway/internal/server.(*conn).tryRead"
+	connection = " < spillway/internal/server.(*call).run < spillway/internal/httpfront.(*conn).serveOne < spillway/internal/httpfront.(*conn).tryRead"
 	worker     = " < spillway/strategies/dispatch.(*pool).work < sync.(*WaitGroup).Go.func1"
 	inPebble   = "github.com/cockroachdb/pebble/v2"
 )
@@ -86,9 +86,9 @@ func TestAttribute(t *testing.T) {
 		want  Part
 	}{
 		{"a system call counts for whoever makes it", CPU,
-			"internal/runtime/syscall/linux.Syscall6 < syscall.Syscall < spillway/internal/socket.WriteNow < spillway/internal/server.(*conn).flushTo" + connection, NetworkWrite},
+			"internal/runtime/syscall/linux.Syscall6 < syscall.Syscall < spillway/internal/socket.WriteNow < spillway/internal/httpfront.(*Exchange).flushBefore" + connection, NetworkWrite},
 		{"what calls everything else counts only for itself", CPU,
-			"spillway/internal/server.(*conn).tryRead < internal/poll.(*FD).RawRead", NetworkRead},
+			"spillway/internal/httpfront.(*conn).tryRead < internal/poll.(*FD).RawRead", NetworkRead},
 		{"allocating counts for whoever allocates", CPU,
 			"runtime.mallocgc < runtime.makeslice < spillway/internal/server.appendObject < spillway/internal/executor.fill" + worker, HTTP},
 		{"an assist that an allocation has to make is the collector's", CPU,
@@ -98,11 +98,11 @@ func TestAttribute(t *testing.T) {
 		{"a wake-up by the dispatcher is hand-over", CPU,
 			"runtime.futex < runtime.wakep < runtime.ready < runtime.systemstack < runtime.chansend1 < spillway/strategies/dispatch.(*pool).wakeOne" + connection, Queueing},
 		{"so is the wake-up of the connection", CPU,
-			"runtime.futex < runtime.ready < runtime.chansend1 < spillway/internal/server.(*parker).signal < spillway/internal/server.(*exchange).done" + worker, Queueing},
+			"runtime.futex < runtime.ready < runtime.chansend1 < spillway/internal/httpfront.(*parker).signal < spillway/internal/httpfront.(*Exchange).Done" + worker, Queueing},
 		{"the choice of what runs next is the scheduler's", CPU,
 			"runtime.futex < runtime.stopm < runtime.findRunnable < runtime.schedule < runtime.park_m < runtime.mcall", Scheduler},
 		{"reading the clock counts for whoever asks the dispatcher for it", CPU,
-			"runtime.nanotime < time.Since < spillway/strategies/dispatch.(*Dispatcher).Now < spillway/internal/server.(*conn).startClock", HTTP},
+			"runtime.nanotime < time.Since < spillway/strategies/dispatch.(*Dispatcher).Now < spillway/internal/httpfront.(*Exchange).startClock", HTTP},
 		{"a discipline is queueing", CPU,
 			"runtime.memmove < spillway/strategies.(*bounded).popNewest < spillway/strategies/dispatch.(*pool).take" + worker, Queueing},
 		{"a read of Pebble is the store", CPU,
@@ -131,7 +131,7 @@ func TestAttribute(t *testing.T) {
 		{"neither is one that runs", CPU,
 			"runtime.chanrecv < spillway/strategies/dispatch.(*pool).next" + worker, Queueing},
 		{"a connection whose task is away is parked", Block,
-			"runtime.chanrecv1 < spillway/internal/server.(*parker).wait" + connection, Parked},
+			"runtime.chanrecv1 < spillway/internal/httpfront.(*parker).wait" + connection, Parked},
 		{"waiting for room among the commits that are handed on is not", Block,
 			"runtime.chansend1 < spillway/internal/executor.(*Executor).write" + worker, Executor},
 		{"nor is waiting for a sync", Block,

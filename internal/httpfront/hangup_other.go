@@ -1,6 +1,6 @@
 //go:build !linux
 
-package server
+package httpfront
 
 // hangups notices clients that go while their request waits; here it does not.
 type hangups struct{}

@@ -1,4 +1,4 @@
-package server
+package httpfront
 
 import (
 	"bufio"
@@ -33,11 +33,11 @@ func (k *chunks) next(r *bufio.Reader) (size int, err error) {
 	k.begun = true
 	b, err := r.ReadByte()
 	digits := 0
-	for ; err == nil && unhex(b) <= 15; b, err = r.ReadByte() {
+	for ; err == nil && Unhex(b) <= 15; b, err = r.ReadByte() {
 		if digits++; digits > 15 { // more may not fit
 			return 0, errChunkSize
 		}
-		size = size<<4 | int(unhex(b))
+		size = size<<4 | int(Unhex(b))
 	}
 	if err == nil && digits == 0 {
 		return 0, errChunkSize
