@@ -10,9 +10,9 @@ import (
 
 // body is the body of the present request.
 type body struct {
-	held     int    // how many of its bytes lie in the reader until the answer
+	held     int    // how many of its bytes lie in the reader until the answer; then buffer is nil
 	buffer   []byte // where it lies otherwise
-	reserved int64  // what it has taken from the budget
+	reserved int64  // what it has taken from the budget, at least its length if it is kept
 }
 
 // The room of a body that is not in the reader begins with so many bytes, and doubles
@@ -45,8 +45,7 @@ func (x *Exchange) receiveBody() (*Problem, error) {
 		return x.call.NoRoom(), nil
 	}
 	if inReader {
-		x.Body, _ = x.reader.Peek(n)
-		x.held = n
+		x.hold(n)
 		return nil, nil
 	}
 	if x.expects && x.reader.Buffered() == 0 {
@@ -62,11 +61,11 @@ func (x *Exchange) receiveBody() (*Problem, error) {
 	case n == chunked:
 		err = x.takeChunks(keep)
 	case keep && n <= x.reader.Size():
-		if x.Body, err = x.reader.Peek(n); err == nil {
-			x.held = n
-			if !x.reserve(int64(n)) {
-				err = errNoRoom
-			}
+		if _, err = x.reader.Peek(n); err == nil && !x.reserve(int64(n)) {
+			err = errNoRoom
+		}
+		if err == nil {
+			x.hold(n)
 		}
 	default:
 		err = x.take(n, n, firstRoom, keep)
@@ -75,6 +74,14 @@ func (x *Exchange) receiveBody() (*Problem, error) {
 		return x.call.NoRoom(), nil
 	}
 	return nil, err
+}
+
+// hold leaves the body in the reader, where n bytes of it are.
+func (x *Exchange) hold(n int) {
+	x.held = n
+	if x.wanted.Keep {
+		x.Body, _ = x.reader.Peek(n)
+	}
 }
 
 // takeChunks receives a chunked body and its trailers.

@@ -53,8 +53,8 @@ func FuzzChunks(f *testing.F) {
 		}
 		r := bufio.NewReader(bytes.NewReader(input))
 		theirs, err := io.ReadAll(httputil.NewChunkedReader(r))
-		if err != nil && strings.Contains(err.Error(), "too much non-data") {
-			return // it counts the lines of the chunks too
+		if err != nil && (strings.Contains(err.Error(), "too much non-data") || strings.Contains(err.Error(), "line too long")) {
+			return // it counts the lines of the chunks too, and bounds each
 		}
 		require.NoError(t, err, "%q", input)
 		require.Equal(t, string(data), string(theirs), "%q", input)

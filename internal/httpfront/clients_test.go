@@ -37,34 +37,12 @@ func TestVanishingClients(t *testing.T) {
 	})
 }
 
-// pipes is a listener whose connections are in memory, so that time can be virtual.
-type pipes struct {
-	conns chan net.Conn
-	ended chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.ended:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.ended); return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &pipes{make(chan net.Conn), make(chan struct{})}
+		p := fronttest.NewPipes()
 		f := serve(t, func(o *Options, l *net.Listener) { *l, o.ReadTimeout = p, 10*time.Second })
-		fronttest.Slow(t, "/", 10*time.Second, func() net.Conn {
-			mine, theirs := net.Pipe()
-			p.conns <- theirs
-			return mine
-		})
+		fronttest.Slow(t, "/", 10*time.Second, p.Dial)
 		f.Close()
 	})
 }

@@ -253,6 +253,9 @@ func (c *conn) serveOne() bool {
 		x.Arrival = c.now()
 	}
 	x.base = len(x.out)
+	assert(x.sent <= x.base && !c.inTurn, "an answer is being written as a request is served")
+	assert(x.held == 0 || x.buffer == nil, "a body lies in two places")
+	assert(x.reserved >= int64(len(x.Body)) || !x.wanted.Keep, "a body has more bytes than are reserved")
 	switch {
 	case err != nil:
 		x.fail(err)
@@ -261,6 +264,7 @@ func (c *conn) serveOne() bool {
 	default:
 		x.call.Serve()
 	}
+	assert(x.sent <= len(x.out) && (x.status != 0 || c.broken != nil), "a request has no answer")
 	x.dropBody()
 	// Answers are written together while further requests are there.
 	more := !c.ending && x.reader.Buffered() > 0
@@ -324,6 +328,7 @@ func (c *conn) release() {
 	if x == nil {
 		return
 	}
+	assert(x.reserved == 0 && x.held == 0 && x.buffer == nil, "a body is left in an exchange")
 	if x.reader != x.small {
 		x.reader.Reset(nil)
 		c.front.largeReaders.Put(x.reader)

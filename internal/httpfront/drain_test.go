@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 )
 
 // A connection that sets its alarm after Close has interrupted it does not sleep until
@@ -53,7 +55,7 @@ func TestClose_LateAnswer(t *testing.T) {
 // them that the connection ends.
 func TestDrain_PausingClients(t *testing.T) {
 	t.Parallel()
-	certificate, roots := selfSigned(t)
+	certificate, roots := fronttest.SelfSigned(t)
 	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -62,7 +62,7 @@ type Exchange struct {
 type outbound struct {
 	// out holds answers that have not been written yet, from out[sent:] on; the present
 	// one begins at out[base:]. While a handler makes an answer in place, what is behind
-	// out's length is the handler's.
+	// out's length is the handler's. 0 ≤ sent ≤ base ≤ len(out) while a request is served.
 	out        []byte
 	sent, base int
 	first      []byte // out at first, and again when it has become too large

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 )
 
 const longAnswer = 32 << 20 // more than sockets take
@@ -39,7 +41,7 @@ func TestTurns(t *testing.T) { //nolint:paralleltest // it looks at the goroutin
 // answer in the end.
 func TestTurns_SlowReader(t *testing.T) {
 	t.Parallel()
-	certificate, roots := selfSigned(t)
+	certificate, roots := fronttest.SelfSigned(t)
 	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
 		for what, target := range map[string]string{"value": "/value/", "stream": "/stream/"} {
 			t.Run(name+" "+what, func(t *testing.T) {

@@ -3,16 +3,12 @@ package server
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"slices"
@@ -25,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/socket"
 	"github.com/spillway-go/spillway/internal/testenv"
@@ -346,7 +343,7 @@ func TestOpen_BadOptions(t *testing.T) {
 
 // failing is a listener that fails a few times before each connection.
 type failing struct {
-	*pipes
+	*fronttest.Pipes
 	failures chan error
 }
 
@@ -355,7 +352,7 @@ func (f *failing) Accept() (net.Conn, error) {
 	case err := <-f.failures:
 		return nil, err
 	default:
-		return f.pipes.Accept()
+		return f.Pipes.Accept()
 	}
 }
 
@@ -372,7 +369,7 @@ func (c counter) Enabled(context.Context, slog.Level) bool  { return true }
 func TestAccept_TransientErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &failing{newPipes(), make(chan error, 100)}
+		p := &failing{fronttest.NewPipes(), make(chan error, 100)}
 		for range 100 {
 			p.failures <- errors.New("too many open files")
 		}
@@ -380,7 +377,7 @@ func TestAccept_TransientErrors(t *testing.T) {
 		s := serve(t, "fifo", func(o *setup) {
 			o.listener, o.AcceptLoops, o.Logger = p, 1, slog.New(log)
 		})
-		c := p.dial()
+		c := p.Dial()
 		_, _ = io.WriteString(c, "\r\n")
 		require.Len(t, log.lines, 2, "100 failures in 92 seconds")
 		_ = c.Close()
@@ -391,7 +388,7 @@ func TestAccept_TransientErrors(t *testing.T) {
 // Under TLS, everything but noticing clients that go works as without.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	certificate, roots := selfSigned(t)
+	certificate, roots := fronttest.SelfSigned(t)
 	s := serve(t, "fifo", func(o *setup) {
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 		o.MaxConnections = 2
@@ -448,27 +445,10 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, s.Drain(context.Background()), "idle connections do not hold up a drain")
 }
 
-func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	parsed, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	roots := x509.NewCertPool()
-	roots.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
-}
-
 // A drain does not wait longer than that for those who send no request.
 func TestDrain_SilentClients(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
-		c := p.dial()
+	inVirtualTime(t, func(t *testing.T, s *service, p *fronttest.Pipes) {
+		c := p.Dial()
 		synctest.Wait()
 		begun := time.Now()
 		require.NoError(t, s.Drain(context.Background()))
@@ -517,7 +497,7 @@ func TestRebinding(t *testing.T) {
 // and one that is cut off is counted as such.
 func TestTLS_SlowReader(t *testing.T) {
 	t.Parallel()
-	certificate, roots := selfSigned(t)
+	certificate, roots := fronttest.SelfSigned(t)
 	for !readSlowly(t, certificate, roots) {
 		continue
 	}
