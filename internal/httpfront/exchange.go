@@ -166,7 +166,7 @@ func (c *conn) startTimer(deadline int64) {
 
 // Answer is an answer of a known length.
 type Answer struct {
-	Status int
+	Status int // from 100 to 599
 	// Type is the media type of the body, which lies in Buf behind the room from Room. It
 	// is empty if there is no body.
 	Type string

@@ -11,7 +11,7 @@ const (
 	parked                // the goroutine sleeps, and the next signal wakes it
 )
 
-// parker is where the goroutine of a connection sleeps while its task is away.
+// parker is where the goroutine of a connection sleeps while others work for it.
 // One goroutine waits, any number signal.
 //
 // The goroutine sets parked only if nothing has happened, and whoever clears it
@@ -19,7 +19,7 @@ const (
 // semaphore, and a signal to a goroutine that is awake costs no channel
 // operation. Signals that come too late stay as bits for the next wait; their
 // meaning is checked by whoever waits, so they do no harm. workDone alone
-// cannot be late, since a task is completed once and each completion is waited
+// cannot be late, since work is done once and each Done is waited
 // for.
 type parker struct {
 	state atomic.Uint32

@@ -73,13 +73,15 @@ func (p *Problem) append(dst []byte, date *clock, lines string, ends, head bool)
 	return append(dst, body...)
 }
 
-func appendStatus(dst []byte, status int) []byte {
-	dst = append(dst, "HTTP/1.1 "...)
-	dst = strconv.AppendInt(dst, int64(status), 10)
-	dst = append(dst, ' ')
-	dst = append(dst, fasthttp.StatusMessage(status)...)
-	return append(dst, "\r\n"...)
-}
+// statusLines are the first lines of answers.
+var statusLines = func() (lines [600]string) {
+	for status := range lines {
+		lines[status] = "HTTP/1.1 " + strconv.Itoa(status) + " " + fasthttp.StatusMessage(status) + lineEnd
+	}
+	return lines
+}()
+
+func appendStatus(dst []byte, status int) []byte { return append(dst, statusLines[status]...) }
 
 // Ready is a problem that answers often: to answer costs no more than to copy it. It
 // carries no Date, which an answer of class 5xx may leave out.
