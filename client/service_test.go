@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/server"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store/pebble"
@@ -31,10 +32,13 @@ func service() (url string, stop func()) {
 		panic(err)
 	}
 	s, err := server.Open(server.Options{
-		Listen: "127.0.0.1:0", AcceptLoops: 1, Dispatcher: d,
-		MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBodyBytes: 64 << 20, MaxConnections: 100,
-		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		Logger: log, Events: server.Events{Answered: func(string, string, int, bool, time.Duration) {}}, Slowest: new(slowest.Recorder),
+		Listen: "127.0.0.1:0",
+		Options: httpfront.Options{
+			AcceptLoops: 1, MaxBodyBytes: 64 << 20, MaxConnections: 100,
+			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, Logger: log,
+		},
+		Dispatcher: d, MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBatchBytes: 4 << 20,
+		Events: server.Events{Answered: func(string, string, int, bool, time.Duration) {}}, Slowest: new(slowest.Recorder),
 	})
 	if err != nil {
 		panic(err)

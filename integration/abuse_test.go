@@ -155,7 +155,7 @@ func attacks() []attack {
 		{name: "slow bodies", connections: 50, run: drip(408, putStart+"Content-Length: 100000\r\n\r\n", always("v"))},
 		{name: "slow bodies that asked first", connections: 50, run: drip(408, putStart+"Expect: 100-continue\r\nContent-Length: 100000\r\n\r\n", always("v"))},
 		{name: "chunks without end", connections: 50, run: drip(408, putStart+"Transfer-Encoding: chunked\r\n\r\n", always("1\r\nv\r\n"))},
-		{name: "extensions without end", connections: 50, run: drip(408, putStart+"Transfer-Encoding: chunked\r\n\r\n1;", always(strings.Repeat("x", 1000)))},
+		{name: "extensions without end", connections: 50, env: patient, run: drip(400, putStart+"Transfer-Encoding: chunked\r\n\r\n1;", always(strings.Repeat("x", 1000)))},
 		{name: "trailers without end", connections: 50, env: patient, run: drip(431, putStart+"Transfer-Encoding: chunked\r\n\r\n0\r\n", always("X: "+strings.Repeat("x", 1000)+"\r\n"))},
 		{name: "headers without end", connections: 50, env: patient, run: drip(431, headStart, always("X: "+strings.Repeat("x", 1000)+"\r\n"))},
 		{name: "a target without end", connections: 50, env: patient, run: drip(414, "GET /v0/entity?id=", always(strings.Repeat("x", 1000)))},

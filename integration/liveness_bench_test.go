@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,14 +108,35 @@ func hogs(b *testing.B, n int) (stop func()) {
 	}
 }
 
+// ownReads is pointReads from this process, over one connection.
+func ownReads(b *testing.B, url string, d time.Duration, rate int) (p50, p99 float64, failed int) {
+	b.Helper()
+	var took []float64
+	begin := time.Now()
+	for due := begin; due.Sub(begin) < d; due = due.Add(time.Second / time.Duration(rate)) {
+		time.Sleep(time.Until(due))
+		resp, err := http.Get(url + "/v0/entity?id=" + fmt.Sprint(len(took))) // found or not, it is read
+		require.NoError(b, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(b, err)
+		require.NoError(b, resp.Body.Close())
+		if took = append(took, time.Since(due).Seconds()*1000); resp.StatusCode >= http.StatusInternalServerError {
+			failed++
+		}
+	}
+	slices.Sort(took)
+	return took[len(took)/2], took[len(took)*99/100], failed
+}
+
 // BenchmarkBesideRanges tells how long 200 GETs a second take beside clients that read
 // ranges as fast as they can, and beside a process that takes as much CPU. The GETs
-// have priority 3, the ranges 7.
+// have priority 3, the ranges 7, and come from a process of their own, or from that of the
+// ranges, where they wait for its CPU too.
 //
 //	go test -tags integration -run '^$' -bench '^BenchmarkBesideRanges$' -benchtime 3x ./integration
 func BenchmarkBesideRanges(b *testing.B) {
 	for _, strategy := range []string{"fifo", "auto", "priority", "fair"} {
-		for _, beside := range []string{"ranges=0", "ranges=32", "ranges=256", "hogs=2"} {
+		for _, beside := range []string{"ranges=0", "ranges=32", "ranges=32/probe=own", "ranges=256", "hogs=2"} {
 			b.Run("strategy="+strategy+"/"+beside, func(b *testing.B) {
 				s := start(b, plain, "SPILLWAY_WORKERS=2", "SPILLWAY_SYNC=never", "SPILLWAY_STRATEGY="+strategy)
 				fill50MB(b, s)
@@ -128,7 +151,11 @@ func BenchmarkBesideRanges(b *testing.B) {
 					} else if _, err := fmt.Sscanf(beside, "hogs=%d", &n); err == nil {
 						stop = hogs(b, n)
 					}
-					p50, p99, failed := pointReads(b, s.dataURL(""), "5s", 200)
+					read := func() (p50, p99 float64, failed int) { return pointReads(b, s.dataURL(""), "5s", 200) }
+					if strings.HasSuffix(beside, "probe=own") {
+						read = func() (p50, p99 float64, failed int) { return ownReads(b, s.dataURL(""), 5*time.Second, 200) }
+					}
+					p50, p99, failed := read()
 					stop()
 					p50s, p99s = append(p50s, p50), append(p99s, p99)
 					failures += failed

@@ -18,6 +18,7 @@ import (
 	"github.com/spillway-go/spillway/internal/backup"
 	"github.com/spillway-go/spillway/internal/config"
 	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/logging"
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/secure"
@@ -307,22 +308,24 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	opened = append(opened, s.admin.Close)
 
 	s.data, err = server.Open(server.Options{
-		Listen:         c.Listen,
-		AcceptLoops:    c.AcceptLoops,
-		Dispatcher:     s.dispatcher,
-		MaxKeyBytes:    c.MaxKeyBytes,
-		MaxValueBytes:  c.MaxValueBytes,
-		MaxBatchBytes:  c.MaxBatchBytes,
-		MaxBodyBytes:   c.MaxBodyBytes,
-		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
-		ReadTimeout:  c.ReadTimeout,
-		WriteTimeout: c.WriteTimeout,
-		IdleTimeout:  c.IdleTimeout,
-		TLS:          tlsConfig,
-		Token:        secure.NewToken(c.DataToken),
-		AllowedHosts: c.AllowedHosts,
-		CORSOrigins:  c.CORSOrigins, TrustRequestStart: c.TrustRequestStart == "true",
-		Logger:  log,
+		Listen: c.Listen,
+		Options: httpfront.Options{
+			AcceptLoops:    c.AcceptLoops,
+			MaxBodyBytes:   c.MaxBodyBytes,
+			MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
+			ReadTimeout:  c.ReadTimeout,
+			WriteTimeout: c.WriteTimeout,
+			IdleTimeout:  c.IdleTimeout,
+			TLS:          tlsConfig,
+			Logger:       log,
+		},
+		Dispatcher:    s.dispatcher,
+		MaxKeyBytes:   c.MaxKeyBytes,
+		MaxValueBytes: c.MaxValueBytes,
+		MaxBatchBytes: c.MaxBatchBytes,
+		Token:         secure.NewToken(c.DataToken),
+		AllowedHosts:  c.AllowedHosts,
+		CORSOrigins:   c.CORSOrigins, TrustRequestStart: c.TrustRequestStart == "true",
 		Events:  server.Events{Answered: s.metrics.Answered, Asked: s.metrics.Asked, Left: s.metrics.Left},
 		Slowest: slow,
 	})

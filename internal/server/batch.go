@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"unsafe"
@@ -12,6 +13,7 @@ import (
 	"github.com/spillway-go/spillway/internal/bufpool"
 	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -19,81 +21,92 @@ import (
 // maxSteps is how many operations a batch may have.
 const maxSteps = 1000
 
-// performBatch has the operations in the body run as one task, and answers.
-func (c *conn) performBatch() {
-	x := c.x
-	base := len(x.out)
+// checkBatchFields checks the fields of a batch that mean something for it.
+func checkBatchFields(f *fields) *httpfront.Problem {
+	if !isNDJSON(f.contentType) {
+		// Anything else a browser would send for any page, without asking first.
+		return &httpfront.Problem{Status: fasthttp.StatusUnsupportedMediaType,
+			Detail: "header Content-Type is " + httpfront.Quote(f.contentType) + ", allowed: " + typeNDJSON}
+	}
+	if f.ifMatch != nil || f.ifNoneMatch != nil || f.ttl != nil {
+		return httpfront.BadRequest("the headers If-Match, If-None-Match and Spillway-Ttl mean nothing for a batch: its operations have the fields if_match, if_none_match and ttl")
+	}
+	return nil
+}
+
+// serveBatch has the operations in the body run as one task, and returns the answer.
+func (c *call) serveBatch() httpfront.Answer {
 	steps, bad := c.parseBatch()
 	if bad != nil {
-		c.answerProblem(bad)
-		return
+		return httpfront.Answer{Problem: bad}
 	}
-	x.op = executor.Op{Kind: executor.Batch, Steps: steps}
-	x.out = append(append(x.out, headRoom[:]...), c.req.cors...) // just as long as need be
-	x.op.Buf = x.out
-	c.run(base)
-	x.out = x.op.Buf
-	c.outcome.strategy = x.task.Strategy
-	switch err := x.op.Err; {
-	case x.task.Shed != strategies.ReasonNone:
-		x.out = x.out[:base]
-		c.answerShed(x.task.Shed)
+	c.op = executor.Op{Kind: executor.Batch, Steps: steps, Buf: c.x.Room()}
+	c.run()
+	a := httpfront.Answer{Buf: c.op.Buf}
+	switch err := c.op.Err; {
+	case c.task.Shed != strategies.ReasonNone:
+		return c.answerShed(a.Buf)
 	case errors.Is(err, store.ErrCondition):
-		x.out = x.out[:base]
-		c.answerProblem(refusedBatch(steps.Refused))
+		a.Problem = refusedBatch(steps.Refused)
 	case errors.Is(err, executor.ErrTooLarge):
-		x.out = x.out[:base]
-		c.answerProblem(&problem{status: fasthttp.StatusRequestEntityTooLarge,
-			detail: "the answer has more bytes than are allowed, at most " + strconv.Itoa(steps.MaxBytes) + ", and nothing was written"})
+		a.Problem = &httpfront.Problem{Status: fasthttp.StatusRequestEntityTooLarge,
+			Detail: "the answer has more bytes than are allowed, at most " + strconv.Itoa(steps.MaxBytes) + ", and nothing was written"}
 	case errors.Is(err, errors.ErrUnsupported):
-		x.out = x.out[:base]
-		c.answerProblem(&problem{status: fasthttp.StatusNotImplemented,
-			detail: "the distributed store cannot write several keys as one step: write each by " + pathEntity + ", or use the embedded store"})
+		a.Problem = &httpfront.Problem{Status: fasthttp.StatusNotImplemented,
+			Detail: "the distributed store cannot write several keys as one step: write each by " + pathEntity + ", or use the embedded store"}
 	case err != nil:
-		x.out = x.out[:base]
-		c.answerProblem(storeProblem(err, x.task.Write))
+		a.Problem = storeProblem(err, c.task.Write)
 	default:
-		c.answerBody(base, typeNDJSON, nil)
+		a.Status, a.Type = fasthttp.StatusOK, typeNDJSON
 	}
+	return a
+}
+
+// problemOperation is an operation of a batch, with the validator of the value that its
+// key has.
+type problemOperation struct {
+	Index  int    `json:"index"`
+	Status int    `json:"status"`
+	ETag   string `json:"etag,omitempty"`
 }
 
 // refusedBatch is the answer to a batch of which some conditions do not hold.
-func refusedBatch(refusals []executor.Refusal) *problem {
-	bad := &problem{status: fasthttp.StatusPreconditionFailed,
-		detail: "nothing was written: each operation listed has a condition that does not hold"}
+func refusedBatch(refusals []executor.Refusal) *httpfront.Problem {
+	bad := &httpfront.Problem{Status: fasthttp.StatusPreconditionFailed,
+		Detail: "nothing was written: each operation listed has a condition that does not hold"}
+	var operations []problemOperation
 	for _, r := range refusals {
 		of := problemOperation{Index: r.Index, Status: fasthttp.StatusPreconditionFailed}
 		if r.Found {
 			of.ETag = r.Tag.String()
 		}
-		bad.operations = append(bad.operations, of)
+		operations = append(operations, of)
+	}
+	if b, err := json.Marshal(operations); err == nil { // strings and numbers cannot fail
+		bad.Members = `,"operations":` + string(b)
 	}
 	return bad
 }
 
 // parseBatch parses the lines of the body, in whose place it decodes them. What they
 // take up beside is reserved as well.
-func (c *conn) parseBatch() (*executor.Steps, *problem) {
+func (c *call) parseBatch() (*executor.Steps, *httpfront.Problem) {
 	o := &c.server.opts
-	body := c.body.value
+	body := c.x.Body
 	lines := bytes.Count(body, lineFeed)
 	if n := len(body); n > 0 && body[n-1] != '\n' {
 		lines++
 	}
 	if lines > maxSteps {
-		return nil, badRequest("the batch has " + strconv.Itoa(lines) + " lines, allowed: at most " + strconv.Itoa(maxSteps))
+		return nil, httpfront.BadRequest("the batch has " + strconv.Itoa(lines) + " lines, allowed: at most " + strconv.Itoa(maxSteps))
 	}
 	beside := int64(lines) * int64(unsafe.Sizeof(executor.Step{}))
 	if all := int64(len(body)) + beside; all > o.MaxBodyBytes {
-		return nil, &problem{status: fasthttp.StatusRequestEntityTooLarge,
-			detail: "the batch and its operations take " + strconv.FormatInt(all, 10) + " bytes, allowed: at most " + strconv.FormatInt(o.MaxBodyBytes, 10)}
+		return nil, &httpfront.Problem{Status: fasthttp.StatusRequestEntityTooLarge,
+			Detail: "the batch and its operations take " + strconv.FormatInt(all, 10) + " bytes, allowed: at most " + strconv.FormatInt(o.MaxBodyBytes, 10)}
 	}
-	if over := c.body.reserved + beside - o.MaxBodyBytes; over > 0 { // for what its buffer has to spare
-		c.body.reserved -= over
-		c.server.budget.give(over)
-	}
-	if !c.reserve(beside) {
-		return nil, c.noRoom()
+	if !c.x.Reserve(beside) {
+		return nil, c.NoRoom()
 	}
 	s := &executor.Steps{Ops: make([]executor.Step, lines), MaxBytes: o.MaxBatchBytes}
 	s.Encode = func(dst []byte, i int, r executor.Result) []byte { return appendResult(dst, s.Ops[i].Kind, r) }
@@ -101,7 +114,7 @@ func (c *conn) parseBatch() (*executor.Steps, *problem) {
 		var line []byte
 		line, body, _ = bytes.Cut(body, lineFeed)
 		if err := parseStep(&s.Ops[i], line, o); err != nil {
-			err.detail = "line " + strconv.Itoa(i+1) + " of the batch: " + err.detail + "; nothing was written"
+			err.Detail = "line " + strconv.Itoa(i+1) + " of the batch: " + err.Detail + "; nothing was written"
 			return nil, err
 		}
 	}
@@ -147,7 +160,7 @@ const (
 )
 
 // parseStep parses a line. Key and value are decoded in its place.
-func parseStep(step *executor.Step, line []byte, o *Options) *problem {
+func parseStep(step *executor.Step, line []byte, o *Options) *httpfront.Problem {
 	p := jsonLine{rest: line}
 	seen := 0
 	var op []byte
@@ -168,18 +181,18 @@ func parseStep(step *executor.Step, line []byte, o *Options) *problem {
 		case "if_none_match":
 			field, step.If.Absent = stepIfNoneMatch, true
 			if text := p.text(); p.bad == "" && string(text) != "*" {
-				p.bad = "if_none_match is " + quote(text) + `, allowed: "*"`
+				p.bad = "if_none_match is " + httpfront.Quote(text) + `, allowed: "*"`
 			}
 		default:
-			p.fail("the field " + quote(name) + " is not known, allowed: op, key, value, ttl, if_match, if_none_match")
+			p.fail("the field " + httpfront.Quote(name) + " is not known, allowed: op, key, value, ttl, if_match, if_none_match")
 		}
 		if seen&field != 0 {
-			p.fail("the field " + quote(name) + " is given more than once")
+			p.fail("the field " + httpfront.Quote(name) + " is given more than once")
 		}
 		seen |= field
 	}
 	if p.bad != "" {
-		return badRequest(p.bad)
+		return httpfront.BadRequest(p.bad)
 	}
 	allowed := stepOp | stepKey
 	switch string(op) {
@@ -190,24 +203,24 @@ func parseStep(step *executor.Step, line []byte, o *Options) *problem {
 	case "put":
 		step.Kind, allowed = executor.Put, allowed|stepValue|stepTTL|stepIfMatch|stepIfNoneMatch
 	default:
-		return badRequest("op is " + quote(op) + ", allowed: put, delete and get")
+		return httpfront.BadRequest("op is " + httpfront.Quote(op) + ", allowed: put, delete and get")
 	}
 	switch {
 	case seen&^allowed != 0:
-		return badRequest("a " + string(op) + " has a field that means nothing for it")
+		return httpfront.BadRequest("a " + string(op) + " has a field that means nothing for it")
 	case seen&stepKey == 0:
-		return badRequest("the field key is missing")
+		return httpfront.BadRequest("the field key is missing")
 	case len(step.Key) == 0:
-		return badRequest("the field key is empty, allowed: at least one byte")
+		return httpfront.BadRequest("the field key is empty, allowed: at least one byte")
 	case len(step.Key) > o.MaxKeyBytes:
-		return badRequest("the key has " + strconv.Itoa(len(step.Key)) + " bytes, allowed: at most " + strconv.Itoa(o.MaxKeyBytes))
+		return httpfront.BadRequest("the key has " + strconv.Itoa(len(step.Key)) + " bytes, allowed: at most " + strconv.Itoa(o.MaxKeyBytes))
 	case step.Kind == executor.Put && seen&stepValue == 0:
-		return badRequest("the field value is missing")
+		return httpfront.BadRequest("the field value is missing")
 	case len(step.Value) > o.MaxValueBytes:
-		return &problem{status: fasthttp.StatusRequestEntityTooLarge,
-			detail: "the value has " + strconv.Itoa(len(step.Value)) + " bytes, allowed: at most " + strconv.Itoa(o.MaxValueBytes)}
+		return &httpfront.Problem{Status: fasthttp.StatusRequestEntityTooLarge,
+			Detail: "the value has " + strconv.Itoa(len(step.Value)) + " bytes, allowed: at most " + strconv.Itoa(o.MaxValueBytes)}
 	case seen&stepIfMatch != 0 && seen&stepIfNoneMatch != 0:
-		return badRequest("if_match and if_none_match contradict each other: no key has a value and none")
+		return httpfront.BadRequest("if_match and if_none_match contradict each other: no key has a value and none")
 	}
 	return nil
 }

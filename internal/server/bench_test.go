@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/strategies"
@@ -37,10 +38,12 @@ func serveConstant(b testing.TB, strategy string) *Server {
 	d, err := dispatch.Open(dispatch.Options{Strategy: strategy, Capacity: 256, Workers: 4, MaxBatch: 64, Run: exec.Run})
 	require.NoError(b, err)
 	s, err := Open(Options{
-		Listen: "127.0.0.1:0", AcceptLoops: 1, Dispatcher: d,
-		MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBodyBytes: 1 << 30, MaxConnections: 1000,
-		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler),
+		Listen: "127.0.0.1:0", Dispatcher: d, MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBatchBytes: 4 << 20,
+		Options: httpfront.Options{
+			AcceptLoops: 1, MaxBodyBytes: 1 << 30, MaxConnections: 1000,
+			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+			Logger: slog.New(slog.DiscardHandler),
+		},
 		Events: Events{Answered: func(string, string, int, bool, time.Duration) {}}, Slowest: new(slowest.Recorder),
 	})
 	require.NoError(b, err)
@@ -118,30 +121,5 @@ func BenchmarkServer(b *testing.B) {
 				wg.Wait()
 			})
 		}
-	}
-}
-
-// BenchmarkParse measures what the head of a request costs.
-func BenchmarkParse(b *testing.B) {
-	s := serveConstant(b, "sync")
-	for name, request := range benchRequests {
-		b.Run("request="+name, func(b *testing.B) {
-			c := &conn{server: s, fd: -1, parker: newParker()}
-			c.acquire()
-			defer c.release()
-			text := []byte(request)
-			b.ReportAllocs()
-			for b.Loop() {
-				c.carried = text
-				c.reader.Reset(c)
-				_, _ = c.reader.Peek(1)
-				if bad, err := c.readHead(); bad != nil || err != nil {
-					b.Fatal(bad, err)
-				}
-				if bad := c.parseHead(); bad != nil {
-					b.Fatal(bad)
-				}
-			}
-		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/spillway-go/spillway/internal/etag"
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/store"
 )
 
@@ -26,7 +27,7 @@ func (l *tagList) has(tag etag.Tag) bool {
 
 // parseTags parses the list of a header (RFC 9110, 13.1). What is no validator of ours is
 // that of no value. A weak one counts if weak is set.
-func parseTags(name string, list []byte, weak bool) (l tagList, bad *problem) {
+func parseTags(name string, list []byte, weak bool) (l tagList, bad *httpfront.Problem) {
 	if list == nil {
 		return l, nil
 	}
@@ -55,7 +56,7 @@ func parseTags(name string, list []byte, weak bool) (l tagList, bad *problem) {
 		if tag, ok := etag.Parse(text[1 : 1+end]); ok && (strong || weak) {
 			l.tags = append(l.tags, tag)
 		}
-		if rest = trim(text[end+2:]); len(rest) > 0 && rest[0] != ',' {
+		if rest = httpfront.Trim(text[end+2:]); len(rest) > 0 && rest[0] != ',' {
 			return l, badTags(name, list)
 		}
 	}
@@ -64,12 +65,12 @@ func parseTags(name string, list []byte, weak bool) (l tagList, bad *problem) {
 
 var weakMark = []byte("W/")
 
-func badTags(name string, list []byte) *problem {
+func badTags(name string, list []byte) *httpfront.Problem {
 	return badHeader(name, list, `* or validators in double quotes, as ETag has them`)
 }
 
 // setConditions checks and notes what the request makes depend on what is stored.
-func (q *request) setConditions(f *fields) (bad *problem) {
+func (q *request) setConditions(method string, f *fields) (bad *httpfront.Problem) {
 	if f.ifMatch == nil && f.ifNoneMatch == nil {
 		return nil
 	}
@@ -79,14 +80,14 @@ func (q *request) setConditions(f *fields) (bad *problem) {
 	if q.ifNoneMatch, bad = parseTags("If-None-Match", f.ifNoneMatch, true); bad != nil {
 		return bad
 	}
-	if q.method != fasthttp.MethodPut && q.method != fasthttp.MethodDelete || !q.ifNoneMatch.given() {
+	if method != fasthttp.MethodPut && method != fasthttp.MethodDelete || !q.ifNoneMatch.given() {
 		return nil
 	}
 	if !q.ifNoneMatch.any {
-		return badHeader("If-None-Match", f.ifNoneMatch, "* for "+q.method)
+		return badHeader("If-None-Match", f.ifNoneMatch, "* for "+method)
 	}
 	if q.ifMatch.given() {
-		return badRequest("the headers If-Match and If-None-Match contradict each other: no key has a value and none")
+		return httpfront.BadRequest("the headers If-Match and If-None-Match contradict each other: no key has a value and none")
 	}
 	return nil
 }
@@ -104,11 +105,11 @@ func appendETag(dst []byte, tag etag.Tag) []byte {
 
 // refused is the answer to a request whose condition does not hold, as there is a value
 // of that tag, or none if it is zero.
-func refused(tag etag.Tag) *problem {
-	bad := &problem{status: fasthttp.StatusPreconditionFailed, detail: "the key has no value"}
+func refused(tag etag.Tag) *httpfront.Problem {
+	bad := &httpfront.Problem{Status: fasthttp.StatusPreconditionFailed, Detail: "the key has no value"}
 	if !tag.IsZero() {
-		bad.header = string(appendETag(nil, tag))
-		bad.detail = "the key has a value with the validator of ETag"
+		bad.Lines = string(appendETag(nil, tag))
+		bad.Detail = "the key has a value with the validator of ETag"
 	}
 	return bad
 }

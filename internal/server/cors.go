@@ -1,7 +1,5 @@
 package server
 
-import "github.com/valyala/fasthttp"
-
 // cors are the header lines by which pages of other origins may read answers
 // (https://fetch.spec.whatwg.org/#http-cors-protocol), by origin. Under the origin ""
 // are those for everybody else. It is nil if there are no such origins.
@@ -35,11 +33,7 @@ func (c cors) lines(origin []byte) (lines string, allowed bool) {
 
 // preflight is the answer to a browser that asks whether a page may send a request,
 // but for the lines of its origin. It may ask again after ten minutes.
-const preflight = "HTTP/1.1 204 No Content\r\n" +
-	"Access-Control-Allow-Methods: GET, HEAD, PUT, POST, DELETE\r\n" +
+var preflight = []byte("Access-Control-Allow-Methods: GET, HEAD, PUT, POST, DELETE\r\n" +
 	"Access-Control-Allow-Headers: Authorization, Content-Type, If-Match, If-None-Match, Priority, " +
 	"Spillway-Client, Spillway-Consistency, Spillway-Priority, Spillway-Timeout-Ms, Spillway-Ttl\r\n" +
-	"Access-Control-Max-Age: 600\r\n"
-
-// answerPreflight answers a preflight from an origin that may call.
-func (c *conn) answerPreflight() { c.answerEmpty(fasthttp.StatusNoContent, preflight) }
+	"Access-Control-Max-Age: 600\r\n")

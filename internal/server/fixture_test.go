@@ -20,6 +20,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/server/contracttest"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
@@ -254,7 +255,6 @@ type setup struct {
 	Options
 	queue    dispatch.Options
 	listener net.Listener // instead of one that listens on Listen
-	hangups  *hangups     // beside listener; nil if its connections have no descriptors
 }
 
 // service is a server with real parts but for the store.
@@ -290,10 +290,13 @@ func serveOver(t testing.TB, over store.Store, strategy string, change ...func(*
 	exec := executor.Open(executor.Options{Store: over, MaxCommits: 4, Unblocked: func() { s.dispatcher.Unblock() }})
 	o := setup{
 		Options: Options{
-			Listen: "127.0.0.1:0", AcceptLoops: 2,
-			MaxKeyBytes: contracttest.MaxKeyBytes, MaxValueBytes: contracttest.MaxValueBytes, MaxBatchBytes: contracttest.MaxBatchBytes, MaxBodyBytes: 1 << 20, MaxConnections: 100,
-			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-			Logger: slog.New(slog.DiscardHandler),
+			Listen: "127.0.0.1:0",
+			Options: httpfront.Options{
+				AcceptLoops: 2, MaxBodyBytes: 1 << 20, MaxConnections: 100,
+				ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+				Logger: slog.New(slog.DiscardHandler),
+			},
+			MaxKeyBytes: contracttest.MaxKeyBytes, MaxValueBytes: contracttest.MaxValueBytes, MaxBatchBytes: contracttest.MaxBatchBytes,
 			Events: Events{Answered: s.answered}, Slowest: new(slowest.Recorder),
 		},
 		queue: dispatch.Options{
@@ -312,7 +315,8 @@ func serveOver(t testing.TB, over store.Store, strategy string, change ...func(*
 	s.dispatcher = d
 	o.Dispatcher = d
 	if o.listener != nil {
-		s.Server = start(o.Options, o.listener, o.hangups)
+		s.Server, err = start(o.Options, o.listener)
+		require.NoError(t, err)
 	} else {
 		s.Server, err = Open(o.Options)
 		require.NoError(t, err)
@@ -323,7 +327,7 @@ func serveOver(t testing.TB, over store.Store, strategy string, change ...func(*
 		exec.Close()
 		require.Zero(t, s.Connections())
 		require.Zero(t, s.store.open.Load(), "every iterator is closed")
-		require.Equal(t, o.MaxBodyBytes, s.budget.left.Load(), "the budget of bodies is whole again")
+		require.Zero(t, s.Bodies(), "the budget of bodies is whole again")
 	})
 	t.Cleanup(s.stop)
 	return s

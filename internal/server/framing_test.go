@@ -25,6 +25,7 @@ func framings() []framing {
 	length := func(v string) string { return start + "Content-Length:" + v + "\r\n\r\nhello" }
 	coding := func(v string) string { return start + "Transfer-Encoding:" + v + "\r\n\r\n5\r\nhello\r\n0\r\n\r\n" }
 	chunks := func(v string) string { return start + "Transfer-Encoding: chunked\r\n\r\n" + v }
+	trailers := func(v string) string { return chunks("5\r\nhello\r\n0\r\n" + v) }
 	target := func(method, v string) string {
 		return method + " " + v + " HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
 	}
@@ -163,7 +164,35 @@ func framings() []framing {
 		{name: "a last chunk that ends in LF", raw: chunks("5\r\nhello\r\n0\n\r\n"), status: 400},
 		{name: "a length among the trailers", raw: chunks("5\r\nhello\r\n0\r\nContent-Length: 5\r\n\r\n"), status: 400},
 		{name: "a coding among the trailers", raw: chunks("5\r\nhello\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n"), status: 400},
-		{name: "a trailer without a colon", raw: chunks("5\r\nhello\r\n0\r\nXY\r\n\r\n"), status: 400},
+		{name: "a trailer without a colon", raw: trailers("XY\r\n\r\n"), status: 400},
+		{name: "two trailers", raw: trailers("X: y\r\nz-1:\r\n\r\n"), value: "hello"},
+		{name: "a trailer that ends in LF", raw: trailers("X: y\nZ: z\r\n\r\n"), status: 400},
+		{name: "trailers that end in LF", raw: trailers("X: y\r\n\n"), status: 400},
+		{name: "trailers that end in two LF", raw: trailers("X: y\n\n"), status: 400},
+		{name: "trailers of one LF", raw: trailers("\n"), status: 400},
+		{name: "trailers of one CR", raw: trailers("\r"), status: 400},
+		{name: "a trailer folded", raw: trailers("X: y\r\n z\r\n\r\n"), status: 400},
+		{name: "a trailer folded by a tab", raw: trailers("X: y\r\n\tz\r\n\r\n"), status: 400},
+		{name: "a trailer that begins with a blank", raw: trailers(" X: y\r\n\r\n"), status: 400},
+		{name: "a trailer with a blank before the colon", raw: trailers("X : y\r\n\r\n"), status: 400},
+		{name: "a trailer with a tab before the colon", raw: trailers("X\t: y\r\n\r\n"), status: 400},
+		{name: "a trailer without a name", raw: trailers(": y\r\n\r\n"), status: 400},
+		{name: "a trailer with NUL", raw: trailers("X: y\x00\r\n\r\n"), status: 400},
+		{name: "a trailer with a bare CR", raw: trailers("X: y\rz\r\n\r\n"), status: 400},
+		{name: "a trailer with NUL in its name", raw: trailers("X\x00: y\r\n\r\n"), status: 400},
+		{name: "long trailers", raw: trailers("X: " + strings.Repeat("y", 3000) + "\r\n\r\n"), value: "hello"},
+		{name: "trailers that are too long", raw: trailers("X: " + strings.Repeat("y", 100_000) + "\r\n\r\n"), status: 431},
+
+		{name: "an extension with NUL", raw: chunks("5;a=\x00\r\nhello\r\n0\r\n\r\n"), status: 400},
+		{name: "an extension with DEL", raw: chunks("5;a=\x7f\r\nhello\r\n0\r\n\r\n"), status: 400},
+		{name: "an extension with a bare CR", raw: chunks("5;a=\rb\r\nhello\r\n0\r\n\r\n"), status: 400},
+		{name: "an extension behind a blank", raw: chunks("5 ;a\r\nhello\r\n0\r\n\r\n"), status: 400},
+		{name: "extensions as long as they may be", raw: chunks(strings.Repeat("1;"+strings.Repeat("x", 4000)+"\r\na\r\n", 4) + "0\r\n\r\n"), value: "aaaa"},
+		{name: "an extension that is too long", raw: chunks("5;" + strings.Repeat("x", 16<<10) + "\r\nhello\r\n0\r\n\r\n"), status: 400},
+		{name: "extensions that are too long together", raw: chunks(strings.Repeat("1;"+strings.Repeat("x", 4000)+"\r\na\r\n", 5) + "0\r\n\r\n"), status: 400},
+		{name: "an extension of the last chunk that is too long", raw: chunks("5\r\nhello\r\n0;" + strings.Repeat("x", 20_000) + "\r\n\r\n"), status: 400},
+		{name: "blanks that are too long", raw: chunks("5" + strings.Repeat(" ", 20_000) + "\r\nhello\r\n0\r\n\r\n"), status: 400},
+		{name: "zeros before a size", raw: chunks(strings.Repeat("0", 100) + "5\r\nhello\r\n0\r\n\r\n"), status: 400},
 
 		// Other protocols.
 		{name: "HTTP/2 with prior knowledge", raw: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", status: 505},

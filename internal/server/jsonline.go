@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spillway-go/spillway/internal/etag"
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/store"
 )
 
@@ -94,7 +95,7 @@ func (p *jsonLine) unexpected(allowed string) {
 		p.fail("it ends where there must be " + allowed)
 		return
 	}
-	p.fail("it has " + quote(p.rest) + " where there must be " + allowed)
+	p.fail("it has " + httpfront.Quote(p.rest) + " where there must be " + allowed)
 }
 
 // text takes a string and returns what it says, in the place where it was.
@@ -111,7 +112,7 @@ func (p *jsonLine) text() []byte {
 			p.rest = b[i+1:]
 			return b[:n:n]
 		case c < ' ':
-			p.fail("a string has the control character " + quote(b[i:i+1]))
+			p.fail("a string has the control character " + httpfront.Quote(b[i:i+1]))
 			return nil
 		case c != '\\':
 			b[n] = c
@@ -119,7 +120,7 @@ func (p *jsonLine) text() []byte {
 		default:
 			size, r := unescape(b[i:])
 			if size == 0 {
-				p.fail("a string has the broken escape " + quote(b[i:min(len(b), i+6)]))
+				p.fail("a string has the broken escape " + httpfront.Quote(b[i:min(len(b), i+6)]))
 				return nil
 			}
 			n += utf8.EncodeRune(b[n:], r) // which is shorter than its escape
@@ -173,7 +174,7 @@ func hex4(b []byte) (r rune) {
 		return -1
 	}
 	for _, c := range b[:4] {
-		d := unhex(c)
+		d := httpfront.Unhex(c)
 		if d > 15 {
 			return -1
 		}
@@ -211,9 +212,9 @@ func (p *jsonLine) ttl() uint32 {
 	for digits < len(p.rest) && '0' <= p.rest[digits] && p.rest[digits] <= '9' {
 		digits++
 	}
-	n, ok := parseNumber(p.rest[:digits])
+	n, ok := httpfront.ParseNumber(p.rest[:digits])
 	if ends := digits == len(p.rest) || p.rest[digits] != '.' && p.rest[digits]|0x20 != 'e'; !ok || !ends || n < 1 || n > maxTTL || p.rest[0] == '0' {
-		p.fail("ttl is " + quote(p.scalar()) + ", allowed: a whole number from 1 to " + strconv.Itoa(maxTTL))
+		p.fail("ttl is " + httpfront.Quote(p.scalar()) + ", allowed: a whole number from 1 to " + strconv.Itoa(maxTTL))
 	}
 	p.rest = p.rest[digits:]
 	return uint32(min(n, maxTTL))

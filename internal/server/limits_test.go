@@ -3,16 +3,12 @@ package server
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"slices"
@@ -24,10 +20,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/spillway-go/spillway/internal/testenv"
-
+	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/socket"
+	"github.com/spillway-go/spillway/internal/testenv"
 )
 
 // A client that waits for 100 gets it, unless it is refused.
@@ -70,7 +67,7 @@ func TestTooLarge_ClientStillSending(t *testing.T) {
 	require.True(t, a.close)
 	err = errors.Join(err, c.conn.CloseWrite())
 	c.requireClosed()
-	require.True(t, err == nil || time.Since(begun) > lingerTime, "%v", err) // so long it may take, and no longer
+	require.True(t, err == nil || time.Since(begun) > time.Second, "%v", err) // so long it may take, and no longer
 	_, ok := s.store.get("a")
 	require.False(t, ok)
 }
@@ -92,7 +89,7 @@ func TestBodyBudget(t *testing.T) {
 	}{
 		{"PUT /v0/entity?id=b" + host + "Content-Length: 20000\n\n", true},
 		{"PUT /v0/entity?id=b" + host + "Content-Length: 20000\nExpect: 100-continue\n\n", true},
-		{"PUT /v0/entity?id=b" + host + "Transfer-Encoding: chunked\n\n1\r\n", true},
+		{"PUT /v0/entity?id=b" + host + "Transfer-Encoding: chunked\n\n4000\r\n" + strings.Repeat("v", 10_000), true},
 	} {
 		c := s.dial()
 		c.send(r.request)
@@ -149,7 +146,7 @@ func TestBodyBudget_BelowLargestBatch(t *testing.T) {
 		require.Equal(t, 201, c.do("PUT /v0/entity?id=b"+host+fmt.Sprintf("Transfer-Encoding: chunked\n\n5dc\r\n%s\r\n0\r\n\r\n", strings.Repeat("v", 1500))).status)
 		require.Equal(t, r.status, c.do(fmt.Sprintf("%sTransfer-Encoding: chunked\n\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)).status, r)
 	}
-	eventually(t, func() bool { return s.budget.left.Load() == 2000 }, "all of it is given back")
+	eventually(t, func() bool { return s.Bodies() == 0 }, "all of it is given back")
 }
 
 // A connection beyond the limit is told so, and one that comes when another has
@@ -199,48 +196,6 @@ func TestMaxConnectionsPerAddress(t *testing.T) {
 	second.requireOpen()
 }
 
-// Clients are told apart by IPv4 address and IPv6 network, and nothing is kept of
-// those that have gone.
-func TestAddresses(t *testing.T) {
-	t.Parallel()
-	a := addresses{limit: 2}
-	for _, step := range []struct {
-		peer  string
-		taken bool
-	}{
-		{"10.0.0.1", true},
-		{"10.0.0.1", true},
-		{"10.0.0.1", false},
-		{"::ffff:10.0.0.1", false},
-		{"10.0.0.2", true},
-		{"2001:db8::1", true},
-		{"2001:db8::2", true},
-		{"2001:db8::2", false},
-		{"2001:db8:0:0:ffff::", false},
-		{"2001:db8:0:1::", true},
-		{"fe80::1%eth0", true},
-		{"fe80::1%eth1", true},
-		{"fe80::2%eth0", false},
-		{"", true}, {"", true}, {"", true}, // of no address
-	} {
-		require.Equal(t, step.taken, a.take(step.peer), step.peer)
-	}
-	require.Len(t, a.open, 5)
-	a.give("10.0.0.1")
-	require.True(t, a.take("::ffff:10.0.0.1"))
-	for _, peer := range []string{"10.0.0.1", "10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::1", "2001:db8:0:1::", "fe80::1", "fe80::1", ""} {
-		a.give(peer)
-	}
-	require.Empty(t, a.open)
-
-	var none addresses
-	for range 3 {
-		require.True(t, none.take("10.0.0.1"))
-	}
-	none.give("10.0.0.1")
-	require.Nil(t, none.open)
-}
-
 // Beyond the limit of those that are refused with care, they still get the
 // answer if they look at once.
 func TestMaxConnections_ManyMore(t *testing.T) {
@@ -248,7 +203,7 @@ func TestMaxConnections_ManyMore(t *testing.T) {
 	s := serve(t, "fifo", func(o *setup) { o.MaxConnections = 1 })
 	s.dial().requireOpen()
 	var all []*client
-	for range maxRefusals + 20 {
+	for range 256 + 20 {
 		all = append(all, s.dial())
 	}
 	for _, c := range all {
@@ -260,7 +215,9 @@ func TestMaxConnections_ManyMore(t *testing.T) {
 // they are the last, and accepts nothing.
 func TestDrain(t *testing.T) {
 	eachStrategy(t, func(t *testing.T, strategy string) {
-		s := serve(t, strategy)
+		l, err := httpfront.Listen("127.0.0.1:0")
+		require.NoError(t, err)
+		s := serve(t, strategy, func(o *setup) { o.listener = l })
 		unblock := s.store.block("slow")
 		defer unblock()
 		idle, fresh, busy, partial := s.dial(), s.dial(), s.dial(), s.dial()
@@ -284,7 +241,7 @@ func TestDrain(t *testing.T) {
 		require.True(t, a.close)
 		partial.requireClosed()
 
-		_, err := s.listener.Accept() // its port may be somebody else's by now
+		_, err = l.Accept() // its port may be somebody else's by now
 		require.ErrorIs(t, err, net.ErrClosed)
 		require.Empty(t, drained)
 		unblock()
@@ -355,44 +312,6 @@ func TestClose(t *testing.T) {
 	s.Close() // again
 }
 
-// A connection that sets its alarm after Close has interrupted it does not sleep until
-// that rings.
-func TestClose_WhileAnAlarmIsSet(t *testing.T) {
-	t.Parallel()
-	s := serve(t, "fifo")
-	here, there := net.Pipe()
-	defer here.Close()
-	defer there.Close()
-	c := newConn(s.Server, here)
-	s.closed.Store(true)
-	c.interrupt(time.Time{})
-	c.until = c.now() + int64(time.Hour)
-	c.arm()
-	_, err := c.Read(make([]byte, 1))
-	require.ErrorIs(t, err, net.ErrClosed)
-}
-
-// A task that was started gets its true answer also when it ends long after
-// Close has interrupted the connections.
-func TestClose_LateAnswer(t *testing.T) {
-	t.Parallel()
-	s := serve(t, "fifo")
-	unblock := s.store.block("slow")
-	defer unblock()
-	c := s.dial()
-	c.send("PUT /v0/entity?id=slow HTTP/1.1\nHost: x\nContent-Length: 5\n\nvalue")
-	<-s.store.arrived
-	// What Close does, with its last writes over at once.
-	s.draining.Store(true)
-	s.closed.Store(true)
-	s.interrupt(time.Unix(1, 0))
-	unblock()
-	a := c.read("PUT")
-	require.Equal(t, 201, a.status)
-	require.True(t, a.close)
-	c.requireClosed()
-}
-
 // Two servers cannot share an address.
 func TestOpen_AddressInUse(t *testing.T) {
 	t.Parallel()
@@ -424,7 +343,7 @@ func TestOpen_BadOptions(t *testing.T) {
 
 // failing is a listener that fails a few times before each connection.
 type failing struct {
-	*pipes
+	*fronttest.Pipes
 	failures chan error
 }
 
@@ -433,7 +352,7 @@ func (f *failing) Accept() (net.Conn, error) {
 	case err := <-f.failures:
 		return nil, err
 	default:
-		return f.pipes.Accept()
+		return f.Pipes.Accept()
 	}
 }
 
@@ -450,7 +369,7 @@ func (c counter) Enabled(context.Context, slog.Level) bool  { return true }
 func TestAccept_TransientErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &failing{newPipes(), make(chan error, 100)}
+		p := &failing{fronttest.NewPipes(), make(chan error, 100)}
 		for range 100 {
 			p.failures <- errors.New("too many open files")
 		}
@@ -458,7 +377,7 @@ func TestAccept_TransientErrors(t *testing.T) {
 		s := serve(t, "fifo", func(o *setup) {
 			o.listener, o.AcceptLoops, o.Logger = p, 1, slog.New(log)
 		})
-		c := p.dial()
+		c := p.Dial()
 		_, _ = io.WriteString(c, "\r\n")
 		require.Len(t, log.lines, 2, "100 failures in 92 seconds")
 		_ = c.Close()
@@ -469,7 +388,7 @@ func TestAccept_TransientErrors(t *testing.T) {
 // Under TLS, everything but noticing clients that go works as without.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	certificate, roots := selfSigned(t)
+	certificate, roots := fronttest.SelfSigned(t)
 	s := serve(t, "fifo", func(o *setup) {
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 		o.MaxConnections = 2
@@ -514,7 +433,7 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	begun := time.Now()
 	resp, err := other.Do(req)
-	for ; err != nil && time.Since(begun) > lingerTime; resp, err = other.Do(req) {
+	for ; err != nil && time.Since(begun) > time.Second; resp, err = other.Do(req) {
 		begun = time.Now() // who takes longer to shake hands is hung up on
 	}
 	require.NoError(t, err)
@@ -526,76 +445,10 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, s.Drain(context.Background()), "idle connections do not hold up a drain")
 }
 
-func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	parsed, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	roots := x509.NewCertPool()
-	roots.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
-}
-
-// A drain waits for another request of clients that pause, and its answer tells
-// them that the connection ends.
-func TestDrain_PausingClients(t *testing.T) {
-	t.Parallel()
-	certificate, roots := selfSigned(t)
-	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := serve(t, "fifo", func(o *setup) {
-				if secured {
-					o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-				}
-			})
-			s.lastRequests = time.Hour // no test of how fast this machine is
-			dial := func() *bufio.ReadWriter {
-				var c net.Conn = s.dial().conn
-				if secured {
-					c = tls.Client(c, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
-				}
-				return bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c))
-			}
-			ask := func(c *bufio.ReadWriter) answer {
-				_, _ = c.WriteString("GET /v0/entity?id=k HTTP/1.1\r\nHost: x\r\n\r\n")
-				require.NoError(t, c.Flush())
-				a, err := readAnswer(c.Reader, http.MethodGet)
-				require.NoError(t, err)
-				return a
-			}
-			var clients []*bufio.ReadWriter
-			for range 10 {
-				c := dial()
-				require.False(t, ask(c).close)
-				clients = append(clients, c)
-			}
-			drained := make(chan error, 1)
-			go func() { drained <- s.Drain(context.Background()) }()
-			eventually(t, s.draining.Load, "the drain has begun")
-			for _, c := range clients {
-				a := ask(c)
-				require.Equal(t, 404, a.status)
-				require.True(t, a.close, "Connection: close")
-				_, err := c.ReadByte()
-				require.ErrorIs(t, err, io.EOF)
-			}
-			require.NoError(t, <-drained)
-		})
-	}
-}
-
 // A drain does not wait longer than that for those who send no request.
 func TestDrain_SilentClients(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
-		c := p.dial()
+	inVirtualTime(t, func(t *testing.T, s *service, p *fronttest.Pipes) {
+		c := p.Dial()
 		synctest.Wait()
 		begun := time.Now()
 		require.NoError(t, s.Drain(context.Background()))
@@ -644,7 +497,7 @@ func TestRebinding(t *testing.T) {
 // and one that is cut off is counted as such.
 func TestTLS_SlowReader(t *testing.T) {
 	t.Parallel()
-	certificate, roots := selfSigned(t)
+	certificate, roots := fronttest.SelfSigned(t)
 	for !readSlowly(t, certificate, roots) {
 		continue
 	}

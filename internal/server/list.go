@@ -3,6 +3,8 @@ package server
 import (
 	"bytes"
 	"encoding/base64"
+
+	"github.com/spillway-go/spillway/internal/httpfront"
 )
 
 // list is what is wanted of a range.
@@ -15,21 +17,21 @@ type list struct {
 
 // setRange finds out which keys are wanted: from q.key to q.list.end, which may lie
 // in space that it appends to buf and returns.
-func (q *request) setRange(p parameters, mostKey int, buf []byte) (grown []byte, bad *problem) {
+func (q *request) setRange(p parameters, mostKey int, buf []byte) (grown []byte, bad *httpfront.Problem) {
 	l := &q.list
 	if buf, bad = q.setBounds(p, mostKey, buf); bad != nil {
 		return buf, bad
 	}
 	if p.limit != nil {
-		n, ok := parseNumber(p.limit)
+		n, ok := httpfront.ParseNumber(p.limit)
 		if !ok || n < 1 {
-			return buf, badRequest("the parameter limit is " + quote(p.limit) + ", allowed: a whole number, at least 1")
+			return buf, httpfront.BadRequest("the parameter limit is " + httpfront.Quote(p.limit) + ", allowed: a whole number, at least 1")
 		}
 		l.limit = n
 	}
 	if p.keys != nil {
 		if string(p.keys) != "only" {
-			return buf, badRequest("the parameter keys is " + quote(p.keys) + ", allowed: only")
+			return buf, httpfront.BadRequest("the parameter keys is " + httpfront.Quote(p.keys) + ", allowed: only")
 		}
 		l.keysOnly = true
 	}
@@ -39,18 +41,18 @@ func (q *request) setRange(p parameters, mostKey int, buf []byte) (grown []byte,
 	case "asc":
 	default:
 		if p.order != nil {
-			return buf, badRequest("the parameter order is " + quote(p.order) + ", allowed: asc and desc")
+			return buf, httpfront.BadRequest("the parameter order is " + httpfront.Quote(p.order) + ", allowed: asc and desc")
 		}
 	}
 	return q.setAfter(p, mostKey, buf)
 }
 
 // setBounds notes the keys between start and end, or those that begin with prefix.
-func (q *request) setBounds(p parameters, mostKey int, buf []byte) (grown []byte, bad *problem) {
+func (q *request) setBounds(p parameters, mostKey int, buf []byte) (grown []byte, bad *httpfront.Problem) {
 	switch {
 	case p.prefix == nil:
 		if p.start == nil {
-			return buf, badRequest("the parameter start is missing, and so is prefix: one of them is needed")
+			return buf, httpfront.BadRequest("the parameter start is missing, and so is prefix: one of them is needed")
 		}
 		bad = checkKey("start", p.start, mostKey)
 		if bad == nil && p.end != nil {
@@ -59,9 +61,9 @@ func (q *request) setBounds(p parameters, mostKey int, buf []byte) (grown []byte
 		q.key, q.list.end = p.start, p.end
 		return buf, bad
 	case p.start != nil:
-		return buf, badRequest("the parameters start and prefix are both given, allowed: one of them")
+		return buf, httpfront.BadRequest("the parameters start and prefix are both given, allowed: one of them")
 	case p.end != nil:
-		return buf, badRequest("the parameters end and prefix are both given, allowed: end with start alone")
+		return buf, httpfront.BadRequest("the parameters end and prefix are both given, allowed: end with start alone")
 	}
 	if bad = checkKey("prefix", p.prefix, mostKey); bad != nil {
 		return buf, bad
@@ -84,20 +86,20 @@ func (q *request) setBounds(p parameters, mostKey int, buf []byte) (grown []byte
 
 // setAfter leaves out the keys up to the one that the client has got last, in the
 // order of the list.
-func (q *request) setAfter(p parameters, mostKey int, buf []byte) (grown []byte, bad *problem) {
+func (q *request) setAfter(p parameters, mostKey int, buf []byte) (grown []byte, bad *httpfront.Problem) {
 	last, name := p.after, "after"
 	switch {
 	case p.after64 == nil && p.after == nil:
 		return buf, nil
 	case p.after64 != nil && p.after != nil:
-		return buf, badRequest("the parameters after and after64 are both given, allowed: one of them")
+		return buf, httpfront.BadRequest("the parameters after and after64 are both given, allowed: one of them")
 	case p.after64 != nil:
 		name = "after64"
 		from := len(buf)
 		var err error
 		buf, err = base64url.AppendDecode(buf, bytes.TrimRight(p.after64, "="))
 		if err != nil || bytes.ContainsAny(p.after64, "\r\n") { // which the decoder skips
-			return buf, badRequest("the parameter after64 is " + quote(p.after64) + ", allowed: a key in base64url (RFC 4648), as next has it")
+			return buf, httpfront.BadRequest("the parameter after64 is " + httpfront.Quote(p.after64) + ", allowed: a key in base64url (RFC 4648), as next has it")
 		}
 		last = buf[from:len(buf):len(buf)]
 	}

@@ -2,7 +2,8 @@ package server
 
 import (
 	"bytes"
-	"math"
+
+	"github.com/spillway-go/spillway/internal/httpfront"
 )
 
 // parameters are those of a query that Spillway knows. A nil slice means that
@@ -17,7 +18,7 @@ type parameters struct {
 // parseQuery parses a query of form values. The values refer to the query, or
 // to space that it appends to buf and returns for the next use. Unknown
 // parameters are checked and ignored.
-func parseQuery(query, buf []byte) (p parameters, grown []byte, bad *problem) {
+func parseQuery(query, buf []byte) (p parameters, grown []byte, bad *httpfront.Problem) {
 	// Escapes get shorter when they are decoded, so this is enough for all of
 	// them, and the slices that refer to buf stay valid.
 	if cap(buf) < len(query) {
@@ -47,7 +48,7 @@ func parseQuery(query, buf []byte) (p parameters, grown []byte, bad *problem) {
 			continue
 		}
 		if *known != nil {
-			return p, buf, badRequest("the parameter " + string(name) + " is given more than once")
+			return p, buf, httpfront.BadRequest("the parameter " + string(name) + " is given more than once")
 		}
 		*known = value
 	}
@@ -83,7 +84,7 @@ var ampersand, equals = []byte("&"), []byte("=")
 
 // decode undoes the escapes of a form value. Without any, the result is value
 // itself, otherwise it lies in buf.
-func decode(value, buf []byte) (decoded, grown []byte, bad *problem) {
+func decode(value, buf []byte) (decoded, grown []byte, bad *httpfront.Problem) {
 	i := 0
 	for i < len(value) && value[i] != '%' && value[i] != '+' {
 		i++
@@ -99,11 +100,11 @@ func decode(value, buf []byte) (decoded, grown []byte, bad *problem) {
 			buf = append(buf, ' ')
 		case '%':
 			if i+2 >= len(value) {
-				return nil, buf, badRequest("broken escape " + quote(value[i:]) + " in the query: a percent sign is followed by two hexadecimal digits")
+				return nil, buf, httpfront.BadRequest("broken escape " + httpfront.Quote(value[i:]) + " in the query: a percent sign is followed by two hexadecimal digits")
 			}
-			high, low := unhex(value[i+1]), unhex(value[i+2])
+			high, low := httpfront.Unhex(value[i+1]), httpfront.Unhex(value[i+2])
 			if high > 15 || low > 15 {
-				return nil, buf, badRequest("broken escape " + quote(value[i:i+3]) + " in the query: a percent sign is followed by two hexadecimal digits")
+				return nil, buf, httpfront.BadRequest("broken escape " + httpfront.Quote(value[i:i+3]) + " in the query: a percent sign is followed by two hexadecimal digits")
 			}
 			buf = append(buf, high<<4|low)
 			i += 2
@@ -112,37 +113,4 @@ func decode(value, buf []byte) (decoded, grown []byte, bad *problem) {
 		}
 	}
 	return buf[from:len(buf):len(buf)], buf, nil
-}
-
-// unhex returns the value of a hexadecimal digit, and more than 15 for anything
-// else.
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 255
-}
-
-// parseNumber parses decimal digits, and nothing else. Numbers that are too
-// large for an int become the largest int.
-func parseNumber(digits []byte) (n int, ok bool) {
-	if len(digits) == 0 {
-		return 0, false
-	}
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		if n > (math.MaxInt-9)/10 {
-			n = math.MaxInt
-			continue
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n, true
 }

@@ -2,109 +2,89 @@ package server
 
 import (
 	"encoding/base64"
-	"strconv"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// performRange has the range read turn by turn, and writes what each turn gave
+// serveRange has the range read turn by turn, and writes what each turn gave
 // before it asks for the next. A client that reads slowly holds one buffer and
 // no worker.
-func (c *conn) performRange() {
-	x, q := c.x, &c.req
-	base := len(x.out)
-	x.op = executor.Op{
-		Kind: executor.Range, Key: q.key, End: q.list.end, Descending: q.list.descending,
-		KeysOnly: q.list.keysOnly, Limit: q.list.limit, Encode: q.encoding(), Next: q.nextLine(),
+func (c *call) serveRange() {
+	x, op, chunked := c.x, &c.op, c.x.Chunked()
+	*op = c.request.rangeOperation(chunked)
+	mediaType := "application/octet-stream"
+	if c.request.ndjson {
+		mediaType = typeNDJSON
 	}
-	// The first entries leave in one piece with the head. To HTTP/1.0, the end
-	// of the connection is the end of the range.
-	q.keepAlive = q.keepAlive && !q.http10
-	x.out = c.appendRangeHead(x.out)
-	x.op.Buf = x.out
-	c.run(base)
-	x.out = x.op.Buf
-	defer x.op.Close()
-	strategy := x.task.Strategy
-	defer func() { c.outcome.strategy = strategy }()
-	switch err := x.op.Err; {
-	case x.task.Shed != strategies.ReasonNone:
-		x.out = x.out[:base]
-		c.answerShed(x.task.Shed)
+	// The first entries leave in one piece with the head.
+	op.Buf = x.Stream(fasthttp.StatusOK, mediaType)
+	c.run()
+	defer op.Close()
+	switch {
+	case c.task.Shed != strategies.ReasonNone:
+		x.Send(c.answerShed(op.Buf))
 		return
-	case err != nil:
-		x.out = x.out[:base]
-		c.answerProblem(storeProblem(err, false))
+	case op.Err != nil:
+		x.Send(httpfront.Answer{Buf: op.Buf, Problem: storeProblem(op.Err, false)})
 		return
 	}
-	c.outcome.status = fasthttp.StatusOK
-	for x.op.More {
-		c.write(x.out[x.sent:])
-		x.out, x.sent = x.out[:0], 0
-		if c.broken != nil {
+	for op.More {
+		var there bool
+		if op.Buf, there = x.Write(op.Buf); !there {
 			return
 		}
-		x.op.Buf = x.out
-		c.resume()
-		x.out = x.op.Buf
+		c.server.opts.Dispatcher.Continue(&c.task)
+		x.WaitDone()
 		// The status has been sent. All that can still be told is that the range
-		// is not complete: by a connection that ends before the last chunk. The
-		// events are told what a client would have been.
-		if x.task.Shed != strategies.ReasonNone {
-			x.out, c.ending = x.out[:0], true
-			c.outcome.status, c.outcome.shed = shedStatus(x.task.Shed), true
+		// is not complete. The events are told what a client would have been.
+		if r := c.task.Shed; r != strategies.ReasonNone {
+			c.shed = true
+			x.Break(shedStatus(r))
 			return
 		}
-		if x.op.Err != nil {
-			x.out, c.ending = x.out[:0], true
-			c.outcome.status = storeProblem(x.op.Err, false).status
+		if op.Err != nil {
+			x.Break(storeProblem(op.Err, false).Status)
 			return
 		}
 	}
-	if !q.http10 {
-		x.out = append(x.out, "0\r\n\r\n"...)
-	}
+	x.End(op.Buf)
 }
 
-func (c *conn) appendRangeHead(dst []byte) []byte {
-	dst = append(dst, "HTTP/1.1 200 OK\r\n"...)
-	if !c.req.http10 {
-		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
+// rangeOperation returns what is to be run for a list, whose entries are chunks or not.
+func (q *request) rangeOperation(chunked bool) executor.Op {
+	return executor.Op{
+		Kind: executor.Range, Key: q.key, End: q.list.end, Descending: q.list.descending,
+		KeysOnly: q.list.keysOnly, Limit: q.list.limit, Encode: q.encoding(chunked), Next: q.nextLine(chunked),
 	}
-	if c.req.ndjson {
-		dst = append(dst, "Content-Type: "+typeNDJSON+"\r\n"...)
-	} else {
-		dst = append(dst, "Content-Type: application/octet-stream\r\n"...)
-	}
-	return c.endHead(dst)
 }
 
 // encoding returns how each entry is written.
-func (q *request) encoding() func(dst, key, value []byte) []byte {
+func (q *request) encoding(chunked bool) func(dst, key, value []byte) []byte {
 	switch {
-	case q.ndjson && q.list.keysOnly && q.http10:
+	case q.ndjson && q.list.keysOnly && !chunked:
 		return appendKeyObject
 	case q.ndjson && q.list.keysOnly:
 		return appendKeyObjectChunk
-	case q.ndjson && q.http10:
+	case q.ndjson && !chunked:
 		return appendObject
 	case q.ndjson:
 		return appendObjectChunk
-	case q.http10:
+	case !chunked:
 		return appendEntry
 	}
 	return appendEntryChunk
 }
 
 // nextLine returns how it is written that more entries may follow, nil if it is not.
-func (q *request) nextLine() func(dst, last []byte) []byte {
+func (q *request) nextLine(chunked bool) func(dst, last []byte) []byte {
 	switch {
 	case !q.ndjson:
 		return nil
-	case q.http10:
+	case !chunked:
 		return appendNext
 	}
 	return appendNextChunk
@@ -118,7 +98,7 @@ func appendEntry(dst, key, value []byte) []byte {
 }
 
 func appendEntryChunk(dst, key, value []byte) []byte {
-	dst = beginChunk(dst, len(key)+1+len(value))
+	dst = httpfront.AppendChunk(dst, len(key)+1+len(value))
 	dst = appendEntry(dst, key, value)
 	return append(dst, "\r\n"...)
 }
@@ -134,7 +114,7 @@ func appendObject(dst, key, value []byte) []byte {
 
 func appendObjectChunk(dst, key, value []byte) []byte {
 	encoded := base64.StdEncoding.EncodedLen
-	dst = beginChunk(dst, len(`{"key":"","value":""}`)+1+encoded(len(key))+encoded(len(value)))
+	dst = httpfront.AppendChunk(dst, len(`{"key":"","value":""}`)+1+encoded(len(key))+encoded(len(value)))
 	dst = appendObject(dst, key, value)
 	return append(dst, "\r\n"...)
 }
@@ -147,7 +127,7 @@ func appendKeyObject(dst, key, _ []byte) []byte {
 }
 
 func appendKeyObjectChunk(dst, key, _ []byte) []byte {
-	dst = beginChunk(dst, len(`{"key":""}`)+1+base64.StdEncoding.EncodedLen(len(key)))
+	dst = httpfront.AppendChunk(dst, len(`{"key":""}`)+1+base64.StdEncoding.EncodedLen(len(key)))
 	dst = appendKeyObject(dst, key, nil)
 	return append(dst, "\r\n"...)
 }
@@ -160,12 +140,7 @@ func appendNext(dst, last []byte) []byte {
 }
 
 func appendNextChunk(dst, last []byte) []byte {
-	dst = beginChunk(dst, len(`{"next":""}`)+1+base64url.EncodedLen(len(last)))
+	dst = httpfront.AppendChunk(dst, len(`{"next":""}`)+1+base64url.EncodedLen(len(last)))
 	dst = appendNext(dst, last)
-	return append(dst, "\r\n"...)
-}
-
-func beginChunk(dst []byte, length int) []byte {
-	dst = strconv.AppendInt(dst, int64(length), 16)
 	return append(dst, "\r\n"...)
 }

@@ -90,9 +90,8 @@ func TestRemote_Errors(t *testing.T) {
 		{fmt.Errorf("%w: %w", errors.ErrUnsupported, errTest), false, 501, "or use the embedded store"},
 	} {
 		bad := storeProblem(tt.err, tt.write)
-		require.Equal(t, tt.status, bad.status, tt.detail)
-		require.Contains(t, bad.detail, tt.detail)
-		require.False(t, bad.shed)
-		require.Empty(t, bad.header)
+		require.Equal(t, tt.status, bad.Status, tt.detail)
+		require.Contains(t, bad.Detail, tt.detail)
+		require.Empty(t, bad.Lines)
 	}
 }

@@ -1,13 +1,13 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"strconv"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -26,38 +26,24 @@ var shedDetails = map[strategies.Reason]string{
 	strategies.ReasonExpired:   "the request was not started within its Spillway-Timeout-Ms",
 }
 
-// shedAnswer is a ready answer, for connections that go on and that do not. Its
-// first head bytes answer HEAD.
-type shedAnswer struct {
-	goOn, end         []byte
-	goOnHead, endHead int
-}
-
 // shedAnswers holds the answers for each reason and each number of seconds
 // after which to try again. Turning a request away is what an overloaded
-// service does most, so it costs no more than writing ready bytes. They carry
-// no Date, which an answer of this class may leave out.
-var shedAnswers = func() map[strategies.Reason]*[longestRetry + 1]shedAnswer {
-	all := map[strategies.Reason]*[longestRetry + 1]shedAnswer{}
+// service does most.
+var shedAnswers = func() map[strategies.Reason]*[longestRetry + 1]*httpfront.Ready {
+	all := map[strategies.Reason]*[longestRetry + 1]*httpfront.Ready{}
 	for _, r := range strategies.Reasons() {
-		all[r] = new([longestRetry + 1]shedAnswer)
+		all[r] = new([longestRetry + 1]*httpfront.Ready)
 		for seconds := 1; seconds <= longestRetry; seconds++ {
-			p := shedProblem(r, seconds)
-			all[r][seconds] = shedAnswer{
-				goOn:     p.append(nil, nil, false, false),
-				goOnHead: len(p.append(nil, nil, false, true)),
-				end:      p.append(nil, nil, true, false),
-				endHead:  len(p.append(nil, nil, true, true)),
-			}
+			all[r][seconds] = httpfront.NewReady(shedProblem(r, seconds))
 		}
 	}
 	return all
 }()
 
-func shedProblem(r strategies.Reason, seconds int) *problem {
-	p := &problem{status: shedStatus(r), detail: cmp.Or(shedDetails[r], "the strategy has turned the request away"), header: "Spillway-Shed: " + r.String() + "\r\n"}
+func shedProblem(r strategies.Reason, seconds int) *httpfront.Problem {
+	p := &httpfront.Problem{Status: shedStatus(r), Detail: cmp.Or(shedDetails[r], "the strategy has turned the request away"), Lines: "Spillway-Shed: " + r.String() + "\r\n"}
 	if r != strategies.ReasonExpired {
-		p.header += "Retry-After: " + strconv.Itoa(seconds) + "\r\n"
+		p.Lines += "Retry-After: " + strconv.Itoa(seconds) + "\r\n"
 	}
 	return p
 }
@@ -74,27 +60,15 @@ func retryAfter(d time.Duration) int {
 	return int(min(max((d+time.Second-1)/time.Second, 1), longestRetry))
 }
 
-// appendShed appends the answer to a request that was turned away, with further
-// header lines.
-func appendShed(dst []byte, r strategies.Reason, drain time.Duration, ends, head bool, lines string) []byte {
-	ready, ok := shedAnswers[r]
-	if !ok { // of somebody's own strategy
-		p := shedProblem(r, retryAfter(drain))
-		p.header += lines
-		return p.append(dst, nil, ends, head)
+// answerShed returns the answer to a request that was turned away.
+func (c *call) answerShed(buf []byte) httpfront.Answer {
+	r, seconds := c.task.Shed, retryAfter(c.server.opts.Dispatcher.DrainTime())
+	c.shed, c.left = true, r == strategies.ReasonAbandoned
+	a := httpfront.Answer{Buf: buf, Close: c.left}
+	if ready, ok := shedAnswers[r]; ok {
+		a.Ready = ready[seconds]
+	} else { // of somebody's own strategy
+		a.Problem = shedProblem(r, seconds)
 	}
-	a := &ready[retryAfter(drain)]
-	b, n := a.goOn, a.goOnHead
-	if ends {
-		b, n = a.end, a.endHead
-	}
-	if head {
-		b = b[:n]
-	}
-	if lines != "" {
-		status := bytes.IndexByte(b, '\n') + 1
-		dst = append(append(dst, b[:status]...), lines...)
-		b = b[status:]
-	}
-	return append(dst, b...)
+	return a
 }

@@ -6,46 +6,22 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 )
 
-// pipes is a listener whose connections are in memory, so that time can be
-// virtual.
-type pipes struct {
-	conns chan net.Conn
-	ended chan struct{}
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), ended: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.ended:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.ended); return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
-func (p *pipes) dial() net.Conn {
-	mine, theirs := net.Pipe()
-	p.conns <- theirs
-	return mine
-}
-
 // inVirtualTime runs the test with a service that is reached through pipes.
-func inVirtualTime(t *testing.T, test func(t *testing.T, s *service, p *pipes), change ...func(*setup)) {
+func inVirtualTime(t *testing.T, test func(t *testing.T, s *service, p *fronttest.Pipes), change ...func(*setup)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
+		p := fronttest.NewPipes()
 		s := serve(t, "fifo", append([]func(*setup){func(o *setup) {
 			o.listener = p
 			o.ReadTimeout, o.WriteTimeout, o.IdleTimeout = 10*time.Second, 10*time.Second, 60*time.Second
@@ -67,13 +43,13 @@ func requireEnds(t *testing.T, conn net.Conn, d time.Duration) string {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, _ *service, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, _ *service, p *fronttest.Pipes) {
 		// A connection on which nothing comes ends silently.
-		require.Empty(t, requireEnds(t, p.dial(), time.Minute))
+		require.Empty(t, requireEnds(t, p.Dial(), time.Minute))
 
 		// The time starts anew with each answer, and lone line ends are no
 		// request.
-		c := p.dial()
+		c := p.Dial()
 		r := bufio.NewReader(c)
 		for range 3 {
 			time.Sleep(59 * time.Second)
@@ -102,8 +78,8 @@ func TestReadTimeout(t *testing.T) {
 		"a body not wanted":       {put + "Content-Length: 5000\r\n\r\n", "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, _ *service, p *pipes) {
-				c := p.dial()
+			inVirtualTime(t, func(t *testing.T, _ *service, p *fronttest.Pipes) {
+				c := p.Dial()
 				time.Sleep(30 * time.Second) // idle
 				_, _ = io.WriteString(c, sent.begin)
 				time.Sleep(9 * time.Second)
@@ -124,8 +100,8 @@ func TestReadTimeout(t *testing.T) {
 // Each request on a connection has the whole of that time, whatever the one
 // before took of its own.
 func TestReadTimeout_OfEachRequest(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, _ *service, p *pipes) {
-		c := p.dial()
+	inVirtualTime(t, func(t *testing.T, _ *service, p *fronttest.Pipes) {
+		c := p.Dial()
 		r := bufio.NewReader(c)
 		for range 3 {
 			for _, part := range []string{"PUT /v0/entity?id=a HTTP/1.1\r\n", "Host: x\r\nContent-Length: 2\r\n\r\n", "hi"} {
@@ -143,9 +119,9 @@ func TestReadTimeout_OfEachRequest(t *testing.T) {
 // A client that takes nothing of an answer is cut off; one that takes something
 // now and then is not, however long it takes.
 func TestWriteTimeout(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, s *service, p *fronttest.Pipes) {
 		s.store.set("a", strings.Repeat("v", 64<<10))
-		c := p.dial()
+		c := p.Dial()
 		_, _ = io.WriteString(c, "GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\n\r\n")
 		buf := make([]byte, 16<<10)
 		for range 4 {
@@ -163,15 +139,15 @@ func TestWriteTimeout(t *testing.T) {
 
 // A request that waits is answered at its deadline.
 func TestDeadline(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, s *service, p *fronttest.Pipes) {
 		unblock := s.store.block("slow")
-		c := p.dial()
+		c := p.Dial()
 		_, _ = io.WriteString(c, "GET /v0/entity?id=slow HTTP/1.1\r\nHost: x\r\n\r\n")
 		<-s.store.arrived
 		for _, ms := range []string{"1", "1500", "3600000"} {
 			d, err := time.ParseDuration(ms + "ms")
 			require.NoError(t, err)
-			waiting := p.dial()
+			waiting := p.Dial()
 			start := time.Now()
 			_, _ = io.WriteString(waiting, "GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\nSpillway-Timeout-Ms: "+ms+"\r\n\r\n")
 			a, err := readAnswer(bufio.NewReader(waiting), "GET")
@@ -190,10 +166,10 @@ func TestDeadline(t *testing.T) {
 
 // A connection that is refused is given a second to send its request.
 func TestMaxConnections_SilentClient(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
-		c := p.dial()
+	inVirtualTime(t, func(t *testing.T, s *service, p *fronttest.Pipes) {
+		c := p.Dial()
 		synctest.Wait()
-		refused := p.dial()
+		refused := p.Dial()
 		start := time.Now()
 		a, err := readAnswer(bufio.NewReader(refused), "GET")
 		require.NoError(t, err)
@@ -206,9 +182,9 @@ func TestMaxConnections_SilentClient(t *testing.T) {
 
 // When a drain runs out of time, it says so, and goes on in Close.
 func TestDrain_OutOfTime(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, s *service, p *pipes) {
+	inVirtualTime(t, func(t *testing.T, s *service, p *fronttest.Pipes) {
 		unblock := s.store.block("slow")
-		c := p.dial()
+		c := p.Dial()
 		_, _ = io.WriteString(c, "GET /v0/entity?id=slow HTTP/1.1\r\nHost: x\r\n\r\n")
 		<-s.store.arrived
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -225,5 +201,50 @@ func TestDrain_OutOfTime(t *testing.T) {
 		require.Equal(t, 404, a.status)
 		require.True(t, a.close)
 		<-closed
+	})
+}
+
+func TestSlowClients(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, _ *service, p *fronttest.Pipes) {
+		fronttest.Slow(t, "/v0/entity?id=a", 10*time.Second, p.Dial)
+	})
+}
+
+// Whenever a client leaves, in whichever way, nothing is left of it.
+func TestVanishingClients(t *testing.T) {
+	t.Parallel()
+	fronttest.Vanish(t, func(t *testing.T) fronttest.Subject {
+		t.Helper()
+		const target = "/v0/entity?id=a"
+		s := serve(t, "fifo", oneWorker)
+		s.store.set("a", "value")
+		s.store.set("long", strings.Repeat("v", 32<<20))
+		return fronttest.Subject{
+			Addr: s.Addr().String(), Quick: target, Long: "/v0/entity?id=long",
+			Hold: func(t *testing.T, running bool) (_ string, there, release func()) {
+				if running {
+					return target, func() { <-s.store.arrived }, s.store.block("a")
+				}
+				worker, unblock := s.dial(), s.store.block("slow")
+				t.Cleanup(unblock)
+				worker.send("HEAD /v0/entity?id=slow" + host + "\n")
+				<-s.store.arrived
+				return target, func() { s.waiting(1) }, sync.OnceFunc(func() {
+					unblock()
+					_ = worker.conn.Close()
+				})
+			},
+			Told: func() (told []int) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for _, e := range s.events {
+					if e.method != "HEAD" { // the worker's
+						told = append(told, e.code)
+					}
+				}
+				return told
+			},
+			Idle: func() bool { return s.Connections() == 0 && s.Bodies() == 0 && s.dispatcher.Gauge().Depth == 0 },
+		}
 	})
 }

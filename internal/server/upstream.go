@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/httpfront"
 )
 
 // What proxies and browsers say of a request in headers of their own follows.
@@ -18,11 +20,11 @@ func urgency(value, before []byte) (digit []byte) {
 		var member []byte
 		member, value = cutMember(value)
 		name, v, _ := bytes.Cut(member, equals)
-		if string(trim(name)) != "u" {
+		if string(httpfront.Trim(name)) != "u" {
 			continue
 		}
 		v, _, _ = bytes.Cut(v, semicolon) // parameters have no meaning
-		if digit = trim(v); len(digit) != 1 || digit[0] < '0' || digit[0] > '0'+maxPriority {
+		if digit = httpfront.Trim(v); len(digit) != 1 || digit[0] < '0' || digit[0] > '0'+maxPriority {
 			digit = nil
 		}
 	}

@@ -16,66 +16,98 @@ var ErrNoRoom = errors.New("no room in the socket")
 
 // Conn is a connection whose writes fail once the other side has taken nothing for a
 // time. As long as it takes something, a write may last. Put it below TLS: only there
-// does it show what is taken.
+// does it show what is taken. All methods are safe for concurrent use.
 type Conn struct {
 	net.Conn
+	// Waits, if it is set before the first write, is called before a write waits for the
+	// other side, with true, and when it goes on, with false.
+	Waits func(bool)
+
 	raw     syscall.RawConn // nil if there is none
 	timeout time.Duration
+
+	writing sync.Mutex // held by a write; guards what follows
+	left    []byte
+	failed  error
+	wait    bool
+	some    func(fd uintptr) bool // writeSome
 
 	mu  sync.Mutex
 	end time.Time // when writes end whatever is taken; zero for never
 }
 
 // NewConn returns c with that time for each write to make progress.
-func NewConn(c net.Conn, timeout time.Duration) *Conn {
-	return &Conn{Conn: c, raw: Raw(c), timeout: timeout}
+func NewConn(nc net.Conn, timeout time.Duration) *Conn {
+	c := &Conn{Conn: nc, raw: Raw(nc), timeout: timeout}
+	c.some = c.writeSome
+	return c
 }
+
+// Raw returns access to the descriptor, nil if there is none.
+func (c *Conn) Raw() syscall.RawConn { return c.raw }
 
 // Write writes p.
 func (c *Conn) Write(p []byte) (n int, err error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	if c.raw == nil {
 		return c.writePieces(p)
 	}
-	var failed error
-	wait := false
-	some := func(fd uintptr) bool {
-		m, err := WriteNow(int(fd), p[n:])
-		n += m
-		if errors.Is(err, ErrNoRoom) {
-			return !wait
-		}
-		failed = err
-		return true
-	}
+	c.left, c.failed, c.wait = p, nil, false
 	// Mostly there is room for all.
-	err = c.raw.Write(some)
-	if n == len(p) && err == nil && failed == nil {
-		return n, nil
+	if err = c.raw.Write(c.some); err == nil && c.failed == nil && len(c.left) > 0 {
+		err = c.writeRest()
 	}
-	if err != nil || failed != nil {
-		return n, errors.Join(err, failed)
+	if err == nil {
+		err = c.failed
 	}
-	wait = true
+	n, c.left = len(p)-len(c.left), nil
+	return n, err
+}
+
+// writeRest writes what there was no room for.
+func (c *Conn) writeRest() (err error) {
+	defer c.waits()()
+	c.wait = true
 	defer c.disarm()
-	for n < len(p) && err == nil && failed == nil {
+	for len(c.left) > 0 && err == nil && c.failed == nil {
 		c.arm()
 		before := Unsent(c.raw)
-		err = c.raw.Write(some)
+		err = c.raw.Write(c.some)
 		// A socket reports room only when much of it is free. If the other side has
 		// taken something meanwhile, its time starts anew.
 		if errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() && Unsent(c.raw) < before {
 			err = nil
 		}
 	}
-	if err == nil {
-		err = failed
+	return err
+}
+
+// waits tells that a write waits, and returns what tells that it goes on.
+func (c *Conn) waits() (goesOn func()) {
+	if c.Waits == nil {
+		return func() {}
 	}
-	return n, err
+	c.Waits(true)
+	return func() { c.Waits(false) }
+}
+
+// writeSome writes what the socket has room for. It returns false to be called again when
+// there is more room, if that is wanted and there was none.
+func (c *Conn) writeSome(fd uintptr) bool {
+	n, err := WriteNow(int(fd), c.left)
+	c.left = c.left[n:]
+	if errors.Is(err, ErrNoRoom) {
+		return !c.wait
+	}
+	c.failed = err
+	return true
 }
 
 // writePieces writes what may be taken within the time.
 func (c *Conn) writePieces(p []byte) (n int, err error) {
 	const piece = 16 << 10
+	defer c.waits()()
 	defer c.disarm()
 	for n < len(p) && err == nil {
 		c.arm()

@@ -79,7 +79,7 @@ func stacks(k Kind, text string) *profile.Profile {
 }
 
 const (
-	connection = " < spillway/internal/server.(*conn).run < spillway/internal/server.(*conn).serveOne < spillway/internal/server.(*conn).tryRead"
+	connection = " < spillway/internal/server.(*call).run < spillway/internal/httpfront.(*conn).serveOne < spillway/internal/httpfront.(*conn).tryRead"
 	worker     = " < spillway/strategies/dispatch.(*pool).work < sync.(*WaitGroup).Go.func1"
 	inPebble   = "github.com/cockroachdb/pebble/v2"
 )
@@ -93,7 +93,7 @@ func TestAttribute(t *testing.T) {
 		want  Part
 	}{
 		{"a system call counts for whoever makes it", CPU,
-			"internal/runtime/syscall/linux.Syscall6 < syscall.Syscall < spillway/internal/socket.WriteNow < spillway/internal/server.(*conn).flushTo" + connection, Network},
+			"internal/runtime/syscall/linux.Syscall6 < syscall.Syscall < spillway/internal/socket.WriteNow < spillway/internal/httpfront.(*Exchange).flushBefore" + connection, Network},
 		{"allocating counts for whoever allocates", CPU,
 			"runtime.mallocgc < runtime.makeslice < spillway/internal/executor.fill" + worker, Work},
 		{"an assist that an allocation has to make is the collector's", CPU,
@@ -103,7 +103,7 @@ func TestAttribute(t *testing.T) {
 		{"a wake-up by the dispatcher is hand-over", CPU,
 			"runtime.futex < runtime.wakep < runtime.ready < runtime.systemstack < runtime.chansend1 < spillway/strategies/dispatch.(*pool).wakeOne" + connection, Queue},
 		{"so is the wake-up of the connection", CPU,
-			"runtime.futex < runtime.ready < runtime.chansend1 < spillway/internal/server.(*parker).signal < spillway/internal/server.(*exchange).done" + worker, Queue},
+			"runtime.futex < runtime.ready < runtime.chansend1 < spillway/internal/httpfront.(*parker).signal < spillway/internal/httpfront.(*Exchange).Done" + worker, Queue},
 		{"the choice of what runs next is the scheduler's", CPU,
 			"runtime.futex < runtime.stopm < runtime.findRunnable < runtime.schedule < runtime.park_m < runtime.mcall", Scheduler},
 		{"a discipline is the queue", CPU,

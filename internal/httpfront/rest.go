@@ -1,4 +1,4 @@
-package server
+package httpfront
 
 import (
 	"errors"
@@ -62,6 +62,6 @@ func (c *conn) look(fd uintptr) bool {
 		return true
 	}
 	c.looked = true
-	parting := c.server.parting.Load() // see tryRead
+	parting := c.front.parting.Load() // see tryRead
 	return parting || !silent(int(fd))
 }

@@ -1,27 +1,20 @@
-package server
+package httpfront
 
 import (
 	"context"
 	"net"
-	"runtime"
-	"strings"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// goroutinesIn counts the goroutines that are in a function.
-func goroutinesIn(function string) int {
-	stacks := make([]byte, 1<<20)
-	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), function+"(")
-}
-
 // Connections rest before their first request and after it, and do all that others do. It
 // looks at the goroutines of the process, and so runs while no other test does.
 func TestRest(t *testing.T) { //nolint:paralleltest // see above
-	s := serve(t, "fifo")
-	clients := []*client{s.dial(), s.dial(), s.dial(), s.dial()}
+	f := serve(t)
+	clients := []*client{f.dial(), f.dial(), f.dial(), f.dial()}
 	allRest := func() {
 		t.Helper()
 		eventually(t, func() bool { return goroutinesIn("(*conn).rest") == 4 && goroutinesIn("(*conn).attend") == 0 }, "all rest")
@@ -32,25 +25,27 @@ func TestRest(t *testing.T) { //nolint:paralleltest // see above
 	}
 	allRest()
 	clients[0].requireOpen()
-	clients[1].sendRaw("GET /v0/entity?id=a HTTP/1.1\r\n")
-	eventually(t, func() bool { return goroutinesIn("(*conn).readHead") == 1 }, "part of a request is there")
-	clients[1].sendRaw("Host: x\r\n\r\n")
-	require.Equal(t, 404, clients[1].read("GET").status)
+	clients[1].send("GET / HTTP/1.1\r\n")
+	eventually(t, func() bool { return goroutinesIn("(*Exchange).readHead") == 1 }, "part of a request is there")
+	clients[1].send("Host: x\r\n\r\n")
+	resp, _ := clients[1].read("GET")
+	require.Equal(t, 404, resp.StatusCode)
 
 	require.NoError(t, clients[2].conn.Close())
-	eventually(t, func() bool { return s.Connections() == 3 }, "a client has gone")
-	require.NoError(t, s.Drain(context.Background()))
+	eventually(t, func() bool { return f.Connections() == 3 }, "a client has gone")
+	require.NoError(t, f.Drain(context.Background()))
 	clients[3].requireClosed()
 }
 
 // The time of a connection that rests is as long as that of others.
 func TestRest_IsOver(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "fifo", func(o *setup) { o.IdleTimeout = 100 * time.Millisecond })
+	f := serve(t, func(o *Options, _ *net.Listener) { o.IdleTimeout = 100 * time.Millisecond })
 	for {
-		c := s.dial()
-		c.sendRaw("GET /v0/entity?id=a HTTP/1.1\r\nHost: x\r\n\r\n")
-		if _, err := readAnswer(c.r, "GET"); err == nil { // it came before its time was over
+		c := f.dial()
+		c.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		if resp, err := http.ReadResponse(c.r, nil); err == nil {
+			require.NoError(t, resp.Body.Close()) // it came before its time was over
 			c.requireClosed()
 			return
 		}
@@ -59,8 +54,8 @@ func TestRest_IsOver(t *testing.T) {
 
 func TestConn_MayRest(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "fifo")
-	now := s.dispatcher.Now()
+	f := serve(t)
+	now := f.opts.Now()
 	for _, row := range []struct {
 		what string
 		c    *conn
@@ -71,7 +66,7 @@ func TestConn_MayRest(t *testing.T) {
 		{"one request soon after another", &conn{answered: now, lately: busyAfter}, false},
 		{"busy until long ago", &conn{answered: now - int64(restAfter), lately: 1000}, true},
 	} {
-		row.c.server = s.Server
+		row.c.front = f.Front
 		require.Equal(t, row.rest, row.c.mayRest(now), row.what)
 		require.Equal(t, row.rest, row.c.resting, row.what)
 		require.Greater(t, row.c.nextRest(now), now, row.what)
@@ -82,7 +77,7 @@ func TestConn_MayRest(t *testing.T) {
 // too young to rest: when the alarm rings after Close, there is no more of it.
 func TestLinger_NewConnection(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "fifo")
+	f := serve(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -92,7 +87,7 @@ func TestLinger_NewConnection(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, client.Close())
 
-	c := newConn(s.Server, nc)
+	c := newConn(f.Front, nc)
 	c.restFrom = c.now() + int64(lingerTime)/2
 	c.ending, c.lingering = true, true
 	c.close()

@@ -1,4 +1,4 @@
-package server
+package httpfront
 
 import (
 	"sync/atomic"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package server
+package httpfront
 
 import "syscall"
 
@@ -10,3 +10,11 @@ import "syscall"
 func readNow(int, []byte) (int, error)  { return 0, errNothingYet }
 func bytesPending(syscall.RawConn) bool { return true }
 func silent(int) bool                   { return true }
+
+// hangups notices clients that go while their request waits; here it does not.
+type hangups struct{}
+
+func openHangups() (*hangups, error)      { return nil, nil }
+func (h *hangups) add(*conn) (key uint64) { return 0 }
+func (h *hangups) remove(uint64)          {}
+func (h *hangups) close()                 {}

@@ -1,4 +1,4 @@
-package server
+package httpfront
 
 import (
 	"sync"
@@ -32,17 +32,17 @@ func TestParker(t *testing.T) {
 	}
 	others.Go(func() {
 		for range start {
-			p.signal(taskDone)
+			p.signal(workDone)
 		}
 	})
 	for range rounds {
 		start <- struct{}{}
-		for p.wait()&taskDone == 0 {
+		for p.wait()&workDone == 0 {
 		}
 	}
 	close(start)
 	close(stop)
 	others.Wait()
 	require.Empty(t, p.wake)
-	require.Zero(t, p.poll()&taskDone)
+	require.Zero(t, p.poll()&workDone)
 }

@@ -1,25 +1,25 @@
-package server
+package httpfront
 
 import "sync/atomic"
 
 // What may happen to a connection that is parked.
 const (
-	taskDone  = 1 << iota // the task was completed
-	timeUp                // the deadline of a task may have passed
+	workDone  = 1 << iota // the work is done
+	timeUp                // the deadline of the work may have passed
 	halfGone              // the client has ended its side of the connection
 	wholeGone             // the connection was reset
 	parked                // the goroutine sleeps, and the next signal wakes it
 )
 
-// parker is where the goroutine of a connection sleeps while its task is away.
+// parker is where the goroutine of a connection sleeps while others work for it.
 // One goroutine waits, any number signal.
 //
 // The goroutine sets parked only if nothing has happened, and whoever clears it
 // sends, so that each sleep gets exactly one send: the channel is a binary
 // semaphore, and a signal to a goroutine that is awake costs no channel
 // operation. Signals that come too late stay as bits for the next wait; their
-// meaning is checked by whoever waits, so they do no harm. taskDone alone
-// cannot be late, since a task is completed once and each completion is waited
+// meaning is checked by whoever waits, so they do no harm. workDone alone
+// cannot be late, since work is done once and each Done is waited
 // for.
 type parker struct {
 	state atomic.Uint32

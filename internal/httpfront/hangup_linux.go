@@ -1,4 +1,4 @@
-package server
+package httpfront
 
 import (
 	"fmt"
@@ -30,20 +30,20 @@ type hangups struct {
 func openHangups() (*hangups, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("server: epoll_create: %w", err)
+		return nil, fmt.Errorf("httpfront: epoll_create: %w", err)
 	}
 	// Only a non-blocking descriptor is waited for by Go's poller, rather than
 	// by a thread.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("server: epoll: %w", err)
+		return nil, fmt.Errorf("httpfront: epoll: %w", err)
 	}
 	h := &hangups{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{})}
 	h.mu.conns = map[uint64]*conn{}
 	raw, err := h.file.SyscallConn()
 	if err != nil {
 		_ = h.file.Close()
-		return nil, fmt.Errorf("server: epoll: %w", err)
+		return nil, fmt.Errorf("httpfront: epoll: %w", err)
 	}
 	go h.listen(raw)
 	return h, nil

@@ -1,4 +1,4 @@
-package server
+package httpfront
 
 import (
 	"bufio"
@@ -20,18 +20,15 @@ var (
 	tooManyOfAddress = refusalFor("too many connections are open from your address")
 )
 
-func refusalFor(detail string) []byte {
-	p := problem{status: fasthttp.StatusServiceUnavailable, detail: detail, header: "Retry-After: 1\r\n"}
-	return p.append(nil, nil, true, false)
+func refusalFor(detail string) *Ready {
+	return NewReady(&Problem{Status: fasthttp.StatusServiceUnavailable, Detail: detail, Lines: "Retry-After: 1\r\n"})
 }
 
 // refuse is the goroutine of a connection beyond the limit. It waits a second
 // at most for a request to answer, since some clients take an answer that comes
-// before their request for an error. The request is not parsed, so the events
-// are told that its method is another.
-func (c *conn) refuse(refusal []byte) {
-	s := c.server
-	defer s.refusals.Add(-1)
+// before their request for an error. The request is not parsed.
+func (c *conn) refuse(refusal *Ready) {
+	defer c.front.refusals.Add(-1)
 	defer c.close()
 	arrival := c.now()
 	if t, ok := c.socket.(*tls.Conn); ok {
@@ -46,20 +43,20 @@ func (c *conn) refuse(refusal []byte) {
 	c.arm()
 	_, _ = bufio.NewReaderSize(c, 16).Peek(1)
 	_ = c.socket.SetWriteDeadline(time.Now().Add(lingerTime))
-	if _, c.broken = c.socket.Write(refusal); c.broken != nil {
+	if _, c.broken = c.socket.Write(refusal.end); c.broken != nil {
 		return
 	}
 	c.ending, c.lingering = true, true
-	s.answered("", "other", fasthttp.StatusServiceUnavailable, false, arrival)
+	c.front.opts.Handler.Refused(arrival)
 }
 
 // refuseAtOnce refuses a connection on the goroutine that accepted it. What is
 // written fits into the empty buffer of the socket. Under TLS there is nothing
 // that could be written at once.
-func (c *conn) refuseAtOnce(refusal []byte) {
+func (c *conn) refuseAtOnce(refusal *Ready) {
 	if c.raw != nil {
-		if _, err := c.socket.Write(refusal); err == nil {
-			c.server.answered("", "other", fasthttp.StatusServiceUnavailable, false, c.now())
+		if _, err := c.socket.Write(refusal.end); err == nil {
+			c.front.opts.Handler.Refused(c.now())
 		}
 	}
 	_ = c.socket.Close()

@@ -1,0 +1,347 @@
+package httpfront
+
+import (
+	"bufio"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/spillway-go/spillway/internal/bufpool"
+)
+
+// Handler is what a front serves. Its methods are called by many goroutines at once.
+type Handler interface {
+	// NewCall returns what serves the requests of an exchange, one after another. Their
+	// connections differ.
+	NewCall(*Exchange) Call
+	// Refused is told that a connection, which came at that time, was refused by 503.
+	Refused(arrival int64)
+}
+
+// Call serves one request after another. For each its methods are called in this order, by
+// one goroutine. Nothing of the request may be kept once it is answered.
+type Call interface {
+	// Begin forgets the request before.
+	Begin()
+	// Field takes a line of the head that has nothing to do with where it ends, without
+	// blanks around the value. What is wrong with it is answered once all are there.
+	Field(name, value []byte) *Problem
+	// Head says what shall become of the body, or what is wrong, by the head alone.
+	Head() (Wanted, *Problem)
+	// NoRoom is what a request is refused by whose body has no room in the budget.
+	NoRoom() *Problem
+	// Serve answers the request. Whatever it has started must be over when it returns.
+	Serve()
+	// Answered is called when the answer of that status has left, or could not: cut says
+	// that the client did not take all of it. Now is on the clock of arrivals. It is
+	// called for refusals too, and not for requests that got no answer at all.
+	Answered(status int, cut bool, now int64)
+	// Lines are header lines, each with its CR LF, that every answer to the request has.
+	Lines() string
+}
+
+const (
+	smallBuffer = 4 << 10
+	// keptBuffer is the largest answer buffer that stays in an exchange.
+	keptBuffer = 32 << 10
+)
+
+// Exchange is one request and its answer. A connection has one while there is something to
+// do: it takes it from a pool with the first byte of a request, and gives it back when no
+// byte and no answer is left. It belongs to the goroutine of the connection; only Done may
+// be called by others.
+type Exchange struct {
+	conn *conn // whom it serves
+	call Call
+	inbound
+	outbound
+}
+
+// outbound is the answer being written, behind answers that wait to be written.
+type outbound struct {
+	// out holds answers that have not been written yet, from out[sent:] on; the present
+	// one begins at out[base:]. While a handler makes an answer in place, what is behind
+	// out's length is the handler's. 0 ≤ sent ≤ base ≤ len(out) while a request is served.
+	out        []byte
+	sent, base int
+	first      []byte // out at first, and again when it has become too large
+	status     int    // of the present answer; 0 if there is none
+}
+
+func newExchange(f *Front) *Exchange {
+	small := bufio.NewReaderSize(nil, smallBuffer)
+	x := &Exchange{inbound: inbound{small: small, reader: small}}
+	x.first = make([]byte, 0, smallBuffer)
+	x.out = x.first
+	x.call = f.opts.Handler.NewCall(x)
+	return x
+}
+
+// Peer returns the IP address of the client.
+func (x *Exchange) Peer() string { return x.conn.peer }
+
+// Intern returns name as a string, which is made once if the connection's requests have
+// the same again and again.
+func (x *Exchange) Intern(name []byte) string {
+	if x.conn.name != string(name) {
+		x.conn.name = string(name)
+	}
+	return x.conn.name
+}
+
+// Waiting for work that others do follows. A handler hands out work, and calls Done when
+// that is completed, once for each; and it waits for that before anything else.
+
+// Event is what has ended a wait.
+type Event int
+
+// The events.
+const (
+	Done    Event = iota // the work is done
+	Expired              // its deadline has passed
+	Gone                 // the client has gone
+)
+
+// Done tells that the work is done. It is called by any goroutine, which must not use the
+// exchange from then on.
+func (x *Exchange) Done() { x.conn.parker.signal(workDone) }
+
+// IsDone reports whether the work is done already. If so, nothing is to be waited for.
+func (x *Exchange) IsDone() bool { return x.conn.note(x.conn.parker.poll()) }
+
+// InPlace reports whether the goroutine itself may work for long, and not only wait. That
+// of a connection that is not busy should not: its stack would grow and stay large, and
+// there may be many. Nor should one with answers to write, which would wait for the work.
+func (x *Exchange) InPlace() bool { return x.conn.lately >= busyAfter && x.base == x.sent }
+
+// Wait waits until the work is done, or there is a reason not to do it: the deadline, on
+// the clock of arrivals and 0 for none, has passed, or the client has gone. Then the work
+// has still to be waited for, by WaitDone. Answers before this one are written meanwhile.
+func (x *Exchange) Wait(deadline int64) Event {
+	c := x.conn
+	x.flushBefore()
+	if deadline != 0 {
+		c.startTimer(deadline)
+		defer c.timer.Stop()
+	}
+	for {
+		if deadline != 0 && c.now() >= deadline {
+			return Expired
+		}
+		if c.broken != nil || c.abandoned() {
+			return Gone
+		}
+		if c.note(c.parker.wait()) {
+			return Done
+		}
+	}
+}
+
+// WaitDone waits until the work is done, whatever else happens.
+func (x *Exchange) WaitDone() {
+	x.flushBefore()
+	for !x.conn.note(x.conn.parker.wait()) {
+	}
+}
+
+// note takes notice of what has happened, and reports whether the work is done.
+func (c *conn) note(events uint32) bool {
+	c.gone |= events & (halfGone | wholeGone)
+	return events&workDone != 0
+}
+
+// startTimer has the parker told when the deadline has come.
+func (c *conn) startTimer(deadline int64) {
+	d := time.Duration(deadline - c.now())
+	if c.timer == nil {
+		c.timer = time.AfterFunc(d, func() { c.parker.signal(timeUp) })
+		return
+	}
+	c.timer.Reset(d)
+}
+
+// Answers follow. Each request gets one: by Send, with or without Room before it, or by
+// Stream, then Write as often as need be, then End or Break.
+
+// Answer is an answer of a known length.
+type Answer struct {
+	Status int // from 100 to 599
+	// Type is the media type of the body, which lies in Buf behind the room from Room. It
+	// is empty if there is no body.
+	Type string
+	Buf  []byte
+	// Lines are further header lines, each with its CR LF.
+	Lines []byte
+	// Problem, or Ready, is the answer instead.
+	Problem *Problem
+	Ready   *Ready
+	// Close ends the connection.
+	Close bool
+}
+
+// headRoom is left in front of a body for the head of its answer, whose length
+// depends on that of the body, so that both leave in one piece without a copy.
+var headRoom [256]byte
+
+// Room returns a buffer to which the body of an answer is appended, before its status is
+// known. It, or what it has grown to (by bufpool), is given to Send, also for another
+// answer. Lines of an answer with a body have at most 128 bytes.
+func (x *Exchange) Room() []byte {
+	x.out = append(append(x.out, headRoom[:]...), x.call.Lines()...) // just as long as need be
+	return x.out
+}
+
+// RoomIn returns how much of a buffer from Room is not body.
+func (x *Exchange) RoomIn() int { return x.base + len(headRoom) + len(x.call.Lines()) }
+
+// Send answers.
+func (x *Exchange) Send(a Answer) {
+	c, lines := x.conn, x.call.Lines()
+	if a.Buf != nil {
+		x.out = a.Buf
+	}
+	if a.Type != "" {
+		x.sendBody(&a)
+		return
+	}
+	x.out, x.status = x.out[:x.base], a.Status
+	c.ending = c.ending || a.Close
+	switch {
+	case a.Problem != nil:
+		// A client of HTTP/1.0 would have to be told that the connection goes on.
+		c.ending = c.ending || x.HTTP10 || a.Problem.Close
+		x.status = a.Problem.Status
+		x.out = a.Problem.append(x.out, &c.front.clock, lines, !x.goesOn(), x.isHead)
+	case a.Ready != nil:
+		c.ending = c.ending || x.HTTP10
+		x.status = a.Ready.status
+		x.out = a.Ready.append(x.out, lines, !x.goesOn(), x.isHead)
+	default:
+		x.out = appendStatus(x.out, a.Status)
+		if a.Status != fasthttp.StatusNoContent && a.Status != fasthttp.StatusNotModified {
+			x.out = append(x.out, "Content-Length: 0\r\n"...)
+		}
+		x.out = x.endHead(append(x.out, a.Lines...))
+	}
+}
+
+// sendBody completes an answer whose body lies behind room for its head.
+func (x *Exchange) sendBody(a *Answer) {
+	body := x.RoomIn()
+	var space [len(headRoom)]byte
+	head := appendStatus(space[:0], a.Status)
+	head = append(head, "Content-Type: "...)
+	head = append(head, a.Type...)
+	head = append(head, "\r\nContent-Length: "...)
+	head = strconv.AppendInt(head, int64(len(x.out)-body), 10)
+	head = append(head, "\r\n"...)
+	head = append(head, a.Lines...)
+	head = x.endHead(head)
+	gap := body - x.base - len(head)
+	copy(x.out[x.sent+gap:], x.out[x.sent:x.base]) // answers that wait before this one move up
+	x.sent += gap
+	copy(x.out[x.base+gap:], head)
+	if x.isHead {
+		x.out = x.out[:body]
+	}
+	x.status = a.Status
+}
+
+// endHead appends what all answers have in common, and the empty line.
+func (x *Exchange) endHead(dst []byte) []byte {
+	dst = x.conn.front.clock.append(dst)
+	dst = append(dst, x.call.Lines()...)
+	if !x.goesOn() {
+		dst = append(dst, "Connection: close\r\n"...)
+	} else if x.HTTP10 {
+		dst = append(dst, "Connection: keep-alive\r\n"...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// goesOn reports whether the connection goes on after the present answer, and
+// otherwise notes that it does not.
+func (x *Exchange) goesOn() bool {
+	c := x.conn
+	if !c.ending && (!x.keepAlive || c.broken != nil || c.front.draining.Load()) {
+		c.ending = true
+	}
+	return !c.ending
+}
+
+// Chunked reports whether what is given to Write and End has to be chunks (AppendChunk).
+// To HTTP/1.0, the end of the connection is the end of the answer.
+func (x *Exchange) Chunked() bool { return !x.HTTP10 }
+
+// AppendChunk appends the line that begins a chunk of that length. Behind the data stands
+// another CR LF.
+func AppendChunk(dst []byte, length int) []byte {
+	dst = strconv.AppendInt(dst, int64(length), 16)
+	return append(dst, lineEnd...)
+}
+
+// Stream begins an answer whose length is not known. It returns a buffer to which its
+// body is appended; nothing has been written yet, and Send may still give another answer.
+func (x *Exchange) Stream(status int, mediaType string) []byte {
+	x.keepAlive = x.keepAlive && !x.HTTP10
+	x.status = status
+	x.out = append(appendStatus(x.out, status), "Content-Type: "...)
+	x.out = append(append(x.out, mediaType...), lineEnd...)
+	if x.Chunked() {
+		x.out = append(x.out, "Transfer-Encoding: chunked\r\n"...)
+	}
+	x.out = x.endHead(x.out)
+	return x.out
+}
+
+// Write writes a buffer of Stream or Write, to which the next part was appended, and
+// returns a buffer for what follows. It waits for a slow client, and reports whether there
+// still is one.
+func (x *Exchange) Write(buf []byte) (next []byte, ok bool) {
+	x.write(buf[x.sent:])
+	x.out, x.sent, x.base = buf[:0], 0, 0
+	return x.out, x.conn.broken == nil
+}
+
+// End ends a stream with a buffer as Write takes it.
+func (x *Exchange) End(buf []byte) {
+	x.out = buf
+	if x.Chunked() {
+		x.out = append(x.out, "0\r\n\r\n"...)
+	}
+}
+
+// Break ends a stream whose rest will not come. The client sees a connection that ends too
+// early; Answered is told the status that the request would have got.
+func (x *Exchange) Break(status int) {
+	x.out, x.status, x.conn.ending = x.out[:0], status, true
+}
+
+// flush writes the answers that wait.
+func (x *Exchange) flush() {
+	if len(x.out) > x.sent {
+		x.write(x.out[x.sent:])
+	}
+	x.sent = 0
+	if cap(x.out) <= keptBuffer {
+		x.out = x.out[:0]
+		return
+	}
+	bufpool.Put(x.out)
+	x.out = x.first[:0]
+}
+
+// flushBefore writes the answers before the present one, which may be somebody else's.
+func (x *Exchange) flushBefore() {
+	if x.base > x.sent {
+		x.write(x.out[x.sent:x.base])
+		x.sent = x.base
+	}
+}
+
+func (x *Exchange) write(b []byte) {
+	c := x.conn
+	c.write(b)
+	c.ending = c.ending || c.broken != nil
+}

@@ -1,0 +1,70 @@
+package httpfront
+
+import "math"
+
+// The parts of fields and targets follow, as bytes.
+
+// Match returns field if it has that name.
+func Match(name []byte, want string, field *[]byte) *[]byte {
+	if EqualFold(name, want) {
+		return field
+	}
+	return nil
+}
+
+// EqualFold compares a with b, of the same length, whose letters are ASCII's,
+// without regard to case.
+func EqualFold(a []byte, b string) bool {
+	for i := range a {
+		if x, y := a[i], b[i]; x != y {
+			if x ^= 0x20; x != y || x|0x20 < 'a' || x|0x20 > 'z' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Trim removes spaces and tabs at both ends. The result is nil only if b is.
+func Trim(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// Unhex returns the value of a hexadecimal digit, and more than 15 for anything
+// else.
+func Unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 255
+}
+
+// ParseNumber parses decimal digits, and nothing else. Numbers that are too
+// large for an int become the largest int.
+func ParseNumber(digits []byte) (n int, ok bool) {
+	if len(digits) == 0 {
+		return 0, false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		if n > (math.MaxInt-9)/10 {
+			n = math.MaxInt
+			continue
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, true
+}

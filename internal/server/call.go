@@ -1,0 +1,188 @@
+package server
+
+import (
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/spillway-go/spillway/internal/executor"
+	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/dispatch"
+)
+
+// call serves the requests of an exchange, one after another: the front calls Begin, then
+// Field for each line of the head, Head, Serve and Answered. While the task is away it
+// belongs to whoever runs it, with the operation and what that refers to.
+type call struct {
+	server *Server
+	x      *httpfront.Exchange
+
+	fields  fields  // by Field
+	request request // by Head, from the fields
+	decoded []byte  // keys that had escapes
+	lines   []byte  // of the answer's head
+
+	task dispatch.Task
+	op   executor.Op
+
+	// What the events are told beside the status.
+	strategy string // that the request was submitted to, if it was
+	shed     bool
+	left     bool // shed, as the client had left
+}
+
+// NewCall returns a call for the requests of an exchange.
+func (s *Server) NewCall(x *httpfront.Exchange) httpfront.Call {
+	c := &call{server: s, x: x}
+	c.task.Payload = &c.op
+	c.task.Done = func(*dispatch.Task) { x.Done() }
+	return c
+}
+
+// Begin forgets the request before.
+func (c *call) Begin() {
+	c.fields = fields{moreAccept: c.fields.moreAccept[:0]}
+	c.request = request{}
+	c.strategy, c.shed, c.left = "", false, false
+}
+
+// Field notes a field if it matters.
+func (c *call) Field(name, value []byte) *httpfront.Problem { return c.fields.set(name, value) }
+
+// Lines are those by which browsers let pages read the answer.
+func (c *call) Lines() string {
+	lines, _ := c.server.cors.lines(c.fields.origin)
+	return lines
+}
+
+// NoRoom refuses a request whose body has no room in the budget.
+func (c *call) NoRoom() *httpfront.Problem {
+	bad := shedProblem(strategies.ReasonFull, retryAfter(c.server.opts.Dispatcher.DrainTime()))
+	bad.Detail = "the bodies of other requests leave no room for this one"
+	c.shed = true
+	return bad
+}
+
+// Serve has the request carried out, and answers it.
+func (c *call) Serve() {
+	x, q := c.x, &c.request
+	switch {
+	case q.preflight:
+		x.Send(httpfront.Answer{Status: fasthttp.StatusNoContent, Lines: preflight})
+	case q.isRange:
+		c.serveRange()
+	case q.isBatch:
+		x.Send(c.serveBatch())
+	default:
+		c.op = q.operation(x.Method, x.Body)
+		if c.op.Kind == executor.Get {
+			c.op.Buf = x.Room()
+		}
+		c.run()
+		x.Send(c.answer(x.RoomIn()))
+	}
+}
+
+// statusCut is what the events are told of an answer that its client did not take
+// in full. It is nginx's code for clients that close the connection; no client
+// ever sees it.
+const statusCut = 499
+
+// Answered tells the events.
+func (c *call) Answered(status int, cut bool, now int64) {
+	o, method, took := &c.server.opts, c.x.Method, time.Duration(now-c.x.Arrival)
+	if cut && !c.shed {
+		status = statusCut
+	}
+	strategy := c.strategy
+	if strategy == "" {
+		strategy = o.Dispatcher.Status().Strategy
+	}
+	o.Events.Answered(strategy, method, status, c.shed, took)
+	if (status == statusCut || c.left) && o.Events.Left != nil {
+		o.Events.Left(took)
+	}
+	if c.strategy == "" {
+		return
+	}
+	if w := &c.request.wishes; (len(w.client) > 0 || w.priority != defaultPriority) && o.Events.Asked != nil {
+		o.Events.Asked(w.priority, w.client, method, status, c.shed, took)
+	}
+	if o.Slowest.Wants(took, now) {
+		c.remember(status, took, now)
+	}
+}
+
+// remember notes that the request, which was submitted and is answered now, was
+// slow.
+func (c *call) remember(status int, took time.Duration, now int64) {
+	t, q := &c.task, &c.request
+	r := slowest.Request{
+		Answered: now,
+		Strategy: c.strategy,
+		Method:   c.x.Method,
+		Range:    q.isRange,
+		Code:     status,
+		KeyBytes: len(q.key),
+		Took:     took,
+		Received: time.Duration(t.Submitted - c.x.Arrival),
+	}
+	if c.op.Kind == executor.Put {
+		r.ValueBytes = len(c.op.Value)
+	}
+	if c.shed {
+		r.Shed = t.Shed.String()
+	}
+	if t.Started == 0 {
+		r.Waited = r.Took - r.Received
+	} else {
+		r.Waited = time.Duration(t.Started - t.Submitted)
+		r.Ran = time.Duration(now - t.Started)
+	}
+	c.server.opts.Slowest.Add(r)
+}
+
+// run submits the task, whose operation is set, and returns when it is completed.
+func (c *call) run() {
+	t, x, w := &c.task, c.x, &c.request.wishes
+	t.Arrival, t.Deadline = x.Arrival, 0
+	if w.timeout > 0 {
+		t.Deadline = x.Arrival + int64(w.timeout)
+	}
+	t.Priority = strategies.Urgency(int(w.priority))
+	if t.Client = x.Peer(); len(w.client) > 0 {
+		t.Client = x.Intern(w.client)
+	}
+	t.Size = int64(len(c.op.Key) + len(c.op.Value))
+	t.Write = c.op.Kind == executor.Put || c.op.Kind == executor.Delete
+	if c.op.Kind == executor.Batch {
+		t.Size, t.Write = int64(len(x.Body)), c.op.Steps.Writes()
+	}
+	// A connection that is busy runs its tasks itself when a worker is idle.
+	t.InPlace = x.InPlace()
+	waits := c.server.opts.Dispatcher.Submit(t)
+	if !x.IsDone() {
+		c.await(waits)
+	}
+	c.strategy = t.Strategy
+}
+
+// await waits for the task, and takes it back if it is no use any more. One that cannot be
+// taken back has been started, or soon will be given up by others.
+func (c *call) await(waits bool) {
+	reason := strategies.ReasonNone
+	if waits {
+		switch c.x.Wait(c.task.Deadline) {
+		case httpfront.Done:
+			return
+		case httpfront.Expired:
+			reason = strategies.ReasonExpired
+		case httpfront.Gone:
+			reason = strategies.ReasonAbandoned
+		}
+		c.server.opts.Dispatcher.Cancel(&c.task, reason)
+	}
+	c.x.WaitDone()
+}
