@@ -73,7 +73,7 @@ func stacks(k Kind, text string) *profile.Profile {
 
 const (
 	connection = " < spillway/internal/server.(*conn).run < spillway/internal/server.(*conn).serveOne < spillway/internal/server.(*conn).tryRead"
-	worker     = " < spillway/strategies/dispatch.(*pool).work < sync.(*WaitGroup).Go.func1"
+	worker     = " < spillway/strategies/dispatch.(*workers).work < sync.(*WaitGroup).Go.func1"
 	inPebble   = "github.com/cockroachdb/pebble/v2"
 )
 
@@ -96,15 +96,15 @@ func TestAttribute(t *testing.T) {
 		{"so is sweeping", CPU,
 			"runtime.(*mspan).sweep < runtime.(*sweepLocked).sweep < runtime.(*mcache).nextFree < runtime.mallocgc < spillway/internal/executor.fill" + worker, GC},
 		{"a wake-up by the dispatcher is hand-over", CPU,
-			"runtime.futex < runtime.wakep < runtime.ready < runtime.systemstack < runtime.chansend1 < spillway/strategies/dispatch.(*pool).wakeOne" + connection, Queueing},
+			"runtime.futex < runtime.wakep < runtime.ready < runtime.systemstack < runtime.chansend1 < spillway/strategies/dispatch.(*workers).wakeOne" + connection, Queueing},
 		{"so is the wake-up of the connection", CPU,
 			"runtime.futex < runtime.ready < runtime.chansend1 < spillway/internal/server.(*parker).signal < spillway/internal/server.(*exchange).done" + worker, Queueing},
 		{"the choice of what runs next is the scheduler's", CPU,
 			"runtime.futex < runtime.stopm < runtime.findRunnable < runtime.schedule < runtime.park_m < runtime.mcall", Scheduler},
 		{"reading the clock counts for whoever asks the dispatcher for it", CPU,
-			"runtime.nanotime < time.Since < spillway/strategies/dispatch.(*Dispatcher).Now < spillway/internal/server.(*conn).startClock", HTTP},
+			"runtime.nanotime < time.Since < spillway/strategies/dispatch.(*engine).Now < spillway/internal/server.(*conn).startClock", HTTP},
 		{"a discipline is queueing", CPU,
-			"runtime.memmove < spillway/strategies.(*bounded).popNewest < spillway/strategies/dispatch.(*pool).take" + worker, Queueing},
+			"runtime.memmove < spillway/strategies.(*bounded).popNewest < spillway/strategies/dispatch.(*workers).take" + worker, Queueing},
 		{"a read of Pebble is the store", CPU,
 			"cmpbody < " + inPebble + "/sstable.(*Reader).Get < " + inPebble + ".(*DB).Get < spillway/internal/store/pebble.(*Store).Get" + worker, Store},
 		{"the memtable is the store", CPU,
@@ -125,11 +125,11 @@ func TestAttribute(t *testing.T) {
 			"example.com/elsewhere/v3.f < example.com/elsewhere.g", Other},
 
 		{"a worker without a task is parked", Block,
-			"runtime.chanrecv1 < spillway/strategies/dispatch.(*pool).next" + worker, Parked},
+			"runtime.chanrecv1 < spillway/strategies/dispatch.(*workers).next" + worker, Parked},
 		{"one that waits for the lock of the idle workers is not", Block,
-			"sync.(*Mutex).Lock < spillway/strategies/dispatch.(*idleStack).push < spillway/strategies/dispatch.(*pool).next" + worker, Queueing},
+			"sync.(*Mutex).Lock < spillway/strategies/dispatch.(*idleStack).push < spillway/strategies/dispatch.(*workers).next" + worker, Queueing},
 		{"neither is one that runs", CPU,
-			"runtime.chanrecv < spillway/strategies/dispatch.(*pool).next" + worker, Queueing},
+			"runtime.chanrecv < spillway/strategies/dispatch.(*workers).next" + worker, Queueing},
 		{"a connection whose task is away is parked", Block,
 			"runtime.chanrecv1 < spillway/internal/server.(*parker).wait" + connection, Parked},
 		{"waiting for room among the commits that are handed on is not", Block,

@@ -22,7 +22,7 @@ func TestShorten(t *testing.T) {
 	for name, want := range map[string]string{
 		"runtime.mallocgc":       "runtime.mallocgc",
 		"net/http.(*conn).serve": "net/http.(*conn).serve",
-		"github.com/spillway-go/spillway/strategies/dispatch.(*pool).work":                 "spillway/strategies/dispatch.(*pool).work",
+		"github.com/spillway-go/spillway/strategies/dispatch.(*workers).work":              "spillway/strategies/dispatch.(*workers).work",
 		"github.com/valyala/fasthttp.(*RequestHeader).Read":                                "fasthttp.(*RequestHeader).Read",
 		"github.com/cockroachdb/pebble/v2.(*DB).Get":                                       "pebble.(*DB).Get",
 		"github.com/cockroachdb/pebble/v2/vfs.(*linuxFile).SyncData":                       "pebble/vfs.(*linuxFile).SyncData",
@@ -51,7 +51,7 @@ func TestFlame(t *testing.T) {
 		500 spillway/strategies.(*fifo).Push < root.b
 		491 sync.(*Mutex).Lock < root.a
 		9 sync.(*Mutex).Lock < root.c
-		123456 runtime.chanrecv1 < spillway/strategies/dispatch.(*pool).next < root.b
+		123456 runtime.chanrecv1 < spillway/strategies/dispatch.(*workers).next < root.b
 		0 runtime.chansend1 < root.b`)
 	const want = `{
  "name": "block",

@@ -73,8 +73,8 @@ var rules = []rule{
 	{"fasthttp.", HTTP},
 
 	// The queue.
-	{"spillway/strategies/dispatch.(*Dispatcher).Now", caller},
-	{"spillway/strategies/dispatch.(*pool).next", Parked},
+	{"spillway/strategies/dispatch.(*engine).Now", caller},
+	{"spillway/strategies/dispatch.(*workers).next", Parked},
 	{"spillway/strategies", Queueing},
 
 	// What workers do. The executor's second goroutine waits for commits.

@@ -5,7 +5,7 @@ import (
 )
 
 // beginWriting reports whether another turn of writes may begin, and counts it.
-func (p *pool) beginWriting() bool {
+func (p *workers) beginWriting() bool {
 	if p.writing.Add(1) <= p.maxWriting.Load() {
 		return true
 	}
@@ -14,7 +14,7 @@ func (p *pool) beginWriting() bool {
 }
 
 // endWriting takes back what beginWriting has counted, after a turn or without one.
-func (p *pool) endWriting() { p.writing.Add(-1) }
+func (p *workers) endWriting() { p.writing.Add(-1) }
 
 // gate tells what a worker may take.
 type gate uint8
@@ -28,13 +28,13 @@ const (
 // hang is how long a write runs that takes longer than any should.
 const hang = int64(10 * time.Millisecond)
 
-func (p *pool) gate() gate {
+func (p *workers) gate() gate {
 	switch {
-	case p.d.opts.Blocked(false):
+	case p.opts.Blocked(false):
 		return shut
 	case p.writing.Load() < p.maxWriting.Load():
 		return open
-	case p.d.Now()-p.wrote.Load() >= hang:
+	case p.Now()-p.wrote.Load() >= hang:
 		return shut
 	default:
 		return narrow
@@ -43,23 +43,23 @@ func (p *pool) gate() gate {
 
 // mayBegin reports whether t can be run by a worker at once, without overtaking what
 // could be run as well.
-func (p *pool) mayBegin(t *Task) bool {
+func (p *workers) mayBegin(t *Task) bool {
 	g := p.gate()
-	return (g == open || !t.Write) && !p.runnableThrough(g) && (g != narrow || p.reads.Load() == 0)
+	return (g == open || !t.Write) && !p.readyThrough(g) && (g != narrow || p.reads.Load() == 0)
 }
 
-// runnable reports whether something waits that a worker could run.
-func (p *pool) runnable() bool { return p.runnableThrough(p.gate()) }
+// ready reports whether something waits that a worker could run.
+func (p *workers) ready() bool { return p.readyThrough(p.gate()) }
 
-func (p *pool) runnableThrough(g gate) bool {
-	if p.lines.continuations.len() > 0 {
+func (p *workers) readyThrough(g gate) bool {
+	if p.continuations.len() > 0 {
 		return true
 	}
 	switch g {
 	case open:
 		return p.waiting() > 0
 	case narrow:
-		return p.lines.requeued.len() > 0 && p.reads.Load() > 0
+		return p.ahead.len() > 0 && p.reads.Load() > 0
 	default:
 		return p.reads.Load() > 0
 	}
@@ -67,13 +67,13 @@ func (p *pool) runnableThrough(g gate) bool {
 
 // watch has a worker woken if reads wait behind writes, and those that run turn out to
 // hang.
-func (p *pool) watch() {
+func (p *workers) watch() {
 	if p.reads.Load() == 0 || p.watching.Swap(true) {
 		return
 	}
 	time.AfterFunc(time.Duration(hang), func() {
 		p.watching.Store(false)
-		p.wakeIfRunnable()
+		p.wake()
 		if p.idle.n.Load() > 0 {
 			p.watch()
 		}

@@ -5,28 +5,6 @@ import (
 	"sync/atomic"
 )
 
-// lines hold the tasks that wait elsewhere than in the discipline, each in the
-// order in which they came.
-type lines struct {
-	// mu is held by whoever puts a task into a line that it has popped from the
-	// discipline, from the pop on, so that Cancel finds the task in one place or
-	// the other.
-	mu sync.Mutex
-
-	// continuations go on with what they began in an earlier turn. There may be as
-	// many as there are submitters.
-	continuations line
-	// requeued are tasks that the discipline has given out and that no worker has
-	// begun. They go before those of the discipline.
-	requeued line
-	// held are writes that the discipline has given out while no write could be
-	// run. They go before those requeued.
-	held line
-}
-
-// waiting returns how many tasks wait for their first turn.
-func (l *lines) waiting() int { return l.requeued.len() + l.held.len() }
-
 // line holds tasks first-in first-out. Adding one, taking the first and taking one
 // out of the middle cost constant time. It touches nothing in a task: those of its
 // fields that disciplines use are guarded by their locks.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -17,7 +18,7 @@ type queue struct {
 	learner    strategies.CompletionObserver // nil if the discipline is none
 	turns      strategies.TurnObserver       // nil if the discipline is none
 	events     Events
-	pool       *pool
+	backlog    *backlog
 
 	// former are the events of the strategies that were active before, by name, for
 	// tasks that a switch has moved here.
@@ -30,8 +31,8 @@ type queue struct {
 	accused atomic.Bool
 }
 
-func newQueue(p *pool, spec strategies.Spec, d strategies.Discipline, events Events) *queue {
-	q := &queue{spec: spec, discipline: d, events: events, pool: p}
+func newQueue(b *backlog, spec strategies.Spec, d strategies.Discipline, events Events) *queue {
+	q := &queue{spec: spec, discipline: d, events: events, backlog: b}
 	q.remover, _ = d.(strategies.Remover)
 	q.learner, _ = d.(strategies.CompletionObserver)
 	q.turns, _ = d.(strategies.TurnObserver)
@@ -58,7 +59,7 @@ type verdict struct {
 // push offers t to the discipline and checks the verdict.
 func (q *queue) push(t *Task, now int64) verdict {
 	// Counted before it can be popped, so that never fewer are counted than wait.
-	q.pool.await(t)
+	q.backlog.served.counted(t, 1)
 	t.Owner = t
 	t.held.Store(true)
 	answer := q.discipline.Push(&t.Task, now)
@@ -73,7 +74,7 @@ func (q *queue) push(t *Task, now int64) verdict {
 	}
 	if v.outcome != strategies.Queued {
 		t.held.Store(false)
-		q.pool.unawait(t)
+		q.backlog.served.counted(t, -1)
 	}
 	if answer.Displaced != nil {
 		v.displacement = answer.Displacement()
@@ -132,7 +133,7 @@ func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
 		q.accuse(how + " a task that it did not hold")
 		return nil
 	}
-	q.pool.unawait(t)
+	q.backlog.served.counted(t, -1)
 	q.tellWouldShed(t)
 	return t
 }
@@ -144,7 +145,7 @@ func (q *queue) tellWouldShed(t *Task) {
 		t.WouldShed = strategies.ReasonNone
 		switch {
 		case r == strategies.ReasonLate && q.spec.ByObjective:
-			t.probe = !q.pool.d.observe.Load()
+			t.probe = !q.backlog.observe.Load()
 		case t.Spared == strategies.ReasonNone:
 			t.Spared = r
 			q.eventsOf(t).WouldShed(r)
@@ -163,17 +164,17 @@ func (q *queue) remove(t *Task) bool {
 // accuse tells, once, that the discipline breaks a rule.
 func (q *queue) accuse(rule string) {
 	if !q.accused.Swap(true) {
-		q.pool.d.opts.Broken(q.spec.Name, rule)
+		q.backlog.opts.Broken(q.spec.Name, rule)
 	}
 }
 
 // enter returns the active queue. No switch from it to another returns until
 // leave.
-func (p *pool) enter() *queue {
+func (b *backlog) enter() *queue {
 	for {
-		q := p.active.Load()
+		q := b.active.Load()
 		q.entering.Add(1)
-		if p.active.Load() == q {
+		if b.active.Load() == q {
 			return q
 		}
 		q.leave()
@@ -188,4 +189,40 @@ func (q *queue) awaitEntering() {
 	for q.entering.Load() != 0 {
 		runtime.Gosched()
 	}
+}
+
+// accept marks t as submitted to q.
+func (q *queue) accept(t *Task) {
+	t.Strategy, t.queue = q.spec.Name, q
+	q.events.Submitted()
+}
+
+// began tells that t, which has waited, begins to run: first if no other of its turn has begun before it.
+func (q *queue) began(t *Task, now int64, first bool) {
+	t.Started = now
+	q.eventsOf(t).Started(time.Duration(max(0, now-t.Submitted)))
+	if first && q.turns != nil {
+		q.turns.TurnBegan(now)
+	}
+}
+
+// ended tells a discipline that learns of a task that was popped here and has run.
+func (q *queue) ended(waited, service, now int64) {
+	if q.learner != nil {
+		q.learner.Completed(max(0, waited), service, now)
+	}
+}
+
+// resize tells the discipline of the number of workers.
+func (q *queue) resize(n int) {
+	if r, ok := q.discipline.(strategies.Resizer); ok {
+		r.Resize(max(1, n))
+	}
+}
+
+// full reports whether q has no room beside so many tasks that wait elsewhere. A
+// strategy without a queue has no bound either.
+func (q *queue) full(elsewhere int) bool {
+	c := q.discipline.Cap()
+	return c > 0 && q.discipline.Len()+elsewhere >= c
 }

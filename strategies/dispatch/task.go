@@ -59,12 +59,9 @@ type Task struct {
 
 	// queue is where the task was submitted to or has been moved to.
 	queue *queue
-	// granted is how many places the task has, and learner whom to tell of its end, with
-	// Options.Grant.
+	// granted is how many places the task has, and found was limit.found when that was seen last.
 	granted int64
-	// stuck is the pool's stuck.times when that was seen last.
-	stuck   uint32
-	learner strategies.CompletionObserver
+	found   uint32
 	// began is when it was granted its places, if it is measured, and 0 once its end was. It is
 	// less than 0 if the task was hurried. ended is when Answered was told of its end, less than
 	// 0 if that was no good one, 0 before. Answered and Release may come at once.
@@ -85,12 +82,15 @@ type Task struct {
 	uses uint8
 }
 
+// expired reports whether the deadline of t has passed.
+func (t *Task) expired(now int64) bool { return t.Deadline != 0 && t.Deadline <= now }
+
 // timedUses is how many submissions of a task go by between two that are timed.
 const timedUses = 16
 
 // timed reports whether it is to be measured when t is answered.
 func (t *Task) timed() bool {
-	d := t.queue.pool.d
+	d := t.queue.backlog
 	return t.uses%timedUses == 1 || t.probe || d.opts.Timed || d.observe.Load()
 }
 
@@ -131,7 +131,7 @@ func (t *Task) Ended(how Outcome) {
 // reset prepares t for another submission.
 func (t *Task) reset() {
 	t.Shed, t.WouldShed, t.Spared = strategies.ReasonNone, strategies.ReasonNone, strategies.ReasonNone
-	t.Started, t.learner = 0, nil
+	t.Started = 0
 	t.probe, t.continued, t.InTime, t.LateWrong = false, false, false, false
 	t.begins(false)
 	t.uses++
