@@ -86,7 +86,7 @@ func (b *backlog) elsewhere() (n int) {
 }
 
 // waiting returns how many tasks wait for their first turn, but for those that a switch has in its hands.
-func (b *backlog) waiting() int { return b.elsewhere() + b.active.Load().discipline.Len() }
+func (b *backlog) waiting() int { return b.elsewhere() + b.active.Load().len() }
 
 // settle does what is left to do once t was pushed into q with that verdict, and somebody was woken for it if
 // there is anybody. It reports whether t may have to wait.
@@ -164,17 +164,14 @@ func (b *backlog) takeLocked(t *Task, from *line) bool {
 
 // rejects are tasks that were taken from where they waited and shall not run. Whoever has taken them sheds them
 // once it holds no lock.
-type rejects []struct {
+type rejects []reject
+
+type reject struct {
 	task   *Task
 	reason strategies.Reason
 }
 
-func (r *rejects) add(t *Task, reason strategies.Reason) {
-	*r = append(*r, struct {
-		task   *Task
-		reason strategies.Reason
-	}{t, reason})
-}
+func (r *rejects) add(t *Task, reason strategies.Reason) { *r = append(*r, reject{t, reason}) }
 
 // shedRejects sheds them, and forgets them. No lock is held.
 func (b *backlog) shedRejects(r *rejects) {

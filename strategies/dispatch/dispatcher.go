@@ -1,8 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
-
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -14,7 +12,7 @@ type Dispatcher struct {
 
 // Open starts the workers. Close ends them.
 func Open(o Options) (*Dispatcher, error) {
-	if err := cmp.Or(o.check(), o.checkWorkers()); err != nil {
+	if err := o.check(false); err != nil {
 		return nil, err
 	}
 	o.setDefaults()
@@ -39,6 +37,7 @@ func Open(o Options) (*Dispatcher, error) {
 // wait: then Cancel may give it up when its time is over.
 func (d *Dispatcher) Submit(t *Task) (waits bool) {
 	d.inFlight.Add(1)
+	t.phase.becomes(true)
 	t.reset()
 	return d.poolOf(t).submit(t)
 }
@@ -47,6 +46,7 @@ func (d *Dispatcher) Submit(t *Task) (waits bool) {
 // run in turns with the queue, and shed only if a drain runs out of time.
 func (d *Dispatcher) Continue(t *Task) {
 	d.inFlight.Add(1)
+	t.phase.becomes(true)
 	t.Shed, t.continued = strategies.ReasonNone, true // its client takes part in the time from now on
 	d.poolOf(t).resume(t)
 }

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,7 +59,7 @@ func (e *engine) Now() int64 { return int64(time.Since(e.opts.Epoch)) }
 
 func (e *engine) shed(t *Task, reason strategies.Reason) {
 	t.Shed = reason
-	t.queue.eventsOf(t).Shed(reason)
+	t.events.Shed(reason)
 	e.completed(t)
 }
 
@@ -69,6 +68,7 @@ func (e *engine) completed(t *Task) {
 	if t.Shed == strategies.ReasonNone && !t.continued && t.timed() {
 		e.answered(t, t.Started, e.Now(), Good)
 	}
+	t.phase.becomes(false)
 	t.Done(t)
 	e.left()
 }
@@ -84,17 +84,19 @@ func (e *engine) answered(t *Task, began, now int64, how Outcome) {
 	switch {
 	case t.probe && t.InTime:
 		t.LateWrong = true
-		t.queue.eventsOf(t).LateWrong()
+		t.events.LateWrong()
 	case late && e.observe.Load() && t.queue.spec.ByObjective && t.Spared == strategies.ReasonNone:
 		t.Spared = strategies.ReasonLate
-		t.queue.eventsOf(t).WouldShed(strategies.ReasonLate)
+		t.events.WouldShed(strategies.ReasonLate)
 	}
 	t.probe = false
 }
 
 // left counts a task less in flight.
 func (e *engine) left() {
-	if e.inFlight.Add(-1) == 0 && e.draining.Load() {
+	n := e.inFlight.Add(-1)
+	assert(n >= 0, "%d tasks in flight", n)
+	if n == 0 && e.draining.Load() {
 		e.tellQuiet()
 	}
 }
@@ -171,18 +173,15 @@ func (e *engine) activateLocked(spec strategies.Spec, byName bool) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	disciplines := make([]strategies.Discipline, len(e.backlogs))
-	widths := make([]int, len(e.backlogs))
+	events := new(Events)
+	queues := make([]*queue, len(e.backlogs))
 	for i, b := range e.backlogs {
-		widths[i] = b.limit.now()
-		disciplines[i] = spec.New(strategies.Config{
-			Capacity: spec.CapacityOr(e.opts.Capacity), Workers: max(1, widths[i]), Objective: e.opts.Objective, Observe: e.observe.Load(),
-		})
-		if disciplines[i] == nil {
-			return fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
+		var err error
+		if queues[i], err = newQueue(b, spec, byName, events); err != nil {
+			return err
 		}
 	}
-	events := e.opts.Events(spec)
+	*events = e.opts.Events(spec)
 	if events.WouldShed == nil {
 		events.WouldShed = func(strategies.Reason) {}
 	}
@@ -190,9 +189,7 @@ func (e *engine) activateLocked(spec strategies.Spec, byName bool) error {
 		events.LateWrong = func() {}
 	}
 	for i, b := range e.backlogs {
-		q := newQueue(b, spec, disciplines[i], events)
-		q.byName = byName
-		b.activate(q, widths[i])
+		b.activate(queues[i])
 	}
 	return nil
 }

@@ -84,6 +84,7 @@ func (s *places) changePhase() {
 		g.aside = !g.aside
 		g.timer.Reset(g.phase)
 	}
+	s.assertLocked()
 	s.mu.Unlock()
 	s.grant(s.Now())
 }

@@ -59,6 +59,18 @@ func (s *idleStack) push(w *worker) {
 	}
 	s.top = w
 	s.n.Add(1)
+	s.assertLocked()
+}
+
+// assertLocked checks that n is the length of the stack, and that its links agree.
+func (s *idleStack) assertLocked() {
+	if asserting {
+		n, above := int64(0), (*worker)(nil)
+		for w := s.top; w != nil; n, above, w = n+1, w, w.below {
+			assert(w.idle && w.above == above, "a worker on the stack is not idle, or not linked")
+		}
+		assert(n == s.n.Load(), "%d workers on the stack, of %d", n, s.n.Load())
+	}
 }
 
 // take returns the worker on top, or nil. The caller has to wake it.
@@ -98,4 +110,5 @@ func (s *idleStack) unlinkLocked(w *worker) {
 	}
 	w.above, w.below, w.idle = nil, nil, false
 	s.n.Add(-1)
+	s.assertLocked()
 }

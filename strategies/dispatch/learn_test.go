@@ -422,9 +422,7 @@ func TestLearn_PlacesObserved(t *testing.T) {
 		require.Equal(t, 50, g.Workers)
 		require.Equal(t, 30, g.Busy)
 		d.Answered(tasks[0], tasks[0].Began(), Dropped)
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 		require.Empty(t, l.told())
 		require.EqualValues(t, 1, d.Status().Learned.Dropped, "which needs no law")
 		require.Zero(t, d.Gauge().Busy)

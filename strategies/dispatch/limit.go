@@ -73,6 +73,7 @@ func (m *limit) apply(number func() int) {
 		return
 	}
 	m.width.Store(int64(n))
+	m.assertLocked(n)
 	b.served.allow(former, n)
 	q := b.active.Load() // nil before the first
 	if q != nil {
@@ -83,6 +84,14 @@ func (m *limit) apply(number func() int) {
 		b.served.allowed(former, n)
 		b.opts.Resized()
 	}
+}
+
+// assertLocked checks the table of states for the number n.
+func (m *limit) assertLocked(n int) {
+	l, stuck, row := m.learning.Load(), m.stuck.Load(), m.row.Load()
+	assert(l != nil || n >= 1 && stuck == 0 && row == 0, "given: %d, %d stuck, %d in a row", n, stuck, row)
+	assert(l == nil || n >= 0 && (n <= l.bounds.Max || n == m.unheld), "learned: %d", n)
+	assert(stuck >= 0 && row >= 0, "%d stuck, %d in a row", stuck, row)
 }
 
 // set gives the number.
@@ -127,10 +136,10 @@ func (m *limit) applyIf(l *learning, change func(*learning)) {
 }
 
 // fit tells the discipline of q, which is active now, of the number if it has changed since q was made.
-func (m *limit) fit(q *queue, madeFor int) {
+func (m *limit) fit(q *queue) {
 	m.backlog.mu.Lock()
 	defer m.backlog.mu.Unlock()
-	if n := m.now(); n != madeFor {
+	if n := m.now(); n != q.madeFor {
 		q.resize(n)
 	}
 }

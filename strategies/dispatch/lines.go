@@ -99,14 +99,22 @@ func (l *line) remove(t *Task) bool {
 
 func (l *line) putLocked(t *Task, at uint64) {
 	l.ring[at&l.maskLocked()] = t
+	_, twice := l.positions[t]
+	assert(!twice, "a task is in a line twice")
 	l.positions[t] = at
 	l.n.Add(1)
+	l.assertLocked()
 }
 
 func (l *line) takeLocked(t *Task, at uint64) {
 	l.ring[at&l.maskLocked()] = nil
 	delete(l.positions, t)
 	l.n.Add(-1)
+	l.assertLocked()
+}
+
+func (l *line) assertLocked() {
+	assert(l.len() == len(l.positions) && l.next-l.first <= uint64(len(l.ring)), "%d tasks in a line, %d known, %d places", l.len(), len(l.positions), len(l.ring))
 }
 
 // makeRoomLocked closes the holes of a ring that is full, in one of twice the size if

@@ -24,20 +24,8 @@ type Status struct {
 
 // Status returns the active strategy with its workers and capacity.
 func (e *engine) Status() Status {
-	s := Status{Observe: e.observe.Load()}
-	for _, b := range e.backlogs {
-		q := b.active.Load()
-		s.Strategy, s.Learned = q.spec.Name, b.limit.learned()
-		if !q.spec.Inline {
-			s.Workers += b.limit.told()
-		}
-		if c := q.discipline.Cap(); c == strategies.Unbounded {
-			s.Capacity = c
-		} else {
-			s.Capacity += c
-		}
-	}
-	return s
+	g := e.Gauge()
+	return Status{Strategy: g.Strategy, Workers: g.Workers, Capacity: g.Capacity, Observe: e.observe.Load(), Learned: g.Learned}
 }
 
 // Gauge is the state of the queue, summed over split pools.
@@ -78,15 +66,13 @@ func (e *engine) Gauge() Gauge {
 
 func (b *backlog) gauge() Gauge {
 	q := b.active.Load()
-	g := Gauge{Strategy: q.spec.Name, Depth: b.waiting() + b.move.inHand(), Capacity: q.discipline.Cap()}
+	g := Gauge{Strategy: q.spec.Name, Depth: b.waiting() + b.move.inHand(), Capacity: q.cap()}
 	if !q.spec.Inline {
 		g.Workers, g.Busy = b.limit.told(), b.busy()
 	}
 	g.Learned = b.limit.learned()
-	if m, ok := q.discipline.(strategies.Measurer); ok {
-		measured := m.Measured()
-		g.Limit, g.Pace = measured.Limit, time.Duration(measured.Pace)
-	}
+	m := q.measured()
+	g.Limit, g.Pace = m.Limit, time.Duration(m.Pace)
 	return g
 }
 

@@ -94,7 +94,8 @@ type Events struct {
 // maxCapacity is where more could not be meant: some disciplines allocate it.
 const maxCapacity = 1 << 24
 
-func (o *Options) check() error {
+// check checks what Open is given or, if lends is set, Lend.
+func (o *Options) check(lends bool) error {
 	least := 1
 	switch {
 	case o.Learn != nil:
@@ -109,28 +110,14 @@ func (o *Options) check() error {
 		return fmt.Errorf("dispatch: %d workers, need at least %d", o.Workers, least)
 	case o.Capacity < 0 || o.Capacity > maxCapacity:
 		return fmt.Errorf("dispatch: capacity %d, need 1 to %d, or 0 for the strategy's own", o.Capacity, maxCapacity)
-	}
-	return nil
-}
-
-func (o *Options) checkWorkers() error {
-	switch {
-	case o.Grant != nil:
-		return fmt.Errorf("dispatch: Grant is for Lend")
+	case lends && (o.Grant == nil || o.Split || o.Blocked != nil || o.Run != nil):
+		return fmt.Errorf("dispatch: Lend needs Grant, and excludes Run, Split and Blocked")
+	case lends:
+		return nil
 	case o.MaxBatch < 1:
 		return fmt.Errorf("dispatch: batches of %d, need at least 1", o.MaxBatch)
-	case o.Run == nil:
-		return fmt.Errorf("dispatch: Run is nil")
-	}
-	return nil
-}
-
-func (o *Options) checkPlaces() error {
-	switch {
-	case o.Grant == nil:
-		return fmt.Errorf("dispatch: Grant is nil")
-	case o.Split || o.Blocked != nil || o.Run != nil:
-		return fmt.Errorf("dispatch: Run, Split and Blocked are for Open")
+	case o.Run == nil || o.Grant != nil:
+		return fmt.Errorf("dispatch: Run is nil, or Grant is not")
 	}
 	return nil
 }

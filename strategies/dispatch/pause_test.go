@@ -49,9 +49,7 @@ func TestPause_Places(t *testing.T) {
 		l.pauses(4, 0)
 		d.Release(tasks[6])
 		require.Len(t, granted(), 4+4)
-		for _, task := range tasks[7:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[7:])
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -118,9 +116,7 @@ func TestPause_Hangs(t *testing.T) {
 		require.Len(t, granted(), 2)
 		time.Sleep(time.Hour)
 		require.Len(t, granted(), 49, "the bound of the number")
-		for _, task := range tasks[1:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[1:])
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -136,9 +132,7 @@ func TestPause_Resize(t *testing.T) {
 		require.Len(t, granted(), 1)
 		d.places.limit.learn(&learning{law: &teller{limit: 3}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		require.Len(t, granted(), 3)
-		for _, task := range tasks[2:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[2:])
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -195,9 +189,7 @@ func TestPause_OneEndsThatBeganBefore(t *testing.T) {
 		d.Release(tasks[1])
 		time.Sleep(time.Second)
 		require.Len(t, granted(), 1)
-		for _, task := range tasks[2:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[2:])
 	})
 }
 
@@ -221,9 +213,7 @@ func TestPause_ThenAllHang(t *testing.T) {
 				require.Len(t, granted(), 2)
 				time.Sleep(117 * time.Millisecond)
 				require.Len(t, granted(), 4)
-				for _, task := range tasks[2:] {
-					d.Release(task)
-				}
+				releaseAll(d, tasks[2:])
 			})
 		})
 	}
@@ -248,9 +238,7 @@ func TestPause_Status(t *testing.T) {
 		d.Answered(tasks[0], tasks[0].Began(), Good)
 		require.False(t, d.Status().Learned.Paused)
 		require.Equal(t, 10, d.Gauge().Busy)
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 	})
 }
 

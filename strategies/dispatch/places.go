@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"sync/atomic"
 
 	"github.com/spillway-go/spillway/strategies"
@@ -40,7 +39,7 @@ const (
 
 // Lend returns places. Options.Grant tells of those that are granted after a wait.
 func Lend(o Options) (*Places, error) {
-	if err := cmp.Or(o.check(), o.checkPlaces()); err != nil {
+	if err := o.check(true); err != nil {
 		return nil, err
 	}
 	o.setDefaults()
@@ -58,6 +57,7 @@ func Lend(o Options) (*Places, error) {
 // time is over.
 func (p *Places) Acquire(t *Task) bool {
 	p.inFlight.Add(1)
+	t.phase.becomes(true)
 	t.reset()
 	if p.refusing.Load() || p.leaving.Load() {
 		p.places.active.Load().accept(t)
@@ -75,9 +75,11 @@ func (p *Places) Acquire(t *Task) bool {
 // caller's, and no event is told of it.
 func (p *Places) TryAcquire(t *Task) bool {
 	p.inFlight.Add(1)
+	t.phase.becomes(true)
 	t.reset()
 	granted := !p.refusing.Load() && !p.leaving.Load() && p.places.grantAtOnce(t)
 	if !granted {
+		t.phase.becomes(false)
 		p.left()
 	}
 	return granted
@@ -132,6 +134,7 @@ func (p *Places) Release(t *Task) {
 			s.limit.recount(t.found, n) // it may have been found stuck meanwhile
 		}
 	}
+	t.phase.becomes(false)
 	p.left()
 }
 
@@ -172,6 +175,16 @@ func (p *Places) Close() {
 	p.refusing.Store(true)
 	p.places.shedAll(strategies.ReasonDraining)
 	p.places.limit.close()
+}
+
+// assertLocked checks what holds under mu.
+func (s *places) assertLocked() {
+	if g := &s.gathering; asserting {
+		free, width := s.free.Load(), s.limit.width.Load()
+		assert(free+g.has <= width, "%d places free and %d gathered, of %d", free, g.has, width)
+		assert(g.has >= 0 && (g.has == 0 || g.active() && !g.aside), "%d places gathered; for a task: %t, aside: %t", g.has, g.active(), g.aside)
+		assert(!g.aside || g.active(), "others pass no task")
+	}
 }
 
 func (s *places) inUse() int { return s.limit.now() - int(s.free.Load()) }
@@ -281,16 +294,29 @@ func (s *places) runInline(q *queue, t *Task, now int64) (waits bool) {
 	return false
 }
 
-// giveBack gives n places to those whose turn it is, and frees what nobody needs. Now may be 0.
+// giveBack gives n places to those whose turn it is, without their being free in between, which would cost more and
+// let others take them. It frees what nobody needs. Now may be 0.
 func (s *places) giveBack(n, now int64) {
-	if !s.handOn(n, now) {
-		s.free.Add(n)
-		s.look(now)
+	if s.waiting() > 0 {
+		if now == 0 {
+			now = s.Now()
+		}
+		granted, taken := s.grantOne(n, now)
+		if granted && s.free.Load() <= 0 {
+			return
+		}
+		if taken {
+			n = 0
+		}
 	}
+	if n > 0 {
+		s.free.Add(n)
+	}
+	s.look(now)
 }
 
 // look grants what is free to those whose turn it is or, if nothing waits, lets the discipline know that somebody
-// has looked, as a worker does that becomes free.
+// has looked, as a worker does that becomes free. Now may be 0.
 func (s *places) look(now int64) {
 	waits := s.waiting() > 0 || s.gathering.active()
 	if !waits && s.looks.Load() <= 0 {
@@ -304,39 +330,7 @@ func (s *places) look(now int64) {
 		return
 	}
 	s.looks.Add(-1)
-	s.grantOne(now)
-}
-
-// handOn gives the n places that somebody gives back to the task whose turn it is, without
-// their being free in between, which would cost more and let others take them. It does
-// nothing, and reports so, if none waits or too many places are in use. Now may be 0.
-func (s *places) handOn(n, now int64) bool {
-	if s.waiting() == 0 {
-		return false
-	}
-	if now == 0 {
-		now = s.Now()
-	}
-	var out rejects
-	s.mu.Lock()
-	if s.gathering.aside || s.free.Load() < 0 { // or the limit has fallen by more than were free
-		s.mu.Unlock()
-		return false
-	}
-	s.gathering.has += n
-	t := s.nextLocked(&out, now)
-	if s.gathering.has > 0 && !s.gathering.active() { // nothing waited after all
-		s.stopGathering()
-	}
-	s.mu.Unlock()
-	s.shedRejects(&out)
-	if t != nil {
-		s.begin(t, now)
-	}
-	if t == nil || s.free.Load() > 0 {
-		s.look(now)
-	}
-	return true
+	s.grantOne(0, now)
 }
 
 // wake grants what is free to those whose turn it is.
@@ -349,30 +343,36 @@ func (s *places) wake() {
 // grant is wake, at that time.
 func (s *places) grant(now int64) {
 	for s.free.Load() > 0 && s.waiting() > 0 || s.gathering.active() {
-		if !s.grantOne(now) {
+		if granted, _ := s.grantOne(0, now); !granted {
 			return
 		}
 	}
 }
 
-// grantOne grants the next task its places, if enough are free. It reports whether it did.
-func (s *places) grantOne(now int64) bool {
+// grantOne grants the next task its places, if those that are free and n more are enough. It reports whether it did,
+// and whether it has taken the n: not if too many places are in use, or if others may pass the task that gathers.
+func (s *places) grantOne(n, now int64) (granted, taken bool) {
 	var out rejects
 	s.mu.Lock()
+	if n > 0 && (s.gathering.aside || s.free.Load() < 0) {
+		s.mu.Unlock()
+		return false, false
+	}
+	s.gathering.has += n
 	t := s.nextLocked(&out, now)
+	if s.gathering.has > 0 && !s.gathering.active() { // nothing waited after all
+		s.stopGathering()
+	}
+	s.assertLocked()
 	s.mu.Unlock()
 	s.shedRejects(&out)
-	if t != nil {
-		s.begin(t, now)
+	if t == nil {
+		return false, true
 	}
-	return t != nil
-}
-
-// begin tells t that it has its places.
-func (s *places) begin(t *Task, now int64) {
 	t.measure(s.limit.learning.Load(), now)
 	t.queue.began(t, now, true)
 	s.opts.Grant(t)
+	return true, true
 }
 
 // nextLocked returns the next task that has got its places, nil if none has.

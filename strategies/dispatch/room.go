@@ -12,14 +12,14 @@ func (p *workers) admits(t *Task, q *queue) bool {
 	case t.Write:
 		return held == 0 && !p.opts.Blocked(false)
 	default:
-		return held > 0 || int(p.reads.Load()) < q.discipline.Len()+elsewhere || !p.opts.Blocked(false)
+		return held > 0 || int(p.reads.Load()) < q.len()+elsewhere || !p.opts.Blocked(false)
 	}
 }
 
 // giveWay holds a write that waits in q and cannot be begun, if as many tasks wait as
 // may. It reports whether there is more room in q then.
 func (p *workers) giveWay(q *queue, now int64) bool {
-	if !q.full(p.elsewhere()) || int(p.reads.Load()) >= q.discipline.Len()+p.ahead.len() || !p.opts.Blocked(false) {
+	if !q.full(p.elsewhere()) || int(p.reads.Load()) >= q.len()+p.ahead.len() || !p.opts.Blocked(false) {
 		return false // or no write may be among those in q
 	}
 	var out rejects

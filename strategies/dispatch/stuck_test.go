@@ -70,6 +70,15 @@ func acquire(d *Places, n int) (tasks []*Task) {
 	return tasks
 }
 
+// releaseAll gives back the places of those tasks that have some by their turn.
+func releaseAll(d *Places, tasks []*Task) {
+	for _, t := range tasks {
+		if t.granted > 0 {
+			d.Release(t)
+		}
+	}
+}
+
 // The same with workers.
 func TestStuck_Workers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -113,9 +122,7 @@ func TestStuck_NothingEverEnds(t *testing.T) {
 		require.Equal(t, 50, d.Status().Learned.Limit)
 		d.Resize(4)
 		require.Nil(t, d.Status().Learned)
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 		require.Len(t, granted(), 57)
 		require.Zero(t, d.Gauge().Busy)
 	})
@@ -136,9 +143,7 @@ func TestStuck_EndsOfWhatIsStuck(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		require.GreaterOrEqual(t, len(granted()), before+6, "2 in each of the 116 ms, at least")
-		for _, task := range tasks[10:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[10:])
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -175,9 +180,7 @@ func TestStuck_FewCome(t *testing.T) {
 		require.Equal(t, 2+d.Status().Learned.Stuck, d.Status().Learned.Limit)
 		fill()
 		require.InDelta(t, 116, waited()/time.Millisecond, 1)
-		for _, task := range tasks[1:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[1:])
 		require.Equal(t, 2, d.Status().Learned.Limit)
 		require.Zero(t, d.Gauge().Busy)
 	})
@@ -195,9 +198,7 @@ func TestStuck_LearnedWhileAllHang(t *testing.T) {
 		d.places.limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		time.Sleep(200 * time.Millisecond)
 		require.Len(t, granted(), 2)
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 	})
 }
 
@@ -246,9 +247,7 @@ func TestStuck_Switch(t *testing.T) {
 		}}))
 		time.Sleep(200 * time.Millisecond)
 		require.Equal(t, []string{"2"}, granted())
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 	})
 }
 
@@ -305,9 +304,7 @@ func TestStuck_SlowService(t *testing.T) {
 			time.Sleep(16*time.Second + 101*time.Millisecond)
 			require.Len(t, granted(), after)
 		}
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 	})
 }
 
@@ -331,9 +328,7 @@ func TestStuck_NothingHasEnded(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.Equal(t, 8, d.Status().Learned.Limit)
 		require.EqualValues(t, 1, granted.Load())
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 		require.Equal(t, 4, d.Status().Learned.Limit)
 	})
 }

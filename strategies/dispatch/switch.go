@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"cmp"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -27,19 +26,11 @@ type moved struct {
 }
 
 // activate makes q the queue that tasks are submitted to, and moves what waits in
-// the former one into it. Its discipline was made for so many workers. The caller holds the
-// dispatcher's mutex.
-func (b *backlog) activate(q *queue, madeFor int) {
+// the former one into it. The caller holds engine.mu.
+func (b *backlog) activate(q *queue) {
 	former := b.active.Load()
-	if former != nil {
-		q.former = maps.Clone(former.former)
-		if q.former == nil {
-			q.former = make(map[string]Events)
-		}
-		q.former[former.spec.Name] = former.events
-	}
 	b.active.Store(q)
-	b.limit.fit(q, madeFor)
+	b.limit.fit(q)
 	if former == nil {
 		return
 	}

@@ -57,8 +57,10 @@ type Task struct {
 	// Events.LateWrong. The submitter may read both after Release, if Options.Timed is set.
 	InTime, LateWrong bool
 
-	// queue is where the task was submitted to or has been moved to.
-	queue *queue
+	// queue is where the task was submitted to or has been moved to, and events are those of the strategy that it was
+	// submitted to.
+	queue  *queue
+	events *Events
 	// granted is how many places the task has, and found was limit.found when that was seen last.
 	granted int64
 	found   uint32
@@ -79,7 +81,8 @@ type Task struct {
 	alone     atomic.Bool
 	continued bool
 	// uses counts submissions, to time some of them.
-	uses uint8
+	uses  uint8
+	phase phase
 }
 
 // expired reports whether the deadline of t has passed.

@@ -84,7 +84,8 @@ func (p *workers) awaken(w *worker) *Task {
 	if t != nil && t.Write && p.opts.MaxBatch > 1 {
 		// Those that are about to submit a write come first.
 		runtime.Gosched()
-		p.lingering.Add(-1)
+		n := p.lingering.Add(-1)
+		assert(n >= 0, "%d workers linger", n)
 	}
 	return t
 }
@@ -260,7 +261,7 @@ func (p *workers) collect(w *worker, now int64) {
 			w.given.add(t, strategies.ReasonExpired)
 			continue
 		case !held && p.ahead.len() == 0 &&
-			p.active.Load().discipline.Len() > 0: // or else it would be told that a worker found nothing
+			p.active.Load().len() > 0: // or else it would be told that a worker found nothing
 			t = p.pop(now, &w.given)
 		}
 		if t == nil {

@@ -236,7 +236,8 @@ func (p *workers) putBack(w *worker) {
 // counted counts reads.
 func (p *workers) counted(t *Task, by int64) {
 	if !t.Write {
-		p.reads.Add(by)
+		n := p.reads.Add(by)
+		assert(n >= 0, "%d reads wait", n)
 	}
 }
 
