@@ -297,7 +297,7 @@ func (s *places) runInline(q *queue, t *Task, now int64) (waits bool) {
 // giveBack gives n places to those whose turn it is, without their being free in between, which would cost more and
 // let others take them. It frees what nobody needs. Now may be 0.
 func (s *places) giveBack(n, now int64) {
-	if s.waiting() > 0 {
+	if s.free.Load() <= 0 && s.waiting() > 0 {
 		if now == 0 {
 			now = s.Now()
 		}

@@ -52,10 +52,14 @@ func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q 
 // guard recovers from a panic of a method of the discipline, whose answer is the other one then. It is deferred.
 func guard[T any](q *queue, method string, answer *T, instead T) {
 	if p := recover(); p != nil {
-		q.panicked.Store(true)
-		q.accuse(fmt.Sprintf("%s panicked: %v", method, p))
+		q.panics(method, p)
 		*answer = instead
 	}
+}
+
+func (q *queue) panics(method string, with any) {
+	q.panicked.Store(true)
+	q.accuse(fmt.Sprintf("%s panicked: %v", method, with))
 }
 
 // nothing is the answer of a method that has none.
@@ -63,8 +67,16 @@ type nothing struct{}
 
 // len returns how many tasks wait in the discipline. If it panics, some may.
 func (q *queue) len() (n int) {
-	defer guard(q, "Len", &n, 1)
-	return q.discipline.Len()
+	returned := false
+	defer func() {
+		if !returned { // to ask costs less than guard, and len is called often
+			q.panics("Len", recover())
+			n = 1
+		}
+	}()
+	n = q.discipline.Len()
+	returned = true
+	return n
 }
 
 // cap returns how many may wait. If the discipline panics, it is not held to any.
