@@ -191,6 +191,9 @@ func (s *places) inUse() int { return s.limit.now() - int(s.free.Load()) }
 
 func (s *places) running() int { return s.inUse() - int(s.gathering.has) }
 
+// waiting is that of the backlog, whose only line is ahead.
+func (s *places) waiting() int { return s.ahead.len() + s.active.Load().len() }
+
 func (s *places) toDo() int { return s.waiting() }
 
 func (s *places) ready() bool { return s.waiting() > 0 }
@@ -239,7 +242,7 @@ func (s *places) grantAtOnce(t *Task) bool {
 	if q.spec.Inline {
 		t.granted = 0
 	} else {
-		if s.free.Load() <= 0 || s.waiting() != 0 {
+		if s.free.Load() <= 0 || s.ahead.len() != 0 || q.len() != 0 {
 			return false
 		}
 		t.granted, t.found = s.need(t), s.limit.found.Load() // before they are in use
