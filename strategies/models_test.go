@@ -29,11 +29,15 @@ var models = []struct {
 	{"hybrid", alternating},
 	{"lifo", strategytest.Model{Next: strategytest.Newest, Displaced: strategytest.Oldest}.New},
 	{"mpmc", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}.New},
-	{"priority", newPriorityModel},
+	{"priority", strategytest.Model{Next: strategytest.First(byClass), Displaced: strategytest.Last(byClass)}.New},
 	// With one worker, which is what models are compared with.
 	{"sharded", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}.New},
 	{"unbounded", strategytest.Model{Next: strategytest.Oldest, Unbounded: true}.New},
 }
+
+func byClass(a, b *strategies.Task) int { return a.Priority.Class() - b.Priority.Class() }
+
+func byCost(a, b *strategies.Task) int { return a.Places() - b.Places() }
 
 // newestWhileStanding is the model of adaptive-lifo.
 func newestWhileStanding(c strategies.Config) strategies.Discipline {

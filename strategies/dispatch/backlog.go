@@ -23,6 +23,8 @@ type backlog struct {
 	// the discipline. lines are all the lines of such tasks, in the order in which they are served.
 	ahead line
 	lines []*line
+	// elsewhere is how many tasks they hold.
+	elsewhere atomic.Int64
 
 	// service is the time that a task takes, in nanoseconds: an exponentially weighted mean over some of them.
 	service atomic.Int64
@@ -63,6 +65,9 @@ type server interface {
 func (b *backlog) init(e *engine, s server, width int, lines ...*line) {
 	b.engine, b.served = e, s
 	b.lines = append(lines, &b.ahead)
+	for _, l := range b.lines {
+		l.sum = &b.elsewhere
+	}
 	b.limit.backlog = b
 	b.limit.width.Store(int64(width))
 	s.allow(0, width)
@@ -76,21 +81,12 @@ func (b *backlog) busy() int {
 	return b.served.inUse()
 }
 
-// elsewhere returns how many tasks wait for their first turn outside of the discipline, but for those that a
-// switch has in its hands.
-func (b *backlog) elsewhere() (n int) {
-	for _, l := range b.lines {
-		n += l.len()
-	}
-	return n
-}
-
 // waiting returns how many tasks wait for their first turn, but for those that a switch has in its hands.
-func (b *backlog) waiting() int { return b.elsewhere() + b.active.Load().len() }
+func (b *backlog) waiting() int { return int(b.elsewhere.Load()) + b.active.Load().len() }
 
 // settle does what is left to do once t was pushed into q with that verdict, and somebody was woken for it if
 // there is anybody. It reports whether t may have to wait.
-func (b *backlog) settle(q *queue, t *Task, v verdict, now int64) (waits bool) {
+func (b *backlog) settle(q *queue, t *Task, v *verdict, now int64) (waits bool) {
 	if v.displaced != nil && !b.spare(q, v.displaced, v.displacement) {
 		b.shed(v.displaced, v.displacement)
 	}
@@ -113,7 +109,7 @@ func (b *backlog) settle(q *queue, t *Task, v verdict, now int64) (waits bool) {
 // spare keeps a task that the discipline has given up although it should only observe,
 // unless there is no room. It reports whether the task is not to be shed.
 func (b *backlog) spare(q *queue, t *Task, reason strategies.Reason) bool {
-	if !b.observe.Load() || q.full(b.elsewhere()) {
+	if !b.observe.Load() || q.full(int(b.elsewhere.Load())) {
 		return false
 	}
 	t.WouldShed = reason

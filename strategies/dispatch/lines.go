@@ -10,6 +10,8 @@ import (
 // fields that disciplines use are guarded by their locks.
 type line struct {
 	n atomic.Int64 // how many there are; changes under mu
+	// sum counts those of several lines, nil if this one is alone.
+	sum *atomic.Int64
 
 	mu          sync.Mutex
 	ring        []*Task // of a power of two; nil where one was taken out
@@ -102,15 +104,22 @@ func (l *line) putLocked(t *Task, at uint64) {
 	_, twice := l.positions[t]
 	assert(!twice, "a task is in a line twice")
 	l.positions[t] = at
-	l.n.Add(1)
+	l.countLocked(1)
 	l.assertLocked()
 }
 
 func (l *line) takeLocked(t *Task, at uint64) {
 	l.ring[at&l.maskLocked()] = nil
 	delete(l.positions, t)
-	l.n.Add(-1)
+	l.countLocked(-1)
 	l.assertLocked()
+}
+
+func (l *line) countLocked(by int64) {
+	l.n.Add(by)
+	if l.sum != nil {
+		l.sum.Add(by)
+	}
 }
 
 func (l *line) assertLocked() {

@@ -191,9 +191,6 @@ func (s *places) inUse() int { return s.limit.now() - int(s.free.Load()) }
 
 func (s *places) running() int { return s.inUse() - int(s.gathering.has) }
 
-// waiting is that of the backlog, whose only line is ahead.
-func (s *places) waiting() int { return s.ahead.len() + s.active.Load().len() }
-
 func (s *places) toDo() int { return s.waiting() }
 
 func (s *places) ready() bool { return s.waiting() > 0 }
@@ -242,7 +239,7 @@ func (s *places) grantAtOnce(t *Task) bool {
 	if q.spec.Inline {
 		t.granted = 0
 	} else {
-		if s.free.Load() <= 0 || s.ahead.len() != 0 || q.len() != 0 {
+		if s.free.Load() <= 0 || s.elsewhere.Load() != 0 || q.len() != 0 {
 			return false
 		}
 		t.granted, t.found = s.need(t), s.limit.found.Load() // before they are in use
@@ -282,7 +279,7 @@ func (s *places) arrive(t *Task) {
 	v := q.push(t, now) // if it is queued, t belongs to others from here on
 	q.leave()
 	s.wake() // whatever the verdict: places may be free since
-	s.settle(q, t, v, now)
+	s.settle(q, t, &v, now)
 }
 
 // runInline grants t a place beyond the limit.

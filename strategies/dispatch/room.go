@@ -5,7 +5,7 @@ import "github.com/spillway-go/spillway/strategies"
 // admits reports whether there is room for t in q beside what waits elsewhere. A write finds none beside writes
 // that cannot be begun, a read none beside reads alone.
 func (p *workers) admits(t *Task, q *queue) bool {
-	elsewhere, held := p.elsewhere(), p.held.len()
+	elsewhere, held := int(p.elsewhere.Load()), p.held.len()
 	switch {
 	case elsewhere == 0 || !q.full(elsewhere):
 		return true
@@ -19,7 +19,7 @@ func (p *workers) admits(t *Task, q *queue) bool {
 // giveWay holds a write that waits in q and cannot be begun, if as many tasks wait as
 // may. It reports whether there is more room in q then.
 func (p *workers) giveWay(q *queue, now int64) bool {
-	if !q.full(p.elsewhere()) || int(p.reads.Load()) >= q.len()+p.ahead.len() || !p.opts.Blocked(false) {
+	if !q.full(int(p.elsewhere.Load())) || int(p.reads.Load()) >= q.len()+p.ahead.len() || !p.opts.Blocked(false) {
 		return false // or no write may be among those in q
 	}
 	var out rejects
@@ -42,7 +42,7 @@ func (p *workers) giveWay(q *queue, now int64) bool {
 // makeRoom gives up the oldest writes that are held, if with them more tasks wait
 // than may. A queue that others push to meanwhile is theirs to look after.
 func (p *workers) makeRoom(q *queue, now int64) {
-	for elsewhere := p.elsewhere(); elsewhere > 0 && q.full(elsewhere-1); elsewhere = p.elsewhere() {
+	for elsewhere := int(p.elsewhere.Load()); elsewhere > 0 && q.full(elsewhere-1); elsewhere = int(p.elsewhere.Load()) {
 		if p.held.len() == 0 {
 			if !p.giveWay(q, now) {
 				return
@@ -52,7 +52,7 @@ func (p *workers) makeRoom(q *queue, now int64) {
 		// One at a time, or several would give up more than must be.
 		p.mu.Lock()
 		var t *Task
-		if q.full(p.elsewhere() - 1) {
+		if q.full(int(p.elsewhere.Load()) - 1) {
 			t = p.held.pop()
 		}
 		p.mu.Unlock()

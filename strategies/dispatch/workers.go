@@ -102,7 +102,12 @@ func (p *workers) submit(t *Task) (waits bool) {
 	// What waits goes first: it may have come while the worker was parking, which
 	// finds it in a moment.
 	gathers := t.Write && p.opts.MaxBatch > 1
-	if q := p.active.Load(); !q.spec.Inline && !p.refusing.Load() && p.idle.n.Load() > 0 && p.mayBegin(t) &&
+	q := p.active.Load()
+	if q.spec.Inline && !p.refusing.Load() { // which promises that Push would say so
+		q.accept(t)
+		return p.runInline(q, t, now)
+	}
+	if !p.refusing.Load() && p.idle.n.Load() > 0 && p.mayBegin(t) &&
 		(!gathers || p.lingering.Load() == 0) && (!t.Write || p.beginWriting()) {
 		w := p.idle.take()
 		if w == nil && t.Write {
@@ -159,7 +164,7 @@ func (p *workers) submitWaiting(t *Task, now int64) (waits bool) {
 	if !gathers || p.lingering.Load() == 0 {
 		p.wake()
 	}
-	return p.settle(q, t, v, now)
+	return p.settle(q, t, &v, now)
 }
 
 // runInline runs t on the goroutine of its submitter, unless it is a write and
@@ -171,7 +176,7 @@ func (p *workers) runInline(q *queue, t *Task, now int64) (waits bool) {
 	case !t.Write || !p.opts.Blocked(true):
 		p.beganAtOnce(q, t, now)
 		p.run(t)
-	case q.full(p.elsewhere()):
+	case q.full(int(p.elsewhere.Load())):
 		p.shed(t, strategies.ReasonFull)
 	default:
 		waits = p.setAside(t, &p.held)
