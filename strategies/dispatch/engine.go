@@ -95,7 +95,7 @@ func (e *engine) answered(t *Task, began, now int64, how Outcome) {
 // left counts a task less in flight.
 func (e *engine) left() {
 	n := e.inFlight.Add(-1)
-	assert(n >= 0, "%d tasks in flight", n)
+	counts(n, "tasks in flight")
 	if n == 0 && e.draining.Load() {
 		e.tellQuiet()
 	}

@@ -17,6 +17,9 @@ func assert(holds bool, format string, args ...any) {
 	}
 }
 
+// counts asserts that a counter is not below 0.
+func counts(n int64, what string) { assert(n >= 0, "%d %s", n, what) }
+
 // phase is whose a task is: its submitter's, false, or the dispatcher's.
 type phase struct{ ours atomic.Bool }
 

@@ -123,7 +123,9 @@ func (l *line) countLocked(by int64) {
 }
 
 func (l *line) assertLocked() {
-	assert(l.len() == len(l.positions) && l.next-l.first <= uint64(len(l.ring)), "%d tasks in a line, %d known, %d places", l.len(), len(l.positions), len(l.ring))
+	if asserting {
+		assert(l.len() == len(l.positions) && l.next-l.first <= uint64(len(l.ring)), "%d tasks in a line, %d known, %d places", l.len(), len(l.positions), len(l.ring))
+	}
 }
 
 // makeRoomLocked closes the holes of a ring that is full, in one of twice the size if

@@ -264,10 +264,7 @@ func (b *backlog) enter() *queue {
 	}
 }
 
-func (q *queue) leave() {
-	n := q.entering.Add(-1)
-	assert(n >= 0, "%d submitters enter", n)
-}
+func (q *queue) leave() { counts(q.entering.Add(-1), "submitters enter") }
 
 // awaitEntering returns when no submitter is on its way into q. None blocks on
 // that way, so this does not take long.

@@ -84,8 +84,7 @@ func (p *workers) awaken(w *worker) *Task {
 	if t != nil && t.Write && p.opts.MaxBatch > 1 {
 		// Those that are about to submit a write come first.
 		runtime.Gosched()
-		n := p.lingering.Add(-1)
-		assert(n >= 0, "%d workers linger", n)
+		counts(p.lingering.Add(-1), "workers linger")
 	}
 	return t
 }

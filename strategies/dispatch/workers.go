@@ -241,8 +241,7 @@ func (p *workers) putBack(w *worker) {
 // counted counts reads.
 func (p *workers) counted(t *Task, by int64) {
 	if !t.Write {
-		n := p.reads.Add(by)
-		assert(n >= 0, "%d reads wait", n)
+		counts(p.reads.Add(by), "reads wait")
 	}
 }
 
