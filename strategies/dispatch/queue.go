@@ -276,7 +276,9 @@ func (q *queue) awaitEntering() {
 
 // accept marks t as submitted to q.
 func (q *queue) accept(t *Task) {
-	t.Strategy, t.queue, t.events = q.spec.Name, q, q.events
+	if t.queue != q || t.events != q.events { // which costs less than to store them
+		t.Strategy, t.queue, t.events = q.spec.Name, q, q.events
+	}
 	q.events.Submitted()
 }
 
