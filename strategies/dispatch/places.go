@@ -318,7 +318,8 @@ func (s *places) giveBack(n, now int64) {
 // look grants what is free to those whose turn it is or, if nothing waits, lets the discipline know that somebody
 // has looked, as a worker does that becomes free. Now may be 0.
 func (s *places) look(now int64) {
-	waits := s.waiting() > 0 || s.gathering.active()
+	// Who waits is in flight as well, beside the one that gives its places back.
+	waits := s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active())
 	if !waits && s.looks.Load() <= 0 {
 		return
 	}
