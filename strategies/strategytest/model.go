@@ -28,6 +28,14 @@ type Model struct {
 // Oldest is the index of the task that has waited longest.
 func Oldest([]*strategies.Task) int { return 0 }
 
+// Everybody returns all indexes, for Model.Any.
+func Everybody(waiting []*strategies.Task) (all []int) {
+	for i := range waiting {
+		all = append(all, i)
+	}
+	return all
+}
+
 // Newest is the index of the task that came last.
 func Newest(waiting []*strategies.Task) int { return len(waiting) - 1 }
 
