@@ -49,8 +49,7 @@ func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q 
 	return q, nil
 }
 
-// guard recovers from a panic of a method of the discipline, whose answer is the other one then. It is deferred. What
-// is called often checks by itself whether the method has returned, which costs less.
+// guard recovers from a panic of a method of the discipline, whose answer is the other one then. It is deferred.
 func guard[T any](q *queue, method string, answer *T, instead T) {
 	if p := recover(); p != nil {
 		q.panics(method, p)
@@ -70,7 +69,7 @@ type nothing struct{}
 func (q *queue) len() (n int) {
 	returned := false
 	defer func() {
-		if !returned {
+		if !returned { // costs less than guard, and len is called often
 			q.panics("Len", recover())
 			n = 1
 		}
@@ -133,16 +132,8 @@ func (q *queue) push(t *Task, now int64) verdict {
 
 // offer calls Push. If that panics, the task is turned away.
 func (q *queue) offer(t *Task, now int64) (v strategies.Verdict) {
-	returned := false
-	defer func() {
-		if !returned {
-			q.panics("Push", recover())
-			v = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
-		}
-	}()
-	v = q.discipline.Push(&t.Task, now)
-	returned = true
-	return v
+	defer guard(q, "Push", &v, strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull})
+	return q.discipline.Push(&t.Task, now)
 }
 
 // pop takes the next task from the discipline and checks the answer.
@@ -178,16 +169,8 @@ func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) 
 
 // take calls Pop. If that panics, it answers panicked.
 func (q *queue) take(now int64) (t *strategies.Task, what strategies.PopResult, reason strategies.Reason) {
-	returned := false
-	defer func() {
-		if !returned {
-			q.panics("Pop", recover())
-			what = panicked
-		}
-	}()
-	t, what, reason = q.discipline.Pop(now)
-	returned = true
-	return t, what, reason
+	defer guard(q, "Pop", &what, panicked)
+	return q.discipline.Pop(now)
 }
 
 const (
