@@ -21,11 +21,11 @@ type gate uint8
 
 const (
 	open   gate = iota // anything
-	narrow             // no write, as all who may are at one, which soon ends
-	shut               // no write, and nobody knows for how long
+	narrow             // no write: every write slot is taken, and one will be free soon
+	shut               // no write: Blocked says so, or the writes that run hang
 )
 
-// hang is how long a write runs that takes longer than any should.
+// hang is how long a turn of writes runs before it is said to hang.
 const hang = int64(10 * time.Millisecond)
 
 func (p *workers) gate() gate {
@@ -41,8 +41,7 @@ func (p *workers) gate() gate {
 	}
 }
 
-// mayBegin reports whether t can be run by a worker at once, without overtaking what
-// could be run as well.
+// mayBegin reports whether a worker could begin t at once, and nothing waits that it could begin instead.
 func (p *workers) mayBegin(t *Task) bool {
 	g := p.gate()
 	return (g == open || !t.Write) && !p.readyThrough(g) && (g != narrow || p.reads.Load() == 0)
@@ -65,8 +64,7 @@ func (p *workers) readyThrough(g gate) bool {
 	}
 }
 
-// watch has a worker woken if reads wait behind writes, and those that run turn out to
-// hang.
+// watch has a worker woken after hang, if reads wait behind writes by then.
 func (p *workers) watch() {
 	if p.reads.Load() == 0 || p.watching.Swap(true) {
 		return

@@ -94,10 +94,8 @@ func (l *learning) good(took int64) {
 	l.usual.Store(usual + (min(took, usualMost*usual)-usual)/usualOver)
 }
 
-// observed is why a number that is only observed is what it is. A law learns from what
-// becomes of the work when more or less of it runs at once. Without that, work that takes
-// long since too much of it runs looks like work that always takes so long. The first
-// should wait and be shed, the second not, and what comes and goes is the same.
+// observed is Learned.Why in observe mode. A law learns by changing how much runs at once. If nobody is held back, it
+// cannot tell work that is slow because too much of it runs from work that is always slow.
 const observed = "in observe mode the number holds nobody back, so nothing is learned"
 
 // learned tells of the number, or returns nil if it is not learned.

@@ -16,11 +16,11 @@ func (p *workers) admits(t *Task, q *queue) bool {
 	}
 }
 
-// giveWay holds a write that waits in q and cannot be begun, if as many tasks wait as
-// may. It reports whether there is more room in q then.
+// giveWay makes room in q for a read: if q is full and no write can begin, it takes the next write out of q and holds
+// it. It reports whether there is more room in q then.
 func (p *workers) giveWay(q *queue, now int64) bool {
 	if !q.full(int(p.elsewhere.Load())) || int(p.reads.Load()) >= q.len()+p.ahead.len() || !p.opts.Blocked(false) {
-		return false // or no write may be among those in q
+		return false // there is room, or q holds reads alone, or its writes can begin
 	}
 	var out rejects
 	defer p.shedRejects(&out)
@@ -39,8 +39,8 @@ func (p *workers) giveWay(q *queue, now int64) bool {
 	}
 }
 
-// makeRoom gives up the oldest writes that are held, if with them more tasks wait
-// than may. A queue that others push to meanwhile is theirs to look after.
+// makeRoom sheds the oldest held writes as long as more tasks wait than the capacity of q. What is pushed meanwhile
+// is looked after by who pushes it.
 func (p *workers) makeRoom(q *queue, now int64) {
 	for elsewhere := int(p.elsewhere.Load()); elsewhere > 0 && q.full(elsewhere-1); elsewhere = int(p.elsewhere.Load()) {
 		if p.held.len() == 0 {
@@ -49,7 +49,7 @@ func (p *workers) makeRoom(q *queue, now int64) {
 			}
 			continue
 		}
-		// One at a time, or several would give up more than must be.
+		// Under the lock, one at a time, so that several who make room do not shed too many.
 		p.mu.Lock()
 		var t *Task
 		if q.full(int(p.elsewhere.Load()) - 1) {

@@ -64,9 +64,9 @@ type Task struct {
 	// granted is how many places the task has, and found was limit.found when that was seen last.
 	granted int64
 	found   uint32
-	// began is when it was granted its places, if it is measured, and 0 once its end was. It is
-	// less than 0 if the task was hurried. ended is when Answered was told of its end, less than
-	// 0 if that was no good one, 0 before. Answered and Release may come at once.
+	// began is when a task that is measured got its places, negative if it was hurried; 0 once its end was told.
+	// ended is when Answered told that, negative if the end was not Good; 0 before. Answered and Release may be called
+	// at once.
 	began, ended atomic.Int64
 	// outcome is where whoever runs the task says how it ended, nil if nobody learns from it.
 	// hurried says that it had little time when it began.
@@ -76,8 +76,7 @@ type Task struct {
 	held atomic.Bool
 	// probe says that the discipline would have refused it as late: see Events.LateWrong.
 	probe bool
-	// alone says that the pool was calm when the task began, and continued that it has been
-	// submitted again to go on.
+	// alone says that the limit was calm when the task began, and continued that Continue was called for it.
 	alone     atomic.Bool
 	continued bool
 	// uses counts submissions, to time some of them.
@@ -97,19 +96,17 @@ func (t *Task) timed() bool {
 	return t.uses%timedUses == 1 || t.probe || d.opts.Timed || d.observe.Load()
 }
 
-// begins notes whether the pool is calm when t begins.
+// begins notes whether the limit is calm when t begins.
 func (t *Task) begins(calm bool) {
 	if t.alone.Load() != calm { // which costs less than to store it
 		t.alone.Store(calm)
 	}
 }
 
-// Began tells Answered for which use of its places t is answered. It is 0 if t is not measured,
-// or its end was.
+// Began identifies this use of the places of t, for Answered. It is 0 if t is not measured, or its end was told.
 func (t *Task) Began() int64 { return t.began.Load() }
 
-// measure has the time measured for which t has its places, from now on. If their number is not
-// learned, l is nil.
+// measure begins to measure how long t has its places. l is nil if their number is not learned.
 func (t *Task) measure(l *learning, now int64) {
 	began := max(1, now)
 	if l != nil && l.hurried(t, now) {

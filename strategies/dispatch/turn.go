@@ -82,7 +82,7 @@ func (p *workers) next(w *worker) (t *Task, how origin, now int64) {
 func (p *workers) awaken(w *worker) *Task {
 	t := <-w.wake
 	if t != nil && t.Write && p.opts.MaxBatch > 1 {
-		// Those that are about to submit a write come first.
+		// Let goroutines that are about to submit a write run first.
 		runtime.Gosched()
 		counts(p.lingering.Add(-1), "workers linger")
 	}
@@ -109,7 +109,7 @@ func (p *workers) take(w *worker, now int64) (*Task, origin) {
 				p.endWriting()
 			}
 			if t == nil && p.unwoken.Load() && p.unwoken.Swap(false) {
-				p.wake() // for a write that came while w seemed to be at one
+				p.wake() // a submitter saw every write slot taken while w scanned the queue, and woke nobody
 			}
 		} else {
 			t = p.takeRead(w, now, g)
@@ -117,7 +117,7 @@ func (p *workers) take(w *worker, now int64) (*Task, origin) {
 		if t != nil {
 			return t, queued
 		}
-		// Who opened the gate may have missed a write that was in w's hands meanwhile.
+		// The gate may have opened while w held a write that it has put aside, where Unblock did not see it.
 		if g == open || p.gate() != open {
 			return p.continuations.pop(), continued
 		}
@@ -143,9 +143,9 @@ func (p *workers) takeAny(w *worker, now int64) *Task {
 	return p.pop(now, &w.given)
 }
 
-// takeRead returns the next task that is no write, or nil, while no write can be
-// begun. The writes that go before it are held. Through a narrow gate it looks no
-// further than ahead of the queue: those who write go on in the queue's order soon.
+// takeRead returns the next task that is no write, or nil, while no write can begin. Writes before it are held.
+// Through a narrow gate it takes only what is ahead of the queue: a write slot will be free soon, and whoever gets
+// it goes on in the queue's order.
 func (p *workers) takeRead(w *worker, now int64, g gate) *Task {
 	defer p.shedRejects(&w.given)
 	for p.reads.Load() > 0 {
@@ -204,7 +204,7 @@ func (p *workers) turn(w *worker, t *Task, how origin, now int64) {
 			p.noteGroup(len(w.batch) > 1)
 		}
 	}
-	// Pass the word on: whoever is parked could run what still waits.
+	// More may wait, and another worker may be parked.
 	p.wake()
 	switch how {
 	case handed, inPlace:
@@ -237,13 +237,12 @@ func (p *workers) turn(w *worker, t *Task, how origin, now int64) {
 	}
 }
 
-// noteGroup notes whether a write for which a worker gathered was taken together
-// with others.
+// noteGroup notes whether others joined a write for which a worker lingered.
 func (p *workers) noteGroup(others bool) {
 	switch {
 	case !others:
 		p.ungrouped.Store(ungroupedFor)
-	case p.ungrouped.Load() != 0: // or else all workers would write to it
+	case p.ungrouped.Load() != 0: // so that workers share the cache line
 		p.ungrouped.Store(0)
 	}
 }
@@ -260,7 +259,7 @@ func (p *workers) collect(w *worker, now int64) {
 			w.given.add(t, strategies.ReasonExpired)
 			continue
 		case !held && p.ahead.len() == 0 &&
-			p.active.Load().len() > 0: // or else it would be told that a worker found nothing
+			p.active.Load().len() > 0: // a Pop of an empty queue tells a discipline that a worker is idle
 			t = p.pop(now, &w.given)
 		}
 		if t == nil {
@@ -281,7 +280,7 @@ func (p *workers) collect(w *worker, now int64) {
 	p.shedRejects(&w.given)
 }
 
-// started tells of the beginning of tasks that have waited.
+// started tells that tasks of a turn begin that have waited.
 func (p *workers) started(w *worker, tasks []*Task, now int64) {
 	for i, t := range tasks {
 		t.queue.began(t, now, i == 0)
@@ -301,7 +300,7 @@ func (p *workers) teach(w *worker, service, now int64) {
 	w.lessons = w.lessons[:0]
 }
 
-// recount counts w again, which is at work no more, if it was found stuck after its turn.
+// recount counts w again, whose turn has ended, if it was taken for stuck between that and now.
 func (p *workers) recount(w *worker) {
 	if p.limit.found.Load() != w.found {
 		w.found = p.limit.recount(w.found, 1)

@@ -33,8 +33,8 @@ type workers struct {
 	unwoken  atomic.Bool
 	wrote    atomic.Int64 // when the last turn of writes began, on the dispatcher's clock
 	watching atomic.Bool  // a timer runs: see watch
-	// reads counts the tasks that are no writes and wait in the discipline or ahead of it: never fewer than do, but
-	// for a moment more.
+	// reads counts the tasks that are no writes and wait in the discipline or ahead of it. For a moment it may be too
+	// high, never too low.
 	reads atomic.Int64
 	// turns counts those that could have taken from the queue or a continuation.
 	turns atomic.Uint64
@@ -99,11 +99,11 @@ func (p *workers) stop() {
 func (p *workers) submit(t *Task) (waits bool) {
 	now := p.Now()
 	t.Submitted = now
-	// What waits goes first: it may have come while the worker was parking, which
-	// finds it in a moment.
+	// A task may wait although a worker is on the stack, which has entered that just now and looks for it. It goes
+	// first.
 	gathers := t.Write && p.opts.MaxBatch > 1
 	q := p.active.Load()
-	if q.spec.Inline && !p.refusing.Load() { // which promises that Push would say so
+	if q.spec.Inline && !p.refusing.Load() { // Push would answer CallerRuns, as Inline promises
 		q.accept(t)
 		return p.runInline(q, t, now)
 	}
@@ -160,7 +160,7 @@ func (p *workers) submitWaiting(t *Task, now int64) (waits bool) {
 		v = q.push(t, now)
 	}
 	q.leave()
-	// Whatever the verdict: a worker may have parked that was told of this push.
+	// Whatever the verdict: a Pop during this Push may have answered Contended, and its worker have parked.
 	if !gathers || p.lingering.Load() == 0 {
 		p.wake()
 	}
@@ -211,7 +211,7 @@ func (p *workers) wake() {
 			}
 		}
 	case p.count.Load() < p.limit.width.Load():
-		if p.ready() || p.reads.Load() > 0 { // which somebody has to watch
+		if p.ready() || p.reads.Load() > 0 { // a parked worker sets the timer of watch for reads behind writes
 			p.hire()
 		}
 	}
@@ -224,8 +224,8 @@ func (p *workers) wakeOne() {
 	}
 }
 
-// putBack lets w be idle again, in whose place a submitter has run a task, unless
-// there is something for w to do.
+// putBack puts w back on the stack, after a submitter has run a task in its place, or wakes it if it has something to
+// do.
 func (p *workers) putBack(w *worker) {
 	if !p.ready() && !p.tooMany() {
 		p.idle.push(w)
@@ -247,7 +247,7 @@ func (p *workers) counted(t *Task, by int64) {
 
 // resume takes a continuation: see Dispatcher.Continue.
 func (p *workers) resume(t *Task) {
-	t.outcome = nil // which was that of its turn before
+	t.outcome = nil // it belongs to the turn before
 	if p.active.Load().spec.Inline && !p.refusing.Load() {
 		p.run(t)
 		return
@@ -320,10 +320,8 @@ func (p *workers) hire() bool {
 // tooMany reports whether there are more workers than there may be.
 func (p *workers) tooMany() bool { return p.count.Load() > p.limit.width.Load() }
 
-// leave reports whether the worker that calls it, with nothing in its hands, is one too
-// many. It is none any more then.
-//
-// It may have been told to look, so it passes that word on.
+// leave is called by a worker that holds no task. If there is one worker too many it reports so, and the caller is
+// counted no more. It may have been woken for a task, so it wakes another.
 func (p *workers) leave() bool {
 	for n := p.count.Load(); n > p.limit.width.Load(); n = p.count.Load() {
 		if p.count.CompareAndSwap(n, n-1) {
