@@ -178,7 +178,7 @@ func (o *Options) bounds() *concurrency.Options {
 // Controller lets requests through. All methods are safe for concurrent use.
 type Controller struct {
 	opts    Options
-	engine  *dispatch.Dispatcher
+	engine  *dispatch.Places
 	epoch   time.Time // the zero of the engine's clock
 	waiters sync.Pool // *waiter
 	closed  atomic.Bool
@@ -210,7 +210,7 @@ func New(o Options) (*Controller, error) {
 		engine.Resized = c.limitChanged
 	}
 	var err error
-	c.engine, err = dispatch.Open(engine)
+	c.engine, err = dispatch.Lend(engine)
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/strategies"
 )
 
 var (
@@ -69,6 +71,17 @@ func TestSize(t *testing.T) {
 		}
 	}
 	require.Less(t, total, 125_000, pages)
+}
+
+// Every strategy is explained to whoever has to choose one.
+func TestStrategies(t *testing.T) {
+	t.Parallel()
+	pages := repository(t).files(t, ".md")
+	for _, name := range strategies.Names() {
+		for _, page := range []string{"README.md", "docs/strategies.md"} {
+			require.Contains(t, pages[page], "`"+name+"`", "%s does not say when to take it", page)
+		}
+	}
 }
 
 func TestSlugs(t *testing.T) {

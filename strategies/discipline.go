@@ -8,9 +8,9 @@ package strategies
 // Times are nanoseconds on one monotonic clock. Concurrent callers may pass
 // slightly disordered times.
 //
-// A panic in a method ends the process, unless a caller recovers from it, as net/http does
-// for a handler that asks for a place. The dispatcher cannot go on then: its locks stay
-// taken and its counts are wrong, so whoever waits may wait for ever.
+// A panic in a method ends in the call that met it: the dispatcher says so once, turns a task away whose Push it was,
+// and goes on. It cannot release a lock of the discipline, so locks are released by defer. What the discipline had in
+// its hands may be lost in it, and ends when whoever waits for it gives up.
 type Discipline interface {
 	// Push offers a task. Unless the verdict is Queued the task stays the
 	// caller's. A displaced task is the caller's too, which sheds it.

@@ -2,8 +2,6 @@ package strategies
 
 import (
 	"cmp"
-	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -41,12 +39,7 @@ type edf struct {
 	workers           atomic.Int64
 	observe, admitAll bool
 
-	mu struct {
-		sync.Mutex
-		tree
-		pushes uint64
-	}
-	room
+	sorted
 	// service is the mean service time in nanoseconds, 0 as long as none is known.
 	service atomic.Int64
 }
@@ -73,9 +66,14 @@ func EDF(o EDFOptions) Spec {
 		Name:    "edf",
 		Summary: "earliest deadline first, refusing what cannot be done in time; when full, the latest deadline is displaced",
 		New: func(c Config) Discipline {
-			q := &edf{room: roomOf(c), observe: c.Observe, admitAll: o.AdmitAll}
+			q := &edf{observe: c.Observe, admitAll: o.AdmitAll}
 			q.Resize(c.Workers)
-			q.mu.seed, q.mu.relative = rand.Uint64(), int64(relative)
+			q.init(c, func(t *Task) int64 {
+				if t.Deadline == 0 {
+					return t.Arrival + int64(relative)
+				}
+				return t.Deadline
+			})
 			return q
 		},
 		invalid: checkDuration("edf", "RelativeDeadline", relative),
@@ -90,27 +88,14 @@ func (q *edf) Resize(workers int) { q.workers.Store(int64(max(1, workers))) }
 func (q *edf) Push(t *Task, now int64) Verdict {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.pushes++
-	t.State.Number = q.mu.pushes
-	var v Verdict
+	q.numberLocked(t)
 	if q.lateLocked(t, now) {
 		if !q.observe {
 			return Verdict{Outcome: TurnedAway, Reason: ReasonLate}
 		}
 		t.WouldShed = ReasonLate
 	}
-	if q.fullLocked() {
-		last := q.mu.last()
-		if !q.mu.earlier(t, last) {
-			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
-		}
-		q.takeLocked(last)
-		v.Displaced = last
-	}
-	q.mu.add(t)
-	t.State.Holder = q
-	q.waiting.Add(1)
-	return v
+	return q.pushLocked(t)
 }
 
 // lateLocked reports whether t, which has its number, would hardly be done in time.
@@ -126,34 +111,7 @@ func (q *edf) lateLocked(t *Task, now int64) bool {
 }
 
 // Pop takes the task with the earliest deadline.
-func (q *edf) Pop(int64) (*Task, PopResult, Reason) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	t := q.mu.first()
-	if t == nil {
-		return nil, Empty, ReasonNone
-	}
-	q.takeLocked(t)
-	return t, Run, ReasonNone
-}
-
-// Remove takes t out of the queue.
-func (q *edf) Remove(t *Task) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if t.State.Holder != any(q) {
-		return false
-	}
-	q.takeLocked(t)
-	return true
-}
-
-// takeLocked takes t, which waits.
-func (q *edf) takeLocked(t *Task) {
-	q.mu.remove(t)
-	t.State.Holder = nil
-	q.waiting.Add(-1)
-}
+func (q *edf) Pop(int64) (*Task, PopResult, Reason) { return q.popFirst() }
 
 // The mean of the service times.
 const (

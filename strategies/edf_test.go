@@ -14,6 +14,48 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
+// inOrder is the model of a queue that serves tasks in an order of their own,
+// and holds the first of them: when there is no room, the last makes it.
+type inOrder struct {
+	capacity int
+	compare  func(a, b *strategies.Task) int
+	waiting  []*strategies.Task
+}
+
+func (m *inOrder) Push(t *strategies.Task, _ int64) strategies.Verdict {
+	m.waiting = append(m.waiting, t)
+	slices.SortStableFunc(m.waiting, m.compare)
+	if len(m.waiting) <= m.capacity {
+		return strategies.Verdict{}
+	}
+	last := m.waiting[m.capacity]
+	m.waiting = m.waiting[:m.capacity]
+	if last == t {
+		return turnedAway
+	}
+	return strategies.Verdict{Displaced: last}
+}
+
+func (m *inOrder) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
+	if len(m.waiting) == 0 {
+		return nil, strategies.Empty, strategies.ReasonNone
+	}
+	first := m.waiting[0]
+	m.waiting = m.waiting[1:]
+	return first, strategies.Run, strategies.ReasonNone
+}
+
+func (m *inOrder) Remove(t *strategies.Task) bool {
+	i := slices.Index(m.waiting, t)
+	if i >= 0 {
+		m.waiting = slices.Delete(m.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+func (m *inOrder) Len() int { return len(m.waiting) }
+func (m *inOrder) Cap() int { return m.capacity }
+
 // edfModel is the model of edf, for service times that do not change.
 type edfModel struct {
 	inOrder

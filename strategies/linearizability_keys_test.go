@@ -13,12 +13,16 @@ import (
 
 func classOf(value byte) int    { return int(value % 3) }
 func deadlineOf(value byte) int { return int(value % 4) }
+func costOf(value byte) int     { return 1 + int(value%4) }
 func clientOf(value byte) byte  { return 'a' + value%3 }
 
 // label has t be what its number says.
-func label(t *strategies.Task, value byte) {
+func label(t *strategies.Task, value byte, costs bool) {
 	t.Owner = value
 	t.Priority = strategies.Urgency(classOf(value))
+	if costs {
+		t.Cost = costOf(value)
+	}
 	t.Deadline = 1<<40 + int64(deadlineOf(value))
 	t.Client = string(rune(clientOf(value)))
 }

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/strategytest"
 )
@@ -29,11 +31,15 @@ var models = []struct {
 	{"hybrid", alternating},
 	{"lifo", strategytest.Model{Next: strategytest.Newest, Displaced: strategytest.Oldest}.New},
 	{"mpmc", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}.New},
-	{"priority", newPriorityModel},
+	{"priority", strategytest.Model{Next: strategytest.First(byClass), Displaced: strategytest.Last(byClass)}.New},
 	// With one worker, which is what models are compared with.
 	{"sharded", strategytest.Model{Next: strategytest.Oldest, Full: turnedAway}.New},
 	{"unbounded", strategytest.Model{Next: strategytest.Oldest, Unbounded: true}.New},
 }
+
+func byClass(a, b *strategies.Task) int { return a.Priority.Class() - b.Priority.Class() }
+
+func byCost(a, b *strategies.Task) int { return a.Places() - b.Places() }
 
 // newestWhileStanding is the model of adaptive-lifo.
 func newestWhileStanding(c strategies.Config) strategies.Discipline {
@@ -192,5 +198,38 @@ func TestDisciplines_ContentionOnOtherCPUs(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A model with chance in it takes any of its answers, and no other; and one that turns the pushed task away says so.
+func TestModel_Answers(t *testing.T) {
+	t.Parallel()
+	const push, pop = 0, 3
+	script := []byte{3, push, push, push, push, push, pop, pop, pop, pop}
+	one := func(which int) func([]*strategies.Task) int {
+		return func(waiting []*strategies.Task) int { return min(which, len(waiting)-1) }
+	}
+	twoOldest := func(waiting []*strategies.Task) []int { return []int{0, min(1, len(waiting)-1)} }
+	for _, tc := range []struct {
+		about    string
+		q, model strategytest.Model
+		want     string
+	}{
+		{"one of its answers", strategytest.Model{Next: one(0), Full: turnedAway}, strategytest.Model{Any: twoOldest, Full: turnedAway}, ""},
+		{"the other one", strategytest.Model{Next: one(1), Full: turnedAway}, strategytest.Model{Any: twoOldest, Full: turnedAway}, ""},
+		{"neither", strategytest.Model{Next: one(2), Full: turnedAway}, strategytest.Model{Any: twoOldest, Full: turnedAway}, "the answer was run"},
+		{"anybody", strategytest.Model{Next: one(2), Full: turnedAway}, strategytest.Model{Any: strategytest.Everybody, Full: turnedAway}, ""},
+		{"the pushed one leaves", strategytest.Model{Next: one(0), Full: turnedAway}, strategytest.Model{Next: one(0), Displaced: strategytest.Newest}, ""},
+		{"it should not", strategytest.Model{Next: one(0), Full: turnedAway}, strategytest.Model{Next: one(0), Displaced: strategytest.Oldest}, "the answer was turned away, full, the model says queued"},
+	} {
+		t.Run(tc.about, func(t *testing.T) {
+			t.Parallel()
+			err := strategytest.Replay(strategies.Spec{Name: "model", New: tc.q.New}, tc.model.New, script)
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+		})
 	}
 }

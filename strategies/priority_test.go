@@ -1,61 +1,12 @@
 package strategies_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/strategies"
 )
-
-// inOrder is the model of a queue that serves tasks in an order of their own,
-// and holds the first of them: when there is no room, the last makes it.
-type inOrder struct {
-	capacity int
-	compare  func(a, b *strategies.Task) int
-	waiting  []*strategies.Task
-}
-
-func (m *inOrder) Push(t *strategies.Task, _ int64) strategies.Verdict {
-	m.waiting = append(m.waiting, t)
-	slices.SortStableFunc(m.waiting, m.compare)
-	if len(m.waiting) <= m.capacity {
-		return strategies.Verdict{}
-	}
-	last := m.waiting[m.capacity]
-	m.waiting = m.waiting[:m.capacity]
-	if last == t {
-		return turnedAway
-	}
-	return strategies.Verdict{Displaced: last}
-}
-
-func (m *inOrder) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
-	if len(m.waiting) == 0 {
-		return nil, strategies.Empty, strategies.ReasonNone
-	}
-	first := m.waiting[0]
-	m.waiting = m.waiting[1:]
-	return first, strategies.Run, strategies.ReasonNone
-}
-
-func (m *inOrder) Remove(t *strategies.Task) bool {
-	i := slices.Index(m.waiting, t)
-	if i >= 0 {
-		m.waiting = slices.Delete(m.waiting, i, i+1)
-	}
-	return i >= 0
-}
-
-func (m *inOrder) Len() int { return len(m.waiting) }
-func (m *inOrder) Cap() int { return m.capacity }
-
-func newPriorityModel(c strategies.Config) strategies.Discipline {
-	return &inOrder{capacity: c.Capacity, compare: func(a, b *strategies.Task) int {
-		return a.Priority.Class() - b.Priority.Class()
-	}}
-}
 
 // verdict makes what became of a push readable: the names are payloads.
 func verdict(v strategies.Verdict) string {

@@ -15,10 +15,7 @@ import (
 
 // cheapFirstModel is what the strategy of the example does.
 var cheapFirstModel = strategytest.Model{
-	Next: func(waiting []*strategies.Task) int {
-		return max(0, slices.Index(waiting, slices.MinFunc(waiting, func(a, b *strategies.Task) int { return a.Places() - b.Places() })))
-	},
-	Full: turnedAway,
+	Next: strategytest.First(byCost), Full: turnedAway,
 }
 
 func TestRegister_Errors(t *testing.T) {

@@ -13,22 +13,14 @@ package strategies
 type tree struct {
 	root *Task
 	seed uint64 // of the random numbers
-	// relative is the deadline of a task that has none, from its arrival on.
-	relative int64
+	// key is what the order goes by: the smallest is due first. It is constant for a task.
+	key func(*Task) int64
 }
 
-// deadline returns when t should be done.
-func (r *tree) deadline(t *Task) int64 {
-	if t.Deadline == 0 {
-		return t.Arrival + r.relative
-	}
-	return t.Deadline
-}
-
-// earlier reports whether a is due before b or, if at the same time, was pushed
+// earlier reports whether a is due before b or, if they have the same key, was pushed
 // before.
 func (r *tree) earlier(a, b *Task) bool {
-	if x, y := r.deadline(a), r.deadline(b); x != y {
+	if x, y := r.key(a), r.key(b); x != y {
 		return x < y
 	}
 	return a.State.Number < b.State.Number
@@ -36,7 +28,7 @@ func (r *tree) earlier(a, b *Task) bool {
 
 // rank returns the random number of t: the number of its push and the seed, well
 // mixed by the last steps of SplitMix64. The former can be foretold, and so whoever knew the seed
-// could choose deadlines that make the tree a list. Nobody does.
+// could choose keys that make the tree a list. Nobody does.
 func (r *tree) rank(t *Task) uint64 {
 	x := t.State.Number ^ r.seed
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

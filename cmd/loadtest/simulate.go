@@ -30,6 +30,7 @@ type simulateCommand struct {
 
 	Service  work    `default:"exp:100us" help:"How long a worker takes for a request, unless a store delay says so: 4ms, exp:4ms, lognormal:4ms,1.5 (mean, coefficient of variation) or bimodal:1ms,50ms,0.05 (cheap, expensive, share of the expensive)."`
 	ScanCost float64 `default:"10" help:"How many times as long a scan takes."`
+	Costs    []int   `default:"1" placeholder:"N" help:"Costs of requests, drawn evenly. The strategy sees a request's cost, and the request takes that many times as long."`
 
 	Out string `placeholder:"FOLDER" help:"Folder of the results; by default reports/simulated-NAME. An earlier simulation there is replaced."`
 }
@@ -70,7 +71,7 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	service := &virtual.Service{
-		Work: c.Service.Distribution, ScanCost: c.ScanCost, Built: "loadtest " + version.Get().String(),
+		Work: c.Service.Distribution, ScanCost: c.ScanCost, Costs: slices.Compact(slices.Sorted(slices.Values(c.Costs))), Built: "loadtest " + version.Get().String(),
 	}
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
 		Binary: self, Dir: dir, Restart: true, Command: s.command, Simulator: service,
@@ -122,6 +123,8 @@ func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
 	switch {
 	case !(c.ScanCost > 0 && c.ScanCost <= 1e6):
 		return nil, fmt.Errorf("--scan-cost: %g is not above 0, at most 1000000", c.ScanCost)
+	case slices.ContainsFunc(c.Costs, func(n int) bool { return n < 1 || n > 1000 }):
+		return nil, fmt.Errorf("--costs: %v are not all 1 to 1000", c.Costs)
 	case c.Timeout < 0 || c.Timeout > time.Hour:
 		return nil, fmt.Errorf("--timeout: %v is not more than 0, at most 1h", c.Timeout)
 	}

@@ -85,6 +85,7 @@ func TestSimulate_Usage(t *testing.T) {
 		{"nodes: \"0\" is not a whole number from 1 to 10000", []string{"--strategies=fifo", "--nodes=0"}},
 		{"slow_node: \"0\" is not a speed", []string{"--strategies=fifo", "--slow-node=0"}},
 		{"--scan-cost", []string{"--strategies=fifo", "--scan-cost=0"}},
+		{"--costs: [1 0]", []string{"--strategies=fifo", "--costs=1,0"}},
 		{"--timeout", []string{"--strategies=fifo", "--timeout=-1s"}},
 		{"--service", []string{"--strategies=fifo", "--service=soon"}},
 		{"balance: \"best\" is not one of round-robin", []string{"--strategies=fifo", "--balance=best"}},

@@ -80,7 +80,7 @@ func stacks(k Kind, text string) *profile.Profile {
 
 const (
 	connection = " < spillway/internal/server.(*call).run < spillway/internal/httpfront.(*conn).serveOne < spillway/internal/httpfront.(*conn).tryRead"
-	worker     = " < spillway/strategies/dispatch.(*pool).work < sync.(*WaitGroup).Go.func1"
+	worker     = " < spillway/strategies/dispatch.(*workers).work < sync.(*WaitGroup).Go.func1"
 	inPebble   = "github.com/cockroachdb/pebble/v2"
 )
 
@@ -101,13 +101,13 @@ func TestAttribute(t *testing.T) {
 		{"so is sweeping", CPU,
 			"runtime.(*mspan).sweep < runtime.(*sweepLocked).sweep < runtime.(*mcache).nextFree < runtime.mallocgc < spillway/internal/executor.fill" + worker, GC},
 		{"a wake-up by the dispatcher is hand-over", CPU,
-			"runtime.futex < runtime.wakep < runtime.ready < runtime.systemstack < runtime.chansend1 < spillway/strategies/dispatch.(*pool).wakeOne" + connection, Queue},
+			"runtime.futex < runtime.wakep < runtime.ready < runtime.systemstack < runtime.chansend1 < spillway/strategies/dispatch.(*workers).wakeOne" + connection, Queue},
 		{"so is the wake-up of the connection", CPU,
 			"runtime.futex < runtime.ready < runtime.chansend1 < spillway/internal/httpfront.(*parker).signal < spillway/internal/httpfront.(*Exchange).Done" + worker, Queue},
 		{"the choice of what runs next is the scheduler's", CPU,
 			"runtime.futex < runtime.stopm < runtime.findRunnable < runtime.schedule < runtime.park_m < runtime.mcall", Scheduler},
 		{"a discipline is the queue", CPU,
-			"runtime.memmove < spillway/strategies.(*bounded).popNewest < spillway/strategies/dispatch.(*pool).take" + worker, Queue},
+			"runtime.memmove < spillway/strategies.(*bounded).popNewest < spillway/strategies/dispatch.(*workers).take" + worker, Queue},
 		{"a read of Pebble is work", CPU,
 			"cmpbody < " + inPebble + "/sstable.(*Reader).Get < " + inPebble + ".(*DB).Get < spillway/internal/store/pebble.(*Store).Get" + worker, Work},
 		{"so is a compaction", CPU,

@@ -93,7 +93,7 @@ func (s *simulation) submit(r *request) {
 	}
 	t := &r.task
 	t.Arrival, t.Submitted, t.Deadline = s.now, s.now, deadline
-	t.Priority, t.Client = strategies.Urgency(int(c.Priority)), w.client
+	t.Priority, t.Client, t.Cost = strategies.Urgency(int(c.Priority)), w.client, c.Cost
 	r.node = s.balancer.choose(w.client)
 	if w.measured {
 		s.open++

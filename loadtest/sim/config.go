@@ -102,6 +102,8 @@ type Class struct {
 	Service Distribution
 	// Priority is 0, the most important, to 7.
 	Priority uint8
+	// Cost is the Task.Cost that strategies see. Service has to go by it, if it should.
+	Cost int
 	// Timeout is when a client stops waiting for an answer, counted from its
 	// request's arrival; 0 is never.
 	Timeout time.Duration

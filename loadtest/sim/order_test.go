@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // reference is a queue so plain that it is right by looking at it: a slice of
@@ -42,7 +44,31 @@ var references = map[string]reference{
 	"fifo":        {oldest, newest},
 	"drop-oldest": {oldest, oldest},
 	"lifo":        {newest, oldest},
+	"mpmc":        {oldest, newest},
 	"priority":    {mostImportant, leastImportant},
+}
+
+// unordered says why a strategy has no line in references.
+var unordered = map[string]string{
+	"adaptive-lifo": "the order changes with the length",
+	"auto":          "it goes by the objective",
+	"caller-runs":   "who finds no room runs beside the workers",
+	"codel":         "it sheds by the time",
+	"edf":           "the load tells no deadlines",
+	"fair":          "the load has one client",
+	"hybrid":        "the order changes each time",
+	"sharded":       "the order is that of each part",
+	"sync":          "nothing waits",
+	"unbounded":     "nobody is lost",
+}
+
+// Each strategy has a line in references, or a reason why not.
+func TestReferences_AreComplete(t *testing.T) {
+	t.Parallel()
+	for _, name := range strategies.Names() {
+		_, has := references[name]
+		require.NotEqual(t, has, unordered[name] != "", "%s needs a line in references, or in unordered", name)
+	}
 }
 
 // latencies returns how long each request takes, by its time; those that are lost

@@ -5,7 +5,7 @@ import (
 )
 
 // beginWriting reports whether another turn of writes may begin, and counts it.
-func (p *pool) beginWriting() bool {
+func (p *workers) beginWriting() bool {
 	if p.writing.Add(1) <= p.maxWriting.Load() {
 		return true
 	}
@@ -14,66 +14,64 @@ func (p *pool) beginWriting() bool {
 }
 
 // endWriting takes back what beginWriting has counted, after a turn or without one.
-func (p *pool) endWriting() { p.writing.Add(-1) }
+func (p *workers) endWriting() { counts(p.writing.Add(-1), "turns of writes") }
 
 // gate tells what a worker may take.
 type gate uint8
 
 const (
 	open   gate = iota // anything
-	narrow             // no write, as all who may are at one, which soon ends
-	shut               // no write, and nobody knows for how long
+	narrow             // no write: every write slot is taken, and one will be free soon
+	shut               // no write: Blocked says so, or the writes that run hang
 )
 
-// hang is how long a write runs that takes longer than any should.
+// hang is how long a turn of writes runs before it is said to hang.
 const hang = int64(10 * time.Millisecond)
 
-func (p *pool) gate() gate {
+func (p *workers) gate() gate {
 	switch {
-	case p.d.opts.Blocked(false):
+	case p.opts.Blocked(false):
 		return shut
 	case p.writing.Load() < p.maxWriting.Load():
 		return open
-	case p.d.Now()-p.wrote.Load() >= hang:
+	case p.Now()-p.wrote.Load() >= hang:
 		return shut
 	default:
 		return narrow
 	}
 }
 
-// mayBegin reports whether t can be run by a worker at once, without overtaking what
-// could be run as well.
-func (p *pool) mayBegin(t *Task) bool {
+// mayBegin reports whether a worker could begin t at once, and nothing waits that it could begin instead.
+func (p *workers) mayBegin(t *Task) bool {
 	g := p.gate()
-	return (g == open || !t.Write) && !p.runnableThrough(g) && (g != narrow || p.reads.Load() == 0)
+	return (g == open || !t.Write) && !p.readyThrough(g) && (g != narrow || p.reads.Load() == 0)
 }
 
-// runnable reports whether something waits that a worker could run.
-func (p *pool) runnable() bool { return p.runnableThrough(p.gate()) }
+// ready reports whether something waits that a worker could run.
+func (p *workers) ready() bool { return p.readyThrough(p.gate()) }
 
-func (p *pool) runnableThrough(g gate) bool {
-	if p.lines.continuations.len() > 0 {
+func (p *workers) readyThrough(g gate) bool {
+	if p.continuations.len() > 0 {
 		return true
 	}
 	switch g {
 	case open:
 		return p.waiting() > 0
 	case narrow:
-		return p.lines.requeued.len() > 0 && p.reads.Load() > 0
+		return p.ahead.len() > 0 && p.reads.Load() > 0
 	default:
 		return p.reads.Load() > 0
 	}
 }
 
-// watch has a worker woken if reads wait behind writes, and those that run turn out to
-// hang.
-func (p *pool) watch() {
+// watch has a worker woken after hang, if reads wait behind writes by then.
+func (p *workers) watch() {
 	if p.reads.Load() == 0 || p.watching.Swap(true) {
 		return
 	}
 	time.AfterFunc(time.Duration(hang), func() {
 		p.watching.Store(false)
-		p.wakeIfRunnable()
+		p.wake()
 		if p.idle.n.Load() > 0 {
 			p.watch()
 		}

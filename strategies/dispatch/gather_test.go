@@ -15,13 +15,13 @@ func TestGather_OneTurn(t *testing.T) {
 		s := newStage(t, Options{Strategy: "fifo", Workers: 4, MaxBatch: 3})
 		defer s.close()
 		// Nobody else runs until this goroutine waits.
-		s.pools[0].gathering.Add(1)
+		s.pools[0].lingering.Add(1)
 		for _, name := range []string{"b", "c", "d"} {
 			require.True(t, s.Submit(s.task(name, isWrite)))
 		}
 		synctest.Wait()
 		s.requireStarted()
-		s.pools[0].gathering.Add(-1)
+		s.pools[0].lingering.Add(-1)
 		s.submit("a", isWrite)
 		s.mu.Lock()
 		turns := slices.Clone(s.turns)
@@ -35,10 +35,10 @@ func TestGather_ReadsGoOn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newStage(t, Options{Strategy: "fifo", Workers: 2, MaxBatch: 3})
 		defer s.close()
-		s.pools[0].gathering.Add(1)
+		s.pools[0].lingering.Add(1)
 		s.submit("read")
 		s.requireStarted("read")
-		s.pools[0].gathering.Add(-1)
+		s.pools[0].lingering.Add(-1)
 	})
 }
 
@@ -48,7 +48,7 @@ func TestGather_Ends(t *testing.T) {
 		s := newStage(t, Options{Strategy: "fifo", Workers: 3, MaxBatch: 3})
 		defer s.close()
 		s.submit("slow", isWrite)
-		require.Zero(t, s.pools[0].gathering.Load())
+		require.Zero(t, s.pools[0].lingering.Load())
 		s.submit("b", isWrite)
 		s.requireStarted("slow", "b")
 	})

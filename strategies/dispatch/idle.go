@@ -3,11 +3,9 @@ package dispatch
 import (
 	"sync"
 	"sync/atomic"
-
-	"github.com/spillway-go/spillway/strategies"
 )
 
-// worker is what one of a pool's goroutines works with.
+// worker is what one of the goroutines of workers works with.
 type worker struct {
 	// wake carries what a worker off the idle stack is woken with: a task to
 	// run, or nil to look for one. It has room for one, and a worker is on the
@@ -23,11 +21,11 @@ type worker struct {
 
 	batch   []*Task  // the turn's tasks
 	bytes   int64    // their sizes, together
-	given   []given  // what was popped and shall not run
+	given   rejects  // what was popped and shall not run
 	lessons []lesson // what learners will be told of the turn
 	turns   uint     // counts turns, to time some of them
 	outcome Outcome  // how the turn has ended
-	stuck   uint32   // the pool's stuck.times when that was seen last
+	found   uint32   // limit.found when that was seen last
 
 	// Neighbours on the idle stack, and whether w is on it; guarded by the
 	// stack's mutex.
@@ -35,16 +33,10 @@ type worker struct {
 	idle         bool
 }
 
-// given is a task to be shed.
-type given struct {
-	task   *Task
-	reason strategies.Reason
-}
-
 // lesson is what a learner is told after a turn, but for the service time.
 type lesson struct {
-	learner strategies.CompletionObserver
-	waited  int64
+	queue  *queue
+	waited int64
 }
 
 // idleStack holds the workers that have nothing to do, the most recently idle
@@ -67,6 +59,18 @@ func (s *idleStack) push(w *worker) {
 	}
 	s.top = w
 	s.n.Add(1)
+	s.assertLocked()
+}
+
+// assertLocked checks that n is the length of the stack, and that its links agree.
+func (s *idleStack) assertLocked() {
+	if asserting {
+		n, above := int64(0), (*worker)(nil)
+		for w := s.top; w != nil; n, above, w = n+1, w, w.below {
+			assert(w.idle && w.above == above, "a worker on the stack is not idle, or not linked")
+		}
+		assert(n == s.n.Load(), "%d workers on the stack, of %d", n, s.n.Load())
+	}
 }
 
 // take returns the worker on top, or nil. The caller has to wake it.
@@ -106,4 +110,5 @@ func (s *idleStack) unlinkLocked(w *worker) {
 	}
 	w.above, w.below, w.idle = nil, nil, false
 	s.n.Add(-1)
+	s.assertLocked()
 }

@@ -111,7 +111,7 @@ func (l *dice) Service() int64 { return 1 }
 func newLearner(t *testing.T, o Options, limit int) (*stage, *teller) {
 	o.Strategy, o.Epoch = "fifo", time.Now().Add(-time.Hour)
 	s, l := newStage(t, o), &teller{limit: limit}
-	s.pools[0].learn(&learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
+	s.pools[0].limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
 	synctest.Wait()
 	return s, l
 }
@@ -209,7 +209,7 @@ func TestLearn_Observed(t *testing.T) {
 			s.submit(fmt.Sprint("slow", i))
 		}
 		s.requireBegun(8)
-		require.EqualValues(t, 8, s.pools[0].running.Load(), "as many as are needed")
+		require.EqualValues(t, 8, s.pools[0].count.Load(), "as many as are needed")
 		l.says(3)
 		s.end("slow0")
 		require.Empty(t, l.told())
@@ -269,13 +269,13 @@ func TestLearn_Options(t *testing.T) {
 	require.Equal(t, 1, learned.Min)
 	require.Equal(t, concurrency.DefaultMax, learned.Max)
 	require.Equal(t, learned.Limit, d.Gauge().Workers)
-	require.Zero(t, d.pools[0].running.Load(), "nobody needs a worker yet")
+	require.Zero(t, d.pools[0].count.Load(), "nobody needs a worker yet")
 	d.Close()
 }
 
 // lender returns a dispatcher of places, whose number is what a law says, and which notes
 // what it grants.
-func lender(t *testing.T, o Options, limit int) (d *Dispatcher, l *teller, granted func() []string) {
+func lender(t *testing.T, o Options, limit int) (d *Places, l *teller, granted func() []string) {
 	var mu sync.Mutex
 	var names []string
 	o.Strategy, o.Epoch, o.Workers = "fifo", time.Now().Add(-time.Hour), 1
@@ -284,10 +284,10 @@ func lender(t *testing.T, o Options, limit int) (d *Dispatcher, l *teller, grant
 		defer mu.Unlock()
 		names = append(names, t.Payload.(string))
 	}
-	d, err := Open(o)
+	d, err := Lend(o)
 	require.NoError(t, err)
 	l = &teller{limit: limit}
-	d.pools[0].learn(&learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
+	d.places.limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
 	return d, l, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -422,9 +422,7 @@ func TestLearn_PlacesObserved(t *testing.T) {
 		require.Equal(t, 50, g.Workers)
 		require.Equal(t, 30, g.Busy)
 		d.Answered(tasks[0], tasks[0].Began(), Dropped)
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 		require.Empty(t, l.told())
 		require.EqualValues(t, 1, d.Status().Learned.Dropped, "which needs no law")
 		require.Zero(t, d.Gauge().Busy)

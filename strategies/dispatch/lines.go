@@ -5,33 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// lines hold the tasks that wait elsewhere than in the discipline, each in the
-// order in which they came.
-type lines struct {
-	// mu is held by whoever puts a task into a line that it has popped from the
-	// discipline, from the pop on, so that Cancel finds the task in one place or
-	// the other.
-	mu sync.Mutex
-
-	// continuations go on with what they began in an earlier turn. There may be as
-	// many as there are submitters.
-	continuations line
-	// requeued are tasks that the discipline has given out and that no worker has
-	// begun. They go before those of the discipline.
-	requeued line
-	// held are writes that the discipline has given out while no write could be
-	// run. They go before those requeued.
-	held line
-}
-
-// waiting returns how many tasks wait for their first turn.
-func (l *lines) waiting() int { return l.requeued.len() + l.held.len() }
-
 // line holds tasks first-in first-out. Adding one, taking the first and taking one
 // out of the middle cost constant time. It touches nothing in a task: those of its
 // fields that disciplines use are guarded by their locks.
 type line struct {
 	n atomic.Int64 // how many there are; changes under mu
+	// sum counts those of several lines, nil if this one is alone.
+	sum *atomic.Int64
 
 	mu          sync.Mutex
 	ring        []*Task // of a power of two; nil where one was taken out
@@ -121,14 +101,31 @@ func (l *line) remove(t *Task) bool {
 
 func (l *line) putLocked(t *Task, at uint64) {
 	l.ring[at&l.maskLocked()] = t
+	_, twice := l.positions[t]
+	assert(!twice, "a task is in a line twice")
 	l.positions[t] = at
-	l.n.Add(1)
+	l.countLocked(1)
+	l.assertLocked()
 }
 
 func (l *line) takeLocked(t *Task, at uint64) {
 	l.ring[at&l.maskLocked()] = nil
 	delete(l.positions, t)
-	l.n.Add(-1)
+	l.countLocked(-1)
+	l.assertLocked()
+}
+
+func (l *line) countLocked(by int64) {
+	l.n.Add(by)
+	if l.sum != nil {
+		l.sum.Add(by)
+	}
+}
+
+func (l *line) assertLocked() {
+	if asserting {
+		assert(l.len() == len(l.positions) && l.next-l.first <= uint64(len(l.ring)), "%d tasks in a line, %d known, %d places", l.len(), len(l.positions), len(l.ring))
+	}
 }
 
 // makeRoomLocked closes the holes of a ring that is full, in one of twice the size if

@@ -49,7 +49,7 @@ func TestObjective_InTime(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				wrong := 0
 				granted := make(chan *Task, 1)
-				d, err := Open(Options{
+				d, err := Lend(Options{
 					Spec: proverSpec(t), Workers: 1, Timed: true, Grant: func(t *Task) { granted <- t },
 					Events: func(strategies.Spec) Events {
 						return Events{

@@ -15,7 +15,7 @@ import (
 
 // paused returns a dispatcher of places of which one has been given back, at which a pause of so
 // long has begun, and all tasks that asked for one.
-func paused(t *testing.T, limit, tasks int, pause time.Duration) (*Dispatcher, *teller, []*Task, func() []string) {
+func paused(t *testing.T, limit, tasks int, pause time.Duration) (*Places, *teller, []*Task, func() []string) {
 	d, l, granted := lender(t, Options{}, limit)
 	asked := acquire(d, tasks)
 	l.pauses(limit, pause)
@@ -49,9 +49,7 @@ func TestPause_Places(t *testing.T) {
 		l.pauses(4, 0)
 		d.Release(tasks[6])
 		require.Len(t, granted(), 4+4)
-		for _, task := range tasks[7:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[7:])
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -101,7 +99,7 @@ func TestPause_NothingWaits(t *testing.T) {
 		require.Equal(t, []string{"later"}, granted())
 		d.Release(task)
 		time.Sleep(time.Hour)
-		require.False(t, d.pools[0].stuck.watched.Load(), "no timer runs for ever")
+		require.False(t, d.places.limit.watched.Load(), "no timer runs for ever")
 	})
 }
 
@@ -118,9 +116,7 @@ func TestPause_Hangs(t *testing.T) {
 		require.Len(t, granted(), 2)
 		time.Sleep(time.Hour)
 		require.Len(t, granted(), 49, "the bound of the number")
-		for _, task := range tasks[1:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[1:])
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -134,11 +130,9 @@ func TestPause_Resize(t *testing.T) {
 		require.Empty(t, granted())
 		d.Resize(0)
 		require.Len(t, granted(), 1)
-		d.pools[0].learn(&learning{law: &teller{limit: 3}, bounds: concurrency.Options{Min: 1, Max: 50}})
+		d.places.limit.learn(&learning{law: &teller{limit: 3}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		require.Len(t, granted(), 3)
-		for _, task := range tasks[2:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[2:])
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -147,17 +141,17 @@ func TestPause_Resize(t *testing.T) {
 func TestPause_Outcomes(t *testing.T) {
 	const pause = time.Minute
 	for name, tt := range map[string]struct {
-		end  func(d *Dispatcher, t *Task)
+		end  func(d *Places, t *Task)
 		next time.Duration // when another begins
 	}{
-		"released": {func(d *Dispatcher, t *Task) { d.Release(t) }, pause},
-		"answered": {func(d *Dispatcher, t *Task) { d.Answered(t, t.Began(), Dropped) }, pause},
-		"answered, and released": {func(d *Dispatcher, t *Task) {
+		"released": {func(d *Places, t *Task) { d.Release(t) }, pause},
+		"answered": {func(d *Places, t *Task) { d.Answered(t, t.Began(), Dropped) }, pause},
+		"answered, and released": {func(d *Places, t *Task) {
 			d.Answered(t, t.Began(), Dropped)
 			time.Sleep(time.Second)
 			d.Release(t)
 		}, pause - time.Second},
-		"unmeasured": {func(d *Dispatcher, t *Task) {
+		"unmeasured": {func(d *Places, t *Task) {
 			d.Answered(t, t.Began(), Ignored)
 			d.Release(t)
 		}, 0},
@@ -195,22 +189,20 @@ func TestPause_OneEndsThatBeganBefore(t *testing.T) {
 		d.Release(tasks[1])
 		time.Sleep(time.Second)
 		require.Len(t, granted(), 1)
-		for _, task := range tasks[2:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[2:])
 	})
 }
 
 // Once a pause is over, what hangs is found as soon as before.
 func TestPause_ThenAllHang(t *testing.T) {
-	for name, over := range map[string]func(*Dispatcher, *teller, *Task){
-		"one that began before is good": func(d *Dispatcher, l *teller, t *Task) {
+	for name, over := range map[string]func(*Places, *teller, *Task){
+		"one that began before is good": func(d *Places, l *teller, t *Task) {
 			l.pauses(2, 0)
 			d.Release(t)
 		},
-		"the number is learned anew": func(d *Dispatcher, _ *teller, t *Task) {
+		"the number is learned anew": func(d *Places, _ *teller, t *Task) {
 			d.Release(t)
-			d.pools[0].learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
+			d.places.limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,9 +213,7 @@ func TestPause_ThenAllHang(t *testing.T) {
 				require.Len(t, granted(), 2)
 				time.Sleep(117 * time.Millisecond)
 				require.Len(t, granted(), 4)
-				for _, task := range tasks[2:] {
-					d.Release(task)
-				}
+				releaseAll(d, tasks[2:])
 			})
 		})
 	}
@@ -248,9 +238,7 @@ func TestPause_Status(t *testing.T) {
 		d.Answered(tasks[0], tasks[0].Began(), Good)
 		require.False(t, d.Status().Learned.Paused)
 		require.Equal(t, 10, d.Gauge().Busy)
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 	})
 }
 
@@ -276,7 +264,7 @@ func TestPause_Switch(t *testing.T) {
 		}}
 		require.NoError(t, d.SwitchTo(spec))
 		tasks := acquire(d, 5)
-		d.pools[0].measure(int64(time.Second))
+		d.places.measure(int64(time.Second))
 		l.pauses(2, time.Second)
 		d.Release(tasks[0])
 		d.Release(tasks[1])
@@ -331,7 +319,7 @@ func TestPause_Floor(t *testing.T) {
 		d, l, granted := lender(t, Options{}, 5)
 		defer d.Close()
 		d.Resize(1)
-		d.pools[0].learn(&learning{law: l, bounds: concurrency.Options{Min: 3, Max: 50}, floor: 3})
+		d.places.limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 3, Max: 50}, floor: 3})
 		tasks := acquire(d, 9)
 		require.Equal(t, 5, d.Gauge().Busy)
 		l.pauses(3, time.Second)
@@ -349,6 +337,6 @@ func TestPause_Floor(t *testing.T) {
 			require.Len(t, granted(), min(i-1, 4))
 		}
 		time.Sleep(time.Hour)
-		require.False(t, d.pools[0].stuck.watched.Load(), "no timer runs for ever")
+		require.False(t, d.places.limit.watched.Load(), "no timer runs for ever")
 	})
 }

@@ -2,82 +2,109 @@ package dispatch
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// places are what a pool has instead of workers, if those who submit tasks run them
-// themselves: see the package comment.
+// Places are lent to callers, who run their tasks themselves: whoever asks gets them at once or once it is its
+// turn, and gives them back. All methods are safe for concurrent use.
+type Places struct {
+	engine
+	places places
+	// leaving says that nothing new is granted a place any more.
+	leaving atomic.Bool
+}
+
+// places are so many of one kind, and the backlog of tasks that wait for some.
 type places struct {
+	backlog
+	gathering gathering
+
 	_ [64]byte
-	// free is how many nobody has. It is less than 0 after Resize has taken away some
-	// that were in use.
+	// free is how many nobody has. It is less than 0 after the limit has fallen below what is in use.
 	free atomic.Int64
-	// limit is how many there are. It changes under lines.mu.
-	limit atomic.Int64
 	// looks is how many more times a place that is given back while nothing waits has
 	// the discipline popped all the same, which so learns that there was nothing.
 	looks atomic.Int64
 	_     [64]byte
-
-	// The rest changes under lines.mu, which who gives places to tasks that waited holds.
-
-	// gatherer is the task whose turn it is and that has not got all of its places,
-	// and gathered how many it has. It is the first of the line requeued.
-	gatherer atomic.Pointer[Task]
-	gathered int64
-	// aside says that tasks behind the gatherer go before it for now, phase for how long
-	// it gathers, and then does not, and timer changes from one to the other.
-	aside bool
-	phase time.Duration
-	timer *time.Timer
 }
 
 const (
-	// firstPhase is how long a task gathers places before others may pass it, the
-	// first time.
-	firstPhase = 10 * time.Millisecond
-	// longestPhase is what firstPhase is doubled to at most. Who needs places of others
-	// that keep them for longer may have to wait until nobody else comes.
-	longestPhase = time.Minute
 	// idleLooks is how often after a push a discipline is told that nothing waits: what
 	// it learns from that, it has learned by then.
 	idleLooks = 1024
+	// unheld is how many places there are where nobody is to be held back.
+	unheld = 1 << 20
 )
+
+// Lend returns places. Options.Grant tells of those that are granted after a wait.
+func Lend(o Options) (*Places, error) {
+	if err := o.check(true); err != nil {
+		return nil, err
+	}
+	o.setDefaults()
+	p := &Places{engine: engine{opts: o}}
+	p.places.limit.unheld = unheld
+	p.places.init(&p.engine, &p.places, max(1, o.Workers))
+	if err := p.open(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
 
 // Acquire takes over t and reports whether it got its places at once. Otherwise Options.Grant
 // or t.Done is called for it, perhaps before Acquire returns; Cancel may give it up when its
-// time is over. The dispatcher must have Options.Grant.
-func (d *Dispatcher) Acquire(t *Task) bool {
-	d.inFlight.Add(1)
+// time is over.
+func (p *Places) Acquire(t *Task) bool {
+	p.inFlight.Add(1)
+	t.phase.becomes(true)
 	t.reset()
-	return d.pools[0].acquire(t, true)
+	if p.refusing.Load() || p.leaving.Load() {
+		p.places.active.Load().accept(t)
+		p.shed(t, strategies.ReasonDraining)
+		return false
+	}
+	if p.places.grantAtOnce(t) {
+		return true
+	}
+	p.places.arrive(t)
+	return false
 }
 
 // TryAcquire is Acquire without waiting. If t cannot get its places at once it stays the
 // caller's, and no event is told of it.
-func (d *Dispatcher) TryAcquire(t *Task) bool {
-	d.inFlight.Add(1)
+func (p *Places) TryAcquire(t *Task) bool {
+	p.inFlight.Add(1)
+	t.phase.becomes(true)
 	t.reset()
-	granted := d.pools[0].acquire(t, false)
+	granted := !p.refusing.Load() && !p.leaving.Load() && p.places.grantAtOnce(t)
 	if !granted {
-		d.left()
+		t.phase.becomes(false)
+		p.left()
 	}
 	return granted
 }
 
+// Cancel is that of Dispatcher. Only who has asked for the places of t may call it.
+func (p *Places) Cancel(t *Task, reason strategies.Reason) bool {
+	if !p.places.remove(t) {
+		return false
+	}
+	p.places.wake() // t may have gathered places
+	p.shed(t, reason)
+	return true
+}
+
 // Release gives back the places of t, which is the submitter's again.
-func (d *Dispatcher) Release(t *Task) {
-	p, n := t.queue.pool, t.granted
+func (p *Places) Release(t *Task) {
+	s, n := &p.places, t.granted
 	var now int64
 	if t.Started != 0 { // it had to wait, or was beyond the places
-		now = d.Now()
+		now = s.Now()
 		service := now - t.Started
-		p.measure(service)
-		if t.learner != nil {
-			t.learner.Completed(t.Started-t.Submitted, service, now)
-			t.learner = nil
+		s.measure(service)
+		if n > 0 {
+			t.queue.ended(t.Started-t.Submitted, service, now)
 		}
 	}
 	began := int64(0)
@@ -86,39 +113,37 @@ func (d *Dispatcher) Release(t *Task) {
 			began = -began
 		}
 		if now == 0 {
-			now = d.Now()
+			now = s.Now()
 		}
 	}
 	switch ended := t.ended.Load(); {
 	case ended == 0 && began != 0:
-		d.answered(t, began, now, Good)
+		s.answered(t, began, now, Good)
 	case ended > 0:
-		d.answered(t, 0, ended, Good)
+		s.answered(t, 0, ended, Good)
 	case ended < 0:
-		d.answered(t, 0, -ended, Dropped)
+		s.answered(t, 0, -ended, Dropped)
 	}
-	l := p.learning.Load()
-	if l != nil && n > 0 {
-		p.stuck.oneEnded(t.stuck)
-		now = p.measured(l, began, Good, now)
-		t.stuck = p.unstuck(l, t.stuck, n) // first, so that its places are not handed on
+	if n > 0 {
+		learned := s.limit.learning.Load() != nil
+		if learned {
+			t.found = s.limit.end(t.found, n, began, now, Good) // first, so that places are not handed on that are too many now
+		}
+		s.giveBack(n, now)
+		if learned {
+			s.limit.recount(t.found, n) // it may have been found stuck meanwhile
+		}
 	}
-	if n > 0 && !p.handOn(n, now) {
-		p.places.free.Add(n)
-		p.look(now)
-	}
-	if l != nil && n > 0 {
-		p.unstuck(l, t.stuck, n) // it may have been found stuck meanwhile
-	}
-	d.left()
+	t.phase.becomes(false)
+	p.left()
 }
 
 // Answered ends the time that is measured for t, which got its places when t.Began tells,
 // and says how the work ended. Without it Release ends the time, as Good.
 // The first of them counts. It does nothing if t has been released, and got its places
 // again, since t.Began was asked.
-func (d *Dispatcher) Answered(t *Task, began int64, how Outcome) {
-	p := d.pools[0]
+func (p *Places) Answered(t *Task, began int64, how Outcome) {
+	s := &p.places
 	if began == 0 || !t.began.CompareAndSwap(began, 0) {
 		return
 	}
@@ -128,24 +153,57 @@ func (d *Dispatcher) Answered(t *Task, began int64, how Outcome) {
 			how = Ignored
 		}
 	}
-	now := d.Now()
+	now := s.Now()
 	if how == Good {
 		t.ended.Store(now)
-		if t.alone.Load() && p.calm() {
-			d.opts.Objective.Answered(now - began)
+		if t.alone.Load() && s.limit.calm() {
+			s.opts.Objective.Answered(now - began)
 		}
 	} else {
 		t.ended.Store(-now)
 	}
-	if l := p.learning.Load(); l != nil && !p.active.Load().spec.Inline { // which has no places
-		p.measured(l, began, how, now)
+	if l := s.limit.learning.Load(); l != nil && !s.active.Load().spec.Inline { // which has no places
+		s.limit.sample(l, began, now, how)
 	}
 }
 
+// Leave has whatever comes from now on shed as draining. What waits goes on.
+func (p *Places) Leave() { p.leaving.Store(true) }
+
+// Close sheds all that waits or comes. What is held may still be given back.
+func (p *Places) Close() {
+	p.refusing.Store(true)
+	p.places.shedAll(strategies.ReasonDraining)
+	p.places.limit.close()
+}
+
+// assertLocked checks what holds under mu.
+func (s *places) assertLocked() {
+	if g := &s.gathering; asserting {
+		free, width := s.free.Load(), s.limit.width.Load()
+		assert(free+g.has <= width, "%d places free and %d gathered, of %d", free, g.has, width)
+		assert(g.has >= 0 && (g.has == 0 || g.active() && !g.aside), "%d places gathered; for a task: %t, aside: %t", g.has, g.active(), g.aside)
+		assert(!g.aside || g.active(), "others pass no task")
+	}
+}
+
+func (s *places) inUse() int { return s.limit.now() - int(s.free.Load()) }
+
+func (s *places) running() int { return s.inUse() - int(s.gathering.has) }
+
+func (s *places) toDo() int { return s.waiting() }
+
+func (s *places) ready() bool { return s.waiting() > 0 }
+
+// Tasks that wait for places need not be counted, nor kept from the queue.
+func (s *places) counted(*Task, int64) {}
+
+func (s *places) admits(*Task, *queue) bool { return true }
+
 // need returns how many places t takes: at most as many as there are but for those of tasks
 // that are stuck.
-func (p *pool) need(t *Task) int64 {
-	return max(1, min(int64(t.Places()), p.places.limit.Load()-p.stuck.n.Load()))
+func (s *places) need(t *Task) int64 {
+	return max(1, min(int64(t.Places()), s.limit.width.Load()-s.limit.stuck.Load()))
 }
 
 // claim takes n places, if so many are free.
@@ -175,37 +233,24 @@ func (s *places) claimUpTo(n int64) int64 {
 	}
 }
 
-// acquire grants t its places if it may go first, or submits it if it may wait.
-func (p *pool) acquire(t *Task, mayWait bool) bool {
-	q := p.active.Load()
-	if p.d.refusing.Load() || p.d.leaving.Load() {
-		if mayWait {
-			q.accept(t)
-			p.d.shed(t, strategies.ReasonDraining)
-		}
-		return false
-	}
-	switch {
-	case q.spec.Inline:
+// grantAtOnce grants t its places if enough are free, and nothing waits. It reports whether it has.
+func (s *places) grantAtOnce(t *Task) bool {
+	q := s.active.Load()
+	if q.spec.Inline {
 		t.granted = 0
-	case p.waiting() == 0 && p.places.free.Load() > 0:
-		t.granted, t.stuck = p.need(t), p.stuck.times.Load() // before they are in use
-		if !p.places.claim(t.granted) {
-			if mayWait {
-				p.arrive(t)
-			}
+	} else {
+		if s.free.Load() <= 0 || s.elsewhere.Load() != 0 || q.len() != 0 {
 			return false
 		}
-	default:
-		if mayWait {
-			p.arrive(t)
+		t.granted, t.found = s.need(t), s.limit.found.Load() // before they are in use
+		if !s.claim(t.granted) {
+			return false
 		}
-		return false
 	}
 	q.accept(t)
-	if l := p.learning.Load(); l != nil && t.granted > 0 || t.timed() {
-		now := max(1, p.d.Now())
-		t.begins(p.calm())
+	if l := s.limit.learning.Load(); l != nil && t.granted > 0 || t.timed() {
+		now := max(1, s.Now())
+		t.begins(s.limit.calm())
 		if t.measure(l, now); t.Arrival == 0 {
 			t.Arrival = now
 		}
@@ -214,250 +259,174 @@ func (p *pool) acquire(t *Task, mayWait bool) bool {
 	return true
 }
 
-// arrive submits t, which may have to wait.
-func (p *pool) arrive(t *Task) {
-	now := p.d.Now()
+// arrive has t wait, or be shed.
+func (s *places) arrive(t *Task) {
+	now := s.Now()
 	if t.Arrival == 0 {
 		t.Arrival = now
 	}
-	p.submitWaiting(t, now)
+	t.Submitted = now
+	q := s.enter()
+	q.accept(t)
+	if s.refusing.Load() {
+		q.leave()
+		s.shed(t, strategies.ReasonDraining)
+		return
+	}
+	if s.looks.Load() != idleLooks {
+		s.looks.Store(idleLooks)
+	}
+	v := q.push(t, now) // if it is queued, t belongs to others from here on
+	q.leave()
+	s.wake() // whatever the verdict: places may be free since
+	s.settle(q, t, &v, now)
 }
 
-// look is what a worker does that has become free: it takes what is next or, if nothing
-// waits, lets the discipline know.
-func (p *pool) look(now int64) {
-	waits := p.waiting() > 0 || p.places.gathering()
-	if !waits && p.places.looks.Load() <= 0 {
+// runInline grants t a place beyond the limit.
+func (s *places) runInline(q *queue, t *Task, now int64) (waits bool) {
+	if t.expired(now) {
+		s.shed(t, strategies.ReasonExpired)
+		return false
+	}
+	s.beganAtOnce(q, t, now)
+	t.granted = 0
+	s.opts.Grant(t)
+	return false
+}
+
+// giveBack gives n places to those whose turn it is, without their being free in between, which would cost more and
+// let others take them. It frees what nobody needs. Now may be 0.
+func (s *places) giveBack(n, now int64) {
+	if s.free.Load() <= 0 && s.waiting() > 0 {
+		if now == 0 {
+			now = s.Now()
+		}
+		granted, taken := s.grantOne(n, now)
+		if granted && s.free.Load() <= 0 {
+			return
+		}
+		if taken {
+			n = 0
+		}
+	}
+	if n > 0 {
+		s.free.Add(n)
+	}
+	s.look(now)
+}
+
+// look grants what is free to those whose turn it is or, if nothing waits, lets the discipline know that somebody
+// has looked, as a worker does that becomes free. Now may be 0.
+func (s *places) look(now int64) {
+	// Who waits is in flight as well, beside the one that gives its places back.
+	waits := s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active())
+	if !waits && s.looks.Load() <= 0 {
 		return
 	}
 	if now == 0 {
-		now = p.d.Now()
+		now = s.Now()
 	}
 	if waits {
-		p.grant(now)
+		s.grant(now)
 		return
 	}
-	p.places.looks.Add(-1)
-	p.grantOne(now)
+	s.looks.Add(-1)
+	s.grantOne(0, now)
 }
 
-// handOn gives the n places that somebody gives back to the task whose turn it is, without
-// their being free in between, which would cost more and let others take them. It does
-// nothing, and reports so, if none waits or too many places are in use. Now may be 0.
-func (p *pool) handOn(n, now int64) bool {
-	s := p.places
-	if p.waiting() == 0 {
-		return false
+// wake grants what is free to those whose turn it is.
+func (s *places) wake() {
+	if s.free.Load() > 0 || s.gathering.active() {
+		s.grant(s.Now())
 	}
-	if now == 0 {
-		now = p.d.Now()
-	}
-	var w worker // to note what is given up
-	p.lines.mu.Lock()
-	if s.aside || s.free.Load() < 0 { // or Resize has taken away more than were free
-		p.lines.mu.Unlock()
-		return false
-	}
-	s.gathered += n
-	t := p.nextGrantLocked(&w, now)
-	if s.gathered > 0 && !s.gathering() { // nothing waited after all
-		s.endGathering()
-	}
-	p.lines.mu.Unlock()
-	p.giveUp(&w)
-	if t != nil {
-		p.begin(t, now)
-	}
-	if t == nil || s.free.Load() > 0 {
-		p.look(now)
-	}
-	return true
 }
 
-// gathering reports whether a task has some of its places and waits for others.
-func (s *places) gathering() bool { return s.gatherer.Load() != nil }
-
-// grant gives what is free to those whose turn it is.
-func (p *pool) grant(now int64) {
-	for p.places.free.Load() > 0 && p.waiting() > 0 || p.places.gathering() {
-		if !p.grantOne(now) {
+// grant is wake, at that time.
+func (s *places) grant(now int64) {
+	for s.free.Load() > 0 && s.waiting() > 0 || s.gathering.active() {
+		if granted, _ := s.grantOne(0, now); !granted {
 			return
 		}
 	}
 }
 
-// grantOne grants the next task its places, if enough are free. It reports whether it
-// did.
-//
-// No wake-up is lost: see the package comment. What a submitter does after its push is
-// to look at free, and free was raised before this looks for what was pushed.
-func (p *pool) grantOne(now int64) bool {
-	var w worker // to note what is given up
-	p.lines.mu.Lock()
-	t := p.nextGrantLocked(&w, now)
-	p.lines.mu.Unlock()
-	p.giveUp(&w)
-	if t != nil {
-		p.begin(t, now)
+// grantOne grants the next task its places, if those that are free and n more are enough. It reports whether it did,
+// and whether it has taken the n: not if too many places are in use, or if others may pass the task that gathers.
+func (s *places) grantOne(n, now int64) (granted, taken bool) {
+	var out rejects
+	s.mu.Lock()
+	if n > 0 && (s.gathering.aside || s.free.Load() < 0) {
+		s.mu.Unlock()
+		return false, false
 	}
-	return t != nil
+	s.gathering.has += n
+	t := s.nextLocked(&out, now)
+	if s.gathering.has > 0 && !s.gathering.active() { // nothing waited after all
+		s.stopGathering()
+	}
+	s.assertLocked()
+	s.mu.Unlock()
+	s.shedRejects(&out)
+	if t == nil {
+		return false, true
+	}
+	t.measure(s.limit.learning.Load(), now)
+	t.queue.began(t, now, true)
+	s.opts.Grant(t)
+	return true, true
 }
 
-// begin tells t that it has its places.
-func (p *pool) begin(t *Task, now int64) {
-	t.Started = now
-	t.measure(p.learning.Load(), now)
-	waited := max(0, now-t.Submitted)
-	q := t.queue
-	q.eventsOf(t).Started(time.Duration(waited))
-	if q.turns != nil {
-		q.turns.TurnBegan(now)
+// nextLocked returns the next task that has got its places, nil if none has.
+func (s *places) nextLocked(out *rejects, now int64) *Task {
+	g := &s.gathering
+	first := s.ahead.front()
+	for first != nil && first.expired(now) {
+		s.takeLocked(first, &s.ahead)
+		out.add(first, strategies.ReasonExpired)
+		first = s.ahead.front()
 	}
-	t.learner = q.learner
-	p.d.opts.Grant(t)
-}
-
-// nextGrantLocked returns the next task that has got its places, nil if none has. It
-// holds lines.mu.
-func (p *pool) nextGrantLocked(w *worker, now int64) *Task {
-	s, set := p.places, &p.lines.requeued
-	first := set.front()
-	for first != nil && p.expired(first, now) {
-		p.takeRequeued(first)
-		w.given = append(w.given, given{first, strategies.ReasonExpired})
-		first = set.front()
+	if t := g.task.Load(); t != nil && t != first { // it has been given up
+		s.stopGathering()
 	}
-	if g := s.gatherer.Load(); g != nil && g != first { // it has been given up
-		s.endGathering()
-	}
-	if s.aside {
-		return p.nextAsideLocked(w, first, now)
+	if g.aside {
+		return s.nextAsideLocked(out, first, now)
 	}
 	t := first
 	if t == nil {
-		if t = p.pop(w, now); t == nil {
+		if t = s.pop(now, out); t == nil {
 			return nil
 		}
 	}
-	need := p.need(t)
-	s.gathered += s.claimUpTo(need - s.gathered)
-	if s.gathered < need {
+	need := s.need(t)
+	g.has += s.claimUpTo(need - g.has)
+	if g.has < need {
 		if t != first {
-			p.await(t)
-			set.pushFront(t)
+			s.ahead.pushFront(t)
 		}
-		if s.gatherer.Load() == nil {
-			s.beginGathering(t, t.Places() > 1, p.changePhase)
+		if !g.active() {
+			g.start(t, s.changePhase)
 		}
 		return nil
 	}
 	if t == first {
-		p.takeRequeued(t)
+		s.takeLocked(t, &s.ahead)
 	}
-	t.granted, t.stuck = need, p.stuck.times.Load()
-	if s.gathered -= need; s.gathered != 0 || s.gathering() {
-		s.endGathering()
+	t.granted, t.found = need, s.limit.found.Load()
+	if g.has -= need; g.has != 0 || g.active() {
+		s.stopGathering()
 	}
 	return t
 }
 
-// nextAsideLocked is nextGrantLocked while others may pass the first task, which gathers.
-func (p *pool) nextAsideLocked(w *worker, first *Task, now int64) *Task {
-	s, set := p.places, &p.lines.requeued
-	fits := func(t *Task) bool {
-		t.granted, t.stuck = p.need(t), p.stuck.times.Load()
-		return !p.expired(t, now) && s.claim(t.granted)
-	}
-	if t := set.find(fits); t != nil {
-		p.takeRequeued(t)
-		if t == first {
-			s.endGathering()
-		}
-		return t
-	}
-	for s.free.Load() > 0 && int64(set.len()) <= s.lookahead() {
-		t := p.pop(w, now)
-		if t == nil || fits(t) {
-			return t
-		}
-		p.setAsideLocked(t, set)
-	}
-	return nil
+// allow frees what was gathered as well, as it may be more than can be needed now.
+func (s *places) allow(from, to int) {
+	s.free.Add(int64(to-from) + s.gathering.drop())
 }
 
-// lookahead returns how many tasks that do not fit may be passed, beside the one that
-// gathers: they leave the discipline, and so the order that it would keep them in with
-// what comes later. The longer that task waits the more, so that they hold up nobody for
-// ever.
-func (s *places) lookahead() int64 {
-	return s.limit.Load() * int64(s.phase/firstPhase)
-}
+func (s *places) allowed(int, int) { s.grant(s.Now()) }
 
-func (p *pool) takeRequeued(t *Task) {
-	p.lines.requeued.remove(t)
-	p.unawait(t)
-}
-
-// beginGathering has t keep what places it gets until they are enough. If others could
-// make use of those, they may pass it after a while.
-func (s *places) beginGathering(t *Task, bounded bool, change func()) {
-	s.gatherer.Store(t)
-	if !bounded {
-		return
-	}
-	s.phase = firstPhase
-	if s.timer == nil {
-		s.timer = time.AfterFunc(s.phase, change)
-	} else {
-		s.timer.Reset(s.phase)
-	}
-}
-
-// endGathering gives back what was gathered.
-func (s *places) endGathering() {
-	s.free.Add(s.gathered)
-	s.gatherer.Store(nil)
-	s.gathered, s.aside = 0, false
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-}
-
-// changePhase lets others pass the task that gathers places, for as long as it has
-// gathered, or has it gather for twice as long as the last time: so it is granted in the
-// end if those who have places give them back, and others go on if they do not.
-func (p *pool) changePhase() {
-	s := p.places
-	p.lines.mu.Lock()
-	if s.gathering() {
-		if s.aside {
-			s.phase = min(2*s.phase, longestPhase)
-		} else {
-			s.free.Add(s.gathered)
-			s.gathered = 0
-		}
-		s.aside = !s.aside
-		s.timer.Reset(s.phase)
-	}
-	p.lines.mu.Unlock()
-	p.grant(p.d.Now())
-}
-
-// makeRoomAside gives up the last of those that wait behind the task that gathers places,
-// if with them more tasks wait than may.
-func (p *pool) makeRoomAside(q *queue) {
-	for p.places.gathering() && p.lines.requeued.len() > 1 {
-		p.lines.mu.Lock()
-		var t *Task
-		if n := p.lines.requeued.len() - 1; n > 0 && q.full(n-1) {
-			if t = p.lines.requeued.popBack(); t != nil {
-				p.unawait(t)
-			}
-		}
-		p.lines.mu.Unlock()
-		if t == nil {
-			return
-		}
-		p.d.shed(t, strategies.ReasonFull)
-	}
+// shedAll sheds all that waits.
+func (s *places) shedAll(reason strategies.Reason) {
+	s.shedWaiting(reason)
+	s.grant(s.Now()) // what was gathered is free again
 }

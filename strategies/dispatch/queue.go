@@ -2,13 +2,17 @@ package dispatch
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// queue is one discipline in use.
+// queue is one discipline in use. All its methods are called here, and their answers checked: a third party may have
+// written it. A panic of a method ends in the call that met it: guard recovers, and the call answers what is noted at
+// it. So a caller may hold a lock. What the discipline had in its hands then may be lost in it; Cancel gives that up.
 type queue struct {
 	spec       strategies.Spec
 	byName     bool // spec is the registered one of its name
@@ -16,35 +20,69 @@ type queue struct {
 	remover    strategies.Remover            // nil if the discipline is none
 	learner    strategies.CompletionObserver // nil if the discipline is none
 	turns      strategies.TurnObserver       // nil if the discipline is none
-	events     Events
-	pool       *pool
+	events     *Events
+	backlog    *backlog
+	madeFor    int // the limit of the backlog then
 
-	// former are the events of the strategies that were active before, by name, for
-	// tasks that a switch has moved here.
-	former map[string]Events
-
-	// entering counts the submitters that have chosen this queue and not yet
-	// returned from Push.
-	entering atomic.Int64
-	// accused is set once the discipline was found to break a rule.
-	accused atomic.Bool
+	entering atomic.Int64 // the submitters that have chosen this queue and not yet returned from Push
+	accused  atomic.Bool  // the discipline was found to break a rule
+	panicked atomic.Bool  // a method of the discipline has panicked
 }
 
-func newQueue(p *pool, spec strategies.Spec, d strategies.Discipline, events Events) *queue {
-	q := &queue{spec: spec, discipline: d, events: events, pool: p}
-	q.remover, _ = d.(strategies.Remover)
-	q.learner, _ = d.(strategies.CompletionObserver)
-	q.turns, _ = d.(strategies.TurnObserver)
-	return q
-}
-
-// eventsOf returns whom to tell of t, which waits or waited in q: those of the
-// strategy that it was submitted to.
-func (q *queue) eventsOf(t *Task) Events {
-	if t.Strategy == q.spec.Name {
-		return q.events
+// newQueue has spec make a discipline of b.
+func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q *queue, err error) {
+	q = &queue{spec: spec, byName: byName, events: events, backlog: b, madeFor: b.limit.now()}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("strategy %q: New panicked: %v", spec.Name, p)
+		}
+	}()
+	q.discipline = spec.New(strategies.Config{
+		Capacity: spec.CapacityOr(b.opts.Capacity), Workers: max(1, q.madeFor), Objective: b.opts.Objective, Observe: b.observe.Load(),
+	})
+	if q.discipline == nil {
+		return nil, fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
 	}
-	return q.former[t.Strategy]
+	q.remover, _ = q.discipline.(strategies.Remover)
+	q.learner, _ = q.discipline.(strategies.CompletionObserver)
+	q.turns, _ = q.discipline.(strategies.TurnObserver)
+	return q, nil
+}
+
+// guard recovers from a panic of a method of the discipline, whose answer is the other one then. It is deferred.
+func guard[T any](q *queue, method string, answer *T, instead T) {
+	if p := recover(); p != nil {
+		q.panics(method, p)
+		*answer = instead
+	}
+}
+
+func (q *queue) panics(method string, with any) {
+	q.panicked.Store(true)
+	q.accuse(fmt.Sprintf("%s panicked: %v", method, with))
+}
+
+// nothing is the answer of a method that has none.
+type nothing struct{}
+
+// len returns how many tasks wait in the discipline. If it panics, some may.
+func (q *queue) len() (n int) {
+	returned := false
+	defer func() {
+		if !returned { // costs less than guard, and len is called often
+			q.panics("Len", recover())
+			n = 1
+		}
+	}()
+	n = q.discipline.Len()
+	returned = true
+	return n
+}
+
+// cap returns how many may wait. If the discipline panics, it is not held to any.
+func (q *queue) cap() (n int) {
+	defer guard(q, "Cap", &n, strategies.Unbounded)
+	return q.discipline.Cap()
 }
 
 // verdict is a strategies.Verdict that was checked.
@@ -58,10 +96,10 @@ type verdict struct {
 // push offers t to the discipline and checks the verdict.
 func (q *queue) push(t *Task, now int64) verdict {
 	// Counted before it can be popped, so that never fewer are counted than wait.
-	q.pool.await(t)
+	q.backlog.served.counted(t, 1)
 	t.Owner = t
 	t.held.Store(true)
-	answer := q.discipline.Push(&t.Task, now)
+	answer := q.offer(t, now)
 	v := verdict{outcome: answer.Outcome, reason: answer.Reason}
 	if v.outcome > strategies.CallerRuns {
 		q.accuse(fmt.Sprintf("Push answered the outcome %d, which is none", v.outcome))
@@ -73,7 +111,7 @@ func (q *queue) push(t *Task, now int64) verdict {
 	}
 	if v.outcome != strategies.Queued {
 		t.held.Store(false)
-		q.pool.unawait(t)
+		q.backlog.served.counted(t, -1)
 	}
 	if answer.Displaced != nil {
 		v.displacement = answer.Displacement()
@@ -92,10 +130,19 @@ func (q *queue) push(t *Task, now int64) verdict {
 	return v
 }
 
+// offer calls Push. If that panics, the task is turned away.
+func (q *queue) offer(t *Task, now int64) (v strategies.Verdict) {
+	defer guard(q, "Push", &v, strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull})
+	return q.discipline.Push(&t.Task, now)
+}
+
 // pop takes the next task from the discipline and checks the answer.
 func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) {
 	for range maxWrongPops {
-		popped, what, reason := q.discipline.Pop(now)
+		popped, what, reason := q.take(now)
+		if popped == nil && what == panicked {
+			continue // there may be others
+		}
 		if popped == nil {
 			if what == strategies.Run || what == strategies.Shed {
 				q.accuse("Pop answered that there is a task, and returned none")
@@ -120,9 +167,19 @@ func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) 
 	return nil, strategies.Empty, strategies.ReasonNone
 }
 
-// maxWrongPops is how often a discipline may return a task that is not its own before
-// it is taken for empty.
-const maxWrongPops = 64
+// take calls Pop. If that panics, it answers panicked.
+func (q *queue) take(now int64) (t *strategies.Task, what strategies.PopResult, reason strategies.Reason) {
+	defer guard(q, "Pop", &what, panicked)
+	return q.discipline.Pop(now)
+}
+
+const (
+	// panicked is what take answers for a Pop that panicked.
+	panicked strategies.PopResult = math.MaxUint8
+	// maxWrongPops is how often a Pop may panic, or return a task that is not the discipline's own, before the
+	// discipline is taken for empty.
+	maxWrongPops = 64
+)
 
 // givenUp returns the task that the discipline has given up, nil if that was not its to
 // give.
@@ -132,7 +189,7 @@ func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
 		q.accuse(how + " a task that it did not hold")
 		return nil
 	}
-	q.pool.unawait(t)
+	q.backlog.served.counted(t, -1)
 	q.tellWouldShed(t)
 	return t
 }
@@ -144,43 +201,53 @@ func (q *queue) tellWouldShed(t *Task) {
 		t.WouldShed = strategies.ReasonNone
 		switch {
 		case r == strategies.ReasonLate && q.spec.ByObjective:
-			t.probe = !q.pool.d.observe.Load()
+			t.probe = !q.backlog.observe.Load()
 		case t.Spared == strategies.ReasonNone:
 			t.Spared = r
-			q.eventsOf(t).WouldShed(r)
+			t.events.WouldShed(r)
 		}
 	}
 }
 
-// remove takes t out of the discipline, if that can.
+// remove takes t out of the discipline, if that can. From one that has panicked it is taken all the same: the
+// discipline may have lost it, and if it gives t up later, that is found.
 func (q *queue) remove(t *Task) bool {
-	if q.remover == nil || !q.remover.Remove(&t.Task) {
+	if q.takeOut(t) || q.panicked.Load() && t.held.Load() {
+		return q.givenUp(&t.Task, "Remove took out") != nil
+	}
+	return false
+}
+
+// takeOut calls Remove. If that panics, t was not there.
+func (q *queue) takeOut(t *Task) (removed bool) {
+	if q.remover == nil {
 		return false
 	}
-	return q.givenUp(&t.Task, "Remove took out") != nil
+	defer guard(q, "Remove", &removed, false)
+	return q.remover.Remove(&t.Task)
 }
 
 // accuse tells, once, that the discipline breaks a rule.
 func (q *queue) accuse(rule string) {
 	if !q.accused.Swap(true) {
-		q.pool.d.opts.Broken(q.spec.Name, rule)
+		q.backlog.opts.Broken(q.spec.Name, rule)
 	}
 }
 
 // enter returns the active queue. No switch from it to another returns until
 // leave.
-func (p *pool) enter() *queue {
+func (b *backlog) enter() *queue {
 	for {
-		q := p.active.Load()
+		q := b.active.Load()
 		q.entering.Add(1)
-		if p.active.Load() == q {
+		if b.active.Load() == q {
 			return q
 		}
 		q.leave()
 	}
 }
 
-func (q *queue) leave() { q.entering.Add(-1) }
+func (q *queue) leave() { counts(q.entering.Add(-1), "submitters enter") }
 
 // awaitEntering returns when no submitter is on its way into q. None blocks on
 // that way, so this does not take long.
@@ -188,4 +255,54 @@ func (q *queue) awaitEntering() {
 	for q.entering.Load() != 0 {
 		runtime.Gosched()
 	}
+}
+
+// accept marks t as submitted to q.
+func (q *queue) accept(t *Task) {
+	if t.queue != q || t.events != q.events { // which costs less than to store them
+		t.Strategy, t.queue, t.events = q.spec.Name, q, q.events
+	}
+	q.events.Submitted()
+}
+
+// began tells that t, which has waited, begins to run: first if no other of its turn has begun before it.
+func (q *queue) began(t *Task, now int64, first bool) {
+	t.Started = now
+	t.events.Started(time.Duration(max(0, now-t.Submitted)))
+	if first && q.turns != nil {
+		defer guard(q, "TurnBegan", new(nothing), nothing{})
+		q.turns.TurnBegan(now)
+	}
+}
+
+// ended tells a discipline that learns of a task that was popped here and has run.
+func (q *queue) ended(waited, service, now int64) {
+	if q.learner != nil {
+		defer guard(q, "Completed", new(nothing), nothing{})
+		q.learner.Completed(max(0, waited), service, now)
+	}
+}
+
+// resize tells the discipline of the number of workers.
+func (q *queue) resize(n int) {
+	if r, ok := q.discipline.(strategies.Resizer); ok {
+		defer guard(q, "Resize", new(nothing), nothing{})
+		r.Resize(max(1, n))
+	}
+}
+
+// measured returns what the discipline has measured, if it tells.
+func (q *queue) measured() (m strategies.Measured) {
+	if by, ok := q.discipline.(strategies.Measurer); ok {
+		defer guard(q, "Measured", &m, strategies.Measured{})
+		m = by.Measured()
+	}
+	return m
+}
+
+// full reports whether q has no room beside so many tasks that wait elsewhere. A
+// strategy without a queue has no bound either.
+func (q *queue) full(elsewhere int) bool {
+	c := q.cap()
+	return c > 0 && q.len()+elsewhere >= c
 }

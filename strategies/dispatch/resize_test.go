@@ -60,20 +60,20 @@ func TestResize_IdleWorkers(t *testing.T) {
 			s.Resize(n)
 			synctest.Wait()
 		}
-		require.EqualValues(t, 5, p.running.Load())
+		require.EqualValues(t, 5, p.count.Load())
 		resize(2)
-		require.EqualValues(t, 2, p.running.Load())
+		require.EqualValues(t, 2, p.count.Load())
 		require.EqualValues(t, 2, p.idle.n.Load())
 		resize(8)
-		require.EqualValues(t, 2, p.running.Load(), "nobody needs them yet")
+		require.EqualValues(t, 2, p.count.Load(), "nobody needs them yet")
 		for i := range 6 {
 			s.submit(fmt.Sprint("slow", i))
 		}
-		require.EqualValues(t, 6, p.running.Load())
+		require.EqualValues(t, 6, p.count.Load())
 		s.requireBegun(6)
 		s.end("slow0")
 		resize(1)
-		require.EqualValues(t, 5, p.running.Load(), "those at work, and not the idle one")
+		require.EqualValues(t, 5, p.count.Load(), "those at work, and not the idle one")
 	})
 }
 
@@ -90,7 +90,7 @@ func TestResize_InPlace(t *testing.T) {
 		s.end("slow1")
 		s.end("slow2")
 		p := s.pools[0]
-		require.EqualValues(t, 1, p.running.Load())
+		require.EqualValues(t, 1, p.count.Load())
 		require.EqualValues(t, 1, p.idle.n.Load())
 		s.submit("last")
 		s.requireEnded("slow1", "slow2", "last")
@@ -114,7 +114,7 @@ func TestResize_WhoLeavesPassesTheWordOn(t *testing.T) {
 			s.Resize(1)
 		}, ignore)
 		s.end("slow-1")
-		require.EqualValues(t, 1, p.running.Load())
+		require.EqualValues(t, 1, p.count.Load())
 		s.submit("a")
 		s.submit("b")
 		s.requireStarted("slow-1", "slow-2")

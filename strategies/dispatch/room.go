@@ -2,73 +2,62 @@ package dispatch
 
 import "github.com/spillway-go/spillway/strategies"
 
-// full reports whether q has no room beside so many tasks that wait elsewhere. A
-// strategy without a queue has no bound either.
-func (q *queue) full(elsewhere int) bool {
-	c := q.discipline.Cap()
-	return c > 0 && q.discipline.Len()+elsewhere >= c
-}
-
-// heldUp reports whether there is no room for t in q beside what waits elsewhere: not
-// for a write beside those that cannot be begun, nor for a read beside reads alone.
-func (p *pool) heldUp(t *Task, q *queue) bool {
-	elsewhere, held := p.lines.waiting(), p.lines.held.len()
+// admits reports whether there is room for t in q beside what waits elsewhere. A write finds none beside writes
+// that cannot be begun, a read none beside reads alone.
+func (p *workers) admits(t *Task, q *queue) bool {
+	elsewhere, held := int(p.elsewhere.Load()), p.held.len()
 	switch {
 	case elsewhere == 0 || !q.full(elsewhere):
-		return false
+		return true
 	case t.Write:
-		return held > 0 || p.d.opts.Blocked(false)
+		return held == 0 && !p.opts.Blocked(false)
 	default:
-		return held == 0 && p.d.opts.Blocked(false) && int(p.reads.Load()) >= q.discipline.Len()+elsewhere
+		return held > 0 || int(p.reads.Load()) < q.len()+elsewhere || !p.opts.Blocked(false)
 	}
 }
 
-// giveWay holds a write that waits in q and cannot be begun, if as many tasks wait as
-// may. It reports whether there is more room in q then.
-func (p *pool) giveWay(q *queue, now int64) bool {
-	if !q.full(p.lines.waiting()) || int(p.reads.Load()) >= q.discipline.Len()+p.lines.requeued.len() || !p.d.opts.Blocked(false) {
-		return false // or no write may be among those in q
+// giveWay makes room in q for a read: if q is full and no write can begin, it takes the next write out of q and holds
+// it. It reports whether there is more room in q then.
+func (p *workers) giveWay(q *queue, now int64) bool {
+	if !q.full(int(p.elsewhere.Load())) || int(p.reads.Load()) >= q.len()+p.ahead.len() || !p.opts.Blocked(false) {
+		return false // there is room, or q holds reads alone, or its writes can begin
 	}
-	var w worker // to note what is given up
-	defer p.giveUp(&w)
-	p.lines.mu.Lock()
-	defer p.lines.mu.Unlock()
+	var out rejects
+	defer p.shedRejects(&out)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for {
-		switch t := p.pop(&w, now); {
+		switch t := p.pop(now, &out); {
 		case t == nil:
-			return len(w.given) > 0
+			return len(out) > 0
 		case t.Write:
-			p.setAsideLocked(t, &p.lines.held)
+			p.setAsideLocked(t, &p.held)
 			return true
 		default: // its turn is before that of the write
-			p.setAsideLocked(t, &p.lines.requeued)
+			p.setAsideLocked(t, &p.ahead)
 		}
 	}
 }
 
-// makeRoom gives up the oldest writes that are held, if with them more tasks wait
-// than may. A queue that others push to meanwhile is theirs to look after.
-func (p *pool) makeRoom(q *queue, now int64) {
-	if p.places != nil {
-		p.makeRoomAside(q)
-		return
-	}
-	for elsewhere := p.lines.waiting(); elsewhere > 0 && q.full(elsewhere-1); elsewhere = p.lines.waiting() {
-		if p.lines.held.len() == 0 {
+// makeRoom sheds the oldest held writes as long as more tasks wait than the capacity of q. What is pushed meanwhile
+// is looked after by who pushes it.
+func (p *workers) makeRoom(q *queue, now int64) {
+	for elsewhere := int(p.elsewhere.Load()); elsewhere > 0 && q.full(elsewhere-1); elsewhere = int(p.elsewhere.Load()) {
+		if p.held.len() == 0 {
 			if !p.giveWay(q, now) {
 				return
 			}
 			continue
 		}
-		// One at a time, or several would give up more than must be.
-		p.lines.mu.Lock()
+		// Under the lock, one at a time, so that several who make room do not shed too many.
+		p.mu.Lock()
 		var t *Task
-		if q.full(p.lines.waiting() - 1) {
-			t = p.lines.held.pop()
+		if q.full(int(p.elsewhere.Load()) - 1) {
+			t = p.held.pop()
 		}
-		p.lines.mu.Unlock()
+		p.mu.Unlock()
 		if t != nil {
-			p.d.shed(t, strategies.ReasonFull)
+			p.shed(t, strategies.ReasonFull)
 		}
 	}
 }

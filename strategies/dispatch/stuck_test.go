@@ -62,12 +62,21 @@ func TestStuck_Places(t *testing.T) {
 }
 
 // acquire asks for so many places, one for each task. The names of these are numbers.
-func acquire(d *Dispatcher, n int) (tasks []*Task) {
+func acquire(d *Places, n int) (tasks []*Task) {
 	for i := range n {
 		tasks = append(tasks, request(fmt.Sprint(i), 1))
 		d.Acquire(tasks[i])
 	}
 	return tasks
+}
+
+// releaseAll gives back the places of those tasks that have some by their turn.
+func releaseAll(d *Places, tasks []*Task) {
+	for _, t := range tasks {
+		if t.granted > 0 {
+			d.Release(t)
+		}
+	}
 }
 
 // The same with workers.
@@ -113,9 +122,7 @@ func TestStuck_NothingEverEnds(t *testing.T) {
 		require.Equal(t, 50, d.Status().Learned.Limit)
 		d.Resize(4)
 		require.Nil(t, d.Status().Learned)
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 		require.Len(t, granted(), 57)
 		require.Zero(t, d.Gauge().Busy)
 	})
@@ -136,9 +143,7 @@ func TestStuck_EndsOfWhatIsStuck(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		require.GreaterOrEqual(t, len(granted()), before+6, "2 in each of the 116 ms, at least")
-		for _, task := range tasks[10:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[10:])
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -175,9 +180,7 @@ func TestStuck_FewCome(t *testing.T) {
 		require.Equal(t, 2+d.Status().Learned.Stuck, d.Status().Learned.Limit)
 		fill()
 		require.InDelta(t, 116, waited()/time.Millisecond, 1)
-		for _, task := range tasks[1:] {
-			d.Release(task)
-		}
+		releaseAll(d, tasks[1:])
 		require.Equal(t, 2, d.Status().Learned.Limit)
 		require.Zero(t, d.Gauge().Busy)
 	})
@@ -192,12 +195,10 @@ func TestStuck_LearnedWhileAllHang(t *testing.T) {
 		tasks := acquire(d, 4)
 		time.Sleep(time.Hour)
 		require.Empty(t, granted())
-		d.pools[0].learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
+		d.places.limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		time.Sleep(200 * time.Millisecond)
 		require.Len(t, granted(), 2)
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 	})
 }
 
@@ -246,9 +247,7 @@ func TestStuck_Switch(t *testing.T) {
 		}}))
 		time.Sleep(200 * time.Millisecond)
 		require.Equal(t, []string{"2"}, granted())
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 	})
 }
 
@@ -290,7 +289,7 @@ func TestStuck_EndLate(t *testing.T) {
 		for _, sample := range l.told() {
 			require.Equal(t, 1, sample.Running)
 		}
-		require.False(t, d.pools[0].stuck.timer.Stop(), "nobody waits after Close")
+		require.False(t, d.places.limit.timer.Stop(), "nobody waits after Close")
 	})
 }
 
@@ -305,9 +304,7 @@ func TestStuck_SlowService(t *testing.T) {
 			time.Sleep(16*time.Second + 101*time.Millisecond)
 			require.Len(t, granted(), after)
 		}
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 	})
 }
 
@@ -315,7 +312,7 @@ func TestStuck_SlowService(t *testing.T) {
 func TestStuck_NothingHasEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var granted atomic.Int64
-		d, err := Open(Options{
+		d, err := Lend(Options{
 			Strategy: "fifo", Learn: &concurrency.Options{},
 			Grant: func(*Task) { granted.Add(1) },
 		})
@@ -331,9 +328,7 @@ func TestStuck_NothingHasEnded(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.Equal(t, 8, d.Status().Learned.Limit)
 		require.EqualValues(t, 1, granted.Load())
-		for _, task := range tasks {
-			d.Release(task)
-		}
+		releaseAll(d, tasks)
 		require.Equal(t, 4, d.Status().Learned.Limit)
 	})
 }
@@ -341,14 +336,14 @@ func TestStuck_NothingHasEnded(t *testing.T) {
 // Whenever tasks are found stuck, none is taken for it once all have ended.
 func TestStuck_NoneIsLeft(t *testing.T) {
 	t.Parallel()
-	d, err := Open(Options{
+	d, err := Lend(Options{
 		Strategy: "fifo", Capacity: 1000, Workers: 1, MaxBatch: 1,
 		Grant: func(t *Task) { t.Payload.(chan struct{}) <- struct{}{} },
 	})
 	require.NoError(t, err)
 	defer d.Close()
-	p, l := d.pools[0], &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
-	p.learn(l)
+	p, l := &d.places, &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
+	p.limit.learn(l)
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
@@ -359,14 +354,14 @@ func TestStuck_NoneIsLeft(t *testing.T) {
 					<-task.Payload.(chan struct{})
 				}
 				if i%8 == 0 {
-					p.pass(l)
+					p.limit.pass(l)
 				}
 				d.Release(task)
 			}
 		})
 	}
 	clients.Wait()
-	require.Zero(t, p.stuck.n.Load())
+	require.Zero(t, p.limit.stuck.Load())
 	require.Zero(t, d.Gauge().Busy)
 	require.Equal(t, l.Limit(), d.Gauge().Workers)
 }
@@ -380,7 +375,7 @@ func TestStuck_NoWorkerIsLeft(t *testing.T) {
 	})
 	require.NoError(t, err)
 	p, l := d.pools[0], &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
-	p.learn(l)
+	p.limit.learn(l)
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
@@ -389,7 +384,7 @@ func TestStuck_NoWorkerIsLeft(t *testing.T) {
 			for i := range 5_000 {
 				d.Submit(task)
 				if i%8 == 0 {
-					p.pass(l)
+					p.limit.pass(l)
 				}
 				<-ended
 			}
@@ -397,5 +392,5 @@ func TestStuck_NoWorkerIsLeft(t *testing.T) {
 	}
 	clients.Wait()
 	d.Close()
-	require.Zero(t, p.stuck.n.Load())
+	require.Zero(t, p.limit.stuck.Load())
 }

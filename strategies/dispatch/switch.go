@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"cmp"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -27,47 +26,39 @@ type moved struct {
 }
 
 // activate makes q the queue that tasks are submitted to, and moves what waits in
-// the former one into it. Its discipline was made for so many workers. The caller holds the
-// dispatcher's mutex.
-func (p *pool) activate(q *queue, madeFor int) {
-	former := p.active.Load()
-	if former != nil {
-		q.former = maps.Clone(former.former)
-		if q.former == nil {
-			q.former = make(map[string]Events)
-		}
-		q.former[former.spec.Name] = former.events
-	}
-	p.active.Store(q)
-	p.fit(q, madeFor)
+// the former one into it. The caller holds engine.mu.
+func (b *backlog) activate(q *queue) {
+	former := b.active.Load()
+	b.active.Store(q)
+	b.limit.fit(q)
 	if former == nil {
 		return
 	}
 	former.awaitEntering()
-	for _, m := range p.empty(former) {
-		p.offerAgain(m.task, q)
+	for _, m := range b.empty(former) {
+		b.offerAgain(m.task, q)
 	}
-	p.makeRoom(q, p.d.Now()) // the former one may have had more, or no bound
-	if p.anyWaits() {
-		p.watchStuck() // its timer may have found that nothing waits, while the switch had it all
+	b.served.makeRoom(q, b.Now()) // the former one may have had more, or no bound
+	if b.served.toDo() > 0 {
+		b.limit.waits() // its timer may have found that nothing waits, while the switch had it all
 	}
 }
 
 // empty takes all tasks out of q, that nobody pushes to any more, and returns them
 // in order of arrival. What its law would shed is not shed.
-func (p *pool) empty(q *queue) []moved {
-	p.move.mu.Lock()
-	p.move.tasks = make(map[*Task]struct{})
-	p.move.mu.Unlock()
+func (b *backlog) empty(q *queue) []moved {
+	b.move.mu.Lock()
+	b.move.tasks = make(map[*Task]struct{})
+	b.move.mu.Unlock()
 	var all []moved
 	for contended := 0; ; {
-		p.move.mu.Lock()
-		t, what, _ := q.pop(p.d.Now())
+		b.move.mu.Lock()
+		t, what, _ := q.pop(b.Now())
 		if t != nil {
-			p.move.tasks[t] = struct{}{}
+			b.move.tasks[t] = struct{}{}
 			all = append(all, moved{t, t.Arrival, t.Submitted})
 		}
-		p.move.mu.Unlock()
+		b.move.mu.Unlock()
 		switch what {
 		case strategies.Empty:
 			slices.SortStableFunc(all, func(a, b moved) int {
@@ -89,57 +80,56 @@ func (p *pool) empty(q *queue) []moved {
 const maxContended = 1 << 16
 
 // offerAgain offers t, which a switch has in its hands, to q.
-func (p *pool) offerAgain(t *Task, q *queue) {
+func (b *backlog) offerAgain(t *Task, q *queue) {
 	var shed strategies.Reason
 	var v verdict
-	var w worker // to note what is given up
-	p.move.mu.Lock()
-	if !p.move.takeLocked(t) { // given up meanwhile
-		p.move.mu.Unlock()
+	var out rejects
+	b.move.mu.Lock()
+	if !b.move.takeLocked(t) { // given up meanwhile
+		b.move.mu.Unlock()
 		return
 	}
 	t.queue, t.probe = q, false
-	now := p.d.Now()
+	now := b.Now()
 	switch {
-	case p.expired(t, now):
+	case t.expired(now):
 		shed = strategies.ReasonExpired
-	case p.heldUp(t, q):
+	case !b.served.admits(t, q):
 		shed = strategies.ReasonFull
 	default:
 		v = q.push(t, now)
-		if v.outcome == strategies.CallerRuns && p.takeOut(now, &w) {
+		if v.outcome == strategies.CallerRuns && b.takeOut(now, &out) {
 			v = q.push(t, now)
 		}
 		switch v.outcome {
 		case strategies.CallerRuns: // its submitter sleeps
-			p.await(t)
-			p.lines.requeued.push(t)
+			b.setAsideLocked(t, &b.ahead)
 		case strategies.TurnedAway:
 			shed = v.reason
 		}
 	}
-	p.move.mu.Unlock()
-	p.giveUp(&w)
+	b.move.mu.Unlock()
+	b.shedRejects(&out)
 	if v.displaced != nil {
-		p.d.shed(v.displaced, v.displacement)
+		b.shed(v.displaced, v.displacement)
 	}
 	if shed != strategies.ReasonNone {
-		p.d.shed(t, shed)
+		b.shed(t, shed)
 	}
-	p.wakeIfRunnable()
+	b.served.wake()
 }
 
 // takeOut puts the task whose turn is next ahead of the queue, so that there is room
 // for one that the switch has in its hands and that comes later. It reports whether there
 // may be.
-func (p *pool) takeOut(now int64, w *worker) bool {
-	p.lines.mu.Lock()
-	defer p.lines.mu.Unlock()
-	t := p.pop(w, now)
+func (b *backlog) takeOut(now int64, out *rejects) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.pop(now, out)
 	if t != nil {
-		p.setAsideLocked(t, &p.lines.requeued)
+		b.setAsideLocked(t, &b.ahead)
 	}
-	return t != nil || len(w.given) > 0
+	return t != nil || len(*out) > 0
 }
 
 // take takes t out, and reports whether it was still there.
@@ -160,25 +150,4 @@ func (m *move) inHand() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.tasks)
-}
-
-// remove takes t, which was submitted to p, from wherever it waits. It asks no
-// discipline but the one that t is in, if it is in any: its lock guards what
-// disciplines note in t.
-func (p *pool) remove(t *Task) bool {
-	p.move.mu.Lock()
-	defer p.move.mu.Unlock()
-	if p.move.takeLocked(t) {
-		return true
-	}
-	if t.queue.remove(t) {
-		return true
-	}
-	p.lines.mu.Lock()
-	defer p.lines.mu.Unlock()
-	if p.lines.requeued.remove(t) {
-		p.unawait(t)
-		return true
-	}
-	return p.lines.held.remove(t)
 }

@@ -57,17 +57,16 @@ type Task struct {
 	// Events.LateWrong. The submitter may read both after Release, if Options.Timed is set.
 	InTime, LateWrong bool
 
-	// queue is where the task was submitted to or has been moved to.
-	queue *queue
-	// granted is how many places the task has, and learner whom to tell of its end, with
-	// Options.Grant.
+	// queue is where the task was submitted to or has been moved to, and events are those of the strategy that it was
+	// submitted to.
+	queue  *queue
+	events *Events
+	// granted is how many places the task has, and found was limit.found when that was seen last.
 	granted int64
-	// stuck is the pool's stuck.times when that was seen last.
-	stuck   uint32
-	learner strategies.CompletionObserver
-	// began is when it was granted its places, if it is measured, and 0 once its end was. It is
-	// less than 0 if the task was hurried. ended is when Answered was told of its end, less than
-	// 0 if that was no good one, 0 before. Answered and Release may come at once.
+	found   uint32
+	// began is when a task that is measured got its places, negative if it was hurried; 0 once its end was told.
+	// ended is when Answered told that, negative if the end was not Good; 0 before. Answered and Release may be called
+	// at once.
 	began, ended atomic.Int64
 	// outcome is where whoever runs the task says how it ended, nil if nobody learns from it.
 	// hurried says that it had little time when it began.
@@ -77,36 +76,37 @@ type Task struct {
 	held atomic.Bool
 	// probe says that the discipline would have refused it as late: see Events.LateWrong.
 	probe bool
-	// alone says that the pool was calm when the task began, and continued that it has been
-	// submitted again to go on.
+	// alone says that the limit was calm when the task began, and continued that Continue was called for it.
 	alone     atomic.Bool
 	continued bool
 	// uses counts submissions, to time some of them.
-	uses uint8
+	uses  uint8
+	phase phase
 }
+
+// expired reports whether the deadline of t has passed.
+func (t *Task) expired(now int64) bool { return t.Deadline != 0 && t.Deadline <= now }
 
 // timedUses is how many submissions of a task go by between two that are timed.
 const timedUses = 16
 
 // timed reports whether it is to be measured when t is answered.
 func (t *Task) timed() bool {
-	d := t.queue.pool.d
+	d := t.queue.backlog
 	return t.uses%timedUses == 1 || t.probe || d.opts.Timed || d.observe.Load()
 }
 
-// begins notes whether the pool is calm when t begins.
+// begins notes whether the limit is calm when t begins.
 func (t *Task) begins(calm bool) {
 	if t.alone.Load() != calm { // which costs less than to store it
 		t.alone.Store(calm)
 	}
 }
 
-// Began tells Answered for which use of its places t is answered. It is 0 if t is not measured,
-// or its end was.
+// Began identifies this use of the places of t, for Answered. It is 0 if t is not measured, or its end was told.
 func (t *Task) Began() int64 { return t.began.Load() }
 
-// measure has the time measured for which t has its places, from now on. If their number is not
-// learned, l is nil.
+// measure begins to measure how long t has its places. l is nil if their number is not learned.
 func (t *Task) measure(l *learning, now int64) {
 	began := max(1, now)
 	if l != nil && l.hurried(t, now) {
@@ -131,7 +131,7 @@ func (t *Task) Ended(how Outcome) {
 // reset prepares t for another submission.
 func (t *Task) reset() {
 	t.Shed, t.WouldShed, t.Spared = strategies.ReasonNone, strategies.ReasonNone, strategies.ReasonNone
-	t.Started, t.learner = 0, nil
+	t.Started = 0
 	t.probe, t.continued, t.InTime, t.LateWrong = false, false, false, false
 	t.begins(false)
 	t.uses++

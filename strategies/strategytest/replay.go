@@ -195,6 +195,11 @@ func (r *replay) pop() error {
 	r.logf("pop: %s\n", r.answered)
 	r.ran(r.q, what)
 	if r.model != nil {
+		if m, ok := r.model.(interface{ draw(*strategies.Task) }); ok && t != nil {
+			if n, known := r.numbers[t]; known {
+				m.draw(r.modelTasks[n])
+			}
+		}
 		t, what, reason := r.model.Pop(r.now)
 		r.expected = r.popped(t, what, reason)
 		r.ran(r.model, what)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"time"
@@ -28,6 +29,8 @@ type Service struct {
 	Work sim.Distribution
 	// ScanCost is how many times as long it takes for a scan, 1 by default.
 	ScanCost float64
+	// Costs are drawn evenly: the strategy sees the cost of a request, which takes that many times as long. None: 1.
+	Costs []int
 	// Built is the version of the program.
 	Built string
 }
@@ -128,6 +131,7 @@ func statusOf(op workload.Op) int {
 type kind struct {
 	op       workload.Op
 	priority int8
+	cost     int
 }
 
 // config returns what a run is, and the kinds of its classes.
@@ -157,23 +161,33 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 	config.Nodes[0].Speed = c.SlowNode
 	// As workload.Retries says that clients do.
 	retry := sim.Retry{Attempts: o.Retries.Attempts, Backoff: o.Retries.Backoff, Budget: o.Retries.Budget, Jitter: true}
+	costs := s.Costs
+	if len(costs) == 0 {
+		costs = []int{1}
+	}
 	var kinds []kind
 	add := func(op workload.Op, weight float64, priority int8, share float64) {
 		if weight*share == 0 {
 			return
 		}
-		kinds = append(kinds, kind{op, priority})
-		class := sim.Class{
-			Name: op.String(), Weight: weight * share, Service: work, Priority: sim.DefaultPriority,
-			Timeout: o.Timeout, Deadline: o.TimeoutHeader, Retry: retry,
+		for _, cost := range costs {
+			kinds = append(kinds, kind{op, priority, cost})
+			class := sim.Class{
+				Name: op.String(), Weight: weight * share, Service: work, Priority: sim.DefaultPriority, Cost: cost,
+				Timeout: o.Timeout, Deadline: o.TimeoutHeader, Retry: retry,
+			}
+			if priority >= 0 {
+				class.Priority = uint8(priority)
+			}
+			factor := float64(cost)
+			if op == workload.Scan && s.ScanCost > 0 {
+				factor *= s.ScanCost
+			}
+			if factor != 1 {
+				class.Service = times{work, factor}
+			}
+			config.Classes = append(config.Classes, class)
 		}
-		if priority >= 0 {
-			class.Priority = uint8(priority)
-		}
-		if op == workload.Scan && s.ScanCost > 0 {
-			class.Service = times{work, s.ScanCost}
-		}
-		config.Classes = append(config.Classes, class)
 	}
 	for op, weight := range []float64{
 		workload.Put: o.Mix.Put, workload.Get: o.Mix.Get, workload.Delete: o.Mix.Delete, workload.Scan: o.Mix.Scan,
@@ -187,7 +201,7 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 			add(op, weight, int8(priority), share)
 		}
 	}
-	config.Requests = requests(o, kinds)
+	config.Requests = requests(o, kinds, costs)
 	return config, kinds, nil
 }
 
@@ -208,18 +222,21 @@ func objectiveOf(c *scenario.Combination) (time.Duration, error) {
 	return d, nil
 }
 
+// costSeed keeps the costs apart from all else that is drawn.
+const costSeed = 0xc057
+
 // requests yields those that loadtest run sends.
-func requests(o workload.Options, kinds []kind) func() func() (sim.Request, bool) {
+func requests(o workload.Options, kinds []kind, costs []int) func() func() (sim.Request, bool) {
 	classes := map[kind]int{}
 	for i, k := range kinds {
 		classes[k] = i
 	}
 	return func() func() (sim.Request, bool) {
-		stream := workload.NewStream(&o)
+		stream, drawn := workload.NewStream(&o), rand.New(rand.NewPCG(o.Seed, costSeed))
 		var r workload.Request
 		return func() (sim.Request, bool) {
 			stream.Next(&r)
-			return sim.Request{At: r.At, Class: classes[kind{r.Op, r.Priority}], Client: r.Client}, true
+			return sim.Request{At: r.At, Class: classes[kind{r.Op, r.Priority, costs[drawn.IntN(len(costs))]}], Client: r.Client}, true
 		}
 	}
 }

@@ -100,6 +100,28 @@ func TestService_StoreParallel(t *testing.T) {
 	require.Equal(t, 2000.0, capacity)
 }
 
+// A request of cost 9 takes nine times as long as one of cost 1, and there are as many of each.
+func TestService_Costs(t *testing.T) {
+	t.Parallel()
+	s, c := &Service{Work: sim.Constant(ms), Costs: []int{1, 9}}, &scenario.Combination{Strategy: "fifo", Workers: 8, Capacity: 256}
+	capacity, err := s.Capacity(c, options())
+	require.NoError(t, err)
+	require.Equal(t, 8*1000/5., capacity)
+	o := options()
+	o.Keys = 1
+	config, kinds, err := s.config(c, o)
+	require.NoError(t, err)
+	next, count := config.Requests(), map[int]float64{}
+	for range 10_000 {
+		r, more := next()
+		require.True(t, more)
+		require.Equal(t, kinds[r.Class].cost, config.Classes[r.Class].Cost)
+		require.Equal(t, time.Duration(kinds[r.Class].cost)*ms, config.Classes[r.Class].Service.Mean())
+		count[kinds[r.Class].cost]++
+	}
+	require.InEpsilon(t, count[1], count[9], 0.1)
+}
+
 // Strategies steer by the SLO unless they are told something else. Over 64 connections it
 // matters when the clock begins.
 func TestService_Objective(t *testing.T) {

@@ -1,0 +1,237 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/strategies"
+	"github.com/spillway-go/spillway/strategies/concurrency"
+)
+
+// engine is what a Dispatcher and Places have in common: what waits, the strategy by which it does,
+// how it is observed, and how it ends. It starts no goroutine.
+type engine struct {
+	opts     Options
+	backlogs []*backlog // one, or the readers' and the writers'
+
+	refusing atomic.Bool   // whatever waits or comes is shed: a drain has run out of time
+	draining atomic.Bool   // Drain was called
+	quiet    chan struct{} // tells that nothing is in flight, once draining
+	observe  atomic.Bool   // nothing is shed that need not be; changes under mu
+
+	_ [64]byte
+	// inFlight counts the tasks between Submit, Continue or Acquire and the end of Done or Release.
+	inFlight atomic.Int64
+	_        [56]byte
+
+	// mu serialises switches, and keeps them away while what waits is shed.
+	mu sync.Mutex
+}
+
+// open makes the strategy active, and has the number learned. The backlogs are there, and nobody else
+// knows e yet.
+func (e *engine) open() error {
+	e.quiet = make(chan struct{}, 1)
+	e.observe.Store(e.opts.Observe)
+	spec, byName := e.opts.Spec, false
+	if spec.Name == "" && spec.New == nil {
+		var err error
+		if spec, err = strategies.Lookup(e.opts.Strategy); err != nil {
+			return err
+		}
+		byName = true
+	}
+	if e.opts.Learn != nil {
+		l, err := newLearning(*e.opts.Learn)
+		if err != nil {
+			return err
+		}
+		e.backlogs[0].limit.learn(l)
+	}
+	return e.activateLocked(spec, byName)
+}
+
+// Now returns the time on the clock of Task.Arrival and Task.Deadline, in
+// nanoseconds.
+func (e *engine) Now() int64 { return int64(time.Since(e.opts.Epoch)) }
+
+func (e *engine) shed(t *Task, reason strategies.Reason) {
+	t.Shed = reason
+	t.events.Shed(reason)
+	e.completed(t)
+}
+
+// completed gives t back to its submitter. Nobody here may touch it any more.
+func (e *engine) completed(t *Task) {
+	if t.Shed == strategies.ReasonNone && !t.continued && t.timed() {
+		e.answered(t, t.Started, e.Now(), Good)
+	}
+	t.phase.becomes(false)
+	t.Done(t)
+	e.left()
+}
+
+// answered tells what follows from when t, which began to run at that time, was answered.
+func (e *engine) answered(t *Task, began, now int64, how Outcome) {
+	if how == Good && began != 0 && t.alone.Load() && t.queue.backlog.limit.calm() {
+		e.opts.Objective.Answered(now - began)
+	}
+	inForce := int64(e.opts.Objective.InForce())
+	late := inForce != 0 && now-t.Arrival > inForce
+	t.InTime = how == Good && !late
+	switch {
+	case t.probe && t.InTime:
+		t.LateWrong = true
+		t.events.LateWrong()
+	case late && e.observe.Load() && t.queue.spec.ByObjective && t.Spared == strategies.ReasonNone:
+		t.Spared = strategies.ReasonLate
+		t.events.WouldShed(strategies.ReasonLate)
+	}
+	t.probe = false
+}
+
+// left counts a task less in flight.
+func (e *engine) left() {
+	n := e.inFlight.Add(-1)
+	counts(n, "tasks in flight")
+	if n == 0 && e.draining.Load() {
+		e.tellQuiet()
+	}
+}
+
+func (e *engine) tellQuiet() {
+	select {
+	case e.quiet <- struct{}{}:
+	default:
+	}
+}
+
+// Switch makes the strategy of that name the active one, and moves what waits into
+// it, in order of arrival and by its rules: see the package comment. New tasks go to the
+// new strategy from the beginning, without waiting for the move. The error for an unknown
+// name wraps strategies.ErrUnknown. Nothing happens if that strategy is active already,
+// unless it was given as a value.
+func (e *engine) Switch(name string) error {
+	spec, err := strategies.Lookup(name)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if q := e.backlogs[0].active.Load(); q.byName && q.spec.Name == name {
+		return nil
+	}
+	return e.switchLocked(spec, true)
+}
+
+// SwitchTo is Switch to a strategy that is given as a value, even if the active one has the
+// same name. The error is that of Spec.Check.
+func (e *engine) SwitchTo(spec strategies.Spec) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.switchLocked(spec, false)
+}
+
+func (e *engine) switchLocked(spec strategies.Spec, byName bool) error {
+	former := e.backlogs[0].active.Load()
+	if err := e.activateLocked(spec, byName); err != nil {
+		return err
+	}
+	e.opts.Switched(former.spec.Name, spec.Name)
+	return nil
+}
+
+// SetObserve changes whether the dispatcher only observes. The active strategy begins anew,
+// with what waits; a learned number holds again, or holds nobody back. Switched is not told.
+func (e *engine) SetObserve(observe bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.observe.Swap(observe) == observe {
+		return nil
+	}
+	hold := func() {
+		for _, b := range e.backlogs {
+			b.limit.reapply()
+		}
+	}
+	hold()
+	q := e.backlogs[0].active.Load()
+	if err := e.activateLocked(q.spec, q.byName); err != nil {
+		e.observe.Store(!observe)
+		hold()
+		return err
+	}
+	return nil
+}
+
+// Objective returns the objective. Whoever sets it changes what is in force at once.
+func (e *engine) Objective() *strategies.Objective { return e.opts.Objective }
+
+func (e *engine) activateLocked(spec strategies.Spec, byName bool) error {
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	events := new(Events)
+	queues := make([]*queue, len(e.backlogs))
+	for i, b := range e.backlogs {
+		var err error
+		if queues[i], err = newQueue(b, spec, byName, events); err != nil {
+			return err
+		}
+	}
+	*events = e.opts.Events(spec)
+	if events.WouldShed == nil {
+		events.WouldShed = func(strategies.Reason) {}
+	}
+	if events.LateWrong == nil {
+		events.LateWrong = func() {}
+	}
+	for i, b := range e.backlogs {
+		b.activate(queues[i])
+	}
+	return nil
+}
+
+// Drain waits until no task is in flight. If ctx ends before, it sheds all that
+// waits and returns the error of ctx; tasks that have been started may still be
+// running then. Once ctx has ended, all that is submitted is shed.
+func (e *engine) Drain(ctx context.Context) error {
+	e.draining.Store(true)
+	for e.inFlight.Load() != 0 {
+		select {
+		case <-e.quiet:
+		case <-ctx.Done():
+			e.refusing.Store(true)
+			for _, b := range e.backlogs {
+				b.served.shedAll(strategies.ReasonDraining)
+			}
+			return ctx.Err()
+		}
+	}
+	if ctx.Err() != nil {
+		e.refusing.Store(true) // also what is between two turns now
+	}
+	e.tellQuiet() // for others who wait
+	return nil
+}
+
+// Resize changes the number of workers or places, at least 1. If more are in use, they stay
+// in use until their turn ends or they are given back. Resize does not wait for that. It ends
+// the learning of the number. It has no effect on split pools.
+func (e *engine) Resize(n int) {
+	if len(e.backlogs) == 1 {
+		e.backlogs[0].limit.set(n)
+	}
+}
+
+// Learn has the number of workers or places learned from now on: see Options.Learn. It has
+// no effect if the number is learned already, or with split pools.
+func (e *engine) Learn(o concurrency.Options) error {
+	l, err := newLearning(o)
+	if err == nil && len(e.backlogs) == 1 && e.backlogs[0].limit.learning.Load() == nil {
+		e.backlogs[0].limit.learn(l)
+	}
+	return err
+}

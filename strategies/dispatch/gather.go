@@ -1,0 +1,138 @@
+package dispatch
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// gathering is how a task gets several places, one after the other. While it has some of them and waits for more it
+// is the first of the line ahead of the queue, and what it has is not free. So that somebody who keeps a place for
+// ever does not have it keep the others from theirs, it alternates between two phases of the same length: it
+// gathers, or it has none and stands aside while others pass it. The length doubles each time, up to a minute, so
+// the task begins in the end if those who have places give them back.
+//
+//	state     | task | has  | aside | timer             | left by
+//	none      | nil  | 0    | false | stopped           | start
+//	gathering | set  | >= 0 | false | set, if it is of several places | enough places; its end: stop; the timer
+//	aside     | set  | 0    | true  | set               | likewise
+//
+// All of it changes under backlog.mu.
+type gathering struct {
+	task  atomic.Pointer[Task] // read without the lock as well
+	has   int64
+	aside bool
+	phase time.Duration
+	timer *time.Timer
+}
+
+const (
+	// firstPhase is how long a task gathers places before others may pass it, the
+	// first time.
+	firstPhase = 10 * time.Millisecond
+	// longestPhase is what firstPhase is doubled to at most. Who needs places of others
+	// that keep them for longer may have to wait until nobody else comes.
+	longestPhase = time.Minute
+)
+
+// active reports whether a task has some of its places and waits for others.
+func (g *gathering) active() bool { return g.task.Load() != nil }
+
+// start has t keep what places it gets until they are enough. If others could make use of
+// those, as it needs several, they may pass it after a while: then change is called.
+func (g *gathering) start(t *Task, change func()) {
+	g.task.Store(t)
+	if t.Places() == 1 {
+		return
+	}
+	g.phase = firstPhase
+	if g.timer == nil {
+		g.timer = time.AfterFunc(g.phase, change)
+	} else {
+		g.timer.Reset(g.phase)
+	}
+}
+
+// drop returns how many places were gathered, which are no more.
+func (g *gathering) drop() (n int64) {
+	n, g.has = g.has, 0
+	return n
+}
+
+// stopGathering ends the gathering, and frees what was gathered.
+func (s *places) stopGathering() {
+	g := &s.gathering
+	s.free.Add(g.drop())
+	g.task.Store(nil)
+	g.aside = false
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+}
+
+// changePhase changes from one phase to the other.
+func (s *places) changePhase() {
+	g := &s.gathering
+	s.mu.Lock()
+	if g.active() {
+		if g.aside {
+			g.phase = min(2*g.phase, longestPhase)
+		} else {
+			s.free.Add(g.drop())
+		}
+		g.aside = !g.aside
+		g.timer.Reset(g.phase)
+	}
+	s.assertLocked()
+	s.mu.Unlock()
+	s.grant(s.Now())
+}
+
+// nextAsideLocked is nextLocked while others may pass the first task.
+func (s *places) nextAsideLocked(out *rejects, first *Task, now int64) *Task {
+	fits := func(t *Task) bool {
+		t.granted, t.found = s.need(t), s.limit.found.Load()
+		return !t.expired(now) && s.claim(t.granted)
+	}
+	if t := s.ahead.find(fits); t != nil {
+		s.takeLocked(t, &s.ahead)
+		if t == first {
+			s.stopGathering()
+		}
+		return t
+	}
+	for s.free.Load() > 0 && s.ahead.len() <= s.lookahead() {
+		t := s.pop(now, out)
+		if t == nil || fits(t) {
+			return t
+		}
+		s.setAsideLocked(t, &s.ahead)
+	}
+	return nil
+}
+
+// lookahead returns how many tasks that do not fit may be passed, beside the one that
+// gathers: they leave the discipline, and so the order that it would keep them in with
+// what comes later. The longer that task waits the more, so that they hold up nobody for
+// ever.
+func (s *places) lookahead() int {
+	return s.limit.now() * int(s.gathering.phase/firstPhase)
+}
+
+// makeRoom sheds the last of those that wait behind the task that gathers places, if with them more tasks wait
+// than may.
+func (s *places) makeRoom(q *queue, _ int64) {
+	for s.gathering.active() && s.ahead.len() > 1 {
+		s.mu.Lock()
+		var t *Task
+		if n := s.ahead.len() - 1; n > 0 && q.full(n-1) {
+			t = s.ahead.popBack()
+		}
+		s.mu.Unlock()
+		if t == nil {
+			return
+		}
+		s.shed(t, strategies.ReasonFull)
+	}
+}

@@ -1,0 +1,98 @@
+package dispatch
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// Status describes the active strategy.
+type Status struct {
+	Strategy string
+	// Workers is the number of workers, 0 if the strategy uses none.
+	Workers int
+	// Capacity is how many tasks may wait: the sum over split pools, 0 if none
+	// ever waits, or strategies.Unbounded.
+	Capacity int
+	// Observe is whether the dispatcher only observes.
+	Observe bool
+	// Learned tells how Workers was learned, nil if it is set.
+	Learned *Learned
+}
+
+// Status returns the active strategy with its workers and capacity.
+func (e *engine) Status() Status {
+	g := e.Gauge()
+	return Status{Strategy: g.Strategy, Workers: g.Workers, Capacity: g.Capacity, Observe: e.observe.Load(), Learned: g.Learned}
+}
+
+// Gauge is the state of the queue, summed over split pools.
+type Gauge struct {
+	Strategy string
+	// Depth is how many tasks wait.
+	Depth int
+	// Capacity is how many may wait, or strategies.Unbounded.
+	Capacity int
+	// Workers and Busy are how many workers there are and how many of them are
+	// at work, 0 if the strategy uses none.
+	Workers, Busy int
+	// Limit is how many tasks the strategy lets wait at present, 0 if it has no such limit.
+	// Pace is the time from one task begun to the next, as the strategy measures it, 0 if it
+	// does not; of split pools it is the longer one.
+	Limit int
+	Pace  time.Duration
+	// Learned tells how Workers was learned, nil if it is set.
+	Learned *Learned
+}
+
+// Gauge returns the state of the queue.
+func (e *engine) Gauge() Gauge {
+	g := e.backlogs[0].gauge()
+	for _, b := range e.backlogs[1:] {
+		other := b.gauge()
+		g.Depth += other.Depth
+		g.Workers += other.Workers
+		g.Busy += other.Busy
+		g.Limit += other.Limit
+		g.Pace = max(g.Pace, other.Pace)
+		if g.Capacity != strategies.Unbounded {
+			g.Capacity += other.Capacity
+		}
+	}
+	return g
+}
+
+func (b *backlog) gauge() Gauge {
+	q := b.active.Load()
+	g := Gauge{Strategy: q.spec.Name, Depth: b.waiting() + b.move.inHand(), Capacity: q.cap()}
+	if !q.spec.Inline {
+		g.Workers, g.Busy = b.limit.told(), b.busy()
+	}
+	g.Learned = b.limit.learned()
+	m := q.measured()
+	g.Limit, g.Pace = m.Limit, time.Duration(m.Pace)
+	return g
+}
+
+// DrainTime estimates how long the workers need for all that waits: the mean
+// time that they spend on a task, times the tasks of each pool over its
+// workers. It is the longer of two pools.
+func (e *engine) DrainTime() time.Duration {
+	var longest int64
+	for _, b := range e.backlogs {
+		longest = max(longest, drainTime(b.service.Load(), int64(b.served.toDo()), int64(max(1, b.limit.now()))))
+	}
+	return time.Duration(longest)
+}
+
+// drainTime returns service*waiting/width, or the longest there is.
+func drainTime(service, waiting, width int64) int64 {
+	high, low := bits.Mul64(uint64(max(0, service)), uint64(max(0, waiting)))
+	if high >= uint64(width) {
+		return math.MaxInt64
+	}
+	quotient, _ := bits.Div64(high, low, uint64(width))
+	return int64(min(quotient, math.MaxInt64))
+}

@@ -1,0 +1,333 @@
+package dispatch
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// workers are a set of goroutines and the backlog that feeds them.
+type workers struct {
+	backlog
+	complete func(*Task)    // the method completed of the engine, made once
+	batches  sync.Pool      // *[1]*Task, for tasks that run inline
+	done     sync.WaitGroup // the workers' goroutines
+	stopped  atomic.Bool
+
+	// count is how many there are: fewer than the limit as long as they were not needed, or more for a while
+	// after the limit fell.
+	count  atomic.Int64
+	hiring sync.Mutex // held while one more is started, and when they are stopped
+
+	// held are writes that the discipline has given out while no write could be begun. They go before those
+	// ahead. continuations go on with what they began in an earlier turn. There may be as many as there are
+	// submitters.
+	held, continuations line
+
+	// writing counts the turns of writes, of which maxWriting run at once.
+	writing    atomic.Int64
+	maxWriting atomic.Int64 // changes under mu
+	// unwoken says that a submitter has woken nobody, as every write slot was taken, perhaps by a worker that only
+	// scans the queue.
+	unwoken  atomic.Bool
+	wrote    atomic.Int64 // when the last turn of writes began, on the dispatcher's clock
+	watching atomic.Bool  // a timer runs: see watch
+	// reads counts the tasks that are no writes and wait in the discipline or ahead of it. For a moment it may be too
+	// high, never too low.
+	reads atomic.Int64
+	// turns counts those that could have taken from the queue or a continuation.
+	turns atomic.Uint64
+
+	_    [64]byte // idle.n is read by every Submit
+	idle idleStack
+	_    [64]byte
+
+	// lingering counts the workers that have been handed a write and will look for others. ungrouped is how many
+	// more writes may run in the place of a worker, since of late none has come together with others.
+	lingering atomic.Int64
+	ungrouped atomic.Int32
+}
+
+const (
+	// timedTurns is how many turns go by between two that are timed.
+	timedTurns = 16
+	// ungroupedFor is how many writes that need not wait go by between two for which a
+	// worker gathers.
+	ungroupedFor = 64
+)
+
+func newWorkers(e *engine, n int) *workers {
+	p := new(workers)
+	p.complete = e.completed
+	p.batches.New = func() any { return new([1]*Task) }
+	p.init(e, p, n, &p.held)
+	return p
+}
+
+// inUse returns how many workers are at work.
+func (p *workers) inUse() int { return max(0, int(p.count.Load()-p.idle.n.Load())) }
+
+func (p *workers) running() int { return p.inUse() }
+
+// toDo returns how many tasks wait for a turn.
+func (p *workers) toDo() int { return p.waiting() + p.continuations.len() }
+
+// start starts the workers, but for those of a number that is learned: they are started
+// when they are needed.
+func (p *workers) start() {
+	for p.limit.learning.Load() == nil && p.hire() {
+	}
+}
+
+// stop ends the workers once they find nothing that can be run. Writes that cannot
+// be run then are shed.
+func (p *workers) stop() {
+	p.limit.release()
+	p.hiring.Lock()
+	p.stopped.Store(true)
+	p.hiring.Unlock()
+	for w := p.idle.take(); w != nil; w = p.idle.take() {
+		w.wake <- nil
+	}
+	p.done.Wait()
+	p.shedAll(strategies.ReasonDraining)
+	p.limit.close()
+}
+
+// submit takes a new task: see Dispatcher.Submit.
+func (p *workers) submit(t *Task) (waits bool) {
+	now := p.Now()
+	t.Submitted = now
+	// A task may wait although a worker is on the stack, which has entered that just now and looks for it. It goes
+	// first.
+	gathers := t.Write && p.opts.MaxBatch > 1
+	q := p.active.Load()
+	if q.spec.Inline && !p.refusing.Load() { // Push would answer CallerRuns, as Inline promises
+		q.accept(t)
+		return p.runInline(q, t, now)
+	}
+	if !p.refusing.Load() && p.idle.n.Load() > 0 && p.mayBegin(t) &&
+		(!gathers || p.lingering.Load() == 0) && (!t.Write || p.beginWriting()) {
+		w := p.idle.take()
+		if w == nil && t.Write {
+			p.endWriting()
+		}
+		if w != nil {
+			q.accept(t)
+			switch {
+			case t.InPlace && w.asleep.Load() && (!gathers || p.ungrouped.Load() > 0):
+				if gathers {
+					p.ungrouped.Add(-1)
+				}
+				p.turn(w, t, inPlace, now)
+				p.putBack(w)
+				return false
+			case gathers: // others may be about to submit a write
+				p.lingering.Add(1)
+			}
+			// If the worker has found another task in this instant, it puts t
+			// ahead of the queue.
+			waits = t.Deadline != 0
+			w.wake <- t
+			return waits
+		}
+	}
+
+	return p.submitWaiting(t, now)
+}
+
+// submitWaiting offers t to the discipline. It reports whether t may have to wait.
+func (p *workers) submitWaiting(t *Task, now int64) (waits bool) {
+	t.Submitted = now
+	q := p.enter()
+	q.accept(t)
+	refused := strategies.ReasonNone
+	switch {
+	case p.refusing.Load():
+		refused = strategies.ReasonDraining
+	case !p.admits(t, q):
+		refused = strategies.ReasonFull
+	}
+	if refused != strategies.ReasonNone {
+		q.leave()
+		p.shed(t, refused)
+		return false
+	}
+	gathers := t.Write && p.opts.MaxBatch > 1
+	v := q.push(t, now) // if it is queued, t belongs to others from here on
+	for v.outcome == strategies.TurnedAway && v.reason == strategies.ReasonFull && !t.Write && p.giveWay(q, now) {
+		v = q.push(t, now)
+	}
+	q.leave()
+	// Whatever the verdict: a Pop during this Push may have answered Contended, and its worker have parked.
+	if !gathers || p.lingering.Load() == 0 {
+		p.wake()
+	}
+	return p.settle(q, t, &v, now)
+}
+
+// runInline runs t on the goroutine of its submitter, unless it is a write and
+// none can be run: then it waits for a worker.
+func (p *workers) runInline(q *queue, t *Task, now int64) (waits bool) {
+	switch {
+	case t.expired(now):
+		p.shed(t, strategies.ReasonExpired)
+	case !t.Write || !p.opts.Blocked(true):
+		p.beganAtOnce(q, t, now)
+		p.run(t)
+	case q.full(int(p.elsewhere.Load())):
+		p.shed(t, strategies.ReasonFull)
+	default:
+		waits = p.setAside(t, &p.held)
+		p.makeRoom(q, now) // others may have come meanwhile
+	}
+	return waits
+}
+
+// run runs t on the goroutine of its submitter.
+func (p *workers) run(t *Task) {
+	batch := p.batches.Get().(*[1]*Task)
+	batch[0] = t
+	p.opts.Run(batch[:], p.complete)
+	batch[0] = nil
+	p.batches.Put(batch)
+}
+
+// wake tells a parked worker, if there is one, that there is something to run, or starts another.
+func (p *workers) wake() {
+	switch {
+	case p.idle.n.Load() > 0:
+		switch {
+		case p.ready():
+			p.wakeOne()
+		case p.waiting() > 0:
+			// A worker that holds a write slot may have scanned the queue before the task came.
+			if !p.unwoken.Load() {
+				p.unwoken.Store(true)
+			}
+			if p.ready() {
+				p.wakeOne()
+			}
+		}
+	case p.count.Load() < p.limit.width.Load():
+		if p.ready() || p.reads.Load() > 0 { // a parked worker sets the timer of watch for reads behind writes
+			p.hire()
+		}
+	}
+}
+
+// wakeOne tells a parked worker, if there is one, to look for a task.
+func (p *workers) wakeOne() {
+	if w := p.idle.take(); w != nil {
+		w.wake <- nil
+	}
+}
+
+// putBack puts w back on the stack, after a submitter has run a task in its place, or wakes it if it has something to
+// do.
+func (p *workers) putBack(w *worker) {
+	if !p.ready() && !p.tooMany() {
+		p.idle.push(w)
+		// Look again, now that submitters can see w, as it would itself: see the
+		// package comment.
+		if !p.ready() && !p.tooMany() && !p.stopped.Load() || !p.idle.remove(w) {
+			return
+		}
+	}
+	w.wake <- nil
+}
+
+// counted counts reads.
+func (p *workers) counted(t *Task, by int64) {
+	if !t.Write {
+		counts(p.reads.Add(by), "reads wait")
+	}
+}
+
+// resume takes a continuation: see Dispatcher.Continue.
+func (p *workers) resume(t *Task) {
+	t.outcome = nil // it belongs to the turn before
+	if p.active.Load().spec.Inline && !p.refusing.Load() {
+		p.run(t)
+		return
+	}
+	p.mu.Lock()
+	refused := p.refusing.Load() // under the lock that shedAll takes as well
+	if !refused {
+		p.continuations.push(t)
+	}
+	p.mu.Unlock()
+	if refused {
+		p.shedContinuation(t, strategies.ReasonDraining)
+		return
+	}
+	p.wake()
+	p.limit.waits()
+}
+
+// shedContinuation sheds a continuation. Events do not hear of it: its task was
+// counted when it started.
+func (p *workers) shedContinuation(t *Task, reason strategies.Reason) {
+	t.Shed = reason
+	p.completed(t)
+}
+
+// shedAll sheds all that waits.
+func (p *workers) shedAll(reason strategies.Reason) {
+	p.shedWaiting(reason)
+	for t := p.continuations.pop(); t != nil; t = p.continuations.pop() {
+		p.shedContinuation(t, reason)
+	}
+}
+
+// allow says how many turns of writes may run at once.
+func (p *workers) allow(_, n int) {
+	if n > 1 && p.opts.MaxBatch > 1 && !p.opts.Split {
+		n-- // so that one worker is left for reads, whatever becomes of the writes
+	}
+	p.maxWriting.Store(int64(n))
+}
+
+// allowed has parked workers look, for work or whether they are too many. Those that are at work will when their
+// turn ends, and those that are about to park once they have.
+func (p *workers) allowed(from, to int) {
+	if to > from {
+		p.wake() // who is woken passes the word on
+		return
+	}
+	for range from - to {
+		if !p.tooMany() {
+			return
+		}
+		p.wakeOne()
+	}
+}
+
+// hire starts another worker if there may be one more, and reports whether it did.
+func (p *workers) hire() bool {
+	p.hiring.Lock()
+	defer p.hiring.Unlock()
+	if p.stopped.Load() || p.count.Load() >= p.limit.width.Load() {
+		return false
+	}
+	w := &worker{wake: make(chan *Task, 1), found: p.limit.found.Load()}
+	p.count.Add(1)
+	p.done.Go(func() { p.work(w) })
+	return true
+}
+
+// tooMany reports whether there are more workers than there may be.
+func (p *workers) tooMany() bool { return p.count.Load() > p.limit.width.Load() }
+
+// leave is called by a worker that holds no task. If there is one worker too many it reports so, and the caller is
+// counted no more. It may have been woken for a task, so it wakes another.
+func (p *workers) leave() bool {
+	for n := p.count.Load(); n > p.limit.width.Load(); n = p.count.Load() {
+		if p.count.CompareAndSwap(n, n-1) {
+			p.wake()
+			return true
+		}
+	}
+	return false
+}
