@@ -163,6 +163,9 @@ func (s *situation) ofQueue(answered float64) verdict {
 		return v
 	}
 	switch {
+	case s.Shed > few*answered && s.own() > s.Shed/2 && s.Workers > 0 && s.Busy >= s.Workers && s.SLO > 0 && s.Patience > s.SLO:
+		return s.advise(verdict{levelBad, fmt.Sprintf("More wait than %s can answer within the objective of %s: %s leave before their turn, after %s (median).", plural(s.Workers, "worker"), span(s.SLO), percent(s.Shed/answered), span(s.Patience)),
+			s.unlessLearned(s.moreWorkers(), ""), ""})
 	case s.Shed > few*answered && s.own() > s.Shed/2:
 		return verdict{levelLate, fmt.Sprintf("%s are given up before their turn: their deadlines pass, or their clients hang up.", percent(s.Shed/answered)),
 			"The workers are not the limit. The clients' deadlines may be too short.", ""}

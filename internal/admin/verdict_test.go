@@ -142,6 +142,13 @@ func TestJudge(t *testing.T) {
 			}),
 			verdict{levelLate, "9% are given up before their turn: their deadlines pass, or their clients hang up.", "The workers are not the limit. The clients' deadlines may be too short.", ""},
 		},
+		"few connections that wait for longer than the objective": {
+			with(calm, func(s *situation) {
+				s.Strategy, s.Observe, s.WouldShed, s.Busy = "auto", true, 50, 8
+				s.Arrivals, s.Shed, s.Reasons, s.Left, s.Patience = 550, 50, map[string]float64{"abandoned": 50}, 50, 10
+			}),
+			verdict{levelBad, "More wait than 8 workers can answer within the objective of 100 ms: 9% leave before their turn, after 10 s (median).", "More workers help if the store can do more at once. Observe mode turns nothing away; the mode enforce would turn away up to 9%.", ""},
+		},
 		// Too few workers, though the store can do more.
 		"more workers would help": {
 			with(overload, func(s *situation) { s.Usual = 0.004 }),

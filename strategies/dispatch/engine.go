@@ -59,6 +59,9 @@ func (e *engine) Now() int64 { return int64(time.Since(e.opts.Epoch)) }
 
 func (e *engine) shed(t *Task, reason strategies.Reason) {
 	t.Shed = reason
+	if reason == strategies.ReasonAbandoned || reason == strategies.ReasonExpired {
+		e.observeLate(t, e.Now())
+	}
 	t.events.Shed(reason)
 	e.completed(t)
 }
@@ -81,15 +84,23 @@ func (e *engine) answered(t *Task, began, now int64, how Outcome) {
 	inForce := int64(e.opts.Objective.InForce())
 	late := inForce != 0 && now-t.Arrival > inForce
 	t.InTime = how == Good && !late
-	switch {
-	case t.probe && t.InTime:
+	if t.probe && t.InTime {
 		t.LateWrong = true
 		t.events.LateWrong()
-	case late && e.observe.Load() && t.queue.spec.ByObjective && t.Spared == strategies.ReasonNone:
+	} else {
+		e.observeLate(t, now)
+	}
+	t.probe = false
+}
+
+// observeLate tells that t would have been refused as late, if the dispatcher only observes
+// and t has been there for longer than the objective: it is answered now, or has left.
+func (e *engine) observeLate(t *Task, now int64) {
+	inForce := int64(e.opts.Objective.InForce())
+	if inForce != 0 && now-t.Arrival > inForce && e.observe.Load() && t.queue != nil && t.queue.spec.ByObjective && t.Spared == strategies.ReasonNone {
 		t.Spared = strategies.ReasonLate
 		t.events.WouldShed(strategies.ReasonLate)
 	}
-	t.probe = false
 }
 
 // left counts a task less in flight.

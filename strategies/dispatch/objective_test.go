@@ -111,5 +111,14 @@ func TestDispatcher_SetObserve(t *testing.T) {
 		s.end("slow again")
 		require.Len(t, would, 2)
 		s.requireEnded("slow", "waits", "slow again")
+		// Who leaves after the objective would have been refused. Who leaves before it says nothing.
+		require.NoError(t, s.SetObserve(true))
+		s.submit("slow at last")
+		patient, impatient := s.submit("patient"), s.submit("impatient")
+		s.Cancel(impatient, strategies.ReasonAbandoned)
+		time.Sleep(2 * time.Second)
+		s.Cancel(patient, strategies.ReasonAbandoned)
+		require.Equal(t, []strategies.Reason{strategies.ReasonLate}, would[2:])
+		s.end("slow at last")
 	})
 }
