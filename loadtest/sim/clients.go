@@ -77,6 +77,9 @@ func newFront(b Beside, spec strategies.Spec, objective time.Duration, arrivals 
 	if f.weight == 0 {
 		f.weight = 1
 	}
+	if a, ok := b.Limiter.(Aimer); ok {
+		a.Aim(objective)
+	}
 	f.queue = spec.New(strategies.Config{Capacity: 4096, Workers: f.limit, Objective: o})
 	f.turns = f.queue.(strategies.TurnObserver)
 	f.resizer = f.queue.(strategies.Resizer)

@@ -26,6 +26,11 @@ type Pauser interface {
 	Pause() int64
 }
 
+// Aimer is a Limiter that is told within which time answers should come, before it begins.
+type Aimer interface {
+	Aim(objective time.Duration)
+}
+
 // Ended is a request that a resource has done, or that was dropped.
 type Ended struct {
 	Now, Began int64 // nanoseconds

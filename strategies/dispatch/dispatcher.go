@@ -208,7 +208,7 @@ func Open(o Options) (*Dispatcher, error) {
 		d.pools = []*pool{newPool(d, max(1, o.Workers))}
 	}
 	if o.Learn != nil {
-		l, err := newLearning(*o.Learn)
+		l, err := newLearning(d, *o.Learn)
 		if err != nil {
 			return nil, err
 		}

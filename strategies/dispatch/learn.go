@@ -3,7 +3,9 @@ package dispatch
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
+	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
@@ -62,7 +64,8 @@ const (
 	usualMost = 4  // times the mean, as which one counts at most
 )
 
-func newLearning(o concurrency.Options) (*learning, error) {
+func newLearning(d *Dispatcher, o concurrency.Options) (*learning, error) {
+	o.Objective = d.aim
 	l, err := concurrency.New(o)
 	if err != nil {
 		return nil, err
@@ -70,10 +73,21 @@ func newLearning(o concurrency.Options) (*learning, error) {
 	return &learning{law: l, bounds: l.Bounds(), floor: o.Min}, nil
 }
 
+// aim returns within which time tasks should be answered, or 0 as long as neither anybody has set
+// that nor the usual service time is known.
+func (d *Dispatcher) aim() time.Duration {
+	o := d.opts.Objective
+	inForce := o.InForce()
+	if inForce == strategies.StandIn && o.Usual() == 0 {
+		return 0
+	}
+	return inForce
+}
+
 // Learn has the number of workers or places learned from now on: see Options.Learn. It has
 // no effect if the number is learned already, or with split pools.
 func (d *Dispatcher) Learn(o concurrency.Options) error {
-	l, err := newLearning(o)
+	l, err := newLearning(d, o)
 	if err == nil && len(d.pools) == 1 && d.pools[0].learning.Load() == nil {
 		d.pools[0].learn(l)
 	}

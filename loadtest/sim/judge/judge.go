@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/spillway-go/spillway/loadtest/sim"
 	"github.com/spillway-go/spillway/strategies/concurrency"
@@ -21,16 +22,24 @@ import (
 var Loads = []float64{1.2, 2, 5}
 
 // Learned is Spillway's law as a limiter.
-type Learned struct{ *concurrency.Law }
+type Learned struct {
+	*concurrency.Law
+	objective *time.Duration
+}
 
 // NewLearned returns it without bounds.
 func NewLearned() Learned {
-	law, err := concurrency.New(concurrency.Options{})
+	l := Learned{objective: new(time.Duration)}
+	law, err := concurrency.New(concurrency.Options{Objective: func() time.Duration { return *l.objective }})
 	if err != nil {
 		panic(err) // there are no bounds that could cross
 	}
-	return Learned{law}
+	l.Law = law
+	return l
 }
+
+// Aim tells the law of the objective.
+func (l Learned) Aim(objective time.Duration) { *l.objective = objective }
 
 // Ended tells the law of a request that has ended.
 func (l Learned) Ended(e sim.Ended) {
