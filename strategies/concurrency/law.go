@@ -88,7 +88,23 @@ const (
 	startBlocks = 12      // are shorter than those in which it grows later
 	startTimes  = 1       // service times that one of these lasts, at least
 	startEnds   = 6       // requests that are enough for one of these
+	slowMost    = 8       // times the first limit is the most before anything was compared
+	slowTimes   = 1.5     // times as long as the first took in the mean, and it grows no more
 )
+
+// early are the requests before anything was compared.
+type early struct{ first, all stratum }
+
+// short reports whether requests take hardly longer, now that one took so long, than the first did
+// that ran with that initial limit.
+func (e *early) short(took float64, initial int) bool {
+	e.all.request(took)
+	if e.first.n < float64(initial) {
+		e.first.request(took)
+		return false
+	}
+	return e.all.y*e.first.n <= slowTimes*e.first.y*e.all.n
+}
 
 // Looks far above the limit, which see whether there is room.
 const (
@@ -204,6 +220,9 @@ type law struct {
 	taken   float64 // the integral of how many of the places were taken in it
 	offered float64 // and of how many there were
 
+	initial int // the first limit
+	early   early
+
 	curves curves
 	noise  noise   // of late
 	ends   float64 // by that, how many requests begin and end in a block, at least
@@ -226,7 +245,7 @@ type law struct {
 
 func newLaw(least, most, initial int) law {
 	l := law{least: least, most: most, curves: newCurves(least, most), probe: farEvery, relief: newRelief(), guard: newGuard()}
-	l.limit = initial
+	l.limit, l.initial = initial, initial
 	l.center = float64(l.limit)
 	l.curves.tried = l.center / doubling
 	l.measure()
@@ -266,6 +285,11 @@ func (l *law) learn(s Sample) {
 	b := l.past.now()
 	if s.Dropped {
 		b.dropped++
+	}
+	if l.state == unknown && l.past.n <= startBlocks && s.Waiting && !s.Dropped && l.early.short(took, l.initial) && l.limit < slowMost*l.initial {
+		l.limit = min(l.limit+1, l.most)
+		l.center = float64(l.limit)
+		l.curves.tried = max(l.curves.tried, l.center/doubling)
 	}
 	late := l.timeouts.ended(took, s.Dropped)
 	if late {

@@ -4,6 +4,7 @@ package judge_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,4 +35,19 @@ func TestShared_TheObjectiveLeavesRoom(t *testing.T) {
 	t.Logf("told of the objective %.2f, Jain's index %.2f; not told %.2f, %.2f", ratio, jain, without, unfair)
 	require.Greater(t, ratio, 0.6)
 	require.Greater(t, ratio, without+0.2)
+}
+
+// From a cold start with requests of 2 s, of which some tens can run, much of what could be served
+// in the first 30 s is: the limit doubles while requests take no longer than the first did.
+func TestSlow_Learned(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		hands int
+		share float64 // without the doubling 0.48, 0.23 and 0.11, or 0.68, 0.14 and 0.07
+	}{{20, 0.75}, {50, 0.5}, {100, 0.4}} {
+		for _, work := range []sim.Distribution{sim.Constant(2 * time.Second), sim.Exponential(2 * time.Second)} {
+			share := judge.Slow(tt.hands, work, 1, func() sim.Limiter { return judge.NewLearned() })
+			require.GreaterOrEqual(t, share, tt.share, "%d hands, %v", tt.hands, work)
+		}
+	}
 }
