@@ -9,7 +9,7 @@ import "math"
 //
 //	state    it moves on                                     it promises
 //	closed   to open, when as many in a row as it takes      the law alone says how many run
-//	         timed out, with the least limit, all of it taken
+//	         timed out, with the least limit, while work waits
 //	open     to closed, when one is good                     nothing begins for as long as the last one
 //	                                                         took, then twice as long each time; then one
 //
@@ -39,7 +39,7 @@ func newGuard() guard { return guard{opens: guardRow} }
 func (g *guard) open() bool { return g.row >= g.opens }
 
 // ended notes that a request has ended, whether it timed out, and whether the limit was the least
-// and all of it taken. Those that ran already when it opened do not have it open for longer.
+// and work waited. Those that ran already when it opened do not have it open for longer.
 func (g *guard) ended(s *Sample, late, full bool) {
 	switch {
 	case late && (g.open() && s.Began >= g.since || !g.open() && full):

@@ -153,7 +153,7 @@ func TestGuard_OnlyIfFullAndNobodyIsAnswered(t *testing.T) {
 		pauses  bool
 	}{
 		"one at a time, of four that may run": {1, false, 0, false},
-		"all four":                            {4, false, 0, true},
+		"all four, and nothing waits":         {4, false, 0, false},
 		"work waits":                          {1, true, 0, true},
 		"one in eight is good":                {4, true, 8, false},
 	} {

@@ -296,7 +296,7 @@ func (l *law) learn(s Sample) {
 		b.late++
 	}
 	l.relief.ended(took, s.Dropped, late)
-	l.guard.ended(&s, late, l.limit == l.least && (s.Waiting || s.Running >= l.limit))
+	l.guard.ended(&s, late, l.limit == l.least && s.Waiting)
 	ends, times := l.ends, blockTimes
 	switch {
 	case l.overloads(b), l.relief.phase == relieving: // nothing is compared
