@@ -48,10 +48,7 @@ func TestLearned_OneImpatientClient(t *testing.T) {
 				}
 				learned := c.Stats().Learned
 				require.Equal(t, row.dropped, learned.Dropped)
-				require.Equal(t, row.dropped > 0, learned.Paused)
-				if learned.Paused {
-					require.Equal(t, "64 at once, and no fewer are allowed: the latest timed out", learned.Why)
-				}
+				require.False(t, learned.Paused, "the service is not full")
 				var all sync.WaitGroup
 				for range row.others {
 					all.Go(func() {

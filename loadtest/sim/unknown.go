@@ -26,6 +26,11 @@ type Pauser interface {
 	Pause() int64
 }
 
+// Aimer is a Limiter that is told within which time answers should come, before it begins.
+type Aimer interface {
+	Aim(objective time.Duration)
+}
+
 // Ended is a request that a resource has done, or that was dropped.
 type Ended struct {
 	Now, Began int64 // nanoseconds
@@ -64,6 +69,11 @@ type Unknown struct {
 	Load float64
 	// Limiter decides how many run at once.
 	Limiter Limiter
+	// Beside are others that share the resource, each with a queue and a limiter of its own.
+	// The load is divided evenly among those that have begun, but for their weights.
+	Beside []Beside
+	// Clients is what those do who send requests.
+	Clients Clients
 	// Objective is what auto is told: by default that of the resource.
 	Objective time.Duration
 	// Warmup is how many requests the resource could have done before it is measured,
@@ -75,8 +85,18 @@ type Unknown struct {
 	// Phases, if any, replace Load, Warmup, Length and the change of the resource: they
 	// follow each other, and all of it is measured.
 	Phases []Phase
-	// Watch, if not nil, is told of each that has ended.
+	// Watch, if not nil, is told of each of the first limiter's that has ended.
 	Watch func(Ended, time.Duration)
+	// Look, if not nil, is called every so often with what can be seen.
+	Look func(Glance)
+}
+
+// Glance is what can be seen of an experiment at a moment.
+type Glance struct {
+	At time.Duration // since it began
+	// Limit is the first limiter's, Running and Waiting how many requests of it do, and
+	// Good how many of all were, since the last.
+	Limit, Running, Waiting, Good int
 }
 
 // Phase is a time in which nothing changes but by chance.
@@ -98,6 +118,8 @@ type UnknownResult struct {
 	// Limit is the mean limit, by completions, and Dropped the part of them that were dropped.
 	Limit, Dropped float64
 	Events         int64
+	// Each is the goodput of each limiter, the first first.
+	Each []float64
 }
 
 // asideFaster is how many times as fast as the mean are requests that need nothing of the
@@ -110,6 +132,10 @@ type job struct {
 	work    float64 // nanoseconds
 	aside   bool    // needs nothing of the resource
 	refused bool
+	failed  bool // ends with an error
+	queued  bool // waits in front
+	gone    bool // its client has left, while it was in front
+	front   *front
 	began   int64
 	gen     uint32
 	over    bool // nobody waits for it any more
@@ -169,16 +195,11 @@ func (h *heap) pop() due {
 // trial is an Unknown that runs.
 type trial struct {
 	u                  *Unknown
-	queue              strategies.Discipline
-	turns              strategies.TurnObserver
-	starter            Starter // nil if the limiter is none
-	pauser             Pauser  // likewise
-	resume             float64 // the end of a pause
-	resizer            strategies.Resizer
-	limit              int
-	running            int // have a place
+	fronts             []*front
 	now                float64
 	begin, end, period float64
+	looked             float64
+	good               int // since then
 
 	inside  int // not aside, whether somebody waits or not
 	served  int // of these, in hands
@@ -189,18 +210,19 @@ type trial struct {
 	work    heap    // by virtual time
 	asides  heap    // and refusals, by time
 	timeups heap    // by time
+	leaving heap    // clients, likewise
 	line    []*job
 	head    int
 	pool    []*job
 
-	done            int
-	latency         float64
-	ended, dropped  int
-	limits          float64
-	events          int64
-	slo             int64
-	resultRate      float64
-	arrivals, works *rand.Rand
+	done           int
+	latency        float64
+	ended, dropped int
+	limits         float64
+	events         int64
+	slo            int64
+	resultRate     float64
+	works, clients *rand.Rand
 }
 
 // Run does the experiment.
@@ -209,16 +231,15 @@ func (u Unknown) Run() UnknownResult {
 	if len(u.Phases) > 0 {
 		u.Load = 1 // of the phase's
 	}
-	t := &trial{u: &u, limit: u.Limiter.Limit(), wide: 1, tempo: 1}
-	objective := new(strategies.Objective)
-	_ = objective.Set(min(max(cmp.Or(u.Objective, u.Resource.Objective()), strategies.ShortestObjective), strategies.LongestObjective))
-	t.queue = spec.New(strategies.Config{Capacity: 4096, Workers: t.limit, Objective: objective})
-	t.turns = t.queue.(strategies.TurnObserver)
-	t.resizer = t.queue.(strategies.Resizer)
-	t.starter, _ = u.Limiter.(Starter)
-	t.pauser, _ = u.Limiter.(Pauser)
-	t.resume = math.Inf(1)
-	t.arrivals, t.works = rand.New(rand.NewPCG(u.Seed, 1)), rand.New(rand.NewPCG(u.Seed, 2))
+	t := &trial{u: &u, wide: 1, tempo: 1}
+	objective := min(max(cmp.Or(u.Objective, u.Resource.Objective()), strategies.ShortestObjective), strategies.LongestObjective)
+	for i, b := range append([]Beside{{Limiter: u.Limiter}}, u.Beside...) {
+		t.fronts = append(t.fronts, newFront(b, spec, objective, rand.New(rand.NewPCG(u.Seed, 1+9*uint64(i)))))
+	}
+	t.works, t.clients = rand.New(rand.NewPCG(u.Seed, 2)), rand.New(rand.NewPCG(u.Seed, 4))
+	for _, f := range t.fronts {
+		f.free, f.few = u.Clients.Connections, u.Clients.Connections > 0
+	}
 	n, best := u.Resource.Best()
 	t.resultRate = best
 	warm, length := float64(u.Warmup), float64(u.Length)
@@ -232,7 +253,7 @@ func (u Unknown) Run() UnknownResult {
 		warm *= u.Resource.Change.Factor
 	}
 	t.slo = int64(u.Resource.Objective())
-	t.now = 1e9
+	t.now = started
 	t.begin = t.now + warm/best*1e9
 	t.end = t.begin + length/best*1e9
 	if len(u.Phases) > 0 {
@@ -244,7 +265,12 @@ func (u Unknown) Run() UnknownResult {
 	}
 	t.run()
 	seconds := (t.end - t.begin) / 1e9
+	each := make([]float64, len(t.fronts))
+	for i, f := range t.fronts {
+		each[i] = float64(f.done) / seconds
+	}
 	return UnknownResult{
+		Each:    each,
 		Goodput: float64(t.done) / seconds, Rate: best, Events: t.events,
 		Latency: time.Duration(t.latency / max(1, float64(t.ended))), Limit: t.limits / max(1, float64(t.ended)),
 		Dropped: float64(t.dropped) / max(1, float64(t.ended)),
@@ -287,12 +313,23 @@ func (t *trial) change() {
 		var n int
 		n, t.rate = t.u.Resource.best(wide)
 		t.rate /= 1e9
-		if told, ok := t.u.Limiter.(*Told); ok {
-			aside := t.u.Resource.Aside
-			told.n = int(math.Round(float64(n) * (1 + aside/asideFaster/(1-aside))))
+		for _, f := range t.fronts {
+			if told, ok := f.limiter.(*Told); ok {
+				aside := t.u.Resource.Aside
+				told.n = int(math.Round(float64(n) * (1 + aside/asideFaster/(1-aside)) / float64(len(t.fronts))))
+			}
 		}
 	}
 	t.period = 1 / (t.rate * load * t.u.Load)
+	weights := 0.
+	for _, f := range t.fronts {
+		if t.now >= started+f.from {
+			weights += f.weight
+		}
+	}
+	for _, f := range t.fronts {
+		f.period = t.period * weights / f.weight
+	}
 }
 
 // phase returns the phase at a time since the begin.
@@ -309,28 +346,37 @@ func (t *trial) pace() float64 { return t.tempo * t.u.Resource.pace(t.inside, t.
 
 func (t *trial) run() {
 	t.change()
-	arrival := t.now + t.arrivals.ExpFloat64()*t.period
+	for _, f := range t.fronts {
+		f.arrival = max(t.now, started+f.from) + f.arrivals.ExpFloat64()*f.period
+	}
+	t.looked = t.now
 	for changed := t.now; t.now < t.end; t.events++ {
 		if t.now-changed > (t.end-t.begin)/2000 {
 			t.change()
 			changed = t.now
 			t.fill()
+			t.look()
 		}
 		pace := t.pace()
-		next, what := arrival, 0
+		var at *front
+		next, what := math.Inf(1), 0
+		for _, f := range t.fronts {
+			if f.arrival < next {
+				next, what, at = f.arrival, 0, f
+			}
+			if f.resume < next {
+				next, what, at = f.resume, 4, f
+			}
+		}
 		if len(t.work) > 0 {
 			if at := t.now + max(0, t.work[0].at-t.virtual)/pace; at < next {
 				next, what = at, 1
 			}
 		}
-		if len(t.asides) > 0 && t.asides[0].at < next {
-			next, what = t.asides[0].at, 2
-		}
-		if len(t.timeups) > 0 && t.timeups[0].at < next {
-			next, what = t.timeups[0].at, 3
-		}
-		if t.resume < next {
-			next, what = t.resume, 4
+		for i, h := range []heap{t.asides, t.timeups, t.leaving} {
+			if len(h) > 0 && h[0].at < next {
+				next, what = h[0].at, [...]int{2, 3, 5}[i]
+			}
 		}
 		if t.served > 0 {
 			t.virtual += (next - t.now) * pace
@@ -338,26 +384,36 @@ func (t *trial) run() {
 		t.now = next
 		switch what {
 		case 0:
-			t.arrive()
-			arrival = t.now + t.arrivals.ExpFloat64()*t.period
+			t.arrive(at)
+			at.arrival = t.now + at.arrivals.ExpFloat64()*at.period
 		case 1:
 			t.finish(t.work.pop())
 		case 2:
 			if d := t.asides.pop(); d.gen == d.job.gen {
-				t.leave(d.job, d.job.refused)
+				t.leave(d.job, d.job.outcome())
 				t.free(d.job)
 			}
 		case 3:
-			t.timeUp(t.timeups.pop())
+			if d := t.timeups.pop(); d.gen == d.job.gen && !d.job.over {
+				t.cut(d.job, dropped)
+			}
 		case 4:
-			t.limit, t.resume = 1, math.Inf(1)
-			t.next()
+			at.limit, at.resume = 1, math.Inf(1)
+			t.next(at)
+		case 5:
+			if d := t.leaving.pop(); d.gen == d.job.gen && !d.job.over {
+				t.goes(d.job)
+			}
 		}
 	}
 }
 
-func (t *trial) arrive() {
+func (t *trial) arrive(f *front) {
+	if !f.connected() {
+		return
+	}
 	j := t.take()
+	j.front = f
 	j.aside = t.works.Float64() < t.u.Resource.Aside
 	j.work = float64(t.u.Resource.Work.Draw(t.works))
 	if j.aside {
@@ -365,32 +421,39 @@ func (t *trial) arrive() {
 	}
 	now := int64(t.now)
 	j.task.Arrival, j.task.Submitted = now, now
-	if t.running < t.limit && t.queue.Len() == 0 {
+	t.client(j)
+	if f.running < f.limit && f.queue.Len() == 0 {
 		t.start(j)
 		return
 	}
-	v := t.queue.Push(&j.task, now)
+	j.queued = true
+	v := f.queue.Push(&j.task, now)
 	if v.Displaced != nil {
-		t.free(v.Displaced.Owner.(*job))
+		t.shed(v.Displaced.Owner.(*job))
 	}
 	if v.Outcome != strategies.Queued {
-		t.free(j)
+		t.shed(j)
 	}
-	for t.running < t.limit && t.next() {
+	for f.running < f.limit && t.next(f) {
 	}
 }
 
 // next starts what is next, and reports whether there was something.
-func (t *trial) next() bool {
+func (t *trial) next(f *front) bool {
 	for {
-		task, what, _ := t.queue.Pop(int64(t.now))
+		task, what, _ := f.queue.Pop(int64(t.now))
 		switch what {
 		case strategies.Run:
-			t.turns.TurnBegan(int64(t.now))
-			t.start(task.Owner.(*job))
+			j := task.Owner.(*job)
+			if j.queued = false; j.gone || task.Deadline != 0 && task.Deadline <= int64(t.now) {
+				t.shed(j)
+				continue
+			}
+			f.turns.TurnBegan(int64(t.now))
+			t.start(j)
 			return true
 		case strategies.Shed:
-			t.free(task.Owner.(*job))
+			t.shed(task.Owner.(*job))
 		default:
 			return false
 		}
@@ -398,10 +461,11 @@ func (t *trial) next() bool {
 }
 
 func (t *trial) start(j *job) {
-	t.running++
+	f := j.front
+	f.running++
 	j.began = int64(t.now)
-	if t.starter != nil {
-		t.starter.Started(j.began)
+	if f.starter != nil {
+		f.starter.Started(j.began)
 	}
 	if d := t.u.Resource.Timeout; d > 0 {
 		t.timeups.push(due{t.now + float64(d), j, j.gen})
@@ -451,29 +515,25 @@ func (t *trial) finish(d due) {
 	t.inside--
 	t.fill()
 	if !j.over {
-		t.leave(j, false)
+		t.leave(j, j.outcome())
 	}
 	t.free(j)
 }
 
-// timeUp drops a request that takes too long.
-func (t *trial) timeUp(d due) {
-	j := d.job
-	if j.gen != d.gen || j.over {
-		return
-	}
+// cut ends a request for which nobody waits any more.
+func (t *trial) cut(j *job, how outcome) {
 	r := &t.u.Resource
 	switch {
 	case r.Orphans && !j.aside && !j.refused:
 		j.over = true
-		t.leave(j, true)
+		t.leave(j, how)
 		return
 	case j.aside, j.refused:
 		j.gen++
 	case j.waiting: // the line frees it
 		j.over, j.waiting = true, false
 		t.inside--
-		t.leave(j, true)
+		t.leave(j, how)
 		return
 	default:
 		j.gen++ // what is on the heap is void
@@ -481,43 +541,52 @@ func (t *trial) timeUp(d due) {
 		t.inside--
 		t.fill()
 	}
-	t.leave(j, true)
+	t.leave(j, how)
 	t.free(j)
 }
 
 // leave gives the place back.
-func (t *trial) leave(j *job, dropped bool) {
+func (t *trial) leave(j *job, how outcome) {
+	f := j.front
 	now := int64(t.now)
-	e := Ended{Now: now, Began: j.began, Running: t.running, Waiting: t.queue.Len() > 0, Dropped: dropped}
-	t.running--
+	e := Ended{Now: now, Began: j.began, Running: f.running, Waiting: f.queue.Len() > 0, Dropped: how == dropped}
+	f.running--
 	latency := now - j.task.Arrival
+	if how == good {
+		f.good(float64(now - j.began))
+	}
 	if t.now >= t.begin && t.now < t.end {
 		t.ended++
-		t.limits += float64(t.limit)
-		if dropped {
+		t.limits += float64(f.limit)
+		if how != good {
 			t.dropped++
 		} else {
 			t.latency += float64(latency)
 			if latency <= t.slo {
 				t.done++
+				t.good++
+				f.done++
 			}
 		}
 	}
-	if t.u.Watch != nil {
+	f.answered(t.now, t.u.Clients)
+	if t.u.Watch != nil && f == t.fronts[0] {
 		t.u.Watch(e, time.Duration(latency))
 	}
-	t.u.Limiter.Ended(e)
-	limit := t.u.Limiter.Limit()
-	if t.resume = math.Inf(1); t.pauser != nil {
-		if pause := t.pauser.Pause(); pause > 0 {
-			limit, t.resume = 0, t.now+float64(pause)
+	if how != ignored {
+		f.limiter.Ended(e)
+	}
+	limit := f.limiter.Limit()
+	if f.resume = math.Inf(1); f.pauser != nil {
+		if pause := f.pauser.Pause(); pause > 0 {
+			limit, f.resume = 0, t.now+float64(pause)
 		}
 	}
-	if limit != t.limit {
-		t.limit = limit
-		t.resizer.Resize(max(1, limit))
+	if limit != f.limit {
+		f.limit = limit
+		f.resizer.Resize(max(1, limit))
 	}
-	for t.running < t.limit && t.next() {
+	for f.running < f.limit && t.next(f) {
 	}
 }
 

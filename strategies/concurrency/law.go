@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Options are the bounds of a Law.
@@ -16,6 +17,9 @@ type Options struct {
 	Max int
 	// Initial is how many run at once at first: 4, or the nearest bound, if it is 0.
 	Initial int
+	// Objective, if not nil, returns within which time answers should come, or 0. It is
+	// called at times, and must not block.
+	Objective func() time.Duration
 }
 
 // DefaultMax is how many may run at once at most, if nothing else is said.
@@ -84,7 +88,23 @@ const (
 	startBlocks = 12      // are shorter than those in which it grows later
 	startTimes  = 1       // service times that one of these lasts, at least
 	startEnds   = 6       // requests that are enough for one of these
+	slowMost    = 8       // times the first limit is the most before anything was compared
+	slowTimes   = 1.5     // times as long as the first took in the mean, and it grows no more
 )
+
+// early are the requests before anything was compared.
+type early struct{ first, all stratum }
+
+// short reports whether requests take hardly longer, now that one took so long, than the first did
+// that ran with that initial limit.
+func (e *early) short(took float64, initial int) bool {
+	e.all.request(took)
+	if e.first.n < float64(initial) {
+		e.first.request(took)
+		return false
+	}
+	return e.all.y*e.first.n <= slowTimes*e.first.y*e.all.n
+}
 
 // Looks far above the limit, which see whether there is room.
 const (
@@ -126,6 +146,7 @@ func New(o Options) (*Law, error) {
 	}
 	l := &Law{}
 	l.mu.law = newLaw(least, most, cmp.Or(o.Initial, min(max(first, least), most)))
+	l.mu.ceiling = newCeiling(o.Objective)
 	l.limit.Store(int64(l.mu.limit))
 	return l, nil
 }
@@ -160,12 +181,12 @@ func (l *Law) Why() string {
 func (l *Law) Completed(s Sample) (limit int, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before, pause := l.mu.limit, l.mu.breaker.pause()
+	before, pause := l.mu.limit, l.mu.guard.pause()
 	l.mu.learn(s)
 	if l.mu.limit != before {
 		l.limit.Store(int64(l.mu.limit))
 	}
-	now := l.mu.breaker.pause()
+	now := l.mu.guard.pause()
 	if now != pause {
 		l.pause.Store(now)
 	}
@@ -199,6 +220,9 @@ type law struct {
 	taken   float64 // the integral of how many of the places were taken in it
 	offered float64 // and of how many there were
 
+	initial int // the first limit
+	early   early
+
 	curves curves
 	noise  noise   // of late
 	ends   float64 // by that, how many requests begin and end in a block, at least
@@ -212,15 +236,16 @@ type law struct {
 	timeouts timeouts
 	drops    drops
 	relief   relief
-	breaker  breaker
+	guard    guard
+	ceiling  ceiling
 
 	some stratum // the requests of late, while little waits
 	base float64 // their mean service time when this began
 }
 
 func newLaw(least, most, initial int) law {
-	l := law{least: least, most: most, curves: newCurves(least, most), probe: farEvery, relief: newRelief(), breaker: newBreaker()}
-	l.limit = initial
+	l := law{least: least, most: most, curves: newCurves(least, most), probe: farEvery, relief: newRelief(), guard: newGuard()}
+	l.limit, l.initial = initial, initial
 	l.center = float64(l.limit)
 	l.curves.tried = l.center / doubling
 	l.measure()
@@ -261,12 +286,17 @@ func (l *law) learn(s Sample) {
 	if s.Dropped {
 		b.dropped++
 	}
+	if l.state == unknown && l.past.n <= startBlocks && s.Waiting && !s.Dropped && l.early.short(took, l.initial) && l.limit < slowMost*l.initial {
+		l.limit = min(l.limit+1, l.most)
+		l.center = float64(l.limit)
+		l.curves.tried = max(l.curves.tried, l.center/doubling)
+	}
 	late := l.timeouts.ended(took, s.Dropped)
 	if late {
 		b.late++
 	}
 	l.relief.ended(took, s.Dropped, late)
-	l.breaker.ended(&s, late, l.limit == l.least)
+	l.guard.ended(&s, late, l.limit == l.least && s.Waiting)
 	ends, times := l.ends, blockTimes
 	switch {
 	case l.overloads(b), l.relief.phase == relieving: // nothing is compared
@@ -301,7 +331,8 @@ func (l *law) next(running int) {
 		l.turn(n, skip, running)
 		return
 	}
-	l.center = min(l.center, l.relief.cap)
+	l.ceiling.follow(l.service, l.limit)
+	l.center = min(l.center, l.relief.cap, l.ceiling.most)
 	if waited := float64(l.waited) / float64(b.ended); waited < calmShare && l.taken < calmFull*l.offered {
 		l.busy, b.arm, l.drops.uncut = 0, skip, 0
 		l.noise.generations.void()
@@ -403,7 +434,7 @@ func (l *law) choose(running int) {
 
 // turn begins a block with that limit, while so many run.
 func (l *law) turn(n int, arm arm, running int) {
-	n = int(min(float64(n), l.relief.cap))
+	n = int(min(float64(n), l.relief.cap, l.ceiling.most))
 	l.limit = min(max(n, l.least), l.most)
 	l.past.begin(l.past.at, arm, l.limit, running)
 	l.noise.generations.begin(l.past.at, l.limit)
@@ -430,8 +461,8 @@ func (l *law) rises() bool {
 }
 
 func (l *law) why() string {
-	if pause := l.breaker.pause(); pause > 0 {
-		return fmt.Sprintf("nothing for %.2g s, then one: the last %d timed out, and may still be worked on", float64(pause)/1e9, l.breaker.row)
+	if pause := l.guard.pause(); pause > 0 {
+		return fmt.Sprintf("nothing for %.2g s, then one: the last %d timed out, and may still be worked on", float64(pause)/1e9, l.guard.row)
 	}
 	bounded := func(n int) int { return min(max(n, l.least), l.most) }
 	n, tried := bounded(int(math.Round(l.center))), ""
@@ -448,6 +479,9 @@ func (l *law) why() string {
 	}
 	if (l.state == growing || l.state == known) && l.center > l.relief.cap+0.5 {
 		return fmt.Sprintf("%d at once for now: of more, too many timed out", l.limit)
+	}
+	if (l.state == growing || l.state == known) && l.center > l.ceiling.most+0.5 {
+		return fmt.Sprintf("%d at once for now: with more, requests take too much of the objective", l.limit)
 	}
 	switch l.state {
 	case growing:

@@ -44,7 +44,7 @@ func (e *engine) open() error {
 		byName = true
 	}
 	if e.opts.Learn != nil {
-		l, err := newLearning(*e.opts.Learn)
+		l, err := newLearning(e, *e.opts.Learn)
 		if err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func (e *engine) Resize(n int) {
 // Learn has the number of workers or places learned from now on: see Options.Learn. It has
 // no effect if the number is learned already, or with split pools.
 func (e *engine) Learn(o concurrency.Options) error {
-	l, err := newLearning(o)
+	l, err := newLearning(e, o)
 	if err == nil && len(e.backlogs) == 1 && e.backlogs[0].limit.learning.Load() == nil {
 		e.backlogs[0].limit.learn(l)
 	}

@@ -3,7 +3,9 @@ package dispatch
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
+	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
@@ -61,12 +63,24 @@ const (
 	usualMost = 4  // times the mean, as which one counts at most
 )
 
-func newLearning(o concurrency.Options) (*learning, error) {
+func newLearning(e *engine, o concurrency.Options) (*learning, error) {
+	o.Objective = e.aim
 	l, err := concurrency.New(o)
 	if err != nil {
 		return nil, err
 	}
 	return &learning{law: l, bounds: l.Bounds(), floor: o.Min}, nil
+}
+
+// aim returns within which time tasks should be answered, or 0 as long as neither anybody has set
+// that nor the usual service time is known.
+func (e *engine) aim() time.Duration {
+	o := e.opts.Objective
+	inForce := o.InForce()
+	if inForce == strategies.StandIn && o.Usual() == 0 {
+		return 0
+	}
+	return inForce
 }
 
 // halt returns for how long nothing may begin. Where a least number is asked for, that many

@@ -5,6 +5,8 @@
 //	go run ./loadtest/figures/concurrency -steps 200
 //	go run ./loadtest/figures/concurrency -from 1 -to 200 -below 0.8
 //	go run ./loadtest/figures/concurrency -from 1 -to 40 -told
+//	go run ./loadtest/figures/concurrency -from 1 -to 40 -class all
+//	go run ./loadtest/figures/concurrency -from 1 -to 20 -shared
 //
 // The comparison with the laws of other libraries is in the module of loadtest/peers:
 // cmd/learned.
@@ -33,6 +35,9 @@ func main() {
 	below := flag.Float64("below", 0, "compare the mean latency with that without a limit, at this part of what can be done")
 	start := flag.Float64("start", 0, "compare the goodput from the first request on with that of one who knows the resource, at this multiple of what can be done")
 	told := flag.Bool("told", false, "show what one who knows the resource comes to, instead of one who learns it")
+	class := flag.String("class", "plain", "the class of experiments, or all for what real clients do")
+	shared := flag.Bool("shared", false, "have 2, 4 and 8 learners share each resource")
+	slow := flag.Bool("slow", false, "show the first 30 s of a cold start with work of 2 s")
 	flag.Parse()
 	limiter := func() sim.Limiter { return judge.NewLearned() }
 	if *told {
@@ -65,20 +70,60 @@ func main() {
 		follow(*from, *trace)
 		return
 	}
+	if *shared {
+		share(*from, *to, limiter)
+		return
+	}
+	if *slow {
+		for _, work := range []sim.Distribution{sim.Constant(2 * time.Second), sim.Exponential(2 * time.Second)} {
+			for _, hands := range []int{20, 50, 100} {
+				fmt.Printf("%v, %d hands: %.2f of what could be served in 30 s\n", work, hands, judge.Slow(hands, work, *from, limiter))
+			}
+		}
+		return
+	}
 	bests, err := judge.OpenBests(*file)
 	if err != nil {
 		fail(err)
 	}
-	runs := judge.Runs(*from, *to, judge.Loads, *cpus, bests, limiter)
-	for _, r := range runs[:min(*worst, len(runs))] {
-		u := sim.Unknown{Resource: sim.RandomResource(r.Seed), Load: r.Load, Seed: r.Seed, Limiter: sim.Fixed(r.Best.N)}
-		fmt.Printf("%5d %.1fx %.3f of the best fixed, %d, of which %.1f%% are dropped; mean limit %.0f, %.1f%%: %v\n",
-			r.Seed, r.Load, r.Ratio, r.Best.N, 100*u.Run().Dropped, r.Result.Limit, 100*r.Result.Dropped, u.Resource)
+	for _, c := range append(judge.Classes(), judge.Plain()) {
+		if *class != c.Name && (*class != "all" || c.Name == "plain") {
+			continue
+		}
+		runs := judge.Runs(c, *from, *to, judge.Loads, *cpus, bests, limiter)
+		for _, r := range runs[:min(*worst, len(runs))] {
+			u := c.Unknown(r.Seed, r.Load)
+			u.Limiter = sim.Fixed(r.Best.N)
+			fmt.Printf("%5d %.1fx %.3f of the best fixed, %d, of which %.1f%% are dropped; mean limit %.0f, %.1f%%: %v\n",
+				r.Seed, r.Load, r.Ratio, r.Best.N, 100*u.Run().Dropped, r.Result.Limit, 100*r.Result.Dropped, u.Resource)
+		}
+		s := judge.Sum(runs)
+		fmt.Printf("%s: %d runs: %d at 0.95 or more, %d under 0.85; mean %.3f, median %.3f\n", c.Name, s.Runs, s.Good, s.Bad, s.Mean, s.Median)
+		if err := bests.Save(); err != nil {
+			fail(err)
+		}
 	}
-	s := judge.Sum(runs)
-	fmt.Printf("%d runs: %d at 0.95 or more, %d under 0.85; mean %.3f, median %.3f\n", s.Runs, s.Good, s.Bad, s.Mean, s.Median)
-	if err := bests.Save(); err != nil {
-		fail(err)
+}
+
+// share prints what learners before one resource come to.
+func share(from, to uint64, limiter func() sim.Limiter) {
+	for _, s := range judge.AllShared() {
+		var ratios, jains []float64
+		good := 0
+		for seed := from; seed <= to; seed++ {
+			for _, load := range judge.Loads {
+				r := s.Run(seed, load, limiter)
+				ratios, jains = append(ratios, r.Ratio), append(jains, r.Jain)
+				if r.Ratio >= 0.85 && r.Jain >= 0.9 {
+					good++
+				}
+			}
+		}
+		slices.Sort(ratios)
+		slices.Sort(jains)
+		n := len(ratios)
+		fmt.Printf("%+v: %d of %d good; in all, worst tenth %.3f, median %.3f; Jain's index, worst tenth %.3f, median %.3f\n",
+			s, good, n, ratios[n/10], ratios[n/2], jains[n/10], jains[n/2])
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/spillway-go/spillway/loadtest/sim"
 	"github.com/spillway-go/spillway/strategies/concurrency"
@@ -21,16 +22,24 @@ import (
 var Loads = []float64{1.2, 2, 5}
 
 // Learned is Spillway's law as a limiter.
-type Learned struct{ *concurrency.Law }
+type Learned struct {
+	*concurrency.Law
+	objective *time.Duration
+}
 
 // NewLearned returns it without bounds.
 func NewLearned() Learned {
-	law, err := concurrency.New(concurrency.Options{})
+	l := Learned{objective: new(time.Duration)}
+	law, err := concurrency.New(concurrency.Options{Objective: func() time.Duration { return *l.objective }})
 	if err != nil {
 		panic(err) // there are no bounds that could cross
 	}
-	return Learned{law}
+	l.Law = law
+	return l
 }
+
+// Aim tells the law of the objective.
+func (l Learned) Aim(objective time.Duration) { *l.objective = objective }
 
 // Ended tells the law of a request that has ended.
 func (l Learned) Ended(e sim.Ended) {
@@ -80,9 +89,12 @@ func (b *Bests) Save() error {
 	return os.WriteFile(b.file, data, 0o600)
 }
 
-// Of returns the best fixed number for an experiment without phases.
+// Of returns the best fixed number for an experiment.
 func (b *Bests) Of(u sim.Unknown) Best {
 	key := fmt.Sprintf("%v %v %d %d %d", u.Resource, u.Load, u.Seed, u.Warmup, u.Length)
+	if u.Clients != (sim.Clients{}) || len(u.Phases) > 0 {
+		key += fmt.Sprintf(" %v %v", u.Clients, u.Phases)
+	}
 	b.mu.Lock()
 	best, ok := b.of[key]
 	b.mu.Unlock()
@@ -106,9 +118,9 @@ type Run struct {
 	Result sim.UnknownResult
 }
 
-// Runs runs a limiter on the resources of seeds, at the loads, on so many CPUs. The
-// result is ordered, the worst first.
-func Runs(from, to uint64, loads []float64, cpus int, bests *Bests, limiter func() sim.Limiter) []Run {
+// Runs runs a limiter on the experiments of a class and of seeds, at the loads, on so many
+// CPUs. The result is ordered, the worst first.
+func Runs(c Class, from, to uint64, loads []float64, cpus int, bests *Bests, limiter func() sim.Limiter) []Run {
 	var (
 		mu   sync.Mutex
 		runs []Run
@@ -130,13 +142,13 @@ func Runs(from, to uint64, loads []float64, cpus int, bests *Bests, limiter func
 	}
 	for seed := from; seed <= to; seed++ {
 		for _, load := range loads {
-			work <- sim.Unknown{Resource: sim.RandomResource(seed), Load: load, Seed: seed}
+			work <- c.Unknown(seed, load)
 		}
 	}
 	close(work)
 	wg.Wait()
 	slices.SortFunc(runs, func(a, b Run) int {
-		return cmp.Or(cmp.Compare(a.Ratio, b.Ratio), cmp.Compare(a.Seed, b.Seed))
+		return cmp.Or(cmp.Compare(a.Ratio, b.Ratio), cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Load, b.Load))
 	})
 	return runs
 }

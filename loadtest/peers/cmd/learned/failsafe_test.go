@@ -108,7 +108,7 @@ func TestFailsafe_Table(t *testing.T) {
 		}},
 	} {
 		var s judge.Summary
-		synctest.Test(t, func(*testing.T) { s = judge.Sum(judge.Runs(*from, *to, judge.Loads, 1, known, tt.make)) })
+		synctest.Test(t, func(*testing.T) { s = judge.Sum(judge.Runs(judge.Plain(), *from, *to, judge.Loads, 1, known, tt.make)) })
 		t.Logf("| %s | %d of %d | %d | %.3f | %.3f |", tt.name, s.Good, s.Runs, s.Bad, s.Mean, s.Median)
 	}
 	require.NoError(t, known.Save())

@@ -60,7 +60,7 @@ func main() {
 	}
 	fmt.Println("| law | ≥ 0.95 of the best fixed | < 0.85 | mean | median |\n|---|---|---|---|---|")
 	for _, p := range peers {
-		s := judge.Sum(judge.Runs(*from, *to, judge.Loads, *cpus, bests, p.make))
+		s := judge.Sum(judge.Runs(judge.Plain(), *from, *to, judge.Loads, *cpus, bests, p.make))
 		fmt.Printf("| %s | %d of %d | %d | %.3f | %.3f |\n", p.name, s.Good, s.Runs, s.Bad, s.Mean, s.Median)
 	}
 	if err := bests.Save(); err != nil {

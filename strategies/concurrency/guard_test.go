@@ -33,7 +33,7 @@ func (o *one) ends(n int, took time.Duration, dropped bool) time.Duration {
 	return time.Duration(o.law.Pause())
 }
 
-func TestBreaker_PausesTwiceAsLongEachTime(t *testing.T) {
+func TestGuard_PausesTwiceAsLongEachTime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ late, longest time.Duration }{
 		{10 * time.Millisecond, 160 * time.Millisecond},
@@ -56,7 +56,7 @@ func TestBreaker_PausesTwiceAsLongEachTime(t *testing.T) {
 }
 
 // Who is told of a change has the limit, or the pause, in force.
-func TestBreaker_TellsOfTheChange(t *testing.T) {
+func TestGuard_TellsOfTheChange(t *testing.T) {
 	t.Parallel()
 	o := newOne(t, concurrency.Options{Max: 1})
 	s := concurrency.Sample{Running: 1, Waiting: true}
@@ -69,7 +69,7 @@ func TestBreaker_TellsOfTheChange(t *testing.T) {
 }
 
 // What runs already when a pause begins may all time out. That does not make it longer.
-func TestBreaker_WhatRanBefore(t *testing.T) {
+func TestGuard_WhatRanBefore(t *testing.T) {
 	t.Parallel()
 	o := newOne(t, concurrency.Options{Min: 16, Max: 16})
 	o.ends(100, time.Second/10, false)
@@ -85,7 +85,7 @@ func TestBreaker_WhatRanBefore(t *testing.T) {
 
 // What times out whatever runs is not helped by pauses. So they come ever later, until many are
 // good.
-func TestBreaker_OpensLaterIfThatIsSoon(t *testing.T) {
+func TestGuard_OpensLaterIfThatIsSoon(t *testing.T) {
 	t.Parallel()
 	o := newOne(t, concurrency.Options{Max: 1})
 	opens := func(after int) {
@@ -106,7 +106,7 @@ func TestBreaker_OpensLaterIfThatIsSoon(t *testing.T) {
 	opens(4096)
 }
 
-func TestBreaker_StaysClosed(t *testing.T) {
+func TestGuard_StaysClosed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		took time.Duration
@@ -128,7 +128,7 @@ func TestBreaker_StaysClosed(t *testing.T) {
 }
 
 // As long as more run than the least, the limit is cut first.
-func TestBreaker_OpensAtTheLeastLimit(t *testing.T) {
+func TestGuard_OpensAtTheLeastLimit(t *testing.T) {
 	t.Parallel()
 	o := newOne(t, concurrency.Options{})
 	o.ends(10, time.Millisecond, false)
@@ -140,4 +140,39 @@ func TestBreaker_OpensAtTheLeastLimit(t *testing.T) {
 		o.ends(1, 2*time.Millisecond, true)
 	}
 	require.Equal(t, 8, row)
+}
+
+// One after the other may time out for causes of their own while there is room for more, or while
+// others are good. Only a resource that is full and answers nobody is given a pause.
+func TestGuard_OnlyIfFullAndNobodyIsAnswered(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		running int
+		waiting bool
+		good    int // one in so many, 0 for none
+		pauses  bool
+	}{
+		"one at a time, of four that may run": {1, false, 0, false},
+		"all four, and nothing waits":         {4, false, 0, false},
+		"work waits":                          {1, true, 0, true},
+		"one in eight is good":                {4, true, 8, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			law, err := concurrency.New(concurrency.Options{Min: 4, Max: 4})
+			require.NoError(t, err)
+			now, paused := int64(0), false
+			for i := range 1_000 {
+				now += 1e9
+				good := i < 100 || tt.good > 0 && i%tt.good == 0
+				took := int64(1e9)
+				if good {
+					took = 1e6
+				}
+				law.Completed(concurrency.Sample{Now: now, Began: now - took, Running: tt.running, Waiting: tt.waiting, Dropped: !good})
+				paused = paused || law.Pause() > 0
+			}
+			require.Equal(t, tt.pauses, paused)
+		})
+	}
 }
