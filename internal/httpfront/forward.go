@@ -128,7 +128,7 @@ func (x *Exchange) Watch(f func()) {
 	c := x.conn
 	w := &c.watch
 	w.mu.Lock()
-	w.more = x.Streams() || c.x.reader.Buffered() > c.x.held
+	w.more = c.x.reader.Buffered() > c.x.held
 	w.left = f
 	w.check(c)
 	w.mu.Unlock()
@@ -147,7 +147,7 @@ func (x *Exchange) Left() bool {
 	w := &x.conn.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.more = x.Streams() || x.reader.Buffered() > x.held
+	w.more = x.reader.Buffered() > x.held
 	return w.gone(x.conn)
 }
 

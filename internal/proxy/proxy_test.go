@@ -228,9 +228,12 @@ func TestProxy_QueuesAndSheds(t *testing.T) {
 	}
 	require.EqualValues(t, 2, most.Load())
 	require.EqualValues(t, 5, served.Load())
+	eventually(t, func() bool {
+		text := scrape(t, f)
+		return strings.Contains(text, `spillway_requests_total{code="200",method="GET",strategy="fifo"} 6`) &&
+			strings.Contains(text, `spillway_requests_total{code="503",method="GET",strategy="fifo"} 3`)
+	}, "all are counted")
 	text := scrape(t, f)
-	require.Contains(t, text, `spillway_requests_total{code="200",method="GET",strategy="fifo"} 6`)
-	require.Contains(t, text, `spillway_requests_total{code="503",method="GET",strategy="fifo"} 3`)
 	require.Contains(t, text, `spillway_shed_total{reason="full",strategy="fifo"} 3`)
 	require.Contains(t, text, `spillway_tasks_submitted_total{strategy="fifo"} 8`)
 	require.Contains(t, text, `spillway_tasks_run_total{strategy="fifo"} 5`)
@@ -1031,9 +1034,10 @@ func TestProxy_Switches(t *testing.T) {
 	require.ErrorContains(t, f.Switch("nonsense"), "nonsense")
 	require.Equal(t, "lifo", f.Status().Strategy)
 	require.Equal(t, 200, f.do(t, "GET", "/", nil).status)
-	text := scrape(t, f)
-	require.Contains(t, text, `spillway_requests_total{code="200",method="GET",strategy="lifo"} 1`)
-	require.Contains(t, text, "spillway_strategy_switches_total 1")
+	eventually(t, func() bool {
+		return strings.Contains(scrape(t, f), `spillway_requests_total{code="200",method="GET",strategy="lifo"} 1`)
+	}, "it is counted")
+	require.Contains(t, scrape(t, f), "spillway_strategy_switches_total 1")
 }
 
 // How many requests the upstream has at once is learned from how its answers end: what it

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -486,13 +487,14 @@ func (t *turn) relay() error {
 	t.client.unwatch()
 	unfinished := t.stopPump()
 	t.release(outcome(t.code))
+	trailers := slices.Clone(c.trailers) // the connection is another's from here on
 	if c.keeps && !unfinished && c.r.Buffered() == 0 && (t.pump == nil || t.pump.bad == nil) {
 		s.upstream.put(c)
 	} else {
 		s.upstream.close(c)
 	}
 	t.conn = nil
-	t.client.end(c.trailers)
+	t.client.end(trailers)
 	return nil
 }
 
