@@ -215,8 +215,8 @@ func endRequest(h, protocol []byte, te bool, length int, framed bool) []byte {
 
 // forwardedBy is what earlier proxies, or a client, said of whom a request is forwarded for.
 type forwardedBy struct {
-	address            []byte // all lines, as one list
-	proto, host, other []byte
+	address     []byte // all lines, as one list
+	proto, host []byte
 }
 
 // note takes a field, and reports false.
