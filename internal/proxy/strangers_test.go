@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 )
 
@@ -379,7 +380,7 @@ func TestProxy_SlowReadersHoldNoPlace(t *testing.T) {
 	t.Parallel()
 	const size = 60 << 10
 	f := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }), func(o *Options) {
-		o.Concurrency, o.Capacity = 2, 1000
+		o.Concurrency, o.Capacity, o.MaxConnections, o.MaxBodyBytes = 2, 1000, 1000, 1<<30
 	})
 	for range 2 {
 		c := f.dial(t)
@@ -588,7 +589,7 @@ func TestProxy_BadUpstreams(t *testing.T) {
 		"a head without end":   {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: "+strings.Repeat("a", 1000)+"\r\n", 100), 502},
 		"a return in a value":  {"HTTP/1.1 200 OK\r\nX: a\rb\r\nContent-Length: 0\r\n\r\n", 502},
 		"until the end":        {"HTTP/1.0 200 OK\r\n\r\nhello", 200},
-		"lines without return": {"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", 200},
+		"lines without return": {"HTTP/1.1 200 OK\nConnection: close\nContent-Length: 2\n\nok", 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -709,4 +710,71 @@ func TestProxy_SecureUpstream(t *testing.T) {
 		require.Equal(t, "hello", f.do(t, "POST", "/", strings.NewReader("hello")).body)
 	}
 	requireProblem(t, open(t, server.URL, nil).do(t, "GET", "/", nil), 502, "cannot be reached")
+}
+
+// Whenever a client leaves, in whichever way, nothing is left of it, and the upstream is not
+// kept busy for it.
+func TestProxy_VanishingClients(t *testing.T) {
+	t.Parallel()
+	fronttest.Vanish(t, func(t *testing.T) fronttest.Subject {
+		t.Helper()
+		var mu sync.Mutex
+		var told []int
+		arrived, free := make(chan struct{}, 1), make(chan struct{})
+		let := sync.OnceFunc(func() { close(free) })
+		f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			switch r.URL.Path {
+			case "/hold":
+				arrived <- struct{}{}
+				select {
+				case <-free:
+				case <-r.Context().Done():
+				}
+			case "/long":
+				for piece := make([]byte, 1<<20); r.Context().Err() == nil; {
+					if _, err := w.Write(piece); err != nil {
+						return
+					}
+				}
+			}
+		}), func(o *Options) {
+			o.Concurrency = 1
+			answered := o.Events.Answered
+			o.Events.Answered = func(strategy, method string, code int, shed bool, head, took time.Duration) {
+				answered(strategy, method, code, shed, head, took)
+				if method != http.MethodHead { // the holder's
+					mu.Lock()
+					defer mu.Unlock()
+					told = append(told, code)
+				}
+			}
+		})
+		t.Cleanup(let)
+		return fronttest.Subject{
+			Addr: f.Addr().String(), Quick: "/", Long: "/long", GivesUp: true,
+			Hold: func(t *testing.T, running bool) (_ string, there, release func()) {
+				t.Helper()
+				if running {
+					return "/hold", func() { <-arrived }, let
+				}
+				holder := f.dial(t)
+				holder.send(t, "HEAD /hold HTTP/1.1\r\nHost: a\r\n\r\n")
+				<-arrived
+				return "/", func() { eventually(t, func() bool { return f.Gauge().Depth == 1 }, "it waits") }, sync.OnceFunc(func() {
+					let()
+					_ = holder.Close()
+				})
+			},
+			Told: func() []int {
+				mu.Lock()
+				defer mu.Unlock()
+				return append([]int(nil), told...)
+			},
+			Idle: func() bool {
+				g := f.Gauge()
+				return f.Connections() == 0 && f.front.Bodies() == 0 && g.Busy == 0 && g.Depth == 0
+			},
+		}
+	})
 }

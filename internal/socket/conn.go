@@ -152,18 +152,17 @@ func (c *Conn) writePieces(p []byte) (n int, err error) {
 	defer c.waits()()
 	defer c.disarm()
 	for n < len(p) && err == nil {
-		c.arm()
+		window, least := c.window()
+		c.setDeadline(time.Now().Add(window))
 		var m int
 		m, err = c.Conn.Write(p[n:min(n+piece, len(p))])
 		n += m
-		if m > 0 && errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() {
+		if m >= least && errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() {
 			err = nil
 		}
 	}
 	return n, err
 }
-
-func (c *Conn) arm() { c.setDeadline(time.Now().Add(c.timeout)) }
 
 // disarm leaves no deadline behind by which a later write would fail.
 func (c *Conn) disarm() { c.setDeadline(time.Time{}) }
