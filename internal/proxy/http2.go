@@ -362,7 +362,7 @@ func (c *stream) send(p []byte) bool {
 		_ = c.control.SetWriteDeadline(time.Now().Add(c.s.o.WriteTimeout))
 		begin := time.Now()
 		n, err := c.w.Write(piece)
-		if err == nil {
+		if err == nil && len(piece) == len(p) {
 			err = c.control.Flush()
 		}
 		waited := time.Since(begin)

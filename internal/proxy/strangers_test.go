@@ -3,6 +3,8 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -777,4 +779,62 @@ func TestProxy_VanishingClients(t *testing.T) {
 			},
 		}
 	})
+}
+
+// Under TLS and over HTTP/2, too, a client that leaves while it waits is noticed, and what is
+// served is the same.
+func TestProxy_UnderTLS(t *testing.T) {
+	t.Parallel()
+	certificate, roots := fronttest.SelfSigned(t)
+	url, held, release, others := holding(t)
+	f := open(t, url, func(o *Options) {
+		o.Concurrency = 1
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	})
+	secure := "https://" + f.Addr().String()
+	client := func(protocol func(*http.Protocols)) *http.Client {
+		protocols := new(http.Protocols)
+		protocol(protocols)
+		transport := &http.Transport{Protocols: protocols, TLSClientConfig: &tls.Config{RootCAs: roots}}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	one, two := client(func(p *http.Protocols) { p.SetHTTP1(true) }), client(func(p *http.Protocols) { p.SetHTTP2(true) })
+	for version, c := range map[string]*http.Client{"HTTP/1.1": one, "HTTP/2.0": two} {
+		resp, err := c.Post(secure+"/", "text/plain", strings.NewReader("hello"))
+		require.NoError(t, err)
+		require.Equal(t, version, resp.Proto)
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		_ = resp.Body.Close()
+	}
+	var clients sync.WaitGroup
+	clients.Go(func() {
+		if resp, err := two.Get(secure + "/hold"); err == nil {
+			_ = resp.Body.Close()
+		}
+	})
+	<-held
+	before := others.Load()
+	for _, c := range []*http.Client{one, two} {
+		ctx, leave := context.WithCancel(t.Context())
+		clients.Go(func() {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, secure+"/gone", strings.NewReader("hello"))
+			if err != nil {
+				return
+			}
+			if resp, err := c.Do(r); err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+		eventually(t, func() bool { return f.Gauge().Depth == 1 }, "it waits")
+		leave()
+		eventually(t, func() bool { return f.Gauge().Depth == 0 }, "it is given up")
+	}
+	release()
+	clients.Wait()
+	eventually(t, func() bool { return f.Gauge().Busy == 0 }, "no place is lost")
+	require.Equal(t, before, others.Load())
+	eventually(t, func() bool {
+		return strings.Contains(scrape(t, f), `spillway_requests_total{code="499",method="POST",strategy="fifo"} 2`)
+	}, "they are counted as 499")
 }
