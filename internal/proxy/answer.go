@@ -96,17 +96,13 @@ func (a *reply) parse(toHEAD bool) error {
 	h.Lines, h.Dated, a.events = h.Lines[:0], false, false
 	dropped := ""
 	for len(rest) > 0 {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, newline)
-		line = bytes.TrimSuffix(line, []byte("\r"))
-		if len(line) == 0 {
-			break
-		}
-		colon := bytes.IndexByte(line, ':')
-		if colon < 1 || !isToken(line[:colon]) || !isValue(line[colon+1:]) {
+		var name, value []byte
+		if name, value, rest, ok = cutField(rest); !ok {
 			return errNotHTTP
 		}
-		name, value := line[:colon], httpfront.Trim(line[colon+1:])
+		if name == nil {
+			break
+		}
 		switch kindOf(name) {
 		case hopConnection:
 			n.connection = append(append(n.connection, value...), ',')
@@ -297,21 +293,30 @@ func (a *reply) nextChunk(wait func()) (err error) {
 // message ends, where it goes or whether it was turned away may not.
 func filterTrailers(dst, lines []byte) (_ []byte, ok bool) {
 	for len(lines) > 0 {
-		var line []byte
-		line, lines, _ = bytes.Cut(lines, newline)
-		line = bytes.TrimSuffix(line, []byte("\r"))
-		if len(line) == 0 {
-			break
+		var name, value []byte
+		if name, value, lines, ok = cutField(lines); !ok || name == nil {
+			return dst, ok
 		}
-		colon := bytes.IndexByte(line, ':')
-		if colon < 1 || !isToken(line[:colon]) || !isValue(line[colon+1:]) {
-			return dst, false
-		}
-		if k := kindOf(line[:colon]); k == plain {
-			dst = appendField(dst, line[:colon], httpfront.Trim(line[colon+1:]))
+		if kindOf(name) == plain {
+			dst = appendField(dst, name, value)
 		}
 	}
 	return dst, true
+}
+
+// cutField splits lines behind the first, and returns its name and value, no name if it is
+// empty. It reports whether it is a field, or empty.
+func cutField(lines []byte) (name, value, rest []byte, ok bool) {
+	line, rest, _ := bytes.Cut(lines, newline)
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	if len(line) == 0 {
+		return nil, nil, rest, true
+	}
+	colon := bytes.IndexByte(line, ':')
+	if colon < 1 || !isToken(line[:colon]) || !isValue(line[colon+1:]) {
+		return nil, nil, nil, false
+	}
+	return line[:colon], httpfront.Trim(line[colon+1:]), rest, true
 }
 
 func appendField(dst, name, value []byte) []byte {

@@ -392,7 +392,7 @@ func (c *call) flush() (ok bool) {
 		most = 1
 	}
 	c.out = openOutlet(most, c.x.WriteSlowly, c.x.Hurry, c.heldUp)
-	c.out.held = append(c.out.held, c.buf...)
+	c.out.put(c.buf)
 	c.buf = c.buf[:0]
 	return true
 }
