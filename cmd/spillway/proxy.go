@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/admission"
-	"github.com/spillway-go/spillway/admission/admissionhttp"
 	"github.com/spillway-go/spillway/internal/admin"
 	"github.com/spillway-go/spillway/internal/config"
 	"github.com/spillway-go/spillway/internal/logging"
@@ -73,7 +72,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		return err
 	}
 	built := version.Get()
-	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Proxy: true})
+	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Proxy: true, Routes: f.Routes.Names()})
 	slow := new(slowest.Recorder)
 	mode := admission.Enforce
 	if c.Mode == config.ModeObserve {
@@ -82,12 +81,13 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	p.data, err = proxy.Open(proxy.Options{
 		Listen: c.Listen, TLS: tlsConfig, Upstream: upstream,
 		Strategy: c.Strategy, Capacity: c.QueueCapacity, Concurrency: int(c.Workers), Mode: mode, Objective: time.Duration(c.SLO),
-		Client: f.Client, Priorities: f.Priority, Exempt: f.Exempt, Hold: holds[f.Hold], TrustHeaders: f.TrustHeaders == "true",
+		Client: f.Client, Priorities: f.Priority, Exempt: f.Exempt, Routes: f.Routes, Hold: holds[f.Hold], TrustHeaders: f.TrustHeaders == "true",
 		Timeout: f.Timeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+		BufferBytes: int(f.BufferBytes), MaxBodyBytes: c.MaxBodyBytes, AcceptLoops: c.AcceptLoops,
 		MaxConnections: c.MaxConnections,
 		Logger:         p.log,
 		Events: proxy.Events{
-			Queue: m.Queue, Answered: m.Forwarded, Asked: m.Asked, Left: m.Left,
+			Queue: m.Queue, Answered: m.Forwarded, Asked: m.Asked, Left: m.Left, Routed: m.Routed,
 			Switched: func(from, to string) {
 				m.Switched(from, to)
 				p.log.Info("strategy switched", "from", from, "to", to)
@@ -131,8 +131,8 @@ func (p *proxying) addresses() map[string]string {
 }
 
 // holds are the values of SPILLWAY_PROXY_HOLD.
-var holds = map[string]admissionhttp.Hold{
-	"auto": admissionhttp.HoldAuto, "body": admissionhttp.HoldBody, "headers": admissionhttp.HoldHeaders,
+var holds = map[string]proxy.Hold{
+	"auto": proxy.HoldAuto, "body": proxy.HoldBody, "headers": proxy.HoldHeaders,
 }
 
 func (p *proxying) ready() error {

@@ -190,6 +190,7 @@ type slowFrame struct {
 	Age      float64 `json:"age"`
 	Strategy string  `json:"strategy"`
 	Method   string  `json:"method"`
+	Route    string  `json:"route"` // of the proxy, empty if none has a name
 	Code     int     `json:"code"`
 	Shed     string  `json:"shed"`
 	Key      int     `json:"key"`   // bytes
@@ -281,7 +282,7 @@ func (h *history) frame() []byte {
 	requests, clock := o.Slowest()
 	for _, q := range requests {
 		slow := slowFrame{
-			Age: time.Duration(clock - q.Answered).Seconds(), Strategy: q.Strategy, Method: q.Method, Code: q.Code, Shed: q.Shed,
+			Age: time.Duration(clock - q.Answered).Seconds(), Strategy: q.Strategy, Method: q.Method, Route: q.Route, Code: q.Code, Shed: q.Shed,
 			Key: q.KeyBytes, Value: q.ValueBytes,
 			Took: q.Took.Seconds(), Received: q.Received.Seconds(), Waited: q.Waited.Seconds(), Ran: q.Ran.Seconds(),
 		}

@@ -44,7 +44,7 @@ var groupsOf = map[string][]string{
 var proxySettings = []string{
 	"strategy", "mode", "workers", "queue-capacity", "slo",
 	"listen", "admin-listen", "admin-token", "admin-token-file", "tls-cert", "tls-key",
-	"max-connections", "admin-max-connections", "read-timeout", "write-timeout", "idle-timeout",
+	"accept-loops", "max-body-bytes", "max-connections", "admin-max-connections", "read-timeout", "write-timeout", "idle-timeout",
 	"drain-delay", "drain-timeout", "log-level", "log-format",
 }
 

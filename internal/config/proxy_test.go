@@ -18,7 +18,7 @@ func TestParse_Proxy(t *testing.T) {
 	require.Equal(t, Proxy, inv.Command)
 	require.Equal(t, Workers(8), inv.Config.Workers)
 	require.Equal(t, Forward{
-		Upstream: "http://127.0.0.1:3000", Client: "address", Hold: "auto", TrustHeaders: "false", Timeout: time.Minute,
+		Upstream: "http://127.0.0.1:3000", Client: "address", Hold: "auto", BufferBytes: 64 << 10, TrustHeaders: "false", Timeout: time.Minute,
 	}, inv.Proxy)
 	require.Empty(t, inv.Warnings)
 
@@ -27,6 +27,7 @@ func TestParse_Proxy(t *testing.T) {
 		"SPILLWAY_UPSTREAM=https://a.example", "SPILLWAY_WORKERS=3", "SPILLWAY_MODE=observe", "SPILLWAY_PROXY_CLIENT=header:X-Key",
 		"SPILLWAY_PROXY_PRIORITY=path:/a=6,header:X-U", "SPILLWAY_PROXY_EXEMPT=/health,/static", "SPILLWAY_PROXY_HOLD=headers",
 		"SPILLWAY_PROXY_TRUST_HEADERS=true", "SPILLWAY_PROXY_TIMEOUT=9s", "SPILLWAY_PROXY_HODL=x",
+		"SPILLWAY_PROXY_BUFFER_BYTES=1MiB", "SPILLWAY_PROXY_ROUTES=/a/*=a,/b=b",
 	}
 	inv, err = Parse(in)
 	require.NoError(t, err)
@@ -40,6 +41,7 @@ func TestParse_Proxy(t *testing.T) {
 		"SPILLWAY_UPSTREAM": "https://a.example", "SPILLWAY_PROXY_CLIENT": "header:X-Key",
 		"SPILLWAY_PROXY_PRIORITY": "path:/a=6,header:X-U", "SPILLWAY_PROXY_EXEMPT": "/health,/static", "SPILLWAY_PROXY_HOLD": "headers",
 		"SPILLWAY_PROXY_TRUST_HEADERS": "true", "SPILLWAY_PROXY_TIMEOUT": "5s",
+		"SPILLWAY_PROXY_BUFFER_BYTES": int64(1 << 20), "SPILLWAY_PROXY_ROUTES": "/a/*=a,/b=b",
 	}, shown)
 }
 
@@ -119,6 +121,10 @@ func TestParse_BadProxies(t *testing.T) {
 		`bad value "ip" for SPILLWAY_PROXY_CLIENT (--proxy-client): want address, or header:NAME such as header:Authorization`: append(good, "--proxy-client=ip"),
 		`bad value "health" for SPILLWAY_PROXY_EXEMPT (--proxy-exempt): want paths such as /health,/static, separated by commas`: append(
 			good, "--proxy-exempt=health"),
+		`bad value "/a" for SPILLWAY_PROXY_ROUTES (--proxy-routes): want routes such as /orders/*=orders,/search=search, with at most 64 names of letters, digits, - and _`: append(
+			good, "--proxy-routes=/a"),
+		`bad value "0" for SPILLWAY_PROXY_BUFFER_BYTES (--proxy-buffer-bytes): want a number of bytes such as 1048576, 256MB or 1GiB, at least 1 and at most 16777216`: append(
+			good, "--proxy-buffer-bytes=0"),
 		`bad value "(secret)" for SPILLWAY_DATA_TOKEN (--data-token): want nothing with the proxy: the upstream checks its clients' tokens`: append(
 			good, "--data-token=x"),
 		`bad value "split" for SPILLWAY_POOLS (--pools): want shared with the proxy`: append(good, "--pools=split"),

@@ -65,6 +65,7 @@ func mappers() []kong.Option {
 		kong.TypeMapper(reflect.TypeFor[rules.Client](), mapper(parseText[rules.Client])),
 		kong.TypeMapper(reflect.TypeFor[rules.Priorities](), mapper(parseText[rules.Priorities])),
 		kong.TypeMapper(reflect.TypeFor[rules.Paths](), mapper(parseText[rules.Paths])),
+		kong.TypeMapper(reflect.TypeFor[rules.Routes](), mapper(parseText[rules.Routes])),
 		kong.NamedMapper("upstream", mapper(parseUpstream)),
 		kong.NamedMapper("hosts", mapper(parseHosts)),
 		kong.NamedMapper("source", mapper(parseSource)),

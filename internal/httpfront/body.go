@@ -33,6 +33,9 @@ var (
 // it returns errNothingYet.
 func (x *Exchange) receiveBody() (*Problem, error) {
 	c, n, keep := x.conn, x.length, x.wanted.Keep
+	if x.wanted.Stream {
+		return x.receiveAhead()
+	}
 	if n == 0 {
 		return nil, nil
 	}
@@ -165,6 +168,7 @@ func (x *Exchange) takeTrailers() error {
 		return err
 	}
 	lines, _ := x.reader.Peek(x.reader.Buffered())
+	all := lines
 	for len(lines) > 0 {
 		line, _, rest, wrong := cutLine(lines)
 		if wrong != "" {
@@ -172,6 +176,9 @@ func (x *Exchange) takeTrailers() error {
 		}
 		if lines = rest; len(line) == 0 {
 			break
+		}
+		if x.wanted.Stream {
+			x.stream.trailers = append(x.stream.trailers, all[len(all)-len(rest)-len(line)-len(lineEnd):len(all)-len(rest)]...)
 		}
 	}
 	var fields fasthttp.RequestHeader // names and values are checked by whoever checks the head's

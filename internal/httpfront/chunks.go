@@ -2,6 +2,7 @@ package httpfront
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 )
 
@@ -42,15 +43,21 @@ func (k *chunks) next(r *bufio.Reader) (size int, err error) {
 	if err == nil && digits == 0 {
 		return 0, errChunkSize
 	}
-	// Blanks may stand before the line's end, but not before extensions.
+	// Blanks may stand before the line's end, but not before extensions. A string that does not
+	// end with its line may go on behind it for others.
+	quoted, escaped := false, false
 	for first := b; err == nil && b != '\r'; b, err = r.ReadByte() {
 		blank := b == ' ' || b == '\t'
 		if !blank && (first != ';' || b < ' ' || b == 0x7f) {
 			return 0, errChunkLine
 		}
+		quoted, escaped = quoted != (b == '"' && !escaped), quoted && b == '\\' && !escaped
 		if k.beside++; k.beside > mostBeside {
 			return 0, errExtensions
 		}
+	}
+	if quoted {
+		err = cmp.Or(err, errChunkLine)
 	}
 	if err == nil {
 		err = r.UnreadByte()

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,6 +33,9 @@ type conn struct {
 
 	answered int64 // when the last request was, or the connection was made
 	lately   int   // how many were, each within busyWithin of the one before
+
+	watch watch       // see Exchange.Watch
+	taken atomic.Bool // the socket is somebody else's: it is not interrupted
 
 	peer string // the IP address
 	name string // see Exchange.Intern
@@ -72,8 +76,13 @@ func (c *conn) serve() {
 			c.end()
 			return
 		}
+		if c.front.opts.HTTP2 != nil && t.ConnectionState().NegotiatedProtocol == "h2" {
+			c.handOver(nil)
+			c.end()
+			return
+		}
 	}
-	if c.raw != nil && c.front.hangups != nil {
+	if c.below.Raw() != nil && c.front.hangups != nil {
 		c.watched = c.front.hangups.add(c)
 	}
 	c.attend()
@@ -237,7 +246,12 @@ func (c *conn) tryRead(fd uintptr) bool {
 }
 
 // Read is for the reader of the exchange.
-func (c *conn) Read(p []byte) (int, error) { return c.read(p, c.rearm) }
+func (c *conn) Read(p []byte) (int, error) {
+	if c.x != nil && c.x.stream.reading {
+		return c.readPaced(p)
+	}
+	return c.read(p, c.rearm)
+}
 
 // serveOne receives and serves the request whose first bytes are in the reader, and
 // reports whether another one has begun to arrive. If it may not wait and the
@@ -247,6 +261,11 @@ func (c *conn) serveOne() bool {
 	bad, err := x.receive()
 	if errors.Is(err, errNothingYet) {
 		x.flush()
+		return false
+	}
+	if errors.Is(err, errPreface) {
+		read, _ := x.reader.Peek(x.reader.Buffered())
+		c.handOver(read)
 		return false
 	}
 	if x.Arrival == 0 { // its head was not even parsed
@@ -265,6 +284,7 @@ func (c *conn) serveOne() bool {
 		x.call.Serve()
 	}
 	assert(x.sent <= len(x.out) && (x.status != 0 || c.broken != nil), "a request has no answer")
+	x.stream.reading = false
 	x.dropBody()
 	// Answers are written together while further requests are there.
 	more := !c.ending && x.reader.Buffered() > 0
@@ -349,5 +369,21 @@ func (c *conn) abandoned() bool {
 	case c.gone&halfGone == 0, c.x.reader.Buffered() > c.x.held:
 		return false
 	}
-	return !bytesPending(c.raw)
+	return !c.pending()
 }
+
+// pending reports whether there are bytes of requests in the socket. Under TLS its last record
+// tells of the end, and is shorter than one with a request.
+func (c *conn) pending() bool {
+	raw := c.below.Raw()
+	if raw == nil {
+		return false
+	}
+	if c.raw == nil {
+		return manyPending(raw, shortestRecord)
+	}
+	return bytesPending(raw)
+}
+
+// shortestRecord is how long the record of TLS is at least that has a request.
+const shortestRecord = 5 + 16 + len("GET / HTTP/1.0\r\n\r\n")

@@ -67,6 +67,7 @@ type outbound struct {
 	sent, base int
 	first      []byte // out at first, and again when it has become too large
 	status     int    // of the present answer; 0 if there is none
+	chunks     bool   // so is the body of one that is forwarded
 }
 
 func newExchange(f *Front) *Exchange {
@@ -250,7 +251,13 @@ func (x *Exchange) sendBody(a *Answer) {
 
 // endHead appends what all answers have in common, and the empty line.
 func (x *Exchange) endHead(dst []byte) []byte {
-	dst = x.conn.front.clock.append(dst)
+	return x.endHeadDated(dst, false)
+}
+
+func (x *Exchange) endHeadDated(dst []byte, dated bool) []byte {
+	if !dated {
+		dst = x.conn.front.clock.append(dst)
+	}
 	dst = append(dst, x.call.Lines()...)
 	if !x.goesOn() {
 		dst = append(dst, "Connection: close\r\n"...)
@@ -264,6 +271,9 @@ func (x *Exchange) endHead(dst []byte) []byte {
 // otherwise notes that it does not.
 func (x *Exchange) goesOn() bool {
 	c := x.conn
+	if x.wanted.Stream && x.Streams() { // the client may be sending the rest
+		c.ending, c.lingering = true, true
+	}
 	if !c.ending && (!x.keepAlive || c.broken != nil || c.front.draining.Load()) {
 		c.ending = true
 	}

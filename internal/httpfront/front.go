@@ -42,6 +42,9 @@ type Options struct {
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	// TLS, if not nil, is what connections are encrypted by.
 	TLS *tls.Config
+	// HTTP2, if not nil, serves connections that turn out to speak HTTP/2, and returns when
+	// they are closed.
+	HTTP2 func(net.Conn)
 	// Logger gets what operators should know.
 	Logger *slog.Logger
 }
@@ -241,7 +244,9 @@ func (f *Front) interrupt(write time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.mu.conns {
-		c.interrupt(write)
+		if !c.taken.Load() {
+			c.interrupt(write)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -78,11 +77,10 @@ func (h *hangups) tell(e *unix.EpollEvent) {
 		return // it has been closed since
 	}
 	if e.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
-		c.parker.signal(wholeGone)
+		c.tell(wholeGone)
 	} else {
-		c.parker.signal(halfGone)
+		c.tell(halfGone)
 	}
-	c.interrupt(time.Time{})
 }
 
 // add watches c, whose client may have gone already, and returns the key to remove it
@@ -99,7 +97,7 @@ func (h *hangups) add(c *conn) (key uint64) {
 		Fd:     int32(uint32(key >> 32)),
 		Pad:    int32(uint32(key)),
 	}
-	_ = c.raw.Control(func(fd uintptr) {
+	_ = c.below.Raw().Control(func(fd uintptr) {
 		_ = h.control(int(fd), &event)
 	})
 	return key

@@ -86,6 +86,7 @@ func appendStatus(dst []byte, status int) []byte { return append(dst, statusLine
 // Ready is a problem that answers often: to answer costs no more than to copy it. It
 // carries no Date, which an answer of class 5xx may leave out.
 type Ready struct {
+	problem           *Problem
 	status            int
 	goOn, end         []byte // of connections that go on and that do not
 	goOnHead, endHead int    // how much of them answers HEAD
@@ -94,6 +95,7 @@ type Ready struct {
 // NewReady makes a problem ready.
 func NewReady(p *Problem) *Ready {
 	return &Ready{
+		problem:  p,
 		status:   p.Status,
 		goOn:     p.append(nil, nil, "", false, false),
 		goOnHead: len(p.append(nil, nil, "", false, true)),
@@ -101,6 +103,9 @@ func NewReady(p *Problem) *Ready {
 		endHead:  len(p.append(nil, nil, "", true, true)),
 	}
 }
+
+// Problem returns what was made ready.
+func (r *Ready) Problem() *Problem { return r.problem }
 
 // append appends the answer with those further lines.
 func (r *Ready) append(dst []byte, lines string, ends, head bool) []byte {

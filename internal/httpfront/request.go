@@ -17,6 +17,7 @@ type Request struct {
 	Method    string // a name of HTTP's, or "other"
 	RawMethod []byte
 	Target    []byte // in origin form
+	Authority []byte // of a target that was in absolute form, nil otherwise
 	Host      []byte
 	HTTP10    bool
 	// Arrival is when the request came, on the clock of arrivals. A handler may move it
@@ -31,6 +32,13 @@ type Wanted struct {
 	Most int    // how long it may be
 	Keep bool   // whether it is kept; otherwise it is read and dropped
 	Name string // what to call it when it is too large
+
+	// Stream says that Serve reads the body, of any length, by ReadBody, but for the first
+	// Ahead bytes, which are there before. Of a client that waits for 100 Continue none are.
+	Stream bool
+	Ahead  int
+	// Takes says that Serve may Take the connection, and is only for what is streamed.
+	Takes bool
 }
 
 // inbound is the request being read. All slices refer to the reader or to head.
@@ -47,6 +55,7 @@ type inbound struct {
 	length                     int // of the body: chunked, or how many bytes
 	wanted                     Wanted
 	body
+	stream stream
 }
 
 // chunked is the length of a body that does not say how long it is.
@@ -101,6 +110,11 @@ func (x *Exchange) readHead() (*Problem, error) {
 	x.call.Begin()
 	err := x.awaitLines()
 	switch {
+	case err == nil && x.conn.front.opts.HTTP2 != nil && x.speaksHTTP2():
+		if x.conn.fd >= 0 {
+			return nil, errNothingYet
+		}
+		return nil, errPreface
 	case errors.Is(err, errBareLF):
 		return malformed(err.Error()), nil
 	case !errors.Is(err, errLong):
@@ -139,7 +153,7 @@ func (x *Exchange) awaitLines() error {
 		if seen = len(b); seen == x.reader.Size() && !x.growReader() {
 			return errLong
 		}
-		if !begun {
+		if !begun && !x.stream.reading {
 			// The answers before must not wait for the client.
 			x.flush()
 			x.startClock()
@@ -209,12 +223,12 @@ func (x *Exchange) parseHead() *Problem {
 	if bad := x.parseFraming(); bad != nil {
 		return bad
 	}
-	x.Target = originForm(x.head.RequestURI())
+	x.Target, x.Authority = originForm(x.head.RequestURI()), authority(x.head.RequestURI())
 	var bad *Problem
 	if x.wanted, bad = x.call.Head(); bad != nil {
 		return bad
 	}
-	if x.length > x.wanted.Most {
+	if !x.wanted.Stream && x.length > x.wanted.Most {
 		return x.tooLarge(strconv.Itoa(x.length) + " bytes")
 	}
 	return nil
@@ -281,7 +295,6 @@ func (x *Exchange) setField(name, value []byte) *Problem {
 	case len("Connection"):
 		if EqualFold(name, "Connection") {
 			x.parseConnection(value)
-			return nil
 		}
 	}
 	if once == nil {
@@ -349,6 +362,9 @@ func (x *Exchange) parseFraming() *Problem {
 			x.length = n
 		}
 	} else {
+		if x.HTTP10 {
+			return malformed("Transfer-Encoding is given in HTTP/1.0")
+		}
 		if f.contentLength != nil {
 			return malformed("both Content-Length and Transfer-Encoding are given")
 		}
@@ -380,6 +396,24 @@ func originForm(target []byte) []byte {
 		}
 	}
 	return nil
+}
+
+// authority returns the host of a target that has one, and nil otherwise.
+func authority(target []byte) []byte {
+	_, rest, ok := bytes.Cut(target, []byte("://"))
+	if !ok || target[0] == '/' {
+		return nil
+	}
+	if end := bytes.IndexAny(rest, "/?"); end >= 0 {
+		return rest[:end]
+	}
+	return rest
+}
+
+// speaksHTTP2 reports whether the head is the preface of HTTP/2.
+func (x *Exchange) speaksHTTP2() bool {
+	b, _ := x.reader.Peek(min(x.reader.Buffered(), len(preface)))
+	return bytes.Equal(b, preface)
 }
 
 // KeptLines is how many lines a head may have whose fields the exchange keeps
@@ -459,7 +493,8 @@ func (x *Exchange) tooLarge(size string) *Problem {
 // refuse answers a request that is not carried out. If some of it has
 // not arrived yet, the connection ends.
 func (x *Exchange) refuse(bad *Problem) {
-	if bad.Close || x.length < 0 || x.length > x.reader.Buffered() {
+	partly := len(x.Body) > 0 && x.held == 0 // has been taken out of the reader
+	if bad.Close || partly || x.length < 0 || x.length > x.reader.Buffered() {
 		bad.Close, x.conn.lingering = true, true
 	} else {
 		x.held = x.length

@@ -44,3 +44,10 @@ func silent(fd int) bool {
 	_, _, err := unix.Recvfrom(fd, one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	return err == unix.EAGAIN
 }
+
+// manyPending reports whether there are at least that many bytes to be read.
+func manyPending(raw syscall.RawConn, least int) bool {
+	n := 0
+	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return n >= least
+}

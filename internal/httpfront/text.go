@@ -1,6 +1,9 @@
 package httpfront
 
-import "math"
+import (
+	"bytes"
+	"math"
+)
 
 // The parts of fields and targets follow, as bytes.
 
@@ -67,4 +70,41 @@ func ParseNumber(digits []byte) (n int, ok bool) {
 		n = n*10 + int(c-'0')
 	}
 	return n, true
+}
+
+// Urgency returns the digit that a Priority header (RFC 9218) gives for u, nil if it
+// does not fit, or what a header before gave if this one gives none. Of several the
+// last counts.
+func Urgency(value, before []byte) (digit []byte) {
+	digit = before
+	for len(value) > 0 {
+		var member []byte
+		member, value = cutMember(value)
+		name, v, _ := bytes.Cut(member, []byte("="))
+		if string(Trim(name)) != "u" {
+			continue
+		}
+		v, _, _ = bytes.Cut(v, []byte(";")) // parameters have no meaning
+		if digit = Trim(v); len(digit) != 1 || digit[0] < '0' || digit[0] > '7' {
+			digit = nil
+		}
+	}
+	return digit
+}
+
+// cutMember splits a dictionary (RFC 8941) at its first comma that is not within a
+// string.
+func cutMember(b []byte) (member, rest []byte) {
+	quoted := false
+	for i := 0; i < len(b); i++ {
+		switch {
+		case b[i] == '"':
+			quoted = !quoted
+		case quoted && b[i] == '\\':
+			i++
+		case !quoted && b[i] == ',':
+			return b[:i], b[i+1:]
+		}
+	}
+	return b, nil
 }

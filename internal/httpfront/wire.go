@@ -21,6 +21,7 @@ var (
 type wire struct {
 	front  *Front
 	socket net.Conn
+	below  *socket.Conn // that, or what is below its TLS
 	// raw gives access to the file descriptor. It is nil if there is none that
 	// carries the bytes themselves, as under TLS: then waiting takes a buffer, of
 	// one byte, and hang-ups are not noticed.
@@ -45,7 +46,7 @@ type wire struct {
 func (w *wire) open(f *Front, nc net.Conn) {
 	bounded := socket.NewConn(nc, f.opts.WriteTimeout)
 	bounded.Waits = w.waits
-	w.front, w.socket, w.fd = f, bounded, -1
+	w.front, w.socket, w.below, w.fd = f, bounded, bounded, -1
 	if f.opts.TLS != nil {
 		w.socket = tls.Server(bounded, f.opts.TLS)
 	} else {
@@ -138,6 +139,22 @@ func (w *wire) write(b []byte) {
 		w.waits(true)
 	}
 	w.inTurn = false
+}
+
+// writeNow writes what can be without waiting, and returns how much that was.
+func (w *wire) writeNow(b []byte) (n int) {
+	if w.broken != nil {
+		return 0
+	}
+	if w.raw != nil {
+		n, w.broken = w.below.WriteNow(b)
+		return n
+	}
+	if !w.below.HasRoom(len(b)) {
+		return 0
+	}
+	w.write(b)
+	return len(b)
 }
 
 // waits gives the turn of a long answer to others while its client takes its time.

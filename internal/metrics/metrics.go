@@ -35,6 +35,8 @@ type Options struct {
 	// Proxy says that requests are forwarded: there is no store, PATCH and OPTIONS are
 	// known methods, and what is answered below 500 is ok.
 	Proxy bool
+	// Routes are the names of routes, beside other, that the proxy times.
+	Routes []string
 }
 
 // Metrics holds all series of the process. All methods are safe for concurrent
@@ -58,7 +60,9 @@ type Metrics struct {
 	batches   *histograms
 	switches  prometheus.Counter
 	fsyncs    *histogram
-	left      *histogram           // not exported
+	left      *histogram  // not exported
+	routes    *histograms // nil if no route has a name
+	byRoute   map[string][len(outcomes)]*histogram
 	embedded  prometheus.Collector // what is exported of an embedded store alone
 
 	operations [numOperations]*histogram
@@ -106,6 +110,18 @@ func New(o Options) *Metrics {
 	operated := newHistograms("store_operation_duration_seconds", "Time that the store took for an operation: get, commit (a batch of writes becomes visible), sync (until it is durable), range (one turn).", storeBuckets, nanoseconds, "store", "operation")
 	for i, operation := range operations {
 		m.operations[i] = operated.with(o.Store, operation)
+	}
+	if len(o.Routes) > 0 {
+		m.routes = newHistograms("route_duration_seconds", "Time from the arrival of a request to its answer, by the names in SPILLWAY_PROXY_ROUTES.", latencyBuckets, nanoseconds, "route", "outcome")
+		m.registry.MustRegister(m.routes)
+		m.byRoute = map[string][len(outcomes)]*histogram{}
+		for _, route := range append(o.Routes, "other") {
+			var of [len(outcomes)]*histogram
+			for i, outcome := range outcomes {
+				of[i] = m.routes.with(route, outcome)
+			}
+			m.byRoute[route] = of
+		}
 	}
 	m.objective.Store(new(strategies.Objective))
 	m.left = newHistograms("left", "", latencyBuckets, nanoseconds).with()

@@ -209,6 +209,13 @@ func (m *Metrics) Forwarded(strategy, method string, code int, shed bool, head, 
 	h.observeDuration(d)
 }
 
+// Routed times an answered request by the name of its route, one of Options.Routes or other.
+func (m *Metrics) Routed(route, method string, code int, shed bool, d time.Duration) {
+	if of, ok := m.byRoute[route]; ok {
+		of[m.outcome(method, code, shed)].observeDuration(d)
+	}
+}
+
 // inTime reports whether an answer after d is within the objective in force.
 func (m *Metrics) inTime(d time.Duration) bool {
 	objective := m.objective.Load().InForce()

@@ -1,35 +1,58 @@
 // Package proxy forwards HTTP requests to an upstream, each in its turn: it is the data
 // plane of spillway proxy.
 //
-// A request waits in an admission.Controller until it may be sent on. The rest is the
-// standard library's: net/http reads the request, and its reverse proxy sends it and
-// streams the answer back. So each side has framing of its own.
+// # The way of a request
+//
+//	client ──► httpfront ──► call ───┐
+//	       └─► net/http ──► stream ──┴► turn ──► upstream
+//
+// The front serves HTTP/1.1 and 1.0, and hands connections of HTTP/2 over to net/http. A call,
+// or a stream, is the client of a turn: it gives the request, of which up to
+// Options.BufferBytes of the body have arrived, and takes the answer. The turn waits in an
+// admission.Controller for a place, sends the request over a connection that the upstream has
+// kept, relays the answer, and gives the place back when the upstream has done its part.
+//
+// Nothing of the framing passes: a request and an answer are read whole, or not at all, and
+// framed anew. Trailers pass as far as their names may.
+//
+// # Who waits for whom
+//
+//	state       what is held                                   ended by
+//	arriving    a buffer of the body                           all, or the buffer is full; read time-out
+//	waiting     that, a task in the queue                      a place; the client leaves; its deadline; shed
+//	sending     a place, a connection of the upstream          all is sent; either side fails or is too slow
+//	            (a goroutine more, if the body did not fit)
+//	answering   the same, and a buffer of the answer           its end, or the buffer is full: then the client
+//	            (a goroutine more, if the client is slow)      has to keep a pace
+//	leaving     a buffer of the answer                         the client has taken it, or takes nothing
+//
+// A turn runs on the goroutine of its connection or stream. What ends waiting from outside is
+// an interruption: of the upstream's connection when the client leaves, of both when the proxy
+// stops. What an answer was is judged at its end.
 package proxy
 
 import (
 	"context"
 	"crypto/tls"
-	"errors"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway/admission"
-	"github.com/spillway-go/spillway/admission/admissionhttp"
+	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/internal/slowest"
-	"github.com/spillway-go/spillway/internal/socket"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
-// Options say what is forwarded, and how. All fields but TLS, Exempt, Priorities and
-// Client must be set.
+// Options say what is forwarded, and how. All fields must be set, but for TLS, UpstreamRoots,
+// Exempt, Priorities, Client and Routes.
 type Options struct {
 	// Listen is the address, whose port may be 0.
 	Listen string
@@ -37,9 +60,11 @@ type Options struct {
 	TLS *tls.Config
 	// Upstream is http://host:port or https://host:port.
 	Upstream *url.URL
+	// UpstreamRoots are who may vouch for an upstream of https; nil are the system's.
+	UpstreamRoots *x509.CertPool
 
 	// Strategy, Capacity, Concurrency, Mode and Objective are those of admission.Options. A concurrency
-	// that is learned goes by the time to the headers of the upstream's answers.
+	// that is learned goes by the time that the upstream takes for its answers.
 	Strategy              string
 	Capacity, Concurrency int
 	Mode                  admission.Mode
@@ -49,9 +74,19 @@ type Options struct {
 	Client     rules.Client
 	Priorities rules.Priorities
 	Exempt     rules.Paths
-	Hold       admissionhttp.Hold
+	// Routes name paths for metrics and the slowest requests.
+	Routes rules.Routes
+	Hold   Hold
 	// TrustHeaders says that the client's Spillway-*, Priority and X-Forwarded-For count.
 	TrustHeaders bool
+
+	// BufferBytes is how much of a request's body arrives before it waits, and how much of an
+	// answer is held for a slow client without a place.
+	BufferBytes int
+	// MaxBodyBytes bounds the sum of these buffers.
+	MaxBodyBytes int64
+	// AcceptLoops is how many goroutines accept connections.
+	AcceptLoops int
 
 	// Timeout bounds the wait for the headers of the upstream's answer, once the request has
 	// been sent, and for each further piece of the answer.
@@ -83,6 +118,8 @@ type Events struct {
 	// Left is told of a client that left before it had its answer, and for how long it had
 	// waited.
 	Left func(after time.Duration)
+	// Routed is told of the same answer, if there are routes. It may be nil.
+	Routed func(route, method string, code int, shed bool, took time.Duration)
 	// Switched is told of a switch of the strategy.
 	Switched func(from, to string)
 }
@@ -93,22 +130,18 @@ type Server struct {
 	controller *admission.Controller
 	strategy   atomic.Pointer[string] // that of requests that come now
 	upstream   *upstream
-	listener   *socket.Listener
-	http       *http.Server
-	accepting  sync.WaitGroup
-	cut        context.CancelCauseFunc // ends the requests that are being served
-	hooks      sync.Map                // string to dispatch.Events, by strategy
+	front      *httpfront.Front
+	http2      *http2
+	stopping   atomic.Bool
+	hooks      sync.Map // string to dispatch.Events, by strategy
 	switching  sync.Mutex
 	// streams counts the upgrades and event streams whose headers have been sent, and
 	// unfinished all other requests.
 	unfinished, streams atomic.Int64
 }
 
-// errStopping is why requests are given up that the upstream is still busy with.
-var errStopping = errors.New("the proxy is stopping")
-
-// maxHead bounds the head of a request, and that of an answer.
-const maxHead = 64 << 10
+// via is how the proxy calls itself (RFC 9110, 7.6.3).
+const via = "spillway"
 
 // Open binds the address and serves until Close. That the upstream is there is not
 // needed: see Ready.
@@ -145,42 +178,30 @@ func Open(o Options) (*Server, error) {
 	}
 	s.strategy.Store(&o.Strategy)
 	s.of(o.Strategy) // from now on its series are exported
-	bound, err := net.Listen("tcp", o.Listen)
+	listener, err := httpfront.Listen(o.Listen)
 	if err != nil {
 		s.controller.Close()
 		return nil, fmt.Errorf("data plane: %w", err)
 	}
 	s.upstream = openUpstream(&o)
-	serving, cut := context.WithCancelCause(context.Background())
-	s.cut = cut
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true)
-	s.listener = &socket.Listener{Listener: bound, Most: int64(o.MaxConnections), Stall: o.WriteTimeout}
-	s.http = &http.Server{
-		Handler:           s.handler(),
-		BaseContext:       func(net.Listener) context.Context { return serving },
-		Protocols:         protocols,
-		ReadHeaderTimeout: o.ReadTimeout,
-		IdleTimeout:       o.IdleTimeout,
-		MaxHeaderBytes:    maxHead,
-		// What clients do wrong is theirs to notice.
-		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+	s.http2 = openHTTP2(s, listener.Addr())
+	front := httpfront.Options{
+		AcceptLoops: o.AcceptLoops, Handler: s, HTTP2: s.http2.serve, Now: s.Now,
+		MaxHeadBytes: maxHead, HeadLimits: [2]string{"65536 bytes in all", "65536 bytes in all"}, MaxBodyBytes: o.MaxBodyBytes,
+		MaxConnections: o.MaxConnections, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, IdleTimeout: o.IdleTimeout,
+		Logger: o.Logger,
 	}
-	var from net.Listener = s.listener
 	if o.TLS != nil {
-		config := o.TLS.Clone()
-		config.NextProtos = []string{"h2", "http/1.1"}
-		from = tls.NewListener(s.listener, config)
-	} else {
-		s.listener.Refusal = socket.Refusal("too many connections are open, allowed by SPILLWAY_MAX_CONNECTIONS")
+		front.TLS = o.TLS.Clone()
+		front.TLS.NextProtos = []string{"h2", "http/1.1"}
 	}
-	s.accepting.Go(func() {
-		if err := s.http.Serve(from); !errors.Is(err, http.ErrServerClosed) {
-			o.Logger.Error("the data plane has stopped", "err", err)
-		}
-	})
+	if s.front, err = httpfront.Open(front, listener); err != nil {
+		s.http2.close()
+		s.upstream.closeAll()
+		_ = listener.Close()
+		s.controller.Close()
+		return nil, fmt.Errorf("data plane: %w", err)
+	}
 	return s, nil
 }
 
@@ -199,10 +220,10 @@ func (s *Server) of(strategy string) dispatch.Events {
 }
 
 // Addr returns the address that is really bound.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+func (s *Server) Addr() net.Addr { return s.front.Addr() }
 
 // Connections returns how many connections of clients are open.
-func (s *Server) Connections() int { return s.listener.Open() }
+func (s *Server) Connections() int { return s.front.Connections() }
 
 // Ready returns nil if the upstream takes connections, or why it does not.
 func (s *Server) Ready() error { return s.upstream.ready() }
@@ -267,18 +288,32 @@ func (s *Server) Drain(ctx context.Context) error {
 	patience, enough := context.WithCancel(ctx)
 	defer enough()
 	go s.untilStreamsAreLeft(patience, enough)
-	_ = s.http.Shutdown(patience) // that it ended shows in what is left
+	s.shutdown(patience) // that it ended shows in what is left
 	left := s.unfinished.Load()
 	_ = s.controller.Drain(patience)
-	s.cut(errStopping)
+	s.cut()
 	// For those that now answer so.
 	moment, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.http.Shutdown(moment)
+	s.shutdown(moment)
 	if left > 0 && ctx.Err() != nil {
 		return fmt.Errorf("%d requests were not finished: %w", left, ctx.Err())
 	}
 	return nil
+}
+
+// shutdown has all connections end, and waits for that until ctx ends.
+func (s *Server) shutdown(ctx context.Context) {
+	var second sync.WaitGroup
+	second.Go(func() { _ = s.http2.server.Shutdown(ctx) })
+	_ = s.front.Drain(ctx)
+	second.Wait()
+}
+
+// cut gives up what the upstream is still busy with.
+func (s *Server) cut() {
+	s.stopping.Store(true)
+	s.upstream.cut()
 }
 
 // untilStreamsAreLeft calls then when there is nothing left but upgrades and event streams,
@@ -299,8 +334,8 @@ func (s *Server) untilStreamsAreLeft(ctx context.Context, then func()) {
 // Close gives up what is left, and closes all connections.
 func (s *Server) Close() {
 	s.controller.Close()
-	s.cut(errStopping)
-	_ = s.http.Close() // of connections that have gone
-	s.accepting.Wait()
-	s.upstream.close()
+	s.cut()
+	s.http2.close()
+	s.front.Close()
+	s.upstream.closeAll()
 }

@@ -1,13 +1,13 @@
 package proxy
 
 import (
-	"cmp"
+	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/socket"
-	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
 const (
@@ -27,24 +26,33 @@ const (
 	warnEvery = 10 * time.Second
 	// idleUpstream is how long a connection to the upstream is kept for another request.
 	idleUpstream = 30 * time.Second
+	// readBuffer is how much is read of an answer at once.
+	readBuffer = 16 << 10
 )
 
-// upstream is where requests are sent. It can be reached until a connection fails to open;
-// then it is tried once a second, until one opens.
+// upstream is where requests are sent, and the connections that are kept to it. It can be
+// reached until a connection fails to open; then it is tried once a second, until one opens.
 type upstream struct {
-	url       *url.URL
-	address   string
-	transport *http.Transport
-	log       *slog.Logger
-	missing   atomic.Pointer[error] // why it cannot be reached, nil if it can
-	stall     time.Duration
-	troubled  atomic.Int64 // when warned of an answer that did not come, in nanoseconds of Unix time
+	url      *url.URL
+	address  string
+	tls      *tls.Config // nil if it speaks in the clear
+	log      *slog.Logger
+	missing  atomic.Pointer[error] // why it cannot be reached, nil if it can
+	stall    time.Duration
+	troubled atomic.Int64 // when warned of an answer that did not come, in nanoseconds of Unix time
 
 	end     context.Context
 	stop    context.CancelFunc
 	looking sync.WaitGroup
 	mu      sync.Mutex // held while looking begins or ends
 	looks   bool
+
+	conns struct {
+		sync.Mutex
+		idle []*upConn        // the latest last
+		all  map[*upConn]bool // those in use too
+		cut  bool             // no more requests are sent
+	}
 }
 
 func openUpstream(o *Options) *upstream {
@@ -53,30 +61,202 @@ func openUpstream(o *Options) *upstream {
 		port = map[string]string{"http": "80", "https": "443"}[o.Upstream.Scheme]
 	}
 	u := &upstream{url: o.Upstream, address: net.JoinHostPort(o.Upstream.Hostname(), port), log: o.Logger, stall: o.Timeout}
-	u.end, u.stop = context.WithCancel(context.Background())
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	u.transport = &http.Transport{
-		Protocols:   protocols,
-		DialContext: u.dial,
-		// One for each request that there may be at once.
-		MaxIdleConnsPerHost:    max(cmp.Or(o.Concurrency, concurrency.DefaultMax), http.DefaultMaxIdleConnsPerHost),
-		IdleConnTimeout:        idleUpstream,
-		TLSHandshakeTimeout:    connectTimeout,
-		ResponseHeaderTimeout:  o.Timeout,
-		MaxResponseHeaderBytes: maxHead,
-		DisableCompression:     true,
+	if o.Upstream.Scheme == "https" {
+		u.tls = &tls.Config{ServerName: o.Upstream.Hostname(), NextProtos: []string{"http/1.1"}, RootCAs: o.UpstreamRoots}
 	}
+	u.end, u.stop = context.WithCancel(context.Background())
+	u.conns.all = map[*upConn]bool{}
 	if err := u.try(); err != nil {
 		u.lost(err)
 	}
+	u.looking.Go(u.sweep)
 	return u
 }
 
+// upConn is a connection to an upstream. It belongs to one request at a time, but for
+// interrupt.
+type upConn struct {
+	reply
+	nc     net.Conn
+	raw    syscall.RawConn // of what is below TLS
+	reused bool            // it has served a request before
+	since  time.Time       // when it became idle
+	end    func()          // interrupt
+
+	mu          sync.Mutex
+	interrupted bool // whatever is waited for has ended
+}
+
+// interrupt ends whatever is waited for on the connection, now and later. It is called by
+// any goroutine.
+func (c *upConn) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupted = true
+	_ = c.nc.SetDeadline(time.Unix(1, 0))
+}
+
+// wait bounds the waiting for bytes from now on, 0 for not at all.
+func (c *upConn) wait(d time.Duration) {
+	var at time.Time
+	if d > 0 {
+		at = time.Now().Add(d)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.interrupted {
+		_ = c.nc.SetReadDeadline(at)
+	}
+}
+
+func (c *upConn) wasInterrupted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.interrupted
+}
+
+// silent reports whether nothing has come from an idle connection: neither its end nor bytes
+// that nobody has asked for.
+func (c *upConn) silent() bool {
+	return c.r.Buffered() == 0 && (c.raw == nil || socket.Silent(c.raw))
+}
+
+// errDial says that no connection could be opened, so that nothing was sent.
+type errDial struct{ error }
+
+func (e errDial) Unwrap() error { return e.error }
+
+var errStopping = errors.New("the proxy is stopping")
+
+// kept returns a connection that is kept, or nil.
+func (u *upstream) kept() *upConn {
+	for {
+		u.conns.Lock()
+		n := len(u.conns.idle)
+		if n == 0 || u.conns.cut {
+			u.conns.Unlock()
+			return nil
+		}
+		c := u.conns.idle[n-1]
+		u.conns.idle[n-1] = nil
+		u.conns.idle = u.conns.idle[:n-1]
+		u.conns.Unlock()
+		if c.silent() {
+			c.reused = true
+			return c
+		}
+		u.close(c)
+	}
+}
+
+// open opens a connection.
+func (u *upstream) open(ctx context.Context) (*upConn, error) {
+	nc, err := u.dial(ctx)
+	if err != nil {
+		return nil, errDial{err}
+	}
+	c := &upConn{nc: nc}
+	c.end = c.interrupt
+	bounded := socket.NewConn(nc, u.stall)
+	c.nc, c.raw = bounded, bounded.Raw()
+	if u.tls != nil {
+		t := tls.Client(bounded, u.tls)
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		err = t.HandshakeContext(ctx)
+		cancel()
+		if err != nil {
+			_ = nc.Close()
+			return nil, errDial{err}
+		}
+		c.nc = t
+	}
+	c.r = bufio.NewReaderSize(c.nc, readBuffer)
+	u.conns.Lock()
+	defer u.conns.Unlock()
+	if u.conns.cut {
+		_ = nc.Close()
+		return nil, errDial{errStopping}
+	}
+	u.conns.all[c] = true
+	return c, nil
+}
+
+// put keeps a connection for another request. All of the last answer must have been read.
+func (u *upstream) put(c *upConn) {
+	c.mu.Lock()
+	interrupted := c.interrupted
+	c.mu.Unlock()
+	u.conns.Lock()
+	if interrupted || u.conns.cut {
+		u.conns.Unlock()
+		u.close(c)
+		return
+	}
+	c.since = time.Now()
+	u.conns.idle = append(u.conns.idle, c)
+	u.conns.Unlock()
+}
+
+// close closes a connection.
+func (u *upstream) close(c *upConn) {
+	u.conns.Lock()
+	delete(u.conns.all, c)
+	u.conns.Unlock()
+	if t, ok := c.nc.(*tls.Conn); ok {
+		_ = t.NetConn().Close() // its own Close would wait for a write
+		return
+	}
+	_ = c.nc.Close()
+}
+
+// cut ends all requests that are under way, and has none begin.
+func (u *upstream) cut() {
+	u.conns.Lock()
+	defer u.conns.Unlock()
+	u.conns.cut = true
+	for c := range u.conns.all {
+		c.interrupt()
+	}
+	u.stop()
+}
+
+// sweep closes connections that are idle for too long, or that the upstream has closed.
+func (u *upstream) sweep() {
+	ticker := time.NewTicker(idleUpstream / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			u.sweepAt(now)
+		case <-u.end.Done():
+			return
+		}
+	}
+}
+
+func (u *upstream) sweepAt(now time.Time) {
+	var over []*upConn
+	u.conns.Lock()
+	kept := u.conns.idle[:0]
+	for _, c := range u.conns.idle {
+		if now.Sub(c.since) < idleUpstream && c.silent() {
+			kept = append(kept, c)
+		} else {
+			over = append(over, c)
+		}
+	}
+	clear(u.conns.idle[len(kept):])
+	u.conns.idle = kept
+	u.conns.Unlock()
+	for _, c := range over {
+		u.close(c)
+	}
+}
+
 // dial opens a connection for a request.
-func (u *upstream) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
-	c, err := dialer.DialContext(ctx, network, address)
+	c, err := dialer.DialContext(ctx, "tcp", u.address)
 	if err != nil {
 		if ctx.Err() == nil {
 			u.lost(err)
@@ -84,7 +264,7 @@ func (u *upstream) dial(ctx context.Context, network, address string) (net.Conn,
 		return nil, err
 	}
 	u.found()
-	return socket.NewConn(c, u.stall), nil
+	return c, nil
 }
 
 // try opens a connection and closes it.
@@ -120,7 +300,8 @@ func (u *upstream) found() {
 	}
 }
 
-// noAnswer logs why an answer did not come. Where many do not, one in a while is a warning.
+// noAnswer logs why an answer did not come, or not in full. Where many do not, one in a while
+// is a warning.
 func (u *upstream) noAnswer(method string, err error, now time.Time) {
 	level := slog.LevelDebug
 	if last := u.troubled.Load(); now.UnixNano()-last >= int64(warnEvery) && u.troubled.CompareAndSwap(last, now.UnixNano()) {
@@ -158,10 +339,20 @@ func (u *upstream) ready() error {
 	return nil
 }
 
-func (u *upstream) close() {
+func (u *upstream) closeAll() {
 	u.mu.Lock()
 	u.stop()
 	u.mu.Unlock()
 	u.looking.Wait()
-	u.transport.CloseIdleConnections()
+	u.conns.Lock()
+	u.conns.cut = true
+	var all []*upConn
+	for c := range u.conns.all {
+		all = append(all, c)
+	}
+	u.conns.idle = nil
+	u.conns.Unlock()
+	for _, c := range all {
+		u.close(c)
+	}
 }

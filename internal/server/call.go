@@ -7,6 +7,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/refusal"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
@@ -59,7 +60,7 @@ func (c *call) Lines() string {
 
 // NoRoom refuses a request whose body has no room in the budget.
 func (c *call) NoRoom() *httpfront.Problem {
-	bad := shedProblem(strategies.ReasonFull, retryAfter(c.server.opts.Dispatcher.DrainTime()))
+	bad := refusal.Problem(strategies.ReasonFull, refusal.Seconds(c.server.opts.Dispatcher.DrainTime()))
 	bad.Detail = "the bodies of other requests leave no room for this one"
 	c.shed = true
 	return bad

@@ -10,6 +10,7 @@ import (
 	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/refusal"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/strategies"
@@ -140,7 +141,7 @@ func TestCall_ResultToAnswer(t *testing.T) {
 		require.Equal(t, tt.close, a.Close, tt.name)
 		switch {
 		case tt.status < 0:
-			require.Same(t, shedAnswers[tt.shed][2], a.Ready, tt.name)
+			require.Same(t, refusal.Answer(tt.shed, 2*time.Second).Ready, a.Ready, tt.name)
 			require.True(t, c.shed)
 		case tt.detail != "":
 			require.Equal(t, tt.status, a.Problem.Status, tt.name)

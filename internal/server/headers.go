@@ -47,7 +47,7 @@ func (f *fields) set(name, value []byte) *httpfront.Problem {
 		}
 	case len("Priority"): // or If-Match
 		if httpfront.EqualFold(name, "Priority") {
-			f.urgency = urgency(value, f.urgency)
+			f.urgency = httpfront.Urgency(value, f.urgency)
 			return nil
 		}
 		field = httpfront.Match(name, "If-Match", &f.ifMatch)

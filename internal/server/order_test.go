@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/refusal"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -91,6 +92,6 @@ func TestRetryAfter(t *testing.T) {
 		{0, 1}, {1, 1}, {time.Second, 1}, {time.Second + 1, 2}, {2 * time.Second, 2},
 		{29*time.Second + 1, 30}, {30 * time.Second, 30}, {30*time.Second + 1, 30}, {24 * time.Hour, 30},
 	} {
-		require.Equal(t, tc.want, retryAfter(tc.drain), tc.drain)
+		require.Equal(t, tc.want, refusal.Seconds(tc.drain), tc.drain)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/refusal"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -43,7 +44,7 @@ func (c *call) serveRange() {
 		// is not complete. The events are told what a client would have been.
 		if r := c.task.Shed; r != strategies.ReasonNone {
 			c.shed = true
-			x.Break(shedStatus(r))
+			x.Break(refusal.Status(r))
 			return
 		}
 		if op.Err != nil {

@@ -5,48 +5,9 @@ import (
 	"math"
 	"strconv"
 	"time"
-
-	"github.com/spillway-go/spillway/internal/httpfront"
 )
 
 // What proxies and browsers say of a request in headers of their own follows.
-
-// urgency returns the digit that a Priority header (RFC 9218) gives for u, nil if it
-// does not fit, or what a header before gave if this one gives none. Of several the
-// last counts.
-func urgency(value, before []byte) (digit []byte) {
-	digit = before
-	for len(value) > 0 {
-		var member []byte
-		member, value = cutMember(value)
-		name, v, _ := bytes.Cut(member, equals)
-		if string(httpfront.Trim(name)) != "u" {
-			continue
-		}
-		v, _, _ = bytes.Cut(v, semicolon) // parameters have no meaning
-		if digit = httpfront.Trim(v); len(digit) != 1 || digit[0] < '0' || digit[0] > '0'+maxPriority {
-			digit = nil
-		}
-	}
-	return digit
-}
-
-// cutMember splits a dictionary (RFC 8941) at its first comma that is not within a
-// string.
-func cutMember(b []byte) (member, rest []byte) {
-	quoted := false
-	for i := 0; i < len(b); i++ {
-		switch {
-		case b[i] == '"':
-			quoted = !quoted
-		case quoted && b[i] == '\\':
-			i++
-		case !quoted && b[i] == ',':
-			return b[:i], b[i+1:]
-		}
-	}
-	return b, nil
-}
 
 // longestBefore is the longest time that a request may have spent in proxies. One that is
 // longer comes of a wrong clock.

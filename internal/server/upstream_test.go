@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/httpfront"
 )
 
 func TestUrgency(t *testing.T) {
@@ -16,9 +18,9 @@ func TestUrgency(t *testing.T) {
 		// What does not fit is as if it were not there.
 		"": "", "i": "", "u": "", "u=": "", "u=8": "", "u=-1": "", "u=1.0": "", "u=10": "", "u=?1": "", "U=1": "", "u=1, u=9": "", `x="u=1`: "", "3": "", "u:1": "",
 	} {
-		require.Equal(t, want, string(urgency([]byte(value), nil)), "%q", value)
+		require.Equal(t, want, string(httpfront.Urgency([]byte(value), nil)), "%q", value)
 	}
-	require.Equal(t, "4", string(urgency([]byte("i"), []byte("4"))), "several lines are one list")
+	require.Equal(t, "4", string(httpfront.Urgency([]byte("i"), []byte("4"))), "several lines are one list")
 }
 
 func TestMovedBack(t *testing.T) {

@@ -31,6 +31,8 @@ type Request struct {
 	Answered int64
 	Strategy string
 	Method   string
+	// Route is the name of the path, in the proxy.
+	Route string
 	// Range says that it was a range read.
 	Range bool
 	Code  int

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -31,6 +32,8 @@ type Conn struct {
 	failed  error
 	wait    bool
 	some    func(fd uintptr) bool // writeSome
+
+	hurried atomic.Bool
 
 	mu  sync.Mutex
 	end time.Time // when writes end whatever is taken; zero for never
@@ -71,17 +74,56 @@ func (c *Conn) writeRest() (err error) {
 	c.wait = true
 	defer c.disarm()
 	for len(c.left) > 0 && err == nil && c.failed == nil {
-		c.arm()
-		before := Unsent(c.raw)
+		window, least := c.window()
+		c.setDeadline(time.Now().Add(window))
+		before := Unsent(c.raw) + len(c.left)
 		err = c.raw.Write(c.some)
 		// A socket reports room only when much of it is free. If the other side has
-		// taken something meanwhile, its time starts anew.
-		if errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() && Unsent(c.raw) < before {
+		// taken enough meanwhile, its time starts anew.
+		if errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() && before-Unsent(c.raw)-len(c.left) >= least {
 			err = nil
 		}
 	}
 	return err
 }
+
+// Hurry sets whether the other side has to take 1 KiB a second, over 10 s or the time-out if
+// that is shorter. Otherwise it has to take something within the time-out. What it has to
+// take of a write that waits already holds from its next time on.
+func (c *Conn) Hurry(on bool) { c.hurried.Store(on) }
+
+// window returns a time for the other side, and how many bytes it has to take within.
+func (c *Conn) window() (d time.Duration, least int) {
+	const (
+		hurry = 10 * time.Second
+		pace  = 1 << 10 // bytes a second
+	)
+	if !c.hurried.Load() {
+		return c.timeout, 1
+	}
+	d = min(c.timeout, hurry)
+	return d, max(1, int(d.Milliseconds()*pace/1000))
+}
+
+// WriteNow writes what there is room for without waiting, and returns how much that was.
+// There must be a descriptor.
+func (c *Conn) WriteNow(p []byte) (n int, err error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.left, c.failed, c.wait = p, nil, false
+	if err = c.raw.Write(c.some); err == nil {
+		err = c.failed
+	}
+	n, c.left = len(p)-len(c.left), nil
+	return n, err
+}
+
+// roomy is how much of what is not acknowledged leaves room for as much again: sockets hold
+// more, unless they are bound otherwise.
+const roomy = 96 << 10
+
+// HasRoom reports whether n bytes can be written most probably without waiting.
+func (c *Conn) HasRoom(n int) bool { return c.raw == nil || Unsent(c.raw)+n < roomy }
 
 // waits tells that a write waits, and returns what tells that it goes on.
 func (c *Conn) waits() (goesOn func()) {
@@ -110,18 +152,17 @@ func (c *Conn) writePieces(p []byte) (n int, err error) {
 	defer c.waits()()
 	defer c.disarm()
 	for n < len(p) && err == nil {
-		c.arm()
+		window, least := c.window()
+		c.setDeadline(time.Now().Add(window))
 		var m int
 		m, err = c.Conn.Write(p[n:min(n+piece, len(p))])
 		n += m
-		if m > 0 && errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() {
+		if m >= least && errors.Is(err, os.ErrDeadlineExceeded) && !c.ended() {
 			err = nil
 		}
 	}
 	return n, err
 }
-
-func (c *Conn) arm() { c.setDeadline(time.Now().Add(c.timeout)) }
 
 // disarm leaves no deadline behind by which a later write would fail.
 func (c *Conn) disarm() { c.setDeadline(time.Time{}) }

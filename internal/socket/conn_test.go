@@ -36,6 +36,41 @@ func TestConn_Progress(t *testing.T) {
 	})
 }
 
+// A side that is hurried has to take 1 KiB a second, and is cut off within two times of 10 s
+// otherwise; the same pace is enough while nobody waits.
+func TestConn_Hurry(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		perSecond int
+		hurried   bool
+		cut       bool
+	}{{500, true, true}, {500, false, false}, {2000, true, false}, {1, true, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			c := NewConn(ours, time.Minute)
+			c.Hurry(tt.hurried)
+			var reader sync.WaitGroup
+			reader.Go(func() {
+				for err := error(nil); err == nil; time.Sleep(time.Second) {
+					_, err = io.ReadFull(theirs, make([]byte, tt.perSecond))
+				}
+			})
+			begun := time.Now()
+			_, err := c.Write(make([]byte, 100_000))
+			if tt.cut {
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.LessOrEqual(t, time.Since(begun), 20*time.Second)
+			} else {
+				require.NoError(t, err)
+				require.Greater(t, time.Since(begun), 40*time.Second)
+			}
+			require.NoError(t, ours.Close())
+			require.NoError(t, theirs.Close())
+			reader.Wait()
+		})
+	}
+}
+
 // A deadline that was set ends writes also while something is taken.
 func TestConn_Deadline(t *testing.T) {
 	t.Parallel()

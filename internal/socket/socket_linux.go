@@ -68,3 +68,14 @@ func Unsent(raw syscall.RawConn) int {
 	})
 	return unsent
 }
+
+// Silent reports whether there is nothing to be read: neither bytes, nor the end, nor an error.
+func Silent(raw syscall.RawConn) bool {
+	silent := false
+	_ = raw.Control(func(fd uintptr) {
+		var one [1]byte
+		_, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		silent = err == unix.EAGAIN
+	})
+	return silent
+}

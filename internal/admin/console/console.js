@@ -241,7 +241,7 @@
     const body = $('slowest'), most = last.slowest.length ? last.slowest[0].took : 1;
     rows(body, last.slowest.map((q) => [
       duration(q.took), '', duration(q.waited), q.ran || !q.shed ? duration(q.ran) : '–',
-      `${q.method}, key ${bytes(q.key)}${q.value ? `, value ${bytes(q.value)}` : ''}`,
+      `${q.method}${last.proxy ? q.route && ` ${q.route}` : `, key ${bytes(q.key)}`}${q.value ? `, ${last.proxy ? 'body' : 'value'} ${bytes(q.value)}` : ''}`,
       q.shed ? `${q.code} ${q.shed}` : String(q.code), q.strategy, q.age < 60 ? `${q.age.toFixed(0)} s` : `${(q.age / 60).toFixed(0)} min`,
     ]));
     last.slowest.forEach((q, i) => {

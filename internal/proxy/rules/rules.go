@@ -7,14 +7,19 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"net"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/spillway-go/spillway/strategies"
 )
+
+// Request is what the rules look at. They are functions, as few rules look at all of it.
+type Request struct {
+	Peer   string                   // the client's IP address
+	Path   func() string            // decoded
+	Header func(name string) string // the first value, empty if there is none
+}
 
 // Client says whom a request counts for: "address", or "header:NAME", such as the bearer
 // token or an API key. A request without that header counts for its address.
@@ -41,18 +46,14 @@ var salt = func() (salt [16]byte) {
 
 // Of returns the name of the client of a request. That of a header is hashed: it may be
 // a secret, and strategies and their metrics need no more than to tell clients apart.
-func (c Client) Of(r *http.Request) string {
+func (c Client) Of(r *Request) string {
 	if name, ok := strings.CutPrefix(string(c), "header:"); ok {
-		if value := r.Header.Get(name); value != "" {
+		if value := r.Header(name); value != "" {
 			sum := sha256.Sum256(append(salt[:], value...))
 			return hex.EncodeToString(sum[:12])
 		}
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
+	return r.Peer
 }
 
 // Priorities are rules, of which the first that fits says how important a request is:
@@ -101,8 +102,11 @@ func (p *Priorities) UnmarshalText(text []byte) error {
 }
 
 // Of returns how important a request is, 0 for what no rule fits, which is ordinary.
-func (p Priorities) Of(r *http.Request) strategies.Priority {
-	at := resolved(r.URL.Path)
+func (p Priorities) Of(r *Request) strategies.Priority {
+	if len(p) == 0 {
+		return 0
+	}
+	at := resolved(r.Path())
 	for i := range p {
 		rule := &p[i]
 		if rule.path != "" && below(rule.path, at) {
@@ -111,7 +115,7 @@ func (p Priorities) Of(r *http.Request) strategies.Priority {
 		if rule.header == "" {
 			continue
 		}
-		value := r.Header.Get(rule.header)
+		value := r.Header(rule.header)
 		if priority, ok := urgency(strings.TrimPrefix(value[:min(len(value), len("u=0"))], "u=")); ok {
 			return priority
 		}
@@ -148,6 +152,93 @@ func (p *Paths) UnmarshalText(text []byte) error {
 func (p Paths) Has(path string) bool {
 	path = resolved(path)
 	return slices.ContainsFunc(p, func(above string) bool { return below(above, path) })
+}
+
+// MostRoutes is how many names of routes there may be.
+const MostRoutes = 64
+
+// Other is the name of what no route fits.
+const Other = "other"
+
+// Routes give names to paths: "/orders/*=orders,/search=search". A star stands for one segment,
+// at the end for any number of bytes. The first that fits decides.
+type Routes []route
+
+type route struct{ pattern, name string }
+
+// String returns the routes as UnmarshalText reads them.
+func (r Routes) String() string {
+	var routes []string
+	for _, route := range r {
+		routes = append(routes, route.pattern+"="+route.name)
+	}
+	return strings.Join(routes, ",")
+}
+
+// UnmarshalText reads routes.
+func (r *Routes) UnmarshalText(text []byte) error {
+	bad := errors.New("routes such as /orders/*=orders,/search=search, with at most 64 names of letters, digits, - and _")
+	var routes Routes
+	names := map[string]bool{}
+	for part := range strings.SplitSeq(string(text), ",") {
+		pattern, name, ok := strings.Cut(part, "=")
+		if !ok || !strings.HasPrefix(pattern, "/") || !isToken(name) {
+			return bad
+		}
+		if names[name] = true; len(names) > MostRoutes {
+			return bad
+		}
+		routes = append(routes, route{pattern, name})
+	}
+	*r = routes
+	return nil
+}
+
+// Names returns the names, without Other, each once.
+func (r Routes) Names() []string {
+	var names []string
+	for _, route := range r {
+		if !slices.Contains(names, route.name) {
+			names = append(names, route.name)
+		}
+	}
+	return names
+}
+
+// Of returns the name of the route of a path.
+func (r Routes) Of(path string) string {
+	path = resolved(path)
+	for i := range r {
+		if fits(r[i].pattern, path) {
+			return r[i].name
+		}
+	}
+	return Other
+}
+
+// fits reports whether a pattern fits a path.
+func fits(pattern, path string) bool {
+	for {
+		before, after, star := strings.Cut(pattern, "*")
+		if !star {
+			return pattern == path
+		}
+		rest, ok := strings.CutPrefix(path, before)
+		if !ok {
+			return false
+		}
+		if after == "" {
+			return true
+		}
+		end := strings.IndexByte(rest, '/')
+		if end < 0 {
+			end = len(rest)
+		}
+		if end == 0 {
+			return false
+		}
+		pattern, path = after, rest[end:]
+	}
 }
 
 // resolved returns a path as servers do that resolve dots and empty segments before they

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -10,12 +11,12 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-func request(path string, headers ...string) *http.Request {
+func request(path string, headers ...string) *Request {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	return r
+	return &Request{Peer: "192.0.2.1", Path: func() string { return r.URL.Path }, Header: r.Header.Get}
 }
 
 func TestClient(t *testing.T) {
@@ -42,7 +43,7 @@ func TestPriorities(t *testing.T) {
 	require.NoError(t, p.UnmarshalText([]byte(text)))
 	require.Equal(t, text, p.String())
 	for _, tt := range []struct {
-		r    *http.Request
+		r    *Request
 		want int
 	}{
 		{request("/admin"), 6},
@@ -58,7 +59,7 @@ func TestPriorities(t *testing.T) {
 		{request("/other", "X-Urgency", "high"), 4},
 		{request("/other", "X-Urgency", "9"), 4},
 	} {
-		require.Equal(t, strategies.Urgency(tt.want), p.Of(tt.r), "%s %v", tt.r.URL, tt.r.Header)
+		require.Equal(t, strategies.Urgency(tt.want), p.Of(tt.r), tt.r.Path())
 	}
 	require.Zero(t, Priorities(nil).Of(request("/")))
 	for _, bad := range []string{"", "path:/a", "path:a=1", "path:/a=8", "path:/a=", "header:", "header:a b", "/a=1", "path:/a=1,"} {
@@ -81,5 +82,28 @@ func TestPaths(t *testing.T) {
 	}
 	for _, bad := range []string{"", "health", "/a,,/b"} {
 		require.ErrorContains(t, new(Paths).UnmarshalText([]byte(bad)), "paths such as", bad)
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	const text = "/orders/*/items=items,/orders/*=orders,/search=search,/buy=orders"
+	var r Routes
+	require.NoError(t, r.UnmarshalText([]byte(text)))
+	require.Equal(t, text, r.String())
+	require.Equal(t, []string{"items", "orders", "search"}, r.Names())
+	for path, want := range map[string]string{
+		"/orders/7/items": "items", "/orders/7": "orders", "/orders/7/items/8": "orders", "/orders/": "orders", "/orders": Other,
+		"/orders//items": "orders", "/search": "search", "/search/": Other, "/search/../buy": "orders", "/": Other, "*": Other,
+	} {
+		require.Equal(t, want, r.Of(path), path)
+	}
+	require.Equal(t, Other, Routes(nil).Of("/"))
+	many := "/0=n0"
+	for n := range MostRoutes {
+		many += fmt.Sprintf(",/%d=n%d", n+1, n+1)
+	}
+	for _, bad := range []string{"", "/a", "a=b", "/a=", "/a=b c", "/a=b,", many} {
+		require.ErrorContains(t, new(Routes).UnmarshalText([]byte(bad)), "at most 64", bad)
 	}
 }

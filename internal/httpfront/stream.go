@@ -1,0 +1,211 @@
+package httpfront
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// A body that is streamed begins to arrive before the request is served, so that a client
+// that is slow to send a small one holds nothing that others need. The rest is read by the
+// handler, by one goroutine, while another may write the answer.
+
+// stream is the body of the present request if it is streamed. It belongs to the goroutine
+// that reads it.
+type stream struct {
+	chunks   chunks
+	left     int         // of the present chunk, or of the body if its length is known
+	ended    atomic.Bool // all of it has been read
+	stopped  atomic.Bool // nobody wants the rest
+	trailers []byte      // behind it, with the end of each line
+	reading  bool        // by ReadBody
+
+	waited time.Duration // for bytes, and how many came, since the pace was looked at
+	came   int
+}
+
+// The pace that a client has to keep of whom others wait, over slowFor.
+const (
+	paceBytes = 1 << 10 // a second
+	slowFor   = 10 * time.Second
+)
+
+// begin makes s that of another request.
+func (s *stream) begin(length int) {
+	s.chunks, s.left, s.trailers, s.reading = chunks{}, max(0, length), s.trailers[:0], false
+	s.waited, s.came = 0, 0
+	s.ended.Store(length == 0)
+	s.stopped.Store(false)
+}
+
+// receiveAhead waits for the first bytes of a body that is streamed, as many as are wanted.
+func (x *Exchange) receiveAhead() (*Problem, error) {
+	c, n, s, most := x.conn, x.length, &x.stream, x.wanted.Ahead
+	inReader := n >= 0 && n <= min(most, x.reader.Buffered())
+	if c.fd >= 0 && (!inReader || x.wanted.Takes) {
+		return nil, errNothingYet
+	}
+	s.begin(n)
+	if n == 0 || x.expects {
+		return nil, nil
+	}
+	if inReader {
+		if !x.reserve(int64(n)) {
+			return x.call.NoRoom(), nil
+		}
+		x.Body, _ = x.reader.Peek(n)
+		x.held, s.left = n, 0
+		s.ended.Store(true)
+		return nil, nil
+	}
+	if n > 0 && int64(min(n, most)) > c.front.budget.left.Load() {
+		return x.call.NoRoom(), nil
+	}
+	x.flush()
+	if c.broken != nil {
+		return nil, c.broken
+	}
+	x.startClock()
+	var err error
+	if n > 0 {
+		ahead := min(n, most)
+		if err = x.take(ahead, ahead, firstRoom, true); err == nil {
+			s.left = n - ahead
+			s.ended.Store(s.left == 0)
+		}
+	} else {
+		err = x.takeChunksAhead(most)
+	}
+	if errors.Is(err, errNoRoom) {
+		return x.call.NoRoom(), nil
+	}
+	return nil, err
+}
+
+func (x *Exchange) takeChunksAhead(most int) error {
+	s := &x.stream
+	for {
+		room := most - len(x.Body)
+		if room == 0 {
+			return nil
+		}
+		if err := x.nextChunk(); err != nil || s.ended.Load() {
+			return err
+		}
+		n := min(s.left, room)
+		if err := x.take(n, most, firstChunkRoom, true); err != nil {
+			return err
+		}
+		s.left -= n
+	}
+}
+
+// nextChunk begins the next chunk if the present one has been read.
+func (x *Exchange) nextChunk() error {
+	s := &x.stream
+	if s.left > 0 {
+		return nil
+	}
+	size, err := s.chunks.next(x.reader)
+	if err != nil {
+		return err
+	}
+	if s.left = size; size > 0 {
+		return nil
+	}
+	if err = x.takeTrailers(); err == nil {
+		s.ended.Store(true)
+	}
+	return err
+}
+
+// Streams reports whether there is more of the body than was received ahead.
+func (x *Exchange) Streams() bool { return !x.stream.ended.Load() }
+
+// Trailers are the lines behind a body that is streamed and has been read, each with its end.
+func (x *Exchange) Trailers() []byte { return x.stream.trailers }
+
+// ContentLength is the length of the body that the head of the request tells, -1 if it
+// comes in chunks. Framed reports whether the head tells of a body at all.
+func (x *Exchange) ContentLength() int { return x.length }
+
+// Framed reports whether the head says how long the body is, be it 0.
+func (x *Exchange) Framed() bool { return x.contentLength != nil || x.transferEncoding != nil }
+
+// Continue tells a client that waits for it to send its body.
+func (x *Exchange) Continue() {
+	if x.expects && x.Streams() && x.reader.Buffered() == 0 {
+		x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+		x.FlushAll()
+	}
+}
+
+// ReadBody reads more of a body that is streamed, or returns io.EOF at its end. A client
+// that sends nothing for the read time-out, or less than 1 KiB a second over 10 s of waiting
+// for it, is ErrSlow; any other error is its, too. One goroutine may call it while another
+// uses the rest of the exchange.
+func (x *Exchange) ReadBody(p []byte) (n int, err error) {
+	s := &x.stream
+	s.reading = true
+	if !s.ended.Load() && x.length < 0 {
+		err = x.nextChunk()
+	}
+	if err == nil {
+		if s.ended.Load() {
+			x.conn.bodyRead()
+			return 0, io.EOF
+		}
+		n, err = x.reader.Read(p[:min(len(p), s.left)])
+		if s.left -= n; s.left == 0 && x.length >= 0 {
+			s.ended.Store(true)
+			x.conn.bodyRead()
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF
+	case errors.Is(err, errTooSlow):
+		err = ErrSlow
+	}
+	return n, err
+}
+
+// ErrSlow is returned for a client that is too slow.
+var ErrSlow = errTooSlow
+
+// StopBody has ReadBody return an error. It is called by any goroutine while another reads,
+// which must be waited for.
+func (x *Exchange) StopBody() {
+	x.stream.stopped.Store(true)
+	x.conn.interrupt(time.Time{})
+}
+
+// readPaced reads for a body that is streamed.
+func (c *conn) readPaced(p []byte) (int, error) {
+	s, begin := &c.x.stream, c.now()
+	c.until = begin + int64(c.front.opts.ReadTimeout)
+	c.setAlarm(begin, c.until)
+	n, err := c.read(p, c.ringsPaced)
+	c.armed = 0
+	s.waited += time.Duration(c.now() - begin)
+	s.came += n
+	if s.waited >= slowFor {
+		if err == nil && s.came < int(s.waited/time.Second)*paceBytes {
+			err = errTooSlow
+			c.readErr = err
+		}
+		s.waited, s.came = 0, 0
+	}
+	return n, err
+}
+
+// ringsPaced is called when the alarm has rung, and reports whether there is time left.
+func (c *conn) ringsPaced() bool {
+	now := c.now()
+	if now >= c.until || c.front.closed.Load() || c.x.stream.stopped.Load() {
+		return false
+	}
+	c.setAlarm(now, c.until)
+	return true
+}

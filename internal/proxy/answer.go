@@ -1,0 +1,442 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/spillway-go/spillway/internal/httpfront"
+)
+
+// What upstreams may send, in bytes and in answers before the one that counts.
+const (
+	maxHead    = 64 << 10
+	maxInterim = 32
+)
+
+var (
+	errNotHTTP    = errors.New("it is no answer of HTTP/1.1")
+	errHeadLong   = fmt.Errorf("its head has more than %d bytes", maxHead)
+	errFraming    = errors.New("it says in more than one way how long it is")
+	errInterim    = fmt.Errorf("more than %d interim answers came before it", maxInterim)
+	errUpgrade    = errors.New("it switches to a protocol that nobody asked for")
+	errIncomplete = errors.New("the connection ended within the answer")
+)
+
+// The lengths of bodies that are not told in bytes.
+const (
+	inChunks = -1
+	untilEnd = -2
+)
+
+// reply reads the answers that come over a connection of an upstream, one after another.
+type reply struct {
+	r    *bufio.Reader
+	text []byte // of the head
+
+	head     httpfront.Forwarded // without hop-by-hop fields
+	length   int                 // of the body: bytes, inChunks or untilEnd
+	keeps    bool                // the connection goes on after it
+	events   bool                // it is an event stream
+	protocol []byte              // the protocol that it switches to
+
+	chunks   httpfront.Chunks
+	left     int // of the body, or of the present chunk
+	ended    bool
+	trailers []byte
+}
+
+// readHead reads the next head: an interim one if its status is of class 1xx. The method is
+// that of the request.
+func (a *reply) readHead(head bool) error {
+	a.text = a.text[:0]
+	for lines := 0; ; lines++ {
+		line, err := a.r.ReadSlice('\n')
+		a.text = append(a.text, line...)
+		switch {
+		case len(a.text) > maxHead:
+			return errHeadLong
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil:
+			if len(a.text) > 0 && errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		if lines == 0 && !bytes.HasPrefix(a.text, []byte("HTTP/1.")) {
+			return errNotHTTP // at once, as there may be no other line
+		}
+		if len(line) == 1 || len(line) == 2 && line[0] == '\r' {
+			break
+		}
+	}
+	return a.parse(head)
+}
+
+// named are the fields of a head that matter here, other than those of the framing.
+type named struct {
+	length, encoding, connection, upgrade []byte
+}
+
+// parse takes the head in a.text.
+func (a *reply) parse(toHEAD bool) error {
+	status, rest, _ := bytes.Cut(a.text, newline)
+	minor, ok := a.parseStatus(bytes.TrimSuffix(status, []byte("\r")))
+	if !ok {
+		return errNotHTTP
+	}
+	var n named
+	h := &a.head
+	h.Lines, h.Dated, a.events = h.Lines[:0], false, false
+	dropped := ""
+	for len(rest) > 0 {
+		var name, value []byte
+		if name, value, rest, ok = cutField(rest); !ok {
+			return errNotHTTP
+		}
+		if name == nil {
+			break
+		}
+		switch kindOf(name) {
+		case hopConnection:
+			n.connection = append(append(n.connection, value...), ',')
+		case framedLength:
+			if n.length != nil && !bytes.Equal(n.length, value) {
+				return errFraming
+			}
+			n.length = value
+		case framedEncoding:
+			if n.encoding != nil {
+				return errFraming
+			}
+			n.encoding = value
+		case hopUpgrade:
+			n.upgrade = value
+		case hop, shedField:
+		case dated:
+			h.Dated = true
+			h.Lines = appendField(h.Lines, name, value)
+		case contentType:
+			a.events = isEventStream(value)
+			h.Lines = appendField(h.Lines, name, value)
+		default:
+			h.Lines = appendField(h.Lines, name, value)
+		}
+	}
+	keeps, _ := a.connection(n.connection, minor, &dropped)
+	if dropped != "" {
+		h.Lines = without(h.Lines, dropped)
+	}
+	h.Lines = append(h.Lines, "Via: 1."...)
+	h.Lines = append(append(h.Lines, minor), " "+via+"\r\n"...)
+	a.keeps, a.protocol = keeps, n.upgrade
+	return a.frame(&n, minor, toHEAD)
+}
+
+var newline = []byte("\n")
+
+// parseStatus takes the first line, and returns the minor version.
+func (a *reply) parseStatus(line []byte) (minor byte, ok bool) {
+	const least = len("HTTP/1.1 200")
+	if len(line) < least || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[7] != '0' && line[7] != '1' || line[8] != ' ' {
+		return 0, false
+	}
+	status, ok := httpfront.ParseNumber(line[9:least])
+	if !ok || status < 100 || len(line) > least && line[least] != ' ' || !isValue(line) {
+		return 0, false
+	}
+	a.head.Status, a.head.Reason = status, httpfront.Trim(line[least:])
+	return line[7], true
+}
+
+// connection reads the options of Connection: whether the connection goes on, and which other
+// fields are for this connection alone.
+func (a *reply) connection(options []byte, minor byte, dropped *string) (keeps, upgrades bool) {
+	keeps = minor == '1'
+	for option := range strings.SplitSeq(string(options), ",") {
+		switch option = strings.ToLower(strings.Trim(option, " \t")); option {
+		case "":
+		case "close":
+			return false, upgrades
+		case "keep-alive":
+			keeps = true
+		case "upgrade":
+			upgrades = true
+		default:
+			*dropped += option + ","
+		}
+	}
+	return keeps, upgrades
+}
+
+// frame finds out where the body ends.
+func (a *reply) frame(n *named, minor byte, toHEAD bool) error {
+	status, h := a.head.Status, &a.head
+	a.chunks, a.trailers, a.left, a.ended = httpfront.Chunks{}, a.trailers[:0], 0, false
+	length := untilEnd
+	switch {
+	case n.encoding != nil:
+		if n.length != nil || minor == '0' || !strings.EqualFold(string(n.encoding), "chunked") {
+			return errFraming
+		}
+		length = inChunks
+	case n.length != nil:
+		var ok bool
+		if length, ok = httpfront.ParseNumber(n.length); !ok {
+			return errFraming
+		}
+	}
+	a.length, h.Length = length, httpfront.Unknown
+	if length >= 0 {
+		h.Length, a.left = length, length
+	}
+	switch {
+	case status == http.StatusNoContent || status < 200:
+		h.Length, a.length, a.ended = httpfront.None, 0, true
+	case status == http.StatusNotModified || toHEAD:
+		if h.Length < 0 && status == http.StatusNotModified {
+			h.Length = httpfront.None
+		}
+		a.length, a.ended = 0, true
+	case length == 0:
+		a.ended = true
+	case length == untilEnd:
+		a.keeps = false
+	}
+	return nil
+}
+
+// next returns bytes of the body that have arrived, at least one, or waits for them. They are
+// valid until the next call. At the end of the body it returns io.EOF. If it would have to
+// wait, it calls wait before.
+func (a *reply) next(wait func()) ([]byte, error) {
+	for !a.ended {
+		if a.length == inChunks && a.left == 0 {
+			if err := a.nextChunk(wait); err != nil {
+				return nil, incomplete(err)
+			}
+			continue
+		}
+		if a.r.Buffered() == 0 {
+			wait()
+		}
+		if _, err := a.r.Peek(1); err != nil {
+			if a.length == untilEnd && errors.Is(err, io.EOF) {
+				a.ended = true
+				break
+			}
+			return nil, incomplete(err)
+		}
+		n := a.r.Buffered()
+		if a.length != untilEnd {
+			n = min(n, a.left)
+			if a.left -= n; a.left == 0 && a.length >= 0 {
+				a.ended = true
+			}
+		}
+		b, _ := a.r.Peek(n)
+		_, _ = a.r.Discard(n) // which leaves the bytes where they are
+		return b, nil
+	}
+	return nil, io.EOF
+}
+
+func incomplete(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errIncomplete
+	}
+	return err
+}
+
+// nextChunk takes the line before a chunk, or the trailers.
+func (a *reply) nextChunk(wait func()) (err error) {
+	// The end of the chunk before may be there without the line of the next one.
+	b, _ := a.r.Peek(a.r.Buffered())
+	if bytes.IndexByte(b[min(len(b), len(lineEnd)):], '\n') < 0 {
+		wait()
+	}
+	if a.left, err = a.chunks.Next(a.r); err != nil || a.left > 0 {
+		return err
+	}
+	var lines []byte
+	for {
+		b, _ := a.r.Peek(a.r.Buffered())
+		if bytes.IndexByte(b, '\n') < 0 {
+			wait()
+		}
+		line, err := a.r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if lines = append(lines, line...); len(lines) > maxHead {
+			return errHeadLong
+		}
+		if len(line) == 1 || len(line) == 2 && line[0] == '\r' {
+			break
+		}
+	}
+	var ok bool
+	if a.trailers, ok = filterTrailers(a.trailers[:0], lines); !ok {
+		return errNotHTTP
+	}
+	a.ended = true
+	return nil
+}
+
+// filterTrailers appends those of the lines that may pass as trailers: what says where a
+// message ends, where it goes or whether it was turned away may not.
+func filterTrailers(dst, lines []byte) (_ []byte, ok bool) {
+	for len(lines) > 0 {
+		var name, value []byte
+		if name, value, lines, ok = cutField(lines); !ok || name == nil {
+			return dst, ok
+		}
+		if kindOf(name) == plain {
+			dst = appendField(dst, name, value)
+		}
+	}
+	return dst, true
+}
+
+// cutField splits lines behind the first, and returns its name and value, no name if it is
+// empty. It reports whether it is a field, or empty.
+func cutField(lines []byte) (name, value, rest []byte, ok bool) {
+	line, rest, _ := bytes.Cut(lines, newline)
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	if len(line) == 0 {
+		return nil, nil, rest, true
+	}
+	colon := bytes.IndexByte(line, ':')
+	if colon < 1 || !isToken(line[:colon]) || !isValue(line[colon+1:]) {
+		return nil, nil, nil, false
+	}
+	return line[:colon], httpfront.Trim(line[colon+1:]), rest, true
+}
+
+func appendField(dst, name, value []byte) []byte {
+	dst = append(append(dst, name...), ": "...)
+	return append(append(dst, value...), "\r\n"...)
+}
+
+// without removes lines by their names, of which each has a comma behind it, in lower case.
+func without(lines []byte, names string) []byte {
+	kept := lines[:0]
+	for len(lines) > 0 {
+		end := bytes.IndexByte(lines, '\n') + 1
+		line := lines[:end]
+		lines = lines[end:]
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		if !isNamed(names, name) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
+}
+
+func isNamed(names string, name []byte) bool {
+	for other := range strings.SplitSeq(names, ",") {
+		if other != "" && strings.EqualFold(other, string(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// kind says what becomes of a field.
+type kind uint8
+
+const (
+	plain kind = iota // it passes
+	hop               // it is for this connection alone
+	hopConnection
+	hopUpgrade
+	hopTE
+	framedLength
+	framedEncoding
+	shedField // it is the proxy's own
+	forwarded // it says who has forwarded the request
+	dated
+	contentType
+	expected
+	host
+)
+
+var kinds = map[string]kind{
+	"connection": hopConnection, "upgrade": hopUpgrade, "te": hopTE, "keep-alive": hop, "proxy-connection": hop,
+	"proxy-authenticate": hop, "proxy-authorization": hop, "http2-settings": hop,
+	"content-length": framedLength, "transfer-encoding": framedEncoding, "spillway-shed": shedField,
+	"forwarded": forwarded, "x-forwarded-for": forwarded, "x-forwarded-host": forwarded, "x-forwarded-proto": forwarded,
+	"date": dated, "content-type": contentType, "expect": expected, "host": host, "trailer": plain,
+}
+
+// kindOf returns the kind of a field. Nearly all have a length or a letter that no other has.
+func kindOf(name []byte) kind {
+	var lower [len("proxy-authorization")]byte
+	if len(name) > len(lower) {
+		return plain
+	}
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		lower[i] = c
+	}
+	return kinds[string(lower[:len(name)])]
+}
+
+// isEventStream reports whether a media type is that of server-sent events.
+func isEventStream(contentType []byte) bool {
+	media, _, _ := bytes.Cut(contentType, []byte(";"))
+	media = httpfront.Trim(media)
+	const events = "text/event-stream"
+	return len(media) == len(events) && httpfront.EqualFold(media, events)
+}
+
+// The bytes of names, and of values (RFC 9110, 5.5 and 5.6.2).
+var inToken, inValue = func() (token, value [256]bool) {
+	for c := range 256 {
+		value[c] = c >= ' ' && c != 0x7f || c == '\t'
+		token[c] = '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' && c < 0x80 || c != 0 && c < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
+	}
+	return token, value
+}()
+
+func isToken(name []byte) bool {
+	for _, c := range name {
+		if !inToken[c] {
+			return false
+		}
+	}
+	return len(name) > 0
+}
+
+func isValue(value []byte) bool {
+	for _, c := range value {
+		if !inValue[c] {
+			return false
+		}
+	}
+	return true
+}
+
+// isTarget reports whether a target passes as it is: nothing in it may end a line, or the
+// target.
+func isTarget(target []byte) bool {
+	for _, c := range target {
+		if c <= ' ' || c == 0x7f {
+			return false
+		}
+	}
+	return len(target) > 0
+}
+
+// appendChunkSize appends the line before a chunk.
+func appendChunkSize(dst []byte, n int) []byte {
+	return append(strconv.AppendInt(dst, int64(n), 16), "\r\n"...)
+}

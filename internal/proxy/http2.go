@@ -1,0 +1,437 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/internal/bufpool"
+	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/proxy/rules"
+	"github.com/spillway-go/spillway/internal/refusal"
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// http2 serves HTTP/2 by net/http on connections that the front hands over.
+type http2 struct {
+	server *http.Server
+	queue  chan net.Conn
+	closed chan struct{}
+	ends   sync.Map // net.Conn to chan struct{}, closed when it is
+	once   sync.Once
+	done   sync.WaitGroup
+	addr   net.Addr
+}
+
+func openHTTP2(s *Server, addr net.Addr) *http2 {
+	h := &http2{queue: make(chan net.Conn), closed: make(chan struct{}), addr: addr}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	h.server = &http.Server{
+		Handler:           http.HandlerFunc(s.serveHTTP2),
+		Protocols:         protocols,
+		ReadHeaderTimeout: s.o.ReadTimeout,
+		IdleTimeout:       s.o.IdleTimeout,
+		MaxHeaderBytes:    maxHead,
+		ConnState: func(nc net.Conn, state http.ConnState) {
+			if state == http.StateClosed || state == http.StateHijacked {
+				if end, ok := h.ends.LoadAndDelete(nc); ok {
+					close(end.(chan struct{}))
+				}
+			}
+		},
+		// What clients do wrong is theirs to notice.
+		ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelDebug),
+	}
+	h.done.Go(func() { _ = h.server.Serve(h) }) // until it is shut down
+	return h
+}
+
+// serve serves a connection until it is closed.
+func (h *http2) serve(nc net.Conn) {
+	end := make(chan struct{})
+	h.ends.Store(nc, end)
+	select {
+	case h.queue <- nc:
+		<-end
+	case <-h.closed:
+		_ = nc.Close()
+	}
+}
+
+// close closes all connections.
+func (h *http2) close() {
+	_ = h.Close()
+	_ = h.server.Close()
+	h.done.Wait()
+}
+
+// Accept is net.Listener's.
+func (h *http2) Accept() (net.Conn, error) {
+	select {
+	case nc := <-h.queue:
+		return nc, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is net.Listener's.
+func (h *http2) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+// Addr is net.Listener's.
+func (h *http2) Addr() net.Addr { return h.addr }
+
+// stream is a request over HTTP/2: it is its client.
+type stream struct {
+	turn
+	w       http.ResponseWriter
+	r       *http.Request
+	control *http.ResponseController
+	expects bool
+	ended   atomic.Bool // the body has been read
+
+	reserved int64
+	stop     func() bool // ends watch
+
+	// The answer.
+	started bool
+	out     *outlet
+	held    []byte // the beginning of the answer
+	broken  bool
+	pace    pace // of taking it
+	sending pace // of the body
+	hurried atomic.Bool
+}
+
+// serveHTTP2 forwards a request.
+func (s *Server) serveHTTP2(w http.ResponseWriter, r *http.Request) {
+	c := &stream{w: w, r: r, control: http.NewResponseController(w)}
+	peer, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		peer = r.RemoteAddr
+	}
+	c.turn = turn{s: s, client: c, peer: peer, method: methodOf([]byte(r.Method)), isHead: r.Method == http.MethodHead, arrived: s.Now(), strategy: *s.strategy.Load()}
+	defer func() {
+		c.answered(c.broken, s.Now())
+		if c.reserved > 0 {
+			s.front.Reserve(-c.reserved)
+			bufpool.Put(c.body)
+		}
+		_ = c.control.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
+		if c.cut {
+			panic(http.ErrAbortHandler) // resets the stream
+		}
+	}()
+	if problem := c.prepare(); problem != nil {
+		c.code = problem.Status
+		c.refuse(httpfront.Answer{Problem: problem})
+		return
+	}
+	var urgency []byte
+	if s.o.TrustHeaders {
+		urgency = httpfront.Urgency([]byte(strings.Join(r.Header["Priority"], ",")), nil)
+	}
+	c.ask(&rules.Request{Peer: peer, Path: func() string { return r.URL.Path }, Header: r.Header.Get}, urgency)
+	c.run()
+}
+
+// prepare makes the head for the upstream, and reads what is to be there of the body.
+func (c *stream) prepare() *httpfront.Problem {
+	r, s := c.r, c.s
+	if r.Method == http.MethodConnect {
+		return connectRefused()
+	}
+	target := r.RequestURI
+	if !isTarget([]byte(target)) || !isToken([]byte(r.Method)) {
+		return httpfront.BadRequest("the target has a byte that is not allowed: " + httpfront.Quote([]byte(target)))
+	}
+	h := append([]byte(nil), r.Method+" "+target+" HTTP/1.1\r\n"...)
+	h = appendField(h, []byte("Host"), []byte(r.Host))
+	var before forwardedBy
+	te := false
+	for name, values := range r.Header {
+		for _, value := range values {
+			switch k := kindOf([]byte(name)); k {
+			case hop, hopConnection, hopUpgrade, framedLength, framedEncoding, expected, host:
+			case hopTE:
+				te = strings.Contains(strings.ToLower(value), "trailers")
+			case forwarded:
+				before.note([]byte(name), []byte(value))
+			default:
+				if name == "Cookie" { // HTTP/2 has it in pieces
+					value = strings.Join(values, "; ")
+				}
+				h = appendField(h, []byte(name), []byte(value))
+			}
+			if name == "Cookie" {
+				break
+			}
+		}
+	}
+	c.expects = strings.EqualFold(r.Header.Get("Expect"), "100-continue")
+	proto := "http"
+	if r.TLS != nil {
+		proto = "https"
+	}
+	h = before.append(h, s.o.TrustHeaders, c.peer, proto, []byte(r.Host))
+	h = append(h, "Via: "+strconv.Itoa(r.ProtoMajor)+"."+strconv.Itoa(r.ProtoMinor)+" "+via+"\r\n"...)
+	if te {
+		h = append(h, "TE: trailers\r\n"...)
+	}
+	c.length = int(r.ContentLength)
+	c.bodiless, c.chunked = r.ContentLength == 0, r.ContentLength < 0
+	c.head = endRequest(h, nil, te, c.length, r.Header.Get("Content-Length") != "")
+	c.ended.Store(c.bodiless)
+	return c.readAhead()
+}
+
+// readAhead reads the beginning of the body.
+func (c *stream) readAhead() *httpfront.Problem {
+	most := c.s.o.BufferBytes
+	if c.bodiless || c.expects {
+		return nil
+	}
+	if c.length >= 0 {
+		most = min(most, c.length)
+	}
+	until := time.Now().Add(c.s.o.ReadTimeout)
+	for have := 0; have < most && !c.ended.Load(); {
+		if have == len(c.body) {
+			room := min(most, max(4<<10, 2*have))
+			if !c.s.front.Reserve(int64(room) - c.reserved) {
+				c.shed = strategies.ReasonFull
+				bad := refusal.Problem(c.shed, refusal.Seconds(c.s.controller.Stats().Drain))
+				bad.Detail = "the bodies of other requests leave no room for this one"
+				return bad
+			}
+			c.reserved = int64(room)
+			larger := append(bufpool.Get(room), c.body...)[:room]
+			bufpool.Put(c.body)
+			c.body = larger
+		}
+		_ = c.control.SetReadDeadline(until)
+		n, err := c.r.Body.Read(c.body[have:])
+		have += n
+		switch {
+		case errors.Is(err, io.EOF):
+			c.ended.Store(true)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return &httpfront.Problem{Status: http.StatusRequestTimeout, Detail: "the request did not arrive in full within " + c.s.o.ReadTimeout.String()}
+		case err != nil:
+			c.gone = true
+			return &httpfront.Problem{Status: codeLeft, Detail: "the client has gone"}
+		}
+		if have == most || c.ended.Load() {
+			c.body = c.body[:have]
+			break
+		}
+	}
+	if c.length >= 0 && len(c.body) == c.length {
+		c.ended.Store(true)
+	}
+	_ = c.control.SetReadDeadline(time.Time{})
+	return nil
+}
+
+func (c *stream) readBody(p []byte) (int, error) {
+	begin := time.Now()
+	_ = c.control.SetReadDeadline(begin.Add(c.s.o.ReadTimeout))
+	n, err := c.r.Body.Read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		c.ended.Store(true)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = httpfront.ErrSlow
+	case err != nil:
+		err = io.ErrUnexpectedEOF
+	case c.sending.tooSlow(time.Since(begin), n):
+		err = httpfront.ErrSlow
+	}
+	return n, err
+}
+
+// pace is how fast a client is of whom others wait.
+type pace struct {
+	waited time.Duration
+	came   int
+}
+
+// tooSlow reports whether it took or sent less than 1 KiB a second over 10 s.
+func (p *pace) tooSlow(waited time.Duration, n int) bool {
+	p.waited += waited
+	p.came += n
+	if p.waited < 10*time.Second {
+		return false
+	}
+	slow := p.came < int(p.waited/time.Second)<<10
+	*p = pace{}
+	return slow
+}
+
+func (c *stream) streams() bool { return !c.ended.Load() }
+func (c *stream) stopBody()     { _ = c.control.SetReadDeadline(time.Unix(1, 0)) }
+func (c *stream) proceed()      {} // net/http does, with the first read
+
+func (c *stream) trailers() (lines []byte) {
+	for name, values := range c.r.Trailer {
+		for _, value := range values {
+			lines = appendField(lines, []byte(name), []byte(value))
+		}
+	}
+	return lines
+}
+
+func (c *stream) watch(f func()) { c.stop = context.AfterFunc(c.r.Context(), f) }
+func (c *stream) left() bool     { return c.r.Context().Err() != nil }
+func (c *stream) unwatch() {
+	if c.stop != nil {
+		c.stop()
+		c.stop = nil
+	}
+}
+
+func (c *stream) refuse(a httpfront.Answer) {
+	p := a.Problem
+	if p == nil {
+		p = a.Ready.Problem()
+	}
+	h := c.w.Header()
+	clear(h)
+	setLines(h, []byte(p.Lines))
+	h.Set("Content-Type", "application/problem+json")
+	if p.Status == codeLeft {
+		return
+	}
+	c.w.WriteHeader(p.Status)
+	_, _ = c.w.Write(p.JSON())
+}
+
+// setLines adds lines of a head.
+func setLines(h http.Header, lines []byte) {
+	for len(lines) > 0 {
+		line, colon, rest, wrong := httpfront.CutLine(lines)
+		if wrong != "" || len(line) == 0 {
+			return
+		}
+		h.Add(string(line[:colon]), string(httpfront.Trim(line[colon+1:])))
+		lines = rest
+	}
+}
+
+func (c *stream) interim(f *httpfront.Forwarded) {
+	h := c.w.Header()
+	setLines(h, f.Lines)
+	c.w.WriteHeader(f.Status)
+	clear(h)
+}
+
+func (c *stream) begin(f *httpfront.Forwarded) {
+	h := c.w.Header()
+	setLines(h, f.Lines)
+	if f.Length >= 0 {
+		h.Set("Content-Length", strconv.Itoa(f.Length))
+	}
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // it is not for net/http to guess
+	}
+	c.held = bufpool.Get(4 << 10)
+}
+
+// streamPiece is how much of an answer a client of HTTP/2 has to take within the time. Flow
+// control may hold a stream up while its connection makes progress.
+const streamPiece = 4 << 10
+
+// send writes to the client, and waits for it.
+func (c *stream) send(p []byte) bool {
+	for len(p) > 0 {
+		piece := p[:min(len(p), streamPiece)]
+		_ = c.control.SetWriteDeadline(time.Now().Add(c.s.o.WriteTimeout))
+		begin := time.Now()
+		n, err := c.w.Write(piece)
+		if err == nil && len(piece) == len(p) {
+			err = c.control.Flush()
+		}
+		waited := time.Since(begin)
+		if err != nil || c.hurried.Load() && waited > time.Millisecond && c.pace.tooSlow(waited, n) {
+			return false
+		}
+		p = p[n:]
+	}
+	_ = c.control.SetWriteDeadline(time.Time{}) // the upstream may take its time
+	return true
+}
+
+func (c *stream) start() {
+	if !c.started {
+		c.started = true
+		c.w.WriteHeader(c.code)
+	}
+}
+
+func (c *stream) write(p []byte) bool {
+	if c.out == nil {
+		c.held = append(c.held, p...)
+		return len(c.held) < longPiece || c.flush()
+	}
+	return c.out.put(p)
+}
+
+func (c *stream) flush() bool {
+	if c.out == nil {
+		c.start()
+		c.out = openOutlet(c.s.o.BufferBytes, c.send, c.hurried.Store, c.heldUp)
+		_ = c.control.Flush()
+		c.out.put(c.held)
+		return true
+	}
+	return c.out.there()
+}
+
+func (c *stream) end(trailers []byte) {
+	if c.out != nil {
+		c.out.close()
+		c.broken = !c.out.there()
+	} else {
+		c.start()
+		c.broken = !c.send(c.held)
+	}
+	bufpool.Put(c.held)
+	h := c.w.Header()
+	extra := http.Header{}
+	setLines(extra, append(trailers, lineEnd...))
+	for name, values := range extra {
+		h[http.TrailerPrefix+name] = values
+	}
+}
+
+func (c *stream) retract() bool {
+	if c.started {
+		return false
+	}
+	clear(c.w.Header())
+	return true
+}
+
+func (c *stream) breakOff(int) {
+	if c.out != nil {
+		_ = c.control.SetWriteDeadline(time.Unix(1, 0))
+		c.out.close()
+	}
+	c.cut = true
+}
+
+func (c *stream) take() (io.Writer, io.Reader, func()) { panic("HTTP/2 has no upgrades") }
