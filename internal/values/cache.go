@@ -111,8 +111,11 @@ type Stats struct {
 	Bytes, Values uint64
 }
 
-// Stats returns the figures.
+// Stats returns the figures, none of a cache that keeps nothing.
 func (c *Cache) Stats() (sum Stats) {
+	if !c.Keeps(nil, 0) {
+		return sum
+	}
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()

@@ -54,6 +54,7 @@ type possessions struct {
 	manifest manifest // that is in force
 	next     manifest // that was synced last, and may come into force
 	logs     map[uint64]struct{}
+	missing  uint64       // the log that was found removed or replaced while it was written, or 0
 	newest   string       // the log that is being written, "" if none is
 	identity vfs.FileInfo // of newest, as it was when it was made
 }
@@ -141,7 +142,20 @@ func (p *possessions) checkNewest(stat func(name string) (vfs.FileInfo, error)) 
 	if now, _ := p.writing(); now != name {
 		return nil // it was closed meanwhile, and may have been removed
 	}
+	if errors.Is(err, errForeign) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.missing, _ = format.LogNumber(name)
+	}
 	return err
+}
+
+// logsThere reports whether no log that the store still needs is known to be missing.
+func (p *possessions) logsThere() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, needed := p.logs[p.missing]
+	return !needed
 }
 
 // writing returns the log that is being written, "" if none is, and which file it is.

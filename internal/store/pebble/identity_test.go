@@ -269,7 +269,8 @@ func TestStore_LogRemoved(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			fs, w := newFaults(), newWatcher()
-			s := openOnly(t, Options{Dir: "d", FS: fs, Sync: mode, RetryInterval: time.Millisecond, OnWritable: w.onWritable})
+			// A flush takes longer than the patience that follows from the interval.
+			s := openOnly(t, Options{Dir: "d", FS: fs, Sync: mode, RetryInterval: time.Microsecond, OnWritable: w.onWritable})
 			keys := written(t, s)
 			removeLogs(t, fs.mem)
 			require.ErrorContains(t, <-w.failed, "removed or replaced") // within a second

@@ -144,7 +144,7 @@ func (s *Store) reopen(fenced *instance, stop <-chan struct{}) (*instance, error
 const flushPatience = 4
 
 // errNoFlush is returned by settle when the flush takes long, and may hang, under Always.
-// All that was acknowledged is in the log.
+// All that was acknowledged is in the log, which is there.
 var errNoFlush = errors.New("the flush of the memtables does not end")
 
 // settle makes sure that the folder holds all that was acknowledged, without
@@ -165,7 +165,7 @@ func (s *Store) settle(inst *instance, failures uint64, stop <-chan struct{}) er
 		return err
 	}
 	var enough <-chan time.Time
-	if s.opts.Sync == Always {
+	if s.opts.Sync == Always && s.files.logsThere() {
 		timer := time.NewTimer(flushPatience * s.opts.RetryInterval)
 		defer timer.Stop()
 		enough = timer.C
