@@ -46,23 +46,23 @@ demo: ## an overload to look at, for two minutes: says what to open and what to 
 	$(call quick,./cmd/spillway ./cmd/loadtest)
 	@exec deploy/demo.sh $(BIN)/quick
 
-# Each folder with a go.mod. What runs in every module begins with EACH.
-MODULES = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
-EACH    = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(1)'; (cd $$module && $(1)); done
+# Each folder with a go.mod, and a command in each of them.
+MODULES        = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
+IN_EACH_MODULE = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(1)'; (cd $$module && $(1)); done
 
 # What one goroutine does with the embedded store, beside those of Pebble: damage,
 # failures while it starts or reads, folders that others change, what has expired.
 # Under the race detector Pebble checks itself at each step, too. That takes these
 # tests and those of settings ten times as long, so that the short form has them
 # without it. torture has them both ways.
-APART = /internal/(config|store/pebble)
-ALONE = ^Test(Check|Examiner|Open|Reader|Table)|^TestGet_AbsentReadsNoData|^TestStore_(AnotherFolder|Crashes|FailingReads|FolderChanged|Sweeps)
+SLOW_UNDER_RACE_PACKAGES = /internal/(config|store/pebble)
+SLOW_UNDER_RACE_TESTS    = ^Test(Check|Examiner|Open|Reader|Table)|^TestGet_AbsentReadsNoData|^TestStore_(AnotherFolder|Crashes|FailingReads|FolderChanged|Sweeps)
 
 # What the race detector would spoil, or only make ten times as slow: allocations
 # and the figures of simulations, which are of one goroutine. The files of some are
 # built without it only. $(1) are flags of go test.
-define unraced
-go test $(1) -run '$(ALONE)' ./internal/store/pebble
+define test_without_race
+go test $(1) -run '$(SLOW_UNDER_RACE_TESTS)' ./internal/store/pebble
 go test $(1) ./internal/config
 go test $(1) -run 'Alloc|Goodput' ./internal/executor ./internal/server ./internal/store/pebble ./strategies ./admission/admissionhttp
 go test $(1) -skip DoesWhatTheDispatcherDoes ./loadtest/sim/...
@@ -73,14 +73,14 @@ endef
 # to race meanwhile. Here nobody is left by then: where goroutines live, goleak looks
 # after that. Some tests wait more than they compute, so that more run at once than
 # there are CPUs.
-SHORT = go test -race -short -shuffle=on -parallel 4
+TEST_SHORT = go test -race -short -shuffle=on -parallel 4
 
 .PHONY: test
 test: export GORACE := atexit_sleep_ms=0 $(GORACE)
 test: ## every test that needs nothing but Go and gcc, with the race detector, in its short form
-	$(call EACH,$(SHORT) $$(go list ./... | grep -vE "$(APART)$$"))
-	$(SHORT) -skip '$(ALONE)' ./internal/store/pebble
-	$(call unraced,-short)
+	$(call IN_EACH_MODULE,$(TEST_SHORT) $$(go list ./... | grep -vE "$(SLOW_UNDER_RACE_PACKAGES)$$"))
+	$(TEST_SHORT) -skip '$(SLOW_UNDER_RACE_TESTS)' ./internal/store/pebble
+	$(call test_without_race,-short)
 
 # What the tests in integration run, each with its package of the distribution.
 PARTS = wrk curl chromium prometheus prometheus-alertmanager dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd \
@@ -121,12 +121,12 @@ bench: ## benchmarks of the strategies, the dispatcher and the executor, for ben
 .PHONY: lint
 lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(BIN)/actionlint-$(ACTIONLINT_VERSION) ## vet, format and import rules, in every module; the workflows
 	$(BIN)/actionlint-$(ACTIONLINT_VERSION) -shellcheck= -pyflakes= .github/workflows/*.yml
-	$(call EACH,$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --allow-parallel-runners ./...)
+	$(call IN_EACH_MODULE,$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --allow-parallel-runners ./...)
 	GOLANGCI_LINT=$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) go test -tags lint ./internal/importrules
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## format the code
-	$(call EACH,$< fmt ./...)
+	$(call IN_EACH_MODULE,$< fmt ./...)
 
 $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION):
 	@echo 'building golangci-lint $(GOLANGCI_LINT_VERSION), once'
@@ -144,10 +144,10 @@ OPERATIONS     ?= 1000000
 CONFIGURATIONS ?= 2000
 SOAK           ?= 30m
 
-TORTURE = go test -tags integration -count=1 -timeout 6h -artifacts -outputdir=reports/integration
+TEST_LONG = go test -tags integration -count=1 -timeout 6h -artifacts -outputdir=reports/integration
 # These run without the race detector, which would make the tests themselves ten
 # times as slow; part of the services that they start have it.
-UNRACED = ^Test(Linearizable|Metamorphic|Soak)
+WITHOUT_RACE = ^Test(Linearizable|Metamorphic|Soak)
 
 .PHONY: torture
 torture: ## the long forms of all tests, and fuzzing; needs what integration does
@@ -158,13 +158,13 @@ torture: ## the long forms of all tests, and fuzzing; needs what integration doe
 		done; \
 	done
 	@mkdir -p reports/integration
-	$(call EACH,SPILLWAY_TORTURE_CYCLES=$(CYCLES) go test -race -shuffle=on -count=1 -timeout 6h ./...)
+	$(call IN_EACH_MODULE,SPILLWAY_TORTURE_CYCLES=$(CYCLES) go test -race -shuffle=on -count=1 -timeout 6h ./...)
 	go test -count=1 -run Exactly ./strategies/dispatch # where speed finds more
-	$(call unraced,-count=1)
-	SPILLWAY_WRK_SECONDS=10 SPILLWAY_TORTURE_CYCLES=$(CYCLES) $(TORTURE) -race -skip '$(UNRACED)' ./integration/
-	SPILLWAY_TORTURE_OPERATIONS=$(OPERATIONS) $(TORTURE) -v -run '^TestLinearizable' ./integration/
-	SPILLWAY_TORTURE_CONFIGURATIONS=$(CONFIGURATIONS) $(TORTURE) -run '^TestMetamorphic' ./integration/
-	SPILLWAY_TORTURE_SOAK=$(SOAK) $(TORTURE) -v -run '^TestSoak' ./integration/
+	$(call test_without_race,-count=1)
+	SPILLWAY_WRK_SECONDS=10 SPILLWAY_TORTURE_CYCLES=$(CYCLES) $(TEST_LONG) -race -skip '$(WITHOUT_RACE)' ./integration/
+	SPILLWAY_TORTURE_OPERATIONS=$(OPERATIONS) $(TEST_LONG) -v -run '^TestLinearizable' ./integration/
+	SPILLWAY_TORTURE_CONFIGURATIONS=$(CONFIGURATIONS) $(TEST_LONG) -run '^TestMetamorphic' ./integration/
+	SPILLWAY_TORTURE_SOAK=$(SOAK) $(TEST_LONG) -v -run '^TestSoak' ./integration/
 
 # In the order in which they are best read.
 SCENARIOS   ?= pool-or-not queue-length rejection-policy workers passive-wait few-connections slow-work big-store durability every-strategy
