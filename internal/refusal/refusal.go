@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// Retry-After is told in whole seconds from 1 to this.
+// longestRetry is the most that Retry-After says, in whole seconds. The least is 1.
 const longestRetry = 30
 
 // details say what the reasons mean to a client.
@@ -27,9 +27,7 @@ var details = map[strategies.Reason]string{
 	strategies.ReasonExpired:   "the request was not started within its Spillway-Timeout-Ms",
 }
 
-// ready holds the answers for each reason and each number of seconds
-// after which to try again. Turning a request away is what an overloaded
-// service does most.
+// ready holds the answers for each reason and each number of seconds after which to try again.
 var ready = func() map[strategies.Reason]*[longestRetry + 1]*httpfront.Ready {
 	all := map[strategies.Reason]*[longestRetry + 1]*httpfront.Ready{}
 	for _, r := range strategies.Reasons() {
