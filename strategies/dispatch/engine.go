@@ -57,12 +57,16 @@ func (e *engine) open() error {
 // nanoseconds.
 func (e *engine) Now() int64 { return int64(time.Since(e.opts.Epoch)) }
 
+// shed gives t back to its submitter, without having run it. Events do not hear of continuations, which were counted
+// when they started.
 func (e *engine) shed(t *Task, reason strategies.Reason) {
 	t.Shed = reason
-	if reason == strategies.ReasonAbandoned || reason == strategies.ReasonExpired {
-		e.observeLate(t, e.Now())
+	if !t.continued {
+		if reason == strategies.ReasonAbandoned || reason == strategies.ReasonExpired {
+			e.observeLate(t, e.Now())
+		}
+		t.events.Shed(reason)
 	}
-	t.events.Shed(reason)
 	e.completed(t)
 }
 
@@ -216,7 +220,7 @@ func (e *engine) Drain(ctx context.Context) error {
 		case <-ctx.Done():
 			e.refusing.Store(true)
 			for _, b := range e.backlogs {
-				b.served.shedAll(strategies.ReasonDraining)
+				b.shedAll(strategies.ReasonDraining)
 			}
 			return ctx.Err()
 		}

@@ -95,19 +95,21 @@ func (s *places) nextAsideLocked(out *rejects, first *Task, now int64) *Task {
 		t.granted, t.found = s.need(t), s.limit.found.Load()
 		return !t.expired(now) && s.claim(t.granted)
 	}
-	if t := s.ahead.find(fits); t != nil {
-		s.takeLocked(t, &s.ahead)
-		if t == first {
-			s.stopGathering()
+	for t := first; t != nil; t = t.after {
+		if fits(t) {
+			s.ahead.remove(t)
+			if t == first {
+				s.stopGathering()
+			}
+			return t
 		}
-		return t
 	}
 	for s.free.Load() > 0 && s.ahead.len() <= s.lookahead() {
 		t := s.pop(now, out)
 		if t == nil || fits(t) {
 			return t
 		}
-		s.setAsideLocked(t, &s.ahead)
+		s.ahead.push(t)
 	}
 	return nil
 }
@@ -127,7 +129,7 @@ func (s *places) makeRoom(q *queue, _ int64) {
 		s.mu.Lock()
 		var t *Task
 		if n := s.ahead.len() - 1; n > 0 && q.full(n-1) {
-			t = s.ahead.popBack()
+			t = s.ahead.remove(s.ahead.last)
 		}
 		s.mu.Unlock()
 		if t == nil {

@@ -113,7 +113,7 @@ func (m *limit) learn(l *learning) {
 		}
 		return m.enforced(l)
 	})
-	if m.backlog.active.Load() != nil && m.backlog.served.toDo() > 0 {
+	if m.backlog.active.Load() != nil && m.backlog.toDo() > 0 {
 		m.waits()
 	}
 }
@@ -326,11 +326,11 @@ func (m *limit) setTimerLocked(l *learning) {
 func (m *limit) fire() {
 	l := m.learning.Load()
 	m.backlog.mu.Lock() // which is held while a task that waits is moved
-	wanted := l != nil && (m.backlog.served.toDo() > 0 || m.probes(l))
+	wanted := l != nil && (m.backlog.toDo() > 0 || m.probes(l))
 	m.backlog.mu.Unlock()
 	if !wanted {
 		m.watched.Store(false)
-		if m.backlog.served.toDo() > 0 { // it has come meanwhile
+		if m.backlog.toDo() > 0 { // it has come meanwhile
 			m.waits()
 		}
 		return

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"math"
-	"math/bits"
 	"time"
 
 	"github.com/spillway-go/spillway/strategies"
@@ -66,13 +65,17 @@ func (e *engine) Gauge() Gauge {
 
 func (b *backlog) gauge() Gauge {
 	q := b.active.Load()
-	g := Gauge{Strategy: q.spec.Name, Depth: b.waiting() + b.move.inHand(), Capacity: q.cap()}
-	if !q.spec.Inline {
-		g.Workers, g.Busy = b.limit.told(), b.busy()
-	}
-	g.Learned = b.limit.learned()
+	b.mu.Lock()
+	moving, busy := len(b.moving), b.served.inUse()
+	b.mu.Unlock()
 	m := q.measured()
-	g.Limit, g.Pace = m.Limit, time.Duration(m.Pace)
+	g := Gauge{
+		Strategy: q.spec.Name, Depth: b.waiting() + moving, Capacity: q.cap(), Limit: m.Limit, Pace: time.Duration(m.Pace),
+		Learned: b.limit.learned(),
+	}
+	if !q.spec.Inline {
+		g.Workers, g.Busy = b.limit.told(), busy
+	}
 	return g
 }
 
@@ -82,17 +85,15 @@ func (b *backlog) gauge() Gauge {
 func (e *engine) DrainTime() time.Duration {
 	var longest int64
 	for _, b := range e.backlogs {
-		longest = max(longest, drainTime(b.service.Load(), int64(b.served.toDo()), int64(max(1, b.limit.now()))))
+		longest = max(longest, drainTime(b.service.Load(), int64(b.toDo()), int64(max(1, b.limit.now()))))
 	}
 	return time.Duration(longest)
 }
 
 // drainTime returns service*waiting/width, or the longest there is.
 func drainTime(service, waiting, width int64) int64 {
-	high, low := bits.Mul64(uint64(max(0, service)), uint64(max(0, waiting)))
-	if high >= uint64(width) {
-		return math.MaxInt64
+	if ns := float64(service) * float64(waiting) / float64(width); ns < math.MaxInt64 {
+		return int64(ns)
 	}
-	quotient, _ := bits.Div64(high, low, uint64(width))
-	return int64(min(quotient, math.MaxInt64))
+	return math.MaxInt64
 }

@@ -191,14 +191,16 @@ func (s *places) inUse() int { return s.limit.now() - int(s.free.Load()) }
 
 func (s *places) running() int { return s.inUse() - int(s.gathering.has) }
 
-func (s *places) toDo() int { return s.waiting() }
-
 func (s *places) ready() bool { return s.waiting() > 0 }
 
 // Tasks that wait for places need not be counted, nor kept from the queue.
 func (s *places) counted(*Task, int64) {}
 
 func (s *places) admits(*Task, *queue) bool { return true }
+
+func (s *places) giveWay(bool, *queue, int64) bool { return false }
+
+func (s *places) came(bool) { s.wake() }
 
 // need returns how many places t takes: at most as many as there are but for those of tasks
 // that are stuck.
@@ -265,21 +267,10 @@ func (s *places) arrive(t *Task) {
 	if t.Arrival == 0 {
 		t.Arrival = now
 	}
-	t.Submitted = now
-	q := s.enter()
-	q.accept(t)
-	if s.refusing.Load() {
-		q.leave()
-		s.shed(t, strategies.ReasonDraining)
-		return
-	}
 	if s.looks.Load() != idleLooks {
 		s.looks.Store(idleLooks)
 	}
-	v := q.push(t, now) // if it is queued, t belongs to others from here on
-	q.leave()
-	s.wake() // whatever the verdict: places may be free since
-	s.settle(q, t, &v, now)
+	s.enqueue(t, now)
 }
 
 // runInline grants t a place beyond the limit.
@@ -379,11 +370,11 @@ func (s *places) grantOne(n, now int64) (granted, taken bool) {
 // nextLocked returns the next task that has got its places, nil if none has.
 func (s *places) nextLocked(out *rejects, now int64) *Task {
 	g := &s.gathering
-	first := s.ahead.front()
+	first := s.ahead.first
 	for first != nil && first.expired(now) {
-		s.takeLocked(first, &s.ahead)
+		s.ahead.remove(first)
 		out.add(first, strategies.ReasonExpired)
-		first = s.ahead.front()
+		first = s.ahead.first
 	}
 	if t := g.task.Load(); t != nil && t != first { // it has been given up
 		s.stopGathering()
@@ -409,7 +400,7 @@ func (s *places) nextLocked(out *rejects, now int64) *Task {
 		return nil
 	}
 	if t == first {
-		s.takeLocked(t, &s.ahead)
+		s.ahead.remove(t)
 	}
 	t.granted, t.found = need, s.limit.found.Load()
 	if g.has -= need; g.has != 0 || g.active() {
@@ -424,9 +415,3 @@ func (s *places) allow(from, to int) {
 }
 
 func (s *places) allowed(int, int) { s.grant(s.Now()) }
-
-// shedAll sheds all that waits.
-func (s *places) shedAll(reason strategies.Reason) {
-	s.shedWaiting(reason)
-	s.grant(s.Now()) // what was gathered is free again
-}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
@@ -238,24 +237,19 @@ func TestStuck_Switch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, _, granted := lender(t, Options{}, 2)
 		defer d.Close()
-		tasks := acquire(d, 3)
+		tasks := acquire(d, 2)
+		late := request("late", 1)
+		late.Deadline = d.Now() + 1
+		late.Done = func(*Task) { time.Sleep(50 * time.Millisecond) } // while the switch has the next one in its hands
+		waits := request("2", 1)
+		d.Acquire(late)
+		d.Acquire(waits)
 		time.Sleep(100 * time.Millisecond)
-		fifo, err := strategies.Lookup("fifo")
-		require.NoError(t, err)
-		require.NoError(t, d.SwitchTo(strategies.Spec{Name: "slow", New: func(c strategies.Config) strategies.Discipline {
-			return slowToPush{fifo.New(c)}
-		}}))
+		require.NoError(t, d.Switch("lifo"))
 		time.Sleep(200 * time.Millisecond)
 		require.Equal(t, []string{"2"}, granted())
-		releaseAll(d, tasks)
+		releaseAll(d, append(tasks, waits))
 	})
-}
-
-type slowToPush struct{ strategies.Discipline }
-
-func (s slowToPush) Push(t *strategies.Task, now int64) strategies.Verdict {
-	time.Sleep(50 * time.Millisecond)
-	return s.Discipline.Push(t, now)
 }
 
 // What waits for a further turn is seen too.

@@ -72,6 +72,9 @@ type Task struct {
 	// hurried says that it had little time when it began.
 	outcome *Outcome
 	hurried bool
+	// line is where the task waits, nil if it is in none, between those neighbours. All are under backlog.mu.
+	line          *line
+	before, after *Task
 	// held says that the discipline of queue holds the task.
 	held atomic.Bool
 	// probe says that the discipline would have refused it as late: see Events.LateWrong.
