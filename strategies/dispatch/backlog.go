@@ -72,6 +72,7 @@ func (b *backlog) init(e *engine, s server, width int, lines ...*line) {
 	for _, l := range b.lines {
 		l.waits = b
 	}
+	b.limit.given.Store(int64(width))
 	b.limit.width.Store(int64(width))
 	s.allow(0, width)
 	e.backlogs = append(e.backlogs, b)

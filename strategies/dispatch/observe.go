@@ -74,7 +74,7 @@ func (b *backlog) gauge() Gauge {
 		Learned: b.limit.learned(),
 	}
 	if !q.spec.Inline {
-		g.Workers, g.Busy = b.limit.told(), busy
+		g.Workers, g.Busy = b.limit.number(false), busy
 	}
 	return g
 }

@@ -348,7 +348,7 @@ func TestStuck_NoneIsLeft(t *testing.T) {
 					<-task.Payload.(chan struct{})
 				}
 				if i%8 == 0 {
-					p.limit.pass(l)
+					p.limit.change(p.limit.findStuckLocked)
 				}
 				d.Release(task)
 			}
@@ -378,7 +378,7 @@ func TestStuck_NoWorkerIsLeft(t *testing.T) {
 			for i := range 5_000 {
 				d.Submit(task)
 				if i%8 == 0 {
-					p.limit.pass(l)
+					p.limit.change(p.limit.findStuckLocked)
 				}
 				<-ended
 			}

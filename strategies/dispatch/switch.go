@@ -19,8 +19,12 @@ type moved struct {
 // the former one into it. The caller holds engine.mu.
 func (b *backlog) activate(q *queue) {
 	former := b.active.Load()
+	b.mu.Lock()
 	b.active.Store(q)
-	b.limit.fit(q)
+	if n := b.limit.now(); n != q.madeFor {
+		q.resize(n)
+	}
+	b.mu.Unlock()
 	if former == nil {
 		return
 	}

@@ -169,22 +169,20 @@ func (p *workers) run(t *Task) {
 // wake tells a parked worker, if there is one, that there is something to run, or starts another.
 func (p *workers) wake() {
 	switch {
-	case p.idle.n.Load() > 0:
-		switch {
-		case p.ready():
-			p.wakeOne()
-		case p.waiting() > 0:
-			// A worker that holds a write slot may have scanned the queue before the task came.
-			if !p.unwoken.Load() {
-				p.unwoken.Store(true)
-			}
-			if p.ready() {
-				p.wakeOne()
-			}
-		}
-	case p.count.Load() < p.limit.width.Load():
-		if p.ready() || p.reads.Load() > 0 { // a parked worker sets the timer of watch for reads behind writes
+	case p.idle.n.Load() == 0:
+		// A parked worker sets the timer of watch for reads behind writes.
+		if p.count.Load() < p.limit.width.Load() && (p.ready() || p.reads.Load() > 0) {
 			p.hire()
+		}
+	case p.ready():
+		p.wakeOne()
+	case p.waiting() > 0:
+		// A worker that holds a write slot may have scanned the queue before the task came.
+		if !p.unwoken.Load() {
+			p.unwoken.Store(true)
+		}
+		if p.ready() {
+			p.wakeOne()
 		}
 	}
 }
