@@ -105,24 +105,24 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 		return false
 	}
 	write := t.Write
-	v := q.push(t, now) // if it is queued, t belongs to others from here on
-	for v.outcome == strategies.TurnedAway && v.reason == strategies.ReasonFull && b.served.giveWay(write, q, now) {
-		v = q.push(t, now)
+	v, displaced := q.push(t, now) // if it is queued, t belongs to others from here on
+	for v.Outcome == strategies.TurnedAway && v.Reason == strategies.ReasonFull && displaced == nil && b.served.giveWay(write, q, now) {
+		v, displaced = q.push(t, now)
 	}
 	q.leave()
 	b.served.came(write) // whatever the verdict: a Pop during this Push may have answered Contended, or places be free since
-	if v.displaced != nil {
-		b.refuse(q, v.displaced, v.displacement)
+	if displaced != nil {
+		b.refuse(q, displaced, v.Displacement())
 	}
 	b.served.makeRoom(q, now)
-	switch v.outcome {
+	switch v.Outcome {
 	case strategies.Queued:
 		b.limit.waits()
 		return true
 	case strategies.CallerRuns:
 		return b.served.runInline(q, t, now)
 	default:
-		return b.refuse(q, t, v.reason)
+		return b.refuse(q, t, v.Reason)
 	}
 }
 
@@ -174,21 +174,19 @@ func (b *backlog) popFrom(l *line) *Task {
 	return l.pop()
 }
 
-// rejects are tasks that were taken from where they waited and shall not run. Whoever has taken them sheds them
-// once it holds no lock.
-type rejects []reject
+// rejects are tasks that were taken from where they waited and shall not run. Whoever has taken them sheds them, for the
+// reason in Task.Shed, once it holds no lock.
+type rejects []*Task
 
-type reject struct {
-	task   *Task
-	reason strategies.Reason
+func (r *rejects) add(t *Task, reason strategies.Reason) {
+	t.Shed = reason
+	*r = append(*r, t)
 }
-
-func (r *rejects) add(t *Task, reason strategies.Reason) { *r = append(*r, reject{t, reason}) }
 
 // shedRejects sheds them, and forgets them. No lock is held.
 func (b *backlog) shedRejects(r *rejects) {
-	for _, g := range *r {
-		b.shed(g.task, g.reason)
+	for _, t := range *r {
+		b.shed(t, t.Shed)
 	}
 	clear(*r)
 	*r = (*r)[:0]

@@ -36,9 +36,7 @@ func Open(o Options) (*Dispatcher, error) {
 // runs the task itself if the strategy says so. It reports whether the task may have to
 // wait: then Cancel may give it up when its time is over.
 func (d *Dispatcher) Submit(t *Task) (waits bool) {
-	d.inFlight.Add(1)
-	t.phase.becomes(true)
-	t.reset()
+	d.entered(t)
 	return d.poolOf(t).submit(t)
 }
 

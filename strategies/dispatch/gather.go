@@ -90,18 +90,14 @@ func (s *places) changePhase() {
 }
 
 // nextAsideLocked is nextLocked while others may pass the first task.
-func (s *places) nextAsideLocked(out *rejects, first *Task, now int64) *Task {
+func (s *places) nextAsideLocked(out *rejects, now int64) *Task {
 	fits := func(t *Task) bool {
 		t.granted, t.found = s.need(t), s.limit.found.Load()
-		return !t.expired(now) && s.claim(t.granted)
+		return !t.expired(now) && s.claim(t.granted, t.granted) != 0
 	}
-	for t := first; t != nil; t = t.after {
+	for t := s.ahead.first; t != nil; t = t.after {
 		if fits(t) {
-			s.ahead.remove(t)
-			if t == first {
-				s.stopGathering()
-			}
-			return t
+			return s.ahead.remove(t)
 		}
 	}
 	for s.free.Load() > 0 && s.ahead.len() <= s.lookahead() {

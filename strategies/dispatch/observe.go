@@ -7,32 +7,15 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// Status describes the active strategy.
-type Status struct {
-	Strategy string
-	// Workers is the number of workers, 0 if the strategy uses none.
-	Workers int
-	// Capacity is how many tasks may wait: the sum over split pools, 0 if none
-	// ever waits, or strategies.Unbounded.
-	Capacity int
-	// Observe is whether the dispatcher only observes.
-	Observe bool
-	// Learned tells how Workers was learned, nil if it is set.
-	Learned *Learned
-}
-
-// Status returns the active strategy with its workers and capacity.
-func (e *engine) Status() Status {
-	g := e.Gauge()
-	return Status{Strategy: g.Strategy, Workers: g.Workers, Capacity: g.Capacity, Observe: e.observe.Load(), Learned: g.Learned}
-}
-
 // Gauge is the state of the queue, summed over split pools.
 type Gauge struct {
+	// Strategy is the name of the active strategy.
 	Strategy string
+	// Observe is whether the dispatcher only observes.
+	Observe bool
 	// Depth is how many tasks wait.
 	Depth int
-	// Capacity is how many may wait, or strategies.Unbounded.
+	// Capacity is how many may wait: 0 if none ever does, or strategies.Unbounded.
 	Capacity int
 	// Workers and Busy are how many workers there are and how many of them are
 	// at work, 0 if the strategy uses none.
@@ -45,6 +28,12 @@ type Gauge struct {
 	// Learned tells how Workers was learned, nil if it is set.
 	Learned *Learned
 }
+
+// Status is Gauge, where people look at the strategy rather than at what waits.
+type Status = Gauge
+
+// Status is Gauge.
+func (e *engine) Status() Status { return e.Gauge() }
 
 // Gauge returns the state of the queue.
 func (e *engine) Gauge() Gauge {
@@ -70,7 +59,7 @@ func (b *backlog) gauge() Gauge {
 	b.mu.Unlock()
 	m := q.measured()
 	g := Gauge{
-		Strategy: q.spec.Name, Depth: b.waiting() + moving, Capacity: q.cap(), Limit: m.Limit, Pace: time.Duration(m.Pace),
+		Strategy: q.spec.Name, Observe: b.observe.Load(), Depth: b.waiting() + moving, Capacity: q.cap(), Limit: m.Limit, Pace: time.Duration(m.Pace),
 		Learned: b.limit.learned(),
 	}
 	if !q.spec.Inline {

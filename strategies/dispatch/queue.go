@@ -85,49 +85,39 @@ func (q *queue) cap() (n int) {
 	return q.discipline.Cap()
 }
 
-// verdict is a strategies.Verdict that was checked.
-type verdict struct {
-	outcome      strategies.Outcome
-	reason       strategies.Reason // to turn the task away for
-	displaced    *Task             // nil if none was
-	displacement strategies.Reason // to shed displaced for
-}
-
-// push offers t to the discipline and checks the verdict.
-func (q *queue) push(t *Task, now int64) verdict {
+// push offers t to the discipline. It returns a verdict in which all is as it should be, and the displaced task, if any.
+func (q *queue) push(t *Task, now int64) (v strategies.Verdict, displaced *Task) {
 	// Counted before it can be popped, so that never fewer are counted than wait.
 	q.backlog.served.counted(t, 1)
 	t.Owner = t
 	t.held.Store(true)
-	answer := q.offer(t, now)
-	v := verdict{outcome: answer.Outcome, reason: answer.Reason}
-	if v.outcome > strategies.CallerRuns {
-		q.accuse(fmt.Sprintf("Push answered the outcome %d, which is none", v.outcome))
-		v.outcome = strategies.TurnedAway
+	v = q.offer(t, now)
+	if v.Outcome > strategies.CallerRuns {
+		q.accuse(fmt.Sprintf("Push answered the outcome %d, which is none", v.Outcome))
+		v.Outcome = strategies.TurnedAway
 	}
-	if answer.Displaced == &t.Task {
+	if v.Displaced == &t.Task {
 		q.accuse("Push displaced the task that it was offered")
-		v.outcome, answer.Displaced = strategies.TurnedAway, nil
+		v.Outcome, v.Displaced = strategies.TurnedAway, nil
 	}
-	if v.outcome != strategies.Queued {
+	if v.Outcome != strategies.Queued {
 		t.held.Store(false)
 		q.backlog.served.counted(t, -1)
 	}
-	if answer.Displaced != nil {
-		v.displacement = answer.Displacement()
-		if !q.spec.Sheds(v.displacement) {
-			q.accuse(fmt.Sprintf("Push displaced a task for the reason %q, which is none of the strategy's", v.displacement))
-			v.displacement = strategies.ReasonDisplaced
+	if v.Displaced != nil {
+		if r := v.Displacement(); !q.spec.Sheds(r) {
+			q.accuse(fmt.Sprintf("Push displaced a task for the reason %q, which is none of the strategy's", r))
+			v.Reason = strategies.ReasonDisplaced
 		}
-		if v.displaced = q.givenUp(answer.Displaced, "Push displaced"); v.outcome != strategies.Queued {
+		if displaced = q.givenUp(v.Displaced, "Push displaced"); v.Outcome != strategies.Queued {
 			q.accuse("Push displaced a task although it did not queue the one that it was offered")
 		}
 	}
-	if v.outcome == strategies.TurnedAway && !q.spec.Sheds(v.reason) {
-		q.accuse(fmt.Sprintf("Push turned a task away for the reason %q, which is none of the strategy's", v.reason))
-		v.reason = strategies.ReasonFull
+	if v.Outcome == strategies.TurnedAway && !q.spec.Sheds(v.Reason) {
+		q.accuse(fmt.Sprintf("Push turned a task away for the reason %q, which is none of the strategy's", v.Reason))
+		v.Reason = strategies.ReasonFull
 	}
-	return v
+	return v, displaced
 }
 
 // offer calls Push. If that panics, the task is turned away.

@@ -75,7 +75,6 @@ const maxContended = 1 << 16
 
 // offerAgain offers t, which a switch has in its hands, to q.
 func (b *backlog) offerAgain(t *Task, q *queue) {
-	var v verdict
 	var out rejects
 	b.mu.Lock()
 	if !b.movedLocked(t) { // given up meanwhile
@@ -90,21 +89,21 @@ func (b *backlog) offerAgain(t *Task, q *queue) {
 	case !b.served.admits(t, q):
 		out.add(t, strategies.ReasonFull)
 	default:
-		v = q.push(t, now)
-		if v.outcome == strategies.CallerRuns && b.takeOutLocked(now, &out) {
-			v = q.push(t, now)
+		v, displaced := q.push(t, now)
+		if v.Outcome == strategies.CallerRuns && displaced == nil && b.takeOutLocked(now, &out) {
+			v, displaced = q.push(t, now)
 		}
-		switch v.outcome {
+		if displaced != nil {
+			out.add(displaced, v.Displacement())
+		}
+		switch v.Outcome {
 		case strategies.CallerRuns: // its submitter sleeps
 			b.ahead.push(t)
 		case strategies.TurnedAway:
-			out.add(t, v.reason)
+			out.add(t, v.Reason)
 		}
 	}
 	b.mu.Unlock()
-	if v.displaced != nil {
-		out.add(v.displaced, v.displacement)
-	}
 	b.shedRejects(&out)
 	b.served.wake()
 }

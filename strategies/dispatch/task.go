@@ -106,6 +106,8 @@ func (t *Task) begins(calm bool) {
 	}
 }
 
+func abs(n int64) int64 { return max(n, -n) }
+
 // Began identifies this use of the places of t, for Answered. It is 0 if t is not measured, or its end was told.
 func (t *Task) Began() int64 { return t.began.Load() }
 
