@@ -87,6 +87,9 @@ func (m *limit) change(state func()) {
 
 // changeIf is change, if the number is still learned by l.
 func (m *limit) changeIf(l *learning, state func()) {
+	if l == nil {
+		return
+	}
 	m.change(func() {
 		if m.learning.Load() == l {
 			state()

@@ -49,11 +49,11 @@ func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q 
 	return q, nil
 }
 
-// guard recovers from a panic of a method of the discipline, whose answer is the other one then. It is deferred.
-func guard[T any](q *queue, method string, answer *T, instead T) {
+// guard recovers from a panic of a method of the discipline, and has the other answer given then. It is deferred.
+func (q *queue) guard(method string, instead func()) {
 	if p := recover(); p != nil {
 		q.panics(method, p)
-		*answer = instead
+		instead()
 	}
 }
 
@@ -62,8 +62,7 @@ func (q *queue) panics(method string, with any) {
 	q.accuse(fmt.Sprintf("%s panicked: %v", method, with))
 }
 
-// nothing is the answer of a method that has none.
-type nothing struct{}
+func nothing() {}
 
 // len returns how many tasks wait in the discipline. If it panics, some may.
 func (q *queue) len() (n int) {
@@ -81,7 +80,7 @@ func (q *queue) len() (n int) {
 
 // cap returns how many may wait. If the discipline panics, it is not held to any.
 func (q *queue) cap() (n int) {
-	defer guard(q, "Cap", &n, strategies.Unbounded)
+	defer q.guard("Cap", func() { n = strategies.Unbounded })
 	return q.discipline.Cap()
 }
 
@@ -122,7 +121,7 @@ func (q *queue) push(t *Task, now int64) (v strategies.Verdict, displaced *Task)
 
 // offer calls Push. If that panics, the task is turned away.
 func (q *queue) offer(t *Task, now int64) (v strategies.Verdict) {
-	defer guard(q, "Push", &v, strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull})
+	defer q.guard("Push", func() { v = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull} })
 	return q.discipline.Push(&t.Task, now)
 }
 
@@ -159,7 +158,7 @@ func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) 
 
 // take calls Pop. If that panics, it answers panicked.
 func (q *queue) take(now int64) (t *strategies.Task, what strategies.PopResult, reason strategies.Reason) {
-	defer guard(q, "Pop", &what, panicked)
+	defer q.guard("Pop", func() { what = panicked })
 	return q.discipline.Pop(now)
 }
 
@@ -213,7 +212,7 @@ func (q *queue) takeOut(t *Task) (removed bool) {
 	if q.remover == nil {
 		return false
 	}
-	defer guard(q, "Remove", &removed, false)
+	defer q.guard("Remove", nothing)
 	return q.remover.Remove(&t.Task)
 }
 
@@ -260,7 +259,7 @@ func (q *queue) began(t *Task, now int64, first bool) {
 	t.Started = now
 	t.events.Started(time.Duration(max(0, now-t.Submitted)))
 	if first && q.turns != nil {
-		defer guard(q, "TurnBegan", new(nothing), nothing{})
+		defer q.guard("TurnBegan", nothing)
 		q.turns.TurnBegan(now)
 	}
 }
@@ -268,7 +267,7 @@ func (q *queue) began(t *Task, now int64, first bool) {
 // ended tells a discipline that learns of a task that was popped here and has run.
 func (q *queue) ended(waited, service, now int64) {
 	if q.learner != nil {
-		defer guard(q, "Completed", new(nothing), nothing{})
+		defer q.guard("Completed", nothing)
 		q.learner.Completed(max(0, waited), service, now)
 	}
 }
@@ -276,7 +275,7 @@ func (q *queue) ended(waited, service, now int64) {
 // resize tells the discipline of the number of workers.
 func (q *queue) resize(n int) {
 	if r, ok := q.discipline.(strategies.Resizer); ok {
-		defer guard(q, "Resize", new(nothing), nothing{})
+		defer q.guard("Resize", nothing)
 		r.Resize(max(1, n))
 	}
 }
@@ -284,7 +283,7 @@ func (q *queue) resize(n int) {
 // measured returns what the discipline has measured, if it tells.
 func (q *queue) measured() (m strategies.Measured) {
 	if by, ok := q.discipline.(strategies.Measurer); ok {
-		defer guard(q, "Measured", &m, strategies.Measured{})
+		defer q.guard("Measured", nothing)
 		m = by.Measured()
 	}
 	return m

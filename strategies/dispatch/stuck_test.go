@@ -107,6 +107,26 @@ func TestStuck_Workers(t *testing.T) {
 	})
 }
 
+// What was stuck may end once the number is given.
+func TestStuck_UntilItIsGiven(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, _ := newLearner(t, Options{}, 2)
+		defer s.close()
+		for i := range 5 {
+			s.submit(fmt.Sprint("slow", i))
+		}
+		time.Sleep(117 * time.Millisecond)
+		s.requireBegun(4)
+		s.Resize(3)
+		s.end("slow0")
+		s.requireBegun(4, "it was one too many")
+		for i := range 4 {
+			s.end(fmt.Sprint("slow", 1+i))
+		}
+		require.Equal(t, Gauge{Strategy: "fifo", Capacity: 100, Workers: 3}, s.Gauge())
+	})
+}
+
 // If nothing ever ends, more runs ever later, up to the bound.
 func TestStuck_NothingEverEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
