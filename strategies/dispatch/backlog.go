@@ -35,7 +35,7 @@ type backlog struct {
 
 // server is what serves a backlog, in the sense of queueing theory: workers, or places.
 type server interface {
-	// wake has what waits begun, if some of it can be. No lock is held.
+	// wake has what waits begun, if some of it can be, or workers leave that are too many. No lock is held.
 	wake()
 	// came is wake, after a task was offered to the discipline.
 	came(write bool)
@@ -59,9 +59,8 @@ type server interface {
 	inUse() int
 	// running is inUse without what is kept for a task that has not begun. mu is held.
 	running() int
-	// allow is told that the number changes, under mu, and allowed once it has, with no lock held.
+	// allow is told that the number changes. mu is held.
 	allow(from, to int)
-	allowed(from, to int)
 }
 
 // init makes b one of the backlogs of e, to be served by s, width of which there are. Its lines are those given, and
@@ -227,6 +226,16 @@ func (b *backlog) measure(service int64) {
 		service = mean + (service-mean)/8
 	}
 	b.service.Store(service)
+}
+
+// cancel sheds t for the reason given, if it waits for its first turn, and reports whether it did.
+func (b *backlog) cancel(t *Task, reason strategies.Reason) bool {
+	if !b.remove(t) {
+		return false
+	}
+	b.served.wake() // t may have kept places from others
+	b.shed(t, reason)
+	return true
 }
 
 // remove takes t from wherever it waits for its first turn, and reports whether it did. It asks no discipline but the

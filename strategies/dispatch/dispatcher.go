@@ -63,11 +63,7 @@ func (d *Dispatcher) Unblock() {
 // Only the submitter of t may call Cancel, and only before it has submitted t
 // again.
 func (d *Dispatcher) Cancel(t *Task, reason strategies.Reason) bool {
-	if !d.poolOf(t).remove(t) {
-		return false
-	}
-	d.shed(t, reason)
-	return true
+	return d.poolOf(t).cancel(t, reason)
 }
 
 func (d *Dispatcher) poolOf(t *Task) *workers {

@@ -54,16 +54,16 @@ func (g *gathering) start(t *Task, change func()) {
 	}
 }
 
-// drop returns how many places were gathered, which are no more.
-func (g *gathering) drop() (n int64) {
-	n, g.has = g.has, 0
-	return n
+// drop frees what was gathered.
+func (s *places) drop() {
+	s.free.Add(s.gathering.has)
+	s.gathering.has = 0
 }
 
 // stopGathering ends the gathering, and frees what was gathered.
 func (s *places) stopGathering() {
 	g := &s.gathering
-	s.free.Add(g.drop())
+	s.drop()
 	g.task.Store(nil)
 	g.aside = false
 	if g.timer != nil {
@@ -79,7 +79,7 @@ func (s *places) changePhase() {
 		if g.aside {
 			g.phase = min(2*g.phase, longestPhase)
 		} else {
-			s.free.Add(g.drop())
+			s.drop()
 		}
 		g.aside = !g.aside
 		g.timer.Reset(g.phase)

@@ -80,7 +80,7 @@ func (m *limit) change(state func()) {
 	}
 	b.mu.Unlock()
 	if n != former && q != nil {
-		b.served.allowed(former, n)
+		b.served.wake()
 		b.opts.Resized()
 	}
 }
@@ -180,9 +180,6 @@ func (m *limit) calm() bool {
 	return m.backlog.inFlight.Load() <= max(1, half)
 }
 
-// counted returns how many tasks run that are not stuck, but for one that ends now.
-func (m *limit) counted() int { return max(1, m.backlog.served.inUse()-int(m.stuck.Load())) }
-
 // sample tells l of the end of a task that began at that time. It does nothing if began is 0: l was told then, or
 // nobody measures the task.
 func (m *limit) sample(l *learning, began, now int64, how Outcome) {
@@ -197,8 +194,9 @@ func (m *limit) sample(l *learning, began, now int64, how Outcome) {
 	if m.backlog.observe.Load() {
 		return // see observed
 	}
+	counts := max(1, m.backlog.served.inUse()-int(m.stuck.Load())) // beside what is stuck, and with what ends now
 	_, changed := l.Completed(concurrency.Sample{
-		Now: now, Began: began, Running: m.counted(), Waiting: m.backlog.served.ready(), Dropped: how == Dropped,
+		Now: now, Began: began, Running: counts, Waiting: m.backlog.served.ready(), Dropped: how == Dropped,
 	})
 	if !changed && l.Pause() == 0 {
 		return

@@ -83,12 +83,7 @@ func (p *Places) TryAcquire(t *Task) bool {
 
 // Cancel is that of Dispatcher. Only who has asked for the places of t may call it.
 func (p *Places) Cancel(t *Task, reason strategies.Reason) bool {
-	if !p.places.remove(t) {
-		return false
-	}
-	p.places.wake() // t may have gathered places
-	p.shed(t, reason)
-	return true
+	return p.places.cancel(t, reason)
 }
 
 // Release gives back the places of t, which is the submitter's again.
@@ -370,7 +365,6 @@ func (s *places) nextLocked(out *rejects, now int64) *Task {
 
 // allow frees what was gathered as well, as it may be more than can be needed now.
 func (s *places) allow(from, to int) {
-	s.free.Add(int64(to-from) + s.gathering.drop())
+	s.free.Add(int64(to - from))
+	s.drop()
 }
-
-func (s *places) allowed(int, int) { s.grant(s.Now()) }

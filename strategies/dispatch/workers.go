@@ -166,7 +166,8 @@ func (p *workers) run(t *Task) {
 	p.batches.Put(batch)
 }
 
-// wake tells a parked worker, if there is one, that there is something to run, or starts another.
+// wake tells a parked worker, if there is one, that there is something to run or that workers are too many, or starts
+// another. Who is woken passes the word on.
 func (p *workers) wake() {
 	switch {
 	case p.idle.n.Load() == 0:
@@ -174,7 +175,7 @@ func (p *workers) wake() {
 		if p.count.Load() < p.limit.width.Load() && (p.ready() || p.reads.Load() > 0) {
 			p.hire()
 		}
-	case p.ready():
+	case p.ready() || p.tooMany():
 		p.wakeOne()
 	case p.waiting() > 0:
 		// A worker that holds a write slot may have scanned the queue before the task came.
@@ -231,21 +232,6 @@ func (p *workers) allow(_, n int) {
 		n-- // so that one worker is left for reads, whatever becomes of the writes
 	}
 	p.maxWriting.Store(int64(n))
-}
-
-// allowed has parked workers look, for work or whether they are too many. Those that are at work will when their
-// turn ends, and those that are about to park once they have.
-func (p *workers) allowed(from, to int) {
-	if to > from {
-		p.wake() // who is woken passes the word on
-		return
-	}
-	for range from - to {
-		if !p.tooMany() {
-			return
-		}
-		p.wakeOne()
-	}
 }
 
 // hire starts another worker if there may be one more, and reports whether it did.
