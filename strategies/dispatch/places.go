@@ -217,7 +217,8 @@ func (s *places) grantAtOnce(t *Task) bool {
 	if q.spec.Inline {
 		t.granted = 0
 	} else {
-		if s.free.Load() <= 0 || s.elsewhere.Load() != 0 || q.len() != 0 {
+		// Who waits is in flight as well, beside t.
+		if s.free.Load() <= 0 || s.inFlight.Load() > 1 && (s.elsewhere.Load() != 0 || q.len() != 0) {
 			return false
 		}
 		t.granted, t.found = s.need(t), s.limit.found.Load() // before they are in use
@@ -278,7 +279,7 @@ func (s *places) giveBack(n, now int64) {
 	if n > 0 {
 		s.free.Add(n)
 	}
-	switch { // who waits is in flight as well, beside the one that gives its places back
+	switch {
 	case s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active()):
 		s.grant(s.orNow(now))
 	case s.looks.Load() > 0:
