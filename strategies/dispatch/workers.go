@@ -169,29 +169,25 @@ func (p *workers) run(t *Task) {
 // wake tells a parked worker, if there is one, that there is something to run or that workers are too many, or starts
 // another. Who is woken passes the word on.
 func (p *workers) wake() {
-	switch {
-	case p.idle.n.Load() == 0:
+	if p.idle.n.Load() == 0 {
 		// A parked worker sets the timer of watch for reads behind writes.
 		if p.count.Load() < p.limit.width.Load() && (p.ready() || p.reads.Load() > 0) {
 			p.hire()
 		}
-	case p.ready() || p.tooMany():
-		p.wakeOne()
-	case p.waiting() > 0:
+		return
+	}
+	wanted := p.ready() || p.tooMany()
+	if !wanted && p.waiting() > 0 {
 		// A worker that holds a write slot may have scanned the queue before the task came.
 		if !p.unwoken.Load() {
 			p.unwoken.Store(true)
 		}
-		if p.ready() {
-			p.wakeOne()
-		}
+		wanted = p.ready()
 	}
-}
-
-// wakeOne tells a parked worker, if there is one, to look for a task.
-func (p *workers) wakeOne() {
-	if w := p.idle.take(); w != nil {
-		w.wake <- nil
+	if wanted {
+		if w := p.idle.take(); w != nil {
+			w.wake <- nil
+		}
 	}
 }
 
