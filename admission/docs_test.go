@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,8 +16,6 @@ import (
 // has them.
 func TestDocs_LibraryCompiles(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/library.md")
-	require.NoError(t, err)
 	declared := regexp.MustCompile(`(?m)^(\w+(?:, \w+)*) :=`)
 	var code strings.Builder
 	code.WriteString(`package snippets
@@ -51,14 +48,14 @@ var (
 	_       = prometheus.MustRegister
 )
 `)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	blocks := blocks(t, "../docs/library.md", "go", "")
 	require.GreaterOrEqual(t, len(blocks), 7)
 	for i, b := range blocks {
-		if strings.Contains(b[1], "grpc.") {
+		if strings.Contains(b, "grpc.") {
 			continue
 		}
-		fmt.Fprintf(&code, "\nfunc block%d() {\n%s", i, b[1])
-		for _, names := range declared.FindAllStringSubmatch(b[1], -1) {
+		fmt.Fprintf(&code, "\nfunc block%d() {\n%s", i, b)
+		for _, names := range declared.FindAllStringSubmatch(b, -1) {
 			for name := range strings.SplitSeq(names[1], ", ") {
 				fmt.Fprintf(&code, "_ = %s\n", name)
 			}
@@ -73,6 +70,5 @@ var (
 	replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(here, "internal", "snippets", "snippets.go"): file}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(overlay, replaced, 0o600))
-	out, err := exec.Command("go", "build", "-overlay", overlay, "./internal/snippets").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	run(t, ".", nil, "go", "build", "-overlay", overlay, "./internal/snippets")
 }

@@ -1,18 +1,26 @@
 package admission_test
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
+// What the library pulls in is the standard library alone, and itself.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	out := run(t, ".", nil, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
+		modulePath+"/admission", modulePath+"/strategies", modulePath+"/strategies/dispatch")
+	require.ElementsMatch(t, []string{
+		modulePath + "/admission", modulePath + "/strategies", modulePath + "/strategies/concurrency", modulePath + "/strategies/dispatch",
+	}, strings.Fields(out))
+}
+
 // An adapter brings what it adapts, and nothing else of the project or of others. What an
 // adapter's own dependency imports is its own affair.
 func TestAdapters_ImportWhatTheyAdaptAlone(t *testing.T) {
 	t.Parallel()
-	const module = "github.com/spillway-go/spillway/"
 	for adapter, allowed := range map[string][]string{
 		"internal/wire":      nil,
 		"internal/restraint": nil,
@@ -21,16 +29,10 @@ func TestAdapters_ImportWhatTheyAdaptAlone(t *testing.T) {
 		"admissionprom":      {"github.com/prometheus/client_golang/prometheus"},
 		"admissiongrpc":      {"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc/errdetails"},
 	} {
-		cmd := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, ".")
-		cmd.Dir = adapter
-		var wrong strings.Builder // which go list also tells of what it downloads
-		cmd.Stderr = &wrong
-		out, err := cmd.Output()
-		require.NoError(t, err, wrong.String())
-		for imported := range strings.FieldsSeq(string(out)) {
+		for imported := range strings.FieldsSeq(run(t, adapter, nil, "go", "list", "-f", `{{join .Imports "\n"}}`, ".")) {
 			first, _, _ := strings.Cut(imported, "/")
 			ok := !strings.Contains(first, ".") // the standard library
-			for _, a := range append(allowed, module+"admission", module+"strategies") {
+			for _, a := range append(allowed, modulePath+"/admission", modulePath+"/strategies") {
 				ok = ok || imported == a || strings.HasPrefix(imported, a+"/")
 			}
 			require.True(t, ok, "%s imports %s", adapter, imported)

@@ -15,7 +15,7 @@ import (
 // somebody else could do something.
 type scripted struct {
 	strategies.Discipline
-	beforePush, beforePop, foundNothing func()
+	beforePush, counted, foundNothing func()
 }
 
 func (q *scripted) Push(t *strategies.Task, now int64) strategies.Verdict {
@@ -26,11 +26,16 @@ func (q *scripted) Push(t *strategies.Task, now int64) strategies.Verdict {
 	return q.Discipline.Push(t, now)
 }
 
-func (q *scripted) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
-	if f := q.beforePop; f != nil {
-		q.beforePop = nil
+func (q *scripted) Len() int {
+	n := q.Discipline.Len()
+	if f := q.counted; f != nil {
+		q.counted = nil
 		f()
 	}
+	return n
+}
+
+func (q *scripted) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	t, what, reason := q.Discipline.Pop(now)
 	if f := q.foundNothing; t == nil && f != nil {
 		q.foundNothing = nil
@@ -119,7 +124,7 @@ func TestAcquire_GoneWhileItIsHandedThePlace(t *testing.T) {
 		}()
 		synctest.Wait()
 		granted := make(chan admission.Permit, 1)
-		q.beforePop = func() {
+		q.counted = func() { // it, and it is not popped yet
 			cancel()
 			require.ErrorIs(t, <-gone, context.Canceled)
 		}

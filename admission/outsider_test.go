@@ -19,16 +19,6 @@ const (
 	moduleVersion = "v0.0.1"
 )
 
-// What the library pulls in is the standard library alone, and itself.
-func TestImports(t *testing.T) {
-	t.Parallel()
-	out := run(t, ".", nil, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
-		modulePath+"/admission", modulePath+"/strategies", modulePath+"/strategies/dispatch")
-	require.ElementsMatch(t, []string{
-		modulePath + "/admission", modulePath + "/strategies", modulePath + "/strategies/concurrency", modulePath + "/strategies/dispatch",
-	}, strings.Fields(out))
-}
-
 // An outsider gets the module from a proxy, builds a program with it and runs it.
 func TestOutsider(t *testing.T) {
 	t.Parallel()
@@ -39,9 +29,8 @@ func TestOutsider(t *testing.T) {
 	writeProgram(t, outside)
 
 	// What other modules say they need is in the cache of whoever could build this test.
-	cache := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
 	env := []string{
-		"GOPROXY=file://" + filepath.ToSlash(proxy) + ",file://" + filepath.ToSlash(filepath.Join(cache, "cache", "download")),
+		"GOPROXY=file://" + filepath.ToSlash(proxy) + "," + cache(t),
 		"GOFLAGS=-mod=mod -modcacherw", "GONOSUMDB=*", "GONOSUMCHECK=1", "GOSUMDB=off", "GOPRIVATE=", "GOWORK=off",
 		"GOMODCACHE=" + t.TempDir(), "GOTOOLCHAIN=local",
 	}
@@ -63,12 +52,8 @@ func TestOutsider_BesideAClone(t *testing.T) {
 	require.NoError(t, os.Mkdir(outside, 0o700))
 	require.NoError(t, os.Symlink(root, filepath.Join(beside, "spillway")))
 	writeProgram(t, outside)
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
-	require.NoError(t, err)
-	lines := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
-	require.NotNil(t, lines, "the README has no lines of Go")
-	commands := regexp.MustCompile("(?s)```sh\n(go mod edit .*?)```").FindSubmatch(readme)
-	require.NotNil(t, commands, "the README has no commands for a module beside the clone")
+	lines := blocks(t, "../README.md", "go", "")
+	commands := blocks(t, "../README.md", "sh", "go mod edit ")
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "readme.go"), fmt.Appendf(nil, `package main
 
 import (
@@ -84,11 +69,29 @@ func serve(mux http.Handler) error {
 }
 
 var _ = serve
-`, modulePath, lines[1]), 0o600))
-	cache := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
-	env := []string{"GOPROXY=file://" + filepath.ToSlash(filepath.Join(cache, "cache", "download")), "GOSUMDB=off", "GOWORK=off", "GOTOOLCHAIN=local"}
+`, modulePath, lines[0]), 0o600))
+	env := []string{"GOPROXY=" + cache(t), "GOSUMDB=off", "GOWORK=off", "GOTOOLCHAIN=local"}
 	run(t, outside, env, "go", "mod", "init", "example.com/try")
-	require.Regexp(t, `^([89]|10) served, [012] turned away\n$`, run(t, outside, env, "sh", "-ec", string(commands[1])+"go run ."))
+	require.Regexp(t, `^([89]|10) served, [012] turned away\n$`, run(t, outside, env, "sh", "-ec", commands[0]+"go run ."))
+}
+
+// cache is a proxy that has what this machine has downloaded.
+func cache(t *testing.T) string {
+	t.Helper()
+	dir := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
+	return "file://" + filepath.ToSlash(filepath.Join(dir, "cache", "download"))
+}
+
+// blocks returns the code of that language in a page that begins with those words, at least one piece.
+func blocks(t *testing.T, page, language, begins string) (code []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for _, b := range regexp.MustCompile("(?s)```"+language+"\n("+begins+".*?)```").FindAllStringSubmatch(string(text), -1) {
+		code = append(code, b[1])
+	}
+	require.NotEmpty(t, code, "%s has no %s that begins with %q", page, language, begins)
+	return code
 }
 
 func writeProgram(t *testing.T, dir string) {

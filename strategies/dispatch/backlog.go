@@ -13,18 +13,21 @@ type backlog struct {
 	*engine
 	served server
 	active atomic.Pointer[queue]
-	move   move
 	limit  limit
 
-	// mu is held from a pop of the discipline to where the task is put into a line, so that Cancel finds
-	// it in one place or the other.
+	// mu is held from where a task leaves one place to where it is in the next, so that Cancel finds it in one of
+	// them: the discipline, a line, or moving.
 	mu sync.Mutex
-	// ahead are tasks that the discipline has given out and that nobody has begun. They go before those of
-	// the discipline. lines are all the lines of such tasks, in the order in which they are served.
-	ahead line
+	// lines, in the order in which they are served, hold tasks that the discipline has given out and that nobody has
+	// begun. They go before those of the discipline. ahead is the last.
 	lines []*line
-	// elsewhere is how many tasks they hold.
+	ahead line
+	// elsewhere is how many tasks lines hold.
 	elsewhere atomic.Int64
+	// continuations go on with what they began in an earlier turn.
+	continuations line
+	// moving are tasks that a switch has taken out of the former discipline and not yet offered to the new one.
+	moving map[*Task]struct{}
 
 	// service is the time that a task takes, in nanoseconds: an exponentially weighted mean over some of them.
 	service atomic.Int64
@@ -32,96 +35,112 @@ type backlog struct {
 
 // server is what serves a backlog, in the sense of queueing theory: workers, or places.
 type server interface {
-	// wake has what waits begun, if some of it can be. No lock is held.
+	// wake has what waits begun, if some of it can be, or workers leave that are too many. No lock is held.
 	wake()
+	// came is wake, after a task was offered to the discipline.
+	came(write bool)
 	// counted is told that t is about to wait for its first turn, 1, or waits for it no more, -1. The first
 	// comes before t can be popped.
 	counted(t *Task, by int64)
 	// admits reports whether t may be pushed into q, beside what waits in the lines.
 	admits(t *Task, q *queue) bool
+	// giveWay makes room in q for a read or a write that finds none, and reports whether there may be some. No lock
+	// is held.
+	giveWay(write bool, q *queue, now int64) bool
 	// makeRoom sheds what waits in the lines beyond the capacity of q. No lock is held.
 	makeRoom(q *queue, now int64)
 	// runInline runs t, which has waited for nobody, beside what the number allows: the strategy says so. It
 	// reports whether t may have to wait all the same.
 	runInline(q *queue, t *Task, now int64) (waits bool)
-	// toDo returns how many tasks wait for a turn, the first or a further one.
-	toDo() int
 	// ready reports whether something waits that could begin, if there were more to serve it.
 	ready() bool
-	// shedAll sheds all that waits. No lock is held.
-	shedAll(strategies.Reason)
 	// inUse returns how many workers, or places, are in use. While their number changes it may be off by as
 	// much, unless mu is held.
 	inUse() int
 	// running is inUse without what is kept for a task that has not begun. mu is held.
 	running() int
-	// allow is told that the number changes, under mu, and allowed once it has, with no lock held.
+	// allow is told that the number changes. mu is held.
 	allow(from, to int)
-	allowed(from, to int)
 }
 
-// init makes b one of the backlogs of e, to be served by s, width of which there are. Its lines are ahead
-// and, before that, those given.
+// init makes b one of the backlogs of e, to be served by s, width of which there are. Its lines are those given, and
+// then ahead.
 func (b *backlog) init(e *engine, s server, width int, lines ...*line) {
-	b.engine, b.served = e, s
+	b.engine, b.served, b.limit.backlog = e, s, b
 	b.lines = append(lines, &b.ahead)
 	for _, l := range b.lines {
-		l.sum = &b.elsewhere
+		l.waits = b
 	}
-	b.limit.backlog = b
+	b.limit.given.Store(int64(width))
 	b.limit.width.Store(int64(width))
 	s.allow(0, width)
 	e.backlogs = append(e.backlogs, b)
 }
 
-// busy returns how many workers, or places, are in use.
-func (b *backlog) busy() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.served.inUse()
-}
-
-// waiting returns how many tasks wait for their first turn, but for those that a switch has in its hands.
+// waiting returns how many tasks wait for their first turn, but for those that a switch has in its hands, and toDo
+// how many for any turn.
 func (b *backlog) waiting() int { return int(b.elsewhere.Load()) + b.active.Load().len() }
 
-// settle does what is left to do once t was pushed into q with that verdict, and somebody was woken for it if
-// there is anybody. It reports whether t may have to wait.
-func (b *backlog) settle(q *queue, t *Task, v *verdict, now int64) (waits bool) {
-	if v.displaced != nil && !b.spare(q, v.displaced, v.displacement) {
-		b.shed(v.displaced, v.displacement)
+func (b *backlog) toDo() int { return b.waiting() + b.continuations.len() }
+
+// full reports whether q has no room beside what waits in the lines, and others.
+func (b *backlog) full(q *queue, others int) bool { return q.full(int(b.elsewhere.Load()) + others) }
+
+// enqueue offers t to the discipline. It reports whether t may have to wait.
+func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
+	t.Submitted = now
+	q := b.enter()
+	q.accept(t)
+	refused := strategies.ReasonNone
+	switch {
+	case b.refusing.Load():
+		refused = strategies.ReasonDraining
+	case !b.served.admits(t, q):
+		refused = strategies.ReasonFull
+	}
+	if refused != strategies.ReasonNone {
+		q.leave()
+		b.shed(t, refused)
+		return false
+	}
+	write := t.Write
+	v, displaced := q.push(t, now) // if it is queued, t belongs to others from here on
+	for v.Outcome == strategies.TurnedAway && v.Reason == strategies.ReasonFull && displaced == nil && b.served.giveWay(write, q, now) {
+		v, displaced = q.push(t, now)
+	}
+	q.leave()
+	b.served.came(write) // whatever the verdict: a Pop during this Push may have answered Contended, or places be free since
+	if displaced != nil {
+		b.refuse(q, displaced, v.Displacement())
 	}
 	b.served.makeRoom(q, now)
-	switch v.outcome {
+	switch v.Outcome {
 	case strategies.Queued:
 		b.limit.waits()
 		return true
 	case strategies.CallerRuns:
 		return b.served.runInline(q, t, now)
 	default:
-		if b.spare(q, t, v.reason) {
-			return true
-		}
-		b.shed(t, v.reason)
-		return false
+		return b.refuse(q, t, v.Reason)
 	}
 }
 
-// spare keeps a task that the discipline has given up although it should only observe,
-// unless there is no room. It reports whether the task is not to be shed.
-func (b *backlog) spare(q *queue, t *Task, reason strategies.Reason) bool {
-	if !b.observe.Load() || q.full(int(b.elsewhere.Load())) {
+// refuse sheds t, which the discipline has given up, or keeps it if the dispatcher only observes and there is room.
+// It reports whether t may have to wait.
+func (b *backlog) refuse(q *queue, t *Task, reason strategies.Reason) (waits bool) {
+	if !b.observe.Load() || b.full(q, 0) {
+		b.shed(t, reason)
 		return false
 	}
 	t.WouldShed = reason
 	q.tellWouldShed(t)
-	b.setAside(t, &b.ahead)
-	return true
+	return b.setAside(t, &b.ahead)
 }
 
 // setAside puts t, which a submitter or a worker has in its hands, into one of the lines, unless it has to be
 // shed. It reports whether t waits. No lock is held.
 //
-// It decides under the lock that shedWaiting and remove take as well. So what they did not find there, because
+// It decides under the lock that shedAll and remove take as well. So what they did not find there, because
 // it came later, is shed here.
 func (b *backlog) setAside(t *Task, to *line) bool {
 	reason := strategies.ReasonNone
@@ -129,10 +148,10 @@ func (b *backlog) setAside(t *Task, to *line) bool {
 	switch {
 	case b.refusing.Load():
 		reason = strategies.ReasonDraining
-	case t.expired(b.Now()):
+	case t.expired(b.Now()) && !t.continued:
 		reason = strategies.ReasonExpired
 	default:
-		b.setAsideLocked(t, to)
+		to.push(t)
 	}
 	b.mu.Unlock()
 	if reason != strategies.ReasonNone {
@@ -144,35 +163,29 @@ func (b *backlog) setAside(t *Task, to *line) bool {
 	return true
 }
 
-func (b *backlog) setAsideLocked(t *Task, to *line) {
-	b.served.counted(t, 1)
-	to.push(t)
-}
-
-// takeLocked takes t out of the line, and reports whether it was there.
-func (b *backlog) takeLocked(t *Task, from *line) bool {
-	taken := from.remove(t)
-	if taken {
-		b.served.counted(t, -1)
+// popFrom takes the first task of l, nil if there is none.
+func (b *backlog) popFrom(l *line) *Task {
+	if l.len() == 0 {
+		return nil
 	}
-	return taken
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return l.pop()
 }
 
-// rejects are tasks that were taken from where they waited and shall not run. Whoever has taken them sheds them
-// once it holds no lock.
-type rejects []reject
+// rejects are tasks that were taken from where they waited and shall not run. Whoever has taken them sheds them, for the
+// reason in Task.Shed, once it holds no lock.
+type rejects []*Task
 
-type reject struct {
-	task   *Task
-	reason strategies.Reason
+func (r *rejects) add(t *Task, reason strategies.Reason) {
+	t.Shed = reason
+	*r = append(*r, t)
 }
-
-func (r *rejects) add(t *Task, reason strategies.Reason) { *r = append(*r, reject{t, reason}) }
 
 // shedRejects sheds them, and forgets them. No lock is held.
 func (b *backlog) shedRejects(r *rejects) {
-	for _, g := range *r {
-		b.shed(g.task, g.reason)
+	for _, t := range *r {
+		b.shed(t, t.Shed)
 	}
 	clear(*r)
 	*r = (*r)[:0]
@@ -215,49 +228,53 @@ func (b *backlog) measure(service int64) {
 	b.service.Store(service)
 }
 
-// remove takes t, which was submitted to b, from wherever it waits. It asks no discipline but the one that t is
-// in, if it is in any: its lock guards what disciplines note in t.
-func (b *backlog) remove(t *Task) bool {
-	if t.Strategy == "" { // it was never submitted
+// cancel sheds t for the reason given, if it waits for its first turn, and reports whether it did.
+func (b *backlog) cancel(t *Task, reason strategies.Reason) bool {
+	if !b.remove(t) {
 		return false
 	}
-	b.move.mu.Lock()
-	defer b.move.mu.Unlock()
-	if b.move.takeLocked(t) || t.queue.remove(t) {
-		return true
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, l := range b.lines {
-		if b.takeLocked(t, l) {
-			return true
-		}
-	}
-	return false
+	b.served.wake() // t may have kept places from others
+	b.shed(t, reason)
+	return true
 }
 
-// shedWaiting sheds what waits for its first turn. The dispatcher is refusing, or nothing is submitted any more,
-// so nothing is added behind its back.
-func (b *backlog) shedWaiting(reason strategies.Reason) {
-	var left []*Task
+// remove takes t from wherever it waits for its first turn, and reports whether it did. It asks no discipline but the
+// one that t is in: the lock of that guards what disciplines note in t.
+func (b *backlog) remove(t *Task) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case t.queue == nil || t.line == &b.continuations: // it was never submitted, or has begun
+		return false
+	case t.line != nil:
+		t.line.remove(t)
+		return true
+	default:
+		return b.movedLocked(t) || t.queue.remove(t)
+	}
+}
+
+// shedAll sheds all that waits. The dispatcher is refusing, or nothing is submitted any more, so nothing is added
+// behind its back. No lock is held.
+func (b *backlog) shedAll(reason strategies.Reason) {
+	var out rejects
 	b.engine.mu.Lock() // no switch is under way
 	q := b.active.Load()
 	q.awaitEntering()
-	for _, m := range b.empty(q) {
-		if b.move.take(m.task) {
-			left = append(left, m.task)
+	left := b.empty(q)
+	b.mu.Lock()
+	for _, m := range left {
+		if b.movedLocked(m.task) {
+			out.add(m.task, reason)
 		}
 	}
-	b.engine.mu.Unlock()
-	b.mu.Lock()
-	for _, l := range b.lines {
+	for _, l := range append(b.lines, &b.continuations) {
 		for t := l.pop(); t != nil; t = l.pop() {
-			b.served.counted(t, -1)
-			left = append(left, t)
+			out.add(t, reason)
 		}
 	}
 	b.mu.Unlock()
-	for _, t := range left {
-		b.shed(t, reason)
-	}
+	b.engine.mu.Unlock()
+	b.shedRejects(&out)
+	b.served.wake() // who gathered places needs none
 }

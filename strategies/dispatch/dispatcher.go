@@ -36,9 +36,7 @@ func Open(o Options) (*Dispatcher, error) {
 // runs the task itself if the strategy says so. It reports whether the task may have to
 // wait: then Cancel may give it up when its time is over.
 func (d *Dispatcher) Submit(t *Task) (waits bool) {
-	d.inFlight.Add(1)
-	t.phase.becomes(true)
-	t.reset()
+	d.entered(t)
 	return d.poolOf(t).submit(t)
 }
 
@@ -65,11 +63,7 @@ func (d *Dispatcher) Unblock() {
 // Only the submitter of t may call Cancel, and only before it has submitted t
 // again.
 func (d *Dispatcher) Cancel(t *Task, reason strategies.Reason) bool {
-	if !d.poolOf(t).remove(t) {
-		return false
-	}
-	d.shed(t, reason)
-	return true
+	return d.poolOf(t).cancel(t, reason)
 }
 
 func (d *Dispatcher) poolOf(t *Task) *workers {

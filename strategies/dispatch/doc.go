@@ -76,8 +76,8 @@
 //
 //	field          written by                        read by                  holds
 //	backlog.active activate, under engine.mu         all                      never nil once open
-//	  .ahead       who holds mu                      all (its length)         no task is in two lines, or in one and the discipline
-//	  .move.tasks  a switch, Cancel, under move.mu   Gauge                    empty but in a switch
+//	  .lines       who holds mu                      all (their lengths)      no task is in two lines, or in one and the discipline
+//	  .moving      a switch, Cancel, under mu        Gauge                    empty but in a switch
 //	queue.entering submitters                        a switch                 >= 0; of a former queue 0 once emptied
 //	task.held      queue.push, givenUp               Cancel                   true as long as the discipline holds the task
 //	  .phase       Submit, Acquire; Done, Release    the same                 theirs, ours, theirs: each step once

@@ -57,12 +57,24 @@ func (e *engine) open() error {
 // nanoseconds.
 func (e *engine) Now() int64 { return int64(time.Since(e.opts.Epoch)) }
 
+// orNow returns now, or the time if now is 0.
+func (e *engine) orNow(now int64) int64 {
+	if now == 0 {
+		now = e.Now()
+	}
+	return now
+}
+
+// shed gives t back to its submitter, without having run it. Events do not hear of continuations, which were counted
+// when they started.
 func (e *engine) shed(t *Task, reason strategies.Reason) {
 	t.Shed = reason
-	if reason == strategies.ReasonAbandoned || reason == strategies.ReasonExpired {
-		e.observeLate(t, e.Now())
+	if !t.continued {
+		if reason == strategies.ReasonAbandoned || reason == strategies.ReasonExpired {
+			e.observeLate(t, e.Now())
+		}
+		t.events.Shed(reason)
 	}
-	t.events.Shed(reason)
 	e.completed(t)
 }
 
@@ -81,26 +93,32 @@ func (e *engine) answered(t *Task, began, now int64, how Outcome) {
 	if how == Good && began != 0 && t.alone.Load() && t.queue.backlog.limit.calm() {
 		e.opts.Objective.Answered(now - began)
 	}
-	inForce := int64(e.opts.Objective.InForce())
-	late := inForce != 0 && now-t.Arrival > inForce
+	late := e.observeLate(t, now)
 	t.InTime = how == Good && !late
 	if t.probe && t.InTime {
 		t.LateWrong = true
 		t.events.LateWrong()
-	} else {
-		e.observeLate(t, now)
 	}
 	t.probe = false
 }
 
-// observeLate tells that t would have been refused as late, if the dispatcher only observes
-// and t has been there for longer than the objective: it is answered now, or has left.
-func (e *engine) observeLate(t *Task, now int64) {
+// observeLate reports whether t has been there for longer than the objective: it is answered now, or has left. It tells
+// that t would have been refused as late, if the dispatcher only observes.
+func (e *engine) observeLate(t *Task, now int64) (late bool) {
 	inForce := int64(e.opts.Objective.InForce())
-	if inForce != 0 && now-t.Arrival > inForce && e.observe.Load() && t.queue != nil && t.queue.spec.ByObjective && t.Spared == strategies.ReasonNone {
+	late = inForce != 0 && now-t.Arrival > inForce
+	if late && e.observe.Load() && t.queue != nil && t.queue.spec.ByObjective && t.Spared == strategies.ReasonNone {
 		t.Spared = strategies.ReasonLate
 		t.events.WouldShed(strategies.ReasonLate)
 	}
+	return late
+}
+
+// entered counts a new task in flight, which is the engine's from now on.
+func (e *engine) entered(t *Task) {
+	e.inFlight.Add(1)
+	t.phase.becomes(true)
+	t.reset()
 }
 
 // left counts a task less in flight.
@@ -162,19 +180,15 @@ func (e *engine) SetObserve(observe bool) error {
 	if e.observe.Swap(observe) == observe {
 		return nil
 	}
-	hold := func() {
-		for _, b := range e.backlogs {
-			b.limit.reapply()
-		}
-	}
-	hold()
 	q := e.backlogs[0].active.Load()
-	if err := e.activateLocked(q.spec, q.byName); err != nil {
+	err := e.activateLocked(q.spec, q.byName)
+	if err != nil {
 		e.observe.Store(!observe)
-		hold()
-		return err
 	}
-	return nil
+	for _, b := range e.backlogs {
+		b.limit.reapply()
+	}
+	return err
 }
 
 // Objective returns the objective. Whoever sets it changes what is in force at once.
@@ -216,7 +230,7 @@ func (e *engine) Drain(ctx context.Context) error {
 		case <-ctx.Done():
 			e.refusing.Store(true)
 			for _, b := range e.backlogs {
-				b.served.shedAll(strategies.ReasonDraining)
+				b.shedAll(strategies.ReasonDraining)
 			}
 			return ctx.Err()
 		}

@@ -54,16 +54,16 @@ func (g *gathering) start(t *Task, change func()) {
 	}
 }
 
-// drop returns how many places were gathered, which are no more.
-func (g *gathering) drop() (n int64) {
-	n, g.has = g.has, 0
-	return n
+// drop frees what was gathered.
+func (s *places) drop() {
+	s.free.Add(s.gathering.has)
+	s.gathering.has = 0
 }
 
 // stopGathering ends the gathering, and frees what was gathered.
 func (s *places) stopGathering() {
 	g := &s.gathering
-	s.free.Add(g.drop())
+	s.drop()
 	g.task.Store(nil)
 	g.aside = false
 	if g.timer != nil {
@@ -79,7 +79,7 @@ func (s *places) changePhase() {
 		if g.aside {
 			g.phase = min(2*g.phase, longestPhase)
 		} else {
-			s.free.Add(g.drop())
+			s.drop()
 		}
 		g.aside = !g.aside
 		g.timer.Reset(g.phase)
@@ -90,24 +90,22 @@ func (s *places) changePhase() {
 }
 
 // nextAsideLocked is nextLocked while others may pass the first task.
-func (s *places) nextAsideLocked(out *rejects, first *Task, now int64) *Task {
+func (s *places) nextAsideLocked(out *rejects, now int64) *Task {
 	fits := func(t *Task) bool {
 		t.granted, t.found = s.need(t), s.limit.found.Load()
-		return !t.expired(now) && s.claim(t.granted)
+		return !t.expired(now) && s.claim(t.granted, t.granted) != 0
 	}
-	if t := s.ahead.find(fits); t != nil {
-		s.takeLocked(t, &s.ahead)
-		if t == first {
-			s.stopGathering()
+	for t := s.ahead.first; t != nil; t = t.after {
+		if fits(t) {
+			return s.ahead.remove(t)
 		}
-		return t
 	}
 	for s.free.Load() > 0 && s.ahead.len() <= s.lookahead() {
 		t := s.pop(now, out)
 		if t == nil || fits(t) {
 			return t
 		}
-		s.setAsideLocked(t, &s.ahead)
+		s.ahead.push(t)
 	}
 	return nil
 }
@@ -127,7 +125,7 @@ func (s *places) makeRoom(q *queue, _ int64) {
 		s.mu.Lock()
 		var t *Task
 		if n := s.ahead.len() - 1; n > 0 && q.full(n-1) {
-			t = s.ahead.popBack()
+			t = s.ahead.remove(s.ahead.last)
 		}
 		s.mu.Unlock()
 		if t == nil {

@@ -70,7 +70,7 @@ func TestGather_InPlaceWhenAlone(t *testing.T) {
 		require.NoError(t, err)
 		defer d.Close()
 		synctest.Wait()
-		w = d.pools[0].idle.top
+		w = d.pools[0].idle.top()
 		put := func(willing bool) {
 			d.Submit(&Task{Write: true, InPlace: willing, Done: func(*Task) {}})
 			synctest.Wait()
@@ -91,4 +91,14 @@ func TestGather_InPlaceWhenAlone(t *testing.T) {
 		put(true)
 		require.Equal(t, []bool{false, false, true, false, true}, places)
 	})
+}
+
+// top returns the worker that parked last, nil if none is parked.
+func (s *idleStack) top() *worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.workers) == 0 {
+		return nil
+	}
+	return s.workers[len(s.workers)-1]
 }

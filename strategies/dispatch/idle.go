@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -26,11 +27,6 @@ type worker struct {
 	turns   uint     // counts turns, to time some of them
 	outcome Outcome  // how the turn has ended
 	found   uint32   // limit.found when that was seen last
-
-	// Neighbours on the idle stack, and whether w is on it; guarded by the
-	// stack's mutex.
-	above, below *worker
-	idle         bool
 }
 
 // lesson is what a learner is told after a turn, but for the service time.
@@ -39,38 +35,20 @@ type lesson struct {
 	waited int64
 }
 
-// idleStack holds the workers that have nothing to do, the most recently idle
-// on top.
+// idleStack holds the workers that have nothing to do, the most recently idle on top.
 type idleStack struct {
 	n atomic.Int64 // how many there are; changes under mu
 
-	mu  sync.Mutex
-	top *worker
+	mu      sync.Mutex
+	workers []*worker
 }
 
-// push adds w.
 func (s *idleStack) push(w *worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.idle = true
-	w.below = s.top
-	if s.top != nil {
-		s.top.above = w
-	}
-	s.top = w
+	assert(!slices.Contains(s.workers, w), "a worker is on the stack twice")
+	s.workers = append(s.workers, w)
 	s.n.Add(1)
-	s.assertLocked()
-}
-
-// assertLocked checks that n is the length of the stack, and that its links agree.
-func (s *idleStack) assertLocked() {
-	if asserting {
-		n, above := int64(0), (*worker)(nil)
-		for w := s.top; w != nil; n, above, w = n+1, w, w.below {
-			assert(w.idle && w.above == above, "a worker on the stack is not idle, or not linked")
-		}
-		assert(n == s.n.Load(), "%d workers on the stack, of %d", n, s.n.Load())
-	}
 }
 
 // take returns the worker on top, or nil. The caller has to wake it.
@@ -80,10 +58,11 @@ func (s *idleStack) take() *worker {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.top
-	if w != nil {
-		s.unlinkLocked(w)
+	if len(s.workers) == 0 {
+		return nil
 	}
+	w := s.workers[len(s.workers)-1]
+	s.cutLocked(len(s.workers) - 1)
 	return w
 }
 
@@ -92,23 +71,16 @@ func (s *idleStack) take() *worker {
 func (s *idleStack) remove(w *worker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !w.idle {
-		return false
+	for at := len(s.workers) - 1; at >= 0; at-- { // it is near the top
+		if s.workers[at] == w {
+			s.cutLocked(at)
+			return true
+		}
 	}
-	s.unlinkLocked(w)
-	return true
+	return false
 }
 
-func (s *idleStack) unlinkLocked(w *worker) {
-	if w.above == nil {
-		s.top = w.below
-	} else {
-		w.above.below = w.below
-	}
-	if w.below != nil {
-		w.below.above = w.above
-	}
-	w.above, w.below, w.idle = nil, nil, false
-	s.n.Add(-1)
-	s.assertLocked()
+func (s *idleStack) cutLocked(at int) {
+	s.workers = slices.Delete(s.workers, at, at+1)
+	counts(s.n.Add(-1), "workers on the stack")
 }

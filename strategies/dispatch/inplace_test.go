@@ -80,10 +80,8 @@ func TestSubmit_InPlace(t *testing.T) {
 func parked(t *testing.T, d *Dispatcher) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		idle := &d.pools[0].idle
-		idle.mu.Lock()
-		defer idle.mu.Unlock()
-		return idle.top != nil && idle.top.asleep.Load()
+		w := d.pools[0].idle.top()
+		return w != nil && w.asleep.Load()
 	}, time.Minute, 10*time.Microsecond)
 }
 
@@ -102,7 +100,7 @@ func TestSubmit_InPlaceOfASleeperAlone(t *testing.T) {
 	require.NoError(t, err)
 	defer d.Close()
 	parked(t, d)
-	d.pools[0].idle.top.asleep.Store(false)
+	d.pools[0].idle.top().asleep.Store(false)
 	ended := make(chan struct{})
 	d.Submit(&Task{InPlace: true, Done: func(*Task) { close(ended) }})
 	close(returned)

@@ -47,9 +47,15 @@ func TestInvariants_AreAsserted(t *testing.T) {
 			var s idleStack
 			w := new(worker)
 			s.push(w)
-			s.n.Add(1)
+			s.push(w)
+		}, "a worker is on the stack twice"},
+		{"a worker taken off the stack that is counted no more", func() {
+			var s idleStack
+			w := new(worker)
+			s.push(w)
+			s.n.Store(0)
 			s.remove(w)
-		}, "0 workers on the stack, of 1"},
+		}, "-1 workers on the stack"},
 		{"a task in a line twice", func() {
 			var l line
 			task := new(Task)

@@ -118,7 +118,7 @@ func (m *limit) learned() *Learned {
 	if l == nil {
 		return nil
 	}
-	told := &Learned{Limit: m.told(), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Paused: l.Pause() > 0, Dropped: l.dropped.Load()}
+	told := &Learned{Limit: m.number(false), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Paused: l.Pause() > 0, Dropped: l.dropped.Load()}
 	if m.backlog.observe.Load() {
 		told.Limit, told.Why = 0, observed
 	} else if told.Paused && l.floor > 0 {

@@ -33,8 +33,9 @@ type limit struct {
 	backlog  *backlog
 	width    atomic.Int64             // the number; changes under backlog.mu
 	learning atomic.Pointer[learning] // nil if the number is given; changes under backlog.mu
+	given    atomic.Int64             // the number if it is given; changes under backlog.mu
 	unheld   int                      // constant
-	closing  atomic.Bool              // no pause keeps what waits any more
+	closing  bool                     // no pause keeps what waits any more; under backlog.mu
 
 	// stuck is how many stuck tasks have not ended, and row how often any were found since a task has ended. Both
 	// change under backlog.mu.
@@ -62,28 +63,38 @@ const (
 // now returns how many tasks may run at once.
 func (m *limit) now() int { return int(m.width.Load()) }
 
-// apply makes what number returns, which is asked under backlog.mu, the number in force: of several who change it
-// at once the last to ask decides.
-func (m *limit) apply(number func() int) {
+// change changes the state, and then the number to what follows from it.
+func (m *limit) change(state func()) {
 	b := m.backlog
 	b.mu.Lock()
-	n, former := number(), m.now()
-	if n == former {
-		b.mu.Unlock()
-		return
-	}
+	state()
+	former, n := m.now(), m.number(true)
 	m.width.Store(int64(n))
 	m.assertLocked(n)
-	b.served.allow(former, n)
 	q := b.active.Load() // nil before the first
-	if q != nil {
-		q.resize(n)
+	if n != former {
+		b.served.allow(former, n)
+		if q != nil {
+			q.resize(n)
+		}
 	}
 	b.mu.Unlock()
-	if q != nil {
-		b.served.allowed(former, n)
+	if n != former && q != nil {
+		b.served.wake()
 		b.opts.Resized()
 	}
+}
+
+// changeIf is change, if the number is still learned by l.
+func (m *limit) changeIf(l *learning, state func()) {
+	if l == nil {
+		return
+	}
+	m.change(func() {
+		if m.learning.Load() == l {
+			state()
+		}
+	})
 }
 
 // assertLocked checks the table of states for the number n.
@@ -96,59 +107,32 @@ func (m *limit) assertLocked(n int) {
 
 // set gives the number.
 func (m *limit) set(n int) {
-	m.apply(func() int {
+	m.change(func() {
 		m.learning.Store(nil)
-		m.forgetLocked()
-		return max(1, n)
+		m.stuck.Store(0)
+		m.row.Store(0)
+		m.given.Store(int64(max(1, n)))
 	})
 }
 
 // learn has the number learned by l from now on.
 func (m *limit) learn(l *learning) {
-	m.apply(func() int {
+	m.change(func() {
 		m.learning.Store(l)
-		m.forgetLocked()
 		if m.watched.Load() {
 			m.setTimerLocked(l)
 		}
-		return m.enforced(l)
 	})
-	if m.backlog.active.Load() != nil && m.backlog.served.toDo() > 0 {
+	if m.backlog.active.Load() != nil && m.backlog.toDo() > 0 {
 		m.waits()
 	}
 }
 
-// reapply applies what is learned anew, since the dispatcher began or ended to only observe, or is closing.
-func (m *limit) reapply() { m.applyIf(m.learning.Load(), func(*learning) {}) }
-
-// applyIf has change called and then applies what l says, if the number is still learned by l.
-func (m *limit) applyIf(l *learning, change func(*learning)) {
-	if l == nil {
-		return
-	}
-	m.apply(func() int {
-		if m.learning.Load() != l {
-			return m.now()
-		}
-		change(l)
-		return m.enforced(l)
-	})
-}
-
-// fit tells the discipline of q, which is active now, of the number if it has changed since q was made.
-func (m *limit) fit(q *queue) {
-	m.backlog.mu.Lock()
-	defer m.backlog.mu.Unlock()
-	if n := m.now(); n != q.madeFor {
-		q.resize(n)
-	}
-}
+// reapply is called when the dispatcher began or ended to only observe.
+func (m *limit) reapply() { m.change(func() {}) }
 
 // release ends a pause for good, so that what waits can run before the end.
-func (m *limit) release() {
-	m.closing.Store(true)
-	m.reapply()
-}
+func (m *limit) release() { m.change(func() { m.closing = true }) }
 
 // close stops the timer for good.
 func (m *limit) close() {
@@ -160,39 +144,29 @@ func (m *limit) close() {
 	}
 }
 
-// enforced returns the number while it is learned by l.
-func (m *limit) enforced(l *learning) int {
-	if m.unheld > 0 && m.backlog.observe.Load() {
-		return m.unheld
-	}
-	n := l.Limit()
+// number returns how many tasks may run at once or, if it is not paused, as people are told of it, how many might
+// but for a pause.
+func (m *limit) number(paused bool) int {
+	l, observe := m.learning.Load(), m.backlog.observe.Load()
 	switch {
-	case l.halt() > 0 && !m.closing.Load():
+	case l == nil:
+		return int(m.given.Load())
+	case observe && paused && m.unheld > 0:
+		return m.unheld
+	case observe:
+		return l.bounds.Max
+	}
+	n, stuck, more := l.Limit(), float64(m.stuck.Load()), 1.
+	switch {
+	case paused && l.halt() > 0 && !m.closing:
 		n = min(1, int(m.row.Load()))
-	case l.Pause() > 0 && l.floor > 0:
+	case paused && l.Pause() > 0 && l.floor > 0:
 		n = l.floor
 	}
-	return m.beside(l, n)
-}
-
-// beside returns the number if n of the tasks that count may run, beside those that are stuck.
-func (m *limit) beside(l *learning, n int) int {
-	stuck, more := float64(m.stuck.Load()), 1.
-	switch {
-	case m.backlog.observe.Load():
-		return l.bounds.Max
-	case stuck > 0:
+	if stuck > 0 {
 		_, more = m.patience(l)
 	}
 	return int(min(float64(n)*more+stuck, float64(l.bounds.Max)))
-}
-
-// told returns the number as people are told of it: what it would be without a pause.
-func (m *limit) told() int {
-	if l := m.learning.Load(); l != nil {
-		return m.beside(l, l.Limit())
-	}
-	return m.now()
 }
 
 // calm reports whether nothing waits and at most half of the workers, or places, would be in use: what is
@@ -205,9 +179,6 @@ func (m *limit) calm() bool {
 	}
 	return m.backlog.inFlight.Load() <= max(1, half)
 }
-
-// counted returns how many tasks run that are not stuck, but for one that ends now.
-func (m *limit) counted() int { return max(1, m.backlog.served.inUse()-int(m.stuck.Load())) }
 
 // sample tells l of the end of a task that began at that time. It does nothing if began is 0: l was told then, or
 // nobody measures the task.
@@ -223,13 +194,14 @@ func (m *limit) sample(l *learning, began, now int64, how Outcome) {
 	if m.backlog.observe.Load() {
 		return // see observed
 	}
+	counts := max(1, m.backlog.served.inUse()-int(m.stuck.Load())) // beside what is stuck, and with what ends now
 	_, changed := l.Completed(concurrency.Sample{
-		Now: now, Began: began, Running: m.counted(), Waiting: m.backlog.served.ready(), Dropped: how == Dropped,
+		Now: now, Began: began, Running: counts, Waiting: m.backlog.served.ready(), Dropped: how == Dropped,
 	})
 	if !changed && l.Pause() == 0 {
 		return
 	}
-	m.applyIf(l, func(l *learning) {
+	m.changeIf(l, func() {
 		paused := l.halt() > 0
 		if paused {
 			m.row.Store(0)
@@ -260,7 +232,8 @@ func (m *limit) end(found uint32, n, began, now int64, how Outcome) uint32 {
 func (m *limit) recount(found uint32, n int64) uint32 {
 	times := m.found.Load()
 	if times != found || m.row.Load() != 0 {
-		m.applyIf(m.learning.Load(), func(l *learning) {
+		l := m.learning.Load()
+		m.changeIf(l, func() {
 			if times = m.found.Load(); times != found {
 				m.stuck.Store(max(0, m.stuck.Load()-n))
 			}
@@ -272,16 +245,12 @@ func (m *limit) recount(found uint32, n int64) uint32 {
 	return times
 }
 
-// forgetLocked forgets what is stuck.
-func (m *limit) forgetLocked() {
-	m.stuck.Store(0)
-	m.row.Store(0)
-}
-
 // waits is called when something has begun to wait: the timer has to run.
 func (m *limit) waits() {
 	if l := m.learning.Load(); l != nil && !m.backlog.observe.Load() && !m.watched.Load() && !m.watched.Swap(true) {
-		m.setTimer(l)
+		m.backlog.mu.Lock()
+		m.setTimerLocked(l)
+		m.backlog.mu.Unlock()
 	}
 }
 
@@ -302,12 +271,6 @@ func (m *limit) patience(l *learning) (while time.Duration, more float64) {
 	return time.Duration(longer * float64(while)), min(math.Sqrt(grown), stuckMore)
 }
 
-func (m *limit) setTimer(l *learning) {
-	m.backlog.mu.Lock()
-	m.setTimerLocked(l)
-	m.backlog.mu.Unlock()
-}
-
 func (m *limit) setTimerLocked(l *learning) {
 	if m.closed {
 		return
@@ -322,39 +285,32 @@ func (m *limit) setTimerLocked(l *learning) {
 	}
 }
 
-// fire is called when the timer fires.
+// fire is called when the timer fires. It takes all that runs for stuck, unless something has ended meanwhile.
 func (m *limit) fire() {
-	l := m.learning.Load()
-	m.backlog.mu.Lock() // which is held while a task that waits is moved
-	wanted := l != nil && (m.backlog.served.toDo() > 0 || m.probes(l))
-	m.backlog.mu.Unlock()
-	if !wanted {
-		m.watched.Store(false)
-		if m.backlog.served.toDo() > 0 { // it has come meanwhile
-			m.waits()
-		}
-		return
-	}
-	if m.backlog.served.inUse() >= m.now() {
-		m.pass(l)
-	}
-	m.setTimer(l)
-}
-
-// probes reports whether the timer is that of a pause, at whose end one task may begin.
-func (m *limit) probes(l *learning) bool { return l.halt() > 0 && m.row.Load() == 0 }
-
-// pass takes all that runs for stuck, unless something has ended meanwhile.
-func (m *limit) pass(l *learning) {
-	m.applyIf(l, func(l *learning) {
-		if m.ended.Load() && !m.probes(l) { // in a pause the end of a task has set the timer anew
+	b := m.backlog
+	m.change(func() { // under the lock under which a task that waits is moved
+		l := m.learning.Load()
+		probes := l != nil && l.halt() > 0 && m.row.Load() == 0 // the timer is that of a pause, at whose end one may begin
+		if l == nil || b.toDo() == 0 && !probes {
+			m.watched.Store(false)
 			return
 		}
-		// Of those that begin or end while they are counted, each that may be counted finds another number.
-		m.found.Add(1)
-		n := m.backlog.served.running()
-		m.found.Add(1)
-		m.stuck.Store(int64(n))
-		m.row.Add(1)
+		if b.served.inUse() >= m.now() && (probes || !m.ended.Load()) { // in a pause an end has set the timer anew
+			m.findStuckLocked()
+		}
+		m.setTimerLocked(l)
 	})
+	if !m.watched.Load() && b.toDo() > 0 { // it has come meanwhile
+		m.waits()
+	}
+}
+
+// findStuckLocked takes all that runs for stuck. Of those that begin or end while they are counted, each that may be
+// counted finds another number in found.
+func (m *limit) findStuckLocked() {
+	m.found.Add(1)
+	n := m.backlog.served.running()
+	m.found.Add(1)
+	m.stuck.Store(int64(n))
+	m.row.Add(1)
 }

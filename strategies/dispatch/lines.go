@@ -1,155 +1,80 @@
 package dispatch
 
 import (
-	"sync"
 	"sync/atomic"
+
+	"github.com/spillway-go/spillway/strategies"
 )
 
-// line holds tasks first-in first-out. Adding one, taking the first and taking one
-// out of the middle cost constant time. It touches nothing in a task: those of its
-// fields that disciplines use are guarded by their locks.
+// line holds tasks first-in first-out, linked through the tasks. Everything costs constant time and allocates nothing.
+// All but len is under backlog.mu.
 type line struct {
-	n atomic.Int64 // how many there are; changes under mu
-	// sum counts those of several lines, nil if this one is alone.
-	sum *atomic.Int64
-
-	mu          sync.Mutex
-	ring        []*Task // of a power of two; nil where one was taken out
-	first, next uint64  // positions, of which the low bits are places in ring
-	positions   map[*Task]uint64
+	n           atomic.Int64
+	first, last *Task
+	// waits is the backlog whose tasks wait here for their first turn, nil if these have had one.
+	waits *backlog
 }
 
+// len returns how many there are.
 func (l *line) len() int { return int(l.n.Load()) }
 
-func (l *line) push(t *Task) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.makeRoomLocked()
-	l.putLocked(t, l.next)
-	l.next++
-}
+// push adds t after all others.
+func (l *line) push(t *Task) { l.insert(l.last, t, nil) }
 
 // pushFront adds t before all others.
-func (l *line) pushFront(t *Task) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.makeRoomLocked()
-	l.first--
-	l.putLocked(t, l.first)
-}
+func (l *line) pushFront(t *Task) { l.insert(nil, t, l.first) }
 
 // pop takes the first task, nil if there is none.
-func (l *line) pop() *Task {
-	if l.len() == 0 {
+func (l *line) pop() *Task { return l.remove(l.first) }
+
+// popLive takes the first task that has not expired, nil if there is none. It adds those before it to out.
+func (l *line) popLive(now int64, out *rejects) *Task {
+	for t := l.pop(); t != nil; t = l.pop() {
+		if !t.expired(now) {
+			return t
+		}
+		out.add(t, strategies.ReasonExpired)
+	}
+	return nil
+}
+
+func (l *line) insert(before, t, after *Task) {
+	assert(t.line == nil, "a task is in a line twice")
+	if l.waits != nil {
+		l.waits.served.counted(t, 1)
+		l.waits.elsewhere.Add(1)
+	}
+	l.link(before, t)
+	l.link(t, after)
+	t.line = l
+	l.n.Add(1)
+}
+
+// remove takes t out, which is in l or nil, and returns it.
+func (l *line) remove(t *Task) *Task {
+	if t == nil {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for ; l.first != l.next; l.first++ {
-		if t := l.ring[l.first&l.maskLocked()]; t != nil {
-			l.takeLocked(t, l.first)
-			return t
-		}
+	l.link(t.before, t.after)
+	t.line, t.before, t.after = nil, nil, nil
+	counts(l.n.Add(-1), "tasks in a line")
+	if l.waits != nil {
+		l.waits.elsewhere.Add(-1)
+		l.waits.served.counted(t, -1)
 	}
-	return nil
+	return t
 }
 
-// front returns the first task without taking it, nil if there is none.
-func (l *line) front() *Task { return l.find(func(*Task) bool { return true }) }
-
-// find returns the first task that fits, nil if none does.
-func (l *line) find(fits func(*Task) bool) *Task {
-	if l.len() == 0 {
-		return nil
+// link makes two tasks neighbours. Nil is the end of the line.
+func (l *line) link(before, after *Task) {
+	if before == nil {
+		l.first = after
+	} else {
+		before.after = after
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for at := l.first; at != l.next; at++ {
-		if t := l.ring[at&l.maskLocked()]; t != nil && fits(t) {
-			return t
-		}
-	}
-	return nil
-}
-
-// popBack takes the last task, nil if there is none.
-func (l *line) popBack() *Task {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for ; l.first != l.next; l.next-- {
-		if t := l.ring[(l.next-1)&l.maskLocked()]; t != nil {
-			l.takeLocked(t, l.next-1)
-			return t
-		}
-	}
-	return nil
-}
-
-// remove takes t out, and reports whether it was there.
-func (l *line) remove(t *Task) bool {
-	if l.len() == 0 {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at, ok := l.positions[t]
-	if ok {
-		l.takeLocked(t, at)
-	}
-	return ok
-}
-
-func (l *line) putLocked(t *Task, at uint64) {
-	l.ring[at&l.maskLocked()] = t
-	_, twice := l.positions[t]
-	assert(!twice, "a task is in a line twice")
-	l.positions[t] = at
-	l.countLocked(1)
-	l.assertLocked()
-}
-
-func (l *line) takeLocked(t *Task, at uint64) {
-	l.ring[at&l.maskLocked()] = nil
-	delete(l.positions, t)
-	l.countLocked(-1)
-	l.assertLocked()
-}
-
-func (l *line) countLocked(by int64) {
-	l.n.Add(by)
-	if l.sum != nil {
-		l.sum.Add(by)
+	if after == nil {
+		l.last = before
+	} else {
+		after.before = before
 	}
 }
-
-func (l *line) assertLocked() {
-	if asserting {
-		assert(l.len() == len(l.positions) && l.next-l.first <= uint64(len(l.ring)), "%d tasks in a line, %d known, %d places", l.len(), len(l.positions), len(l.ring))
-	}
-}
-
-// makeRoomLocked closes the holes of a ring that is full, in one of twice the size if
-// they are few.
-func (l *line) makeRoomLocked() {
-	if l.next-l.first != uint64(len(l.ring)) {
-		return
-	}
-	ring := make([]*Task, max(16, len(l.ring)))
-	if l.len() > len(ring)/2 {
-		ring = make([]*Task, 2*len(ring))
-	}
-	if l.positions == nil {
-		l.positions = make(map[*Task]uint64)
-	}
-	next := uint64(0)
-	for ; l.first != l.next; l.first++ {
-		if t := l.ring[l.first&l.maskLocked()]; t != nil {
-			ring[next] = t
-			l.positions[t] = next
-			next++
-		}
-	}
-	l.ring, l.first, l.next = ring, 0, next
-}
-
-func (l *line) maskLocked() uint64 { return uint64(len(l.ring)) - 1 }

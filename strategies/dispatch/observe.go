@@ -2,38 +2,20 @@ package dispatch
 
 import (
 	"math"
-	"math/bits"
 	"time"
 
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// Status describes the active strategy.
-type Status struct {
-	Strategy string
-	// Workers is the number of workers, 0 if the strategy uses none.
-	Workers int
-	// Capacity is how many tasks may wait: the sum over split pools, 0 if none
-	// ever waits, or strategies.Unbounded.
-	Capacity int
-	// Observe is whether the dispatcher only observes.
-	Observe bool
-	// Learned tells how Workers was learned, nil if it is set.
-	Learned *Learned
-}
-
-// Status returns the active strategy with its workers and capacity.
-func (e *engine) Status() Status {
-	g := e.Gauge()
-	return Status{Strategy: g.Strategy, Workers: g.Workers, Capacity: g.Capacity, Observe: e.observe.Load(), Learned: g.Learned}
-}
-
 // Gauge is the state of the queue, summed over split pools.
 type Gauge struct {
+	// Strategy is the name of the active strategy.
 	Strategy string
+	// Observe is whether the dispatcher only observes.
+	Observe bool
 	// Depth is how many tasks wait.
 	Depth int
-	// Capacity is how many may wait, or strategies.Unbounded.
+	// Capacity is how many may wait: 0 if none ever does, or strategies.Unbounded.
 	Capacity int
 	// Workers and Busy are how many workers there are and how many of them are
 	// at work, 0 if the strategy uses none.
@@ -46,6 +28,12 @@ type Gauge struct {
 	// Learned tells how Workers was learned, nil if it is set.
 	Learned *Learned
 }
+
+// Status is Gauge, where people look at the strategy rather than at what waits.
+type Status = Gauge
+
+// Status is Gauge.
+func (e *engine) Status() Status { return e.Gauge() }
 
 // Gauge returns the state of the queue.
 func (e *engine) Gauge() Gauge {
@@ -66,13 +54,17 @@ func (e *engine) Gauge() Gauge {
 
 func (b *backlog) gauge() Gauge {
 	q := b.active.Load()
-	g := Gauge{Strategy: q.spec.Name, Depth: b.waiting() + b.move.inHand(), Capacity: q.cap()}
-	if !q.spec.Inline {
-		g.Workers, g.Busy = b.limit.told(), b.busy()
-	}
-	g.Learned = b.limit.learned()
+	b.mu.Lock()
+	moving, busy := len(b.moving), b.served.inUse()
+	b.mu.Unlock()
 	m := q.measured()
-	g.Limit, g.Pace = m.Limit, time.Duration(m.Pace)
+	g := Gauge{
+		Strategy: q.spec.Name, Observe: b.observe.Load(), Depth: b.waiting() + moving, Capacity: q.cap(), Limit: m.Limit, Pace: time.Duration(m.Pace),
+		Learned: b.limit.learned(),
+	}
+	if !q.spec.Inline {
+		g.Workers, g.Busy = b.limit.number(false), busy
+	}
 	return g
 }
 
@@ -82,17 +74,15 @@ func (b *backlog) gauge() Gauge {
 func (e *engine) DrainTime() time.Duration {
 	var longest int64
 	for _, b := range e.backlogs {
-		longest = max(longest, drainTime(b.service.Load(), int64(b.served.toDo()), int64(max(1, b.limit.now()))))
+		longest = max(longest, drainTime(b.service.Load(), int64(b.toDo()), int64(max(1, b.limit.now()))))
 	}
 	return time.Duration(longest)
 }
 
 // drainTime returns service*waiting/width, or the longest there is.
 func drainTime(service, waiting, width int64) int64 {
-	high, low := bits.Mul64(uint64(max(0, service)), uint64(max(0, waiting)))
-	if high >= uint64(width) {
-		return math.MaxInt64
+	if ns := float64(service) * float64(waiting) / float64(width); ns < math.MaxInt64 {
+		return int64(ns)
 	}
-	quotient, _ := bits.Div64(high, low, uint64(width))
-	return int64(min(quotient, math.MaxInt64))
+	return math.MaxInt64
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -139,13 +140,7 @@ func (o *Options) setDefaults() {
 	if o.Resized == nil {
 		o.Resized = func() {}
 	}
-	if o.MaxBatchBytes == 0 {
-		o.MaxBatchBytes = math.MaxInt64
-	}
-	if o.Epoch.IsZero() {
-		o.Epoch = time.Now()
-	}
-	if o.Objective == nil {
-		o.Objective = new(strategies.Objective)
-	}
+	o.MaxBatchBytes = cmp.Or(o.MaxBatchBytes, math.MaxInt64)
+	o.Epoch = cmp.Or(o.Epoch, time.Now())
+	o.Objective = cmp.Or(o.Objective, new(strategies.Objective))
 }

@@ -193,3 +193,32 @@ func TestPanic_New(t *testing.T) {
 		require.NoError(t, s.Switch("lifo"))
 	})
 }
+
+// thief displaces the oldest task for each that comes third, and has the submitter run that all the same.
+type thief struct{ strategies.Discipline }
+
+func (q thief) Push(t *strategies.Task, now int64) strategies.Verdict {
+	if q.Len() < 2 {
+		return q.Discipline.Push(t, now)
+	}
+	displaced, _, _ := q.Pop(now)
+	return strategies.Verdict{Outcome: strategies.CallerRuns, Displaced: displaced}
+}
+
+// A task that is displaced against the rules is shed, also where a switch would offer another one twice.
+func TestSwitch_LosesNoneToADisciplineThatIsWrong(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo"})
+		defer s.close()
+		for _, name := range []string{"slow", "a", "b", "c"} {
+			s.submit(name)
+		}
+		fifo, err := strategies.Lookup("fifo")
+		require.NoError(t, err)
+		require.NoError(t, s.SwitchTo(strategies.Spec{Name: "thief", New: func(c strategies.Config) strategies.Discipline {
+			return thief{fifo.New(c)}
+		}}))
+		s.end("slow")
+		s.requireEnded("a:displaced", "slow", "c", "b")
+	})
+}

@@ -56,9 +56,7 @@ func Lend(o Options) (*Places, error) {
 // or t.Done is called for it, perhaps before Acquire returns; Cancel may give it up when its
 // time is over.
 func (p *Places) Acquire(t *Task) bool {
-	p.inFlight.Add(1)
-	t.phase.becomes(true)
-	t.reset()
+	p.entered(t)
 	if p.refusing.Load() || p.leaving.Load() {
 		p.places.active.Load().accept(t)
 		p.shed(t, strategies.ReasonDraining)
@@ -74,9 +72,7 @@ func (p *Places) Acquire(t *Task) bool {
 // TryAcquire is Acquire without waiting. If t cannot get its places at once it stays the
 // caller's, and no event is told of it.
 func (p *Places) TryAcquire(t *Task) bool {
-	p.inFlight.Add(1)
-	t.phase.becomes(true)
-	t.reset()
+	p.entered(t)
 	granted := !p.refusing.Load() && !p.leaving.Load() && p.places.grantAtOnce(t)
 	if !granted {
 		t.phase.becomes(false)
@@ -87,33 +83,24 @@ func (p *Places) TryAcquire(t *Task) bool {
 
 // Cancel is that of Dispatcher. Only who has asked for the places of t may call it.
 func (p *Places) Cancel(t *Task, reason strategies.Reason) bool {
-	if !p.places.remove(t) {
-		return false
-	}
-	p.places.wake() // t may have gathered places
-	p.shed(t, reason)
-	return true
+	return p.places.cancel(t, reason)
 }
 
 // Release gives back the places of t, which is the submitter's again.
 func (p *Places) Release(t *Task) {
-	s, n := &p.places, t.granted
-	var now int64
-	if t.Started != 0 { // it had to wait, or was beyond the places
+	s, n, now := &p.places, t.granted, int64(0)
+	began := t.began.Load()
+	if began != 0 {
+		began = abs(t.began.Swap(0)) // Answered may have been faster
+	}
+	if began != 0 || t.Started != 0 {
 		now = s.Now()
+	}
+	if t.Started != 0 { // it had to wait, or was beyond the places
 		service := now - t.Started
 		s.measure(service)
 		if n > 0 {
 			t.queue.ended(t.Started-t.Submitted, service, now)
-		}
-	}
-	began := int64(0)
-	if t.began.Load() != 0 {
-		if began = t.began.Swap(0); began < 0 {
-			began = -began
-		}
-		if now == 0 {
-			now = s.Now()
 		}
 	}
 	switch ended := t.ended.Load(); {
@@ -147,12 +134,10 @@ func (p *Places) Answered(t *Task, began int64, how Outcome) {
 	if began == 0 || !t.began.CompareAndSwap(began, 0) {
 		return
 	}
-	if began < 0 {
-		began = -began
-		if how == Dropped {
-			how = Ignored
-		}
+	if began < 0 && how == Dropped {
+		how = Ignored
 	}
+	began = abs(began)
 	now := s.Now()
 	if how == Good {
 		t.ended.Store(now)
@@ -191,14 +176,20 @@ func (s *places) inUse() int { return s.limit.now() - int(s.free.Load()) }
 
 func (s *places) running() int { return s.inUse() - int(s.gathering.has) }
 
-func (s *places) toDo() int { return s.waiting() }
-
 func (s *places) ready() bool { return s.waiting() > 0 }
 
-// Tasks that wait for places need not be counted, nor kept from the queue.
-func (s *places) counted(*Task, int64) {}
+// counted ends the gathering of a task that leaves the line ahead of the queue.
+func (s *places) counted(t *Task, by int64) {
+	if by < 0 && s.gathering.task.Load() == t {
+		s.stopGathering()
+	}
+}
 
 func (s *places) admits(*Task, *queue) bool { return true }
+
+func (s *places) giveWay(bool, *queue, int64) bool { return false }
+
+func (s *places) came(bool) { s.wake() }
 
 // need returns how many places t takes: at most as many as there are but for those of tasks
 // that are stuck.
@@ -206,25 +197,12 @@ func (s *places) need(t *Task) int64 {
 	return max(1, min(int64(t.Places()), s.limit.width.Load()-s.limit.stuck.Load()))
 }
 
-// claim takes n places, if so many are free.
-func (s *places) claim(n int64) bool {
-	for {
-		free := s.free.Load()
-		if free < n {
-			return false
-		}
-		if s.free.CompareAndSwap(free, free-n) {
-			return true
-		}
-	}
-}
-
-// claimUpTo takes n places, or as many as are free, and returns how many.
-func (s *places) claimUpTo(n int64) int64 {
+// claim takes n places, or as many as are free, and returns how many: none if they are fewer than least.
+func (s *places) claim(least, n int64) int64 {
 	for {
 		free := s.free.Load()
 		got := min(n, free)
-		if got <= 0 {
+		if got < least || got <= 0 {
 			return 0
 		}
 		if s.free.CompareAndSwap(free, free-got) {
@@ -239,11 +217,12 @@ func (s *places) grantAtOnce(t *Task) bool {
 	if q.spec.Inline {
 		t.granted = 0
 	} else {
-		if s.free.Load() <= 0 || s.elsewhere.Load() != 0 || q.len() != 0 {
+		// Who waits is in flight as well, beside t.
+		if s.free.Load() <= 0 || s.inFlight.Load() > 1 && (s.elsewhere.Load() != 0 || q.len() != 0) {
 			return false
 		}
 		t.granted, t.found = s.need(t), s.limit.found.Load() // before they are in use
-		if !s.claim(t.granted) {
+		if s.claim(t.granted, t.granted) == 0 {
 			return false
 		}
 	}
@@ -265,21 +244,10 @@ func (s *places) arrive(t *Task) {
 	if t.Arrival == 0 {
 		t.Arrival = now
 	}
-	t.Submitted = now
-	q := s.enter()
-	q.accept(t)
-	if s.refusing.Load() {
-		q.leave()
-		s.shed(t, strategies.ReasonDraining)
-		return
-	}
 	if s.looks.Load() != idleLooks {
 		s.looks.Store(idleLooks)
 	}
-	v := q.push(t, now) // if it is queued, t belongs to others from here on
-	q.leave()
-	s.wake() // whatever the verdict: places may be free since
-	s.settle(q, t, &v, now)
+	s.enqueue(t, now)
 }
 
 // runInline grants t a place beyond the limit.
@@ -295,12 +263,11 @@ func (s *places) runInline(q *queue, t *Task, now int64) (waits bool) {
 }
 
 // giveBack gives n places to those whose turn it is, without their being free in between, which would cost more and
-// let others take them. It frees what nobody needs. Now may be 0.
+// let others take them. It frees what nobody needs. If nothing waits it lets the discipline know that somebody has
+// looked, as a worker does that becomes free. Now may be 0.
 func (s *places) giveBack(n, now int64) {
 	if s.free.Load() <= 0 && s.waiting() > 0 {
-		if now == 0 {
-			now = s.Now()
-		}
+		now = s.orNow(now)
 		granted, taken := s.grantOne(n, now)
 		if granted && s.free.Load() <= 0 {
 			return
@@ -312,26 +279,13 @@ func (s *places) giveBack(n, now int64) {
 	if n > 0 {
 		s.free.Add(n)
 	}
-	s.look(now)
-}
-
-// look grants what is free to those whose turn it is or, if nothing waits, lets the discipline know that somebody
-// has looked, as a worker does that becomes free. Now may be 0.
-func (s *places) look(now int64) {
-	// Who waits is in flight as well, beside the one that gives its places back.
-	waits := s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active())
-	if !waits && s.looks.Load() <= 0 {
-		return
+	switch {
+	case s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active()):
+		s.grant(s.orNow(now))
+	case s.looks.Load() > 0:
+		s.looks.Add(-1)
+		s.grantOne(0, s.orNow(now))
 	}
-	if now == 0 {
-		now = s.Now()
-	}
-	if waits {
-		s.grant(now)
-		return
-	}
-	s.looks.Add(-1)
-	s.grantOne(0, now)
 }
 
 // wake grants what is free to those whose turn it is.
@@ -379,18 +333,13 @@ func (s *places) grantOne(n, now int64) (granted, taken bool) {
 // nextLocked returns the next task that has got its places, nil if none has.
 func (s *places) nextLocked(out *rejects, now int64) *Task {
 	g := &s.gathering
-	first := s.ahead.front()
-	for first != nil && first.expired(now) {
-		s.takeLocked(first, &s.ahead)
-		out.add(first, strategies.ReasonExpired)
-		first = s.ahead.front()
-	}
-	if t := g.task.Load(); t != nil && t != first { // it has been given up
-		s.stopGathering()
+	for s.ahead.first != nil && s.ahead.first.expired(now) {
+		out.add(s.ahead.pop(), strategies.ReasonExpired)
 	}
 	if g.aside {
-		return s.nextAsideLocked(out, first, now)
+		return s.nextAsideLocked(out, now)
 	}
+	first := s.ahead.first
 	t := first
 	if t == nil {
 		if t = s.pop(now, out); t == nil {
@@ -398,7 +347,7 @@ func (s *places) nextLocked(out *rejects, now int64) *Task {
 		}
 	}
 	need := s.need(t)
-	g.has += s.claimUpTo(need - g.has)
+	g.has += s.claim(0, need-g.has)
 	if g.has < need {
 		if t != first {
 			s.ahead.pushFront(t)
@@ -408,25 +357,15 @@ func (s *places) nextLocked(out *rejects, now int64) *Task {
 		}
 		return nil
 	}
-	if t == first {
-		s.takeLocked(t, &s.ahead)
+	if g.has -= need; t == first {
+		s.ahead.pop()
 	}
 	t.granted, t.found = need, s.limit.found.Load()
-	if g.has -= need; g.has != 0 || g.active() {
-		s.stopGathering()
-	}
 	return t
 }
 
 // allow frees what was gathered as well, as it may be more than can be needed now.
 func (s *places) allow(from, to int) {
-	s.free.Add(int64(to-from) + s.gathering.drop())
-}
-
-func (s *places) allowed(int, int) { s.grant(s.Now()) }
-
-// shedAll sheds all that waits.
-func (s *places) shedAll(reason strategies.Reason) {
-	s.shedWaiting(reason)
-	s.grant(s.Now()) // what was gathered is free again
+	s.free.Add(int64(to - from))
+	s.drop()
 }

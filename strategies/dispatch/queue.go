@@ -49,11 +49,11 @@ func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q 
 	return q, nil
 }
 
-// guard recovers from a panic of a method of the discipline, whose answer is the other one then. It is deferred.
-func guard[T any](q *queue, method string, answer *T, instead T) {
+// guard recovers from a panic of a method of the discipline, and has the other answer given then. It is deferred.
+func (q *queue) guard(method string, instead func()) {
 	if p := recover(); p != nil {
 		q.panics(method, p)
-		*answer = instead
+		instead()
 	}
 }
 
@@ -62,8 +62,7 @@ func (q *queue) panics(method string, with any) {
 	q.accuse(fmt.Sprintf("%s panicked: %v", method, with))
 }
 
-// nothing is the answer of a method that has none.
-type nothing struct{}
+func nothing() {}
 
 // len returns how many tasks wait in the discipline. If it panics, some may.
 func (q *queue) len() (n int) {
@@ -81,58 +80,48 @@ func (q *queue) len() (n int) {
 
 // cap returns how many may wait. If the discipline panics, it is not held to any.
 func (q *queue) cap() (n int) {
-	defer guard(q, "Cap", &n, strategies.Unbounded)
+	defer q.guard("Cap", func() { n = strategies.Unbounded })
 	return q.discipline.Cap()
 }
 
-// verdict is a strategies.Verdict that was checked.
-type verdict struct {
-	outcome      strategies.Outcome
-	reason       strategies.Reason // to turn the task away for
-	displaced    *Task             // nil if none was
-	displacement strategies.Reason // to shed displaced for
-}
-
-// push offers t to the discipline and checks the verdict.
-func (q *queue) push(t *Task, now int64) verdict {
+// push offers t to the discipline. It returns a verdict in which all is as it should be, and the displaced task, if any.
+func (q *queue) push(t *Task, now int64) (v strategies.Verdict, displaced *Task) {
 	// Counted before it can be popped, so that never fewer are counted than wait.
 	q.backlog.served.counted(t, 1)
 	t.Owner = t
 	t.held.Store(true)
-	answer := q.offer(t, now)
-	v := verdict{outcome: answer.Outcome, reason: answer.Reason}
-	if v.outcome > strategies.CallerRuns {
-		q.accuse(fmt.Sprintf("Push answered the outcome %d, which is none", v.outcome))
-		v.outcome = strategies.TurnedAway
+	v = q.offer(t, now)
+	if v.Outcome > strategies.CallerRuns {
+		q.accuse(fmt.Sprintf("Push answered the outcome %d, which is none", v.Outcome))
+		v.Outcome = strategies.TurnedAway
 	}
-	if answer.Displaced == &t.Task {
+	if v.Displaced == &t.Task {
 		q.accuse("Push displaced the task that it was offered")
-		v.outcome, answer.Displaced = strategies.TurnedAway, nil
+		v.Outcome, v.Displaced = strategies.TurnedAway, nil
 	}
-	if v.outcome != strategies.Queued {
+	if v.Outcome != strategies.Queued {
 		t.held.Store(false)
 		q.backlog.served.counted(t, -1)
 	}
-	if answer.Displaced != nil {
-		v.displacement = answer.Displacement()
-		if !q.spec.Sheds(v.displacement) {
-			q.accuse(fmt.Sprintf("Push displaced a task for the reason %q, which is none of the strategy's", v.displacement))
-			v.displacement = strategies.ReasonDisplaced
+	if v.Displaced != nil {
+		if r := v.Displacement(); !q.spec.Sheds(r) {
+			q.accuse(fmt.Sprintf("Push displaced a task for the reason %q, which is none of the strategy's", r))
+			v.Reason = strategies.ReasonDisplaced
 		}
-		if v.displaced = q.givenUp(answer.Displaced, "Push displaced"); v.outcome != strategies.Queued {
+		if displaced = q.givenUp(v.Displaced, "Push displaced"); v.Outcome != strategies.Queued {
 			q.accuse("Push displaced a task although it did not queue the one that it was offered")
 		}
 	}
-	if v.outcome == strategies.TurnedAway && !q.spec.Sheds(v.reason) {
-		q.accuse(fmt.Sprintf("Push turned a task away for the reason %q, which is none of the strategy's", v.reason))
-		v.reason = strategies.ReasonFull
+	if v.Outcome == strategies.TurnedAway && !q.spec.Sheds(v.Reason) {
+		q.accuse(fmt.Sprintf("Push turned a task away for the reason %q, which is none of the strategy's", v.Reason))
+		v.Reason = strategies.ReasonFull
 	}
-	return v
+	return v, displaced
 }
 
 // offer calls Push. If that panics, the task is turned away.
 func (q *queue) offer(t *Task, now int64) (v strategies.Verdict) {
-	defer guard(q, "Push", &v, strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull})
+	defer q.guard("Push", func() { v = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull} })
 	return q.discipline.Push(&t.Task, now)
 }
 
@@ -169,7 +158,7 @@ func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) 
 
 // take calls Pop. If that panics, it answers panicked.
 func (q *queue) take(now int64) (t *strategies.Task, what strategies.PopResult, reason strategies.Reason) {
-	defer guard(q, "Pop", &what, panicked)
+	defer q.guard("Pop", func() { what = panicked })
 	return q.discipline.Pop(now)
 }
 
@@ -223,7 +212,7 @@ func (q *queue) takeOut(t *Task) (removed bool) {
 	if q.remover == nil {
 		return false
 	}
-	defer guard(q, "Remove", &removed, false)
+	defer q.guard("Remove", nothing)
 	return q.remover.Remove(&t.Task)
 }
 
@@ -270,7 +259,7 @@ func (q *queue) began(t *Task, now int64, first bool) {
 	t.Started = now
 	t.events.Started(time.Duration(max(0, now-t.Submitted)))
 	if first && q.turns != nil {
-		defer guard(q, "TurnBegan", new(nothing), nothing{})
+		defer q.guard("TurnBegan", nothing)
 		q.turns.TurnBegan(now)
 	}
 }
@@ -278,7 +267,7 @@ func (q *queue) began(t *Task, now int64, first bool) {
 // ended tells a discipline that learns of a task that was popped here and has run.
 func (q *queue) ended(waited, service, now int64) {
 	if q.learner != nil {
-		defer guard(q, "Completed", new(nothing), nothing{})
+		defer q.guard("Completed", nothing)
 		q.learner.Completed(max(0, waited), service, now)
 	}
 }
@@ -286,7 +275,7 @@ func (q *queue) ended(waited, service, now int64) {
 // resize tells the discipline of the number of workers.
 func (q *queue) resize(n int) {
 	if r, ok := q.discipline.(strategies.Resizer); ok {
-		defer guard(q, "Resize", new(nothing), nothing{})
+		defer q.guard("Resize", nothing)
 		r.Resize(max(1, n))
 	}
 }
@@ -294,7 +283,7 @@ func (q *queue) resize(n int) {
 // measured returns what the discipline has measured, if it tells.
 func (q *queue) measured() (m strategies.Measured) {
 	if by, ok := q.discipline.(strategies.Measurer); ok {
-		defer guard(q, "Measured", &m, strategies.Measured{})
+		defer q.guard("Measured", nothing)
 		m = by.Measured()
 	}
 	return m

@@ -16,10 +16,9 @@ func (p *workers) admits(t *Task, q *queue) bool {
 	}
 }
 
-// giveWay makes room in q for a read: if q is full and no write can begin, it takes the next write out of q and holds
-// it. It reports whether there is more room in q then.
-func (p *workers) giveWay(q *queue, now int64) bool {
-	if !q.full(int(p.elsewhere.Load())) || int(p.reads.Load()) >= q.len()+p.ahead.len() || !p.opts.Blocked(false) {
+// giveWay makes room for a read: if q is full and no write can begin, it takes the next write out of q and holds it.
+func (p *workers) giveWay(write bool, q *queue, now int64) bool {
+	if write || !p.full(q, 0) || int(p.reads.Load()) >= q.len()+p.ahead.len() || !p.opts.Blocked(false) {
 		return false // there is room, or q holds reads alone, or its writes can begin
 	}
 	var out rejects
@@ -31,10 +30,10 @@ func (p *workers) giveWay(q *queue, now int64) bool {
 		case t == nil:
 			return len(out) > 0
 		case t.Write:
-			p.setAsideLocked(t, &p.held)
+			p.held.push(t)
 			return true
 		default: // its turn is before that of the write
-			p.setAsideLocked(t, &p.ahead)
+			p.ahead.push(t)
 		}
 	}
 }
@@ -42,17 +41,17 @@ func (p *workers) giveWay(q *queue, now int64) bool {
 // makeRoom sheds the oldest held writes as long as more tasks wait than the capacity of q. What is pushed meanwhile
 // is looked after by who pushes it.
 func (p *workers) makeRoom(q *queue, now int64) {
-	for elsewhere := int(p.elsewhere.Load()); elsewhere > 0 && q.full(elsewhere-1); elsewhere = int(p.elsewhere.Load()) {
+	for p.elsewhere.Load() > 0 && p.full(q, -1) {
 		if p.held.len() == 0 {
-			if !p.giveWay(q, now) {
+			if !p.giveWay(false, q, now) {
 				return
 			}
 			continue
 		}
 		// Under the lock, one at a time, so that several who make room do not shed too many.
-		p.mu.Lock()
 		var t *Task
-		if q.full(int(p.elsewhere.Load()) - 1) {
+		p.mu.Lock()
+		if p.full(q, -1) {
 			t = p.held.pop()
 		}
 		p.mu.Unlock()

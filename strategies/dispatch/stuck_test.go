@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
@@ -105,6 +104,26 @@ func TestStuck_Workers(t *testing.T) {
 			s.end(name)
 		}
 		require.Len(t, s.endedNow(), 8)
+	})
+}
+
+// What was stuck may end once the number is given.
+func TestStuck_UntilItIsGiven(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, _ := newLearner(t, Options{}, 2)
+		defer s.close()
+		for i := range 5 {
+			s.submit(fmt.Sprint("slow", i))
+		}
+		time.Sleep(117 * time.Millisecond)
+		s.requireBegun(4)
+		s.Resize(3)
+		s.end("slow0")
+		s.requireBegun(4, "it was one too many")
+		for i := range 4 {
+			s.end(fmt.Sprint("slow", 1+i))
+		}
+		require.Equal(t, Gauge{Strategy: "fifo", Capacity: 100, Workers: 3}, s.Gauge())
 	})
 }
 
@@ -238,24 +257,19 @@ func TestStuck_Switch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, _, granted := lender(t, Options{}, 2)
 		defer d.Close()
-		tasks := acquire(d, 3)
+		tasks := acquire(d, 2)
+		late := request("late", 1)
+		late.Deadline = d.Now() + 1
+		late.Done = func(*Task) { time.Sleep(50 * time.Millisecond) } // while the switch has the next one in its hands
+		waits := request("2", 1)
+		d.Acquire(late)
+		d.Acquire(waits)
 		time.Sleep(100 * time.Millisecond)
-		fifo, err := strategies.Lookup("fifo")
-		require.NoError(t, err)
-		require.NoError(t, d.SwitchTo(strategies.Spec{Name: "slow", New: func(c strategies.Config) strategies.Discipline {
-			return slowToPush{fifo.New(c)}
-		}}))
+		require.NoError(t, d.Switch("lifo"))
 		time.Sleep(200 * time.Millisecond)
 		require.Equal(t, []string{"2"}, granted())
-		releaseAll(d, tasks)
+		releaseAll(d, append(tasks, waits))
 	})
-}
-
-type slowToPush struct{ strategies.Discipline }
-
-func (s slowToPush) Push(t *strategies.Task, now int64) strategies.Verdict {
-	time.Sleep(50 * time.Millisecond)
-	return s.Discipline.Push(t, now)
 }
 
 // What waits for a further turn is seen too.
@@ -354,7 +368,7 @@ func TestStuck_NoneIsLeft(t *testing.T) {
 					<-task.Payload.(chan struct{})
 				}
 				if i%8 == 0 {
-					p.limit.pass(l)
+					p.limit.change(p.limit.findStuckLocked)
 				}
 				d.Release(task)
 			}
@@ -384,7 +398,7 @@ func TestStuck_NoWorkerIsLeft(t *testing.T) {
 			for i := range 5_000 {
 				d.Submit(task)
 				if i%8 == 0 {
-					p.limit.pass(l)
+					p.limit.change(p.limit.findStuckLocked)
 				}
 				<-ended
 			}

@@ -4,19 +4,9 @@ import (
 	"cmp"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/spillway-go/spillway/strategies"
 )
-
-// move is what a switch has in its hands: the tasks that it has taken out of the
-// former discipline and not yet offered to the new one.
-type move struct {
-	// mu is held from where a task leaves one place to where it is in the next, and
-	// by Cancel, which so finds it in one of them.
-	mu    sync.Mutex
-	tasks map[*Task]struct{}
-}
 
 // moved is a task on its way, with what it is sorted by: the task itself may be
 // given up meanwhile, and be its submitter's again.
@@ -29,8 +19,12 @@ type moved struct {
 // the former one into it. The caller holds engine.mu.
 func (b *backlog) activate(q *queue) {
 	former := b.active.Load()
+	b.mu.Lock()
 	b.active.Store(q)
-	b.limit.fit(q)
+	if n := b.limit.now(); n != q.madeFor {
+		q.resize(n)
+	}
+	b.mu.Unlock()
 	if former == nil {
 		return
 	}
@@ -39,7 +33,7 @@ func (b *backlog) activate(q *queue) {
 		b.offerAgain(m.task, q)
 	}
 	b.served.makeRoom(q, b.Now()) // the former one may have had more, or no bound
-	if b.served.toDo() > 0 {
+	if b.toDo() > 0 {
 		b.limit.waits() // its timer may have found that nothing waits, while the switch had it all
 	}
 }
@@ -47,18 +41,18 @@ func (b *backlog) activate(q *queue) {
 // empty takes all tasks out of q, that nobody pushes to any more, and returns them
 // in order of arrival. What its law would shed is not shed.
 func (b *backlog) empty(q *queue) []moved {
-	b.move.mu.Lock()
-	b.move.tasks = make(map[*Task]struct{})
-	b.move.mu.Unlock()
+	b.mu.Lock()
+	b.moving = make(map[*Task]struct{})
+	b.mu.Unlock()
 	var all []moved
 	for contended := 0; ; {
-		b.move.mu.Lock()
+		b.mu.Lock()
 		t, what, _ := q.pop(b.Now())
 		if t != nil {
-			b.move.tasks[t] = struct{}{}
+			b.moving[t] = struct{}{}
 			all = append(all, moved{t, t.Arrival, t.Submitted})
 		}
-		b.move.mu.Unlock()
+		b.mu.Unlock()
 		switch what {
 		case strategies.Empty:
 			slices.SortStableFunc(all, func(a, b moved) int {
@@ -81,73 +75,52 @@ const maxContended = 1 << 16
 
 // offerAgain offers t, which a switch has in its hands, to q.
 func (b *backlog) offerAgain(t *Task, q *queue) {
-	var shed strategies.Reason
-	var v verdict
 	var out rejects
-	b.move.mu.Lock()
-	if !b.move.takeLocked(t) { // given up meanwhile
-		b.move.mu.Unlock()
+	b.mu.Lock()
+	if !b.movedLocked(t) { // given up meanwhile
+		b.mu.Unlock()
 		return
 	}
 	t.queue, t.probe = q, false
 	now := b.Now()
 	switch {
 	case t.expired(now):
-		shed = strategies.ReasonExpired
+		out.add(t, strategies.ReasonExpired)
 	case !b.served.admits(t, q):
-		shed = strategies.ReasonFull
+		out.add(t, strategies.ReasonFull)
 	default:
-		v = q.push(t, now)
-		if v.outcome == strategies.CallerRuns && b.takeOut(now, &out) {
-			v = q.push(t, now)
+		v, displaced := q.push(t, now)
+		if v.Outcome == strategies.CallerRuns && displaced == nil && b.takeOutLocked(now, &out) {
+			v, displaced = q.push(t, now)
 		}
-		switch v.outcome {
+		if displaced != nil {
+			out.add(displaced, v.Displacement())
+		}
+		switch v.Outcome {
 		case strategies.CallerRuns: // its submitter sleeps
-			b.setAsideLocked(t, &b.ahead)
+			b.ahead.push(t)
 		case strategies.TurnedAway:
-			shed = v.reason
+			out.add(t, v.Reason)
 		}
 	}
-	b.move.mu.Unlock()
+	b.mu.Unlock()
 	b.shedRejects(&out)
-	if v.displaced != nil {
-		b.shed(v.displaced, v.displacement)
-	}
-	if shed != strategies.ReasonNone {
-		b.shed(t, shed)
-	}
 	b.served.wake()
 }
 
-// takeOut puts the task whose turn is next ahead of the queue, so that there is room
-// for one that the switch has in its hands and that comes later. It reports whether there
-// may be.
-func (b *backlog) takeOut(now int64, out *rejects) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// takeOutLocked puts the task whose turn is next ahead of the queue, so that there is room for one that the switch has
+// in its hands and that comes later. It reports whether there may be.
+func (b *backlog) takeOutLocked(now int64, out *rejects) bool {
 	t := b.pop(now, out)
 	if t != nil {
-		b.setAsideLocked(t, &b.ahead)
+		b.ahead.push(t)
 	}
 	return t != nil || len(*out) > 0
 }
 
-// take takes t out, and reports whether it was still there.
-func (m *move) take(t *Task) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.takeLocked(t)
-}
-
-func (m *move) takeLocked(t *Task) bool {
-	_, ok := m.tasks[t]
-	delete(m.tasks, t)
-	return ok
-}
-
-// inHand returns how many tasks a switch has in its hands.
-func (m *move) inHand() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.tasks)
+// movedLocked takes t out of the hands of a switch, and reports whether it was there.
+func (b *backlog) movedLocked(t *Task) bool {
+	_, was := b.moving[t]
+	delete(b.moving, t)
+	return was
 }

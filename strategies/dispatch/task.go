@@ -72,6 +72,9 @@ type Task struct {
 	// hurried says that it had little time when it began.
 	outcome *Outcome
 	hurried bool
+	// line is where the task waits, nil if it is in none, between those neighbours. All are under backlog.mu.
+	line          *line
+	before, after *Task
 	// held says that the discipline of queue holds the task.
 	held atomic.Bool
 	// probe says that the discipline would have refused it as late: see Events.LateWrong.
@@ -102,6 +105,8 @@ func (t *Task) begins(calm bool) {
 		t.alone.Store(calm)
 	}
 }
+
+func abs(n int64) int64 { return max(n, -n) }
 
 // Began identifies this use of the places of t, for Answered. It is 0 if t is not measured, or its end was told.
 func (t *Task) Began() int64 { return t.began.Load() }

@@ -93,7 +93,7 @@ func (p *workers) awaken(w *worker) *Task {
 // both wait, turns alternate between the queue and the continuations.
 func (p *workers) take(w *worker, now int64) (*Task, origin) {
 	if p.continuations.len() > 0 && p.turns.Add(1)%2 == 0 {
-		if t := p.continuations.pop(); t != nil {
+		if t := p.popFrom(&p.continuations); t != nil {
 			return t, continued
 		}
 	}
@@ -119,62 +119,48 @@ func (p *workers) take(w *worker, now int64) (*Task, origin) {
 		}
 		// The gate may have opened while w held a write that it has put aside, where Unblock did not see it.
 		if g == open || p.gate() != open {
-			return p.continuations.pop(), continued
+			return p.popFrom(&p.continuations), continued
 		}
 	}
 }
 
 // takeAny returns the next task for its first turn, or nil.
-func (p *workers) takeAny(w *worker, now int64) *Task {
+func (p *workers) takeAny(w *worker, now int64) (t *Task) {
 	defer p.shedRejects(&w.given)
-	for _, l := range p.lines {
-		for l.len() > 0 {
-			t := l.pop()
-			if t == nil { // somebody else was faster
-				continue
-			}
-			p.counted(t, -1)
-			if !t.expired(now) {
-				return t
-			}
-			w.given.add(t, strategies.ReasonExpired)
+	if p.elsewhere.Load() > 0 {
+		p.mu.Lock()
+		if t = p.held.popLive(now, &w.given); t == nil {
+			t = p.ahead.popLive(now, &w.given)
 		}
+		p.mu.Unlock()
 	}
-	return p.pop(now, &w.given)
+	if t == nil {
+		t = p.pop(now, &w.given)
+	}
+	return t
 }
 
 // takeRead returns the next task that is no write, or nil, while no write can begin. Writes before it are held.
 // Through a narrow gate it takes only what is ahead of the queue: a write slot will be free soon, and whoever gets
 // it goes on in the queue's order.
-func (p *workers) takeRead(w *worker, now int64, g gate) *Task {
+func (p *workers) takeRead(w *worker, now int64, g gate) (t *Task) {
 	defer p.shedRejects(&w.given)
 	for p.reads.Load() > 0 {
 		p.mu.Lock()
-		t := p.ahead.pop()
-		if t != nil {
-			p.counted(t, -1)
-			if t.expired(now) {
-				w.given.add(t, strategies.ReasonExpired)
-				p.mu.Unlock()
-				continue
-			}
-		} else if g == shut {
+		if t = p.ahead.popLive(now, &w.given); t == nil && g == shut {
 			t = p.pop(now, &w.given)
 		}
-		if t == nil {
-			p.mu.Unlock()
-			return nil
-		}
-		if !t.Write {
-			p.mu.Unlock()
-			return t
-		}
-		if p.refusing.Load() {
+		put := t != nil && t.Write
+		switch {
+		case put && p.refusing.Load():
 			w.given.add(t, strategies.ReasonDraining)
-		} else {
-			p.setAsideLocked(t, &p.held)
+		case put:
+			p.held.push(t)
 		}
 		p.mu.Unlock()
+		if !put {
+			return t
+		}
 		p.makeRoom(p.active.Load(), now)
 	}
 	return nil
@@ -252,25 +238,19 @@ func (p *workers) noteGroup(others bool) {
 func (p *workers) collect(w *worker, now int64) {
 	p.mu.Lock()
 	for len(w.batch) < p.opts.MaxBatch {
-		t := p.held.pop()
-		held := t != nil
-		switch {
-		case held && t.expired(now):
-			w.given.add(t, strategies.ReasonExpired)
-			continue
-		case !held && p.ahead.len() == 0 &&
-			p.active.Load().len() > 0: // a Pop of an empty queue tells a discipline that a worker is idle
-			t = p.pop(now, &w.given)
+		from := &p.held
+		t := from.popLive(now, &w.given)
+		if t == nil {
+			// A Pop of an empty queue tells a discipline that a worker is idle.
+			if from = &p.ahead; from.len() == 0 && p.active.Load().len() > 0 {
+				t = p.pop(now, &w.given)
+			}
 		}
 		if t == nil {
 			break
 		}
 		if !t.Write || w.bytes+t.Size > p.opts.MaxBatchBytes {
-			if held {
-				p.held.pushFront(t)
-			} else {
-				p.setAsideLocked(t, &p.ahead)
-			}
+			from.pushFront(t)
 			break
 		}
 		w.batch = append(w.batch, t)

@@ -20,10 +20,8 @@ type workers struct {
 	count  atomic.Int64
 	hiring sync.Mutex // held while one more is started, and when they are stopped
 
-	// held are writes that the discipline has given out while no write could be begun. They go before those
-	// ahead. continuations go on with what they began in an earlier turn. There may be as many as there are
-	// submitters.
-	held, continuations line
+	// held are writes that the discipline has given out while no write could be begun. They go before those ahead.
+	held line
 
 	// writing counts the turns of writes, of which maxWriting run at once.
 	writing    atomic.Int64
@@ -69,9 +67,6 @@ func newWorkers(e *engine, n int) *workers {
 func (p *workers) inUse() int { return max(0, int(p.count.Load()-p.idle.n.Load())) }
 
 func (p *workers) running() int { return p.inUse() }
-
-// toDo returns how many tasks wait for a turn.
-func (p *workers) toDo() int { return p.waiting() + p.continuations.len() }
 
 // start starts the workers, but for those of a number that is learned: they are started
 // when they are needed.
@@ -134,37 +129,14 @@ func (p *workers) submit(t *Task) (waits bool) {
 		}
 	}
 
-	return p.submitWaiting(t, now)
+	return p.enqueue(t, now)
 }
 
-// submitWaiting offers t to the discipline. It reports whether t may have to wait.
-func (p *workers) submitWaiting(t *Task, now int64) (waits bool) {
-	t.Submitted = now
-	q := p.enter()
-	q.accept(t)
-	refused := strategies.ReasonNone
-	switch {
-	case p.refusing.Load():
-		refused = strategies.ReasonDraining
-	case !p.admits(t, q):
-		refused = strategies.ReasonFull
-	}
-	if refused != strategies.ReasonNone {
-		q.leave()
-		p.shed(t, refused)
-		return false
-	}
-	gathers := t.Write && p.opts.MaxBatch > 1
-	v := q.push(t, now) // if it is queued, t belongs to others from here on
-	for v.outcome == strategies.TurnedAway && v.reason == strategies.ReasonFull && !t.Write && p.giveWay(q, now) {
-		v = q.push(t, now)
-	}
-	q.leave()
-	// Whatever the verdict: a Pop during this Push may have answered Contended, and its worker have parked.
-	if !gathers || p.lingering.Load() == 0 {
+// came wakes nobody for a write while a worker looks for others.
+func (p *workers) came(write bool) {
+	if !write || p.opts.MaxBatch == 1 || p.lingering.Load() == 0 {
 		p.wake()
 	}
-	return p.settle(q, t, &v, now)
 }
 
 // runInline runs t on the goroutine of its submitter, unless it is a write and
@@ -176,7 +148,7 @@ func (p *workers) runInline(q *queue, t *Task, now int64) (waits bool) {
 	case !t.Write || !p.opts.Blocked(true):
 		p.beganAtOnce(q, t, now)
 		p.run(t)
-	case q.full(int(p.elsewhere.Load())):
+	case p.full(q, 0):
 		p.shed(t, strategies.ReasonFull)
 	default:
 		waits = p.setAside(t, &p.held)
@@ -194,33 +166,28 @@ func (p *workers) run(t *Task) {
 	p.batches.Put(batch)
 }
 
-// wake tells a parked worker, if there is one, that there is something to run, or starts another.
+// wake tells a parked worker, if there is one, that there is something to run or that workers are too many, or starts
+// another. Who is woken passes the word on.
 func (p *workers) wake() {
-	switch {
-	case p.idle.n.Load() > 0:
-		switch {
-		case p.ready():
-			p.wakeOne()
-		case p.waiting() > 0:
-			// A worker that holds a write slot may have scanned the queue before the task came.
-			if !p.unwoken.Load() {
-				p.unwoken.Store(true)
-			}
-			if p.ready() {
-				p.wakeOne()
-			}
-		}
-	case p.count.Load() < p.limit.width.Load():
-		if p.ready() || p.reads.Load() > 0 { // a parked worker sets the timer of watch for reads behind writes
+	if p.idle.n.Load() == 0 {
+		// A parked worker sets the timer of watch for reads behind writes.
+		if p.count.Load() < p.limit.width.Load() && (p.ready() || p.reads.Load() > 0) {
 			p.hire()
 		}
+		return
 	}
-}
-
-// wakeOne tells a parked worker, if there is one, to look for a task.
-func (p *workers) wakeOne() {
-	if w := p.idle.take(); w != nil {
-		w.wake <- nil
+	wanted := p.ready() || p.tooMany()
+	if !wanted && p.waiting() > 0 {
+		// A worker that holds a write slot may have scanned the queue before the task came.
+		if !p.unwoken.Load() {
+			p.unwoken.Store(true)
+		}
+		wanted = p.ready()
+	}
+	if wanted {
+		if w := p.idle.take(); w != nil {
+			w.wake <- nil
+		}
 	}
 }
 
@@ -252,33 +219,7 @@ func (p *workers) resume(t *Task) {
 		p.run(t)
 		return
 	}
-	p.mu.Lock()
-	refused := p.refusing.Load() // under the lock that shedAll takes as well
-	if !refused {
-		p.continuations.push(t)
-	}
-	p.mu.Unlock()
-	if refused {
-		p.shedContinuation(t, strategies.ReasonDraining)
-		return
-	}
-	p.wake()
-	p.limit.waits()
-}
-
-// shedContinuation sheds a continuation. Events do not hear of it: its task was
-// counted when it started.
-func (p *workers) shedContinuation(t *Task, reason strategies.Reason) {
-	t.Shed = reason
-	p.completed(t)
-}
-
-// shedAll sheds all that waits.
-func (p *workers) shedAll(reason strategies.Reason) {
-	p.shedWaiting(reason)
-	for t := p.continuations.pop(); t != nil; t = p.continuations.pop() {
-		p.shedContinuation(t, reason)
-	}
+	p.setAside(t, &p.continuations)
 }
 
 // allow says how many turns of writes may run at once.
@@ -287,21 +228,6 @@ func (p *workers) allow(_, n int) {
 		n-- // so that one worker is left for reads, whatever becomes of the writes
 	}
 	p.maxWriting.Store(int64(n))
-}
-
-// allowed has parked workers look, for work or whether they are too many. Those that are at work will when their
-// turn ends, and those that are about to park once they have.
-func (p *workers) allowed(from, to int) {
-	if to > from {
-		p.wake() // who is woken passes the word on
-		return
-	}
-	for range from - to {
-		if !p.tooMany() {
-			return
-		}
-		p.wakeOne()
-	}
 }
 
 // hire starts another worker if there may be one more, and reports whether it did.
