@@ -278,23 +278,21 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 func (d *disk) syncDir() error { return syncDir(d.FS, d.dir) }
 
 func (d *disk) wrap(name string, open func() (vfs.File, error)) (vfs.File, error) {
-	var f vfs.File
-	h := d.harmOf(name)
+	file := diskFile{disk: d, name: name, harm: d.harmOf(name)}
+	opening := file.harm
 	if d.isTable(name) {
-		h = creates
+		opening = creates
 	}
-	err := d.change(name, h, func() (err error) {
-		f, err = open()
+	err := d.change(name, opening, func() (err error) {
+		file.File, err = open()
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if f == nil { // fenced
+	case file.File == nil: // fenced
 		return &logFile{disk: d, name: d.PathBase(name)}, nil
-	}
-	file := diskFile{File: f, disk: d, name: name}
-	if d.isManifest(name) {
+	case d.isManifest(name):
 		return &manifestFile{diskFile: file}, nil
 	}
 	return &file, nil
@@ -366,12 +364,13 @@ type diskFile struct {
 	vfs.File
 	disk *disk
 	name string
+	harm harm // of what is done to it
 	// entered says that it is in the folder for good.
 	entered bool
 }
 
 func (f *diskFile) Write(p []byte) (n int, err error) {
-	err = f.disk.change(f.name, f.disk.harmOf(f.name), func() error {
+	err = f.disk.change(f.name, f.harm, func() error {
 		m, err := f.File.Write(p[n:])
 		n += m
 		return err
@@ -387,7 +386,7 @@ func (f *diskFile) Sync() error { return f.sync(f.File.Sync) }
 func (f *diskFile) SyncData() error { return f.sync(f.File.SyncData) }
 
 func (f *diskFile) sync(do func() error) error {
-	return f.disk.sync(f.name, f.disk.harmOf(f.name), func() error {
+	return f.disk.sync(f.name, f.harm, func() error {
 		if err := do(); err != nil || f.entered || !f.disk.inDir(f.name) {
 			return err
 		}
@@ -397,7 +396,7 @@ func (f *diskFile) sync(do func() error) error {
 }
 
 func (f *diskFile) SyncTo(length int64) (full bool, err error) {
-	err = f.disk.sync(f.name, f.disk.harmOf(f.name), func() (err error) {
+	err = f.disk.sync(f.name, f.harm, func() (err error) {
 		full, err = f.File.SyncTo(length)
 		return err
 	})
