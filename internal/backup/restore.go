@@ -177,7 +177,9 @@ func install(ctx context.Context, inv *inventory, from, to string) (err error) {
 	if err := inv.write(to, unfinished); err != nil {
 		return errors.Join(err, removeAll(marker+".tmp", marker))
 	}
-	err = inv.copy(ctx, from, to)
+	for i := 0; i < len(inv.Files) && err == nil; i++ {
+		err = inv.Files[i].copy(ctx, from, to)
+	}
 	if err == nil {
 		err = durable.SyncDir(to)
 	}
@@ -206,16 +208,7 @@ func makeDir(dir string) (made bool, err error) {
 	return true, durable.SyncDir(filepath.Dir(dir))
 }
 
-// copy copies the files and makes their contents durable.
-func (i *inventory) copy(ctx context.Context, from, to string) error {
-	for _, f := range i.Files {
-		if err := f.copy(ctx, from, to); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// copy copies the file and makes its content durable.
 func (f *file) copy(ctx context.Context, from, to string) error {
 	src, err := os.Open(filepath.Join(from, f.Name))
 	if err != nil {

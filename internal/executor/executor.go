@@ -164,10 +164,8 @@ func (e *Executor) Run(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 		for _, t := range tasks {
 			e.ask(t, t.Payload.(*Op), done)
 		}
-	case op.Kind == Get:
-		e.get(t, op, done)
-	case op.Kind == Batch && !t.Write:
-		e.view(t, op, done)
+	case op.Kind == Get, op.Kind == Batch && !t.Write:
+		e.read(t, op, done)
 	default:
 		e.write(tasks, done)
 	}
@@ -189,30 +187,33 @@ func (e *Executor) operated(operation string, start int64) {
 	e.events.Operated(operation, time.Duration(e.now()-start))
 }
 
-func (e *Executor) get(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
+// read runs a Get, or a Batch that only reads, until what it has read may be told.
+func (e *Executor) read(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	start := e.began(t)
 	head := len(op.Buf)
-	slot := e.inFlight.slot(op.Key)
-	for {
+	v := again
+	for v == again {
 		generation := e.inFlight.generation.Load()
 		op.Buf = op.Buf[:head]
-		e.storeGet(op)
-		if op.Err != nil && !errors.Is(op.Err, store.ErrNotFound) {
-			break
+		if op.Kind == Get {
+			e.storeGet(op)
+		} else {
+			e.storeView(op)
 		}
-		switch e.inFlight.judgeGet(op, slot, generation, e.store, deferred{task: t, done: done}) {
-		case wait:
-			e.operated("get", start)
-			return
-		case again:
-			continue
-		case fail:
-			op.Buf, op.Err = op.Buf[:head], inDoubt(store.ErrUnknownOutcome)
-		case answer:
+		if v = answer; op.Err == nil || errors.Is(op.Err, store.ErrNotFound) {
+			v = e.inFlight.judge(op, generation, e.store, deferred{task: t, done: done})
 		}
-		break
 	}
 	e.operated("get", start)
+	if v == wait {
+		return // it is inFlight's
+	}
+	if v == fail {
+		op.Err = inDoubt(store.ErrUnknownOutcome)
+	}
+	if op.Err != nil {
+		op.Buf = op.Buf[:head]
+	}
 	done(t)
 }
 
@@ -467,9 +468,12 @@ func (e *Executor) storeGet(op *Op) {
 	op.Buf, op.Meta, op.Err = e.store.Get(op.Buf, op.Key)
 }
 
-func (e *Executor) storeView(read func(store.View) error) (err error) {
-	defer e.rescue(&err)
-	return e.store.View(read)
+func (e *Executor) storeView(op *Op) {
+	defer e.rescue(&op.Err)
+	op.Err = e.store.View(func(v store.View) error {
+		p := present{view: v}
+		return p.take(op)
+	})
 }
 
 func (e *Executor) storeTransact(b *batch) (c store.Commit, err error) {

@@ -172,9 +172,11 @@ const (
 	fail
 )
 
-// judgeGet is R1 and R2, for a Get that has read since generation was loaded.
-func (t *inFlight) judgeGet(op *Op, slot *atomic.Int32, generation uint64, s store.Store, d deferred) verdict {
-	if slot.Load() == 0 && t.generation.Load() == generation {
+// judge is R1 and R2, for a Get, or a Batch of reads, that has read since generation was
+// loaded.
+func (t *inFlight) judge(op *Op, generation uint64, s store.Store, d deferred) verdict {
+	slot, marked := t.look(op)
+	if !marked && t.generation.Load() == generation {
 		return answer
 	}
 	t.mu.Lock()
@@ -189,22 +191,15 @@ func (t *inFlight) judgeGet(op *Op, slot *atomic.Int32, generation uint64, s sto
 	return t.attachLocked(op, slot, d)
 }
 
-// judgeSteps is judgeGet for a Batch.
-func (t *inFlight) judgeSteps(op *Op, generation uint64, s store.Store, d deferred) verdict {
-	op.Steps.mark(t)
-	if len(op.Steps.marked) == 0 && t.generation.Load() == generation {
-		return answer
+// look returns whether a key that op looks at is being written, and the slot of that key. A
+// Batch has several: it marks its Steps, and the slot is nil.
+func (t *inFlight) look(op *Op) (slot *atomic.Int32, marked bool) {
+	if op.Kind == Batch {
+		op.Steps.mark(t)
+		return nil, len(op.Steps.marked) > 0
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.forgetLocked(s)
-	if t.generation.Load() != generation {
-		return again
-	}
-	if t.doubtfulLocked(op) {
-		return fail
-	}
-	return t.attachLocked(op, nil, d)
+	slot = t.slot(op.Key)
+	return slot, slot.Load() != 0
 }
 
 // doubtfulLocked reports whether a key of op is in doubt, whose Steps are marked if it
@@ -237,9 +232,7 @@ func (t *inFlight) doubts(b *batch, s store.Store) {
 		if !op.looks() {
 			continue
 		}
-		if op.Kind == Batch {
-			op.Steps.mark(t)
-		}
+		t.look(op)
 		if t.doubtfulLocked(op) {
 			op.readOnly, op.Err = true, inDoubt(store.ErrUnknownOutcome)
 		}
@@ -274,12 +267,7 @@ func (t *inFlight) dismiss(b *batch, s store.Store) (ready []*dispatch.Task) {
 	b.tasks, b.keys, b.slots = tasks, keys, slots
 	for _, task := range readers {
 		op := task.Payload.(*Op)
-		var slot *atomic.Int32
-		if op.Kind == Batch {
-			op.Steps.mark(t)
-		} else {
-			slot = t.slot(op.Key)
-		}
+		slot, _ := t.look(op)
 		switch {
 		case t.doubtfulLocked(op):
 			op.Err = inDoubt(store.ErrUnknownOutcome)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
 // ErrTooLarge is the error of a Batch whose results are longer than they may be. It has
@@ -123,39 +122,6 @@ func (o *Op) writes() (n int) {
 		}
 	}
 	return n
-}
-
-// view runs a Batch that only reads.
-func (e *Executor) view(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
-	start := e.began(t)
-	head := len(op.Buf)
-	for {
-		generation := e.inFlight.generation.Load()
-		op.Buf = op.Buf[:head]
-		op.Err = e.storeView(func(v store.View) error {
-			p := present{view: v}
-			return p.take(op)
-		})
-		if op.Err != nil {
-			break
-		}
-		switch e.inFlight.judgeSteps(op, generation, e.store, deferred{task: t, done: done}) {
-		case wait:
-			e.operated("get", start)
-			return
-		case again:
-			continue
-		case fail:
-			op.Err = inDoubt(store.ErrUnknownOutcome)
-		case answer:
-		}
-		break
-	}
-	if op.Err != nil {
-		op.Buf = op.Buf[:head]
-	}
-	e.operated("get", start)
-	done(t)
 }
 
 // looks returns what the tasks of b look at.

@@ -152,13 +152,25 @@ func (c *Cache) Ticket(key []byte) Ticket {
 // Holds reports whether what the store has said since the ticket was taken still holds.
 // It may say no though it does.
 func (c *Cache) Holds(t Ticket) bool {
+	s := c.lockIf(t)
+	if s != nil {
+		s.mu.Unlock()
+	}
+	return s != nil
+}
+
+// lockIf returns the shard of a ticket, locked, if the ticket holds, and nil otherwise.
+func (c *Cache) lockIf(t Ticket) *shard {
 	if !t.valid {
-		return false
+		return nil
 	}
 	s := &c.shards[t.hash>>c.shift]
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ticketLocked(t.hash) == t
+	if s.ticketLocked(t.hash) == t {
+		return s
+	}
+	s.mu.Unlock()
+	return nil
 }
 
 // Get appends the value of key to dst, and reports whether there is one. The ticket is
@@ -199,32 +211,25 @@ func (c *Cache) Get(dst, key []byte) ([]byte, Meta, Ticket, bool) {
 
 // Keeps reports whether a value of that length may be kept.
 func (c *Cache) Keeps(key []byte, length int) bool {
-	return length <= MaxValue && len(key) <= maxKey && recordSize(len(key), length) <= c.largest
+	return length <= MaxValue && len(key) <= maxKey && recordSize(len(key), length, 1) <= c.largest
 }
 
 // Fill keeps a value that the store has said since the ticket was taken. It may be
 // kept until then, and does nothing if it must not be.
 func (c *Cache) Fill(t Ticket, key, value []byte, m Meta) {
-	if !t.valid || !c.Keeps(key, len(value)) {
+	if !c.Keeps(key, len(value)) {
 		return
 	}
-	s := &c.shards[t.hash>>c.shift]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ticketLocked(t.hash) == t {
+	if s := c.lockIf(t); s != nil {
+		defer s.mu.Unlock()
 		s.fillLocked(t.hash, key, value, m)
 	}
 }
 
 // SetTag adds its tag to a value that Get has found without one.
 func (c *Cache) SetTag(t Ticket, key []byte, tag etag.Tag) {
-	if !t.valid {
-		return
-	}
-	s := &c.shards[t.hash>>c.shift]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ticketLocked(t.hash) == t {
+	if s := c.lockIf(t); s != nil {
+		defer s.mu.Unlock()
 		if r := s.findLocked(t.hash, key); r != nil && r.filled() {
 			m := r.meta()
 			m.Tag = tag

@@ -12,24 +12,30 @@ import (
 //	       6        flags
 //	       7        how often it was read lately, up to maxFreq
 //	       8 to 12  the length of the value
-//	      12 to 20  when the value is gone
-//	      20 to 36  the tag of the value
-//	      36        the key, and behind it the value
+//	      12 to 28  the tag of the value
+//	      28        the key, behind it the value, and behind that when it is gone, if ever
 //
 // A filler has the first 8 alone.
 type record []byte
 
 const (
-	recordHead = 36
-	maxKey     = math.MaxUint16
+	recordHead  = 28
+	expiryBytes = 8
+	maxKey      = math.MaxUint16
 
-	// live: the index refers to the record. full: it has a value.
-	live, full = 1, 2
-	maxFreq    = 3
+	// live: the index refers to the record. full: it has a value. ends: that expires.
+	live, full, ends = 1, 2, 4
+	maxFreq          = 3
 )
 
-// recordSize returns how many bytes a record takes.
-func recordSize(key, value int) int { return (recordHead + key + value + 7) &^ 7 }
+// recordSize returns how many bytes a record takes of a value that is gone then.
+func recordSize(key, value int, expires int64) int {
+	n := recordHead + key + value
+	if expires != 0 {
+		n += expiryBytes
+	}
+	return (n + 7) &^ 7
+}
 
 func (r record) room() int { return int(binary.LittleEndian.Uint32(r)) }
 
@@ -75,13 +81,23 @@ func (r record) setValue(value []byte) {
 	copy(r[recordHead+r.keyLength():], value)
 }
 
+func (r record) expiry() []byte {
+	return r[recordHead+r.keyLength()+len(r.value()):][:expiryBytes]
+}
+
 func (r record) meta() (m Meta) {
-	m.Expires = int64(binary.LittleEndian.Uint64(r[12:]))
-	copy(m.Tag[:], r[20:])
+	copy(m.Tag[:], r[12:])
+	if r[6]&ends != 0 {
+		m.Expires = int64(binary.LittleEndian.Uint64(r.expiry()))
+	}
 	return m
 }
 
+// setMeta is for a record with its value.
 func (r record) setMeta(m Meta) {
-	binary.LittleEndian.PutUint64(r[12:], uint64(m.Expires))
-	copy(r[20:], m.Tag[:])
+	copy(r[12:recordHead], m.Tag[:])
+	if r[6] &^= ends; m.Expires != 0 {
+		r[6] |= ends
+		binary.LittleEndian.PutUint64(r.expiry(), uint64(m.Expires))
+	}
 }

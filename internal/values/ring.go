@@ -32,26 +32,27 @@ func (r *ring) push(memory []byte, size int) int {
 	if size > r.size || !r.fits(size) {
 		return -1
 	}
-	if gap := r.gap(size); gap > 0 {
-		record(memory[r.start+r.tail%r.size:]).setRoom(gap) // which is dead
-		r.tail += gap
-	}
-	at := r.start + r.tail%r.size
+	at := r.take(memory, size)
 	record(memory[at:]).setRoom(size)
-	r.tail += size
 	return at
 }
 
 // repush adds a record that was popped last, and which fits. It may come to lie across
 // where it was; the filler does not, as there is none unless there was room for it.
 func (r *ring) repush(memory []byte, popped record) int {
-	if gap := r.gap(len(popped)); gap > 0 {
-		record(memory[r.start+r.tail%r.size:]).setRoom(gap)
+	at := r.take(memory, len(popped))
+	copy(memory[at:], popped)
+	return at
+}
+
+// take returns the offset of the next size bytes in one piece, behind a filler if need be.
+func (r *ring) take(memory []byte, size int) int {
+	if gap := r.gap(size); gap > 0 {
+		record(memory[r.start+r.tail%r.size:]).setRoom(gap) // which is dead
 		r.tail += gap
 	}
 	at := r.start + r.tail%r.size
-	copy(memory[at:], popped)
-	r.tail += len(popped)
+	r.tail += size
 	return at
 }
 

@@ -18,8 +18,8 @@ const (
 
 	// An index has up to a slot of 8 bytes, and half a ghost of 4 bytes, for so many bytes of
 	// the shard: enough for records of 100 bytes and a key, and full before the memory is
-	// if they are smaller. It begins with firstIndex slots and doubles, so that the memory
-	// of a cache that is not full is not touched here and there.
+	// if they are smaller. It begins with firstIndex slots and grows by a quarter, so that
+	// the memory of a cache that is not full is not touched here and there.
 	indexEvery = 112
 	firstIndex = 256
 	// Of an index's slots at most so many sixteenths are used, so that those who look
@@ -157,13 +157,14 @@ func (s *shard) fillLocked(hash uint64, key, value []byte, m Meta) {
 	}
 	to := &s.small
 	freq := byte(0)
+	size := recordSize(len(key), len(value), m.Expires)
 	if at := s.lookLocked(hash, key); at >= 0 {
 		e := s.index[at]
 		r := s.at(e)
 		if r.filled() {
 			return // somebody else has read the same
 		}
-		if r.room() >= recordSize(len(key), len(value)) {
+		if r.room() >= size {
 			r.setValue(value)
 			r.setMeta(m)
 			r.touch()
@@ -178,7 +179,7 @@ func (s *shard) fillLocked(hash uint64, key, value []byte, m Meta) {
 	} else if s.wasGhostLocked(hash) {
 		to = &s.main
 	}
-	at := s.addLocked(to, hash, recordSize(len(key), len(value)))
+	at := s.addLocked(to, hash, size)
 	if at < 0 {
 		return
 	}
@@ -238,12 +239,12 @@ func (s *shard) placeFreeLocked(e uint64) {
 	s.index[at] = e
 }
 
-// growLocked doubles the index, as far as there is memory for it. Both the old and the new
+// growLocked makes the index larger by a quarter, as far as there is memory for it. Both the old and the new
 // are in the order of the hashes, so it goes over each from front to back.
 func (s *shard) growLocked() {
 	old := slices.Clone(s.index)
 	clear(s.index)
-	s.index = s.index[:min(2*len(s.index), cap(s.index))]
+	s.index = s.index[:min(len(s.index)/4*5, cap(s.index))]
 	for _, e := range old {
 		if e != 0 {
 			s.placeFreeLocked(e)

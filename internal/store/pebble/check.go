@@ -11,13 +11,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/wal"
 
 	"github.com/spillway-go/spillway/internal/store/pebble/format"
 )
@@ -105,7 +104,7 @@ func newChecker(dir string) (*checker, error) {
 	o.setDefaults()
 	c.options = o.pebbleOptions()
 	c.options.ReadOnly = true
-	c.options.FS = readOnly{vfs.Default, c.damaged}
+	c.options.FS = readOnly{vfs.Default, c}
 	c.options.Logger = quiet{}
 	c.options.Cache = pebble.NewCache(o.CacheBytes)
 	c.options.EnsureDefaults()
@@ -122,7 +121,8 @@ type checker struct {
 	dir      string
 	names    []string // of the files in dir
 	options  *pebble.Options
-	manifest string // the name of the manifest in force, "" if there is none
+	manifest string                 // the name of the manifest in force, "" if there is none
+	reading  atomic.Pointer[string] // the file but a table that Pebble has opened last
 	report   Report
 	prefix   format.Prefix // of the heads of values
 	now      int64         // at which some have expired, in milliseconds since 1970
@@ -274,68 +274,17 @@ func (c *checker) blame(err error) {
 			c.damaged(file, errors.New(m[2]))
 		}
 	}
+	reading := c.reading.Load()
 	switch {
-	case found || c.blameOptions():
-	case strings.Contains(err.Error(), "replaying WAL") && c.blameLogs():
+	case found:
 	case !slices.ContainsFunc(c.names, func(name string) bool {
 		return strings.HasPrefix(name, format.VersionMarker) && name != format.ValuesName
 	}):
 		c.damaged(format.VersionMarker+"*", errors.New("it is missing, which says in which format the store is"))
+	case reading != nil:
+		c.damaged(*reading, err)
 	default:
 		c.damaged(c.manifest, err)
-	}
-}
-
-// blameOptions notes what is wrong with the options that the store was last
-// opened with, and reports whether anything is.
-func (c *checker) blameOptions() bool {
-	last := ""
-	for _, name := range c.names {
-		if strings.HasPrefix(name, "OPTIONS-") && len(name) >= len(last) {
-			last = name
-		}
-	}
-	b, err := os.ReadFile(filepath.Join(c.dir, last))
-	if last == "" || err != nil {
-		return false
-	}
-	if err = c.options.CheckCompatibility(c.dir, string(b)); err != nil {
-		c.damaged(last, err)
-	}
-	return err != nil
-}
-
-// blameLogs notes the logs that cannot be read, and reports whether there are
-// any. Only the last one may end in the midst of something.
-func (c *checker) blameLogs() (found bool) {
-	logs, err := wal.Scan(wal.Dir{FS: c.options.FS, Dirname: c.dir})
-	if err != nil {
-		return false
-	}
-	for i, l := range logs {
-		if err := readLog(l); err != nil && (i < len(logs)-1 || !errors.Is(err, record.ErrUnexpectedEOF)) {
-			found = true
-			c.damaged(fmt.Sprintf("%s.log", l.Num), err)
-		}
-	}
-	return found
-}
-
-func readLog(l wal.LogicalLog) error {
-	r := l.OpenForRead()
-	defer func() { _ = r.Close() }()
-	for {
-		batch, offset, err := r.NextRecord()
-		if err == nil {
-			_, err = io.Copy(io.Discard, batch)
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			return nil
-		default:
-			return fmt.Errorf("it cannot be read beyond byte %d: %w", offset.Physical, err)
-		}
 	}
 }
 
@@ -452,7 +401,7 @@ func (c *checker) count(ctx context.Context, db *pebble.DB) error {
 // are examined as a start examines them.
 type readOnly struct {
 	vfs.FS
-	damaged func(file string, err error)
+	checker *checker
 }
 
 func (r readOnly) List(dir string) ([]string, error) {
@@ -466,8 +415,11 @@ func (r readOnly) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		return nil, err
 	}
 	base := r.PathBase(name)
+	if filepath.Ext(base) != ".sst" {
+		r.checker.reading.Store(&base)
+	}
 	if err := format.Examine(f, base); err != nil {
-		r.damaged(base, ofFile(base, err))
+		r.checker.damaged(base, ofFile(base, err))
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

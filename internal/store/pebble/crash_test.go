@@ -187,7 +187,7 @@ func syncAll(s *Store, mu *sync.Mutex, all []register) {
 		done[i] = all[i].done
 	}
 	mu.Unlock()
-	s.syncLog()
+	_ = s.Sync()
 	mu.Lock()
 	defer mu.Unlock()
 	for i := range all {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -73,15 +72,15 @@ type disk struct {
 	understood sync.Map // from names of tables to *atomic.Bool; see tableFile
 
 	// fencing is closed by fence, ending by end.
-	fencing, ending    chan struct{}
-	fenceOnce, endOnce sync.Once
+	fencing, ending chan struct{}
+	endOnce         sync.Once
 
 	mu struct {
 		sync.Mutex // which nobody holds while the file system works
 		fenced     bool
 		aborted    bool
 		changes    int           // under way, but for those that do no harm: see settled
-		creating   []string      // tables
+		creating   []string      // names of tables
 		quiet      chan struct{} // closed when there are none; nil if nobody waits for that
 	}
 	// taken are the names of tables that predecessors may still create.
@@ -122,132 +121,6 @@ func (d *disk) logLost() error {
 func (d *disk) loseLog(err error) {
 	d.lost.CompareAndSwap(nil, &err)
 	d.hooks.failed(err)
-}
-
-// fence cuts the instance off from the folder. What is under way goes on: see settled.
-func (d *disk) fence() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.mu.fenced = true
-	err := errFenced
-	d.lost.CompareAndSwap(nil, &err)
-	d.fenceOnce.Do(func() { close(d.fencing) })
-}
-
-// settled waits, once the disk is fenced, until no change is under way that could spoil
-// the folder for a successor, or until stop is closed. Some cannot, and may hang for as
-// long as they like, since a successor gives none of the numbers that it finds in the
-// folder to another file:
-//
-//   - a write to a table, or its sync: whoever made it is cut off, and no manifest
-//     will name it;
-//   - the removal of a file: Pebble removes what is obsolete to the manifest on the disk;
-//   - the creation of a table, whose number is taken as well: see List.
-func (d *disk) settled(stop <-chan struct{}) error {
-	d.mu.Lock()
-	if d.mu.changes == 0 {
-		d.mu.Unlock()
-		return nil
-	}
-	if d.mu.quiet == nil {
-		d.mu.quiet = make(chan struct{})
-	}
-	quiet, n := d.mu.quiet, d.mu.changes
-	d.mu.Unlock()
-	select {
-	case <-quiet:
-		return nil
-	case <-stop:
-		return fmt.Errorf("%d changes of the folder are still under way", n)
-	}
-}
-
-// harm tells what becomes of the folder if a change takes effect after a successor has it.
-type harm uint8
-
-const (
-	harmful harm = iota
-	harmless
-	creates // a table
-)
-
-// enter begins a change of that kind. It returns false if the disk is fenced.
-func (d *disk) enter(name string, h harm) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.mu.fenced:
-		return false
-	case h == harmful:
-		d.mu.changes++
-	case h == creates:
-		d.mu.creating = append(d.mu.creating, name)
-	}
-	return true
-}
-
-func (d *disk) leave(name string, h harm) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch h {
-	case harmless:
-	case creates:
-		if i := slices.Index(d.mu.creating, name); i >= 0 {
-			d.mu.creating = slices.Delete(d.mu.creating, i, i+1)
-		}
-	case harmful:
-		if d.mu.changes--; d.mu.changes == 0 && d.mu.quiet != nil {
-			close(d.mu.quiet)
-			d.mu.quiet = nil
-		}
-	}
-}
-
-// unfinished returns the names of the tables that may be created yet.
-func (d *disk) unfinished() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	names := slices.Clone(d.taken)
-	for _, name := range d.mu.creating {
-		names = append(names, d.PathBase(name))
-	}
-	return names
-}
-
-func (d *disk) isFenced() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.mu.fenced
-}
-
-// refusesTables reports whether no table is made any more: the disk is fenced, and others
-// still read from the instance.
-func (d *disk) refusesTables() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.mu.fenced && !d.mu.aborted
-}
-
-// abort fences and ends an instance that has not been used yet. Nobody will read
-// its tables, so it may even believe that it has written some.
-func (d *disk) abort() {
-	d.mu.Lock()
-	d.mu.aborted = true
-	d.mu.Unlock()
-	d.fence()
-	d.end()
-}
-
-// end lets a fenced instance be closed: flushes and compactions, which wait for
-// it, fail.
-func (d *disk) end() { d.endOnce.Do(func() { close(d.ending) }) }
-
-// harmOf is what a change of a file does that is there.
-func (d *disk) harmOf(name string) harm {
-	if d.isTable(name) || !d.inDir(name) && name != d.dir {
-		return harmless
-	}
-	return harmful
 }
 
 func (d *disk) inDir(name string) bool { return d.PathDir(name) == d.dir }
@@ -320,40 +193,6 @@ func (d *disk) giveUp(err error) {
 	<-d.fencing
 }
 
-// log runs f, which opens a log for writing. It returns a file that discards
-// everything if the log is lost, or is lost by this.
-func (d *disk) log(name string, f func() (vfs.File, error)) (vfs.File, error) {
-	file := &logFile{disk: d, name: d.PathBase(name), fsynced: d.hooks.fsynced}
-	file.try(func() (err error) {
-		opened, err := f()
-		var info vfs.FileInfo
-		if err == nil {
-			file.File = opened
-			info, err = opened.Stat()
-		}
-		if err == nil {
-			file.end = info.Size()
-			err = d.name(name, info)
-		}
-		if err != nil {
-			d.files.removed(d.PathBase(name))
-			_ = d.FS.Remove(name) // whatever there may be of it
-		}
-		return err
-	})
-	return file, nil
-}
-
-// name enters a log into the folder for good, and into the note of those that there
-// are. Nothing is in it yet, so that a crash may leave it without its name.
-func (d *disk) name(name string, log vfs.FileInfo) error {
-	logs := d.files.begun(d.PathBase(name), log)
-	if err := d.syncDir(); err != nil {
-		return err
-	}
-	return noteLogs(d.FS, d.PathJoin(d.dir, format.LogsName), logs)
-}
-
 // Open opens a file for reading. What Pebble reads at its start it may misread:
 // see format.Examine.
 func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -407,7 +246,7 @@ func (d *disk) blame(err error) error {
 
 func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if d.isLog(name) {
-		return d.log(name, func() (vfs.File, error) { return d.FS.Create(name, c) })
+		return d.createLog(name, c), nil
 	}
 	if d.isTable(name) {
 		if err := d.pace(); err != nil {
@@ -436,45 +275,24 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f, err
 }
 
-func (d *disk) syncDir() error {
-	dir, err := d.FS.OpenDir(d.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-// ReuseForWrite leaves nothing of the old file. Pebble would do that to logs, but
-// see cleaner.
-func (d *disk) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := d.Remove(oldname); err != nil {
-		return nil, err
-	}
-	return d.Create(newname, c)
-}
-
-func (d *disk) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	return d.wrap(name, func() (vfs.File, error) { return d.FS.OpenReadWrite(name, c, opts...) })
-}
+func (d *disk) syncDir() error { return syncDir(d.FS, d.dir) }
 
 func (d *disk) wrap(name string, open func() (vfs.File, error)) (vfs.File, error) {
-	var f vfs.File
-	h := d.harmOf(name)
+	file := diskFile{disk: d, name: name, harm: d.harmOf(name)}
+	opening := file.harm
 	if d.isTable(name) {
-		h = creates
+		opening = creates
 	}
-	err := d.change(name, h, func() (err error) {
-		f, err = open()
+	err := d.change(name, opening, func() (err error) {
+		file.File, err = open()
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if f == nil { // fenced
+	case file.File == nil: // fenced
 		return &logFile{disk: d, name: d.PathBase(name)}, nil
-	}
-	file := diskFile{File: f, disk: d, name: name}
-	if d.isManifest(name) {
+	case d.isManifest(name):
 		return &manifestFile{diskFile: file}, nil
 	}
 	return &file, nil
@@ -510,10 +328,6 @@ func (entries) Sync() error                { return nil }
 func (entries) SyncData() error            { return nil }
 func (entries) SyncTo(int64) (bool, error) { return true, nil }
 
-func (d *disk) Link(oldname, newname string) error {
-	return d.change(newname, d.harmOf(newname), func() error { return d.FS.Link(oldname, newname) })
-}
-
 func (d *disk) Remove(name string) error {
 	return d.change(name, harmless, func() error {
 		// Not before it is known that the disk is not fenced: a fenced instance
@@ -527,10 +341,6 @@ func (d *disk) Remove(name string) error {
 		d.files.removed(d.PathBase(name))
 		return d.FS.Remove(name)
 	})
-}
-
-func (d *disk) RemoveAll(name string) error {
-	return d.change(name, d.harmOf(name), func() error { return d.FS.RemoveAll(name) })
 }
 
 func (d *disk) Rename(oldname, newname string) error {
@@ -554,12 +364,13 @@ type diskFile struct {
 	vfs.File
 	disk *disk
 	name string
+	harm harm // of what is done to it
 	// entered says that it is in the folder for good.
 	entered bool
 }
 
 func (f *diskFile) Write(p []byte) (n int, err error) {
-	err = f.disk.change(f.name, f.disk.harmOf(f.name), func() error {
+	err = f.disk.change(f.name, f.harm, func() error {
 		m, err := f.File.Write(p[n:])
 		n += m
 		return err
@@ -570,20 +381,12 @@ func (f *diskFile) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
-	err := f.disk.change(f.name, f.disk.harmOf(f.name), func() error {
-		_, err := f.File.WriteAt(p, off)
-		return err
-	})
-	return len(p), err
-}
-
 func (f *diskFile) Sync() error { return f.sync(f.File.Sync) }
 
 func (f *diskFile) SyncData() error { return f.sync(f.File.SyncData) }
 
 func (f *diskFile) sync(do func() error) error {
-	return f.disk.sync(f.name, f.disk.harmOf(f.name), func() error {
+	return f.disk.sync(f.name, f.harm, func() error {
 		if err := do(); err != nil || f.entered || !f.disk.inDir(f.name) {
 			return err
 		}
@@ -593,160 +396,9 @@ func (f *diskFile) sync(do func() error) error {
 }
 
 func (f *diskFile) SyncTo(length int64) (full bool, err error) {
-	err = f.disk.sync(f.name, f.disk.harmOf(f.name), func() (err error) {
+	err = f.disk.sync(f.name, f.harm, func() (err error) {
 		full, err = f.File.SyncTo(length)
 		return err
 	})
 	return full, err
 }
-
-// logFile is a log. Its methods never fail: see disk. File is nil if the log was
-// already lost when it was created. So is that of any file which a fenced instance
-// creates, and whose log is lost as well.
-type logFile struct {
-	vfs.File
-	disk    *disk
-	name    string
-	fsynced func(time.Duration) // may be nil
-
-	// What follows belongs to the goroutine that writes the log.
-	written, end int64 // where the next Write goes, and the size of the file
-	synced       int64 // how much of it is on the disk for certain
-}
-
-// try runs f unless the log is lost. If f fails, it is.
-func (f *logFile) try(do func() error) {
-	err := f.disk.changeOnce(f.name, harmful, func() error {
-		if f.disk.logLost() != nil {
-			return nil //nolint:nilerr // it is known already
-		}
-		return do()
-	})
-	if err != nil {
-		f.disk.loseLog(err)
-	}
-}
-
-func (f *logFile) Write(p []byte) (int, error) {
-	f.try(func() error {
-		n, err := f.File.Write(p)
-		f.written += int64(n)
-		f.end = max(f.end, f.written)
-		if err == nil && f.synced > 0 && f.written == f.end && f.written-f.synced <= littleAtATime {
-			f.extend()
-		}
-		return err
-	})
-	return len(p), nil
-}
-
-var zeros [1 << 20]byte
-
-// littleAtATime is what may be written between two syncs for zeros to be worth
-// their while: of more than that, the data itself is what takes long.
-const littleAtATime = 64 << 10
-
-// extend writes zeros behind the end of the log. To sync what is then written
-// over them is to sync data alone, and takes half as long: the file does not
-// grow, and the file system has nothing to note in its journal.
-//
-// To whoever reads the log after a crash, zeros are its end, and only the last log may
-// end so. One before it does not: it was closed, with its mark ahead of the zeros, or
-// the start that found it is done with it, having flushed what was in it, if
-// anything, before it began another. There are no zeros before the first sync, as
-// nothing tells by then how much is written between two.
-func (f *logFile) extend() {
-	const page = 4 << 10
-	n := f.disk.logAhead - f.end%page
-	if n <= 0 {
-		return
-	}
-	// What a failure could tell, the next Write will. It is not tried again.
-	f.end += n
-	if _, err := f.File.WriteAt(zeros[:n], f.end-n); err != nil {
-		f.end = math.MaxInt64
-	}
-}
-
-func (f *logFile) sync(do func() error) error {
-	f.try(func() error {
-		start := time.Now()
-		err := do()
-		if f.fsynced != nil && !f.disk.opening.Load() {
-			f.fsynced(time.Since(start))
-		}
-		if err == nil {
-			f.synced = f.written
-		}
-		return err
-	})
-	return nil
-}
-
-func (f *logFile) Sync() error {
-	return f.sync(func() error { return f.File.Sync() })
-}
-
-func (f *logFile) SyncData() error {
-	return f.sync(func() error { return f.File.SyncData() })
-}
-
-func (f *logFile) SyncTo(length int64) (full bool, _ error) {
-	f.try(func() (err error) {
-		full, err = f.File.SyncTo(length)
-		return err
-	})
-	return full, nil
-}
-
-func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
-	f.try(func() error {
-		_, err := f.File.WriteAt(p, off)
-		return err
-	})
-	return len(p), nil
-}
-
-func (f *logFile) Preallocate(offset, length int64) error {
-	// It is an optimisation. What it could tell, the next Write will.
-	if f.disk.logLost() == nil {
-		_ = f.File.Preallocate(offset, length)
-	}
-	return nil
-}
-
-func (f *logFile) Close() error {
-	if f.File != nil {
-		f.disk.files.closed(f.name)
-		// All that matters has been synced before, or was lost.
-		_ = f.File.Close()
-	}
-	return nil
-}
-
-func (f *logFile) Stat() (vfs.FileInfo, error) {
-	if f.File == nil {
-		return noFileInfo{name: f.name}, nil
-	}
-	return f.File.Stat()
-}
-
-func (f *logFile) Fd() uintptr {
-	if f.File == nil {
-		return vfs.InvalidFd
-	}
-	return f.File.Fd()
-}
-
-// noFileInfo describes a log that is not on disk.
-type noFileInfo struct {
-	name string
-}
-
-func (i noFileInfo) Name() string         { return i.name }
-func (noFileInfo) Size() int64            { return 0 }
-func (noFileInfo) Mode() os.FileMode      { return 0o644 }
-func (noFileInfo) ModTime() time.Time     { return time.Time{} }
-func (noFileInfo) IsDir() bool            { return false }
-func (noFileInfo) Sys() any               { return nil }
-func (noFileInfo) DeviceID() vfs.DeviceID { return vfs.DeviceID{} }

@@ -207,7 +207,7 @@ func TestOpen_UnreadableFile(t *testing.T) {
 			require.NoError(t, apply(s, put(key, valueOf(key))))
 			keys = append(keys, key)
 		}
-		s.syncLog()
+		_ = s.Sync()
 		killed := killedAtRest(t, mem)
 		require.NoError(t, s.Close())
 		for _, file := range []string{".log", "MANIFEST-", "OPTIONS-", format.MarkName} {

@@ -469,7 +469,7 @@ func TestStore_WhileUnwritable(t *testing.T) {
 				// Nothing is written until the log's buffer is.
 				require.NoError(t, err)
 				require.NoError(t, s.Writable())
-				s.syncLog()
+				_ = s.Sync()
 			}
 			require.ErrorIs(t, <-w.failed, syscall.ENOSPC)
 
@@ -545,7 +545,7 @@ func TestStore_CloseAfterAFailure(t *testing.T) {
 		require.NoError(t, apply(s, put("a", "1")))
 		fs.set(on(syscall.EIO, ".log", write, syncData))
 		_ = apply(s, put("b", "1"))
-		s.syncLog()
+		_ = s.Sync()
 		<-w.failed
 		fs.heal()
 		require.NoError(t, s.Close())

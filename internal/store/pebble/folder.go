@@ -82,7 +82,7 @@ func (s *Store) inspect() (*found, error) {
 	if stale { // there may be another manifest of that name later
 		err = s.opts.FS.Remove(s.path(format.MarkName))
 		if err == nil {
-			err = s.syncDir(s.opts.Dir)
+			err = syncDir(s.opts.FS, s.opts.Dir)
 		}
 	}
 	return f, err
@@ -108,7 +108,7 @@ func (s *Store) readValues() error {
 // writeFile makes a file in a folder, durably, whole or not at all.
 func (s *Store) writeFile(dir, name string, content []byte) error {
 	fs := s.opts.FS
-	unfinished := fs.PathJoin(dir, copyName)
+	unfinished := fs.PathJoin(dir, format.OpenedName+".tmp")
 	f, err := fs.Create(unfinished, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *Store) writeFile(dir, name string, content []byte) error {
 	if err = fs.Rename(unfinished, fs.PathJoin(dir, name)); err != nil {
 		return err
 	}
-	return s.syncDir(dir)
+	return syncDir(fs, dir)
 }
 
 // read reads a file of the folder.
@@ -137,8 +137,8 @@ func (s *Store) read(name string) ([]byte, error) {
 func (s *Store) path(name string) string { return s.opts.FS.PathJoin(s.opts.Dir, name) }
 
 // syncDir makes durable which files there are in a folder.
-func (s *Store) syncDir(dir string) error {
-	f, err := s.opts.FS.OpenDir(dir)
+func syncDir(fs vfs.FS, dir string) error {
+	f, err := fs.OpenDir(dir)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (s *Store) closeNotes(settled bool) {
 	if settled {
 		_ = noteLogs(s.opts.FS, s.path(format.LogsName), nil)
 	}
-	_ = s.syncDir(s.opts.Dir)
+	_ = syncDir(s.opts.FS, s.opts.Dir)
 }
 
 // noteLogs names the logs that there are, durably.

@@ -147,7 +147,7 @@ func TestHang_OneOperation(t *testing.T) {
 		{"a flush notes the length of the manifest", of(format.MarkName, create, write), flush, true, nil, nil, 0},
 		{"a flush removes a log", of(".log", errorfs.OpRemove), flush, true, modes, nil, 0},
 		{"the log is written", of(".log", write), fill, false, nil, nil, 0},
-		{"the log is synced", of(".log", syncData, syncFile), func(s *Store) { _ = apply(s, put("a", "1")); s.syncLog() }, false, nil, nil, 0},
+		{"the log is synced", of(".log", syncData, syncFile), func(s *Store) { _ = apply(s, put("a", "1")); _ = s.Sync() }, false, nil, nil, 0},
 		{"the log is written ahead", of(".log", errorfs.OpFileWriteAt), fill, false, nil, always, 0},
 		{"the log is created", of(".log", create, reuse), fill, false, nil, nil, 0},
 		{"the log is created by a conditional write", of(".log", create, reuse), fillByConditions, false, nil, nil, 0},

@@ -175,19 +175,7 @@ func (p *possessions) expected() manifest {
 // sign leaves the note that this store has opened the folder.
 func (s *Store) sign() error {
 	s.signature = rand.Text() + format.OpenedValues
-	name := s.path(format.OpenedName + ".tmp")
-	f, err := s.opts.FS.Create(name, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write([]byte(s.signature))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := s.opts.FS.Rename(name, s.path(format.OpenedName)); err != nil {
-		return err
-	}
-	return s.syncDir(s.opts.Dir)
+	return s.writeFile(s.opts.Dir, format.OpenedName, []byte(s.signature))
 }
 
 // checkFolder returns an error if the folder at the path, or its lock, is not the one

@@ -139,33 +139,36 @@ func TestStore_FolderChanged(t *testing.T) {
 		// some writes ago.
 		change func(t *testing.T, fs, snapshot *vfs.MemFS)
 		reason string
+		// own says that the folder is the store's all the same: what is in memory is
+		// written there.
+		own bool
 	}{
-		{"it is emptied", func(t *testing.T, fs, _ *vfs.MemFS) { clearFolder(t, fs) }, format.OpenedName},
+		{"it is emptied", func(t *testing.T, fs, _ *vfs.MemFS) { clearFolder(t, fs) }, format.OpenedName, false},
 		{"it is emptied and filled with another store", func(t *testing.T, fs, _ *vfs.MemFS) {
 			other := vfs.NewCrashableMem()
 			require.NoError(t, openOnly(t, Options{Dir: "d", FS: other}).Close())
 			clearFolder(t, fs)
 			fillFolder(t, fs, other)
-		}, "somebody else has opened it"},
+		}, "somebody else has opened it", false},
 		{"it is what it was before", func(t *testing.T, fs, snapshot *vfs.MemFS) {
 			clearFolder(t, fs)
 			fillFolder(t, fs, snapshot)
-		}, "MANIFEST"},
+		}, "MANIFEST", false},
 		{"a backup is put in its place", func(t *testing.T, fs, snapshot *vfs.MemFS) {
 			clearFolder(t, fs)
 			fillFolder(t, fs, snapshot)
 			require.NoError(t, fs.Remove("d/"+format.OpenedName))
-		}, format.OpenedName},
+		}, format.OpenedName, false},
 		{"the manifest is gone", func(t *testing.T, fs, _ *vfs.MemFS) {
 			for _, name := range named(t, fs, format.ManifestPrefix, "") {
 				unlessGone(t, fs.Remove("d/"+name))
 			}
 			removeLogs(t, fs)
-		}, "MANIFEST"},
+		}, "MANIFEST", false},
 		{"a table and the log are gone", func(t *testing.T, fs, _ *vfs.MemFS) {
 			require.NoError(t, fs.Remove("d/"+largest(t, fs)))
 			removeLogs(t, fs)
-		}, ".sst is missing"},
+		}, ".sst is missing", true},
 	} {
 		for _, mode := range modes {
 			t.Run(row.what+"/"+string(mode), func(t *testing.T) {
@@ -194,9 +197,13 @@ func TestStore_FolderChanged(t *testing.T) {
 				row.change(t, fs, snapshot)
 				s.watch()
 				require.ErrorContains(t, s.Writable(), ".log")
+				before := everything(t, fs)
 				s.attempt()
 				s.attempt()
 				requireReadOnly(t, s, keys, row.reason)
+				if !row.own {
+					require.Equal(t, before, everything(t, fs))
+				}
 				for _, part := range []string{"probe", ".tmp"} {
 					require.Empty(t, named(t, fs, "", part))
 				}
@@ -223,6 +230,18 @@ func TestStore_FolderChanged(t *testing.T) {
 			})
 		}
 	}
+}
+
+// everything returns the contents of the files of the folder "d", by their names.
+func everything(t *testing.T, fs vfs.FS) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, name := range named(t, fs, "", "") {
+		if name != datadir.LockName {
+			all[name] = string(content(t, fs, name))
+		}
+	}
+	return all
 }
 
 // clearFolder removes all files of the folder "d".
@@ -389,7 +408,7 @@ func TestStore_PanicLeavesNoReference(t *testing.T) {
 		require.NoError(t, s.cur.Load().db.Close()) // Pebble panics if it is used from here
 		require.Panics(t, func() { _ = apply(s, put("a", "1")) })
 		require.Panics(t, func() { _, _ = s.Range([]byte("a"), nil, false) })
-		require.Panics(t, s.syncLog)
+		require.Panics(t, func() { _ = s.Sync() })
 		require.EqualValues(t, 1, s.cur.Load().refs.Load(), mode)
 		s.cache.Unref()
 		require.NoError(t, s.lock.Close())

@@ -25,10 +25,10 @@ type instance struct {
 	spent bool
 	// expiring says that the folder has a note that there may be values that expire.
 	expiring atomic.Bool
-	// before are the totals of the instances that this one has replaced.
-	before totals
-	refs   atomic.Int64
-	unused chan struct{} // closed with the last reference
+	// compactions counts those of the instances that this one has replaced.
+	compactions uint64
+	refs        atomic.Int64
+	unused      chan struct{} // closed with the last reference
 }
 
 // acquire takes a reference, unless the last one has been released.

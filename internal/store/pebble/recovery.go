@@ -197,8 +197,7 @@ func (s *Store) replace(next *instance) (failures uint64) {
 		s.health.fail(err)
 	}
 	prev := s.cur.Load()
-	next.before = prev.before
-	next.before.add(prev.db.Metrics()) // does not block, as prev is fenced
+	next.compactions = prev.compactions + uint64(prev.db.Metrics().Compact.Count) // does not block, as prev is fenced
 	s.cur.Store(next)
 	// Only now, so that whoever has a ticket of later reads from next.
 	s.values.Clear() // of what the folder may not have
@@ -223,7 +222,7 @@ func (s *Store) probe() error {
 	if err != nil {
 		return err
 	}
-	return s.syncDir(s.opts.Dir)
+	return syncDir(s.opts.FS, s.opts.Dir)
 }
 
 // pause waits for the next attempt to come back, if the store is unwritable.

@@ -45,13 +45,6 @@ type Level struct {
 	Files uint64
 }
 
-// totals are the totals of instances that were replaced.
-type totals struct {
-	compactions uint64
-}
-
-func (t *totals) add(m *pebble.Metrics) { t.compactions += uint64(m.Compact.Count) }
-
 // answer is the latest answer to a question that the disk may hang on. One is asked at a
 // time, and who asks meanwhile waits for it, but for no longer than his patience.
 type answer[T any] struct {
@@ -158,7 +151,7 @@ func (s *Store) askPebble() (Stats, bool) {
 	defer inst.release()
 	m := inst.db.Metrics()
 	stats := Stats{
-		Compactions:         inst.before.compactions + uint64(m.Compact.Count),
+		Compactions:         inst.compactions + uint64(m.Compact.Count),
 		ReadAmplification:   m.ReadAmp(),
 		CacheHits:           uint64(m.BlockCache.Hits),
 		CacheMisses:         uint64(m.BlockCache.Misses),

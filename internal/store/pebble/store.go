@@ -476,7 +476,7 @@ func (s *Store) syncLoop() {
 		select {
 		case <-t.C:
 			if s.dirty.Swap(false) {
-				s.syncLog()
+				_ = s.Sync() // the log is lost then
 			}
 		case <-s.closing:
 			return
@@ -484,13 +484,23 @@ func (s *Store) syncLoop() {
 	}
 }
 
-// syncLog makes all that was applied durable, or the log lost.
-func (s *Store) syncLog() {
-	if inst, err := s.acquire(); err == nil {
-		defer inst.release()
-		// Failures come through the disk. Pebble returns none.
-		_ = inst.db.LogData(nil, pebble.Sync)
+// Sync makes all acknowledged writes durable, without what else Close does. The
+// error says why they may not be. It is for a stop that cannot close the store,
+// since a backup that hangs still reads from it.
+func (s *Store) Sync() error {
+	inst, err := s.acquire()
+	if err != nil {
+		return err
 	}
+	return syncLog(inst)
+}
+
+// syncLog makes durable what was applied to an instance, and releases that.
+func syncLog(inst *instance) error {
+	defer inst.release()
+	// Failures come through the disk. Pebble returns none.
+	_ = inst.db.LogData(nil, pebble.Sync)
+	return inst.lost()
 }
 
 // Checkpoint writes a consistent copy of the store to dir, which must not
@@ -524,15 +534,59 @@ func (s *Store) Checkpoint(dir string) error {
 	return nil
 }
 
+// closePatience is for how long Close waits for the disk: longer than all that it tries may
+// take.
+const closePatience = 20 * time.Second
+
 // Close makes all acknowledged writes durable and closes the store. It must not
 // be called while a Commit is not waited for or an Iterator is open, and waits for
-// other calls that are under way. The error says what may have been lost.
+// other calls that are under way. The error says what may have been lost, or that an
+// operation of the disk hangs: the rest ends once that does.
 func (s *Store) Close() error {
 	if !s.closed.CompareAndSwap(false, true) {
 		return store.ErrClosed
 	}
 	s.values.Close()
 	close(s.closing)
+	saved, closed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		s.save()
+		close(saved)
+		closed <- s.close()
+	}()
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case err := <-closed:
+		return err
+	case <-timer.C:
+	}
+	lost := "acknowledged writes may be lost"
+	select {
+	case <-saved:
+		if s.opts.Sync == Always || s.health.reason() == nil {
+			lost = "all that was acknowledged is saved"
+		}
+	default:
+	}
+	return fmt.Errorf("cannot close the data folder %s: the disk has not ended an operation in %v; %s", s.opts.Dir, closePatience, lost)
+}
+
+// save makes durable what was acknowledged, whatever else hangs, unless the log is lost.
+// Under Always it is durable.
+func (s *Store) save() {
+	if s.opts.Sync == Always || s.health.reason() != nil {
+		return
+	}
+	inst := s.cur.Load()
+	for !inst.acquire() { // it was replaced meanwhile
+		inst = s.cur.Load()
+	}
+	_ = syncLog(inst)
+}
+
+// close is what Close does once all is saved, as far as the disk can write.
+func (s *Store) close() error {
 	s.loops.Wait()
 
 	var errs []error
@@ -543,12 +597,8 @@ func (s *Store) Close() error {
 	}
 	var enough chan struct{} // closed when the rest is not worth waiting for
 	if s.health.reason() == nil {
-		// After this everything is durable, and what fails later is no loss. Under
-		// Always it was before.
+		// What fails from here on is no loss.
 		inst := s.cur.Load()
-		if s.opts.Sync != Always {
-			_ = inst.db.LogData(nil, pebble.Sync)
-		}
 		if err := inst.lost(); err != nil {
 			errs = append(errs, s.lastChance(err))
 		} else {
