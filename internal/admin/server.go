@@ -21,7 +21,6 @@ import (
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
-	"github.com/spillway-go/spillway/internal/socket"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -105,11 +104,13 @@ func Open(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin plane: %w", err)
 	}
-	limited := &socket.Listener{Listener: bound, Most: int64(o.MaxConnections), Stall: writeTimeout}
 	past, consoles := newHistory(&o, time.Now()), newFeed()
+	limit := &connections{most: int64(o.MaxConnections)}
 	s := &Server{
 		http: &http.Server{
-			Handler:           o.routes(past, consoles),
+			Handler:           limit.limited(o.routes(past, consoles)),
+			ConnContext:       limit.opened,
+			ConnState:         limit.changed,
 			ReadHeaderTimeout: headTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    16 << 10,
@@ -120,11 +121,9 @@ func Open(o Options) (*Server, error) {
 		listener: bound,
 		log:      o.Logger,
 	}
-	var from net.Listener = limited
+	var from net.Listener = impatient{bound, writeTimeout}
 	if o.TLS != nil {
-		from = tls.NewListener(limited, o.TLS)
-	} else {
-		limited.Refusal = socket.Refusal("too many connections to the admin plane are open, allowed by SPILLWAY_ADMIN_MAX_CONNECTIONS")
+		from = tls.NewListener(from, o.TLS)
 	}
 	s.serving.Go(func() { watch(past, consoles) })
 	s.serving.Go(func() {

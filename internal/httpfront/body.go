@@ -28,96 +28,105 @@ var (
 	errNoRoom   = errors.New("no room for the body")
 )
 
-// receiveBody waits for the body of the request, drops it if the request needs
-// none, and otherwise notes it. If it would have to wait and may not,
-// it returns errNothingYet.
+// receiveBody waits for the body of the request, or as much of it as is wanted before Serve,
+// and drops it if the request needs none. If it would have to wait and may not, it returns
+// errNothingYet.
 func (x *Exchange) receiveBody() (*Problem, error) {
-	c, n, keep := x.conn, x.length, x.wanted.Keep
-	if x.wanted.Stream {
-		return x.receiveAhead()
-	}
-	if n == 0 {
+	c, n, w := x.conn, x.length, &x.wanted
+	if n == 0 && !w.Stream {
 		return nil, nil
 	}
-	inReader := n > 0 && n <= x.reader.Buffered()
-	if !inReader && c.fd >= 0 {
+	ahead, keep := w.Most, w.Keep || w.Stream
+	if w.Stream {
+		ahead = w.Ahead
+	}
+	inReader := n >= 0 && n <= min(ahead, x.reader.Buffered())
+	if c.fd >= 0 && (!inReader || w.Takes) {
 		return nil, errNothingYet
 	}
+	x.stream.begin(n)
+	if n == 0 || w.Stream && x.expects {
+		return nil, nil
+	}
 	// What cannot find room is told so before its client sends it.
-	if keep && (inReader && !x.reserve(int64(n)) || int64(n) > c.front.budget.left.Load()+x.reserved) {
+	if keep && (inReader && !x.reserve(int64(n)) || int64(min(n, ahead)) > c.front.budget.left.Load()+x.reserved) {
 		return x.call.NoRoom(), nil
 	}
 	if inReader {
-		x.hold(n)
+		x.hold(n, keep)
 		return nil, nil
 	}
-	if x.expects && x.reader.Buffered() == 0 {
-		x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
-	}
-	x.flush()
+	x.proceed()
 	if c.broken != nil {
 		return nil, c.broken
 	}
 	x.startClock()
-	var err error
-	switch {
-	case n == chunked:
-		err = x.takeChunks(keep)
-	case keep && n <= x.reader.Size():
-		if _, err = x.reader.Peek(n); err == nil && !x.reserve(int64(n)) {
-			err = errNoRoom
-		}
-		if err == nil {
-			x.hold(n)
-		}
-	default:
-		err = x.take(n, n, firstRoom, keep)
-	}
+	err := x.takeAhead(ahead, keep)
 	if errors.Is(err, errNoRoom) {
 		return x.call.NoRoom(), nil
 	}
 	return nil, err
 }
 
-// hold leaves the body in the reader, where n bytes of it are.
-func (x *Exchange) hold(n int) {
+// proceed tells a client that waits for it to send its body, and writes the answers before.
+func (x *Exchange) proceed() {
+	if x.expects && x.reader.Buffered() == 0 {
+		x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+	}
+	x.flush()
+}
+
+// hold leaves the body in the reader, where n bytes of it are: all.
+func (x *Exchange) hold(n int, keep bool) {
 	x.held = n
-	if x.wanted.Keep {
+	if keep {
 		x.Body, _ = x.reader.Peek(n)
 	}
+	x.took(n)
 }
 
-// takeChunks receives a chunked body and its trailers.
-func (x *Exchange) takeChunks(keep bool) error {
-	// What never has room is not too large if a value may be so long.
-	most, beyond := x.wanted.Most, errTooLarge
-	if budget := x.conn.front.opts.MaxBodyBytes; keep && budget < int64(most) {
-		most, beyond = int(budget), errNoRoom
+// takeAhead receives so much of the body, or all of one that is not streamed.
+func (x *Exchange) takeAhead(ahead int, keep bool) error {
+	s, most, first := &x.stream, ahead, firstChunkRoom
+	if s.left > 0 { // its length is known
+		most, first = min(ahead, s.left), firstRoom
 	}
-	var k chunks
-	for all := 0; ; {
-		n, err := k.next(x.reader)
-		if err != nil {
+	if x.wanted.Keep && s.left == most && most <= x.reader.Size() {
+		_, err := x.reader.Peek(most)
+		switch {
+		case err != nil:
+			return err
+		case !x.reserve(int64(most)):
+			return errNoRoom
+		}
+		x.hold(most, true)
+		return nil
+	}
+	if keep { // what never has room is not too large if a value may be so long
+		most = int(min(int64(most), x.conn.front.opts.MaxBodyBytes))
+	}
+	for room := ahead; room > 0 || !x.wanted.Stream; {
+		if err := x.nextChunk(); err != nil || s.ended.Load() {
 			return err
 		}
-		if n == 0 {
-			return x.takeTrailers()
-		}
-		if n > x.wanted.Most-all {
+		n := min(s.left, room)
+		if s.left > room && !x.wanted.Stream {
 			return errTooLarge
 		}
-		if n > most-all {
-			return beyond
+		if keep && n > most-len(x.Body) {
+			return errNoRoom
 		}
-		all += n
-		if err := x.take(n, most, firstChunkRoom, keep); err != nil {
+		if err := x.take(n, most, first, keep); err != nil {
 			return err
 		}
+		x.took(n)
+		room -= n
 	}
+	return nil
 }
 
-// take receives the next n bytes of a body that has most bytes at the most, and drops
-// them, or keeps them in a buffer that begins with so much room.
+// take receives the next n bytes of a body of which most bytes are wanted at the most, and
+// drops them, or keeps them in a buffer that begins with so much room.
 func (x *Exchange) take(n, most, first int, keep bool) error {
 	if !keep {
 		_, err := x.reader.Discard(n)
@@ -157,8 +166,7 @@ func (x *Exchange) growBody(size int) bool {
 	return true
 }
 
-// takeTrailers takes the lines behind the last chunk and drops them. They obey the rules
-// of the head.
+// takeTrailers takes the lines behind the last chunk. They obey the rules of the head.
 func (x *Exchange) takeTrailers() error {
 	if b, err := x.reader.Peek(len(lineEnd)); err != nil || string(b) == lineEnd {
 		_, _ = x.reader.Discard(len(b))
@@ -168,18 +176,19 @@ func (x *Exchange) takeTrailers() error {
 		return err
 	}
 	lines, _ := x.reader.Peek(x.reader.Buffered())
-	all := lines
-	for len(lines) > 0 {
-		line, _, rest, wrong := cutLine(lines)
+	for left := lines; ; {
+		line, _, rest, wrong := CutLine(left)
 		if wrong != "" {
 			return errors.New(wrong)
 		}
-		if lines = rest; len(line) == 0 {
+		if len(line) == 0 {
+			lines = lines[:len(lines)-len(left)]
 			break
 		}
-		if x.wanted.Stream {
-			x.stream.trailers = append(x.stream.trailers, all[len(all)-len(rest)-len(line)-len(lineEnd):len(all)-len(rest)]...)
-		}
+		left = rest
+	}
+	if x.wanted.Stream {
+		x.stream.trailers = append(x.stream.trailers, lines...)
 	}
 	var fields fasthttp.RequestHeader // names and values are checked by whoever checks the head's
 	return fields.ReadTrailer(x.reader)

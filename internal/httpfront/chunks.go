@@ -16,16 +16,16 @@ var (
 	errExtensions = errors.New("the extensions of the chunks have more than 16384 bytes in all")
 )
 
-// chunks finds the data of a chunked body in what a reader gives (RFC 9112, 7.1). It
-// leaves the data, and the trailers, to be read by others.
-type chunks struct {
+// Chunks finds the data of a chunked body, of at most 16 KiB of extensions, in what a reader
+// gives (RFC 9112, 7.1). It leaves the data, and the trailers, to be read by others.
+type Chunks struct {
 	begun  bool
 	beside int // bytes of extensions so far
 }
 
-// next takes the line that begins a chunk, and returns how many bytes of data follow: 0 if
+// Next takes the line that begins a chunk, and returns how many bytes of data follow: 0 if
 // the trailers do. It must be called first, and again when the data has been read.
-func (k *chunks) next(r *bufio.Reader) (size int, err error) {
+func (k *Chunks) Next(r *bufio.Reader) (size int, err error) {
 	if k.begun {
 		if err := takeLineEnd(r, errChunkEnd); err != nil {
 			return 0, err

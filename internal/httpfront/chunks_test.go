@@ -15,8 +15,8 @@ import (
 // readChunks returns the data of a chunked body, and what follows the last chunk.
 func readChunks(r io.Reader) (data, behind []byte, err error) {
 	b := bufio.NewReaderSize(r, 64)
-	for k := (chunks{}); ; {
-		n, err := k.next(b)
+	for k := (Chunks{}); ; {
+		n, err := k.Next(b)
 		if err != nil {
 			return data, nil, err
 		}

@@ -21,9 +21,9 @@ type conn struct {
 	x *Exchange // nil while the connection is idle
 
 	parker  parker
-	timer   *time.Timer // signals timeUp; nil until first needed
-	watched uint64      // the key of the connection in hangups, 0 if it is not there
-	gone    uint32      // what the parker told of halfGone and wholeGone so far
+	timer   *time.Timer   // signals timeUp; nil until first needed
+	watched uint64        // the key of the connection in hangups, 0 if it is not there
+	gone    atomic.Uint32 // halfGone and wholeGone; set by others
 
 	readable  func(fd uintptr) bool // tryRead
 	waitError error                 // what it found
@@ -68,24 +68,30 @@ func (c *conn) now() int64 { return c.front.opts.Now() }
 
 // serve is the first goroutine of a connection.
 func (c *conn) serve() {
-	if t, ok := c.socket.(*tls.Conn); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), c.front.opts.ReadTimeout)
-		err := t.HandshakeContext(ctx)
-		cancel()
-		if err != nil {
-			c.end()
-			return
-		}
-		if c.front.opts.HTTP2 != nil && t.ConnectionState().NegotiatedProtocol == "h2" {
-			c.handOver(nil)
-			c.end()
-			return
-		}
+	if !c.handshake(c.front.opts.ReadTimeout) {
+		c.end()
+		return
+	}
+	if t, ok := c.socket.(*tls.Conn); ok && c.front.opts.HTTP2 != nil && t.ConnectionState().NegotiatedProtocol == "h2" {
+		c.handOver(nil)
+		c.end()
+		return
 	}
 	if c.below.Raw() != nil && c.front.hangups != nil {
 		c.watched = c.front.hangups.add(c)
 	}
 	c.attend()
+}
+
+// handshake reports whether there is nothing to agree upon, or that succeeds in time.
+func (c *conn) handshake(within time.Duration) bool {
+	t, ok := c.socket.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return t.HandshakeContext(ctx) == nil
 }
 
 // attend is the goroutine of a connection until it rests, or is over.
@@ -237,8 +243,7 @@ func (c *conn) tryRead(fd uintptr) bool {
 		c.release()
 		// Interruptions that the alarm has swallowed are looked up after it.
 		c.startIdling(c.answered)
-		c.gone |= c.parker.poll() & (halfGone | wholeGone)
-		if c.drained && c.gone == 0 && !c.front.parting.Load() {
+		if c.drained && c.gone.Load() == 0 && !c.front.parting.Load() {
 			c.waitError = errNothingYet
 			return c.mayRest(c.answered)
 		}
@@ -359,18 +364,34 @@ func (c *conn) release() {
 	c.front.exchanges.Put(x)
 }
 
-// abandoned reports whether the client has gone: it has reset the connection,
-// or ended its side of it with nothing left to be read. A client that has sent
-// further requests before it ended its side waits for their answers.
-func (c *conn) abandoned() bool {
-	switch {
-	case c.gone&wholeGone != 0:
-		return true
-	case c.gone&halfGone == 0, c.x.reader.Buffered() > c.x.held:
-		return false
+// tell is called by the goroutine of hangups.
+func (c *conn) tell(event uint32) {
+	c.gone.Or(event)
+	c.parker.signal(hungUp)
+	c.watch.mu.Lock()
+	c.watch.check(c)
+	c.watch.mu.Unlock()
+	if !c.taken.Load() {
+		c.interrupt(time.Time{})
 	}
-	return !c.pending()
 }
+
+// left reports whether the client has gone: it has reset the connection, or ended its side of
+// it with nothing left to be read. A client that has sent further requests before it ended
+// its side waits for their answers.
+func (c *conn) left(unread bool) bool {
+	gone := c.gone.Load()
+	return gone&wholeGone != 0 || gone&halfGone != 0 && !unread && !c.pending()
+}
+
+// How a client has gone.
+const (
+	halfGone  = 1 << iota // it has ended its side of the connection
+	wholeGone             // the connection was reset
+)
+
+// unread reports whether the client has sent more than the present request.
+func (x *Exchange) unread() bool { return x.reader.Buffered() > x.held }
 
 // pending reports whether there are bytes of requests in the socket. Under TLS its last record
 // tells of the end, and is shorter than one with a request.

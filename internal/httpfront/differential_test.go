@@ -11,9 +11,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 )
 
 // asNetHTTP returns what net/http makes of the first n requests in the input, as the handler
@@ -44,7 +45,8 @@ func asNetHTTP(t *testing.T, input []byte, n int) (requests []string) {
 		if method != http.MethodPut {
 			body = nil
 		}
-		requests = append(requests, fmt.Sprintf("%s %q %q host %q close %t", method, originForm([]byte(req.RequestURI)), body, hostOf(req), req.Close))
+		_, origin := splitTarget([]byte(req.RequestURI))
+		requests = append(requests, fmt.Sprintf("%s %q %q host %q close %t", method, origin, body, hostOf(req), req.Close))
 	}
 	return requests
 }
@@ -117,17 +119,7 @@ func FuzzReadsAlike(f *testing.F) {
 		r.mu.Lock()
 		r.requests = nil
 		r.mu.Unlock()
-		conn, err := net.Dial("tcp", front.Addr().String())
-		require.NoError(t, err)
-		defer func() { _ = conn.Close() }()
-		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-		go func() {
-			_, _ = conn.Write(input)
-			_ = conn.(*net.TCPConn).CloseWrite()
-		}()
-		_, err = io.Copy(io.Discard, conn)
-		var network net.Error
-		require.False(t, errors.As(err, &network) && network.Timeout(), "the connection does not end")
+		fronttest.Throw(t, front.Addr(), input)
 		eventually(t, func() bool { return front.Connections() == 0 }, "the connection is gone")
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -49,8 +49,8 @@ const (
 
 // Exchange is one request and its answer. A connection has one while there is something to
 // do: it takes it from a pool with the first byte of a request, and gives it back when no
-// byte and no answer is left. It belongs to the goroutine of the connection; only Done may
-// be called by others.
+// byte and no answer is left. It belongs to the goroutine of the connection: others call
+// only what says so.
 type Exchange struct {
 	conn *conn // whom it serves
 	call Call
@@ -67,7 +67,7 @@ type outbound struct {
 	sent, base int
 	first      []byte // out at first, and again when it has become too large
 	status     int    // of the present answer; 0 if there is none
-	chunks     bool   // so is the body of one that is forwarded
+	chunks     bool   // so is its body
 }
 
 func newExchange(f *Front) *Exchange {
@@ -109,7 +109,7 @@ const (
 func (x *Exchange) Done() { x.conn.parker.signal(workDone) }
 
 // IsDone reports whether the work is done already. If so, nothing is to be waited for.
-func (x *Exchange) IsDone() bool { return x.conn.note(x.conn.parker.poll()) }
+func (x *Exchange) IsDone() bool { return x.conn.parker.poll()&workDone != 0 }
 
 // InPlace reports whether the goroutine itself may work for long, and not only wait. That
 // of a connection that is not busy should not: its stack would grow and stay large, and
@@ -130,10 +130,10 @@ func (x *Exchange) Wait(deadline int64) Event {
 		if deadline != 0 && c.now() >= deadline {
 			return Expired
 		}
-		if c.broken != nil || c.abandoned() {
+		if c.broken != nil || c.left(x.unread()) {
 			return Gone
 		}
-		if c.note(c.parker.wait()) {
+		if c.parker.wait()&workDone != 0 {
 			return Done
 		}
 	}
@@ -142,14 +142,8 @@ func (x *Exchange) Wait(deadline int64) Event {
 // WaitDone waits until the work is done, whatever else happens.
 func (x *Exchange) WaitDone() {
 	x.flushBefore()
-	for !x.conn.note(x.conn.parker.wait()) {
+	for x.conn.parker.wait()&workDone == 0 {
 	}
-}
-
-// note takes notice of what has happened, and reports whether the work is done.
-func (c *conn) note(events uint32) bool {
-	c.gone |= events & (halfGone | wholeGone)
-	return events&workDone != 0
 }
 
 // startTimer has the parker told when the deadline has come.
@@ -163,7 +157,7 @@ func (c *conn) startTimer(deadline int64) {
 }
 
 // Answers follow. Each request gets one: by Send, with or without Room before it, or by
-// Stream, then Write as often as need be, then End or Break.
+// Start, then Write, WriteNow or WriteSlowly as often as need be, then End or Break.
 
 // Answer is an answer of a known length.
 type Answer struct {
@@ -174,9 +168,8 @@ type Answer struct {
 	Buf  []byte
 	// Lines are further header lines, each with its CR LF.
 	Lines []byte
-	// Problem, or Ready, is the answer instead.
+	// Problem, if not nil, is the answer instead.
 	Problem *Problem
-	Ready   *Ready
 	// Close ends the connection.
 	Close bool
 }
@@ -208,37 +201,26 @@ func (x *Exchange) Send(a Answer) {
 	}
 	x.out, x.status = x.out[:x.base], a.Status
 	c.ending = c.ending || a.Close
-	switch {
-	case a.Problem != nil:
+	if p := a.Problem; p != nil {
 		// A client of HTTP/1.0 would have to be told that the connection goes on.
-		c.ending = c.ending || x.HTTP10 || a.Problem.Close
-		x.status = a.Problem.Status
-		x.out = a.Problem.append(x.out, &c.front.clock, lines, !x.goesOn(), x.isHead)
-	case a.Ready != nil:
-		c.ending = c.ending || x.HTTP10
-		x.status = a.Ready.status
-		x.out = a.Ready.append(x.out, lines, !x.goesOn(), x.isHead)
-	default:
-		x.out = appendStatus(x.out, a.Status)
-		if a.Status != fasthttp.StatusNoContent && a.Status != fasthttp.StatusNotModified {
-			x.out = append(x.out, "Content-Length: 0\r\n"...)
-		}
-		x.out = x.endHead(append(x.out, a.Lines...))
+		c.ending = c.ending || x.HTTP10 || p.Close
+		x.status = p.Status
+		x.out = p.append(x.out, &c.front.clock, lines, !x.goesOn(), x.isHead)
+		return
 	}
+	h := Head{Status: a.Status, Lines: a.Lines}
+	if a.Status == fasthttp.StatusNoContent || a.Status == fasthttp.StatusNotModified {
+		h.Length = None
+	}
+	x.Start(&h)
 }
 
 // sendBody completes an answer whose body lies behind room for its head.
 func (x *Exchange) sendBody(a *Answer) {
 	body := x.RoomIn()
+	x.status = a.Status
 	var space [len(headRoom)]byte
-	head := appendStatus(space[:0], a.Status)
-	head = append(head, "Content-Type: "...)
-	head = append(head, a.Type...)
-	head = append(head, "\r\nContent-Length: "...)
-	head = strconv.AppendInt(head, int64(len(x.out)-body), 10)
-	head = append(head, "\r\n"...)
-	head = append(head, a.Lines...)
-	head = x.endHead(head)
+	head := x.appendHead(space[:0], &Head{Status: a.Status, Type: a.Type, Lines: a.Lines, Length: len(x.out) - body})
 	gap := body - x.base - len(head)
 	copy(x.out[x.sent+gap:], x.out[x.sent:x.base]) // answers that wait before this one move up
 	x.sent += gap
@@ -246,16 +228,53 @@ func (x *Exchange) sendBody(a *Answer) {
 	if x.isHead {
 		x.out = x.out[:body]
 	}
-	x.status = a.Status
 }
 
-// endHead appends what all answers have in common, and the empty line.
-func (x *Exchange) endHead(dst []byte) []byte {
-	return x.endHeadDated(dst, false)
+// Unknown is the length of a body that does not say how long it is, and None that of an
+// answer that has none by its status or its method.
+const (
+	Unknown = -1
+	None    = -2
+)
+
+// Head is the head of an answer.
+type Head struct {
+	Status int
+	Reason []byte // nil for what HTTP calls the status
+	Type   string // the media type; empty if it is among the lines, or there is none
+	// Lines are the lines of the head but for those of the framing, each with its CR LF.
+	Lines []byte
+	// Length is that of the body, Unknown or None. Length of an answer to HEAD is told too.
+	Length int
+	// Dated says that Date is among the lines.
+	Dated bool
 }
 
-func (x *Exchange) endHeadDated(dst []byte, dated bool) []byte {
-	if !dated {
+// append appends the lines that do not depend on the request.
+func (h *Head) append(dst []byte) []byte {
+	if h.Reason == nil {
+		dst = appendStatus(dst, h.Status)
+	} else {
+		dst = strconv.AppendInt(append(dst, "HTTP/1.1 "...), int64(h.Status), 10)
+		dst = append(append(append(dst, ' '), h.Reason...), lineEnd...)
+	}
+	if h.Type != "" {
+		dst = append(append(append(dst, "Content-Type: "...), h.Type...), lineEnd...)
+	}
+	return append(dst, h.Lines...)
+}
+
+// appendHead appends the head of the present answer.
+func (x *Exchange) appendHead(dst []byte, h *Head) []byte {
+	dst = h.append(dst)
+	switch {
+	case h.Length >= 0:
+		dst = append(dst, "Content-Length: "...)
+		dst = append(strconv.AppendInt(dst, int64(h.Length), 10), lineEnd...)
+	case x.chunks:
+		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
+	}
+	if !h.Dated {
 		dst = x.conn.front.clock.append(dst)
 	}
 	dst = append(dst, x.call.Lines()...)
@@ -264,7 +283,7 @@ func (x *Exchange) endHeadDated(dst []byte, dated bool) []byte {
 	} else if x.HTTP10 {
 		dst = append(dst, "Connection: keep-alive\r\n"...)
 	}
-	return append(dst, "\r\n"...)
+	return append(dst, lineEnd...)
 }
 
 // goesOn reports whether the connection goes on after the present answer, and
@@ -280,10 +299,6 @@ func (x *Exchange) goesOn() bool {
 	return !c.ending
 }
 
-// Chunked reports whether what is given to Write and End has to be chunks (AppendChunk).
-// To HTTP/1.0, the end of the connection is the end of the answer.
-func (x *Exchange) Chunked() bool { return !x.HTTP10 }
-
 // AppendChunk appends the line that begins a chunk of that length. Behind the data stands
 // another CR LF.
 func AppendChunk(dst []byte, length int) []byte {
@@ -291,21 +306,21 @@ func AppendChunk(dst []byte, length int) []byte {
 	return append(dst, lineEnd...)
 }
 
-// Stream begins an answer whose length is not known. It returns a buffer to which its
-// body is appended; nothing has been written yet, and Send may still give another answer.
-func (x *Exchange) Stream(status int, mediaType string) []byte {
-	x.keepAlive = x.keepAlive && !x.HTTP10
-	x.status = status
-	x.out = append(appendStatus(x.out, status), "Content-Type: "...)
-	x.out = append(append(x.out, mediaType...), lineEnd...)
-	if x.Chunked() {
-		x.out = append(x.out, "Transfer-Encoding: chunked\r\n"...)
-	}
-	x.out = x.endHead(x.out)
+// Start begins an answer. It returns a buffer to which the body is appended, in chunks if
+// Chunks says so; nothing has been written yet, and Send may still give another answer. To
+// HTTP/1.0, the end of the connection is the end of a body that does not say how long it is.
+func (x *Exchange) Start(h *Head) []byte {
+	x.chunks = h.Length == Unknown && !x.HTTP10 && !x.isHead
+	x.keepAlive = x.keepAlive && (h.Length != Unknown || !x.HTTP10)
+	x.status = h.Status
+	x.out = x.appendHead(x.out, h)
 	return x.out
 }
 
-// Write writes a buffer of Stream or Write, to which the next part was appended, and
+// Chunks reports whether the body of the answer that Start has begun is in chunks.
+func (x *Exchange) Chunks() bool { return x.chunks }
+
+// Write writes a buffer of Start or Write, to which the next part was appended, and
 // returns a buffer for what follows. It waits for a slow client, and reports whether there
 // still is one.
 func (x *Exchange) Write(buf []byte) (next []byte, ok bool) {
@@ -314,26 +329,26 @@ func (x *Exchange) Write(buf []byte) (next []byte, ok bool) {
 	return x.out, x.conn.broken == nil
 }
 
-// End ends a stream with a buffer as Write takes it.
-func (x *Exchange) End(buf []byte) {
-	x.out = buf
-	if x.Chunked() {
-		x.out = append(x.out, "0\r\n\r\n"...)
+// End ends an answer that Start has begun, with a buffer as Write takes it, and with those
+// lines as its trailers if it is in chunks.
+func (x *Exchange) End(buf, trailers []byte) {
+	if x.out = buf; x.chunks {
+		x.out = append(append(append(x.out, "0\r\n"...), trailers...), lineEnd...)
 	}
 }
 
-// Break ends a stream whose rest will not come. The client sees a connection that ends too
+// Break ends an answer whose rest will not come. The client sees a connection that ends too
 // early; Answered is told the status that the request would have got.
 func (x *Exchange) Break(status int) {
 	x.out, x.status, x.conn.ending = x.out[:0], status, true
 }
 
-// flush writes the answers that wait.
+// flush writes the answers that wait, and waits for a slow client.
 func (x *Exchange) flush() {
 	if len(x.out) > x.sent {
 		x.write(x.out[x.sent:])
 	}
-	x.sent = 0
+	x.sent, x.base = 0, 0
 	if cap(x.out) <= keptBuffer {
 		x.out = x.out[:0]
 		return

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 )
 
 const (
@@ -102,18 +104,18 @@ func (c *fakeCall) Serve() {
 	case "value":
 		x.Send(Answer{Status: 200, Type: "text/plain", Buf: append(x.Room(), bytes.Repeat([]byte("v"), n)...)})
 	case "stream":
-		buf, there := x.Stream(200, "text/plain"), true
+		buf, there := x.Start(&Head{Status: 200, Type: "text/plain", Length: Unknown}), true
 		for piece := make([]byte, 256<<10); n > 0 && there; n -= len(piece) {
 			piece = piece[:min(n, len(piece))]
-			if x.Chunked() {
+			if x.Chunks() {
 				buf = AppendChunk(buf, len(piece))
 			}
-			if buf = append(buf, piece...); x.Chunked() {
+			if buf = append(buf, piece...); x.Chunks() {
 				buf = append(buf, "\r\n"...)
 			}
 			buf, there = x.Write(buf)
 		}
-		x.End(buf)
+		x.End(buf, nil)
 	default:
 		x.Send(Answer{Status: 404})
 	}
@@ -170,10 +172,8 @@ type client struct {
 
 func (f *front) dial() *client {
 	f.t.Helper()
-	conn, err := net.Dial("tcp", f.Addr().String())
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() { _ = conn.Close() })
-	return &client{t: f.t, conn: conn.(*net.TCPConn), r: bufio.NewReader(conn)}
+	conn, r := fronttest.Dial(f.t, f.Addr())
+	return &client{t: f.t, conn: conn, r: r}
 }
 
 func (c *client) send(text string) {
@@ -209,11 +209,7 @@ func (c *client) requireOpen() {
 // requireClosed waits for the end of the connection.
 func (c *client) requireClosed() {
 	c.t.Helper()
-	rest, err := io.ReadAll(c.r)
-	require.Empty(c.t, string(rest))
-	if err != nil {
-		require.ErrorContains(c.t, err, "reset")
-	}
+	fronttest.RequireEnded(c.t, c.r)
 }
 
 // put returns a PUT of a body of that size in either framing.

@@ -99,9 +99,10 @@ type Front struct {
 	accepting sync.WaitGroup
 	mu        struct {
 		sync.Mutex
-		conns map[*conn]struct{} // all, also those being refused
+		conns    map[*conn]struct{} // all, also those being refused
+		complete bool               // no more come
 	}
-	quiet chan struct{} // tells Drain and Close that conns may have become empty
+	empty chan struct{} // closed when the last has gone
 }
 
 // Listen listens on a TCP address; port 0 chooses one. A *net.OpError tells that it
@@ -119,7 +120,7 @@ func Open(o Options, listener net.Listener) (*Front, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	f := &Front{opts: o, listener: listener, turns: newTurns(), stopped: make(chan struct{}), quiet: make(chan struct{}, 1)}
+	f := &Front{opts: o, listener: listener, turns: newTurns(), stopped: make(chan struct{}), empty: make(chan struct{})}
 	if _, ok := listener.(syscall.Conn); ok {
 		var err error
 		if f.hangups, err = openHangups(); err != nil {
@@ -205,7 +206,7 @@ func (f *Front) admit(nc net.Conn) {
 }
 
 // count counts a connection that is to be served, or returns what it is refused by.
-func (f *Front) count(c *conn) (refusal *Ready) {
+func (f *Front) count(c *conn) (refusal *Problem) {
 	if f.connections.Add(1) > int64(f.opts.MaxConnections) {
 		f.connections.Add(-1)
 		return tooMany
@@ -225,18 +226,10 @@ func (f *Front) uncount(c *conn) {
 
 func (f *Front) forget(c *conn) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	delete(f.mu.conns, c)
-	last := len(f.mu.conns) == 0
-	f.mu.Unlock()
-	if last {
-		f.signalQuiet()
-	}
-}
-
-func (f *Front) signalQuiet() {
-	select {
-	case f.quiet <- struct{}{}:
-	default:
+	if f.mu.complete && len(f.mu.conns) == 0 {
+		close(f.empty)
 	}
 }
 
@@ -307,24 +300,21 @@ func (f *Front) stop() {
 	f.stopOnce.Do(func() {
 		close(f.stopped)
 		_ = f.listener.Close()
+		f.accepting.Wait()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.mu.complete = true; len(f.mu.conns) == 0 {
+			close(f.empty)
+		}
 	})
-	f.accepting.Wait()
 }
 
 // wait waits until no connection is left.
 func (f *Front) wait(ctx context.Context) error {
-	for {
-		f.mu.Lock()
-		n := len(f.mu.conns)
-		f.mu.Unlock()
-		if n == 0 {
-			f.signalQuiet() // for others who wait
-			return nil
-		}
-		select {
-		case <-f.quiet:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	select {
+	case <-f.empty:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -17,6 +17,7 @@ import (
 // when a client hangs up.
 type hangups struct {
 	file *os.File // the epoll set; Go's poller tells when it has something
+	raw  syscall.RawConn
 	done chan struct{}
 
 	mu struct {
@@ -39,20 +40,19 @@ func openHangups() (*hangups, error) {
 	}
 	h := &hangups{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{})}
 	h.mu.conns = map[uint64]*conn{}
-	raw, err := h.file.SyscallConn()
-	if err != nil {
+	if h.raw, err = h.file.SyscallConn(); err != nil {
 		_ = h.file.Close()
 		return nil, fmt.Errorf("httpfront: epoll: %w", err)
 	}
-	go h.listen(raw)
+	go h.listen()
 	return h, nil
 }
 
 // listen tells connections of their events until close.
-func (h *hangups) listen(raw syscall.RawConn) {
+func (h *hangups) listen() {
 	defer close(h.done)
 	var events [64]unix.EpollEvent
-	_ = raw.Read(func(fd uintptr) (end bool) {
+	_ = h.raw.Read(func(fd uintptr) (end bool) {
 		for {
 			n, err := unix.EpollWait(int(fd), events[:], 0)
 			if err == unix.EINTR {
@@ -98,22 +98,9 @@ func (h *hangups) add(c *conn) (key uint64) {
 		Pad:    int32(uint32(key)),
 	}
 	_ = c.below.Raw().Control(func(fd uintptr) {
-		_ = h.control(int(fd), &event)
+		_ = h.raw.Control(func(set uintptr) { _ = unix.EpollCtl(int(set), unix.EPOLL_CTL_ADD, int(fd), &event) })
 	})
 	return key
-}
-
-func (h *hangups) control(fd int, event *unix.EpollEvent) (err error) {
-	raw, err := h.file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if e := raw.Control(func(set uintptr) {
-		err = unix.EpollCtl(int(set), unix.EPOLL_CTL_ADD, fd, event)
-	}); e != nil {
-		return e
-	}
-	return err
 }
 
 // remove forgets a connection that is about to be closed.

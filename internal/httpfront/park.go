@@ -4,11 +4,10 @@ import "sync/atomic"
 
 // What may happen to a connection that is parked.
 const (
-	workDone  = 1 << iota // the work is done
-	timeUp                // the deadline of the work may have passed
-	halfGone              // the client has ended its side of the connection
-	wholeGone             // the connection was reset
-	parked                // the goroutine sleeps, and the next signal wakes it
+	workDone = 1 << iota // the work is done
+	timeUp               // the deadline of the work may have passed
+	hungUp               // the client has
+	parked               // the goroutine sleeps, and the next signal wakes it
 )
 
 // parker is where the goroutine of a connection sleeps while others work for it.

@@ -18,7 +18,7 @@ func TestParker(t *testing.T) {
 	start := make(chan struct{})
 	stop := make(chan struct{})
 	var others sync.WaitGroup
-	for _, event := range []uint32{timeUp, halfGone} {
+	for _, event := range []uint32{timeUp, hungUp} {
 		others.Go(func() {
 			for {
 				select {

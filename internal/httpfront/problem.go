@@ -1,7 +1,6 @@
 package httpfront
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 
@@ -19,6 +18,8 @@ type Problem struct {
 	Close bool
 	// Members are further members of the object as JSON, each with a comma before it.
 	Members string
+
+	json []byte // what it says, if it is ready
 }
 
 // BadRequest is a request that cannot be carried out as it is.
@@ -40,8 +41,18 @@ func Quote(b []byte) string {
 	return strconv.QuoteToASCII(string(b))
 }
 
-// body returns what the problem says, as JSON.
-func (p *Problem) body() []byte {
+// Ready makes a problem that answers often cheap to append, and returns it. It must not be
+// changed from then on.
+func (p *Problem) Ready() *Problem {
+	p.json = p.JSON()
+	return p
+}
+
+// JSON returns what the problem says.
+func (p *Problem) JSON() []byte {
+	if p.json != nil {
+		return p.json
+	}
 	b, err := json.Marshal(struct {
 		Title  string `json:"title"`
 		Status int    `json:"status"`
@@ -55,11 +66,8 @@ func (p *Problem) body() []byte {
 
 // append appends the whole answer with those further lines, without its body to answer HEAD.
 func (p *Problem) append(dst []byte, date *clock, lines string, ends, head bool) []byte {
-	body := p.body()
-	dst = appendStatus(dst, p.Status)
-	if date != nil {
-		dst = date.append(dst)
-	}
+	body := p.JSON()
+	dst = date.append(appendStatus(dst, p.Status))
 	dst = append(append(dst, p.Lines...), lines...)
 	if ends {
 		dst = append(dst, "Connection: close\r\n"...)
@@ -82,44 +90,3 @@ var statusLines = func() (lines [600]string) {
 }()
 
 func appendStatus(dst []byte, status int) []byte { return append(dst, statusLines[status]...) }
-
-// Ready is a problem that answers often: to answer costs no more than to copy it. It
-// carries no Date, which an answer of class 5xx may leave out.
-type Ready struct {
-	problem           *Problem
-	status            int
-	goOn, end         []byte // of connections that go on and that do not
-	goOnHead, endHead int    // how much of them answers HEAD
-}
-
-// NewReady makes a problem ready.
-func NewReady(p *Problem) *Ready {
-	return &Ready{
-		problem:  p,
-		status:   p.Status,
-		goOn:     p.append(nil, nil, "", false, false),
-		goOnHead: len(p.append(nil, nil, "", false, true)),
-		end:      p.append(nil, nil, "", true, false),
-		endHead:  len(p.append(nil, nil, "", true, true)),
-	}
-}
-
-// Problem returns what was made ready.
-func (r *Ready) Problem() *Problem { return r.problem }
-
-// append appends the answer with those further lines.
-func (r *Ready) append(dst []byte, lines string, ends, head bool) []byte {
-	b, n := r.goOn, r.goOnHead
-	if ends {
-		b, n = r.end, r.endHead
-	}
-	if head {
-		b = b[:n]
-	}
-	if lines != "" {
-		status := bytes.IndexByte(b, '\n') + 1
-		dst = append(append(dst, b[:status]...), lines...)
-		b = b[status:]
-	}
-	return append(dst, b...)
-}

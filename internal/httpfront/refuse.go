@@ -2,8 +2,6 @@ package httpfront
 
 import (
 	"bufio"
-	"context"
-	"crypto/tls"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -20,30 +18,26 @@ var (
 	tooManyOfAddress = refusalFor("too many connections are open from your address")
 )
 
-func refusalFor(detail string) *Ready {
-	return NewReady(&Problem{Status: fasthttp.StatusServiceUnavailable, Detail: detail, Lines: "Retry-After: 1\r\n"})
+func refusalFor(detail string) *Problem {
+	p := Problem{Status: fasthttp.StatusServiceUnavailable, Detail: detail, Lines: "Retry-After: 1\r\n"}
+	return p.Ready()
 }
 
 // refuse is the goroutine of a connection beyond the limit. It waits a second
 // at most for a request to answer, since some clients take an answer that comes
 // before their request for an error. The request is not parsed.
-func (c *conn) refuse(refusal *Ready) {
+func (c *conn) refuse(refusal *Problem) {
 	defer c.front.refusals.Add(-1)
 	defer c.close()
 	arrival := c.now()
-	if t, ok := c.socket.(*tls.Conn); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), lingerTime)
-		err := t.HandshakeContext(ctx)
-		cancel()
-		if err != nil {
-			return
-		}
+	if !c.handshake(lingerTime) {
+		return
 	}
 	c.until = arrival + int64(lingerTime)
 	c.arm()
 	_, _ = bufio.NewReaderSize(c, 16).Peek(1)
 	_ = c.socket.SetWriteDeadline(time.Now().Add(lingerTime))
-	if _, c.broken = c.socket.Write(refusal.end); c.broken != nil {
+	if _, c.broken = c.socket.Write(refusal.append(nil, &c.front.clock, "", true, false)); c.broken != nil {
 		return
 	}
 	c.ending, c.lingering = true, true
@@ -53,9 +47,9 @@ func (c *conn) refuse(refusal *Ready) {
 // refuseAtOnce refuses a connection on the goroutine that accepted it. What is
 // written fits into the empty buffer of the socket. Under TLS there is nothing
 // that could be written at once.
-func (c *conn) refuseAtOnce(refusal *Ready) {
+func (c *conn) refuseAtOnce(refusal *Problem) {
 	if c.raw != nil {
-		if _, err := c.socket.Write(refusal.end); err == nil {
+		if _, err := c.socket.Write(refusal.append(nil, &c.front.clock, "", true, false)); err == nil {
 			c.front.opts.Handler.Refused(c.now())
 		}
 	}

@@ -105,7 +105,7 @@ func (x *Exchange) skipEmptyLines() bool {
 
 // readHead waits until a whole head is in the reader.
 func (x *Exchange) readHead() (*Problem, error) {
-	x.Request, x.length = Request{Method: "other"}, chunked
+	x.Request, x.length, x.wanted = Request{Method: "other"}, chunked, Wanted{}
 	x.isHead, x.keepAlive = false, false
 	x.call.Begin()
 	err := x.awaitLines()
@@ -223,7 +223,7 @@ func (x *Exchange) parseHead() *Problem {
 	if bad := x.parseFraming(); bad != nil {
 		return bad
 	}
-	x.Target, x.Authority = originForm(x.head.RequestURI()), authority(x.head.RequestURI())
+	x.Authority, x.Target = splitTarget(x.head.RequestURI())
 	var bad *Problem
 	if x.wanted, bad = x.call.Head(); bad != nil {
 		return bad
@@ -240,7 +240,7 @@ func (x *Exchange) parseHead() *Problem {
 func (x *Exchange) parseFields(raw []byte) (bad *Problem) {
 	x.framing = framing{}
 	for len(raw) > 0 { // as the parser has it, a header without fields has no last line either
-		line, colon, rest, wrong := cutLine(raw)
+		line, colon, rest, wrong := CutLine(raw)
 		if wrong != "" {
 			return malformed(wrong)
 		}
@@ -256,9 +256,9 @@ func (x *Exchange) parseFields(raw []byte) (bad *Problem) {
 	return bad
 }
 
-// cutLine splits lines behind the first, and returns that without its end, and where its
+// CutLine splits lines behind the first, and returns that without its end, and where its
 // colon is. The last line is empty. Otherwise it tells what is wrong.
-func cutLine(lines []byte) (line []byte, colon int, rest []byte, wrong string) {
+func CutLine(lines []byte) (line []byte, colon int, rest []byte, wrong string) {
 	end := bytes.IndexByte(lines, '\n')
 	if end < 1 || lines[end-1] != '\r' {
 		return nil, 0, nil, errBareLF.Error()
@@ -282,20 +282,19 @@ func cutLine(lines []byte) (line []byte, colon int, rest []byte, wrong string) {
 
 // setField notes a field of the framing, and gives others to the handler.
 func (x *Exchange) setField(name, value []byte) *Problem {
+	var lower Lower
 	var once *[]byte
-	switch len(name) {
-	case len("Host"):
-		once = Match(name, "Host", &x.Host)
-	case len("Expect"):
-		once = Match(name, "Expect", &x.expect)
-	case len("Content-Length"):
-		once = Match(name, "Content-Length", &x.contentLength)
-	case len("Transfer-Encoding"):
-		once = Match(name, "Transfer-Encoding", &x.transferEncoding)
-	case len("Connection"):
-		if EqualFold(name, "Connection") {
-			x.parseConnection(value)
-		}
+	switch string(lower.Of(name)) {
+	case "connection":
+		x.parseConnection(value)
+	case "content-length":
+		once = &x.contentLength
+	case "expect":
+		once = &x.expect
+	case "host":
+		once = &x.Host
+	case "transfer-encoding":
+		once = &x.transferEncoding
 	}
 	if once == nil {
 		return x.call.Field(name, value)
@@ -320,9 +319,9 @@ func (f *framing) parseConnection(value []byte) {
 		var option []byte
 		option, value, _ = bytes.Cut(value, comma)
 		switch option = Trim(option); {
-		case len(option) == len("close") && EqualFold(option, "close"):
+		case EqualFold(option, "close"):
 			f.close = true
-		case len(option) == len("keep-alive") && EqualFold(option, "keep-alive"):
+		case EqualFold(option, "keep-alive"):
 			f.goOn = true
 		}
 	}
@@ -368,12 +367,12 @@ func (x *Exchange) parseFraming() *Problem {
 		if f.contentLength != nil {
 			return malformed("both Content-Length and Transfer-Encoding are given")
 		}
-		if len(f.transferEncoding) != len("chunked") || !EqualFold(f.transferEncoding, "chunked") {
+		if !EqualFold(f.transferEncoding, "chunked") {
 			return malformed("Transfer-Encoding is " + Quote(f.transferEncoding) + ", allowed: chunked")
 		}
 	}
 	if f.expect != nil && !x.HTTP10 {
-		if len(f.expect) != len("100-continue") || !EqualFold(f.expect, "100-continue") {
+		if !EqualFold(f.expect, "100-continue") {
 			return &Problem{Status: fasthttp.StatusExpectationFailed, Detail: "Expect is " + Quote(f.expect) + ", allowed: 100-continue"}
 		}
 		x.expects = x.length != 0
@@ -381,33 +380,16 @@ func (x *Exchange) parseFraming() *Problem {
 	return nil
 }
 
-// originForm strips the scheme and the host of a target that has them.
-func originForm(target []byte) []byte {
-	if target[0] == '/' {
-		return target
-	}
-	_, rest, ok := bytes.Cut(target, []byte("://"))
-	if !ok {
-		return target
-	}
-	for i, c := range rest {
-		if c == '/' || c == '?' {
-			return rest[i:]
-		}
-	}
-	return nil
-}
-
-// authority returns the host of a target that has one, and nil otherwise.
-func authority(target []byte) []byte {
-	_, rest, ok := bytes.Cut(target, []byte("://"))
-	if !ok || target[0] == '/' {
-		return nil
+// splitTarget splits a target in absolute form. Others have no authority.
+func splitTarget(target []byte) (authority, origin []byte) {
+	_, rest, absolute := bytes.Cut(target, []byte("://"))
+	if !absolute || target[0] == '/' {
+		return nil, target
 	}
 	if end := bytes.IndexAny(rest, "/?"); end >= 0 {
-		return rest[:end]
+		return rest[:end], rest[end:]
 	}
-	return rest
+	return rest, nil
 }
 
 // speaksHTTP2 reports whether the head is the preface of HTTP/2.
@@ -465,7 +447,7 @@ func (x *Exchange) fail(err error) {
 	}
 	var bad *Problem
 	switch {
-	case errors.Is(err, errTooSlow):
+	case errors.Is(err, ErrSlow):
 		bad = &Problem{Status: fasthttp.StatusRequestTimeout, Detail: "the request did not arrive in full within " + c.front.opts.ReadTimeout.String()}
 	case errors.Is(err, io.EOF):
 		bad = malformed("it ended too early")

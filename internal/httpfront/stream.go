@@ -11,10 +11,10 @@ import (
 // that is slow to send a small one holds nothing that others need. The rest is read by the
 // handler, by one goroutine, while another may write the answer.
 
-// stream is the body of the present request if it is streamed. It belongs to the goroutine
-// that reads it.
+// stream is the body of the present request, as it is read. It belongs to the goroutine that
+// reads it.
 type stream struct {
-	chunks   chunks
+	chunks   Chunks
 	left     int         // of the present chunk, or of the body if its length is known
 	ended    atomic.Bool // all of it has been read
 	stopped  atomic.Bool // nobody wants the rest
@@ -33,81 +33,27 @@ const (
 
 // begin makes s that of another request.
 func (s *stream) begin(length int) {
-	s.chunks, s.left, s.trailers, s.reading = chunks{}, max(0, length), s.trailers[:0], false
+	s.chunks, s.left, s.trailers, s.reading = Chunks{}, max(0, length), s.trailers[:0], false
 	s.waited, s.came = 0, 0
 	s.ended.Store(length == 0)
 	s.stopped.Store(false)
 }
 
-// receiveAhead waits for the first bytes of a body that is streamed, as many as are wanted.
-func (x *Exchange) receiveAhead() (*Problem, error) {
-	c, n, s, most := x.conn, x.length, &x.stream, x.wanted.Ahead
-	inReader := n >= 0 && n <= min(most, x.reader.Buffered())
-	if c.fd >= 0 && (!inReader || x.wanted.Takes) {
-		return nil, errNothingYet
-	}
-	s.begin(n)
-	if n == 0 || x.expects {
-		return nil, nil
-	}
-	if inReader {
-		if !x.reserve(int64(n)) {
-			return x.call.NoRoom(), nil
-		}
-		x.Body, _ = x.reader.Peek(n)
-		x.held, s.left = n, 0
-		s.ended.Store(true)
-		return nil, nil
-	}
-	if n > 0 && int64(min(n, most)) > c.front.budget.left.Load() {
-		return x.call.NoRoom(), nil
-	}
-	x.flush()
-	if c.broken != nil {
-		return nil, c.broken
-	}
-	x.startClock()
-	var err error
-	if n > 0 {
-		ahead := min(n, most)
-		if err = x.take(ahead, ahead, firstRoom, true); err == nil {
-			s.left = n - ahead
-			s.ended.Store(s.left == 0)
-		}
-	} else {
-		err = x.takeChunksAhead(most)
-	}
-	if errors.Is(err, errNoRoom) {
-		return x.call.NoRoom(), nil
-	}
-	return nil, err
-}
-
-func (x *Exchange) takeChunksAhead(most int) error {
+// took notes that the next n bytes of a body are read.
+func (x *Exchange) took(n int) {
 	s := &x.stream
-	for {
-		room := most - len(x.Body)
-		if room == 0 {
-			return nil
-		}
-		if err := x.nextChunk(); err != nil || s.ended.Load() {
-			return err
-		}
-		n := min(s.left, room)
-		if err := x.take(n, most, firstChunkRoom, true); err != nil {
-			return err
-		}
-		s.left -= n
+	if s.left -= n; s.left == 0 && x.length >= 0 {
+		s.ended.Store(true)
 	}
 }
 
 // nextChunk begins the next chunk if the present one has been read.
 func (x *Exchange) nextChunk() error {
 	s := &x.stream
-	if s.left > 0 {
+	if s.left > 0 || s.ended.Load() {
 		return nil
 	}
-	size, err := s.chunks.next(x.reader)
+	size, err := s.chunks.Next(x.reader)
 	if err != nil {
 		return err
 	}
@@ -135,9 +81,8 @@ func (x *Exchange) Framed() bool { return x.contentLength != nil || x.transferEn
 
 // Continue tells a client that waits for it to send its body.
 func (x *Exchange) Continue() {
-	if x.expects && x.Streams() && x.reader.Buffered() == 0 {
-		x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
-		x.FlushAll()
+	if x.expects && x.Streams() {
+		x.proceed()
 	}
 }
 
@@ -148,31 +93,25 @@ func (x *Exchange) Continue() {
 func (x *Exchange) ReadBody(p []byte) (n int, err error) {
 	s := &x.stream
 	s.reading = true
-	if !s.ended.Load() && x.length < 0 {
-		err = x.nextChunk()
-	}
-	if err == nil {
-		if s.ended.Load() {
-			x.conn.bodyRead()
-			return 0, io.EOF
-		}
+	if err = x.nextChunk(); err == nil && !s.ended.Load() {
 		n, err = x.reader.Read(p[:min(len(p), s.left)])
-		if s.left -= n; s.left == 0 && x.length >= 0 {
-			s.ended.Store(true)
-			x.conn.bodyRead()
+		x.took(n)
+	}
+	if err == nil && s.ended.Load() {
+		x.bodyRead()
+		if n == 0 {
+			return 0, io.EOF
 		}
 	}
 	switch {
 	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
-	case errors.Is(err, errTooSlow):
-		err = ErrSlow
 	}
 	return n, err
 }
 
 // ErrSlow is returned for a client that is too slow.
-var ErrSlow = errTooSlow
+var ErrSlow = errors.New("the client is too slow")
 
 // StopBody has ReadBody return an error. It is called by any goroutine while another reads,
 // which must be waited for.
@@ -192,7 +131,7 @@ func (c *conn) readPaced(p []byte) (int, error) {
 	s.came += n
 	if s.waited >= slowFor {
 		if err == nil && s.came < int(s.waited/time.Second)*paceBytes {
-			err = errTooSlow
+			err = ErrSlow
 			c.readErr = err
 		}
 		s.waited, s.came = 0, 0

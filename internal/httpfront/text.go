@@ -3,29 +3,33 @@ package httpfront
 import (
 	"bytes"
 	"math"
+	"strings"
 )
 
 // The parts of fields and targets follow, as bytes.
 
-// Match returns field if it has that name.
-func Match(name []byte, want string, field *[]byte) *[]byte {
-	if EqualFold(name, want) {
-		return field
+// Lower holds a name in lower case, to be looked up without an allocation.
+type Lower [32]byte
+
+// Of returns the name in lower case until the next call, nil if it is longer than any that
+// is looked for.
+func (l *Lower) Of(name []byte) []byte {
+	if len(name) > len(l) {
+		return nil
 	}
-	return nil
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		l[i] = c
+	}
+	return l[:len(name)]
 }
 
-// EqualFold compares a with b, of the same length, whose letters are ASCII's,
-// without regard to case.
+// EqualFold reports whether a is b, whose letters are ASCII's, without regard to case.
 func EqualFold(a []byte, b string) bool {
-	for i := range a {
-		if x, y := a[i], b[i]; x != y {
-			if x ^= 0x20; x != y || x|0x20 < 'a' || x|0x20 > 'z' {
-				return false
-			}
-		}
-	}
-	return true
+	// With as many bytes, a letter that folds to one of ASCII's leaves a with fewer runes.
+	return len(a) == len(b) && strings.EqualFold(string(a), b)
 }
 
 // Trim removes spaces and tabs at both ends. The result is nil only if b is.

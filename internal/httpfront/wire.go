@@ -11,10 +11,7 @@ import (
 	"github.com/spillway-go/spillway/internal/socket"
 )
 
-var (
-	errNothingYet = errors.New("no bytes yet")
-	errTooSlow    = errors.New("the client is too slow")
-)
+var errNothingYet = errors.New("no bytes yet")
 
 // wire is a socket and its alarm. Its fields belong to the goroutine of the connection;
 // others interrupt it by the deadlines of the socket.
@@ -111,7 +108,7 @@ func (w *wire) read(p []byte, rings func() bool) (int, error) {
 		case w.front.closed.Load():
 			err = net.ErrClosed
 		default:
-			err = errTooSlow
+			err = ErrSlow
 		}
 		w.readErr = err
 		return 0, err

@@ -39,11 +39,11 @@ type reply struct {
 	r    *bufio.Reader
 	text []byte // of the head
 
-	head     httpfront.Forwarded // without hop-by-hop fields
-	length   int                 // of the body: bytes, inChunks or untilEnd
-	keeps    bool                // the connection goes on after it
-	events   bool                // it is an event stream
-	protocol []byte              // the protocol that it switches to
+	head     httpfront.Head // without hop-by-hop fields
+	length   int            // of the body: bytes, inChunks or untilEnd
+	keeps    bool           // the connection goes on after it
+	events   bool           // it is an event stream
+	protocol []byte         // the protocol that it switches to
 
 	chunks   httpfront.Chunks
 	left     int // of the body, or of the present chunk
@@ -375,19 +375,10 @@ var kinds = map[string]kind{
 	"date": dated, "content-type": contentType, "expect": expected, "host": host, "trailer": plain,
 }
 
-// kindOf returns the kind of a field. Nearly all have a length or a letter that no other has.
+// kindOf returns the kind of a field.
 func kindOf(name []byte) kind {
-	var lower [len("proxy-authorization")]byte
-	if len(name) > len(lower) {
-		return plain
-	}
-	for i, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		lower[i] = c
-	}
-	return kinds[string(lower[:len(name)])]
+	var lower httpfront.Lower
+	return kinds[string(lower.Of(name))]
 }
 
 // isEventStream reports whether a media type is that of server-sent events.

@@ -351,8 +351,8 @@ func (c *call) watch(f func())                 { c.x.Watch(f) }
 func (c *call) unwatch()                       { c.x.Unwatch() }
 func (c *call) left() bool                     { return c.x.Left() }
 func (c *call) refuse(a httpfront.Answer)      { c.x.Send(a) }
-func (c *call) interim(f *httpfront.Forwarded) { c.x.Interim(f) }
-func (c *call) begin(f *httpfront.Forwarded)   { c.buf = c.x.Forward(f) }
+func (c *call) interim(f *httpfront.Head)      { c.x.Interim(f) }
+func (c *call) begin(f *httpfront.Head)        { c.buf = c.x.Start(f) }
 
 // longPiece is how much of an answer is written at once.
 const longPiece = 64 << 10
@@ -406,14 +406,14 @@ func (t *turn) heldUp() {
 
 func (c *call) end(trailers []byte) {
 	if c.out == nil {
-		c.x.EndForward(c.buf, trailers)
+		c.x.End(c.buf, trailers)
 		return
 	}
 	if c.x.Chunks() {
 		c.out.put([]byte("0\r\n"), trailers, lineEnd)
 	}
 	c.out.close()
-	c.x.EndSlowly()
+	c.x.Write(c.buf) // which is empty
 }
 
 func (c *call) retract() bool { return !c.sent }
@@ -427,7 +427,7 @@ func (c *call) breakOff(status int) {
 }
 
 func (c *call) take() (io.Writer, io.Reader, func()) {
-	c.x.EndForward(c.buf, nil)
+	c.x.End(c.buf, nil)
 	nc, from, cut := c.x.Take()
 	return nc, from, cut
 }

@@ -306,9 +306,6 @@ func (c *stream) unwatch() {
 
 func (c *stream) refuse(a httpfront.Answer) {
 	p := a.Problem
-	if p == nil {
-		p = a.Ready.Problem()
-	}
 	h := c.w.Header()
 	clear(h)
 	setLines(h, []byte(p.Lines))
@@ -332,14 +329,14 @@ func setLines(h http.Header, lines []byte) {
 	}
 }
 
-func (c *stream) interim(f *httpfront.Forwarded) {
+func (c *stream) interim(f *httpfront.Head) {
 	h := c.w.Header()
 	setLines(h, f.Lines)
 	c.w.WriteHeader(f.Status)
 	clear(h)
 }
 
-func (c *stream) begin(f *httpfront.Forwarded) {
+func (c *stream) begin(f *httpfront.Head) {
 	h := c.w.Header()
 	setLines(h, f.Lines)
 	if f.Length >= 0 {

@@ -41,11 +41,11 @@ type client interface {
 
 	// refuse answers with a problem, before begin.
 	refuse(a httpfront.Answer)
-	interim(f *httpfront.Forwarded)
+	interim(f *httpfront.Head)
 	// begin begins an answer. write takes more of its body, and waits only if more is held
 	// than the buffer has room for. flush sends what was written, without waiting. They
 	// report whether the client takes any more.
-	begin(f *httpfront.Forwarded)
+	begin(f *httpfront.Head)
 	write(p []byte) bool
 	flush() bool
 	// end ends it. It may wait for the client.
@@ -171,8 +171,8 @@ func (t *turn) acquire() bool {
 		return false
 	}
 	t.shed = shed.Reason
-	a := refusal.Answer(shed.Reason, shed.RetryAfter)
-	t.code = refusal.Status(shed.Reason)
+	a := httpfront.Answer{Problem: refusal.Answer(shed.Reason, shed.RetryAfter)}
+	t.code = a.Problem.Status
 	if shed.Reason == strategies.ReasonAbandoned {
 		t.gone, t.code, a.Close = true, codeLeft, true
 	}

@@ -27,13 +27,14 @@ var details = map[strategies.Reason]string{
 	strategies.ReasonExpired:   "the request was not started within its Spillway-Timeout-Ms",
 }
 
-// ready holds the answers for each reason and each number of seconds after which to try again.
-var ready = func() map[strategies.Reason]*[longestRetry + 1]*httpfront.Ready {
-	all := map[strategies.Reason]*[longestRetry + 1]*httpfront.Ready{}
+// ready holds the answers for each reason and each number of seconds after which to try
+// again.
+var ready = func() map[strategies.Reason]*[longestRetry + 1]*httpfront.Problem {
+	all := map[strategies.Reason]*[longestRetry + 1]*httpfront.Problem{}
 	for _, r := range strategies.Reasons() {
-		all[r] = new([longestRetry + 1]*httpfront.Ready)
+		all[r] = new([longestRetry + 1]*httpfront.Problem)
 		for seconds := 1; seconds <= longestRetry; seconds++ {
-			all[r][seconds] = httpfront.NewReady(Problem(r, seconds))
+			all[r][seconds] = Problem(r, seconds).Ready()
 		}
 	}
 	return all
@@ -42,19 +43,13 @@ var ready = func() map[strategies.Reason]*[longestRetry + 1]*httpfront.Ready {
 // Problem returns the answer to a request that was turned away for that reason, with those
 // seconds, 1 to 30, after which to try again.
 func Problem(r strategies.Reason, seconds int) *httpfront.Problem {
-	p := &httpfront.Problem{Status: Status(r), Detail: cmp.Or(details[r], "the strategy has turned the request away"), Lines: "Spillway-Shed: " + r.String() + "\r\n"}
-	if r != strategies.ReasonExpired {
+	p := &httpfront.Problem{Status: http.StatusServiceUnavailable, Detail: cmp.Or(details[r], "the strategy has turned the request away"), Lines: "Spillway-Shed: " + r.String() + "\r\n"}
+	if r == strategies.ReasonExpired {
+		p.Status = http.StatusGatewayTimeout
+	} else {
 		p.Lines += "Retry-After: " + strconv.Itoa(seconds) + "\r\n"
 	}
 	return p
-}
-
-// Status is that of an answer to a request that was turned away.
-func Status(r strategies.Reason) int {
-	if r == strategies.ReasonExpired {
-		return http.StatusGatewayTimeout
-	}
-	return http.StatusServiceUnavailable
 }
 
 // Seconds turns the time that a queue takes to drain into those of Retry-After.
@@ -63,12 +58,10 @@ func Seconds(d time.Duration) int {
 }
 
 // Answer returns the answer to a request that was turned away by a queue that takes that
-// time to drain. It may be one of somebody's own strategy.
-func Answer(r strategies.Reason, drain time.Duration) (a httpfront.Answer) {
+// time to drain. The reason may be one of somebody's own strategy.
+func Answer(r strategies.Reason, drain time.Duration) *httpfront.Problem {
 	if all, ok := ready[r]; ok {
-		a.Ready = all[Seconds(drain)]
-	} else {
-		a.Problem = Problem(r, Seconds(drain))
+		return all[Seconds(drain)]
 	}
-	return a
+	return Problem(r, Seconds(drain))
 }

@@ -9,25 +9,40 @@ import (
 	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/refusal"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/strategies"
 )
 
+// failure returns the answer to a request whose task, which is completed, was turned away or
+// has failed, and whether it was.
+func (c *call) failure() (a httpfront.Answer, failed bool) {
+	a.Buf = c.op.Buf
+	switch r := c.task.Shed; {
+	case r != strategies.ReasonNone:
+		c.shed, c.left = true, r == strategies.ReasonAbandoned
+		a.Problem, a.Close = refusal.Answer(r, c.server.opts.Dispatcher.DrainTime()), c.left
+	case c.op.Err != nil:
+		a.Problem = storeProblem(c.op.Err, c.task.Write)
+	default:
+		return a, false
+	}
+	return a, true
+}
+
 // answer returns the answer to a request of one key, whose task is completed. A value lies
 // behind so much room in the operation's buffer.
-func (c *call) answer(room int) (a httpfront.Answer) {
+func (c *call) answer(room int) httpfront.Answer {
 	op := &c.op
-	a.Buf = op.Buf
-	switch err := op.Err; {
-	case c.task.Shed != strategies.ReasonNone:
-		return c.answerShed(a.Buf)
-	case errors.Is(err, store.ErrNotFound):
+	a := httpfront.Answer{Buf: op.Buf}
+	switch {
+	case errors.Is(op.Err, store.ErrNotFound):
 		a.Status = fasthttp.StatusNotFound
-	case errors.Is(err, store.ErrCondition):
+	case errors.Is(op.Err, store.ErrCondition):
 		a.Problem = refused(op.Meta.Tag)
-	case err != nil:
-		a.Problem = storeProblem(err, c.task.Write)
+	case op.Err != nil || c.task.Shed != strategies.ReasonNone:
+		a, _ = c.failure()
 	case op.Kind == executor.Put:
 		tag := op.Meta.Tag
 		if tag.IsZero() {

@@ -15,7 +15,6 @@ import (
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/store"
-	"github.com/spillway-go/spillway/strategies"
 )
 
 // maxSteps is how many operations a batch may have.
@@ -42,10 +41,8 @@ func (c *call) serveBatch() httpfront.Answer {
 	}
 	c.op = executor.Op{Kind: executor.Batch, Steps: steps, Buf: c.x.Room()}
 	c.run()
-	a := httpfront.Answer{Buf: c.op.Buf}
+	a, failed := c.failure()
 	switch err := c.op.Err; {
-	case c.task.Shed != strategies.ReasonNone:
-		return c.answerShed(a.Buf)
 	case errors.Is(err, store.ErrCondition):
 		a.Problem = refusedBatch(steps.Refused)
 	case errors.Is(err, executor.ErrTooLarge):
@@ -54,9 +51,7 @@ func (c *call) serveBatch() httpfront.Answer {
 	case errors.Is(err, errors.ErrUnsupported):
 		a.Problem = &httpfront.Problem{Status: fasthttp.StatusNotImplemented,
 			Detail: "the distributed store cannot write several keys as one step: write each by " + pathEntity + ", or use the embedded store"}
-	case err != nil:
-		a.Problem = storeProblem(err, c.task.Write)
-	default:
+	case !failed:
 		a.Status, a.Type = fasthttp.StatusOK, typeNDJSON
 	}
 	return a

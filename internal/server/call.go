@@ -44,8 +44,7 @@ func (s *Server) NewCall(x *httpfront.Exchange) httpfront.Call {
 
 // Begin forgets the request before.
 func (c *call) Begin() {
-	c.fields = fields{moreAccept: c.fields.moreAccept[:0]}
-	c.request = request{}
+	c.fields, c.request = fields{}, request{}
 	c.strategy, c.shed, c.left = "", false, false
 }
 

@@ -141,7 +141,7 @@ func TestCall_ResultToAnswer(t *testing.T) {
 		require.Equal(t, tt.close, a.Close, tt.name)
 		switch {
 		case tt.status < 0:
-			require.Same(t, refusal.Answer(tt.shed, 2*time.Second).Ready, a.Ready, tt.name)
+			require.Same(t, refusal.Answer(tt.shed, 2*time.Second), a.Problem, tt.name)
 			require.True(t, c.shed)
 		case tt.detail != "":
 			require.Equal(t, tt.status, a.Problem.Status, tt.name)

@@ -21,6 +21,7 @@ import (
 	"github.com/spillway-go/spillway/internal/etag"
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 	"github.com/spillway-go/spillway/internal/server/contracttest"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
@@ -396,10 +397,8 @@ type client struct {
 
 func (s *service) dial() *client {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.Addr().String())
-	require.NoError(s.t, err)
-	s.t.Cleanup(func() { _ = conn.Close() })
-	return &client{t: s.t, conn: conn.(*net.TCPConn), r: bufio.NewReader(conn)}
+	conn, r := fronttest.Dial(s.t, s.Addr())
+	return &client{t: s.t, conn: conn, r: r}
 }
 
 // send sends text in which every line feed of the head stands for CR LF. The
@@ -462,11 +461,7 @@ func (c *client) do(text string) answer {
 // requireClosed waits for the end of the connection.
 func (c *client) requireClosed() {
 	c.t.Helper()
-	rest, err := io.ReadAll(c.r)
-	require.Empty(c.t, string(rest))
-	if err != nil {
-		require.ErrorContains(c.t, err, "reset")
-	}
+	fronttest.RequireEnded(c.t, c.r)
 }
 
 // requireOpen checks that the connection serves another request.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 	"github.com/spillway-go/spillway/internal/server/contracttest"
 )
 
@@ -53,10 +53,8 @@ func FuzzQuery(f *testing.F) {
 			require.Equal(t, 400, bad.Status)
 			return
 		}
-		for name, got := range map[string][]byte{
-			"id": p.id, "start": p.start, "end": p.end, "prefix": p.prefix, "after": p.after, "after64": p.after64,
-			"limit": p.limit, "keys": p.keys, "order": p.order,
-		} {
+		for i, name := range parameterNames {
+			got := p[i]
 			value, given := want[name]
 			require.Equal(t, given, got != nil, "%q %s", query, name)
 			require.Equal(t, string(value), string(got), "%q %s", query, name)
@@ -82,7 +80,7 @@ func FuzzRangeParameters(f *testing.F) {
 		p, _, bad := parseQuery([]byte(query.Encode()), nil)
 		require.Nil(t, bad)
 		var q request
-		_, bad = q.setRange(p, most, nil)
+		_, bad = q.setRange(&p, most, nil)
 
 		n, err := strconv.ParseUint(limit, 10, 64)
 		if errors.Is(err, strconv.ErrRange) && strings.Trim(limit, "0123456789") == "" {
@@ -187,17 +185,7 @@ func FuzzConnection(f *testing.F) {
 		s.mu.Lock()
 		s.events = nil
 		s.mu.Unlock()
-		conn, err := net.Dial("tcp", s.Addr().String())
-		require.NoError(t, err)
-		defer func() { _ = conn.Close() }()
-		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-		go func() {
-			_, _ = conn.Write(input)
-			_ = conn.(*net.TCPConn).CloseWrite()
-		}()
-		output, err := io.ReadAll(conn)
-		var network net.Error
-		require.False(t, errors.As(err, &network) && network.Timeout(), "the connection does not end")
+		output := fronttest.Throw(t, s.Addr(), input)
 		eventually(t, func() bool { return s.Connections() == 1 }, "the connection is gone")
 
 		s.mu.Lock()

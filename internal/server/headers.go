@@ -2,7 +2,7 @@ package server
 
 import (
 	"bytes"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spillway-go/spillway/internal/httpfront"
@@ -13,8 +13,6 @@ import (
 // the bytes of the head. A nil slice means that the field was not sent.
 type fields struct {
 	authorization             []byte
-	accept                    []byte // the first
-	moreAccept                [][]byte
 	timeout, priority, client []byte
 	consistency               []byte
 	urgency                   []byte // of Priority; nil if none fits
@@ -24,87 +22,67 @@ type fields struct {
 	contentType               []byte
 	ttl                       []byte
 
+	ndjson    bool // an Accept lists it
 	preflight bool // Access-Control-Request-Method was sent
 	browser   bool // one of secure.BrowserMarks was sent
 }
 
 // set notes a field if it matters.
 func (f *fields) set(name, value []byte) *httpfront.Problem {
-	var field *[]byte
-	switch len(name) { // all but those that matter end here
-	case len("Accept"): // or Origin
-		if httpfront.EqualFold(name, "Accept") {
-			if f.accept != nil {
-				f.moreAccept = append(f.moreAccept, value)
-			} else {
-				f.accept = value
-			}
-			return nil
+	var lower httpfront.Lower
+	var once *[]byte
+	switch string(lower.Of(name)) {
+	case "accept":
+		f.ndjson = f.ndjson || listsNDJSON(value)
+	case "accept-language", "sec-fetch-site":
+		f.browser = true
+	case "access-control-request-method":
+		f.preflight = true
+	case "origin":
+		if f.origin != nil { // where the page comes from cannot be told
+			value = value[:0]
 		}
-		if httpfront.EqualFold(name, "Origin") {
-			f.setOrigin(value)
-			return nil
-		}
-	case len("Priority"): // or If-Match
-		if httpfront.EqualFold(name, "Priority") {
-			f.urgency = httpfront.Urgency(value, f.urgency)
-			return nil
-		}
-		field = httpfront.Match(name, "If-Match", &f.ifMatch)
-	case len("Spillway-Ttl"): // or Content-Type
-		if field = httpfront.Match(name, "Spillway-Ttl", &f.ttl); field == nil {
-			field = httpfront.Match(name, "Content-Type", &f.contentType)
-		}
-	case len("Authorization"): // or If-None-Match
-		if field = httpfront.Match(name, "Authorization", &f.authorization); field == nil {
-			field = httpfront.Match(name, "If-None-Match", &f.ifNoneMatch)
-		}
-	case len("Sec-Fetch-Site"):
-		f.browser = f.browser || httpfront.EqualFold(name, "Sec-Fetch-Site")
-	case len("Spillway-Client"): // or Accept-Language, or X-Request-Start
-		if field = httpfront.Match(name, "Spillway-Client", &f.client); field == nil && httpfront.EqualFold(name, "X-Request-Start") {
-			f.requestStart = value
-		}
-		f.browser = f.browser || httpfront.EqualFold(name, "Accept-Language")
-	case len("Spillway-Priority"):
-		field = httpfront.Match(name, "Spillway-Priority", &f.priority)
-	case len("Spillway-Timeout-Ms"):
-		field = httpfront.Match(name, "Spillway-Timeout-Ms", &f.timeout)
-	case len("Access-Control-Request-Method"):
-		f.preflight = f.preflight || httpfront.EqualFold(name, "Access-Control-Request-Method")
-	case len("Spillway-Consistency"):
-		field = httpfront.Match(name, "Spillway-Consistency", &f.consistency)
+		f.browser, f.origin = true, value
+	case "priority":
+		f.urgency = httpfront.Urgency(value, f.urgency)
+	case "x-request-start":
+		f.requestStart = value
+	case "authorization":
+		once = &f.authorization
+	case "content-type":
+		once = &f.contentType
+	case "if-match":
+		once = &f.ifMatch
+	case "if-none-match":
+		once = &f.ifNoneMatch
+	case "spillway-client":
+		once = &f.client
+	case "spillway-consistency":
+		once = &f.consistency
+	case "spillway-priority":
+		once = &f.priority
+	case "spillway-timeout-ms":
+		once = &f.timeout
+	case "spillway-ttl":
+		once = &f.ttl
 	}
-	if field == nil {
+	if once == nil {
 		return nil
 	}
-	return httpfront.Once(field, name, value)
-}
-
-// setOrigin notes where the page of a browser comes from. With two it cannot be told.
-func (f *fields) setOrigin(value []byte) {
-	if f.origin != nil {
-		value = value[:0]
-	}
-	f.browser, f.origin = true, value
+	return httpfront.Once(once, name, value)
 }
 
 var comma, semicolon = []byte(","), []byte(";")
 
-// wantsNDJSON reports whether a client accepts application/x-ndjson by name,
-// with a weight other than 0. Ranges of media types, such as */*, do not count:
-// they accept the plain form as well.
-func (f *fields) wantsNDJSON() bool {
-	return listsNDJSON(f.accept) || slices.ContainsFunc(f.moreAccept, listsNDJSON)
-}
-
 // isNDJSON reports whether a media type is application/x-ndjson, whatever its parameters.
 func isNDJSON(mediaType []byte) bool {
 	name, _, _ := bytes.Cut(mediaType, semicolon)
-	name = httpfront.Trim(name)
-	return len(name) == len(typeNDJSON) && httpfront.EqualFold(name, typeNDJSON)
+	return httpfront.EqualFold(httpfront.Trim(name), typeNDJSON)
 }
 
+// listsNDJSON reports whether a client accepts application/x-ndjson by name,
+// with a weight other than 0. Ranges of media types, such as */*, do not count:
+// they accept the plain form as well.
 func listsNDJSON(list []byte) bool {
 	for len(list) > 0 {
 		var item []byte
@@ -151,47 +129,44 @@ type wishes struct {
 
 // wishes checks and returns what the fields ask for.
 func (f *fields) wishes() (w wishes, bad *httpfront.Problem) {
-	w.priority = defaultPriority
-	w.client = f.client
-	if f.timeout != nil {
-		n, ok := httpfront.ParseNumber(f.timeout)
-		if !ok || n < 1 || n > maxTimeout {
-			return w, badHeader("Spillway-Timeout-Ms", f.timeout, "a whole number from 1 to 3600000")
-		}
-		w.timeout = time.Duration(n) * time.Millisecond
+	ms, class, ttl := 0, defaultPriority, 0
+	if f.urgency != nil {
+		class = int(f.urgency[0] - '0')
 	}
-	if f.priority != nil {
-		n, ok := httpfront.ParseNumber(f.priority)
-		if !ok || n > maxPriority {
-			return w, badHeader("Spillway-Priority", f.priority, "a whole number from 0 to 7")
-		}
-		w.priority = uint8(n)
-	} else if f.urgency != nil {
-		w.priority = f.urgency[0] - '0'
+	if ms, bad = whole("Spillway-Timeout-Ms", f.timeout, 1, maxTimeout, ms); bad != nil {
+		return w, bad
 	}
+	if class, bad = whole("Spillway-Priority", f.priority, 0, maxPriority, class); bad != nil {
+		return w, bad
+	}
+	if ttl, bad = whole("Spillway-Ttl", f.ttl, 1, maxTTL, ttl); bad != nil {
+		return w, bad
+	}
+	w = wishes{timeout: time.Duration(ms) * time.Millisecond, priority: uint8(class), client: f.client, ttl: uint32(ttl)}
 	if len(f.client) > maxClientBytes {
 		return w, badHeader("Spillway-Client", f.client, "at most 128 bytes")
 	}
-	if f.ttl != nil {
-		n, ok := httpfront.ParseNumber(f.ttl)
-		if !ok || n < 1 || n > maxTTL {
-			return w, badHeader("Spillway-Ttl", f.ttl, "a whole number from 1 to 630720000")
-		}
-		w.ttl = uint32(n)
-	}
 	if f.consistency != nil {
-		switch string(f.consistency) {
-		case "one":
-			w.consistency = store.ConsistencyOne
-		case "quorum":
-			w.consistency = store.ConsistencyQuorum
-		case "all":
-			w.consistency = store.ConsistencyAll
-		default:
+		var known bool
+		if w.consistency, known = consistencies[string(f.consistency)]; !known {
 			return w, badHeader("Spillway-Consistency", f.consistency, "one, quorum or all")
 		}
 	}
 	return w, nil
+}
+
+var consistencies = map[string]store.Consistency{"one": store.ConsistencyOne, "quorum": store.ConsistencyQuorum, "all": store.ConsistencyAll}
+
+// whole parses a header with a whole number, which is unset if the header was not sent.
+func whole(name string, value []byte, least, most, unset int) (n int, bad *httpfront.Problem) {
+	if value == nil {
+		return unset, nil
+	}
+	n, ok := httpfront.ParseNumber(value)
+	if !ok || n < least || n > most {
+		return n, badHeader(name, value, "a whole number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most))
+	}
+	return n, nil
 }
 
 func badHeader(name string, value []byte, allowed string) *httpfront.Problem {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -137,50 +138,32 @@ func unescape(b []byte) (size int, r rune) {
 	if len(b) < 2 {
 		return 0, 0
 	}
-	switch c := b[1]; c {
-	case '"', '\\', '/':
-		return 2, rune(c)
-	case 'b':
-		return 2, '\b'
-	case 'f':
-		return 2, '\f'
-	case 'n':
-		return 2, '\n'
-	case 'r':
-		return 2, '\r'
-	case 't':
-		return 2, '\t'
-	case 'u':
-		if r = hex4(b[2:]); r < 0 {
-			return 0, 0
-		}
-		if utf16.IsSurrogate(r) {
-			if len(b) < 12 || b[6] != '\\' || b[7] != 'u' {
-				return 0, 0
-			}
-			if r = utf16.DecodeRune(r, hex4(b[8:])); r == utf8.RuneError {
-				return 0, 0
-			}
-			return 12, r
-		}
+	const escapes, meanings = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
+	if i := strings.IndexByte(escapes, b[1]); i >= 0 {
+		return 2, rune(meanings[i])
+	}
+	if r = hex4(b[2:]); b[1] != 'u' || r < 0 {
+		return 0, 0
+	}
+	if !utf16.IsSurrogate(r) {
 		return 6, r
 	}
-	return 0, 0
+	if len(b) < 12 || b[6] != '\\' || b[7] != 'u' {
+		return 0, 0
+	}
+	if r = utf16.DecodeRune(r, hex4(b[8:])); r == utf8.RuneError {
+		return 0, 0
+	}
+	return 12, r
 }
 
 // hex4 returns the number of four hexadecimal digits, or -1.
-func hex4(b []byte) (r rune) {
-	if len(b) < 4 {
+func hex4(b []byte) rune {
+	n, err := strconv.ParseUint(string(b[:min(4, len(b))]), 16, 16)
+	if err != nil || len(b) < 4 {
 		return -1
 	}
-	for _, c := range b[:4] {
-		d := httpfront.Unhex(c)
-		if d > 15 {
-			return -1
-		}
-		r = r<<4 | rune(d)
-	}
-	return r
+	return rune(n)
 }
 
 // strict allows no other encoding of the same bytes. It still skips line ends.

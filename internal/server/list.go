@@ -17,61 +17,52 @@ type list struct {
 
 // setRange finds out which keys are wanted: from q.key to q.list.end, which may lie
 // in space that it appends to buf and returns.
-func (q *request) setRange(p parameters, mostKey int, buf []byte) (grown []byte, bad *httpfront.Problem) {
+func (q *request) setRange(p *parameters, mostKey int, buf []byte) (grown []byte, bad *httpfront.Problem) {
 	l := &q.list
 	if buf, bad = q.setBounds(p, mostKey, buf); bad != nil {
 		return buf, bad
 	}
-	if p.limit != nil {
-		n, ok := httpfront.ParseNumber(p.limit)
+	if p[paramLimit] != nil {
+		n, ok := httpfront.ParseNumber(p[paramLimit])
 		if !ok || n < 1 {
-			return buf, httpfront.BadRequest("the parameter limit is " + httpfront.Quote(p.limit) + ", allowed: a whole number, at least 1")
+			return buf, p.refuse(paramLimit, "a whole number, at least 1")
 		}
 		l.limit = n
 	}
-	if p.keys != nil {
-		if string(p.keys) != "only" {
-			return buf, httpfront.BadRequest("the parameter keys is " + httpfront.Quote(p.keys) + ", allowed: only")
-		}
-		l.keysOnly = true
+	if l.keysOnly = string(p[paramKeys]) == "only"; !l.keysOnly && p[paramKeys] != nil {
+		return buf, p.refuse(paramKeys, "only")
 	}
-	switch string(p.order) {
-	case "desc":
-		l.descending = true
-	case "asc":
-	default:
-		if p.order != nil {
-			return buf, httpfront.BadRequest("the parameter order is " + httpfront.Quote(p.order) + ", allowed: asc and desc")
-		}
+	if l.descending = string(p[paramOrder]) == "desc"; !l.descending && p[paramOrder] != nil && string(p[paramOrder]) != "asc" {
+		return buf, p.refuse(paramOrder, "asc and desc")
 	}
 	return q.setAfter(p, mostKey, buf)
 }
 
 // setBounds notes the keys between start and end, or those that begin with prefix.
-func (q *request) setBounds(p parameters, mostKey int, buf []byte) (grown []byte, bad *httpfront.Problem) {
-	switch {
-	case p.prefix == nil:
-		if p.start == nil {
+func (q *request) setBounds(p *parameters, mostKey int, buf []byte) (grown []byte, bad *httpfront.Problem) {
+	if p[paramPrefix] == nil {
+		if p[paramStart] == nil {
 			return buf, httpfront.BadRequest("the parameter start is missing, and so is prefix: one of them is needed")
 		}
-		bad = checkKey("start", p.start, mostKey)
-		if bad == nil && p.end != nil {
-			bad = checkKey("end", p.end, mostKey)
+		if bad = p.checkKey(paramStart, mostKey); bad == nil && p[paramEnd] != nil {
+			bad = p.checkKey(paramEnd, mostKey)
 		}
-		q.key, q.list.end = p.start, p.end
-		return buf, bad
-	case p.start != nil:
-		return buf, httpfront.BadRequest("the parameters start and prefix are both given, allowed: one of them")
-	case p.end != nil:
-		return buf, httpfront.BadRequest("the parameters end and prefix are both given, allowed: end with start alone")
-	}
-	if bad = checkKey("prefix", p.prefix, mostKey); bad != nil {
+		q.key, q.list.end = p[paramStart], p[paramEnd]
 		return buf, bad
 	}
-	q.key = p.prefix
+	if bad = p.exclude(paramStart, paramPrefix, "one of them"); bad == nil {
+		bad = p.exclude(paramEnd, paramPrefix, "end with start alone")
+	}
+	if bad == nil {
+		bad = p.checkKey(paramPrefix, mostKey)
+	}
+	if bad != nil {
+		return buf, bad
+	}
+	q.key = p[paramPrefix]
 	// The first key behind all that begin so is the prefix with its last byte raised.
 	// One of the highest value cannot be, so the one before it is.
-	kept := p.prefix
+	kept := p[paramPrefix]
 	for len(kept) > 0 && kept[len(kept)-1] == 0xff {
 		kept = kept[:len(kept)-1]
 	}
@@ -86,24 +77,26 @@ func (q *request) setBounds(p parameters, mostKey int, buf []byte) (grown []byte
 
 // setAfter leaves out the keys up to the one that the client has got last, in the
 // order of the list.
-func (q *request) setAfter(p parameters, mostKey int, buf []byte) (grown []byte, bad *httpfront.Problem) {
-	last, name := p.after, "after"
-	switch {
-	case p.after64 == nil && p.after == nil:
-		return buf, nil
-	case p.after64 != nil && p.after != nil:
-		return buf, httpfront.BadRequest("the parameters after and after64 are both given, allowed: one of them")
-	case p.after64 != nil:
-		name = "after64"
+func (q *request) setAfter(p *parameters, mostKey int, buf []byte) (grown []byte, bad *httpfront.Problem) {
+	if bad = p.exclude(paramAfter, paramAfter64, "one of them"); bad != nil {
+		return buf, bad
+	}
+	which := paramAfter
+	if p[paramAfter64] != nil {
+		which = paramAfter64
 		from := len(buf)
 		var err error
-		buf, err = base64url.AppendDecode(buf, bytes.TrimRight(p.after64, "="))
-		if err != nil || bytes.ContainsAny(p.after64, "\r\n") { // which the decoder skips
-			return buf, httpfront.BadRequest("the parameter after64 is " + httpfront.Quote(p.after64) + ", allowed: a key in base64url (RFC 4648), as next has it")
+		buf, err = base64url.AppendDecode(buf, bytes.TrimRight(p[paramAfter64], "="))
+		if err != nil || bytes.ContainsAny(p[paramAfter64], "\r\n") { // which the decoder skips
+			return buf, p.refuse(paramAfter64, "a key in base64url (RFC 4648), as next has it")
 		}
-		last = buf[from:len(buf):len(buf)]
+		p[paramAfter64] = buf[from:len(buf):len(buf)]
 	}
-	if bad = checkKey(name, last, mostKey); bad != nil {
+	last := p[which]
+	if last == nil {
+		return buf, nil
+	}
+	if bad = p.checkKey(which, mostKey); bad != nil {
 		return buf, bad
 	}
 	switch {

@@ -61,7 +61,7 @@ func TestList_Bounds(t *testing.T) {
 		p, buf, bad := parseQuery([]byte(query.Encode()), nil)
 		require.Nil(t, bad)
 		var q request
-		_, bad = q.setRange(p, 3, buf)
+		_, bad = q.setRange(&p, 3, buf)
 		require.Nil(t, bad)
 		for range 20 {
 			k := key()

@@ -74,7 +74,7 @@ func TestOpenAPI(t *testing.T) {
 				}
 				for name := range op.Parameters("query") {
 					require.True(t, given[method+" "+path+" "+name], "%s %s is asked with %s", method, path, name)
-					require.NotNil(t, new(parameters).named([]byte(name)))
+					require.Contains(t, parameterNames, name)
 				}
 			}
 		}
@@ -87,7 +87,7 @@ func checkRequest(t *testing.T, op *openapi.Operation, req *http.Request, what s
 	query, headers := op.Parameters("query"), op.Parameters("header")
 	for name := range req.URL.Query() {
 		given[what+" "+name] = true
-		if new(parameters).named([]byte(name)) == nil {
+		if !slices.Contains(parameterNames[:], name) {
 			continue // which is ignored
 		}
 		require.Contains(t, query, name, "%s?%s", what, req.URL.RawQuery)

@@ -2,17 +2,57 @@ package server
 
 import (
 	"bytes"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/spillway-go/spillway/internal/httpfront"
 )
 
-// parameters are those of a query that Spillway knows. A nil slice means that
-// the parameter was not given.
-type parameters struct {
-	id                 []byte
-	start, end, prefix []byte
-	after, after64     []byte
-	limit, keys, order []byte
+// The parameters that Spillway knows.
+const (
+	paramID = iota
+	paramStart
+	paramEnd
+	paramPrefix
+	paramAfter
+	paramAfter64
+	paramLimit
+	paramKeys
+	paramOrder
+)
+
+var parameterNames = [...]string{"id", "start", "end", "prefix", "after", "after64", "limit", "keys", "order"}
+
+// parameters are their values. A nil slice means that the parameter was not given.
+type parameters [len(parameterNames)][]byte
+
+// refuse refuses a parameter whose value is not allowed.
+func (p *parameters) refuse(which int, allowed string) *httpfront.Problem {
+	return httpfront.BadRequest("the parameter " + parameterNames[which] + " is " + httpfront.Quote(p[which]) + ", allowed: " + allowed)
+}
+
+// exclude refuses two parameters that are both given.
+func (p *parameters) exclude(one, other int, allowed string) *httpfront.Problem {
+	if p[one] == nil || p[other] == nil {
+		return nil
+	}
+	return httpfront.BadRequest("the parameters " + parameterNames[one] + " and " + parameterNames[other] + " are both given, allowed: " + allowed)
+}
+
+// checkKey checks a parameter that is needed, and is a key of that length at most.
+func (p *parameters) checkKey(which, most int) *httpfront.Problem {
+	key := p[which]
+	switch {
+	case key == nil:
+		return httpfront.BadRequest("the parameter " + parameterNames[which] + " is missing")
+	case len(key) == 0:
+		return httpfront.BadRequest("the parameter " + parameterNames[which] + " is empty, allowed: at least one byte")
+	case len(key) > most:
+		return &httpfront.Problem{Status: fasthttp.StatusRequestURITooLong,
+			Detail: "the parameter " + parameterNames[which] + " has " + strconv.Itoa(len(key)) + " bytes, allowed: at most " + strconv.Itoa(most)}
+	}
+	return nil
 }
 
 // parseQuery parses a query of form values. The values refer to the query, or
@@ -35,49 +75,24 @@ func parseQuery(query, buf []byte) (p parameters, grown []byte, bad *httpfront.P
 		if !found {
 			value = pair[len(pair):] // empty, but given
 		}
-		name, buf, bad = decode(name, buf)
+		if name, buf, bad = decode(name, buf); bad == nil {
+			value, buf, bad = decode(value, buf)
+		}
 		if bad != nil {
 			return p, buf, bad
 		}
-		value, buf, bad = decode(value, buf)
-		if bad != nil {
-			return p, buf, bad
+		for i := range parameterNames {
+			if string(name) != parameterNames[i] {
+				continue
+			}
+			if p[i] != nil {
+				return p, buf, httpfront.BadRequest("the parameter " + string(name) + " is given more than once")
+			}
+			p[i] = value
+			break
 		}
-		known := p.named(name)
-		if known == nil {
-			continue
-		}
-		if *known != nil {
-			return p, buf, httpfront.BadRequest("the parameter " + string(name) + " is given more than once")
-		}
-		*known = value
 	}
 	return p, buf, nil
-}
-
-// named returns the parameter of that name, nil if it is unknown.
-func (p *parameters) named(name []byte) *[]byte {
-	switch string(name) {
-	case "id":
-		return &p.id
-	case "start":
-		return &p.start
-	case "end":
-		return &p.end
-	case "prefix":
-		return &p.prefix
-	case "after":
-		return &p.after
-	case "after64":
-		return &p.after64
-	case "limit":
-		return &p.limit
-	case "keys":
-		return &p.keys
-	case "order":
-		return &p.order
-	}
-	return nil
 }
 
 var ampersand, equals = []byte("&"), []byte("=")
@@ -99,14 +114,11 @@ func decode(value, buf []byte) (decoded, grown []byte, bad *httpfront.Problem) {
 		case '+':
 			buf = append(buf, ' ')
 		case '%':
-			if i+2 >= len(value) {
-				return nil, buf, httpfront.BadRequest("broken escape " + httpfront.Quote(value[i:]) + " in the query: a percent sign is followed by two hexadecimal digits")
+			escape := value[i:min(len(value), i+3)]
+			if len(escape) < 3 || max(httpfront.Unhex(escape[1]), httpfront.Unhex(escape[2])) > 15 {
+				return nil, buf, httpfront.BadRequest("broken escape " + httpfront.Quote(escape) + " in the query: a percent sign is followed by two hexadecimal digits")
 			}
-			high, low := httpfront.Unhex(value[i+1]), httpfront.Unhex(value[i+2])
-			if high > 15 || low > 15 {
-				return nil, buf, httpfront.BadRequest("broken escape " + httpfront.Quote(value[i:i+3]) + " in the query: a percent sign is followed by two hexadecimal digits")
-			}
-			buf = append(buf, high<<4|low)
+			buf = append(buf, httpfront.Unhex(escape[1])<<4|httpfront.Unhex(escape[2]))
 			i += 2
 		default:
 			buf = append(buf, c)

@@ -7,30 +7,25 @@ import (
 
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
-	"github.com/spillway-go/spillway/internal/refusal"
-	"github.com/spillway-go/spillway/strategies"
 )
 
 // serveRange has the range read turn by turn, and writes what each turn gave
 // before it asks for the next. A client that reads slowly holds one buffer and
 // no worker.
 func (c *call) serveRange() {
-	x, op, chunked := c.x, &c.op, c.x.Chunked()
-	*op = c.request.rangeOperation(chunked)
-	mediaType := "application/octet-stream"
+	x, op := c.x, &c.op
+	head := httpfront.Head{Status: fasthttp.StatusOK, Type: "application/octet-stream", Length: httpfront.Unknown}
 	if c.request.ndjson {
-		mediaType = typeNDJSON
+		head.Type = typeNDJSON
 	}
 	// The first entries leave in one piece with the head.
-	op.Buf = x.Stream(fasthttp.StatusOK, mediaType)
+	buf := x.Start(&head)
+	*op = c.request.rangeOperation(x.Chunks())
+	op.Buf = buf
 	c.run()
 	defer op.Close()
-	switch {
-	case c.task.Shed != strategies.ReasonNone:
-		x.Send(c.answerShed(op.Buf))
-		return
-	case op.Err != nil:
-		x.Send(httpfront.Answer{Buf: op.Buf, Problem: storeProblem(op.Err, false)})
+	if a, failed := c.failure(); failed {
+		x.Send(a)
 		return
 	}
 	for op.More {
@@ -42,106 +37,63 @@ func (c *call) serveRange() {
 		x.WaitDone()
 		// The status has been sent. All that can still be told is that the range
 		// is not complete. The events are told what a client would have been.
-		if r := c.task.Shed; r != strategies.ReasonNone {
-			c.shed = true
-			x.Break(refusal.Status(r))
-			return
-		}
-		if op.Err != nil {
-			x.Break(storeProblem(op.Err, false).Status)
+		if a, failed := c.failure(); failed {
+			x.Break(a.Problem.Status)
 			return
 		}
 	}
-	x.End(op.Buf)
+	x.End(op.Buf, nil)
 }
 
 // rangeOperation returns what is to be run for a list, whose entries are chunks or not.
 func (q *request) rangeOperation(chunked bool) executor.Op {
-	return executor.Op{
-		Kind: executor.Range, Key: q.key, End: q.list.end, Descending: q.list.descending,
-		KeysOnly: q.list.keysOnly, Limit: q.list.limit, Encode: q.encoding(chunked), Next: q.nextLine(chunked),
+	op := executor.Op{
+		Kind: executor.Range, Key: q.key, End: q.list.end, Descending: q.list.descending, KeysOnly: q.list.keysOnly, Limit: q.list.limit,
 	}
-}
-
-// encoding returns how each entry is written.
-func (q *request) encoding(chunked bool) func(dst, key, value []byte) []byte {
-	switch {
-	case q.ndjson && q.list.keysOnly && !chunked:
-		return appendKeyObject
-	case q.ndjson && q.list.keysOnly:
-		return appendKeyObjectChunk
-	case q.ndjson && !chunked:
-		return appendObject
-	case q.ndjson:
-		return appendObjectChunk
-	case !chunked:
-		return appendEntry
+	f := format{between: "\n", chunked: chunked}
+	if q.ndjson {
+		f = format{before: `{"key":"`, between: `","value":"`, after: "\"}\n", base64: base64.StdEncoding, chunked: chunked}
+		if q.list.keysOnly {
+			f.between = ""
+		}
+		next := format{before: `{"next":"`, after: "\"}\n", base64: base64url, chunked: chunked}
+		op.Next = func(dst, last []byte) []byte { return next.append(dst, last, nil) }
 	}
-	return appendEntryChunk
+	op.Encode = f.append
+	return op
 }
 
-// nextLine returns how it is written that more entries may follow, nil if it is not.
-func (q *request) nextLine(chunked bool) func(dst, last []byte) []byte {
-	switch {
-	case !q.ndjson:
-		return nil
-	case !chunked:
-		return appendNext
+// format is how entries are written: a key and a value, and what stands around them.
+type format struct {
+	before, between, after string
+	base64                 *base64.Encoding // nil for the bytes themselves
+	chunked                bool             // each is a chunk
+}
+
+// append appends an entry.
+func (f *format) append(dst, key, value []byte) []byte {
+	if f.chunked {
+		dst = httpfront.AppendChunk(dst, len(f.before)+f.length(key)+len(f.between)+f.length(value)+len(f.after))
 	}
-	return appendNextChunk
+	dst = f.encode(append(dst, f.before...), key)
+	dst = f.encode(append(dst, f.between...), value)
+	if dst = append(dst, f.after...); f.chunked {
+		dst = append(dst, "\r\n"...)
+	}
+	return dst
 }
 
-// appendEntry appends key, line feed, value.
-func appendEntry(dst, key, value []byte) []byte {
-	dst = append(dst, key...)
-	dst = append(dst, '\n')
-	return append(dst, value...)
+func (f *format) encode(dst, b []byte) []byte {
+	if f.base64 == nil {
+		return append(dst, b...)
+	}
+	return f.base64.AppendEncode(dst, b)
 }
 
-func appendEntryChunk(dst, key, value []byte) []byte {
-	dst = httpfront.AppendChunk(dst, len(key)+1+len(value))
-	dst = appendEntry(dst, key, value)
-	return append(dst, "\r\n"...)
-}
-
-// appendObject appends a line with a JSON object.
-func appendObject(dst, key, value []byte) []byte {
-	dst = append(dst, `{"key":"`...)
-	dst = base64.StdEncoding.AppendEncode(dst, key)
-	dst = append(dst, `","value":"`...)
-	dst = base64.StdEncoding.AppendEncode(dst, value)
-	return append(dst, "\"}\n"...)
-}
-
-func appendObjectChunk(dst, key, value []byte) []byte {
-	encoded := base64.StdEncoding.EncodedLen
-	dst = httpfront.AppendChunk(dst, len(`{"key":"","value":""}`)+1+encoded(len(key))+encoded(len(value)))
-	dst = appendObject(dst, key, value)
-	return append(dst, "\r\n"...)
-}
-
-// appendKeyObject appends the line of an entry whose value is not wanted.
-func appendKeyObject(dst, key, _ []byte) []byte {
-	dst = append(dst, `{"key":"`...)
-	dst = base64.StdEncoding.AppendEncode(dst, key)
-	return append(dst, "\"}\n"...)
-}
-
-func appendKeyObjectChunk(dst, key, _ []byte) []byte {
-	dst = httpfront.AppendChunk(dst, len(`{"key":""}`)+1+base64.StdEncoding.EncodedLen(len(key)))
-	dst = appendKeyObject(dst, key, nil)
-	return append(dst, "\r\n"...)
-}
-
-// appendNext appends the last line of a list that may go on.
-func appendNext(dst, last []byte) []byte {
-	dst = append(dst, `{"next":"`...)
-	dst = base64url.AppendEncode(dst, last)
-	return append(dst, "\"}\n"...)
-}
-
-func appendNextChunk(dst, last []byte) []byte {
-	dst = httpfront.AppendChunk(dst, len(`{"next":""}`)+1+base64url.EncodedLen(len(last)))
-	dst = appendNext(dst, last)
-	return append(dst, "\r\n"...)
+// length returns how many bytes encode appends.
+func (f *format) length(b []byte) int {
+	if f.base64 == nil {
+		return len(b)
+	}
+	return f.base64.EncodedLen(len(b))
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"strconv"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -37,9 +36,6 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 	want, bad := c.parse(&c.x.Request)
 	if bad == nil && c.server.opts.TrustRequestStart && c.fields.requestStart != nil {
 		c.x.Arrival = movedBack(arrival, c.fields.requestStart, time.Now())
-	}
-	if cap(c.fields.moreAccept) > httpfront.KeptLines {
-		c.fields.moreAccept = nil
 	}
 	return want, bad
 }
@@ -90,11 +86,11 @@ func (c *call) parse(h *httpfront.Request) (want httpfront.Wanted, bad *httpfron
 	case q.isBatch:
 		bad = checkBatchFields(f)
 	case q.isRange:
-		q.ndjson = f.wantsNDJSON()
-		c.decoded, bad = q.setRange(p, o.MaxKeyBytes, c.decoded)
+		q.ndjson = f.ndjson
+		c.decoded, bad = q.setRange(&p, o.MaxKeyBytes, c.decoded)
 	default:
-		q.key = p.id
-		if bad = checkKey("id", p.id, o.MaxKeyBytes); bad == nil {
+		q.key = p[paramID]
+		if bad = p.checkKey(paramID, o.MaxKeyBytes); bad == nil {
 			bad = q.setConditions(h.Method, f)
 		}
 	}
@@ -121,16 +117,4 @@ var questionMark = []byte("?")
 func notAllowed(method, path []byte, allow string) *httpfront.Problem {
 	return &httpfront.Problem{Status: fasthttp.StatusMethodNotAllowed, Lines: "Allow: " + allow + "\r\n",
 		Detail: "the method of " + string(path) + " is " + httpfront.Quote(method) + ", allowed: " + allow}
-}
-func checkKey(name string, key []byte, most int) *httpfront.Problem {
-	switch {
-	case key == nil:
-		return httpfront.BadRequest("the parameter " + name + " is missing")
-	case len(key) == 0:
-		return httpfront.BadRequest("the parameter " + name + " is empty, allowed: at least one byte")
-	case len(key) > most:
-		return &httpfront.Problem{Status: fasthttp.StatusRequestURITooLong,
-			Detail: "the parameter " + name + " has " + strconv.Itoa(len(key)) + " bytes, allowed: at most " + strconv.Itoa(most)}
-	}
-	return nil
 }

@@ -1,5 +1,5 @@
 // Package socket cuts off the other side of a connection if it takes nothing of what is
-// sent to it for a time, and bounds how many connections are open.
+// sent to it for a time.
 package socket
 
 import (

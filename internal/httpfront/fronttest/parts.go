@@ -1,11 +1,14 @@
 package fronttest
 
 import (
+	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"io"
 	"math/big"
 	"net"
 	"testing"
@@ -44,6 +47,43 @@ func (p *Pipes) Dial() net.Conn {
 	mine, theirs := net.Pipe()
 	p.conns <- theirs
 	return mine
+}
+
+// Dial connects to a service, until the end of the test.
+func Dial(t testing.TB, addr net.Addr) (*net.TCPConn, *bufio.Reader) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c.(*net.TCPConn), bufio.NewReader(c)
+}
+
+// RequireEnded waits for the end of a connection.
+func RequireEnded(t testing.TB, r io.Reader) {
+	t.Helper()
+	rest, err := io.ReadAll(r)
+	require.Empty(t, string(rest))
+	if err != nil {
+		require.ErrorContains(t, err, "reset")
+	}
+}
+
+// Throw sends the input over a connection of its own, ends its side, and returns what comes
+// back. The service may reset the connection, but must end it.
+func Throw(t testing.TB, addr net.Addr, input []byte) (output []byte) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr.String())
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	go func() {
+		_, _ = c.Write(input)
+		_ = c.(*net.TCPConn).CloseWrite()
+	}()
+	output, err = io.ReadAll(c)
+	var network net.Error
+	require.False(t, errors.As(err, &network) && network.Timeout(), "the connection does not end")
+	return output
 }
 
 // SelfSigned returns a certificate for 127.0.0.1, and what trusts it.
