@@ -251,7 +251,7 @@ overload: ## the library under overload, beside what else there is: docs/library
 	cd examples/overload/limits && go build -trimpath -o $(BIN)/ .
 	nice -n -15 $(BIN)/loadtest compare --scenario examples/overload/scenario.yaml --target 'GET /' --out reports/overload $(OVERLOAD_FLAGS) \
 		$(foreach v,$(OVERLOAD),--service '$(v)=bin/overload $(v) {port}') --service 'go-concurrency-limits=bin/limits go-concurrency-limits {port}'
-	go run ./loadtest/figures docs/library-overload.md
+	docs/figures.sh tables docs/library-overload.md
 
 PGO_RUN = $(BIN)/loadtest compare --binary $(BIN)/spillway-nopgo --connections 64 --keys 1000000 \
 	--mixes 'get=100;put=100;put=45,get=50,scan=5' --duration 3s --warmup 1s --restart
