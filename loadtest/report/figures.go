@@ -122,7 +122,11 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 		figures = append(figures, d.addLines(title, caption, x, y, lines)...)
 	}
 	add("Latency of all requests", "By percentile, from the scheduled time; what got no answer counts with its time-out. All runs together.", percentiles, latencies, all)
-	add("Latency of what was served", "By percentile, of "+serving(string(s.Good))+" alone, from the scheduled time. All runs together.", percentiles, latencies, served)
+	if slices.ContainsFunc(w.groups, func(g int) bool {
+		return slices.ContainsFunc(s.Runs[g], func(r *Run) bool { return r.Served() < r.Requests })
+	}) {
+		add("Latency of what was served", "By percentile, of "+serving(string(s.Good))+" alone, from the scheduled time. All runs together.", percentiles, latencies, served)
+	}
 	if len(middles) == 0 {
 		return figures
 	}
@@ -130,7 +134,7 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 	seconds, each := window(middles...), middles[0].interval()
 	add("Latency over time", "p99 of the requests scheduled in each "+each+". "+one, seconds, axis{Title: "p99", Unit: "ms", Scale: logarithmic}, p99)
 	add("Goodput over time", "By the time for which requests were scheduled, in each "+each+". "+one, seconds, axis{Title: "goodput", Unit: "/s"}, good)
-	add("Queue depth over time", "Requests that wait in the service. "+one, seconds, axis{Title: "waiting", Scale: fromZero}, depth)
+	add("Queue depth over time", "Requests that wait in the service. "+one, seconds, axis{Title: "waiting", Scale: fromZero}, nonZero(depth))
 	add("Sheds over time", "Requests that the service gave up, a second. "+one, seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero}, nonZero(shed))
 	return figures
 }

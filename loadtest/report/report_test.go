@@ -88,20 +88,18 @@ func TestMarkdown_SaysWhatWasFound(t *testing.T) {
 }
 
 // What only some loads have stands in the tables where it was measured.
-func TestMarkdown_ShowsRetriesAndSlowClients(t *testing.T) {
+func TestMarkdown_ShowsRetries(t *testing.T) {
 	t.Parallel()
 	in := load(t)
 	metrics := in.Comparisons[0].Groups[1].Metrics
-	for name, v := range map[string]float64{"retries_per_request": 2.25, "slow_finished": 195, "slow_refused": 12, "slow_cut_off": 0} {
+	for name, v := range map[string]float64{"retries_per_request": 2.25, "errors_percent": 0} {
 		metrics[name] = lab.Summary{Median: v, Low: v, High: v, Values: []float64{v}}
 	}
-	in.Runs[0].SlowClients = &result.SlowClients{Connections: 200, Finished: 195, Refused: 12}
 	var b bytes.Buffer
 	require.NoError(t, Markdown(&b, in))
-	require.Contains(t, b.String(), "| retries per request | slow clients: finished | slow clients: refused |\n", "zeros are left out")
-	require.Contains(t, b.String(), "| 2.25 | 195 | 12 |\n")
-	require.Contains(t, b.String(), " | – | – | – |\n")
-	require.Contains(t, b.String(), "| slow clients | 200 clients beside the load, 195 requests finished, 12 refused, 0 cut off, ")
+	require.Contains(t, b.String(), "| retries per request |\n", "zeros are left out")
+	require.Contains(t, b.String(), "| 2.25 |\n")
+	require.Contains(t, b.String(), " | – |\n")
 }
 
 func TestHTML_IsWholeInItself(t *testing.T) {

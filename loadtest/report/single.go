@@ -62,7 +62,7 @@ func (r *Run) section(d *data) section {
 	add("Rates over time", "In each "+each+". Completed counts answers by the time they came; all others count requests by the time for which they were scheduled.",
 		seconds, axis{Title: "requests", Unit: "/s"}, rates...)
 	add("Queue depth over time", "Requests that wait in the service.", seconds, axis{Title: "waiting", Scale: fromZero},
-		series{Name: "waiting", Style: 0, Points: r.queueDepth()})
+		nonZero([]series{{Name: "waiting", Style: 0, Points: r.queueDepth()}})...)
 	add("Sheds over time", "Requests that the service gave up, a second.", seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero},
 		nonZero([]series{{Name: "shed", Style: 1, Points: r.sheds()}})...)
 	out.Tables = r.tables()
@@ -185,9 +185,6 @@ func (r *Run) facts() []fact {
 	}
 	if file := r.ProfileFiles[profiles.CPU]; file != "" {
 		facts = append(facts, fact{"profiles", "go tool pprof -http=: " + file})
-	}
-	if r.SlowClients != nil {
-		facts = append(facts, fact{"slow clients", r.SlowClients.String()})
 	}
 	facts = append(facts,
 		fact{"generator CPU per request", amount(r.ClientCPUMicros, "us")},

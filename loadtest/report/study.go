@@ -178,7 +178,7 @@ var shown = [][]string{
 	{"offered_rps"}, {"served_rps"}, {goodput}, {lab.SentGoodput}, {lab.ImportantGood}, {"non2xx_percent"},
 	{"latency_p50_ms", "latency_p99_ms", "latency_p99_9_ms"}, {"served_p50_ms", servedP99, "served_p99_9_ms"},
 	{cpu}, {"server_allocs"}, {"server_allocated_bytes"}, {"shed_percent"}, {"errors_percent"},
-	{"retries_per_request"}, {"slow_finished"}, {"slow_refused"}, {"slow_cut_off"},
+	{"retries_per_request"},
 }
 
 // spreadOf is the metric whose spread a cell of several shows.

@@ -77,9 +77,6 @@ func (r *Result) writeRates(b *bytes.Buffer) {
 	r.writeMisses(b)
 	writeList(b, "shed", counted(r.Shed))
 	writeList(b, "errors", counted(r.Errors))
-	if r.SlowClients != nil {
-		writeList(b, "slow", strings.Split(r.SlowClients.String(), ", "))
-	}
 }
 
 // writeMisses says that most gets found nothing, and how that is mended.

@@ -81,20 +81,17 @@ func TestOpen_OverloadIsWhole(t *testing.T) {
 	s, err := Open("overload")
 	require.NoError(t, err)
 	has := func(of func(c scenario.Combination) bool) bool { return slices.ContainsFunc(s.Combinations, of) }
-	plain := func(rate string, slow int) bool {
+	plain := func(rate string) bool {
 		return has(func(c scenario.Combination) bool {
 			return c == scenario.Combination{
 				Strategy: "lifo", Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", StoreParallel: 8, Sync: "never",
-				Connections: 4000, Mix: "get=100", Rate: rate, SlowClients: slow,
+				Connections: 4000, Mix: "get=100", Rate: rate,
 			}
 		})
 	}
 	for _, rate := range []string{"0.5x", "0.9x", "1.1x", "2x", "4x", "10x"} {
-		require.True(t, plain(rate, 0), rate)
+		require.True(t, plain(rate), rate)
 	}
-	// The same load with slow clients and without, so that what they cost is seen.
-	require.True(t, plain("0.9x", 200))
-	require.True(t, plain("2x", 200))
 	for name, of := range map[string]func(c scenario.Combination) bool{
 		"a spike":          func(c scenario.Combination) bool { return strings.HasSuffix(c.Profile, ",5s") && c.Retries == "" },
 		"a retry storm":    func(c scenario.Combination) bool { return c.Retries != "" && c.Profile != "" },
