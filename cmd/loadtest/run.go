@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/report"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
@@ -70,7 +71,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	unwritten := errors.Join(
 		s.write(c.JSON, found.WriteJSON, found.Save),
 		s.write(c.HDR, found.WriteHDR, func(path string) error { return result.WriteFile(path, found.WriteHDR) }),
-		found.WriteText(text))
+		report.Text(text, &report.Input{Runs: []*report.Run{{Result: found}}}))
 	var failed []string
 	for _, a := range assertions {
 		ok, said := a.Check(found)

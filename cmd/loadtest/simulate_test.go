@@ -18,7 +18,7 @@ func TestSimulate_ShowsAndReports(t *testing.T) {
 	first := try(t, args...)
 	require.Equal(t, exitOK, first.code, first)
 	require.Contains(t, first.stdout, "  lifo  ")
-	require.Contains(t, first.stdout, "client other ")
+	require.Contains(t, first.stdout, "client other  ")
 	require.FileExists(t, filepath.Join(dir, "report.html"))
 	// The same command replaces what is there by the same.
 	again := try(t, args...)
@@ -43,11 +43,11 @@ func TestSimulate_Connections(t *testing.T) {
 	o := try(t, "simulate", "--strategies=fifo", "--workers=8", "--service=4ms", "--duration=1s", "--repetitions=1", "--out", t.TempDir())
 	require.Equal(t, exitOK, o.code, o)
 	require.Contains(t, o.stdout, "closed loop\n")
-	require.Contains(t, o.stdout, "  2000 ", "64 connections are less than 8 workers and room for 256")
+	require.Contains(t, o.stdout, "  2,000 ", "64 connections are less than 8 workers and room for 256")
 	o = try(t, "simulate", "--strategies=sync", "--workers=8", "--rates=max,1.5x", "--service=4ms", "--store-parallel=0,8",
 		"--duration=1s", "--repetitions=1", "--out", t.TempDir())
 	require.Equal(t, exitOK, o.code, o)
-	require.Contains(t, o.stdout, "20000 connections, 8 at once, 1.5x\n")
+	require.Contains(t, o.stdout, "20000 connections, 8 at once, 1.5x")
 }
 
 func TestSimulate_Scenario(t *testing.T) {

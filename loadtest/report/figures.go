@@ -62,7 +62,7 @@ func (s *study) overRates(d *data) (figures []figure) {
 
 // offered is the axis of the rates of a load: logarithmic, if what matters would
 // otherwise be in a corner.
-func (s *study) offered(l workload) axis {
+func (s *study) offered(l loadGroups) axis {
 	x, low, high := offered, math.Inf(1), 0.0
 	for _, line := range s.lines(l, goodput) {
 		low, high = min(low, float64(line.Points[0][0])), max(high, float64(line.Points[len(line.Points)-1][0]))
@@ -77,7 +77,7 @@ func (s *study) offered(l workload) axis {
 const closedLoop = "max"
 
 // lines has a metric over the offered rate, a line for each setting.
-func (s *study) lines(l workload, metric string) []series {
+func (s *study) lines(l loadGroups, metric string) []series {
 	lines := make([]series, len(s.settings))
 	for _, i := range l.groups {
 		g := s.Groups[i]
@@ -96,7 +96,7 @@ func (s *study) lines(l workload, metric string) []series {
 }
 
 // figuresOf has the charts that show the groups of one workload.
-func (s *study) figuresOf(d *data, w workload) (figures []figure) {
+func (s *study) figuresOf(d *data, w loadGroups) (figures []figure) {
 	var all, served, p99, good, depth, shed []series
 	var middles []*Run
 	for _, g := range w.groups {

@@ -16,7 +16,7 @@ func (s *Saturation) section(d *data) section {
 		Title: "Breaking point: " + s.Name, Partial: s.Partial, Headline: capital(s.String()) + ".",
 		Question: fmt.Sprintf("What is the highest rate at which %s of the offered requests are answered well, within %s ms?",
 			short(100*s.Share)+"%", short(s.SLOMillis)),
-		Facts: []fact{
+		Summary: []fact{
 			{"service", service(s.Strategy, s.Workers, s.Capacity)},
 			{"search", fmt.Sprintf("%s in %s s", trials(len(s.Steps)), short(s.Seconds))},
 		},

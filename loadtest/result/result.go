@@ -140,6 +140,16 @@ func (r *Result) BusyText() string {
 		"latency from sending does not. If clients have more connections than that, raise --connections.", r.Connections, share, r.ConnectionWait.P50)
 }
 
+// maxLateness is from where on, in milliseconds, the generator's own lateness is
+// worth a warning.
+const maxLateness = 1
+
+// GeneratorLate reports whether the generator was so late itself that part of the
+// latency is its own. Beside much longer latencies it does not matter.
+func (r *Result) GeneratorLate() bool {
+	return r.Lateness.P99 > maxLateness && r.Lateness.P99 > r.Latency.P99/10
+}
+
 // Served counts the requests whose answer serves.
 func (r *Result) Served() int64 {
 	if set, ok := r.Good.Set(); ok && r.Good != "" {

@@ -85,15 +85,6 @@ const (
 	Unset       = "unset"
 )
 
-// perRun is what starting and stopping the service takes beside a run.
-const perRun = time.Second
-
 // Runs is how many runs the scenario takes, without those that measure a
 // capacity first.
 func (s *Scenario) Runs() int { return len(s.Combinations) * s.Repetitions }
-
-// Estimate is about how long the runs take, without filling stores and measuring
-// capacities.
-func (s *Scenario) Estimate() time.Duration {
-	return time.Duration(s.Runs()) * (s.Warmup + s.Duration + perRun)
-}
