@@ -78,13 +78,19 @@ func TestMarkdown_SaysWhatWasFound(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, Markdown(&b, in))
 
-	const golden = "testdata/report.md"
+	requireAgreed(t, "report.md", b.String())
+}
+
+// requireAgreed compares a text with a file of testdata.
+func requireAgreed(t *testing.T, file, text string) {
+	t.Helper()
+	golden := filepath.Join("testdata", file)
 	if *update {
-		require.NoError(t, os.WriteFile(golden, b.Bytes(), 0o644))
+		require.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
 	}
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
-	require.Equal(t, string(want), b.String(), "if this is as it should be: go test ./loadtest/report -update")
+	require.Equal(t, string(want), text, "if this is as it should be: go test ./loadtest/report -update")
 }
 
 // What only some loads have stands in the tables where it was measured.

@@ -104,6 +104,9 @@ func (r *Run) tables() []table {
 		rows = append(rows, named{"wait for a connection", r.ConnectionWait})
 	}
 	for _, of := range append(rows, named{"lateness of the generator", r.Lateness}) {
+		if of.p == (result.Percentiles{}) {
+			continue // none was counted
+		}
 		cells := []cell{{Text: of.name}, {Text: short(of.p.Mean)}}
 		for _, percentile := range []float64{50, 90, 99, 99.9, 99.99} {
 			cells = append(cells, percentileCell(of.p, percentile))

@@ -2,8 +2,6 @@ package report
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,18 +31,12 @@ func group(strategy, load string, goodput float64, runs int) lab.Group {
 	}
 }
 
-// requireText compares a text with a file of testdata.
+// requireText compares what a terminal shows with a file of testdata.
 func requireText(t *testing.T, file string, in *Input) {
 	t.Helper()
 	var out bytes.Buffer
 	require.NoError(t, Text(&out, in))
-	golden := filepath.Join("testdata", file)
-	if *update {
-		require.NoError(t, os.WriteFile(golden, out.Bytes(), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), out.String(), "if this is as it should be: go test ./loadtest/report -update")
+	requireAgreed(t, file, out.String())
 }
 
 func TestText_TellsDifferencesFromNoise(t *testing.T) {
