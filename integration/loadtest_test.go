@@ -291,7 +291,7 @@ func TestLoadtest_CompareGoesOnWhereItWasInterrupted(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, written, info.ModTime(), "%s was run again", file)
 	}
-	require.Contains(t, lab.output.String(), "goodput/s")
+	require.Contains(t, lab.output.String(), "goodput, /s")
 	for _, name := range []string{"report.html", "report.md"} {
 		require.FileExists(t, filepath.Join(dir, name))
 	}
