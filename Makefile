@@ -174,7 +174,7 @@ STUDY_FLAGS ?=
 .PHONY: study
 study: build ## compare the strategies on this machine in under 20 minutes: reports/study.html, study.md
 	@set -e -- $(SCENARIOS); of=$$#; while [ $$# -gt 0 ]; do \
-		echo "$$((of - $$# + 1)) of $$of: $$1, see reports/study/$$1; from here on $$($(BIN)/loadtest scenarios --short "$$@" | tail -n 1)"; \
+		echo "$$((of - $$# + 1)) of $$of: $$1, see reports/study/$$1"; \
 		$(BIN)/loadtest compare --scenario $$1 --short --out reports/study/$$1 $(STUDY_FLAGS); \
 		shift; \
 	done
@@ -227,9 +227,9 @@ PEERS            ?= bare plain nethttp limiter
 PEERS_STRATEGIES ?= fifo auto sync
 PEERS_FLAGS      ?=
 
-# The same cache for all, and room for all that can be under way.
+# The same cache for all, room for all that can be under way, and nobody is refused as late.
 PEERS_ENV = D=reports/peers/data/{port}; rm -rf $$D; SPILLWAY_LISTEN=127.0.0.1:{port} SPILLWAY_ADMIN_LISTEN=127.0.0.1:0 SPILLWAY_DATA_DIR=$$D \
-	SPILLWAY_SYNC=never SPILLWAY_CACHE_BYTES=268435456 SPILLWAY_QUEUE_CAPACITY=8192
+	SPILLWAY_SYNC=never SPILLWAY_SLO=none SPILLWAY_CACHE_BYTES=268435456 SPILLWAY_QUEUE_CAPACITY=8192
 
 # What is measured goes before what else runs on the machine, where that is allowed.
 .PHONY: peers
@@ -251,7 +251,7 @@ overload: ## the library under overload, beside what else there is: docs/library
 	cd examples/overload/limits && go build -trimpath -o $(BIN)/ .
 	nice -n -15 $(BIN)/loadtest compare --scenario examples/overload/scenario.yaml --target 'GET /' --out reports/overload $(OVERLOAD_FLAGS) \
 		$(foreach v,$(OVERLOAD),--service '$(v)=bin/overload $(v) {port}') --service 'go-concurrency-limits=bin/limits go-concurrency-limits {port}'
-	go run ./loadtest/figures docs/library-overload.md
+	docs/figures.sh tables docs/library-overload.md
 
 PGO_RUN = $(BIN)/loadtest compare --binary $(BIN)/spillway-nopgo --connections 64 --keys 1000000 \
 	--mixes 'get=100;put=100;put=45,get=50,scan=5' --duration 3s --warmup 1s --restart

@@ -3,10 +3,22 @@
 #
 #	docs/figures.sh simulate   # in virtual time: the same anywhere, some minutes
 #	docs/figures.sh serve      # over HTTP: on a quiet machine, half an hour
-#	docs/figures.sh tables     # from what is in reports/
+#	docs/figures.sh tables     # from what is in reports/, by jq; other pages may be named
 #	docs/figures.sh charts     # likewise, by Chromium
 #
-# It takes make build.
+# It takes make build. A table stands between two comments of a page:
+#
+#	<!-- table reports/load rows="strategy" columns="rate" cells="{good} · {served_p99_ms}" -->
+#	<!-- end of table -->
+#
+# The first names the folder of a comparison, the settings of its rows and columns (in columns
+# also share, for a class, kind of client or operation each), what each cell holds, and, as
+# only="rate=0.9x|2x; mix=get=100", the settings that all must have. {NAME} is the median of a
+# metric of comparison.json; {good} the goodput, of the lesser of what was asked and what can be
+# done; {sent_good} the same from when requests are sent; {good%} the part of a share that was
+# good. A figure is marked if in one of its runs 1% of the requests left the generator more than
+# a tenth of the objective late.
+#
 # More flags of serve go to the lab: --restart, say.
 set -eu
 cd "$(dirname "$0")/.."
@@ -43,11 +55,35 @@ charts() {
 	chart retries 'Goodput over time' >docs/strategies-retries.svg
 }
 
+# tables PAGE...: writes the tables of pages.
+tables() {
+	for page in "$@"; do
+		table=
+		while IFS= read -r line; do
+			case "$line" in
+			'<!-- table '*)
+				table=${line#<!-- table } rows=strategy columns=rate cells='{good}' only=
+				table=${table% -->}
+				folder=${table%% *}
+				[ "$folder" = "$table" ] || eval "${table#* }"
+				printf '%s\n\n' "$line"
+				jq -r --arg rows "$rows" --arg columns "$columns" --arg cells "$cells" --arg only "$only" -f docs/table.jq "$folder/comparison.json"
+				echo
+				;;
+			'<!-- end of table -->') table= ;;
+			esac
+			[ -n "$table" ] || printf '%s\n' "$line"
+		done <"$page" >"$page.new"
+		[ -z "$table" ] || { echo "$page: the table of $folder has no <!-- end of table -->" >&2; exit 1; }
+		mv "$page.new" "$page"
+	done
+}
+
 command=${1:-}
 [ $# = 0 ] || shift
 case "$command" in
 simulate | charts) "$command" ;;
 serve) serve "$@" ;;
-tables) go run ./loadtest/figures docs/strategies.md ;;
-*) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+tables) [ $# -gt 0 ] || set -- docs/strategies.md && tables "$@" ;;
+*) sed -n '2,23s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac

@@ -157,27 +157,6 @@ func TestLoadtest_CountsWhatIsShed(t *testing.T) {
 	require.Equal(t, shed, fields["status"].(map[string]any)["503"])
 }
 
-// If a slow client held the one worker while it sends or reads, for seconds each,
-// the others would wait for longer than their time-out.
-func TestLoadtest_SlowClientsHoldNoWorker(t *testing.T) {
-	t.Parallel()
-	s := start(t, plain, "SPILLWAY_WORKERS=1", "SPILLWAY_SYNC=never")
-	r := run(t, labBinary, nil, "fill", "--url", s.dataURL(""), "--bytes=2MB", "--value-size=1KB")
-	require.Equal(t, 0, r.code, r)
-	file := filepath.Join(t.TempDir(), "a.json")
-	r = run(t, labBinary, nil, "run", "--url", s.dataURL(""), "--mix=get=1", "--keys=2000", "--rate=50", "--duration=3s", "--timeout=30s",
-		"--slow-clients=40", "--json", file)
-	require.Equal(t, 0, r.code, r)
-	require.Contains(t, r.stdout, "slow        40 clients beside the load, ")
-	fields := readJSON(t, file)
-	require.Equal(t, map[string]any{"200": fields["requests"]}, fields["status"])
-	slow := fields["slow_clients"].(map[string]any)
-	require.Equal(t, 40.0, slow["connections"])
-	require.Equal(t, 0.0, slow["refused"])
-	require.Greater(t, slow["sent_bytes"], 0.0)
-	require.Greater(t, slow["read_bytes"], 0.0)
-}
-
 // awaitLoad waits until the load lab has certainly had more than 100 answers of the
 // service, which counts some before they are read: as many as there are connections.
 func awaitLoad(lab *labProcess, s *service) {
@@ -312,7 +291,7 @@ func TestLoadtest_CompareGoesOnWhereItWasInterrupted(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, written, info.ModTime(), "%s was run again", file)
 	}
-	require.Contains(t, lab.output.String(), "goodput/s")
+	require.Contains(t, lab.output.String(), "goodput, /s")
 	for _, name := range []string{"report.html", "report.md"} {
 		require.FileExists(t, filepath.Join(dir, name))
 	}

@@ -47,7 +47,7 @@ import (
 //
 // With exponential work at 0.9 times the capacity, whatever the number of workers, 0.3% find
 // 40 waiting, and the room is exceeded for 512 turns as rarely. At 1.1 times it, a stock of 24
-// leaves workers idle for 1% of the time. loadtest/figures/objective compares auto with other
+// leaves workers idle for 1% of the time. loadtest/sim/objective_test.go compares auto with other
 // strategies in thousands of settings.
 //
 // Newest first once a queue stands: adaptive LIFO (Maurer, "Fail at Scale", ACM Queue 2015).

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,12 +19,11 @@ import (
 )
 
 type compareCommand struct {
-	question    `embed:""`
-	SlowClients []string            `group:"grid" placeholder:"N" help:"Numbers of slow clients beside the load: half send a value byte by byte, half read a long range slowly."`
-	Fill        *workload.ByteCount `placeholder:"SIZE" help:"How much the store holds, or the largest store of the scenario."`
-	Service     []string            `sep:"none" placeholder:"[NAME=]COMMAND" help:"Start this as the service, in the place of Spillway: any command of the shell, in which {port} is the port to listen on. May be repeated: services are compared with each other."`
-	carrier     `embed:""`
-	sent        `embed:""`
+	question `embed:""`
+	Fill     []string `group:"grid" placeholder:"SIZE" help:"How much the store holds."`
+	Service  []string `sep:"none" placeholder:"[NAME=]COMMAND" help:"Start this as the service, in the place of Spillway: any command of the shell, in which {port} is the port to listen on. May be repeated: services are compared with each other."`
+	carrier  `embed:""`
+	sent     `embed:""`
 
 	Out        string `placeholder:"FOLDER" help:"Folder of the results; by default reports/NAME, or one named after the settings. An interrupted comparison there goes on."`
 	Restart    bool   `help:"Discard the results that are there."`
@@ -157,7 +155,7 @@ func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
 
 // own returns what the flags that only compare has say of the settings.
 func (c *compareCommand) own(services []string) scenario.Settings {
-	return given(scenario.Settings{"strategy": services, "slow_clients": c.SlowClients})
+	return given(scenario.Settings{"strategy": services, "fill": c.Fill})
 }
 
 // scenario returns what the flags ask for.
@@ -169,7 +167,7 @@ func (c *compareCommand) scenario(services []string) (*scenario.Scenario, error)
 		for _, flag := range []struct {
 			name   string
 			values []string
-		}{{"mixes", c.Mixes}, {"keys", c.Keys}, {"key-distributions", c.KeyDist}, {"value-sizes", c.ValueSizes}, {"slow-clients", c.SlowClients}} {
+		}{{"mixes", c.Mixes}, {"keys", c.Keys}, {"key-distributions", c.KeyDist}, {"value-sizes", c.ValueSizes}} {
 			if len(flag.values) > 0 {
 				return nil, fmt.Errorf("--%s: it has no meaning for targets", flag.name)
 			}
@@ -178,21 +176,7 @@ func (c *compareCommand) scenario(services []string) (*scenario.Scenario, error)
 			return nil, errors.New("--target: to what? Give --service 'COMMAND' with {port} in it, or --strategies of Spillway")
 		}
 	}
-	own := c.own(services)
-	if c.Fill != nil && *c.Fill < 1 {
-		return nil, errors.New("--fill: 0 is not at least 1")
-	}
-	if c.Fill != nil && c.Scenario == "" {
-		own["fill"] = []string{strconv.FormatInt(int64(*c.Fill), 10)}
-	}
-	what, err := c.question.scenario("compare", own)
-	if err != nil || c.Fill == nil || c.Scenario == "" {
-		return what, err
-	}
-	if err := what.SetLargestFill(int64(*c.Fill)); err != nil {
-		return nil, fmt.Errorf("--%w", err)
-	}
-	return what, nil
+	return c.question.scenario("compare", c.own(services))
 }
 
 // binary returns the path of a program: of what its flag says, or of the first candidate

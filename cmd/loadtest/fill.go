@@ -29,7 +29,8 @@ func (c *fillCommand) Run(ctx context.Context, s *session) error {
 	o.Count, o.Keys, o.Distribution = keys, keys, workload.Sequential
 	o.Mix, o.ValueSize = workload.Mix{Put: 1}, c.ValueSize
 	o.Timeout, o.Seed = c.Timeout, c.Seed
-	o.ScanLimit, o.SLO, o.Duration = 1, time.Second, time.Second // none has a meaning here
+	o.Retries = workload.Retries{Attempts: 10, Backoff: time.Millisecond} // a service may refuse what would be late
+	o.ScanLimit, o.SLO, o.Duration = 1, time.Second, time.Second          // none has a meaning here
 	switch err := check(&o); {
 	case c.Bytes < 1:
 		return usageError{errors.New("--bytes: 0 is not at least 1")}

@@ -49,13 +49,12 @@ type grammar struct {
 	Progress *bool            `negatable:"" help:"Show progress on stderr; by default if that is a terminal."`
 	Version  kong.VersionFlag `help:"Print version, commit and Go version."`
 
-	Run       runCommand       `cmd:"" help:"Send load to a service and measure its answers."`
-	Fill      fillCommand      `cmd:"" help:"Fill a store with the keys that run reads."`
-	Saturate  saturateCommand  `cmd:"" help:"Find the highest rate that a service sustains, in a few minutes."`
-	Compare   compareCommand   `cmd:"" help:"Run a service under many settings, and tell differences from noise."`
-	Simulate  simulateCommand  `cmd:"" help:"Run the strategies under many settings in virtual time, without a service."`
-	Scenarios scenariosCommand `cmd:"" help:"List the scenarios of compare and simulate, and how long they take."`
-	Report    reportCommand    `cmd:"" help:"Show results as one HTML file that opens offline."`
+	Run      runCommand      `cmd:"" help:"Send load to a service and measure its answers."`
+	Fill     fillCommand     `cmd:"" help:"Fill a store with the keys that run reads."`
+	Saturate saturateCommand `cmd:"" help:"Find the highest rate that a service sustains, in a few minutes."`
+	Compare  compareCommand  `cmd:"" help:"Run a service under many settings, and tell differences from noise."`
+	Simulate simulateCommand `cmd:"" help:"Run the strategies under many settings in virtual time, without a service."`
+	Report   reportCommand   `cmd:"" help:"Show results as one HTML file that opens offline."`
 }
 
 // session is what every command is given.

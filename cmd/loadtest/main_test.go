@@ -85,7 +85,7 @@ func TestRun_SaysWhatItIs(t *testing.T) {
 	o := try(t, "--version")
 	require.Equal(t, exitOK, o.code)
 	require.Regexp(t, `^loadtest .+ \(commit .+, go1\..+\)\n$`, o.stdout)
-	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"fill", "--help"}, {"scenarios", "--help"}, {"saturate", "--help"}, {"compare", "--help"}, {"report", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}, {"fill", "--help"}, {"saturate", "--help"}, {"compare", "--help"}, {"report", "--help"}} {
 		o := try(t, args...)
 		require.Equal(t, exitOK, o.code)
 		require.Contains(t, o.stdout, "progress")
@@ -144,11 +144,8 @@ func TestRun_Usage(t *testing.T) {
 		{"compare --scenario " + typo, []string{"typo.yaml:3: load.conections: unknown", "connections"}},
 		{"compare --scenario ./absent.yaml", []string{"absent.yaml"}},
 		{"compare --scenario workers --strategies best", []string{"unknown strategy"}},
-		{"run --slow-clients -1", []string{"--slow-clients: -1 is not 0 or more"}},
-		{"compare --strategies fifo --slow-clients some", []string{"slow_clients", "some", "0 to 20000"}},
 		{"run --retries 1,10ms", []string{"--retries", "1,10ms", "3,10ms"}},
-		{"compare --scenario workers --fill 1GB", []string{"--fill: workers fills no store"}},
-		{"compare --scenario big-store --fill 0", []string{"--fill", "0"}},
+		{"compare --scenario big-store --fill 0", []string{"fill", "\"0\" is not at least 1"}},
 		{"compare --scenario workers --repetitions -1", []string{"--repetitions", "-1"}},
 		{"compare --scenario workers --duration -1s", []string{"--duration", "-1s"}},
 		{"compare --scenario workers --slo -1s", []string{"--slo", "-1s"}},
@@ -161,11 +158,10 @@ func TestRun_Usage(t *testing.T) {
 		{"compare --strategies fifo --binary " + dir + "/absent", []string{"--binary", "absent"}},
 		// What only the other command knows, this one does not list and then refuse.
 		{"compare --strategies fifo --nodes 3", []string{"unknown flag --nodes", "(see loadtest compare --help)"}},
-		{"simulate --strategies fifo --slow-clients 3", []string{"unknown flag --slow-clients", "(see loadtest simulate --help)"}},
 		{"simulate --restart", []string{"unknown flag --restart", "(see loadtest simulate --help)"}},
 		{"--restart", []string{"unknown flag --restart", "(see loadtest --help)"}},
-		{"scenarios nonsense", []string{"nonsense", "pool-or-not"}},
-		{"scenarios --short " + endless, []string{"--short", "endless"}},
+		{"simulate --scenario nonsense", []string{"nonsense", "pool-or-not"}},
+		{"simulate --short --scenario " + endless, []string{"--short", "endless"}},
 		{"report", []string{"path"}},
 		{"report x -o " + dir + "/absent/a.html", []string{"-o", "absent"}},
 	} {
@@ -315,18 +311,23 @@ func TestFill_PutsEveryKeyOnce(t *testing.T) {
 	require.Contains(t, o.stdout, "--mix get=100 --keys 200 ")
 }
 
+// What is refused is put again; what fails for another reason is not there.
 func TestFill_SaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	var puts atomic.Int64
-	o := try(t, "fill", "--bytes=2KB", "--value-size=100", "--connections=1", "--url", serve(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		if puts.Add(1)%4 == 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		w.WriteHeader(http.StatusCreated)
-	}))
-	o.requireFailed(t, exitFailed, "5 of 20 puts failed (503: 5)")
+	fill := func(status int) outcome {
+		var puts atomic.Int64
+		return try(t, "fill", "--bytes=2KB", "--value-size=100", "--connections=1", "--url", serve(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if puts.Add(1)%4 == 0 {
+				w.WriteHeader(status)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+		}))
+	}
+	fill(http.StatusInternalServerError).requireFailed(t, exitFailed, "5 of 20 puts failed (500: 5)")
+	refused := fill(http.StatusServiceUnavailable)
+	require.Equal(t, exitOK, refused.code, refused)
 }
 
 func TestSaturate_SaysWhatItFound(t *testing.T) {
@@ -335,20 +336,8 @@ func TestSaturate_SaysWhatItFound(t *testing.T) {
 	o := try(t, "saturate", "--url", serve(t, store), "--rate=50", "--max-rate=50", "--duration=300ms", "--warmup=100ms",
 		"--connections=2", "--slo=1m", "--json", file)
 	require.Equal(t, exitOK, o.code, o)
-	require.Contains(t, o.stdout, "offered/s")
+	require.Contains(t, o.stdout, "offered, /s")
 	require.FileExists(t, file)
-}
-
-func TestScenarios_SaysHowLongTheyTake(t *testing.T) {
-	t.Parallel()
-	o := try(t, "scenarios")
-	require.Equal(t, exitOK, o.code, o)
-	require.Contains(t, o.stdout, "pool-or-not ")
-	o = try(t, "scenarios", "--short", "passive-wait", "passive-wait")
-	require.Equal(t, `passive-wait  Work that waits  24 runs  55s
-passive-wait  Work that waits  24 runs  55s
-48 runs, about 1m50s
-`, o.stdout)
 }
 
 func TestCompare_KeepsDifferentSettingsApart(t *testing.T) {

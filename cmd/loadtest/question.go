@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/scenario"
+	"github.com/spillway-go/spillway/loadtest/scenarios"
 )
 
 // question are the flags that say which settings are compared, in runs or in
@@ -110,4 +112,21 @@ func (q *question) chosen(command string, own scenario.Settings) (*scenario.Scen
 		return short(what)
 	}
 	return what, nil
+}
+
+// open returns the scenario that comes with Spillway under a name, or that of a
+// file. Over both settings may be written.
+func open(name string, over ...scenario.Settings) (*scenario.Scenario, error) {
+	if strings.ContainsAny(name, "./") {
+		return scenario.Load(name, over...)
+	}
+	return scenarios.Open(name, over...)
+}
+
+// short returns the short form.
+func short(what *scenario.Scenario) (*scenario.Scenario, error) {
+	if what.Short == nil {
+		return nil, fmt.Errorf("--short: %s has no short form", what.Name)
+	}
+	return what.Short, nil
 }

@@ -9,22 +9,22 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/report"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 type runCommand struct {
-	load        `embed:""`
-	Rate        rate             `default:"1000" help:"Requests a second, or max: each connection sends its next request when the last is answered."`
-	Think       time.Duration    `placeholder:"TIME" help:"How long a connection rests between an answer and its next request, with --rate max."`
-	Profile     workload.Profile `placeholder:"SHAPE" help:"How the rate changes: spike:4x,5s, ramp:0.5x,10x or burst:5x,100ms,1s."`
-	Retries     workload.Retries `placeholder:"N,BACKOFF" help:"What clients do with a refusal or a time-out: attempts and back-off such as 4,10ms, and perhaps how many retries there may be for each request, such as 4,10ms,0.1."`
-	SlowClients int              `placeholder:"N" help:"Further connections, of slow clients, which are not counted: half send a value byte by byte, half read a long range slowly."`
-	Duration    time.Duration    `default:"10s" help:"How long is measured."`
-	Warmup      time.Duration    `default:"0s" help:"How long the same load is sent before."`
-	Assert      []string         `sep:"none" placeholder:"CONDITION" help:"Exit with 1 unless this holds, such as 'p99<50ms' or 'errors==0'; may be repeated."`
-	JSON        string           `name:"json" placeholder:"FILE" help:"Write the result as JSON, with the profiles beside it, or to - for stdout without them."`
-	HDR         string           `name:"hdr" placeholder:"FILE" help:"Write the latencies as HdrHistogram's percentile text, or to - for stdout."`
+	load     `embed:""`
+	Rate     rate             `default:"1000" help:"Requests a second, or max: each connection sends its next request when the last is answered."`
+	Think    time.Duration    `placeholder:"TIME" help:"How long a connection rests between an answer and its next request, with --rate max."`
+	Profile  workload.Profile `placeholder:"SHAPE" help:"How the rate changes: spike:4x,5s, ramp:0.5x,10x or burst:5x,100ms,1s."`
+	Retries  workload.Retries `placeholder:"N,BACKOFF" help:"What clients do with a refusal or a time-out: attempts and back-off such as 4,10ms, and perhaps how many retries there may be for each request, such as 4,10ms,0.1."`
+	Duration time.Duration    `default:"10s" help:"How long is measured."`
+	Warmup   time.Duration    `default:"0s" help:"How long the same load is sent before."`
+	Assert   []string         `sep:"none" placeholder:"CONDITION" help:"Exit with 1 unless this holds, such as 'p99<50ms' or 'errors==0'; may be repeated."`
+	JSON     string           `name:"json" placeholder:"FILE" help:"Write the result as JSON, with the profiles beside it, or to - for stdout without them."`
+	HDR      string           `name:"hdr" placeholder:"FILE" help:"Write the latencies as HdrHistogram's percentile text, or to - for stdout."`
 }
 
 // Help is shown by run --help.
@@ -39,7 +39,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	o.Rate, o.Profile, o.Retries, o.Duration, o.Warmup = float64(c.Rate), c.Profile, c.Retries, c.Duration, c.Warmup
-	o.SlowClients, o.Think = c.SlowClients, c.Think
+	o.Think = c.Think
 	if err := check(&o); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	unwritten := errors.Join(
 		s.write(c.JSON, found.WriteJSON, found.Save),
 		s.write(c.HDR, found.WriteHDR, func(path string) error { return result.WriteFile(path, found.WriteHDR) }),
-		found.WriteText(text))
+		report.Text(text, &report.Input{Runs: []*report.Run{{Result: found}}}))
 	var failed []string
 	for _, a := range assertions {
 		ok, said := a.Check(found)

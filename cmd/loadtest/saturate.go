@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/report"
 )
 
 type saturateCommand struct {
@@ -66,28 +66,8 @@ func (c *saturateCommand) Run(ctx context.Context, s *session) error {
 	if c.JSON == stdout {
 		text = s.err // so that programs can read the JSON
 	}
-	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(table, "offered/s\tgood\tp50\tp99\tmax\t\t")
-	for _, step := range found.Steps {
-		verdict := "not sustained"
-		if step.Sustained {
-			verdict = "sustained"
-		} else if step.GeneratorLate {
-			verdict = "generator late"
-		} else if step.ConnectionsBusy {
-			verdict = "connections busy"
-		}
-		p99 := fmt.Sprintf("%.2f ms", step.Latency.P99)
-		if !step.Latency.Known(99) {
-			p99 = "too few"
-		}
-		_, _ = fmt.Fprintf(table, "%.0f\t%s\t%.2f ms\t%s\t%.2f ms\t%s\t\n",
-			step.OfferedRPS, percent(step.GoodShare), step.Latency.P50, p99, step.Latency.Max, verdict)
-	}
-	_ = table.Flush()
-	_, _ = fmt.Fprintln(text, found)
-	for _, caution := range found.Cautions() {
-		_, _ = fmt.Fprintln(text, caution)
+	if err := report.Text(text, &report.Input{Saturations: []*report.Saturation{{Saturation: found}}}); err != nil {
+		return err
 	}
 	inFull := func(w io.Writer) error {
 		encoder := json.NewEncoder(w)

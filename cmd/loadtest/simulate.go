@@ -56,9 +56,6 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if err := s.withoutSlowClients(what); err != nil {
-		return usageError{err}
-	}
 	dir := c.Out
 	if dir == "" {
 		dir = filepath.Join("reports", "simulated-"+what.Name)
@@ -86,21 +83,6 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 	}
 	if found.Partial != "" {
 		return fmt.Errorf("the simulation is partial: %s", found.Partial)
-	}
-	return nil
-}
-
-// withoutSlowClients leaves out what cannot be simulated, and says so. It returns an
-// error if nothing is left.
-func (s *session) withoutSlowClients(what *scenario.Scenario) error {
-	all := len(what.Combinations)
-	what.Combinations = slices.DeleteFunc(what.Combinations, func(c scenario.Combination) bool { return c.SlowClients > 0 })
-	left := len(what.Combinations)
-	if left == 0 {
-		return errors.New("slow_clients: they are not simulated, only run (loadtest compare)")
-	}
-	if left < all {
-		_, _ = fmt.Fprintf(s.err, "note: %d of %s are left out: slow clients are not simulated, only run (loadtest compare)\n", all-left, plural(all, "combination"))
 	}
 	return nil
 }

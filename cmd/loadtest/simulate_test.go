@@ -18,7 +18,7 @@ func TestSimulate_ShowsAndReports(t *testing.T) {
 	first := try(t, args...)
 	require.Equal(t, exitOK, first.code, first)
 	require.Contains(t, first.stdout, "  lifo  ")
-	require.Contains(t, first.stdout, "client other ")
+	require.Contains(t, first.stdout, "client other  ")
 	require.FileExists(t, filepath.Join(dir, "report.html"))
 	// The same command replaces what is there by the same.
 	again := try(t, args...)
@@ -43,11 +43,11 @@ func TestSimulate_Connections(t *testing.T) {
 	o := try(t, "simulate", "--strategies=fifo", "--workers=8", "--service=4ms", "--duration=1s", "--repetitions=1", "--out", t.TempDir())
 	require.Equal(t, exitOK, o.code, o)
 	require.Contains(t, o.stdout, "closed loop\n")
-	require.Contains(t, o.stdout, "  2000 ", "64 connections are less than 8 workers and room for 256")
+	require.Contains(t, o.stdout, "  2,000 ", "64 connections are less than 8 workers and room for 256")
 	o = try(t, "simulate", "--strategies=sync", "--workers=8", "--rates=max,1.5x", "--service=4ms", "--store-parallel=0,8",
 		"--duration=1s", "--repetitions=1", "--out", t.TempDir())
 	require.Equal(t, exitOK, o.code, o)
-	require.Contains(t, o.stdout, "20000 connections, 8 at once, 1.5x\n")
+	require.Contains(t, o.stdout, "20000 connections, 8 at once, 1.5x")
 }
 
 func TestSimulate_Scenario(t *testing.T) {
@@ -58,25 +58,10 @@ func TestSimulate_Scenario(t *testing.T) {
 	require.Contains(t, o.stdout, "2 nodes, get=100")
 }
 
-// What has slow clients is not simulated, and the rest is.
-func TestSimulate_LeavesOutSlowClients(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "a.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("title: T\nquestion: Q\nservice: {store_delay: 1ms}\n"+
-		"load: {rate: [100, 200], slow_clients: [0, 10]}\nduration: 100ms\nwarmup: 0s\nrepetitions: 1\n"), 0o600))
-	o := try(t, "simulate", "--scenario="+file, "--out", t.TempDir())
-	require.Equal(t, exitOK, o.code, o)
-	require.Equal(t, "note: 2 of 4 combinations are left out: slow clients are not simulated, only run (loadtest compare)\n", o.stderr)
-	require.NotContains(t, o.stdout, "slow clients")
-	require.Contains(t, o.stdout, "1ms of work, 200/s")
-}
-
 func TestSimulate_Usage(t *testing.T) {
 	t.Parallel()
 	measured := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(measured, "comparison.json"), []byte(`{"version": "spillway 1"}`), 0o600))
-	slow := filepath.Join(t.TempDir(), "slow.yaml")
-	require.NoError(t, os.WriteFile(slow, []byte("title: T\nquestion: Q\nload: {slow_clients: 10}\n"), 0o600))
 	for _, tt := range []struct {
 		word string
 		args []string
@@ -91,7 +76,6 @@ func TestSimulate_Usage(t *testing.T) {
 		{"balance: \"best\" is not one of round-robin", []string{"--strategies=fifo", "--balance=best"}},
 		{"unknown strategy", []string{"--strategies=best"}},
 		{"retries", []string{"--strategies=fifo", "--retries=many"}},
-		{"slow_clients: they are not simulated", []string{"--scenario=" + slow}},
 		{"no scenario is named", []string{"--scenario=best"}},
 		// A real comparison is not replaced by a simulated one.
 		{"of a real service", []string{"--strategies=fifo", "--out", measured}},

@@ -47,7 +47,7 @@ func TestRun_Targets(t *testing.T) {
 	require.Equal(t, map[string]int64{"201": r.Targets[1].Requests, "302": r.Targets[0].Requests}, r.Status)
 	require.Equal(t, "POST /flag", r.Targets[0].Target)
 	require.Equal(t, r.Requests, r.Served())
-	require.Regexp(t, `(?m)^ +\d+  100\.00 .+   POST /flag$`, o.stderr)
+	require.Regexp(t, `(?m)^  POST /flag +\d+ +100 `, o.stderr)
 
 	o = try(t, append(args, "--good", "302", "--engine", "portable")...)
 	require.Equal(t, exitOK, o.code, o)

@@ -203,6 +203,15 @@ type slowFrame struct {
 
 // frame returns the present state as an event, and nothing while there is none.
 func (h *history) frame() []byte {
+	f := h.state()
+	if f == nil {
+		return nil
+	}
+	return event("state", *f)
+}
+
+// state returns what the console shows; nil while there is nothing.
+func (h *history) state() *frame {
 	h.mu.Lock()
 	recent := slices.Clone(h.mu.recent)
 	var last []any
@@ -291,7 +300,7 @@ func (h *history) frame() []byte {
 		}
 		f.Slowest = append(f.Slowest, slow)
 	}
-	return event("state", f)
+	return &f
 }
 
 // begun returns the first of the recent moments from which on the present strategy was

@@ -259,13 +259,18 @@ func (h *history) serve(w http.ResponseWriter, r *http.Request) {
 	for i := range points {
 		rows[i] = points[i].row()
 	}
+	var now *verdict
+	if f := h.state(); f != nil {
+		now = &f.Verdict
+	}
 	answer, err := json.Marshal(struct {
 		Boot     int64    `json:"boot"` // when the process started, in milliseconds of the epoch
 		Interval float64  `json:"interval"`
 		SLO      float64  `json:"slo"`
+		Verdict  *verdict `json:"verdict"` // of now; null while the service is starting
 		Columns  []string `json:"columns"`
 		Points   [][]any  `json:"points"`
-	}{h.boot.UnixMilli(), sampleInterval.Seconds(), h.o.Dispatcher.Objective().InForce().Seconds(), columns, rows})
+	}{h.boot.UnixMilli(), sampleInterval.Seconds(), h.o.Dispatcher.Objective().InForce().Seconds(), now, columns, rows})
 	if err != nil {
 		h.o.fail(w, "write the history", err)
 		return

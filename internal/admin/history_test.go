@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
@@ -20,6 +21,7 @@ type told struct {
 	Boot     int64
 	Interval float64
 	SLO      float64
+	Verdict  verdict
 	Columns  []string
 	Points   [][]any
 }
@@ -48,7 +50,7 @@ func TestHistory_Remembers(t *testing.T) {
 			l.Submitted, l.Run, l.Good = float64(2*n), float64(2*n), float64(2*n)
 			l.Latency = metrics.Distribution{-30: uint64(2 * n)}
 			return l, true
-		}}
+		}, Ready: func() error { return nil }, Slowest: func() ([]slowest.Request, int64) { return nil, 0 }}
 		feed, h := newFeed(), newHistory(o, time.Now())
 		require.Empty(t, h.last(900))
 		go watch(h, feed)
@@ -60,6 +62,7 @@ func TestHistory_Remembers(t *testing.T) {
 		answer := h.told(t, "/history")
 		require.Equal(t, columns, answer.Columns)
 		require.InDelta(t, 0.07, answer.SLO, 1e-12)
+		require.Equal(t, levelGood, answer.Verdict.Level, answer.Verdict)
 		require.Len(t, answer.Points, 10)
 		for i, p := range answer.Points {
 			require.Equal(t, []any{float64(i + 1), "fifo", 2.0, 2.0, 0.0, 0.0, 0.0}, p[:7])

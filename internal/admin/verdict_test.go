@@ -19,6 +19,9 @@ func TestJudge(t *testing.T) {
 	}
 	calm := situation{Strategy: "fifo", Workers: 8, Busy: 2, Capacity: 256, Arrivals: 500, Ran: 500, Good: 500, SLO: 0.1, Latency: 0.004}
 	with := func(s situation, change func(*situation)) situation { change(&s); return s }
+	refusing := with(overload, func(s *situation) {
+		s.Strategy, s.Good, s.Late, s.Reasons = recommended, 2000, 0, map[string]float64{"late": 920}
+	})
 	for name, tt := range map[string]struct {
 		situation situation
 		want      verdict
@@ -224,21 +227,15 @@ func TestJudge(t *testing.T) {
 
 		// In an overload the refusals are right, unless those that were served to see say otherwise.
 		"refused as late": {
-			with(overload, func(s *situation) {
-				s.Strategy, s.Good, s.Late, s.Reasons, s.Wrong = recommended, 2000, 0, map[string]float64{"late": 920}, 0.1
-			}),
+			with(refusing, func(s *situation) { s.Wrong = 0.1 }),
 			verdict{levelLate, "46% more arrives than 8 workers can do. auto turns 32% away and serves the others in time.", "It is right to: those would have been late. To serve all takes more workers, if the store can do more at once, or more machines.", ""},
 		},
 		"refused as late with a learned number": {
-			with(overload, func(s *situation) {
-				s.Strategy, s.Learned, s.Good, s.Late, s.Reasons = recommended, true, 2000, 0, map[string]float64{"late": 920}
-			}),
+			with(refusing, func(s *situation) { s.Learned = true }),
 			verdict{levelLate, "46% more arrives than 8 workers can do. auto turns 32% away and serves the others in time.", "It is right to: those would have been late. To serve all takes more machines: how many may run at once is learned.", ""},
 		},
 		"refused wrongly": {
-			with(overload, func(s *situation) {
-				s.Strategy, s.Good, s.Late, s.Reasons, s.Wrong = recommended, 2000, 0, map[string]float64{"late": 920}, 0.8
-			}),
+			with(refusing, func(s *situation) { s.Wrong = 0.8 }),
 			verdict{levelLate, "auto turns 32% away as late, and about 80% of these would have been in time.", "It takes the store for slower than it is. Raise the objective (SPILLWAY_SLO), or set the mode to observe for a while.", ""},
 		},
 		"bursts that would be late": {

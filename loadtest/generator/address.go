@@ -68,7 +68,7 @@ func newPlan(ctx context.Context, o *workload.Options) (*plan, error) {
 	if connections := o.Connections * len(p.servers); connections > workload.MaxConnections {
 		return nil, fmt.Errorf("connections: %d to each of %d servers are more than %d", o.Connections, len(p.servers), workload.MaxConnections)
 	}
-	return p, checkDescriptors(o.Connections*len(p.servers) + o.SlowClients)
+	return p, checkDescriptors(o.Connections * len(p.servers))
 }
 
 // resolve finds the servers.
@@ -171,12 +171,6 @@ func (p *plan) choose(o *workload.Options) error {
 		p.engine = workload.Epoll
 	case o.Engine == workload.AnyEngine:
 		p.engine = workload.Portable
-	}
-	switch {
-	case o.SlowClients > 0 && p.engine == workload.Portable:
-		return errors.New("slow-clients: the portable engine has none, and the epoll engine cannot send this: " + cmp.Or(why, "the portable one was asked for"))
-	case o.SlowClients > 0 && len(p.targets) > 0:
-		return errors.New("slow-clients: they know the service's own requests, not targets")
 	}
 	return nil
 }

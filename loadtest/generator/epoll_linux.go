@@ -20,22 +20,18 @@ type epoll struct {
 	others atomic.Int32 // loops that are not done
 }
 
-// newEpoll returns the engine, and the slow clients beside it, nil if there are none.
-func newEpoll(o *workload.Options, p *plan, clock func() time.Duration) (engine, beside, error) {
+func newEpoll(o *workload.Options, p *plan, clock func() time.Duration) (engine, error) {
 	e := new(epoll)
 	e.others.Store(int32(o.Loops))
 	for n := range o.Loops {
 		l, err := newLoop(o, n, p, &e.others, clock)
 		if err != nil {
 			e.close()
-			return nil, nil, err
+			return nil, err
 		}
 		e.loops = append(e.loops, l)
 	}
-	if o.SlowClients > 0 {
-		return e, newSlowClients(o, p.servers[0]), nil
-	}
-	return e, nil, nil
+	return e, nil
 }
 
 func (e *epoll) connect(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/report"
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
@@ -73,6 +74,6 @@ func ExampleRun_report() {
 		fmt.Println(err)
 		return
 	}
-	_ = found.WriteText(os.Stdout)
+	_ = report.Text(os.Stdout, &report.Input{Runs: []*report.Run{{Result: found}}})
 	_ = found.Save("result.json")
 }

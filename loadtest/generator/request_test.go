@@ -134,7 +134,7 @@ func TestEncoder_Client(t *testing.T) {
 func TestEncoder_Allocs(t *testing.T) {
 	o := workload.Options{ValueSize: workload.Sizes{Min: 1, Max: 10}, TimeoutHeader: true}.WithDefaults()
 	e, dst := newEncoder(&o, planTo("127.0.0.1:8080")), make([]byte, 0, 4096)
-	for op := range workload.OpCount {
+	for op := range workload.Scan + 1 {
 		r := workload.Request{Op: op, Size: 10, Priority: 1}
 		require.Zero(t, testing.AllocsPerRun(1000, func() { dst = e.append(dst[:0], &r, time.Second) }), op)
 	}

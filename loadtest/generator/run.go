@@ -49,7 +49,7 @@ func send(ctx context.Context, o workload.Options, p *plan) (_ *result.Result, e
 	}
 	if p.engine == workload.Portable {
 		r.engine = newPortable(&o, p, trusted, r.clock)
-	} else if r.engine, r.beside, err = newEpoll(&o, p, r.clock); err != nil {
+	} else if r.engine, err = newEpoll(&o, p, r.clock); err != nil {
 		return nil, err
 	}
 	defer r.engine.close()
@@ -109,19 +109,12 @@ type engine interface {
 	close()
 }
 
-// beside is what there is beside the load: slow clients.
-type beside interface {
-	run(ended <-chan struct{})
-	counted() *result.SlowClients
-}
-
-// run is one run: what carries it, and what else there is meanwhile.
+// run is one run: and what carries it.
 type run struct {
 	o        *workload.Options
 	window   result.Window
 	plan     *plan
 	engine   engine
-	beside   beside // nil if there is nothing
 	observer *observe.Observer
 	begin    time.Time
 }
@@ -139,9 +132,6 @@ func (r *run) measure(ctx context.Context) *result.Result {
 	watchers.Go(func() { seen, cpu, unseen = r.observe(ctx, ended) })
 	if r.o.Progress != nil {
 		watchers.Go(func() { r.progress(ended) })
-	}
-	if r.beside != nil {
-		watchers.Go(func() { r.beside.run(ended.Done()) })
 	}
 	failed := r.engine.run(ctx)
 	took := r.clock()
@@ -161,9 +151,6 @@ func (r *run) measure(ctx context.Context) *result.Result {
 	found := total.Result(r.begin, max(0, min(took, r.window.To)-r.window.From))
 	found.Partial = partial
 	found.Engine, found.Protocols = r.plan.engine, r.engine.protocols()
-	if r.beside != nil {
-		found.SlowClients = r.beside.counted()
-	}
 	found.Machine = new(machine.This())
 	if answered := found.CompletedRPS * found.Seconds; answered > 0 {
 		found.ClientCPUMicros = float64(cpu.client.Microseconds()) / answered

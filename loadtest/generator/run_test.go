@@ -391,8 +391,6 @@ func testSaysWhatIsWrong(t *testing.T, engine workload.Engine) {
 		{workload.Options{Engine: engine, URL: closed, Rate: 10, Count: 5}, "count: 5 is for a closed loop, and the rate is 10"},
 		{workload.Options{Engine: engine, URL: closed, Rate: -1}, "rate: -1 is not 0 to 10000000 a second"},
 		{workload.Options{Engine: engine, URL: closed, Connections: 1 << 20}, "connections: 1048576 is not 1 to 20000"},
-		{workload.Options{Engine: engine, URL: closed, SlowClients: -1}, "slow-clients: -1 is not 0 or more and, with the connections, at most 20000"},
-		{workload.Options{Engine: engine, URL: closed, Connections: 20_000, SlowClients: 1}, "slow-clients: 1 is not 0 or more and, with the connections, at most 20000"},
 		{workload.Options{Engine: engine, URL: closed, Timeout: time.Microsecond}, "timeout: 1µs is not 1ms to 1h"},
 		{workload.Options{Engine: engine, URL: closed, Headers: []string{"Content-length: 1"}}, `header: "Content-length" is the generator's own to send`},
 		{workload.Options{Engine: engine, URL: closed, Headers: []string{"no colon"}}, `header: "no colon" is not of the form Name: value`},

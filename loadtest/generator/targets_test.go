@@ -257,7 +257,6 @@ func TestRun_SaysWhatCannotBeCarried(t *testing.T) {
 		"no certificate":       {workload.Options{URL: server.URL, CAFile: empty}, "ca-file: " + empty + " has no certificate"},
 		"epoll over TLS":       {workload.Options{URL: server.URL, Engine: workload.Epoll}, "engine: epoll cannot send this: it "},
 		"epoll and HTTP/2":     {workload.Options{URL: plain, Engine: workload.Epoll, HTTP: workload.HTTP2}, "engine: epoll cannot send this: it "},
-		"slow clients":         {workload.Options{URL: server.URL, SlowClients: 1}, "slow-clients: the portable engine has none"},
 		"no scheme":            {workload.Options{Targets: target("127.0.0.1:80/")}, "target: \"GET 127.0.0.1:80/\": the URL is neither"},
 		"no URL to be under":   {workload.Options{Targets: target("/x")}, "url: \"\" is not of the form"},
 		"another scheme":       {workload.Options{Targets: target("ftp://a/")}, "the URL is neither"},

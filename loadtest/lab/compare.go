@@ -255,7 +255,7 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 // asked names what a load asks for, whoever asks, how patiently and when.
 func asked(c *scenario.Combination) string {
 	what := *c
-	what.Retries, what.Profile, what.Clients, what.Priority, what.TimeoutHeader, what.SlowClients = "", "", "", "", "", 0
+	what.Retries, what.Profile, what.Clients, what.Priority, what.TimeoutHeader = "", "", "", "", ""
 	return loadName(&what)
 }
 
@@ -267,9 +267,8 @@ func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) 
 	}
 	o.Connections = probing(&combination)
 	o.Duration, o.Warmup = min(l.s.Duration, capacityTime), min(l.s.Warmup, capacityWarmup)
-	// What is not served at once, or in time, says nothing of what can be, and what
-	// slow clients cost is not to be had off what others are offered.
-	o.SlowClients, o.Retries, o.TimeoutHeader, o.Timeout = 0, workload.Retries{}, false, max(o.Timeout, workload.Options{}.WithDefaults().Timeout)
+	// What is not served at once, or in time, says nothing of what can be.
+	o.Retries, o.TimeoutHeader, o.Timeout = workload.Retries{}, false, max(o.Timeout, workload.Options{}.WithDefaults().Timeout)
 	var rates []float64
 	for n := range capacityRuns {
 		doing := fmt.Sprintf("capacity of %s, run %d of %d", l.c.Groups[group].Load, n+1, capacityRuns)
@@ -429,8 +428,7 @@ func (l *comparing) tell(doing string, load *workload.Progress) {
 	l.o.Progress(p)
 }
 
-// fill fills a store by way of the service, without waiting for the disk. Nothing is refused for
-// being late, however long the disk makes writes wait.
+// fill fills a store by way of the service, without waiting for the disk. No put is late.
 func (l *comparing) fill(ctx context.Context, dir string, f filling) (err error) {
 	doing := fmt.Sprintf("fill a store with %v", f)
 	l.tell(doing, nil)

@@ -217,47 +217,6 @@ func TestCompare_Retries(t *testing.T) {
 	require.Contains(t, r.Command, "--retries 4,10ms,0.1")
 }
 
-// Slow clients are beside the load in the runs, and not where the capacity is
-// measured.
-func TestCompare_SlowClients(t *testing.T) {
-	t.Parallel()
-	g := &standIn{t: t}
-	o := g.options(t.TempDir(), t)
-	o.Run = func(ctx context.Context, o workload.Options) (*result.Result, error) {
-		if o.Duration == capacityTime || o.Count > 0 {
-			require.Zero(t, o.SlowClients)
-		}
-		r, err := g.run(ctx, o)
-		if o.SlowClients > 0 {
-			r.SlowClients = &result.SlowClients{Connections: o.SlowClients, Finished: 7, Refused: 2, CutOff: 1}
-		}
-		return r, err
-	}
-	s := question()
-	s.Combinations = s.Combinations[:2]
-	s.Combinations[1].SlowClients = 200
-	c, err := Compare(t.Context(), s, o)
-	require.NoError(t, err)
-	require.Empty(t, c.Partial)
-	require.Equal(t, 3, g.capacity, "is measured once, so that both are offered the same")
-	require.Equal(t, c.Capacity[c.Groups[0].Load], c.Capacity[c.Groups[1].Load])
-	for name, want := range map[string]float64{"slow_finished": 7, "slow_refused": 2, "slow_cut_off": 1} {
-		require.NotContains(t, c.Groups[0].Metrics, name)
-		require.Equal(t, want, c.Groups[1].Metrics[name].Median, name)
-	}
-	r, err := result.Load(filepath.Join(o.Dir, c.Groups[1].Runs[0]))
-	require.NoError(t, err)
-	require.Equal(t, 200, r.SlowClients.Connections)
-	require.Contains(t, r.Command, " --slow-clients 200")
-	r, err = result.Load(filepath.Join(o.Dir, c.Groups[0].Runs[0]))
-	require.NoError(t, err)
-	require.NotContains(t, r.Command, "--slow-clients")
-
-	o.Simulator = struct{ Simulator }{} // which is not asked
-	_, err = Compare(t.Context(), s, o)
-	require.ErrorContains(t, err, "combination 2: slow clients are not simulated, only run (loadtest compare)")
-}
-
 // What is several services, or one of another speed, is never run as if it were one.
 func TestCompare_Fleets(t *testing.T) {
 	t.Parallel()

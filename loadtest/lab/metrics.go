@@ -62,10 +62,6 @@ var Metrics = []Metric{
 	{"generator_late_p99_ms", "generator late, p99", "ms", Lower, always(func(r *result.Result) float64 { return r.Lateness.P99 })},
 	// Where clients try again.
 	{"retries_per_request", "retries per request", "", Lower, retries},
-	// Where there are slow clients beside the load: what became of their requests.
-	{"slow_finished", "slow clients: finished", "", Neither, slow(func(s *result.SlowClients) int64 { return s.Finished })},
-	{"slow_refused", "slow clients: refused", "", Neither, slow(func(s *result.SlowClients) int64 { return s.Refused })},
-	{"slow_cut_off", "slow clients: cut off", "", Lower, slow(func(s *result.SlowClients) int64 { return s.CutOff })},
 }
 
 // MetricNamed returns the metric of that name.
@@ -121,15 +117,6 @@ func retries(r *result.Result) (float64, bool) {
 		return 0, false
 	}
 	return float64(*r.Retries) / float64(max(r.Requests, 1)), r.Requests > 0
-}
-
-func slow(f func(*result.SlowClients) int64) figure {
-	return func(r *result.Result) (float64, bool) {
-		if r.SlowClients == nil {
-			return 0, false
-		}
-		return float64(f(r.SlowClients)), true
-	}
 }
 
 func share(f func(*result.Result) int64) figure {

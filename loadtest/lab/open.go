@@ -53,8 +53,6 @@ func (l *comparing) checkCombination(g *grouping, c *scenario.Combination) error
 	g.results = make([]*result.Result, l.s.Repetitions)
 	simulated := l.o.Simulator != nil
 	switch {
-	case c.SlowClients > 0 && simulated:
-		return errors.New("slow clients are not simulated, only run (loadtest compare)")
 	case c.StoreParallel > 0 && (c.StoreDelay == "" || c.StoreDelay == "0") && !simulated:
 		return errors.New("store_parallel bounds a delayed store: say store_delay as well, such as exp:4ms")
 	case c.Fleet() && !simulated:
@@ -271,9 +269,6 @@ func (l *comparing) command(f *filling, c *scenario.Combination, o *workload.Opt
 	}
 	if d.Think > 0 {
 		more += fmt.Sprintf(" --think %v", d.Think)
-	}
-	if d.SlowClients > 0 {
-		more += fmt.Sprintf(" --slow-clients %d", d.SlowClients)
 	}
 	if d.TimeoutHeader {
 		more += " --timeout-header"

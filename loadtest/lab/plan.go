@@ -19,7 +19,7 @@ import (
 // its scenario, and what the store is filled with: as many keys as the load has,
 // or the bytes that are asked for, whichever is more.
 func loadOf(c *scenario.Combination) (o workload.Options, f filling, err error) {
-	o.Connections, o.SlowClients, o.TimeoutHeader = c.Connections, c.SlowClients, c.TimeoutHeader == "true"
+	o.Connections, o.TimeoutHeader = c.Connections, c.TimeoutHeader == "true"
 	texts := []struct {
 		name, text string
 		into       interface{ UnmarshalText([]byte) error }
@@ -196,7 +196,6 @@ var parts = []part{
 		return "deadlines told"
 	}},
 	{load: true, of: func(c *scenario.Combination) string { return words("retries ", c.Retries, "") }},
-	{load: true, of: func(c *scenario.Combination) string { return positive(c.SlowClients, "%d slow clients") }},
 	{load: true, rate: true, of: func(c *scenario.Combination) string {
 		switch {
 		case c.Rate == "" || c.Rate == "max":

@@ -50,12 +50,6 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 			[]string{"2x", "retries 4,10ms, 2x"}, []string{"default load", "retries 4,10ms"},
 		},
 		{
-			"slow clients, and none",
-			[]scenario.Combination{{Strategy: "fifo", Rate: "2x"}, {Strategy: "fifo", Rate: "2x", SlowClients: 200}},
-			[]string{"fifo", "200 slow clients"}, []string{"fifo", "200 slow clients"},
-			[]string{"2x", "200 slow clients, 2x"}, []string{"default load", "200 slow clients"},
-		},
-		{
 			"balancers of fleets",
 			[]scenario.Combination{
 				{Strategy: "fifo", Nodes: 2, Balance: "random", Rate: "2x"},

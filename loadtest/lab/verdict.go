@@ -215,7 +215,10 @@ func (r *judging) judge(v *Verdict) {
 				pair = [2]int{b, a}
 			}
 			v.Runs = min(v.Runs, r.pairs[pair][0].runs)
-			spreads = append(spreads, max(r.pairs[pair][0].variance, r.floors[pair][0]))
+			// Who serves nobody in time differs from all others by as much in every run.
+			if median(a) > 0 && median(b) > 0 {
+				spreads = append(spreads, max(r.pairs[pair][0].variance, r.floors[pair][0]))
+			}
 			d, sign := r.difference(a, b)
 			if sign < 0 {
 				d, _ = r.difference(b, a)
@@ -235,6 +238,9 @@ func (r *judging) judge(v *Verdict) {
 	}
 	// A contrast m is a ratio of (1-m)/(1+m).
 	v.Tells = math.Inf(1)
+	if len(spreads) == 0 {
+		spreads = []float64{0} // one has goodput, and the others none
+	}
 	typical := contrast{variance: usual(spreads), runs: v.Runs}
 	if m := typical.margin(0, r.comparisons); m < 1 {
 		v.Tells = max(Same, 2*m/(1+m))

@@ -1,23 +1,36 @@
 package peers
 
 import (
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// open starts a peer over an empty store, and returns its planes' URLs.
-func open(t *testing.T, o Options) (data, admin string) {
+// open starts a peer, over an empty store unless it has one, and returns its URL, and what
+// stops it.
+func open(t *testing.T, o Options) (url string, stop func()) {
 	t.Helper()
-	o.Listen, o.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
-	o.Dir, o.CacheBytes = t.TempDir(), 8<<20
-	p, err := Open(o)
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	o.CacheBytes = 8 << 20
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	return "http://" + p.Addr().String(), "http://" + p.AdminAddr().String()
+	ctx, end := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, l, o) }()
+	stop = sync.OnceFunc(func() {
+		end()
+		require.NoError(t, <-served)
+	})
+	t.Cleanup(stop)
+	return "http://" + l.Addr().String(), stop
 }
 
 // ask sends one request over a connection of its own.
@@ -41,13 +54,9 @@ func TestPeer_AnswersAsTheService(t *testing.T) {
 	for _, o := range []Options{
 		{Name: "plain"},
 		{Name: "plain", Sync: true},
-		// With a delay a request needs a place among the workers, and gives it
-		// back: there is one.
-		{Name: "plain", Delay: "exp:100us", Workers: 1},
 		{Name: "nethttp"},
-		{Name: "nethttp", Delay: "exp:100us", Workers: 1},
 		{Name: "limiter"},
-		{Name: "limiter", Sync: true, Delay: "exp:100us", Workers: 1},
+		{Name: "limiter", Sync: true},
 	} {
 		t.Run(o.Name, func(t *testing.T) {
 			t.Parallel()
@@ -105,16 +114,14 @@ func TestPeer_BareAnswersAtOnce(t *testing.T) {
 // unsynced or not.
 func TestPeer_KeepsWhatItWasGiven(t *testing.T) {
 	t.Parallel()
-	o := Options{Name: "plain", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Dir: t.TempDir(), CacheBytes: 8 << 20}
+	dir := t.TempDir()
 	for i, want := range []int{404, 200} {
-		p, err := Open(o)
-		require.NoError(t, err)
-		url := "http://" + p.Addr().String() + "/v0/entity?id=kept"
-		status, _ := ask(t, "GET", url, "")
+		url, stop := open(t, Options{Name: "plain", Dir: dir})
+		status, _ := ask(t, "GET", url+"/v0/entity?id=kept", "")
 		require.Equal(t, want, status, "opened %d times", i+1)
-		status, _ = ask(t, "PUT", url, "value")
+		status, _ = ask(t, "PUT", url+"/v0/entity?id=kept", "value")
 		require.Equal(t, 201, status)
-		require.NoError(t, p.Close())
+		stop()
 	}
 }
 
@@ -124,42 +131,8 @@ func TestPeer_ClosedAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names {
 		for range 20 {
-			p, err := Open(Options{Name: name, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Dir: t.TempDir(), CacheBytes: 1 << 20})
-			require.NoError(t, err)
-			require.NoError(t, p.Close())
+			_, stop := open(t, Options{Name: name})
+			stop()
 		}
-	}
-}
-
-// TestPeer_AdminPlane: what the load lab reads of it.
-func TestPeer_AdminPlane(t *testing.T) {
-	t.Parallel()
-	for _, name := range Names {
-		_, admin := open(t, Options{Name: name})
-		status, answer := ask(t, "GET", admin+"/strategy", "")
-		require.Equal(t, 200, status)
-		require.JSONEq(t, `{"strategy":"`+name+`","workers":0,"capacity":0}`, answer)
-		status, _ = ask(t, "GET", admin+"/readyz", "")
-		require.Equal(t, 200, status)
-		status, answer = ask(t, "GET", admin+"/metrics", "")
-		require.Equal(t, 200, status)
-		require.Regexp(t, `^process_cpu_seconds_total [0-9.e-]+\ngo_memstats_mallocs_total [1-9]\d*\ngo_memstats_alloc_bytes_total [1-9]\d*\nprocess_resident_memory_bytes [1-9]\d*\n$`, answer)
-	}
-}
-
-func TestOpen_RefusesWhatItCannotServe(t *testing.T) {
-	t.Parallel()
-	good := Options{Name: "plain", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", CacheBytes: 8 << 20}
-	for want, change := range map[string]func(*Options){
-		`no peer "nginx"`: func(o *Options) { o.Name = "nginx" },
-		"listen tcp":      func(o *Options) { o.Listen = "127.0.0.1:none" },
-		"not a delay":     func(o *Options) { o.Delay = "slow" },
-		"tcp":             func(o *Options) { o.AdminListen = "127.0.0.1:none" },
-	} {
-		o := good
-		o.Dir = t.TempDir()
-		change(&o)
-		_, err := Open(o)
-		require.ErrorContains(t, err, want)
 	}
 }

@@ -4,28 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
-
-	"github.com/spillway-go/spillway/internal/store/delay" //nolint:depguard // a peer is no client: it must be as slow as the service
 )
 
-// keyValue is Pebble, and the work that a request does before it gets there.
-// All methods are safe for concurrent use.
+// keyValue is Pebble. All methods are safe for concurrent use.
 type keyValue struct {
 	db    *pebble.DB
 	write *pebble.WriteOptions
-	delay delay.Distribution
-	slots chan struct{} // one for each that works; nil without a delay
 }
 
 func openKeyValue(o *Options) (*keyValue, error) {
-	slow, err := delay.ParseDistribution(o.Delay)
-	if err != nil {
-		return nil, err
-	}
 	p := pebbleOptions(o.CacheBytes)
 	p.Cache = pebble.NewCache(o.CacheBytes)
 	defer p.Cache.Unref() // the store has its own reference
@@ -33,22 +23,16 @@ func openKeyValue(o *Options) (*keyValue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the data folder %s: %w", o.Dir, err)
 	}
-	kv := &keyValue{db: db, write: pebble.NoSync, delay: slow}
+	kv := &keyValue{db: db, write: pebble.NoSync}
 	if o.Sync {
 		kv.write = pebble.Sync
-	}
-	if !slow.IsZero() {
-		kv.slots = make(chan struct{}, o.Workers)
 	}
 	return kv, nil
 }
 
-func (kv *keyValue) close() error { return kv.db.Close() }
-
 // get calls found with the value of a key, or not at all if there is none. The
 // value may not be kept.
 func (kv *keyValue) get(key []byte, found func(value []byte)) error {
-	defer kv.work()()
 	value, closer, err := kv.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil
@@ -61,27 +45,11 @@ func (kv *keyValue) get(key []byte, found func(value []byte)) error {
 }
 
 func (kv *keyValue) put(key, value []byte) error {
-	defer kv.work()()
 	return kv.db.Set(key, value, kv.write)
 }
 
 func (kv *keyValue) remove(key []byte) error {
-	defer kv.work()()
 	return kv.db.Delete(key, kv.write)
-}
-
-func nothing() {}
-
-// work makes a request last as long as it does in the service: no more than the
-// workers are at work at once, first come first served, and each sleeps its own
-// draw. The caller must call done after it has used the store.
-func (kv *keyValue) work() (done func()) {
-	if kv.slots == nil {
-		return nothing
-	}
-	kv.slots <- struct{}{}
-	time.Sleep(kv.delay.Draw())
-	return func() { <-kv.slots }
 }
 
 // pebbleOptions are those of the service; see github.com/spillway-go/spillway/internal/store/pebble for

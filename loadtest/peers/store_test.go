@@ -23,7 +23,7 @@ func TestPebbleOptions_AreThoseOfTheService(t *testing.T) {
 		require.NoError(t, s.Close())
 		kv, err := openKeyValue(&Options{Dir: peer, CacheBytes: cache})
 		require.NoError(t, err)
-		require.NoError(t, kv.close())
+		require.NoError(t, kv.db.Close())
 		require.Equal(t, written(t, service), written(t, peer), "cache of %d bytes", cache)
 	}
 }

@@ -62,7 +62,7 @@ func (s *study) overRates(d *data) (figures []figure) {
 
 // offered is the axis of the rates of a load: logarithmic, if what matters would
 // otherwise be in a corner.
-func (s *study) offered(l workload) axis {
+func (s *study) offered(l loadGroups) axis {
 	x, low, high := offered, math.Inf(1), 0.0
 	for _, line := range s.lines(l, goodput) {
 		low, high = min(low, float64(line.Points[0][0])), max(high, float64(line.Points[len(line.Points)-1][0]))
@@ -77,7 +77,7 @@ func (s *study) offered(l workload) axis {
 const closedLoop = "max"
 
 // lines has a metric over the offered rate, a line for each setting.
-func (s *study) lines(l workload, metric string) []series {
+func (s *study) lines(l loadGroups, metric string) []series {
 	lines := make([]series, len(s.settings))
 	for _, i := range l.groups {
 		g := s.Groups[i]
@@ -96,7 +96,7 @@ func (s *study) lines(l workload, metric string) []series {
 }
 
 // figuresOf has the charts that show the groups of one workload.
-func (s *study) figuresOf(d *data, w workload) (figures []figure) {
+func (s *study) figuresOf(d *data, w loadGroups) (figures []figure) {
 	var all, served, p99, good, depth, shed []series
 	var middles []*Run
 	for _, g := range w.groups {
@@ -122,7 +122,11 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 		figures = append(figures, d.addLines(title, caption, x, y, lines)...)
 	}
 	add("Latency of all requests", "By percentile, from the scheduled time; what got no answer counts with its time-out. All runs together.", percentiles, latencies, all)
-	add("Latency of what was served", "By percentile, of "+serving(string(s.Good))+" alone, from the scheduled time. All runs together.", percentiles, latencies, served)
+	if slices.ContainsFunc(w.groups, func(g int) bool {
+		return slices.ContainsFunc(s.Runs[g], func(r *Run) bool { return r.Served() < r.Requests })
+	}) {
+		add("Latency of what was served", "By percentile, of "+serving(string(s.Good))+" alone, from the scheduled time. All runs together.", percentiles, latencies, served)
+	}
 	if len(middles) == 0 {
 		return figures
 	}
@@ -130,7 +134,7 @@ func (s *study) figuresOf(d *data, w workload) (figures []figure) {
 	seconds, each := window(middles...), middles[0].interval()
 	add("Latency over time", "p99 of the requests scheduled in each "+each+". "+one, seconds, axis{Title: "p99", Unit: "ms", Scale: logarithmic}, p99)
 	add("Goodput over time", "By the time for which requests were scheduled, in each "+each+". "+one, seconds, axis{Title: "goodput", Unit: "/s"}, good)
-	add("Queue depth over time", "Requests that wait in the service. "+one, seconds, axis{Title: "waiting", Scale: fromZero}, depth)
+	add("Queue depth over time", "Requests that wait in the service. "+one, seconds, axis{Title: "waiting", Scale: fromZero}, nonZero(depth))
 	add("Sheds over time", "Requests that the service gave up, a second. "+one, seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero}, nonZero(shed))
 	return figures
 }

@@ -38,6 +38,8 @@ type section struct {
 	Overview []figure
 	Panels   []panel
 	Tables   []table
+	// Summary are the first of Facts, which a terminal shows as well.
+	Summary  []fact
 	Facts    []fact
 	Commands []command
 }
@@ -60,7 +62,8 @@ type table struct {
 	Caption string
 	Head    []string
 	Rows    []row
-	Wraps   bool // its cells are text
+	Wraps   bool  // its cells are text
+	Brief   []int // the columns that a terminal shows; nil for all
 }
 
 type row struct {
@@ -81,7 +84,9 @@ func newPage(in *Input) (page, *data) {
 	add := func(s section) {
 		s.ID = fmt.Sprintf("s%d", len(p.Sections)+1)
 		s.Notes, d.notes = append(s.Notes, d.notes...), nil
-		s.Facts = slices.DeleteFunc(s.Facts, func(f fact) bool { return f.Value == "" }) // which is not known
+		unknown := func(f fact) bool { return f.Value == "" }
+		s.Summary = slices.DeleteFunc(s.Summary, unknown)
+		s.Facts = slices.Concat(s.Summary, slices.DeleteFunc(s.Facts, unknown))
 		p.Sections = append(p.Sections, s)
 	}
 	for _, c := range in.Comparisons {

@@ -78,30 +78,34 @@ func TestMarkdown_SaysWhatWasFound(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, Markdown(&b, in))
 
-	const golden = "testdata/report.md"
+	requireAgreed(t, "report.md", b.String())
+}
+
+// requireAgreed compares a text with a file of testdata.
+func requireAgreed(t *testing.T, file, text string) {
+	t.Helper()
+	golden := filepath.Join("testdata", file)
 	if *update {
-		require.NoError(t, os.WriteFile(golden, b.Bytes(), 0o644))
+		require.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
 	}
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
-	require.Equal(t, string(want), b.String(), "if this is as it should be: go test ./loadtest/report -update")
+	require.Equal(t, string(want), text, "if this is as it should be: go test ./loadtest/report -update")
 }
 
 // What only some loads have stands in the tables where it was measured.
-func TestMarkdown_ShowsRetriesAndSlowClients(t *testing.T) {
+func TestMarkdown_ShowsRetries(t *testing.T) {
 	t.Parallel()
 	in := load(t)
 	metrics := in.Comparisons[0].Groups[1].Metrics
-	for name, v := range map[string]float64{"retries_per_request": 2.25, "slow_finished": 195, "slow_refused": 12, "slow_cut_off": 0} {
+	for name, v := range map[string]float64{"retries_per_request": 2.25, "errors_percent": 0} {
 		metrics[name] = lab.Summary{Median: v, Low: v, High: v, Values: []float64{v}}
 	}
-	in.Runs[0].SlowClients = &result.SlowClients{Connections: 200, Finished: 195, Refused: 12}
 	var b bytes.Buffer
 	require.NoError(t, Markdown(&b, in))
-	require.Contains(t, b.String(), "| retries per request | slow clients: finished | slow clients: refused |\n", "zeros are left out")
-	require.Contains(t, b.String(), "| 2.25 | 195 | 12 |\n")
-	require.Contains(t, b.String(), " | – | – | – |\n")
-	require.Contains(t, b.String(), "| slow clients | 200 clients beside the load, 195 requests finished, 12 refused, 0 cut off, ")
+	require.Contains(t, b.String(), "| retries per request |\n", "zeros are left out")
+	require.Contains(t, b.String(), "| 2.25 |\n")
+	require.Contains(t, b.String(), " | – |\n")
 }
 
 func TestHTML_IsWholeInItself(t *testing.T) {

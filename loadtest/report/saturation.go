@@ -16,7 +16,7 @@ func (s *Saturation) section(d *data) section {
 		Title: "Breaking point: " + s.Name, Partial: s.Partial, Headline: capital(s.String()) + ".",
 		Question: fmt.Sprintf("What is the highest rate at which %s of the offered requests are answered well, within %s ms?",
 			short(100*s.Share)+"%", short(s.SLOMillis)),
-		Facts: []fact{
+		Summary: []fact{
 			{"service", service(s.Strategy, s.Workers, s.Capacity)},
 			{"search", fmt.Sprintf("%s in %s s", trials(len(s.Steps)), short(s.Seconds))},
 		},
@@ -58,7 +58,11 @@ func (s *Saturation) section(d *data) section {
 	}
 	var breaking *mark
 	if s.BreakingPointRPS > 0 {
-		breaking = &mark{num(s.BreakingPointRPS), "breaking point " + short(s.BreakingPointRPS)}
+		what := "breaking point "
+		if s.Limit != lab.LimitServer {
+			what = "sustained "
+		}
+		breaking = &mark{num(s.BreakingPointRPS), what + short(s.BreakingPointRPS)}
 	}
 	for _, c := range []struct {
 		title, caption string
@@ -88,6 +92,8 @@ func (s *Saturation) section(d *data) section {
 		}
 		if step.GeneratorLate {
 			sustained += ", generator late"
+		} else if step.ConnectionsBusy && !step.Sustained {
+			sustained += ", connections busy"
 		}
 		t.Rows = append(t.Rows, row{Best: step.Sustained && step.Rate == s.BreakingPointRPS, Cells: []cell{
 			{Text: short(step.Rate)}, {Text: short(step.OfferedRPS)}, {Text: short(step.CompletedRPS)}, {Text: short(step.GoodputRPS)},

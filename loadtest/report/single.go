@@ -10,6 +10,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // section says and shows what one run measured.
@@ -19,7 +20,7 @@ func (r *Run) section(d *data) section {
 		p99 = fmt.Sprintf(", p99 %s ms", short(ms))
 	}
 	out := section{
-		Title: "Run: " + r.Name, Partial: r.Partial,
+		Title: "Run" + around(": ", r.Name, ""), Partial: r.Partial,
 		Headline: fmt.Sprintf("%s good answers a second of %s offered%s.", short(r.GoodputRPS), short(r.OfferedRPS), p99),
 	}
 	if r.GeneratorLate() {
@@ -62,11 +63,14 @@ func (r *Run) section(d *data) section {
 	add("Rates over time", "In each "+each+". Completed counts answers by the time they came; all others count requests by the time for which they were scheduled.",
 		seconds, axis{Title: "requests", Unit: "/s"}, rates...)
 	add("Queue depth over time", "Requests that wait in the service.", seconds, axis{Title: "waiting", Scale: fromZero},
-		series{Name: "waiting", Style: 0, Points: r.queueDepth()})
+		nonZero([]series{{Name: "waiting", Style: 0, Points: r.queueDepth()}})...)
 	add("Sheds over time", "Requests that the service gave up, a second.", seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero},
 		nonZero([]series{{Name: "shed", Style: 1, Points: r.sheds()}})...)
 	out.Tables = r.tables()
-	out.Facts = r.facts()
+	out.Summary, out.Facts = r.summary(), r.facts()
+	if r.Unseen != "" {
+		out.Notes = append(out.Notes, "Not all was seen: "+r.Unseen+".")
+	}
 	return out
 }
 
@@ -100,6 +104,9 @@ func (r *Run) tables() []table {
 		rows = append(rows, named{"wait for a connection", r.ConnectionWait})
 	}
 	for _, of := range append(rows, named{"lateness of the generator", r.Lateness}) {
+		if of.p == (result.Percentiles{}) {
+			continue // none was counted
+		}
 		cells := []cell{{Text: of.name}, {Text: short(of.p.Mean)}}
 		for _, percentile := range []float64{50, 90, 99, 99.9, 99.99} {
 			cells = append(cells, percentileCell(of.p, percentile))
@@ -169,13 +176,30 @@ func (r *Run) shares() table {
 	return t
 }
 
-func (r *Run) facts() []fact {
+// summary says what was asked and what came of it.
+func (r *Run) summary() []fact {
 	facts := []fact{
+		{"url", r.URL},
 		{"requests", fmt.Sprintf("%s in %s s, seed %d", humanize.Comma(r.Requests), short(r.Seconds), r.Seed)},
 		{"offered", amount(r.OfferedRPS, "1/s") + asked(r.TargetRPS)},
 		{"completed", amount(r.CompletedRPS, "1/s")},
 		{"goodput", fmt.Sprintf("%s (%s within %s ms)", amount(r.GoodputRPS, "1/s"), serving(string(r.Good)), short(r.SLOMillis))},
 	}
+	if r.SentGoodputRPS > r.GoodputRPS+0.05*r.OfferedRPS {
+		facts = append(facts, fact{"goodput from sending", amount(r.SentGoodputRPS, "1/s")})
+	}
+	if r.Retries != nil {
+		facts = append(facts, fact{"retries", fmt.Sprintf("%s, %s per request", humanize.Comma(*r.Retries), short(float64(*r.Retries)/float64(max(1, r.Requests))))})
+	}
+	if gets := r.Operations[workload.Get.String()]; 2*r.Misses > gets {
+		mend := ""
+		if r.Keys > 0 {
+			mend = fmt.Sprintf(": fill the store first with loadtest fill --url %s --bytes %d --value-size %v",
+				r.URL, int64(float64(r.Keys)*max(1, r.ValueSize.Mean())), r.ValueSize)
+		}
+		facts = append(facts, fact{"misses", fmt.Sprintf("%d of %d gets found no value%s", r.Misses, gets, mend)})
+	}
+	facts = append(facts, fact{"service", service(r.Strategy, r.Workers, r.Capacity)})
 	metrics := lab.Summarize([]*result.Result{r.Result})
 	for _, name := range []string{"server_cpu_us", cpu, "server_allocs", "server_allocated_bytes"} {
 		m, _ := lab.MetricNamed(name)
@@ -183,22 +207,21 @@ func (r *Run) facts() []fact {
 			facts = append(facts, fact{m.Title, amount(v.Median, m.Unit)})
 		}
 	}
+	engine := ""
+	if r.Engine != workload.AnyEngine {
+		engine = fmt.Sprintf("%v engine, %s", r.Engine, list(slices.Sorted(maps.Keys(r.Protocols))))
+	}
+	return append(facts, fact{"generator", enumerate(engine, amount(r.ClientCPUMicros, "us")+" of CPU per request")})
+}
+
+func (r *Run) facts() (facts []fact) {
 	if file := r.ProfileFiles[profiles.CPU]; file != "" {
 		facts = append(facts, fact{"profiles", "go tool pprof -http=: " + file})
 	}
-	if r.SlowClients != nil {
-		facts = append(facts, fact{"slow clients", r.SlowClients.String()})
-	}
-	facts = append(facts,
-		fact{"generator CPU per request", amount(r.ClientCPUMicros, "us")},
-		fact{"service", service(r.Strategy, r.Workers, r.Capacity)})
 	if r.Machine != nil {
 		facts = append(facts, machineFacts("machine of the generator", *r.Machine)...)
 	}
-	return append(facts,
-		fact{"started", moment(r.Started)},
-		fact{"url", r.URL},
-		fact{"command", r.Command})
+	return append(facts, fact{"started", moment(r.Started)}, fact{"command", r.Command})
 }
 
 func asked(rate float64) string {

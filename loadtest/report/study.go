@@ -23,15 +23,15 @@ type study struct {
 	setting  []string
 	settings []string
 	// workloads are the different ones, in order, with the indices of their groups.
-	workloads []workload
+	workloads []loadGroups
 	// loads are the workloads without their rates.
-	loads []workload
+	loads []loadGroups
 	// common is what all workloads have in common.
 	common string
 }
 
-// workload is a set of groups. Its name is what tells it apart from the others.
-type workload struct {
+// loadGroups are the groups of one load. Its name is what tells it apart from the others.
+type loadGroups struct {
 	name   string
 	groups []int
 }
@@ -50,20 +50,20 @@ func newStudy(c *Comparison) *study {
 
 // gather puts groups together whose names are equal, and shortens the names by
 // what all of them have in common.
-func gather(groups []lab.Group, name func(lab.Group) string) (sets []workload, common string) {
+func gather(groups []lab.Group, name func(lab.Group) string) (sets []loadGroups, common string) {
 	const separator = ", "
 	for i, g := range groups {
-		n := slices.IndexFunc(sets, func(w workload) bool { return w.name == name(g) })
+		n := slices.IndexFunc(sets, func(w loadGroups) bool { return w.name == name(g) })
 		if n < 0 {
 			n = len(sets)
-			sets = append(sets, workload{name: name(g)})
+			sets = append(sets, loadGroups{name: name(g)})
 		}
 		sets[n].groups = append(sets[n].groups, i)
 	}
 	if len(sets) == 0 {
 		return nil, ""
 	}
-	partsOf := func(w workload) []string { return strings.Split(w.name, separator) }
+	partsOf := func(w loadGroups) []string { return strings.Split(w.name, separator) }
 	shared := partsOf(sets[0])
 	for _, w := range sets {
 		shared = slices.DeleteFunc(shared, func(part string) bool { return !slices.Contains(partsOf(w), part) })
@@ -146,6 +146,7 @@ func (s *study) section(d *data) section {
 		}
 	}
 	out.Tables = s.tables(found)
+	out.Summary = []fact{{"load", s.common}}
 	out.Facts = s.facts()
 	for i, runs := range s.Runs {
 		if len(runs) > 0 && runs[0].Command != "" {
@@ -178,11 +179,14 @@ var shown = [][]string{
 	{"offered_rps"}, {"served_rps"}, {goodput}, {lab.SentGoodput}, {lab.ImportantGood}, {"non2xx_percent"},
 	{"latency_p50_ms", "latency_p99_ms", "latency_p99_9_ms"}, {"served_p50_ms", servedP99, "served_p99_9_ms"},
 	{cpu}, {"server_allocs"}, {"server_allocated_bytes"}, {"shed_percent"}, {"errors_percent"},
-	{"retries_per_request"}, {"slow_finished"}, {"slow_refused"}, {"slow_cut_off"},
+	{"retries_per_request"},
 }
 
 // spreadOf is the metric whose spread a cell of several shows.
 const spreadOf = 1
+
+// brief are the metrics whose columns a terminal shows.
+var brief = []string{goodput, lab.SentGoodput, lab.ImportantGood, servedP99, "non2xx_percent", cpu, "server_allocs"}
 
 // columns returns the metrics of the tables' columns that were measured in any
 // group.
@@ -221,7 +225,11 @@ func (s *study) tables(verdicts []lab.Verdict) []table {
 		if len(v.Top) > 0 {
 			t.Head = append(t.Head, "against the best")
 		}
+		t.Brief = []int{0, len(t.Head) - 1}
 		for _, c := range columns {
+			if slices.ContainsFunc(c, func(m lab.Metric) bool { return slices.Contains(brief, m.Name) }) {
+				t.Brief = append(t.Brief, len(t.Head))
+			}
 			t.Head = append(t.Head, heading(c))
 		}
 		for _, g := range w.groups {
@@ -231,6 +239,9 @@ func (s *study) tables(verdicts []lab.Verdict) []table {
 			}
 			for _, c := range columns {
 				of := s.cell(g, c)
+				if c[0].Name == lab.SentGoodput && !s.Groups[g].TwoClocks() {
+					of = cell{Text: "–"} // it repeats goodput
+				}
 				if ratio, ok := lab.Ratio(s.Groups[g].Metrics[cpu], s.Groups[w.groups[0]].Metrics[cpu]); ok && c[0].Name == cpu && g != w.groups[0] {
 					of.Text += fmt.Sprintf(", × %.2f", ratio.Median)
 				}
@@ -347,7 +358,7 @@ func heading(metrics []lab.Metric) string {
 
 func (s *study) facts() []fact {
 	sc := s.Scenario
-	facts := append([]fact{{"load", s.common}}, machineFacts("machine", s.Machine)...)
+	facts := machineFacts("machine", s.Machine)
 	facts = append(facts,
 		fact{"service", s.Version},
 		fact{"binary, SHA-256", s.Binary},

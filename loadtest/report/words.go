@@ -46,9 +46,12 @@ func (s *study) verdicts(found []lab.Verdict) table {
 		if len(names) == len(v.Measured) {
 			who = "all"
 		}
-		best := s.Groups[v.Top[0]].Metrics
+		best, p99 := s.Groups[v.Top[0]].Metrics, "–"
+		if of, measured := best[servedP99]; measured {
+			p99 = short(of.Median)
+		}
 		t.Rows = append(t.Rows, row{Cells: []cell{
-			{Text: s.workloads[i].name}, {Text: who}, {Text: short(best[goodput].Median)}, {Text: short(best[servedP99].Median)}, {Text: v.Told()},
+			{Text: s.workloads[i].name}, {Text: who}, {Text: short(best[goodput].Median)}, {Text: p99}, {Text: v.Told()},
 		}})
 	}
 	return t

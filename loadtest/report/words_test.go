@@ -33,7 +33,7 @@ func TestStudy_NamesWhatDiffers(t *testing.T) {
 		group(scenario.Combination{Strategy: "fifo", Nodes: 2, Balance: "random"}, ""),
 		group(scenario.Combination{Strategy: "fifo", Nodes: 2, Balance: "power-of-two"}, ""),
 	}))
-	require.Equal(t, []workload{{"64 connections", []int{0, 1, 3}}, {"1 connection", []int{2}}}, s.workloads)
+	require.Equal(t, []loadGroups{{"64 connections", []int{0, 1, 3}}, {"1 connection", []int{2}}}, s.workloads)
 }
 
 func TestFigures_AreShort(t *testing.T) {

@@ -22,11 +22,15 @@ type Assertion struct {
 type metric struct {
 	name string
 	unit unit
-	// value returns the metric; why says that a result does not have it, and doubt why the
-	// value is but a guess.
-	value func(*Result) (value float64, why, doubt string)
-	// whole is what a percentage is taken of; nil if there are no percentages.
-	whole func(*Result) float64
+	of   func(*Result) reading
+}
+
+// reading is a metric of a result.
+type reading struct {
+	value float64
+	whole float64 // what a percentage is taken of
+	why   string  // the result does not have it
+	doubt string  // the value is but a guess
 }
 
 type unit uint8
@@ -37,16 +41,13 @@ const (
 	unitCount
 )
 
-// assertable are the metrics other than percentiles.
-var assertable = append(append(
-	latencyMetrics("", "request was answered", func(r *Result) Percentiles { return r.Latency }),
-	latencyMetrics("served_", "request was served", func(r *Result) Percentiles { return r.ServedLatency })...),
+// assertable are the metrics other than latencies.
+var assertable = []metric{
 	rateMetric("goodput", func(r *Result) float64 { return r.GoodputRPS }),
 	rateMetric("completed", func(r *Result) float64 { return r.CompletedRPS }),
 	countMetric("errors", func(r *Result) int64 { return Sum(r.Errors) }),
 	countMetric("shed", func(r *Result) int64 { return Sum(r.Shed) }),
-	countMetric("non2xx", func(r *Result) int64 {
-		var n int64
+	countMetric("non2xx", func(r *Result) (n int64) {
 		for status, count := range r.Status {
 			if !strings.HasPrefix(status, "2") {
 				n += count
@@ -54,51 +55,27 @@ var assertable = append(append(
 		}
 		return n
 	}),
-	metric{name: "server_cpu", unit: unitDuration, value: func(r *Result) (value float64, why, doubt string) {
+	{"server_cpu", unitDuration, func(r *Result) reading {
 		if r.ServerCPUMicros == nil {
-			return 0, "was not measured, which takes --admin", ""
+			return reading{why: "was not measured, which takes --admin"}
 		}
-		return *r.ServerCPUMicros / 1000, "", ""
+		return reading{value: *r.ServerCPUMicros / 1000}
 	}},
-)
-
-func latencyMetrics(prefix, what string, of func(*Result) Percentiles) []metric {
-	one := func(name string, pick func(Percentiles) float64) metric {
-		return metric{name: prefix + name, unit: unitDuration, value: func(r *Result) (value float64, why, doubt string) {
-			p := of(r)
-			if p == (Percentiles{}) {
-				return 0, "is not known: no " + what, ""
-			}
-			return pick(p), "", ""
-		}}
-	}
-	return []metric{
-		one("mean", func(p Percentiles) float64 { return p.Mean }),
-		one("max", func(p Percentiles) float64 { return p.Max }),
-	}
 }
 
 func rateMetric(name string, of func(*Result) float64) metric {
-	return metric{
-		name: name, unit: unitRate,
-		value: func(r *Result) (value float64, why, doubt string) { return of(r), "", "" },
-		whole: func(r *Result) float64 { return r.OfferedRPS },
-	}
+	return metric{name, unitRate, func(r *Result) reading { return reading{value: of(r), whole: r.OfferedRPS} }}
 }
 
 // countMetric is a number of requests. Where no request was made, none of them
 // failed, but nothing was shown either.
 func countMetric(name string, of func(*Result) int64) metric {
-	return metric{
-		name: name, unit: unitCount,
-		value: func(r *Result) (value float64, why, doubt string) {
-			if r.Requests == 0 {
-				return 0, "is not known: no request was made", ""
-			}
-			return float64(of(r)), "", ""
-		},
-		whole: func(r *Result) float64 { return float64(r.Requests) },
-	}
+	return metric{name, unitCount, func(r *Result) reading {
+		if r.Requests == 0 {
+			return reading{why: "is not known: no request was made"}
+		}
+		return reading{value: float64(of(r)), whole: float64(r.Requests)}
+	}}
 }
 
 // Sum returns how many requests there are under all names.
@@ -109,30 +86,36 @@ func Sum[K comparable](counts map[K]int64) (total int64) {
 	return total
 }
 
-// percentileMetric returns the metric of a name such as p99.9 or served_p50.
-func percentileMetric(name string) (metric, bool) {
-	number, served := strings.CutPrefix(name, "served_")
-	number, found := strings.CutPrefix(number, "p")
+// latencyMetric returns the metric of a name such as p99.9, served_p50, mean or max.
+func latencyMetric(name string) (metric, bool) {
+	figure, served := strings.CutPrefix(name, "served_")
+	histogram, what := (*Result).Histogram, "answered"
+	if served {
+		histogram, what = (*Result).ServedHistogram, "served"
+	}
+	number, found := strings.CutPrefix(figure, "p")
 	number = strings.Replace(number, "_", ".", 1) // as in the JSON
 	percentile, err := strconv.ParseFloat(number, 64)
-	if !found || err != nil || strings.Trim(number, "0123456789.") != "" || percentile <= 0 || percentile >= 100 {
+	isPercentile := found && err == nil && strings.Trim(number, "0123456789.") == "" && percentile > 0 && percentile < 100
+	if !isPercentile && figure != "mean" && figure != "max" {
 		return metric{}, false
 	}
-	histogram, what := (*Result).Histogram, "request was answered"
-	if served {
-		histogram, what = (*Result).ServedHistogram, "request was served"
-	}
-	return metric{name: name, unit: unitDuration, value: func(r *Result) (value float64, why, doubt string) {
+	return metric{name, unitDuration, func(r *Result) (is reading) {
 		h, err := histogram(r)
 		switch {
 		case err != nil:
-			return 0, "is not known: " + err.Error(), ""
+			return reading{why: "is not known: " + err.Error()}
 		case h.TotalCount() == 0:
-			return 0, "is not known: no " + what, ""
+			return reading{why: "is not known: no request was " + what}
+		case figure == "mean":
+			return reading{value: h.Mean() / 1000}
+		case figure == "max":
+			return reading{value: float64(h.Max()) / 1000}
 		case !known(percentile, h.TotalCount()):
-			doubt = fmt.Sprintf(", a guess: fewer than 10 of %d requests are beyond it", h.TotalCount())
+			is.doubt = fmt.Sprintf(", a guess: fewer than 10 of %d requests are beyond it", h.TotalCount())
 		}
-		return float64(h.ValueAtQuantile(percentile)) / 1000, "", doubt
+		is.value = float64(h.ValueAtQuantile(percentile)) / 1000
+		return is
 	}}, true
 }
 
@@ -163,7 +146,7 @@ func ParseAssertion(s string) (Assertion, error) {
 			continue
 		}
 		name, value := strings.TrimSpace(s[:at]), strings.TrimSpace(s[at+len(op.text):])
-		m, found := percentileMetric(name)
+		m, found := latencyMetric(name)
 		if i := slices.IndexFunc(assertable, func(m metric) bool { return m.name == name }); i >= 0 {
 			m, found = assertable[i], true
 		}
@@ -182,7 +165,7 @@ func ParseAssertion(s string) (Assertion, error) {
 func badAssertion(s, want string) error { return fmt.Errorf("bad assertion %.100q: want %s", s, want) }
 
 func metricNames() string {
-	names := []string{"p50", "p99", "p99.9 (or another percentile)", "served_p99 (or another)"}
+	names := []string{"p50", "p99", "p99.9 (or another percentile)", "served_p99 (or another)", "mean", "max", "served_mean", "served_max"}
 	for _, m := range assertable {
 		names = append(names, m.name)
 	}
@@ -212,18 +195,17 @@ func (a Assertion) String() string { return a.text }
 // Check reports whether r meets the assertion, and says so in words: "p99<50ms fails: it is
 // 61.3 ms".
 func (a Assertion) Check(r *Result) (ok bool, said string) {
-	is, why, doubt := a.metric.value(r)
-	if why != "" {
-		return false, fmt.Sprintf("%s fails: it %s", a.text, why)
+	found := a.metric.of(r)
+	is := found.value
+	if found.why != "" {
+		return false, fmt.Sprintf("%s fails: it %s", a.text, found.why)
 	}
 	var actual string
 	switch {
+	case a.share && found.whole == 0:
+		return false, a.text + " fails: no request was made"
 	case a.share:
-		whole := a.metric.whole(r)
-		if whole == 0 {
-			return false, a.text + " fails: no request was made"
-		}
-		is = 100 * is / whole
+		is = 100 * is / found.whole
 		actual = formatFloat(is) + "%"
 	case a.metric.unit == unitDuration && is < 1:
 		actual = formatFloat(1000*is) + " us"
@@ -234,10 +216,11 @@ func (a Assertion) Check(r *Result) (ok bool, said string) {
 	default:
 		actual = formatFloat(is)
 	}
-	if a.holds(is, a.want) {
-		return true, fmt.Sprintf("%s holds: it is %s%s", a.text, actual, doubt)
+	verdict := "fails"
+	if ok = a.holds(is, a.want); ok {
+		verdict = "holds"
 	}
-	return false, fmt.Sprintf("%s fails: it is %s%s", a.text, actual, doubt)
+	return ok, fmt.Sprintf("%s %s: it is %s%s", a.text, verdict, actual, found.doubt)
 }
 
 // formatFloat writes v with at least four digits, one of them after the point if

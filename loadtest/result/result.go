@@ -64,11 +64,6 @@ type Result struct {
 	// request counts once, by how its last attempt ended.
 	Retries *int64 `json:"retries,omitempty"`
 
-	// SlowClients is what became of the slow clients beside the load, nil if there
-	// are none. Nothing else here counts their requests but the costs of the server
-	// and the generator, which are shared among the requests of the load.
-	SlowClients *SlowClients `json:"slow_clients,omitempty"`
-
 	// Latency is of all requests, from the scheduled time. A request that was given up
 	// counts until its timeout, or that of its last attempt. ServedLatency is of served
 	// requests.
@@ -145,6 +140,16 @@ func (r *Result) BusyText() string {
 		"latency from sending does not. If clients have more connections than that, raise --connections.", r.Connections, share, r.ConnectionWait.P50)
 }
 
+// maxLateness is from where on, in milliseconds, the generator's own lateness is
+// worth a warning.
+const maxLateness = 1
+
+// GeneratorLate reports whether the generator was so late itself that part of the
+// latency is its own. Beside much longer latencies it does not matter.
+func (r *Result) GeneratorLate() bool {
+	return r.Lateness.P99 > maxLateness && r.Lateness.P99 > r.Latency.P99/10
+}
+
 // Served counts the requests whose answer serves.
 func (r *Result) Served() int64 {
 	if set, ok := r.Good.Set(); ok && r.Good != "" {
@@ -184,27 +189,6 @@ const (
 	// ErrorProtocol: what came back was no HTTP answer.
 	ErrorProtocol ErrorKind = "protocol"
 )
-
-// SlowClients is what became of the connections whose clients are slow, since the
-// start of the run.
-type SlowClients struct {
-	Connections int `json:"connections"`
-	// Finished are requests with an answer of 2xx that has been read in full,
-	// Refused those with another. CutOff is how often a connection was lost before
-	// the answer was whole, or could not be opened.
-	Finished int64 `json:"finished"`
-	Refused  int64 `json:"refused"`
-	CutOff   int64 `json:"cut_off"`
-	// SentBytes and ReadBytes are of all requests and answers, whole or not.
-	SentBytes int64 `json:"sent_bytes"`
-	ReadBytes int64 `json:"read_bytes"`
-}
-
-// String says it in words.
-func (s *SlowClients) String() string {
-	return fmt.Sprintf("%d clients beside the load, %d requests finished, %d refused, %d cut off, %d bytes sent, %d read",
-		s.Connections, s.Finished, s.Refused, s.CutOff, s.SentBytes, s.ReadBytes)
-}
 
 // Share is what became of a part of the requests.
 type Share struct {

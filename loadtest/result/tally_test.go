@@ -2,7 +2,6 @@ package result
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,9 +63,6 @@ func TestTally_GoodByTwoClocks(t *testing.T) {
 	r := other.Result(time.Time{}, time.Second)
 	require.InDelta(t, 1, r.GoodputRPS, 0)
 	require.InDelta(t, 2, r.SentGoodputRPS, 0)
-	var text strings.Builder
-	require.NoError(t, r.WriteText(&text))
-	require.Contains(t, text.String(), "at service           2.0/s")
 }
 
 // Who watches a server that answers nothing is to see how long clients wait.

@@ -42,7 +42,6 @@ service: {strategy: lifo, workers: 3, capacity: 5, objective: 80ms, sync: "inter
   store_parallel: 9, nodes: 100, slow_node: 0.1, balance: random}
 load:
   connections: 7
-  slow_clients: 200
   mix: put=100
   keys: 1000
   key_distribution: zipf
@@ -62,7 +61,7 @@ seed: 18446744073709551615
 		Combinations: []Combination{{
 			Strategy: "lifo", Workers: 3, Capacity: 5, Objective: "80ms", Sync: "interval:10ms", StoreDelay: "exp:4ms",
 			StoreParallel: 9, Nodes: 100, SlowNode: 0.1, Balance: "random",
-			Connections: 7, SlowClients: 200, Mix: "put=100", Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "0.95x",
+			Connections: 7, Mix: "put=100", Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "0.95x",
 		}},
 	}, s)
 }
@@ -102,9 +101,6 @@ cases:
 			[]string{"lifo w3 c0 n0 max", "fifo w1 c0 n4 max", "fifo w1 c0 n5 max", "fifo w2 c0 n4 max", "fifo w2 c0 n5 max"}},
 		{"cases that are the same are run once", `
 cases: [{service: {strategy: fifo}}, {service: {strategy: [lifo, fifo]}}]`, []string{"fifo w0 c0 n0 max", "lifo w0 c0 n0 max"}},
-		{"no slow clients are none", `
-load: {slow_clients: [0, 10], rate: 5}
-cases: [{}, {load: {slow_clients: 0}}]`, []string{"fifo w0 c0 n0 5", "fifo w0 c0 n0 5"}},
 		{"one node is none, a node as fast as the others none either, and round-robin the default", `
 service: {nodes: [1, 2], balance: [round-robin, random], slow_node: 1}
 cases: [{}, {service: {nodes: 1}}]`, []string{"fifo w0 c0 n0 max", "fifo w0 c0 n0 max", "fifo w0 c0 n0 max"}},
@@ -186,15 +182,10 @@ func TestParse_FillSaysHowManyKeys(t *testing.T) {
 	require.EqualValues(t, 1e3, s.Combinations[0].Keys)
 	require.EqualValues(t, 1e7, s.Combinations[1].Keys)
 
-	require.NoError(t, s.SetLargestFill(2e9))
-	require.EqualValues(t, 1e6, s.Combinations[0].Fill)
-	require.EqualValues(t, 2e9, s.Combinations[1].Fill)
-	require.EqualValues(t, 2e6, s.Combinations[1].Keys)
-	require.ErrorContains(t, s.SetLargestFill(1e6), "another combination")
-
-	s, err = Parse("a.yaml", []byte(head))
+	s, err = Parse("a.yaml", []byte(head+"load: {fill: [1MB, 10GB], rate: max}"), Settings{"fill": {"2GB"}})
 	require.NoError(t, err)
-	require.EqualError(t, s.SetLargestFill(1), "fill: a fills no store")
+	require.Len(t, s.Combinations, 1)
+	require.EqualValues(t, 2e9, s.Combinations[0].Fill)
 }
 
 // Only in a closed loop do connections think.
@@ -214,7 +205,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "load: {rate: [1, 2, 101x]}":                                  `a.yaml:3: load.rate[2]: "101x" is not requests a second (up to 10000000), a multiple of the capacity such as 0.9x (up to 100x), or max`,
 		head + "load: {rate: 0x1p4}":                                         `a.yaml:3: load.rate: "0x1p4" is not requests`,
 		head + "load: {rate: .inf}":                                          `a.yaml:3: load.rate: is not a plain value`,
-		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are fill, connections, slow_clients, mix, keys, key_distribution, value_size, profile, clients, priority, timeout_header, retries, think, rate`,
+		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are fill, connections, mix, keys, key_distribution, value_size, profile, clients, priority, timeout_header, retries, think, rate`,
 		head + "load: {capacity: 1}":                                         `a.yaml:3: load.capacity: unknown, known are`,
 		head + "load: {rate: {a: 1}}":                                        `a.yaml:3: load.rate: is not a plain value`,
 		head + "load: {rate: []}":                                            `a.yaml:3: load.rate: is an empty list`,
@@ -227,8 +218,6 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "load: {value_size: 9-1}":                                     `a.yaml:3: load.value_size: `,
 		head + "load: {key_distribution: x}":                                 `a.yaml:3: load.key_distribution: `,
 		head + "service: {store_parallel: -1}":                               `a.yaml:3: service.store_parallel: "-1" is not a whole number from 0 to 65536`,
-		head + "load: {slow_clients: -1}":                                    `a.yaml:3: load.slow_clients: "-1" is not a whole number from 0 to 20000`,
-		head + "load: {slow_clients: 19937}":                                 `a.yaml: slow_clients: 19937 and 64 connections are more than 20000`,
 		head + "load: {keys: 0}":                                             `a.yaml:3: load.keys: "0" is not a whole number from 1 to 100000000000`,
 		head + "service: {strategy: fifi}":                                   `a.yaml:3: service.strategy: unknown strategy "fifi", choose one of adaptive-lifo, `,
 		head + "service: {sync: sometimes}":                                  `a.yaml:3: service.sync: "sometimes" is not always, never or an interval such as interval:10ms`,

@@ -1,9 +1,6 @@
 package scenario
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Scenario is a question put to the service: combinations of settings and
 // loads, each run several times.
@@ -57,9 +54,7 @@ type Combination struct {
 	// then how many values that makes, so that reads find what they ask for.
 	Fill int64 `json:"fill,omitempty"`
 	// Connections are those of each node, if there are several.
-	Connections int `json:"connections,omitempty"`
-	// SlowClients is how many there are beside the load: see workload.Options.
-	SlowClients  int    `json:"slow_clients,omitempty"`
+	Connections  int    `json:"connections,omitempty"`
 	Mix          string `json:"mix,omitempty"`
 	Keys         uint64 `json:"keys,omitempty"`
 	Distribution string `json:"key_distribution,omitempty"`
@@ -90,43 +85,6 @@ const (
 	Unset       = "unset"
 )
 
-// SetLargestFill changes how much the largest store of the scenario holds, in
-// bytes: a study of 10 GB can be had with 2 GB. It returns an error if the
-// scenario fills no store, or if combinations would become the same.
-func (s *Scenario) SetLargestFill(bytes int64) error {
-	largest := int64(0)
-	for _, c := range s.Combinations {
-		largest = max(largest, c.Fill)
-	}
-	if largest == 0 {
-		return fmt.Errorf("fill: %s fills no store", s.Name)
-	}
-	seen := map[Combination]bool{}
-	for i := range s.Combinations {
-		c := &s.Combinations[i]
-		if c.Fill == largest {
-			c.Fill = bytes
-			if err := c.setKeys(); err != nil {
-				return err
-			}
-		}
-		if seen[*c] {
-			return fmt.Errorf("fill: %d bytes is what another combination of %s has", bytes, s.Name)
-		}
-		seen[*c] = true
-	}
-	return nil
-}
-
-// perRun is what starting and stopping the service takes beside a run.
-const perRun = time.Second
-
 // Runs is how many runs the scenario takes, without those that measure a
 // capacity first.
 func (s *Scenario) Runs() int { return len(s.Combinations) * s.Repetitions }
-
-// Estimate is about how long the runs take, without filling stores and measuring
-// capacities.
-func (s *Scenario) Estimate() time.Duration {
-	return time.Duration(s.Runs()) * (s.Warmup + s.Duration + perRun)
-}

@@ -110,14 +110,13 @@ var settings = []setting{
 	{"fill", true, func(c *Combination, value string) error {
 		var bytes workload.ByteCount
 		err := bytes.UnmarshalText([]byte(value))
-		c.Fill = int64(bytes)
+		if c.Fill = int64(bytes); err == nil && bytes < 1 {
+			err = fmt.Errorf("%q is not at least 1 byte", value)
+		}
 		return err
 	}},
 	{"connections", true, func(c *Combination, value string) error {
 		return setCount(&c.Connections, value, workload.MaxConnections)
-	}},
-	{"slow_clients", true, func(c *Combination, value string) error {
-		return setInt(&c.SlowClients, value, 0, workload.MaxConnections)
 	}},
 	{"mix", true, func(c *Combination, value string) error { return setText(&c.Mix, value, new(workload.Mix)) }},
 	{"keys", true, func(c *Combination, value string) error { return setInt(&c.Keys, value, 1, workload.MaxKeys) }},
@@ -304,10 +303,6 @@ func (s Settings) normalize(combinations []Combination) error {
 		}
 		if err := c.setKeys(); err != nil {
 			return err
-		}
-		connections := cmp.Or(c.Connections, workload.Options{}.WithDefaults().Connections)
-		if connections+c.SlowClients > workload.MaxConnections {
-			return fmt.Errorf("slow_clients: %d and %d connections are more than %d", c.SlowClients, connections, workload.MaxConnections)
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ func TestOpen_EveryScenarioIsWhole(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
 		"big-store", "durability", "every-strategy", "few-connections", "fleet", "fleet-storm", "impatient", "overload", "passive-wait", "pool-or-not", "queue-length", "rejection-policy",
-		"retry-storm", "slow-work", "workers",
+		"retry-storm", "slow-work", "streams", "workers",
 	}, Names())
 	for _, name := range Names() {
 		s, err := Open(name)
@@ -81,20 +81,17 @@ func TestOpen_OverloadIsWhole(t *testing.T) {
 	s, err := Open("overload")
 	require.NoError(t, err)
 	has := func(of func(c scenario.Combination) bool) bool { return slices.ContainsFunc(s.Combinations, of) }
-	plain := func(rate string, slow int) bool {
+	plain := func(rate string) bool {
 		return has(func(c scenario.Combination) bool {
 			return c == scenario.Combination{
 				Strategy: "lifo", Workers: 8, Capacity: 256, StoreDelay: "exp:4ms", StoreParallel: 8, Sync: "never",
-				Connections: 4000, Mix: "get=100", Rate: rate, SlowClients: slow,
+				Connections: 4000, Mix: "get=100", Rate: rate,
 			}
 		})
 	}
 	for _, rate := range []string{"0.5x", "0.9x", "1.1x", "2x", "4x", "10x"} {
-		require.True(t, plain(rate, 0), rate)
+		require.True(t, plain(rate), rate)
 	}
-	// The same load with slow clients and without, so that what they cost is seen.
-	require.True(t, plain("0.9x", 200))
-	require.True(t, plain("2x", 200))
 	for name, of := range map[string]func(c scenario.Combination) bool{
 		"a spike":          func(c scenario.Combination) bool { return strings.HasSuffix(c.Profile, ",5s") && c.Retries == "" },
 		"a retry storm":    func(c scenario.Combination) bool { return c.Retries != "" && c.Profile != "" },
@@ -155,11 +152,13 @@ func TestOpen_TheStudyFitsItsTime(t *testing.T) {
 		budget = 18 * time.Minute
 		// bytesPerSecond is how fast stores were seen to be filled.
 		bytesPerSecond = 25_000_000
+		// perRun is what starting and stopping the service takes beside a run.
+		perRun = time.Second
 		// perCapacity is how long it takes to measure a capacity.
 		perCapacity = 15 * time.Second
 	)
 	// Those that are simulated rather than run are not part of the study.
-	simulated := []string{"fleet", "fleet-storm", "impatient", "overload", "retry-storm"}
+	simulated := []string{"fleet", "fleet-storm", "impatient", "overload", "retry-storm", "streams"}
 	var total time.Duration
 	for _, name := range Names() {
 		if slices.Contains(simulated, name) {
@@ -168,7 +167,7 @@ func TestOpen_TheStudyFitsItsTime(t *testing.T) {
 		s, err := Open(name)
 		require.NoError(t, err)
 		short := s.Short
-		estimate := short.Estimate()
+		estimate := time.Duration(short.Runs()) * (short.Warmup + short.Duration + perRun)
 		fills, workloads := map[int64]bool{}, map[scenario.Combination]bool{}
 		for _, c := range short.Combinations {
 			fills[c.Fill] = true

@@ -482,7 +482,7 @@ func TestAuto_RefusesHardlyAnybodyBelowCapacity(t *testing.T) {
 	}
 }
 
-// In cells that are drawn from those of loadtest/figures/objective auto has nearly the goodput
+// In cells that are drawn from those of TestAuto_Sweep auto has nearly the goodput
 // of whichever other strategy is best there, by another seed, unless all fit within the objective.
 func TestAuto_NearTheBestEverywhere(t *testing.T) {
 	t.Parallel()

@@ -56,8 +56,6 @@ func (o *Options) Check() error {
 		{"duration", o.Duration > 0 && o.Duration <= day, o.Duration, "more than 0, at most 24h"},
 		{"warmup", o.Warmup >= 0 && o.Warmup <= day, o.Warmup, "0 to 24h"},
 		{"connections", o.Connections >= 1 && o.Connections <= MaxConnections, o.Connections, fmt.Sprint("1 to ", MaxConnections)},
-		{"slow-clients", o.SlowClients >= 0 && o.SlowClients <= MaxConnections-o.Connections, o.SlowClients,
-			fmt.Sprintf("0 or more and, with the connections, at most %d", MaxConnections)},
 		{"loops", o.Loops >= 1 && o.Loops <= o.Connections && o.Loops <= 1024, o.Loops, "1 to the number of connections, at most 1024"},
 		{"keys", o.Keys >= 1 && o.Keys <= MaxKeys, o.Keys, fmt.Sprint("1 to ", uint64(MaxKeys))},
 		{"scan-limit", o.ScanLimit >= 1, o.ScanLimit, "at least 1"},

@@ -13,9 +13,6 @@ const (
 	Scan
 )
 
-// OpCount is how many operations there are.
-const OpCount = Scan + 1
-
 var opNames = []string{Put: "put", Get: "get", Delete: "delete", Scan: "scan"}
 
 // String returns the operation's name, as in a [Mix] and in Result.Operations.

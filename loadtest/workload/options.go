@@ -45,11 +45,6 @@ type Options struct {
 	// Connections is how many are open at once, 1 to MaxConnections; to each server if
 	// the targets have several. Each carries one request at a time.
 	Connections int
-	// SlowClients is the number of further connections with slow clients, 0 by default.
-	// Half send a value slowly, half read a range of the first keys slowly. Their requests
-	// are not in the figures, which show what slow clients cost the others: see
-	// Result.SlowClients.
-	SlowClients int
 	// Loops is how many threads carry the connections. By default one for
 	// every two CPUs, at least 1: the service needs the others.
 	Loops int

@@ -269,7 +269,7 @@
     $('health').dataset.level = health[0];
     set($('health'), health[1]);
     // Only what matters is read out: not the coming and going of a queue.
-    const grave = health[0] === 'bad' ? health[1] : '';
+    const grave = health[0] === 'bad' ? health[1] : health[0] !== 'off' && last.verdict.level === 'bad' ? 'many are not served as they should be' : '';
     if (grave !== level && !paused) {
       announce(grave ? `The service: ${grave}.` : 'The service serves normally again.');
       level = grave;

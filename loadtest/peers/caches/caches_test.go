@@ -138,7 +138,10 @@ func BenchmarkHit(b *testing.B) {
 				for _, key := range keys {
 					c.Set(key, make([]byte, length))
 				}
-				time.Sleep(100 * time.Millisecond) // some take what is set later
+				require.Eventually(b, func() bool { // some take what is set later
+					_, ok := c.Get(nil, keys[n-1])
+					return ok || name == "fastcache"
+				}, 10*time.Second, time.Millisecond)
 				b.ReportAllocs()
 				b.ResetTimer()
 				b.RunParallel(func(pb *testing.PB) {
