@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	errNothingYet = errors.New("no bytes yet")
+	errNothingYet = socket.ErrNoBytes
 	errTooSlow    = errors.New("the client is too slow")
 )
 
@@ -93,7 +93,7 @@ func (w *wire) read(p []byte, rings func() bool) (int, error) {
 		return n, nil
 	}
 	if w.fd >= 0 {
-		n, err := readNow(w.fd, p)
+		n, err := socket.ReadNow(w.fd, p)
 		w.drained = n < len(p)
 		if err != nil && !errors.Is(err, errNothingYet) {
 			w.readErr = err
@@ -166,4 +166,11 @@ func (w *wire) waits(begins bool) {
 	default:
 		w.front.turns.take()
 	}
+}
+
+// bytesPending reports whether there are bytes to be read.
+func bytesPending(raw syscall.RawConn) bool {
+	pending := false
+	_ = raw.Control(func(fd uintptr) { pending = socket.Pending(int(fd)) })
+	return pending
 }

@@ -78,10 +78,10 @@ func openUpstream(o *Options) *upstream {
 type upConn struct {
 	reply
 	nc     net.Conn
-	raw    syscall.RawConn // of what is below TLS
-	reused bool            // it has served a request before
-	since  time.Time       // when it became idle
-	end    func()          // interrupt
+	below  *socket.Conn // that, or what is below its TLS
+	reused bool         // it has served a request before
+	since  time.Time    // when it became idle
+	end    func()       // interrupt
 
 	mu          sync.Mutex
 	interrupted bool // whatever is waited for has ended
@@ -118,7 +118,7 @@ func (c *upConn) wasInterrupted() bool {
 // silent reports whether nothing has come from an idle connection: neither its end nor bytes
 // that nobody has asked for.
 func (c *upConn) silent() bool {
-	return c.r.Buffered() == 0 && (c.raw == nil || socket.Silent(c.raw))
+	return c.r.Buffered() == 0 && c.below.Silent()
 }
 
 // errDial says that no connection could be opened, so that nothing was sent.
@@ -155,10 +155,9 @@ func (u *upstream) open(ctx context.Context) (*upConn, error) {
 	if err != nil {
 		return nil, errDial{err}
 	}
-	c := &upConn{nc: nc}
-	c.end = c.interrupt
 	bounded := socket.NewConn(nc, u.stall)
-	c.nc, c.raw = bounded, bounded.Raw()
+	c := &upConn{nc: bounded, below: bounded}
+	c.end = c.interrupt
 	if u.tls != nil {
 		t := tls.Client(bounded, u.tls)
 		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -202,11 +201,7 @@ func (u *upstream) close(c *upConn) {
 	u.conns.Lock()
 	delete(u.conns.all, c)
 	u.conns.Unlock()
-	if t, ok := c.nc.(*tls.Conn); ok {
-		_ = t.NetConn().Close() // its own Close would wait for a write
-		return
-	}
-	_ = c.nc.Close()
+	_ = c.below.Close() // that of TLS would wait for a write
 }
 
 // cut ends all requests that are under way, and has none begin.
