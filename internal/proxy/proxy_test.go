@@ -749,11 +749,7 @@ func TestProxy_CutsOffWhoReadsNothingOfAStream(t *testing.T) {
 				for write(w) == nil { // until it is cut off
 				}
 			}), func(o *Options) { o.WriteTimeout = 100 * time.Millisecond })
-			protocols := new(http.Protocols)
-			protocols.SetUnencryptedHTTP2(true)
-			transport := &http.Transport{Protocols: protocols}
-			t.Cleanup(transport.CloseIdleConnections)
-			client := &http.Client{Transport: transport}
+			client := h2c(t)
 			resp, err := client.Get(f.url)
 			for err != nil { // its connection, too, was too slow
 				resp, err = client.Get(f.url)
@@ -865,11 +861,7 @@ func TestProxy_H2C(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = fmt.Fprintf(w, "%s %s", r.Proto, body)
 	}), nil)
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: protocols}
-	t.Cleanup(transport.CloseIdleConnections)
-	resp, err := (&http.Client{Transport: transport}).Post(f.url, "text/plain", bytes.NewReader([]byte("hello")))
+	resp, err := h2c(t).Post(f.url, "text/plain", bytes.NewReader([]byte("hello")))
 	require.NoError(t, err)
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()

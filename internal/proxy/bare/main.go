@@ -1,6 +1,6 @@
 // Bare is the least that a proxy on package httpfront may do: it reads a request, writes it to
-// an upstream, reads the answer, and writes that. It has no queue, no metrics, no time-outs
-// towards the upstream, and trusts what that sends. loadtest/figures/proxies.sh compares the
+// an upstream, reads the answer, and writes that. It has no queue, no metrics, no time-outs for
+// the upstream, and trusts what that sends. loadtest/figures/proxies.sh compares the
 // CPU of spillway proxy with it. It serves nothing but such loads.
 package main
 
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/socket"
 )
 
 func main() {
@@ -80,6 +81,7 @@ func (p *proxy) take() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	nc = socket.NewConn(nc, 10*time.Second)
 	return &conn{nc, bufio.NewReaderSize(nc, 16<<10)}, nil
 }
 
