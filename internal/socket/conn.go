@@ -163,8 +163,9 @@ func (c *Conn) WriteNow(p []byte) (n int, err error) {
 // more, unless they are bound otherwise.
 const roomy = 96 << 10
 
-// HasRoom reports whether n bytes can be written most probably without waiting.
-func (c *Conn) HasRoom(n int) bool { return c.raw == nil || Unsent(c.raw)+n < roomy }
+// HasRoom reports whether n bytes can be written most probably without waiting, as far as that
+// can be told.
+func (c *Conn) HasRoom(n int) bool { return c.raw != nil && Unsent(c.raw)+n < roomy }
 
 // waits tells that a write waits, and returns what tells that it goes on.
 func (c *Conn) waits() (goesOn func()) {
