@@ -336,6 +336,7 @@ func TestProxy_JudgesAnswersAtTheirEnd(t *testing.T) {
 					}
 				}
 				require.Error(t, err)
+				require.NotContains(t, name, "bad chunk", "nothing was sent before it was seen")
 			}
 			eventually(t, func() bool { return f.Gauge().Busy == 0 }, "no place is lost")
 			eventually(t, func() bool {

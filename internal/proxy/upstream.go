@@ -35,6 +35,7 @@ const (
 type upstream struct {
 	url      *url.URL
 	address  string
+	dialer   func(ctx context.Context, network, address string) (net.Conn, error)
 	tls      *tls.Config // nil if it speaks in the clear
 	log      *slog.Logger
 	missing  atomic.Pointer[error] // why it cannot be reached, nil if it can
@@ -60,7 +61,10 @@ func openUpstream(o *Options) *upstream {
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[o.Upstream.Scheme]
 	}
-	u := &upstream{url: o.Upstream, address: net.JoinHostPort(o.Upstream.Hostname(), port), log: o.Logger, stall: o.Timeout}
+	u := &upstream{url: o.Upstream, address: net.JoinHostPort(o.Upstream.Hostname(), port), log: o.Logger, stall: o.Timeout, dialer: o.dial}
+	if u.dialer == nil {
+		u.dialer = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	}
 	if o.Upstream.Scheme == "https" {
 		u.tls = &tls.Config{ServerName: o.Upstream.Hostname(), NextProtos: []string{"http/1.1"}, RootCAs: o.UpstreamRoots}
 	}
@@ -250,8 +254,7 @@ func (u *upstream) sweepAt(now time.Time) {
 
 // dial opens a connection for a request.
 func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: connectTimeout}
-	c, err := dialer.DialContext(ctx, "tcp", u.address)
+	c, err := u.dialer(ctx, "tcp", u.address)
 	if err != nil {
 		if ctx.Err() == nil {
 			u.lost(err)
@@ -264,8 +267,7 @@ func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
 
 // try opens a connection and closes it.
 func (u *upstream) try() error {
-	dialer := net.Dialer{Timeout: connectTimeout}
-	c, err := dialer.DialContext(u.end, "tcp", u.address)
+	c, err := u.dialer(u.end, "tcp", u.address)
 	if err != nil {
 		return err
 	}
