@@ -40,7 +40,7 @@ type front struct {
 }
 
 // open opens a proxy in front of an upstream, with 4 places unless it is changed.
-func open(t *testing.T, upstream string, change func(*Options)) *front {
+func open(t testing.TB, upstream string, change func(*Options)) *front {
 	t.Helper()
 	u, err := url.Parse(upstream)
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 }
 
 // speak starts an upstream that does what it likes with each connection.
-func speak(t *testing.T, with func(n int, c net.Conn)) string {
+func speak(t testing.TB, with func(n int, c net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

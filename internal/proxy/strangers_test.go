@@ -21,10 +21,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
+	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 )
 
-func eventually(t *testing.T, condition func() bool, what string) {
+func eventually(t testing.TB, condition func() bool, what string) {
 	t.Helper()
 	require.Eventually(t, condition, time.Minute, time.Millisecond, what)
 }
@@ -583,15 +584,24 @@ func TestProxy_NamesRoutes(t *testing.T) {
 	t.Parallel()
 	var routes rules.Routes
 	require.NoError(t, routes.UnmarshalText([]byte("/orders/*=orders")))
-	told := make(chan string, 2)
-	f := open(t, serve(t, func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
+	m := metrics.New(metrics.Options{Proxy: true, Routes: routes.Names()})
+	f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/x" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}), func(o *Options) {
 		o.Routes = routes
-		o.Events.Routed = func(route, _ string, code int, _ bool, _ time.Duration) { told <- fmt.Sprint(route, code) }
+		o.Events.Routed = m.Routed
 	})
+	f.metrics = m
 	require.Equal(t, 200, f.do(t, "GET", "/orders/7?secret", nil).status)
-	require.Equal(t, "orders200", <-told)
-	require.Equal(t, 200, f.do(t, "GET", "/x", nil).status)
-	require.Equal(t, "other200", <-told)
+	require.Equal(t, 500, f.do(t, "GET", "/x", nil).status)
+	eventually(t, func() bool {
+		text := scrape(t, f)
+		return strings.Contains(text, `spillway_route_duration_seconds_count{outcome="ok",route="orders"} 1`) &&
+			strings.Contains(text, `spillway_route_duration_seconds_count{outcome="error",route="other"} 1`)
+	}, "each is timed by its name")
+	require.NotContains(t, scrape(t, f), "secret")
 	eventually(t, func() bool { return len(f.o.Slowest.List(f.Now())) == 2 }, "they are remembered")
 	names := map[string]bool{}
 	for _, q := range f.o.Slowest.List(f.Now()) {
