@@ -25,15 +25,16 @@ import (
 type http2 struct {
 	server *http.Server
 	queue  chan net.Conn
-	closed chan struct{}
+	closed context.Context
+	stop   context.CancelFunc
 	ends   sync.Map // net.Conn to chan struct{}, closed when it is
-	once   sync.Once
 	done   sync.WaitGroup
 	addr   net.Addr
 }
 
 func openHTTP2(s *Server, addr net.Addr) *http2 {
-	h := &http2{queue: make(chan net.Conn), closed: make(chan struct{}), addr: addr}
+	h := &http2{queue: make(chan net.Conn), addr: addr}
+	h.closed, h.stop = context.WithCancel(context.Background())
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -64,14 +65,14 @@ func (h *http2) serve(nc net.Conn) {
 	select {
 	case h.queue <- nc:
 		<-end
-	case <-h.closed:
+	case <-h.closed.Done():
 		_ = nc.Close()
 	}
 }
 
 // close closes all connections.
 func (h *http2) close() {
-	_ = h.Close()
+	h.stop()
 	_ = h.server.Close()
 	h.done.Wait()
 }
@@ -81,14 +82,14 @@ func (h *http2) Accept() (net.Conn, error) {
 	select {
 	case nc := <-h.queue:
 		return nc, nil
-	case <-h.closed:
+	case <-h.closed.Done():
 		return nil, net.ErrClosed
 	}
 }
 
 // Close is net.Listener's.
 func (h *http2) Close() error {
-	h.once.Do(func() { close(h.closed) })
+	h.stop()
 	return nil
 }
 

@@ -20,7 +20,8 @@ import (
 const (
 	// connectTimeout is how long a connection to the upstream may take to open.
 	connectTimeout = 5 * time.Second
-	// lookEvery passes between two looks for an upstream that is not there.
+	// lookEvery passes between two looks for an upstream that is not there, and after
+	// connections that are idle.
 	lookEvery = time.Second
 	// warnEvery passes between two warnings that an answer did not come.
 	warnEvery = 10 * time.Second
@@ -45,8 +46,6 @@ type upstream struct {
 	end     context.Context
 	stop    context.CancelFunc
 	looking sync.WaitGroup
-	mu      sync.Mutex // held while looking begins or ends
-	looks   bool
 
 	conns struct {
 		sync.Mutex
@@ -73,7 +72,7 @@ func openUpstream(o *Options) *upstream {
 	if err := u.try(); err != nil {
 		u.lost(err)
 	}
-	u.looking.Go(u.sweep)
+	u.looking.Go(u.look)
 	return u
 }
 
@@ -186,18 +185,16 @@ func (u *upstream) open(ctx context.Context) (*upConn, error) {
 
 // put keeps a connection for another request. All of the last answer must have been read.
 func (u *upstream) put(c *upConn) {
-	c.mu.Lock()
-	interrupted := c.interrupted
-	c.mu.Unlock()
-	u.conns.Lock()
-	if interrupted || u.conns.cut {
-		u.conns.Unlock()
-		u.close(c)
-		return
-	}
 	c.since = time.Now()
-	u.conns.idle = append(u.conns.idle, c)
+	u.conns.Lock()
+	kept := !u.conns.cut && !c.wasInterrupted()
+	if kept {
+		u.conns.idle = append(u.conns.idle, c)
+	}
 	u.conns.Unlock()
+	if !kept {
+		u.close(c)
+	}
 }
 
 // close closes a connection.
@@ -219,13 +216,16 @@ func (u *upstream) cut() {
 	u.stop()
 }
 
-// sweep closes connections that are idle for too long, or that the upstream has closed.
-func (u *upstream) sweep() {
-	ticker := time.NewTicker(idleUpstream / 3)
+// look tries for an upstream that is not there, and sweeps, until the end.
+func (u *upstream) look() {
+	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case now := <-ticker.C:
+			if u.missing.Load() != nil && u.try() == nil {
+				u.found()
+			}
 			u.sweepAt(now)
 		case <-u.end.Done():
 			return
@@ -233,6 +233,7 @@ func (u *upstream) sweep() {
 	}
 }
 
+// sweepAt closes connections that are idle for too long, or that the upstream has closed.
 func (u *upstream) sweepAt(now time.Time) {
 	var over []*upConn
 	u.conns.Lock()
@@ -274,26 +275,21 @@ func (u *upstream) try() error {
 	return c.Close()
 }
 
-// lost says that the upstream cannot be reached, and has it looked for.
+// lost says that the upstream cannot be reached.
 func (u *upstream) lost(err error) {
 	if cause, ok := errors.AsType[syscall.Errno](err); ok {
 		err = cause
 	}
 	missing := fmt.Errorf("the upstream %s cannot be reached: %w", u.url, err)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.missing.Store(&missing)
-	if u.looks || u.end.Err() != nil {
-		return
+	if u.missing.Swap(&missing) == nil && u.end.Err() == nil {
+		u.log.Warn("the upstream cannot be reached; looking for it every second", "upstream", u.url.String(), "err", err)
 	}
-	u.looks = true
-	u.log.Warn("the upstream cannot be reached; looking for it every second", "upstream", u.url.String(), "err", err)
-	u.looking.Go(u.look)
 }
 
+// found says that it can.
 func (u *upstream) found() {
-	if u.missing.Load() != nil {
-		u.missing.Store(nil)
+	if u.missing.Load() != nil && u.missing.Swap(nil) != nil {
+		u.log.Info("the upstream can be reached", "upstream", u.url.String())
 	}
 }
 
@@ -307,28 +303,6 @@ func (u *upstream) noAnswer(method string, err error, now time.Time) {
 	u.log.Log(u.end, level, "no answer from the upstream", "upstream", u.url.String(), "method", method, "err", err)
 }
 
-// look tries until the upstream is there.
-func (u *upstream) look() {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-u.end.Done():
-			return
-		}
-		if u.missing.Load() != nil && u.try() != nil {
-			continue
-		}
-		u.mu.Lock()
-		u.found()
-		u.looks = false
-		u.mu.Unlock()
-		u.log.Info("the upstream can be reached", "upstream", u.url.String())
-		return
-	}
-}
-
 func (u *upstream) ready() error {
 	if err := u.missing.Load(); err != nil {
 		return *err
@@ -337,9 +311,7 @@ func (u *upstream) ready() error {
 }
 
 func (u *upstream) closeAll() {
-	u.mu.Lock()
 	u.stop()
-	u.mu.Unlock()
 	u.looking.Wait()
 	u.conns.Lock()
 	u.conns.cut = true
