@@ -299,3 +299,48 @@ func TestProxy_BadWishes(t *testing.T) {
 	}
 	requireProblem(t, trusts.do(t, "GET", "/", nil, "Spillway-Priority", "1", "Spillway-Priority", "2"), 400, "more than once")
 }
+
+// A body for which the budget has no room is 503, and costs nobody else anything: what had come
+// of it is dropped, so that the next request of its connection is one, or its connection ends.
+func TestProxy_BodiesWithoutRoom(t *testing.T) {
+	t.Parallel()
+	url, held, release, others := holding(t)
+	f := open(t, url, func(o *Options) { o.Concurrency, o.MaxBodyBytes = 1, 1000 })
+	holder := f.dial(t)
+	holder.send(t, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-held
+	body := strings.Repeat("GET /smuggled HTTP/1.1\r\n\r\n", 36) // of 936 bytes
+	waiting := f.dial(t)
+	waiting.send(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+	eventually(t, func() bool { return f.Gauge().Depth == 1 }, "it waits")
+	for name, text := range map[string]string{
+		"a length": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body),
+		"chunks":   fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body),
+		"in part":  fmt.Sprintf("Content-Length: %d\r\n\r\n%s", 2*len(body), body),
+	} {
+		c := f.dial(t)
+		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\n"+text)
+		resp, err := http.ReadResponse(c.in, nil)
+		require.NoError(t, err, name)
+		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, name)
+		require.Equal(t, "full", resp.Header.Get("Spillway-Shed"), name)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err, name)
+		if !resp.Close {
+			c.send(t, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n") // which does not wait
+			status, _ := c.answer(t, "GET")
+			require.Equal(t, 200, status, name)
+			others.Add(-1)
+		}
+	}
+	resp, err := h2c(t).Post(f.url, "", strings.NewReader(body))
+	require.NoError(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.Equal(t, "full", resp.Header.Get("Spillway-Shed"))
+	require.NoError(t, resp.Body.Close())
+	release()
+	status, _ := waiting.answer(t, "POST")
+	require.Equal(t, 200, status)
+	require.EqualValues(t, 1, others.Load(), "the upstream got the one that waited")
+	eventually(t, func() bool { return f.front.Bodies() == 0 }, "all is given back")
+}

@@ -610,7 +610,8 @@ func TestProxy_NamesRoutes(t *testing.T) {
 	require.Equal(t, map[string]bool{"orders": true, "other": true}, names)
 }
 
-// Whatever an upstream does in the place of an answer is one clear status, and costs no place.
+// Whatever an upstream does in the place of an answer is one clear status and, for all of them,
+// one line of the log in 10 s, and costs no place.
 func TestProxy_BadUpstreams(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -636,6 +637,7 @@ func TestProxy_BadUpstreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			var log syncBuffer
 			f := open(t, speak(t, func(_ int, c net.Conn) {
 				in := bufio.NewReader(c)
 				if _, err := http.ReadRequest(in); err != nil {
@@ -644,7 +646,7 @@ func TestProxy_BadUpstreams(t *testing.T) {
 				_, _ = io.WriteString(c, tt.answer)
 				_ = c.(*net.TCPConn).CloseWrite()
 				_, _ = io.Copy(io.Discard, in)
-			}), nil)
+			}), func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			for range 3 {
 				c := f.dial(t)
 				c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
@@ -652,6 +654,9 @@ func TestProxy_BadUpstreams(t *testing.T) {
 				require.Equal(t, tt.status, status)
 			}
 			eventually(t, func() bool { return f.Gauge().Busy == 0 }, "no place is lost")
+			if tt.status == 502 {
+				require.Equal(t, 1, strings.Count(log.String(), "no answer from the upstream"), log.String())
+			}
 		})
 	}
 }
