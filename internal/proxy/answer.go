@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/spillway-go/spillway/internal/httpfront"
@@ -393,9 +392,4 @@ func isTarget(target []byte) bool {
 		}
 	}
 	return len(target) > 0
-}
-
-// appendChunkSize appends the line before a chunk.
-func appendChunkSize(dst []byte, n int) []byte {
-	return append(strconv.AppendInt(dst, int64(n), 16), "\r\n"...)
 }

@@ -162,12 +162,12 @@ func (c *call) write(p []byte) bool {
 	if c.out != nil {
 		if c.x.Chunks() {
 			var line [20]byte
-			return c.out.put(appendChunkSize(line[:0], len(p)), p, lineEnd)
+			return c.out.put(httpfront.AppendChunk(line[:0], len(p)), p, lineEnd)
 		}
 		return c.out.put(p)
 	}
 	if c.x.Chunks() {
-		c.buf = append(append(appendChunkSize(c.buf, len(p)), p...), lineEnd...)
+		c.buf = append(append(httpfront.AppendChunk(c.buf, len(p)), p...), lineEnd...)
 	} else {
 		c.buf = append(c.buf, p...)
 	}

@@ -300,12 +300,10 @@ func (c *stream) refuse(a httpfront.Answer) {
 // setLines adds lines of a head.
 func setLines(h http.Header, lines []byte) {
 	for len(lines) > 0 {
-		line, colon, rest, wrong := httpfront.CutLine(lines)
-		if wrong != "" || len(line) == 0 {
-			return
+		var name, value []byte
+		if name, value, lines, _ = cutField(lines); name != nil {
+			h.Add(string(name), string(value))
 		}
-		h.Add(string(line[:colon]), string(httpfront.Trim(line[colon+1:])))
-		lines = rest
 	}
 }
 
@@ -395,7 +393,7 @@ func (c *stream) end(trailers []byte) {
 	bufpool.Put(c.held)
 	h := c.w.Header()
 	extra := http.Header{}
-	setLines(extra, append(trailers, lineEnd...))
+	setLines(extra, trailers)
 	for name, values := range extra {
 		h[http.TrailerPrefix+name] = values
 	}

@@ -338,7 +338,7 @@ func (t *turn) send() (n int, err error) {
 	c := t.conn
 	first, rest := t.head, t.body
 	if t.chunked() && len(rest) > 0 {
-		first = appendChunkSize(first, len(rest))
+		first = httpfront.AppendChunk(first, len(rest))
 	}
 	if len(rest) <= smallBody {
 		first, rest = append(first, rest...), nil
@@ -396,7 +396,7 @@ func (t *turn) runPump(p *pump, c *upConn) {
 			piece := buffer[room : room+n]
 			if t.chunked() {
 				var line [room]byte
-				size := appendChunkSize(line[:0], n)
+				size := httpfront.AppendChunk(line[:0], n)
 				copy(buffer[room-len(size):], size)
 				copy(buffer[room+n:], "\r\n")
 				piece = buffer[room-len(size) : room+n+2]
