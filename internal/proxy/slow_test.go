@@ -116,8 +116,6 @@ func (s *steady) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func (s *steady) Close() error { s.left = 0; return nil }
-
 // Past the buffer a client that sends less than 1 KiB a second over 10 s is cut off, and its
 // place is free; one that sends more is served.
 func TestProxy_PaceOfBodies(t *testing.T) {
