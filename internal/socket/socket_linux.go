@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -54,9 +55,9 @@ func ReadNow(fd int, p []byte) (int, error) {
 			return n, nil
 		case err == nil:
 			return 0, io.EOF
-		case err == syscall.EAGAIN:
+		case errors.Is(err, syscall.EAGAIN):
 			return 0, ErrNoBytes
-		case err != syscall.EINTR:
+		case !errors.Is(err, syscall.EINTR):
 			return 0, os.NewSyscallError("read", err)
 		}
 	}
@@ -69,9 +70,9 @@ func WriteNow(fd int, p []byte) (int, error) {
 		switch {
 		case err == nil:
 			return n, nil
-		case err == syscall.EAGAIN:
+		case errors.Is(err, syscall.EAGAIN):
 			return 0, ErrNoRoom
-		case err != syscall.EINTR:
+		case !errors.Is(err, syscall.EINTR):
 			return 0, os.NewSyscallError("write", err)
 		}
 	}
@@ -90,7 +91,7 @@ func Unsent(raw syscall.RawConn) int {
 // Silent reports whether there is nothing to be read: neither bytes, nor the end, nor an error.
 func Silent(fd int) bool {
 	_, err := peek(fd)
-	return err == syscall.EAGAIN
+	return errors.Is(err, syscall.EAGAIN)
 }
 
 // Pending reports whether there are bytes to be read, as opposed to nothing, the end, or an

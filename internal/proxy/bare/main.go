@@ -170,7 +170,9 @@ func (c *call) relay(up *conn) error {
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		switch {
 		case bytes.EqualFold(name, []byte("Content-Length")):
-			answer.Length, err = strconv.Atoi(string(bytes.TrimSpace(value)))
+			if answer.Length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return err
+			}
 		case bytes.EqualFold(name, []byte("Connection")):
 		default:
 			answer.Dated = answer.Dated || bytes.EqualFold(name, []byte("Date"))
