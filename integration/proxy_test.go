@@ -185,3 +185,35 @@ func TestProxy_Learns(t *testing.T) {
 	require.NotEmpty(t, status.Learned.Why)
 	s.stop()
 }
+
+// 10,000 clients that are idle between requests take 8 KiB each at most, and are served.
+func TestProxy_IdleConnections(t *testing.T) {
+	t.Parallel()
+	const connections = 10_000
+	upstream, _ := upstreamAt(t, "127.0.0.1:0", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") })
+	s := launchCommand(t, plain, nil, "proxy", "--upstream", upstream, "--workers=4")
+	s.awaitListening()
+	const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	first := s.dial()
+	_, err := io.WriteString(first.conn, request)
+	require.NoError(t, err)
+	head, err := http.ReadResponse(first.r, nil)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, head.Body)
+	require.NoError(t, err)
+	c := s.dial()
+	_, err = io.WriteString(c.conn, request)
+	require.NoError(t, err)
+	answer := 0 // bytes, which all have alike
+	for line := ""; line != "hello\n"; answer += len(line) {
+		line, err = c.r.ReadString('\n')
+		require.NoError(t, err)
+	}
+	before := s.live()
+	s.openMany(connections, request, answer)
+	s.eventually("they rest", func() bool { return (s.live()-before)/connections <= 8*kib })
+	t.Logf("%.1f KiB each", (s.live()-before)/connections/kib)
+	require.GreaterOrEqual(t, s.metrics().sum("spillway_connections"), float64(connections))
+	require.Equal(t, "hello\n", s.request(http.MethodGet, s.dataURL("/"), "").body)
+	s.kill()
+}

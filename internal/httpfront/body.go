@@ -177,7 +177,7 @@ func (x *Exchange) takeTrailers() error {
 	}
 	lines, _ := x.reader.Peek(x.reader.Buffered())
 	for left := lines; ; {
-		line, _, rest, wrong := CutLine(left)
+		line, _, rest, wrong := cutLine(left)
 		if wrong != "" {
 			return errors.New(wrong)
 		}

@@ -240,7 +240,7 @@ func (x *Exchange) parseHead() *Problem {
 func (x *Exchange) parseFields(raw []byte) (bad *Problem) {
 	x.framing = framing{}
 	for len(raw) > 0 { // as the parser has it, a header without fields has no last line either
-		line, colon, rest, wrong := CutLine(raw)
+		line, colon, rest, wrong := cutLine(raw)
 		if wrong != "" {
 			return malformed(wrong)
 		}
@@ -256,9 +256,9 @@ func (x *Exchange) parseFields(raw []byte) (bad *Problem) {
 	return bad
 }
 
-// CutLine splits lines behind the first, and returns that without its end, and where its
+// cutLine splits lines behind the first, and returns that without its end, and where its
 // colon is. The last line is empty. Otherwise it tells what is wrong.
-func CutLine(lines []byte) (line []byte, colon int, rest []byte, wrong string) {
+func cutLine(lines []byte) (line []byte, colon int, rest []byte, wrong string) {
 	end := bytes.IndexByte(lines, '\n')
 	if end < 1 || lines[end-1] != '\r' {
 		return nil, 0, nil, errBareLF.Error()

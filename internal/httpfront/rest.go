@@ -5,6 +5,8 @@ import (
 	"math"
 	"os"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/socket"
 )
 
 // To serve a request takes a stack of 4 KiB or more, which a goroutine keeps while it
@@ -63,5 +65,5 @@ func (c *conn) look(fd uintptr) bool {
 	}
 	c.looked = true
 	parting := c.front.parting.Load() // see tryRead
-	return parting || !silent(int(fd))
+	return parting || !socket.Silent(int(fd))
 }

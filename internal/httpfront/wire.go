@@ -11,7 +11,7 @@ import (
 	"github.com/spillway-go/spillway/internal/socket"
 )
 
-var errNothingYet = errors.New("no bytes yet")
+var errNothingYet = socket.ErrNoBytes
 
 // wire is a socket and its alarm. Its fields belong to the goroutine of the connection;
 // others interrupt it by the deadlines of the socket.
@@ -90,7 +90,7 @@ func (w *wire) read(p []byte, rings func() bool) (int, error) {
 		return n, nil
 	}
 	if w.fd >= 0 {
-		n, err := readNow(w.fd, p)
+		n, err := socket.ReadNow(w.fd, p)
 		w.drained = n < len(p)
 		if err != nil && !errors.Is(err, errNothingYet) {
 			w.readErr = err
@@ -163,4 +163,11 @@ func (w *wire) waits(begins bool) {
 	default:
 		w.front.turns.take()
 	}
+}
+
+// bytesPending reports whether there are bytes to be read.
+func bytesPending(raw syscall.RawConn) bool {
+	pending := false
+	_ = raw.Control(func(fd uintptr) { pending = socket.Pending(int(fd)) })
+	return pending
 }

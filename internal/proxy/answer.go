@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/spillway-go/spillway/internal/httpfront"
@@ -40,6 +39,7 @@ type reply struct {
 	text []byte // of the head
 
 	head     httpfront.Head // without hop-by-hop fields
+	options  options        // of Connection
 	length   int            // of the body: bytes, inChunks or untilEnd
 	keeps    bool           // the connection goes on after it
 	events   bool           // it is an event stream
@@ -79,11 +79,6 @@ func (a *reply) readHead(head bool) error {
 	return a.parse(head)
 }
 
-// named are the fields of a head that matter here, other than those of the framing.
-type named struct {
-	length, encoding, connection, upgrade []byte
-}
-
 // parse takes the head in a.text.
 func (a *reply) parse(toHEAD bool) error {
 	status, rest, _ := bytes.Cut(a.text, newline)
@@ -91,10 +86,9 @@ func (a *reply) parse(toHEAD bool) error {
 	if !ok {
 		return errNotHTTP
 	}
-	var n named
+	var length, encoding []byte
 	h := &a.head
-	h.Lines, h.Dated, a.events = h.Lines[:0], false, false
-	dropped := ""
+	h.Lines, h.Dated, a.events, a.options, a.protocol = h.Lines[:0], false, false, a.options[:0], nil
 	for len(rest) > 0 {
 		var name, value []byte
 		if name, value, rest, ok = cutField(rest); !ok {
@@ -105,19 +99,19 @@ func (a *reply) parse(toHEAD bool) error {
 		}
 		switch kindOf(name) {
 		case hopConnection:
-			n.connection = append(append(n.connection, value...), ',')
+			a.options = append(append(a.options, value...), ',')
 		case framedLength:
-			if n.length != nil && !bytes.Equal(n.length, value) {
+			if length != nil && !bytes.Equal(length, value) {
 				return errFraming
 			}
-			n.length = value
+			length = value
 		case framedEncoding:
-			if n.encoding != nil {
+			if encoding != nil {
 				return errFraming
 			}
-			n.encoding = value
+			encoding = value
 		case hopUpgrade:
-			n.upgrade = value
+			a.protocol = value
 		case hop, shedField:
 		case dated:
 			h.Dated = true
@@ -129,14 +123,11 @@ func (a *reply) parse(toHEAD bool) error {
 			h.Lines = appendField(h.Lines, name, value)
 		}
 	}
-	keeps, _ := a.connection(n.connection, minor, &dropped)
-	if dropped != "" {
-		h.Lines = without(h.Lines, dropped)
-	}
+	h.Lines = a.options.without(h.Lines)
 	h.Lines = append(h.Lines, "Via: 1."...)
 	h.Lines = append(append(h.Lines, minor), " "+via+"\r\n"...)
-	a.keeps, a.protocol = keeps, n.upgrade
-	return a.frame(&n, minor, toHEAD)
+	a.keeps = !a.options.has([]byte("close")) && (minor == '1' || a.options.has([]byte("keep-alive")))
+	return a.frame(length, encoding, minor, toHEAD)
 }
 
 var newline = []byte("\n")
@@ -155,46 +146,23 @@ func (a *reply) parseStatus(line []byte) (minor byte, ok bool) {
 	return line[7], true
 }
 
-// connection reads the options of Connection: whether the connection goes on, and which other
-// fields are for this connection alone.
-func (a *reply) connection(options []byte, minor byte, dropped *string) (keeps, upgrades bool) {
-	keeps = minor == '1'
-	for option := range strings.SplitSeq(string(options), ",") {
-		switch option = strings.ToLower(strings.Trim(option, " \t")); option {
-		case "":
-		case "close":
-			return false, upgrades
-		case "keep-alive":
-			keeps = true
-		case "upgrade":
-			upgrades = true
-		default:
-			*dropped += option + ","
-		}
-	}
-	return keeps, upgrades
-}
-
 // frame finds out where the body ends.
-func (a *reply) frame(n *named, minor byte, toHEAD bool) error {
+func (a *reply) frame(length, encoding []byte, minor byte, toHEAD bool) error {
 	status, h := a.head.Status, &a.head
 	a.chunks, a.trailers, a.left, a.ended = httpfront.Chunks{}, a.trailers[:0], 0, false
-	length := untilEnd
+	a.length, h.Length = untilEnd, httpfront.Unknown
 	switch {
-	case n.encoding != nil:
-		if n.length != nil || minor == '0' || !strings.EqualFold(string(n.encoding), "chunked") {
+	case encoding != nil:
+		if length != nil || minor == '0' || !is(encoding, "chunked") {
 			return errFraming
 		}
-		length = inChunks
-	case n.length != nil:
-		var ok bool
-		if length, ok = httpfront.ParseNumber(n.length); !ok {
+		a.length = inChunks
+	case length != nil:
+		n, ok := httpfront.ParseNumber(length)
+		if !ok {
 			return errFraming
 		}
-	}
-	a.length, h.Length = length, httpfront.Unknown
-	if length >= 0 {
-		h.Length, a.left = length, length
+		a.length, h.Length, a.left = n, n, n
 	}
 	switch {
 	case status == http.StatusNoContent || status < 200:
@@ -204,9 +172,9 @@ func (a *reply) frame(n *named, minor byte, toHEAD bool) error {
 			h.Length = httpfront.None
 		}
 		a.length, a.ended = 0, true
-	case length == 0:
+	case a.length == 0:
 		a.ended = true
-	case length == untilEnd:
+	case a.length == untilEnd:
 		a.keeps = false
 	}
 	return nil
@@ -324,28 +292,20 @@ func appendField(dst, name, value []byte) []byte {
 	return append(append(dst, value...), "\r\n"...)
 }
 
-// without removes lines by their names, of which each has a comma behind it, in lower case.
-func without(lines []byte, names string) []byte {
+// without removes the lines of a head that the options name.
+func (o options) without(lines []byte) []byte {
+	if len(o) == 0 {
+		return lines
+	}
 	kept := lines[:0]
 	for len(lines) > 0 {
 		end := bytes.IndexByte(lines, '\n') + 1
-		line := lines[:end]
-		lines = lines[end:]
-		name, _, _ := bytes.Cut(line, []byte(":"))
-		if !isNamed(names, name) {
-			kept = append(kept, line...)
+		if !o.has(lines[:bytes.IndexByte(lines, ':')]) {
+			kept = append(kept, lines[:end]...)
 		}
+		lines = lines[end:]
 	}
 	return kept
-}
-
-func isNamed(names string, name []byte) bool {
-	for other := range strings.SplitSeq(names, ",") {
-		if other != "" && strings.EqualFold(other, string(name)) {
-			return true
-		}
-	}
-	return false
 }
 
 // kind says what becomes of a field.
@@ -372,7 +332,7 @@ var kinds = map[string]kind{
 	"proxy-authenticate": hop, "proxy-authorization": hop, "http2-settings": hop,
 	"content-length": framedLength, "transfer-encoding": framedEncoding, "spillway-shed": shedField,
 	"forwarded": forwarded, "x-forwarded-for": forwarded, "x-forwarded-host": forwarded, "x-forwarded-proto": forwarded,
-	"date": dated, "content-type": contentType, "expect": expected, "host": host, "trailer": plain,
+	"date": dated, "content-type": contentType, "expect": expected, "host": host,
 }
 
 // kindOf returns the kind of a field.
@@ -384,9 +344,7 @@ func kindOf(name []byte) kind {
 // isEventStream reports whether a media type is that of server-sent events.
 func isEventStream(contentType []byte) bool {
 	media, _, _ := bytes.Cut(contentType, []byte(";"))
-	media = httpfront.Trim(media)
-	const events = "text/event-stream"
-	return len(media) == len(events) && httpfront.EqualFold(media, events)
+	return is(httpfront.Trim(media), "text/event-stream")
 }
 
 // The bytes of names, and of values (RFC 9110, 5.5 and 5.6.2).
@@ -425,9 +383,4 @@ func isTarget(target []byte) bool {
 		}
 	}
 	return len(target) > 0
-}
-
-// appendChunkSize appends the line before a chunk.
-func appendChunkSize(dst []byte, n int) []byte {
-	return append(strconv.AppendInt(dst, int64(n), 16), "\r\n"...)
 }

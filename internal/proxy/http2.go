@@ -25,15 +25,16 @@ import (
 type http2 struct {
 	server *http.Server
 	queue  chan net.Conn
-	closed chan struct{}
+	closed context.Context
+	stop   context.CancelFunc
 	ends   sync.Map // net.Conn to chan struct{}, closed when it is
-	once   sync.Once
 	done   sync.WaitGroup
 	addr   net.Addr
 }
 
 func openHTTP2(s *Server, addr net.Addr) *http2 {
-	h := &http2{queue: make(chan net.Conn), closed: make(chan struct{}), addr: addr}
+	h := &http2{queue: make(chan net.Conn), addr: addr}
+	h.closed, h.stop = context.WithCancel(context.Background())
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -64,14 +65,14 @@ func (h *http2) serve(nc net.Conn) {
 	select {
 	case h.queue <- nc:
 		<-end
-	case <-h.closed:
+	case <-h.closed.Done():
 		_ = nc.Close()
 	}
 }
 
 // close closes all connections.
 func (h *http2) close() {
-	_ = h.Close()
+	h.stop()
 	_ = h.server.Close()
 	h.done.Wait()
 }
@@ -81,14 +82,14 @@ func (h *http2) Accept() (net.Conn, error) {
 	select {
 	case nc := <-h.queue:
 		return nc, nil
-	case <-h.closed:
+	case <-h.closed.Done():
 		return nil, net.ErrClosed
 	}
 }
 
 // Close is net.Listener's.
 func (h *http2) Close() error {
-	h.once.Do(func() { close(h.closed) })
+	h.stop()
 	return nil
 }
 
@@ -111,9 +112,10 @@ type stream struct {
 	started bool
 	out     *outlet
 	held    []byte // the beginning of the answer
-	broken  bool
-	pace    pace // of taking it
-	sending pace // of the body
+	broken  bool   // the client did not take it
+	cut     bool   // it broke off
+	pace    pace   // of taking it
+	sending pace   // of the body
 	hurried atomic.Bool
 }
 
@@ -141,68 +143,43 @@ func (s *Server) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 		c.refuse(httpfront.Answer{Problem: problem})
 		return
 	}
-	var urgency []byte
-	if s.o.TrustHeaders {
-		urgency = httpfront.Urgency([]byte(strings.Join(r.Header["Priority"], ",")), nil)
-	}
-	c.ask(&rules.Request{Peer: peer, Path: func() string { return r.URL.Path }, Header: r.Header.Get}, urgency)
 	c.run()
 }
 
 // prepare makes the head for the upstream, and reads what is to be there of the body.
 func (c *stream) prepare() *httpfront.Problem {
-	r, s := c.r, c.s
+	r := c.r
 	if r.Method == http.MethodConnect {
 		return connectRefused()
 	}
-	target := r.RequestURI
-	if !isTarget([]byte(target)) || !isToken([]byte(r.Method)) {
-		return httpfront.BadRequest("the target has a byte that is not allowed: " + httpfront.Quote([]byte(target)))
+	c.request = request{
+		target: []byte(r.RequestURI), host: []byte(r.Host), version: strconv.Itoa(r.ProtoMajor) + "." + strconv.Itoa(r.ProtoMinor),
+		secure: r.TLS != nil, framed: r.Header.Get("Content-Length") != "", length: int(r.ContentLength),
 	}
-	h := append([]byte(nil), r.Method+" "+target+" HTTP/1.1\r\n"...)
-	h = appendField(h, []byte("Host"), []byte(r.Host))
-	var before forwardedBy
-	te := false
+	if !isTarget(c.target) || !isToken([]byte(r.Method)) {
+		return httpfront.BadRequest("the target has a byte that is not allowed: " + httpfront.Quote(c.target))
+	}
 	for name, values := range r.Header {
+		if name == "Cookie" { // HTTP/2 has it in pieces
+			values = []string{strings.Join(values, "; ")}
+		}
 		for _, value := range values {
-			switch k := kindOf([]byte(name)); k {
-			case hop, hopConnection, hopUpgrade, framedLength, framedEncoding, expected, host:
-			case hopTE:
-				te = strings.Contains(strings.ToLower(value), "trailers")
-			case forwarded:
-				before.note([]byte(name), []byte(value))
-			default:
-				if name == "Cookie" { // HTTP/2 has it in pieces
-					value = strings.Join(values, "; ")
-				}
-				h = appendField(h, []byte(name), []byte(value))
-			}
-			if name == "Cookie" {
-				break
-			}
+			c.fields = append(c.fields, field{[]byte(name), []byte(value), kindOf([]byte(name))})
 		}
 	}
 	c.expects = strings.EqualFold(r.Header.Get("Expect"), "100-continue")
-	proto := "http"
-	if r.TLS != nil {
-		proto = "https"
+	if bad := c.ask(&rules.Request{Path: c.path, Header: c.header}); bad != nil {
+		return bad
 	}
-	h = before.append(h, s.o.TrustHeaders, c.peer, proto, []byte(r.Host))
-	h = append(h, "Via: "+strconv.Itoa(r.ProtoMajor)+"."+strconv.Itoa(r.ProtoMinor)+" "+via+"\r\n"...)
-	if te {
-		h = append(h, "TE: trailers\r\n"...)
-	}
-	c.length = int(r.ContentLength)
-	c.bodiless, c.chunked = r.ContentLength == 0, r.ContentLength < 0
-	c.head = endRequest(h, nil, te, c.length, r.Header.Get("Content-Length") != "")
-	c.ended.Store(c.bodiless)
+	c.writeHead(nil, []byte(r.Method), nil)
+	c.ended.Store(c.length == 0)
 	return c.readAhead()
 }
 
 // readAhead reads the beginning of the body.
 func (c *stream) readAhead() *httpfront.Problem {
 	most := c.s.o.BufferBytes
-	if c.bodiless || c.expects {
+	if c.length == 0 || c.expects {
 		return nil
 	}
 	if c.length >= 0 {
@@ -320,12 +297,10 @@ func (c *stream) refuse(a httpfront.Answer) {
 // setLines adds lines of a head.
 func setLines(h http.Header, lines []byte) {
 	for len(lines) > 0 {
-		line, colon, rest, wrong := httpfront.CutLine(lines)
-		if wrong != "" || len(line) == 0 {
-			return
+		var name, value []byte
+		if name, value, lines, _ = cutField(lines); name != nil {
+			h.Add(string(name), string(value))
 		}
-		h.Add(string(line[:colon]), string(httpfront.Trim(line[colon+1:])))
-		lines = rest
 	}
 }
 
@@ -390,7 +365,13 @@ func (c *stream) write(p []byte) bool {
 func (c *stream) flush() bool {
 	if c.out == nil {
 		c.start()
-		c.out = openOutlet(c.s.o.BufferBytes, c.send, c.hurried.Store, c.heldUp)
+		most := c.s.o.BufferBytes
+		if c.s.front.Reserve(int64(most)) {
+			c.reserved += int64(most)
+		} else {
+			most = 1
+		}
+		c.out = openOutlet(most, c.send, c.hurried.Store, c.heldUp)
 		_ = c.control.Flush()
 		c.out.put(c.held)
 		return true
@@ -409,7 +390,7 @@ func (c *stream) end(trailers []byte) {
 	bufpool.Put(c.held)
 	h := c.w.Header()
 	extra := http.Header{}
-	setLines(extra, append(trailers, lineEnd...))
+	setLines(extra, trailers)
 	for name, values := range extra {
 		h[http.TrailerPrefix+name] = values
 	}

@@ -103,6 +103,10 @@ type Options struct {
 	// Slowest remembers requests, on a clock that begins at Epoch.
 	Slowest *slowest.Recorder
 	Epoch   time.Time
+
+	// Tests in virtual time give these; nil are those of the system.
+	listener net.Listener
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Events are told what happens. They must not block.
@@ -178,10 +182,12 @@ func Open(o Options) (*Server, error) {
 	}
 	s.strategy.Store(&o.Strategy)
 	s.of(o.Strategy) // from now on its series are exported
-	listener, err := httpfront.Listen(o.Listen)
-	if err != nil {
-		s.controller.Close()
-		return nil, fmt.Errorf("data plane: %w", err)
+	listener := o.listener
+	if listener == nil {
+		if listener, err = httpfront.Listen(o.Listen); err != nil {
+			s.controller.Close()
+			return nil, fmt.Errorf("data plane: %w", err)
+		}
 	}
 	s.upstream = openUpstream(&o)
 	s.http2 = openHTTP2(s, listener.Addr())

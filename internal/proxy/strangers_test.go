@@ -21,10 +21,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
+	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 )
 
-func eventually(t *testing.T, condition func() bool, what string) {
+func eventually(t testing.TB, condition func() bool, what string) {
 	t.Helper()
 	require.Eventually(t, condition, time.Minute, time.Millisecond, what)
 }
@@ -284,58 +285,96 @@ func TestProxy_BodiesArriveBeforeTheyTakeAPlace(t *testing.T) {
 // the client left, and the log says so at most once in a while.
 func TestProxy_JudgesAnswersAtTheirEnd(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct{ head, body string }{
-		"closes early": {"Content-Length: 10", "hello"},
-		"bad chunk":    {"Transfer-Encoding: chunked", "5\r\nhello\r\nzz\r\n"},
-		"cut chunks":   {"Transfer-Encoding: chunked", "5\r\nhello\r\n"},
-		"silent":       {"Content-Length: 10", "hello"},
-		"resets":       {"Content-Length: 10", "hello"},
+	for name, tt := range map[string]struct {
+		head, body string
+		two        bool // over HTTP/2
+	}{
+		"closes early":     {"Content-Length: 10", "hello", false},
+		"bad chunk":        {"Transfer-Encoding: chunked", "5\r\nhello\r\nzz\r\n", false},
+		"bad chunk, h2c":   {"Transfer-Encoding: chunked", "5\r\nhello\r\nzz\r\n", true},
+		"cut chunks":       {"Transfer-Encoding: chunked", "5\r\nhello\r\n", false},
+		"silent":           {"Content-Length: 10", "hello", false},
+		"silent, h2c":      {"Content-Length: 10", "hello", true},
+		"resets":           {"Content-Length: 10", "hello", false},
+		"closes early, h2": {"Content-Length: 10", "hello", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log syncBuffer
+			silent := strings.HasPrefix(name, "silent")
 			f := open(t, speak(t, func(_ int, c net.Conn) {
 				if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
 					return
 				}
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n"+tt.head+"\r\n\r\n"+tt.body)
-				switch name {
-				case "silent":
+				switch {
+				case silent:
 					_, _ = io.Copy(io.Discard, c)
-				case "resets":
+				case name == "resets":
 					_ = c.(*net.TCPConn).SetLinger(0)
 				}
 			}), func(o *Options) {
 				o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-				if name == "silent" {
+				if silent {
 					o.Timeout = 100 * time.Millisecond
 				}
 			})
+			client := f.client
+			if tt.two {
+				client = h2c(t)
+			}
 			const requests = 5
 			for range requests {
-				resp, err := f.client.Get(f.url)
+				resp, err := client.Get(f.url)
 				if err == nil {
-					_, err = io.ReadAll(resp.Body)
+					var body []byte
+					body, err = io.ReadAll(resp.Body)
 					_ = resp.Body.Close()
 					if resp.StatusCode != http.StatusOK { // nothing had been sent
-						require.GreaterOrEqual(t, resp.StatusCode, 502)
+						require.NoError(t, err)
+						requireProblem(t, answer{resp.StatusCode, resp.Header, string(body)}, 502, "the upstream")
 						continue
 					}
 				}
 				require.Error(t, err)
+				require.NotContains(t, name, "bad chunk", "nothing was sent before it was seen")
 			}
 			eventually(t, func() bool { return f.Gauge().Busy == 0 }, "no place is lost")
-			code := `code="502"`
-			if name == "silent" {
-				code = `code="504"`
-			}
 			eventually(t, func() bool {
-				return strings.Contains(scrape(t, f), code+`,method="GET",strategy="fifo"} 5`)
+				return strings.Contains(scrape(t, f), `code="502",method="GET",strategy="fifo"} 5`)
 			}, "all are counted")
 			require.NotContains(t, scrape(t, f), `outcome="ok"`)
 			require.Equal(t, 1, strings.Count(log.String(), "no answer from the upstream"), log.String())
 		})
 	}
+}
+
+// h2c returns a client that speaks HTTP/2 in the clear.
+func h2c(t *testing.T) *http.Client {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// What is held of answers counts in the budget, over HTTP/2 too.
+func TestProxy_HeldAnswersCount(t *testing.T) {
+	t.Parallel()
+	goOn := make(chan struct{})
+	f := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-goOn
+	}), nil)
+	resp, err := h2c(t).Get(f.url)
+	require.NoError(t, err)
+	require.EqualValues(t, f.o.BufferBytes, f.front.Bodies())
+	close(goOn)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	eventually(t, func() bool { return f.front.Bodies() == 0 }, "it is given back")
 }
 
 // syncBuffer is a buffer for many goroutines.
@@ -395,14 +434,11 @@ func TestProxy_SlowReadersHoldNoPlace(t *testing.T) {
 			}
 		}()
 	}
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
 	for range 2 {
-		transport := &http.Transport{Protocols: protocols}
-		t.Cleanup(transport.CloseIdleConnections)
+		client := h2c(t)
 		for range 100 { // together more than the connection's window
 			go func() {
-				if resp, err := (&http.Client{Transport: transport}).Get(f.url + "/slow"); err == nil {
+				if resp, err := client.Get(f.url + "/slow"); err == nil {
 					t.Cleanup(func() { _ = resp.Body.Close() })
 				}
 			}()
@@ -479,11 +515,7 @@ func TestProxy_FiltersAnswers(t *testing.T) {
 	require.Regexp(t, "(?s)^HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n.*HTTP/1.1 200 Fine\r\n.*\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n$", string(all))
 	require.NotContains(t, string(all), "Spillway-Shed")
 
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: protocols}
-	t.Cleanup(transport.CloseIdleConnections)
-	resp, err := (&http.Client{Transport: transport}).Get(f.url)
+	resp, err := h2c(t).Get(f.url)
 	require.NoError(t, err)
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
@@ -552,15 +584,24 @@ func TestProxy_NamesRoutes(t *testing.T) {
 	t.Parallel()
 	var routes rules.Routes
 	require.NoError(t, routes.UnmarshalText([]byte("/orders/*=orders")))
-	told := make(chan string, 2)
-	f := open(t, serve(t, func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
+	m := metrics.New(metrics.Options{Proxy: true, Routes: routes.Names()})
+	f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/x" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}), func(o *Options) {
 		o.Routes = routes
-		o.Events.Routed = func(route, _ string, code int, _ bool, _ time.Duration) { told <- fmt.Sprint(route, code) }
+		o.Events.Routed = m.Routed
 	})
+	f.metrics = m
 	require.Equal(t, 200, f.do(t, "GET", "/orders/7?secret", nil).status)
-	require.Equal(t, "orders200", <-told)
-	require.Equal(t, 200, f.do(t, "GET", "/x", nil).status)
-	require.Equal(t, "other200", <-told)
+	require.Equal(t, 500, f.do(t, "GET", "/x", nil).status)
+	eventually(t, func() bool {
+		text := scrape(t, f)
+		return strings.Contains(text, `spillway_route_duration_seconds_count{outcome="ok",route="orders"} 1`) &&
+			strings.Contains(text, `spillway_route_duration_seconds_count{outcome="error",route="other"} 1`)
+	}, "each is timed by its name")
+	require.NotContains(t, scrape(t, f), "secret")
 	eventually(t, func() bool { return len(f.o.Slowest.List(f.Now())) == 2 }, "they are remembered")
 	names := map[string]bool{}
 	for _, q := range f.o.Slowest.List(f.Now()) {
@@ -569,7 +610,8 @@ func TestProxy_NamesRoutes(t *testing.T) {
 	require.Equal(t, map[string]bool{"orders": true, "other": true}, names)
 }
 
-// Whatever an upstream does in the place of an answer is one clear status, and costs no place.
+// Whatever an upstream does in the place of an answer is one clear status and, for all of them,
+// one line of the log in 10 s, and costs no place.
 func TestProxy_BadUpstreams(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -595,6 +637,7 @@ func TestProxy_BadUpstreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			var log syncBuffer
 			f := open(t, speak(t, func(_ int, c net.Conn) {
 				in := bufio.NewReader(c)
 				if _, err := http.ReadRequest(in); err != nil {
@@ -603,7 +646,7 @@ func TestProxy_BadUpstreams(t *testing.T) {
 				_, _ = io.WriteString(c, tt.answer)
 				_ = c.(*net.TCPConn).CloseWrite()
 				_, _ = io.Copy(io.Discard, in)
-			}), nil)
+			}), func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			for range 3 {
 				c := f.dial(t)
 				c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
@@ -611,6 +654,9 @@ func TestProxy_BadUpstreams(t *testing.T) {
 				require.Equal(t, tt.status, status)
 			}
 			eventually(t, func() bool { return f.Gauge().Busy == 0 }, "no place is lost")
+			if tt.status == 502 {
+				require.Equal(t, 1, strings.Count(log.String(), "no answer from the upstream"), log.String())
+			}
 		})
 	}
 }

@@ -64,14 +64,12 @@ type turn struct {
 	client client
 
 	// What the request is.
+	request
 	method   string // one that HTTP defines, or other
 	head     []byte // for the upstream, with the empty line
 	body     []byte // what of it was there before the request waited
-	chunked  bool   // the upstream gets it in chunks
 	isHead   bool
-	bodiless bool
 	protocol []byte // that it wants to switch to, nil for none
-	length   int    // of the body, at least what is known
 	peer     string
 	route    string
 	exempt   bool
@@ -90,7 +88,6 @@ type turn struct {
 	code     int
 	shed     strategies.Reason
 	gone     bool // the client left
-	cut      bool // the answer broke off
 	stream   bool // it was counted at its headers
 	counted  bool
 	running  bool // run has been called
@@ -98,6 +95,9 @@ type turn struct {
 	conn *upConn
 	pump *pump // nil if there is none
 }
+
+// chunked reports whether the upstream gets the body in chunks.
+func (t *turn) chunked() bool { return t.length < 0 }
 
 // pump is the sending of a body that was not all there before the request waited. Its
 // goroutine owns the client's body.
@@ -304,7 +304,7 @@ func (t *turn) attempt(fresh bool) error {
 		err = got
 	}
 	dead := len(c.text) == 0 && !errors.Is(got, os.ErrDeadlineExceeded)
-	if dead && !c.wasInterrupted() && (sent == 0 && s.upstream.tls == nil || t.bodiless && idempotent(t.method)) {
+	if dead && !c.wasInterrupted() && (sent == 0 && s.upstream.tls == nil || t.length == 0 && idempotent(t.method)) {
 		return stale{err}
 	}
 	return err
@@ -337,21 +337,21 @@ const smallBody = 8 << 10
 func (t *turn) send() (n int, err error) {
 	c := t.conn
 	first, rest := t.head, t.body
-	if t.chunked && len(rest) > 0 {
-		first = appendChunkSize(first, len(rest))
+	if t.chunked() && len(rest) > 0 {
+		first = httpfront.AppendChunk(first, len(rest))
 	}
 	if len(rest) <= smallBody {
 		first, rest = append(first, rest...), nil
 	}
-	end := t.chunked && !t.client.streams()
-	if rest == nil && t.chunked {
+	end := t.chunked() && !t.client.streams()
+	if rest == nil && t.chunked() {
 		first = t.endChunks(first, len(t.body) > 0, end)
 	}
 	n, err = c.nc.Write(first)
 	if err == nil && rest != nil {
 		var m int
 		m, err = c.nc.Write(rest)
-		if n += m; err == nil && t.chunked {
+		if n += m; err == nil && t.chunked() {
 			_, err = c.nc.Write(t.endChunks(nil, true, end))
 		}
 	}
@@ -394,9 +394,9 @@ func (t *turn) runPump(p *pump, c *upConn) {
 		n, err := t.client.readBody(buffer[room : room+pumpBuffer])
 		if n > 0 {
 			piece := buffer[room : room+n]
-			if t.chunked {
+			if t.chunked() {
 				var line [room]byte
-				size := appendChunkSize(line[:0], n)
+				size := httpfront.AppendChunk(line[:0], n)
 				copy(buffer[room-len(size):], size)
 				copy(buffer[room+n:], "\r\n")
 				piece = buffer[room-len(size) : room+n+2]
@@ -417,7 +417,7 @@ func (t *turn) runPump(p *pump, c *upConn) {
 			c.interrupt()
 			return
 		}
-		if t.chunked {
+		if t.chunked() {
 			_, p.bad = c.nc.Write(t.endChunks(buffer[:0], false, true))
 		}
 		c.wait(t.s.o.Timeout)
@@ -530,33 +530,29 @@ func (t *turn) tunnel() error {
 }
 
 // fail answers in the place of the upstream, if nothing of its answer was sent; otherwise the
-// answer breaks off.
+// answer breaks off, which is 499 if that is the client's doing, and 502 else.
 func (t *turn) fail(err error) {
 	status, detail, how := t.why(err)
 	t.release(how)
-	t.code, t.cut = status, t.headAt != 0
-	if t.headAt != 0 && !t.client.retract() {
-		t.client.breakOff(status)
+	t.code = status
+	if status != codeLeft && (t.headAt == 0 || t.client.retract()) {
+		t.client.refuse(httpfront.Answer{Problem: &httpfront.Problem{Status: status, Detail: detail, Close: status < 500}})
 		return
 	}
-	if status == codeLeft {
-		t.gone = true
-		t.client.breakOff(status)
-		return
+	if t.gone = status < 500; t.gone {
+		t.code = codeLeft
+	} else {
+		t.code = http.StatusBadGateway
 	}
-	problem := &httpfront.Problem{Status: status, Detail: detail, Close: status == http.StatusRequestTimeout || status == http.StatusBadRequest}
-	t.client.refuse(httpfront.Answer{Problem: problem})
+	t.client.breakOff(t.code)
 }
 
-// why says what a client is told of an error, and what that tells of the upstream.
+// why says what a client is told of an error, with a status below 500 if it is its own, and what
+// that tells of the upstream.
 func (t *turn) why(err error) (status int, detail string, how admission.Outcome) {
-	u := t.s.upstream
-	timeout, ok := errors.AsType[net.Error](err)
-	var dial errDial
 	var broken brokenBody
 	switch {
 	case errors.Is(err, errLeft):
-		t.gone = true
 		return codeLeft, "", admission.Ignored
 	case errors.Is(err, errSlow):
 		return http.StatusRequestTimeout, err.Error(), admission.Ignored
@@ -564,15 +560,19 @@ func (t *turn) why(err error) (status int, detail string, how admission.Outcome)
 		return http.StatusBadRequest, "malformed request: " + broken.Error(), admission.Ignored
 	case t.s.stopping.Load():
 		return http.StatusServiceUnavailable, "the proxy is stopping, and the upstream had not answered yet", admission.Ignored
-	case errors.As(err, &dial):
-		u.noAnswer(t.method, err, time.Now())
-		return http.StatusBadGateway, "the upstream cannot be reached", admission.Dropped
-	case ok && timeout.Timeout():
-		u.noAnswer(t.method, err, time.Now())
-		return http.StatusGatewayTimeout, "the upstream did not answer within " + t.s.o.Timeout.String(), admission.Dropped
 	}
-	u.noAnswer(t.method, err, time.Now())
-	return http.StatusBadGateway, "the upstream closed the connection, or its answer is not valid HTTP", admission.Dropped
+	t.s.upstream.noAnswer(t.method, err, time.Now())
+	status, detail = http.StatusBadGateway, "the upstream closed the connection, or its answer is not valid HTTP"
+	timeout, ok := errors.AsType[net.Error](err)
+	switch {
+	case errors.As(err, new(errDial)):
+		detail = "the upstream cannot be reached"
+	case ok && timeout.Timeout() && t.headAt == 0:
+		status, detail = http.StatusGatewayTimeout, "the upstream did not answer within "+t.s.o.Timeout.String()
+	case ok && timeout.Timeout():
+		detail = "the upstream's answer went silent for " + t.s.o.Timeout.String()
+	}
+	return status, detail, admission.Dropped
 }
 
 // goesOn counts the request at its headers: how long it goes on from there is nobody's

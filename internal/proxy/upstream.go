@@ -20,7 +20,8 @@ import (
 const (
 	// connectTimeout is how long a connection to the upstream may take to open.
 	connectTimeout = 5 * time.Second
-	// lookEvery passes between two looks for an upstream that is not there.
+	// lookEvery passes between two looks for an upstream that is not there, and after
+	// connections that are idle.
 	lookEvery = time.Second
 	// warnEvery passes between two warnings that an answer did not come.
 	warnEvery = 10 * time.Second
@@ -35,6 +36,7 @@ const (
 type upstream struct {
 	url      *url.URL
 	address  string
+	dialer   func(ctx context.Context, network, address string) (net.Conn, error)
 	tls      *tls.Config // nil if it speaks in the clear
 	log      *slog.Logger
 	missing  atomic.Pointer[error] // why it cannot be reached, nil if it can
@@ -44,8 +46,6 @@ type upstream struct {
 	end     context.Context
 	stop    context.CancelFunc
 	looking sync.WaitGroup
-	mu      sync.Mutex // held while looking begins or ends
-	looks   bool
 
 	conns struct {
 		sync.Mutex
@@ -60,7 +60,10 @@ func openUpstream(o *Options) *upstream {
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[o.Upstream.Scheme]
 	}
-	u := &upstream{url: o.Upstream, address: net.JoinHostPort(o.Upstream.Hostname(), port), log: o.Logger, stall: o.Timeout}
+	u := &upstream{url: o.Upstream, address: net.JoinHostPort(o.Upstream.Hostname(), port), log: o.Logger, stall: o.Timeout, dialer: o.dial}
+	if u.dialer == nil {
+		u.dialer = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	}
 	if o.Upstream.Scheme == "https" {
 		u.tls = &tls.Config{ServerName: o.Upstream.Hostname(), NextProtos: []string{"http/1.1"}, RootCAs: o.UpstreamRoots}
 	}
@@ -69,7 +72,7 @@ func openUpstream(o *Options) *upstream {
 	if err := u.try(); err != nil {
 		u.lost(err)
 	}
-	u.looking.Go(u.sweep)
+	u.looking.Go(u.look)
 	return u
 }
 
@@ -78,10 +81,10 @@ func openUpstream(o *Options) *upstream {
 type upConn struct {
 	reply
 	nc     net.Conn
-	raw    syscall.RawConn // of what is below TLS
-	reused bool            // it has served a request before
-	since  time.Time       // when it became idle
-	end    func()          // interrupt
+	below  *socket.Conn // that, or what is below its TLS
+	reused bool         // it has served a request before
+	since  time.Time    // when it became idle
+	end    func()       // interrupt
 
 	mu          sync.Mutex
 	interrupted bool // whatever is waited for has ended
@@ -118,7 +121,7 @@ func (c *upConn) wasInterrupted() bool {
 // silent reports whether nothing has come from an idle connection: neither its end nor bytes
 // that nobody has asked for.
 func (c *upConn) silent() bool {
-	return c.r.Buffered() == 0 && (c.raw == nil || socket.Silent(c.raw))
+	return c.r.Buffered() == 0 && c.below.Silent()
 }
 
 // errDial says that no connection could be opened, so that nothing was sent.
@@ -155,10 +158,9 @@ func (u *upstream) open(ctx context.Context) (*upConn, error) {
 	if err != nil {
 		return nil, errDial{err}
 	}
-	c := &upConn{nc: nc}
-	c.end = c.interrupt
 	bounded := socket.NewConn(nc, u.stall)
-	c.nc, c.raw = bounded, bounded.Raw()
+	c := &upConn{nc: bounded, below: bounded}
+	c.end = c.interrupt
 	if u.tls != nil {
 		t := tls.Client(bounded, u.tls)
 		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -183,18 +185,16 @@ func (u *upstream) open(ctx context.Context) (*upConn, error) {
 
 // put keeps a connection for another request. All of the last answer must have been read.
 func (u *upstream) put(c *upConn) {
-	c.mu.Lock()
-	interrupted := c.interrupted
-	c.mu.Unlock()
-	u.conns.Lock()
-	if interrupted || u.conns.cut {
-		u.conns.Unlock()
-		u.close(c)
-		return
-	}
 	c.since = time.Now()
-	u.conns.idle = append(u.conns.idle, c)
+	u.conns.Lock()
+	kept := !u.conns.cut && !c.wasInterrupted()
+	if kept {
+		u.conns.idle = append(u.conns.idle, c)
+	}
 	u.conns.Unlock()
+	if !kept {
+		u.close(c)
+	}
 }
 
 // close closes a connection.
@@ -202,11 +202,7 @@ func (u *upstream) close(c *upConn) {
 	u.conns.Lock()
 	delete(u.conns.all, c)
 	u.conns.Unlock()
-	if t, ok := c.nc.(*tls.Conn); ok {
-		_ = t.NetConn().Close() // its own Close would wait for a write
-		return
-	}
-	_ = c.nc.Close()
+	_ = c.below.Close() // that of TLS would wait for a write
 }
 
 // cut ends all requests that are under way, and has none begin.
@@ -220,13 +216,16 @@ func (u *upstream) cut() {
 	u.stop()
 }
 
-// sweep closes connections that are idle for too long, or that the upstream has closed.
-func (u *upstream) sweep() {
-	ticker := time.NewTicker(idleUpstream / 3)
+// look tries for an upstream that is not there, and sweeps, until the end.
+func (u *upstream) look() {
+	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case now := <-ticker.C:
+			if u.missing.Load() != nil && u.try() == nil {
+				u.found()
+			}
 			u.sweepAt(now)
 		case <-u.end.Done():
 			return
@@ -234,6 +233,7 @@ func (u *upstream) sweep() {
 	}
 }
 
+// sweepAt closes connections that are idle for too long, or that the upstream has closed.
 func (u *upstream) sweepAt(now time.Time) {
 	var over []*upConn
 	u.conns.Lock()
@@ -255,8 +255,7 @@ func (u *upstream) sweepAt(now time.Time) {
 
 // dial opens a connection for a request.
 func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: connectTimeout}
-	c, err := dialer.DialContext(ctx, "tcp", u.address)
+	c, err := u.dialer(ctx, "tcp", u.address)
 	if err != nil {
 		if ctx.Err() == nil {
 			u.lost(err)
@@ -269,34 +268,28 @@ func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
 
 // try opens a connection and closes it.
 func (u *upstream) try() error {
-	dialer := net.Dialer{Timeout: connectTimeout}
-	c, err := dialer.DialContext(u.end, "tcp", u.address)
+	c, err := u.dialer(u.end, "tcp", u.address)
 	if err != nil {
 		return err
 	}
 	return c.Close()
 }
 
-// lost says that the upstream cannot be reached, and has it looked for.
+// lost says that the upstream cannot be reached.
 func (u *upstream) lost(err error) {
 	if cause, ok := errors.AsType[syscall.Errno](err); ok {
 		err = cause
 	}
 	missing := fmt.Errorf("the upstream %s cannot be reached: %w", u.url, err)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.missing.Store(&missing)
-	if u.looks || u.end.Err() != nil {
-		return
+	if u.missing.Swap(&missing) == nil && u.end.Err() == nil {
+		u.log.Warn("the upstream cannot be reached; looking for it every second", "upstream", u.url.String(), "err", err)
 	}
-	u.looks = true
-	u.log.Warn("the upstream cannot be reached; looking for it every second", "upstream", u.url.String(), "err", err)
-	u.looking.Go(u.look)
 }
 
+// found says that it can.
 func (u *upstream) found() {
-	if u.missing.Load() != nil {
-		u.missing.Store(nil)
+	if u.missing.Load() != nil && u.missing.Swap(nil) != nil {
+		u.log.Info("the upstream can be reached", "upstream", u.url.String())
 	}
 }
 
@@ -310,28 +303,6 @@ func (u *upstream) noAnswer(method string, err error, now time.Time) {
 	u.log.Log(u.end, level, "no answer from the upstream", "upstream", u.url.String(), "method", method, "err", err)
 }
 
-// look tries until the upstream is there.
-func (u *upstream) look() {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-u.end.Done():
-			return
-		}
-		if u.missing.Load() != nil && u.try() != nil {
-			continue
-		}
-		u.mu.Lock()
-		u.found()
-		u.looks = false
-		u.mu.Unlock()
-		u.log.Info("the upstream can be reached", "upstream", u.url.String())
-		return
-	}
-}
-
 func (u *upstream) ready() error {
 	if err := u.missing.Load(); err != nil {
 		return *err
@@ -340,9 +311,7 @@ func (u *upstream) ready() error {
 }
 
 func (u *upstream) closeAll() {
-	u.mu.Lock()
 	u.stop()
-	u.mu.Unlock()
 	u.looking.Wait()
 	u.conns.Lock()
 	u.conns.cut = true

@@ -12,8 +12,12 @@ import (
 	"time"
 )
 
-// ErrNoRoom is returned by WriteNow when nothing can be written without waiting.
-var ErrNoRoom = errors.New("no room in the socket")
+// ErrNoRoom and ErrNoBytes are returned by WriteNow and ReadNow when nothing can be written, or
+// read, without waiting.
+var (
+	ErrNoRoom  = errors.New("no room in the socket")
+	ErrNoBytes = errors.New("no bytes yet")
+)
 
 // Conn is a connection whose writes fail once the other side has taken nothing for a
 // time. As long as it takes something, a write may last. Put it below TLS: only there
@@ -26,6 +30,12 @@ type Conn struct {
 
 	raw     syscall.RawConn // nil if there is none
 	timeout time.Duration
+
+	reading sync.Mutex // held by a read; guards what follows
+	into    []byte
+	got     int
+	gotErr  error
+	any     func(fd uintptr) bool // readAny
 
 	writing sync.Mutex // held by a write; guards what follows
 	left    []byte
@@ -42,12 +52,43 @@ type Conn struct {
 // NewConn returns c with that time for each write to make progress.
 func NewConn(nc net.Conn, timeout time.Duration) *Conn {
 	c := &Conn{Conn: nc, raw: Raw(nc), timeout: timeout}
-	c.some = c.writeSome
+	c.some, c.any = c.writeSome, c.readAny
 	return c
 }
 
 // Raw returns access to the descriptor, nil if there is none.
 func (c *Conn) Raw() syscall.RawConn { return c.raw }
+
+// Read reads what is there, and waits for it.
+func (c *Conn) Read(p []byte) (n int, err error) {
+	if c.raw == nil {
+		return c.Conn.Read(p)
+	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	c.into, c.got = p, 0
+	if err = c.raw.Read(c.any); err == nil {
+		err = c.gotErr
+	}
+	c.into = nil
+	return c.got, err
+}
+
+// readAny reads what is there. It returns false to be called again when there is something.
+func (c *Conn) readAny(fd uintptr) bool {
+	c.got, c.gotErr = ReadNow(int(fd), c.into)
+	return !errors.Is(c.gotErr, ErrNoBytes)
+}
+
+// Silent reports whether there is nothing to be read, as far as can be told: neither bytes, nor
+// the end, nor an error.
+func (c *Conn) Silent() bool {
+	silent := c.raw == nil
+	if c.raw != nil {
+		_ = c.raw.Control(func(fd uintptr) { silent = Silent(int(fd)) })
+	}
+	return silent
+}
 
 // Write writes p.
 func (c *Conn) Write(p []byte) (n int, err error) {
@@ -122,8 +163,9 @@ func (c *Conn) WriteNow(p []byte) (n int, err error) {
 // more, unless they are bound otherwise.
 const roomy = 96 << 10
 
-// HasRoom reports whether n bytes can be written most probably without waiting.
-func (c *Conn) HasRoom(n int) bool { return c.raw == nil || Unsent(c.raw)+n < roomy }
+// HasRoom reports whether n bytes can be written most probably without waiting, as far as that
+// can be told.
+func (c *Conn) HasRoom(n int) bool { return c.raw != nil && Unsent(c.raw)+n < roomy }
 
 // waits tells that a write waits, and returns what tells that it goes on.
 func (c *Conn) waits() (goesOn func()) {

@@ -1,6 +1,8 @@
 package socket
 
 import (
+	"errors"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -44,16 +46,33 @@ func Raw(c net.Conn) syscall.RawConn {
 	return raw
 }
 
+// ReadNow reads what is there, or returns ErrNoBytes, and at the end io.EOF.
+func ReadNow(fd int, p []byte) (int, error) {
+	for {
+		n, err := read(fd, p)
+		switch {
+		case n > 0 || len(p) == 0:
+			return n, nil
+		case err == nil:
+			return 0, io.EOF
+		case errors.Is(err, syscall.EAGAIN):
+			return 0, ErrNoBytes
+		case !errors.Is(err, syscall.EINTR):
+			return 0, os.NewSyscallError("read", err)
+		}
+	}
+}
+
 // WriteNow writes what there is room for, or returns ErrNoRoom.
 func WriteNow(fd int, p []byte) (int, error) {
 	for {
-		n, err := syscall.Write(fd, p) // as package net does, which the race detector knows
+		n, err := write(fd, p)
 		switch {
 		case err == nil:
 			return n, nil
-		case err == syscall.EAGAIN:
+		case errors.Is(err, syscall.EAGAIN):
 			return 0, ErrNoRoom
-		case err != syscall.EINTR:
+		case !errors.Is(err, syscall.EINTR):
 			return 0, os.NewSyscallError("write", err)
 		}
 	}
@@ -70,12 +89,14 @@ func Unsent(raw syscall.RawConn) int {
 }
 
 // Silent reports whether there is nothing to be read: neither bytes, nor the end, nor an error.
-func Silent(raw syscall.RawConn) bool {
-	silent := false
-	_ = raw.Control(func(fd uintptr) {
-		var one [1]byte
-		_, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		silent = err == unix.EAGAIN
-	})
-	return silent
+func Silent(fd int) bool {
+	_, err := peek(fd)
+	return errors.Is(err, syscall.EAGAIN)
+}
+
+// Pending reports whether there are bytes to be read, as opposed to nothing, the end, or an
+// error.
+func Pending(fd int) bool {
+	n, err := peek(fd)
+	return err == nil && n > 0
 }

@@ -7,10 +7,13 @@ import (
 	"syscall"
 )
 
-// Elsewhere connections are written by the means of package net.
+// Elsewhere connections are read and written by the means of package net.
 
 // Raw returns nil.
 func Raw(net.Conn) syscall.RawConn { return nil }
+
+// ReadNow reads nothing.
+func ReadNow(int, []byte) (int, error) { return 0, ErrNoBytes }
 
 // WriteNow writes nothing.
 func WriteNow(int, []byte) (int, error) { return 0, ErrNoRoom }
@@ -22,4 +25,7 @@ func Unsent(syscall.RawConn) int { return 0 }
 func Bound(_, _ string, _ syscall.RawConn) error { return nil }
 
 // Silent is not known: it is taken to be so.
-func Silent(syscall.RawConn) bool { return true }
+func Silent(int) bool { return true }
+
+// Pending is not known: it is taken to be so.
+func Pending(int) bool { return true }

@@ -1,0 +1,239 @@
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/proxy/rules"
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// request is the head of a request, whichever protocol it came by.
+type request struct {
+	target, host []byte
+	fields       []field
+	version      string // of HTTP that the client speaks
+	secure       bool   // so does it over TLS
+	framed       bool   // it says how long its body is, be it 0
+	length       int    // of the body, less than 0 if that is not known
+}
+
+type field struct {
+	name, value []byte
+	kind        kind
+}
+
+func connectRefused() *httpfront.Problem {
+	return &httpfront.Problem{Status: http.StatusMethodNotAllowed, Lines: "Allow: GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS\r\n", Detail: "the method CONNECT is not supported"}
+}
+
+// methodOf returns a method that HTTP defines as a string that is not made anew.
+func methodOf(method []byte) string {
+	for _, m := range [...]string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions, http.MethodTrace,
+	} {
+		if string(method) == m {
+			return m
+		}
+	}
+	return "other"
+}
+
+// writeHead makes the head for the upstream, in the room of h. The options are those of
+// Connection.
+func (t *turn) writeHead(h, method []byte, of options) {
+	r := &t.request
+	h = append(append(h[:0], method...), ' ')
+	h = append(append(h, r.target...), " HTTP/1.1\r\n"...)
+	h = appendField(h, []byte("Host"), r.host)
+	te := false
+	var before forwardedBy
+	for i := range r.fields {
+		switch f := &r.fields[i]; f.kind {
+		case hop, hopConnection, hopUpgrade, framedLength, framedEncoding, expected, host:
+		case hopTE:
+			te = bytes.Contains(bytes.ToLower(f.value), []byte("trailers"))
+		case forwarded:
+			before.note(f)
+		default:
+			if len(of) == 0 || !of.has(f.name) {
+				h = appendField(h, f.name, f.value)
+			}
+		}
+	}
+	proto := "http"
+	if r.secure {
+		proto = "https"
+	}
+	if !t.s.o.TrustHeaders {
+		before = forwardedBy{}
+	}
+	h = before.append(h, t.peer, proto, r.host)
+	h = append(append(append(h, "Via: "...), r.version...), " "+via+"\r\n"...)
+	switch {
+	case t.protocol != nil:
+		h = append(h, "Connection: Upgrade\r\n"...)
+		h = appendField(h, []byte("Upgrade"), t.protocol)
+	case te:
+		h = append(h, "TE: trailers\r\nConnection: TE\r\n"...)
+	}
+	switch {
+	case r.length < 0:
+		h = append(h, "Transfer-Encoding: chunked\r\n"...)
+	case r.length > 0 || r.framed:
+		h = append(h, "Content-Length: "...)
+		h = append(strconv.AppendInt(h, int64(r.length), 10), "\r\n"...)
+	}
+	t.head = append(h, "\r\n"...)
+}
+
+// forwardedBy is what earlier proxies, or a client, said of whom a request is forwarded for.
+type forwardedBy struct {
+	address     []byte // all lines, as one list
+	proto, host []byte
+}
+
+// note takes a field of that kind. Forwarded is dropped: no line says the same in two ways.
+func (b *forwardedBy) note(f *field) {
+	switch {
+	case is(f.name, "X-Forwarded-For") && b.address != nil:
+		b.address = append(append(b.address[:len(b.address):len(b.address)], ", "...), f.value...)
+	case is(f.name, "X-Forwarded-For"):
+		b.address = f.value
+	case is(f.name, "X-Forwarded-Proto"):
+		b.proto = f.value
+	case is(f.name, "X-Forwarded-Host"):
+		b.host = f.value
+	}
+}
+
+// append appends the lines for the upstream.
+func (b *forwardedBy) append(h []byte, peer, proto string, hostName []byte) []byte {
+	h = append(h, "X-Forwarded-For: "...)
+	if len(b.address) > 0 {
+		h = append(append(h, b.address...), ", "...)
+	}
+	h = append(append(h, peer...), "\r\nX-Forwarded-Proto: "...)
+	if len(b.proto) > 0 {
+		h = append(h, b.proto...)
+	} else {
+		h = append(h, proto...)
+	}
+	h = append(h, "\r\nX-Forwarded-Host: "...)
+	if len(b.host) > 0 {
+		h = append(h, b.host...)
+	} else {
+		h = append(h, hostName...)
+	}
+	return append(h, "\r\n"...)
+}
+
+// path returns the decoded path.
+func (r *request) path() string {
+	path, _, _ := bytes.Cut(r.target, []byte("?"))
+	if bytes.IndexByte(path, '%') >= 0 {
+		if decoded, err := url.PathUnescape(string(path)); err == nil {
+			return decoded
+		}
+	}
+	return string(path)
+}
+
+// header returns the first value of a field.
+func (r *request) header(name string) string {
+	for i := range r.fields {
+		if f := &r.fields[i]; is(f.name, name) {
+			return string(f.value)
+		}
+	}
+	return ""
+}
+
+const (
+	longestClient  = 128
+	longestTimeout = 3_600_000 // ms
+)
+
+// ask finds out whose the request is, how important it is, and whether it waits, or what is
+// wrong with what it says of that.
+func (t *turn) ask(look *rules.Request) *httpfront.Problem {
+	o := &t.s.o
+	look.Peer = t.peer
+	t.asked = admission.Request{Client: o.Client.Of(look), Priority: o.Priorities.Of(look)}
+	if o.TrustHeaders {
+		if bad := t.takeWishes(); bad != nil {
+			return bad
+		}
+	}
+	if len(o.Routes) > 0 {
+		t.route = o.Routes.Of(t.path())
+	}
+	t.exempt = len(o.Exempt) > 0 && o.Exempt.Has(t.path()) || t.method[0] != 'P' && isHealthCheck(t.method, t.path())
+	return nil
+}
+
+// takeWishes takes what a client says that is trusted.
+func (t *turn) takeWishes() (bad *httpfront.Problem) {
+	var client, priority, timeout, urgency []byte
+	for i := range t.fields {
+		switch f := &t.fields[i]; {
+		case is(f.name, "Priority"):
+			urgency = httpfront.Urgency(f.value, urgency)
+		case is(f.name, "Spillway-Client"):
+			bad = cmp.Or(bad, httpfront.Once(&client, f.name, f.value))
+		case is(f.name, "Spillway-Priority"):
+			bad = cmp.Or(bad, httpfront.Once(&priority, f.name, f.value))
+		case is(f.name, "Spillway-Timeout-Ms"):
+			bad = cmp.Or(bad, httpfront.Once(&timeout, f.name, f.value))
+		}
+	}
+	if len(client) > longestClient {
+		bad = cmp.Or(bad, badWish("Spillway-Client", client, "at most 128 bytes"))
+	} else if len(client) > 0 {
+		t.asked.Client = string(client)
+	}
+	if n, ok := httpfront.ParseNumber(priority); ok && n <= 7 {
+		t.asked.Priority = strategies.Urgency(n)
+	} else if priority != nil {
+		bad = cmp.Or(bad, badWish("Spillway-Priority", priority, "a whole number from 0 to 7"))
+	} else if urgency != nil {
+		t.asked.Priority = strategies.Urgency(int(urgency[0] - '0'))
+	}
+	if ms, ok := httpfront.ParseNumber(timeout); ok && ms >= 1 && ms <= longestTimeout {
+		t.timeout = time.Duration(ms) * time.Millisecond
+	} else if timeout != nil {
+		bad = cmp.Or(bad, badWish("Spillway-Timeout-Ms", timeout, "a whole number from 1 to 3600000"))
+	}
+	return bad
+}
+
+func badWish(name string, value []byte, allowed string) *httpfront.Problem {
+	return httpfront.BadRequest("header " + name + " is " + httpfront.Quote(value) + ", allowed: " + allowed)
+}
+
+// options are those of Connection, each with a comma behind it.
+type options []byte
+
+func (o options) has(name []byte) bool {
+	for rest := []byte(o); len(rest) > 0; {
+		var option []byte
+		option, rest, _ = bytes.Cut(rest, comma)
+		if is(httpfront.Trim(option), string(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+var comma = []byte(",")
+
+// is compares a name with another in ASCII, without regard to case.
+func is(name []byte, other string) bool {
+	return len(name) == len(other) && httpfront.EqualFold(name, other)
+}
