@@ -16,32 +16,32 @@ import (
 type ceiling struct {
 	objective func() time.Duration // nil if there is none
 	most      float64              // requests at once
-	shortest  float64              // nanoseconds that requests took at least, of late
+	shortest  float64              // how long requests took at least, of late: a logarithm of nanoseconds
 }
 
 const (
-	ceilingPart   = 0.25 // of the objective is too long: the rest is for what waits in front
-	ceilingTimes  = 1.5  // times the shortest is longer: hands that are all busy, and half as many wait
-	ceilingForget = 1.01 // times, in a block, the shortest grows: work may change
-	ceilingFall   = 0.8  // times what was allowed, in a block in which requests take too long
-	ceilingRise   = 0.25 // times its root, in another: 16 again after some 24 blocks
+	ceilingPart   = 0.15  // of the objective is too long: the rest is for what waits in front
+	ceilingLonger = 0.4   // more than the shortest, a logarithm, is longer: half as long again
+	ceilingForget = 0.005 // more, in a slot, the shortest becomes, as work may change
+	ceilingFall   = 0.8   // times what was allowed, in a slot in which requests take too long
+	ceilingRise   = 0.25  // times its root, in another: 16 again after some 24 slots
 )
 
 func newCeiling(objective func() time.Duration) ceiling {
 	return ceiling{objective: objective, most: math.Inf(1), shortest: math.Inf(1)}
 }
 
-// follow follows a block of that limit, of late with that mean service time in nanoseconds.
-func (c *ceiling) follow(service float64, limit int) {
+// follow is told how long requests took in a slot, a logarithm, with its standard error, and the limit.
+func (c *ceiling) follow(took, deviation float64, limit int) {
 	if c.objective == nil {
 		return
 	}
-	objective := c.objective()
-	c.shortest = min(c.shortest*ceilingForget, service)
+	objective := float64(c.objective())
+	c.shortest = min(c.shortest+ceilingForget, took+deviation)
 	switch {
 	case objective <= 0:
 		c.most = math.Inf(1)
-	case service > max(ceilingPart*float64(objective), ceilingTimes*c.shortest):
+	case took-deviation > max(math.Log(ceilingPart*objective), c.shortest+ceilingLonger):
 		c.most = max(1, ceilingFall*min(c.most, float64(limit)))
 	default:
 		c.most += ceilingRise * math.Sqrt(c.most)

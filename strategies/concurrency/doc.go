@@ -13,4 +13,35 @@
 //
 // It is passive, as a queue discipline is: it starts no goroutine, blocks nobody and
 // reads no clock. The time is an argument. It needs the standard library alone.
+//
+// # The law
+//
+// By Little's law the rate is how many run divided by how long each takes. So it is enough to know how
+// service times grow with how many run: more are worth it as long as they grow by less.
+//
+//	state     it moves on                                   it promises
+//	start     to learning, once requests take half as       the limit grows to three times as many in a
+//	          long again as the first did                   generation, while work waits
+//	learning  to cut, when surely most are dropped          two limits about the best number are compared, each
+//	                                                        in every other slot; while little waits it stays
+//	cut       to learning, when most are good again, or     0.4 of the limit, and of that, down to the least
+//	          the least did not help
+//
+// A slot is a time in which the limit is constant: 2.5 to 10 service times, a power of 4 nanoseconds, and it
+// begins at a multiple of that on the wall clock. A request counts for the slot in which it began.
+//
+// Hypotheses say how service times grow: with so many servers, with crosstalk, or with both, or with some work
+// that only one can do at a time; each with every best number. The slow start gives the prior: about half of
+// what it came to. The likelihood of each is how well it foretells the difference between a slot and the one
+// before. The best number is that which loses least in the mean of the posterior.
+//
+// Several learners before one resource share it. One's own throughput is no proof that more is good, as others
+// may lose it. But all change their limits at the same times of the clock, so each measures how long requests
+// take with more and with fewer of all. The fewer it has, the larger the part by which a learner changes its
+// limit; so service times seem to grow less to it, and it comes to have more. TCP's additive rise does the same.
+// And a ceiling falls while requests take too much of the objective: see ceiling.
+//
+// # The guard
+//
+// The guard is outside of the law: see guard.
 package concurrency

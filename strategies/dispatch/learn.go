@@ -64,7 +64,7 @@ const (
 )
 
 func newLearning(e *engine, o concurrency.Options) (*learning, error) {
-	o.Objective = e.aim
+	o.Objective, o.Epoch = e.aim, e.opts.Epoch
 	l, err := concurrency.New(o)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,366 @@
+package concurrency
+
+import (
+	"fmt"
+	"math"
+)
+
+// state is what the limit is for: see the package comment.
+type state uint8
+
+const (
+	start state = iota
+	learning
+	cut
+)
+
+// Slots and limits.
+const (
+	first        = 4       // the first limit, if nothing else is said
+	slotTimes    = 2.5     // service times of a slot, at least
+	slotGrowth   = 2       // the logarithm, to base 2, of how many times as long the next length is
+	slotOdds     = 0.5     // the same by which requests may be faster than that, so that it does not go to and fro
+	slotShortest = 17      // the same of the shortest, in nanoseconds, as the end of one costs CPU: 0.13 ms
+	apartOne     = 0.8     // logarithm by which two limits differ that are compared, with one at once
+	apartPower   = -0.35   // times the limit to that power: the smaller of several learners varies by more
+	lowest       = 0.25    // quantile of the best number down to which a limit is tried
+	known        = 2.      // times as far apart as the limits, the quartiles are known well enough
+	doubling     = 2.      // times more, or fewer, than what was tried is the farthest
+	triedForget  = 0.8     // how fast that is forgotten, in a slot
+	recent       = 128     // requests of which a mean is kept, or as many as run
+	outlier      = 32      // times the mean that a service time counts for at most, that a slot lasts, or the clock jumps
+	latest       = 1 << 61 // no time is later, or earlier than minus that, so that differences do not overflow
+)
+
+// Slow start.
+const (
+	startGrow  = 2    // more begin for each good answer, so three times as many in a generation
+	startLeft  = 0.25 // of a generation have not ended when the next begins
+	startTimes = 1.5  // times as long as the first took, and it ends, but for
+	startSure  = 2.   // standard errors
+	startPart  = 0.5  // of the limit that it came to is expected to be best
+	startKnown = 1.0  // standard deviation of the logarithm of the best number then
+)
+
+// Little waits, or most are dropped.
+const (
+	calmShare  = 0.6  // of the ends that find work waiting, below which little waits
+	calmFull   = 0.8  // unless that part of the places is taken
+	calmSlots  = 4    // in a row, after which the limit may rise if much waits
+	calmSome   = 0.02 // of the ends that find some, and the limit may rise
+	calmRise   = 1.25 // times the limit
+	calmTimes  = 1.2  // times as long as requests took may they take then
+	dropMost   = 0.5  // of the requests that are not dropped anyway
+	dropSure   = 1.7  // standard errors more, so that it is no chance
+	dropCut    = 0.4  // of the limit is left then
+	dropAll    = 0.9  // of the requests, which may be an outage
+	dropHelps  = 3    // fewer are dropped than that, and that helps
+	anywayOver = 32   // slots to forget what is dropped anyway
+)
+
+// law is what a Law does, without the lock.
+type law struct {
+	least, most int
+	limit       int
+	center      float64 // the middle of the limits that are compared
+	tried       float64 // the most that was, of late
+	state       state
+	calm        int // slots in a row in which little waited
+
+	slots      slots
+	hypotheses hypotheses
+	seen       float64 // requests of which service is the mean
+	service    float64 // nanoseconds that requests take, of late
+	good       float64 // the same of those that are good
+	epoch      int64   // Unix nanoseconds at 0 of the clock
+	length     uint    // of a slot: two to that, in nanoseconds
+	index      int64   // of the present slot, since 1970
+
+	mark            int64   // when the present generation of the slow start began
+	ran             int     // how many ran then
+	left            float64 // and how many of these have not ended
+	initial, firsts float64 // the first limit, and how many requests under it have ended
+	base            float64 // nanoseconds that these took, or those before little waited
+	latter, square  float64 // nanoseconds that the latest took in the slow start, and of the squares
+
+	ends, bad float64 // requests since it was cut, and of these dropped
+	uncut     float64 // center before it was cut, until it is known whether that helps
+	anyway    float64 // the part of requests that is dropped whatever the limit
+
+	guard   guard
+	ceiling ceiling
+}
+
+func newLaw(o Options, least, most, initial int) law {
+	l := law{
+		least: least, most: most, limit: initial, initial: float64(initial), center: float64(initial),
+		hypotheses: newHypotheses(least, most), guard: newGuard(), ceiling: newCeiling(o.Objective),
+	}
+	if !o.Epoch.IsZero() {
+		l.epoch = o.Epoch.UnixNano()
+	}
+	l.slots.now.limit, l.slots.spread = initial, 1
+	l.ran, l.left = initial, float64(initial)
+	return l
+}
+
+func (l *law) learn(s Sample) {
+	s.Now, s.Began = min(max(s.Now, -latest), latest), min(max(s.Began, -latest), latest)
+	took := float64(max(1, s.Now-s.Began)) // a time of 0 has no logarithm
+	if l.service == 0 {
+		l.service, l.mark = took, s.Now
+		l.slots.jumped(min(s.Began, s.Now))
+		l.align()
+	}
+	took = min(took, outlier*l.service+1)
+	l.seen = min(l.seen+1, max(recent, float64(s.Running)))
+	l.service += (took - l.service) / l.seen
+	if long := int64(min(outlier*l.service+1e6, latest)); s.Now < l.slots.at-long || s.Began > l.slots.at+long {
+		l.slots.jumped(min(s.Began, s.Now))
+		l.align()
+	}
+	l.slots.ended(&s, took)
+	late := s.Dropped && took > l.good // rather than refused
+	if !s.Dropped {
+		if l.good == 0 {
+			l.good = took
+		}
+		l.good += (took - l.good) / recent
+	}
+	l.guard.ended(&s, late, l.limit == l.least && s.Waiting)
+	if l.state == start {
+		l.grow(&s, took)
+	}
+	if l.over() {
+		l.next()
+		l.begin()
+	}
+}
+
+// over reports whether the slot is over: also before its time if most are dropped, or if it is too long for
+// how long requests take by now.
+func (l *law) over() bool {
+	b := &l.slots.now
+	return min(b.n, b.ended) >= slotEnds &&
+		(l.now() != l.index || float64(l.slots.at-b.began) > outlier*l.service || l.mostly(b.bad, b.n) && l.mostly(b.dropped, b.ended))
+}
+
+// mostly reports whether surely more than half of the requests that are not dropped anyway were dropped.
+func (l *law) mostly(bad, n float64) bool {
+	most := l.anyway + dropMost*(1-l.anyway)
+	return bad > most*n+dropSure*math.Sqrt(most*(1-most)*n)
+}
+
+// now returns the index of the slot of the clock.
+func (l *law) now() int64 { return (l.slots.at + l.epoch) >> l.length }
+
+// align has the next slot be as long as requests demand.
+func (l *law) align() {
+	want := max(math.Log2(slotTimes*l.service), slotShortest)
+	if e := float64(l.length); want > e || want < e-slotGrowth-slotOdds {
+		l.length = slotGrowth * uint(math.Ceil(want/slotGrowth))
+	}
+	l.index = l.now()
+}
+
+// begin begins a slot.
+func (l *law) begin() {
+	l.align()
+	l.slots.begin(l.limit)
+}
+
+// grow is the slow start, of a request that took so many nanoseconds. In a generation, in which most that
+// ran when it began end, the limit grows to three times as many at most: short ones end first.
+func (l *law) grow(s *Sample, took float64) {
+	if s.Began <= l.mark {
+		l.left--
+	}
+	if l.left <= startLeft*float64(l.ran) {
+		l.ran, l.mark, l.left = s.Running, s.Now, float64(s.Running-1)
+	}
+	l.firsts++
+	if l.firsts <= l.initial {
+		l.base += (took - l.base) / l.firsts
+	}
+	part := 1 / min(l.firsts, max(l.initial, float64(s.Running)/2))
+	l.latter += (took - l.latter) * part
+	l.square += (took*took - l.square) * part
+	variation := math.Sqrt(max(0, l.square/(l.latter*l.latter)-1))
+	switch {
+	case l.limit == l.most:
+		l.state = learning
+		l.expect()
+	case l.latter > (startTimes+startSure*variation/math.Sqrt(l.initial))*l.base:
+		l.state = learning
+		l.center = max(float64(l.least), startPart*l.center)
+		l.ceiling.shortest = math.Log(l.base) + variation/math.Sqrt(l.initial)
+		l.expect()
+		l.set(l.center)
+		l.begin()
+		l.slots.last.skip = true
+	case s.Waiting && !s.Dropped && l.limit < (1+startGrow)*l.ran:
+		l.limit = min(l.limit+startGrow, l.most)
+		l.center = float64(l.limit)
+	}
+}
+
+// expect begins to learn anew about the center.
+func (l *law) expect() {
+	l.hypotheses.expect(math.Log(l.center), startKnown)
+	l.hypotheses.choose(func(float64) float64 { return 0 })
+	l.tried = l.center
+}
+
+// next ends a slot, and chooses the limit of the next.
+func (l *law) next() {
+	b, before := &l.slots.now, &l.slots.last
+	if !before.skip && before.n >= slotEnds {
+		x, took, variance := l.slots.figures(before)
+		longer, more := before.lost()
+		l.hypotheses.learn(x, took+longer, variance+more)
+		l.ceiling.follow(took, math.Sqrt(variance), l.limit)
+		l.tried = max(l.tried*triedForget, float64(before.limit))
+	}
+	calm := b.waited < calmShare*b.ended && b.taken < calmFull*b.offered
+	switch {
+	case calm && l.calm == 0 && l.state != start:
+		l.base = l.service
+	case calm:
+		l.base += min(0, l.service-l.base) / calmSlots
+	case !calm && l.calm >= calmSlots && l.short() && l.limit < l.most && b.dropped <= calmSome*b.ended:
+		calm = true // more comes, and perhaps more can be done
+	}
+	b.skip = calm || l.state == start
+	if l.calm++; !calm {
+		l.calm = 0
+	}
+	switch {
+	case calm:
+		l.rest(b)
+	case l.dropped(b):
+		b.skip = true
+	case l.state == start:
+	default:
+		l.compare()
+	}
+}
+
+// rest has the limit be enough while little waits.
+func (l *law) rest(b *slot) {
+	switch {
+	case b.dropped > dropMost*b.ended: // too many run, whatever waits
+		l.center = min(l.center, math.Ceil(float64(l.limit)*b.taken/max(1, b.offered)))
+	case b.waited > calmSome*b.ended && l.short():
+		l.center *= calmRise
+	}
+	l.center = min(max(l.center, float64(l.least)), float64(l.most))
+	l.tried = max(l.tried, l.center/doubling)
+	l.set(l.center)
+}
+
+// short reports whether requests take hardly longer than they did before little waited.
+func (l *law) short() bool { return l.service < calmTimes*l.base }
+
+// dropped cuts the limit while surely most requests are dropped. If that does not help, they are dropped
+// whatever the limit, which is then what it was; unless nearly all are, of which nothing can be said.
+func (l *law) dropped(b *slot) bool {
+	l.ends, l.bad = l.ends+b.n, l.bad+b.bad
+	over := l.mostly(b.bad, b.n) && l.mostly(b.dropped, b.ended)
+	l.anyway = min(l.anyway, l.anyway+(b.bad/b.n-l.anyway)/anywayOver)
+	switch {
+	case over && l.state != cut && float64(l.limit) > l.center: // it was but a try
+		return false
+	case over && l.limit > l.least:
+		if l.state != cut {
+			l.uncut = l.center
+		}
+		l.state, l.center = cut, max(dropCut*float64(l.limit), float64(l.least))
+		l.ends, l.bad = 0, 0
+		l.set(l.center)
+		return true
+	case l.state != cut:
+		return false
+	case l.bad+dropHelps <= (l.anyway+dropMost*(1-l.anyway))*l.ends: // it helps: the best is between this limit and the one before
+		l.center = min(float64(l.limit)/math.Sqrt(dropCut), l.uncut)
+	case l.ends < recent/2 || l.bad > dropAll*l.ends:
+		if l.ends > recent { // what was long ago counts for less
+			l.ends, l.bad = l.ends/2, l.bad/2
+		}
+		return true
+	default:
+		l.anyway, l.center = min(1, l.bad/l.ends+1/math.Sqrt(l.ends)), l.uncut
+	}
+	l.state = learning
+	l.expect()
+	return false
+}
+
+// compare has the limit be one of two about the best, each in every other slot. Where the best is known
+// well enough, in every other pair of slots neither is. Where it is not, the lower one of these pairs may
+// be far lower: if too many run, fewer tell most.
+func (l *law) compare() {
+	apart := func(x float64) float64 { return apartOne * math.Exp(apartPower*x) }
+	l.center = min(math.Exp(l.hypotheses.choose(apart)), doubling*l.tried, l.ceiling.most, float64(l.most))
+	half := apart(math.Log(l.center)) / 2
+	odd, down := l.now()>>1&1 == 1, l.now()&1 == 0
+	if b := &l.slots.now; l.mostly(b.bad, b.n) {
+		down = true
+	}
+	sure := l.hypotheses.quantile(0.75)-l.hypotheses.quantile(0.25) < 2*known*half
+	n := l.center * math.Exp(half)
+	switch {
+	case sure && odd:
+		n = l.center
+	case down:
+		n = l.center * math.Exp(-half)
+		if !sure && !odd {
+			n = min(n, max(math.Exp(l.hypotheses.quantile(lowest)), l.center/doubling))
+		}
+	}
+	l.set(min(n, l.ceiling.most))
+}
+
+// set has the limit be about n. Where few run, a step of one is more than is needed to tell. Then it is
+// made in so many of the slots that as much is told.
+func (l *law) set(n float64) {
+	c := math.Round(l.center)
+	if step := n - c; math.Abs(step) < 1 {
+		n = c
+		const golden = 0.6180339887 // its multiples spread evenly
+		if _, part := math.Modf(float64(l.now()>>1&0xffff) * golden); part < step*step {
+			n += math.Copysign(1, step)
+		}
+	}
+	l.limit = min(max(int(math.Round(n)), l.least), l.most)
+}
+
+func (l *law) why() string {
+	if pause := l.guard.pause(); pause > 0 {
+		return fmt.Sprintf("nothing for %.2g s, then one: the last %d timed out, and may still be worked on", float64(pause)/1e9, l.guard.row)
+	}
+	bounded := func(n float64) int { return int(min(max(math.Round(n), float64(l.least)), float64(l.most))) }
+	n, tried := bounded(l.center), ""
+	if l.limit != n {
+		tried = fmt.Sprintf("; %d are tried now", l.limit)
+	}
+	switch {
+	case l.limit == l.most:
+		tried += "; more are not allowed"
+	case l.limit == l.least && l.least > 1:
+		tried += "; fewer are not allowed"
+	}
+	switch {
+	case l.service == 0:
+		return "nothing is known yet"
+	case l.calm > 0:
+		return fmt.Sprintf("%d at once are enough, as little waits", l.limit)
+	case l.state == start:
+		return fmt.Sprintf("%d at once, and more as long as requests take no longer%s", n, tried)
+	case l.state == cut:
+		return fmt.Sprintf("%d at once: of more, most were dropped", l.limit)
+	case l.center >= l.ceiling.most:
+		return fmt.Sprintf("%d at once for now: with more, requests take too much of the objective", l.limit)
+	}
+	low, high := l.hypotheses.quantile(0.05), l.hypotheses.quantile(0.95)
+	return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d%s", n, bounded(math.Exp(low)), bounded(math.Exp(high)), tried)
+}

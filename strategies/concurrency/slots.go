@@ -1,0 +1,96 @@
+package concurrency
+
+import "math"
+
+// slot is a time in which the limit is constant, and what was seen of the requests that began in it.
+type slot struct {
+	began int64
+	x     float64 // slots.x when it began
+	limit int
+	skip  bool // it tells nothing: little waited, or the limit was not held
+
+	ended, waited, dropped float64 // requests that ended in it; found work waiting; of no good
+	taken, offered         float64 // integrals of how many ran, and of the limit
+
+	// Of the requests that began in it and have ended: how many, those dropped, the sums of their service
+	// times, of the roots of these, and of these by how many ran with them.
+	n, bad, sum, root, ran float64
+}
+
+// slots measure how long requests take. A request counts for the slot in which it began, if it ends in
+// that or in the next.
+type slots struct {
+	at        int64   // the latest time seen
+	x         float64 // the integral of the logarithm of how many ran, until then
+	now, last slot
+	spread    float64 // variance of the service time of one request, in parts of the square of the mean
+}
+
+const (
+	slotEnds   = 4.   // requests that begin and end in a slot, at least
+	leastNoise = 4e-4 // variance between slots that more requests do not lower: two percent
+)
+
+// begin begins a slot.
+func (s *slots) begin(limit int) {
+	s.last, s.now = s.now, slot{began: s.at, x: s.x, limit: limit}
+}
+
+// jumped goes on at another time. What was seen before it counts no more.
+func (s *slots) jumped(now int64) {
+	s.at, s.x = now, 0
+	s.begin(s.now.limit)
+	s.last = slot{skip: true}
+}
+
+// ended notes a request that took so many nanoseconds.
+func (s *slots) ended(r *Sample, took float64) {
+	running := float64(max(1, r.Running))
+	if d := float64(r.Now - s.at); d > 0 {
+		s.x += d * math.Log(running)
+		s.now.taken += d * min(running, float64(s.now.limit))
+		s.now.offered += d * float64(s.now.limit)
+		s.at = r.Now
+	}
+	s.now.ended++
+	if r.Waiting {
+		s.now.waited++
+	}
+	if r.Dropped {
+		s.now.dropped++
+	}
+	b, until, x := &s.now, s.at, s.x
+	if r.Began < b.began {
+		b, until, x = &s.last, s.now.began, s.now.x
+	}
+	if r.Began < b.began || b.skip {
+		return
+	}
+	b.n++
+	if r.Dropped {
+		b.bad++
+	}
+	b.sum += took
+	b.root += math.Sqrt(took)
+	if s.at == r.Began {
+		b.ran += took * math.Log(running)
+		return
+	}
+	before := b.x + (x-b.x)*float64(r.Began-b.began)/float64(max(1, until-b.began))
+	b.ran += took * (s.x - before) / float64(s.at-r.Began)
+}
+
+// figures returns, of a slot, the logarithms of how many ran and of how long requests took, and the
+// variance of that. Roots make less of the few requests that take long.
+func (s *slots) figures(b *slot) (x, took, variance float64) {
+	root := b.root / b.n
+	s.spread += (4*max(0, b.sum/b.n/(root*root)-1) - s.spread) * min(0.5, b.n/recent)
+	return b.ran / b.sum, 2 * math.Log(root), s.spread/b.n + leastNoise
+}
+
+// lost returns by how much longer requests would have to take for as few to be good as are if some are
+// dropped, a logarithm, and its variance.
+func (b *slot) lost() (longer, variance float64) {
+	good := 1 + b.n - b.bad
+	return math.Log((1 + b.n) / good), b.bad / good / (1 + b.n)
+}
