@@ -91,7 +91,7 @@ func (x *Exchange) hold(n int) {
 func (x *Exchange) takeChunks(keep bool) error {
 	// What never has room is not too large if a value may be so long.
 	most, beyond := x.wanted.Most, errTooLarge
-	if budget := x.conn.front.opts.MaxBodyBytes; keep && budget < int64(most) {
+	if budget := x.conn.front.limits.Load().MaxBodyBytes; keep && budget < int64(most) {
 		most, beyond = int(budget), errNoRoom
 	}
 	var k chunks
@@ -188,7 +188,7 @@ func (x *Exchange) takeTrailers() error {
 // Reserve takes n bytes from the budget of bodies, for what a handler makes of a body,
 // until the request is answered. It reports whether they were left.
 func (x *Exchange) Reserve(n int64) bool {
-	if over := x.reserved + n - x.conn.front.opts.MaxBodyBytes; over > 0 { // for what its buffer has to spare
+	if over := x.reserved + n - x.conn.front.limits.Load().MaxBodyBytes; over > 0 { // for what its buffer has to spare
 		x.reserved -= over
 		x.conn.front.budget.give(over)
 	}

@@ -69,7 +69,7 @@ func (c *conn) now() int64 { return c.front.opts.Now() }
 // serve is the first goroutine of a connection.
 func (c *conn) serve() {
 	if t, ok := c.socket.(*tls.Conn); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), c.front.opts.ReadTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), c.front.limits.Load().ReadTimeout)
 		err := t.HandshakeContext(ctx)
 		cancel()
 		if err != nil {
@@ -172,7 +172,7 @@ func (c *conn) await() bool {
 
 // startIdling starts the time that the client has to send another request.
 func (c *conn) startIdling(now int64) {
-	c.until = now + int64(c.front.opts.IdleTimeout)
+	c.until = now + int64(c.front.limits.Load().IdleTimeout)
 	c.arm()
 }
 

@@ -114,7 +114,7 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 		c.protocol = upgrade
 	}
 	c.writeHead(options)
-	return httpfront.Wanted{Stream: true, Ahead: c.s.o.BufferBytes, Takes: c.protocol != nil}, nil
+	return httpfront.Wanted{Stream: true, Ahead: c.s.live.Load().BufferBytes, Takes: c.protocol != nil}, nil
 }
 
 var slash = []byte("/")
@@ -180,7 +180,7 @@ func (c *call) writeHead(options string) {
 	if x.HTTP10 {
 		version = '0'
 	}
-	h = before.append(h, c.s.o.TrustHeaders, c.peer, proto, hostName)
+	h = before.append(h, c.s.live.Load().TrustHeaders, c.peer, proto, hostName)
 	h = append(append(append(h, "Via: 1."...), version), " "+via+"\r\n"...)
 	if te {
 		h = append(h, "TE: trailers\r\n"...)
@@ -289,7 +289,7 @@ func (c *call) Serve() {
 	c.body = x.Body
 	c.look.Peer = c.peer
 	var urgency []byte
-	if c.s.o.TrustHeaders {
+	if c.s.live.Load().TrustHeaders {
 		for i := range c.fields {
 			if f := &c.fields[i]; len(f.name) == len("Priority") && httpfront.EqualFold(f.name, "Priority") {
 				urgency = httpfront.Urgency(f.value, urgency)
@@ -302,7 +302,7 @@ func (c *call) Serve() {
 
 // ask finds out whose the request is, how important it is, and whether it waits.
 func (t *turn) ask(r *rules.Request, urgency []byte) {
-	o := &t.s.o
+	o := t.s.live.Load()
 	t.asked = admission.Request{Client: o.Client.Of(r), Priority: o.Priorities.Of(r)}
 	if o.TrustHeaders {
 		if name := r.Header("Spillway-Client"); name != "" && len(name) <= longestClient {
@@ -387,7 +387,7 @@ func (c *call) flush() (ok bool) {
 		return ok
 	}
 	// The client is slow: what is left, and what comes, waits for it elsewhere.
-	most := c.s.o.BufferBytes
+	most := c.s.live.Load().BufferBytes
 	if !c.x.Reserve(int64(most)) {
 		most = 1
 	}

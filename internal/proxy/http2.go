@@ -131,7 +131,7 @@ func (s *Server) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 			s.front.Reserve(-c.reserved)
 			bufpool.Put(c.body)
 		}
-		_ = c.control.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
+		_ = c.control.SetWriteDeadline(time.Now().Add(s.live.Load().WriteTimeout))
 		if c.cut {
 			panic(http.ErrAbortHandler) // resets the stream
 		}
@@ -142,7 +142,7 @@ func (s *Server) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var urgency []byte
-	if s.o.TrustHeaders {
+	if s.live.Load().TrustHeaders {
 		urgency = httpfront.Urgency([]byte(strings.Join(r.Header["Priority"], ",")), nil)
 	}
 	c.ask(&rules.Request{Peer: peer, Path: func() string { return r.URL.Path }, Header: r.Header.Get}, urgency)
@@ -187,7 +187,7 @@ func (c *stream) prepare() *httpfront.Problem {
 	if r.TLS != nil {
 		proto = "https"
 	}
-	h = before.append(h, s.o.TrustHeaders, c.peer, proto, []byte(r.Host))
+	h = before.append(h, s.live.Load().TrustHeaders, c.peer, proto, []byte(r.Host))
 	h = append(h, "Via: "+strconv.Itoa(r.ProtoMajor)+"."+strconv.Itoa(r.ProtoMinor)+" "+via+"\r\n"...)
 	if te {
 		h = append(h, "TE: trailers\r\n"...)
@@ -201,14 +201,14 @@ func (c *stream) prepare() *httpfront.Problem {
 
 // readAhead reads the beginning of the body.
 func (c *stream) readAhead() *httpfront.Problem {
-	most := c.s.o.BufferBytes
+	most := c.s.live.Load().BufferBytes
 	if c.bodiless || c.expects {
 		return nil
 	}
 	if c.length >= 0 {
 		most = min(most, c.length)
 	}
-	until := time.Now().Add(c.s.o.ReadTimeout)
+	until := time.Now().Add(c.s.live.Load().ReadTimeout)
 	for have := 0; have < most && !c.ended.Load(); {
 		if have == len(c.body) {
 			room := min(most, max(4<<10, 2*have))
@@ -230,7 +230,7 @@ func (c *stream) readAhead() *httpfront.Problem {
 		case errors.Is(err, io.EOF):
 			c.ended.Store(true)
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return &httpfront.Problem{Status: http.StatusRequestTimeout, Detail: "the request did not arrive in full within " + c.s.o.ReadTimeout.String()}
+			return &httpfront.Problem{Status: http.StatusRequestTimeout, Detail: "the request did not arrive in full within " + c.s.live.Load().ReadTimeout.String()}
 		case err != nil:
 			c.gone = true
 			return &httpfront.Problem{Status: codeLeft, Detail: "the client has gone"}
@@ -249,7 +249,7 @@ func (c *stream) readAhead() *httpfront.Problem {
 
 func (c *stream) readBody(p []byte) (int, error) {
 	begin := time.Now()
-	_ = c.control.SetReadDeadline(begin.Add(c.s.o.ReadTimeout))
+	_ = c.control.SetReadDeadline(begin.Add(c.s.live.Load().ReadTimeout))
 	n, err := c.r.Body.Read(p)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -359,7 +359,7 @@ const streamPiece = 4 << 10
 func (c *stream) send(p []byte) bool {
 	for len(p) > 0 {
 		piece := p[:min(len(p), streamPiece)]
-		_ = c.control.SetWriteDeadline(time.Now().Add(c.s.o.WriteTimeout))
+		_ = c.control.SetWriteDeadline(time.Now().Add(c.s.live.Load().WriteTimeout))
 		begin := time.Now()
 		n, err := c.w.Write(piece)
 		if err == nil && len(piece) == len(p) {
@@ -393,7 +393,7 @@ func (c *stream) write(p []byte) bool {
 func (c *stream) flush() bool {
 	if c.out == nil {
 		c.start()
-		c.out = openOutlet(c.s.o.BufferBytes, c.send, c.hurried.Store, c.heldUp)
+		c.out = openOutlet(c.s.live.Load().BufferBytes, c.send, c.hurried.Store, c.heldUp)
 		_ = c.control.Flush()
 		c.out.put(c.held)
 		return true

@@ -275,7 +275,7 @@ func (t *turn) attempt(fresh bool) error {
 	if err == nil && t.client.streams() {
 		t.startPump()
 	} else {
-		c.wait(s.o.Timeout)
+		c.wait(s.live.Load().Timeout)
 	}
 	var got error
 	for interim := 0; ; interim++ {
@@ -403,7 +403,7 @@ func (t *turn) runPump(p *pump, c *upConn) {
 			}
 			if _, p.bad = c.nc.Write(piece); p.bad != nil {
 				// It may have answered all the same.
-				c.wait(t.s.o.Timeout)
+				c.wait(t.s.live.Load().Timeout)
 				return
 			}
 		}
@@ -420,7 +420,7 @@ func (t *turn) runPump(p *pump, c *upConn) {
 		if t.chunked {
 			_, p.bad = c.nc.Write(t.endChunks(buffer[:0], false, true))
 		}
-		c.wait(t.s.o.Timeout)
+		c.wait(t.s.live.Load().Timeout)
 		return
 	}
 }
@@ -450,7 +450,7 @@ func (t *turn) relay() error {
 	c, s := t.conn, t.s
 	t.headAt, t.code = s.Now(), c.head.Status
 	switching := t.code == http.StatusSwitchingProtocols
-	if s.o.Hold.atHeaders(t.method, switching, c.events) {
+	if s.live.Load().Hold.atHeaders(t.method, switching, c.events) {
 		t.release(outcome(t.code))
 	}
 	if switching || c.events && t.method == http.MethodGet { // it has no end of its own
@@ -460,7 +460,7 @@ func (t *turn) relay() error {
 		return t.tunnel()
 	}
 	t.client.begin(&c.head)
-	patience := s.o.Timeout
+	patience := s.live.Load().Timeout
 	if c.events { // it may be silent
 		patience = 0
 	}
@@ -569,7 +569,7 @@ func (t *turn) why(err error) (status int, detail string, how admission.Outcome)
 		return http.StatusBadGateway, "the upstream cannot be reached", admission.Dropped
 	case ok && timeout.Timeout():
 		u.noAnswer(t.method, err, time.Now())
-		return http.StatusGatewayTimeout, "the upstream did not answer within " + t.s.o.Timeout.String(), admission.Dropped
+		return http.StatusGatewayTimeout, "the upstream did not answer within " + t.s.live.Load().Timeout.String(), admission.Dropped
 	}
 	u.noAnswer(t.method, err, time.Now())
 	return http.StatusBadGateway, "the upstream closed the connection, or its answer is not valid HTTP", admission.Dropped

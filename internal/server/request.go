@@ -46,7 +46,7 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 
 // parse fills c.request from what the head says, in h and c.fields.
 func (c *call) parse(h *httpfront.Request) (want httpfront.Wanted, bad *httpfront.Problem) {
-	o, f, q := &c.server.opts, &c.fields, &c.request
+	o, f, q := c.server.limited.Load(), &c.fields, &c.request
 	want = httpfront.Wanted{Most: o.MaxValueBytes, Keep: h.Method == fasthttp.MethodPut, Name: "value"}
 	if _, mayCall := c.server.cors.lines(f.origin); mayCall && f.preflight && h.Method == fasthttp.MethodOptions {
 		q.preflight = true // which browsers send without the token

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -85,7 +86,8 @@ func (o *Options) check() error {
 type Server struct {
 	*httpfront.Front
 	opts    Options
-	guarded bool // browsers have to come under a name of our own
+	limited atomic.Pointer[Options] // opts with the present limits
+	guarded bool                    // browsers have to come under a name of our own
 	cors    cors
 }
 
@@ -112,6 +114,7 @@ const headSlack = 8 << 10
 // start serves what comes from the listener.
 func start(o Options, listener net.Listener) (s *Server, err error) {
 	s = &Server{opts: o, cors: newCORS(o.CORSOrigins)}
+	s.limited.Store(&o)
 	if a, ok := listener.Addr().(*net.TCPAddr); ok {
 		// What is reached from elsewhere has names that are not known here.
 		s.guarded = a.IP.IsLoopback() && o.Token.Allows(nil)
@@ -122,6 +125,15 @@ func start(o Options, listener net.Listener) (s *Server, err error) {
 	front.HeadLimits = [2]string{"two keys of the largest size, every byte escaped, and some more", "8192 bytes in all"}
 	s.Front, err = httpfront.Open(front, listener)
 	return s, err
+}
+
+// SetLimits changes the limits of connections and bytes, each as Options wants it, from the next
+// request on: see httpfront.Front.SetLimits.
+func (s *Server) SetLimits(l httpfront.Limits, maxValueBytes, maxBatchBytes int) {
+	o := s.opts
+	o.MaxValueBytes, o.MaxBatchBytes, o.MaxBodyBytes = maxValueBytes, maxBatchBytes, l.MaxBodyBytes
+	s.limited.Store(&o)
+	s.Front.SetLimits(l)
 }
 
 // Refused tells the events of a connection that was refused. Its request was not parsed.
