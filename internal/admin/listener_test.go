@@ -66,7 +66,8 @@ func TestListener_StalledReader(t *testing.T) {
 	t.Parallel()
 	bound, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := &socket.Listener{Listener: bound, Most: 1, Stall: 100 * time.Millisecond}
+	l := &socket.Listener{Listener: bound, Stall: 100 * time.Millisecond}
+	l.Most.Store(1)
 	defer l.Close()
 	dial(t, bound.Addr())
 	c, err := l.Accept()

@@ -22,6 +22,7 @@ import (
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/socket"
+	"github.com/spillway-go/spillway/internal/tuning"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -42,8 +43,9 @@ type Options struct {
 	// Logger is told of failures. Nil means slog.Default.
 	Logger *slog.Logger
 
-	// Dispatcher is whose strategy, objective and mode are shown and changed.
+	// Dispatcher is whose strategy, objective and mode are shown, and Tuner changes them.
 	Dispatcher Dispatcher
+	Tuner      *tuning.Tuner
 	// Metrics serves /metrics.
 	Metrics http.Handler
 	// Live returns the state that the console shows, and reports false while
@@ -71,8 +73,6 @@ type Options struct {
 type Dispatcher interface {
 	Status() dispatch.Status
 	Pools() []dispatch.Gauge
-	Switch(strategy string) error
-	SetObserve(observe bool) error
 	Objective() *strategies.Objective
 }
 
@@ -82,7 +82,7 @@ var _ Dispatcher = (*dispatch.Dispatcher)(nil)
 type Server struct {
 	http     *http.Server
 	consoles *feed
-	listener net.Listener
+	listener *socket.Listener
 	log      *slog.Logger
 	serving  sync.WaitGroup
 }
@@ -105,7 +105,8 @@ func Open(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin plane: %w", err)
 	}
-	limited := &socket.Listener{Listener: bound, Most: int64(o.MaxConnections), Stall: writeTimeout}
+	limited := &socket.Listener{Listener: bound, Stall: writeTimeout}
+	limited.Most.Store(int64(o.MaxConnections))
 	past, consoles := newHistory(&o, time.Now()), newFeed()
 	s := &Server{
 		http: &http.Server{
@@ -117,7 +118,7 @@ func Open(o Options) (*Server, error) {
 			ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 		},
 		consoles: consoles,
-		listener: bound,
+		listener: limited,
 		log:      o.Logger,
 	}
 	var from net.Listener = limited
@@ -154,6 +155,9 @@ func watch(past *history, consoles *feed) {
 
 // Addr returns the address that is really bound.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// SetMaxConnections changes Options.MaxConnections. Those that are open stay so.
+func (s *Server) SetMaxConnections(n int) { s.listener.Most.Store(int64(n)) }
 
 // Close stops listening, gives the requests that are being served a moment to
 // end, and closes all connections.

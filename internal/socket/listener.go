@@ -20,9 +20,9 @@ const (
 // of what they are sent.
 type Listener struct {
 	net.Listener
-	// Most is the number of connections that may be open, and Stall the time after which a
-	// client that takes nothing is cut off.
-	Most  int64
+	// Most is the number of connections that may be open. It may change at any time.
+	Most atomic.Int64
+	// Stall is the time after which a client that takes nothing is cut off.
 	Stall time.Duration
 	// Refusal is sent to connections beyond Most. It is nil under TLS, where nothing can be
 	// sent before a handshake.
@@ -51,7 +51,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) <= l.Most {
+		if l.open.Add(1) <= l.Most.Load() {
 			return &counted{Conn: NewConn(nc, l.Stall), release: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
 		}
 		l.open.Add(-1)
