@@ -216,6 +216,11 @@ func (m *Metrics) Routed(route, method string, code int, shed bool, d time.Durat
 	}
 }
 
+// Outcome returns that of an answered request: ok, shed or error.
+func (m *Metrics) Outcome(method string, code int, shed bool) string {
+	return outcomes[m.outcome(method, code, shed)]
+}
+
 // inTime reports whether an answer after d is within the objective in force.
 func (m *Metrics) inTime(d time.Duration) bool {
 	objective := m.objective.Load().InForce()

@@ -297,7 +297,7 @@ func filterTrailers(dst, lines []byte) (_ []byte, ok bool) {
 		if name, value, lines, ok = cutField(lines); !ok || name == nil {
 			return dst, ok
 		}
-		if kindOf(name) == plain {
+		if k := kindOf(name); k == plain || k == traceParent || k == traceState {
 			dst = appendField(dst, name, value)
 		}
 	}
@@ -365,6 +365,8 @@ const (
 	contentType
 	expected
 	host
+	traceParent
+	traceState
 )
 
 var kinds = map[string]kind{
@@ -373,6 +375,7 @@ var kinds = map[string]kind{
 	"content-length": framedLength, "transfer-encoding": framedEncoding, "spillway-shed": shedField,
 	"forwarded": forwarded, "x-forwarded-for": forwarded, "x-forwarded-host": forwarded, "x-forwarded-proto": forwarded,
 	"date": dated, "content-type": contentType, "expect": expected, "host": host, "trailer": plain,
+	"traceparent": traceParent, "tracestate": traceState,
 }
 
 // kindOf returns the kind of a field. Nearly all have a length or a letter that no other has.

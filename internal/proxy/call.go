@@ -13,6 +13,8 @@ import (
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/internal/refusal"
+	"github.com/spillway-go/spillway/internal/served"
+	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -45,8 +47,11 @@ func (s *Server) NewCall(x *httpfront.Exchange) httpfront.Call {
 
 // Refused is httpfront.Handler's.
 func (s *Server) Refused(arrival int64) {
-	took := time.Duration(s.Now() - arrival)
-	s.o.Events.Answered(*s.strategy.Load(), "other", http.StatusServiceUnavailable, false, took, took)
+	took, strategy := time.Duration(s.Now()-arrival), *s.strategy.Load()
+	s.o.Events.Answered(strategy, "other", http.StatusServiceUnavailable, false, took, took)
+	if s.o.Events.Served != nil {
+		s.o.Events.Served(&served.Request{Request: slowest.Request{Strategy: strategy, Method: "other", Code: http.StatusServiceUnavailable, Took: took, Waited: took}})
+	}
 }
 
 // Begin is httpfront.Call's.
@@ -149,6 +154,8 @@ func (c *call) writeHead(options string) {
 	}
 	h = appendField(h, []byte("Host"), hostName)
 	te := false
+	var traceparent, tracestate []byte
+	traced := c.s.o.Tracer != nil
 	only := strings.ReplaceAll(options, " ", "")
 	var before forwardedBy
 	for i := range c.fields {
@@ -161,6 +168,14 @@ func (c *call) writeHead(options string) {
 			continue
 		case forwarded:
 			if !before.note(f.name, f.value) {
+				continue
+			}
+		case traceParent:
+			if traceparent = f.value; traced {
+				continue
+			}
+		case traceState:
+			if tracestate = f.value; traced {
 				continue
 			}
 		default:
@@ -180,6 +195,7 @@ func (c *call) writeHead(options string) {
 	if x.HTTP10 {
 		version = '0'
 	}
+	h = c.trace(h, traceparent, tracestate, x.Arrival)
 	h = before.append(h, c.s.live.Load().TrustHeaders, c.peer, proto, hostName)
 	h = append(append(append(h, "Via: 1."...), version), " "+via+"\r\n"...)
 	if te {
@@ -285,7 +301,7 @@ func (c *call) header(name string) string {
 // Serve is httpfront.Call's.
 func (c *call) Serve() {
 	x := c.x
-	c.arrived, c.strategy = x.Arrival, *c.s.strategy.Load()
+	c.arrived, c.strategy, c.target = x.Arrival, *c.s.strategy.Load(), x.Target
 	c.body = x.Body
 	c.look.Peer = c.peer
 	var urgency []byte
@@ -331,7 +347,7 @@ const (
 // Answered is httpfront.Call's.
 func (c *call) Answered(status int, cut bool, now int64) {
 	if !c.running { // it is refused by its head
-		c.arrived, c.strategy, c.code = c.x.Arrival, *c.s.strategy.Load(), status
+		c.arrived, c.strategy, c.code, c.target = c.x.Arrival, *c.s.strategy.Load(), status, c.x.Target
 		if c.method == "" {
 			c.method = methodOf(c.x.RawMethod)
 		}

@@ -124,7 +124,7 @@ func (s *Server) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		peer = r.RemoteAddr
 	}
-	c.turn = turn{s: s, client: c, peer: peer, method: methodOf([]byte(r.Method)), isHead: r.Method == http.MethodHead, arrived: s.Now(), strategy: *s.strategy.Load()}
+	c.turn = turn{s: s, client: c, peer: peer, method: methodOf([]byte(r.Method)), isHead: r.Method == http.MethodHead, arrived: s.Now(), strategy: *s.strategy.Load(), target: []byte(r.RequestURI)}
 	defer func() {
 		c.answered(c.broken, s.Now())
 		if c.reserved > 0 {
@@ -163,6 +163,8 @@ func (c *stream) prepare() *httpfront.Problem {
 	h = appendField(h, []byte("Host"), []byte(r.Host))
 	var before forwardedBy
 	te := false
+	var traceparent, tracestate []byte
+	traced := s.o.Tracer != nil
 	for name, values := range r.Header {
 		for _, value := range values {
 			switch k := kindOf([]byte(name)); k {
@@ -171,6 +173,15 @@ func (c *stream) prepare() *httpfront.Problem {
 				te = strings.Contains(strings.ToLower(value), "trailers")
 			case forwarded:
 				before.note([]byte(name), []byte(value))
+			case traceParent, traceState:
+				if k == traceParent {
+					traceparent = []byte(value)
+				} else {
+					tracestate = []byte(value)
+				}
+				if !traced {
+					h = appendField(h, []byte(name), []byte(value))
+				}
 			default:
 				if name == "Cookie" { // HTTP/2 has it in pieces
 					value = strings.Join(values, "; ")
@@ -187,6 +198,7 @@ func (c *stream) prepare() *httpfront.Problem {
 	if r.TLS != nil {
 		proto = "https"
 	}
+	h = c.trace(h, traceparent, tracestate, c.arrived)
 	h = before.append(h, s.live.Load().TrustHeaders, c.peer, proto, []byte(r.Host))
 	h = append(h, "Via: "+strconv.Itoa(r.ProtoMajor)+"."+strconv.Itoa(r.ProtoMinor)+" "+via+"\r\n"...)
 	if te {

@@ -46,6 +46,7 @@ import (
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
@@ -100,6 +101,9 @@ type Options struct {
 
 	Logger *slog.Logger
 	Events Events
+	// Tracer begins the spans of requests, whose traces go on at the upstream. Nil means that
+	// there are none; then the headers of traces pass as they are.
+	Tracer served.Tracer
 	// Slowest remembers requests, on a clock that begins at Epoch.
 	Slowest *slowest.Recorder
 	Epoch   time.Time
@@ -120,6 +124,8 @@ type Events struct {
 	Left func(after time.Duration)
 	// Routed is told of the same answer, if there are routes. It may be nil.
 	Routed func(route, method string, code int, shed bool, took time.Duration)
+	// Served is told of the same request. It may be nil.
+	Served func(*served.Request)
 	// Switched is told of a switch of the strategy.
 	Switched func(from, to string)
 }

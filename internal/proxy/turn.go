@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-go/spillway/internal/bufpool"
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/refusal"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -76,8 +77,12 @@ type turn struct {
 	route    string
 	exempt   bool
 	asked    admission.Request
-	name     []byte        // of its client, for the events
-	timeout  time.Duration // until its deadline, 0 for none
+	name     []byte // of its client, for the events
+	target   []byte
+
+	span        served.Span // nil if there is none
+	traceparent []byte
+	timeout     time.Duration // until its deadline, 0 for none
 
 	// What becomes of it. Times are on the server's clock.
 	permit   admission.Permit
@@ -626,7 +631,8 @@ func (t *turn) count(now int64) {
 	if e.Routed != nil && t.route != "" {
 		e.Routed(t.route, t.method, t.code, shed, took)
 	}
-	if !s.o.Slowest.Wants(took, now) {
+	slow := s.o.Slowest.Wants(took, now)
+	if !slow && t.span == nil && e.Served == nil {
 		return
 	}
 	q := slowest.Request{
@@ -638,7 +644,43 @@ func (t *turn) count(now int64) {
 	if t.begun > 0 {
 		q.Waited, q.Ran = time.Duration(t.begun-t.arrived), time.Duration(now-t.begun)
 	}
-	s.o.Slowest.Add(q)
+	if slow {
+		s.o.Slowest.Add(q)
+	}
+	t.tell(&q)
+}
+
+// tell tells the access log and the trace of the request, if there are any.
+func (t *turn) tell(q *slowest.Request) {
+	e := &t.s.o.Events
+	if t.span == nil && e.Served == nil {
+		return
+	}
+	told := served.Request{Request: *q, Path: served.PathOf(t.target), Client: t.asked.Client, Priority: uint8(t.asked.Priority.Class()), TraceID: served.TraceID(t.traceparent)}
+	if t.asked.Client == "" {
+		told.Client = t.peer // it was refused before anybody asked
+	}
+	if t.begun > 0 {
+		told.Operation = "upstream"
+	}
+	if t.span != nil {
+		t.span.End(&told)
+		t.span = nil
+	}
+	if e.Served != nil {
+		e.Served(&told)
+	}
+}
+
+// trace begins the span of the request, if there are any, and adds to the head, if there is one,
+// how its trace goes on at the upstream.
+func (t *turn) trace(head, traceparent, tracestate []byte, arrived int64) []byte {
+	t.traceparent = traceparent
+	if tracer := t.s.o.Tracer; tracer != nil && t.span == nil {
+		t.span = tracer.Start(traceparent, tracestate, arrived)
+		return t.span.Lines(head)
+	}
+	return head
 }
 
 // Hold says how long a request holds its place.

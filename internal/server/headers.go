@@ -23,6 +23,7 @@ type fields struct {
 	ifMatch, ifNoneMatch      []byte
 	contentType               []byte
 	ttl                       []byte
+	traceparent, tracestate   []byte // the last
 
 	preflight bool // Access-Control-Request-Method was sent
 	browser   bool // one of secure.BrowserMarks was sent
@@ -58,6 +59,14 @@ func (f *fields) set(name, value []byte) *httpfront.Problem {
 	case len("Authorization"): // or If-None-Match
 		if field = httpfront.Match(name, "Authorization", &f.authorization); field == nil {
 			field = httpfront.Match(name, "If-None-Match", &f.ifNoneMatch)
+		}
+	case len("traceparent"):
+		if httpfront.EqualFold(name, "traceparent") {
+			f.traceparent = value
+		}
+	case len("tracestate"):
+		if httpfront.EqualFold(name, "tracestate") {
+			f.tracestate = value
 		}
 	case len("Sec-Fetch-Site"):
 		f.browser = f.browser || httpfront.EqualFold(name, "Sec-Fetch-Site")

@@ -38,6 +38,9 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 	if bad == nil && c.server.opts.TrustRequestStart && c.fields.requestStart != nil {
 		c.x.Arrival = movedBack(arrival, c.fields.requestStart, time.Now())
 	}
+	if tracer := c.server.opts.Tracer; tracer != nil {
+		c.span = tracer.Start(c.fields.traceparent, c.fields.tracestate, c.x.Arrival)
+	}
 	if cap(c.fields.moreAccept) > httpfront.KeptLines {
 		c.fields.moreAccept = nil
 	}

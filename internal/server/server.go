@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
@@ -53,6 +54,8 @@ type Options struct {
 	TrustRequestStart bool
 	// Events are told what happens.
 	Events Events
+	// Tracer begins the spans of requests. Nil means that there are none.
+	Tracer served.Tracer
 	// Slowest remembers the requests that took longest.
 	Slowest *slowest.Recorder
 }
@@ -70,6 +73,8 @@ type Events struct {
 	// Left: the client of the request that was answered had left before, d after it had
 	// arrived. Nil means that nobody asks.
 	Left func(d time.Duration)
+	// Served is told of the same request. Nil means that nobody asks.
+	Served func(*served.Request)
 }
 
 func (o *Options) check() error {
@@ -138,6 +143,11 @@ func (s *Server) SetLimits(l httpfront.Limits, maxValueBytes, maxBatchBytes int)
 
 // Refused tells the events of a connection that was refused. Its request was not parsed.
 func (s *Server) Refused(arrival int64) {
-	s.opts.Events.Answered(s.opts.Dispatcher.Status().Strategy, "other", fasthttp.StatusServiceUnavailable, false,
-		time.Duration(s.opts.Dispatcher.Now()-arrival))
+	strategy, took := s.opts.Dispatcher.Status().Strategy, time.Duration(s.opts.Dispatcher.Now()-arrival)
+	s.opts.Events.Answered(strategy, "other", fasthttp.StatusServiceUnavailable, false, took)
+	if s.opts.Events.Served != nil {
+		s.opts.Events.Served(&served.Request{Request: slowest.Request{
+			Strategy: strategy, Method: "other", Code: fasthttp.StatusServiceUnavailable, Took: took, Received: took,
+		}})
+	}
 }
