@@ -31,8 +31,8 @@ func exported(t *testing.T) map[string][]string {
 		Connections:  func() int { return 0 },
 		Writable:     func() error { return errors.New("no") },
 		Dropped:      func() uint64 { return 5 },
-		ReloadFailed: func() bool { return false },
-		Store:        func() metrics.StoreStats { return metrics.StoreStats{Levels: make([]metrics.StoreLevel, 1)} },
+		ReloadFailed: func() bool { return false }, AccessDropped: func() uint64 { return 1 }, SpansDropped: func() uint64 { return 1 },
+		Store: func() metrics.StoreStats { return metrics.StoreStats{Levels: make([]metrics.StoreLevel, 1)} },
 	})
 	queue := m.Queue(strategies.Spec{Name: "x"})
 	queue.Submitted()

@@ -70,10 +70,11 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		log := logging.Open(stderr, func(missing uint64) error { return reportMissing(&inv.Config, stderr, missing) })
 		defer log.Close(lastLines)
 		stderr = log
+		settings := &settings{read: read, stdout: stdout}
 		if inv.Command == config.Proxy {
-			err = serveProxy(ctx, inv, read, memory, log)
+			err = serveProxy(ctx, inv, settings, memory, log)
 		} else {
-			err = serve(ctx, inv, read, memory, log)
+			err = serve(ctx, inv, settings, memory, log)
 		}
 	}
 	switch {

@@ -22,8 +22,8 @@ import (
 )
 
 // serveProxy runs the proxy as serve does the service.
-func serveProxy(ctx context.Context, inv config.Invocation, read func() (config.Invocation, error), memory int64, stderr *logging.Writer) error {
-	p, err := prepare(ctx, &inv, read, memory, 0, stderr)
+func serveProxy(ctx context.Context, inv config.Invocation, settings *settings, memory int64, stderr *logging.Writer) error {
+	p, err := prepare(ctx, &inv, settings, memory, 0, stderr)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func serveProxy(ctx context.Context, inv config.Invocation, read func() (config.
 		debug.SetGCPercent(collectAt)
 	}
 	done := make(chan error, 1)
-	go func() { done <- proxyLifetime(p.ctx, &p.settings, stderr.Dropped) }()
+	go func() { done <- proxyLifetime(p.ctx, p.settings, stderr.Dropped) }()
 	return p.untilStopped(done, func() error { return errSecondSignal })
 }
 
@@ -46,6 +46,7 @@ type proxying struct {
 	*settings
 	tuner    *tuning.Tuner
 	metrics  *metrics.Metrics
+	records  *records
 	notReady atomic.Pointer[error] // why it is not ready, if it is not for its upstream
 	admin    *admin.Server
 	data     *proxy.Server
@@ -54,6 +55,7 @@ type proxying struct {
 // proxyLifetime starts the proxy, waits for the end of ctx and stops the proxy.
 func proxyLifetime(ctx context.Context, settings *settings, dropped func() uint64) error {
 	p := &proxying{settings: settings}
+	defer func() { p.records.close() }()
 	if err := p.start(dropped); err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	}
 	built := version.Get()
 	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Proxy: true, Routes: f.Routes.Names()})
-	p.metrics = m
+	p.metrics, p.records = m, p.openRecords(m)
 	slow := new(slowest.Recorder)
 	o := changeable(inv)
 	o.Listen, o.TLS, o.Upstream, o.AcceptLoops, o.Logger = c.Listen, tlsConfig, upstream, c.AcceptLoops, p.log
@@ -85,7 +87,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		o.Mode = admission.Observe
 	}
 	o.Events = proxy.Events{
-		Queue: m.Queue, Answered: m.Forwarded, Asked: m.Asked, Left: m.Left, Routed: m.Routed,
+		Queue: m.Queue, Answered: m.Forwarded, Asked: m.Asked, Left: m.Left, Routed: m.Routed, Served: p.records.served(),
 		Switched: func(from, to string) {
 			m.Switched(from, to)
 			p.log.Info("strategy switched", "from", from, "to", to)
@@ -110,7 +112,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		p.data.Close()
 		return cannotListen(err, "admin", "SPILLWAY_ADMIN_LISTEN", c.AdminListen)
 	}
-	m.Watch(metrics.Sources{Gauge: p.data.Gauge, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped, ReloadFailed: p.failed.Load})
+	m.Watch(metrics.Sources{Gauge: p.data.Gauge, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped, ReloadFailed: p.failed.Load, AccessDropped: p.records.accessDropped()})
 	p.notReady.Store(nil)
 	addresses := p.addresses()
 	sayListening(p.log, addresses)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -20,6 +21,7 @@ type settings struct {
 	read func() (config.Invocation, error)
 	// hangup tells of SIGHUP; nil if there is no file.
 	hangup <-chan os.Signal
+	stdout io.Writer // of the access log
 	level  *slog.LevelVar
 	log    *slog.Logger
 	failed atomic.Bool // the last reload

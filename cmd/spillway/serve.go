@@ -59,20 +59,20 @@ const mostLearned = 4096
 
 // serve runs the service until ctx ends or a signal comes, and stops it
 // gracefully. A second signal ends the waiting, but loses nothing.
-func serve(ctx context.Context, inv config.Invocation, read func() (config.Invocation, error), memory int64, stderr *logging.Writer) error {
-	p, err := prepare(ctx, &inv, read, memory, inv.Config.CacheBytes, stderr)
+func serve(ctx context.Context, inv config.Invocation, settings *settings, memory int64, stderr *logging.Writer) error {
+	p, err := prepare(ctx, &inv, settings, memory, inv.Config.CacheBytes, stderr)
 	if err != nil {
 		return err
 	}
 	defer p.close()
 	started, done := make(chan *service, 1), make(chan error, 1)
-	go func() { done <- lifetime(p.ctx, &p.settings, p.tables, stderr.Dropped, started) }()
+	go func() { done <- lifetime(p.ctx, p.settings, p.tables, stderr.Dropped, started) }()
 	return p.untilStopped(done, func() error { return abandon(started, done) })
 }
 
 // process is what serving needs of the process.
 type process struct {
-	settings
+	*settings
 	ctx     context.Context // ends when it is to stop
 	end     context.CancelFunc
 	signals chan os.Signal
@@ -81,9 +81,8 @@ type process struct {
 }
 
 // prepare sets up the process, for a cache of so many bytes.
-func prepare(ctx context.Context, inv *config.Invocation, read func() (config.Invocation, error), memory, cache int64, stderr *logging.Writer) (*process, error) {
-	p := &process{signals: make(chan os.Signal, 2)}
-	p.read = read
+func prepare(ctx context.Context, inv *config.Invocation, settings *settings, memory, cache int64, stderr *logging.Writer) (*process, error) {
+	p := &process{settings: settings, signals: make(chan os.Signal, 2)}
 	p.log, p.level = newLogger(&inv.Config, stderr)
 	for _, warning := range inv.Warnings {
 		p.log.Warn(warning)
@@ -185,6 +184,7 @@ func lifetime(ctx context.Context, settings *settings, tables int, dropped func(
 	started <- s
 	go settings.follow(ctx, s.change)
 	<-ctx.Done()
+	defer s.records.close()
 	return s.stop()
 }
 
@@ -199,6 +199,7 @@ type service struct {
 
 	// In the order in which they are opened.
 	metrics    *metrics.Metrics
+	records    *records
 	backups    *backup.Backups
 	store      openedStore
 	executor   *executor.Executor
@@ -232,6 +233,8 @@ func start(settings *settings, tables int, dropped func() uint64) (_ *service, e
 
 	slow := new(slowest.Recorder)
 	epoch := time.Now()
+	s.records = s.openRecords(s.metrics)
+	opened = append(opened, s.records.close)
 
 	s.backups = backup.New(c.DataDir)
 	if s.store, err = openStore(c, tables, log, s.metrics, s.backups.FS(), s.unblocked); err != nil {
@@ -338,7 +341,7 @@ func start(settings *settings, tables int, dropped func() uint64) (_ *service, e
 		Token:         secure.NewToken(c.DataToken),
 		AllowedHosts:  c.AllowedHosts,
 		CORSOrigins:   c.CORSOrigins, TrustRequestStart: c.TrustRequestStart == "true",
-		Events:  server.Events{Answered: s.metrics.Answered, Asked: s.metrics.Asked, Left: s.metrics.Left},
+		Events:  server.Events{Answered: s.metrics.Answered, Asked: s.metrics.Asked, Left: s.metrics.Left, Served: s.records.served()},
 		Slowest: slow,
 	})
 	if err != nil {
@@ -351,7 +354,7 @@ func start(settings *settings, tables int, dropped func() uint64) (_ *service, e
 		Writable:     s.store.Writable,
 		Store:        s.store.stats,
 		Dropped:      dropped,
-		ReloadFailed: settings.failed.Load,
+		ReloadFailed: settings.failed.Load, AccessDropped: s.records.accessDropped(),
 	})
 	addresses := map[string]string{"admin": s.admin.Addr().String(), "data": s.data.Addr().String()}
 	s.addresses.Store(&addresses)

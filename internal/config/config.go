@@ -83,6 +83,7 @@ type Config struct {
 	StoreDelay    delay.Distribution `name:"store-delay" default:"0" help:"How long each operation sleeps first, such as 4ms or exp:4ms."`
 	StoreParallel int                `name:"store-parallel" default:"0" min:"0" max:"65536" help:"With a delay: how many operations the store does at once, while others wait in it; 0 for no bound."`
 
+	AccessLog string `name:"access-log" default:"off" enum:"off,all,shed" help:"A line of JSON on stdout for each request: ${enum}; shed is what was not good."`
 	LogLevel  string `name:"log-level" live:"" default:"info" enum:"debug,info,warn,error" help:"Lowest level that is logged: ${enum}."`
 	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}."`
 }

@@ -27,7 +27,7 @@ var groups = []struct {
 	{"Limits", []string{"max-*", "admin-max-connections", "*-timeout"}},
 	{"Stopping", []string{"drain-delay", "drain-timeout"}},
 	{"Cassandra", []string{"cassandra-*"}},
-	{"Log", []string{"log-*"}},
+	{"Log", []string{"log-*", "access-log"}},
 	{"Configuration", []string{"config"}},
 	{"For the lab", []string{"store-*"}},
 }
@@ -48,7 +48,7 @@ var proxySettings = []string{
 	"config", "strategy", "mode", "workers", "queue-capacity", "slo",
 	"listen", "admin-listen", "admin-token", "admin-token-file", "tls-cert", "tls-key",
 	"accept-loops", "max-body-bytes", "max-connections", "admin-max-connections", "read-timeout", "write-timeout", "idle-timeout",
-	"drain-delay", "drain-timeout", "log-level", "log-format",
+	"drain-delay", "drain-timeout", "access-log", "log-level", "log-format",
 }
 
 // reads reports whether a command has a use for a setting of Config.

@@ -65,6 +65,7 @@ func defaults() Config {
 		DrainTimeout:        10 * time.Second,
 		LogLevel:            "info",
 		LogFormat:           "text",
+		AccessLog:           "off",
 		TrustRequestStart:   "false",
 	}
 }
@@ -120,6 +121,7 @@ var settings = []struct {
 	{"SPILLWAY_CONFIG", "--config", "file.yaml", func(c *Config) { c.ConfigFile, c.MaxKeyBytes = "file.yaml", 77 }},
 	{"SPILLWAY_STORE_DELAY", "--store-delay", "4ms", func(c *Config) { c.StoreDelay, _ = delay.ParseDistribution("4ms") }},
 	{"SPILLWAY_STORE_PARALLEL", "--store-parallel", "0", func(c *Config) { c.StoreParallel = 0 }},
+	{"SPILLWAY_ACCESS_LOG", "--access-log", "shed", func(c *Config) { c.AccessLog = "shed" }},
 	{"SPILLWAY_LOG_LEVEL", "--log-level", "debug", func(c *Config) { c.LogLevel = "debug" }},
 	{"SPILLWAY_LOG_FORMAT", "--log-format", "json", func(c *Config) { c.LogFormat = "json" }},
 	{"SPILLWAY_CASSANDRA_HOSTS", "--cassandra-hosts", "a,10.0.0.1:9042,[::1]:1,::1,[::2]", func(c *Config) { c.CassandraHosts = "a,10.0.0.1:9042,[::1]:1,::1,::2" }},
