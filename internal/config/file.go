@@ -124,6 +124,9 @@ type sources struct {
 	from map[string]string // by setting
 }
 
+// fileless are the commands that do not read the configuration file, or another.
+var fileless = []string{"config check", "man", "completion"}
+
 // Resolve is kong's, for flags that are not given.
 func (s *sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !isSetting(flag.Value) {
@@ -151,7 +154,7 @@ func (s *sources) Validate(*kong.Application) error { return nil }
 
 // open reads the file.
 func (s *sources) open(ctx *kong.Context) error {
-	if c := ctx.Selected(); c != nil && c.Path() == "config check" { // which reads another
+	if c := ctx.Selected(); c != nil && slices.Contains(fileless, c.Path()) {
 		return nil
 	}
 	s.name = s.env[variable(configFile)]

@@ -40,7 +40,7 @@ var groupsOf = map[string][]string{
 	"check":       {"Store"},
 	"copy":        {"Queue", "Cassandra", "Log"},
 
-	"config": {}, "config check": {},
+	"config": {}, "config check": {}, "completion": {}, "man": {},
 }
 
 // proxySettings are those settings of Config, and files of tokens, that the proxy reads.

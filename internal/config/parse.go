@@ -131,6 +131,11 @@ type grammar struct {
 			File string `arg:"" help:"The file."`
 		} `cmd:"" help:"Say whether FILE is right, together with the environment. One with upstream, or a setting of the proxy, is for the proxy. Nothing is started."`
 	} `cmd:"" name:"config" help:"Check a configuration file: spillway config check FILE."`
+	Completion struct {
+		Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+	} `cmd:"" help:"Print what a shell reads to complete commands and flags: source <(spillway completion bash)."`
+	Man struct{} `cmd:"" help:"Print the manual page: spillway man | man -l -."`
+
 	Proxy Forward  `cmd:"" help:"Put the queue in front of any HTTP service: forward requests, each in its turn. It has the same console and metrics."`
 	Copy  Transfer `cmd:"" help:"Copy all keys from an embedded store to a Cassandra cluster, and verify the copy. A key that was written later in the cluster keeps its value."`
 }
@@ -195,8 +200,13 @@ func parse(in Input, src *sources) (Invocation, error) {
 		return Invocation{}, err
 	}
 	command, _, _ := strings.Cut(ctx.Command(), " ") // its arguments follow
-	if command == "config" {
+	switch command {
+	case "config":
 		return checkFile(in, g.ConfigCommand.Check.File)
+	case "completion":
+		return Invocation{Command: Print, Text: completion(ctx.Model, g.Completion.Shell)}, nil
+	case "man":
+		return Invocation{Command: Print, Text: manual(ctx.Model, in.Version)}, nil
 	}
 	copies := command == "copy"
 	if copies {

@@ -525,7 +525,7 @@ func TestParse_Mistakes(t *testing.T) {
 	for args, want := range map[string]string{
 		"serv":                `there is no command "serv", did you mean serve? (see spillway --help)`,
 		"bakcup dir":          `there is no command "bakcup", did you mean backup? (see spillway --help)`,
-		"frobnicate":          `there is no command "frobnicate", want one of serve, healthcheck, backup, restore, check, config, proxy, copy (see spillway --help)`,
+		"frobnicate":          `there is no command "frobnicate", want one of serve, healthcheck, backup, restore, check, config, completion, man, proxy, copy (see spillway --help)`,
 		"backup":              "backup wants DIR: spillway backup DIR (see spillway backup --help)",
 		"copy":                "missing flags: --from=pebble:DIR, --to=cassandra:HOSTS (see spillway copy --help)",
 		"backup a b":          "unexpected argument b (see spillway backup --help)",
