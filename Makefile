@@ -102,6 +102,8 @@ deps: ## install what integration needs and is missing: packages of the distribu
 		mvn --batch-mode --quiet --file integration/testdata/cassandra.xml dependency:copy-dependencies \
 			-DincludeScope=runtime '-DoutputDirectory=$(CASSANDRA).part'; \
 		mv '$(CASSANDRA).part' '$(CASSANDRA)'; }
+	@echo 'building Helm and nfpm, by deploy/tools'
+	@for tool in helm nfpm; do go -C deploy/tools tool -n $$tool >/dev/null; done
 	@echo "integration has all that it needs"
 
 # Most of these tests wait more than they compute, those with Cassandra for each
