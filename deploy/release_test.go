@@ -148,6 +148,8 @@ func TestRelease_Notes(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "./notes.sh", "v99.0.0").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "CHANGELOG.md has no section v99.0.0")
-	// Whoever takes the module for gRPC gets the library of the same version with it.
-	require.Contains(t, read(t, "../admission/admissiongrpc/go.mod"), "\tgithub.com/spillway-go/spillway "+newest[1]+"\n")
+	// Whoever takes a module in a folder gets the library of the same version with it.
+	for _, module := range []string{"admissiongrpc", "admissionotel"} {
+		require.Contains(t, read(t, "../admission/"+module+"/go.mod"), "\tgithub.com/spillway-go/spillway "+newest[1]+"\n")
+	}
 }

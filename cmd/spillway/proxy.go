@@ -78,7 +78,17 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	}
 	built := version.Get()
 	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Proxy: true, Routes: f.Routes.Names()})
-	p.metrics, p.records = m, p.openRecords(m)
+	p.metrics = m
+	epoch := time.Now()
+	var running atomic.Pointer[proxy.Server] // requests come before Open has returned
+	if p.records, err = p.openRecords(m, "spillway-proxy", epoch, func() int {
+		if s := running.Load(); s != nil {
+			return s.Gauge().Depth
+		}
+		return 0
+	}); err != nil {
+		return err
+	}
 	slow := new(slowest.Recorder)
 	o := changeable(inv)
 	o.Listen, o.TLS, o.Upstream, o.AcceptLoops, o.Logger = c.Listen, tlsConfig, upstream, c.AcceptLoops, p.log
@@ -93,10 +103,11 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 			p.log.Info("strategy switched", "from", from, "to", to)
 		},
 	}
-	o.Slowest, o.Epoch = slow, time.Now()
+	o.Slowest, o.Epoch, o.Tracer = slow, epoch, p.records.tracer()
 	if p.data, err = proxy.Open(o); err != nil {
 		return cannotListen(err, "data", "SPILLWAY_LISTEN", c.Listen)
 	}
+	running.Store(p.data)
 	p.tuner = tuning.New(p.data, tuned(c), p.log)
 	p.admin, err = admin.Open(admin.Options{
 		Listen: c.AdminListen, TLS: tlsConfig, Token: secure.NewToken(c.AdminToken), MaxConnections: c.AdminMaxConnections,
@@ -112,7 +123,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		p.data.Close()
 		return cannotListen(err, "admin", "SPILLWAY_ADMIN_LISTEN", c.AdminListen)
 	}
-	m.Watch(metrics.Sources{Gauge: p.data.Gauge, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped, ReloadFailed: p.failed.Load, AccessDropped: p.records.accessDropped()})
+	m.Watch(p.records.watched(metrics.Sources{Gauge: p.data.Gauge, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped, ReloadFailed: p.failed.Load}))
 	p.notReady.Store(nil)
 	addresses := p.addresses()
 	sayListening(p.log, addresses)

@@ -1,22 +1,36 @@
 package main
 
 import (
+	"os"
+	"time"
+
 	"github.com/spillway-go/spillway/internal/accesslog"
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/served"
+	"github.com/spillway-go/spillway/internal/tracing"
+	"github.com/spillway-go/spillway/internal/version"
 )
 
-// records are what is kept of each request. A nil one keeps nothing.
+// records are what is kept of each request.
 type records struct {
-	access *accesslog.Log // nil for none
+	access *accesslog.Log   // nil for none
+	traces *tracing.Tracing // nil for none
 }
 
-func (s *settings) openRecords(m *metrics.Metrics) *records {
-	r := new(records)
+// openRecords opens what the settings and OpenTelemetry's variables ask for. Depth returns how
+// many requests wait.
+func (s *settings) openRecords(m *metrics.Metrics, service string, epoch time.Time, depth func() int) (*records, error) {
+	traces, err := tracing.Open(tracing.Options{
+		Env: os.Getenv, Service: service, Version: version.Get().Version, Epoch: epoch, Depth: depth, Log: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &records{traces: traces}
 	if mode := s.config().AccessLog; mode != "off" {
 		r.access = accesslog.Open(s.stdout, mode == "all", m.Outcome)
 	}
-	return r
+	return r, nil
 }
 
 // served returns who is told of each request, nil for nobody.
@@ -27,17 +41,34 @@ func (r *records) served() func(*served.Request) {
 	return r.access.Add
 }
 
-// accessDropped returns who counts the lines that were dropped, nil without an access log.
-func (r *records) accessDropped() func() uint64 {
-	if r.access == nil {
+// tracer returns who begins spans, nil for nobody.
+func (r *records) tracer() served.Tracer {
+	if r.traces == nil {
 		return nil
 	}
-	return r.access.Dropped
+	return r.traces
 }
 
-// close writes what is left, if who takes it does so soon.
+// watched adds what counts the records that were dropped.
+func (r *records) watched(from metrics.Sources) metrics.Sources {
+	if r.access != nil {
+		from.AccessDropped = r.access.Dropped
+	}
+	if r.traces != nil {
+		from.SpansDropped = r.traces.Dropped
+	}
+	return from
+}
+
+// close writes what is left, if who takes it does so soon. A nil one has nothing.
 func (r *records) close() {
-	if r != nil && r.access != nil {
+	if r == nil {
+		return
+	}
+	if r.access != nil {
 		r.access.Close(lastLines)
+	}
+	if r.traces != nil {
+		r.traces.Close(lastLines)
 	}
 }

@@ -233,7 +233,9 @@ func start(settings *settings, tables int, dropped func() uint64) (_ *service, e
 
 	slow := new(slowest.Recorder)
 	epoch := time.Now()
-	s.records = s.openRecords(s.metrics)
+	if s.records, err = s.openRecords(s.metrics, "spillway", epoch, func() int { return s.dispatcher.Gauge().Depth }); err != nil {
+		return nil, err
+	}
 	opened = append(opened, s.records.close)
 
 	s.backups = backup.New(c.DataDir)
@@ -342,20 +344,21 @@ func start(settings *settings, tables int, dropped func() uint64) (_ *service, e
 		AllowedHosts:  c.AllowedHosts,
 		CORSOrigins:   c.CORSOrigins, TrustRequestStart: c.TrustRequestStart == "true",
 		Events:  server.Events{Answered: s.metrics.Answered, Asked: s.metrics.Asked, Left: s.metrics.Left, Served: s.records.served()},
+		Tracer:  s.records.tracer(),
 		Slowest: slow,
 	})
 	if err != nil {
 		return nil, cannotListen(err, "data", "SPILLWAY_LISTEN", c.Listen)
 	}
-	s.metrics.Watch(metrics.Sources{
+	s.metrics.Watch(s.records.watched(metrics.Sources{
 		Gauge:        s.dispatcher.Gauge,
 		Objective:    objective,
 		Connections:  s.data.Connections,
 		Writable:     s.store.Writable,
 		Store:        s.store.stats,
 		Dropped:      dropped,
-		ReloadFailed: settings.failed.Load, AccessDropped: s.records.accessDropped(),
-	})
+		ReloadFailed: settings.failed.Load,
+	}))
 	addresses := map[string]string{"admin": s.admin.Addr().String(), "data": s.data.Addr().String()}
 	s.addresses.Store(&addresses)
 	s.notReady.Store(nil)
