@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -158,6 +159,41 @@ func TestPackages_Debian(t *testing.T) {
 	require.Contains(t, m.do("dpkg --purge spillway"), "The data stay in /var/lib/spillway")
 	require.Equal(t, "gone", m.do("test -e /etc/spillway/spillway.yaml || echo gone"))
 	require.NotEmpty(t, m.do("ls /var/lib/spillway/data"))
+}
+
+// Who follows docs/production.md on a fresh machine has a proxy at its end, observed, traced,
+// enforced and removed: the shell lines of the page are run as they stand there.
+func TestProduction_ByThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/production.md")
+	require.NoError(t, err)
+	deb, _ := packages(t, "v1.2.3")
+	content, err := os.ReadFile(deb)
+	require.NoError(t, err)
+	m := bootMachine(t)
+	m.do("mkdir /tmp/fresh /tmp/www && echo 'it works' >/tmp/www/index.html")
+	m.do("cd /tmp/www && systemd-run --quiet --working-directory=/tmp/www python3 -m http.server --bind 127.0.0.1 3000")
+	const name = "spillway-v1.2.3-linux-amd64.deb"
+	put := m.command("cat >/tmp/fresh/" + name)
+	put.Stdin = bytes.NewReader(content)
+	require.NoError(t, put.Run())
+	m.do("cd /tmp/fresh && sha256sum * >SHA256SUMS")
+	m.eventually("curl -s http://127.0.0.1:3000/")
+
+	var said []string
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		said = append(said, m.do("set -e; cd /tmp/fresh; sudo() { \"$@\"; }\n"+block[1]))
+	}
+	require.Len(t, said, 6)
+	require.Contains(t, said[0], name+": OK")
+	require.Contains(t, said[1], "/etc/spillway/proxy.yaml is right: 7 settings of the proxy")
+	require.Contains(t, said[1], "it works")
+	require.Contains(t, said[2], `"SPILLWAY_SLO":"/etc/spillway/proxy.yaml:5"`)
+	require.Contains(t, said[2], `spillway_requests_total{code="200",method="GET"`)
+	require.Contains(t, said[4], "is right")
+	require.Empty(t, m.do("command -v spillway || true"))
+	require.Contains(t, m.do("journalctl -u spillway-proxy"), "configuration reloaded")
+	require.Contains(t, m.do("cat /etc/spillway/proxy.yaml"), "mode: enforce")
 }
 
 // The rpm has the same files, and its scripts are shell.
