@@ -96,7 +96,7 @@ type Forward struct {
 	Exempt       rules.Paths      `name:"proxy-exempt" live:"" placeholder:"PATHS" help:"Paths that bypass the queue, with all below them: /health,/static."`
 	Hold         string           `name:"proxy-hold" live:"" default:"auto" enum:"auto,body,headers" help:"How long a request holds its place: until the headers of the answer, or the end of its body. auto: the body, but the headers for upgrades, and for event streams in answer to a GET. One of ${enum}."`
 	BufferBytes  int64            `name:"proxy-buffer-bytes" live:"" default:"64KiB" type:"size" min:"1" max:"16777216" help:"How much of a request's body arrives before the request waits, and how much of an answer is held for a slow client without a place."`
-	Routes       rules.Routes     `name:"proxy-routes" live:"" placeholder:"ROUTES" help:"Names of paths for metrics and the slowest requests, at most 64: /orders/*=orders,/search=search."`
+	Routes       rules.Routes     `name:"proxy-routes" live:"" placeholder:"ROUTES" help:"Names of paths for metrics, access log, spans and the slowest requests, at most 64: /orders/*=orders,/search=search."`
 	TrustHeaders string           `name:"proxy-trust-headers" live:"" default:"false" enum:"false,true" help:"Whether to trust the client's headers Spillway-*, Priority and X-Forwarded-*: ${enum}."`
 	Timeout      time.Duration    `name:"proxy-timeout" live:"" default:"60s" positive:"" help:"How long the upstream may take until the headers of its answer, and then for each further piece of it."`
 }

@@ -132,6 +132,9 @@ func (c *call) tell(r *slowest.Request) {
 		return
 	}
 	told := served.Request{Request: *r, Path: served.PathOf(c.x.Target), Client: c.x.Peer(), Priority: c.request.wishes.priority, TraceID: served.TraceID(c.fields.traceparent)}
+	if c.strategy == "" { // it was refused before anybody looked
+		told.Priority = defaultPriority
+	}
 	if len(c.request.wishes.client) > 0 {
 		told.Client = string(c.request.wishes.client)
 	}
