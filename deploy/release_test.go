@@ -148,6 +148,10 @@ func TestRelease_Notes(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "./notes.sh", "v99.0.0").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "CHANGELOG.md has no section v99.0.0")
+	// The chart takes the image of that version.
+	chart := read(t, "chart/Chart.yaml")
+	require.Contains(t, chart, "\nappVersion: "+newest[1]+"\n")
+	require.Contains(t, chart, "\nversion: "+strings.TrimPrefix(newest[1], "v")+"\n")
 	// Whoever takes a module in a folder gets the library of the same version with it.
 	for _, module := range []string{"admissiongrpc", "admissionotel"} {
 		require.Contains(t, read(t, "../admission/"+module+"/go.mod"), "\tgithub.com/spillway-go/spillway "+newest[1]+"\n")

@@ -13,8 +13,12 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxFile is the largest configuration file, in bytes.
-const maxFile = 1 << 20
+// What a configuration file may have: bytes, and brackets that are open at a time. The parser takes
+// memory by the square of these.
+const (
+	maxFile = 64 << 10
+	maxOpen = 100
+)
 
 // FileError says what is wrong with a configuration file.
 type FileError struct {
@@ -45,6 +49,9 @@ func parseFile(name string, content []byte) (map[string]fileEntry, error) {
 	}
 	if len(content) > maxFile {
 		return nil, wrong(0, "it has %d bytes, at most %d are allowed", len(content), maxFile)
+	}
+	if line := tooDeep(content); line > 0 {
+		return nil, wrong(line, "more than %d brackets are open, want one value, or a list of them", maxOpen)
 	}
 	parsed, err := parser.ParseBytes(content, 0)
 	if err != nil {
@@ -79,6 +86,25 @@ func parseFile(name string, content []byte) (map[string]fileEntry, error) {
 		}
 	}
 	return settings, nil
+}
+
+// tooDeep returns the line in which more than maxOpen brackets are open, whether they are quoted or
+// not, or 0.
+func tooDeep(content []byte) int {
+	line, open := 1, 0
+	for _, c := range content {
+		switch c {
+		case '\n':
+			line++
+		case '[', '{':
+			if open++; open > maxOpen {
+				return line
+			}
+		case ']', '}':
+			open = max(0, open-1)
+		}
+	}
+	return 0
 }
 
 func lineOf(n ast.Node) int { return n.GetToken().Position.Line }
