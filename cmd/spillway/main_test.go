@@ -60,7 +60,9 @@ type lines struct {
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.next <- string(p)
+	for line := range strings.Lines(string(p)) { // several may come at once
+		l.next <- line
+	}
 	return l.text.Write(p)
 }
 

@@ -27,8 +27,8 @@ func (s *settings) openRecords(m *metrics.Metrics, service string, epoch time.Ti
 		return nil, err
 	}
 	r := &records{traces: traces}
-	if mode := s.config().AccessLog; mode != "off" {
-		r.access = accesslog.Open(s.stdout, mode == "all", m.Outcome)
+	if c := s.config(); c.AccessLog != "off" {
+		r.access = accesslog.Open(s.stdout, c.AccessLog == "all", m.Outcome)
 	}
 	return r, nil
 }

@@ -64,13 +64,14 @@ func (s *settings) reload(apply func(*config.Invocation) error) error {
 		return err
 	}
 	s.now.Store(&merged)
-	_ = s.level.UnmarshalText([]byte(merged.Config.LogLevel)) // has been checked
+	c := &merged.Config
+	_ = s.level.UnmarshalText([]byte(c.LogLevel)) // has been checked
 	for _, w := range append(merged.Warnings, warning) {
 		if w != "" {
 			s.log.Warn(w)
 		}
 	}
-	s.log.Info("configuration reloaded", "file", merged.Config.ConfigFile, "changed", strings.Join(live, ","))
+	s.log.Info("configuration reloaded", "file", c.ConfigFile, "changed", strings.Join(live, ","))
 	if len(fixed) > 0 {
 		s.log.Warn("these settings change with a restart only, and stay as they were", "settings", strings.Join(fixed, ","))
 	}
