@@ -16,6 +16,7 @@ package tracing
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -56,6 +57,7 @@ type Tracing struct {
 	o        Options
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
+	sampler  sdk.Sampler
 	exporter *exporter
 }
 
@@ -94,6 +96,38 @@ func (o *Options) client() otlptrace.Client {
 	return otlptracehttp.NewClient()
 }
 
+// sampler returns that of the variables, as the SDK has them: it is asked before there is a span,
+// as most requests have none where few are sampled.
+func (o *Options) sampler() sdk.Sampler {
+	ratio := func() sdk.Sampler {
+		text := o.Env("OTEL_TRACES_SAMPLER_ARG")
+		share, err := strconv.ParseFloat(text, 64)
+		if text != "" && (err != nil || share < 0 || share > 1) {
+			o.Log.Warn("all traces are sampled: OTEL_TRACES_SAMPLER_ARG may be a number from 0 to 1", "value", text)
+		}
+		if err != nil || share < 0 || share > 1 {
+			share = 1
+		}
+		return sdk.TraceIDRatioBased(share)
+	}
+	switch name := o.Env("OTEL_TRACES_SAMPLER"); name {
+	case "always_on":
+		return sdk.AlwaysSample()
+	case "always_off":
+		return sdk.NeverSample()
+	case "traceidratio":
+		return ratio()
+	case "parentbased_always_off":
+		return sdk.ParentBased(sdk.NeverSample())
+	case "parentbased_traceidratio":
+		return sdk.ParentBased(ratio())
+	case "", "parentbased_always_on":
+	default:
+		o.Log.Warn("all traces are sampled that their parents are: OTEL_TRACES_SAMPLER may be always_on, always_off, traceidratio, or parentbased_ and one of these", "value", name)
+	}
+	return sdk.ParentBased(sdk.AlwaysSample())
+}
+
 // Open returns nil if the variables do not ask for spans. It does not wait for a collector.
 func Open(o Options) (*Tracing, error) {
 	if !o.wanted() {
@@ -117,8 +151,8 @@ func Open(o Options) (*Tracing, error) {
 	e := &exporter{SpanExporter: inner, room: int64(size), log: o.Log}
 	// What the SDK has to say, such as of a sampler that there is not.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { e.complain("OpenTelemetry", err) }))
-	t := &Tracing{o: o, exporter: e}
-	t.provider = sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithIDGenerator(ids{}),
+	t := &Tracing{o: o, exporter: e, sampler: o.sampler()}
+	t.provider = sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithSampler(t.sampler),
 		sdk.WithSpanProcessor(&bounded{SpanProcessor: sdk.NewBatchSpanProcessor(e, sdk.WithMaxQueueSize(size)), exporter: e}))
 	t.tracer = t.provider.Tracer("github.com/spillway-go/spillway")
 	return t, nil
@@ -182,16 +216,25 @@ func (b *bounded) OnEnd(s sdk.ReadOnlySpan) {
 	b.SpanProcessor.OnEnd(s)
 }
 
-// ids are random, but for that of a span which the next server was told of before the span began.
+// ids are random, but for those that somebody was told of before the span began: the sampler of
+// that of a trace, and the next server of that of a span.
 type ids struct{}
 
 type told struct{}
 
 // NewIDs is sdk.IDGenerator's.
-func (i ids) NewIDs(ctx context.Context) (id trace.TraceID, _ trace.SpanID) {
+func (i ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	id, ok := ctx.Value(told{}).(trace.TraceID)
+	if !ok {
+		id = newTraceID()
+	}
+	return id, i.NewSpanID(ctx, id)
+}
+
+func newTraceID() (id trace.TraceID) {
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // which is not 0
-	return id, i.NewSpanID(ctx, id)
+	return id
 }
 
 // NewSpanID is sdk.IDGenerator's.
@@ -224,42 +267,66 @@ func (t *Tracing) Start(traceparent, tracestate []byte, arrived int64) served.Sp
 	if traceparent != nil {
 		ctx = propagation.TraceContext{}.Extract(ctx, headers{string(traceparent), string(tracestate)})
 	}
-	s := &span{t: t, arrived: t.o.Epoch.Add(time.Duration(arrived))}
-	s.ctx, s.Span = t.tracer.Start(ctx, "request", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(s.arrived))
-	if s.next = s.SpanContext().SpanID(); s.IsRecording() {
-		s.depth, s.next = t.o.Depth(), ids{}.NewSpanID(ctx, trace.TraceID{})
+	id := trace.SpanContextFromContext(ctx).TraceID()
+	begins := !id.IsValid()
+	if begins {
+		id = newTraceID()
 	}
+	sampled := t.sampler.ShouldSample(sdk.SamplingParameters{ParentContext: ctx, TraceID: id, Name: spanName, Kind: trace.SpanKindServer})
+	next := place{id: id, next: ids{}.NewSpanID(ctx, id), state: sampled.Tracestate}
+	if sampled.Decision == sdk.Drop {
+		return &unsampled{next}
+	}
+	if begins {
+		ctx = context.WithValue(ctx, told{}, id)
+	}
+	next.flags = trace.FlagsSampled
+	s := &span{place: next, t: t, arrived: t.o.Epoch.Add(time.Duration(arrived)), depth: t.o.Depth()}
+	s.ctx, s.Span = t.tracer.Start(ctx, spanName, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(s.arrived))
 	return s
 }
 
-// span is that of a request.
-type span struct {
-	trace.Span
-	t       *Tracing
-	ctx     context.Context // of its children
-	arrived time.Time
-	depth   int
-	next    trace.SpanID // the parent of what the next server does
+// spanName is the name of a span as long as nobody knows a better one.
+const spanName = "request"
+
+// place is where the next server goes on with a trace.
+type place struct {
+	id    trace.TraceID
+	next  trace.SpanID // the parent of what it does
+	flags trace.TraceFlags
+	state trace.TraceState
 }
 
 // Lines is served.Span's.
-func (s *span) Lines(dst []byte) []byte {
-	is := s.SpanContext()
-	dst = append(append(dst, "traceparent: 00-"...), is.TraceID().String()...)
-	dst = append(append(dst, '-'), s.next.String()...)
-	dst = append(append(append(dst, '-'), is.TraceFlags().String()...), "\r\n"...)
-	if state := is.TraceState().String(); state != "" {
+func (p *place) Lines(dst []byte) []byte {
+	dst = hex.AppendEncode(append(dst, "traceparent: 00-"...), p.id[:])
+	dst = hex.AppendEncode(append(dst, '-'), p.next[:])
+	dst = append(hex.AppendEncode(append(dst, '-'), []byte{byte(p.flags)}), "\r\n"...)
+	if state := p.state.String(); state != "" {
 		dst = append(append(append(dst, "tracestate: "...), state...), "\r\n"...)
 	}
 	return dst
 }
 
+// unsampled is a request of which no span is exported.
+type unsampled struct{ place }
+
+// End is served.Span's.
+func (u *unsampled) End(r *served.Request) { r.TraceID = u.id.String() }
+
+// span is that of a request.
+type span struct {
+	trace.Span
+	place
+	t       *Tracing
+	ctx     context.Context // of its children
+	arrived time.Time
+	depth   int
+}
+
 // End is served.Span's.
 func (s *span) End(r *served.Request) {
-	r.TraceID = s.SpanContext().TraceID().String()
-	if !s.IsRecording() {
-		return
-	}
+	r.TraceID = s.id.String()
 	begun := s.arrived.Add(r.Received)
 	if r.Operation != "" || r.Shed != "" {
 		s.child(s.ctx, "wait", trace.SpanKindInternal, begun, r.Waited,

@@ -131,9 +131,11 @@ func TestTracing_Kinds(t *testing.T) {
 	require.Len(t, shed.TraceID, 32)
 	span = tracing.Start([]byte("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"), nil, 0)
 	require.Regexp(t, "^traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-[0-9a-f]{16}-00\r\n$", string(span.Lines(nil)))
-	span.End(request())
-	span = tracing.Start([]byte("nonsense"), nil, 0)
 	r := request()
+	span.End(r)
+	require.Equal(t, "4bf92f3577b34da6a3ce929d0e0e4736", r.TraceID)
+	span = tracing.Start([]byte("nonsense"), nil, 0)
+	r = request()
 	r.Operation, r.Shed, r.Method, r.Route = "", "", "PUT", "" // refused by its head
 	span.End(r)
 	tracing.Close(10 * time.Second)
@@ -177,16 +179,38 @@ func TestTracing_CollectorFails(t *testing.T) {
 	}
 }
 
+// The sampler is that of the variables, as the SDK reads them.
+func TestOptions_Sampler(t *testing.T) {
+	for _, tt := range []struct{ name, arg, want, warning string }{
+		{"", "", "ParentBased{root:AlwaysOnSampler", ""},
+		{"always_on", "", "AlwaysOnSampler", ""},
+		{"always_off", "", "AlwaysOffSampler", ""},
+		{"traceidratio", "0.25", "TraceIDRatioBased{0.25}", ""},
+		{"parentbased_always_on", "", "ParentBased{root:AlwaysOnSampler", ""},
+		{"parentbased_always_off", "", "ParentBased{root:AlwaysOffSampler", ""},
+		{"parentbased_traceidratio", "0.01", "ParentBased{root:TraceIDRatioBased{0.01}", ""},
+		{"parentbased_traceidratio", "", "ParentBased{root:TraceIDRatioBased{1}", ""},
+		{"traceidratio", "7", "TraceIDRatioBased{1}", "OTEL_TRACES_SAMPLER_ARG may be a number from 0 to 1"},
+		{"jaeger_remote", "", "ParentBased{root:AlwaysOnSampler", "OTEL_TRACES_SAMPLER may be always_on"},
+	} {
+		var log bytes.Buffer
+		o := Options{Env: func(name string) string {
+			return map[string]string{"OTEL_TRACES_SAMPLER": tt.name, "OTEL_TRACES_SAMPLER_ARG": tt.arg}[name]
+		}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		require.Contains(t, o.sampler().Description(), tt.want, tt.name)
+		require.Contains(t, log.String(), tt.warning)
+		require.Equal(t, tt.warning == "", log.Len() == 0)
+	}
+}
+
 // What a request costs: unset, at 1%, and always.
 func BenchmarkTracing(b *testing.B) {
 	for _, sampled := range []string{"0", "0.01", "1"} {
 		b.Run("sampled="+sampled, func(b *testing.B) {
 			c := collectortest.Open(b)
 			b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-			b.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-			b.Setenv("OTEL_TRACES_SAMPLER_ARG", sampled)
 			tracing, err := Open(Options{Env: func(name string) string {
-				return map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}[name]
+				return map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": sampled}[name]
 			}, Epoch: time.Now(), Depth: func() int { return 0 }, Log: slog.New(slog.DiscardHandler)})
 			require.NoError(b, err)
 			defer tracing.Close(time.Second)
