@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
@@ -16,9 +15,7 @@ import (
 	"github.com/spillway-go/spillway/internal/tracing/collectortest"
 )
 
-func TestMain(m *testing.M) {
-	testenv.Main(m, goleak.IgnoreCurrent())
-}
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // open starts tracing to a collector. The exporter reads the variables of the process, so that
 // these tests cannot run at the same time.
