@@ -56,10 +56,7 @@ func (s *settings) reload(apply func(*config.Invocation) error) error {
 	if err != nil {
 		return err
 	}
-	merged, live, fixed, err := s.now.Load().Reload(&next)
-	if err != nil {
-		return err
-	}
+	merged, live, fixed := s.now.Load().Reload(&next)
 	if err = apply(&merged); err != nil {
 		return err
 	}

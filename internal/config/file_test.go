@@ -180,8 +180,7 @@ func TestReload(t *testing.T) {
 	}
 	was := parsed("workers: 2\nlisten: :1\nmode: observe\nmax-key-bytes: 10\n")
 	next := parsed("workers: 3\nlisten: :2\nslo: 1s\nsync: never\nlog-level: debug\n")
-	merged, live, fixed, err := was.Reload(next)
-	require.NoError(t, err)
+	merged, live, fixed := was.Reload(next)
 	require.Equal(t, []string{"log-level", "mode", "slo", "workers"}, live)
 	require.Equal(t, []string{"listen", "max-key-bytes", "sync"}, fixed)
 	want := was.Config
@@ -193,19 +192,21 @@ func TestReload(t *testing.T) {
 	}, merged.From)
 	require.Equal(t, "spillway.yaml:4", next.From["SPILLWAY_SYNC"], "and is not changed")
 
-	_, live, fixed, err = was.Reload(was)
-	require.NoError(t, err)
+	_, live, fixed = was.Reload(was)
 	require.Empty(t, live)
 	require.Empty(t, fixed)
 
-	// What is right by itself may not go with what stays.
+	// The workers of split pools stay, and so whatever is right goes with what stays.
 	split := parsed("pools: split\nworkers: 4\n")
-	_, _, _, err = split.Reload(parsed("pools: shared\nworkers: auto\n"))
-	requireLine(t, err, "SPILLWAY_WORKERS", "at least 2", "as long as pools stays as it is until a restart")
+	merged, live, fixed = split.Reload(parsed("pools: shared\nworkers: auto\nslo: 1s\n"))
+	require.Equal(t, []string{"slo"}, live)
+	require.Equal(t, []string{"pools", "workers"}, fixed)
+	require.Equal(t, Workers(4), merged.Config.Workers)
+	_, err := merged.Config.check(false)
+	require.NoError(t, err)
 
 	was = parsed("upstream: http://a:1\nproxy-routes: /a=a\n", "proxy")
-	merged, live, fixed, err = was.Reload(parsed("upstream: http://b:1\nproxy-routes: /b=b\ncache-bytes: 1GB\nproxy-timeout: 1s\n", "proxy"))
-	require.NoError(t, err)
+	merged, live, fixed = was.Reload(parsed("upstream: http://b:1\nproxy-routes: /b=b\ncache-bytes: 1GB\nproxy-timeout: 1s\n", "proxy"))
 	require.Equal(t, []string{"proxy-routes", "proxy-timeout"}, live)
 	require.Equal(t, []string{"upstream"}, fixed)
 	require.Equal(t, "http://a:1", merged.Proxy.Upstream)

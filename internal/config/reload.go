@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -11,9 +10,9 @@ import (
 
 // Reload returns what i becomes when next was read in its place while it is in force: what
 // can be changed live has the value of next, all else that of i. Live and fixed are the
-// flags of the settings that differ, of either kind, sorted. An error says that the two
-// cannot go together.
-func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []string, err error) {
+// flags of the settings that differ, of either kind, sorted. What is live depends on nothing that
+// is not, but for the workers of split pools, which are fixed.
+func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []string) {
 	merged = *next
 	differ := func(into, was, is any) {
 		to, from, now := reflect.ValueOf(into).Elem(), reflect.ValueOf(was), reflect.ValueOf(is)
@@ -25,7 +24,7 @@ func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []
 			if reflect.DeepEqual(from.FieldByIndex(f.Index).Interface(), now.FieldByIndex(f.Index).Interface()) {
 				continue
 			}
-			if _, ok := f.Tag.Lookup("live"); !ok {
+			if _, ok := f.Tag.Lookup("live"); !ok || name == "workers" && i.Config.Pools == "split" {
 				fixed = append(fixed, name)
 				to.FieldByIndex(f.Index).Set(from.FieldByIndex(f.Index))
 				continue
@@ -36,9 +35,6 @@ func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []
 	differ(&merged.Config, i.Config, next.Config)
 	if i.Command == Proxy {
 		differ(&merged.Proxy, i.Proxy, next.Proxy)
-	} else if _, err = merged.Config.check(false); err != nil {
-		bad, _ := errors.AsType[*ValueError](err)
-		return merged, nil, nil, fmt.Errorf("%w, as long as %s stays as it is until a restart", bad, strings.Join(fixed, ", "))
 	}
 	merged.From = maps.Clone(next.From)
 	for _, name := range fixed {
@@ -52,7 +48,7 @@ func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []
 	}
 	slices.Sort(live)
 	slices.Sort(fixed)
-	return merged, live, fixed, nil
+	return merged, live, fixed
 }
 
 // checkFile checks a configuration file, together with the environment.
