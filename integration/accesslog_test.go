@@ -54,7 +54,7 @@ func TestAccessLog_Service(t *testing.T) {
 				continue
 			}
 			require.Equal(t, []any{"4bf92f3577b34da6a3ce929d0e0e4736", "/v0/entity", "tenant-7", 1.0, 201.0, "ok", "auto", "put"},
-				[]any{line["trace"], line["path"], line["client"], line["priority"], line["status"], line["outcome"], line["strategy"], line["work"]})
+				[]any{line["trace_id"], line["path"], line["client"], line["priority"], line["status"], line["outcome"], line["strategy"], line["work"]})
 			require.InDelta(t, line["took_ms"], line["received_ms"].(float64)+line["wait_ms"].(float64)+line["work_ms"].(float64), 0.01)
 		}
 	}
@@ -69,7 +69,7 @@ func TestAccessLog_Proxy(t *testing.T) {
 	s.eventually("it is logged", func() bool { return len(s.accessLines()) == 1 })
 	line := s.accessLines()[0]
 	require.Equal(t, []any{"4bf92f3577b34da6a3ce929d0e0e4736", "/orders/7", "orders", "upstream", 200.0},
-		[]any{line["trace"], line["path"], line["route"], line["work"], line["status"]})
+		[]any{line["trace_id"], line["path"], line["route"], line["work"], line["status"]})
 	require.Regexp(t, "^[0-9a-f]{24}$", line["client"])
 	s.stop()
 	require.NotContains(t, s.stderr.String(), "s3cret")

@@ -62,7 +62,7 @@ func TestTracing_ClientProxyStore(t *testing.T) {
 		for _, s := range []*service{store, p} {
 			s.eventually("its log names the trace", func() bool {
 				for _, line := range s.accessLines() {
-					if line["trace"] == id {
+					if line["trace_id"] == id {
 						return true
 					}
 				}

@@ -26,7 +26,7 @@ func Open(to io.Writer, all bool, outcome func(method string, code int, shed boo
 // line is what is said of a request. Times are in milliseconds.
 type line struct {
 	Time     time.Time `json:"time"` // of the answer
-	Trace    string    `json:"trace,omitempty"`
+	Trace    string    `json:"trace_id,omitempty"`
 	Method   string    `json:"method"`
 	Path     string    `json:"path,omitempty"`
 	Route    string    `json:"route,omitempty"`

@@ -92,7 +92,7 @@ func TestLog_Lines(t *testing.T) {
 			require.NoError(t, err)
 			delete(line, "time")
 			require.Equal(t, map[string]any{
-				"trace": "4bf92f3577b34da6a3ce929d0e0e4736", "method": "GET", "path": "/v0/ent\"\ufffd", "route": "orders", "client": "10.0.0.1", "priority": 3.0,
+				"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "method": "GET", "path": "/v0/ent\"\ufffd", "route": "orders", "client": "10.0.0.1", "priority": 3.0,
 				"status": 503.0, "outcome": "shed", "reason": "late", "strategy": "fifo", "work": "get", "received_ms": 1.0, "wait_ms": 2.0, "work_ms": 3.0, "took_ms": 6.0,
 			}, line)
 		}
