@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -80,18 +81,23 @@ func (m *machine) eventually(script string) {
 	require.Eventually(m.t, func() bool { return m.command(script).Run() == nil }, patience, 20*time.Millisecond, script)
 }
 
-// packages builds the packages of a version.
-func packages(t *testing.T, version string) (deb, rpm string) {
-	t.Helper()
+// packaged and upgraded are the packages of two versions, without .deb or .rpm.
+var (
+	packaged build = sync.OnceValues(func() (string, error) { return makePackages("v1.2.3") })
+	upgraded build = sync.OnceValues(func() (string, error) { return makePackages("v1.10.0") })
+)
+
+func makePackages(version string) (string, error) {
 	binary, err := plain()
-	require.NoError(t, err)
-	dist := t.TempDir()
-	build := exec.CommandContext(t.Context(), "../deploy/packages/build.sh", binary, version, runtime.GOARCH, dist)
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("../deploy/packages/build.sh", binary, version, runtime.GOARCH, binaries)
 	build.Env = append(os.Environ(), "SPILLWAY="+binary)
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	name := filepath.Join(dist, fmt.Sprintf("spillway-%s-linux-%s", version, runtime.GOARCH))
-	return name + ".deb", name + ".rpm"
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("packages: %w\n%s", err, out)
+	}
+	return filepath.Join(binaries, fmt.Sprintf("spillway-%s-linux-%s", version, runtime.GOARCH)), nil
 }
 
 // The package is installed, started, upgraded, removed and purged by Debian's own tools and
@@ -99,11 +105,13 @@ func packages(t *testing.T, version string) (deb, rpm string) {
 // completions; a stop loses nothing, and neither does a removal.
 func TestPackages_Debian(t *testing.T) {
 	t.Parallel()
-	deb, _ := packages(t, "v1.2.3")
-	newer, _ := packages(t, "v1.10.0")
+	deb, err := packaged()
+	require.NoError(t, err)
+	newer, err := upgraded()
+	require.NoError(t, err)
 	m := bootMachine(t)
 	install := func(file string) string {
-		content, err := os.ReadFile(file)
+		content, err := os.ReadFile(file + ".deb")
 		require.NoError(t, err)
 		cmd := m.command("cat >/tmp/spillway.deb && dpkg -i /tmp/spillway.deb")
 		cmd.Stdin = bytes.NewReader(content)
@@ -167,8 +175,9 @@ func TestProduction_ByThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/production.md")
 	require.NoError(t, err)
-	deb, _ := packages(t, "v1.2.3")
-	content, err := os.ReadFile(deb)
+	deb, err := packaged()
+	require.NoError(t, err)
+	content, err := os.ReadFile(deb + ".deb")
 	require.NoError(t, err)
 	m := bootMachine(t)
 	m.do("mkdir /tmp/fresh /tmp/www && echo 'it works' >/tmp/www/index.html")
@@ -199,7 +208,9 @@ func TestProduction_ByThePage(t *testing.T) {
 // The rpm has the same files, and its scripts are shell.
 func TestPackages_RPM(t *testing.T) {
 	t.Parallel()
-	deb, rpm := packages(t, "v1.2.3")
+	name, err := packaged()
+	require.NoError(t, err)
+	deb, rpm := name+".deb", name+".rpm"
 	list := func(command ...string) (files []string) {
 		out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).Output()
 		require.NoError(t, err)
