@@ -83,7 +83,7 @@ test: ## every test that needs nothing but Go and gcc, with the race detector, i
 	$(call test_without_race,-short)
 
 # What the tests in integration run, each with its package of the distribution.
-PARTS = wrk curl chromium prometheus prometheus-alertmanager dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd \
+PARTS = wrk curl chromium prometheus prometheus-alertmanager dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd rpm man:man-db \
 	java:openjdk-17-jre-headless javac:openjdk-17-jdk-headless mvn:maven
 MISSING_PARTS = $$(for part in $(PARTS); do command -v "$${part%:*}" >/dev/null || echo "$${part\#*:}"; done)
 # Where the tests look for Cassandra.
@@ -102,6 +102,8 @@ deps: ## install what integration needs and is missing: packages of the distribu
 		mvn --batch-mode --quiet --file integration/testdata/cassandra.xml dependency:copy-dependencies \
 			-DincludeScope=runtime '-DoutputDirectory=$(CASSANDRA).part'; \
 		mv '$(CASSANDRA).part' '$(CASSANDRA)'; }
+	@echo 'building Helm and nfpm, by deploy/tools'
+	@for tool in helm nfpm; do go -C deploy/tools tool -n $$tool >/dev/null; done
 	@echo "integration has all that it needs"
 
 # Most of these tests wait more than they compute, those with Cassandra for each
@@ -181,12 +183,14 @@ study: build ## compare the strategies on this machine in under 20 minutes: repo
 	@$(BIN)/loadtest report -o reports/study.html --markdown reports/study.md $(SCENARIOS:%=reports/study/%)
 
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+# Those of Linux that have a deb and an rpm.
+PACKAGED  = amd64 arm64
 DIST     ?= $(CURDIR)/dist
 CYCLONEDX_VERSION = v1.10.0
 SHA256    = $(shell command -v sha256sum || echo shasum -a 256)
 
 .PHONY: release
-release: ## build what is published, for Linux and macOS, with checksums and SBOMs: dist/
+release: ## build what is published, for Linux and macOS, with packages, checksums and SBOMs: dist/
 	rm -rf '$(DIST)'
 	mkdir -p '$(DIST)'
 	@set -e; for platform in $(PLATFORMS); do for program in spillway loadtest; do \
@@ -197,6 +201,9 @@ release: ## build what is published, for Linux and macOS, with checksums and SBO
 		go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION) \
 			bin -json -version '$(VERSION)' -output "$(DIST)/$$file.cdx.json" "$(DIST)/$$file"; \
 	done; done
+	@set -e; for arch in $(PACKAGED); do \
+		deploy/packages/build.sh "$(DIST)/spillway-$(VERSION)-linux-$$arch" '$(VERSION)' $$arch '$(DIST)'; \
+	done
 	cd '$(DIST)' && $(SHA256) spillway-* loadtest-* >SHA256SUMS
 
 # The same for both, so that the second finds built what it needs.

@@ -130,8 +130,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Strategy != "" && (o.Spec.Name != "" || o.Spec.New != nil):
 		return fmt.Errorf("admission: Strategy is %q although Spec is given, one of them is allowed", o.Strategy)
-	case o.Capacity < 0 || o.Capacity > maxCapacity:
-		return fmt.Errorf("admission: Capacity is %d, 1 to %d is allowed, or 0 for the default", o.Capacity, maxCapacity)
+	case checkCapacity(o.Capacity) != nil:
+		return checkCapacity(o.Capacity)
 	case o.MinConcurrency < 0 || o.MinConcurrency > maxConcurrency:
 		return fmt.Errorf("admission: MinConcurrency is %d, 1 to %d is allowed, or 0 for 1", o.MinConcurrency, maxConcurrency)
 	case o.MaxConcurrency < 0 || o.MaxConcurrency > maxConcurrency:
@@ -148,6 +148,13 @@ func (o *Options) check() error {
 		return err
 	}
 	return checkConcurrency(o.Concurrency)
+}
+
+func checkCapacity(n int) error {
+	if n < 0 || n > maxCapacity {
+		return fmt.Errorf("admission: Capacity is %d, 1 to %d is allowed, or 0 for the default", n, maxCapacity)
+	}
+	return nil
 }
 
 func checkMode(m Mode) error {
@@ -387,6 +394,18 @@ func (c *Controller) SetConcurrency(n int) error {
 		return c.engine.Learn(*c.opts.bounds())
 	}
 	c.engine.Resize(n)
+	return nil
+}
+
+// SetCapacity changes Options.Capacity. The strategy begins anew, with what waits; what has no
+// room then is turned away by its rules.
+func (c *Controller) SetCapacity(n int) error {
+	if err := cmp.Or(c.usable(), checkCapacity(n)); err != nil {
+		return err
+	}
+	if err := c.engine.SetCapacity(n); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
 	return nil
 }
 

@@ -794,3 +794,39 @@ func TestObserve_Late(t *testing.T) {
 		})
 	}
 }
+
+// The capacity changes while requests wait.
+func TestController_SetCapacity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := admission.New(admission.Options{Strategy: "fifo", Concurrency: 1, Capacity: 1})
+		require.NoError(t, err)
+		p, err := c.Acquire(t.Context(), admission.Request{})
+		require.NoError(t, err)
+		results := make(chan error, 3)
+		ask := func() {
+			go func() {
+				p, err := c.Acquire(t.Context(), admission.Request{})
+				p.Release()
+				results <- err
+			}()
+			synctest.Wait()
+		}
+		ask()
+		ask()
+		require.ErrorIs(t, <-results, admission.ErrShed, "there is room for one")
+		require.NoError(t, c.SetCapacity(2))
+		ask()
+		require.Equal(t, []int{2, 2}, []int{c.Stats().Waiting, c.Stats().Capacity})
+		require.NoError(t, c.SetCapacity(1))
+		synctest.Wait()
+		require.ErrorIs(t, <-results, admission.ErrShed)
+		p.Release()
+		require.NoError(t, <-results)
+		require.NoError(t, c.SetCapacity(0))
+		require.Equal(t, 256, c.Stats().Capacity, "that of the strategy")
+		require.EqualError(t, c.SetCapacity(-1), "admission: Capacity is -1, 1 to 16777216 is allowed, or 0 for the default")
+		c.Close()
+		require.ErrorIs(t, c.SetCapacity(1), admission.ErrClosed)
+	})
+}

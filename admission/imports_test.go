@@ -27,6 +27,7 @@ func TestAdapters_ImportWhatTheyAdaptAlone(t *testing.T) {
 		"admissionhttp":      nil,
 		"admissionfasthttp":  {"github.com/valyala/fasthttp"},
 		"admissionprom":      {"github.com/prometheus/client_golang/prometheus"},
+		"admissionotel":      {"go.opentelemetry.io/otel"},
 		"admissiongrpc":      {"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc/errdetails"},
 	} {
 		for imported := range strings.FieldsSeq(run(t, adapter, nil, "go", "list", "-f", `{{join .Imports "\n"}}`, ".")) {

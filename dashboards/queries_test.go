@@ -28,10 +28,11 @@ func exported(t *testing.T) map[string][]string {
 		Gauge: func() dispatch.Gauge {
 			return dispatch.Gauge{Strategy: "x", Capacity: 1, Limit: 1, Pace: 1, Learned: &dispatch.Learned{Limit: 1}}
 		},
-		Connections: func() int { return 0 },
-		Writable:    func() error { return errors.New("no") },
-		Dropped:     func() uint64 { return 5 },
-		Store:       func() metrics.StoreStats { return metrics.StoreStats{Levels: make([]metrics.StoreLevel, 1)} },
+		Connections:  func() int { return 0 },
+		Writable:     func() error { return errors.New("no") },
+		Dropped:      func() uint64 { return 5 },
+		ReloadFailed: func() bool { return false }, AccessDropped: func() uint64 { return 1 }, SpansDropped: func() uint64 { return 1 },
+		Store: func() metrics.StoreStats { return metrics.StoreStats{Levels: make([]metrics.StoreLevel, 1)} },
 	})
 	queue := m.Queue(strategies.Spec{Name: "x"})
 	queue.Submitted()

@@ -18,8 +18,8 @@ import (
 // platforms are those that a release is for.
 var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}
 
-// A release has both programs for every platform, each with an SBOM, and a checksum of
-// every file. A go that builds nothing takes the place of the real one.
+// A release has both programs for every platform, each with an SBOM, the packages, and a checksum
+// of every file. A go that builds nothing takes the place of the real one.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	bin, dist := t.TempDir(), filepath.Join(t.TempDir(), "dist")
@@ -31,8 +31,12 @@ build)
 	while [ "$1" != -o ]; do shift; done
 	echo "program for $GOOS/$GOARCH" >"$2" ;;
 run)
+	[ "$2" != ./cmd/spillway ] || { echo "printed"; exit; }
 	while [ "$1" != -output ]; do shift; done
 	echo '{}' >"$2" ;;
+-C)
+	while [ "$1" != --target ]; do shift; done
+	echo "package $ARCH $VERSION of $(cat "$BINARY"), $(gzip -dc "$FILES/spillway.1.gz")" >"$2" ;;
 esac
 `), 0o700))
 	makefile := exec.CommandContext(t.Context(), "make", "-C", "..", "release", "VERSION=v9.9.9", "COMMIT=abc1234", "DIST="+dist)
@@ -57,10 +61,19 @@ esac
 			}
 		}
 	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, format := range []string{"deb", "rpm"} {
+			require.Regexp(t, `(?m) -C deploy/tools tool nfpm package --config \S+/deploy/packages/nfpm.yaml --packager `+format+` --target \S+/spillway-v9.9.9-linux-`+arch+`.`+format+`$`, said)
+			name := "spillway-v9.9.9-linux-" + arch + "." + format
+			require.Equal(t, "package "+arch+" 9.9.9 of program for linux/"+arch+", printed\n", read(t, filepath.Join(dist, name)))
+			sum := sha256.Sum256([]byte(read(t, filepath.Join(dist, name))))
+			require.Contains(t, sums, fmt.Sprintf("%x  %s\n", sum, name))
+		}
+	}
 	files, err := os.ReadDir(dist)
 	require.NoError(t, err)
-	require.Len(t, files, 4*len(platforms)+1)
-	require.Equal(t, 4*len(platforms), strings.Count(sums, "\n"))
+	require.Len(t, files, 4*len(platforms)+4+1)
+	require.Equal(t, 4*len(platforms)+4, strings.Count(sums, "\n"))
 }
 
 // A tag makes the release: once the tests have passed, its programs by make, its text
@@ -135,6 +148,12 @@ func TestRelease_Notes(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "./notes.sh", "v99.0.0").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "CHANGELOG.md has no section v99.0.0")
-	// Whoever takes the module for gRPC gets the library of the same version with it.
-	require.Contains(t, read(t, "../admission/admissiongrpc/go.mod"), "\tgithub.com/spillway-go/spillway "+newest[1]+"\n")
+	// The chart takes the image of that version.
+	chart := read(t, "chart/Chart.yaml")
+	require.Contains(t, chart, "\nappVersion: "+newest[1]+"\n")
+	require.Contains(t, chart, "\nversion: "+strings.TrimPrefix(newest[1], "v")+"\n")
+	// Whoever takes a module in a folder gets the library of the same version with it.
+	for _, module := range []string{"admissiongrpc", "admissionotel"} {
+		require.Contains(t, read(t, "../admission/"+module+"/go.mod"), "\tgithub.com/spillway-go/spillway "+newest[1]+"\n")
+	}
 }

@@ -145,17 +145,22 @@ func checkManifests(folder, text string) (wrong []string, err error) {
 	}
 }
 
-// The manifests are what a Kubernetes server takes, and a slip in one is found.
-func TestKubernetes_Schemas(t *testing.T) {
-	t.Parallel()
+// kubernetesSchemaFolder returns where the schemas are.
+func kubernetesSchemaFolder(t *testing.T) string {
+	t.Helper()
 	download := exec.Command("go", "mod", "download", "-json", kubernetesSchemas)
 	download.Dir = t.TempDir() // of no module
 	said, err := download.Output()
 	require.NoError(t, err, "%s", said)
 	var module struct{ Dir string }
 	require.NoError(t, json.Unmarshal(said, &module))
-	folder := filepath.Join(module.Dir, "pkg", "openapiclient", "builtins", kubernetesVersion)
+	return filepath.Join(module.Dir, "pkg", "openapiclient", "builtins", kubernetesVersion)
+}
 
+// The manifests are what a Kubernetes server takes, and a slip in one is found.
+func TestKubernetes_Schemas(t *testing.T) {
+	t.Parallel()
+	folder := kubernetesSchemaFolder(t)
 	manifests := make(map[string]string)
 	for _, name := range []string{"namespace", "deployment", "services", "availability", "networkpolicy", "schema", "embedded"} {
 		text, err := os.ReadFile("../deploy/kubernetes/" + name + ".yaml")

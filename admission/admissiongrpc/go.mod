@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/spillway-go/spillway v0.1.0
 	github.com/stretchr/testify v1.12.1
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261110000943-09e21b237f2c
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 )

@@ -31,7 +31,7 @@ func copyStore(ctx context.Context, inv config.Invocation, stdout, stderr io.Wri
 		return err
 	}
 	c := &inv.Config
-	log := newLogger(c, stderr)
+	log, _ := newLogger(c, stderr)
 	for _, warning := range inv.Warnings { // such as of the keyspace that is misspelt
 		log.Warn(warning)
 	}

@@ -33,20 +33,26 @@ func main() {
 // to a serving process what SIGTERM is.
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
 	memory := config.Memory(os.DirFS("/"), debug.SetMemoryLimit(-1))
-	inv, err := config.Parse(config.Input{
-		Args: args,
-		Env:  env,
-		// Since Go 1.25 GOMAXPROCS follows the limit of a container.
-		Machine:  config.Machine{CPUs: runtime.GOMAXPROCS(0), Memory: memory},
-		ReadFile: os.ReadFile,
-		Version:  "spillway " + version.Get().String(),
-	})
+	read := func() (config.Invocation, error) {
+		return config.Parse(config.Input{
+			Args: args,
+			Env:  env,
+			// Since Go 1.25 GOMAXPROCS follows the limit of a container.
+			Machine:  config.Machine{CPUs: runtime.GOMAXPROCS(0), Memory: memory},
+			ReadFile: os.ReadFile,
+			Version:  "spillway " + version.Get().String(),
+		})
+	}
+	inv, err := read()
 	if err != nil {
 		complain(stderr, err)
 		return exitUsage
 	}
 	switch inv.Command {
-	case config.Print:
+	case config.Print, config.CheckConfig:
+		for _, warning := range inv.Warnings {
+			complain(stderr, errors.New(warning))
+		}
 		_, _ = io.WriteString(stdout, inv.Text)
 		return exitOK
 	case config.Healthcheck:
@@ -64,10 +70,11 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		log := logging.Open(stderr, func(missing uint64) error { return reportMissing(&inv.Config, stderr, missing) })
 		defer log.Close(lastLines)
 		stderr = log
+		settings := &settings{read: read, stdout: stdout}
 		if inv.Command == config.Proxy {
-			err = serveProxy(ctx, inv, memory, log)
+			err = serveProxy(ctx, inv, settings, memory, log)
 		} else {
-			err = serve(ctx, inv, memory, log)
+			err = serve(ctx, inv, settings, memory, log)
 		}
 	}
 	switch {

@@ -60,7 +60,9 @@ type lines struct {
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.next <- string(p)
+	for line := range strings.Lines(string(p)) { // several may come at once
+		l.next <- line
+	}
 	return l.text.Write(p)
 }
 
@@ -542,4 +544,31 @@ func TestRun_StoreParallel(t *testing.T) {
 		require.GreaterOrEqual(t, time.Since(start), 160*time.Millisecond, strategy)
 		require.Equal(t, 0, s.stop())
 	}
+}
+
+// A configuration file is checked without starting anything, and a wrong one keeps from starting,
+// each with one line that says where and why.
+func TestRun_ConfigurationFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
+	require.NoError(t, os.WriteFile(good, []byte("workers: 3\nslo: 1s\nupstream: http://a:1\n"), 0o600))
+	require.NoError(t, os.WriteFile(bad, []byte("workers: 3\nslo: soon\n"), 0o600))
+	code, stdout, stderr := try(t, nil, "config", "check", good)
+	require.Equal(t, exitOK, code)
+	require.Equal(t, good+" is right: 3 settings of the proxy\n", stdout)
+	require.Empty(t, stderr)
+	for _, args := range [][]string{{"config", "check", bad}, {"--config", bad}, {"proxy", "--config", bad}, {"healthcheck", "--config", bad}} {
+		code, stdout, stderr = try(t, nil, args...)
+		require.Equal(t, exitUsage, code)
+		require.Empty(t, stdout)
+		requireLine(t, stderr, bad+`:2: bad value "soon" for SPILLWAY_SLO (--slo)`)
+	}
+
+	s := launch(t, "SPILLWAY_CONFIG="+good)
+	_, body := get(t, "http://"+s.addr["admin"]+"/config")
+	require.Contains(t, body, `"SPILLWAY_WORKERS":"`+good+`:1"`)
+	require.Contains(t, body, `"SPILLWAY_LISTEN":"environment"`)
+	require.Contains(t, s.log.String(), good+":3: upstream is ignored: the service has no use for it")
+	require.Equal(t, exitOK, s.stop())
 }

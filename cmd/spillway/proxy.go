@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"os"
 	"runtime/debug"
@@ -18,12 +17,13 @@ import (
 	"github.com/spillway-go/spillway/internal/proxy"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/internal/tuning"
 	"github.com/spillway-go/spillway/internal/version"
 )
 
 // serveProxy runs the proxy as serve does the service.
-func serveProxy(ctx context.Context, inv config.Invocation, memory int64, stderr *logging.Writer) error {
-	p, err := prepare(ctx, &inv, memory, 0, stderr)
+func serveProxy(ctx context.Context, inv config.Invocation, settings *settings, memory int64, stderr *logging.Writer) error {
+	p, err := prepare(ctx, &inv, settings, memory, 0, stderr)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func serveProxy(ctx context.Context, inv config.Invocation, memory int64, stderr
 		debug.SetGCPercent(collectAt)
 	}
 	done := make(chan error, 1)
-	go func() { done <- proxyLifetime(p.ctx, &inv, p.log, stderr.Dropped) }()
+	go func() { done <- proxyLifetime(p.ctx, p.settings, stderr.Dropped) }()
 	return p.untilStopped(done, func() error { return errSecondSignal })
 }
 
@@ -43,25 +43,30 @@ const collectAt = 400
 
 // proxying is the running proxy.
 type proxying struct {
-	inv      *config.Invocation
-	log      *slog.Logger
+	*settings
+	tuner    *tuning.Tuner
+	metrics  *metrics.Metrics
+	records  *records
 	notReady atomic.Pointer[error] // why it is not ready, if it is not for its upstream
 	admin    *admin.Server
 	data     *proxy.Server
 }
 
 // proxyLifetime starts the proxy, waits for the end of ctx and stops the proxy.
-func proxyLifetime(ctx context.Context, inv *config.Invocation, log *slog.Logger, dropped func() uint64) error {
-	p := &proxying{inv: inv, log: log}
+func proxyLifetime(ctx context.Context, settings *settings, dropped func() uint64) error {
+	p := &proxying{settings: settings}
+	defer func() { p.records.close() }()
 	if err := p.start(dropped); err != nil {
 		return err
 	}
+	go settings.follow(ctx, p.change)
 	<-ctx.Done()
 	return p.stop()
 }
 
 func (p *proxying) start(dropped func() uint64) (err error) {
-	c, f := &p.inv.Config, &p.inv.Proxy
+	inv := p.now.Load()
+	c, f := &inv.Config, &inv.Proxy
 	p.notReady.Store(&errStarting)
 	tlsConfig, err := secure.TLS(c.TLSCert, c.TLSKey, p.log)
 	if err != nil {
@@ -73,35 +78,41 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	}
 	built := version.Get()
 	m := metrics.New(metrics.Options{Version: built.Version, Commit: built.Commit, Proxy: true, Routes: f.Routes.Names()})
-	slow := new(slowest.Recorder)
-	mode := admission.Enforce
-	if c.Mode == config.ModeObserve {
-		mode = admission.Observe
+	p.metrics = m
+	epoch := time.Now()
+	var running atomic.Pointer[proxy.Server] // requests come before Open has returned
+	if p.records, err = p.openRecords(m, "spillway-proxy", epoch, func() int {
+		if s := running.Load(); s != nil {
+			return s.Gauge().Depth
+		}
+		return 0
+	}); err != nil {
+		return err
 	}
-	p.data, err = proxy.Open(proxy.Options{
-		Listen: c.Listen, TLS: tlsConfig, Upstream: upstream,
-		Strategy: c.Strategy, Capacity: c.QueueCapacity, Concurrency: int(c.Workers), Mode: mode, Objective: time.Duration(c.SLO),
-		Client: f.Client, Priorities: f.Priority, Exempt: f.Exempt, Routes: f.Routes, Hold: holds[f.Hold], TrustHeaders: f.TrustHeaders == "true",
-		Timeout: f.Timeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
-		BufferBytes: int(f.BufferBytes), MaxBodyBytes: c.MaxBodyBytes, AcceptLoops: c.AcceptLoops,
-		MaxConnections: c.MaxConnections,
-		Logger:         p.log,
-		Events: proxy.Events{
-			Queue: m.Queue, Answered: m.Forwarded, Asked: m.Asked, Left: m.Left, Routed: m.Routed,
-			Switched: func(from, to string) {
-				m.Switched(from, to)
-				p.log.Info("strategy switched", "from", from, "to", to)
-			},
+	slow := new(slowest.Recorder)
+	o := changeable(inv)
+	o.Listen, o.TLS, o.Upstream, o.AcceptLoops, o.Logger = c.Listen, tlsConfig, upstream, c.AcceptLoops, p.log
+	o.Strategy, o.Capacity, o.Concurrency, o.Objective = c.Strategy, c.QueueCapacity, int(c.Workers), time.Duration(c.SLO)
+	if c.Mode == config.ModeObserve {
+		o.Mode = admission.Observe
+	}
+	o.Events = proxy.Events{
+		Queue: m.Queue, Answered: m.Forwarded, Asked: m.Asked, Left: m.Left, Routed: m.Routed, Served: p.records.served(),
+		Switched: func(from, to string) {
+			m.Switched(from, to)
+			p.log.Info("strategy switched", "from", from, "to", to)
 		},
-		Slowest: slow, Epoch: time.Now(),
-	})
-	if err != nil {
+	}
+	o.Slowest, o.Epoch, o.Tracer = slow, epoch, p.records.tracer()
+	if p.data, err = proxy.Open(o); err != nil {
 		return cannotListen(err, "data", "SPILLWAY_LISTEN", c.Listen)
 	}
+	running.Store(p.data)
+	p.tuner = tuning.New(p.data, tuned(c), p.log)
 	p.admin, err = admin.Open(admin.Options{
 		Listen: c.AdminListen, TLS: tlsConfig, Token: secure.NewToken(c.AdminToken), MaxConnections: c.AdminMaxConnections,
 		Version: built.Version, Commit: built.Commit, Logger: p.log,
-		Dispatcher: p.data, Metrics: m.Handler(), Live: m.Live, Callers: m.Callers, ForgetCallers: m.ForgetCallers,
+		Dispatcher: p.data, Tuner: p.tuner, Metrics: m.Handler(), Live: m.Live, Callers: m.Callers, ForgetCallers: m.ForgetCallers,
 		Slowest: func() ([]slowest.Request, int64) {
 			now := p.data.Now()
 			return slow.List(now), now
@@ -112,7 +123,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		p.data.Close()
 		return cannotListen(err, "admin", "SPILLWAY_ADMIN_LISTEN", c.AdminListen)
 	}
-	m.Watch(metrics.Sources{Gauge: p.data.Gauge, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped})
+	m.Watch(p.records.watched(metrics.Sources{Gauge: p.data.Gauge, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped, ReloadFailed: p.failed.Load}))
 	p.notReady.Store(nil)
 	addresses := p.addresses()
 	sayListening(p.log, addresses)
@@ -144,13 +155,34 @@ func (p *proxying) ready() error {
 
 // effective returns the configuration that is in force.
 func (p *proxying) effective() any {
-	return effective(p.inv.Redacted(), p.data, p.inv.Config.QueueCapacity, p.addresses())
+	return effective(p.now.Load(), p.tuner.Now(), p.addresses())
+}
+
+// changeable are the options that can change while the proxy runs, but for those that are tuned.
+func changeable(inv *config.Invocation) proxy.Options {
+	c, f := &inv.Config, &inv.Proxy
+	return proxy.Options{
+		Client: f.Client, Priorities: f.Priority, Exempt: f.Exempt, Routes: f.Routes, Hold: holds[f.Hold], TrustHeaders: f.TrustHeaders == "true",
+		Timeout: f.Timeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+		BufferBytes: int(f.BufferBytes), MaxBodyBytes: c.MaxBodyBytes, MaxConnections: c.MaxConnections,
+	}
+}
+
+// change makes what can change live that of inv, or nothing.
+func (p *proxying) change(inv *config.Invocation) error {
+	if err := tune(p.tuner, &inv.Config); err != nil {
+		return err
+	}
+	p.metrics.SetRoutes(inv.Proxy.Routes.Names())
+	p.data.Change(changeable(inv))
+	p.admin.SetMaxConnections(inv.Config.AdminMaxConnections)
+	return nil
 }
 
 // stop closes everything, the admin plane last. The error says that not all requests
 // were finished.
 func (p *proxying) stop() error {
-	c := &p.inv.Config
+	c := p.config()
 	p.notReady.Store(&errDraining)
 	if c.DrainDelay > 0 {
 		p.log.Info("serving on until the drain begins, /readyz is 503", "delay", c.DrainDelay.String())

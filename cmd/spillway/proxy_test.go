@@ -24,7 +24,7 @@ func TestProxy_ShowsWhatItReads(t *testing.T) {
 		}
 	}
 	read := map[string]bool{}
-	for _, name := range []string{"proxy.go", "log.go"} { // c is its Config, and f its Forward
+	for _, name := range []string{"proxy.go", "reload.go", "records.go", "log.go"} { // c is its Config, and f its Forward
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		require.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -25,6 +24,7 @@ import (
 	"github.com/spillway-go/spillway/internal/server"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/tuning"
 	"github.com/spillway-go/spillway/internal/version"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/concurrency"
@@ -59,29 +59,31 @@ const mostLearned = 4096
 
 // serve runs the service until ctx ends or a signal comes, and stops it
 // gracefully. A second signal ends the waiting, but loses nothing.
-func serve(ctx context.Context, inv config.Invocation, memory int64, stderr *logging.Writer) error {
-	p, err := prepare(ctx, &inv, memory, inv.Config.CacheBytes, stderr)
+func serve(ctx context.Context, inv config.Invocation, settings *settings, memory int64, stderr *logging.Writer) error {
+	p, err := prepare(ctx, &inv, settings, memory, inv.Config.CacheBytes, stderr)
 	if err != nil {
 		return err
 	}
 	defer p.close()
 	started, done := make(chan *service, 1), make(chan error, 1)
-	go func() { done <- lifetime(p.ctx, &inv.Config, p.tables, p.log, stderr.Dropped, started) }()
+	go func() { done <- lifetime(p.ctx, p.settings, p.tables, stderr.Dropped, started) }()
 	return p.untilStopped(done, func() error { return abandon(started, done) })
 }
 
 // process is what serving needs of the process.
 type process struct {
-	log     *slog.Logger
+	*settings
 	ctx     context.Context // ends when it is to stop
 	end     context.CancelFunc
 	signals chan os.Signal
-	tables  int // that the store may hold open
+	hangups chan os.Signal // nil if there is no configuration file
+	tables  int            // that the store may hold open
 }
 
 // prepare sets up the process, for a cache of so many bytes.
-func prepare(ctx context.Context, inv *config.Invocation, memory, cache int64, stderr *logging.Writer) (*process, error) {
-	p := &process{log: newLogger(&inv.Config, stderr), signals: make(chan os.Signal, 2)}
+func prepare(ctx context.Context, inv *config.Invocation, settings *settings, memory, cache int64, stderr *logging.Writer) (*process, error) {
+	p := &process{settings: settings, signals: make(chan os.Signal, 2)}
+	p.log, p.level = newLogger(&inv.Config, stderr)
 	for _, warning := range inv.Warnings {
 		p.log.Warn(warning)
 	}
@@ -93,12 +95,18 @@ func prepare(ctx context.Context, inv *config.Invocation, memory, cache int64, s
 	if warning != "" {
 		p.log.Warn(warning)
 	}
+	p.now.Store(inv)
 	limit := limitMemory(memory, cache)
 	runtime.SetMutexProfileFraction(mutexProfileFraction)
 	runtime.SetBlockProfileRate(int(blockProfileRate))
 
 	// A terminal or a reader of stderr that goes must not take the service along.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	if inv.Config.ConfigFile != "" {
+		hangups := make(chan os.Signal, 1) // several at once are one
+		signal.Notify(hangups, syscall.SIGHUP)
+		p.hangups, p.hangup = hangups, hangups
+	}
 	signal.Notify(p.signals, syscall.SIGTERM, syscall.SIGINT)
 	p.ctx, p.end = context.WithCancel(ctx)
 	if limit > 0 {
@@ -111,6 +119,9 @@ func prepare(ctx context.Context, inv *config.Invocation, memory, cache int64, s
 func (p *process) close() {
 	p.end()
 	signal.Stop(p.signals)
+	if p.hangups != nil {
+		signal.Stop(p.hangups)
+	}
 }
 
 // untilStopped waits until a lifetime is done, which the first signal has end, and calls
@@ -165,20 +176,22 @@ func abandon(started <-chan *service, done <-chan error) error {
 }
 
 // lifetime starts the service, waits for the end of ctx and stops the service.
-func lifetime(ctx context.Context, c *config.Config, tables int, log *slog.Logger, dropped func() uint64, started chan<- *service) error {
-	s, err := start(c, tables, log, dropped)
+func lifetime(ctx context.Context, settings *settings, tables int, dropped func() uint64, started chan<- *service) error {
+	s, err := start(settings, tables, dropped)
 	if err != nil {
 		return err
 	}
 	started <- s
+	go settings.follow(ctx, s.change)
 	<-ctx.Done()
+	defer s.records.close()
 	return s.stop()
 }
 
 // service is the running service.
 type service struct {
-	config *config.Config
-	log    *slog.Logger
+	*settings
+	tuner *tuning.Tuner
 	// notReady is why the service is not ready, if it is not for its store.
 	notReady atomic.Pointer[error]
 	// addresses are those really bound, by plane; nil until all are.
@@ -186,6 +199,7 @@ type service struct {
 
 	// In the order in which they are opened.
 	metrics    *metrics.Metrics
+	records    *records
 	backups    *backup.Backups
 	store      openedStore
 	executor   *executor.Executor
@@ -197,8 +211,9 @@ type service struct {
 
 // start opens everything, from the store upwards. If something cannot be
 // opened, what has been is closed again, in reverse.
-func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64) (_ *service, err error) {
-	s := &service{config: c, log: log}
+func start(settings *settings, tables int, dropped func() uint64) (_ *service, err error) {
+	s := &service{settings: settings}
+	c, log := s.config(), s.log
 	s.notReady.Store(&errStarting)
 	var opened []func()
 	defer func() {
@@ -218,6 +233,10 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 
 	slow := new(slowest.Recorder)
 	epoch := time.Now()
+	if s.records, err = s.openRecords(s.metrics, "spillway", epoch, func() int { return s.dispatcher.Gauge().Depth }); err != nil {
+		return nil, err
+	}
+	opened = append(opened, s.records.close)
 
 	s.backups = backup.New(c.DataDir)
 	if s.store, err = openStore(c, tables, log, s.metrics, s.backups.FS(), s.unblocked); err != nil {
@@ -226,13 +245,9 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	opened = append(opened, func() { _ = s.store.Close() }) // nothing was written
 	opened = append(opened, s.backups.Close)
 
-	writers := int(c.Workers)
-	if c.Workers == config.Auto {
-		writers = 2 * runtime.GOMAXPROCS(0) // as many workers as there are by default
-	}
 	s.executor = executor.Open(executor.Options{
 		Store:      s.store.Store,
-		MaxCommits: 4 * writers,
+		MaxCommits: maxCommits(int(c.Workers)),
 		Unblocked:  s.unblocked,
 		Logger:     log,
 		Epoch:      epoch,
@@ -279,6 +294,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 	s.waiting.Store(s.dispatcher)
 	opened = append(opened, s.dispatcher.Close)
 
+	s.tuner = tuning.New(tunable{s.dispatcher, s.executor, c.Pools == "split"}, tuned(c), log)
 	s.admin, err = admin.Open(admin.Options{
 		Listen:         c.AdminListen,
 		TLS:            tlsConfig,
@@ -288,6 +304,7 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Commit:         built.Commit,
 		Logger:         log,
 		Dispatcher:     s.dispatcher,
+		Tuner:          s.tuner,
 		Metrics:        s.metrics.Handler(),
 		Live:           s.metrics.Live,
 		Callers:        s.metrics.Callers,
@@ -326,20 +343,22 @@ func start(c *config.Config, tables int, log *slog.Logger, dropped func() uint64
 		Token:         secure.NewToken(c.DataToken),
 		AllowedHosts:  c.AllowedHosts,
 		CORSOrigins:   c.CORSOrigins, TrustRequestStart: c.TrustRequestStart == "true",
-		Events:  server.Events{Answered: s.metrics.Answered, Asked: s.metrics.Asked, Left: s.metrics.Left},
+		Events:  server.Events{Answered: s.metrics.Answered, Asked: s.metrics.Asked, Left: s.metrics.Left, Served: s.records.served()},
+		Tracer:  s.records.tracer(),
 		Slowest: slow,
 	})
 	if err != nil {
 		return nil, cannotListen(err, "data", "SPILLWAY_LISTEN", c.Listen)
 	}
-	s.metrics.Watch(metrics.Sources{
-		Gauge:       s.dispatcher.Gauge,
-		Objective:   objective,
-		Connections: s.data.Connections,
-		Writable:    s.store.Writable,
-		Store:       s.store.stats,
-		Dropped:     dropped,
-	})
+	s.metrics.Watch(s.records.watched(metrics.Sources{
+		Gauge:        s.dispatcher.Gauge,
+		Objective:    objective,
+		Connections:  s.data.Connections,
+		Writable:     s.store.Writable,
+		Store:        s.store.stats,
+		Dropped:      dropped,
+		ReloadFailed: settings.failed.Load,
+	}))
 	addresses := map[string]string{"admin": s.admin.Addr().String(), "data": s.data.Addr().String()}
 	s.addresses.Store(&addresses)
 	s.notReady.Store(nil)
@@ -370,19 +389,66 @@ func (s *service) effective() any {
 	if bound := s.addresses.Load(); bound != nil {
 		addresses = *bound
 	}
-	return effective(s.config.Redacted(), s.dispatcher, s.config.QueueCapacity, addresses)
+	return effective(s.now.Load(), s.tuner.Now(), addresses)
+}
+
+// maxCommits is how many batches may be on their way to the disk.
+func maxCommits(workers int) int {
+	if workers == 0 { // their number is learned
+		workers = 2 * runtime.GOMAXPROCS(0) // as many as there are by default
+	}
+	return 4 * workers
+}
+
+// tunable is the queue of the service.
+type tunable struct {
+	*dispatch.Dispatcher
+	executor *executor.Executor
+	split    bool
+}
+
+// SetWorkers is tuning.Queue's.
+func (t tunable) SetWorkers(n int) error {
+	if t.split {
+		return tuning.ErrSplit
+	}
+	if n == 0 {
+		if err := t.Learn(concurrency.Options{Max: mostLearned}); err != nil {
+			return err
+		}
+	} else {
+		t.Resize(n)
+	}
+	t.executor.SetMaxCommits(maxCommits(n))
+	return nil
+}
+
+// change makes what can change live that of inv, or nothing.
+func (s *service) change(inv *config.Invocation) error {
+	c := &inv.Config
+	if err := tune(s.tuner, c); err != nil {
+		return err
+	}
+	s.data.SetLimits(httpfront.Limits{
+		MaxBodyBytes:   c.MaxBodyBytes,
+		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
+		ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+	}, c.MaxValueBytes, c.MaxBatchBytes)
+	s.admin.SetMaxConnections(c.AdminMaxConnections)
+	return nil
 }
 
 // stop closes everything, from the data plane downwards and the admin plane
 // last. The error says that not all went well.
 func (s *service) stop() error {
+	c := s.config()
 	s.notReady.Store(&errDraining)
-	if s.config.DrainDelay > 0 {
-		s.log.Info("serving on until the drain begins, /readyz is 503", "delay", s.config.DrainDelay.String())
-		time.Sleep(s.config.DrainDelay)
+	if c.DrainDelay > 0 {
+		s.log.Info("serving on until the drain begins, /readyz is 503", "delay", c.DrainDelay.String())
+		time.Sleep(c.DrainDelay)
 	}
-	s.log.Info("draining", "timeout", s.config.DrainTimeout.String())
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
+	s.log.Info("draining", "timeout", c.DrainTimeout.String())
+	ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
 	defer cancel()
 	late := s.data.Drain(ctx)
 	// Out of time, this sheds what waits, and their connections answer so.
@@ -410,18 +476,18 @@ func (s *service) stop() error {
 	case <-closed:
 	case <-timeout.C:
 		// Below what is still running the store cannot be closed.
-		return errors.Join(fmt.Errorf("the store has not finished an operation %v after the drain time-out of %v, exiting without closing it", stuck, s.config.DrainTimeout), s.save())
+		return errors.Join(fmt.Errorf("the store has not finished an operation %v after the drain time-out of %v, exiting without closing it", stuck, c.DrainTimeout), s.save())
 	}
 	select {
 	case <-backedUp:
 	case <-timeout.C:
 		// It reads from the store, but all that was acknowledged can be saved.
-		return errors.Join(fmt.Errorf("a backup does not end %v after the drain time-out of %v, exiting without closing the store", stuck, s.config.DrainTimeout), s.save())
+		return errors.Join(fmt.Errorf("a backup does not end %v after the drain time-out of %v, exiting without closing the store", stuck, c.DrainTimeout), s.save())
 	}
 	err := s.store.Close()
 	s.admin.Close()
 	if late != nil {
-		late = fmt.Errorf("not all requests were finished within the drain time-out of %v", s.config.DrainTimeout)
+		late = fmt.Errorf("not all requests were finished within the drain time-out of %v", c.DrainTimeout)
 	}
 	if err = errors.Join(late, err); err == nil {
 		s.log.Info("stopped")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,15 +11,15 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/spillway-go/spillway/internal/admin"
 	"github.com/spillway-go/spillway/internal/config"
 	"github.com/spillway-go/spillway/internal/datadir"
+	"github.com/spillway-go/spillway/internal/tuning"
 	"github.com/spillway-go/spillway/strategies"
 )
 
 // sayStart logs in one line what runs, and where to look at it.
 func (s *service) sayStart(version, admin string) {
-	c, status := s.config, s.dispatcher.Status()
+	c, status := s.config(), s.dispatcher.Status()
 	attrs := []slog.Attr{
 		slog.String("version", version),
 		slog.String("strategy", status.Strategy), slog.Any("workers", c.Workers.Shown()), slog.Int("capacity", status.Capacity),
@@ -49,19 +50,35 @@ func consoleAt(c *config.Config, admin string) string {
 	return scheme + "://" + where + "/"
 }
 
-// effective returns the configuration that is in force, for /config: strategy, mode and
-// objective may have been changed.
-func effective(settings map[string]any, d admin.Dispatcher, capacity int, addresses map[string]string) any {
-	status := d.Status()
-	active, _ := strategies.Lookup(status.Strategy)
-	settings["SPILLWAY_MODE"] = admin.Mode(status)
-	settings["SPILLWAY_SLO"] = strategies.FormatObjective(d.Objective().State().Set)
-	settings["SPILLWAY_STRATEGY"] = active.Name
-	settings["SPILLWAY_QUEUE_CAPACITY"] = active.CapacityOr(capacity)
+// effective returns the configuration that is in force, for /config, and where each value is
+// from. What is tuned may have been changed by PUT /strategy.
+func effective(inv *config.Invocation, now tuning.Settings, addresses map[string]string) any {
+	settings, from := inv.Redacted(), map[string]string{}
+	for name := range settings {
+		from[name] = cmp.Or(inv.From[name], "default")
+	}
+	active, _ := strategies.Lookup(now.Strategy)
+	configured := tuned(&inv.Config)
+	for name, s := range map[string]struct {
+		shown any
+		put   bool
+	}{
+		"SPILLWAY_STRATEGY":       {now.Strategy, now.Strategy != configured.Strategy},
+		"SPILLWAY_MODE":           {now.Mode, now.Mode != configured.Mode},
+		"SPILLWAY_WORKERS":        {config.Workers(now.Workers).Shown(), now.Workers != configured.Workers},
+		"SPILLWAY_QUEUE_CAPACITY": {active.CapacityOr(now.Capacity), now.Capacity != configured.Capacity},
+		"SPILLWAY_SLO":            {strategies.FormatObjective(now.Objective), now.Objective != configured.Objective},
+	} {
+		settings[name] = s.shown
+		if s.put {
+			from[name] = "PUT /strategy"
+		}
+	}
 	return struct {
 		Addresses map[string]string `json:"addresses"`
 		Settings  map[string]any    `json:"settings"`
-	}{addresses, settings}
+		From      map[string]string `json:"from"`
+	}{addresses, settings, from}
 }
 
 // cannotListen explains why a plane cannot have its address, and which variable

@@ -25,6 +25,7 @@ import (
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/internal/testenv"
+	"github.com/spillway-go/spillway/internal/tuning"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -37,6 +38,7 @@ type switcher struct {
 	objective strategies.Objective
 	err       error // of Switch
 	observing error // of SetObserve
+	split     bool
 }
 
 func (s *switcher) Objective() *strategies.Objective { return &s.objective }
@@ -46,6 +48,19 @@ func (s *switcher) SetObserve(observe bool) error {
 		s.status.Observe = observe
 	}
 	return s.observing
+}
+
+func (s *switcher) SetWorkers(n int) error {
+	if s.split {
+		return tuning.ErrSplit
+	}
+	s.status.Workers = n
+	return nil
+}
+
+func (s *switcher) SetCapacity(n int) error {
+	s.status.Capacity = n
+	return nil
 }
 
 func (s *switcher) Status() dispatch.Status { return s.status }
@@ -83,6 +98,9 @@ func open(t *testing.T, o Options) *plane {
 	}
 	if o.Dispatcher == nil {
 		o.Dispatcher = &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
+	}
+	if d, ok := o.Dispatcher.(*switcher); ok && o.Tuner == nil {
+		o.Tuner = tuning.New(d, tuning.Settings{Strategy: d.status.Strategy, Mode: Mode(d.status), Workers: d.status.Workers, Capacity: d.status.Capacity}, o.Logger)
 	}
 	if o.Metrics == nil {
 		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "some 1\n") })
@@ -308,6 +326,34 @@ func TestServer_Change(t *testing.T) {
 			require.Equal(t, tc.log, lines)
 		})
 	}
+
+	// Workers and capacity too.
+	many := &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
+	tuned := open(t, Options{Dispatcher: many})
+	a := tuned.do("PUT", "/strategy", `{"strategy":"lifo","workers":8,"capacity":64}`)
+	require.Equal(t, 200, a.status, a.body)
+	require.Contains(t, a.body, `{"strategy":"lifo","mode":"enforce","workers":8,"capacity":64,`)
+	require.Equal(t, 200, tuned.do("PUT", "/strategy", `{"workers":"auto","capacity":0}`).status)
+	require.Equal(t, [2]int{0, 0}, [2]int{many.status.Workers, many.status.Capacity})
+	for body, words := range map[string][]string{
+		`{"workers":0,"strategy":"fifo"}`:           {"workers is 0", "1 to 65536", "auto"},
+		`{"workers":"many","strategy":"fifo"}`:      {`workers is "many"`},
+		`{"workers":65537,"strategy":"fifo"}`:       {"workers is 65537"},
+		`{"capacity":-1,"strategy":"fifo"}`:         {"capacity is -1", "1 to 1048576", "0 for that of the strategy"},
+		`{"capacity":1048577,"strategy":"fifo"}`:    {"capacity is 1048577"},
+		`{"capacity":"many","strategy":"fifo"}`:     {"capacity"},
+		`{"workers":1.5,"strategy":"fifo"}`:         {"workers is 1.5"},
+		`{"workers":[],"strategy":"fifo"}`:          {"workers is []"},
+		`{"workers":1e9,"strategy":"fifo"}`:         {"workers is 1e9"},
+		`{"strategy":"fifo","capacity":1e30}`:       {"capacity"},
+		`{"strategy":"fifo","upstream":"http://a"}`: {"upstream"},
+	} {
+		requireProblem(t, tuned.do("PUT", "/strategy", body), 400, words...)
+		require.Equal(t, "lifo", many.status.Strategy, body)
+	}
+	many.split = true
+	requireProblem(t, tuned.do("PUT", "/strategy", `{"strategy":"fifo","workers":2}`), 400, "SPILLWAY_POOLS is split")
+	require.Equal(t, "lifo", many.status.Strategy)
 
 	// The strategy is not left changed alone.
 	d := &switcher{status: dispatch.Status{Strategy: "fifo"}, observing: errors.New("no luck")}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/tuning"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -327,7 +328,7 @@ func situationOf(f *frame, lately *period, before *moment, usual time.Duration, 
 		Reasons: make(map[string]float64), Roomless: rate(lately.roomless),
 		Cut: rate(lately.cut), Left: rate(float64(lately.left.Count())), Patience: median(lately.left),
 		SLO: f.SLO, Usual: usual.Seconds(), Wait: median(lately.wait), Latency: median(lately.latency), CPU: lately.cpu / float64(runtime.GOMAXPROCS(0)),
-		Observe: f.Mode == observe, WouldShed: rate(lately.wouldShed), Proxy: f.Proxy,
+		Observe: f.Mode == tuning.Observe, WouldShed: rate(lately.wouldShed), Proxy: f.Proxy,
 	}
 	if late := lately.reasons[strategies.ReasonLate.String()]; lately.lateWrong >= fewWrong && late > 0 {
 		s.Wrong = min(1, 100*lately.lateWrong/late)

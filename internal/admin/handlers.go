@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spillway-go/spillway/internal/backup"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/store"
+	"github.com/spillway-go/spillway/internal/tuning"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -101,102 +101,91 @@ func learnedOf(l *dispatch.Learned) *learned {
 	return &learned{Limit: l.Limit, Min: l.Min, Max: l.Max, Why: l.Why, stuck: l.Stuck, paused: l.Paused}
 }
 
-// The modes.
-const (
-	enforce = "enforce"
-	observe = "observe"
-)
-
 // Mode is what SPILLWAY_MODE says.
 func Mode(s dispatch.Status) string {
 	if s.Observe {
-		return observe
+		return tuning.Observe
 	}
-	return enforce
+	return tuning.Enforce
 }
 
 // change is what is to be different, nil for what stays.
 type change struct {
 	Strategy *string `json:"strategy"`
+	Workers  *number `json:"workers"`
+	Capacity *int    `json:"capacity"`
 	SLO      *string `json:"slo"`
 	Mode     *string `json:"mode"`
 }
 
-// check returns the objective that is wanted, and an error that names the field, its value
-// and the choices.
-func (c *change) check() (objective time.Duration, err error) {
-	if c.Strategy != nil {
-		if _, err = strategies.Lookup(*c.Strategy); err != nil {
-			return 0, fmt.Errorf("strategy is %.40q, want one of %s", *c.Strategy, strings.Join(strategies.Names(), ", "))
-		}
-	}
-	if c.Mode != nil && *c.Mode != enforce && *c.Mode != observe {
-		return 0, fmt.Errorf("mode is %.40q, want %s or %s", *c.Mode, enforce, observe)
-	}
-	if c.SLO != nil {
-		if objective, err = strategies.ParseObjective(*c.SLO); err != nil {
-			return 0, fmt.Errorf("slo is %.40q, want %w, or nothing for one that follows the usual service time", *c.SLO, err)
-		}
-	}
-	return objective, nil
-}
+// number is a number of workers, or "auto", which is 0.
+type number int
 
-// putStrategy changes strategy, objective and mode, all that was asked for or nothing. One
-// change at a time is made.
-func (o *Options) putStrategy() http.HandlerFunc {
-	var changing sync.Mutex
-	return func(w http.ResponseWriter, r *http.Request) {
-		var wanted change
-		err := readJSON(w, r, &wanted)
-		if err == nil && wanted == (change{}) {
-			err = errors.New("nothing is to be changed")
-		}
-		if err != nil {
-			bodyProblem(w, err, `{"strategy":"…","slo":"…","mode":"…"} with any of these: a strategy of `+strings.Join(strategies.Names(), ", ")+
-				`; an slo such as 250ms, none or nothing; a mode of `+enforce+", "+observe)
-			return
-		}
-		objective, err := wanted.check()
-		if err != nil {
-			problem(w, http.StatusBadRequest, err.Error())
-			return
-		}
-		changing.Lock()
-		err = o.apply(&wanted, objective)
-		changing.Unlock()
-		if err != nil {
-			o.fail(w, "change the strategy", err)
-			return
-		}
-		o.getStrategy(w, r)
+// UnmarshalJSON is for package json.
+func (n *number) UnmarshalJSON(text []byte) error {
+	if string(text) == `"auto"` {
+		*n = 0
+		return nil
 	}
-}
-
-// apply makes a change that has been checked. What may fail comes first, and is taken back
-// if what follows fails.
-func (o *Options) apply(c *change, objective time.Duration) error {
-	before := o.Dispatcher.Status()
-	if c.Strategy != nil {
-		if err := o.Dispatcher.Switch(*c.Strategy); err != nil {
-			return err
-		}
-	}
-	if c.Mode != nil && *c.Mode != Mode(before) {
-		if err := o.Dispatcher.SetObserve(*c.Mode == observe); err != nil {
-			return errors.Join(err, o.Dispatcher.Switch(before.Strategy))
-		}
-		o.Logger.Info("mode changed", "from", Mode(before), "to", *c.Mode)
-	}
-	if c.SLO != nil {
-		former := o.Dispatcher.Objective().State().Set
-		if err := o.Dispatcher.Objective().Set(objective); err != nil {
-			return err
-		}
-		if former != objective {
-			o.Logger.Info("objective changed", "from", strategies.FormatObjective(former), "to", strategies.FormatObjective(objective))
-		}
+	if err := json.Unmarshal(text, (*int)(n)); err != nil || *n < 1 {
+		return fmt.Errorf("workers is %.40s, want 1 to %d, or \"auto\"", text, tuning.MaxWorkers)
 	}
 	return nil
+}
+
+// change returns what to do to the settings. The error names the field, its value and the
+// choices.
+func (c *change) change() (func(*tuning.Settings), error) {
+	var objective time.Duration
+	if c.SLO != nil {
+		var err error
+		if objective, err = strategies.ParseObjective(*c.SLO); err != nil {
+			return nil, fmt.Errorf("slo is %.40q, want %w, or nothing for one that follows the usual service time", *c.SLO, err)
+		}
+	}
+	return func(s *tuning.Settings) {
+		set(&s.Strategy, c.Strategy)
+		set(&s.Workers, (*int)(c.Workers))
+		set(&s.Capacity, c.Capacity)
+		set(&s.Mode, c.Mode)
+		if c.SLO != nil {
+			s.Objective = objective
+		}
+	}, nil
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// putStrategy changes what the queue works by, all that was asked for or nothing.
+func (o *Options) putStrategy(w http.ResponseWriter, r *http.Request) {
+	var wanted change
+	err := readJSON(w, r, &wanted)
+	if err == nil && wanted == (change{}) {
+		err = errors.New("nothing is to be changed")
+	}
+	if err != nil {
+		bodyProblem(w, err, `{"strategy":"…","workers":…,"capacity":…,"slo":"…","mode":"…"} with any of these: a strategy of `+strings.Join(strategies.Names(), ", ")+
+			`; workers from 1, or "auto"; a capacity from 1, or 0 for that of the strategy; an slo such as 250ms, none or nothing; a mode of `+tuning.Enforce+", "+tuning.Observe)
+		return
+	}
+	change, err := wanted.change()
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	err = o.Tuner.Change(change)
+	switch _, refused := errors.AsType[tuning.Refusal](err); {
+	case refused:
+		problem(w, http.StatusBadRequest, err.Error())
+	case err != nil:
+		o.fail(w, "change the strategy", err)
+	default:
+		o.getStrategy(w, r)
+	}
 }
 
 func (o *Options) getConfig(w http.ResponseWriter, _ *http.Request) {

@@ -28,7 +28,7 @@ func (l impatient) Accept() (net.Conn, error) {
 // connections bounds how many connections of an http.Server are open. The requests of a few
 // beyond are refused, and the others are just closed.
 type connections struct {
-	most int64
+	most atomic.Int64 // may change at any time
 	open atomic.Int64
 }
 
@@ -40,11 +40,11 @@ type beyond struct{}
 
 // opened is for http.Server.ConnContext.
 func (c *connections) opened(ctx context.Context, nc net.Conn) context.Context {
-	n := c.open.Add(1)
-	if n > c.most+mostRefused {
+	n, most := c.open.Add(1), c.most.Load()
+	if n > most+mostRefused {
 		_ = nc.Close()
 	}
-	return context.WithValue(ctx, beyond{}, n > c.most)
+	return context.WithValue(ctx, beyond{}, n > most)
 }
 
 // changed is for http.Server.ConnState.

@@ -43,7 +43,7 @@ func (o *Options) routes(past *history, f *feed) http.Handler {
 		{path: "/readyz", methods: get(o.readyz), open: true},
 		{path: "/version", methods: get(o.version)},
 		{path: "/strategy", methods: map[string]http.HandlerFunc{
-			http.MethodGet: o.getStrategy, http.MethodPut: o.putStrategy(),
+			http.MethodGet: o.getStrategy, http.MethodPut: o.putStrategy,
 		}},
 		{path: "/history", methods: get(past.serve)},
 		{path: "/config", methods: get(o.getConfig)},

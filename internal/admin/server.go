@@ -21,6 +21,7 @@ import (
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
+	"github.com/spillway-go/spillway/internal/tuning"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -41,8 +42,9 @@ type Options struct {
 	// Logger is told of failures. Nil means slog.Default.
 	Logger *slog.Logger
 
-	// Dispatcher is whose strategy, objective and mode are shown and changed.
+	// Dispatcher is whose strategy, objective and mode are shown, and Tuner changes them.
 	Dispatcher Dispatcher
+	Tuner      *tuning.Tuner
 	// Metrics serves /metrics.
 	Metrics http.Handler
 	// Live returns the state that the console shows, and reports false while
@@ -70,8 +72,6 @@ type Options struct {
 type Dispatcher interface {
 	Status() dispatch.Status
 	Pools() []dispatch.Gauge
-	Switch(strategy string) error
-	SetObserve(observe bool) error
 	Objective() *strategies.Objective
 }
 
@@ -82,6 +82,7 @@ type Server struct {
 	http     *http.Server
 	consoles *feed
 	listener net.Listener
+	limit    *connections
 	log      *slog.Logger
 	serving  sync.WaitGroup
 }
@@ -105,7 +106,8 @@ func Open(o Options) (*Server, error) {
 		return nil, fmt.Errorf("admin plane: %w", err)
 	}
 	past, consoles := newHistory(&o, time.Now()), newFeed()
-	limit := &connections{most: int64(o.MaxConnections)}
+	limit := &connections{}
+	limit.most.Store(int64(o.MaxConnections))
 	s := &Server{
 		http: &http.Server{
 			Handler:           limit.limited(o.routes(past, consoles)),
@@ -119,6 +121,7 @@ func Open(o Options) (*Server, error) {
 		},
 		consoles: consoles,
 		listener: bound,
+		limit:    limit,
 		log:      o.Logger,
 	}
 	var from net.Listener = impatient{bound, writeTimeout}
@@ -153,6 +156,9 @@ func watch(past *history, consoles *feed) {
 
 // Addr returns the address that is really bound.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// SetMaxConnections changes Options.MaxConnections. Those that are open stay so.
+func (s *Server) SetMaxConnections(n int) { s.limit.most.Store(int64(n)) }
 
 // Close stops listening, gives the requests that are being served a moment to
 // end, and closes all connections.

@@ -24,18 +24,21 @@ import (
 // of the variables are "SPILLWAY_" and the name in the tag, in upper case with
 // underscores.
 //
-// A variable that is set to nothing counts as not set.
+// A variable that is set to nothing counts as not set. What has the tag live can be changed
+// while the service runs: see Invocation.Reload.
 type Config struct {
-	Strategy    string `name:"strategy" default:"auto" enum:"${strategies}" help:"Queueing strategy: see spillway --help."`
-	Mode        string `name:"mode" default:"enforce" enum:"enforce,observe" help:"What becomes of requests that the strategy turns away: enforce (refused), observe (counted, and served)."`
+	ConfigFile string `name:"config" help:"YAML file of settings by the names of their flags. Environment and flags win. SIGHUP reads it again."`
+
+	Strategy    string `name:"strategy" live:"" default:"auto" enum:"${strategies}" help:"Queueing strategy: see spillway --help."`
+	Mode        string `name:"mode" live:"" default:"enforce" enum:"enforce,observe" help:"What becomes of requests that the strategy turns away: enforce (refused), observe (counted, and served)."`
 	Listen      string `name:"listen" default:"127.0.0.1:8080" type:"address" help:"Address of the data plane; port 0 picks a free one."`
 	AdminListen string `name:"admin-listen" default:"127.0.0.1:6060" type:"address" help:"Address of the admin plane; port 0 picks a free one."`
 	AcceptLoops int    `name:"accept-loops" default:"${cpus}" min:"1" max:"1024" help:"Concurrent accept loops; by default the number of CPUs."`
 	// Workers is Auto if their number is to be learned.
-	Workers Workers `name:"workers" default:"${workers}" min:"1" max:"65536" help:"How many requests run at once: a number, or auto, which learns it. By default twice the number of CPUs; 128 with the distributed store; auto in the proxy."`
+	Workers Workers `name:"workers" live:"" default:"${workers}" min:"1" max:"65536" help:"How many requests run at once: a number, or auto, which learns it. By default twice the number of CPUs; 128 with the distributed store; auto in the proxy."`
 	Pools   string  `name:"pools" default:"shared" enum:"shared,split" help:"shared (one queue for all), or split (reads and writes have a queue and half the workers each)."`
 	// QueueCapacity is 0 if it is not set: then it is that of the active strategy.
-	QueueCapacity int `name:"queue-capacity" unset:"256, or 4096 under auto" min:"1" max:"1048576" help:"Requests that may wait."`
+	QueueCapacity int `name:"queue-capacity" live:"" unset:"256, or 4096 under auto" min:"1" max:"1048576" help:"Requests that may wait."`
 
 	Store      string `name:"store" default:"pebble" enum:"pebble,cassandra" help:"Where the data is kept: pebble (embedded), cassandra (distributed)."`
 	DataDir    string `name:"data-dir" default:"./data" help:"Folder of the embedded store."`
@@ -51,23 +54,23 @@ type Config struct {
 	CassandraSpeculativeDelay  time.Duration `name:"cassandra-speculative-delay" default:"0s" help:"How long a read waits before it asks a second node as well; 0 for never."`
 
 	MaxKeyBytes              int   `name:"max-key-bytes" default:"4096" type:"size" min:"1" max:"65535" help:"Longest key."`
-	MaxValueBytes            int   `name:"max-value-bytes" default:"1048576" type:"size" min:"1" max:"1073741824" help:"Longest value."`
-	MaxBatchBytes            int   `name:"max-batch-bytes" default:"4194304" type:"size" min:"1" max:"1073741824" help:"Longest batch of operations, and longest answer to one."`
-	MaxBodyBytes             int64 `name:"max-body-bytes" default:"${bodies}" type:"size" min:"1" help:"Total size of bodies that are being read or wait; by default an eighth of the memory."`
-	MaxConnections           int   `name:"max-connections" default:"16384" min:"1" max:"10000000" help:"Most open connections; further ones are turned away."`
-	MaxConnectionsPerAddress int   `name:"max-connections-per-address" default:"0" min:"0" max:"10000000" help:"Most open connections from one address, or one IPv6 /64 network; 0 for no such limit."`
+	MaxValueBytes            int   `name:"max-value-bytes" live:"" default:"1048576" type:"size" min:"1" max:"1073741824" help:"Longest value."`
+	MaxBatchBytes            int   `name:"max-batch-bytes" live:"" default:"4194304" type:"size" min:"1" max:"1073741824" help:"Longest batch of operations, and longest answer to one."`
+	MaxBodyBytes             int64 `name:"max-body-bytes" live:"" default:"${bodies}" type:"size" min:"1" help:"Total size of bodies that are being read or wait; by default an eighth of the memory."`
+	MaxConnections           int   `name:"max-connections" live:"" default:"16384" min:"1" max:"10000000" help:"Most open connections; further ones are turned away."`
+	MaxConnectionsPerAddress int   `name:"max-connections-per-address" live:"" default:"0" min:"0" max:"10000000" help:"Most open connections from one address, or one IPv6 /64 network; 0 for no such limit."`
 
 	TrustRequestStart string `name:"trust-request-start" default:"false" enum:"false,true" help:"Take the time of arrival from X-Request-Start. Only behind a proxy that sets it: ${enum}."`
 
-	AdminMaxConnections int `name:"admin-max-connections" default:"256" min:"1" max:"65536" help:"Most open connections of the admin plane; further ones are turned away."`
+	AdminMaxConnections int `name:"admin-max-connections" live:"" default:"256" min:"1" max:"65536" help:"Most open connections of the admin plane; further ones are turned away."`
 
-	SLO Objective `name:"slo" placeholder:"DURATION|none" unset:"100ms, or more where the work takes longer" help:"Latency objective: within it an answer is in time, and auto refuses what would be later. Unset, it is 100ms or, if that is longer, ${usual} times the usual service time. With none nothing is refused for being late."`
+	SLO Objective `name:"slo" live:"" placeholder:"DURATION|none" unset:"100ms, or more where the work takes longer" help:"Latency objective: within it an answer is in time, and auto refuses what would be later. Unset, it is 100ms or, if that is longer, ${usual} times the usual service time. With none nothing is refused for being late."`
 
-	ReadTimeout  time.Duration `name:"read-timeout" default:"10s" positive:"" help:"How long a client may take to send a request."`
-	WriteTimeout time.Duration `name:"write-timeout" default:"10s" positive:"" help:"How long a client may read nothing of its answer."`
-	IdleTimeout  time.Duration `name:"idle-timeout" default:"60s" positive:"" help:"How long a connection may be silent between requests."`
-	DrainDelay   time.Duration `name:"drain-delay" default:"0s" help:"How long to go on serving after SIGTERM, while /readyz says 503."`
-	DrainTimeout time.Duration `name:"drain-timeout" default:"10s" help:"How long queued requests may take to finish before they are shed."`
+	ReadTimeout  time.Duration `name:"read-timeout" live:"" default:"10s" positive:"" help:"How long a client may take to send a request."`
+	WriteTimeout time.Duration `name:"write-timeout" live:"" default:"10s" positive:"" help:"How long a client may read nothing of its answer."`
+	IdleTimeout  time.Duration `name:"idle-timeout" live:"" default:"60s" positive:"" help:"How long a connection may be silent between requests."`
+	DrainDelay   time.Duration `name:"drain-delay" live:"" default:"0s" help:"How long to go on serving after SIGTERM, while /readyz says 503."`
+	DrainTimeout time.Duration `name:"drain-timeout" live:"" default:"10s" help:"How long queued requests may take to finish before they are shed."`
 
 	TLSCert      string  `name:"tls-cert" help:"File with the TLS certificate of both planes, PEM."`
 	TLSKey       string  `name:"tls-key" help:"File with the key of that certificate, PEM."`
@@ -80,7 +83,8 @@ type Config struct {
 	StoreDelay    delay.Distribution `name:"store-delay" default:"0" help:"How long each operation sleeps first, such as 4ms or exp:4ms."`
 	StoreParallel int                `name:"store-parallel" default:"0" min:"0" max:"65536" help:"With a delay: how many operations the store does at once, while others wait in it; 0 for no bound."`
 
-	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Lowest level that is logged: ${enum}."`
+	AccessLog string `name:"access-log" default:"off" enum:"off,all,shed" help:"A line of JSON on stdout for each request: ${enum}; shed is what was not good."`
+	LogLevel  string `name:"log-level" live:"" default:"info" enum:"debug,info,warn,error" help:"Lowest level that is logged: ${enum}."`
 	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}."`
 }
 

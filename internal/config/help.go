@@ -27,7 +27,8 @@ var groups = []struct {
 	{"Limits", []string{"max-*", "admin-max-connections", "*-timeout"}},
 	{"Stopping", []string{"drain-delay", "drain-timeout"}},
 	{"Cassandra", []string{"cassandra-*"}},
-	{"Log", []string{"log-*"}},
+	{"Log", []string{"log-*", "access-log"}},
+	{"Configuration", []string{"config"}},
 	{"For the lab", []string{"store-*"}},
 }
 
@@ -38,19 +39,21 @@ var groupsOf = map[string][]string{
 	"restore":     {"Store"},
 	"check":       {"Store"},
 	"copy":        {"Queue", "Cassandra", "Log"},
+
+	"config": {}, "config check": {}, "completion": {}, "man": {},
 }
 
 // proxySettings are those settings of Config, and files of tokens, that the proxy reads.
 var proxySettings = []string{
-	"strategy", "mode", "workers", "queue-capacity", "slo",
+	"config", "strategy", "mode", "workers", "queue-capacity", "slo",
 	"listen", "admin-listen", "admin-token", "admin-token-file", "tls-cert", "tls-key",
 	"accept-loops", "max-body-bytes", "max-connections", "admin-max-connections", "read-timeout", "write-timeout", "idle-timeout",
-	"drain-delay", "drain-timeout", "log-level", "log-format",
+	"drain-delay", "drain-timeout", "access-log", "log-level", "log-format",
 }
 
 // reads reports whether a command has a use for a setting of Config.
 func reads(command, setting string) bool {
-	return command != "proxy" || slices.Contains(proxySettings, setting)
+	return command != proxyCommand || slices.Contains(proxySettings, setting)
 }
 
 // otherFlags is the heading of flags without a group.
@@ -80,8 +83,8 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 		say(w, "Usage: spillway [COMMAND] [FLAGS]\n\n")
 		say(w, "%s\n", wrap(ctx.Model.Help, 0))
 		say(w, "\nCommands\n")
-		for _, c := range ctx.Model.Children {
-			entry(w, c.Name+arguments(c), c.Help)
+		for _, c := range ctx.Model.Leaves(true) {
+			entry(w, c.Path()+arguments(c), c.Help)
 		}
 		say(w, "\nStrategies\n")
 		for _, name := range strategies.Names() {
@@ -90,7 +93,7 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 			}
 		}
 	} else {
-		say(w, "Usage: spillway %s%s [FLAGS]\n\n%s\n", command.Name, arguments(command), wrap(command.Help, 0))
+		say(w, "Usage: spillway %s%s [FLAGS]\n\n%s\n", command.Path(), arguments(command), wrap(command.Help, 0))
 		if len(command.Positional) > 0 {
 			say(w, "\nArguments\n")
 			for _, p := range command.Positional {
@@ -115,7 +118,7 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 		flags []string
 	}{title: otherFlags}) {
 		if command != nil {
-			if some, known := groupsOf[command.Name]; known && !slices.Contains(some, g.title) {
+			if some, known := groupsOf[command.Path()]; known && !slices.Contains(some, g.title) {
 				continue
 			}
 		}
@@ -123,7 +126,7 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 			say(w, "\n%s\n", g.title)
 		}
 		for _, f := range byGroup[g.title] {
-			if command != nil && command.Name == "proxy" && f.Name == "workers" {
+			if command != nil && command.Name == proxyCommand && f.Name == "workers" {
 				f.Default = "auto"
 			}
 			entry(w, "--"+f.Name+placeholder(f), helpText(f.Value))
@@ -215,7 +218,7 @@ func placeholder(f *kong.Flag) string {
 		return "=DURATION"
 	case f.Target.CanInt():
 		return "=N"
-	case strings.HasSuffix(f.Name, "-file"), strings.HasPrefix(f.Name, "tls-"), f.Name == "state":
+	case strings.HasSuffix(f.Name, "-file"), strings.HasPrefix(f.Name, "tls-"), f.Name == "state", f.Name == configFile:
 		return "=FILE"
 	case f.Name == "data-dir":
 		return "=DIR"
@@ -234,10 +237,10 @@ func mistake(err error, in []string) string {
 	}
 	// The default command has been chosen where none was named.
 	if c := wrong.Context.Selected(); c != nil && slices.Contains(in, c.Name) {
-		help = "spillway " + c.Name + " --help"
+		help = "spillway " + c.Path() + " --help"
 		if missing, found := strings.CutPrefix(line, `expected "<`); found {
 			name, _, _ := strings.Cut(missing, ">")
-			line = fmt.Sprintf("%s wants %s: spillway %s%s", c.Name, strings.ToUpper(name), c.Name, arguments(c))
+			line = fmt.Sprintf("%s wants %s: spillway %s%s", c.Name, strings.ToUpper(name), c.Path(), arguments(c))
 		}
 	} else if word, found := strings.CutPrefix(line, "unexpected argument "); found {
 		var commands []string

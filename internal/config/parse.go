@@ -50,6 +50,8 @@ const (
 	Copy
 	// Proxy forwards requests as Invocation.Proxy says.
 	Proxy
+	// CheckConfig has checked Config.ConfigFile, and prints Invocation.Text.
+	CheckConfig
 	// Print prints Invocation.Text.
 	Print
 )
@@ -63,10 +65,13 @@ type Invocation struct {
 	Copy Transfer
 	// Proxy says what to forward, with Proxy.
 	Proxy Forward
-	// Text is the help or the version, with Print.
+	// Text is the help or the version, with Print, and what was found, with CheckConfig.
 	Text string
 	// Config is complete, except with Print.
 	Config Config
+	// From says where values are from that are no defaults, by the names of their variables:
+	// "flag", "environment", or file and line. Only with Serve and Proxy.
+	From map[string]string
 	// Warnings are for the log, a sentence each.
 	Warnings []string
 }
@@ -86,15 +91,21 @@ type Transfer struct {
 // Forward are the settings of Proxy, beside those of Config.
 type Forward struct {
 	Upstream     string           `name:"upstream" type:"upstream" placeholder:"URL" help:"The service to forward to, such as http://127.0.0.1:3000. How many requests it gets at once is learned, or --workers says so."`
-	Client       rules.Client     `name:"proxy-client" default:"address" placeholder:"address|header:NAME" help:"Who the client is: the address, or a header such as header:Authorization, which is kept hashed."`
-	Priority     rules.Priorities `name:"proxy-priority" placeholder:"RULES" help:"How important a request is, from 0, the most, to 7: path:/admin=6,path:/checkout=0,header:NAME. The first rule that fits decides."`
-	Exempt       rules.Paths      `name:"proxy-exempt" placeholder:"PATHS" help:"Paths that bypass the queue, with all below them: /health,/static."`
-	Hold         string           `name:"proxy-hold" default:"auto" enum:"auto,body,headers" help:"How long a request holds its place: until the headers of the answer, or the end of its body. auto: the body, but the headers for upgrades, and for event streams in answer to a GET. One of ${enum}."`
-	BufferBytes  int64            `name:"proxy-buffer-bytes" default:"64KiB" type:"size" min:"1" max:"16777216" help:"How much of a request's body arrives before the request waits, and how much of an answer is held for a slow client without a place."`
-	Routes       rules.Routes     `name:"proxy-routes" placeholder:"ROUTES" help:"Names of paths for metrics and the slowest requests, at most 64: /orders/*=orders,/search=search."`
-	TrustHeaders string           `name:"proxy-trust-headers" default:"false" enum:"false,true" help:"Whether to trust the client's headers Spillway-*, Priority and X-Forwarded-*: ${enum}."`
-	Timeout      time.Duration    `name:"proxy-timeout" default:"60s" positive:"" help:"How long the upstream may take until the headers of its answer, and then for each further piece of it."`
+	Client       rules.Client     `name:"proxy-client" live:"" default:"address" placeholder:"address|header:NAME" help:"Who the client is: the address, or a header such as header:Authorization, which is kept hashed."`
+	Priority     rules.Priorities `name:"proxy-priority" live:"" placeholder:"RULES" help:"How important a request is, from 0, the most, to 7: path:/admin=6,path:/checkout=0,header:NAME. The first rule that fits decides."`
+	Exempt       rules.Paths      `name:"proxy-exempt" live:"" placeholder:"PATHS" help:"Paths that bypass the queue, with all below them: /health,/static."`
+	Hold         string           `name:"proxy-hold" live:"" default:"auto" enum:"auto,body,headers" help:"How long a request holds its place: until the headers of the answer, or the end of its body. auto: the body, but the headers for upgrades, and for event streams in answer to a GET. One of ${enum}."`
+	BufferBytes  int64            `name:"proxy-buffer-bytes" live:"" default:"64KiB" type:"size" min:"1" max:"16777216" help:"How much of a request's body arrives before the request waits, and how much of an answer is held for a slow client without a place."`
+	Routes       rules.Routes     `name:"proxy-routes" live:"" placeholder:"ROUTES" help:"Names of paths for metrics, access log, spans and the slowest requests, at most 64: /orders/*=orders,/search=search."`
+	TrustHeaders string           `name:"proxy-trust-headers" live:"" default:"false" enum:"false,true" help:"Whether to trust the client's headers Spillway-*, Priority and X-Forwarded-*: ${enum}."`
+	Timeout      time.Duration    `name:"proxy-timeout" live:"" default:"60s" positive:"" help:"How long the upstream may take until the headers of its answer, and then for each further piece of it."`
 }
+
+// configFile is the setting that names the configuration file.
+const configFile = "config"
+
+// proxyCommand is the name of Proxy.
+const proxyCommand = "proxy"
 
 // flagsOnly are the flags that are no settings, and have no variable.
 var flagsOnly = []string{"help", "version", "from", "to", "state", "verify-only"}
@@ -115,6 +126,16 @@ type grammar struct {
 	Check       struct {
 		Dir string `arg:"" optional:"" help:"A data folder or a backup (default: the data folder)."`
 	} `cmd:"" help:"Verify all checksums in the data folder, or in DIR. Nothing is changed. No service may be using it."`
+	ConfigCommand struct {
+		Check struct {
+			File string `arg:"" help:"The file."`
+		} `cmd:"" help:"Say whether FILE is right, together with the environment. One with upstream, or a setting of the proxy, is for the proxy. Nothing is started."`
+	} `cmd:"" name:"config" help:"Check a configuration file: spillway config check FILE."`
+	Completion struct {
+		Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+	} `cmd:"" help:"Print what a shell reads to complete commands and flags: source <(spillway completion bash)."`
+	Man struct{} `cmd:"" help:"Print the manual page: spillway man | man -l -."`
+
 	Proxy Forward  `cmd:"" help:"Put the queue in front of any HTTP service: forward requests, each in its turn. It has the same console and metrics."`
 	Copy  Transfer `cmd:"" help:"Copy all keys from an embedded store to a Cassandra cluster, and verify the copy. A key that was written later in the cluster keeps its value."`
 }
@@ -128,7 +149,16 @@ type folder struct {
 // value of a setting is bad; other errors are about arguments that are not
 // known. All of them are one line.
 func Parse(in Input) (Invocation, error) {
-	env := environment(in.Env)
+	src := &sources{env: environment(in.Env), readFile: in.ReadFile, from: map[string]string{}}
+	inv, err := parse(in, src)
+	if err != nil {
+		return Invocation{}, src.locate(err)
+	}
+	return inv, nil
+}
+
+func parse(in Input, src *sources) (Invocation, error) {
+	env := src.env
 	var (
 		g       grammar
 		printed bool
@@ -137,7 +167,7 @@ func Parse(in Input) (Invocation, error) {
 	options := append(mappers(),
 		kong.Name("spillway"),
 		kong.Description("A durable key-value service whose queueing strategy can be chosen, and switched while it runs.\n\n"+
-			"Every setting is a flag and an environment variable; the flag wins."),
+			"Every setting is a flag, an environment variable and a name in the configuration file, and counts in this order."),
 		kong.Vars{
 			"version":    in.Version,
 			"strategies": strings.Join(strategies.Names(), ","),
@@ -153,12 +183,7 @@ func Parse(in Input) (Invocation, error) {
 		kong.Exit(func(int) { printed = true }),
 		// Not kong's own reading of the environment, which has a side effect
 		// the other way round: it depends on the process.
-		kong.Resolvers(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-			if value := env[variable(flag.Name)]; value != "" && isSetting(flag.Value) {
-				return value, nil
-			}
-			return nil, nil
-		})),
+		kong.Resolvers(src),
 	)
 	parser, err := kong.New(&g, options...)
 	if err != nil {
@@ -175,19 +200,27 @@ func Parse(in Input) (Invocation, error) {
 		return Invocation{}, err
 	}
 	command, _, _ := strings.Cut(ctx.Command(), " ") // its arguments follow
+	switch command {
+	case "config":
+		return checkFile(in, g.ConfigCommand.Check.File)
+	case "completion":
+		return Invocation{Command: Print, Text: completion(ctx.Model, g.Completion.Shell)}, nil
+	case "man":
+		return Invocation{Command: Print, Text: manual(ctx.Model, in.Version)}, nil
+	}
 	copies := command == "copy"
 	if copies {
 		g.CassandraHosts = g.Copy.To
 	}
 	switch {
 	case given(ctx, "workers"):
-	case command == "proxy":
+	case command == proxyCommand:
 		g.Workers = Auto
 	case copies || g.Store == StoreCassandra:
 		g.Workers = waitingWorkers
 	}
 	var warnings []string
-	if command == "proxy" {
+	if command == proxyCommand {
 		if err = g.checkProxy(ctx); err != nil {
 			// What is missing may be misspelt.
 			if also := unknown(env, ctx); len(also) > 0 {
@@ -200,7 +233,10 @@ func Parse(in Input) (Invocation, error) {
 	if err != nil {
 		return Invocation{}, err
 	}
-	inv := Invocation{Command: Serve, Config: g.Config, Warnings: append(unknown(env, ctx), warnings...)}
+	ignored := append(unknown(env, ctx), src.useless(ctx)...)
+	slices.Sort(ignored)
+	inv := Invocation{Command: Serve, Config: g.Config, Warnings: append(ignored, warnings...)}
+	inv.Config.ConfigFile = src.name
 	switch command {
 	case "healthcheck":
 		inv.Command = Healthcheck
@@ -212,8 +248,11 @@ func Parse(in Input) (Invocation, error) {
 		inv.Command, inv.Dir = Check, g.Check.Dir
 	case "copy":
 		inv.Command, inv.Copy = Copy, g.Copy
-	case "proxy":
+	case proxyCommand:
 		inv.Command, inv.Proxy = Proxy, g.Proxy
+	}
+	if inv.Command == Serve || inv.Command == Proxy {
+		inv.From = src.origins(ctx)
 	}
 	return inv, nil
 }
@@ -253,6 +292,9 @@ func helpText(v *kong.Value) string {
 // where to find help.
 func plain(err error, args []string) error {
 	if bad, ok := errors.AsType[*ValueError](err); ok {
+		return bad
+	}
+	if bad, ok := errors.AsType[*FileError](err); ok {
 		return bad
 	}
 	return errors.New(mistake(err, args))
@@ -302,60 +344,60 @@ func given(ctx *kong.Context, setting string) bool {
 }
 
 // check looks at the settings that depend on each other, also if it is for a copy.
-func (g *grammar) check(copies bool) (warnings []string, err error) {
+func (c *Config) check(copies bool) (warnings []string, err error) {
 	switch {
-	case copies && g.Workers == Auto:
-		return nil, &ValueError{"workers", "auto", "a number when copying"}
-	case g.Pools == "split" && g.Workers == Auto:
-		return nil, &ValueError{"workers", "auto", "a number, at least 2, when " + variable("pools") + " is split: what is learned is one number for all"}
-	case g.Pools == "split" && g.Workers < 2:
-		return nil, &ValueError{"workers", strconv.Itoa(int(g.Workers)), "at least 2 when " + variable("pools") + " is split"}
-	case g.StoreParallel > 0 && g.StoreDelay.IsZero():
-		return nil, &ValueError{"store-parallel", strconv.Itoa(g.StoreParallel), "0 unless " + variable("store-delay") + " is set: it bounds a delayed store only"}
+	case copies && c.Workers == Auto:
+		return nil, &ValueError{Setting: "workers", Value: "auto", Allowed: "a number when copying"}
+	case c.Pools == "split" && c.Workers == Auto:
+		return nil, &ValueError{Setting: "workers", Value: "auto", Allowed: "a number, at least 2, when " + variable("pools") + " is split: what is learned is one number for all"}
+	case c.Pools == "split" && c.Workers < 2:
+		return nil, &ValueError{Setting: "workers", Value: strconv.Itoa(int(c.Workers)), Allowed: "at least 2 when " + variable("pools") + " is split"}
+	case c.StoreParallel > 0 && c.StoreDelay.IsZero():
+		return nil, &ValueError{Setting: "store-parallel", Value: strconv.Itoa(c.StoreParallel), Allowed: "0 unless " + variable("store-delay") + " is set: it bounds a delayed store only"}
 	}
-	if err := g.checkTLS(); err != nil {
+	if err := c.checkTLS(); err != nil {
 		return nil, err
 	}
-	if g.Store == StoreCassandra {
-		if err := g.checkCassandra(); err != nil {
+	if c.Store == StoreCassandra {
+		if err := c.checkCassandra(); err != nil {
 			return nil, err
 		}
 	}
 	if copies {
-		if err := g.checkLogin(); err != nil {
+		if err := c.checkLogin(); err != nil {
 			return nil, err
 		}
 	}
-	if !copies && g.Store != StoreCassandra && g.CassandraHosts != "" {
+	if !copies && c.Store != StoreCassandra && c.CassandraHosts != "" {
 		warnings = append(warnings, fmt.Sprintf("%s is set, and %s is %s: the data is in %s, not in the cluster",
-			variable("cassandra-hosts"), variable("store"), g.Store, variable("data-dir")))
+			variable("cassandra-hosts"), variable("store"), c.Store, variable("data-dir")))
 	}
-	if g.MaxBodyBytes < int64(g.MaxValueBytes) {
+	if c.MaxBodyBytes < int64(c.MaxValueBytes) {
 		warnings = append(warnings, fmt.Sprintf("%s is %d and %s is %d: values of more than %d bytes will always be turned away",
-			variable("max-body-bytes"), g.MaxBodyBytes, variable("max-value-bytes"), g.MaxValueBytes, g.MaxBodyBytes))
+			variable("max-body-bytes"), c.MaxBodyBytes, variable("max-value-bytes"), c.MaxValueBytes, c.MaxBodyBytes))
 	}
 	return warnings, nil
 }
 
-func (g *grammar) checkTLS() error {
+func (c *Config) checkTLS() error {
 	switch {
-	case g.TLSCert != "" && g.TLSKey == "":
-		return &ValueError{"tls-key", "", "the file with the key of " + variable("tls-cert")}
-	case g.TLSKey != "" && g.TLSCert == "":
-		return &ValueError{"tls-cert", "", "the file with the certificate of " + variable("tls-key")}
+	case c.TLSCert != "" && c.TLSKey == "":
+		return &ValueError{Setting: "tls-key", Value: "", Allowed: "the file with the key of " + variable("tls-cert")}
+	case c.TLSKey != "" && c.TLSCert == "":
+		return &ValueError{Setting: "tls-cert", Value: "", Allowed: "the file with the certificate of " + variable("tls-key")}
 	}
 	return nil
 }
 
-func (g *grammar) checkCassandra() error {
+func (c *Config) checkCassandra() error {
 	with := " when " + variable("store") + " is " + StoreCassandra
 	switch {
-	case g.CassandraHosts == "":
-		return &ValueError{"cassandra-hosts", "", "nodes of the cluster, such as 10.0.0.1,10.0.0.2:9042," + with}
-	case !g.StoreDelay.IsZero():
-		return &ValueError{"store-delay", g.StoreDelay.String(), "0" + with}
+	case c.CassandraHosts == "":
+		return &ValueError{Setting: "cassandra-hosts", Value: "", Allowed: "nodes of the cluster, such as 10.0.0.1,10.0.0.2:9042," + with}
+	case !c.StoreDelay.IsZero():
+		return &ValueError{Setting: "store-delay", Value: c.StoreDelay.String(), Allowed: "0" + with}
 	}
-	return g.checkLogin()
+	return c.checkLogin()
 }
 
 // useless reports whether a flag is a setting of which the command has no use.
@@ -369,15 +411,15 @@ func (g *grammar) checkProxy(ctx *kong.Context) error {
 	const with = " with the proxy"
 	switch {
 	case g.Proxy.Upstream == "":
-		return &ValueError{"upstream", "", "the service to forward to, such as http://127.0.0.1:3000"}
+		return &ValueError{Setting: "upstream", Value: "", Allowed: "the service to forward to, such as http://127.0.0.1:3000"}
 	case g.DataToken != "":
-		return &ValueError{"data-token", blank, "nothing" + with + ": the upstream checks its clients' tokens"}
+		return &ValueError{Setting: "data-token", Value: blank, Allowed: "nothing" + with + ": the upstream checks its clients' tokens"}
 	case g.Pools != "shared":
-		return &ValueError{"pools", g.Pools, "shared" + with}
+		return &ValueError{Setting: "pools", Value: g.Pools, Allowed: "shared" + with}
 	case g.MaxConnectionsPerAddress != 0:
-		return &ValueError{"max-connections-per-address", strconv.Itoa(g.MaxConnectionsPerAddress), "0" + with}
+		return &ValueError{Setting: "max-connections-per-address", Value: strconv.Itoa(g.MaxConnectionsPerAddress), Allowed: "0" + with}
 	case g.TrustRequestStart != "false":
-		return &ValueError{"trust-request-start", g.TrustRequestStart, "false" + with}
+		return &ValueError{Setting: "trust-request-start", Value: g.TrustRequestStart, Allowed: "false" + with}
 	}
 	for _, p := range ctx.Path {
 		if p.Flag != nil && !p.Resolved && useless(ctx, p.Flag) {
@@ -387,12 +429,12 @@ func (g *grammar) checkProxy(ctx *kong.Context) error {
 	return g.checkTLS()
 }
 
-func (g *grammar) checkLogin() error {
+func (c *Config) checkLogin() error {
 	switch {
-	case g.CassandraUsername != "" && g.CassandraPassword == "":
-		return &ValueError{"cassandra-password", "", "the password of " + variable("cassandra-username")}
-	case g.CassandraUsername == "" && g.CassandraPassword != "":
-		return &ValueError{"cassandra-username", "", "the user of " + variable("cassandra-password")}
+	case c.CassandraUsername != "" && c.CassandraPassword == "":
+		return &ValueError{Setting: "cassandra-password", Value: "", Allowed: "the password of " + variable("cassandra-username")}
+	case c.CassandraUsername == "" && c.CassandraPassword != "":
+		return &ValueError{Setting: "cassandra-username", Value: "", Allowed: "the user of " + variable("cassandra-password")}
 	}
 	return nil
 }
@@ -417,6 +459,5 @@ func unknown(env map[string]string, ctx *kong.Context) (warnings []string) {
 			warnings = append(warnings, fmt.Sprintf("unknown environment variable %q is ignored", name))
 		}
 	}
-	slices.Sort(warnings)
 	return warnings
 }

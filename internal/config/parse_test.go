@@ -24,6 +24,8 @@ func input(args ...string) Input {
 			switch name {
 			case "token":
 				return []byte("from-a-file\n"), nil
+			case "file.yaml":
+				return []byte("max-key-bytes: 77\n"), nil
 			case "empty":
 				return []byte("\n"), nil
 			}
@@ -63,6 +65,7 @@ func defaults() Config {
 		DrainTimeout:        10 * time.Second,
 		LogLevel:            "info",
 		LogFormat:           "text",
+		AccessLog:           "off",
 		TrustRequestStart:   "false",
 	}
 }
@@ -115,8 +118,10 @@ var settings = []struct {
 	{"SPILLWAY_ADMIN_TOKEN", "--admin-token", "4dmin", func(c *Config) { c.AdminToken = "4dmin" }},
 	{"SPILLWAY_DATA_TOKEN_FILE", "--data-token-file", "token", func(c *Config) { c.DataToken = "from-a-file" }},
 	{"SPILLWAY_ADMIN_TOKEN_FILE", "--admin-token-file", "token", func(c *Config) { c.AdminToken = "from-a-file" }},
+	{"SPILLWAY_CONFIG", "--config", "file.yaml", func(c *Config) { c.ConfigFile, c.MaxKeyBytes = "file.yaml", 77 }},
 	{"SPILLWAY_STORE_DELAY", "--store-delay", "4ms", func(c *Config) { c.StoreDelay, _ = delay.ParseDistribution("4ms") }},
 	{"SPILLWAY_STORE_PARALLEL", "--store-parallel", "0", func(c *Config) { c.StoreParallel = 0 }},
+	{"SPILLWAY_ACCESS_LOG", "--access-log", "shed", func(c *Config) { c.AccessLog = "shed" }},
 	{"SPILLWAY_LOG_LEVEL", "--log-level", "debug", func(c *Config) { c.LogLevel = "debug" }},
 	{"SPILLWAY_LOG_FORMAT", "--log-format", "json", func(c *Config) { c.LogFormat = "json" }},
 	{"SPILLWAY_CASSANDRA_HOSTS", "--cassandra-hosts", "a,10.0.0.1:9042,[::1]:1,::1,[::2]", func(c *Config) { c.CassandraHosts = "a,10.0.0.1:9042,[::1]:1,::1,::2" }},
@@ -502,7 +507,7 @@ func TestParse_Help(t *testing.T) {
 	require.NotContains(t, inv.Text, "Commands")
 	require.NotContains(t, inv.Text, "--listen", "what does not matter to it")
 	for command, some := range groupsOf {
-		inv, err := Parse(input(command, "--help"))
+		inv, err := Parse(input(append(strings.Fields(command), "--help")...))
 		require.NoError(t, err)
 		for _, group := range some {
 			require.Contains(t, inv.Text, "\n"+group+"\n", command)
@@ -520,12 +525,14 @@ func TestParse_Mistakes(t *testing.T) {
 	for args, want := range map[string]string{
 		"serv":                `there is no command "serv", did you mean serve? (see spillway --help)`,
 		"bakcup dir":          `there is no command "bakcup", did you mean backup? (see spillway --help)`,
-		"frobnicate":          `there is no command "frobnicate", want one of serve, healthcheck, backup, restore, check, proxy, copy (see spillway --help)`,
+		"frobnicate":          `there is no command "frobnicate", want one of serve, healthcheck, backup, restore, check, config, completion, man, proxy, copy (see spillway --help)`,
 		"backup":              "backup wants DIR: spillway backup DIR (see spillway backup --help)",
 		"copy":                "missing flags: --from=pebble:DIR, --to=cassandra:HOSTS (see spillway copy --help)",
 		"backup a b":          "unexpected argument b (see spillway backup --help)",
 		"--strateg=fifo":      `unknown flag --strateg, did you mean "--strategy"? (see spillway --help)`,
 		"check --strateg dir": `unknown flag --strateg, did you mean "--strategy"? (see spillway check --help)`,
+		"config":              `expected "check" (see spillway config --help)`,
+		"config check":        "check wants FILE: spillway config check FILE (see spillway config check --help)",
 		"backup\nx":           `there is no command "backup x", did you mean backup? (see spillway --help)`,
 	} {
 		_, err := Parse(input(strings.Split(args, " ")...))

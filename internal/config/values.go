@@ -28,6 +28,8 @@ type ValueError struct {
 	Value string
 	// Allowed completes the sentence "want …".
 	Allowed string
+	// From is the line of the configuration file that it is from, if it is.
+	From string
 }
 
 // Error returns one line that names the variable, if there is one, the flag, the
@@ -41,7 +43,11 @@ func (e *ValueError) Error() string {
 	if !slices.Contains(flagsOnly, e.Setting) {
 		name = fmt.Sprintf("%s (%s)", variable(e.Setting), name)
 	}
-	return fmt.Sprintf("bad value %q for %s: want %s", value, name, e.Allowed)
+	where := ""
+	if e.From != "" {
+		where = e.From + ": "
+	}
+	return fmt.Sprintf("%sbad value %q for %s: want %s", where, value, name, e.Allowed)
 }
 
 // variable returns the name of a setting's environment variable.

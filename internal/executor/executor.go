@@ -98,7 +98,7 @@ type Executor struct {
 	handed   handed
 	stopped  chan struct{} // closed when the completer has returned
 
-	maxCommits int64
+	maxCommits atomic.Int64
 	unblocked  func()
 	log        *slog.Logger
 	panicked   atomic.Int64 // when that was logged last, in nanoseconds since the epoch
@@ -116,10 +116,10 @@ func Open(o Options) *Executor {
 		started: !o.Epoch.IsZero(),
 		stopped: make(chan struct{}),
 
-		maxCommits: int64(max(1, o.MaxCommits)),
-		unblocked:  o.Unblocked,
-		log:        o.Logger,
+		unblocked: o.Unblocked,
+		log:       o.Logger,
 	}
+	e.maxCommits.Store(int64(max(1, o.MaxCommits)))
 	if e.log == nil {
 		e.log = slog.Default()
 	}
@@ -145,11 +145,17 @@ func (e *Executor) Close() {
 	<-e.stopped
 }
 
+// SetMaxCommits changes Options.MaxCommits.
+func (e *Executor) SetMaxCommits(n int) {
+	e.maxCommits.Store(int64(max(1, n)))
+	e.unblocked() // what was too many may be no more
+}
+
 // Blocked reports whether no write should be begun for now: because the store
 // stalls or, unless inline is set, because MaxCommits batches wait for their sync.
 // A write that is run inline holds up nobody else while it waits for its sync.
 func (e *Executor) Blocked(inline bool) bool {
-	return !inline && e.commits.Load() >= e.maxCommits || e.store.Stalled()
+	return !inline && e.commits.Load() >= e.maxCommits.Load() || e.store.Stalled()
 }
 
 // Run runs a task, or several writes as one batch, and calls done for each when it
@@ -277,7 +283,7 @@ func (e *Executor) complete() {
 			err := e.storeWait(b.commit)
 			e.operated("sync", b.applied)
 			e.finish(b, err)
-			if e.commits.Add(-1) == e.maxCommits-1 {
+			if e.commits.Add(-1) == e.maxCommits.Load()-1 {
 				e.unblocked()
 			}
 		}

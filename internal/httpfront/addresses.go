@@ -3,12 +3,13 @@ package httpfront
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 )
 
 // addresses counts the connections of each client, by its address: an IPv4 address,
 // or a network of 64 bits, in which a client of IPv6 chooses its address.
 type addresses struct {
-	limit int // of each; 0 for none, then nothing is counted
+	limit atomic.Int64 // of each; 0 for none, then nothing is counted
 	mu    sync.Mutex
 	open  map[netip.Prefix]int // above 0, so as many as connections at the most
 }
@@ -21,7 +22,7 @@ func (a *addresses) take(peer string) bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.open[client] >= a.limit {
+	if int64(a.open[client]) >= a.limit.Load() {
 		return false
 	}
 	if a.open == nil {
@@ -39,14 +40,23 @@ func (a *addresses) give(peer string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.open[client]--; a.open[client] == 0 {
+	// Connections that came before there was a limit are not counted.
+	if a.open[client]--; a.open[client] <= 0 {
 		delete(a.open, client)
+	}
+}
+
+func (a *addresses) setLimit(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.limit.Store(int64(n)); n == 0 {
+		a.open = nil
 	}
 }
 
 func (a *addresses) client(peer string) (_ netip.Prefix, limited bool) {
 	address, err := netip.ParseAddr(peer)
-	if a.limit == 0 || err != nil { // which no connection over TCP has
+	if a.limit.Load() == 0 || err != nil { // which no connection over TCP has
 		return netip.Prefix{}, false
 	}
 	address = address.Unmap().WithZone("")

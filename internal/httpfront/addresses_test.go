@@ -10,7 +10,8 @@ import (
 // those that have gone.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	a := addresses{limit: 2}
+	var a addresses
+	a.setLimit(2)
 	for _, step := range []struct {
 		peer  string
 		taken bool
@@ -46,4 +47,25 @@ func TestAddresses(t *testing.T) {
 	}
 	none.give("10.0.0.1")
 	require.Nil(t, none.open)
+}
+
+// A limit that comes, or goes, while connections are open counts those that come later.
+func TestAddresses_LimitChanges(t *testing.T) {
+	t.Parallel()
+	var a addresses
+	const peer = "10.0.0.1"
+	require.True(t, a.take(peer))
+	require.True(t, a.take(peer))
+	a.setLimit(1)
+	require.True(t, a.take(peer))
+	require.False(t, a.take(peer))
+	a.give(peer)
+	a.give(peer)
+	a.give(peer)
+	require.Empty(t, a.open)
+	require.True(t, a.take(peer))
+	require.False(t, a.take(peer))
+	a.setLimit(0)
+	require.True(t, a.take(peer))
+	require.Empty(t, a.open)
 }

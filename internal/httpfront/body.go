@@ -103,7 +103,7 @@ func (x *Exchange) takeAhead(ahead int, keep bool) error {
 		return nil
 	}
 	if keep { // what never has room is not too large if a value may be so long
-		most = int(min(int64(most), x.conn.front.opts.MaxBodyBytes))
+		most = int(min(int64(most), x.conn.front.limits.Load().MaxBodyBytes))
 	}
 	for room := ahead; room > 0 || !x.wanted.Stream; {
 		if err := x.nextChunk(); err != nil || s.ended.Load() {
@@ -197,7 +197,7 @@ func (x *Exchange) takeTrailers() error {
 // Reserve takes n bytes from the budget of bodies, for what a handler makes of a body,
 // until the request is answered. It reports whether they were left.
 func (x *Exchange) Reserve(n int64) bool {
-	if over := x.reserved + n - x.conn.front.opts.MaxBodyBytes; over > 0 { // for what its buffer has to spare
+	if over := x.reserved + n - x.conn.front.limits.Load().MaxBodyBytes; over > 0 { // for what its buffer has to spare
 		x.reserved -= over
 		x.conn.front.budget.give(over)
 	}

@@ -68,7 +68,7 @@ func (c *conn) now() int64 { return c.front.opts.Now() }
 
 // serve is the first goroutine of a connection.
 func (c *conn) serve() {
-	if !c.handshake(c.front.opts.ReadTimeout) {
+	if !c.handshake(c.front.limits.Load().ReadTimeout) {
 		c.end()
 		return
 	}
@@ -178,7 +178,7 @@ func (c *conn) await() bool {
 
 // startIdling starts the time that the client has to send another request.
 func (c *conn) startIdling(now int64) {
-	c.until = now + int64(c.front.opts.IdleTimeout)
+	c.until = now + int64(c.front.limits.Load().IdleTimeout)
 	c.arm()
 }
 

@@ -70,6 +70,7 @@ func (o *Options) check() error {
 // Front serves HTTP/1.1 and 1.0. All methods are safe for concurrent use.
 type Front struct {
 	opts     Options
+	limits   atomic.Pointer[Limits]
 	listener net.Listener
 	hangups  *hangups // nil if no connection has a descriptor
 	budget   budget
@@ -128,8 +129,8 @@ func Open(o Options, listener net.Listener) (*Front, error) {
 		}
 	}
 	f.lastRequests = time.Second
-	f.budget.left.Store(o.MaxBodyBytes)
-	f.addresses.limit = o.MaxConnectionsPerAddress
+	f.limits.Store(new(Limits))
+	f.SetLimits(o.limits())
 	f.logged.Store(-int64(time.Hour))
 	f.mu.conns = map[*conn]struct{}{}
 	f.exchanges.New = func() any { return newExchange(f) }
@@ -140,6 +141,28 @@ func Open(o Options, listener net.Listener) (*Front, error) {
 	return f, nil
 }
 
+// Limits are those of Options that may change while the front serves.
+type Limits struct {
+	MaxBodyBytes                             int64
+	MaxConnections, MaxConnectionsPerAddress int
+	ReadTimeout, WriteTimeout, IdleTimeout   time.Duration
+}
+
+func (o *Options) limits() Limits {
+	return Limits{
+		o.MaxBodyBytes, o.MaxConnections, o.MaxConnectionsPerAddress, o.ReadTimeout, o.WriteTimeout, o.IdleTimeout,
+	}
+}
+
+// SetLimits changes the limits, which must be as Options wants them. What is there already stays:
+// connections and bodies beyond a limit, and the write time-out of connections. One call at a
+// time is allowed.
+func (f *Front) SetLimits(l Limits) {
+	before := f.limits.Swap(&l)
+	f.budget.give(l.MaxBodyBytes - before.MaxBodyBytes)
+	f.addresses.setLimit(l.MaxConnectionsPerAddress)
+}
+
 // Addr returns the address that the front listens on.
 func (f *Front) Addr() net.Addr { return f.listener.Addr() }
 
@@ -147,7 +170,7 @@ func (f *Front) Addr() net.Addr { return f.listener.Addr() }
 func (f *Front) Connections() int { return int(f.connections.Load()) }
 
 // Bodies returns how many bytes bodies take up that arrive or wait, of MaxBodyBytes.
-func (f *Front) Bodies() int64 { return f.opts.MaxBodyBytes - f.budget.left.Load() }
+func (f *Front) Bodies() int64 { return f.limits.Load().MaxBodyBytes - f.budget.left.Load() }
 
 // accept is one accept loop.
 func (f *Front) accept() {
@@ -207,7 +230,7 @@ func (f *Front) admit(nc net.Conn) {
 
 // count counts a connection that is to be served, or returns what it is refused by.
 func (f *Front) count(c *conn) (refusal *Problem) {
-	if f.connections.Add(1) > int64(f.opts.MaxConnections) {
+	if f.connections.Add(1) > int64(f.limits.Load().MaxConnections) {
 		f.connections.Add(-1)
 		return tooMany
 	}

@@ -190,7 +190,7 @@ func (x *Exchange) startClock() {
 	if x.Arrival == 0 {
 		x.Arrival = x.begun
 	}
-	c.until = x.begun + int64(c.front.opts.ReadTimeout)
+	c.until = x.begun + int64(c.front.limits.Load().ReadTimeout)
 	c.arm()
 }
 
@@ -448,7 +448,7 @@ func (x *Exchange) fail(err error) {
 	var bad *Problem
 	switch {
 	case errors.Is(err, ErrSlow):
-		bad = &Problem{Status: fasthttp.StatusRequestTimeout, Detail: "the request did not arrive in full within " + c.front.opts.ReadTimeout.String()}
+		bad = &Problem{Status: fasthttp.StatusRequestTimeout, Detail: "the request did not arrive in full within " + c.front.limits.Load().ReadTimeout.String()}
 	case errors.Is(err, io.EOF):
 		bad = malformed("it ended too early")
 	case c.readErr != nil:

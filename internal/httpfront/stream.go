@@ -123,7 +123,7 @@ func (x *Exchange) StopBody() {
 // readPaced reads for a body that is streamed.
 func (c *conn) readPaced(p []byte) (int, error) {
 	s, begin := &c.x.stream, c.now()
-	c.until = begin + int64(c.front.opts.ReadTimeout)
+	c.until = begin + int64(c.front.limits.Load().ReadTimeout)
 	c.setAlarm(begin, c.until)
 	n, err := c.read(p, c.ringsPaced)
 	c.armed = 0

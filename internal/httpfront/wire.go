@@ -41,7 +41,7 @@ type wire struct {
 }
 
 func (w *wire) open(f *Front, nc net.Conn) {
-	bounded := socket.NewConn(nc, f.opts.WriteTimeout)
+	bounded := socket.NewConn(nc, f.limits.Load().WriteTimeout)
 	bounded.Waits = w.waits
 	w.front, w.socket, w.below, w.fd = f, bounded, bounded, -1
 	if f.opts.TLS != nil {
@@ -125,7 +125,7 @@ func (w *wire) write(b []byte) {
 	if f := w.front; f.closed.Load() {
 		// The deadline that Close has set may have passed, and past its deadline
 		// not even a socket with room takes anything.
-		_ = w.socket.SetWriteDeadline(time.Now().Add(min(lastWrites, f.opts.WriteTimeout)))
+		_ = w.socket.SetWriteDeadline(time.Now().Add(min(lastWrites, f.limits.Load().WriteTimeout)))
 	}
 	w.inTurn = len(b) > longPiece
 	for len(b) > 0 && w.broken == nil {

@@ -19,6 +19,7 @@ type Writer struct {
 	// report writes to to that n lines are missing.
 	report func(n uint64) error
 	ended  chan struct{} // closed when the goroutine has ended
+	torn   bool          // the goroutine's: the last line that was written has no end
 
 	mu      sync.Mutex
 	work    sync.Cond // there is something for the goroutine to do
@@ -102,19 +103,49 @@ func (w *Writer) run() {
 			w.dropped += failed
 			w.mu.Unlock()
 		}
-		if unreported += failed; unreported > 0 && w.report(unreported) == nil {
+		if unreported += failed; unreported > 0 && w.mend() && w.report(unreported) == nil {
 			unreported = 0
 		}
 	}
 }
 
-// write writes line by line, and returns how many could not be written. A line is
-// one write, so that lines of several processes do not mix in a pipe.
+// atOnce is how many bytes a pipe takes as a whole (POSIX's PIPE_BUF).
+const atOnce = 4096
+
+// write writes whole lines, as many at once as do not mix with those of other processes in a
+// pipe, and returns how many could not be written. What a target that is full has taken of a
+// line is ended as a line of its own.
 func (w *Writer) write(p []byte) (failed uint64) {
-	for line := range bytes.Lines(p) {
-		if _, err := w.to.Write(line); err != nil {
-			failed++
+	for len(p) > 0 {
+		piece := p[:min(len(p), atOnce)]
+		if end := bytes.LastIndexByte(piece, '\n'); end >= 0 {
+			piece = p[:end+1]
+		} else if end = bytes.IndexByte(p, '\n'); end >= 0 {
+			piece = p[:end+1]
+		} else {
+			piece = p
+		}
+		p = p[len(piece):]
+		if !w.mend() {
+			failed += uint64(bytes.Count(piece, newline))
+			continue
+		}
+		n, err := w.to.Write(piece)
+		if err != nil {
+			failed += uint64(bytes.Count(piece[n:], newline))
+			w.torn = n > 0 && piece[n-1] != '\n'
 		}
 	}
 	return failed
 }
+
+// mend ends a line that is torn, and reports whether none is.
+func (w *Writer) mend() bool {
+	if w.torn {
+		_, err := w.to.Write(newline)
+		w.torn = err != nil
+	}
+	return !w.torn
+}
+
+var newline = []byte{'\n'}

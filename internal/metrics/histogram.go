@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -251,6 +252,14 @@ func (v *histograms) with(values ...string) *histogram {
 }
 
 // Describe is for Prometheus' registry.
+// keep forgets all histograms but those.
+func (v *histograms) keep(those map[*histogram]bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	maps.DeleteFunc(v.all, func(_ string, h *histogram) bool { return !those[h] })
+}
+
+// Describe is prometheus.Collector's.
 func (v *histograms) Describe(descs chan<- *prometheus.Desc) { descs <- v.desc }
 
 // Collect is for Prometheus' registry.

@@ -13,6 +13,7 @@ import (
 	"hash/maphash"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,8 +62,8 @@ type Metrics struct {
 	switches  prometheus.Counter
 	fsyncs    *histogram
 	left      *histogram  // not exported
-	routes    *histograms // nil if no route has a name
-	byRoute   map[string][len(outcomes)]*histogram
+	routes    *histograms // nil without the proxy
+	byRoute   atomic.Pointer[map[string][len(outcomes)]*histogram]
 	embedded  prometheus.Collector // what is exported of an embedded store alone
 
 	operations [numOperations]*histogram
@@ -111,17 +112,10 @@ func New(o Options) *Metrics {
 	for i, operation := range operations {
 		m.operations[i] = operated.with(o.Store, operation)
 	}
-	if len(o.Routes) > 0 {
+	if o.Proxy {
 		m.routes = newHistograms("route_duration_seconds", "Time from the arrival of a request to its answer, by the names in SPILLWAY_PROXY_ROUTES.", latencyBuckets, nanoseconds, "route", "outcome")
 		m.registry.MustRegister(m.routes)
-		m.byRoute = map[string][len(outcomes)]*histogram{}
-		for _, route := range append(o.Routes, "other") {
-			var of [len(outcomes)]*histogram
-			for i, outcome := range outcomes {
-				of[i] = m.routes.with(route, outcome)
-			}
-			m.byRoute[route] = of
-		}
+		m.SetRoutes(o.Routes)
 	}
 	m.objective.Store(new(strategies.Objective))
 	m.left = newHistograms("left", "", latencyBuckets, nanoseconds).with()
@@ -141,6 +135,24 @@ func New(o Options) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
+}
+
+// SetRoutes changes Options.Routes. Those that stay keep their figures.
+func (m *Metrics) SetRoutes(names []string) {
+	byRoute, kept := map[string][len(outcomes)]*histogram{}, map[*histogram]bool{}
+	if len(names) > 0 {
+		names = append(slices.Clip(names), "other")
+	}
+	for _, route := range names {
+		var of [len(outcomes)]*histogram
+		for i, outcome := range outcomes {
+			of[i] = m.routes.with(route, outcome)
+			kept[of[i]] = true
+		}
+		byRoute[route] = of
+	}
+	m.byRoute.Store(&byRoute)
+	m.routes.keep(kept)
 }
 
 // Handler serves the metrics to Prometheus.

@@ -443,3 +443,21 @@ func BenchmarkMetrics(b *testing.B) {
 		}
 	})
 }
+
+// Routes that stay keep their figures, and those that go are exported no more.
+func TestMetrics_SetRoutes(t *testing.T) {
+	t.Parallel()
+	m := New(Options{Proxy: true, Routes: []string{"a", "b"}})
+	m.Routed("a", "GET", 200, false, time.Millisecond)
+	m.Routed("b", "GET", 200, false, time.Millisecond)
+	m.SetRoutes([]string{"a", "c"})
+	m.Routed("a", "GET", 200, false, time.Millisecond)
+	m.Routed("b", "GET", 200, false, time.Millisecond) // which came under the former rules
+	text := strings.Join(series(t, m, "spillway_route_duration_seconds_count"), "\n")
+	require.Contains(t, text, `{outcome="ok",route="a"} 2`)
+	require.Contains(t, text, `route="c"`)
+	require.Contains(t, text, `route="other"`)
+	require.NotContains(t, text, `route="b"`)
+	m.SetRoutes(nil)
+	require.Empty(t, series(t, m, "spillway_route_duration_seconds_count"))
+}

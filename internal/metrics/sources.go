@@ -22,6 +22,11 @@ type Sources struct {
 	Writable func() error
 	// Dropped returns how many lines of the log were dropped.
 	Dropped func() uint64
+	// AccessDropped returns how many lines of the access log were dropped, SpansDropped how many
+	// spans. They are nil if there are none.
+	AccessDropped, SpansDropped func() uint64
+	// ReloadFailed reports whether the last reload of the configuration failed. It may be nil.
+	ReloadFailed func() bool
 	// Store returns the figures of the embedded store. It is nil if there is none.
 	Store func() StoreStats
 }
@@ -83,6 +88,9 @@ var (
 
 	connections   = desc("connections", "Open connections of the data plane.")
 	linesDropped  = desc("log_lines_dropped_total", "Lines of the log that were dropped since nobody was taking them.")
+	accessDropped = desc("access_log_lines_dropped_total", "Lines of the access log that were dropped since nobody was taking them.")
+	spansDropped  = desc("spans_dropped_total", "Spans that were dropped since the collector was not taking them.")
+	reloadGood    = desc("config_last_reload_successful", "0 if the configuration file was wrong when it was last reloaded, so that nothing changed.")
 	storeWritable = desc("store_writable", "1 if the store can write, 0 if it cannot.")
 
 	storeCompactions    = desc("store_compactions_total", "Compactions of the store.")
@@ -106,7 +114,7 @@ var (
 func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy,
-		concurrencyLimit, concurrencyMax, concurrencyStuck, concurrencyPaused, concurrencyDropped, connections, linesDropped, storeWritable,
+		concurrencyLimit, concurrencyMax, concurrencyStuck, concurrencyPaused, concurrencyDropped, connections, linesDropped, accessDropped, spansDropped, reloadGood, storeWritable,
 		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
 		valueCacheHits, valueCacheMisses, valueCacheBytes,
 		storeDiskBytes, storeDiskFree, storeWriteStalls, storeWriteStallTime, storeMemtableBytes, storeDebtBytes,
@@ -155,6 +163,15 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 
 	gauge(connections, float64(w.Connections()))
 	total(linesDropped, w.Dropped())
+	if w.AccessDropped != nil {
+		total(accessDropped, w.AccessDropped())
+	}
+	if w.SpansDropped != nil {
+		total(spansDropped, w.SpansDropped())
+	}
+	if w.ReloadFailed != nil {
+		gauge(reloadGood, indicator(!w.ReloadFailed()))
+	}
 	if w.Writable != nil {
 		gauge(storeWritable, indicator(w.Writable() == nil))
 	}

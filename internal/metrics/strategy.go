@@ -211,9 +211,14 @@ func (m *Metrics) Forwarded(strategy, method string, code int, shed bool, head, 
 
 // Routed times an answered request by the name of its route, one of Options.Routes or other.
 func (m *Metrics) Routed(route, method string, code int, shed bool, d time.Duration) {
-	if of, ok := m.byRoute[route]; ok {
+	if of, ok := (*m.byRoute.Load())[route]; ok {
 		of[m.outcome(method, code, shed)].observeDuration(d)
 	}
+}
+
+// Outcome returns that of an answered request: ok, shed or error.
+func (m *Metrics) Outcome(method string, code int, shed bool) string {
+	return outcomes[m.outcome(method, code, shed)]
 }
 
 // inTime reports whether an answer after d is within the objective in force.

@@ -265,7 +265,7 @@ func filterTrailers(dst, lines []byte) (_ []byte, ok bool) {
 		if name, value, lines, ok = cutField(lines); !ok || name == nil {
 			return dst, ok
 		}
-		if kindOf(name) == plain {
+		if k := kindOf(name); k == plain || k == traceParent || k == traceState {
 			dst = appendField(dst, name, value)
 		}
 	}
@@ -325,6 +325,8 @@ const (
 	contentType
 	expected
 	host
+	traceParent
+	traceState
 )
 
 var kinds = map[string]kind{
@@ -333,6 +335,7 @@ var kinds = map[string]kind{
 	"content-length": framedLength, "transfer-encoding": framedEncoding, "spillway-shed": shedField,
 	"forwarded": forwarded, "x-forwarded-for": forwarded, "x-forwarded-host": forwarded, "x-forwarded-proto": forwarded,
 	"date": dated, "content-type": contentType, "expect": expected, "host": host,
+	"traceparent": traceParent, "tracestate": traceState,
 }
 
 // kindOf returns the kind of a field.

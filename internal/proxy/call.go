@@ -10,6 +10,8 @@ import (
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/internal/refusal"
+	"github.com/spillway-go/spillway/internal/served"
+	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -37,8 +39,11 @@ func (s *Server) NewCall(x *httpfront.Exchange) httpfront.Call {
 
 // Refused is httpfront.Handler's.
 func (s *Server) Refused(arrival int64) {
-	took := time.Duration(s.Now() - arrival)
-	s.o.Events.Answered(*s.strategy.Load(), "other", http.StatusServiceUnavailable, false, took, took)
+	took, strategy := time.Duration(s.Now()-arrival), *s.strategy.Load()
+	s.o.Events.Answered(strategy, "other", http.StatusServiceUnavailable, false, took, took)
+	if s.o.Events.Served != nil {
+		s.o.Events.Served(&served.Request{Request: slowest.Request{Strategy: strategy, Method: "other", Code: http.StatusServiceUnavailable, Took: took, Waited: took}})
+	}
 }
 
 // Begin is httpfront.Call's.
@@ -113,11 +118,12 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 	if bad := c.ask(&c.look); bad != nil {
 		return httpfront.Wanted{}, bad
 	}
+	c.arrived = x.Arrival
 	c.writeHead(c.room, x.RawMethod, c.options)
 	if c.room = c.head; cap(c.room) > keptRoom {
 		c.room = nil
 	}
-	return httpfront.Wanted{Stream: true, Ahead: c.s.o.BufferBytes, Takes: c.protocol != nil}, nil
+	return httpfront.Wanted{Stream: true, Ahead: c.s.live.Load().BufferBytes, Takes: c.protocol != nil}, nil
 }
 
 // keptRoom is the largest head whose room stays in a call.
@@ -133,7 +139,7 @@ func (c *call) Serve() {
 // Answered is httpfront.Call's.
 func (c *call) Answered(status int, cut bool, now int64) {
 	if !c.running { // it is refused by its head
-		c.arrived, c.strategy, c.code = c.x.Arrival, *c.s.strategy.Load(), status
+		c.arrived, c.strategy, c.code, c.target = c.x.Arrival, *c.s.strategy.Load(), status, c.x.Target
 		if c.method == "" {
 			c.method = methodOf(c.x.RawMethod)
 		}
@@ -188,7 +194,7 @@ func (c *call) flush() (ok bool) {
 		return ok
 	}
 	// The client is slow: what is left, and what comes, waits for it elsewhere.
-	most := c.s.o.BufferBytes
+	most := c.s.live.Load().BufferBytes
 	if !c.x.Reserve(int64(most)) {
 		most = 1
 	}

@@ -126,14 +126,14 @@ func (s *Server) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		peer = r.RemoteAddr
 	}
-	c.turn = turn{s: s, client: c, peer: peer, method: methodOf([]byte(r.Method)), isHead: r.Method == http.MethodHead, arrived: s.Now(), strategy: *s.strategy.Load()}
+	c.turn = turn{s: s, client: c, peer: peer, method: methodOf([]byte(r.Method)), isHead: r.Method == http.MethodHead, arrived: s.Now(), strategy: *s.strategy.Load(), request: request{target: []byte(r.RequestURI)}}
 	defer func() {
 		c.answered(c.broken, s.Now())
 		if c.reserved > 0 {
 			s.front.Reserve(-c.reserved)
 			bufpool.Put(c.body)
 		}
-		_ = c.control.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
+		_ = c.control.SetWriteDeadline(time.Now().Add(s.live.Load().WriteTimeout))
 		if c.cut {
 			panic(http.ErrAbortHandler) // resets the stream
 		}
@@ -178,14 +178,14 @@ func (c *stream) prepare() *httpfront.Problem {
 
 // readAhead reads the beginning of the body.
 func (c *stream) readAhead() *httpfront.Problem {
-	most := c.s.o.BufferBytes
+	most := c.s.live.Load().BufferBytes
 	if c.length == 0 || c.expects {
 		return nil
 	}
 	if c.length >= 0 {
 		most = min(most, c.length)
 	}
-	until := time.Now().Add(c.s.o.ReadTimeout)
+	until := time.Now().Add(c.s.live.Load().ReadTimeout)
 	for have := 0; have < most && !c.ended.Load(); {
 		if have == len(c.body) {
 			room := min(most, max(4<<10, 2*have))
@@ -207,7 +207,7 @@ func (c *stream) readAhead() *httpfront.Problem {
 		case errors.Is(err, io.EOF):
 			c.ended.Store(true)
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return &httpfront.Problem{Status: http.StatusRequestTimeout, Detail: "the request did not arrive in full within " + c.s.o.ReadTimeout.String()}
+			return &httpfront.Problem{Status: http.StatusRequestTimeout, Detail: "the request did not arrive in full within " + c.s.live.Load().ReadTimeout.String()}
 		case err != nil:
 			c.gone = true
 			return &httpfront.Problem{Status: codeLeft, Detail: "the client has gone"}
@@ -226,7 +226,7 @@ func (c *stream) readAhead() *httpfront.Problem {
 
 func (c *stream) readBody(p []byte) (int, error) {
 	begin := time.Now()
-	_ = c.control.SetReadDeadline(begin.Add(c.s.o.ReadTimeout))
+	_ = c.control.SetReadDeadline(begin.Add(c.s.live.Load().ReadTimeout))
 	n, err := c.r.Body.Read(p)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -331,7 +331,7 @@ const streamPiece = 4 << 10
 func (c *stream) send(p []byte) bool {
 	for len(p) > 0 {
 		piece := p[:min(len(p), streamPiece)]
-		_ = c.control.SetWriteDeadline(time.Now().Add(c.s.o.WriteTimeout))
+		_ = c.control.SetWriteDeadline(time.Now().Add(c.s.live.Load().WriteTimeout))
 		begin := time.Now()
 		n, err := c.w.Write(piece)
 		if err == nil && len(piece) == len(p) {
@@ -365,7 +365,7 @@ func (c *stream) write(p []byte) bool {
 func (c *stream) flush() bool {
 	if c.out == nil {
 		c.start()
-		most := c.s.o.BufferBytes
+		most := c.s.live.Load().BufferBytes
 		if c.s.front.Reserve(int64(most)) {
 			c.reserved += int64(most)
 		} else {

@@ -46,6 +46,7 @@ import (
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
@@ -100,6 +101,9 @@ type Options struct {
 
 	Logger *slog.Logger
 	Events Events
+	// Tracer begins the spans of requests, whose traces go on at the upstream. Nil means that
+	// there are none; then the headers of traces pass as they are.
+	Tracer served.Tracer
 	// Slowest remembers requests, on a clock that begins at Epoch.
 	Slowest *slowest.Recorder
 	Epoch   time.Time
@@ -124,6 +128,8 @@ type Events struct {
 	Left func(after time.Duration)
 	// Routed is told of the same answer, if there are routes. It may be nil.
 	Routed func(route, method string, code int, shed bool, took time.Duration)
+	// Served is told of the same request. It may be nil.
+	Served func(*served.Request)
 	// Switched is told of a switch of the strategy.
 	Switched func(from, to string)
 }
@@ -131,6 +137,7 @@ type Events struct {
 // Server is a running proxy.
 type Server struct {
 	o          Options
+	live       atomic.Pointer[Options] // o with what Change has changed
 	controller *admission.Controller
 	strategy   atomic.Pointer[string] // that of requests that come now
 	upstream   *upstream
@@ -151,6 +158,7 @@ const via = "spillway"
 // needed: see Ready.
 func Open(o Options) (*Server, error) {
 	s := &Server{o: o}
+	s.live.Store(&o)
 	var err error
 	s.controller, err = admission.New(admission.Options{
 		Strategy: o.Strategy, Capacity: o.Capacity, Concurrency: o.Concurrency, Mode: o.Mode, Objective: o.Objective,
@@ -285,6 +293,27 @@ func (s *Server) SetObserve(observe bool) error {
 
 // Objective returns the objective.
 func (s *Server) Objective() *strategies.Objective { return s.controller.Objective() }
+
+// SetWorkers changes how many requests the upstream gets at once; 0 has the number learned.
+func (s *Server) SetWorkers(n int) error { return s.controller.SetConcurrency(n) }
+
+// SetCapacity changes how many requests may wait, 0 to as many as the strategy has by default.
+func (s *Server) SetCapacity(n int) error { return s.controller.SetCapacity(n) }
+
+// Change changes, from the next request on, whom requests count for, how important they are,
+// which go straight through, the names of routes, and the limits of bytes, time and
+// connections: those of o from Client to Timeout, and what httpfront.Limits has. One call at a
+// time is allowed.
+func (s *Server) Change(o Options) {
+	l := s.o
+	l.Client, l.Priorities, l.Exempt, l.Routes, l.Hold, l.TrustHeaders = o.Client, o.Priorities, o.Exempt, o.Routes, o.Hold, o.TrustHeaders
+	l.BufferBytes, l.Timeout, l.ReadTimeout, l.WriteTimeout = o.BufferBytes, o.Timeout, o.ReadTimeout, o.WriteTimeout
+	s.live.Store(&l)
+	s.front.SetLimits(httpfront.Limits{
+		MaxBodyBytes: o.MaxBodyBytes, MaxConnections: o.MaxConnections,
+		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, IdleTimeout: o.IdleTimeout,
+	})
+}
 
 // Drain stops listening, and returns when all requests have been answered. If ctx ends
 // before, what still waits is turned away, what the upstream is still busy with is given

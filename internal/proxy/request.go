@@ -52,8 +52,9 @@ func (t *turn) writeHead(h, method []byte, of options) {
 	h = append(append(h[:0], method...), ' ')
 	h = append(append(h, r.target...), " HTTP/1.1\r\n"...)
 	h = appendField(h, []byte("Host"), r.host)
-	te := false
+	te, traced := false, t.s.o.Tracer != nil
 	var before forwardedBy
+	var traceparent, tracestate []byte
 	for i := range r.fields {
 		switch f := &r.fields[i]; f.kind {
 		case hop, hopConnection, hopUpgrade, framedLength, framedEncoding, expected, host:
@@ -61,6 +62,15 @@ func (t *turn) writeHead(h, method []byte, of options) {
 			te = bytes.Contains(bytes.ToLower(f.value), []byte("trailers"))
 		case forwarded:
 			before.note(f)
+		case traceParent, traceState:
+			if f.kind == traceParent {
+				traceparent = f.value
+			} else {
+				tracestate = f.value
+			}
+			if !traced {
+				h = appendField(h, f.name, f.value)
+			}
 		default:
 			if len(of) == 0 || !of.has(f.name) {
 				h = appendField(h, f.name, f.value)
@@ -71,7 +81,8 @@ func (t *turn) writeHead(h, method []byte, of options) {
 	if r.secure {
 		proto = "https"
 	}
-	if !t.s.o.TrustHeaders {
+	h = t.trace(h, traceparent, tracestate)
+	if !t.s.live.Load().TrustHeaders {
 		before = forwardedBy{}
 	}
 	h = before.append(h, t.peer, proto, r.host)
@@ -163,7 +174,7 @@ const (
 // ask finds out whose the request is, how important it is, and whether it waits, or what is
 // wrong with what it says of that.
 func (t *turn) ask(look *rules.Request) *httpfront.Problem {
-	o := &t.s.o
+	o := t.s.live.Load()
 	look.Peer = t.peer
 	t.asked = admission.Request{Client: o.Client.Of(look), Priority: o.Priorities.Of(look)}
 	if o.TrustHeaders {

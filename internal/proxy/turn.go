@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-go/spillway/internal/bufpool"
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/refusal"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -74,8 +75,11 @@ type turn struct {
 	route    string
 	exempt   bool
 	asked    admission.Request
-	name     []byte        // of its client, for the events
-	timeout  time.Duration // until its deadline, 0 for none
+	name     []byte // of its client, for the events
+
+	span        served.Span // nil if there is none
+	traceparent []byte
+	timeout     time.Duration // until its deadline, 0 for none
 
 	// What becomes of it. Times are on the server's clock.
 	permit   admission.Permit
@@ -275,7 +279,7 @@ func (t *turn) attempt(fresh bool) error {
 	if err == nil && t.client.streams() {
 		t.startPump()
 	} else {
-		c.wait(s.o.Timeout)
+		c.wait(s.live.Load().Timeout)
 	}
 	var got error
 	for interim := 0; ; interim++ {
@@ -403,7 +407,7 @@ func (t *turn) runPump(p *pump, c *upConn) {
 			}
 			if _, p.bad = c.nc.Write(piece); p.bad != nil {
 				// It may have answered all the same.
-				c.wait(t.s.o.Timeout)
+				c.wait(t.s.live.Load().Timeout)
 				return
 			}
 		}
@@ -420,7 +424,7 @@ func (t *turn) runPump(p *pump, c *upConn) {
 		if t.chunked() {
 			_, p.bad = c.nc.Write(t.endChunks(buffer[:0], false, true))
 		}
-		c.wait(t.s.o.Timeout)
+		c.wait(t.s.live.Load().Timeout)
 		return
 	}
 }
@@ -450,7 +454,7 @@ func (t *turn) relay() error {
 	c, s := t.conn, t.s
 	t.headAt, t.code = s.Now(), c.head.Status
 	switching := t.code == http.StatusSwitchingProtocols
-	if s.o.Hold.atHeaders(t.method, switching, c.events) {
+	if s.live.Load().Hold.atHeaders(t.method, switching, c.events) {
 		t.release(outcome(t.code))
 	}
 	if switching || c.events && t.method == http.MethodGet { // it has no end of its own
@@ -460,7 +464,7 @@ func (t *turn) relay() error {
 		return t.tunnel()
 	}
 	t.client.begin(&c.head)
-	patience := s.o.Timeout
+	patience := s.live.Load().Timeout
 	if c.events { // it may be silent
 		patience = 0
 	}
@@ -568,9 +572,9 @@ func (t *turn) why(err error) (status int, detail string, how admission.Outcome)
 	case errors.As(err, new(errDial)):
 		detail = "the upstream cannot be reached"
 	case ok && timeout.Timeout() && t.headAt == 0:
-		status, detail = http.StatusGatewayTimeout, "the upstream did not answer within "+t.s.o.Timeout.String()
+		status, detail = http.StatusGatewayTimeout, "the upstream did not answer within "+t.s.live.Load().Timeout.String()
 	case ok && timeout.Timeout():
-		detail = "the upstream's answer went silent for " + t.s.o.Timeout.String()
+		detail = "the upstream's answer went silent for " + t.s.live.Load().Timeout.String()
 	}
 	return status, detail, admission.Dropped
 }
@@ -626,7 +630,8 @@ func (t *turn) count(now int64) {
 	if e.Routed != nil && t.route != "" {
 		e.Routed(t.route, t.method, t.code, shed, took)
 	}
-	if !s.o.Slowest.Wants(took, now) {
+	slow := s.o.Slowest.Wants(took, now)
+	if !slow && t.span == nil && e.Served == nil {
 		return
 	}
 	q := slowest.Request{
@@ -638,7 +643,43 @@ func (t *turn) count(now int64) {
 	if t.begun > 0 {
 		q.Waited, q.Ran = time.Duration(t.begun-t.arrived), time.Duration(now-t.begun)
 	}
-	s.o.Slowest.Add(q)
+	if slow {
+		s.o.Slowest.Add(q)
+	}
+	t.tell(&q)
+}
+
+// tell tells the access log and the trace of the request, if there are any.
+func (t *turn) tell(q *slowest.Request) {
+	e := &t.s.o.Events
+	if t.span == nil && e.Served == nil {
+		return
+	}
+	told := served.Request{Request: *q, Path: served.PathOf(t.target), Client: t.asked.Client, Priority: uint8(t.asked.Priority.Class()), TraceID: served.TraceID(t.traceparent)}
+	if t.asked.Client == "" {
+		told.Client = t.peer // it was refused before anybody asked
+	}
+	if t.begun > 0 {
+		told.Operation = "upstream"
+	}
+	if t.span != nil {
+		t.span.End(&told)
+		t.span = nil
+	}
+	if e.Served != nil {
+		e.Served(&told)
+	}
+}
+
+// trace begins the span of the request, if there are any, and adds to the head, if there is one,
+// how its trace goes on at the upstream.
+func (t *turn) trace(head, traceparent, tracestate []byte) []byte {
+	t.traceparent = traceparent
+	if tracer := t.s.o.Tracer; tracer != nil && t.span == nil {
+		t.span = tracer.Start(traceparent, tracestate, t.arrived)
+		return t.span.Lines(head)
+	}
+	return head
 }
 
 // Hold says how long a request holds its place.

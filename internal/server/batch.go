@@ -86,7 +86,7 @@ func refusedBatch(refusals []executor.Refusal) *httpfront.Problem {
 // parseBatch parses the lines of the body, in whose place it decodes them. What they
 // take up beside is reserved as well.
 func (c *call) parseBatch() (*executor.Steps, *httpfront.Problem) {
-	o := &c.server.opts
+	o := c.server.limited.Load()
 	body := c.x.Body
 	lines := bytes.Count(body, lineFeed)
 	if n := len(body); n > 0 && body[n-1] != '\n' {

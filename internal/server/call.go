@@ -8,6 +8,7 @@ import (
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/refusal"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
@@ -29,7 +30,8 @@ type call struct {
 	op   executor.Op
 
 	// What the events are told beside the status.
-	strategy string // that the request was submitted to, if it was
+	span     served.Span // nil if there is none
+	strategy string      // that the request was submitted to, if it was
 	shed     bool
 	left     bool // shed, as the client had left
 }
@@ -45,7 +47,7 @@ func (s *Server) NewCall(x *httpfront.Exchange) httpfront.Call {
 // Begin forgets the request before.
 func (c *call) Begin() {
 	c.fields, c.request = fields{}, request{}
-	c.strategy, c.shed, c.left = "", false, false
+	c.strategy, c.shed, c.left, c.span = "", false, false, nil
 }
 
 // Field notes a field if it matters.
@@ -105,19 +107,52 @@ func (c *call) Answered(status int, cut bool, now int64) {
 		o.Events.Left(took)
 	}
 	if c.strategy == "" {
+		c.tell(&slowest.Request{Strategy: strategy, Method: method, Code: status, Took: took, Received: took})
 		return
 	}
 	if w := &c.request.wishes; (len(w.client) > 0 || w.priority != defaultPriority) && o.Events.Asked != nil {
 		o.Events.Asked(w.priority, w.client, method, status, c.shed, took)
 	}
-	if o.Slowest.Wants(took, now) {
-		c.remember(status, took, now)
+	slow := o.Slowest.Wants(took, now)
+	if !slow && c.span == nil && o.Events.Served == nil {
+		return
+	}
+	r := c.record(status, took, now)
+	if slow {
+		o.Slowest.Add(r)
+	}
+	c.tell(&r)
+}
+
+// tell tells the access log and the trace of the request, if there are any.
+func (c *call) tell(r *slowest.Request) {
+	o := &c.server.opts
+	if c.span == nil && o.Events.Served == nil {
+		return
+	}
+	told := served.Request{Request: *r, Path: served.PathOf(c.x.Target), Client: c.x.Peer(), Priority: c.request.wishes.priority, TraceID: served.TraceID(c.fields.traceparent)}
+	if c.strategy == "" { // it was refused before anybody looked
+		told.Priority = defaultPriority
+	}
+	if len(c.request.wishes.client) > 0 {
+		told.Client = string(c.request.wishes.client)
+	}
+	if r.Ran > 0 {
+		told.Operation = operations[c.op.Kind]
+	}
+	if c.span != nil {
+		c.span.End(&told)
+		c.span = nil
+	}
+	if o.Events.Served != nil {
+		o.Events.Served(&told)
 	}
 }
 
-// remember notes that the request, which was submitted and is answered now, was
-// slow.
-func (c *call) remember(status int, took time.Duration, now int64) {
+var operations = [...]string{executor.Get: "get", executor.Put: "put", executor.Delete: "delete", executor.Range: "range", executor.Batch: "batch"}
+
+// record describes the request, which was submitted and is answered now.
+func (c *call) record(status int, took time.Duration, now int64) slowest.Request {
 	t, q := &c.task, &c.request
 	r := slowest.Request{
 		Answered: now,
@@ -141,7 +176,7 @@ func (c *call) remember(status int, took time.Duration, now int64) {
 		r.Waited = time.Duration(t.Started - t.Submitted)
 		r.Ran = time.Duration(now - t.Started)
 	}
-	c.server.opts.Slowest.Add(r)
+	return r
 }
 
 // run submits the task, whose operation is set, and returns when it is completed.

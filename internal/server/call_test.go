@@ -28,7 +28,9 @@ func (draining) Status() dispatch.Status { return dispatch.Status{Strategy: "fif
 func newCall(o Options) *call {
 	o.Dispatcher = draining{}
 	o.MaxKeyBytes, o.MaxValueBytes, o.MaxBatchBytes, o.MaxBodyBytes = 16, 100, 1000, 500
-	return &call{server: &Server{opts: o, cors: newCORS(o.CORSOrigins)}}
+	s := &Server{opts: o, cors: newCORS(o.CORSOrigins)}
+	s.limited.Store(&o)
+	return &call{server: s}
 }
 
 // A head becomes an operation, or what is wrong with it.

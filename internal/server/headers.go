@@ -21,6 +21,7 @@ type fields struct {
 	ifMatch, ifNoneMatch      []byte
 	contentType               []byte
 	ttl                       []byte
+	traceparent, tracestate   []byte // the last
 
 	ndjson    bool // an Accept lists it
 	preflight bool // Access-Control-Request-Method was sent
@@ -47,6 +48,10 @@ func (f *fields) set(name, value []byte) *httpfront.Problem {
 		f.urgency = httpfront.Urgency(value, f.urgency)
 	case "x-request-start":
 		f.requestStart = value
+	case "traceparent":
+		f.traceparent = value
+	case "tracestate":
+		f.tracestate = value
 	case "authorization":
 		once = &f.authorization
 	case "content-type":

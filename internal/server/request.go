@@ -37,12 +37,15 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 	if bad == nil && c.server.opts.TrustRequestStart && c.fields.requestStart != nil {
 		c.x.Arrival = movedBack(arrival, c.fields.requestStart, time.Now())
 	}
+	if tracer := c.server.opts.Tracer; tracer != nil {
+		c.span = tracer.Start(c.fields.traceparent, c.fields.tracestate, c.x.Arrival)
+	}
 	return want, bad
 }
 
 // parse fills c.request from what the head says, in h and c.fields.
 func (c *call) parse(h *httpfront.Request) (want httpfront.Wanted, bad *httpfront.Problem) {
-	o, f, q := &c.server.opts, &c.fields, &c.request
+	o, f, q := c.server.limited.Load(), &c.fields, &c.request
 	want = httpfront.Wanted{Most: o.MaxValueBytes, Keep: h.Method == fasthttp.MethodPut, Name: "value"}
 	if _, mayCall := c.server.cors.lines(f.origin); mayCall && f.preflight && h.Method == fasthttp.MethodOptions {
 		q.preflight = true // which browsers send without the token

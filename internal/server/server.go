@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
@@ -52,6 +54,8 @@ type Options struct {
 	TrustRequestStart bool
 	// Events are told what happens.
 	Events Events
+	// Tracer begins the spans of requests. Nil means that there are none.
+	Tracer served.Tracer
 	// Slowest remembers the requests that took longest.
 	Slowest *slowest.Recorder
 }
@@ -69,6 +73,8 @@ type Events struct {
 	// Left: the client of the request that was answered had left before, d after it had
 	// arrived. Nil means that nobody asks.
 	Left func(d time.Duration)
+	// Served is told of the same request. Nil means that nobody asks.
+	Served func(*served.Request)
 }
 
 func (o *Options) check() error {
@@ -85,7 +91,8 @@ func (o *Options) check() error {
 type Server struct {
 	*httpfront.Front
 	opts    Options
-	guarded bool // browsers have to come under a name of our own
+	limited atomic.Pointer[Options] // opts with the present limits
+	guarded bool                    // browsers have to come under a name of our own
 	cors    cors
 }
 
@@ -112,6 +119,7 @@ const headSlack = 8 << 10
 // start serves what comes from the listener.
 func start(o Options, listener net.Listener) (s *Server, err error) {
 	s = &Server{opts: o, cors: newCORS(o.CORSOrigins)}
+	s.limited.Store(&o)
 	if a, ok := listener.Addr().(*net.TCPAddr); ok {
 		// What is reached from elsewhere has names that are not known here.
 		s.guarded = a.IP.IsLoopback() && o.Token.Allows(nil)
@@ -124,8 +132,22 @@ func start(o Options, listener net.Listener) (s *Server, err error) {
 	return s, err
 }
 
+// SetLimits changes the limits of connections and bytes, each as Options wants it, from the next
+// request on: see httpfront.Front.SetLimits.
+func (s *Server) SetLimits(l httpfront.Limits, maxValueBytes, maxBatchBytes int) {
+	o := s.opts
+	o.MaxValueBytes, o.MaxBatchBytes, o.MaxBodyBytes = maxValueBytes, maxBatchBytes, l.MaxBodyBytes
+	s.limited.Store(&o)
+	s.Front.SetLimits(l)
+}
+
 // Refused tells the events of a connection that was refused. Its request was not parsed.
 func (s *Server) Refused(arrival int64) {
-	s.opts.Events.Answered(s.opts.Dispatcher.Status().Strategy, "other", fasthttp.StatusServiceUnavailable, false,
-		time.Duration(s.opts.Dispatcher.Now()-arrival))
+	strategy, took := s.opts.Dispatcher.Status().Strategy, time.Duration(s.opts.Dispatcher.Now()-arrival)
+	s.opts.Events.Answered(strategy, "other", fasthttp.StatusServiceUnavailable, false, took)
+	if s.opts.Events.Served != nil {
+		s.opts.Events.Served(&served.Request{Request: slowest.Request{
+			Strategy: strategy, Method: "other", Code: fasthttp.StatusServiceUnavailable, Took: took, Received: took,
+		}})
+	}
 }

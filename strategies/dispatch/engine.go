@@ -191,6 +191,28 @@ func (e *engine) SetObserve(observe bool) error {
 	return err
 }
 
+// SetCapacity changes how many tasks may wait in each pool: see Options.Capacity. The active
+// strategy begins anew, with what waits; what has no room then is shed by its rules. Switched
+// is not told.
+func (e *engine) SetCapacity(n int) error {
+	if err := checkCapacity(n); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	former := e.opts.Capacity
+	if n == former {
+		return nil
+	}
+	e.opts.Capacity = n
+	q := e.backlogs[0].active.Load()
+	if err := e.activateLocked(q.spec, q.byName); err != nil {
+		e.opts.Capacity = former
+		return err
+	}
+	return nil
+}
+
 // Objective returns the objective. Whoever sets it changes what is in force at once.
 func (e *engine) Objective() *strategies.Objective { return e.opts.Objective }
 

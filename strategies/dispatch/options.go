@@ -18,7 +18,7 @@ type Options struct {
 	Strategy string
 	Spec     strategies.Spec
 	// Capacity is how many tasks may wait in each pool, up to 2^24. 0 means what each
-	// strategy has by default.
+	// strategy has by default. See SetCapacity.
 	Capacity int
 	// Workers is the number of workers or places, at least 1, or 2 if Split is set. With Learn
 	// it is 0.
@@ -95,6 +95,13 @@ type Events struct {
 // maxCapacity is where more could not be meant: some disciplines allocate it.
 const maxCapacity = 1 << 24
 
+func checkCapacity(n int) error {
+	if n < 0 || n > maxCapacity {
+		return fmt.Errorf("dispatch: capacity %d, need 1 to %d, or 0 for the strategy's own", n, maxCapacity)
+	}
+	return nil
+}
+
 // check checks what Open is given or, if lends is set, Lend.
 func (o *Options) check(lends bool) error {
 	least := 1
@@ -105,12 +112,12 @@ func (o *Options) check(lends bool) error {
 		least = 2
 	}
 	switch {
+	case checkCapacity(o.Capacity) != nil:
+		return checkCapacity(o.Capacity)
 	case o.Learn != nil && (o.Split || o.Workers != 0):
 		return fmt.Errorf("dispatch: Learn excludes Split and Workers")
 	case o.Workers < least:
 		return fmt.Errorf("dispatch: %d workers, need at least %d", o.Workers, least)
-	case o.Capacity < 0 || o.Capacity > maxCapacity:
-		return fmt.Errorf("dispatch: capacity %d, need 1 to %d, or 0 for the strategy's own", o.Capacity, maxCapacity)
 	case lends && (o.Grant == nil || o.Split || o.Blocked != nil || o.Run != nil):
 		return fmt.Errorf("dispatch: Lend needs Grant, and excludes Run, Split and Blocked")
 	case lends:

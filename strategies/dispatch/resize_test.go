@@ -200,3 +200,34 @@ func (s *stage) endedNow() []string {
 	defer s.mu.Unlock()
 	return slices.Clone(s.ended)
 }
+
+// The capacity changes while tasks wait, in any pool: what has no room is shed by the strategy's
+// rules, and nothing else.
+func TestSetCapacity(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", Workers: 1, Capacity: 2})
+		defer s.close()
+		for i := range 4 {
+			s.submit(fmt.Sprint("slow", i))
+		}
+		s.requireBegun(1)
+		require.Equal(t, 2, s.Gauge().Depth, "one was turned away")
+		require.NoError(t, s.SetCapacity(3))
+		require.Equal(t, 3, s.Status().Capacity)
+		s.submit("slow4")
+		require.Equal(t, 3, s.Gauge().Depth)
+		require.NoError(t, s.SetCapacity(1))
+		require.Equal(t, 1, s.Gauge().Depth)
+		require.NoError(t, s.Switch("lifo"))
+		require.Equal(t, 1, s.Status().Capacity, "it holds for other strategies too")
+		require.NoError(t, s.SetCapacity(0))
+		require.Equal(t, 256, s.Status().Capacity, "the strategy's own")
+		for _, n := range []int{-1, maxCapacity + 1} {
+			require.ErrorContains(t, s.SetCapacity(n), fmt.Sprint(n))
+		}
+		s.endAny()
+		s.requireBegun(2)
+		s.endAny()
+		require.Zero(t, s.Gauge().Busy)
+	})
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/tuning"
+)
+
+// settings are the configuration in force, which SIGHUP has read again.
+type settings struct {
+	now atomic.Pointer[config.Invocation]
+	// read reads it as at the start.
+	read func() (config.Invocation, error)
+	// hangup tells of SIGHUP; nil if there is no file.
+	hangup <-chan os.Signal
+	stdout io.Writer // of the access log
+	level  *slog.LevelVar
+	log    *slog.Logger
+	failed atomic.Bool // the last reload
+}
+
+func (s *settings) config() *config.Config { return &s.now.Load().Config }
+
+// follow reloads the configuration at each SIGHUP until ctx ends. A disk that hangs keeps
+// nothing but the next reload waiting. Apply makes all that can change live that of the
+// invocation, or nothing.
+func (s *settings) follow(ctx context.Context, apply func(*config.Invocation) error) {
+	for {
+		select {
+		case <-s.hangup:
+			err := s.reload(apply)
+			s.failed.Store(err != nil)
+			if err != nil {
+				s.log.Error("the configuration was not reloaded, nothing has changed", "err", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *settings) reload(apply func(*config.Invocation) error) error {
+	next, err := s.read()
+	if err != nil {
+		return err
+	}
+	_, warning, err := next.Config.FitDescriptors(maxDescriptors())
+	if err != nil {
+		return err
+	}
+	merged, live, fixed := s.now.Load().Reload(&next)
+	if err = apply(&merged); err != nil {
+		return err
+	}
+	s.now.Store(&merged)
+	c := &merged.Config
+	_ = s.level.UnmarshalText([]byte(c.LogLevel)) // has been checked
+	for _, w := range append(merged.Warnings, warning) {
+		if w != "" {
+			s.log.Warn(w)
+		}
+	}
+	s.log.Info("configuration reloaded", "file", c.ConfigFile, "changed", strings.Join(live, ","))
+	if len(fixed) > 0 {
+		s.log.Warn("these settings change with a restart only, and stay as they were", "settings", strings.Join(fixed, ","))
+	}
+	return nil
+}
+
+// tuned is what of c a tuner changes.
+func tuned(c *config.Config) tuning.Settings {
+	return tuning.Settings{
+		Strategy: c.Strategy, Mode: c.Mode, Workers: int(c.Workers), Capacity: c.QueueCapacity, Objective: time.Duration(c.SLO),
+	}
+}
+
+// tune makes those settings the ones in force, whatever was asked for by PUT /strategy.
+func tune(t *tuning.Tuner, c *config.Config) error {
+	err := t.Change(func(s *tuning.Settings) { *s = tuned(c) })
+	if refusal, ok := errors.AsType[tuning.Refusal](err); ok {
+		return refusal.Unwrap()
+	}
+	return err
+}

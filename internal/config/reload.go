@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Reload returns what i becomes when next was read in its place while it is in force: what
+// can be changed live has the value of next, all else that of i. Live and fixed are the
+// flags of the settings that differ, of either kind, sorted. What is live depends on nothing that
+// is not, but for the workers of split pools, which are fixed.
+func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []string) {
+	merged = *next
+	differ := func(into, was, is any) {
+		to, from, now := reflect.ValueOf(into).Elem(), reflect.ValueOf(was), reflect.ValueOf(is)
+		for _, f := range reflect.VisibleFields(to.Type()) {
+			name := f.Tag.Get("name")
+			if i.Command == Proxy && to.Type() == reflect.TypeFor[Config]() && !slices.Contains(proxySettings, name) {
+				continue
+			}
+			if reflect.DeepEqual(from.FieldByIndex(f.Index).Interface(), now.FieldByIndex(f.Index).Interface()) {
+				continue
+			}
+			if _, ok := f.Tag.Lookup("live"); !ok || name == "workers" && i.Config.Pools == "split" {
+				fixed = append(fixed, name)
+				to.FieldByIndex(f.Index).Set(from.FieldByIndex(f.Index))
+				continue
+			}
+			live = append(live, name)
+		}
+	}
+	differ(&merged.Config, i.Config, next.Config)
+	if i.Command == Proxy {
+		differ(&merged.Proxy, i.Proxy, next.Proxy)
+	}
+	merged.From = maps.Clone(next.From)
+	for _, name := range fixed {
+		delete(merged.From, variable(name))
+		if origin, ok := i.From[variable(name)]; ok {
+			if merged.From == nil {
+				merged.From = map[string]string{}
+			}
+			merged.From[variable(name)] = origin
+		}
+	}
+	slices.Sort(live)
+	slices.Sort(fixed)
+	return merged, live, fixed
+}
+
+// checkFile checks a configuration file, together with the environment.
+func checkFile(in Input, name string) (Invocation, error) {
+	content, err := in.ReadFile(name)
+	if err != nil {
+		return Invocation{}, err
+	}
+	settings, err := parseFile(name, content)
+	if err != nil {
+		return Invocation{}, err
+	}
+	in.Args = []string{"--config=" + name}
+	who := "the service"
+	for key := range settings {
+		if key == "upstream" || strings.HasPrefix(key, "proxy-") {
+			who = "the proxy"
+		}
+	}
+	if who == "the proxy" {
+		in.Args = append(in.Args, proxyCommand)
+		if settings["upstream"].value == "" && environment(in.Env)[variable("upstream")] == "" {
+			in.Args = append(in.Args, "--upstream=http://127.0.0.1:1") // the place of one that comes later
+		}
+	}
+	inv, err := Parse(in)
+	if err != nil {
+		return Invocation{}, err
+	}
+	return Invocation{
+		Command: CheckConfig, Config: inv.Config, Warnings: inv.Warnings,
+		Text: fmt.Sprintf("%s is right: %d settings of %s\n", name, len(settings), who),
+	}, nil
+}

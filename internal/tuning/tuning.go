@@ -1,0 +1,180 @@
+// Package tuning changes what a queue works by while it serves. A change is made whole or
+// not at all: when one of its steps fails, those before it are taken back.
+package tuning
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spillway-go/spillway/strategies"
+)
+
+// The modes.
+const (
+	Enforce = "enforce"
+	Observe = "observe"
+)
+
+// The most workers, and requests that may wait.
+const (
+	MaxWorkers  = 65536
+	MaxCapacity = 1 << 20
+)
+
+// Settings are what a queue works by.
+type Settings struct {
+	Strategy string
+	Mode     string
+	// Workers is 0 to have their number learned.
+	Workers int
+	// Capacity is 0 for that of the strategy.
+	Capacity int
+	// Objective is 0 if none is set, or strategies.NoObjective.
+	Objective time.Duration
+}
+
+// check returns an error that names the field, its value and the choices.
+func (s *Settings) check() error {
+	if _, err := strategies.Lookup(s.Strategy); err != nil {
+		return fmt.Errorf("strategy is %.40q, want one of %s", s.Strategy, strings.Join(strategies.Names(), ", "))
+	}
+	switch {
+	case s.Mode != Enforce && s.Mode != Observe:
+		return fmt.Errorf("mode is %.40q, want %s or %s", s.Mode, Enforce, Observe)
+	case s.Workers < 0 || s.Workers > MaxWorkers:
+		return fmt.Errorf("workers is %d, want 1 to %d, or auto", s.Workers, MaxWorkers)
+	case s.Capacity < 0 || s.Capacity > MaxCapacity:
+		return fmt.Errorf("capacity is %d, want 1 to %d, or 0 for that of the strategy", s.Capacity, MaxCapacity)
+	}
+	if err := strategies.CheckObjective(s.Objective); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Refusal is the error of a change that asks for what cannot be.
+type Refusal struct{ error }
+
+// Unwrap returns the reason.
+func (r Refusal) Unwrap() error { return r.error }
+
+// ErrSplit is returned by Queue.SetWorkers where reads and writes have workers of their own.
+var ErrSplit = errors.New("the number of workers cannot change while SPILLWAY_POOLS is split")
+
+// Queue is what is tuned.
+type Queue interface {
+	Switch(strategy string) error
+	SetObserve(observe bool) error
+	// SetWorkers and SetCapacity take 0 as Settings does.
+	SetWorkers(n int) error
+	SetCapacity(n int) error
+	Objective() *strategies.Objective
+}
+
+// Tuner changes the settings of a queue, one change at a time. All methods are safe for
+// concurrent use.
+type Tuner struct {
+	queue Queue
+	log   *slog.Logger
+	one   sync.Mutex // a change is being made
+	mu    sync.Mutex
+	now   Settings
+}
+
+// New returns a tuner of a queue that works by these settings.
+func New(q Queue, now Settings, log *slog.Logger) *Tuner {
+	return &Tuner{queue: q, now: now, log: log}
+}
+
+// Now returns the settings in force.
+func (t *Tuner) Now() Settings {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.now
+}
+
+// step is one of a change.
+type step struct {
+	what     string
+	from, to string
+	set      func(*Settings) error
+}
+
+func shown(n int, zero string) string {
+	if n == 0 {
+		return zero
+	}
+	return fmt.Sprint(n)
+}
+
+// steps returns what there is to do between two settings. A larger queue comes first and a
+// smaller one last, so that what fits in the end has room all the time.
+func (t *Tuner) steps(was, is *Settings) (steps []step) {
+	add := func(differ bool, what, from, to string, set func(*Settings) error) {
+		if differ {
+			steps = append(steps, step{what, from, to, set})
+		}
+	}
+	add(was.Strategy != is.Strategy, "strategy", was.Strategy, is.Strategy, func(s *Settings) error { return t.queue.Switch(s.Strategy) })
+	add(was.Mode != is.Mode, "mode", was.Mode, is.Mode, func(s *Settings) error { return t.queue.SetObserve(s.Mode == Observe) })
+	add(was.Workers != is.Workers, "workers", shown(was.Workers, "auto"), shown(is.Workers, "auto"), func(s *Settings) error { return t.queue.SetWorkers(s.Workers) })
+	add(was.Objective != is.Objective, "objective", strategies.FormatObjective(was.Objective), strategies.FormatObjective(is.Objective),
+		func(s *Settings) error { return t.queue.Objective().Set(s.Objective) })
+	if was.Capacity != is.Capacity {
+		resize := step{"capacity", shown(was.Capacity, ""), shown(is.Capacity, ""), func(s *Settings) error { return t.queue.SetCapacity(s.Capacity) }}
+		if roomIn(is) > roomIn(was) {
+			steps = slices.Insert(steps, 0, resize)
+		} else {
+			steps = append(steps, resize)
+		}
+	}
+	return steps
+}
+
+// roomIn returns how many may wait, whatever the strategy.
+func roomIn(s *Settings) int {
+	spec, _ := strategies.Lookup(s.Strategy)
+	return cmp.Or(s.Capacity, spec.CapacityOr(0))
+}
+
+// Change has change alter the settings, and makes them those in force. A Refusal says that
+// they cannot be; any error, that nothing has changed.
+func (t *Tuner) Change(change func(*Settings)) error {
+	t.one.Lock()
+	defer t.one.Unlock()
+	was := t.Now()
+	is := was
+	change(&is)
+	if err := is.check(); err != nil {
+		return Refusal{err}
+	}
+	steps := t.steps(&was, &is)
+	for i, s := range steps {
+		err := s.set(&is)
+		if err == nil {
+			continue
+		}
+		for _, done := range slices.Backward(steps[:i]) {
+			err = errors.Join(err, done.set(&was)) // which was in force, and so can be
+		}
+		if errors.Is(err, ErrSplit) {
+			err = Refusal{err}
+		}
+		return err
+	}
+	t.mu.Lock()
+	t.now = is
+	t.mu.Unlock()
+	for _, s := range steps {
+		if s.what != "strategy" { // which the queue tells
+			t.log.Info(s.what+" changed", "from", s.from, "to", s.to)
+		}
+	}
+	return nil
+}
