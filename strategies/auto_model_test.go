@@ -35,6 +35,7 @@ type autoModel struct {
 	known         float64
 	told          int
 	probed        int64
+	takes         float64 // how long a task takes, where that is known
 	seen          map[string]int
 }
 
@@ -65,6 +66,9 @@ func (m *autoModel) oldest() int {
 }
 
 func (m *autoModel) service() float64 {
+	if m.takes != 0 {
+		return m.takes
+	}
 	return m.pace * float64(m.workers)
 }
 
@@ -80,7 +84,7 @@ func (m *autoModel) limits(now int64) (room, most, age float64) {
 	case m.known < 64+4*workers: // not much is known
 		room = max(left/m.pace, workers)
 		return room, max(3*room, 40), objective
-	case left < workers*m.pace:
+	case left < m.service():
 		m.seen["work longer than the objective"]++
 		return workers, workers, objective
 	}

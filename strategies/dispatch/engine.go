@@ -59,6 +59,10 @@ func (e *engine) Now() int64 { return int64(time.Since(e.opts.Epoch)) }
 
 func (e *engine) shed(t *Task, reason strategies.Reason) {
 	t.Shed = reason
+	if t.Run != 0 { // it was popped
+		t.queue.ends(t.Run, 1, e.Now())
+		t.Run = 0
+	}
 	if reason == strategies.ReasonAbandoned || reason == strategies.ReasonExpired {
 		e.observeLate(t, e.Now())
 	}
