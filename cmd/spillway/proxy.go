@@ -81,7 +81,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	p.data, err = proxy.Open(proxy.Options{
 		Listen: c.Listen, TLS: tlsConfig, Upstream: upstream,
 		Strategy: c.Strategy, Capacity: c.QueueCapacity, Concurrency: int(c.Workers), Mode: mode, Objective: time.Duration(c.SLO),
-		Client: f.Client, Priorities: f.Priority, Exempt: f.Exempt, Routes: f.Routes, Hold: holds[f.Hold], TrustHeaders: f.TrustHeaders == "true",
+		Client: f.Client, Weight: weight(f.Client.Weights(c.FairWeights)), Priorities: f.Priority, Exempt: f.Exempt, Routes: f.Routes, Hold: holds[f.Hold], TrustHeaders: f.TrustHeaders == "true",
 		Timeout: f.Timeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 		BufferBytes: int(f.BufferBytes), MaxBodyBytes: c.MaxBodyBytes, AcceptLoops: c.AcceptLoops,
 		MaxConnections: c.MaxConnections,

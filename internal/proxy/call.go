@@ -319,6 +319,7 @@ func (t *turn) ask(r *rules.Request, urgency []byte) {
 	}
 	if len(o.Routes) > 0 {
 		t.route = o.Routes.Of(r.Path())
+		t.asked.Route = t.route
 	}
 	t.exempt = len(o.Exempt) > 0 && o.Exempt.Has(r.Path()) || t.method[0] != 'P' && isHealthCheck(t.method, r.Path())
 }
