@@ -87,6 +87,8 @@ type auto struct {
 		// service is how long a task takes where that is known, and workers are only so many as
 		// these tasks have by that: see fair.
 		service float64
+		// shares is how many such shares there are, so that 512 turns of all are fewer of this one.
+		shares float64
 
 		told   int   // since the last one that was spared to see whether it is late
 		probed int64 // the turn of that
@@ -337,7 +339,7 @@ func (q *auto) judgeLocked(tight bool, now int64) *Task {
 		case !over && q.mu.turns-q.mu.above >= int64(min(autoSettle, room)):
 			q.enterLocked(autoCalm)
 			return nil
-		case lasted >= autoLasts && now-q.mu.since >= int64(q.objective.InForce()):
+		case float64(lasted)*max(1, q.mu.shares) >= autoLasts && now-q.mu.since >= int64(q.objective.InForce()):
 			q.enterLocked(autoOverload)
 			q.mu.spare, q.mu.doubt = 0, autoRetryFirst
 		}
@@ -479,12 +481,13 @@ func (q *auto) missed(times int, at int64) {
 	}
 }
 
-// turnOf is TurnBegan in a share of the workers, where a task takes so long, 0 if that is not known. The share has as
+// turnOf is TurnBegan in a share of so many workers, where a task takes so long, 0 if that is not known. The share has as
 // many workers as these tasks would keep busy, and one more, as it need not be its turn when a worker becomes free.
-func (q *auto) turnOf(service float64, now int64) {
+func (q *auto) turnOf(service float64, workers int, now int64) {
 	q.mu.service = service
 	q.turnLocked(now)
 	if service > 0 && q.mu.pace > 0 {
 		q.workers = 1 + int(min(math.Round(service/q.mu.pace), 1<<20))
+		q.mu.shares = float64(workers) * q.mu.pace / service
 	}
 }

@@ -36,6 +36,7 @@ type autoModel struct {
 	told          int
 	probed        int64
 	takes         float64 // how long a task takes, where that is known
+	shares        float64 // of how many this is one, there
 	seen          map[string]int
 }
 
@@ -122,7 +123,7 @@ func (m *autoModel) late(tight bool, now int64) int {
 		m.began = now
 	case m.state == "crowded" && fits && m.turns-m.above >= int64(min(64, room)):
 		m.enter("calm", "")
-	case m.state == "crowded" && lasted >= 512 && now-m.began >= objective:
+	case m.state == "crowded" && float64(lasted)*max(1, m.shares) >= 512 && now-m.began >= objective:
 		m.enter("overload", "")
 		m.idle, m.doubt = 0, 2048
 	case m.state == "overload" && lasted >= m.doubt:

@@ -40,7 +40,8 @@ import (
 // next. In a share that is less than a place n is 1 or 2, unless the client's tasks are much longer than those before.
 //
 // Within its share a client has a queue by the law of auto: in order of arrival while all can be answered within the
-// objective at the pace at which the client is served, otherwise newest first, and who would be late is told so.
+// objective at the pace at which the client is served, otherwise newest first, and who would be late is told so. An
+// overload begins after as many turns of all clients as under auto.
 //
 // When there is no room, the client with the most waiting work for its weight loses the oldest of its least important
 // tasks. Of several it is that of the pushed task, or else the one whose task has waited longest.
@@ -310,7 +311,7 @@ func (q *fair) TurnBegan(now int64) {
 		if a.mean.of > 0 {
 			service = a.mean.value
 		}
-		a.queue.turnOf(service, now)
+		a.queue.turnOf(service, q.workers, now)
 	}
 	q.mu.popped = q.mu.popped[:0]
 }

@@ -236,6 +236,7 @@ func (m *fairModel) TurnBegan(now int64) {
 		c.autoModel.TurnBegan(now)
 		if c.takes > 0 && c.pace > 0 {
 			c.workers = 1 + int(math.Round(c.takes/c.pace))
+			c.shares = float64(m.config.Workers) * c.pace / c.takes
 		}
 	}
 	m.popped = nil
