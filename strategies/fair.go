@@ -186,8 +186,10 @@ func newFair(c Config) Discipline {
 		place: func(a *account) *int { return &a.atMost },
 	}
 	q.mu.due = heap[*run]{
-		before: func(a, b *run) bool { return a.dueAt() < b.dueAt() },
-		place:  func(r *run) *int { return &r.at },
+		before: func(a, b *run) bool {
+			return cmp.Or(cmp.Compare(a.dueAt(), b.dueAt()), cmp.Compare(a.began, b.began)) < 0
+		},
+		place: func(r *run) *int { return &r.at },
 	}
 	return q
 }

@@ -195,10 +195,12 @@ func (c *fairClient) left(m *fairModel) {
 }
 
 func (m *fairModel) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
-	for _, r := range m.runs {
-		if r == nil || r.began == 0 || float64(r.began)+r.charged > float64(now) {
-			continue
-		}
+	due := func(r *fairRun) float64 { return float64(r.began) + r.charged }
+	overdue := slices.DeleteFunc(slices.Clone(m.runs), func(r *fairRun) bool { return r == nil || r.began == 0 || due(r) > float64(now) })
+	slices.SortFunc(overdue, func(a, b *fairRun) int { // so that sums are rounded alike
+		return cmp.Or(cmp.Compare(due(a), due(b)), cmp.Compare(a.began, b.began))
+	})
+	for _, r := range overdue {
 		ran := float64(now - r.began)
 		more := ran + max(r.estimate, min(ran/8, 1e9), 1) - r.charged
 		r.charged += more
@@ -235,7 +237,7 @@ func (m *fairModel) TurnBegan(now int64) {
 		}
 		c.autoModel.TurnBegan(now)
 		if c.takes > 0 && c.pace > 0 {
-			c.workers = 1 + int(math.Round(c.takes/c.pace))
+			c.workers = 1 + int(min(math.Round(c.takes/c.pace), 1<<20))
 			c.shares = float64(m.config.Workers) * c.pace / c.takes
 		}
 	}
