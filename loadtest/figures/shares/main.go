@@ -45,13 +45,13 @@ type outcome struct {
 
 // try simulates what the tenants send to a strategy, or a rival.
 func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) (outcome, error) {
-	make := laws[name].make
+	discipline := laws[name].discipline
 	if _, rival := laws[name]; !rival {
 		spec, err := strategies.Lookup(name)
 		if err != nil {
 			return outcome{}, err
 		}
-		make = spec.New
+		discipline = spec.New
 	}
 	weights := map[string]int{}
 	c := sim.Config{Strategy: "fifo", Capacity: 4096, Workers: places, SLO: slo, Duration: length, Requests: requests(tenants, seed), Seed: seed}
@@ -62,7 +62,7 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 	var had *clock
 	c.New = func(k strategies.Config) strategies.Discipline {
 		k.Weight = func(client string) int { return weights[client] }
-		had = newClock(make(k), int64(time.Second+length))
+		had = newClock(discipline(k), int64(time.Second+length))
 		return had
 	}
 	r, err := sim.Run(c)
@@ -119,7 +119,7 @@ func (s several) median(format string, of func(outcome) float64) string {
 
 func report(w io.Writer, length time.Duration, seeds uint64) error {
 	var failed error
-	try := func(name string, tenants []tenant, slo time.Duration) (all several) {
+	repeat := func(name string, tenants []tenant, slo time.Duration) (all several) {
 		for seed := range seeds {
 			o, err := try(name, tenants, length, slo, seed+1)
 			if err != nil {
@@ -138,12 +138,12 @@ func report(w io.Writer, length time.Duration, seeds uint64) error {
 	tenants, below, model := ten(places), light(), chat()
 	_, _ = fmt.Fprintf(w, "%v over %d places. Ten tenants ask for twice their share: seven of 10 ms, one of 100 ms, one of 1 s, one of 1 ms to 1 s.\n"+
 		"The light one asks for half of its share, beside nine of these. Alone its p99 is %s ms.\n\n",
-		length, places, try("fair", below[:1], time.Second).median("%.1f", p99(0)))
+		length, places, repeat("fair", below[:1], time.Second).median("%.1f", p99(0)))
 	row("", "10 ms: time", "100 ms", "1 s", "any", "Jain", "good/s, 1 s", "good/s, 100 ms", "light: p99, ms")
 	row(slices.Repeat([]string{"---"}, 9)...)
 	for _, name := range names {
 		cells := []string{"`" + name + "`"}
-		ask := try(name, tenants, time.Second)
+		ask := repeat(name, tenants, time.Second)
 		cells = append(cells, ask.median("%.1f%%", func(o outcome) float64 {
 			return 100 * (1 - o.share[7] - o.share[8] - o.share[9]) / 7 // the mean of the seven
 		}))
@@ -151,15 +151,15 @@ func report(w io.Writer, length time.Duration, seeds uint64) error {
 			cells = append(cells, ask.median("%.1f%%", func(o outcome) float64 { return 100 * o.share[i] }))
 		}
 		row(append(cells, ask.median("%.3f", func(o outcome) float64 { return jain(o.share, tenants) }),
-			ask.median("%.0f", good), try(name, tenants, 100*time.Millisecond).median("%.0f", good),
-			try(name, below, time.Second).median("%.1f", p99(0)))...)
+			ask.median("%.0f", good), repeat(name, tenants, 100*time.Millisecond).median("%.0f", good),
+			repeat(name, below, time.Second).median("%.1f", p99(0)))...)
 	}
 
 	_, _ = fmt.Fprint(w, "\nA model server: 20 who chat, 0.2 to 1 s each, for 60% of the time, and a batch of 10 s each that asks for all of it.\n\n")
 	row("", "chat within 3 s", "p99, ms", "batch: time")
 	row(slices.Repeat([]string{"---"}, 4)...)
 	for _, name := range names {
-		o := try(name, model, 3*time.Second)
+		o := repeat(name, model, 3*time.Second)
 		row("`"+name+"`", o.median("%.1f%%", func(o outcome) float64 {
 			good, asked := 0., 0.
 			for _, c := range o.Classes[1:] {

@@ -96,7 +96,7 @@ func next2DFQ(q *rival, waiting []*flow, place int) *flow {
 	return least(func(f *flow) float64 { return f.time + f.most })(q, may, place)
 }
 
-func (l law) make(c strategies.Config) strategies.Discipline {
+func (l law) discipline(c strategies.Config) strategies.Discipline {
 	q := &rival{law: l, capacity: c.Capacity, places: c.Workers, runs: map[uint64]*running{}}
 	for i := range c.Workers {
 		q.free = append(q.free, i)
