@@ -66,6 +66,10 @@ type Options struct {
 	// NoObjective nobody is turned away for being late.
 	Objective time.Duration
 
+	// Weight returns the share of a client in proportion to the others under fair, 1 to 1,000. It is called under a
+	// lock: it should be quick and must not panic. Nil means 1 for all.
+	Weight func(client string) int
+
 	// Admitted is called for each request that gets its places, Shed for each that is
 	// turned away (under Observe: would be), and Released for each that gives its places
 	// back. They run on the goroutine that calls Acquire or Done, with no lock held.
@@ -109,6 +113,9 @@ type Request struct {
 	Priority strategies.Priority
 	// Client is whose request it is, for strategies that are fair to clients.
 	Client string
+	// Route says what kind of request it is: fair expects what no client has asked for yet to take as long as others of
+	// its route. It may be empty.
+	Route string
 	// Cost is how many places it takes: 1 if it is 0, and at most all there are.
 	Cost int
 }
@@ -207,7 +214,7 @@ func New(o Options) (*Controller, error) {
 	engine := dispatch.Options{
 		Strategy: o.Strategy, Spec: o.Spec, Capacity: o.Capacity, Workers: o.Concurrency,
 		Grant: granted, Observe: o.Mode == Observe, Epoch: c.epoch, Broken: o.Broken,
-		Objective: new(strategies.Objective), Timed: o.Released != nil,
+		Objective: new(strategies.Objective), Timed: o.Released != nil, Weight: o.Weight,
 	}
 	_ = engine.Objective.Set(o.Objective) // has been checked
 	if o.Concurrency == 0 {

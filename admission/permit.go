@@ -37,13 +37,13 @@ func (c *Controller) waiter(r Request) *waiter {
 	w.ended = w.ends.Load()
 	t := &w.task
 	t.Arrival, t.Submitted, t.Deadline = 0, 0, 0
-	t.Priority, t.Client, t.Cost = r.Priority, r.Client, r.Cost
+	t.Priority, t.Client, t.Route, t.Cost = r.Priority, r.Client, r.Route, r.Cost
 	return w
 }
 
 // recycle puts w back into the pool. Only void permits may refer to it.
 func (c *Controller) recycle(w *waiter) {
-	w.task.Client = ""
+	w.task.Client, w.task.Route = "", ""
 	c.waiters.Put(w)
 }
 

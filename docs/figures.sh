@@ -30,7 +30,6 @@ simulate() {
 	$get --strategies fifo,edf,codel,auto --rates 0.95x,1.1x,2x,4x --timeout-header true --timeout 100ms --out reports/deadlines
 	$get --strategies fifo,lifo,adaptive-lifo,codel,auto --rates 0.7x --profiles spike:4x,5s --duration 20s --out reports/spike
 	bin/loadtest simulate --scenario retry-storm --repetitions 3 --out reports/retries
-	$get --strategies codel,fair,auto --rates 0.9x,2x --clients 'greedy=95,other*19=5' --out reports/greedy
 	$s --mixes get=100 --duration 60s --slo 200ms --workers 4 --store-delay 20ms --store-parallel 4 --connections 64 \
 		--strategies fifo,lifo,codel,auto --rates 0.5x,0.8x,0.95x,1.2x,2x,5x --out reports/few
 	$get --strategies codel,priority,auto --rates 1.5x,4x --priorities 0=10,3=60,7=30 --out reports/classes

@@ -1,6 +1,7 @@
 package strategies
 
 import (
+	"math"
 	"math/bits"
 	"sync"
 )
@@ -83,6 +84,11 @@ type auto struct {
 		pace   float64
 		recent float64 // the pace of the last turns
 		known  float64 // of how many tasks pace is the mean
+		// service is how long a task takes where that is known, and workers are only so many as
+		// these tasks have by that: see fair.
+		service float64
+		// shares is how many such shares there are, so that 512 turns of all are fewer of this one.
+		shares float64
 
 		told   int   // since the last one that was spared to see whether it is late
 		probed int64 // the turn of that
@@ -141,12 +147,17 @@ var (
 )
 
 func newAuto(c Config) Discipline {
-	q := &auto{room: roomOf(c), observe: c.Observe, objective: c.Objective}
+	q := new(auto)
+	q.init(c)
+	return q
+}
+
+func (q *auto) init(c Config) {
+	q.capacity, q.observe, q.objective = max(1, c.Capacity), c.Observe, c.Objective
 	if q.objective == nil {
 		q.objective = new(Objective)
 	}
 	q.Resize(c.Workers)
-	return q
 }
 
 // Resize tells how many workers there are.
@@ -161,6 +172,10 @@ func (q *auto) Resize(workers int) {
 func (q *auto) Push(t *Task, now int64) Verdict {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.pushLocked(t, now)
+}
+
+func (q *auto) pushLocked(t *Task, now int64) Verdict {
 	c := class(t)
 	if q.waiting.Load() == 0 {
 		quiet := float64(autoQuiet+autoQuietEach*q.workers) * q.mu.pace
@@ -176,14 +191,10 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 	tight := q.missesLocked(t, waits, now)
 	var v Verdict
 	if q.fullLocked() {
-		v.Displaced = q.mu.spared.front
-		if v.Displaced == nil {
-			least := uint8(bits.Len8(q.mu.some)) - 1
-			if c > least {
-				return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
-			}
-			v.Displaced = q.mu.classes[least].front
+		if q.mu.spared.front == nil && c > q.leastLocked() {
+			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
 		}
+		v.Displaced = q.surplus()
 		q.takeLocked(v.Displaced)
 	}
 	q.mu.pushes++
@@ -203,6 +214,17 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 		return Verdict{Outcome: TurnedAway, Reason: ReasonLate}
 	}
 	return v
+}
+
+// leastLocked returns the least important class of which something waits.
+func (q *auto) leastLocked() uint8 { return uint8(bits.Len8(q.mu.some)) - 1 }
+
+// surplus returns who leaves for want of room: the oldest of the least important. Something waits.
+func (q *auto) surplus() *Task {
+	if t := q.mu.spared.front; t != nil {
+		return t
+	}
+	return q.mu.classes[q.leastLocked()].front
 }
 
 // Pop takes the next task, or one that is late.
@@ -234,6 +256,10 @@ func (q *auto) Pop(now int64) (*Task, PopResult, Reason) {
 func (q *auto) TurnBegan(now int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.turnLocked(now)
+}
+
+func (q *auto) turnLocked(now int64) {
 	if q.mu.popped == 0 { // another worker has told of what this one popped
 		return
 	}
@@ -258,7 +284,12 @@ func (q *auto) lengthLocked() int { return int(q.waiting.Load()) - q.mu.without 
 
 // serviceLocked returns how long a task takes at present, in nanoseconds: all workers are
 // busy while tasks wait.
-func (q *auto) serviceLocked() float64 { return q.mu.pace * float64(q.workers) }
+func (q *auto) serviceLocked() float64 {
+	if q.mu.service != 0 {
+		return q.mu.service
+	}
+	return q.mu.pace * float64(q.workers)
+}
 
 // roomLocked returns how many tasks may wait such that the last is answered in time, how many
 // may before somebody is told, and for how long one may in an overload, in nanoseconds.
@@ -268,7 +299,7 @@ func (q *auto) roomLocked(now int64) (room, most, age float64) {
 	switch {
 	case q.mu.pace == 0:
 		return float64(q.capacity), float64(q.capacity), objective
-	case float64(now-q.mu.turned) > max(objective, autoHang*workers*q.mu.pace), known && left < workers*q.mu.pace:
+	case float64(now-q.mu.turned) > max(objective, autoHang*workers*q.mu.pace), known && left < q.serviceLocked():
 		return workers, workers, objective
 	}
 	room = max(left/q.mu.pace, workers)
@@ -308,7 +339,7 @@ func (q *auto) judgeLocked(tight bool, now int64) *Task {
 		case !over && q.mu.turns-q.mu.above >= int64(min(autoSettle, room)):
 			q.enterLocked(autoCalm)
 			return nil
-		case lasted >= autoLasts && now-q.mu.since >= int64(q.objective.InForce()):
+		case float64(lasted)*max(1, q.mu.shares) >= autoLasts && now-q.mu.since >= int64(q.objective.InForce()):
 			q.enterLocked(autoOverload)
 			q.mu.spare, q.mu.doubt = 0, autoRetryFirst
 		}
@@ -326,7 +357,7 @@ func (q *auto) judgeLocked(tight bool, now int64) *Task {
 			return nil
 		}
 	}
-	oldest := q.mu.classes[bits.Len8(q.mu.some)-1].front
+	oldest := q.mu.classes[q.leastLocked()].front
 	if n > most || q.mu.state == autoOverload && float64(now-oldest.Arrival) > age {
 		return oldest
 	}
@@ -432,4 +463,31 @@ func (q *auto) Measured() Measured {
 		m.Limit = int(min(most, float64(q.capacity)))
 	}
 	return m
+}
+
+// What follows is for fair, which has a queue for each client, and a lock that is held whenever one of them is used.
+
+// pushAs is Push after so many pushes, counted over all queues.
+func (q *auto) pushAs(pushes uint64, t *Task, now int64) Verdict {
+	q.mu.pushes = pushes
+	return q.pushLocked(t, now)
+}
+
+// missed tells that workers have looked so often since the last task left, the last time then.
+func (q *auto) missed(times int, at int64) {
+	q.mu.found = max(1, at)
+	if q.mu.spare += times; q.mu.spare >= autoSpare {
+		q.mu.state = autoCalm
+	}
+}
+
+// turnOf is TurnBegan in a share of so many workers, where a task takes so long, 0 if that is not known. The share has as
+// many workers as these tasks would keep busy, and one more, as it need not be its turn when a worker becomes free.
+func (q *auto) turnOf(service float64, workers int, now int64) {
+	q.mu.service = service
+	q.turnLocked(now)
+	if service > 0 && q.mu.pace > 0 {
+		q.workers = 1 + int(min(math.Round(service/q.mu.pace), 1<<20))
+		q.mu.shares = float64(workers) * q.mu.pace / service
+	}
 }

@@ -35,6 +35,8 @@ type autoModel struct {
 	known         float64
 	told          int
 	probed        int64
+	takes         float64 // how long a task takes, where that is known
+	shares        float64 // of how many this is one, there
 	seen          map[string]int
 }
 
@@ -65,6 +67,9 @@ func (m *autoModel) oldest() int {
 }
 
 func (m *autoModel) service() float64 {
+	if m.takes != 0 {
+		return m.takes
+	}
 	return m.pace * float64(m.workers)
 }
 
@@ -80,7 +85,7 @@ func (m *autoModel) limits(now int64) (room, most, age float64) {
 	case m.known < 64+4*workers: // not much is known
 		room = max(left/m.pace, workers)
 		return room, max(3*room, 40), objective
-	case left < workers*m.pace:
+	case left < m.service():
 		m.seen["work longer than the objective"]++
 		return workers, workers, objective
 	}
@@ -118,7 +123,7 @@ func (m *autoModel) late(tight bool, now int64) int {
 		m.began = now
 	case m.state == "crowded" && fits && m.turns-m.above >= int64(min(64, room)):
 		m.enter("calm", "")
-	case m.state == "crowded" && lasted >= 512 && now-m.began >= objective:
+	case m.state == "crowded" && float64(lasted)*max(1, m.shares) >= 512 && now-m.began >= objective:
 		m.enter("overload", "")
 		m.idle, m.doubt = 0, 2048
 	case m.state == "overload" && lasted >= m.doubt:

@@ -50,6 +50,17 @@ type CompletionObserver interface {
 	Completed(waited, service, now int64)
 }
 
+// Meter is a Discipline that goes by how long each task takes.
+type Meter interface {
+	// Began is called when t begins to run, was popped here or did not wait at all, and for each further turn of a
+	// task that has several. The discipline notes in t.Run a number by which it knows the task until it ends, unless
+	// Pop has noted one. Until Began returns t is the discipline's to look at.
+	Began(t *Task, now int64)
+	// Ended is called once for each task whose Run is not 0, when it has run as one of so many in the same turn, at
+	// least 1, or is given up after it was popped: Began was not called then.
+	Ended(run uint64, of int, now int64)
+}
+
 // Resizer is a Discipline that goes by the number of workers, and can be told that
 // there are more or fewer.
 type Resizer interface {

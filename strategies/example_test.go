@@ -105,14 +105,15 @@ func ExampleCoDel() {
 }
 
 // With weights, a client has so many parts of what there is.
-func ExampleFair() {
-	spec := strategies.Fair(strategies.FairOptions{Weight: func(client string) int {
+func ExampleConfig_weight() {
+	weight := func(client string) int {
 		if client == "gold" {
 			return 3
 		}
 		return 1
-	}})
-	q := spec.New(strategies.Config{Capacity: 100, Workers: 4})
+	}
+	spec, _ := strategies.Lookup("fair")
+	q := spec.New(strategies.Config{Capacity: 100, Workers: 4, Weight: weight})
 	for range 8 {
 		q.Push(&strategies.Task{Client: "tin"}, 0)
 		q.Push(&strategies.Task{Client: "gold"}, 0)

@@ -5,107 +5,192 @@ import (
 	"hash/maphash"
 	"math"
 	"sync"
+	"time"
 )
 
-const (
-	// ownFlows is how many clients can have tasks waiting in a queue of their own
-	// at the same time.
-	ownFlows = 1024
-	// sharedFlows is how many queues the clients beyond those share, by a hash of
-	// their names.
-	sharedFlows = 256
-	// flowChains is the size of the table of names, a power of 2.
-	flowChains = 2048
-)
-
-// fair serves the clients in turn, and the tasks of a client in the order of their
-// arrival: deficit round robin, after M. Shreedhar and George Varghese, "Efficient
-// Fair Queueing Using Deficit Round Robin", SIGCOMM 1995. So a client that sends more
-// than its share waits behind itself, and does not delay the others by more than
-// what it may have done in a turn.
+// fair shares the time of the workers among the clients, by weight: start-time fair queueing, after Pawan Goyal,
+// Harrick Vin and Haichen Cheng, SIGCOMM 1996, over several servers as in SFQ(D) of Jin, Chase and Kaur, SIGMETRICS
+// 2004. It is deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) whose unit is time and whose quantum is
+// as small as can be, so that nobody waits for a whole round.
 //
-// When a client's turn comes, a quantum is added to its deficit counter: its weight,
-// which is 1 if nobody says otherwise. Its tasks are then served as long as the counter
-// pays for the next one's cost. What is left of the counter is kept for the next turn,
-// unless nothing waits for the client any more. The unit is the cost of a task, which
-// is 1 if nobody says otherwise: with such tasks and weights, each turn is one task.
-// How long a task takes is not counted, since nobody knows it beforehand.
+// Each client has a virtual time: the time that its tasks took, each for as many places as it had, divided by the
+// client's weight. Next is the client with the least, of equals the one that was served longest ago. Nobody knows
+// beforehand how long a task takes. So, as in 2DFQ (Mace et al., SIGCOMM 2016), a client is charged
 //
-// The paper's quantum is as large as the largest packet, so that each turn serves one.
-// Here a task may cost as much as there are workers, and one that says more counts for
-// as much, since it takes no more. Where a whole round of turns would
-// pay for no task, the rounds up to the first that does are taken in one step, so that
-// a Pop takes three rounds at most.
+//	when its task begins     an estimate: the mean of its own last tasks, or else of those of the task's route, or
+//	                         else of all; a millisecond before anything is known
+//	while the task runs      what it has run, and an estimate or an eighth of it more, each time that it has run for
+//	                         as long as was charged
+//	when the task ends       the difference, up or down
 //
-// When it is full, the oldest task of the longest queue is displaced, as over its
-// client's share: with what was pushed counted in, that client has more than an equal
-// part of the places. The length of a queue is that for its weight. The oldest rather
-// than the newest, because its client is the likeliest to have given up; what is left
-// has waited less. Of several queues as long, it is that of the pushed task if it is
-// one of them, or else the one whose oldest task has waited longest.
+// So a task that never ends is paid for by its client alone, and a wrong estimate is wrong until the end of the task.
+// A client of which nothing waits gets no credit for that: its virtual time is raised to that of the system, which is
+// the one at which a task last began, less four tasks of the mean size. So who asks for less than its share need not
+// wait for it to be due when a few of its requests come together.
 //
-// Clients are known by name as long as a task of theirs waits. The first 1,024
-// have a queue each; those beyond share 256, so whatever clients call themselves,
-// the memory is bounded. It does not help against one who gives himself a new
-// name for each request: who sends names has to be trusted with them.
+// The bound. Let something of clients a and b wait during all of an interval. Of what a was charged for, at most its
+// running tasks have not been used up yet, or not been charged for in full: n of them, no longer than l. A task of a
+// begins only while a has the least virtual time, at most that of b; from there a's rises by what its running tasks
+// are charged for, and that of b falls by what its running ones were charged too much. So the times S that the two
+// have got differ by
+//
+//	S(a)/w(a) - S(b)/w(b) <= n(a) l(a) / w(a) + n(b) l(b) / w(b)
+//
+// however long the interval is, and by those four tasks if one began to wait with it. With costs that are known, n is 1, as a client with more than that charged is not
+// next. In a share that is less than a place n is 1 or 2, unless the client's tasks are much longer than those before.
+//
+// Within its share a client has a queue by the law of auto: in order of arrival while all can be answered within the
+// objective at the pace at which the client is served, otherwise newest first, and who would be late is told so. An
+// overload begins after as many turns of all clients as under auto.
+//
+// When there is no room, the client with the most waiting work for its weight loses the oldest of its least important
+// tasks. Of several it is that of the pushed task, or else the one whose task has waited longest.
+//
+// Clients are known by a hash of 64 bits with a random seed. The last 1,024 are remembered; others share 256 accounts,
+// so whatever clients call themselves, the memory is bounded. A new name takes the place of one of which nothing waits
+// or runs, and that has had at most one task of late, half as many each minute. So a flood of new names drives out
+// itself. It does not help against one who gives himself a new name for each request: who sends names has to be
+// trusted with them.
 type fair struct {
+	config  Config
 	workers int // changes under mu
 	seed    maphash.Seed
-	weight  func(client string) int // nil if all have 1
 
 	mu struct {
 		sync.Mutex
-		own     []flow            // one client each, or unused
-		shared  []flow            // the clients beyond; none if the capacity needs none
-		names   [flowChains]*flow // those of own that are in use, chained by hash
-		unused  *flow             // the others of own, chained
-		turns   round             // those that hold tasks, the next to be served first
-		lengths flowHeap          // the same ones
-		pushes  uint64
+		accounts [ownAccounts + sharedAccounts]*account // by number; nil as long as they were not needed
+		own      int                                    // accounts of one client each
+		hand     int                                    // the own account that is looked at next for one to give up
+		names    [accountChains]*account                // the own ones, chained by hash
+
+		now    float64 // the virtual time of the system
+		latest float64 // the largest that a client has had
+		turn   uint64  // of the last client that was served, or began to wait
+		pushes uint64
+		// next holds the accounts with waiting tasks, the least virtual time first, and most the same ones, the
+		// most waiting work first.
+		next, most heap[*account]
+
+		runs    []*run     // by number, less 1
+		unused  []uint64   // numbers of runs
+		running int        // runs that are used
+		due     heap[*run] // those that run, by when they will have run for as long as was charged
+		routes  [routeMeans]recentMean
+		all     recentMean
+
+		found  int64      // how often workers have found nothing
+		popped []*account // since the last turn began
 	}
 	room
 }
 
-var (
-	_ Remover = (*fair)(nil)
-	_ Resizer = (*fair)(nil)
+const (
+	ownAccounts    = 1024
+	sharedAccounts = 256
+	accountChains  = 2048
+	// routeMeans is how many routes are told apart, by a hash.
+	routeMeans = 1024
+	// looks is how many accounts a new client looks at for one to take the place of.
+	looks = 8
+	// unknownTask is how long a task is taken for before any has ended, in nanoseconds.
+	unknownTask = float64(time.Millisecond)
+	// overdueShare of what a task has run is what it is charged ahead, and overdueMost at most.
+	overdueShare = 1. / 8
+	overdueMost  = float64(time.Second)
+	// savedTasks is for how many tasks of the mean size a client may save up time that it does not use.
+	savedTasks = 4
+	// meanOver is how many tasks a mean goes over.
+	meanOver = 32
+	// largestWeight bounds the weight of a client, and mostPlaces what a waiting task counts for.
+	largestWeight = 1000
+	mostPlaces    = 1 << 20
 )
 
-// FairOptions are the options of the strategy fair.
-type FairOptions struct {
-	// Weight returns the share of a client in proportion to the others; values are clamped
-	// to 1 to 1,000. It is called under a lock: it should be quick and must not panic. While
-	// 1,024 clients wait, further ones share queues of weight 1. Nil means 1 for all.
-	Weight func(client string) int
+var (
+	_ Remover      = (*fair)(nil)
+	_ Resizer      = (*fair)(nil)
+	_ TurnObserver = (*fair)(nil)
+	_ Meter        = (*fair)(nil)
+)
+
+// account is what is known of a client, or of several that share it.
+type account struct {
+	queue  auto    // what waits
+	places float64 // that those tasks will take
+	weight float64
+	time   float64 // the virtual time
+	turn   uint64  // when it was served, or began to wait
+
+	mean    recentMean
+	expects float64 // how long one of its tasks takes
+	running int
+	popped  bool  // since the last turn began
+	found   int64 // fair.found when its last task left
+	taken   int64 // when one was popped last
+
+	number int
+	own    bool
+	hash   uint64
+	chain  *account
+	uses   uint32 // tasks of late
+	minute int64  // of the last
+
+	atNext, atMost int
 }
 
-// largestWeight bounds the weight of a client.
-const largestWeight = 1000
-
-// Fair returns the strategy fair with options.
-func Fair(o FairOptions) Spec {
-	return Spec{
-		Name:    "fair",
-		Summary: "deficit round robin over clients; when full, the oldest of the client with the longest queue is displaced",
-		New:     func(c Config) Discipline { return newFair(c, o.Weight) },
-	}
+// run is a task from where it is popped, or begins without waiting, to its end.
+type run struct {
+	account  *account // nil if it is unused
+	number   uint64
+	route    uint32
+	places   float64
+	estimate float64 // nanoseconds
+	charged  float64 // nanoseconds, for each place
+	began    int64   // 0 as long as it was only popped
+	at       int
 }
 
-func newFair(c Config, weight func(string) int) Discipline {
-	q := &fair{room: roomOf(c), seed: maphash.MakeSeed(), weight: weight}
-	q.mu.own = make([]flow, min(q.capacity, ownFlows))
-	if q.capacity > ownFlows {
-		q.mu.shared = make([]flow, sharedFlows)
-		for i := range q.mu.shared {
-			q.mu.shared[i].quantum = 1
-		}
-	}
-	for i := range q.mu.own {
-		f := &q.mu.own[i]
-		f.chain, q.mu.unused = q.mu.unused, f
+// dueAt is when r will have run for as long as was charged.
+func (r *run) dueAt() float64 { return float64(r.began) + r.charged }
+
+// recentMean is the mean of the last durations, in nanoseconds.
+type recentMean struct {
+	value float64
+	of    int
+}
+
+func (m *recentMean) add(d float64) {
+	m.of = min(m.of+1, meanOver)
+	m.value += (d - m.value) / float64(m.of)
+}
+
+func newFair(c Config) Discipline {
+	q := &fair{room: roomOf(c), seed: maphash.MakeSeed(), config: c}
+	if q.config.Objective == nil {
+		q.config.Objective = new(Objective)
 	}
 	q.Resize(c.Workers)
-	q.mu.lengths = make(flowHeap, 0, len(q.mu.own)+len(q.mu.shared))
+	q.mu.next = heap[*account]{
+		before: func(a, b *account) bool {
+			return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.turn, b.turn)) < 0
+		},
+		place: func(a *account) *int { return &a.atNext },
+	}
+	q.mu.most = heap[*account]{
+		before: func(a, b *account) bool {
+			if order := cmp.Compare(b.work(), a.work()); order != 0 {
+				return order < 0
+			}
+			return a.queue.surplus().State.Number < b.queue.surplus().State.Number
+		},
+		place: func(a *account) *int { return &a.atMost },
+	}
+	q.mu.due = heap[*run]{
+		before: func(a, b *run) bool {
+			return cmp.Or(cmp.Compare(a.dueAt(), b.dueAt()), cmp.Compare(a.began, b.began)) < 0
+		},
+		place: func(r *run) *int { return &r.at },
+	}
 	return q
 }
 
@@ -116,260 +201,346 @@ func (q *fair) Resize(workers int) {
 	q.workers = max(1, workers)
 }
 
-// costLocked returns what t counts for.
-func (q *fair) costLocked(t *Task) int { return min(t.Places(), q.workers) }
+// work is how much waits for its weight.
+func (a *account) work() float64 { return a.places * a.expects / a.weight }
 
-// Push adds t to the queue of its client. If there is no room, the oldest task
-// of the longest queue is displaced.
-func (q *fair) Push(t *Task, _ int64) Verdict {
+// waitingPlaces returns what t counts for while it waits, which does not change.
+func waitingPlaces(t *Task) float64 { return float64(min(t.Places(), mostPlaces)) }
+
+// Push adds t to the queue of its client, unless it would be late there. If there is no room, a task of the client
+// with the most waiting work is displaced.
+func (q *fair) Push(t *Task, now int64) (v Verdict) {
 	hash := maphash.String(q.seed, t.Client)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var v Verdict
-	if q.fullLocked() {
-		longest := q.mu.lengths[0]
-		if f := q.findLocked(t.Client, hash); f != nil && compareLengths(f, longest) == 0 {
-			longest = f
-		}
-		v.Displaced, v.Reason = longest.front, ReasonFair
-		q.takeLocked(longest, longest.front)
+	a := q.accountLocked(t.Client, hash, now)
+	if a.queue.Len() == 0 {
+		q.beginsToWaitLocked(a, t)
 	}
-	f := q.flowLocked(t.Client, hash)
+	v = a.queue.pushAs(q.mu.pushes, t, now)
 	q.mu.pushes++
-	t.State.Number = q.mu.pushes
-	f.pushBack(t)
-	f.length++
-	q.waiting.Add(1)
-	if f.length == 1 {
-		q.mu.turns.pushBack(f)
-		q.mu.lengths.add(f)
+	if v.Displaced != nil {
+		q.leftLocked(a, v.Displaced)
+	}
+	if v.Outcome != Queued {
+		return v
+	}
+	if v.Displaced == nil && q.fullLocked() {
+		most := q.mu.most.first()
+		if a.atMost != 0 && a.work() >= most.work() {
+			most = a
+		}
+		v.Reason, v.Displaced = ReasonFair, most.queue.surplus()
+		most.queue.takeLocked(v.Displaced)
+		if v.Displaced == t {
+			return Verdict{Outcome: TurnedAway, Reason: ReasonFair}
+		}
+		q.leftLocked(most, v.Displaced)
+	}
+	t.State.Count = a.number
+	a.places += waitingPlaces(t)
+	if a.atNext == 0 {
+		q.mu.next.add(a)
+		q.mu.most.add(a)
 	} else {
-		q.mu.lengths.fix(f)
+		q.mu.most.fix(a)
+	}
+	if v.Displaced == nil {
+		q.waiting.Add(1)
 	}
 	return v
 }
 
-// Pop takes the oldest task of the client whose turn it is.
-func (q *fair) Pop(int64) (*Task, PopResult, Reason) {
+// beginsToWaitLocked prepares a for t, the only task of a that waits.
+func (q *fair) beginsToWaitLocked(a *account, t *Task) {
+	if a.mean.of == 0 {
+		a.expects = q.estimateLocked(a, q.routeOf(t))
+	}
+	// Workers would have begun tasks of a meanwhile, when they found nothing, or served others who were behind it.
+	missed := float64(q.mu.found - a.found)
+	if behind := q.mu.now - a.time; behind > 0 {
+		missed += behind * a.weight / a.expects
+	}
+	q.raiseLocked(a)
+	if missed >= 1 {
+		a.queue.missed(int(min(missed, autoSpare)), a.taken)
+	}
+	q.mu.turn++
+	a.turn = q.mu.turn
+}
+
+// raiseLocked raises the virtual time of a, of which nothing waits, to that of the system, less what may be saved up.
+func (q *fair) raiseLocked(a *account) {
+	a.time = max(a.time, q.mu.now-savedTasks*q.mu.all.value/a.weight)
+}
+
+// Pop takes the next task of the client with the least virtual time.
+func (q *fair) Pop(now int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.turns.front == nil {
+	q.chargeOverdueLocked(now)
+	if len(q.mu.next.items) == 0 {
+		q.mu.found++
 		return nil, Empty, ReasonNone
 	}
-	f := q.payingLocked()
-	t := f.front
-	f.deficit -= q.costLocked(t)
-	q.takeLocked(f, t)
-	if f.length > 0 && f.deficit < q.costLocked(f.front) {
-		q.endTurnLocked(f)
+	a := q.mu.next.first()
+	a.taken = now
+	t, what, reason := a.queue.Pop(now)
+	if what != Run {
+		q.leftLocked(a, t)
+		q.waiting.Add(-1)
+		return t, what, reason
 	}
+	if !a.popped {
+		a.popped = true
+		q.mu.popped = append(q.mu.popped, a)
+	}
+	q.mu.turn++
+	a.turn = q.mu.turn
+	t.Run = q.chargeLocked(a, t).number
+	q.leftLocked(a, t)
+	q.waiting.Add(-1)
 	return t, Run, ReasonNone
 }
 
-// endTurnLocked has f, which holds tasks, wait for its next turn.
-func (q *fair) endTurnLocked(f *flow) {
-	f.turn = false
-	q.mu.turns.remove(f)
-	q.mu.turns.pushBack(f)
+// TurnBegan tells the queues of what was popped that a turn began.
+func (q *fair) TurnBegan(now int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range q.mu.popped {
+		a.popped = false
+		service := 0.
+		if a.mean.of > 0 {
+			service = a.mean.value
+		}
+		a.queue.turnOf(service, q.workers, now)
+	}
+	q.mu.popped = q.mu.popped[:0]
 }
 
-// payingLocked ends the turns of clients whose deficit counter does not pay for their
-// next task, and returns the first whose does. Something waits.
-func (q *fair) payingLocked() *flow {
-	for failed := 0; ; failed++ {
-		f := q.mu.turns.front
-		if !f.turn {
-			f.turn = true
-			f.deficit += f.quantum
+// Began tells that t begins to run. If it was not popped, nothing waited, and its client is charged now.
+func (q *fair) Began(t *Task, now int64) {
+	hash := uint64(0)
+	if t.Run == 0 {
+		hash = maphash.String(q.seed, t.Client)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.Run == 0 {
+		a := q.accountLocked(t.Client, hash, now)
+		if a.queue.Len() == 0 {
+			q.raiseLocked(a)
 		}
-		if f.deficit >= q.costLocked(f.front) {
-			return f
-		}
-		q.endTurnLocked(f)
-		if failed == len(q.mu.lengths) {
-			q.skipLocked()
-		}
+		t.Run = q.chargeLocked(a, t).number
+	}
+	r := q.runLocked(t.Run)
+	if r == nil || r.began != 0 {
+		return
+	}
+	r.began = max(1, now)
+	q.mu.due.add(r)
+}
+
+// Ended settles what the client of a run was charged for.
+func (q *fair) Ended(number uint64, of int, now int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := q.runLocked(number)
+	if r == nil {
+		return
+	}
+	a, took := r.account, 0.
+	if r.began != 0 {
+		took = max(0, float64(now-r.began)) / float64(max(1, of))
+		a.mean.add(took)
+		a.expects = max(1, a.mean.value)
+		q.mu.routes[r.route].add(took)
+		q.mu.all.add(took)
+		q.mu.due.remove(r)
+	}
+	q.payLocked(a, (took-r.charged)*r.places)
+	q.mu.most.fix(a)
+	a.running--
+	*r = run{number: number}
+	q.mu.unused = append(q.mu.unused, number)
+	if q.mu.running--; q.mu.running == 0 && len(q.mu.next.items) == 0 {
+		q.mu.now = q.mu.latest // nobody owes anything for a time when nobody waited
 	}
 }
 
-// skipLocked adds to all deficit counters what they get in the rounds before the first
-// that pays for a task.
-func (q *fair) skipLocked() {
-	rounds := math.MaxInt
-	for _, f := range q.mu.lengths {
-		rounds = min(rounds, (q.costLocked(f.front)-f.deficit-1)/f.quantum)
+// payLocked adds so many nanoseconds of a place to what a has had.
+func (q *fair) payLocked(a *account, d float64) {
+	a.time += d / a.weight
+	q.mu.latest = max(q.mu.latest, a.time)
+	q.mu.next.fix(a)
+}
+
+// chargeLocked charges a for t, which is about to begin.
+func (q *fair) chargeLocked(a *account, t *Task) *run {
+	q.mu.now = max(q.mu.now, a.time)
+	if len(q.mu.unused) == 0 {
+		q.mu.runs = append(q.mu.runs, &run{number: uint64(len(q.mu.runs) + 1)})
+		q.mu.unused = append(q.mu.unused, uint64(len(q.mu.runs)))
 	}
-	for _, f := range q.mu.lengths {
-		f.deficit += rounds * f.quantum
+	last := len(q.mu.unused) - 1
+	r := q.mu.runs[q.mu.unused[last]-1]
+	q.mu.unused = q.mu.unused[:last]
+	r.account, r.route, r.places = a, q.routeOf(t), float64(min(t.Places(), q.workers))
+	r.estimate = q.estimateLocked(a, r.route)
+	r.charged = r.estimate
+	q.mu.running++
+	a.running++
+	q.payLocked(a, r.charged*r.places)
+	return r
+}
+
+// chargeOverdueLocked charges for what runs, and has run for longer than was charged.
+func (q *fair) chargeOverdueLocked(now int64) {
+	for len(q.mu.due.items) > 0 {
+		r := q.mu.due.first()
+		if r.dueAt() > float64(now) {
+			return
+		}
+		ran := float64(now - r.began)
+		more := ran + max(r.estimate, min(ran*overdueShare, overdueMost), 1) - r.charged
+		r.charged += more
+		q.mu.due.fix(r)
+		q.payLocked(r.account, more*r.places)
 	}
+}
+
+// runLocked returns the run of that number, nil if there is none.
+func (q *fair) runLocked(number uint64) *run {
+	if number == 0 || number > uint64(len(q.mu.runs)) || q.mu.runs[number-1].account == nil {
+		return nil
+	}
+	return q.mu.runs[number-1]
+}
+
+// estimateLocked returns how long a task of a on that route takes, in nanoseconds.
+func (q *fair) estimateLocked(a *account, route uint32) float64 {
+	for _, m := range [...]*recentMean{&a.mean, &q.mu.routes[route], &q.mu.all} {
+		if m.of > 0 {
+			return max(1, m.value)
+		}
+	}
+	return unknownTask
+}
+
+// routeOf returns the number of the route of t.
+func (q *fair) routeOf(t *Task) uint32 {
+	return uint32(maphash.String(q.seed, t.Route) % routeMeans)
 }
 
 // Remove takes t out of the queue.
 func (q *fair) Remove(t *Task) bool {
-	hash := maphash.String(q.seed, t.Client)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f := q.findLocked(t.Client, hash)
-	if f == nil || !f.holds(t) {
+	number := t.State.Count // perhaps of another discipline
+	if number < 0 || number >= len(q.mu.accounts) {
 		return false
 	}
-	q.takeLocked(f, t)
+	a := q.mu.accounts[number]
+	if a == nil || !a.queue.Remove(t) {
+		return false
+	}
+	q.leftLocked(a, t)
+	q.waiting.Add(-1)
 	return true
 }
 
-// findLocked returns the flow that holds all tasks of a client that wait, if
-// there are any: its own or, if it has none, the one that it would share. Nil
-// means that it has none and need not share.
-func (q *fair) findLocked(client string, hash uint64) *flow {
-	for f := q.mu.names[hash%flowChains]; f != nil; f = f.chain {
-		if f.hash == hash && f.client == client {
-			return f
-		}
-	}
-	if len(q.mu.shared) == 0 {
-		return nil
-	}
-	return &q.mu.shared[hash>>32%sharedFlows]
-}
-
-// flowLocked returns the flow for a task of a client. A client goes on sharing
-// a flow as long as something waits there, which may be its own: or else a flow
-// of its own that has become free would let its new tasks overtake the old.
-func (q *fair) flowLocked(client string, hash uint64) *flow {
-	f := q.findLocked(client, hash)
-	if f != nil && f.length > 0 || q.mu.unused == nil {
-		return f // not nil: without flows to share there are as many as tasks
-	}
-	f = q.mu.unused
-	q.mu.unused = f.chain
-	at := &q.mu.names[hash%flowChains]
-	f.client, f.hash, f.named, f.quantum = client, hash, true, 1
-	if q.weight != nil {
-		f.quantum = min(max(1, q.weight(client)), largestWeight)
-	}
-	f.chain, *at = *at, f
-	return f
-}
-
-// takeLocked takes t out of f. If nothing is left there, f has no turn any more,
-// and its client is forgotten.
-func (q *fair) takeLocked(f *flow, t *Task) {
-	f.list.remove(t)
-	f.length--
-	q.waiting.Add(-1)
-	if f.length > 0 {
-		q.mu.lengths.fix(f)
+// leftLocked notes that t has left the queue of a.
+func (q *fair) leftLocked(a *account, t *Task) {
+	t.State.Count = 0
+	if a.queue.Len() > 0 {
+		a.places -= waitingPlaces(t)
+		q.mu.next.fix(a)
+		q.mu.most.fix(a)
 		return
 	}
-	q.mu.turns.remove(f)
-	q.mu.lengths.remove(f)
-	f.deficit, f.turn = 0, false
-	if !f.named {
-		return
-	}
-	at := &q.mu.names[f.hash%flowChains]
-	for *at != f {
-		at = &(*at).chain
-	}
-	*at = f.chain
-	*f = flow{chain: q.mu.unused}
-	q.mu.unused = f
-}
-
-// flow is the queue of a client, or of several that share it.
-type flow struct {
-	list
-	length  int
-	quantum int  // what a turn adds to the deficit counter: the weight
-	deficit int  // the deficit counter
-	turn    bool // it has its turn, for which the quantum has been added
-
-	named  bool   // it is in the table of names, by these
-	client string // "" if it is not
-	hash   uint64
-	chain  *flow // the next one there, or among the unused
-
-	before, after *flow // neighbours in the round
-	at            int   // position in the heap
-}
-
-// round is a list of flows.
-type round struct{ front, back *flow }
-
-func (r *round) pushBack(f *flow) {
-	f.before, f.after = r.back, nil
-	if r.back == nil {
-		r.front = f
-	} else {
-		r.back.after = f
-	}
-	r.back = f
-}
-
-func (r *round) remove(f *flow) {
-	if f.before == nil {
-		r.front = f.after
-	} else {
-		f.before.after = f.after
-	}
-	if f.after == nil {
-		r.back = f.before
-	} else {
-		f.after.before = f.before
-	}
-	f.before, f.after = nil, nil
-}
-
-// flowHeap is a binary heap of flows that hold tasks, the longest first. There
-// are no more of them than 1,280, whatever the capacity, and the length of a
-// flow changes by one: a change costs few steps.
-type flowHeap []*flow
-
-// compareLengths compares the lengths of two queues, each for its weight.
-func compareLengths(a, b *flow) int { return cmp.Compare(a.length*b.quantum, b.length*a.quantum) }
-
-// longer reports whether a is to be cut before b.
-func longer(a, b *flow) bool {
-	order := compareLengths(a, b)
-	return order > 0 || order == 0 && a.front.State.Number < b.front.State.Number
-}
-
-func (h *flowHeap) add(f *flow) {
-	f.at = len(*h)
-	*h = append(*h, f)
-	h.fix(f)
-}
-
-func (h *flowHeap) remove(f *flow) {
-	last := len(*h) - 1
-	moved := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	if moved != f {
-		(*h)[f.at], moved.at = moved, f.at
-		h.fix(moved)
+	a.places = 0
+	a.found = q.mu.found
+	if a.atNext != 0 {
+		q.mu.next.remove(a)
+		q.mu.most.remove(a)
 	}
 }
 
-// fix brings f, which has changed, to its place.
-func (h flowHeap) fix(f *flow) {
-	i := f.at
-	for i > 0 && longer(f, h[(i-1)/2]) {
-		h[i] = h[(i-1)/2]
-		h[i].at = i
-		i = (i - 1) / 2
-	}
-	for {
-		child := 2*i + 1
-		if child+1 < len(h) && longer(h[child+1], h[child]) {
-			child++
+// accountLocked returns the account for a task of a client. Who shares one goes on to do so as long as something
+// waits there: or else new tasks in an account of its own would overtake the old.
+func (q *fair) accountLocked(client string, hash uint64, now int64) *account {
+	minute := now / int64(time.Minute)
+	for a := q.mu.names[hash%accountChains]; a != nil; a = a.chain {
+		if a.hash == hash {
+			a.used(minute)
+			return a
 		}
-		if child >= len(h) || !longer(h[child], f) {
-			break
-		}
-		h[i] = h[child]
-		h[i].at = i
-		i = child
 	}
-	h[i], f.at = f, i
+	share := ownAccounts + int(hash>>32%sharedAccounts)
+	if a := q.mu.accounts[share]; a != nil && a.queue.Len() > 0 {
+		return a
+	}
+	a := q.vacantLocked(minute)
+	if a == nil {
+		if q.mu.accounts[share] == nil {
+			q.openLocked(new(account), share)
+		}
+		return q.mu.accounts[share]
+	}
+	q.openLocked(a, a.number)
+	a.own, a.hash = true, hash
+	if q.config.Weight != nil {
+		a.weight = float64(min(max(1, q.config.Weight(client)), largestWeight))
+	}
+	at := &q.mu.names[hash%accountChains]
+	a.chain, *at = *at, a
+	a.used(minute)
+	return a
+}
+
+// openLocked makes a the account of that number, for somebody who is new.
+func (q *fair) openLocked(a *account, number int) {
+	*a = account{number: number, weight: 1, time: q.mu.now, found: q.mu.found}
+	a.queue.init(q.config)
+	a.queue.capacity++ // there is room in fair
+	q.mu.accounts[number] = a
+}
+
+// vacantLocked returns an own account that nobody has, or nil.
+func (q *fair) vacantLocked(minute int64) *account {
+	if q.mu.own < ownAccounts {
+		q.mu.own++
+		return &account{number: q.mu.own - 1}
+	}
+	var vacant *account
+	for range looks {
+		a := q.mu.accounts[q.mu.hand]
+		q.mu.hand = (q.mu.hand + 1) % ownAccounts
+		if a.running == 0 && !a.popped && a.queue.Len() == 0 && a.late(minute) <= 1 && (vacant == nil || a.uses < vacant.uses) {
+			vacant = a
+		}
+	}
+	if vacant != nil {
+		at := &q.mu.names[vacant.hash%accountChains]
+		for *at != vacant {
+			at = &(*at).chain
+		}
+		*at = vacant.chain
+	}
+	return vacant
+}
+
+// late returns how many tasks a has had of late.
+func (a *account) late(minute int64) uint32 {
+	if passed := minute - a.minute; passed > 0 {
+		a.uses >>= uint(min(passed, 32))
+		a.minute = minute
+	}
+	return a.uses
+}
+
+func (a *account) used(minute int64) {
+	if a.late(minute) < math.MaxUint32 {
+		a.uses++
+	}
 }

@@ -1,6 +1,7 @@
 package strategies_test
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,23 +13,48 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// fairModel is the model of fair: the clients in the order of their turns.
+// fairModel is the model of fair, for few clients. Each has a queue that is the model of auto.
 type fairModel struct {
-	capacity, workers, pushes int
-	clients                   []fairClient
-	weight                    func(string) int
+	config  strategies.Config
+	clients []*fairClient
+	runs    []*fairRun // by number, less 1; nil after the end
+	routes  map[string]*fairMean
+	all     fairMean
+	pushes  map[*strategies.Task]int // the number of the last of each
+	pushed  int
+
+	now, latest float64
+	turn, found int
+	popped      []*fairClient
 }
 
 type fairClient struct {
-	name  string
-	tasks []*strategies.Task
-	at    []int // the numbers of their pushes
-
-	deficit int
-	turn    bool
+	*autoModel
+	name         string
+	weight, time float64
+	turn, found  int
+	mean         fairMean
+	expects      float64
+	taken        int64
 }
 
-func ordinaryWeight(string) int { return 1 }
+type fairRun struct {
+	client                    *fairClient
+	route                     *fairMean
+	places, estimate, charged float64
+	began                     int64
+}
+
+// fairMean is a mean of the last 32.
+type fairMean struct {
+	value float64
+	n     int
+}
+
+func (m *fairMean) add(d float64) {
+	m.n = min(m.n+1, 32)
+	m.value += (d - m.value) / float64(m.n)
+}
 
 // weightOf gives the clients of strategytest weights from 1 to 4.
 func weightOf(client string) int {
@@ -39,78 +65,216 @@ func weightOf(client string) int {
 }
 
 func newFairModel(c strategies.Config) strategies.Discipline {
-	return &fairModel{capacity: c.Capacity, workers: c.Workers, weight: ordinaryWeight}
+	if c.Weight == nil {
+		c.Weight = func(string) int { return 1 }
+	}
+	if c.Objective == nil {
+		c.Objective = new(strategies.Objective)
+	}
+	return &fairModel{config: c, routes: map[string]*fairMean{}, pushes: map[*strategies.Task]int{}}
 }
 
-func (m *fairModel) cost(t *strategies.Task) int { return min(t.Places(), m.workers) }
-
-func (m *fairModel) Push(t *strategies.Task, _ int64) (v strategies.Verdict) {
-	if m.Len() == m.capacity {
-		worst := slices.MaxFunc(m.clients, func(a, b fairClient) int {
-			x, y := len(a.tasks)*m.weight(b.name), len(b.tasks)*m.weight(a.name)
-			switch {
-			case x != y:
-				return x - y
-			case a.name == t.Client:
-				return 1
-			case b.name == t.Client:
-				return -1
-			}
-			return b.at[0] - a.at[0]
-		})
-		v.Displaced, v.Reason = worst.tasks[0], strategies.ReasonFair
-		m.Remove(v.Displaced)
-	}
-	i := slices.IndexFunc(m.clients, func(c fairClient) bool { return c.name == t.Client })
+func (m *fairModel) client(name string) *fairClient {
+	i := slices.IndexFunc(m.clients, func(c *fairClient) bool { return c.name == name })
 	if i < 0 {
 		i = len(m.clients)
-		m.clients = append(m.clients, fairClient{name: t.Client})
+		roomy := m.config
+		roomy.Capacity++
+		m.clients = append(m.clients, &fairClient{
+			autoModel: newAutoModel(roomy).(*autoModel), name: name, weight: float64(m.config.Weight(name)), time: m.now, found: m.found,
+		})
 	}
-	m.pushes++
-	m.clients[i].tasks = append(m.clients[i].tasks, t)
-	m.clients[i].at = append(m.clients[i].at, m.pushes)
+	return m.clients[i]
+}
+
+func (m *fairModel) estimate(c *fairClient, route string) float64 {
+	if m.routes[route] == nil {
+		m.routes[route] = new(fairMean)
+	}
+	for _, mean := range []*fairMean{&c.mean, m.routes[route], &m.all} {
+		if mean.n > 0 {
+			return max(1, mean.value)
+		}
+	}
+	return 1e6
+}
+
+// work returns how much of c waits for its weight, but for one task.
+func (c *fairClient) work(but *strategies.Task) float64 {
+	places := 0
+	for _, t := range slices.Concat(c.waiting, c.spared) {
+		if t != but {
+			places += t.Places()
+		}
+	}
+	return float64(places) * c.expects / c.weight
+}
+
+// pay charges c, and has m find out what the largest virtual time has been.
+func (m *fairModel) pay(c *fairClient, d float64) {
+	c.time += d / c.weight
+	m.latest = max(m.latest, c.time)
+}
+
+func (m *fairModel) raise(c *fairClient) {
+	c.time = max(c.time, m.now-4*m.all.value/c.weight)
+}
+
+func (m *fairModel) charge(c *fairClient, t *strategies.Task) {
+	m.now = max(m.now, c.time)
+	r := &fairRun{client: c, places: float64(min(t.Places(), m.config.Workers)), estimate: m.estimate(c, t.Route), route: m.routes[t.Route]}
+	r.charged = r.estimate
+	m.runs = append(m.runs, r)
+	t.Run = uint64(len(m.runs))
+	m.pay(c, r.charged*r.places)
+}
+
+func (m *fairModel) Push(t *strategies.Task, now int64) strategies.Verdict {
+	c := m.client(t.Client)
+	if c.Len() == 0 {
+		if c.mean.n == 0 {
+			c.expects = m.estimate(c, t.Route)
+		}
+		missed := float64(m.found - c.found)
+		if c.time < m.now {
+			missed += (m.now - c.time) * c.weight / c.expects
+		}
+		m.raise(c)
+		if missed >= 1 {
+			c.empty = max(1, c.taken)
+			if c.idle += int(min(missed, 256)); c.idle >= 256 {
+				c.state = "calm"
+			}
+		}
+		m.turn++
+		c.turn = m.turn
+	}
+	was := m.Len()
+	m.pushed++
+	m.pushes[t] = m.pushed
+	v := c.autoModel.Push(t, now)
+	if v.Outcome != strategies.Queued || v.Displaced != nil || was < m.config.Capacity {
+		return v
+	}
+	most := slices.MaxFunc(m.clients, func(a, b *fairClient) int {
+		switch {
+		case a.work(t) != b.work(t):
+			return cmp.Compare(a.work(t), b.work(t))
+		case a == c:
+			return 1
+		case b == c:
+			return -1
+		case a.Len() == 0 || b.Len() == 0:
+			return a.Len() - b.Len()
+		}
+		return m.pushes[b.surplus()] - m.pushes[a.surplus()]
+	})
+	v.Displaced, v.Reason = most.surplus(), strategies.ReasonFair
+	is := func(a *strategies.Task) bool { return a == v.Displaced }
+	most.waiting, most.spared = slices.DeleteFunc(most.waiting, is), slices.DeleteFunc(most.spared, is)
+	most.left(m)
+	if v.Displaced == t {
+		return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFair}
+	}
 	return v
 }
 
-func (m *fairModel) Pop(int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
-	if len(m.clients) == 0 {
+// surplus returns the task that leaves for want of room.
+func (c *fairClient) surplus() *strategies.Task {
+	if len(c.spared) > 0 {
+		return c.spared[0]
+	}
+	return c.waiting[c.oldest()]
+}
+
+// left notes that a task has left c.
+func (c *fairClient) left(m *fairModel) {
+	if c.Len() == 0 {
+		c.found = m.found
+	}
+}
+
+func (m *fairModel) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
+	due := func(r *fairRun) float64 { return float64(r.began) + r.charged }
+	overdue := slices.DeleteFunc(slices.Clone(m.runs), func(r *fairRun) bool { return r == nil || r.began == 0 || due(r) > float64(now) })
+	slices.SortFunc(overdue, func(a, b *fairRun) int { // so that sums are rounded alike
+		return cmp.Or(cmp.Compare(due(a), due(b)), cmp.Compare(a.began, b.began))
+	})
+	for _, r := range overdue {
+		ran := float64(now - r.began)
+		more := ran + max(r.estimate, min(ran/8, 1e9), 1) - r.charged
+		r.charged += more
+		m.pay(r.client, more*r.places)
+	}
+	var next *fairClient
+	for _, c := range m.clients {
+		if c.Len() > 0 && (next == nil || cmp.Or(cmp.Compare(c.time, next.time), cmp.Compare(c.turn, next.turn)) < 0) {
+			next = c
+		}
+	}
+	if next == nil {
+		m.found++
 		return nil, strategies.Empty, strategies.ReasonNone
 	}
-	for {
-		c := m.clients[0]
-		m.clients = m.clients[1:]
-		if !c.turn {
-			c.turn = true
-			c.deficit += m.weight(c.name)
+	next.taken = now
+	t, what, reason := next.autoModel.Pop(now)
+	if what == strategies.Run {
+		if !slices.Contains(m.popped, next) {
+			m.popped = append(m.popped, next)
 		}
-		t := c.tasks[0]
-		served := m.cost(t) <= c.deficit
-		if served {
-			c.deficit -= m.cost(t)
-			c.tasks, c.at = c.tasks[1:], c.at[1:]
+		m.turn++
+		next.turn = m.turn
+		m.charge(next, t)
+	}
+	next.left(m)
+	return t, what, reason
+}
+
+func (m *fairModel) TurnBegan(now int64) {
+	for _, c := range m.popped {
+		if c.takes = 0; c.mean.n > 0 {
+			c.takes = c.mean.value
 		}
-		switch {
-		case len(c.tasks) == 0:
-		case m.cost(c.tasks[0]) <= c.deficit:
-			m.clients = slices.Insert(m.clients, 0, c)
-		default:
-			c.turn = false
-			m.clients = append(m.clients, c)
+		c.autoModel.TurnBegan(now)
+		if c.takes > 0 && c.pace > 0 {
+			c.workers = 1 + int(min(math.Round(c.takes/c.pace), 1<<20))
+			c.shares = float64(m.config.Workers) * c.pace / c.takes
 		}
-		if served {
-			return t, strategies.Run, strategies.ReasonNone
+	}
+	m.popped = nil
+}
+
+func (m *fairModel) Began(t *strategies.Task, now int64) {
+	if t.Run == 0 {
+		c := m.client(t.Client)
+		if c.Len() == 0 {
+			m.raise(c)
 		}
+		m.charge(c, t)
+	}
+	m.runs[t.Run-1].began = max(1, now)
+}
+
+func (m *fairModel) Ended(run uint64, of int, now int64) {
+	r, took := m.runs[run-1], 0.
+	if r.began != 0 {
+		took = max(0, float64(now-r.began)) / float64(of)
+		r.client.mean.add(took)
+		r.client.expects = max(1, r.client.mean.value)
+		r.route.add(took)
+		m.all.add(took)
+	}
+	m.pay(r.client, (took-r.charged)*r.places)
+	m.runs[run-1] = nil
+	if m.Len() == 0 && !slices.ContainsFunc(m.runs, func(r *fairRun) bool { return r != nil }) {
+		m.now = m.latest
 	}
 }
 
 func (m *fairModel) Remove(t *strategies.Task) bool {
-	for i, c := range m.clients {
-		if j := slices.Index(c.tasks, t); j >= 0 {
-			c.tasks, c.at = slices.Delete(c.tasks, j, j+1), slices.Delete(c.at, j, j+1)
-			m.clients[i] = c
-			if len(c.tasks) == 0 {
-				m.clients = slices.Delete(m.clients, i, i+1)
-			}
+	for _, c := range m.clients {
+		if c.autoModel.Remove(t) {
+			c.left(m)
 			return true
 		}
 	}
@@ -120,15 +284,23 @@ func (m *fairModel) Remove(t *strategies.Task) bool {
 func (m *fairModel) Len() int {
 	n := 0
 	for _, c := range m.clients {
-		n += len(c.tasks)
+		n += c.Len()
 	}
 	return n
 }
 
-func (m *fairModel) Cap() int { return m.capacity }
+func (m *fairModel) Cap() int { return m.config.Capacity }
 
 func newFair(t *testing.T, capacity int) strategies.Discipline {
 	return lookup(t, "fair").New(strategies.Config{Capacity: capacity, Workers: 1})
+}
+
+// end has a popped task end at once.
+func end(q strategies.Discipline, t *strategies.Task, now int64) {
+	m := q.(strategies.Meter)
+	m.Began(t, now)
+	m.Ended(t.Run, 1, now)
+	t.Run = 0
 }
 
 // of returns a task of a client, which is its name without the last byte.
@@ -186,8 +358,9 @@ func TestFair_CostsMoreThanThereIs(t *testing.T) {
 	for i := range 9 {
 		q.Push(of("b"+strconv.Itoa(i)), 1)
 	}
+	q.Push(of("a2"), 1)
 	q.(strategies.Resizer).Resize(3)
-	require.Equal(t, []string{"b0", "b1", "a1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"}, popAll(t, q, 1))
+	require.Equal(t, []string{"a1", "b0", "b1", "b2", "a2", "b3", "b4", "b5", "b6", "b7", "b8"}, popAll(t, q, 1))
 }
 
 // names makes so many different names out of one string, so that they cost
@@ -236,6 +409,7 @@ func TestFair_FloodOfNames(t *testing.T) {
 			push()
 			push()
 			task, _, _ := q.Pop(1)
+			end(q, task, 1)
 			free = append(free, task)
 		}))
 		require.Equal(t, capacity-1, q.Len())

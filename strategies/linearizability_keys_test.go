@@ -69,87 +69,96 @@ func keyModel(key func(value byte) int) func(int) porcupine.Model {
 	}
 }
 
-// turnsState is the state of turnsModel.
-type turnsState struct {
-	waiting contents
-	turns   string // the clients of what waits, the next first
+// sharesState is the state of sharesModel: of each client what it was charged for, and when it was served last or
+// began to wait.
+type sharesState struct {
+	waiting    contents
+	time, turn [3]int
+	now, turns int
 }
 
-// push adds a task, in which case the client gets a turn if it has none.
-func (s turnsState) push(value byte) turnsState {
-	s.waiting += string([]byte{value})
-	if strings.IndexByte(s.turns, clientOf(value)) < 0 {
-		s.turns += string(rune(clientOf(value)))
-	}
-	return s
-}
-
-// take takes the task at that place. Its client loses its turn if that was all.
-func (s turnsState) take(i int) turnsState {
-	client := clientOf(s.waiting[i])
-	s.waiting = without(s.waiting, i)
-	if s.oldest(client) < 0 {
-		s.turns = strings.ReplaceAll(s.turns, string(rune(client)), "")
-	}
-	return s
-}
-
-// oldest returns the place of the oldest task of a client, or -1.
-func (s turnsState) oldest(client byte) int {
-	return strings.IndexFunc(s.waiting, func(value rune) bool { return clientOf(byte(value)) == client })
-}
-
-// longest returns the client that has to make room for a task.
-func (s turnsState) longest(pushed byte) byte {
-	most, longest := 0, byte(0)
+// of returns those of a client that wait, in their order.
+func (s sharesState) of(client int) (own contents) {
 	for i := range s.waiting {
-		client := clientOf(s.waiting[i])
-		n := 0
-		for j := range s.waiting {
-			if clientOf(s.waiting[j]) == client {
-				n++
-			}
-		}
-		if n > most || n == most && client == clientOf(pushed) {
-			most, longest = n, client
+		if int(clientOf(s.waiting[i])-'a') == client {
+			own += s.waiting[i : i+1]
 		}
 	}
-	return longest
+	return own
 }
 
-// turnsModel is the model of fair.
-func turnsModel(capacity int) porcupine.Model {
+// surplus returns which of those that wait is a client's oldest of the least important.
+func (s sharesState) surplus(client int) int {
+	worst := -1
+	for i := range s.waiting {
+		if int(clientOf(s.waiting[i])-'a') == client && (worst < 0 || classOf(s.waiting[i]) > classOf(s.waiting[worst])) {
+			worst = i
+		}
+	}
+	return worst
+}
+
+func (s sharesState) take(value byte) sharesState {
+	s.waiting = without(s.waiting, strings.IndexByte(s.waiting, value))
+	return s
+}
+
+// first returns the client that goes before the others, of those that something waits of.
+func (s sharesState) first(before func(a, b int) bool) int {
+	first := -1
+	for c := range s.time {
+		if s.of(c) != "" && (first < 0 || before(c, first)) {
+			first = c
+		}
+	}
+	return first
+}
+
+// sharesModel is the model of fair where nothing ends, and nobody is late: each task is charged for as one.
+func sharesModel(capacity int) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return turnsState{} },
+		Init: func() any { return sharesState{} },
 		Step: func(state, _, output any) (bool, any) {
-			s, o := state.(turnsState), output.(op)
+			s, o := state.(sharesState), output.(op)
 			switch o.kind {
 			case opPush:
-				want := op{kind: opPush, value: o.value, id: o.id}
-				if len(s.waiting) == capacity {
-					i := s.oldest(s.longest(o.value))
-					want.displaced = s.waiting[i]
-					s = s.take(i)
+				want, c := op{kind: opPush, value: o.value, id: o.id}, int(clientOf(o.value)-'a')
+				if s.of(c) == "" {
+					s.time[c] = max(s.time[c], s.now)
+					s.turns++
+					s.turn[c] = s.turns
 				}
-				return o == want, s.push(o.value)
+				s.waiting += string([]byte{o.value})
+				if len(s.waiting) > capacity {
+					worst := s.waiting[s.surplus(s.first(func(a, b int) bool {
+						x, y := len(strings.Trim(s.of(a), string([]byte{o.value}))), len(strings.Trim(s.of(b), string([]byte{o.value})))
+						return x > y || x == y && (a == c || b != c && s.surplus(a) < s.surplus(b))
+					}))]
+					want.displaced = worst
+					if worst == o.value {
+						want.outcome, want.displaced = strategies.TurnedAway, 0
+					}
+					s = s.take(worst)
+				}
+				return o == want, s
 			case opPop:
-				if s.turns == "" || s.waiting[s.oldest(s.turns[0])] != o.value {
+				c := s.first(func(a, b int) bool { return s.time[a] < s.time[b] || s.time[a] == s.time[b] && s.turn[a] < s.turn[b] })
+				if c < 0 || s.of(c)[0] != o.value {
 					return false, s
 				}
-				client := s.turns[0]
-				s = s.take(s.oldest(client))
-				if s.turns != "" && s.turns[0] == client {
-					s.turns = s.turns[1:] + s.turns[:1]
-				}
-				return true, s
+				s.now = max(s.now, s.time[c])
+				s.time[c]++
+				s.turns++
+				s.turn[c] = s.turns
+				return true, s.take(o.value)
 			case opEmpty:
 				return s.waiting == "", s
 			default: // opRemove
-				i := strings.IndexByte(s.waiting, o.value)
-				if i >= 0 {
-					s = s.take(i)
+				held := strings.IndexByte(s.waiting, o.value) >= 0
+				if held {
+					s = s.take(o.value)
 				}
-				return o.removed == (i >= 0), s
+				return o.removed == held, s
 			}
 		},
 	}

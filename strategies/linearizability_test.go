@@ -345,7 +345,7 @@ var linearizable = []struct {
 	{"codel", exact(oldestFirst, false, strategies.TurnedAway), false},
 	{"drop-oldest", exact(oldestFirst, true, strategies.Queued), false},
 	{"edf", keyModel(deadlineOf), false},
-	{"fair", turnsModel, false},
+	{"fair", sharesModel, false},
 	{"fifo", exact(oldestFirst, false, strategies.TurnedAway), false},
 	{"hybrid", exact(inTurn, true, strategies.Queued), false},
 	{"lifo", exact(newestFirst, true, strategies.Queued), false},

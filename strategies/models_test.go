@@ -121,15 +121,16 @@ func TestStrategies_KeepTheRules(t *testing.T) {
 	}
 	t.Run("sync", func(t *testing.T) { strategytest.Run(t, lookup(t, "sync"), noQueue) })
 	t.Run("fair with weights", func(t *testing.T) {
-		spec := strategies.Fair(strategies.FairOptions{Weight: weightOf})
+		spec := lookup(t, "fair")
 		workers := func(c strategies.Config) int { return max(c.Workers, 3) } // for costs of their own
 		weighted := spec.New
 		spec.New = func(c strategies.Config) strategies.Discipline {
-			c.Workers = workers(c)
+			c.Workers, c.Weight = workers(c), weightOf
 			return weighted(c)
 		}
 		strategytest.Run(t, spec, func(c strategies.Config) strategies.Discipline {
-			return &fairModel{capacity: c.Capacity, workers: workers(c), weight: weightOf}
+			c.Workers, c.Weight = workers(c), weightOf
+			return newFairModel(c)
 		})
 	})
 	t.Run("cheap-first", func(t *testing.T) { strategytest.Run(t, lookup(t, "cheap-first"), cheapFirstModel.New) })

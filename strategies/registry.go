@@ -91,6 +91,10 @@ type Config struct {
 	// Objective is within which time tasks should be answered, for those that steer by it.
 	// Nil means one that nobody has set.
 	Objective *Objective
+	// Weight returns the share of a client in proportion to the others, for strategies that go by it: 1 to 1,000,
+	// beyond which it is the nearest. It is called under a lock: it should be quick and must not panic. Nil means 1
+	// for all.
+	Weight func(client string) int
 	// Observe asks the discipline to give up nothing but for want of room, and to note
 	// in Task.WouldShed what it would have given up. The order is the same.
 	Observe bool
@@ -114,7 +118,7 @@ func builtin() []Spec {
 		CoDel(CoDelOptions{}),
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},
 		EDF(EDFOptions{}),
-		Fair(FairOptions{}),
+		{Name: "fair", New: newFair, ByObjective: true, Summary: "the time of the workers in shares by client and weight; who would be late in its share is told so; when full, a task of the client with the most waiting work is displaced"},
 		{Name: "fifo", New: newFIFO, Summary: "bounded first-in first-out; when full, the newest is turned away"},
 		{Name: "hybrid", New: newHybrid, Summary: "bounded; takes the oldest and the newest in turn; when full, the oldest is displaced"},
 		{Name: "lifo", New: newLIFO, Summary: "bounded stack, newest first; when full, the oldest is displaced"},

@@ -29,6 +29,12 @@ type Task struct {
 	Cost int
 	// Client names whoever sent the request, for fairness. It may be empty.
 	Client string
+	// Route says what kind of request it is, for estimates of how long it takes. It may be empty.
+	Route string
+
+	// Run is where a Meter notes the number by which it knows the task while it runs. It is 0 when the task is
+	// pushed, or begins without waiting.
+	Run uint64
 
 	// WouldShed is where a discipline notes, under Config.Observe, why it would have shed
 	// the task: the first reason, if there are several. It is ReasonNone when the task is

@@ -93,6 +93,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	o := changeable(inv)
 	o.Listen, o.TLS, o.Upstream, o.AcceptLoops, o.Logger = c.Listen, tlsConfig, upstream, c.AcceptLoops, p.log
 	o.Strategy, o.Capacity, o.Concurrency, o.Objective = c.Strategy, c.QueueCapacity, int(c.Workers), time.Duration(c.SLO)
+	o.Weight = weight(f.Client.Weights(c.FairWeights))
 	if c.Mode == config.ModeObserve {
 		o.Mode = admission.Observe
 	}

@@ -279,6 +279,7 @@ func start(settings *settings, tables int, dropped func() uint64) (_ *service, e
 		Epoch:     epoch,
 		Objective: objective,
 		Observe:   c.Mode == config.ModeObserve,
+		Weight:    weight(c.FairWeights),
 		Events:    s.metrics.Queue,
 		Switched: func(from, to string) {
 			s.metrics.Switched(from, to)
@@ -366,6 +367,14 @@ func start(settings *settings, tables int, dropped func() uint64) (_ *service, e
 	sayListening(log, addresses)
 	s.sayStart(built.Version, addresses["admin"])
 	return s, nil
+}
+
+// weight returns the weights of clients as strategies ask for them: 0 stands for 1.
+func weight(of map[string]int) func(string) int {
+	if len(of) == 0 {
+		return nil
+	}
+	return func(client string) int { return of[client] }
 }
 
 // unblocked lets writes go on that were held back. The store calls it at any time.

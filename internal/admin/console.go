@@ -158,6 +158,7 @@ type callerFrame struct {
 	Unmet  figure `json:"unmet"`
 	Failed figure `json:"failed"`
 	Shed   figure `json:"shed"`
+	Time   figure `json:"time"` // of workers, or places, in seconds
 }
 
 type storeFrame struct {
@@ -361,11 +362,12 @@ const maxCallers = 12
 func callersOf(before, now *moment, lately *period) (classes, clients []callerFrame) {
 	frameOf := func(name string, before, now metrics.Tally) callerFrame {
 		rate := func(before, now uint64) figure { return figure(float64(now-min(before, now)) / lately.seconds) }
-		return callerFrame{name, rate(before.Good, now.Good), rate(before.Late, now.Late), rate(before.Unmet, now.Unmet), rate(before.Failed, now.Failed), rate(before.Shed, now.Shed)}
+		return callerFrame{name, rate(before.Good, now.Good), rate(before.Late, now.Late), rate(before.Unmet, now.Unmet), rate(before.Failed, now.Failed), rate(before.Shed, now.Shed), rate(before.Time, now.Time) / 1e9}
 	}
 	rest := callerFrame{
-		strconv.Itoa(metrics.OrdinaryClass), figure(lately.good / lately.seconds), figure(lately.late / lately.seconds),
-		figure(lately.unmet / lately.seconds), figure(lately.failed / lately.seconds), figure(lately.shed / lately.seconds),
+		Name: strconv.Itoa(metrics.OrdinaryClass),
+		Good: figure(lately.good / lately.seconds), Late: figure(lately.late / lately.seconds), Unmet: figure(lately.unmet / lately.seconds),
+		Failed: figure(lately.failed / lately.seconds), Shed: figure(lately.shed / lately.seconds),
 	}
 	for i := range now.classes {
 		c := frameOf(strconv.Itoa(i), before.classes[i], now.classes[i])
@@ -384,7 +386,9 @@ func callersOf(before, now *moment, lately *period) (classes, clients []callerFr
 			clients = append(clients, c)
 		}
 	}
-	slices.SortFunc(clients, func(a, b callerFrame) int { return cmp.Or(cmp.Compare(b.sum(), a.sum()), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(clients, func(a, b callerFrame) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(b.sum(), a.sum()), cmp.Compare(a.Name, b.Name))
+	})
 	return classes, clients[:min(len(clients), maxCallers)]
 }
 

@@ -122,7 +122,7 @@ func TestHistory_Frame(t *testing.T) {
 			},
 			Callers: func() (classes [metrics.Classes]metrics.Tally, clients map[string]metrics.Tally) {
 				classes[1].Good = uint64(live.Good)
-				return classes, map[string]metrics.Tally{"<b>a": {Shed: uint64(live.TurnedAway)}}
+				return classes, map[string]metrics.Tally{"<b>a": {Shed: uint64(live.TurnedAway), Time: uint64(live.TurnedAway) * 1e9 / 6}}
 			},
 		}
 		h := newHistory(o, time.Now())
@@ -155,10 +155,10 @@ func TestHistory_Frame(t *testing.T) {
 			"ready": "draining", "slo": 0.1, "objective": map[string]any{"set": "", "in_force": "100ms", "why": "a test says so"}, "codes": map[string]any{"201": 5.0, "503": 3.0},
 			"answered": 20.0, "roomless": 2.0, "depths": []any{3.0, 3.0},
 			"classes": []any{
-				map[string]any{"name": "1", "good": 4.0, "late": 0.0, "unmet": 0.0, "failed": 0.0, "shed": 0.0},
-				map[string]any{"name": "3", "good": 0.0, "late": 1.0, "unmet": 2.0, "failed": 0.0, "shed": 3.0},
+				map[string]any{"name": "1", "good": 4.0, "late": 0.0, "unmet": 0.0, "failed": 0.0, "shed": 0.0, "time": 0.0},
+				map[string]any{"name": "3", "good": 0.0, "late": 1.0, "unmet": 2.0, "failed": 0.0, "shed": 3.0, "time": 0.0},
 			},
-			"clients": []any{map[string]any{"name": "<b>a", "good": 0.0, "late": 0.0, "unmet": 0.0, "failed": 0.0, "shed": 3.0}},
+			"clients": []any{map[string]any{"name": "<b>a", "good": 0.0, "late": 0.0, "unmet": 0.0, "failed": 0.0, "shed": 3.0, "time": 0.5}},
 		} {
 			require.Equal(t, want, got[key], key)
 		}

@@ -10,7 +10,7 @@ var explanations = map[strategies.Reason]string{
 	strategies.ReasonDisplaced: "waited in a full queue and lost its place to a newer, more important or more urgent request",
 	strategies.ReasonCoDel:     "waited too long in a queue that did not get empty; giving it up lets others be in time",
 	strategies.ReasonLate:      "would have been answered later than the objective, or than its own deadline",
-	strategies.ReasonFair:      "waited in a full queue, and its client had more waiting than any other",
+	strategies.ReasonFair:      "waited in a full queue, and its client had more work waiting than any other",
 	strategies.ReasonAbandoned: "waited, and its client hung up",
 	strategies.ReasonDraining:  "waited, or came, while the service was stopping",
 	strategies.ReasonExpired:   "missed its own deadline (Spillway-Timeout-Ms)",

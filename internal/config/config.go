@@ -64,6 +64,8 @@ type Config struct {
 
 	AdminMaxConnections int `name:"admin-max-connections" live:"" default:"256" min:"1" max:"65536" help:"Most open connections of the admin plane; further ones are turned away."`
 
+	FairWeights Weights `name:"fair-weights" placeholder:"NAME=WEIGHT,…" help:"Shares of clients under the strategy fair, gold=4,free=1; everybody else has 1."`
+
 	SLO Objective `name:"slo" live:"" placeholder:"DURATION|none" unset:"100ms, or more where the work takes longer" help:"Latency objective: within it an answer is in time, and auto refuses what would be later. Unset, it is 100ms or, if that is longer, ${usual} times the usual service time. With none nothing is refused for being late."`
 
 	ReadTimeout  time.Duration `name:"read-timeout" live:"" default:"10s" positive:"" help:"How long a client may take to send a request."`
@@ -156,6 +158,18 @@ func (r Replication) String() string {
 	return strings.Join(parts, ",")
 }
 
+// Weights are the weights of clients by name.
+type Weights map[string]int
+
+// String returns w in the form in which it is configured.
+func (w Weights) String() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(w)) {
+		parts = append(parts, name+"="+strconv.Itoa(w[name]))
+	}
+	return strings.Join(parts, ",")
+}
+
 // Names are names of hosts, in lower case.
 type Names []string
 
@@ -180,6 +194,9 @@ func (i *Invocation) Redacted() map[string]any {
 			return !slices.ContainsFunc(proxySettings, func(s string) bool { return variable(s) == name })
 		})
 		maps.Copy(settings, redacted(i.Proxy))
+		if len(i.Config.FairWeights) > 0 && i.Proxy.Client.Hashes() {
+			settings[variable("fair-weights")] = blank // the names may be keys
+		}
 	}
 	return settings
 }

@@ -20,7 +20,7 @@ var groups = []struct {
 	title string
 	flags []string
 }{
-	{"Queue", []string{"strategy", "mode", "workers", "pools", "queue-capacity", "slo"}},
+	{"Queue", []string{"strategy", "fair-weights", "mode", "workers", "pools", "queue-capacity", "slo"}},
 	{"Addresses", []string{"listen", "admin-listen", "accept-loops"}},
 	{"Store", []string{"store", "data-dir", "sync", "cache-bytes"}},
 	{"Who may use it", []string{"*-token", "*-token-file", "tls-*", "allowed-hosts", "cors-origins", "trust-*"}},
@@ -45,7 +45,7 @@ var groupsOf = map[string][]string{
 
 // proxySettings are those settings of Config, and files of tokens, that the proxy reads.
 var proxySettings = []string{
-	"config", "strategy", "mode", "workers", "queue-capacity", "slo",
+	"config", "strategy", "fair-weights", "mode", "workers", "queue-capacity", "slo",
 	"listen", "admin-listen", "admin-token", "admin-token-file", "tls-cert", "tls-key",
 	"accept-loops", "max-body-bytes", "max-connections", "admin-max-connections", "read-timeout", "write-timeout", "idle-timeout",
 	"drain-delay", "drain-timeout", "access-log", "log-level", "log-format",

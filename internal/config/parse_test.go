@@ -104,6 +104,7 @@ var settings = []struct {
 	{"SPILLWAY_MAX_CONNECTIONS", "--max-connections", "9", func(c *Config) { c.MaxConnections = 9 }},
 	{"SPILLWAY_MAX_CONNECTIONS_PER_ADDRESS", "--max-connections-per-address", "9", func(c *Config) { c.MaxConnectionsPerAddress = 9 }},
 	{"SPILLWAY_ADMIN_MAX_CONNECTIONS", "--admin-max-connections", "9", func(c *Config) { c.AdminMaxConnections = 9 }},
+	{"SPILLWAY_FAIR_WEIGHTS", "--fair-weights", "gold=4,a=b=1", func(c *Config) { c.FairWeights = Weights{"gold": 4, "a=b": 1} }},
 	{"SPILLWAY_ALLOWED_HOSTS", "--allowed-hosts", "Spillway,kv.example.", func(c *Config) { c.AllowedHosts = Names{"spillway", "kv.example"} }},
 	{"SPILLWAY_CORS_ORIGINS", "--cors-origins", "https://App.example.com:443,http://localhost:3000,http://[::1]:80,http://a:443", func(c *Config) {
 		c.CORSOrigins = Origins{"https://app.example.com", "http://localhost:3000", "http://[::1]", "http://a:443"}
@@ -261,6 +262,13 @@ func TestParse_BadValues(t *testing.T) {
 		{"max-connections", "0", "a number from 1"},
 		{"max-connections-per-address", "-1", "a number from 0"},
 		{"admin-max-connections", "0", "a number from 1"},
+		{"fair-weights", "gold=0", "weights from 1 to 1000"},
+		{"fair-weights", "gold=-1", "weights from 1 to 1000"},
+		{"fair-weights", "gold=1001", "weights from 1 to 1000"},
+		{"fair-weights", "gold", "such as gold=4,free=1"},
+		{"fair-weights", "=1", "such as gold=4,free=1"},
+		{"fair-weights", "gold=1,gold=2", "each once"},
+		{"fair-weights", strings.Repeat("n", 129) + "=1", "such as gold=4,free=1"},
 		{"allowed-hosts", "kv.example:8080", "without ports"},
 		{"allowed-hosts", "a,,b", "separated by commas"},
 		{"allowed-hosts", "http://a", "names such as"},
@@ -583,5 +591,15 @@ func TestSize(t *testing.T) {
 	for _, s := range []string{"", "B", "-1", "+1", "1,5GB", "1X", "9223372036854775808", "8388608TiB", "0x10", "1_000"} {
 		_, ok := size(s)
 		require.False(t, ok, s)
+	}
+}
+
+// A weight may belong to an API key.
+func TestRedacted_WeightsOfKeys(t *testing.T) {
+	t.Parallel()
+	for client, want := range map[string]string{"address": "s3cret=4", "header:Authorization": blank} {
+		inv, err := Parse(input("proxy", "--upstream=http://127.0.0.1:1", "--fair-weights=s3cret=4", "--proxy-client="+client))
+		require.NoError(t, err)
+		require.Equal(t, want, inv.Redacted()["SPILLWAY_FAIR_WEIGHTS"])
 	}
 }

@@ -66,6 +66,7 @@ func mappers() []kong.Option {
 		kong.TypeMapper(reflect.TypeFor[Workers](), mapper(parseWorkers)),
 		kong.TypeMapper(reflect.TypeFor[delay.Distribution](), mapper(parseDelay)),
 		kong.TypeMapper(reflect.TypeFor[Replication](), mapper(parseReplication)),
+		kong.TypeMapper(reflect.TypeFor[Weights](), mapper(parseWeights)),
 		kong.TypeMapper(reflect.TypeFor[Names](), mapper(parseNames)),
 		kong.TypeMapper(reflect.TypeFor[Origins](), mapper(parseOrigins)),
 		kong.TypeMapper(reflect.TypeFor[rules.Client](), mapper(parseText[rules.Client])),
@@ -270,6 +271,27 @@ func parseHosts(_ *kong.Value, s string) (string, error) {
 		}
 	}
 	return strings.Join(entries, ","), nil
+}
+
+// longestClient is how long the name of a client may be, and largestWeight what its weight may be.
+const (
+	longestClient = 128
+	largestWeight = 1000
+)
+
+// parseWeights reads weights of clients. A name may hold an equals sign, but no comma.
+func parseWeights(_ *kong.Value, s string) (Weights, error) {
+	w := Weights{}
+	for entry := range strings.SplitSeq(s, ",") {
+		at := max(0, strings.LastIndexByte(entry, '='))
+		name, number := entry[:at], strings.TrimPrefix(entry[at:], "=")
+		weight, err := strconv.Atoi(number)
+		if _, twice := w[name]; err != nil || weight < 1 || weight > largestWeight || name == "" || len(name) > longestClient || twice {
+			return nil, fmt.Errorf("names of clients, each once, with weights from 1 to %d, such as gold=4,free=1", largestWeight)
+		}
+		w[name] = weight
+	}
+	return w, nil
 }
 
 // parseNames reads names of hosts, without ports.

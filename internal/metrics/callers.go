@@ -28,16 +28,23 @@ type Tally struct {
 	Unmet      uint64 // 412: a condition of the request's own did not hold
 	Failed     uint64
 	Shed       uint64
+	Time       uint64 // nanoseconds for which they had a worker, or a place
 }
 
-// sum is of all that are counted.
+// sum is of all that are counted as requests.
 func (t *Tally) sum() uint64 { return t.Good + t.Late + t.Unmet + t.Failed + t.Shed }
 
 // tally is a Tally that many goroutines add to.
-type tally [5]atomic.Uint64
+type tally [6]atomic.Uint64
+
+// add counts a request that had a worker for so long.
+func (t *tally) add(place int, had time.Duration) {
+	t[place].Add(1)
+	t[5].Add(uint64(max(0, had)))
+}
 
 func (t *tally) read() Tally {
-	return Tally{t[0].Load(), t[1].Load(), t[2].Load(), t[3].Load(), t[4].Load()}
+	return Tally{t[0].Load(), t[1].Load(), t[2].Load(), t[3].Load(), t[4].Load(), t[5].Load()}
 }
 
 // caller is a client that is told apart from others.
@@ -57,8 +64,9 @@ type callers struct {
 }
 
 // Asked counts an answered request that said whose it was, or was of another class
-// than OrdinaryClass. The client may be empty, and is not kept.
-func (m *Metrics) Asked(class uint8, client []byte, method string, code int, shed bool, d time.Duration) {
+// than OrdinaryClass: answered after d, for had of which it had a worker, or a place. The client may be empty, and is
+// not kept.
+func (m *Metrics) Asked(class uint8, client []byte, method string, code int, shed bool, d, had time.Duration) {
 	place := 0
 	switch m.outcome(method, code, shed) {
 	case outcomeShed:
@@ -74,10 +82,10 @@ func (m *Metrics) Asked(class uint8, client []byte, method string, code int, she
 		}
 	}
 	if class != OrdinaryClass && class < Classes {
-		m.callers.classes[class][place].Add(1)
+		m.callers.classes[class].add(place, had)
 	}
 	if len(client) > 0 {
-		m.callers.of(client)[place].Add(1)
+		m.callers.of(client).add(place, had)
 	}
 }
 

@@ -73,6 +73,7 @@ type Options struct {
 	// Client says whom requests count for, Priorities how important they are, and Exempt
 	// which paths go straight through.
 	Client     rules.Client
+	Weight     func(client string) int // under fair: see admission.Options
 	Priorities rules.Priorities
 	Exempt     rules.Paths
 	// Routes name paths for metrics and the slowest requests.
@@ -122,7 +123,7 @@ type Events struct {
 	// stream both are that of the headers.
 	Answered func(strategy, method string, code int, shed bool, head, took time.Duration)
 	// Asked is told of the same answer: the class and the client of its request.
-	Asked func(class uint8, client []byte, method string, code int, shed bool, head time.Duration)
+	Asked func(class uint8, client []byte, method string, code int, shed bool, head, had time.Duration)
 	// Left is told of a client that left before it had its answer, and for how long it had
 	// waited.
 	Left func(after time.Duration)
@@ -161,7 +162,7 @@ func Open(o Options) (*Server, error) {
 	s.live.Store(&o)
 	var err error
 	s.controller, err = admission.New(admission.Options{
-		Strategy: o.Strategy, Capacity: o.Capacity, Concurrency: o.Concurrency, Mode: o.Mode, Objective: o.Objective,
+		Strategy: o.Strategy, Capacity: o.Capacity, Concurrency: o.Concurrency, Mode: o.Mode, Objective: o.Objective, Weight: o.Weight,
 		Admitted: func(e admission.Event) {
 			hooks := s.of(e.Strategy)
 			hooks.Submitted()

@@ -184,6 +184,7 @@ func (t *turn) ask(look *rules.Request) *httpfront.Problem {
 	}
 	if len(o.Routes) > 0 {
 		t.route = o.Routes.Of(t.path())
+		t.asked.Route = t.route
 	}
 	t.exempt = len(o.Exempt) > 0 && o.Exempt.Has(t.path()) || t.method[0] != 'P' && isHealthCheck(t.method, t.path())
 	return nil

@@ -75,7 +75,8 @@ type turn struct {
 	route    string
 	exempt   bool
 	asked    admission.Request
-	name     []byte // of its client, for the events
+	had      time.Duration // for how long it had its place
+	name     []byte        // of its client, for the events
 
 	span        served.Span // nil if there is none
 	traceparent []byte
@@ -198,6 +199,7 @@ func (t *turn) release(how admission.Outcome) {
 		return
 	}
 	t.held = false
+	t.had = time.Duration(t.s.Now() - t.begun)
 	if how == admission.Good && !t.deadline.IsZero() && !time.Now().Before(t.deadline) {
 		how = admission.Dropped
 	}
@@ -626,7 +628,7 @@ func (t *turn) count(now int64) {
 	}
 	e.Answered(t.strategy, t.method, t.code, shed, head, took)
 	t.name = append(t.name[:0], t.asked.Client...)
-	e.Asked(uint8(t.asked.Priority.Class()), t.name, t.method, t.code, shed, head)
+	e.Asked(uint8(t.asked.Priority.Class()), t.name, t.method, t.code, shed, head, t.had)
 	if e.Routed != nil && t.route != "" {
 		e.Routed(t.route, t.method, t.code, shed, took)
 	}

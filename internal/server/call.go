@@ -111,7 +111,11 @@ func (c *call) Answered(status int, cut bool, now int64) {
 		return
 	}
 	if w := &c.request.wishes; (len(w.client) > 0 || w.priority != defaultPriority) && o.Events.Asked != nil {
-		o.Events.Asked(w.priority, w.client, method, status, c.shed, took)
+		had := time.Duration(0) // of a worker
+		if c.task.Started != 0 {
+			had = time.Duration(now - c.task.Started)
+		}
+		o.Events.Asked(w.priority, w.client, method, status, c.shed, took, had)
 	}
 	slow := o.Slowest.Wants(took, now)
 	if !slow && c.span == nil && o.Events.Served == nil {

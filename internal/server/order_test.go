@@ -26,8 +26,8 @@ func TestWaiting_InTheOrderThatClientsAskFor(t *testing.T) {
 		{"priority", [3]string{"Spillway-Priority: 5\nPriority: u=0\n", "Priority: u=1\nPriority: u=4\n", ""}, "cba"},
 		{"edf", [3]string{"", "Spillway-Timeout-Ms: 1800000\n", "Spillway-Timeout-Ms: 600000\n"}, "cba"},
 		{"fair", [3]string{"Spillway-Client: x\n", "Spillway-Client: x\n", "Spillway-Client: y\n"}, "acb"},
-		// Who does not say counts by its address.
-		{"fair", [3]string{"", "Spillway-Client: 127.0.0.1\n", "Spillway-Client: y\n"}, "acb"},
+		// Who does not say counts by its address. So does the request that keeps the worker busy, and pays for it.
+		{"fair", [3]string{"", "Spillway-Client: 127.0.0.1\n", "Spillway-Client: y\n"}, "cab"},
 		{"fifo", [3]string{"Spillway-Priority: 7\nSpillway-Client: x\n", "Spillway-Client: x\n", "Spillway-Timeout-Ms: 600000\n"}, "abc"},
 	} {
 		t.Run(tc.strategy, func(t *testing.T) {

@@ -69,7 +69,7 @@ type Events struct {
 	Answered func(strategy, method string, code int, shed bool, d time.Duration)
 	// Asked: the request that was answered had said whose it was, or how important.
 	// The client may be empty, and must not be kept. Nil means that nobody asks.
-	Asked func(priority uint8, client []byte, method string, code int, shed bool, d time.Duration)
+	Asked func(priority uint8, client []byte, method string, code int, shed bool, d, had time.Duration)
 	// Left: the client of the request that was answered had left before, d after it had
 	// arrived. Nil means that nobody asks.
 	Left func(d time.Duration)

@@ -22,7 +22,7 @@ func (s *simulation) advance() {
 func (s *simulation) offer(a Request) {
 	w := wish{
 		scheduled: s.now, measured: s.now >= s.begin && s.now < s.end,
-		class: int32(a.Class), service: int64(a.Service), client: a.Client,
+		class: int32(a.Class), service: int64(a.Service), client: a.Client, route: a.Route,
 	}
 	c := &s.classes[w.class]
 	if w.service == 0 {
@@ -93,7 +93,7 @@ func (s *simulation) submit(r *request) {
 	}
 	t := &r.task
 	t.Arrival, t.Submitted, t.Deadline = s.now, s.now, deadline
-	t.Priority, t.Client, t.Cost = strategies.Urgency(int(c.Priority)), w.client, c.Cost
+	t.Priority, t.Client, t.Route, t.Cost = strategies.Urgency(int(c.Priority)), w.client, w.route, c.Cost
 	r.node = s.balancer.choose(w.client)
 	if w.measured {
 		s.open++

@@ -14,8 +14,9 @@ import (
 
 // Config is what to simulate.
 type Config struct {
-	// Strategy is the name of the strategy.
+	// Strategy is the name of the strategy. New, if not nil, makes its disciplines.
 	Strategy string
+	New      func(strategies.Config) strategies.Discipline
 	// Workers is how many workers there are: 8 by default.
 	Workers int
 	// Capacity is how many requests may wait: as many as the strategy has by default.
@@ -88,8 +89,8 @@ type Request struct {
 	Service time.Duration
 	// Class is an index of Config.Classes.
 	Class int
-	// Client is who sends it, for fairness.
-	Client string
+	// Client is who sends it, for fairness, and Route what kind of request it is.
+	Client, Route string
 }
 
 // Class is a kind of requests, and of clients that send them.

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"math"
+	"time"
 
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -25,6 +26,9 @@ type request struct {
 	begun int64 // when it began to run
 }
 
+// Work returns how long a worker of speed 1 takes for r, for rivals of strategies that are told beforehand.
+func (r *request) Work() time.Duration { return time.Duration(r.wish.service) }
+
 // wish is what a client wants: a request with all its attempts.
 type wish struct {
 	scheduled int64 // the time of the first attempt
@@ -33,6 +37,7 @@ type wish struct {
 	class     int32
 	attempts  int32
 	client    string
+	route     string
 	measured  bool
 }
 
@@ -43,6 +48,7 @@ type node struct {
 	remover    strategies.Remover            // nil if the discipline is none
 	learner    strategies.CompletionObserver // nil if the discipline is none
 	turns      strategies.TurnObserver       // nil if the discipline is none
+	meter      strategies.Meter              // nil if the discipline is none
 	objective  strategies.Objective
 	workers    int
 	inline     bool              // whoever submits a task runs it
@@ -63,6 +69,7 @@ func newNode(s *simulation, discipline func(strategies.Config) strategies.Discip
 	out.remover, _ = d.(strategies.Remover)
 	out.learner, _ = d.(strategies.CompletionObserver)
 	out.turns, _ = d.(strategies.TurnObserver)
+	out.meter, _ = d.(strategies.Meter)
 	for range n.Workers {
 		out.rest()
 	}
@@ -135,6 +142,9 @@ func (n *node) run(r *request) {
 	if !r.inline {
 		n.s.busyChanges(+1)
 	}
+	if n.meter != nil {
+		n.meter.Began(&r.task, n.s.now)
+	}
 	if n.hands == 0 {
 		n.store.push(r)
 		return
@@ -164,6 +174,7 @@ func (n *node) finish(r *request) {
 	n.outstanding--
 	waited, service := r.begun-r.task.Submitted, now-r.begun
 	inline, learnt := r.inline, r.learnt
+	n.settle(r)
 	if !n.s.c.untold && n.discipline.Len() == 0 && n.workers-n.idle <= max(1, n.workers/2) {
 		n.objective.Answered(service)
 	}
@@ -199,7 +210,16 @@ func (n *node) cancel(r *request, reason strategies.Reason) bool {
 	return true
 }
 
+// settle tells a discipline that goes by it how long r has run, which was popped or begun.
+func (n *node) settle(r *request) {
+	if r.task.Run != 0 {
+		n.meter.Ended(r.task.Run, 1, n.s.now)
+		r.task.Run = 0
+	}
+}
+
 func (n *node) shed(r *request, reason strategies.Reason) {
+	n.settle(r)
 	n.outstanding--
 	n.s.shed(r, reason)
 }

@@ -28,7 +28,10 @@ func Run(c Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSimulation(&c, spec.New)
+	if c.New == nil {
+		c.New = spec.New
+	}
+	s := newSimulation(&c, c.New)
 	if !s.simulate() {
 		return nil, ErrStopped
 	}

@@ -41,7 +41,7 @@ var pastCapacity = []struct {
 	{"adaptive-lifo", 256, 1.5, 0.97, 1.03},
 	{"auto", 4096, 1.5, 0.97, 1.03},
 	{"codel", 256, 1.5, 0.97, 1.03},
-	{"fair", 256, 1.5, 0.9, 1.03},
+	{"fair", 256, 1.5, 0.97, 1.03},
 	// Without deadlines and classes, and with one client, these are first-in first-out.
 	{"edf", 256, 1.5, 0, 0.01},
 	{"priority", 256, 1.5, 0, 0.01},

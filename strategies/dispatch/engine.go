@@ -69,6 +69,10 @@ func (e *engine) orNow(now int64) int64 {
 // when they started.
 func (e *engine) shed(t *Task, reason strategies.Reason) {
 	t.Shed = reason
+	if t.Run != 0 { // it was popped
+		t.queue.ends(t.Run, 1, e.Now())
+		t.Run = 0
+	}
 	if !t.continued {
 		if reason == strategies.ReasonAbandoned || reason == strategies.ReasonExpired {
 			e.observeLate(t, e.Now())

@@ -29,10 +29,11 @@ type worker struct {
 	found   uint32   // limit.found when that was seen last
 }
 
-// lesson is what a learner is told after a turn, but for the service time.
+// lesson is what a learner, or a meter if run is not 0, is told after a turn, but for the time.
 type lesson struct {
 	queue  *queue
 	waited int64
+	run    uint64
 }
 
 // idleStack holds the workers that have nothing to do, the most recently idle on top.

@@ -45,6 +45,8 @@ type Options struct {
 	// Objective is within which time tasks should be answered. Nil means one that nobody has
 	// set. The dispatcher tells it of answers.
 	Objective *strategies.Objective
+	// Weight is strategies.Config.Weight.
+	Weight func(client string) int
 	// Timed has every task measured that is lent places, for Task.InTime: otherwise some are.
 	Timed bool
 	// Observe sheds tasks only for want of room, past their deadline or when they are

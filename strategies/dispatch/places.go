@@ -111,6 +111,13 @@ func (p *Places) Release(t *Task) {
 	case ended < 0:
 		s.answered(t, 0, -ended, Dropped)
 	}
+	if t.Run != 0 {
+		if now == 0 {
+			now = s.Now()
+		}
+		t.queue.ends(t.Run, 1, now)
+		t.Run = 0
+	}
 	if n > 0 {
 		learned := s.limit.learning.Load() != nil
 		if learned {
@@ -227,8 +234,9 @@ func (s *places) grantAtOnce(t *Task) bool {
 		}
 	}
 	q.accept(t)
-	if l := s.limit.learning.Load(); l != nil && t.granted > 0 || t.timed() {
+	if l := s.limit.learning.Load(); l != nil && t.granted > 0 || t.timed() || q.meter != nil {
 		now := max(1, s.Now())
+		q.begins(t, now)
 		t.begins(s.limit.calm())
 		if t.measure(l, now); t.Arrival == 0 {
 			t.Arrival = now

@@ -20,6 +20,7 @@ type queue struct {
 	remover    strategies.Remover            // nil if the discipline is none
 	learner    strategies.CompletionObserver // nil if the discipline is none
 	turns      strategies.TurnObserver       // nil if the discipline is none
+	meter      strategies.Meter              // nil if the discipline is none
 	events     *Events
 	backlog    *backlog
 	madeFor    int // the limit of the backlog then
@@ -39,6 +40,7 @@ func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q 
 	}()
 	q.discipline = spec.New(strategies.Config{
 		Capacity: spec.CapacityOr(b.opts.Capacity), Workers: max(1, q.madeFor), Objective: b.opts.Objective, Observe: b.observe.Load(),
+		Weight: b.opts.Weight,
 	})
 	if q.discipline == nil {
 		return nil, fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
@@ -46,6 +48,7 @@ func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q 
 	q.remover, _ = q.discipline.(strategies.Remover)
 	q.learner, _ = q.discipline.(strategies.CompletionObserver)
 	q.turns, _ = q.discipline.(strategies.TurnObserver)
+	q.meter, _ = q.discipline.(strategies.Meter)
 	return q, nil
 }
 
@@ -88,7 +91,7 @@ func (q *queue) cap() (n int) {
 func (q *queue) push(t *Task, now int64) (v strategies.Verdict, displaced *Task) {
 	// Counted before it can be popped, so that never fewer are counted than wait.
 	q.backlog.served.counted(t, 1)
-	t.Owner = t
+	t.Owner, t.Run = t, 0
 	t.held.Store(true)
 	v = q.offer(t, now)
 	if v.Outcome > strategies.CallerRuns {
@@ -258,10 +261,25 @@ func (q *queue) accept(t *Task) {
 func (q *queue) began(t *Task, now int64, first bool) {
 	t.Started = now
 	t.events.Started(time.Duration(max(0, now-t.Submitted)))
+	q.begins(t, now)
 	if first && q.turns != nil {
 		defer q.guard("TurnBegan", nothing)
 		q.turns.TurnBegan(now)
 	}
+}
+
+// begins tells a discipline that goes by it that t begins a turn.
+func (q *queue) begins(t *Task, now int64) {
+	if q.meter != nil {
+		defer q.guard("Began", nothing)
+		q.meter.Began(&t.Task, now)
+	}
+}
+
+// ends tells of the end of a run, one of so many in the same turn.
+func (q *queue) ends(run uint64, of int, now int64) {
+	defer q.guard("Ended", nothing)
+	q.meter.Ended(run, of, now)
 }
 
 // ended tells a discipline that learns of a task that was popped here and has run.

@@ -15,7 +15,7 @@ import (
 // called. Tasks are pooled by their submitter, so whoever has passed a task on
 // must not look at it again.
 //
-// Arrival, Deadline, Priority, Cost and Client, and the fields up to Done, are set by
+// Arrival, Deadline, Priority, Cost, Client and Route, and the fields up to Done, are set by
 // the submitter before it submits the task and are constant until Done is called. The
 // dispatcher sets Submitted, Owner and the fields below.
 type Task struct {

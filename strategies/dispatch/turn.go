@@ -198,6 +198,14 @@ func (p *workers) turn(w *worker, t *Task, how origin, now int64) {
 		p.started(w, w.batch[1:], now)
 	case queued:
 		p.started(w, w.batch, now)
+	case continued:
+		t.queue.begins(t, now)
+	}
+	for _, t := range w.batch {
+		if t.Run != 0 {
+			w.lessons = append(w.lessons, lesson{queue: t.queue, run: t.Run})
+			t.Run = 0 // when its turn ends, it may be its submitter's again
+		}
 	}
 
 	n := int64(len(w.batch))
@@ -216,7 +224,7 @@ func (p *workers) turn(w *worker, t *Task, how origin, now int64) {
 	learned := p.limit.learning.Load() != nil
 	if w.turns++; learned || w.turns%timedTurns == 1 || len(w.lessons) > 0 {
 		end := p.Now()
-		p.teach(w, (end-now)/n, end)
+		p.teach(w, n, now, end)
 		if learned {
 			w.found = p.limit.end(w.found, 1, max(1, now), end, w.outcome)
 		}
@@ -265,16 +273,21 @@ func (p *workers) started(w *worker, tasks []*Task, now int64) {
 	for i, t := range tasks {
 		t.queue.began(t, now, i == 0)
 		if t.queue.learner != nil {
-			w.lessons = append(w.lessons, lesson{t.queue, t.Started - t.Submitted})
+			w.lessons = append(w.lessons, lesson{queue: t.queue, waited: t.Started - t.Submitted})
 		}
 	}
 }
 
-// teach tells that a task of the turn took that long.
-func (p *workers) teach(w *worker, service, now int64) {
+// teach tells of a turn of n tasks.
+func (p *workers) teach(w *worker, n, began, now int64) {
+	service := (now - began) / n
 	p.measure(service)
 	for _, l := range w.lessons {
-		l.queue.ended(l.waited, service, now)
+		if l.run != 0 {
+			l.queue.ends(l.run, int(n), now)
+		} else {
+			l.queue.ended(l.waited, service, now)
+		}
 	}
 	clear(w.lessons)
 	w.lessons = w.lessons[:0]

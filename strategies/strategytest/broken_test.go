@@ -372,6 +372,7 @@ func TestRules_EachIsNeeded(t *testing.T) {
 	tested := map[string]bool{
 		"returns at once": true, // TestReturnsAtOnce_FindsWhatBlocks
 		"turns":           true, // TestTurns_FindsTurnsTakenForTasks
+		"meter":           true, // TestMeter_FindsTasksWithoutANumber
 		"learner":         true, // the race detector speaks up, or the discipline panics
 	}
 	for _, f := range faults {
@@ -511,4 +512,19 @@ after these steps with capacity 4:
 	push 9: queued
 	remove 9: true
 Repeat them with strategytest.Replay(spec, model, []byte("\x03\x00\x05"))`)
+}
+
+// numberless is a Meter that does not say how it knows a task.
+type numberless struct{ strategies.Discipline }
+
+func (numberless) Began(*strategies.Task, int64) {}
+func (numberless) Ended(uint64, int, int64)      {}
+
+func TestMeter_FindsTasksWithoutANumber(t *testing.T) {
+	t.Parallel()
+	spec, err := strategies.Lookup("fifo")
+	require.NoError(t, err)
+	queue := spec.New
+	spec.New = func(c strategies.Config) strategies.Discipline { return numberless{queue(c)} }
+	require.ErrorContains(t, meter(spec), "have no number")
 }

@@ -68,7 +68,8 @@ type replay struct {
 	script             []byte
 	tasks, modelTasks  []*strategies.Task
 	numbers            map[*strategies.Task]int
-	free, waiting      []int // numbers; free is a stack
+	free, waiting      []int    // numbers; free is a stack
+	runs, modelRuns    []uint64 // that have begun, for a Meter
 	now                int64
 	log                *strings.Builder // nil if nobody wants to read it
 	expected, answered string           // of the model and of the discipline, at this step
@@ -193,7 +194,7 @@ func (r *replay) pop() error {
 	t, what, reason := r.q.Pop(r.now)
 	r.answered = r.popped(t, what, reason)
 	r.logf("pop: %s\n", r.answered)
-	r.ran(r.q, what)
+	r.ran(r.q, t, what, &r.runs)
 	if r.model != nil {
 		if m, ok := r.model.(interface{ draw(*strategies.Task) }); ok && t != nil {
 			if n, known := r.numbers[t]; known {
@@ -202,7 +203,7 @@ func (r *replay) pop() error {
 		}
 		t, what, reason := r.model.Pop(r.now)
 		r.expected = r.popped(t, what, reason)
-		r.ran(r.model, what)
+		r.ran(r.model, t, what, &r.modelRuns)
 	}
 	if err := cmp.Or(sanePop(t, what, reason), declared(&r.spec, reason)); err != nil {
 		return err
@@ -219,11 +220,20 @@ func (r *replay) pop() error {
 	return nil
 }
 
-// ran tells q of a turn with what was popped, and of its end, as a worker does.
-// Each fifth pop joins the turn before.
-func (r *replay) ran(q strategies.Discipline, what strategies.PopResult) {
+// ran tells q of a turn with what was popped, and of its end, as a worker does. The
+// turn lasts until the third after it begins. Each fifth pop joins the turn before.
+func (r *replay) ran(q strategies.Discipline, t *strategies.Task, what strategies.PopResult, runs *[]uint64) {
 	if what != strategies.Run {
 		return
+	}
+	if m, ok := q.(strategies.Meter); ok && t != nil {
+		m.Began(t, r.now)
+		*runs = append(*runs, t.Run)
+		t.Run = 0
+		if len(*runs) == 3 {
+			m.Ended((*runs)[0], 1+int(r.now%2), r.now)
+			*runs = (*runs)[1:]
+		}
 	}
 	if turns, ok := q.(strategies.TurnObserver); ok && r.now%5 != 0 {
 		turns.TurnBegan(r.now)

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
@@ -352,7 +354,11 @@ func allocations(spec strategies.Spec) error {
 		}
 		for q.Len() > 0 {
 			now++
-			q.Pop(now)
+			t, _, _ := q.Pop(now)
+			if t != nil && t.Run != 0 {
+				q.(strategies.Meter).Ended(t.Run, 1, now)
+				t.Run = 0
+			}
 		}
 	})
 	if perRun > 0 {
@@ -384,6 +390,55 @@ func learner(spec strategies.Spec) error {
 		})
 	}
 	wg.Wait()
+	return nil
+}
+
+func meter(spec strategies.Spec) error {
+	q, _ := newQueue(spec, 16)
+	m, ok := q.(strategies.Meter)
+	if !ok {
+		return nil
+	}
+	var wg sync.WaitGroup
+	var numberless atomic.Int64
+	for g := range 4 {
+		wg.Go(func() {
+			var runs []uint64
+			for i, t := range newTasks(1000) {
+				now := int64(i * 1000)
+				t.Client = string(rune('a' + i%5))
+				if i%3 == 0 {
+					m.Began(t, now) // it did not wait
+				} else {
+					if v := q.Push(t, now); v.Displaced != nil {
+						v.Displaced.Run = 0
+					}
+					var what strategies.PopResult
+					if t, what, _ = q.Pop(now); what != strategies.Run {
+						continue
+					}
+					if i%3 == 1 {
+						m.Began(t, now-500) // the clocks of workers differ
+					}
+				}
+				if t.Run == 0 {
+					numberless.Add(1)
+					continue
+				}
+				if runs = append(runs, t.Run); len(runs) > 4 {
+					m.Ended(runs[0], 1+g, now)
+					runs = runs[1:]
+				}
+			}
+			for _, run := range runs {
+				m.Ended(run, 1, math.MaxInt64)
+			}
+		})
+	}
+	wg.Wait()
+	if n := numberless.Load(); n > 0 {
+		return fmt.Errorf("%d tasks that run have no number", n)
+	}
 	return nil
 }
 

@@ -118,6 +118,11 @@ func Rules(model func(strategies.Config) strategies.Discipline) []Rule {
 			Why: "Completed is called by workers, at any time and beside any other method, also for a task that took no time.",
 		},
 		{
+			Name: "meter", check: meter,
+			Why: "Began and Ended are called by workers, at any time and beside any other method: for tasks that were popped, for " +
+				"those that never waited, and Ended alone for those that were popped and given up. Each has a number until it ends.",
+		},
+		{
 			Name: "observe", check: observe,
 			Why: "Under Config.Observe a strategy is tried out: it gives up nothing but for want of room, and notes in Task.WouldShed " +
 				"what it would have given up. Otherwise to observe it would harm as much as to use it.",

@@ -135,7 +135,8 @@
     for (const c of last.clients || []) lines.push([c.name ? `client ${c.name}` : 'other clients', c]);
     $('callers').hidden = !lines.length;
     $('callers').classList.toggle('unconditional', lines.every(([, c]) => !c.unmet));
-    rows($('callers-rows'), lines.map(([name, c]) => [name, ...[c.good + c.late + c.unmet + c.failed + c.shed, c.good, c.late, c.unmet, c.failed, c.shed].map((n) => n ? amount(n) : '–')]));
+    const time = (last.clients || []).reduce((sum, c) => sum + c.time, 0);
+    rows($('callers-rows'), lines.map(([name, c]) => [name, c.time && !name.startsWith('priority ') ? `${Math.round(100 * c.time / time)} %` : '–', ...[c.good + c.late + c.unmet + c.failed + c.shed, c.good, c.late, c.unmet, c.failed, c.shed].map((n) => n ? amount(n) : '–')]));
   }
 
   function showChips(list, rates) {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -49,11 +50,30 @@ var salt = func() (salt [16]byte) {
 func (c Client) Of(r *Request) string {
 	if name, ok := strings.CutPrefix(string(c), "header:"); ok {
 		if value := r.Header(name); value != "" {
-			sum := sha256.Sum256(append(salt[:], value...))
-			return hex.EncodeToString(sum[:12])
+			return hashed(value)
 		}
 	}
 	return r.Peer
+}
+
+// Hashes tells whether clients are known by a header, whose value is hashed.
+func (c Client) Hashes() bool { return strings.HasPrefix(string(c), "header:") }
+
+func hashed(value string) string {
+	sum := sha256.Sum256(append(salt[:], value...))
+	return hex.EncodeToString(sum[:12])
+}
+
+// Weights returns the weights of clients by what Of returns, where those of headers are given by their values, and a
+// name that a client may give itself by that.
+func (c Client) Weights(given map[string]int) map[string]int {
+	weights := maps.Clone(given)
+	if c.Hashes() {
+		for name, weight := range given {
+			weights[hashed(name)] = weight
+		}
+	}
+	return weights
 }
 
 // Priorities are rules, of which the first that fits says how important a request is:

@@ -1,0 +1,188 @@
+// Command shares compares fair with other ways to share workers among tenants, in virtual time: how much of the time
+// each tenant gets, how much is answered in time, and how long one waits who asks for less than its share. It prints
+// tables in Markdown.
+//
+//	go run ./loadtest/figures/shares                          # some minutes
+//	go run ./loadtest/figures/shares -seconds 60 -seeds 1     # some seconds
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/strategies"
+)
+
+func main() {
+	seconds := flag.Int("seconds", 600, "how long the simulations with ten tenants last")
+	seeds := flag.Uint64("seeds", 3, "how often each is repeated")
+	flag.Parse()
+	if err := report(os.Stdout, time.Duration(*seconds)*time.Second, *seeds); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// names are the strategies and rivals in the order of the tables.
+var names = []string{"fifo", "auto", "fair", "DRR by count", "WFQ, costs told", "2DFQ", "least attained", "shortest"}
+
+// places is how many requests run at once.
+const places = 8
+
+// outcome is what became of the tenants' requests.
+type outcome struct {
+	*sim.Result
+	share   []float64 // of the time of all, by tenant
+	longest []time.Duration
+}
+
+// try simulates what the tenants send to a strategy, or a rival.
+func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) (outcome, error) {
+	discipline := laws[name].discipline
+	if _, rival := laws[name]; !rival {
+		spec, err := strategies.Lookup(name)
+		if err != nil {
+			return outcome{}, err
+		}
+		discipline = spec.New
+	}
+	weights := map[string]int{}
+	c := sim.Config{Strategy: "fifo", Capacity: 4096, Workers: places, SLO: slo, Duration: length, Requests: requests(tenants, seed), Seed: seed}
+	for _, t := range tenants {
+		weights[t.name] = t.weight
+		c.Classes = append(c.Classes, sim.Class{Name: t.name, Service: sim.Constant(t.mean), Priority: sim.DefaultPriority})
+	}
+	var had *clock
+	c.New = func(k strategies.Config) strategies.Discipline {
+		k.Weight = func(client string) int { return weights[client] }
+		had = newClock(discipline(k), int64(time.Second+length))
+		return had
+	}
+	r, err := sim.Run(c)
+	if err != nil {
+		return outcome{}, err
+	}
+	o := outcome{Result: r}
+	all := 0.
+	for _, d := range had.had {
+		all += float64(d)
+	}
+	for _, t := range tenants {
+		o.share = append(o.share, float64(had.had[t.name])/all)
+		o.longest = append(o.longest, had.longest[t.name])
+	}
+	return o, nil
+}
+
+// jain is Jain's index of fairness: 1 if all have the same for their weight.
+func jain(shares []float64, tenants []tenant) float64 {
+	sum, squares := 0., 0.
+	for i, s := range shares {
+		s /= float64(tenants[i].weight)
+		sum += s
+		squares += s * s
+	}
+	return sum * sum / float64(len(shares)) / squares
+}
+
+// light is a tenant that asks for half of its share, beside nine that ask for twice theirs.
+func light() []tenant {
+	tenants := ten(places)
+	tenants[0].asks /= 4
+	return tenants
+}
+
+// served is the p99 of what a tenant was answered.
+func served(r *sim.Result, tenant int) time.Duration {
+	return time.Duration(r.Classes[tenant].ServedLatency.ValueAtQuantile(99))
+}
+
+// several are the outcomes under several seeds.
+type several []outcome
+
+// median of a figure of each, printed in that format.
+func (s several) median(format string, of func(outcome) float64) string {
+	var values []float64
+	for _, o := range s {
+		values = append(values, of(o))
+	}
+	slices.Sort(values)
+	return fmt.Sprintf(format, values[len(values)/2])
+}
+
+func report(w io.Writer, length time.Duration, seeds uint64) error {
+	var failed error
+	repeat := func(name string, tenants []tenant, slo time.Duration) (all several) {
+		for seed := range seeds {
+			o, err := try(name, tenants, length, slo, seed+1)
+			if err != nil {
+				failed = err
+			}
+			all = append(all, o)
+		}
+		return all
+	}
+	row := func(cells ...string) { _, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
+	good := func(o outcome) float64 { return float64(o.Good) / o.Seconds }
+	p99 := func(tenant int) func(outcome) float64 {
+		return func(o outcome) float64 { return served(o.Result, tenant).Seconds() * 1000 }
+	}
+
+	tenants, below, model := ten(places), light(), chat()
+	_, _ = fmt.Fprintf(w, "%v over %d places. Ten tenants ask for twice their share: seven of 10 ms, one of 100 ms, one of 1 s, one of 1 ms to 1 s.\n"+
+		"The light one asks for half of its share, beside nine of these. Alone its p99 is %s ms.\n\n",
+		length, places, repeat("fair", below[:1], time.Second).median("%.1f", p99(0)))
+	row("", "10 ms: time", "100 ms", "1 s", "any", "Jain", "good/s, 1 s", "good/s, 100 ms", "light: p99, ms")
+	row(slices.Repeat([]string{"---"}, 9)...)
+	for _, name := range names {
+		cells := []string{"`" + name + "`"}
+		ask := repeat(name, tenants, time.Second)
+		cells = append(cells, ask.median("%.1f%%", func(o outcome) float64 {
+			return 100 * (1 - o.share[7] - o.share[8] - o.share[9]) / 7 // the mean of the seven
+		}))
+		for _, i := range []int{7, 8, 9} {
+			cells = append(cells, ask.median("%.1f%%", func(o outcome) float64 { return 100 * o.share[i] }))
+		}
+		row(append(cells, ask.median("%.3f", func(o outcome) float64 { return jain(o.share, tenants) }),
+			ask.median("%.0f", good), repeat(name, tenants, 100*time.Millisecond).median("%.0f", good),
+			repeat(name, below, time.Second).median("%.1f", p99(0)))...)
+	}
+
+	_, _ = fmt.Fprint(w, "\nA model server: 20 who chat, 0.2 to 1 s each, for 60% of the time, and a batch of 10 s each that asks for all of it.\n\n")
+	row("", "chat within 3 s", "p99, ms", "batch: time")
+	row(slices.Repeat([]string{"---"}, 4)...)
+	for _, name := range names {
+		o := repeat(name, model, 3*time.Second)
+		row("`"+name+"`", o.median("%.1f%%", func(o outcome) float64 {
+			good, asked := 0., 0.
+			for _, c := range o.Classes[1:] {
+				good += float64(c.Good)
+				asked += float64(c.Offered)
+			}
+			return 100 * good / asked
+		}), o.median("%.0f", p99(1)), o.median("%.1f%%", func(o outcome) float64 { return 100 * o.share[0] }))
+	}
+	return failed
+}
+
+// worst returns by how much a tenant's share of the time differs most from its weight's, in parts of that, beyond its
+// longest request.
+func worst(o outcome, tenants []tenant, length time.Duration) float64 {
+	weights, most := 0, 0.
+	for _, t := range tenants {
+		weights += t.weight
+	}
+	for i, t := range tenants {
+		due := float64(t.weight) / float64(weights)
+		slack := o.longest[i].Seconds() / (places * length.Seconds())
+		most = max(most, (math.Abs(o.share[i]-due)-slack)/due)
+	}
+	return most
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ten tenants that ask for twice what they may, with requests of 1 ×, 10 ×, 100 × and any size: after a minute each has
+// its share of the time, give or take 5% and its largest request, and after ten minutes all have the same.
+func TestFair_SharesOfTime(t *testing.T) {
+	t.Parallel()
+	tenants := ten(places)
+	weighted := ten(places)
+	for i := range weighted {
+		weighted[i].weight = 1 + i%3
+		weighted[i].asks *= float64(weighted[i].weight)
+	}
+	for _, tc := range []struct {
+		name    string
+		tenants []tenant
+	}{{"equal", tenants}, {"weighted", weighted}} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(3) {
+				o, err := try("fair", tc.tenants, time.Minute, time.Second, seed)
+				require.NoError(t, err)
+				require.LessOrEqual(t, worst(o, tc.tenants, time.Minute), 0.05, "seed %d: %v", seed, o.share)
+			}
+			o, err := try("fair", tc.tenants, 10*time.Minute, time.Second, 1)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, jain(o.share, tc.tenants), 0.98)
+		})
+	}
+	// By count the heavy ones have more: the measure is one.
+	o, err := try("DRR by count", tenants, time.Minute, time.Second, 1)
+	require.NoError(t, err)
+	require.Greater(t, worst(o, tenants, time.Minute), 0.4)
+}
+
+// So much is answered in time as under auto.
+func TestFair_Goodput(t *testing.T) {
+	t.Parallel()
+	for _, slo := range []time.Duration{100 * time.Millisecond, time.Second} {
+		fair, err := try("fair", ten(places), 2*time.Minute, slo, 1)
+		require.NoError(t, err)
+		auto, err := try("auto", ten(places), 2*time.Minute, slo, 1)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, float64(fair.Good), 0.99*float64(auto.Good), "%v", slo)
+	}
+}
+
+// Who asks for half of its share hardly notices nine that ask for more than theirs.
+func TestFair_BelowItsShare(t *testing.T) {
+	t.Parallel()
+	tenants := light()
+	alone, err := try("fair", tenants[:1], 2*time.Minute, time.Second, 1)
+	require.NoError(t, err)
+	beside, err := try("fair", tenants, 2*time.Minute, time.Second, 1)
+	require.NoError(t, err)
+	require.LessOrEqual(t, served(beside.Result, 0), 2*served(alone.Result, 0))
+	require.GreaterOrEqual(t, float64(beside.Classes[0].Good), 0.99*float64(beside.Classes[0].Offered))
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, report(io.Discard, 5*time.Second, 1))
+}
