@@ -216,7 +216,7 @@ func (b *backlog) pop(now int64, out *rejects) *Task {
 // beganAtOnce tells that t begins to run without having waited.
 func (b *backlog) beganAtOnce(q *queue, t *Task, now int64) {
 	t.Started = now
-	t.begins(t.timed() && b.limit.calm())
+	t.begins(b.timed(t) && b.limit.calm())
 	q.events.Started(0)
 }
 

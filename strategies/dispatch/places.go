@@ -176,7 +176,8 @@ func (s *places) inUse() int { return s.limit.now() - int(s.free.Load()) }
 
 func (s *places) running() int { return s.inUse() - int(s.gathering.has) }
 
-func (s *places) ready() bool { return s.waiting() > 0 }
+// ready is asked when a task ends, which is in flight as well, beside who waits.
+func (s *places) ready() bool { return s.inFlight.Load() > 1 && s.waiting() > 0 }
 
 // counted ends the gathering of a task that leaves the line ahead of the queue.
 func (s *places) counted(t *Task, by int64) {
@@ -227,7 +228,7 @@ func (s *places) grantAtOnce(t *Task) bool {
 		}
 	}
 	q.accept(t)
-	if l := s.limit.learning.Load(); l != nil && t.granted > 0 || t.timed() {
+	if l := s.limit.learning.Load(); l != nil && t.granted > 0 || s.timed(t) {
 		now := max(1, s.Now())
 		t.begins(s.limit.calm())
 		if t.measure(l, now); t.Arrival == 0 {

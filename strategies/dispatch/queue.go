@@ -257,6 +257,7 @@ func (q *queue) accept(t *Task) {
 // began tells that t, which has waited, begins to run: first if no other of its turn has begun before it.
 func (q *queue) began(t *Task, now int64, first bool) {
 	t.Started = now
+	t.begins(false)
 	t.events.Started(time.Duration(max(0, now-t.Submitted)))
 	if first && q.turns != nil {
 		defer q.guard("TurnBegan", nothing)
