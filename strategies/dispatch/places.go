@@ -282,23 +282,19 @@ func (s *places) giveBack(n, now int64) {
 	}
 	switch {
 	case s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active()):
-		s.grant(s.orNow(now))
+		s.grant(now)
 	case s.looks.Load() > 0:
 		s.looks.Add(-1)
 		s.grantOne(0, s.orNow(now))
 	}
 }
 
-// wake grants what is free to those whose turn it is.
-func (s *places) wake() {
-	if s.free.Load() > 0 || s.gathering.active() {
-		s.grant(s.Now())
-	}
-}
+func (s *places) wake() { s.grant(0) }
 
-// grant is wake, at that time.
+// grant grants what is free to those whose turn it is. Now may be 0.
 func (s *places) grant(now int64) {
 	for s.free.Load() > 0 && s.waiting() > 0 || s.gathering.active() {
+		now = s.orNow(now)
 		if granted, _ := s.grantOne(0, now); !granted {
 			return
 		}
