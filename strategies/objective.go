@@ -43,7 +43,7 @@ const (
 type Objective struct {
 	set   atomic.Int64 // nanoseconds; 0 if it is not set, negative for NoObjective
 	usual atomic.Int64 // nanoseconds; 0 as long as it is not known
-	told  atomic.Int64 // how often Answered was called
+	told  atomic.Int64 // how often Answered was called, up to usualMany
 	least atomic.Int64 // the shortest of the first answers, in nanoseconds
 }
 
@@ -147,9 +147,10 @@ func (o *Objective) State() ObjectiveState {
 }
 
 const (
-	usualShare   = 0.25 // the quantile that is usual
-	usualStep    = 0.02 // by which part one answer moves it, at most, once many have been told of
-	usualFirst   = 8    // answers of which it is the second shortest, near their lower quartile
+	usualShare   = 0.25           // the quantile that is usual
+	usualMany    = 50             // answers, after which they are not counted
+	usualStep    = 1. / usualMany // by which part one answer moves it then, at most
+	usualFirst   = 8              // answers of which it is the second shortest, near their lower quartile
 	usualLongest = int64(time.Hour)
 )
 
@@ -158,8 +159,13 @@ const (
 // at the same moment one may get lost.
 func (o *Objective) Answered(took int64) {
 	took = min(max(took, 1), usualLongest)
-	usual, told := o.usual.Load(), o.told.Add(1)
-	step := float64(usual) * max(usualStep, 1/float64(told))
+	before, told := o.usual.Load(), o.told.Load()
+	step := float64(before) * usualStep
+	if told < usualMany {
+		told = o.told.Add(1)
+		step = float64(before) / float64(told)
+	}
+	usual := before
 	switch {
 	case told == 1:
 		o.least.Store(took)
@@ -173,5 +179,7 @@ func (o *Objective) Answered(took int64) {
 	default:
 		usual = min(took, usual+int64(math.Ceil(step*usualShare)))
 	}
-	o.usual.Store(usual)
+	if usual != before { // which costs less than to store it
+		o.usual.Store(usual)
+	}
 }

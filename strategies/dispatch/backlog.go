@@ -217,7 +217,7 @@ func (b *backlog) pop(now int64, out *rejects) *Task {
 func (b *backlog) beganAtOnce(q *queue, t *Task, now int64) {
 	t.Started = now
 	q.begins(t, now)
-	t.begins(t.timed() && b.limit.calm())
+	t.begins(b.timed(t) && b.limit.calm())
 	q.events.Started(0)
 }
 

@@ -49,9 +49,6 @@
 // goroutines run once, so that their writes join it, and nobody is woken for those. If none came, the next writes run
 // in place of a worker, until one lingers again to see whether that still holds.
 //
-// Continuations. A task that needs several turns, as a long range, is submitted again by Continue and waits in a line of
-// its own. While both wait, turns alternate between that line and the queue.
-//
 // Blocked writes. In a pool that takes reads as well, one worker is kept from turns of writes where those are batched:
 // maxWriting is one less than the number. So reads go on while writes hang. While every write slot is taken, workers
 // take reads ahead of the queue; once a write has run for longer than any should, or while Options.Blocked says so,
@@ -63,11 +60,6 @@
 // A switch makes the new discipline active, waits until no submitter is on its way into the former one, empties that,
 // and offers what it held to the new one in order of arrival. If the new one says that the submitter shall run such a
 // task, who sleeps, the task whose turn is next goes ahead of the queue, which makes room, or the task itself.
-//
-// # Observing
-//
-// With Options.Observe a discipline is asked to give up nothing but for want of room, and to note in the task what it
-// would have given up. What one gives up all the same is run when it is popped, or waits ahead if there is room.
 //
 // # Invariants
 //

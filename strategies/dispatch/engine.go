@@ -84,7 +84,7 @@ func (e *engine) shed(t *Task, reason strategies.Reason) {
 
 // completed gives t back to its submitter. Nobody here may touch it any more.
 func (e *engine) completed(t *Task) {
-	if t.Shed == strategies.ReasonNone && !t.continued && t.timed() {
+	if t.Shed == strategies.ReasonNone && !t.continued && e.timed(t) {
 		e.answered(t, t.Started, e.Now(), Good)
 	}
 	t.phase.becomes(false)

@@ -86,7 +86,7 @@ func (s *places) changePhase() {
 	}
 	s.assertLocked()
 	s.mu.Unlock()
-	s.grant(s.Now())
+	s.grant(0)
 }
 
 // nextAsideLocked is nextLocked while others may pass the first task.

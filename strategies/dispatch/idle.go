@@ -47,7 +47,7 @@ type idleStack struct {
 func (s *idleStack) push(w *worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	assert(!slices.Contains(s.workers, w), "a worker is on the stack twice")
+	assert(!asserting || !slices.Contains(s.workers, w), "a worker is on the stack twice")
 	s.workers = append(s.workers, w)
 	s.n.Add(1)
 }

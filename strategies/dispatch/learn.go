@@ -105,7 +105,9 @@ func (l *learning) good(took int64) {
 		l.usual.Store(took)
 		return
 	}
-	l.usual.Store(usual + (min(took, usualMost*usual)-usual)/usualOver)
+	if by := (min(took, usualMost*usual) - usual) / usualOver; by != 0 { // which costs less than to store it
+		l.usual.Store(usual + by)
+	}
 }
 
 // observed is Learned.Why in observe mode. A law learns by changing how much runs at once. If nobody is held back, it

@@ -183,7 +183,8 @@ func (s *places) inUse() int { return s.limit.now() - int(s.free.Load()) }
 
 func (s *places) running() int { return s.inUse() - int(s.gathering.has) }
 
-func (s *places) ready() bool { return s.waiting() > 0 }
+// ready is asked when a task ends, which is in flight as well, beside who waits.
+func (s *places) ready() bool { return s.inFlight.Load() > 1 && s.waiting() > 0 }
 
 // counted ends the gathering of a task that leaves the line ahead of the queue.
 func (s *places) counted(t *Task, by int64) {
@@ -234,7 +235,7 @@ func (s *places) grantAtOnce(t *Task) bool {
 		}
 	}
 	q.accept(t)
-	if l := s.limit.learning.Load(); l != nil && t.granted > 0 || t.timed() || q.meter != nil {
+	if l := s.limit.learning.Load(); l != nil && t.granted > 0 || s.timed(t) || q.meter != nil {
 		now := max(1, s.Now())
 		q.begins(t, now)
 		t.begins(s.limit.calm())
@@ -289,23 +290,19 @@ func (s *places) giveBack(n, now int64) {
 	}
 	switch {
 	case s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active()):
-		s.grant(s.orNow(now))
+		s.grant(now)
 	case s.looks.Load() > 0:
 		s.looks.Add(-1)
 		s.grantOne(0, s.orNow(now))
 	}
 }
 
-// wake grants what is free to those whose turn it is.
-func (s *places) wake() {
-	if s.free.Load() > 0 || s.gathering.active() {
-		s.grant(s.Now())
-	}
-}
+func (s *places) wake() { s.grant(0) }
 
-// grant is wake, at that time.
+// grant grants what is free to those whose turn it is. Now may be 0.
 func (s *places) grant(now int64) {
 	for s.free.Load() > 0 && s.waiting() > 0 || s.gathering.active() {
+		now = s.orNow(now)
 		if granted, _ := s.grantOne(0, now); !granted {
 			return
 		}

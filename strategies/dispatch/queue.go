@@ -106,20 +106,25 @@ func (q *queue) push(t *Task, now int64) (v strategies.Verdict, displaced *Task)
 		t.held.Store(false)
 		q.backlog.served.counted(t, -1)
 	}
+	if v.Outcome == strategies.TurnedAway {
+		v.Reason = q.checked(v.Reason, "Push turned a task away", strategies.ReasonFull)
+	}
 	if v.Displaced != nil {
-		if r := v.Displacement(); !q.spec.Sheds(r) {
-			q.accuse(fmt.Sprintf("Push displaced a task for the reason %q, which is none of the strategy's", r))
-			v.Reason = strategies.ReasonDisplaced
-		}
+		v.Reason = q.checked(v.Displacement(), "Push displaced a task", strategies.ReasonDisplaced)
 		if displaced = q.givenUp(v.Displaced, "Push displaced"); v.Outcome != strategies.Queued {
 			q.accuse("Push displaced a task although it did not queue the one that it was offered")
 		}
 	}
-	if v.Outcome == strategies.TurnedAway && !q.spec.Sheds(v.Reason) {
-		q.accuse(fmt.Sprintf("Push turned a task away for the reason %q, which is none of the strategy's", v.Reason))
-		v.Reason = strategies.ReasonFull
-	}
 	return v, displaced
+}
+
+// checked returns r, for which the discipline has given up a task, or the other if r is none of the strategy's.
+func (q *queue) checked(r strategies.Reason, how string, instead strategies.Reason) strategies.Reason {
+	if q.spec.Sheds(r) {
+		return r
+	}
+	q.accuse(fmt.Sprintf("%s for the reason %q, which is none of the strategy's", how, r))
+	return instead
 }
 
 // offer calls Push. If that panics, the task is turned away.
@@ -147,10 +152,9 @@ func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) 
 			continue // there may be others
 		}
 		switch {
-		case what == strategies.Shed && !q.spec.Sheds(reason):
-			q.accuse(fmt.Sprintf("Pop shed a task for the reason %q, which is none of the strategy's", reason))
-			reason = strategies.ReasonDisplaced
-		case what != strategies.Run && what != strategies.Shed:
+		case what == strategies.Shed:
+			reason = q.checked(reason, "Pop shed a task", strategies.ReasonDisplaced)
+		case what != strategies.Run:
 			q.accuse(fmt.Sprintf("Pop answered %d with a task", what))
 			what = strategies.Run
 		}
@@ -260,6 +264,7 @@ func (q *queue) accept(t *Task) {
 // began tells that t, which has waited, begins to run: first if no other of its turn has begun before it.
 func (q *queue) began(t *Task, now int64, first bool) {
 	t.Started = now
+	t.begins(false)
 	t.events.Started(time.Duration(max(0, now-t.Submitted)))
 	q.begins(t, now)
 	if first && q.turns != nil {

@@ -90,8 +90,15 @@ func (b *backlog) offerAgain(t *Task, q *queue) {
 		out.add(t, strategies.ReasonFull)
 	default:
 		v, displaced := q.push(t, now)
-		if v.Outcome == strategies.CallerRuns && displaced == nil && b.takeOutLocked(now, &out) {
-			v, displaced = q.push(t, now)
+		if v.Outcome == strategies.CallerRuns && displaced == nil {
+			// The task whose turn is next goes ahead, so that there may be room.
+			first := b.pop(now, &out)
+			if first != nil {
+				b.ahead.push(first)
+			}
+			if first != nil || len(out) > 0 {
+				v, displaced = q.push(t, now)
+			}
 		}
 		if displaced != nil {
 			out.add(displaced, v.Displacement())
@@ -106,16 +113,6 @@ func (b *backlog) offerAgain(t *Task, q *queue) {
 	b.mu.Unlock()
 	b.shedRejects(&out)
 	b.served.wake()
-}
-
-// takeOutLocked puts the task whose turn is next ahead of the queue, so that there is room for one that the switch has
-// in its hands and that comes later. It reports whether there may be.
-func (b *backlog) takeOutLocked(now int64, out *rejects) bool {
-	t := b.pop(now, out)
-	if t != nil {
-		b.ahead.push(t)
-	}
-	return t != nil || len(*out) > 0
 }
 
 // movedLocked takes t out of the hands of a switch, and reports whether it was there.

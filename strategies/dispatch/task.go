@@ -94,9 +94,8 @@ func (t *Task) expired(now int64) bool { return t.Deadline != 0 && t.Deadline <=
 const timedUses = 16
 
 // timed reports whether it is to be measured when t is answered.
-func (t *Task) timed() bool {
-	d := t.queue.backlog
-	return t.uses%timedUses == 1 || t.probe || d.opts.Timed || d.observe.Load()
+func (e *engine) timed(t *Task) bool {
+	return t.uses%timedUses == 1 || t.probe || e.opts.Timed || e.observe.Load()
 }
 
 // begins notes whether the limit is calm when t begins.
@@ -138,7 +137,6 @@ func (t *Task) reset() {
 	t.Shed, t.WouldShed, t.Spared = strategies.ReasonNone, strategies.ReasonNone, strategies.ReasonNone
 	t.Started = 0
 	t.probe, t.continued, t.InTime, t.LateWrong = false, false, false, false
-	t.begins(false)
 	t.uses++
 	if t.outcome != nil {
 		t.outcome = nil
