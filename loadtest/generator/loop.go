@@ -6,13 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/workload"
@@ -22,23 +18,44 @@ import (
 // so that a backlog does not make answers look late.
 const sendBurst = 32
 
-// loop carries a share of the connections on one thread: it sends each request
-// when its time has come and a connection is free, and reads what is there, with
-// one system call each. Where a goroutine a connection would be parked and woken
-// for every answer, this wakes once for all that has arrived.
+// carrier is what a loop sends on: its connections, below what a request is. The loop's
+// goroutine alone calls it. It tells the loop what becomes of connection c by opened, fail,
+// answered, broken and gone, in dial, send and deliver.
+type carrier interface {
+	// begin is called before the run, on its goroutine.
+	begin()
+	// dial begins to open c; opened or fail tells how that ended.
+	dial(c *conn, now time.Duration)
+	// send sends r on c, which is open; left is what is left of the request's timeout.
+	// answered or broken tells how that ended.
+	send(c *conn, r *workload.Request, left time.Duration)
+	// close closes c, which was open, or gives up what was sent on it. Of what was before
+	// nothing more is told.
+	close(c *conn)
+	// wait waits until there is something to deliver, at most for a time, in which others
+	// may read the loop's counts.
+	wait(longest time.Duration) error
+	// deliver tells the loop what has come.
+	deliver()
+	// protocols is how many answers there were in each version of HTTP.
+	protocols() map[string]int64
+	// end closes all connections. Nothing is called after it.
+	end()
+}
+
+// loop carries a share of the connections: it sends each request when its time has come and
+// a connection is free, and counts what becomes of it. What connections are is the carrier's.
 type loop struct {
-	o      *workload.Options
-	number int
-	server server
-	window result.Window
-	closed bool // a closed loop
-	epoll  int
+	o       *workload.Options
+	number  int
+	window  result.Window
+	closed  bool // a closed loop
+	carrier carrier
 	// clock is the time since the start of the run.
 	clock func() time.Duration
 
 	stream  *workload.Stream
 	next    workload.Request // the next request of this loop that has not been sent
-	encoder *encoder
 	conns   []conn
 	idle    list // in the order in which they became idle
 	waiting list // with first attempts, in the order of their scheduled times
@@ -49,22 +66,18 @@ type loop struct {
 	// attempt to open one failed.
 	lastOpen  time.Duration
 	lastError error
-	// lastLook is when events were last asked for and had come. What comes with
-	// the next ones has come since arrivedAfter.
+	// lastLook is when the carrier was last asked and had something to deliver. What it
+	// delivers next has come since arrivedAfter.
 	lastLook, arrivedAfter time.Duration
 	// others counts the loops that are not done; this one has been when it is
 	// finished.
 	others   *atomic.Int32
 	finished bool
 
-	events  []unix.EpollEvent
-	in, out []byte
-
-	// mu guards the counts, which the thread holds while it works through what is
+	// mu guards the counts, which the loop holds while it works through what is
 	// there, and which others read while it waits.
-	mu      sync.Mutex
-	count   *result.Tally
-	answers int64 // since the start of the run
+	mu    sync.Mutex
+	count *result.Tally
 }
 
 type connState uint8
@@ -79,11 +92,8 @@ const (
 
 // conn is one connection, and the request that waits on it for its answer.
 type conn struct {
-	index int32 // in loop.conns, which is how epoll names it
-	fd    int
-	state connState
-	// writable is whether epoll tells when the connection can be written to.
-	writable   bool
+	index      int // in loop.conns
+	state      connState
 	next, prev *conn
 	in         *list
 
@@ -94,8 +104,6 @@ type conn struct {
 	freeSince time.Duration // when it became idle, at the earliest
 	answered  bool          // it has brought an answer since it was opened
 	retryAt   time.Duration
-	answer    response
-	unsent    []byte // the rest of a request that did not fit the socket's buffer
 
 	// What follows is there only if requests are tried again: the present one, how
 	// often it has been sent, and, if it is to be sent again, when.
@@ -106,15 +114,12 @@ type conn struct {
 	place    int // in loop.resting
 }
 
-func newLoop(o *workload.Options, number int, p *plan, others *atomic.Int32, clock func() time.Duration) (*loop, error) {
+// newLoop makes one of several loops, which has no carrier yet.
+func newLoop(o *workload.Options, number int, others *atomic.Int32, clock func() time.Duration) *loop {
 	l := &loop{
-		o: o, number: number, server: p.servers[0], window: result.WindowOf(o), closed: o.Rate == 0, others: others, clock: clock,
-		stream:  workload.NewStream(o),
-		encoder: newEncoder(o, p),
-		events:  make([]unix.EpollEvent, 256),
-		in:      make([]byte, 64<<10),
-		out:     make([]byte, 0, 4<<10),
-		count:   result.NewTally(*o),
+		o: o, number: number, window: result.WindowOf(o), closed: o.Rate == 0, others: others, clock: clock,
+		stream: workload.NewStream(o),
+		count:  result.NewTally(*o),
 	}
 	l.budget = newBudget(o, o.Loops)
 	l.waits = rand.New(rand.NewPCG(workload.Scramble(o.Seed), workload.Scramble(1<<32+uint64(number))))
@@ -123,45 +128,30 @@ func newLoop(o *workload.Options, number int, p *plan, others *atomic.Int32, clo
 		n++
 	}
 	l.conns = make([]conn, n)
-	var err error
-	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
 	l.advance()
-	return l, nil
-}
-
-// socket opens a socket for connection number n, and returns the address that it is
-// to be connected to: they take their turns.
-func (s *server) socket(n int) (fd int, to unix.Sockaddr, err error) {
-	address := s.addresses[n%len(s.addresses)]
-	family := unix.AF_INET
-	if ip := address.Addr(); ip.Is4() {
-		to = &unix.SockaddrInet4{Port: int(address.Port()), Addr: ip.As4()}
-	} else {
-		to, family = &unix.SockaddrInet6{Port: int(address.Port()), Addr: ip.As16()}, unix.AF_INET6
-	}
-	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	return fd, to, err
+	return l
 }
 
 // connect opens all connections, and waits for them.
 func (l *loop) connect(ctx context.Context) error {
 	for i := range l.conns {
-		l.conns[i].index = int32(i)
-		l.dial(&l.conns[i], 0)
+		l.conns[i].index = i
+		l.reopen(&l.conns[i], 0)
 	}
-	for begin := time.Now(); l.open < len(l.conns); {
-		if ctx.Err() != nil {
+	open, since := 0, time.Now()
+	for l.open < len(l.conns) {
+		if l.open > open {
+			open, since = l.open, time.Now()
+		}
+		switch {
+		case ctx.Err() != nil:
 			return errors.New("interrupted while the connections were opened")
-		}
-		if l.lastError != nil {
+		case l.lastError != nil:
 			return l.lastError
+		case time.Since(since) > connectPatience:
+			return fmt.Errorf("%d of %d connections are not open, and none has opened for %v", len(l.conns)-l.open, len(l.conns), connectPatience)
 		}
-		if time.Since(begin) > connectPatience {
-			return fmt.Errorf("%d of %d connections are not open after %v", len(l.conns)-l.open, len(l.conns), connectPatience)
-		}
-		if err := l.wait(longestPause); err != nil {
+		if err := l.await(longestPause); err != nil {
 			return err
 		}
 	}
@@ -189,10 +179,9 @@ func (l *loop) miss(scheduled, now time.Duration, kind result.ErrorKind) {
 }
 
 // run sends and receives until all is done, or ctx is. It returns why it
-// ended early, if it did. The thread is the loop's own.
+// ended early, if it did.
 func (l *loop) run(ctx context.Context) error {
-	runtime.LockOSThread() // never unlocked: the thread goes, and its timer slack with it
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	l.carrier.begin()
 	l.lastOpen = l.clock()
 	for {
 		if ctx.Err() != nil {
@@ -215,7 +204,7 @@ func (l *loop) run(ctx context.Context) error {
 		if !more {
 			wait = max(0, l.nextTime()-now)
 		}
-		if err := l.wait(wait); err != nil {
+		if err := l.await(wait); err != nil {
 			return err
 		}
 	}
@@ -246,12 +235,12 @@ func (l *loop) send() (more bool) {
 	now := l.clock()
 	for _, sent := range []*list{&l.waiting, &l.onTheWay} {
 		for c := sent.first; c != nil && now-c.since >= l.o.Timeout; c = sent.first {
-			l.ended(c, now)
+			l.ended(c, now, 0, "")
 			l.hangUp(c, now)
 		}
 	}
 	for c := l.failed.first; c != nil && now >= c.retryAt; c = l.failed.first {
-		l.dial(c, now)
+		l.reopen(c, now)
 	}
 	for range sendBurst {
 		if l.resend(now) {
@@ -281,7 +270,7 @@ func (l *loop) send() (more bool) {
 			return false
 		}
 		l.idle.remove(c)
-		l.begin(c, scheduled, now)
+		l.start(c, scheduled, now)
 		l.advance()
 		now = l.clock()
 	}
@@ -330,41 +319,22 @@ func (l *loop) nextTime() time.Duration {
 	return at
 }
 
-// wait waits for events, at most as long as it is told, and handles them.
-func (l *loop) wait(longest time.Duration) error {
+// await waits for what the carrier has to deliver, at most for a time.
+func (l *loop) await(longest time.Duration) error {
 	longest = min(longest, longestPause)
-	timeout := unix.NsecToTimespec(int64(longest))
 	asked := l.clock()
-	var n uintptr
-	var errno unix.Errno
-	if longest == 0 {
-		n, _, errno = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])),
-			uintptr(len(l.events)), uintptr(unsafe.Pointer(&timeout)), 0, 0)
-	} else {
-		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])),
-			uintptr(len(l.events)), uintptr(unsafe.Pointer(&timeout)), 0, 0)
-	}
-	switch errno {
-	case 0:
-	case unix.EINTR:
-		return nil
-	case unix.ENOSYS:
-		return errors.New("the load generator needs Linux 5.11 or newer, for waits shorter than a millisecond")
-	default:
-		return fmt.Errorf("epoll: %w", errno)
+	if err := l.carrier.wait(longest); err != nil {
+		return err
 	}
 	l.look(asked, longest)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, event := range l.events[:n] {
-		l.handle(&l.conns[event.Fd], event.Events)
-	}
+	l.carrier.deliver()
 	return nil
 }
 
-// look learns since when the events that epoll has just told of may have been
-// there: that they were not looked at any earlier is the generator's lateness,
-// not the server's.
+// look learns since when what is to be delivered may have been there: that it was not
+// looked at any earlier is the generator's lateness, not the server's.
 func (l *loop) look(asked, longest time.Duration) {
 	const prompt = 20 * time.Microsecond
 	now := l.clock()
@@ -379,27 +349,11 @@ func (l *loop) look(asked, longest time.Duration) {
 	l.lastLook = now
 }
 
-func (l *loop) handle(c *conn, events uint32) {
-	switch c.state {
-	case connConnecting:
-		l.connected(c, l.clock())
-		return
-	case connClosed:
-		return
-	}
-	if events&unix.EPOLLOUT != 0 && len(c.unsent) > 0 {
-		l.write(c, c.unsent)
-	}
-	if c.state != connClosed && events&^unix.EPOLLOUT != 0 {
-		l.read(c)
-	}
-}
-
 // part returns the part of the load that the next request is of.
 func (l *loop) part() result.Part { return l.count.Part(&l.next) }
 
-// begin sends the next request on c.
-func (l *loop) begin(c *conn, scheduled, now time.Duration) {
+// start sends the next request on c.
+func (l *loop) start(c *conn, scheduled, now time.Duration) {
 	c.scheduled, c.sent, c.since, c.part = scheduled, now, scheduled, l.part()
 	l.offered(scheduled)
 	if !l.closed {
@@ -413,110 +367,65 @@ func (l *loop) begin(c *conn, scheduled, now time.Duration) {
 
 // transmit sends a request on c, which waits for its answer among others.
 func (l *loop) transmit(c *conn, r *workload.Request, now time.Duration, among *list) {
-	l.out = l.encoder.append(l.out[:0], r, l.o.Timeout-(now-c.since))
-	c.answer.reset()
-	c.answer.bodiless = l.encoder.bodiless(r)
 	c.state = connWaiting
 	among.push(c)
-	l.write(c, l.out)
+	l.carrier.send(c, r, l.o.Timeout-(now-c.since))
+}
+
+// opened is told when c is open.
+func (l *loop) opened(c *conn, now time.Duration) {
+	l.open++
+	c.answered = false
+	l.setFree(c, now)
+}
+
+// answered is told when an answer has come at a time, and is whole. If it is the last, c can
+// carry no other; otherwise c is free since a time.
+func (l *loop) answered(c *conn, now, free time.Duration, status int, shed string, last bool) {
+	l.ended(c, now, status, shed)
+	if last {
+		l.hangUp(c, now)
+		return
+	}
+	c.in.remove(c)
+	c.answered = true
+	l.setFree(c, free)
+}
+
+// broken is told when the request on c has lost its connection or got no HTTP answer.
+func (l *loop) broken(c *conn, now time.Duration, kind result.ErrorKind) {
+	l.abort(c, now, kind)
+	l.hangUp(c, now)
+}
+
+// gone is told when c, on which nothing was sent, was closed by the server, as it is free to.
+func (l *loop) gone(c *conn, now time.Duration) {
+	if !c.answered {
+		l.fail(c, now, errors.New("the server closes connections before it has answered"))
+		return
+	}
+	l.hangUp(c, now)
 }
 
 // ended is the end of the attempt that waits on c, with an answer that is whole
 // or since its client has given up.
-func (l *loop) ended(c *conn, now time.Duration) {
+func (l *loop) ended(c *conn, now time.Duration, status int, shed string) {
 	givenUp := now-c.since >= l.o.Timeout // perhaps at the same moment
-	if (givenUp || refused(c.answer.status)) && l.again(c, now) {
+	if (givenUp || refused(status)) && l.again(c, now) {
 		return
 	}
 	if givenUp {
 		l.count.Failed(c.scheduled, c.sent, c.since+l.o.Timeout, c.part, result.ErrorTimeout)
 	} else {
-		l.answers++
-		l.count.Answered(c.scheduled, c.sent, now, c.part, c.answer.status, c.answer.shed)
+		l.count.Answered(c.scheduled, c.sent, now, c.part, status, shed)
 	}
 	l.over(c)
 }
 
-// broken is the end of the request on c, which has lost its connection or got no
-// HTTP answer.
-func (l *loop) broken(c *conn, now time.Duration, kind result.ErrorKind) {
+// abort is the end of the request on c, which has no answer.
+func (l *loop) abort(c *conn, now time.Duration, kind result.ErrorKind) {
 	l.count.Failed(c.scheduled, c.sent, now, c.part, kind)
 	l.over(c)
-}
-
-func (l *loop) write(c *conn, data []byte) {
-	for len(data) > 0 {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(c.fd), uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)),
-			unix.MSG_NOSIGNAL, 0, 0)
-		switch errno {
-		case 0:
-			data = data[n:]
-		case unix.EINTR:
-		case unix.EAGAIN:
-			c.unsent = append(c.unsent[:0], data...)
-			l.watch(c, true)
-			return
-		default:
-			data = nil // what the server said before it closed may still be there to read
-		}
-	}
-	c.unsent = c.unsent[:0]
-	l.watch(c, false)
-}
-
-// watch tells epoll whether c waits to be written to.
-func (l *loop) watch(c *conn, writable bool) {
-	if c.writable == writable {
-		return
-	}
-	c.writable = writable
-	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: c.index}
-	if writable {
-		event.Events |= unix.EPOLLOUT
-	}
-	_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, c.fd, &event)
-}
-
-func (l *loop) read(c *conn) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(c.fd), uintptr(unsafe.Pointer(&l.in[0])), uintptr(len(l.in)))
-	now := l.clock()
-	switch {
-	case errno == unix.EAGAIN || errno == unix.EINTR:
-		return
-	case errno != 0 || n == 0:
-		switch {
-		case c.state != connWaiting && !c.answered:
-			l.fail(c, now, errors.New("the server closes connections before it has answered"))
-			return
-		case c.state != connWaiting: // the server is free to close an idle connection
-		case errno == 0 && c.answer.closed():
-			l.ended(c, now)
-		default:
-			l.broken(c, now, result.ErrorReset)
-		}
-		l.hangUp(c, now)
-		return
-	case c.state != connWaiting:
-		// An answer that nobody asked for: that there are too many connections.
-		l.fail(c, now, errors.New("the server refuses connections: its limit is reached"))
-		return
-	}
-	done, rest, err := c.answer.feed(l.in[:n])
-	switch {
-	case err != nil:
-		l.broken(c, now, result.ErrorProtocol)
-		l.hangUp(c, now)
-	case done:
-		l.ended(c, now)
-		// What nobody has asked for follows: no answer of this connection is to be trusted.
-		if c.answer.close || len(c.unsent) > 0 || len(rest) > 0 {
-			l.hangUp(c, now)
-			return
-		}
-		c.in.remove(c)
-		c.answered = true
-		l.setFree(c, l.arrivedAfter)
-	}
 }
 
 // setFree makes c free for the next request, or for the next attempt of the one
@@ -531,67 +440,35 @@ func (l *loop) setFree(c *conn, since time.Duration) {
 	l.idle.push(c)
 }
 
-func (l *loop) dial(c *conn, now time.Duration) {
+// reopen opens c, which is closed.
+func (l *loop) reopen(c *conn, now time.Duration) {
 	if c.in != nil {
 		c.in.remove(c)
 	}
-	fd, to, err := l.server.socket(l.number + int(c.index)*l.o.Loops)
-	if err != nil {
-		l.fail(c, now, fmt.Errorf("cannot open a socket: %w", err))
-		return
-	}
-	c.fd, c.writable = fd, true
-	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-	// A client that gives up resets: thousands of them a second would otherwise
-	// use up the ports with connections in TIME_WAIT.
-	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT, Fd: c.index}
-	if err = unix.Connect(fd, to); err == nil || errors.Is(err, unix.EINPROGRESS) {
-		err = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		l.fail(c, now, fmt.Errorf("cannot connect: %w", err))
-		return
-	}
 	c.state = connConnecting
-}
-
-func (l *loop) connected(c *conn, now time.Duration) {
-	code, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	if err == nil && code != 0 {
-		err = unix.Errno(code)
-	}
-	if err != nil {
-		_ = unix.Close(c.fd)
-		l.fail(c, now, fmt.Errorf("cannot connect: %w", err))
-		return
-	}
-	l.watch(c, false)
-	l.open++
-	c.answered = false
-	l.setFree(c, now)
+	l.carrier.dial(c, now)
 }
 
 // hangUp closes c, and opens it again.
 func (l *loop) hangUp(c *conn, now time.Duration) {
-	l.close(c)
-	l.dial(c, now)
+	l.shut(c)
+	l.reopen(c, now)
 }
 
-// fail closes c, to be opened again later. A request that is to be sent again on
-// it has ended: its client finds no server.
+// fail is told when c cannot be opened. It is closed, to be opened again later. A request that
+// is to be sent again on it has ended: its client finds no server.
 func (l *loop) fail(c *conn, now time.Duration, reason error) {
 	l.lastError = reason
-	l.close(c)
+	l.shut(c)
 	if c.pending {
-		l.broken(c, now, result.ErrorConnect)
+		l.abort(c, now, result.ErrorConnect)
 	}
 	c.retryAt = now + reopenAfter
 	l.failed.push(c)
 }
 
-func (l *loop) close(c *conn) {
+// shut closes c.
+func (l *loop) shut(c *conn) {
 	if c.in != nil {
 		c.in.remove(c)
 	}
@@ -601,18 +478,9 @@ func (l *loop) close(c *conn) {
 		fallthrough
 	case connIdle, connWaiting:
 		l.open--
-		_ = unix.Close(c.fd)
+		l.carrier.close(c)
 	}
-	c.state, c.unsent = connClosed, c.unsent[:0]
-}
-
-func (l *loop) closeAll() {
-	for i := range l.conns {
-		if l.conns[i].state != connClosed {
-			_ = unix.Close(l.conns[i].fd)
-		}
-	}
-	_ = unix.Close(l.epoll)
+	c.state = connClosed
 }
 
 // list is a queue of connections; one is in at most one list.
