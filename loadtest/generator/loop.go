@@ -151,7 +151,7 @@ func (l *loop) connect(ctx context.Context) error {
 		case time.Since(since) > connectPatience:
 			return fmt.Errorf("%d of %d connections are not open, and none has opened for %v", len(l.conns)-l.open, len(l.conns), connectPatience)
 		}
-		if err := l.await(longestPause); err != nil {
+		if err := l.await(l.clock(), longestPause); err != nil {
 			return err
 		}
 	}
@@ -188,9 +188,8 @@ func (l *loop) run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		l.mu.Lock()
-		more := l.send()
+		now, more := l.send()
 		l.mu.Unlock()
-		now := l.clock()
 		if l.done(now) {
 			return nil
 		}
@@ -204,7 +203,7 @@ func (l *loop) run(ctx context.Context) error {
 		if !more {
 			wait = max(0, l.nextTime()-now)
 		}
-		if err := l.await(wait); err != nil {
+		if err := l.await(now, wait); err != nil {
 			return err
 		}
 	}
@@ -230,9 +229,9 @@ func (l *loop) done(now time.Duration) bool {
 }
 
 // send does what is due: gives up what has waited too long, opens connections
-// again, and sends. It tells whether there is more to send at once.
-func (l *loop) send() (more bool) {
-	now := l.clock()
+// again, and sends. It returns the time at its end, and whether there is more to send at once.
+func (l *loop) send() (now time.Duration, more bool) {
+	now = l.clock()
 	for _, sent := range []*list{&l.waiting, &l.onTheWay} {
 		for c := sent.first; c != nil && now-c.since >= l.o.Timeout; c = sent.first {
 			l.ended(c, now, 0, "")
@@ -248,13 +247,13 @@ func (l *loop) send() (more bool) {
 			continue
 		}
 		if l.exhausted(now) {
-			return false
+			return now, false
 		}
 		scheduled := l.next.At
 		if l.closed {
 			scheduled = now
 		} else if scheduled > now {
-			return false
+			return now, false
 		}
 		if now-scheduled >= l.o.Timeout {
 			l.miss(scheduled, scheduled+l.o.Timeout, result.ErrorUnsent)
@@ -267,14 +266,14 @@ func (l *loop) send() (more bool) {
 			continue
 		}
 		if c == nil || l.closed && now-c.freeSince < l.o.Think {
-			return false
+			return now, false
 		}
 		l.idle.remove(c)
 		l.start(c, scheduled, now)
 		l.advance()
 		now = l.clock()
 	}
-	return true
+	return now, true
 }
 
 // exhausted tells whether nothing is to be sent any more. An open loop goes on
@@ -319,14 +318,13 @@ func (l *loop) nextTime() time.Duration {
 	return at
 }
 
-// await waits for what the carrier has to deliver, at most for a time.
-func (l *loop) await(longest time.Duration) error {
+// await waits from now on for what the carrier has to deliver, at most for a time.
+func (l *loop) await(now, longest time.Duration) error {
 	longest = min(longest, longestPause)
-	asked := l.clock()
 	if err := l.carrier.wait(longest); err != nil {
 		return err
 	}
-	l.look(asked, longest)
+	l.look(now, longest)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.carrier.deliver()
