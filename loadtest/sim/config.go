@@ -23,9 +23,6 @@ type Config struct {
 	// Parallel, if not 0, is how many requests the store behind the workers does at
 	// once. What is begun past that waits in the store, first come first served.
 	Parallel int
-	// Serial, if not 0, slows the store with what it does at once, as the steps of a model
-	// server slow with their batch: see Resource.Serial.
-	Serial float64
 
 	// Nodes, if there are any, are the services behind a load balancer, each with
 	// a queue and workers of its own. By default there is one.
@@ -209,9 +206,6 @@ func (c *Config) check() error {
 	if c.Parallel < 0 {
 		return fmt.Errorf("parallel: %d is less than 0", c.Parallel)
 	}
-	if !(c.Serial >= 0) || math.IsInf(c.Serial, 1) {
-		return fmt.Errorf("serial: %g is not a number from 0", c.Serial)
-	}
 	for i := range c.Classes {
 		if err := c.Classes[i].check(); err != nil {
 			return fmt.Errorf("class %d (%s): %w", i, c.Classes[i].Name, err)
@@ -267,8 +261,7 @@ func (c Config) ServiceRate() float64 {
 		if c.Parallel > 0 && (spec.Inline || c.Parallel < n.Workers) {
 			n.Workers = c.Parallel
 		}
-		store := Resource{Serial: c.Serial}
-		workers += float64(n.Workers) * n.Speed * store.pace(n.Workers, 1)
+		workers += float64(n.Workers) * n.Speed
 	}
 	for _, class := range c.Classes {
 		if class.Service != nil {

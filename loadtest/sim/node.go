@@ -50,7 +50,6 @@ type node struct {
 	hands      int               // of the store that have nothing to do
 	store      backlog[*request] // what has begun and waits in the store for a hand
 	slowness   float64           // 1 over the speed
-	batch      *batch            // what is in the hands of the store, if it slows with them
 
 	outstanding int
 	result      NodeResult
@@ -64,9 +63,6 @@ func newNode(s *simulation, discipline func(strategies.Config) strategies.Discip
 	out.remover, _ = d.(strategies.Remover)
 	out.learner, _ = d.(strategies.CompletionObserver)
 	out.turns, _ = d.(strategies.TurnObserver)
-	if s.c.Serial > 0 {
-		out.batch = &batch{s: s, resource: Resource{Serial: s.c.Serial}}
-	}
 	for range n.Workers {
 		out.rest()
 	}
@@ -153,10 +149,6 @@ func (n *node) serve(r *request) {
 	if n.slowness != 1 {
 		service = int64(float64(service) * n.slowness)
 	}
-	if n.batch != nil {
-		n.batch.add(r, service)
-		return
-	}
 	n.s.agenda.plan(n.s.now+service, finished, r)
 }
 
@@ -164,9 +156,6 @@ func (n *node) serve(r *request) {
 // discipline learns, the worker takes its next task.
 func (n *node) finish(r *request) {
 	now := n.s.now
-	if n.batch != nil && !n.batch.finish(r) {
-		return
-	}
 	if n.store.empty() {
 		n.hands++
 	} else {
