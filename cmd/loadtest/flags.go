@@ -19,7 +19,7 @@ type target struct {
 	URL         string `default:"http://127.0.0.1:8080" help:"Where the service answers; https too."`
 	carrier     `embed:""`
 	Connections int `default:"64" help:"Connections that are open at once."`
-	Loops       int `help:"Threads of the epoll engine; by default one for every two CPUs."`
+	Loops       int `help:"How many loops share the connections, with the epoll engine a thread each; by default one for every two CPUs."`
 }
 
 // carrier are the flags that say how requests are carried.

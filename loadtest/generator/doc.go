@@ -38,13 +38,13 @@
 // # Parts
 //
 // [workload.Options] say what to send; [Run] sends it. A [workload.Stream] turns
-// options into requests, from the seed alone: nothing in it reads a clock. An engine
-// sends each request when its time has come, and follows the answers. What it counted
-// in [result.Tally] becomes a [result.Result].
+// options into requests, from the seed alone: nothing in it reads a clock. A loop sends each
+// request when its time has come, on a connection that is free, and follows the answers. What
+// it counted in [result.Tally] becomes a [result.Result]. Every loop walks through the whole
+// stream and sends its share, so that what is sent does not depend on how many loops there
+// are.
 //
-// There are two, which keep the same promises. One has event loops, one a thread, over
-// Linux's epoll, for HTTP/1.1 in the clear; every loop walks through the whole stream
-// and sends its share, so that what is sent does not depend on how many loops there
-// are. The other has a goroutine a connection over net/http, for TLS, HTTP/2, several
-// servers and every system.
+// Loops send on a carrier, of which there are two. One has sockets over Linux's epoll, on
+// the loop's own thread, for HTTP/1.1 in the clear. The other has a goroutine a connection
+// over net/http, for TLS, HTTP/2, several servers and every system.
 package generator

@@ -1,7 +1,10 @@
 package generator
 
 import (
+	"container/heap"
+	"math/rand/v2"
 	"net/http"
+	"time"
 
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
@@ -48,4 +51,98 @@ func (b *budget) spend(r *workload.Request) bool {
 	}
 	*saved--
 	return true
+}
+
+// retrying is what a loop needs for clients that try again. Such a client keeps
+// its connection until its request has ended, so that a request which is tried
+// again is on one connection throughout: on the way, resting, or not open at the
+// moment.
+type retrying struct {
+	resting resting
+	// onTheWay are the connections with attempts other than the first, in the order
+	// in which these were sent.
+	onTheWay list
+	// unfinished counts the requests of the window, or before it, that have been or
+	// are to be tried again and have not ended.
+	unfinished int
+	budget     budget
+	waits      *rand.Rand // draws back-offs, and nothing else
+}
+
+func (l *loop) retries() bool { return l.o.Retries.Attempts > 0 }
+
+// offered counts the next request, whose time has come.
+func (l *loop) offered(scheduled time.Duration) {
+	l.count.Offered(scheduled, l.part())
+	l.budget.earn(&l.next)
+}
+
+// again plans that the request on c is sent once more, if it may be, now that an
+// attempt was refused or given up. It tells whether it is.
+func (l *loop) again(c *conn, now time.Duration) bool {
+	if c.attempts == 0 || c.attempts >= l.o.Retries.Attempts {
+		return false
+	}
+	if !l.budget.spend(&c.request) {
+		return false
+	}
+	if c.attempts == 1 && c.scheduled < l.window.To {
+		l.unfinished++
+	}
+	c.pending, c.due = true, now+l.o.Retries.Wait(c.attempts, l.waits)
+	return true
+}
+
+// over forgets the request on c, which has ended.
+func (l *loop) over(c *conn) {
+	if (c.attempts > 1 || c.pending) && c.scheduled < l.window.To {
+		l.unfinished--
+	}
+	c.attempts, c.pending = 0, false
+}
+
+// rest has c, which is open, wait until its request is sent again.
+func (l *loop) rest(c *conn) {
+	c.state = connResting
+	heap.Push(&l.resting, c)
+}
+
+// resend sends the request again that has rested longest past its time. It tells
+// whether there was one.
+func (l *loop) resend(now time.Duration) bool {
+	if len(l.resting) == 0 || l.resting[0].due > now {
+		return false
+	}
+	c := heap.Pop(&l.resting).(*conn)
+	c.attempts++
+	c.pending, c.since = false, now
+	l.count.Retried(c.scheduled, 1)
+	l.count.Late(c.scheduled, now-max(c.due, c.freeSince))
+	l.transmit(c, &c.request, now, &l.onTheWay)
+	return true
+}
+
+// resting is a heap of connections; what is due first is on top.
+type resting []*conn
+
+func (r resting) Len() int           { return len(r) }
+func (r resting) Less(i, j int) bool { return r[i].due < r[j].due }
+func (r resting) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].place, r[j].place = i, j
+}
+
+// Push is heap's.
+func (r *resting) Push(c any) {
+	c.(*conn).place = len(*r)
+	*r = append(*r, c.(*conn))
+}
+
+// Pop is heap's.
+func (r *resting) Pop() any {
+	last := len(*r) - 1
+	c := (*r)[last]
+	(*r)[last] = nil
+	*r = (*r)[:last]
+	return c
 }

@@ -47,9 +47,7 @@ func send(ctx context.Context, o workload.Options, p *plan) (_ *result.Result, e
 			return nil, err
 		}
 	}
-	if p.engine == workload.Portable {
-		r.engine = newPortable(&o, p, trusted, r.clock)
-	} else if r.engine, err = newEpoll(&o, p, r.clock); err != nil {
+	if r.engine, err = newEngine(&o, p, trusted, r.clock); err != nil {
 		return nil, err
 	}
 	defer r.engine.close()
@@ -89,32 +87,12 @@ func trust(o *workload.Options) (*tls.Config, error) {
 	return config, nil
 }
 
-// engine carries the load of one run. Its methods are called in this order; count and
-// sent also while it runs.
-type engine interface {
-	// connect opens the connections.
-	connect(context.Context) error
-	// run sends the load to its end, or until ctx ends or the server is gone, and says
-	// why it ended early. The run's clock stands at 0 when it begins.
-	run(context.Context) error
-	// abandon counts the requests that have no answer at the end of a run that is cut
-	// short.
-	abandon(now time.Duration)
-	// counts calls with each tally while nobody else counts.
-	counts(func(*result.Tally))
-	// sent is about how many requests have been begun.
-	sent() uint64
-	// protocols is how many answers there were in each version of HTTP.
-	protocols() map[string]int64
-	close()
-}
-
 // run is one run: and what carries it.
 type run struct {
 	o        *workload.Options
 	window   result.Window
 	plan     *plan
-	engine   engine
+	engine   *engine
 	observer *observe.Observer
 	begin    time.Time
 }

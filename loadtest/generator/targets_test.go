@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -234,6 +235,39 @@ func TestRun_SendsToSeveralServers(t *testing.T) {
 	require.Equal(t, map[string]int64{"200": r.Targets[0].Requests, "202": r.Targets[1].Requests}, r.Status)
 	require.EqualValues(t, 100, r.Requests)
 	require.Equal(t, first+" and 1 more", r.URL)
+}
+
+// Of several servers one may go: what is sent to it finds no server, and the others are asked
+// as before.
+func TestRun_GoesOnWithoutOneOfSeveralServers(t *testing.T) {
+	t.Parallel()
+	stays := serve(t, func(http.ResponseWriter, *http.Request) {})
+	var requests atomic.Int64
+	gone := make(chan struct{})
+	goes := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if requests.Add(1) == 10 {
+			close(gone)
+		}
+	}))
+	defer goes.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		<-gone
+		_ = goes.Listener.Close()
+		goes.CloseClientConnections()
+	}()
+	r, err := Run(t.Context(), workload.Options{
+		Rate: 500, Duration: time.Second, Connections: 4, SLO: time.Minute, Targets: []workload.Target{{Method: "GET", URL: stays}, {Method: "GET", URL: goes.URL}},
+	})
+	require.NoError(t, err)
+	<-closed
+	require.Empty(t, r.Partial)
+	requireConserved(t, r)
+	require.Equal(t, r.Targets[0].Requests, r.Targets[0].Good)
+	require.GreaterOrEqual(t, r.Targets[1].Good, int64(6), "of the first 10 each of 4 connections may have broken one")
+	require.Positive(t, r.Errors[result.ErrorConnect])
+	require.Equal(t, r.Targets[1].Errors, r.Errors[result.ErrorConnect]+r.Errors[result.ErrorReset])
 }
 
 func TestRun_SaysWhatCannotBeCarried(t *testing.T) {

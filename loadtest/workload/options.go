@@ -45,8 +45,8 @@ type Options struct {
 	// Connections is how many are open at once, 1 to MaxConnections; to each server if
 	// the targets have several. Each carries one request at a time.
 	Connections int
-	// Loops is how many threads carry the connections. By default one for
-	// every two CPUs, at least 1: the service needs the others.
+	// Loops is how many loops share the connections, with the epoll engine a thread each. By
+	// default one for every two CPUs, at least 1: the service needs the others.
 	Loops int
 
 	// Mix weighs the operations. By default half puts, half gets.

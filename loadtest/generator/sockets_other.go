@@ -1,0 +1,12 @@
+//go:build !linux
+
+package generator
+
+import "errors"
+
+// hasEpoll tells whether the epoll engine is there.
+const hasEpoll = false
+
+func newSockets(*loop, *plan) (carrier, error) {
+	return nil, errors.New("the epoll engine is on Linux alone")
+}
