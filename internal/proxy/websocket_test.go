@@ -128,25 +128,20 @@ func TestProxy_WebSocket(t *testing.T) {
 		echoFrames(w, r)
 	}), func(o *Options) { o.Concurrency = 1 })
 	large := []byte(strings.Repeat("frame ", 50<<10))
-	for name, end := range map[string]func(t *testing.T, c net.Conn, in io.Reader){
-		"the client closes": func(t *testing.T, c net.Conn, in io.Reader) {
+	ends := func(sent, want wsFrame) func(*testing.T, net.Conn, io.Reader) {
+		return func(t *testing.T, c net.Conn, in io.Reader) {
 			t.Helper()
-			require.NoError(t, writeFrame(c, wsFrame{wsClose, []byte("\x03\xe8")}, true))
+			require.NoError(t, writeFrame(c, sent, true))
 			got, err := readFrame(in, false)
 			require.NoError(t, err)
-			require.Equal(t, wsFrame{wsClose, []byte("\x03\xe8")}, got)
+			require.Equal(t, want, got)
 			_, err = readFrame(in, false)
 			require.ErrorIs(t, err, io.EOF)
-		},
-		"the server closes": func(t *testing.T, c net.Conn, in io.Reader) {
-			t.Helper()
-			require.NoError(t, writeFrame(c, wsFrame{wsText, []byte("close")}, true))
-			got, err := readFrame(in, false)
-			require.NoError(t, err)
-			require.Equal(t, wsFrame{wsClose, []byte("\x03\xe8bye")}, got)
-			_, err = readFrame(in, false)
-			require.ErrorIs(t, err, io.EOF)
-		},
+		}
+	}
+	for name, end := range map[string]func(*testing.T, net.Conn, io.Reader){
+		"the client closes": ends(wsFrame{wsClose, []byte("\x03\xe8")}, wsFrame{wsClose, []byte("\x03\xe8")}),
+		"the server closes": ends(wsFrame{wsText, []byte("close")}, wsFrame{wsClose, []byte("\x03\xe8bye")}),
 		"the client leaves": func(t *testing.T, c net.Conn, _ io.Reader) {
 			t.Helper()
 			require.NoError(t, c.Close())
