@@ -88,14 +88,14 @@ server.on("upgrade", (q, socket) => {
   socket.on("data", d => socket.write(d)); socket.on("error", () => {}); socket.on("end", () => socket.end())
 })
 server.keepAliveTimeout = 500
-server.listen(process.argv[2], "127.0.0.1")
+server.listen(process.argv[3], process.argv[2])
 `
 	nginxConf = `daemon off; worker_processes 1; pid nginx.pid; error_log /dev/null crit;
 events { worker_connections 1024; }
 http {
   access_log off; keepalive_requests 5;
   client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-  server { listen 127.0.0.1:PORT; location / { return 200 hello; } }
+  server { listen HOST:PORT; location / { return 200 hello; } }
 }
 `
 )
@@ -106,15 +106,15 @@ func TestProxy_Upstreams(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, file, app string
-		command         string // PORT and the folder DIR are replaced
+		command         string // HOST, PORT and the folder DIR are replaced
 		env             []string
 		static          bool // it knows /hello alone
 		upgrades        bool
 	}{
-		{name: "gunicorn", file: "app.py", app: wsgiApp, command: "gunicorn --chdir DIR --log-level error -w 2 --threads 4 --keep-alive 1 -b 127.0.0.1:PORT app:app"},
-		{name: "uvicorn", file: "app.py", app: asgiApp, command: "uvicorn --app-dir DIR --log-level error --timeout-keep-alive 1 --host 127.0.0.1 --port PORT app:app"},
-		{name: "php", file: "app.php", app: phpApp, command: "php -q -S 127.0.0.1:PORT DIR/app.php", env: []string{"PHP_CLI_SERVER_WORKERS=4"}},
-		{name: "node", file: "app.js", app: nodeApp, command: "node DIR/app.js PORT", upgrades: true},
+		{name: "gunicorn", file: "app.py", app: wsgiApp, command: "gunicorn --chdir DIR --log-level error -w 2 --threads 4 --keep-alive 1 -b HOST:PORT app:app"},
+		{name: "uvicorn", file: "app.py", app: asgiApp, command: "uvicorn --app-dir DIR --log-level error --timeout-keep-alive 1 --host HOST --port PORT app:app"},
+		{name: "php", file: "app.php", app: phpApp, command: "php -q -S HOST:PORT DIR/app.php", env: []string{"PHP_CLI_SERVER_WORKERS=4"}},
+		{name: "node", file: "app.js", app: nodeApp, command: "node DIR/app.js HOST PORT", upgrades: true},
 		{name: "nginx", file: "nginx.conf", app: nginxConf, command: "nginx -p DIR -c DIR/nginx.conf", static: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,24 +123,26 @@ func TestProxy_Upstreams(t *testing.T) {
 				t.Skipf("%s is not installed: the proxy is not tried before it", tt.name)
 			}
 			address := freeAddresses(t, 1)[0]
-			_, port, err := net.SplitHostPort(address)
+			host, port, err := net.SplitHostPort(address)
 			require.NoError(t, err)
 			dir := t.TempDir()
-			replace := strings.NewReplacer("PORT", port, "DIR", dir)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, tt.file), []byte(strings.ReplaceAll(tt.app, "PORT", port)), 0o600))
+			replace := strings.NewReplacer("HOST", host, "PORT", port, "DIR", dir)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, tt.file), []byte(replace.Replace(tt.app)), 0o600))
 			words := strings.Fields(replace.Replace(tt.command))
 			upstream := exec.Command(words[0], words[1:]...)
 			upstream.Env = append(os.Environ(), tt.env...)
+			upstream.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with its workers
+			upstream.WaitDelay = 5 * time.Second
 			var said bytes.Buffer
 			upstream.Stdout, upstream.Stderr = &said, &said
 			ended := make(chan struct{})
 			require.NoError(t, startProcess(upstream, syscall.SIGKILL, ended))
 			t.Cleanup(func() {
-				_ = upstream.Process.Signal(os.Interrupt)
+				_ = syscall.Kill(-upstream.Process.Pid, syscall.SIGINT)
 				select {
 				case <-ended:
 				case <-time.After(5 * time.Second):
-					_ = upstream.Process.Kill()
+					_ = syscall.Kill(-upstream.Process.Pid, syscall.SIGKILL)
 					<-ended
 				}
 				if t.Failed() {

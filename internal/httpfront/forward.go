@@ -91,8 +91,8 @@ func (w *watch) check(c *conn) {
 }
 
 // Take hands the connection over, which ends with the request: what is read comes first from
-// the reader, which has no time-out from now on. It must be what Head has asked for. Cut, by
-// any goroutine, ends both ways.
+// the reader, which has no time-out from now on. It must be what Head has asked for. The
+// function returned ends both ways, and may be called by any goroutine.
 func (x *Exchange) Take() (nc net.Conn, reader *bufio.Reader, cut func()) {
 	c := x.conn
 	x.flush()

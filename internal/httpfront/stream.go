@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/socket"
 )
 
 // A body that is streamed begins to arrive before the request is served, so that a client
@@ -21,20 +23,13 @@ type stream struct {
 	trailers []byte      // behind it, with the end of each line
 	reading  bool        // by ReadBody
 
-	waited time.Duration // for bytes, and how many came, since the pace was looked at
-	came   int
+	pace socket.Pace
 }
-
-// The pace that a client has to keep of whom others wait, over slowFor.
-const (
-	paceBytes = 1 << 10 // a second
-	slowFor   = 10 * time.Second
-)
 
 // begin makes s that of another request.
 func (s *stream) begin(length int) {
 	s.chunks, s.left, s.trailers, s.reading = Chunks{}, max(0, length), s.trailers[:0], false
-	s.waited, s.came = 0, 0
+	s.pace = socket.Pace{}
 	s.ended.Store(length == 0)
 	s.stopped.Store(false)
 }
@@ -103,8 +98,7 @@ func (x *Exchange) ReadBody(p []byte) (n int, err error) {
 			return 0, io.EOF
 		}
 	}
-	switch {
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err
@@ -127,14 +121,9 @@ func (c *conn) readPaced(p []byte) (int, error) {
 	c.setAlarm(begin, c.until)
 	n, err := c.read(p, c.ringsPaced)
 	c.armed = 0
-	s.waited += time.Duration(c.now() - begin)
-	s.came += n
-	if s.waited >= slowFor {
-		if err == nil && s.came < int(s.waited/time.Second)*paceBytes {
-			err = ErrSlow
-			c.readErr = err
-		}
-		s.waited, s.came = 0, 0
+	if s.pace.TooSlow(time.Duration(c.now()-begin), n) && err == nil {
+		err = ErrSlow
+		c.readErr = err
 	}
 	return n, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/internal/refusal"
+	"github.com/spillway-go/spillway/internal/socket"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -111,11 +112,11 @@ type stream struct {
 	// The answer.
 	started bool
 	out     *outlet
-	held    []byte // the beginning of the answer
-	broken  bool   // the client did not take it
-	cut     bool   // it broke off
-	pace    pace   // of taking it
-	sending pace   // of the body
+	held    []byte      // the beginning of the answer
+	broken  bool        // the client did not take it
+	cut     bool        // it broke off
+	pace    socket.Pace // of taking it
+	sending socket.Pace // of the body
 	hurried atomic.Bool
 }
 
@@ -158,6 +159,15 @@ func (c *stream) prepare() *httpfront.Problem {
 	}
 	if !isTarget(c.target) || !isToken([]byte(r.Method)) {
 		return httpfront.BadRequest("the target has a byte that is not allowed: " + httpfront.Quote(c.target))
+	}
+	// net/http lets these pass, which RFC 9113 (8.1.1, 8.3.1) calls malformed.
+	if c.target[0] != '/' && r.RequestURI != "*" {
+		return httpfront.BadRequest("over HTTP/2 a target begins with a slash: " + httpfront.Quote(c.target))
+	}
+	if lengths := r.Header["Content-Length"]; len(lengths) > 0 {
+		if _, err := strconv.ParseUint(lengths[0], 10, 63); err != nil || len(lengths) > 1 {
+			return httpfront.BadRequest("Content-Length is not one number: " + httpfront.Quote([]byte(strings.Join(lengths, ", "))))
+		}
 	}
 	for name, values := range r.Header {
 		if name == "Cookie" { // HTTP/2 has it in pieces
@@ -235,28 +245,10 @@ func (c *stream) readBody(p []byte) (int, error) {
 		err = httpfront.ErrSlow
 	case err != nil:
 		err = io.ErrUnexpectedEOF
-	case c.sending.tooSlow(time.Since(begin), n):
+	case c.sending.TooSlow(time.Since(begin), n):
 		err = httpfront.ErrSlow
 	}
 	return n, err
-}
-
-// pace is how fast a client is of whom others wait.
-type pace struct {
-	waited time.Duration
-	came   int
-}
-
-// tooSlow reports whether it took or sent less than 1 KiB a second over 10 s.
-func (p *pace) tooSlow(waited time.Duration, n int) bool {
-	p.waited += waited
-	p.came += n
-	if p.waited < 10*time.Second {
-		return false
-	}
-	slow := p.came < int(p.waited/time.Second)<<10
-	*p = pace{}
-	return slow
 }
 
 func (c *stream) streams() bool { return !c.ended.Load() }
@@ -338,7 +330,7 @@ func (c *stream) send(p []byte) bool {
 			err = c.control.Flush()
 		}
 		waited := time.Since(begin)
-		if err != nil || c.hurried.Load() && waited > time.Millisecond && c.pace.tooSlow(waited, n) {
+		if err != nil || c.hurried.Load() && waited > time.Millisecond && c.pace.TooSlow(waited, n) {
 			return false
 		}
 		p = p[n:]

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -22,8 +23,9 @@ import (
 // virtual is a proxy and its upstream in virtual time, on connections in memory.
 type virtual struct {
 	*front
-	pipes *fronttest.Pipes
-	told  struct {
+	pipes  *fronttest.Pipes
+	trusts *tls.Config // of clients that speak TLS
+	told   struct {
 		sync.Mutex
 		codes []int
 	}
@@ -32,6 +34,12 @@ type virtual struct {
 // inVirtualTime runs f before an upstream.
 func inVirtualTime(t *testing.T, upstream http.HandlerFunc, f func(t *testing.T, v *virtual)) {
 	t.Helper()
+	inVirtualTimeUnder(t, nil, upstream, f)
+}
+
+// inVirtualTimeUnder does so with clients that speak TLS, if it is not nil.
+func inVirtualTimeUnder(t *testing.T, under *tls.Config, upstream http.HandlerFunc, f func(t *testing.T, v *virtual)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		behind := fronttest.NewPipes()
 		server := &http.Server{Handler: upstream, ReadHeaderTimeout: time.Hour}
@@ -39,7 +47,7 @@ func inVirtualTime(t *testing.T, upstream http.HandlerFunc, f func(t *testing.T,
 		serving.Go(func() { _ = server.Serve(behind) })
 		v := &virtual{pipes: fronttest.NewPipes()}
 		v.front = open(t, "http://upstream:1", func(o *Options) {
-			o.listener, o.ReadTimeout = v.pipes, 10*time.Second
+			o.listener, o.ReadTimeout, o.TLS = v.pipes, 10*time.Second, under
 			o.dial = func(context.Context, string, string) (net.Conn, error) { return behind.Dial(), nil }
 			o.Events.Answered = func(_, _ string, code int, _ bool, _, _ time.Duration) {
 				v.told.Lock()
@@ -61,14 +69,15 @@ func (v *virtual) codes() []int {
 	return append([]int(nil), v.told.codes...)
 }
 
-// over returns a client of a protocol, h2c or HTTP/1.1.
+// over returns a client of a protocol, HTTP/2 or HTTP/1.1.
 func (v *virtual) over(t *testing.T, two bool) *http.Client {
 	t.Helper()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!two)
+	protocols.SetHTTP2(two)
 	protocols.SetUnencryptedHTTP2(two)
 	transport := &http.Transport{
-		Protocols: protocols, DisableCompression: true,
+		Protocols: protocols, DisableCompression: true, TLSClientConfig: v.trusts,
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return v.pipes.Dial(), nil },
 	}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -80,21 +89,35 @@ func (v *virtual) over(t *testing.T, two bool) *http.Client {
 func TestProxy_SlowClients(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int64
-	inVirtualTime(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) }, func(t *testing.T, v *virtual) {
-		fronttest.Slow(t, "/", 10*time.Second, v.pipes.Dial)
+	upstream := func(http.ResponseWriter, *http.Request) { reached.Add(1) }
+	// Over HTTP/2 it is the body that can be slow.
+	slowBodies := func(t *testing.T, v *virtual, url string) {
 		client := v.over(t, true)
-		for _, length := range []int64{20, -1} { // over HTTP/2 it is the body that can be slow
+		for _, length := range []int64{20, -1} {
 			begun := time.Now()
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://proxy/", &steady{perSecond: 1, left: 1 << 20})
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, &steady{perSecond: 1, left: 1 << 20})
 			require.NoError(t, err)
 			r.ContentLength = length
 			resp, err := client.Do(r)
 			require.NoError(t, err)
+			require.Equal(t, "HTTP/2.0", resp.Proto)
 			require.Equal(t, http.StatusRequestTimeout, resp.StatusCode)
 			require.InDelta(t, 10, time.Since(begun).Seconds(), 1)
 			_ = resp.Body.Close()
 		}
 		client.CloseIdleConnections()
+	}
+	inVirtualTime(t, upstream, func(t *testing.T, v *virtual) {
+		fronttest.Slow(t, "/", 10*time.Second, v.pipes.Dial)
+		slowBodies(t, v, "http://proxy/")
+	})
+	certificate, roots := fronttest.SelfSigned(t)
+	valid := time.Now() // the certificate is, in real time
+	under := &tls.Config{Certificates: []tls.Certificate{certificate}}
+	inVirtualTimeUnder(t, under, upstream, func(t *testing.T, v *virtual) {
+		v.trusts = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", Time: func() time.Time { return valid }}
+		fronttest.Slow(t, "/", 10*time.Second, func() net.Conn { return tls.Client(v.pipes.Dial(), v.trusts) })
+		slowBodies(t, v, "https://proxy/")
 	})
 	require.Zero(t, reached.Load())
 }

@@ -135,15 +135,11 @@ func (c *Conn) Hurry(on bool) { c.hurried.Store(on) }
 
 // window returns a time for the other side, and how many bytes it has to take within.
 func (c *Conn) window() (d time.Duration, least int) {
-	const (
-		hurry = 10 * time.Second
-		pace  = 1 << 10 // bytes a second
-	)
 	if !c.hurried.Load() {
 		return c.timeout, 1
 	}
-	d = min(c.timeout, hurry)
-	return d, max(1, int(d.Milliseconds()*pace/1000))
+	d = min(c.timeout, slowFor)
+	return d, max(1, int(d.Milliseconds()*paceBytes/1000))
 }
 
 // WriteNow writes what there is room for without waiting, and returns how much that was.
