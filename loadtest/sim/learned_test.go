@@ -153,7 +153,8 @@ func TestLearned_OrphansDoNotPileUp(t *testing.T) {
 }
 
 // More at once seem better where what timed out is worked on all the same, as they take more from
-// that than fewer do. The law is taken in: half of the goodput is lost. It is no less than that.
+// that than fewer do; and fewer at once seem faster where some requests take longer than a slot. So the law
+// has too many run, or too few: half of the goodput is lost. It is no less than that.
 func TestLearned_IsTakenInByOrphans(t *testing.T) {
 	t.Parallel()
 	u := sim.Unknown{
@@ -179,7 +180,7 @@ func TestLearned_RecoversFromACollapse(t *testing.T) {
 				},
 				Load: load,
 			}
-			require.Greater(t, meanShare(u, 1, 12), 0.85, "%v at %vx", u.Resource, load) // 0.08 to 0.83 without
+			require.Greater(t, meanShare(u, 1, 12), 0.9, "%v at %vx", u.Resource, load) // 0.08 to 0.83 without
 		}
 	}
 }
