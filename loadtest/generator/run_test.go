@@ -133,7 +133,7 @@ func testThinks(t *testing.T, engine workload.Engine) {
 	require.NoError(t, err)
 	requireConserved(t, r)
 	require.LessOrEqual(t, r.OfferedRPS, 160.0)
-	require.Greater(t, r.OfferedRPS, 80.0)
+	require.Greater(t, r.OfferedRPS, 16.0, "each goes on after it has thought, however slow the machine is")
 	// It is over when its window is, not when all have thought.
 	o.Think = time.Hour
 	r, err = Run(t.Context(), o)
