@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-go/spillway/internal/logging"
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/proxy"
+	"github.com/spillway-go/spillway/internal/proxy/rules"
 	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/tuning"
@@ -93,7 +94,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	o := changeable(inv)
 	o.Listen, o.TLS, o.Upstream, o.AcceptLoops, o.Logger = c.Listen, tlsConfig, upstream, c.AcceptLoops, p.log
 	o.Strategy, o.Capacity, o.Concurrency, o.Objective = c.Strategy, c.QueueCapacity, int(c.Workers), time.Duration(c.SLO)
-	o.Weight = weight(f.Client.Weights(c.FairWeights))
+	o.Weight = weight(rules.Weights(c.FairWeights))
 	if c.Mode == config.ModeObserve {
 		o.Mode = admission.Observe
 	}

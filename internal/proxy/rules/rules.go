@@ -64,14 +64,12 @@ func hashed(value string) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// Weights returns the weights of clients by what Of returns, where those of headers are given by their values, and a
-// name that a client may give itself by that.
-func (c Client) Weights(given map[string]int) map[string]int {
+// Weights returns the weights of clients by what Client.Of returns, whichever Client it is, as that may change: those
+// of headers are given by their values, and a name that a client may give itself by that.
+func Weights(given map[string]int) map[string]int {
 	weights := maps.Clone(given)
-	if c.Hashes() {
-		for name, weight := range given {
-			weights[hashed(name)] = weight
-		}
+	for name, weight := range given {
+		weights[hashed(name)] = weight
 	}
 	return weights
 }
