@@ -142,3 +142,32 @@ func TestDispatcher_TellsAMeter(t *testing.T) {
 	require.Empty(t, m.runs)
 	require.Empty(t, m.wrong)
 }
+
+// What a switch takes out of a meter never runs there. The meter is told, and not the strategy after it.
+func TestSwitch_TellsTheFormerMeter(t *testing.T) {
+	t.Parallel()
+	m, spec := newMetered(t)
+	fifo, err := strategies.Lookup("fifo")
+	require.NoError(t, err)
+	var broken []string
+	p, err := Lend(Options{
+		Spec: spec, Workers: 1, Grant: func(*Task) {},
+		Broken: func(strategy, rule string) { broken = append(broken, strategy+": "+rule) },
+	})
+	require.NoError(t, err)
+	defer p.Close()
+	done := func(*Task) {}
+	first, late, next := &Task{Done: done}, &Task{Done: done}, &Task{Done: done}
+	late.Deadline = 1
+	require.True(t, p.Acquire(first))
+	require.False(t, p.Acquire(late))
+	require.False(t, p.Acquire(next))
+	require.NoError(t, p.SwitchTo(fifo))
+	require.Equal(t, strategies.ReasonExpired, late.Shed)
+	require.Equal(t, 2, m.gave)
+	p.Release(first)
+	p.Release(next)
+	require.Empty(t, m.runs)
+	require.Empty(t, m.wrong)
+	require.Empty(t, broken)
+}

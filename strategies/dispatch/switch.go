@@ -47,8 +47,13 @@ func (b *backlog) empty(q *queue) []moved {
 	var all []moved
 	for contended := 0; ; {
 		b.mu.Lock()
-		t, what, _ := q.pop(b.Now())
+		now := b.Now()
+		t, what, _ := q.pop(now)
 		if t != nil {
+			if t.Run != 0 { // only q knows of it
+				q.ends(t.Run, 1, now)
+				t.Run = 0
+			}
 			b.moving[t] = struct{}{}
 			all = append(all, moved{t, t.Arrival, t.Submitted})
 		}
