@@ -296,12 +296,9 @@ func setLines(h http.Header, lines []byte) {
 	}
 }
 
-func (c *stream) interim(f *httpfront.Head) {
-	h := c.w.Header()
-	setLines(h, f.Lines)
-	c.w.WriteHeader(f.Status)
-	clear(h)
-}
+// interim drops an interim answer. When a stream is reset, net/http may still read its header map after WriteHeader
+// has returned, so that the map could never be used for the next answer.
+func (c *stream) interim(*httpfront.Head) {}
 
 func (c *stream) begin(f *httpfront.Head) {
 	h := c.w.Header()
