@@ -7,6 +7,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/server"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store/pebble"
@@ -38,7 +39,7 @@ func service() (url string, stop func()) {
 			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, Logger: log,
 		},
 		Dispatcher: d, MaxKeyBytes: 4096, MaxValueBytes: 1 << 20, MaxBatchBytes: 4 << 20,
-		Events: server.Events{Answered: func(string, string, int, bool, time.Duration) {}}, Slowest: new(slowest.Recorder),
+		Events: server.Events{Answered: func(string, string, int, served.Outcome, time.Duration) {}}, Slowest: new(slowest.Recorder),
 	})
 	if err != nil {
 		panic(err)

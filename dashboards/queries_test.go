@@ -15,6 +15,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/metrics/metricstest"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -39,7 +40,7 @@ func exported(t *testing.T) map[string][]string {
 	queue.Started(0)
 	queue.Shed(strategies.ReasonFull)
 	m.Committed("x", 1)
-	m.Answered("x", http.MethodGet, http.StatusOK, false, 0)
+	m.Answered("x", http.MethodGet, http.StatusOK, served.OK, 0)
 
 	answer := httptest.NewRecorder()
 	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/executor"
 	servicemetrics "github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/internal/store/pebble"
@@ -135,7 +136,7 @@ func sharedParts(b *testing.B) []part {
 			return func() {
 				queue.Submitted()
 				queue.Started(20 * time.Microsecond)
-				m.Answered("fifo", "GET", 200, false, 50*time.Microsecond)
+				m.Answered("fifo", "GET", 200, served.OK, 50*time.Microsecond)
 			}
 		}},
 		{"store-get", func(n int) func() {

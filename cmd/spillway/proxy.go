@@ -82,7 +82,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	p.metrics = m
 	epoch := time.Now()
 	var running atomic.Pointer[proxy.Server] // requests come before Open has returned
-	if p.records, err = p.openRecords(m, "spillway-proxy", epoch, func() int {
+	if p.records, err = p.openRecords("spillway-proxy", epoch, func() int {
 		if s := running.Load(); s != nil {
 			return s.Gauge().Depth
 		}

@@ -19,7 +19,7 @@ type records struct {
 
 // openRecords opens what the settings and OpenTelemetry's variables ask for. Depth returns how
 // many requests wait.
-func (s *settings) openRecords(m *metrics.Metrics, service string, epoch time.Time, depth func() int) (*records, error) {
+func (s *settings) openRecords(service string, epoch time.Time, depth func() int) (*records, error) {
 	traces, err := tracing.Open(tracing.Options{
 		Env: os.Getenv, Service: service, Version: version.Get().Version, Epoch: epoch, Depth: depth, Log: s.log,
 	})
@@ -28,7 +28,7 @@ func (s *settings) openRecords(m *metrics.Metrics, service string, epoch time.Ti
 	}
 	r := &records{traces: traces}
 	if c := s.config(); c.AccessLog != "off" {
-		r.access = accesslog.Open(s.stdout, c.AccessLog == "all", m.Outcome)
+		r.access = accesslog.Open(s.stdout, c.AccessLog == "all")
 	}
 	return r, nil
 }

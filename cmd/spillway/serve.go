@@ -233,7 +233,7 @@ func start(settings *settings, tables int, dropped func() uint64) (_ *service, e
 
 	slow := new(slowest.Recorder)
 	epoch := time.Now()
-	if s.records, err = s.openRecords(s.metrics, "spillway", epoch, func() int { return s.dispatcher.Gauge().Depth }); err != nil {
+	if s.records, err = s.openRecords("spillway", epoch, func() int { return s.dispatcher.Gauge().Depth }); err != nil {
 		return nil, err
 	}
 	opened = append(opened, s.records.close)

@@ -13,14 +13,13 @@ import (
 
 // Log writes lines. All methods are safe for concurrent use.
 type Log struct {
-	w       *logging.Writer
-	all     bool
-	outcome func(method string, code int, shed bool) string
+	w   *logging.Writer
+	all bool
 }
 
 // Open returns a log of all requests, or of those whose outcome is not ok.
-func Open(to io.Writer, all bool, outcome func(method string, code int, shed bool) string) *Log {
-	return &Log{w: logging.Open(to, func(n uint64) error { return report(to, n) }), all: all, outcome: outcome}
+func Open(to io.Writer, all bool) *Log {
+	return &Log{w: logging.Open(to, func(n uint64) error { return report(to, n) }), all: all}
 }
 
 // line is what is said of a request. Times are in milliseconds.
@@ -45,21 +44,18 @@ type line struct {
 
 // Add writes the line of a request, or drops it.
 func (l *Log) Add(r *served.Request) {
-	outcome := l.outcome(r.Method, r.Code, r.Shed != "")
-	if !l.all && outcome == ok {
+	if !l.all && r.Outcome == served.OK {
 		return
 	}
 	text, err := json.Marshal(line{
 		Time: time.Now(), Trace: r.TraceID, Method: r.Method, Path: string(r.Path), Route: r.Route, Client: r.Client, Priority: r.Priority,
-		Status: r.Code, Outcome: outcome, Reason: r.Shed, Strategy: r.Strategy, Work: r.Operation,
+		Status: r.Code, Outcome: r.Outcome.String(), Reason: r.Shed, Strategy: r.Strategy, Work: r.Operation,
 		Received: ms(r.Received), Wait: ms(r.Waited), Worked: ms(r.Ran), Took: ms(r.Took),
 	})
 	if err == nil { // which it is: there is nothing that JSON cannot say
 		_, _ = l.w.Write(append(text, '\n'))
 	}
 }
-
-const ok = "ok"
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 

@@ -51,18 +51,9 @@ func (t *target) lines(tt *testing.T) (all []map[string]any) {
 	return all
 }
 
-func outcome(_ string, code int, shed bool) string {
-	switch {
-	case shed:
-		return "shed"
-	case code >= 500:
-		return "error"
-	}
-	return ok
-}
-
-func request(code int, shed string) *served.Request {
+func request(code int, shed string, outcome served.Outcome) *served.Request {
 	return &served.Request{
+		Outcome: outcome,
 		Request: slowest.Request{Strategy: "fifo", Method: "GET", Code: code, Shed: shed, Route: "orders",
 			Took: 6 * time.Millisecond, Received: time.Millisecond, Waited: 2 * time.Millisecond, Ran: 3 * time.Millisecond},
 		Path: []byte("/v0/ent\"\xff"), Client: "10.0.0.1", Priority: 3, Operation: "get", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
@@ -73,8 +64,8 @@ func TestLog_Lines(t *testing.T) {
 	t.Parallel()
 	for all, want := range map[bool][]float64{true: {200, 503, 404, 500}, false: {503, 500}} {
 		to := &target{room: 1 << 20}
-		l := Open(to, all, outcome)
-		for _, r := range []*served.Request{request(200, ""), request(503, "late"), request(404, ""), request(500, "")} {
+		l := Open(to, all)
+		for _, r := range []*served.Request{request(200, "", served.OK), request(503, "late", served.Shed), request(404, "", served.OK), request(500, "", served.Error)} {
 			l.Add(r)
 		}
 		l.Close(time.Minute)
@@ -105,9 +96,9 @@ func TestLog_Full(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		to := &target{room: 1000} // ends within a line
-		l := Open(to, true, outcome)
+		l := Open(to, true)
 		for range 10 {
-			l.Add(request(200, ""))
+			l.Add(request(200, "", served.OK))
 			synctest.Wait()
 		}
 		lost := l.Dropped()
@@ -115,7 +106,7 @@ func TestLog_Full(t *testing.T) {
 		to.mu.Lock()
 		to.room = 1 << 20
 		to.mu.Unlock()
-		l.Add(request(200, ""))
+		l.Add(request(200, "", served.OK))
 		synctest.Wait()
 		l.Close(time.Minute)
 		written, said := 0, 0.0
@@ -142,11 +133,11 @@ func TestLog_Full(t *testing.T) {
 func TestLog_Hangs(t *testing.T) {
 	t.Parallel()
 	to := &target{room: 1 << 30}
-	l := Open(to, true, outcome)
+	l := Open(to, true)
 	to.mu.Lock()
 	const n = 20_000
 	for range n {
-		l.Add(request(200, ""))
+		l.Add(request(200, "", served.OK))
 	}
 	require.Positive(t, l.Dropped())
 	l.Close(time.Millisecond)
@@ -173,18 +164,18 @@ func TestLog_DeviceFull(t *testing.T) {
 		t.Skip("there is no /dev/full here")
 	}
 	defer full.Close()
-	l := Open(full, true, outcome)
+	l := Open(full, true)
 	for range 100 {
-		l.Add(request(200, ""))
+		l.Add(request(200, "", served.OK))
 	}
 	l.Close(time.Minute)
 	require.EqualValues(t, 100, l.Dropped())
 }
 
 func BenchmarkLog_Add(b *testing.B) {
-	l := Open(&target{room: 1 << 62}, true, outcome)
+	l := Open(&target{room: 1 << 62}, true)
 	defer l.Close(time.Minute)
-	r := request(200, "")
+	r := request(200, "", served.OK)
 	b.ReportAllocs()
 	for b.Loop() {
 		l.Add(r)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/metrics"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -97,7 +98,7 @@ func BenchmarkHistory_Sample(b *testing.B) {
 	m := metrics.New(metrics.Options{})
 	m.Watch(metrics.Sources{Gauge: func() dispatch.Gauge { return dispatch.Gauge{Strategy: "fifo"} }, Connections: func() int { return 1 }, Writable: func() error { return nil }, Dropped: func() uint64 { return 0 }})
 	for i := range 100000 {
-		m.Answered(fmt.Sprint("s", i%3), "GET", 200, false, time.Duration(i*1000))
+		m.Answered(fmt.Sprint("s", i%3), "GET", 200, served.OK, time.Duration(i*1000))
 	}
 	h := newHistory(&Options{Live: m.Live}, time.Now())
 	for b.Loop() {

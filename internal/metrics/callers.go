@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/served"
 )
 
 // Classes is how many classes of importance there are; OrdinaryClass is that of
@@ -66,17 +68,17 @@ type callers struct {
 // Asked counts an answered request that said whose it was, or was of another class
 // than OrdinaryClass: answered after d, for had of which it had a worker, or a place. The client may be empty, and is
 // not kept.
-func (m *Metrics) Asked(class uint8, client []byte, method string, code int, shed bool, d, had time.Duration) {
+func (m *Metrics) Asked(class uint8, client []byte, code int, outcome served.Outcome, d, had time.Duration) {
 	place := 0
-	switch m.outcome(method, code, shed) {
-	case outcomeShed:
+	switch outcome {
+	case served.Shed:
 		place = 4
-	case outcomeError:
+	case served.Error:
 		place = 3
 		if code == http.StatusPreconditionFailed {
 			place = 2
 		}
-	case outcomeOK:
+	case served.OK:
 		if !m.inTime(d) {
 			place = 1
 		}

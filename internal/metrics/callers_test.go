@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/served"
 )
 
 // What clients say of themselves is counted by what became of it; they do not
@@ -14,17 +16,17 @@ import (
 func TestMetrics_Asked(t *testing.T) {
 	t.Parallel()
 	m := New(Options{})
-	m.Asked(0, nil, "GET", 404, false, time.Millisecond, time.Microsecond)
-	m.Asked(0, []byte("a"), "PUT", 201, false, time.Second, 7)
-	m.Asked(OrdinaryClass, []byte("a"), "PUT", 503, true, time.Second, 0)
-	m.Asked(7, []byte("b\xff"), "PUT", 500, false, 0, 5)
-	m.Asked(7, []byte("b\xff"), "PUT", 412, false, 0, -1)
+	m.Asked(0, nil, 404, served.OK, time.Millisecond, time.Microsecond)
+	m.Asked(0, []byte("a"), 201, served.OK, time.Second, 7)
+	m.Asked(OrdinaryClass, []byte("a"), 503, served.Shed, time.Second, 0)
+	m.Asked(7, []byte("b\xff"), 500, served.Error, 0, 5)
+	m.Asked(7, []byte("b\xff"), 412, served.Error, 0, -1)
 	classes, clients := m.Callers()
 	require.Equal(t, [Classes]Tally{0: {Good: 1, Late: 1, Time: 1007}, 7: {Failed: 1, Unmet: 1, Time: 5}}, classes)
 	require.Equal(t, map[string]Tally{"a": {Late: 1, Shed: 1, Time: 7}, "b\uFFFD": {Failed: 1, Unmet: 1, Time: 5}}, clients)
 
 	m.ForgetCallers()
-	m.Asked(3, []byte("a"), "GET", 200, false, 0, 0)
+	m.Asked(3, []byte("a"), 200, served.OK, 0, 0)
 	m.ForgetCallers()
 	_, clients = m.Callers()
 	require.Equal(t, map[string]Tally{"a": {Good: 1, Late: 1, Shed: 1, Time: 7}}, clients, "who is silent gives its place back")
@@ -33,7 +35,7 @@ func TestMetrics_Asked(t *testing.T) {
 	for g := range 4 {
 		group.Go(func() {
 			for i := range 1000 {
-				m.Asked(3, fmt.Appendf(nil, "c%d", (i*(g+1))%1000), "GET", 200, false, 0, 0)
+				m.Asked(3, fmt.Appendf(nil, "c%d", (i*(g+1))%1000), 200, served.OK, 0, 0)
 			}
 		})
 	}
@@ -54,7 +56,7 @@ func TestMetrics_Asked(t *testing.T) {
 func TestMetrics_AskedAllocates(t *testing.T) {
 	m := New(Options{})
 	client := []byte("someone")
-	require.Zero(t, testing.AllocsPerRun(100, func() { m.Asked(1, client, "GET", 200, false, 0, 0) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { m.Asked(1, client, 200, served.OK, 0, 0) }))
 }
 
 func TestDistribution_Quantiles(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -115,13 +116,13 @@ func (l *Live) add(s *strategy) {
 				}
 			}
 		}
-		if h := s.durations[verb][outcomeOK].Load(); h != nil {
+		if h := s.durations[verb][served.OK].Load(); h != nil {
 			l.Latency.add(h)
 		}
-		if h := s.durations[verb][outcomeError].Load(); h != nil {
+		if h := s.durations[verb][served.Error].Load(); h != nil {
 			l.Failed += float64(h.count())
 		}
-		if h := s.durations[verb][outcomeShed].Load(); h != nil {
+		if h := s.durations[verb][served.Shed].Load(); h != nil {
 			l.TurnedAway += float64(h.count())
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -27,12 +28,12 @@ func TestMetrics_Live(t *testing.T) {
 		queue.Started(0)
 		queue.Started(time.Millisecond)
 		queue.Shed(strategies.ReasonFull)
-		m.Answered(strategy, "GET", 200, false, 70*time.Millisecond)
-		m.Answered(strategy, "PUT", 201, false, 80*time.Millisecond)
-		m.Answered(strategy, "GET", 503, true, time.Microsecond)
-		m.Answered(strategy, "PUT", 503, true, time.Microsecond) // which never became a task
-		m.Answered(strategy, "GET", 500, false, time.Microsecond)
-		m.Answered(strategy, "PUT", 412, false, time.Microsecond)
+		m.Answered(strategy, "GET", 200, served.OK, 70*time.Millisecond)
+		m.Answered(strategy, "PUT", 201, served.OK, 80*time.Millisecond)
+		m.Answered(strategy, "GET", 503, served.Shed, time.Microsecond)
+		m.Answered(strategy, "PUT", 503, served.Shed, time.Microsecond) // which never became a task
+		m.Answered(strategy, "GET", 500, served.Error, time.Microsecond)
+		m.Answered(strategy, "PUT", 412, served.Error, time.Microsecond)
 	}
 	m.ObserveFsync(time.Millisecond)
 	m.Left(3 * time.Millisecond)
@@ -90,7 +91,7 @@ func BenchmarkMetrics_Live(b *testing.B) {
 	for _, name := range strategies.Names() {
 		for _, method := range []string{"GET", "PUT", "DELETE"} {
 			for i := range 1000 {
-				m.Answered(name, method, 200, false, time.Duration(i)*time.Millisecond)
+				m.Answered(name, method, 200, served.OK, time.Duration(i)*time.Millisecond)
 				m.Queue(strategies.Spec{Name: name}).Started(time.Duration(i) * time.Millisecond)
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -34,7 +35,7 @@ type Options struct {
 	// Store is the kind of the store, such as pebble.
 	Store string
 	// Proxy says that requests are forwarded: there is no store, PATCH and OPTIONS are
-	// known methods, and what is answered below 500 is ok.
+	// known methods, and what the upstream answers below 500 is ok.
 	Proxy bool
 	// Routes are the names of routes, beside other, that the proxy times.
 	Routes []string
@@ -63,7 +64,7 @@ type Metrics struct {
 	fsyncs    *histogram
 	left      *histogram  // not exported
 	routes    *histograms // nil without the proxy
-	byRoute   atomic.Pointer[map[string][len(outcomes)]*histogram]
+	byRoute   atomic.Pointer[map[string][served.Outcomes]*histogram]
 	embedded  prometheus.Collector // what is exported of an embedded store alone
 
 	operations [numOperations]*histogram
@@ -139,14 +140,14 @@ func New(o Options) *Metrics {
 
 // SetRoutes changes Options.Routes. Those that stay keep their figures.
 func (m *Metrics) SetRoutes(names []string) {
-	byRoute, kept := map[string][len(outcomes)]*histogram{}, map[*histogram]bool{}
+	byRoute, kept := map[string][served.Outcomes]*histogram{}, map[*histogram]bool{}
 	if len(names) > 0 {
 		names = append(slices.Clip(names), "other")
 	}
 	for _, route := range names {
-		var of [len(outcomes)]*histogram
-		for i, outcome := range outcomes {
-			of[i] = m.routes.with(route, outcome)
+		var of [served.Outcomes]*histogram
+		for i := range of {
+			of[i] = m.routes.with(route, served.Outcome(i).String())
 			kept[of[i]] = true
 		}
 		byRoute[route] = of

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/metrics/metricstest"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -91,7 +92,7 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 	queue := m.Queue(strategies.Spec{Name: "fifo"})
 	queue.Submitted()
 	queue.Started(time.Millisecond)
-	m.Answered("fifo", "GET", 200, false, time.Millisecond)
+	m.Answered("fifo", "GET", 200, served.OK, time.Millisecond)
 	m.Committed("fifo", 3)
 
 	const counter, gauge, histogram = dto.MetricType_COUNTER, dto.MetricType_GAUGE, dto.MetricType_HISTOGRAM
@@ -186,17 +187,18 @@ func TestMetrics_NamesAndLabels(t *testing.T) {
 func TestMetrics_Answered(t *testing.T) {
 	t.Parallel()
 	m, _ := newWatched(t)
+	const ok, shed, failed = served.OK, served.Shed, served.Error
 	for _, a := range []struct {
-		method string
-		code   int
-		shed   bool
+		method  string
+		code    int
+		outcome served.Outcome
 	}{
-		{"GET", 200, false}, {"GET", 200, false}, {"GET", 404, false}, {"HEAD", 200, false}, {"PUT", 201, false},
-		{"DELETE", 202, false}, {"POST", 405, false}, {"BREW", 418, false}, {"", 408, false}, {"PUT", 503, true},
-		{"PUT", 504, true}, {"PUT", 503, false}, {"GET", 0, false},
-		{"GET", 304, false}, {"HEAD", 304, false}, {"HEAD", 404, false}, {"PUT", 404, false}, {"DELETE", 404, false},
+		{"GET", 200, ok}, {"GET", 200, ok}, {"GET", 404, ok}, {"HEAD", 200, ok}, {"PUT", 201, ok},
+		{"DELETE", 202, ok}, {"POST", 405, failed}, {"BREW", 418, failed}, {"", 408, failed}, {"PUT", 503, shed},
+		{"PUT", 504, shed}, {"PUT", 503, failed}, {"GET", 0, ok},
+		{"GET", 304, ok}, {"HEAD", 304, ok}, {"HEAD", 404, ok}, {"PUT", 404, failed}, {"DELETE", 404, failed},
 	} {
-		m.Answered("lifo", a.method, a.code, a.shed, time.Millisecond)
+		m.Answered("lifo", a.method, a.code, a.outcome, time.Millisecond)
 	}
 	require.ElementsMatch(t, []string{
 		`{code="200",method="GET",strategy="lifo"} 2`,
@@ -234,7 +236,7 @@ func TestMetrics_Answered(t *testing.T) {
 func TestMetrics_ProxyWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	m := New(Options{Proxy: true})
-	m.Answered("fifo", "GET", 0, false, time.Millisecond)
+	m.Answered("fifo", "GET", 0, served.OK, time.Millisecond)
 	require.Equal(t, []string{`{code="500",method="GET",strategy="fifo"} 1`}, series(t, m, "spillway_requests_total"))
 	require.Equal(t, []string{`{method="GET",outcome="error",strategy="fifo"} 1`}, series(t, m, "spillway_request_duration_seconds_count"))
 }
@@ -254,26 +256,26 @@ func TestMetrics_WithinObjective(t *testing.T) {
 		name         string
 		set          time.Duration
 		slo, inForce string
-		code         int
+		outcome      served.Outcome
 		took         time.Duration
 		within       string
 	}{
-		{"not set, 100 ms stand in", 0, "0", "0.1", 200, 100 * time.Millisecond, "1"},
-		{"late", 0, "0", "0.1", 200, 101 * time.Millisecond, "1"},
-		{"set longer", time.Second, "1", "1", 200, 101 * time.Millisecond, "2"},
-		{"set shorter", 70 * time.Millisecond, "0.07", "0.07", 200, 71 * time.Millisecond, "2"},
-		{"in time, and an error", 70 * time.Millisecond, "0.07", "0.07", 500, time.Millisecond, "2"},
-		{"nobody is late", strategies.NoObjective, "0", "0", 200, time.Hour, "3"},
+		{"not set, 100 ms stand in", 0, "0", "0.1", served.OK, 100 * time.Millisecond, "1"},
+		{"late", 0, "0", "0.1", served.OK, 101 * time.Millisecond, "1"},
+		{"set longer", time.Second, "1", "1", served.OK, 101 * time.Millisecond, "2"},
+		{"set shorter", 70 * time.Millisecond, "0.07", "0.07", served.OK, 71 * time.Millisecond, "2"},
+		{"in time, and an error", 70 * time.Millisecond, "0.07", "0.07", served.Error, time.Millisecond, "2"},
+		{"nobody is late", strategies.NoObjective, "0", "0", served.OK, time.Hour, "3"},
 	} {
 		require.NoError(t, o.Set(tc.set))
-		m.Answered("fifo", "GET", tc.code, false, tc.took)
+		m.Answered("fifo", "GET", 200, tc.outcome, tc.took)
 		require.Equal(t, []string{tc.slo}, series(t, m, "spillway_slo_seconds"), tc.name)
 		require.Equal(t, []string{tc.inForce}, series(t, m, "spillway_objective_seconds"), tc.name)
 		require.Equal(t, []string{`{strategy="fifo"} ` + tc.within}, series(t, m, "spillway_requests_within_objective_total"), tc.name)
 	}
 	// An answer that goes on for long is in time by its head.
 	require.NoError(t, o.Set(time.Second))
-	m.Forwarded("fifo", "GET", 200, false, time.Second, time.Hour)
+	m.Forwarded("fifo", "GET", 200, served.OK, time.Second, time.Hour)
 	live, ok := m.Live()
 	require.True(t, ok)
 	require.InDelta(t, 4, live.Good, 0)
@@ -388,7 +390,7 @@ func TestMetrics_ManyAtOnce(t *testing.T) {
 			for range 100 {
 				for _, name := range strategies.Names() {
 					m.Queue(strategies.Spec{Name: name}).Submitted()
-					m.Answered(name, "GET", 200, false, time.Millisecond)
+					m.Answered(name, "GET", 200, served.OK, time.Millisecond)
 				}
 			}
 		})
@@ -412,7 +414,7 @@ func request(m *Metrics, queue dispatch.Events) {
 	queue.Started(20 * time.Microsecond)
 	m.Committed("fifo", 1)
 	m.Operated("commit", 30*time.Microsecond)
-	m.Answered("fifo", "PUT", 201, false, 50*time.Microsecond)
+	m.Answered("fifo", "PUT", 201, served.OK, 50*time.Microsecond)
 }
 
 func BenchmarkMetrics(b *testing.B) {
@@ -427,7 +429,7 @@ func BenchmarkMetrics(b *testing.B) {
 	b.Run("hook=answered", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			m.Answered("fifo", "GET", 200, false, 50*time.Microsecond)
+			m.Answered("fifo", "GET", 200, served.OK, 50*time.Microsecond)
 		}
 	})
 	b.Run("hook=started", func(b *testing.B) {
@@ -448,11 +450,11 @@ func BenchmarkMetrics(b *testing.B) {
 func TestMetrics_SetRoutes(t *testing.T) {
 	t.Parallel()
 	m := New(Options{Proxy: true, Routes: []string{"a", "b"}})
-	m.Routed("a", "GET", 200, false, time.Millisecond)
-	m.Routed("b", "GET", 200, false, time.Millisecond)
+	m.Routed("a", served.OK, time.Millisecond)
+	m.Routed("b", served.OK, time.Millisecond)
 	m.SetRoutes([]string{"a", "c"})
-	m.Routed("a", "GET", 200, false, time.Millisecond)
-	m.Routed("b", "GET", 200, false, time.Millisecond) // which came under the former rules
+	m.Routed("a", served.OK, time.Millisecond)
+	m.Routed("b", served.OK, time.Millisecond) // which came under the former rules
 	text := strings.Join(series(t, m, "spillway_route_duration_seconds_count"), "\n")
 	require.Contains(t, text, `{outcome="ok",route="a"} 2`)
 	require.Contains(t, text, `route="c"`)

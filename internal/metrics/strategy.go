@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
@@ -31,7 +32,7 @@ type strategy struct {
 
 	// Those below are created when they are first used: most of them never are.
 	requests  [numMethods][maxCode - minCode + 1]atomic.Pointer[prometheus.Counter]
-	durations [numMethods][numOutcomes]atomic.Pointer[histogram]
+	durations [numMethods][served.Outcomes]atomic.Pointer[histogram]
 }
 
 // The status codes that HTTP knows.
@@ -53,32 +54,6 @@ func (m *Metrics) methodIndex(method string) int {
 		return numMethods - 1
 	}
 	return i
-}
-
-// The values of the label outcome.
-const (
-	outcomeOK = iota
-	outcomeShed
-	outcomeError
-	numOutcomes
-)
-
-var outcomes = [numOutcomes]string{"ok", "shed", "error"}
-
-// outcome returns the place of an outcome in outcomes. That there is no value is a
-// good answer to whoever asks for one, and to nobody else.
-func (m *Metrics) outcome(method string, code int, shed bool) int {
-	switch {
-	case shed:
-		return outcomeShed
-	case m.proxy && code < 500 && code != 499: // of a client that has gone or is too slow
-		return outcomeOK
-	case m.proxy:
-		return outcomeError
-	case code >= 200 && code <= 299 || code == 304 || code == 404 && (method == "GET" || method == "HEAD"):
-		return outcomeOK
-	}
-	return outcomeError
 }
 
 // strategy returns the series of a strategy, and creates them if they are new.
@@ -171,18 +146,18 @@ func (m *Metrics) Queue(spec strategies.Spec) dispatch.Events {
 func (m *Metrics) Switched(_, _ string) { m.switches.Inc() }
 
 // Answered counts an answered request: the strategy and the method it was
-// under, the status code, whether it was shed, and the time since it arrived.
-func (m *Metrics) Answered(strategy, method string, code int, shed bool, d time.Duration) {
-	m.Forwarded(strategy, method, code, shed, d, d)
+// under, the status code, what became of it, and the time since it arrived.
+func (m *Metrics) Answered(strategy, method string, code int, outcome served.Outcome, d time.Duration) {
+	m.Forwarded(strategy, method, code, outcome, d, d)
 }
 
 // Forwarded is Answered for an answer that goes on for long after its head, by which it is
 // in time or not.
-func (m *Metrics) Forwarded(strategy, method string, code int, shed bool, head, d time.Duration) {
+func (m *Metrics) Forwarded(strategy, method string, code int, outcome served.Outcome, head, d time.Duration) {
 	if code < minCode || code > maxCode { // none was sent, or nobody knows it
-		code = 500
+		code, outcome = 500, served.Error
 	}
-	s, verb, outcome := m.strategy(strategy), m.methodIndex(method), m.outcome(method, code, shed)
+	s, verb := m.strategy(strategy), m.methodIndex(method)
 	requests := &s.requests[verb][code-minCode]
 	counter := requests.Load()
 	if counter == nil {
@@ -193,7 +168,7 @@ func (m *Metrics) Forwarded(strategy, method string, code int, shed bool, head, 
 	}
 	(*counter).Inc()
 	switch {
-	case outcome != outcomeOK:
+	case outcome != served.OK:
 	case m.inTime(head):
 		s.within.Inc()
 	default:
@@ -203,22 +178,17 @@ func (m *Metrics) Forwarded(strategy, method string, code int, shed bool, head, 
 	durations := &s.durations[verb][outcome]
 	h := durations.Load()
 	if h == nil {
-		h = m.durations.with(strategy, methods[verb], outcomes[outcome])
+		h = m.durations.with(strategy, methods[verb], outcome.String())
 		durations.Store(h)
 	}
 	h.observeDuration(d)
 }
 
 // Routed times an answered request by the name of its route, one of Options.Routes or other.
-func (m *Metrics) Routed(route, method string, code int, shed bool, d time.Duration) {
+func (m *Metrics) Routed(route string, outcome served.Outcome, d time.Duration) {
 	if of, ok := (*m.byRoute.Load())[route]; ok {
-		of[m.outcome(method, code, shed)].observeDuration(d)
+		of[outcome].observeDuration(d)
 	}
-}
-
-// Outcome returns that of an answered request: ok, shed or error.
-func (m *Metrics) Outcome(method string, code int, shed bool) string {
-	return outcomes[m.outcome(method, code, shed)]
 }
 
 // inTime reports whether an answer after d is within the objective in force.

@@ -40,9 +40,9 @@ func (s *Server) NewCall(x *httpfront.Exchange) httpfront.Call {
 // Refused is httpfront.Handler's.
 func (s *Server) Refused(arrival int64) {
 	took, strategy := time.Duration(s.Now()-arrival), *s.strategy.Load()
-	s.o.Events.Answered(strategy, "other", http.StatusServiceUnavailable, false, took, took)
+	s.o.Events.Answered(strategy, "other", http.StatusServiceUnavailable, served.Error, took, took)
 	if s.o.Events.Served != nil {
-		s.o.Events.Served(&served.Request{Request: slowest.Request{Strategy: strategy, Method: "other", Code: http.StatusServiceUnavailable, Took: took, Waited: took}})
+		s.o.Events.Served(&served.Request{Outcome: served.Error, Request: slowest.Request{Strategy: strategy, Method: "other", Code: http.StatusServiceUnavailable, Took: took, Waited: took}})
 	}
 }
 

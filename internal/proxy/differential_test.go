@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
+	"github.com/spillway-go/spillway/internal/served"
 )
 
 // seen tells what net/http has read of a request.
@@ -112,7 +113,7 @@ func FuzzForwardsAlike(f *testing.F) {
 	}
 	var upstream witness
 	proxy := open(f, upstream.serve(f), func(o *Options) {
-		o.Events.Answered = func(_, _ string, code int, _ bool, _, _ time.Duration) {
+		o.Events.Answered = func(_, _ string, code int, _ served.Outcome, _, _ time.Duration) {
 			if code != http.StatusNoContent && code != codeLeft { // who leaves may have been read
 				upstream.note(refused)
 			}

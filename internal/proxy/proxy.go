@@ -118,17 +118,17 @@ type Options struct {
 type Events struct {
 	// Queue returns the hooks of a strategy's tasks.
 	Queue func(strategies.Spec) dispatch.Events
-	// Answered is told of an answer: the strategy under which its request came, whether it
-	// was shed, and the times until its headers and its end; of an upgrade and an event
+	// Answered is told of an answer: the strategy under which its request came, what became
+	// of that, which is good only if the upstream answered below 500, and the times until its headers and its end; of an upgrade and an event
 	// stream both are that of the headers.
-	Answered func(strategy, method string, code int, shed bool, head, took time.Duration)
+	Answered func(strategy, method string, code int, outcome served.Outcome, head, took time.Duration)
 	// Asked is told of the same answer: the class and the client of its request.
-	Asked func(class uint8, client []byte, method string, code int, shed bool, head, had time.Duration)
+	Asked func(class uint8, client []byte, code int, outcome served.Outcome, head, had time.Duration)
 	// Left is told of a client that left before it had its answer, and for how long it had
 	// waited.
 	Left func(after time.Duration)
 	// Routed is told of the same answer, if there are routes. It may be nil.
-	Routed func(route, method string, code int, shed bool, took time.Duration)
+	Routed func(route string, outcome served.Outcome, took time.Duration)
 	// Served is told of the same request. It may be nil.
 	Served func(*served.Request)
 	// Switched is told of a switch of the strategy.

@@ -26,6 +26,7 @@ import (
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/testenv"
 	"github.com/spillway-go/spillway/strategies"
@@ -1011,7 +1012,7 @@ func TestProxy_ObservesLive(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		_, _ = io.WriteString(w, "more")
 	}), func(o *Options) {
-		o.Events.Answered = func(_, _ string, _ int, _ bool, h, took time.Duration) {
+		o.Events.Answered = func(_, _ string, _ int, _ served.Outcome, h, took time.Duration) {
 			if h < took {
 				head <- h
 			}

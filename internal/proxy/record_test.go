@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -119,5 +121,93 @@ func TestRecord_Refused(t *testing.T) {
 		require.Equal(t, []any{http.StatusExpectationFailed, "127.0.0.1", ""}, []any{r.Code, r.Client, r.Operation})
 	case <-time.After(time.Minute):
 		require.Fail(t, "nobody was told")
+	}
+}
+
+// Only what the upstream answers below 500 is good. What the proxy refuses by itself is an error in all figures and
+// in the access log, whatever its status, before the request waits and once it is under way.
+func TestRecord_OnlyTheUpstreamIsGood(t *testing.T) {
+	t.Parallel()
+	const ok, failed = served.OK, served.Error
+	body := strings.Repeat("b", 2000)
+	for name, tc := range map[string]struct {
+		request string
+		two     string // the method over HTTP/2 in place of that; POST sends half of a body
+		status  int
+		want    served.Outcome
+	}{
+		"good":                     {request: "GET /200 HTTP/1.1\r\nHost: x\r\n\r\n", status: 200, want: ok},
+		"the upstream's 400":       {request: "GET /400 HTTP/1.1\r\nHost: x\r\n\r\n", status: 400, want: ok},
+		"the upstream's 404":       {request: "DELETE /404 HTTP/1.1\r\nHost: x\r\n\r\n", status: 404, want: ok},
+		"the upstream's 408":       {request: "POST /408 HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na", status: 408, want: ok},
+		"the upstream's 413":       {request: "POST /413 HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na", status: 413, want: ok},
+		"the upstream's 500":       {request: "GET /500 HTTP/1.1\r\nHost: x\r\n\r\n", status: 500, want: failed},
+		"two framings":             {request: "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", status: 400, want: failed},
+		"a byte in a header":       {request: "GET / HTTP/1.1\r\nHost: x\r\nX: \x01\r\n\r\n", status: 400, want: failed},
+		"no host":                  {request: "GET / HTTP/1.1\r\n\r\n", status: 400, want: failed},
+		"CONNECT":                  {request: "CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", status: 405, want: failed},
+		"half a head":              {request: "GET / HTTP/1.1\r\n", status: 408, want: failed},
+		"half a body":              {request: "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na", status: 408, want: failed},
+		"half a body, under way":   {request: "POST /200 HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + body, status: 408, want: failed},
+		"a bad chunk":              {request: "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n", status: 400, want: failed},
+		"a bad chunk, under way":   {request: "POST /200 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + body + "\r\nz\r\n", status: 400, want: failed},
+		"an expectation":           {request: "GET / HTTP/1.1\r\nHost: x\r\nExpect: y\r\n\r\n", status: 417, want: failed},
+		"a long head":              {request: "GET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 70<<10) + "\r\n\r\n", status: 431, want: failed},
+		"good, over HTTP/2":        {two: "GET", status: 200, want: ok},
+		"CONNECT, over HTTP/2":     {two: "CONNECT", status: 405, want: failed},
+		"half a body, over HTTP/2": {two: "POST", status: 408, want: failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told, routed := make(chan served.Request, 1), make(chan served.Outcome, 1)
+			f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				status, err := strconv.Atoi(strings.Trim(r.URL.Path, "/"))
+				if err != nil {
+					status = 500
+				}
+				w.WriteHeader(status)
+			}), func(o *Options) {
+				o.BufferBytes = 1000
+				if tc.status == 408 {
+					o.ReadTimeout = 50 * time.Millisecond
+				}
+				require.NoError(t, o.Routes.UnmarshalText([]byte("/*=all")))
+				o.Events.Served = func(r *served.Request) { told <- *r }
+				o.Events.Routed = func(_ string, outcome served.Outcome, _ time.Duration) { routed <- outcome }
+			})
+			if tc.two != "" {
+				body, half := io.Pipe()
+				defer half.Close()
+				r, err := http.NewRequestWithContext(t.Context(), tc.two, f.url+"/200", nil)
+				require.NoError(t, err)
+				if tc.two == http.MethodPost {
+					r.Body = body
+				}
+				a, err := h2c(t).Do(r)
+				require.NoError(t, err)
+				_ = a.Body.Close()
+				require.Equal(t, tc.status, a.StatusCode)
+			} else {
+				c := f.dial(t)
+				go func() { _, _ = io.WriteString(c, tc.request) }()
+				status, _ := c.answer(t, http.MethodGet)
+				require.Equal(t, tc.status, status)
+			}
+			r := <-told
+			require.Equal(t, tc.status, r.Code)
+			require.Equal(t, tc.want, r.Outcome)
+			if r.Route != "" {
+				require.Equal(t, tc.want, <-routed)
+			}
+			text := scrape(t, f)
+			require.Regexp(t, fmt.Sprintf(`spillway_request_duration_seconds_count{method="\w+",outcome="%s",strategy="fifo"} 1`, tc.want), text)
+			good := map[served.Outcome]int{ok: 1}[tc.want]
+			require.Contains(t, text, fmt.Sprintf(`spillway_requests_within_objective_total{strategy="fifo"} %d`, good))
+			_, clients := f.metrics.Callers()
+			for client, tally := range clients {
+				require.EqualValues(t, good, tally.Good, client)
+			}
+		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
+	"github.com/spillway-go/spillway/internal/served"
 )
 
 // virtual is a proxy and its upstream in virtual time, on connections in memory.
@@ -49,7 +50,7 @@ func inVirtualTimeUnder(t *testing.T, under *tls.Config, upstream http.HandlerFu
 		v.front = open(t, "http://upstream:1", func(o *Options) {
 			o.listener, o.ReadTimeout, o.TLS = v.pipes, 10*time.Second, under
 			o.dial = func(context.Context, string, string) (net.Conn, error) { return behind.Dial(), nil }
-			o.Events.Answered = func(_, _ string, code int, _ bool, _, _ time.Duration) {
+			o.Events.Answered = func(_, _ string, code int, _ served.Outcome, _, _ time.Duration) {
 				v.told.Lock()
 				defer v.told.Unlock()
 				v.told.codes = append(v.told.codes, code)
@@ -253,7 +254,7 @@ func TestProxy_VanishingStreams(t *testing.T) {
 				<-r.Context().Done()
 			}), func(o *Options) {
 				o.Concurrency = 1
-				o.Events.Answered = func(_, method string, code int, _ bool, _, _ time.Duration) { codes.Store(method, code) }
+				o.Events.Answered = func(_, method string, code int, _ served.Outcome, _, _ time.Duration) { codes.Store(method, code) }
 			})
 			client := h2c(t)
 			var holder *raw

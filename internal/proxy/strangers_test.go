@@ -23,6 +23,7 @@ import (
 	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
+	"github.com/spillway-go/spillway/internal/served"
 )
 
 func eventually(t testing.TB, condition func() bool, what string) {
@@ -789,8 +790,8 @@ func TestProxy_VanishingClients(t *testing.T) {
 		}), func(o *Options) {
 			o.Concurrency = 1
 			answered := o.Events.Answered
-			o.Events.Answered = func(strategy, method string, code int, shed bool, head, took time.Duration) {
-				answered(strategy, method, code, shed, head, took)
+			o.Events.Answered = func(strategy, method string, code int, outcome served.Outcome, head, took time.Duration) {
+				answered(strategy, method, code, outcome, head, took)
 				if method != http.MethodHead { // the holder's
 					mu.Lock()
 					defer mu.Unlock()

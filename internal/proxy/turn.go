@@ -89,7 +89,7 @@ type turn struct {
 	strategy string
 	arrived  int64
 	begun    int64 // when it had its place, 0 before
-	headAt   int64 // when the head of its answer came, 0 before
+	headAt   int64 // when the head of the upstream's answer came, 0 before, and if the proxy answers in its place
 	code     int
 	shed     strategies.Reason
 	gone     bool // the client left
@@ -542,6 +542,7 @@ func (t *turn) fail(err error) {
 	t.release(how)
 	t.code = status
 	if status != codeLeft && (t.headAt == 0 || t.client.retract()) {
+		t.headAt = 0
 		t.client.refuse(httpfront.Answer{Problem: &httpfront.Problem{Status: status, Detail: detail, Close: status < 500}})
 		return
 	}
@@ -606,6 +607,17 @@ func (t *turn) answered(cut bool, now int64) {
 	t.count(now)
 }
 
+// became returns what became of the request. Only the upstream's answers can be good.
+func (t *turn) became() served.Outcome {
+	switch {
+	case t.shed != strategies.ReasonNone:
+		return served.Shed
+	case t.headAt != 0 && t.code < 500 && t.code != codeLeft:
+		return served.OK
+	}
+	return served.Error
+}
+
 // count tells the events, once.
 func (t *turn) count(now int64) {
 	if t.counted {
@@ -616,7 +628,6 @@ func (t *turn) count(now int64) {
 	if t.running {
 		s.unfinished.Add(-1)
 	}
-	shed := t.shed != strategies.ReasonNone
 	took := time.Duration(now - t.arrived)
 	head := took
 	if t.headAt != 0 {
@@ -626,11 +637,12 @@ func (t *turn) count(now int64) {
 	if t.gone {
 		e.Left(took)
 	}
-	e.Answered(t.strategy, t.method, t.code, shed, head, took)
+	outcome := t.became()
+	e.Answered(t.strategy, t.method, t.code, outcome, head, took)
 	t.name = append(t.name[:0], t.asked.Client...)
-	e.Asked(uint8(t.asked.Priority.Class()), t.name, t.method, t.code, shed, head, t.had)
+	e.Asked(uint8(t.asked.Priority.Class()), t.name, t.code, outcome, head, t.had)
 	if e.Routed != nil && t.route != "" {
-		e.Routed(t.route, t.method, t.code, shed, took)
+		e.Routed(t.route, outcome, took)
 	}
 	slow := s.o.Slowest.Wants(took, now)
 	if !slow && t.span == nil && e.Served == nil {
@@ -639,7 +651,7 @@ func (t *turn) count(now int64) {
 	q := slowest.Request{
 		Answered: now, Strategy: t.strategy, Method: t.method, Route: t.route, Code: t.code, ValueBytes: max(t.length, len(t.body)), Took: took, Waited: took,
 	}
-	if shed {
+	if outcome == served.Shed {
 		q.Shed = t.shed.String()
 	}
 	if t.begun > 0 {
@@ -648,16 +660,16 @@ func (t *turn) count(now int64) {
 	if slow {
 		s.o.Slowest.Add(q)
 	}
-	t.tell(&q)
+	t.tell(&q, outcome)
 }
 
 // tell tells the access log and the trace of the request, if there are any.
-func (t *turn) tell(q *slowest.Request) {
+func (t *turn) tell(q *slowest.Request, outcome served.Outcome) {
 	e := &t.s.o.Events
 	if t.span == nil && e.Served == nil {
 		return
 	}
-	told := served.Request{Request: *q, Path: served.PathOf(t.target), Client: t.asked.Client, Priority: uint8(t.asked.Priority.Class()), TraceID: served.TraceID(t.traceparent)}
+	told := served.Request{Request: *q, Outcome: outcome, Path: served.PathOf(t.target), Client: t.asked.Client, Priority: uint8(t.asked.Priority.Class()), TraceID: served.TraceID(t.traceparent)}
 	if t.asked.Client == "" {
 		told.Client = t.peer // it was refused before anybody asked
 	}

@@ -8,10 +8,27 @@ import (
 	"github.com/spillway-go/spillway/internal/slowest"
 )
 
+// Outcome is what became of a request, for those who count.
+type Outcome uint8
+
+const (
+	// OK is a good answer: of the service, or of the upstream.
+	OK Outcome = iota
+	// Shed is that the queueing layer turned it away.
+	Shed
+	// Error is any other answer, also one by which a front refused a request.
+	Error
+	// Outcomes is how many there are.
+	Outcomes
+)
+
+func (o Outcome) String() string { return [Outcomes]string{"ok", "shed", "error"}[o] }
+
 // Request is a request that was answered. Whoever is told of it must not keep it, or anything
 // that it refers to.
 type Request struct {
 	slowest.Request
+	Outcome Outcome
 	// Path is that of the target, as it was sent: see PathOf.
 	Path []byte
 	// Operation is what the work was: one of the store, or upstream; empty if there was none.

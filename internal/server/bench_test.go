@@ -15,6 +15,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
 	"github.com/spillway-go/spillway/strategies"
@@ -44,7 +45,7 @@ func serveConstant(b testing.TB, strategy string) *Server {
 			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 			Logger: slog.New(slog.DiscardHandler),
 		},
-		Events: Events{Answered: func(string, string, int, bool, time.Duration) {}}, Slowest: new(slowest.Recorder),
+		Events: Events{Answered: func(string, string, int, served.Outcome, time.Duration) {}}, Slowest: new(slowest.Recorder),
 	})
 	require.NoError(b, err)
 	b.Cleanup(func() {

@@ -92,6 +92,18 @@ func (c *call) Serve() {
 // ever sees it.
 const statusCut = 499
 
+// outcomeOf returns what became of a request. That there is no value is a good answer to
+// whoever asks for one, and to nobody else.
+func outcomeOf(method string, status int, shed bool) served.Outcome {
+	switch {
+	case shed:
+		return served.Shed
+	case status >= 200 && status <= 299 || status == 304 || status == 404 && (method == "GET" || method == "HEAD"):
+		return served.OK
+	}
+	return served.Error
+}
+
 // Answered tells the events.
 func (c *call) Answered(status int, cut bool, now int64) {
 	o, method, took := &c.server.opts, c.x.Method, time.Duration(now-c.x.Arrival)
@@ -102,12 +114,13 @@ func (c *call) Answered(status int, cut bool, now int64) {
 	if strategy == "" {
 		strategy = o.Dispatcher.Status().Strategy
 	}
-	o.Events.Answered(strategy, method, status, c.shed, took)
+	outcome := outcomeOf(method, status, c.shed)
+	o.Events.Answered(strategy, method, status, outcome, took)
 	if (status == statusCut || c.left) && o.Events.Left != nil {
 		o.Events.Left(took)
 	}
 	if c.strategy == "" {
-		c.tell(&slowest.Request{Strategy: strategy, Method: method, Code: status, Took: took, Received: took})
+		c.tell(&slowest.Request{Strategy: strategy, Method: method, Code: status, Took: took, Received: took}, outcome)
 		return
 	}
 	if w := &c.request.wishes; (len(w.client) > 0 || w.priority != defaultPriority) && o.Events.Asked != nil {
@@ -115,7 +128,7 @@ func (c *call) Answered(status int, cut bool, now int64) {
 		if c.task.Started != 0 {
 			had = time.Duration(now - c.task.Started)
 		}
-		o.Events.Asked(w.priority, w.client, method, status, c.shed, took, had)
+		o.Events.Asked(w.priority, w.client, status, outcome, took, had)
 	}
 	slow := o.Slowest.Wants(took, now)
 	if !slow && c.span == nil && o.Events.Served == nil {
@@ -125,16 +138,16 @@ func (c *call) Answered(status int, cut bool, now int64) {
 	if slow {
 		o.Slowest.Add(r)
 	}
-	c.tell(&r)
+	c.tell(&r, outcome)
 }
 
 // tell tells the access log and the trace of the request, if there are any.
-func (c *call) tell(r *slowest.Request) {
+func (c *call) tell(r *slowest.Request, outcome served.Outcome) {
 	o := &c.server.opts
 	if c.span == nil && o.Events.Served == nil {
 		return
 	}
-	told := served.Request{Request: *r, Path: served.PathOf(c.x.Target), Client: c.x.Peer(), Priority: c.request.wishes.priority, TraceID: served.TraceID(c.fields.traceparent)}
+	told := served.Request{Request: *r, Outcome: outcome, Path: served.PathOf(c.x.Target), Client: c.x.Peer(), Priority: c.request.wishes.priority, TraceID: served.TraceID(c.fields.traceparent)}
 	if c.strategy == "" { // it was refused before anybody looked
 		told.Priority = defaultPriority
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/spillway-go/spillway/internal/executor"
 	"github.com/spillway-go/spillway/internal/httpfront"
 	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
+	"github.com/spillway-go/spillway/internal/served"
 	"github.com/spillway-go/spillway/internal/server/contracttest"
 	"github.com/spillway-go/spillway/internal/slowest"
 	"github.com/spillway-go/spillway/internal/store"
@@ -334,10 +335,10 @@ func serveOver(t testing.TB, over store.Store, strategy string, change ...func(*
 	return s
 }
 
-func (s *service) answered(strategy, method string, code int, shed bool, d time.Duration) {
+func (s *service) answered(strategy, method string, code int, outcome served.Outcome, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.events = append(s.events, event{strategy, method, code, shed})
+	s.events = append(s.events, event{strategy, method, code, outcome == served.Shed})
 	if d < 0 || d > age/2 {
 		s.t.Errorf("an answer to %s took %v", method, d)
 	}

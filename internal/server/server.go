@@ -63,13 +63,12 @@ type Options struct {
 // Events are called by many goroutines at once and must not block.
 type Events struct {
 	// Answered: a request was answered, or a connection was refused, d after it
-	// had arrived. The method is one that HTTP defines, or "other". Shed says
-	// that the queueing layer turned the request away. The strategy is the one
+	// had arrived. The method is one that HTTP defines, or "other". The strategy is the one
 	// that the request was submitted to, or the present one. Never nil.
-	Answered func(strategy, method string, code int, shed bool, d time.Duration)
+	Answered func(strategy, method string, code int, outcome served.Outcome, d time.Duration)
 	// Asked: the request that was answered had said whose it was, or how important.
 	// The client may be empty, and must not be kept. Nil means that nobody asks.
-	Asked func(priority uint8, client []byte, method string, code int, shed bool, d, had time.Duration)
+	Asked func(priority uint8, client []byte, code int, outcome served.Outcome, d, had time.Duration)
 	// Left: the client of the request that was answered had left before, d after it had
 	// arrived. Nil means that nobody asks.
 	Left func(d time.Duration)
@@ -144,9 +143,9 @@ func (s *Server) SetLimits(l httpfront.Limits, maxValueBytes, maxBatchBytes int)
 // Refused tells the events of a connection that was refused. Its request was not parsed.
 func (s *Server) Refused(arrival int64) {
 	strategy, took := s.opts.Dispatcher.Status().Strategy, time.Duration(s.opts.Dispatcher.Now()-arrival)
-	s.opts.Events.Answered(strategy, "other", fasthttp.StatusServiceUnavailable, false, took)
+	s.opts.Events.Answered(strategy, "other", fasthttp.StatusServiceUnavailable, served.Error, took)
 	if s.opts.Events.Served != nil {
-		s.opts.Events.Served(&served.Request{Request: slowest.Request{
+		s.opts.Events.Served(&served.Request{Outcome: served.Error, Request: slowest.Request{
 			Strategy: strategy, Method: "other", Code: fasthttp.StatusServiceUnavailable, Took: took, Received: took,
 		}})
 	}
