@@ -377,8 +377,8 @@ func isValue(value []byte) bool {
 	return true
 }
 
-// isTarget reports whether a target passes as it is: nothing in it may end a line, or the
-// target.
+// isTarget reports whether a target, or a host, passes as it is: nothing in it may end a line, or
+// the target.
 func isTarget(target []byte) bool {
 	for _, c := range target {
 		if c <= ' ' || c == 0x7f {

@@ -100,13 +100,10 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 			r.target = append([]byte("/"), r.target...)
 		}
 	}
+	if bad := r.check(x.RawMethod); bad != nil {
+		return httpfront.Wanted{}, bad
+	}
 	switch {
-	case string(x.RawMethod) == http.MethodConnect:
-		return httpfront.Wanted{}, connectRefused()
-	case !isToken(x.RawMethod):
-		return httpfront.Wanted{}, httpfront.BadRequest("the method has a byte that is not allowed: " + httpfront.Quote(x.RawMethod))
-	case !isTarget(r.target):
-		return httpfront.Wanted{}, httpfront.BadRequest("the target has a byte that is not allowed: " + httpfront.Quote(r.target))
 	case x.Host == nil && !x.HTTP10:
 		return httpfront.Wanted{}, httpfront.BadRequest("the header Host is missing")
 	case r.host == nil:

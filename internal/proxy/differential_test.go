@@ -187,7 +187,7 @@ func FuzzForwardsStreamsAlike(f *testing.F) {
 		{"GET", "/a HTTP/1.1\r\nHost: x\r\n\r\nGET /b", "x", "x", "y", ""},
 		{"GET", "/a b", "x", "x", "y", ""}, {"GET", "/a\tb", "x", "x", "y", ""}, {"GET", "/\xff#", "x", "x", "y", ""}, {"GET", "http://y/a", "x", "x", "y", ""},
 		{"GET /b", "/a", "x", "x", "y", ""}, {"GET\r\n", "/a", "x", "x", "y", ""}, {"CONNECT", "/a", "x", "x", "y", ""}, {"OPTIONS", "*", "x", "x", "y", ""},
-		{"GET", "/a", "x\r\nY: z", "x", "y", ""}, {"GET", "/a", "x/b", "x", "y", ""}, {"GET", "/a", "", "host", "y", ""}, {"GET", "/a", "x", "host", "y", ""},
+		{"GET", "/a", "x\r\nY: z", "x", "y", ""}, {"GET", "/a", " ", "x", "y", ""}, {"GET", "/a", "x/b", "x", "y", ""}, {"GET", "/a", "", "host", "y", ""}, {"GET", "/a", "x", "host", "y", ""},
 		{"GET", "/a", "x", "te", "trailers", ""}, {"GET", "/a", "x", "upgrade", "websocket", ""}, {"GET", "/a", "x", ":path", "/b", ""},
 	} {
 		f.Add(s.method, s.path, s.authority, s.name, s.value, []byte(s.body))

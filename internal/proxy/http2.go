@@ -150,15 +150,12 @@ func (s *Server) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 // prepare makes the head for the upstream, and reads what is to be there of the body.
 func (c *stream) prepare() *httpfront.Problem {
 	r := c.r
-	if r.Method == http.MethodConnect {
-		return connectRefused()
-	}
 	c.request = request{
 		target: []byte(r.RequestURI), host: []byte(r.Host), version: strconv.Itoa(r.ProtoMajor) + "." + strconv.Itoa(r.ProtoMinor),
 		secure: r.TLS != nil, framed: r.Header.Get("Content-Length") != "", length: int(r.ContentLength),
 	}
-	if !isTarget(c.target) || !isToken([]byte(r.Method)) {
-		return httpfront.BadRequest("the target has a byte that is not allowed: " + httpfront.Quote(c.target))
+	if bad := c.check([]byte(r.Method)); bad != nil {
+		return bad
 	}
 	// net/http lets these pass, which RFC 9113 (8.1.1, 8.3.1) calls malformed.
 	if c.target[0] != '/' && r.RequestURI != "*" {

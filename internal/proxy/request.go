@@ -29,8 +29,20 @@ type field struct {
 	kind        kind
 }
 
-func connectRefused() *httpfront.Problem {
-	return &httpfront.Problem{Status: http.StatusMethodNotAllowed, Lines: "Allow: GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS\r\n", Detail: "the method CONNECT is not supported"}
+// check returns what is wrong with the method, or with what else the first lines for the upstream
+// are made of, if anything is.
+func (r *request) check(method []byte) *httpfront.Problem {
+	switch {
+	case string(method) == http.MethodConnect:
+		return &httpfront.Problem{Status: http.StatusMethodNotAllowed, Lines: "Allow: GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS\r\n", Detail: "the method CONNECT is not supported"}
+	case !isToken(method):
+		return httpfront.BadRequest("the method has a byte that is not allowed: " + httpfront.Quote(method))
+	case !isTarget(r.target):
+		return httpfront.BadRequest("the target has a byte that is not allowed: " + httpfront.Quote(r.target))
+	case len(r.host) > 0 && !isTarget(r.host):
+		return httpfront.BadRequest("the host has a byte that is not allowed: " + httpfront.Quote(r.host))
+	}
+	return nil
 }
 
 // methodOf returns a method that HTTP defines as a string that is not made anew.
