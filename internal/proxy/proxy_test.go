@@ -70,7 +70,7 @@ func open(t testing.TB, upstream string, change func(*Options)) *front {
 }
 
 // serve starts an upstream.
-func serve(t *testing.T, handler http.HandlerFunc) string {
+func serve(t testing.TB, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
