@@ -123,6 +123,48 @@ func TestProxy_SlowClients(t *testing.T) {
 	require.Zero(t, reached.Load())
 }
 
+// The time for an answer begins when the request has been sent, also where another answer has come over the connection.
+func TestProxy_LongUploadOnAKeptConnection(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, func(t *testing.T, v *virtual) {
+		client := v.over(t, false)
+		for range 2 {
+			resp, err := client.Get("http://proxy/")
+			require.NoError(t, err)
+			_ = resp.Body.Close()
+			time.Sleep(20 * time.Second)
+			resp, err = client.Post("http://proxy/", "", &steady{100 << 10, 2 << 10, 200 << 10})
+			require.NoError(t, err)
+			_ = resp.Body.Close()
+			require.Equal(t, http.StatusOK, resp.StatusCode)
+		}
+		client.CloseIdleConnections()
+	})
+}
+
+// An upstream that takes nothing of a body for a time, and then closes, has closed: what came of it tells more than why
+// not all could be sent.
+func TestProxy_ClosesAfterItTookNothing(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(90 * time.Second) // the time-out is a minute
+		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = c.Close()
+		}
+	}, func(t *testing.T, v *virtual) {
+		client := v.over(t, false)
+		for _, size := range []int{20 << 10, 200 << 10} { // within the buffer, and past it
+			begun := time.Now()
+			resp, err := client.Post("http://proxy/", "", strings.NewReader(strings.Repeat("b", size)))
+			require.NoError(t, err)
+			_ = resp.Body.Close()
+			require.Equal(t, http.StatusBadGateway, resp.StatusCode)
+			require.Equal(t, 90*time.Second, time.Since(begun))
+		}
+		client.CloseIdleConnections()
+	})
+}
+
 // steady gives so many bytes each second, after a number at once.
 type steady struct{ atOnce, perSecond, left int }
 

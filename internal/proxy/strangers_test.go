@@ -694,6 +694,46 @@ func TestProxy_ResetAtEachByte(t *testing.T) {
 	}, "each is counted once")
 }
 
+// An upstream that resets the connection within a request's body is 502, wherever that is, and is not taken for one that
+// did not answer in time.
+func TestProxy_ResetWithinTheBody(t *testing.T) {
+	t.Parallel()
+	const body, all = 300 << 10, 300 // more than sockets hold
+	text := strings.Repeat("b", body)
+	for name, framed := range map[string]string{
+		"bytes": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", body, text), "chunks": fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", body, text),
+	} {
+		for _, buffer := range []int{1000, 1 << 20} { // the rest is sent while the answer is waited for, or all is there before
+			t.Run(fmt.Sprint(name, buffer), func(t *testing.T) {
+				t.Parallel()
+				var at atomic.Int64
+				codes := make(chan int, all)
+				f := open(t, speak(t, func(_ int, c net.Conn) {
+					_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+					_, _ = io.CopyN(io.Discard, c, at.Load())
+					_ = c.(*net.TCPConn).SetLinger(0)
+				}), func(o *Options) {
+					o.BufferBytes, o.MaxConnections = buffer, all
+					o.Events.Answered = func(_, _ string, code int, _ served.Outcome, _, _ time.Duration) { codes <- code }
+				})
+				for n := range all {
+					at.Store(int64(n))
+					c := f.dial(t)
+					sent := make(chan struct{})
+					go func() {
+						defer close(sent)
+						_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+framed)
+					}()
+					require.Equal(t, http.StatusBadGateway, <-codes, n)
+					require.NoError(t, c.Close())
+					<-sent
+				}
+				eventually(t, func() bool { return f.Gauge().Busy == 0 && f.Connections() == 0 }, "nothing is left")
+			})
+		}
+	}
+}
+
 // An upstream that answers a large upload before it has read it is heard, and an upstream that
 // answers while it reads gets all of it.
 func TestProxy_AnswersWhileTheBodyComes(t *testing.T) {

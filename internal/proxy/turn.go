@@ -263,8 +263,6 @@ func (t *turn) blame(err error) error {
 		return brokenBody{p.err}
 	case p.err != nil, errors.Is(err, errLeft), t.client.left():
 		return errLeft
-	case p.bad != nil && t.headAt == 0 && errors.Is(p.bad, os.ErrDeadlineExceeded):
-		return p.bad
 	}
 	return err
 }
@@ -279,6 +277,7 @@ func (t *turn) attempt(fresh bool) error {
 	defer t.client.unwatch()
 	sent, err := t.send()
 	if err == nil && t.client.streams() {
+		c.wait(0) // until all is sent
 		t.startPump()
 	} else {
 		c.wait(s.live.Load().Timeout)
@@ -288,7 +287,7 @@ func (t *turn) attempt(fresh bool) error {
 		if got = c.readHead(t.isHead); got != nil {
 			break
 		}
-		if err != nil { // it has not read all of the request
+		if err != nil { // it has not taken all of the request
 			c.keeps = false
 		}
 		status := c.head.Status
@@ -306,14 +305,12 @@ func (t *turn) attempt(fresh bool) error {
 		}
 		c.reused = false // it is there
 	}
-	if err == nil {
-		err = got
-	}
+	// What came tells more than why not all could be sent.
 	dead := len(c.text) == 0 && !errors.Is(got, os.ErrDeadlineExceeded)
 	if dead && !c.wasInterrupted() && (sent == 0 && s.upstream.tls == nil || t.length == 0 && idempotent(t.method)) {
-		return stale{err}
+		return stale{got}
 	}
-	return err
+	return got
 }
 
 // connect takes a connection to the upstream.
