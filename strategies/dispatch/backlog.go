@@ -13,7 +13,9 @@ type backlog struct {
 	*engine
 	served server
 	active atomic.Pointer[queue]
-	limit  limit
+	// limits are of the workers, or of each resource whose places these are, and width is their sum. They change under mu.
+	limits atomic.Pointer[[]*limit]
+	width  atomic.Int64
 
 	// mu is held from where a task leaves one place to where it is in the next, so that Cancel finds it in one of
 	// them: the discipline, a line, or moving.
@@ -54,27 +56,61 @@ type server interface {
 	runInline(q *queue, t *Task, now int64) (waits bool)
 	// ready reports whether something waits that could begin, if there were more to serve it.
 	ready() bool
-	// inUse returns how many workers, or places, are in use. While their number changes it may be off by as
-	// much, unless mu is held.
-	inUse() int
-	// running is inUse without what is kept for a task that has not begun. mu is held.
-	running() int
-	// allow is told that the number changes. mu is held.
-	allow(from, to int)
 }
 
-// init makes b one of the backlogs of e, to be served by s, width of which there are. Its lines are those given, and
-// then ahead.
-func (b *backlog) init(e *engine, s server, width int, lines ...*line) {
-	b.engine, b.served, b.limit.backlog = e, s, b
+// init makes b one of the backlogs of e, to be served by s, within those limits. Its lines are those given, and then
+// ahead.
+func (b *backlog) init(e *engine, s server, limits []*limit, lines ...*line) {
+	b.engine, b.served = e, s
 	b.lines = append(lines, &b.ahead)
 	for _, l := range b.lines {
 		l.waits = b
 	}
-	b.limit.given.Store(int64(width))
-	b.limit.width.Store(int64(width))
-	s.allow(0, width)
+	b.setLimitsLocked(limits) // nobody else knows b yet
 	e.backlogs = append(e.backlogs, b)
+}
+
+// setLimitsLocked replaces the limits.
+func (b *backlog) setLimitsLocked(limits []*limit) {
+	b.limits.Store(&limits)
+	b.addUpLocked()
+}
+
+// addUpLocked adds up the limits, and returns the sum.
+func (b *backlog) addUpLocked() int {
+	n := 0
+	for _, m := range *b.limits.Load() {
+		n += m.now()
+	}
+	b.width.Store(int64(n))
+	return n
+}
+
+// inUse returns how many workers, or places, are in use. While their number changes it may be off by as much, unless
+// mu is held.
+func (b *backlog) inUse() (n int) {
+	for _, m := range *b.limits.Load() {
+		n += m.of.inUse()
+	}
+	return n
+}
+
+// watch is called when something has begun to wait.
+func (b *backlog) watch() {
+	for _, m := range *b.limits.Load() {
+		m.waits()
+	}
+}
+
+// calm reports whether nothing waits and at most half of the workers, or places, would be in use: what is
+// measured then is what the work takes by itself. What runs without a place, as under a strategy without a
+// queue, counts too. Where a learned number holds nobody back, it takes one alone.
+func (b *backlog) calm() bool {
+	half := b.width.Load() / 2
+	if b.observe.Load() && (*b.limits.Load())[0].learning.Load() != nil {
+		half = 0
+	}
+	return b.inFlight.Load() <= max(1, half)
 }
 
 // waiting returns how many tasks wait for their first turn, but for those that a switch has in its hands, and toDo
@@ -116,7 +152,7 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 	b.served.makeRoom(q, now)
 	switch v.Outcome {
 	case strategies.Queued:
-		b.limit.waits()
+		b.watch()
 		return true
 	case strategies.CallerRuns:
 		return b.served.runInline(q, t, now)
@@ -159,7 +195,7 @@ func (b *backlog) setAside(t *Task, to *line) bool {
 		return false
 	}
 	b.served.wake() // it may have become possible to begin something
-	b.limit.waits()
+	b.watch()
 	return true
 }
 
@@ -217,7 +253,7 @@ func (b *backlog) pop(now int64, out *rejects) *Task {
 func (b *backlog) beganAtOnce(q *queue, t *Task, now int64) {
 	t.Started = now
 	q.begins(t, now)
-	t.begins(b.timed(t) && b.limit.calm())
+	t.begins(b.timed(t) && b.calm())
 	q.events.Started(0)
 }
 

@@ -4,7 +4,7 @@
 // A backlog is what waits: the active discipline, lines of tasks that it has given out and nobody has begun, and the
 // number of tasks that may run at once, its limit. A backlog has no goroutines. It is served by workers, goroutines
 // that run tasks for a Dispatcher, or by places, which callers of Acquire hold while they run their tasks themselves.
-// Workers and places know nothing of each other.
+// Workers and places know nothing of each other. Places are of one resource or of several, each with a limit of its own.
 //
 // # Designs not taken
 //
@@ -79,7 +79,8 @@
 //	  .held        who holds mu                      takers                   writes alone
 //	  .reads       counted                           gate, admits             >= the reads that wait
 //	  .lingering   who hands over a write; awaken    submitters               >= 0
-//	places.free    claim; giveBack; under mu: allow  Acquire, all             free + gathered + lent = width; < 0 after width fell
-//	limit.width    apply, under mu                   all                      >= 1 if given; <= the law's maximum, or unheld
+//	Resource.free  claim; giveBack; under mu: allow  Acquire, all             free + gathered + lent = width; < 0 after width fell
+//	limit.width    change, under mu                  all                      >= 1 if given and not bounded; <= the law's maximum, or unheld
+//	backlog.width  the same                          all                      the sum of those of its limits
 //	engine.inFlight Submit, Acquire; left            calm, Drain              >= 0; 0: nothing waits or runs
 package dispatch

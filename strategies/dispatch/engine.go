@@ -28,6 +28,8 @@ type engine struct {
 
 	// mu serialises switches, and keeps them away while what waits is shed.
 	mu sync.Mutex
+	// numbers serialises changes of opts.Workers and opts.Learn, and of what there are limits for.
+	numbers sync.Mutex
 }
 
 // open makes the strategy active, and has the number learned. The backlogs are there, and nobody else
@@ -44,11 +46,9 @@ func (e *engine) open() error {
 		byName = true
 	}
 	if e.opts.Learn != nil {
-		l, err := newLearning(e, *e.opts.Learn)
-		if err != nil {
+		if err := e.Learn(*e.opts.Learn); err != nil {
 			return err
 		}
-		e.backlogs[0].limit.learn(l)
 	}
 	return e.activateLocked(spec, byName)
 }
@@ -94,7 +94,7 @@ func (e *engine) completed(t *Task) {
 
 // answered tells what follows from when t, which began to run at that time, was answered.
 func (e *engine) answered(t *Task, began, now int64, how Outcome) {
-	if how == Good && began != 0 && t.alone.Load() && t.queue.backlog.limit.calm() {
+	if how == Good && began != 0 && t.alone.Load() && t.queue.backlog.calm() {
 		e.opts.Objective.Answered(now - began)
 	}
 	late := e.observeLate(t, now)
@@ -190,7 +190,9 @@ func (e *engine) SetObserve(observe bool) error {
 		e.observe.Store(!observe)
 	}
 	for _, b := range e.backlogs {
-		b.limit.reapply()
+		for _, m := range *b.limits.Load() {
+			m.reapply()
+		}
 	}
 	return err
 }
@@ -268,21 +270,35 @@ func (e *engine) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Resize changes the number of workers or places, at least 1. If more are in use, they stay
-// in use until their turn ends or they are given back. Resize does not wait for that. It ends
-// the learning of the number. It has no effect on split pools.
+// Resize changes the number of workers, or of the places of each resource, at least 1. If more
+// are in use, they stay in use until their turn ends or they are given back. Resize does not
+// wait for that. It ends the learning of the number. It has no effect on split pools.
 func (e *engine) Resize(n int) {
-	if len(e.backlogs) == 1 {
-		e.backlogs[0].limit.set(n)
+	if len(e.backlogs) > 1 {
+		return
+	}
+	e.numbers.Lock()
+	defer e.numbers.Unlock()
+	e.opts.Workers, e.opts.Learn = max(1, n), nil
+	for _, m := range *e.backlogs[0].limits.Load() {
+		m.set(e.opts.Workers)
 	}
 }
 
 // Learn has the number of workers or places learned from now on: see Options.Learn. It has
 // no effect if the number is learned already, or with split pools.
 func (e *engine) Learn(o concurrency.Options) error {
-	l, err := newLearning(e, o)
-	if err == nil && len(e.backlogs) == 1 && e.backlogs[0].limit.learning.Load() == nil {
-		e.backlogs[0].limit.learn(l)
+	if _, err := newLearning(e, o); err != nil || len(e.backlogs) > 1 {
+		return err
 	}
-	return err
+	e.numbers.Lock()
+	defer e.numbers.Unlock()
+	e.opts.Learn = &o
+	for _, m := range *e.backlogs[0].limits.Load() {
+		if m.learning.Load() == nil {
+			l, _ := newLearning(e, o) // which o allows
+			m.learn(l)
+		}
+	}
+	return nil
 }

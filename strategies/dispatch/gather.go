@@ -22,6 +22,7 @@ import (
 type gathering struct {
 	task  atomic.Pointer[Task] // read without the lock as well
 	has   int64
+	of    *Resource // whose places those are
 	aside bool
 	phase time.Duration
 	timer *time.Timer
@@ -39,11 +40,11 @@ const (
 // active reports whether a task has some of its places and waits for others.
 func (g *gathering) active() bool { return g.task.Load() != nil }
 
-// start has t keep what places it gets until they are enough. If others could make use of
-// those, as it needs several, they may pass it after a while: then change is called.
-func (g *gathering) start(t *Task, change func()) {
+// start has t keep what places it gets until they are those it needs. If others could make use of
+// them, as these are several, they may pass it after a while: then change is called.
+func (g *gathering) start(t *Task, need int64, change func()) {
 	g.task.Store(t)
-	if t.Places() == 1 {
+	if need == 1 {
 		return
 	}
 	g.phase = firstPhase
@@ -54,10 +55,32 @@ func (g *gathering) start(t *Task, change func()) {
 	}
 }
 
+// gatherFor gathers what is free of the places that t needs, of one resource. It returns how many it needs, and
+// whether they are there.
+func (s *places) gatherFor(t *Task) (need int64, enough bool) {
+	g := &s.gathering
+	for {
+		if g.has == 0 {
+			if g.of = s.freest(); g.of == nil {
+				return s.need(t, (*s.resources.Load())[0]), false
+			}
+		}
+		need = s.need(t, g.of)
+		if g.has += g.of.claim(0, need-g.has); g.has >= need {
+			return need, true
+		}
+		if g.has > 0 {
+			return need, false
+		}
+	}
+}
+
 // drop frees what was gathered.
 func (s *places) drop() {
-	s.free.Add(s.gathering.has)
-	s.gathering.has = 0
+	if g := &s.gathering; g.has != 0 {
+		g.of.free.Add(g.has)
+		g.has = 0
+	}
 }
 
 // stopGathering ends the gathering, and frees what was gathered.
@@ -91,16 +114,13 @@ func (s *places) changePhase() {
 
 // nextAsideLocked is nextLocked while others may pass the first task.
 func (s *places) nextAsideLocked(out *rejects, now int64) *Task {
-	fits := func(t *Task) bool {
-		t.granted, t.found = s.need(t), s.limit.found.Load()
-		return !t.expired(now) && s.claim(t.granted, t.granted) != 0
-	}
+	fits := func(t *Task) bool { return !t.expired(now) && s.take(t) }
 	for t := s.ahead.first; t != nil; t = t.after {
 		if fits(t) {
 			return s.ahead.remove(t)
 		}
 	}
-	for s.free.Load() > 0 && s.ahead.len() <= s.lookahead() {
+	for s.anyFree() && s.ahead.len() <= s.lookahead() {
 		t := s.pop(now, out)
 		if t == nil || fits(t) {
 			return t
@@ -115,7 +135,7 @@ func (s *places) nextAsideLocked(out *rejects, now int64) *Task {
 // what comes later. The longer that task waits the more, so that they hold up nobody for
 // ever.
 func (s *places) lookahead() int {
-	return s.limit.now() * int(s.gathering.phase/firstPhase)
+	return int(s.width.Load()) * int(s.gathering.phase/firstPhase)
 }
 
 // makeRoom sheds the last of those that wait behind the task that gathers places, if with them more tasks wait

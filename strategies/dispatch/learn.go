@@ -114,6 +114,30 @@ func (l *learning) good(took int64) {
 // cannot tell work that is slow because too much of it runs from work that is always slow.
 const observed = "in observe mode the number holds nobody back, so nothing is learned"
 
+// learned tells of the number, or of the sum of all, or returns nil if it is not learned.
+func (b *backlog) learned() *Learned {
+	limits := *b.limits.Load()
+	sum := limits[0].learned()
+	for _, m := range limits[1:] {
+		l := m.learned()
+		if sum == nil || l == nil {
+			return nil // it is about to change
+		}
+		sum.Limit, sum.Min, sum.Max = sum.Limit+l.Limit, sum.Min+l.Min, sum.Max+l.Max
+		sum.Why = fmt.Sprintf("the sum of what %d learn, each its own", len(limits))
+		sum.Stuck, sum.Paused, sum.Dropped = sum.Stuck+l.Stuck, sum.Paused && l.Paused, sum.Dropped+l.Dropped
+	}
+	return sum
+}
+
+// number returns how many might run at once, as people are told of it.
+func (b *backlog) number() (n int) {
+	for _, m := range *b.limits.Load() {
+		n += m.number(false)
+	}
+	return n
+}
+
 // learned tells of the number, or returns nil if it is not learned.
 func (m *limit) learned() *Learned {
 	l := m.learning.Load()

@@ -16,9 +16,10 @@ import (
 //	paused    | the floor or, if that is 0, none                | the law demands a pause      | a sample after which it does not
 //	probing   | 1                                               | nothing ended for the pause  | an end
 //	stuck     | the law's, times a factor, beside what is stuck | see below                    | the stuck tasks ended, one by one
-//	observing | unheld or, if that is 0, the law's maximum      | SetObserve                   | SetObserve
+//	observing | what holds nobody back                          | SetObserve                   | SetObserve
+//	bounded   | any of these, or the bound if that is less      | bound                        | a bound that is not less
 //
-// No number but unheld exceeds the law's maximum.
+// No number but that one exceeds the law's maximum.
 //
 // A law that is told of no ends changes nothing, so tasks that never end would stop all others. So a timer runs
 // while something waits. If it fires while all workers, or places, are in use, and no task that counts has ended
@@ -31,11 +32,12 @@ import (
 // the probe.
 type limit struct {
 	backlog  *backlog
+	of       limited
 	width    atomic.Int64             // the number; changes under backlog.mu
 	learning atomic.Pointer[learning] // nil if the number is given; changes under backlog.mu
 	given    atomic.Int64             // the number if it is given; changes under backlog.mu
-	unheld   int                      // constant
 	closing  bool                     // no pause keeps what waits any more; under backlog.mu
+	most     int                      // the number is not more, whatever it is; changes under backlog.mu
 
 	// stuck is how many stuck tasks have not ended, and row how often any were found since a task has ended. Both
 	// change under backlog.mu.
@@ -60,6 +62,27 @@ const (
 	stuckMore  = 7.                     // times what the law says may begin at most, by the root of that
 )
 
+// limited is what a limit is of: workers, or the places of a resource.
+type limited interface {
+	// inUse returns how many are in use. While their number changes it may be off by as much, unless backlog.mu is
+	// held.
+	inUse() int
+	// running is inUse without what is kept for a task that has not begun. backlog.mu is held.
+	running() int
+	// allow is told that the number changes. backlog.mu is held.
+	allow(from, to int)
+	// unheld is the number that holds nobody back, where it would be learned by l.
+	unheld(l *learning) int
+}
+
+// init has m limit those of b to n.
+func (m *limit) init(b *backlog, of limited, n int) *limit {
+	m.backlog, m.of, m.most = b, of, math.MaxInt
+	m.given.Store(int64(n))
+	m.width.Store(int64(n))
+	return m
+}
+
 // now returns how many tasks may run at once.
 func (m *limit) now() int { return int(m.width.Load()) }
 
@@ -73,8 +96,8 @@ func (m *limit) change(state func()) {
 	m.assertLocked(n)
 	q := b.active.Load() // nil before the first
 	if n != former {
-		b.served.allow(former, n)
-		if q != nil {
+		m.of.allow(former, n)
+		if n := b.addUpLocked(); q != nil {
 			q.resize(n)
 		}
 	}
@@ -100,8 +123,8 @@ func (m *limit) changeIf(l *learning, state func()) {
 // assertLocked checks the table of states for the number n.
 func (m *limit) assertLocked(n int) {
 	l, stuck, row := m.learning.Load(), m.stuck.Load(), m.row.Load()
-	assert(l != nil || n >= 1 && stuck == 0 && row == 0, "given: %d, %d stuck, %d in a row", n, stuck, row)
-	assert(l == nil || n >= 0 && (n <= l.bounds.Max || n == m.unheld), "learned: %d", n)
+	assert(l != nil || n >= min(1, m.most) && stuck == 0 && row == 0, "given: %d, %d stuck, %d in a row", n, stuck, row)
+	assert(l == nil || n >= 0 && (n <= max(l.bounds.Max, m.of.unheld(l))), "learned: %d", n)
 	assert(stuck >= 0 && row >= 0, "%d stuck, %d in a row", stuck, row)
 }
 
@@ -144,15 +167,26 @@ func (m *limit) close() {
 	}
 }
 
-// number returns how many tasks may run at once or, if it is not paused, as people are told of it, how many might
-// but for a pause.
-func (m *limit) number(paused bool) int {
+// bound has no more than n tasks run at once, whatever the number.
+func (m *limit) bound(n int) { m.change(func() { m.most = n }) }
+
+// number returns how many tasks may run at once or, if it is not held, as people are told of it, how many might
+// but for a pause or a bound.
+func (m *limit) number(held bool) int {
+	if held {
+		return min(m.most, m.unbound(true))
+	}
+	return m.unbound(false)
+}
+
+// unbound is number without the bound.
+func (m *limit) unbound(paused bool) int {
 	l, observe := m.learning.Load(), m.backlog.observe.Load()
 	switch {
 	case l == nil:
 		return int(m.given.Load())
-	case observe && paused && m.unheld > 0:
-		return m.unheld
+	case observe && paused:
+		return m.of.unheld(l)
 	case observe:
 		return l.bounds.Max
 	}
@@ -169,17 +203,6 @@ func (m *limit) number(paused bool) int {
 	return int(min(float64(n)*more+stuck, float64(l.bounds.Max)))
 }
 
-// calm reports whether nothing waits and at most half of the workers, or places, would be in use: what is
-// measured then is what the work takes by itself. What runs without a place, as under a strategy without a
-// queue, counts too. Where a learned number holds nobody back, it takes one alone.
-func (m *limit) calm() bool {
-	half := m.width.Load() / 2
-	if m.learning.Load() != nil && m.backlog.observe.Load() {
-		half = 0
-	}
-	return m.backlog.inFlight.Load() <= max(1, half)
-}
-
 // sample tells l of the end of a task that began at that time. It does nothing if began is 0: l was told then, or
 // nobody measures the task.
 func (m *limit) sample(l *learning, began, now int64, how Outcome) {
@@ -194,7 +217,7 @@ func (m *limit) sample(l *learning, began, now int64, how Outcome) {
 	if m.backlog.observe.Load() {
 		return // see observed
 	}
-	counts := max(1, m.backlog.served.inUse()-int(m.stuck.Load())) // beside what is stuck, and with what ends now
+	counts := max(1, m.of.inUse()-int(m.stuck.Load())) // beside what is stuck, and with what ends now
 	_, changed := l.Completed(concurrency.Sample{
 		Now: now, Began: began, Running: counts, Waiting: m.backlog.served.ready(), Dropped: how == Dropped,
 	})
@@ -295,7 +318,7 @@ func (m *limit) fire() {
 			m.watched.Store(false)
 			return
 		}
-		if b.served.inUse() >= m.now() && (probes || !m.ended.Load()) { // in a pause an end has set the timer anew
+		if m.most > 0 && m.of.inUse() >= m.now() && (probes || !m.ended.Load()) { // in a pause an end has set the timer anew
 			m.findStuckLocked()
 		}
 		m.setTimerLocked(l)
@@ -309,7 +332,7 @@ func (m *limit) fire() {
 // counted finds another number in found.
 func (m *limit) findStuckLocked() {
 	m.found.Add(1)
-	n := m.backlog.served.running()
+	n := m.of.running()
 	m.found.Add(1)
 	m.stuck.Store(int64(n))
 	m.row.Add(1)

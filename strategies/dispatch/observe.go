@@ -55,15 +55,15 @@ func (e *engine) Gauge() Gauge {
 func (b *backlog) gauge() Gauge {
 	q := b.active.Load()
 	b.mu.Lock()
-	moving, busy := len(b.moving), b.served.inUse()
+	moving, busy := len(b.moving), b.inUse()
 	b.mu.Unlock()
 	m := q.measured()
 	g := Gauge{
 		Strategy: q.spec.Name, Observe: b.observe.Load(), Depth: b.waiting() + moving, Capacity: q.cap(), Limit: m.Limit, Pace: time.Duration(m.Pace),
-		Learned: b.limit.learned(),
+		Learned: b.learned(),
 	}
 	if !q.spec.Inline {
-		g.Workers, g.Busy = b.limit.number(false), busy
+		g.Workers, g.Busy = b.number(), busy
 	}
 	return g
 }
@@ -74,7 +74,7 @@ func (b *backlog) gauge() Gauge {
 func (e *engine) DrainTime() time.Duration {
 	var longest int64
 	for _, b := range e.backlogs {
-		longest = max(longest, drainTime(b.service.Load(), int64(b.toDo()), int64(max(1, b.limit.now()))))
+		longest = max(longest, drainTime(b.service.Load(), int64(b.toDo()), max(1, b.width.Load())))
 	}
 	return time.Duration(longest)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Options say how a Dispatcher works, or Places do. Split, MaxBatch, MaxBatchBytes, Run and Blocked are
-// for a Dispatcher alone, Grant for Places.
+// for a Dispatcher alone, Grant and Resources for Places.
 type Options struct {
 	// Strategy is the name of the strategy to begin with. Spec, if set, is the strategy as a
 	// value, instead of the name.
@@ -23,6 +23,9 @@ type Options struct {
 	// Workers is the number of workers or places, at least 1, or 2 if Split is set. With Learn
 	// it is 0.
 	Workers int
+	// Resources are what the places are of, by their names: see Places.SetResources. Nil means one without a name. Each
+	// has Workers places, or learns its own number.
+	Resources []string
 	// Learn, if not nil, has the number of workers or places learned within its bounds: see
 	// package concurrency. A Min that is given holds in pauses too. Learn excludes Split. Under
 	// Observe the number is the upper bound and holds nobody back, so nothing is learned.

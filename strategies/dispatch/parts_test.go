@@ -19,7 +19,7 @@ var parts = []struct {
 	unknown []string
 }{
 	{[]string{"dispatcher.go", "gate.go", "idle.go", "room.go", "turn.go", "workers.go"}, []string{"Places", "places", "gathering"}},
-	{[]string{"gather.go", "places.go"}, []string{"Dispatcher", "workers", "worker", "idleStack", "gate"}},
+	{[]string{"gather.go", "places.go", "resource.go"}, []string{"Dispatcher", "workers", "worker", "idleStack", "gate"}},
 	{nil, []string{"Dispatcher", "workers", "worker", "idleStack", "gate", "Places", "places", "gathering"}},
 }
 

@@ -7,7 +7,8 @@ import (
 )
 
 // Places are lent to callers, who run their tasks themselves: whoever asks gets them at once or once it is its
-// turn, and gives them back. All methods are safe for concurrent use.
+// turn, and gives them back. They are places of a resource, or of several that do the same work: then a task gets one of
+// whichever has the largest share of its own free. All methods are safe for concurrent use.
 type Places struct {
 	engine
 	places places
@@ -15,14 +16,16 @@ type Places struct {
 	leaving atomic.Bool
 }
 
-// places are so many of one kind, and the backlog of tasks that wait for some.
+// places are those of some resources, and the backlog of tasks that wait for some.
 type places struct {
 	backlog
 	gathering gathering
+	// resources are never none. They change under mu, together with limits.
+	resources atomic.Pointer[[]*Resource]
+	// tie counts choices between resources, so that those with the same share take turns.
+	tie atomic.Uint32
 
 	_ [64]byte
-	// free is how many nobody has. It is less than 0 after the limit has fallen below what is in use.
-	free atomic.Int64
 	// looks is how many more times a place that is given back while nothing waits has
 	// the discipline popped all the same, which so learns that there was nothing.
 	looks atomic.Int64
@@ -44,8 +47,11 @@ func Lend(o Options) (*Places, error) {
 	}
 	o.setDefaults()
 	p := &Places{engine: engine{opts: o}}
-	p.places.limit.unheld = unheld
-	p.places.init(&p.engine, &p.places, max(1, o.Workers))
+	s := &p.places
+	s.engine = &p.engine
+	resources, limits := s.change(o.Resources)
+	s.resources.Store(&resources)
+	s.init(&p.engine, s, limits)
 	if err := p.open(); err != nil {
 		return nil, err
 	}
@@ -88,7 +94,7 @@ func (p *Places) Cancel(t *Task, reason strategies.Reason) bool {
 
 // Release gives back the places of t, which is the submitter's again.
 func (p *Places) Release(t *Task) {
-	s, n, now := &p.places, t.granted, int64(0)
+	s, on, n, now := &p.places, t.on.Load(), t.granted, int64(0)
 	began := t.began.Load()
 	if began != 0 {
 		began = abs(t.began.Swap(0)) // Answered may have been faster
@@ -119,14 +125,7 @@ func (p *Places) Release(t *Task) {
 		t.Run = 0
 	}
 	if n > 0 {
-		learned := s.limit.learning.Load() != nil
-		if learned {
-			t.found = s.limit.end(t.found, n, began, now, Good) // first, so that places are not handed on that are too many now
-		}
-		s.giveBack(n, now)
-		if learned {
-			s.limit.recount(t.found, n) // it may have been found stuck meanwhile
-		}
+		s.giveBackOf(t, on, n, began, now)
 	}
 	t.phase.becomes(false)
 	p.left()
@@ -137,7 +136,7 @@ func (p *Places) Release(t *Task) {
 // The first of them counts. It does nothing if t has been released, and got its places
 // again, since t.Began was asked.
 func (p *Places) Answered(t *Task, began int64, how Outcome) {
-	s := &p.places
+	s, on := &p.places, t.on.Load()
 	if began == 0 || !t.began.CompareAndSwap(began, 0) {
 		return
 	}
@@ -148,14 +147,14 @@ func (p *Places) Answered(t *Task, began int64, how Outcome) {
 	now := s.Now()
 	if how == Good {
 		t.ended.Store(now)
-		if t.alone.Load() && s.limit.calm() {
+		if t.alone.Load() && s.calm() {
 			s.opts.Objective.Answered(now - began)
 		}
 	} else {
 		t.ended.Store(-now)
 	}
-	if l := s.limit.learning.Load(); l != nil && !s.active.Load().spec.Inline { // which has no places
-		s.limit.sample(l, began, now, how)
+	if l := on.limit.learning.Load(); l != nil && !s.active.Load().spec.Inline { // which has no places
+		on.limit.sample(l, began, now, how)
 	}
 }
 
@@ -166,22 +165,22 @@ func (p *Places) Leave() { p.leaving.Store(true) }
 func (p *Places) Close() {
 	p.refusing.Store(true)
 	p.places.shedAll(strategies.ReasonDraining)
-	p.places.limit.close()
+	for _, m := range *p.places.limits.Load() {
+		m.close()
+	}
 }
 
 // assertLocked checks what holds under mu.
 func (s *places) assertLocked() {
 	if g := &s.gathering; asserting {
-		free, width := s.free.Load(), s.limit.width.Load()
-		assert(free+g.has <= width, "%d places free and %d gathered, of %d", free, g.has, width)
+		for _, r := range *s.resources.Load() {
+			free, gathered, width := r.free.Load(), r.gathered(), r.limit.width.Load()
+			assert(free+gathered <= width, "%d places free and %d gathered, of %d", free, gathered, width)
+		}
 		assert(g.has >= 0 && (g.has == 0 || g.active() && !g.aside), "%d places gathered; for a task: %t, aside: %t", g.has, g.active(), g.aside)
 		assert(!g.aside || g.active(), "others pass no task")
 	}
 }
-
-func (s *places) inUse() int { return s.limit.now() - int(s.free.Load()) }
-
-func (s *places) running() int { return s.inUse() - int(s.gathering.has) }
 
 // ready is asked when a task ends, which is in flight as well, beside who waits.
 func (s *places) ready() bool { return s.inFlight.Load() > 1 && s.waiting() > 0 }
@@ -199,46 +198,33 @@ func (s *places) giveWay(bool, *queue, int64) bool { return false }
 
 func (s *places) came(bool) { s.wake() }
 
-// need returns how many places t takes: at most as many as there are but for those of tasks
-// that are stuck.
-func (s *places) need(t *Task) int64 {
-	return max(1, min(int64(t.Places()), s.limit.width.Load()-s.limit.stuck.Load()))
-}
-
-// claim takes n places, or as many as are free, and returns how many: none if they are fewer than least.
-func (s *places) claim(least, n int64) int64 {
-	for {
-		free := s.free.Load()
-		got := min(n, free)
-		if got < least || got <= 0 {
-			return 0
+// take has t take its places, if they are free, and reports whether it has.
+func (s *places) take(t *Task) bool {
+	for r := s.freest(); r != nil; r = s.freest() {
+		t.goesTo(r, s.need(t, r))
+		if r.claim(t.granted, t.granted) != 0 {
+			return true
 		}
-		if s.free.CompareAndSwap(free, free-got) {
-			return got
+		if t.granted > 1 {
+			return false
 		}
 	}
+	return false
 }
 
 // grantAtOnce grants t its places if enough are free, and nothing waits. It reports whether it has.
 func (s *places) grantAtOnce(t *Task) bool {
 	q := s.active.Load()
 	if q.spec.Inline {
-		t.granted = 0
-	} else {
-		// Who waits is in flight as well, beside t.
-		if s.free.Load() <= 0 || s.inFlight.Load() > 1 && (s.elsewhere.Load() != 0 || q.len() != 0) {
-			return false
-		}
-		t.granted, t.found = s.need(t), s.limit.found.Load() // before they are in use
-		if s.claim(t.granted, t.granted) == 0 {
-			return false
-		}
+		t.goesTo(s.any(), 0)
+	} else if !s.anyFree() || s.inFlight.Load() > 1 && (s.elsewhere.Load() != 0 || q.len() != 0) || !s.take(t) {
+		return false // who waits is in flight as well, beside t
 	}
 	q.accept(t)
-	if l := s.limit.learning.Load(); l != nil && t.granted > 0 || s.timed(t) || q.meter != nil {
+	if l := t.on.Load().limit.learning.Load(); l != nil && t.granted > 0 || s.timed(t) || q.meter != nil {
 		now := max(1, s.Now())
 		q.begins(t, now)
-		t.begins(s.limit.calm())
+		t.begins(s.calm())
 		if t.measure(l, now); t.Arrival == 0 {
 			t.Arrival = now
 		}
@@ -266,19 +252,31 @@ func (s *places) runInline(q *queue, t *Task, now int64) (waits bool) {
 		return false
 	}
 	s.beganAtOnce(q, t, now)
-	t.granted = 0
+	t.goesTo(s.any(), 0)
 	s.opts.Grant(t)
 	return false
 }
 
-// giveBack gives n places to those whose turn it is, without their being free in between, which would cost more and
-// let others take them. It frees what nobody needs. If nothing waits it lets the discipline know that somebody has
+// giveBackOf gives back the n places of t, which began at that time.
+func (s *places) giveBackOf(t *Task, on *Resource, n, began, now int64) {
+	learned := on.limit.learning.Load() != nil
+	if learned {
+		t.found = on.limit.end(t.found, n, began, now, Good) // first, so that places are not handed on that are too many now
+	}
+	s.giveBack(on, n, now)
+	if learned {
+		on.limit.recount(t.found, n) // it may have been found stuck meanwhile
+	}
+}
+
+// giveBack gives n places of r to those whose turn it is, without their being free in between, which would cost more
+// and let others take them. It frees what nobody needs. If nothing waits it lets the discipline know that somebody has
 // looked, as a worker does that becomes free. Now may be 0.
-func (s *places) giveBack(n, now int64) {
-	if s.free.Load() <= 0 && s.waiting() > 0 {
+func (s *places) giveBack(r *Resource, n, now int64) {
+	if r.free.Load() <= 0 && s.waiting() > 0 {
 		now = s.orNow(now)
-		granted, taken := s.grantOne(n, now)
-		if granted && s.free.Load() <= 0 {
+		granted, taken := s.grantOne(r, n, now)
+		if granted && !s.anyFree() {
 			return
 		}
 		if taken {
@@ -286,14 +284,14 @@ func (s *places) giveBack(n, now int64) {
 		}
 	}
 	if n > 0 {
-		s.free.Add(n)
+		r.free.Add(n)
 	}
 	switch {
 	case s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active()):
 		s.grant(now)
 	case s.looks.Load() > 0:
 		s.looks.Add(-1)
-		s.grantOne(0, s.orNow(now))
+		s.grantOne(nil, 0, s.orNow(now))
 	}
 }
 
@@ -301,24 +299,27 @@ func (s *places) wake() { s.grant(0) }
 
 // grant grants what is free to those whose turn it is. Now may be 0.
 func (s *places) grant(now int64) {
-	for s.free.Load() > 0 && s.waiting() > 0 || s.gathering.active() {
+	for s.anyFree() && s.waiting() > 0 || s.gathering.active() {
 		now = s.orNow(now)
-		if granted, _ := s.grantOne(0, now); !granted {
+		if granted, _ := s.grantOne(nil, 0, now); !granted {
 			return
 		}
 	}
 }
 
-// grantOne grants the next task its places, if those that are free and n more are enough. It reports whether it did,
-// and whether it has taken the n: not if too many places are in use, or if others may pass the task that gathers.
-func (s *places) grantOne(n, now int64) (granted, taken bool) {
+// grantOne grants the next task its places, if those that are free and n more of r are enough. It reports whether it
+// did, and whether it has taken the n: not if too many places are in use, or if others may pass the task that gathers.
+func (s *places) grantOne(r *Resource, n, now int64) (granted, taken bool) {
 	var out rejects
 	s.mu.Lock()
-	if n > 0 && (s.gathering.aside || s.free.Load() < 0) {
-		s.mu.Unlock()
-		return false, false
+	if n > 0 {
+		if s.gathering.aside || r.free.Load() < 0 {
+			s.mu.Unlock()
+			return false, false
+		}
+		s.gathering.of = r // if some are gathered already, they are of the only one
+		s.gathering.has += n
 	}
-	s.gathering.has += n
 	t := s.nextLocked(&out, now)
 	if s.gathering.has > 0 && !s.gathering.active() { // nothing waited after all
 		s.stopGathering()
@@ -329,7 +330,7 @@ func (s *places) grantOne(n, now int64) (granted, taken bool) {
 	if t == nil {
 		return false, true
 	}
-	t.measure(s.limit.learning.Load(), now)
+	t.measure(t.on.Load().limit.learning.Load(), now)
 	t.queue.began(t, now, true)
 	s.opts.Grant(t)
 	return true, true
@@ -351,26 +352,19 @@ func (s *places) nextLocked(out *rejects, now int64) *Task {
 			return nil
 		}
 	}
-	need := s.need(t)
-	g.has += s.claim(0, need-g.has)
-	if g.has < need {
+	need, enough := s.gatherFor(t)
+	if !enough {
 		if t != first {
 			s.ahead.pushFront(t)
 		}
 		if !g.active() {
-			g.start(t, s.changePhase)
+			g.start(t, need, s.changePhase)
 		}
 		return nil
 	}
 	if g.has -= need; t == first {
 		s.ahead.pop()
 	}
-	t.granted, t.found = need, s.limit.found.Load()
+	t.goesTo(g.of, need)
 	return t
-}
-
-// allow frees what was gathered as well, as it may be more than can be needed now.
-func (s *places) allow(from, to int) {
-	s.free.Add(int64(to - from))
-	s.drop()
 }

@@ -23,7 +23,7 @@ type queue struct {
 	meter      strategies.Meter              // nil if the discipline is none
 	events     *Events
 	backlog    *backlog
-	madeFor    int // the limit of the backlog then
+	madeFor    int // the width of the backlog then
 
 	entering atomic.Int64 // the submitters that have chosen this queue and not yet returned from Push
 	accused  atomic.Bool  // the discipline was found to break a rule
@@ -32,7 +32,7 @@ type queue struct {
 
 // newQueue has spec make a discipline of b.
 func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q *queue, err error) {
-	q = &queue{spec: spec, byName: byName, events: events, backlog: b, madeFor: b.limit.now()}
+	q = &queue{spec: spec, byName: byName, events: events, backlog: b, madeFor: int(b.width.Load())}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("strategy %q: New panicked: %v", spec.Name, p)
@@ -265,7 +265,9 @@ func (q *queue) accept(t *Task) {
 func (q *queue) began(t *Task, now int64, first bool) {
 	t.Started = now
 	t.begins(false)
-	t.events.Started(time.Duration(max(0, now-t.Submitted)))
+	if !t.continued { // it was told of before
+		t.events.Started(time.Duration(max(0, now-t.Submitted)))
+	}
 	q.begins(t, now)
 	if first && q.turns != nil {
 		defer q.guard("TurnBegan", nothing)

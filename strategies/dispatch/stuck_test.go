@@ -214,7 +214,7 @@ func TestStuck_LearnedWhileAllHang(t *testing.T) {
 		tasks := acquire(d, 4)
 		time.Sleep(time.Hour)
 		require.Empty(t, granted())
-		d.places.limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
+		d.places.only().limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		time.Sleep(200 * time.Millisecond)
 		require.Len(t, granted(), 2)
 		releaseAll(d, tasks)
@@ -303,7 +303,7 @@ func TestStuck_EndLate(t *testing.T) {
 		for _, sample := range l.told() {
 			require.Equal(t, 1, sample.Running)
 		}
-		require.False(t, d.places.limit.timer.Stop(), "nobody waits after Close")
+		require.False(t, d.places.only().limit.timer.Stop(), "nobody waits after Close")
 	})
 }
 
@@ -357,7 +357,7 @@ func TestStuck_NoneIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	defer d.Close()
 	p, l := &d.places, &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
-	p.limit.learn(l)
+	p.only().limit.learn(l)
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
@@ -368,14 +368,14 @@ func TestStuck_NoneIsLeft(t *testing.T) {
 					<-task.Payload.(chan struct{})
 				}
 				if i%8 == 0 {
-					p.limit.change(p.limit.findStuckLocked)
+					p.only().limit.change(p.only().limit.findStuckLocked)
 				}
 				d.Release(task)
 			}
 		})
 	}
 	clients.Wait()
-	require.Zero(t, p.limit.stuck.Load())
+	require.Zero(t, p.only().limit.stuck.Load())
 	require.Zero(t, d.Gauge().Busy)
 	require.Equal(t, l.Limit(), d.Gauge().Workers)
 }

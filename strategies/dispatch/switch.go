@@ -21,7 +21,7 @@ func (b *backlog) activate(q *queue) {
 	former := b.active.Load()
 	b.mu.Lock()
 	b.active.Store(q)
-	if n := b.limit.now(); n != q.madeFor {
+	if n := int(b.width.Load()); n != q.madeFor {
 		q.resize(n)
 	}
 	b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *backlog) activate(q *queue) {
 	}
 	b.served.makeRoom(q, b.Now()) // the former one may have had more, or no bound
 	if b.toDo() > 0 {
-		b.limit.waits() // its timer may have found that nothing waits, while the switch had it all
+		b.watch() // its timer may have found that nothing waits, while the switch had it all
 	}
 }
 

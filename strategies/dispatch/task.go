@@ -64,6 +64,8 @@ type Task struct {
 	// granted is how many places the task has, and found was limit.found when that was seen last.
 	granted int64
 	found   uint32
+	// on is the resource whose places these are or, if it has none, where it runs.
+	on atomic.Pointer[Resource]
 	// began is when a task that is measured got its places, negative if it was hurried; 0 once its end was told.
 	// ended is when Answered told that, negative if the end was not Good; 0 before. Answered and Release may be called
 	// at once.

@@ -10,6 +10,7 @@ import (
 // workers are a set of goroutines and the backlog that feeds them.
 type workers struct {
 	backlog
+	limit    limit
 	complete func(*Task)    // the method completed of the engine, made once
 	batches  sync.Pool      // *[1]*Task, for tasks that run inline
 	done     sync.WaitGroup // the workers' goroutines
@@ -56,10 +57,11 @@ const (
 )
 
 func newWorkers(e *engine, n int) *workers {
-	p := new(workers)
+	p := &workers{backlog: backlog{engine: e}}
 	p.complete = e.completed
 	p.batches.New = func() any { return new([1]*Task) }
-	p.init(e, p, n, &p.held)
+	p.allow(0, n)
+	p.init(e, p, []*limit{p.limit.init(&p.backlog, p, n)}, &p.held)
 	return p
 }
 
@@ -67,6 +69,8 @@ func newWorkers(e *engine, n int) *workers {
 func (p *workers) inUse() int { return max(0, int(p.count.Load()-p.idle.n.Load())) }
 
 func (p *workers) running() int { return p.inUse() }
+
+func (p *workers) unheld(l *learning) int { return l.bounds.Max }
 
 // start starts the workers, but for those of a number that is learned: they are started
 // when they are needed.
