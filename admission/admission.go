@@ -201,10 +201,14 @@ type Controller struct {
 	// told of last, or the first number, and is that goroutine's.
 	resized atomic.Int64
 	places  int
+	group   *Group // nil if there is one resource
 }
 
 // New returns a controller. An error names the option, its value and what is allowed.
-func New(o Options) (*Controller, error) {
+func New(o Options) (*Controller, error) { return open(o, nil) }
+
+// open is New before these resources.
+func open(o Options, resources []string) (*Controller, error) {
 	o.setDefaults()
 	if err := o.check(); err != nil {
 		return nil, err
@@ -214,7 +218,7 @@ func New(o Options) (*Controller, error) {
 	engine := dispatch.Options{
 		Strategy: o.Strategy, Spec: o.Spec, Capacity: o.Capacity, Workers: o.Concurrency,
 		Grant: granted, Observe: o.Mode == Observe, Epoch: c.epoch, Broken: o.Broken,
-		Objective: new(strategies.Objective), Timed: o.Released != nil, Weight: o.Weight,
+		Objective: new(strategies.Objective), Timed: o.Released != nil, Weight: o.Weight, Resources: resources,
 	}
 	_ = engine.Objective.Set(o.Objective) // has been checked
 	if o.Concurrency == 0 {
@@ -282,29 +286,35 @@ func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
 	if c.engine.Acquire(&w.task) {
 		return c.admitted(w), nil
 	}
-	e := Event{Strategy: w.task.Strategy, Request: r}
-	var ended error
+	if e, ended := c.await(ctx, w, r, deadline); e.Reason != strategies.ReasonNone {
+		return Permit{}, c.refused(e, ended)
+	}
+	return c.admitted(w), nil
+}
+
+// await waits until w has its places, or has been turned away: then it returns why, and with which error of ctx, and w
+// is another's.
+func (c *Controller) await(ctx context.Context, w *waiter, r Request, deadline int64) (e Event, ended error) {
+	e = Event{Strategy: w.task.Strategy, Request: r}
 	select {
 	case <-w.decided:
 	case <-ctx.Done():
 		ended = ctx.Err()
 		e.Reason, e.Waited = reasonOf(ended), c.waited(w)
 		if !c.engine.Cancel(&w.task, reasonOf(ended)) && w.end() {
-			// The strategy cannot give it up before its turn. Who decides on it looks
-			// after the rest.
-			return Permit{}, c.refused(e, ended)
+			return e, ended // the strategy cannot give it up before its turn; who decides on it looks after the rest
 		}
 		<-w.decided
 	}
-	if w.task.Shed == strategies.ReasonNone {
-		return c.admitted(w), nil
+	if e.Reason = w.task.Shed; e.Reason == strategies.ReasonNone {
+		return e, nil
 	}
-	e.Reason, e.Waited = w.task.Shed, c.waited(w)
+	e.Waited = c.waited(w)
 	c.recycle(w)
 	if ended == nil && e.Reason == strategies.ReasonExpired && c.engine.Now() >= deadline {
 		ended = context.DeadlineExceeded // the engine has seen it first
 	}
-	return Permit{}, c.refused(e, ended)
+	return e, ended
 }
 
 // waited returns for how long w has waited, for Options.Shed.

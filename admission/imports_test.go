@@ -14,6 +14,7 @@ func TestImports(t *testing.T) {
 		modulePath+"/admission", modulePath+"/strategies", modulePath+"/strategies/dispatch")
 	require.ElementsMatch(t, []string{
 		modulePath + "/admission", modulePath + "/strategies", modulePath + "/strategies/concurrency", modulePath + "/strategies/dispatch",
+		modulePath + "/strategies/health",
 	}, strings.Fields(out))
 }
 

@@ -21,7 +21,7 @@ type waiter struct {
 	// caller has left, whom no decision concerns any more. ended is the count before this use.
 	ends     atomic.Uint32
 	ended    uint32
-	admitted time.Time // for Options.Released
+	admitted time.Time // for Options.Released, and a Group
 }
 
 func (c *Controller) newWaiter() *waiter {
@@ -85,6 +85,9 @@ func (w *waiter) end() bool { return w.ends.CompareAndSwap(w.ended, w.ended+1) }
 
 // admitted returns the permit of w, which has its places.
 func (c *Controller) admitted(w *waiter) Permit {
+	if c.group != nil {
+		w.admitted = time.Now()
+	}
 	if c.opts.Admitted != nil || c.opts.Shed != nil || c.opts.Released != nil {
 		c.tellAdmitted(w)
 	}
@@ -168,6 +171,9 @@ const (
 	// Ignored is a request that says nothing of the resource: its client left, or it did
 	// not reach the resource.
 	Ignored
+	// Unreached is a request that could not be sent to its resource, which therefore rests if
+	// it is one of a Group's. It counts as Ignored.
+	Unreached
 )
 
 // Done gives the places back, and says how the request ended. Only the first call on any
@@ -178,8 +184,11 @@ func (p Permit) Done(how Outcome) {
 		return
 	}
 	c := w.controller
+	if c.group != nil {
+		c.group.ended(w, how)
+	}
 	if how != Good {
-		c.engine.Answered(&w.task, w.task.Began(), dispatch.Outcome(how))
+		c.engine.Answered(&w.task, w.task.Began(), dispatch.Outcome(min(how, Ignored)))
 	}
 	if c.opts.Released == nil && c.opts.Shed == nil {
 		c.engine.Release(&w.task)
@@ -220,5 +229,5 @@ func (p Permit) Tell(how Outcome) {
 	if !p.valid() {
 		return
 	}
-	w.controller.engine.Answered(&w.task, began, dispatch.Outcome(how))
+	w.controller.engine.Answered(&w.task, began, dispatch.Outcome(min(how, Ignored)))
 }

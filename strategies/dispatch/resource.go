@@ -31,6 +31,9 @@ func (r *Resource) Gauge() Gauge {
 
 func (r *Resource) inUse() int { return r.limit.now() - int(r.free.Load()) }
 
+// InUse returns how many of its places are in use. While their number changes it may be off by as much.
+func (r *Resource) InUse() int { return r.inUse() }
+
 func (r *Resource) running() int { return r.inUse() - int(r.gathered()) }
 
 // gathered returns how many of its places a task has gathered that has not begun.

@@ -1,0 +1,221 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/admission"
+)
+
+func newGroup(t *testing.T, o admission.GroupOptions) *admission.Group {
+	t.Helper()
+	g, err := admission.NewGroup(o)
+	require.NoError(t, err)
+	t.Cleanup(g.Close)
+	return g
+}
+
+// state returns the state of a resource.
+func state(g *admission.Group, name string) admission.ResourceState {
+	for _, r := range g.Resources() {
+		if r.Name == name {
+			return r
+		}
+	}
+	return admission.ResourceState{}
+}
+
+// on has so many requests end like that on a resource, one after the other.
+func on(t *testing.T, g *admission.Group, name string, how admission.Outcome, times int) {
+	t.Helper()
+	for tries := 0; times > 0; tries++ {
+		require.Less(t, tries, 1000, "none goes to %s", name)
+		p, err := g.Acquire(context.Background(), admission.Request{})
+		require.NoError(t, err)
+		if p.Resource() != name {
+			p.Done(admission.Good)
+			continue
+		}
+		p.Done(how)
+		times--
+	}
+}
+
+func TestGroup_BadOptions(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]admission.GroupOptions{
+		"Resources are none":    {},
+		`"a" is given twice`:    {Resources: []string{"a", "b", "a"}},
+		"Concurrency is -1":     {Resources: []string{"a"}, Options: admission.Options{Concurrency: -1}},
+		"InitialConcurrency is": {Resources: []string{"a"}, Options: admission.Options{InitialConcurrency: 9, MaxConcurrency: 8}},
+	} {
+		_, err := admission.NewGroup(o)
+		require.ErrorContains(t, err, want)
+	}
+	g := newGroup(t, admission.GroupOptions{Resources: []string{"a"}})
+	require.ErrorContains(t, g.SetResources(nil), "Resources are none")
+	require.ErrorContains(t, g.SetResources([]string{"b", "b"}), "given twice")
+	g.Close()
+	require.ErrorIs(t, g.SetResources([]string{"b"}), admission.ErrClosed)
+}
+
+func TestGroup_EachHasItsOwnNumber(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, admission.GroupOptions{Resources: []string{"a", "b"}, Options: admission.Options{Concurrency: 2}})
+	require.Equal(t, 4, g.Stats().Concurrency)
+	var all []admission.Permit
+	for range 4 {
+		p, ok := g.TryAcquire(admission.Request{Cost: 2})
+		require.True(t, ok)
+		all = append(all, p)
+	}
+	_, ok := g.TryAcquire(admission.Request{})
+	require.False(t, ok)
+	require.Equal(t, 2, state(g, "a").InUse)
+	require.Equal(t, 2, state(g, "b").InUse)
+	require.NoError(t, g.SetResources([]string{"b", "c"}))
+	require.Equal(t, 2, state(g, "b").InUse)
+	require.Zero(t, state(g, "c").InUse)
+	for _, p := range all {
+		p.Release()
+	}
+	require.Zero(t, g.Stats().InUse)
+	require.NoError(t, g.SetConcurrency(0))
+	require.Equal(t, 8, g.Stats().Concurrency)
+	require.Equal(t, 8, g.Stats().Learned.Limit)
+}
+
+// What fails rests, is probed, and returns.
+func TestGroup_Rests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var reachable atomic.Bool
+		var probes atomic.Int64
+		g := newGroup(t, admission.GroupOptions{
+			Resources: []string{"a", "b"}, Options: admission.Options{Concurrency: 4},
+			Probe: func(_ context.Context, resource string) error {
+				require.Equal(t, "a", resource)
+				probes.Add(1)
+				if !reachable.Load() {
+					return errors.New("connection refused")
+				}
+				return nil
+			},
+		})
+		on(t, g, "a", admission.Dropped, 2)
+		on(t, g, "a", admission.Good, 1)
+		on(t, g, "a", admission.Dropped, 3)
+		require.Zero(t, state(g, "a").Allowed)
+		require.Equal(t, 8, g.Stats().Concurrency, "people see what all could do")
+		for range 4 {
+			p, ok := g.TryAcquire(admission.Request{})
+			require.True(t, ok)
+			require.Equal(t, "b", p.Resource())
+			defer p.Release()
+		}
+		_, ok := g.TryAcquire(admission.Request{})
+		require.False(t, ok)
+
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		require.EqualValues(t, 1, probes.Load())
+		require.Zero(t, state(g, "a").Allowed)
+		require.Equal(t, 1500*time.Millisecond, state(g, "a").Unwell)
+		reachable.Store(true)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 2, probes.Load())
+		require.Equal(t, 1, state(g, "a").Allowed)
+		p, ok := g.TryAcquire(admission.Request{})
+		require.True(t, ok)
+		require.Equal(t, "a", p.Resource())
+		_, ok = g.TryAcquire(admission.Request{})
+		require.False(t, ok, "one is the probe")
+		p.Release()
+		require.Greater(t, state(g, "a").Allowed, 1)
+		for range 20 {
+			p, ok := g.TryAcquire(admission.Request{})
+			require.True(t, ok)
+			p.Release()
+		}
+		require.Equal(t, math.MaxInt, state(g, "a").Allowed)
+		require.Zero(t, state(g, "a").Unwell)
+	})
+}
+
+func TestGroup_Do(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		down  map[string]bool
+		tried int
+		good  bool
+	}{
+		{"all there", nil, 1, true},
+		{"one there", map[string]bool{"a": true, "b": true}, 3, true},
+		{"none there", map[string]bool{"a": true, "b": true, "c": true}, 3, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t, admission.GroupOptions{Resources: []string{"a", "b", "c"}})
+			most := 0
+			for range 8 {
+				tried := 0
+				err := g.Do(context.Background(), admission.Request{}, func(_ context.Context, resource string) error {
+					tried++
+					if test.down[resource] {
+						return admission.ErrUnreached
+					}
+					return nil
+				})
+				most = max(most, tried)
+				if test.good {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, admission.ErrUnreached)
+				}
+			}
+			require.LessOrEqual(t, most, test.tried)
+			require.Zero(t, g.Stats().InUse)
+		})
+	}
+}
+
+// Who has to go elsewhere waits there, before the others, for as long as its context lasts.
+func TestGroup_WaitsElsewhere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, admission.GroupOptions{Resources: []string{"a", "b"}, Options: admission.Options{Strategy: "fifo", Concurrency: 1}})
+		held := map[string]admission.Permit{}
+		for range 2 {
+			p, _ := g.TryAcquire(admission.Request{})
+			held[p.Resource()] = p
+		}
+		waiting := make(chan string, 1)
+		go func() {
+			p, err := g.Acquire(context.Background(), admission.Request{})
+			require.NoError(t, err)
+			waiting <- p.Resource()
+			p.Release()
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		_, err := g.Again(ctx, held["a"])
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, admission.ErrShed)
+		_, err = g.Again(ctx, held["a"])
+		require.ErrorContains(t, err, "was given back")
+		held["b"].Release()
+		require.Equal(t, "b", <-waiting)
+		synctest.Wait()
+		require.Zero(t, g.Stats().InUse)
+	})
+}
