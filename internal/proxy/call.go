@@ -107,7 +107,7 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 	case x.Host == nil && !x.HTTP10:
 		return httpfront.Wanted{}, httpfront.BadRequest("the header Host is missing")
 	case r.host == nil:
-		r.host = []byte(c.s.upstream.url.Host)
+		r.host = []byte(c.s.o.Upstreams[0].Host)
 	}
 	if c.protocol != nil && (x.HTTP10 || r.length != 0 || !c.options.has([]byte("upgrade")) || bytes.HasPrefix(bytes.ToLower(c.protocol), []byte("h2"))) {
 		c.protocol = nil

@@ -84,7 +84,7 @@ func (w *witness) serve(t testing.TB) (url string) {
 func (w *witness) saw(t *testing.T, proxy *front) []string {
 	t.Helper()
 	eventually(t, func() bool {
-		u := &proxy.upstream.conns
+		u := &proxy.upstreams.of("").conns
 		u.Lock()
 		defer u.Unlock()
 		return proxy.Connections() == 0 && proxy.Gauge().Busy == 0 && w.conns.Load() == int64(len(u.all))

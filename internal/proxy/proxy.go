@@ -38,6 +38,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -59,8 +60,9 @@ type Options struct {
 	Listen string
 	// TLS makes clients speak TLS. Nil means that they do not.
 	TLS *tls.Config
-	// Upstream is http://host:port or https://host:port.
-	Upstream *url.URL
+	// Upstreams are http://host:port or https://host:port, at least one and none twice. What waits waits for any of
+	// them, and each has Concurrency of its own.
+	Upstreams []*url.URL
 	// UpstreamRoots are who may vouch for an upstream of https; nil are the system's.
 	UpstreamRoots *x509.CertPool
 
@@ -112,6 +114,7 @@ type Options struct {
 	// Tests in virtual time give these; nil are those of the system.
 	listener net.Listener
 	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	resolver func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 // Events are told what happens. They must not block.
@@ -139,9 +142,9 @@ type Events struct {
 type Server struct {
 	o          Options
 	live       atomic.Pointer[Options] // o with what Change has changed
-	controller *admission.Controller
+	controller *admission.Group
 	strategy   atomic.Pointer[string] // that of requests that come now
-	upstream   *upstream
+	upstreams  *upstreams
 	front      *httpfront.Front
 	http2      *http2
 	stopping   atomic.Bool
@@ -161,7 +164,14 @@ func Open(o Options) (*Server, error) {
 	s := &Server{o: o}
 	s.live.Store(&o)
 	var err error
-	s.controller, err = admission.New(admission.Options{
+	listener := o.listener
+	if listener == nil {
+		if listener, err = httpfront.Listen(o.Listen); err != nil {
+			return nil, fmt.Errorf("data plane: %w", err)
+		}
+	}
+	s.upstreams = openUpstreams(&o, listener.Addr())
+	queue := admission.Options{
 		Strategy: o.Strategy, Capacity: o.Capacity, Concurrency: o.Concurrency, Mode: o.Mode, Objective: o.Objective, Weight: o.Weight,
 		Admitted: func(e admission.Event) {
 			hooks := s.of(e.Strategy)
@@ -185,20 +195,18 @@ func Open(o Options) (*Server, error) {
 		Broken: func(strategy, rule string) {
 			o.Logger.Error("the strategy breaks a rule of its interface", "strategy", strategy, "rule", rule)
 		},
+	}
+	s.controller, err = admission.NewGroup(admission.GroupOptions{
+		Options: queue, Resources: s.upstreams.names(), Probe: s.upstreams.probe, Rests: s.upstreams.rests,
 	})
 	if err != nil {
+		s.upstreams.closeAll()
+		_ = listener.Close()
 		return nil, err
 	}
+	s.upstreams.begin(s.controller)
 	s.strategy.Store(&o.Strategy)
 	s.of(o.Strategy) // from now on its series are exported
-	listener := o.listener
-	if listener == nil {
-		if listener, err = httpfront.Listen(o.Listen); err != nil {
-			s.controller.Close()
-			return nil, fmt.Errorf("data plane: %w", err)
-		}
-	}
-	s.upstream = openUpstream(&o)
 	s.http2 = openHTTP2(s, listener.Addr())
 	front := httpfront.Options{
 		AcceptLoops: o.AcceptLoops, Handler: s, HTTP2: s.http2.serve, Now: s.Now,
@@ -212,9 +220,9 @@ func Open(o Options) (*Server, error) {
 	}
 	if s.front, err = httpfront.Open(front, listener); err != nil {
 		s.http2.close()
-		s.upstream.closeAll()
-		_ = listener.Close()
 		s.controller.Close()
+		s.upstreams.closeAll()
+		_ = listener.Close()
 		return nil, fmt.Errorf("data plane: %w", err)
 	}
 	return s, nil
@@ -241,7 +249,7 @@ func (s *Server) Addr() net.Addr { return s.front.Addr() }
 func (s *Server) Connections() int { return s.front.Connections() }
 
 // Ready returns nil if the upstream takes connections, or why it does not.
-func (s *Server) Ready() error { return s.upstream.ready() }
+func (s *Server) Ready() error { return s.upstreams.ready() }
 
 // Now returns the time on the clock of Options.Slowest.
 func (s *Server) Now() int64 { return int64(time.Since(s.o.Epoch)) }
@@ -349,7 +357,7 @@ func (s *Server) shutdown(ctx context.Context) {
 // cut gives up what the upstream is still busy with.
 func (s *Server) cut() {
 	s.stopping.Store(true)
-	s.upstream.cut()
+	s.upstreams.cut()
 }
 
 // untilStreamsAreLeft calls then when there is nothing left but upgrades and event streams,
@@ -373,5 +381,5 @@ func (s *Server) Close() {
 	s.cut()
 	s.http2.close()
 	s.front.Close()
-	s.upstream.closeAll()
+	s.upstreams.closeAll()
 }

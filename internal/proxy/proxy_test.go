@@ -47,7 +47,7 @@ func open(t testing.TB, upstream string, change func(*Options)) *front {
 	require.NoError(t, err)
 	m := metrics.New(metrics.Options{Proxy: true})
 	o := Options{
-		Listen: "127.0.0.1:0", Upstream: u, Strategy: "fifo", Capacity: 16, Concurrency: 4, Client: "address",
+		Listen: "127.0.0.1:0", Upstreams: []*url.URL{u}, Strategy: "fifo", Capacity: 16, Concurrency: 4, Client: "address",
 		Timeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxConnections: 100,
 		BufferBytes: 64 << 10, MaxBodyBytes: 16 << 20, AcceptLoops: 1,
 		Logger:  slog.New(slog.DiscardHandler),
@@ -298,7 +298,7 @@ func TestProxy_TellsWhatIsWrongWithTheUpstream(t *testing.T) {
 func TestProxy_WarnsOfAnswersThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer // written by noAnswer alone
-	u := &upstream{url: &url.URL{Scheme: "http", Host: "a:1"}, log: slog.New(slog.NewTextHandler(&log, nil)), end: t.Context()}
+	u := &upstream{target: target{name: "http://a:1"}, log: slog.New(slog.NewTextHandler(&log, nil)), end: t.Context()}
 	began := time.Unix(1_800_000_000, 0)
 	for after := range 25 {
 		u.noAnswer("GET", fmt.Errorf("cause %d", after), began.Add(time.Duration(after)*time.Second))

@@ -97,8 +97,10 @@ type turn struct {
 	counted  bool
 	running  bool // run has been called
 
-	conn *upConn
-	pump *pump // nil if there is none
+	upstream *upstream // where it is sent
+	tried    []string  // where it could not be
+	conn     *upConn
+	pump     *pump // nil if there is none
 }
 
 // chunked reports whether the upstream gets the body in chunks.
@@ -135,11 +137,18 @@ func (t *turn) run() {
 	t.begun = s.Now()
 	err := t.forward()
 	if t.conn != nil {
-		s.upstream.close(t.conn)
+		t.upstream.close(t.conn)
 		t.conn = nil
 	}
 	if err != nil {
 		t.fail(err)
+	}
+	switch {
+	case t.shed != strategies.ReasonNone: // it went nowhere
+	case outcome(t.code) == admission.Dropped:
+		t.upstream.failed.Add(1)
+	case err == nil:
+		t.upstream.answered.Add(1)
 	}
 }
 
@@ -154,26 +163,37 @@ func (t *turn) acquire() bool {
 			return true
 		}
 	}
-	ctx, leave := context.WithCancel(context.Background())
-	defer leave()
 	if t.timeout > 0 {
 		t.deadline = s.o.Epoch.Add(time.Duration(t.arrived) + t.timeout)
+	}
+	err := t.await(func(ctx context.Context) (admission.Permit, error) { return s.controller.Acquire(ctx, t.asked) })
+	if err != nil && !errors.Is(err, errShed) { // of a rule that makes no sense, which none does
+		t.refuse(http.StatusInternalServerError, err.Error())
+	}
+	return err == nil
+}
+
+// errShed is the error of a request that has been answered, as it was shed.
+var errShed = errors.New("shed")
+
+// await waits for a place. If the request is shed, it answers, and returns errShed. Another error is that of acquire.
+func (t *turn) await(acquire func(context.Context) (admission.Permit, error)) (err error) {
+	ctx, leave := context.WithCancel(context.Background())
+	defer leave()
+	if !t.deadline.IsZero() {
 		var end context.CancelFunc
 		ctx, end = context.WithDeadline(ctx, t.deadline)
 		defer end()
 	}
 	t.client.watch(leave)
-	var err error
-	t.permit, err = s.controller.Acquire(ctx, t.asked)
+	t.permit, err = acquire(ctx)
 	t.client.unwatch()
-	if err == nil {
-		t.held = true
-		return true
+	if t.held = err == nil; t.held {
+		return nil
 	}
 	shed, ok := errors.AsType[*admission.ShedError](err)
-	if !ok { // of a rule that makes no sense, which none does
-		t.refuse(http.StatusInternalServerError, err.Error())
-		return false
+	if !ok {
+		return err
 	}
 	t.shed = shed.Reason
 	a := httpfront.Answer{Problem: refusal.Answer(shed.Reason, shed.RetryAfter)}
@@ -182,7 +202,7 @@ func (t *turn) acquire() bool {
 		t.gone, t.code, a.Close = true, codeLeft, true
 	}
 	t.client.refuse(a)
-	return false
+	return errShed
 }
 
 // codeLeft is nginx's code for clients that close the connection; no client ever sees it.
@@ -229,15 +249,58 @@ type brokenBody struct{ error }
 // forward sends the request and relays the answer. An error says why there was none, or not
 // all of it.
 func (t *turn) forward() error {
+	t.upstream = t.s.upstreams.of(t.resource())
 	for attempt := 0; ; attempt++ {
 		err := t.attempt(attempt > 0)
-		again := err != nil && attempt == 0 && t.conn != nil && t.conn.reused && errors.As(err, new(stale))
-		if !again {
+		switch {
+		case err == nil:
+			return nil
+		case attempt == 0 && t.conn != nil && t.conn.reused && errors.As(err, new(stale)):
+			t.upstream.close(t.conn)
+			t.conn = nil
+		case errors.As(err, new(errDial)):
+			elsewhere, shed := t.goElsewhere()
+			if shed != nil {
+				return nil // it has been answered
+			}
+			if !elsewhere {
+				return err
+			}
+			attempt = -1
+		default:
 			return t.blame(err)
 		}
-		t.s.upstream.close(t.conn)
-		t.conn = nil
 	}
+}
+
+// resource returns the name of the upstream whose turn it is.
+func (t *turn) resource() string {
+	if t.held {
+		return t.permit.Resource()
+	}
+	return t.s.controller.Any()
+}
+
+// goElsewhere has the request wait for another upstream, as nothing could be sent to the last, and reports whether it
+// has one. If it is shed instead it has been answered, and the error says so.
+func (t *turn) goElsewhere() (elsewhere bool, shed error) {
+	if t.s.stopping.Load() || t.s.upstreams.one() || slices.Contains(t.tried, t.upstream.name) {
+		return false, nil
+	}
+	t.tried = append(t.tried, t.upstream.name)
+	t.upstream.failed.Add(1)
+	if t.held {
+		permit := t.permit
+		err := t.await(func(ctx context.Context) (admission.Permit, error) { return t.s.controller.Again(ctx, permit) })
+		if errors.Is(err, errShed) {
+			return false, err
+		}
+		if err != nil {
+			return false, nil // the others rest
+		}
+	}
+	t.upstream = t.s.upstreams.of(t.resource())
+	return !slices.Contains(t.tried, t.upstream.name), nil
 }
 
 // stale is the error of a connection that was kept, and that had been closed: the request may
@@ -272,7 +335,7 @@ func (t *turn) attempt(fresh bool) error {
 	if err := t.connect(fresh); err != nil {
 		return err
 	}
-	c, s := t.conn, t.s
+	c, s, u := t.conn, t.s, t.upstream
 	t.client.watch(c.end)
 	defer t.client.unwatch()
 	sent, err := t.send()
@@ -307,7 +370,7 @@ func (t *turn) attempt(fresh bool) error {
 	}
 	// What came tells more than why not all could be sent.
 	dead := len(c.text) == 0 && !errors.Is(got, os.ErrDeadlineExceeded)
-	if dead && !c.wasInterrupted() && (sent == 0 && s.upstream.tls == nil || t.length == 0 && idempotent(t.method)) {
+	if dead && !c.wasInterrupted() && (sent == 0 && u.tls == nil || t.length == 0 && idempotent(t.method)) {
 		return stale{got}
 	}
 	return got
@@ -315,19 +378,19 @@ func (t *turn) attempt(fresh bool) error {
 
 // connect takes a connection to the upstream.
 func (t *turn) connect(fresh bool) (err error) {
-	s := t.s
+	u := t.upstream
 	if !fresh {
 		// Mostly there is one, and nothing to be waited for.
-		if t.conn = s.upstream.kept(); t.conn != nil {
+		if t.conn = u.kept(); t.conn != nil {
 			return nil
 		}
 	}
-	ctx, leave := context.WithCancel(s.upstream.end)
+	ctx, leave := context.WithCancel(u.end)
 	defer leave()
 	t.client.watch(leave)
-	t.conn, err = s.upstream.open(ctx)
+	t.conn, err = u.open(ctx)
 	t.client.unwatch()
-	if err != nil && s.upstream.end.Err() == nil && ctx.Err() != nil {
+	if err != nil && u.end.Err() == nil && ctx.Err() != nil {
 		return errLeft
 	}
 	return err
@@ -492,9 +555,9 @@ func (t *turn) relay() error {
 	t.release(outcome(t.code))
 	trailers := slices.Clone(c.trailers) // the connection is another's from here on
 	if c.keeps && !unfinished && c.r.Buffered() == 0 && (t.pump == nil || t.pump.bad == nil) {
-		s.upstream.put(c)
+		t.upstream.put(c)
 	} else {
-		s.upstream.close(c)
+		t.upstream.close(c)
 	}
 	t.conn = nil
 	t.client.end(trailers)
@@ -565,7 +628,7 @@ func (t *turn) why(err error) (status int, detail string, how admission.Outcome)
 	case t.s.stopping.Load():
 		return http.StatusServiceUnavailable, "the proxy is stopping, and the upstream had not answered yet", admission.Ignored
 	}
-	t.s.upstream.noAnswer(t.method, err, time.Now())
+	t.upstream.noAnswer(t.method, err, time.Now())
 	status, detail = http.StatusBadGateway, "the upstream closed the connection, or its answer is not valid HTTP"
 	timeout, ok := errors.AsType[net.Error](err)
 	switch {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -34,14 +33,16 @@ const (
 // upstream is where requests are sent, and the connections that are kept to it. It can be
 // reached until a connection fails to open; then it is tried once a second, until one opens.
 type upstream struct {
-	url      *url.URL
-	address  string
+	target
+	self     net.Addr // of the proxy
 	dialer   func(ctx context.Context, network, address string) (net.Conn, error)
 	tls      *tls.Config // nil if it speaks in the clear
 	log      *slog.Logger
 	missing  atomic.Pointer[error] // why it cannot be reached, nil if it can
 	stall    time.Duration
 	troubled atomic.Int64 // when warned of an answer that did not come, in nanoseconds of Unix time
+	// answered and failed count requests by how they ended.
+	answered, failed atomic.Uint64
 
 	end     context.Context
 	stop    context.CancelFunc
@@ -52,20 +53,17 @@ type upstream struct {
 		idle []*upConn        // the latest last
 		all  map[*upConn]bool // those in use too
 		cut  bool             // no more requests are sent
+		left time.Time        // it is none of the proxy's any more since then; zero if it is
 	}
 }
 
-func openUpstream(o *Options) *upstream {
-	port := o.Upstream.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[o.Upstream.Scheme]
-	}
-	u := &upstream{url: o.Upstream, address: net.JoinHostPort(o.Upstream.Hostname(), port), log: o.Logger, stall: o.Timeout, dialer: o.dial}
+func openUpstream(o *Options, t target, self net.Addr) *upstream {
+	u := &upstream{target: t, self: self, log: o.Logger, stall: o.Timeout, dialer: o.dial}
 	if u.dialer == nil {
 		u.dialer = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	}
-	if o.Upstream.Scheme == "https" {
-		u.tls = &tls.Config{ServerName: o.Upstream.Hostname(), NextProtos: []string{"http/1.1"}, RootCAs: o.UpstreamRoots}
+	if t.url.Scheme == "https" {
+		u.tls = &tls.Config{ServerName: t.url.Hostname(), NextProtos: []string{"http/1.1"}, RootCAs: o.UpstreamRoots}
 	}
 	u.end, u.stop = context.WithCancel(context.Background())
 	u.conns.all = map[*upConn]bool{}
@@ -187,7 +185,7 @@ func (u *upstream) open(ctx context.Context) (*upConn, error) {
 func (u *upstream) put(c *upConn) {
 	c.since = time.Now()
 	u.conns.Lock()
-	kept := !u.conns.cut && !c.wasInterrupted()
+	kept := !u.conns.cut && u.conns.left.IsZero() && !c.wasInterrupted()
 	if kept {
 		u.conns.idle = append(u.conns.idle, c)
 	}
@@ -239,7 +237,7 @@ func (u *upstream) sweepAt(now time.Time) {
 	u.conns.Lock()
 	kept := u.conns.idle[:0]
 	for _, c := range u.conns.idle {
-		if now.Sub(c.since) < idleUpstream && c.silent() {
+		if now.Sub(c.since) < idleUpstream && u.conns.left.IsZero() && c.silent() {
 			kept = append(kept, c)
 		} else {
 			over = append(over, c)
@@ -253,9 +251,55 @@ func (u *upstream) sweepAt(now time.Time) {
 	}
 }
 
+// leave is called, perhaps several times, when requests go to others. It reports whether nothing uses u any more; then
+// u has ended.
+func (u *upstream) leave(now time.Time) (unused bool) {
+	u.conns.Lock()
+	first := u.conns.left.IsZero()
+	if first {
+		u.conns.left = now
+	}
+	unused = len(u.conns.all) == 0 && now.Sub(u.conns.left) > connectTimeout // it may be on its way to one
+	u.conns.Unlock()
+	if first {
+		u.log.Info("an upstream less", "upstream", u.name)
+		u.sweepAt(now)
+	}
+	if unused {
+		u.closeAll()
+	}
+	return unused
+}
+
+// stay is called when requests go there, perhaps again.
+func (u *upstream) stay() {
+	u.conns.Lock()
+	defer u.conns.Unlock()
+	u.conns.left = time.Time{}
+}
+
+// errSelf is the error of a connection to an address of which the proxy has the other end.
+var errSelf = errors.New("it is the proxy itself")
+
+// connect opens a TCP connection.
+func (u *upstream) connect(ctx context.Context) (net.Conn, error) {
+	c, err := u.dialer(ctx, "tcp", u.address)
+	if err != nil {
+		return nil, err
+	}
+	here, there := c.LocalAddr(), c.RemoteAddr()
+	from, ok1 := here.(*net.TCPAddr)
+	to, ok2 := there.(*net.TCPAddr)
+	if self, ok := u.self.(*net.TCPAddr); ok && ok1 && ok2 && to.Port == self.Port && to.IP.Equal(from.IP) && (self.IP.IsUnspecified() || self.IP.Equal(to.IP)) {
+		_ = c.Close()
+		return nil, errSelf
+	}
+	return c, nil
+}
+
 // dial opens a connection for a request.
 func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
-	c, err := u.dialer(ctx, "tcp", u.address)
+	c, err := u.connect(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			u.lost(err)
@@ -268,7 +312,7 @@ func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
 
 // try opens a connection and closes it.
 func (u *upstream) try() error {
-	c, err := u.dialer(u.end, "tcp", u.address)
+	c, err := u.connect(u.end)
 	if err != nil {
 		return err
 	}
@@ -280,16 +324,16 @@ func (u *upstream) lost(err error) {
 	if cause, ok := errors.AsType[syscall.Errno](err); ok {
 		err = cause
 	}
-	missing := fmt.Errorf("the upstream %s cannot be reached: %w", u.url, err)
+	missing := fmt.Errorf("the upstream %s cannot be reached: %w", u.name, err)
 	if u.missing.Swap(&missing) == nil && u.end.Err() == nil {
-		u.log.Warn("the upstream cannot be reached; looking for it every second", "upstream", u.url.String(), "err", err)
+		u.log.Warn("the upstream cannot be reached; looking for it every second", "upstream", u.name, "err", err)
 	}
 }
 
 // found says that it can.
 func (u *upstream) found() {
 	if u.missing.Load() != nil && u.missing.Swap(nil) != nil {
-		u.log.Info("the upstream can be reached", "upstream", u.url.String())
+		u.log.Info("the upstream can be reached", "upstream", u.name)
 	}
 }
 
@@ -300,7 +344,7 @@ func (u *upstream) noAnswer(method string, err error, now time.Time) {
 	if last := u.troubled.Load(); now.UnixNano()-last >= int64(warnEvery) && u.troubled.CompareAndSwap(last, now.UnixNano()) {
 		level = slog.LevelWarn
 	}
-	u.log.Log(u.end, level, "no answer from the upstream", "upstream", u.url.String(), "method", method, "err", err)
+	u.log.Log(u.end, level, "no answer from the upstream", "upstream", u.name, "method", method, "err", err)
 }
 
 func (u *upstream) ready() error {
