@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
@@ -73,7 +72,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	upstream, err := url.Parse(f.Upstream)
+	upstreams, err := rules.Upstreams(f.Upstream)
 	if err != nil {
 		return err
 	}
@@ -92,7 +91,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	}
 	slow := new(slowest.Recorder)
 	o := changeable(inv)
-	o.Listen, o.TLS, o.Upstream, o.AcceptLoops, o.Logger = c.Listen, tlsConfig, upstream, c.AcceptLoops, p.log
+	o.Listen, o.TLS, o.Upstreams, o.AcceptLoops, o.Logger = c.Listen, tlsConfig, upstreams, c.AcceptLoops, p.log
 	o.Strategy, o.Capacity, o.Concurrency, o.Objective = c.Strategy, c.QueueCapacity, int(c.Workers), time.Duration(c.SLO)
 	o.Weight = weight(rules.Weights(c.FairWeights))
 	if c.Mode == config.ModeObserve {
@@ -110,7 +109,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		return cannotListen(err, "data", "SPILLWAY_LISTEN", c.Listen)
 	}
 	running.Store(p.data)
-	p.tuner = tuning.New(p.data, tuned(c), p.log)
+	p.tuner = tuning.New(p.data, tuned(inv), p.log)
 	p.admin, err = admin.Open(admin.Options{
 		Listen: c.AdminListen, TLS: tlsConfig, Token: secure.NewToken(c.AdminToken), MaxConnections: c.AdminMaxConnections,
 		Version: built.Version, Commit: built.Commit, Logger: p.log,
@@ -125,7 +124,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		p.data.Close()
 		return cannotListen(err, "admin", "SPILLWAY_ADMIN_LISTEN", c.AdminListen)
 	}
-	m.Watch(p.records.watched(metrics.Sources{Gauge: p.data.Gauge, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped, ReloadFailed: p.failed.Load}))
+	m.Watch(p.records.watched(metrics.Sources{Gauge: p.data.Gauge, Upstreams: p.upstreams, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped, ReloadFailed: p.failed.Load}))
 	p.notReady.Store(nil)
 	addresses := p.addresses()
 	sayListening(p.log, addresses)
@@ -133,6 +132,16 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	p.log.Info("proxying", "version", built.Version, "upstream", f.Upstream, "strategy", status.Strategy, "workers", c.Workers.Shown(),
 		"capacity", status.Capacity, "mode", c.Mode, "console", consoleAt(c, addresses["admin"]))
 	return nil
+}
+
+// upstreams returns the state of each upstream.
+func (p *proxying) upstreams() (all []metrics.Upstream) {
+	for _, u := range p.data.Upstreams() {
+		all = append(all, metrics.Upstream{
+			Name: u.Name, Up: u.Up, InFlight: u.InUse, Limit: u.Concurrency, Answered: u.Answered, Failed: u.Failed, Unwell: u.Unwell,
+		})
+	}
+	return all
 }
 
 // addresses returns those that are bound, by plane, none while the proxy is starting.
@@ -172,7 +181,7 @@ func changeable(inv *config.Invocation) proxy.Options {
 
 // change makes what can change live that of inv, or nothing.
 func (p *proxying) change(inv *config.Invocation) error {
-	if err := tune(p.tuner, &inv.Config); err != nil {
+	if err := tune(p.tuner, inv); err != nil {
 		return err
 	}
 	p.metrics.SetRoutes(inv.Proxy.Routes.Names())

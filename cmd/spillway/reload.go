@@ -75,16 +75,21 @@ func (s *settings) reload(apply func(*config.Invocation) error) error {
 	return nil
 }
 
-// tuned is what of c a tuner changes.
-func tuned(c *config.Config) tuning.Settings {
-	return tuning.Settings{
+// tuned is what of the configuration a tuner changes.
+func tuned(inv *config.Invocation) tuning.Settings {
+	c := &inv.Config
+	s := tuning.Settings{
 		Strategy: c.Strategy, Mode: c.Mode, Workers: int(c.Workers), Capacity: c.QueueCapacity, Objective: time.Duration(c.SLO),
 	}
+	if inv.Command == config.Proxy {
+		s.Upstreams = inv.Proxy.Upstream
+	}
+	return s
 }
 
 // tune makes those settings the ones in force, whatever was asked for by PUT /strategy.
-func tune(t *tuning.Tuner, c *config.Config) error {
-	err := t.Change(func(s *tuning.Settings) { *s = tuned(c) })
+func tune(t *tuning.Tuner, inv *config.Invocation) error {
+	err := t.Change(func(s *tuning.Settings) { *s = tuned(inv) })
 	if refusal, ok := errors.AsType[tuning.Refusal](err); ok {
 		return refusal.Unwrap()
 	}

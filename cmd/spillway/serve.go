@@ -295,7 +295,7 @@ func start(settings *settings, tables int, dropped func() uint64) (_ *service, e
 	s.waiting.Store(s.dispatcher)
 	opened = append(opened, s.dispatcher.Close)
 
-	s.tuner = tuning.New(tunable{s.dispatcher, s.executor, c.Pools == "split"}, tuned(c), log)
+	s.tuner = tuning.New(tunable{s.dispatcher, s.executor, c.Pools == "split"}, tuned(s.now.Load()), log)
 	s.admin, err = admin.Open(admin.Options{
 		Listen:         c.AdminListen,
 		TLS:            tlsConfig,
@@ -435,7 +435,7 @@ func (t tunable) SetWorkers(n int) error {
 // change makes what can change live that of inv, or nothing.
 func (s *service) change(inv *config.Invocation) error {
 	c := &inv.Config
-	if err := tune(s.tuner, c); err != nil {
+	if err := tune(s.tuner, inv); err != nil {
 		return err
 	}
 	s.data.SetLimits(httpfront.Limits{

@@ -58,17 +58,22 @@ func effective(inv *config.Invocation, now tuning.Settings, addresses map[string
 		from[name] = cmp.Or(inv.From[name], "default")
 	}
 	active, _ := strategies.Lookup(now.Strategy)
-	configured := tuned(&inv.Config)
-	for name, s := range map[string]struct {
+	configured := tuned(inv)
+	type setting struct {
 		shown any
 		put   bool
-	}{
+	}
+	tuned := map[string]setting{
 		"SPILLWAY_STRATEGY":       {now.Strategy, now.Strategy != configured.Strategy},
 		"SPILLWAY_MODE":           {now.Mode, now.Mode != configured.Mode},
 		"SPILLWAY_WORKERS":        {config.Workers(now.Workers).Shown(), now.Workers != configured.Workers},
 		"SPILLWAY_QUEUE_CAPACITY": {active.CapacityOr(now.Capacity), now.Capacity != configured.Capacity},
 		"SPILLWAY_SLO":            {strategies.FormatObjective(now.Objective), now.Objective != configured.Objective},
-	} {
+	}
+	if inv.Command == config.Proxy {
+		tuned["SPILLWAY_UPSTREAM"] = setting{now.Upstreams, now.Upstreams != configured.Upstreams}
+	}
+	for name, s := range tuned {
 		settings[name] = s.shown
 		if s.put {
 			from[name] = "PUT /strategy"

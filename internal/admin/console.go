@@ -131,9 +131,20 @@ type frame struct {
 	Classes []callerFrame `json:"classes"` // recent
 	Clients []callerFrame `json:"clients"` // recent
 
-	Proxy   bool        `json:"proxy"` // without a store
-	Store   storeFrame  `json:"store"`
-	Slowest []slowFrame `json:"slowest"`
+	Proxy     bool            `json:"proxy"` // without a store
+	Upstreams []upstreamFrame `json:"upstreams"`
+	Store     storeFrame      `json:"store"`
+	Slowest   []slowFrame     `json:"slowest"`
+}
+
+type upstreamFrame struct {
+	Name   string  `json:"name"`
+	Up     bool    `json:"up"`
+	Busy   int     `json:"busy"`
+	Limit  int     `json:"limit"`
+	Good   figure  `json:"good"`   // answers a second
+	Failed figure  `json:"failed"` // a second
+	Unwell float64 `json:"unwell"` // for how long, 0 if it is well
 }
 
 type poolFrame struct {
@@ -256,7 +267,8 @@ func (h *history) state() *frame {
 			Disk:              s.DiskBytes,
 			Memtables:         s.MemtableBytes,
 		},
-		Slowest: []slowFrame{},
+		Upstreams: upstreamsOf(before, now),
+		Slowest:   []slowFrame{},
 	}
 	for i := range recent {
 		depth := recent[i].Gauge.Depth
@@ -303,6 +315,23 @@ func (h *history) state() *frame {
 		f.Slowest = append(f.Slowest, slow)
 	}
 	return &f
+}
+
+// upstreamsOf tells of each upstream what happened between two moments.
+func upstreamsOf(before, now *moment) (frames []upstreamFrame) {
+	seconds := now.at - before.at
+	for _, u := range now.Upstreams {
+		var was metrics.Upstream // of a new one
+		if i := slices.IndexFunc(before.Upstreams, func(b metrics.Upstream) bool { return b.Name == u.Name }); i >= 0 {
+			was = before.Upstreams[i]
+		}
+		rate := func(now, was uint64) figure { return figure(share(max(0, float64(now)-float64(was)), seconds)) }
+		frames = append(frames, upstreamFrame{
+			Name: u.Name, Up: u.Up, Busy: u.InFlight, Limit: u.Limit, Good: rate(u.Answered, was.Answered), Failed: rate(u.Failed, was.Failed),
+			Unwell: u.Unwell.Seconds(),
+		})
+	}
+	return frames
 }
 
 // begun returns the first of the recent moments from which on the present strategy was

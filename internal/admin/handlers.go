@@ -53,13 +53,17 @@ func (o *Options) getStrategy(w http.ResponseWriter, _ *http.Request) {
 		Capacity  *int      `json:"capacity"` // null for none
 		Objective objective `json:"objective"`
 		Available []string  `json:"available"`
-		Learned   *learned  `json:"learned,omitempty"` // of workers; absent if their number is given
+		Learned   *learned  `json:"learned,omitempty"`   // of workers; absent if their number is given
+		Upstreams []string  `json:"upstreams,omitempty"` // of the proxy
 	}{
 		Strategy: status.Strategy, Mode: Mode(status), Workers: status.Workers,
 		Objective: objectiveOf(o.Dispatcher.Objective().State()), Available: strategies.Names(), Learned: learnedOf(status.Learned),
 	}
 	if status.Capacity != strategies.Unbounded {
 		answer.Capacity = &status.Capacity
+	}
+	if list := o.Tuner.Now().Upstreams; list != "" {
+		answer.Upstreams = strings.Split(list, ",")
 	}
 	writeJSON(w, http.StatusOK, answer)
 }
@@ -116,6 +120,8 @@ type change struct {
 	Capacity *int    `json:"capacity"`
 	SLO      *string `json:"slo"`
 	Mode     *string `json:"mode"`
+	// Upstreams are the proxy's alone.
+	Upstreams *[]string `json:"upstreams"`
 }
 
 // number is a number of workers, or "auto", which is 0.
@@ -151,6 +157,9 @@ func (c *change) change() (func(*tuning.Settings), error) {
 		if c.SLO != nil {
 			s.Objective = objective
 		}
+		if c.Upstreams != nil {
+			s.Upstreams = strings.Join(*c.Upstreams, ",")
+		}
 	}, nil
 }
 
@@ -169,7 +178,7 @@ func (o *Options) putStrategy(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		bodyProblem(w, err, `{"strategy":"…","workers":…,"capacity":…,"slo":"…","mode":"…"} with any of these: a strategy of `+strings.Join(strategies.Names(), ", ")+
-			`; workers from 1, or "auto"; a capacity from 1, or 0 for that of the strategy; an slo such as 250ms, none or nothing; a mode of `+tuning.Enforce+", "+tuning.Observe)
+			`; workers from 1, or "auto"; a capacity from 1, or 0 for that of the strategy; an slo such as 250ms, none or nothing; a mode of `+tuning.Enforce+", "+tuning.Observe+`; in the proxy "upstreams":["http://HOST:PORT",…]`)
 		return
 	}
 	change, err := wanted.change()

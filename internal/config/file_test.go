@@ -207,9 +207,9 @@ func TestReload(t *testing.T) {
 
 	was = parsed("upstream: http://a:1\nproxy-routes: /a=a\n", "proxy")
 	merged, live, fixed = was.Reload(parsed("upstream: http://b:1\nproxy-routes: /b=b\ncache-bytes: 1GB\nproxy-timeout: 1s\n", "proxy"))
-	require.Equal(t, []string{"proxy-routes", "proxy-timeout"}, live)
-	require.Equal(t, []string{"upstream"}, fixed)
-	require.Equal(t, "http://a:1", merged.Proxy.Upstream)
+	require.Equal(t, []string{"proxy-routes", "proxy-timeout", "upstream"}, live)
+	require.Empty(t, fixed)
+	require.Equal(t, "http://b:1", merged.Proxy.Upstream)
 	require.Equal(t, "/b=b", merged.Proxy.Routes.String())
 }
 

@@ -90,7 +90,7 @@ type Transfer struct {
 
 // Forward are the settings of Proxy, beside those of Config.
 type Forward struct {
-	Upstream     string           `name:"upstream" type:"upstream" placeholder:"URL" help:"The service to forward to, such as http://127.0.0.1:3000. How many requests it gets at once is learned, or --workers says so."`
+	Upstream     string           `name:"upstream" type:"upstream" live:"" placeholder:"URL,…" help:"The service to forward to, such as http://127.0.0.1:3000, or several that do the same, with commas. A name with several addresses is one at each. How many requests each gets at once is learned, or --workers says so."`
 	Client       rules.Client     `name:"proxy-client" live:"" default:"address" placeholder:"address|header:NAME" help:"Who the client is: the address, or a header such as header:Authorization, which is kept hashed."`
 	Priority     rules.Priorities `name:"proxy-priority" live:"" placeholder:"RULES" help:"How important a request is, from 0, the most, to 7: path:/admin=6,path:/checkout=0,header:NAME. The first rule that fits decides."`
 	Exempt       rules.Paths      `name:"proxy-exempt" live:"" placeholder:"PATHS" help:"Paths that bypass the queue, with all below them: /health,/static."`

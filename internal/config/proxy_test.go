@@ -112,9 +112,9 @@ func TestParse_BadProxies(t *testing.T) {
 		`bad value "" for SPILLWAY_UPSTREAM (--upstream): want the service to forward to, such as http://127.0.0.1:3000`: {"proxy", "--workers=3"},
 		`bad value "0" for SPILLWAY_WORKERS (--workers): want a number from 1 to 65536, or auto to have it learned`: {
 			"proxy", "--upstream=http://a", "--workers=0"},
-		`bad value "a:3000" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path`: {
+		`bad value "a:3000" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path; several with commas between`: {
 			"proxy", "--upstream=a:3000"},
-		`bad value "http://a/b" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path`: {
+		`bad value "http://a/b" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path; several with commas between`: {
 			"proxy", "--upstream=http://a/b"},
 		`bad value "path:/a=8" for SPILLWAY_PROXY_PRIORITY (--proxy-priority): want rules such as path:/admin=6,path:/checkout=0,header:NAME, with priorities from 0, the most important, to 7`: append(
 			good, "--proxy-priority=path:/a=8"),

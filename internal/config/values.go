@@ -129,16 +129,14 @@ func parseText[T any, P interface {
 	return v, err
 }
 
-// parseUpstream reads the URL of a service, without a path.
+// parseUpstream reads the URLs of services.
 func parseUpstream(_ *kong.Value, s string) (string, error) {
-	u, err := url.Parse(s)
-	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
-		strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.Fragment == "" {
-		if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() == "" || err == nil && port > 0 {
-			return u.Scheme + "://" + u.Host, nil
-		}
+	urls, err := rules.Upstreams(s)
+	var all []string
+	for _, u := range urls {
+		all = append(all, u.String())
 	}
-	return "", errors.New("http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path")
+	return strings.Join(all, ","), err
 }
 
 func parseNumber(v *kong.Value, s string) (int, error) {

@@ -44,13 +44,14 @@ type Live struct {
 
 	// Proxy says that there is no store of any kind.
 	Proxy bool
-	// Gauge, Connections, Writable and Store are what the Sources say; Embedded
+	// Gauge, Connections, Writable, Store and Upstreams are what the Sources say; Embedded
 	// that there is a store for Store to speak of.
 	Gauge       dispatch.Gauge
 	Connections int
 	Writable    error
 	Embedded    bool
 	Store       StoreStats
+	Upstreams   []Upstream
 }
 
 // Live returns the present state. It reports false while the service is
@@ -77,6 +78,9 @@ func (m *Metrics) Live() (Live, bool) {
 	}
 	if sources.Writable != nil {
 		l.Writable = sources.Writable()
+	}
+	if sources.Upstreams != nil {
+		l.Upstreams = sources.Upstreams()
 	}
 	if sources.Store != nil {
 		l.Embedded, l.Store = true, sources.Store()

@@ -29,6 +29,21 @@ type Sources struct {
 	ReloadFailed func() bool
 	// Store returns the figures of the embedded store. It is nil if there is none.
 	Store func() StoreStats
+	// Upstreams returns the state of each upstream of the proxy. It is nil if this is none.
+	Upstreams func() []Upstream
+}
+
+// Upstream is the state of an upstream.
+type Upstream struct {
+	Name string
+	// Up is whether it can be reached and does not rest.
+	Up bool
+	// InFlight is how many requests it works on, and Limit how many it may.
+	InFlight, Limit int
+	// Answered and Failed count requests: what it answered, and what it did not, or with 502 to 504.
+	Answered, Failed uint64
+	// Unwell is for how long it has rested and come back, 0 if it is well.
+	Unwell time.Duration
 }
 
 // StoreStats are figures of the embedded store. The totals never fall.
@@ -86,11 +101,15 @@ var (
 	concurrencyPaused  = desc("concurrency_paused", "1 in a pause, in which one request is begun now and then, as the latest timed out; absent if the number is given.", "strategy")
 	concurrencyDropped = desc("concurrency_dropped_total", "Requests whose time was up in service, or that the store or the upstream refused as overloaded, of which the number is learned; absent if it is given.")
 
-	connections   = desc("connections", "Open connections of the data plane.")
-	linesDropped  = desc("log_lines_dropped_total", "Lines of the log that were dropped since nobody was taking them.")
-	accessDropped = desc("access_log_lines_dropped_total", "Lines of the access log that were dropped since nobody was taking them.")
-	spansDropped  = desc("spans_dropped_total", "Spans that were dropped since the collector was not taking them.")
-	reloadGood    = desc("config_last_reload_successful", "0 if the configuration file was wrong when it was last reloaded, so that nothing changed.")
+	connections      = desc("connections", "Open connections of the data plane.")
+	linesDropped     = desc("log_lines_dropped_total", "Lines of the log that were dropped since nobody was taking them.")
+	accessDropped    = desc("access_log_lines_dropped_total", "Lines of the access log that were dropped since nobody was taking them.")
+	spansDropped     = desc("spans_dropped_total", "Spans that were dropped since the collector was not taking them.")
+	reloadGood       = desc("config_last_reload_successful", "0 if the configuration file was wrong when it was last reloaded, so that nothing changed.")
+	upstreamUp       = desc("upstream_up", "1 if the upstream can be reached and does not rest, 0 otherwise.", "upstream")
+	upstreamInFlight = desc("upstream_inflight", "Requests that the upstream works on.", "upstream")
+	upstreamLimit    = desc("upstream_limit", "Requests that the upstream may get at once, learned or given.", "upstream")
+
 	storeWritable = desc("store_writable", "1 if the store can write, 0 if it cannot.")
 
 	storeCompactions    = desc("store_compactions_total", "Compactions of the store.")
@@ -115,6 +134,7 @@ func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		strategyInfo, queueDepth, queueCapacity, queueLimit, queuePace, workers, workersBusy,
 		concurrencyLimit, concurrencyMax, concurrencyStuck, concurrencyPaused, concurrencyDropped, connections, linesDropped, accessDropped, spansDropped, reloadGood, storeWritable,
+		upstreamUp, upstreamInFlight, upstreamLimit,
 		storeCompactions, storeLevelBytes, storeLevelFiles, storeReadAmp, storeCacheHits, storeCacheMisses,
 		valueCacheHits, valueCacheMisses, valueCacheBytes,
 		storeDiskBytes, storeDiskFree, storeWriteStalls, storeWriteStallTime, storeMemtableBytes, storeDebtBytes,
@@ -174,6 +194,14 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	}
 	if w.Writable != nil {
 		gauge(storeWritable, indicator(w.Writable() == nil))
+	}
+
+	if w.Upstreams != nil {
+		for _, u := range w.Upstreams() {
+			gauge(upstreamUp, indicator(u.Up), u.Name)
+			gauge(upstreamInFlight, float64(u.InFlight), u.Name)
+			gauge(upstreamLimit, float64(u.Limit), u.Name)
+		}
 	}
 
 	if w.Store == nil {

@@ -37,6 +37,8 @@ type Settings struct {
 	Capacity int
 	// Objective is 0 if none is set, or strategies.NoObjective.
 	Objective time.Duration
+	// Upstreams are those of a Forwarder, with commas between them.
+	Upstreams string
 }
 
 // check returns an error that names the field, its value and the choices.
@@ -76,6 +78,9 @@ type Queue interface {
 	SetCapacity(n int) error
 	Objective() *strategies.Objective
 }
+
+// Forwarder is a Queue that forwards what its turn is. The error of SetUpstreams says what of them cannot be.
+type Forwarder interface{ SetUpstreams(list string) error }
 
 // Tuner changes the settings of a queue, one change at a time. All methods are safe for
 // concurrent use.
@@ -121,6 +126,16 @@ func (t *Tuner) steps(was, is *Settings) (steps []step) {
 			steps = append(steps, step{what, from, to, set})
 		}
 	}
+	add(was.Upstreams != is.Upstreams, "upstreams", was.Upstreams, is.Upstreams, func(s *Settings) error {
+		f, ok := t.queue.(Forwarder)
+		if !ok {
+			return Refusal{errors.New("upstreams are of the proxy, which this is not")}
+		}
+		if err := f.SetUpstreams(s.Upstreams); err != nil {
+			return Refusal{fmt.Errorf("upstreams is %.100q, want %w", s.Upstreams, err)}
+		}
+		return nil
+	})
 	add(was.Strategy != is.Strategy, "strategy", was.Strategy, is.Strategy, func(s *Settings) error { return t.queue.Switch(s.Strategy) })
 	add(was.Mode != is.Mode, "mode", was.Mode, is.Mode, func(s *Settings) error { return t.queue.SetObserve(s.Mode == Observe) })
 	add(was.Workers != is.Workers, "workers", shown(was.Workers, "auto"), shown(is.Workers, "auto"), func(s *Settings) error { return t.queue.SetWorkers(s.Workers) })

@@ -58,7 +58,7 @@ func TestTuner_Change(t *testing.T) {
 		{"grows", func(s *Settings) { s.Strategy, s.Capacity = "lifo", 65 }, []string{"capacity 65", "strategy lifo"}, "capacity changed", ""},
 		{"shrinks", func(s *Settings) { s.Strategy, s.Capacity = "lifo", 63 }, []string{"strategy lifo", "capacity 63"}, "capacity changed", ""},
 		{"default", func(s *Settings) { s.Capacity = 0 }, []string{"capacity 0"}, "capacity changed", ""},
-		{"all", func(s *Settings) { *s = Settings{"auto", Observe, 1, 2, time.Second} },
+		{"all", func(s *Settings) { *s = Settings{"auto", Observe, 1, 2, time.Second, ""} },
 			[]string{"strategy auto", "observe true", "workers 1", "capacity 2"}, "objective changed", ""},
 		// What cannot be is refused before anything is done.
 		{"no strategy", func(s *Settings) { s.Strategy, s.Workers = "x", 9 }, nil, "", "want one of adaptive-lifo"},
@@ -101,7 +101,7 @@ func TestTuner_WholeOrNot(t *testing.T) {
 	} {
 		f := fake{fails: fails}
 		tuner := New(&f, before, slog.New(slog.DiscardHandler))
-		err := tuner.Change(func(s *Settings) { *s = Settings{"lifo", Observe, 9, 99, time.Second} })
+		err := tuner.Change(func(s *Settings) { *s = Settings{"lifo", Observe, 9, 99, time.Second, ""} })
 		require.Error(t, err)
 		require.Equal(t, told, f.told)
 		require.Equal(t, before, tuner.Now())
@@ -109,4 +109,31 @@ func TestTuner_WholeOrNot(t *testing.T) {
 		_, refused := errors.AsType[Refusal](err)
 		require.Equal(t, fails == "split", refused, "what cannot be is the caller's to correct")
 	}
+}
+
+// forwarder is a queue that forwards.
+type forwarder struct{ fake }
+
+func (f *forwarder) SetUpstreams(list string) error {
+	if list == "" {
+		return errors.New("one at least")
+	}
+	return f.note("upstreams", list)
+}
+
+func TestTuner_Upstreams(t *testing.T) {
+	t.Parallel()
+	silent := slog.New(slog.DiscardHandler)
+	f := new(forwarder)
+	tuner := New(f, Settings{Strategy: "fifo", Mode: Enforce, Upstreams: "http://a"}, silent)
+	require.NoError(t, tuner.Change(func(s *Settings) { s.Upstreams = "http://b" }))
+	require.Equal(t, []string{"upstreams http://b"}, f.told)
+	err := tuner.Change(func(s *Settings) { s.Workers, s.Upstreams = 3, "" })
+	require.ErrorContains(t, err, `upstreams is "", want one at least`)
+	require.ErrorAs(t, err, new(Refusal))
+	require.Equal(t, []string{"upstreams http://b"}, f.told, "nothing else has been done")
+
+	err = New(new(fake), before, silent).Change(func(s *Settings) { s.Upstreams = "http://b" })
+	require.ErrorContains(t, err, "upstreams are of the proxy")
+	require.ErrorAs(t, err, new(Refusal))
 }

@@ -97,6 +97,7 @@
     showSlowest();
     showWhy();
     showCallers();
+    showUpstreams();
     showPercentiles();
     showChips($('codes'), last.codes);
     if (!now) {
@@ -137,6 +138,15 @@
     $('callers').classList.toggle('unconditional', lines.every(([, c]) => !c.unmet));
     const time = (last.clients || []).reduce((sum, c) => sum + c.time, 0);
     rows($('callers-rows'), lines.map(([name, c]) => [name, c.time && !name.startsWith('priority ') ? `${Math.round(100 * c.time / time)} %` : '–', ...[c.good + c.late + c.unmet + c.failed + c.shed, c.good, c.late, c.unmet, c.failed, c.shed].map((n) => n ? amount(n) : '–')]));
+  }
+
+  function showUpstreams() {
+    const all = last.upstreams || [];
+    $('upstreams').hidden = !all.length;
+    rows($('upstreams-rows'), all.map((u) => [
+      u.name, `${amount(u.busy)} of ${amount(u.limit)}`, u.good ? amount(u.good) : '–', u.failed ? amount(u.failed) : '–',
+      u.unwell ? `${u.up ? 'returns' : 'rests'}, ${age(u.unwell)}` : u.up ? 'well' : 'not reached',
+    ]));
   }
 
   function showChips(list, rates) {

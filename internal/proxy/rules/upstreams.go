@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -40,7 +41,7 @@ func upstream(text string) (*url.URL, error) {
 			return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
 		}
 	}
-	return nil, fmt.Errorf("http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path, several with commas between, not %.100q", text)
+	return nil, errors.New("http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path; several with commas between")
 }
 
 // Port returns the port of a URL, that of its scheme if it has none.
