@@ -35,7 +35,8 @@ type client interface {
 	// proceed lets a client send its body that waits for that.
 	proceed()
 
-	// watch has f called once the client has left, until unwatch. left reports whether it has.
+	// watch has f called once the client has left, until unwatch, when f has ended. left reports
+	// whether it has left.
 	watch(f func())
 	unwatch()
 	left() bool
