@@ -13,7 +13,8 @@
 // kept, relays the answer, and gives the place back when the upstream has done its part.
 //
 // Nothing of the framing passes: a request and an answer are read whole, or not at all, and
-// framed anew. Trailers pass as far as their names may.
+// framed anew. Trailers pass as far as their names may, interim answers to clients of HTTP/1.1
+// alone.
 //
 // # Who waits for whom
 //
