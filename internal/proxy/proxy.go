@@ -247,20 +247,11 @@ func (s *Server) Ready() error { return s.upstream.ready() }
 // Now returns the time on the clock of Options.Slowest.
 func (s *Server) Now() int64 { return int64(time.Since(s.o.Epoch)) }
 
-// Status returns the strategy and its settings.
-func (s *Server) Status() dispatch.Status {
-	stats := s.controller.Stats()
-	return dispatch.Status{
-		Strategy: stats.Strategy, Workers: stats.Concurrency, Capacity: stats.Capacity, Observe: stats.Mode == admission.Observe,
-		Learned: (*dispatch.Learned)(stats.Learned),
-	}
-}
-
 // Gauge returns the state of the queue.
 func (s *Server) Gauge() dispatch.Gauge {
 	stats := s.controller.Stats()
 	return dispatch.Gauge{
-		Strategy: stats.Strategy, Depth: stats.Waiting, Capacity: stats.Capacity, Limit: stats.Limit, Pace: stats.Pace,
+		Strategy: stats.Strategy, Observe: stats.Mode == admission.Observe, Depth: stats.Waiting, Capacity: stats.Capacity, Limit: stats.Limit, Pace: stats.Pace,
 		Workers: stats.Concurrency, Busy: stats.InUse, Learned: (*dispatch.Learned)(stats.Learned),
 	}
 }

@@ -320,8 +320,8 @@ func TestOpen_BadPlane(t *testing.T) {
 // dispatcher is one of which only the status matters.
 type dispatcher struct{}
 
-func (dispatcher) Status() dispatch.Status {
-	return dispatch.Status{Strategy: "unbounded", Workers: 2, Capacity: strategies.Unbounded}
+func (dispatcher) Gauge() dispatch.Gauge {
+	return dispatch.Gauge{Strategy: "unbounded", Workers: 2, Capacity: strategies.Unbounded}
 }
 func (dispatcher) Switch(string) error              { return nil }
 func (dispatcher) SetObserve(bool) error            { return nil }
