@@ -78,13 +78,8 @@ var sampleReport = sync.OnceValues(func() (string, error) {
 				Rate: r.TargetRPS, OfferedRPS: r.OfferedRPS, CompletedRPS: r.CompletedRPS, GoodputRPS: r.GoodputRPS,
 				GoodShare: share, Sustained: share >= 0.99, Latency: r.Latency,
 			})
-			cpu, bytes := 37.3, 310.0
-			r.ServerCPUMicros, r.ServerAllocated = &cpu, &bytes
-			for _, kind := range profiles.Attributed {
-				r.Attribution = append(r.Attribution, profiles.Attribution{Kind: kind, Total: 9e8, Parts: map[profiles.Part]int64{
-					profiles.Network: 5e8, profiles.Queue: 1e8, profiles.Work: 3e8,
-				}})
-			}
+			r.ServerCPUMicros = new(37.3)
+			r.CPUByPart = profiles.Costs{profiles.Network: 5e8, profiles.Queue: 1e8, profiles.Work: 3e8}
 			if err := r.Save(at("run.json")); err != nil {
 				return "", err
 			}

@@ -39,7 +39,6 @@ type scale string
 
 const (
 	logarithmic scale = "log"
-	fromZero    scale = "log1p"      // logarithmic, of 1 more than the value
 	percentile  scale = "percentile" // HdrHistogram's: logarithmic, of 1/(1-p)
 )
 
