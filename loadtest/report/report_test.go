@@ -125,7 +125,7 @@ func TestHTML_IsWholeInItself(t *testing.T) {
 		require.Contains(t, page, said)
 	}
 	d := dataOf(t, page)
-	require.Len(t, d.Charts, 12)
+	require.Len(t, d.Charts, 9)
 	require.NotContains(t, page, "ZgotmplZ", "html/template found something where it cannot stand")
 	require.Less(t, len(page), 250_000)
 }
@@ -307,20 +307,6 @@ func TestSaturation_SaysThatTheGeneratorWasLate(t *testing.T) {
 	} {
 		require.Equal(t, c.want, (&lab.Saturation{Steps: c.steps}).Cautions(), c.name)
 	}
-}
-
-func TestSaturation_DrawsMedians(t *testing.T) {
-	t.Parallel()
-	s := &Saturation{Saturation: &lab.Saturation{Steps: []lab.Step{
-		{Rate: 200, OfferedRPS: 200, GoodShare: 1}, {Rate: 100, OfferedRPS: 100, GoodShare: 1},
-		{Rate: 200, OfferedRPS: 200, GoodShare: 0.2}, {Rate: 200, OfferedRPS: 190, GoodShare: 0.8, GeneratorLate: true},
-	}}}
-	d := newData()
-	page := s.section(d)
-	line := d.Charts[page.Overview[0].Chart].Series[0]
-	require.Equal(t, [][]num{{100, 100}, {200, 80}}, line.Points)
-	require.Equal(t, [][]num{{100, 100}, {200, 100}, {200, 20}, {190, 80, 1}}, line.Dots)
-	require.Contains(t, page.Overview[0].Caption, "Crosses: the generator was late.")
 }
 
 func TestNum_IsJSON(t *testing.T) {

@@ -66,7 +66,7 @@ func writeSample(dir string, s scenario.Scenario, strategies, rates, mixes []str
 				s.Combinations = append(s.Combinations, combination)
 				load := mix + ", 64 connections"
 				g := lab.Group{
-					Combination: combination, Label: strategy + ", " + mix + ", " + rate, Series: strategy + ", " + mix,
+					Combination: combination, Label: strategy + ", " + mix + ", " + rate,
 					Workload: load + ", " + rate, Load: load,
 				}
 				times := 1.0
@@ -79,7 +79,6 @@ func writeSample(dir string, s scenario.Scenario, strategies, rates, mixes []str
 					if i > 0 {
 						r.Profiles = nil // one is enough to be drawn
 					}
-					r.Command = fmt.Sprintf("loadtest run --rate %.0f --mix %s", r.TargetRPS, mix)
 					name := fmt.Sprintf("runs/%d-%d.json", len(c.Groups), i)
 					if err := r.Save(filepath.Join(dir, name)); err != nil {
 						return err

@@ -148,11 +148,6 @@ func (s *study) section(d *data) section {
 	out.Tables = s.tables(found)
 	out.Summary = []fact{{"load", s.common}}
 	out.Facts = s.facts()
-	for i, runs := range s.Runs {
-		if len(runs) > 0 && runs[0].Command != "" {
-			out.Commands = append(out.Commands, command{s.Groups[i].Label, runs[0].Command})
-		}
-	}
 	return out
 }
 
