@@ -275,7 +275,7 @@ func (c *Controller) Acquire(ctx context.Context, r Request) (Permit, error) {
 		return Permit{}, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return Permit{}, c.refused(Event{Strategy: c.engine.Status().Strategy, Request: r, Reason: reasonOf(err)}, err)
+		return Permit{}, c.refused(Event{Strategy: c.engine.Gauge().Strategy, Request: r, Reason: reasonOf(err)}, err)
 	}
 	w := c.waiter(r)
 	var deadline int64
@@ -492,7 +492,7 @@ type Learned struct {
 // Stats returns the present state.
 func (c *Controller) Stats() Stats {
 	g, mode := c.engine.Gauge(), Enforce
-	if c.engine.Status().Observe {
+	if g.Observe {
 		mode = Observe
 	}
 	return Stats{

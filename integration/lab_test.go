@@ -45,7 +45,7 @@ func TestLab_ComparesRealServices(t *testing.T) {
 		require.Empty(t, r.Errors)
 		require.NotContains(t, r.Status, "404", "every key is found")
 		require.Positive(t, *r.ServerCPUMicros)
-		require.NotEmpty(t, r.Attribution)
+		require.NotEmpty(t, r.CPUByPart)
 		for _, kind := range profiles.Kinds {
 			require.FileExists(t, filepath.Join(dir, "runs", r.ProfileFiles[kind]))
 		}

@@ -78,13 +78,8 @@ var sampleReport = sync.OnceValues(func() (string, error) {
 				Rate: r.TargetRPS, OfferedRPS: r.OfferedRPS, CompletedRPS: r.CompletedRPS, GoodputRPS: r.GoodputRPS,
 				GoodShare: share, Sustained: share >= 0.99, Latency: r.Latency,
 			})
-			cpu, bytes := 37.3, 310.0
-			r.ServerCPUMicros, r.ServerAllocated = &cpu, &bytes
-			for _, kind := range profiles.Attributed {
-				r.Attribution = append(r.Attribution, profiles.Attribution{Kind: kind, Total: 9e8, Parts: map[profiles.Part]int64{
-					profiles.Network: 5e8, profiles.Queue: 1e8, profiles.Work: 3e8,
-				}})
-			}
+			r.ServerCPUMicros = new(37.3)
+			r.CPUByPart = profiles.Costs{profiles.Network: 5e8, profiles.Queue: 1e8, profiles.Work: 3e8}
 			if err := r.Save(at("run.json")); err != nil {
 				return "", err
 			}
@@ -148,8 +143,8 @@ func (p *page) requireDrawn(charts int) {
 func TestReport_Draws(t *testing.T) {
 	t.Parallel()
 	p := openReport(t, 1280)
-	// Where all was served there is no second chart of that, and none of a queue that was empty.
-	p.requireDrawn(18)
+	// Where all was served there is no second chart of that.
+	p.requireDrawn(13)
 
 	// The other workloads are drawn when they are chosen.
 	tabs := eval[int](p, `document.querySelectorAll('[role=tab]').length`)
@@ -157,7 +152,7 @@ func TestReport_Draws(t *testing.T) {
 	for i := range tabs {
 		p.js(fmt.Sprintf(`document.querySelectorAll('[role=tab]')[%d].click()`, i))
 		p.settle()
-		p.requireDrawn(18)
+		p.requireDrawn(13)
 	}
 
 	// The data tables hold what is drawn.
@@ -218,7 +213,7 @@ func TestReport_GivesChartsForOtherPages(t *testing.T) {
 	t.Parallel()
 	path, err := sampleReport()
 	require.NoError(t, err)
-	for title, want := range map[string]int{"Goodput against": 2, "Goodput over time": 7} {
+	for title, want := range map[string]int{"Goodput against": 1, "Goodput over time": 7} {
 		p := openPage(t, (&url.URL{Scheme: "file", Path: path, Fragment: "svg=" + title}).String(), 1280)
 		p.expect("style") // which the page's own policy does not let in: it is for where the chart goes
 		content := eval[string](p, `document.documentElement.outerHTML`)
@@ -260,7 +255,7 @@ func TestReport_FitsEveryPage(t *testing.T) {
 			p.settle()
 			require.Equal(t, c.want, background(p))
 			require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), c.width)
-			p.requireDrawn(18)
+			p.requireDrawn(13)
 			p.picture(c.name, chromedp.FullScreenshot(100))
 
 			// On paper it is light, and nothing is wider than it.
@@ -269,7 +264,7 @@ func TestReport_FitsEveryPage(t *testing.T) {
 			p.do(chromedp.EmulateViewport(700, 900))
 			p.settle()
 			require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), int64(700))
-			p.requireDrawn(18)
+			p.requireDrawn(13)
 			p.picture(c.name+"-print", chromedp.FullScreenshot(100))
 		})
 	}

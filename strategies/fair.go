@@ -377,7 +377,11 @@ func (q *fair) payLocked(a *account, d float64) {
 
 // chargeLocked charges a for t, which is about to begin.
 func (q *fair) chargeLocked(a *account, t *Task) *run {
-	q.mu.now = max(q.mu.now, a.time)
+	started := a.time
+	if len(q.mu.next.items) > 0 { // it goes on, and others are before it
+		started = min(started, q.mu.next.first().time)
+	}
+	q.mu.now = max(q.mu.now, started)
 	if len(q.mu.unused) == 0 {
 		q.mu.runs = append(q.mu.runs, &run{number: uint64(len(q.mu.runs) + 1)})
 		q.mu.unused = append(q.mu.unused, uint64(len(q.mu.runs)))
@@ -480,6 +484,10 @@ func (q *fair) accountLocked(client string, hash uint64, now int64) *account {
 	if a := q.mu.accounts[share]; a != nil && a.queue.Len() > 0 {
 		return a
 	}
+	weight := 1
+	if q.config.Weight != nil {
+		weight = min(max(1, q.config.Weight(client)), largestWeight) // it may panic, as nothing has changed yet
+	}
 	a := q.vacantLocked(minute)
 	if a == nil {
 		if q.mu.accounts[share] == nil {
@@ -488,10 +496,7 @@ func (q *fair) accountLocked(client string, hash uint64, now int64) *account {
 		return q.mu.accounts[share]
 	}
 	q.openLocked(a, a.number)
-	a.own, a.hash = true, hash
-	if q.config.Weight != nil {
-		a.weight = float64(min(max(1, q.config.Weight(client)), largestWeight))
-	}
+	a.own, a.hash, a.weight = true, hash, float64(weight)
 	at := &q.mu.names[hash%accountChains]
 	a.chain, *at = *at, a
 	a.used(minute)

@@ -3,6 +3,7 @@ package strategies_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -218,6 +219,110 @@ func TestFair_BadWeights(t *testing.T) {
 	require.Equal(t, 200, order["much"])
 	for _, c := range []string{"none", "negative", "unknown"} {
 		require.InDelta(t, 33, order[c], 1, c)
+	}
+}
+
+// Weights that panic leave accounts as they were.
+func TestFair_WeightPanics(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, func(client string) int {
+		if client[0] == 'x' {
+			panic("no such client")
+		}
+		return 1
+	})
+	for i := range 3000 {
+		require.Panics(t, func() { b.fill(fmt.Sprint("x", i), 1) })
+	}
+	require.Zero(t, b.q.Len())
+	takes := func(string) int64 { return 1 }
+	for i := range 3000 {
+		b.fill(fmt.Sprint("client", i), 1)
+		require.Len(t, b.begin(takes), 1)
+		b.next()
+	}
+	require.NoError(t, strategies.AtRest(b.q))
+}
+
+// Ranges go on whenever the dispatcher says so, however much their client has had. That delays nobody who is new.
+func TestFair_GoesOnBesideOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, nil)
+	b.fill("waits", 40)
+	for range 1000 {
+		task := &strategies.Task{Client: "goes on"}
+		b.meter.Began(task, b.now)
+		b.now += int64(10 * time.Millisecond)
+		b.meter.Ended(task.Run, 1, b.now)
+	}
+	b.fill("new", 40)
+	order := map[string]int{}
+	for range 20 {
+		for _, c := range b.begin(func(string) int64 { return int64(10 * time.Millisecond) }) {
+			order[c]++
+		}
+		b.next()
+	}
+	require.InDelta(t, 10, order["new"], 2, "%v", order)
+}
+
+// However tasks come, are popped, begin without waiting, end with or without having begun, and are taken out: nobody is
+// charged for anything any more once all have ended.
+func TestFair_EndsAtRest(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		b := newBench(t, 1+rng.IntN(6), nil)
+		var waiting, popped, runs []*strategies.Task
+		take := func(from *[]*strategies.Task) *strategies.Task {
+			i := rng.IntN(len(*from))
+			task := (*from)[i]
+			*from = slices.Delete(*from, i, i+1)
+			return task
+		}
+		drop := func(task *strategies.Task) {
+			waiting = slices.DeleteFunc(waiting, func(t *strategies.Task) bool { return t == task })
+		}
+		for step := range 5000 {
+			b.now += rng.Int64N(int64(time.Millisecond))
+			task := &strategies.Task{Client: fmt.Sprint(rng.IntN(1500)), Cost: rng.IntN(9), Arrival: b.now, Submitted: b.now}
+			switch n := rng.IntN(16); {
+			case n < 6:
+				v := b.q.Push(task, b.now)
+				drop(v.Displaced)
+				if v.Outcome == strategies.Queued {
+					waiting = append(waiting, task)
+				}
+			case n < 9:
+				if task, what, _ := b.q.Pop(b.now); what == strategies.Run {
+					drop(task)
+					popped = append(popped, task)
+				}
+			case n < 10:
+				b.meter.Began(task, b.now)
+				runs = append(runs, task)
+			case n < 12 && len(popped) > 0:
+				task := take(&popped)
+				b.meter.Began(task, b.now)
+				runs = append(runs, task)
+			case n < 13 && len(popped) > 0:
+				b.meter.Ended(take(&popped).Run, 1, b.now)
+			case n < 15 && len(runs) > 0:
+				b.meter.Ended(take(&runs).Run, 1+rng.IntN(3), b.now)
+			case n == 15 && len(waiting) > 0:
+				require.True(t, b.q.(strategies.Remover).Remove(take(&waiting)))
+			case n == 15:
+				b.q.(strategies.Resizer).Resize(rng.IntN(9))
+			}
+			if len(popped)+len(runs) > 0 {
+				require.Error(t, strategies.AtRest(b.q), "seed %d, step %d", seed, step)
+			}
+		}
+		for _, task := range append(popped, runs...) {
+			b.meter.Ended(task.Run, 1, b.now)
+			b.meter.Ended(task.Run, 1, b.now) // which it knows no more
+		}
+		require.NoError(t, strategies.AtRest(b.q), "seed %d", seed)
 	}
 }
 

@@ -137,20 +137,17 @@ func (c *compareCommand) folder(what *scenario.Scenario, services map[string]str
 	return filepath.Join("reports", name), nil
 }
 
-// begins says what is going to be done, and what cannot come of it.
+// begins says what is going to be done.
 func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
-	if s.live {
-		done := ""
-		if p.Done > 0 {
-			done = fmt.Sprintf(", %d of them done before", p.Done)
-		}
-		_, _ = fmt.Fprintf(s.err, "%s: %s of %s%s, about %v\n", what.Title, plural(p.Total, "run"),
-			plural(len(what.Combinations), "combination"), done, p.Left.Round(time.Second))
+	if !s.live {
+		return
 	}
-	if n := lab.NeverFull(what); n > 0 {
-		_, _ = fmt.Fprintf(s.err, "note: in %d of %s no queue can overflow, as there are no more connections than workers and places to wait; "+
-			"what is asked beyond the capacity waits in the generator\n", n, plural(len(what.Combinations), "combination"))
+	done := ""
+	if p.Done > 0 {
+		done = fmt.Sprintf(", %d of them done before", p.Done)
 	}
+	_, _ = fmt.Fprintf(s.err, "%s: %s of %s%s, about %v\n", what.Title, plural(p.Total, "run"),
+		plural(len(what.Combinations), "combination"), done, p.Left.Round(time.Second))
 }
 
 // own returns what the flags that only compare has say of the settings.

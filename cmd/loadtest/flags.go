@@ -99,7 +99,7 @@ type load struct {
 	Timeout         time.Duration         `default:"10s" help:"When a client gives up, counted from the scheduled time."`
 	TimeoutHeader   bool                  `help:"Tell the service the time-out, in Spillway-Timeout-Ms."`
 	Seed            uint64                `default:"1" help:"Runs with the same seed send the same requests."`
-	Admin           string                `placeholder:"URL" help:"The service's admin URL: adds its CPU per request, its queue over time, and profiles."`
+	Admin           string                `placeholder:"URL" help:"The service's admin URL: adds its CPU per request, and profiles."`
 	AdminToken      string                `placeholder:"TOKEN" help:"Bearer token of the admin URL."`
 }
 

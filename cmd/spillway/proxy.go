@@ -128,7 +128,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 	p.notReady.Store(nil)
 	addresses := p.addresses()
 	sayListening(p.log, addresses)
-	status := p.data.Status()
+	status := p.data.Gauge()
 	p.log.Info("proxying", "version", built.Version, "upstream", f.Upstream, "strategy", status.Strategy, "workers", c.Workers.Shown(),
 		"capacity", status.Capacity, "mode", c.Mode, "console", consoleAt(c, addresses["admin"]))
 	return nil

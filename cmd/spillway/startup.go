@@ -19,7 +19,7 @@ import (
 
 // sayStart logs in one line what runs, and where to look at it.
 func (s *service) sayStart(version, admin string) {
-	c, status := s.config(), s.dispatcher.Status()
+	c, status := s.config(), s.dispatcher.Gauge()
 	attrs := []slog.Attr{
 		slog.String("version", version),
 		slog.String("strategy", status.Strategy), slog.Any("workers", c.Workers.Shown()), slog.Int("capacity", status.Capacity),

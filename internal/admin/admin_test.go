@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 // switcher is a dispatcher of which only the strategy matters.
 type switcher struct {
-	status    dispatch.Status
+	status    dispatch.Gauge
 	objective strategies.Objective
 	err       error // of Switch
 	observing error // of SetObserve
@@ -63,7 +63,7 @@ func (s *switcher) SetCapacity(n int) error {
 	return nil
 }
 
-func (s *switcher) Status() dispatch.Status { return s.status }
+func (s *switcher) Gauge() dispatch.Gauge { return s.status }
 
 func (s *switcher) Pools() []dispatch.Gauge { return nil }
 
@@ -97,7 +97,7 @@ func open(t *testing.T, o Options) *plane {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Dispatcher == nil {
-		o.Dispatcher = &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
+		o.Dispatcher = &switcher{status: dispatch.Gauge{Strategy: "fifo", Workers: 4, Capacity: 256}}
 	}
 	if d, ok := o.Dispatcher.(*switcher); ok && o.Tuner == nil {
 		o.Tuner = tuning.New(d, tuning.Settings{Strategy: d.status.Strategy, Mode: Mode(d.status), Workers: d.status.Workers, Capacity: d.status.Capacity}, o.Logger)
@@ -233,7 +233,7 @@ func TestServer_Strategy(t *testing.T) {
 	t.Parallel()
 	available, err := json.Marshal(strategies.Names())
 	require.NoError(t, err)
-	d := &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
+	d := &switcher{status: dispatch.Gauge{Strategy: "fifo", Workers: 4, Capacity: 256}}
 	p := open(t, Options{Dispatcher: d})
 
 	const inForce = `"objective":{"set":"","in_force":"100ms","why":"none is set, so 100ms stand in until the usual service time is known"},`
@@ -303,7 +303,7 @@ func TestServer_Change(t *testing.T) {
 	} {
 		t.Run(tc.body, func(t *testing.T) {
 			t.Parallel()
-			d := &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
+			d := &switcher{status: dispatch.Gauge{Strategy: "fifo", Workers: 4, Capacity: 256}}
 			var log bytes.Buffer
 			p := open(t, Options{Dispatcher: d, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 				if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
@@ -328,7 +328,7 @@ func TestServer_Change(t *testing.T) {
 	}
 
 	// Workers and capacity too.
-	many := &switcher{status: dispatch.Status{Strategy: "fifo", Workers: 4, Capacity: 256}}
+	many := &switcher{status: dispatch.Gauge{Strategy: "fifo", Workers: 4, Capacity: 256}}
 	tuned := open(t, Options{Dispatcher: many})
 	a := tuned.do("PUT", "/strategy", `{"strategy":"lifo","workers":8,"capacity":64}`)
 	require.Equal(t, 200, a.status, a.body)
@@ -356,7 +356,7 @@ func TestServer_Change(t *testing.T) {
 	require.Equal(t, "lifo", many.status.Strategy)
 
 	// The strategy is not left changed alone.
-	d := &switcher{status: dispatch.Status{Strategy: "fifo"}, observing: errors.New("no luck")}
+	d := &switcher{status: dispatch.Gauge{Strategy: "fifo"}, observing: errors.New("no luck")}
 	p := open(t, Options{Dispatcher: d})
 	requireProblem(t, p.do("PUT", "/strategy", `{"strategy":"lifo","slo":"1s","mode":"observe"}`), 500, "no luck")
 	require.Equal(t, "fifo", d.status.Strategy)

@@ -246,7 +246,7 @@ func (h *history) state() *frame {
 		Boot: h.boot.UnixMilli(), Time: now.at, Point: last, Connections: now.Connections, SLO: now.Objective.InForce.Seconds(), Objective: objectiveOf(now.Objective), Proxy: now.Proxy,
 		Strategy: g.Strategy, Workers: g.Workers, Learned: learnedOf(g.Learned), Busy: g.Busy, Depth: g.Depth, Capacity: bound(g.Capacity),
 		Limit: g.Limit, Pace: g.Pace.Seconds(),
-		Answered: lately.answered(), Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: Mode(o.Dispatcher.Status()),
+		Answered: lately.answered(), Reasons: lately.reasons, Roomless: lately.roomless, WouldShed: make(map[string]float64), Mode: Mode(o.Dispatcher.Gauge()),
 		Depths: [2]int{g.Depth, g.Depth}, Codes: make(map[int]figure),
 		Percentiles: []percentiles{
 			{"latency", quantiles(lately.latency), quantiles(all.latency)},

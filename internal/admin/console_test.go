@@ -94,7 +94,7 @@ func TestConsole_Token(t *testing.T) {
 // A page from elsewhere can neither switch nor read.
 func TestConsole_OtherOrigins(t *testing.T) {
 	t.Parallel()
-	d := &switcher{status: dispatch.Status{Strategy: "fifo"}}
+	d := &switcher{status: dispatch.Gauge{Strategy: "fifo"}}
 	p := open(t, Options{Dispatcher: d})
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://elsewhere.example"}} {
 		requireProblem(t, p.do("PUT", "/strategy", `{"strategy":"lifo"}`, header...), 403, "origins")

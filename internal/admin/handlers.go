@@ -45,7 +45,7 @@ func (o *Options) version(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (o *Options) getStrategy(w http.ResponseWriter, _ *http.Request) {
-	status := o.Dispatcher.Status()
+	status := o.Dispatcher.Gauge()
 	answer := struct {
 		Strategy  string    `json:"strategy"`
 		Mode      string    `json:"mode"`
@@ -106,7 +106,7 @@ func learnedOf(l *dispatch.Learned) *learned {
 }
 
 // Mode is what SPILLWAY_MODE says.
-func Mode(s dispatch.Status) string {
+func Mode(s dispatch.Gauge) string {
 	if s.Observe {
 		return tuning.Observe
 	}

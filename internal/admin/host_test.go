@@ -15,7 +15,7 @@ import (
 func TestServer_Rebinding(t *testing.T) {
 	t.Parallel()
 	const name = "rebound.example:6060"
-	d := &switcher{status: dispatch.Status{Strategy: "fifo"}}
+	d := &switcher{status: dispatch.Gauge{Strategy: "fifo"}}
 	p := open(t, Options{Dispatcher: d})
 	marks := [][]string{
 		// What Chromium sends with a PUT, with a GET over TLS, and with a GET

@@ -70,7 +70,7 @@ type Options struct {
 
 // Dispatcher is what the admin plane needs of a dispatch.Dispatcher.
 type Dispatcher interface {
-	Status() dispatch.Status
+	Gauge() dispatch.Gauge
 	Pools() []dispatch.Gauge
 	Objective() *strategies.Objective
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,15 +11,17 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
-// What a configuration file may have: bytes, and brackets that are open at a time. The parser takes
-// memory by the square of these.
-const (
-	maxFile = 64 << 10
-	maxOpen = 100
-)
+// MaxFile is how many bytes a file of settings, or of a token, may have.
+const MaxFile = 64 << 10
+
+// maxNested is how much of a configuration file may nest its values. The parser takes memory by the
+// square of it, and of the file.
+const maxNested = 100
 
 // FileError says what is wrong with a configuration file.
 type FileError struct {
@@ -47,20 +50,18 @@ func parseFile(name string, content []byte) (map[string]fileEntry, error) {
 	wrong := func(line int, format string, args ...any) error {
 		return &FileError{name, line, fmt.Sprintf(format, args...)}
 	}
-	if len(content) > maxFile {
-		return nil, wrong(0, "it has %d bytes, at most %d are allowed", len(content), maxFile)
+	tokens := lexer.Tokenize(strings.TrimPrefix(string(content), "\ufeff")) // some editors begin with a byte order mark
+	if line := tooDeep(tokens); line > 0 {
+		return nil, wrong(line, "more than %d brackets are open, or dashes without a value, want one value, or a list of them", maxNested)
 	}
-	if line := tooDeep(content); line > 0 {
-		return nil, wrong(line, "more than %d brackets are open, want one value, or a list of them", maxOpen)
-	}
-	parsed, err := parser.ParseBytes(content, 0)
+	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
-		line, reason := 0, err.Error()
-		if bad, ok := errors.AsType[*yaml.SyntaxError](err); ok {
-			reason = bad.Message
-			if bad.Token != nil {
-				line = bad.Token.Position.Line
-			}
+		var line int
+		var reason string
+		if bad, ok := errors.AsType[*yaml.SyntaxError](err); !ok {
+			reason = err.Error()
+		} else if reason = bad.Message; bad.Token != nil { // not its Error, which takes minutes to draw some files
+			line = bad.Token.Position.Line
 		}
 		return nil, wrong(line, "it is not valid YAML: %s", strings.Join(strings.Fields(reason), " "))
 	}
@@ -88,20 +89,28 @@ func parseFile(name string, content []byte) (map[string]fileEntry, error) {
 	return settings, nil
 }
 
-// tooDeep returns the line in which more than maxOpen brackets are open, whether they are quoted or
-// not, or 0.
-func tooDeep(content []byte) int {
-	line, open := 1, 0
-	for _, c := range content {
-		switch c {
-		case '\n':
-			line++
-		case '[', '{':
-			if open++; open > maxOpen {
-				return line
+// tooDeep returns the line of one too many of what nests values, or 0: brackets within brackets, dashes
+// without a value in their line, and what no file of settings needs. By indentation alone a file has
+// no room for many.
+func tooDeep(tokens token.Tokens) int {
+	open, nested := 0, 0
+	for i, t := range tokens {
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			if open++; open > 1 {
+				nested++
 			}
-		case ']', '}':
+		case token.SequenceEndType, token.MappingEndType:
 			open = max(0, open-1)
+		case token.SequenceEntryType:
+			if i+1 == len(tokens) || tokens[i+1].Position.Line > t.Position.Line || tokens[i+1].Type == token.SequenceEntryType {
+				nested++
+			}
+		case token.MappingKeyType, token.DocumentHeaderType, token.DocumentEndType, token.AnchorType, token.TagType:
+			nested++
+		}
+		if nested > maxNested {
+			return t.Position.Line
 		}
 	}
 	return 0
@@ -138,12 +147,23 @@ const (
 	fromEnvironment = "environment"
 )
 
+// read reads a file that Input.ReadFile may. The error does not name it.
+func (in *Input) read(name string, pipe bool) ([]byte, error) {
+	content, err := in.ReadFile(name, pipe)
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		err = cause.Err
+	}
+	if err == nil && len(content) > MaxFile {
+		err = fmt.Errorf("it has more bytes than the %d that are allowed", MaxFile)
+	}
+	return content, err
+}
+
 // sources find the values of settings that are not flags: in the environment or, if they are
 // not there, in the configuration file.
 type sources struct {
-	env      map[string]string
-	readFile func(string) ([]byte, error)
-
+	in   *Input
+	env  map[string]string
 	read bool // the file, if there is one
 	name string
 	file map[string]fileEntry
@@ -192,12 +212,8 @@ func (s *sources) open(ctx *kong.Context) error {
 	if s.name == "" {
 		return nil
 	}
-	content, err := s.readFile(s.name)
+	content, err := s.in.read(s.name, false)
 	if err != nil {
-		// The name of the file is said already.
-		if cause, ok := errors.AsType[*fs.PathError](err); ok {
-			err = cause.Err
-		}
 		return &ValueError{Setting: configFile, Value: s.name, Allowed: fmt.Sprintf("a file that can be read (%v)", err)}
 	}
 	if s.file, err = parseFile(s.name, content); err != nil {
@@ -274,10 +290,13 @@ func (s *sources) origins(ctx *kong.Context) map[string]string {
 	return from
 }
 
-// locate adds the line of the file to an error about a value that is from there.
+// locate adds the line of the file to an error about a value that is from there, or that another
+// one from there asks for.
 func (s *sources) locate(err error) error {
-	if bad, ok := errors.AsType[*ValueError](err); ok && s.from[bad.Setting] != "" && s.from[bad.Setting] != fromEnvironment {
-		bad.From = s.from[bad.Setting]
+	if bad, ok := errors.AsType[*ValueError](err); ok {
+		if from := cmp.Or(s.from[bad.Setting], s.from[bad.With]); from != "" && from != fromEnvironment {
+			bad.From = from
+		}
 	}
 	return err
 }

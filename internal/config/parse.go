@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +25,9 @@ type Input struct {
 	Env []string
 	// Machine sizes some of the defaults.
 	Machine Machine
-	// ReadFile reads the files that hold tokens, as os.ReadFile does.
-	ReadFile func(name string) ([]byte, error)
+	// ReadFile reads a regular file or, if pipe, whatever it is, as os.ReadFile does: all of it,
+	// or more than MaxFile bytes.
+	ReadFile func(name string, pipe bool) ([]byte, error)
 	// Version is what --version prints.
 	Version string
 }
@@ -149,7 +149,7 @@ type folder struct {
 // value of a setting is bad; other errors are about arguments that are not
 // known. All of them are one line.
 func Parse(in Input) (Invocation, error) {
-	src := &sources{env: environment(in.Env), readFile: in.ReadFile, from: map[string]string{}}
+	src := &sources{in: &in, env: environment(in.Env), from: map[string]string{}}
 	inv, err := parse(in, src)
 	if err != nil {
 		return Invocation{}, src.locate(err)
@@ -172,6 +172,7 @@ func parse(in Input, src *sources) (Invocation, error) {
 			"version":    in.Version,
 			"strategies": strings.Join(strategies.Names(), ","),
 			"usual":      strconv.Itoa(strategies.StandInTimes),
+			"heaviest":   strconv.Itoa(largestWeight),
 			"cpus":       strconv.Itoa(in.Machine.CPUs),
 			"workers":    strconv.Itoa(2 * in.Machine.CPUs),
 			"cache":      strconv.FormatInt(max(1, in.Machine.Memory/4), 10),
@@ -196,7 +197,7 @@ func parse(in Input, src *sources) (Invocation, error) {
 	if err != nil {
 		return Invocation{}, plain(err, in.Args)
 	}
-	if err := g.readTokens(in.ReadFile); err != nil {
+	if err := g.readTokens(&in); err != nil {
 		return Invocation{}, err
 	}
 	command, _, _ := strings.Cut(ctx.Command(), " ") // its arguments follow
@@ -223,8 +224,8 @@ func parse(in Input, src *sources) (Invocation, error) {
 	if command == proxyCommand {
 		if err = g.checkProxy(ctx); err != nil {
 			// What is missing may be misspelt.
-			if also := unknown(env, ctx); len(also) > 0 {
-				err = fmt.Errorf("%w; %s", err, strings.Join(also, "; "))
+			if bad, ok := errors.AsType[*ValueError](err); ok {
+				bad.Allowed = strings.Join(append([]string{bad.Allowed}, unknown(env, ctx)...), "; ")
 			}
 		}
 	} else {
@@ -301,7 +302,7 @@ func plain(err error, args []string) error {
 }
 
 // readTokens reads the tokens that were given as files.
-func (g *grammar) readTokens(readFile func(string) ([]byte, error)) error {
+func (g *grammar) readTokens(in *Input) error {
 	for _, t := range []struct {
 		setting, file string
 		token         *string
@@ -317,12 +318,8 @@ func (g *grammar) readTokens(readFile func(string) ([]byte, error)) error {
 			bad.Allowed = fmt.Sprintf("either it or %s (--%s), not both", variable(t.setting), t.setting)
 			return bad
 		}
-		content, err := readFile(t.file)
+		content, err := in.read(t.file, false)
 		if err != nil {
-			// The name of the file is said already.
-			if cause, ok := errors.AsType[*fs.PathError](err); ok {
-				err = cause.Err
-			}
 			bad.Allowed = fmt.Sprintf("a file that can be read (%v)", err)
 			return bad
 		}
@@ -349,9 +346,9 @@ func (c *Config) check(copies bool) (warnings []string, err error) {
 	case copies && c.Workers == Auto:
 		return nil, &ValueError{Setting: "workers", Value: "auto", Allowed: "a number when copying"}
 	case c.Pools == "split" && c.Workers == Auto:
-		return nil, &ValueError{Setting: "workers", Value: "auto", Allowed: "a number, at least 2, when " + variable("pools") + " is split: what is learned is one number for all"}
+		return nil, &ValueError{Setting: "workers", Value: "auto", With: "pools", Allowed: "a number, at least 2, when " + variable("pools") + " is split: what is learned is one number for all"}
 	case c.Pools == "split" && c.Workers < 2:
-		return nil, &ValueError{Setting: "workers", Value: strconv.Itoa(int(c.Workers)), Allowed: "at least 2 when " + variable("pools") + " is split"}
+		return nil, &ValueError{Setting: "workers", Value: strconv.Itoa(int(c.Workers)), With: "pools", Allowed: "at least 2 when " + variable("pools") + " is split"}
 	case c.StoreParallel > 0 && c.StoreDelay.IsZero():
 		return nil, &ValueError{Setting: "store-parallel", Value: strconv.Itoa(c.StoreParallel), Allowed: "0 unless " + variable("store-delay") + " is set: it bounds a delayed store only"}
 	}
@@ -382,9 +379,9 @@ func (c *Config) check(copies bool) (warnings []string, err error) {
 func (c *Config) checkTLS() error {
 	switch {
 	case c.TLSCert != "" && c.TLSKey == "":
-		return &ValueError{Setting: "tls-key", Value: "", Allowed: "the file with the key of " + variable("tls-cert")}
+		return &ValueError{Setting: "tls-key", With: "tls-cert", Allowed: "the file with the key of " + variable("tls-cert")}
 	case c.TLSKey != "" && c.TLSCert == "":
-		return &ValueError{Setting: "tls-cert", Value: "", Allowed: "the file with the certificate of " + variable("tls-key")}
+		return &ValueError{Setting: "tls-cert", With: "tls-key", Allowed: "the file with the certificate of " + variable("tls-key")}
 	}
 	return nil
 }
@@ -393,7 +390,7 @@ func (c *Config) checkCassandra() error {
 	with := " when " + variable("store") + " is " + StoreCassandra
 	switch {
 	case c.CassandraHosts == "":
-		return &ValueError{Setting: "cassandra-hosts", Value: "", Allowed: "nodes of the cluster, such as 10.0.0.1,10.0.0.2:9042," + with}
+		return &ValueError{Setting: "cassandra-hosts", With: "store", Allowed: "nodes of the cluster, such as 10.0.0.1,10.0.0.2:9042," + with}
 	case !c.StoreDelay.IsZero():
 		return &ValueError{Setting: "store-delay", Value: c.StoreDelay.String(), Allowed: "0" + with}
 	}
@@ -413,7 +410,7 @@ func (g *grammar) checkProxy(ctx *kong.Context) error {
 	case g.Proxy.Upstream == "":
 		return &ValueError{Setting: "upstream", Value: "", Allowed: "the service to forward to, such as http://127.0.0.1:3000"}
 	case g.DataToken != "":
-		return &ValueError{Setting: "data-token", Value: blank, Allowed: "nothing" + with + ": the upstream checks its clients' tokens"}
+		return &ValueError{Setting: "data-token", Value: blank, With: "data-token-file", Allowed: "nothing" + with + ": the upstream checks its clients' tokens"}
 	case g.Pools != "shared":
 		return &ValueError{Setting: "pools", Value: g.Pools, Allowed: "shared" + with}
 	case g.MaxConnectionsPerAddress != 0:
@@ -432,9 +429,9 @@ func (g *grammar) checkProxy(ctx *kong.Context) error {
 func (c *Config) checkLogin() error {
 	switch {
 	case c.CassandraUsername != "" && c.CassandraPassword == "":
-		return &ValueError{Setting: "cassandra-password", Value: "", Allowed: "the password of " + variable("cassandra-username")}
+		return &ValueError{Setting: "cassandra-password", With: "cassandra-username", Allowed: "the password of " + variable("cassandra-username")}
 	case c.CassandraUsername == "" && c.CassandraPassword != "":
-		return &ValueError{Setting: "cassandra-username", Value: "", Allowed: "the user of " + variable("cassandra-password")}
+		return &ValueError{Setting: "cassandra-username", With: "cassandra-password", Allowed: "the user of " + variable("cassandra-password")}
 	}
 	return nil
 }

@@ -28,6 +28,8 @@ type ValueError struct {
 	Value string
 	// Allowed completes the sentence "want …".
 	Allowed string
+	// With is the setting that asks for another value, if there is one.
+	With string
 	// From is the line of the configuration file that it is from, if it is.
 	From string
 }
@@ -40,7 +42,9 @@ func (e *ValueError) Error() string {
 		value = value[:100] + "…"
 	}
 	name := "--" + e.Setting
-	if !slices.Contains(flagsOnly, e.Setting) {
+	if e.Setting == "shell" { // the argument of completion
+		name = "SHELL"
+	} else if !slices.Contains(flagsOnly, e.Setting) {
 		name = fmt.Sprintf("%s (%s)", variable(e.Setting), name)
 	}
 	where := ""

@@ -190,21 +190,21 @@ func TestRemote_WhatFailsFastIsNotFast(t *testing.T) {
 					})
 				}
 				time.Sleep(10 * time.Second)
-				learned := d.Status().Learned
+				learned := d.Gauge().Learned
 				inRange(t, learned)
 				require.Zero(t, learned.Dropped)
 
 				f.err.Store(&err)
 				for range 20 {
 					time.Sleep(100 * time.Millisecond)
-					learned = d.Status().Learned
+					learned = d.Gauge().Learned
 					require.LessOrEqual(t, learned.Limit, 4*hands, learned.Why)
 				}
 				require.NotZero(t, learned.Dropped)
 
 				f.err.Store(nil)
 				time.Sleep(20 * time.Second)
-				inRange(t, d.Status().Learned)
+				inRange(t, d.Gauge().Learned)
 			})
 		})
 	}
@@ -240,7 +240,7 @@ func TestRemote_TellsHowTasksEnded(t *testing.T) {
 			d.Submit(&c.task)
 			c.wait(t)
 			d.Close() // the turn is over
-			require.Equal(t, tt.dropped, d.Status().Learned.Dropped)
+			require.Equal(t, tt.dropped, d.Gauge().Learned.Dropped)
 		})
 	}
 }

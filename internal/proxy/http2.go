@@ -107,7 +107,7 @@ type stream struct {
 	ended   atomic.Bool // the body has been read
 
 	reserved int64
-	stop     func() bool // ends watch
+	stop     func() // ends watch
 
 	// The answer.
 	started bool
@@ -261,8 +261,21 @@ func (c *stream) trailers() (lines []byte) {
 	return lines
 }
 
-func (c *stream) watch(f func()) { c.stop = context.AfterFunc(c.r.Context(), f) }
-func (c *stream) left() bool     { return c.r.Context().Err() != nil }
+func (c *stream) watch(f func()) {
+	done := make(chan struct{})
+	stop := context.AfterFunc(c.r.Context(), func() {
+		defer close(done)
+		f()
+	})
+	c.stop = func() {
+		if !stop() {
+			<-done // what it ends is another's from here on
+		}
+	}
+}
+
+func (c *stream) left() bool { return c.r.Context().Err() != nil }
+
 func (c *stream) unwatch() {
 	if c.stop != nil {
 		c.stop()

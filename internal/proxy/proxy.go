@@ -13,7 +13,8 @@
 // kept, relays the answer, and gives the place back when the upstream has done its part.
 //
 // Nothing of the framing passes: a request and an answer are read whole, or not at all, and
-// framed anew. Trailers pass as far as their names may.
+// framed anew. Trailers pass as far as their names may, interim answers to clients of HTTP/1.1
+// alone.
 //
 // # Who waits for whom
 //
@@ -254,20 +255,11 @@ func (s *Server) Ready() error { return s.upstreams.ready() }
 // Now returns the time on the clock of Options.Slowest.
 func (s *Server) Now() int64 { return int64(time.Since(s.o.Epoch)) }
 
-// Status returns the strategy and its settings.
-func (s *Server) Status() dispatch.Status {
-	stats := s.controller.Stats()
-	return dispatch.Status{
-		Strategy: stats.Strategy, Workers: stats.Concurrency, Capacity: stats.Capacity, Observe: stats.Mode == admission.Observe,
-		Learned: (*dispatch.Learned)(stats.Learned),
-	}
-}
-
 // Gauge returns the state of the queue.
 func (s *Server) Gauge() dispatch.Gauge {
 	stats := s.controller.Stats()
 	return dispatch.Gauge{
-		Strategy: stats.Strategy, Depth: stats.Waiting, Capacity: stats.Capacity, Limit: stats.Limit, Pace: stats.Pace,
+		Strategy: stats.Strategy, Observe: stats.Mode == admission.Observe, Depth: stats.Waiting, Capacity: stats.Capacity, Limit: stats.Limit, Pace: stats.Pace,
 		Workers: stats.Concurrency, Busy: stats.InUse, Learned: (*dispatch.Learned)(stats.Learned),
 	}
 }

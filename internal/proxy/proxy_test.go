@@ -995,7 +995,7 @@ func TestProxy_ObservesLive(t *testing.T) {
 	require.Zero(t, f.Objective().InForce())
 	require.NoError(t, f.Objective().Set(time.Millisecond))
 	require.NoError(t, f.SetObserve(true))
-	require.True(t, f.Status().Observe)
+	require.True(t, f.Gauge().Observe)
 	require.Equal(t, 200, f.do(t, "GET", "/", nil).status)
 	require.Eventually(t, func() bool {
 		return strings.Contains(scrape(t, f), `spillway_would_shed_total{reason="late",strategy="auto"} 1`)
@@ -1004,7 +1004,7 @@ func TestProxy_ObservesLive(t *testing.T) {
 	require.Contains(t, text, `spillway_requests_within_objective_total{strategy="auto"} 0`)
 	require.Contains(t, text, "spillway_strategy_switches_total 0")
 	require.NoError(t, f.SetObserve(false))
-	require.False(t, f.Status().Observe)
+	require.False(t, f.Gauge().Observe)
 
 	// An answer is in time by its headers, however long it goes on.
 	head := make(chan time.Duration, 1)
@@ -1028,7 +1028,7 @@ func TestProxy_Switches(t *testing.T) {
 	f := open(t, serve(t, func(http.ResponseWriter, *http.Request) {}), nil)
 	require.NoError(t, f.Switch("lifo"))
 	require.ErrorContains(t, f.Switch("nonsense"), "nonsense")
-	require.Equal(t, "lifo", f.Status().Strategy)
+	require.Equal(t, "lifo", f.Gauge().Strategy)
 	require.Equal(t, 200, f.do(t, "GET", "/", nil).status)
 	eventually(t, func() bool {
 		return strings.Contains(scrape(t, f), `spillway_requests_total{code="200",method="GET",strategy="lifo"} 1`)
@@ -1055,7 +1055,7 @@ func TestProxy_LearnsFromEnds(t *testing.T) {
 	let := sync.OnceFunc(func() { close(end) })
 	defer let()
 	f := open(t, upstream.URL, func(o *Options) { o.Concurrency = 0 })
-	require.Equal(t, f.Status().Learned.Limit, f.Status().Workers)
+	require.Equal(t, f.Gauge().Learned.Limit, f.Gauge().Workers)
 	var answers []*http.Response
 	for i, path := range []string{"/", "/overloaded", "/broken"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+path, http.NoBody)
@@ -1079,5 +1079,5 @@ func TestProxy_LearnsFromEnds(t *testing.T) {
 	require.Equal(t, http.StatusBadGateway, f.do(t, http.MethodGet, "/", nil).status)
 	require.EqualValues(t, 3, f.Gauge().Learned.Dropped)
 	live, _ := f.metrics.Live()
-	require.Equal(t, f.Status().Learned.Max, live.Gauge.Learned.Max)
+	require.Equal(t, f.Gauge().Learned.Max, live.Gauge.Learned.Max)
 }

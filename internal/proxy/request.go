@@ -2,11 +2,9 @@ package proxy
 
 import (
 	"bytes"
-	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/spillway-go/spillway/admission"
 	"github.com/spillway-go/spillway/internal/httpfront"
@@ -178,11 +176,6 @@ func (r *request) header(name string) string {
 	return ""
 }
 
-const (
-	longestClient  = 128
-	longestTimeout = 3_600_000 // ms
-)
-
 // ask finds out whose the request is, how important it is, and whether it waits, or what is
 // wrong with what it says of that.
 func (t *turn) ask(look *rules.Request) *httpfront.Problem {
@@ -203,42 +196,28 @@ func (t *turn) ask(look *rules.Request) *httpfront.Problem {
 }
 
 // takeWishes takes what a client says that is trusted.
-func (t *turn) takeWishes() (bad *httpfront.Problem) {
-	var client, priority, timeout, urgency []byte
+func (t *turn) takeWishes() *httpfront.Problem {
+	var wishes httpfront.Wishes
+	var lower httpfront.Lower
 	for i := range t.fields {
-		switch f := &t.fields[i]; {
-		case is(f.name, "Priority"):
-			urgency = httpfront.Urgency(f.value, urgency)
-		case is(f.name, "Spillway-Client"):
-			bad = cmp.Or(bad, httpfront.Once(&client, f.name, f.value))
-		case is(f.name, "Spillway-Priority"):
-			bad = cmp.Or(bad, httpfront.Once(&priority, f.name, f.value))
-		case is(f.name, "Spillway-Timeout-Ms"):
-			bad = cmp.Or(bad, httpfront.Once(&timeout, f.name, f.value))
+		f := &t.fields[i]
+		if bad := wishes.Note(lower.Of(f.name), f.name, f.value); bad != nil {
+			return bad
 		}
 	}
-	if len(client) > longestClient {
-		bad = cmp.Or(bad, badWish("Spillway-Client", client, "at most 128 bytes"))
-	} else if len(client) > 0 {
+	const unset = -1
+	client, class, timeout, bad := wishes.Read(unset)
+	if bad != nil {
+		return bad
+	}
+	if len(client) > 0 {
 		t.asked.Client = string(client)
 	}
-	if n, ok := httpfront.ParseNumber(priority); ok && n <= 7 {
-		t.asked.Priority = strategies.Urgency(n)
-	} else if priority != nil {
-		bad = cmp.Or(bad, badWish("Spillway-Priority", priority, "a whole number from 0 to 7"))
-	} else if urgency != nil {
-		t.asked.Priority = strategies.Urgency(int(urgency[0] - '0'))
+	if class != unset {
+		t.asked.Priority = strategies.Urgency(class)
 	}
-	if ms, ok := httpfront.ParseNumber(timeout); ok && ms >= 1 && ms <= longestTimeout {
-		t.timeout = time.Duration(ms) * time.Millisecond
-	} else if timeout != nil {
-		bad = cmp.Or(bad, badWish("Spillway-Timeout-Ms", timeout, "a whole number from 1 to 3600000"))
-	}
-	return bad
-}
-
-func badWish(name string, value []byte, allowed string) *httpfront.Problem {
-	return httpfront.BadRequest("header " + name + " is " + httpfront.Quote(value) + ", allowed: " + allowed)
+	t.timeout = timeout
+	return nil
 }
 
 // options are those of Connection, each with a comma behind it.

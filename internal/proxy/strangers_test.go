@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"os"
 	"strings"
 	"sync"
@@ -524,6 +526,66 @@ func TestProxy_FiltersAnswers(t *testing.T) {
 	require.Equal(t, "ok", string(body))
 	require.Equal(t, "1", resp.Trailer.Get("X-Sum"))
 	require.Empty(t, resp.Trailer.Get("Spillway-Shed"))
+}
+
+// Over HTTP/2 no interim answer comes, and streams that are reset while such come from the upstream race nothing.
+func TestProxy_NoInterimAnswersOverHTTP2(t *testing.T) {
+	t.Parallel()
+	const requests = 400
+	arrived := make(chan struct{}, requests+1)
+	hints := strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n", maxInterim)
+	f := open(t, speak(t, func(_ int, c net.Conn) {
+		for in := bufio.NewReader(c); ; {
+			if _, err := http.ReadRequest(in); err != nil {
+				return
+			}
+			arrived <- struct{}{}
+			for hint := range strings.SplitAfterSeq(hints, "\r\n\r\n") {
+				_, _ = io.WriteString(c, hint)
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		}
+	}), func(o *Options) { o.Capacity, o.Concurrency = 1000, 64 })
+	client := h2c(t)
+	get := func(ctx context.Context) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+				t.Errorf("an interim answer, %d", code)
+				return nil
+			},
+		}), http.MethodGet, f.url, nil)
+		require.NoError(t, err)
+		return client.Do(r)
+	}
+	var clients sync.WaitGroup
+	for i := range requests {
+		ctx, reset := context.WithCancel(t.Context())
+		clients.Go(func() {
+			resp, err := get(ctx)
+			if err == nil {
+				_ = resp.Body.Close()
+			} else if ctx.Err() == nil {
+				t.Error(err)
+			}
+			reset()
+		})
+		if i%4 > 0 {
+			select {
+			case <-arrived: // it, or one before
+				reset()
+			case <-ctx.Done(): // it has been answered, and one before was heard of for it
+			}
+		}
+	}
+	clients.Wait()
+	resp, err := get(t.Context())
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, "ok", string(body))
+	require.Empty(t, resp.Header["Link"])
+	eventually(t, func() bool { return f.Gauge().Busy == 0 }, "no place is lost")
 }
 
 // The bytes of a target stay as they are, and OPTIONS * is the upstream's to answer.

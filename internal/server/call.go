@@ -112,7 +112,7 @@ func (c *call) Answered(status int, cut bool, now int64) {
 	}
 	strategy := c.strategy
 	if strategy == "" {
-		strategy = o.Dispatcher.Status().Strategy
+		strategy = o.Dispatcher.Gauge().Strategy
 	}
 	outcome := outcomeOf(method, status, c.shed)
 	o.Events.Answered(strategy, method, status, outcome, took)

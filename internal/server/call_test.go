@@ -22,7 +22,7 @@ type draining struct{ Dispatcher }
 
 func (draining) DrainTime() time.Duration { return 2 * time.Second }
 
-func (draining) Status() dispatch.Status { return dispatch.Status{Strategy: "fifo"} }
+func (draining) Gauge() dispatch.Gauge { return dispatch.Gauge{Strategy: "fifo"} }
 
 // newCall returns a call that no connection has.
 func newCall(o Options) *call {

@@ -66,7 +66,7 @@ func parseTags(name string, list []byte, weak bool) (l tagList, bad *httpfront.P
 var weakMark = []byte("W/")
 
 func badTags(name string, list []byte) *httpfront.Problem {
-	return badHeader(name, list, `* or validators in double quotes, as ETag has them`)
+	return httpfront.BadHeader(name, list, `* or validators in double quotes, as ETag has them`)
 }
 
 // setConditions checks and notes what the request makes depend on what is stored.
@@ -84,7 +84,7 @@ func (q *request) setConditions(method string, f *fields) (bad *httpfront.Proble
 		return nil
 	}
 	if !q.ifNoneMatch.any {
-		return badHeader("If-None-Match", f.ifNoneMatch, "* for "+method)
+		return httpfront.BadHeader("If-None-Match", f.ifNoneMatch, "* for "+method)
 	}
 	if q.ifMatch.given() {
 		return httpfront.BadRequest("the headers If-Match and If-None-Match contradict each other: no key has a value and none")

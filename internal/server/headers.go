@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"strconv"
 	"time"
 
 	"github.com/spillway-go/spillway/internal/httpfront"
@@ -12,16 +11,15 @@ import (
 // fields are the header fields that matter, as they were sent. They refer to
 // the bytes of the head. A nil slice means that the field was not sent.
 type fields struct {
-	authorization             []byte
-	timeout, priority, client []byte
-	consistency               []byte
-	urgency                   []byte // of Priority; nil if none fits
-	origin                    []byte // empty if there are several
-	requestStart              []byte
-	ifMatch, ifNoneMatch      []byte
-	contentType               []byte
-	ttl                       []byte
-	traceparent, tracestate   []byte // the last
+	asked                   httpfront.Wishes
+	authorization           []byte
+	consistency             []byte
+	origin                  []byte // empty if there are several
+	requestStart            []byte
+	ifMatch, ifNoneMatch    []byte
+	contentType             []byte
+	ttl                     []byte
+	traceparent, tracestate []byte // the last
 
 	ndjson    bool // an Accept lists it
 	preflight bool // Access-Control-Request-Method was sent
@@ -32,7 +30,8 @@ type fields struct {
 func (f *fields) set(name, value []byte) *httpfront.Problem {
 	var lower httpfront.Lower
 	var once *[]byte
-	switch string(lower.Of(name)) {
+	key := lower.Of(name)
+	switch string(key) {
 	case "accept":
 		f.ndjson = f.ndjson || listsNDJSON(value)
 	case "accept-language", "sec-fetch-site":
@@ -44,8 +43,6 @@ func (f *fields) set(name, value []byte) *httpfront.Problem {
 			value = value[:0]
 		}
 		f.browser, f.origin = true, value
-	case "priority":
-		f.urgency = httpfront.Urgency(value, f.urgency)
 	case "x-request-start":
 		f.requestStart = value
 	case "traceparent":
@@ -60,16 +57,12 @@ func (f *fields) set(name, value []byte) *httpfront.Problem {
 		once = &f.ifMatch
 	case "if-none-match":
 		once = &f.ifNoneMatch
-	case "spillway-client":
-		once = &f.client
 	case "spillway-consistency":
 		once = &f.consistency
-	case "spillway-priority":
-		once = &f.priority
-	case "spillway-timeout-ms":
-		once = &f.timeout
 	case "spillway-ttl":
 		once = &f.ttl
+	default:
+		return f.asked.Note(key, name, value)
 	}
 	if once == nil {
 		return nil
@@ -112,12 +105,8 @@ func listsNDJSON(list []byte) bool {
 	return false
 }
 
-// The bounds of the headers that clients may send.
 const (
-	maxTimeout      = 3_600_000 // ms
-	maxPriority     = 7
 	defaultPriority = 3
-	maxClientBytes  = 128
 	maxTTL          = 630_720_000 // s, twenty years
 )
 
@@ -134,46 +123,22 @@ type wishes struct {
 
 // wishes checks and returns what the fields ask for.
 func (f *fields) wishes() (w wishes, bad *httpfront.Problem) {
-	ms, class, ttl := 0, defaultPriority, 0
-	if f.urgency != nil {
-		class = int(f.urgency[0] - '0')
-	}
-	if ms, bad = whole("Spillway-Timeout-Ms", f.timeout, 1, maxTimeout, ms); bad != nil {
+	client, class, timeout, bad := f.asked.Read(defaultPriority)
+	if bad != nil {
 		return w, bad
 	}
-	if class, bad = whole("Spillway-Priority", f.priority, 0, maxPriority, class); bad != nil {
+	ttl, bad := httpfront.Whole("Spillway-Ttl", f.ttl, 1, maxTTL, 0)
+	if bad != nil {
 		return w, bad
 	}
-	if ttl, bad = whole("Spillway-Ttl", f.ttl, 1, maxTTL, ttl); bad != nil {
-		return w, bad
-	}
-	w = wishes{timeout: time.Duration(ms) * time.Millisecond, priority: uint8(class), client: f.client, ttl: uint32(ttl)}
-	if len(f.client) > maxClientBytes {
-		return w, badHeader("Spillway-Client", f.client, "at most 128 bytes")
-	}
+	w = wishes{timeout: timeout, priority: uint8(class), client: client, ttl: uint32(ttl)}
 	if f.consistency != nil {
 		var known bool
 		if w.consistency, known = consistencies[string(f.consistency)]; !known {
-			return w, badHeader("Spillway-Consistency", f.consistency, "one, quorum or all")
+			return w, httpfront.BadHeader("Spillway-Consistency", f.consistency, "one, quorum or all")
 		}
 	}
 	return w, nil
 }
 
 var consistencies = map[string]store.Consistency{"one": store.ConsistencyOne, "quorum": store.ConsistencyQuorum, "all": store.ConsistencyAll}
-
-// whole parses a header with a whole number, which is unset if the header was not sent.
-func whole(name string, value []byte, least, most, unset int) (n int, bad *httpfront.Problem) {
-	if value == nil {
-		return unset, nil
-	}
-	n, ok := httpfront.ParseNumber(value)
-	if !ok || n < least || n > most {
-		return n, badHeader(name, value, "a whole number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most))
-	}
-	return n, nil
-}
-
-func badHeader(name string, value []byte, allowed string) *httpfront.Problem {
-	return httpfront.BadRequest("header " + name + " is " + httpfront.Quote(value) + ", allowed: " + allowed)
-}

@@ -23,7 +23,7 @@ type Dispatcher interface {
 	Submit(*dispatch.Task) (waits bool)
 	Continue(*dispatch.Task)
 	Cancel(*dispatch.Task, strategies.Reason) bool
-	Status() dispatch.Status
+	Gauge() dispatch.Gauge
 	DrainTime() time.Duration
 }
 
@@ -142,7 +142,7 @@ func (s *Server) SetLimits(l httpfront.Limits, maxValueBytes, maxBatchBytes int)
 
 // Refused tells the events of a connection that was refused. Its request was not parsed.
 func (s *Server) Refused(arrival int64) {
-	strategy, took := s.opts.Dispatcher.Status().Strategy, time.Duration(s.opts.Dispatcher.Now()-arrival)
+	strategy, took := s.opts.Dispatcher.Gauge().Strategy, time.Duration(s.opts.Dispatcher.Now()-arrival)
 	s.opts.Events.Answered(strategy, "other", fasthttp.StatusServiceUnavailable, served.Error, took)
 	if s.opts.Events.Served != nil {
 		s.opts.Events.Served(&served.Request{Outcome: served.Error, Request: slowest.Request{

@@ -150,7 +150,7 @@ func (r *run) measure(ctx context.Context) *result.Result {
 type spent struct{ client, server, during time.Duration }
 
 // observe watches the server, and the generator's own CPU, over the window. With
-// an error there is what was seen of a server until it died.
+// an error there is what else was seen.
 func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu spent, _ error) {
 	if !sleep(ended, r.window.From-r.clock()) {
 		return nil, cpu, nil
@@ -161,21 +161,22 @@ func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu s
 		server = r.o.ServerCPU
 	}
 	serverBefore, unseen := server()
+	var window *observe.Window
 	if r.observer != nil {
-		window := r.window.To - r.window.From
-		if r.window.To == workload.Never {
-			window = 0
+		profiled := 0
+		if r.window.To != workload.Never && !r.o.NoProfiles {
+			profiled = int((r.window.To - r.window.From) / time.Second)
 		}
-		unseen = r.observer.Start(ctx, window, window >= time.Second && !r.o.NoProfiles)
+		window, unseen = r.observer.Start(ctx, profiled)
 	}
 	sleep(ended, r.window.To-r.clock())
 	cpu.client, cpu.during = cpuTime()-before, r.clock()-begin
 	serverAfter, err := server()
 	cpu.server = serverAfter - serverBefore
-	if r.observer == nil || unseen != nil {
+	if window == nil {
 		return nil, cpu, cmp.Or(unseen, err)
 	}
-	seen, unseen := r.observer.Stop(context.WithoutCancel(ctx))
+	seen, unseen := window.Stop(context.WithoutCancel(ctx))
 	return seen, cpu, unseen
 }
 

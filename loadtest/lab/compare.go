@@ -73,8 +73,6 @@ type Progress struct {
 	Done, Total int
 	// Left is an estimate of the time until the end.
 	Left time.Duration
-	// Load is the state of the present load; nil while none is sent.
-	Load *workload.Progress
 }
 
 // The runs by which a capacity is measured, and the longest that they last.
@@ -298,9 +296,6 @@ func (l *comparing) run(ctx context.Context, group, repetition int) error {
 	l.begun = time.Now()
 	result, err := l.measure(ctx, &l.c.Groups[group].Combination, g.filling, o, doing)
 	if result != nil {
-		if l.o.Simulator == nil {
-			result.Command = l.command(&g.filling, &l.c.Groups[group].Combination, &o)
-		}
 		if err != nil && result.Partial == "" {
 			result.Partial = oneLine(err)
 		}
@@ -351,7 +346,7 @@ func (l *comparing) options(group, repetition int) workload.Options {
 // measure sends a load to a fresh service. With an error there may be a result,
 // of what came before it.
 func (l *comparing) measure(ctx context.Context, combination *scenario.Combination, f filling, o workload.Options, doing string) (*result.Result, error) {
-	l.tell(doing, nil)
+	l.tell(doing)
 	if l.o.Simulator != nil {
 		return l.o.Simulator.Simulate(ctx, combination, o)
 	}
@@ -395,7 +390,7 @@ func (l *comparing) send(ctx context.Context, s *service, o workload.Options, do
 			o.ServerCPU = s.cpu
 		}
 	}
-	o.Progress = func(p workload.Progress) { l.tell(doing, &p) }
+	o.Progress = func(workload.Progress) { l.tell(doing) }
 	living, release := s.while(ctx)
 	defer release()
 	result, err := l.o.Run(living, o)
@@ -415,8 +410,8 @@ func (l *comparing) send(ctx context.Context, s *service, o workload.Options, do
 	return result, err
 }
 
-func (l *comparing) tell(doing string, load *workload.Progress) {
-	p := Progress{Doing: doing, Done: l.done(), Total: l.total(), Load: load}
+func (l *comparing) tell(doing string) {
+	p := Progress{Doing: doing, Done: l.done(), Total: l.total()}
 	each := l.s.Duration + l.s.Warmup + time.Second
 	if l.made > 0 {
 		each = l.took / time.Duration(l.made)
@@ -431,7 +426,7 @@ func (l *comparing) tell(doing string, load *workload.Progress) {
 // fill fills a store by way of the service, without waiting for the disk. No put is late.
 func (l *comparing) fill(ctx context.Context, dir string, f filling) (err error) {
 	doing := fmt.Sprintf("fill a store with %v", f)
-	l.tell(doing, nil)
+	l.tell(doing)
 	s, err := startService(ctx, l.o.Binary, dir, []string{"SPILLWAY_SYNC=never", "SPILLWAY_SLO=none"})
 	if err != nil {
 		return err

@@ -51,10 +51,8 @@ type Comparison struct {
 type Group struct {
 	Combination scenario.Combination `json:"combination"`
 	// Label tells the combination apart from the others of its scenario, by the
-	// settings in which they differ: "lifo, 64 waiting, 0.9x". Series is the same
-	// without the rate: groups of one series are one line over the rates.
-	Label  string `json:"label"`
-	Series string `json:"series"`
+	// settings in which they differ: "lifo, 64 waiting, 0.9x".
+	Label string `json:"label"`
 	// Workload names the load alone, without the service's settings: groups of
 	// one workload may be compared. Load is the same without the rate.
 	Workload string `json:"workload"`

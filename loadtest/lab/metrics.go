@@ -24,7 +24,7 @@ type Metric struct {
 	Name string
 	// Title is what people read.
 	Title string
-	// Unit is that of the values: "1/s", "ms", "us", "bytes", "%", or "" for a
+	// Unit is that of the values: "1/s", "ms", "us", "%", or "" for a
 	// number. Percentages are 0 to 100.
 	Unit   string
 	Better Direction
@@ -52,8 +52,6 @@ var Metrics = []Metric{
 	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(99.9)},
 	{"server_cpu_us", "server CPU per answer", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUMicros })},
 	{"server_cpu_served_us", "server CPU per served request", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUServedMicros })},
-	{"server_allocs", "allocations per request", "", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocs })},
-	{"server_allocated_bytes", "allocated per request", "bytes", Lower, server(func(r *result.Result) *float64 { return r.ServerAllocated })},
 	// Answered with what does not serve, sheds included.
 	{"non2xx_percent", "non-2xx", "%", Lower, share(refused)},
 	{"shed_percent", "shed", "%", Lower, share(func(r *result.Result) int64 { return result.Sum(r.Shed) })},

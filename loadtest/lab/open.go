@@ -19,7 +19,6 @@ import (
 	"github.com/spillway-go/spillway/loadtest/machine"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
-	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // runsFolder is where the results of the single runs are.
@@ -250,39 +249,3 @@ func digest(path string) (string, error) {
 
 // oneLine returns what an error says, as one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
-// command is how to repeat a run, on a store that is filled if there is one.
-func (l *comparing) command(f *filling, c *scenario.Combination, o *workload.Options) string {
-	d := o.WithDefaults()
-	rate := "max"
-	if d.Rate > 0 {
-		rate = fmt.Sprintf("%.6g", d.Rate)
-	}
-	more := ""
-	for _, flag := range []struct{ name, value string }{
-		{"profile", string(d.Profile)}, {"clients", string(d.Clients)}, {"priority", d.Priority.String()},
-		{"retries", d.Retries.String()},
-	} {
-		if flag.value != "" {
-			more += " --" + flag.name + " " + flag.value
-		}
-	}
-	if d.Think > 0 {
-		more += fmt.Sprintf(" --think %v", d.Think)
-	}
-	if d.TimeoutHeader {
-		more += " --timeout-header"
-	}
-	run := fmt.Sprintf("loadtest run --rate %s --duration %v --warmup %v --connections %d", rate, d.Duration, d.Warmup, d.Connections)
-	if len(d.Targets) > 0 {
-		run += " --targets FILE"
-	} else {
-		run += fmt.Sprintf(" --mix %v --keys %d --key-distribution %v --value-size %v", d.Mix, d.Keys, d.Distribution, d.ValueSize)
-	}
-	run += fmt.Sprintf(" --slo %v --timeout %v --seed %d", d.SLO, d.Timeout, d.Seed)
-	if name, ok := c.Command(); ok {
-		return strings.ReplaceAll(l.o.Services[name], port, "8080") + " & " + run + more
-	}
-	return fmt.Sprintf("%s spillway & loadtest fill --bytes %d --value-size %v; %s --admin http://127.0.0.1:6060",
-		strings.Join(settings(c, l.s.SLO), " "), (f.keys*uint64(f.sizes.Min+f.sizes.Max)+1)/2, f.sizes, run) + more
-}

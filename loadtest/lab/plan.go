@@ -132,22 +132,6 @@ func roomOf(c *scenario.Combination) (room int, bounded bool) {
 	return workersOf(c) + spec.CapacityOr(c.Capacity), true
 }
 
-// NeverFull returns how many combinations of a scenario ask for all that the
-// service can do, or more, over so few connections that no queue overflows: each
-// has one request at a time. auto is none of them: it refuses who would be late.
-func NeverFull(s *scenario.Scenario) (n int) {
-	for i := range s.Combinations {
-		c := &s.Combinations[i]
-		room, bounded := roomOf(c)
-		rate, err := parseRate(c.Rate)
-		presses := rate.value == 0 || rate.relative && rate.value > 1
-		if err == nil && bounded && presses && c.Strategy != "auto" && cmp.Or(c.Connections, workload.Options{}.WithDefaults().Connections) <= room {
-			n++
-		}
-	}
-	return n
-}
-
 // part is a setting of a combination in words, empty if it is the default.
 type part struct {
 	load bool // of the load, not of the service
@@ -264,7 +248,6 @@ func groupsOf(s *scenario.Scenario) []Group {
 			Combination: *c,
 			// A default may be all in which a combination differs.
 			Label:    cmp.Or(describe(c, func(i int, _ part) bool { return differs[i] }), strategyName(c)),
-			Series:   cmp.Or(describe(c, func(i int, p part) bool { return differs[i] && !p.rate }), strategyName(c)),
 			Workload: describe(c, func(_ int, p part) bool { return p.load }),
 			Load:     loadName(c),
 			Runs:     []string{},

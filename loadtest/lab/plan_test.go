@@ -17,7 +17,6 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 		name         string
 		combinations []scenario.Combination
 		labels       []string
-		series       []string
 		workloads    []string
 		loads        []string
 	}{
@@ -28,25 +27,24 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 				{Strategy: "sync", Connections: 64, Mix: "get=1", Rate: "20000"},
 			},
 			[]string{"lifo, 4 workers, 64 waiting, 0.9x", "sync, 20000/s"},
-			[]string{"lifo, 4 workers, 64 waiting", "sync"},
 			[]string{"get=1, 64 connections, 0.9x", "get=1, 64 connections, 20000/s"},
 			[]string{"get=1, 64 connections", "get=1, 64 connections"},
 		},
 		{
 			"one combination",
 			[]scenario.Combination{{Strategy: "fifo", Rate: "max"}},
-			[]string{"fifo"}, []string{"fifo"}, []string{"closed loop"}, []string{"default load"},
+			[]string{"fifo"}, []string{"closed loop"}, []string{"default load"},
 		},
 		{
 			"rates alone",
 			[]scenario.Combination{{Strategy: "fifo", Rate: "100"}, {Strategy: "fifo", Rate: "200"}},
-			[]string{"fifo, 100/s", "fifo, 200/s"}, []string{"fifo", "fifo"},
+			[]string{"fifo, 100/s", "fifo, 200/s"},
 			[]string{"100/s", "200/s"}, []string{"default load", "default load"},
 		},
 		{
 			"retries, and none",
 			[]scenario.Combination{{Strategy: "fifo", Rate: "2x"}, {Strategy: "fifo", Rate: "2x", Retries: "4,10ms"}},
-			[]string{"fifo", "retries 4,10ms"}, []string{"fifo", "retries 4,10ms"},
+			[]string{"fifo", "retries 4,10ms"},
 			[]string{"2x", "retries 4,10ms, 2x"}, []string{"default load", "retries 4,10ms"},
 		},
 		{
@@ -55,7 +53,7 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 				{Strategy: "fifo", Nodes: 2, Balance: "random", Rate: "2x"},
 				{Strategy: "fifo", Nodes: 2, SlowNode: 0.1, Balance: "power-of-two", Rate: "2x"},
 			},
-			[]string{"random", "power-of-two, one of speed 0.1"}, []string{"random", "power-of-two, one of speed 0.1"},
+			[]string{"random", "power-of-two, one of speed 0.1"},
 			[]string{"2 nodes, 2x", "2 nodes, one of speed 0.1, 2x"}, []string{"2 nodes", "2 nodes, one of speed 0.1"},
 		},
 		{
@@ -66,7 +64,6 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 				{Strategy: "fifo", Sync: "never", Keys: 1000, Rate: "max"},
 			},
 			[]string{"sync always, 4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
-			[]string{"sync always, 4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "sync never, store of 1.5 GB", "sync never, 1000 keys"},
 			[]string{"4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB, closed loop", "store of 1.5 GB, closed loop", "1000 keys, closed loop"},
 			[]string{"4ms of work, 8 at once, store of 100 MB, zipf, values of 1KB", "store of 1.5 GB", "1000 keys"},
 		},
@@ -74,13 +71,12 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var labels, series, workloads, loads []string
+			var labels, workloads, loads []string
 			for _, g := range groupsOf(&scenario.Scenario{Combinations: tt.combinations}) {
-				labels, series = append(labels, g.Label), append(series, g.Series)
+				labels = append(labels, g.Label)
 				workloads, loads = append(workloads, g.Workload), append(loads, g.Load)
 			}
 			require.Equal(t, tt.labels, labels)
-			require.Equal(t, tt.series, series)
 			require.Equal(t, tt.workloads, workloads)
 			require.Equal(t, tt.loads, loads)
 		})
@@ -143,26 +139,6 @@ func TestRate_Parses(t *testing.T) {
 	for _, text := range []string{"x", "-1", "0", "0x", "fast", "NaN", "Inf", "1e10", "1xx"} {
 		_, err := parseRate(text)
 		require.Error(t, err, text)
-	}
-}
-
-func TestNeverFull_CountsWhereNoQueueOverflows(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name        string
-		combination scenario.Combination
-		want        int
-	}{
-		{"a closed loop with room for all", scenario.Combination{Strategy: "fifo", Workers: 4, Capacity: 60, Rate: "max"}, 1},
-		{"one too many", scenario.Combination{Strategy: "fifo", Workers: 4, Capacity: 59, Rate: "max"}, 0},
-		{"the service's defaults", scenario.Combination{Strategy: "lifo", Connections: 200, Rate: "1.2x"}, 1},
-		{"below the capacity", scenario.Combination{Strategy: "fifo", Rate: "0.9x"}, 0},
-		{"at the capacity", scenario.Combination{Strategy: "fifo", Rate: "1x"}, 0},
-		{"who knows", scenario.Combination{Strategy: "fifo", Rate: "20000"}, 0},
-		{"no queue", scenario.Combination{Strategy: "sync", Rate: "max"}, 0},
-		{"no bound", scenario.Combination{Strategy: "unbounded", Rate: "max"}, 0},
-	} {
-		require.Equal(t, tt.want, NeverFull(&scenario.Scenario{Combinations: []scenario.Combination{tt.combination}}), tt.name)
 	}
 }
 

@@ -129,14 +129,6 @@ func usual(values []float64) float64 {
 // their spread.
 func summary(values []float64) Summary {
 	sorted := slices.Sorted(slices.Values(values))
-	return Summary{Median: middle(sorted), Low: sorted[0], High: sorted[len(sorted)-1], Values: values}
-}
-
-// Median returns that of values, of which there is at least one.
-func Median(values []float64) float64 { return middle(slices.Sorted(slices.Values(values))) }
-
-// middle returns the median of sorted values.
-func middle(sorted []float64) float64 {
 	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return Summary{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Low: sorted[0], High: sorted[n-1], Values: values}
 }

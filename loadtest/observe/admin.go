@@ -26,16 +26,12 @@ var errSilent = fmt.Errorf("no answer within %v", askTimeout)
 
 // The metrics that are read.
 const (
-	cpuMetric     = "process_cpu_seconds_total"
-	mallocsMetric = "go_memstats_mallocs_total"
-	bytesMetric   = "go_memstats_alloc_bytes_total"
-	depthMetric   = "spillway_queue_depth"
-	busyMetric    = "spillway_workers_busy"
-	shedMetric    = "spillway_shed_total"
-	storeMetric   = "spillway_store_read_amplification" // which only a service over Pebble has
+	cpuMetric   = "process_cpu_seconds_total"
+	startMetric = "process_start_time_seconds"
+	storeMetric = "spillway_store_read_amplification" // which only a service over Pebble has
 )
 
-var metricsPath = "/metrics?" + url.Values{"name[]": {cpuMetric, mallocsMetric, bytesMetric, depthMetric, busyMetric, shedMetric, storeMetric}}.Encode()
+var metricsPath = "/metrics?" + url.Values{"name[]": {cpuMetric, startMetric, storeMetric}}.Encode()
 
 // plane asks the admin plane of a service.
 type plane struct {
@@ -149,60 +145,44 @@ func (p *plane) status(ctx context.Context) (s status, err error) {
 
 // reading is the state of the metrics at a time.
 type reading struct {
-	at             time.Time
-	nth            int     // how many were begun before it in the window
-	cpu            float64 // seconds
-	mallocs, bytes float64
-	depth, busy    float64
-	pebble         bool
-	shed           map[string]float64 // by reason
+	at      time.Time
+	cpu     float64 // seconds
+	started float64 // when the process was, in seconds of the epoch
+	pebble  bool
 }
 
-func (p *plane) read(ctx context.Context) (*reading, error) {
+func (p *plane) read(ctx context.Context) (reading, error) {
 	body, err := p.ask(ctx, metricsPath)
 	if err != nil {
-		return nil, err
+		return reading{}, err
 	}
 	r, err := parseReading(body)
 	if err != nil {
-		return nil, fmt.Errorf("the metrics at %s: %w", p.url, err)
+		return reading{}, fmt.Errorf("the metrics at %s: %w", p.url, err)
 	}
 	r.at = time.Now()
 	return r, nil
 }
 
-// parseReading reads the text format of Prometheus. It wants the metrics of the
-// process; those of the queue are 0 where they are missing.
-func parseReading(text []byte) (*reading, error) {
+// parseReading reads the text format of Prometheus.
+func parseReading(text []byte) (r reading, err error) {
 	m, err := ParseMetrics(text)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	for _, name := range []string{cpuMetric, mallocsMetric, bytesMetric} {
-		if m[name] == nil {
-			return nil, fmt.Errorf("there is no %s", name)
+	for _, metric := range []struct {
+		name string
+		into *float64
+	}{{cpuMetric, &r.cpu}, {startMetric, &r.started}} {
+		v, ok := m.Sum(metric.name)
+		switch {
+		case !ok:
+			return r, fmt.Errorf("there is no %s", metric.name)
+		case !(v >= 0 && v <= math.MaxInt64):
+			return r, fmt.Errorf("%s is %v", metric.name, v)
 		}
+		*metric.into = v
 	}
-	r := &reading{shed: make(map[string]float64)}
-	r.cpu, _ = m.Sum(cpuMetric)
-	r.mallocs, _ = m.Sum(mallocsMetric)
-	r.bytes, _ = m.Sum(bytesMetric)
-	r.depth, _ = m.Sum(depthMetric)
-	r.busy, _ = m.Sum(busyMetric)
 	_, r.pebble = m.Sum(storeMetric)
-	for _, v := range []float64{r.cpu, r.mallocs, r.bytes, r.depth, r.busy} {
-		if !(v >= 0 && v <= math.MaxInt64) {
-			return nil, fmt.Errorf("a metric is %v", v)
-		}
-	}
-	for _, series := range m[shedMetric].GetMetric() {
-		for _, label := range series.GetLabel() {
-			if label.GetName() == "reason" {
-				if v := value(series); v >= 0 && v <= math.MaxInt64 {
-					r.shed[label.GetValue()] += v
-				}
-			}
-		}
-	}
 	return r, nil
 }

@@ -28,20 +28,16 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 type fake struct {
 	*httptest.Server
 	token    string
-	scraped  chan struct{} // one for each reading
 	profiles http.HandlerFunc
 
-	mu            sync.Mutex
-	mallocs, shed int
-	cpu           float64
+	mu      sync.Mutex
+	cpu     float64
+	started int
 }
-
-// What a reading costs the fake.
-const readingMallocs, readingBytes = 2500, 100_000
 
 func newFake(t *testing.T) *fake {
 	f := &fake{
-		token: "secret", scraped: make(chan struct{}, 1000), cpu: 3, mallocs: 1_000_000,
+		token: "secret", cpu: 3, started: 1_800_000_000,
 		profiles: func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.String()) },
 	}
 	mux := http.NewServeMux()
@@ -55,21 +51,7 @@ func newFake(t *testing.T) *fake {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		// All else is allocated in steps of a reading, too.
-		fmt.Fprintf(w, "process_cpu_seconds_total %g\ngo_memstats_mallocs_total %d\ngo_memstats_alloc_bytes_total %d\n",
-			f.cpu, f.mallocs, f.mallocs*readingBytes/readingMallocs)
-		fmt.Fprintf(w, "# TYPE spillway_queue_depth gauge\nspillway_queue_depth{strategy=\"fifo\"} 7\nspillway_queue_depth{strategy=\"lifo\"} 2\n")
-		fmt.Fprintf(w, "# TYPE spillway_workers_busy gauge\nspillway_workers_busy{strategy=\"fifo\"} 3\n")
-		fmt.Fprintf(w, "# TYPE spillway_shed_total counter\n")
-		for _, strategy := range []string{"fifo", "lifo"} {
-			fmt.Fprintf(w, "spillway_shed_total{reason=\"full\",strategy=%q} %d\n", strategy, f.shed)
-			fmt.Fprintf(w, "spillway_shed_total{reason=\"expired\",strategy=%q} 11\n", strategy)
-		}
-		f.mallocs += readingMallocs
-		select {
-		case f.scraped <- struct{}{}:
-		default: // nobody has awaited any for long
-		}
+		fmt.Fprintf(w, "process_cpu_seconds_total %g\nprocess_start_time_seconds %d\n", f.cpu, f.started)
 	})
 	mux.HandleFunc("GET /debug/pprof/", func(w http.ResponseWriter, r *http.Request) { f.profiles(w, r) })
 	f.Server = httptest.NewServer(mux)
@@ -77,77 +59,38 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// open returns an observer of f that has read it for the last time a moment
-// ago, and samples often.
 func (f *fake) open(t *testing.T) *Observer {
 	t.Helper()
 	o, err := Open(t.Context(), f.URL+"/", f.token, nil)
 	require.NoError(t, err)
-	require.Equal(t, []float64{readingMallocs, readingBytes}, []float64{o.mallocs, o.bytes})
-	o.every = time.Millisecond
-	f.forget()
 	return o
 }
 
-func (f *fake) forget() {
-	for len(f.scraped) > 0 {
-		<-f.scraped
-	}
-}
-
-// work has f allocate, shed from two queues and use CPU. The readings that are
-// awaited next have seen it.
-func (f *fake) work(mallocs, shed int, cpu float64) {
+// work has f use CPU.
+func (f *fake) work(cpu float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forget()
-	f.mallocs += mallocs
-	f.shed += shed
 	f.cpu += cpu
-}
-
-// await waits for so many readings.
-func (f *fake) await(readings int) {
-	for range readings {
-		<-f.scraped
-	}
 }
 
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	o := f.open(t)
-	for _, withProfiles := range []bool{true, false} {
-		require.NoError(t, o.Start(t.Context(), 10*time.Second+999*time.Millisecond, withProfiles))
-		require.ErrorContains(t, o.Start(t.Context(), 0, false), "already")
-		f.await(2)
-		f.work(123_000, 5, 0.25)
-		f.await(3)
-		seen, err := o.Stop(t.Context())
+	for _, seconds := range []int{10, 0} {
+		w, err := o.Start(t.Context(), seconds)
+		require.NoError(t, err)
+		f.work(0.25)
+		seen, err := w.Stop(t.Context())
 		require.NoError(t, err)
 
-		capacity := 256
 		require.Equal(t, "fifo", seen.Strategy)
 		require.Equal(t, 4, seen.Workers)
-		require.Equal(t, &capacity, seen.Capacity)
+		require.Equal(t, new(256), seen.Capacity)
 		require.Equal(t, 250*time.Millisecond, seen.CPU)
-		if !withProfiles {
-			// Without the readings, but for one that Stop may have broken off.
-			require.InDelta(t, 123_000, seen.Mallocs, readingMallocs)
-			require.InDelta(t, 123_000*readingBytes/readingMallocs, seen.AllocatedBytes, readingBytes)
-		}
-		require.GreaterOrEqual(t, len(seen.Samples), 3)
-		for i, s := range seen.Samples {
-			require.InDelta(t, 9, s.QueueDepth, 0)
-			require.InDelta(t, 3, s.WorkersBusy, 0)
-			if i > 0 {
-				require.Greater(t, s.At, seen.Samples[i-1].At)
-			}
-		}
-		require.Equal(t, Sample{QueueDepth: 9, WorkersBusy: 3, Shed: map[string]float64{}}, seen.Samples[0])
-		require.Equal(t, map[string]float64{"full": 10}, seen.Samples[len(seen.Samples)-1].Shed)
+		require.Positive(t, seen.Length)
 		want := map[profiles.Kind][]byte{}
-		if withProfiles {
+		if seconds > 0 {
 			want = map[profiles.Kind][]byte{
 				profiles.CPU:    []byte("/debug/pprof/profile?seconds=10"),
 				profiles.Allocs: []byte("/debug/pprof/allocs?seconds=10"),
@@ -156,39 +99,7 @@ func TestObserver(t *testing.T) {
 			}
 		}
 		require.Equal(t, want, seen.Profiles)
-
-		_, err = o.Stop(t.Context())
-		require.ErrorContains(t, err, "no window")
-		f.forget()
 	}
-}
-
-// TestObserver_AllocationsBesideProfiles has a service that allocates as much
-// between two readings as a reading does, and very much more for profiles.
-func TestObserver_AllocationsBesideProfiles(t *testing.T) {
-	t.Parallel()
-	at := time.Now()
-	reading := func(seconds float64, nth, mallocs int) *reading {
-		return &reading{
-			at: at.Add(time.Duration(seconds * float64(time.Second))), nth: nth,
-			mallocs: float64(mallocs), bytes: float64(40 * mallocs),
-		}
-	}
-	o := &Observer{mallocs: 2500, bytes: 40 * 2500}
-	w := &window{first: reading(0, 0, 0), last: reading(5, 5, 70_000)}
-	mallocs, bytes := o.allocated(w)
-	require.InDelta(t, 70_000-5*2500, mallocs, 0, "no profiles are taken")
-	require.InDelta(t, 40*mallocs, bytes, 0)
-
-	w.calm[0] = reading(1, 1, 22_500)
-	w.calm[1] = w.calm[0]
-	mallocs, _ = o.allocated(w)
-	require.InDelta(t, 70_000-5*2500, mallocs, 0, "the window is too short")
-
-	w.calm[1] = reading(4, 4, 37_500)
-	mallocs, bytes = o.allocated(w)
-	require.InDelta(t, 5*2500, mallocs, 1e-6)
-	require.InDelta(t, 40*mallocs, bytes, 1e-6)
 }
 
 func TestObserver_ServiceDies(t *testing.T) {
@@ -199,36 +110,33 @@ func TestObserver_ServiceDies(t *testing.T) {
 		<-died
 		panic(http.ErrAbortHandler) // closes the connection
 	}
-	o := f.open(t)
-	require.NoError(t, o.Start(t.Context(), time.Second, true))
-	f.work(0, 1, 0.5)
-	f.await(4) // so that the work is in one of them that has been answered
+	w, err := f.open(t).Start(t.Context(), 1)
+	require.NoError(t, err)
 	close(died)
 	f.Close()
 
-	seen, err := o.Stop(t.Context())
+	seen, err := w.Stop(t.Context())
 	require.ErrorContains(t, err, f.URL)
 	require.NotContains(t, err.Error(), "\n")
-	require.Equal(t, 500*time.Millisecond, seen.CPU, "what was seen until then")
-	require.GreaterOrEqual(t, len(seen.Samples), 3)
+	require.Equal(t, "fifo", seen.Strategy)
+	require.Zero(t, seen.Length, "there is no second reading")
 	require.Empty(t, seen.Profiles)
 }
 
+// It is another process, even if that has used more CPU by then.
 func TestObserver_ServiceStartedAnew(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	o := f.open(t)
-	require.NoError(t, o.Start(t.Context(), 0, false))
-	f.await(2)
-	f.work(-900_000, 0, -2.5)
-	f.await(3)
-	f.work(5_000_000, 0, 100)
-	f.await(3)
-	seen, err := o.Stop(t.Context())
+	w, err := f.open(t).Start(t.Context(), 0)
+	require.NoError(t, err)
+	f.work(100)
+	f.mu.Lock()
+	f.started++
+	f.mu.Unlock()
+	seen, err := w.Stop(t.Context())
 	require.ErrorIs(t, err, errRestarted)
 	require.Zero(t, seen.CPU)
-	require.Zero(t, seen.Mallocs)
-	require.NotEmpty(t, seen.Samples)
+	require.Zero(t, seen.Length)
 }
 
 func TestObserver_NoProfiles(t *testing.T) {
@@ -257,13 +165,13 @@ func TestObserver_NoProfiles(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			require.NoError(t, o.Start(ctx, time.Hour, true))
-			f.await(1)
-			f.work(0, 0, 0.5)
+			w, err := o.Start(ctx, 3600)
+			require.NoError(t, err)
+			f.work(0.5)
 			if test.cancel {
 				cancel()
 			}
-			seen, err := o.Stop(t.Context())
+			seen, err := w.Stop(t.Context())
 			if test.want == "" {
 				require.NoError(t, err)
 			} else {
@@ -320,8 +228,8 @@ func TestOpen_BadPlane(t *testing.T) {
 // dispatcher is one of which only the status matters.
 type dispatcher struct{}
 
-func (dispatcher) Status() dispatch.Status {
-	return dispatch.Status{Strategy: "unbounded", Workers: 2, Capacity: strategies.Unbounded}
+func (dispatcher) Gauge() dispatch.Gauge {
+	return dispatch.Gauge{Strategy: "unbounded", Workers: 2, Capacity: strategies.Unbounded}
 }
 func (dispatcher) Switch(string) error              { return nil }
 func (dispatcher) SetObserve(bool) error            { return nil }
@@ -356,35 +264,32 @@ func observeService(t *testing.T, m *metrics.Metrics) *Observation {
 	})
 	require.NoError(t, err)
 	t.Cleanup(plane.Close)
-	events := m.Queue(strategies.Spec{Name: "unbounded"})
 
 	o, err := Open(t.Context(), "http://"+plane.Addr().String(), "", nil)
 	require.NoError(t, err)
-	require.Positive(t, o.mallocs)
-	require.NoError(t, o.Start(t.Context(), time.Second, true))
-	events.Shed(strategies.ReasonExpired)
-	seen, err := o.Stop(t.Context())
+	w, err := o.Start(t.Context(), 1)
+	require.NoError(t, err)
+	seen, err := w.Stop(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "unbounded", seen.Strategy)
 	require.Nil(t, seen.Capacity)
-	require.NotEmpty(t, seen.Samples)
+	require.Positive(t, seen.Length)
 	for _, k := range profiles.Kinds {
 		p, err := profiles.Parse(seen.Profiles[k])
 		require.NoError(t, err, "%s", k)
-		require.Equal(t, k, profiles.Attribute(p, k).Kind)
 		require.Positive(t, p.DurationNanos, "%s", k)
 	}
 	return seen
 }
 
 func FuzzReading(f *testing.F) {
-	f.Add([]byte("process_cpu_seconds_total 1\ngo_memstats_mallocs_total 2\ngo_memstats_alloc_bytes_total 3\n"))
-	f.Add([]byte("# TYPE spillway_shed_total counter\nspillway_shed_total{reason=\"full\",strategy=\"fifo\"} 1\n"))
-	f.Add([]byte("spillway_shed_total{} NaN\n"))
+	f.Add([]byte("process_cpu_seconds_total 1\nprocess_start_time_seconds 2\n"))
+	f.Add([]byte("# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total{a=\"b\"} NaN\nprocess_start_time_seconds 2\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := parseReading(text)
 		if err == nil {
-			require.NotNil(t, r.shed)
+			require.GreaterOrEqual(t, r.cpu, 0.)
+			require.GreaterOrEqual(t, r.started, 0.)
 		}
 	})
 }

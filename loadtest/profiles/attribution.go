@@ -1,5 +1,5 @@
-// Package profiles says how the service's CPU time and allocations divide between network,
-// queue, work and garbage collection. What is below that, go tool pprof shows: the profiles
+// Package profiles says how the service's CPU time divides between network, queue, work and
+// garbage collection. What is below that, go tool pprof shows: the profiles
 // are kept as they are.
 //
 // A stack is walked from the leaf towards the root of its goroutine, and the first function
@@ -10,7 +10,6 @@ package profiles
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/pprof/profile"
@@ -19,7 +18,7 @@ import (
 // Kind is a kind of profile, named as the pprof endpoints name it.
 type Kind string
 
-// The kinds that are taken. The first two are attributed.
+// The kinds that are taken.
 const (
 	CPU    Kind = "cpu"
 	Allocs Kind = "allocs"
@@ -27,19 +26,8 @@ const (
 	Block  Kind = "block"
 )
 
-// Kinds lists them in the order in which they are shown, Attributed those that are attributed.
-var (
-	Kinds      = []Kind{CPU, Allocs, Mutex, Block}
-	Attributed = Kinds[:2]
-)
-
-// values returns the name of the values that are attributed, and their unit.
-func (k Kind) values() (name, unit string) {
-	if k == CPU {
-		return "cpu", "nanoseconds"
-	}
-	return "alloc_space", "bytes"
-}
+// Kinds lists them.
+var Kinds = []Kind{CPU, Allocs, Mutex, Block}
 
 // Part is a part of the service to which cost is attributed.
 type Part string
@@ -52,13 +40,12 @@ const (
 	GC        Part = "garbage collection"
 	Scheduler Part = "scheduler"
 	Other     Part = "other"
-	// Admin is the admin plane at work: metrics that are scraped, profiles that are taken. It
-	// is no cost of serving.
-	Admin Part = "admin plane"
+	// adminPlane is metrics that are scraped, and profiles that are taken: no cost of serving.
+	adminPlane Part = "admin plane"
 )
 
-// Costs lists the parts that are cost, in the order in which they are shown.
-var Costs = []Part{Network, Queue, Work, GC, Scheduler, Other}
+// Parts lists them in the order in which they are shown.
+var Parts = []Part{Network, Queue, Work, GC, Scheduler, Other}
 
 // rule says to which part the functions belong whose names begin with a prefix.
 type rule struct {
@@ -70,9 +57,9 @@ const module = "github.com/spillway-go/spillway/"
 
 // roots decide over goroutines by the function that they began with.
 var roots = []rule{
-	{"net/http.", Admin},
-	{"runtime/pprof.profileWriter", Admin},
-	{"github.com/prometheus/client_golang/prometheus.(*Registry).Gather", Admin}, // a scrape's helpers
+	{"net/http.", adminPlane},
+	{"runtime/pprof.profileWriter", adminPlane},
+	{"github.com/prometheus/client_golang/prometheus.(*Registry).Gather", adminPlane}, // a scrape's helpers
 }
 
 // rules decide from the leaf. Assisting and sweeping, which an allocation is made to do, are
@@ -134,45 +121,22 @@ func partOf(s *profile.Sample) Part {
 	return Other
 }
 
-// Attribution says which part of the service spent how much of one kind of cost.
-type Attribution struct {
-	Kind Kind `json:"kind"`
-	// Unit is that of the values: nanoseconds, or bytes for allocations.
-	Unit string `json:"unit"`
-	// Total is the sum of the parts.
-	Total int64 `json:"total"`
-	// Parts leaves out those to which nothing goes.
-	Parts map[Part]int64 `json:"parts"`
-}
+// Costs is how much CPU time was spent on each part, in nanoseconds.
+type Costs map[Part]int64
 
-// Cost is the total without [Admin]: what shares are to be taken of.
-func (a Attribution) Cost() int64 { return a.Total - a.Parts[Admin] }
-
-// Share says in percent which share of the cost a part has, or "–" if there is no cost.
-func (a Attribution) Share(part Part) string {
-	cost := a.Cost()
-	if cost <= 0 {
-		return "–"
-	}
-	return strconv.FormatFloat(100*float64(a.Parts[part])/float64(cost), 'f', 1, 64)
-}
-
-// Attribute says where p was spent. A profile of another kind than k has no
-// values to attribute, and a total of 0.
-func Attribute(p *profile.Profile, k Kind) Attribution {
-	name, unit := k.values()
-	a := Attribution{Kind: k, Unit: unit, Parts: make(map[Part]int64)}
-	at := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
+// Attribute says where the CPU time of a profile was spent; nowhere if it is of another kind.
+func Attribute(p *profile.Profile) Costs {
+	costs := Costs{}
+	at := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "cpu" })
 	if at < 0 {
-		return a
+		return costs
 	}
 	for _, s := range p.Sample {
-		if v := s.Value[at]; v != 0 {
-			a.Total += v
-			a.Parts[partOf(s)] += v
+		if part := partOf(s); part != adminPlane {
+			costs[part] += s.Value[at]
 		}
 	}
-	return a
+	return costs
 }
 
 // Parse reads a profile as the pprof endpoints give it, compressed or not.

@@ -26,33 +26,26 @@ var update = flag.Bool("update", false, "write the golden files of the recorded 
 
 // recorded returns the profiles of the service in testdata, by the name of
 // their run.
-func recorded(t testing.TB) map[string]map[Kind]*profile.Profile {
+func recorded(t testing.TB) map[string]*profile.Profile {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.pb.gz")
+	files, err := filepath.Glob("testdata/*.cpu.pb.gz")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	runs := make(map[string]map[Kind]*profile.Profile)
+	runs := make(map[string]*profile.Profile)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
 		p, err := Parse(content)
 		require.NoError(t, err)
-		run, kind, ok := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".pb.gz"), ".")
-		require.True(t, ok, file)
-		require.Contains(t, Attributed, Kind(kind), file)
-		if runs[run] == nil {
-			runs[run] = make(map[Kind]*profile.Profile)
-		}
-		runs[run][Kind(kind)] = p
+		runs[strings.TrimSuffix(filepath.Base(file), ".cpu.pb.gz")] = p
 	}
 	return runs
 }
 
 // stacks makes a profile of a stack, leaf first, for each line of text: a value
 // and functions with < between them.
-func stacks(k Kind, text string) *profile.Profile {
-	name, unit := k.values()
-	values := &profile.ValueType{Type: name, Unit: unit}
+func stacks(text string) *profile.Profile {
+	values := &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, values}, PeriodType: values}
 	functions := make(map[string]*profile.Location)
 	for line := range strings.Lines(text) {
@@ -88,69 +81,66 @@ func TestAttribute(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		why   string
-		kind  Kind
 		stack string
 		want  Part
 	}{
-		{"a system call counts for whoever makes it", CPU,
+		{"a system call counts for whoever makes it",
 			"internal/runtime/syscall/linux.Syscall6 < syscall.Syscall < spillway/internal/socket.WriteNow < spillway/internal/httpfront.(*Exchange).flushBefore" + connection, Network},
-		{"allocating counts for whoever allocates", CPU,
+		{"allocating counts for whoever allocates",
 			"runtime.mallocgc < runtime.makeslice < spillway/internal/executor.fill" + worker, Work},
-		{"an assist that an allocation has to make is the collector's", CPU,
+		{"an assist that an allocation has to make is the collector's",
 			"runtime.scanobject < runtime.gcDrainN < runtime.gcAssistAlloc1 < runtime.mallocgc < spillway/internal/executor.fill" + worker, GC},
-		{"so is sweeping", CPU,
+		{"so is sweeping",
 			"runtime.(*mspan).sweep < runtime.(*sweepLocked).sweep < runtime.(*mcache).nextFree < runtime.mallocgc < spillway/internal/executor.fill" + worker, GC},
-		{"a wake-up by the dispatcher is hand-over", CPU,
+		{"a wake-up by the dispatcher is hand-over",
 			"runtime.futex < runtime.wakep < runtime.ready < runtime.systemstack < runtime.chansend1 < spillway/strategies/dispatch.(*workers).wakeOne" + connection, Queue},
-		{"so is the wake-up of the connection", CPU,
+		{"so is the wake-up of the connection",
 			"runtime.futex < runtime.ready < runtime.chansend1 < spillway/internal/httpfront.(*parker).signal < spillway/internal/httpfront.(*Exchange).Done" + worker, Queue},
-		{"the choice of what runs next is the scheduler's", CPU,
+		{"the choice of what runs next is the scheduler's",
 			"runtime.futex < runtime.stopm < runtime.findRunnable < runtime.schedule < runtime.park_m < runtime.mcall", Scheduler},
-		{"a discipline is the queue", CPU,
+		{"a discipline is the queue",
 			"runtime.memmove < spillway/strategies.(*bounded).popNewest < spillway/strategies/dispatch.(*workers).take" + worker, Queue},
-		{"a read of Pebble is work", CPU,
+		{"a read of Pebble is work",
 			"cmpbody < " + inPebble + "/sstable.(*Reader).Get < " + inPebble + ".(*DB).Get < spillway/internal/store/pebble.(*Store).Get" + worker, Work},
-		{"so is a compaction", CPU,
+		{"so is a compaction",
 			"cmpbody < " + inPebble + "/sstable.(*Iterator).Next < " + inPebble + ".(*DB).compact1 < " + inPebble + ".(*DB).compact < runtime/pprof.Do", Work},
-		{"counting is other, whoever counts", CPU,
+		{"counting is other, whoever counts",
 			"github.com/prometheus/client_golang/prometheus.(*counter).Inc < spillway/strategies/dispatch.(*queue).adopt" + connection, Other},
-		{"a scrape is no cost of serving", CPU,
-			"runtime.gcAssistAlloc < github.com/prometheus/client_golang/prometheus.(*Registry).Gather < net/http.(*conn).serve", Admin},
-		{"nor are the goroutines that it starts", Allocs,
-			"io.ReadAll < github.com/prometheus/client_golang/prometheus.(*processCollector).Collect < github.com/prometheus/client_golang/prometheus.(*Registry).Gather.func1", Admin},
-		{"nor is the taking of a profile", Allocs,
-			"compress/flate.NewWriter < runtime/pprof.(*profileBuilder).build < runtime/pprof.profileWriter", Admin},
-		{"what is unknown is other", CPU, "example.com/elsewhere/v3.f < example.com/elsewhere.g", Other},
+		{"a scrape is no cost of serving",
+			"runtime.gcAssistAlloc < github.com/prometheus/client_golang/prometheus.(*Registry).Gather < net/http.(*conn).serve", ""},
+		{"nor are the goroutines that it starts",
+			"io.ReadAll < github.com/prometheus/client_golang/prometheus.(*processCollector).Collect < github.com/prometheus/client_golang/prometheus.(*Registry).Gather.func1", ""},
+		{"nor is the taking of a profile",
+			"compress/flate.NewWriter < runtime/pprof.(*profileBuilder).build < runtime/pprof.profileWriter", ""},
+		{"what is unknown is other", "example.com/elsewhere/v3.f < example.com/elsewhere.g", Other},
 	} {
-		a := Attribute(stacks(test.kind, "7 "+test.stack), test.kind)
-		require.Equal(t, map[Part]int64{test.want: 7}, a.Parts, test.why)
-		require.Equal(t, int64(7), a.Total)
+		want := Costs{}
+		if test.want != "" {
+			want[test.want] = 7
+		}
+		require.Equal(t, want, Attribute(stacks("7 "+test.stack)), test.why)
 	}
-	a := Attribute(stacks(CPU, "7 main.main"), Allocs)
-	require.Equal(t, Attribution{Kind: Allocs, Unit: "bytes", Parts: map[Part]int64{}}, a)
+	other := stacks("7 main.main")
+	other.SampleType[1].Type = "alloc_space"
+	require.Empty(t, Attribute(other), "it is no profile of CPU time")
 }
 
 // TestAttribute_Recorded shows what the rules make of the real service.
 func TestAttribute_Recorded(t *testing.T) {
 	t.Parallel()
-	for run, ps := range recorded(t) {
+	for run, p := range recorded(t) {
 		t.Run(run, func(t *testing.T) {
 			t.Parallel()
+			costs := Attribute(p)
+			var sum int64
+			for _, v := range costs {
+				sum += v
+			}
+			require.Positive(t, sum)
+			require.LessOrEqual(t, float64(costs[Other]), 0.05*float64(sum), "too much is other")
 			var text bytes.Buffer
-			for _, k := range Attributed {
-				require.NotNil(t, ps[k], "no profile of kind %s", k)
-				a := Attribute(ps[k], k)
-				var sum int64
-				for _, v := range a.Parts {
-					sum += v
-				}
-				require.Equal(t, a.Total, sum)
-				require.Positive(t, a.Total)
-				require.LessOrEqual(t, float64(a.Parts[Other]), 0.05*float64(a.Cost()), "too much of %s is other", k)
-				fmt.Fprintf(&text, "%s\n", k)
-				for _, part := range Costs {
-					fmt.Fprintf(&text, "  %5s%% %s\n", a.Share(part), part)
-				}
+			for _, part := range Parts {
+				fmt.Fprintf(&text, "  %5.1f%% %s\n", 100*float64(costs[part])/float64(sum), part)
 			}
 			golden := filepath.Join("testdata", run+".txt")
 			if *update {
@@ -190,24 +180,19 @@ func TestParse_NoProfile(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	content, err := os.ReadFile("testdata/fifo-get.allocs.pb.gz")
+	content, err := os.ReadFile("testdata/fifo-get.cpu.pb.gz")
 	require.NoError(f, err)
 	f.Add(content)
 	var plain bytes.Buffer
-	require.NoError(f, stacks(CPU, "7 a < b").WriteUncompressed(&plain))
+	require.NoError(f, stacks("7 a < b").WriteUncompressed(&plain))
 	f.Add(plain.Bytes())
 	f.Fuzz(func(t *testing.T, content []byte) {
 		p, err := Parse(content)
 		if err != nil {
 			return
 		}
-		for _, k := range Attributed {
-			a := Attribute(p, k)
-			var sum int64
-			for _, v := range a.Parts {
-				sum += v
-			}
-			require.Equal(t, a.Total, sum)
+		for part := range Attribute(p) {
+			require.Contains(t, Parts, part)
 		}
 	})
 }

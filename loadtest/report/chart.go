@@ -22,7 +22,6 @@ type chart struct {
 	Y axis `json:"y"`
 	// Ideal draws the line y = x.
 	Ideal  bool     `json:"ideal,omitempty"`
-	Mark   *mark    `json:"mark,omitempty"`
 	Series []series `json:"series,omitempty"`
 }
 
@@ -39,24 +38,15 @@ type scale string
 
 const (
 	logarithmic scale = "log"
-	fromZero    scale = "log1p"      // logarithmic, of 1 more than the value
 	percentile  scale = "percentile" // HdrHistogram's: logarithmic, of 1/(1-p)
 )
 
-// mark is a vertical line.
-type mark struct {
-	X     num    `json:"x"`
-	Label string `json:"label"`
-}
-
 // series is a line: points of x, y and, if there are several runs, the smallest
-// and the largest y. Dots are single points beside it; those with a third
-// coordinate are drawn as crosses.
+// and the largest y.
 type series struct {
 	Name   string  `json:"name"`
 	Style  int     `json:"style"`
 	Points [][]num `json:"points"`
-	Dots   [][]num `json:"dots,omitempty"`
 }
 
 // add stores a chart and returns its figure; nothing if it would be empty.

@@ -136,35 +136,3 @@ func (r *Run) interval() string {
 	}
 	return "second"
 }
-
-// queueDepth returns how many requests waited over time; of an interval of
-// several samples the most.
-func (r *Run) queueDepth() (points [][]num) {
-	moments(len(r.Samples), func(from, to int) {
-		v := 0.0
-		for _, s := range r.Samples[from:to] {
-			v = max(v, s.QueueDepth)
-		}
-		points = append(points, []num{num(r.Samples[from].At), num(v)})
-	})
-	return points
-}
-
-// sheds returns how many requests were shed a second, over time.
-func (r *Run) sheds() (points [][]num) {
-	if len(r.Samples) < 2 {
-		return nil
-	}
-	total := func(i int) (n float64) {
-		for _, v := range r.Samples[i].Shed {
-			n += v
-		}
-		return n
-	}
-	moments(len(r.Samples)-1, func(from, to int) {
-		if seconds := r.Samples[to].At - r.Samples[from].At; seconds > 0 {
-			points = append(points, []num{num((r.Samples[from].At + r.Samples[to].At) / 2), num((total(to) - total(from)) / seconds)})
-		}
-	})
-	return points
-}

@@ -97,7 +97,7 @@ func (s *study) lines(l loadGroups, metric string) []series {
 
 // figuresOf has the charts that show the groups of one workload.
 func (s *study) figuresOf(d *data, w loadGroups) (figures []figure) {
-	var all, served, p99, good, depth, shed []series
+	var all, served, p99, good []series
 	var middles []*Run
 	for _, g := range w.groups {
 		runs := s.Runs[g]
@@ -116,7 +116,6 @@ func (s *study) figuresOf(d *data, w loadGroups) (figures []figure) {
 		middles = append(middles, r)
 		p99 = append(p99, line(r.percentile(99, func(i result.Interval) float64 { return i.P99 })))
 		good = append(good, line(r.rate(func(i result.Interval) int64 { return i.Good })))
-		depth, shed = append(depth, line(r.queueDepth())), append(shed, line(r.sheds()))
 	}
 	add := func(title, caption string, x, y axis, lines []series) {
 		figures = append(figures, d.addLines(title, caption, x, y, lines)...)
@@ -134,8 +133,6 @@ func (s *study) figuresOf(d *data, w loadGroups) (figures []figure) {
 	seconds, each := window(middles...), middles[0].interval()
 	add("Latency over time", "p99 of the requests scheduled in each "+each+". "+one, seconds, axis{Title: "p99", Unit: "ms", Scale: logarithmic}, p99)
 	add("Goodput over time", "By the time for which requests were scheduled, in each "+each+". "+one, seconds, axis{Title: "goodput", Unit: "/s"}, good)
-	add("Queue depth over time", "Requests that wait in the service. "+one, seconds, axis{Title: "waiting", Scale: fromZero}, nonZero(depth))
-	add("Sheds over time", "Requests that the service gave up, a second. "+one, seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero}, nonZero(shed))
 	return figures
 }
 

@@ -39,9 +39,8 @@ type section struct {
 	Panels   []panel
 	Tables   []table
 	// Summary are the first of Facts, which a terminal shows as well.
-	Summary  []fact
-	Facts    []fact
-	Commands []command
+	Summary []fact
+	Facts   []fact
 }
 
 // panel is a set of figures of which one is shown at a time.
@@ -75,8 +74,6 @@ type cell struct{ Text, Spread string }
 
 type fact struct{ Name, Value string }
 
-type command struct{ Label, Command string }
-
 // newPage sorts the input for being shown: what is said, and what is drawn.
 func newPage(in *Input) (page, *data) {
 	d := newData()
@@ -93,7 +90,7 @@ func newPage(in *Input) (page, *data) {
 		add(newStudy(c).section(d))
 	}
 	for _, s := range in.Saturations {
-		add(s.section(d))
+		add(s.section())
 	}
 	for _, r := range in.Runs {
 		add(r.section(d))

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
-	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/loadtest/result"
 )
@@ -126,7 +125,7 @@ func TestHTML_IsWholeInItself(t *testing.T) {
 		require.Contains(t, page, said)
 	}
 	d := dataOf(t, page)
-	require.Greater(t, len(d.Charts), 15)
+	require.Len(t, d.Charts, 9)
 	require.NotContains(t, page, "ZgotmplZ", "html/template found something where it cannot stand")
 	require.Less(t, len(page), 250_000)
 }
@@ -229,19 +228,15 @@ func TestRun_IsShownInFewMoments(t *testing.T) {
 	r := &Run{Result: new(result.Result)}
 	for i := range 1000 {
 		r.Timeline = append(r.Timeline, result.Interval{Good: 2, P99: float64(i)})
-		r.Samples = append(r.Samples, observe.Sample{At: float64(i) / 2, QueueDepth: float64(i % 10), Shed: map[string]float64{"full": float64(3 * i), "late": float64(i)}})
 	}
 	good := r.rate(func(i result.Interval) int64 { return i.Good })
 	p99 := r.largest(func(i result.Interval) float64 { return i.P99 })
-	for _, points := range [][][]num{good, p99, r.queueDepth(), r.sheds()} {
+	for _, points := range [][][]num{good, p99} {
 		require.LessOrEqual(t, len(points), maxMoments)
 		require.Greater(t, len(points), maxMoments/2)
 	}
 	require.InDelta(t, 2, float64(good[0][1]), 1e-9)
 	require.Equal(t, num(999), p99[len(p99)-1][1])
-	for _, p := range r.sheds() {
-		require.InDelta(t, 8, float64(p[1]), 1e-9) // 4 each half second
-	}
 }
 
 func TestRun_ShowsRatesASecond(t *testing.T) {
@@ -264,16 +259,12 @@ func TestRun_ShowsRatesASecond(t *testing.T) {
 	require.Equal(t, "second", r.interval())
 }
 
-func TestStudy_ShowsWhereCPUGoes(t *testing.T) {
+func TestCosts(t *testing.T) {
 	t.Parallel()
-	run := &Run{Result: &result.Result{Seconds: 1, CompletedRPS: 10, Attribution: []profiles.Attribution{
-		{Kind: profiles.CPU, Total: 100_000, Parts: map[profiles.Part]int64{profiles.Work: 60_000, profiles.GC: 20_000, profiles.Admin: 20_000}},
-		{Kind: profiles.Allocs, Total: 500, Parts: map[profiles.Part]int64{profiles.Work: 500}},
-	}}}
-	s := &study{Comparison: &Comparison{Runs: [][]*Run{{run}, {run, run}, {{Result: new(result.Result)}}}}, setting: []string{"fifo", "lifo", "sync"}}
-	got, some := s.costs([]int{0, 1, 2})
+	run := &Run{Result: &result.Result{Seconds: 1, CompletedRPS: 10, CPUByPart: profiles.Costs{profiles.Work: 60_000, profiles.GC: 20_000}}}
+	got, some := costs([]string{"fifo", "lifo", "sync"}, [][]*Run{{run}, {run, run}, {{Result: new(result.Result)}}})
 	require.True(t, some)
-	require.Equal(t, []string{"setting", "network and HTTP", "queue and hand-over", "executor and store", "garbage collection", "scheduler", "other"}, got.Head)
+	require.Equal(t, []string{"", "network and HTTP", "queue and hand-over", "executor and store", "garbage collection", "scheduler", "other"}, got.Head)
 	require.Len(t, got.Rows, 2, "of one there is no profile")
 	for i, name := range []string{"fifo", "lifo"} {
 		require.Equal(t, []cell{{Text: name}, {Text: "0"}, {Text: "0"}, {Text: "6"}, {Text: "2"}, {Text: "0"}, {Text: "0"}}, got.Rows[i].Cells)
@@ -316,20 +307,6 @@ func TestSaturation_SaysThatTheGeneratorWasLate(t *testing.T) {
 	} {
 		require.Equal(t, c.want, (&lab.Saturation{Steps: c.steps}).Cautions(), c.name)
 	}
-}
-
-func TestSaturation_DrawsMedians(t *testing.T) {
-	t.Parallel()
-	s := &Saturation{Saturation: &lab.Saturation{Steps: []lab.Step{
-		{Rate: 200, OfferedRPS: 200, GoodShare: 1}, {Rate: 100, OfferedRPS: 100, GoodShare: 1},
-		{Rate: 200, OfferedRPS: 200, GoodShare: 0.2}, {Rate: 200, OfferedRPS: 190, GoodShare: 0.8, GeneratorLate: true},
-	}}}
-	d := newData()
-	page := s.section(d)
-	line := d.Charts[page.Overview[0].Chart].Series[0]
-	require.Equal(t, [][]num{{100, 100}, {200, 80}}, line.Points)
-	require.Equal(t, [][]num{{100, 100}, {200, 100}, {200, 20}, {190, 80, 1}}, line.Dots)
-	require.Contains(t, page.Overview[0].Caption, "Crosses: the generator was late.")
 }
 
 func TestNum_IsJSON(t *testing.T) {

@@ -7,11 +7,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -19,7 +17,6 @@ import (
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/machine"
-	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
@@ -69,7 +66,7 @@ func writeSample(dir string, s scenario.Scenario, strategies, rates, mixes []str
 				s.Combinations = append(s.Combinations, combination)
 				load := mix + ", 64 connections"
 				g := lab.Group{
-					Combination: combination, Label: strategy + ", " + mix + ", " + rate, Series: strategy + ", " + mix,
+					Combination: combination, Label: strategy + ", " + mix + ", " + rate,
 					Workload: load + ", " + rate, Load: load,
 				}
 				times := 1.0
@@ -82,7 +79,6 @@ func writeSample(dir string, s scenario.Scenario, strategies, rates, mixes []str
 					if i > 0 {
 						r.Profiles = nil // one is enough to be drawn
 					}
-					r.Command = fmt.Sprintf("loadtest run --rate %.0f --mix %s", r.TargetRPS, mix)
 					name := fmt.Sprintf("runs/%d-%d.json", len(c.Groups), i)
 					if err := r.Save(filepath.Join(dir, name)); err != nil {
 						return err
@@ -199,21 +195,9 @@ func (m model) run(random *rand.Rand) *result.Result {
 			P50: r.Latency.P50 * noise, P99: r.Latency.P99 * (0.8 + 0.025*float64(i)) * noise, Max: r.Latency.Max * noise,
 		})
 	}
-	depth := map[bool]float64{true: 256, false: 3}[over > 0]
-	for i := range 4 * seconds {
-		at := float64(i) / 4
-		if m.strategy == "unbounded" {
-			depth = 3 + over*at
-		}
-		r.Samples = append(r.Samples, observe.Sample{
-			At: at, QueueDepth: math.Max(0, math.Round(depth*(1-0.1*random.Float64()))), WorkersBusy: 2,
-			Shed: map[string]float64{"full": float64(r.Shed["full"]) * at / seconds},
-		})
-	}
-	allocs, allocated := 4.2*m.luck, 310.0
 	cost *= m.luck
 	whole := 1.12 * cost // of which the rest is not sampled
-	r.ServerCPUMicros, r.ServerCPUServedMicros, r.ServerAllocs, r.ServerAllocated = &whole, &whole, &allocs, &allocated
+	r.ServerCPUMicros, r.ServerCPUServedMicros = &whole, &whole
 	r.Profiles = map[profiles.Kind][]byte{}
 	for _, kind := range profiles.Kinds {
 		p := pprof(kind, cost*float64(r.Requests), m.strategy == "sync")
@@ -221,8 +205,8 @@ func (m model) run(random *rand.Rand) *result.Result {
 		if err := p.Write(&b); err == nil {
 			r.Profiles[kind] = b.Bytes()
 		}
-		if slices.Contains(profiles.Attributed, kind) {
-			r.Attribution = append(r.Attribution, profiles.Attribute(p, kind))
+		if kind == profiles.CPU {
+			r.CPUByPart = profiles.Attribute(p)
 		}
 	}
 	return r

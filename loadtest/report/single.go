@@ -62,10 +62,6 @@ func (r *Run) section(d *data) section {
 	}
 	add("Rates over time", "In each "+each+". Completed counts answers by the time they came; all others count requests by the time for which they were scheduled.",
 		seconds, axis{Title: "requests", Unit: "/s"}, rates...)
-	add("Queue depth over time", "Requests that wait in the service.", seconds, axis{Title: "waiting", Scale: fromZero},
-		nonZero([]series{{Name: "waiting", Style: 0, Points: r.queueDepth()}})...)
-	add("Sheds over time", "Requests that the service gave up, a second.", seconds, axis{Title: "shed", Unit: "/s", Scale: fromZero},
-		nonZero([]series{{Name: "shed", Style: 1, Points: r.sheds()}})...)
 	out.Tables = r.tables()
 	out.Summary, out.Facts = r.summary(), r.facts()
 	if r.Unseen != "" {
@@ -155,25 +151,10 @@ func (r *Run) tables() []table {
 			tables = append(tables, t)
 		}
 	}
-	if len(r.Attribution) > 0 {
-		tables = append(tables, r.shares())
+	if costs, some := costs([]string{"sampled"}, [][]*Run{{r}}); some {
+		tables = append(tables, costs)
 	}
 	return tables
-}
-
-func (r *Run) shares() table {
-	t := table{Caption: "Cost by part, of what was sampled", Head: []string{"part"}}
-	for _, a := range r.Attribution {
-		t.Head = append(t.Head, string(a.Kind)+", %")
-	}
-	for _, part := range profiles.Costs {
-		cells := []cell{{Text: string(part)}}
-		for _, a := range r.Attribution {
-			cells = append(cells, cell{Text: a.Share(part)})
-		}
-		t.Rows = append(t.Rows, row{Cells: cells})
-	}
-	return t
 }
 
 // summary says what was asked and what came of it.
@@ -201,7 +182,7 @@ func (r *Run) summary() []fact {
 	}
 	facts = append(facts, fact{"service", service(r.Strategy, r.Workers, r.Capacity)})
 	metrics := lab.Summarize([]*result.Result{r.Result})
-	for _, name := range []string{"server_cpu_us", cpu, "server_allocs", "server_allocated_bytes"} {
+	for _, name := range []string{"server_cpu_us", cpu} {
 		m, _ := lab.MetricNamed(name)
 		if v, measured := metrics[name]; measured {
 			facts = append(facts, fact{m.Title, amount(v.Median, m.Unit)})

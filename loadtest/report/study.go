@@ -148,11 +148,6 @@ func (s *study) section(d *data) section {
 	out.Tables = s.tables(found)
 	out.Summary = []fact{{"load", s.common}}
 	out.Facts = s.facts()
-	for i, runs := range s.Runs {
-		if len(runs) > 0 && runs[0].Command != "" {
-			out.Commands = append(out.Commands, command{s.Groups[i].Label, runs[0].Command})
-		}
-	}
 	return out
 }
 
@@ -178,7 +173,7 @@ func (s *study) lateness() string {
 var shown = [][]string{
 	{"offered_rps"}, {"served_rps"}, {goodput}, {lab.SentGoodput}, {lab.ImportantGood}, {"non2xx_percent"},
 	{"latency_p50_ms", "latency_p99_ms", "latency_p99_9_ms"}, {"served_p50_ms", servedP99, "served_p99_9_ms"},
-	{cpu}, {"server_allocs"}, {"server_allocated_bytes"}, {"shed_percent"}, {"errors_percent"},
+	{cpu}, {"shed_percent"}, {"errors_percent"},
 	{"retries_per_request"},
 }
 
@@ -186,7 +181,7 @@ var shown = [][]string{
 const spreadOf = 1
 
 // brief are the metrics whose columns a terminal shows.
-var brief = []string{goodput, lab.SentGoodput, lab.ImportantGood, servedP99, "non2xx_percent", cpu, "server_allocs"}
+var brief = []string{goodput, lab.SentGoodput, lab.ImportantGood, servedP99, "non2xx_percent", cpu}
 
 // columns returns the metrics of the tables' columns that were measured in any
 // group.
@@ -250,8 +245,13 @@ func (s *study) tables(verdicts []lab.Verdict) []table {
 			t.Rows = append(t.Rows, r)
 		}
 		tables = append(tables, t)
-		if costs, some := s.costs(w.groups); some {
-			costs.Caption = around("", w.name, ": ") + "CPU per request, µs, by part"
+		var names []string
+		var runs [][]*Run
+		for _, g := range w.groups {
+			names, runs = append(names, s.setting[g]), append(runs, s.Runs[g])
+		}
+		if costs, some := costs(names, runs); some {
+			costs.Caption = around("", w.name, ": ") + costs.Caption
 			tables = append(tables, costs)
 		}
 		if shares, some := s.shares(w.groups); some {
@@ -263,29 +263,28 @@ func (s *study) tables(verdicts []lab.Verdict) []table {
 }
 
 // costs says on which part of the service a request's CPU time went, as far as it was
-// sampled. All runs together.
-func (s *study) costs(groups []int) (t table, some bool) {
-	t.Head = []string{"setting"}
-	for _, part := range profiles.Costs {
+// sampled: a row for each name that has profiles, of all its runs together.
+func costs(names []string, runs [][]*Run) (t table, some bool) {
+	t.Caption, t.Head = "CPU per request, µs, by part", []string{""}
+	for _, part := range profiles.Parts {
 		t.Head = append(t.Head, string(part))
 	}
-	for _, g := range groups {
-		sums, requests := map[profiles.Part]int64{}, 0.0
-		for _, r := range s.Runs[g] {
-			for _, a := range r.Attribution {
-				if a.Kind == profiles.CPU {
-					requests += r.CompletedRPS * r.Seconds
-					for part, v := range a.Parts {
-						sums[part] += v
-					}
-				}
+	for i, name := range names {
+		sums, requests := profiles.Costs{}, 0.0
+		for _, r := range runs[i] {
+			if r.CPUByPart == nil {
+				continue
+			}
+			requests += r.CompletedRPS * r.Seconds
+			for part, v := range r.CPUByPart {
+				sums[part] += v
 			}
 		}
 		if requests == 0 {
 			continue
 		}
-		r := row{Cells: []cell{{Text: s.setting[g]}}}
-		for _, part := range profiles.Costs {
+		r := row{Cells: []cell{{Text: name}}}
+		for _, part := range profiles.Parts {
 			r.Cells = append(r.Cells, cell{Text: short(float64(sums[part]) / 1e3 / requests)})
 		}
 		t.Rows = append(t.Rows, r)

@@ -2,7 +2,6 @@ package result
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/observe"
@@ -23,15 +22,12 @@ func per(total float64, during time.Duration, rate float64) *float64 {
 	return new(total / during.Seconds() / rate)
 }
 
-// Observed adds what was seen of the server. Costs are per request: the cost of a second
-// divided by the answers of a second, since the server may be observed for a little more or
-// less than the window.
+// Observed adds what was seen of the server. CPU is per request: that of a second divided by
+// the answers of a second, since the server may be observed for a little more or less than the
+// window.
 func (r *Result) Observed(seen *observe.Observation) {
 	r.Strategy, r.Workers, r.Capacity = seen.Strategy, seen.Workers, seen.Capacity
-	r.Samples = seen.Samples
 	r.ServerSpent(seen.CPU, seen.Length)
-	r.ServerAllocs = per(seen.Mallocs, seen.Length, r.CompletedRPS)
-	r.ServerAllocated = per(seen.AllocatedBytes, seen.Length, r.CompletedRPS)
 	for _, kind := range profiles.Kinds {
 		data, ok := seen.Profiles[kind]
 		if !ok {
@@ -46,8 +42,8 @@ func (r *Result) Observed(seen *observe.Observation) {
 			r.Profiles = map[profiles.Kind][]byte{}
 		}
 		r.Profiles[kind] = data
-		if seen.Pebble && slices.Contains(profiles.Attributed, kind) {
-			r.Attribution = append(r.Attribution, profiles.Attribute(p, kind))
+		if seen.Pebble && kind == profiles.CPU {
+			r.CPUByPart = profiles.Attribute(p)
 		}
 	}
 }

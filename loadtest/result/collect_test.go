@@ -21,6 +21,6 @@ func TestResult_AttributesWhatTheRulesKnow(t *testing.T) {
 		r.Observed(&observe.Observation{Pebble: pebble, Profiles: map[profiles.Kind][]byte{profiles.CPU: content}})
 		require.Empty(t, r.Unseen)
 		require.Contains(t, r.Profiles, profiles.CPU)
-		require.Equal(t, pebble, len(r.Attribution) == 1)
+		require.Equal(t, pebble, len(r.CPUByPart) > 0)
 	}
 }

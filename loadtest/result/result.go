@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/machine"
-	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
@@ -108,20 +107,16 @@ type Result struct {
 	Unseen string `json:"unseen,omitempty"`
 
 	// ServerCPUMicros is the server's CPU time per answer, refusals included, and
-	// ServerCPUServedMicros per served request. Allocations are per answer.
+	// ServerCPUServedMicros per served request.
 	ServerCPUMicros       *float64 `json:"server_cpu_us_per_request"`
 	ServerCPUServedMicros *float64 `json:"server_cpu_us_per_served_request"`
-	ServerAllocs          *float64 `json:"server_allocs_per_request"`
-	ServerAllocated       *float64 `json:"server_allocated_bytes_per_request"`
 	// Strategy, Workers and Capacity are those of the start of the window;
 	// Capacity is nil for a queue without bound.
 	Strategy string `json:"strategy,omitempty"`
 	Workers  int    `json:"workers,omitempty"`
 	Capacity *int   `json:"capacity,omitempty"`
-	// Samples are the service's gauges and counters over time.
-	Samples []observe.Sample `json:"samples,omitempty"`
-	// Attribution says where each kind of cost was spent.
-	Attribution []profiles.Attribution `json:"attribution,omitempty"`
+	// CPUByPart says on which part of the service the CPU time went that was sampled.
+	CPUByPart profiles.Costs `json:"cpu_by_part_ns,omitempty"`
 	// ProfileFiles names the pprof file of each kind, relative to the JSON file.
 	ProfileFiles map[profiles.Kind]string `json:"profile_files,omitempty"`
 

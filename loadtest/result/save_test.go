@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
@@ -22,9 +21,8 @@ func TestResult_IsTheSameOnceLoaded(t *testing.T) {
 	r := someResult()
 	capacity := 256
 	r.URL, r.Command, r.Started, r.Capacity, r.Strategy = "http://127.0.0.1:1", "loadtest run <&>", time.Unix(1, 2).UTC(), &capacity, "fifo"
-	r.Samples = []observe.Sample{{At: 1, QueueDepth: 2, Shed: map[string]float64{"full": 3}}}
 	r.Timeline = []Interval{{Offered: 1, P99: 2}}
-	r.Attribution = []profiles.Attribution{{Kind: profiles.CPU, Unit: "nanoseconds", Total: 1, Parts: map[profiles.Part]int64{profiles.GC: 1}}}
+	r.CPUByPart = profiles.Costs{profiles.GC: 1}
 	r.Profiles = map[profiles.Kind][]byte{profiles.CPU: []byte("cpu"), profiles.Block: []byte("block")}
 	require.NoError(t, r.Save(path))
 	require.Equal(t, map[profiles.Kind]string{profiles.CPU: "result.cpu.pb.gz", profiles.Block: "result.block.pb.gz"}, r.ProfileFiles)

@@ -25,12 +25,12 @@ func WindowOf(o *workload.Options) Window {
 	if o.Count > 0 {
 		return Window{To: workload.Never, Step: 10 * time.Second}
 	}
-	return Window{From: o.Warmup, To: o.Warmup + o.Duration, Step: TimelineStep(o.Duration)}
+	return Window{From: o.Warmup, To: o.Warmup + o.Duration, Step: timelineStep(o.Duration)}
 }
 
-// TimelineStep returns the length of the intervals of a Result's timeline: it
+// timelineStep returns the length of the intervals of a Result's timeline: it
 // shows a course in a short window, and bounds the memory of a long one.
-func TimelineStep(window time.Duration) time.Duration {
+func timelineStep(window time.Duration) time.Duration {
 	const most = 600 // entries
 	return max(min(max(window/20, 100*time.Millisecond), time.Second), window/most)
 }

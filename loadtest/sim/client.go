@@ -141,12 +141,6 @@ func (s *simulation) ran(r *request, waited int64) {
 
 // shed tells that the service has turned r away.
 func (s *simulation) shed(r *request, reason strategies.Reason) {
-	if in := s.interval(s.now); in != nil {
-		if in.Shed == nil {
-			in.Shed = map[string]int64{}
-		}
-		in.Shed[reason.String()]++
-	}
 	if r.wish.measured {
 		s.open--
 		s.classes[r.wish.class].counts.Shed[reason.String()]++

@@ -28,7 +28,7 @@ func mixed(strategy string, seed uint64) Config {
 			{Name: "modest", Weight: 3, Service: LogNormal{4 * ms, 2}, Priority: 1, Timeout: 50 * ms, Deadline: true},
 			{Name: "patient", Service: Bimodal{ms, 50 * ms, 0.05}, Priority: 7},
 		},
-		Warmup: 100 * ms, Duration: 900 * ms, Step: 40 * ms,
+		Warmup: 100 * ms, Duration: 900 * ms,
 	}
 	return c.asked(spike(1500, 6000, 300*ms, 300*ms), "greedy", "modest*5", "")
 }

@@ -58,8 +58,6 @@ type Config struct {
 	// Warmup passes under the same load before Duration, in which is measured. After
 	// it the load goes on until every measured request has ended.
 	Warmup, Duration time.Duration
-	// Step, if not 0, is the length of the intervals of Result.Timeline.
-	Step time.Duration
 	// Seed makes two simulations of the same Config the same. Under another
 	// strategy the same requests arrive at the same times and cost the same.
 	Seed uint64
@@ -223,9 +221,8 @@ func (c *Config) checkTimes() error {
 		return fmt.Errorf("connections: %d is less than 0, or none for a closed loop", c.Connections)
 	case c.Think < 0:
 		return fmt.Errorf("think: %v is less than 0", c.Think)
-	case c.Duration <= 0 || c.Warmup < 0 || c.SLO <= 0 || c.Step < 0:
-		return fmt.Errorf("duration %v, warm-up %v, SLO %v, step %v: have to be above 0, warm-up and step at least 0",
-			c.Duration, c.Warmup, c.SLO, c.Step)
+	case c.Duration <= 0 || c.Warmup < 0 || c.SLO <= 0:
+		return fmt.Errorf("duration %v, warm-up %v, SLO %v: have to be above 0, warm-up at least 0", c.Duration, c.Warmup, c.SLO)
 	case strategies.CheckObjective(c.Objective) != nil:
 		return strategies.CheckObjective(c.Objective)
 	case !slices.Contains(Balances, c.Balance):

@@ -8,7 +8,6 @@ const (
 	gaveUp               // the client stops waiting for the request
 	retried              // the client sends the request again
 	answered             // a client of a closed loop sends its next request
-	sampled              // an interval of the timeline ends
 )
 
 // event is something that is going to happen to a request.

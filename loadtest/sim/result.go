@@ -25,9 +25,6 @@ type Result struct {
 	Classes []ClassResult
 	// Nodes are in the order of the configuration's.
 	Nodes []NodeResult
-	// Timeline divides the window into intervals of Config.Step, of which the last
-	// may be shorter.
-	Timeline []Interval
 	// Events is how many events were simulated, of the whole run.
 	Events int64
 }
@@ -83,15 +80,6 @@ type ClassResult struct {
 type NodeResult struct {
 	// Attempts were sent to it, Run and Shed is what became of them.
 	Attempts, Run, Shed int64
-}
-
-// Interval is a part of the window.
-type Interval struct {
-	// Shed is how many attempts were shed during it, by the name of the reason.
-	Shed map[string]int64
-	// Depth is how many requests waited at its end, and Busy how many workers were
-	// at work, all nodes together.
-	Depth, Busy int
 }
 
 // Outcome tells how a request ended for its client.

@@ -59,7 +59,6 @@ type simulation struct {
 	busy       int     // workers at work
 	busySince  int64   // when that changed last
 	busySum    float64 // of nanoseconds
-	timeline   []Interval
 
 	// Each thing that is drawn has random numbers of its own, so that
 	// configurations which differ in one are alike in all others.
@@ -84,13 +83,6 @@ func newSimulation(c *Config, discipline func(strategies.Config) strategies.Disc
 	s.balancer = balancer{how: c.Balance, nodes: s.nodes, random: rand.New(rand.NewPCG(c.Seed, 5))}
 	for i := range c.Classes {
 		s.classes = append(s.classes, class{Class: c.Classes[i], counts: newCounts()})
-	}
-	if c.Step > 0 {
-		n := int((c.Duration + c.Step - 1) / c.Step)
-		s.timeline = make([]Interval, n)
-		for i := range s.timeline {
-			s.agenda.plan(min(s.end, s.begin+int64(i+1)*int64(c.Step)), sampled, nil)
-		}
 	}
 	return s
 }
@@ -163,12 +155,6 @@ func (s *simulation) step() {
 		s.submit(e.req)
 	case answered:
 		s.release()
-	case sampled:
-		i := int((s.now - s.begin - 1) / int64(s.c.Step))
-		s.timeline[i].Busy = s.busy
-		for _, n := range s.nodes {
-			s.timeline[i].Depth += n.discipline.Len()
-		}
 	}
 }
 
@@ -182,21 +168,12 @@ func (s *simulation) busyChanges(by int) {
 	s.busy += by
 }
 
-// interval returns the part of the timeline in which a time lies; nil if there
-// is none.
-func (s *simulation) interval(at int64) *Interval {
-	if s.timeline == nil || at < s.begin || at >= s.end {
-		return nil
-	}
-	return &s.timeline[(at-s.begin)/int64(s.c.Step)]
-}
-
 func (s *simulation) result(capacity float64) *Result {
 	s.now = max(s.now, s.end)
 	s.busyChanges(0)
 	r := &Result{
 		Counts: newCounts(), Seconds: s.c.Duration.Seconds(), Capacity: capacity,
-		Busy: s.busySum / float64(s.c.Duration), Timeline: s.timeline, Events: s.events,
+		Busy: s.busySum / float64(s.c.Duration), Events: s.events,
 	}
 	for i := range s.classes {
 		c := &s.classes[i].counts

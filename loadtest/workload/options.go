@@ -78,8 +78,7 @@ type Options struct {
 	TimeoutHeader bool
 
 	// Admin is the service's admin plane, http://host:port or https://host:port. With it a result
-	// holds the server's CPU and allocations per request, its queue over time, and
-	// the profiles of the measured window.
+	// holds the server's CPU per request, and the profiles of the measured window.
 	Admin string
 	// NoProfiles leaves the service unprofiled.
 	NoProfiles bool

@@ -458,7 +458,7 @@ func TestSwitch_MovesWhatWaits(t *testing.T) {
 					require.NoError(t, s.Switch(to))
 					require.NoError(t, s.Switch(to))
 					require.Equal(t, []string{from + " to " + to}, switches)
-					require.Equal(t, to, s.Status().Strategy)
+					require.Equal(t, to, s.Gauge().Strategy)
 					c := s.submit("c")
 					require.Equal(t, to, c.Strategy)
 					d := s.submit("d")
@@ -563,7 +563,7 @@ func TestSwitch_OfTheSameName(t *testing.T) {
 				s.submit("slow")
 				s.submit("a")
 				require.NoError(t, row.change(s.Dispatcher))
-				require.Equal(t, row.capacity, s.Status().Capacity)
+				require.Equal(t, row.capacity, s.Gauge().Capacity)
 				s.end("slow")
 				s.requireEnded("slow", "a")
 			})
@@ -577,7 +577,7 @@ func TestSwitch_UnknownStrategy(t *testing.T) {
 		s := newStage(t, Options{Strategy: "fifo"})
 		defer s.close()
 		require.ErrorIs(t, s.Switch("nonsense"), strategies.ErrUnknown)
-		require.Equal(t, Status{Strategy: "fifo", Workers: 1, Capacity: 100}, s.Status())
+		require.Equal(t, Gauge{Strategy: "fifo", Workers: 1, Capacity: 100}, s.Gauge())
 	})
 }
 
@@ -590,11 +590,11 @@ func TestSwitch_Capacity(t *testing.T) {
 			Run: func([]*Task, func(*Task)) {},
 		})
 		require.NoError(t, err)
-		require.Equal(t, tt.fifo, d.Status().Capacity)
+		require.Equal(t, tt.fifo, d.Gauge().Capacity)
 		require.NoError(t, d.Switch("auto"))
-		require.Equal(t, tt.auto, d.Status().Capacity)
+		require.Equal(t, tt.auto, d.Gauge().Capacity)
 		require.NoError(t, d.Switch("lifo"))
-		require.Equal(t, tt.fifo, d.Status().Capacity)
+		require.Equal(t, tt.fifo, d.Gauge().Capacity)
 		d.Close()
 	}
 }
@@ -621,7 +621,7 @@ func TestSplit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newStage(t, Options{Strategy: "fifo", Workers: 3, Capacity: 1, Split: true})
 		defer s.close()
-		require.Equal(t, Status{Strategy: "fifo", Workers: 3, Capacity: 2}, s.Status())
+		require.Equal(t, Gauge{Strategy: "fifo", Workers: 3, Capacity: 2}, s.Gauge())
 		s.submit("slow-r1")
 		s.submit("slow-r2")
 		s.submit("slow-w1", isWrite)

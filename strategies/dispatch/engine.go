@@ -69,10 +69,7 @@ func (e *engine) orNow(now int64) int64 {
 // when they started.
 func (e *engine) shed(t *Task, reason strategies.Reason) {
 	t.Shed = reason
-	if t.Run != 0 { // it was popped
-		t.queue.ends(t.Run, 1, e.Now())
-		t.Run = 0
-	}
+	e.endRun(t, 0) // it may have been popped
 	if !t.continued {
 		if reason == strategies.ReasonAbandoned || reason == strategies.ReasonExpired {
 			e.observeLate(t, e.Now())
@@ -80,6 +77,14 @@ func (e *engine) shed(t *Task, reason strategies.Reason) {
 		t.events.Shed(reason)
 	}
 	e.completed(t)
+}
+
+// endRun tells the meter that has noted a run of t, if one has, that it ends. Now may be 0.
+func (e *engine) endRun(t *Task, now int64) {
+	if t.Run != 0 {
+		t.queue.ends(t.Run, 1, e.orNow(now))
+		t.Run = 0
+	}
 }
 
 // completed gives t back to its submitter. Nobody here may touch it any more.
@@ -184,8 +189,7 @@ func (e *engine) SetObserve(observe bool) error {
 	if e.observe.Swap(observe) == observe {
 		return nil
 	}
-	q := e.backlogs[0].active.Load()
-	err := e.activateLocked(q.spec, q.byName)
+	err := e.renewLocked()
 	if err != nil {
 		e.observe.Store(!observe)
 	}
@@ -211,12 +215,17 @@ func (e *engine) SetCapacity(n int) error {
 		return nil
 	}
 	e.opts.Capacity = n
-	q := e.backlogs[0].active.Load()
-	if err := e.activateLocked(q.spec, q.byName); err != nil {
+	err := e.renewLocked()
+	if err != nil {
 		e.opts.Capacity = former
-		return err
 	}
-	return nil
+	return err
+}
+
+// renewLocked has the active strategy begin anew.
+func (e *engine) renewLocked() error {
+	q := e.backlogs[0].active.Load()
+	return e.activateLocked(q.spec, q.byName)
 }
 
 // Objective returns the objective. Whoever sets it changes what is in force at once.

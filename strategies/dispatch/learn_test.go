@@ -133,8 +133,8 @@ func TestLearn_Workers(t *testing.T) {
 		s.requireBegun(5, "one has ended, and four run")
 		hour := int64(time.Hour)
 		require.Equal(t, []concurrency.Sample{{Now: hour + 4e6, Began: hour, Running: 2, Waiting: true}}, l.told())
-		require.Equal(t, &Learned{Limit: 4, Min: 1, Max: 50, Why: "a test says so"}, s.Status().Learned)
-		require.Equal(t, 4, s.Status().Workers)
+		require.Equal(t, &Learned{Limit: 4, Min: 1, Max: 50, Why: "a test says so"}, s.Gauge().Learned)
+		require.Equal(t, 4, s.Gauge().Workers)
 		require.Equal(t, 4, s.Gauge().Busy)
 
 		l.says(1)
@@ -190,7 +190,7 @@ func TestLearn_OutcomesAreTold(t *testing.T) {
 			dropped = append(dropped, sample.Dropped)
 		}
 		require.Equal(t, []bool{false, true, false, true}, dropped, "slow, dropped, good and the writes")
-		require.EqualValues(t, 2, s.Status().Learned.Dropped)
+		require.EqualValues(t, 2, s.Gauge().Learned.Dropped)
 
 		s.Resize(1)
 		s.submit("dropped, though nobody learns")
@@ -213,9 +213,9 @@ func TestLearn_Observed(t *testing.T) {
 		l.says(3)
 		s.end("slow0")
 		require.Empty(t, l.told())
-		require.Equal(t, 50, s.Status().Workers)
-		require.Zero(t, s.Status().Learned.Limit)
-		require.Contains(t, s.Status().Learned.Why, "observe mode")
+		require.Equal(t, 50, s.Gauge().Workers)
+		require.Zero(t, s.Gauge().Learned.Limit)
+		require.Contains(t, s.Gauge().Learned.Why, "observe mode")
 		require.Equal(t, 7, s.Gauge().Busy)
 	})
 }
@@ -231,12 +231,12 @@ func TestLearn_Changes(t *testing.T) {
 		s.Resize(2)
 		synctest.Wait()
 		s.requireBegun(2)
-		require.Nil(t, s.Status().Learned)
+		require.Nil(t, s.Gauge().Learned)
 		s.end("slow1")
 		require.Empty(t, l.told())
 		require.NoError(t, s.Learn(concurrency.Options{Min: 7, Max: 7}))
-		require.Equal(t, 7, s.Status().Workers)
-		require.Equal(t, 7, s.Status().Learned.Min)
+		require.Equal(t, 7, s.Gauge().Workers)
+		require.Equal(t, 7, s.Gauge().Learned.Min)
 		require.ErrorContains(t, s.Learn(concurrency.Options{Min: 3, Max: 2}), "at least 3 is more than at most 2")
 	})
 }
@@ -265,7 +265,7 @@ func TestLearn_Options(t *testing.T) {
 	}
 	d, err := Open(Options{Strategy: "fifo", MaxBatch: 1, Run: run, Learn: &concurrency.Options{}})
 	require.NoError(t, err)
-	learned := d.Status().Learned
+	learned := d.Gauge().Learned
 	require.Equal(t, 1, learned.Min)
 	require.Equal(t, concurrency.DefaultMax, learned.Max)
 	require.Equal(t, learned.Limit, d.Gauge().Workers)
@@ -321,7 +321,7 @@ func TestLearn_Places(t *testing.T) {
 		l.says(1)
 		d.Release(tasks["a"])
 		require.Empty(t, granted())
-		require.Equal(t, 1, d.Status().Workers)
+		require.Equal(t, 1, d.Gauge().Workers)
 		require.Equal(t, 2, d.Gauge().Busy)
 		d.Release(tasks["b"])
 		require.Empty(t, granted())
@@ -377,7 +377,7 @@ func TestLearn_Answered(t *testing.T) {
 			require.Empty(t, l.told())
 			require.Zero(t, d.Gauge().Busy)
 		}
-		require.EqualValues(t, 1, d.Status().Learned.Dropped)
+		require.EqualValues(t, 1, d.Gauge().Learned.Dropped)
 	})
 }
 
@@ -404,7 +404,7 @@ func TestLearn_AnsweredTooLate(t *testing.T) {
 			require.EqualValues(t, took, told[i].Now-told[i].Began)
 			require.False(t, told[i].Dropped)
 		}
-		require.Zero(t, d.Status().Learned.Dropped)
+		require.Zero(t, d.Gauge().Learned.Dropped)
 	})
 }
 
@@ -424,7 +424,7 @@ func TestLearn_PlacesObserved(t *testing.T) {
 		d.Answered(tasks[0], tasks[0].Began(), Dropped)
 		releaseAll(d, tasks)
 		require.Empty(t, l.told())
-		require.EqualValues(t, 1, d.Status().Learned.Dropped, "which needs no law")
+		require.EqualValues(t, 1, d.Gauge().Learned.Dropped, "which needs no law")
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -442,8 +442,8 @@ func TestLearn_Inline(t *testing.T) {
 			d.Release(task)
 		}
 		require.Empty(t, l.told())
-		require.Zero(t, d.Status().Workers)
-		require.NotNil(t, d.Status().Learned)
+		require.Zero(t, d.Gauge().Workers)
+		require.NotNil(t, d.Gauge().Learned)
 	})
 }
 

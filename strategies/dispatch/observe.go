@@ -29,12 +29,6 @@ type Gauge struct {
 	Learned *Learned
 }
 
-// Status is Gauge, where people look at the strategy rather than at what waits.
-type Status = Gauge
-
-// Status is Gauge.
-func (e *engine) Status() Status { return e.Gauge() }
-
 // Gauge returns the state of the queue.
 func (e *engine) Gauge() Gauge {
 	g := e.backlogs[0].gauge()

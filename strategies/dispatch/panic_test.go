@@ -189,7 +189,7 @@ func TestPanic_New(t *testing.T) {
 		defer s.close()
 		err := s.SwitchTo(strategies.Spec{Name: "fragile", New: func(strategies.Config) strategies.Discipline { panic("no") }})
 		require.EqualError(t, err, `strategy "fragile": New panicked: no`)
-		require.Equal(t, "fifo", s.Status().Strategy)
+		require.Equal(t, "fifo", s.Gauge().Strategy)
 		require.NoError(t, s.Switch("lifo"))
 	})
 }

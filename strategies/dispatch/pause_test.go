@@ -35,7 +35,7 @@ func TestPause_Places(t *testing.T) {
 		d.Release(tasks[2])
 		for i := range 4 {
 			require.Len(t, granted(), i)
-			require.Equal(t, 2, d.Status().Learned.Limit, "people are told how many it is without a pause")
+			require.Equal(t, 2, d.Gauge().Learned.Limit, "people are told how many it is without a pause")
 			time.Sleep(999 * time.Millisecond)
 			require.Len(t, granted(), i)
 			time.Sleep(2 * time.Millisecond)
@@ -227,8 +227,8 @@ func TestPause_Status(t *testing.T) {
 		l.pauses(10, time.Second)
 		d.Release(acquire(d, 1)[0])
 		for range 3 {
-			require.Equal(t, 10, d.Status().Learned.Limit)
-			require.True(t, d.Status().Learned.Paused)
+			require.Equal(t, 10, d.Gauge().Learned.Limit)
+			require.True(t, d.Gauge().Learned.Paused)
 			require.Equal(t, 10, d.Gauge().Workers)
 			time.Sleep(time.Second)
 		}
@@ -236,7 +236,7 @@ func TestPause_Status(t *testing.T) {
 		require.Equal(t, 1, d.Gauge().Busy)
 		l.pauses(10, 0)
 		d.Answered(tasks[0], tasks[0].Began(), Good)
-		require.False(t, d.Status().Learned.Paused)
+		require.False(t, d.Gauge().Learned.Paused)
 		require.Equal(t, 10, d.Gauge().Busy)
 		releaseAll(d, tasks)
 	})
@@ -331,7 +331,7 @@ func TestPause_Floor(t *testing.T) {
 		require.Equal(t, 3, d.Gauge().Busy)
 		require.Equal(t, &Learned{
 			Limit: 3, Min: 3, Max: 50, Paused: true, Dropped: 3, Why: "3 at once, and no fewer are allowed: the latest timed out",
-		}, d.Status().Learned)
+		}, d.Gauge().Learned)
 		for i := 3; i < 9; i++ {
 			d.Release(tasks[i])
 			require.Len(t, granted(), min(i-1, 4))

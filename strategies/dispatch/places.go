@@ -117,13 +117,7 @@ func (p *Places) Release(t *Task) {
 	case ended < 0:
 		s.answered(t, 0, -ended, Dropped)
 	}
-	if t.Run != 0 {
-		if now == 0 {
-			now = s.Now()
-		}
-		t.queue.ends(t.Run, 1, now)
-		t.Run = 0
-	}
+	s.endRun(t, now)
 	if n > 0 {
 		s.giveBackOf(t, on, n, began, now)
 	}

@@ -28,10 +28,10 @@ func TestResize_Workers(t *testing.T) {
 		}
 		resize(4)
 		s.requireBegun(4, "more may run")
-		require.Equal(t, 4, s.Status().Workers)
+		require.Equal(t, 4, s.Gauge().Workers)
 		require.Equal(t, 4, s.Gauge().Busy)
 		resize(2)
-		require.Equal(t, 2, s.Status().Workers)
+		require.Equal(t, 2, s.Gauge().Workers)
 		require.Equal(t, 4, s.Gauge().Busy, "nobody is stopped")
 		s.endAny()
 		s.endAny()
@@ -178,7 +178,7 @@ func TestResize_Split(t *testing.T) {
 		s := newStage(t, Options{Strategy: "fifo", Workers: 4, Split: true})
 		defer s.close()
 		s.Resize(9)
-		require.Equal(t, 4, s.Status().Workers)
+		require.Equal(t, 4, s.Gauge().Workers)
 	})
 }
 
@@ -213,15 +213,15 @@ func TestSetCapacity(t *testing.T) {
 		s.requireBegun(1)
 		require.Equal(t, 2, s.Gauge().Depth, "one was turned away")
 		require.NoError(t, s.SetCapacity(3))
-		require.Equal(t, 3, s.Status().Capacity)
+		require.Equal(t, 3, s.Gauge().Capacity)
 		s.submit("slow4")
 		require.Equal(t, 3, s.Gauge().Depth)
 		require.NoError(t, s.SetCapacity(1))
 		require.Equal(t, 1, s.Gauge().Depth)
 		require.NoError(t, s.Switch("lifo"))
-		require.Equal(t, 1, s.Status().Capacity, "it holds for other strategies too")
+		require.Equal(t, 1, s.Gauge().Capacity, "it holds for other strategies too")
 		require.NoError(t, s.SetCapacity(0))
-		require.Equal(t, 256, s.Status().Capacity, "the strategy's own")
+		require.Equal(t, 256, s.Gauge().Capacity, "the strategy's own")
 		for _, n := range []int{-1, maxCapacity + 1} {
 			require.ErrorContains(t, s.SetCapacity(n), fmt.Sprint(n))
 		}

@@ -31,14 +31,14 @@ func TestStuck_Places(t *testing.T) {
 		require.Empty(t, granted())
 		time.Sleep(2 * time.Millisecond)
 		require.Equal(t, []string{"d", "e", "f"}, granted())
-		learned := d.Status().Learned
+		learned := d.Gauge().Learned
 		require.Equal(t, 6, learned.Limit)
 		require.Equal(t, 6, d.Gauge().Workers)
 		require.Equal(t, "a test says so; and 3 more, as 3 do not end", learned.Why)
 
 		l.says(2)
 		d.Release(tasks["d"])
-		require.Equal(t, 2+3, d.Status().Learned.Limit)
+		require.Equal(t, 2+3, d.Gauge().Learned.Limit)
 		require.Equal(t, 3, l.told()[0].Running, "what is stuck does not")
 		d.Release(tasks["e"])
 		d.Release(tasks["f"])
@@ -48,14 +48,14 @@ func TestStuck_Places(t *testing.T) {
 
 		d.Release(tasks["hangs1"])
 		d.Release(tasks["hangs2"])
-		require.Equal(t, 2+1, d.Status().Learned.Limit)
+		require.Equal(t, 2+1, d.Gauge().Learned.Limit)
 		require.Len(t, granted(), 4)
 		d.Release(tasks["wide"])
 		require.Equal(t, "g", granted()[4])
 		d.Release(tasks["g"])
 		d.Release(tasks["hangs3"])
-		require.Equal(t, 2, d.Status().Learned.Limit)
-		require.Equal(t, "a test says so", d.Status().Learned.Why)
+		require.Equal(t, 2, d.Gauge().Learned.Limit)
+		require.Equal(t, "a test says so", d.Gauge().Learned.Why)
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -91,15 +91,15 @@ func TestStuck_Workers(t *testing.T) {
 		s.requireBegun(2)
 		time.Sleep(2 * time.Millisecond)
 		s.requireBegun(4)
-		require.Equal(t, 4, s.Status().Learned.Limit)
+		require.Equal(t, 4, s.Gauge().Learned.Limit)
 		s.end("slow2")
 		s.requireBegun(5)
 		require.Equal(t, 2, l.told()[0].Running)
 		s.end("slow0")
-		require.Equal(t, 3, s.Status().Learned.Limit)
+		require.Equal(t, 3, s.Gauge().Learned.Limit)
 		s.requireBegun(5, "it was one too many")
 		s.end("slow1")
-		require.Equal(t, 2, s.Status().Learned.Limit)
+		require.Equal(t, 2, s.Gauge().Learned.Limit)
 		for _, name := range []string{"slow3", "slow4", "slow5", "slow6", "slow7"} {
 			s.end(name)
 		}
@@ -134,13 +134,13 @@ func TestStuck_NothingEverEnds(t *testing.T) {
 		defer d.Close()
 		tasks := acquire(d, 60)
 		time.Sleep(time.Second)
-		require.Equal(t, 6+4+5+6, d.Status().Learned.Limit, "after 116, 174, 261 and 391 ms")
+		require.Equal(t, 6+4+5+6, d.Gauge().Learned.Limit, "after 116, 174, 261 and 391 ms")
 		require.Len(t, granted(), 6+4+5+6-3)
 		time.Sleep(time.Hour)
 		require.Len(t, granted(), 47, "the bound of the number")
-		require.Equal(t, 50, d.Status().Learned.Limit)
+		require.Equal(t, 50, d.Gauge().Learned.Limit)
 		d.Resize(4)
-		require.Nil(t, d.Status().Learned)
+		require.Nil(t, d.Gauge().Learned)
 		releaseAll(d, tasks)
 		require.Len(t, granted(), 57)
 		require.Zero(t, d.Gauge().Busy)
@@ -156,7 +156,7 @@ func TestStuck_EndsOfWhatIsStuck(t *testing.T) {
 		tasks := acquire(d, 60)
 		time.Sleep(2 * time.Second)
 		before := len(granted())
-		require.Greater(t, d.Status().Learned.Stuck, 10)
+		require.Greater(t, d.Gauge().Learned.Stuck, 10)
 		for _, task := range tasks[:10] {
 			d.Release(task)
 			time.Sleep(50 * time.Millisecond)
@@ -183,7 +183,7 @@ func TestStuck_FewCome(t *testing.T) {
 			return time.Since(since)
 		}
 		fill := func() {
-			for d.Status().Learned.Limit > d.Gauge().Busy {
+			for d.Gauge().Learned.Limit > d.Gauge().Busy {
 				tasks = append(tasks, request("", 1))
 				d.Acquire(tasks[len(tasks)-1])
 			}
@@ -196,11 +196,11 @@ func TestStuck_FewCome(t *testing.T) {
 		hung := len(tasks)
 		require.Greater(t, hung, 16)
 		d.Release(tasks[0])
-		require.Equal(t, 2+d.Status().Learned.Stuck, d.Status().Learned.Limit)
+		require.Equal(t, 2+d.Gauge().Learned.Stuck, d.Gauge().Learned.Limit)
 		fill()
 		require.InDelta(t, 116, waited()/time.Millisecond, 1)
 		releaseAll(d, tasks[1:])
-		require.Equal(t, 2, d.Status().Learned.Limit)
+		require.Equal(t, 2, d.Gauge().Learned.Limit)
 		require.Zero(t, d.Gauge().Busy)
 	})
 }
@@ -229,7 +229,7 @@ func TestStuck_SomethingEnds(t *testing.T) {
 		tasks := acquire(d, 23)
 		for i, task := range tasks {
 			time.Sleep(100 * time.Millisecond)
-			require.Equal(t, 3, d.Status().Learned.Limit)
+			require.Equal(t, 3, d.Gauge().Learned.Limit)
 			d.Release(task)
 			require.Len(t, granted(), min(20, i+1))
 		}
@@ -338,12 +338,12 @@ func TestStuck_NothingHasEnded(t *testing.T) {
 			d.Acquire(tasks[len(tasks)-1])
 		}
 		time.Sleep(4 * time.Second)
-		require.Equal(t, 4, d.Status().Learned.Limit)
+		require.Equal(t, 4, d.Gauge().Learned.Limit)
 		time.Sleep(2 * time.Second)
-		require.Equal(t, 8, d.Status().Learned.Limit)
+		require.Equal(t, 8, d.Gauge().Learned.Limit)
 		require.EqualValues(t, 1, granted.Load())
 		releaseAll(d, tasks)
-		require.Equal(t, 4, d.Status().Learned.Limit)
+		require.Equal(t, 4, d.Gauge().Learned.Limit)
 	})
 }
 

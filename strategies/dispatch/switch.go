@@ -50,10 +50,7 @@ func (b *backlog) empty(q *queue) []moved {
 		now := b.Now()
 		t, what, _ := q.pop(now)
 		if t != nil {
-			if t.Run != 0 { // only q knows of it
-				q.ends(t.Run, 1, now)
-				t.Run = 0
-			}
+			b.endRun(t, now) // only q knows of it
 			b.moving[t] = struct{}{}
 			all = append(all, moved{t, t.Arrival, t.Submitted})
 		}

@@ -161,13 +161,18 @@ func (p *workers) runInline(q *queue, t *Task, now int64) (waits bool) {
 	return waits
 }
 
-// run runs t on the goroutine of its submitter.
+// run runs t, which has begun, on the goroutine of its submitter.
 func (p *workers) run(t *Task) {
+	q, run := t.queue, t.Run
+	t.Run = 0 // when its turn ends, it may be its submitter's again
 	batch := p.batches.Get().(*[1]*Task)
 	batch[0] = t
 	p.opts.Run(batch[:], p.complete)
 	batch[0] = nil
 	p.batches.Put(batch)
+	if run != 0 {
+		q.ends(run, 1, p.Now())
+	}
 }
 
 // wake tells a parked worker, if there is one, that there is something to run or that workers are too many, or starts
@@ -218,8 +223,10 @@ func (p *workers) counted(t *Task, by int64) {
 
 // resume takes a continuation: see Dispatcher.Continue.
 func (p *workers) resume(t *Task) {
-	t.outcome = nil // it belongs to the turn before
-	if p.active.Load().spec.Inline && !p.refusing.Load() {
+	t.outcome = nil           // it belongs to the turn before
+	t.queue = p.active.Load() // which shares the time of its further turns
+	if t.queue.spec.Inline && !p.refusing.Load() {
+		t.queue.begins(t, p.Now())
 		p.run(t)
 		return
 	}

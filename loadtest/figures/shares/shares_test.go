@@ -1,7 +1,6 @@
-package main
+package shares
 
 import (
-	"io"
 	"testing"
 	"time"
 
@@ -66,5 +65,5 @@ func TestFair_BelowItsShare(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, report(io.Discard, 5*time.Second, 1))
+	require.NoError(t, report(t.Output(), time.Duration(*seconds)*time.Second, *seeds))
 }

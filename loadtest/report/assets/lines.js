@@ -7,8 +7,7 @@ function drawLines(host, spec) {
   const shown = spec.series.filter(s => !hidden.has(s.name));
   const points = (shown.length ? shown : spec.series).flatMap(s => s.points);
   const xs = [...new Set(points.map(p => p[0]))].sort((a, b) => a - b);
-  const dots = (shown.length ? shown : spec.series).flatMap(s => s.dots || []);
-  const ys = [...points.flatMap(p => p.slice(1)), ...dots.map(p => p[1])];
+  const ys = points.flatMap(p => p.slice(1));
   const logY = spec.y.scale === 'log';
   const high = Math.max(...ys, 0) || 1;
   const low = logY ? Math.min(...ys.filter(v => v > 0), high) : 0;
@@ -18,19 +17,13 @@ function drawLines(host, spec) {
   area.left = 14 + 6.8 * Math.max(...rough.ticks.map(t => tickLabel(spec.y, t).length));
   const y = makeScale(spec.y, low, high, area.bottom, area.top, 6);
   const lowX = { percentile: 1, log: Math.min(...xs) }[spec.x.scale] ?? 0;
-  const x = makeScale(spec.x, lowX, spec.x.end || Math.max(...xs, ...dots.map(p => p[0])) || 1, area.left, area.right, Math.max(3, width / 85));
+  const x = makeScale(spec.x, lowX, spec.x.end || Math.max(...xs) || 1, area.left, area.right, Math.max(3, width / 85));
 
   const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: 'img', 'aria-label': describeLines(host, spec) });
   drawAxes(root, spec, x, y, area);
   if (spec.ideal) {
     const end = Math.min(x.high, y.high);
     root.append(svg('line', { class: 'ideal', x1: x(0), y1: y(0), x2: round(x(end)), y2: round(y(end)) }));
-  }
-  if (spec.mark) {
-    const at = round(x(spec.mark.x));
-    const flip = at > width * .6;
-    root.append(svg('line', { class: 'mark', x1: at, x2: at, y1: area.top, y2: area.bottom }),
-      svg('text', { class: 'strong', x: at + (flip ? -6 : 6), y: area.bottom - 8, 'text-anchor': flip ? 'end' : 'start' }, spec.mark.label));
   }
   for (const s of shown) {
     const path = s.points.map(([px, py], i) => `${i ? 'L' : 'M'}${round(x(px))} ${round(y(py))}`).join('');
@@ -42,10 +35,6 @@ function drawLines(host, spec) {
     }
     const every = Math.ceil(s.points.length / 14);
     s.points.forEach(([px, py], i) => { if (i % every === Math.floor(every / 2)) root.append(marker(s.style, x(px), y(py))); });
-    for (const [px, py, crossed] of s.dots || []) {
-      root.append(crossed ? svg('path', { d: `M${round(x(px)) - 3} ${round(y(py)) - 3}l6 6m0 -6l-6 6`, stroke: colour(s.style), 'stroke-width': 1.5 })
-        : svg('circle', { class: 'dot', cx: round(x(px)), cy: round(y(py)), r: 2.8, fill: colour(s.style) }));
-    }
   }
 
   const cross = svg('g', { visibility: 'hidden' });

@@ -2,14 +2,13 @@
 
 /** Returns a function from values to pixels, with its ticks. */
 function makeScale(axis, low, high, from, to, room) {
-  const logarithmic = axis.scale === 'log' || axis.scale === 'percentile' || axis.scale === 'log1p';
-  const plus = axis.scale === 'log1p' ? 1 : 0;
-  const f = logarithmic ? v => Math.log10(Math.max(v + plus, 1e-9)) : v => v;
+  const logarithmic = axis.scale === 'log' || axis.scale === 'percentile';
+  const f = logarithmic ? v => Math.log10(Math.max(v, 1e-9)) : v => v;
   let ticks;
   if (axis.scale === 'percentile') ticks = percentileTicks(high);
   else if (logarithmic) {
-    if (!plus && low > 0) [low, high] = [nice125(low, false), nice125(high, true)];
-    ticks = logTicks(low, high, plus, room);
+    if (low > 0) [low, high] = [nice125(low, false), nice125(high, true)];
+    ticks = logTicks(low, high, room);
   } else {
     ticks = linearTicks(low, high, room);
     high = axis.end ?? Math.max(high, ticks.at(-1));
@@ -36,9 +35,9 @@ function linearTicks(low, high, room) {
   }
 }
 
-function logTicks(low, high, plus, room) {
-  const ticks = plus ? [0] : [];
-  const first = plus ? 0 : Math.floor(Math.log10(low) + 1e-9);
+function logTicks(low, high, room) {
+  const ticks = [];
+  const first = Math.floor(Math.log10(low) + 1e-9);
   const last = Math.ceil(Math.log10(high) - 1e-9);
   const every = Math.max(1, Math.ceil((last - first) / room));
   const fine = (last - first) * 3 <= room;
@@ -92,6 +91,6 @@ function drawAxes(root, spec, x, y, area) {
 }
 
 function titled(axis) {
-  const notes = [axis.unit, axis.scale === 'log' || axis.scale === 'log1p' ? 'log' : ''].filter(Boolean);
+  const notes = [axis.unit, axis.scale === 'log' ? 'log' : ''].filter(Boolean);
   return axis.title + (notes.length ? `, ${notes.join(', ')}` : '');
 }

@@ -8,14 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
-	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 	"github.com/spillway-go/spillway/loadtest/sim"
@@ -81,7 +79,7 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 		}
 	}
 	config.Stop = ctx.Done()
-	simulated, err := sim.Run(config)
+	_, err = sim.Run(config)
 	if errors.Is(err, sim.ErrStopped) {
 		return nil, context.Cause(ctx)
 	}
@@ -96,24 +94,7 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 	if c.Strategy != "unbounded" {
 		found.Capacity = new(len(config.Nodes) * config.Capacity)
 	}
-	found.Samples = samples(simulated, config.Step)
 	return found, nil
-}
-
-// samples returns the course of the queue.
-func samples(r *sim.Result, step time.Duration) []observe.Sample {
-	shed := map[string]float64{}
-	var all []observe.Sample
-	for i, in := range r.Timeline {
-		for reason, n := range in.Shed {
-			shed[reason] += float64(n)
-		}
-		all = append(all, observe.Sample{
-			At:         min(r.Seconds, float64(i+1)*step.Seconds()),
-			QueueDepth: float64(in.Depth), WorkersBusy: float64(in.Busy), Shed: maps.Clone(shed),
-		})
-	}
-	return all
 }
 
 func statusOf(op workload.Op) int {
@@ -155,7 +136,7 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 	config := sim.Config{
 		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: spec.CapacityOr(c.Capacity),
 		Parallel: c.StoreParallel, Nodes: make([]sim.Node, nodes), Balance: c.Balance,
-		SLO: o.SLO, Objective: objective, Warmup: o.Warmup, Duration: o.Duration, Step: result.TimelineStep(o.Duration), Seed: o.Seed,
+		SLO: o.SLO, Objective: objective, Warmup: o.Warmup, Duration: o.Duration, Seed: o.Seed,
 		Connections: nodes * o.Connections, Closed: o.Rate == 0, Think: o.Think,
 	}
 	config.Nodes[0].Speed = c.SlowNode

@@ -46,7 +46,6 @@ func TestService_Simulate(t *testing.T) {
 	require.Equal(t, r.Requests, r.Shares["client greedy"].Requests+r.Shares["client other"].Requests)
 	require.Equal(t, r.Requests, r.Shares["priority 0"].Requests+r.Shares["priority 7"].Requests)
 	require.InDelta(t, r.GoodputRPS*r.Seconds, float64(r.Shares["get"].Good+r.Shares["put"].Good+r.Shares["scan"].Good), 0.5)
-	require.Len(t, r.Samples, len(r.Timeline))
 	require.Equal(t, 8, r.Workers)
 	require.Equal(t, 64, *r.Capacity)
 	again, err := s.Simulate(t.Context(), c, options())

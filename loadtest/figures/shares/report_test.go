@@ -1,18 +1,10 @@
-// Command shares compares fair with other ways to share workers among tenants, in virtual time: how much of the time
-// each tenant gets, how much is answered in time, and how long one waits who asks for less than its share. It prints
-// tables in Markdown.
-//
-//	go run ./loadtest/figures/shares                          # some minutes
-//	go run ./loadtest/figures/shares -seconds 60 -seeds 1     # some seconds
-package main
+package shares
 
 import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -21,14 +13,10 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-func main() {
-	seconds := flag.Int("seconds", 600, "how long the simulations with ten tenants last")
-	seeds := flag.Uint64("seeds", 3, "how often each is repeated")
-	flag.Parse()
-	if err := report(os.Stdout, time.Duration(*seconds)*time.Second, *seeds); err != nil {
-		log.Fatal(err)
-	}
-}
+var (
+	seconds = flag.Int("seconds", 5, "how long the simulations with ten tenants last")
+	seeds   = flag.Uint64("seeds", 1, "how often each is repeated")
+)
 
 // names are the strategies and rivals in the order of the tables.
 var names = []string{"fifo", "auto", "fair", "DRR by count", "WFQ, costs told", "2DFQ", "least attained", "shortest"}
