@@ -58,7 +58,7 @@ type GroupOptions struct {
 	Rests func(resource string, rests bool)
 }
 
-// ErrUnreached, in the error of what Group.Do calls, says that the request did not reach its resource, so that another
+// ErrUnreached says, in the error of what Group.Do calls, that the request did not reach its resource, so that another
 // can do it.
 var ErrUnreached = errors.New("admission: the resource was not reached")
 
@@ -246,7 +246,7 @@ func (g *Group) ended(w *waiter, how Outcome) {
 			continue
 		}
 		began, now := int64(w.admitted.Sub(g.epoch)), g.engine.Now()
-		changed := false
+		var changed bool
 		if how == Unreached {
 			changed = m.health.Unreached(began, now)
 		} else {

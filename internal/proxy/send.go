@@ -58,11 +58,7 @@ func (t *turn) forward() error {
 			t.upstream.close(t.conn)
 			t.conn = nil
 		case errors.As(err, new(errDial)):
-			elsewhere, shed := t.goElsewhere()
-			if shed != nil {
-				return nil // it has been answered
-			}
-			if !elsewhere {
+			if err = t.goElsewhere(err); err != nil {
 				return err
 			}
 			attempt = -1
@@ -80,26 +76,28 @@ func (t *turn) resource() string {
 	return t.s.controller.Any()
 }
 
-// goElsewhere has the request wait for another upstream, as nothing could be sent to the last, and reports whether it
-// has one. If it is shed instead it has been answered, and the error says so.
-func (t *turn) goElsewhere() (elsewhere bool, shed error) {
+// goElsewhere has the request wait for another upstream, as nothing could be sent to the last. The error is errShed, or
+// the cause if there is no other.
+func (t *turn) goElsewhere(cause error) error {
 	if t.s.stopping.Load() || t.s.upstreams.one() || slices.Contains(t.tried, t.upstream.name) {
-		return false, nil
+		return cause
 	}
 	t.tried = append(t.tried, t.upstream.name)
 	t.upstream.failed.Add(1)
 	if t.held {
 		permit := t.permit
 		err := t.await(func(ctx context.Context) (admission.Permit, error) { return t.s.controller.Again(ctx, permit) })
-		if errors.Is(err, errShed) {
-			return false, err
-		}
-		if err != nil {
-			return false, nil // the others rest
+		switch {
+		case errors.Is(err, admission.ErrUnreached): // the others rest
+			return cause
+		case err != nil:
+			return err
 		}
 	}
-	t.upstream = t.s.upstreams.of(t.resource())
-	return !slices.Contains(t.tried, t.upstream.name), nil
+	if t.upstream = t.s.upstreams.of(t.resource()); slices.Contains(t.tried, t.upstream.name) {
+		return cause
+	}
+	return nil
 }
 
 // stale is the error of a connection that was kept, and that had been closed: the request may

@@ -112,11 +112,11 @@ func (t *turn) run() {
 		t.upstream.close(t.conn)
 		t.conn = nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errShed) {
 		t.fail(err)
 	}
 	switch {
-	case t.shed != strategies.ReasonNone: // it went nowhere
+	case errors.Is(err, errShed): // it went nowhere
 	case outcome(t.code) == admission.Dropped:
 		t.upstream.failed.Add(1)
 	case err == nil:

@@ -79,7 +79,8 @@ func (b *bench) run(script string) {
 			require.NoError(b.t, err)
 		}
 		for range times {
-			before, changed := b.figures(), false
+			before := b.figures()
+			var changed bool
 			if what == '/' {
 				changed = m.Unreached(b.now, b.now)
 			} else {
@@ -236,7 +237,8 @@ func TestSet_Properties(t *testing.T) {
 			b.now += random.Int64N(second / 10)
 			before, i := b.figures(), random.IntN(len(b.members))
 			m := b.members[i]
-			rested, changed, probed := m.Allowed() == 0, false, false
+			rested, probed := m.Allowed() == 0, false
+			var changed bool
 			what := random.IntN(100)
 			switch {
 			case what == 0 && len(b.members) < 8:
