@@ -10,14 +10,16 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
-// What a configuration file may have: bytes, and brackets that are open at a time. The parser takes
-// memory by the square of these.
+// What a configuration file may have: bytes, and what nests its values. The parser takes memory by the
+// square of these.
 const (
-	maxFile = 64 << 10
-	maxOpen = 100
+	maxFile   = 64 << 10
+	maxNested = 100
 )
 
 // FileError says what is wrong with a configuration file.
@@ -50,17 +52,17 @@ func parseFile(name string, content []byte) (map[string]fileEntry, error) {
 	if len(content) > maxFile {
 		return nil, wrong(0, "it has %d bytes, at most %d are allowed", len(content), maxFile)
 	}
-	if line := tooDeep(content); line > 0 {
-		return nil, wrong(line, "more than %d brackets are open, want one value, or a list of them", maxOpen)
+	tokens := lexer.Tokenize(string(content))
+	if line := tooDeep(tokens); line > 0 {
+		return nil, wrong(line, "more than %d brackets are open, or dashes without a value, want one value, or a list of them", maxNested)
 	}
-	parsed, err := parser.ParseBytes(content, 0)
+	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
-		line, reason := 0, err.Error()
-		if bad, ok := errors.AsType[*yaml.SyntaxError](err); ok {
-			reason = bad.Message
-			if bad.Token != nil {
-				line = bad.Token.Position.Line
-			}
+		line, reason := 0, ""
+		if bad, ok := errors.AsType[*yaml.SyntaxError](err); !ok {
+			reason = err.Error()
+		} else if reason = bad.Message; bad.Token != nil { // not its Error, which takes minutes to draw some files
+			line = bad.Token.Position.Line
 		}
 		return nil, wrong(line, "it is not valid YAML: %s", strings.Join(strings.Fields(reason), " "))
 	}
@@ -88,20 +90,28 @@ func parseFile(name string, content []byte) (map[string]fileEntry, error) {
 	return settings, nil
 }
 
-// tooDeep returns the line in which more than maxOpen brackets are open, whether they are quoted or
-// not, or 0.
-func tooDeep(content []byte) int {
-	line, open := 1, 0
-	for _, c := range content {
-		switch c {
-		case '\n':
-			line++
-		case '[', '{':
-			if open++; open > maxOpen {
-				return line
+// tooDeep returns the line of one too many of what nests values, or 0: brackets within brackets, dashes
+// without a value in their line, and what no file of settings needs. By indentation alone a file has
+// no room for many.
+func tooDeep(tokens token.Tokens) int {
+	open, nested := 0, 0
+	for i, t := range tokens {
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			if open++; open > 1 {
+				nested++
 			}
-		case ']', '}':
+		case token.SequenceEndType, token.MappingEndType:
 			open = max(0, open-1)
+		case token.SequenceEntryType:
+			if i+1 == len(tokens) || tokens[i+1].Position.Line > t.Position.Line || tokens[i+1].Type == token.SequenceEntryType {
+				nested++
+			}
+		case token.MappingKeyType, token.DocumentHeaderType, token.DocumentEndType, token.AnchorType, token.TagType:
+			nested++
+		}
+		if nested > maxNested {
+			return t.Position.Line
 		}
 	}
 	return 0

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -87,29 +88,31 @@ func TestFile_Order(t *testing.T) {
 func TestFile_Bad(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"strategy: fifo\nworkers: 0\n":                  `spillway.yaml:2: bad value "0" for SPILLWAY_WORKERS (--workers): want a number from 1 to 65536, or auto`,
-		"\n\nslo: soon\n":                               `spillway.yaml:3: bad value "soon" for SPILLWAY_SLO (--slo): want a duration`,
-		"strategy: [fifo\n":                             "spillway.yaml:1: it is not valid YAML: ",
-		"strategy: fifo\n  workers: 2\n":                "it is not valid YAML: ",
-		"workers: 2\nworkers: 3\n":                      "spillway.yaml:2: ",
-		"strateg: fifo\n":                               `spillway.yaml:1: there is no setting "strateg", did you mean strategy?`,
-		"workers: 2\nfrobnicate: 1\nzzz: 1\n":           `spillway.yaml:2: there is no setting "frobnicate"`,
-		"config: other.yaml\n":                          `spillway.yaml:1: there is no setting "config"`,
-		"from: pebble:x\n":                              `there is no setting "from"`,
-		"SPILLWAY_WORKERS: 2\n":                         `there is no setting "SPILLWAY_WORKERS"`,
-		"queue: {capacity: 3}\n":                        "spillway.yaml:1: the value of queue is none: want one value, or a list of them",
-		"cors-origins: [[a]]\n":                         "the value of cors-origins is none",
-		"strategy: &a fifo\n":                           "the value of strategy is none",
-		"- strategy\n":                                  "spillway.yaml:1: want settings by the names of their flags",
-		"fifo\n":                                        "spillway.yaml:1: want settings by the names of their flags",
-		"workers: 2\n---\nworkers: 3\n":                 "spillway.yaml:3: want settings",
-		"admin-token: a b\n":                            `spillway.yaml:1: bad value "(secret)" for SPILLWAY_ADMIN_TOKEN`,
-		"pools: split\nworkers: auto\n":                 `spillway.yaml:2: bad value "auto" for SPILLWAY_WORKERS (--workers): want a number, at least 2`,
-		"tls-cert: x\n":                                 `bad value "" for SPILLWAY_TLS_KEY`,
-		strings.Repeat("#", maxFile+1):                  "at most 65536 are allowed",
-		"mode: observe\n" + strings.Repeat("[", 60_000): "spillway.yaml:2: more than 100 brackets are open",
-		"max-value-bytes: 1,5MB\n":                      `spillway.yaml:1: bad value "1,5MB"`,
-		"upstream: http://a\nmax-connections: x":        `spillway.yaml:2: bad value "x" for SPILLWAY_MAX_CONNECTIONS`,
+		"strategy: fifo\nworkers: 0\n":                   `spillway.yaml:2: bad value "0" for SPILLWAY_WORKERS (--workers): want a number from 1 to 65536, or auto`,
+		"\n\nslo: soon\n":                                `spillway.yaml:3: bad value "soon" for SPILLWAY_SLO (--slo): want a duration`,
+		"strategy: [fifo\n":                              "spillway.yaml:1: it is not valid YAML: ",
+		"strategy: fifo\n  workers: 2\n":                 "it is not valid YAML: ",
+		"workers: 2\nworkers: 3\n":                       "spillway.yaml:2: ",
+		"strateg: fifo\n":                                `spillway.yaml:1: there is no setting "strateg", did you mean strategy?`,
+		"workers: 2\nfrobnicate: 1\nzzz: 1\n":            `spillway.yaml:2: there is no setting "frobnicate"`,
+		"config: other.yaml\n":                           `spillway.yaml:1: there is no setting "config"`,
+		"from: pebble:x\n":                               `there is no setting "from"`,
+		"SPILLWAY_WORKERS: 2\n":                          `there is no setting "SPILLWAY_WORKERS"`,
+		"queue: {capacity: 3}\n":                         "spillway.yaml:1: the value of queue is none: want one value, or a list of them",
+		"cors-origins: [[a]]\n":                          "the value of cors-origins is none",
+		"strategy: &a fifo\n":                            "the value of strategy is none",
+		"- strategy\n":                                   "spillway.yaml:1: want settings by the names of their flags",
+		"fifo\n":                                         "spillway.yaml:1: want settings by the names of their flags",
+		"workers: 2\n---\nworkers: 3\n":                  "spillway.yaml:3: want settings",
+		"admin-token: a b\n":                             `spillway.yaml:1: bad value "(secret)" for SPILLWAY_ADMIN_TOKEN`,
+		"pools: split\nworkers: auto\n":                  `spillway.yaml:2: bad value "auto" for SPILLWAY_WORKERS (--workers): want a number, at least 2`,
+		"tls-cert: x\n":                                  `bad value "" for SPILLWAY_TLS_KEY`,
+		strings.Repeat("#", maxFile+1):                   "at most 65536 are allowed",
+		"mode: observe\n" + strings.Repeat("[", 60_000):  "spillway.yaml:2: more than 100 brackets are open",
+		"mode: observe\n" + strings.Repeat("- ", 30_000): "spillway.yaml:2: more than 100 brackets are open, or dashes without a value",
+		strings.Repeat("slo:\n-\n", 1_000):               "spillway.yaml:202: more than 100 brackets are open, or dashes without a value",
+		"max-value-bytes: 1,5MB\n":                       `spillway.yaml:1: bad value "1,5MB"`,
+		"upstream: http://a\nmax-connections: x":         `spillway.yaml:2: bad value "x" for SPILLWAY_MAX_CONNECTIONS`,
 	} {
 		_, err := Parse(withFile(content))
 		requireLine(t, err, want)
@@ -132,6 +135,17 @@ func TestFile_Bad(t *testing.T) {
 	inv, err := Parse(withFile("nonsense", "--help"))
 	require.NoError(t, err)
 	require.Contains(t, inv.Text, "--config=FILE")
+}
+
+// The parser takes little memory, whatever is in a file. Other tests wait meanwhile.
+func TestFile_Memory(t *testing.T) { //nolint:paralleltest // what it allocates is counted
+	for _, piece := range []string{"- ", "[", "{", "? ", "-\n", "slo:\n-\n", "---\n?\n", "- &a ", "- !a ", "'a", "%", "a: b: ", "- [", "\t", "a: [b\n", "? ]\n", "x"} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _ = parseFile("spillway.yaml", []byte(strings.Repeat(piece, maxFile/len(piece))))
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20), piece)
+	}
 }
 
 // A file may be shared by the service and the proxy: each says what it ignores.
