@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -571,4 +572,31 @@ func TestRun_ConfigurationFile(t *testing.T) {
 	require.Contains(t, body, `"SPILLWAY_LISTEN":"environment"`)
 	require.Contains(t, s.log.String(), good+":3: upstream is ignored: the service has no use for it")
 	require.Equal(t, exitOK, s.stop())
+}
+
+// A configuration file is read as far as it may be long, and nothing is waited for: what is no regular
+// file is refused, but by config check, which takes a pipe.
+func TestRun_NoRegularFile(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	for file, want := range map[string]string{
+		"/dev/zero": "it is no regular file", fifo: "it is no regular file", os.TempDir(): "it is no regular file", "absent": "no such file or directory",
+	} {
+		for _, setting := range []string{"SPILLWAY_CONFIG", "SPILLWAY_ADMIN_TOKEN_FILE"} {
+			var stderr bytes.Buffer
+			require.Equal(t, exitUsage, run(t.Context(), []string{"healthcheck"}, []string{setting + "=" + file}, io.Discard, &stderr))
+			require.Contains(t, stderr.String(), fmt.Sprintf("bad value %q for %s", file, setting))
+			require.Contains(t, stderr.String(), want)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitUsage, run(t.Context(), []string{"config", "check", "/dev/zero"}, nil, &stdout, &stderr))
+	require.Equal(t, "spillway: /dev/zero: it cannot be read: it has more bytes than the 65536 that are allowed\n", stderr.String())
+
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(fifo, []byte("workers: 2\n"), 0) }() // waits for a reader
+	require.Equal(t, exitOK, run(t.Context(), []string{"config", "check", fifo}, nil, &stdout, &stderr))
+	require.NoError(t, <-written)
+	require.Contains(t, stdout.String(), "fifo is right: 1 settings of the service\n")
 }

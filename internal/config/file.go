@@ -15,12 +15,12 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// What a configuration file may have: bytes, and what nests its values. The parser takes memory by the
-// square of these.
-const (
-	maxFile   = 64 << 10
-	maxNested = 100
-)
+// MaxFile is how many bytes a file of settings, or of a token, may have.
+const MaxFile = 64 << 10
+
+// maxNested is how much of a configuration file may nest its values. The parser takes memory by the
+// square of it, and of the file.
+const maxNested = 100
 
 // FileError says what is wrong with a configuration file.
 type FileError struct {
@@ -49,16 +49,14 @@ func parseFile(name string, content []byte) (map[string]fileEntry, error) {
 	wrong := func(line int, format string, args ...any) error {
 		return &FileError{name, line, fmt.Sprintf(format, args...)}
 	}
-	if len(content) > maxFile {
-		return nil, wrong(0, "it has %d bytes, at most %d are allowed", len(content), maxFile)
-	}
 	tokens := lexer.Tokenize(string(content))
 	if line := tooDeep(tokens); line > 0 {
 		return nil, wrong(line, "more than %d brackets are open, or dashes without a value, want one value, or a list of them", maxNested)
 	}
 	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
-		line, reason := 0, ""
+		var line int
+		var reason string
 		if bad, ok := errors.AsType[*yaml.SyntaxError](err); !ok {
 			reason = err.Error()
 		} else if reason = bad.Message; bad.Token != nil { // not its Error, which takes minutes to draw some files
@@ -148,12 +146,23 @@ const (
 	fromEnvironment = "environment"
 )
 
+// read reads a file that Input.ReadFile may. The error does not name it.
+func (in *Input) read(name string, pipe bool) ([]byte, error) {
+	content, err := in.ReadFile(name, pipe)
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		err = cause.Err
+	}
+	if err == nil && len(content) > MaxFile {
+		err = fmt.Errorf("it has more bytes than the %d that are allowed", MaxFile)
+	}
+	return content, err
+}
+
 // sources find the values of settings that are not flags: in the environment or, if they are
 // not there, in the configuration file.
 type sources struct {
-	env      map[string]string
-	readFile func(string) ([]byte, error)
-
+	in   *Input
+	env  map[string]string
 	read bool // the file, if there is one
 	name string
 	file map[string]fileEntry
@@ -202,12 +211,8 @@ func (s *sources) open(ctx *kong.Context) error {
 	if s.name == "" {
 		return nil
 	}
-	content, err := s.readFile(s.name)
+	content, err := s.in.read(s.name, false)
 	if err != nil {
-		// The name of the file is said already.
-		if cause, ok := errors.AsType[*fs.PathError](err); ok {
-			err = cause.Err
-		}
 		return &ValueError{Setting: configFile, Value: s.name, Allowed: fmt.Sprintf("a file that can be read (%v)", err)}
 	}
 	if s.file, err = parseFile(s.name, content); err != nil {

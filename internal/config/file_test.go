@@ -18,7 +18,7 @@ import (
 func withFile(content string, args ...string) Input {
 	in := input(args...)
 	in.Env = []string{"SPILLWAY_CONFIG=spillway.yaml"}
-	in.ReadFile = func(name string) ([]byte, error) {
+	in.ReadFile = func(name string, _ bool) ([]byte, error) {
 		if name != "spillway.yaml" {
 			return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrNotExist}
 		}
@@ -75,7 +75,7 @@ func TestFile_Order(t *testing.T) {
 
 	// A token in a file of its own is from where that file is named.
 	in = withFile("admin-token-file: token\n")
-	in.ReadFile = func(name string) ([]byte, error) {
+	in.ReadFile = func(name string, _ bool) ([]byte, error) {
 		return []byte(map[string]string{"token": "t0ken", "spillway.yaml": "admin-token-file: token\n"}[name]), nil
 	}
 	inv, err = Parse(in)
@@ -107,7 +107,7 @@ func TestFile_Bad(t *testing.T) {
 		"admin-token: a b\n":                             `spillway.yaml:1: bad value "(secret)" for SPILLWAY_ADMIN_TOKEN`,
 		"pools: split\nworkers: auto\n":                  `spillway.yaml:2: bad value "auto" for SPILLWAY_WORKERS (--workers): want a number, at least 2`,
 		"tls-cert: x\n":                                  `bad value "" for SPILLWAY_TLS_KEY`,
-		strings.Repeat("#", maxFile+1):                   "at most 65536 are allowed",
+		strings.Repeat("#", MaxFile+1):                   "more bytes than the 65536 that are allowed",
 		"mode: observe\n" + strings.Repeat("[", 60_000):  "spillway.yaml:2: more than 100 brackets are open",
 		"mode: observe\n" + strings.Repeat("- ", 30_000): "spillway.yaml:2: more than 100 brackets are open, or dashes without a value",
 		strings.Repeat("slo:\n-\n", 1_000):               "spillway.yaml:202: more than 100 brackets are open, or dashes without a value",
@@ -142,7 +142,7 @@ func TestFile_Memory(t *testing.T) { //nolint:paralleltest // what it allocates 
 	for _, piece := range []string{"- ", "[", "{", "? ", "-\n", "slo:\n-\n", "---\n?\n", "- &a ", "- !a ", "'a", "%", "a: b: ", "- [", "\t", "a: [b\n", "? ]\n", "x"} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _ = parseFile("spillway.yaml", []byte(strings.Repeat(piece, maxFile/len(piece))))
+		_, _ = parseFile("spillway.yaml", []byte(strings.Repeat(piece, MaxFile/len(piece))))
 		runtime.ReadMemStats(&after)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20), piece)
 	}
@@ -232,7 +232,7 @@ func TestFile_Examples(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"spillway.yaml", "proxy.yaml"} {
 		in := input("config", "check", filepath.Join("..", "..", "deploy", name))
-		in.ReadFile = os.ReadFile
+		in.ReadFile = func(name string, _ bool) ([]byte, error) { return os.ReadFile(name) }
 		inv, err := Parse(in)
 		require.NoError(t, err)
 		require.Empty(t, inv.Warnings)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +25,9 @@ type Input struct {
 	Env []string
 	// Machine sizes some of the defaults.
 	Machine Machine
-	// ReadFile reads the files that hold tokens, as os.ReadFile does.
-	ReadFile func(name string) ([]byte, error)
+	// ReadFile reads a regular file or, if pipe, whatever it is, as os.ReadFile does: all of it,
+	// or more than MaxFile bytes.
+	ReadFile func(name string, pipe bool) ([]byte, error)
 	// Version is what --version prints.
 	Version string
 }
@@ -149,7 +149,7 @@ type folder struct {
 // value of a setting is bad; other errors are about arguments that are not
 // known. All of them are one line.
 func Parse(in Input) (Invocation, error) {
-	src := &sources{env: environment(in.Env), readFile: in.ReadFile, from: map[string]string{}}
+	src := &sources{in: &in, env: environment(in.Env), from: map[string]string{}}
 	inv, err := parse(in, src)
 	if err != nil {
 		return Invocation{}, src.locate(err)
@@ -196,7 +196,7 @@ func parse(in Input, src *sources) (Invocation, error) {
 	if err != nil {
 		return Invocation{}, plain(err, in.Args)
 	}
-	if err := g.readTokens(in.ReadFile); err != nil {
+	if err := g.readTokens(&in); err != nil {
 		return Invocation{}, err
 	}
 	command, _, _ := strings.Cut(ctx.Command(), " ") // its arguments follow
@@ -301,7 +301,7 @@ func plain(err error, args []string) error {
 }
 
 // readTokens reads the tokens that were given as files.
-func (g *grammar) readTokens(readFile func(string) ([]byte, error)) error {
+func (g *grammar) readTokens(in *Input) error {
 	for _, t := range []struct {
 		setting, file string
 		token         *string
@@ -317,12 +317,8 @@ func (g *grammar) readTokens(readFile func(string) ([]byte, error)) error {
 			bad.Allowed = fmt.Sprintf("either it or %s (--%s), not both", variable(t.setting), t.setting)
 			return bad
 		}
-		content, err := readFile(t.file)
+		content, err := in.read(t.file, false)
 		if err != nil {
-			// The name of the file is said already.
-			if cause, ok := errors.AsType[*fs.PathError](err); ok {
-				err = cause.Err
-			}
 			bad.Allowed = fmt.Sprintf("a file that can be read (%v)", err)
 			return bad
 		}

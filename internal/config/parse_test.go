@@ -20,7 +20,7 @@ func input(args ...string) Input {
 	return Input{
 		Args:    args,
 		Machine: Machine{CPUs: 4, Memory: 8 << 30},
-		ReadFile: func(name string) ([]byte, error) {
+		ReadFile: func(name string, _ bool) ([]byte, error) {
 			switch name {
 			case "token":
 				return []byte("from-a-file\n"), nil

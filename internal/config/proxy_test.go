@@ -70,7 +70,7 @@ func TestParse_ProxyOffersWhatItReads(t *testing.T) {
 			continue
 		}
 		in := input(append(good, "--"+strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "SPILLWAY_")), "_", "-")+"=1")...)
-		in.ReadFile = func(string) ([]byte, error) { return []byte("x"), nil }
+		in.ReadFile = func(string, bool) ([]byte, error) { return []byte("x"), nil }
 		_, err := Parse(in)
 		require.Error(t, err, name)
 	}

@@ -51,11 +51,19 @@ func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []
 	return merged, live, fixed
 }
 
-// checkFile checks a configuration file, together with the environment.
+// checkFile checks a configuration file, together with the environment. It may be a pipe, which can
+// be read once.
 func checkFile(in Input, name string) (Invocation, error) {
-	content, err := in.ReadFile(name)
+	content, err := in.read(name, true)
 	if err != nil {
-		return Invocation{}, err
+		return Invocation{}, &FileError{File: name, Reason: fmt.Sprintf("it cannot be read: %v", err)}
+	}
+	readFile := in.ReadFile
+	in.ReadFile = func(file string, pipe bool) ([]byte, error) {
+		if file == name {
+			return content, nil
+		}
+		return readFile(file, pipe)
 	}
 	settings, err := parseFile(name, content)
 	if err != nil {
