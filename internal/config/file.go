@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -289,10 +290,13 @@ func (s *sources) origins(ctx *kong.Context) map[string]string {
 	return from
 }
 
-// locate adds the line of the file to an error about a value that is from there.
+// locate adds the line of the file to an error about a value that is from there, or that another
+// one from there asks for.
 func (s *sources) locate(err error) error {
-	if bad, ok := errors.AsType[*ValueError](err); ok && s.from[bad.Setting] != "" && s.from[bad.Setting] != fromEnvironment {
-		bad.From = s.from[bad.Setting]
+	if bad, ok := errors.AsType[*ValueError](err); ok {
+		if from := cmp.Or(s.from[bad.Setting], s.from[bad.With]); from != "" && from != fromEnvironment {
+			bad.From = from
+		}
 	}
 	return err
 }

@@ -1,7 +1,13 @@
 package config
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -106,7 +112,9 @@ func TestFile_Bad(t *testing.T) {
 		"workers: 2\n---\nworkers: 3\n":                  "spillway.yaml:3: want settings",
 		"admin-token: a b\n":                             `spillway.yaml:1: bad value "(secret)" for SPILLWAY_ADMIN_TOKEN`,
 		"pools: split\nworkers: auto\n":                  `spillway.yaml:2: bad value "auto" for SPILLWAY_WORKERS (--workers): want a number, at least 2`,
-		"tls-cert: x\n":                                  `bad value "" for SPILLWAY_TLS_KEY`,
+		"tls-cert: x\n":                                  `spillway.yaml:1: bad value "" for SPILLWAY_TLS_KEY`,
+		"sync: never\ntls-key: x\n":                      `spillway.yaml:2: bad value "" for SPILLWAY_TLS_CERT`,
+		"\nstore: cassandra\n":                           `spillway.yaml:2: bad value "" for SPILLWAY_CASSANDRA_HOSTS`,
 		strings.Repeat("#", MaxFile+1):                   "more bytes than the 65536 that are allowed",
 		"mode: observe\n" + strings.Repeat("[", 60_000):  "spillway.yaml:2: more than 100 brackets are open",
 		"mode: observe\n" + strings.Repeat("- ", 30_000): "spillway.yaml:2: more than 100 brackets are open, or dashes without a value",
@@ -168,8 +176,7 @@ func TestFile_Check(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                       "spillway.yaml is right: 0 settings of the service\n",
 		"workers: 2\nmode: null": "spillway.yaml is right: 2 settings of the service\n",
-		"proxy-routes: [/a=a, /b=b]\npools: shared\n": "spillway.yaml is right: 2 settings of the proxy\n",
-		"upstream: http://a:1\n":                      "spillway.yaml is right: 1 settings of the proxy\n",
+		"upstream: http://a:1\n": "spillway.yaml is right: 1 settings of the proxy\n",
 	} {
 		in := withFile(content, "config", "check", "spillway.yaml")
 		in.Env = []string{"SPILLWAY_CONFIG=another.yaml"} // which is not looked at
@@ -183,6 +190,52 @@ func TestFile_Check(t *testing.T) {
 	require.Len(t, inv.Warnings, 1)
 	_, err = Parse(withFile("", "config", "check", "absent.yaml"))
 	requireLine(t, err, "absent.yaml", "file does not exist")
+}
+
+// What can be told without starting is: a proxy without an upstream, and files of TLS that do not fit.
+func TestFile_CheckStarts(t *testing.T) {
+	t.Parallel()
+	cert, key := keyPair(t)
+	_, other := keyPair(t)
+	files := map[string][]byte{"cert.pem": cert, "key.pem": key, "other.pem": other, "none.pem": nil}
+	check := func(content string, env ...string) error {
+		in := withFile(content, "config", "check", "spillway.yaml")
+		in.Env = env
+		settings := in.ReadFile
+		in.ReadFile = func(name string, pipe bool) ([]byte, error) {
+			if file, ok := files[name]; ok {
+				return file, nil
+			}
+			return settings(name, pipe)
+		}
+		_, err := Parse(in)
+		return err
+	}
+	for content, want := range map[string]string{
+		"slo: 200ms\nproxy-routes: [/a=a]\n":        `spillway.yaml:2: bad value "" for SPILLWAY_UPSTREAM (--upstream): want the service to forward to`,
+		"tls-cert: absent.pem\ntls-key: key.pem\n":  `spillway.yaml:1: bad value "absent.pem" for SPILLWAY_TLS_CERT (--tls-cert): want a file that can be read (file does not exist)`,
+		"tls-cert: cert.pem\ntls-key: absent.pem\n": `spillway.yaml:2: bad value "absent.pem" for SPILLWAY_TLS_KEY (--tls-key): want a file that can be read (file does not exist)`,
+		"tls-cert: cert.pem\ntls-key: other.pem\n":  `spillway.yaml:2: bad value "other.pem" for SPILLWAY_TLS_KEY (--tls-key): want the key of the certificate in cert.pem, both PEM (`,
+		"tls-cert: none.pem\ntls-key: key.pem\n":    `spillway.yaml:2: bad value "key.pem" for SPILLWAY_TLS_KEY`,
+	} {
+		requireLine(t, check(content), want)
+	}
+	require.NoError(t, check("tls-cert: cert.pem\ntls-key: key.pem\n"))
+	require.NoError(t, check("proxy-routes: [/a=a]\n", "SPILLWAY_UPSTREAM=http://a:1"))
+	requireLine(t, check("proxy-hold: body\n", "SPILLWAY_UPSTRAEM=http://a:1"), `spillway.yaml:1: bad value`, `unknown environment variable "SPILLWAY_UPSTRAEM"`)
+	requireLine(t, check("pools: split\n", "SPILLWAY_TLS_CERT=absent.pem", "SPILLWAY_TLS_KEY=key.pem"), `bad value "absent.pem" for SPILLWAY_TLS_CERT`)
+}
+
+// keyPair returns a certificate and its key, both PEM.
+func keyPair(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, private.Public(), private)
+	require.NoError(t, err)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
 func TestReload(t *testing.T) {
@@ -227,9 +280,16 @@ func TestReload(t *testing.T) {
 	require.Equal(t, "/b=b", merged.Proxy.Routes.String())
 }
 
-// The files in testdata that docs show are right.
+// The files that docs show and packages install are right.
 func TestFile_Examples(t *testing.T) {
 	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	require.NoError(t, err)
+	_, example, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	require.Contains(t, example, "slo:")
+	_, err = Parse(withFile(example, "config", "check", "spillway.yaml"))
+	require.NoError(t, err)
 	for _, name := range []string{"spillway.yaml", "proxy.yaml"} {
 		in := input("config", "check", filepath.Join("..", "..", "deploy", name))
 		in.ReadFile = func(name string, _ bool) ([]byte, error) { return os.ReadFile(name) }

@@ -223,8 +223,8 @@ func parse(in Input, src *sources) (Invocation, error) {
 	if command == proxyCommand {
 		if err = g.checkProxy(ctx); err != nil {
 			// What is missing may be misspelt.
-			if also := unknown(env, ctx); len(also) > 0 {
-				err = fmt.Errorf("%w; %s", err, strings.Join(also, "; "))
+			if bad, ok := errors.AsType[*ValueError](err); ok {
+				bad.Allowed = strings.Join(append([]string{bad.Allowed}, unknown(env, ctx)...), "; ")
 			}
 		}
 	} else {
@@ -345,9 +345,9 @@ func (c *Config) check(copies bool) (warnings []string, err error) {
 	case copies && c.Workers == Auto:
 		return nil, &ValueError{Setting: "workers", Value: "auto", Allowed: "a number when copying"}
 	case c.Pools == "split" && c.Workers == Auto:
-		return nil, &ValueError{Setting: "workers", Value: "auto", Allowed: "a number, at least 2, when " + variable("pools") + " is split: what is learned is one number for all"}
+		return nil, &ValueError{Setting: "workers", Value: "auto", With: "pools", Allowed: "a number, at least 2, when " + variable("pools") + " is split: what is learned is one number for all"}
 	case c.Pools == "split" && c.Workers < 2:
-		return nil, &ValueError{Setting: "workers", Value: strconv.Itoa(int(c.Workers)), Allowed: "at least 2 when " + variable("pools") + " is split"}
+		return nil, &ValueError{Setting: "workers", Value: strconv.Itoa(int(c.Workers)), With: "pools", Allowed: "at least 2 when " + variable("pools") + " is split"}
 	case c.StoreParallel > 0 && c.StoreDelay.IsZero():
 		return nil, &ValueError{Setting: "store-parallel", Value: strconv.Itoa(c.StoreParallel), Allowed: "0 unless " + variable("store-delay") + " is set: it bounds a delayed store only"}
 	}
@@ -378,9 +378,9 @@ func (c *Config) check(copies bool) (warnings []string, err error) {
 func (c *Config) checkTLS() error {
 	switch {
 	case c.TLSCert != "" && c.TLSKey == "":
-		return &ValueError{Setting: "tls-key", Value: "", Allowed: "the file with the key of " + variable("tls-cert")}
+		return &ValueError{Setting: "tls-key", With: "tls-cert", Allowed: "the file with the key of " + variable("tls-cert")}
 	case c.TLSKey != "" && c.TLSCert == "":
-		return &ValueError{Setting: "tls-cert", Value: "", Allowed: "the file with the certificate of " + variable("tls-key")}
+		return &ValueError{Setting: "tls-cert", With: "tls-key", Allowed: "the file with the certificate of " + variable("tls-key")}
 	}
 	return nil
 }
@@ -389,7 +389,7 @@ func (c *Config) checkCassandra() error {
 	with := " when " + variable("store") + " is " + StoreCassandra
 	switch {
 	case c.CassandraHosts == "":
-		return &ValueError{Setting: "cassandra-hosts", Value: "", Allowed: "nodes of the cluster, such as 10.0.0.1,10.0.0.2:9042," + with}
+		return &ValueError{Setting: "cassandra-hosts", With: "store", Allowed: "nodes of the cluster, such as 10.0.0.1,10.0.0.2:9042," + with}
 	case !c.StoreDelay.IsZero():
 		return &ValueError{Setting: "store-delay", Value: c.StoreDelay.String(), Allowed: "0" + with}
 	}
@@ -409,7 +409,7 @@ func (g *grammar) checkProxy(ctx *kong.Context) error {
 	case g.Proxy.Upstream == "":
 		return &ValueError{Setting: "upstream", Value: "", Allowed: "the service to forward to, such as http://127.0.0.1:3000"}
 	case g.DataToken != "":
-		return &ValueError{Setting: "data-token", Value: blank, Allowed: "nothing" + with + ": the upstream checks its clients' tokens"}
+		return &ValueError{Setting: "data-token", Value: blank, With: "data-token-file", Allowed: "nothing" + with + ": the upstream checks its clients' tokens"}
 	case g.Pools != "shared":
 		return &ValueError{Setting: "pools", Value: g.Pools, Allowed: "shared" + with}
 	case g.MaxConnectionsPerAddress != 0:
@@ -428,9 +428,9 @@ func (g *grammar) checkProxy(ctx *kong.Context) error {
 func (c *Config) checkLogin() error {
 	switch {
 	case c.CassandraUsername != "" && c.CassandraPassword == "":
-		return &ValueError{Setting: "cassandra-password", Value: "", Allowed: "the password of " + variable("cassandra-username")}
+		return &ValueError{Setting: "cassandra-password", With: "cassandra-username", Allowed: "the password of " + variable("cassandra-username")}
 	case c.CassandraUsername == "" && c.CassandraPassword != "":
-		return &ValueError{Setting: "cassandra-username", Value: "", Allowed: "the user of " + variable("cassandra-password")}
+		return &ValueError{Setting: "cassandra-username", With: "cassandra-password", Allowed: "the user of " + variable("cassandra-password")}
 	}
 	return nil
 }

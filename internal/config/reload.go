@@ -1,8 +1,11 @@
 package config
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -70,19 +73,23 @@ func checkFile(in Input, name string) (Invocation, error) {
 		return Invocation{}, err
 	}
 	in.Args = []string{"--config=" + name}
-	who := "the service"
-	for key := range settings {
+	who, first := "the service", math.MaxInt
+	for key, e := range settings {
 		if key == "upstream" || strings.HasPrefix(key, "proxy-") {
-			who = "the proxy"
+			who, first = "the proxy", min(first, e.line)
 		}
 	}
 	if who == "the proxy" {
 		in.Args = append(in.Args, proxyCommand)
-		if settings["upstream"].value == "" && environment(in.Env)[variable("upstream")] == "" {
-			in.Args = append(in.Args, "--upstream=http://127.0.0.1:1") // the place of one that comes later
-		}
 	}
 	inv, err := Parse(in)
+	if err == nil {
+		err = inv.checkTLSFiles(&in)
+	}
+	if bad, ok := errors.AsType[*ValueError](err); ok && bad.Setting == "upstream" && bad.Value == "" {
+		bad.From = fmt.Sprintf("%s:%d", name, first)
+		bad.Allowed += ", as this file is for the proxy"
+	}
 	if err != nil {
 		return Invocation{}, err
 	}
@@ -90,4 +97,34 @@ func checkFile(in Input, name string) (Invocation, error) {
 		Command: CheckConfig, Config: inv.Config, Warnings: inv.Warnings,
 		Text: fmt.Sprintf("%s is right: %d settings of %s\n", name, len(settings), who),
 	}, nil
+}
+
+// checkTLSFiles reads the certificate and its key, if there is one.
+func (i *Invocation) checkTLSFiles(in *Input) error {
+	if i.Config.TLSCert == "" {
+		return nil
+	}
+	var pair [2][]byte
+	for n, v := range []ValueError{{Setting: "tls-cert", Value: i.Config.TLSCert}, {Setting: "tls-key", Value: i.Config.TLSKey}} {
+		var err error
+		if pair[n], err = in.read(v.Value, false); err != nil {
+			v.Allowed, v.From = fmt.Sprintf("a file that can be read (%v)", err), i.inFile(v.Setting)
+			return &v
+		}
+	}
+	if _, err := tls.X509KeyPair(pair[0], pair[1]); err != nil {
+		return &ValueError{
+			Setting: "tls-key", Value: i.Config.TLSKey, From: i.inFile("tls-key"),
+			Allowed: fmt.Sprintf("the key of the certificate in %s, both PEM (%v)", i.Config.TLSCert, err),
+		}
+	}
+	return nil
+}
+
+// inFile returns the line of the configuration file that a setting is from, or "".
+func (i *Invocation) inFile(setting string) string {
+	if from := i.From[variable(setting)]; from != fromFlag && from != fromEnvironment {
+		return from
+	}
+	return ""
 }

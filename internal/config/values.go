@@ -28,6 +28,8 @@ type ValueError struct {
 	Value string
 	// Allowed completes the sentence "want …".
 	Allowed string
+	// With is the setting that asks for another value, if there is one.
+	With string
 	// From is the line of the configuration file that it is from, if it is.
 	From string
 }
