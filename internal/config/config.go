@@ -64,7 +64,7 @@ type Config struct {
 
 	AdminMaxConnections int `name:"admin-max-connections" live:"" default:"256" min:"1" max:"65536" help:"Most open connections of the admin plane; further ones are turned away."`
 
-	FairWeights Weights `name:"fair-weights" placeholder:"NAME=WEIGHT,…" help:"Shares of clients under the strategy fair, gold=4,free=1; everybody else has 1."`
+	FairWeights Weights `name:"fair-weights" placeholder:"NAME=WEIGHT,…" help:"Shares of clients under the strategy fair, from 1 to ${heaviest} each, such as gold=4,free=1; everybody else has 1."`
 
 	SLO Objective `name:"slo" live:"" placeholder:"DURATION|none" unset:"100ms, or more where the work takes longer" help:"Latency objective: within it an answer is in time, and auto refuses what would be later. Unset, it is 100ms or, if that is longer, ${usual} times the usual service time. With none nothing is refused for being late."`
 

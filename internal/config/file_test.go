@@ -254,10 +254,16 @@ func TestReload(t *testing.T) {
 	want.Workers, want.Mode, want.SLO, want.LogLevel = 3, "enforce", Objective(time.Second), "debug"
 	require.Equal(t, want, merged.Config)
 	require.Equal(t, map[string]string{
-		"SPILLWAY_CONFIG": "environment", "SPILLWAY_WORKERS": "spillway.yaml:1", "SPILLWAY_LISTEN": "spillway.yaml:2", "SPILLWAY_SLO": "spillway.yaml:3",
-		"SPILLWAY_LOG_LEVEL": "spillway.yaml:5", "SPILLWAY_MAX_KEY_BYTES": "spillway.yaml:4",
+		"SPILLWAY_CONFIG": "environment", "SPILLWAY_WORKERS": "spillway.yaml:1", "SPILLWAY_LISTEN": "spillway.yaml:2 at the start", "SPILLWAY_SLO": "spillway.yaml:3",
+		"SPILLWAY_LOG_LEVEL": "spillway.yaml:5", "SPILLWAY_MAX_KEY_BYTES": "spillway.yaml:4 at the start",
 	}, merged.From)
 	require.Equal(t, "spillway.yaml:4", next.From["SPILLWAY_SYNC"], "and is not changed")
+
+	again, _, _ := merged.Reload(next)
+	require.Equal(t, merged.From, again.From)
+	back, _, fixed := again.Reload(was)
+	require.Empty(t, fixed)
+	require.Equal(t, was.From, back.From)
 
 	_, live, fixed = was.Reload(was)
 	require.Empty(t, live)

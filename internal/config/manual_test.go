@@ -102,5 +102,5 @@ func TestCompletion_Others(t *testing.T) {
 		}
 	}
 	_, err := Parse(input("completion", "tcsh"))
-	requireLine(t, err, "bash, zsh, fish")
+	requireLine(t, err, `bad value "tcsh" for SHELL: want one of bash, zsh, fish`)
 }

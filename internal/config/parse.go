@@ -172,6 +172,7 @@ func parse(in Input, src *sources) (Invocation, error) {
 			"version":    in.Version,
 			"strategies": strings.Join(strategies.Names(), ","),
 			"usual":      strconv.Itoa(strategies.StandInTimes),
+			"heaviest":   strconv.Itoa(largestWeight),
 			"cpus":       strconv.Itoa(in.Machine.CPUs),
 			"workers":    strconv.Itoa(2 * in.Machine.CPUs),
 			"cache":      strconv.FormatInt(max(1, in.Machine.Memory/4), 10),

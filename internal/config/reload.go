@@ -14,7 +14,8 @@ import (
 // Reload returns what i becomes when next was read in its place while it is in force: what
 // can be changed live has the value of next, all else that of i. Live and fixed are the
 // flags of the settings that differ, of either kind, sorted. What is live depends on nothing that
-// is not, but for the workers of split pools, which are fixed.
+// is not, but for the workers of split pools, which are fixed. The line of what is fixed is said to be
+// that of the start, as the file has changed.
 func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []string) {
 	merged = *next
 	differ := func(into, was, is any) {
@@ -46,6 +47,9 @@ func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []
 			if merged.From == nil {
 				merged.From = map[string]string{}
 			}
+			if origin != fromEnvironment && origin != fromFlag {
+				origin = strings.TrimSuffix(origin, atStart) + atStart
+			}
 			merged.From[variable(name)] = origin
 		}
 	}
@@ -53,6 +57,8 @@ func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []
 	slices.Sort(fixed)
 	return merged, live, fixed
 }
+
+const atStart = " at the start"
 
 // checkFile checks a configuration file, together with the environment. It may be a pipe, which can
 // be read once.

@@ -42,7 +42,9 @@ func (e *ValueError) Error() string {
 		value = value[:100] + "…"
 	}
 	name := "--" + e.Setting
-	if !slices.Contains(flagsOnly, e.Setting) {
+	if e.Setting == "shell" { // the argument of completion
+		name = "SHELL"
+	} else if !slices.Contains(flagsOnly, e.Setting) {
 		name = fmt.Sprintf("%s (%s)", variable(e.Setting), name)
 	}
 	where := ""

@@ -50,7 +50,7 @@ func (s *Settings) check() error {
 	case s.Workers < 0 || s.Workers > MaxWorkers:
 		return fmt.Errorf("workers is %d, want 1 to %d, or auto", s.Workers, MaxWorkers)
 	case s.Capacity < 0 || s.Capacity > MaxCapacity:
-		return fmt.Errorf("capacity is %d, want 1 to %d, or 0 for that of the strategy", s.Capacity, MaxCapacity)
+		return fmt.Errorf("capacity is %d, want 1 to %d, or 0 for %s", s.Capacity, MaxCapacity, ofStrategy)
 	}
 	if err := strategies.CheckObjective(s.Objective); err != nil {
 		return err
@@ -99,6 +99,9 @@ func (t *Tuner) Now() Settings {
 	return t.now
 }
 
+// ofStrategy is a capacity of 0.
+const ofStrategy = "that of the strategy"
+
 // step is one of a change.
 type step struct {
 	what     string
@@ -127,7 +130,7 @@ func (t *Tuner) steps(was, is *Settings) (steps []step) {
 	add(was.Objective != is.Objective, "objective", strategies.FormatObjective(was.Objective), strategies.FormatObjective(is.Objective),
 		func(s *Settings) error { return t.queue.Objective().Set(s.Objective) })
 	if was.Capacity != is.Capacity {
-		resize := step{"capacity", shown(was.Capacity, ""), shown(is.Capacity, ""), func(s *Settings) error { return t.queue.SetCapacity(s.Capacity) }}
+		resize := step{"capacity", shown(was.Capacity, ofStrategy), shown(is.Capacity, ofStrategy), func(s *Settings) error { return t.queue.SetCapacity(s.Capacity) }}
 		if roomIn(is) > roomIn(was) {
 			steps = slices.Insert(steps, 0, resize)
 		} else {

@@ -57,7 +57,7 @@ func TestTuner_Change(t *testing.T) {
 		// A queue grows before, and shrinks after what else changes.
 		{"grows", func(s *Settings) { s.Strategy, s.Capacity = "lifo", 65 }, []string{"capacity 65", "strategy lifo"}, "capacity changed", ""},
 		{"shrinks", func(s *Settings) { s.Strategy, s.Capacity = "lifo", 63 }, []string{"strategy lifo", "capacity 63"}, "capacity changed", ""},
-		{"default", func(s *Settings) { s.Capacity = 0 }, []string{"capacity 0"}, "capacity changed", ""},
+		{"default", func(s *Settings) { s.Capacity = 0 }, []string{"capacity 0"}, "from=64 to=\"that of the strategy\"", ""},
 		{"all", func(s *Settings) { *s = Settings{"auto", Observe, 1, 2, time.Second} },
 			[]string{"strategy auto", "observe true", "workers 1", "capacity 2"}, "objective changed", ""},
 		// What cannot be is refused before anything is done.
