@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -154,22 +153,6 @@ func TestLog_Hangs(t *testing.T) {
 	}
 	require.EqualValues(t, l.Dropped(), said)
 	require.EqualValues(t, n, written+int(l.Dropped()))
-}
-
-// The device that is always full.
-func TestLog_DeviceFull(t *testing.T) {
-	t.Parallel()
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip("there is no /dev/full here")
-	}
-	defer full.Close()
-	l := Open(full, true)
-	for range 100 {
-		l.Add(request(200, "", served.OK))
-	}
-	l.Close(time.Minute)
-	require.EqualValues(t, 100, l.Dropped())
 }
 
 func BenchmarkLog_Add(b *testing.B) {
