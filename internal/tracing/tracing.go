@@ -20,10 +20,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -63,35 +65,49 @@ type Tracing struct {
 
 var _ served.Tracer = (*Tracing)(nil)
 
-// wanted reports whether the variables ask for spans by OTLP.
-func (o *Options) wanted() bool {
-	if o.Env("OTEL_SDK_DISABLED") == "true" {
-		return false
+// otlp returns the variable that says something of the exporter of spans, and what it says.
+func (o *Options) otlp(what string) (variable, value string) {
+	for _, variable = range []string{"OTEL_EXPORTER_OTLP_TRACES_" + what, "OTEL_EXPORTER_OTLP_" + what} {
+		if value = o.Env(variable); value != "" {
+			break
+		}
 	}
-	switch name := o.Env("OTEL_TRACES_EXPORTER"); name {
-	case "otlp":
-		return true
-	case "":
-		return o.Env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || o.Env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
-	case "none":
-	default:
-		o.Log.Warn("no traces are exported: OTEL_TRACES_EXPORTER may be otlp or none", "value", name)
-	}
-	return false
+	return variable, value
 }
 
-// client returns what speaks the protocol that the variables name.
+// client returns what speaks the protocol that the variables name, or nil if they do not ask for
+// spans by OTLP.
 func (o *Options) client() otlptrace.Client {
-	protocol := o.Env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-	if protocol == "" {
-		protocol = o.Env("OTEL_EXPORTER_OTLP_PROTOCOL")
+	if o.Env("OTEL_SDK_DISABLED") == "true" {
+		return nil
 	}
-	switch protocol {
-	case "grpc":
-		return otlptracegrpc.NewClient()
-	case "", "http/protobuf":
+	variable, endpoint := o.otlp("ENDPOINT")
+	switch name := o.Env("OTEL_TRACES_EXPORTER"); {
+	case name == "otlp", name == "" && endpoint != "":
+	case name == "", name == "none":
+		return nil
 	default:
-		o.Log.Warn("the protocol http/protobuf is used: OTEL_EXPORTER_OTLP_PROTOCOL may be that, or grpc", "value", protocol)
+		o.Log.Warn("no traces are exported: OTEL_TRACES_EXPORTER may be otlp or none", "value", name)
+		return nil
+	}
+	named, protocol := o.otlp("PROTOCOL")
+	if protocol != "" && protocol != "grpc" && protocol != "http/protobuf" {
+		o.Log.Warn("the protocol http/protobuf is used: "+named+" may be that, or grpc", "value", protocol)
+	}
+	u, err := url.Parse(endpoint)
+	if endpoint != "" && (err != nil || protocol != "grpc" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "")) {
+		o.Log.Warn("no traces are exported: "+variable+" may be http://HOST:PORT or https://HOST:PORT", "value", endpoint)
+		return nil
+	}
+	// Without an endpoint it is http://localhost:4318, or 4317, by the specification; by the SDK https.
+	if protocol == "grpc" {
+		if endpoint == "" {
+			return otlptracegrpc.NewClient(otlptracegrpc.WithInsecure())
+		}
+		return otlptracegrpc.NewClient()
+	}
+	if endpoint == "" {
+		return otlptracehttp.NewClient(otlptracehttp.WithInsecure())
 	}
 	return otlptracehttp.NewClient()
 }
@@ -130,7 +146,10 @@ func (o *Options) sampler() sdk.Sampler {
 
 // Open returns nil if the variables do not ask for spans. It does not wait for a collector.
 func Open(o Options) (*Tracing, error) {
-	if !o.wanted() {
+	// What the SDK has to say, such as of a time-out that is no number, which it ignores.
+	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
+	client := o.client()
+	if client == nil {
 		return nil, nil
 	}
 	ctx := context.Background()
@@ -140,7 +159,7 @@ func Open(o Options) (*Tracing, error) {
 	if err != nil && about == nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	inner, err := otlptrace.New(ctx, o.client())
+	inner, err := otlptrace.New(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
@@ -149,7 +168,6 @@ func Open(o Options) (*Tracing, error) {
 		size = n
 	}
 	e := &exporter{SpanExporter: inner, room: int64(size), log: o.Log}
-	// What the SDK has to say, such as of a sampler that there is not.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { e.complain("OpenTelemetry", err) }))
 	t := &Tracing{o: o, exporter: e, sampler: o.sampler()}
 	t.provider = sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithSampler(t.sampler),

@@ -3,6 +3,7 @@ package tracing
 import (
 	"bytes"
 	"log/slog"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -67,6 +68,38 @@ func TestOpen_Off(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, tracing, env)
 	}
+}
+
+// Where the SDK would use another endpoint, or write what it does in a way of its own, it does not.
+func TestOpen_Endpoint(t *testing.T) {
+	for _, tt := range []struct {
+		env    map[string]string
+		opens  bool
+		logged string
+	}{
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "127.0.0.1:4318"}, false, `OTEL_EXPORTER_OTLP_ENDPOINT may be http://HOST:PORT or https://HOST:PORT" value=127.0.0.1:4318`},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318"}, false, "value=localhost:4318"},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:1", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "/v1/traces"}, false, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT may be"},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, false, "value=127.0.0.1:4317"},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, true, ""},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, true, "level=ERROR"},
+	} {
+		tracing, log := open(t, tt.env["OTEL_EXPORTER_OTLP_ENDPOINT"], tt.env)
+		require.Equal(t, tt.opens, tracing != nil, tt.env)
+		require.Contains(t, log.String(), tt.logged)
+		if tracing != nil {
+			tracing.Close(time.Second)
+		}
+		for name := range tt.env {
+			t.Setenv(name, "")
+		}
+	}
+	// Without an endpoint it is that of the specification, http://localhost:4318.
+	tracing, _ := open(t, "", map[string]string{"OTEL_TRACES_EXPORTER": "otlp"})
+	defer tracing.Close(time.Second)
+	client := reflect.ValueOf(tracing.exporter.SpanExporter).Elem().FieldByName("client").Elem().Elem().FieldByName("cfg")
+	require.Equal(t, "localhost:4318", client.FieldByName("Endpoint").String())
+	require.True(t, client.FieldByName("Insecure").Bool())
 }
 
 // The spans of a request are a tree, in the trace that it came with, and the next server is told
