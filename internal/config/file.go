@@ -50,7 +50,7 @@ func parseFile(name string, content []byte) (map[string]fileEntry, error) {
 	wrong := func(line int, format string, args ...any) error {
 		return &FileError{name, line, fmt.Sprintf(format, args...)}
 	}
-	tokens := lexer.Tokenize(string(content))
+	tokens := lexer.Tokenize(strings.TrimPrefix(string(content), "\ufeff")) // some editors begin with a byte order mark
 	if line := tooDeep(tokens); line > 0 {
 		return nil, wrong(line, "more than %d brackets are open, or dashes without a value, want one value, or a list of them", maxNested)
 	}

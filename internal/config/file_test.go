@@ -175,6 +175,7 @@ func TestFile_Check(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
 		"":                       "spillway.yaml is right: 0 settings of the service\n",
+		"\ufeffworkers: 2\r\n":   "spillway.yaml is right: 1 settings of the service\n",
 		"workers: 2\nmode: null": "spillway.yaml is right: 2 settings of the service\n",
 		"upstream: http://a:1\n": "spillway.yaml is right: 1 settings of the proxy\n",
 	} {
