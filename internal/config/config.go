@@ -147,13 +147,14 @@ type Replication map[string]int
 
 // String returns r in the form in which it is configured.
 func (r Replication) String() string {
+	return strings.TrimPrefix(pairs(r, ":"), ":") // the name "" stands alone
+}
+
+// pairs returns a map in the form in which it is configured.
+func pairs(of map[string]int, between string) string {
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(r)) {
-		part := strconv.Itoa(r[name])
-		if name != "" {
-			part = name + ":" + part
-		}
-		parts = append(parts, part)
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, name+between+strconv.Itoa(of[name]))
 	}
 	return strings.Join(parts, ",")
 }
@@ -162,13 +163,7 @@ func (r Replication) String() string {
 type Weights map[string]int
 
 // String returns w in the form in which it is configured.
-func (w Weights) String() string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(w)) {
-		parts = append(parts, name+"="+strconv.Itoa(w[name]))
-	}
-	return strings.Join(parts, ",")
-}
+func (w Weights) String() string { return pairs(w, "=") }
 
 // Names are names of hosts, in lower case.
 type Names []string

@@ -72,6 +72,17 @@ func group(flag string) string {
 	return title
 }
 
+// grouped returns the settings that a command reads, or any if it is "", by their headings.
+func grouped(app *kong.Application, command string) map[string][]*kong.Flag {
+	by := map[string][]*kong.Flag{}
+	for _, f := range app.Flags {
+		if isSetting(f.Value) && reads(command, f.Name) {
+			by[group(f.Name)] = append(by[group(f.Name)], f)
+		}
+	}
+	return by
+}
+
 // helpWidth is how many columns the help takes, as a terminal has.
 const helpWidth = 80
 
@@ -107,12 +118,11 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 			}
 		}
 	}
-	byGroup := map[string][]*kong.Flag{}
-	for _, f := range ctx.Model.Flags {
-		if isSetting(f.Value) && (command == nil || reads(command.Name, f.Name)) {
-			byGroup[group(f.Name)] = append(byGroup[group(f.Name)], f)
-		}
+	reader := ""
+	if command != nil {
+		reader = command.Name
 	}
+	byGroup := grouped(ctx.Model, reader)
 	for _, g := range append(groups, struct {
 		title string
 		flags []string

@@ -29,12 +29,7 @@ func manual(app *kong.Application, version string) string {
 		}
 		say(&b, ".RE\n")
 	}
-	byGroup := map[string][]*kong.Flag{}
-	for _, f := range app.Flags {
-		if isSetting(f.Value) {
-			byGroup[group(f.Name)] = append(byGroup[group(f.Name)], f)
-		}
-	}
+	byGroup := grouped(app, "")
 	say(&b, ".SH SETTINGS\n")
 	for _, g := range groups {
 		say(&b, ".SS %s\n", g.title)
