@@ -25,19 +25,22 @@ import (
 //
 // So a task that never ends is paid for by its client alone, and a wrong estimate is wrong until the end of the task.
 // A client of which nothing waits gets no credit for that: its virtual time is raised to that of the system, which is
-// the one at which a task last began, less four tasks of the mean size. So who asks for less than its share need not
+// the one at which a task whose turn it was last began, less four tasks of the mean size. So who asks for less than its share need not
 // wait for it to be due when a few of its requests come together.
 //
-// The bound. Let something of clients a and b wait during all of an interval. Of what a was charged for, at most its
-// running tasks have not been used up yet, or not been charged for in full: n of them, no longer than l. A task of a
-// begins only while a has the least virtual time, at most that of b; from there a's rises by what its running tasks
-// are charged for, and that of b falls by what its running ones were charged too much. So the times S that the two
-// have got differ by
+// The bound. Let something of clients a and b wait, and both begin at the same virtual time. Of what a was charged for,
+// at most its running tasks have not been used up yet, or not been charged for in full: n of them, each no longer than l
+// and charged no more than that at first. A task of a is popped only while a has the least virtual time, at most that of
+// b; from there a's rises by what its running tasks are charged for, and that of b falls by what its running ones were
+// charged too much. So the times S that the two have got since then differ by
 //
 //	S(a)/w(a) - S(b)/w(b) <= n(a) l(a) / w(a) + n(b) l(b) / w(b)
 //
-// however long the interval is, and by those four tasks if one began to wait with it. With costs that are known, n is 1, as a client with more than that charged is not
-// next. In a share that is less than a place n is 1 or 2, unless the client's tasks are much longer than those before.
+// however long they wait. Over an interval in the midst it is twice that, as one may have been ahead and then the other,
+// and those four tasks more if one began to wait with it. Further turns of tasks that go on are not popped, and come
+// beside: they are charged for, and their client's next tasks wait the longer. With costs that are known, n is 1, as a
+// client with more than that charged is not next. In a share that is less than a place n is 1 or 2, unless the client's
+// tasks are much longer than those before.
 //
 // Within its share a client has a queue by the law of auto: in order of arrival while all can be answered within the
 // objective at the pace at which the client is served, otherwise newest first, and who would be late is told so. An

@@ -17,8 +17,10 @@ type Config struct {
 	// Strategy is the name of the strategy. New, if not nil, makes its disciplines.
 	Strategy string
 	New      func(strategies.Config) strategies.Discipline
-	// Workers is how many workers there are: 8 by default.
+	// Workers is how many workers there are: 8 by default. Limiter, if not nil, says instead how many there are at a
+	// time. It is for one node, and one simulation.
 	Workers int
+	Limiter Limiter
 	// Capacity is how many requests may wait: as many as the strategy has by default.
 	Capacity int
 	// Parallel, if not 0, is how many requests the store behind the workers does at

@@ -50,9 +50,10 @@ type node struct {
 	turns      strategies.TurnObserver       // nil if the discipline is none
 	meter      strategies.Meter              // nil if the discipline is none
 	objective  strategies.Objective
+	limiter    Limiter // nil if the number of workers is given
 	workers    int
 	inline     bool              // whoever submits a task runs it
-	idle       int               // workers that have nothing to do
+	idle       int               // workers that have nothing to do, below 0 if there are too many
 	hands      int               // of the store that have nothing to do
 	store      backlog[*request] // what has begun and waits in the store for a hand
 	slowness   float64           // 1 over the speed
@@ -64,6 +65,13 @@ type node struct {
 func newNode(s *simulation, discipline func(strategies.Config) strategies.Discipline, n Node) *node {
 	out := &node{s: s, workers: n.Workers, slowness: 1 / n.Speed, hands: cmp.Or(s.c.Parallel, math.MaxInt)}
 	_ = out.objective.Set(s.c.Objective) // which was checked
+	if out.limiter = s.c.Limiter; out.limiter != nil {
+		if a, ok := out.limiter.(Aimer); ok {
+			a.Aim(out.objective.InForce())
+		}
+		n.Workers = max(1, out.limiter.Limit())
+		out.workers = n.Workers
+	}
 	d := discipline(strategies.Config{Capacity: n.Capacity, Workers: n.Workers, Objective: &out.objective})
 	out.discipline, out.inline = d, d.Cap() == 0
 	out.remover, _ = d.(strategies.Remover)
@@ -185,8 +193,25 @@ func (n *node) finish(r *request) {
 	if learnt {
 		n.learner.Completed(waited, service, now)
 	}
+	if n.limiter != nil {
+		n.limit(Ended{Now: now, Began: now - service, Running: n.workers - n.idle, Waiting: n.discipline.Len() > 0})
+	}
 	if !inline {
 		n.rest()
+	}
+}
+
+// limit tells the limiter of what has ended, and has as many workers as it says.
+func (n *node) limit(e Ended) {
+	n.limiter.Ended(e)
+	more := max(1, n.limiter.Limit()) - n.workers
+	if more == 0 {
+		return
+	}
+	n.workers += more
+	n.idle += more
+	if r, ok := n.discipline.(strategies.Resizer); ok {
+		r.Resize(n.workers)
 	}
 }
 
@@ -194,7 +219,9 @@ func (n *node) finish(r *request) {
 // waits, and again when it has parked, which is one Pop that finds nothing to a
 // discipline that counts them. If it finds a task, it passes the word on.
 func (n *node) rest() {
-	n.idle++
+	if n.idle++; n.idle <= 0 { // there are too many
+		return
+	}
 	if (n.discipline.Len() > 0 && n.take() || n.take()) && n.idle > 0 && n.discipline.Len() > 0 {
 		n.wake()
 	}

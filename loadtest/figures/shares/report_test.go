@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/sim"
+	"github.com/spillway-go/spillway/loadtest/sim/judge"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -19,20 +20,26 @@ var (
 )
 
 // names are the strategies and rivals in the order of the tables.
-var names = []string{"fifo", "auto", "fair", "DRR by count", "WFQ, costs told", "2DFQ", "least attained", "shortest"}
+var names = []string{"fifo", "auto", "auto" + learned, "fair", "fair" + learned, "DRR by count", "WFQ, costs told", "2DFQ", "least attained", "shortest"}
 
-// places is how many requests run at once.
+// places is how many requests run at once or, where their number is learned, how many the resource works at: what is
+// begun beside these waits there.
 const places = 8
+
+// learned is at the end of a name if the number is.
+const learned = ", learned"
 
 // outcome is what became of the tenants' requests.
 type outcome struct {
 	*sim.Result
+	places  float64   // in use, on average
 	share   []float64 // of the time of all, by tenant
 	longest []time.Duration
 }
 
 // try simulates what the tenants send to a strategy, or a rival.
 func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) (outcome, error) {
+	name, learns := strings.CutSuffix(name, learned)
 	discipline := laws[name].discipline
 	if _, rival := laws[name]; !rival {
 		spec, err := strategies.Lookup(name)
@@ -43,6 +50,9 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 	}
 	weights := map[string]int{}
 	c := sim.Config{Strategy: "fifo", Capacity: 4096, Workers: places, SLO: slo, Duration: length, Requests: requests(tenants, seed), Seed: seed}
+	if learns {
+		c.Parallel, c.Limiter = places, judge.NewLearned()
+	}
 	for _, t := range tenants {
 		weights[t.name] = t.weight
 		c.Classes = append(c.Classes, sim.Class{Name: t.name, Service: sim.Constant(t.mean), Priority: sim.DefaultPriority})
@@ -62,6 +72,7 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 	for _, d := range had.had {
 		all += float64(d)
 	}
+	o.places = all / float64(time.Second+length)
 	for _, t := range tenants {
 		o.share = append(o.share, float64(had.had[t.name])/all)
 		o.longest = append(o.longest, had.longest[t.name])
@@ -78,6 +89,14 @@ func jain(shares []float64, tenants []tenant) float64 {
 		squares += s * s
 	}
 	return sum * sum / float64(len(shares)) / squares
+}
+
+// work is for how many places' time a second was answered in time.
+func work(o outcome, tenants []tenant) (all float64) {
+	for i, c := range o.Classes {
+		all += float64(c.Good) * tenants[i].mean.Seconds() / o.Seconds
+	}
+	return all
 }
 
 // light is a tenant that asks for half of its share, beside nine that ask for twice theirs.
@@ -127,8 +146,8 @@ func report(w io.Writer, length time.Duration, seeds uint64) error {
 	_, _ = fmt.Fprintf(w, "%v over %d places. Ten tenants ask for twice their share: seven of 10 ms, one of 100 ms, one of 1 s, one of 1 ms to 1 s.\n"+
 		"The light one asks for half of its share, beside nine of these. Alone its p99 is %s ms.\n\n",
 		length, places, repeat("fair", below[:1], time.Second).median("%.1f", p99(0)))
-	row("", "10 ms: time", "100 ms", "1 s", "any", "Jain", "good/s, 1 s", "good/s, 100 ms", "light: p99, ms")
-	row(slices.Repeat([]string{"---"}, 9)...)
+	row("", "10 ms: time", "100 ms", "1 s", "any", "Jain", "good/s, 1 s", "their work", "good/s, 100 ms", "light: p99, ms")
+	row(slices.Repeat([]string{"---"}, 10)...)
 	for _, name := range names {
 		cells := []string{"`" + name + "`"}
 		ask := repeat(name, tenants, time.Second)
@@ -139,7 +158,7 @@ func report(w io.Writer, length time.Duration, seeds uint64) error {
 			cells = append(cells, ask.median("%.1f%%", func(o outcome) float64 { return 100 * o.share[i] }))
 		}
 		row(append(cells, ask.median("%.3f", func(o outcome) float64 { return jain(o.share, tenants) }),
-			ask.median("%.0f", good), repeat(name, tenants, 100*time.Millisecond).median("%.0f", good),
+			ask.median("%.0f", good), ask.median("%.2f", func(o outcome) float64 { return work(o, tenants) }), repeat(name, tenants, 100*time.Millisecond).median("%.0f", good),
 			repeat(name, below, time.Second).median("%.1f", p99(0)))...)
 	}
 
@@ -169,7 +188,7 @@ func worst(o outcome, tenants []tenant, length time.Duration) float64 {
 	}
 	for i, t := range tenants {
 		due := float64(t.weight) / float64(weights)
-		slack := o.longest[i].Seconds() / (places * length.Seconds())
+		slack := o.longest[i].Seconds() / (max(places, o.places) * length.Seconds())
 		most = max(most, (math.Abs(o.share[i]-due)-slack)/due)
 	}
 	return most

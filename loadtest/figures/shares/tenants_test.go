@@ -117,6 +117,7 @@ type timed struct {
 type abilities interface {
 	strategies.Discipline
 	strategies.Remover
+	strategies.Resizer
 	strategies.TurnObserver
 	strategies.Meter
 }
@@ -130,6 +131,12 @@ func newClock(d strategies.Discipline, end int64) *clock {
 }
 
 func (c *clock) Remove(t *strategies.Task) bool { return c.Discipline.(strategies.Remover).Remove(t) }
+
+func (c *clock) Resize(workers int) {
+	if r, ok := c.Discipline.(strategies.Resizer); ok {
+		r.Resize(workers)
+	}
+}
 
 func (c *clock) TurnBegan(now int64) {
 	if o, ok := c.Discipline.(strategies.TurnObserver); ok {
