@@ -199,11 +199,13 @@ func (g *Group) Again(ctx context.Context, p Permit) (Permit, error) {
 		return Permit{}, errors.New("admission: the permit was given back")
 	}
 	g.ended(w, Unreached)
-	on := w.task.On()
+	on, e := w.task.On(), w.event()
+	e.Held = time.Since(w.admitted)
 	if !slices.ContainsFunc(*g.members.Load(), func(m *member) bool { return m.Resource != on && m.health.Allowed() > 0 }) {
 		g.engine.Answered(&w.task, w.task.Began(), dispatch.Ignored)
 		g.engine.Release(&w.task)
 		g.recycle(w)
+		g.tellReleased(e)
 		return Permit{}, ErrUnreached
 	}
 	w.ended = w.ends.Load()
@@ -213,12 +215,20 @@ func (g *Group) Again(ctx context.Context, p Permit) (Permit, error) {
 		if d, ok := ctx.Deadline(); ok {
 			deadline = max(1, int64(d.Sub(g.epoch)))
 		}
-		if e, ended := g.await(ctx, w, r, deadline); e.Reason != strategies.ReasonNone {
-			return Permit{}, &ShedError{Reason: e.Reason, cause: ended, closed: g.closed.Load()} // Options.Shed is told of those that had no place
+		if shed, ended := g.await(ctx, w, r, deadline); shed.Reason != strategies.ReasonNone {
+			g.tellReleased(e)
+			return Permit{}, &ShedError{Reason: shed.Reason, cause: ended, closed: g.closed.Load()} // Options.Shed is told of those that had no place
 		}
 	}
 	w.admitted = time.Now()
 	return Permit{waiter: w, generation: w.generation.Load()}, nil
+}
+
+// tellReleased tells Options.Released of a request that has not got another place.
+func (g *Group) tellReleased(e Event) {
+	if g.opts.Released != nil {
+		g.opts.Released(e)
+	}
 }
 
 // Any returns the name of a resource for what needs no place, each in its turn, but for those that rest.

@@ -192,7 +192,11 @@ func TestGroup_Do(t *testing.T) {
 func TestGroup_WaitsElsewhere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, admission.GroupOptions{Resources: []string{"a", "b"}, Options: admission.Options{Strategy: "fifo", Concurrency: 1}})
+		var admitted, released atomic.Int64
+		g := newGroup(t, admission.GroupOptions{Resources: []string{"a", "b"}, Options: admission.Options{
+			Strategy: "fifo", Concurrency: 1,
+			Admitted: func(admission.Event) { admitted.Add(1) }, Released: func(admission.Event) { released.Add(1) },
+		}})
 		held := map[string]admission.Permit{}
 		for range 2 {
 			p, _ := g.TryAcquire(admission.Request{})
@@ -217,5 +221,7 @@ func TestGroup_WaitsElsewhere(t *testing.T) {
 		require.Equal(t, "b", <-waiting)
 		synctest.Wait()
 		require.Zero(t, g.Stats().InUse)
+		require.EqualValues(t, 3, admitted.Load())
+		require.EqualValues(t, 3, released.Load(), "each that had its place")
 	})
 }
