@@ -84,6 +84,7 @@ test: ## every test that needs nothing but Go and gcc, with the race detector, i
 
 # What the tests in integration run, each with its package of the distribution.
 PARTS = wrk curl chromium prometheus prometheus-alertmanager dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd rpm man:man-db \
+	nginx php:php-cli node:nodejs gunicorn uvicorn \
 	java:openjdk-17-jre-headless javac:openjdk-17-jdk-headless mvn:maven
 MISSING_PARTS = $$(for part in $(PARTS); do command -v "$${part%:*}" >/dev/null || echo "$${part\#*:}"; done)
 # Where the tests look for Cassandra.
@@ -109,7 +110,7 @@ deps: ## install what integration needs and is missing: packages of the distribu
 # Most of these tests wait more than they compute, those with Cassandra for each
 # other: more run at once than there are CPUs.
 .PHONY: integration
-integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra, HAProxy; see deps
+integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra, HAProxy, nginx; see deps
 	@missing=$(MISSING_PARTS); [ -d '$(CASSANDRA)' ] || missing="$$missing cassandra"; \
 		[ -z "$$missing" ] || { echo "missing:" $$missing; echo "make deps installs it"; exit 1; } >&2
 	@mkdir -p reports/integration
