@@ -152,7 +152,7 @@ func TestReport_Draws(t *testing.T) {
 	for i := range tabs {
 		p.js(fmt.Sprintf(`document.querySelectorAll('[role=tab]')[%d].click()`, i))
 		p.settle()
-		p.requireDrawn(13)
+		p.requireDrawn(12)
 	}
 
 	// The data tables hold what is drawn.
