@@ -9,7 +9,7 @@
 //	go run ./loadtest/figures/concurrency -from 1 -to 20 -shared
 //
 // The comparison with the laws of other libraries is in the module of loadtest/peers:
-// cmd/learned.
+// learned.
 package main
 
 import (

@@ -1,12 +1,15 @@
-package main
+package learned
 
 import (
 	"flag"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
+	"github.com/platinummonkey/go-concurrency-limits/core"
+	"github.com/platinummonkey/go-concurrency-limits/limit"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/loadtest/sim"
@@ -14,10 +17,19 @@ import (
 )
 
 var (
-	from  = flag.Uint64("failsafe.from", 1, "the first seed for failsafe-go's limiter")
-	to    = flag.Uint64("failsafe.to", 0, "the last; 0 for no table")
-	bests = flag.String("failsafe.bests", "", "a file to remember the best fixed numbers in")
+	from  = flag.Uint64("from", 1, "the first seed")
+	to    = flag.Uint64("to", 0, "the last; 0 for no table")
+	bests = flag.String("bests", "", "a file to remember the best fixed numbers in")
 )
+
+// passive is a limit of go-concurrency-limits.
+type passive struct{ of core.Limit }
+
+func (p passive) Limit() int { return max(1, p.of.EstimatedLimit()) }
+
+func (p passive) Ended(e sim.Ended) {
+	p.of.OnSample(e.Began, max(1, e.Now-e.Began), e.Running, e.Dropped)
+}
 
 // failsafe is failsafe-go's adaptive limiter. It reads the clock, so it lives in a bubble,
 // whose clock follows that of the simulation: one at a time, on one goroutine.
@@ -87,29 +99,50 @@ func TestFailsafe_FollowsTheSimulation(t *testing.T) {
 	})
 }
 
-// The rows of failsafe-go's limiter in the table, with its defaults, which are at most 200,
-// and up to 10,000:
-//
-//	go test ./cmd/learned -v -run Failsafe -timeout 1h -failsafe.from 1 -failsafe.to 80
-func TestFailsafe_Table(t *testing.T) {
+// laws are what is compared, in the order of the table. Those in bubbles run one at a time.
+// failsafe-go's has at most 200 by default.
+var laws = []struct {
+	name   string
+	bubble bool
+	make   func() sim.Limiter
+}{
+	{"Spillway", false, func() sim.Limiter { return judge.NewLearned() }},
+	{"gradient2", false, func() sim.Limiter {
+		return passive{of: limit.NewDefaultGradient2Limit("", nil, core.EmptyMetricRegistryInstance)}
+	}},
+	{"Vegas", false, func() sim.Limiter {
+		return passive{of: limit.NewDefaultVegasLimit("", nil, core.EmptyMetricRegistryInstance)}
+	}},
+	{"AIMD", false, func() sim.Limiter {
+		return passive{of: limit.NewDefaultAIMDLimit("", core.EmptyMetricRegistryInstance)}
+	}},
+	{"failsafe-go", true, func() sim.Limiter { return newFailsafe(adaptivelimiter.NewBuilder[any]()) }},
+	{"failsafe-go, up to 10,000", true, func() sim.Limiter {
+		return newFailsafe(adaptivelimiter.NewBuilder[any]().WithLimits(1, 10_000, 20))
+	}},
+	{"fixed: 2 × 2 CPUs", false, func() sim.Limiter { return sim.Fixed(4) }},
+	{"fixed: 100", false, func() sim.Limiter { return sim.Fixed(100) }},
+}
+
+func TestTable(t *testing.T) {
 	t.Parallel()
 	if *to == 0 {
 		return // nobody asks for it
 	}
 	known, err := judge.OpenBests(*bests)
 	require.NoError(t, err)
-	for _, tt := range []struct {
-		name string
-		make func() sim.Limiter
-	}{
-		{"failsafe-go", func() sim.Limiter { return newFailsafe(adaptivelimiter.NewBuilder[any]()) }},
-		{"failsafe-go, up to 10,000", func() sim.Limiter {
-			return newFailsafe(adaptivelimiter.NewBuilder[any]().WithLimits(1, 10_000, 20))
-		}},
-	} {
+	t.Log("| law | ≥ 0.95 of the best fixed | < 0.85 | mean | median |")
+	for _, law := range laws {
 		var s judge.Summary
-		synctest.Test(t, func(*testing.T) { s = judge.Sum(judge.Runs(judge.Plain(), *from, *to, judge.Loads, 1, known, tt.make)) })
-		t.Logf("| %s | %d of %d | %d | %.3f | %.3f |", tt.name, s.Good, s.Runs, s.Bad, s.Mean, s.Median)
+		run := func(cpus int) {
+			s = judge.Sum(judge.Runs(judge.Plain(), *from, *to, judge.Loads, cpus, known, law.make))
+		}
+		if law.bubble {
+			synctest.Test(t, func(*testing.T) { run(1) })
+		} else {
+			run(runtime.GOMAXPROCS(0))
+		}
+		t.Logf("| %s | %d of %d | %d | %.3f | %.3f |", law.name, s.Good, s.Runs, s.Bad, s.Mean, s.Median)
 	}
 	require.NoError(t, known.Save())
 }
