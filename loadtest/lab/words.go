@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // Against says in a few words how a group did against the best of its load.
@@ -157,9 +159,4 @@ func alone(v *Verdict, name func(group int) string) string {
 	}
 }
 
-func list(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
-}
+func list(names []string) string { return english.WordSeries(names, "and") }
