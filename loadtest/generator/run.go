@@ -205,7 +205,7 @@ func (r *run) progress(ended context.Context) {
 		case <-ticker.C:
 		}
 		now := r.clock()
-		p := workload.Progress{Elapsed: now}
+		var p workload.Progress
 		recent := result.NewRecent()
 		r.engine.counts(func(count *result.Tally) {
 			requests, failed := count.Recent(recent)

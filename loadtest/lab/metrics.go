@@ -8,16 +8,6 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-// Direction tells which values of a metric are good.
-type Direction string
-
-// The directions. Neither is of metrics that describe the load.
-const (
-	Higher  Direction = "higher"
-	Lower   Direction = "lower"
-	Neither Direction = ""
-)
-
 // Metric is a figure that a run yields.
 type Metric struct {
 	// Name is the key in Group.Metrics.
@@ -26,8 +16,9 @@ type Metric struct {
 	Title string
 	// Unit is that of the values: "1/s", "ms", "us", "%", or "" for a
 	// number. Percentages are 0 to 100.
-	Unit   string
-	Better Direction
+	Unit string
+	// Wanted says that more of it is better.
+	Wanted bool
 
 	of figure
 }
@@ -37,29 +28,29 @@ type figure func(*result.Result) (v float64, measured bool)
 
 // Metrics lists the metrics, in the order in which they are shown.
 var Metrics = []Metric{
-	{"offered_rps", "offered", "1/s", Neither, always(func(r *result.Result) float64 { return r.OfferedRPS })},
-	{"completed_rps", "answered", "1/s", Neither, always(func(r *result.Result) float64 { return r.CompletedRPS })},
-	{"served_rps", "served", "1/s", Higher, always(func(r *result.Result) float64 { return r.ServedRPS })},
-	{"goodput_rps", "goodput", "1/s", Higher, always(func(r *result.Result) float64 { return r.GoodputRPS })},
-	{ImportantGood, "good of the important", "%", Higher, important},
+	{"offered_rps", "offered", "1/s", false, always(func(r *result.Result) float64 { return r.OfferedRPS })},
+	{"completed_rps", "answered", "1/s", false, always(func(r *result.Result) float64 { return r.CompletedRPS })},
+	{"served_rps", "served", "1/s", true, always(func(r *result.Result) float64 { return r.ServedRPS })},
+	{"goodput_rps", "goodput", "1/s", true, always(func(r *result.Result) float64 { return r.GoodputRPS })},
+	{ImportantGood, "good of the important", "%", true, important},
 	// From when a request was first sent, not from when it should have been.
-	{SentGoodput, "goodput, as the service sees it", "1/s", Higher, always(func(r *result.Result) float64 { return r.SentGoodputRPS })},
-	{"latency_p50_ms", "p50", "ms", Lower, latency(50)},
-	{"latency_p99_ms", "p99", "ms", Lower, latency(99)},
-	{"latency_p99_9_ms", "p99.9", "ms", Lower, latency(99.9)},
-	{"served_p50_ms", "served p50", "ms", Lower, served(50)},
-	{"served_p99_ms", "served p99", "ms", Lower, served(99)},
-	{"served_p99_9_ms", "served p99.9", "ms", Lower, served(99.9)},
-	{"server_cpu_us", "server CPU per answer", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUMicros })},
-	{"server_cpu_served_us", "server CPU per served request", "us", Lower, server(func(r *result.Result) *float64 { return r.ServerCPUServedMicros })},
+	{SentGoodput, "goodput, as the service sees it", "1/s", true, always(func(r *result.Result) float64 { return r.SentGoodputRPS })},
+	{"latency_p50_ms", "p50", "ms", false, latency(50)},
+	{"latency_p99_ms", "p99", "ms", false, latency(99)},
+	{"latency_p99_9_ms", "p99.9", "ms", false, latency(99.9)},
+	{"served_p50_ms", "served p50", "ms", false, served(50)},
+	{"served_p99_ms", "served p99", "ms", false, served(99)},
+	{"served_p99_9_ms", "served p99.9", "ms", false, served(99.9)},
+	{"server_cpu_us", "server CPU per answer", "us", false, server(func(r *result.Result) *float64 { return r.ServerCPUMicros })},
+	{"server_cpu_served_us", "server CPU per served request", "us", false, server(func(r *result.Result) *float64 { return r.ServerCPUServedMicros })},
 	// Answered with what does not serve, sheds included.
-	{"non2xx_percent", "non-2xx", "%", Lower, share(refused)},
-	{"shed_percent", "shed", "%", Lower, share(func(r *result.Result) int64 { return result.Sum(r.Shed) })},
-	{"errors_percent", "errors", "%", Lower, share(func(r *result.Result) int64 { return result.Sum(r.Errors) })},
+	{"non2xx_percent", "non-2xx", "%", false, share(refused)},
+	{"shed_percent", "shed", "%", false, share(func(r *result.Result) int64 { return result.Sum(r.Shed) })},
+	{"errors_percent", "errors", "%", false, share(func(r *result.Result) int64 { return result.Sum(r.Errors) })},
 	// How long after their time requests left the generator.
-	{"generator_late_p99_ms", "generator late, p99", "ms", Lower, always(func(r *result.Result) float64 { return r.Lateness.P99 })},
+	{"generator_late_p99_ms", "generator late, p99", "ms", false, always(func(r *result.Result) float64 { return r.Lateness.P99 })},
 	// Where clients try again.
-	{"retries_per_request", "retries per request", "", Lower, retries},
+	{"retries_per_request", "retries per request", "", false, retries},
 }
 
 // MetricNamed returns the metric of that name.

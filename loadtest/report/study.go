@@ -195,7 +195,7 @@ func (s *study) columns() (columns [][]lab.Metric) {
 				switch {
 				case name == lab.SentGoodput: // elsewhere it repeats goodput
 					return g.TwoClocks()
-				case m.Better != lab.Higher: // a column of zeros, such as that of errors, says nothing
+				case !m.Wanted: // a column of zeros, such as that of errors, says nothing
 					return measured && v.High != 0
 				}
 				return measured

@@ -95,8 +95,8 @@ type Options struct {
 
 // Progress is the state of a run since its start.
 type Progress struct {
-	// Elapsed and Left are of the whole run, warm-up included.
-	Elapsed, Left time.Duration
+	// Left is of the whole run, warm-up included.
+	Left time.Duration
 	// Done is the share of the run that is over, 0 to 1.
 	Done float64
 	// Requests and Errors are answered so far; Rate is the completed rate since
