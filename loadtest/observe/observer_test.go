@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-go/spillway/internal/admin"
 	"github.com/spillway-go/spillway/internal/metrics"
 	"github.com/spillway-go/spillway/internal/testenv"
+	"github.com/spillway-go/spillway/internal/tuning"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/strategies"
 	"github.com/spillway-go/spillway/strategies/dispatch"
@@ -261,6 +262,7 @@ func observeService(t *testing.T, m *metrics.Metrics) *Observation {
 	t.Helper()
 	plane, err := admin.Open(admin.Options{
 		Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Dispatcher: dispatcher{}, MaxConnections: 8, Metrics: m.Handler(), Live: m.Live,
+		Tuner: tuning.New(nil, tuning.Settings{Strategy: "unbounded"}, slog.New(slog.DiscardHandler)),
 	})
 	require.NoError(t, err)
 	t.Cleanup(plane.Close)
