@@ -84,7 +84,7 @@ test: ## every test that needs nothing but Go and gcc, with the race detector, i
 
 # What the tests in integration run, each with its package of the distribution.
 PARTS = wrk curl chromium prometheus prometheus-alertmanager dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd rpm man:man-db \
-	nginx php:php-cli node:nodejs gunicorn uvicorn \
+	nginx php:php-cli node:nodejs gunicorn uvicorn zsh fish \
 	java:openjdk-17-jre-headless javac:openjdk-17-jdk-headless mvn:maven
 MISSING_PARTS = $$(for part in $(PARTS); do command -v "$${part%:*}" >/dev/null || echo "$${part\#*:}"; done)
 # Where the tests look for Cassandra.

@@ -12,6 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Every shell reads its script.
+func TestCompletion_Syntax(t *testing.T) {
+	t.Parallel()
+	binary, err := plain()
+	require.NoError(t, err)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		printed, err := exec.CommandContext(t.Context(), binary, "completion", shell).Output()
+		require.NoError(t, err)
+		script := filepath.Join(t.TempDir(), "completion")
+		require.NoError(t, os.WriteFile(script, printed, 0o600))
+		out, err := exec.CommandContext(t.Context(), shell, "-n", script).CombinedOutput()
+		require.NoError(t, err, "%s: %s", shell, out)
+		require.Empty(t, string(out), shell)
+	}
+}
+
 // Bash completes commands, flags, choices and files as its users expect.
 func TestCompletion_Bash(t *testing.T) {
 	t.Parallel()
