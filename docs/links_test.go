@@ -79,7 +79,7 @@ func TestStrategies(t *testing.T) {
 	pages := repository(t).files(t, ".md")
 	for _, name := range strategies.Names() {
 		for _, page := range []string{"README.md", "docs/strategies.md"} {
-			require.Contains(t, pages[page], "`"+name+"`", "%s does not say when to take it", page)
+			require.True(t, strings.Contains(pages[page], "`"+name+"`"), "%s does not say when to take %s", page, name)
 		}
 	}
 }
