@@ -153,9 +153,9 @@ func TestLearned_OrphansDoNotPileUp(t *testing.T) {
 }
 
 // More at once seem better where what timed out is worked on all the same, as they take more from
-// that than fewer do; and fewer at once seem faster where some requests take longer than a slot. So the law
-// has too many run, or too few: half of the goodput is lost. It is no less than that.
-func TestLearned_IsTakenInByOrphans(t *testing.T) {
+// that than fewer do; and those that take longer than a slot are worked on beyond it. The law is taken in
+// by neither.
+func TestLearned_FindsOutOfOrphans(t *testing.T) {
 	t.Parallel()
 	u := sim.Unknown{
 		Resource: sim.Resource{
@@ -164,7 +164,7 @@ func TestLearned_IsTakenInByOrphans(t *testing.T) {
 		},
 		Load: 1.2,
 	}
-	require.Greater(t, meanShare(u, 35, 12), 0.5)
+	require.Greater(t, meanShare(u, 35, 24), 0.85)
 }
 
 // Where what timed out is worked on, and slows down all else, even one at once may never be in time
@@ -197,25 +197,27 @@ func meanShare(u sim.Unknown, fixed sim.Fixed, runs int) (share float64) {
 }
 
 // From the first request on, where requests take long: what comes before the limit has grown
-// waits, though all of it could run. Of what comes later most is good.
+// waits, though all of it could run. Of what comes later all is good.
 func TestLearned_StartsSoon(t *testing.T) {
 	t.Parallel()
 	for _, work := range []sim.Distribution{sim.Constant(2 * time.Second), sim.Exponential(2 * time.Second)} {
 		for _, load := range []float64{0.4, 0.9} {
-			u := sim.Unknown{
-				Resource: sim.Resource{Work: work, Hands: 24}, Load: load, Seed: 1, Warmup: 1, Length: 24 * 40, Objective: 10 * time.Second,
-			}
-			good := func(limiter sim.Limiter) (n float64) { // in the last twenty of forty service times
-				u.Limiter = limiter
-				u.Watch = func(e sim.Ended, latency time.Duration) {
-					if e.Now >= 41e9 && latency < 10*time.Second {
-						n++
-					}
+			for seed := range uint64(8) {
+				u := sim.Unknown{
+					Resource: sim.Resource{Work: work, Hands: 24}, Load: load, Seed: 1 + seed, Warmup: 1, Length: 24 * 40, Objective: 10 * time.Second,
 				}
-				u.Run()
-				return n
+				good := func(limiter sim.Limiter) (n float64) { // in the last twenty of forty service times
+					u.Limiter = limiter
+					u.Watch = func(e sim.Ended, latency time.Duration) {
+						if e.Now >= 41e9 && latency < 10*time.Second {
+							n++
+						}
+					}
+					u.Run()
+					return n
+				}
+				require.Greater(t, good(judge.NewLearned()), 0.9*good(sim.Fixed(24)), "%v at %vx, seed %d", work, load, u.Seed)
 			}
-			require.Greater(t, good(judge.NewLearned()), 0.75*good(sim.Fixed(24)), "%v at %vx", work, load)
 		}
 	}
 }
@@ -232,7 +234,8 @@ func TestLearned_ShortOnesEndFirst(t *testing.T) {
 	law := judge.NewLearned()
 	u.Limiter = law
 	learned := u.Run()
-	require.GreaterOrEqual(t, learned.Goodput, 0.6*fixed.Goodput, "mean limit %.1f; now %d: %s", learned.Limit, law.Limit(), law.Why())
+	require.GreaterOrEqual(t, learned.Goodput, 0.9*fixed.Goodput, "mean limit %.1f; now %d: %s", learned.Limit, law.Limit(), law.Why())
+	require.Greater(t, meanShare(u, 379, 8), 0.8)
 }
 
 // Where requests wait inside, all take long behind one that is. That is not taken for a kind of

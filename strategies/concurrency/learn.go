@@ -36,10 +36,12 @@ const (
 const (
 	startGrow  = 2    // more begin for each good answer, so three times as many in a generation
 	startLeft  = 0.25 // of a generation have not ended when the next begins
-	startTimes = 1.5  // times as long as the first took, and it ends, but for
-	startSure  = 2.   // standard errors
-	startPart  = 0.5  // of the limit that it came to is expected to be best
+	startTimes = 1.5  // times as long as a generation lasted before, and it ends, but for
+	startSure  = 3.5  // standard errors: fewer, and one in five starts of exponential work ends by chance
+	startNoise = 1.25 // standard error of a quartile, over that of a mean: of exponential times
+	startPart  = 0.4  // of the limit that it came to is expected to be best
 	startKnown = 1.0  // standard deviation of the logarithm of the best number then
+	cutKnown   = 0.46 // the same after a cut: half of the logarithm of what it was cut by
 )
 
 // Little waits, or most are dropped.
@@ -76,12 +78,14 @@ type law struct {
 	length     uint    // of a slot: two to that, in nanoseconds
 	index      int64   // of the present slot, since 1970
 
-	mark            int64   // when the present generation of the slow start began
-	ran             int     // how many ran then
-	left            float64 // and how many of these have not ended
-	initial, firsts float64 // the first limit, and how many requests under it have ended
-	base            float64 // nanoseconds that these took, or those before little waited
-	latter, square  float64 // nanoseconds that the latest took in the slow start, and of the squares
+	mark, since    int64   // when the present generation of the slow start began: the first before the first ended
+	ran            int     // how many ran then
+	left           float64 // and how many of these have not ended
+	goods, lates   float64 // requests that have ended since then: good; out of time
+	lasted, firsts float64 // nanoseconds that a generation lasted before, and requests of which that is the mean
+	square         float64 // mean of the squares of service times
+	variation      float64 // their standard deviation, in parts of the mean, at the begin of the generation
+	base           float64 // nanoseconds that requests took before little waited, or the first
 
 	ends, bad float64 // requests since it was cut, and of these dropped
 	uncut     float64 // center before it was cut, until it is known whether that helps
@@ -93,14 +97,13 @@ type law struct {
 
 func newLaw(o Options, least, most, initial int) law {
 	l := law{
-		least: least, most: most, limit: initial, initial: float64(initial), center: float64(initial),
+		least: least, most: most, limit: initial, center: float64(initial),
 		hypotheses: newHypotheses(least, most), guard: newGuard(), ceiling: newCeiling(o.Objective),
 	}
 	if !o.Epoch.IsZero() {
 		l.epoch = o.Epoch.UnixNano()
 	}
 	l.slots.now.limit, l.slots.spread = initial, 1
-	l.ran, l.left = initial, float64(initial)
 	return l
 }
 
@@ -108,13 +111,16 @@ func (l *law) learn(s Sample) {
 	s.Now, s.Began = min(max(s.Now, -latest), latest), min(max(s.Began, -latest), latest)
 	took := float64(max(1, s.Now-s.Began)) // a time of 0 has no logarithm
 	if l.service == 0 {
-		l.service, l.mark = took, s.Now
+		l.service, l.mark, l.since = took, s.Now, s.Began
+		l.ran = max(l.limit, s.Running)
+		l.left = float64(l.ran)
 		l.slots.jumped(min(s.Began, s.Now))
 		l.align()
 	}
 	took = min(took, outlier*l.service+1)
 	l.seen = min(l.seen+1, max(recent, float64(s.Running)))
 	l.service += (took - l.service) / l.seen
+	l.square += (took*took - l.square) / l.seen
 	if long := int64(min(outlier*l.service+1e6, latest)); s.Now < l.slots.at-long || s.Began > l.slots.at+long {
 		l.slots.jumped(min(s.Began, s.Now))
 		l.align()
@@ -129,7 +135,7 @@ func (l *law) learn(s Sample) {
 	}
 	l.guard.ended(&s, late, l.limit == l.least && s.Waiting)
 	if l.state == start {
-		l.grow(&s, took)
+		l.grow(&s, late && l.good > 0)
 	}
 	if l.over() {
 		l.next()
@@ -160,7 +166,7 @@ func (l *law) align() {
 	if e := float64(l.length); want > e || want < e-slotGrowth-slotOdds {
 		l.length = slotGrowth * uint(math.Ceil(want/slotGrowth))
 	}
-	l.index = l.now()
+	l.index, l.slots.age = l.now(), math.Exp2(float64(l.length))
 }
 
 // begin begins a slot.
@@ -169,44 +175,64 @@ func (l *law) begin() {
 	l.slots.begin(l.limit)
 }
 
-// grow is the slow start, of a request that took so many nanoseconds. In a generation, in which most that
-// ran when it began end, the limit grows to three times as many at most: short ones end first.
-func (l *law) grow(s *Sample, took float64) {
-	if s.Began <= l.mark {
+// grow is the slow start. In a generation, in which three of four that ran when it began end, the limit grows
+// to three times as many at most. If requests take longer, a generation lasts longer, and that is known before
+// they have ended. The service times of those that have ended are no measure: short ones end first.
+func (l *law) grow(s *Sample, late bool) {
+	if !s.Dropped {
+		l.goods++
+	}
+	if late {
+		l.lates++
+	}
+	if s.Began <= l.mark || l.firsts == 0 {
 		l.left--
 	}
-	if l.left <= startLeft*float64(l.ran) {
-		l.ran, l.mark, l.left = s.Running, s.Now, float64(s.Running-1)
-	}
-	l.firsts++
-	if l.firsts <= l.initial {
-		l.base += (took - l.base) / l.firsts
-	}
-	part := 1 / min(l.firsts, max(l.initial, float64(s.Running)/2))
-	l.latter += (took - l.latter) * part
-	l.square += (took*took - l.square) * part
-	variation := math.Sqrt(max(0, l.square/(l.latter*l.latter)-1))
+	lasted := float64(s.Now - l.since)
+	noise := startNoise * l.variation * math.Sqrt(1/l.firsts+1/float64(l.ran))
 	switch {
 	case l.limit == l.most:
-		l.state = learning
-		l.expect()
-	case l.latter > (startTimes+startSure*variation/math.Sqrt(l.initial))*l.base:
-		l.state = learning
-		l.center = max(float64(l.least), startPart*l.center)
-		l.ceiling.shortest = math.Log(l.base) + variation/math.Sqrt(l.initial)
-		l.expect()
+		l.expect(startKnown)
+	case l.firsts > 0 && lasted > startTimes*math.Exp(startSure*noise)*l.lasted, lasted > outlier*l.service,
+		l.lates > dropMost*float64(l.ran):
+		l.center *= startPart
+		if l.lates > l.goods { // no more than had been good, had they taken no longer than before
+			l.center = min(l.center, l.goods/lasted*l.lasted)
+		}
+		l.center = max(l.center, float64(l.least))
+		l.ceiling.shortest = math.Log(l.lasted) + startNoise*l.variation/math.Sqrt(l.firsts)
+		l.expect(startKnown)
 		l.set(l.center)
 		l.begin()
 		l.slots.last.skip = true
-	case s.Waiting && !s.Dropped && l.limit < (1+startGrow)*l.ran:
+		return
+	case s.Waiting && !s.Dropped && l.calm == 0 && l.limit < (1+startGrow)*l.ran:
 		l.limit = min(l.limit+startGrow, l.most)
 		l.center = float64(l.limit)
 	}
+	if l.left <= startLeft*float64(l.ran) {
+		l.generation(s, max(lasted, l.service))
+	}
 }
 
-// expect begins to learn anew about the center.
-func (l *law) expect() {
-	l.hypotheses.expect(math.Log(l.center), startKnown)
+// generation begins one, after one that lasted so many nanoseconds.
+func (l *law) generation(s *Sample, lasted float64) {
+	if l.firsts == 0 {
+		l.base, l.lasted = l.service, lasted
+	}
+	n := float64(l.ran)
+	l.firsts += n
+	l.lasted += (min(lasted, doubling*l.lasted) - l.lasted) * n / l.firsts
+	// Of few requests that is not known well. One counts as if it were exponential.
+	l.variation = math.Sqrt((max(0, l.square/(l.service*l.service)-1)*l.firsts + 1) / (l.firsts + 1))
+	l.goods, l.lates = 0, 0
+	l.ran, l.mark, l.since, l.left = s.Running, s.Now, s.Now, float64(s.Running-1)
+}
+
+// expect begins to learn anew about the center, whose logarithm has that standard deviation.
+func (l *law) expect(deviation float64) {
+	l.state = learning
+	l.hypotheses.expect(math.Log(l.center), deviation)
 	l.hypotheses.choose(func(float64) float64 { return 0 })
 	l.tried = l.center
 }
@@ -215,8 +241,8 @@ func (l *law) expect() {
 func (l *law) next() {
 	b, before := &l.slots.now, &l.slots.last
 	if !before.skip && before.n >= slotEnds {
-		x, took, variance := l.slots.figures(before)
 		longer, more := before.lost()
+		x, took, variance := l.slots.figures(before)
 		l.hypotheses.learn(x, took+longer, variance+more)
 		l.ceiling.follow(took, math.Sqrt(variance), l.limit)
 		l.tried = max(l.tried*triedForget, float64(before.limit))
@@ -231,6 +257,9 @@ func (l *law) next() {
 		calm = true // more comes, and perhaps more can be done
 	}
 	b.skip = calm || l.state == start
+	if !calm && l.calm > 0 && l.state == start {
+		l.expect(cutKnown)
+	}
 	if l.calm++; !calm {
 		l.calm = 0
 	}
@@ -265,6 +294,7 @@ func (l *law) short() bool { return l.service < calmTimes*l.base }
 // whatever the limit, which is then what it was; unless nearly all are, of which nothing can be said.
 func (l *law) dropped(b *slot) bool {
 	l.ends, l.bad = l.ends+b.n, l.bad+b.bad
+	known := startKnown
 	over := l.mostly(b.bad, b.n) && l.mostly(b.dropped, b.ended)
 	l.anyway = min(l.anyway, l.anyway+(b.bad/b.n-l.anyway)/anywayOver)
 	switch {
@@ -281,6 +311,7 @@ func (l *law) dropped(b *slot) bool {
 	case l.state != cut:
 		return false
 	case l.bad+dropHelps <= (l.anyway+dropMost*(1-l.anyway))*l.ends: // it helps: the best is between this limit and the one before
+		known = cutKnown
 		l.center = min(float64(l.limit)/math.Sqrt(dropCut), l.uncut)
 	case l.ends < recent/2 || l.bad > dropAll*l.ends:
 		if l.ends > recent { // what was long ago counts for less
@@ -290,8 +321,7 @@ func (l *law) dropped(b *slot) bool {
 	default:
 		l.anyway, l.center = min(1, l.bad/l.ends+1/math.Sqrt(l.ends)), l.uncut
 	}
-	l.state = learning
-	l.expect()
+	l.expect(known)
 	return false
 }
 

@@ -7,22 +7,27 @@ type slot struct {
 	began int64
 	x     float64 // slots.x when it began
 	limit int
-	skip  bool // it tells nothing: little waited, or the limit was not held
+	run   float64 // how many ran when it began
+	skip  bool    // it tells nothing: little waited, or the limit was not held
 
 	ended, waited, dropped float64 // requests that ended in it; found work waiting; of no good
 	taken, offered         float64 // integrals of how many ran, and of the limit
 
 	// Of the requests that began in it and have ended: how many, those dropped, the sums of their service
-	// times, of the roots of these, and of these by how many ran with them.
+	// times, slots.age at most, of the roots of these, and of these by how many ran with them.
 	n, bad, sum, root, ran float64
 }
 
-// slots measure how long requests take. A request counts for the slot in which it began, if it ends in
-// that or in the next.
+// slots measure how long requests take. A request counts for the slot in which it began, and that is looked
+// at when the next is over. Those that run on then count too, by their age. If they did not, those that are
+// short would count alone; and no request counts for more than that age, so that it does not matter how early
+// in its slot it began (the restricted mean; Irwin 1949).
 type slots struct {
 	at        int64   // the latest time seen
 	x         float64 // the integral of the logarithm of how many ran, until then
 	now, last slot
+	age       float64 // nanoseconds that a slot lasts
+	running   float64 // how many run, after the latest end
 	spread    float64 // variance of the service time of one request, in parts of the square of the mean
 }
 
@@ -33,7 +38,7 @@ const (
 
 // begin begins a slot.
 func (s *slots) begin(limit int) {
-	s.last, s.now = s.now, slot{began: s.at, x: s.x, limit: limit}
+	s.last, s.now = s.now, slot{began: s.at, x: s.x, limit: limit, run: s.running}
 }
 
 // jumped goes on at another time. What was seen before it counts no more.
@@ -52,6 +57,7 @@ func (s *slots) ended(r *Sample, took float64) {
 		s.now.offered += d * float64(s.now.limit)
 		s.at = r.Now
 	}
+	s.running = running - 1
 	s.now.ended++
 	if r.Waiting {
 		s.now.waited++
@@ -70,6 +76,7 @@ func (s *slots) ended(r *Sample, took float64) {
 	if r.Dropped {
 		b.bad++
 	}
+	took = min(took, s.age)
 	b.sum += took
 	b.root += math.Sqrt(took)
 	if s.at == r.Began {
@@ -83,6 +90,14 @@ func (s *slots) ended(r *Sample, took float64) {
 // figures returns, of a slot, the logarithms of how many ran and of how long requests took, and the
 // variance of that. Roots make less of the few requests that take long.
 func (s *slots) figures(b *slot) (x, took, variance float64) {
+	// As many began as have ended in it and run more at its end.
+	if rest := min(b.ended+s.now.run-b.run-b.n, s.running); rest > 0 {
+		age := min(s.age, float64(s.at-s.now.began))
+		b.ran += rest * age * (s.x - b.x) / float64(max(1, s.at-b.began))
+		b.sum += rest * age
+		b.root += rest * math.Sqrt(age)
+		b.n += rest
+	}
 	root := b.root / b.n
 	s.spread += (4*max(0, b.sum/b.n/(root*root)-1) - s.spread) * min(0.5, b.n/recent)
 	return b.ran / b.sum, 2 * math.Log(root), s.spread/b.n + leastNoise
