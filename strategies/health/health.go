@@ -16,7 +16,8 @@
 // to the power of their number is at most one in a million, where p is how often requests of the others
 // fail. So it takes three where the others do well, and a dozen where 30% of all answers are errors. There
 // is no end to it where everybody fails, as what they all need is broken. If the others come to fail only
-// later, a pause for errors is over at once.
+// later, a pause for errors is over at once. Their order is that in which they began: what breaks may answer
+// with errors at once, while earlier requests still end well.
 //
 // At least one member is well at any time: requests fail at the last as they would with one resource. It may
 // rest as soon as another is well. Requests that began before a rest say nothing once it has begun.
@@ -53,7 +54,8 @@ type Member struct {
 	// These are read, and changed by the good answers of a member that is well, without the lock. A change
 	// that is lost there does no harm.
 	allowed atomic.Int64
-	row     atomic.Int32  // errors since the last good answer, or refused
+	row     atomic.Int32  // errors since the last good answer, by when they began, or refused
+	first   atomic.Int64  // when the first of them began
 	rate    atomic.Uint32 // of errors of late, in parts of always
 	most    atomic.Int64  // requests that ran while it was well
 
@@ -124,7 +126,7 @@ func (m *Member) Ended(began, now int64, running int, failed bool) (changed bool
 			m.most.Store(r)
 		}
 		if !failed {
-			m.good()
+			m.good(began)
 			return false
 		}
 	}
@@ -134,9 +136,9 @@ func (m *Member) Ended(began, now int64, running int, failed bool) (changed bool
 	case began < m.from:
 		return false
 	case !failed:
-		return m.returned(now)
+		return m.returned(began, now)
 	default:
-		return m.failed(m.row.Load()%refused+1, now)
+		return m.failed(m.row.Load()%refused+1, began, now)
 	}
 }
 
@@ -145,13 +147,13 @@ func (m *Member) Ended(began, now int64, running int, failed bool) (changed bool
 func (m *Member) Unreached(began, now int64) (changed bool) {
 	m.set.mu.Lock()
 	defer m.set.mu.Unlock()
-	return began >= m.from && m.failed(refused, now)
+	return began >= m.from && m.failed(refused, began, now)
 }
 
 func (m *Member) well() bool { return m.allowed.Load() == all }
 
-func (m *Member) good() {
-	if m.row.Load() != 0 {
+func (m *Member) good(began int64) {
+	if m.row.Load() != 0 && began >= m.first.Load() {
 		m.row.Store(0)
 	}
 	if r := m.rate.Load(); r != 0 {
@@ -160,8 +162,10 @@ func (m *Member) good() {
 }
 
 // failed notes an error, with which the row is so long. Who calls it holds set.mu, as with all below.
-func (m *Member) failed(row int32, now int64) (changed bool) {
-	m.row.Store(row)
+func (m *Member) failed(row int32, began, now int64) (changed bool) {
+	if m.row.Swap(row) == 0 || began < m.first.Load() {
+		m.first.Store(began)
+	}
 	m.rate.Store(m.rate.Load() + (always-m.rate.Load())/answers)
 	m.streak = 0
 	if unlikely, another := m.judge(); m.allowed.Load() <= 1 || unlikely && another {
@@ -181,8 +185,8 @@ func (m *Member) failed(row int32, now int64) (changed bool) {
 }
 
 // returned notes a good answer of a member that was not well before.
-func (m *Member) returned(now int64) (changed bool) {
-	m.good()
+func (m *Member) returned(began, now int64) (changed bool) {
+	m.good(began)
 	m.streak++
 	allowed := m.allowed.Load()
 	if allowed == 1 {

@@ -156,6 +156,27 @@ func TestMember_WhatBeganBefore(t *testing.T) {
 	}
 }
 
+// What breaks may fail at once while earlier requests still end well.
+func TestMember_InTheOrderOfTheirBegin(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2)
+	m := b.members[0]
+	fail := func(began int64) { m.Ended(began, 100, 16, true) }
+	good := func(began int64) { m.Ended(began, 100, 16, false) }
+	fail(50)
+	good(10)
+	fail(60)
+	good(50)
+	fail(70)
+	good(69)
+	require.Equal(t, "well, well", b.states(), "a good one began between the first and the second, another between these and the third")
+	fail(80)
+	good(69)
+	require.Equal(t, "well, well", b.states())
+	fail(75)
+	require.Equal(t, "rests until 1, well", strings.ReplaceAll(b.states(), ".0000001", ""))
+}
+
 func TestMember_OneAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
