@@ -20,7 +20,8 @@
 // with errors at once, while earlier requests still end well.
 //
 // At least one member is well at any time: requests fail at the last as they would with one resource. It may
-// rest as soon as another is well. Requests that began before a rest say nothing once it has begun.
+// rest as soon as another is well. If the last has failed as the others did, and does well again, their pauses
+// are over. Requests that began before a rest say nothing once it has begun.
 package health
 
 import (
@@ -51,8 +52,7 @@ type Set struct {
 // Member is one of the resources. It is safe for concurrent use.
 type Member struct {
 	set *Set
-	// These are read, and changed by the good answers of a member that is well, without the lock. A change
-	// that is lost there does no harm.
+	// Good answers of a member that is well change these without the lock. To lose one there does no harm.
 	allowed atomic.Int64
 	row     atomic.Int32  // errors since the last good answer, by when they began, or refused
 	first   atomic.Int64  // when the first of them began
@@ -125,7 +125,7 @@ func (m *Member) Ended(began, now int64, running int, failed bool) (changed bool
 		if r := int64(running); r > m.most.Load() {
 			m.most.Store(r)
 		}
-		if !failed {
+		if !failed && m.row.Load() < rowLeast {
 			m.good(began)
 			return false
 		}
@@ -142,8 +142,7 @@ func (m *Member) Ended(began, now int64, running int, failed bool) (changed bool
 	}
 }
 
-// Unreached tells that nothing could be sent to the resource of a request that began then, as its connection
-// was refused, say. It reports what Ended does.
+// Unreached tells that nothing of a request that began then could be sent. It reports what Ended does.
 func (m *Member) Unreached(began, now int64) (changed bool) {
 	m.set.mu.Lock()
 	defer m.set.mu.Unlock()
@@ -172,21 +171,29 @@ func (m *Member) failed(row int32, began, now int64) (changed bool) {
 		m.rest(now)
 		return true
 	}
-	for _, o := range m.set.members {
-		if o.allowed.Load() != 0 || o.row.Load() < rowLeast || o.from <= now {
-			continue
-		}
-		if unlikely, _ := o.judge(); !unlikely {
-			o.from, o.pause = now, 0
+	return m.set.over(now, func(o *Member) bool {
+		unlikely, _ := o.judge()
+		return o.row.Load() >= rowLeast && !unlikely
+	})
+}
+
+// over ends the pauses of some, and reports whether there were any.
+func (s *Set) over(now int64, of func(*Member) bool) (changed bool) {
+	for _, m := range s.members {
+		if m.allowed.Load() == 0 && m.from > now && of(m) {
+			m.from, m.pause = now, 0
 			changed = true
 		}
 	}
 	return changed
 }
 
-// returned notes a good answer of a member that was not well before.
+// returned notes a good answer of a member that was not well, or failed, before.
 func (m *Member) returned(began, now int64) (changed bool) {
 	m.good(began)
+	if _, another := m.judge(); !another && m.well() && m.row.Load() == 0 {
+		return m.set.over(now, func(*Member) bool { return true })
+	}
 	m.streak++
 	allowed := m.allowed.Load()
 	if allowed == 1 {

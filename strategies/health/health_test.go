@@ -128,7 +128,10 @@ func TestMember(t *testing.T) {
 		"refusing is no chance":                 {"a/ " + strings.Repeat("b- c- ", 100), "rests until 1, well, well"},
 		"the last may rest once another is":     {"a+ a/ b/ c3- 1 a? a31+", "well, rests until 1, rests until 2"},
 		"but not while that returns":            {"a+ a/ b/ c3- 1 a? a30+", "16, rests until 1, well"},
-		"nor if it does well again":             {"a+ a/ b/ c3- c+ 1 a? a31+", "well, rests until 1, well"},
+		"nor if it does well again":             {"a+ a/ b/ c3- c+ 1 a? a31+", "well, rests until 0, well"},
+		"the last does well again":              {"9 a/ 10 a/ 12 b3- c/ 12 c+", "rests until 12, rests until 12, well"},
+		"and did not fail enough":               {"9 a/ 10 a/ b/ c2- c+", "rests until 12, rests until 11, well"},
+		"it is not the last":                    {"9 a/ b- c- b- c- b- c- b- c- b+", "rests until 10, well, well"},
 		"errors of one that refused begin anew": {"a/ b/ c/ c2- 1 a? a1+", "well, rests until 1, well"},
 	} {
 		t.Run(name, func(t *testing.T) {
