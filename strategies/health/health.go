@@ -16,10 +16,12 @@
 // to the power of their number is at most one in a million, where p is how often requests of the others
 // fail. So it takes three where the others do well, and a dozen where 30% of all answers are errors. There
 // is no end to it where everybody fails, as what they all need is broken. If the others come to fail only
-// later, a pause for errors is over at once.
+// later, a pause for errors is over at once. Their order is that in which they began: what breaks may answer
+// with errors at once, while earlier requests still end well.
 //
 // At least one member is well at any time: requests fail at the last as they would with one resource. It may
-// rest as soon as another is well. Requests that began before a rest say nothing once it has begun.
+// rest as soon as another is well. If the last has failed as the others did, and does well again, their pauses
+// are over. Requests that began before a rest say nothing once it has begun.
 package health
 
 import (
@@ -50,10 +52,10 @@ type Set struct {
 // Member is one of the resources. It is safe for concurrent use.
 type Member struct {
 	set *Set
-	// These are read, and changed by the good answers of a member that is well, without the lock. A change
-	// that is lost there does no harm.
+	// Good answers of a member that is well change these without the lock. To lose one there does no harm.
 	allowed atomic.Int64
-	row     atomic.Int32  // errors since the last good answer, or refused
+	row     atomic.Int32  // errors since the last good answer, by when they began, or refused
+	first   atomic.Int64  // when the first of them began
 	rate    atomic.Uint32 // of errors of late, in parts of always
 	most    atomic.Int64  // requests that ran while it was well
 
@@ -123,8 +125,8 @@ func (m *Member) Ended(began, now int64, running int, failed bool) (changed bool
 		if r := int64(running); r > m.most.Load() {
 			m.most.Store(r)
 		}
-		if !failed {
-			m.good()
+		if !failed && m.row.Load() < rowLeast {
+			m.good(began)
 			return false
 		}
 	}
@@ -134,24 +136,23 @@ func (m *Member) Ended(began, now int64, running int, failed bool) (changed bool
 	case began < m.from:
 		return false
 	case !failed:
-		return m.returned(now)
+		return m.returned(began, now)
 	default:
-		return m.failed(m.row.Load()%refused+1, now)
+		return m.failed(m.row.Load()%refused+1, began, now)
 	}
 }
 
-// Unreached tells that nothing could be sent to the resource of a request that began then, as its connection
-// was refused, say. It reports what Ended does.
+// Unreached tells that nothing of a request that began then could be sent. It reports what Ended does.
 func (m *Member) Unreached(began, now int64) (changed bool) {
 	m.set.mu.Lock()
 	defer m.set.mu.Unlock()
-	return began >= m.from && m.failed(refused, now)
+	return began >= m.from && m.failed(refused, began, now)
 }
 
 func (m *Member) well() bool { return m.allowed.Load() == all }
 
-func (m *Member) good() {
-	if m.row.Load() != 0 {
+func (m *Member) good(began int64) {
+	if m.row.Load() != 0 && began >= m.first.Load() {
 		m.row.Store(0)
 	}
 	if r := m.rate.Load(); r != 0 {
@@ -160,29 +161,39 @@ func (m *Member) good() {
 }
 
 // failed notes an error, with which the row is so long. Who calls it holds set.mu, as with all below.
-func (m *Member) failed(row int32, now int64) (changed bool) {
-	m.row.Store(row)
+func (m *Member) failed(row int32, began, now int64) (changed bool) {
+	if m.row.Swap(row) == 0 || began < m.first.Load() {
+		m.first.Store(began)
+	}
 	m.rate.Store(m.rate.Load() + (always-m.rate.Load())/answers)
 	m.streak = 0
 	if unlikely, another := m.judge(); m.allowed.Load() <= 1 || unlikely && another {
 		m.rest(now)
 		return true
 	}
-	for _, o := range m.set.members {
-		if o.allowed.Load() != 0 || o.row.Load() < rowLeast || o.from <= now {
-			continue
-		}
-		if unlikely, _ := o.judge(); !unlikely {
-			o.from, o.pause = now, 0
+	return m.set.over(now, func(o *Member) bool {
+		unlikely, _ := o.judge()
+		return o.row.Load() >= rowLeast && !unlikely
+	})
+}
+
+// over ends the pauses of some, and reports whether there were any.
+func (s *Set) over(now int64, of func(*Member) bool) (changed bool) {
+	for _, m := range s.members {
+		if m.allowed.Load() == 0 && m.from > now && of(m) {
+			m.from, m.pause = now, 0
 			changed = true
 		}
 	}
 	return changed
 }
 
-// returned notes a good answer of a member that was not well before.
-func (m *Member) returned(now int64) (changed bool) {
-	m.good()
+// returned notes a good answer of a member that was not well, or failed, before.
+func (m *Member) returned(began, now int64) (changed bool) {
+	m.good(began)
+	if _, another := m.judge(); !another && m.well() && m.row.Load() == 0 {
+		return m.set.over(now, func(*Member) bool { return true })
+	}
 	m.streak++
 	allowed := m.allowed.Load()
 	if allowed == 1 {

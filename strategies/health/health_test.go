@@ -128,7 +128,10 @@ func TestMember(t *testing.T) {
 		"refusing is no chance":                 {"a/ " + strings.Repeat("b- c- ", 100), "rests until 1, well, well"},
 		"the last may rest once another is":     {"a+ a/ b/ c3- 1 a? a31+", "well, rests until 1, rests until 2"},
 		"but not while that returns":            {"a+ a/ b/ c3- 1 a? a30+", "16, rests until 1, well"},
-		"nor if it does well again":             {"a+ a/ b/ c3- c+ 1 a? a31+", "well, rests until 1, well"},
+		"nor if it does well again":             {"a+ a/ b/ c3- c+ 1 a? a31+", "well, rests until 0, well"},
+		"the last does well again":              {"9 a/ 10 a/ 12 b3- c/ 12 c+", "rests until 12, rests until 12, well"},
+		"and did not fail enough":               {"9 a/ 10 a/ b/ c2- c+", "rests until 12, rests until 11, well"},
+		"it is not the last":                    {"9 a/ b- c- b- c- b- c- b- c- b+", "rests until 10, well, well"},
 		"errors of one that refused begin anew": {"a/ b/ c/ c2- 1 a? a1+", "well, rests until 1, well"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,6 +157,27 @@ func TestMember_WhatBeganBefore(t *testing.T) {
 		}
 		require.Equal(t, before, b.states(), then)
 	}
+}
+
+// What breaks may fail at once while earlier requests still end well.
+func TestMember_InTheOrderOfTheirBegin(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2)
+	m := b.members[0]
+	fail := func(began int64) { m.Ended(began, 100, 16, true) }
+	good := func(began int64) { m.Ended(began, 100, 16, false) }
+	fail(50)
+	good(10)
+	fail(60)
+	good(50)
+	fail(70)
+	good(69)
+	require.Equal(t, "well, well", b.states(), "a good one began between the first and the second, another between these and the third")
+	fail(80)
+	good(69)
+	require.Equal(t, "well, well", b.states())
+	fail(75)
+	require.Equal(t, "rests until 1, well", strings.ReplaceAll(b.states(), ".0000001", ""))
 }
 
 func TestMember_OneAlone(t *testing.T) {
