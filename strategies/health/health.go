@@ -16,7 +16,8 @@
 // to the power of their number is at most one in a million, where p is how often requests of the others
 // fail. So it takes three where the others do well, and a dozen where 30% of all answers are errors. There
 // is no end to it where everybody fails, as what they all need is broken. If the others come to fail only
-// later, a pause for errors is over at once.
+// later, a pause for errors is over at once. If the last that is well comes to fail too, in a row or as nothing
+// can be sent to it, no pause of the others is over later than 1 s from then: another may be back first.
 //
 // At least one member is well at any time: requests fail at the last as they would with one resource. It may
 // rest as soon as another is well. Requests that began before a rest say nothing once it has begun.
@@ -164,15 +165,24 @@ func (m *Member) failed(row int32, now int64) (changed bool) {
 	m.row.Store(row)
 	m.rate.Store(m.rate.Load() + (always-m.rate.Load())/answers)
 	m.streak = 0
-	if unlikely, another := m.judge(); m.allowed.Load() <= 1 || unlikely && another {
+	unlikely, another := m.judge()
+	if m.allowed.Load() <= 1 || unlikely && another {
 		m.rest(now)
 		return true
 	}
+	soon := int64(math.MaxInt64)
+	if row >= rowLeast && !another {
+		soon = now + shortest
+	}
 	for _, o := range m.set.members {
-		if o.allowed.Load() != 0 || o.row.Load() < rowLeast || o.from <= now {
+		if o.allowed.Load() != 0 || o.from <= now {
 			continue
 		}
-		if unlikely, _ := o.judge(); !unlikely {
+		if o.from > soon {
+			o.from, o.pause = soon, shortest
+			changed = true
+		}
+		if unlikely, _ := o.judge(); !unlikely && o.row.Load() >= rowLeast {
 			o.from, o.pause = now, 0
 			changed = true
 		}

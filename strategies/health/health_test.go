@@ -129,6 +129,10 @@ func TestMember(t *testing.T) {
 		"the last may rest once another is":     {"a+ a/ b/ c3- 1 a? a31+", "well, rests until 1, rests until 2"},
 		"but not while that returns":            {"a+ a/ b/ c3- 1 a? a30+", "16, rests until 1, well"},
 		"nor if it does well again":             {"a+ a/ b/ c3- c+ 1 a? a31+", "well, rests until 1, well"},
+		"the last fails too":                    {"a/ 1 a/ 3 a/ 7 a/ b/ c/", "rests until 8, rests until 8, well"},
+		"it fails in a row":                     {"a/ 1 a/ 3 a/ 7 a/ b/ c3-", "rests until 8, rests until 8, well"},
+		"whyever another rests":                 {"a/ 1 a? a- 3 a? a- b/ c/", "rests until 4, rests until 4, well"},
+		"it fails now and then":                 {"a/ 1 a/ 3 a/ 7 a/ b/ c2- c+ c2-", "rests until 15, rests until 8, well"},
 		"errors of one that refused begin anew": {"a/ b/ c/ c2- 1 a? a1+", "well, rests until 1, well"},
 	} {
 		t.Run(name, func(t *testing.T) {
