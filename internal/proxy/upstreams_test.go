@@ -397,7 +397,7 @@ func TestUpstreams_Mute(t *testing.T) {
 			f := openAll(t, func(o *Options) { o.Timeout = 100 * time.Millisecond }, bad, replica(t, "good"))
 			good := 0
 			for range 30 {
-				r, err := http.NewRequestWithContext(t.Context(), "GET", f.url, nil)
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url, nil)
 				require.NoError(t, err)
 				if a, err := f.client.Do(r); err == nil {
 					b, err := io.ReadAll(a.Body)
