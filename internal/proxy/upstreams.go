@@ -34,9 +34,10 @@ type upstreams struct {
 	// known are those of now by name, and those that are gone while requests may still use them.
 	known atomic.Pointer[map[string]*upstream]
 
-	mu   sync.Mutex          // one change at a time, none after the end
-	urls []*url.URL          // as they are given
-	last map[string][]string // addresses of names, as of the last look-up that did not fail
+	mu    sync.Mutex          // one change at a time, none after the end
+	urls  []*url.URL          // as they are given
+	last  map[string][]string // addresses of names, as of the last look-up that did not fail
+	found int                 // how many upstreams they stand for
 
 	end     context.Context
 	stop    context.CancelFunc
@@ -158,11 +159,16 @@ func (u *upstreams) targets(urls []*url.URL) (all []target) {
 			if host != url.Hostname() {
 				t.name = url.Scheme + "://" + t.address
 			}
-			if !slices.ContainsFunc(all, func(o target) bool { return o.name == t.name }) && len(all) < rules.MostUpstreams {
+			if !slices.ContainsFunc(all, func(o target) bool { return o.name == t.name }) {
 				all = append(all, t)
 			}
 		}
 	}
+	if n := len(all); n > rules.MostUpstreams && n != u.found {
+		u.o.Logger.Warn("names stand for more upstreams than there may be: the first are taken", "found", n, "taken", rules.MostUpstreams)
+	}
+	u.found = len(all)
+	all = all[:min(len(all), rules.MostUpstreams)]
 	clear(u.last)
 	for i, url := range urls {
 		u.last[url.Hostname()] = addresses[i]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -182,7 +183,9 @@ func TestUpstreams_Names(t *testing.T) {
 		found.Store(&all)
 	}
 	is("10.0.0.1")
+	log := new(syncBuffer)
 	f := openAll(t, func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(log, nil))
 		o.resolver = func(_ context.Context, _, host string) ([]netip.Addr, error) {
 			require.Equal(t, "service", host)
 			if all := *found.Load(); len(all) > 0 {
@@ -221,6 +224,8 @@ func TestUpstreams_Names(t *testing.T) {
 	}
 	is(many...)
 	require.Len(t, lookUp(), rules.MostUpstreams)
+	require.Len(t, lookUp(), rules.MostUpstreams)
+	require.Equal(t, 1, strings.Count(log.String(), "taken=256"), "told once")
 	is("fd00::2", "fd00::1")
 	require.Equal(t, []string{"http://[fd00::1]:3000", "http://[fd00::2]:3000", other}, lookUp())
 }
