@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -258,5 +259,31 @@ func TestProxy_BadUpstreams(t *testing.T) {
 	s.reload(file+"workers: 3\n", false)
 	s.reload("strategy: lifo\nupstream: "+url+",http://127.0.0.1:1\n", false)
 	require.Len(t, jsonFields(t, s.request(http.MethodGet, s.adminURL("/strategy"), "").body)["upstreams"], 2)
+	s.stop()
+}
+
+// The console has a row for each upstream, which fits a phone too.
+func TestConsole_Upstreams(t *testing.T) {
+	t.Parallel()
+	handler := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, done) }
+	one, _ := upstreamAt(t, "127.0.0.1:0", handler)
+	two, _ := upstreamAt(t, "127.0.0.1:0", handler)
+	gone := "http://" + freeAddresses(t, 1)[0]
+	s := startProxy(t, one+","+two+","+gone)
+	load := s.steady()
+	load.goOn(s)
+	for _, width := range []int64{1280, 390} {
+		p := s.console(width)
+		state := func(name string) string {
+			return `([...document.querySelectorAll('#upstreams-rows tr')].find(r => r.firstChild.textContent === '` + name + `')?.lastChild.textContent || '')`
+		}
+		p.until(state(one) + ` === 'well' && ` + state(two) + ` === 'well' && ` + state(gone) + `.startsWith('rests')`)
+		p.until(`!document.getElementById('upstreams').hidden && document.querySelectorAll('#upstreams-rows tr').length === 3`)
+		require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), width)
+		p.js(`document.getElementById('upstreams').scrollIntoView()`)
+		p.settle()
+		p.picture(fmt.Sprintf("upstreams-%d", width), chromedp.FullScreenshot(100))
+	}
+	require.Len(t, load.stop(), 1, "all are good")
 	s.stop()
 }

@@ -43,11 +43,20 @@ END
 upstreams=
 for workers in 1 2 4 8; do
 	address=127.0.0.1:1811$workers
-	gunicorn --chdir "$dir" --log-level error --access-logfile "$dir/$workers" --access-logformat . -w $workers -b $address app:app &
-	replicas="$replicas $!"
 	upstreams=$upstreams,http://$address
 	echo "  server s$workers $address" >>"$dir/servers"
 done
+# start starts the gunicorns. What waits in one when its clients leave is done all the same, so each run has its own.
+start() {
+	replicas=
+	for workers in 1 2 4 8; do
+		: >"$dir/$workers"
+		gunicorn --chdir "$dir" --log-level error --access-logfile "$dir/$workers" --access-logformat . -w $workers \
+			-b 127.0.0.1:1811$workers app:app 2>/dev/null &
+		replicas="$replicas $!"
+	done
+	sleep 2
+}
 {
 	cat <<-END
 		defaults
@@ -62,7 +71,6 @@ done
 	END
 	cat "$dir/servers"
 } >"$dir/haproxy.cfg"
-sleep 3
 
 spillway() {
 	bin/spillway proxy --upstream "${upstreams#,}" --listen 127.0.0.1:$1 --admin-listen 127.0.0.1:0 --slo 200ms --log-level error &
@@ -73,6 +81,7 @@ for rate; do
 	for front in one two haproxy; do
 		fronts=
 		ports=18121
+		start
 		case $front in
 		haproxy)
 			haproxy -db -f "$dir/haproxy.cfg" 2>/dev/null &
@@ -86,7 +95,6 @@ for rate; do
 		*) spillway 18121 ;;
 		esac
 		sleep 1
-		for workers in 1 2 4 8; do : >"$dir/$workers"; done
 		loads=
 		for port in $ports; do
 			each=$((rate / $(echo $ports | wc -w)))
@@ -102,6 +110,8 @@ for rate; do
 			{ good[NR] = $1; p99[NR] = $2; refused[NR] = $3 / $4 }
 			END { for (i = 1; i <= NR; i++) printf "%-8s %-4s %6d %8.0f %7.0f %8.2f   %s\n", front, when, rate, good[i], p99[i], refused[i], shares }'
 		kill $fronts
-		wait $fronts 2>/dev/null || true
+		kill -9 $(for master in $replicas; do cat /proc/$master/task/$master/children; echo $master; done)
+		wait $fronts $replicas 2>/dev/null || true
+		fronts= replicas=
 	done
 done
