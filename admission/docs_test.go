@@ -34,18 +34,20 @@ import (
 )
 
 var (
-	ctx     context.Context
-	ctl     *admission.Controller
-	err     error
-	handler fasthttp.RequestHandler
-	mux     *http.ServeMux
-	req     *http.Request
-	srv     *http.Server
-	tenant  string
-	_       = admissionhttp.Handler
-	_       = admissionfasthttp.Handler
-	_       = admissionprom.New
-	_       = prometheus.MustRegister
+	call     func(context.Context, string) error
+	ctx      context.Context
+	ctl      *admission.Controller
+	err      error
+	handler  fasthttp.RequestHandler
+	mux      *http.ServeMux
+	replicas []string
+	req      *http.Request
+	srv      *http.Server
+	tenant   string
+	_        = admissionhttp.Handler
+	_        = admissionfasthttp.Handler
+	_        = admissionprom.New
+	_        = prometheus.MustRegister
 )
 `)
 	blocks := blocks(t, "../docs/library.md", "go", "")

@@ -317,3 +317,50 @@ func ExampleController_Drain() {
 	// admission: shed: draining
 	// true
 }
+
+// One queue before replicas. What did not reach one of them is done by another.
+func ExampleGroup_Do() {
+	g, _ := admission.NewGroup(admission.GroupOptions{
+		Options:   admission.Options{Concurrency: 2}, // each; 0 has it learned
+		Resources: []string{"one", "two"},
+		Rests: func(replica string, rests bool) {
+			fmt.Println(replica, "rests:", rests)
+		},
+	})
+	defer g.Close()
+	for range 3 {
+		err := g.Do(context.Background(), admission.Request{}, func(_ context.Context, replica string) error {
+			if replica == "two" {
+				return fmt.Errorf("connection refused: %w", admission.ErrUnreached)
+			}
+			fmt.Println("done by", replica)
+			return nil
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Unordered output:
+	// two rests: true
+	// done by one
+	// done by one
+	// done by one
+}
+
+// The list changes while requests are under way. What stays goes on with what it has learned.
+func ExampleGroup_SetResources() {
+	g, _ := admission.NewGroup(admission.GroupOptions{Resources: []string{"one"}})
+	defer g.Close()
+	permit, _ := g.Acquire(context.Background(), admission.Request{})
+	fmt.Println(g.SetResources([]string{"two", "three"}))
+	fmt.Println("still at", permit.Resource())
+	permit.Release()
+	for _, r := range g.Resources() {
+		fmt.Println(r.Name, r.Concurrency)
+	}
+	// Output:
+	// <nil>
+	// still at one
+	// two 4
+	// three 4
+}

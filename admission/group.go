@@ -199,36 +199,29 @@ func (g *Group) Again(ctx context.Context, p Permit) (Permit, error) {
 		return Permit{}, errors.New("admission: the permit was given back")
 	}
 	g.ended(w, Unreached)
-	on, e := w.task.On(), w.event()
-	e.Held = time.Since(w.admitted)
+	on := w.task.On()
 	if !slices.ContainsFunc(*g.members.Load(), func(m *member) bool { return m.Resource != on && m.health.Allowed() > 0 }) {
-		g.engine.Answered(&w.task, w.task.Began(), dispatch.Ignored)
-		g.engine.Release(&w.task)
-		g.recycle(w)
-		g.tellReleased(e)
+		g.Controller.end(w, Ignored)
 		return Permit{}, ErrUnreached
 	}
 	w.ended = w.ends.Load()
+	last := w.event()
+	last.Held = time.Since(w.admitted)
 	r := Request{Priority: w.task.Priority, Client: w.task.Client, Route: w.task.Route, Cost: w.task.Cost}
 	if !g.engine.Move(&w.task) {
 		var deadline int64
 		if d, ok := ctx.Deadline(); ok {
 			deadline = max(1, int64(d.Sub(g.epoch)))
 		}
-		if shed, ended := g.await(ctx, w, r, deadline); shed.Reason != strategies.ReasonNone {
-			g.tellReleased(e)
-			return Permit{}, &ShedError{Reason: shed.Reason, cause: ended, closed: g.closed.Load()} // Options.Shed is told of those that had no place
+		if e, ended := g.await(ctx, w, r, deadline); e.Reason != strategies.ReasonNone {
+			if g.opts.Released != nil { // and not Shed, which is told of those that had no place
+				g.opts.Released(last)
+			}
+			return Permit{}, &ShedError{Reason: e.Reason, cause: ended, closed: g.closed.Load()}
 		}
 	}
 	w.admitted = time.Now()
 	return Permit{waiter: w, generation: w.generation.Load()}, nil
-}
-
-// tellReleased tells Options.Released of a request that has not got another place.
-func (g *Group) tellReleased(e Event) {
-	if g.opts.Released != nil {
-		g.opts.Released(e)
-	}
 }
 
 // Any returns the name of a resource for what needs no place, each in its turn, but for those that rest.
@@ -257,9 +250,12 @@ func (g *Group) ended(w *waiter, how Outcome) {
 		}
 		began, now := int64(w.admitted.Sub(g.epoch)), g.engine.Now()
 		var changed bool
-		if how == Unreached {
+		switch {
+		case how == Unreached:
 			changed = m.health.Unreached(began, now)
-		} else {
+		case how == Dropped && w.task.Deadline != 0 && w.task.Deadline-began < int64(g.engine.Objective().Usual()):
+			return // it is due to its wait, or its client
+		default:
 			changed = m.health.Ended(began, now, m.InUse(), how == Dropped)
 		}
 		if changed {

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -224,4 +228,195 @@ func TestGroup_WaitsElsewhere(t *testing.T) {
 		require.EqualValues(t, 3, admitted.Load())
 		require.EqualValues(t, 3, released.Load(), "each that had its place")
 	})
+}
+
+// Whoever was admitted is released once, whatever becomes of it elsewhere.
+func TestGroup_ReleasedOnce(t *testing.T) {
+	t.Parallel()
+	var admitted, released atomic.Int64
+	g := newGroup(t, admission.GroupOptions{Resources: []string{"a", "b"}, Options: admission.Options{
+		Strategy: "fifo", Concurrency: 1,
+		Admitted: func(admission.Event) { admitted.Add(1) },
+		Released: func(admission.Event) { released.Add(1) },
+	}})
+	held := map[string]admission.Permit{}
+	for range 2 {
+		p, _ := g.TryAcquire(admission.Request{})
+		held[p.Resource()] = p
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := g.Again(ctx, held["a"])
+	require.ErrorIs(t, err, admission.ErrShed)
+	require.EqualValues(t, 1, released.Load(), "it was shed while it waited elsewhere")
+	_, err = g.Again(context.Background(), held["b"])
+	require.ErrorIs(t, err, admission.ErrUnreached)
+	require.EqualValues(t, 2, released.Load(), "all others rest")
+	require.EqualValues(t, 2, admitted.Load())
+	require.Zero(t, g.Stats().InUse)
+}
+
+// Clients who have no time left say nothing of a resource, where its usual time is known.
+func TestGroup_HurriedClients(t *testing.T) {
+	t.Parallel()
+	for name, concurrency := range map[string]int{"given": 4, "learned": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := newGroup(t, admission.GroupOptions{Resources: []string{"a", "b"}, Options: admission.Options{Strategy: "fifo", Concurrency: concurrency}})
+				// fail has so many requests of a take as long as they are given; those of b do well.
+				fail := func(times int, given time.Duration) {
+					for times > 0 {
+						ctx, cancel := context.WithTimeout(context.Background(), given)
+						p, err := g.Acquire(ctx, admission.Request{})
+						require.NoError(t, err)
+						if p.Resource() == "b" {
+							time.Sleep(given / 2)
+							p.Done(admission.Good)
+						} else {
+							<-ctx.Done()
+							p.Done(admission.Dropped)
+							times--
+						}
+						cancel()
+					}
+				}
+				for range 100 {
+					p, _ := g.Acquire(context.Background(), admission.Request{})
+					time.Sleep(20 * time.Millisecond)
+					p.Release()
+				}
+				fail(20, 5*time.Millisecond)
+				require.Zero(t, resting(g))
+				fail(3, 30*time.Millisecond) // who had the time
+				require.Equal(t, 1, resting(g))
+			})
+		})
+	}
+}
+
+// resting returns how many rest.
+func resting(g *admission.Group) (n int) {
+	for _, r := range g.Resources() {
+		if r.Allowed == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Wait elsewhere is told as such: not as the time since the clock began.
+func TestGroup_WaitsElsewhereForSoLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var waited atomic.Int64
+		g := newGroup(t, admission.GroupOptions{Resources: []string{"a", "b"}, Options: admission.Options{
+			Strategy: "fifo", Concurrency: 1, Released: func(e admission.Event) { waited.Store(int64(e.Waited)) },
+		}})
+		time.Sleep(time.Hour)
+		held := map[string]admission.Permit{}
+		for range 2 {
+			p, _ := g.TryAcquire(admission.Request{})
+			held[p.Resource()] = p
+		}
+		time.AfterFunc(time.Second/2, held["b"].Release)
+		p, err := g.Again(context.Background(), held["a"])
+		require.NoError(t, err)
+		require.Equal(t, "b", p.Resource())
+		p.Release()
+		require.EqualValues(t, time.Second/2, waited.Load())
+	})
+}
+
+// Close waits for no probe that is slow.
+func TestGroup_CloseEndsProbes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, admission.GroupOptions{
+			Resources: []string{"a", "b"}, Options: admission.Options{Concurrency: 4},
+			Probe: func(ctx context.Context, _ string) error {
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		})
+		on(t, g, "a", admission.Unreached, 1)
+		time.Sleep(2 * time.Second)
+		before := time.Now()
+		g.Close()
+		require.Zero(t, time.Since(before))
+	})
+}
+
+// Whatever becomes of the resources and of the list while requests come, go elsewhere, are given up and end: each has
+// an end, and at rest all places are free.
+func TestGroup_Property(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"auto", "fifo", "fair", "sync", "caller-runs", "priority"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			rounds := 3_000
+			if testing.Short() {
+				rounds = 600
+			}
+			names := []string{"a", "b", "c", "d", "e"}
+			var admitted, released atomic.Int64
+			g := newGroup(t, admission.GroupOptions{Resources: names[:3], Options: admission.Options{
+				Strategy: strategy, Concurrency: 3, Capacity: 16,
+				Admitted: func(admission.Event) { admitted.Add(1) }, Released: func(admission.Event) { released.Add(1) },
+			}, Probe: func(context.Context, string) error {
+				if rand.IntN(2) == 0 {
+					return errors.New("refused")
+				}
+				return nil
+			}})
+			var clients, changes sync.WaitGroup
+			done := make(chan struct{})
+			for range 8 {
+				clients.Go(func() {
+					for range rounds {
+						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(1000))*time.Microsecond)
+						_ = g.Do(ctx, admission.Request{Client: names[rand.IntN(5)]}, func(context.Context, string) error {
+							runtime.Gosched()
+							switch rand.IntN(10) {
+							case 0:
+								return admission.ErrUnreached
+							case 1:
+								return context.DeadlineExceeded
+							}
+							return nil
+						})
+						cancel()
+					}
+				})
+			}
+			changes.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					set := slices.Clone(names)
+					rand.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
+					_ = g.SetResources(set[:1+rand.IntN(len(set))])
+					_ = g.SetConcurrency(3 * (i % 2)) // learned, and 3
+					_ = g.SetMode(admission.Mode(i / 2 % 2))
+					g.Resources()
+					for range 20 {
+						runtime.Gosched()
+					}
+				}
+			})
+			clients.Wait()
+			close(done)
+			changes.Wait()
+			require.NoError(t, g.SetConcurrency(3))
+			require.NoError(t, g.SetResources([]string{"x", "y"}))
+			require.NoError(t, g.SetMode(admission.Enforce))
+			require.NoError(t, g.Switch("fifo"))
+			require.NoError(t, g.Drain(context.Background()), "nobody is left")
+			require.Zero(t, g.Stats().InUse)
+			require.Equal(t, admitted.Load(), released.Load())
+		})
+	}
 }

@@ -187,6 +187,11 @@ func (p Permit) Done(how Outcome) {
 	if c.group != nil {
 		c.group.ended(w, how)
 	}
+	c.end(w, how)
+}
+
+// end gives the places of w back, which then is another's, and says how the request ended.
+func (c *Controller) end(w *waiter, how Outcome) {
 	if how != Good {
 		c.engine.Answered(&w.task, w.task.Began(), dispatch.Outcome(min(how, Ignored)))
 	}
@@ -196,9 +201,7 @@ func (p Permit) Done(how Outcome) {
 		return
 	}
 	e, spared := w.event(), w.task.Spared
-	if c.opts.Released != nil {
-		e.Held = time.Since(w.admitted)
-	}
+	e.Held = time.Since(w.admitted)
 	c.engine.Release(&w.task)
 	e.InTime, e.LateWrong = w.task.InTime, w.task.LateWrong
 	late := w.task.Spared != spared

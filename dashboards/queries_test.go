@@ -29,6 +29,7 @@ func exported(t *testing.T) map[string][]string {
 		Gauge: func() dispatch.Gauge {
 			return dispatch.Gauge{Strategy: "x", Capacity: 1, Limit: 1, Pace: 1, Learned: &dispatch.Learned{Limit: 1}}
 		},
+		Upstreams:    func() []metrics.Upstream { return []metrics.Upstream{{Name: "u"}} },
 		Connections:  func() int { return 0 },
 		Writable:     func() error { return errors.New("no") },
 		Dropped:      func() uint64 { return 5 },

@@ -82,22 +82,26 @@ func (t *turn) goElsewhere(cause error) error {
 	if t.s.stopping.Load() || t.s.upstreams.one() || slices.Contains(t.tried, t.upstream.name) {
 		return cause
 	}
-	t.tried = append(t.tried, t.upstream.name)
-	t.upstream.failed.Add(1)
-	if t.held {
-		permit := t.permit
-		err := t.await(func(ctx context.Context) (admission.Permit, error) { return t.s.controller.Again(ctx, permit) })
-		switch {
-		case errors.Is(err, admission.ErrUnreached): // the others rest
-			return cause
-		case err != nil:
-			return err
+	last := t.upstream
+	t.tried = append(t.tried, last.name)
+	if !t.held {
+		if another := t.s.upstreams.another(t.tried); another != nil {
+			last.failed.Add(1)
+			t.upstream = another
+			return nil
 		}
-	}
-	if t.upstream = t.s.upstreams.of(t.resource()); slices.Contains(t.tried, t.upstream.name) {
 		return cause
 	}
-	return nil
+	permit := t.permit
+	err := t.await(func(ctx context.Context) (admission.Permit, error) { return t.s.controller.Again(ctx, permit) })
+	if err == nil {
+		t.upstream = t.s.upstreams.of(t.permit.Resource())
+	}
+	if errors.Is(err, admission.ErrUnreached) || err == nil && slices.Contains(t.tried, t.upstream.name) {
+		return cause // all others rest
+	}
+	last.failed.Add(1)
+	return err
 }
 
 // stale is the error of a connection that was kept, and that had been closed: the request may

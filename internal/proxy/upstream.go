@@ -57,17 +57,17 @@ type upstream struct {
 	}
 }
 
-func openUpstream(o *Options, t target, self net.Addr) *upstream {
+func openUpstream(end context.Context, o *Options, t target, self net.Addr) *upstream {
 	u := &upstream{target: t, self: self, log: o.Logger, stall: o.Timeout, dialer: o.dial}
 	if u.dialer == nil {
-		u.dialer = (&net.Dialer{Timeout: connectTimeout}).DialContext
+		u.dialer = new(net.Dialer).DialContext
 	}
 	if t.url.Scheme == "https" {
 		u.tls = &tls.Config{ServerName: t.url.Hostname(), NextProtos: []string{"http/1.1"}, RootCAs: o.UpstreamRoots}
 	}
-	u.end, u.stop = context.WithCancel(context.Background())
+	u.end, u.stop = context.WithCancel(end)
 	u.conns.all = map[*upConn]bool{}
-	if err := u.try(); err != nil {
+	if err := u.try(u.end); err != nil {
 		u.lost(err)
 	}
 	u.looking.Go(u.look)
@@ -221,7 +221,7 @@ func (u *upstream) look() {
 	for {
 		select {
 		case now := <-ticker.C:
-			if u.missing.Load() != nil && u.try() == nil {
+			if u.missing.Load() != nil && u.try(u.end) == nil {
 				u.found()
 			}
 			u.sweepAt(now)
@@ -278,11 +278,20 @@ func (u *upstream) stay() {
 	u.conns.left = time.Time{}
 }
 
+// hasLeft reports whether requests go to others.
+func (u *upstream) hasLeft() bool {
+	u.conns.Lock()
+	defer u.conns.Unlock()
+	return !u.conns.left.IsZero()
+}
+
 // errSelf is the error of a connection to an address of which the proxy has the other end.
 var errSelf = errors.New("it is the proxy itself")
 
 // connect opens a TCP connection.
 func (u *upstream) connect(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	c, err := u.dialer(ctx, "tcp", u.address)
 	if err != nil {
 		return nil, err
@@ -311,8 +320,8 @@ func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // try opens a connection and closes it.
-func (u *upstream) try() error {
-	c, err := u.connect(u.end)
+func (u *upstream) try(ctx context.Context) error {
+	c, err := u.connect(ctx)
 	if err != nil {
 		return err
 	}

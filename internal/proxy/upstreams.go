@@ -34,9 +34,10 @@ type upstreams struct {
 	// known are those of now by name, and those that are gone while requests may still use them.
 	known atomic.Pointer[map[string]*upstream]
 
-	mu   sync.Mutex          // one change at a time
-	urls []*url.URL          // as they are given
-	last map[string][]string // addresses of names, as of the last look-up that did not fail
+	mu    sync.Mutex          // one change at a time, none after the end
+	urls  []*url.URL          // as they are given
+	last  map[string][]string // addresses of names, as of the last look-up that did not fail
+	found int                 // how many upstreams they stand for
 
 	end     context.Context
 	stop    context.CancelFunc
@@ -90,6 +91,9 @@ func (u *upstreams) change(urls []*url.URL) error {
 
 // set is change, or looks the same up again. The caller holds mu.
 func (u *upstreams) set(urls []*url.URL) error {
+	if u.end.Err() != nil {
+		return errStopping
+	}
 	targets := u.targets(urls)
 	known := u.meet(targets)
 	names := make([]string, len(targets))
@@ -118,14 +122,22 @@ func (u *upstreams) meet(targets []target) map[string]*upstream {
 	for name, one := range *u.known.Load() {
 		known[name] = one
 	}
-	for _, t := range targets {
+	opened := make([]*upstream, len(targets))
+	var opening sync.WaitGroup
+	for i, t := range targets {
 		if one := known[t.name]; one != nil {
 			one.stay()
 			continue
 		}
-		known[t.name] = openUpstream(u.o, t, u.self)
+		opening.Go(func() { opened[i] = openUpstream(u.end, u.o, t, u.self) })
 		if u.group != nil {
 			u.o.Logger.Info("another upstream", "upstream", t.name)
+		}
+	}
+	opening.Wait()
+	for _, one := range opened {
+		if one != nil {
+			known[one.name] = one
 		}
 	}
 	u.known.Store(&known)
@@ -147,11 +159,16 @@ func (u *upstreams) targets(urls []*url.URL) (all []target) {
 			if host != url.Hostname() {
 				t.name = url.Scheme + "://" + t.address
 			}
-			if !slices.ContainsFunc(all, func(o target) bool { return o.name == t.name }) && len(all) < rules.MostUpstreams {
+			if !slices.ContainsFunc(all, func(o target) bool { return o.name == t.name }) {
 				all = append(all, t)
 			}
 		}
 	}
+	if n := len(all); n > rules.MostUpstreams && n != u.found {
+		u.o.Logger.Warn("names stand for more upstreams than there may be: the first are taken", "found", n, "taken", rules.MostUpstreams)
+	}
+	u.found = len(all)
+	all = all[:min(len(all), rules.MostUpstreams)]
 	clear(u.last)
 	for i, url := range urls {
 		u.last[url.Hostname()] = addresses[i]
@@ -205,12 +222,22 @@ func (u *upstreams) of(name string) (one *upstream) {
 	return one
 }
 
+// another returns one that can be reached as far as is known, and was not tried, or nil.
+func (u *upstreams) another(tried []string) *upstream {
+	for name, one := range *u.known.Load() {
+		if one.ready() == nil && !one.hasLeft() && !slices.Contains(tried, name) {
+			return one
+		}
+	}
+	return nil
+}
+
 // one reports whether there is no other.
 func (u *upstreams) one() bool { return len(*u.known.Load()) == 1 }
 
 // probe is admission.GroupOptions.Probe.
-func (u *upstreams) probe(_ context.Context, name string) error {
-	return u.of(name).try()
+func (u *upstreams) probe(ctx context.Context, name string) error {
+	return u.of(name).try(ctx)
 }
 
 // rests is admission.GroupOptions.Rests.
@@ -255,11 +282,16 @@ func (u *upstreams) each(do func(*upstream)) {
 }
 
 // cut ends all requests that are under way, and has none begin.
-func (u *upstreams) cut() { u.each((*upstream).cut) }
+func (u *upstreams) cut() {
+	u.stop()
+	u.each((*upstream).cut)
+}
 
 func (u *upstreams) closeAll() {
 	u.stop()
 	u.looking.Wait()
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	u.each((*upstream).closeAll)
 }
 

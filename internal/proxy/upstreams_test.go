@@ -1,21 +1,28 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/httpfront/fronttest"
 	"github.com/spillway-go/spillway/internal/proxy/rules"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // openAll opens a proxy in front of several upstreams.
@@ -176,7 +183,9 @@ func TestUpstreams_Names(t *testing.T) {
 		found.Store(&all)
 	}
 	is("10.0.0.1")
+	log := new(syncBuffer)
 	f := openAll(t, func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(log, nil))
 		o.resolver = func(_ context.Context, _, host string) ([]netip.Addr, error) {
 			require.Equal(t, "service", host)
 			if all := *found.Load(); len(all) > 0 {
@@ -215,6 +224,8 @@ func TestUpstreams_Names(t *testing.T) {
 	}
 	is(many...)
 	require.Len(t, lookUp(), rules.MostUpstreams)
+	require.Len(t, lookUp(), rules.MostUpstreams)
+	require.Equal(t, 1, strings.Count(log.String(), "taken=256"), "told once")
 	is("fd00::2", "fd00::1")
 	require.Equal(t, []string{"http://[fd00::1]:3000", "http://[fd00::2]:3000", other}, lookUp())
 }
@@ -231,4 +242,254 @@ func TestUpstreams_Itself(t *testing.T) {
 	require.ErrorContains(t, f.Ready(), "it is the proxy itself")
 	require.NoError(t, f.SetUpstreams(self+","+replica(t, "another")))
 	require.Equal(t, map[string]int{"another": 10}, f.ask(t, 10))
+}
+
+// hanging dials as long as it is let.
+func hanging(ctx context.Context, _, _ string) (net.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Upstreams whose connections neither open nor are refused hold up nobody longer than one of them would.
+func TestUpstreams_DialsHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		urls, err := rules.Upstreams("http://192.0.2.1:1,http://192.0.2.2:1,http://192.0.2.3:1")
+		require.NoError(t, err)
+		began := time.Now()
+		s := open(t, "http://192.0.2.1:1", func(o *Options) { o.listener, o.Upstreams, o.dial = fronttest.NewPipes(), urls, hanging })
+		require.Equal(t, connectTimeout, time.Since(began))
+		require.ErrorContains(t, s.Ready(), "none of 3 upstreams can be reached")
+
+		changed := make(chan error)
+		go func() { changed <- s.SetUpstreams("http://192.0.2.4:1,http://192.0.2.5:1") }()
+		time.Sleep(time.Second)
+		began = time.Now()
+		s.Close()
+		require.Error(t, <-changed)
+		require.Zero(t, time.Since(began))
+		require.Error(t, s.SetUpstreams("http://192.0.2.6:1"), "it is closed")
+	})
+}
+
+// A resolver that hangs holds up the start and changes for a moment, and then the name stands for itself.
+func TestUpstreams_ResolverHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		urls, err := rules.Upstreams("http://a:1,http://b:1")
+		require.NoError(t, err)
+		began := time.Now()
+		s := open(t, "http://a:1", func(o *Options) {
+			o.listener, o.Upstreams = fronttest.NewPipes(), urls
+			o.dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("down") }
+			o.resolver = func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		})
+		require.Equal(t, lookUpTimeout, time.Since(began))
+		require.Len(t, s.Upstreams(), 2)
+		time.Sleep(lookUpEvery + time.Second) // it looks them up again
+		began = time.Now()
+		s.Close()
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// What needs no place finds the one that is there as well.
+func TestUpstreams_Exempt(t *testing.T) {
+	t.Parallel()
+	f := openAll(t, func(o *Options) { o.Exempt = []string{"/"} }, absent(t), absent(t), replica(t, "up"), absent(t))
+	var clients sync.WaitGroup
+	var failed atomic.Int64
+	for range 4 {
+		clients.Go(func() {
+			for range 50 {
+				if a := f.do(t, "GET", "/", nil); a.body != "up" {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	require.Zero(t, failed.Load())
+}
+
+// Each failure counts once.
+func TestUpstreams_Failed(t *testing.T) {
+	t.Parallel()
+	a, b := absent(t), absent(t)
+	f := openAll(t, nil, a, b)
+	for n := range 5 {
+		requireProblem(t, f.do(t, "GET", "/", nil), http.StatusBadGateway, "cannot be reached")
+		require.LessOrEqual(t, f.state(a).Failed+f.state(b).Failed, uint64(n+2), "one has failed before the other rested")
+	}
+}
+
+// While the list changes, every request is answered by one that is or was in it, and then nothing is left of the others.
+func TestUpstreams_ChangeUnderLoad(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"auto", "fair", "sync"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			var all []string
+			for _, name := range []string{"a", "b", "c", "d"} {
+				all = append(all, replica(t, name))
+			}
+			f := openAll(t, func(o *Options) { o.Strategy, o.Concurrency, o.Objective = strategy, 0, strategies.NoObjective }, all...)
+			var clients, changes sync.WaitGroup
+			var bad atomic.Int64
+			done := make(chan struct{})
+			for range 8 {
+				clients.Go(func() {
+					for i := range 100 {
+						var a answer
+						if i%2 == 0 {
+							a = f.do(t, "GET", "/", nil)
+						} else {
+							a = f.do(t, "POST", "/", strings.NewReader("a body"))
+						}
+						if a.status != http.StatusOK {
+							bad.Add(1)
+						}
+					}
+				})
+			}
+			changes.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					_ = f.SetUpstreams(strings.Join(all[i%4:min(4, i%4+1+i%3)], ","))
+					f.Upstreams()
+				}
+			})
+			clients.Wait()
+			close(done)
+			changes.Wait()
+			require.Zero(t, bad.Load())
+			require.NoError(t, f.SetUpstreams(all[0]))
+			require.Eventually(t, func() bool { return f.Gauge().Busy == 0 }, time.Minute, time.Millisecond)
+			f.upstreams.each(func(u *upstream) {
+				if u.name != all[0] {
+					u.conns.Lock()
+					u.conns.left = u.conns.left.Add(-time.Minute)
+					u.conns.Unlock()
+				}
+			})
+			require.NoError(t, f.SetUpstreams(all[0]))
+			require.Len(t, *f.upstreams.known.Load(), 1, "nothing uses the others")
+		})
+	}
+}
+
+// One that takes requests and does not answer, or answers nonsense, rests.
+func TestUpstreams_Mute(t *testing.T) {
+	t.Parallel()
+	for name, says := range map[string]string{"mute": "", "garbage": "SSH-2.0-OpenSSH_9.2\r\n", "half": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad := speak(t, func(_ int, c net.Conn) {
+				for {
+					if n, _ := c.Read(make([]byte, 4096)); n == 0 {
+						return
+					}
+					_, _ = c.Write([]byte(says))
+				}
+			})
+			f := openAll(t, func(o *Options) { o.Timeout = 100 * time.Millisecond }, bad, replica(t, "good"))
+			good := 0
+			for range 30 {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url, nil)
+				require.NoError(t, err)
+				if a, err := f.client.Do(r); err == nil {
+					b, err := io.ReadAll(a.Body)
+					_ = a.Body.Close()
+					if err == nil && string(b) == "good" {
+						good++
+					}
+				}
+			}
+			require.Zero(t, f.state(bad).Allowed)
+			require.Greater(t, good, 15)
+			require.Zero(t, f.Gauge().Busy)
+		})
+	}
+}
+
+// An upgraded connection outlives its upstream's place in the list.
+func TestUpstreams_TunnelOfOneThatIsGone(t *testing.T) {
+	t.Parallel()
+	echo := speak(t, func(_ int, c net.Conn) {
+		r := bufio.NewReader(c)
+		if _, err := http.ReadRequest(r); err != nil {
+			return
+		}
+		_, _ = c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"))
+		_, _ = io.Copy(c, r)
+	})
+	f := openAll(t, nil, echo)
+	c, err := net.Dial("tcp", f.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	_, err = c.Write([]byte("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"))
+	require.NoError(t, err)
+	r := bufio.NewReader(c)
+	a, err := http.ReadResponse(r, nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusSwitchingProtocols, a.StatusCode)
+	require.NoError(t, f.SetUpstreams(replica(t, "another")))
+	later := func() map[string]*upstream { // a minute after the change
+		f.upstreams.each(func(u *upstream) {
+			u.conns.Lock()
+			defer u.conns.Unlock()
+			if !u.conns.left.IsZero() {
+				u.conns.left = u.conns.left.Add(-time.Minute)
+			}
+		})
+		f.upstreams.mu.Lock()
+		defer f.upstreams.mu.Unlock()
+		require.NoError(t, f.upstreams.set(f.upstreams.urls))
+		return *f.upstreams.known.Load()
+	}
+	require.Len(t, later(), 2)
+	_, err = c.Write([]byte("still"))
+	require.NoError(t, err)
+	said := make([]byte, 5)
+	_, err = io.ReadFull(r, said)
+	require.NoError(t, err)
+	require.Equal(t, "still", string(said))
+	require.NoError(t, c.Close())
+	require.Eventually(t, func() bool { return len(later()) == 1 }, time.Minute, time.Millisecond)
+}
+
+// Whoever waits for another upstream has its deadline, and is turned away if the proxy stops.
+func TestUpstreams_WaitElsewhere(t *testing.T) {
+	t.Parallel()
+	release, begun := make(chan struct{}), make(chan struct{}, 9)
+	busy := serve(t, func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-release
+	})
+	defer close(release)
+	f := openAll(t, func(o *Options) { o.Concurrency, o.TrustHeaders = 1, true }, absent(t), busy)
+	var others sync.WaitGroup
+	defer others.Wait()
+	for range 2 { // one has to wait elsewhere
+		others.Go(func() {
+			if a, err := f.client.Get(f.url); err == nil {
+				_ = a.Body.Close()
+			}
+		})
+	}
+	<-begun
+	a := f.do(t, "GET", "/", nil, "Spillway-Timeout-Ms", "50")
+	requireProblem(t, a, http.StatusGatewayTimeout, "")
+	require.Equal(t, "expired", a.header.Get("Spillway-Shed"))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.Error(t, f.Drain(ctx))
+	require.Zero(t, f.Gauge().Depth)
 }

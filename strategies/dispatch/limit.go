@@ -26,7 +26,8 @@ import (
 // since it was set, then all that run are stuck: they do not count until they end. Each time in a row that this
 // is found, with no end in between, the timer runs half as long again, up to some seconds, and a fifth more tasks
 // may begin than the last time. That is slow on purpose: what does the work may have come to a halt, or what waits
-// may be behind other tasks that hang.
+// may be behind other tasks that hang. If meanwhile tasks end at other resources, it is this one that hangs, probably:
+// then one task more may begin each time, and as many as the law says once one has ended.
 //
 // In a pause the same timer runs, even if nothing waits, for as long as the pause, and its first firing begins
 // the probe.
@@ -46,6 +47,10 @@ type limit struct {
 	// found is raised before and after stuck tasks are counted. A task that notes it when it begins, and finds
 	// another number when it ends, was counted as stuck.
 	found atomic.Uint32
+	// lone says that other resources get on while this one does not. It means something while row is not 0, and changes
+	// under backlog.mu. got is when the limit was last found to get on itself, 0 before; under backlog.mu.
+	lone atomic.Bool
+	got  int64
 
 	ended   atomic.Bool // a task that counts has ended since the timer was set
 	watched atomic.Bool // the timer runs, or is about to
@@ -197,7 +202,10 @@ func (m *limit) unbound(paused bool) int {
 	case paused && l.Pause() > 0 && l.floor > 0:
 		n = l.floor
 	}
-	if stuck > 0 {
+	switch {
+	case stuck > 0 && m.lone.Load() && m.row.Load() > 0:
+		n = 1
+	case stuck > 0:
 		_, more = m.patience(l)
 	}
 	return int(min(float64(n)*more+stuck, float64(l.bounds.Max)))
@@ -299,7 +307,9 @@ func (m *limit) setTimerLocked(l *learning) {
 		return
 	}
 	m.watched.Store(true)
-	m.ended.Store(false)
+	if m.ended.Swap(false) {
+		m.got = m.backlog.Now()
+	}
 	while, _ := m.patience(l)
 	if m.timer == nil {
 		m.timer = time.AfterFunc(while, m.fire)
@@ -319,6 +329,8 @@ func (m *limit) fire() {
 			return
 		}
 		if m.most > 0 && m.of.inUse() >= m.now() && (probes || !m.ended.Load()) { // in a pause an end has set the timer anew
+			while, _ := m.patience(l)
+			m.lone.Store(m.othersGetOnLocked(while))
 			m.findStuckLocked()
 		}
 		m.setTimerLocked(l)
@@ -326,6 +338,17 @@ func (m *limit) fire() {
 	if !m.watched.Load() && b.toDo() > 0 { // it has come meanwhile
 		m.waits()
 	}
+}
+
+// othersGetOnLocked reports whether a task has ended at another resource within that time.
+func (m *limit) othersGetOnLocked(within time.Duration) bool {
+	now := m.backlog.Now()
+	for _, o := range *m.backlog.limits.Load() {
+		if o != m && (o.ended.Load() || o.got != 0 && now-o.got <= int64(within)) {
+			return true
+		}
+	}
+	return false
 }
 
 // findStuckLocked takes all that runs for stuck. Of those that begin or end while they are counted, each that may be

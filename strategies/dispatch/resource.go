@@ -215,6 +215,7 @@ func (p *Places) Move(t *Task) bool {
 		t.measure(t.on.Load().limit.learning.Load(), now)
 		return true
 	}
+	t.Submitted = now
 	s.setAside(t, &s.ahead)
 	return false
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -187,6 +188,63 @@ func TestResources_Move(t *testing.T) {
 			require.Zero(t, p.Gauge().Busy)
 		})
 	}
+}
+
+// What hangs at one resource has few more go there while the others get on, and all once it does.
+func TestResources_OneHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var hung []*Task
+		var done int
+		hangs, free := false, map[string][2]time.Time{}
+		granted := make(chan *Task, 4096)
+		p, err := Lend(Options{
+			Strategy: "fifo", Capacity: 16, Learn: &concurrency.Options{}, Resources: []string{"a", "b"}, Grant: func(t *Task) { granted <- t },
+		})
+		require.NoError(t, err)
+		work := func(t *Task) {
+			name := t.On().Name
+			if name == "a" && hangs {
+				hung = append(hung, t)
+				return
+			}
+			at := time.Now()
+			if last := free[name][0]; last.After(at) { // it does two at once
+				at = last
+			}
+			at = at.Add(20 * time.Millisecond)
+			free[name] = [2]time.Time{free[name][1], at}
+			time.AfterFunc(time.Until(at), func() { p.Release(t) })
+			done++
+		}
+		load := func(d time.Duration) { // 2.5 times what both can do
+			for range d / (2 * time.Millisecond) {
+				time.Sleep(2 * time.Millisecond)
+				synctest.Wait()
+				if task := (&Task{Done: func(*Task) {}}); p.Acquire(task) {
+					work(task)
+				}
+				for len(granted) > 0 {
+					work(<-granted)
+				}
+			}
+		}
+		load(5 * time.Second)
+		hangs, done = true, 0
+		load(time.Minute)
+		require.Greater(t, done, 5900, "of 6000 that the other can do")
+		require.Less(t, len(hung), 40)
+		hangs, done = false, 0
+		p.Release(hung[len(hung)-1])
+		load(time.Minute)
+		require.Greater(t, done, 11_800, "both do what they can, although some hang for ever")
+		for _, t := range hung[:len(hung)-1] {
+			p.Release(t)
+		}
+		p.Close()
+		time.Sleep(time.Minute)
+		require.Zero(t, p.Gauge().Busy)
+	})
 }
 
 // Whatever becomes of resources while tasks come, wait, move, are given up and end: none has more places in use than it

@@ -16,8 +16,10 @@
 // to the power of their number is at most one in a million, where p is how often requests of the others
 // fail. So it takes three where the others do well, and a dozen where 30% of all answers are errors. There
 // is no end to it where everybody fails, as what they all need is broken. If the others come to fail only
-// later, a pause for errors is over at once. Their order is that in which they began: what breaks may answer
-// with errors at once, while earlier requests still end well.
+// later, a pause for errors is over at once. If the last that is well comes to fail too, in a row or as nothing
+// can be sent to it, no pause of the others is over later than 1 s from then: another may be back first. Their
+// order is that in which they began: what breaks may answer with errors at once, while earlier requests still
+// end well.
 //
 // At least one member is well at any time: requests fail at the last as they would with one resource. It may
 // rest as soon as another is well. If the last has failed as the others did, and does well again, their pauses
@@ -167,14 +169,23 @@ func (m *Member) failed(row int32, began, now int64) (changed bool) {
 	}
 	m.rate.Store(m.rate.Load() + (always-m.rate.Load())/answers)
 	m.streak = 0
-	if unlikely, another := m.judge(); m.allowed.Load() <= 1 || unlikely && another {
+	unlikely, another := m.judge()
+	if m.allowed.Load() <= 1 || unlikely && another {
 		m.rest(now)
 		return true
+	}
+	if row >= rowLeast && !another {
+		for _, o := range m.set.members {
+			if soon := now + shortest; o.allowed.Load() == 0 && o.from > soon {
+				o.from, o.pause = soon, shortest
+				changed = true
+			}
+		}
 	}
 	return m.set.over(now, func(o *Member) bool {
 		unlikely, _ := o.judge()
 		return o.row.Load() >= rowLeast && !unlikely
-	})
+	}) || changed
 }
 
 // over ends the pauses of some, and reports whether there were any.

@@ -132,6 +132,10 @@ func TestMember(t *testing.T) {
 		"the last does well again":              {"9 a/ 10 a/ 12 b3- c/ 12 c+", "rests until 12, rests until 12, well"},
 		"and did not fail enough":               {"9 a/ 10 a/ b/ c2- c+", "rests until 12, rests until 11, well"},
 		"it is not the last":                    {"9 a/ b- c- b- c- b- c- b- c- b+", "rests until 10, well, well"},
+		"the last fails too":                    {"a/ 1 a/ 3 a/ 7 a/ b/ c/", "rests until 8, rests until 8, well"},
+		"it fails in a row":                     {"a/ 1 a/ 3 a/ 7 a/ b/ c3-", "rests until 8, rests until 8, well"},
+		"whyever another rests":                 {"a/ 1 a? a- 3 a? a- b/ c/", "rests until 4, rests until 4, well"},
+		"it fails now and then":                 {"a/ 1 a/ 3 a/ 7 a/ b/ c2- c+ c2-", "rests until 15, rests until 8, well"},
 		"errors of one that refused begin anew": {"a/ b/ c/ c2- 1 a? a1+", "well, rests until 1, well"},
 	} {
 		t.Run(name, func(t *testing.T) {
