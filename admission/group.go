@@ -20,8 +20,9 @@ import (
 // resource with the largest share of its own free: see Permit.Resource. So nothing waits for a slow resource while
 // another has a place.
 //
-// A resource that cannot be reached rests, or one of which three requests in a row were Dropped, or more if the others do
-// badly too: see package health. After a pause it gets one request, and then gradually more. The last one never rests.
+// A resource that cannot be reached rests, or one of which three requests in a row were Dropped or Failed, or more if the
+// others do badly too: see package health. After a pause it gets one request, and then gradually more. The last one never
+// rests.
 type Group struct {
 	*Controller
 	probe  func(ctx context.Context, resource string) error
@@ -256,7 +257,7 @@ func (g *Group) ended(w *waiter, how Outcome) {
 		case how == Dropped && w.task.Deadline != 0 && w.task.Deadline-began < int64(g.engine.Objective().Usual()):
 			return // it is due to its wait, or its client
 		default:
-			changed = m.health.Ended(began, now, m.InUse(), how == Dropped)
+			changed = m.health.Ended(began, now, m.InUse(), how == Dropped || how == Failed)
 		}
 		if changed {
 			g.mu.Lock()

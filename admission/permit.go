@@ -174,7 +174,21 @@ const (
 	// Unreached is a request that could not be sent to its resource, which therefore rests if
 	// it is one of a Group's. It counts as Ignored.
 	Unreached
+	// Failed is a request that its resource answered with an error of its own, such as a status
+	// of 500. It counts as Good, but not for whether a resource of a Group is well.
+	Failed
 )
+
+// learned is what the outcome says to a learned number.
+func (how Outcome) learned() dispatch.Outcome {
+	switch how {
+	case Unreached:
+		return dispatch.Ignored
+	case Failed:
+		return dispatch.Good
+	}
+	return dispatch.Outcome(how)
+}
 
 // Done gives the places back, and says how the request ended. Only the first call on any
 // copy of the permit has an effect.
@@ -192,8 +206,8 @@ func (p Permit) Done(how Outcome) {
 
 // end gives the places of w back, which then is another's, and says how the request ended.
 func (c *Controller) end(w *waiter, how Outcome) {
-	if how != Good {
-		c.engine.Answered(&w.task, w.task.Began(), dispatch.Outcome(min(how, Ignored)))
+	if how.learned() != dispatch.Good {
+		c.engine.Answered(&w.task, w.task.Began(), how.learned())
 	}
 	if c.opts.Released == nil && c.opts.Shed == nil {
 		c.engine.Release(&w.task)
@@ -232,5 +246,5 @@ func (p Permit) Tell(how Outcome) {
 	if !p.valid() {
 		return
 	}
-	w.controller.engine.Answered(&w.task, began, dispatch.Outcome(min(how, Ignored)))
+	w.controller.engine.Answered(&w.task, began, how.learned())
 }

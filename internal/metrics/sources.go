@@ -40,7 +40,7 @@ type Upstream struct {
 	Up bool
 	// InFlight is how many requests it works on, and Limit how many it may.
 	InFlight, Limit int
-	// Answered and Failed count requests: what it answered, and what it did not, or with 502 to 504.
+	// Answered and Failed count requests: what it answered, and what it did not, or with an error from 500 on.
 	Answered, Failed uint64
 	// Unwell is for how long it has rested and come back, 0 if it is well.
 	Unwell time.Duration

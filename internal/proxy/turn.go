@@ -117,7 +117,7 @@ func (t *turn) run() {
 	}
 	switch {
 	case errors.Is(err, errShed): // it went nowhere
-	case outcome(t.code) == admission.Dropped:
+	case t.code >= http.StatusInternalServerError:
 		t.upstream.failed.Add(1)
 	case err == nil:
 		t.upstream.answered.Add(1)
@@ -192,7 +192,7 @@ func (t *turn) release(how admission.Outcome) {
 	}
 	t.held = false
 	t.had = time.Duration(t.s.Now() - t.begun)
-	if how == admission.Good && !t.deadline.IsZero() && !time.Now().Before(t.deadline) {
+	if (how == admission.Good || how == admission.Failed) && !t.deadline.IsZero() && !time.Now().Before(t.deadline) {
 		how = admission.Dropped
 	}
 	t.permit.Done(how)
@@ -205,6 +205,9 @@ func outcome(status int) admission.Outcome {
 		return admission.Dropped
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, codeLeft:
 		return admission.Ignored // it is the client's fault, or its own limit
+	}
+	if status >= http.StatusInternalServerError {
+		return admission.Failed
 	}
 	return admission.Good
 }

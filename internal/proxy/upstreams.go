@@ -299,7 +299,7 @@ func (u *upstreams) closeAll() {
 type Upstream struct {
 	admission.ResourceState
 	// Up is whether requests go there, Answered how many were answered, and Failed how many were not, or with an error
-	// from 502 to 504.
+	// from 500 on.
 	Up               bool
 	Answered, Failed uint64
 }

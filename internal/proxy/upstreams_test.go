@@ -114,24 +114,33 @@ func TestUpstreams_AllAreDown(t *testing.T) {
 // Three in a row from one that answers and fails, and the others do its work.
 func TestUpstreams_OneFails(t *testing.T) {
 	t.Parallel()
+	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			testOneFails(t, status)
+		})
+	}
+}
+
+func testOneFails(t *testing.T, status int) {
 	var broken atomic.Bool
 	broken.Store(true)
 	bad := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		if broken.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
+			w.WriteHeader(status)
 			return
 		}
 		_, _ = w.Write([]byte("bad"))
 	})
 	f := openAll(t, nil, bad, replica(t, "good"))
-	require.Equal(t, 3, f.ask(t, 50)["503"])
+	require.Equal(t, 3, f.ask(t, 50)[fmt.Sprint(status)])
 	require.Zero(t, f.state(bad).Allowed)
 	require.NotZero(t, f.state(bad).Unwell)
 	require.False(t, f.state(bad).Up)
 
 	broken.Store(false)
 	require.Eventually(t, func() bool { return f.ask(t, 1)["bad"] == 1 }, time.Minute, 10*time.Millisecond, "it is probed")
-	require.Eventually(t, func() bool { return f.ask(t, 1)["503"] == 0 && f.state(bad).Unwell == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return f.ask(t, 1)[fmt.Sprint(status)] == 0 && f.state(bad).Unwell == 0 }, time.Minute, time.Millisecond)
 }
 
 func TestUpstreams_NoByteIsSentTwice(t *testing.T) {
