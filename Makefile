@@ -7,9 +7,9 @@ BIN     := $(CURDIR)/bin
 # Modules in folders have tags of their own, such as admission/admissiongrpc/v0.1.0.
 VERSION ?= $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo devel)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
-# The one place that says what a program was built from.
-BUILT   := github.com/spillway-go/spillway/internal/version
-LDFLAGS := -X $(BUILT).version=$(VERSION) -X $(BUILT).commit=$(COMMIT)
+# What the linker writes version and commit to.
+VERSION_PACKAGE := github.com/spillway-go/spillway/internal/version
+LDFLAGS := -X $(VERSION_PACKAGE).version=$(VERSION) -X $(VERSION_PACKAGE).commit=$(COMMIT)
 
 # What is built to be run is compiled by the profile of cmd/spillway/default.pgo,
 # with all that it depends on, which takes some minutes of processor time once.
@@ -26,24 +26,22 @@ help: ## list the targets
 build: ## build the service and the load lab into bin/
 	go build -pgo=auto -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/spillway ./cmd/loadtest
 
-# What is only tried is built without the profile, and without the library in C
-# that Pebble can do without: that makes the first build three times as fast.
-# What is installed or measured comes from build.
-define quick
-@[ -e $(BIN)/quick/spillway ] || echo 'building, the first time for up to a minute'
-CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/quick/ $(1)
-endef
+# One build serves run, demo and what is tried by hand. It has no profile, and no library in C,
+# which Pebble can do without: so the first build is three times as fast. What is installed or
+# measured comes from build.
+.PHONY: quick
+quick: ## build both into bin/quick/, three times as fast as build, to try them
+	@[ -e $(BIN)/quick/spillway ] || echo 'building, the first time for up to a minute'
+	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/quick/ ./cmd/spillway ./cmd/loadtest
 
 # The process takes the place of the shell, and so of make's child: a signal
 # reaches it directly.
 .PHONY: run
-run: ## build and start the service on ./data, 127.0.0.1:8080 and 127.0.0.1:6060
-	$(call quick,./cmd/spillway)
+run: quick ## build and start the service on ./data, 127.0.0.1:8080 and 127.0.0.1:6060
 	@exec $(BIN)/quick/spillway
 
 .PHONY: demo
-demo: ## an overload to look at, for two minutes: says what to open and what to switch
-	$(call quick,./cmd/spillway ./cmd/loadtest)
+demo: quick ## two minutes of overload to look at (DEMO_SECONDS=600 for ten); says what to open and to switch
 	@exec deploy/demo.sh $(BIN)/quick
 
 # Each folder with a go.mod, and a command in each of them.
@@ -83,26 +81,26 @@ test: ## every test that needs nothing but Go and gcc, with the race detector, i
 	$(call test_without_race,-short)
 
 # What the tests in integration run, each with its package of the distribution.
-PARTS = wrk curl chromium prometheus prometheus-alertmanager dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd rpm man:man-db \
+INTEGRATION_TOOLS = wrk curl chromium prometheus prometheus-alertmanager dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd rpm man:man-db \
 	nginx php:php-cli node:nodejs gunicorn uvicorn zsh fish \
 	java:openjdk-17-jre-headless javac:openjdk-17-jdk-headless mvn:maven
-MISSING_PARTS = $$(for part in $(PARTS); do command -v "$${part%:*}" >/dev/null || echo "$${part\#*:}"; done)
+MISSING_TOOLS = $$(for part in $(INTEGRATION_TOOLS); do command -v "$${part%:*}" >/dev/null || echo "$${part\#*:}"; done)
 # Where the tests look for Cassandra.
-CASSANDRA = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spillway/cassandra-5.0.6
+CASSANDRA_DIR = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spillway/cassandra-5.0.6
 
 .PHONY: deps
 deps: ## install what integration needs and is missing: packages of the distribution, and Cassandra by Maven
-	@set -e; missing=$(MISSING_PARTS); [ -z "$$missing" ] || { \
+	@set -e; missing=$(MISSING_TOOLS); [ -z "$$missing" ] || { \
 		echo "installing from the distribution:" $$missing; \
 		root=; [ "$$(id -u)" = 0 ] || root=sudo; \
 		$$root apt-get update -qq; \
 		$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing; }
-	@set -e; [ -d '$(CASSANDRA)' ] || { \
-		echo "installing from Maven's registry: Cassandra, into $(CASSANDRA)"; \
-		rm -rf '$(CASSANDRA).part'; \
+	@set -e; [ -d '$(CASSANDRA_DIR)' ] || { \
+		echo "installing from Maven's registry: Cassandra, into $(CASSANDRA_DIR)"; \
+		rm -rf '$(CASSANDRA_DIR).part'; \
 		mvn --batch-mode --quiet --file integration/testdata/cassandra.xml dependency:copy-dependencies \
-			-DincludeScope=runtime '-DoutputDirectory=$(CASSANDRA).part'; \
-		mv '$(CASSANDRA).part' '$(CASSANDRA)'; }
+			-DincludeScope=runtime '-DoutputDirectory=$(CASSANDRA_DIR).part'; \
+		mv '$(CASSANDRA_DIR).part' '$(CASSANDRA_DIR)'; }
 	@echo 'building Helm and nfpm, by deploy/tools'
 	@for tool in helm nfpm; do go -C deploy/tools tool -n $$tool >/dev/null; done
 	@echo "integration has all that it needs"
@@ -111,7 +109,7 @@ deps: ## install what integration needs and is missing: packages of the distribu
 # other: more run at once than there are CPUs.
 .PHONY: integration
 integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra, HAProxy, nginx; see deps
-	@missing=$(MISSING_PARTS); [ -d '$(CASSANDRA)' ] || missing="$$missing cassandra"; \
+	@missing=$(MISSING_TOOLS); [ -d '$(CASSANDRA_DIR)' ] || missing="$$missing cassandra"; \
 		[ -z "$$missing" ] || { echo "missing:" $$missing; echo "make deps installs it"; exit 1; } >&2
 	@mkdir -p reports/integration
 	go test -race -tags integration -count=1 -parallel 4 -timeout 40m -artifacts -outputdir=reports/integration ./integration/

@@ -10,15 +10,15 @@
 //	}
 //	defer permit.Release()
 //
-// What a request takes are places, as many as it costs, and the concurrency is how many places
-// there are. It is learned, see package concurrency, or set by Options.Concurrency. What it is
-// learned from is how requests end: [Permit.Done] says whether the resource could do what was
-// asked. What clients do says nothing of it.
+// A request takes as many places as it costs; the concurrency is the number of places. It is
+// learned, see package concurrency, or set by Options.Concurrency. It is learned from how requests
+// end: [Permit.Done] reports whether the resource could do what was asked. That a client left
+// teaches nothing.
 //
-// Only metrics call places workers, as the service does, so that the same boards and alerts hold.
+// Metrics call places workers, as the service does, so that the same boards and alerts hold.
 //
-// A [Controller] has no goroutines that last. Acquire takes a place if one is free and nobody waits.
-// Release hands the place to the request whose turn it is. What a request does under the context
-// of [Permit.Context], which the adapters give to handlers, asks the same controller for nothing
-// more: it would wait for itself.
+// A [Controller] keeps no goroutines. Acquire takes a place if one is free and nothing waits.
+// Release hands the place to the request whose turn it is. Under the context of [Permit.Context],
+// which the adapters give to handlers, the same controller is not asked again: the request would
+// wait for itself.
 package admission

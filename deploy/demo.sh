@@ -41,7 +41,8 @@ load=$!
 cat <<TEXT
 
 8 workers on a store that does 8 operations of 4 ms at once can do at most 2,000
-requests a second. For the next $seconds seconds 3,000 a second come.
+requests a second. For the next $seconds seconds 3,000 a second come
+(DEMO_SECONDS=600 make demo runs for ten minutes; Ctrl-C ends it).
 
     Open    http://$admin/
 
@@ -55,11 +56,19 @@ and within seconds nearly all that the workers can do is in time. The rest is
 turned away, the least important first: "Who asks" has 20% of priority 2,
 60% of 3 and 20% of 5. Also worth a look: lifo, which starves a few; unbounded,
 which gets later and later; fair, which turns away the greedy client; and fifo
-again. Ctrl-C ends it.
+again.
 
 TEXT
 if wait $load; then status=0; else status=$?; fi
 load=
 cat "$dir/result"
-echo "The load has ended. make run starts the service on its own."
+cat <<TEXT
+
+The load has ended. Try next:
+
+    DEMO_SECONDS=600 make demo      # ten minutes, to try each strategy
+    $bin/loadtest simulate --strategies fifo,auto --rates 0.8x,1.5x --workers 8 --store-delay exp:4ms --store-parallel 8
+    $bin/spillway proxy --upstream http://127.0.0.1:3000 --mode observe      # before a service of yours; refuses nobody
+    make run                        # the store on its own, on ./data
+TEXT
 exit $status

@@ -2,8 +2,7 @@
 //
 //	srv := &http.Server{Handler: admissionhttp.Handler(ctl, mux)}
 //
-// Its [RoundTripper] is for the client's side: it retries what was turned away, and throttles
-// itself.
+// Its [RoundTripper] is for the client's side: it retries what was refused, and throttles itself.
 //
 //	client := &http.Client{Transport: &admissionhttp.RoundTripper{}}
 package admissionhttp

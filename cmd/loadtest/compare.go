@@ -19,11 +19,11 @@ import (
 )
 
 type compareCommand struct {
-	question `embed:""`
-	Fill     []string `group:"grid" placeholder:"SIZE" help:"How much the store holds."`
-	Service  []string `sep:"none" placeholder:"[NAME=]COMMAND" help:"Start this as the service, in the place of Spillway: any command of the shell, in which {port} is the port to listen on. May be repeated: services are compared with each other."`
-	carrier  `embed:""`
-	sent     `embed:""`
+	comparison `embed:""`
+	Fill       []string `group:"grid" placeholder:"SIZE" help:"How much the store holds."`
+	Service    []string `sep:"none" placeholder:"[NAME=]COMMAND" help:"Start this as the service, in the place of Spillway: any command of the shell, in which {port} is the port to listen on. May be repeated: services are compared with each other."`
+	carrier    `embed:""`
+	sent       `embed:""`
 
 	Out        string `placeholder:"FOLDER" help:"Folder of the results; by default reports/NAME, or one named after the settings. An interrupted comparison there goes on."`
 	Restart    bool   `help:"Discard the results that are there."`
@@ -173,7 +173,7 @@ func (c *compareCommand) scenario(services []string) (*scenario.Scenario, error)
 			return nil, errors.New("--target: to what? Give --service 'COMMAND' with {port} in it, or --strategies of Spillway")
 		}
 	}
-	return c.question.scenario("compare", c.own(services))
+	return c.comparison.scenario("compare", c.own(services))
 }
 
 // binary returns the path of a program: of what its flag says, or of the first candidate

@@ -349,13 +349,13 @@ func TestCompare_KeepsDifferentSettingsApart(t *testing.T) {
 		require.NoError(t, err)
 		return dir
 	}
-	fifo := compareCommand{question: question{grid: grid{Strategies: []string{"fifo"}}}}
+	fifo := compareCommand{comparison: comparison{grid: grid{Strategies: []string{"fifo"}}}}
 	require.Regexp(t, `^reports/comparison-[0-9a-f]{8}$`, folder(fifo))
 	require.Equal(t, folder(fifo), folder(fifo))
 	longer := fifo
 	longer.Duration = time.Minute
 	require.NotEqual(t, folder(fifo), folder(longer))
-	require.Equal(t, "reports/workers", folder(compareCommand{question: question{Scenario: "workers"}}))
+	require.Equal(t, "reports/workers", folder(compareCommand{comparison: comparison{Scenario: "workers"}}))
 }
 
 func TestCompare_SaysWhatItBeginsWith(t *testing.T) {

@@ -258,6 +258,7 @@ func TestServer_Strategy(t *testing.T) {
 	for _, body := range []string{
 		`{"strategy":"nonsense"}`, `{"strategy":""}`, `{}`, ``, `lifo`, `"lifo"`, `["lifo"]`, `{"strategy":7}`, `{"strategy":"fifo"`,
 		`{"strategy":"fifo","more":1}`, `{"strategy":"fifo"} {}`, `null`,
+		`{"strategy":null,"capacity":9}`, `{"strategy":"fifo","slo":null}`, `{"workers":null,"mode":"observe"}`,
 	} {
 		requireProblem(t, p.do("PUT", "/strategy", body), 400, strategies.Names()...)
 		require.Equal(t, "lifo", d.status.Strategy, body)

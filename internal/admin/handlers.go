@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -245,16 +246,26 @@ func (o *Options) fail(w http.ResponseWriter, what string, err error) {
 // maxBody is the largest body of a request, in bytes: a path and some more.
 const maxBody = 8 << 10
 
-// readJSON reads the body of a request into v: one object, no unknown fields,
+// readJSON reads the body of a request into v: one object, no unknown fields, none null,
 // nothing behind it.
 func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	var text bytes.Buffer
+	decoder := json.NewDecoder(io.TeeReader(http.MaxBytesReader(w, r.Body, maxBody), &text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(v); err != nil {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is more behind the object")
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text.Bytes(), &fields); err != nil {
+		return err
+	}
+	for name, value := range fields {
+		if value == nil {
+			return fmt.Errorf("%s is null", name)
+		}
 	}
 	// A backup may take longer than its body.
 	return http.NewResponseController(w).SetReadDeadline(time.Time{})

@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-go/spillway/internal/backup"
 	"github.com/spillway-go/spillway/internal/openapi"
 	"github.com/spillway-go/spillway/internal/secure"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 // Every path is in docs/openapi.yaml, and is answered as that says.
@@ -32,6 +33,14 @@ func TestOpenAPI(t *testing.T) {
 	}
 	slices.Sort(served)
 	require.Equal(t, served, d.Paths(true))
+
+	change := d.Operation(http.MethodPut, "/strategy")
+	for _, name := range strategies.Names() {
+		require.NoError(t, change.CheckBody(`{"strategy":"`+name+`"}`))
+	}
+	for _, body := range []string{`{}`, `{"strategy":""}`, `{"strategy":null,"capacity":9}`, `{"slo":null}`, `{"workers":0}`, `{"more":1}`} {
+		require.Error(t, change.CheckBody(body), body)
+	}
 
 	unready, dir := false, "/somewhere/new"
 	options := Options{

@@ -1,11 +1,10 @@
 // Package bufpool lends buffers for large values, bodies and ranges.
 //
 // They are pooled by size. There are four sizes to each power of two, so that a
-// buffer has at most a quarter more room than was asked for: what clients make
-// the service hold is counted in bytes of theirs. A buffer of a megabyte that is
-// allocated anew costs more than to copy a value into it, since the kernel has to
-// find its pages. What is not used for a while goes back to the garbage collector,
-// as sync.Pool has it.
+// buffer is at most a quarter larger than asked for: budgets count the bytes of
+// clients, not of buffers. To allocate a megabyte costs more than to copy a value
+// into it, since the kernel has to find its pages. Unused buffers go back to the
+// garbage collector, as sync.Pool has it.
 //
 // All functions are safe for concurrent use.
 package bufpool

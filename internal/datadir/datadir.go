@@ -1,9 +1,8 @@
 // Package datadir holds a data folder, and keeps what is in it private.
 //
-// A folder that is held is reached by the handle that was opened with it, not by its
-// path: if somebody mounts another volume over it, or moves it away, its files stay
-// within reach, and nothing is read from, made or removed in what lies at the path
-// then. Check tells of it.
+// A folder that is held is reached by its open handle, not by its path: if another
+// volume is mounted over it, or it is moved away, its files stay within reach, and
+// nothing at the path is read, made or removed. Check reports it.
 //
 // Whatever is made is for its user alone, whatever the umask: folders are 0700 and
 // files 0600. What is there already keeps its mode.

@@ -1,5 +1,5 @@
-// Package etag makes the validators of values: what the header ETag says, and what
-// conditions compare.
+// Package etag makes the validators of values, which ETag carries and conditions
+// compare.
 package etag
 
 import (

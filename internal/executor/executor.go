@@ -5,9 +5,9 @@
 // durable, the worker does not sleep through the sync: it hands the batch on to
 // the completer, one goroutine that waits for the batches one after the other
 // and completes their tasks, and takes more work. So a few workers keep many
-// writes in flight, which then share syncs. The hand-on is bounded: beyond, and
-// while the store stalls, Blocked tells that no write should be begun, so that no
-// worker waits for the disk.
+// writes in flight, which then share syncs. The hand-on is bounded: beyond the
+// bound, and while the store stalls, Blocked reports that no write should begin, so
+// that no worker waits for the disk.
 //
 // A read of something that is not durable yet is held back until it is, without
 // holding up a worker: see inFlight.

@@ -25,11 +25,11 @@ type conn struct {
 	watched uint64        // the key of the connection in hangups, 0 if it is not there
 	gone    atomic.Uint32 // halfGone and wholeGone; set by others
 
-	readable  func(fd uintptr) bool // tryRead
-	waitError error                 // what it found
-	restFrom  int64                 // it does not rest before
-	resting   bool                  // see rest
-	looked    bool                  // look has been called
+	readable    func(fd uintptr) bool // tryRead
+	waitError   error                 // what it found
+	dormantFrom int64                 // it does not go dormant before
+	dormant     bool                  // see stayDormant
+	looked      bool                  // look has been called
 
 	answered int64 // when the last request was, or the connection was made
 	lately   int   // how many were, each within busyWithin of the one before
@@ -60,7 +60,7 @@ func newConn(f *Front, nc net.Conn) *conn {
 	}
 	c.readable = c.tryRead
 	c.answered = c.now()
-	c.restFrom = c.answered + int64(newborn)
+	c.dormantFrom = c.answered + int64(newborn)
 	return c
 }
 
@@ -94,7 +94,7 @@ func (c *conn) handshake(within time.Duration) bool {
 	return t.HandshakeContext(ctx) == nil
 }
 
-// attend is the goroutine of a connection until it rests, or is over.
+// attend is the goroutine of a connection until it goes dormant, or is over.
 func (c *conn) attend() {
 	for !c.ending && c.await() {
 		for !c.ending && c.serveOne() {
@@ -103,8 +103,8 @@ func (c *conn) attend() {
 			c.release()
 		}
 	}
-	if c.resting {
-		go c.rest()
+	if c.dormant {
+		go c.stayDormant()
 		return
 	}
 	c.end()
@@ -144,7 +144,7 @@ func (c *conn) arm() {
 	}
 	now, soonest := c.now(), int64(math.MaxInt64)
 	if c.raw != nil && !c.ending {
-		soonest = c.nextRest(now)
+		soonest = c.nextDormant(now)
 	}
 	c.setAlarm(now, soonest)
 	// Looked up after the alarm was set: an interruption before would be overridden.
@@ -165,7 +165,7 @@ func (c *conn) rearm() bool {
 }
 
 // await waits for the first bytes of a request, and reports whether they came. If they
-// did not, the connection rests or is over.
+// did not, the connection goes dormant or is over.
 func (c *conn) await() bool {
 	c.startIdling(c.now())
 	for {
@@ -232,7 +232,7 @@ func (c *conn) tryRead(fd uintptr) bool {
 		if _, c.waitError = c.x.reader.Peek(1); c.waitError != nil {
 			c.fd = -1
 			c.release()
-			return parting || !errors.Is(c.waitError, errNothingYet) || c.mayRest(c.now())
+			return parting || !errors.Is(c.waitError, errNothingYet) || c.goDormant(c.now())
 		}
 		for c.serveOne() {
 		}
@@ -245,7 +245,7 @@ func (c *conn) tryRead(fd uintptr) bool {
 		c.startIdling(c.answered)
 		if c.drained && c.gone.Load() == 0 && !c.front.parting.Load() {
 			c.waitError = errNothingYet
-			return c.mayRest(c.answered)
+			return c.goDormant(c.answered)
 		}
 	}
 }

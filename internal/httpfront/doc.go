@@ -18,7 +18,7 @@
 // # States of a connection
 //
 //	state      entered when                buffers of the exchange belong to    ended by (without an answer in brackets)
-//	resting    idle, and not busy lately   – (none; on a goroutine of 2 KiB)    bytes, [idle time-out, hang-up, parting]
+//	dormant    idle, and not busy lately   – (none; on a goroutine of 2 KiB)    bytes, [idle time-out, hang-up, parting]
 //	idle       opened, or all is answered  – (none)                             bytes, [idle time-out, hang-up, parting]
 //	reading    bytes of a request came     the goroutine                        the whole request, a fault in it, read time-out, end of stream, [reset]
 //	serving    the request is there        the goroutine                        Serve returns
@@ -29,7 +29,7 @@
 //	           the client may be sending
 //	closed     any of the above            – (none)
 //
-// Drain has each answer end its connection, and after a second the idle and resting ones
+// Drain has each answer end its connection, and after a second the idle and dormant ones
 // (parting). Close interrupts reading and idling as well. Neither interrupts waiting.
 //
 // # Where the HTTP standards leave a choice

@@ -1,12 +1,11 @@
-// Package metrics counts and times what the other packages tell it, for
+// Package metrics counts and times what the other packages report, for
 // Prometheus.
 //
-// It has a registry of its own. What happens on the way of a request is told
-// through its hooks ([Metrics.Queue], [Metrics.Answered],
-// [Metrics.Committed], …): they look no label up, since the series of a
-// strategy are resolved when it becomes active, and those of a method and a
-// status code when the first such answer is given. What merely has a state, such as
-// the depth of a queue, is asked for when Prometheus scrapes: see [Sources].
+// It has a registry of its own. Events of a request are reported through hooks
+// ([Metrics.Queue], [Metrics.Answered], [Metrics.Committed], …). They look up no
+// label: the series of a strategy are resolved when it becomes active, those of a
+// method and a status code at the first such answer. State, such as the depth of a
+// queue, is read when Prometheus scrapes: see [Sources].
 package metrics
 
 import (

@@ -94,6 +94,19 @@ func (o *Operation) Parameters(in string) map[string]bool {
 	return names
 }
 
+// CheckBody returns an error that says how the JSON of a request is not as it is described.
+func (o *Operation) CheckBody(body string) error {
+	described, _ := o.o["requestBody"].(object)
+	content, _ := described["content"].(object)
+	media, _ := content["application/json"].(object)
+	schema, _ := media["schema"].(object)
+	var v any
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		return err
+	}
+	return o.d.validate(schema, v, "the body")
+}
+
 // Statuses returns those that are described, default aside.
 func (o *Operation) Statuses() (statuses []int) {
 	responses, _ := o.o["responses"].(object)

@@ -1,7 +1,7 @@
-// Package proxy forwards HTTP requests to an upstream, each in its turn: it is the data
-// plane of spillway proxy.
+// Package proxy forwards HTTP requests to one upstream or several, each in its turn: it is
+// the data plane of spillway proxy.
 //
-// # The way of a request
+// # The path of a request
 //
 //	client ──► httpfront ──► call ───┐
 //	       └─► net/http ──► stream ──┴► turn ──► upstream

@@ -197,16 +197,16 @@ func (t *turn) ask(look *rules.Request) *httpfront.Problem {
 
 // takeWishes takes what a client says that is trusted.
 func (t *turn) takeWishes() *httpfront.Problem {
-	var wishes httpfront.Wishes
+	var qos httpfront.QoS
 	var lower httpfront.Lower
 	for i := range t.fields {
 		f := &t.fields[i]
-		if bad := wishes.Note(lower.Of(f.name), f.name, f.value); bad != nil {
+		if bad := qos.Note(lower.Of(f.name), f.name, f.value); bad != nil {
 			return bad
 		}
 	}
 	const unset = -1
-	client, class, timeout, bad := wishes.Read(unset)
+	client, class, timeout, bad := qos.Read(unset)
 	if bad != nil {
 		return bad
 	}

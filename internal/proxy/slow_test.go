@@ -335,7 +335,7 @@ func TestProxy_VanishingStreams(t *testing.T) {
 }
 
 // A trusted field that does not fit is told, and those that nobody trusts are the upstream's.
-func TestProxy_BadWishes(t *testing.T) {
+func TestProxy_BadQoSHeaders(t *testing.T) {
 	t.Parallel()
 	upstream := serve(t, func(http.ResponseWriter, *http.Request) {})
 	trusts := open(t, upstream, func(o *Options) { o.TrustHeaders = true })

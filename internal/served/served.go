@@ -1,5 +1,5 @@
-// Package served describes requests that were answered, for those who keep a record of them:
-// the access log, and traces. It has no part in how they are answered.
+// Package served describes requests that were answered, for the access log and traces. It has
+// no part in how they are answered.
 package served
 
 import (

@@ -123,7 +123,7 @@ func (c *call) Answered(status int, cut bool, now int64) {
 		c.tell(&slowest.Request{Strategy: strategy, Method: method, Code: status, Took: took, Received: took}, outcome)
 		return
 	}
-	if w := &c.request.wishes; (len(w.client) > 0 || w.priority != defaultPriority) && o.Events.Asked != nil {
+	if w := &c.request.options; (len(w.client) > 0 || w.priority != defaultPriority) && o.Events.Asked != nil {
 		had := time.Duration(0) // of a worker
 		if c.task.Started != 0 {
 			had = time.Duration(now - c.task.Started)
@@ -147,12 +147,12 @@ func (c *call) tell(r *slowest.Request, outcome served.Outcome) {
 	if c.span == nil && o.Events.Served == nil {
 		return
 	}
-	told := served.Request{Request: *r, Outcome: outcome, Path: served.PathOf(c.x.Target), Client: c.x.Peer(), Priority: c.request.wishes.priority, TraceID: served.TraceID(c.fields.traceparent)}
+	told := served.Request{Request: *r, Outcome: outcome, Path: served.PathOf(c.x.Target), Client: c.x.Peer(), Priority: c.request.options.priority, TraceID: served.TraceID(c.fields.traceparent)}
 	if c.strategy == "" { // it was refused before anybody looked
 		told.Priority = defaultPriority
 	}
-	if len(c.request.wishes.client) > 0 {
-		told.Client = string(c.request.wishes.client)
+	if len(c.request.options.client) > 0 {
+		told.Client = string(c.request.options.client)
 	}
 	if r.Ran > 0 {
 		told.Operation = operations[c.op.Kind]
@@ -198,7 +198,7 @@ func (c *call) record(status int, took time.Duration, now int64) slowest.Request
 
 // run submits the task, whose operation is set, and returns when it is completed.
 func (c *call) run() {
-	t, x, w := &c.task, c.x, &c.request.wishes
+	t, x, w := &c.task, c.x, &c.request.options
 	t.Arrival, t.Deadline = x.Arrival, 0
 	if w.timeout > 0 {
 		t.Deadline = x.Arrival + int64(w.timeout)

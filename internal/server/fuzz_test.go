@@ -131,7 +131,7 @@ func FuzzWishes(f *testing.F) {
 		for name, value := range map[string]string{"Spillway-Timeout-Ms": timeout, "spillway-priority": priority, "SPILLWAY-CLIENT": client, "Spillway-Consistency": consistency} {
 			require.Nil(t, fields.set([]byte(name), []byte(value)))
 		}
-		w, bad := fields.wishes()
+		w, bad := fields.options()
 
 		ms, err1 := strconv.ParseUint(timeout, 10, 64)
 		class, err2 := strconv.ParseUint(priority, 10, 64)

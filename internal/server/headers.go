@@ -11,7 +11,7 @@ import (
 // fields are the header fields that matter, as they were sent. They refer to
 // the bytes of the head. A nil slice means that the field was not sent.
 type fields struct {
-	asked                   httpfront.Wishes
+	asked                   httpfront.QoS
 	authorization           []byte
 	consistency             []byte
 	origin                  []byte // empty if there are several
@@ -110,8 +110,8 @@ const (
 	maxTTL          = 630_720_000 // s, twenty years
 )
 
-// wishes are what a client asks for beside the operation itself.
-type wishes struct {
+// options are what a client asks for beside the operation itself.
+type options struct {
 	timeout  time.Duration // 0 if it did not say
 	priority uint8
 	client   []byte // empty if it did not say
@@ -121,8 +121,8 @@ type wishes struct {
 	consistency store.Consistency
 }
 
-// wishes checks and returns what the fields ask for.
-func (f *fields) wishes() (w wishes, bad *httpfront.Problem) {
+// options checks and returns what the fields ask for.
+func (f *fields) options() (w options, bad *httpfront.Problem) {
 	client, class, timeout, bad := f.asked.Read(defaultPriority)
 	if bad != nil {
 		return w, bad
@@ -131,7 +131,7 @@ func (f *fields) wishes() (w wishes, bad *httpfront.Problem) {
 	if bad != nil {
 		return w, bad
 	}
-	w = wishes{timeout: timeout, priority: uint8(class), client: client, ttl: uint32(ttl)}
+	w = options{timeout: timeout, priority: uint8(class), client: client, ttl: uint32(ttl)}
 	if f.consistency != nil {
 		var known bool
 		if w.consistency, known = consistencies[string(f.consistency)]; !known {

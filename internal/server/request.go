@@ -19,7 +19,7 @@ type request struct {
 	preflight        bool // a browser asks whether a page may send a request
 	key              []byte
 	list             list // of a range, beside the key that it starts with
-	wishes           wishes
+	options          options
 
 	ifMatch, ifNoneMatch tagList
 }
@@ -98,17 +98,17 @@ func (c *call) parse(h *httpfront.Request) (want httpfront.Wanted, bad *httpfron
 		}
 	}
 	if bad == nil {
-		q.wishes, bad = f.wishes()
+		q.options, bad = f.options()
 	}
 	return want, bad
 }
 
 // operation returns what is to be run for a request of one key, with that body.
 func (q *request) operation(method string, body []byte) executor.Op {
-	op := executor.Op{Kind: executor.Get, Key: q.key, Consistency: q.wishes.consistency}
+	op := executor.Op{Kind: executor.Get, Key: q.key, Consistency: q.options.consistency}
 	switch method {
 	case fasthttp.MethodPut:
-		op.Kind, op.Value, op.TTL, op.If = executor.Put, body, q.wishes.ttl, q.condition()
+		op.Kind, op.Value, op.TTL, op.If = executor.Put, body, q.options.ttl, q.condition()
 	case fasthttp.MethodDelete:
 		op.Kind, op.If = executor.Delete, q.condition()
 	}

@@ -4,9 +4,9 @@
 // Every request asks whether it is slow enough to be remembered, at the cost of
 // reading two words that hardly ever change. Only those that are take a lock.
 //
-// Each minute remembers its own, so that a burst does not push out what was slow before
-// and after it. Nothing is missed: a request that is among the slowest of several
-// minutes is among the slowest of its own.
+// Each minute has its own list, so that a burst does not push out what was slow before
+// and after it. Nothing is missed: a request among the slowest of several minutes is
+// among the slowest of its own.
 package slowest
 
 import (

@@ -1,5 +1,5 @@
-// Package testenv is what tests of several packages need of the machine, whatever else
-// that does and however fast it is.
+// Package testenv has what tests of several packages need of the machine, however busy
+// and slow it is.
 package testenv
 
 import (

@@ -16,14 +16,14 @@
 // and every write can be repeated, after an error or a crash, at any time, without
 // an effect on anything but what is missing.
 //
-// # Going on
+// # Resuming
 //
-// A file says how far the pass is: up to a key such that it, and all before it,
-// have been acknowledged. It is written every two seconds, durably. Whoever runs the same
-// copy later goes on after that key. The file also says of which source and target
-// it is, and of which state of them, so that it cannot be taken for another's; and
-// that the table has lost again what it had acknowledged is found out by the second
-// pass, which reads all that is in the source, from the beginning.
+// A file has the progress of the pass: the key up to which all have been
+// acknowledged. It is written every two seconds, durably. The same copy, run again,
+// continues after that key. The file also names source and target, and their state,
+// so that it is used for no other copy. If the target has lost what it acknowledged,
+// the second pass, which reads all that is in the source from the beginning, finds
+// that.
 package transfer
 
 import (

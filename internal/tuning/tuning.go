@@ -1,5 +1,5 @@
-// Package tuning changes what a queue works by while it serves. A change is made whole or
-// not at all: when one of its steps fails, those before it are taken back.
+// Package tuning changes the settings of a queue while it serves. A change is made whole or
+// not at all: when one of its steps fails, those before it are undone.
 package tuning
 
 import (

@@ -1,5 +1,5 @@
-// Package adaptertest holds what every adapter of package admission owes, as one table of
-// rules that is run against each of them. What one of them alone has is tested beside it.
+// Package adaptertest has the rules that every adapter of package admission keeps, as one table
+// that is run against each. What only one of them has is tested beside it.
 package adaptertest
 
 import (

@@ -1,5 +1,5 @@
-// Package restraint is how the clients' sides of the adapters hold themselves back before
-// a service that refuses requests: which requests they send, and when again.
+// Package restraint limits what the clients of the adapters send to a service that refuses
+// requests: an adaptive throttle, and a budget and pauses for retries.
 package restraint
 
 import (

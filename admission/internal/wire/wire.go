@@ -1,5 +1,5 @@
-// Package wire is what the adapters for HTTP have in common: what a client may say of
-// its request, and what it is told if the request is turned away.
+// Package wire is what the adapters for HTTP have in common: the headers by which a client
+// describes its request, and the answer to a request that is refused.
 package wire
 
 import (

@@ -1,7 +1,7 @@
 // Package fronttest has the tables of clients that are slow or vanish: what happens on a
 // connection before, within and after the bytes of a request, in each method and version,
-// and what the service behind the front is told then. Whatever is served over
-// package httpfront runs them.
+// and what the service behind the front sees of it. Every service on package httpfront
+// runs them.
 package fronttest
 
 import (

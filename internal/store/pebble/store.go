@@ -12,8 +12,8 @@
 // system, before Pebble can acknowledge anything; reads go on; and a goroutine
 // tries to come back: see recovery.go.
 //
-// Values that are read again are kept in memory. Package values says why no reader can
-// tell. For that, Get takes a ticket before it asks Pebble, a write is a change in the
+// Values that are read again are cached. Package values proves that reads stay
+// linearizable: Get takes a ticket before it asks Pebble, a write is a change in the
 // cache from before it is applied until it is visible, and the cache is cleared when the
 // folder is opened again.
 //

@@ -10,20 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Connections rest before their first request and after it, and do all that others do. It
+// Connections are dormant before their first request and after it, and do all that others do. It
 // looks at the goroutines of the process, and so runs while no other test does.
-func TestRest(t *testing.T) { //nolint:paralleltest // see above
+func TestDormant(t *testing.T) { //nolint:paralleltest // see above
 	f := serve(t)
 	clients := []*client{f.dial(), f.dial(), f.dial(), f.dial()}
-	allRest := func() {
+	allDormant := func() {
 		t.Helper()
-		eventually(t, func() bool { return goroutinesIn("(*conn).rest") == 4 && goroutinesIn("(*conn).attend") == 0 }, "all rest")
+		eventually(t, func() bool { return goroutinesIn("(*conn).stayDormant") == 4 && goroutinesIn("(*conn).attend") == 0 }, "all are dormant")
 	}
-	allRest()
+	allDormant()
 	for _, c := range clients {
 		c.requireOpen()
 	}
-	allRest()
+	allDormant()
 	clients[0].requireOpen()
 	clients[1].send("GET / HTTP/1.1\r\n")
 	eventually(t, func() bool { return goroutinesIn("(*Exchange).readHead") == 1 }, "part of a request is there")
@@ -37,7 +37,7 @@ func TestRest(t *testing.T) { //nolint:paralleltest // see above
 	clients[3].requireClosed()
 }
 
-// The time of a connection that rests is as long as that of others.
+// The time of a dormant connection is as long as that of others.
 func TestRest_IsOver(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(o *Options, _ *net.Listener) { o.IdleTimeout = 100 * time.Millisecond })
@@ -52,29 +52,29 @@ func TestRest_IsOver(t *testing.T) {
 	}
 }
 
-func TestConn_MayRest(t *testing.T) {
+func TestConn_GoDormant(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	now := f.opts.Now()
 	for _, row := range []struct {
-		what string
-		c    *conn
-		rest bool
+		what    string
+		c       *conn
+		dormant bool
 	}{
-		{"new: it may end after one request", &conn{answered: now, restFrom: now + 1}, false},
-		{"one request now and then", &conn{answered: now, restFrom: now}, true},
+		{"new: it may end after one request", &conn{answered: now, dormantFrom: now + 1}, false},
+		{"one request now and then", &conn{answered: now, dormantFrom: now}, true},
 		{"one request soon after another", &conn{answered: now, lately: busyAfter}, false},
-		{"busy until long ago", &conn{answered: now - int64(restAfter), lately: 1000}, true},
+		{"busy until long ago", &conn{answered: now - int64(dormantAfter), lately: 1000}, true},
 	} {
 		row.c.front = f.Front
-		require.Equal(t, row.rest, row.c.mayRest(now), row.what)
-		require.Equal(t, row.rest, row.c.resting, row.what)
-		require.Greater(t, row.c.nextRest(now), now, row.what)
+		require.Equal(t, row.dormant, row.c.goDormant(now), row.what)
+		require.Equal(t, row.dormant, row.c.dormant, row.what)
+		require.Greater(t, row.c.nextDormant(now), now, row.what)
 	}
 }
 
 // A connection that ends has all of its time for what the client is sending, also if it is
-// too young to rest: when the alarm rings after Close, there is no more of it.
+// too young to go dormant: when the alarm rings after Close, there is no more of it.
 func TestLinger_NewConnection(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
@@ -88,7 +88,7 @@ func TestLinger_NewConnection(t *testing.T) {
 	require.NoError(t, client.Close())
 
 	c := newConn(f.Front, nc)
-	c.restFrom = c.now() + int64(lingerTime)/2
+	c.dormantFrom = c.now() + int64(lingerTime)/2
 	c.ending, c.lingering = true, true
 	c.close()
 	require.Equal(t, c.until, c.armed)

@@ -11,37 +11,37 @@ import (
 
 // To serve a request takes a stack of 4 KiB or more, which a goroutine keeps while it
 // lives. To wait takes 2 KiB. So a connection that is not busy waits on a goroutine that
-// has never served: it rests. When there is something to do another goroutine takes the
-// connection over, until it rests again.
+// has never served: it is dormant. When there is something to do another goroutine takes the
+// connection over, until it is dormant again.
 
 const (
-	// newborn is the age before which no connection rests: many end after one request.
+	// newborn is the age before which no connection goes dormant: many end after one request.
 	newborn = 100 * time.Millisecond
-	// restAfter is for how long a busy connection must be silent before it rests.
-	restAfter = 10 * time.Second
+	// dormantAfter is for how long a busy connection must be silent before it goes dormant.
+	dormantAfter = 10 * time.Second
 )
 
-// mayRest reports whether the connection shall rest, as it must then do. It is called
+// goDormant reports whether the connection goes dormant, as it must then do. It is called
 // when nothing is left to be read.
-func (c *conn) mayRest(now int64) bool {
-	c.resting = now >= c.restFrom && (c.lately < busyAfter || now-c.answered >= int64(restAfter))
-	return c.resting
+func (c *conn) goDormant(now int64) bool {
+	c.dormant = now >= c.dormantFrom && (c.lately < busyAfter || now-c.answered >= int64(dormantAfter))
+	return c.dormant
 }
 
-// nextRest returns when to look again whether the connection may rest.
-func (c *conn) nextRest(now int64) int64 {
+// nextDormant returns when to look again whether the connection may go dormant.
+func (c *conn) nextDormant(now int64) int64 {
 	switch {
-	case c.resting:
+	case c.dormant:
 		return math.MaxInt64
-	case now < c.restFrom:
-		return c.restFrom
+	case now < c.dormantFrom:
+		return c.dormantFrom
 	default:
-		return now + int64(restAfter)
+		return now + int64(dormantAfter)
 	}
 }
 
-// rest is the goroutine of a connection that rests.
-func (c *conn) rest() {
+// stayDormant is the goroutine of a dormant connection.
+func (c *conn) stayDormant() {
 	for {
 		c.looked = false
 		err := c.raw.Read(c.look)
@@ -53,7 +53,7 @@ func (c *conn) rest() {
 			return
 		}
 	}
-	c.resting = false
+	c.dormant = false
 	go c.attend()
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/spillway-go/spillway/loadtest/scenarios"
 )
 
-// question are the flags that say which settings are compared, in runs or in
+// comparison holds the flags that say which settings are compared, in runs or in
 // simulations.
-type question struct {
+type comparison struct {
 	Scenario string `placeholder:"NAME|FILE" help:"What to compare: one of ${scenarios}, or a scenario file."`
 	Short    bool   `help:"The scenario's short form."`
 	grid     `embed:"" group:"grid"`
@@ -66,7 +66,7 @@ func given(settings scenario.Settings) scenario.Settings {
 
 // scenario returns what the flags of a command ask for, of which own are the
 // settings that only it has.
-func (q *question) scenario(command string, own scenario.Settings) (*scenario.Scenario, error) {
+func (q *comparison) scenario(command string, own scenario.Settings) (*scenario.Scenario, error) {
 	what, err := q.chosen(command, own)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (q *question) scenario(command string, own scenario.Settings) (*scenario.Sc
 }
 
 // chosen returns the scenario that is named, or that of the settings.
-func (q *question) chosen(command string, own scenario.Settings) (*scenario.Scenario, error) {
+func (q *comparison) chosen(command string, own scenario.Settings) (*scenario.Scenario, error) {
 	settings := q.settings()
 	maps.Copy(settings, own)
 	if q.Scenario == "" {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Wishes are what a client says of whom a request counts for, and of how important and how urgent it is. They refer to
+// QoS is what a client says of whom a request counts for, and of how important and how urgent it is. It refers to
 // the bytes of the head. A nil slice means that the field was not sent.
-type Wishes struct {
+type QoS struct {
 	client, priority, timeout []byte
 	urgency                   []byte // of Priority; nil if none fits
 }
 
-// The bounds of Wishes.
+// The bounds of a QoS.
 const (
 	longestClient  = 128 // bytes
 	leastImportant = 7
@@ -20,7 +20,7 @@ const (
 )
 
 // Note takes a field, whose name is given in lower case too, if it is one of them.
-func (w *Wishes) Note(lower, name, value []byte) *Problem {
+func (w *QoS) Note(lower, name, value []byte) *Problem {
 	switch string(lower) {
 	case "priority":
 		w.urgency = Urgency(value, w.urgency)
@@ -36,7 +36,7 @@ func (w *Wishes) Note(lower, name, value []byte) *Problem {
 
 // Read checks them, and returns the client, empty if it has not said, the class from 0, the most important, to 7, or
 // unset, and the time within which an answer is wanted, 0 for any.
-func (w *Wishes) Read(unset int) (client []byte, class int, timeout time.Duration, bad *Problem) {
+func (w *QoS) Read(unset int) (client []byte, class int, timeout time.Duration, bad *Problem) {
 	if w.urgency != nil {
 		unset = int(w.urgency[0] - '0')
 	}
