@@ -19,6 +19,7 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+: >"$dir/log" # which is read before the service has made it
 SPILLWAY_STRATEGY=fifo SPILLWAY_WORKERS=8 SPILLWAY_STORE_DELAY=4ms SPILLWAY_STORE_PARALLEL=8 \
 	SPILLWAY_SYNC=never SPILLWAY_DATA_DIR="$dir/data" SPILLWAY_DRAIN_TIMEOUT=2s SPILLWAY_LOG_FORMAT=text \
 	"$bin/spillway" 2>"$dir/log" &

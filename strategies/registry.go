@@ -113,12 +113,12 @@ var registry = struct {
 func builtin() []Spec {
 	return []Spec{
 		{Name: "adaptive-lifo", New: newAdaptiveLIFO, Summary: "bounded; oldest first while short, newest first while a queue stands; when full, the oldest is displaced"},
-		{Name: "auto", New: newAuto, DefaultCapacity: 4096, ByObjective: true, Summary: "by the objective alone: in order of arrival while all can be answered within it; in an overload newest first, and who would be late is told so"},
+		{Name: "auto", New: newAuto, DefaultCapacity: 4096, ByObjective: true, Summary: "by the objective alone: in order of arrival while all can be answered within it; in an overload newest first, and what would be late is refused at once"},
 		{Name: "caller-runs", New: newCallerRuns, Summary: "bounded first-in first-out; when full, the connection does the work itself"},
 		CoDel(CoDelOptions{}),
 		{Name: "drop-oldest", New: newDropOldest, Summary: "bounded first-in first-out; when full, the oldest is displaced"},
 		EDF(EDFOptions{}),
-		{Name: "fair", New: newFair, ByObjective: true, Summary: "the time of the workers in shares by client and weight; who would be late in its share is told so; when full, a task of the client with the most waiting work is displaced"},
+		{Name: "fair", New: newFair, ByObjective: true, Summary: "the time of the workers in shares by client and weight; what would be late in its client's share is refused at once; when full, a task of the client with the most waiting work is displaced"},
 		{Name: "fifo", New: newFIFO, Summary: "bounded first-in first-out; when full, the newest is turned away"},
 		{Name: "hybrid", New: newHybrid, Summary: "bounded; takes the oldest and the newest in turn; when full, the oldest is displaced"},
 		{Name: "lifo", New: newLIFO, Summary: "bounded stack, newest first; when full, the oldest is displaced"},

@@ -301,7 +301,12 @@ func (h *history) state() *frame {
 	}
 	since := begun(recent)
 	judged := between(since, now)
-	f.Verdict = judge(situationOf(&f, &judged, since, o.Dispatcher.Objective().Usual(), since != before))
+	situation := situationOf(&f, &judged, since, o.Dispatcher.Objective().Usual(), since != before)
+	if n := len(recent); n > 1 {
+		last := between(&recent[n-2], now)
+		situation.Fallen = fallen(&last, &judged, f.Depth)
+	}
+	f.Verdict = judge(situation)
 	requests, clock := o.Slowest()
 	for _, q := range requests {
 		slow := slowFrame{

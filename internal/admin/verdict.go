@@ -51,6 +51,8 @@ type situation struct {
 	// Settling says that what the figures are of began only now: with Switched a strategy or
 	// an objective, otherwise the process.
 	Settling, Switched bool
+	// Fallen says that far less arrives now than when the figures were made, and nothing waits.
+	Fallen bool
 
 	SLO     float64 // the objective in force, 0 for none
 	Usual   float64 // time that work takes while nothing waits
@@ -139,7 +141,11 @@ func (s *situation) judge() verdict {
 	}
 	v := s.ofQueue(answered)
 	switch {
-	case !s.Settling || v.Level == levelGood:
+	case v.Level == levelGood:
+		return v
+	case s.Fallen:
+		return verdict{levelOff, "The load has just ended, or fallen: it is too early to judge.", "", ""}
+	case !s.Settling:
 		return v
 	case s.Switched:
 		return verdict{levelOff, "The strategy or the objective has just been changed: it is too early to judge.", "", ""}
@@ -298,9 +304,18 @@ func (s *situation) moreWorkers() string {
 	}
 }
 
-// overloaded reports whether more arrives than the workers, all of which are busy, begin.
+// fallen reports whether far less arrived in the last second than lately, and nothing waits. Of
+// fewer than 20 requests a second chance may leave a second empty.
+func fallen(last, lately *period, depth int) bool {
+	arrivals := share(lately.arrivals, lately.seconds)
+	return depth == 0 && arrivals >= 20 && share(last.arrivals, last.seconds) < arrivals/4
+}
+
+// overloaded reports whether more arrives than the workers, all of which are busy, begin. A number
+// that is learned may have just grown while requests wait.
 func (s *situation) overloaded(answered float64) bool {
-	return s.Arrivals >= s.Ran*1.02 && s.Busy >= s.Workers && (s.Shed-s.own() > few*answered || s.Growth >= 0.02*s.Arrivals)
+	busy := s.Busy >= s.Workers || s.Learned && s.Depth > 0
+	return busy && s.Arrivals >= s.Ran*1.02 && (s.Shed-s.own() > few*answered || s.Growth >= 0.02*s.Arrivals)
 }
 
 // inOrder are the strategies that serve the oldest first, so that everybody waits for as

@@ -31,6 +31,15 @@ func TestJudge(t *testing.T) {
 			verdict{levelOff, "Nothing arrives.", "", ""},
 		},
 		"calm": {calm, verdict{levelGood, "Everybody is served in time.", "", ""}},
+		"an overload that has just ended": {
+			with(refusing, func(s *situation) { s.Busy, s.Depth, s.Fallen = 0, 0, true }),
+			verdict{levelOff, "The load has just ended, or fallen: it is too early to judge.", "", ""},
+		},
+		"all was well until the load ended": {with(calm, func(s *situation) { s.Busy, s.Fallen = 0, true }), verdict{levelGood, "Everybody is served in time.", "", ""}},
+		"a learned number grows in an overload": {
+			with(refusing, func(s *situation) { s.Learned, s.Workers, s.Busy, s.Depth = true, 8, 7, 38 }),
+			verdict{levelLate, "46% more arrives than 8 workers can do. auto turns 32% away and serves the others in time.", "It is right to: those would have been late. To serve all takes more machines: how many may run at once is learned.", ""},
+		},
 		"a condition that does not hold is no error": {
 			with(calm, func(s *situation) { s.Good, s.Unmet = 375, 125 }),
 			verdict{levelGood, "Everybody is served in time.", "25% of the answers are 412: the condition of the request (If-Match, If-None-Match) did not hold.", ""},
@@ -365,5 +374,22 @@ func TestVerdict_OfAProxy(t *testing.T) {
 		v := judge(&s)
 		require.NotContains(t, v.Text+v.Advice, "store")
 		require.NotContains(t, v.Advice, "below")
+	}
+}
+
+// A load has fallen when a second brings far less than those before, and nothing waits.
+func TestFallen(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		last, lately float64 // arrivals a second
+		depth        int
+		want         bool
+	}{
+		{0, 600, 0, true}, {61, 600, 0, true}, {200, 600, 0, false}, {600, 600, 0, false},
+		{0, 600, 9, false}, // nothing arrives, and some wait
+		{0, 2, 0, false},   // chance
+		{0, 0, 0, false},
+	} {
+		require.Equal(t, tt.want, fallen(&period{seconds: 1, arrivals: tt.last}, &period{seconds: 10, arrivals: 10 * tt.lately}, tt.depth), "%+v", tt)
 	}
 }
