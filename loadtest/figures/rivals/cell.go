@@ -4,22 +4,20 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/generator"
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/result"
-	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // cell is what was measured of a rival before an upstream under a load.
@@ -31,9 +29,11 @@ type cell struct {
 	Capacity float64 `json:"capacity_rps"`
 	Build    string  `json:"spillway_build"`
 	// MemoryBytes is the sum of the rival's processes' largest resident sizes, 0 of nothing.
-	MemoryBytes int64          `json:"memory_bytes"`
-	Cold        *result.Result `json:"cold"`
-	Warm        *result.Result `json:"warm"`
+	MemoryBytes int64 `json:"memory_bytes"`
+	// Others is the part of the machine's processor time that who has nothing to do with it took meanwhile, 0 to 1.
+	Others float64        `json:"others_cpu"`
+	Cold   *result.Result `json:"cold"`
+	Warm   *result.Result `json:"warm"`
 }
 
 // bench measures cells, and keeps them in a folder.
@@ -65,50 +65,8 @@ func (b *bench) start(ctx context.Context, u *upstream, dir string) (*lab.Comman
 	})
 }
 
-// capacity returns what the upstream alone can do, which is measured once.
-func (b *bench) capacity(ctx context.Context, u *upstream) (capacity float64, err error) {
-	file := filepath.Join(b.dir, u.name+".json")
-	if err := read(file, &capacity); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return capacity, err
-	}
-	dir, err := os.MkdirTemp("", "rivals-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	command, err := b.start(ctx, u, dir)
-	if err != nil {
-		return 0, err
-	}
-	defer command.Kill()
-	o := workload.Options{URL: "http://127.0.0.1:" + command.Port(), Connections: 64, Warmup: time.Second, Duration: 3 * time.Second,
-		SLO: u.objective, Targets: []workload.Target{u.target()}}
-	var served []float64
-	for range 3 {
-		r, err := generator.Run(ctx, o)
-		if err != nil || r.Partial != "" {
-			return 0, cmp.Or(err, errors.New("capacity of "+u.name+": "+r.Partial))
-		}
-		served = append(served, r.ServedRPS)
-	}
-	slices.Sort(served)
-	capacity = served[1]
-	for u.open {
-		o.Rate, o.Duration = capacity, 15*time.Second
-		r, err := generator.Run(ctx, o)
-		if err != nil || r.Partial != "" {
-			return 0, cmp.Or(err, errors.New("capacity of "+u.name+": "+r.Partial))
-		}
-		if r.GoodputRPS >= 0.95*r.OfferedRPS {
-			break
-		}
-		capacity *= 0.9
-	}
-	return capacity, save(file, capacity)
-}
-
 // measure measures a cell.
-func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, round int, capacity float64) (err error) {
+func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, round int) (err error) {
 	dir, err := os.MkdirTemp("", "rivals-")
 	if err != nil {
 		return err
@@ -119,8 +77,8 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 		return err
 	}
 	defer command.Kill()
-	c := cell{Upstream: u.name, Load: l.id(), Rival: r.name, Round: round, Capacity: capacity, Build: b.build}
-	o := l.options(u, capacity, b.window)
+	c := cell{Upstream: u.name, Load: l.id(), Rival: r.name, Round: round, Capacity: u.capacity, Build: b.build}
+	o := l.options(u, b.window)
 	direct := "http://127.0.0.1:" + command.Port()
 	front := command
 	if r.command != "" {
@@ -132,6 +90,7 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 		o.ServerCPU = front.CPU
 	}
 	o.URL = "http://127.0.0.1:" + front.Port()
+	begin, others := time.Now(), othersCPU(command, front)
 	for i, phase := range []**result.Result{&c.Cold, &c.Warm} {
 		o.Seed, o.Warmup = uint64(2*round+i), time.Duration(i)*time.Second
 		stepped := make(chan error, 1)
@@ -146,6 +105,7 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 			return ctx.Err()
 		}
 	}
+	c.Others = (othersCPU(command, front) - others).Seconds() / time.Since(begin).Seconds() / float64(runtime.NumCPU())
 	if front != command {
 		for _, id := range front.Processes() {
 			c.MemoryBytes += largest(id)
@@ -177,6 +137,32 @@ func (u *upstream) step(ctx context.Context, url string, window time.Duration) e
 		}
 	}
 	return nil
+}
+
+// othersCPU returns the processor time that all but we, an upstream and what is in front of it have used so far, in steps
+// of 10 ms; time that a hypervisor gave to another machine is theirs. It is 0 where it cannot be told.
+func othersCPU(upstream, front *lab.Command) time.Duration {
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(text), "\n")
+	var all time.Duration
+	for i, word := range strings.Fields(line) {
+		if ticks, err := strconv.ParseInt(word, 10, 64); err == nil && i != 4 && i != 5 && i <= 8 { // neither idle nor waiting, guests once
+			all += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	var ours syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &ours) // it does not fail for oneself
+	all -= time.Duration(ours.Utime.Nano() + ours.Stime.Nano())
+	used, _ := upstream.CPU()
+	all -= used
+	if front != upstream {
+		used, _ = front.CPU()
+		all -= used
+	}
+	return all
 }
 
 // largest returns the largest resident size of a process so far, in bytes; 0 if it has gone.

@@ -16,8 +16,8 @@
 //     its queue, half of what can be served within the objective, so that who waits is answered in time. Envoy's admission
 //     control acts on failures: its route's time-out is the objective, or else it never acts. In Envoy's chain adaptive
 //     concurrency comes first, so that its refusals do not count as the upstream's failures.
-//   - Capacity is what the upstream alone serves in a closed loop over 64 connections, the median of three; before a model
-//     server's simulator, the highest rate of open arrivals of which 95% are in time.
+//   - Capacity is how many the upstream does at once by the time that each takes, whatever the machine; before a model
+//     server's simulator, the highest rate of open arrivals of which 95% were in time.
 //   - Arrivals are Poisson, of the same seed for all of a round. Latency counts from the scheduled time, the wait for one of
 //     the connections included. Clients give up after ten times the objective.
 //   - A cell starts upstream and rival anew, sends the load (cold), and then once more, a second of it unmeasured (warm). Cells of a load follow each
@@ -30,6 +30,7 @@
 //   - Less than 2% is the same, as in loadtest compare. A row is behind if spillway-learned has less than 0.98 of the good
 //     answers of the best who is told nothing, or of the best who is told, if spillway-told has less than 0.98 of the best who
 //     is told, or if below the capacity Spillway fails a request and another none.
+//   - What others on the machine took of it meanwhile is in the report; a disturbed cell stays, and another round is added.
 //   - No cell is left out: with several rounds a figure is their median, and the JSON has the least and the most. The report
 //     names what is not installed, what failed to start and what was not run. Once Spillway is changed, all is run again in
 //     another folder: the report says so if its cells are of several builds.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,7 +31,7 @@ func run(ctx context.Context, args []string) error {
 	loadList := flags.String("loads", "", "names of loads, all by default: "+names(loads, (*load).id))
 	rivalList := flags.String("rivals", "", "names of rivals, all by default: "+names(rivals, func(r *rival) string { return r.name }))
 	rounds := flags.Int("rounds", 1, "how many there are")
-	window := flags.Duration("window", 6*time.Second, "how long each load is sent, cold and then warm")
+	window := flags.Duration("window", 4*time.Second, "how long each load is sent, cold and then warm")
 	within := flags.Duration("within", 0, "begin no cell after so long, to go on another time; 0 is no end")
 	dir := flags.String("out", "reports/rivals", "the folder of the results")
 	address := flags.String("serve", "", "be an upstream that listens there, of -places, each of which -takes a time")
@@ -59,6 +60,8 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("bin/spillway --version: %w; make build makes it", err)
 	}
+	us = slices.DeleteFunc(us, func(u *upstream) bool { return leftOut(u.name, u.needs) })
+	rs = slices.DeleteFunc(rs, func(r *rival) bool { return leftOut(r.name, r.needs) })
 	b := &bench{dir: *dir, self: self, build: strings.TrimSpace(string(build)), window: *window}
 	failed := b.all(ctx, us, ls, rs, *rounds, *within)
 	return errors.Join(failed, b.report())
@@ -68,15 +71,6 @@ func run(ctx context.Context, args []string) error {
 func (b *bench) all(ctx context.Context, us []*upstream, ls []*load, rs []*rival, rounds int, within time.Duration) (failed error) {
 	begin := time.Now()
 	for _, u := range us {
-		if !installed(u.needs) {
-			fmt.Printf("%s is left out: %s is not installed\n", u.name, u.needs)
-			continue
-		}
-		capacity, err := b.capacity(ctx, u)
-		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
 		for round := range rounds {
 			for _, l := range ls {
 				for _, r := range rs {
@@ -91,11 +85,8 @@ func (b *bench) all(ctx context.Context, us []*upstream, ls []*load, rs []*rival
 					case within > 0 && time.Since(begin) > within:
 						fmt.Println("there is more, for another time: the next is", name)
 						return failed
-					case !installed(r.needs):
-						fmt.Printf("%s is left out: %s is not installed\n", r.name, r.needs)
-						continue
 					}
-					if err := b.measure(ctx, u, l, r, round, capacity); err != nil {
+					if err := b.measure(ctx, u, l, r, round); err != nil {
 						failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
 						continue
 					}
@@ -105,6 +96,15 @@ func (b *bench) all(ctx context.Context, us []*upstream, ls []*load, rs []*rival
 		}
 	}
 	return failed
+}
+
+// leftOut tells whether what is called so has to be left out for want of a program, and says so.
+func leftOut(name, program string) bool {
+	if installed(program) {
+		return false
+	}
+	fmt.Printf("%s is left out: %s is not installed\n", name, program)
+	return true
 }
 
 func installed(program string) bool {

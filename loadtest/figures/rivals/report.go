@@ -29,6 +29,8 @@ type figures struct {
 	Protected float64 `json:"seconds_to_protect"`
 	CPUMicros float64 `json:"cpu_us_per_answer"`
 	MemoryMiB float64 `json:"memory_mib"`
+	// Others is the part of the machine that others took meanwhile, 0 to 1: the figures are worth less then.
+	Others float64 `json:"others_cpu"`
 	// ClassGood is the part of a class that is good, in loads with classes, 0 to 1.
 	ClassGood float64 `json:"class_good,omitempty"`
 }
@@ -40,6 +42,7 @@ type row struct {
 	Phase    string             `json:"phase"`
 	Capacity float64            `json:"capacity_rps"`
 	Offered  float64            `json:"offered_rps"`
+	Seconds  float64            `json:"seconds"`
 	Rivals   map[string]figures `json:"rivals"`
 	// Behind says where Spillway is, by the rules; empty where it is not.
 	Behind []string `json:"behind"`
@@ -145,7 +148,7 @@ func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err erro
 				if p.result.Partial != "" {
 					w.Broken = append(w.Broken, fmt.Sprintf("%s, %s: %s", filepath.Base(file), p.row.Phase, p.result.Partial))
 				}
-				p.row.Capacity, p.row.Offered = c.Capacity, p.result.OfferedRPS
+				p.row.Capacity, p.row.Offered, p.row.Seconds = c.Capacity, p.result.OfferedRPS, p.result.Seconds
 				*p.figures = append(*p.figures, figuresOf(u, l, &c, p.result))
 			}
 		}
@@ -164,7 +167,7 @@ func figuresOf(u *upstream, l *load, c *cell, r *result.Result) figures {
 	f := figures{
 		Rounds: 1, Good: r.GoodputRPS, Least: r.GoodputRPS, Most: r.GoodputRPS, P99: r.ServedLatency.P99, MemoryMiB: float64(c.MemoryBytes) / (1 << 20),
 		Failed: 1 - float64(r.Served())/float64(max(1, r.Requests)), Protected: protected(u, l, c.Capacity, r),
-		ClassGood: r.Shares[l.of].GoodPercent() / 100,
+		Others: c.Others, ClassGood: r.Shares[l.of].GoodPercent() / 100,
 	}
 	if r.ServerCPUMicros != nil && c.MemoryBytes > 0 {
 		f.CPUMicros = *r.ServerCPUMicros
@@ -212,6 +215,7 @@ func median(all []figures) figures {
 		Good: of(func(f *figures) float64 { return f.Good }), P99: of(func(f *figures) float64 { return f.P99 }),
 		Failed: of(func(f *figures) float64 { return f.Failed }), CPUMicros: of(func(f *figures) float64 { return f.CPUMicros }),
 		MemoryMiB: of(func(f *figures) float64 { return f.MemoryMiB }), ClassGood: of(func(f *figures) float64 { return f.ClassGood }),
+		Others: of(func(f *figures) float64 { return f.Others }),
 		Protected: of(func(f *figures) float64 {
 			if f.Protected < 0 {
 				return math.MaxFloat64 // after all others
@@ -285,6 +289,7 @@ var tables = []struct {
 	}},
 	{"CPU of the proxy, µs an answer", func(f figures) string { return fmt.Sprintf("%.0f", f.CPUMicros) }},
 	{"Memory of the proxy, MiB", func(f figures) string { return fmt.Sprintf("%.0f", f.MemoryMiB) }},
+	{"Processor time that others took of the machine meanwhile", func(f figures) string { return fmt.Sprintf("%.0f%%", 100*f.Others) }},
 	{"Good of the class that matters, in loads with classes", func(f figures) string {
 		if f.ClassGood == 0 {
 			return ""
@@ -326,10 +331,10 @@ func (w *whole) markdown(out io.Writer) error {
 		if n == 0 {
 			last = "behind |"
 		}
-		p("\n## %s\n\n| upstream | load | | offered | capacity | %s |%s\n|%s\n", t.title, strings.Join(columns, " | "), last,
-			strings.Repeat("---|", 5+len(columns)+len(last)/8))
+		p("\n## %s\n\n| upstream | load | | s | offered | capacity | %s |%s\n|%s\n", t.title, strings.Join(columns, " | "), last,
+			strings.Repeat("---|", 6+len(columns)+len(last)/8))
 		for _, r := range w.Rows {
-			p("| %s | %s | %s | %.0f | %.0f |", r.Upstream, r.Load, r.Phase, r.Offered, r.Capacity)
+			p("| %s | %s | %s | %.0f | %.0f | %.0f |", r.Upstream, r.Load, r.Phase, r.Seconds, r.Offered, r.Capacity)
 			for _, c := range columns {
 				text := ""
 				if f, ok := r.Rivals[c]; ok {

@@ -101,7 +101,7 @@ func TestTables_Loads(t *testing.T) {
 		seen[l.id()] = true
 		fits := false
 		for _, u := range upstreams {
-			o := l.options(&u, 200, 6*time.Second)
+			o := l.options(&u, 6*time.Second)
 			o.URL = "http://127.0.0.1:20001"
 			o = o.WithDefaults()
 			require.NoError(t, generator.Check(&o), "%s before %s", l.id(), u.name)
@@ -227,7 +227,7 @@ func TestBench_Report(t *testing.T) {
 	t.Parallel()
 	b := &bench{dir: t.TempDir(), build: "b"}
 	for round, good := range []float64{90, 100, 70} {
-		r := &result.Result{Requests: 400, Status: map[string]int64{"200": 100, "503": 300}, GoodputRPS: good, OfferedRPS: 400, TimelineStep: 1}
+		r := &result.Result{Seconds: 4, Requests: 400, Status: map[string]int64{"200": 100, "503": 300}, GoodputRPS: good, OfferedRPS: 400, TimelineStep: 1}
 		require.NoError(t, save(b.file(&upstreams[0], &loads[0], &rivals[0], round), cell{Capacity: 200, Build: "b", Cold: r, Warm: r}))
 	}
 	require.NoError(t, b.report())
@@ -242,7 +242,13 @@ func TestBench_Report(t *testing.T) {
 	require.NotContains(t, strings.Join(w.NotRun, "\n"), "gunicorn, step")
 	text, err := os.ReadFile(filepath.Join(b.dir, "report.md"))
 	require.NoError(t, err)
-	require.Contains(t, string(text), "| upstream | load | | offered | capacity | nothing |behind |\n|---|---|---|---|---|---|---|\n"+
-		"| gunicorn | 0.5x-64 | cold | 400 | 200 | 90.0 |  |\n")
+	require.Contains(t, string(text), "| upstream | load | | s | offered | capacity | nothing |behind |\n|---|---|---|---|---|---|---|---|\n"+
+		"| gunicorn | 0.5x-64 | cold | 4 | 400 | 200 | 90.0 |  |\n")
 	require.Contains(t, string(text), "Not run:")
+}
+
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	require.True(t, leftOut("a", "no-such-program"))
+	require.False(t, leftOut("nothing", ""))
 }
