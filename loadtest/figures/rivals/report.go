@@ -200,6 +200,9 @@ func protected(u *upstream, l *load, capacity float64, r *result.Result) float64
 	return -1
 }
 
+// never is after all times.
+const never = 1e9
+
 // median returns that of each figure.
 func median(all []figures) figures {
 	of := func(figure func(*figures) float64) float64 {
@@ -208,7 +211,7 @@ func median(all []figures) figures {
 			values = append(values, figure(&all[i]))
 		}
 		slices.Sort(values)
-		return values[len(values)/2]
+		return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 	}
 	f := figures{
 		Rounds: len(all), Least: all[0].Good, Most: all[0].Good,
@@ -218,12 +221,12 @@ func median(all []figures) figures {
 		Others: of(func(f *figures) float64 { return f.Others }),
 		Protected: of(func(f *figures) float64 {
 			if f.Protected < 0 {
-				return math.MaxFloat64 // after all others
+				return never
 			}
 			return f.Protected
 		}),
 	}
-	if f.Protected == math.MaxFloat64 {
+	if f.Protected >= never/2 {
 		f.Protected = -1
 	}
 	for i := range all {
@@ -331,21 +334,28 @@ func (w *whole) markdown(out io.Writer) error {
 		if n == 0 {
 			last = "behind |"
 		}
-		p("\n## %s\n\n| upstream | load | | s | offered | capacity | %s |%s\n|%s\n", t.title, strings.Join(columns, " | "), last,
-			strings.Repeat("---|", 6+len(columns)+len(last)/8))
+		var rows strings.Builder
 		for _, r := range w.Rows {
-			p("| %s | %s | %s | %.0f | %.0f | %.0f |", r.Upstream, r.Load, r.Phase, r.Seconds, r.Offered, r.Capacity)
+			var cells []string
 			for _, c := range columns {
 				text := ""
 				if f, ok := r.Rivals[c]; ok {
 					text = t.cell(f)
 				}
-				p(" %s |", text)
+				cells = append(cells, text)
+			}
+			if strings.Join(cells, "") == "" {
+				continue // it has no such figure
 			}
 			if n == 0 {
-				p(" %s |", strings.Join(r.Behind, "; "))
+				cells = append(cells, strings.Join(r.Behind, "; "))
 			}
-			p("\n")
+			fmt.Fprintf(&rows, "| %s | %s | %s | %.0f | %.0f | %.0f | %s |\n", r.Upstream, r.Load, r.Phase, r.Seconds, r.Offered, r.Capacity,
+				strings.Join(cells, " | "))
+		}
+		if rows.Len() > 0 {
+			p("\n## %s\n\n| upstream | load | | s | offered | capacity | %s |%s\n|%s\n%s", t.title, strings.Join(columns, " | "), last,
+				strings.Repeat("---|", 6+len(columns)+len(last)/8), rows.String())
 		}
 	}
 	list("Not run", w.NotRun)

@@ -222,6 +222,14 @@ func TestRow_Judge(t *testing.T) {
 	}
 }
 
+// Of an even number it is between the two in the middle; who is not protected in half of the rounds never is.
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	f := median([]figures{{Good: 90, Protected: 1}, {Good: 100, Protected: -1}, {Good: 10, Protected: 0.5}, {Good: 95, Protected: 0}})
+	require.Equal(t, figures{Rounds: 4, Good: 92.5, Least: 10, Most: 100, Protected: 0.75}, f)
+	require.InDelta(t, -1, median([]figures{{Protected: -1}, {Protected: 2}}).Protected, 0)
+}
+
 // A report is of all the cells that are there, names what is not, and takes the median of rounds.
 func TestBench_Report(t *testing.T) {
 	t.Parallel()
