@@ -248,6 +248,17 @@ peers: build ## measure the service beside what you would run instead: reports/p
 	rm -rf reports/peers/data
 	cp reports/peers/report.md reports/peers.md
 
+RIVALS_UPSTREAMS ?= gunicorn
+RIVALS_LOADS     ?= 0.5x-64 2x-64
+RIVALS           ?=
+RIVALS_FLAGS     ?=
+
+# The default takes some minutes; an empty list is all. What is there is not measured again.
+.PHONY: rivals
+rivals: build ## the proxy beside Envoy, HAProxy, nginx and Caddy: reports/rivals/report.md
+	go build -o $(BIN)/ ./loadtest/figures/rivals
+	nice -n -10 $(BIN)/rivals -upstreams '$(RIVALS_UPSTREAMS)' -loads '$(RIVALS_LOADS)' -rivals '$(RIVALS)' $(RIVALS_FLAGS)
+
 OVERLOAD = bare failsafe-go admission admission-8 admission-16
 
 .PHONY: overload

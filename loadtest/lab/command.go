@@ -30,8 +30,41 @@ func withPort(targets []workload.Target, number string) []workload.Target {
 // interface, and returns when it takes connections.
 func startCommand(ctx context.Context, command string) (*service, error) {
 	number := freePort()
+	return startAt(ctx, number, strings.ReplaceAll(command, port, number))
+}
+
+// Command is a program that listens on a port of the loopback interface, with whatever it has
+// started. Its methods may be called from several goroutines, Kill once.
+type Command struct{ s *service }
+
+// Start starts the command of the shell that is returned for a free port, in a process group of
+// its own, and returns when it takes connections. It fails if the command ends before or does not within a minute.
+func Start(ctx context.Context, command func(port string) (string, error)) (*Command, error) {
+	number := freePort()
+	line, err := command(number)
+	if err != nil {
+		return nil, err
+	}
+	s, err := startAt(ctx, number, line)
+	return &Command{s}, err
+}
+
+// Port returns where it listens.
+func (c *Command) Port() string { return c.s.port }
+
+// CPU returns the processor time that its processes have used so far. It fails once the command has
+// ended, and where it is not Linux.
+func (c *Command) CPU() (time.Duration, error) { return c.s.cpu() }
+
+// Processes returns their ids.
+func (c *Command) Processes() []int { return processGroup(c.s.process.Pid) }
+
+// Kill ends them at once.
+func (c *Command) Kill() { c.s.kill() }
+
+func startAt(ctx context.Context, number, command string) (*service, error) {
 	address := net.JoinHostPort("127.0.0.1", number)
-	s, err := launch(exec.Command("sh", "-c", strings.ReplaceAll(command, port, number)))
+	s, err := launch(exec.Command("sh", "-c", command))
 	if err != nil {
 		return nil, err
 	}

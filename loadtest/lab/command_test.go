@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -132,4 +134,30 @@ func TestCompare_SaysWhatIsWrongWithCommands(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Contains(t, c.Partial, "the service did not start (exit status 3), its last log line: no such module")
+}
+
+// A command that is started by itself says where it listens, and ends with what it has started.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	binary := fakeBinary(t, anything)
+	c, err := Start(t.Context(), func(port string) (string, error) { return "sleep 100 & exec " + binary + " " + port, nil })
+	require.NoError(t, err)
+	resp, err := http.Get("http://127.0.0.1:" + c.Port() + "/there")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	if runtime.GOOS == "linux" {
+		cpu, err := c.CPU()
+		require.NoError(t, err)
+		require.Positive(t, cpu)
+		require.Len(t, c.Processes(), 2)
+	}
+	c.Kill()
+	_, err = c.CPU()
+	require.ErrorContains(t, err, "the service died")
+
+	fault := errors.New("no such folder")
+	_, err = Start(t.Context(), func(string) (string, error) { return "", fault })
+	require.ErrorIs(t, err, fault)
+	_, err = Start(t.Context(), func(string) (string, error) { return "echo no such module >&2; exit 3", nil })
+	require.ErrorContains(t, err, "the service did not start (exit status 3), its last log line: no such module")
 }

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spillway-go/spillway/loadtest/generator"
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/result"
+)
+
+// cell is what was measured of a rival before an upstream under a load.
+type cell struct {
+	Upstream string  `json:"upstream"`
+	Load     string  `json:"load"`
+	Rival    string  `json:"rival"`
+	Round    int     `json:"round"`
+	Capacity float64 `json:"capacity_rps"`
+	Build    string  `json:"spillway_build"`
+	// MemoryBytes is the sum of the rival's processes' largest resident sizes, 0 of nothing.
+	MemoryBytes int64 `json:"memory_bytes"`
+	// Others is the part of the machine's processor time that who has nothing to do with it took meanwhile, 0 to 1.
+	Others float64        `json:"others_cpu"`
+	Cold   *result.Result `json:"cold"`
+	Warm   *result.Result `json:"warm"`
+}
+
+// bench measures cells, and keeps them in a folder.
+type bench struct {
+	dir    string
+	self   string // this program
+	build  string // that of Spillway
+	window time.Duration
+}
+
+func (b *bench) file(u *upstream, l *load, r *rival, round int) string {
+	return filepath.Join(b.dir, "cells", fmt.Sprintf("%s,%s,%s,%d.json", u.name, l.id(), r.name, round))
+}
+
+// start starts an upstream, with its files in dir.
+func (b *bench) start(ctx context.Context, u *upstream, dir string) (*lab.Command, error) {
+	file := filepath.Join(dir, u.file)
+	if u.file != "" {
+		text, err := files.ReadFile("files/" + u.file)
+		if err == nil {
+			err = os.WriteFile(file, text, 0o600)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return lab.Start(ctx, func(port string) (string, error) {
+		return strings.NewReplacer("{port}", port, "{dir}", dir, "{file}", file, "{self}", b.self).Replace(u.command), nil
+	})
+}
+
+// measure measures a cell.
+func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, round int) (err error) {
+	dir, err := os.MkdirTemp("", "rivals-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	command, err := b.start(ctx, u, dir)
+	if err != nil {
+		return err
+	}
+	defer command.Kill()
+	c := cell{Upstream: u.name, Load: l.id(), Rival: r.name, Round: round, Capacity: u.capacity, Build: b.build}
+	o := l.options(u, b.window)
+	direct := "http://127.0.0.1:" + command.Port()
+	front := command
+	if r.command != "" {
+		front, err = lab.Start(ctx, func(port string) (string, error) { return r.render(r.setting(u, port, command.Port(), dir)) })
+		if err != nil {
+			return err
+		}
+		defer front.Kill()
+		o.ServerCPU = front.CPU
+	}
+	o.URL = "http://127.0.0.1:" + front.Port()
+	begin, others := time.Now(), othersCPU(command, front)
+	for i, phase := range []**result.Result{&c.Cold, &c.Warm} {
+		o.Seed, o.Warmup = uint64(2*round+i), time.Duration(i)*time.Second
+		stepped := make(chan error, 1)
+		stepping, end := context.WithCancel(ctx)
+		go func() { stepped <- u.step(stepping, direct, o.Duration) }()
+		*phase, err = generator.Run(ctx, o)
+		end()
+		if err = cmp.Or(err, <-stepped); err != nil {
+			return err
+		}
+		if (*phase).Partial != "" && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	c.Others = (othersCPU(command, front) - others).Seconds() / time.Since(begin).Seconds() / float64(runtime.NumCPU())
+	if front != command {
+		for _, id := range front.Processes() {
+			c.MemoryBytes += largest(id)
+		}
+	}
+	return save(b.file(u, l, r, round), c)
+}
+
+// step has the upstream's capacity change during a window, until ctx ends.
+func (u *upstream) step(ctx context.Context, url string, window time.Duration) error {
+	for i, n := range u.steps {
+		if i > 0 {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(window / time.Duration(len(u.steps))):
+			}
+		}
+		q, err := http.NewRequestWithContext(ctx, http.MethodPut, url+"/places?n="+strconv.Itoa(n), http.NoBody)
+		if err != nil {
+			return err
+		}
+		a, err := http.DefaultClient.Do(q)
+		if err != nil {
+			return err
+		}
+		if err := a.Body.Close(); err != nil || a.StatusCode != http.StatusOK {
+			return cmp.Or(err, fmt.Errorf("%s answered %s", q.URL, a.Status))
+		}
+	}
+	return nil
+}
+
+// othersCPU returns the processor time that all but we, an upstream and what is in front of it have used so far, in steps
+// of 10 ms; time that a hypervisor gave to another machine is theirs. It is 0 where it cannot be told.
+func othersCPU(upstream, front *lab.Command) time.Duration {
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(text), "\n")
+	var all time.Duration
+	for i, word := range strings.Fields(line) {
+		if ticks, err := strconv.ParseInt(word, 10, 64); err == nil && i != 4 && i != 5 && i <= 8 { // neither idle nor waiting, guests once
+			all += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	var ours syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &ours) // it does not fail for oneself
+	all -= time.Duration(ours.Utime.Nano() + ours.Stime.Nano())
+	used, _ := upstream.CPU()
+	all -= used
+	if front != upstream {
+		used, _ = front.CPU()
+		all -= used
+	}
+	return all
+}
+
+// largest returns the largest resident size of a process so far, in bytes; 0 if it has gone.
+func largest(id int) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) == 3 && words[0] == "VmHWM:" {
+			kilobytes, _ := strconv.ParseInt(words[1], 10, 64)
+			return kilobytes << 10
+		}
+	}
+	return 0
+}
+
+func save(file string, what any) error {
+	text, err := json.MarshalIndent(what, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return result.WriteFile(file, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}
+
+func read(file string, what any) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, what); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}

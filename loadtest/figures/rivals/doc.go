@@ -1,0 +1,37 @@
+// Command rivals measures the proxy beside what else people put before a service: nothing, Envoy, HAProxy, nginx and
+// Caddy, before the same upstreams, under the same loads. It takes make build.
+//
+//	make rivals
+//	make rivals RIVALS_UPSTREAMS='gunicorn go' RIVALS_LOADS='2x-64 5x-2000' RIVALS= RIVALS_FLAGS='-rounds 3'
+//
+// An empty list means all. The tables are in tables.go. Each combination of an upstream, a load, a rival and a round is
+// a cell, and a file in the folder of the results. What is there is not measured again: the same command resumes, another
+// adds to the report, which is of all that is there.
+//
+// The rules:
+//
+//   - Each has the settings of its documentation, linked in tables.go and in the report, and no others but those that
+//     keep it from being the limit (its own connections, its backlog).
+//   - Who must be told a number is told the best: how many requests the upstream does at once; where only a number bounds
+//     its queue, half of what can be served within the objective, so that who waits is answered in time. Envoy's admission
+//     control acts on failures: its route's time-out is the objective, or else it never acts. In Envoy's chain adaptive
+//     concurrency comes first, so that its refusals do not count as the upstream's failures.
+//   - Capacity is how many the upstream does at once by the time that each takes, whatever the machine; before a model
+//     server's simulator, the highest rate of open arrivals of which 95% were in time.
+//   - Arrivals are Poisson, of the same seed for all of a round. Latency counts from the scheduled time, the wait for one of
+//     the connections included. Clients give up after ten times the objective.
+//   - A cell starts upstream and rival anew, sends the load (cold), and then once more, a second of it unmeasured (warm). Cells of a load follow each
+//     other, rival by rival.
+//   - Good are answers within the objective. Failed are all that were not served: refused, broken off, given up.
+//   - The time to protect is from the onset of the load, the spike or the last step on, until good answers over a second
+//     are 0.9 of what arrived or of the capacity, whichever is less.
+//   - CPU a request is the rival's own, per answer, refusals included; memory the sum of its processes' largest resident
+//     sizes.
+//   - Less than 2% is the same, as in loadtest compare. A row is behind if spillway-learned has less than 0.98 of the good
+//     answers of the best who is told nothing, or of the best who is told, if spillway-told has less than 0.98 of the best who
+//     is told, or if below the capacity Spillway fails a request and another none.
+//   - What others on the machine took of it meanwhile is in the report; a disturbed cell stays, and another round is added.
+//   - No cell is left out: with several rounds a figure is their median, and the JSON has the least and the most. The report
+//     names what is not installed, what failed to start and what was not run. Once Spillway is changed, all is run again in
+//     another folder: the report says so if its cells are of several builds.
+package main

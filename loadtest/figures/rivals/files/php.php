@@ -1,0 +1,1 @@
+<?php usleep(20000); echo "done\n";
