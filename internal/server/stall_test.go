@@ -56,7 +56,11 @@ func TestStall_ReadsGoOn(t *testing.T) {
 // what it does wait for it.
 func TestHungSync_ReadsGoOn(t *testing.T) {
 	eachStrategy(t, func(t *testing.T, strategy string) {
-		s := serve(t, strategy, func(o *setup) { o.queue.Capacity = 64 })
+		s := serve(t, strategy, func(o *setup) {
+			o.queue.Capacity = 64
+			o.queue.Objective = new(strategies.Objective) // a slow machine makes nobody late
+			require.NoError(t, o.queue.Objective.Set(strategies.NoObjective))
+		})
 		s.store.set("there", "value")
 		goOn := s.store.hang()
 		defer goOn()
