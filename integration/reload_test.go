@@ -175,12 +175,16 @@ func TestReload_Service(t *testing.T) {
 	s.stop()
 }
 
-// The rules of the proxy change live.
+// The rules and the upstreams of the proxy change live.
 func TestReload_Proxy(t *testing.T) {
 	t.Parallel()
-	upstream, _ := upstreamAt(t, "127.0.0.1:0", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprint(w, r.Header.Get("X-Forwarded-For"))
-	})
+	named := func(name string) string {
+		url, _ := upstreamAt(t, "127.0.0.1:0", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprint(w, name+r.Header.Get("X-Forwarded-For"))
+		})
+		return url
+	}
+	upstream, other := named(""), named("other ")
 	s := launchConfigured(t, raced, "upstream: "+upstream+"\nproxy-routes: /a=first\n", nil, "proxy")
 	get := func(path string) string {
 		return s.request(http.MethodGet, s.dataURL(path), "", "X-Forwarded-For: 10.1.2.3").body
@@ -192,15 +196,15 @@ func TestReload_Proxy(t *testing.T) {
 	}
 	require.Equal(t, "127.0.0.1", get("/a"))
 	s.eventually("it is counted", routed("first"))
-	s.reload("upstream: http://127.0.0.1:1\nproxy-routes: /a=second\nproxy-trust-headers: true\nworkers: 3\nproxy-timeout: 7s\n", false)
-	require.Equal(t, "10.1.2.3, 127.0.0.1", get("/a"))
+	s.reload("upstream: "+other+"\nproxy-routes: /a=second\nproxy-trust-headers: true\nworkers: 3\nproxy-timeout: 7s\n", false)
+	require.Equal(t, "other 10.1.2.3, 127.0.0.1", get("/a"))
 	s.eventually("it is counted", routed("second"))
 	require.NotContains(t, s.request(http.MethodGet, s.adminURL("/metrics"), "").body, `route="first"`)
-	require.Contains(t, s.stderr.String(), `stay as they were","settings":"upstream"`)
+	require.Equal(t, other+" by "+s.file+":1", s.settings()["SPILLWAY_UPSTREAM"])
 	require.Equal(t, 3, s.strategy().Workers)
 	require.Equal(t, "7s by "+s.file+":5", s.settings()["SPILLWAY_PROXY_TIMEOUT"])
 	s.reload("upstream: "+upstream+"\nproxy-routes: nonsense\n", true)
-	require.Equal(t, "10.1.2.3, 127.0.0.1", get("/a"))
+	require.Equal(t, "other 10.1.2.3, 127.0.0.1", get("/a"))
 	s.stop()
 }
 
