@@ -175,19 +175,14 @@ const (
 	// it is one of a Group's. It counts as Ignored.
 	Unreached
 	// Failed is a request that its resource answered with an error of its own, such as a status
-	// of 500. It counts as Good, but not for whether a resource of a Group is well.
+	// of 500. How long that took says nothing of the work, so it counts as Ignored, and against a
+	// resource of a Group.
 	Failed
 )
 
 // learned is what the outcome says to a learned number.
 func (how Outcome) learned() dispatch.Outcome {
-	switch how {
-	case Unreached:
-		return dispatch.Ignored
-	case Failed:
-		return dispatch.Good
-	}
-	return dispatch.Outcome(how)
+	return dispatch.Outcome(min(how, Ignored))
 }
 
 // Done gives the places back, and says how the request ended. Only the first call on any

@@ -38,7 +38,7 @@ type limit struct {
 	learning atomic.Pointer[learning] // nil if the number is given; changes under backlog.mu
 	given    atomic.Int64             // the number if it is given; changes under backlog.mu
 	closing  bool                     // no pause keeps what waits any more; under backlog.mu
-	most     int                      // the number is not more, whatever it is; changes under backlog.mu
+	most     atomic.Int64             // the number is not more, whatever it is; changes under backlog.mu
 
 	// stuck is how many stuck tasks have not ended, and row how often any were found since a task has ended. Both
 	// change under backlog.mu.
@@ -82,7 +82,8 @@ type limited interface {
 
 // init has m limit those of b to n.
 func (m *limit) init(b *backlog, of limited, n int) *limit {
-	m.backlog, m.of, m.most = b, of, math.MaxInt
+	m.backlog, m.of = b, of
+	m.most.Store(math.MaxInt)
 	m.given.Store(int64(n))
 	m.width.Store(int64(n))
 	return m
@@ -128,7 +129,7 @@ func (m *limit) changeIf(l *learning, state func()) {
 // assertLocked checks the table of states for the number n.
 func (m *limit) assertLocked(n int) {
 	l, stuck, row := m.learning.Load(), m.stuck.Load(), m.row.Load()
-	assert(l != nil || n >= min(1, m.most) && stuck == 0 && row == 0, "given: %d, %d stuck, %d in a row", n, stuck, row)
+	assert(l != nil || int64(n) >= min(1, m.most.Load()) && stuck == 0 && row == 0, "given: %d, %d stuck, %d in a row", n, stuck, row)
 	assert(l == nil || n >= 0 && (n <= max(l.bounds.Max, m.of.unheld(l))), "learned: %d", n)
 	assert(stuck >= 0 && row >= 0, "%d stuck, %d in a row", stuck, row)
 }
@@ -173,13 +174,13 @@ func (m *limit) close() {
 }
 
 // bound has no more than n tasks run at once, whatever the number.
-func (m *limit) bound(n int) { m.change(func() { m.most = n }) }
+func (m *limit) bound(n int) { m.change(func() { m.most.Store(int64(n)) }) }
 
 // number returns how many tasks may run at once or, if it is not held, as people are told of it, how many might
 // but for a pause or a bound.
 func (m *limit) number(held bool) int {
 	if held {
-		return min(m.most, m.unbound(true))
+		return int(min(m.most.Load(), int64(m.unbound(true))))
 	}
 	return m.unbound(false)
 }
@@ -222,8 +223,8 @@ func (m *limit) sample(l *learning, began, now int64, how Outcome) {
 	} else {
 		l.good(now - began)
 	}
-	if m.backlog.observe.Load() {
-		return // see observed
+	if m.backlog.observe.Load() || m.most.Load() < int64(l.Limit()) {
+		return // see observed; and what is bounded does not run as many as the law tries
 	}
 	counts := max(1, m.of.inUse()-int(m.stuck.Load())) // beside what is stuck, and with what ends now
 	_, changed := l.Completed(concurrency.Sample{
@@ -328,7 +329,7 @@ func (m *limit) fire() {
 			m.watched.Store(false)
 			return
 		}
-		if m.most > 0 && m.of.inUse() >= m.now() && (probes || !m.ended.Load()) { // in a pause an end has set the timer anew
+		if m.most.Load() > 0 && m.of.inUse() >= m.now() && (probes || !m.ended.Load()) { // in a pause an end has set the timer anew
 			while, _ := m.patience(l)
 			m.lone.Store(m.othersGetOnLocked(while))
 			m.findStuckLocked()

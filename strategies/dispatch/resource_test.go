@@ -114,6 +114,32 @@ func TestResources_Rest(t *testing.T) {
 	require.Len(t, take(t, p, 2), 2)
 }
 
+// What is held back by a bound does not run as many as the law tries, so that learns nothing from it.
+func TestResources_BoundedLearnNothing(t *testing.T) {
+	t.Parallel()
+	p, _ := lend(t, "fifo", 2, "a", "b")
+	laws := map[string]*teller{}
+	for _, r := range p.Resources() {
+		laws[r.Name] = &teller{limit: 4}
+		r.limit.learn(&learning{law: laws[r.Name], bounds: concurrency.Options{Min: 1, Max: 50}})
+	}
+	p.named("a").Bound(1)
+	for range 20 {
+		for _, tasks := range take(t, p, 1) {
+			p.Release(tasks[0])
+		}
+	}
+	require.Empty(t, laws["a"].told())
+	require.NotEmpty(t, laws["b"].told())
+	p.named("a").Bound(4)
+	for range 20 {
+		for _, tasks := range take(t, p, 1) {
+			p.Release(tasks[0])
+		}
+	}
+	require.NotEmpty(t, laws["a"].told())
+}
+
 func TestResources_Change(t *testing.T) {
 	t.Parallel()
 	p, granted := lend(t, "fifo", 1, "a", "b")
