@@ -261,7 +261,7 @@
       const svg = shape('svg', { viewBox: '0 0 100 10', preserveAspectRatio: 'none', 'aria-hidden': 'true' });
       let x = 0;
       for (const [part, color] of [[q.received, '--soft'], [q.waited, '--late'], [q.ran, '--flow']]) {
-        const width = 100 * part / most;
+        const width = Math.max(0, 100 * part / most);
         shape('rect', { x, y: 0, width, height: 10 }, svg).style.fill = `var(${color})`;
         x += width;
       }
