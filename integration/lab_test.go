@@ -30,7 +30,7 @@ func TestLab_ComparesRealServices(t *testing.T) {
 		Combinations: []scenario.Combination{
 			{Strategy: "sync", Connections: 8, Mix: "get=80,scan=20", Keys: 2000, Rate: "0.1x"},
 			// More keys are in the store than are read.
-			{Strategy: "lifo", Workers: 3, Capacity: 17, Sync: "never", Connections: 8, Mix: "put=10,get=90", Keys: 500, Fill: 200_000, Rate: "200"},
+			{Strategy: "lifo", Workers: 3, Capacity: 17, Sync: "never", Connections: 8, Mix: "put=10,get=90", Keys: 500, Fill: 200_000, Rate: "2000"},
 		},
 	}
 	c, err := lab.Compare(t.Context(), s, lab.CompareOptions{Binary: binary, Dir: dir})
@@ -53,7 +53,7 @@ func TestLab_ComparesRealServices(t *testing.T) {
 			require.InEpsilon(t, 0.1*c.Capacity[g.Load], r.TargetRPS, 1e-9)
 			continue
 		}
-		require.Equal(t, 200.0, r.TargetRPS)
+		require.Equal(t, 2000.0, r.TargetRPS)
 		require.Equal(t, 3, r.Workers)
 		require.Equal(t, 17, *r.Capacity)
 	}
