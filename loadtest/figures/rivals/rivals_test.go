@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,38 +57,6 @@ func TestRival_Setting(t *testing.T) {
 	s := half.setting(&gunicorn, "1", "2", "")
 	require.Equal(t, setting{Port: "1", Upstream: "2", Objective: "0.2s", Queue: "100ms", Places: 4, Waiting: 20, Limit: 24, Told: true}, s)
 	require.Equal(t, "1s", half.setting(&model, "1", "2", "").Objective)
-}
-
-// Programs that are here read what was rendered for them.
-func TestTables_ConfigurationsAreValid(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		needs string
-		check []string
-	}{
-		{"haproxy", []string{"-c", "-q", "-f"}},
-		{"nginx", []string{"-t", "-q", "-c"}},
-		{"caddy", []string{"adapt", "--adapter", "caddyfile", "--config"}},
-		{"envoy", []string{"--mode", "validate", "--log-level", "off", "--use-dynamic-base-id", "-c"}},
-	} {
-		t.Run(tt.needs, func(t *testing.T) {
-			t.Parallel()
-			if !installed(tt.needs) {
-				t.Skipf("%s is not installed: its configuration is not tried", tt.needs)
-			}
-			for _, r := range rivals {
-				if r.needs != tt.needs {
-					continue
-				}
-				dir := t.TempDir()
-				_, err := r.render(r.setting(&upstreams[0], "20001", "20002", dir))
-				require.NoError(t, err)
-				check := exec.CommandContext(t.Context(), tt.needs, append(tt.check, filepath.Join(dir, r.file))...)
-				said, err := check.CombinedOutput()
-				require.NoError(t, err, "%s: %s", r.name, said)
-			}
-		})
-	}
 }
 
 // Every load of every upstream can be sent, and has a name of its own.
