@@ -19,7 +19,7 @@ import (
 //	observing | what holds nobody back                          | SetObserve                   | SetObserve
 //	bounded   | any of these, or the bound if that is less      | bound                        | a bound that is not less
 //
-// No number but that one exceeds the law's maximum.
+// No number but that of observing exceeds the law's maximum. While a bound is less than the law says, it learns nothing.
 //
 // A law that is told of no ends changes nothing, so tasks that never end would stop all others. So a timer runs
 // while something waits. If it fires while all workers, or places, are in use, and no task that counts has ended
