@@ -179,6 +179,14 @@ func FuzzConnection(f *testing.F) {
 	s := serve(f, "fifo", func(o *setup) { o.IdleTimeout = time.Hour })
 	other := s.dial()
 	other.requireOpen()
+	counted := func(t testing.TB, n int) {
+		eventually(t, func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.events) == n
+		}, "it is counted, so that the next input has the events for itself")
+	}
+	counted(f, 1)
 	f.Fuzz(func(t *testing.T, input []byte) {
 		// Each input has the service for itself, so the events tell the methods
 		// of its requests, in order.
@@ -211,10 +219,6 @@ func FuzzConnection(f *testing.F) {
 		a, err := readAnswer(other.r, http.MethodGet)
 		require.NoError(t, err)
 		require.Contains(t, []int{200, 404}, a.status) // the input may have put the key
-		eventually(t, func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.events) == len(events)+1
-		}, "it is counted, so that the next input has the events for itself")
+		counted(t, len(events)+1)
 	})
 }
