@@ -173,6 +173,8 @@ func outcome(ctx context.Context, err error) admission.Outcome {
 	case ctx.Err() != nil: // whatever the handler made of that
 	case code == codes.ResourceExhausted, code == codes.Canceled: // it may be the client's own limit
 		how = admission.Ignored
+	case code == codes.Unknown, code == codes.Internal, code == codes.DataLoss, code == codes.Unimplemented: // 500 and 501 in HTTP
+		how = admission.Failed
 	}
 	return wire.Outcome(ctx, how)
 }

@@ -403,8 +403,9 @@ func TestStream_Headers(t *testing.T) {
 func TestInterceptors_Outcomes(t *testing.T) {
 	t.Parallel()
 	for code, how := range map[codes.Code]admission.Outcome{
-		codes.OK: admission.Good, codes.NotFound: admission.Good, codes.Internal: admission.Good,
+		codes.OK: admission.Good, codes.NotFound: admission.Good,
 		codes.Canceled: admission.Ignored, codes.ResourceExhausted: admission.Ignored,
+		codes.Internal: admission.Failed, codes.Unknown: admission.Failed, codes.DataLoss: admission.Failed, codes.Unimplemented: admission.Failed,
 		codes.Unavailable: admission.Dropped, codes.DeadlineExceeded: admission.Dropped,
 	} {
 		end := status.Error(code, "no")

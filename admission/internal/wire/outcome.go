@@ -18,9 +18,11 @@ func StatusOutcome(status int) admission.Outcome {
 		return admission.Dropped
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, clientClosedRequest:
 		return admission.Ignored // it is the client's fault, or its own limit
-	default:
-		return admission.Good
 	}
+	if status >= http.StatusInternalServerError {
+		return admission.Failed
+	}
+	return admission.Good
 }
 
 // moment is by how much a client that hangs up at its deadline may seem to do so before it.

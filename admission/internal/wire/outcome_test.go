@@ -11,13 +11,14 @@ import (
 	"github.com/spillway-go/spillway/admission"
 )
 
-// An answer that merely says no was served; one that came of overload was not, and what is
-// the client's fault tells nothing.
+// An answer that merely says no was served; one that came of overload was not. What is the
+// client's fault tells nothing, nor how soon something fails.
 func TestStatusOutcome(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]admission.Outcome{
-		200: admission.Good, 101: admission.Good, 304: admission.Good, 400: admission.Good, 404: admission.Good, 500: admission.Good,
+		200: admission.Good, 101: admission.Good, 304: admission.Good, 400: admission.Good, 404: admission.Good,
 		408: admission.Ignored, 429: admission.Ignored, 499: admission.Ignored,
+		500: admission.Failed, 501: admission.Failed, 507: admission.Failed,
 		502: admission.Dropped, 503: admission.Dropped, 504: admission.Dropped,
 	} {
 		require.Equal(t, want, StatusOutcome(status), status)
