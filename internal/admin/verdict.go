@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -214,8 +215,9 @@ func (s *situation) impatient(answered float64) (verdict, bool) {
 	if s.SLO > 0 {
 		v.Text = fmt.Sprintf("%s of the clients leave after %s (median), before the objective of %s.", percent(s.Left/answered), span(s.Patience), span(s.SLO))
 	}
-	if s.work() >= s.Patience {
-		v.Advice = fmt.Sprintf("The work itself takes longer than they wait: %s (median). Make the store faster.", span(s.work()))
+	// What runs may wait in an upstream too: the work is as long as it takes alone, if that is known.
+	if alone := cmp.Or(s.Usual, s.work()); alone >= s.Patience {
+		v.Advice = fmt.Sprintf("The work itself takes longer than they wait: %s (median). Make the store faster.", span(alone))
 		return v, true
 	}
 	v.Advice = "What is done for them is in vain. Set the objective below their patience: SPILLWAY_SLO of about " + span(0.8*s.Patience)

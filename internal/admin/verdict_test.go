@@ -222,6 +222,12 @@ func TestJudge(t *testing.T) {
 			}),
 			verdict{levelBad, "20% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "The work itself takes longer than they wait: 300 ms (median). Make the store faster.", ""},
 		},
+		"they wait less long than the work takes among too much of it": {
+			with(calm, func(s *situation) {
+				s.Usual, s.SLO, s.Good, s.Failed, s.Cut, s.Left, s.Patience, s.Latency = 0.05, 1, 400, 100, 100, 100, 0.2, 0.3
+			}),
+			verdict{levelBad, "20% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "What is done for them is in vain. Set the objective below their patience: SPILLWAY_SLO of about 160 ms, and switch to auto.", "auto"},
+		},
 		"they leave, as they are late": {
 			with(overload, func(s *situation) { s.Failed, s.Cut, s.Left, s.Patience = 300, 300, 300, 1 }),
 			verdict{
