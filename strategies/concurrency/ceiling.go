@@ -12,7 +12,9 @@ import (
 // that learners that see the same delay come to have as many (Chiu and Jain 1989).
 //
 // Where requests take as long with few at once, they are long, and the objective short: then a
-// low ceiling would help nobody. So it does not fall before they take longer than they did.
+// low ceiling would help nobody. So it does not fall before they take longer than they did. Each fall
+// also raises what they did by the same part, up to the objective: if they take as long with fewer at
+// once, they soon count as long by themselves, and the ceiling rises again.
 type ceiling struct {
 	objective func() time.Duration // nil if there is none
 	most      float64              // requests at once
@@ -23,6 +25,7 @@ const (
 	ceilingPart   = 0.15  // of the objective is too long: the rest is for what waits in front
 	ceilingLonger = 0.4   // more than the shortest, a logarithm, is longer: half as long again
 	ceilingForget = 0.005 // more, in a slot, the shortest becomes, as work may change
+	ceilingLate   = 0.001 // the same while they take longer than the objective: few are in time then, whatever runs
 	ceilingFall   = 0.8   // times what was allowed, in a slot in which requests take too long
 	ceilingRise   = 0.25  // times its root, in another: 16 again after some 24 slots
 )
@@ -37,13 +40,19 @@ func (c *ceiling) follow(took, deviation float64, limit int) {
 		return
 	}
 	objective := float64(c.objective())
-	c.shortest = min(c.shortest+ceilingForget, took+deviation)
+	c.shortest = min(c.shortest, took+deviation)
 	switch {
 	case objective <= 0:
 		c.most = math.Inf(1)
 	case took-deviation > max(math.Log(ceilingPart*objective), c.shortest+ceilingLonger):
 		c.most = max(1, ceilingFall*min(c.most, float64(limit)))
+		if c.shortest < math.Log(objective) {
+			c.shortest -= math.Log(ceilingFall)
+		} else {
+			c.shortest += ceilingLate
+		}
 	default:
+		c.shortest += ceilingForget
 		c.most += ceilingRise * math.Sqrt(c.most)
 	}
 }

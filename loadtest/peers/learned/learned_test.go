@@ -107,6 +107,7 @@ var laws = []struct {
 	make   func() sim.Limiter
 }{
 	{"Spillway", false, func() sim.Limiter { return judge.NewLearned() }},
+	{"plain", false, func() sim.Limiter { return newPlain() }},
 	{"gradient2", false, func() sim.Limiter {
 		return passive{of: limit.NewDefaultGradient2Limit("", nil, core.EmptyMetricRegistryInstance)}
 	}},
