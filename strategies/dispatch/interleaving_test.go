@@ -100,7 +100,9 @@ func TestSubmit_HandsNoTaskPastOthers(t *testing.T) {
 func TestWorker_BeginsNothingBeforeItCame(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var waited time.Duration
-		s, q := newScripted(t, Options{Events: func(strategies.Spec) Events { return Events{Submitted: func() {}, Started: func(d time.Duration) { waited = d }, Shed: func(strategies.Reason) {}} }})
+		s, q := newScripted(t, Options{Events: func(strategies.Spec) Events {
+			return Events{Submitted: func() {}, Started: func(d time.Duration) { waited = d }, Shed: func(strategies.Reason) {}}
+		}})
 		defer s.close()
 		s.submit("slow")
 		ahead, late := s.submit("ahead"), s.task("late")
