@@ -96,6 +96,32 @@ func TestSubmit_HandsNoTaskPastOthers(t *testing.T) {
 	})
 }
 
+// A worker looks at the clock before it looks into the queue. What comes in between has not begun before it came.
+func TestWorker_BeginsNothingBeforeItCame(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var waited time.Duration
+		s, q := newScripted(t, Options{Events: func(strategies.Spec) Events {
+			return Events{Submitted: func() {}, Started: func(d time.Duration) { waited = d }, Shed: func(strategies.Reason) {}}
+		}})
+		defer s.close()
+		s.submit("slow")
+		ahead, late := s.submit("ahead"), s.task("late")
+		q.script(func(n int) {
+			if n == 1 { // the worker has the time of its turn
+				time.Sleep(time.Second)
+				require.True(t, s.Cancel(ahead, strategies.ReasonAbandoned))
+				s.Submit(late)
+			}
+		}, ignore)
+		s.end("slow")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.requireStarted("slow", "late")
+		require.Equal(t, late.Submitted, late.Started)
+		require.Zero(t, waited)
+	})
+}
+
 // handedTooMuch makes a worker that has just parked find a task, which is slow,
 // while it is handed another. Before it knows of the second, act is called.
 func handedTooMuch(s *stage, q *scripted, second *Task, act func()) {

@@ -261,12 +261,13 @@ func (q *queue) accept(t *Task) {
 	q.events.Submitted()
 }
 
-// began tells that t, which has waited, begins to run: first if no other of its turn has begun before it.
+// began tells that t, which has waited, begins to run: first if no other of its turn has begun before it. The turn began
+// now, before t was looked for, so that t may have come since.
 func (q *queue) began(t *Task, now int64, first bool) {
-	t.Started = now
+	t.Started = max(now, t.Submitted)
 	t.begins(false)
 	if !t.continued { // it was told of before
-		t.events.Started(time.Duration(max(0, now-t.Submitted)))
+		t.events.Started(time.Duration(t.Started - t.Submitted))
 	}
 	q.begins(t, now)
 	if first && q.turns != nil {

@@ -326,7 +326,7 @@ func TestExaminer_HostileTail(t *testing.T) {
 	}
 	whole := content(t, mem, log)
 	require.NoError(t, s.Close())
-	require.NoError(t, format.ExamineLog(bytes.NewReader(whole), number))
+	require.NoError(t, examineLog(t, whole, number))
 	const sector = 512
 	for i, end := range ends[1:] {
 		for range 20 {
@@ -336,9 +336,18 @@ func TestExaminer_HostileTail(t *testing.T) {
 					clear(torn[max(at, ends[i]):min(at+sector, end)])
 				}
 			}
-			require.NoError(t, format.ExamineLog(bytes.NewReader(torn), number), "record %d, from %d to %d", i, ends[i], end)
+			require.NoError(t, examineLog(t, torn, number), "record %d, from %d to %d", i, ends[i], end)
 		}
 	}
+}
+
+// examineLog examines what a log of that number holds.
+func examineLog(t *testing.T, content []byte, number uint32) error {
+	t.Helper()
+	name := fmt.Sprintf("%06d.log", number)
+	log := vfs.NewMemFile(content)
+	defer func() { require.NoError(t, log.Close()) }()
+	return format.Examine(log, name)
 }
 
 // Zeros and what another log has left are an end, not damage.
@@ -354,9 +363,7 @@ func TestExaminer_TornTail(t *testing.T) {
 	whole := content(t, mem, log)
 	whole = whole[:len(bytes.TrimRight(whole, "\x00"))+format.BlockBytes]
 	require.NoError(t, s.Close())
-	examined := func(log uint32, b []byte) error {
-		return format.ExamineLog(bytes.NewReader(b), log)
-	}
+	examined := func(log uint32, b []byte) error { return examineLog(t, b, log) }
 	var number uint32
 	_, err := fmt.Sscanf(log, "%d.log", &number)
 	require.NoError(t, err)

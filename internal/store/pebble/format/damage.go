@@ -282,8 +282,3 @@ func Examine(f vfs.File, name string) error {
 	}
 	return nil
 }
-
-// ExamineLog examines what a log of that number holds.
-func ExamineLog(r io.Reader, number uint32) error {
-	return (&examiner{log: true, number: number}).examine(r)
-}
