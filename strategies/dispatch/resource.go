@@ -3,6 +3,8 @@ package dispatch
 import (
 	"slices"
 	"sync/atomic"
+
+	"github.com/spillway-go/spillway/strategies/health"
 )
 
 // Resource is one of those whose places are lent: it has its own number of them, given or learned.
@@ -136,22 +138,15 @@ func (s *places) need(t *Task, r *Resource) int64 {
 // freest returns the resource the largest share of whose places is free, nil if none is.
 func (s *places) freest() *Resource {
 	all := *s.resources.Load()
-	if len(all) == 1 {
-		if all[0].free.Load() > 0 {
-			return all[0]
-		}
+	if len(all) == 1 && all[0].free.Load() > 0 { // which costs less
+		return all[0]
+	}
+	last := s.tie.Add(1) % uint32(len(all))
+	i := health.Choose(int(last), len(all), func(i int) (free, limit int) { return int(all[i].free.Load()), all[i].limit.now() })
+	if i < 0 {
 		return nil
 	}
-	var best *Resource
-	free, width := int64(0), int64(1) // those of the best
-	first := int(s.tie.Add(1) % uint32(len(all)))
-	for i := range all {
-		r := all[(first+i)%len(all)]
-		if f, w := r.free.Load(), max(1, r.limit.width.Load()); f*width > free*w {
-			best, free, width = r, f, w
-		}
-	}
-	return best
+	return all[i]
 }
 
 // anyFree reports whether any place is free.
