@@ -219,7 +219,7 @@ func (s *places) grantAtOnce(t *Task) bool {
 		now := max(1, s.Now())
 		q.begins(t, now)
 		t.begins(s.calm())
-		if t.measure(l, now); t.Arrival == 0 {
+		if t.measure(now); t.Arrival == 0 {
 			t.Arrival = now
 		}
 	}
@@ -263,71 +263,46 @@ func (s *places) giveBackOf(t *Task, on *Resource, n, began, now int64) {
 	}
 }
 
-// giveBack gives n places of r to those whose turn it is, without their being free in between, which would cost more
-// and let others take them. It frees what nobody needs. If nothing waits it lets the discipline know that somebody has
-// looked, as a worker does that becomes free. Now may be 0.
+// giveBack frees n places of r for those whose turn it is: who comes meanwhile sees that they wait, and takes none. If
+// nothing waits it lets the discipline know that somebody has looked, as a worker does that becomes free. Now may be 0.
 func (s *places) giveBack(r *Resource, n, now int64) {
-	if r.free.Load() <= 0 && s.waiting() > 0 {
-		now = s.orNow(now)
-		granted, taken := s.grantOne(r, n, now)
-		if granted && !s.anyFree() {
-			return
-		}
-		if taken {
-			n = 0
-		}
-	}
-	if n > 0 {
-		r.free.Add(n)
-	}
-	switch {
-	case s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active()):
-		s.grant(now)
-	case s.looks.Load() > 0:
+	r.free.Add(n)
+	granted := s.inFlight.Load() > 1 && s.grant(now)
+	if !granted && s.looks.Load() > 0 && s.waiting() == 0 {
 		s.looks.Add(-1)
-		s.grantOne(nil, 0, s.orNow(now))
+		s.grantOne(s.orNow(now))
 	}
 }
 
 func (s *places) wake() { s.grant(0) }
 
-// grant grants what is free to those whose turn it is. Now may be 0.
-func (s *places) grant(now int64) {
+// grant grants what is free to those whose turn it is, and reports whether it granted any. Now may be 0.
+func (s *places) grant(now int64) (some bool) {
 	for s.anyFree() && s.waiting() > 0 || s.gathering.active() {
 		now = s.orNow(now)
-		if granted, _ := s.grantOne(nil, 0, now); !granted {
-			return
+		if !s.grantOne(now) {
+			break
 		}
+		some = true
 	}
+	return some
 }
 
-// grantOne grants the next task its places, if those that are free and n more of r are enough. It reports whether it
-// did, and whether it has taken the n: not if too many places are in use, or if others may pass the task that gathers.
-func (s *places) grantOne(r *Resource, n, now int64) (granted, taken bool) {
+// grantOne grants the next task its places, if enough are free, and reports whether it did.
+func (s *places) grantOne(now int64) bool {
 	var out rejects
 	s.mu.Lock()
-	if n > 0 {
-		if s.gathering.aside || r.free.Load() < 0 {
-			s.mu.Unlock()
-			return false, false
-		}
-		s.gathering.of = r // if some are gathered already, they are of the only one
-		s.gathering.has += n
-	}
 	t := s.nextLocked(&out, now)
-	if s.gathering.has > 0 && !s.gathering.active() { // nothing waited after all
-		s.stopGathering()
-	}
 	s.assertLocked()
 	s.mu.Unlock()
 	s.shedRejects(&out)
 	if t == nil {
-		return false, true
+		return false
 	}
-	t.measure(t.on.Load().limit.learning.Load(), now)
+	t.measure(now)
 	t.queue.began(t, now, true)
 	s.opts.Grant(t)
-	return true, true
+	return true
 }
 
 // nextLocked returns the next task that has got its places, nil if none has.

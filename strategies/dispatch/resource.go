@@ -207,7 +207,7 @@ func (p *Places) Move(t *Task) bool {
 			t.goesTo(s.any(), 0)
 		}
 		t.queue.begins(t, now)
-		t.measure(t.on.Load().limit.learning.Load(), now)
+		t.measure(now)
 		return true
 	}
 	t.Submitted = now

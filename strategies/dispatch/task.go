@@ -125,10 +125,10 @@ func abs(n int64) int64 { return max(n, -n) }
 // Began identifies this use of the places of t, for Answered. It is 0 if t is not measured, or its end was told.
 func (t *Task) Began() int64 { return t.began.Load() }
 
-// measure begins to measure how long t has its places. l is nil if their number is not learned.
-func (t *Task) measure(l *learning, now int64) {
+// measure begins to measure how long t has its places.
+func (t *Task) measure(now int64) {
 	began := max(1, now)
-	if l != nil && l.hurried(t, now) {
+	if l := t.on.Load().limit.learning.Load(); l != nil && l.hurried(t, now) {
 		began = -began
 	}
 	t.began.Store(began)
