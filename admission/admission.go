@@ -473,21 +473,7 @@ type Stats struct {
 }
 
 // Learned is the state of a learned number of places.
-type Learned struct {
-	// Limit is the number, and Min and Max are its bounds. Under a strategy without a queue
-	// it does not change. Under Observe nothing is learned, and it is 0.
-	Limit, Min, Max int
-	// Why explains the number in words.
-	Why string
-	// Stuck is how many places are in use that are not counted, as whoever has them seems not
-	// to end: see docs/concurrency.md.
-	Stuck int
-	// Paused says that the latest timed out, so that for now no more are let through than
-	// MinConcurrency or, if that is not given, one request now and then.
-	Paused bool
-	// Dropped counts the requests that were Dropped since learning began.
-	Dropped uint64
-}
+type Learned = dispatch.Learned
 
 // Stats returns the present state.
 func (c *Controller) Stats() Stats {
@@ -496,7 +482,7 @@ func (c *Controller) Stats() Stats {
 		mode = Observe
 	}
 	return Stats{
-		Strategy: g.Strategy, Mode: mode, Objective: c.engine.Objective().State(), Concurrency: g.Workers, InUse: g.Busy, Learned: (*Learned)(g.Learned),
+		Strategy: g.Strategy, Mode: mode, Objective: c.engine.Objective().State(), Concurrency: g.Workers, InUse: g.Busy, Learned: g.Learned,
 		Waiting: g.Depth, Capacity: g.Capacity, Limit: g.Limit, Pace: g.Pace, Drain: c.engine.DrainTime(),
 	}
 }

@@ -331,7 +331,7 @@ func (g *Group) Resources() []ResourceState {
 	for _, m := range *g.members.Load() {
 		gauge := m.Gauge()
 		state := ResourceState{
-			Name: m.Name, Concurrency: gauge.Workers, InUse: gauge.Busy, Learned: (*Learned)(gauge.Learned), Allowed: m.health.Allowed(),
+			Name: m.Name, Concurrency: gauge.Workers, InUse: gauge.Busy, Learned: gauge.Learned, Allowed: m.health.Allowed(),
 		}
 		if !m.since.IsZero() {
 			state.Unwell = time.Since(m.since)
