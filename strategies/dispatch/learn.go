@@ -131,14 +131,6 @@ func (b *backlog) learned() *Learned {
 	return sum
 }
 
-// number returns how many might run at once, as people are told of it.
-func (b *backlog) number() (n int) {
-	for _, m := range *b.limits.Load() {
-		n += m.number(false)
-	}
-	return n
-}
-
 // learned tells of the number, or returns nil if it is not learned.
 func (m *limit) learned() *Learned {
 	l := m.learning.Load()
