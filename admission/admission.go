@@ -148,13 +148,7 @@ func (o *Options) check() error {
 	case o.InitialConcurrency != 0 && (o.InitialConcurrency < least || o.InitialConcurrency > most):
 		return fmt.Errorf("admission: InitialConcurrency is %d, %d to %d is allowed, or 0 for the default", o.InitialConcurrency, least, most)
 	}
-	if err := checkMode(o.Mode); err != nil {
-		return err
-	}
-	if err := checkObjective(o.Objective); err != nil {
-		return err
-	}
-	return checkConcurrency(o.Concurrency)
+	return cmp.Or(checkMode(o.Mode), checkObjective(o.Objective), checkConcurrency(o.Concurrency))
 }
 
 func checkCapacity(n int) error {
@@ -368,6 +362,17 @@ func outcome(ctx context.Context, err error) Outcome {
 	}
 }
 
+// set makes a change that is in order, unless it comes after Close.
+func (c *Controller) set(invalid error, change func() error) error {
+	if err := cmp.Or(c.usable(), invalid); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	return nil
+}
+
 // usable returns an error after Close.
 func (c *Controller) usable() error {
 	if c.closed.Load() {
@@ -380,58 +385,36 @@ func (c *Controller) usable() error {
 // by the new one's rules; none is lost. The error for an unknown name wraps
 // strategies.ErrUnknown and lists the choices.
 func (c *Controller) Switch(strategy string) error {
-	if err := c.usable(); err != nil {
-		return err
-	}
-	if err := c.engine.Switch(strategy); err != nil {
-		return fmt.Errorf("admission: %w", err)
-	}
-	return nil
+	return c.set(nil, func() error { return c.engine.Switch(strategy) })
 }
 
 // SwitchTo is Switch to a strategy that is given as a value.
 func (c *Controller) SwitchTo(s strategies.Spec) error {
-	if err := c.usable(); err != nil {
-		return err
-	}
-	if err := c.engine.SwitchTo(s); err != nil {
-		return fmt.Errorf("admission: %w", err)
-	}
-	return nil
+	return c.set(nil, func() error { return c.engine.SwitchTo(s) })
 }
 
 // SetConcurrency changes how many places there are, 1 to 1,048,576. If more are in use,
 // nobody gets a place until enough are given back. 0 has the number learned from now on,
 // within the bounds of Options; any other number ends the learning.
 func (c *Controller) SetConcurrency(n int) error {
-	if err := cmp.Or(c.usable(), checkConcurrency(n)); err != nil {
-		return err
-	}
-	if n == 0 {
-		return c.engine.Learn(*c.opts.bounds())
-	}
-	c.engine.Resize(n)
-	return nil
+	return c.set(checkConcurrency(n), func() error {
+		if n == 0 {
+			return c.engine.Learn(*c.opts.bounds())
+		}
+		c.engine.Resize(n)
+		return nil
+	})
 }
 
 // SetCapacity changes Options.Capacity. The strategy begins anew, with what waits; what has no
 // room then is turned away by its rules.
 func (c *Controller) SetCapacity(n int) error {
-	if err := cmp.Or(c.usable(), checkCapacity(n)); err != nil {
-		return err
-	}
-	if err := c.engine.SetCapacity(n); err != nil {
-		return fmt.Errorf("admission: %w", err)
-	}
-	return nil
+	return c.set(checkCapacity(n), func() error { return c.engine.SetCapacity(n) })
 }
 
 // SetObjective changes Options.Objective. It holds at once, for what waits too.
 func (c *Controller) SetObjective(d time.Duration) error {
-	if err := cmp.Or(c.usable(), checkObjective(d)); err != nil {
-		return err
-	}
-	return c.engine.Objective().Set(d)
+	return c.set(checkObjective(d), func() error { return c.engine.Objective().Set(d) })
 }
 
 // Objective returns the objective, which tells what is in force at each moment.
@@ -439,13 +422,7 @@ func (c *Controller) Objective() *strategies.Objective { return c.engine.Objecti
 
 // SetMode changes Options.Mode. The strategy begins anew, with what waits.
 func (c *Controller) SetMode(m Mode) error {
-	if err := cmp.Or(c.usable(), checkMode(m)); err != nil {
-		return err
-	}
-	if err := c.engine.SetObserve(m == Observe); err != nil {
-		return fmt.Errorf("admission: %w", err)
-	}
-	return nil
+	return c.set(checkMode(m), func() error { return c.engine.SetObserve(m == Observe) })
 }
 
 // Stats is the state of a controller at one moment.
@@ -473,21 +450,7 @@ type Stats struct {
 }
 
 // Learned is the state of a learned number of places.
-type Learned struct {
-	// Limit is the number, and Min and Max are its bounds. Under a strategy without a queue
-	// it does not change. Under Observe nothing is learned, and it is 0.
-	Limit, Min, Max int
-	// Why explains the number in words.
-	Why string
-	// Stuck is how many places are in use that are not counted, as whoever has them seems not
-	// to end: see docs/concurrency.md.
-	Stuck int
-	// Paused says that the latest timed out, so that for now no more are let through than
-	// MinConcurrency or, if that is not given, one request now and then.
-	Paused bool
-	// Dropped counts the requests that were Dropped since learning began.
-	Dropped uint64
-}
+type Learned = dispatch.Learned
 
 // Stats returns the present state.
 func (c *Controller) Stats() Stats {
@@ -496,7 +459,7 @@ func (c *Controller) Stats() Stats {
 		mode = Observe
 	}
 	return Stats{
-		Strategy: g.Strategy, Mode: mode, Objective: c.engine.Objective().State(), Concurrency: g.Workers, InUse: g.Busy, Learned: (*Learned)(g.Learned),
+		Strategy: g.Strategy, Mode: mode, Objective: c.engine.Objective().State(), Concurrency: g.Workers, InUse: g.Busy, Learned: g.Learned,
 		Waiting: g.Depth, Capacity: g.Capacity, Limit: g.Limit, Pace: g.Pace, Drain: c.engine.DrainTime(),
 	}
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,10 +95,7 @@ func checkResources(names []string) error {
 // SetResources changes GroupOptions.Resources. One whose name was there before goes on as it is; requests that have
 // places of one that is gone keep them. What is new learns its own number, if the others do.
 func (g *Group) SetResources(names []string) error {
-	if err := checkResources(names); err != nil {
-		return err
-	}
-	if err := g.usable(); err != nil {
+	if err := cmp.Or(checkResources(names), g.usable()); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -331,7 +329,7 @@ func (g *Group) Resources() []ResourceState {
 	for _, m := range *g.members.Load() {
 		gauge := m.Gauge()
 		state := ResourceState{
-			Name: m.Name, Concurrency: gauge.Workers, InUse: gauge.Busy, Learned: (*Learned)(gauge.Learned), Allowed: m.health.Allowed(),
+			Name: m.Name, Concurrency: gauge.Workers, InUse: gauge.Busy, Learned: gauge.Learned, Allowed: m.health.Allowed(),
 		}
 		if !m.since.IsZero() {
 			state.Unwell = time.Since(m.since)

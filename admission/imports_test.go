@@ -23,13 +23,14 @@ func TestImports(t *testing.T) {
 func TestAdapters_ImportWhatTheyAdaptAlone(t *testing.T) {
 	t.Parallel()
 	for adapter, allowed := range map[string][]string{
-		"internal/wire":      nil,
-		"internal/restraint": nil,
-		"admissionhttp":      nil,
-		"admissionfasthttp":  {"github.com/valyala/fasthttp"},
-		"admissionprom":      {"github.com/prometheus/client_golang/prometheus"},
-		"admissionotel":      {"go.opentelemetry.io/otel"},
-		"admissiongrpc":      {"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc/errdetails"},
+		"internal/instruments": nil,
+		"internal/wire":        nil,
+		"internal/restraint":   nil,
+		"admissionhttp":        nil,
+		"admissionfasthttp":    {"github.com/valyala/fasthttp"},
+		"admissionprom":        {"github.com/prometheus/client_golang/prometheus"},
+		"admissionotel":        {"go.opentelemetry.io/otel"},
+		"admissiongrpc":        {"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc/errdetails"},
 	} {
 		for imported := range strings.FieldsSeq(run(t, adapter, nil, "go", "list", "-f", `{{join .Imports "\n"}}`, ".")) {
 			first, _, _ := strings.Cut(imported, "/")

@@ -36,8 +36,8 @@ import (
 // When the queue is full, the task with the latest deadline makes room or, if
 // that is the pushed one, is turned away.
 type edf struct {
-	workers           atomic.Int64
-	observe, admitAll bool
+	workers atomic.Int64
+	observe bool
 
 	sorted
 	// service is the mean service time in nanoseconds, 0 as long as none is known.
@@ -55,8 +55,6 @@ type EDFOptions struct {
 	// RelativeDeadline is the time from the arrival of a task without a deadline until it is
 	// due. 1µs to 1h, 0 means 1h, the longest deadline that the service accepts.
 	RelativeDeadline time.Duration
-	// AdmitAll admits tasks that would probably miss their deadline.
-	AdmitAll bool
 }
 
 // EDF returns the strategy edf with options.
@@ -66,7 +64,7 @@ func EDF(o EDFOptions) Spec {
 		Name:    "edf",
 		Summary: "earliest deadline first, refusing what cannot be done in time; when full, the latest deadline is displaced",
 		New: func(c Config) Discipline {
-			q := &edf{observe: c.Observe, admitAll: o.AdmitAll}
+			q := &edf{observe: c.Observe}
 			q.Resize(c.Workers)
 			q.init(c, func(t *Task) int64 {
 				if t.Deadline == 0 {
@@ -101,7 +99,7 @@ func (q *edf) Push(t *Task, now int64) Verdict {
 // lateLocked reports whether t, which has its number, would hardly be done in time.
 func (q *edf) lateLocked(t *Task, now int64) bool {
 	service := q.service.Load()
-	if q.admitAll || t.Deadline == 0 || service == 0 || q.mu.root == nil {
+	if t.Deadline == 0 || service == 0 || q.mu.root == nil {
 		return false
 	}
 	// With t itself, so many have to be taken until t has been.

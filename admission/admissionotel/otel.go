@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/spillway-go/spillway/admission"
+	"github.com/spillway-go/spillway/admission/internal/instruments"
+	"github.com/spillway-go/spillway/strategies"
 )
 
 const scope = "github.com/spillway-go/spillway/admission/admissionotel"
@@ -34,14 +36,11 @@ type Instruments struct {
 	queue      []attribute.KeyValue // the name, if there is one
 	gauges     metric.Registration
 
-	submitted, run, shed, wouldShed, within, lateWrong metric.Int64Counter
-	waits, held                                        metric.Float64Histogram
+	counters [len(instruments.Counters)]metric.Int64Counter
+	times    [len(instruments.Times)]metric.Float64Histogram
 
 	sets sync.Map // of attributes, by strategy and reason: metric.MeasurementOption
 }
-
-// bounds are the buckets of the service's histograms, in seconds.
-var bounds = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 // New returns a controller as admission.New does, and the instruments that tell of it. The hooks
 // of a are called as well. Close must be called before the controller is let go of.
@@ -57,50 +56,46 @@ func New(a admission.Options, o Options) (*admission.Controller, *Instruments, e
 	if o.Name != "" {
 		i.queue = []attribute.KeyValue{attribute.String("spillway.queue", o.Name)}
 	}
+	var err error
 	var failed []error
-	counter := func(name, help string) metric.Int64Counter {
-		c, err := meter.Int64Counter("spillway."+name, metric.WithDescription(help), metric.WithUnit("{request}"))
+	for c, of := range instruments.Counters {
+		i.counters[c], err = meter.Int64Counter("spillway."+of.Name, metric.WithDescription(of.Help), metric.WithUnit("{request}"))
 		failed = append(failed, err)
-		return c
 	}
-	histogram := func(name, help string) metric.Float64Histogram {
-		h, err := meter.Float64Histogram("spillway."+name, metric.WithDescription(help), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
+	for t, of := range instruments.Times {
+		i.times[t], err = meter.Float64Histogram("spillway."+of.Name, metric.WithDescription(of.Help), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(instruments.Buckets()...))
 		failed = append(failed, err)
-		return h
 	}
-	gauge := func(name, help, unit string) metric.Int64ObservableGauge {
-		g, err := meter.Int64ObservableGauge("spillway."+name, metric.WithDescription(help), metric.WithUnit(unit))
-		failed = append(failed, err)
-		return g
+	var asked [len(instruments.Gauges)]metric.Float64Observable
+	var observables []metric.Observable // the same
+	for n, g := range instruments.Gauges {
+		if g.Kind == instruments.Sum {
+			asked[n], err = meter.Float64ObservableCounter("spillway."+g.Name, metric.WithDescription(g.Help), metric.WithUnit(g.Unit))
+		} else {
+			asked[n], err = meter.Float64ObservableGauge("spillway."+g.Name, metric.WithDescription(g.Help), metric.WithUnit(g.Unit))
+		}
+		observables, failed = append(observables, asked[n]), append(failed, err)
 	}
-	i.submitted = counter("tasks.submitted", "Requests that have asked for places, and have got them or were turned away.")
-	i.run = counter("tasks.run", "Requests that have got their places.")
-	i.shed = counter("shed", "Requests that were turned away, by reason.")
-	i.wouldShed = counter("would_shed", "Requests that would have been turned away but for the mode observe, by reason.")
-	i.within = counter("requests.within_objective", "Requests that were Good, and answered within the objective in force then.")
-	i.lateWrong = counter("late_wrong", "Requests that would have been turned away as late, and that were answered in time: of a hundred of those, one is let through to see.")
-	i.waits = histogram("queue.wait", "Time that a request waited for its places, 0 if it had them at once.")
-	i.held = histogram("held", "Time for which a request had its places.")
-	depth := gauge("queue.depth", "Requests that wait.", "{request}")
-	places := gauge("workers", "Places: how many requests of a cost of 1 are let through at once.", "{place}")
-	busy := gauge("workers.busy", "Places that are not free.", "{place}")
-	objective, err := meter.Float64ObservableGauge("spillway.objective", metric.WithDescription("The latency objective in force, 0 if nobody is ever late."), metric.WithUnit("s"))
-	if err = errors.Join(append(failed, err)...); err != nil {
+	if err = errors.Join(failed...); err != nil {
 		return nil, nil, err
 	}
-	a.Admitted, a.Released, a.Shed = both(i.admitted, a.Admitted), both(i.released, a.Released), both(i.turnedAway, a.Shed)
+	instruments.Tell(&a, sink{i})
 	if i.controller, err = admission.New(a); err != nil {
 		return nil, nil, err
 	}
 	i.gauges, err = meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		s := i.controller.Stats()
-		at := i.with(s.Strategy, "")
-		to.ObserveInt64(depth, int64(s.Waiting), at)
-		to.ObserveInt64(places, int64(s.Concurrency), at)
-		to.ObserveInt64(busy, int64(s.InUse), at)
-		to.ObserveFloat64(objective, s.Objective.InForce.Seconds(), metric.WithAttributes(i.queue...))
+		for n, g := range instruments.Gauges {
+			v, ok := g.Of(&s)
+			switch {
+			case ok && g.Kind == instruments.PerStrategy:
+				to.ObserveFloat64(asked[n], v, i.with(s.Strategy, strategies.ReasonNone))
+			case ok:
+				to.ObserveFloat64(asked[n], v, metric.WithAttributes(i.queue...))
+			}
+		}
 		return nil
-	}, depth, places, busy, objective)
+	}, observables...)
 	if err != nil {
 		i.controller.Close()
 		return nil, nil, err
@@ -108,60 +103,35 @@ func New(a admission.Options, o Options) (*admission.Controller, *Instruments, e
 	return i.controller, i, nil
 }
 
-func both(f, g func(admission.Event)) func(admission.Event) {
-	if g == nil {
-		return f
-	}
-	return func(e admission.Event) {
-		f(e)
-		g(e)
-	}
-}
-
 // Close ends the asking of the controller for its gauges. It does not close the controller.
 func (i *Instruments) Close() error { return i.gauges.Unregister() }
 
-// with returns the attributes of a strategy and, if it is not empty, a reason.
-func (i *Instruments) with(strategy, reason string) metric.MeasurementOption {
-	key := [2]string{strategy, reason}
+// with returns the attributes of a strategy and, if it is not ReasonNone, a reason.
+func (i *Instruments) with(strategy string, reason strategies.Reason) metric.MeasurementOption {
+	key := [2]string{strategy, string(reason)}
 	if set, ok := i.sets.Load(key); ok {
 		return set.(metric.MeasurementOption)
 	}
 	all := append([]attribute.KeyValue{attribute.String("spillway.strategy", strategy)}, i.queue...)
-	if reason != "" {
-		all = append(all, attribute.String("spillway.shed", reason))
+	if reason != strategies.ReasonNone {
+		all = append(all, attribute.String("spillway.shed", reason.String()))
 	}
 	set := metric.WithAttributeSet(attribute.NewSet(all...))
 	i.sets.Store(key, set)
 	return set
 }
 
-func (i *Instruments) admitted(e admission.Event) {
-	ctx, at := context.Background(), i.with(e.Strategy, "")
-	i.submitted.Add(ctx, 1, at)
-	i.run.Add(ctx, 1, at)
-	i.waits.Record(ctx, e.Waited.Seconds(), at)
+// sink is the Instruments, as the controller's hooks see them.
+type sink struct{ *Instruments }
+
+// Count implements instruments.Sink.
+func (i sink) Count(c instruments.Counter, strategy string, reason strategies.Reason) {
+	i.counters[c].Add(context.Background(), 1, i.with(strategy, reason))
 }
 
-func (i *Instruments) turnedAway(e admission.Event) {
-	ctx, at := context.Background(), i.with(e.Strategy, e.Reason.String())
-	if e.Observed {
-		i.wouldShed.Add(ctx, 1, at)
-		return
-	}
-	i.submitted.Add(ctx, 1, i.with(e.Strategy, ""))
-	i.shed.Add(ctx, 1, at)
-}
-
-func (i *Instruments) released(e admission.Event) {
-	ctx, at := context.Background(), i.with(e.Strategy, "")
-	i.held.Record(ctx, e.Held.Seconds(), at)
-	if e.InTime {
-		i.within.Add(ctx, 1, at)
-	}
-	if e.LateWrong {
-		i.lateWrong.Add(ctx, 1, at)
-	}
+// Time implements instruments.Sink.
+func (i sink) Time(t instruments.Time, strategy string, took time.Duration) {
+	i.times[t].Record(context.Background(), took.Seconds(), i.with(strategy, strategies.ReasonNone))
 }
 
 // Acquire is admission.Controller.Acquire, with a span for the wait in the trace of ctx: it has

@@ -108,7 +108,7 @@ func TestInstruments_Metrics(t *testing.T) {
 	sums = f.sums(t)
 	for name, want := range map[string]float64{
 		"spillway.tasks.submitted": 3, "spillway.tasks.run": 2, "spillway.shed full": 1, "spillway.queue.wait": 2, "spillway.held": 2,
-		"spillway.queue.depth": 0, "spillway.workers.busy": 0, "spillway.objective": 0.1, "spillway.requests.within_objective": 2,
+		"spillway.queue.depth": 0, "spillway.workers.busy": 0, "spillway.queue.capacity": 1, "spillway.strategy.info": 1, "spillway.objective": 0.1, "spillway.requests.within_objective": 2,
 	} {
 		require.InDelta(t, want, sums[name], 1e-9, name)
 	}

@@ -86,15 +86,6 @@ func (b *backlog) addUpLocked() int {
 	return n
 }
 
-// inUse returns how many workers, or places, are in use. While their number changes it may be off by as much, unless
-// mu is held.
-func (b *backlog) inUse() (n int) {
-	for _, m := range *b.limits.Load() {
-		n += m.of.inUse()
-	}
-	return n
-}
-
 // watch is called when something has begun to wait.
 func (b *backlog) watch() {
 	for _, m := range *b.limits.Load() {

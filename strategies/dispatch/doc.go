@@ -71,7 +71,7 @@
 //	  .lines       who holds mu                      all (their lengths)      no task is in two lines, or in one and the discipline
 //	  .moving      a switch, Cancel, under mu        Gauge                    empty but in a switch
 //	queue.entering submitters                        a switch                 >= 0; of a former queue 0 once emptied
-//	task.held      queue.push, givenUp               Cancel                   true as long as the discipline holds the task
+//	task.held      queue.push, givenUp               Cancel                   not nil as long as the discipline holds the task
 //	  .phase       Submit, Acquire; Done, Release    the same                 theirs, ours, theirs: each step once
 //	workers.count  hire, under hiring; leave         submitters, limit        idle.n <= count; count <= width, but after width fell
 //	  .idle        push, take, remove, under its mu  submitters               n is its length; who takes a worker wakes it

@@ -195,7 +195,7 @@ func (e *engine) SetObserve(observe bool) error {
 	}
 	for _, b := range e.backlogs {
 		for _, m := range *b.limits.Load() {
-			m.reapply()
+			m.change(func() {}) // what follows from that
 		}
 	}
 	return err

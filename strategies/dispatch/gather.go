@@ -57,15 +57,15 @@ func (g *gathering) start(t *Task, need int64, change func()) {
 
 // gatherFor gathers what is free of the places that t needs, of one resource. It returns how many it needs, and
 // whether they are there.
-func (s *places) gatherFor(t *Task) (need int64, enough bool) {
-	g := &s.gathering
+func (p *Places) gatherFor(t *Task) (need int64, enough bool) {
+	g := &p.gathering
 	for {
 		if g.has == 0 {
-			if g.of = s.freest(); g.of == nil {
-				return s.need(t, (*s.resources.Load())[0]), false
+			if g.of = p.freest(); g.of == nil {
+				return p.need(t, p.Resources()[0]), false
 			}
 		}
-		need = s.need(t, g.of)
+		need = p.need(t, g.of)
 		if g.has += g.of.claim(0, need-g.has); g.has >= need {
 			return need, true
 		}
@@ -76,17 +76,17 @@ func (s *places) gatherFor(t *Task) (need int64, enough bool) {
 }
 
 // drop frees what was gathered.
-func (s *places) drop() {
-	if g := &s.gathering; g.has != 0 {
+func (p *Places) drop() {
+	if g := &p.gathering; g.has != 0 {
 		g.of.free.Add(g.has)
 		g.has = 0
 	}
 }
 
 // stopGathering ends the gathering, and frees what was gathered.
-func (s *places) stopGathering() {
-	g := &s.gathering
-	s.drop()
+func (p *Places) stopGathering() {
+	g := &p.gathering
+	p.drop()
 	g.task.Store(nil)
 	g.aside = false
 	if g.timer != nil {
@@ -95,37 +95,37 @@ func (s *places) stopGathering() {
 }
 
 // changePhase changes from one phase to the other.
-func (s *places) changePhase() {
-	g := &s.gathering
-	s.mu.Lock()
+func (p *Places) changePhase() {
+	g := &p.gathering
+	p.mu.Lock()
 	if g.active() {
 		if g.aside {
 			g.phase = min(2*g.phase, longestPhase)
 		} else {
-			s.drop()
+			p.drop()
 		}
 		g.aside = !g.aside
 		g.timer.Reset(g.phase)
 	}
-	s.assertLocked()
-	s.mu.Unlock()
-	s.grant(0)
+	p.assertLocked()
+	p.mu.Unlock()
+	p.grant(0)
 }
 
 // nextAsideLocked is nextLocked while others may pass the first task.
-func (s *places) nextAsideLocked(out *rejects, now int64) *Task {
-	fits := func(t *Task) bool { return !t.expired(now) && s.take(t) }
-	for t := s.ahead.first; t != nil; t = t.after {
+func (p *Places) nextAsideLocked(out *rejects, now int64) *Task {
+	fits := func(t *Task) bool { return !t.expired(now) && p.take(t) }
+	for t := p.ahead.first; t != nil; t = t.after {
 		if fits(t) {
-			return s.ahead.remove(t)
+			return p.ahead.remove(t)
 		}
 	}
-	for s.anyFree() && s.ahead.len() <= s.lookahead() {
-		t := s.pop(now, out)
+	for p.anyFree() && p.ahead.len() <= p.lookahead() {
+		t := p.pop(now, out)
 		if t == nil || fits(t) {
 			return t
 		}
-		s.ahead.push(t)
+		p.ahead.push(t)
 	}
 	return nil
 }
@@ -134,23 +134,23 @@ func (s *places) nextAsideLocked(out *rejects, now int64) *Task {
 // gathers: they leave the discipline, and so the order that it would keep them in with
 // what comes later. The longer that task waits the more, so that they hold up nobody for
 // ever.
-func (s *places) lookahead() int {
-	return int(s.width.Load()) * int(s.gathering.phase/firstPhase)
+func (p *Places) lookahead() int {
+	return int(p.width.Load()) * int(p.gathering.phase/firstPhase)
 }
 
 // makeRoom sheds the last of those that wait behind the task that gathers places, if with them more tasks wait
 // than may.
-func (s *places) makeRoom(q *queue, _ int64) {
-	for s.gathering.active() && s.ahead.len() > 1 {
-		s.mu.Lock()
+func (p *Places) makeRoom(q *queue, _ int64) {
+	for p.gathering.active() && p.ahead.len() > 1 {
+		p.mu.Lock()
 		var t *Task
-		if n := s.ahead.len() - 1; n > 0 && q.full(n-1) {
-			t = s.ahead.remove(s.ahead.last)
+		if n := p.ahead.len() - 1; n > 0 && q.full(n-1) {
+			t = p.ahead.remove(p.ahead.last)
 		}
-		s.mu.Unlock()
+		p.mu.Unlock()
 		if t == nil {
 			return
 		}
-		s.shed(t, strategies.ReasonFull)
+		p.shed(t, strategies.ReasonFull)
 	}
 }

@@ -24,16 +24,27 @@ type scripted struct {
 	n      atomic.Int64
 	// before is called, if it is set, at the beginning of a Pop likewise.
 	before atomic.Pointer[func(n int)]
-	// counted is called once, if it is set, when Len has counted.
-	counted atomic.Pointer[func()]
+	// counted is called once, if it is set, when Len has counted, and pushing and pushed before and after a Push.
+	counted, pushing, pushed atomic.Pointer[func()]
+}
+
+// once calls what is set, and forgets it.
+func once(f *atomic.Pointer[func()]) {
+	if f := f.Swap(nil); f != nil {
+		(*f)()
+	}
 }
 
 func (q *scripted) Len() int {
 	n := q.Discipline.Len()
-	if f := q.counted.Swap(nil); f != nil {
-		(*f)()
-	}
+	once(&q.counted)
 	return n
+}
+
+func (q *scripted) Push(t *strategies.Task, now int64) strategies.Verdict {
+	once(&q.pushing)
+	defer once(&q.pushed)
+	return q.Discipline.Push(t, now)
 }
 
 func (q *scripted) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {

@@ -30,8 +30,8 @@ func TestInvariants_AreAsserted(t *testing.T) {
 		}, "a task changes hands to where it is already"},
 		{"more places free than there are", func() {
 			d, _ := lend()
-			d.places.only().free.Store(3)
-			d.places.assertLocked()
+			d.only().free.Store(3)
+			d.assertLocked()
 		}, "3 places free and 0 gathered, of 2"},
 		{"a task that is not the submitter's", func() {
 			d, task := lend()
@@ -39,9 +39,9 @@ func TestInvariants_AreAsserted(t *testing.T) {
 		}, "a task changes hands to where it is already"},
 		{"places gathered for nobody", func() {
 			d, _ := lend()
-			d.places.only().free.Store(0)
-			d.places.gathering.has = 1
-			d.places.assertLocked()
+			d.only().free.Store(0)
+			d.gathering.has = 1
+			d.assertLocked()
 		}, "1 places gathered; for a task: false"},
 		{"a worker on the stack twice", func() {
 			var s idleStack
@@ -65,8 +65,8 @@ func TestInvariants_AreAsserted(t *testing.T) {
 		{"a turn of writes that ends twice", func() { new(workers).endWriting() }, "-1 turns of writes"},
 		{"stuck tasks beside a number that is given", func() {
 			d, _ := lend()
-			d.places.only().limit.stuck.Store(1)
-			d.places.only().limit.assertLocked(2)
+			d.only().limit.stuck.Store(1)
+			d.only().limit.assertLocked(2)
 		}, "given: 2, 1 stuck"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

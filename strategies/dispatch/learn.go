@@ -11,12 +11,13 @@ import (
 
 // Learned is the state of a learned number of workers or places.
 type Learned struct {
-	// Limit is the number, Min and Max are its bounds. It is 0 under Options.Observe, where
-	// nothing is learned.
+	// Limit is the number, Min and Max are its bounds. Under a strategy without a queue it does
+	// not change. It is 0 under Options.Observe, where nothing is learned.
 	Limit, Min, Max int
 	// Why explains the number in words.
 	Why string
-	// Stuck is how many run that are not counted, as they seem not to end.
+	// Stuck is how many run that are not counted, as they seem not to end: see
+	// docs/concurrency.md.
 	Stuck int
 	// Paused says that the latest timed out, so that for now no more begin than
 	// concurrency.Options.Min says or, if it is 0, one now and then.
@@ -128,14 +129,6 @@ func (b *backlog) learned() *Learned {
 		sum.Stuck, sum.Paused, sum.Dropped = sum.Stuck+l.Stuck, sum.Paused && l.Paused, sum.Dropped+l.Dropped
 	}
 	return sum
-}
-
-// number returns how many might run at once, as people are told of it.
-func (b *backlog) number() (n int) {
-	for _, m := range *b.limits.Load() {
-		n += m.number(false)
-	}
-	return n
 }
 
 // learned tells of the number, or returns nil if it is not learned.

@@ -287,7 +287,7 @@ func lender(t *testing.T, o Options, limit int) (d *Places, l *teller, granted f
 	d, err := Lend(o)
 	require.NoError(t, err)
 	l = &teller{limit: limit}
-	d.places.only().limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
+	d.only().limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
 	return d, l, func() []string {
 		mu.Lock()
 		defer mu.Unlock()

@@ -69,10 +69,10 @@ const (
 
 // limited is what a limit is of: workers, or the places of a resource.
 type limited interface {
-	// inUse returns how many are in use. While their number changes it may be off by as much, unless backlog.mu is
+	// InUse returns how many are in use. While their number changes it may be off by as much, unless backlog.mu is
 	// held.
-	inUse() int
-	// running is inUse without what is kept for a task that has not begun. backlog.mu is held.
+	InUse() int
+	// running is InUse without what is kept for a task that has not begun. backlog.mu is held.
 	running() int
 	// allow is told that the number changes. backlog.mu is held.
 	allow(from, to int)
@@ -157,9 +157,6 @@ func (m *limit) learn(l *learning) {
 	}
 }
 
-// reapply is called when the dispatcher began or ended to only observe.
-func (m *limit) reapply() { m.change(func() {}) }
-
 // release ends a pause for good, so that what waits can run before the end.
 func (m *limit) release() { m.change(func() { m.closing = true }) }
 
@@ -226,7 +223,7 @@ func (m *limit) sample(l *learning, began, now int64, how Outcome) {
 	if m.backlog.observe.Load() || m.most.Load() < int64(l.Limit()) {
 		return // see observed; and what is bounded does not run as many as the law tries
 	}
-	counts := max(1, m.of.inUse()-int(m.stuck.Load())) // beside what is stuck, and with what ends now
+	counts := max(1, m.of.InUse()-int(m.stuck.Load())) // beside what is stuck, and with what ends now
 	_, changed := l.Completed(concurrency.Sample{
 		Now: now, Began: began, Running: counts, Waiting: m.backlog.served.ready(), Dropped: how == Dropped,
 	})
@@ -329,7 +326,7 @@ func (m *limit) fire() {
 			m.watched.Store(false)
 			return
 		}
-		if m.most.Load() > 0 && m.of.inUse() >= m.now() && (probes || !m.ended.Load()) { // in a pause an end has set the timer anew
+		if m.most.Load() > 0 && m.of.InUse() >= m.now() && (probes || !m.ended.Load()) { // in a pause an end has set the timer anew
 			while, _ := m.patience(l)
 			m.lone.Store(m.othersGetOnLocked(while))
 			m.findStuckLocked()

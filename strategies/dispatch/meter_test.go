@@ -387,7 +387,7 @@ func TestPlaces_EndEachRunOnce(t *testing.T) {
 	s, seed := newShaker(t)
 	p, err := Lend(Options{Spec: s.spec(), Workers: 3, Capacity: 8, Grant: func(t *Task) { t.Payload.(chan bool) <- true }})
 	require.NoError(t, err)
-	s.crowd(&p.engine, seed, func(random *rand.Rand, waits func(<-chan bool, func()) bool) {
+	s.crowd(p.engine, seed, func(random *rand.Rand, waits func(<-chan bool, func()) bool) {
 		there := make(chan bool, 1)
 		task := &Task{Payload: there, Done: func(*Task) { there <- false }}
 		for range 8 {
@@ -488,7 +488,7 @@ func TestPlaces_EndEachRunOnceBesidePanics(t *testing.T) {
 					p.Cancel(task, strategies.ReasonAbandoned)
 				}
 			default:
-				s.change(&p.engine)
+				s.change(p.engine)
 			}
 			time.Sleep(time.Duration(s.random.IntN(int(time.Millisecond))))
 			synctest.Wait() // for timers of this moment

@@ -48,17 +48,19 @@ func (e *engine) Gauge() Gauge {
 
 func (b *backlog) gauge() Gauge {
 	q := b.active.Load()
-	b.mu.Lock()
-	moving, busy := len(b.moving), b.inUse()
-	b.mu.Unlock()
 	m := q.measured()
 	g := Gauge{
-		Strategy: q.spec.Name, Observe: b.observe.Load(), Depth: b.waiting() + moving, Capacity: q.cap(), Limit: m.Limit, Pace: time.Duration(m.Pace),
-		Learned: b.learned(),
+		Strategy: q.spec.Name, Observe: b.observe.Load(), Capacity: q.cap(), Limit: m.Limit, Pace: time.Duration(m.Pace), Learned: b.learned(),
 	}
-	if !q.spec.Inline {
-		g.Workers, g.Busy = b.number(), busy
+	b.mu.Lock()
+	moving := len(b.moving)
+	for _, m := range *b.limits.Load() {
+		if !q.spec.Inline {
+			g.Workers, g.Busy = g.Workers+m.number(false), g.Busy+m.of.InUse()
+		}
 	}
+	b.mu.Unlock()
+	g.Depth = b.waiting() + moving
 	return g
 }
 

@@ -194,6 +194,56 @@ func TestPanic_New(t *testing.T) {
 	})
 }
 
+// A task that was cancelled while a discipline that has panicked had just popped it is not taken for what its submitter
+// has made of it since.
+func TestPanic_CancelWhileItIsPopped(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, q := newScripted(t, Options{Capacity: 1})
+		defer s.close()
+		s.submit("slow")
+		a := s.submit("a")
+		panics, offered, goOn := func() { panic("no") }, make(chan struct{}), make(chan struct{})
+		q.counted.Store(&panics)
+		s.Gauge()
+		q.script(ignore, func(n int) {
+			if n != 1 {
+				return
+			}
+			q.popped.Store(nil)
+			require.True(t, s.Cancel(a, strategies.ReasonAbandoned), "the discipline may have lost it")
+			pushing := func() {
+				close(offered)
+				<-goOn
+			}
+			q.pushing.Store(&pushing)
+			go s.Submit(a) // which is offered now, and not yet in the queue
+			<-offered
+		})
+		s.end("slow")
+		q.Discipline.Push(&s.task("b").Task, s.Now()) // so that the queue is full
+		close(goOn)
+		synctest.Wait()
+		s.requireEnded("slow", "a:abandoned", "a:full")
+	})
+}
+
+// A task that a Push has queued before it panics, and that has run by then, ends once.
+func TestPanic_PushOfWhatHasRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, q := newScripted(t, Options{})
+		defer s.close()
+		s.submit("slow")
+		panics := func() {
+			s.end("slow")
+			s.requireEnded("slow", "a")
+			panic("no")
+		}
+		q.pushed.Store(&panics)
+		s.Submit(s.task("a"))
+		s.requireEnded("slow", "a")
+	})
+}
+
 // thief displaces the oldest task for each that comes third, and has the submitter run that all the same.
 type thief struct{ strategies.Discipline }
 

@@ -99,7 +99,7 @@ func TestPause_NothingWaits(t *testing.T) {
 		require.Equal(t, []string{"later"}, granted())
 		d.Release(task)
 		time.Sleep(time.Hour)
-		require.False(t, d.places.only().limit.watched.Load(), "no timer runs for ever")
+		require.False(t, d.only().limit.watched.Load(), "no timer runs for ever")
 	})
 }
 
@@ -130,7 +130,7 @@ func TestPause_Resize(t *testing.T) {
 		require.Empty(t, granted())
 		d.Resize(0)
 		require.Len(t, granted(), 1)
-		d.places.only().limit.learn(&learning{law: &teller{limit: 3}, bounds: concurrency.Options{Min: 1, Max: 50}})
+		d.only().limit.learn(&learning{law: &teller{limit: 3}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		require.Len(t, granted(), 3)
 		releaseAll(d, tasks[2:])
 		require.Zero(t, d.Gauge().Busy)
@@ -202,7 +202,7 @@ func TestPause_ThenAllHang(t *testing.T) {
 		},
 		"the number is learned anew": func(d *Places, _ *teller, t *Task) {
 			d.Release(t)
-			d.places.only().limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
+			d.only().limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestPause_Switch(t *testing.T) {
 		}}
 		require.NoError(t, d.SwitchTo(spec))
 		tasks := acquire(d, 5)
-		d.places.measure(int64(time.Second))
+		d.measure(int64(time.Second))
 		l.pauses(2, time.Second)
 		d.Release(tasks[0])
 		d.Release(tasks[1])
@@ -319,7 +319,7 @@ func TestPause_Floor(t *testing.T) {
 		d, l, granted := lender(t, Options{}, 5)
 		defer d.Close()
 		d.Resize(1)
-		d.places.only().limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 3, Max: 50}, floor: 3})
+		d.only().limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 3, Max: 50}, floor: 3})
 		tasks := acquire(d, 9)
 		require.Equal(t, 5, d.Gauge().Busy)
 		l.pauses(3, time.Second)
@@ -337,6 +337,6 @@ func TestPause_Floor(t *testing.T) {
 			require.Len(t, granted(), min(i-1, 4))
 		}
 		time.Sleep(time.Hour)
-		require.False(t, d.places.only().limit.watched.Load(), "no timer runs for ever")
+		require.False(t, d.only().limit.watched.Load(), "no timer runs for ever")
 	})
 }

@@ -10,20 +10,14 @@ import (
 // turn, and gives them back. They are places of a resource, or of several that do the same work: then a task gets one of
 // whichever has the largest share of its own free. All methods are safe for concurrent use.
 type Places struct {
-	engine
-	places places
-	// leaving says that nothing new is granted a place any more.
-	leaving atomic.Bool
-}
-
-// places are those of some resources, and the backlog of tasks that wait for some.
-type places struct {
-	backlog
+	backlog   // what waits for some
 	gathering gathering
 	// resources are never none. They change under mu, together with limits.
 	resources atomic.Pointer[[]*Resource]
 	// tie counts choices between resources, so that those with the same share take turns.
 	tie atomic.Uint32
+	// leaving says that nothing new is granted a place any more.
+	leaving atomic.Bool
 
 	_ [64]byte
 	// looks is how many more times a place that is given back while nothing waits has
@@ -46,12 +40,10 @@ func Lend(o Options) (*Places, error) {
 		return nil, err
 	}
 	o.setDefaults()
-	p := &Places{engine: engine{opts: o}}
-	s := &p.places
-	s.engine = &p.engine
-	resources, limits := s.change(o.Resources)
-	s.resources.Store(&resources)
-	s.init(&p.engine, s, limits)
+	p := &Places{backlog: backlog{engine: &engine{opts: o}}}
+	resources, limits := p.change(o.Resources)
+	p.resources.Store(&resources)
+	p.init(p.engine, p, limits)
 	if err := p.open(); err != nil {
 		return nil, err
 	}
@@ -64,14 +56,14 @@ func Lend(o Options) (*Places, error) {
 func (p *Places) Acquire(t *Task) bool {
 	p.entered(t)
 	if p.refusing.Load() || p.leaving.Load() {
-		p.places.active.Load().accept(t)
+		p.active.Load().accept(t)
 		p.shed(t, strategies.ReasonDraining)
 		return false
 	}
-	if p.places.grantAtOnce(t) {
+	if p.grantAtOnce(t) {
 		return true
 	}
-	p.places.arrive(t)
+	p.arrive(t)
 	return false
 }
 
@@ -79,7 +71,7 @@ func (p *Places) Acquire(t *Task) bool {
 // caller's, and no event is told of it.
 func (p *Places) TryAcquire(t *Task) bool {
 	p.entered(t)
-	granted := !p.refusing.Load() && !p.leaving.Load() && p.places.grantAtOnce(t)
+	granted := !p.refusing.Load() && !p.leaving.Load() && p.grantAtOnce(t)
 	if !granted {
 		t.phase.becomes(false)
 		p.left()
@@ -89,37 +81,37 @@ func (p *Places) TryAcquire(t *Task) bool {
 
 // Cancel is that of Dispatcher. Only who has asked for the places of t may call it.
 func (p *Places) Cancel(t *Task, reason strategies.Reason) bool {
-	return p.places.cancel(t, reason)
+	return p.cancel(t, reason)
 }
 
 // Release gives back the places of t, which is the submitter's again.
 func (p *Places) Release(t *Task) {
-	s, on, n, now := &p.places, t.on.Load(), t.granted, int64(0)
+	on, n, now := t.on.Load(), t.granted, int64(0)
 	began := t.began.Load()
 	if began != 0 {
 		began = abs(t.began.Swap(0)) // Answered may have been faster
 	}
 	if began != 0 || t.Started != 0 {
-		now = s.Now()
+		now = p.Now()
 	}
 	if t.Started != 0 { // it had to wait, or was beyond the places
 		service := now - t.Started
-		s.measure(service)
+		p.measure(service)
 		if n > 0 {
 			t.queue.ended(t.Started-t.Submitted, service, now)
 		}
 	}
 	switch ended := t.ended.Load(); {
 	case ended == 0 && began != 0:
-		s.answered(t, began, now, Good)
+		p.answered(t, began, now, Good)
 	case ended > 0:
-		s.answered(t, 0, ended, Good)
+		p.answered(t, 0, ended, Good)
 	case ended < 0:
-		s.answered(t, 0, -ended, Dropped)
+		p.answered(t, 0, -ended, Dropped)
 	}
-	s.endRun(t, now)
+	p.endRun(t, now)
 	if n > 0 {
-		s.giveBackOf(t, on, n, began, now)
+		p.giveBackOf(t, on, n, began, now)
 	}
 	t.phase.becomes(false)
 	p.left()
@@ -130,7 +122,7 @@ func (p *Places) Release(t *Task) {
 // The first of them counts. It does nothing if t has been released, and got its places
 // again, since t.Began was asked.
 func (p *Places) Answered(t *Task, began int64, how Outcome) {
-	s, on := &p.places, t.on.Load()
+	on := t.on.Load()
 	if began == 0 || !t.began.CompareAndSwap(began, 0) {
 		return
 	}
@@ -138,16 +130,16 @@ func (p *Places) Answered(t *Task, began int64, how Outcome) {
 		how = Ignored
 	}
 	began = abs(began)
-	now := s.Now()
+	now := p.Now()
 	if how == Good {
 		t.ended.Store(now)
-		if t.alone.Load() && s.calm() {
-			s.opts.Objective.Answered(now - began)
+		if t.alone.Load() && p.calm() {
+			p.opts.Objective.Answered(now - began)
 		}
 	} else {
 		t.ended.Store(-now)
 	}
-	if l := on.limit.learning.Load(); l != nil && !s.active.Load().spec.Inline { // which has no places
+	if l := on.limit.learning.Load(); l != nil && !p.active.Load().spec.Inline { // which has no places
 		on.limit.sample(l, began, now, how)
 	}
 }
@@ -158,16 +150,16 @@ func (p *Places) Leave() { p.leaving.Store(true) }
 // Close sheds all that waits or comes. What is held may still be given back.
 func (p *Places) Close() {
 	p.refusing.Store(true)
-	p.places.shedAll(strategies.ReasonDraining)
-	for _, m := range *p.places.limits.Load() {
+	p.shedAll(strategies.ReasonDraining)
+	for _, m := range *p.limits.Load() {
 		m.close()
 	}
 }
 
 // assertLocked checks what holds under mu.
-func (s *places) assertLocked() {
-	if g := &s.gathering; asserting {
-		for _, r := range *s.resources.Load() {
+func (p *Places) assertLocked() {
+	if g := &p.gathering; asserting {
+		for _, r := range p.Resources() {
 			free, gathered, width := r.free.Load(), r.gathered(), r.limit.width.Load()
 			assert(free+gathered <= width, "%d places free and %d gathered, of %d", free, gathered, width)
 		}
@@ -177,25 +169,25 @@ func (s *places) assertLocked() {
 }
 
 // ready is asked when a task ends, which is in flight as well, beside who waits.
-func (s *places) ready() bool { return s.inFlight.Load() > 1 && s.waiting() > 0 }
+func (p *Places) ready() bool { return p.inFlight.Load() > 1 && p.waiting() > 0 }
 
 // counted ends the gathering of a task that leaves the line ahead of the queue.
-func (s *places) counted(t *Task, by int64) {
-	if by < 0 && s.gathering.task.Load() == t {
-		s.stopGathering()
+func (p *Places) counted(t *Task, by int64) {
+	if by < 0 && p.gathering.task.Load() == t {
+		p.stopGathering()
 	}
 }
 
-func (s *places) admits(*Task, *queue) bool { return true }
+func (p *Places) admits(*Task, *queue) bool { return true }
 
-func (s *places) giveWay(bool, *queue, int64) bool { return false }
+func (p *Places) giveWay(bool, *queue, int64) bool { return false }
 
-func (s *places) came(bool) { s.wake() }
+func (p *Places) came(bool) { p.wake() }
 
 // take has t take its places, if they are free, and reports whether it has.
-func (s *places) take(t *Task) bool {
-	for r := s.freest(); r != nil; r = s.freest() {
-		t.goesTo(r, s.need(t, r))
+func (p *Places) take(t *Task) bool {
+	for r := p.freest(); r != nil; r = p.freest() {
+		t.goesTo(r, p.need(t, r))
 		if r.claim(t.granted, t.granted) != 0 {
 			return true
 		}
@@ -207,19 +199,19 @@ func (s *places) take(t *Task) bool {
 }
 
 // grantAtOnce grants t its places if enough are free, and nothing waits. It reports whether it has.
-func (s *places) grantAtOnce(t *Task) bool {
-	q := s.active.Load()
+func (p *Places) grantAtOnce(t *Task) bool {
+	q := p.active.Load()
 	if q.spec.Inline {
-		t.goesTo(s.any(), 0)
-	} else if !s.anyFree() || s.inFlight.Load() > 1 && (s.elsewhere.Load() != 0 || q.len() != 0) || !s.take(t) {
+		t.goesTo(p.Any(), 0)
+	} else if !p.anyFree() || p.inFlight.Load() > 1 && (p.elsewhere.Load() != 0 || q.len() != 0) || !p.take(t) {
 		return false // who waits is in flight as well, beside t
 	}
 	q.accept(t)
-	if l := t.on.Load().limit.learning.Load(); l != nil && t.granted > 0 || s.timed(t) || q.meter != nil {
-		now := max(1, s.Now())
+	if l := t.on.Load().limit.learning.Load(); l != nil && t.granted > 0 || p.timed(t) || q.meter != nil {
+		now := max(1, p.Now())
 		q.begins(t, now)
-		t.begins(s.calm())
-		if t.measure(l, now); t.Arrival == 0 {
+		t.begins(p.calm())
+		if t.measure(now); t.Arrival == 0 {
 			t.Arrival = now
 		}
 	}
@@ -228,136 +220,111 @@ func (s *places) grantAtOnce(t *Task) bool {
 }
 
 // arrive has t wait, or be shed.
-func (s *places) arrive(t *Task) {
-	now := s.Now()
+func (p *Places) arrive(t *Task) {
+	now := p.Now()
 	if t.Arrival == 0 {
 		t.Arrival = now
 	}
-	if s.looks.Load() != idleLooks {
-		s.looks.Store(idleLooks)
+	if p.looks.Load() != idleLooks {
+		p.looks.Store(idleLooks)
 	}
-	s.enqueue(t, now)
+	p.enqueue(t, now)
 }
 
 // runInline grants t a place beyond the limit.
-func (s *places) runInline(q *queue, t *Task, now int64) (waits bool) {
+func (p *Places) runInline(q *queue, t *Task, now int64) (waits bool) {
 	if t.expired(now) {
-		s.shed(t, strategies.ReasonExpired)
+		p.shed(t, strategies.ReasonExpired)
 		return false
 	}
-	s.beganAtOnce(q, t, now)
-	t.goesTo(s.any(), 0)
-	s.opts.Grant(t)
+	p.beganAtOnce(q, t, now)
+	t.goesTo(p.Any(), 0)
+	p.opts.Grant(t)
 	return false
 }
 
 // giveBackOf gives back the n places of t, which began at that time.
-func (s *places) giveBackOf(t *Task, on *Resource, n, began, now int64) {
+func (p *Places) giveBackOf(t *Task, on *Resource, n, began, now int64) {
 	learned := on.limit.learning.Load() != nil
 	if learned {
 		t.found = on.limit.end(t.found, n, began, now, Good) // first, so that places are not handed on that are too many now
 	}
-	s.giveBack(on, n, now)
+	p.giveBack(on, n, now)
 	if learned {
 		on.limit.recount(t.found, n) // it may have been found stuck meanwhile
 	}
 }
 
-// giveBack gives n places of r to those whose turn it is, without their being free in between, which would cost more
-// and let others take them. It frees what nobody needs. If nothing waits it lets the discipline know that somebody has
-// looked, as a worker does that becomes free. Now may be 0.
-func (s *places) giveBack(r *Resource, n, now int64) {
-	if r.free.Load() <= 0 && s.waiting() > 0 {
-		now = s.orNow(now)
-		granted, taken := s.grantOne(r, n, now)
-		if granted && !s.anyFree() {
-			return
-		}
-		if taken {
-			n = 0
-		}
-	}
-	if n > 0 {
-		r.free.Add(n)
-	}
-	switch {
-	case s.inFlight.Load() > 1 && (s.waiting() > 0 || s.gathering.active()):
-		s.grant(now)
-	case s.looks.Load() > 0:
-		s.looks.Add(-1)
-		s.grantOne(nil, 0, s.orNow(now))
+// giveBack frees n places of r for those whose turn it is: who comes meanwhile sees that they wait, and takes none. If
+// nothing waits it lets the discipline know that somebody has looked, as a worker does that becomes free. Now may be 0.
+func (p *Places) giveBack(r *Resource, n, now int64) {
+	r.free.Add(n)
+	granted := p.inFlight.Load() > 1 && p.grant(now)
+	if !granted && p.looks.Load() > 0 && p.waiting() == 0 {
+		p.looks.Add(-1)
+		p.grantOne(p.orNow(now))
 	}
 }
 
-func (s *places) wake() { s.grant(0) }
+func (p *Places) wake() { p.grant(0) }
 
-// grant grants what is free to those whose turn it is. Now may be 0.
-func (s *places) grant(now int64) {
-	for s.anyFree() && s.waiting() > 0 || s.gathering.active() {
-		now = s.orNow(now)
-		if granted, _ := s.grantOne(nil, 0, now); !granted {
-			return
+// grant grants what is free to those whose turn it is, and reports whether it granted any. Now may be 0.
+func (p *Places) grant(now int64) (some bool) {
+	for p.anyFree() && p.waiting() > 0 || p.gathering.active() {
+		now = p.orNow(now)
+		if !p.grantOne(now) {
+			break
 		}
+		some = true
 	}
+	return some
 }
 
-// grantOne grants the next task its places, if those that are free and n more of r are enough. It reports whether it
-// did, and whether it has taken the n: not if too many places are in use, or if others may pass the task that gathers.
-func (s *places) grantOne(r *Resource, n, now int64) (granted, taken bool) {
+// grantOne grants the next task its places, if enough are free, and reports whether it did.
+func (p *Places) grantOne(now int64) bool {
 	var out rejects
-	s.mu.Lock()
-	if n > 0 {
-		if s.gathering.aside || r.free.Load() < 0 {
-			s.mu.Unlock()
-			return false, false
-		}
-		s.gathering.of = r // if some are gathered already, they are of the only one
-		s.gathering.has += n
-	}
-	t := s.nextLocked(&out, now)
-	if s.gathering.has > 0 && !s.gathering.active() { // nothing waited after all
-		s.stopGathering()
-	}
-	s.assertLocked()
-	s.mu.Unlock()
-	s.shedRejects(&out)
+	p.mu.Lock()
+	t := p.nextLocked(&out, now)
+	p.assertLocked()
+	p.mu.Unlock()
+	p.shedRejects(&out)
 	if t == nil {
-		return false, true
+		return false
 	}
-	t.measure(t.on.Load().limit.learning.Load(), now)
+	t.measure(now)
 	t.queue.began(t, now, true)
-	s.opts.Grant(t)
-	return true, true
+	p.opts.Grant(t)
+	return true
 }
 
 // nextLocked returns the next task that has got its places, nil if none has.
-func (s *places) nextLocked(out *rejects, now int64) *Task {
-	g := &s.gathering
-	for s.ahead.first != nil && s.ahead.first.expired(now) {
-		out.add(s.ahead.pop(), strategies.ReasonExpired)
+func (p *Places) nextLocked(out *rejects, now int64) *Task {
+	g := &p.gathering
+	for p.ahead.first != nil && p.ahead.first.expired(now) {
+		out.add(p.ahead.pop(), strategies.ReasonExpired)
 	}
 	if g.aside {
-		return s.nextAsideLocked(out, now)
+		return p.nextAsideLocked(out, now)
 	}
-	first := s.ahead.first
+	first := p.ahead.first
 	t := first
 	if t == nil {
-		if t = s.pop(now, out); t == nil {
+		if t = p.pop(now, out); t == nil {
 			return nil
 		}
 	}
-	need, enough := s.gatherFor(t)
+	need, enough := p.gatherFor(t)
 	if !enough {
 		if t != first {
-			s.ahead.pushFront(t)
+			p.ahead.pushFront(t)
 		}
 		if !g.active() {
-			g.start(t, need, s.changePhase)
+			g.start(t, need, p.changePhase)
 		}
 		return nil
 	}
 	if g.has -= need; t == first {
-		s.ahead.pop()
+		p.ahead.pop()
 	}
 	t.goesTo(g.of, need)
 	return t

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime"
@@ -91,19 +92,24 @@ func (q *queue) cap() (n int) {
 func (q *queue) push(t *Task, now int64) (v strategies.Verdict, displaced *Task) {
 	// Counted before it can be popped, so that never fewer are counted than wait.
 	q.backlog.served.counted(t, 1)
-	t.Owner, t.Run = t, 0
-	t.held.Store(true)
-	v = q.offer(t, now)
+	offered := t.offered()
+	offered.Owner, offered.Run = t, 0
+	t.held.Store(offered)
+	v = q.offer(offered, now)
 	if v.Outcome > strategies.CallerRuns {
 		q.accuse(fmt.Sprintf("Push answered the outcome %d, which is none", v.Outcome))
 		v.Outcome = strategies.TurnedAway
 	}
-	if v.Displaced == &t.Task {
+	if v.Displaced == offered {
 		q.accuse("Push displaced the task that it was offered")
 		v.Outcome, v.Displaced = strategies.TurnedAway, nil
 	}
 	if v.Outcome != strategies.Queued {
-		t.held.Store(false)
+		if !t.held.CompareAndSwap(offered, nil) {
+			q.accuse("Push did not queue a task that it gave out")
+			return strategies.Verdict{}, nil // it is whoever's took it
+		}
+		t.doubted = t.doubted || q.panicked.Load()
 		q.backlog.served.counted(t, -1)
 	}
 	if v.Outcome == strategies.TurnedAway {
@@ -128,9 +134,9 @@ func (q *queue) checked(r strategies.Reason, how string, instead strategies.Reas
 }
 
 // offer calls Push. If that panics, the task is turned away.
-func (q *queue) offer(t *Task, now int64) (v strategies.Verdict) {
+func (q *queue) offer(t *strategies.Task, now int64) (v strategies.Verdict) {
 	defer q.guard("Push", func() { v = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull} })
-	return q.discipline.Push(&t.Task, now)
+	return q.discipline.Push(t, now)
 }
 
 // pop takes the next task from the discipline and checks the answer.
@@ -181,9 +187,12 @@ const (
 // give.
 func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
 	t, ok := popped.Owner.(*Task)
-	if !ok || &t.Task != popped || !t.held.CompareAndSwap(true, false) {
+	if !ok || !t.held.CompareAndSwap(popped, nil) {
 		q.accuse(how + " a task that it did not hold")
 		return nil
+	}
+	if popped != &t.Task {
+		t.Run, t.WouldShed = popped.Run, popped.WouldShed
 	}
 	q.backlog.served.counted(t, -1)
 	q.tellWouldShed(t)
@@ -205,22 +214,25 @@ func (q *queue) tellWouldShed(t *Task) {
 	}
 }
 
-// remove takes t out of the discipline, if that can. From one that has panicked it is taken all the same: the
-// discipline may have lost it, and if it gives t up later, that is found.
+// remove takes t out of the discipline, if that can. From one that has panicked it is taken all the same, as the
+// discipline may have lost it.
 func (q *queue) remove(t *Task) bool {
-	if q.takeOut(t) || q.panicked.Load() && t.held.Load() {
-		return q.givenUp(&t.Task, "Remove took out") != nil
+	held := cmp.Or(t.held.Load(), &t.Task)
+	removed := q.takeOut(held)
+	if !removed && !q.panicked.Load() || q.givenUp(held, "Remove took out") == nil {
+		return false
 	}
-	return false
+	t.doubted = t.doubted || !removed
+	return true
 }
 
 // takeOut calls Remove. If that panics, t was not there.
-func (q *queue) takeOut(t *Task) (removed bool) {
+func (q *queue) takeOut(t *strategies.Task) (removed bool) {
 	if q.remover == nil {
 		return false
 	}
 	defer q.guard("Remove", nothing)
-	return q.remover.Remove(&t.Task)
+	return q.remover.Remove(t)
 }
 
 // accuse tells, once, that the discipline breaks a rule.

@@ -3,13 +3,15 @@ package dispatch
 import (
 	"slices"
 	"sync/atomic"
+
+	"github.com/spillway-go/spillway/strategies/health"
 )
 
 // Resource is one of those whose places are lent: it has its own number of them, given or learned.
 type Resource struct {
 	// Name is what it was called in Places.SetResources.
 	Name   string
-	places *places
+	places *Places
 	limit  limit
 
 	_ [64]byte
@@ -24,17 +26,15 @@ func (r *Resource) Bound(n int) { r.limit.bound(n) }
 // Gauge returns the state of r: Depth and Capacity, which are of the queue, are 0.
 func (r *Resource) Gauge() Gauge {
 	r.places.mu.Lock()
-	busy := r.inUse()
+	busy := r.InUse()
 	r.places.mu.Unlock()
 	return Gauge{Workers: r.limit.number(false), Busy: busy, Learned: r.limit.learned()}
 }
 
-func (r *Resource) inUse() int { return r.limit.now() - int(r.free.Load()) }
-
 // InUse returns how many of its places are in use. While their number changes it may be off by as much.
-func (r *Resource) InUse() int { return r.inUse() }
+func (r *Resource) InUse() int { return r.limit.now() - int(r.free.Load()) }
 
-func (r *Resource) running() int { return r.inUse() - int(r.gathered()) }
+func (r *Resource) running() int { return r.InUse() - int(r.gathered()) }
 
 // gathered returns how many of its places a task has gathered that has not begun.
 func (r *Resource) gathered() int64 {
@@ -67,42 +67,41 @@ func (r *Resource) claim(least, n int64) int64 {
 }
 
 // Resources returns those of now, in the order in which they were given.
-func (p *Places) Resources() []*Resource { return *p.places.resources.Load() }
+func (p *Places) Resources() []*Resource { return *p.resources.Load() }
 
 // SetResources changes what the places are of, at least one and none twice. One whose name is
 // there already goes on as it is. Who has places of one that is gone gives them back as ever.
 func (p *Places) SetResources(names []string) {
-	s := &p.places
 	p.numbers.Lock()
 	defer p.numbers.Unlock()
 	former := p.Resources()
-	resources, limits := s.change(names)
-	s.mu.Lock()
-	s.resources.Store(&resources)
-	s.setLimitsLocked(limits)
-	q, n := s.active.Load(), int(s.width.Load())
+	resources, limits := p.change(names)
+	p.mu.Lock()
+	p.resources.Store(&resources)
+	p.setLimitsLocked(limits)
+	q, n := p.active.Load(), int(p.width.Load())
 	q.resize(n)
-	s.mu.Unlock()
+	p.mu.Unlock()
 	for _, r := range former {
 		if !slices.Contains(resources, r) {
 			r.limit.bound(0) // what was chosen before is not granted any more
 			r.limit.close()
 		}
 	}
-	s.wake()
-	s.opts.Resized()
-	if s.toDo() > 0 {
-		s.watch()
+	p.wake()
+	p.opts.Resized()
+	if p.toDo() > 0 {
+		p.watch()
 	}
 }
 
 // change returns the resources of those names, with their limits.
-func (s *places) change(names []string) (resources []*Resource, limits []*limit) {
+func (p *Places) change(names []string) (resources []*Resource, limits []*limit) {
 	if len(names) == 0 {
 		names = []string{""}
 	}
 	var former []*Resource
-	if now := s.resources.Load(); now != nil {
+	if now := p.resources.Load(); now != nil {
 		former = *now
 	}
 	for _, name := range names {
@@ -111,11 +110,11 @@ func (s *places) change(names []string) (resources []*Resource, limits []*limit)
 		if i >= 0 {
 			r = former[i]
 		} else {
-			r = &Resource{Name: name, places: s}
-			r.limit.init(&s.backlog, r, max(1, s.opts.Workers))
+			r = &Resource{Name: name, places: p}
+			r.limit.init(&p.backlog, r, max(1, p.opts.Workers))
 			r.free.Store(int64(r.limit.now()))
-			if o := s.opts.Learn; o != nil && former != nil { // open looks after the first
-				l, _ := newLearning(s.engine, *o) // which were allowed before
+			if o := p.opts.Learn; o != nil && former != nil { // open looks after the first
+				l, _ := newLearning(p.engine, *o) // which were allowed before
 				r.limit.learn(l)
 			}
 		}
@@ -126,37 +125,30 @@ func (s *places) change(names []string) (resources []*Resource, limits []*limit)
 
 // need returns how many places t takes of r: at most as many as there are but for those of tasks
 // that are stuck, and one if there are several resources.
-func (s *places) need(t *Task, r *Resource) int64 {
-	if len(*s.resources.Load()) > 1 {
+func (p *Places) need(t *Task, r *Resource) int64 {
+	if len(p.Resources()) > 1 {
 		return 1
 	}
 	return max(1, min(int64(t.Places()), r.limit.width.Load()-r.limit.stuck.Load()))
 }
 
 // freest returns the resource the largest share of whose places is free, nil if none is.
-func (s *places) freest() *Resource {
-	all := *s.resources.Load()
-	if len(all) == 1 {
-		if all[0].free.Load() > 0 {
-			return all[0]
-		}
+func (p *Places) freest() *Resource {
+	all := p.Resources()
+	if len(all) == 1 && all[0].free.Load() > 0 { // which costs less
+		return all[0]
+	}
+	last := p.tie.Add(1) % uint32(len(all))
+	i := health.Choose(int(last), len(all), func(i int) (free, limit int) { return int(all[i].free.Load()), all[i].limit.now() })
+	if i < 0 {
 		return nil
 	}
-	var best *Resource
-	free, width := int64(0), int64(1) // those of the best
-	first := int(s.tie.Add(1) % uint32(len(all)))
-	for i := range all {
-		r := all[(first+i)%len(all)]
-		if f, w := r.free.Load(), max(1, r.limit.width.Load()); f*width > free*w {
-			best, free, width = r, f, w
-		}
-	}
-	return best
+	return all[i]
 }
 
 // anyFree reports whether any place is free.
-func (s *places) anyFree() bool {
-	for _, r := range *s.resources.Load() {
+func (p *Places) anyFree() bool {
+	for _, r := range p.Resources() {
 		if r.free.Load() > 0 {
 			return true
 		}
@@ -164,13 +156,13 @@ func (s *places) anyFree() bool {
 	return false
 }
 
-// any returns a resource for a task that needs no place: each in its turn, of those that may have tasks.
-func (s *places) any() *Resource {
-	all := *s.resources.Load()
+// Any returns a resource for what needs no place: each in its turn, of those that may have tasks.
+func (p *Places) Any() *Resource {
+	all := p.Resources()
 	for range all {
 		r := all[0]
 		if len(all) > 1 {
-			r = all[s.tie.Add(1)%uint32(len(all))]
+			r = all[p.tie.Add(1)%uint32(len(all))]
 		}
 		if r.limit.now() > 0 {
 			return r
@@ -178,9 +170,6 @@ func (s *places) any() *Resource {
 	}
 	return all[0]
 }
-
-// Any returns a resource for what needs no place.
-func (p *Places) Any() *Resource { return p.places.any() }
 
 // On returns the resource whose places t has.
 func (t *Task) On() *Resource { return t.on.Load() }
@@ -196,7 +185,7 @@ func (t *Task) goesTo(r *Resource, n int64) {
 // Move has t, which has places and has done nothing with them, get others, ahead of all that waits. It reports whether
 // it has them. Otherwise Options.Grant or t.Done is called for it, as after Acquire.
 func (p *Places) Move(t *Task) bool {
-	s, on, now := &p.places, t.on.Load(), p.Now()
+	on, now := t.on.Load(), p.Now()
 	t.began.Store(0) // what it took says nothing of what does the work
 	if t.Run != 0 {
 		t.queue.ends(t.Run, 1, now)
@@ -205,17 +194,17 @@ func (p *Places) Move(t *Task) bool {
 	t.continued = true
 	if n := t.granted; n > 0 {
 		t.granted = 0
-		s.giveBackOf(t, on, n, 0, now)
+		p.giveBackOf(t, on, n, 0, now)
 	}
-	if inline := s.active.Load().spec.Inline; inline || s.take(t) {
+	if inline := p.active.Load().spec.Inline; inline || p.take(t) {
 		if inline {
-			t.goesTo(s.any(), 0)
+			t.goesTo(p.Any(), 0)
 		}
 		t.queue.begins(t, now)
-		t.measure(t.on.Load().limit.learning.Load(), now)
+		t.measure(now)
 		return true
 	}
 	t.Submitted = now
-	s.setAside(t, &s.ahead)
+	p.setAside(t, &p.ahead)
 	return false
 }

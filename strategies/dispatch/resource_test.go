@@ -18,7 +18,7 @@ import (
 )
 
 // only returns the resource of places that have one.
-func (s *places) only() *Resource { return (*s.resources.Load())[0] }
+func (p *Places) only() *Resource { return (*p.resources.Load())[0] }
 
 // lend returns places of resources, n of each, and what is granted after a wait.
 func lend(t *testing.T, strategy string, n int, resources ...string) (*Places, chan *Task) {

@@ -214,7 +214,7 @@ func TestStuck_LearnedWhileAllHang(t *testing.T) {
 		tasks := acquire(d, 4)
 		time.Sleep(time.Hour)
 		require.Empty(t, granted())
-		d.places.only().limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
+		d.only().limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		time.Sleep(200 * time.Millisecond)
 		require.Len(t, granted(), 2)
 		releaseAll(d, tasks)
@@ -303,7 +303,7 @@ func TestStuck_EndLate(t *testing.T) {
 		for _, sample := range l.told() {
 			require.Equal(t, 1, sample.Running)
 		}
-		require.False(t, d.places.only().limit.timer.Stop(), "nobody waits after Close")
+		require.False(t, d.only().limit.timer.Stop(), "nobody waits after Close")
 	})
 }
 
@@ -356,7 +356,7 @@ func TestStuck_NoneIsLeft(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer d.Close()
-	p, l := &d.places, &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
+	p, l := d, &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
 	p.only().limit.learn(l)
 	var clients sync.WaitGroup
 	for range 8 {

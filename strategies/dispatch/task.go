@@ -77,8 +77,11 @@ type Task struct {
 	// line is where the task waits, nil if it is in none, between those neighbours. All are under backlog.mu.
 	line          *line
 	before, after *Task
-	// held says that the discipline of queue holds the task.
-	held atomic.Bool
+	// held is what the discipline of queue holds: the task as it knows it, nil if it does not hold it.
+	held atomic.Pointer[strategies.Task]
+	// doubted says that a discipline may have the task that had to be taken from it, as it had panicked. It may give up
+	// what it has at any time, so from then on it and others are offered copies, a new one each time.
+	doubted bool
 	// probe says that the discipline would have refused it as late: see Events.LateWrong.
 	probe bool
 	// alone says that the limit was calm when the task began, and continued that Continue was called for it.
@@ -87,6 +90,16 @@ type Task struct {
 	// uses counts submissions, to time some of them.
 	uses  uint8
 	phase phase
+}
+
+// offered is what a discipline is offered for t.
+func (t *Task) offered() *strategies.Task {
+	if !t.doubted {
+		return &t.Task
+	}
+	return &strategies.Task{
+		Arrival: t.Arrival, Submitted: t.Submitted, Deadline: t.Deadline, Priority: t.Priority, Cost: t.Cost, Client: t.Client, Route: t.Route,
+	}
 }
 
 // expired reports whether the deadline of t has passed.
@@ -112,10 +125,10 @@ func abs(n int64) int64 { return max(n, -n) }
 // Began identifies this use of the places of t, for Answered. It is 0 if t is not measured, or its end was told.
 func (t *Task) Began() int64 { return t.began.Load() }
 
-// measure begins to measure how long t has its places. l is nil if their number is not learned.
-func (t *Task) measure(l *learning, now int64) {
+// measure begins to measure how long t has its places.
+func (t *Task) measure(now int64) {
 	began := max(1, now)
-	if l != nil && l.hurried(t, now) {
+	if l := t.on.Load().limit.learning.Load(); l != nil && l.hurried(t, now) {
 		began = -began
 	}
 	t.began.Store(began)

@@ -65,10 +65,10 @@ func newWorkers(e *engine, n int) *workers {
 	return p
 }
 
-// inUse returns how many workers are at work.
-func (p *workers) inUse() int { return max(0, int(p.count.Load()-p.idle.n.Load())) }
+// InUse returns how many workers are at work.
+func (p *workers) InUse() int { return max(0, int(p.count.Load()-p.idle.n.Load())) }
 
-func (p *workers) running() int { return p.inUse() }
+func (p *workers) running() int { return p.InUse() }
 
 func (p *workers) unheld(l *learning) int { return l.bounds.Max }
 
