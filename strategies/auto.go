@@ -41,6 +41,8 @@ import (
 //
 // The room is one task for each worker, and no more wait, while the work alone takes longer
 // than the objective leaves, and once no turn has begun for an objective and 16 service times.
+// In the first case nobody is told for how long he waits: all are late, and workers, or a
+// share of them, would find nothing now and then.
 // Nobody is late before the pace is known.
 //
 // Of a hundred that would be told one is served all the same, once nothing else waits or its
@@ -299,8 +301,10 @@ func (q *auto) roomLocked(now int64) (room, most, age float64) {
 	switch {
 	case q.mu.pace == 0:
 		return float64(q.capacity), float64(q.capacity), objective
-	case float64(now-q.mu.turned) > max(objective, autoHang*workers*q.mu.pace), known && left < q.serviceLocked():
+	case float64(now-q.mu.turned) > max(objective, autoHang*workers*q.mu.pace):
 		return workers, workers, objective
+	case known && left < q.serviceLocked():
+		return workers, workers, math.Inf(1)
 	}
 	room = max(left/q.mu.pace, workers)
 	if !known {

@@ -32,8 +32,9 @@ const learned = ", learned"
 // outcome is what became of the tenants' requests.
 type outcome struct {
 	*sim.Result
-	places  float64   // in use, on average
-	share   []float64 // of the time of all, by tenant
+	places  float64         // in use, on average
+	had     []time.Duration // by tenant
+	share   []float64       // of the time of all, by tenant
 	longest []time.Duration
 }
 
@@ -74,8 +75,32 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 	}
 	o.places = all / float64(time.Second+length)
 	for _, t := range tenants {
+		o.had = append(o.had, had.had[t.name])
 		o.share = append(o.share, float64(had.had[t.name])/all)
 		o.longest = append(o.longest, had.longest[t.name])
+	}
+	return o, nil
+}
+
+// tryFrom simulates the same, and tells what the tenants had from then on, without the rest of the result.
+func tryFrom(from time.Duration, name string, tenants []tenant, length, slo time.Duration, seed uint64) (outcome, error) {
+	before, err := try(name, tenants, from, slo, seed)
+	if err != nil {
+		return outcome{}, err
+	}
+	o, err := try(name, tenants, from+length, slo, seed)
+	if err != nil {
+		return outcome{}, err
+	}
+	o.Result = nil
+	all := time.Duration(0)
+	for i := range o.had {
+		o.had[i] -= before.had[i]
+		all += o.had[i]
+	}
+	o.places = float64(all) / float64(length)
+	for i, d := range o.had {
+		o.share[i] = float64(d) / float64(all)
 	}
 	return o, nil
 }

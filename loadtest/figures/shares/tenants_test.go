@@ -56,6 +56,15 @@ func ten(places int) (all []tenant) {
 	return all
 }
 
+// weighted gives the tenants weights of 1, 2 and 3, and has them ask for as many times more.
+func weighted(tenants []tenant) []tenant {
+	for i := range tenants {
+		tenants[i].weight = 1 + i%3
+		tenants[i].asks *= float64(tenants[i].weight)
+	}
+	return tenants
+}
+
 // chat are the clients of a model server: a batch of long requests that asks for all of the places, and 20 who chat, and
 // ask for three fifths of them.
 func chat() []tenant {
