@@ -180,8 +180,7 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 func (q *auto) pushLocked(t *Task, now int64) Verdict {
 	c := class(t)
 	if q.waiting.Load() == 0 {
-		quiet := float64(autoQuiet+autoQuietEach*q.workers) * q.mu.pace
-		if q.mu.found != 0 && float64(now-q.mu.found) > quiet {
+		if q.mu.found != 0 && q.quietLocked(q.mu.found, now) {
 			q.mu.state = autoCalm
 		}
 		q.mu.turned, q.mu.found = now, 0
@@ -216,6 +215,11 @@ func (q *auto) pushLocked(t *Task, now int64) Verdict {
 		return Verdict{Outcome: TurnedAway, Reason: ReasonLate}
 	}
 	return v
+}
+
+// quietLocked reports whether an overload is over if nothing has happened since then.
+func (q *auto) quietLocked(since, now int64) bool {
+	return float64(now-since) > float64(autoQuiet+autoQuietEach*q.workers)*q.mu.pace
 }
 
 // leastLocked returns the least important class of which something waits.
@@ -483,6 +487,12 @@ func (q *auto) missed(times int, at int64) {
 	if q.mu.spare += times; q.mu.spare >= autoSpare {
 		q.mu.state = autoCalm
 	}
+}
+
+// pressed reports whether more was asked for than could be done in time, until nothing was left. The last task was taken
+// at that time.
+func (q *auto) pressed(taken, now int64) bool {
+	return q.mu.state != autoCalm && !q.quietLocked(taken, now)
 }
 
 // turnOf is TurnBegan in a share of so many workers, where a task takes so long, 0 if that is not known. The share has as

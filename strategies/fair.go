@@ -218,7 +218,7 @@ func (q *fair) Push(t *Task, now int64) (v Verdict) {
 	defer q.mu.Unlock()
 	a := q.accountLocked(t.Client, hash, now)
 	if a.queue.Len() == 0 {
-		q.beginsToWaitLocked(a, t)
+		q.beginsToWaitLocked(a, t, now)
 	}
 	v = a.queue.pushAs(q.mu.pushes, t, now)
 	q.mu.pushes++
@@ -255,7 +255,7 @@ func (q *fair) Push(t *Task, now int64) (v Verdict) {
 }
 
 // beginsToWaitLocked prepares a for t, the only task of a that waits.
-func (q *fair) beginsToWaitLocked(a *account, t *Task) {
+func (q *fair) beginsToWaitLocked(a *account, t *Task, now int64) {
 	if a.mean.of == 0 {
 		a.expects = q.estimateLocked(a, q.routeOf(t))
 	}
@@ -264,7 +264,7 @@ func (q *fair) beginsToWaitLocked(a *account, t *Task) {
 	if behind := q.mu.now - a.time; behind > 0 {
 		missed += behind * a.weight / a.expects
 	}
-	q.raiseLocked(a)
+	q.raiseLocked(a, now)
 	if missed >= 1 {
 		a.queue.missed(int(min(missed, autoSpare)), a.taken)
 	}
@@ -273,8 +273,12 @@ func (q *fair) beginsToWaitLocked(a *account, t *Task) {
 }
 
 // raiseLocked raises the virtual time of a, of which nothing waits, to that of the system, less what may be saved up.
-func (q *fair) raiseLocked(a *account) {
-	a.time = max(a.time, q.mu.now-savedTasks*q.mu.all.value/a.weight)
+func (q *fair) raiseLocked(a *account, now int64) {
+	task := q.mu.all.value
+	if a.queue.pressed(a.taken, now) {
+		task = max(task, a.mean.value)
+	}
+	a.time = max(a.time, q.mu.now-savedTasks*task/a.weight)
 }
 
 // Pop takes the next task of the client with the least virtual time.
@@ -332,7 +336,7 @@ func (q *fair) Began(t *Task, now int64) {
 	if t.Run == 0 {
 		a := q.accountLocked(t.Client, hash, now)
 		if a.queue.Len() == 0 {
-			q.raiseLocked(a)
+			q.raiseLocked(a, now)
 		}
 		t.Run = q.chargeLocked(a, t).number
 	}
