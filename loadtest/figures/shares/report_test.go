@@ -40,6 +40,12 @@ type outcome struct {
 
 // try simulates what the tenants send to a strategy, or a rival.
 func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) (outcome, error) {
+	return tryFrom(-time.Second, name, tenants, time.Second+length, slo, seed)
+}
+
+// tryFrom simulates the same, and tells what the tenants had from then on, after the first second. The rest of the
+// outcome is of all.
+func tryFrom(from time.Duration, name string, tenants []tenant, length, slo time.Duration, seed uint64) (outcome, error) {
 	name, learns := strings.CutSuffix(name, learned)
 	discipline := laws[name].discipline
 	if _, rival := laws[name]; !rival {
@@ -50,7 +56,7 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 		discipline = spec.New
 	}
 	weights := map[string]int{}
-	c := sim.Config{Strategy: "fifo", Capacity: 4096, Workers: places, SLO: slo, Duration: length, Requests: requests(tenants, seed), Seed: seed}
+	c := sim.Config{Strategy: "fifo", Capacity: 4096, Workers: places, SLO: slo, Duration: from + length, Requests: requests(tenants, seed), Seed: seed}
 	if learns {
 		c.Parallel, c.Limiter = places, judge.NewLearned()
 	}
@@ -61,7 +67,7 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 	var had *clock
 	c.New = func(k strategies.Config) strategies.Discipline {
 		k.Weight = func(client string) int { return weights[client] }
-		had = newClock(discipline(k), int64(time.Second+length))
+		had = newClock(discipline(k), int64(time.Second+from), int64(time.Second+from+length))
 		return had
 	}
 	r, err := sim.Run(c)
@@ -73,34 +79,11 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 	for _, d := range had.had {
 		all += float64(d)
 	}
-	o.places = all / float64(time.Second+length)
+	o.places = all / float64(length)
 	for _, t := range tenants {
 		o.had = append(o.had, had.had[t.name])
 		o.share = append(o.share, float64(had.had[t.name])/all)
 		o.longest = append(o.longest, had.longest[t.name])
-	}
-	return o, nil
-}
-
-// tryFrom simulates the same, and tells what the tenants had from then on, without the rest of the result.
-func tryFrom(from time.Duration, name string, tenants []tenant, length, slo time.Duration, seed uint64) (outcome, error) {
-	before, err := try(name, tenants, from, slo, seed)
-	if err != nil {
-		return outcome{}, err
-	}
-	o, err := try(name, tenants, from+length, slo, seed)
-	if err != nil {
-		return outcome{}, err
-	}
-	o.Result = nil
-	all := time.Duration(0)
-	for i := range o.had {
-		o.had[i] -= before.had[i]
-		all += o.had[i]
-	}
-	o.places = float64(all) / float64(length)
-	for i, d := range o.had {
-		o.share[i] = float64(d) / float64(all)
 	}
 	return o, nil
 }
