@@ -41,6 +41,8 @@ import (
 //
 // The room is one task for each worker, and no more wait, while the work alone takes longer
 // than the objective leaves, and once no turn has begun for an objective and 16 service times.
+// In the first case nobody is told for how long he waits: all are late, and workers, or a
+// share of them, would find nothing now and then.
 // Nobody is late before the pace is known.
 //
 // Of a hundred that would be told one is served all the same, once nothing else waits or its
@@ -178,8 +180,7 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 func (q *auto) pushLocked(t *Task, now int64) Verdict {
 	c := class(t)
 	if q.waiting.Load() == 0 {
-		quiet := float64(autoQuiet+autoQuietEach*q.workers) * q.mu.pace
-		if q.mu.found != 0 && float64(now-q.mu.found) > quiet {
+		if q.mu.found != 0 && q.quietLocked(q.mu.found, now) {
 			q.mu.state = autoCalm
 		}
 		q.mu.turned, q.mu.found = now, 0
@@ -214,6 +215,11 @@ func (q *auto) pushLocked(t *Task, now int64) Verdict {
 		return Verdict{Outcome: TurnedAway, Reason: ReasonLate}
 	}
 	return v
+}
+
+// quietLocked reports whether an overload is over if nothing has happened since then.
+func (q *auto) quietLocked(since, now int64) bool {
+	return float64(now-since) > float64(autoQuiet+autoQuietEach*q.workers)*q.mu.pace
 }
 
 // leastLocked returns the least important class of which something waits.
@@ -299,8 +305,10 @@ func (q *auto) roomLocked(now int64) (room, most, age float64) {
 	switch {
 	case q.mu.pace == 0:
 		return float64(q.capacity), float64(q.capacity), objective
-	case float64(now-q.mu.turned) > max(objective, autoHang*workers*q.mu.pace), known && left < q.serviceLocked():
+	case float64(now-q.mu.turned) > max(objective, autoHang*workers*q.mu.pace):
 		return workers, workers, objective
+	case known && left < q.serviceLocked():
+		return workers, workers, math.Inf(1)
 	}
 	room = max(left/q.mu.pace, workers)
 	if !known {
@@ -479,6 +487,12 @@ func (q *auto) missed(times int, at int64) {
 	if q.mu.spare += times; q.mu.spare >= autoSpare {
 		q.mu.state = autoCalm
 	}
+}
+
+// pressed reports whether more was asked for than could be done in time, until nothing was left. The last task was taken
+// at that time.
+func (q *auto) pressed(taken, now int64) bool {
+	return q.mu.state != autoCalm && !q.quietLocked(taken, now)
 }
 
 // turnOf is TurnBegan in a share of so many workers, where a task takes so long, 0 if that is not known. The share has as

@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// fair shares the time of the workers among the clients, by weight: start-time fair queueing, after Pawan Goyal,
-// Harrick Vin and Haichen Cheng, SIGCOMM 1996, over several servers as in SFQ(D) of Jin, Chase and Kaur, SIGMETRICS
-// 2004. It is deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) whose unit is time and whose quantum is
-// as small as can be, so that nobody waits for a whole round.
+// fair shares the time of the workers among the clients, by weight. It is start-time fair queueing (Goyal, Vin and
+// Cheng, SIGCOMM 1996) over several servers, as in SFQ(D) (Jin, Chase and Kaur, SIGMETRICS 2004): deficit round robin
+// (Shreedhar and Varghese, SIGCOMM 1995) in units of time, with a quantum so small that nobody waits for a whole round.
 //
-// Each client has a virtual time: the time that its tasks took, each for as many places as it had, divided by the
-// client's weight. Next is the client with the least, of equals the one that was served longest ago. Nobody knows
-// beforehand how long a task takes. So, as in 2DFQ (Mace et al., SIGCOMM 2016), a client is charged
+// Each client has a virtual time: the sum of the times that its tasks took, each times the places that it had, divided
+// by the client's weight. The client with the least is next; of equals, the one served longest ago. How long a task
+// takes is not known beforehand. So, as in 2DFQ (Mace et al., SIGCOMM 2016), a client is charged
 //
-//	when its task begins     an estimate: the mean of its own last tasks, or else of those of the task's route, or
-//	                         else of all; a millisecond before anything is known
-//	while the task runs      what it has run, and an estimate or an eighth of it more, each time that it has run for
-//	                         as long as was charged
+//	when its task begins     an estimate: the mean of its own last tasks, or else of its route's, or else of all; a
+//	                         millisecond before any has ended
+//	while the task runs      each time that it has run for as long as was charged: the estimate again, or an eighth of
+//	                         what it has run, a second at most, if that is more
 //	when the task ends       the difference, up or down
 //
-// So a task that never ends is paid for by its client alone, and a wrong estimate is wrong until the end of the task.
-// A client of which nothing waits gets no credit for that: its virtual time is raised to that of the system, which is
-// the one at which a task whose turn it was last began, less four tasks of the mean size. So who asks for less than its share need not
-// wait for it to be due when a few of its requests come together.
+// So the client of a task that never ends pays for it alone.
 //
-// The bound. Let something of clients a and b wait, and both begin at the same virtual time. Of what a was charged for,
-// at most its running tasks have not been used up yet, or not been charged for in full: n of them, each no longer than l
-// and charged no more than that at first. A task of a is popped only while a has the least virtual time, at most that of
-// b; from there a's rises by what its running tasks are charged for, and that of b falls by what its running ones were
-// charged too much. So the times S that the two have got since then differ by
+// The virtual time of the system is the largest at which a client was next. A client of which nothing waited begins
+// to wait at that, less four tasks of the mean size: it gets no more credit for time that it did not ask for. Thus
+// who asks for less than its share can send a few requests together. Four of its own tasks count, if they are longer,
+// for a client that has more to do than can be done in time: what would be late is refused, so that nothing of it waits
+// now and then.
+//
+// The bound. Let something of clients a and b always wait, from when both had the same virtual time. Count their times
+// S(a) and S(b) from there. Let n(a) be how many tasks of a run at most, and l(a) the longest that one takes, or is
+// charged when it begins. Then
 //
 //	S(a)/w(a) - S(b)/w(b) <= n(a) l(a) / w(a) + n(b) l(b) / w(b)
 //
-// however long they wait. Over an interval in the midst it is twice that, as one may have been ahead and then the other,
-// and those four tasks more if one began to wait with it. Further turns of tasks that go on are not popped, and come
-// beside: they are charged for, and their client's next tasks wait the longer. With costs that are known, n is 1, as a
-// client with more than that charged is not next. In a share that is less than a place n is 1 or 2, unless the client's
-// tasks are much longer than those before.
+// For when a task of a was popped last, a's virtual time was at most b's. All that a had until then was charged, and it
+// got at most n(a) l(a) since. What b had is what it was charged, less what its running tasks have not used yet: at most
+// n(b) l(b). Over an interval within, the difference is at most twice that, as a may have been ahead at one end and b at
+// the other. It is up to the four tasks more if one began to wait meanwhile. A further turn of a task that goes on is
+// not popped, so it adds to the bound; its client's next tasks wait the longer.
 //
 // Within its share a client has a queue by the law of auto: in order of arrival while all can be answered within the
 // objective at the pace at which the client is served, otherwise newest first, and who would be late is told so. An
@@ -49,11 +49,11 @@ import (
 // When there is no room, the client with the most waiting work for its weight loses the oldest of its least important
 // tasks. Of several it is that of the pushed task, or else the one whose task has waited longest.
 //
-// Clients are known by a hash of 64 bits with a random seed. The last 1,024 are remembered; others share 256 accounts,
-// so whatever clients call themselves, the memory is bounded. A new name takes the place of one of which nothing waits
-// or runs, and that has had at most one task of late, half as many each minute. So a flood of new names drives out
-// itself. It does not help against one who gives himself a new name for each request: who sends names has to be
-// trusted with them.
+// Clients are known by a hash of 64 bits with a random seed. The last 1,024 are remembered; others share 256 accounts
+// of weight 1, so whatever clients call themselves, the memory is bounded. A new name takes the account of a client of
+// which nothing waits or runs, and which has had at most one task of late; the count halves each minute. So a flood of
+// new names drives out itself. Who gives himself a new name for each request gets more than his share: who sends names
+// has to be trusted with them.
 type fair struct {
 	config  Config
 	workers int // changes under mu
@@ -218,7 +218,7 @@ func (q *fair) Push(t *Task, now int64) (v Verdict) {
 	defer q.mu.Unlock()
 	a := q.accountLocked(t.Client, hash, now)
 	if a.queue.Len() == 0 {
-		q.beginsToWaitLocked(a, t)
+		q.beginsToWaitLocked(a, t, now)
 	}
 	v = a.queue.pushAs(q.mu.pushes, t, now)
 	q.mu.pushes++
@@ -255,7 +255,7 @@ func (q *fair) Push(t *Task, now int64) (v Verdict) {
 }
 
 // beginsToWaitLocked prepares a for t, the only task of a that waits.
-func (q *fair) beginsToWaitLocked(a *account, t *Task) {
+func (q *fair) beginsToWaitLocked(a *account, t *Task, now int64) {
 	if a.mean.of == 0 {
 		a.expects = q.estimateLocked(a, q.routeOf(t))
 	}
@@ -264,7 +264,7 @@ func (q *fair) beginsToWaitLocked(a *account, t *Task) {
 	if behind := q.mu.now - a.time; behind > 0 {
 		missed += behind * a.weight / a.expects
 	}
-	q.raiseLocked(a)
+	q.raiseLocked(a, now)
 	if missed >= 1 {
 		a.queue.missed(int(min(missed, autoSpare)), a.taken)
 	}
@@ -273,8 +273,12 @@ func (q *fair) beginsToWaitLocked(a *account, t *Task) {
 }
 
 // raiseLocked raises the virtual time of a, of which nothing waits, to that of the system, less what may be saved up.
-func (q *fair) raiseLocked(a *account) {
-	a.time = max(a.time, q.mu.now-savedTasks*q.mu.all.value/a.weight)
+func (q *fair) raiseLocked(a *account, now int64) {
+	task := q.mu.all.value
+	if a.queue.pressed(a.taken, now) {
+		task = max(task, a.mean.value)
+	}
+	a.time = max(a.time, q.mu.now-savedTasks*task/a.weight)
 }
 
 // Pop takes the next task of the client with the least virtual time.
@@ -332,7 +336,7 @@ func (q *fair) Began(t *Task, now int64) {
 	if t.Run == 0 {
 		a := q.accountLocked(t.Client, hash, now)
 		if a.queue.Len() == 0 {
-			q.raiseLocked(a)
+			q.raiseLocked(a, now)
 		}
 		t.Run = q.chargeLocked(a, t).number
 	}

@@ -116,8 +116,12 @@ func (m *fairModel) pay(c *fairClient, d float64) {
 	m.latest = max(m.latest, c.time)
 }
 
-func (m *fairModel) raise(c *fairClient) {
-	c.time = max(c.time, m.now-4*m.all.value/c.weight)
+func (m *fairModel) raise(c *fairClient, now int64) {
+	task := m.all.value
+	if c.state != "calm" && float64(now-c.taken) <= float64(8+3*c.workers)*c.pace {
+		task = max(task, c.mean.value)
+	}
+	c.time = max(c.time, m.now-4*task/c.weight)
 }
 
 func (m *fairModel) charge(c *fairClient, t *strategies.Task) {
@@ -139,7 +143,7 @@ func (m *fairModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 		if c.time < m.now {
 			missed += (m.now - c.time) * c.weight / c.expects
 		}
-		m.raise(c)
+		m.raise(c, now)
 		if missed >= 1 {
 			c.empty = max(1, c.taken)
 			if c.idle += int(min(missed, 256)); c.idle >= 256 {
@@ -248,7 +252,7 @@ func (m *fairModel) Began(t *strategies.Task, now int64) {
 	if t.Run == 0 {
 		c := m.client(t.Client)
 		if c.Len() == 0 {
-			m.raise(c)
+			m.raise(c, now)
 		}
 		m.charge(c, t)
 	}

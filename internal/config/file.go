@@ -81,7 +81,7 @@ func parseFile(name string, content []byte) (map[string]fileEntry, error) {
 			}
 			value, ok := text(pair.Value)
 			if !ok {
-				return nil, wrong(line, "the value of %s is none: want one value, or a list of them", key)
+				return nil, wrong(line, "the value of %s is none: want one value, or a list of them, and pairs as name=value", key)
 			}
 			settings[key] = fileEntry{value, line}
 		}

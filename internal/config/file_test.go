@@ -105,6 +105,8 @@ func TestFile_Bad(t *testing.T) {
 		"from: pebble:x\n":                               `there is no setting "from"`,
 		"SPILLWAY_WORKERS: 2\n":                          `there is no setting "SPILLWAY_WORKERS"`,
 		"queue: {capacity: 3}\n":                         "spillway.yaml:1: the value of queue is none: want one value, or a list of them",
+		"fair-weights: {gold: 4}\n":                      "spillway.yaml:1: the value of fair-weights is none: want one value, or a list of them, and pairs as name=value",
+		"fair-weights:\n- gold: 4\n":                     "spillway.yaml:1: the value of fair-weights is none: want one value, or a list of them, and pairs as name=value",
 		"cors-origins: [[a]]\n":                          "the value of cors-origins is none",
 		"strategy: &a fifo\n":                            "the value of strategy is none",
 		"- strategy\n":                                   "spillway.yaml:1: want settings by the names of their flags",

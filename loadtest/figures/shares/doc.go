@@ -3,5 +3,5 @@
 // answered in time, and how long one waits who asks for less than its share. Its tables, in
 // Markdown, are those of docs/strategies.md:
 //
-//	go test ./loadtest/figures/shares -run Report -v -seconds 600 -seeds 3
+//	go test -v -run TestReport ./loadtest/figures/shares -args -seconds 600 -seeds 3
 package shares

@@ -32,13 +32,20 @@ const learned = ", learned"
 // outcome is what became of the tenants' requests.
 type outcome struct {
 	*sim.Result
-	places  float64   // in use, on average
-	share   []float64 // of the time of all, by tenant
+	places  float64         // in use, on average
+	had     []time.Duration // by tenant
+	share   []float64       // of the time of all, by tenant
 	longest []time.Duration
 }
 
 // try simulates what the tenants send to a strategy, or a rival.
 func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) (outcome, error) {
+	return tryFrom(-time.Second, name, tenants, time.Second+length, slo, seed)
+}
+
+// tryFrom simulates the same, and tells what the tenants had from then on, after the first second. The rest of the
+// outcome is of all.
+func tryFrom(from time.Duration, name string, tenants []tenant, length, slo time.Duration, seed uint64) (outcome, error) {
 	name, learns := strings.CutSuffix(name, learned)
 	discipline := laws[name].discipline
 	if _, rival := laws[name]; !rival {
@@ -49,7 +56,7 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 		discipline = spec.New
 	}
 	weights := map[string]int{}
-	c := sim.Config{Strategy: "fifo", Capacity: 4096, Workers: places, SLO: slo, Duration: length, Requests: requests(tenants, seed), Seed: seed}
+	c := sim.Config{Strategy: "fifo", Capacity: 4096, Workers: places, SLO: slo, Duration: from + length, Requests: requests(tenants, seed), Seed: seed}
 	if learns {
 		c.Parallel, c.Limiter = places, judge.NewLearned()
 	}
@@ -60,7 +67,7 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 	var had *clock
 	c.New = func(k strategies.Config) strategies.Discipline {
 		k.Weight = func(client string) int { return weights[client] }
-		had = newClock(discipline(k), int64(time.Second+length))
+		had = newClock(discipline(k), int64(time.Second+from), int64(time.Second+from+length))
 		return had
 	}
 	r, err := sim.Run(c)
@@ -72,8 +79,9 @@ func try(name string, tenants []tenant, length, slo time.Duration, seed uint64) 
 	for _, d := range had.had {
 		all += float64(d)
 	}
-	o.places = all / float64(time.Second+length)
+	o.places = all / float64(length)
 	for _, t := range tenants {
+		o.had = append(o.had, had.had[t.name])
 		o.share = append(o.share, float64(had.had[t.name])/all)
 		o.longest = append(o.longest, had.longest[t.name])
 	}

@@ -1,7 +1,6 @@
 package shares
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ type rival struct {
 	waiting          int
 	now              int64
 	virtual          float64
+	served           float64 // the largest start tag of what has begun
 	runs             map[uint64]*running
 	last             uint64
 	free             []int // places, the one that became free last at the end
@@ -29,13 +29,14 @@ type law struct {
 	charge func(f *flow) float64
 	// settles says that the difference is charged later.
 	settles bool
-	// idle says that a flow keeps its place while nothing of it waits.
-	idle bool
+	// starts returns where a flow begins at least that was not active; nil: where it ended.
+	starts func(q *rival) float64
 }
 
 type flow struct {
 	client string
 	tasks  []*strategies.Task
+	active bool    // from when something waits until something ends while nothing does
 	time   float64 // what it was charged
 	most   float64 // what its tasks take, as 2DFQ estimates it
 	mean   float64 // what they take of late
@@ -76,17 +77,20 @@ var laws = map[string]law{
 		return least(func(f *flow) float64 { return f.mean })(q, waiting, place)
 	}, charge: func(*flow) float64 { return 0 }},
 	// Deficit round robin with a quantum of one request.
-	"DRR by count": {next: least(byTime), charge: func(*flow) float64 { return 1 }},
-	// Weighted fair queueing by start tags, told beforehand how long each request takes.
-	"WFQ, costs told": {next: least(byTime), charge: func(f *flow) float64 { return float64(told(f.tasks[0])) }},
+	"DRR by count": {next: least(byTime), charge: func(*flow) float64 { return 1 }, starts: func(q *rival) float64 { return q.served }},
+	// Weighted fair queueing, told beforehand how long each request takes.
+	"WFQ, costs told": {next: least(func(f *flow) float64 { return f.time + float64(told(f.tasks[0])) }),
+		charge: func(f *flow) float64 { return float64(told(f.tasks[0])) }, starts: func(q *rival) float64 { return q.virtual }},
 	// Who has had least, ever.
-	"least attained": {next: least(byTime), charge: func(*flow) float64 { return 0 }, settles: true, idle: true},
-	// 2DFQ^E (Mace et al., SIGCOMM 2016): of the flows that may begin on that place, whose start is earlier than the
-	// virtual time, or than it will be after a part of the estimate, the one that is done first. The estimate is the
-	// largest of late, which fades by 1% a request.
-	"2DFQ": {next: next2DFQ, charge: func(f *flow) float64 { return f.most }, settles: true},
+	"least attained": {next: least(byTime), charge: func(*flow) float64 { return 0 }, settles: true},
+	// 2DFQ^E (Mace et al., SIGCOMM 2016, figure 7), with the paper's 10 ms between charges of what runs. The paper leaves
+	// open how much the estimate fades by, 1% a request here, and what runs if no flow is eligible: here the one that is
+	// so first, as a place may not be idle. It has an estimate for each API of a tenant; the tenants here have one API.
+	"2DFQ": {next: next2DFQ, charge: func(f *flow) float64 { return f.most }, settles: true, starts: func(q *rival) float64 { return q.virtual }},
 }
 
+// next2DFQ returns, of the flows that are eligible on that place, the one with the least finish tag. A flow is eligible
+// on the place i of n from the virtual time on that is its start tag, less i/n of the estimate.
 func next2DFQ(q *rival, waiting []*flow, place int) *flow {
 	early := func(f *flow) float64 { return f.time - float64(place)/float64(q.places)*f.most }
 	may := slices.DeleteFunc(slices.Clone(waiting), func(f *flow) bool { return early(f) > q.virtual })
@@ -125,10 +129,17 @@ func (q *rival) backlogged() (all []*flow) {
 	return all
 }
 
-// advance moves the virtual time on, and charges those that run for what they have run, every 10 ms as in 2DFQ.
+// advance moves the virtual time on by what each active flow could have had, and charges those that run for what they
+// have run, every 10 ms as in 2DFQ.
 func (q *rival) advance(now int64) {
-	if n := len(q.backlogged()); n > 0 {
-		q.virtual += float64(now-q.now) * float64(q.places) / float64(n)
+	active := 0
+	for _, f := range q.flows {
+		if f.active {
+			active++
+		}
+	}
+	if active > 0 {
+		q.virtual += float64(now-q.now) * float64(q.places) / float64(active)
 	}
 	q.now = now
 	for _, r := range q.runs {
@@ -141,11 +152,7 @@ func (q *rival) advance(now int64) {
 
 func (q *rival) Push(t *strategies.Task, now int64) (v strategies.Verdict) {
 	q.advance(now)
-	f := q.flow(t.Client)
-	if len(f.tasks) == 0 && !q.idle {
-		f.time = max(f.time, q.start())
-	}
-	f.tasks = append(f.tasks, t)
+	q.add(t)
 	if q.waiting++; q.waiting > q.capacity {
 		longest := slices.MaxFunc(q.flows, func(a, b *flow) int { return len(a.tasks) - len(b.tasks) })
 		v.Displaced, v.Reason = longest.tasks[0], strategies.ReasonFair
@@ -155,16 +162,15 @@ func (q *rival) Push(t *strategies.Task, now int64) (v strategies.Verdict) {
 	return v
 }
 
-// start is where a flow begins that was idle.
-func (q *rival) start() float64 {
-	first := math.Inf(1)
-	for _, f := range q.backlogged() {
-		first = min(first, f.time)
+// add has t wait.
+func (q *rival) add(t *strategies.Task) *flow {
+	f := q.flow(t.Client)
+	if !f.active && q.starts != nil {
+		f.time = max(f.time, q.starts(q))
 	}
-	if math.IsInf(first, 1) {
-		return q.virtual
-	}
-	return first
+	f.active = true
+	f.tasks = append(f.tasks, t)
+	return f
 }
 
 func (q *rival) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
@@ -186,6 +192,7 @@ func (q *rival) begin(f *flow, charge float64) uint64 {
 	q.last++
 	q.runs[q.last] = &running{flow: f, place: q.free[last], began: q.now, charged: charge}
 	q.free = q.free[:last]
+	q.served = max(q.served, f.time)
 	f.time += charge
 	return q.last
 }
@@ -195,8 +202,7 @@ func (q *rival) Began(t *strategies.Task, now int64) {
 		return
 	}
 	q.advance(now)
-	f := q.flow(t.Client)
-	f.tasks = append(f.tasks, t)
+	f := q.add(t)
 	t.Run = q.begin(f, q.charge(f))
 	f.tasks = f.tasks[:len(f.tasks)-1]
 }
@@ -210,6 +216,7 @@ func (q *rival) Ended(number uint64, _ int, now int64) {
 	if q.settles {
 		r.flow.time += took - r.charged
 	}
+	r.flow.active = len(r.flow.tasks) > 0
 	r.flow.most = max(0.99*r.flow.most, took)
 	r.flow.mean += (took - r.flow.mean) / 16
 }

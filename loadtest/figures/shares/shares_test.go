@@ -12,17 +12,12 @@ import (
 func TestFair_SharesOfTime(t *testing.T) {
 	t.Parallel()
 	tenants := ten(places)
-	weighted := ten(places)
-	for i := range weighted {
-		weighted[i].weight = 1 + i%3
-		weighted[i].asks *= float64(weighted[i].weight)
-	}
 	for _, tc := range []struct {
 		name, strategy string
 		tenants        []tenant
 	}{
 		{"equal", "fair", tenants},
-		{"weighted", "fair", weighted},
+		{"weighted", "fair", weighted(ten(places))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,10 +37,35 @@ func TestFair_SharesOfTime(t *testing.T) {
 	require.Greater(t, worst(o, tenants, time.Minute), 0.4)
 }
 
-// With places that are learned the shares are fair in the long run. In the first minute the heavy ones have less, while
-// the number is learned.
-func TestFair_SharesOfLearnedPlaces(t *testing.T) {
+// So it is in the minutes after, while a tenant's requests take the objective by themselves, and where places are
+// learned, once they are. In the first half minute the number may be too high. Then all begin at once, and nothing waits
+// that could be shared.
+func TestFair_SharesOfEachMinute(t *testing.T) {
 	t.Parallel()
+	for _, tc := range []struct {
+		name, strategy string
+		tenants        []tenant
+	}{
+		{"fixed", "fair", ten(places)},
+		{"fixed, weighted", "fair", weighted(ten(places))},
+		{"learned", "fair" + learned, ten(places)},
+		{"learned, weighted", "fair" + learned, weighted(ten(places))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			holds := func(seed uint64, from time.Duration) {
+				o, err := tryFrom(from, tc.strategy, tc.tenants, time.Minute, time.Second, seed)
+				require.NoError(t, err)
+				require.LessOrEqual(t, worst(o, tc.tenants, time.Minute), 0.05, "seed %d, from %v: %v", seed, from, o.share)
+			}
+			for seed := range uint64(3) {
+				for _, from := range []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute} {
+					holds(seed, from)
+				}
+			}
+			holds(7, 2*time.Minute) // when nothing of a tenant with long requests waits now and then
+		})
+	}
 	o, err := try("fair"+learned, ten(places), 10*time.Minute, time.Second, 1)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, jain(o.share, ten(places)), 0.98)
@@ -64,16 +84,16 @@ func TestFair_Goodput(t *testing.T) {
 }
 
 // Nearly the same with places that are learned: of work, as auto has fewer of the long requests there, and so more of
-// the short.
+// the short. Within 100 ms three of the ten tenants can hardly be answered. Fair gives them their share all the same.
 func TestFair_GoodputOfLearnedPlaces(t *testing.T) {
 	t.Parallel()
 	tenants := ten(places)
-	for _, slo := range []time.Duration{100 * time.Millisecond, time.Second} {
+	for slo, part := range map[time.Duration]float64{100 * time.Millisecond: 0.93, time.Second: 0.97} {
 		fair, err := try("fair"+learned, tenants, 10*time.Minute, slo, 1)
 		require.NoError(t, err)
 		auto, err := try("auto"+learned, tenants, 10*time.Minute, slo, 1)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, work(fair, tenants), 0.95*work(auto, tenants), "%v", slo)
+		require.GreaterOrEqual(t, work(fair, tenants), part*work(auto, tenants), "%v", slo)
 	}
 }
 

@@ -56,6 +56,15 @@ func ten(places int) (all []tenant) {
 	return all
 }
 
+// weighted gives the tenants weights of 1, 2 and 3, and has them ask for as many times more.
+func weighted(tenants []tenant) []tenant {
+	for i := range tenants {
+		tenants[i].weight = 1 + i%3
+		tenants[i].asks *= float64(tenants[i].weight)
+	}
+	return tenants
+}
+
 // chat are the clients of a model server: a batch of long requests that asks for all of the places, and 20 who chat, and
 // ask for three fifths of them.
 func chat() []tenant {
@@ -96,13 +105,14 @@ func requests(tenants []tenant, seed uint64) func() func() (sim.Request, bool) {
 	}
 }
 
-// clock is a discipline that notes how much time of the places each client has had before an end.
+// clock is a discipline that notes how much time of the places each client has had between a start and an end.
 type clock struct {
 	strategies.Discipline
 	meter   strategies.Meter // nil if the discipline is none
 	runs    map[uint64]*timed
 	last    uint64
-	end     int64 // until when
+	start   int64
+	end     int64
 	had     map[string]time.Duration
 	longest map[string]time.Duration
 }
@@ -124,8 +134,8 @@ type abilities interface {
 
 var _ abilities = (*clock)(nil)
 
-func newClock(d strategies.Discipline, end int64) *clock {
-	c := &clock{Discipline: d, end: end, runs: map[uint64]*timed{}, had: map[string]time.Duration{}, longest: map[string]time.Duration{}}
+func newClock(d strategies.Discipline, start, end int64) *clock {
+	c := &clock{Discipline: d, start: start, end: end, runs: map[uint64]*timed{}, had: map[string]time.Duration{}, longest: map[string]time.Duration{}}
 	c.meter, _ = d.(strategies.Meter)
 	return c
 }
@@ -163,6 +173,6 @@ func (c *clock) Ended(number uint64, of int, now int64) {
 	if c.meter != nil {
 		c.meter.Ended(r.inner, of, now)
 	}
-	c.had[r.client] += time.Duration(max(0, min(now, c.end)-r.began))
+	c.had[r.client] += time.Duration(max(0, min(now, c.end)-max(r.began, c.start)))
 	c.longest[r.client] = max(c.longest[r.client], time.Duration(now-r.began))
 }
