@@ -1,7 +1,7 @@
 #!/bin/sh
 # Measures what docs/strategies.md shows and writes it there:
 #
-#	docs/figures.sh simulate   # in virtual time: the same anywhere, some minutes
+#	docs/figures.sh simulate   # in virtual time: the same on one architecture, some minutes
 #	docs/figures.sh serve      # over HTTP: on a quiet machine, half an hour
 #	docs/figures.sh tables     # from what is in reports/, by jq; other pages may be named
 #	docs/figures.sh charts     # likewise, by Chromium
@@ -35,7 +35,7 @@ simulate() {
 	$get --strategies codel,priority,auto --rates 1.5x,4x --priorities 0=10,3=60,7=30 --out reports/classes
 }
 
-# As simulated: 8 workers, a store that does 8 at once, room for 256.
+# As simulated: 8 workers, a store that does 8 at once, a queue limit of 256.
 serve() {
 	s='bin/loadtest compare --workers 8 --capacities 256 --connections 1000 --mixes get=100 --keys 1000 --store-parallel 8'
 	$s --store-delay exp:4ms --slo 100ms --duration 5s --warmup 2s --strategies all --rates 0.9x,1.1x,2x,5x,10x --repetitions 3 --out reports/served "$@"

@@ -30,7 +30,7 @@ const waitsForLocks = "/sync/mutex/wait/total:seconds"
 // BenchmarkContention tells what each part of a request's way costs that requests share,
 // as more of them use it at once: processor time a call on one CPU and on all, by 8 and
 // by 32 goroutines, and how long the latter wait for mutexes; medians. What takes more
-// time on more CPUs is what bounds how many CPUs are of use. See docs/growth.md.
+// time on more CPUs is what bounds how many CPUs are of use. See docs/performance.md.
 func BenchmarkContention(b *testing.B) {
 	for _, part := range sharedParts(b) {
 		b.Run(part.name, func(b *testing.B) {

@@ -16,7 +16,7 @@
 //
 // cmd/peer runs one of them; it is configured by the service's own environment
 // variables, logs and answers on an admin plane as the service does, so that the
-// same commands start both: make peers compares them. See docs/peers.md.
+// same commands start both: make peers compares them. See docs/performance.md.
 //
 // The module is one of its own, so that what is compared with never becomes a
 // dependency of the service. Its benchmark has other libraries' queues beside
