@@ -25,15 +25,15 @@ type compareCommand struct {
 	carrier    `embed:""`
 	sent       `embed:""`
 
-	Out        string `placeholder:"FOLDER" help:"Folder of the results; by default reports/NAME, or one named after the settings. An interrupted comparison there goes on."`
-	Restart    bool   `help:"Discard the results that are there."`
+	Out        string `placeholder:"FOLDER" help:"Folder of the results; by default reports/NAME, or one named after the settings."`
+	Restart    bool   `help:"Discard the comparison that is there."`
 	KeepStores bool   `help:"Keep the filled stores for the next time."`
 	Binary     string `placeholder:"FILE" help:"The service; by default spillway beside this program, or in the PATH."`
 }
 
 // Help is shown by compare --help.
 func (*compareCommand) Help() string {
-	return "The service is started once for every run, repetitions interleaved. An interrupted comparison goes on where it was when the same command is given again."
+	return "The service is started once for every run, repetitions interleaved. Of an interrupted comparison there is a report of what was run."
 }
 
 // Run makes the comparison, and its report.
@@ -86,14 +86,11 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if !begun && s.live {
-		_, _ = fmt.Fprintf(s.err, "%s: all %s were done before\n", what.Title, plural(what.Runs(), "run"))
-	}
 	if err := s.show(found, dir); err != nil {
 		return err
 	}
 	if found.Partial != "" {
-		return fmt.Errorf("the comparison is partial: %s; the same command goes on", found.Partial)
+		return fmt.Errorf("the comparison is partial: %s", found.Partial)
 	}
 	return nil
 }
@@ -139,15 +136,10 @@ func (c *compareCommand) folder(what *scenario.Scenario, services map[string]str
 
 // begins says what is going to be done.
 func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
-	if !s.live {
-		return
+	if s.live {
+		_, _ = fmt.Fprintf(s.err, "%s: %s of %s, about %v\n", what.Title, plural(p.Total, "run"),
+			plural(len(what.Combinations), "combination"), p.Left.Round(time.Second))
 	}
-	done := ""
-	if p.Done > 0 {
-		done = fmt.Sprintf(", %d of them done before", p.Done)
-	}
-	_, _ = fmt.Fprintf(s.err, "%s: %s of %s%s, about %v\n", what.Title, plural(p.Total, "run"),
-		plural(len(what.Combinations), "combination"), done, p.Left.Round(time.Second))
 }
 
 // own returns what the flags that only compare has say of the settings.
