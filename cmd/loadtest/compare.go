@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,6 @@ import (
 
 type compareCommand struct {
 	comparison `embed:""`
-	Fill       []string `group:"grid" placeholder:"SIZE" help:"How much the store holds."`
 	Service    []string `sep:"none" placeholder:"[NAME=]COMMAND" help:"Start this as the service, in the place of Spillway: any command of the shell, in which {port} is the port to listen on. May be repeated: services are compared with each other."`
 	carrier    `embed:""`
 	sent       `embed:""`
@@ -121,7 +121,7 @@ func commands(texts []string) (map[string]string, []string, error) {
 // are elsewhere.
 func (c *compareCommand) folder(what *scenario.Scenario, services map[string]string, send *workload.Options) (string, error) {
 	name := what.Name
-	if c.Scenario == "" || len(c.settings())+len(c.own(nil))+len(services)+len(send.Targets) > 0 {
+	if c.Scenario == "" || len(c.settings())+len(services)+len(send.Targets) > 0 {
 		settings, err := json.Marshal(what)
 		if err == nil && len(services)+len(send.Targets) > 0 {
 			settings, err = json.Marshal([]any{what, services, send.Targets})
@@ -142,30 +142,26 @@ func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
 	}
 }
 
-// own returns what the flags that only compare has say of the settings.
-func (c *compareCommand) own(services []string) scenario.Settings {
-	return given(scenario.Settings{"strategy": services, "fill": c.Fill})
-}
-
 // scenario returns what the flags ask for.
 func (c *compareCommand) scenario(services []string) (*scenario.Scenario, error) {
-	if len(services) > 0 && len(c.Strategies) > 0 {
+	given, own := c.settings(), scenario.Settings{}
+	if len(services) > 0 {
+		own["strategy"] = services
+	}
+	if len(services) > 0 && given["strategy"] != nil {
 		return nil, errors.New("--strategies: not together with --service, whose queue is its own")
 	}
 	if len(c.Target) > 0 || c.Targets != "" {
-		for _, flag := range []struct {
-			name   string
-			values []string
-		}{{"mixes", c.Mixes}, {"keys", c.Keys}, {"key-distributions", c.KeyDist}, {"value-sizes", c.ValueSizes}} {
-			if len(flag.values) > 0 {
-				return nil, fmt.Errorf("--%s: it has no meaning for targets", flag.name)
+		for _, s := range scenario.All {
+			if slices.Contains([]string{"mix", "keys", "key_distribution", "value_size"}, s.Name) && given[s.Name] != nil {
+				return nil, fmt.Errorf("--%s: it has no meaning for targets", s.Flag)
 			}
 		}
-		if len(services)+len(c.settings()) == 0 && c.Scenario == "" {
+		if len(services)+len(given) == 0 && c.Scenario == "" {
 			return nil, errors.New("--target: to what? Give --service 'COMMAND' with {port} in it, or --strategies of Spillway")
 		}
 	}
-	return c.comparison.scenario("compare", c.own(services))
+	return c.comparison.scenario("compare", own)
 }
 
 // binary returns the path of a program: of what its flag says, or of the first candidate

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // The metrics by which settings are judged, in this order.
@@ -164,7 +166,7 @@ func (r *judging) contrast() {
 
 // setting names the settings of a group without its load.
 func (g *Group) setting() string {
-	return describe(&g.Combination, func(_ int, p part) bool { return !p.load })
+	return describe(&g.Combination, func(_ int, s *scenario.Setting) bool { return !s.Demand() })
 }
 
 // together returns the values of two summaries in the repetitions that both have.
