@@ -50,6 +50,8 @@ func (l *comparing) checkCombination(g *grouping, c *scenario.Combination) error
 	switch {
 	case c.StoreParallel > 0 && (c.StoreDelay == "" || c.StoreDelay == "0") && !simulated:
 		return errors.New("store_parallel bounds a delayed store: say store_delay as well, such as exp:4ms")
+	case c.StoreSerial > 0 && !simulated:
+		return errors.New("store_serial is only simulated (loadtest simulate)")
 	case c.Fleet() && !simulated:
 		return errors.New("nodes behind a load balancer are only simulated (loadtest simulate)")
 	}

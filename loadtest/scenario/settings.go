@@ -103,6 +103,15 @@ var All = []Setting{
 	{Name: "store_parallel", Flag: "store-parallel", Part: OfService, Work: true, Placeholder: "N",
 		Help: "How many operations the delayed store does at once; 0, the default, for as many as come.", label: "%d at once", read: number(0, 1<<16, false)},
 	{
+		Name: "store_serial", Flag: "store-serial", Part: OfService, Work: true, Program: "simulate", Placeholder: "SHARE",
+		Help:  "How operations slow each other: with n at once each takes 1 + SHARE·(n-1) times as long, as a step of a model server does.",
+		label: "%g of it serial",
+		read: func(value string) (any, error) {
+			share, ok := parseNumber(value, 1)
+			return share, unless(ok, value, "a share above 0, up to 1")
+		},
+	},
+	{
 		Name: "fill", Flag: "fill", Part: OfLoad, Program: "compare", Placeholder: "SIZE", Help: "How much the store holds.",
 		say: func(c *Combination) string { return positive(workload.ByteCount(c.Fill), "store of %v") },
 		read: func(value string) (any, error) {

@@ -141,7 +141,7 @@ func (s *simulation) stopped() bool {
 // step does what happens next.
 func (s *simulation) step() {
 	e := s.agenda.next()
-	if e.req != nil && e.req.gen != e.gen {
+	if e.req != nil && e.req.gen != e.gen || e.kind == finished && e.req.node.batch != nil && e.req.node.batch.due != e.seq {
 		return
 	}
 	s.now = e.at
