@@ -25,10 +25,9 @@ type compareCommand struct {
 	carrier    `embed:""`
 	sent       `embed:""`
 
-	Out        string `placeholder:"FOLDER" help:"Folder of the results; by default reports/NAME, or one named after the settings."`
-	Restart    bool   `help:"Discard the comparison that is there."`
-	KeepStores bool   `help:"Keep the filled stores for the next time."`
-	Binary     string `placeholder:"FILE" help:"The service; by default spillway beside this program, or in the PATH."`
+	Out     string `placeholder:"FOLDER" help:"Folder of the results; by default reports/NAME, or one named after the settings."`
+	Restart bool   `help:"Discard the comparison that is there."`
+	Binary  string `placeholder:"FILE" help:"The service; by default spillway beside this program, or in the PATH."`
 }
 
 // Help is shown by compare --help.
@@ -73,7 +72,7 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	}
 	begun := false
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: service, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command, Lab: version.Get().String(),
+		Binary: service, Services: services, Load: send, Dir: dir, Restart: c.Restart, Command: s.command, Lab: version.Get().String(),
 		Progress: func(p lab.Progress) {
 			if !begun {
 				begun = true

@@ -35,8 +35,6 @@ type CompareOptions struct {
 	Dir string
 	// Restart discards an earlier comparison in Dir, which is an error otherwise.
 	Restart bool
-	// KeepStores leaves the filled stores in Dir/stores, for next time.
-	KeepStores bool
 	// Command is recorded as the way to repeat the comparison.
 	Command string
 	// Lab is recorded as the version of the program that measures.
@@ -119,7 +117,7 @@ func Compare(ctx context.Context, s scenario.Scenario, o CompareOptions) (*Compa
 	}
 	var err error
 	if l.stored() {
-		err = l.stores.close(o.KeepStores)
+		err = l.stores.close()
 	}
 	if failed := l.save(partial); failed != nil && partial == "" {
 		partial = oneLine(failed) // on disk it is partial still

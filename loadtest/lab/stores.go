@@ -101,10 +101,9 @@ func (s *stores) clone(f filling) (dir string, err error) {
 	return s.scratch(), cloneStore(s.filled(f), s.scratch())
 }
 
-// close removes what is there, or only the clone.
-func (s *stores) close(keep bool) error {
-	err := os.RemoveAll(s.scratch())
-	if keep || err != nil {
+// close removes what is there.
+func (s *stores) close() error {
+	if err := os.RemoveAll(s.scratch()); err != nil {
 		return err
 	}
 	filled, err := filepath.Glob(filepath.Join(s.dir, "filled-*"))

@@ -80,7 +80,7 @@ func newSimulation(c *Config, discipline func(strategies.Config) strategies.Disc
 	for i := range c.Nodes {
 		s.nodes = append(s.nodes, newNode(s, discipline, c.Nodes[i]))
 	}
-	s.balancer = balancer{how: c.Balance, nodes: s.nodes, random: rand.New(rand.NewPCG(c.Seed, 5))}
+	s.balancer = balancer{how: c.Balance, random: rand.New(rand.NewPCG(c.Seed, 5))}
 	for i := range c.Classes {
 		s.classes = append(s.classes, class{Class: c.Classes[i], counts: newCounts()})
 	}
