@@ -172,9 +172,8 @@ torture: ## the long forms of all tests, and fuzzing; needs what integration doe
 
 # In the order in which they are best read.
 SCENARIOS   ?= pool-or-not queue-length rejection-policy workers passive-wait few-connections slow-work big-store durability every-strategy
-STUDY_FLAGS ?=
+STUDY_FLAGS ?= --restart
 
-# What was interrupted goes on where it was. STUDY_FLAGS=--restart begins anew.
 .PHONY: study
 study: build ## compare the strategies on this machine in under 20 minutes: reports/study.html, study.md
 	@set -e -- $(SCENARIOS); of=$$#; while [ $$# -gt 0 ]; do \

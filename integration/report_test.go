@@ -255,6 +255,11 @@ func TestReport_FitsEveryPage(t *testing.T) {
 			p.settle()
 			require.Equal(t, c.want, background(p))
 			require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), c.width)
+			require.Empty(t, eval[string](p, `[...document.querySelectorAll('.scroll.beyond caption')].filter(c => {
+				const text = document.createRange();
+				text.selectNodeContents(c);
+				return text.getBoundingClientRect().right > innerWidth - 48;
+			}).map(c => c.textContent).join('; ')`), "captions end before their tables fade")
 			p.requireDrawn(13)
 			p.picture(c.name, chromedp.FullScreenshot(100))
 

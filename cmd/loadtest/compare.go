@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,20 +21,18 @@ import (
 
 type compareCommand struct {
 	comparison `embed:""`
-	Fill       []string `group:"grid" placeholder:"SIZE" help:"How much the store holds."`
 	Service    []string `sep:"none" placeholder:"[NAME=]COMMAND" help:"Start this as the service, in the place of Spillway: any command of the shell, in which {port} is the port to listen on. May be repeated: services are compared with each other."`
 	carrier    `embed:""`
 	sent       `embed:""`
 
-	Out        string `placeholder:"FOLDER" help:"Folder of the results; by default reports/NAME, or one named after the settings. An interrupted comparison there goes on."`
-	Restart    bool   `help:"Discard the results that are there."`
-	KeepStores bool   `help:"Keep the filled stores for the next time."`
-	Binary     string `placeholder:"FILE" help:"The service; by default spillway beside this program, or in the PATH."`
+	Out     string `placeholder:"FOLDER" help:"Folder of the results; by default reports/NAME, or one named after the settings."`
+	Restart bool   `help:"Discard the comparison that is there."`
+	Binary  string `placeholder:"FILE" help:"The service; by default spillway beside this program, or in the PATH."`
 }
 
 // Help is shown by compare --help.
 func (*compareCommand) Help() string {
-	return "The service is started once for every run, repetitions interleaved. An interrupted comparison goes on where it was when the same command is given again."
+	return "The service is started once for every run, repetitions interleaved. Of an interrupted comparison there is a report of what was run."
 }
 
 // Run makes the comparison, and its report.
@@ -73,7 +72,7 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	}
 	begun := false
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: service, Services: services, Load: send, Dir: dir, Restart: c.Restart, KeepStores: c.KeepStores, Command: s.command, Lab: version.Get().String(),
+		Binary: service, Services: services, Load: send, Dir: dir, Restart: c.Restart, Command: s.command, Lab: version.Get().String(),
 		Progress: func(p lab.Progress) {
 			if !begun {
 				begun = true
@@ -86,14 +85,11 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if !begun && s.live {
-		_, _ = fmt.Fprintf(s.err, "%s: all %s were done before\n", what.Title, plural(what.Runs(), "run"))
-	}
 	if err := s.show(found, dir); err != nil {
 		return err
 	}
 	if found.Partial != "" {
-		return fmt.Errorf("the comparison is partial: %s; the same command goes on", found.Partial)
+		return fmt.Errorf("the comparison is partial: %s", found.Partial)
 	}
 	return nil
 }
@@ -124,7 +120,7 @@ func commands(texts []string) (map[string]string, []string, error) {
 // are elsewhere.
 func (c *compareCommand) folder(what *scenario.Scenario, services map[string]string, send *workload.Options) (string, error) {
 	name := what.Name
-	if c.Scenario == "" || len(c.settings())+len(c.own(nil))+len(services)+len(send.Targets) > 0 {
+	if c.Scenario == "" || len(c.settings())+len(services)+len(send.Targets) > 0 {
 		settings, err := json.Marshal(what)
 		if err == nil && len(services)+len(send.Targets) > 0 {
 			settings, err = json.Marshal([]any{what, services, send.Targets})
@@ -139,41 +135,32 @@ func (c *compareCommand) folder(what *scenario.Scenario, services map[string]str
 
 // begins says what is going to be done.
 func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
-	if !s.live {
-		return
+	if s.live {
+		_, _ = fmt.Fprintf(s.err, "%s: %s of %s, about %v\n", what.Title, plural(p.Total, "run"),
+			plural(len(what.Combinations), "combination"), p.Left.Round(time.Second))
 	}
-	done := ""
-	if p.Done > 0 {
-		done = fmt.Sprintf(", %d of them done before", p.Done)
-	}
-	_, _ = fmt.Fprintf(s.err, "%s: %s of %s%s, about %v\n", what.Title, plural(p.Total, "run"),
-		plural(len(what.Combinations), "combination"), done, p.Left.Round(time.Second))
-}
-
-// own returns what the flags that only compare has say of the settings.
-func (c *compareCommand) own(services []string) scenario.Settings {
-	return given(scenario.Settings{"strategy": services, "fill": c.Fill})
 }
 
 // scenario returns what the flags ask for.
 func (c *compareCommand) scenario(services []string) (*scenario.Scenario, error) {
-	if len(services) > 0 && len(c.Strategies) > 0 {
+	given, own := c.settings(), scenario.Settings{}
+	if len(services) > 0 {
+		own["strategy"] = services
+	}
+	if len(services) > 0 && given["strategy"] != nil {
 		return nil, errors.New("--strategies: not together with --service, whose queue is its own")
 	}
 	if len(c.Target) > 0 || c.Targets != "" {
-		for _, flag := range []struct {
-			name   string
-			values []string
-		}{{"mixes", c.Mixes}, {"keys", c.Keys}, {"key-distributions", c.KeyDist}, {"value-sizes", c.ValueSizes}} {
-			if len(flag.values) > 0 {
-				return nil, fmt.Errorf("--%s: it has no meaning for targets", flag.name)
+		for _, s := range scenario.All {
+			if slices.Contains([]string{"mix", "keys", "key_distribution", "value_size"}, s.Name) && given[s.Name] != nil {
+				return nil, fmt.Errorf("--%s: it has no meaning for targets", s.Flag)
 			}
 		}
-		if len(services)+len(c.settings()) == 0 && c.Scenario == "" {
+		if len(services)+len(given) == 0 && c.Scenario == "" {
 			return nil, errors.New("--target: to what? Give --service 'COMMAND' with {port} in it, or --strategies of Spillway")
 		}
 	}
-	return c.comparison.scenario("compare", c.own(services))
+	return c.comparison.scenario("compare", own)
 }
 
 // binary returns the path of a program: of what its flag says, or of the first candidate

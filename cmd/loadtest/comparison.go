@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 type comparison struct {
 	Scenario string `placeholder:"NAME|FILE" help:"What to compare: one of ${scenarios}, or a scenario file."`
 	Short    bool   `help:"The scenario's short form."`
-	grid     `embed:"" group:"grid"`
+	grid     `embed:""`
 
 	Repetitions int            `placeholder:"N" help:"How often each combination is run; less than 4 can prove nothing."`
 	Duration    time.Duration  `help:"How long each run is measured."`
@@ -25,47 +26,36 @@ type comparison struct {
 	SLO         time.Duration  `name:"slo" help:"Latency within which an answer is good, 100ms by default. The service is told so."`
 }
 
-// grid are the flags that stand for a scenario.
+// grid are the flags of the settings, a list each.
 type grid struct {
-	Strategies    []string `placeholder:"NAME" help:"Strategies, or all."`
-	Workers       []string `placeholder:"N" help:"Numbers of workers."`
-	Capacities    []string `placeholder:"N" help:"Numbers of requests that may wait."`
-	Objectives    []string `placeholder:"TIME" help:"What the service is told that answers are good within, where that is not the --slo: a time, none (nobody is refused for being late), or unset."`
-	Sync          []string `placeholder:"MODE" help:"always, never, interval:10ms."`
-	StoreDelay    []string `placeholder:"TIME" help:"What each operation sleeps first, such as 4ms or exp:4ms."`
-	StoreParallel []string `placeholder:"N" help:"How many operations the delayed store does at once; 0, the default, for as many as come."`
-	Connections   []string `placeholder:"N" help:"Numbers of connections, for each node if there are several."`
-	Rates         []string `placeholder:"RATE" help:"Requests a second, multiples of the capacity such as 0.9x, or max."`
-	Think         []string `placeholder:"TIME" help:"How long connections rest between an answer and the next request, with --rates max."`
-	Mixes         []string ` sep:";" placeholder:"MIX" help:"Mixes such as 'put=50,get=50;get=100'."`
-	Keys          []string `placeholder:"N" help:"Numbers of keys."`
-	KeyDist       []string `name:"key-distributions" placeholder:"NAME" help:"uniform, zipf, sequential, latest."`
-	ValueSizes    []string `placeholder:"SIZE" help:"Bytes of a value."`
-	Profiles      []string `sep:";" placeholder:"SHAPE" help:"How the rate changes: steady, spike:4x,5s, ramp:0.5x,10x, burst:5x,100ms,1s."`
-	Clients       []string `sep:";" placeholder:"WEIGHTS" help:"Who asks, such as greedy=95,other*19=5."`
-	Priorities    []string `sep:";" placeholder:"WEIGHTS" help:"How important it is, such as 0=10,3=60,7=30."`
-	Deadlines     []string `name:"timeout-header" placeholder:"true|false" help:"Whether clients tell their time-out."`
-	Retries       []string `sep:";" placeholder:"N,BACKOFF" help:"What clients do with a refusal: none, or attempts and back-off such as 3,10ms."`
+	Flags any `embed:""` // a pointer to a struct with a field for each of scenario.All
+}
+
+// newGrid returns those of a command.
+func newGrid(command string) grid {
+	var fields []reflect.StructField
+	for _, s := range scenario.All {
+		if s.Program != "" && s.Program != command {
+			continue
+		}
+		tag := fmt.Sprintf("name:%q setting:%q group:\"grid\" sep:%q placeholder:%q help:%q", s.Flag, s.Name, cmp.Or(s.Separator, ","), s.Placeholder, s.Help)
+		fields = append(fields, reflect.StructField{Name: fmt.Sprint("Setting", len(fields)), Type: reflect.TypeFor[[]string](), Tag: reflect.StructTag(tag)})
+	}
+	return grid{reflect.New(reflect.StructOf(fields)).Interface()}
 }
 
 // settings returns what is given of the grid.
 func (g *grid) settings() scenario.Settings {
-	return given(scenario.Settings{
-		"strategy": g.Strategies, "workers": g.Workers, "capacity": g.Capacities, "objective": g.Objectives, "sync": g.Sync,
-		"store_delay": g.StoreDelay, "store_parallel": g.StoreParallel, "connections": g.Connections, "rate": g.Rates, "think": g.Think, "mix": g.Mixes, "keys": g.Keys,
-		"key_distribution": g.KeyDist, "value_size": g.ValueSizes, "profile": g.Profiles, "clients": g.Clients,
-		"priority": g.Priorities, "timeout_header": g.Deadlines, "retries": g.Retries,
-	})
+	given := scenario.Settings{}
+	for field, value := range reflect.ValueOf(g.Flags).Elem().Fields() {
+		if values := value.Interface().([]string); len(values) > 0 {
+			given[field.Tag.Get("setting")] = values
+		}
+	}
+	return given
 }
 
-// given deletes the settings that have no value.
-func given(settings scenario.Settings) scenario.Settings {
-	maps.DeleteFunc(settings, func(_ string, values []string) bool { return len(values) == 0 })
-	return settings
-}
-
-// scenario returns what the flags of a command ask for, of which own are the
-// settings that only it has.
+// scenario returns what the flags of a command ask for, and the settings beside them.
 func (q *comparison) scenario(command string, own scenario.Settings) (*scenario.Scenario, error) {
 	what, err := q.chosen(command, own)
 	if err != nil {

@@ -75,7 +75,10 @@ func (e usageError) Unwrap() error { return e.error }
 // it early.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var (
-		g       grammar
+		g = grammar{
+			Compare:  compareCommand{comparison: comparison{grid: newGrid("compare")}},
+			Simulate: simulateCommand{comparison: comparison{grid: newGrid("simulate")}},
+		}
 		text    bytes.Buffer
 		printed bool
 	)

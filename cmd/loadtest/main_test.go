@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -349,13 +350,20 @@ func TestCompare_KeepsDifferentSettingsApart(t *testing.T) {
 		require.NoError(t, err)
 		return dir
 	}
-	fifo := compareCommand{comparison: comparison{grid: grid{Strategies: []string{"fifo"}}}}
+	command := func(strategies ...string) compareCommand {
+		c := compareCommand{comparison: comparison{grid: newGrid("compare")}}
+		reflect.ValueOf(c.Flags).Elem().Field(0).Set(reflect.ValueOf(strategies))
+		return c
+	}
+	fifo := command("fifo")
 	require.Regexp(t, `^reports/comparison-[0-9a-f]{8}$`, folder(fifo))
 	require.Equal(t, folder(fifo), folder(fifo))
 	longer := fifo
 	longer.Duration = time.Minute
 	require.NotEqual(t, folder(fifo), folder(longer))
-	require.Equal(t, "reports/workers", folder(compareCommand{comparison: comparison{Scenario: "workers"}}))
+	workers := command()
+	workers.Scenario = "workers"
+	require.Equal(t, "reports/workers", folder(workers))
 }
 
 func TestCompare_SaysWhatItBeginsWith(t *testing.T) {
@@ -365,8 +373,8 @@ func TestCompare_SaysWhatItBeginsWith(t *testing.T) {
 	}}
 	var out bytes.Buffer
 	s := session{err: &out, live: true}
-	s.begins(what, lab.Progress{Done: 3, Total: 18, Left: time.Minute})
-	require.Equal(t, "Which?: 18 runs of 2 combinations, 3 of them done before, about 1m0s\n", out.String())
+	s.begins(what, lab.Progress{Total: 18, Left: time.Minute})
+	require.Equal(t, "Which?: 18 runs of 2 combinations, about 1m0s\n", out.String())
 	out.Reset()
 	what.Combinations = what.Combinations[1:]
 	s.live = false

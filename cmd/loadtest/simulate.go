@@ -21,9 +21,6 @@ import (
 
 type simulateCommand struct {
 	comparison `embed:""`
-	Nodes      []string `group:"grid" placeholder:"N" help:"Numbers of services with these settings behind a load balancer; connections are for each, rates that are multiples are of all of them."`
-	SlowNode   []string `group:"grid" placeholder:"SPEED" help:"The speed of the first node, where the others have 1."`
-	Balance    []string `group:"grid" placeholder:"NAME" help:"How the load balancer chooses: round-robin (the default), random, least-outstanding, power-of-two, client-hash."`
 
 	Timeout time.Duration `help:"When a client gives up."`
 	Seed    *uint64       `help:"Simulations with the same seed are the same."`
@@ -110,8 +107,7 @@ func (c *simulateCommand) scenario() (*scenario.Scenario, error) {
 	case c.Timeout < 0 || c.Timeout > time.Hour:
 		return nil, fmt.Errorf("--timeout: %v is not more than 0, at most 1h", c.Timeout)
 	}
-	own := scenario.Settings{"nodes": c.Nodes, "slow_node": c.SlowNode, "balance": c.Balance}
-	what, err := c.comparison.scenario("simulate", given(own))
+	what, err := c.comparison.scenario("simulate", nil)
 	if err != nil {
 		return nil, err
 	}

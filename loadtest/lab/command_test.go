@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/spillway-go/spillway/loadtest/generator"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 	"github.com/spillway-go/spillway/loadtest/workload"
@@ -62,23 +61,6 @@ func TestCompare_StartsCommands(t *testing.T) {
 	}
 	_, err = os.Stat(filepath.Join(o.Dir, "stores"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-
-	// What is there is not run again, and is of no other services or targets.
-	o.Run = func(ctx context.Context, o workload.Options) (*result.Result, error) {
-		t.Error("run again")
-		return generator.Run(ctx, o)
-	}
-	again, err := Compare(t.Context(), s, o)
-	require.NoError(t, err)
-	require.Equal(t, c.Groups, again.Groups)
-	other := o
-	other.Services = map[string]string{"plain": "false {port}", "shell": "false {port}"}
-	_, err = Compare(t.Context(), s, other)
-	require.ErrorContains(t, err, "holds a comparison of another service:")
-	other = o
-	other.Load.Targets = o.Load.Targets[:1]
-	_, err = Compare(t.Context(), s, other)
-	require.ErrorContains(t, err, "holds a comparison of another set of targets:")
 }
 
 // A service of the key-value protocol is filled before it is measured, whoever it is.

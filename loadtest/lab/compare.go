@@ -1,11 +1,11 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/generator"
@@ -31,13 +31,10 @@ type CompareOptions struct {
 	// service's or contain {port}, Headers, Good, Engine, HTTP, CAFile and Insecure. Its
 	// other fields are ignored.
 	Load workload.Options
-	// Dir is the folder of the results, which is made if it does not exist. Runs that it
-	// holds from an interrupted comparison of the same scenario and binary are not repeated.
+	// Dir is the folder of the results, which is made if it does not exist.
 	Dir string
-	// Restart discards an earlier comparison in Dir.
+	// Restart discards an earlier comparison in Dir, which is an error otherwise.
 	Restart bool
-	// KeepStores leaves the filled stores in Dir/stores, for next time.
-	KeepStores bool
 	// Command is recorded as the way to repeat the comparison.
 	Command string
 	// Lab is recorded as the version of the program that measures.
@@ -84,10 +81,9 @@ const (
 
 // Compare runs every combination of a scenario as often as it says, and writes
 // Dir/comparison.json and the results, Dir/runs/*.json. It fails if there is
-// nothing to begin with: the options are wrong, Dir holds something else, the
+// nothing to begin with: the options are wrong, Dir holds a comparison, the
 // disk is too small. If anything ends it later, such as the end of ctx, a service that
-// dies or a full disk, Partial says so, the comparison is valid as far as it goes, and the
-// next call resumes it.
+// dies or a full disk, Partial says so, and the comparison is valid as far as it goes.
 //
 // The store of a run holds every key of its load, so that gets find what they
 // ask for, and more if the combination says how many bytes. Every run gets a
@@ -121,7 +117,7 @@ func Compare(ctx context.Context, s scenario.Scenario, o CompareOptions) (*Compa
 	}
 	var err error
 	if l.stored() {
-		err = l.stores.close(o.KeepStores || partial != "")
+		err = l.stores.close()
 	}
 	if failed := l.save(partial); failed != nil && partial == "" {
 		partial = oneLine(failed) // on disk it is partial still
@@ -138,9 +134,8 @@ type comparing struct {
 	c      *Comparison
 	stores stores
 	groups []grouping // beside those of the comparison
-	// The runs of this call: how many have ended, how long they took, and when the
-	// present one began; zero between them.
-	made  int
+	// How long the runs that have ended took, and when the present one began; zero between
+	// them.
 	took  time.Duration
 	begun time.Time
 }
@@ -178,9 +173,6 @@ func (l *comparing) save(partial string) error {
 }
 
 func (l *comparing) runAll(ctx context.Context) error {
-	if l.done() == l.total() {
-		return nil
-	}
 	if l.stored() {
 		if err := l.stores.prepare(ctx, l.fillings()); err != nil {
 			return err
@@ -191,9 +183,6 @@ func (l *comparing) runAll(ctx context.Context) error {
 	}
 	for repetition, order := range l.c.Order {
 		for _, group := range order {
-			if l.groups[group].results[repetition] != nil {
-				continue
-			}
 			if err := l.run(ctx, group, repetition); err != nil {
 				return fmt.Errorf("run %d of %d (%s, repetition %d): %w",
 					l.done()+1, l.total(), l.c.Groups[group].Label, repetition+1, err)
@@ -203,12 +192,10 @@ func (l *comparing) runAll(ctx context.Context) error {
 	return nil
 }
 
-// fillings returns those that the runs to be made need, each once.
+// fillings returns those that the runs need, each once.
 func (l *comparing) fillings() (all []filling) {
-	seen := map[filling]bool{}
 	for i := range l.groups {
-		if f := l.groups[i].filling; len(l.c.Groups[i].Runs) < l.s.Repetitions && !seen[f] {
-			seen[f] = true
+		if f := l.groups[i].filling; !slices.Contains(all, f) {
 			all = append(all, f)
 		}
 	}
@@ -220,32 +207,23 @@ func (l *comparing) fillings() (all []filling) {
 // compared.
 func (l *comparing) measureCapacities(ctx context.Context) error {
 	measured := map[string]float64{} // by what is asked
+	l.c.Capacity = map[string]float64{}
 	for i := range l.groups {
 		if !l.groups[i].rate.relative {
 			continue
 		}
 		load, asked := l.c.Groups[i].Load, asked(&l.c.Groups[i].Combination)
-		capacity := cmp.Or(l.c.Capacity[load], measured[asked])
-		if capacity == 0 {
-			var err error
-			if capacity, err = l.capacityOf(ctx, i); err != nil {
+		if measured[asked] == 0 {
+			capacity, err := l.capacityOf(ctx, i)
+			if err == nil && !(capacity > 0) {
+				err = errors.New("no request was served")
+			}
+			if err != nil {
 				return fmt.Errorf("measure the capacity of %s: %w", load, err)
 			}
+			measured[asked] = capacity
 		}
-		if !(capacity > 0) {
-			return fmt.Errorf("measure the capacity of %s: no request was served", load)
-		}
-		measured[asked] = capacity
-		if l.c.Capacity[load] == capacity {
-			continue
-		}
-		if l.c.Capacity == nil {
-			l.c.Capacity = map[string]float64{}
-		}
-		l.c.Capacity[load] = capacity
-		if err := l.save(l.progress()); err != nil {
-			return err
-		}
+		l.c.Capacity[load] = measured[asked]
 	}
 	return nil
 }
@@ -299,7 +277,7 @@ func (l *comparing) run(ctx context.Context, group, repetition int) error {
 		if err != nil && result.Partial == "" {
 			result.Partial = oneLine(err)
 		}
-		// A partial one is kept for who wants to know, but is run again.
+		// A partial one is kept for who wants to know, but does not count.
 		saved := result.Save(filepath.Join(l.o.Dir, l.file(group, repetition)))
 		if err = errors.Join(err, saved); err == nil {
 			l.keep(group, repetition, result)
@@ -307,7 +285,6 @@ func (l *comparing) run(ctx context.Context, group, repetition int) error {
 			err = l.save(l.progress())
 		}
 	}
-	l.made++
 	l.took += time.Since(l.begun)
 	l.begun = time.Time{}
 	return err
@@ -413,8 +390,8 @@ func (l *comparing) send(ctx context.Context, s *service, o workload.Options, do
 func (l *comparing) tell(doing string) {
 	p := Progress{Doing: doing, Done: l.done(), Total: l.total()}
 	each := l.s.Duration + l.s.Warmup + time.Second
-	if l.made > 0 {
-		each = l.took / time.Duration(l.made)
+	if p.Done > 0 {
+		each = l.took / time.Duration(p.Done)
 	}
 	p.Left = time.Duration(p.Total-p.Done) * each
 	if !l.begun.IsZero() {

@@ -27,10 +27,8 @@ type Comparison struct {
 	// Binary is the SHA-256 of the service's binary, which tells two builds
 	// apart that say the same version.
 	Binary string `json:"binary_sha256"`
-	// Services are the commands by which services are started, by name, and Targets the
-	// SHA-256 of what is sent if that is targets.
+	// Services are the commands by which services are started, by name.
 	Services map[string]string `json:"services,omitempty"`
-	Targets  string            `json:"targets_sha256,omitempty"`
 	// Good are the status codes that serve, if it does not depend on the operation.
 	Good     workload.Codes `json:"good,omitempty"`
 	Started  time.Time      `json:"started"`

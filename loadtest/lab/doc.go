@@ -15,7 +15,7 @@
 //     two of so many would differ by chance ([Comparison.Verdicts]).
 //
 // A comparison is on disk after every run and marked partial until its last, so
-// that it can be interrupted and resumed at any time.
+// that it can be interrupted at any time.
 //
 // [Saturate] searches for the highest rate that a service sustains.
 //

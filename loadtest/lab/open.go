@@ -1,15 +1,11 @@
 package lab
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +50,8 @@ func (l *comparing) checkCombination(g *grouping, c *scenario.Combination) error
 	switch {
 	case c.StoreParallel > 0 && (c.StoreDelay == "" || c.StoreDelay == "0") && !simulated:
 		return errors.New("store_parallel bounds a delayed store: say store_delay as well, such as exp:4ms")
+	case c.StoreSerial > 0 && !simulated:
+		return errors.New("store_serial is only simulated (loadtest simulate)")
 	case c.Fleet() && !simulated:
 		return errors.New("nodes behind a load balancer are only simulated (loadtest simulate)")
 	}
@@ -89,11 +87,9 @@ func (l *comparing) checkLoad(g *grouping, c *scenario.Combination) error {
 	return generator.Check(&trial)
 }
 
-// open makes the folder ready: for a new comparison, or to resume the one that
-// is in it.
-func (l *comparing) open(ctx context.Context) error {
-	fresh, err := l.describe(ctx)
-	if err != nil {
+// open makes the folder ready.
+func (l *comparing) open(ctx context.Context) (err error) {
+	if l.c, err = l.describe(ctx); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(l.o.Dir, runsFolder), 0o755); err != nil {
@@ -104,51 +100,32 @@ func (l *comparing) open(ctx context.Context) error {
 		return err
 	}
 	l.unlock = unlock
-	if l.o.Restart {
-		if err := discard(l.o.Dir); err != nil {
-			return err
-		}
+	if _, err := os.Stat(filepath.Join(l.o.Dir, comparisonFile)); err == nil && !l.o.Restart {
+		return fmt.Errorf("%s holds a comparison: --out chooses another folder, --restart discards what is there", l.o.Dir)
 	}
-	before, err := LoadComparison(l.o.Dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		l.c = fresh
-	case err != nil:
-		return fmt.Errorf("%w (--restart discards it)", err)
-	default:
-		if other := before.differsFrom(fresh); other != "" {
-			return fmt.Errorf("%s holds a comparison of another %s: --out chooses another folder, --restart discards what is there", l.o.Dir, other)
-		}
-		l.resume(before, fresh)
-	}
-
-	if before == nil {
-		l.c.Machine = machine.This()
+	if err := discard(l.o.Dir); err != nil {
+		return err
 	}
 	if l.stored() {
-		if err := l.openStores(before == nil); err != nil {
+		if err := l.openStores(); err != nil {
 			return err
 		}
 	}
 	return l.save(l.progress())
 }
 
-// openStores makes the folder of the stores, and describes the disk if it has
-// not been described before.
-func (l *comparing) openStores(fresh bool) error {
+// openStores makes the folder of the stores, and describes its disk.
+func (l *comparing) openStores() error {
 	l.stores = stores{dir: filepath.Join(l.o.Dir, "stores"), fill: l.fill}
 	if err := os.MkdirAll(l.stores.dir, 0o755); err != nil {
 		return err
 	}
 	need, free := l.stores.missingBytes(l.fillings())
-	if need > free && l.done() < l.total() {
+	if need > free {
 		return fmt.Errorf("%s: stores and runs take about %d MB, and %d MB are free: %d MB are missing",
 			l.stores.dir, need>>20, free>>20, (need-free)>>20+1)
 	}
-	if fresh {
-		return l.c.Machine.DescribeDisk(l.stores.dir)
-	}
-	return nil
+	return l.c.Machine.DescribeDisk(l.stores.dir)
 }
 
 // discard removes an earlier comparison, and nothing that is not part of it.
@@ -166,85 +143,28 @@ func discard(dir string) error {
 func (l *comparing) describe(ctx context.Context) (*Comparison, error) {
 	c := &Comparison{
 		Scenario: *l.s,
+		Machine:  machine.This(),
 		Command:  l.o.Command,
 		Lab:      l.o.Lab,
 		Started:  time.Now(),
 		Order:    orderOf(len(l.groups), l.s.Repetitions, l.s.Seed),
 		Groups:   groupsOf(l.s),
 	}
-	var err error
-	if len(l.o.Load.Targets) > 0 {
-		content, err := json.Marshal(l.o.Load.Targets)
-		if err != nil {
-			return nil, err
-		}
-		c.Targets = fmt.Sprintf("%x", sha256.Sum256(content))
-	}
 	c.Good = l.groups[0].load.WithDefaults().Good
 	if c.Services = l.o.Services; len(c.Services) > 0 {
 		return c, nil
 	}
-	if c.Binary, err = digest(l.o.Binary); err != nil {
+	content, err := os.ReadFile(l.o.Binary)
+	if err != nil {
 		return nil, fmt.Errorf("the service's binary: %w", err)
 	}
+	c.Binary = fmt.Sprintf("%x", sha256.Sum256(content))
 	if l.o.Simulator != nil {
 		c.Version = l.o.Simulator.Version()
 		return c, nil
 	}
 	c.Version, err = version(ctx, l.o.Binary)
 	return c, err
-}
-
-// differsFrom tells what keeps the runs of one comparison from being those of
-// the other; empty if nothing does.
-func (c *Comparison) differsFrom(other *Comparison) string {
-	ours, err := json.Marshal(&c.Scenario)
-	theirs, failed := json.Marshal(&other.Scenario)
-	switch {
-	case err != nil || failed != nil || !bytes.Equal(ours, theirs):
-		return "scenario"
-	case c.Version != other.Version:
-		return fmt.Sprintf("service (%s; this is %s)", c.Version, other.Version)
-	case c.Binary != other.Binary:
-		return "build of the service"
-	case !maps.Equal(c.Services, other.Services):
-		return "service"
-	case c.Good != other.Good:
-		return fmt.Sprintf("set of good codes (%s)", cmp.Or(c.Good, "by operation"))
-	case c.Targets != other.Targets:
-		return "set of targets"
-	}
-	return ""
-}
-
-// resume takes over what has been measured before. What cannot be read is run
-// again.
-func (l *comparing) resume(before, fresh *Comparison) {
-	l.c = fresh
-	fresh.Started, fresh.Machine, fresh.Capacity = before.Started, before.Machine, before.Capacity
-	for i := range before.Groups {
-		made := map[string]bool{}
-		for _, run := range before.Groups[i].Runs {
-			made[run] = true
-		}
-		for repetition := range l.s.Repetitions {
-			file := l.file(i, repetition)
-			if !made[filepath.ToSlash(file)] {
-				continue
-			}
-			if r, err := result.Load(filepath.Join(l.o.Dir, file)); err == nil && r.Partial == "" {
-				l.keep(i, repetition, r)
-			}
-		}
-	}
-}
-
-func digest(path string) (string, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(content)), nil
 }
 
 // oneLine returns what an error says, as one line.

@@ -132,92 +132,12 @@ func roomOf(c *scenario.Combination) (room int, bounded bool) {
 	return workersOf(c) + spec.CapacityOr(c.Capacity), true
 }
 
-// part is a setting of a combination in words, empty if it is the default.
-type part struct {
-	load bool // of the load, not of the service
-	rate bool
-	of   func(c *scenario.Combination) string
-}
-
-// parts lists the settings in the order in which labels name them. The time that
-// the store is made to take, and what it holds, belong to the load: they decide
-// how much work a request is. So do the nodes of a fleet, of which the load is a
-// multiple.
-var parts = []part{
-	{of: strategyName},
-	{of: func(c *scenario.Combination) string { return positive(c.Workers, "%d workers") }},
-	{of: func(c *scenario.Combination) string { return positive(c.Capacity, "%d waiting") }},
-	{of: func(c *scenario.Combination) string { return words("objective ", c.Objective, "") }},
-	{of: func(c *scenario.Combination) string { return words("sync ", c.Sync, "") }},
-	{of: func(c *scenario.Combination) string { return c.Balance }},
-	{load: true, of: func(c *scenario.Combination) string { return positive(c.Nodes, "%d nodes") }},
-	{load: true, of: func(c *scenario.Combination) string {
-		if c.SlowNode == 0 {
-			return ""
-		}
-		return fmt.Sprintf("one of speed %g", c.SlowNode)
-	}},
-	{load: true, of: func(c *scenario.Combination) string { return c.Mix }},
-	{load: true, of: func(c *scenario.Combination) string { return positive(c.Connections, "%d connections") }},
-	{load: true, of: func(c *scenario.Combination) string { return words("", c.StoreDelay, " of work") }},
-	{load: true, of: func(c *scenario.Combination) string { return positive(c.StoreParallel, "%d at once") }},
-	{load: true, of: func(c *scenario.Combination) string { return positive(workload.ByteCount(c.Fill), "store of %v") }},
-	{load: true, of: func(c *scenario.Combination) string {
-		if c.Fill > 0 {
-			return "" // the number of keys follows from the bytes
-		}
-		return positive(c.Keys, "%d keys")
-	}},
-	{load: true, of: func(c *scenario.Combination) string { return words("", c.Distribution, "") }},
-	{load: true, of: func(c *scenario.Combination) string { return words("values of ", c.ValueSize, "") }},
-	{load: true, of: func(c *scenario.Combination) string { return words("", c.Profile, "") }},
-	{load: true, of: func(c *scenario.Combination) string { return words("clients ", c.Clients, "") }},
-	{load: true, of: func(c *scenario.Combination) string { return words("priorities ", c.Priority, "") }},
-	{load: true, of: func(c *scenario.Combination) string {
-		if c.TimeoutHeader == "" {
-			return ""
-		}
-		return "deadlines told"
-	}},
-	{load: true, of: func(c *scenario.Combination) string { return words("retries ", c.Retries, "") }},
-	{load: true, rate: true, of: func(c *scenario.Combination) string {
-		switch {
-		case c.Rate == "" || c.Rate == "max":
-			return "closed loop" + words(" with ", c.Think, " between requests")
-		case strings.HasSuffix(c.Rate, "x"):
-			return c.Rate
-		default:
-			return c.Rate + "/s"
-		}
-	}},
-}
-
-// strategyName is how labels call what a combination has in the place of a strategy.
-func strategyName(c *scenario.Combination) string {
-	if name, ok := c.Command(); ok {
-		return name
-	}
-	return c.Strategy
-}
-
-func positive[N int | uint64 | workload.ByteCount](n N, format string) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf(format, n)
-}
-
-func words(before, text, after string) string {
-	if text == "" || text == "0" {
-		return ""
-	}
-	return before + text + after
-}
-
-func describe(c *scenario.Combination, chosen func(i int, p part) bool) string {
+// describe names the settings of a combination that are chosen, by their index in scenario.All.
+func describe(c *scenario.Combination, chosen func(i int, s *scenario.Setting) bool) string {
 	var said []string
-	for i, p := range parts {
-		if text := p.of(c); text != "" && chosen(i, p) {
+	for i := range scenario.All {
+		s := &scenario.All[i]
+		if text := s.Label(c); text != "" && chosen(i, s) {
 			said = append(said, text)
 		}
 	}
@@ -226,19 +146,20 @@ func describe(c *scenario.Combination, chosen func(i int, p part) bool) string {
 
 // loadName names the load of a combination, without its rate.
 func loadName(c *scenario.Combination) string {
-	return cmp.Or(describe(c, func(_ int, p part) bool { return p.load && !p.rate }), "default load")
+	return cmp.Or(describe(c, func(_ int, s *scenario.Setting) bool { return s.Demand() && s.Name != "rate" }), "default load")
 }
 
 // groupsOf returns the groups of a scenario, without any run.
 func groupsOf(s *scenario.Scenario) []Group {
-	differs := make([]bool, len(parts))
-	for i, p := range parts {
+	differs := make([]bool, len(scenario.All))
+	for i := range differs {
+		p := &scenario.All[i]
 		for j := range s.Combinations {
-			differs[i] = differs[i] || p.of(&s.Combinations[j]) != p.of(&s.Combinations[0])
+			differs[i] = differs[i] || p.Label(&s.Combinations[j]) != p.Label(&s.Combinations[0])
 		}
 	}
 	// The rate is the last: without it something must still be said.
-	if !slices.Contains(differs[:len(parts)-1], true) {
+	if !slices.Contains(differs[:len(differs)-1], true) {
 		differs[0] = true
 	}
 	groups := make([]Group, len(s.Combinations))
@@ -247,8 +168,8 @@ func groupsOf(s *scenario.Scenario) []Group {
 		groups[i] = Group{
 			Combination: *c,
 			// A default may be all in which a combination differs.
-			Label:    cmp.Or(describe(c, func(i int, _ part) bool { return differs[i] }), strategyName(c)),
-			Workload: describe(c, func(_ int, p part) bool { return p.load }),
+			Label:    cmp.Or(describe(c, func(i int, _ *scenario.Setting) bool { return differs[i] }), c.Setting()),
+			Workload: describe(c, func(_ int, s *scenario.Setting) bool { return s.Demand() }),
 			Load:     loadName(c),
 			Runs:     []string{},
 			Metrics:  map[string]Summary{},

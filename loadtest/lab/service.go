@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"runtime"
@@ -147,19 +146,6 @@ func (s *service) await(ctx context.Context, ready func() bool, hint string) err
 // get asks the admin plane.
 func (s *service) get(ctx context.Context, path string) ([]byte, error) {
 	return observe.Get(ctx, s.admin, path)
-}
-
-// metrics returns the metrics of these names, or all without names; none of a service
-// that has no admin plane.
-func (s *service) metrics(ctx context.Context, names ...string) (observe.Metrics, error) {
-	if s.admin == "" {
-		return nil, nil
-	}
-	text, err := s.get(ctx, "/metrics?"+url.Values{"name[]": names}.Encode())
-	if err != nil {
-		return nil, err
-	}
-	return observe.ParseMetrics(text)
 }
 
 // cpu returns the processor time that a service which a command started has used so far, in

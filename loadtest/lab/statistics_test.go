@@ -196,6 +196,48 @@ func TestVerdicts_FindADifference(t *testing.T) {
 	require.Len(t, few.Top, 2)
 	require.False(t, few.Others[0].Proven())
 }
+
+// A setting without any good answer differs from all others by as much in every run. That makes
+// the others look no steadier than they are.
+func TestVerdicts_SettingsWithoutGoodputSayNothingOfTheOthers(t *testing.T) {
+	t.Parallel()
+	floors := func(without int) map[[2]int][]float64 {
+		random := rand.New(rand.NewPCG(5, 6))
+		c := drawn(random, []float64{1, 1, 1}, 2, 4, noises[1].of, Goodput)
+		for load := range 2 {
+			for i := range without {
+				c.Groups = append(c.Groups, Group{
+					Combination: scenario.Combination{Strategy: fmt.Sprint("none", i)}, Workload: fmt.Sprint(load),
+					Metrics: map[string]Summary{Goodput: summary([]float64{0, 0, 0, 0}), ServedP99: summary([]float64{9, 9, 9, 9})},
+				})
+			}
+		}
+		r := judge(c)
+		require.Positive(t, r.floors[[2]int{1, 0}][0])
+		return r.floors
+	}
+	alone := floors(0)
+	for pair, among := range floors(12) {
+		if of, ok := alone[pair]; ok {
+			require.Equal(t, of, among, pair)
+		}
+	}
+
+	// Among them no more differences are named by chance than in a report of their own.
+	const good, reports = 4, 400
+	for at, noise := range noises {
+		random, wrong := rand.New(rand.NewPCG(uint64(at), 7)), 0
+		for range reports {
+			v := drawn(random, append(slices.Repeat([]float64{1}, good), 0, 0, 0), 1, 4, noise.of, Goodput, ServedP99).Verdicts()[0]
+			if len(v.Top) < good || slices.ContainsFunc(v.Others, func(d Difference) bool { return d.B < good && d.Proven() }) {
+				wrong++
+			}
+		}
+		t.Logf("%s: %d of %d reports are wrong", noise.name, wrong, reports)
+		require.LessOrEqual(t, wrong, int(Alpha*reports), noise.name)
+	}
+}
+
 func TestSummary_IsTheMedianAndTheSpread(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, Summary{Median: 7, Low: 7, High: 7, Values: []float64{7}}, summary([]float64{7}))

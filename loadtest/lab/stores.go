@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -101,10 +102,9 @@ func (s *stores) clone(f filling) (dir string, err error) {
 	return s.scratch(), cloneStore(s.filled(f), s.scratch())
 }
 
-// close removes what is there, or only the clone.
-func (s *stores) close(keep bool) error {
-	err := os.RemoveAll(s.scratch())
-	if keep || err != nil {
+// close removes what is there.
+func (s *stores) close() error {
+	if err := os.RemoveAll(s.scratch()); err != nil {
 		return err
 	}
 	filled, err := filepath.Glob(filepath.Join(s.dir, "filled-*"))
@@ -150,11 +150,8 @@ func copyFile(from, to string) error {
 	return errors.Join(err, target.Close())
 }
 
-// What tells of compactions.
-const (
-	compactionsMetric = "spillway_store_compactions_total"
-	filesMetric       = "spillway_store_level_files"
-)
+// compactions asks for the metrics that tell of compactions.
+const compactions = "/metrics?name[]=spillway_store_compactions_total&name[]=spillway_store_level_files"
 
 // awaitQuiet waits until the service has no compaction to do: until the number
 // of those it has done, and of the tables, stay the same for a while. A
@@ -166,16 +163,13 @@ func awaitQuiet(ctx context.Context, s *service, period time.Duration) error {
 	defer deadline.Stop()
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	var before [2]float64
+	var before []byte
 	for same := 0; same < enough; {
-		metrics, err := s.metrics(ctx, compactionsMetric, filesMetric)
+		now, err := s.get(ctx, compactions)
 		if err != nil {
 			return err
 		}
-		var now [2]float64
-		now[0], _ = metrics.Sum(compactionsMetric)
-		now[1], _ = metrics.Sum(filesMetric)
-		if same++; now != before {
+		if same++; !bytes.Equal(now, before) {
 			same = 0
 		}
 		before = now

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // The metrics by which settings are judged, in this order.
@@ -73,8 +75,22 @@ func (d *Difference) Proven() bool { return !d.Same && d.P < Alpha }
 // what the important classes got, served p99. With a probability of at most [Alpha] any of
 // the verdicts names a difference where there is none, whatever the spreads are. The tests
 // of this package simulate how often they do.
-func (c *Comparison) Verdicts() []Verdict {
-	r := &judging{c: c, pairs: map[[2]int][]contrast{}}
+func (c *Comparison) Verdicts() []Verdict { return judge(c).verdicts }
+
+// judging is what judges a comparison.
+type judging struct {
+	c        *Comparison
+	verdicts []Verdict
+	// pairs has the contrasts of two groups, by metric.
+	pairs map[[2]int][]contrast
+	// floors are the least variances of each pair, by metric.
+	floors map[[2]int][]float64
+	// comparisons is how many there are that chance could decide, over all loads and metrics.
+	comparisons float64
+}
+
+func judge(c *Comparison) *judging {
+	r := &judging{c: c, pairs: map[[2]int][]contrast{}, floors: map[[2]int][]float64{}}
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		at := slices.IndexFunc(r.verdicts, func(v Verdict) bool { return v.Workload == g.Workload })
@@ -92,63 +108,56 @@ func (c *Comparison) Verdicts() []Verdict {
 	for i := range r.verdicts {
 		r.judge(&r.verdicts[i])
 	}
-	return r.verdicts
+	return r
 }
 
-// judging is what judges a comparison.
-type judging struct {
-	c        *Comparison
-	verdicts []Verdict
-	// pairs has the contrasts of two groups, by metric.
-	pairs map[[2]int][]contrast
-	// floors are the least variances of each pair, by metric.
-	floors map[[2]int][]float64
-	// comparisons is how many there are, over all loads and metrics.
-	comparisons float64
-}
+// median returns that of a group's goodput.
+func (r *judging) median(group int) float64 { return r.c.Groups[group].Metrics[Goodput].Median }
 
-// contrast compares all pairs. The floor of a pair's variance is what is usual among the
-// pairs of its load, and for the same two settings under all loads, whichever is more.
+// contrast compares all pairs. The floor of a pair's variance is what is usual among the pairs
+// of its load, and for the same two settings under all loads, whichever is more. Who serves
+// nobody in time differs from all others by as much in every run: that tells nothing of it, and
+// is no difference that chance could make.
 func (r *judging) contrast() {
-	settings := map[[2]string][][]float64{} // variances by two settings and metric
-	name := func(pair [2]int) [2]string {
-		return [2]string{r.c.Groups[pair[0]].setting(), r.c.Groups[pair[1]].setting()}
+	variances := map[any][][]float64{} // of a load, and of two settings, by metric
+	names := make([]string, len(r.c.Groups))
+	for i := range names {
+		names[i] = r.c.Groups[i].setting()
 	}
-	used := make([]bool, len(judged))
-	byLoad := make([][][]float64, len(r.verdicts))
-	count := 0
-	for at := range r.verdicts {
-		v := &r.verdicts[at]
-		byLoad[at] = make([][]float64, len(judged))
+	used, count := map[string]bool{}, 0
+	for at, v := range r.verdicts {
 		for i, a := range v.Measured {
 			for _, b := range v.Measured[:i] {
-				pair := [2]int{a, b}
-				count++
-				if settings[name(pair)] == nil {
-					settings[name(pair)] = make([][]float64, len(judged))
+				pair, good := [2]int{a, b}, r.median(a) > 0 && r.median(b) > 0
+				if good {
+					count++
 				}
 				for m, j := range judged {
-					from, to := together(r.c.Groups[a].Metrics[j.metric], r.c.Groups[b].Metrics[j.metric])
-					one := contrastOf(from, to)
+					one := contrastOf(together(r.c.Groups[a].Metrics[j.metric], r.c.Groups[b].Metrics[j.metric]))
 					r.pairs[pair] = append(r.pairs[pair], one)
-					if one.runs > 0 {
-						used[m] = true
-						byLoad[at][m] = append(byLoad[at][m], one.variance)
-						settings[name(pair)][m] = append(settings[name(pair)][m], one.variance)
+					used[j.metric] = used[j.metric] || one.runs > 0
+					if one.runs == 0 || !good {
+						continue
+					}
+					for _, of := range []any{at, [2]string{names[a], names[b]}} {
+						if variances[of] == nil {
+							variances[of] = make([][]float64, len(judged))
+						}
+						variances[of][m] = append(variances[of][m], one.variance)
 					}
 				}
 			}
 		}
 	}
-	r.floors = map[[2]int][]float64{}
-	for at := range r.verdicts {
-		v := &r.verdicts[at]
+	for at, v := range r.verdicts {
 		for i, a := range v.Measured {
 			for _, b := range v.Measured[:i] {
 				floors := make([]float64, len(judged))
-				for m := range judged {
-					if all := settings[name([2]int{a, b})][m]; len(all) > 0 && len(byLoad[at][m]) > 0 {
-						floors[m] = max(usual(all), usual(byLoad[at][m]))
+				for _, of := range []any{at, [2]string{names[a], names[b]}} {
+					for m, all := range variances[of] {
+						if len(all) > 0 {
+							floors[m] = max(floors[m], usual(all))
+						}
 					}
 				}
 				r.floors[[2]int{a, b}] = floors
@@ -157,14 +166,14 @@ func (r *judging) contrast() {
 	}
 	for _, one := range used {
 		if one {
-			r.comparisons += float64(count)
+			r.comparisons += float64(max(1, count))
 		}
 	}
 }
 
 // setting names the settings of a group without its load.
 func (g *Group) setting() string {
-	return describe(&g.Combination, func(_ int, p part) bool { return !p.load })
+	return describe(&g.Combination, func(_ int, s *scenario.Setting) bool { return !s.Demand() })
 }
 
 // together returns the values of two summaries in the repetitions that both have.
@@ -200,9 +209,8 @@ func (r *judging) difference(a, b int) (d Difference, sign float64) {
 }
 
 func (r *judging) judge(v *Verdict) {
-	median := func(g int) float64 { return r.c.Groups[g].Metrics[Goodput].Median }
-	slices.SortStableFunc(v.Measured, func(a, b int) int { return cmp.Compare(median(b), median(a)) })
-	if len(v.Measured) < 2 || median(v.Measured[0]) == 0 {
+	slices.SortStableFunc(v.Measured, func(a, b int) int { return cmp.Compare(r.median(b), r.median(a)) })
+	if len(v.Measured) < 2 || r.median(v.Measured[0]) == 0 {
 		return
 	}
 	v.Runs = math.MaxInt
@@ -216,7 +224,7 @@ func (r *judging) judge(v *Verdict) {
 			}
 			v.Runs = min(v.Runs, r.pairs[pair][0].runs)
 			// Who serves nobody in time differs from all others by as much in every run.
-			if median(a) > 0 && median(b) > 0 {
+			if r.median(a) > 0 && r.median(b) > 0 {
 				spreads = append(spreads, max(r.pairs[pair][0].variance, r.floors[pair][0]))
 			}
 			d, sign := r.difference(a, b)

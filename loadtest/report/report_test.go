@@ -349,7 +349,7 @@ func TestRun_ShowsTargets(t *testing.T) {
 	}}
 	var b bytes.Buffer
 	require.NoError(t, Markdown(&b, &Input{Runs: []*Run{r}}))
-	require.Contains(t, b.String(), "| GET /x | 5000 | 80 | 7 | 2.2 | 4.4 | 4.4 |\n")
+	require.Contains(t, b.String(), "| GET /x | 5,000 | 80 | 7 | 2.2 | 4.4 | 4.4 |\n")
 	require.Equal(t, 1, strings.Count(b.String(), "GET /x"))
 	require.Contains(t, b.String(), "(2xx,3xx within ")
 	require.NotContains(t, b.String(), "404 to a GET")

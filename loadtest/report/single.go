@@ -132,7 +132,7 @@ func (r *Run) tables() []table {
 		for i := range r.Targets {
 			of := &r.Targets[i]
 			t.Rows = append(t.Rows, row{Cells: []cell{
-				{Text: of.Target}, {Text: fmt.Sprint(of.Requests)}, {Text: short(of.GoodPercent())}, {Text: fmt.Sprint(of.Errors)},
+				{Text: of.Target}, {Text: humanize.Comma(of.Requests)}, {Text: short(of.GoodPercent())}, {Text: humanize.Comma(of.Errors)},
 				percentileCell(of.Latency, 50), percentileCell(of.Latency, 99), percentileCell(of.ServedLatency, 99),
 			}})
 		}
@@ -145,7 +145,7 @@ func (r *Run) tables() []table {
 			if len(r.Targets) > 0 && r.Operations[name] > 0 {
 				continue
 			}
-			t.Rows = append(t.Rows, row{Cells: []cell{{Text: name}, {Text: fmt.Sprint(share.Requests)}, {Text: short(share.GoodPercent())}}})
+			t.Rows = append(t.Rows, row{Cells: []cell{{Text: name}, {Text: humanize.Comma(share.Requests)}, {Text: short(share.GoodPercent())}}})
 		}
 		if len(t.Rows) > 0 {
 			tables = append(tables, t)

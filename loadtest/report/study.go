@@ -12,6 +12,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/machine"
 	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 // study is a comparison, sorted for being shown.
@@ -81,11 +82,11 @@ func (s *study) style(group int) int { return slices.Index(s.settings, s.setting
 // workload: "fifo", or "fifo (8 workers, 64 waiting)". lab's labels hold the load as well.
 func settingNames(groups []lab.Group) []string {
 	settings := make([][]string, len(groups))
-	for i, g := range groups {
-		c := g.Combination
-		settings[i] = []string{
-			count(c.Workers, "worker", "workers"), count(c.Capacity, "waiting", "waiting"), around("objective ", c.Objective, ""),
-			around("sync ", c.Sync, ""), c.Balance,
+	for i := range groups {
+		for _, s := range scenario.All {
+			if !s.Demand() && s.Name != "strategy" {
+				settings[i] = append(settings[i], s.Label(&groups[i].Combination))
+			}
 		}
 	}
 	// Most settings do not exist for every strategy: that one has none does not tell it
@@ -104,7 +105,7 @@ func settingNames(groups []lab.Group) []string {
 					said = append(said, text)
 				}
 			}
-			names[i] = strings.TrimPrefix(g.Combination.Strategy, "service:") + around(" (", strings.Join(said, ", "), ")")
+			names[i] = g.Combination.Setting() + around(" (", strings.Join(said, ", "), ")")
 			all := strings.Join(settings[i], ", ")
 			key := g.Workload + "\n" + names[i]
 			unique = unique && cmp.Or(of[key], all) == all

@@ -280,7 +280,11 @@ func (r *reader) overrides(o *overrides, f *form) error {
 	return r.set([]field{
 		{o.Duration, duration(&f.Duration, time.Millisecond)}, {o.Warmup, duration(&f.Warmup, 0)},
 		{o.SLO, duration(&f.SLO, time.Millisecond)}, {o.Timeout, duration(&f.Timeout, time.Millisecond)},
-		{o.Repetitions, func(text string) error { return setInt(&f.Repetitions, text, 1, maxRepetitions) }},
+		{o.Repetitions, func(text string) (err error) {
+			n, err := number(1, maxRepetitions, false)(text)
+			f.Repetitions = int(n.(uint64))
+			return err
+		}},
 	})
 }
 
@@ -328,21 +332,20 @@ func duration(field *time.Duration, least time.Duration) func(string) error {
 // parts reads settings of the service and of the load.
 func (r *reader) parts(p *parts, into Settings) error {
 	for _, part := range []struct {
-		name   string
-		load   bool
+		name   Part
 		values map[string]value
-	}{{"service", false, p.Service}, {"load", true, p.Load}} {
+	}{{OfService, p.Service}, {OfLoad, p.Load}} {
 		for _, name := range slices.Sorted(maps.Keys(part.values)) {
 			v := part.values[name]
 			if v.node == nil {
 				return fmt.Errorf("%s: %s.%s: has no value", r.file, part.name, name)
 			}
 			s := find(name)
-			if s == nil || s.load != part.load {
+			if s == nil || s.Part != part.name {
 				var known []string
-				for _, s := range settings {
-					if s.load == part.load {
-						known = append(known, s.name)
+				for _, s := range All {
+					if s.Part == part.name {
+						known = append(known, s.Name)
 					}
 				}
 				return r.errorf(v.node, "unknown, known are %s", strings.Join(known, ", "))
@@ -358,7 +361,7 @@ func (r *reader) parts(p *parts, into Settings) error {
 }
 
 // values reads one value of a setting, or a list of them.
-func (r *reader) values(node ast.Node, s *setting) (values []string, err error) {
+func (r *reader) values(node ast.Node, s *Setting) (values []string, err error) {
 	nodes := []ast.Node{node}
 	if list, ok := node.(*ast.SequenceNode); ok {
 		if nodes = list.Values; len(nodes) == 0 {

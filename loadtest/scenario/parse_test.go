@@ -205,7 +205,7 @@ func TestParse_SaysWhatIsWrong(t *testing.T) {
 		head + "load: {rate: [1, 2, 101x]}":                                  `a.yaml:3: load.rate[2]: "101x" is not requests a second (up to 10000000), a multiple of the capacity such as 0.9x (up to 100x), or max`,
 		head + "load: {rate: 0x1p4}":                                         `a.yaml:3: load.rate: "0x1p4" is not requests`,
 		head + "load: {rate: .inf}":                                          `a.yaml:3: load.rate: is not a plain value`,
-		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are fill, connections, mix, keys, key_distribution, value_size, profile, clients, priority, timeout_header, retries, think, rate`,
+		head + "load: {conections: 1}":                                       `a.yaml:3: load.conections: unknown, known are mix, connections, fill, keys, key_distribution, value_size, profile, clients, priority, timeout_header, retries, think, rate`,
 		head + "load: {capacity: 1}":                                         `a.yaml:3: load.capacity: unknown, known are`,
 		head + "load: {rate: {a: 1}}":                                        `a.yaml:3: load.rate: is not a plain value`,
 		head + "load: {rate: []}":                                            `a.yaml:3: load.rate: is an empty list`,

@@ -41,6 +41,9 @@ type Combination struct {
 	// StoreParallel is how many operations the delayed store does at once, 0 for as
 	// many as come.
 	StoreParallel int `json:"store_parallel,omitempty"`
+	// StoreSerial is how much what the store does at once slows it: see sim.Config.Serial. It
+	// is simulated, not run.
+	StoreSerial float64 `json:"store_serial,omitempty"`
 
 	// Nodes is how many services with these settings there are behind a load
 	// balancer, and Balance how it chooses: one of sim.Balances, empty if there is but

@@ -25,50 +25,42 @@ const (
 // Balances are all of them, the default first.
 var Balances = []string{RoundRobin, Random, LeastOutstanding, PowerOfTwo, ClientHash}
 
-// balancer chooses the node of each request.
+// balancer chooses where requests go.
 type balancer struct {
 	how    string
-	nodes  []*node
 	turn   int
 	random *rand.Rand
 }
 
-// choose returns the node of a request of that client, and of each attempt anew.
-func (b *balancer) choose(client string) *node {
-	n := len(b.nodes)
-	if n == 1 {
-		return b.nodes[0]
-	}
+// choose returns which of n takes a request of that client, and each attempt anew. Outstanding tells how
+// many requests one has.
+func (b *balancer) choose(n int, client string, outstanding func(i int) int) int {
 	switch b.how {
 	case Random:
-		return b.nodes[b.random.IntN(n)]
+		return b.random.IntN(n)
 	case PowerOfTwo:
 		first := b.random.IntN(n)
 		second := b.random.IntN(n - 1)
 		if second >= first {
 			second++
 		}
-		if b.nodes[second].outstanding < b.nodes[first].outstanding {
-			return b.nodes[second]
+		if outstanding(second) < outstanding(first) {
+			return second
 		}
-		return b.nodes[first]
+		return first
 	case ClientHash:
-		return b.nodes[hashOf(client)%uint64(n)]
-	case LeastOutstanding:
-		best := b.turn
+		return int(hashOf(client) % uint64(n))
+	}
+	best := b.turn % n
+	if b.how == LeastOutstanding {
 		for i := range n {
-			at := (b.turn + i) % n
-			if b.nodes[at].outstanding < b.nodes[best].outstanding {
+			if at := (b.turn + i) % n; outstanding(at) < outstanding(best) {
 				best = at
 			}
 		}
-		b.turn = (best + 1) % n
-		return b.nodes[best]
-	default:
-		chosen := b.nodes[b.turn]
-		b.turn = (b.turn + 1) % n
-		return chosen
 	}
+	b.turn = best + 1
+	return best
 }
 
 // hashOf is the same in every process, and mixed, as the names of clients differ in

@@ -94,7 +94,9 @@ func (s *simulation) submit(r *request) {
 	t := &r.task
 	t.Arrival, t.Submitted, t.Deadline = s.now, s.now, deadline
 	t.Priority, t.Client, t.Route, t.Cost = strategies.Urgency(int(c.Priority)), w.client, w.route, c.Cost
-	r.node = s.balancer.choose(w.client)
+	if r.node = s.nodes[0]; len(s.nodes) > 1 {
+		r.node = s.nodes[s.balancer.choose(len(s.nodes), w.client, func(i int) int { return s.nodes[i].outstanding })]
+	}
 	if w.measured {
 		s.open++
 		c.counts.Attempts++

@@ -26,6 +26,10 @@ type Config struct {
 	// Parallel, if not 0, is how many requests the store behind the workers does at
 	// once. What is begun past that waits in the store, first come first served.
 	Parallel int
+	// Serial slows down what the store does at once: with n requests each takes 1 + Serial·(n-1)
+	// times as long, as one step of a model server does that decodes n streams. [Resource.Serial]
+	// is the same law.
+	Serial float64
 
 	// Nodes, if there are any, are the services behind a load balancer, each with
 	// a queue and workers of its own. By default there is one.
@@ -207,6 +211,9 @@ func (c *Config) check() error {
 	if c.Parallel < 0 {
 		return fmt.Errorf("parallel: %d is less than 0", c.Parallel)
 	}
+	if !(c.Serial >= 0 && c.Serial <= 1) {
+		return fmt.Errorf("serial: %g is not 0 to 1", c.Serial)
+	}
 	for i := range c.Classes {
 		if err := c.Classes[i].check(); err != nil {
 			return fmt.Errorf("class %d (%s): %w", i, c.Classes[i].Name, err)
@@ -261,7 +268,7 @@ func (c Config) ServiceRate() float64 {
 		if c.Parallel > 0 && (spec.Inline || c.Parallel < n.Workers) {
 			n.Workers = c.Parallel
 		}
-		workers += float64(n.Workers) * n.Speed
+		workers += float64(n.Workers) * n.Speed / slowdown(float64(n.Workers), c.Serial)
 	}
 	for _, class := range c.Classes {
 		if class.Service != nil {

@@ -35,8 +35,8 @@ func (e *event) before(other *event) bool {
 	return e.at < other.at || e.at == other.at && e.seq < other.seq
 }
 
-// plan adds an event.
-func (a *agenda) plan(at int64, what kind, r *request) {
+// plan adds an event, and returns its number.
+func (a *agenda) plan(at int64, what kind, r *request) uint64 {
 	e := event{at: at, seq: a.seq, req: r, kind: what}
 	if r != nil {
 		e.gen = r.gen
@@ -44,7 +44,7 @@ func (a *agenda) plan(at int64, what kind, r *request) {
 	a.seq++
 	if what == gaveUp && (a.patience.empty() || a.patience.last().at <= at) {
 		a.patience.push(e)
-		return
+		return e.seq
 	}
 	a.heap = append(a.heap, e)
 	i := len(a.heap) - 1
@@ -57,6 +57,7 @@ func (a *agenda) plan(at int64, what kind, r *request) {
 		i = parent
 	}
 	a.heap[i] = e
+	return e.seq
 }
 
 // peek returns the next event, nil if there is none.

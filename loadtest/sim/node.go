@@ -56,6 +56,7 @@ type node struct {
 	idle       int               // workers that have nothing to do, below 0 if there are too many
 	hands      int               // of the store that have nothing to do
 	store      backlog[*request] // what has begun and waits in the store for a hand
+	batch      *batch            // what the hands work at, nil unless that slows it down
 	slowness   float64           // 1 over the speed
 
 	outstanding int
@@ -64,6 +65,9 @@ type node struct {
 
 func newNode(s *simulation, discipline func(strategies.Config) strategies.Discipline, n Node) *node {
 	out := &node{s: s, workers: n.Workers, slowness: 1 / n.Speed, hands: cmp.Or(s.c.Parallel, math.MaxInt)}
+	if s.c.Serial > 0 {
+		out.batch = &batch{serial: s.c.Serial}
+	}
 	_ = out.objective.Set(s.c.Objective) // which was checked
 	if out.limiter = s.c.Limiter; out.limiter != nil {
 		if a, ok := out.limiter.(Aimer); ok {
@@ -167,6 +171,10 @@ func (n *node) serve(r *request) {
 	if n.slowness != 1 {
 		service = int64(float64(service) * n.slowness)
 	}
+	if n.batch != nil {
+		n.batch.add(n.s, r, service)
+		return
+	}
 	n.s.agenda.plan(n.s.now+service, finished, r)
 }
 
@@ -174,6 +182,9 @@ func (n *node) serve(r *request) {
 // discipline learns, the worker takes its next task.
 func (n *node) finish(r *request) {
 	now := n.s.now
+	if n.batch != nil {
+		n.batch.end(n.s)
+	}
 	if n.store.empty() {
 		n.hands++
 	} else {

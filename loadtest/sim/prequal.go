@@ -155,32 +155,12 @@ func (f *group) choose(c *call) *station {
 			some = append(some, s)
 		}
 	}
-	n := len(some)
 	f.some = some
-	if n <= 1 {
+	switch {
+	case len(some) <= 1:
 		return append(some, nil)[0]
+	case f.Balance == Prequal:
+		return f.prequal.choose(f.now, some)
 	}
-	f.turn++
-	switch f.Balance {
-	case Random:
-		return some[f.choices.IntN(n)]
-	case PowerOfTwo:
-		pair := f.choices.Perm(n)
-		if some[pair[1]].outstanding < some[pair[0]].outstanding {
-			return some[pair[1]]
-		}
-		return some[pair[0]]
-	case Prequal:
-		return f.balancer.choose(f.now, some)
-	case LeastOutstanding:
-		best := some[f.turn%n]
-		for i := range n {
-			if s := some[(f.turn+i)%n]; s.outstanding < best.outstanding {
-				best = s
-			}
-		}
-		return best
-	default:
-		return some[f.turn%n]
-	}
+	return some[f.balancer.choose(len(some), "", func(i int) int { return some[i].outstanding })]
 }

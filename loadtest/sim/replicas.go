@@ -134,10 +134,9 @@ type group struct {
 	stations        []*station
 	some            []*station // that a balancer may choose
 	heap            heap
-	balancer        prequal
-	turn            int
+	balancer        balancer
+	prequal         prequal
 	arrivals, works *rand.Rand
-	choices         *rand.Rand
 	result          ReplicasResult
 	means           []clientMean
 	total           clientMean
@@ -154,8 +153,9 @@ func (m *clientMean) mean() time.Duration { return time.Duration(m.sum / float64
 func (u Replicas) Run() ReplicasResult {
 	u.Clients, u.Routes, u.After = max(1, u.Clients), max(1, u.Routes), cmp.Or(u.After, u.Objective)
 	r := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(u.Seed, n)) }
-	f := &group{Replicas: &u, arrivals: r(1), works: r(2), choices: r(5), means: make([]clientMean, u.Clients)}
-	f.balancer.random = f.choices
+	f := &group{Replicas: &u, arrivals: r(1), works: r(2), means: make([]clientMean, u.Clients)}
+	f.balancer = balancer{how: u.Balance, random: r(5)}
+	f.prequal.random = f.balancer.random
 	spec, _ := strategies.Lookup(u.Strategy)
 	var shared *line
 	for i := range u.Of {

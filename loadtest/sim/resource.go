@@ -131,7 +131,7 @@ func (r *Resource) pace(n int, wide float64) float64 {
 		pace = cores / float64(at)
 	}
 	m := float64(n)
-	return pace / (1 + r.Serial*(m-1)/wide + r.Crosstalk*m*(m-1)/(wide*wide))
+	return pace / (slowdown(m, r.Serial/wide) + r.Crosstalk*m*(m-1)/(wide*wide))
 }
 
 // worked returns how many of n are worked at.

@@ -80,7 +80,7 @@ func newSimulation(c *Config, discipline func(strategies.Config) strategies.Disc
 	for i := range c.Nodes {
 		s.nodes = append(s.nodes, newNode(s, discipline, c.Nodes[i]))
 	}
-	s.balancer = balancer{how: c.Balance, nodes: s.nodes, random: rand.New(rand.NewPCG(c.Seed, 5))}
+	s.balancer = balancer{how: c.Balance, random: rand.New(rand.NewPCG(c.Seed, 5))}
 	for i := range c.Classes {
 		s.classes = append(s.classes, class{Class: c.Classes[i], counts: newCounts()})
 	}
@@ -141,7 +141,7 @@ func (s *simulation) stopped() bool {
 // step does what happens next.
 func (s *simulation) step() {
 	e := s.agenda.next()
-	if e.req != nil && e.req.gen != e.gen {
+	if e.req != nil && e.req.gen != e.gen || e.kind == finished && e.req.node.batch != nil && e.req.node.batch.due != e.seq {
 		return
 	}
 	s.now = e.at

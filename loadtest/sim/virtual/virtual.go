@@ -135,7 +135,7 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 	spec, _ := strategies.Lookup(c.Strategy)
 	config := sim.Config{
 		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: spec.CapacityOr(c.Capacity),
-		Parallel: c.StoreParallel, Nodes: make([]sim.Node, nodes), Balance: c.Balance,
+		Parallel: c.StoreParallel, Serial: c.StoreSerial, Nodes: make([]sim.Node, nodes), Balance: c.Balance,
 		SLO: o.SLO, Objective: objective, Warmup: o.Warmup, Duration: o.Duration, Seed: o.Seed,
 		Connections: nodes * o.Connections, Closed: o.Rate == 0, Think: o.Think,
 	}
