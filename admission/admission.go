@@ -417,7 +417,7 @@ func (c *Controller) SetObjective(d time.Duration) error {
 	return c.set(checkObjective(d), func() error { return c.engine.Objective().Set(d) })
 }
 
-// Objective returns the objective, which tells what is in force at each moment.
+// Objective returns the objective, which says what is in force at each moment.
 func (c *Controller) Objective() *strategies.Objective { return c.engine.Objective() }
 
 // SetMode changes Options.Mode. The strategy begins anew, with what waits.

@@ -163,7 +163,7 @@ const roomy = 96 << 10
 // is known.
 func (c *Conn) HasRoom(n int) bool { return c.raw != nil && Unsent(c.raw)+n < roomy }
 
-// waits tells that a write waits, and returns what tells that it goes on.
+// waits says that a write waits, and returns what says that it goes on.
 func (c *Conn) waits() (goesOn func()) {
 	if c.Waits == nil {
 		return func() {}
