@@ -260,7 +260,7 @@ func (s *Server) Gauge() dispatch.Gauge {
 	stats := s.controller.Stats()
 	return dispatch.Gauge{
 		Strategy: stats.Strategy, Observe: stats.Mode == admission.Observe, Depth: stats.Waiting, Capacity: stats.Capacity, Limit: stats.Limit, Pace: stats.Pace,
-		Workers: stats.Concurrency, Busy: stats.InUse, Learned: (*dispatch.Learned)(stats.Learned),
+		Workers: stats.Concurrency, Busy: stats.InUse, Learned: stats.Learned,
 	}
 }
 
