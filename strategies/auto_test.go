@@ -434,6 +434,16 @@ func TestAuto_WorkLongerThanTheObjective(t *testing.T) {
 			require.LessOrEqual(t, l.q.Len(), workers)
 			require.NotNil(t, l.dispatch(), "workers stay busy")
 		}
+		if workers == 1 { // normal again with each task
+			continue
+		}
+		l.until("overload", func(l *line) { l.come(3, 3); l.dispatch() })
+		for range 200 {
+			l.come(workers-l.q.Len(), 3)
+			l.refused = nil
+			require.NotNil(t, l.dispatch(), "nobody is refused for how long he has waited")
+			require.Empty(t, l.refused)
+		}
 	}
 }
 
