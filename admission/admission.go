@@ -20,7 +20,7 @@ type Mode uint8
 const (
 	// Enforce has them turned away.
 	Enforce Mode = iota
-	// Observe serves them in their turn, and tells Options.Shed of them. The order is the
+	// Observe serves them all the same, and calls Options.Shed for them. The order is the
 	// strategy's. The capacity and the deadlines of contexts still hold.
 	Observe
 )
@@ -76,9 +76,9 @@ type Options struct {
 	// They may be nil.
 	Admitted, Shed, Released func(Event)
 	// LimitChanged is called when the number of places has changed, as Stats.Concurrency
-	// tells it, because another was learned or set. It is called soon after, on a goroutine of
-	// its own, one call after the other. Of several changes at once it may be told of the last
-	// alone. It may be nil.
+	// has it, because another was learned or set. It is called soon after, on a goroutine of
+	// its own, one call after the other. Of several changes at once it may get only the
+	// last. It may be nil.
 	LimitChanged func(from, to int)
 	// Broken is called when a strategy breaks a rule of strategies.Discipline, once for
 	// each time that it becomes active. The controller goes on as well as it can. Broken
@@ -190,9 +190,9 @@ type Controller struct {
 	epoch   time.Time // the zero of the engine's clock
 	waiters sync.Pool // *waiter
 	closed  atomic.Bool
-	// resized counts the changes of the number of places that LimitChanged has to be told of.
-	// Whoever counts the first starts the goroutine that tells of all. places is what it has
-	// told of last, or the first number, and is that goroutine's.
+	// resized counts the changes of the number of places that LimitChanged has to be called for.
+	// Whoever counts the first starts the goroutine that calls it for all. places is what that
+	// has passed last, or the first number.
 	resized atomic.Int64
 	places  int
 	group   *Group // nil if there is one resource
@@ -230,25 +230,25 @@ func open(o Options, resources []string) (*Controller, error) {
 	return c, nil
 }
 
-// limitChanged has LimitChanged told on a goroutine of its own: whoever changes the number is
+// limitChanged has LimitChanged called on a goroutine of its own: whoever changes the number is
 // about to hand places on.
 func (c *Controller) limitChanged() {
 	if c.resized.Add(1) == 1 {
-		go c.tellLimit()
+		go c.callLimitChanged()
 	}
 }
 
-// tellLimit tells LimitChanged until nobody has counted another change.
-func (c *Controller) tellLimit() {
-	for told := int64(1); ; {
+// callLimitChanged calls LimitChanged until nobody has counted another change.
+func (c *Controller) callLimitChanged() {
+	for seen := int64(1); ; {
 		from := c.places
 		if c.places = c.engine.Gauge().Workers; c.places != from {
 			c.opts.LimitChanged(from, c.places)
 		}
-		if c.resized.CompareAndSwap(told, 0) {
+		if c.resized.CompareAndSwap(seen, 0) {
 			return
 		}
-		told = c.resized.Load()
+		seen = c.resized.Load()
 	}
 }
 
@@ -417,7 +417,7 @@ func (c *Controller) SetObjective(d time.Duration) error {
 	return c.set(checkObjective(d), func() error { return c.engine.Objective().Set(d) })
 }
 
-// Objective returns the objective, which tells what is in force at each moment.
+// Objective returns the objective, which says what is in force at each moment.
 func (c *Controller) Objective() *strategies.Objective { return c.engine.Objective() }
 
 // SetMode changes Options.Mode. The strategy begins anew, with what waits.
@@ -429,13 +429,13 @@ func (c *Controller) SetMode(m Mode) error {
 type Stats struct {
 	Strategy string
 	Mode     Mode
-	// Objective tells which objective is set, which is in force, and why.
+	// Objective says which objective is set, which is in force, and why.
 	Objective strategies.ObjectiveState
 	// Concurrency is how many places there are, and InUse how many are taken. InUse is the
 	// greater one for a while after Concurrency has fallen, and under Observe if the number
 	// would be learned.
 	Concurrency, InUse int
-	// Learned tells how Concurrency was learned; nil if it is set.
+	// Learned says how Concurrency was learned; nil if it is set.
 	Learned *Learned
 	// Waiting is how many requests wait, and Capacity how many may: 0 if none ever does,
 	// strategies.Unbounded if there is no bound.

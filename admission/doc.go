@@ -10,15 +10,15 @@
 //	}
 //	defer permit.Release()
 //
-// A request takes as many places as it costs; the concurrency is the number of places. It is
-// learned, see package concurrency, or set by Options.Concurrency. It is learned from how requests
-// end: [Permit.Done] reports whether the resource could do what was asked. That a client left
-// teaches nothing.
-//
-// Metrics call places workers, as the service does, so that the same boards and alerts hold.
+// A place is a unit of the concurrency; a [Permit] holds the places of one request, as many as it
+// costs. The concurrency is set by Options.Concurrency, or learned from how requests end (see
+// package concurrency): [Permit.Done] reports whether the resource could do what was asked. That a
+// client hung up teaches nothing, nor does a deadline that was nearer than the usual service time
+// when the request began. In metrics places are called workers, so that the service's dashboards
+// and alerts apply.
 //
 // A [Controller] keeps no goroutines. Acquire takes a place if one is free and nothing waits.
-// Release hands the place to the request whose turn it is. Under the context of [Permit.Context],
-// which the adapters give to handlers, the same controller is not asked again: the request would
+// Release hands the place to the request that is next. Acquire is reentrant: under the context of
+// [Permit.Context], which the adapters give to handlers, it returns at once, as the request would
 // wait for itself.
 package admission

@@ -18,12 +18,12 @@ import (
 
 // Group is a Controller before several resources that do the same work, such as the replicas of a service: one queue for
 // all, and for each its own number of places, given or learned. A request takes one place, whatever its Cost, of the
-// resource with the largest share of its own free: see Permit.Resource. So nothing waits for a slow resource while
-// another has a place.
+// resource with the lowest utilisation, in use ÷ concurrency: see Permit.Resource. So nothing waits for a slow resource
+// while another has a place.
 //
-// A resource that cannot be reached rests, or one of which three requests in a row were Dropped or Failed, or more if the
-// others do badly too: see package health. After a pause it gets one request, and then gradually more. The last one never
-// rests.
+// A resource rests, that is, it is ejected, if it cannot be reached, or if three requests in a row were Dropped or Failed,
+// or more if the others do badly too: see package health. Then it gets one request, and gradually more. The last one is
+// never ejected.
 type Group struct {
 	*Controller
 	probe  func(ctx context.Context, resource string) error
@@ -41,10 +41,10 @@ type Group struct {
 type member struct {
 	*dispatch.Resource
 	health *health.Member
-	bound  int         // what the resource was told; under Group.mu
-	timer  *time.Timer // of the end of its pause; under Group.mu
+	bound  int         // what the resource may run; under Group.mu
+	timer  *time.Timer // of the end of its ejection; under Group.mu
 	at     int64       // that end
-	since  time.Time   // when it was last well, zero if it is; under Group.mu
+	since  time.Time   // when it was last healthy, zero if it is; under Group.mu
 }
 
 // GroupOptions are the Options of a Group, and what else it needs.
@@ -52,10 +52,10 @@ type GroupOptions struct {
 	Options
 	// Resources are the names of the resources, at least one and none twice.
 	Resources []string
-	// Probe is called when a resource has rested for its pause, and returns nil if it can be reached. Until it
+	// Probe is called when the time of an ejection is over, and returns nil if the resource can be reached. Until it
 	// returns, nothing is sent there. Nil means that the next request is the probe.
 	Probe func(ctx context.Context, resource string) error
-	// Rests is called when a resource begins to rest, and when it is well again. It must neither block nor use the
+	// Rests is called when a resource is ejected, and when it is healthy again. It must neither block nor use the
 	// group. It may be nil.
 	Rests func(resource string, rests bool)
 }
@@ -213,7 +213,7 @@ func (g *Group) Again(ctx context.Context, p Permit) (Permit, error) {
 			deadline = max(1, int64(d.Sub(g.epoch)))
 		}
 		if e, ended := g.await(ctx, w, r, deadline); e.Reason != strategies.ReasonNone {
-			if g.opts.Released != nil { // and not Shed, which is told of those that had no place
+			if g.opts.Released != nil { // and not Shed, which is for those that had no place
 				g.opts.Released(last)
 			}
 			return Permit{}, &ShedError{Reason: e.Reason, cause: ended, closed: g.closed.Load()}
@@ -223,7 +223,7 @@ func (g *Group) Again(ctx context.Context, p Permit) (Permit, error) {
 	return Permit{waiter: w, generation: w.generation.Load()}, nil
 }
 
-// Any returns the name of a resource for what needs no place, each in its turn, but for those that rest.
+// Any returns the name of a resource for what needs no place, round robin, but for those that are ejected.
 func (g *Group) Any() string { return g.engine.Any().Name }
 
 // Resource returns the name of the resource of p's place, if that is one of a Group's, until p is Done.
@@ -237,7 +237,7 @@ func (p Permit) Resource() string {
 	return ""
 }
 
-// ended tells the health of the resource of w how a request there ended.
+// ended notes in the health of its resource how w ended.
 func (g *Group) ended(w *waiter, how Outcome) {
 	on := w.task.On()
 	if how == Ignored || on == nil {
@@ -266,18 +266,18 @@ func (g *Group) ended(w *waiter, how Outcome) {
 	}
 }
 
-// apply has the engine know how many each may be given, and the pauses end in time. The caller holds mu.
+// apply has the engine know how many each may be given, and the ejections end in time. The caller holds mu.
 func (g *Group) apply() {
 	for _, m := range *g.members.Load() {
 		if n := m.health.Allowed(); n != m.bound {
 			m.bound = n
 			m.Bound(n)
-			if well := n == math.MaxInt; well != m.since.IsZero() {
-				if m.since = time.Now(); well {
+			if healthy := n == math.MaxInt; healthy != m.since.IsZero() {
+				if m.since = time.Now(); healthy {
 					m.since = time.Time{}
 				}
 				if g.rests != nil {
-					g.rests(m.Name, !well)
+					g.rests(m.Name, !healthy)
 				}
 			}
 		}
@@ -294,7 +294,7 @@ func (g *Group) apply() {
 	}
 }
 
-// wake ends the pause of m, if it can be reached.
+// wake ends the ejection of m, if it can be reached.
 func (g *Group) wake(m *member) {
 	defer g.probing.Done()
 	began := g.engine.Now()
@@ -314,10 +314,10 @@ type ResourceState struct {
 	// Concurrency is how many places it has, InUse how many are taken, and Learned how that was learned.
 	Concurrency, InUse int
 	Learned            *Learned
-	// Allowed is how many requests may run there at once: math.MaxInt if it is well, 0 if it rests, and 1 and then more
-	// as it returns.
+	// Allowed is how many requests may run there at once: math.MaxInt if it is healthy, 0 if it is ejected, and 1 and
+	// then more as it returns.
 	Allowed int
-	// Unwell is for how long it has rested and returned, 0 if it is well.
+	// Unwell is for how long it has not been healthy, 0 if it is.
 	Unwell time.Duration
 }
 

@@ -56,8 +56,8 @@ func granted(t *dispatch.Task) {
 	go w.controller.unused(w) // it may grant the next one: a line of those who have left would nest as deep
 }
 
-// unused gives back the places of w, which nobody has used. So how long w had them tells
-// nothing of how long requests take.
+// unused gives back the places of w, which nobody has used. How long w had them is no service
+// time.
 func (c *Controller) unused(w *waiter) {
 	c.engine.Answered(&w.task, w.task.Began(), dispatch.Ignored)
 	c.engine.Release(&w.task)
@@ -71,7 +71,7 @@ func shed(t *dispatch.Task) {
 	}
 }
 
-// decide tells who asked, and reports whether anybody is there to hear it.
+// decide wakes the caller, and reports whether it still waits.
 func (w *waiter) decide() bool {
 	if !w.end() {
 		return false
@@ -89,15 +89,15 @@ func (c *Controller) admitted(w *waiter) Permit {
 		w.admitted = time.Now()
 	}
 	if c.opts.Admitted != nil || c.opts.Shed != nil || c.opts.Released != nil {
-		c.tellAdmitted(w)
+		c.callAdmitted(w)
 	}
 	return Permit{waiter: w, generation: w.generation.Load()}
 }
 
-func (c *Controller) tellAdmitted(w *waiter) {
-	told := false
+func (c *Controller) callAdmitted(w *waiter) {
+	returned := false
 	defer func() {
-		if !told { // a hook panics, and nobody gets the permit
+		if !returned { // a hook panics, and nobody gets the permit
 			c.unused(w)
 		}
 	}()
@@ -113,7 +113,7 @@ func (c *Controller) tellAdmitted(w *waiter) {
 	if c.opts.Released != nil {
 		w.admitted = time.Now()
 	}
-	told = true
+	returned = true
 }
 
 // event returns what is known of w.
@@ -216,8 +216,7 @@ func (c *Controller) end(w *waiter, how Outcome) {
 	late := w.task.Spared != spared
 	c.recycle(w)
 	if late && c.opts.Shed != nil {
-		told := Event{Strategy: e.Strategy, Request: e.Request, Waited: e.Waited, Reason: strategies.ReasonLate, Observed: true}
-		c.opts.Shed(told)
+		c.opts.Shed(Event{Strategy: e.Strategy, Request: e.Request, Waited: e.Waited, Reason: strategies.ReasonLate, Observed: true})
 	}
 	if c.opts.Released != nil {
 		c.opts.Released(e)

@@ -43,7 +43,7 @@ func (s *ShedError) Is(target error) bool {
 // Unwrap returns the error of the context if that ended, or nil.
 func (s *ShedError) Unwrap() error { return s.cause }
 
-// refused tells of a request that was turned away, and returns the error.
+// refused calls Options.Shed for a request that was turned away, and returns the error.
 func (c *Controller) refused(e Event, cause error) error {
 	s := &ShedError{Reason: e.Reason, cause: cause, closed: c.closed.Load()}
 	if s.Reason != strategies.ReasonExpired && s.Reason != strategies.ReasonAbandoned {

@@ -1,12 +1,12 @@
 package strategies
 
 // adaptiveLIFO takes the oldest task while the queue is short, and the newest
-// while a queue stands. When it is full, the oldest makes room.
+// while a queue stands. When it is full, the oldest is displaced.
 //
 // It is the adaptive LIFO of Ben Maurer, "Fail at Scale", ACM Queue 13 (8),
 // 2015: below capacity everybody is served in the order of arrival, which has
-// the shortest tail; once a queue stands, waiting for one's turn would be too
-// long for everybody, and newest-first serves those who have just come in time.
+// the shortest tail; once a queue stands, waiting in order would take too long
+// for everybody, and newest-first serves those who have just come in time.
 //
 // A queue stands while more tasks wait than standing for each worker. That is
 // the rule of HHVM, the runtime that the article is about: a threshold of the
@@ -16,9 +16,9 @@ package strategies
 // Of a small capacity the upper half is a queue that stands.
 //
 // The threshold is a compromise. Simulated with 8 workers and exponential
-// service, at 0.95 of the capacity a threshold of 1 takes the 99th percentile
+// service, at a load of 0.95 a threshold of 1 takes the 99th percentile
 // from first-in first-out's 12 mean service times to 45, and one of 8 leaves it
-// as it is; past the capacity there is no difference, since the queue is always
+// as it is; at loads past 1 there is no difference, since the queue is always
 // longer. What was overtaken stays at the bottom until it is displaced, or the
 // queue has become short again.
 type adaptiveLIFO struct {
@@ -40,7 +40,7 @@ func newAdaptiveLIFO(c Config) Discipline {
 	return q
 }
 
-// Resize tells how many workers there are.
+// Resize sets the number of workers.
 func (q *adaptiveLIFO) Resize(workers int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

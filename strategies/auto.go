@@ -6,56 +6,57 @@ import (
 	"sync"
 )
 
-// auto steers by the objective: within which time a request should be answered, counted
-// from its arrival.
+// auto refuses what would be answered later than the objective: the time from its arrival within
+// which a request should be answered.
 //
-// A turn is a worker taking work. The pace is the mean time from one task taken to the next
-// while tasks wait; one that takes 16 service times or more counts as so many, as a standstill
-// is no pace. The room is how many may wait such that the last is still answered in
-// time: what the objective leaves over the present service time, divided by the pace. While
-// all that wait fit into it, they are served in order of arrival and nobody is refused.
+// A dispatch is a worker that begins with what it has popped, mostly one task. The interval is the
+// mean time from one task to the next while tasks wait, and the service time is the interval times
+// the number of workers, as all are busy then. A gap counts for at most 16 service times, so that a
+// stall is not taken for a rate. So many tasks may wait such that the last is answered in time:
 //
-//	state     order          told that they are late
-//	calm      of arrival     nobody
-//	crowded   newest first   the oldest beyond 5/4 of the room, and beyond 40 tasks
-//	overload  newest first   they, and who has waited 36 turns or can be in time no more
-//	retry     newest first   as crowded
+//	B = max((objective - service time) / interval, workers)
 //
-// From one to the other:
+// While no more wait, auto is a FIFO queue, and none is late but by its own deadline.
 //
-//	calm      to crowded:    more wait than the room
-//	crowded   to calm:       no more do, for 64 turns or as many as the room has tasks
-//	          to overload:   it lasts for an objective and 512 turns
-//	overload  to calm:       workers find nothing 256 times more often than somebody is told,
-//	                         or nothing happens for 8 turns and 3 for each worker
-//	          to retry:      for 16 times as many turns as the last retry took, 2,048 to 8,192:
-//	                         those told may be those who come again
-//	retry     to overload:   more wait than the room
-//	          to calm:       no more do, for 16 turns for each task of the room
+//	state      refused as late
+//	normal     none
+//	congested  the oldest, while more than max(5/4 B, 40) wait
+//	overload   the same, and who has waited for min(36 intervals, objective - service time)
+//	probing    the oldest, as when congested
 //
-// Newest first is for what waits beyond 24 tasks, or a quarter of the room if that is less:
-// so many are served in order of arrival. More important classes go before others, except
-// while it is calm, and the least important are told first. A task that would miss its own
-// deadline in order of arrival counts as one beyond the room; one that would miss it even if
-// it went before all that are not more important is told at once, unless none waits.
+//	from       to         when
+//	normal     congested  more than B wait
+//	congested  normal     at most B have waited for min(64, B) dispatches
+//	           overload   512 dispatches have passed, and an objective
+//	overload   probing    16 times the dispatches of the last probing have passed, at least 2,048 and
+//	                      at most 8,192: those refused may be those who come again
+//	probing    overload   more than B wait
+//	           normal     at most B have waited for 16 B dispatches
+//	any        normal     idle polls less refusals, which is 0 when an overload begins and never below,
+//	                      are 256; or the queue has been empty for 8 + 3 · workers intervals; or there
+//	                      is no objective
 //
-// The room is one task for each worker, and no more wait, while the work alone takes longer
-// than the objective leaves, and once no turn has begun for an objective and 16 service times.
-// In the first case nobody is told for how long he waits: all are late, and workers, or a
-// share of them, would find nothing now and then.
-// Nobody is late before the pace is known.
+// Except in the normal state the newest is next while more than min(24, B/4) wait, and the oldest
+// otherwise; the most important class is served first, and the least important refused first.
 //
-// Of a hundred that would be told one is served all the same, once nothing else waits or its
-// objective has passed: at most one in 500 turns, so that those cost little.
+// A task that would miss its own deadline in order of arrival counts as more than B tasks. One that
+// would miss it even if it were next in its class is refused on arrival, unless none waits.
 //
-// With exponential work at 0.9 times the capacity, whatever the number of workers, 0.3% find
-// 40 waiting, and the room is exceeded for 512 turns as rarely. At 1.1 times it, a stock of 24
-// leaves workers idle for 1% of the time. loadtest/sim/objective_test.go compares auto with other
-// strategies in thousands of settings.
+// While the service time is more than half of the objective, and once there was no dispatch for
+// max(objective, 16 service times), B is the number of workers, and no more wait. In the first case
+// none is refused for how long it has waited, so that workers always find a task. Before the first
+// dispatch none is late. Until 64 + 4 · workers tasks were dispatched, max(3 B, 40) may wait.
+//
+// As a control, one of 100 refusals, but at most one in 500 dispatches, is spared: it is served
+// once nothing else waits, or its objective has passed.
+//
+// In M/M/c at a load of 0.9 at most 0.9^40, 1.5%, find 40 waiting. In M/M/1 at 1.1, a queue of 24
+// leaves the worker idle for 0.9% of the time. loadtest/sim/objective_test.go compares auto with
+// other strategies in thousands of settings.
 //
 // Newest first once a queue stands: adaptive LIFO (Maurer, "Fail at Scale", ACM Queue 2015).
-// Waiting as the sign of overload, and classes: DAGOR (Zhou et al., SoCC 2018). A small stock,
-// others told early: Breakwater (Cho et al., OSDI 2020). Admission by the predicted time:
+// Waiting as the sign of overload, and classes: DAGOR (Zhou et al., SoCC 2018). A short standing
+// queue and early refusals: Breakwater (Cho et al., OSDI 2020). Admission by the predicted time:
 // Bouncer (Xi et al., SIGMOD 2021).
 type auto struct {
 	objective *Objective
@@ -64,48 +65,48 @@ type auto struct {
 
 	mu struct {
 		sync.Mutex
-		classes [classes]autoClass
-		some    uint8 // bit i: something of class i waits
-		// spared is what would have been told but for observe, or to see whether that is
-		// right. The law takes it for gone. without is its length.
+		classes  [classes]autoClass
+		occupied uint8 // bit i: something of class i waits
+		// spared holds what would have been refused but for observe, or is a control. It does not
+		// count as waiting. without is its length.
 		spared  list
 		without int
 		pushes  uint64 // State.Number of the last task
 
-		state autoState
-		since int64 // when crowded began
-		from  int64 // the turn at which the state began
-		above int64 // the last turn at which more waited than the room
-		spare int   // how often workers have found nothing, less how often somebody was told
-		doubt int64 // the turns of the overload until the next retry
+		state      autoState
+		began      int64 // the time at which it was congested
+		entered    int64 // the dispatch at which the state began
+		exceeded   int64 // the last dispatch at which more than B waited
+		spare      int   // how often workers found nothing, less the refusals
+		probeAfter int64 // dispatches of the overload until the next probing
 
-		turns  int64 // counts them
-		turned int64 // when the last one began, or something began to wait
-		found  int64 // when a worker found nothing last, if nothing has come since, or 0
-		popped int   // tasks taken since the last turn began
-		pace   float64
-		recent float64 // the pace of the last turns
-		known  float64 // of how many tasks pace is the mean
-		// service is how long a task takes where that is known, and workers are only so many as
-		// these tasks have by that: see fair.
+		dispatches int64
+		dispatched int64 // the time of the last one, or at which the queue was last seen empty
+		emptyAt    int64 // when a worker last found nothing, 0 if a task has come since
+		popped     int   // tasks since the last dispatch
+		interval   float64
+		recent     float64 // the interval of the last tasks
+		samples    float64 // tasks that interval is the mean of
+		// service is the service time in one client's queue of fair, where workers is how many these tasks keep
+		// busy. 0 if it is not known.
 		service float64
-		// shares is how many such shares there are, so that 512 turns of all are fewer of this one.
+		// shares is the reciprocal of that client's share: 512 dispatches of all are 512 / shares of its own.
 		shares float64
 
-		told   int   // since the last one that was spared to see whether it is late
-		probed int64 // the turn of that
+		refusals int   // since the last control
+		sparedAt int64 // the dispatch of that
 	}
 	room
 }
 
-// autoState is what auto takes the queue for: see the law.
+// autoState is a state of the table above.
 type autoState uint8
 
 const (
-	autoCalm autoState = iota
-	autoCrowded
+	autoNormal autoState = iota
+	autoCongested
 	autoOverload
-	autoRetry
+	autoProbing
 )
 
 // autoClass holds the tasks of one class of priority, the oldest in front.
@@ -115,30 +116,30 @@ type autoClass struct {
 }
 
 const (
-	autoOver       = 5. / 4 // of the room: how many may wait
-	autoLeast      = 40     // tasks that may wait, whatever the room is
-	autoStock      = 24     // tasks that are served in order of arrival in an overload
-	autoStockShare = 1. / 4 // of the room, if that is less
-	autoAge        = 36     // turns that a task waits in an overload: 3/2 of the stock
-	autoSettle     = 64     // turns without more than the room until it is calm
-	autoLasts      = 512    // turns until it is an overload
-	autoSpare      = 256    // times that workers find nothing until it is over
-	autoQuiet      = 8      // turns in whose time nothing happens until it is over
-	autoQuietEach  = 3      // and turns for each worker
-	autoRetryShare = 16     // times as long as the last retry took until the next
-	autoRetryFirst = 2048   // turns until the next at least
-	autoRetryLast  = 8192   // turns until the next at most
-	autoRetryFor   = 16     // turns for each task of the room
-	autoHang       = 16     // service times in which no turn begins until hardly anybody may wait
+	autoSlack       = 5. / 4 // of B: how many may wait but in the normal state
+	autoSlackMin    = 40     // tasks that may, however small B is
+	autoFloor       = 24     // tasks up to which the oldest is next
+	autoFloorShare  = 1. / 4 // of B, if that is less
+	autoAge         = 36     // intervals that a task may wait in an overload: 3/2 of the floor
+	autoSettle      = 64     // dispatches with at most B waiting until it is normal
+	autoLasts       = 512    // dispatches until it is an overload
+	autoSpare       = 256    // times that workers find nothing until it is over
+	autoQuiet       = 8      // intervals without a task until it is over
+	autoQuietEach   = 3      // and for each worker
+	autoProbeFactor = 16     // times as long as the last probing took until the next
+	autoProbeMin    = 2048   // dispatches until the next
+	autoProbeMax    = 8192
+	autoProbeFor    = 16 // dispatches of a probing for each task of B
+	autoStall       = 16 // service times without a dispatch until it is a stall
 
-	autoMemory     = 512 // tasks that the pace is the mean of
+	autoMemory     = 512 // tasks that the interval is the mean of
 	autoMemoryEach = 16  // and for each worker
-	autoRecent     = 64  // tasks of the recent pace
+	autoRecent     = 64  // tasks of the recent interval
 	autoRecentEach = 4   // and for each worker
 	autoJump       = 3   // a factor between the two that is no chance
 
-	autoProbe      = 100 // of so many that would be told one is spared
-	autoProbeTurns = 500 // turns between two of them at least
+	autoControl    = 100 // of so many refusals one is spared
+	autoControlGap = 500 // dispatches between two of them at least
 )
 
 var (
@@ -162,7 +163,7 @@ func (q *auto) init(c Config) {
 	q.Resize(c.Workers)
 }
 
-// Resize tells how many workers there are.
+// Resize sets the number of workers.
 func (q *auto) Resize(workers int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -170,7 +171,7 @@ func (q *auto) Resize(workers int) {
 }
 
 // Push adds t, unless it would miss its own deadline. The oldest of the least important is
-// displaced if there is no room, or if it is late.
+// displaced if the queue is full, or if it is late.
 func (q *auto) Push(t *Task, now int64) Verdict {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -180,10 +181,10 @@ func (q *auto) Push(t *Task, now int64) Verdict {
 func (q *auto) pushLocked(t *Task, now int64) Verdict {
 	c := class(t)
 	if q.waiting.Load() == 0 {
-		if q.mu.found != 0 && q.quietLocked(q.mu.found, now) {
-			q.mu.state = autoCalm
+		if q.mu.emptyAt != 0 && q.quietLocked(q.mu.emptyAt, now) {
+			q.mu.state = autoNormal
 		}
-		q.mu.turned, q.mu.found = now, 0
+		q.mu.dispatched, q.mu.emptyAt = now, 0
 	}
 	waits, soonest := q.behindLocked(t)
 	if !q.observe && q.missesLocked(t, soonest, now) {
@@ -202,16 +203,16 @@ func (q *auto) pushLocked(t *Task, now int64) Verdict {
 	t.State.Number = q.mu.pushes
 	q.mu.classes[c].pushBack(t)
 	q.mu.classes[c].n++
-	q.mu.some |= 1 << c
+	q.mu.occupied |= 1 << c
 	q.waiting.Add(1)
 	late := q.judgeLocked(tight, now)
 	switch {
 	case v.Displaced != nil || late == nil:
 	case late != t:
-		if v.Displaced = q.tellLocked(late); v.Displaced != nil {
+		if v.Displaced = q.refuseLocked(late); v.Displaced != nil {
 			v.Reason = ReasonLate
 		}
-	case q.tellLocked(t) != nil: // it is the least important
+	case q.refuseLocked(t) != nil: // it is the least important
 		return Verdict{Outcome: TurnedAway, Reason: ReasonLate}
 	}
 	return v
@@ -219,13 +220,13 @@ func (q *auto) pushLocked(t *Task, now int64) Verdict {
 
 // quietLocked reports whether an overload is over if nothing has happened since then.
 func (q *auto) quietLocked(since, now int64) bool {
-	return float64(now-since) > float64(autoQuiet+autoQuietEach*q.workers)*q.mu.pace
+	return float64(now-since) > float64(autoQuiet+autoQuietEach*q.workers)*q.mu.interval
 }
 
 // leastLocked returns the least important class of which something waits.
-func (q *auto) leastLocked() uint8 { return uint8(bits.Len8(q.mu.some)) - 1 }
+func (q *auto) leastLocked() uint8 { return uint8(bits.Len8(q.mu.occupied)) - 1 }
 
-// surplus returns who leaves for want of room: the oldest of the least important. Something waits.
+// surplus returns the task that leaves when the queue is full: the oldest of the least important. Something waits.
 func (q *auto) surplus() *Task {
 	if t := q.mu.spared.front; t != nil {
 		return t
@@ -238,18 +239,18 @@ func (q *auto) Pop(now int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for late := q.judgeLocked(false, now); late != nil; late = q.judgeLocked(false, now) {
-		if t := q.tellLocked(late); t != nil {
+		if t := q.refuseLocked(late); t != nil {
 			return t, Shed, ReasonLate
 		}
 	}
 	t := q.mu.spared.front
 	switch {
-	case q.mu.some != 0 && (t == nil || q.observe || now-t.Arrival < int64(q.objective.InForce())):
+	case q.mu.occupied != 0 && (t == nil || q.observe || now-t.Arrival < int64(q.objective.InForce())):
 		t = q.nextLocked(now)
 	case t == nil:
-		q.mu.turned, q.mu.found = now, now
+		q.mu.dispatched, q.mu.emptyAt = now, now
 		if q.mu.spare++; q.mu.spare >= autoSpare {
-			q.mu.state = autoCalm
+			q.mu.state = autoNormal
 		}
 		return nil, Empty, ReasonNone
 	}
@@ -258,34 +259,34 @@ func (q *auto) Pop(now int64) (*Task, PopResult, Reason) {
 	return t, Run, ReasonNone
 }
 
-// TurnBegan counts a turn, and measures the pace.
+// TurnBegan counts a dispatch, and measures the interval.
 func (q *auto) TurnBegan(now int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.turnLocked(now)
+	q.dispatchLocked(now)
 }
 
-func (q *auto) turnLocked(now int64) {
-	if q.mu.popped == 0 { // another worker has told of what this one popped
+func (q *auto) dispatchLocked(now int64) {
+	if q.mu.popped == 0 { // it counted in another worker's dispatch
 		return
 	}
-	took, n, workers := float64(max(now-q.mu.turned, 1)), float64(q.mu.popped), float64(q.workers)
-	q.mu.turned, q.mu.popped = now, 0
-	q.mu.turns++
-	// The first turns of all workers tell no more than one: they may end together.
+	took, n, workers := float64(max(now-q.mu.dispatched, 1)), float64(q.mu.popped), float64(q.workers)
+	q.mu.dispatched, q.mu.popped = now, 0
+	q.mu.dispatches++
+	// The first tasks of all workers count as one sample: they may end together.
 	recent := autoRecent + autoRecentEach*workers
-	if q.mu.known >= recent {
-		took = min(took, autoHang*workers*q.mu.pace)
+	if q.mu.samples >= recent {
+		took = min(took, autoStall*workers*q.mu.interval)
 	}
-	q.mu.known = min(q.mu.known+n, autoMemory+autoMemoryEach*workers)
-	q.mu.pace += (took - n*q.mu.pace) / max(q.mu.known, workers)
-	q.mu.recent += (took - n*q.mu.recent) / max(min(q.mu.known, recent), workers, n)
-	if q.mu.known >= 2*recent && (q.mu.recent > autoJump*q.mu.pace || q.mu.recent*autoJump < q.mu.pace) {
-		q.mu.pace, q.mu.known = q.mu.recent, recent
+	q.mu.samples = min(q.mu.samples+n, autoMemory+autoMemoryEach*workers)
+	q.mu.interval += (took - n*q.mu.interval) / max(q.mu.samples, workers)
+	q.mu.recent += (took - n*q.mu.recent) / max(min(q.mu.samples, recent), workers, n)
+	if q.mu.samples >= 2*recent && (q.mu.recent > autoJump*q.mu.interval || q.mu.recent*autoJump < q.mu.interval) {
+		q.mu.interval, q.mu.samples = q.mu.recent, recent
 	}
 }
 
-// lengthLocked returns how many tasks wait, by the law.
+// lengthLocked returns how many tasks wait, but for the spared.
 func (q *auto) lengthLocked() int { return int(q.waiting.Load()) - q.mu.without }
 
 // serviceLocked returns how long a task takes at present, in nanoseconds: all workers are
@@ -294,74 +295,74 @@ func (q *auto) serviceLocked() float64 {
 	if q.mu.service != 0 {
 		return q.mu.service
 	}
-	return q.mu.pace * float64(q.workers)
+	return q.mu.interval * float64(q.workers)
 }
 
-// roomLocked returns how many tasks may wait such that the last is answered in time, how many
-// may before somebody is told, and for how long one may in an overload, in nanoseconds.
-func (q *auto) roomLocked(now int64) (room, most, age float64) {
+// limitsLocked returns B, how many tasks may wait until the oldest is refused, and for how long one
+// may in an overload, in nanoseconds.
+func (q *auto) limitsLocked(now int64) (limit, most, age float64) {
 	objective, workers := float64(q.objective.InForce()), float64(q.workers)
-	left, known := objective-q.serviceLocked(), q.mu.known >= autoRecent+autoRecentEach*workers
+	left, known := objective-q.serviceLocked(), q.mu.samples >= autoRecent+autoRecentEach*workers
 	switch {
-	case q.mu.pace == 0:
+	case q.mu.interval == 0:
 		return float64(q.capacity), float64(q.capacity), objective
-	case float64(now-q.mu.turned) > max(objective, autoHang*workers*q.mu.pace):
+	case float64(now-q.mu.dispatched) > max(objective, autoStall*workers*q.mu.interval):
 		return workers, workers, objective
 	case known && left < q.serviceLocked():
 		return workers, workers, math.Inf(1)
 	}
-	room = max(left/q.mu.pace, workers)
+	limit = max(left/q.mu.interval, workers)
 	if !known {
-		return room, max(autoJump*room, autoLeast), objective
+		return limit, max(autoJump*limit, autoSlackMin), objective
 	}
-	return room, max(autoOver*room, autoLeast), min(left, autoAge*q.mu.pace)
+	return limit, max(autoSlack*limit, autoSlackMin), min(left, autoAge*q.mu.interval)
 }
 
-// judgeLocked moves on to the state that holds now. It returns a task that is late, nil if
+// judgeLocked moves on to the present state. It returns a task that is late, nil if
 // none is. Tight says that the task just pushed misses its own deadline in order of arrival.
 func (q *auto) judgeLocked(tight bool, now int64) *Task {
 	length := q.lengthLocked()
 	switch {
-	case q.mu.some == 0, q.mu.state == autoCalm && length <= q.workers && !tight:
+	case q.mu.occupied == 0, q.mu.state == autoNormal && length <= q.workers && !tight:
 		return nil
 	case q.objective.InForce() == 0:
-		q.mu.state = autoCalm
+		q.mu.state = autoNormal
 		return nil
 	}
 	n := float64(length)
-	room, most, age := q.roomLocked(now)
-	over := n > room || tight
+	limit, most, age := q.limitsLocked(now)
+	over := n > limit || tight
 	if over {
-		q.mu.above = q.mu.turns
+		q.mu.exceeded = q.mu.dispatches
 	}
-	lasted := q.mu.turns - q.mu.from
+	lasted := q.mu.dispatches - q.mu.entered
 	switch q.mu.state {
-	case autoCalm:
+	case autoNormal:
 		if !over {
 			return nil
 		}
-		q.enterLocked(autoCrowded)
-		q.mu.since = now
-	case autoCrowded:
+		q.enterLocked(autoCongested)
+		q.mu.began = now
+	case autoCongested:
 		switch {
-		case !over && q.mu.turns-q.mu.above >= int64(min(autoSettle, room)):
-			q.enterLocked(autoCalm)
+		case !over && q.mu.dispatches-q.mu.exceeded >= int64(min(autoSettle, limit)):
+			q.enterLocked(autoNormal)
 			return nil
-		case float64(lasted)*max(1, q.mu.shares) >= autoLasts && now-q.mu.since >= int64(q.objective.InForce()):
+		case float64(lasted)*max(1, q.mu.shares) >= autoLasts && now-q.mu.began >= int64(q.objective.InForce()):
 			q.enterLocked(autoOverload)
-			q.mu.spare, q.mu.doubt = 0, autoRetryFirst
+			q.mu.spare, q.mu.probeAfter = 0, autoProbeMin
 		}
 	case autoOverload:
-		if lasted >= q.mu.doubt {
-			q.enterLocked(autoRetry)
+		if lasted >= q.mu.probeAfter {
+			q.enterLocked(autoProbing)
 		}
-	case autoRetry:
+	case autoProbing:
 		switch {
 		case over:
 			q.enterLocked(autoOverload)
-			q.mu.doubt = min(max(autoRetryShare*lasted, autoRetryFirst), autoRetryLast)
-		case float64(lasted) >= autoRetryFor*room:
-			q.enterLocked(autoCalm)
+			q.mu.probeAfter = min(max(autoProbeFactor*lasted, autoProbeMin), autoProbeMax)
+		case float64(lasted) >= autoProbeFor*limit:
+			q.enterLocked(autoNormal)
 			return nil
 		}
 	}
@@ -373,39 +374,39 @@ func (q *auto) judgeLocked(tight bool, now int64) *Task {
 }
 
 func (q *auto) enterLocked(s autoState) {
-	q.mu.state, q.mu.from = s, q.mu.turns
+	q.mu.state, q.mu.entered = s, q.mu.dispatches
 }
 
-// tellLocked takes t out, which is late, and returns it. It is nil if t is spared.
-func (q *auto) tellLocked(t *Task) *Task {
+// refuseLocked takes out t, which is late, and returns it to be refused, or nil if it is spared.
+func (q *auto) refuseLocked(t *Task) *Task {
 	q.takeLocked(t)
-	q.mu.told++
+	q.mu.refusals++
 	q.mu.spare = max(0, q.mu.spare-1)
 	if !q.observe {
-		if q.mu.told < autoProbe || q.mu.turns-q.mu.probed < autoProbeTurns {
+		if q.mu.refusals < autoControl || q.mu.dispatches-q.mu.sparedAt < autoControlGap {
 			return t
 		}
 		t.WouldShed = ReasonLate
 	}
-	q.mu.told, q.mu.probed = 0, q.mu.turns
+	q.mu.refusals, q.mu.sparedAt = 0, q.mu.dispatches
 	q.mu.spared.pushBack(t)
 	q.mu.without++
 	q.waiting.Add(1)
 	return nil
 }
 
-// nextLocked returns the task whose turn it is. Some task waits.
+// nextLocked returns the task to be served next. Some task waits.
 func (q *auto) nextLocked(now int64) *Task {
-	if q.mu.state != autoCalm {
-		c := &q.mu.classes[bits.TrailingZeros8(q.mu.some)]
-		room, _, _ := q.roomLocked(now)
-		if float64(q.lengthLocked()) > min(autoStock, autoStockShare*room) {
+	if q.mu.state != autoNormal {
+		c := &q.mu.classes[bits.TrailingZeros8(q.mu.occupied)]
+		limit, _, _ := q.limitsLocked(now)
+		if float64(q.lengthLocked()) > min(autoFloor, autoFloorShare*limit) {
 			return c.back
 		}
 		return c.front
 	}
 	var oldest *Task
-	for some := q.mu.some; some != 0; some &= some - 1 {
+	for some := q.mu.occupied; some != 0; some &= some - 1 {
 		t := q.mu.classes[bits.TrailingZeros8(some)].front
 		if oldest == nil || t.State.Number < oldest.State.Number {
 			oldest = t
@@ -422,11 +423,11 @@ func (q *auto) behindLocked(t *Task) (waits, soonest int) {
 	return q.lengthLocked(), soonest
 }
 
-// missesLocked reports whether t would miss its own deadline at the present pace if so many
+// missesLocked reports whether t would miss its own deadline at the present interval if so many
 // tasks went before it.
 func (q *auto) missesLocked(t *Task, before int, now int64) bool {
-	return t.Deadline != 0 && q.mu.some != 0 && q.objective.InForce() != 0 &&
-		float64(t.Deadline-now) < float64(before+1)*q.mu.pace+q.serviceLocked()
+	return t.Deadline != 0 && q.mu.occupied != 0 && q.objective.InForce() != 0 &&
+		float64(t.Deadline-now) < float64(before+1)*q.mu.interval+q.serviceLocked()
 }
 
 // Remove takes t out of the queue.
@@ -437,8 +438,8 @@ func (q *auto) Remove(t *Task) bool {
 		return false
 	}
 	q.takeLocked(t)
-	if t.Deadline != 0 { // it has passed, or its client has left before: it was as if told
-		q.mu.above = q.mu.turns
+	if t.Deadline != 0 { // it has passed, or its client has left: that is as good as a refusal
+		q.mu.exceeded = q.mu.dispatches
 		q.mu.spare = max(0, q.mu.spare-1)
 	}
 	return true
@@ -456,18 +457,17 @@ func (q *auto) takeLocked(t *Task) {
 	c := &q.mu.classes[i]
 	c.remove(t)
 	if c.n--; c.n == 0 {
-		q.mu.some &^= 1 << i
+		q.mu.occupied &^= 1 << i
 	}
 }
 
-// Measured returns how many tasks may wait before somebody is told that he is late, and the
-// pace.
+// Measured returns how many tasks may wait until the oldest is refused, and the interval.
 func (q *auto) Measured() Measured {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	m := Measured{Pace: int64(q.mu.pace)}
-	if q.mu.pace != 0 && q.objective.InForce() != 0 {
-		_, most, _ := q.roomLocked(q.mu.turned)
+	m := Measured{Pace: int64(q.mu.interval)}
+	if q.mu.interval != 0 && q.objective.InForce() != 0 {
+		_, most, _ := q.limitsLocked(q.mu.dispatched)
 		m.Limit = int(min(most, float64(q.capacity)))
 	}
 	return m
@@ -481,27 +481,27 @@ func (q *auto) pushAs(pushes uint64, t *Task, now int64) Verdict {
 	return q.pushLocked(t, now)
 }
 
-// missed tells that workers have looked so often since the last task left, the last time then.
+// missed notes that workers have found nothing so often since the last task left, the last time then.
 func (q *auto) missed(times int, at int64) {
-	q.mu.found = max(1, at)
+	q.mu.emptyAt = max(1, at)
 	if q.mu.spare += times; q.mu.spare >= autoSpare {
-		q.mu.state = autoCalm
+		q.mu.state = autoNormal
 	}
 }
 
 // pressed reports whether more was asked for than could be done in time, until nothing was left. The last task was taken
 // at that time.
 func (q *auto) pressed(taken, now int64) bool {
-	return q.mu.state != autoCalm && !q.quietLocked(taken, now)
+	return q.mu.state != autoNormal && !q.quietLocked(taken, now)
 }
 
 // turnOf is TurnBegan in a share of so many workers, where a task takes so long, 0 if that is not known. The share has as
-// many workers as these tasks would keep busy, and one more, as it need not be its turn when a worker becomes free.
+// many workers as these tasks would keep busy, and one more, as the next worker to become free may serve another client.
 func (q *auto) turnOf(service float64, workers int, now int64) {
 	q.mu.service = service
-	q.turnLocked(now)
-	if service > 0 && q.mu.pace > 0 {
-		q.workers = 1 + int(min(math.Round(service/q.mu.pace), 1<<20))
-		q.mu.shares = float64(workers) * q.mu.pace / service
+	q.dispatchLocked(now)
+	if service > 0 && q.mu.interval > 0 {
+		q.workers = 1 + int(min(math.Round(service/q.mu.interval), 1<<20))
+		q.mu.shares = float64(workers) * q.mu.interval / service
 	}
 }

@@ -2,6 +2,7 @@ package strategies_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -16,34 +17,34 @@ import (
 // notes in seen what it came by.
 type autoModel struct {
 	waiting   []*strategies.Task
-	spared    []*strategies.Task // in the order in which they would have been told
+	spared    []*strategies.Task // in the order in which they would have been refused
 	capacity  int
 	workers   int
 	observe   bool
 	objective *strategies.Objective
 
-	state         string
-	began         int64 // the time at which it was crowded
-	entered       int64 // the turn of the last change
-	above         int64 // the last turn with more than the room
-	idle          int   // found nothing, less told
-	turns, turned int64
-	doubt         int64 // how long an overload lasts until the next retry
-	empty         int64 // when nothing was found
-	popped        int
-	pace, recent  float64
-	known         float64
-	told          int
-	probed        int64
-	takes         float64 // how long a task takes, where that is known
-	shares        float64 // of how many this is one, there
-	seen          map[string]int
+	state                  string
+	began                  int64 // the time at which it was congested
+	entered                int64 // the dispatch of the last change
+	exceeded               int64 // the last dispatch with more than fit
+	idle                   int   // found nothing, less refused
+	dispatches, dispatched int64
+	probeAfter             int64 // how long an overload lasts until the next probing
+	empty                  int64 // when nothing was found
+	popped                 int
+	interval, recent       float64
+	samples                float64
+	refusals               int
+	sparedAt               int64
+	takes                  float64 // how long a task takes, where that is known
+	shares                 float64 // of how many this is one, there
+	seen                   map[string]int
 }
 
 func newAutoModel(c strategies.Config) strategies.Discipline {
 	m := &autoModel{
 		capacity: max(1, c.Capacity), workers: max(1, c.Workers), observe: c.Observe, objective: c.Objective,
-		state: "calm", seen: map[string]int{},
+		state: "normal", seen: map[string]int{},
 	}
 	if m.objective == nil {
 		m.objective = new(strategies.Objective)
@@ -70,35 +71,35 @@ func (m *autoModel) service() float64 {
 	if m.takes != 0 {
 		return m.takes
 	}
-	return m.pace * float64(m.workers)
+	return m.interval * float64(m.workers)
 }
 
-func (m *autoModel) limits(now int64) (room, most, age float64) {
+func (m *autoModel) limits(now int64) (limit, most, age float64) {
 	objective, workers := float64(m.objective.InForce()), float64(m.workers)
 	left := objective - m.service()
 	switch {
-	case m.pace == 0: // nothing is known
+	case m.interval == 0: // nothing is known
 		return float64(m.capacity), float64(m.capacity), objective
-	case float64(now-m.turned) > max(objective, 16*workers*m.pace):
-		m.seen["standstill"]++
+	case float64(now-m.dispatched) > max(objective, 16*workers*m.interval):
+		m.seen["no dispatch for long"]++
 		return workers, workers, objective
-	case m.known < 64+4*workers: // not much is known
-		room = max(left/m.pace, workers)
-		return room, max(3*room, 40), objective
+	case m.samples < 64+4*workers: // not much is known
+		limit = max(left/m.interval, workers)
+		return limit, max(3*limit, 40), objective
 	case left < m.service():
 		m.seen["work longer than the objective"]++
-		return workers, workers, objective
+		return workers, workers, math.Inf(1)
 	}
-	room = max(left/m.pace, workers)
-	return room, max(1.25*room, 40), min(left, 36*m.pace)
+	limit = max(left/m.interval, workers)
+	return limit, max(1.25*limit, 40), min(left, 36*m.interval)
 }
 
 func (m *autoModel) enter(state, why string) {
 	m.seen[m.state+" to "+state+why]++
-	m.state, m.entered = state, m.turns
+	m.state, m.entered = state, m.dispatches
 }
 
-// late moves on to the state that holds, and returns the index of a task that is late, or -1.
+// late moves on to the present state, and returns the index of a task that is late, or -1.
 // Tight says that the task just pushed misses its own deadline in order of arrival.
 func (m *autoModel) late(tight bool, now int64) int {
 	if len(m.waiting) == 0 {
@@ -106,37 +107,37 @@ func (m *autoModel) late(tight bool, now int64) int {
 	}
 	objective := int64(m.objective.InForce())
 	if objective == 0 {
-		if m.state != "calm" {
-			m.enter("calm", ", no objective")
+		if m.state != "normal" {
+			m.enter("normal", ", no objective")
 		}
 		return -1
 	}
-	room, most, age := m.limits(now)
-	fits := float64(len(m.waiting)) <= room && !tight
+	limit, most, age := m.limits(now)
+	fits := float64(len(m.waiting)) <= limit && !tight
 	if !fits {
-		m.above = m.turns
+		m.exceeded = m.dispatches
 	}
-	lasted := m.turns - m.entered
+	lasted := m.dispatches - m.entered
 	switch {
-	case m.state == "calm" && !fits:
-		m.enter("crowded", "")
+	case m.state == "normal" && !fits:
+		m.enter("congested", "")
 		m.began = now
-	case m.state == "crowded" && fits && m.turns-m.above >= int64(min(64, room)):
-		m.enter("calm", "")
-	case m.state == "crowded" && float64(lasted)*max(1, m.shares) >= 512 && now-m.began >= objective:
+	case m.state == "congested" && fits && m.dispatches-m.exceeded >= int64(min(64, limit)):
+		m.enter("normal", "")
+	case m.state == "congested" && float64(lasted)*max(1, m.shares) >= 512 && now-m.began >= objective:
 		m.enter("overload", "")
-		m.idle, m.doubt = 0, 2048
-	case m.state == "overload" && lasted >= m.doubt:
-		m.enter("retry", "")
-	case m.state == "retry" && !fits:
+		m.idle, m.probeAfter = 0, 2048
+	case m.state == "overload" && lasted >= m.probeAfter:
+		m.enter("probing", "")
+	case m.state == "probing" && !fits:
 		m.enter("overload", "")
-		m.doubt = min(max(16*lasted, 2048), 8192)
-	case m.state == "retry" && float64(lasted) >= 16*room:
-		m.enter("calm", "")
+		m.probeAfter = min(max(16*lasted, 2048), 8192)
+	case m.state == "probing" && float64(lasted) >= 16*limit:
+		m.enter("normal", "")
 	}
 	i := m.oldest()
 	switch {
-	case m.state == "calm":
+	case m.state == "normal":
 		return -1
 	case float64(len(m.waiting)) > most:
 		m.seen["late, too many, "+m.state]++
@@ -148,33 +149,33 @@ func (m *autoModel) late(tight bool, now int64) int {
 	return -1
 }
 
-// tell takes the task at i out, and reports whether it is told: it may be spared.
-func (m *autoModel) tell(i int) (t *strategies.Task, told bool) {
+// refuse takes the task at i out, and reports whether it is refused: it may be spared.
+func (m *autoModel) refuse(i int) (t *strategies.Task, refused bool) {
 	t = m.waiting[i]
 	m.waiting = slices.Delete(m.waiting, i, i+1)
-	m.told++
+	m.refusals++
 	m.idle = max(0, m.idle-1)
-	if !m.observe && (m.told < 100 || m.turns-m.probed < 500) {
+	if !m.observe && (m.refusals < 100 || m.dispatches-m.sparedAt < 500) {
 		return t, true
 	}
 	m.seen[fmt.Sprintf("spared, observe %t", m.observe)]++
-	m.told, m.probed = 0, m.turns
+	m.refusals, m.sparedAt = 0, m.dispatches
 	m.spared = append(m.spared, t)
 	return t, false
 }
 
 // misses reports whether t would miss its own deadline if so many went before it.
 func (m *autoModel) misses(t *strategies.Task, before int, now int64) bool {
-	return t.Deadline != 0 && len(m.waiting) > 0 && m.objective.InForce() != 0 && float64(t.Deadline-now) < float64(before+1)*m.pace+m.service()
+	return t.Deadline != 0 && len(m.waiting) > 0 && m.objective.InForce() != 0 && float64(t.Deadline-now) < float64(before+1)*m.interval+m.service()
 }
 
 func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 	if m.Len() == 0 {
-		if m.empty != 0 && float64(now-m.empty) > float64(8+3*m.workers)*m.pace {
-			m.seen[m.state+" to calm, quiet"]++
-			m.state = "calm"
+		if m.empty != 0 && float64(now-m.empty) > float64(8+3*m.workers)*m.interval {
+			m.seen[m.state+" to normal, quiet"]++
+			m.state = "normal"
 		}
-		m.turned, m.empty = now, 0
+		m.dispatched, m.empty = now, 0
 	}
 	important := 0
 	for _, w := range m.waiting {
@@ -209,8 +210,8 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 	if v.Displaced != nil || i < 0 {
 		return v
 	}
-	switch late, told := m.tell(i); {
-	case !told:
+	switch late, refused := m.refuse(i); {
+	case !refused:
 	case late == t:
 		m.seen["late, itself"]++
 		return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonLate}
@@ -222,18 +223,18 @@ func (m *autoModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 
 func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, strategies.Reason) {
 	for i := m.late(false, now); i >= 0; i = m.late(false, now) {
-		if t, told := m.tell(i); told {
+		if t, refused := m.refuse(i); refused {
 			return t, strategies.Shed, strategies.ReasonLate
 		}
 	}
 	if len(m.waiting)+len(m.spared) == 0 {
-		m.turned, m.empty = now, now
+		m.dispatched, m.empty = now, now
 		m.idle++
 		if m.idle >= 256 {
-			if m.state != "calm" {
-				m.seen[m.state+" to calm, idle"]++
+			if m.state != "normal" {
+				m.seen[m.state+" to normal, idle"]++
 			}
-			m.state = "calm"
+			m.state = "normal"
 		}
 		return nil, strategies.Empty, strategies.ReasonNone
 	}
@@ -250,13 +251,13 @@ func (m *autoModel) Pop(now int64) (*strategies.Task, strategies.PopResult, stra
 	return t, strategies.Run, strategies.ReasonNone
 }
 
-// next returns the index of the task whose turn it is.
+// next returns the index of the task to be served next.
 func (m *autoModel) next(now int64) int {
-	if m.state == "calm" {
+	if m.state == "normal" {
 		return 0
 	}
-	room, _, _ := m.limits(now)
-	newest := float64(len(m.waiting)) > min(24, room/4)
+	limit, _, _ := m.limits(now)
+	newest := float64(len(m.waiting)) > min(24, limit/4)
 	best := 0
 	for i, t := range m.waiting {
 		class := m.waiting[best].Priority.Class()
@@ -271,20 +272,20 @@ func (m *autoModel) TurnBegan(now int64) {
 	if m.popped == 0 {
 		return
 	}
-	took, n, workers := float64(max(now-m.turned, 1)), float64(m.popped), float64(m.workers)
-	m.turned, m.popped = now, 0
-	m.turns++
+	took, n, workers := float64(max(now-m.dispatched, 1)), float64(m.popped), float64(m.workers)
+	m.dispatched, m.popped = now, 0
+	m.dispatches++
 	last := 64 + 4*workers
-	if m.known >= last && took > 16*workers*m.pace {
-		m.seen["a turn that stood still"]++
-		took = 16 * workers * m.pace
+	if m.samples >= last && took > 16*workers*m.interval {
+		m.seen["a stall"]++
+		took = 16 * workers * m.interval
 	}
-	m.known = min(m.known+n, 512+16*workers)
-	m.pace += (took - n*m.pace) / max(m.known, workers)
-	m.recent += (took - n*m.recent) / max(min(m.known, last), workers, n)
-	if m.known >= 2*last && (m.recent > 3*m.pace || m.recent*3 < m.pace) {
-		m.seen["pace begun anew"]++
-		m.pace, m.known = m.recent, last
+	m.samples = min(m.samples+n, 512+16*workers)
+	m.interval += (took - n*m.interval) / max(m.samples, workers)
+	m.recent += (took - n*m.recent) / max(min(m.samples, last), workers, n)
+	if m.samples >= 2*last && (m.recent > 3*m.interval || m.recent*3 < m.interval) {
+		m.seen["interval begun anew"]++
+		m.interval, m.samples = m.recent, last
 	}
 }
 
@@ -293,15 +294,15 @@ func (m *autoModel) Remove(t *strategies.Task) bool {
 	is := func(a *strategies.Task) bool { return a == t }
 	m.waiting, m.spared = slices.DeleteFunc(m.waiting, is), slices.DeleteFunc(m.spared, is)
 	if m.Len() < before && t.Deadline != 0 {
-		m.above, m.idle = m.turns, max(0, m.idle-1)
+		m.exceeded, m.idle = m.dispatches, max(0, m.idle-1)
 	}
 	return m.Len() < before
 }
 
 func (m *autoModel) Measured() strategies.Measured {
-	out := strategies.Measured{Pace: int64(m.pace)}
-	if m.pace != 0 && m.objective.InForce() != 0 {
-		_, most, _ := m.limits(m.turned)
+	out := strategies.Measured{Pace: int64(m.interval)}
+	if m.interval != 0 && m.objective.InForce() != 0 {
+		_, most, _ := m.limits(m.dispatched)
 		out.Limit = int(min(most, float64(m.capacity)))
 	}
 	return out
@@ -380,8 +381,8 @@ type life struct {
 	random    *rand.Rand
 	objective *strategies.Objective
 	within    time.Duration
-	pace      int64 // nanoseconds from a turn to the next
-	room      int   // about so many fit
+	interval  int64 // nanoseconds from one dispatch to the next
+	limit     int   // about so many fit
 	events    bool  // all that may happen now and then
 	due       float64
 }
@@ -399,9 +400,9 @@ func autoRun(seed uint64) *pair {
 		c.Capacity = 500
 	}
 	l.pair = newPair(c)
-	l.pace = int64(l.one(1_000, 100_000, 1_000_000))
-	l.room = l.one(2, 20, 60, 200)
-	l.within = time.Duration(max(100_000, l.pace*int64(l.room+c.Workers)))
+	l.interval = int64(l.one(1_000, 100_000, 1_000_000))
+	l.limit = l.one(2, 20, 60, 200)
+	l.within = time.Duration(max(100_000, l.interval*int64(l.limit+c.Workers)))
 	_ = l.objective.Set(l.within)
 	if l.events {
 		for range 10 {
@@ -417,7 +418,7 @@ func autoRun(seed uint64) *pair {
 		l.load(0, 1)
 	}
 	l.load(0, 1)
-	l.now += int64(l.one(1, 100)) * l.pace // nothing happens
+	l.now += int64(l.one(1, 100)) * l.interval // nothing happens
 	l.load(1.5, 1500)
 	l.load(400, 1)
 	if l.random.IntN(2) == 0 {
@@ -440,12 +441,12 @@ func (l *life) load(load float64, turns int) {
 			priority, deadline := strategies.Ordinary, int64(0)
 			if l.events {
 				priority = strategies.Urgency(l.one(3, 3, 3, 1, 7))
-				deadline = []int64{0, 0, l.now + l.pace*int64(1+l.random.IntN(2*l.room)), l.now + int64(time.Hour)}[l.random.IntN(4)]
+				deadline = []int64{0, 0, l.now + l.interval*int64(1+l.random.IntN(2*l.limit)), l.now + int64(time.Hour)}[l.random.IntN(4)]
 			}
 			l.push(priority, deadline)
-			l.now += l.random.Int64N(l.pace/10 + 1)
+			l.now += l.random.Int64N(l.interval/10 + 1)
 		}
-		l.now += l.random.Int64N(l.pace)
+		l.now += l.random.Int64N(l.interval)
 		l.turn(1)
 		if l.events {
 			l.happens()
@@ -453,7 +454,7 @@ func (l *life) load(load float64, turns int) {
 	}
 }
 
-// happens is what may happen after a turn.
+// happens is what may happen after a dispatch.
 func (l *life) happens() {
 	switch l.random.IntN(400) {
 	case 0: // several are taken at once
@@ -466,19 +467,19 @@ func (l *life) happens() {
 		_ = l.objective.Set(strategies.NoObjective)
 	case 6:
 		_ = l.objective.Set(0)
-		l.objective.Answered(l.pace)
+		l.objective.Answered(l.interval)
 	case 7, 8:
 		_ = l.objective.Set(l.within)
 	case 9:
 		n := l.one(1, 2, 8)
 		l.auto.(strategies.Resizer).Resize(n)
 		l.model.Resize(n)
-	case 10: // no turn begins
-		l.now += 100 * l.pace
+	case 10: // no dispatch
+		l.now += 100 * l.interval
 	case 11: // the clock jumps, and back
 		l.now += int64(l.one(-1, 1)) * int64(3*time.Hour)
 	case 12: // work takes longer, or less
-		l.pace = max(1000, l.pace*int64(l.one(1, 20))/int64(l.one(1, 20)))
+		l.interval = max(1000, l.interval*int64(l.one(1, 20))/int64(l.one(1, 20)))
 	}
 }
 
@@ -502,15 +503,15 @@ func TestAuto_DoesAsItsModel(t *testing.T) {
 		return
 	}
 	for _, what := range []string{
-		"calm to crowded",
-		"crowded to calm", "crowded to overload", "crowded to calm, no objective",
-		"overload to retry", "overload to calm, idle", "overload to calm, quiet", "overload to calm, no objective",
-		"retry to overload", "retry to calm",
-		"late, too many, crowded", "late, too many, overload", "late, too old", "late, itself",
-		"late by its own deadline, calm", "late by its own deadline, overload",
+		"normal to congested",
+		"congested to normal", "congested to overload", "congested to normal, no objective",
+		"overload to probing", "overload to normal, idle", "overload to normal, quiet", "overload to normal, no objective",
+		"probing to overload", "probing to normal",
+		"late, too many, congested", "late, too many, overload", "late, too old", "late, itself",
+		"late by its own deadline, normal", "late by its own deadline, overload",
 		"full, turned away", "full, displaced", "full, of the spared",
 		"spared, observe true", "spared, observe false",
-		"standstill", "a turn that stood still", "work longer than the objective", "pace begun anew",
+		"no dispatch for long", "a stall", "work longer than the objective", "interval begun anew",
 	} {
 		require.Positive(t, seen[what], "%s: never, of %v", what, seen)
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// line is a queue whose workers take a task each tick, a millisecond. After learn, its room is
+// line is a queue whose workers take a task each tick, a millisecond. After learn, B is
 // what the objective leaves over the work of a worker, in milliseconds.
 type line struct {
-	t         *testing.T
-	q         strategies.Discipline
-	objective *strategies.Objective
-	now       int64 // nanoseconds
-	tick      int64 // from a turn to the next
-	turns     int
-	told      []*strategies.Task
-	ran       []*strategies.Task
-	spared    int // of those that ran
+	t          *testing.T
+	q          strategies.Discipline
+	objective  *strategies.Objective
+	now        int64 // nanoseconds
+	tick       int64 // from one dispatch to the next
+	dispatches int
+	refused    []*strategies.Task
+	ran        []*strategies.Task
+	spared     int // of those that ran
 }
 
 func newLine(t *testing.T, workers int, objective time.Duration) *line {
@@ -48,17 +48,17 @@ func (l *line) push(t *strategies.Task) strategies.Verdict {
 	case v.Reason != strategies.ReasonNone && v.Reason != strategies.ReasonLate || v.Displaced != nil && v.Reason != strategies.ReasonLate:
 		require.Fail(l.t, "for another reason", v)
 	case v.Displaced != nil:
-		l.told = append(l.told, v.Displaced)
+		l.refused = append(l.refused, v.Displaced)
 	case v.Outcome == strategies.TurnedAway:
-		l.told = append(l.told, t)
+		l.refused = append(l.refused, t)
 	}
 	return v
 }
 
-// turn is a worker's who is free a tick later. It returns what it runs, nil if it found nothing.
-func (l *line) turn() *strategies.Task {
+// dispatch is to a worker who is free a tick later. It returns what it runs, nil if it found nothing.
+func (l *line) dispatch() *strategies.Task {
 	l.now += l.tick
-	l.turns++
+	l.dispatches++
 	for {
 		t, what, reason := l.q.Pop(l.now)
 		switch what {
@@ -71,31 +71,31 @@ func (l *line) turn() *strategies.Task {
 			return t
 		case strategies.Shed:
 			require.Equal(l.t, strategies.ReasonLate, reason)
-			l.told = append(l.told, t)
+			l.refused = append(l.refused, t)
 		default:
 			return nil
 		}
 	}
 }
 
-// learn has some wait, all of whom fit, until the pace is known.
+// learn has some wait, all of whom fit, until the interval is known.
 func (l *line) learn() {
 	l.come(2, 3)
 	for range 3000 {
 		l.come(1, 3)
-		l.turn()
+		l.dispatch()
 	}
-	require.Empty(l.t, l.told)
-	require.Equal(l.t, "calm", l.state())
+	require.Empty(l.t, l.refused)
+	require.Equal(l.t, "normal", l.state())
 	l.ran = nil
 }
 
 func (l *line) state() string { return strategies.StateOf(l.q) }
 
-// hold has so many wait, and takes a turn.
+// hold has so many wait, and dispatches one.
 func (l *line) hold(n int) {
 	l.come(max(0, n-l.q.Len()), 3)
-	l.turn()
+	l.dispatch()
 }
 
 // until takes steps until the state is that, and returns how many it took.
@@ -109,20 +109,20 @@ func (l *line) until(state string, step func(*line)) int {
 	return 0
 }
 
-// What comes in a turn.
-func nothing(l *line) { l.turn() }
+// What comes before a dispatch.
+func nothing(l *line) { l.dispatch() }
 func few(l *line)     { l.hold(90) }
 func beyond(l *line)  { l.hold(110) }
-func twice(l *line)   { l.come(2, 3); l.turn() }
-func steady(l *line)  { l.come(1, 3); l.turn() }
+func twice(l *line)   { l.come(2, 3); l.dispatch() }
+func steady(l *line)  { l.come(1, 3); l.dispatch() }
 
-// The ways to the states, from a queue whose pace is known. A hundred fit.
+// The ways to the states, from a queue whose interval is known. A hundred fit.
 var ways = map[string]func(*line){
-	"calm":     func(*line) {},
-	"crowded":  func(l *line) { l.come(105, 3) },
-	"overload": func(l *line) { l.until("crowded", twice); l.until("overload", twice) },
-	"retry":    func(l *line) { l.until("crowded", twice); l.until("overload", twice); l.until("retry", twice) },
-	// It has failed a retry.
+	"normal":    func(*line) {},
+	"congested": func(l *line) { l.come(105, 3) },
+	"overload":  func(l *line) { l.until("congested", twice); l.until("overload", twice) },
+	"probing":   func(l *line) { l.until("congested", twice); l.until("overload", twice); l.until("probing", twice) },
+	// Its probing has failed.
 	"overload for longer": func(l *line) {
 		l.until("overload", twice)
 		for range 2200 {
@@ -136,25 +136,26 @@ var ways = map[string]func(*line){
 func TestAuto_States(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		proves string
-		from   string
-		step   func(*line)
-		to     string
-		turns  int // until then; 0 means never in 8,000
+		proves     string
+		from       string
+		step       func(*line)
+		to         string
+		dispatches int // until then; 0 means never in 8,000
 	}{
-		{"as many as fit are no crowd", "calm", few, "crowded", 0},
-		{"more than fit are one at once", "calm", beyond, "crowded", 1},
-		// Five turns until no more wait than fit.
-		{"a crowd is over when no more than fit have waited for 64 turns", "crowded", few, "calm", 5 + 64 + 1},
-		{"a crowd that lasts for 512 turns is an overload", "crowded", beyond, "overload", 512 + 1},
-		{"a crowd that comes and goes is none", "crowded", func(l *line) { l.come(105, 3); l.empty() }, "overload", 0},
-		{"an overload is doubted after 2,048 turns", "overload", twice, "retry", 2048},
-		{"and again after as many, if the last doubt took a sixteenth of that at most", "overload for longer", twice, "retry", 2048 - (2200 - 2048 - 64)},
-		{"an overload is over after a retry if few wait", "overload", steady, "calm", 2048 + 1600},
-		{"it is when workers have found nothing 256 times", "overload", nothing, "calm", 29 + 256},
-		{"what was told meanwhile counts against that", "overload", func(l *line) { l.come(60, 3); l.empty(); l.turn() }, "retry", 59},
-		{"a retry has failed when more wait than fit", "retry", twice, "overload", 64},
-		{"it has succeeded when no more have for 16 times the turns of the room", "retry", steady, "calm", 1601},
+		{"as many as fit are no congestion", "normal", few, "congested", 0},
+		{"more than fit are one at once", "normal", beyond, "congested", 1},
+		// Five dispatches until no more wait than fit.
+		{"congestion is over when no more than fit have waited for 64 dispatches", "congested", few, "normal", 5 + 64 + 1},
+		{"congestion that lasts for 512 dispatches is an overload", "congested", beyond, "overload", 512 + 1},
+		{"congestion that comes and goes is none", "congested", func(l *line) { l.come(105, 3); l.empty() }, "overload", 0},
+		{"an overload is doubted after 2,048 dispatches", "overload", twice, "probing", 2048},
+		{"and again after as many, if the last doubt took a sixteenth of that at most", "overload for longer", twice, "probing", 2048 - (2200 - 2048 - 64)},
+		{"an overload is over after a probing if few wait", "overload", steady, "normal", 2048 + 1600},
+		{"it is when workers have found nothing 256 times", "overload", nothing, "normal", 29 + 256},
+		{"what was refused meanwhile counts against that", "overload", func(l *line) { l.come(60, 3); l.empty(); l.dispatch() }, "probing", 59},
+		{"so is probing", "probing", nothing, "normal", 36 + 256},
+		{"probing has failed when more wait than fit", "probing", twice, "overload", 64},
+		{"it has succeeded when no more have for 16 dispatches for each task of B", "probing", steady, "normal", 1601},
 	} {
 		t.Run(tt.proves, func(t *testing.T) {
 			t.Parallel()
@@ -162,12 +163,12 @@ func TestAuto_States(t *testing.T) {
 			l.learn()
 			ways[tt.from](l)
 			require.Contains(t, tt.from, l.state())
-			if tt.turns > 0 {
+			if tt.dispatches > 0 {
 				got := l.until(tt.to, tt.step)
-				require.InDelta(t, tt.turns, got, 2)
+				require.InDelta(t, tt.dispatches, got, 2)
 				return
 			}
-			for l.turns = 0; l.turns < 8000; {
+			for l.dispatches = 0; l.dispatches < 8000; {
 				tt.step(l)
 				require.NotEqual(t, tt.to, l.state())
 			}
@@ -178,12 +179,12 @@ func TestAuto_States(t *testing.T) {
 // empty has workers take all that waits.
 func (l *line) empty() {
 	for l.q.Len() > 0 {
-		l.turn()
+		l.dispatch()
 	}
 }
 
-// A crowd has to last for an objective too, where that is longer than 512 turns.
-func TestAuto_ACrowdLastsForAnObjective(t *testing.T) {
+// Congestion has to last for an objective too, where that is longer than 512 dispatches.
+func TestAuto_CongestionLastsForAnObjective(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 4, 2004*time.Millisecond)
 	l.learn()
@@ -191,39 +192,39 @@ func TestAuto_ACrowdLastsForAnObjective(t *testing.T) {
 	require.InDelta(t, 2004, l.until("overload", func(l *line) { l.hold(2100) }), 2)
 }
 
-// An overload is over when nothing has happened for 8 turns and 3 for each worker, but not
+// An overload is over when nothing has happened for 8 dispatches and 3 for each worker, but not
 // sooner.
 func TestAuto_Quiet(t *testing.T) {
 	t.Parallel()
-	for after, state := range map[int64]string{19: "overload", 21: "calm"} {
+	for after, state := range map[int64]string{19: "overload", 21: "normal"} {
 		l := newLine(t, 4, 104*time.Millisecond)
 		l.learn()
 		ways["overload"](l)
 		l.empty()
-		l.turn()
+		l.dispatch()
 		l.now += after * 1e6
 		l.come(1, 3)
-		require.Equal(t, state, l.state(), "after %d turns", after)
+		require.Equal(t, state, l.state(), "after %d dispatches", after)
 	}
 }
 
-// Whom each state serves next, and whom it tells. Some ordinary tasks wait, then comes an
+// Whom each state serves next, and whom it refuses. Some ordinary tasks wait, then comes an
 // important one, and more ordinary ones.
-func TestAuto_WhoIsServedAndWhoIsTold(t *testing.T) {
+func TestAuto_WhoIsServedAndWhoIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		proves       string
 		way, state   string
 		before, more int
 		served       string // next: the oldest, or the important one
-		wait         int    // those that are not told
+		wait         int    // those that are not refused
 	}{
-		{"in calm all are served in order of arrival, and nobody is told", "calm", "calm", 30, 60, "oldest", 91},
-		{"in a crowd the important go first", "calm", "crowded", 60, 50, "important", 111},
-		{"the oldest of the least important are told, beyond 5/4 of the room", "calm", "crowded", 60, 100, "important", 125},
+		{"in the normal state all are served in order of arrival, and none is refused", "normal", "normal", 30, 60, "oldest", 91},
+		{"when congested the important go first", "normal", "congested", 60, 50, "important", 111},
+		{"the oldest of the least important are refused, beyond 5/4 B", "normal", "congested", 60, 100, "important", 125},
 		{"in an overload the important go first, too", "overload", "overload", 30, 60, "important", 91},
-		{"as many are told as in a crowd", "overload", "overload", 60, 100, "important", 125},
-		{"in a retry the important go first, too", "retry", "retry", 30, 60, "important", 91},
+		{"as many are refused as when congested", "overload", "overload", 60, 100, "important", 125},
+		{"when probing the important go first, too", "probing", "probing", 30, 60, "important", 91},
 	} {
 		t.Run(tt.proves, func(t *testing.T) {
 			t.Parallel()
@@ -231,23 +232,23 @@ func TestAuto_WhoIsServedAndWhoIsTold(t *testing.T) {
 			l.learn()
 			ways[tt.way](l)
 			l.empty()
-			l.told = nil
+			l.refused = nil
 			tasks := l.come(tt.before, 3)
 			important := l.come(1, 1)[0]
 			tasks = append(tasks, l.come(tt.more, 3)...)
 			require.Equal(t, tt.state, l.state())
 			require.InDelta(t, tt.wait, l.q.Len(), 1)
-			require.Equal(t, tasks[:len(l.told)], append([]*strategies.Task{}, l.told...))
+			require.Equal(t, tasks[:len(l.refused)], append([]*strategies.Task{}, l.refused...))
 			want := important
 			if tt.served == "oldest" {
 				want = tasks[0]
 			}
-			require.Same(t, want, l.turn())
+			require.Same(t, want, l.dispatch())
 		})
 	}
 }
 
-// The least important are told first, and one of them at the door if no other of them waits.
+// The least important are refused first, and one of them at the door if no other of them waits.
 func TestAuto_ClassesOfImportance(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 4, 104*time.Millisecond)
@@ -255,35 +256,35 @@ func TestAuto_ClassesOfImportance(t *testing.T) {
 	l.empty()
 	low := l.come(3, 7)
 	l.come(140, 1)
-	require.Equal(t, low, l.told[:3])
-	require.Equal(t, 1, l.told[3].Priority.Class())
+	require.Equal(t, low, l.refused[:3])
+	require.Equal(t, 1, l.refused[3].Priority.Class())
 	one := &strategies.Task{Arrival: l.now, Submitted: l.now, Priority: 7}
 	require.Equal(t, late, l.push(one))
 
-	// At twice the load, of which a quarter is important, none of that is told.
-	l.told, l.ran = nil, nil
+	// At twice the load, of which a quarter is important, none of that is refused.
+	l.refused, l.ran = nil, nil
 	for i := range 4000 {
 		l.come(2-i%2, 5)
 		l.come(i%2, 1)
-		l.turn()
+		l.dispatch()
 	}
 	ran := map[int]int{}
 	for _, task := range l.ran {
 		ran[task.Priority.Class()]++
 	}
-	for _, task := range l.told[140:] {
+	for _, task := range l.refused[140:] {
 		require.NotEqual(t, 1, task.Priority.Class())
 	}
 	require.InDelta(t, 2000, ran[1]-125, 30)
 }
 
-// In an overload the newest goes first, but the last 24 are served in order, or a quarter of the
-// room if that is less.
-func TestAuto_NewestFirstBeyondTheStock(t *testing.T) {
+// In an overload the newest goes first, but the last 24 are served in order, or B/4 if
+// that is less.
+func TestAuto_NewestFirstBeyondTheFloor(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		objective time.Duration
-		stock     int
+		floor     int
 	}{{104 * time.Millisecond, 24}, {44 * time.Millisecond, 10}} {
 		l := newLine(t, 4, tt.objective)
 		l.learn()
@@ -293,34 +294,34 @@ func TestAuto_NewestFirstBeyondTheStock(t *testing.T) {
 		tasks := l.come(34, 3)
 		for len(tasks) > 0 {
 			next := len(tasks) - 1
-			if len(tasks) <= tt.stock {
+			if len(tasks) <= tt.floor {
 				next = 0
 			}
-			require.Same(t, tasks[next], l.turn(), "%d wait", len(tasks))
+			require.Same(t, tasks[next], l.dispatch(), "%d wait", len(tasks))
 			tasks = slices.Delete(tasks, next, next+1)
 		}
 	}
 }
 
-// In an overload whoever has waited for 36 turns is told, or who can be in time no more.
-func TestAuto_TellsTheOldInAnOverload(t *testing.T) {
+// In an overload whoever has waited for 36 dispatches is refused, or who can be in time no more.
+func TestAuto_RefusesTheOldInAnOverload(t *testing.T) {
 	t.Parallel()
 	for objective, most := range map[time.Duration]int64{104 * time.Millisecond: 36e6, 24 * time.Millisecond: 20e6} {
 		l := newLine(t, 4, objective)
 		l.learn()
 		ways["overload for longer"](l)
-		for l.told = nil; len(l.told) < 100; { // those whom nobody told meanwhile
+		for l.refused = nil; len(l.refused) < 100; { // those that were not refused meanwhile
 			twice(l)
 		}
-		l.told = nil
+		l.refused = nil
 		for range 400 {
-			before := len(l.told)
+			before := len(l.refused)
 			twice(l)
-			for _, task := range l.told[before:] {
+			for _, task := range l.refused[before:] {
 				require.InDelta(t, most, l.now-task.Arrival, 2e6)
 			}
 		}
-		require.InDelta(t, 400, len(l.told), 10)
+		require.InDelta(t, 400, len(l.refused), 10)
 	}
 }
 
@@ -332,10 +333,10 @@ func (l *line) due(class int, in int64) strategies.Verdict {
 }
 
 // A task's own deadline counts: it is late if it would miss that even newest first, after what is
-// more important, at the pace, and what it takes itself.
+// more important, at the interval, and what it takes itself.
 func TestAuto_OwnDeadline(t *testing.T) {
 	t.Parallel()
-	const pace, work = 1_000_000, 4_000_000
+	const interval, work = 1_000_000, 4_000_000
 	for _, tt := range []struct {
 		proves string
 		way    string
@@ -343,12 +344,12 @@ func TestAuto_OwnDeadline(t *testing.T) {
 		class  int // of the task
 		least  int64
 	}{
-		{"with nothing before it it is late if it takes too long", "calm", 1, 3, pace + work},
-		{"those of its class are not before it", "calm", 50, 3, pace + work},
-		{"nor those of less important ones", "calm", 50, 1, pace + work},
-		{"nor in an overload", "overload", 50, 3, pace + work},
-		{"the more important all are", "overload", 50, 4, 51*pace + work},
-		{"also in calm", "calm", 50, 4, 51*pace + work},
+		{"with nothing before it it is late if it takes too long", "normal", 1, 3, interval + work},
+		{"those of its class are not before it", "normal", 50, 3, interval + work},
+		{"nor those of less important ones", "normal", 50, 1, interval + work},
+		{"nor in an overload", "overload", 50, 3, interval + work},
+		{"the more important all are", "overload", 50, 4, 51*interval + work},
+		{"also in the normal state", "normal", 50, 4, 51*interval + work},
 	} {
 		t.Run(tt.proves, func(t *testing.T) {
 			t.Parallel()
@@ -366,7 +367,7 @@ func TestAuto_OwnDeadline(t *testing.T) {
 	}
 }
 
-// Who would miss his own deadline in order of arrival is one beyond the room: he goes first.
+// Who would miss his own deadline in order of arrival counts as more than B: he goes first.
 func TestAuto_OwnDeadlineIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 4, 104*time.Millisecond)
@@ -378,8 +379,8 @@ func TestAuto_OwnDeadlineIsNotWaitedFor(t *testing.T) {
 	require.Same(t, urgent, task)
 }
 
-// Before anything has been taken nobody is late, however many wait and for how long.
-func TestAuto_NobodyIsLateBeforeThePaceIsKnown(t *testing.T) {
+// Before the first dispatch nobody is late, however many wait and for how long.
+func TestAuto_NobodyIsLateBeforeTheFirstDispatch(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 1, 100*time.Microsecond)
 	for range 500 {
@@ -390,8 +391,8 @@ func TestAuto_NobodyIsLateBeforeThePaceIsKnown(t *testing.T) {
 	require.Equal(t, 2000, l.q.Len())
 }
 
-// While no turn has begun for an objective, and for 16 times the work, one task for each worker
-// may wait. When turns begin again, it goes on.
+// While there was no dispatch for an objective, and for 16 times the work, one task for each worker
+// may wait. When there is one, it goes on.
 func TestAuto_Standstill(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 4, 16} {
@@ -401,20 +402,20 @@ func TestAuto_Standstill(t *testing.T) {
 		l.come(20, 3)
 		l.now += max(int64(objective), 16*1e6*int64(workers)) * 99 / 100
 		l.come(1, 3)
-		require.Empty(t, l.told, "%d workers", workers)
+		require.Empty(t, l.refused, "%d workers", workers)
 		l.now += int64(objective) / 20
 		waiting := l.q.Len()
 		l.come(40, 3)
-		require.Len(t, l.told, 40, "each tells one")
+		require.Len(t, l.refused, 40, "each has one refused")
 		require.Equal(t, waiting, l.q.Len())
-		l.turn()
-		require.Equal(t, workers-1, l.q.Len(), "and the next turn all others")
-		l.told = nil
+		l.dispatch()
+		require.Equal(t, workers-1, l.q.Len(), "and the next dispatch all others")
+		l.refused = nil
 		for range 1000 {
 			l.hold(20)
 		}
-		require.Empty(t, l.told)
-		require.Equal(t, "calm", l.state())
+		require.Empty(t, l.refused)
+		require.Equal(t, "normal", l.state())
 	}
 }
 
@@ -426,40 +427,50 @@ func TestAuto_WorkLongerThanTheObjective(t *testing.T) {
 		l.tick = 10e6
 		for range 200 {
 			l.come(3, 3)
-			require.NotNil(t, l.turn())
+			require.NotNil(t, l.dispatch())
 		}
 		for range 200 {
 			l.come(3, 3)
 			require.LessOrEqual(t, l.q.Len(), workers)
-			require.NotNil(t, l.turn(), "workers stay busy")
+			require.NotNil(t, l.dispatch(), "workers stay busy")
+		}
+		if workers == 1 { // normal again with each task
+			continue
+		}
+		l.until("overload", func(l *line) { l.come(3, 3); l.dispatch() })
+		for range 200 {
+			l.come(workers-l.q.Len(), 3)
+			l.refused = nil
+			require.NotNil(t, l.dispatch(), "nobody is refused for how long he has waited")
+			require.Empty(t, l.refused)
 		}
 	}
 }
 
-// Of those that would be told one in a hundred is served, but at most one in 500 turns.
+// Of those that would be refused one in a hundred is served, but at most one in 500 dispatches.
 func TestAuto_SparesOneInAHundred(t *testing.T) {
 	t.Parallel()
-	const turns = 20_000
+	const dispatches = 20_000
 	for _, tt := range []struct {
-		come   float64 // for each turn
+		come   float64 // for each dispatch
 		spared int
 	}{
 		{1, 0},
-		{1.1, turns / 1000}, // a hundred are told in 1,000 turns
-		{2, turns / 500},
-		{5, turns / 500},
+		{1.1, dispatches / 1000}, // a hundred are refused in 1,000 dispatches
+		{2, dispatches / 500},
+		{5, dispatches / 500},
 	} {
 		l := newLine(t, 4, 104*time.Millisecond)
 		l.learn()
 		due := 0.0
-		for range turns {
+		for range dispatches {
 			for due += tt.come; due >= 1; due-- {
 				l.come(1, 3)
 			}
-			require.NotNil(t, l.turn())
+			require.NotNil(t, l.dispatch())
 		}
-		require.InDelta(t, tt.spared, l.spared, 2, "%v for each turn", tt.come)
-		require.InDelta(t, tt.come*turns, len(l.told)+len(l.ran)+l.q.Len(), 3)
+		require.InDelta(t, tt.spared, l.spared, 2, "%v for each dispatch", tt.come)
+		require.InDelta(t, tt.come*dispatches, len(l.refused)+len(l.ran)+l.q.Len(), 3)
 	}
 }
 
@@ -471,16 +482,16 @@ func TestAuto_WhenTheSparedAreServed(t *testing.T) {
 		l := newLine(t, 4, 104*time.Millisecond)
 		l.learn()
 		l.come(300, 3) // beside two
-		require.Len(t, l.told, 302-125-1)
+		require.Len(t, l.refused, 302-125-1)
 		require.Equal(t, 126, l.q.Len())
 		return l
 	}
 	l := spare()
 	l.tick = 1e5
 	for range 125 {
-		require.False(t, isSpared(l.turn()))
+		require.False(t, isSpared(l.dispatch()))
 	}
-	require.True(t, isSpared(l.turn()), "nothing else waits")
+	require.True(t, isSpared(l.dispatch()), "nothing else waits")
 
 	l = spare()
 	for range 103 {
@@ -491,7 +502,7 @@ func TestAuto_WhenTheSparedAreServed(t *testing.T) {
 	require.Equal(t, 1, l.spared, "the objective has passed")
 }
 
-// Under observe nobody is told, not even at the door: all are served, those that would be told
+// Under observe nobody is refused, not even at the door: all are served, those that would be refused
 // last.
 func TestAuto_ObserveShedsNothing(t *testing.T) {
 	t.Parallel()
@@ -512,11 +523,11 @@ func TestAuto_ObserveShedsNothing(t *testing.T) {
 			}
 		}
 		require.Equal(t, (load-1)*10_000, q.Len())
-		require.Less(t, late, 100, "those that would not be told are in time")
+		require.Less(t, late, 100, "those that would not be refused are in time")
 	}
 }
 
-// Under observe what would be told makes room for what would not.
+// Under observe what would be refused makes room for what would not.
 func TestAuto_ObserveAtTheCapacity(t *testing.T) {
 	t.Parallel()
 	q := lookup(t, "auto").New(strategies.Config{Capacity: 100, Workers: 1, Observe: true, Objective: objectiveOf(t, 31*time.Millisecond)})
@@ -546,23 +557,23 @@ func objectiveOf(t *testing.T, d time.Duration) *strategies.Objective {
 	return o
 }
 
-// With no objective nobody is told, whatever comes, and all are served in order; also from the
+// With no objective nobody is refused, whatever comes, and all are served in order; also from the
 // midst of an overload on, and until there is one again.
 func TestAuto_NoObjective(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 4, strategies.NoObjective)
 	tasks := l.come(4000, 3)
 	for _, want := range tasks {
-		require.Same(t, want, l.turn())
+		require.Same(t, want, l.dispatch())
 	}
-	require.Empty(t, l.told)
+	require.Empty(t, l.refused)
 
 	for way := range ways {
 		l := newLine(t, 4, 104*time.Millisecond)
 		l.learn()
 		ways[way](l)
 		require.NoError(t, l.objective.Set(strategies.NoObjective))
-		l.told = nil
+		l.refused = nil
 		last := int64(0)
 		for range 2000 {
 			twice(l)
@@ -571,17 +582,17 @@ func TestAuto_NoObjective(t *testing.T) {
 				last = task.Arrival
 			}
 		}
-		require.Empty(t, l.told, way)
-		require.Equal(t, "calm", l.state())
+		require.Empty(t, l.refused, way)
+		require.Equal(t, "normal", l.state())
 		require.Zero(t, l.q.(strategies.Measurer).Measured().Limit)
 		require.NoError(t, l.objective.Set(104*time.Millisecond))
 		twice(l)
-		require.NotEmpty(t, l.told, way)
+		require.NotEmpty(t, l.refused, way)
 		require.InDelta(t, 124, l.q.Len(), 2)
 	}
 }
 
-// A burst that fits, and a closed loop that does, are served in order, and nobody is told.
+// A burst that fits, and a closed loop that does, are served in order, and nobody is refused.
 func TestAuto_WhatFitsIsLeftInPeace(t *testing.T) {
 	t.Parallel()
 	for _, step := range []struct {
@@ -590,7 +601,7 @@ func TestAuto_WhatFitsIsLeftInPeace(t *testing.T) {
 	}{
 		{"bursts", func(l *line) []*strategies.Task {
 			if l.q.Len() == 0 {
-				l.turn()
+				l.dispatch()
 				return l.come(99, 3)
 			}
 			return nil
@@ -605,16 +616,16 @@ func TestAuto_WhatFitsIsLeftInPeace(t *testing.T) {
 			var waiting []*strategies.Task
 			for range 10_000 {
 				waiting = append(waiting, step.step(l)...)
-				require.Same(t, waiting[0], l.turn())
+				require.Same(t, waiting[0], l.dispatch())
 				waiting = waiting[1:]
 			}
-			require.Empty(t, l.told)
+			require.Empty(t, l.refused)
 		})
 	}
 }
 
 // A closed loop whose refused clients come again at once was too large, and shrinks: it is left
-// in peace after the next retry.
+// in peace after the next probing.
 func TestAuto_AClosedLoopThatShrinks(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 4, 104*time.Millisecond)
@@ -624,21 +635,21 @@ func TestAuto_AClosedLoopThatShrinks(t *testing.T) {
 		return func(l *line) {
 			n := clients - l.q.Len() - back
 			back = 0
-			told := len(l.told)
+			refused := len(l.refused)
 			l.come(max(0, n), 3)
-			l.turn()
-			back = len(l.told) - told // they come in the next turn
+			l.dispatch()
+			back = len(l.refused) - refused // they come before the next dispatch
 		}
 	}
 	l.until("overload", loop(300))
 	small := loop(80)
-	turns := l.until("calm", small)
-	require.LessOrEqual(t, turns, 2048+1600+64)
-	l.told, l.ran = nil, nil
+	dispatches := l.until("normal", small)
+	require.LessOrEqual(t, dispatches, 2048+1600+64)
+	l.refused, l.ran = nil, nil
 	for range 5000 {
 		small(l)
 	}
-	require.Empty(t, l.told)
+	require.Empty(t, l.refused)
 	for i, task := range l.ran[1:] {
 		require.GreaterOrEqual(t, task.Arrival, l.ran[i].Arrival)
 	}
@@ -653,16 +664,16 @@ func TestAuto_AClockThatJumps(t *testing.T) {
 			l.learn()
 			ways[way](l)
 			l.now += int64(jump)
-			turns := 0
-			for last := 0; turns < 20_000 && turns-last < 2000; turns++ {
-				told := len(l.told)
+			dispatches := 0
+			for last := 0; dispatches < 20_000 && dispatches-last < 2000; dispatches++ {
+				refused := len(l.refused)
 				l.hold(20)
-				if len(l.told) > told {
-					last = turns
+				if len(l.refused) > refused {
+					last = dispatches
 				}
 			}
-			t.Logf("%v, %s: %d turns", jump, way, turns-2000)
-			require.Less(t, turns-2000, 3000, "%v, %s", jump, way)
+			t.Logf("%v, %s: %d dispatches", jump, way, dispatches-2000)
+			require.Less(t, dispatches-2000, 3000, "%v, %s", jump, way)
 			require.Equal(t, 19, l.q.Len())
 			require.InDelta(t, 1e6, l.q.(strategies.Measurer).Measured().Pace, 5e5)
 		}
@@ -707,15 +718,15 @@ func TestAuto_OddTasks(t *testing.T) {
 	}
 }
 
-// A task without an arrival has waited since the clock began: in an overload it is told.
+// A task without an arrival has waited since the clock began: in an overload it is refused.
 func TestAuto_ATaskWithoutAnArrivalIsOld(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 4, 104*time.Millisecond)
 	l.learn()
 	ways["overload"](l)
 	l.empty()
-	l.told = nil
+	l.refused = nil
 	task := new(strategies.Task)
 	require.Equal(t, late, l.push(task))
-	require.Equal(t, []*strategies.Task{task}, l.told)
+	require.Equal(t, []*strategies.Task{task}, l.refused)
 }

@@ -25,24 +25,24 @@ import (
 // each tells a sender to slow down. Clients of requests do not know each other
 // and slow down for nobody, and the queue outgrows the drops: simulated with 8
 // workers, 4 ms of exponential service and Poisson arrivals, they keep 0.91 of
-// the capacity as goodput within 100 ms at twice the load, and 0.21 at ten
-// times. So all that has waited for more than twice the target is shed, until a
-// task is popped that has waited for less than the target: the rule of
-// folly::Codel, which Facebook uses. It is twice the target because the oldest
-// task of an overloaded queue has always waited for nearly as long as it may. If
-// that were the target, each round of shedding would end the state, and another
-// queue would grow for an interval. Maurer's article has a simpler rule, a
-// time-out of 5 ms while the queue has not been empty for 100 ms. But below the
-// capacity, where queues may live long, that sheds twice as much.
+// the service capacity as goodput within 100 ms at a load of 2, and 0.21 at 10.
+// So all that has waited for more than twice the target is shed, until a task is
+// popped that has waited for less than the target: the rule of folly::Codel, which
+// Facebook uses. It is twice the target because the oldest task of an overloaded
+// queue has always waited for nearly as long as it may. If that were the target,
+// each round of shedding would end the state, and another queue would grow for an
+// interval. Maurer's article has a simpler rule, a time-out of 5 ms while the
+// queue has not been empty for 100 ms. But at loads below 1, where queues may live
+// long, that sheds twice as much.
 //
-// In the same simulation the goodput is 0.99 to 1.00 of the capacity at 1.1 to 10
-// times the load, and the 99th percentile of what is served at most 36 ms. The
-// price is paid below the capacity: at 0.95 of it, 1.1% of the requests are shed,
-// which first-in first-out would have served in time. And the constants do not
-// fit every service. With 50 µs of work, a queue of 256 is always worked off in
-// less than the target, and this is fifo. With 100 ms of work and an objective of
-// 2.5 s, hardly anybody may wait: the goodput is 0.95 of what is offered at 0.95,
-// and 0.96 to 1.00 of the capacity past it.
+// In the same simulation the goodput is 0.99 to 1.00 of the service capacity at
+// loads of 1.1 to 10, and the 99th percentile of what is served at most 45 ms. The
+// price is paid below that: at 0.95, 1.4% of the requests are shed, which first-in
+// first-out would have served in time. And the constants do not fit every service.
+// With 50 µs of work, a queue of 256 is always worked off in less than the target,
+// and this is fifo. With 100 ms of work and an objective of 2.5 s, hardly anybody
+// may wait: the goodput is 0.95 of what is offered at a load of 0.95, and 0.96 to
+// 1.00 of the service capacity past 1.
 //
 // Tasks are shed when a worker pops. It sheds all that have waited too long
 // before it gets one to run, so an answer is late by no more than the time until
@@ -95,7 +95,7 @@ func CoDel(o CoDelOptions) Spec {
 	}
 }
 
-// Resize tells how many workers there are.
+// Resize sets the number of workers.
 func (q *codel) Resize(workers int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,9 +8,9 @@ package strategies
 // Times are nanoseconds on one monotonic clock. Concurrent callers may pass
 // slightly disordered times.
 //
-// A panic in a method ends in the call that met it: the dispatcher says so once, turns a task away whose Push it was,
-// and goes on. It cannot release a lock of the discipline, so locks are released by defer. What the discipline had in
-// its hands may be lost in it, and ends when whoever waits for it gives up.
+// A panic in a method ends in the call that met it: the dispatcher logs it once, turns a task away whose Push it was,
+// and goes on. It cannot release a lock of the discipline, so locks are released by defer. Tasks that the call was
+// moving may be lost, and end when whoever waits for them gives up.
 type Discipline interface {
 	// Push offers a task. Unless the verdict is Queued the task stays the
 	// caller's. A displaced task is the caller's too, which sheds it.
@@ -31,18 +31,18 @@ type Discipline interface {
 // Unbounded is the capacity of a discipline that never turns a task away.
 const Unbounded = -1
 
-// Remover is a Discipline that can give up a task before its turn. Without it
+// Remover is a Discipline that can give up a task before it is popped. Without it
 // a task that has expired, or whose client has gone, is answered only when it
 // is popped.
 type Remover interface {
 	// Remove takes t out of the queue if it still waits there, and reports
 	// whether it did: the task is then the caller's. The caller is the one who
 	// pushed t, or acts for it: t must not have been completed and submitted
-	// again meanwhile. The place that t held is free at once.
+	// again meanwhile. Another task may be queued at once.
 	Remove(t *Task) bool
 }
 
-// CompletionObserver is a Discipline that wants to be told of completions.
+// CompletionObserver is a Discipline that is notified of completions.
 type CompletionObserver interface {
 	// Completed is called after a task that was popped here has been run:
 	// waited is the time it spent in the queue, service the time that a worker
@@ -61,14 +61,14 @@ type Meter interface {
 	Ended(run uint64, of int, now int64)
 }
 
-// Resizer is a Discipline that goes by the number of workers, and can be told that
-// there are more or fewer.
+// Resizer is a Discipline that goes by the number of workers, which may change.
 type Resizer interface {
 	// Resize is called when there are so many workers from now on, at least 1.
 	Resize(workers int)
 }
 
-// TurnObserver is a Discipline that counts or times the turns of the workers.
+// TurnObserver is a Discipline that counts or times the turns of the workers: a turn is a
+// worker running one task, or a batch of them.
 type TurnObserver interface {
 	// TurnBegan is called when a worker begins a turn with tasks that were popped
 	// here: once, also if it has popped several, and after the last of those pops.
@@ -77,7 +77,7 @@ type TurnObserver interface {
 }
 
 // Measurer is a Discipline that decides by what it has measured, and says so,
-// that people can tell why it has shed a task.
+// so that people see why it has shed a task.
 type Measurer interface {
 	Measured() Measured
 }
@@ -111,7 +111,7 @@ func (v Verdict) Displacement() Reason {
 	return v.Reason
 }
 
-// Outcome tells what became of a pushed task.
+// Outcome says what became of a pushed task.
 type Outcome uint8
 
 const (
@@ -123,15 +123,15 @@ const (
 	CallerRuns
 )
 
-// PopResult tells what Pop found.
+// PopResult says what Pop found.
 type PopResult uint8
 
 const (
 	// Empty means that no task waits.
 	Empty PopResult = iota
 	// Contended means that a task waits but cannot be taken yet, because a
-	// goroutine is in the middle of its Push: it has reserved a place and not yet
-	// filled it, or is making room. It returns from Push afterwards, and wakes a
+	// goroutine is in the middle of its Push: it has reserved a position and not yet
+	// filled it, or is compacting. It returns from Push afterwards, and wakes a
 	// worker then: a worker may therefore park on Contended as it may on Empty.
 	Contended
 	// Run means that the task shall be run.

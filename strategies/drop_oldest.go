@@ -1,9 +1,8 @@
 package strategies
 
 // dropOldest serves tasks in the order of their arrival. When it is full, the
-// oldest makes room for the newest: whoever has waited longest is the likeliest
-// to have given up, and nobody waits for more than one queue's length of newer
-// arrivals.
+// oldest is displaced: whoever has waited longest is the likeliest to have given
+// up, and nobody waits for more than one queue's length of newer arrivals.
 type dropOldest struct{ bounded }
 
 var _ Remover = (*dropOldest)(nil)

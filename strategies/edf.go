@@ -18,23 +18,22 @@ import (
 // When more comes than can be done, the rule alone fails: each task is served
 // just when it is nearly too late, and so too late, while others could have been
 // in time. So a task is refused as late at once, while its client can still
-// try elsewhere, if it would not be done in time: if its deadline is nearer than
-// the service time of one task and twice the time that the workers need for what
-// is due before it. Twice, because what comes later and is due earlier goes
-// before it as well. By then the refused task has cost a walk down the tree.
-// With deadlines of 5 to 125 service times, refusals included, all but 10% are
-// done in time at 1.1 times the capacity and all but 52% at 2 times, where 9% and
-// 50% is the least possible; without refusing, all but 23% and 90%.
+// try elsewhere, if it would not be done in time. With k - 1 tasks due before it, w
+// workers and a service time of s, that is if
 //
-// The service time is the mean of those that Completed tells of, over the last
-// 32 or so. None counts for more than 16 times the mean, so that one that hung
-// does not have everybody refused. What was not waiting is not told of, so a
-// quiet service that is asked for its health learns nothing from that. The mean
-// cannot get stuck: whatever it says, a task is let in while none waits, and
-// what is let in is run, and learned from.
+//	deadline - now < s (1 + 2 k / w)
 //
-// When the queue is full, the task with the latest deadline makes room or, if
-// that is the pushed one, is turned away.
+// Twice, because what comes later and is due earlier goes before it as well. With
+// deadlines of 5 to 125 service times, 10% are missed or refused at a load of 1.1,
+// and 52% at 2, where 9% and 50% have to be. Without refusals it is 23% and 90%.
+//
+// The service time is the mean of the last 32 or so tasks that had waited: health
+// checks of a quiet service do not count. None counts for more than 16 times the
+// mean, so that one that hung does not have everybody refused. The mean cannot
+// get stuck: whatever it is, a task is let in while none waits, and then measured.
+//
+// When the queue is full, the task with the latest deadline is displaced or, if
+// that is the pushed one, turned away.
 type edf struct {
 	workers atomic.Int64
 	observe bool
@@ -78,7 +77,7 @@ func EDF(o EDFOptions) Spec {
 	}
 }
 
-// Resize tells how many workers there are.
+// Resize sets the number of workers.
 func (q *edf) Resize(workers int) { q.workers.Store(int64(max(1, workers))) }
 
 // Push adds t, unless it could not be done in time. If the queue is full, the
@@ -129,7 +128,7 @@ func (q *edf) Completed(_, service, _ int64) {
 	q.service.Store(service)
 }
 
-// Measured returns the pace of the workers, from the mean of the service times.
+// Measured returns the interval between tasks, by the mean of the service times.
 func (q *edf) Measured() Measured {
 	return Measured{Pace: q.service.Load() / q.workers.Load()}
 }

@@ -25,10 +25,10 @@ func AtRest(d Discipline) error {
 	return nil
 }
 
-// StateOf returns the state of auto, by the name that the law gives it.
+// StateOf returns the state of auto, by its name in the comment of auto.
 func StateOf(d Discipline) string {
 	q := d.(*auto)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return [...]string{"calm", "crowded", "overload", "retry"}[q.mu.state]
+	return [...]string{"normal", "congested", "overload", "probing"}[q.mu.state]
 }

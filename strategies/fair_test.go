@@ -118,7 +118,7 @@ func (m *fairModel) pay(c *fairClient, d float64) {
 
 func (m *fairModel) raise(c *fairClient, now int64) {
 	task := m.all.value
-	if c.state != "calm" && float64(now-c.taken) <= float64(8+3*c.workers)*c.pace {
+	if c.state != "normal" && float64(now-c.taken) <= float64(8+3*c.workers)*c.interval {
 		task = max(task, c.mean.value)
 	}
 	c.time = max(c.time, m.now-4*task/c.weight)
@@ -147,7 +147,7 @@ func (m *fairModel) Push(t *strategies.Task, now int64) strategies.Verdict {
 		if missed >= 1 {
 			c.empty = max(1, c.taken)
 			if c.idle += int(min(missed, 256)); c.idle >= 256 {
-				c.state = "calm"
+				c.state = "normal"
 			}
 		}
 		m.turn++
@@ -240,9 +240,9 @@ func (m *fairModel) TurnBegan(now int64) {
 			c.takes = c.mean.value
 		}
 		c.autoModel.TurnBegan(now)
-		if c.takes > 0 && c.pace > 0 {
-			c.workers = 1 + int(min(math.Round(c.takes/c.pace), 1<<20))
-			c.shares = float64(m.config.Workers) * c.pace / c.takes
+		if c.takes > 0 && c.interval > 0 {
+			c.workers = 1 + int(min(math.Round(c.takes/c.interval), 1<<20))
+			c.shares = float64(m.config.Workers) * c.interval / c.takes
 		}
 	}
 	m.popped = nil

@@ -1,17 +1,17 @@
 package strategies
 
 // hybrid takes the oldest task and the newest in turn while it is busy, that is
-// while more than one waits. When it is full, the oldest makes room.
+// while more than one waits. When it is full, the oldest is displaced.
 //
 // It is the plainest compromise there is between first-in first-out and
 // newest-first. Under overload half of the work goes to requests that have just
 // come and are answered in time, the other half to those that have waited
 // longest, so that nobody's wait depends on luck alone. Of that other half most
 // come too late: simulated with 8 workers, 4 ms of exponential service, a queue
-// of 256 and an objective of 100 ms, goodput is 0.50 of the capacity at 1.1 times
-// the load, where first-in first-out has 0.01 and newest-first 0.99. Only when
+// of 256 and an objective of 100 ms, goodput is 0.50 of the service capacity at
+// a load of 1.1, where first-in first-out has 0.01 and newest-first 0.99. Only when
 // the load is so high that the oldest are displaced before they are late, here
-// from twice the capacity on, it comes back, to 0.97 and more.
+// at a load of 2 and more, it comes back, to 0.97 and more.
 type hybrid struct {
 	bounded
 	newest bool // is next, if more than one waits; guarded by mu
@@ -25,8 +25,7 @@ func newHybrid(c Config) Discipline { return &hybrid{bounded: boundedOf(c)} }
 func (q *hybrid) Push(t *Task, _ int64) Verdict { return q.pushDisplacing(t) }
 
 // Pop takes the oldest task and the newest in turn. A task that waits alone is
-// both, and the next turn is the oldest's again: below capacity the order is
-// that of arrival.
+// both, and the oldest is next again: below capacity the order is that of arrival.
 func (q *hybrid) Pop(int64) (*Task, PopResult, Reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,8 +1,8 @@
 package strategies
 
-// lifo serves the newest task first. When it is full, the oldest makes room.
+// lifo serves the newest task first. When it is full, the oldest is displaced.
 //
-// Under overload the newest request is the one whose client is surely still
+// Under overload the newest request is the one whose client is most likely still
 // there, so most of what is served is served in time; the price is paid by the
 // few that sink to the bottom. As long as the queue is nearly empty it behaves
 // like first-in first-out.

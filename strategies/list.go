@@ -4,7 +4,7 @@ import "sync"
 
 // list is a doubly linked list that runs through the tasks themselves: adding
 // allocates nothing, and a task leaves the middle in constant time, which is
-// what lets a request that expires make room at once. The front is the oldest.
+// what lets a request that expires leave at once. The front is the oldest.
 type list struct {
 	front, back *Task
 }

@@ -7,41 +7,42 @@ import (
 	"sync/atomic"
 )
 
-// ring is the strategy mpmc: a bounded first-in first-out queue without locks
-// for many producers and many consumers, after Dmitry Vyukov's "Bounded MPMC
-// queue" (1024cores.net).
+// ring is the strategy mpmc: a bounded first-in first-out queue for many producers
+// and many consumers, after Dmitry Vyukov's "Bounded MPMC queue" (1024cores.net).
+// Push and Pop wait for no mutex, but it is not lock-free in Herlihy's sense: a
+// producer or consumer that stalls may hold up others.
 //
-// Positions count up for ever; position p lives in slot p modulo the size. A
-// slot's sequence number says whose turn it is:
+// Positions count up for ever; position p is in cell p modulo the size. A cell's
+// sequence number says who may use it:
 //
 //	seq == p          free: the push that reserves position p may fill it
 //	seq == p+1        filled: the pop that reserves position p may empty it
 //	seq == p+size     emptied, and free for position p+size, one lap later
 //
-// A task passes from hand to hand in four steps:
+// A task is handed over in four steps:
 //
-//  1. Push reserves position p by moving tail from p to p+1. The slot is this
+//  1. Push reserves position p by moving tail from p to p+1. The cell is this
 //     push's alone, since its seq stays p until step 2.
-//  2. Push stores the task in the slot and then p+1 in its seq. This publishes
+//  2. Push stores the task in the cell and then p+1 in its seq. This publishes
 //     the task, with all that its submitter wrote to it, to whoever loads that
 //     seq. Push does not touch the task any more.
 //  3. Pop reserves position p by moving head from p to p+1, having seen p+1 in
-//     the seq. No other Pop looks at the slot again in this lap.
+//     the seq. No other Pop looks at the cell again in this lap.
 //  4. Pop swaps the task for nil and then stores p+size in the seq, which
-//     publishes the empty slot to the push of the next lap.
+//     publishes the empty cell to the push of the next lap.
 //
 // No task is lost or seen twice although tasks are pooled and come back at
-// another position: Pop does not compare tasks, it takes what is in the slot
+// another position: Pop does not compare tasks, it takes what is in the cell
 // that it alone reserved. Remove does compare, and so claims the task it means
 // only at the position where that task was pushed. Between steps 3 and 4 it may
 // be faster than Pop, whose swap then returns nil: exactly one of them gets the
-// task, and until Pop has stored the seq no other task can be in the slot.
+// task, and until Pop has stored the seq no other task can be in the cell.
 //
 // Two things are different from Vyukov's. The capacity is exact although the
 // size is a power of two: waiting counts the tasks, and a push first raises it,
 // unless it has reached the capacity. A Pop lowers it last, so a task counts
 // until the Pop that takes it is about to return. And a removed task leaves a
-// hole that takes up a slot until head has passed it. The ring is at least
+// hole that takes up a cell until head has passed it. The ring is at least
 // twice as large as the capacity, and when holes have used that up as well, a
 // push closes them: see compact.
 //
@@ -62,16 +63,16 @@ type ring struct {
 
 	capacity int64
 	size     uint64 // a power of two, at least 8
-	shift    int    // see slot
-	slots    []slot
+	shift    int    // see cell
+	cells    []cell
 
 	// moving guards the positions of tasks (State.Number) between Remove, which
 	// reads one, and compact, which changes them.
 	moving sync.Mutex
 }
 
-// slot is a place in the ring.
-type slot struct {
+// cell is one of the ring.
+type cell struct {
 	seq  atomic.Uint64
 	task atomic.Pointer[Task]
 }
@@ -88,20 +89,20 @@ func newMPMC(c Config) Discipline {
 		capacity: int64(capacity),
 		size:     size,
 		shift:    bits.TrailingZeros64(size) - 2,
-		slots:    make([]slot, size),
+		cells:    make([]cell, size),
 	}
 	for p := range size {
-		q.slot(p).seq.Store(p)
+		q.cell(p).seq.Store(p)
 	}
 	return q
 }
 
-// slot returns the place of a position. Consecutive positions are in different
-// cache lines, of which each holds four slots, so that neighbours do not
+// cell returns the cell of a position. Consecutive positions are in different
+// cache lines, of which each holds four cells, so that neighbours do not
 // disturb each other.
-func (q *ring) slot(p uint64) *slot {
+func (q *ring) cell(p uint64) *cell {
 	i := p & (q.size - 1)
-	return &q.slots[(i<<2|i>>q.shift)&(q.size-1)]
+	return &q.cells[(i<<2|i>>q.shift)&(q.size-1)]
 }
 
 // Push adds t unless the queue is full.
@@ -115,14 +116,14 @@ func (q *ring) Push(t *Task, _ int64) Verdict {
 			break
 		}
 	}
-	// There is room for t, and it is only a matter of finding it.
+	// There is a cell for t, and it is only a matter of finding it.
 	for {
 		p := q.tail.Load()
 		if p&closed != 0 {
 			runtime.Gosched() // compact is at work, and nearly done
 			continue
 		}
-		s := q.slot(p)
+		s := q.cell(p)
 		switch lap := int64(s.seq.Load() - p); {
 		case lap == 0:
 			if q.tail.CompareAndSwap(p, p+1) {
@@ -132,13 +133,13 @@ func (q *ring) Push(t *Task, _ int64) Verdict {
 				return Verdict{Outcome: Queued}
 			}
 		case lap < 0:
-			// The slot is in use since the lap before.
+			// The cell is in use since the lap before.
 			if q.head.Load()&^closed > p-q.size {
 				// A Pop between its steps 3 and 4 has it, and is nearly done.
 				runtime.Gosched()
 			} else {
 				// A task has it or a hole. There are holes, since fewer tasks wait
-				// than there are slots.
+				// than there are cells.
 				q.compact()
 			}
 		}
@@ -153,7 +154,7 @@ func (q *ring) Pop(int64) (*Task, PopResult, Reason) {
 		if p&closed != 0 {
 			return nil, Contended, ReasonNone
 		}
-		s := q.slot(p)
+		s := q.cell(p)
 		switch lap := int64(s.seq.Load() - (p + 1)); {
 		case lap == 0:
 			if !q.head.CompareAndSwap(p, p+1) {
@@ -167,7 +168,7 @@ func (q *ring) Pop(int64) (*Task, PopResult, Reason) {
 			}
 			// Remove was here before.
 		case lap < 0:
-			// The slot is not filled. If a push has reserved it, there is
+			// The cell is not filled. If a push has reserved it, there is
 			// something, only not yet visible.
 			if tail := q.tail.Load(); tail&^closed != p {
 				return nil, Contended, ReasonNone
@@ -182,7 +183,7 @@ func (q *ring) Pop(int64) (*Task, PopResult, Reason) {
 func (q *ring) Remove(t *Task) bool {
 	q.moving.Lock()
 	defer q.moving.Unlock()
-	if !q.slot(t.State.Number).task.CompareAndSwap(t, nil) {
+	if !q.cell(t.State.Number).task.CompareAndSwap(t, nil) {
 		return false
 	}
 	q.waiting.Add(-1)
@@ -192,7 +193,7 @@ func (q *ring) Remove(t *Task) bool {
 // compact closes the holes that Remove has left, by moving the tasks in front
 // of a hole back, in their order, so that head can advance. It keeps the ring
 // to itself meanwhile: with the closed bit set in head and tail no position can
-// be reserved, and the slots between them belong to nobody else. If a position
+// be reserved, and the cells between them belong to nobody else. If a position
 // was reserved but is not yet filled, compact gives up: its caller tries again.
 //
 // It is needed only after many waiting tasks were removed while the oldest was
@@ -210,7 +211,7 @@ func (q *ring) compact() {
 		q.tail.Store(tail)
 	}()
 	for p := head; p != tail; p++ {
-		if q.slot(p).seq.Load() != p+1 {
+		if q.cell(p).seq.Load() != p+1 {
 			runtime.Gosched()
 			return
 		}
@@ -218,7 +219,7 @@ func (q *ring) compact() {
 	dst := tail
 	for p := tail; p != head; {
 		p--
-		s := q.slot(p)
+		s := q.cell(p)
 		t := s.task.Load()
 		if t == nil {
 			continue
@@ -227,11 +228,11 @@ func (q *ring) compact() {
 		if dst != p {
 			s.task.Store(nil)
 			t.State.Number = dst
-			q.slot(dst).task.Store(t)
+			q.cell(dst).task.Store(t)
 		}
 	}
 	for ; head != dst; head++ {
-		q.slot(head).seq.Store(head + q.size)
+		q.cell(head).seq.Store(head + q.size)
 	}
 }
 

@@ -23,16 +23,16 @@ func (q *ring) reserve() uint64 {
 // fill is step 2 of a push.
 func (q *ring) fill(p uint64, t *Task) {
 	t.State.Number = p
-	q.slot(p).task.Store(t)
-	q.slot(p).seq.Store(p + 1)
+	q.cell(p).task.Store(t)
+	q.cell(p).seq.Store(p + 1)
 }
 
 // popReserve is step 3, and popTake step 4 of a pop.
 func (q *ring) popReserve() uint64 { return q.head.Add(1) - 1 }
 
 func (q *ring) popTake(p uint64) *Task {
-	t := q.slot(p).task.Swap(nil)
-	q.slot(p).seq.Store(p + q.size)
+	t := q.cell(p).task.Swap(nil)
+	q.cell(p).seq.Store(p + q.size)
 	if t != nil {
 		q.waiting.Add(-1)
 	}
@@ -47,7 +47,7 @@ func (q *ring) check(t *testing.T) {
 	require.LessOrEqual(t, tail-head, q.size)
 	n := 0
 	for p := head; p != head+q.size; p++ {
-		s := q.slot(p)
+		s := q.cell(p)
 		task := s.task.Load()
 		if p < tail {
 			require.Equal(t, p+1, s.seq.Load(), "position %d of %d to %d is filled", p, head, tail)
@@ -82,11 +82,11 @@ func TestRing_EachPositionHasItsSlot(t *testing.T) {
 		q := newRing(capacity)
 		require.GreaterOrEqual(t, q.size, uint64(2*capacity))
 		require.Zero(t, q.size&(q.size-1), "a power of two")
-		seen := make(map[*slot]bool)
+		seen := make(map[*cell]bool)
 		for p := range q.size {
-			require.False(t, seen[q.slot(p)], "capacity %d: two positions share a slot", capacity)
-			seen[q.slot(p)] = true
-			require.Same(t, q.slot(p), q.slot(p+3*q.size), "the lap does not matter")
+			require.False(t, seen[q.cell(p)], "capacity %d: two positions share a cell", capacity)
+			seen[q.cell(p)] = true
+			require.Same(t, q.cell(p), q.cell(p+3*q.size), "the lap does not matter")
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestRing_StalledProducer(t *testing.T) {
 	q.check(t)
 }
 
-// fillWithHoles pushes and removes until the ring has no slot left behind the
+// fillWithHoles pushes and removes until the ring has no cell left behind the
 // position p.
 func fillWithHoles(t *testing.T, q *ring, p uint64) {
 	t.Helper()
@@ -146,7 +146,7 @@ func TestRing_CompactGivesUpOnStalledProducer(t *testing.T) {
 	_, what, _ := q.Pop(0)
 	require.Equal(t, Contended, what)
 
-	// A push that needs a slot goes on once the producer has.
+	// A push that needs a cell goes on once the producer has.
 	done := make(chan Verdict)
 	go func() { done <- q.Push(next, 0) }()
 	for q.Len() < 2 {
@@ -170,7 +170,7 @@ func TestRing_StalledPopHoldsNobodyElseUp(t *testing.T) {
 		requirePush(t, q, task)
 		requirePop(t, q, task)
 	}
-	// The slot that is next is still in the hands of the Pop.
+	// The cell that is next is still in the hands of the Pop.
 	done := make(chan Verdict)
 	go func() { done <- q.Push(next, 0) }()
 	for q.Len() < 2 {
@@ -178,7 +178,7 @@ func TestRing_StalledPopHoldsNobodyElseUp(t *testing.T) {
 	}
 	for range 2000 {
 		_, what, _ := q.Pop(0)
-		require.Equal(t, Empty, what, "the ring is not closed again and again while the push waits for its slot")
+		require.Equal(t, Empty, what, "the ring is not closed again and again while the push waits for its cell")
 		runtime.Gosched()
 	}
 	require.Same(t, first, q.popTake(p))
@@ -205,7 +205,7 @@ func TestRing_RemoveIsFasterThanPop(t *testing.T) {
 }
 
 // TestRing_RemoveOfAnother asks for tasks that are not there, with notes that
-// point at slots in which others are.
+// point at cells in which others are.
 func TestRing_RemoveOfAnother(t *testing.T) {
 	t.Parallel()
 	q, other := newRing(4), newRing(4)
@@ -259,7 +259,7 @@ func TestRing_Compact(t *testing.T) {
 }
 
 // TestRing_CompactUnderContention lets one task stay the oldest, so that every
-// slot that pushes use has to be won back by compact.
+// cell that pushes use has to be won back by compact.
 func TestRing_CompactUnderContention(t *testing.T) {
 	for _, procs := range []int{1, 2, 4} {
 		for capacity := 2; capacity <= 4; capacity++ {

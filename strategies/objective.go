@@ -29,22 +29,22 @@ const (
 )
 
 // Objective is within which time a request should be answered, counted from its arrival.
-// Whoever drives a discipline keeps it for as long as it lives, across switches, and tells
-// it of answers; a discipline reads what is in force at each decision, so that a change
-// holds at once. The zero value is one that nobody has set.
+// Whoever drives a discipline keeps it for as long as it lives, across switches, and calls
+// Answered; a discipline reads what is in force at each decision, so that a change holds at
+// once. The zero value is one that nobody has set.
 //
 // Where none is set, 100 ms stand in or, if that is longer, StandInTimes the usual service
-// time, up to StandInMost. The usual service time is the lower quartile of what Answered is
-// told. Only requests that ran while nobody waited, and while at most half of the places
-// were in use, are told, so a service that grows slow under an overload does not raise the
-// objective that the overload is judged by.
+// time, up to StandInMost. The usual service time is the lower quartile of the samples of
+// Answered. Only requests that ran while nobody waited, and while at most half of the
+// workers were in use, are sampled, so a service that grows slow under an overload does not
+// raise the objective that the overload is judged by.
 //
 // All methods are safe for concurrent use, and never block.
 type Objective struct {
-	set   atomic.Int64 // nanoseconds; 0 if it is not set, negative for NoObjective
-	usual atomic.Int64 // nanoseconds; 0 as long as it is not known
-	told  atomic.Int64 // how often Answered was called, up to usualMany
-	least atomic.Int64 // the shortest of the first answers, in nanoseconds
+	set     atomic.Int64 // nanoseconds; 0 if it is not set, negative for NoObjective
+	usual   atomic.Int64 // nanoseconds; 0 as long as it is not known
+	samples atomic.Int64 // how often Answered was called, up to usualMany
+	least   atomic.Int64 // the shortest of the first answers, in nanoseconds
 }
 
 // CheckObjective returns an error if d is no objective: 0 (not set), NoObjective, or
@@ -109,13 +109,13 @@ func (o *Objective) InForce() time.Duration {
 // Usual returns the usual service time, 0 as long as it is not known: few answers may have
 // been slow for a cause of their own, such as the first connection.
 func (o *Objective) Usual() time.Duration {
-	if o.told.Load() < usualFirst {
+	if o.samples.Load() < usualFirst {
 		return 0
 	}
 	return time.Duration(o.usual.Load())
 }
 
-// ObjectiveState tells which objective is in force, and why.
+// ObjectiveState says which objective is in force, and why.
 type ObjectiveState struct {
 	// Set is what was set: 0 if nothing was, or NoObjective.
 	Set time.Duration
@@ -154,25 +154,25 @@ const (
 	usualLongest = int64(time.Hour)
 )
 
-// Answered tells of a good answer that took so long from the beginning of the work, in
-// nanoseconds, while nobody waited and at most half of the places were in use. Of two calls
+// Answered samples a good answer that took so long from the beginning of the work, in
+// nanoseconds, while nobody waited and at most half of the workers were in use. Of two calls
 // at the same moment one may get lost.
 func (o *Objective) Answered(took int64) {
 	took = min(max(took, 1), usualLongest)
-	before, told := o.usual.Load(), o.told.Load()
+	before, samples := o.usual.Load(), o.samples.Load()
 	step := float64(before) * usualStep
-	if told < usualMany {
-		told = o.told.Add(1)
-		step = float64(before) / float64(told)
+	if samples < usualMany {
+		samples = o.samples.Add(1)
+		step = float64(before) / float64(samples)
 	}
 	usual := before
 	switch {
-	case told == 1:
+	case samples == 1:
 		o.least.Store(took)
 		usual = usualLongest
-	case told <= usualFirst && took < o.least.Load():
+	case samples <= usualFirst && took < o.least.Load():
 		usual = o.least.Swap(took)
-	case told <= usualFirst:
+	case samples <= usualFirst:
 		usual = min(usual, took)
 	case took < usual:
 		usual = max(took, usual-int64(math.Ceil(step*(1-usualShare))))

@@ -135,7 +135,7 @@ func TestObjective_LearnsTheLowerQuartile(t *testing.T) {
 	}
 }
 
-// Once many have been told of, a single answer moves it by a fiftieth at most, and never beyond
+// Once many are sampled, a single answer moves it by a fiftieth at most, and never beyond
 // itself. What is no time counts as the shortest.
 func TestObjective_OneAnswerMovesItLittle(t *testing.T) {
 	t.Parallel()

@@ -10,15 +10,15 @@ import (
 // keeps a bit for each class that is not empty, so that the first and the last
 // class are found in one instruction.
 //
-// When it is full, the task whose turn would come last makes room: the newest of
+// When it is full, the task that would be served last is displaced: the newest of
 // the least important class. If that is the pushed one, because nothing that
-// waits is less important, it is turned away. So the queue holds the first of
-// all that came, in the order in which they will be served, and the requests of
-// a class that is not getting its turn do not displace each other in vain.
+// waits is less important, it is turned away. So the queue always holds those
+// that would be served first, and the requests of a class that is not served do
+// not displace each other in vain.
 //
 // Strict priority starves: while more important requests keep all workers busy,
 // no other is served. That is what the classes are for. A client that waits in
-// vain gives up, or has a deadline, and its place is free then.
+// vain gives up, or has a deadline, and leaves the queue then.
 type priority struct {
 	mu struct {
 		sync.Mutex

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Reason tells why a task was not run: a word, as clients and metrics see it. A
+// Reason says why a task was not run: a word, as clients and metrics see it. A
 // strategy may have reasons of its own, which it declares in its Spec.
 type Reason string
 
@@ -13,9 +13,9 @@ type Reason string
 const (
 	// ReasonNone means that the task was not shed.
 	ReasonNone Reason = ""
-	// ReasonFull means that the queue had no room.
+	// ReasonFull means that the queue was full.
 	ReasonFull Reason = "full"
-	// ReasonDisplaced means that another task took its place.
+	// ReasonDisplaced means that a task pushed later was queued in its stead.
 	ReasonDisplaced Reason = "displaced"
 	// ReasonCoDel means that the task waited too long while a queue stood.
 	ReasonCoDel Reason = "codel"

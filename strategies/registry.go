@@ -95,7 +95,7 @@ type Config struct {
 	// beyond which it is the nearest. It is called under a lock: it should be quick and must not panic. Nil means 1
 	// for all.
 	Weight func(client string) int
-	// Observe asks the discipline to give up nothing but for want of room, and to note
+	// Observe asks the discipline to give up nothing unless it is full, and to note
 	// in Task.WouldShed what it would have given up. The order is the same.
 	Observe bool
 }
@@ -122,7 +122,7 @@ func builtin() []Spec {
 		{Name: "fifo", New: newFIFO, Summary: "bounded first-in first-out; when full, the newest is turned away"},
 		{Name: "hybrid", New: newHybrid, Summary: "bounded; takes the oldest and the newest in turn; when full, the oldest is displaced"},
 		{Name: "lifo", New: newLIFO, Summary: "bounded stack, newest first; when full, the oldest is displaced"},
-		{Name: "mpmc", New: newMPMC, Summary: "lock-free bounded ring, first-in first-out; when full, the newest is turned away"},
+		{Name: "mpmc", New: newMPMC, Summary: "bounded ring without a mutex, first-in first-out; when full, the newest is turned away"},
 		{Name: "priority", New: newPriority, Summary: "most important class first, first-in first-out within; when full, the newest of the least important is displaced"},
 		{Name: "sharded", New: newSharded, Summary: "a queue for each worker, first-in first-out, two-choice placement, stealing; when all are full, the newest is turned away"},
 		{Name: "sync", New: newSync, Summary: "no queue: the connection does the work itself", Inline: true},

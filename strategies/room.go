@@ -2,7 +2,7 @@ package strategies
 
 import "sync/atomic"
 
-// room is how many tasks wait in a bounded discipline with a mutex, and how many may.
+// room is the length of a bounded discipline with a mutex, and its limit.
 type room struct {
 	capacity int
 	// waiting changes under the mutex and may be read without it.

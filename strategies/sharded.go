@@ -18,15 +18,15 @@ import (
 // "Balanced Allocations", STOC 1994). Pop looks at two and takes the older of
 // their oldest tasks, as in the MultiQueue of Rihani, Sanders and Dementiev
 // (SPAA 2015). If its two choices are full or empty, or somebody is at them, an
-// operation goes through all queues. So a queue is a worker's by number only,
-// and each worker steals from all: none idles while a task waits anywhere.
+// operation goes through all queues. So there are as many queues as workers, but
+// every worker takes from all: none idles while a task waits anywhere.
 //
-// The order is that of arrival within a queue. Between queues, the task popped is
-// expected to be among the n oldest, and the one farthest from its place among
-// the n log n oldest (Alistarh, Kopinsky, Li and Nadiradze, "The Power of Choice
-// in Priority Scheduling", PODC 2017), for n workers. With one it is exact. There
-// is no bound that always holds: chance may pass a queue over. With 8 workers and
-// 128 tasks that wait, 4 older ones are left behind on average.
+// The order is that of arrival within a queue. Between n queues, a task popped has
+// a rank error of O(n) in expectation, and the largest is expected to be
+// O(n log n) (Alistarh, Kopinsky, Li and Nadiradze, "The Power of Choice in
+// Priority Scheduling", PODC 2017). With one queue it is 0. There is no bound that
+// always holds: chance may pass a queue over. With 8 workers and 128 tasks that
+// wait the mean is 4.
 //
 // Each queue has its part of the capacity, so that together they have all of it.
 // If there is less capacity than there are workers, there are as many queues as
@@ -105,7 +105,7 @@ func (q *sharded) Push(t *Task, _ int64) Verdict {
 		if full && q.changes() == before {
 			return Verdict{Outcome: TurnedAway, Reason: ReasonFull}
 		}
-		runtime.Gosched() // somebody is at the queue in which there is room
+		runtime.Gosched() // somebody is at the queue that is not full
 	}
 	return Verdict{Outcome: Queued}
 }

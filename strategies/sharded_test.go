@@ -130,7 +130,7 @@ func TestSharded_NeitherFullNorEmptyWhileSomebodyHasStopped(t *testing.T) {
 	for i := range tasks {
 		require.Equal(t, Queued, q.Push(&tasks[i], 0).Outcome)
 	}
-	// One pop is about to return, and has not told of its place yet.
+	// One pop is about to return, and has not published the free cell yet.
 	stuck := &q.shards[0]
 	stuck.lock(t)
 	require.Equal(t, Verdict{Outcome: TurnedAway, Reason: ReasonFull}, q.Push(new(Task), 0), "the place is not free yet")

@@ -6,7 +6,7 @@ import (
 )
 
 // sorted holds at most capacity tasks in the order of a key behind a mutex: what the disciplines that go by one have
-// in common. When it is full, the last makes room.
+// in common. When it is full, the last is displaced.
 type sorted struct {
 	mu struct {
 		sync.Mutex
@@ -27,7 +27,7 @@ func (s *sorted) numberLocked(t *Task) {
 	t.State.Number = s.mu.pushes
 }
 
-// pushLocked adds t, which has its number. If there is no room, the last task is displaced, or t turned away if it is
+// pushLocked adds t, which has its number. If the queue is full, the last task is displaced, or t turned away if it is
 // that.
 func (s *sorted) pushLocked(t *Task) (v Verdict) {
 	if s.fullLocked() {

@@ -2,7 +2,7 @@ package strategies
 
 import "sync/atomic"
 
-// Task is one request, as far as a queue discipline is told of it. Whoever drives a
+// Task is one request, as far as a queue discipline sees it. Whoever drives a
 // discipline, as package dispatch does, makes it a part of a type of its own.
 //
 // The zero value is an ordinary request: of ordinary importance, without a deadline,
@@ -52,7 +52,7 @@ type Task struct {
 // Places returns how many places the task takes: its cost, but 1 at the least.
 func (t *Task) Places() int { return max(1, t.Cost) }
 
-// State is room for what a discipline notes in a task that it holds, so that holding
+// State is what a discipline notes in a task that it holds, so that holding
 // one allocates nothing. Which field means what is up to the discipline. It must not
 // rely on what it finds there in a task that is pushed, but for Holder and Shared, which
 // are nil then: whoever gives a task up leaves them so, and clears the links, since a
@@ -70,8 +70,8 @@ type State struct {
 	Number uint64
 	// Count may be the size of what is below the task in a tree.
 	Count int
-	// Shared is for disciplines without a lock. It may point to a field of the place
-	// that holds the task, in which that place refers to itself.
+	// Shared is for disciplines without a lock. It may point to a field of the node
+	// that holds the task, in which that node refers to itself.
 	Shared atomic.Pointer[any]
 }
 

@@ -27,7 +27,7 @@ func (r *tree) earlier(a, b *Task) bool {
 }
 
 // rank returns the random number of t: the number of its push and the seed, well
-// mixed by the last steps of SplitMix64. The former can be foretold, and so whoever knew the seed
+// mixed by the last steps of SplitMix64. The former can be predicted, and so whoever knew the seed
 // could choose keys that make the tree a list. Nobody does.
 func (r *tree) rank(t *Task) uint64 {
 	x := t.State.Number ^ r.seed

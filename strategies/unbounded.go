@@ -35,7 +35,7 @@ type unbounded struct {
 	sweeping sync.Mutex
 }
 
-// node is one place in the queue. It allocates, as an unbounded queue must.
+// node is one element of the queue. It allocates, as an unbounded queue must.
 type node struct {
 	// next is nil for the last node. Once set it leads on for ever: sweep moves it
 	// past empty nodes, and whoever still stands on one of those comes along too.

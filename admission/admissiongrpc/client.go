@@ -37,7 +37,7 @@ import (
 // caller cancels, and those whose deadline leaves less time than accepted calls usually
 // take.
 //
-// The deadline of a call's context needs nothing more: gRPC tells it to the service.
+// The deadline of a call's context needs nothing more: gRPC sends it to the service.
 //
 // One Client stands for one service. The zero value can be used. Its methods are safe for
 // concurrent use; it must not be copied.

@@ -164,7 +164,7 @@ func heldBy(ctx context.Context) *held {
 	return h
 }
 
-// outcome returns what the end of a call tells a concurrency that is learned.
+// outcome returns what the end of a call is to a concurrency that is learned.
 func outcome(ctx context.Context, err error) admission.Outcome {
 	how := admission.Good
 	switch code := status.Code(err); {

@@ -33,7 +33,7 @@ func (s *settings) openRecords(service string, epoch time.Time, depth func() int
 	return r, nil
 }
 
-// served returns who is told of each request, nil for nobody.
+// served returns what each request is passed to, nil for nothing.
 func (r *records) served() func(*served.Request) {
 	if r.access == nil {
 		return nil

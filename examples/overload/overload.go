@@ -43,8 +43,8 @@ func resource() http.Handler {
 	})
 }
 
-// Variants are what stands before the handler. Those whose name ends in a number are told
-// how many requests to let through at once, the others have to learn it.
+// Variants are what stands before the handler. Those whose name ends in a number have a
+// fixed limit of requests at once, the others have to learn it.
 var Variants = map[string]func(http.Handler) http.Handler{
 	"bare": func(h http.Handler) http.Handler { return h },
 

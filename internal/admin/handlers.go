@@ -25,7 +25,7 @@ func (*Options) healthz(w http.ResponseWriter, _ *http.Request) { ok(w) }
 
 func (o *Options) readyz(w http.ResponseWriter, _ *http.Request) {
 	if err := o.Ready(); err != nil {
-		// It is told without a token.
+		// It is public: no token is asked for.
 		problem(w, http.StatusServiceUnavailable, secure.HidePaths(err.Error()))
 		return
 	}

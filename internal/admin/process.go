@@ -8,7 +8,7 @@ import (
 )
 
 // memoryUsed returns how much memory the process takes, in bytes: what is
-// resident, or where that cannot be told what Go's runtime has.
+// resident, or where that is unknown what Go's runtime has.
 func memoryUsed() uint64 {
 	if statm, err := os.ReadFile("/proc/self/statm"); err == nil {
 		if fields := bytes.Fields(statm); len(fields) > 1 {

@@ -69,7 +69,7 @@ func (b *Backups) FS() vfs.FS { return b.disk }
 func (b *Backups) Close() {
 	b.end(ErrClosed)
 	b.busy.Lock()
-	defer b.busy.Unlock() // for those who are told that it is closed
+	defer b.busy.Unlock() // later calls get it, and return ErrClosed
 }
 
 // Write makes a backup in dir, an absolute path at which there is nothing, or an

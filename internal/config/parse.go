@@ -269,7 +269,7 @@ func environment(env []string) map[string]string {
 	return ours
 }
 
-// isSetting tells settings from other flags.
+// isSetting reports whether a flag is a setting.
 func isSetting(v *kong.Value) bool { return !slices.Contains(flagsOnly, v.Name) }
 
 // helpText adds the variable and the default to the help of a flag.

@@ -71,17 +71,17 @@ type Options struct {
 	// Store is used by the executor, which does not close it.
 	Store store.Store
 	// MaxCommits is how many batches may be handed on and not yet durable before
-	// Blocked returns true. Less than 1 means 1. Each worker that was told otherwise
-	// a moment before may add one.
+	// Blocked returns true. Less than 1 means 1. A worker that called Blocked just
+	// before may exceed it by one.
 	MaxCommits int
 	// Unblocked is called when Blocked(false) has become false because a batch is
 	// durable. It must not block. Nil means that nobody wants to know.
 	Unblocked func()
-	// Logger is told when the store panics, with the stack, at most once a second. Nil
-	// means slog.Default.
+	// Logger gets panics of the store, with the stack, at most one a second. Nil means
+	// slog.Default.
 	Logger *slog.Logger
 	// Epoch is the zero of the clock of Task.Started. The zero value means that
-	// tasks do not tell when they were started.
+	// tasks do not say when they were started.
 	Epoch  time.Time
 	Events Events
 }
@@ -92,7 +92,7 @@ type Executor struct {
 	remote   store.Remote // the store, if it is one, or else nil
 	events   Events
 	epoch    time.Time
-	started  bool // tasks tell when they were started, on the same clock
+	started  bool // tasks say when they were started, on the same clock
 	inFlight inFlight
 	batches  sync.Pool
 	handed   handed
@@ -193,7 +193,7 @@ func (e *Executor) operated(operation string, start int64) {
 	e.events.Operated(operation, time.Duration(e.now()-start))
 }
 
-// read runs a Get, or a Batch that only reads, until what it has read may be told.
+// read runs a Get, or a Batch that only reads, until what it has read may be answered.
 func (e *Executor) read(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	start := e.began(t)
 	head := len(op.Buf)
@@ -253,7 +253,7 @@ func (e *Executor) write(tasks []*dispatch.Task, done func(*dispatch.Task)) {
 	b.applied = e.now()
 	e.events.Operated("commit", time.Duration(b.applied-start))
 	b.commit = commit
-	// Of writes without an effect nothing may be told.
+	// Operations that wrote nothing do not wait for the sync of this batch.
 	if happened := err == nil || errors.Is(err, store.ErrUnknownOutcome); happened && (looks || mayWriteNothing) {
 		for _, t := range e.inFlight.dismiss(b, e.store) {
 			done(t)
@@ -431,7 +431,7 @@ func (e *Executor) fill(op *Op) (err error) {
 		// fit.
 		if first := before == head; first || before-head+len(key)+len(value) <= maxTurnBytes {
 			// Encoded it is a little larger, or by a third in base64, and the key may
-			// be told once more.
+			// be written once more.
 			if need := 128 + (2*len(key)+len(value))*3/2; cap(op.Buf)-before < need {
 				op.Buf = bufpool.Grow(op.Buf, max(need, maxTurnBytes-(before-head)))
 			}
@@ -509,7 +509,7 @@ func (e *Executor) storeRange(op *Op) (it store.Iterator, err error) {
 // rescue turns a panic into an error.
 func (e *Executor) rescue(err *error) {
 	if r := recover(); r != nil {
-		e.tell(r)
+		e.logPanic(r)
 		*err = fmt.Errorf("the store panicked: %v", r)
 	}
 }
@@ -517,14 +517,14 @@ func (e *Executor) rescue(err *error) {
 // rescueWrite is rescue for a write, whose outcome is unknown then.
 func (e *Executor) rescueWrite(err *error) {
 	if r := recover(); r != nil {
-		e.tell(r)
+		e.logPanic(r)
 		*err = fmt.Errorf("%w: the store panicked: %v", store.ErrUnknownOutcome, r)
 	}
 }
 
-// tell logs a panic with the stack on which it came. Others of the same second, each with
+// logPanic logs a panic with the stack on which it came. Others of the same second, each with
 // its error, are as a rule the same.
-func (e *Executor) tell(panicked any) {
+func (e *Executor) logPanic(panicked any) {
 	now, last := e.now(), e.panicked.Load()
 	if now-last >= int64(time.Second) && e.panicked.CompareAndSwap(last, now) {
 		e.log.Error("a call of the store panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))

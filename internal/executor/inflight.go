@@ -24,11 +24,11 @@ import (
 //
 // The rules:
 //
-//	W1  A batch marks the slots of its keys, and is added to the young end of
+//	W1  A batch marks the buckets of its keys, and is added to the young end of
 //	    the list of batches in flight, before it is given to the store.
 //	W2  When it is durable, or is known to have had no effect, it takes its
 //	    marks off and leaves the list.
-//	R1  A read first reads, then looks at its key's slot. Without a mark it is
+//	R1  A read first reads, then looks at its key's bucket. Without a mark it is
 //	    answered at once.
 //	R2  With a mark it is attached to the youngest batch of the list that writes
 //	    its key, or answered at once if none does.
@@ -36,7 +36,7 @@ import (
 //	    was the oldest, and otherwise attached to the next older batch.
 //
 // Why no answer is early. Say that a read saw the effect of batch B. B was given
-// to the store before that, and had marked its slots and entered the list even
+// to the store before that, and had marked its buckets and entered the list even
 // earlier (W1). If the read finds no mark, B has taken its own off, so B is
 // durable (W2). If it finds one, and B is no longer in the list, B is durable
 // too. If B is in the list, then the youngest that writes the key is B or one that
@@ -48,7 +48,7 @@ import (
 // none if none writes what it reads, so that a sync that hangs holds up nobody
 // else.
 //
-// A slot may be shared by keys: then the list is searched for no need. And the
+// A bucket may be shared by keys: then the list is searched for no need. And the
 // batch may be younger than what was read: then a read waits for no need.
 //
 // A range works like a read of every key in it: when it has opened its snapshot
@@ -65,7 +65,7 @@ import (
 // overtake in this: so generation is compared around every read.
 type inFlight struct {
 	seed  maphash.Seed
-	marks [slots]atomic.Int32
+	marks [buckets]atomic.Int32
 	// generation counts how often doubts were forgotten.
 	generation atomic.Uint64
 
@@ -77,25 +77,25 @@ type inFlight struct {
 	}
 }
 
-// slots is the size of the table of marks: with 64 writes in flight, one read in
+// buckets is the size of the table of marks: with 64 writes in flight, one read in
 // 128 meets a foreign mark.
-const slots = 1 << 13
+const buckets = 1 << 13
 
 func (t *inFlight) init() {
 	t.seed = maphash.MakeSeed()
 	t.mu.doubts = make(map[string]uint32)
 }
 
-func (t *inFlight) slot(key []byte) *atomic.Int32 {
-	return &t.marks[maphash.Bytes(t.seed, key)%slots]
+func (t *inFlight) bucket(key []byte) *atomic.Int32 {
+	return &t.marks[maphash.Bytes(t.seed, key)%buckets]
 }
 
 // enter is W1.
 func (t *inFlight) enter(b *batch) {
 	for _, key := range b.keys {
-		slot := t.slot(key)
-		b.slots = append(b.slots, slot)
-		slot.Add(1)
+		bucket := t.bucket(key)
+		b.buckets = append(b.buckets, bucket)
+		bucket.Add(1)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,8 +112,8 @@ func (t *inFlight) enter(b *batch) {
 func (t *inFlight) leave(b *batch, err error) (ready reads) {
 	unknown := errors.Is(err, store.ErrUnknownOutcome)
 	if !unknown {
-		for _, slot := range b.slots {
-			slot.Add(-1)
+		for _, bucket := range b.buckets {
+			bucket.Add(-1)
 		}
 	}
 	t.mu.Lock()
@@ -162,7 +162,7 @@ func inDoubt(cause error) error {
 	return fmt.Errorf("%w: %w: %w", ErrInDoubt, store.ErrUnwritable, cause)
 }
 
-// verdict tells what becomes of a read.
+// verdict says what becomes of a read.
 type verdict uint8
 
 const (
@@ -175,7 +175,7 @@ const (
 // judge is R1 and R2, for a Get, or a Batch of reads, that has read since generation was
 // loaded.
 func (t *inFlight) judge(op *Op, generation uint64, s store.Store, d deferred) verdict {
-	slot, marked := t.look(op)
+	bucket, marked := t.look(op)
 	if !marked && t.generation.Load() == generation {
 		return answer
 	}
@@ -188,18 +188,18 @@ func (t *inFlight) judge(op *Op, generation uint64, s store.Store, d deferred) v
 	if t.doubtfulLocked(op) {
 		return fail
 	}
-	return t.attachLocked(op, slot, d)
+	return t.attachLocked(op, bucket, d)
 }
 
-// look returns whether a key that op looks at is being written, and the slot of that key. A
-// Batch has several: it marks its Steps, and the slot is nil.
-func (t *inFlight) look(op *Op) (slot *atomic.Int32, marked bool) {
+// look returns whether a key that op looks at is being written, and the bucket of that key. A
+// Batch has several: it marks its Steps, and the bucket is nil.
+func (t *inFlight) look(op *Op) (bucket *atomic.Int32, marked bool) {
 	if op.Kind == Batch {
 		op.Steps.mark(t)
 		return nil, len(op.Steps.marked) > 0
 	}
-	slot = t.slot(op.Key)
-	return slot, slot.Load() != 0
+	bucket = t.bucket(op.Key)
+	return bucket, bucket.Load() != 0
 }
 
 // doubtfulLocked reports whether a key of op is in doubt, whose Steps are marked if it
@@ -240,7 +240,7 @@ func (t *inFlight) doubts(b *batch, s store.Store) {
 }
 
 // dismiss takes out of b the operations that have written nothing, before what b has
-// written is answered. Those that tell what they have seen are attached to the youngest
+// written is answered. Those that answer what they have seen are attached to the youngest
 // batch that writes what they have looked at. It returns those that can be answered.
 func (t *inFlight) dismiss(b *batch, s store.Store) (ready []*dispatch.Task) {
 	t.mu.Lock()
@@ -248,30 +248,30 @@ func (t *inFlight) dismiss(b *batch, s store.Store) (ready []*dispatch.Task) {
 	t.forgetLocked(s)
 	readers := b.tasks[:0:0]
 	tasks, keys, n := b.tasks[:0], b.keys[:0], 0
-	slots := b.slots[:0]
+	buckets := b.buckets[:0]
 	for _, task := range b.tasks {
 		op := task.Payload.(*Op)
 		own := n + op.writes()
 		if op.readOnly {
 			readers = append(readers, task)
-			for _, slot := range b.slots[n:own] {
-				slot.Add(-1)
+			for _, bucket := range b.buckets[n:own] {
+				bucket.Add(-1)
 			}
 		} else {
 			tasks = append(tasks, task)
 			keys = append(keys, b.keys[n:own]...)
-			slots = append(slots, b.slots[n:own]...)
+			buckets = append(buckets, b.buckets[n:own]...)
 		}
 		n = own
 	}
-	b.tasks, b.keys, b.slots = tasks, keys, slots
+	b.tasks, b.keys, b.buckets = tasks, keys, buckets
 	for _, task := range readers {
 		op := task.Payload.(*Op)
-		slot, _ := t.look(op)
+		bucket, _ := t.look(op)
 		switch {
 		case t.doubtfulLocked(op):
 			op.Err = inDoubt(store.ErrUnknownOutcome)
-		case t.attachLocked(op, slot, deferred{task: task, done: b.done}) == wait:
+		case t.attachLocked(op, bucket, deferred{task: task, done: b.done}) == wait:
 			continue
 		}
 		ready = append(ready, task)
@@ -291,10 +291,10 @@ func (t *inFlight) judgeRange(op *Op, failures uint64, d deferred) verdict {
 }
 
 // attachLocked attaches a read to the youngest batch that writes what it reads. The
-// slot is that of its key, nil for a range and a Batch.
-func (t *inFlight) attachLocked(op *Op, slot *atomic.Int32, d deferred) verdict {
+// bucket is that of its key, nil for a range and a Batch.
+func (t *inFlight) attachLocked(op *Op, bucket *atomic.Int32, d deferred) verdict {
 	for b := t.mu.youngest; b != nil; b = b.older {
-		if (slot == nil || slices.Contains(b.slots, slot)) && b.writesWhat(op) {
+		if (bucket == nil || slices.Contains(b.buckets, bucket)) && b.writesWhat(op) {
 			op.deferred = d
 			b.reads.append(reads{op, op})
 			return wait
@@ -342,7 +342,7 @@ func (t *inFlight) forgetLocked(s store.Store) {
 	// mark any more sees that it has moved.
 	t.generation.Add(1)
 	for key, n := range t.mu.doubts {
-		t.slot([]byte(key)).Add(-int32(n))
+		t.bucket([]byte(key)).Add(-int32(n))
 	}
 	clear(t.mu.doubts)
 }
@@ -392,7 +392,7 @@ type batch struct {
 
 	// The rest belongs to inFlight.
 
-	slots          []*atomic.Int32
+	buckets        []*atomic.Int32
 	older, younger *batch
 	reads          reads
 }
@@ -402,5 +402,5 @@ func (b *batch) reset() {
 	clear(b.tasks[:cap(b.tasks)]) // some were dismissed
 	clear(b.writes)
 	clear(b.keys[:cap(b.keys)])
-	*b = batch{tasks: b.tasks[:0], writes: b.writes[:0], keys: b.keys[:0], slots: b.slots[:0]}
+	*b = batch{tasks: b.tasks[:0], writes: b.writes[:0], keys: b.keys[:0], buckets: b.buckets[:0]}
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
-// sameSlot returns a key other than key that shares its slot.
-func sameSlot(e *Executor, key string) string {
+// sameBucket returns a key other than key that shares its bucket.
+func sameBucket(e *Executor, key string) string {
 	for i := 0; ; i++ {
-		if k := fmt.Sprint("other", i); k != key && e.inFlight.slot([]byte(k)) == e.inFlight.slot([]byte(key)) {
+		if k := fmt.Sprint("other", i); k != key && e.inFlight.bucket([]byte(k)) == e.inFlight.bucket([]byte(key)) {
 			return k
 		}
 	}
 }
 
-// otherSlot returns a key that does not share key's slot.
-func otherSlot(e *Executor, key string) string {
+// otherBucket returns a key that does not share key's bucket.
+func otherBucket(e *Executor, key string) string {
 	for i := 0; ; i++ {
-		if k := fmt.Sprint("other", i); e.inFlight.slot([]byte(k)) != e.inFlight.slot([]byte(key)) {
+		if k := fmt.Sprint("other", i); e.inFlight.bucket([]byte(k)) != e.inFlight.bucket([]byte(key)) {
 			return k
 		}
 	}
@@ -36,7 +36,7 @@ func TestInFlight_ReadWaitsForTheSyncOfItsKey(t *testing.T) {
 	w := run1(e, putOp("a", "1"))
 	r := run1(e, getOp("a"))
 	require.True(t, r.pending(), "the write is visible but not durable")
-	require.ErrorIs(t, run1(e, getOp(otherSlot(e, "a"))).wait(t).Err, store.ErrNotFound, "other keys do not wait")
+	require.ErrorIs(t, run1(e, getOp(otherBucket(e, "a"))).wait(t).Err, store.ErrNotFound, "other keys do not wait")
 	f.end(0, nil)
 	w.wait(t)
 	require.Equal(t, "1", string(r.wait(t).Buf))
@@ -85,12 +85,12 @@ func TestInFlight_ReadWaitsForAllOlderBatchesOnly(t *testing.T) {
 	}
 }
 
-// A key that only shares the slot does not wait.
-func TestInFlight_SharedSlot(t *testing.T) {
+// A key that only shares the bucket does not wait.
+func TestInFlight_SharedBucket(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, true, 8)
 	run1(e, putOp("a", "1"))
-	require.ErrorIs(t, run1(e, getOp(sameSlot(e, "a"))).wait(t).Err, store.ErrNotFound)
+	require.ErrorIs(t, run1(e, getOp(sameBucket(e, "a"))).wait(t).Err, store.ErrNotFound)
 	f.end(0, nil)
 }
 
@@ -101,11 +101,11 @@ func TestInFlight_FailedBatchLeavesItsKeysInDoubt(t *testing.T) {
 	f.end(0, nil)
 	run1(e, getOp("x")).wait(t)
 
-	failed, other, shared := run1(e, putOp("m", "1")), otherSlot(e, "m"), sameSlot(e, "m")
+	failed, other, shared := run1(e, putOp("m", "1")), otherBucket(e, "m"), sameBucket(e, "m")
 	attached, scan := run1(e, getOp("m")), run1(e, rangeOp("m", "n"))
 	require.True(t, attached.pending())
 	require.True(t, scan.pending())
-	require.ErrorIs(t, run1(e, getOp(shared)).wait(t).Err, store.ErrNotFound, "it shares only the slot")
+	require.ErrorIs(t, run1(e, getOp(shared)).wait(t).Err, store.ErrNotFound, "it shares only the bucket")
 	require.Empty(t, run1(e, rangeOp("n", "o")).wait(t).Buf, "what is in flight is not in it")
 	f.set(func() { f.unwritable = store.ErrUnwritable })
 	f.end(1, fmt.Errorf("%w: sync failed", store.ErrUnknownOutcome))
@@ -132,7 +132,7 @@ func TestInFlight_FailedBatchLeavesItsKeysInDoubt(t *testing.T) {
 	f.set(func() { f.unwritable = nil; delete(f.data, "m") })
 	require.ErrorIs(t, run1(e, getOp("m")).wait(t).Err, store.ErrNotFound)
 	require.Equal(t, "x=0;", string(run1(e, rangeOp("a", "")).wait(t).Buf))
-	require.Zero(t, e.inFlight.slot([]byte("m")).Load())
+	require.Zero(t, e.inFlight.bucket([]byte("m")).Load())
 	require.Zero(t, f.iterators())
 }
 
@@ -181,7 +181,7 @@ func TestInFlight_DescendingRangeStopsAtADoubt(t *testing.T) {
 	require.Zero(t, f.iterators())
 }
 
-// A Get that read before the store had decided, and looks at its key's slot
+// A Get that read before the store had decided, and looks at its key's bucket
 // after others have forgotten their doubts, reads again.
 func TestInFlight_ReadAcrossARecovery(t *testing.T) {
 	t.Parallel()

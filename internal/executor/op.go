@@ -7,7 +7,7 @@ import (
 	"github.com/spillway-go/spillway/strategies/dispatch"
 )
 
-// Kind tells what an operation does.
+// Kind says what an operation does.
 type Kind uint8
 
 // The kinds of operations.
@@ -69,7 +69,7 @@ type Op struct {
 	// closed by its error.
 	Err error
 
-	// readOnly says that a write has written nothing, and only tells what is there.
+	// readOnly says that a write has written nothing, and is answered as a read.
 	readOnly bool
 	scan     scan     // of a range between its turns
 	deferred deferred // of a read that waits for a sync

@@ -46,7 +46,7 @@ func (e *Executor) ask(t *dispatch.Task, op *Op, done func(*dispatch.Task)) {
 	done(t)
 }
 
-// answered tells those who learn how many operations should be under way how t ended.
+// answered notes how t ended, for a learned concurrency.
 // Other machines that are overloaded may refuse at once, which is no sign of speed.
 func answered(t *dispatch.Task, err error) {
 	switch {

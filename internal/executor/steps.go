@@ -79,7 +79,7 @@ func (s *Steps) appendKeys(keys [][]byte) [][]byte {
 func (s *Steps) mark(t *inFlight) {
 	s.marked = s.marked[:0]
 	for i := range s.Ops {
-		if key := s.Ops[i].Key; t.slot(key).Load() != 0 {
+		if key := s.Ops[i].Key; t.bucket(key).Load() != 0 {
 			s.marked = append(s.marked, key)
 		}
 	}
@@ -95,7 +95,7 @@ func (o *Op) looks() bool {
 }
 
 // tag makes the validators of the values that a write puts, as far as they are stored or
-// told. It does so before anything is locked.
+// answered. It does so before anything is locked.
 func (o *Op) tag() {
 	o.Meta = store.Meta{}
 	if o.Kind != Batch {
@@ -273,7 +273,7 @@ func (p *present) get(key []byte) (r Result, err error) {
 	return r, nil
 }
 
-// stat tells whether a key has a value, and its tag.
+// stat reports whether a key has a value, and its tag.
 func (p *present) stat(key []byte) (found bool, tag etag.Tag, err error) {
 	if w := p.find(key); w != nil {
 		if tag = w.Tag; tag.IsZero() && !w.Delete {

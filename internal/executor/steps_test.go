@@ -77,7 +77,7 @@ func TestWrite_ConditionsWithinASharedCommit(t *testing.T) {
 func TestWrite_RefusalWaitsForTheSyncOfItsKey(t *testing.T) {
 	t.Parallel()
 	e, f := openFake(t, true, 8)
-	other := otherSlot(e, "a")
+	other := otherBucket(e, "a")
 	w := run1(e, putOp("a", "1"))
 	refused := run1(e, putIf("a", "2", store.Condition{Absent: true}))
 	require.True(t, refused.pending())

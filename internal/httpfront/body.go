@@ -48,7 +48,7 @@ func (x *Exchange) receiveBody() (*Problem, error) {
 	if n == 0 || w.Stream && x.expects {
 		return nil, nil
 	}
-	// What cannot find room is told so before its client sends it.
+	// What the budget does not hold is refused before its client sends it.
 	if keep && (inReader && !x.reserve(int64(n)) || int64(min(n, ahead)) > c.front.budget.left.Load()+x.reserved) {
 		return x.call.NoRoom(), nil
 	}
@@ -68,7 +68,7 @@ func (x *Exchange) receiveBody() (*Problem, error) {
 	return nil, err
 }
 
-// proceed tells a client that waits for it to send its body, and writes the answers before.
+// proceed sends 100 Continue to a client that waits for it, and writes the answers before.
 func (x *Exchange) proceed() {
 	if x.expects && x.reader.Buffered() == 0 {
 		x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)

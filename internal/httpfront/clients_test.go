@@ -32,7 +32,7 @@ func TestVanishingClients(t *testing.T) {
 				return "/hold", there, func() {} // it is given up
 			},
 			Told: f.statuses,
-			Idle: func() bool { return f.Connections() == 0 && f.Bodies() == 0 && len(f.turns) == 0 },
+			Idle: func() bool { return f.Connections() == 0 && f.Bodies() == 0 && len(f.writers) == 0 },
 		}
 	})
 }

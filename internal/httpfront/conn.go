@@ -217,11 +217,11 @@ func (c *conn) waitReadable() error {
 // another one, which finds nothing. It returns true when more has to be waited
 // for, or the connection is over.
 //
-// The poller tells only of what is new. So tryRead must not return false before
+// The poller reports only what is new. So tryRead must not return false before
 // it knows that nothing is left to read: because a read said so, or because one
 // gave less than there was room for. In the latter case the end of the stream
-// may be left, if it came together with the last bytes. Of that hangups tells,
-// by an interruption.
+// may be left, if it came together with the last bytes. That is
+// reported by hangups, with an interruption.
 func (c *conn) tryRead(fd uintptr) bool {
 	for {
 		// Looked up before the read: what has arrived before is not left. If it is
@@ -277,7 +277,7 @@ func (c *conn) serveOne() bool {
 		x.Arrival = c.now()
 	}
 	x.base = len(x.out)
-	assert(x.sent <= x.base && !c.inTurn, "an answer is being written as a request is served")
+	assert(x.sent <= x.base && !c.isLong, "an answer is being written as a request is served")
 	assert(x.held == 0 || x.buffer == nil, "a body lies in two places")
 	assert(x.reserved >= int64(len(x.Body)) || !x.wanted.Keep, "a body has more bytes than are reserved")
 	switch {
@@ -364,8 +364,8 @@ func (c *conn) release() {
 	c.front.exchanges.Put(x)
 }
 
-// tell is called by the goroutine of hangups.
-func (c *conn) tell(event uint32) {
+// notify is called by the goroutine of hangups.
+func (c *conn) notify(event uint32) {
 	c.gone.Or(event)
 	c.parker.signal(hungUp)
 	c.watch.mu.Lock()
@@ -394,7 +394,7 @@ const (
 func (x *Exchange) unread() bool { return x.reader.Buffered() > x.held }
 
 // pending reports whether there are bytes of requests in the socket. Under TLS its last record
-// tells of the end, and is shorter than one with a request.
+// is a close_notify, which is shorter than one with a request.
 func (c *conn) pending() bool {
 	raw := c.below.Raw()
 	if raw == nil {

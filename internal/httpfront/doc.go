@@ -12,25 +12,25 @@
 // A Front accepts, counts, and ends connections. A conn is a connection and its goroutine,
 // which does all that the connection needs; there is none per request. A wire is its socket
 // and the alarm that ends waiting. An Exchange comes from a pool with the first byte of a
-// request, and goes back when no byte and no answer is left. It calls its Call, and only a
-// Call's Serve calls back: to wait for work that others do, and to answer.
+// request, and goes back when no byte and no answer is left. It invokes the handler's Call.
+// Call.Serve alone uses it in return: to wait for work that others do, and to answer.
 //
 // # States of a connection
 //
-//	state      entered when                buffers of the exchange belong to    ended by (without an answer in brackets)
-//	dormant    idle, and not busy lately   – (none; on a goroutine of 2 KiB)    bytes, [idle time-out, hang-up, parting]
-//	idle       opened, or all is answered  – (none)                             bytes, [idle time-out, hang-up, parting]
-//	reading    bytes of a request came     the goroutine                        the whole request, a fault in it, read time-out, end of stream, [reset]
-//	serving    the request is there        the goroutine                        Serve returns
-//	waiting    Wait or WaitDone            whoever has the work: key, body, and the work is done; a deadline or a hang-up ends Wait,
-//	           within Serve                what is behind the end of out        which WaitDone follows
-//	writing    an answer is there          the goroutine                        all is taken, [write time-out without progress, reset]
-//	lingering  an answer ended it while    the goroutine                        [end of stream, 1 s, 1 MiB]
+//	state      entered when                buffers belong to  ended by (in brackets: without an answer)
+//	dormant    idle, and not busy lately   – (stack of 2 KiB) bytes, [idle time-out, hang-up, drain]
+//	idle       opened, or all is answered  –                  bytes, [idle time-out, hang-up, drain]
+//	reading    bytes of a request came     the goroutine      the whole request, a fault in it, read time-out, end of stream, [reset]
+//	serving    the request is there        the goroutine      Serve returns
+//	waiting    Wait or WaitDone in Serve   the work           the work is done; Wait also by a deadline or a hang-up: then WaitDone follows
+//	writing    an answer is there          the goroutine      all is taken, [write time-out without progress, reset]
+//	lingering  an answer ended it while    the goroutine      [end of stream, 1 s, 1 MiB]
 //	           the client may be sending
-//	closed     any of the above            – (none)
+//	closed     any of the above            –
 //
-// Drain has each answer end its connection, and after a second the idle and dormant ones
-// (parting). Close interrupts reading and idling as well. Neither interrupts waiting.
+// While the work has the buffers it may use key, body and the free tail of the output buffer.
+// Drain has each answer end its connection, and after a second closes the idle and dormant
+// ones. Close interrupts reading and idling as well. Neither interrupts waiting.
 //
 // # Where the HTTP standards leave a choice
 //
@@ -48,8 +48,8 @@
 // # Refusals
 //
 // Whatever is wrong with a request is said in an answer of the type
-// application/problem+json, and everything that can be told from the head of a
-// request is told before its body is read. After a refusal the connection lives
+// application/problem+json, and everything that shows in the head of a request
+// is said before its body is read. After a refusal the connection lives
 // on if the whole request has arrived already; otherwise it is closed in a way
 // that lets a client that is still sending see the answer.
 package httpfront

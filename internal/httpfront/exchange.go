@@ -15,7 +15,7 @@ type Handler interface {
 	// NewCall returns what serves the requests of an exchange, one after another. Their
 	// connections differ.
 	NewCall(*Exchange) Call
-	// Refused is told that a connection, which came at that time, was refused by 503.
+	// Refused is called for a connection, which came at that time, that was refused by 503.
 	Refused(arrival int64)
 }
 
@@ -104,7 +104,7 @@ const (
 	Gone                 // the client has gone
 )
 
-// Done tells that the work is done. It is called by any goroutine, which must not use the
+// Done says that the work is done. It is called by any goroutine, which must not use the
 // exchange from then on.
 func (x *Exchange) Done() { x.conn.parker.signal(workDone) }
 
@@ -146,7 +146,7 @@ func (x *Exchange) WaitDone() {
 	}
 }
 
-// startTimer has the parker told when the deadline has come.
+// startTimer signals the parker when the deadline has come.
 func (c *conn) startTimer(deadline int64) {
 	d := time.Duration(deadline - c.now())
 	if c.timer == nil {
@@ -202,7 +202,7 @@ func (x *Exchange) Send(a Answer) {
 	x.out, x.status = x.out[:x.base], a.Status
 	c.ending = c.ending || a.Close
 	if p := a.Problem; p != nil {
-		// A client of HTTP/1.0 would have to be told that the connection goes on.
+		// A client of HTTP/1.0 would not know that the connection goes on.
 		c.ending = c.ending || x.HTTP10 || p.Close
 		x.status = p.Status
 		x.out = p.append(x.out, &c.front.clock, lines, !x.goesOn(), x.isHead)
@@ -244,7 +244,7 @@ type Head struct {
 	Type   string // the media type; empty if it is among the lines, or there is none
 	// Lines are the lines of the head but for those of the framing, each with its CR LF.
 	Lines []byte
-	// Length is that of the body, Unknown or None. Length of an answer to HEAD is told too.
+	// Length is that of the body, Unknown or None. An answer to HEAD has its Content-Length too.
 	Length int
 	// Dated says that Date is among the lines.
 	Dated bool
@@ -338,7 +338,7 @@ func (x *Exchange) End(buf, trailers []byte) {
 }
 
 // Break ends an answer whose rest will not come. The client sees a connection that ends too
-// early; Answered is told the status that the request would have got.
+// early; Answered gets the status that the request would have got.
 func (x *Exchange) Break(status int) {
 	x.out, x.status, x.conn.ending = x.out[:0], status, true
 }

@@ -153,7 +153,7 @@ func serve(t testing.TB, change ...func(*Options, *net.Listener)) *front {
 		f.Close()
 		require.Zero(t, f.Connections())
 		require.Zero(t, f.Bodies())
-		require.Empty(t, f.turns)
+		require.Empty(t, f.writers)
 	})
 	return f
 }

@@ -74,7 +74,7 @@ func (x *Exchange) bodyRead() {
 	w.mu.Unlock()
 }
 
-// watch is whom to tell of a client that leaves.
+// watch is whom to notify of a client that leaves.
 type watch struct {
 	mu     sync.Mutex
 	left   func()

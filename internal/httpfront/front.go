@@ -75,7 +75,7 @@ type Front struct {
 	hangups  *hangups // nil if no connection has a descriptor
 	budget   budget
 	clock    clock
-	turns    turns
+	writers  writers
 
 	exchanges    sync.Pool // *Exchange
 	largeReaders sync.Pool // *bufio.Reader that hold the largest head
@@ -86,7 +86,7 @@ type Front struct {
 	// so that a connection that sets a later deadline afterwards sees them.
 	draining, parting, closed atomic.Bool
 	// lastRequests is how long a drain waits for further requests, so that clients
-	// that pause are told in an answer that the connection ends, which HTTP/1.1
+	// that pause learn from an answer that the connection ends, which HTTP/1.1
 	// has no other way to say.
 	lastRequests time.Duration
 	stopped      chan struct{} // closed when the front stops to accept
@@ -106,7 +106,7 @@ type Front struct {
 	empty chan struct{} // closed when the last has gone
 }
 
-// Listen listens on a TCP address; port 0 chooses one. A *net.OpError tells that it
+// Listen listens on a TCP address; port 0 chooses one. A *net.OpError means that it
 // cannot. What clients make the sockets hold is bounded.
 func Listen(address string) (net.Listener, error) {
 	// Go's listener does not share its port with other processes, so the accept
@@ -121,7 +121,7 @@ func Open(o Options, listener net.Listener) (*Front, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	f := &Front{opts: o, listener: listener, turns: newTurns(), stopped: make(chan struct{}), empty: make(chan struct{})}
+	f := &Front{opts: o, listener: listener, writers: newWriters(), stopped: make(chan struct{}), empty: make(chan struct{})}
 	if _, ok := listener.(syscall.Conn); ok {
 		var err error
 		if f.hangups, err = openHangups(); err != nil {

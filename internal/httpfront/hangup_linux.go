@@ -11,12 +11,12 @@ import (
 
 // hangups notices clients that hang up: while their request waits, when nobody reads
 // from the connection, and together with their last bytes, which Go's poller does not
-// tell apart from bytes alone. It is an epoll set of its own, from which the kernel
+// distinguish from bytes alone. It is an epoll set of its own, from which the kernel
 // removes a connection that is closed. The set is edge triggered and not interested in
 // bytes. So a connection costs one system call in its life, and the goroutine wakes only
 // when a client hangs up.
 type hangups struct {
-	file *os.File // the epoll set; Go's poller tells when it has something
+	file *os.File // the epoll set; Go's poller reports when it has something
 	raw  syscall.RawConn
 	done chan struct{}
 
@@ -48,7 +48,7 @@ func openHangups() (*hangups, error) {
 	return h, nil
 }
 
-// listen tells connections of their events until close.
+// listen notifies connections of their events until close.
 func (h *hangups) listen() {
 	defer close(h.done)
 	var events [64]unix.EpollEvent
@@ -62,13 +62,13 @@ func (h *hangups) listen() {
 				return err != nil
 			}
 			for i := range n {
-				h.tell(&events[i])
+				h.notify(&events[i])
 			}
 		}
 	})
 }
 
-func (h *hangups) tell(e *unix.EpollEvent) {
+func (h *hangups) notify(e *unix.EpollEvent) {
 	key := uint64(uint32(e.Fd))<<32 | uint64(uint32(e.Pad))
 	h.mu.Lock()
 	c := h.mu.conns[key]
@@ -77,9 +77,9 @@ func (h *hangups) tell(e *unix.EpollEvent) {
 		return // it has been closed since
 	}
 	if e.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
-		c.tell(wholeGone)
+		c.notify(wholeGone)
 	} else {
-		c.tell(halfGone)
+		c.notify(halfGone)
 	}
 }
 

@@ -27,7 +27,7 @@ type parker struct {
 
 func newParker() parker { return parker{wake: make(chan struct{}, 1)} }
 
-// signal tells that something has happened.
+// signal says that something has happened.
 func (p *parker) signal(event uint32) {
 	for {
 		old := p.state.Load()

@@ -10,7 +10,7 @@ import (
 // Problem is an answer that says what was wrong (RFC 9457).
 type Problem struct {
 	Status int
-	// Detail tells a person what was wrong, with the value, and what is allowed.
+	// Detail says to a person what was wrong, with the value, and what is allowed.
 	Detail string
 	// Lines holds further header lines, each with its CR LF.
 	Lines string

@@ -257,7 +257,7 @@ func (x *Exchange) parseFields(raw []byte) (bad *Problem) {
 }
 
 // cutLine splits lines behind the first, and returns that without its end, and where its
-// colon is. The last line is empty. Otherwise it tells what is wrong.
+// colon is. The last line is empty. Otherwise it says what is wrong.
 func cutLine(lines []byte) (line []byte, colon int, rest []byte, wrong string) {
 	end := bytes.IndexByte(lines, '\n')
 	if end < 1 || lines[end-1] != '\r' {
@@ -302,8 +302,8 @@ func (x *Exchange) setField(name, value []byte) *Problem {
 	return Once(once, name, value)
 }
 
-// Once notes the value of a field that may be given once. Which of two others read cannot
-// be told, so then the connection ends.
+// Once notes the value of a field that may be given once. Which of two others read is
+// unknown, so then the connection ends.
 func Once(field *[]byte, name, value []byte) *Problem {
 	if *field != nil {
 		bad := BadRequest("the header " + string(name) + " is given more than once")

@@ -67,14 +67,14 @@ func (x *Exchange) Streams() bool { return !x.stream.ended.Load() }
 // Trailers are the lines behind a body that is streamed and has been read, each with its end.
 func (x *Exchange) Trailers() []byte { return x.stream.trailers }
 
-// ContentLength is the length of the body that the head of the request tells, -1 if it
-// comes in chunks. Framed reports whether the head tells of a body at all.
+// ContentLength is the length of the body that the head of the request states, -1 if it
+// comes in chunks. Framed reports whether the head announces a body at all.
 func (x *Exchange) ContentLength() int { return x.length }
 
 // Framed reports whether the head says how long the body is, be it 0.
 func (x *Exchange) Framed() bool { return x.contentLength != nil || x.transferEncoding != nil }
 
-// Continue tells a client that waits for it to send its body.
+// Continue sends 100 Continue to a client that waits for it.
 func (x *Exchange) Continue() {
 	if x.expects && x.Streams() {
 		x.proceed()

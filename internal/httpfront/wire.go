@@ -36,7 +36,7 @@ type wire struct {
 	drained bool  // the last one from the descriptor left nothing behind
 	readErr error // what ended reading for good
 
-	inTurn bool  // a long answer is being written; see turns
+	isLong bool  // a long answer is being written; see writers
 	broken error // why nothing can be written any more
 }
 
@@ -127,15 +127,15 @@ func (w *wire) write(b []byte) {
 		// not even a socket with room takes anything.
 		_ = w.socket.SetWriteDeadline(time.Now().Add(min(lastWrites, f.limits.Load().WriteTimeout)))
 	}
-	w.inTurn = len(b) > longPiece
+	w.isLong = len(b) > quantum
 	for len(b) > 0 && w.broken == nil {
-		piece := b[:min(len(b), longPiece)]
+		piece := b[:min(len(b), quantum)]
 		b = b[len(piece):]
 		w.waits(false)
 		_, w.broken = w.socket.Write(piece)
 		w.waits(true)
 	}
-	w.inTurn = false
+	w.isLong = false
 }
 
 // writeNow writes what can be without waiting, and returns how much that was.
@@ -154,14 +154,14 @@ func (w *wire) writeNow(b []byte) (n int) {
 	return len(b)
 }
 
-// waits gives the turn of a long answer to others while its client takes its time.
+// waits releases the writer of a long answer while its client takes its time.
 func (w *wire) waits(begins bool) {
 	switch {
-	case !w.inTurn:
+	case !w.isLong:
 	case begins:
-		w.front.turns.give()
+		w.front.writers.release()
 	default:
-		w.front.turns.take()
+		w.front.writers.acquire()
 	}
 }
 

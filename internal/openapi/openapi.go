@@ -1,4 +1,4 @@
-// Package openapi reads docs/openapi.yaml, and tells whether an answer is one of those
+// Package openapi reads docs/openapi.yaml, and reports whether an answer is one of those
 // that it describes. It is for tests.
 package openapi
 

@@ -27,7 +27,7 @@ var (
 	errIncomplete = errors.New("the connection ended within the answer")
 )
 
-// The lengths of bodies that are not told in bytes.
+// The lengths of bodies that are no number of bytes.
 const (
 	inChunks = -1
 	untilEnd = -2

@@ -1,19 +1,19 @@
-// Package proxy forwards HTTP requests to one upstream or several, each in its turn: it is
-// the data plane of spillway proxy.
+// Package proxy forwards HTTP requests to one upstream or several, each once it has been
+// admitted: it is the data plane of spillway proxy.
 //
 // # The path of a request
 //
 //	client ──► httpfront ──► call ───┐
 //	       └─► net/http ──► stream ──┴► turn ──► upstream
 //
-// The front serves HTTP/1.1 and 1.0, and hands connections of HTTP/2 over to net/http. A call,
-// or a stream, is the client of a turn: it gives the request, of which up to
+// The front serves HTTP/1.1 and 1.0, and hands connections of HTTP/2 over to net/http. A turn
+// is one request and its answer. A call, or a stream, is the client of a turn: it gives the request, of which up to
 // Options.BufferBytes of the body have arrived, and takes the answer. The turn waits in an
 // admission.Controller for a place, sends the request over a connection that the upstream has
 // kept, relays the answer, and gives the place back when the upstream has done its part.
 //
-// Nothing of the framing passes: a request and an answer are read whole, or not at all, and
-// framed anew. Trailers pass as far as their names may, interim answers to clients of HTTP/1.1
+// Nothing of the framing passes: the heads of requests and answers are read whole and written
+// anew, and bodies are streamed in a framing of their own. Trailers pass as far as their names may, interim answers to clients of HTTP/1.1
 // alone.
 //
 // # Who waits for whom
@@ -24,12 +24,12 @@
 //	sending     a place, a connection of the upstream          all is sent; either side fails or is too slow
 //	            (a goroutine more, if the body did not fit)
 //	answering   the same, and a buffer of the answer           its end, or the buffer is full: then the client
-//	            (a goroutine more, if the client is slow)      has to keep a pace
+//	            (a goroutine more, if the client is slow)      has to keep a rate
 //	leaving     a buffer of the answer                         the client has taken it, or takes nothing
 //
 // A turn runs on the goroutine of its connection or stream. What ends waiting from outside is
 // an interruption: of the upstream's connection when the client leaves, of both when the proxy
-// stops. What an answer was is judged at its end.
+// stops. The outcome of a request is recorded when its answer ends.
 package proxy
 
 import (
@@ -260,7 +260,7 @@ func (s *Server) Gauge() dispatch.Gauge {
 	stats := s.controller.Stats()
 	return dispatch.Gauge{
 		Strategy: stats.Strategy, Observe: stats.Mode == admission.Observe, Depth: stats.Waiting, Capacity: stats.Capacity, Limit: stats.Limit, Pace: stats.Pace,
-		Workers: stats.Concurrency, Busy: stats.InUse, Learned: (*dispatch.Learned)(stats.Learned),
+		Workers: stats.Concurrency, Busy: stats.InUse, Learned: stats.Learned,
 	}
 }
 

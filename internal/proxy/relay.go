@@ -116,8 +116,8 @@ func (t *turn) fail(err error) {
 	t.client.breakOff(t.code)
 }
 
-// why says what a client is told of an error, with a status below 500 if it is its own, and what
-// that tells of the upstream.
+// why returns the answer to a client for an error, with a status below 500 if it is its own, and
+// the outcome for the upstream.
 func (t *turn) why(err error) (status int, detail string, how admission.Outcome) {
 	var broken brokenBody
 	switch {

@@ -169,7 +169,7 @@ func (t *turn) attempt(fresh bool) error {
 		}
 		c.reused = false // it is there
 	}
-	// What came tells more than why not all could be sent.
+	// What came says more than why not all could be sent.
 	dead := len(c.text) == 0 && !errors.Is(got, os.ErrDeadlineExceeded)
 	if dead && !c.wasInterrupted() && (sent == 0 && t.upstream.tls == nil || t.length == 0 && idempotent(t.method)) {
 		return stale{got}

@@ -198,7 +198,7 @@ func (t *turn) release(how admission.Outcome) {
 	t.permit.Done(how)
 }
 
-// outcome is what an answer with a status tells of the upstream.
+// outcome is that of the upstream for an answer with a status.
 func outcome(status int) admission.Outcome {
 	switch status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

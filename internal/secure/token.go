@@ -18,7 +18,7 @@ func NewToken(s string) Token {
 	return Token{required: s != "", hash: sha256.Sum256([]byte(s))}
 }
 
-// Allows tells whether a request with that Authorization header is allowed. The
+// Allows reports whether a request with that Authorization header is allowed. The
 // time it takes does not depend on how much of the token is right: hashes of
 // one length are compared, to the end.
 func (t Token) Allows(authorization []byte) bool {

@@ -24,7 +24,7 @@ const (
 
 func (o Outcome) String() string { return [Outcomes]string{"ok", "shed", "error"}[o] }
 
-// Request is a request that was answered. Whoever is told of it must not keep it, or anything
+// Request is a request that was answered. Whoever gets it must not keep it, or anything
 // that it refers to.
 type Request struct {
 	slowest.Request

@@ -82,7 +82,7 @@ func (c *call) answerValue(a *httpfront.Answer, value []byte) {
 	a.Status, a.Type, a.Lines = fasthttp.StatusOK, "application/octet-stream", c.lines
 }
 
-// storeProblem tells a client what the store's error means for it.
+// storeProblem says what the store's error means for a client.
 func storeProblem(err error, write bool) *httpfront.Problem {
 	bad := &httpfront.Problem{Status: fasthttp.StatusServiceUnavailable}
 	switch {

@@ -29,7 +29,7 @@ type call struct {
 	task dispatch.Task
 	op   executor.Op
 
-	// What the events are told beside the status.
+	// What the events get beside the status.
 	span     served.Span // nil if there is none
 	strategy string      // that the request was submitted to, if it was
 	shed     bool
@@ -87,7 +87,7 @@ func (c *call) Serve() {
 	}
 }
 
-// statusCut is what the events are told of an answer that its client did not take
+// statusCut is what the events get for an answer that its client did not take
 // in full. It is nginx's code for clients that close the connection; no client
 // ever sees it.
 const statusCut = 499
@@ -104,7 +104,7 @@ func outcomeOf(method string, status int, shed bool) served.Outcome {
 	return served.Error
 }
 
-// Answered tells the events.
+// Answered calls the events.
 func (c *call) Answered(status int, cut bool, now int64) {
 	o, method, took := &c.server.opts, c.x.Method, time.Duration(now-c.x.Arrival)
 	if cut && !c.shed {
@@ -120,7 +120,7 @@ func (c *call) Answered(status int, cut bool, now int64) {
 		o.Events.Left(took)
 	}
 	if c.strategy == "" {
-		c.tell(&slowest.Request{Strategy: strategy, Method: method, Code: status, Took: took, Received: took}, outcome)
+		c.log(&slowest.Request{Strategy: strategy, Method: method, Code: status, Took: took, Received: took}, outcome)
 		return
 	}
 	if w := &c.request.options; (len(w.client) > 0 || w.priority != defaultPriority) && o.Events.Asked != nil {
@@ -138,31 +138,31 @@ func (c *call) Answered(status int, cut bool, now int64) {
 	if slow {
 		o.Slowest.Add(r)
 	}
-	c.tell(&r, outcome)
+	c.log(&r, outcome)
 }
 
-// tell tells the access log and the trace of the request, if there are any.
-func (c *call) tell(r *slowest.Request, outcome served.Outcome) {
+// log writes the request into the access log and ends its trace, if there are any.
+func (c *call) log(r *slowest.Request, outcome served.Outcome) {
 	o := &c.server.opts
 	if c.span == nil && o.Events.Served == nil {
 		return
 	}
-	told := served.Request{Request: *r, Outcome: outcome, Path: served.PathOf(c.x.Target), Client: c.x.Peer(), Priority: c.request.options.priority, TraceID: served.TraceID(c.fields.traceparent)}
+	entry := served.Request{Request: *r, Outcome: outcome, Path: served.PathOf(c.x.Target), Client: c.x.Peer(), Priority: c.request.options.priority, TraceID: served.TraceID(c.fields.traceparent)}
 	if c.strategy == "" { // it was refused before anybody looked
-		told.Priority = defaultPriority
+		entry.Priority = defaultPriority
 	}
 	if len(c.request.options.client) > 0 {
-		told.Client = string(c.request.options.client)
+		entry.Client = string(c.request.options.client)
 	}
 	if r.Ran > 0 {
-		told.Operation = operations[c.op.Kind]
+		entry.Operation = operations[c.op.Kind]
 	}
 	if c.span != nil {
-		c.span.End(&told)
+		c.span.End(&entry)
 		c.span = nil
 	}
 	if o.Events.Served != nil {
-		o.Events.Served(&told)
+		o.Events.Served(&entry)
 	}
 }
 

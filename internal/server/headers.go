@@ -39,7 +39,7 @@ func (f *fields) set(name, value []byte) *httpfront.Problem {
 	case "access-control-request-method":
 		f.preflight = true
 	case "origin":
-		if f.origin != nil { // where the page comes from cannot be told
+		if f.origin != nil { // where the page comes from is ambiguous
 			value = value[:0]
 		}
 		f.browser, f.origin = true, value

@@ -35,8 +35,8 @@ func (c *call) serveRange() {
 		}
 		c.server.opts.Dispatcher.Continue(&c.task)
 		x.WaitDone()
-		// The status has been sent. All that can still be told is that the range
-		// is not complete. The events are told what a client would have been.
+		// The status has been sent. All that can still be said is that the range
+		// is not complete. The events get the status that a client would have got.
 		if a, failed := c.failure(); failed {
 			x.Break(a.Problem.Status)
 			return

@@ -50,9 +50,9 @@ type Options struct {
 	AllowedHosts []string
 	// CORSOrigins are the origins, as browsers write them, whose pages may call.
 	CORSOrigins []string
-	// TrustRequestStart says that X-Request-Start tells when a request arrived.
+	// TrustRequestStart says that X-Request-Start says when a request arrived.
 	TrustRequestStart bool
-	// Events are told what happens.
+	// Events are called for what happens.
 	Events Events
 	// Tracer begins the spans of requests. Nil means that there are none.
 	Tracer served.Tracer
@@ -72,7 +72,7 @@ type Events struct {
 	// Left: the client of the request that was answered had left before, d after it had
 	// arrived. Nil means that nobody asks.
 	Left func(d time.Duration)
-	// Served is told of the same request. Nil means that nobody asks.
+	// Served: the same request, for the access log. Nil means that nobody asks.
 	Served func(*served.Request)
 }
 
@@ -95,7 +95,7 @@ type Server struct {
 	cors    cors
 }
 
-// Open listens, and serves until Close. A *net.OpError tells that the address
+// Open listens, and serves until Close. A *net.OpError means that the address
 // cannot be listened on.
 func Open(o Options) (*Server, error) {
 	if err := o.check(); err != nil {
@@ -140,7 +140,7 @@ func (s *Server) SetLimits(l httpfront.Limits, maxValueBytes, maxBatchBytes int)
 	s.Front.SetLimits(l)
 }
 
-// Refused tells the events of a connection that was refused. Its request was not parsed.
+// Refused calls the events for a connection that was refused. Its request was not parsed.
 func (s *Server) Refused(arrival int64) {
 	strategy, took := s.opts.Dispatcher.Gauge().Strategy, time.Duration(s.opts.Dispatcher.Now()-arrival)
 	s.opts.Events.Answered(strategy, "other", fasthttp.StatusServiceUnavailable, served.Error, took)

@@ -26,7 +26,7 @@ func movedBack(arrival int64, value []byte, now time.Time) int64 {
 	if err != nil {
 		return arrival
 	}
-	switch { // as each is a thousand times the other, the present tells which it is
+	switch { // as each is a thousand times the other, the present shows which it is
 	case seconds > 1e14:
 		seconds /= 1e6
 	case seconds > 1e11:

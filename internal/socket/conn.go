@@ -80,7 +80,7 @@ func (c *Conn) readAny(fd uintptr) bool {
 	return !errors.Is(c.gotErr, ErrNoBytes)
 }
 
-// Silent reports whether there is nothing to be read, as far as can be told: neither bytes, nor
+// Silent reports whether there is nothing to be read, as far as is known: neither bytes, nor
 // the end, nor an error.
 func (c *Conn) Silent() bool {
 	silent := c.raw == nil
@@ -160,10 +160,10 @@ func (c *Conn) WriteNow(p []byte) (n int, err error) {
 const roomy = 96 << 10
 
 // HasRoom reports whether n bytes can be written most probably without waiting, as far as that
-// can be told.
+// is known.
 func (c *Conn) HasRoom(n int) bool { return c.raw != nil && Unsent(c.raw)+n < roomy }
 
-// waits tells that a write waits, and returns what tells that it goes on.
+// waits says that a write waits, and returns what says that it goes on.
 func (c *Conn) waits() (goesOn func()) {
 	if c.Waits == nil {
 		return func() {}

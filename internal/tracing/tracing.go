@@ -234,15 +234,15 @@ func (b *bounded) OnEnd(s sdk.ReadOnlySpan) {
 	b.SpanProcessor.OnEnd(s)
 }
 
-// ids are random, but for those that somebody was told of before the span began: the sampler of
+// ids are random, but for those that were handed out before the span began: the sampler of
 // that of a trace, and the next server of that of a span.
 type ids struct{}
 
-type told struct{}
+type given struct{}
 
 // NewIDs is sdk.IDGenerator's.
 func (i ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	id, ok := ctx.Value(told{}).(trace.TraceID)
+	id, ok := ctx.Value(given{}).(trace.TraceID)
 	if !ok {
 		id = newTraceID()
 	}
@@ -257,7 +257,7 @@ func newTraceID() (id trace.TraceID) {
 
 // NewSpanID is sdk.IDGenerator's.
 func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.SpanID) {
-	if id, ok := ctx.Value(told{}).(trace.SpanID); ok {
+	if id, ok := ctx.Value(given{}).(trace.SpanID); ok {
 		return id
 	}
 	binary.NativeEndian.PutUint64(id[:], rand.Uint64()|1)
@@ -296,7 +296,7 @@ func (t *Tracing) Start(traceparent, tracestate []byte, arrived int64) served.Sp
 		return &unsampled{next}
 	}
 	if begins {
-		ctx = context.WithValue(ctx, told{}, id)
+		ctx = context.WithValue(ctx, given{}, id)
 	}
 	next.flags = trace.FlagsSampled
 	s := &span{place: next, t: t, arrived: t.o.Epoch.Add(time.Duration(arrived)), depth: t.o.Depth()}
@@ -355,7 +355,7 @@ func (s *span) End(r *served.Request) {
 		if r.Operation == upstream {
 			kind = trace.SpanKindClient
 		}
-		s.child(context.WithValue(s.ctx, told{}, s.next), r.Operation, kind, begun.Add(r.Waited), r.Ran)
+		s.child(context.WithValue(s.ctx, given{}, s.next), r.Operation, kind, begun.Add(r.Waited), r.Ran)
 	}
 	name := r.Method
 	if r.Route != "" {

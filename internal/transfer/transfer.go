@@ -291,7 +291,7 @@ func (r *run) compare(ctx context.Context, e *entry) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		e.found = missing
-		// Who has been told how many whole seconds are left may count them from a moment
+		// Who knows how many whole seconds are left may count them from a moment
 		// before or after.
 		if _, gone := e.ttl(time.Now().Add(expirySlack)); gone {
 			e.found = equal

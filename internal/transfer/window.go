@@ -135,7 +135,7 @@ type Position struct {
 	Differences []Difference `json:"differences,omitempty"`
 }
 
-// MaxDifferences is how many differences are told one by one.
+// MaxDifferences is how many differences are listed.
 const MaxDifferences = 20
 
 // Difference is a key whose value in the target is not that of the source.

@@ -248,7 +248,7 @@ type Change struct {
 // changed is a key of a Change.
 type changed struct {
 	hash uint64
-	// version is what W1 has made of that of the slot, if that was the first change
+	// version is what W1 has made of that of the stripe, if that was the first change
 	// under way, else 0.
 	version uint64
 	meta    Meta // of what is written
@@ -266,10 +266,10 @@ func (w *Change) Add(key []byte, m Meta) {
 	s, hash := w.cache.shard(key)
 	k := changed{hash: hash, meta: m}
 	s.mu.Lock()
-	slot := s.slot(hash)
-	slot.version++
-	if slot.changes++; slot.changes == 1 {
-		k.version = slot.version
+	stripe := s.stripe(hash)
+	stripe.version++
+	if stripe.changes++; stripe.changes == 1 {
+		k.version = stripe.version
 	}
 	if r := s.findLocked(hash, key); r != nil {
 		k.known = true
@@ -290,9 +290,9 @@ func (w *Change) Put(i int, key, value []byte) {
 	s := &w.cache.shards[k.hash>>w.cache.shift]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slot := s.slot(k.hash)
-	slot.changes--
-	if k.version == slot.version && slot.changes == 0 && w.cache.Keeps(key, len(value)) {
+	stripe := s.stripe(k.hash)
+	stripe.changes--
+	if k.version == stripe.version && stripe.changes == 0 && w.cache.Keeps(key, len(value)) {
 		s.fillLocked(k.hash, key, value, k.meta)
 	}
 }
@@ -303,7 +303,7 @@ func (w *Change) End() {
 		if k := &w.keys[i]; !k.ended {
 			s := &w.cache.shards[k.hash>>w.cache.shift]
 			s.mu.Lock()
-			s.slot(k.hash).changes--
+			s.stripe(k.hash).changes--
 			s.mu.Unlock()
 		}
 	}

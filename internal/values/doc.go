@@ -4,7 +4,7 @@
 //
 // # What it keeps
 //
-// The law is S3-FIFO (Yang et al., SOSP 2023). A value that is read for the first time
+// The eviction policy is S3-FIFO (Yang et al., SOSP 2023). A value that is read for the first time
 // goes into a small queue, a tenth of the memory. If it was read again twice by the time
 // it comes to the head, it moves to the main queue; otherwise it leaves, and only its
 // hash is remembered, as a ghost. A value whose ghost is still known goes to the main
@@ -23,19 +23,19 @@
 // that of the store alone is, and whoever judges what the store has answered (whether
 // it is durable yet, whether it is in doubt) need not know where it came from.
 //
-// Each key belongs to a slot of its shard, with a version and the number of changes
+// Each key belongs to a stripe of its shard, with a version and the number of changes
 // under way; the shard's lock guards them and the records. The rules:
 //
 //	W1  A write adds its keys to a Change before the store may show it to anybody. That
-//	    raises the version of the slot and its count of changes, and empties the
+//	    raises the version of the stripe and its count of changes, and empties the
 //	    record of the key.
 //	W2  When the store shows it to everybody, or is known to do nothing more with it,
-//	    the Change ends, and the count goes down. If no other change of the slot was
+//	    the Change ends, and the count goes down. If no other change of the stripe was
 //	    under way at any moment since W1, the version being still what W1 has made it
 //	    and the count having been 0 before, the record may be filled with what was
 //	    written.
-//	R1  A read takes a Ticket, the version of the slot, before it asks the store. While
-//	    a change of the slot is under way there is none to be had.
+//	R1  A read takes a Ticket, the version of the stripe, before it asks the store. While
+//	    a change of the stripe is under way there is none to be had.
 //	R2  It may fill the record with what the store has said if the version is still
 //	    that of its ticket.
 //	C   When the store begins to answer from something else, Clear empties all records
@@ -46,7 +46,7 @@
 // everybody, or never will be (W2). The version has not moved since, so no write has
 // begun (W1), and what the store has said at a moment in between still holds when the
 // record is filled, under the lock. Say that it was filled by a write (W2). It was the
-// only one of the slot since before it began, so what it has written is what the store
+// only one of the stripe since before it began, so what it has written is what the store
 // holds. In both cases the next write empties the record before the store shows
 // anything of it, under the same lock. A Get that finds the record filled, under the
 // lock, therefore finds what the store holds at that moment.
@@ -54,7 +54,7 @@
 // A write that fails, or whose outcome is unknown, is a write as any other: its record
 // is empty from before the store has seen it, and what fills it later is what the store
 // says then. The store, having failed, may be opened again without what it had shown:
-// that is C. Reads of before have tickets of versions that are no more.
+// that is C. Tickets of earlier reads have versions that no longer hold.
 //
 // A write of many keys is visible at one moment, and is in W1 for all of them before,
 // and in W2 after. A Get of one of its keys sees the state before it, from a record,
@@ -65,5 +65,5 @@
 // it was found; otherwise the store is asked, as if there were no record. Deletes of
 // what is gone are writes.
 //
-// Slots are shared by keys by chance, which costs nothing but fills that are left out.
+// Keys share stripes by chance, which costs nothing but fills that are left out.
 package values

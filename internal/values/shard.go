@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// slots is how many there are in a shard: few enough to be cheap, and many enough
+	// stripes is how many there are in a shard: few enough to be cheap, and many enough
 	// that a read is seldom kept from filling by a write of another key.
-	slots = 128
-	// slotShift leaves those bits of a hash that neither name a shard nor, as its
+	stripes = 128
+	// stripeShift leaves those bits of a hash that neither name a shard nor, as its
 	// lower half does, a place of the index.
-	slotShift = 40
+	stripeShift = 40
 
 	// An index has up to a slot of 8 bytes, and half a ghost of 4 bytes, for so many bytes of
 	// the shard: enough for records of 100 bytes and a key, and full before the memory is
@@ -37,8 +37,8 @@ const (
 	maxShardBytes = 16 << 30
 )
 
-// slot guards the keys whose hashes lead to it: see the rules in doc.go.
-type slot struct {
+// stripe guards the keys whose hashes lead to it: see the rules in doc.go.
+type stripe struct {
 	version uint64
 	changes int64
 }
@@ -61,7 +61,7 @@ type shard struct {
 	ghosts      []uint32
 	haunted     bool // there may be a ghost
 	small, main ring
-	slots       [slots]slot
+	stripes     [stripes]stripe
 	stats       Stats
 	_           [64]byte // so that no two locks share a line
 }
@@ -86,8 +86,8 @@ func (s *shard) init(memory []byte, seed maphash.Seed) {
 func (s *shard) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.slots {
-		s.slots[i].version++
+	for i := range s.stripes {
+		s.stripes[i].version++
 	}
 	clear(s.index)
 	if s.haunted {
@@ -106,12 +106,12 @@ func (s *shard) close() {
 	s.memory, s.index, s.ghosts = nil, nil, nil
 }
 
-func (s *shard) slot(hash uint64) *slot { return &s.slots[hash>>slotShift%slots] }
+func (s *shard) stripe(hash uint64) *stripe { return &s.stripes[hash>>stripeShift%stripes] }
 
 // ticketLocked is R1.
 func (s *shard) ticketLocked(hash uint64) Ticket {
-	slot := s.slot(hash)
-	return Ticket{hash: hash, version: slot.version, valid: slot.changes == 0}
+	stripe := s.stripe(hash)
+	return Ticket{hash: hash, version: stripe.version, valid: stripe.changes == 0}
 }
 
 // home returns where the search for a hash begins, and what it looks for.

@@ -443,8 +443,8 @@ func (c *Cache) check(t testing.TB) {
 			require.Equal(t, q.tail, at)
 		}
 		require.Equal(t, used, live, "all that are live are in the index")
-		for i := range s.slots {
-			require.GreaterOrEqual(t, s.slots[i].changes, int64(0))
+		for i := range s.stripes {
+			require.GreaterOrEqual(t, s.stripes[i].changes, int64(0))
 		}
 		s.mu.Unlock()
 	}

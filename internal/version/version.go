@@ -22,7 +22,7 @@ type Build struct {
 	Go      string // the version of Go
 }
 
-// Get returns the build of this program: what the linker was told, or else what Go's
+// Get returns the build of this program: what the linker set, or else what Go's
 // toolchain knows of the module and the clone.
 func Get() Build {
 	info, ok := debug.ReadBuildInfo()

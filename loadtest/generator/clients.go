@@ -105,7 +105,7 @@ type answer struct {
 	last    bool // of its connection
 }
 
-func newClients(l *loop, p *plan, trusted *tls.Config) (carrier, error) {
+func newClients(l *loop, p *plan, trusted *tls.Config) (transport, error) {
 	e := &clients{
 		loop: l, plan: p, encoder: newEncoder(l.o, p), headers: []http.Header{headerOf(p.headers)},
 		clients: make([]client, len(l.conns)), dialing: make(chan struct{}, dialsAtOnce), answers: map[string]int64{},
@@ -210,8 +210,8 @@ func (e *clients) wait(longest time.Duration) error {
 	return nil
 }
 
-// tell leaves a report for the loop.
-func (e *clients) tell(r report) {
+// report leaves a report for the loop.
+func (e *clients) report(r report) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.mu.came = append(e.mu.came, r)
@@ -277,7 +277,7 @@ func (e *clients) work(c *client) {
 			t.cancel()
 		}
 		r.at = e.loop.clock()
-		e.tell(r)
+		e.report(r)
 	}
 }
 
@@ -383,8 +383,8 @@ type connectError struct{ error }
 
 func (e connectError) Unwrap() error { return e.error }
 
-// kindOf tells errors apart. Of answers that are none net/http has no errors that can
-// be told apart but by their text.
+// kindOf classifies errors. For answers that are none net/http has no errors that can
+// be distinguished but by their text.
 func kindOf(err error) result.ErrorKind {
 	if _, ok := errors.AsType[connectError](err); ok {
 		return result.ErrorConnect
@@ -415,7 +415,7 @@ func (e *clients) connect(ctx context.Context, c *client, server int) error {
 		*w = wire{conn: conn}
 		conn.SetStateHook(func(conn *http.ClientConn) {
 			if conn.Err() != nil {
-				e.tell(report{client: c})
+				e.report(report{client: c})
 			}
 		})
 		return nil

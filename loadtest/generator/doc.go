@@ -44,7 +44,7 @@
 // stream and sends its share, so that what is sent does not depend on how many loops there
 // are.
 //
-// Loops send on a carrier, of which there are two. One has sockets over Linux's epoll, on
+// Loops send over a transport, of which there are two. One has sockets over Linux's epoll, on
 // the loop's own thread, for HTTP/1.1 in the clear. The other has a goroutine a connection
 // over net/http, for TLS, HTTP/2, several servers and every system.
 package generator

@@ -26,9 +26,9 @@ func newEngine(o *workload.Options, p *plan, trusted *tls.Config, clock func() t
 		l := newLoop(o, n, &e.others, clock)
 		var err error
 		if p.engine == workload.Portable {
-			l.carrier, err = newClients(l, p, trusted)
+			l.transport, err = newClients(l, p, trusted)
 		} else {
-			l.carrier, err = newSockets(l, p)
+			l.transport, err = newSockets(l, p)
 		}
 		if err != nil {
 			e.close()
@@ -101,7 +101,7 @@ func (e *engine) sent() (sent uint64) {
 func (e *engine) protocols() map[string]int64 {
 	all := map[string]int64{}
 	for _, l := range e.loops {
-		for version, n := range l.carrier.protocols() {
+		for version, n := range l.transport.protocols() {
 			all[version] += n
 		}
 	}
@@ -110,6 +110,6 @@ func (e *engine) protocols() map[string]int64 {
 
 func (e *engine) close() {
 	for _, l := range e.loops {
-		l.carrier.end()
+		l.transport.end()
 	}
 }

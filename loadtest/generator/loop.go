@@ -18,24 +18,24 @@ import (
 // so that a backlog does not make answers look late.
 const sendBurst = 32
 
-// carrier is what a loop sends on: its connections, below what a request is. The loop's
-// goroutine alone calls it. It tells the loop what becomes of connection c by opened, fail,
+// transport is what a loop sends on: its connections, below what a request is. The loop's
+// goroutine alone calls it. It reports what becomes of connection c by the loop's opened, fail,
 // answered, broken and gone, in dial, send and deliver.
-type carrier interface {
+type transport interface {
 	// begin is called before the run, on its goroutine.
 	begin()
-	// dial begins to open c; opened or fail tells how that ended.
+	// dial begins to open c; opened or fail reports how that ended.
 	dial(c *conn, now time.Duration)
 	// send sends r on c, which is open; left is what is left of the request's timeout.
-	// answered or broken tells how that ended.
+	// answered or broken reports how that ended.
 	send(c *conn, r *workload.Request, left time.Duration)
 	// close closes c, which was open, or gives up what was sent on it. Of what was before
-	// nothing more is told.
+	// nothing more is reported.
 	close(c *conn)
 	// wait waits until there is something to deliver, at most for a time, in which others
 	// may read the loop's counts.
 	wait(longest time.Duration) error
-	// deliver tells the loop what has come.
+	// deliver passes to the loop what has come.
 	deliver()
 	// protocols is how many answers there were in each version of HTTP.
 	protocols() map[string]int64
@@ -44,13 +44,13 @@ type carrier interface {
 }
 
 // loop carries a share of the connections: it sends each request when its time has come and
-// a connection is free, and counts what becomes of it. What connections are is the carrier's.
+// a connection is free, and counts what becomes of it. What connections are is the transport's.
 type loop struct {
-	o       *workload.Options
-	number  int
-	window  result.Window
-	closed  bool // a closed loop
-	carrier carrier
+	o         *workload.Options
+	number    int
+	window    result.Window
+	closed    bool // a closed loop
+	transport transport
 	// clock is the time since the start of the run.
 	clock func() time.Duration
 
@@ -66,7 +66,7 @@ type loop struct {
 	// attempt to open one failed.
 	lastOpen  time.Duration
 	lastError error
-	// lastLook is when the carrier was last asked and had something to deliver. What it
+	// lastLook is when the transport was last asked and had something to deliver. What it
 	// delivers next has come since arrivedAfter.
 	lastLook, arrivedAfter time.Duration
 	// others counts the loops that are not done; this one has been when it is
@@ -114,7 +114,7 @@ type conn struct {
 	place    int // in loop.resting
 }
 
-// newLoop makes one of several loops, which has no carrier yet.
+// newLoop makes one of several loops, which has no transport yet.
 func newLoop(o *workload.Options, number int, others *atomic.Int32, clock func() time.Duration) *loop {
 	l := &loop{
 		o: o, number: number, window: result.WindowOf(o), closed: o.Rate == 0, others: others, clock: clock,
@@ -181,7 +181,7 @@ func (l *loop) miss(scheduled, now time.Duration, kind result.ErrorKind) {
 // run sends and receives until all is done, or ctx is. It returns why it
 // ended early, if it did.
 func (l *loop) run(ctx context.Context) error {
-	l.carrier.begin()
+	l.transport.begin()
 	l.lastOpen = l.clock()
 	for {
 		if ctx.Err() != nil {
@@ -209,7 +209,7 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// done tells whether every request of the window has its answer, those of the
+// done reports whether every request of the window has its answer, those of the
 // other loops included: until then the load goes on.
 func (l *loop) done(now time.Duration) bool {
 	oldest := l.waiting.first
@@ -276,7 +276,7 @@ func (l *loop) send() (now time.Duration, more bool) {
 	return now, true
 }
 
-// exhausted tells whether nothing is to be sent any more. An open loop goes on
+// exhausted reports whether nothing is to be sent any more. An open loop goes on
 // past its window until the last request of the window has its answer, so that
 // this one meets the same load as all others.
 func (l *loop) exhausted(now time.Duration) bool {
@@ -318,16 +318,16 @@ func (l *loop) nextTime() time.Duration {
 	return at
 }
 
-// await waits from now on for what the carrier has to deliver, at most for a time.
+// await waits from now on for what the transport has to deliver, at most for a time.
 func (l *loop) await(now, longest time.Duration) error {
 	longest = min(longest, longestPause)
-	if err := l.carrier.wait(longest); err != nil {
+	if err := l.transport.wait(longest); err != nil {
 		return err
 	}
 	l.look(now, longest)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.carrier.deliver()
+	l.transport.deliver()
 	return nil
 }
 
@@ -367,17 +367,17 @@ func (l *loop) start(c *conn, scheduled, now time.Duration) {
 func (l *loop) transmit(c *conn, r *workload.Request, now time.Duration, among *list) {
 	c.state = connWaiting
 	among.push(c)
-	l.carrier.send(c, r, l.o.Timeout-(now-c.since))
+	l.transport.send(c, r, l.o.Timeout-(now-c.since))
 }
 
-// opened is told when c is open.
+// opened is called when c is open.
 func (l *loop) opened(c *conn, now time.Duration) {
 	l.open++
 	c.answered = false
 	l.setFree(c, now)
 }
 
-// answered is told when an answer has come at a time, and is whole. If it is the last, c can
+// answered is called when an answer has come at a time, and is whole. If it is the last, c can
 // carry no other; otherwise c is free since a time.
 func (l *loop) answered(c *conn, now, free time.Duration, status int, shed string, last bool) {
 	l.ended(c, now, status, shed)
@@ -390,13 +390,13 @@ func (l *loop) answered(c *conn, now, free time.Duration, status int, shed strin
 	l.setFree(c, free)
 }
 
-// broken is told when the request on c has lost its connection or got no HTTP answer.
+// broken is called when the request on c has lost its connection or got no HTTP answer.
 func (l *loop) broken(c *conn, now time.Duration, kind result.ErrorKind) {
 	l.abort(c, now, kind)
 	l.hangUp(c, now)
 }
 
-// gone is told when c, on which nothing was sent, was closed by the server, as it is free to.
+// gone is called when c, on which nothing was sent, was closed by the server, as it is free to.
 func (l *loop) gone(c *conn, now time.Duration) {
 	if !c.answered {
 		l.fail(c, now, errors.New("the server closes connections before it has answered"))
@@ -444,7 +444,7 @@ func (l *loop) reopen(c *conn, now time.Duration) {
 		c.in.remove(c)
 	}
 	c.state = connConnecting
-	l.carrier.dial(c, now)
+	l.transport.dial(c, now)
 }
 
 // hangUp closes c, and opens it again.
@@ -453,7 +453,7 @@ func (l *loop) hangUp(c *conn, now time.Duration) {
 	l.reopen(c, now)
 }
 
-// fail is told when c cannot be opened. It is closed, to be opened again later. A request that
+// fail is called when c cannot be opened. It is closed, to be opened again later. A request that
 // is to be sent again on it has ended: its client finds no server.
 func (l *loop) fail(c *conn, now time.Duration, reason error) {
 	l.lastError = reason
@@ -476,7 +476,7 @@ func (l *loop) shut(c *conn) {
 		fallthrough
 	case connIdle, connWaiting:
 		l.open--
-		l.carrier.close(c)
+		l.transport.close(c)
 	}
 	c.state = connClosed
 }

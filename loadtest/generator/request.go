@@ -127,7 +127,7 @@ func appendMillis(dst []byte, left time.Duration) []byte {
 	return strconv.AppendInt(dst, min(max(left.Milliseconds(), 1), 3_600_000), 10)
 }
 
-// sendsLength tells whether a request with no body says so.
+// sendsLength reports whether a request with no body says so.
 func sendsLength(method string) bool {
 	return method == http.MethodPut || method == http.MethodPost || method == http.MethodPatch
 }
@@ -146,7 +146,7 @@ func (e *encoder) method(r *workload.Request) string {
 	}
 }
 
-// bodiless tells whether the answer to a request has no body, whatever its head says.
+// bodiless reports whether the answer to a request has no body, whatever its head says.
 func (e *encoder) bodiless(r *workload.Request) bool {
 	return e.method(r) == http.MethodHead
 }

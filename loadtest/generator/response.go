@@ -56,7 +56,7 @@ func (r *response) reset() {
 	r.state, r.left, r.head = inHead, 0, r.head[:0]
 }
 
-// feed takes the next piece and tells whether the answer is whole, and what
+// feed takes the next piece and reports whether the answer is whole, and what
 // follows it. It keeps nothing of data.
 func (r *response) feed(data []byte) (done bool, rest []byte, err error) {
 	for {
@@ -128,7 +128,7 @@ func (r *response) feed(data []byte) (done bool, rest []byte, err error) {
 	}
 }
 
-// closed tells whether the end of the stream completes the answer.
+// closed reports whether the end of the stream completes the answer.
 func (r *response) closed() bool { return r.state == untilClose }
 
 // headEnd returns where a head ends, with an empty line; -1 if it does not yet. A line may

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-// refused tells whether a status says that the request was not done and may be
+// refused reports whether a status says that the request was not done and may be
 // tried again.
 func refused(status int) bool {
 	return status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout || status == http.StatusTooManyRequests
@@ -40,7 +40,7 @@ func (b *budget) earn(r *workload.Request) {
 	}
 }
 
-// spend tells whether a request may be tried again, and counts that it is.
+// spend reports whether a request may be tried again, and counts that it is.
 func (b *budget) spend(r *workload.Request) bool {
 	if b.each == 0 {
 		return true
@@ -78,7 +78,7 @@ func (l *loop) offered(scheduled time.Duration) {
 }
 
 // again plans that the request on c is sent once more, if it may be, now that an
-// attempt was refused or given up. It tells whether it is.
+// attempt was refused or given up. It reports whether it is.
 func (l *loop) again(c *conn, now time.Duration) bool {
 	if c.attempts == 0 || c.attempts >= l.o.Retries.Attempts {
 		return false
@@ -107,7 +107,7 @@ func (l *loop) rest(c *conn) {
 	heap.Push(&l.resting, c)
 }
 
-// resend sends the request again that has rested longest past its time. It tells
+// resend sends the request again that has rested longest past its time. It reports
 // whether there was one.
 func (l *loop) resend(now time.Duration) bool {
 	if len(l.resting) == 0 || l.resting[0].due > now {

@@ -180,7 +180,7 @@ func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu s
 	return seen, cpu, unseen
 }
 
-// sleep waits, and tells whether ctx has not ended.
+// sleep waits, and reports whether ctx has not ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-// hasEpoll tells whether the epoll engine is there.
+// hasEpoll reports whether the epoll engine is there.
 const hasEpoll = true
 
 // sockets carries HTTP/1.1 in the clear to one server, over epoll, on the loop's own thread. It
@@ -35,13 +35,13 @@ type sockets struct {
 type socket struct {
 	*conn
 	fd int // 0 if there is none
-	// writable is whether epoll tells when the connection can be written to.
+	// writable is whether epoll reports when the connection can be written to.
 	writable bool
 	answer   response
 	unsent   []byte // the rest of a request that did not fit the socket's buffer
 }
 
-func newSockets(l *loop, p *plan) (carrier, error) {
+func newSockets(l *loop, p *plan) (transport, error) {
 	s := &sockets{
 		loop: l, server: p.servers[0], encoder: newEncoder(l.o, p),
 		sockets: make([]socket, len(l.conns)), events: make([]unix.EpollEvent, 256), in: make([]byte, 64<<10), out: make([]byte, 0, 4<<10),
@@ -199,7 +199,7 @@ func (s *sockets) write(c *socket, data []byte) {
 	s.watch(c, false)
 }
 
-// watch tells epoll whether c waits to be written to.
+// watch has epoll report when c can be written to, if it waits for that.
 func (s *sockets) watch(c *socket, writable bool) {
 	if c.writable == writable {
 		return

@@ -4,9 +4,9 @@ package generator
 
 import "errors"
 
-// hasEpoll tells whether the epoll engine is there.
+// hasEpoll reports whether the epoll engine is there.
 const hasEpoll = false
 
-func newSockets(*loop, *plan) (carrier, error) {
+func newSockets(*loop, *plan) (transport, error) {
 	return nil, errors.New("the epoll engine is on Linux alone")
 }

@@ -8,11 +8,11 @@
 //   - All combinations are run once before any of them is run again, so that a
 //     slow minute, a warm processor or a neighbour hits all of them alike.
 //   - Their order within a repetition is drawn from the seed, and the next
-//     repetition runs them in the reverse order, so that none gains by its place.
+//     repetition runs them in the reverse order, so that none gains by its position.
 //   - Within a repetition all of them are sent the same requests.
 //   - A figure is a median with its spread. Combinations are compared within
-//     each repetition, and a difference counts only if it is more than what some
-//     two of so many would differ by chance ([Comparison.Verdicts]).
+//     each repetition, and a difference counts only if it is significant at the
+//     family-wise level of 5% over all of the report ([Comparison.Verdicts]).
 //
 // A comparison is on disk after every run and marked partial until its last, so
 // that it can be interrupted at any time.

@@ -40,7 +40,7 @@ type service struct {
 }
 
 // settings returns the environment variables that make the service what a
-// combination asks for. It is told within which time answers are good.
+// combination asks for. It gets the time within which answers are good.
 func settings(c *scenario.Combination, slo time.Duration) []string {
 	var env []string
 	set := func(variable, value string) {

@@ -47,8 +47,8 @@ type Verdict struct {
 	// if only that is proven, from one that beats it.
 	Others []Difference
 	// Runs is the number of repetitions in which all of them were measured, and Tells from
-	// which difference in goodput on, as a share, these runs could have told two settings
-	// apart; +Inf if they could not, whatever the difference.
+	// which difference in goodput on, as a share, these runs could have distinguished two
+	// settings; +Inf if they could not, whatever the difference.
 	Runs  int
 	Tells float64
 }

@@ -26,7 +26,7 @@ type section struct {
 	Question    string
 	Expectation string
 	// Verdicts has a row for each load, if there are several. Told says what the runs could
-	// have told, if there is one.
+	// have detected, if there is one.
 	Verdicts *table
 	Told     string
 	Rule     string
@@ -66,7 +66,7 @@ type table struct {
 }
 
 type row struct {
-	Best  bool // or not to be told from the best
+	Best  bool // or not significantly different from the best
 	Cells []cell
 }
 

@@ -119,7 +119,7 @@ func target(path string) string {
 	return path
 }
 
-// isRegular tells whether path is a regular file, or nothing yet.
+// isRegular reports whether path is a regular file, or nothing yet.
 func isRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err != nil || info.Mode().IsRegular()

@@ -17,7 +17,7 @@ type Window struct {
 	Step time.Duration
 }
 
-// Has tells whether a request that is scheduled at t is to be measured.
+// Has reports whether a request that is scheduled at t is to be measured.
 func (w *Window) Has(t time.Duration) bool { return t >= w.From && t < w.To }
 
 // WindowOf returns the window of a load.
@@ -217,7 +217,7 @@ func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status i
 	}
 }
 
-// serves tells whether a status says that what was asked for was done: that a key has
+// serves reports whether a status says that what was asked for was done: that a key has
 // no value is the answer to a get, and to nothing else.
 func (t *Tally) serves(part Part, status int) bool {
 	if t.codes != nil {
@@ -226,7 +226,7 @@ func (t *Tally) serves(part Part, status int) bool {
 	return status/100 == 2 || status == http.StatusNotModified || status == http.StatusNotFound && t.gets(part)
 }
 
-// gets tells whether the requests of a part are the gets of the service.
+// gets reports whether the requests of a part are the gets of the service.
 func (t *Tally) gets(part Part) bool {
 	return t.targets == nil && t.parts.asks(part) == int(workload.Get)
 }

@@ -33,8 +33,8 @@ type Combination struct {
 	Strategy string `json:"strategy"`
 	Workers  int    `json:"workers,omitempty"`
 	Capacity int    `json:"capacity,omitempty"`
-	// Objective is what the service is told that answers are good within, if that is not
-	// Scenario.SLO: a duration, NoObjective, or Unset for a service that is told nothing.
+	// Objective is that of the service, if it is not Scenario.SLO: a duration, NoObjective, or
+	// Unset for a service that gets none.
 	Objective  string `json:"objective,omitempty"`
 	Sync       string `json:"sync,omitempty"`
 	StoreDelay string `json:"store_delay,omitempty"`

@@ -108,13 +108,13 @@ func (s *simulation) submit(r *request) {
 // giveUp is the end of a client's patience.
 func (s *simulation) giveUp(r *request) {
 	sent := r.node != nil // otherwise it waits for a connection, and is passed over when one is free
-	told := sent && r.task.Deadline != 0
-	if told && r.node.cancel(r, strategies.ReasonExpired) {
+	announced := sent && r.task.Deadline != 0
+	if announced && r.node.cancel(r, strategies.ReasonExpired) {
 		return
 	}
 	r.gone = true
 	s.ends(r, TimedOut, strategies.ReasonNone)
-	if sent && !told {
+	if sent && !announced {
 		r.node.cancel(r, strategies.ReasonAbandoned)
 	}
 }

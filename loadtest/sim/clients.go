@@ -40,7 +40,7 @@ type outcome uint8
 const (
 	good outcome = iota
 	dropped
-	ignored // it is not told
+	ignored // it does not learn of it
 )
 
 // front is a queue before the resource, and its limiter.
@@ -149,7 +149,7 @@ func (j *job) outcome() outcome {
 	return good
 }
 
-// goes is a client that leaves. What was told of its deadline counts as dropped if there was
+// goes is a client that leaves. What knew its deadline counts as dropped if there was
 // as much time, when it began, as good requests take.
 func (t *trial) goes(j *job) {
 	f := j.front

@@ -58,8 +58,8 @@ type Config struct {
 
 	// SLO is the latency within which an answer is good: 100 ms by default.
 	SLO time.Duration
-	// Objective is what the strategy is told of it: the SLO by default, FollowsWork to be told
-	// nothing, or strategies.NoObjective.
+	// Objective is that of the strategy: the SLO by default, FollowsWork for one that is not
+	// set, or strategies.NoObjective.
 	Objective time.Duration
 	// Warmup passes under the same load before Duration, in which is measured. After
 	// it the load goes on until every measured request has ended.
@@ -67,7 +67,7 @@ type Config struct {
 	// Seed makes two simulations of the same Config the same. Under another
 	// strategy the same requests arrive at the same times and cost the same.
 	Seed uint64
-	// Observe, if not nil, is told of every request when it ends.
+	// Observe, if not nil, is called for every request when it ends.
 	Observe func(Record)
 	// untold has nobody tell the objective of answers.
 	untold bool

@@ -1,6 +1,6 @@
 // Package sim is a discrete-event simulator that drives the queue disciplines of
 // package strategies, the very code of the service, in virtual time: minutes of
-// load take a moment, and the same seed gives the same result, to the last bit.
+// load take a moment, and the same seed on the same architecture gives the same bits.
 //
 //	r, err := sim.Run(sim.Config{
 //		Strategy: "fifo", Workers: 8, Capacity: 256, Parallel: 8,
@@ -16,13 +16,13 @@
 // submitter run it. A worker that is free pops until it finds a task to run; what
 // the discipline gives up and what has expired is shed on the way. Waiting tasks
 // are given up at their deadline, or when their client goes, if the discipline
-// can. Learners are told of completions just as the dispatcher tells them.
+// can. Learned limits get the completions just as from the dispatcher.
 //
 // The store behind the workers: how long it takes for a request, and how many it
 // does at once. What a strategy does not hold back waits there, first come first
-// served: the connections of sync and caller-runs, and workers past its hands.
+// served: the connections of sync and caller-runs, and workers beyond its servers.
 //
-// Clients: when they give up with or without telling a deadline, whether they try
+// Clients: when they give up with or without announcing a deadline, whether they try
 // again, how important they are; a limited number of connections, and closed
 // loops; and a fleet of services behind a load balancer. When requests arrive, of
 // which class and from whom, is given.
@@ -36,14 +36,14 @@
 // Time passes in service and while clients wait, nowhere else: parsing, queues,
 // hand-over and the network take none. Work is waiting, not computing: a worker
 // is never slowed by others. A load past the CPUs is modelled by as many workers,
-// and hands of the store, as the work has CPUs. Writes are not taken together into
+// and servers of the store, as the work has CPUs. Writes are not taken together into
 // one commit, reads do not wait for one, ranges are one piece, pools are not split,
 // and nothing drains or is switched. A client's going is noticed at once, as over
 // plain TCP.
 //
 // # Randomness
 //
-// A simulation draws from generators of its own, one for each kind of thing, all
+// A simulation draws from generators of its own, one for each quantity, all
 // from Config.Seed. So another strategy meets the same requests, with the same
 // work. A discipline that draws random numbers itself, or is concurrent by nature,
 // is as deterministic as its code is when called by one goroutine: mpmc is,

@@ -19,14 +19,14 @@ type request struct {
 	gone bool
 	// inline says that no worker runs it.
 	inline bool
-	// learnt says that the discipline is told when it has been run.
+	// learnt says that the discipline is notified when it has been run.
 	learnt bool
 	// probe says that the discipline would have refused it as late.
 	probe bool
 	begun int64 // when it began to run
 }
 
-// Work returns how long a worker of speed 1 takes for r, for rivals of strategies that are told beforehand.
+// Work returns how long a worker of speed 1 takes for r, for rivals of strategies that know it beforehand.
 func (r *request) Work() time.Duration { return time.Duration(r.wish.service) }
 
 // wish is what a client wants: a request with all its attempts.

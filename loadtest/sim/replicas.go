@@ -23,7 +23,7 @@ type Replica struct {
 	// Code, if not nil, is the status with which a request of a route ends that it began to work at
 	// then, with so many inside at the end, itself included. Otherwise that is 200. What they say
 	// is what they say to the proxy: those from 500 on are errors, 502 to 504 are dropped for the
-	// limiter, and it is not told of 429.
+	// limiter, and it does not learn from 429.
 	Code func(began time.Duration, inside, route int) int
 	// Refuses, if not nil, says when it accepts no connections.
 	Refuses func(now time.Duration) bool
@@ -46,7 +46,7 @@ type Replicas struct {
 	Capacity int
 	// Limiter returns what decides how many requests a replica is given at once.
 	Limiter func(replica int) Limiter
-	// Objective is what the strategy is told, and within which an answer is good.
+	// Objective is that of the strategy, and within which an answer is good.
 	Objective time.Duration
 	// Rate is how many requests a second arrive, by chance or, if Regular, evenly; from so many
 	// clients and of so many routes, 1 by default, at random.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Resource is something that does work, of which nobody told how much it can do at
+// Resource is something that does work, of which nobody knows how much it can do at
 // once. What is given to it beyond its hands waits inside it, first come first served;
 // those in its hands go on at one pace, which depends on how many there are.
 type Resource struct {

@@ -9,13 +9,13 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// Limiter says how many requests run at once. It is told of each that has ended.
+// Limiter says how many requests run at once. It is notified of each that has ended.
 type Limiter interface {
 	Limit() int
 	Ended(Ended)
 }
 
-// Starter is a Limiter that is also told of each request that begins, and when.
+// Starter is a Limiter that is also notified of each request that begins, and when.
 type Starter interface {
 	Started(now int64)
 }
@@ -26,7 +26,7 @@ type Pauser interface {
 	Pause() int64
 }
 
-// Aimer is a Limiter that is told within which time answers should come, before it begins.
+// Aimer is a Limiter that gets the objective of answers before it begins.
 type Aimer interface {
 	Aim(objective time.Duration)
 }
@@ -49,9 +49,8 @@ func (f Fixed) Limit() int { return int(f) }
 // Ended learns nothing.
 func (Fixed) Ended(Ended) {}
 
-// Told is a Limiter that is told at each moment at how many at once the resource does most,
-// which is what one who knew it would choose. The zero value is ready to use, for one
-// experiment.
+// Told is an oracle: a Limiter that knows at each moment at how many at once the resource
+// does most. The zero value is ready to use, for one experiment.
 type Told struct{ n int }
 
 // Limit returns that number.
@@ -60,7 +59,7 @@ func (t *Told) Limit() int { return max(1, t.n) }
 // Ended learns nothing.
 func (*Told) Ended(Ended) {}
 
-// Unknown is an experiment: a resource of which nobody told what it can do, a limiter
+// Unknown is an experiment: a resource of which nobody knows what it can do, a limiter
 // that decides how many requests it gets at once, and auto in front, under open-loop
 // load.
 type Unknown struct {
@@ -74,7 +73,7 @@ type Unknown struct {
 	Beside []Beside
 	// Clients is what those do who send requests.
 	Clients Clients
-	// Objective is what auto is told: by default that of the resource.
+	// Objective is that of auto: by default that of the resource.
 	Objective time.Duration
 	// Warmup is how many requests the resource could have done before it is measured,
 	// and Length how many while it is: by default 2,000 and 20,000, or 200 and 1,000 times
@@ -85,7 +84,7 @@ type Unknown struct {
 	// Phases, if any, replace Load, Warmup, Length and the change of the resource: they
 	// follow each other, and all of it is measured.
 	Phases []Phase
-	// Watch, if not nil, is told of each of the first limiter's that has ended.
+	// Watch, if not nil, is called for each of the first limiter's that has ended.
 	Watch func(Ended, time.Duration)
 	// Look, if not nil, is called every so often with what can be seen.
 	Look func(Glance)

@@ -41,7 +41,7 @@ type server interface {
 	wake()
 	// came is wake, after a task was offered to the discipline.
 	came(write bool)
-	// counted is told that t is about to wait for its first turn, 1, or waits for it no more, -1. The first
+	// counted is called when t is about to wait for its first turn, 1, or waits for it no more, -1. The first
 	// comes before t can be popped.
 	counted(t *Task, by int64)
 	// admits reports whether t may be pushed into q, beside what waits in the lines.
@@ -93,10 +93,10 @@ func (b *backlog) watch() {
 	}
 }
 
-// calm reports whether nothing waits and at most half of the workers, or places, would be in use: what is
+// light reports whether the load is: nothing waits, and at most half of the workers, or places, would be in use. What is
 // measured then is what the work takes by itself. What runs without a place, as under a strategy without a
 // queue, counts too. Where a learned number holds nobody back, it takes one alone.
-func (b *backlog) calm() bool {
+func (b *backlog) light() bool {
 	half := b.width.Load() / 2
 	if b.observe.Load() && (*b.limits.Load())[0].learning.Load() != nil {
 		half = 0
@@ -160,7 +160,7 @@ func (b *backlog) refuse(q *queue, t *Task, reason strategies.Reason) (waits boo
 		return false
 	}
 	t.WouldShed = reason
-	q.tellWouldShed(t)
+	q.wouldShed(t)
 	return b.setAside(t, &b.ahead)
 }
 
@@ -232,7 +232,7 @@ func (b *backlog) pop(now int64, out *rejects) *Task {
 			out.add(t, strategies.ReasonExpired)
 		case what == strategies.Shed:
 			t.WouldShed = reason
-			q.tellWouldShed(t)
+			q.wouldShed(t)
 			return t
 		default:
 			return t
@@ -240,11 +240,11 @@ func (b *backlog) pop(now int64, out *rejects) *Task {
 	}
 }
 
-// beganAtOnce tells that t begins to run without having waited.
+// beganAtOnce notes that t begins to run without having waited.
 func (b *backlog) beganAtOnce(q *queue, t *Task, now int64) {
 	t.Started = now
 	q.begins(t, now)
-	t.begins(b.timed(t) && b.calm())
+	t.begins(b.timed(t) && b.light())
 	q.events.Started(0)
 }
 

@@ -1,9 +1,9 @@
 // Package dispatch puts a queue discipline of package strategies, which can be exchanged while it runs, before
 // workers or places, whose number can be given or learned. It does not know what a task does.
 //
-// A backlog is what waits: the active discipline, lines of tasks that it has given out and nobody has begun, and the
-// number of tasks that may run at once, its limit. A backlog has no goroutines. It is served by workers, goroutines
-// that run tasks for a Dispatcher, or by places, which callers of Acquire hold while they run their tasks themselves.
+// A backlog is what waits: the active discipline, FIFO lines of tasks that were popped and not yet begun, and the limit of
+// tasks that may run at once. A backlog has no goroutines. It is served by workers, goroutines that run tasks for a
+// Dispatcher, or by places, which callers of Acquire hold while they run their tasks themselves.
 // Workers and places know nothing of each other. Places are of one resource or of several, each with a limit of its own.
 //
 // # Designs not taken
@@ -11,21 +11,22 @@
 // Workers that receive from one Go channel: the channel is the queue then, and always first-in first-out. Workers
 // that spin on a lock-free queue: fast, but an idle service burns its CPUs. A condition variable beside the queue:
 // every push takes its lock, even while all workers are busy. So each worker parks on a channel of its own, and a
-// stack of the parked ones, the most recently parked first because its caches are the warmest, tells a submitter whom
+// stack of the parked ones, the most recently parked first because its caches are the warmest, shows a submitter whom
 // to wake. While all are busy, that costs a submitter one load of a counter.
 //
 // # Hand-overs
 //
 // Each hand-over has two sides. Each side first publishes what the other looks for, and then looks for what the other
 // publishes. Both steps are atomic operations, which are sequentially consistent in Go, or are under one lock. So at
-// least one side sees the other, and nothing waits that nobody will look at.
+// least one side sees the other, and nothing waits that nobody will look at. In the first row a submitter pushes, and
+// then loads idle.n; a worker that parks enters the stack, and then pops. So the submitter wakes it, or it finds the task.
 //
 //	hand-over              one side: publishes; then looks at            other side: publishes; then looks at
 //	submit, park           submitter: Push; idle.n                       worker: idle.push; Pop
 //	submit, start          submitter: Push; count < width                limit: width; ready
 //	submit, leave          submitter: Push; count < width                worker: count-1; ready
 //	submit, free           submitter: Push; free                         who gives back: free+n; waiting
-//	write slots            submitter: Push, unwoken; gate                worker that scans: writing-1; unwoken
+//	writing                submitter: Push, unwoken; gate                worker that scans: writing-1; unwoken
 //	linger                 submitter: Push; lingering                    worker: lingering-1; Pop
 //	unblock                submitter: Push; Blocked                      Unblock: Blocked is false; ready
 //	reads                  pusher: reads+1; (Push)                       popper: (Pop); reads-1
@@ -34,32 +35,34 @@
 //	cancel                 who moves a task: under mu, from a to b       Cancel: under mu, looks into a and b
 //	stuck                  task: notes found; in use                     limit: found+1; counts what is in use; found+1
 //
-// A discipline that answers Contended has a task whose Push has not returned: its submitter looks at idle.n later than
-// the worker that got the answer has entered the stack. A worker that is woken and finds several tasks wakes another.
+// Names are those of fields and methods; +1 and -1 are atomic, mu is backlog.mu, and ready is whether a worker could run
+// something. If Pop answers Contended, some Push has not returned. Its submitter loads idle.n after that, hence after the
+// worker that popped has entered the stack, and wakes it. A worker that is woken and finds several tasks wakes another.
 // A worker on the stack that finds a task itself, while it is handed one, puts the latter ahead of the queue.
 //
 // # Workers
 //
-// Place of a worker. Most of what a queue costs is to wake a worker and be woken by it. So a submitter with
+// Inline execution. Most of what a queue costs is to wake a worker and be woken by it. So a submitter with
 // Task.InPlace that finds an idle worker, and nothing that waits, runs its task itself while the worker sleeps on, off
 // the stack. It does for the worker what that does between turns.
 //
 // Batches. A worker whose task is a write takes more writes, since they become one commit. A read that it meets goes
-// ahead of the queue, where the next free worker takes it first. A worker that is handed a write lingers: it lets other
-// goroutines run once, so that their writes join it, and nobody is woken for those. If none came, the next writes run
-// in place of a worker, until one lingers again to see whether that still holds.
+// ahead of the queue, where the next free worker takes it first. A worker that is handed a write lingers, the delay of
+// group commit: it lets other goroutines run once, so that their writes join it, and nobody is woken for those. If none
+// came, the next writes run inline, until a worker lingers again to see whether that still holds.
 //
 // Blocked writes. In a pool that takes reads as well, one worker is kept from turns of writes where those are batched:
-// maxWriting is one less than the number. So reads go on while writes hang. While every write slot is taken, workers
+// maxWriting is workers - 1. So reads go on while writes hang. While maxWriting turns of writes run, workers
 // take reads ahead of the queue; once a write has run for longer than any should, or while Options.Blocked says so,
 // they take reads out of the discipline as well. Writes that they meet there are held, in order, and go first later.
-// Held writes count against the capacity: a write finds no room beside them, and a read takes the room of the oldest.
+// Held writes count against the capacity: a write is refused as full, and a read displaces the oldest.
 //
 // # Switching
 //
 // A switch makes the new discipline active, waits until no submitter is on its way into the former one, empties that,
-// and offers what it held to the new one in order of arrival. If the new one says that the submitter shall run such a
-// task, who sleeps, the task whose turn is next goes ahead of the queue, which makes room, or the task itself.
+// and offers what it held to the new one in order of arrival. If the new one answers CallerRuns, the submitter of
+// that task sleeps and cannot run it. Then the discipline's next task is popped into the line ahead of the queue, and the
+// task is pushed again. If the answer is the same, it goes into that line itself.
 //
 // # Invariants
 //
@@ -76,11 +79,11 @@
 //	workers.count  hire, under hiring; leave         submitters, limit        idle.n <= count; count <= width, but after width fell
 //	  .idle        push, take, remove, under its mu  submitters               n is its length; who takes a worker wakes it
 //	  .writing     beginWriting, endWriting          gate                     >= 0; turns of writes <= maxWriting when they begin
-//	  .held        who holds mu                      takers                   writes alone
+//	  .held        who holds mu                      pop, admits              writes alone
 //	  .reads       counted                           gate, admits             >= the reads that wait
 //	  .lingering   who hands over a write; awaken    submitters               >= 0
-//	Resource.free  claim; giveBack; under mu: allow  Acquire, all             free + gathered + lent = width; < 0 after width fell
+//	Resource.free  claim; giveBack; under mu: allow  Acquire, all             free + gathered + in use = width; < 0 after width fell
 //	limit.width    change, under mu                  all                      >= 1 if given and not bounded; <= the law's maximum, or unheld
 //	backlog.width  the same                          all                      the sum of those of its limits
-//	engine.inFlight Submit, Acquire; left            calm, Drain              >= 0; 0: nothing waits or runs
+//	engine.inFlight Submit, Acquire; left            light, Drain             >= 0; 0: nothing waits or runs
 package dispatch

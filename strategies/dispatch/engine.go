@@ -18,7 +18,7 @@ type engine struct {
 
 	refusing atomic.Bool   // whatever waits or comes is shed: a drain has run out of time
 	draining atomic.Bool   // Drain was called
-	quiet    chan struct{} // tells that nothing is in flight, once draining
+	quiet    chan struct{} // signals that nothing is in flight, once draining
 	observe  atomic.Bool   // nothing is shed that need not be; changes under mu
 
 	_ [64]byte
@@ -79,7 +79,7 @@ func (e *engine) shed(t *Task, reason strategies.Reason) {
 	e.completed(t)
 }
 
-// endRun tells the meter that has noted a run of t, if one has, that it ends. Now may be 0.
+// endRun ends the run of t at the meter that has noted it, if one has. Now may be 0.
 func (e *engine) endRun(t *Task, now int64) {
 	if t.Run != 0 {
 		t.queue.ends(t.Run, 1, e.orNow(now))
@@ -97,9 +97,9 @@ func (e *engine) completed(t *Task) {
 	e.left()
 }
 
-// answered tells what follows from when t, which began to run at that time, was answered.
+// answered does what follows when t, which began to run at that time, was answered.
 func (e *engine) answered(t *Task, began, now int64, how Outcome) {
-	if how == Good && began != 0 && t.alone.Load() && t.queue.backlog.calm() {
+	if how == Good && began != 0 && t.light.Load() && t.queue.backlog.light() {
 		e.opts.Objective.Answered(now - began)
 	}
 	late := e.observeLate(t, now)
@@ -111,7 +111,7 @@ func (e *engine) answered(t *Task, began, now int64, how Outcome) {
 	t.probe = false
 }
 
-// observeLate reports whether t has been there for longer than the objective: it is answered now, or has left. It tells
+// observeLate reports whether t has been there for longer than the objective: it is answered now, or has left. It notes
 // that t would have been refused as late, if the dispatcher only observes.
 func (e *engine) observeLate(t *Task, now int64) (late bool) {
 	inForce := int64(e.opts.Objective.InForce())
@@ -182,7 +182,7 @@ func (e *engine) switchLocked(spec strategies.Spec, byName bool) error {
 }
 
 // SetObserve changes whether the dispatcher only observes. The active strategy begins anew,
-// with what waits; a learned number holds again, or holds nobody back. Switched is not told.
+// with what waits; a learned number holds again, or holds nobody back. Switched is not called.
 func (e *engine) SetObserve(observe bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -203,7 +203,7 @@ func (e *engine) SetObserve(observe bool) error {
 
 // SetCapacity changes how many tasks may wait in each pool: see Options.Capacity. The active
 // strategy begins anew, with what waits; what has no room then is shed by its rules. Switched
-// is not told.
+// is not called.
 func (e *engine) SetCapacity(n int) error {
 	if err := checkCapacity(n); err != nil {
 		return err

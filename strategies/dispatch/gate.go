@@ -16,7 +16,7 @@ func (p *workers) beginWriting() bool {
 // endWriting takes back what beginWriting has counted, after a turn or without one.
 func (p *workers) endWriting() { counts(p.writing.Add(-1), "turns of writes") }
 
-// gate tells what a worker may take.
+// gate is what a worker may take.
 type gate uint8
 
 const (

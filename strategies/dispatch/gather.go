@@ -7,11 +7,11 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// gathering is how a task gets several places, one after the other. While it has some of them and waits for more it
-// is the first of the line ahead of the queue, and what it has is not free. So that somebody who keeps a place for
-// ever does not have it keep the others from theirs, it alternates between two phases of the same length: it
-// gathers, or it has none and stands aside while others pass it. The length doubles each time, up to a minute, so
-// the task begins in the end if those who have places give them back.
+// gathering reserves several places for a task (a multi-server job), one after the other. Meanwhile the task is the
+// first of the line ahead of the queue, and its places are not free. A place that is never given back must not have it
+// block the others for ever. So it alternates between two phases of the same length: it gathers, or it has none and
+// stands aside while others pass it, which is backfilling. The length doubles each time, up to a minute, so the task
+// begins in the end if places are given back.
 //
 //	state     | task | has  | aside | timer             | left by
 //	none      | nil  | 0    | false | stopped           | start

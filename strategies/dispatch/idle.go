@@ -23,13 +23,13 @@ type worker struct {
 	batch   []*Task  // the turn's tasks
 	bytes   int64    // their sizes, together
 	given   rejects  // what was popped and shall not run
-	lessons []lesson // what learners will be told of the turn
+	lessons []lesson // what learners will get of the turn
 	turns   uint     // counts turns, to time some of them
 	outcome Outcome  // how the turn has ended
 	found   uint32   // limit.found when that was seen last
 }
 
-// lesson is what a learner, or a meter if run is not 0, is told after a turn, but for the time.
+// lesson is what a learner, or a meter if run is not 0, gets after a turn, but for the time.
 type lesson struct {
 	queue  *queue
 	waited int64

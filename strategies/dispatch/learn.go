@@ -112,10 +112,10 @@ func (l *learning) good(took int64) {
 }
 
 // observed is Learned.Why in observe mode. A law learns by changing how much runs at once. If nobody is held back, it
-// cannot tell work that is slow because too much of it runs from work that is always slow.
+// cannot distinguish work that is slow because too much of it runs from work that is always slow.
 const observed = "in observe mode the number holds nobody back, so nothing is learned"
 
-// learned tells of the number, or of the sum of all, or returns nil if it is not learned.
+// learned returns the number, or the sum of all, nil if it is not learned.
 func (b *backlog) learned() *Learned {
 	limits := *b.limits.Load()
 	sum := limits[0].learned()
@@ -131,22 +131,22 @@ func (b *backlog) learned() *Learned {
 	return sum
 }
 
-// learned tells of the number, or returns nil if it is not learned.
+// learned returns the number, nil if it is not learned.
 func (m *limit) learned() *Learned {
 	l := m.learning.Load()
 	if l == nil {
 		return nil
 	}
-	told := &Learned{Limit: m.number(false), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Paused: l.Pause() > 0, Dropped: l.dropped.Load()}
+	out := &Learned{Limit: m.number(false), Min: l.bounds.Min, Max: l.bounds.Max, Why: l.Why(), Paused: l.Pause() > 0, Dropped: l.dropped.Load()}
 	if m.backlog.observe.Load() {
-		told.Limit, told.Why = 0, observed
-	} else if told.Paused && l.floor > 0 {
-		told.Why = fmt.Sprintf("%d at once, and no fewer are allowed: the latest timed out", l.floor)
+		out.Limit, out.Why = 0, observed
+	} else if out.Paused && l.floor > 0 {
+		out.Why = fmt.Sprintf("%d at once, and no fewer are allowed: the latest timed out", l.floor)
 	} else if n := m.stuck.Load(); n > 0 {
-		told.Stuck = int(n)
-		if more := told.Limit - l.Limit(); more > 0 { // not at the bound
-			told.Why += fmt.Sprintf("; and %d more, as %d do not end", more, n)
+		out.Stuck = int(n)
+		if more := out.Limit - l.Limit(); more > 0 { // not at the bound
+			out.Why += fmt.Sprintf("; and %d more, as %d do not end", more, n)
 		}
 	}
-	return told
+	return out
 }

@@ -15,13 +15,13 @@ import (
 //	learned   | the law's                                       | Learn, or any state below ends | Resize
 //	paused    | the floor or, if that is 0, none                | the law demands a pause      | a sample after which it does not
 //	probing   | 1                                               | nothing ended for the pause  | an end
-//	stuck     | the law's, times a factor, beside what is stuck | see below                    | the stuck tasks ended, one by one
+//	stuck     | the law's × a factor, not counting stuck tasks  | see below                    | the stuck tasks ended, one by one
 //	observing | what holds nobody back                          | SetObserve                   | SetObserve
 //	bounded   | any of these, or the bound if that is less      | bound                        | a bound that is not less
 //
 // No number but that of observing exceeds the law's maximum. While a bound is less than the law says, it learns nothing.
 //
-// A law that is told of no ends changes nothing, so tasks that never end would stop all others. So a timer runs
+// Without completions the law changes nothing, so tasks that never end would stop all others. So a timer runs
 // while something waits. If it fires while all workers, or places, are in use, and no task that counts has ended
 // since it was set, then all that run are stuck: they do not count until they end. Each time in a row that this
 // is found, with no end in between, the timer runs half as long again, up to some seconds, and a fifth more tasks
@@ -74,7 +74,7 @@ type limited interface {
 	InUse() int
 	// running is InUse without what is kept for a task that has not begun. backlog.mu is held.
 	running() int
-	// allow is told that the number changes. backlog.mu is held.
+	// allow is called when the number changes. backlog.mu is held.
 	allow(from, to int)
 	// unheld is the number that holds nobody back, where it would be learned by l.
 	unheld(l *learning) int
@@ -173,7 +173,7 @@ func (m *limit) close() {
 // bound has no more than n tasks run at once, whatever the number.
 func (m *limit) bound(n int) { m.change(func() { m.most.Store(int64(n)) }) }
 
-// number returns how many tasks may run at once or, if it is not held, as people are told of it, how many might
+// number returns how many tasks may run at once or, if it is not held, as people are shown it, how many might
 // but for a pause or a bound.
 func (m *limit) number(held bool) int {
 	if held {
@@ -209,7 +209,7 @@ func (m *limit) unbound(paused bool) int {
 	return int(min(float64(n)*more+stuck, float64(l.bounds.Max)))
 }
 
-// sample tells l of the end of a task that began at that time. It does nothing if began is 0: l was told then, or
+// sample gives l the end of a task that began at that time. It does nothing if began is 0: it was sampled, or
 // nobody measures the task.
 func (m *limit) sample(l *learning, began, now int64, how Outcome) {
 	if began == 0 || how == Ignored {
@@ -242,7 +242,7 @@ func (m *limit) sample(l *learning, began, now int64, how Outcome) {
 }
 
 // end is called when a task of n places, or a worker's turn, has ended: it began at that time, when found was as
-// given. If the number is learned, the law is told. It returns what found is by now.
+// given. A learned number samples it. It returns what found is by now.
 func (m *limit) end(found uint32, n, began, now int64, how Outcome) uint32 {
 	l := m.learning.Load()
 	if l == nil {

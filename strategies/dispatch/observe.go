@@ -25,7 +25,7 @@ type Gauge struct {
 	// does not; of split pools it is the longer one.
 	Limit int
 	Pace  time.Duration
-	// Learned tells how Workers was learned, nil if it is set.
+	// Learned says how Workers was learned, nil if it is set.
 	Learned *Learned
 }
 

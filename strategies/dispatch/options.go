@@ -46,14 +46,14 @@ type Options struct {
 	// gets them. It must not block.
 	Grant func(*Task)
 	// Objective is within which time tasks should be answered. Nil means one that nobody has
-	// set. The dispatcher tells it of answers.
+	// set. The dispatcher calls Answered.
 	Objective *strategies.Objective
 	// Weight is strategies.Config.Weight.
 	Weight func(client string) int
 	// Timed has every task measured that is lent places, for Task.InTime: otherwise some are.
 	Timed bool
-	// Observe sheds tasks only for want of room, past their deadline or when they are
-	// cancelled. Events.WouldShed is told of those that the strategy would shed: where it
+	// Observe sheds tasks only if the queue is full, past their deadline or when they are
+	// cancelled. Events.WouldShed is called for those that the strategy would shed: where it
 	// goes by the objective, of those that were answered later. See SetObserve.
 	Observe bool
 	// Blocked reports whether no write should be begun at present: by a worker or, if inline

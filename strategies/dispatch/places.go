@@ -27,14 +27,14 @@ type Places struct {
 }
 
 const (
-	// idleLooks is how often after a push a discipline is told that nothing waits: what
-	// it learns from that, it has learned by then.
+	// idleLooks is how often after a push an empty discipline is popped: what it learns from
+	// that, it has learned by then.
 	idleLooks = 1024
 	// unheld is how many places there are where nobody is to be held back.
 	unheld = 1 << 20
 )
 
-// Lend returns places. Options.Grant tells of those that are granted after a wait.
+// Lend returns places. Options.Grant is called for those that are granted after a wait.
 func Lend(o Options) (*Places, error) {
 	if err := o.check(true); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (p *Places) Acquire(t *Task) bool {
 }
 
 // TryAcquire is Acquire without waiting. If t cannot get its places at once it stays the
-// caller's, and no event is told of it.
+// caller's, and no event is called for it.
 func (p *Places) TryAcquire(t *Task) bool {
 	p.entered(t)
 	granted := !p.refusing.Load() && !p.leaving.Load() && p.grantAtOnce(t)
@@ -117,7 +117,7 @@ func (p *Places) Release(t *Task) {
 	p.left()
 }
 
-// Answered ends the time that is measured for t, which got its places when t.Began tells,
+// Answered ends the time that is measured for t, which got its places when t.Began says,
 // and says how the work ended. Without it Release ends the time, as Good.
 // The first of them counts. It does nothing if t has been released, and got its places
 // again, since t.Began was asked.
@@ -133,7 +133,7 @@ func (p *Places) Answered(t *Task, began int64, how Outcome) {
 	now := p.Now()
 	if how == Good {
 		t.ended.Store(now)
-		if t.alone.Load() && p.calm() {
+		if t.light.Load() && p.light() {
 			p.opts.Objective.Answered(now - began)
 		}
 	} else {
@@ -210,7 +210,7 @@ func (p *Places) grantAtOnce(t *Task) bool {
 	if l := t.on.Load().limit.learning.Load(); l != nil && t.granted > 0 || p.timed(t) || q.meter != nil {
 		now := max(1, p.Now())
 		q.begins(t, now)
-		t.begins(p.calm())
+		t.begins(p.light())
 		if t.measure(now); t.Arrival == 0 {
 			t.Arrival = now
 		}

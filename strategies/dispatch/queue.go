@@ -195,13 +195,13 @@ func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
 		t.Run, t.WouldShed = popped.Run, popped.WouldShed
 	}
 	q.backlog.served.counted(t, -1)
-	q.tellWouldShed(t)
+	q.wouldShed(t)
 	return t
 }
 
-// tellWouldShed tells that t would have been shed if the dispatcher did not only observe. If
+// wouldShed notes that t would have been shed if the dispatcher did not only observe. If
 // it does more than that, t is served to see whether it would be late.
-func (q *queue) tellWouldShed(t *Task) {
+func (q *queue) wouldShed(t *Task) {
 	if r := t.WouldShed; r != strategies.ReasonNone {
 		t.WouldShed = strategies.ReasonNone
 		switch {
@@ -235,7 +235,7 @@ func (q *queue) takeOut(t *strategies.Task) (removed bool) {
 	return q.remover.Remove(t)
 }
 
-// accuse tells, once, that the discipline breaks a rule.
+// accuse reports, once, that the discipline breaks a rule.
 func (q *queue) accuse(rule string) {
 	if !q.accused.Swap(true) {
 		q.backlog.opts.Broken(q.spec.Name, rule)
@@ -273,12 +273,12 @@ func (q *queue) accept(t *Task) {
 	q.events.Submitted()
 }
 
-// began tells that t, which has waited, begins to run: first if no other of its turn has begun before it. The turn began
+// began notes that t, which has waited, begins to run: first if no other of its turn has begun before it. The turn began
 // now, before t was looked for, so that t may have come since.
 func (q *queue) began(t *Task, now int64, first bool) {
 	t.Started = max(now, t.Submitted)
 	t.begins(false)
-	if !t.continued { // it was told of before
+	if !t.continued { // Started was called before
 		t.events.Started(time.Duration(t.Started - t.Submitted))
 	}
 	q.begins(t, now)
@@ -288,7 +288,7 @@ func (q *queue) began(t *Task, now int64, first bool) {
 	}
 }
 
-// begins tells a discipline that goes by it that t begins a turn.
+// begins notifies a discipline that goes by it that t begins a turn.
 func (q *queue) begins(t *Task, now int64) {
 	if q.meter != nil {
 		defer q.guard("Began", nothing)
@@ -296,13 +296,13 @@ func (q *queue) begins(t *Task, now int64) {
 	}
 }
 
-// ends tells of the end of a run, one of so many in the same turn.
+// ends notifies of the end of a run, one of so many in the same turn.
 func (q *queue) ends(run uint64, of int, now int64) {
 	defer q.guard("Ended", nothing)
 	q.meter.Ended(run, of, now)
 }
 
-// ended tells a discipline that learns of a task that was popped here and has run.
+// ended notifies a discipline that learns from it of a task that was popped here and has run.
 func (q *queue) ended(waited, service, now int64) {
 	if q.learner != nil {
 		defer q.guard("Completed", nothing)
@@ -310,7 +310,7 @@ func (q *queue) ended(waited, service, now int64) {
 	}
 }
 
-// resize tells the discipline of the number of workers.
+// resize notifies the discipline of the number of workers.
 func (q *queue) resize(n int) {
 	if r, ok := q.discipline.(strategies.Resizer); ok {
 		defer q.guard("Resize", nothing)
@@ -318,7 +318,7 @@ func (q *queue) resize(n int) {
 	}
 }
 
-// measured returns what the discipline has measured, if it tells.
+// measured returns what the discipline has measured, if it says so.
 func (q *queue) measured() (m strategies.Measured) {
 	if by, ok := q.discipline.(strategies.Measurer); ok {
 		defer q.guard("Measured", nothing)

@@ -7,7 +7,7 @@ import (
 )
 
 // Task is one request on its way from the goroutine that submits it to whoever runs
-// it: what a discipline is told of it, and what the dispatcher wants to know besides.
+// it: what a discipline sees of it, and what the dispatcher wants to know besides.
 //
 // Ownership. A task belongs to exactly one side at any moment: to the
 // submitter until Submit, then to the discipline and the dispatcher, then to
@@ -35,7 +35,7 @@ type Task struct {
 	// task know its type.
 	Payload any
 	// Done is called exactly once for every submitted task, from any goroutine,
-	// after the task has run or was shed; Shed then tells which. It must neither
+	// after the task has run or was shed; Shed then says which. It must neither
 	// block nor submit a task. The task is the submitter's again from the beginning
 	// of the call.
 	Done func(*Task)
@@ -66,8 +66,8 @@ type Task struct {
 	found   uint32
 	// on is the resource whose places these are or, if it has none, where it runs.
 	on atomic.Pointer[Resource]
-	// began is when a task that is measured got its places, negative if it was hurried; 0 once its end was told.
-	// ended is when Answered told that, negative if the end was not Good; 0 before. Answered and Release may be called
+	// began is when a task that is measured got its places, negative if it was hurried; 0 once its end was sampled.
+	// ended is when Answered was called, negative if the end was not Good; 0 before. Answered and Release may be called
 	// at once.
 	began, ended atomic.Int64
 	// outcome is where whoever runs the task says how it ended, nil if nobody learns from it.
@@ -84,8 +84,8 @@ type Task struct {
 	doubted bool
 	// probe says that the discipline would have refused it as late: see Events.LateWrong.
 	probe bool
-	// alone says that the limit was calm when the task began, and continued that Continue was called for it.
-	alone     atomic.Bool
+	// light says that the load was light when the task began, and continued that Continue was called for it.
+	light     atomic.Bool
 	continued bool
 	// uses counts submissions, to time some of them.
 	uses  uint8
@@ -113,16 +113,16 @@ func (e *engine) timed(t *Task) bool {
 	return t.uses%timedUses == 1 || t.probe || e.opts.Timed || e.observe.Load()
 }
 
-// begins notes whether the limit is calm when t begins.
-func (t *Task) begins(calm bool) {
-	if t.alone.Load() != calm { // which costs less than to store it
-		t.alone.Store(calm)
+// begins notes whether the load is light when t begins.
+func (t *Task) begins(light bool) {
+	if t.light.Load() != light { // which costs less than to store it
+		t.light.Store(light)
 	}
 }
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// Began identifies this use of the places of t, for Answered. It is 0 if t is not measured, or its end was told.
+// Began identifies this use of the places of t, for Answered. It is 0 if t is not measured, or its end was sampled.
 func (t *Task) Began() int64 { return t.began.Load() }
 
 // measure begins to measure how long t has its places.

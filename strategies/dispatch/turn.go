@@ -17,7 +17,7 @@ func (p *workers) work(w *worker) {
 	}
 }
 
-// origin tells how a worker came by a task.
+// origin says how a worker came by a task.
 type origin uint8
 
 const (
@@ -249,7 +249,7 @@ func (p *workers) collect(w *worker, now int64) {
 		from := &p.held
 		t := from.popLive(now, &w.given)
 		if t == nil {
-			// A Pop of an empty queue tells a discipline that a worker is idle.
+			// From a Pop of an empty queue a discipline learns that a worker is idle.
 			if from = &p.ahead; from.len() == 0 && p.active.Load().len() > 0 {
 				t = p.pop(now, &w.given)
 			}
@@ -268,7 +268,7 @@ func (p *workers) collect(w *worker, now int64) {
 	p.shedRejects(&w.given)
 }
 
-// started tells that tasks of a turn begin that have waited.
+// started notes that tasks of a turn begin that have waited.
 func (p *workers) started(w *worker, tasks []*Task, now int64) {
 	for i, t := range tasks {
 		t.queue.began(t, now, i == 0)
@@ -278,7 +278,7 @@ func (p *workers) started(w *worker, tasks []*Task, now int64) {
 	}
 }
 
-// teach tells of a turn of n tasks.
+// teach samples a turn of n tasks.
 func (p *workers) teach(w *worker, n, began, now int64) {
 	service := (now - began) / n
 	p.measure(service)

@@ -175,7 +175,7 @@ func (p *workers) run(t *Task) {
 	}
 }
 
-// wake tells a parked worker, if there is one, that there is something to run or that workers are too many, or starts
+// wake wakes a parked worker, if there is one, as there is something to run or workers are too many, or starts
 // another. Who is woken passes the word on.
 func (p *workers) wake() {
 	if p.idle.n.Load() == 0 {

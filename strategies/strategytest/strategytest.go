@@ -80,7 +80,7 @@ func Rules(model func(strategies.Config) strategies.Discipline) []Rule {
 		{
 			Name: "empty under contention", check: emptyUnderContention,
 			Why: "Pop says empty only if at some moment of the call nothing waited, and Push finds no room only if at some moment " +
-				"there was none, whatever others push and pop meanwhile. A worker that is told empty parks: to have looked at one " +
+				"there was none, whatever others push and pop meanwhile. A worker that gets Empty parks: to have looked at one " +
 				"part of a queue after the other, or to have lost a race, is not enough.",
 		},
 		{

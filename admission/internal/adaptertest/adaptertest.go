@@ -19,7 +19,7 @@ type Adapter struct {
 	// the test's end, after which c has to be whole.
 	Serve func(t *testing.T, c *admission.Controller, o Options, h func(Call)) Client
 	// Direct returns what has one request wait without any server, and calls serve or
-	// returns why not. Panics of serve come through. An adapter that is told of no context
+	// returns why not. Panics of serve come through. An adapter without a context
 	// has it wait for a moment.
 	Direct func(c *admission.Controller, o Options) func(ctx context.Context, serve func()) strategies.Reason
 	// Nil makes a handler for a nil controller: it panics, and says this.
@@ -55,7 +55,7 @@ type Options struct {
 	Before       map[string]string
 	Otherwise    bool // 429, or Unavailable
 	TrustHeaders bool
-	// Wait is how long a request waits at most, for those who are told of no context.
+	// Wait is how long a request waits at most, for adapters without a context.
 	Wait time.Duration
 }
 
@@ -91,7 +91,7 @@ func held(k Kind, h Hold) int {
 type Call struct {
 	// Context is that of the request.
 	Context context.Context
-	// Gone is closed when the client goes. It is nil if the adapter is not told.
+	// Gone is closed when the client goes. It is nil if the adapter does not notice.
 	Gone <-chan struct{}
 	// Stream sends a message for each true, until false or until nobody listens. It is the
 	// last thing that a handler does, and may return before.

@@ -86,7 +86,7 @@ func (late) Push(*strategies.Task, int64) strategies.Verdict {
 	return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: "late"}
 }
 
-// It is told as if there were no room: its own time is not over.
+// It is answered as if the queue were full: its own time is not over.
 func refusesTheLate(t *testing.T, a Adapter) {
 	c := Open(t, admission.Options{Concurrency: 1, Spec: strategies.Spec{
 		Name: "late", Reasons: []strategies.Reason{"late"},
@@ -399,22 +399,22 @@ func exempt(t *testing.T, a Adapter) {
 
 func exempts(t *testing.T, a Adapter, exempt func(string) bool, free, measured []string) {
 	t.Helper()
-	var told atomic.Int64
-	note := func(admission.Event) { told.Add(1) }
+	var events atomic.Int64
+	note := func(admission.Event) { events.Add(1) }
 	c := Open(t, admission.Options{Concurrency: 1, Admitted: note, Shed: note})
 	client := a.Serve(t, c, Options{Exempt: exempt}, nothing)
 	held := Take(t, c)
 	for _, path := range free {
 		requireServed(t, client.Call(t.Context(), path))
 	}
-	require.EqualValues(t, 1, told.Load(), "of the place that is taken")
+	require.EqualValues(t, 1, events.Load(), "of the place that is taken")
 	for i, path := range measured {
 		waits := start(t.Context(), client, path)
 		Waiting(t, c, 1)
 		held.Release()
 		requireServed(t, <-waits)
 		InUse(t, c, 0)
-		require.EqualValues(t, 2*i+2, told.Load())
+		require.EqualValues(t, 2*i+2, events.Load())
 		held = Take(t, c)
 	}
 	held.Release()
@@ -453,10 +453,10 @@ func headers(t *testing.T, a Adapter) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			told := make(chan admission.Request, 1)
+			asked := make(chan admission.Request, 1)
 			c := Open(t, admission.Options{Concurrency: 1, Admitted: func(e admission.Event) {
 				if e.Request.Client != "" { // it is not the place that is taken here
-					told <- e.Request
+					asked <- e.Request
 				}
 			}})
 			client := a.Serve(t, c, row.options, nothing)
@@ -465,7 +465,7 @@ func headers(t *testing.T, a Adapter) {
 			Waiting(t, c, 1)
 			held.Release()
 			requireServed(t, <-waits)
-			require.Equal(t, row.want, <-told)
+			require.Equal(t, row.want, <-asked)
 		})
 	}
 	if !a.Timeout {

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/admission"
 )
 
-// StatusOutcome returns what an answer with that status tells a concurrency that is
+// StatusOutcome returns what an answer with that status is to a concurrency that is
 // learned.
 func StatusOutcome(status int) admission.Outcome {
 	const clientClosedRequest = 499 // of some proxies
@@ -29,7 +29,7 @@ func StatusOutcome(status int) admission.Outcome {
 // The server hears of both at about the same time, in any order.
 const moment = 10 * time.Millisecond
 
-// Outcome returns what a request tells that has ended as how says, unless its context had
+// Outcome returns that of a request that has ended as how says, unless its context had
 // ended by then. If that was at its deadline, it was too late, even if nobody has ended the
 // context yet. Otherwise its client has left, and nobody knows what would have become of it.
 func Outcome(ctx context.Context, how admission.Outcome) admission.Outcome {

@@ -56,7 +56,7 @@ func (c Client) Of(r *Request) string {
 	return r.Peer
 }
 
-// Hashes tells whether clients are known by a header, whose value is hashed.
+// Hashes reports whether clients are known by a header, whose value is hashed.
 func (c Client) Hashes() bool { return strings.HasPrefix(string(c), "header:") }
 
 func hashed(value string) string {
@@ -166,7 +166,7 @@ func (p *Paths) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Has tells whether a path is one of them or below one.
+// Has reports whether a path is one of them or below one.
 func (p Paths) Has(path string) bool {
 	path = resolved(path)
 	return slices.ContainsFunc(p, func(above string) bool { return below(above, path) })
@@ -272,13 +272,13 @@ func resolved(p string) string {
 	return clean
 }
 
-// below tells whether a resolved path is another or below it.
+// below reports whether a resolved path is another or below it.
 func below(above, path string) bool {
 	rest, ok := strings.CutPrefix(path, above)
 	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(above, "/"))
 }
 
-// isToken tells whether a header may be called so.
+// isToken reports whether a header may be called so.
 func isToken(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 	return name != "" && strings.Trim(name, letters) == ""

@@ -107,7 +107,7 @@ func AllShared() (all []Shared) {
 // SharedRun is what came of it.
 type SharedRun struct {
 	Seed uint64
-	// Ratio is the goodput of all in parts of that of one that is told the best number. Jain is
+	// Ratio is the goodput of all in parts of that of the oracle, sim.Told. Jain is
 	// his index of fairness, of those with the same load.
 	Ratio, Jain float64
 	// Each is the part of each.
@@ -132,7 +132,7 @@ func (s Shared) Run(seed uint64, load float64, limiter func() sim.Limiter) Share
 	if s.Late {
 		u.Warmup *= s.Learners
 	}
-	told := u.Run().Goodput
+	oracle := u.Run().Goodput
 	u.Limiter = limiter()
 	for i := 1; i < s.Learners; i++ {
 		b := sim.Beside{Limiter: limiter()}
@@ -145,9 +145,9 @@ func (s Shared) Run(seed uint64, load float64, limiter func() sim.Limiter) Share
 		u.Beside = append(u.Beside, b)
 	}
 	out := u.Run()
-	run := SharedRun{Seed: seed, Ratio: ratio(out.Goodput, told), Jain: 1}
+	run := SharedRun{Seed: seed, Ratio: ratio(out.Goodput, oracle), Jain: 1}
 	for i, g := range out.Each {
-		run.Each = append(run.Each, ratio(g, told))
+		run.Each = append(run.Each, ratio(g, oracle))
 		if i > 1 || !s.Uneven {
 			continue
 		}

@@ -1,5 +1,5 @@
 // Package judge compares what decides how many requests run at once, on random resources
-// of which nobody told it what they can do: each against the best fixed number, which
+// of which it does not know what they can do: each against the best fixed number, which
 // a search finds for the same resource, load and seed.
 package judge
 
@@ -185,7 +185,7 @@ func Latencies(from, to uint64, load float64, limiter func() sim.Limiter) []floa
 const startTimes = 50
 
 // Starts returns the goodput under a limiter from the first request on, for 50 service times,
-// in parts of that of one who is told the best number, on the resources of seeds at a load. The
+// in parts of that of the oracle, sim.Told, on the resources of seeds at a load. The
 // least comes first.
 func Starts(from, to uint64, load float64, limiter func() sim.Limiter) []float64 {
 	var ratios []float64
@@ -194,9 +194,9 @@ func Starts(from, to uint64, load float64, limiter func() sim.Limiter) []float64
 		r.Change = sim.Change{}
 		n, _ := r.Best()
 		u := sim.Unknown{Resource: r, Load: load, Seed: seed, Limiter: &sim.Told{}, Warmup: 1, Length: startTimes * n}
-		told := u.Run()
+		oracle := u.Run()
 		u.Limiter = limiter()
-		ratios = append(ratios, ratio(u.Run().Goodput, told.Goodput))
+		ratios = append(ratios, ratio(u.Run().Goodput, oracle.Goodput))
 	}
 	slices.Sort(ratios)
 	return ratios

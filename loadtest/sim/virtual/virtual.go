@@ -186,7 +186,7 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 	return config, kinds, nil
 }
 
-// objectiveOf returns what the strategy is told, as sim.Config.Objective has it.
+// objectiveOf returns the objective of the strategy, as sim.Config.Objective has it.
 func objectiveOf(c *scenario.Combination) (time.Duration, error) {
 	switch c.Objective {
 	case "":

@@ -16,30 +16,30 @@ import (
 
 const longAnswer = 32 << 20 // more than sockets take
 
-// Long answers are written in turns, and no others wait for them.
-func TestTurns(t *testing.T) { //nolint:paralleltest // it looks at the goroutines of the process
+// Long answers are written by few at once, and no others wait for them.
+func TestWriters(t *testing.T) { //nolint:paralleltest // it looks at the goroutines of the process
 	f := serve(t)
-	for range cap(f.turns) {
-		f.turns.take()
+	for range cap(f.writers) {
+		f.writers.acquire()
 	}
 	long := f.dial()
-	long.send("GET /value/" + strconv.Itoa(longPiece+1) + " HTTP/1.1\r\nHost: x\r\n\r\n")
-	eventually(t, func() bool { return goroutinesIn("httpfront.turns.take") == 1 }, "it waits for its turn")
+	long.send("GET /value/" + strconv.Itoa(quantum+1) + " HTTP/1.1\r\nHost: x\r\n\r\n")
+	eventually(t, func() bool { return goroutinesIn("httpfront.writers.acquire") == 1 }, "it waits for a writer")
 	for range 3 {
 		f.dial().requireOpen()
 	}
 	require.Zero(t, long.r.Buffered())
-	for range cap(f.turns) {
-		f.turns.give()
+	for range cap(f.writers) {
+		f.writers.release()
 	}
 	_, body := long.read("GET")
-	require.Len(t, body, longPiece+1)
-	eventually(t, func() bool { return len(f.turns) == 0 }, "every turn is given back")
+	require.Len(t, body, quantum+1)
+	eventually(t, func() bool { return len(f.writers) == 0 }, "every writer is released")
 }
 
-// A client that takes its time keeps no turn, whichever way it is connected, and has its
+// A client that takes its time holds no writer, whichever way it is connected, and has its
 // answer in the end.
-func TestTurns_SlowReader(t *testing.T) {
+func TestWriters_SlowReader(t *testing.T) {
 	t.Parallel()
 	certificate, roots := fronttest.SelfSigned(t)
 	for name, secured := range map[string]bool{"plain": false, "TLS": true} {
@@ -63,10 +63,10 @@ func TestTurns_SlowReader(t *testing.T) {
 					return a
 				}
 				var slow []*http.Response
-				for range cap(f.turns) + 2 {
+				for range cap(f.writers) + 2 {
 					slow = append(slow, ask())
 				}
-				eventually(t, func() bool { return len(f.turns) == 0 }, "all wait for their clients")
+				eventually(t, func() bool { return len(f.writers) == 0 }, "all wait for their clients")
 				for _, a := range append(slow, ask()) {
 					n, err := io.Copy(io.Discard, a.Body)
 					require.NoError(t, err)
