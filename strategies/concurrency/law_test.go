@@ -253,7 +253,7 @@ func TestLaw_TheClockJumpsWhileTheLimitIsCut(t *testing.T) {
 	t.Parallel()
 	c := newClosed(t, concurrency.Options{Max: 100})
 	c.complete(2_000, hands(20), nil)
-	for i := 0; i < 1_000 && !strings.Contains(c.law.Why(), "most were dropped"); i++ {
+	for i := 0; i < 2_000 && !strings.Contains(c.law.Why(), "most were dropped"); i++ {
 		c.complete(1, hands(20), func(s *concurrency.Sample) { s.Began, s.Dropped = s.Began-30e6, true })
 	}
 	require.Contains(t, c.law.Why(), "most were dropped")

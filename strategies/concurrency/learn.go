@@ -38,6 +38,7 @@ const (
 	startLeft  = 0.25 // of a generation have not ended when the next begins
 	startTimes = 1.5  // times as long as a generation lasted before, and it ends, but for
 	startSure  = 3.5  // standard errors: fewer, and one in five starts of exponential work ends by chance
+	startEnded = 6.5  // the same for those that have ended, of which the short ones are first
 	startNoise = 1.25 // standard error of a quartile, over that of a mean: of exponential times
 	startPart  = 0.4  // of the limit that it came to is expected to be best
 	startKnown = 1.0  // standard deviation of the logarithm of the best number then
@@ -85,6 +86,7 @@ type law struct {
 	lasted, firsts float64 // nanoseconds that a generation lasted before, and requests of which that is the mean
 	square         float64 // mean of the squares of service times
 	variation      float64 // their standard deviation, in parts of the mean, at the begin of the generation
+	ended, usual   mean    // service times of the generation, and of those before
 	base           float64 // nanoseconds that requests took before little waited, or the first
 
 	ends, bad float64 // requests since it was cut, and of these dropped
@@ -135,6 +137,7 @@ func (l *law) learn(s Sample) {
 	}
 	l.guard.ended(&s, late, l.limit == l.least && s.Waiting)
 	if l.state == start {
+		l.ended.add(took)
 		l.grow(&s, late && l.good > 0)
 	}
 	if l.over() {
@@ -176,8 +179,9 @@ func (l *law) begin() {
 }
 
 // grow is the slow start. In a generation, in which three of four that ran when it began end, the limit grows
-// to three times as many at most. If requests take longer, a generation lasts longer, and that is known before
-// they have ended. The service times of those that have ended are no measure: short ones end first.
+// to three times as many at most. It is over once requests take longer. Then a generation lasts longer, and that
+// is known before they have ended. If those that have ended took longer, that is known sooner still: short ones
+// end first, so all will have taken longer than these.
 func (l *law) grow(s *Sample, late bool) {
 	if !s.Dropped {
 		l.goods++
@@ -190,10 +194,12 @@ func (l *law) grow(s *Sample, late bool) {
 	}
 	lasted := float64(s.Now - l.since)
 	noise := startNoise * l.variation * math.Sqrt(1/l.firsts+1/float64(l.ran))
+	soon := l.variation * math.Sqrt(1/l.usual.n+1/l.ended.n)
 	switch {
 	case l.limit == l.most:
 		l.expect(startKnown)
-	case l.firsts > 0 && lasted > startTimes*math.Exp(startSure*noise)*l.lasted, lasted > outlier*l.service,
+	case l.firsts > 0 && l.ended.mean > startTimes*math.Exp(startEnded*soon)*l.usual.mean,
+		l.firsts > 0 && lasted > startTimes*math.Exp(startSure*noise)*l.lasted, lasted > outlier*l.service,
 		l.lates > dropMost*float64(l.ran):
 		l.center *= startPart
 		if l.lates > l.goods { // no more than had been good, had they taken no longer than before
@@ -225,8 +231,27 @@ func (l *law) generation(s *Sample, lasted float64) {
 	l.lasted += (min(lasted, doubling*l.lasted) - l.lasted) * n / l.firsts
 	// Of few requests that is not known well. One counts as if it were exponential.
 	l.variation = math.Sqrt((max(0, l.square/(l.service*l.service)-1)*l.firsts + 1) / (l.firsts + 1))
-	l.goods, l.lates = 0, 0
+	l.usual.pool(l.ended, startTimes)
+	l.ended, l.goods, l.lates = mean{}, 0, 0
 	l.ran, l.mark, l.since, l.left = s.Running, s.Now, s.Now, float64(s.Running-1)
+}
+
+// mean is that of so many service times, in nanoseconds.
+type mean struct{ n, mean float64 }
+
+func (m *mean) add(took float64) {
+	m.n++
+	m.mean += (took - m.mean) / m.n
+}
+
+// pool adds those of o. Their mean counts for so many times that of m at most.
+func (m *mean) pool(o mean, most float64) {
+	if m.n == 0 {
+		*m = o
+		return
+	}
+	m.n += o.n
+	m.mean += (min(o.mean, most*m.mean) - m.mean) * o.n / m.n
 }
 
 // expect begins to learn anew about the center, whose logarithm has that standard deviation.
