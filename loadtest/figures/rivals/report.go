@@ -240,41 +240,49 @@ const same = 0.98
 
 // judge returns where Spillway is behind, by the rules.
 func (r *row) judge(l *load) (behind []string) {
-	best := func(told bool) (name string, good float64) {
+	// compare adds who of ours has less of a figure than the best of others, told no number or told it.
+	compare := func(what string, figure func(figures) float64) {
 		for i := range rivals {
-			if f, ok := r.Rivals[rivals[i].name]; ok && !rivals[i].ours && rivals[i].told == told && f.Good > good {
-				name, good = rivals[i].name, f.Good
+			ours := &rivals[i]
+			f, ok := r.Rivals[ours.name]
+			if !ok || !ours.ours || ours.only != "" {
+				continue
+			}
+			for _, told := range []bool{false, true} {
+				best, most := "", 0.
+				for j := range rivals {
+					if other := &rivals[j]; !other.ours && other.told == told && figure(r.Rivals[other.name]) > most {
+						best, most = other.name, figure(r.Rivals[other.name])
+					}
+				}
+				if (told || !ours.told) && figure(f) < same*most {
+					behind = append(behind, fmt.Sprintf("%s: %.2f of %s%s", short(ours.name), figure(f)/most, best, what))
+				}
 			}
 		}
-		return name, good
 	}
-	for _, claim := range []struct {
-		ours string
-		told bool
-	}{{"spillway-learned", false}, {"spillway-learned", true}, {"spillway-told", true}} {
-		f, ok := r.Rivals[claim.ours]
-		if name, good := best(claim.told); ok && f.Good < same*good {
-			behind = append(behind, fmt.Sprintf("%s: %.2f of %s", strings.TrimPrefix(claim.ours, "spillway-"), f.Good/good, name))
-		}
-	}
+	compare("", func(f figures) float64 { return f.Good })
+	compare(" in "+l.of, func(f figures) float64 { return f.ClassGood })
 	if l.multiple >= 1 || l.profile != "" || l.steps {
 		return behind
 	}
 	for i := range rivals {
-		if rivals[i].ours {
+		other := &rivals[i]
+		if f, ok := r.Rivals[other.name]; other.ours || !ok || f.Failed > 0 {
 			continue
 		}
-		if f, ok := r.Rivals[rivals[i].name]; ok && f.Failed == 0 {
-			for _, ours := range []string{"spillway-learned", "spillway-told"} {
-				if f, ok := r.Rivals[ours]; ok && f.Failed > 0 {
-					behind = append(behind, fmt.Sprintf("%s: fails %.2f%% below the capacity, %s none", strings.TrimPrefix(ours, "spillway-"), 100*f.Failed, rivals[i].name))
-				}
+		for j := range rivals {
+			if f := r.Rivals[rivals[j].name]; rivals[j].ours && f.Failed > 0 {
+				behind = append(behind, fmt.Sprintf("%s: fails %.2f%% below the capacity, %s none", short(rivals[j].name), 100*f.Failed, other.name))
 			}
-			break
 		}
+		break
 	}
 	return behind
 }
+
+// short is what the name of one of ours says of it.
+func short(name string) string { return strings.TrimPrefix(name, "spillway-") }
 
 // tables are those of the report, in each a figure of all rivals.
 var tables = []struct {

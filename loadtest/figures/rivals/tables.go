@@ -72,14 +72,15 @@ type rival struct {
 	only string
 	// What is in the configuration.
 	adaptive, admission bool
-	queue               float64 // how long a request may wait, in objectives
+	queue               float64 // how long a request may wait, of ours may take, in objectives
 	docs                []string
 }
 
-const spillway = "exec bin/spillway proxy --upstream http://127.0.0.1:{{.Upstream}} --listen 127.0.0.1:{{.Port}} " +
-	"--admin-listen 127.0.0.1:0 --log-level error --slo {{.Objective}}"
-
 const (
+	spillway = "exec bin/spillway proxy --upstream http://127.0.0.1:{{.Upstream}} --listen 127.0.0.1:{{.Port}} " +
+		"--admin-listen 127.0.0.1:0 --log-level error --proxy-trust-headers=true"
+	objective = spillway + " --slo {{.Queue}}"
+
 	envoy      = "exec envoy -c {file} --log-level off --use-dynamic-base-id >/dev/null 2>&1"
 	envoyDocs  = "https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/"
 	spillwayIs = "https://github.com/spillway-go/spillway/blob/main/docs/"
@@ -96,8 +97,9 @@ var rivals = []rival{
 	{name: "caddy", needs: "caddy", file: "Caddyfile", command: "exec env XDG_DATA_HOME={{.Dir}} XDG_CONFIG_HOME={{.Dir}} caddy run --config {file} --adapter caddyfile 2>/dev/null",
 		docs: []string{"https://caddyserver.com/docs/caddyfile/directives/reverse_proxy"}},
 	{name: "spillway-learned", ours: true, command: spillway, docs: []string{spillwayIs + "concurrency.md"}},
-	{name: "spillway-fair", ours: true, only: "greedy", command: spillway + " --strategy fair --proxy-trust-headers=true", docs: []string{spillwayIs + "strategies.md"}},
-	{name: "spillway-priority", ours: true, only: "important", command: spillway + " --strategy priority --proxy-trust-headers=true", docs: []string{spillwayIs + "strategies.md"}},
+	{name: "spillway-objective", ours: true, command: objective, queue: 1, docs: []string{spillwayIs + "proxy.md"}},
+	{name: "spillway-fair", ours: true, only: "greedy", command: objective + " --strategy fair", queue: 1, docs: []string{spillwayIs + "strategies.md"}},
+	{name: "spillway-priority", ours: true, only: "important", command: objective + " --strategy priority", queue: 1, docs: []string{spillwayIs + "strategies.md"}},
 	{name: "envoy-breaker", needs: "envoy", file: "envoy.yaml", command: envoy, told: true,
 		docs: []string{"https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/circuit_breaking"}},
 	{name: "haproxy", needs: "haproxy", file: "haproxy.cfg", command: "exec haproxy -db -f {file} 2>/dev/null", told: true, queue: 1,
@@ -106,7 +108,8 @@ var rivals = []rival{
 		docs: []string{"https://docs.haproxy.org/2.6/configuration.html#4-timeout%20queue"}},
 	{name: "nginx", needs: "nginx", file: "nginx.conf", command: "exec nginx -c {file}", told: true,
 		docs: []string{"https://nginx.org/en/docs/http/ngx_http_limit_conn_module.html"}},
-	{name: "spillway-told", ours: true, told: true, command: spillway + " --workers {{.Places}}", docs: []string{spillwayIs + "proxy.md"}},
+	{name: "spillway-told", ours: true, told: true, command: objective + " --workers {{.Places}}", queue: 1, docs: []string{spillwayIs + "proxy.md"}},
+	{name: "spillway-half", ours: true, told: true, command: objective + " --workers {{.Places}}", queue: 0.5, docs: []string{spillwayIs + "proxy.md"}},
 }
 
 // load is what is sent: first to what has just been started (cold), then once more (warm).
