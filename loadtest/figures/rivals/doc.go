@@ -18,6 +18,7 @@
 //     concurrency comes first, so that its refusals do not count as the upstream's failures.
 //   - Spillway is told nothing (learned), the objective (objective), that and the number (told), or the number and half of the
 //     objective (half), as HAProxy's time-out of its queue is the objective and half of it.
+//     Its fair is told the objective; its priority, whose queue only a number bounds, the workers and that number.
 //   - Whose queue orders by classes is told them, where they are in the load: HAProxy and Spillway.
 //   - Capacity is how many the upstream does at once by the time that each takes, whatever the machine; before a model
 //     server's simulator, the highest rate of open arrivals of which 95% were in time.

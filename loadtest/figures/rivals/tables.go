@@ -101,7 +101,7 @@ var rivals = []rival{
 	{name: "spillway-learned", ours: true, command: spillway, docs: []string{spillwayIs + "concurrency.md"}},
 	{name: "spillway-objective", ours: true, command: objective, queue: 1, docs: []string{spillwayIs + "proxy.md"}},
 	{name: "spillway-fair", ours: true, only: "greedy", command: objective + " --strategy fair", queue: 1, docs: []string{spillwayIs + "strategies.md"}},
-	{name: "spillway-priority", ours: true, only: "important", command: objective + " --strategy priority", queue: 1, docs: []string{spillwayIs + "strategies.md"}},
+	{name: "spillway-priority", ours: true, told: true, only: "important", command: spillway + " --strategy priority --workers {{.Places}} --queue-capacity {{.Waiting}}", docs: []string{spillwayIs + "strategies.md"}},
 	{name: "envoy-breaker", needs: "envoy", file: "envoy.yaml", command: envoy, told: true,
 		docs: []string{"https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/circuit_breaking"}},
 	{name: "haproxy", needs: "haproxy", file: "haproxy.cfg", command: "exec haproxy -db -f {{.File}} 2>/dev/null", told: true, queue: 1,
