@@ -139,8 +139,10 @@ var version = regexp.MustCompile(`\d+\.\d+\.\d+`)
 
 // rows adds those of a load before an upstream, and returns the rivals that were not measured in them.
 func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err error) {
-	cold := row{Upstream: u.name, Load: l.id(), Phase: "cold", Rivals: map[string]figures{}}
-	warm := row{Upstream: u.name, Load: l.id(), Phase: "warm", Rivals: map[string]figures{}}
+	phases := [2]row{{Phase: "cold"}, {Phase: "warm"}}
+	for p := range phases {
+		phases[p].Upstream, phases[p].Load, phases[p].Rivals = u.name, l.id(), map[string]figures{}
+	}
 	for i := range rivals {
 		r := &rivals[i]
 		if !l.fits(u, r) {
@@ -151,7 +153,7 @@ func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err erro
 			without = append(without, r.name)
 			continue
 		}
-		var colds, warms []*sample
+		var rounds [2][]*sample
 		for _, file := range found {
 			var c cell
 			if err := read(file, &c); err != nil {
@@ -160,22 +162,21 @@ func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err erro
 			if !slices.Contains(w.Builds, c.Build) {
 				w.Builds = append(w.Builds, c.Build)
 			}
-			for _, p := range []struct {
-				row     *row
-				samples *[]*sample
-				result  *result.Result
-			}{{&cold, &colds, c.Cold}, {&warm, &warms, c.Warm}} {
-				if p.result.Partial != "" {
-					w.Broken = append(w.Broken, fmt.Sprintf("%s, %s: %s", filepath.Base(file), p.row.Phase, p.result.Partial))
+			for p, measured := range []*result.Result{c.Cold, c.Warm} {
+				of := &phases[p]
+				if measured.Partial != "" {
+					w.Broken = append(w.Broken, fmt.Sprintf("%s, %s: %s", filepath.Base(file), of.Phase, measured.Partial))
 				}
-				p.row.Capacity, p.row.Offered, p.row.Seconds = c.Capacity, p.result.OfferedRPS, p.result.Seconds
-				*p.samples = append(*p.samples, &sample{u, l, &c, p.result})
+				of.Capacity, of.Offered, of.Seconds = c.Capacity, measured.OfferedRPS, measured.Seconds
+				rounds[p] = append(rounds[p], &sample{u, l, &c, measured})
 			}
 		}
-		cold.Rivals[r.name], warm.Rivals[r.name] = median(colds), median(warms)
+		for p := range phases {
+			phases[p].Rivals[r.name] = median(rounds[p])
+		}
 	}
-	if len(cold.Rivals) > 0 {
-		for _, r := range []*row{&cold, &warm} {
+	for p := range phases {
+		if r := &phases[p]; len(r.Rivals) > 0 {
 			r.Behind = r.judge(l)
 			w.Rows = append(w.Rows, *r)
 		}
