@@ -46,8 +46,9 @@ var upstreams = []upstream{
 		command: "cp {file} {dir}/app.py; exec gunicorn --chdir {dir} --log-level error -w 4 -b 127.0.0.1:{port} app:app"},
 	{name: "go", capacity: 160, places: 8, takes: 50 * time.Millisecond, objective: 500 * time.Millisecond,
 		command: "exec {self} -serve 127.0.0.1:{port} -places 8 -takes 50ms"},
+	// It forks three, and serves itself.
 	{name: "php", capacity: 200, needs: "php", file: "php.php", places: 4, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
-		command: "exec env PHP_CLI_SERVER_WORKERS=4 php -q -S 127.0.0.1:{port} {file} 2>/dev/null"},
+		command: "exec env PHP_CLI_SERVER_WORKERS=3 php -q -S 127.0.0.1:{port} {file} 2>/dev/null"},
 	// One thread computes; with a second request at hand it does not wait for the proxy.
 	{name: "node", capacity: 200, needs: "node", file: "node.js", places: 2, takes: 10 * time.Millisecond, objective: 200 * time.Millisecond,
 		command: "exec node {file} {port}"},
