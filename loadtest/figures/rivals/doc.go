@@ -16,6 +16,10 @@
 //     its queue, half of what can be served within the objective, so that who waits is answered in time. Envoy's admission
 //     control acts on failures: its route's time-out is the objective, or else it never acts. In Envoy's chain adaptive
 //     concurrency comes first, so that its refusals do not count as the upstream's failures.
+//   - Spillway is told nothing (learned), the objective (objective), that and the number (told), or the number and half of the
+//     objective (half), as HAProxy's time-out of its queue is the objective and half of it.
+//     Its fair is told the objective; its priority, whose queue only a number bounds, the workers and that number.
+//   - Whose queue orders by classes is told them, where they are in the load: HAProxy and Spillway.
 //   - Capacity is how many the upstream does at once by the time that each takes, whatever the machine; before a model
 //     server's simulator, the highest rate of open arrivals of which 95% were in time.
 //   - Arrivals are Poisson, of the same seed for all of a round. Latency counts from the scheduled time, the wait for one of
@@ -27,9 +31,9 @@
 //     are 0.9 of what arrived or of the capacity, whichever is less.
 //   - CPU a request is the rival's own, per answer, refusals included; memory the sum of its processes' largest resident
 //     sizes.
-//   - Less than 2% is the same, as in loadtest compare. A row is behind if spillway-learned has less than 0.98 of the good
-//     answers of the best who is told nothing, or of the best who is told, if spillway-told has less than 0.98 of the best who
-//     is told, or if below the capacity Spillway fails a request and another none.
+//   - Less than 2% is the same, as in loadtest compare. A row is behind if one of Spillway's has less than 0.98 of the good
+//     answers of the best of others who is told the number; or, of those that are not told it, of the best who is not; where
+//     classes are in the load, of that class too; or if below the capacity Spillway fails a request and another none.
 //   - What others on the machine took of it meanwhile is in the report; a disturbed cell stays, and another round is added.
 //   - No cell is left out: with several rounds a figure is their median, and the JSON has the least and the most. The report
 //     names what is not installed, what failed to start and what was not run. Once Spillway is changed, all is run again in

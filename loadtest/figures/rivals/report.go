@@ -15,24 +15,44 @@ import (
 	"github.com/spillway-go/spillway/loadtest/result"
 )
 
-// figures are what a rival did in a row: medians of the rounds.
-type figures struct {
-	Rounds int `json:"rounds"`
-	// Good is a second; Least and Most are those of the rounds.
-	Good  float64 `json:"good_rps"`
-	Least float64 `json:"good_rps_least"`
-	Most  float64 `json:"good_rps_most"`
-	P99   float64 `json:"served_p99_ms"`
-	// Failed is the part of the requests that was not served, 0 to 1.
-	Failed float64 `json:"failed"`
-	// Protected is how long it took until good answers were 0.9 of what could be, in seconds; less than 0 is not at all.
-	Protected float64 `json:"seconds_to_protect"`
-	CPUMicros float64 `json:"cpu_us_per_answer"`
-	MemoryMiB float64 `json:"memory_mib"`
-	// Others is the part of the machine that others took meanwhile, 0 to 1: the figures are worth less then.
-	Others float64 `json:"others_cpu"`
-	// ClassGood is the part of a class that is good, in loads with classes, 0 to 1.
-	ClassGood float64 `json:"class_good,omitempty"`
+// figures are what a rival did in a row: of each measure, by its key, the median of the rounds. One that is not there is
+// none; of good answers there are also the least and the most of the rounds.
+type figures map[string]float64
+
+// sample is what was measured of a rival in one phase of a cell.
+type sample struct {
+	u *upstream
+	l *load
+	c *cell
+	*result.Result
+}
+
+// The measures by which rivals are judged.
+const good, failed, ofClass = "good_rps", "failed_percent", "class_good_percent"
+
+// measures are the tables of the report, each of a figure of all rivals. A figure is infinite where there is none.
+var measures = []struct {
+	key, title, format, none string
+	of                       func(*sample) float64
+}{
+	{good, "Good answers a second, within the objective", "%.1f", "", func(s *sample) float64 { return s.GoodputRPS }},
+	{"served_p99_ms", "p99 of what was served, ms", "%.0f", "", func(s *sample) float64 { return s.ServedLatency.P99 }},
+	{failed, "Failed, of all requests", "%.1f%%", "", func(s *sample) float64 { return 100 * (1 - float64(s.Served())/float64(max(1, s.Requests))) }},
+	{"seconds_to_protect", "Time to protect, s", "%.1f", "never", (*sample).protected},
+	{"cpu_us_per_answer", "CPU of the proxy, µs an answer", "%.0f", "", func(s *sample) float64 {
+		if s.ServerCPUMicros == nil || s.c.MemoryBytes == 0 {
+			return math.Inf(1)
+		}
+		return *s.ServerCPUMicros
+	}},
+	{"memory_mib", "Memory of the proxy, MiB", "%.0f", "", func(s *sample) float64 { return float64(s.c.MemoryBytes) / (1 << 20) }},
+	{"others_cpu_percent", "Processor time that others took of the machine meanwhile", "%.0f%%", "", func(s *sample) float64 { return 100 * s.c.Others }},
+	{ofClass, "Good of the class that matters, in loads with classes", "%.0f%%", "", func(s *sample) float64 {
+		if s.l.of == "" {
+			return math.Inf(1)
+		}
+		return s.Shares[s.l.of].GoodPercent()
+	}},
 }
 
 // row is a load before an upstream, cold or warm.
@@ -119,8 +139,10 @@ var version = regexp.MustCompile(`\d+\.\d+\.\d+`)
 
 // rows adds those of a load before an upstream, and returns the rivals that were not measured in them.
 func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err error) {
-	cold := row{Upstream: u.name, Load: l.id(), Phase: "cold", Rivals: map[string]figures{}}
-	warm := row{Upstream: u.name, Load: l.id(), Phase: "warm", Rivals: map[string]figures{}}
+	phases := [2]row{{Phase: "cold"}, {Phase: "warm"}}
+	for p := range phases {
+		phases[p].Upstream, phases[p].Load, phases[p].Rivals = u.name, l.id(), map[string]figures{}
+	}
 	for i := range rivals {
 		r := &rivals[i]
 		if !l.fits(u, r) {
@@ -131,7 +153,7 @@ func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err erro
 			without = append(without, r.name)
 			continue
 		}
-		var colds, warms []figures
+		var rounds [2][]*sample
 		for _, file := range found {
 			var c cell
 			if err := read(file, &c); err != nil {
@@ -140,22 +162,21 @@ func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err erro
 			if !slices.Contains(w.Builds, c.Build) {
 				w.Builds = append(w.Builds, c.Build)
 			}
-			for _, p := range []struct {
-				row     *row
-				figures *[]figures
-				result  *result.Result
-			}{{&cold, &colds, c.Cold}, {&warm, &warms, c.Warm}} {
-				if p.result.Partial != "" {
-					w.Broken = append(w.Broken, fmt.Sprintf("%s, %s: %s", filepath.Base(file), p.row.Phase, p.result.Partial))
+			for p, measured := range []*result.Result{c.Cold, c.Warm} {
+				of := &phases[p]
+				if measured.Partial != "" {
+					w.Broken = append(w.Broken, fmt.Sprintf("%s, %s: %s", filepath.Base(file), of.Phase, measured.Partial))
 				}
-				p.row.Capacity, p.row.Offered, p.row.Seconds = c.Capacity, p.result.OfferedRPS, p.result.Seconds
-				*p.figures = append(*p.figures, figuresOf(u, l, &c, p.result))
+				of.Capacity, of.Offered, of.Seconds = c.Capacity, measured.OfferedRPS, measured.Seconds
+				rounds[p] = append(rounds[p], &sample{u, l, &c, measured})
 			}
 		}
-		cold.Rivals[r.name], warm.Rivals[r.name] = median(colds), median(warms)
+		for p := range phases {
+			phases[p].Rivals[r.name] = median(rounds[p])
+		}
 	}
-	if len(cold.Rivals) > 0 {
-		for _, r := range []*row{&cold, &warm} {
+	for p := range phases {
+		if r := &phases[p]; len(r.Rivals) > 0 {
 			r.Behind = r.judge(l)
 			w.Rows = append(w.Rows, *r)
 		}
@@ -163,74 +184,46 @@ func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err erro
 	return without, nil
 }
 
-func figuresOf(u *upstream, l *load, c *cell, r *result.Result) figures {
-	f := figures{
-		Rounds: 1, Good: r.GoodputRPS, Least: r.GoodputRPS, Most: r.GoodputRPS, P99: r.ServedLatency.P99, MemoryMiB: float64(c.MemoryBytes) / (1 << 20),
-		Failed: 1 - float64(r.Served())/float64(max(1, r.Requests)), Protected: protected(u, l, c.Capacity, r),
-		Others: c.Others, ClassGood: r.Shares[l.of].GoodPercent() / 100,
+// protected returns how many seconds after its onset a load is answered as it should be.
+func (s *sample) protected() float64 {
+	onset, capacity := 0., s.c.Capacity
+	if s.l.profile != "" {
+		onset = s.Seconds * spikeAfter
 	}
-	if r.ServerCPUMicros != nil && c.MemoryBytes > 0 {
-		f.CPUMicros = *r.ServerCPUMicros
+	if n := len(s.u.steps); n > 0 {
+		onset = s.Seconds * float64(n-1) / float64(n)
+		capacity *= float64(s.u.steps[n-1]) / float64(s.u.places)
 	}
-	return f
-}
-
-// protected returns how many seconds after its onset a load is answered as it should be; less than 0 if it never is.
-func protected(u *upstream, l *load, capacity float64, r *result.Result) float64 {
-	onset := 0.
-	if l.profile != "" {
-		onset = r.Seconds * spikeAfter
-	}
-	if n := len(u.steps); n > 0 {
-		onset = r.Seconds * float64(n-1) / float64(n)
-		capacity *= float64(u.steps[n-1]) / float64(u.places)
-	}
-	first := int(math.Ceil(onset/r.TimelineStep - 1e-9))
-	second := int(math.Ceil(1/r.TimelineStep - 1e-9))
-	for i := first; i+second <= len(r.Timeline); i++ {
+	first := int(math.Ceil(onset/s.TimelineStep - 1e-9))
+	second := int(math.Ceil(1/s.TimelineStep - 1e-9))
+	for i := first; i+second <= len(s.Timeline); i++ {
 		offered, good := 0., 0.
-		for _, t := range r.Timeline[i : i+second] {
+		for _, t := range s.Timeline[i : i+second] {
 			offered += float64(t.Offered)
 			good += float64(t.Good)
 		}
-		if good >= 0.9*min(offered, capacity*float64(second)*r.TimelineStep) {
-			return float64(i-first) * r.TimelineStep
+		if good >= 0.9*min(offered, capacity*float64(second)*s.TimelineStep) {
+			return float64(i-first) * s.TimelineStep
 		}
 	}
-	return -1
+	return math.Inf(1)
 }
 
-// never is after all times.
-const never = 1e9
-
-// median returns that of each figure.
-func median(all []figures) figures {
-	of := func(figure func(*figures) float64) float64 {
+// median returns the figures of all rounds.
+func median(rounds []*sample) figures {
+	f := figures{"rounds": float64(len(rounds))}
+	for _, m := range measures {
 		var values []float64
-		for i := range all {
-			values = append(values, figure(&all[i]))
+		for _, s := range rounds {
+			values = append(values, m.of(s))
 		}
 		slices.Sort(values)
-		return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
-	}
-	f := figures{
-		Rounds: len(all), Least: all[0].Good, Most: all[0].Good,
-		Good: of(func(f *figures) float64 { return f.Good }), P99: of(func(f *figures) float64 { return f.P99 }),
-		Failed: of(func(f *figures) float64 { return f.Failed }), CPUMicros: of(func(f *figures) float64 { return f.CPUMicros }),
-		MemoryMiB: of(func(f *figures) float64 { return f.MemoryMiB }), ClassGood: of(func(f *figures) float64 { return f.ClassGood }),
-		Others: of(func(f *figures) float64 { return f.Others }),
-		Protected: of(func(f *figures) float64 {
-			if f.Protected < 0 {
-				return never
-			}
-			return f.Protected
-		}),
-	}
-	if f.Protected >= never/2 {
-		f.Protected = -1
-	}
-	for i := range all {
-		f.Least, f.Most = min(f.Least, all[i].Good), max(f.Most, all[i].Good)
+		if v := (values[(len(values)-1)/2] + values[len(values)/2]) / 2; !math.IsInf(v, 1) {
+			f[m.key] = v
+		}
+		if m.key == good {
+			f["good_rps_least"], f["good_rps_most"] = values[0], values[len(values)-1]
+		}
 	}
 	return f
 }
@@ -240,66 +233,46 @@ const same = 0.98
 
 // judge returns where Spillway is behind, by the rules.
 func (r *row) judge(l *load) (behind []string) {
-	best := func(told bool) (name string, good float64) {
+	for _, of := range []struct{ key, what string }{{good, ""}, {ofClass, " in " + l.of}} {
 		for i := range rivals {
-			if f, ok := r.Rivals[rivals[i].name]; ok && !rivals[i].ours && rivals[i].told == told && f.Good > good {
-				name, good = rivals[i].name, f.Good
+			ours := &rivals[i]
+			f, ok := r.Rivals[ours.name]
+			if !ok || !ours.ours || ours.only != "" {
+				continue
 			}
-		}
-		return name, good
-	}
-	for _, claim := range []struct {
-		ours string
-		told bool
-	}{{"spillway-learned", false}, {"spillway-learned", true}, {"spillway-told", true}} {
-		f, ok := r.Rivals[claim.ours]
-		if name, good := best(claim.told); ok && f.Good < same*good {
-			behind = append(behind, fmt.Sprintf("%s: %.2f of %s", strings.TrimPrefix(claim.ours, "spillway-"), f.Good/good, name))
+			for _, told := range []bool{false, true} { // of others
+				best, most := "", 0.
+				for j := range rivals {
+					if other := &rivals[j]; !other.ours && other.told == told && r.Rivals[other.name][of.key] > most {
+						best, most = other.name, r.Rivals[other.name][of.key]
+					}
+				}
+				if (told || !ours.told) && f[of.key] < same*most {
+					behind = append(behind, fmt.Sprintf("%s: %.2f of %s%s", short(ours.name), f[of.key]/most, best, of.what))
+				}
+			}
 		}
 	}
 	if l.multiple >= 1 || l.profile != "" || l.steps {
 		return behind
 	}
 	for i := range rivals {
-		if rivals[i].ours {
+		other := &rivals[i]
+		if f, ok := r.Rivals[other.name]; other.ours || !ok || f[failed] > 0 {
 			continue
 		}
-		if f, ok := r.Rivals[rivals[i].name]; ok && f.Failed == 0 {
-			for _, ours := range []string{"spillway-learned", "spillway-told"} {
-				if f, ok := r.Rivals[ours]; ok && f.Failed > 0 {
-					behind = append(behind, fmt.Sprintf("%s: fails %.2f%% below the capacity, %s none", strings.TrimPrefix(ours, "spillway-"), 100*f.Failed, rivals[i].name))
-				}
+		for j := range rivals {
+			if f := r.Rivals[rivals[j].name]; rivals[j].ours && f[failed] > 0 {
+				behind = append(behind, fmt.Sprintf("%s: fails %.2f%% below the capacity, %s none", short(rivals[j].name), f[failed], other.name))
 			}
-			break
 		}
+		break
 	}
 	return behind
 }
 
-// tables are those of the report, in each a figure of all rivals.
-var tables = []struct {
-	title string
-	cell  func(figures) string
-}{
-	{"Good answers a second, within the objective", func(f figures) string { return fmt.Sprintf("%.1f", f.Good) }},
-	{"p99 of what was served, ms", func(f figures) string { return fmt.Sprintf("%.0f", f.P99) }},
-	{"Failed, of all requests", func(f figures) string { return fmt.Sprintf("%.1f%%", 100*f.Failed) }},
-	{"Time to protect, s", func(f figures) string {
-		if f.Protected < 0 {
-			return "never"
-		}
-		return fmt.Sprintf("%.1f", f.Protected)
-	}},
-	{"CPU of the proxy, µs an answer", func(f figures) string { return fmt.Sprintf("%.0f", f.CPUMicros) }},
-	{"Memory of the proxy, MiB", func(f figures) string { return fmt.Sprintf("%.0f", f.MemoryMiB) }},
-	{"Processor time that others took of the machine meanwhile", func(f figures) string { return fmt.Sprintf("%.0f%%", 100*f.Others) }},
-	{"Good of the class that matters, in loads with classes", func(f figures) string {
-		if f.ClassGood == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%.0f%%", 100*f.ClassGood)
-	}},
-}
+// short is what the name of one of ours says of it.
+func short(name string) string { return strings.TrimPrefix(name, "spillway-") }
 
 func (w *whole) markdown(out io.Writer) error {
 	p := func(format string, what ...any) { _, _ = fmt.Fprintf(out, format, what...) } // into memory
@@ -329,7 +302,7 @@ func (w *whole) markdown(out io.Writer) error {
 			columns = append(columns, rivals[i].name)
 		}
 	}
-	for n, t := range tables {
+	for n, m := range measures {
 		last := ""
 		if n == 0 {
 			last = "behind |"
@@ -340,7 +313,10 @@ func (w *whole) markdown(out io.Writer) error {
 			for _, c := range columns {
 				text := ""
 				if f, ok := r.Rivals[c]; ok {
-					text = t.cell(f)
+					text = m.none
+					if v, ok := f[m.key]; ok {
+						text = fmt.Sprintf(m.format, v)
+					}
 				}
 				cells = append(cells, text)
 			}
@@ -354,7 +330,7 @@ func (w *whole) markdown(out io.Writer) error {
 				strings.Join(cells, " | "))
 		}
 		if rows.Len() > 0 {
-			p("\n## %s\n\n| upstream | load | | s | offered | capacity | %s |%s\n|%s\n%s", t.title, strings.Join(columns, " | "), last,
+			p("\n## %s\n\n| upstream | load | | s | offered | capacity | %s |%s\n|%s\n%s", m.title, strings.Join(columns, " | "), last,
 				strings.Repeat("---|", 6+len(columns)+len(last)/8), rows.String())
 		}
 	}

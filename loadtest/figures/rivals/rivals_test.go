@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -156,34 +157,45 @@ func TestProtected(t *testing.T) {
 		// From where on a whole second is good.
 		{plain, steady, good(0, 50, 0, 45, 45, 50), 1.5},
 		// Never, if no second is.
-		{plain, steady, good(0, 50, 0, 50, 0, 50), -1},
+		{plain, steady, good(0, 50, 0, 50, 0, 50), math.Inf(1)},
 		// Counted from the spike: in 8 s that is after 1.5 s.
 		{plain, spike, good(50, 50, 50, 0, 0, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50), 1},
 		// Counted from the last step, to half of the first capacity.
 		{stepped, steady, good(50, 50, 50, 50, 50, 50, 0, 25, 25), 0.5},
 	} {
-		require.InDelta(t, tt.want, protected(tt.u, tt.l, 100, tt.r), 1e-9, "%+v", tt.r.Timeline)
+		got := (&sample{tt.u, tt.l, &cell{Capacity: 100}, tt.r}).protected()
+		require.True(t, got == tt.want || math.Abs(got-tt.want) < 1e-9, "%v, not %v: %+v", got, tt.want, tt.r.Timeline)
 	}
 }
 
 func TestRow_Judge(t *testing.T) {
 	t.Parallel()
 	below, above := &load{multiple: 0.5}, &load{multiple: 2}
+	of := func(rates map[string]float64) map[string]figures {
+		all := map[string]figures{}
+		for name, rate := range rates {
+			all[name] = figures{good: rate}
+		}
+		return all
+	}
 	for _, tt := range []struct {
 		load   *load
 		rivals map[string]figures
 		want   []string
 	}{
 		// Less than 2% is the same.
-		{above, map[string]figures{"nothing": {Good: 10}, "caddy": {Good: 100}, "haproxy": {Good: 101}, "spillway-learned": {Good: 99}, "spillway-told": {Good: 99}}, nil},
-		// Who is told nothing is compared with both kinds, who is told with his own.
-		{above, map[string]figures{"caddy": {Good: 120}, "nginx": {Good: 110}, "spillway-learned": {Good: 99}, "spillway-told": {Good: 109}},
-			[]string{"learned: 0.82 of caddy", "learned: 0.90 of nginx"}},
-		{above, map[string]figures{"nginx": {Good: 110}, "spillway-told": {Good: 99}}, []string{"told: 0.90 of nginx"}},
+		{above, of(map[string]float64{"nothing": 10, "caddy": 100, "haproxy": 101, "spillway-learned": 99, "spillway-told": 99}), nil},
+		// Who is not told the number is compared with both kinds, who is told it with his own.
+		{above, of(map[string]float64{"caddy": 120, "nginx": 110, "spillway-learned": 99, "spillway-objective": 118, "spillway-told": 109, "spillway-half": 55}),
+			[]string{"learned: 0.82 of caddy", "learned: 0.90 of nginx", "half: 0.50 of nginx"}},
+		{above, of(map[string]float64{"nginx": 110, "spillway-told": 99}), []string{"told: 0.90 of nginx"}},
+		// A class counts as all do; fair and priority are beside them.
+		{&load{multiple: 2, of: "priority 0"}, map[string]figures{"haproxy": {good: 100, ofClass: 80}, "spillway-learned": {good: 100, ofClass: 60}, "spillway-priority": {}},
+			[]string{"learned: 0.75 of haproxy in priority 0"}},
 		// A failure below the capacity counts if another has none, not otherwise, nor above it.
-		{below, map[string]figures{"nothing": {Good: 99}, "spillway-learned": {Good: 99, Failed: 0.01}}, []string{"learned: fails 1.00% below the capacity, nothing none"}},
-		{below, map[string]figures{"nothing": {Good: 99, Failed: 0.01}, "spillway-learned": {Good: 99, Failed: 0.01}}, nil},
-		{above, map[string]figures{"nothing": {Good: 99}, "spillway-learned": {Good: 99, Failed: 0.01}}, nil},
+		{below, map[string]figures{"nothing": {good: 99}, "spillway-half": {good: 99, failed: 1}}, []string{"half: fails 1.00% below the capacity, nothing none"}},
+		{below, map[string]figures{"nothing": {good: 99, failed: 1}, "spillway-learned": {good: 99, failed: 1}}, nil},
+		{above, map[string]figures{"nothing": {good: 99}, "spillway-learned": {good: 99, failed: 1}}, nil},
 	} {
 		require.Equal(t, tt.want, (&row{Rivals: tt.rivals}).judge(tt.load))
 	}
@@ -192,9 +204,20 @@ func TestRow_Judge(t *testing.T) {
 // Of an even number it is between the two in the middle; who is not protected in half of the rounds never is.
 func TestMedian(t *testing.T) {
 	t.Parallel()
-	f := median([]figures{{Good: 90, Protected: 1}, {Good: 100, Protected: -1}, {Good: 10, Protected: 0.5}, {Good: 95, Protected: 0}})
-	require.Equal(t, figures{Rounds: 4, Good: 92.5, Least: 10, Most: 100, Protected: 0.75}, f)
-	require.InDelta(t, -1, median([]figures{{Protected: -1}, {Protected: 2}}).Protected, 0)
+	round := func(goodput float64, protected int) *sample {
+		r := &result.Result{GoodputRPS: goodput, TimelineStep: 1, Timeline: make([]result.Interval, 4)}
+		for i := range r.Timeline {
+			r.Timeline[i].Offered = 1
+			if i >= protected {
+				r.Timeline[i].Good = 1
+			}
+		}
+		return &sample{&upstream{}, &loads[0], &cell{Capacity: 1}, r}
+	}
+	f := median([]*sample{round(90, 1), round(100, 4), round(10, 2), round(95, 0)})
+	require.Equal(t, figures{"rounds": 4, good: 92.5, "good_rps_least": 10, "good_rps_most": 100, "served_p99_ms": 0, failed: 100, "seconds_to_protect": 1.5,
+		"memory_mib": 0, "others_cpu_percent": 0}, f)
+	require.NotContains(t, median([]*sample{round(90, 4), round(90, 2)}), "seconds_to_protect")
 }
 
 // A report is of all the cells that are there, names what is not, and takes the median of rounds.
@@ -211,7 +234,7 @@ func TestBench_Report(t *testing.T) {
 	require.Equal(t, []string{"b"}, w.Builds)
 	require.Len(t, w.Rows, 2)
 	f := w.Rows[1].Rivals["nothing"]
-	require.Equal(t, figures{Rounds: 3, Good: 90, Least: 70, Most: 100, Failed: 0.75, Protected: -1}, f)
+	require.Equal(t, figures{"rounds": 3, good: 90, "good_rps_least": 70, "good_rps_most": 100, failed: 75, "served_p99_ms": 0, "memory_mib": 0, "others_cpu_percent": 0}, f)
 	require.Contains(t, w.NotRun[0], "gunicorn, 0.5x-64: envoy-adaptive, ")
 	require.NotContains(t, w.NotRun[0], "nothing")
 	require.NotContains(t, strings.Join(w.NotRun, "\n"), "gunicorn, step")

@@ -20,6 +20,8 @@ import (
 //go:embed files
 var files embed.FS
 
+var templates = template.Must(template.ParseFS(files, "files/*"))
+
 // upstream is a service that does so many requests at once, each of which takes so long.
 type upstream struct {
 	name    string
@@ -44,8 +46,9 @@ var upstreams = []upstream{
 		command: "cp {file} {dir}/app.py; exec gunicorn --chdir {dir} --log-level error -w 4 -b 127.0.0.1:{port} app:app"},
 	{name: "go", capacity: 160, places: 8, takes: 50 * time.Millisecond, objective: 500 * time.Millisecond,
 		command: "exec {self} -serve 127.0.0.1:{port} -places 8 -takes 50ms"},
+	// It forks three, and serves itself.
 	{name: "php", capacity: 200, needs: "php", file: "php.php", places: 4, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
-		command: "exec env PHP_CLI_SERVER_WORKERS=4 php -q -S 127.0.0.1:{port} {file} 2>/dev/null"},
+		command: "exec env PHP_CLI_SERVER_WORKERS=3 php -q -S 127.0.0.1:{port} {file} 2>/dev/null"},
 	// One thread computes; with a second request at hand it does not wait for the proxy.
 	{name: "node", capacity: 200, needs: "node", file: "node.js", places: 2, takes: 10 * time.Millisecond, objective: 200 * time.Millisecond,
 		command: "exec node {file} {port}"},
@@ -62,7 +65,7 @@ var upstreams = []upstream{
 type rival struct {
 	name  string
 	needs string
-	file  string // the template of its configuration, which the command names as {file}
+	file  string // the template of its configuration
 	// command is of the shell, a template of setting; empty for nothing at all.
 	command string
 	ours    bool
@@ -72,15 +75,16 @@ type rival struct {
 	only string
 	// What is in the configuration.
 	adaptive, admission bool
-	queue               float64 // how long a request may wait, in objectives
+	queue               float64 // how long a request may wait, of ours may take, in objectives
 	docs                []string
 }
 
-const spillway = "exec bin/spillway proxy --upstream http://127.0.0.1:{{.Upstream}} --listen 127.0.0.1:{{.Port}} " +
-	"--admin-listen 127.0.0.1:0 --log-level error --slo {{.Objective}}"
-
 const (
-	envoy      = "exec envoy -c {file} --log-level off --use-dynamic-base-id >/dev/null 2>&1"
+	spillway = "exec bin/spillway proxy --upstream http://127.0.0.1:{{.Upstream}} --listen 127.0.0.1:{{.Port}} " +
+		"--admin-listen 127.0.0.1:0 --log-level error --proxy-trust-headers=true"
+	objective = spillway + " --slo {{.Queue}}"
+
+	envoy      = "exec envoy -c {{.File}} --log-level off --use-dynamic-base-id >/dev/null 2>&1"
 	envoyDocs  = "https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/"
 	spillwayIs = "https://github.com/spillway-go/spillway/blob/main/docs/"
 )
@@ -93,20 +97,22 @@ var rivals = []rival{
 		docs: []string{envoyDocs + "admission_control_filter"}},
 	{name: "envoy-both", needs: "envoy", file: "envoy.yaml", command: envoy, adaptive: true, admission: true,
 		docs: []string{envoyDocs + "adaptive_concurrency_filter", envoyDocs + "admission_control_filter"}},
-	{name: "caddy", needs: "caddy", file: "Caddyfile", command: "exec env XDG_DATA_HOME={{.Dir}} XDG_CONFIG_HOME={{.Dir}} caddy run --config {file} --adapter caddyfile 2>/dev/null",
+	{name: "caddy", needs: "caddy", file: "Caddyfile", command: "exec env XDG_DATA_HOME={{.Dir}} XDG_CONFIG_HOME={{.Dir}} caddy run --config {{.File}} --adapter caddyfile 2>/dev/null",
 		docs: []string{"https://caddyserver.com/docs/caddyfile/directives/reverse_proxy"}},
 	{name: "spillway-learned", ours: true, command: spillway, docs: []string{spillwayIs + "concurrency.md"}},
-	{name: "spillway-fair", ours: true, only: "greedy", command: spillway + " --strategy fair --proxy-trust-headers=true", docs: []string{spillwayIs + "strategies.md"}},
-	{name: "spillway-priority", ours: true, only: "important", command: spillway + " --strategy priority --proxy-trust-headers=true", docs: []string{spillwayIs + "strategies.md"}},
+	{name: "spillway-objective", ours: true, command: objective, queue: 1, docs: []string{spillwayIs + "proxy.md"}},
+	{name: "spillway-fair", ours: true, only: "greedy", command: objective + " --strategy fair", queue: 1, docs: []string{spillwayIs + "strategies.md"}},
+	{name: "spillway-priority", ours: true, told: true, only: "important", command: spillway + " --strategy priority --workers {{.Places}} --queue-capacity {{.Waiting}}", docs: []string{spillwayIs + "strategies.md"}},
 	{name: "envoy-breaker", needs: "envoy", file: "envoy.yaml", command: envoy, told: true,
 		docs: []string{"https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/circuit_breaking"}},
-	{name: "haproxy", needs: "haproxy", file: "haproxy.cfg", command: "exec haproxy -db -f {file} 2>/dev/null", told: true, queue: 1,
+	{name: "haproxy", needs: "haproxy", file: "haproxy.cfg", command: "exec haproxy -db -f {{.File}} 2>/dev/null", told: true, queue: 1,
 		docs: []string{"https://docs.haproxy.org/2.6/configuration.html#5.2-maxconn", "https://docs.haproxy.org/2.6/configuration.html#4-timeout%20queue"}},
-	{name: "haproxy-half", needs: "haproxy", file: "haproxy.cfg", command: "exec haproxy -db -f {file} 2>/dev/null", told: true, queue: 0.5,
+	{name: "haproxy-half", needs: "haproxy", file: "haproxy.cfg", command: "exec haproxy -db -f {{.File}} 2>/dev/null", told: true, queue: 0.5,
 		docs: []string{"https://docs.haproxy.org/2.6/configuration.html#4-timeout%20queue"}},
-	{name: "nginx", needs: "nginx", file: "nginx.conf", command: "exec nginx -c {file}", told: true,
+	{name: "nginx", needs: "nginx", file: "nginx.conf", command: "exec nginx -c {{.File}}", told: true,
 		docs: []string{"https://nginx.org/en/docs/http/ngx_http_limit_conn_module.html"}},
-	{name: "spillway-told", ours: true, told: true, command: spillway + " --workers {{.Places}}", docs: []string{spillwayIs + "proxy.md"}},
+	{name: "spillway-told", ours: true, told: true, command: objective + " --workers {{.Places}}", queue: 1, docs: []string{spillwayIs + "proxy.md"}},
+	{name: "spillway-half", ours: true, told: true, command: objective + " --workers {{.Places}}", queue: 0.5, docs: []string{spillwayIs + "proxy.md"}},
 }
 
 // load is what is sent: first to what has just been started (cold), then once more (warm).
@@ -173,7 +179,7 @@ func (u *upstream) target() workload.Target {
 
 // setting is what templates know.
 type setting struct {
-	Port, Upstream, Dir       string
+	Port, Upstream, Dir, File string
 	Objective                 string // in seconds, which all but HAProxy read with a fraction
 	Queue                     string // in milliseconds
 	Places                    int
@@ -186,7 +192,7 @@ type setting struct {
 // setting returns what a rival is told of an upstream.
 func (r *rival) setting(u *upstream, port, upstreamPort, dir string) setting {
 	s := setting{
-		Port: port, Upstream: upstreamPort, Dir: dir,
+		Port: port, Upstream: upstreamPort, Dir: dir, File: filepath.Join(dir, r.file),
 		Objective: strconv.FormatFloat(u.objective.Seconds(), 'f', -1, 64) + "s",
 		Queue:     strconv.FormatFloat(r.queue*float64(u.objective.Milliseconds()), 'f', 0, 64) + "ms",
 		Places:    u.places, Told: r.told, Adaptive: r.adaptive, Admission: r.admission,
@@ -198,36 +204,21 @@ func (r *rival) setting(u *upstream, port, upstreamPort, dir string) setting {
 
 // render writes the rival's configuration to the folder, and returns its command.
 func (r *rival) render(s setting) (string, error) {
-	file := filepath.Join(s.Dir, r.file)
+	var text, command bytes.Buffer
 	if r.file != "" {
-		text, err := fill(r.file, s)
+		err := templates.ExecuteTemplate(&text, r.file, s)
 		if err == nil {
-			err = os.WriteFile(file, []byte(text), 0o600)
+			err = os.WriteFile(s.File, text.Bytes(), 0o600)
 		}
 		if err != nil {
 			return "", err
 		}
 	}
-	command, err := execute(r.name, r.command, s)
-	return strings.ReplaceAll(command, "{file}", file), err
-}
-
-func fill(file string, s setting) (string, error) {
-	text, err := files.ReadFile("files/" + file)
-	if err != nil {
-		return "", err
+	t, err := template.New(r.name).Parse(r.command)
+	if err == nil {
+		err = t.Execute(&command, s)
 	}
-	return execute(file, string(text), s)
-}
-
-func execute(name, text string, s setting) (string, error) {
-	t, err := template.New(name).Parse(text)
-	if err != nil {
-		return "", err
-	}
-	var out bytes.Buffer
-	err = t.Execute(&out, s)
-	return out.String(), err
+	return command.String(), err
 }
 
 // chosen returns the rows of a table whose names are in the list, all for an empty one, in the table's order.
