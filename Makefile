@@ -172,13 +172,13 @@ torture: ## the long forms of all tests, and fuzzing; needs what integration doe
 
 # In the order in which they are best read.
 SCENARIOS   ?= pool-or-not queue-length rejection-policy workers passive-wait few-connections slow-work big-store durability every-strategy
-STUDY_FLAGS ?= --restart
+STUDY_FLAGS ?=
 
 .PHONY: study
 study: build ## compare the strategies on this machine in under 20 minutes: reports/study.html, study.md
 	@set -e -- $(SCENARIOS); of=$$#; while [ $$# -gt 0 ]; do \
 		echo "$$((of - $$# + 1)) of $$of: $$1, see reports/study/$$1"; \
-		$(BIN)/loadtest compare --scenario $$1 --short --out reports/study/$$1 $(STUDY_FLAGS); \
+		$(BIN)/loadtest compare --scenario $$1 --short --restart --out reports/study/$$1 $(STUDY_FLAGS); \
 		shift; \
 	done
 	@$(BIN)/loadtest report -o reports/study.html --markdown reports/study.md $(SCENARIOS:%=reports/study/%)

@@ -44,7 +44,8 @@ import (
 //
 // While the service time is more than half of the objective, and once there was no dispatch for
 // max(objective, 16 service times), B is the number of workers, and no more wait. In the first case
-// none is refused for how long it has waited, so that workers always find a task. Before the first
+// none is refused for how long it has waited, so that workers always find a task, and the oldest is
+// next, so that each waits for one service time. Before the first
 // dispatch none is late. Until 64 + 4 · workers tasks were dispatched, max(3 B, 40) may wait.
 //
 // As a control, one of 100 refusals, but at most one in 500 dispatches, is spared: it is served
@@ -399,11 +400,11 @@ func (q *auto) refuseLocked(t *Task) *Task {
 func (q *auto) nextLocked(now int64) *Task {
 	if q.mu.state != autoNormal {
 		c := &q.mu.classes[bits.TrailingZeros8(q.mu.occupied)]
-		limit, _, _ := q.limitsLocked(now)
-		if float64(q.lengthLocked()) > min(autoFloor, autoFloorShare*limit) {
-			return c.back
+		limit, _, age := q.limitsLocked(now)
+		if math.IsInf(age, 1) || float64(q.lengthLocked()) <= min(autoFloor, autoFloorShare*limit) {
+			return c.front
 		}
-		return c.front
+		return c.back
 	}
 	var oldest *Task
 	for some := q.mu.occupied; some != 0; some &= some - 1 {

@@ -256,8 +256,8 @@ func (m *autoModel) next(now int64) int {
 	if m.state == "normal" {
 		return 0
 	}
-	limit, _, _ := m.limits(now)
-	newest := float64(len(m.waiting)) > min(24, limit/4)
+	limit, _, age := m.limits(now)
+	newest := float64(len(m.waiting)) > min(24, limit/4) && !math.IsInf(age, 1)
 	best := 0
 	for i, t := range m.waiting {
 		class := m.waiting[best].Priority.Class()

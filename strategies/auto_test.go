@@ -438,11 +438,17 @@ func TestAuto_WorkLongerThanTheObjective(t *testing.T) {
 			continue
 		}
 		l.until("overload", func(l *line) { l.come(3, 3); l.dispatch() })
-		for range 200 {
+		last := uint64(0)
+		for i := range 200 {
 			l.come(workers-l.q.Len(), 3)
 			l.refused = nil
-			require.NotNil(t, l.dispatch(), "nobody is refused for how long he has waited")
+			next := l.dispatch()
+			require.NotNil(t, next, "nobody is refused for how long he has waited")
 			require.Empty(t, l.refused)
+			if i >= workers {
+				require.Greater(t, next.State.Number, last, "nobody waits for ever")
+			}
+			last = next.State.Number
 		}
 	}
 }

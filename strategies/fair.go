@@ -27,7 +27,7 @@ import (
 // The virtual time of the system is the largest at which a client was next. A client of which nothing waited begins
 // to wait at that, less four tasks of the mean size: it gets no more credit for time that it did not ask for. Thus
 // who asks for less than its share can send a few requests together. Four of its own tasks count, if they are longer,
-// for a client that has more to do than can be done in time: what would be late is refused, so that nothing of it waits
+// each for the objective at most, for a client that has more to do than can be done in time: what would be late is refused, so that nothing of it waits
 // now and then.
 //
 // The bound. Let something of clients a and b always wait, from when both had the same virtual time. Count their times
@@ -276,7 +276,7 @@ func (q *fair) beginsToWaitLocked(a *account, t *Task, now int64) {
 func (q *fair) raiseLocked(a *account, now int64) {
 	task := q.mu.all.value
 	if a.queue.pressed(a.taken, now) {
-		task = max(task, a.mean.value)
+		task = max(task, min(a.mean.value, float64(q.config.Objective.InForce())))
 	}
 	a.time = max(a.time, q.mu.now-savedTasks*task/a.weight)
 }

@@ -119,7 +119,7 @@ func (m *fairModel) pay(c *fairClient, d float64) {
 func (m *fairModel) raise(c *fairClient, now int64) {
 	task := m.all.value
 	if c.state != "normal" && float64(now-c.taken) <= float64(8+3*c.workers)*c.interval {
-		task = max(task, c.mean.value)
+		task = max(task, min(c.mean.value, float64(m.config.Objective.InForce())))
 	}
 	c.time = max(c.time, m.now-4*task/c.weight)
 }

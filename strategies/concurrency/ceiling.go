@@ -13,7 +13,7 @@ import (
 //
 // Where requests take as long with few at once, they are long, and the objective short: then a
 // low ceiling would help nobody. So it does not fall before they take longer than they did. Each fall
-// also raises what they did by the same part, up to the objective: if they take as long with fewer at
+// also raises what they did by the same part, up to half of the objective: if they take as long with fewer at
 // once, they soon count as long by themselves, and the ceiling rises again.
 type ceiling struct {
 	objective func() time.Duration // nil if there is none
@@ -25,7 +25,8 @@ const (
 	ceilingPart   = 0.15  // of the objective is too long: the rest is for what waits in front
 	ceilingLonger = 0.4   // more than the shortest, a logarithm, is longer: half as long again
 	ceilingForget = 0.005 // more, in a slot, the shortest becomes, as work may change
-	ceilingLate   = 0.001 // the same while they take longer than the objective: few are in time then, whatever runs
+	ceilingLate   = 0.001 // the same while that is more
+	ceilingUsual  = 0.5   // of the objective is the longest that is taken for normal soon
 	ceilingFall   = 0.8   // times what was allowed, in a slot in which requests take too long
 	ceilingRise   = 0.25  // times its root, in another: 16 again after some 24 slots
 )
@@ -46,7 +47,7 @@ func (c *ceiling) follow(took, deviation float64, limit int) {
 		c.most = math.Inf(1)
 	case took-deviation > max(math.Log(ceilingPart*objective), c.shortest+ceilingLonger):
 		c.most = max(1, ceilingFall*min(c.most, float64(limit)))
-		if c.shortest < math.Log(objective) {
+		if c.shortest < math.Log(ceilingUsual*objective) {
 			c.shortest -= math.Log(ceilingFall)
 		} else {
 			c.shortest += ceilingLate

@@ -32,6 +32,18 @@ func TestCeiling_RisesAfterAnIncident(t *testing.T) {
 	require.Greater(t, c.law.Limit(), 12, c.law.Why())
 }
 
+// Two lone requests, long after each other, end the slow start before anything is known of how long requests take.
+func TestCeiling_AfterLoneRequests(t *testing.T) {
+	t.Parallel()
+	c := newClosed(t, concurrency.Options{Objective: func() time.Duration { return 20 * time.Millisecond }})
+	c.law.Completed(concurrency.Sample{Now: 1e6, Began: 0, Running: 1})
+	c.law.Completed(concurrency.Sample{Now: 1e9 + 1e6, Began: 1e9, Running: 1})
+	c.now = 2e9
+	c.complete(10_000, hands(16), nil)
+	c.complete(2_000, func(int) time.Duration { return 100 * time.Millisecond }, nil)
+	require.Less(t, c.law.Limit(), 8, c.law.Why())
+}
+
 // nagle is a server of four hands that take 10 ms for each request. It sends the head and the body of an
 // answer one after the other, so that a part comes 40 ms late, as clients delay their acknowledgements; no hand waits
 // for that. Whether answers come late stays the same for some of a connection.
