@@ -41,16 +41,19 @@ func openAll(t *testing.T, change func(*Options), upstreams ...string) *front {
 // replica starts an upstream that answers with its name.
 func replica(t *testing.T, name string) string {
 	t.Helper()
-	return serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(name)) })
+	return serve(t, says(name))
 }
 
-// absent is the URL of an upstream that refuses connections.
+// says answers with a text.
+func says(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }
+}
+
+// absent is the URL of an upstream that refuses connections, until the end of the test.
 func absent(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return "http://" + l.Addr().String()
+	_, address := unheard(t)
+	return "http://" + address
 }
 
 // ask asks so often, and returns how many answers there were of each kind.
