@@ -177,16 +177,20 @@ func TestProxy_ClosesAfterItTookNothing(t *testing.T) {
 			_ = c.Close()
 		}
 	}, func(t *testing.T, v *virtual) {
-		client := v.over(t, false)
 		for _, size := range []int{20 << 10, 200 << 10} { // within the buffer, and past it
 			begun := time.Now()
-			resp, err := client.Post("http://proxy/", "", strings.NewReader(strings.Repeat("b", size)))
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://proxy/", strings.NewReader(strings.Repeat("b", size)))
 			require.NoError(t, err)
-			_ = resp.Body.Close()
+			c := v.pipes.Dial()
+			var sending sync.WaitGroup
+			sending.Go(func() { _ = r.Write(c) }) // which fails if the answer comes before all is sent
+			resp, err := http.ReadResponse(bufio.NewReader(c), r)
+			require.NoError(t, err)
 			require.Equal(t, http.StatusBadGateway, resp.StatusCode)
 			require.Equal(t, 90*time.Second, time.Since(begun))
+			require.NoError(t, c.Close())
+			sending.Wait()
 		}
-		client.CloseIdleConnections()
 	})
 }
 
