@@ -106,6 +106,20 @@ func speak(t testing.TB, with func(n int, c net.Conn)) string {
 	return "http://" + l.Addr().String()
 }
 
+// unheard is a socket that has an address and does not listen: connections are refused there, and nobody else gets the
+// port until the end of the test.
+func unheard(t *testing.T) (socket *os.File, address string) {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	socket = os.NewFile(uintptr(fd), "")
+	t.Cleanup(func() { _ = socket.Close() })
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := syscall.Getsockname(fd)
+	require.NoError(t, err)
+	return socket, fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
+}
+
 type answer struct {
 	status int
 	header http.Header
@@ -431,21 +445,13 @@ func TestProxy_OneMoreAttempt(t *testing.T) {
 // An upstream that is not there at the start is looked for until it is.
 func TestProxy_ReadyOnceTheUpstreamIs(t *testing.T) {
 	t.Parallel()
-	// A socket that has a port and does not listen yet refuses connections.
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	require.NoError(t, err)
-	file := os.NewFile(uintptr(socket), "")
-	t.Cleanup(func() { _ = file.Close() })
-	require.NoError(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	name, err := syscall.Getsockname(socket)
-	require.NoError(t, err)
-	address := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
+	socket, address := unheard(t)
 	f := open(t, "http://"+address, nil)
 	require.EqualError(t, f.Ready(), "the upstream http://"+address+" cannot be reached: connection refused")
-	require.NoError(t, syscall.Listen(socket, 16))
-	l, err := net.FileListener(file)
+	require.NoError(t, syscall.Listen(int(socket.Fd()), 16))
+	l, err := net.FileListener(socket)
 	require.NoError(t, err)
-	require.NoError(t, file.Close()) // l has a duplicate
+	require.NoError(t, socket.Close()) // l has a duplicate
 	server := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })

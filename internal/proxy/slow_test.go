@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,25 +42,49 @@ func inVirtualTime(t *testing.T, upstream http.HandlerFunc, f func(t *testing.T,
 // inVirtualTimeUnder does so with clients that speak TLS, if it is not nil.
 func inVirtualTimeUnder(t *testing.T, under *tls.Config, upstream http.HandlerFunc, f func(t *testing.T, v *virtual)) {
 	t.Helper()
+	inVirtualTimeBefore(t, []http.HandlerFunc{upstream}, func(o *Options) { o.ReadTimeout, o.TLS = 10*time.Second, under }, f)
+}
+
+// inVirtualTimeBefore does so before several upstreams, of which those that are nil refuse connections.
+func inVirtualTimeBefore(t *testing.T, upstreams []http.HandlerFunc, change func(*Options), f func(t *testing.T, v *virtual)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		behind := fronttest.NewPipes()
-		server := &http.Server{Handler: upstream, ReadHeaderTimeout: time.Hour}
+		dials := map[string]func() net.Conn{}
+		var urls []string
 		var serving sync.WaitGroup
-		serving.Go(func() { _ = server.Serve(behind) })
+		defer time.Sleep(time.Minute) // the clients' goroutines notice
+		defer serving.Wait()
+		for i, upstream := range upstreams {
+			address := fmt.Sprintf("upstream%d:1", i)
+			urls = append(urls, "http://"+address)
+			if upstream == nil {
+				continue
+			}
+			behind := fronttest.NewPipes()
+			server := &http.Server{Handler: upstream, ReadHeaderTimeout: time.Hour}
+			serving.Go(func() { _ = server.Serve(behind) })
+			defer func() { _ = server.Close() }()
+			dials[address] = behind.Dial
+		}
 		v := &virtual{pipes: fronttest.NewPipes()}
-		v.front = open(t, "http://upstream:1", func(o *Options) {
-			o.listener, o.ReadTimeout, o.TLS = v.pipes, 10*time.Second, under
-			o.dial = func(context.Context, string, string) (net.Conn, error) { return behind.Dial(), nil }
+		v.front = openAll(t, func(o *Options) {
+			o.listener = v.pipes
+			o.Epoch = o.Epoch.Add(-time.Second) // the moment 0 stands for none, and here no time passes by itself
+			o.dial = func(_ context.Context, _, address string) (net.Conn, error) {
+				if dial := dials[address]; dial != nil {
+					return dial(), nil
+				}
+				return nil, syscall.ECONNREFUSED
+			}
 			o.Events.Answered = func(_, _ string, code int, _ served.Outcome, _, _ time.Duration) {
 				v.told.Lock()
 				defer v.told.Unlock()
 				v.told.codes = append(v.told.codes, code)
 			}
-		})
-		defer time.Sleep(time.Minute) // the clients' goroutines notice
-		defer serving.Wait()
-		defer server.Close()
+			change(o)
+		}, urls...)
 		defer v.Close()
+		v.client = v.over(t, false)
 		f(t, v)
 	})
 }
@@ -152,16 +177,20 @@ func TestProxy_ClosesAfterItTookNothing(t *testing.T) {
 			_ = c.Close()
 		}
 	}, func(t *testing.T, v *virtual) {
-		client := v.over(t, false)
 		for _, size := range []int{20 << 10, 200 << 10} { // within the buffer, and past it
 			begun := time.Now()
-			resp, err := client.Post("http://proxy/", "", strings.NewReader(strings.Repeat("b", size)))
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://proxy/", strings.NewReader(strings.Repeat("b", size)))
 			require.NoError(t, err)
-			_ = resp.Body.Close()
+			c := v.pipes.Dial()
+			var sending sync.WaitGroup
+			sending.Go(func() { _ = r.Write(c) }) // which fails if the answer comes before all is sent
+			resp, err := http.ReadResponse(bufio.NewReader(c), r)
+			require.NoError(t, err)
 			require.Equal(t, http.StatusBadGateway, resp.StatusCode)
 			require.Equal(t, 90*time.Second, time.Since(begun))
+			require.NoError(t, c.Close())
+			sending.Wait()
 		}
-		client.CloseIdleConnections()
 	})
 }
 

@@ -41,16 +41,19 @@ func openAll(t *testing.T, change func(*Options), upstreams ...string) *front {
 // replica starts an upstream that answers with its name.
 func replica(t *testing.T, name string) string {
 	t.Helper()
-	return serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(name)) })
+	return serve(t, says(name))
 }
 
-// absent is the URL of an upstream that refuses connections.
+// says answers with a text.
+func says(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }
+}
+
+// absent is the URL of an upstream that refuses connections, until the end of the test.
 func absent(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return "http://" + l.Addr().String()
+	_, address := unheard(t)
+	return "http://" + address
 }
 
 // ask asks so often, and returns how many answers there were of each kind.
@@ -125,22 +128,25 @@ func TestUpstreams_OneFails(t *testing.T) {
 func testOneFails(t *testing.T, status int) {
 	var broken atomic.Bool
 	broken.Store(true)
-	bad := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	bad := func(w http.ResponseWriter, _ *http.Request) {
 		if broken.Load() {
 			w.WriteHeader(status)
 			return
 		}
 		_, _ = w.Write([]byte("bad"))
-	})
-	f := openAll(t, nil, bad, replica(t, "good"))
-	require.Equal(t, 3, f.ask(t, 50)[fmt.Sprint(status)])
-	require.Zero(t, f.state(bad).Allowed)
-	require.NotZero(t, f.state(bad).Unwell)
-	require.False(t, f.state(bad).Up)
+	}
+	inVirtualTimeBefore(t, []http.HandlerFunc{bad, says("good")}, func(*Options) {}, func(t *testing.T, v *virtual) {
+		const bad = "http://upstream0:1"
+		require.Equal(t, 3, v.ask(t, 50)[fmt.Sprint(status)])
+		require.Zero(t, v.state(bad).Allowed)
+		time.Sleep(time.Millisecond) // that it is unwell
+		require.NotZero(t, v.state(bad).Unwell)
+		require.False(t, v.state(bad).Up)
 
-	broken.Store(false)
-	require.Eventually(t, func() bool { return f.ask(t, 1)["bad"] == 1 }, time.Minute, 10*time.Millisecond, "it is probed")
-	require.Eventually(t, func() bool { return f.ask(t, 1)[fmt.Sprint(status)] == 0 && f.state(bad).Unwell == 0 }, time.Minute, time.Millisecond)
+		broken.Store(false)
+		require.Eventually(t, func() bool { return v.ask(t, 1)["bad"] == 1 }, time.Minute, 10*time.Millisecond, "it is probed")
+		require.Eventually(t, func() bool { return v.ask(t, 1)[fmt.Sprint(status)] == 0 && v.state(bad).Unwell == 0 }, time.Minute, time.Millisecond)
+	})
 }
 
 func TestUpstreams_NoByteIsSentTwice(t *testing.T) {
@@ -308,20 +314,22 @@ func TestUpstreams_ResolverHangs(t *testing.T) {
 // What needs no place finds the one that is there as well.
 func TestUpstreams_Exempt(t *testing.T) {
 	t.Parallel()
-	f := openAll(t, func(o *Options) { o.Exempt = []string{"/"} }, absent(t), absent(t), replica(t, "up"), absent(t))
-	var clients sync.WaitGroup
-	var failed atomic.Int64
-	for range 4 {
-		clients.Go(func() {
-			for range 50 {
-				if a := f.do(t, "GET", "/", nil); a.body != "up" {
-					failed.Add(1)
+	exempt := func(o *Options) { o.Exempt = []string{"/"} }
+	inVirtualTimeBefore(t, []http.HandlerFunc{nil, nil, says("up"), nil}, exempt, func(t *testing.T, v *virtual) {
+		var clients sync.WaitGroup
+		var failed atomic.Int64
+		for range 4 {
+			clients.Go(func() {
+				for range 50 {
+					if a := v.do(t, "GET", "/", nil); a.body != "up" {
+						failed.Add(1)
+					}
 				}
-			}
-		})
-	}
-	clients.Wait()
-	require.Zero(t, failed.Load())
+			})
+		}
+		clients.Wait()
+		require.Zero(t, failed.Load())
+	})
 }
 
 // Each failure counts once.
@@ -397,33 +405,36 @@ func TestUpstreams_ChangeUnderLoad(t *testing.T) {
 // One that takes requests and does not answer, or answers nonsense, rests.
 func TestUpstreams_Mute(t *testing.T) {
 	t.Parallel()
-	for name, says := range map[string]string{"mute": "", "garbage": "SSH-2.0-OpenSSH_9.2\r\n", "half": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour"} {
+	for name, text := range map[string]string{"mute": "", "garbage": "SSH-2.0-OpenSSH_9.2\r\n", "half": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bad := speak(t, func(_ int, c net.Conn) {
-				for {
-					if n, _ := c.Read(make([]byte, 4096)); n == 0 {
-						return
-					}
-					_, _ = c.Write([]byte(says))
+			bad := func(w http.ResponseWriter, _ *http.Request) {
+				c, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					return
 				}
-			})
-			f := openAll(t, func(o *Options) { o.Timeout = 100 * time.Millisecond }, bad, replica(t, "good"))
-			good := 0
-			for range 30 {
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url, nil)
-				require.NoError(t, err)
-				if a, err := f.client.Do(r); err == nil {
-					b, err := io.ReadAll(a.Body)
-					_ = a.Body.Close()
-					if err == nil && string(b) == "good" {
-						good++
-					}
-				}
+				_, _ = io.WriteString(c, text)
+				_, _ = io.Copy(io.Discard, c) // until the proxy closes it
+				_ = c.Close()
 			}
-			require.Zero(t, f.state(bad).Allowed)
-			require.Greater(t, good, 15)
-			require.Zero(t, f.Gauge().Busy)
+			short := func(o *Options) { o.Timeout = 100 * time.Millisecond }
+			inVirtualTimeBefore(t, []http.HandlerFunc{bad, says("good")}, short, func(t *testing.T, v *virtual) {
+				good := 0
+				for range 30 {
+					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, v.url, nil)
+					require.NoError(t, err)
+					if a, err := v.client.Do(r); err == nil {
+						b, err := io.ReadAll(a.Body)
+						_ = a.Body.Close()
+						if err == nil && string(b) == "good" {
+							good++
+						}
+					}
+				}
+				require.Zero(t, v.state("http://upstream0:1").Allowed)
+				require.Greater(t, good, 15)
+				require.Zero(t, v.Gauge().Busy)
+			})
 		})
 	}
 }
