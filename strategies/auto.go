@@ -10,9 +10,11 @@ import (
 // which a request should be answered.
 //
 // A dispatch is a worker that begins with what it has popped, mostly one task. The interval is the
-// mean time from one task to the next while tasks wait, and the service time is the interval times
-// the number of workers, as all are busy then. A gap counts for at most 16 service times, so that a
-// stall is not taken for a rate. So many tasks may wait such that the last is answered in time:
+// mean time from one task to the next while tasks wait, over the last 512 + 16 · workers tasks. If that
+// over the last 64 + 4 · workers is more than three times as long, or less than a third, it is taken
+// instead. The service time is the interval times the number of workers, as all are busy then. A gap
+// counts for at most 16 service times, so that a stall is not taken for a rate. So many tasks may wait
+// such that the last is answered in time:
 //
 //	B = max((objective - service time) / interval, workers)
 //
@@ -39,14 +41,16 @@ import (
 // Except in the normal state the newest is next while more than min(24, B/4) wait, and the oldest
 // otherwise; the most important class is served first, and the least important refused first.
 //
-// A task that would miss its own deadline in order of arrival counts as more than B tasks. One that
-// would miss it even if it were next in its class is refused on arrival, unless none waits.
+// A task that would miss its own deadline in order of arrival counts as more than B tasks. So does one
+// with a deadline that is given up, and it is subtracted from the idle polls as a refusal. A task that
+// would miss its deadline even if it were next in its class is refused on arrival, unless none waits.
 //
 // While the service time is more than half of the objective, and once there was no dispatch for
 // max(objective, 16 service times), B is the number of workers, and no more wait. In the first case
 // none is refused for how long it has waited, so that workers always find a task, and the oldest is
-// next, so that each waits for one service time. Before the first
-// dispatch none is late. Until 64 + 4 · workers tasks were dispatched, max(3 B, 40) may wait.
+// next, so that each waits for one service time. Until 64 + 4 · workers tasks were dispatched that case
+// does not arise, and max(3 B, 40) may wait. Then, and in the second case, one may wait for the
+// objective in an overload. Before the first dispatch none is late.
 //
 // As a control, one of 100 refusals, but at most one in 500 dispatches, is spared: it is served
 // once nothing else waits, or its objective has passed.
@@ -58,7 +62,7 @@ import (
 // Newest first once a queue stands: adaptive LIFO (Maurer, "Fail at Scale", ACM Queue 2015).
 // Waiting as the sign of overload, and classes: DAGOR (Zhou et al., SoCC 2018). A short standing
 // queue and early refusals: Breakwater (Cho et al., OSDI 2020). Admission by the predicted time:
-// Bouncer (Xi et al., SIGMOD 2021).
+// Bouncer (Xu and Colmenares, SIGMOD 2024).
 type auto struct {
 	objective *Objective
 	observe   bool

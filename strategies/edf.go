@@ -10,10 +10,13 @@ import (
 // Jackson, "Scheduling a Production Line to Minimize Maximum Tardiness", 1955,
 // which C. L. Liu and James W. Layland, "Scheduling Algorithms for Multiprogramming
 // in a Hard-Real-Time Environment", Journal of the ACM 20, 1973, showed to keep
-// every deadline that can be kept, as long as all can. A task without a deadline
-// cannot miss it, so it goes after nearly all that have one, as if it had the
-// longest that there is: an hour after its arrival. Tasks that are due at the
-// same time are served in the order of their arrival.
+// every deadline, on one processor that may interrupt periodic tasks, if any order
+// can. With several workers, which finish what they began, it is a good rule and
+// not the best (Dhall and Liu, Operations Research 26, 1978).
+//
+// A task without a deadline cannot miss it, so it goes after nearly all that have
+// one, as if it had the longest that there is: an hour after its arrival. Tasks
+// that are due at the same time are served in the order of their arrival.
 //
 // When more comes than can be done, the rule alone fails: each task is served
 // just when it is nearly too late, and so too late, while others could have been

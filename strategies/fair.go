@@ -24,15 +24,16 @@ import (
 //
 // So the client of a task that never ends pays for it alone.
 //
-// The virtual time of the system is the largest at which a client was next. A client of which nothing waited begins
-// to wait at that, less four tasks of the mean size: it gets no more credit for time that it did not ask for. Thus
-// who asks for less than its share can send a few requests together. Four of its own tasks count, if they are longer,
-// each for the objective at most, for a client that has more to do than can be done in time: what would be late is refused, so that nothing of it waits
-// now and then.
+// The virtual time of the system is the largest at which a client was next. Once nothing waits or runs it is the largest
+// that any client has had, so that debts are forgotten. A client of which nothing waited begins to wait at that, less
+// four tasks of the mean size: it gets no more credit for time that it did not ask for. Thus who asks for less than its
+// share can send a few requests together. Four of its own tasks count, if they are longer, each for the objective at
+// most, for a client that has more to do than can be done in time: what would be late is refused, so that nothing of it
+// waits now and then.
 //
-// The bound. Let something of clients a and b always wait, from when both had the same virtual time. Count their times
-// S(a) and S(b) from there. Let n(a) be how many tasks of a run at most, and l(a) the longest that one takes, or is
-// charged when it begins. Then
+// The bound. Let something of clients a and b always wait, from when both had the same virtual time and nothing of
+// either ran. Count their times S(a) and S(b) from there. Let n(a) be how many tasks of a run at most, and l(a) the
+// largest time, times places, that one takes, or is charged when it begins. Then
 //
 //	S(a)/w(a) - S(b)/w(b) <= n(a) l(a) / w(a) + n(b) l(b) / w(b)
 //

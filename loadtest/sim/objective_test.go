@@ -303,14 +303,17 @@ func TestAuto_Sweep(t *testing.T) {
 		case r.load < 1:
 			refused[fmt.Sprintf("%gx, %s", r.load, r.shape)] = append(refused[fmt.Sprintf("%gx, %s", r.load, r.shape)], r.auto.refused)
 		case r.fits():
-			refused["fits"] = append(refused["fits"], r.auto.refused)
+			refused["fits, "+r.shape] = append(refused["fits, "+r.shape], r.auto.refused)
 		}
 	}
 	for part, shares := range refused {
 		most := slices.Max(shares)
 		t.Logf("%s: at most %.2f%% are refused, in %d cells", part, 100*most, len(shares))
 		require.LessOrEqual(t, most, 0.03, part)
-		if strings.HasSuffix(part, "constant") || part == "fits" {
+		switch {
+		case part == "fits, a tenth long": // now and then all workers have long work
+			require.LessOrEqual(t, most, 0.003, part)
+		case strings.HasPrefix(part, "fits"), strings.HasSuffix(part, "constant"):
 			require.Zero(t, most, part)
 		}
 	}

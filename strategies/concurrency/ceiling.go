@@ -8,8 +8,9 @@ import (
 // ceiling is the most that may run because of how long requests take in the resource. If that is
 // much of the objective, the resource is overloaded, whoever overloads it. More at once may well
 // bring more to this learner then, but at the cost of others before the same resource, of which
-// it knows nothing. The ceiling falls by a part and rises by a number, as TCP's window does, so
-// that learners that see the same delay come to have as many (Chiu and Jain 1989).
+// it knows nothing. The ceiling falls by a part. It rises by a quarter of its root, which is the
+// larger part the smaller it is. So learners that see the same delay come to have as many, as by
+// TCP's additive increase (Chiu and Jain 1989); other powers: Bansal and Balakrishnan 2001.
 //
 // Where requests take as long with few at once, they are long, and the objective short: then a
 // low ceiling would help nobody. So it does not fall before they take longer than they did. Each fall
@@ -28,7 +29,7 @@ const (
 	ceilingLate   = 0.001 // the same while that is more
 	ceilingUsual  = 0.5   // of the objective is the longest that is taken for normal soon
 	ceilingFall   = 0.8   // times what was allowed, in a slot in which requests take too long
-	ceilingRise   = 0.25  // times its root, in another: 16 again after some 24 slots
+	ceilingRise   = 0.25  // times its root, in another: from 1 to 16 in some 24 slots
 )
 
 func newCeiling(objective func() time.Duration) ceiling {

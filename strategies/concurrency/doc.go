@@ -20,21 +20,22 @@
 // service times grow with how many run: more are worth it as long as they grow by less.
 //
 //	state     it moves on                                   it promises
-//	start     to learning, once a generation surely lasts   the limit grows to three times as many in a
-//	          half as long again as those before, or        generation, while work waits
-//	          little has waited
+//	start     to learning, once answers, or a generation,   the limit grows to three times as many in a
+//	          surely take half as long again as before,     generation, while work waits
+//	          half of what ran have timed out, the most
+//	          is reached, or little has waited
 //	learning  to cut, when surely most are dropped          two limits about the best number are compared, each
 //	                                                        in every other slot; while little waits it stays
 //	cut       to learning, when most are good again, or     0.4 of the limit, and of that, down to the least
 //	          the least did not help
 //
-// A slot is a time in which the limit is constant: 2.5 to 10 service times, a power of 4 nanoseconds, and it
-// begins at a multiple of that on the wall clock. A request counts for the slot in which it began, and for no
+// A slot is a time in which the limit is constant: 2.5 to 14 service times and at least 0.26 ms, a power of 4 in
+// nanoseconds, and it begins at a multiple of that on the wall clock. A request counts for the slot in which it began, and for no
 // more than a slot lasts; those that run on, by their age (the restricted mean of right-censored times).
 //
 // Hypotheses say how service times grow: with so many servers, with crosstalk, or with both, or with some work
-// that only one can do at a time; each with every best number. The slow start gives the prior: about half of
-// what it came to. The likelihood of each is how well it foretells the difference between a slot and the one
+// that only one can do at a time; each with every best number. The slow start gives the prior: 0.4 of what
+// it came to, give or take a factor of e. The likelihood of each is how well it foretells the difference between a slot and the one
 // before. The best number is that which loses least in the mean of the posterior.
 //
 // Several learners before one resource share it. One's own throughput is no proof that more is good, as others

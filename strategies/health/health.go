@@ -13,10 +13,12 @@
 //	                    than ever ran before the ejection, or after 30 s; to ejected, as from healthy
 //
 // Errors eject a member if the others make these unlikely: n in a row, if n >= 3 and p^n <= 1e-6, where p is
-// the error rate of the others. So it takes three where the others do well, and a dozen where 30% of all
-// answers are errors. Where all fail, no row is long enough: what they all need is broken. If the others begin
-// to fail only later, an ejection for errors ends at once. When the last healthy member fails as well, by three
-// errors in a row or as nothing can be sent to it, all ejections end within 1 s: another may be back first.
+// the mean error rate of the others that are healthy or returning. The rate of each is that of its last 64 or
+// so answers, or r / (r + 1) if that is more, where r is its own errors in a row. So it takes three where the
+// others do well, and a dozen where 30% of all answers are errors. Where all fail, no row is long enough: what
+// they all need is broken. If the others begin to fail only later, an ejection for errors ends at once.
+// When the last healthy member fails as well, by three errors in a row or as nothing can be sent to it, all
+// ejections end within 1 s: another may be back first.
 //
 // A row of errors is over with a good answer whose request began after the first of them: what breaks may
 // answer with errors at once, while earlier requests still end well. Requests that began before an ejection
