@@ -418,6 +418,6 @@ func (l *law) why() string {
 	case l.center >= l.ceiling.most:
 		return fmt.Sprintf("%d at once for now: with more, requests take too much of the objective", l.limit)
 	}
-	low, high := l.hypotheses.quantile(0.05), l.hypotheses.quantile(0.95)
-	return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d%s", n, bounded(math.Exp(low)), bounded(math.Exp(high)), tried)
+	low, high := bounded(math.Exp(l.hypotheses.quantile(0.05))), bounded(math.Exp(l.hypotheses.quantile(0.95)))
+	return fmt.Sprintf("about %d at once do most; by what was seen, %d to %d%s", n, min(low, n), max(high, n), tried)
 }
