@@ -193,13 +193,11 @@ func (l *law) grow(s *Sample, late bool) {
 		l.left--
 	}
 	lasted := float64(s.Now - l.since)
-	noise := startNoise * l.variation * math.Sqrt(1/l.firsts+1/float64(l.ran))
-	soon := l.variation * math.Sqrt(1/l.usual.n+1/l.ended.n)
 	switch {
 	case l.limit == l.most:
 		l.expect(startKnown)
-	case l.firsts > 0 && l.ended.mean > startTimes*math.Exp(startEnded*soon)*l.usual.mean,
-		l.firsts > 0 && lasted > startTimes*math.Exp(startSure*noise)*l.lasted, lasted > outlier*l.service,
+	case l.firsts > 0 && l.longer(l.ended.mean, l.usual.mean, startEnded, 1/l.usual.n+1/l.ended.n),
+		l.firsts > 0 && l.longer(lasted, l.lasted, startSure*startNoise, 1/l.firsts+1/float64(l.ran)), lasted > outlier*l.service,
 		l.lates > dropMost*float64(l.ran):
 		l.center *= startPart
 		if l.lates > l.goods { // no more than had been good, had they taken no longer than before
@@ -221,6 +219,12 @@ func (l *law) grow(s *Sample, late bool) {
 	if l.left <= startLeft*float64(l.ran) {
 		l.generation(s, max(lasted, l.service))
 	}
+}
+
+// longer reports whether x is surely startTimes as long as before, by so many errors. The variance of one request is
+// times that. While little waits the start goes on, so what takes long to compute is computed last.
+func (l *law) longer(x, before, errors, times float64) bool {
+	return x > startTimes*before && x > startTimes*math.Exp(errors*l.variation*math.Sqrt(times))*before
 }
 
 // generation begins one, after one that lasted so many nanoseconds.
