@@ -336,6 +336,7 @@ func (c *Controller) TryAcquire(r Request) (Permit, bool) {
 // Do calls f once r has its places, and gives them back when f returns or panics. The context
 // of f is that of Permit.Context. The error is that of Acquire or of f. If f fails because a
 // deadline has passed, the request was Dropped. It is Ignored if ctx was cancelled or f panics.
+// With any other error it has Failed, so f should return nil for an answer such as "not found".
 func (c *Controller) Do(ctx context.Context, r Request, f func(context.Context) error) error {
 	p, err := c.Acquire(ctx, r)
 	if err != nil {
@@ -358,7 +359,7 @@ func outcome(ctx context.Context, err error) Outcome {
 	case errors.Is(err, context.Canceled), ctx.Err() != nil:
 		return Ignored
 	default:
-		return Good
+		return Failed
 	}
 }
 

@@ -192,6 +192,51 @@ func TestGroup_Do(t *testing.T) {
 	}
 }
 
+// An error of the function is one of its resource, as a status of 500 is, and no good answer.
+func TestGroup_DoFails(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err     error
+		allowed int
+	}{
+		"good":      {nil, math.MaxInt},
+		"failed":    {errors.New("it fails"), 0},
+		"timed out": {context.DeadlineExceeded, 0},
+		"cancelled": {context.Canceled, math.MaxInt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				inTime := 0
+				g := newGroup(t, admission.GroupOptions{Resources: []string{"a", "b"}, Options: admission.Options{
+					Released: func(e admission.Event) {
+						if e.InTime {
+							inTime++
+						}
+					},
+				}})
+				of := map[string]int{}
+				for of["a"] < 3 {
+					var got error
+					err := g.Do(t.Context(), admission.Request{}, func(_ context.Context, resource string) error {
+						if of[resource]++; resource == "a" {
+							got = test.err
+						}
+						return got
+					})
+					require.Equal(t, got, err)
+				}
+				require.Equal(t, test.allowed, state(g, "a").Allowed)
+				if test.err == nil {
+					require.Equal(t, of["a"]+of["b"], inTime)
+				} else {
+					require.Equal(t, of["b"], inTime)
+				}
+			})
+		})
+	}
+}
+
 // Who has to go elsewhere waits there, before the others, for as long as its context lasts.
 func TestGroup_WaitsElsewhere(t *testing.T) {
 	t.Parallel()
