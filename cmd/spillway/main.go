@@ -35,17 +35,15 @@ func main() {
 // to a serving process what SIGTERM is.
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
 	memory := config.Memory(os.DirFS("/"), debug.SetMemoryLimit(-1))
-	read := func() (config.Invocation, error) {
-		return config.Parse(config.Input{
-			Args: args,
-			Env:  env,
-			// Since Go 1.25 GOMAXPROCS follows the limit of a container.
-			Machine:  config.Machine{CPUs: runtime.GOMAXPROCS(0), Memory: memory},
-			ReadFile: readFile,
-			Version:  "spillway " + version.Get().String(),
-		})
+	in := config.Input{
+		Args: args,
+		Env:  env,
+		// Since Go 1.25 GOMAXPROCS follows the limit of a container.
+		Machine:  config.Machine{CPUs: runtime.GOMAXPROCS(0), Memory: memory},
+		ReadFile: readFile,
+		Version:  "spillway " + version.Get().String(),
 	}
-	inv, err := read()
+	inv, err := config.Parse(in)
 	if err != nil {
 		complain(stderr, err)
 		return exitUsage
@@ -72,7 +70,7 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		log := logging.Open(stderr, func(missing uint64) error { return reportMissing(&inv.Config, stderr, missing) })
 		defer log.Close(lastLines)
 		stderr = log
-		settings := &settings{read: read, stdout: stdout}
+		settings := &settings{in: in, stdout: stdout}
 		if inv.Command == config.Proxy {
 			err = serveProxy(ctx, inv, settings, memory, log)
 		} else {

@@ -17,8 +17,8 @@ import (
 // settings are the configuration in force, which SIGHUP has read again.
 type settings struct {
 	now atomic.Pointer[config.Invocation]
-	// read reads it as at the start.
-	read func() (config.Invocation, error)
+	// in is what it was read from at the start.
+	in config.Input
 	// hangup tells of SIGHUP; nil if there is no file.
 	hangup <-chan os.Signal
 	stdout io.Writer // of the access log
@@ -48,9 +48,12 @@ func (s *settings) follow(ctx context.Context, apply func(*config.Invocation) er
 }
 
 func (s *settings) reload(apply func(*config.Invocation) error) error {
-	next, err := s.read()
+	next, err := config.Parse(s.in)
 	if err != nil {
 		return err
+	}
+	if next.Empty && !s.now.Load().Empty {
+		return &config.FileError{File: next.Config.ConfigFile, Reason: "it is empty, perhaps while it is being written; to set nothing, leave a comment in it"}
 	}
 	_, warning, err := next.Config.FitDescriptors(maxDescriptors())
 	if err != nil {

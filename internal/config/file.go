@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -168,6 +169,8 @@ type sources struct {
 	name string
 	file map[string]fileEntry
 	from map[string]string // by setting
+
+	empty bool // nothing is in the file
 }
 
 // fileless are the commands that do not read the configuration file, or another.
@@ -216,6 +219,7 @@ func (s *sources) open(ctx *kong.Context) error {
 	if err != nil {
 		return &ValueError{Setting: configFile, Value: s.name, Allowed: fmt.Sprintf("a file that can be read (%v)", err)}
 	}
+	s.empty = len(bytes.TrimSpace(content)) == 0
 	if s.file, err = parseFile(s.name, content); err != nil {
 		return err
 	}

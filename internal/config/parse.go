@@ -72,6 +72,8 @@ type Invocation struct {
 	// From says where values are from that are no defaults, by the names of their variables:
 	// "flag", "environment", or file and line. Only with Serve and Proxy.
 	From map[string]string
+	// Empty says that the configuration file has nothing in it, not even a comment.
+	Empty bool
 	// Warnings are for the log, a sentence each.
 	Warnings []string
 }
@@ -237,7 +239,7 @@ func parse(in Input, src *sources) (Invocation, error) {
 	ignored := append(unknown(env, ctx), src.useless(ctx)...)
 	slices.Sort(ignored)
 	inv := Invocation{Command: Serve, Config: g.Config, Warnings: append(ignored, warnings...)}
-	inv.Config.ConfigFile = src.name
+	inv.Config.ConfigFile, inv.Empty = src.name, src.empty
 	switch command {
 	case "healthcheck":
 		inv.Command = Healthcheck
