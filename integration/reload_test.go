@@ -172,6 +172,7 @@ func TestReload_Service(t *testing.T) {
 	require.Equal(t, 1.0, s.metrics()["spillway_config_last_reload_successful"])
 	st = s.strategy()
 	require.Equal(t, []any{"lifo", 100}, []any{st.Strategy, *st.Capacity})
+	require.Contains(t, s.stderr.String(), `"msg":"what PUT /strategy had set is undone","settings":"queue-capacity,strategy,workers"`)
 	s.stop()
 }
 

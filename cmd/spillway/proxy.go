@@ -180,14 +180,14 @@ func changeable(inv *config.Invocation) proxy.Options {
 }
 
 // change makes what can change live that of inv, or nothing.
-func (p *proxying) change(inv *config.Invocation) error {
-	if err := tune(p.tuner, inv); err != nil {
-		return err
+func (p *proxying) change(inv *config.Invocation) (undone []string, err error) {
+	if undone, err = p.tune(p.tuner, inv); err != nil {
+		return nil, err
 	}
 	p.metrics.SetRoutes(inv.Proxy.Routes.Names())
 	p.data.Change(changeable(inv))
 	p.admin.SetMaxConnections(inv.Config.AdminMaxConnections)
-	return nil
+	return undone, nil
 }
 
 // stop closes everything, the admin plane last. The error says that not all requests

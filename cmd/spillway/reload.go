@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -31,8 +32,8 @@ func (s *settings) config() *config.Config { return &s.now.Load().Config }
 
 // follow reloads the configuration at each SIGHUP until ctx ends. A disk that hangs keeps
 // nothing but the next reload waiting. Apply makes all that can change live that of the
-// invocation, or nothing.
-func (s *settings) follow(ctx context.Context, apply func(*config.Invocation) error) {
+// invocation, or nothing, and returns what tune does.
+func (s *settings) follow(ctx context.Context, apply func(*config.Invocation) (undone []string, err error)) {
 	for {
 		select {
 		case <-s.hangup:
@@ -47,7 +48,7 @@ func (s *settings) follow(ctx context.Context, apply func(*config.Invocation) er
 	}
 }
 
-func (s *settings) reload(apply func(*config.Invocation) error) error {
+func (s *settings) reload(apply func(*config.Invocation) (undone []string, err error)) error {
 	next, err := config.Parse(s.in)
 	if err != nil {
 		return err
@@ -60,7 +61,8 @@ func (s *settings) reload(apply func(*config.Invocation) error) error {
 		return err
 	}
 	merged, live, fixed := s.now.Load().Reload(&next)
-	if err = apply(&merged); err != nil {
+	undone, err := apply(&merged)
+	if err != nil {
 		return err
 	}
 	s.now.Store(&merged)
@@ -71,7 +73,12 @@ func (s *settings) reload(apply func(*config.Invocation) error) error {
 			s.log.Warn(w)
 		}
 	}
-	s.log.Info("configuration reloaded", "file", c.ConfigFile, "changed", strings.Join(live, ","))
+	live = append(live, undone...)
+	slices.Sort(live)
+	s.log.Info("configuration reloaded", "file", c.ConfigFile, "changed", strings.Join(slices.Compact(live), ","))
+	if len(undone) > 0 {
+		s.log.Warn("what PUT /strategy had set is undone", "settings", strings.Join(undone, ","))
+	}
 	if len(fixed) > 0 {
 		s.log.Warn("these settings change with a restart only, and stay as they were", "settings", strings.Join(fixed, ","))
 	}
@@ -90,11 +97,31 @@ func tuned(inv *config.Invocation) tuning.Settings {
 	return s
 }
 
-// tune makes those settings the ones in force, whatever was asked for by PUT /strategy.
-func tune(t *tuning.Tuner, inv *config.Invocation) error {
-	err := t.Change(func(s *tuning.Settings) { *s = tuned(inv) })
-	if refusal, ok := errors.AsType[tuning.Refusal](err); ok {
-		return refusal.Unwrap()
+// differing returns the flags of the settings in which a and b differ, sorted.
+func differing(a, b tuning.Settings) (names []string) {
+	for name, differ := range map[string]bool{
+		"mode": a.Mode != b.Mode, "queue-capacity": a.Capacity != b.Capacity, "slo": a.Objective != b.Objective,
+		"strategy": a.Strategy != b.Strategy, "upstream": a.Upstreams != b.Upstreams, "workers": a.Workers != b.Workers,
+	} {
+		if differ {
+			names = append(names, name)
+		}
 	}
-	return err
+	slices.Sort(names)
+	return names
+}
+
+// tune makes those settings the ones in force, whatever was asked for by PUT /strategy, and returns the flags of those
+// that it had set to something else.
+func (s *settings) tune(t *tuning.Tuner, inv *config.Invocation) (undone []string, err error) {
+	former, next := tuned(s.now.Load()), tuned(inv)
+	err = t.Change(func(now *tuning.Settings) {
+		put := differing(*now, former)
+		undone = slices.DeleteFunc(differing(*now, next), func(name string) bool { return !slices.Contains(put, name) })
+		*now = next
+	})
+	if refusal, ok := errors.AsType[tuning.Refusal](err); ok {
+		return nil, refusal.Unwrap()
+	}
+	return undone, err
 }

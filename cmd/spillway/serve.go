@@ -433,10 +433,10 @@ func (t tunable) SetWorkers(n int) error {
 }
 
 // change makes what can change live that of inv, or nothing.
-func (s *service) change(inv *config.Invocation) error {
+func (s *service) change(inv *config.Invocation) (undone []string, err error) {
 	c := &inv.Config
-	if err := tune(s.tuner, inv); err != nil {
-		return err
+	if undone, err = s.tune(s.tuner, inv); err != nil {
+		return nil, err
 	}
 	s.data.SetLimits(httpfront.Limits{
 		MaxBodyBytes:   c.MaxBodyBytes,
@@ -444,7 +444,7 @@ func (s *service) change(inv *config.Invocation) error {
 		ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 	}, c.MaxValueBytes, c.MaxBatchBytes)
 	s.admin.SetMaxConnections(c.AdminMaxConnections)
-	return nil
+	return undone, nil
 }
 
 // stop closes everything, from the data plane downwards and the admin plane

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spillway-go/spillway/internal/config"
@@ -58,26 +59,17 @@ func effective(inv *config.Invocation, now tuning.Settings, addresses map[string
 		from[name] = cmp.Or(inv.From[name], "default")
 	}
 	active, _ := strategies.Lookup(now.Strategy)
-	configured := tuned(inv)
-	type setting struct {
-		shown any
-		put   bool
-	}
-	tuned := map[string]setting{
-		"SPILLWAY_STRATEGY":       {now.Strategy, now.Strategy != configured.Strategy},
-		"SPILLWAY_MODE":           {now.Mode, now.Mode != configured.Mode},
-		"SPILLWAY_WORKERS":        {config.Workers(now.Workers).Shown(), now.Workers != configured.Workers},
-		"SPILLWAY_QUEUE_CAPACITY": {active.CapacityOr(now.Capacity), now.Capacity != configured.Capacity},
-		"SPILLWAY_SLO":            {strategies.FormatObjective(now.Objective), now.Objective != configured.Objective},
+	for name, shown := range map[string]any{
+		"SPILLWAY_STRATEGY": now.Strategy, "SPILLWAY_MODE": now.Mode, "SPILLWAY_WORKERS": config.Workers(now.Workers).Shown(),
+		"SPILLWAY_QUEUE_CAPACITY": active.CapacityOr(now.Capacity), "SPILLWAY_SLO": strategies.FormatObjective(now.Objective),
+	} {
+		settings[name] = shown
 	}
 	if inv.Command == config.Proxy {
-		tuned["SPILLWAY_UPSTREAM"] = setting{now.Upstreams, now.Upstreams != configured.Upstreams}
+		settings["SPILLWAY_UPSTREAM"] = now.Upstreams
 	}
-	for name, s := range tuned {
-		settings[name] = s.shown
-		if s.put {
-			from[name] = "PUT /strategy"
-		}
+	for _, name := range differing(now, tuned(inv)) {
+		from["SPILLWAY_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))] = "PUT /strategy"
 	}
 	return struct {
 		Addresses map[string]string `json:"addresses"`
