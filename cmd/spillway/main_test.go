@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -188,6 +190,45 @@ func TestRun_ServesAndStops(t *testing.T) {
 
 		require.Equal(t, exitOK, s.stop(), s.log.String())
 		require.Contains(t, s.log.String(), `"msg":"stopped"`)
+	}
+}
+
+// The first signal has the service stop. The second ends the waiting, but for a copy of the first.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		second    os.Signal
+		after     time.Duration
+		abandoned bool
+	}{
+		"a copy":         {syscall.SIGTERM, 0, false},
+		"a late copy":    {syscall.SIGTERM, copied, false},
+		"another signal": {syscall.SIGINT, 0, true},
+		"a second one":   {syscall.SIGTERM, copied + 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, end := context.WithCancel(t.Context())
+				p := &process{settings: &settings{log: slog.New(slog.DiscardHandler)}, end: end, signals: make(chan os.Signal, 2)}
+				done := make(chan error, 1)
+				go func() {
+					<-ctx.Done()
+					time.Sleep(tt.after)
+					p.signals <- tt.second
+					time.Sleep(time.Second) // the drain
+					done <- nil
+				}()
+				p.signals <- syscall.SIGTERM
+				err := p.untilStopped(done, func() error { return errSecondSignal })
+				if tt.abandoned {
+					require.ErrorIs(t, err, errSecondSignal)
+					require.NoError(t, <-done)
+				} else {
+					require.NoError(t, err)
+				}
+			})
+		})
 	}
 }
 

@@ -124,20 +124,29 @@ func (p *process) close() {
 	}
 }
 
+// copied is within what time of the first signal the same one is a copy of it: timeout(1), for
+// one, sends it to the process and to its group.
+const copied = 10 * time.Millisecond
+
 // untilStopped waits until a lifetime is done, which the first signal has end, and calls
 // abandon at the second.
 func (p *process) untilStopped(done <-chan error, abandon func() error) error {
-	for stopping := false; ; stopping = true {
+	var first os.Signal
+	var at time.Time
+	for {
 		select {
 		case err := <-done:
 			return err
 		case s := <-p.signals:
-			if stopping {
+			switch {
+			case first == nil:
+				first, at = s, time.Now()
+				p.log.Info("stopping", "signal", s.String())
+				p.end()
+			case s != first || time.Since(at) > copied:
 				p.log.Error("second signal, ending without waiting for requests", "signal", s.String())
 				return abandon()
 			}
-			p.log.Info("stopping", "signal", s.String())
-			p.end()
 		}
 	}
 }
