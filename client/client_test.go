@@ -33,6 +33,11 @@ func TestNew_BadOptions(t *testing.T) {
 		_, err := New(service, Options{})
 		require.Error(t, err, service)
 	}
+	for _, service := range []string{"http://me:s3cret@a", "http://me:s3cret@a:x", "http://me:s3cret@a b"} {
+		_, err := New(service, Options{})
+		require.Error(t, err, service)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
 	_, err := New("http://a", Options{Name: strings.Repeat("x", 129)})
 	require.ErrorContains(t, err, "129 bytes")
 }

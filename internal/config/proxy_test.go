@@ -116,6 +116,8 @@ func TestParse_BadProxies(t *testing.T) {
 			"proxy", "--upstream=a:3000"},
 		`bad value "http://a/b" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path; several with commas between`: {
 			"proxy", "--upstream=http://a/b"},
+		`bad value "http://xxxxx@b" for SPILLWAY_UPSTREAM (--upstream): want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:3000, without a path; several with commas between`: {
+			"proxy", "--upstream=http://me:s3,c/ret@a,http://me:s3@b"},
 		`bad value "path:/a=8" for SPILLWAY_PROXY_PRIORITY (--proxy-priority): want rules such as path:/admin=6,path:/checkout=0,header:NAME, with priorities from 0, the most important, to 7`: append(
 			good, "--proxy-priority=path:/a=8"),
 		`bad value "ip" for SPILLWAY_PROXY_CLIENT (--proxy-client): want address, or header:NAME such as header:Authorization`: append(good, "--proxy-client=ip"),

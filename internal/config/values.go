@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/spillway-go/spillway/internal/proxy/rules"
+	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/store/delay"
 	"github.com/spillway-go/spillway/strategies"
 )
@@ -96,8 +97,11 @@ func mapper[T any](parse func(*kong.Value, string) (T, error)) kong.MapperFunc {
 		s, _ := token.Value.(string) // the end of the arguments is no value
 		value, err := parse(ctx.Value, s)
 		if err != nil {
-			if ctx.Value.Tag.Has("secret") && s != "" {
+			switch {
+			case ctx.Value.Tag.Has("secret") && s != "":
 				s = blank
+			case ctx.Value.Tag.Type == "upstream":
+				s = secure.HideUser(s)
 			}
 			return &ValueError{Setting: ctx.Value.Name, Value: s, Allowed: err.Error()}
 		}

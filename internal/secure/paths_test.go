@@ -6,6 +6,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestHideUser(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"":                                   "",
+		"http://a:3000":                      "http://a:3000",
+		"http://a/b,c":                       "http://a/b,c",
+		"http://me:word@a:3000":              "http://xxxxx@a:3000",
+		"http://me@a":                        "http://xxxxx@a",
+		"me:word@a:3000":                     "xxxxx@a:3000",
+		"https://m@e:w/o,r\nd@a":             "https://xxxxx@a",
+		"http://a,http://me:word@b,http://c": "http://xxxxx@b,http://c",
+	} {
+		require.Equal(t, want, HideUser(s), s)
+	}
+}
+
 func TestHidePaths(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{

@@ -37,6 +37,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/served"
 )
 
@@ -96,7 +97,7 @@ func (o *Options) client() otlptrace.Client {
 	}
 	u, err := url.Parse(endpoint)
 	if endpoint != "" && (err != nil || protocol != "grpc" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "")) {
-		o.Log.Warn("no traces are exported: "+variable+" may be http://HOST:PORT or https://HOST:PORT", "value", endpoint)
+		o.Log.Warn("no traces are exported: "+variable+" may be http://HOST:PORT or https://HOST:PORT", "value", secure.HideUser(endpoint))
 		return nil
 	}
 	// Without an endpoint it is http://localhost:4318, or 4317, by the specification; by the SDK https.

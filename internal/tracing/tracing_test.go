@@ -79,6 +79,7 @@ func TestOpen_Endpoint(t *testing.T) {
 	}{
 		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "127.0.0.1:4318"}, false, `OTEL_EXPORTER_OTLP_ENDPOINT may be http://HOST:PORT or https://HOST:PORT" value=127.0.0.1:4318`},
 		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318"}, false, "value=localhost:4318"},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "me:my word@localhost:4318"}, false, "value=xxxxx@localhost:4318"},
 		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:1", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "/v1/traces"}, false, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT may be"},
 		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, false, "value=127.0.0.1:4317"},
 		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, true, ""},

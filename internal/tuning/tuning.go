@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/strategies"
 )
 
@@ -135,7 +136,7 @@ func (t *Tuner) steps(was, is *Settings) (steps []step) {
 			return Refusal{errors.New("upstreams are of the proxy, which this is not")}
 		}
 		if err := f.SetUpstreams(s.Upstreams); err != nil {
-			return Refusal{fmt.Errorf("upstreams is %.100q, want %w", s.Upstreams, err)}
+			return Refusal{fmt.Errorf("upstreams is %.100q, want %w", secure.HideUser(s.Upstreams), err)}
 		}
 		return nil
 	})

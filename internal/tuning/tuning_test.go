@@ -132,6 +132,8 @@ func TestTuner_Upstreams(t *testing.T) {
 	require.ErrorContains(t, err, `upstreams is "", want one at least`)
 	require.ErrorAs(t, err, new(Refusal))
 	require.Equal(t, []string{"upstreams http://b"}, f.told, "nothing else has been done")
+	f.fails = "upstreams http://me:word@b"
+	require.ErrorContains(t, tuner.Change(func(s *Settings) { s.Upstreams = "http://me:word@b" }), `upstreams is "http://xxxxx@b"`)
 
 	err = New(new(fake), before, silent).Change(func(s *Settings) { s.Upstreams = "http://b" })
 	require.ErrorContains(t, err, "upstreams are of the proxy")
