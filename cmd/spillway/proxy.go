@@ -124,6 +124,7 @@ func (p *proxying) start(dropped func() uint64) (err error) {
 		p.data.Close()
 		return cannotListen(err, "admin", "SPILLWAY_ADMIN_LISTEN", c.AdminListen)
 	}
+	p.data.Own(p.admin.Addr())
 	m.Watch(p.records.watched(metrics.Sources{Gauge: p.data.Gauge, Upstreams: p.upstreams, Objective: p.data.Objective(), Connections: p.data.Connections, Dropped: dropped, ReloadFailed: p.failed.Load}))
 	p.notReady.Store(nil)
 	addresses := p.addresses()

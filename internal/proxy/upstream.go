@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -34,7 +35,7 @@ const (
 // reached until a connection fails to open; then it is tried once a second, until one opens.
 type upstream struct {
 	target
-	self     net.Addr // of the proxy
+	own      func() []net.Addr // of the proxy
 	dialer   func(ctx context.Context, network, address string) (net.Conn, error)
 	tls      *tls.Config // nil if it speaks in the clear
 	log      *slog.Logger
@@ -57,8 +58,8 @@ type upstream struct {
 	}
 }
 
-func openUpstream(end context.Context, o *Options, t target, self net.Addr) *upstream {
-	u := &upstream{target: t, self: self, log: o.Logger, stall: o.Timeout, dialer: o.dial}
+func openUpstream(end context.Context, o *Options, t target, own func() []net.Addr) *upstream {
+	u := &upstream{target: t, own: own, log: o.Logger, stall: o.Timeout, dialer: o.dial}
 	if u.dialer == nil {
 		u.dialer = new(net.Dialer).DialContext
 	}
@@ -296,14 +297,19 @@ func (u *upstream) connect(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	here, there := c.LocalAddr(), c.RemoteAddr()
-	from, ok1 := here.(*net.TCPAddr)
-	to, ok2 := there.(*net.TCPAddr)
-	if self, ok := u.self.(*net.TCPAddr); ok && ok1 && ok2 && to.Port == self.Port && to.IP.Equal(from.IP) && (self.IP.IsUnspecified() || self.IP.Equal(to.IP)) {
+	if slices.ContainsFunc(u.own(), func(a net.Addr) bool { return listensAt(a, c.LocalAddr(), c.RemoteAddr()) }) {
 		_ = c.Close()
 		return nil, errSelf
 	}
 	return c, nil
+}
+
+// listensAt reports whether who listens at own has the other end of a connection.
+func listensAt(own, local, remote net.Addr) bool {
+	self, ok1 := own.(*net.TCPAddr)
+	from, ok2 := local.(*net.TCPAddr)
+	to, ok3 := remote.(*net.TCPAddr)
+	return ok1 && ok2 && ok3 && to.Port == self.Port && (to.IP.Equal(from.IP) || to.IP.IsLoopback()) && (self.IP.IsUnspecified() || self.IP.Equal(to.IP))
 }
 
 // dial opens a connection for a request.

@@ -28,7 +28,7 @@ const (
 type upstreams struct {
 	o        *Options
 	group    *admission.Group
-	self     net.Addr // the proxy's own address
+	own      atomic.Pointer[[]net.Addr] // the proxy's own addresses
 	resolver func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
 	// known are those of now by name, and those that are gone while requests may still use them.
@@ -53,10 +53,11 @@ type target struct {
 
 // openUpstreams finds out what there is. The group is given later, and begin is called then.
 func openUpstreams(o *Options, self net.Addr) *upstreams {
-	u := &upstreams{o: o, self: self, resolver: o.resolver, urls: o.Upstreams, last: map[string][]string{}}
+	u := &upstreams{o: o, resolver: o.resolver, urls: o.Upstreams, last: map[string][]string{}}
 	if u.resolver == nil {
 		u.resolver = net.DefaultResolver.LookupNetIP
 	}
+	u.own.Store(&[]net.Addr{self})
 	u.end, u.stop = context.WithCancel(context.Background())
 	u.known.Store(&map[string]*upstream{})
 	u.meet(u.targets(u.urls))
@@ -129,7 +130,7 @@ func (u *upstreams) meet(targets []target) map[string]*upstream {
 			one.stay()
 			continue
 		}
-		opening.Go(func() { opened[i] = openUpstream(u.end, u.o, t, u.self) })
+		opening.Go(func() { opened[i] = openUpstream(u.end, u.o, t, func() []net.Addr { return *u.own.Load() }) })
 		if u.group != nil {
 			u.o.Logger.Info("another upstream", "upstream", t.name)
 		}
@@ -293,6 +294,12 @@ func (u *upstreams) closeAll() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.each((*upstream).closeAll)
+}
+
+// Own tells of another address that this process listens at: nothing is forwarded there, as to its own.
+func (s *Server) Own(addr net.Addr) {
+	own := append(slices.Clone(*s.upstreams.own.Load()), addr)
+	s.upstreams.own.Store(&own)
 }
 
 // Upstream is the state of one of several upstreams.

@@ -257,6 +257,38 @@ func TestUpstreams_Itself(t *testing.T) {
 	require.ErrorContains(t, f.Ready(), "it is the proxy itself")
 	require.NoError(t, f.SetUpstreams(self+","+replica(t, "another")))
 	require.Equal(t, map[string]int{"another": 10}, f.ask(t, 10))
+
+	admin := replica(t, "admin")
+	u, err = url.Parse(admin)
+	require.NoError(t, err)
+	address, err := net.ResolveTCPAddr("tcp", u.Host)
+	require.NoError(t, err)
+	f.Own(address)
+	require.NoError(t, f.SetUpstreams(admin))
+	requireProblem(t, f.do(t, "GET", "/", nil), http.StatusBadGateway, "cannot be reached")
+	require.ErrorContains(t, f.Ready(), "it is the proxy itself")
+}
+
+func TestListensAt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		own, local, remote string
+		is                 bool
+	}{
+		{"127.0.0.1:80", "127.0.0.1:5", "127.0.0.1:80", true},
+		{"127.0.0.1:80", "127.0.0.1:5", "127.0.0.1:81", false},
+		{"127.0.0.1:80", "127.0.0.1:5", "127.0.0.2:80", false},
+		{"0.0.0.0:80", "127.0.0.1:5", "127.0.0.2:80", true},
+		{"[::]:80", "[::1]:5", "[::1]:80", true},
+		{"0.0.0.0:80", "10.0.0.1:5", "10.0.0.1:80", true},
+		{"0.0.0.0:80", "10.0.0.1:5", "10.0.0.2:80", false},
+	} {
+		var addrs [3]net.Addr
+		for i, text := range []string{test.own, test.local, test.remote} {
+			addrs[i] = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text))
+		}
+		require.Equal(t, test.is, listensAt(addrs[0], addrs[1], addrs[2]), "%+v", test)
+	}
 }
 
 // hanging dials as long as it is let.
