@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +11,10 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"github.com/spillway-go/spillway/internal/config"
 	"github.com/spillway-go/spillway/internal/logging"
+	"github.com/spillway-go/spillway/internal/secure"
 	"github.com/spillway-go/spillway/internal/version"
 	_ "github.com/spillway-go/spillway/strategies/custom"
 )
@@ -40,7 +39,7 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		Env:  env,
 		// Since Go 1.25 GOMAXPROCS follows the limit of a container.
 		Machine:  config.Machine{CPUs: runtime.GOMAXPROCS(0), Memory: memory},
-		ReadFile: readFile,
+		ReadFile: secure.ReadFile,
 		Version:  "spillway " + version.Get().String(),
 	}
 	inv, err := config.Parse(in)
@@ -91,22 +90,3 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 func complain(stderr io.Writer, err error) {
 	_, _ = fmt.Fprintln(stderr, "spillway:", strings.Join(strings.Fields(err.Error()), " "))
 }
-
-// readFile is config.Input's. What is no regular file may never end, or never begin.
-func readFile(name string, pipe bool) ([]byte, error) {
-	how := os.O_RDONLY
-	if !pipe {
-		how |= syscall.O_NONBLOCK // a pipe that nobody writes to opens too
-	}
-	f, err := os.OpenFile(name, how, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !pipe && !info.Mode().IsRegular() {
-		return nil, cmp.Or(err, errNotRegular)
-	}
-	return io.ReadAll(io.LimitReader(f, config.MaxFile+1))
-}
-
-var errNotRegular = errors.New("it is no regular file")

@@ -11,9 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 
 	"github.com/spillway-go/spillway/internal/config"
+	"github.com/spillway-go/spillway/internal/secure"
 )
 
 // plane is the admin plane of the service with that configuration, on this
@@ -38,7 +38,7 @@ func adminPlane(c *config.Config, compare bool) (*plane, error) {
 		p.url = "https://" + addr
 	}
 	if c.TLSCert != "" && compare {
-		file, err := os.ReadFile(c.TLSCert)
+		file, err := secure.ReadFile(c.TLSCert, false)
 		if err != nil {
 			return nil, err
 		}

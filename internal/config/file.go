@@ -15,10 +15,12 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/spillway-go/spillway/internal/secure"
 )
 
 // MaxFile is how many bytes a file of settings, or of a token, may have.
-const MaxFile = 64 << 10
+const MaxFile = secure.MaxFile
 
 // maxNested is how much of a configuration file may nest its values. The parser takes memory by the
 // square of it, and of the file.
@@ -155,7 +157,7 @@ func (in *Input) read(name string, pipe bool) ([]byte, error) {
 		err = cause.Err
 	}
 	if err == nil && len(content) > MaxFile {
-		err = fmt.Errorf("it has more bytes than the %d that are allowed", MaxFile)
+		err = secure.ErrTooLarge
 	}
 	return content, err
 }

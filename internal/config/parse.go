@@ -25,8 +25,7 @@ type Input struct {
 	Env []string
 	// Machine sizes some of the defaults.
 	Machine Machine
-	// ReadFile reads a regular file or, if pipe, whatever it is, as os.ReadFile does: all of it,
-	// or more than MaxFile bytes.
+	// ReadFile is secure.ReadFile, or a fake of it.
 	ReadFile func(name string, pipe bool) ([]byte, error)
 	// Version is what --version prints.
 	Version string

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -185,6 +186,37 @@ func TestTLS_Errors(t *testing.T) {
 	f.writeBoth(cert, key)
 	_, err = TLS(f.cert, f.key, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, f.key)
+}
+
+// What is no file of a certificate is neither waited for nor kept in memory. A reload goes on with the one before.
+func TestTLS_NoSuchFile(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	cert, key := newPair(t, "one")
+	fifo := f.cert + ".fifo"
+	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	large := f.cert + ".large"
+	require.NoError(t, os.WriteFile(large, append(cert, make([]byte, MaxFile)...), 0o600))
+	for name, want := range map[string]string{
+		fifo: "it is no regular file", "/dev/zero": "it is no regular file", t.TempDir(): "it is no regular file",
+		large: "it has more bytes than the 65536 that are allowed",
+	} {
+		_, err := TLS(name, f.key, slog.New(slog.DiscardHandler))
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, name)
+	}
+
+	var logged bytes.Buffer
+	now := time.Now()
+	f.writeBoth(cert, key)
+	p := &pair{certFile: f.cert, keyFile: f.key, log: slog.New(slog.NewTextHandler(&logged, nil)), now: func() time.Time { return now }}
+	_, err := p.loadLocked()
+	require.NoError(t, err)
+	before := p.certificate()
+	require.NoError(t, os.Rename(fifo, f.key))
+	now = now.Add(recheck)
+	require.Same(t, before, p.certificate())
+	require.Contains(t, logged.String(), "it is no regular file")
 }
 
 func TestTLS_Handshake(t *testing.T) {

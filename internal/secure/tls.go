@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,7 +79,7 @@ func (p *pair) loadLocked() (changed bool, err error) {
 	p.checked = p.now()
 	var pem [2][]byte
 	for i, name := range []string{p.certFile, p.keyFile} {
-		if pem[i], err = os.ReadFile(name); err != nil {
+		if pem[i], err = ReadFile(name, false); err != nil {
 			p.found = content{}
 			return true, fmt.Errorf("TLS certificate: %w", err)
 		}
