@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -56,7 +55,7 @@ type situation struct {
 	Fallen bool
 
 	SLO     float64 // the objective in force, 0 for none
-	Usual   float64 // time that work takes while nothing waits
+	Usual   float64 // lower quartile of the time that work took when nothing waited, however long ago
 	Wait    float64 // median of what was run
 	Latency float64 // median of what was served
 	CPU     float64 // the share of the CPUs in use
@@ -65,6 +64,9 @@ type situation struct {
 const (
 	// settling is how long figures are too young to be judged.
 	settling = 5 * time.Second
+	// spread is how many times its lower quartile the mean of an exponential time is. Work that takes
+	// no longer than so many times its usual time may be as fast as ever.
+	spread = 3.5
 	// fewWrong are too few wrong refusals to say which share is wrong.
 	fewWrong = 5
 )
@@ -215,9 +217,14 @@ func (s *situation) impatient(answered float64) (verdict, bool) {
 	if s.SLO > 0 {
 		v.Text = fmt.Sprintf("%s of the clients leave after %s (median), before the objective of %s.", percent(s.Left/answered), span(s.Patience), span(s.SLO))
 	}
-	// What runs may wait in an upstream too: the work is as long as it takes alone, if that is known.
-	if alone := cmp.Or(s.Usual, s.work()); alone >= s.Patience {
-		v.Advice = fmt.Sprintf("The work itself takes longer than they wait: %s (median). Make the store faster.", span(alone))
+	// What runs may wait in an upstream too: the work is as long as it takes alone, if that is known and
+	// it does not take less now.
+	alone, of := s.work(), "(median)"
+	if s.Usual > 0 && (s.Latency == 0 || s.Usual < alone) {
+		alone, of = s.Usual, "when nothing waits (lower quartile)"
+	}
+	if alone >= s.Patience {
+		v.Advice = fmt.Sprintf("The work itself takes longer than they wait: %s %s. Make the store faster.", span(alone), of)
 		return v, true
 	}
 	v.Advice = "What is done for them is in vain. Set the objective below their patience: SPILLWAY_SLO of about " + span(0.8*s.Patience)
@@ -299,7 +306,7 @@ func (s *situation) moreWorkers() string {
 		return more
 	case s.CPU > 0.85:
 		return "The CPUs are busy: it takes more of them, or another machine"
-	case s.Usual > 0 && s.work() > 2*s.Usual:
+	case s.Usual > 0 && s.work() > spread*s.Usual:
 		return "More workers do not help: the store takes " + span(s.work()) + ", and " + span(s.Usual) + " when it is idle"
 	default:
 		return "More workers help if the store can do more at once"

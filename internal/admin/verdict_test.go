@@ -181,6 +181,12 @@ func TestJudge(t *testing.T) {
 			}),
 			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median). The objective is 100 ms.", "More workers do not help: the store takes 40 ms, and 10 ms when it is idle.", ""},
 		},
+		"a store that may be as fast as ever, if its times are exponential": {
+			with(calm, func(s *situation) {
+				s.Strategy, s.Busy, s.Good, s.Late, s.Wait, s.Latency, s.Usual = recommended, 8, 300, 200, 0.09, 0.12, 0.01
+			}),
+			verdict{levelLate, "40% of the answers are late: requests wait 90 ms (median). The objective is 100 ms.", "More workers help if the store can do more at once.", ""},
+		},
 		"no CPU is left": {
 			with(overload, func(s *situation) { s.Strategy, s.Good, s.Late, s.Usual, s.CPU = "lifo", 2000, 0, 0.004, 0.95 }),
 			verdict{levelLate, "46% more arrives than 8 workers can do. lifo turns 32% away and serves the others in time.", "It holds. To serve all takes more CPUs, or more machines.", ""},
@@ -227,6 +233,24 @@ func TestJudge(t *testing.T) {
 				s.Usual, s.SLO, s.Good, s.Failed, s.Cut, s.Left, s.Patience, s.Latency = 0.05, 1, 400, 100, 100, 100, 0.2, 0.3
 			}),
 			verdict{levelBad, "20% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "What is done for them is in vain. Set the objective below their patience: SPILLWAY_SLO of about 160 ms, and switch to auto.", "auto"},
+		},
+		"they wait less long than the work takes alone": {
+			with(calm, func(s *situation) {
+				s.Usual, s.SLO, s.Good, s.Failed, s.Cut, s.Left, s.Patience, s.Latency = 0.25, 1, 400, 100, 100, 100, 0.2, 0.3
+			}),
+			verdict{levelBad, "20% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "The work itself takes longer than they wait: 250 ms when nothing waits (lower quartile). Make the store faster.", ""},
+		},
+		"the work took longer than they wait once": {
+			with(overload, func(s *situation) {
+				s.Strategy, s.Usual, s.SLO, s.Good, s.Late, s.Failed, s.Cut, s.Left, s.Patience = recommended, 0.3, 0.2, 2000, 0, 300, 300, 800, 0.15
+			}),
+			verdict{levelBad, "25% of the clients leave after 150 ms (median), before the objective of 200 ms.", "What is done for them is in vain. Set the objective below their patience: SPILLWAY_SLO of about 120 ms.", ""},
+		},
+		"none stays to see what the work takes": {
+			with(calm, func(s *situation) {
+				s.Usual, s.SLO, s.Good, s.Failed, s.Cut, s.Left, s.Patience, s.Wait, s.Latency = 0.3, 1, 0, 500, 500, 500, 0.2, 0.01, 0
+			}),
+			verdict{levelBad, "100% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "The work itself takes longer than they wait: 300 ms when nothing waits (lower quartile). Make the store faster.", ""},
 		},
 		"they leave, as they are late": {
 			with(overload, func(s *situation) { s.Failed, s.Cut, s.Left, s.Patience = 300, 300, 300, 1 }),
