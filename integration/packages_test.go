@@ -224,6 +224,22 @@ func TestPackages_RPM(t *testing.T) {
 	}
 	files := list("dpkg-deb", "-c", deb)
 	require.Contains(t, files, "/usr/lib/systemd/system/spillway-proxy.service")
+	for from, to := range map[string]string{
+		"../dashboards/prometheus/rules.yml": "/usr/share/spillway/prometheus", "../dashboards/prometheus/prometheus.yml": "/usr/share/spillway/prometheus",
+		"../dashboards/grafana/*.json": "/usr/share/spillway/grafana",
+	} {
+		paths, err := filepath.Glob(from)
+		require.NoError(t, err)
+		require.NotEmpty(t, paths)
+		for _, path := range paths {
+			want, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Contains(t, files, to+"/"+filepath.Base(path))
+			got, err := exec.CommandContext(t.Context(), "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -xO ".$2"`, "sh", deb, to+"/"+filepath.Base(path)).Output()
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(got))
+		}
+	}
 	require.ElementsMatch(t, files, list("rpm", "-qp", "--list", rpm))
 	out, err := exec.CommandContext(t.Context(), "rpm", "-qp", "--qf", "%{VERSION} %{ARCH} %{LICENSE}\n[%{FILENAMES} %{FILEUSERNAME}:%{FILEGROUPNAME}\n]", rpm).Output()
 	require.NoError(t, err)
