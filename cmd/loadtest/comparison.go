@@ -20,10 +20,10 @@ type comparison struct {
 	Short    bool   `help:"The scenario's short form."`
 	grid     `embed:""`
 
-	Repetitions int            `placeholder:"N" help:"How often each combination is run; less than 4 can prove nothing."`
-	Duration    time.Duration  `help:"How long each run is measured."`
-	Warmup      *time.Duration `help:"How long load is sent before."`
-	SLO         time.Duration  `name:"slo" help:"Latency within which an answer is good, 100ms by default. The service is told so."`
+	Repetitions int            `placeholder:"N" help:"How often each combination is run, 9 times by default, or as the scenario says; less than 4 can prove nothing."`
+	Duration    time.Duration  `placeholder:"TIME" help:"How long each run is measured, 10s by default, or as the scenario says."`
+	Warmup      *time.Duration `placeholder:"TIME" help:"How long load is sent before, 2s by default, or as the scenario says."`
+	SLO         time.Duration  `name:"slo" placeholder:"TIME" help:"Latency within which an answer is good, 100ms by default, or as the scenario says. The service is told so."`
 }
 
 // grid are the flags of the settings, a list each.

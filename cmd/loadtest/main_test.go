@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -94,6 +95,18 @@ func TestRun_SaysWhatItIs(t *testing.T) {
 		require.Empty(t, o.stderr)
 	}
 	require.Contains(t, try(t, "compare", "--help").stdout, "pool-or-not")
+	what, err := scenario.New("name", "title", "question", scenario.Settings{"strategy": {"fifo"}})
+	require.NoError(t, err)
+	for _, command := range []string{"compare", "simulate"} {
+		help := strings.Join(strings.Fields(try(t, command, "--help").stdout), " ")
+		for _, usual := range []string{
+			fmt.Sprintf("is run, %d times by default", what.Repetitions), fmt.Sprintf("is measured, %v by default", what.Duration),
+			fmt.Sprintf("sent before, %v by default", what.Warmup), fmt.Sprintf("is good, %v by default", what.SLO),
+		} {
+			require.Contains(t, help, usual+", or as the scenario says", command)
+		}
+	}
+	require.Contains(t, strings.Join(strings.Fields(try(t, "simulate", "--help").stdout), " "), fmt.Sprintf("gives up, after %v by default", what.Timeout))
 }
 
 func TestRun_Usage(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 type simulateCommand struct {
 	comparison `embed:""`
 
-	Timeout time.Duration `help:"When a client gives up."`
-	Seed    *uint64       `help:"Simulations with the same seed are the same."`
+	Timeout time.Duration `placeholder:"TIME" help:"When a client gives up, after 10s by default, or as the scenario says."`
+	Seed    *uint64       `placeholder:"N" help:"Simulations with the same seed are the same."`
 
 	Service  work    `default:"exp:100us" help:"How long a worker takes for a request, unless a store delay says so: 4ms, exp:4ms, lognormal:4ms,1.5 (mean, coefficient of variation) or bimodal:1ms,50ms,0.05 (cheap, expensive, share of the expensive)."`
 	ScanCost float64 `default:"10" help:"How many times as long a scan takes."`
