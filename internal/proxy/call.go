@@ -109,7 +109,7 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 	case r.host == nil:
 		r.host = []byte(c.s.o.Upstreams[0].Host)
 	}
-	if c.protocol != nil && (x.HTTP10 || r.length != 0 || !c.options.has([]byte("upgrade")) || bytes.HasPrefix(bytes.ToLower(c.protocol), []byte("h2"))) {
+	if c.protocol != nil && (x.HTTP10 || r.length != 0 || !c.options.has([]byte("upgrade")) || namesHTTP2(c.protocol)) {
 		c.protocol = nil
 	}
 	if bad := c.ask(&c.look); bad != nil {
@@ -121,6 +121,16 @@ func (c *call) Head() (httpfront.Wanted, *httpfront.Problem) {
 		c.room = nil
 	}
 	return httpfront.Wanted{Stream: true, Ahead: c.s.live.Load().BufferBytes, Takes: c.protocol != nil}, nil
+}
+
+// namesHTTP2 reports whether HTTP/2 is among protocols, which an upstream would speak past the queue.
+func namesHTTP2(protocols []byte) bool {
+	for protocol := range bytes.SplitSeq(bytes.ToLower(protocols), comma) {
+		if bytes.HasPrefix(httpfront.Trim(protocol), []byte("h2")) {
+			return true
+		}
+	}
+	return false
 }
 
 // keptRoom is the largest head whose room stays in a call.

@@ -352,6 +352,18 @@ func TestProxy_JudgesAnswersAtTheirEnd(t *testing.T) {
 	}
 }
 
+// An upstream is never asked to switch to HTTP/2, whose requests would pass the queue.
+func TestProxy_NoSwitchToHTTP2(t *testing.T) {
+	t.Parallel()
+	f := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Upgrade")) }), nil)
+	for asked, passed := range map[string]string{
+		"websocket": "websocket", "x, websocket": "x, websocket", "h2c": "", "H2C": "", "h2c-14": "", "websocket, h2c": "", "websocket ,\tH2c": "", "h2,websocket": "",
+	} {
+		a := f.do(t, "GET", "/", nil, "Connection", "Upgrade, HTTP2-Settings", "HTTP2-Settings", "a", "Upgrade", asked)
+		require.Equal(t, passed, a.body, asked)
+	}
+}
+
 // h2c returns a client that speaks HTTP/2 in the clear.
 func h2c(t *testing.T) *http.Client {
 	t.Helper()
