@@ -171,18 +171,5 @@ func (t *trial) shed(j *job) {
 	t.free(j)
 }
 
-// look tells what can be seen.
-func (t *trial) look() {
-	if t.u.Look == nil || t.now-t.looked < (t.end-t.begin)/glances {
-		return
-	}
-	f := t.fronts[0]
-	t.u.Look(Glance{At: time.Duration(t.now - t.begin), Limit: f.limit, Running: f.running, Waiting: f.queue.Len(), Good: t.good})
-	t.looked, t.good = t.now, 0
-}
-
-// glances is how many of them there are in what is measured.
-const glances = 64
-
 // started is when an experiment begins, in nanoseconds.
 const started = 1e9

@@ -86,7 +86,7 @@ type Unknown struct {
 	Phases []Phase
 	// Watch, if not nil, is called for each of the first limiter's that has ended.
 	Watch func(Ended, time.Duration)
-	// Look, if not nil, is called every so often with what can be seen.
+	// Look, if not nil, is called some 2,000 times with what can be seen.
 	Look func(Glance)
 }
 
@@ -94,7 +94,7 @@ type Unknown struct {
 type Glance struct {
 	At time.Duration // since it began
 	// Limit is the first limiter's, Running and Waiting how many requests of it do, and
-	// Good how many of all were, since the last.
+	// Good how many of all were, of those that are measured.
 	Limit, Running, Waiting, Good int
 }
 
@@ -197,8 +197,6 @@ type trial struct {
 	fronts             []*front
 	now                float64
 	begin, end, period float64
-	looked             float64
-	good               int // since then
 
 	inside  int // not aside, whether somebody waits or not
 	served  int // of these, in hands
@@ -348,13 +346,14 @@ func (t *trial) run() {
 	for _, f := range t.fronts {
 		f.arrival = max(t.now, started+f.from) + f.arrivals.ExpFloat64()*f.period
 	}
-	t.looked = t.now
 	for changed := t.now; t.now < t.end; t.events++ {
 		if t.now-changed > (t.end-t.begin)/2000 {
 			t.change()
 			changed = t.now
 			t.fill()
-			t.look()
+			if f := t.fronts[0]; t.u.Look != nil {
+				t.u.Look(Glance{At: time.Duration(t.now - t.begin), Limit: f.limit, Running: f.running, Waiting: f.queue.Len(), Good: t.done})
+			}
 		}
 		pace := t.pace()
 		var at *front
@@ -563,7 +562,6 @@ func (t *trial) leave(j *job, how outcome) {
 			t.latency += float64(latency)
 			if latency <= t.slo {
 				t.done++
-				t.good++
 				f.done++
 			}
 		}
