@@ -135,7 +135,7 @@ func (t *trial) client(j *job) {
 	}
 	if c.Impatient > 0 && t.clients.Float64() < c.Impatient {
 		at := t.now + t.clients.ExpFloat64()*float64(c.Patience)
-		t.leaving.push(due{at, j, j.gen})
+		t.leaving.push(j.at(at))
 		if c.Deadline {
 			j.task.Deadline = int64(at)
 		}

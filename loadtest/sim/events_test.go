@@ -27,7 +27,7 @@ func TestAgenda_Order(t *testing.T) {
 				if what == gaveUp && random.IntN(10) > 0 {
 					at = now + 15 // as patience mostly is
 				}
-				dumb = append(dumb, event{at: at, seq: a.seq, kind: what})
+				dumb = append(dumb, event{at: at, seq: a.seq, value: happening{kind: what}})
 				a.plan(at, what, nil)
 				continue
 			}

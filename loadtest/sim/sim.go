@@ -140,11 +140,12 @@ func (s *simulation) stopped() bool {
 
 // step does what happens next.
 func (s *simulation) step() {
-	e := s.agenda.next()
-	if e.req != nil && e.req.gen != e.gen || e.kind == finished && e.req.node.batch != nil && e.req.node.batch.due != e.seq {
+	next := s.agenda.next()
+	e := next.value
+	if e.req != nil && e.req.gen != e.gen || e.kind == finished && e.req.node.batch != nil && e.req.node.batch.due != next.seq {
 		return
 	}
-	s.now = e.at
+	s.now = next.at
 	s.events++
 	switch e.kind {
 	case finished:

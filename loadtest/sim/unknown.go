@@ -116,7 +116,6 @@ type UnknownResult struct {
 	Latency time.Duration
 	// Limit is the mean limit, by completions, and Dropped the part of them that were dropped.
 	Limit, Dropped float64
-	Events         int64
 	// Each is the goodput of each limiter, the first first.
 	Each []float64
 }
@@ -141,54 +140,20 @@ type job struct {
 	waiting bool // inside, for a hand
 }
 
+// due is a job to which something happens.
 type due struct {
-	at  float64
 	job *job
 	gen uint32
 }
 
-type heap []due
+// void says that it does not happen: the job has ended, and another may have its memory.
+func (d due) void() bool { return d.gen != d.job.gen || d.job.over }
 
-func (h *heap) push(d due) {
-	q := append(*h, d)
-	i := len(q) - 1
-	for i > 0 {
-		p := (i - 1) / 2
-		if q[p].at <= d.at {
-			break
-		}
-		q[i] = q[p]
-		i = p
-	}
-	q[i] = d
-	*h = q
-}
+type dues = heap[float64, due]
 
-func (h *heap) pop() due {
-	q := *h
-	top, last := q[0], q[len(q)-1]
-	q = q[:len(q)-1]
-	*h = q
-	if len(q) == 0 {
-		return top
-	}
-	i := 0
-	for {
-		c := 2*i + 1
-		if c >= len(q) {
-			break
-		}
-		if c+1 < len(q) && q[c+1].at < q[c].at {
-			c++
-		}
-		if last.at <= q[c].at {
-			break
-		}
-		q[i] = q[c]
-		i = c
-	}
-	q[i] = last
-	return top
+// at has something happen to j then.
+func (j *job) at(time float64) entry[float64, due] {
+	return entry[float64, due]{at: time, value: due{j, j.gen}}
 }
 
 // trial is an Unknown that runs.
@@ -204,19 +169,17 @@ type trial struct {
 	wide    float64
 	rate    float64 // arrivals per nanosecond at the present width
 	tempo   float64 // how fast work goes, by what changes
-	work    heap    // by virtual time
-	asides  heap    // and refusals, by time
-	timeups heap    // by time
-	leaving heap    // clients, likewise
-	line    []*job
-	head    int
+	work    dues    // by virtual time
+	asides  dues    // and refusals, by time
+	timeups dues    // by time
+	leaving dues    // clients, likewise
+	line    backlog[*job]
 	pool    []*job
 
 	done           int
 	latency        float64
 	ended, dropped int
 	limits         float64
-	events         int64
 	slo            int64
 	resultRate     float64
 	works, clients *rand.Rand
@@ -268,7 +231,7 @@ func (u Unknown) Run() UnknownResult {
 	}
 	return UnknownResult{
 		Each:    each,
-		Goodput: float64(t.done) / seconds, Rate: best, Events: t.events,
+		Goodput: float64(t.done) / seconds, Rate: best,
 		Latency: time.Duration(t.latency / max(1, float64(t.ended))), Limit: t.limits / max(1, float64(t.ended)),
 		Dropped: float64(t.dropped) / max(1, float64(t.ended)),
 	}
@@ -346,7 +309,7 @@ func (t *trial) run() {
 	for _, f := range t.fronts {
 		f.arrival = max(t.now, started+f.from) + f.arrivals.ExpFloat64()*f.period
 	}
-	for changed := t.now; t.now < t.end; t.events++ {
+	for changed := t.now; t.now < t.end; {
 		if t.now-changed > (t.end-t.begin)/2000 {
 			t.change()
 			changed = t.now
@@ -371,7 +334,7 @@ func (t *trial) run() {
 				next, what = at, 1
 			}
 		}
-		for i, h := range []heap{t.asides, t.timeups, t.leaving} {
+		for i, h := range []dues{t.asides, t.timeups, t.leaving} {
 			if len(h) > 0 && h[0].at < next {
 				next, what = h[0].at, [...]int{2, 3, 5}[i]
 			}
@@ -385,21 +348,21 @@ func (t *trial) run() {
 			t.arrive(at)
 			at.arrival = t.now + at.arrivals.ExpFloat64()*at.period
 		case 1:
-			t.finish(t.work.pop())
+			t.finish(t.work.pop().value)
 		case 2:
-			if d := t.asides.pop(); d.gen == d.job.gen {
+			if d := t.asides.pop().value; !d.void() {
 				t.leave(d.job, d.job.outcome())
 				t.free(d.job)
 			}
 		case 3:
-			if d := t.timeups.pop(); d.gen == d.job.gen && !d.job.over {
+			if d := t.timeups.pop().value; !d.void() {
 				t.cut(d.job, dropped)
 			}
 		case 4:
 			at.limit, at.resume = 1, math.Inf(1)
 			t.next(at)
 		case 5:
-			if d := t.leaving.pop(); d.gen == d.job.gen && !d.job.over {
+			if d := t.leaving.pop().value; !d.void() {
 				t.goes(d.job)
 			}
 		}
@@ -466,40 +429,34 @@ func (t *trial) start(j *job) {
 		f.starter.Started(j.began)
 	}
 	if d := t.u.Resource.Timeout; d > 0 {
-		t.timeups.push(due{t.now + float64(d), j, j.gen})
+		t.timeups.push(j.at(t.now + float64(d)))
 	}
 	if r := &t.u.Resource; !j.aside && r.Refusal > 0 && r.worked(t.inside+1, t.wide) <= t.inside {
 		j.refused = true
-		t.asides.push(due{t.now + float64(r.Refusal), j, j.gen})
+		t.asides.push(j.at(t.now + float64(r.Refusal)))
 		return
 	}
 	if j.aside {
-		t.asides.push(due{t.now + j.work, j, j.gen})
+		t.asides.push(j.at(t.now + j.work))
 		return
 	}
 	t.inside++
 	j.waiting = true
-	t.line = append(t.line, j)
+	t.line.push(j)
 	t.fill()
 }
 
 // fill gives hands that are free what waits inside.
 func (t *trial) fill() {
-	for t.head < len(t.line) && t.served < t.u.Resource.worked(t.inside, t.wide) {
-		j := t.line[t.head]
-		t.line[t.head] = nil
-		t.head++
-		if t.head > 1024 && t.head > len(t.line)/2 {
-			t.line = t.line[:copy(t.line, t.line[t.head:])]
-			t.head = 0
-		}
+	for !t.line.empty() && t.served < t.u.Resource.worked(t.inside, t.wide) {
+		j := t.line.pop()
 		if !j.waiting { // its time was up
 			t.free(j)
 			continue
 		}
 		j.waiting = false
 		t.served++
-		t.work.push(due{t.virtual + j.work, j, j.gen})
+		t.work.push(j.at(t.virtual + j.work))
 	}
 }
 
