@@ -21,11 +21,11 @@ func past(t *testing.T, service Distribution, multiple float64) *Result {
 	t.Helper()
 	mean := service.Mean()
 	c := Config{
-		Strategy: "auto", Service: service, SLO: 25 * mean, Seed: 1,
+		Strategy: "auto", Service: service, Objective: 25 * mean, Seed: 1,
 		Warmup:   time.Duration(2_500 / multiple * float64(mean)),
 		Duration: time.Duration(20_000 / multiple * float64(mean)),
 	}
-	r, err := Run(c.asked(poisson(multiple * c.ServiceRate())))
+	r, err := measure(c.asked(poisson(multiple * c.ServiceRate())))
 	require.NoError(t, err)
 	return r
 }
@@ -64,9 +64,9 @@ func TestAuto_AsFIFOBelowCapacity(t *testing.T) {
 	for _, multiple := range []float64{0.5, 0.8, 0.9, 0.95} {
 		auto, fifo := standard("auto", 256, multiple), standard("fifo", 256, multiple)
 		fifo.Duration = auto.Duration
-		a, err := Run(auto)
+		a, err := measure(auto)
 		require.NoError(t, err)
-		f, err := Run(fifo)
+		f, err := measure(fifo)
 		require.NoError(t, err)
 		t.Logf("at %gx: mean %v and %v, p99 %v and %v, shed %v", multiple, a.MeanSojourn, f.MeanSojourn, a.P(99), f.P(99), a.Shed)
 		require.LessOrEqual(t, float64(a.MeanSojourn), 1.05*float64(f.MeanSojourn))
@@ -106,7 +106,7 @@ func TestAuto_AfterASpike(t *testing.T) {
 				}
 			}
 		}
-		_, err := Run(c)
+		err := Run(c)
 		require.NoError(t, err)
 	}
 	p99 := func(all []time.Duration) time.Duration {
@@ -130,7 +130,7 @@ func TestAuto_ALongQueueGrowsSlowly(t *testing.T) {
 		rate := multiple * c.ServiceRate()
 		c = c.asked(spike(rate, 1e5, 100*time.Millisecond, 15*time.Millisecond))
 		c.Warmup, c.Duration = 40*time.Second, 40*time.Second
-		r, err := Run(c)
+		r, err := measure(c)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, r.OfCapacity(), 0.9, "at %gx", multiple)
 	}
@@ -166,7 +166,7 @@ func TestAuto_StaysSane(t *testing.T) {
 		c.Workers, c.Service = tt.workers, tt.service
 		c = c.asked(poisson(tt.multiple * c.ServiceRate()))
 		c.Duration = time.Duration(float64(40*time.Second) / tt.multiple * 8 / float64(tt.workers))
-		r, err := Run(c)
+		r, err := measure(c)
 		require.NoError(t, err)
 		t.Logf("%s at %gx: goodput %.4f of capacity, served p99 %v, shed %v", tt.name, tt.multiple, r.OfCapacity(), r.ServedP(99), r.Shed)
 		require.GreaterOrEqual(t, r.OfCapacity(), tt.least, "%+v", tt)
@@ -185,9 +185,9 @@ func TestAuto_SoonRightWithFewWorkers(t *testing.T) {
 			good := 0.0
 			const seeds = 16
 			for seed := range uint64(seeds) {
-				c := Config{Strategy: "auto", Workers: tt.workers, Capacity: 4096, Service: Exponential(mean), SLO: 25 * mean, Seed: seed}
+				c := Config{Strategy: "auto", Workers: tt.workers, Capacity: 4096, Service: Exponential(mean), Objective: 25 * mean, Seed: seed}
 				c.Duration = time.Duration(2_500 / tt.multiple * float64(mean))
-				r, err := Run(c.asked(poisson(tt.multiple * c.ServiceRate())))
+				r, err := measure(c.asked(poisson(tt.multiple * c.ServiceRate())))
 				require.NoError(t, err)
 				good += r.OfCapacity() / seeds
 			}
@@ -206,7 +206,7 @@ func TestAuto_Bursts(t *testing.T) {
 	for _, strategy := range []string{"auto", "fifo"} {
 		c := standard(strategy, 256, 1)
 		c.Duration = 60 * time.Second
-		r, err := Run(c.asked(bursts(6000, 20*time.Millisecond, 60*time.Millisecond)))
+		r, err := measure(c.asked(bursts(6000, 20*time.Millisecond, 60*time.Millisecond)))
 		require.NoError(t, err)
 		good[strategy] = r.OfOffered()
 	}
@@ -234,7 +234,7 @@ func TestAuto_BurstsThatFitAreNoOverload(t *testing.T) {
 				return 1200, time.Second - tt.length
 			}
 		}
-		r, err := Run(c.asked(seconds))
+		r, err := measure(c.asked(seconds))
 		require.NoError(t, err)
 		t.Logf("%v: %.4f good, shed %v", tt.length, r.OfOffered(), r.Shed)
 		require.GreaterOrEqual(t, r.OfOffered(), tt.good)
@@ -258,14 +258,14 @@ func TestAuto_ClosedLoop(t *testing.T) {
 			for _, connections := range []int{16, 64, 180, 512, 1500, 4096} {
 				lap := time.Duration(connections) * mean / time.Duration(workers)
 				c := Config{
-					Strategy: "auto", Workers: workers, Service: Constant(mean), SLO: objective, Seed: 1,
+					Strategy: "auto", Workers: workers, Service: Constant(mean), Objective: objective, Seed: 1,
 					Connections: connections, Closed: true, Warmup: 1200*mean/time.Duration(workers) + 2*objective,
 				}
 				c.Duration = c.Warmup
 				if c.Warmup > 600*ms || testing.Short() && connections > 512 { // a million come in a second
 					continue
 				}
-				r, err := Run(c.asked(poisson(1)))
+				r, err := measure(c.asked(poisson(1)))
 				require.NoError(t, err)
 				name := fmt.Sprintf("%d connections, %d workers, %v", connections, workers, mean)
 				t.Logf("%s: good %.3f of capacity, busy %.3f, shed %v, p99 %v", name, r.OfCapacity(), r.Busy/float64(workers), r.Shed, r.ServedP(99))
@@ -298,7 +298,7 @@ func TestAuto_FewConnections(t *testing.T) {
 	} {
 		for _, connections := range []int{16, 64, 200, 1000} {
 			for _, multiple := range []float64{1.2, 2, 5} {
-				c := Config{Strategy: "auto", Workers: tt.workers, Service: tt.work, SLO: tt.objective, Connections: connections, Seed: 1}
+				c := Config{Strategy: "auto", Workers: tt.workers, Service: tt.work, Objective: tt.objective, Connections: connections, Seed: 1}
 				c.Duration = lasting(5000, c.ServiceRate())
 				c = c.asked(poisson(multiple * c.ServiceRate()))
 				good, served, late := 0, 0, 0 // in the time of the load: what waits for a connection then does not count
@@ -342,7 +342,7 @@ func stopped(t *testing.T, c Config) {
 		}
 	}
 	c.Warmup, c.Duration = end-1, 1
-	_, err := Run(c)
+	err := Run(c)
 	require.NoError(t, err)
 }
 
@@ -398,7 +398,7 @@ func TestAuto_AnIncident(t *testing.T) {
 				s.late++
 			}
 		}
-		_, err := Run(c)
+		err := Run(c)
 		require.NoError(t, err)
 		for i := range spans {
 			s := &spans[i]
@@ -433,7 +433,7 @@ func TestAuto_SlowWorkIsLeftAlone(t *testing.T) {
 			for _, multiple := range []float64{0.3, 0.5, 0.9} {
 				c := Config{Strategy: "auto", Workers: workers, Service: work, Objective: FollowsWork, Seed: 1}
 				c.Duration = lasting(20_000, c.ServiceRate())
-				r, err := Run(c.asked(poisson(multiple * c.ServiceRate())))
+				r, err := measure(c.asked(poisson(multiple * c.ServiceRate())))
 				require.NoError(t, err)
 				name := fmt.Sprintf("%d workers of %v at %gx", workers, work, multiple)
 				t.Logf("%s: %d of %d refused", name, r.Refused, r.Offered)
@@ -463,11 +463,11 @@ func TestAuto_RefusesHardlyAnybodyBelowCapacity(t *testing.T) {
 		for _, objective := range []int{5, 10, 30} {
 			for _, multiple := range []float64{0.5, 0.9} {
 				c := Config{
-					Strategy: "auto", Workers: workers, Service: Exponential(4 * ms), SLO: time.Duration(objective) * 4 * ms, Seed: 1,
+					Strategy: "auto", Workers: workers, Service: Exponential(4 * ms), Objective: time.Duration(objective) * 4 * ms, Seed: 1,
 				}
 				rate := multiple * c.ServiceRate()
 				c.Duration = lasting(100_000, rate)
-				r, err := Run(c.asked(poisson(rate)))
+				r, err := measure(c.asked(poisson(rate)))
 				require.NoError(t, err)
 				share := float64(r.Refused) / float64(r.Offered)
 				name := fmt.Sprintf("%d workers, objective %dx at %gx", workers, objective, multiple)
@@ -506,7 +506,7 @@ func TestAuto_NearTheBestEverywhere(t *testing.T) {
 		judged++
 		good := func(strategy string, seed uint64) float64 {
 			c := Config{
-				Strategy: strategy, Workers: workers, Service: work, SLO: objective, Connections: connections, Seed: seed,
+				Strategy: strategy, Workers: workers, Service: work, Objective: objective, Connections: connections, Seed: seed,
 				Classes: []Class{{Priority: DefaultPriority, Timeout: 10 * objective, FromSent: true}},
 			}
 			c.Duration = lasting(3000, c.ServiceRate())
@@ -548,7 +548,7 @@ func TestAuto_NearTheBestEverywhere(t *testing.T) {
 // The important loses nothing, and deadlines that cannot be met are not waited for.
 func TestAuto_PrioritiesAndDeadlines(t *testing.T) {
 	t.Parallel()
-	r, err := Run(standard("auto", 256, 3,
+	r, err := measure(standard("auto", 256, 3,
 		Class{Name: "important", Weight: 1, Priority: 0},
 		Class{Name: "usual", Weight: 4, Priority: 3},
 		Class{Name: "late", Weight: 1, Priority: 3, Timeout: 3 * time.Millisecond, Deadline: true},

@@ -52,7 +52,7 @@ func TestRun_StepsThatSlowWithTheBatch(t *testing.T) {
 			}
 			rate := tt.use * can
 			want := inside(rate, work.Seconds(), tt.serial, hands) / rate
-			r, err := Run(Config{
+			r, err := measure(Config{
 				Strategy: "sync", Parallel: tt.hands, Serial: tt.serial, Service: tt.work,
 				Warmup: 20 * time.Second, Duration: lasting(1e6, rate), Seed: 1,
 			}.asked(poisson(rate)))

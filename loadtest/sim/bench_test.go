@@ -18,7 +18,7 @@ func BenchmarkRun(b *testing.B) {
 				c.Duration = max(time.Millisecond, time.Duration(float64(b.N)/(multiple*c.ServiceRate())*float64(time.Second)))
 				b.ReportAllocs()
 				b.ResetTimer()
-				r, err := Run(c)
+				r, err := measure(c)
 				require.NoError(b, err)
 				b.ReportMetric(float64(r.Offered)/b.Elapsed().Seconds(), "requests/s")
 			})

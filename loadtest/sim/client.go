@@ -30,7 +30,6 @@ func (s *simulation) offer(a Request) {
 	}
 	c.budget = min(c.budget+c.Retry.Budget, budgetBurst)
 	if w.measured {
-		c.counts.Offered++
 		s.open++
 	}
 	r := s.request(w)
@@ -58,8 +57,7 @@ func (s *simulation) request(w wish) *request {
 		r.task.Owner = r
 	}
 	r.wish = w
-	r.node, r.gone, r.inline, r.learnt, r.probe = nil, false, false, false, false
-	r.task.WouldShed = strategies.ReasonNone
+	r.node, r.gone, r.inline, r.learnt = nil, false, false, false
 	return r
 }
 
@@ -99,8 +97,6 @@ func (s *simulation) submit(r *request) {
 	}
 	if w.measured {
 		s.open++
-		c.counts.Attempts++
-		r.node.result.Attempts++
 	}
 	r.node.submit(r)
 }
@@ -119,37 +115,16 @@ func (s *simulation) giveUp(r *request) {
 	}
 }
 
-// ran tells that r has been run, having waited so long in the queue.
-func (s *simulation) ran(r *request, waited int64) {
-	if !r.inline {
-		s.busyChanges(-1)
+// done tells that the service has run r, or turned it away for a reason.
+func (s *simulation) done(r *request, how Outcome, reason strategies.Reason) {
+	if s.c.ended != nil {
+		s.c.ended(r, reason)
 	}
 	if r.wish.measured {
 		s.open--
-		c := &s.classes[r.wish.class].counts
-		c.Run++
-		r.node.result.Run++
-		c.wait += float64(waited)
-		c.stayed += float64(s.now - r.task.Submitted)
-		if r.gone {
-			c.Wasted++
-		}
 	}
 	if !r.gone {
-		s.ends(r, Served, strategies.ReasonNone)
-	}
-	s.recycle(r)
-}
-
-// shed tells that the service has turned r away.
-func (s *simulation) shed(r *request, reason strategies.Reason) {
-	if r.wish.measured {
-		s.open--
-		s.classes[r.wish.class].counts.Shed[reason.String()]++
-		r.node.result.Shed++
-	}
-	if !r.gone {
-		s.ends(r, Refused, reason)
+		s.ends(r, how, reason)
 	}
 	s.recycle(r)
 }
@@ -166,12 +141,11 @@ func (s *simulation) ends(r *request, how Outcome, reason strategies.Reason) {
 	}
 	if w.measured {
 		s.open--
-		s.count(w, how)
 	}
 	if s.c.Observe != nil {
 		s.c.Observe(Record{
 			Arrival: time.Duration(w.scheduled - start), Sent: time.Duration(w.sent - start), Latency: time.Duration(s.now - w.scheduled),
-			Class: int(w.class), Client: w.client, Attempts: int(w.attempts), Outcome: how, Reason: reason, Measured: w.measured, Spared: r.probe,
+			Class: int(w.class), Client: w.client, Attempts: int(w.attempts), Outcome: how, Reason: reason, Measured: w.measured,
 		})
 	}
 	if s.c.Connections > 0 && r.node != nil {
@@ -186,36 +160,14 @@ func (s *simulation) ends(r *request, how Outcome, reason strategies.Reason) {
 // backoff returns how long a client waits after so many attempts.
 func (s *simulation) backoff(r *Retry, attempts int32) int64 {
 	wait := int64(r.Backoff)
-	for i := int32(1); i < attempts && wait < int64(maxTime); i++ {
+	for i := int32(1); i < attempts && wait < int64(longest); i++ {
 		wait *= 2
 	}
-	wait = min(wait, int64(maxTime))
+	wait = min(wait, int64(longest))
 	if r.Jitter && wait > 0 {
 		wait = s.waits.Int64N(wait + 1)
 	}
 	return wait
-}
-
-// count counts a request of the window that has ended.
-func (s *simulation) count(w *wish, how Outcome) {
-	c := &s.classes[w.class].counts
-	latency := s.now - w.scheduled
-	record(c.Latency, latency)
-	switch how {
-	case Served:
-		c.Served++
-		record(c.ServedLatency, latency)
-		if latency <= int64(s.c.SLO) {
-			c.Good++
-		}
-		if s.now-w.sent <= int64(s.c.SLO) {
-			c.GoodAtService++
-		}
-	case Refused:
-		c.Refused++
-	case TimedOut:
-		c.TimedOut++
-	}
 }
 
 // release is a connection that is free again.

@@ -47,7 +47,7 @@ func TestRun_Conserves(t *testing.T) {
 				records++
 			}
 		}
-		r, err := Run(c)
+		r, err := measure(c)
 		require.NoError(t, err)
 		all := []Counts{r.Counts}
 		for _, class := range r.Classes {
@@ -85,7 +85,7 @@ func TestRun_IsDeterministic(t *testing.T) {
 		c := mixed(strategy, seed)
 		var records []Record
 		c.Observe = func(r Record) { records = append(records, r) }
-		r, err := Run(c)
+		r, err := measure(c)
 		require.NoError(t, err)
 		return r, records
 	}
@@ -189,7 +189,7 @@ func TestRun_Clients(t *testing.T) {
 			r.Sent, r.Measured = 0, false
 			got = append(got, r)
 		}
-		r, err := Run(c)
+		r, err := measure(c)
 		require.NoError(t, err, name)
 		if tt.want != nil {
 			require.Equal(t, tt.want, got, name)
@@ -204,28 +204,28 @@ func TestRun_Clients(t *testing.T) {
 // A closed loop keeps as many requests on their way as it has connections.
 func TestRun_ClosedLoop(t *testing.T) {
 	t.Parallel()
-	r, err := Run(Config{
+	r, err := measure(Config{
 		Strategy: "fifo", Workers: 8, Service: Constant(4 * ms), Connections: 64, Closed: true, Warmup: time.Second, Duration: 10 * time.Second,
 	}.asked(poisson(1)))
 	require.NoError(t, err)
 	require.InEpsilon(t, 2000, float64(r.Served)/r.Seconds, 0.01)
 	require.InEpsilon(t, 64.0/2000, r.MeanSojourn.Seconds(), 0.02)
 	// With time to think they ask for less than can be done.
-	r, err = Run(Config{
+	r, err = measure(Config{
 		Strategy: "fifo", Workers: 8, Service: Constant(4 * ms), Connections: 64, Closed: true, Think: 96 * ms, Duration: 10 * time.Second,
 	}.asked(poisson(1)))
 	require.NoError(t, err)
 	require.Less(t, float64(r.Served)/r.Seconds, 64/0.1+10)
 	require.Greater(t, float64(r.Served)/r.Seconds, 64/0.13)
 	// More than there is room for: those turned away come again after a turnaround.
-	r, err = Run(Config{
+	r, err = measure(Config{
 		Strategy: "fifo", Workers: 1, Capacity: 1, Service: Constant(10 * ms), Connections: 3, Closed: true, Duration: time.Second,
 	}.asked(poisson(1)))
 	require.NoError(t, err)
 	require.InEpsilon(t, 100, float64(r.Served)/r.Seconds, 0.03)
 	require.InEpsilon(t, 10_000, float64(r.Refused), 0.03)
 	// However many there are, they do not come again more than a million times a second.
-	r, err = Run(Config{
+	r, err = measure(Config{
 		Strategy: "fifo", Service: Constant(10 * ms), Connections: 20_000, Closed: true, Duration: 100 * ms,
 	}.asked(poisson(1)))
 	require.NoError(t, err)
@@ -239,7 +239,7 @@ func TestRun_RetryStorm(t *testing.T) {
 	attempts := func(retry Retry) float64 {
 		c := standard("fifo", 64, 1.5, Class{Retry: retry})
 		c.Warmup, c.Duration = time.Second, 10*time.Second
-		r, err := Run(c)
+		r, err := measure(c)
 		require.NoError(t, err)
 		return float64(r.Attempts) / float64(r.Offered)
 	}
@@ -256,7 +256,7 @@ func TestRun_ClientsOfUnequalGreed(t *testing.T) {
 	names := map[string]int{}
 	c.Observe = func(r Record) { names[r.Client]++ }
 	c.Warmup = 0
-	r, err := Run(c)
+	r, err := measure(c)
 	require.NoError(t, err)
 	require.Len(t, names, 11)
 	require.InDelta(t, 0.95, float64(r.Classes[0].Offered)/float64(r.Offered), 0.01)

@@ -56,9 +56,7 @@ type Config struct {
 	// request.
 	Think time.Duration
 
-	// SLO is the latency within which an answer is good: 100 ms by default.
-	SLO time.Duration
-	// Objective is that of the strategy: the SLO by default, FollowsWork for one that is not
+	// Objective is that of the strategy: 100 ms by default, FollowsWork for one that is not
 	// set, or strategies.NoObjective.
 	Objective time.Duration
 	// Warmup passes under the same load before Duration, in which is measured. After
@@ -69,6 +67,9 @@ type Config struct {
 	Seed uint64
 	// Observe, if not nil, is called for every request when it ends.
 	Observe func(Record)
+	// ended, if not nil, is called for every attempt with which the service is done: it has run
+	// it, or turned it away for a reason.
+	ended func(*request, strategies.Reason)
 	// untold has nobody tell the objective of answers.
 	untold bool
 	// Stop, if not nil, ends the simulation when it is closed: Run returns
@@ -144,9 +145,9 @@ const budgetBurst = 100
 
 // The defaults of Config.
 const (
-	DefaultWorkers  = 8
-	DefaultSLO      = 100 * time.Millisecond
-	DefaultPriority = 3
+	DefaultWorkers   = 8
+	DefaultObjective = 100 * time.Millisecond
+	DefaultPriority  = 3
 )
 
 // FollowsWork is a Config.Objective that follows the usual service time, as where none is
@@ -167,8 +168,7 @@ func (c Config) withDefaults() Config {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	spec, _ := strategies.Lookup(c.Strategy)
 	c.Capacity = spec.CapacityOr(c.Capacity)
-	c.SLO = cmp.Or(c.SLO, DefaultSLO)
-	c.Objective = cmp.Or(c.Objective, c.SLO)
+	c.Objective = cmp.Or(c.Objective, DefaultObjective)
 	if c.Objective == FollowsWork {
 		c.Objective = 0
 	}
@@ -230,8 +230,8 @@ func (c *Config) checkTimes() error {
 		return fmt.Errorf("connections: %d is less than 0, or none for a closed loop", c.Connections)
 	case c.Think < 0:
 		return fmt.Errorf("think: %v is less than 0", c.Think)
-	case c.Duration <= 0 || c.Warmup < 0 || c.SLO <= 0:
-		return fmt.Errorf("duration %v, warm-up %v, SLO %v: have to be above 0, warm-up at least 0", c.Duration, c.Warmup, c.SLO)
+	case c.Duration <= 0 || c.Warmup < 0:
+		return fmt.Errorf("duration %v, warm-up %v: have to be above 0, warm-up at least 0", c.Duration, c.Warmup)
 	case strategies.CheckObjective(c.Objective) != nil:
 		return strategies.CheckObjective(c.Objective)
 	case !slices.Contains(Balances, c.Balance):

@@ -50,7 +50,7 @@ func inRealDispatcher(t *testing.T, c Config, requests []Request) (records []Rec
 	shed = map[string]int64{}
 	synctest.Test(t, func(t *testing.T) {
 		objective := new(strategies.Objective)
-		require.NoError(t, objective.Set(cmp.Or(c.SLO, DefaultSLO)))
+		require.NoError(t, objective.Set(cmp.Or(c.Objective, DefaultObjective)))
 		d, err := dispatch.Open(dispatch.Options{
 			Strategy: c.Strategy, Capacity: c.Capacity, Workers: c.Workers, MaxBatch: 1, Objective: objective,
 			Run: func(tasks []*dispatch.Task, done func(*dispatch.Task)) {
@@ -135,7 +135,7 @@ func TestRun_DoesWhatTheDispatcherDoes(t *testing.T) {
 				want, shed := inRealDispatcher(t, c, requests)
 				var got []Record
 				c.Observe = func(r Record) { got = append(got, r) }
-				r, err := Run(c)
+				r, err := measure(c)
 				require.NoError(t, err)
 				slices.SortFunc(want, inOrder)
 				slices.SortFunc(got, inOrder)

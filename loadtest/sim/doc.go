@@ -2,12 +2,11 @@
 // package strategies, the very code of the service, in virtual time: minutes of
 // load take a moment, and the same seed on the same architecture gives the same bits.
 //
-//	r, err := sim.Run(sim.Config{
+//	err := sim.Run(sim.Config{
 //		Strategy: "fifo", Workers: 8, Capacity: 256, Parallel: 8,
 //		Requests: requests, Service: sim.Exponential(4 * time.Millisecond),
-//		SLO: 100 * time.Millisecond, Duration: time.Minute, Seed: 1,
+//		Duration: time.Minute, Seed: 1, Observe: func(r sim.Record) { … },
 //	})
-//	fmt.Println(r.OfCapacity(), r.ServedP(99))
 //
 // # What is modelled
 //
@@ -47,6 +46,5 @@
 // from Config.Seed. So another strategy meets the same requests, with the same
 // work. A discipline that draws random numbers itself, or is concurrent by nature,
 // is as deterministic as its code is when called by one goroutine: mpmc is,
-// sharded, which draws, is not. Sums that depend on no order, such as a mean, are
-// exact; percentiles have three digits.
+// sharded, which draws, is not.
 package sim

@@ -31,7 +31,7 @@ func TestRun_FleetWithASlowNode(t *testing.T) {
 		LeastOutstanding: {0.999, 1},
 		PowerOfTwo:       {0.995, 1},
 	} {
-		r, err := Run(fleet(balance, 0.4))
+		r, err := measure(fleet(balance, 0.4))
 		require.NoError(t, err)
 		require.InDelta(t, 9.4*2000, r.Capacity, 1e-6)
 		t.Logf("%v: good %.4f of offered, p99 %v, %+v", balance, r.OfOffered(), r.P(99), r.Nodes[0])
@@ -45,7 +45,7 @@ func TestRun_FleetOfEquals(t *testing.T) {
 	t.Parallel()
 	var last time.Duration
 	for _, balance := range []string{LeastOutstanding, PowerOfTwo, RoundRobin, Random} {
-		r, err := Run(fleet(balance, 1))
+		r, err := measure(fleet(balance, 1))
 		require.NoError(t, err)
 		require.Greater(t, r.MeanWait, last, balance)
 		last = r.MeanWait
@@ -91,7 +91,7 @@ func TestRun_FleetTheory(t *testing.T) {
 		for _, use := range []float64{0.5, 0.8} {
 			const nodes = 200
 			rate := use * nodes / mean.Seconds()
-			r, err := Run(Config{
+			r, err := measure(Config{
 				Strategy: "fifo", Workers: 1, Capacity: endless, Nodes: make([]Node, nodes), Balance: balance,
 				Service: Exponential(mean), Warmup: time.Second, Duration: lasting(4e5, rate), Seed: 4,
 			}.asked(poisson(rate)))
@@ -109,7 +109,7 @@ func TestRun_FleetByClient(t *testing.T) {
 	t.Parallel()
 	c := fleet(ClientHash, 1)
 	c.Classes = make([]Class, 2)
-	r, err := Run(c.asked(poisson(0.85*c.ServiceRate()), "greedy", "other*1000"))
+	r, err := measure(c.asked(poisson(0.85*c.ServiceRate()), "greedy", "other*1000"))
 	require.NoError(t, err)
 	most := int64(0)
 	for _, n := range r.Nodes {
@@ -135,7 +135,7 @@ func TestRun_FleetRetriesElsewhere(t *testing.T) {
 		for i := range 10 {
 			requests = append(requests, Request{At: time.Duration(i) * time.Second, Client: clientOf(0)})
 		}
-		r, err := Run(Config{
+		r, err := measure(Config{
 			Strategy: "fifo", Workers: 1, Capacity: 1, Nodes: []Node{{}, {Workers: 10}}, Balance: balance,
 			Requests: recorded(requests), Service: Constant(time.Hour), Duration: time.Minute, Seed: 1,
 			Classes: []Class{{Retry: Retry{Attempts: 3, Backoff: ms}}},
@@ -161,7 +161,7 @@ func BenchmarkRun_Fleet(b *testing.B) {
 		Duration: max(time.Microsecond, time.Duration(b.N)*time.Microsecond), Seed: 1,
 	}.asked(poisson(1e6))
 	b.ReportAllocs()
-	r, err := Run(c)
+	r, err := measure(c)
 	require.NoError(b, err)
 	b.ReportMetric(float64(r.Offered)/b.Elapsed().Seconds(), "requests/s")
 }

@@ -15,7 +15,7 @@ func goodByClass(t *testing.T, strategy string, multiple float64, clients []stri
 	t.Helper()
 	c := standard(strategy, 256, multiple, classes...)
 	c.Warmup, c.Duration = time.Second, 10*time.Second
-	r, err := Run(c.asked(poisson(multiple*c.ServiceRate()), clients...))
+	r, err := measure(c.asked(poisson(multiple*c.ServiceRate()), clients...))
 	require.NoError(t, err)
 	var good []float64
 	for i := range r.Classes {
@@ -59,8 +59,8 @@ func TestEDF_MixedDeadlines(t *testing.T) {
 			classes = append(classes, Class{Priority: DefaultPriority, Timeout: ms * time.Millisecond, Deadline: true})
 		}
 		c := standard(strategy, 256, multiple, classes...)
-		c.SLO = time.Hour // the deadlines say what is good
-		r, err := Run(c)
+		c.Objective = time.Hour // the deadlines say what is good
+		r, err := measure(c)
 		require.NoError(t, err)
 		return 1 - r.OfOffered()
 	}

@@ -24,7 +24,7 @@ func (s *swings) Ended(e Ended) {
 func TestConfig_Limiter(t *testing.T) {
 	t.Parallel()
 	run := func(workers int, l Limiter) *Result {
-		r, err := Run(Config{
+		r, err := measure(Config{
 			Strategy: "fair", Workers: workers, Limiter: l, Service: Exponential(4 * time.Millisecond), Duration: 10 * time.Second, Seed: 1,
 		}.asked(poisson(2000)))
 		require.NoError(t, err)

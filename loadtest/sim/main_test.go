@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 func standard(strategy string, capacity int, multiple float64, classes ...Class) Config {
 	c := Config{
 		Strategy: strategy, Workers: 8, Capacity: capacity, Service: Exponential(4 * time.Millisecond), Classes: classes,
-		SLO: 100 * time.Millisecond, Warmup: 5 * time.Second, Duration: 20 * time.Second, Seed: 1,
+		Objective: 100 * time.Millisecond, Warmup: 5 * time.Second, Duration: 20 * time.Second, Seed: 1,
 	}
 	return c.asked(poisson(multiple * c.ServiceRate()))
 }

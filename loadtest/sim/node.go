@@ -21,9 +21,7 @@ type request struct {
 	inline bool
 	// learnt says that the discipline is notified when it has been run.
 	learnt bool
-	// probe says that the discipline would have refused it as late.
-	probe bool
-	begun int64 // when it began to run
+	begun  int64 // when it began to run
 }
 
 // Work returns how long a worker of speed 1 takes for r, for rivals of strategies that know it beforehand.
@@ -60,10 +58,9 @@ type node struct {
 	slowness   float64           // 1 over the speed
 
 	outstanding int
-	result      NodeResult
 }
 
-func newNode(s *simulation, discipline func(strategies.Config) strategies.Discipline, n Node) *node {
+func newNode(s *simulation, n Node) *node {
 	out := &node{s: s, workers: n.Workers, slowness: 1 / n.Speed, hands: cmp.Or(s.c.Parallel, math.MaxInt)}
 	if s.c.Serial > 0 {
 		out.batch = &batch{serial: s.c.Serial}
@@ -76,7 +73,7 @@ func newNode(s *simulation, discipline func(strategies.Config) strategies.Discip
 		n.Workers = max(1, out.limiter.Limit())
 		out.workers = n.Workers
 	}
-	d := discipline(strategies.Config{Capacity: n.Capacity, Workers: n.Workers, Objective: &out.objective})
+	d := s.c.New(strategies.Config{Capacity: n.Capacity, Workers: n.Workers, Objective: &out.objective})
 	out.discipline, out.inline = d, d.Cap() == 0
 	out.remover, _ = d.(strategies.Remover)
 	out.learner, _ = d.(strategies.CompletionObserver)
@@ -134,7 +131,6 @@ func (n *node) take() bool {
 			if n.turns != nil {
 				n.turns.TurnBegan(n.s.now)
 			}
-			r.probe = t.WouldShed == strategies.ReasonLate
 			r.learnt = n.learner != nil
 			n.idle--
 			n.run(r)
@@ -151,9 +147,6 @@ func (n *node) take() bool {
 // the store.
 func (n *node) run(r *request) {
 	r.begun = n.s.now
-	if !r.inline {
-		n.s.busyChanges(+1)
-	}
 	if n.meter != nil {
 		n.meter.Began(&r.task, n.s.now)
 	}
@@ -197,10 +190,7 @@ func (n *node) finish(r *request) {
 	if !n.s.c.untold && n.discipline.Len() == 0 && n.workers-n.idle <= max(1, n.workers/2) {
 		n.objective.Answered(service)
 	}
-	if inForce := n.objective.InForce(); r.probe && now-r.task.Arrival <= int64(inForce) && r.wish.measured {
-		n.s.classes[r.wish.class].counts.LateWrong++
-	}
-	n.s.ran(r, waited)
+	n.s.done(r, Served, strategies.ReasonNone)
 	if learnt {
 		n.learner.Completed(waited, service, now)
 	}
@@ -259,5 +249,5 @@ func (n *node) settle(r *request) {
 func (n *node) shed(r *request, reason strategies.Reason) {
 	n.settle(r)
 	n.outstanding--
-	n.s.shed(r, reason)
+	n.s.done(r, Refused, reason)
 }

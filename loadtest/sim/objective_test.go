@@ -194,7 +194,7 @@ func (t sweep) run(c cell, strategy string) (found, error) {
 	duration := time.Duration(float64(t.services) * float64(c.mean) / float64(c.workers))
 	config := Config{
 		Strategy: strategy, Workers: c.workers, Service: c.work(), Connections: c.connections,
-		SLO: c.slo(), Seed: t.seed,
+		Objective: c.slo(), Seed: t.seed,
 		Classes: []Class{{Priority: DefaultPriority, Timeout: patience * c.slo(), FromSent: true}},
 		// What is measured is seen by Observe. The window of the simulation is empty: it
 		// would end only when all that is scheduled in it has found a connection.
@@ -225,7 +225,7 @@ func (t sweep) run(c cell, strategy string) (found, error) {
 			}
 		}
 	}
-	if _, err := Run(config); err != nil {
+	if err := Run(config); err != nil {
 		return found{}, fmt.Errorf("%v under %s: %w", c, strategy, err)
 	}
 	out := found{refused: float64(refused) / float64(max(1, ended))}

@@ -140,7 +140,7 @@ func TestRun_ServesAsAPlainQueue(t *testing.T) {
 					require.Equal(t, latency, r.Latency, "%s at %gx: %+v", strategy, use, r)
 				}
 			}
-			_, err := Run(c)
+			err := Run(c)
 			require.NoError(t, err)
 			require.Equal(t, measured, slices.IndexFunc(requests, func(r Request) bool { return r.At >= window }))
 			require.InEpsilon(t, min(use, 1)*c.ServiceRate()*window.Seconds(), served, 0.1, "%s at %gx", strategy, use)
@@ -156,7 +156,7 @@ func TestRun_WindowsOfAnyLength(t *testing.T) {
 		for _, seconds := range []time.Duration{2, 5, 20, 120} {
 			c := standard(strategy, 256, 2)
 			c.Duration = seconds * time.Second
-			r, err := Run(c)
+			r, err := measure(c)
 			require.NoError(t, err)
 			p99 = append(p99, r.ServedP(99))
 		}
@@ -174,7 +174,7 @@ func TestRun_EndsWithoutPatience(t *testing.T) {
 	c := Config{
 		Strategy: "lifo", Workers: 1, Capacity: endless, Service: Constant(time.Second), Duration: time.Minute, Seed: 1,
 	}
-	r, err := Run(c.asked(poisson(2)))
+	r, err := measure(c.asked(poisson(2)))
 	require.NoError(t, err)
 	require.Equal(t, r.Offered, r.Served)
 	require.InEpsilon(t, longest, r.P(100), 0.001)

@@ -86,8 +86,9 @@ func (b Bimodal) String() string {
 	return fmt.Sprintf("bimodal:%v,%v,%g", b.Cheap, b.Expensive, b.Share)
 }
 
-// maxTime is the longest time that ParseDistribution accepts.
-const maxTime = time.Hour
+// longest is the longest time that ParseDistribution accepts, of a back-off, and that a
+// simulation goes on past its window.
+const longest = time.Hour
 
 // ParseDistribution parses what the distributions' String methods write: "4ms",
 // "exp:4ms", "lognormal:4ms,1.5" (mean and coefficient of variation) or
@@ -103,7 +104,7 @@ func ParseDistribution(s string) (Distribution, error) {
 		numbers []float64
 	)
 	for part := range strings.SplitSeq(rest, ",") {
-		if d, err := time.ParseDuration(part); err == nil && d > 0 && d <= maxTime {
+		if d, err := time.ParseDuration(part); err == nil && d > 0 && d <= longest {
 			times = append(times, d)
 		} else if v, err := strconv.ParseFloat(part, 64); err == nil && v > 0 && v <= 100 {
 			numbers = append(numbers, v)
@@ -123,5 +124,5 @@ func ParseDistribution(s string) (Distribution, error) {
 		return Bimodal{Cheap: times[0], Expensive: times[1], Share: numbers[0]}, nil
 	}
 	return nil, fmt.Errorf("%q is not a distribution of times such as 4ms, exp:4ms, lognormal:4ms,1.5 (mean, coefficient of variation) "+
-		"or bimodal:1ms,50ms,0.05 (cheap, expensive, share of the expensive), above 0 and up to %v", s, maxTime)
+		"or bimodal:1ms,50ms,0.05 (cheap, expensive, share of the expensive), above 0 and up to %v", s, longest)
 }

@@ -16,26 +16,21 @@ const start = int64(time.Second)
 // ErrStopped is returned by Run when the simulation was ended by Config.Stop.
 var ErrStopped = errors.New("the simulation was stopped")
 
-// Run simulates a configuration. Its error says what of it cannot be simulated.
-// It may be called by many goroutines at once, each with its own Config.
-func Run(c Config) (*Result, error) {
-	capacity := c.ServiceRate()
+// Run simulates a configuration, and shows what comes of it to its Observe. Its error says what
+// cannot be simulated. It may be called by many goroutines at once, each with its own Config.
+func Run(c Config) error {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
-		return nil, err
+		return err
 	}
 	spec, err := strategies.Lookup(c.Strategy)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if c.New == nil {
 		c.New = spec.New
 	}
-	s := newSimulation(&c, c.New)
-	if !s.simulate() {
-		return nil, ErrStopped
-	}
-	return s.result(capacity), nil
+	return newSimulation(&c).simulate()
 }
 
 // simulation is one that runs.
@@ -55,10 +50,6 @@ type simulation struct {
 
 	begin, end int64 // of the measured window
 	open       int64 // measured requests that have not ended, and attempts at them
-	events     int64
-	busy       int     // workers at work
-	busySince  int64   // when that changed last
-	busySum    float64 // of nanoseconds
 
 	// Each thing that is drawn has random numbers of its own, so that
 	// configurations which differ in one are alike in all others.
@@ -68,28 +59,26 @@ type simulation struct {
 // class is a Class at work.
 type class struct {
 	Class
-	counts Counts
 	budget float64 // retries that may be made
 }
 
-func newSimulation(c *Config, discipline func(strategies.Config) strategies.Discipline) *simulation {
+func newSimulation(c *Config) *simulation {
 	s := &simulation{c: c, now: start, begin: start + int64(c.Warmup), free: c.Connections, draw: c.Requests()}
 	s.end = s.begin + int64(c.Duration)
 	// Other numbers than 2, 4 and 5 are left to whoever draws the requests.
 	s.works, s.waits = rand.New(rand.NewPCG(c.Seed, 2)), rand.New(rand.NewPCG(c.Seed, 4))
 	for i := range c.Nodes {
-		s.nodes = append(s.nodes, newNode(s, discipline, c.Nodes[i]))
+		s.nodes = append(s.nodes, newNode(s, c.Nodes[i]))
 	}
 	s.balancer = balancer{how: c.Balance, random: rand.New(rand.NewPCG(c.Seed, 5))}
 	for i := range c.Classes {
-		s.classes = append(s.classes, class{Class: c.Classes[i], counts: newCounts()})
+		s.classes = append(s.classes, class{Class: c.Classes[i]})
 	}
 	return s
 }
 
-// simulate goes from event to event until all that is measured has ended, and
-// reports whether it was not stopped before.
-func (s *simulation) simulate() (whole bool) {
+// simulate goes from event to event until all that is measured has ended.
+func (s *simulation) simulate() error {
 	if s.c.Closed {
 		s.due = math.MaxInt64
 		for range s.c.Connections {
@@ -100,19 +89,18 @@ func (s *simulation) simulate() (whole bool) {
 	}
 	for steps := 0; ; steps++ {
 		if steps%stepsPerLook == 0 && s.stopped() {
-			return false
+			return ErrStopped
 		}
 		next := s.agenda.peek()
 		switch {
 		case s.arriving() && (next == nil || s.due < next.at):
 			s.now = s.due
-			s.events++
 			s.offer(s.coming)
 			s.advance()
 		case next != nil && (s.open > 0 || next.at <= s.end):
 			s.step()
 		default:
-			return true
+			return nil
 		}
 	}
 }
@@ -146,7 +134,6 @@ func (s *simulation) step() {
 		return
 	}
 	s.now = next.at
-	s.events++
 	switch e.kind {
 	case finished:
 		e.req.node.finish(e.req)
@@ -157,34 +144,4 @@ func (s *simulation) step() {
 	case answered:
 		s.release()
 	}
-}
-
-// busyChanges notes that so many more workers are at work.
-func (s *simulation) busyChanges(by int) {
-	from, to := max(s.busySince, s.begin), min(s.now, s.end)
-	if to > from {
-		s.busySum += float64(s.busy) * float64(to-from)
-	}
-	s.busySince = s.now
-	s.busy += by
-}
-
-func (s *simulation) result(capacity float64) *Result {
-	s.now = max(s.now, s.end)
-	s.busyChanges(0)
-	r := &Result{
-		Counts: newCounts(), Seconds: s.c.Duration.Seconds(), Capacity: capacity,
-		Busy: s.busySum / float64(s.c.Duration), Events: s.events,
-	}
-	for i := range s.classes {
-		c := &s.classes[i].counts
-		r.add(c)
-		c.close()
-		r.Classes = append(r.Classes, ClassResult{Name: s.classes[i].Name, Counts: *c})
-	}
-	for _, n := range s.nodes {
-		r.Nodes = append(r.Nodes, n.result)
-	}
-	r.Counts.close()
-	return r
 }

@@ -58,7 +58,7 @@ func TestRun_GoodputPastCapacity(t *testing.T) {
 		tested[tt.strategy] = true
 		c := standard(tt.strategy, tt.capacity, tt.multiple)
 		c.Duration = time.Duration(float64(40*time.Second) / tt.multiple)
-		r, err := Run(c)
+		r, err := measure(c)
 		require.NoError(t, err)
 		require.Equal(t, 2000.0, r.Capacity)
 		t.Logf("%s of %d at %gx: goodput %.4f of capacity, served p99 %v", tt.strategy, tt.capacity, tt.multiple, r.OfCapacity(), r.ServedP(99))
@@ -80,7 +80,7 @@ func TestRun_GoodputWhileTheQueueFills(t *testing.T) {
 		for seed := range uint64(runs) {
 			c := standard("fifo", 256, multiple)
 			c.Warmup, c.Duration, c.Seed = 0, 15*time.Second, seed
-			r, err := Run(c)
+			r, err := measure(c)
 			require.NoError(t, err)
 			goodput += r.OfCapacity() / runs
 		}

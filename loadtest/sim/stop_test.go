@@ -12,7 +12,7 @@ func TestRun_Stop(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})
 	served := 0
-	_, err := Run(Config{
+	err := Run(Config{
 		Strategy: "fifo", Service: Constant(time.Millisecond),
 		Duration: 1000 * time.Hour, Stop: stop,
 		Observe: func(Record) {

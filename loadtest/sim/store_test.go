@@ -18,7 +18,7 @@ func TestRun_StoreAsErlangC(t *testing.T) {
 	load := use * hands
 	want := erlangC(hands, load) * mean.Seconds() / (hands * (1 - use))
 	for strategy, workers := range map[string]int{"sync": 1, "fifo": 64} {
-		r, err := Run(Config{
+		r, err := measure(Config{
 			Strategy: strategy, Workers: workers, Capacity: endless, Parallel: hands, Service: Exponential(mean),
 			Warmup: 10 * time.Second, Duration: lasting(1e6, load/mean.Seconds()),
 		}.asked(poisson(load / mean.Seconds())))
@@ -33,7 +33,7 @@ func TestRun_StoreAsErlangC(t *testing.T) {
 func TestRun_StoreIsFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	var got []Record
-	r, err := Run(Config{
+	r, err := measure(Config{
 		Strategy: "lifo", Workers: 3, Capacity: 8, Parallel: 1, Service: Constant(10 * ms), Duration: time.Second,
 		Classes:  []Class{{Timeout: 25 * ms}},
 		Requests: alike(10*ms, 0, 1*ms, 2*ms, 3*ms, 4*ms),
@@ -71,7 +71,7 @@ func TestRun_CollapsePastTheStore(t *testing.T) {
 		c := standard(strategy, 256, 1.5, Class{Priority: DefaultPriority, Timeout: 5 * time.Second})
 		c.Parallel, c.Duration = 8, 10*time.Second
 		require.Equal(t, 2000.0, c.ServiceRate())
-		r, err := Run(c)
+		r, err := measure(c)
 		require.NoError(t, err)
 		t.Logf("%s: goodput %.4f of capacity, served p99 %v", strategy, r.OfCapacity(), r.ServedP(99))
 		require.GreaterOrEqual(t, r.OfCapacity(), good[0], strategy)

@@ -55,7 +55,7 @@ func TestRun_ErlangC(t *testing.T) {
 	} {
 		const mean = 4 * time.Millisecond
 		load := tt.use * float64(tt.workers)
-		r, err := Run(Config{
+		r, err := measure(Config{
 			Strategy: "fifo", Workers: tt.workers, Capacity: endless,
 			Service: Exponential(mean),
 			Warmup:  10 * time.Second, Duration: lasting(tt.requests, load/mean.Seconds()), Seed: 0,
@@ -83,7 +83,7 @@ func TestRun_Loss(t *testing.T) {
 		const mean = 4 * time.Millisecond
 		load := tt.use * float64(tt.workers)
 		arrive := load / mean.Seconds()
-		r, err := Run(Config{
+		r, err := measure(Config{
 			Strategy: "fifo", Workers: tt.workers, Capacity: tt.room, Service: Exponential(mean),
 			Warmup: 10 * time.Second, Duration: lasting(6e5, arrive), Seed: 1,
 		}.asked(poisson(arrive)))
@@ -108,7 +108,7 @@ func TestRun_PollaczekKhinchine(t *testing.T) {
 		{Bimodal{Cheap: 2 * time.Millisecond, Expensive: 22 * time.Millisecond, Share: 0.1}, 36.0 / 16},
 	} {
 		const use = 0.5
-		r, err := Run(Config{
+		r, err := measure(Config{
 			Strategy: "fifo", Workers: 1, Capacity: endless, Service: tt.service,
 			Warmup: 10 * time.Second, Duration: lasting(1e6, use/mean.Seconds()), Seed: 2,
 		}.asked(poisson(use / mean.Seconds())))
@@ -124,7 +124,7 @@ func TestRun_MeanWaitIsThatOfAnyOrder(t *testing.T) {
 	t.Parallel()
 	var waits []float64
 	for _, strategy := range []string{"fifo", "lifo", "mpmc", "unbounded"} {
-		r, err := Run(Config{
+		r, err := measure(Config{
 			Strategy: strategy, Workers: 4, Capacity: 1 << 14, Service: Exponential(4 * time.Millisecond),
 			Duration: lasting(2e5, 800), Seed: 3,
 		}.asked(poisson(800)))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/spillway-go/spillway/loadtest/sim"
 	"github.com/spillway-go/spillway/loadtest/sim/judge"
 	"github.com/spillway-go/spillway/strategies"
@@ -31,11 +33,18 @@ const learned = ", learned"
 
 // outcome is what became of the tenants' requests.
 type outcome struct {
-	*sim.Result
+	seconds float64
+	answers []answers       // by tenant
 	places  float64         // in use, on average
 	had     []time.Duration // by tenant
 	share   []float64       // of the time of all, by tenant
 	longest []time.Duration
+}
+
+// answers are those to one tenant's requests.
+type answers struct {
+	asked, good int
+	latency     *hdrhistogram.Histogram // nanoseconds, of what was served
 }
 
 // try simulates what the tenants send to a strategy, or a rival.
@@ -56,13 +65,30 @@ func tryFrom(from time.Duration, name string, tenants []tenant, length, slo time
 		discipline = spec.New
 	}
 	weights := map[string]int{}
-	c := sim.Config{Strategy: "fifo", Capacity: 4096, Workers: places, SLO: slo, Duration: from + length, Requests: requests(tenants, seed), Seed: seed}
+	c := sim.Config{
+		Strategy: "fifo", Capacity: 4096, Workers: places, Objective: slo, Duration: from + length, Requests: requests(tenants, seed), Seed: seed,
+	}
+	o := outcome{seconds: c.Duration.Seconds()}
+	c.Observe = func(r sim.Record) {
+		if !r.Measured {
+			return
+		}
+		a := &o.answers[r.Class]
+		a.asked++
+		if r.Outcome == sim.Served {
+			_ = a.latency.RecordValue(min(int64(r.Latency), int64(time.Hour))) // within its bounds nothing fails
+			if r.Latency <= slo {
+				a.good++
+			}
+		}
+	}
 	if learns {
 		c.Parallel, c.Limiter = places, judge.NewLearned()
 	}
 	for _, t := range tenants {
 		weights[t.name] = t.weight
 		c.Classes = append(c.Classes, sim.Class{Name: t.name, Service: sim.Constant(t.mean), Priority: sim.DefaultPriority})
+		o.answers = append(o.answers, answers{latency: hdrhistogram.New(1, int64(time.Hour), 3)})
 	}
 	var had *clock
 	c.New = func(k strategies.Config) strategies.Discipline {
@@ -70,11 +96,9 @@ func tryFrom(from time.Duration, name string, tenants []tenant, length, slo time
 		had = newClock(discipline(k), int64(time.Second+from), int64(time.Second+from+length))
 		return had
 	}
-	r, err := sim.Run(c)
-	if err != nil {
+	if err := sim.Run(c); err != nil {
 		return outcome{}, err
 	}
-	o := outcome{Result: r}
 	all := 0.
 	for _, d := range had.had {
 		all += float64(d)
@@ -101,8 +125,8 @@ func jain(shares []float64, tenants []tenant) float64 {
 
 // work is for how many places' time a second was answered in time.
 func work(o outcome, tenants []tenant) (all float64) {
-	for i, c := range o.Classes {
-		all += float64(c.Good) * tenants[i].mean.Seconds() / o.Seconds
+	for i, a := range o.answers {
+		all += float64(a.good) * tenants[i].mean.Seconds() / o.seconds
 	}
 	return all
 }
@@ -115,8 +139,16 @@ func light() []tenant {
 }
 
 // served is the p99 of what a tenant was answered.
-func served(r *sim.Result, tenant int) time.Duration {
-	return time.Duration(r.Classes[tenant].ServedLatency.ValueAtQuantile(99))
+func (o *outcome) served(tenant int) time.Duration {
+	return time.Duration(o.answers[tenant].latency.ValueAtQuantile(99))
+}
+
+// good is how many answers were in time, to all tenants.
+func (o *outcome) good() (n float64) {
+	for _, a := range o.answers {
+		n += float64(a.good)
+	}
+	return n
 }
 
 // several are the outcomes under several seeds.
@@ -145,9 +177,9 @@ func report(w io.Writer, length time.Duration, seeds uint64) error {
 		return all
 	}
 	row := func(cells ...string) { _, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
-	good := func(o outcome) float64 { return float64(o.Good) / o.Seconds }
+	good := func(o outcome) float64 { return o.good() / o.seconds }
 	p99 := func(tenant int) func(outcome) float64 {
-		return func(o outcome) float64 { return served(o.Result, tenant).Seconds() * 1000 }
+		return func(o outcome) float64 { return o.served(tenant).Seconds() * 1000 }
 	}
 
 	tenants, below, model := ten(places), light(), chat()
@@ -177,9 +209,9 @@ func report(w io.Writer, length time.Duration, seeds uint64) error {
 		o := repeat(name, model, 3*time.Second)
 		row("`"+name+"`", o.median("%.1f%%", func(o outcome) float64 {
 			good, asked := 0., 0.
-			for _, c := range o.Classes[1:] {
-				good += float64(c.Good)
-				asked += float64(c.Offered)
+			for _, a := range o.answers[1:] {
+				good += float64(a.good)
+				asked += float64(a.asked)
 			}
 			return 100 * good / asked
 		}), o.median("%.0f", p99(1)), o.median("%.1f%%", func(o outcome) float64 { return 100 * o.share[0] }))

@@ -79,7 +79,7 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 		}
 	}
 	config.Stop = ctx.Done()
-	_, err = sim.Run(config)
+	err = sim.Run(config)
 	if errors.Is(err, sim.ErrStopped) {
 		return nil, context.Cause(ctx)
 	}
@@ -127,7 +127,7 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 	if work == nil {
 		return sim.Config{}, nil, errors.New("how long does a request take? The scenario has no store_delay, nor is --service given")
 	}
-	objective, err := objectiveOf(c)
+	objective, err := objectiveOf(c, o.SLO)
 	if err != nil {
 		return sim.Config{}, nil, err
 	}
@@ -136,7 +136,7 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 	config := sim.Config{
 		Strategy: c.Strategy, Workers: cmp.Or(c.Workers, 2*runtime.NumCPU()), Capacity: spec.CapacityOr(c.Capacity),
 		Parallel: c.StoreParallel, Serial: c.StoreSerial, Nodes: make([]sim.Node, nodes), Balance: c.Balance,
-		SLO: o.SLO, Objective: objective, Warmup: o.Warmup, Duration: o.Duration, Seed: o.Seed,
+		Objective: objective, Warmup: o.Warmup, Duration: o.Duration, Seed: o.Seed,
 		Connections: nodes * o.Connections, Closed: o.Rate == 0, Think: o.Think,
 	}
 	config.Nodes[0].Speed = c.SlowNode
@@ -187,10 +187,10 @@ func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Confi
 }
 
 // objectiveOf returns the objective of the strategy, as sim.Config.Objective has it.
-func objectiveOf(c *scenario.Combination) (time.Duration, error) {
+func objectiveOf(c *scenario.Combination, slo time.Duration) (time.Duration, error) {
 	switch c.Objective {
 	case "":
-		return 0, nil // the SLO
+		return slo, nil
 	case scenario.Unset:
 		return sim.FollowsWork, nil
 	case scenario.NoObjective:
