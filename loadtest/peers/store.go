@@ -3,6 +3,7 @@ package peers
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -30,26 +31,27 @@ func openKeyValue(o *Options) (*keyValue, error) {
 	return kv, nil
 }
 
-// get calls found with the value of a key, or not at all if there is none. The
-// value may not be kept.
-func (kv *keyValue) get(key []byte, found func(value []byte)) error {
-	value, closer, err := kv.db.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil
+// do does what a request with a method and an id asks for, and returns the status of its answer.
+// It calls found with the value that was asked for, which may not be kept.
+func (kv *keyValue) do(method string, id, value []byte, found func(value []byte)) (status int, err error) {
+	switch method {
+	case http.MethodGet:
+		value, closer, err := kv.db.Get(id)
+		if errors.Is(err, pebble.ErrNotFound) {
+			return http.StatusNotFound, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		found(value)
+		return http.StatusOK, closer.Close()
+	case http.MethodPut:
+		return http.StatusCreated, kv.db.Set(id, value, kv.write)
+	case http.MethodDelete:
+		return http.StatusAccepted, kv.db.Delete(id, kv.write)
+	default:
+		return http.StatusMethodNotAllowed, nil
 	}
-	if err != nil {
-		return err
-	}
-	found(value)
-	return closer.Close()
-}
-
-func (kv *keyValue) put(key, value []byte) error {
-	return kv.db.Set(key, value, kv.write)
-}
-
-func (kv *keyValue) remove(key []byte) error {
-	return kv.db.Delete(key, kv.write)
 }
 
 // pebbleOptions are those of the service; see github.com/spillway-go/spillway/internal/store/pebble for
