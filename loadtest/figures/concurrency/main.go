@@ -43,20 +43,17 @@ func main() {
 	if *told {
 		limiter = func() sim.Limiter { return &sim.Told{} }
 	}
-	if *steps > 0 {
+	switch {
+	case *steps > 0:
 		for _, s := range judge.AllSteps() {
 			fmt.Printf("%s, %vx: %.2f\n", s.Name, s.Load, s.Settled(*steps, limiter))
 		}
-		return
-	}
-	if *below > 0 {
+	case *below > 0:
 		r := judge.Latencies(*from, *to, *below, limiter)
 		good, _ := slices.BinarySearch(r, 1.05)
 		fmt.Printf("%vx: in %d of %d the mean latency is under 1.05 of that without a limit; median %.3f, 0.95 are under %.3f, worst %.3f\n",
 			*below, good, len(r), r[len(r)/2], r[len(r)*95/100], r[len(r)-1])
-		return
-	}
-	if *start > 0 {
+	case *start > 0:
 		r := judge.Starts(*from, *to, *start, limiter)
 		mean := 0.
 		for _, x := range r {
@@ -64,34 +61,33 @@ func main() {
 		}
 		fmt.Printf("%vx: from the first request on, for 50 service times: mean %.3f, worst tenth under %.3f, quarter under %.3f, median %.3f of the goodput of one who is told\n",
 			*start, mean, r[len(r)/10], r[len(r)/4], r[len(r)/2])
-		return
-	}
-	if *trace > 0 {
+	case *trace > 0:
 		follow(*from, *trace)
-		return
-	}
-	if *shared {
+	case *shared:
 		share(*from, *to, limiter)
-		return
-	}
-	if *slow {
+	case *slow:
 		for _, work := range []sim.Distribution{sim.Constant(2 * time.Second), sim.Exponential(2 * time.Second)} {
 			for _, hands := range []int{20, 50, 100} {
 				fmt.Printf("%v, %d hands: %.2f of what could be served in 30 s\n", work, hands, judge.Slow(hands, work, *from, limiter))
 			}
 		}
-		return
+	default:
+		compare(*class, *from, *to, *cpus, *worst, *file, limiter)
 	}
-	bests, err := judge.OpenBests(*file)
+}
+
+// compare prints what a limiter comes to in a class of experiments, beside the best fixed numbers.
+func compare(class string, from, to uint64, cpus, worst int, file string, limiter func() sim.Limiter) {
+	bests, err := judge.OpenBests(file)
 	if err != nil {
 		fail(err)
 	}
 	for _, c := range append(judge.Classes(), judge.Plain()) {
-		if *class != c.Name && (*class != "all" || c.Name == "plain") {
+		if class != c.Name && (class != "all" || c.Name == "plain") {
 			continue
 		}
-		runs := judge.Runs(c, *from, *to, judge.Loads, *cpus, bests, limiter)
-		for _, r := range runs[:min(*worst, len(runs))] {
+		runs := judge.Runs(c, from, to, judge.Loads, cpus, bests, limiter)
+		for _, r := range runs[:min(worst, len(runs))] {
 			u := c.Unknown(r.Seed, r.Load)
 			u.Limiter = sim.Fixed(r.Best.N)
 			fmt.Printf("%5d %.1fx %.3f of the best fixed, %d, of which %.1f%% are dropped; mean limit %.0f, %.1f%%: %v\n",

@@ -106,11 +106,10 @@ func AllShared() (all []Shared) {
 
 // SharedRun is what came of it.
 type SharedRun struct {
-	Seed uint64
 	// Ratio is the goodput of all in parts of that of the oracle, sim.Told. Jain is
 	// his index of fairness, of those with the same load.
 	Ratio, Jain float64
-	// Each is the part of each.
+	// Each is the goodput of each.
 	Each []float64
 }
 
@@ -145,20 +144,17 @@ func (s Shared) Run(seed uint64, load float64, limiter func() sim.Limiter) Share
 		u.Beside = append(u.Beside, b)
 	}
 	out := u.Run()
-	run := SharedRun{Seed: seed, Ratio: ratio(out.Goodput, oracle), Jain: 1}
-	for i, g := range out.Each {
-		run.Each = append(run.Each, ratio(g, oracle))
-		if i > 1 || !s.Uneven {
-			continue
-		}
+	run := SharedRun{Ratio: ratio(out.Goodput, oracle), Jain: 1, Each: out.Each}
+	loads := 1
+	if s.Uneven {
+		loads = 2
+	}
+	for i := range loads {
 		var same []float64
-		for j := i; j < len(out.Each); j += 2 {
+		for j := i; j < len(out.Each); j += loads {
 			same = append(same, out.Each[j])
 		}
 		run.Jain = min(run.Jain, jain(same))
-	}
-	if !s.Uneven {
-		run.Jain = jain(out.Each)
 	}
 	return run
 }

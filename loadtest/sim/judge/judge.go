@@ -165,41 +165,44 @@ func ratio(goodput, of float64) float64 {
 // the resources of seeds at a load below what they can do. The least comes first. It is 0
 // where less is good without a limit, so that the latency is of few.
 func Latencies(from, to uint64, load float64, limiter func() sim.Limiter) []float64 {
-	var ratios []float64
-	for seed := from; seed <= to; seed++ {
-		u := sim.Unknown{Resource: sim.RandomResource(seed), Load: load, Seed: seed, Limiter: sim.Fixed(1 << 20)}
-		free := u.Run()
-		u.Limiter = limiter()
-		limited := u.Run()
-		ratio := 0.
-		if free.Latency > 0 && free.Goodput > 0.95*limited.Goodput {
-			ratio = float64(limited.Latency) / float64(free.Latency)
+	return each(from, to, func(seed uint64) float64 {
+		free, limited := both(Plain().Unknown(seed, load), sim.Fixed(1<<20), limiter())
+		if free.Latency == 0 || free.Goodput <= 0.95*limited.Goodput {
+			return 0
 		}
-		ratios = append(ratios, ratio)
-	}
-	slices.Sort(ratios)
-	return ratios
+		return float64(limited.Latency) / float64(free.Latency)
+	})
 }
 
-// startTimes is how many service times a start is watched for.
-const startTimes = 50
+// both returns what an experiment comes to with one limiter, and with another.
+func both(u sim.Unknown, one, other sim.Limiter) (a, b sim.UnknownResult) {
+	u.Limiter = one
+	a = u.Run()
+	u.Limiter = other
+	return a, u.Run()
+}
+
+// each returns what comes of each seed, the least first.
+func each(from, to uint64, of func(seed uint64) float64) (all []float64) {
+	for seed := from; seed <= to; seed++ {
+		all = append(all, of(seed))
+	}
+	slices.Sort(all)
+	return all
+}
 
 // Starts returns the goodput under a limiter from the first request on, for 50 service times,
 // in parts of that of the oracle, sim.Told, on the resources of seeds at a load. The
 // least comes first.
 func Starts(from, to uint64, load float64, limiter func() sim.Limiter) []float64 {
-	var ratios []float64
-	for seed := from; seed <= to; seed++ {
-		r := sim.RandomResource(seed)
-		r.Change = sim.Change{}
-		n, _ := r.Best()
-		u := sim.Unknown{Resource: r, Load: load, Seed: seed, Limiter: &sim.Told{}, Warmup: 1, Length: startTimes * n}
-		oracle := u.Run()
-		u.Limiter = limiter()
-		ratios = append(ratios, ratio(u.Run().Goodput, oracle.Goodput))
-	}
-	slices.Sort(ratios)
-	return ratios
+	return each(from, to, func(seed uint64) float64 {
+		u := Plain().Unknown(seed, load)
+		u.Resource.Change = sim.Change{}
+		n, _ := u.Resource.Best()
+		u.Warmup, u.Length = 1, 50*n
+		oracle, learned := both(u, &sim.Told{}, limiter())
+		return ratio(learned.Goodput, oracle.Goodput)
+	})
 }
 
 // Summary is what runs came to.
