@@ -48,7 +48,7 @@ func TestStrategies_Goodput(t *testing.T) {
 			t.Parallel()
 			const objective, length = 100 * time.Millisecond, 10 * time.Second
 			var served []time.Duration
-			require.NoError(t, sim.Run(sim.Config{
+			require.NoError(t, sim.Run(t.Context(), sim.Config{
 				Strategy: tc.strategy, Workers: 8, Capacity: 256,
 				Requests: poisson(tc.load * 8 / service.Seconds()), Service: sim.Exponential(service),
 				Objective: objective, Warmup: 2 * time.Second, Duration: length, Seed: 1,

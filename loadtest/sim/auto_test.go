@@ -106,7 +106,7 @@ func TestAuto_AfterASpike(t *testing.T) {
 				}
 			}
 		}
-		err := Run(c)
+		err := Run(t.Context(), c)
 		require.NoError(t, err)
 	}
 	p99 := func(all []time.Duration) time.Duration {
@@ -342,7 +342,7 @@ func stopped(t *testing.T, c Config) {
 		}
 	}
 	c.Warmup, c.Duration = end-1, 1
-	err := Run(c)
+	err := Run(t.Context(), c)
 	require.NoError(t, err)
 }
 
@@ -364,7 +364,7 @@ func TestAuto_AnIncident(t *testing.T) {
 		}
 	}
 	for _, shape := range []string{"constant", "exponential"} {
-		c := Config{Strategy: "auto", Workers: 8, Service: Constant(20 * ms), Objective: FollowsWork, Seed: 1, Duration: end * time.Second}
+		c := Config{Strategy: "auto", Workers: 8, Service: Constant(20 * ms), Objective: followsWork, Seed: 1, Duration: end * time.Second}
 		c = c.asked(poisson(0.5 * c.ServiceRate()))
 		requests, random := c.Requests, newRandom(3)
 		c.Requests = func() func() (Request, bool) {
@@ -398,7 +398,7 @@ func TestAuto_AnIncident(t *testing.T) {
 				s.late++
 			}
 		}
-		err := Run(c)
+		err := Run(t.Context(), c)
 		require.NoError(t, err)
 		for i := range spans {
 			s := &spans[i]
@@ -431,7 +431,7 @@ func TestAuto_SlowWorkIsLeftAlone(t *testing.T) {
 	for _, workers := range []int{1, 2, 8, 64} {
 		for _, work := range []Distribution{Constant(2 * time.Second), Exponential(2 * time.Second)} {
 			for _, multiple := range []float64{0.3, 0.5, 0.9} {
-				c := Config{Strategy: "auto", Workers: workers, Service: work, Objective: FollowsWork, Seed: 1}
+				c := Config{Strategy: "auto", Workers: workers, Service: work, Objective: followsWork, Seed: 1}
 				c.Duration = lasting(20_000, c.ServiceRate())
 				r, err := measure(c.asked(poisson(multiple * c.ServiceRate())))
 				require.NoError(t, err)

@@ -1,10 +1,5 @@
 package sim
 
-import (
-	"cmp"
-	"slices"
-)
-
 // slowdown is how many times as long each of n requests takes that a resource works at together,
 // by Amdahl's law turned round: serial is the part of one's work that all others wait for. So the
 // step of a model server with continuous batching grows with its batch.
@@ -15,15 +10,9 @@ func slowdown(n, serial float64) float64 { return 1 + serial*(n-1) }
 type batch struct {
 	serial float64
 	clock  float64
-	since  int64 // when the clock was set
-	all    []batched
-	due    uint64 // the event of the first of them, the only one that holds
-}
-
-// batched is a request and when, by the batch's clock, it ends; the first to end comes first.
-type batched struct {
-	end float64
-	r   *request
+	since  int64                   // when the clock was set
+	all    heap[float64, *request] // by the clock at which they end
+	due    uint64                  // the event of the first of them, the only one that holds
 }
 
 // set sets the clock.
@@ -37,16 +26,14 @@ func (b *batch) set(now int64) {
 // add begins a request that takes so long alone.
 func (b *batch) add(s *simulation, r *request, service int64) {
 	b.set(s.now)
-	end := b.clock + float64(service)
-	at, _ := slices.BinarySearchFunc(b.all, end, func(o batched, end float64) int { return cmp.Compare(o.end, end) })
-	b.all = slices.Insert(b.all, at, batched{end, r})
+	b.all.push(entry[float64, *request]{at: b.clock + float64(service), value: r})
 	b.plan(s)
 }
 
 // end takes the first request away, which has ended.
 func (b *batch) end(s *simulation) {
 	b.set(s.now)
-	b.all = slices.Delete(b.all, 0, 1)
+	b.all.pop()
 	b.plan(s)
 }
 
@@ -55,7 +42,6 @@ func (b *batch) plan(s *simulation) {
 	if len(b.all) == 0 {
 		return
 	}
-	first := b.all[0]
-	left := max(0, first.end-b.clock) * slowdown(float64(len(b.all)), b.serial)
-	b.due = s.agenda.plan(s.now+int64(left), finished, first.r)
+	left := max(0, b.all[0].at-b.clock) * slowdown(float64(len(b.all)), b.serial)
+	b.due = s.agenda.plan(s.now+int64(left), finished, b.all[0].value)
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -45,7 +46,7 @@ const (
 
 // front is a queue before the resource, and its limiter.
 type front struct {
-	limiter Limiter
+	Beside
 	queue   strategies.Discipline
 	remover strategies.Remover
 	turns   strategies.TurnObserver
@@ -55,28 +56,21 @@ type front struct {
 
 	resume          float64 // the end of a pause
 	limit           int
-	running         int // have a place
-	weight, from    float64
+	running         int     // have a place
 	arrival, period float64 // the next, and the mean time between two
 	arrivals        *rand.Rand
 	usual           float64 // how long those take that are good, as the dispatcher follows it
 	done            int     // good, and measured
 
-	few  bool // connections
-	free int
+	free int // connections
 	line int // requests that wait for one
 }
 
 func newFront(b Beside, spec strategies.Spec, objective time.Duration, arrivals *rand.Rand) *front {
 	o := new(strategies.Objective)
 	_ = o.Set(objective) // which is within its bounds
-	f := &front{
-		limiter: b.Limiter, limit: b.Limiter.Limit(), resume: math.Inf(1),
-		weight: b.Weight, from: float64(b.From), arrivals: arrivals,
-	}
-	if f.weight == 0 {
-		f.weight = 1
-	}
+	f := &front{Beside: b, limit: b.Limiter.Limit(), resume: math.Inf(1), arrivals: arrivals}
+	f.Weight = cmp.Or(b.Weight, 1)
 	if a, ok := b.Limiter.(Aimer); ok {
 		a.Aim(objective)
 	}
@@ -90,10 +84,10 @@ func newFront(b Beside, spec strategies.Spec, objective time.Duration, arrivals 
 }
 
 // connected takes a connection for a request that arrives, or has it wait for one.
-func (f *front) connected() bool {
+func (f *front) connected(c Clients) bool {
 	const most = 4096 // that wait
 	switch {
-	case !f.few:
+	case c.Connections == 0:
 		return true
 	case f.free == 0:
 		f.line = min(f.line+1, most)

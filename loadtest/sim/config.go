@@ -56,8 +56,8 @@ type Config struct {
 	// request.
 	Think time.Duration
 
-	// Objective is that of the strategy: 100 ms by default, FollowsWork for one that is not
-	// set, or strategies.NoObjective.
+	// Objective is that of the strategy: 0 for one that follows the usual service time, or
+	// strategies.NoObjective.
 	Objective time.Duration
 	// Warmup passes under the same load before Duration, in which is measured. After
 	// it the load goes on until every measured request has ended.
@@ -72,9 +72,6 @@ type Config struct {
 	ended func(*request, strategies.Reason)
 	// untold has nobody tell the objective of answers.
 	untold bool
-	// Stop, if not nil, ends the simulation when it is closed: Run returns
-	// ErrStopped soon after.
-	Stop <-chan struct{}
 }
 
 // Node is one service of a fleet. Zero means what Config says.
@@ -145,14 +142,9 @@ const budgetBurst = 100
 
 // The defaults of Config.
 const (
-	DefaultWorkers   = 8
-	DefaultObjective = 100 * time.Millisecond
-	DefaultPriority  = 3
+	DefaultWorkers  = 8
+	DefaultPriority = 3
 )
-
-// FollowsWork is a Config.Objective that follows the usual service time, as where none is
-// set.
-const FollowsWork time.Duration = math.MinInt64
 
 // turnaround is how long a connection of a closed loop takes between an answer and
 // its next request, at least. Without it one that is turned away at once would be sent again
@@ -168,10 +160,6 @@ func (c Config) withDefaults() Config {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	spec, _ := strategies.Lookup(c.Strategy)
 	c.Capacity = spec.CapacityOr(c.Capacity)
-	c.Objective = cmp.Or(c.Objective, DefaultObjective)
-	if c.Objective == FollowsWork {
-		c.Objective = 0
-	}
 	c.Balance = cmp.Or(c.Balance, Balances[0])
 	c.Nodes = slices.Clone(c.Nodes)
 	if len(c.Nodes) == 0 {

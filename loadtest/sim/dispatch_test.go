@@ -22,7 +22,7 @@ var random = []string{"sharded"}
 func script(strategy string, seed uint64) (Config, []Request) {
 	const ms = time.Millisecond
 	c := Config{
-		Strategy: strategy, Workers: 4, Capacity: 24, Duration: time.Hour, Seed: seed, Service: Exponential(4 * ms),
+		Strategy: strategy, Workers: 4, Capacity: 24, Duration: time.Hour, Seed: seed, Service: Exponential(4 * ms), Objective: objective,
 		Classes: []Class{
 			{Name: "waits", Priority: 2},
 			{Name: "tells", Priority: 5, Timeout: 20 * ms, Deadline: true},
@@ -50,7 +50,7 @@ func inRealDispatcher(t *testing.T, c Config, requests []Request) (records []Rec
 	shed = map[string]int64{}
 	synctest.Test(t, func(t *testing.T) {
 		objective := new(strategies.Objective)
-		require.NoError(t, objective.Set(cmp.Or(c.Objective, DefaultObjective)))
+		require.NoError(t, objective.Set(c.Objective))
 		d, err := dispatch.Open(dispatch.Options{
 			Strategy: c.Strategy, Capacity: c.Capacity, Workers: c.Workers, MaxBatch: 1, Objective: objective,
 			Run: func(tasks []*dispatch.Task, done func(*dispatch.Task)) {

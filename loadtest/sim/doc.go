@@ -2,7 +2,7 @@
 // package strategies, the very code of the service, in virtual time: minutes of
 // load take a moment, and the same seed on the same architecture gives the same bits.
 //
-//	err := sim.Run(sim.Config{
+//	err := sim.Run(ctx, sim.Config{
 //		Strategy: "fifo", Workers: 8, Capacity: 256, Parallel: 8,
 //		Requests: requests, Service: sim.Exponential(4 * time.Millisecond),
 //		Duration: time.Minute, Seed: 1, Observe: func(r sim.Record) { … },

@@ -73,10 +73,22 @@ func bursts(rate float64, meanOn, meanOff time.Duration) arrivals {
 	}
 }
 
+const (
+	objective   = 100 * time.Millisecond
+	followsWork = time.Duration(math.MinInt64)
+)
+
 // asked returns c with requests that arrive so, of its classes by their weights.
 // Those of each class are sent by the client that is named, or by one of several
 // alike: "other*10".
+// The objective is 100 ms if it has none, and that of who follows its work if that is asked for.
 func (c Config) asked(a arrivals, clients ...string) Config {
+	switch c.Objective {
+	case 0:
+		c.Objective = objective
+	case followsWork:
+		c.Objective = 0
+	}
 	classes := c.withDefaults().Classes
 	weights := 0.0
 	for i := range classes {

@@ -4,6 +4,7 @@ package sim
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -225,7 +226,7 @@ func (t sweep) run(c cell, strategy string) (found, error) {
 			}
 		}
 	}
-	if err := Run(config); err != nil {
+	if err := Run(context.Background(), config); err != nil {
 		return found{}, fmt.Errorf("%v under %s: %w", c, strategy, err)
 	}
 	out := found{refused: float64(refused) / float64(max(1, ended))}

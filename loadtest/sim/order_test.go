@@ -140,7 +140,7 @@ func TestRun_ServesAsAPlainQueue(t *testing.T) {
 					require.Equal(t, latency, r.Latency, "%s at %gx: %+v", strategy, use, r)
 				}
 			}
-			err := Run(c)
+			err := Run(t.Context(), c)
 			require.NoError(t, err)
 			require.Equal(t, measured, slices.IndexFunc(requests, func(r Request) bool { return r.At >= window }))
 			require.InEpsilon(t, min(use, 1)*c.ServiceRate()*window.Seconds(), served, 0.1, "%s at %gx", strategy, use)

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"cmp"
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -126,9 +126,9 @@ func measure(c Config) (*Result, error) {
 	}
 	// of returns where a request of a class counts.
 	of := func(class int) [2]*Counts { return [...]*Counts{&r.Counts, &r.Classes[class].Counts} }
-	good := cmp.Or(c.Objective, DefaultObjective)
-	if good < 0 {
-		good = DefaultObjective
+	good := c.Objective
+	if good == 0 {
+		good = objective
 	}
 
 	requests, observe := c.Requests, c.Observe
@@ -179,7 +179,7 @@ func measure(c Config) (*Result, error) {
 			n.attempt(q, reason)
 		}
 	}
-	if err := Run(c); err != nil {
+	if err := Run(context.Background(), c); err != nil {
 		return nil, err
 	}
 	r.Busy = float64(busy) / float64(c.Duration)

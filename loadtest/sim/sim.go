@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"errors"
+	"context"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -13,12 +13,10 @@ import (
 // time 0, which can mean "not yet" to it.
 const start = int64(time.Second)
 
-// ErrStopped is returned by Run when the simulation was ended by Config.Stop.
-var ErrStopped = errors.New("the simulation was stopped")
-
 // Run simulates a configuration, and shows what comes of it to its Observe. Its error says what
-// cannot be simulated. It may be called by many goroutines at once, each with its own Config.
-func Run(c Config) error {
+// cannot be simulated, or is the cause of ctx, which has ended. It may be called by many goroutines
+// at once, each with its own Config.
+func Run(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
 		return err
@@ -30,7 +28,7 @@ func Run(c Config) error {
 	if c.New == nil {
 		c.New = spec.New
 	}
-	return newSimulation(&c).simulate()
+	return newSimulation(&c).simulate(ctx)
 }
 
 // simulation is one that runs.
@@ -78,7 +76,7 @@ func newSimulation(c *Config) *simulation {
 }
 
 // simulate goes from event to event until all that is measured has ended.
-func (s *simulation) simulate() error {
+func (s *simulation) simulate(ctx context.Context) error {
 	if s.c.Closed {
 		s.due = math.MaxInt64
 		for range s.c.Connections {
@@ -88,8 +86,8 @@ func (s *simulation) simulate() error {
 		s.advance()
 	}
 	for steps := 0; ; steps++ {
-		if steps%stepsPerLook == 0 && s.stopped() {
-			return ErrStopped
+		if steps%stepsPerLook == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		next := s.agenda.peek()
 		switch {
@@ -116,15 +114,6 @@ func (s *simulation) arriving() bool {
 
 // stepsPerLook is how many steps go by between two looks whether to stop.
 const stepsPerLook = 1 << 12
-
-func (s *simulation) stopped() bool {
-	select {
-	case <-s.c.Stop:
-		return true
-	default:
-		return false
-	}
-}
 
 // step does what happens next.
 func (s *simulation) step() {

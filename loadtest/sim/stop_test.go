@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -10,17 +11,17 @@ import (
 // A simulation of any length ends when it is told to.
 func TestRun_Stop(t *testing.T) {
 	t.Parallel()
-	stop := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
 	served := 0
-	err := Run(Config{
+	err := Run(ctx, Config{
 		Strategy: "fifo", Service: Constant(time.Millisecond),
-		Duration: 1000 * time.Hour, Stop: stop,
+		Duration: 1000 * time.Hour,
 		Observe: func(Record) {
 			if served++; served == 100 {
-				close(stop)
+				stop()
 			}
 		},
 	}.asked(poisson(4000)))
-	require.ErrorIs(t, err, ErrStopped)
+	require.ErrorIs(t, err, context.Canceled)
 	require.Less(t, served, 100+stepsPerLook)
 }

@@ -158,10 +158,10 @@ func (j *job) at(time float64) entry[float64, due] {
 
 // trial is an Unknown that runs.
 type trial struct {
-	u                  *Unknown
-	fronts             []*front
-	now                float64
-	begin, end, period float64
+	u          *Unknown
+	fronts     []*front
+	now        float64
+	begin, end float64
 
 	inside  int // not aside, whether somebody waits or not
 	served  int // of these, in hands
@@ -181,7 +181,6 @@ type trial struct {
 	ended, dropped int
 	limits         float64
 	slo            int64
-	resultRate     float64
 	works, clients *rand.Rand
 }
 
@@ -194,21 +193,14 @@ func (u Unknown) Run() UnknownResult {
 	t := &trial{u: &u, wide: 1, tempo: 1}
 	objective := min(max(cmp.Or(u.Objective, u.Resource.Objective()), strategies.ShortestObjective), strategies.LongestObjective)
 	for i, b := range append([]Beside{{Limiter: u.Limiter}}, u.Beside...) {
-		t.fronts = append(t.fronts, newFront(b, spec, objective, rand.New(rand.NewPCG(u.Seed, 1+9*uint64(i)))))
+		f := newFront(b, spec, objective, rand.New(rand.NewPCG(u.Seed, 1+9*uint64(i))))
+		f.free = u.Clients.Connections
+		t.fronts = append(t.fronts, f)
 	}
 	t.works, t.clients = rand.New(rand.NewPCG(u.Seed, 2)), rand.New(rand.NewPCG(u.Seed, 4))
-	for _, f := range t.fronts {
-		f.free, f.few = u.Clients.Connections, u.Clients.Connections > 0
-	}
 	n, best := u.Resource.Best()
-	t.resultRate = best
-	warm, length := float64(u.Warmup), float64(u.Length)
-	if warm == 0 {
-		warm = max(2_000, 200*float64(n))
-	}
-	if length == 0 {
-		length = max(20_000, 1000*float64(n))
-	}
+	warm := cmp.Or(float64(u.Warmup), max(2_000, 200*float64(n)))
+	length := cmp.Or(float64(u.Length), max(20_000, 1000*float64(n)))
 	if u.Resource.Change.Kind == Cold { // and can do less all that time
 		warm *= u.Resource.Change.Factor
 	}
@@ -246,7 +238,7 @@ func (t *trial) change() {
 	if len(t.u.Phases) > 0 {
 		c.Kind = Steady
 		p := t.u.phase(time.Duration(t.now - t.begin))
-		wide, load = p.Wide, p.Load/t.u.Load
+		wide, load = p.Wide, p.Load
 	}
 	switch c.Kind {
 	case Wider:
@@ -274,21 +266,21 @@ func (t *trial) change() {
 		n, t.rate = t.u.Resource.best(wide)
 		t.rate /= 1e9
 		for _, f := range t.fronts {
-			if told, ok := f.limiter.(*Told); ok {
+			if told, ok := f.Limiter.(*Told); ok {
 				aside := t.u.Resource.Aside
 				told.n = int(math.Round(float64(n) * (1 + aside/asideFaster/(1-aside)) / float64(len(t.fronts))))
 			}
 		}
 	}
-	t.period = 1 / (t.rate * load * t.u.Load)
+	period := 1 / (t.rate * load * t.u.Load)
 	weights := 0.
 	for _, f := range t.fronts {
-		if t.now >= started+f.from {
-			weights += f.weight
+		if t.now >= started+float64(f.From) {
+			weights += f.Weight
 		}
 	}
 	for _, f := range t.fronts {
-		f.period = t.period * weights / f.weight
+		f.period = period * weights / f.Weight
 	}
 }
 
@@ -307,7 +299,7 @@ func (t *trial) pace() float64 { return t.tempo * t.u.Resource.pace(t.inside, t.
 func (t *trial) run() {
 	t.change()
 	for _, f := range t.fronts {
-		f.arrival = max(t.now, started+f.from) + f.arrivals.ExpFloat64()*f.period
+		f.arrival = max(t.now, started+float64(f.From)) + f.arrivals.ExpFloat64()*f.period
 	}
 	for changed := t.now; t.now < t.end; {
 		if t.now-changed > (t.end-t.begin)/2000 {
@@ -370,7 +362,7 @@ func (t *trial) run() {
 }
 
 func (t *trial) arrive(f *front) {
-	if !f.connected() {
+	if !f.connected(t.u.Clients) {
 		return
 	}
 	j := t.take()
@@ -528,9 +520,9 @@ func (t *trial) leave(j *job, how outcome) {
 		t.u.Watch(e, time.Duration(latency))
 	}
 	if how != ignored {
-		f.limiter.Ended(e)
+		f.Limiter.Ended(e)
 	}
-	limit := f.limiter.Limit()
+	limit := f.Limiter.Limit()
 	if f.resume = math.Inf(1); f.pauser != nil {
 		if pause := f.pauser.Pause(); pause > 0 {
 			limit, f.resume = 0, t.now+float64(pause)

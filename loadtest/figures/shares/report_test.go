@@ -1,6 +1,7 @@
 package shares
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -96,7 +97,7 @@ func tryFrom(from time.Duration, name string, tenants []tenant, length, slo time
 		had = newClock(discipline(k), int64(time.Second+from), int64(time.Second+from+length))
 		return had
 	}
-	if err := sim.Run(c); err != nil {
+	if err := sim.Run(context.Background(), c); err != nil {
 		return outcome{}, err
 	}
 	all := 0.

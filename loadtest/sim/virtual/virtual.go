@@ -78,12 +78,7 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 			tally.Failed(r.Arrival, r.Sent, now, part, result.ErrorTimeout)
 		}
 	}
-	config.Stop = ctx.Done()
-	err = sim.Run(config)
-	if errors.Is(err, sim.ErrStopped) {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
+	if err := sim.Run(ctx, config); err != nil {
 		return nil, err
 	}
 	found := tally.Result(time.Time{}, o.Duration)
@@ -114,6 +109,20 @@ type kind struct {
 	priority int8
 	cost     int
 }
+
+// times is a multiple of another distribution.
+type times struct {
+	sim.Distribution
+	factor float64
+}
+
+// Draw returns a time.
+func (t times) Draw(r *rand.Rand) time.Duration {
+	return time.Duration(t.factor * float64(t.Distribution.Draw(r)))
+}
+
+// Mean returns the mean.
+func (t times) Mean() time.Duration { return time.Duration(t.factor * float64(t.Distribution.Mean())) }
 
 // config returns what a run is, and the kinds of its classes.
 func (s *Service) config(c *scenario.Combination, o workload.Options) (sim.Config, []kind, error) {
@@ -192,7 +201,7 @@ func objectiveOf(c *scenario.Combination, slo time.Duration) (time.Duration, err
 	case "":
 		return slo, nil
 	case scenario.Unset:
-		return sim.FollowsWork, nil
+		return 0, nil
 	case scenario.NoObjective:
 		return strategies.NoObjective, nil
 	}
