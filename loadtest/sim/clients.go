@@ -137,7 +137,7 @@ func (t *trial) client(j *job) {
 }
 
 func (j *job) outcome() outcome {
-	if j.refused || j.failed {
+	if j.failed {
 		return dropped
 	}
 	return good

@@ -187,30 +187,6 @@ func (c Config) withDefaults() Config {
 
 // check reports what cannot be simulated. The defaults have been filled in.
 func (c *Config) check() error {
-	if err := c.checkTimes(); err != nil {
-		return err
-	}
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		if n.Workers < 1 || n.Capacity < 1 || !(n.Speed > 0) || math.IsInf(n.Speed, 1) {
-			return fmt.Errorf("node %d: %d workers, capacity %d, speed %g: all have to be above 0", i, n.Workers, n.Capacity, n.Speed)
-		}
-	}
-	if c.Parallel < 0 {
-		return fmt.Errorf("parallel: %d is less than 0", c.Parallel)
-	}
-	if !(c.Serial >= 0 && c.Serial <= 1) {
-		return fmt.Errorf("serial: %g is not 0 to 1", c.Serial)
-	}
-	for i := range c.Classes {
-		if err := c.Classes[i].check(); err != nil {
-			return fmt.Errorf("class %d (%s): %w", i, c.Classes[i].Name, err)
-		}
-	}
-	return nil
-}
-
-func (c *Config) checkTimes() error {
 	switch {
 	case c.Requests == nil:
 		return errors.New("requests: say what is asked, and when")
@@ -220,12 +196,25 @@ func (c *Config) checkTimes() error {
 		return fmt.Errorf("think: %v is less than 0", c.Think)
 	case c.Duration <= 0 || c.Warmup < 0:
 		return fmt.Errorf("duration %v, warm-up %v: have to be above 0, warm-up at least 0", c.Duration, c.Warmup)
-	case strategies.CheckObjective(c.Objective) != nil:
-		return strategies.CheckObjective(c.Objective)
+	case c.Parallel < 0:
+		return fmt.Errorf("parallel: %d is less than 0", c.Parallel)
+	case !(c.Serial >= 0 && c.Serial <= 1):
+		return fmt.Errorf("serial: %g is not 0 to 1", c.Serial)
 	case !slices.Contains(Balances, c.Balance):
 		return fmt.Errorf("balance: %q is not one of %s", c.Balance, strings.Join(Balances, ", "))
 	}
-	return nil
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Workers < 1 || n.Capacity < 1 || !(n.Speed > 0) || math.IsInf(n.Speed, 1) {
+			return fmt.Errorf("node %d: %d workers, capacity %d, speed %g: all have to be above 0", i, n.Workers, n.Capacity, n.Speed)
+		}
+	}
+	for i := range c.Classes {
+		if err := c.Classes[i].check(); err != nil {
+			return fmt.Errorf("class %d (%s): %w", i, c.Classes[i].Name, err)
+		}
+	}
+	return strategies.CheckObjective(c.Objective)
 }
 
 func (c *Class) check() error {

@@ -107,7 +107,7 @@ func (s *simulation) simulate(ctx context.Context) error {
 // until the last measured request has ended, so that this one meets the same load
 // as all others: an order that serves the newest first would otherwise serve, once
 // nothing new came, whom it had long passed over. Clients that never give up may be
-// passed over for ever; they are not waited for longer than can be counted.
+// passed over for ever; they are waited for no more than an hour.
 func (s *simulation) arriving() bool {
 	return s.due < s.end || s.open > 0 && s.due < s.end+int64(longest)
 }

@@ -128,11 +128,10 @@ const asideFaster = 20
 type job struct {
 	task    strategies.Task
 	work    float64 // nanoseconds
-	aside   bool    // needs nothing of the resource
-	refused bool
-	failed  bool // ends with an error
-	queued  bool // waits in front
-	gone    bool // its client has left, while it was in front
+	aside   bool    // needs nothing of the resource, or is refused by it
+	failed  bool    // ends with an error
+	queued  bool    // waits in front
+	gone    bool    // its client has left, while it was in front
 	front   *front
 	began   int64
 	gen     uint32
@@ -424,9 +423,7 @@ func (t *trial) start(j *job) {
 		t.timeups.push(j.at(t.now + float64(d)))
 	}
 	if r := &t.u.Resource; !j.aside && r.Refusal > 0 && r.worked(t.inside+1, t.wide) <= t.inside {
-		j.refused = true
-		t.asides.push(j.at(t.now + float64(r.Refusal)))
-		return
+		j.aside, j.failed, j.work = true, true, float64(r.Refusal)
 	}
 	if j.aside {
 		t.asides.push(j.at(t.now + j.work))
@@ -469,27 +466,24 @@ func (t *trial) finish(d due) {
 
 // cut ends a request for which nobody waits any more.
 func (t *trial) cut(j *job, how outcome) {
-	r := &t.u.Resource
 	switch {
-	case r.Orphans && !j.aside && !j.refused:
+	case t.u.Resource.Orphans && !j.aside: // it goes on
 		j.over = true
-		t.leave(j, how)
-		return
-	case j.aside, j.refused:
-		j.gen++
 	case j.waiting: // the line frees it
 		j.over, j.waiting = true, false
 		t.inside--
-		t.leave(j, how)
-		return
 	default:
 		j.gen++ // what is on the heap is void
-		t.served--
-		t.inside--
-		t.fill()
+		if !j.aside {
+			t.served--
+			t.inside--
+			t.fill()
+		}
 	}
 	t.leave(j, how)
-	t.free(j)
+	if !j.over {
+		t.free(j)
+	}
 }
 
 // leave gives the place back.

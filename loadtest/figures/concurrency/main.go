@@ -127,7 +127,8 @@ func share(from, to uint64, limiter func() sim.Limiter) {
 func follow(seed uint64, load float64) {
 	law := judge.NewLearned()
 	count, last := 0, ""
-	u := sim.Unknown{Resource: sim.RandomResource(seed), Load: load, Seed: seed, Limiter: law}
+	u := judge.Plain().Unknown(seed, load)
+	u.Limiter = law
 	u.Watch = func(e sim.Ended, _ time.Duration) {
 		count++
 		if why := law.Why(); why != last {
