@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -108,6 +107,25 @@ func newCounts() Counts {
 	return Counts{Shed: map[string]int64{}, Latency: newHistogram(), ServedLatency: newHistogram()}
 }
 
+// add adds what was counted of other requests.
+func (c *Counts) add(other *Counts) {
+	c.Offered += other.Offered
+	c.Served += other.Served
+	c.Good += other.Good
+	c.Refused += other.Refused
+	c.TimedOut += other.TimedOut
+	c.Attempts += other.Attempts
+	c.Run += other.Run
+	c.Wasted += other.Wasted
+	c.wait += other.wait
+	c.stayed += other.stayed
+	for reason, n := range other.Shed {
+		c.Shed[reason] += n
+	}
+	c.Latency.Merge(other.Latency)
+	c.ServedLatency.Merge(other.ServedLatency)
+}
+
 // close works out what follows from the counts.
 func (c *Counts) close() {
 	runs := float64(max(1, c.Run))
@@ -124,8 +142,7 @@ func measure(c Config) (*Result, error) {
 	for i := range filled.Classes {
 		r.Classes = append(r.Classes, ClassResult{filled.Classes[i].Name, newCounts()})
 	}
-	// of returns where a request of a class counts.
-	of := func(class int) [2]*Counts { return [...]*Counts{&r.Counts, &r.Classes[class].Counts} }
+	nodes := map[*node]*NodeResult{}
 	good := c.Objective
 	if good == 0 {
 		good = objective
@@ -137,9 +154,7 @@ func measure(c Config) (*Result, error) {
 		return func() (Request, bool) {
 			q, more := next()
 			if more && !c.Closed && q.At >= c.Warmup && q.At < c.Warmup+c.Duration {
-				for _, n := range of(q.Class) {
-					n.Offered++
-				}
+				r.Classes[q.Class].Offered++
 			}
 			return q, more
 		}
@@ -151,11 +166,10 @@ func measure(c Config) (*Result, error) {
 		if !q.Measured {
 			return
 		}
-		for _, n := range of(q.Class) {
-			n.ended(&q, good)
-			if c.Closed { // when it is sent is known at its end
-				n.Offered++
-			}
+		n := &r.Classes[q.Class].Counts
+		n.ended(&q, good)
+		if c.Closed { // when it is sent is known at its end
+			n.Offered++
 		}
 	}
 	var busy time.Duration
@@ -168,25 +182,29 @@ func measure(c Config) (*Result, error) {
 		if !q.wish.measured {
 			return
 		}
-		node := &r.Nodes[slices.Index(s.nodes, q.node)]
+		if len(nodes) == 0 {
+			for i, n := range s.nodes {
+				nodes[n] = &r.Nodes[i]
+			}
+		}
+		node := nodes[q.node]
 		node.Attempts++
 		if ran {
 			node.Run++
 		} else {
 			node.Shed++
 		}
-		for _, n := range of(int(q.wish.class)) {
-			n.attempt(q, reason)
-		}
+		r.Classes[q.wish.class].attempt(q, reason)
 	}
 	if err := Run(context.Background(), c); err != nil {
 		return nil, err
 	}
 	r.Busy = float64(busy) / float64(c.Duration)
-	r.close()
 	for i := range r.Classes {
+		r.add(&r.Classes[i].Counts)
 		r.Classes[i].close()
 	}
+	r.close()
 	return r, nil
 }
 
