@@ -203,7 +203,7 @@ func (u Unknown) Run() UnknownResult {
 	if u.Resource.Change.Kind == Cold { // and can do less all that time
 		warm *= u.Resource.Change.Factor
 	}
-	t.slo = int64(u.Resource.Objective())
+	t.slo = int64(cmp.Or(u.Objective, u.Resource.Objective()))
 	t.now = started
 	t.begin = t.now + warm/best*1e9
 	t.end = t.begin + length/best*1e9

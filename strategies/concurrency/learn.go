@@ -73,6 +73,7 @@ type law struct {
 	slots      slots
 	hypotheses hypotheses
 	seen       float64 // requests of which service is the mean
+	from       int64   // when those began, at the earliest, that count for service
 	service    float64 // nanoseconds that requests take, of late
 	good       float64 // the same of those that are good
 	epoch      int64   // Unix nanoseconds at 0 of the clock
@@ -83,6 +84,7 @@ type law struct {
 	ran            int     // how many ran then
 	left           float64 // and how many of these have not ended
 	goods, lates   float64 // requests that have ended since then: good; out of time
+	rate           float64 // the most that were good in a nanosecond of a generation
 	lasted, firsts float64 // nanoseconds that a generation lasted before, and requests of which that is the mean
 	square         float64 // mean of the squares of service times
 	variation      float64 // their standard deviation, in parts of the mean, at the begin of the generation
@@ -105,7 +107,7 @@ func newLaw(o Options, least, most, initial int) law {
 	if !o.Epoch.IsZero() {
 		l.epoch = o.Epoch.UnixNano()
 	}
-	l.slots.now.limit, l.slots.spread = initial, 1
+	l.slots.now.limit, l.slots.now.center, l.slots.spread = initial, float64(initial), 1
 	return l
 }
 
@@ -116,16 +118,16 @@ func (l *law) learn(s Sample) {
 		l.service, l.mark, l.since = took, s.Now, s.Began
 		l.ran = max(l.limit, s.Running)
 		l.left = float64(l.ran)
-		l.slots.jumped(min(s.Began, s.Now))
-		l.align()
+		l.jumped(&s)
 	}
 	took = min(took, outlier*l.service+1)
-	l.seen = min(l.seen+1, max(recent, float64(s.Running)))
-	l.service += (took - l.service) / l.seen
-	l.square += (took*took - l.square) / l.seen
+	if s.Began >= l.from {
+		l.seen = min(l.seen+1, max(recent, float64(s.Running)))
+		l.service += (took - l.service) / l.seen
+		l.square += (took*took - l.square) / l.seen
+	}
 	if long := int64(min(outlier*l.service+1e6, latest)); s.Now < l.slots.at-long || s.Began > l.slots.at+long {
-		l.slots.jumped(min(s.Began, s.Now))
-		l.align()
+		l.jumped(&s)
 	}
 	l.slots.ended(&s, took)
 	late := s.Dropped && took > l.good // rather than refused
@@ -144,6 +146,13 @@ func (l *law) learn(s Sample) {
 		l.next()
 		l.begin()
 	}
+}
+
+// jumped begins at the time of s, as at the first request.
+func (l *law) jumped(s *Sample) {
+	l.from = -latest
+	l.slots.jumped(min(s.Began, s.Now))
+	l.align()
 }
 
 // over reports whether the slot is over: also before its time if most are dropped, or if it is too long for
@@ -175,7 +184,7 @@ func (l *law) align() {
 // begin begins a slot.
 func (l *law) begin() {
 	l.align()
-	l.slots.begin(l.limit)
+	l.slots.begin(l.limit, l.center)
 }
 
 // grow is the slow start. In a generation, in which three of four that ran when it began end, the limit grows
@@ -199,12 +208,9 @@ func (l *law) grow(s *Sample, late bool) {
 	case l.firsts > 0 && l.longer(l.ended.mean, l.usual.mean, startEnded, 1/l.usual.n+1/l.ended.n),
 		l.firsts > 0 && l.longer(lasted, l.lasted, startSure*startNoise, 1/l.firsts+1/float64(l.ran)), lasted > outlier*l.service,
 		l.lates > dropMost*float64(l.ran):
-		l.center *= startPart
-		if l.lates > l.goods { // no more than had been good, had they taken no longer than before
-			l.center = min(l.center, l.goods/lasted*l.lasted)
-		}
-		l.center = max(l.center, float64(l.least))
-		if l.firsts > 0 {
+		l.center = max(l.fit(s, lasted), float64(l.least))
+		if l.firsts > 0 { // those that still run took longer than the next will
+			l.service, l.seen, l.from = l.lasted, l.firsts, s.Now
 			l.ceiling.shortest = math.Log(l.lasted) + startNoise*l.variation/math.Sqrt(l.firsts)
 		}
 		l.expect(startKnown)
@@ -221,6 +227,26 @@ func (l *law) grow(s *Sample, late bool) {
 	}
 }
 
+// fit returns how many the resource does at once, by a start whose last generation has lasted that long. By Little's law
+// it is the rate at which requests end times how long one takes alone. The rate is measured in two ways: by those
+// that have ended, which leaves out the work on those that have not; and as how many run by how long they take, which
+// leaves out how much longer those take that have not ended. One is too low, the other too high, so it is the
+// geometric mean of both. It is weighed against startPart of the limit, each by its variance.
+func (l *law) fit(s *Sample, lasted float64) float64 {
+	prior := startPart * l.center
+	switch {
+	case l.lates > l.goods: // no more than had been good, had they taken no longer than before
+		return min(prior, l.goods/lasted*l.lasted)
+	case l.firsts == 0 || l.goods == 0:
+		return prior
+	}
+	run := math.Sqrt(float64(l.ran) * float64(s.Running))
+	rate := math.Sqrt(run / max(lasted, l.ended.mean) * max(l.rate, l.goods/lasted))
+	variance := startNoise * startNoise * max(1, l.variation*l.variation) * (1/l.firsts + 1/l.goods)
+	weight := 1 / (1 + variance/(startKnown*startKnown))
+	return math.Exp((1-weight)*math.Log(prior) + weight*math.Log(rate*l.lasted))
+}
+
 // longer reports whether x is surely startTimes as long as before, by so many errors. The variance of one request is
 // times that. While little waits the start goes on, so what takes long to compute is computed last.
 func (l *law) longer(x, before, errors, times float64) bool {
@@ -233,11 +259,12 @@ func (l *law) generation(s *Sample, lasted float64) {
 		l.base, l.lasted = l.service, lasted
 	}
 	n := float64(l.ran)
+	l.rate = max(l.rate, l.goods/lasted)
 	l.firsts += n
 	l.lasted += (min(lasted, doubling*l.lasted) - l.lasted) * n / l.firsts
+	l.usual.pool(l.ended, startTimes)
 	// Of few requests that is not known well. One counts as if it were exponential.
 	l.variation = math.Sqrt((max(0, l.square/(l.service*l.service)-1)*l.firsts + 1) / (l.firsts + 1))
-	l.usual.pool(l.ended, startTimes)
 	l.ended, l.goods, l.lates = mean{}, 0, 0
 	l.ran, l.mark, l.since, l.left = s.Running, s.Now, s.Now, float64(s.Running-1)
 }
@@ -275,7 +302,7 @@ func (l *law) next() {
 		longer, more := before.lost()
 		x, took, variance := l.slots.figures(before)
 		l.hypotheses.learn(x, took+longer, variance+more)
-		l.ceiling.follow(took, math.Sqrt(variance), l.limit)
+		l.ceiling.follow(took, math.Sqrt(variance), before.center)
 		l.tried = max(l.tried*triedForget, float64(before.limit))
 	}
 	calm := b.waited < calmShare*b.ended && b.taken < calmFull*b.offered

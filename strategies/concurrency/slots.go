@@ -4,11 +4,12 @@ import "math"
 
 // slot is a time in which the limit is constant, and what was seen of the requests that began in it.
 type slot struct {
-	began int64
-	x     float64 // slots.x when it began
-	limit int
-	run   float64 // how many ran when it began
-	skip  bool    // it tells nothing: little waited, or the limit was not held
+	began  int64
+	x      float64 // slots.x when it began
+	limit  int
+	center float64 // the middle of the limits that were compared
+	run    float64 // how many ran when it began
+	skip   bool    // it tells nothing: little waited, or the limit was not held
 
 	ended, waited, dropped float64 // requests that ended in it; found work waiting; of no good
 	taken, offered         float64 // integrals of how many ran, and of the limit
@@ -37,14 +38,14 @@ const (
 )
 
 // begin begins a slot.
-func (s *slots) begin(limit int) {
-	s.last, s.now = s.now, slot{began: s.at, x: s.x, limit: limit, run: s.running}
+func (s *slots) begin(limit int, center float64) {
+	s.last, s.now = s.now, slot{began: s.at, x: s.x, limit: limit, center: center, run: s.running}
 }
 
 // jumped goes on at another time. What was seen before it counts no more.
 func (s *slots) jumped(now int64) {
 	s.at, s.x = now, 0
-	s.begin(s.now.limit)
+	s.begin(s.now.limit, s.now.center)
 	s.last = slot{skip: true}
 }
 

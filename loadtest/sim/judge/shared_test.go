@@ -10,9 +10,10 @@ import (
 
 	"github.com/spillway-go/spillway/loadtest/sim"
 	"github.com/spillway-go/spillway/loadtest/sim/judge"
+	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
-// untold is a law that nobody tells of the objective.
+// untold is a law that hears nothing of the objective.
 type untold struct{ law judge.Learned }
 
 func (u untold) Limit() int        { return u.law.Limit() }
@@ -31,7 +32,11 @@ func TestShared_TheObjectiveLeavesRoom(t *testing.T) {
 		return ratio, jain
 	}
 	ratio, jain := mean(func() sim.Limiter { return judge.NewLearned() })
-	without, unfair := mean(func() sim.Limiter { return untold{judge.NewLearned()} })
+	without, unfair := mean(func() sim.Limiter {
+		law, err := concurrency.New(concurrency.Options{})
+		require.NoError(t, err)
+		return untold{judge.Learned{Law: law}}
+	})
 	t.Logf("told of the objective %.2f, Jain's index %.2f; not told %.2f, %.2f", ratio, jain, without, unfair)
 	require.Greater(t, ratio, 0.6)
 	require.Greater(t, ratio, without+0.2)
@@ -53,3 +58,44 @@ func TestSlow_Learned(t *testing.T) {
 		}
 	}
 }
+
+// From the first request on, before a resource that does few at once: what a start gives it that is too much holds up all
+// that come later, and over few connections nothing waits any more that would show it. Most of what could be done
+// in the first four seconds is good all the same, whether the objective is known or not.
+func TestStarts_FewAtOnce(t *testing.T) {
+	t.Parallel()
+	const mean = 20 * time.Millisecond
+	for _, work := range []sim.Distribution{sim.Constant(mean), sim.Exponential(mean)} {
+		for _, hands := range []int{4, 8} {
+			for _, connections := range []int{64, 2000} {
+				for _, load := range []float64{1.2, 2, 5} {
+					share := func(limiter func() sim.Limiter) (share float64) {
+						const seeds, length = 16, 4 * time.Second
+						for seed := range uint64(seeds) {
+							u := sim.Unknown{
+								Resource: sim.Resource{Work: work, Hands: hands}, Seed: seed, Limiter: limiter(),
+								Clients: sim.Clients{Connections: connections}, Objective: 200 * time.Millisecond,
+								Phases: []sim.Phase{{For: length, Wide: 1, Load: load}},
+							}
+							r := u.Run()
+							share += r.Goodput / r.Rate / seeds
+						}
+						return share
+					}
+					told := share(func() sim.Limiter { return sim.Fixed(hands) })
+					for name, limiter := range map[string]func() sim.Limiter{
+						"the objective is known":     func() sim.Limiter { return judge.NewLearned() },
+						"the objective is not known": func() sim.Limiter { return unaimed{untold{judge.NewLearned()}} },
+					} {
+						require.Greater(t, share(limiter), 0.8*told, "%v, %d hands, %d connections, %vx, %s", work, hands, connections, load, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// unaimed is a law that knows that there is an objective, and not which.
+type unaimed struct{ untold }
+
+func (u unaimed) Aim(time.Duration) { u.law.Aim(0) }
