@@ -57,9 +57,9 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 	if dir == "" {
 		dir = filepath.Join("reports", "simulated-"+what.Name)
 	}
-	if err := replaceable(dir); err != nil {
-		return usageError{err}
-	}
+	// Whatever else is there is not replaced.
+	before, err := lab.LoadComparison(dir)
+	replaced := err == nil && strings.HasPrefix(before.Version, virtual.Simulated)
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -68,11 +68,13 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 		Work: c.Service.Distribution, ScanCost: c.ScanCost, Costs: slices.Compact(slices.Sorted(slices.Values(c.Costs))), Built: "loadtest " + version.Get().String(),
 	}
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: self, Dir: dir, Restart: true, Command: s.command, Simulator: service,
+		Binary: self, Dir: dir, Restart: replaced, Command: s.command, Simulator: service,
 		Progress: func(p lab.Progress) { s.status("%d/%d: %s", p.Done, p.Total, p.Doing) },
 	})
 	s.statusDone()
-	if err != nil {
+	if errors.Is(err, lab.ErrTaken) {
+		return usageError{err}
+	} else if err != nil {
 		return err
 	}
 	if err := s.show(found, dir); err != nil {
@@ -82,19 +84,6 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 		return fmt.Errorf("the simulation is partial: %s", found.Partial)
 	}
 	return nil
-}
-
-// replaceable returns an error if a folder holds a comparison that took a real
-// service.
-func replaceable(dir string) error {
-	before, err := lab.LoadComparison(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err == nil && !strings.HasPrefix(before.Version, virtual.Simulated) {
-		err = fmt.Errorf("--out: %s holds a comparison of a real service", dir)
-	}
-	return err
 }
 
 // scenario returns what the flags ask for.

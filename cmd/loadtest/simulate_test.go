@@ -60,8 +60,10 @@ func TestSimulate_Scenario(t *testing.T) {
 
 func TestSimulate_Usage(t *testing.T) {
 	t.Parallel()
-	measured := t.TempDir()
+	measured, unfinished := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(measured, "comparison.json"), []byte(`{"version": "spillway 1"}`), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(unfinished, "runs"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(unfinished, "runs", "001-fifo-r1.json"), nil, 0o600))
 	for _, tt := range []struct {
 		word string
 		args []string
@@ -79,6 +81,7 @@ func TestSimulate_Usage(t *testing.T) {
 		{"no scenario is named", []string{"--scenario=best"}},
 		// A real comparison is not replaced by a simulated one.
 		{"of a real service", []string{"--strategies=fifo", "--out", measured}},
+		{"of a real service", []string{"--strategies=fifo", "--out", unfinished}},
 	} {
 		try(t, append([]string{"simulate"}, tt.args...)...).requireFailed(t, exitUsage, tt.word)
 	}

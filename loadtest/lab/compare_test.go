@@ -309,7 +309,37 @@ func TestCompare_RefusesTheResultsOfAnother(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, g.sent, 2*sent)
 	require.Equal(t, other.Duration, c.Scenario.Duration)
+}
 
+// Neither a folder of which comparison.json is missing nor a comparison that cannot begin loses
+// what was measured before.
+func TestCompare_DestroysNoMeasurements(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g := &standIn{t: t}
+	o := g.options(dir, t)
+	c, err := Compare(t.Context(), question(), o)
+	require.NoError(t, err)
+	stand := func() {
+		for _, g := range c.Groups {
+			for _, run := range g.Runs {
+				require.FileExists(t, filepath.Join(dir, run))
+			}
+		}
+	}
+	larger := question()
+	larger.Combinations[0].Fill, larger.Combinations[0].ValueSize = 1e14, "10KB"
+	o.Restart = true
+	_, err = Compare(t.Context(), larger, o)
+	require.ErrorContains(t, err, "MB are missing")
+	stand()
+	require.FileExists(t, filepath.Join(dir, comparisonFile))
+
+	o.Restart = false
+	require.NoError(t, os.Remove(filepath.Join(dir, comparisonFile)))
+	_, err = Compare(t.Context(), question(), o)
+	require.ErrorContains(t, err, dir+" holds a comparison: --out chooses another folder, --restart discards")
+	stand()
 }
 
 func TestCompare_EndsWithOneLine(t *testing.T) {

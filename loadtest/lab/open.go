@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,6 +86,9 @@ func (l *comparing) checkLoad(g *grouping, c *scenario.Combination) error {
 	return generator.Check(&trial)
 }
 
+// ErrTaken is why a comparison does not begin where the results of another one are.
+var ErrTaken = errors.New("holds a comparison")
+
 // open makes the folder ready.
 func (l *comparing) open(ctx context.Context) (err error) {
 	if l.c, err = l.describe(ctx); err != nil {
@@ -100,16 +102,26 @@ func (l *comparing) open(ctx context.Context) (err error) {
 		return err
 	}
 	l.unlock = unlock
-	if _, err := os.Stat(filepath.Join(l.o.Dir, comparisonFile)); err == nil && !l.o.Restart {
-		return fmt.Errorf("%s holds a comparison: --out chooses another folder, --restart discards what is there", l.o.Dir)
-	}
-	if err := discard(l.o.Dir); err != nil {
+	before, err := results(l.o.Dir)
+	switch {
+	case err != nil:
 		return err
+	case len(before) > 0 && !l.o.Restart && l.o.Simulator != nil:
+		return fmt.Errorf("%s %w of a real service, or a part of one: --out chooses another folder", l.o.Dir, ErrTaken)
+	case len(before) > 0 && !l.o.Restart:
+		return fmt.Errorf("%s %w: --out chooses another folder, --restart discards what is there", l.o.Dir, ErrTaken)
 	}
 	if l.stored() {
 		if err := l.openStores(); err != nil {
 			return err
 		}
+	}
+	// Nothing goes before it is known that this comparison can be made.
+	for _, file := range before {
+		err = errors.Join(err, os.Remove(file))
+	}
+	if err != nil {
+		return err
 	}
 	return l.save(l.progress())
 }
@@ -128,15 +140,14 @@ func (l *comparing) openStores() error {
 	return l.c.Machine.DescribeDisk(l.stores.dir)
 }
 
-// discard removes an earlier comparison, and nothing that is not part of it.
-func discard(dir string) error {
-	runs, err := filepath.Glob(filepath.Join(dir, runsFolder, "[0-9][0-9][0-9]-*-r[0-9]*.*"))
-	for _, file := range append(runs, filepath.Join(dir, comparisonFile)) {
-		if failed := os.Remove(file); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
-			err = errors.Join(err, failed)
-		}
+// results returns the files of an earlier comparison, whole or not, and nothing that is not part
+// of it.
+func results(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, runsFolder, "[0-9][0-9][0-9]-*-r[0-9]*.*"))
+	if _, missing := os.Stat(filepath.Join(dir, comparisonFile)); missing == nil {
+		files = append(files, filepath.Join(dir, comparisonFile))
 	}
-	return err
+	return files, err
 }
 
 // describe returns the comparison as it is before its first run.
