@@ -54,7 +54,7 @@ func testUsesEveryAddressThatAnswers(t *testing.T, engine workload.Engine) {
 	first, requestsOfFirst := listen(t, &hosts)
 	second, requestsOfSecond := listen(t, &hosts)
 	o := workload.Options{Engine: engine, Rate: 200, Connections: 4, Loops: 2, Mix: workload.Mix{Get: 1}, Duration: 500 * time.Millisecond}.WithDefaults()
-	r, err := send(t.Context(), o, &plan{engine: engine, host: "the.name", servers: []server{{scheme: "http", host: "the.name", addresses: []netip.AddrPort{gone, first, second}}}})
+	r, err := send(t.Context(), o, &plan{engine: engine, host: "the.name", server: server{scheme: "http", host: "the.name", addresses: []netip.AddrPort{gone, first, second}}})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
 	require.Positive(t, requestsOfFirst())
@@ -75,7 +75,7 @@ func TestResolve(t *testing.T) {
 	} {
 		p := new(plan)
 		require.NoError(t, p.resolve(t.Context(), &workload.Options{URL: url}), url)
-		require.Equal(t, []server{want}, p.servers, url)
+		require.Equal(t, want, p.server, url)
 	}
 	for _, url := range []string{"", "127.0.0.1:80", "ftp://127.0.0.1", "http://127.0.0.1:99999", "http://127.0.0.1:0", "http://127.0.0.1/path", "http://u@127.0.0.1"} {
 		require.ErrorContains(t, new(plan).resolve(t.Context(), &workload.Options{URL: url}), "url: ", url)

@@ -26,15 +26,14 @@ import (
 // dialsAtOnce is how many connections of a loop are opened at a time.
 const dialsAtOnce = 64
 
-// clients carries a load over net/http: TLS, HTTP/2, and any number of servers. A connection of
-// the loop is a client, with a goroutine and a connection to each server. The loop gives it
-// tasks, and it leaves reports, which the loop is woken to read.
+// clients carries a load over net/http: TLS and HTTP/2. A connection of the loop is a client, with
+// a goroutine. The loop gives it tasks, and it leaves reports, which the loop is woken to read.
 type clients struct {
 	loop    *loop
 	plan    *plan
 	encoder *encoder
 	headers []http.Header // of the operations of the service, and of each target
-	lines   []line        // by server
+	line    line
 	clients []client      // by conn.index
 	dialing chan struct{} // holds who opens a connection
 	context context.Context
@@ -51,7 +50,7 @@ type clients struct {
 	}
 }
 
-// line opens connections to a server.
+// line opens connections to the server.
 type line struct {
 	transport *http.Transport
 	scheme    string
@@ -59,27 +58,19 @@ type line struct {
 	mayBeTwo  bool   // HTTP/2
 }
 
-// client sends one request at a time. The loop touches its wires only while it has no task.
+// client sends one request at a time. The loop touches its connection only while it has no task.
 type client struct {
 	*conn
-	wires []wire // by server
+	http  *http.ClientConn // nil if there is none
 	tasks chan task
 	// turn numbers the tasks, and what ends them: a report of an earlier turn is dropped.
 	turn   uint64
 	cancel context.CancelFunc // of the request that is sent, if one is
 }
 
-// wire is a connection of a client to one server.
-type wire struct {
-	conn     *http.ClientConn // nil if there is none
-	answered bool             // it has brought an answer
-	retryAt  time.Duration    // after failed, which is why there is none
-	failed   error
-}
+func (c *client) open() bool { return c.http != nil && c.http.Err() == nil }
 
-func (w *wire) open() bool { return w.conn != nil && w.conn.Err() == nil }
-
-// task asks a client to open its connections or, with a context, to send a request.
+// task asks a client to open its connection or, with a context, to send a request.
 type task struct {
 	turn    uint64
 	context context.Context
@@ -107,7 +98,7 @@ type answer struct {
 
 func newClients(l *loop, p *plan, trusted *tls.Config) (transport, error) {
 	e := &clients{
-		loop: l, plan: p, encoder: newEncoder(l.o, p), headers: []http.Header{headerOf(p.headers)},
+		loop: l, plan: p, encoder: newEncoder(l.o, p), headers: []http.Header{headerOf(p.headers)}, line: newLine(&p.server, l.o.HTTP, trusted),
 		clients: make([]client, len(l.conns)), dialing: make(chan struct{}, dialsAtOnce), answers: map[string]int64{},
 	}
 	var err error
@@ -117,13 +108,10 @@ func newClients(l *loop, p *plan, trusted *tls.Config) (transport, error) {
 	for i := range p.targets {
 		e.headers = append(e.headers, headerOf(p.targets[i].headers))
 	}
-	for i := range p.servers {
-		e.lines = append(e.lines, newLine(&p.servers[i], l.o.HTTP, trusted))
-	}
 	e.context, e.cancel = context.WithCancel(context.Background())
 	for i := range e.clients {
 		c := &e.clients[i]
-		*c = client{conn: &l.conns[i], wires: make([]wire, len(p.servers)), tasks: make(chan task, 1)}
+		*c = client{conn: &l.conns[i], tasks: make(chan task, 1)}
 		e.running.Go(func() { e.work(c) })
 	}
 	return e, nil
@@ -227,11 +215,8 @@ func (e *clients) deliver() {
 		c := r.client
 		switch {
 		case r.turn == 0:
-			idle := c.state == connIdle || c.state == connResting
-			if idle && !slices.ContainsFunc(c.wires, func(w wire) bool { return w.open() }) {
-				for server := range c.wires {
-					c.hangUp(server)
-				}
+			if idle := c.state == connIdle || c.state == connResting; idle && !c.open() {
+				c.hangUp()
 				e.loop.gone(c.conn, e.loop.clock())
 			}
 		case r.turn != c.turn:
@@ -257,21 +242,17 @@ func (e *clients) end() {
 	}
 	e.running.Wait()
 	for i := range e.clients {
-		for server := range e.clients[i].wires {
-			e.clients[i].hangUp(server)
-		}
+		e.clients[i].hangUp()
 	}
 	e.alarm.close()
 }
 
 // work does a client's tasks.
 func (e *clients) work(c *client) {
-	first := true
 	for t := range c.tasks {
 		r := report{client: c, turn: t.turn}
 		if t.context == nil {
-			r.err = e.open(c, first)
-			first = false
+			r.err = e.connect(e.context, c)
 		} else {
 			r.answer, r.err = e.attempt(c, &t)
 			t.cancel()
@@ -281,49 +262,15 @@ func (e *clients) work(c *client) {
 	}
 }
 
-// open opens the connections that a client lacks. It fails if it has none then or, at first,
-// not all.
-func (e *clients) open(c *client, first bool) (failed error) {
-	open := false
-	for server := range c.wires {
-		w := &c.wires[server]
-		if w.conn != nil && !w.open() && !w.answered {
-			// Who opens it again at once is refused again.
-			c.hangUp(server)
-			w.failed, w.retryAt = errors.New("the server closes connections before it has answered"), e.loop.clock()+reopenAfter
-		}
-		var err error
-		if !w.open() {
-			if err = w.failed; e.loop.clock() >= w.retryAt {
-				err = e.connect(e.context, c, server)
-			}
-		}
-		if open = open || err == nil; failed == nil {
-			failed = err
-		}
-	}
-	if open && !first {
-		return nil
-	}
-	return failed
-}
-
 // attempt sends a request, and reads its answer to the end.
 func (e *clients) attempt(c *client, t *task) (a answer, err error) {
-	server := 0
-	if t.request.Target > 0 {
-		server = e.plan.targets[t.request.Target-1].server
-	}
-	w := &c.wires[server]
-	if !w.open() {
-		// Among several servers one may be missing, and an idle connection may have been
-		// closed a moment ago.
-		if err := e.connect(t.context, c, server); err != nil {
+	if !c.open() { // it may have been closed a moment ago
+		if err := e.connect(t.context, c); err != nil {
 			return a, err
 		}
 	}
-	response, err := w.conn.RoundTrip(e.request(t.context, &t.request, t.left))
-	if err == nil && (response.StatusCode < 100 || response.ProtoMajor == 2 && !e.lines[server].mayBeTwo) {
+	response, err := c.http.RoundTrip(e.request(t.context, &t.request, t.left))
+	if err == nil && (response.StatusCode < 100 || response.ProtoMajor == 2 && !e.line.mayBeTwo) {
 		_ = response.Body.Close()
 		err = errProtocol
 	}
@@ -335,14 +282,13 @@ func (e *clients) attempt(c *client, t *task) (a answer, err error) {
 		_ = response.Body.Close()
 	}
 	if err != nil {
-		c.hangUp(server)
+		c.hangUp()
 		return a, err
 	}
-	w.answered = true
 	a = answer{status: response.StatusCode, version: response.Proto}
 	// A connection that net/http is about to close takes no other request.
-	if a.last = switched || response.Close || response.ProtoMajor == 1 && w.conn.Available() == 0; a.last {
-		c.hangUp(server)
+	if a.last = switched || response.Close || response.ProtoMajor == 1 && c.http.Available() == 0; a.last {
+		c.hangUp()
 	}
 	if reason := response.Header.Get("Spillway-Shed"); reason != "" {
 		a.shed = shedReason([]byte(reason))
@@ -358,7 +304,7 @@ func (e *clients) request(ctx context.Context, r *workload.Request, left time.Du
 	} else {
 		q.Host = e.plan.host
 		path, query, _ := strings.Cut(string(e.encoder.appendURI(nil, r)), "?")
-		q.URL = &url.URL{Scheme: e.plan.servers[0].scheme, Host: e.plan.servers[0].host, Path: path, RawQuery: query}
+		q.URL = &url.URL{Scheme: e.plan.server.scheme, Host: e.plan.server.host, Path: path, RawQuery: query}
 	}
 	if r.Priority >= 0 || r.Client != "" || e.loop.o.TimeoutHeader {
 		q.Header = q.Header.Clone()
@@ -399,9 +345,9 @@ func kindOf(err error) result.ErrorKind {
 	return result.ErrorReset
 }
 
-// connect opens a connection of a client to a server.
-func (e *clients) connect(ctx context.Context, c *client, server int) error {
-	c.hangUp(server)
+// connect opens the connection of a client.
+func (e *clients) connect(ctx context.Context, c *client) error {
+	c.hangUp()
 	select {
 	case e.dialing <- struct{}{}:
 		defer func() { <-e.dialing }()
@@ -409,10 +355,9 @@ func (e *clients) connect(ctx context.Context, c *client, server int) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	l, w := &e.lines[server], &c.wires[server]
-	conn, err := l.transport.NewClientConn(ctx, l.scheme, l.address)
+	conn, err := e.line.transport.NewClientConn(ctx, e.line.scheme, e.line.address)
 	if err == nil {
-		*w = wire{conn: conn}
+		c.http = conn
 		conn.SetStateHook(func(conn *http.ClientConn) {
 			if conn.Err() != nil {
 				e.report(report{client: c})
@@ -429,14 +374,13 @@ func (e *clients) connect(ctx context.Context, c *client, server int) error {
 	} else if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		err = fmt.Errorf("%w (--insecure takes any)", err)
 	}
-	w.failed, w.retryAt = connectError{fmt.Errorf("cannot connect: %w", err)}, e.loop.clock()+reopenAfter
-	return w.failed
+	return connectError{fmt.Errorf("cannot connect: %w", err)}
 }
 
-func (c *client) hangUp(server int) {
-	if conn := c.wires[server].conn; conn != nil {
-		conn.SetStateHook(nil)
-		_ = conn.Close()
+func (c *client) hangUp() {
+	if c.http != nil {
+		c.http.SetStateHook(nil)
+		_ = c.http.Close()
 	}
-	c.wires[server].conn = nil
+	c.http = nil
 }

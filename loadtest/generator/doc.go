@@ -46,5 +46,5 @@
 //
 // Loops send over a transport, of which there are two. One has sockets over Linux's epoll, on
 // the loop's own thread, for HTTP/1.1 in the clear. The other has a goroutine a connection
-// over net/http, for TLS, HTTP/2, several servers and every system.
+// over net/http, for TLS, HTTP/2 and every system.
 package generator

@@ -18,7 +18,7 @@ import (
 
 // planTo is a plan of the service's operations to a host.
 func planTo(host string, headers ...string) *plan {
-	return &plan{host: host, headers: headers, servers: []server{{scheme: "http", host: host}}}
+	return &plan{host: host, headers: headers, server: server{scheme: "http", host: host}}
 }
 
 func TestEncoder_WritesWhatTheServiceReads(t *testing.T) {

@@ -33,10 +33,8 @@ func Run(ctx context.Context, o workload.Options) (*result.Result, error) {
 
 // send sends the load as it is planned.
 func send(ctx context.Context, o workload.Options, p *plan) (_ *result.Result, err error) {
-	o.URL = p.name()
-	for i := range p.servers {
-		p.servers[i].addresses = reachable(ctx, p.servers[i].addresses)
-	}
+	o.URL = p.server.name()
+	p.server.addresses = reachable(ctx, p.server.addresses)
 	trusted, err := trust(&o)
 	if err != nil {
 		return nil, err
@@ -64,7 +62,7 @@ const (
 	longestPause = 50 * time.Millisecond
 	// reopenAfter passes before a connection that failed is opened again.
 	reopenAfter = 100 * time.Millisecond
-	// goneAfter is how long no connection may be open before the servers count as gone.
+	// goneAfter is how long no connection may be open before the server counts as gone.
 	goneAfter = time.Second
 )
 

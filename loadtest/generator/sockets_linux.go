@@ -43,7 +43,7 @@ type socket struct {
 
 func newSockets(l *loop, p *plan) (transport, error) {
 	s := &sockets{
-		loop: l, server: p.servers[0], encoder: newEncoder(l.o, p),
+		loop: l, server: p.server, encoder: newEncoder(l.o, p),
 		sockets: make([]socket, len(l.conns)), events: make([]unix.EpollEvent, 256), in: make([]byte, 64<<10), out: make([]byte, 0, 4<<10),
 	}
 	for i := range s.sockets {

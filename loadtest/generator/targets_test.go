@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -221,55 +220,6 @@ func TestRun_GivesUpOverHTTP2(t *testing.T) {
 	require.InDelta(t, timeout.Seconds()*1000, r.Latency.P50, 0.1)
 }
 
-func TestRun_SendsToSeveralServers(t *testing.T) {
-	t.Parallel()
-	answer := func(status int) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
-	}
-	first, second := serve(t, answer(http.StatusOK)), serve(t, answer(http.StatusAccepted))
-	r, err := Run(t.Context(), workload.Options{
-		Count: 100, Connections: 3, Targets: []workload.Target{{Method: "GET", URL: first}, {Method: "GET", URL: second + "/x"}},
-	})
-	require.NoError(t, err)
-	requireConserved(t, r)
-	require.Equal(t, map[string]int64{"200": r.Targets[0].Requests, "202": r.Targets[1].Requests}, r.Status)
-	require.EqualValues(t, 100, r.Requests)
-	require.Equal(t, first+" and 1 more", r.URL)
-}
-
-// Of several servers one may go: what is sent to it finds no server, and the others are asked
-// as before.
-func TestRun_GoesOnWithoutOneOfSeveralServers(t *testing.T) {
-	t.Parallel()
-	stays := serve(t, func(http.ResponseWriter, *http.Request) {})
-	var requests atomic.Int64
-	gone := make(chan struct{})
-	goes := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		if requests.Add(1) == 10 {
-			close(gone)
-		}
-	}))
-	defer goes.Close()
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		<-gone
-		_ = goes.Listener.Close()
-		goes.CloseClientConnections()
-	}()
-	r, err := Run(t.Context(), workload.Options{
-		Rate: 500, Duration: time.Second, Connections: 4, SLO: time.Minute, Targets: []workload.Target{{Method: "GET", URL: stays}, {Method: "GET", URL: goes.URL}},
-	})
-	require.NoError(t, err)
-	<-closed
-	require.Empty(t, r.Partial)
-	requireConserved(t, r)
-	require.Equal(t, r.Targets[0].Requests, r.Targets[0].Good)
-	require.GreaterOrEqual(t, r.Targets[1].Good, int64(6), "of the first 10 each of 4 connections may have broken one")
-	require.Positive(t, r.Errors[result.ErrorConnect])
-	require.Equal(t, r.Targets[1].Errors, r.Errors[result.ErrorConnect]+r.Errors[result.ErrorReset])
-}
-
 func TestRun_SaysWhatCannotBeCarried(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())
@@ -295,8 +245,8 @@ func TestRun_SaysWhatCannotBeCarried(t *testing.T) {
 		"no URL to be under":   {workload.Options{Targets: target("/x")}, "url: \"\" is not of the form"},
 		"another scheme":       {workload.Options{Targets: target("ftp://a/")}, "the URL is neither"},
 		"a port":               {workload.Options{Targets: target("http://127.0.0.1:99999/")}, "the port is not 1 to 65535"},
-		"too many connections": {workload.Options{Connections: 15_000, Targets: append(target("http://127.0.0.1:1/"), target("http://127.0.0.1:2/")...)},
-			"connections: 15000 to each of 2 servers are more than 20000"},
+		"several servers": {workload.Options{Targets: append(target("http://127.0.0.1:1/"), target("http://127.0.0.1:2/")...)},
+			"target: \"GET http://127.0.0.1:2/\": it is of another server than http://127.0.0.1:1, and a load is sent to one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

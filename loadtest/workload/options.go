@@ -9,8 +9,8 @@ type Options struct {
 	// name has several addresses, connections are spread over those that answer.
 	URL string
 	// Targets, if there are any, are sent instead of the operations of Mix. Keys,
-	// Distribution, ValueSize and ScanLimit then have no meaning. A target with an absolute
-	// URL does not need URL.
+	// Distribution, ValueSize and ScanLimit then have no meaning. If all have an absolute URL,
+	// which must be of one server, URL is not needed.
 	Targets []Target
 	// Good says which status codes are good. By default that is 2xx and 3xx for targets;
 	// for the operations of the service 2xx, 304, and 404 to a get.
@@ -42,8 +42,8 @@ type Options struct {
 	// Count, if not 0, ends a closed loop after so many requests instead of
 	// Duration.
 	Count uint64
-	// Connections is how many are open at once, 1 to MaxConnections; to each server if
-	// the targets have several. Each carries one request at a time.
+	// Connections is how many are open at once, 1 to MaxConnections. Each carries one request
+	// at a time.
 	Connections int
 	// Loops is how many loops share the connections, with the epoll engine a thread each. By
 	// default one for every two CPUs, at least 1: the service needs the others.

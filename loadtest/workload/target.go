@@ -235,11 +235,9 @@ type Engine uint8
 const (
 	// AnyEngine is Epoll where it can be had, and Portable otherwise.
 	AnyEngine Engine = iota
-	// Epoll is on Linux alone, and speaks HTTP/1.1 in the clear to one server. It takes
-	// the least CPU.
+	// Epoll is on Linux alone, and speaks HTTP/1.1 in the clear. It takes the least CPU.
 	Epoll
-	// Portable is there on every system, knows TLS and HTTP/2, and takes any number of
-	// servers.
+	// Portable is there on every system, and knows TLS and HTTP/2.
 	Portable
 )
 
