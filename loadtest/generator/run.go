@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/machine"
@@ -40,16 +41,29 @@ func send(ctx context.Context, o workload.Options, p *plan) (_ *result.Result, e
 		return nil, err
 	}
 	r := &run{o: &o, window: result.WindowOf(&o), plan: p, begin: time.Now()}
+	r.others.Store(int32(o.Loops))
 	if o.Admin != "" {
 		if r.observer, err = observe.Open(ctx, o.Admin, o.AdminToken, trusted); err != nil {
 			return nil, err
 		}
 	}
-	if r.engine, err = newEngine(&o, p, trusted, r.clock); err != nil {
-		return nil, err
+	defer func() {
+		for _, l := range r.loops {
+			l.transport.end()
+		}
+	}()
+	open := newSockets
+	if p.engine == workload.Portable {
+		open = newClients
 	}
-	defer r.engine.close()
-	if err := r.engine.connect(ctx); err != nil {
+	for n := range o.Loops {
+		l := newLoop(&o, n, &r.others, r.clock)
+		if l.transport, err = open(l, p, trusted); err != nil {
+			return nil, err
+		}
+		r.loops = append(r.loops, l)
+	}
+	if err := r.connect(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.URL, err)
 	}
 	return r.measure(ctx), nil
@@ -90,12 +104,45 @@ type run struct {
 	o        *workload.Options
 	window   result.Window
 	plan     *plan
-	engine   *engine
+	loops    []*loop
+	others   atomic.Int32 // loops that are not done
 	observer *observe.Observer
 	begin    time.Time
 }
 
 func (r *run) clock() time.Duration { return time.Since(r.begin) }
+
+// connect opens the connections.
+func (r *run) connect(ctx context.Context) error {
+	var wg sync.WaitGroup
+	failures := make([]error, len(r.loops))
+	for n, l := range r.loops {
+		wg.Go(func() { failures[n] = l.connect(ctx) })
+	}
+	wg.Wait()
+	return cmp.Or(failures...)
+}
+
+// carry sends the load to its end, or until ctx ends or the server is gone, and says why it
+// ended early. The clock stands at 0 when it begins.
+func (r *run) carry(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var loops sync.WaitGroup
+	for _, l := range r.loops {
+		l.lastLook, l.arrivedAfter = 0, 0
+		for c := l.idle.first; c != nil; c = c.next {
+			c.freeSince = 0
+		}
+		loops.Go(func() {
+			if err := l.run(ctx); err != nil {
+				stop(err)
+			}
+		})
+	}
+	loops.Wait()
+	return context.Cause(ctx)
+}
 
 func (r *run) measure(ctx context.Context) *result.Result {
 	r.begin = time.Now()
@@ -109,7 +156,7 @@ func (r *run) measure(ctx context.Context) *result.Result {
 	if r.o.Progress != nil {
 		watchers.Go(func() { r.progress(ended) })
 	}
-	failed := r.engine.run(ctx)
+	failed := r.carry(ctx)
 	took := r.clock()
 	end()
 	watchers.Wait()
@@ -120,13 +167,20 @@ func (r *run) measure(ctx context.Context) *result.Result {
 		if errors.Is(failed, context.Canceled) {
 			partial = fmt.Sprintf("interrupted %.1f s after its start", took.Seconds())
 		}
-		r.engine.abandon(took)
 	}
-	total := result.NewTally(*r.o)
-	r.engine.counts(func(count *result.Tally) { total.Add(count) })
+	total, protocols := result.NewTally(*r.o), map[string]int64{}
+	for _, l := range r.loops {
+		if failed != nil {
+			l.abandon(took)
+		}
+		total.Add(l.count)
+		for version, n := range l.transport.protocols() {
+			protocols[version] += n
+		}
+	}
 	found := total.Result(r.begin, max(0, min(took, r.window.To)-r.window.From))
 	found.Partial = partial
-	found.Engine, found.Protocols = r.plan.engine, r.engine.protocols()
+	found.Engine, found.Protocols = r.plan.engine, protocols
 	found.Machine = new(machine.This())
 	if answered := found.CompletedRPS * found.Seconds; answered > 0 {
 		found.ClientCPUMicros = float64(cpu.client.Microseconds()) / answered
@@ -204,14 +258,17 @@ func (r *run) progress(ended context.Context) {
 		}
 		now := r.clock()
 		var p workload.Progress
-		recent := result.NewRecent()
-		r.engine.counts(func(count *result.Tally) {
-			requests, failed := count.Recent(recent)
+		recent, sent := result.NewRecent(), uint64(0)
+		for _, l := range r.loops {
+			l.mu.Lock()
+			requests, failed := l.count.Recent(recent)
+			sent = max(sent, l.next.Seq)
+			l.mu.Unlock()
 			p.Requests += requests
 			p.Errors += failed
-		})
+		}
 		if r.o.Count > 0 {
-			p.Done = min(1, float64(r.engine.sent())/float64(r.o.Count))
+			p.Done = min(1, float64(sent)/float64(r.o.Count))
 			if p.Done > 0 {
 				p.Left = time.Duration(float64(now) * (1 - p.Done) / p.Done)
 			}

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"runtime"
@@ -41,7 +42,7 @@ type socket struct {
 	unsent   []byte // the rest of a request that did not fit the socket's buffer
 }
 
-func newSockets(l *loop, p *plan) (transport, error) {
+func newSockets(l *loop, p *plan, _ *tls.Config) (transport, error) {
 	s := &sockets{
 		loop: l, server: p.server, encoder: newEncoder(l.o, p),
 		sockets: make([]socket, len(l.conns)), events: make([]unix.EpollEvent, 256), in: make([]byte, 64<<10), out: make([]byte, 0, 4<<10),

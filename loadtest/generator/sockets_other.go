@@ -2,11 +2,14 @@
 
 package generator
 
-import "errors"
+import (
+	"crypto/tls"
+	"errors"
+)
 
 // hasEpoll reports whether the epoll engine is there.
 const hasEpoll = false
 
-func newSockets(*loop, *plan) (transport, error) {
+func newSockets(*loop, *plan, *tls.Config) (transport, error) {
 	return nil, errors.New("the epoll engine is on Linux alone")
 }
