@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -71,7 +70,7 @@ func Parse(file string, data []byte, over ...Settings) (*Scenario, error) {
 	if depth(data) > maxDepth {
 		return nil, fmt.Errorf("%s: nested more than %d deep", file, maxDepth)
 	}
-	read, err := r.decode(data)
+	root, err := r.root(data)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +81,7 @@ func Parse(file string, data []byte, over ...Settings) (*Scenario, error) {
 		}
 		maps.Copy(f.over, settings)
 	}
-	if err := r.fill(read, &f); err != nil {
+	if err := r.form(root, &f, false); err != nil {
 		return nil, err
 	}
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
@@ -90,12 +89,12 @@ func Parse(file string, data []byte, over ...Settings) (*Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if read.Short == nil {
+	if r.short == nil {
 		return s, nil
 	}
 	// What short says is written over what the file says.
 	f.settings = maps.Clone(f.settings)
-	if err := r.overrides(read.Short, &f); err != nil {
+	if err := r.form(r.short, &f, true); err != nil {
 		return nil, err
 	}
 	if s.Short, err = f.scenario(name); err != nil {
@@ -163,59 +162,72 @@ func (f *form) scenario(name string) (*Scenario, error) {
 	return s, nil
 }
 
-// file is what a scenario file may hold.
-type file struct {
-	Title       *value     `yaml:"title"`
-	Question    *value     `yaml:"question"`
-	Expectation *value     `yaml:"expectation"`
-	Overrides   overrides  `yaml:",inline"`
-	Seed        *value     `yaml:"seed"`
-	Short       *overrides `yaml:"short"`
+// plain are the fields of a file that have one value.
+var plain = map[string]func(f *form, text string) error{
+	"title":       func(f *form, text string) error { return prose(&f.Title, text) },
+	"question":    func(f *form, text string) error { return prose(&f.Question, text) },
+	"expectation": func(f *form, text string) error { return prose(&f.Expectation, text) },
+	"duration":    func(f *form, text string) error { return duration(&f.Duration, time.Millisecond, text) },
+	"warmup":      func(f *form, text string) error { return duration(&f.Warmup, 0, text) },
+	"slo":         func(f *form, text string) error { return duration(&f.SLO, time.Millisecond, text) },
+	"timeout":     func(f *form, text string) error { return duration(&f.Timeout, time.Millisecond, text) },
+	"repetitions": func(f *form, text string) error {
+		n, err := number(1, maxRepetitions, false)(text)
+		f.Repetitions = int(n.(uint64))
+		return err
+	},
+	"seed": func(f *form, text string) error {
+		n, err := number(0, math.MaxUint64, false)(text)
+		f.Seed = n.(uint64)
+		return err
+	},
 }
 
-// overrides are what its short form may hold as well.
-type overrides struct {
-	Parts       parts   `yaml:",inline"`
-	Cases       []parts `yaml:"cases"`
-	Duration    *value  `yaml:"duration"`
-	Warmup      *value  `yaml:"warmup"`
-	SLO         *value  `yaml:"slo"`
-	Timeout     *value  `yaml:"timeout"`
-	Repetitions *value  `yaml:"repetitions"`
-}
-
-// parts are what a case may hold as well.
-type parts struct {
-	Service map[string]value `yaml:"service"`
-	Load    map[string]value `yaml:"load"`
-}
+// once are the fields that the short form does not have.
+var once = []string{"title", "question", "expectation", "seed", "short"}
 
 // known is said of a field that is none of these.
 const known = "a file has title, question, expectation, service, load, cases, duration, warmup, slo, timeout, repetitions, seed, short; " +
 	"short has service, load, cases, duration, warmup, slo, timeout, repetitions; a case has service, load"
 
-// value is where a value, or a list of them, is written.
-type value struct{ node ast.Node }
+func prose(field *string, text string) error {
+	*field = strings.Join(strings.Fields(text), " ")
+	if n := len(*field); n == 0 || n > maxText {
+		return fmt.Errorf("is %d bytes long, not 1 to %d", n, maxText)
+	}
+	return nil
+}
 
-// UnmarshalYAML keeps the node.
-func (v *value) UnmarshalYAML(node ast.Node) error {
-	v.node = node
+func duration(field *time.Duration, least time.Duration, text string) (err error) {
+	if *field, err = time.ParseDuration(text); err != nil || *field < least || *field > maxTime {
+		return fmt.Errorf("%q is not a duration such as 10s, from %v to %v", text, least, maxTime)
+	}
 	return nil
 }
 
 // reader reads a file.
-type reader struct{ file string }
-
-// errorf returns an error about what is at a node.
-func (r *reader) errorf(at ast.Node, format string, args ...any) error {
-	return fmt.Errorf("%s:%d: %s: %s", r.file, at.GetToken().Position.Line, strings.TrimPrefix(at.GetPath(), "$."), fmt.Sprintf(format, args...))
+type reader struct {
+	file  string
+	short ast.Node // what it says of the short form; nil if nothing
 }
 
-// decode returns what a file holds.
-func (r *reader) decode(data []byte) (*file, error) {
+// at returns an error about the line of a node.
+func (r *reader) at(node ast.Node, format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %s", r.file, node.GetToken().Position.Line, fmt.Sprintf(format, args...))
+}
+
+// errorf returns an error about what is at a node.
+func (r *reader) errorf(node ast.Node, format string, args ...any) error {
+	return r.at(node, "%s: %s", strings.TrimPrefix(node.GetPath(), "$."), fmt.Sprintf(format, args...))
+}
+
+// root returns what a file holds.
+func (r *reader) root(data []byte) (ast.Node, error) {
 	parsed, err := parser.ParseBytes(data, 0)
-	if err != nil {
-		return nil, r.located(err)
+	if at, ok := errors.AsType[yaml.Error](err); ok && at.GetToken() != nil {
+		return nil, fmt.Errorf("%s:%d: %s", r.file, at.GetToken().Position.Line, at.GetMessage())
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.file, err)
 	}
 	bodies := slices.DeleteFunc(parsed.Docs, func(doc *ast.DocumentNode) bool { return doc.Body == nil || doc.Body.Type() == ast.CommentType })
 	switch {
@@ -224,140 +236,96 @@ func (r *reader) decode(data []byte) (*file, error) {
 	case len(bodies) > 1:
 		return nil, fmt.Errorf("%s: has %d parts with --- between them: a file is one scenario", r.file, len(bodies))
 	}
-	read := new(file)
-	if err := yaml.NodeToValue(bodies[0].Body, read, yaml.Strict()); err != nil {
-		return nil, r.located(err)
-	}
-	return read, nil
+	return bodies[0].Body, nil
 }
 
-// located returns an error of the decoder as one line.
-func (r *reader) located(err error) error {
-	at, ok := errors.AsType[yaml.Error](err)
-	if !ok || at.GetToken() == nil {
-		return fmt.Errorf("%s: %w", r.file, err)
+// each calls do with the fields of a mapping; with none if it says nothing.
+func (r *reader) each(node ast.Node, do func(name string, value ast.Node) error) error {
+	if node.Type() == ast.NullType {
+		return nil
 	}
-	message := at.GetMessage()
-	if _, unknown := errors.AsType[*yaml.UnknownFieldError](err); unknown {
-		message += ": " + known
+	fields, ok := node.(ast.MapNode)
+	if !ok {
+		return r.at(node, "%s was used where mapping is expected", node.Type().YAMLName())
 	}
-	return fmt.Errorf("%s:%d: %s", r.file, at.GetToken().Position.Line, message)
+	for all := fields.MapRange(); all.Next(); {
+		if err := do(all.Key().GetToken().Value, all.Value()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// fill writes what a file says over the defaults.
-func (r *reader) fill(read *file, f *form) error {
-	err := r.set([]field{
-		{read.Title, prose(&f.Title)}, {read.Question, prose(&f.Question)}, {read.Expectation, prose(&f.Expectation)},
-		{read.Seed, func(text string) (err error) {
-			if f.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-				return fmt.Errorf("%q is not a whole number from 0 to %d", text, uint64(math.MaxUint64))
-			}
+// form writes what a file or its short form says over what was said before.
+func (r *reader) form(node ast.Node, f *form, short bool) error {
+	return r.each(node, func(name string, value ast.Node) error {
+		set := plain[name]
+		switch {
+		case short && slices.Contains(once, name):
+			return r.at(value, "unknown field %q: %s", name, known)
+		case value.Type() == ast.NullType && (set != nil || name == "short" || name == "cases"):
 			return nil
-		}},
-	})
-	if err != nil {
-		return err
-	}
-	return r.overrides(&read.Overrides, f)
-}
-
-// overrides writes what a file or its short form says over what was said before.
-func (r *reader) overrides(o *overrides, f *form) error {
-	if err := r.parts(&o.Parts, f.settings); err != nil {
-		return err
-	}
-	if o.Cases != nil {
-		if f.cases = make([]Settings, len(o.Cases)); len(f.cases) == 0 {
-			return fmt.Errorf("%s: cases: is an empty list", r.file)
+		case name == "short":
+			r.short = value
+			return nil
+		case name == "cases":
+			return r.cases(value, f)
+		case set == nil:
+			return r.part(name, value, f.settings)
 		}
-	}
-	for i := range o.Cases {
-		f.cases[i] = Settings{}
-		if err := r.parts(&o.Cases[i], f.cases[i]); err != nil {
-			return err
-		}
-	}
-	return r.set([]field{
-		{o.Duration, duration(&f.Duration, time.Millisecond)}, {o.Warmup, duration(&f.Warmup, 0)},
-		{o.SLO, duration(&f.SLO, time.Millisecond)}, {o.Timeout, duration(&f.Timeout, time.Millisecond)},
-		{o.Repetitions, func(text string) (err error) {
-			n, err := number(1, maxRepetitions, false)(text)
-			f.Repetitions = int(n.(uint64))
-			return err
-		}},
-	})
-}
-
-// field is a value, nil if it is not given, and what takes it.
-type field struct {
-	value *value
-	set   func(text string) error
-}
-
-func (r *reader) set(fields []field) error {
-	for _, f := range fields {
-		if f.value == nil {
-			continue
-		}
-		text, err := r.text(f.value.node)
+		text, err := r.text(value)
 		if err != nil {
 			return err
 		}
-		if err := f.set(text); err != nil {
-			return r.errorf(f.value.node, "%v", err)
+		if err := set(f, text); err != nil {
+			return r.errorf(value, "%v", err)
+		}
+		return nil
+	})
+}
+
+// cases reads a list of parts.
+func (r *reader) cases(node ast.Node, f *form) error {
+	list, ok := node.(*ast.SequenceNode)
+	if !ok {
+		return r.at(node, "%s was used where sequence is expected", node.Type().YAMLName())
+	}
+	if len(list.Values) == 0 {
+		return fmt.Errorf("%s: cases: is an empty list", r.file)
+	}
+	f.cases = nil
+	for _, n := range list.Values {
+		one := Settings{}
+		f.cases = append(f.cases, one)
+		if err := r.each(n, func(name string, value ast.Node) error { return r.part(name, value, one) }); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func prose(field *string) func(string) error {
-	return func(text string) error {
-		*field = strings.Join(strings.Fields(text), " ")
-		if n := len(*field); n == 0 || n > maxText {
-			return fmt.Errorf("is %d bytes long, not 1 to %d", n, maxText)
-		}
-		return nil
+// part reads settings of the service or of the load.
+func (r *reader) part(part string, node ast.Node, into Settings) error {
+	if part != string(OfService) && part != string(OfLoad) {
+		return r.at(node, "unknown field %q: %s", part, known)
 	}
-}
-
-func duration(field *time.Duration, least time.Duration) func(string) error {
-	return func(text string) (err error) {
-		if *field, err = time.ParseDuration(text); err != nil || *field < least || *field > maxTime {
-			return fmt.Errorf("%q is not a duration such as 10s, from %v to %v", text, least, maxTime)
-		}
-		return nil
-	}
-}
-
-// parts reads settings of the service and of the load.
-func (r *reader) parts(p *parts, into Settings) error {
-	for _, part := range []struct {
-		name   Part
-		values map[string]value
-	}{{OfService, p.Service}, {OfLoad, p.Load}} {
-		for _, name := range slices.Sorted(maps.Keys(part.values)) {
-			v := part.values[name]
-			if v.node == nil {
-				return fmt.Errorf("%s: %s.%s: has no value", r.file, part.name, name)
-			}
-			s := find(name)
-			if s == nil || s.Part != part.name {
-				var known []string
-				for _, s := range All {
-					if s.Part == part.name {
-						known = append(known, s.Name)
-					}
+	return r.each(node, func(name string, value ast.Node) (err error) {
+		s := find(name)
+		if s == nil || string(s.Part) != part {
+			var known []string
+			for _, s := range All {
+				if string(s.Part) == part {
+					known = append(known, s.Name)
 				}
-				return r.errorf(v.node, "unknown, known are %s", strings.Join(known, ", "))
 			}
-			values, err := r.values(v.node, s)
-			if err != nil {
-				return err
-			}
-			into[name] = values
+			return r.errorf(value, "unknown, known are %s", strings.Join(known, ", "))
 		}
-	}
-	return nil
+		if value.Type() == ast.NullType {
+			return fmt.Errorf("%s: %s.%s: has no value", r.file, part, name)
+		}
+		into[name], err = r.values(value, s)
+		return err
+	})
 }
 
 // values reads one value of a setting, or a list of them.
@@ -387,8 +355,6 @@ func (r *reader) values(node ast.Node, s *Setting) (values []string, err error) 
 // text reads one value as it is written.
 func (r *reader) text(node ast.Node) (string, error) {
 	switch n := node.(type) {
-	case nil:
-		return "", fmt.Errorf("%s: a value is missing", r.file)
 	case *ast.StringNode:
 		return n.Value, nil
 	case *ast.LiteralNode:
