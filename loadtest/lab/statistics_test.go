@@ -104,7 +104,7 @@ func drawn(random *rand.Rand, factors []float64, loads, repetitions int, noise f
 	c := new(Comparison)
 	for load := range loads {
 		values := map[string][][]float64{}
-		for _, metric := range []string{Goodput, ServedP99} {
+		for _, metric := range []string{result.Goodput, result.ServedP99} {
 			values[metric] = make([][]float64, len(factors))
 			for range repetitions {
 				machine := math.Exp(0.1 * random.NormFloat64())
@@ -113,7 +113,7 @@ func drawn(random *rand.Rand, factors []float64, loads, repetitions int, noise f
 					if slices.Contains(noisy, metric) {
 						v *= noise(random, s)
 					}
-					if metric == Goodput {
+					if metric == result.Goodput {
 						v *= factor
 					}
 					values[metric][s] = append(values[metric][s], v)
@@ -145,7 +145,7 @@ func TestVerdicts_NameNoDifferenceWhereThereIsNone(t *testing.T) {
 	for at, noise := range noises {
 		for _, settings := range []int{2, 3, 8, 15} {
 			for _, loads := range []int{1, 2, 16} {
-				for _, noisy := range [][]string{{Goodput, ServedP99}, {ServedP99}} {
+				for _, noisy := range [][]string{{result.Goodput, result.ServedP99}, {result.ServedP99}} {
 					t.Run(fmt.Sprintf("%s/settings=%d/loads=%d/noisy=%d", noise.name, settings, loads, len(noisy)), func(t *testing.T) {
 						t.Parallel()
 						random := rand.New(rand.NewPCG(uint64(at), uint64(settings*100+loads)))
@@ -180,7 +180,7 @@ func TestVerdicts_FindADifference(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	found := 0
 	for range reports {
-		v := drawn(random, []float64{1, 0.95}, 1, 9, noises[0].of, Goodput).Verdicts()[0]
+		v := drawn(random, []float64{1, 0.95}, 1, 9, noises[0].of, result.Goodput).Verdicts()[0]
 		if len(v.Top) == 1 && v.Top[0] == 0 {
 			found++
 		}
@@ -189,9 +189,9 @@ func TestVerdicts_FindADifference(t *testing.T) {
 	require.GreaterOrEqual(t, found, reports*8/10)
 
 	// What half of it is cannot be told with four runs, in a report of many: it says so.
-	many := drawn(random, slices.Repeat([]float64{1}, 8), 16, 4, noises[0].of, Goodput).Verdicts()
+	many := drawn(random, slices.Repeat([]float64{1}, 8), 16, 4, noises[0].of, result.Goodput).Verdicts()
 	require.Greater(t, many[0].Tells, 0.3)
-	few := drawn(random, []float64{1, 0.1}, 1, 3, noises[0].of, Goodput).Verdicts()[0]
+	few := drawn(random, []float64{1, 0.1}, 1, 3, noises[0].of, result.Goodput).Verdicts()[0]
 	require.Equal(t, math.Inf(1), few.Tells)
 	require.Len(t, few.Top, 2)
 	require.False(t, few.Others[0].Proven())
@@ -203,12 +203,12 @@ func TestVerdicts_SettingsWithoutGoodputSayNothingOfTheOthers(t *testing.T) {
 	t.Parallel()
 	floors := func(without int) map[[2]int][]float64 {
 		random := rand.New(rand.NewPCG(5, 6))
-		c := drawn(random, []float64{1, 1, 1}, 2, 4, noises[1].of, Goodput)
+		c := drawn(random, []float64{1, 1, 1}, 2, 4, noises[1].of, result.Goodput)
 		for load := range 2 {
 			for i := range without {
 				c.Groups = append(c.Groups, Group{
 					Combination: scenario.Combination{Strategy: fmt.Sprint("none", i)}, Workload: fmt.Sprint(load),
-					Metrics: map[string]Summary{Goodput: summary([]float64{0, 0, 0, 0}), ServedP99: summary([]float64{9, 9, 9, 9})},
+					Metrics: map[string]Summary{result.Goodput: summary([]float64{0, 0, 0, 0}), result.ServedP99: summary([]float64{9, 9, 9, 9})},
 				})
 			}
 		}
@@ -228,7 +228,7 @@ func TestVerdicts_SettingsWithoutGoodputSayNothingOfTheOthers(t *testing.T) {
 	for at, noise := range noises {
 		random, wrong := rand.New(rand.NewPCG(uint64(at), 7)), 0
 		for range reports {
-			v := drawn(random, append(slices.Repeat([]float64{1}, good), 0, 0, 0), 1, 4, noise.of, Goodput, ServedP99).Verdicts()[0]
+			v := drawn(random, append(slices.Repeat([]float64{1}, good), 0, 0, 0), 1, 4, noise.of, result.Goodput, result.ServedP99).Verdicts()[0]
 			if len(v.Top) < good || slices.ContainsFunc(v.Others, func(d Difference) bool { return d.B < good && d.Proven() }) {
 				wrong++
 			}
@@ -299,14 +299,10 @@ func TestMetrics_AreTakenFromResults(t *testing.T) {
 	classes := Summarize([]*result.Result{{Requests: 30, Shares: map[string]result.Share{
 		"priority 0": {Requests: 10, Good: 10}, "priority 3": {Requests: 10, Good: 5}, "priority 7": {Requests: 10}, "get": {Requests: 30},
 	}}})
-	require.Equal(t, 75.0, classes[ImportantGood].Median)
-	require.NotContains(t, Summarize([]*result.Result{{Shares: map[string]result.Share{"priority 3": {Requests: 10}}}}), ImportantGood)
+	require.Equal(t, 75.0, classes[result.ImportantGood].Median)
+	require.NotContains(t, Summarize([]*result.Result{{Shares: map[string]result.Share{"priority 3": {Requests: 10}}}}), result.ImportantGood)
 
-	for _, m := range Metrics {
-		found, ok := MetricNamed(m.Name)
-		require.True(t, ok)
-		require.Equal(t, m.Title, found.Title)
+	for _, f := range result.Figures {
+		require.Equal(t, f.Title, result.FigureNamed(f.Name).Title)
 	}
-	_, ok = MetricNamed("beauty")
-	require.False(t, ok)
 }

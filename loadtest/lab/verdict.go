@@ -5,32 +5,21 @@ import (
 	"math"
 	"slices"
 
+	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
-// The metrics by which settings are judged, in this order.
-const (
-	Goodput = "goodput_rps"
-	// ImportantGood is which share of the requests was good that are more important than
-	// the least important ones of their load.
-	ImportantGood = "important_good_percent"
-	ServedP99     = "served_p99_ms"
-)
-
-// judged are they; sign is that of what is better.
+// judged are the figures by which settings are judged, in this order; sign is that of what is
+// better.
 var judged = []struct {
 	metric string
 	sign   float64
-}{{Goodput, 1}, {ImportantGood, 1}, {ServedP99, -1}}
-
-// SentGoodput is goodput by a clock that begins when a request is sent. It is of the answers
-// that came in the window, so that it differs a little from Goodput anyway.
-const SentGoodput = "sent_goodput_rps"
+}{{result.Goodput, 1}, {result.ImportantGood, 1}, {result.ServedP99, -1}}
 
 // TwoClocks reports whether requests of g waited for a connection for so long that goodput
 // depends on when the clock begins.
 func (g *Group) TwoClocks() bool {
-	return g.Metrics[SentGoodput].Median > g.Metrics[Goodput].Median+0.05*g.Metrics["offered_rps"].Median
+	return g.Metrics[result.SentGoodput].Median > g.Metrics[result.Goodput].Median+0.05*g.Metrics["offered_rps"].Median
 }
 
 // Verdict says which settings did best under one load. Groups are indices of
@@ -56,7 +45,7 @@ type Verdict struct {
 // Difference is how group B differs from group A.
 type Difference struct {
 	A, B int
-	// Metric is the first one in which they are not the same, ServedP99 if they are in all.
+	// Metric is the first one in which they are not the same, served p99 if they are in all.
 	Metric string
 	// Ratio is that of B to A, the mean over the repetitions; +Inf if A is 0.
 	Ratio float64
@@ -100,7 +89,7 @@ func judge(c *Comparison) *judging {
 		}
 		v := &r.verdicts[at]
 		v.Groups = append(v.Groups, i)
-		if len(g.Metrics[Goodput].Values) > 0 {
+		if len(g.Metrics[result.Goodput].Values) > 0 {
 			v.Measured = append(v.Measured, i)
 		}
 	}
@@ -112,7 +101,7 @@ func judge(c *Comparison) *judging {
 }
 
 // median returns that of a group's goodput.
-func (r *judging) median(group int) float64 { return r.c.Groups[group].Metrics[Goodput].Median }
+func (r *judging) median(group int) float64 { return r.c.Groups[group].Metrics[result.Goodput].Median }
 
 // contrast compares all pairs. The floor of a pair's variance is what is usual among the pairs
 // of its load, and for the same two settings under all loads, whichever is more. Who serves

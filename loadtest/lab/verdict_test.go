@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
@@ -32,7 +33,7 @@ func measured(loads ...[]group) *Comparison {
 	for load, groups := range loads {
 		for i, g := range groups {
 			metrics := map[string]Summary{}
-			for name, values := range map[string][]float64{Goodput: g.goodput, ServedP99: g.p99, ImportantGood: g.important} {
+			for name, values := range map[string][]float64{result.Goodput: g.goodput, result.ServedP99: g.p99, result.ImportantGood: g.important} {
 				if len(values) > 0 {
 					metrics[name] = summary(values)
 				}
@@ -54,17 +55,17 @@ func TestComparison_Verdicts(t *testing.T) {
 		groups []group
 		want   verdict
 	}{
-		{"the highest goodput is best", []group{{less, fast, nil}, {more, late, nil}}, verdict{[]int{1, 0}, []int{1}, map[int]string{0: Goodput}}},
+		{"the highest goodput is best", []group{{less, fast, nil}, {more, late, nil}}, verdict{[]int{1, 0}, []int{1}, map[int]string{0: result.Goodput}}},
 		{
 			"of the same goodput the one that serves the important is best, slow as it is",
-			[]group{{more, fast, half}, {more, late, most}}, verdict{[]int{0, 1}, []int{1}, map[int]string{0: ImportantGood}},
+			[]group{{more, fast, half}, {more, late, most}}, verdict{[]int{0, 1}, []int{1}, map[int]string{0: result.ImportantGood}},
 		},
-		{"then the lowest p99", []group{{more, late, most}, {around, fast, most}}, verdict{[]int{0, 1}, []int{1}, map[int]string{0: ServedP99}}},
+		{"then the lowest p99", []group{{more, late, most}, {around, fast, most}}, verdict{[]int{0, 1}, []int{1}, map[int]string{0: result.ServedP99}}},
 		{"what differs by less than 2% is the same", []group{{more, nearly, nil}, {around, fast, nil}}, verdict{[]int{0, 1}, []int{0, 1}, map[int]string{1: "same"}}},
 		{"where goodput may differ, p99 decides nothing", []group{{more, late, nil}, {unsure, fast, nil}}, verdict{[]int{0, 1}, []int{0, 1}, map[int]string{1: "?"}}},
 		{
 			"all at once", []group{{more, late, nil}, {around, fast, nil}, {more, nearly, nil}, {less, fast, nil}, {none, nil, nil}, {}},
-			verdict{[]int{0, 2, 1, 3, 4}, []int{2, 1}, map[int]string{0: ServedP99, 1: "same", 3: Goodput, 4: Goodput}},
+			verdict{[]int{0, 2, 1, 3, 4}, []int{2, 1}, map[int]string{0: result.ServedP99, 1: "same", 3: result.Goodput, 4: result.Goodput}},
 		},
 		{"three runs prove nothing", []group{{less[:3], fast[:3], nil}, {more[:3], late[:3], nil}}, verdict{[]int{1, 0}, []int{1, 0}, map[int]string{0: "?"}}},
 		{"nor do those of which only some have both", []group{{less, fast, nil}, {more[:3], late[:3], nil}}, verdict{[]int{1, 0}, []int{1, 0}, map[int]string{0: "?"}}},

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
+
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 // Against says in a few words how a group did against the best of its load.
@@ -28,7 +30,7 @@ func (v *Verdict) Against(group int, name func(group int) string) string {
 	if d.Same {
 		return "the same"
 	}
-	said := map[string]string{Goodput: "", ImportantGood: "important ", ServedP99: "p99 "}[d.Metric] + change(d.Ratio)
+	said := map[string]string{result.Goodput: "", result.ImportantGood: "important ", result.ServedP99: "p99 "}[d.Metric] + change(d.Ratio)
 	if d.A != v.Top[0] {
 		said += " against " + name(d.A)
 	}
@@ -111,7 +113,7 @@ func Headline(verdicts []Verdict, name func(group int) string) string {
 	wins := map[string]int{}
 	for _, v := range compared {
 		for _, g := range v.Measured {
-			if !slices.ContainsFunc(v.Others, func(d Difference) bool { return d.B == g && d.Proven() && d.Metric != ServedP99 }) {
+			if !slices.ContainsFunc(v.Others, func(d Difference) bool { return d.B == g && d.Proven() && d.Metric != result.ServedP99 }) {
 				wins[name(g)]++
 			}
 		}
@@ -145,7 +147,7 @@ func alone(v *Verdict, name func(group int) string) string {
 	var by []string
 	for _, j := range judged {
 		if slices.ContainsFunc(v.Others, func(d Difference) bool { return d.Proven() && d.Metric == j.metric }) {
-			by = append(by, map[string]string{Goodput: "goodput", ImportantGood: "what the important get", ServedP99: "served p99"}[j.metric])
+			by = append(by, map[string]string{result.Goodput: "goodput", result.ImportantGood: "what the important get", result.ServedP99: "served p99"}[j.metric])
 		}
 	}
 	sure := !slices.ContainsFunc(v.Others, func(d Difference) bool { return !d.Same && !d.Proven() })

@@ -51,11 +51,11 @@ func (s *study) overRates(d *data) (figures []figure) {
 			})...)
 		}
 		draw("Goodput against offered rate", "Answers within the SLO."+dotted+" Bars reach from the lowest to the highest run.",
-			goodput, axis{Title: "goodput", Unit: "/s"}, true)
+			result.Goodput, axis{Title: "goodput", Unit: "/s"}, true)
 		draw("Throughput against offered rate", "All answers: good, late and refusing."+dotted,
 			"completed_rps", axis{Title: "completed", Unit: "/s"}, true)
 		draw("Served p99 against offered rate", "Of what was served ("+serving(string(s.Good))+"), counted from the scheduled time.",
-			servedP99, axis{Title: "served p99", Unit: "ms", Scale: logarithmic}, false)
+			result.ServedP99, axis{Title: "served p99", Unit: "ms", Scale: logarithmic}, false)
 	}
 	return figures
 }
@@ -64,7 +64,7 @@ func (s *study) overRates(d *data) (figures []figure) {
 // otherwise be in a corner.
 func (s *study) offered(l loadGroups) axis {
 	x, low, high := offered, math.Inf(1), 0.0
-	for _, line := range s.lines(l, goodput) {
+	for _, line := range s.lines(l, result.Goodput) {
 		low, high = min(low, float64(line.Points[0][0])), max(high, float64(line.Points[len(line.Points)-1][0]))
 	}
 	if low > 0 && high >= 10*low {

@@ -61,7 +61,7 @@ func digits(v float64) string {
 	return text
 }
 
-// unit is how people write a unit of lab.Metrics.
+// unit is how people write a unit of result.Figures.
 func unit(u string) string {
 	switch u {
 	case "us":

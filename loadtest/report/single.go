@@ -7,7 +7,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/workload"
@@ -181,11 +180,10 @@ func (r *Run) summary() []fact {
 		facts = append(facts, fact{"misses", fmt.Sprintf("%d of %d gets found no value%s", r.Misses, gets, mend)})
 	}
 	facts = append(facts, fact{"service", service(r.Strategy, r.Workers, r.Capacity)})
-	metrics := lab.Summarize([]*result.Result{r.Result})
-	for _, name := range []string{"server_cpu_us", cpu} {
-		m, _ := lab.MetricNamed(name)
-		if v, measured := metrics[name]; measured {
-			facts = append(facts, fact{m.Title, amount(v.Median, m.Unit)})
+	for _, name := range []string{"server_cpu_us", result.ServerCPUServed} {
+		f := result.FigureNamed(name)
+		if v, measured := f.In(r.Result); measured {
+			facts = append(facts, fact{f.Title, amount(v, f.Unit)})
 		}
 	}
 	engine := ""

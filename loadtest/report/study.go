@@ -12,6 +12,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/machine"
 	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
@@ -169,44 +170,30 @@ func (s *study) lateness() string {
 	return fmt.Sprintf("In %d of %s the generator was late itself: part of the latency is its own.", late, count(all, "run", "runs"))
 }
 
-// shown are the metrics of each column of the tables, those first that belong
-// together. Those of which none has been measured are left out.
-var shown = [][]string{
-	{"offered_rps"}, {"served_rps"}, {goodput}, {lab.SentGoodput}, {lab.ImportantGood}, {"non2xx_percent"},
-	{"latency_p50_ms", "latency_p99_ms", "latency_p99_9_ms"}, {"served_p50_ms", servedP99, "served_p99_9_ms"},
-	{cpu}, {"shed_percent"}, {"errors_percent"},
-	{"retries_per_request"},
-}
-
-// spreadOf is the metric whose spread a cell of several shows.
+// spreadOf is the figure whose spread a cell of several shows.
 const spreadOf = 1
 
-// brief are the metrics whose columns a terminal shows.
-var brief = []string{goodput, lab.SentGoodput, lab.ImportantGood, servedP99, "non2xx_percent", cpu}
-
-// columns returns the metrics of the tables' columns that were measured in any
-// group.
-func (s *study) columns() (columns [][]lab.Metric) {
-	for _, names := range shown {
-		var column []lab.Metric
-		for _, name := range names {
-			m, known := lab.MetricNamed(name)
-			if known && slices.ContainsFunc(s.Groups, func(g lab.Group) bool {
-				v, measured := g.Metrics[name]
-				switch {
-				case name == lab.SentGoodput: // elsewhere it repeats goodput
-					return g.TwoClocks()
-				case !m.Wanted: // a column of zeros, such as that of errors, says nothing
-					return measured && v.High != 0
-				}
-				return measured
-			}) {
-				column = append(column, m)
+// columns returns the figures of the tables' columns that were measured in any group.
+func (s *study) columns() (columns [][]result.Figure) {
+	last := ""
+	for _, f := range result.Figures {
+		if f.Column == "" || !slices.ContainsFunc(s.Groups, func(g lab.Group) bool {
+			v, measured := g.Metrics[f.Name]
+			switch {
+			case f.Name == result.SentGoodput: // elsewhere it repeats goodput
+				return g.TwoClocks()
+			case !f.Wanted: // a column of zeros, such as that of errors, says nothing
+				return measured && v.High != 0
 			}
+			return measured
+		}) {
+			continue
 		}
-		if column != nil {
-			columns = append(columns, column)
+		if f.Column != last {
+			columns = append(columns, nil)
+			last = f.Column
 		}
+		columns[len(columns)-1] = append(columns[len(columns)-1], f)
 	}
 	return columns
 }
@@ -223,7 +210,7 @@ func (s *study) tables(verdicts []lab.Verdict) []table {
 		}
 		t.Brief = []int{0, len(t.Head) - 1}
 		for _, c := range columns {
-			if slices.ContainsFunc(c, func(m lab.Metric) bool { return slices.Contains(brief, m.Name) }) {
+			if c[0].Brief {
 				t.Brief = append(t.Brief, len(t.Head))
 			}
 			t.Head = append(t.Head, heading(c))
@@ -235,10 +222,10 @@ func (s *study) tables(verdicts []lab.Verdict) []table {
 			}
 			for _, c := range columns {
 				of := s.cell(g, c)
-				if c[0].Name == lab.SentGoodput && !s.Groups[g].TwoClocks() {
+				if c[0].Name == result.SentGoodput && !s.Groups[g].TwoClocks() {
 					of = cell{Text: "–"} // it repeats goodput
 				}
-				if ratio, ok := lab.Ratio(s.Groups[g].Metrics[cpu], s.Groups[w.groups[0]].Metrics[cpu]); ok && c[0].Name == cpu && g != w.groups[0] {
+				if ratio, ok := lab.Ratio(s.Groups[g].Metrics[result.ServerCPUServed], s.Groups[w.groups[0]].Metrics[result.ServerCPUServed]); ok && c[0].Name == result.ServerCPUServed && g != w.groups[0] {
 					of.Text += fmt.Sprintf(", × %.2f", ratio.Median)
 				}
 				r.Cells = append(r.Cells, of)
@@ -319,9 +306,9 @@ func (s *study) shares(groups []int) (t table, some bool) {
 }
 
 // cell has the medians of metrics of a group, and the spread of one of them.
-func (s *study) cell(g int, metrics []lab.Metric) cell {
+func (s *study) cell(g int, metrics []result.Figure) cell {
 	values := s.Groups[g].Metrics
-	if !slices.ContainsFunc(metrics, func(m lab.Metric) bool { return len(values[m.Name].Values) > 0 }) {
+	if !slices.ContainsFunc(metrics, func(m result.Figure) bool { return len(values[m.Name].Values) > 0 }) {
 		return cell{Text: "–"}
 	}
 	var c cell
@@ -345,7 +332,7 @@ func (s *study) cell(g int, metrics []lab.Metric) cell {
 }
 
 // heading is the title of a column of metrics with one unit, and that.
-func heading(metrics []lab.Metric) string {
+func heading(metrics []result.Figure) string {
 	title := metrics[0].Title
 	for _, m := range metrics[1:] {
 		title += " / " + strings.TrimPrefix(m.Title, "served ")

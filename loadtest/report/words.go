@@ -4,13 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
-)
-
-// The metrics that verdicts name.
-const (
-	goodput   = lab.Goodput
-	servedP99 = lab.ServedP99
-	cpu       = "server_cpu_served_us"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 // serving says which answers serve, by the codes that are good if that was said.
@@ -47,11 +41,11 @@ func (s *study) verdicts(found []lab.Verdict) table {
 			who = "all"
 		}
 		best, p99 := s.Groups[v.Top[0]].Metrics, "–"
-		if of, measured := best[servedP99]; measured {
+		if of, measured := best[result.ServedP99]; measured {
 			p99 = short(of.Median)
 		}
 		t.Rows = append(t.Rows, row{Cells: []cell{
-			{Text: s.workloads[i].name}, {Text: who}, {Text: short(best[goodput].Median)}, {Text: p99}, {Text: v.Told()},
+			{Text: s.workloads[i].name}, {Text: who}, {Text: short(best[result.Goodput].Median)}, {Text: p99}, {Text: v.Told()},
 		}})
 	}
 	return t

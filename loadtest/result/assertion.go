@@ -11,83 +11,48 @@ import (
 
 // Assertion is a condition that a result has to meet, such as p99<50ms.
 type Assertion struct {
-	text   string
-	metric metric
-	holds  func(is, want float64) bool
-	want   float64
-	share  bool // want is a share, and not a number
+	text  string
+	unit  string // of the figure: "ms", "us", "1/s", or "%" for a number of requests
+	of    func(*Result) reading
+	holds func(is, want float64) bool
+	want  float64
+	share bool // want is a share, and not a number
 }
 
-// metric is something that can be asserted.
-type metric struct {
-	name string
-	unit unit
-	of   func(*Result) reading
-}
-
-// reading is a metric of a result.
+// reading is a figure of a result.
 type reading struct {
-	value float64
+	value float64 // milliseconds, if it is a time
 	whole float64 // what a percentage is taken of
 	why   string  // the result does not have it
 	doubt string  // the value is but a guess
 }
 
-type unit uint8
-
-const (
-	unitDuration unit = iota // milliseconds
-	unitRate                 // requests a second
-	unitCount
-)
-
-// assertable are the metrics other than latencies.
-var assertable = []metric{
-	rateMetric("goodput", func(r *Result) float64 { return r.GoodputRPS }),
-	rateMetric("completed", func(r *Result) float64 { return r.CompletedRPS }),
-	countMetric("errors", func(r *Result) int64 { return Sum(r.Errors) }),
-	countMetric("shed", func(r *Result) int64 { return Sum(r.Shed) }),
-	countMetric("non2xx", func(r *Result) (n int64) {
-		for status, count := range r.Status {
-			if !strings.HasPrefix(status, "2") {
-				n += count
-			}
-		}
-		return n
-	}),
-	{"server_cpu", unitDuration, func(r *Result) reading {
-		if r.ServerCPUMicros == nil {
-			return reading{why: "was not measured, which takes --admin"}
-		}
-		return reading{value: *r.ServerCPUMicros / 1000}
-	}},
-}
-
-func rateMetric(name string, of func(*Result) float64) metric {
-	return metric{name, unitRate, func(r *Result) reading { return reading{value: of(r), whole: r.OfferedRPS} }}
-}
-
-// countMetric is a number of requests. Where no request was made, none of them
-// failed, but nothing was shown either.
-func countMetric(name string, of func(*Result) int64) metric {
-	return metric{name, unitCount, func(r *Result) reading {
-		if r.Requests == 0 {
-			return reading{why: "is not known: no request was made"}
-		}
-		return reading{value: float64(of(r)), whole: float64(r.Requests)}
-	}}
-}
-
-// Sum returns how many requests there are under all names.
-func Sum[K comparable](counts map[K]int64) (total int64) {
-	for _, n := range counts {
-		total += n
+// reading returns what an assertion compares.
+func (f *Figure) reading(r *Result) reading {
+	v, whole := f.of(r)
+	switch {
+	case math.IsNaN(v) && f.Unit == "us":
+		return reading{why: "was not measured, which takes --admin"}
+	case math.IsNaN(v):
+		return reading{why: "is not known: no request was made"}
+	case f.Unit == "us":
+		v /= 1000
 	}
-	return total
+	return reading{value: v, whole: whole}
 }
 
-// latencyMetric returns the metric of a name such as p99.9, served_p50, mean or max.
-func latencyMetric(name string) (metric, bool) {
+// asserted returns what reads the figure of a name in its unit; nil if there is none.
+func asserted(name string) (of func(*Result) reading, unit string) {
+	if i := slices.IndexFunc(Figures, func(f Figure) bool { return f.asserted == name }); i >= 0 && name != "" {
+		return Figures[i].reading, Figures[i].Unit
+	} else if name == non2xx.asserted {
+		return non2xx.reading, non2xx.Unit
+	}
+	return latencyOf(name), "ms"
+}
+
+// latencyOf reads a latency such as p99.9, served_p50, mean or max; nil if it is none.
+func latencyOf(name string) func(*Result) reading {
 	figure, served := strings.CutPrefix(name, "served_")
 	histogram, what := (*Result).Histogram, "answered"
 	if served {
@@ -98,9 +63,9 @@ func latencyMetric(name string) (metric, bool) {
 	percentile, err := strconv.ParseFloat(number, 64)
 	isPercentile := found && err == nil && strings.Trim(number, "0123456789.") == "" && percentile > 0 && percentile < 100
 	if !isPercentile && figure != "mean" && figure != "max" {
-		return metric{}, false
+		return nil
 	}
-	return metric{name, unitDuration, func(r *Result) (is reading) {
+	return func(r *Result) (is reading) {
 		h, err := histogram(r)
 		switch {
 		case err != nil:
@@ -116,7 +81,7 @@ func latencyMetric(name string) (metric, bool) {
 		}
 		is.value = float64(h.ValueAtQuantile(percentile)) / 1000
 		return is
-	}}, true
+	}
 }
 
 var operators = []struct {
@@ -146,35 +111,34 @@ func ParseAssertion(s string) (Assertion, error) {
 			continue
 		}
 		name, value := strings.TrimSpace(s[:at]), strings.TrimSpace(s[at+len(op.text):])
-		m, found := latencyMetric(name)
-		if i := slices.IndexFunc(assertable, func(m metric) bool { return m.name == name }); i >= 0 {
-			m, found = assertable[i], true
+		of, unit := asserted(name)
+		if of == nil {
+			return Assertion{}, badAssertion(s, "one of the metrics "+assertable())
 		}
-		if !found {
-			return Assertion{}, badAssertion(s, "one of the metrics "+metricNames())
-		}
-		want, share, allowed := m.parse(value)
+		want, share, allowed := parseWanted(unit, value)
 		if allowed != "" {
 			return Assertion{}, badAssertion(s, allowed+" as the value of "+name)
 		}
-		return Assertion{text: name + op.text + value, metric: m, holds: op.holds, want: want, share: share}, nil
+		return Assertion{name + op.text + value, unit, of, op.holds, want, share}, nil
 	}
 	return Assertion{}, badAssertion(s, "a metric, one of < <= > >= == and a value, such as p99<50ms")
 }
 
 func badAssertion(s, want string) error { return fmt.Errorf("bad assertion %.100q: want %s", s, want) }
 
-func metricNames() string {
+func assertable() string {
 	names := []string{"p50", "p99", "p99.9 (or another percentile)", "served_p99 (or another)", "mean", "max", "served_mean", "served_max"}
-	for _, m := range assertable {
-		names = append(names, m.name)
+	for _, f := range append(slices.Clone(Figures), non2xx) {
+		if f.asserted != "" {
+			names = append(names, f.asserted)
+		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// parse reads a value of the metric; allowed says what it should have been.
-func (m metric) parse(s string) (value float64, share bool, allowed string) {
-	if m.unit == unitDuration {
+// parseWanted reads a value of a unit; allowed says what it should have been.
+func parseWanted(unit, s string) (value float64, share bool, allowed string) {
+	if unit == "ms" || unit == "us" {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < 0 {
 			return 0, false, "a duration such as 50ms or 0.2s"
@@ -195,7 +159,7 @@ func (a Assertion) String() string { return a.text }
 // Check reports whether r meets the assertion, and says so in words: "p99<50ms fails: it is
 // 61.3 ms".
 func (a Assertion) Check(r *Result) (ok bool, said string) {
-	found := a.metric.of(r)
+	found := a.of(r)
 	is := found.value
 	if found.why != "" {
 		return false, fmt.Sprintf("%s fails: it %s", a.text, found.why)
@@ -207,11 +171,11 @@ func (a Assertion) Check(r *Result) (ok bool, said string) {
 	case a.share:
 		is = 100 * is / found.whole
 		actual = formatFloat(is) + "%"
-	case a.metric.unit == unitDuration && is < 1:
+	case (a.unit == "ms" || a.unit == "us") && is < 1:
 		actual = formatFloat(1000*is) + " us"
-	case a.metric.unit == unitDuration:
+	case a.unit == "ms" || a.unit == "us":
 		actual = formatFloat(is) + " ms"
-	case a.metric.unit == unitRate:
+	case a.unit == "1/s":
 		actual = formatFloat(is) + "/s"
 	default:
 		actual = formatFloat(is)
