@@ -1,11 +1,11 @@
 package generator
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,7 +111,6 @@ type conn struct {
 	attempts int
 	pending  bool
 	due      time.Duration
-	place    int // in loop.resting
 }
 
 // newLoop makes one of several loops, which has no transport yet.
@@ -310,7 +309,7 @@ func (l *loop) nextTime() time.Duration {
 		}
 	}
 	if len(l.resting) > 0 {
-		at = min(at, l.resting[0].due)
+		at = min(at, l.resting[len(l.resting)-1].due)
 	}
 	if c := l.failed.first; c != nil {
 		at = min(at, c.retryAt)
@@ -472,7 +471,8 @@ func (l *loop) shut(c *conn) {
 	}
 	switch c.state {
 	case connResting:
-		heap.Remove(&l.resting, c.place)
+		at := slices.Index(l.resting, c)
+		l.resting = slices.Delete(l.resting, at, at+1)
 		fallthrough
 	case connIdle, connWaiting:
 		l.open--

@@ -1,9 +1,10 @@
 package generator
 
 import (
-	"container/heap"
+	"cmp"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/workload"
@@ -58,7 +59,7 @@ func (b *budget) spend(r *workload.Request) bool {
 // again is on one connection throughout: on the way, resting, or not open at the
 // moment.
 type retrying struct {
-	resting resting
+	resting []*conn // what is due first is last
 	// onTheWay are the connections with attempts other than the first, in the order
 	// in which these were sent.
 	onTheWay list
@@ -104,45 +105,23 @@ func (l *loop) over(c *conn) {
 // rest has c, which is open, wait until its request is sent again.
 func (l *loop) rest(c *conn) {
 	c.state = connResting
-	heap.Push(&l.resting, c)
+	at, _ := slices.BinarySearchFunc(l.resting, c.due, func(c *conn, due time.Duration) int { return cmp.Compare(due, c.due) })
+	l.resting = slices.Insert(l.resting, at, c)
 }
 
 // resend sends the request again that has rested longest past its time. It reports
 // whether there was one.
 func (l *loop) resend(now time.Duration) bool {
-	if len(l.resting) == 0 || l.resting[0].due > now {
+	last := len(l.resting) - 1
+	if last < 0 || l.resting[last].due > now {
 		return false
 	}
-	c := heap.Pop(&l.resting).(*conn)
+	c := l.resting[last]
+	l.resting = slices.Delete(l.resting, last, last+1)
 	c.attempts++
 	c.pending, c.since = false, now
 	l.count.Retried(c.scheduled, 1)
 	l.count.Late(c.scheduled, now-max(c.due, c.freeSince))
 	l.transmit(c, &c.request, now, &l.onTheWay)
 	return true
-}
-
-// resting is a heap of connections; what is due first is on top.
-type resting []*conn
-
-func (r resting) Len() int           { return len(r) }
-func (r resting) Less(i, j int) bool { return r[i].due < r[j].due }
-func (r resting) Swap(i, j int) {
-	r[i], r[j] = r[j], r[i]
-	r[i].place, r[j].place = i, j
-}
-
-// Push is heap's.
-func (r *resting) Push(c any) {
-	c.(*conn).place = len(*r)
-	*r = append(*r, c.(*conn))
-}
-
-// Pop is heap's.
-func (r *resting) Pop() any {
-	last := len(*r) - 1
-	c := (*r)[last]
-	(*r)[last] = nil
-	*r = (*r)[:last]
-	return c
 }
