@@ -23,9 +23,6 @@ var arrivalNames = []string{"poisson", "constant"}
 
 func (a Arrivals) String() string { return nameOf(arrivalNames, a) }
 
-// MarshalText returns the name.
-func (a Arrivals) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
 // UnmarshalText takes a name.
 func (a *Arrivals) UnmarshalText(text []byte) error {
 	return choose(a, arrivalNames, "arrivals", text)

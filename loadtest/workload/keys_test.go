@@ -45,11 +45,10 @@ func zipfShares(n int) []float64 {
 func TestZipf_FollowsItsLaw(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 10, 1000} {
-		z := newZipf(uint64(n), zipfExponent)
-		random := rand.New(rand.NewPCG(1, uint64(n)))
+		k := newKeys(Zipf, uint64(n), rand.New(rand.NewPCG(1, uint64(n))))
 		counts := make([]int, n)
 		for range 300_000 {
-			counts[z.next(random)]++
+			counts[k.zipf.Uint64()]++
 		}
 		requireShares(t, zipfShares(n), counts)
 	}
@@ -60,28 +59,27 @@ func TestZipf_FollowsItsLaw(t *testing.T) {
 func TestZipf_FollowsItsLawOverManyRanks(t *testing.T) {
 	t.Parallel()
 	const n = 1_000_000
-	z := newZipf(n, zipfExponent)
-	random := rand.New(rand.NewPCG(1, 2))
+	k := newKeys(Zipf, n, rand.New(rand.NewPCG(1, 2)))
 	counts, shares := make([]int, 6), make([]float64, 6)
 	decade := func(rank int) int { return min(5, int(math.Log10(float64(rank+1)))) }
 	for rank, share := range zipfShares(n) {
 		shares[decade(rank)] += share
 	}
 	for range 300_000 {
-		counts[decade(int(z.next(random)))]++
+		counts[decade(int(k.zipf.Uint64()))]++
 	}
 	requireShares(t, shares, counts)
 	// And as many as there may be are no trouble.
-	z = newZipf(1e12, zipfExponent)
+	k = newKeys(Zipf, 1e12, rand.New(rand.NewPCG(1, 2)))
 	for range 10_000 {
-		require.Less(t, z.next(random), uint64(1e12))
+		require.Less(t, k.zipf.Uint64(), uint64(1e12))
 	}
 }
 
 func TestKeys_ZipfScattersAllRanks(t *testing.T) {
 	t.Parallel()
 	for _, n := range []uint64{1, 2, 3, 4, 5, 7, 64, 1000, 4095, 4096, 4097, 100_000} {
-		k := newKeys(Zipf, n)
+		k := newKeys(Zipf, n, nil)
 		seen := make([]bool, n)
 		for rank := range n {
 			key := k.scatter(rank)
@@ -93,7 +91,7 @@ func TestKeys_ZipfScattersAllRanks(t *testing.T) {
 	}
 	// The hundred most popular keys are spread over all: in no tenth are none, or
 	// so many as only neighbours would be.
-	k := newKeys(Zipf, 100_000)
+	k := newKeys(Zipf, 100_000, nil)
 	tenths := make([]int, 10)
 	for rank := range uint64(100) {
 		tenths[k.scatter(rank)/10_000]++

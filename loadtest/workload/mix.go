@@ -29,9 +29,6 @@ func (m Mix) weights() []float64 {
 // it does not have; "" for the zero value.
 func (m Mix) String() string { return formatWeights(opNames, m.weights()) }
 
-// MarshalText returns what String does.
-func (m Mix) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
 // UnmarshalText reads "put=50,get=45,delete=0,scan=5". What is not named has no
 // weight.
 func (m *Mix) UnmarshalText(text []byte) error {
@@ -59,9 +56,6 @@ func (p Priorities) String() string {
 	}
 	return s
 }
-
-// MarshalText returns what String does.
-func (p Priorities) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText reads one priority, "3", or weights of several, "0=10,3=90".
 func (p *Priorities) UnmarshalText(text []byte) error {

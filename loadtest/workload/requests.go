@@ -54,7 +54,6 @@ type Stream struct {
 func NewStream(o *Options) *Stream {
 	s := &Stream{
 		schedule: schedule{kind: o.Arrivals, rate: o.Rate, course: o.Profile.course(o.Warmup, o.Duration)},
-		keys:     newKeys(o.Distribution, o.Keys),
 		sizes:    o.ValueSize,
 		asks:     newChooser(o.Mix.weights()),
 		targets:  len(o.Targets) > 0,
@@ -69,6 +68,7 @@ func NewStream(o *Options) *Stream {
 	for i, random := range []**rand.Rand{&s.times, &s.choices, &s.places, &s.lengths, &s.classes, &s.senders} {
 		*random = rand.New(rand.NewPCG(Scramble(o.Seed), Scramble(uint64(i))))
 	}
+	s.keys = newKeys(o.Distribution, o.Keys, s.places)
 	if o.Priority != (Priorities{}) {
 		s.priorities = new(newChooser(o.Priority[:]))
 	}
@@ -101,7 +101,7 @@ func (s *Stream) Next(r *Request) {
 // operation makes r an operation of the service.
 func (s *Stream) operation(r *Request, op Op) {
 	r.Op, r.Size = op, 0
-	r.Key = s.keys.next(s.places, op == Put)
+	r.Key = s.keys.next(op == Put)
 	if op == Put {
 		r.Size = s.sizes.Min
 		if s.sizes.Max > s.sizes.Min {

@@ -57,9 +57,6 @@ func (r Retries) String() string {
 	}
 }
 
-// MarshalText returns what String does.
-func (r Retries) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
 // UnmarshalText reads retries.
 func (r *Retries) UnmarshalText(text []byte) error {
 	parts := strings.Split(string(text), ",")

@@ -56,9 +56,6 @@ type ByteCount int64
 // String writes the count for people, in three digits or so: "10 GB".
 func (c ByteCount) String() string { return humanize.Bytes(uint64(c)) }
 
-// MarshalText writes the count as UnmarshalText reads it.
-func (c ByteCount) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(c), 10), nil }
-
 // UnmarshalText reads a number of bytes, or of kB, KiB, MB, MiB and so on.
 func (c *ByteCount) UnmarshalText(text []byte) error {
 	n, ok := parseBytes(string(text))

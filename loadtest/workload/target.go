@@ -267,8 +267,5 @@ var httpNames = []string{"auto", "1.1", "2"}
 
 func (h HTTP) String() string { return nameOf(httpNames, h) }
 
-// MarshalText returns the name.
-func (h HTTP) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
-
 // UnmarshalText takes a name.
 func (h *HTTP) UnmarshalText(text []byte) error { return choose(h, httpNames, "version of HTTP", text) }

@@ -12,10 +12,7 @@ import (
 )
 
 // text is what all of the values that are read from text can do.
-type text interface {
-	fmt.Stringer
-	encoding.TextMarshaler
-}
+type text interface{ fmt.Stringer }
 
 // parse reads s as a value of T.
 func parse[T text](s string) (T, error) {
@@ -54,11 +51,6 @@ func TestByteCount(t *testing.T) {
 		c, err := parse[ByteCount](s)
 		require.NoError(t, err, s)
 		require.Equal(t, want, c, s)
-		written, err := c.MarshalText()
-		require.NoError(t, err)
-		again, err := parse[ByteCount](string(written))
-		require.NoError(t, err)
-		require.Equal(t, c, again)
 	}
 	require.Equal(t, "10 GB", ByteCount(10e9).String())
 }
@@ -72,10 +64,12 @@ func good[T text](t *testing.T, s string, want T, written string) {
 	again, err := parse[T](v.String())
 	require.NoError(t, err, s)
 	require.Equal(t, v, again, s)
-	// In JSON and YAML it is the same text.
-	content, err := json.Marshal(v)
-	require.NoError(t, err)
-	require.JSONEq(t, `"`+written+`"`, string(content))
+	// In JSON it is the same text, if it is anything there.
+	if v, ok := any(v).(encoding.TextMarshaler); ok {
+		content, err := json.Marshal(v)
+		require.NoError(t, err)
+		require.JSONEq(t, `"`+written+`"`, string(content))
+	}
 }
 
 func TestValues_SayWhatIsAllowed(t *testing.T) {
