@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -12,6 +13,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 const (
@@ -164,9 +168,18 @@ func (p *plane) read(ctx context.Context) (reading, error) {
 	return r, nil
 }
 
+// state asks for both.
+func (p *plane) state(ctx context.Context) (s status, r reading, err error) {
+	if s, err = p.status(ctx); err == nil {
+		r, err = p.read(ctx)
+	}
+	return s, r, err
+}
+
 // parseReading reads the text format of Prometheus.
 func parseReading(text []byte) (r reading, err error) {
-	m, err := ParseMetrics(text)
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
 		return r, err
 	}
@@ -174,15 +187,17 @@ func parseReading(text []byte) (r reading, err error) {
 		name string
 		into *float64
 	}{{cpuMetric, &r.cpu}, {startMetric, &r.started}} {
-		v, ok := m.Sum(metric.name)
-		switch {
-		case !ok:
+		family := families[metric.name]
+		if family == nil {
 			return r, fmt.Errorf("there is no %s", metric.name)
-		case !(v >= 0 && v <= math.MaxInt64):
-			return r, fmt.Errorf("%s is %v", metric.name, v)
 		}
-		*metric.into = v
+		for _, m := range family.Metric {
+			*metric.into += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+		}
+		if !(*metric.into >= 0 && *metric.into <= math.MaxInt64) {
+			return r, fmt.Errorf("%s is %v", metric.name, *metric.into)
+		}
 	}
-	_, r.pebble = m.Sum(storeMetric)
+	r.pebble = families[storeMetric] != nil
 	return r, nil
 }

@@ -47,13 +47,8 @@ func Open(ctx context.Context, adminURL, bearerToken string, trusted *tls.Config
 		return nil, err
 	}
 	defer p.client.CloseIdleConnections()
-	if _, err := p.status(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := p.read(ctx); err != nil {
-		return nil, err
-	}
-	return &Observer{plane: p, patience: 20 * time.Second}, nil
+	_, _, err = p.state(ctx)
+	return &Observer{plane: p, patience: 20 * time.Second}, err
 }
 
 // Window is a span of time in which a service is observed.
@@ -64,36 +59,28 @@ type Window struct {
 
 	stopFetching context.CancelFunc
 	fetching     sync.WaitGroup
-	fetched      chan fetched // has room for all
-	due          int          // how many are to come
-}
-
-// fetched is a profile, or why there is none.
-type fetched struct {
-	kind    profiles.Kind
-	content []byte
-	err     error
+	mu           struct {
+		sync.Mutex
+		profiles map[profiles.Kind][]byte
+		failed   error // why there is not each of them
+	}
 }
 
 // Start begins to observe a window. Profiles are taken over so many seconds, none if that
 // is 0. Nothing is running if an error is returned; otherwise Stop has to be called. When ctx
 // ends, so does the taking of profiles.
 func (o *Observer) Start(ctx context.Context, seconds int) (*Window, error) {
-	status, err := o.plane.status(ctx)
-	var first reading
-	if err == nil {
-		first, err = o.plane.read(ctx)
-	}
+	status, first, err := o.plane.state(ctx)
 	if err != nil {
 		o.plane.client.CloseIdleConnections()
 		return nil, err
 	}
-	w := &Window{observer: o, status: status, first: first, fetched: make(chan fetched, len(profiles.Kinds))}
+	w := &Window{observer: o, status: status, first: first}
+	w.mu.profiles = map[profiles.Kind][]byte{}
 	ctx, w.stopFetching = context.WithCancel(ctx)
-	if seconds > 0 {
-		w.due = len(profiles.Kinds)
-		for _, k := range profiles.Kinds {
-			w.fetching.Go(func() { w.fetched <- o.fetch(ctx, k, seconds) })
+	for _, k := range profiles.Kinds {
+		if seconds > 0 {
+			w.fetching.Go(func() { w.fetch(ctx, k, seconds) })
 		}
 	}
 	return w, nil
@@ -106,7 +93,7 @@ func (w *Window) Stop(ctx context.Context) (*Observation, error) {
 	defer o.plane.client.CloseIdleConnections()
 	seen := &Observation{
 		Strategy: w.status.Strategy, Workers: w.status.Workers, Capacity: w.status.Capacity,
-		Pebble: w.first.pebble, Profiles: map[profiles.Kind][]byte{},
+		Pebble: w.first.pebble,
 	}
 	last, err := o.plane.read(ctx)
 	switch {
@@ -116,43 +103,42 @@ func (w *Window) Stop(ctx context.Context) (*Observation, error) {
 	default:
 		seen.Length, seen.CPU = last.at.Sub(w.first.at), time.Duration((last.cpu-w.first.cpu)*float64(time.Second))
 	}
-	return seen, cmp.Or(err, w.await(ctx, seen.Profiles))
+	err = cmp.Or(err, w.await(ctx))
+	seen.Profiles = w.mu.profiles
+	return seen, err
 }
 
-// await waits for the profiles.
-func (w *Window) await(ctx context.Context, into map[profiles.Kind][]byte) (failed error) {
-	defer w.fetching.Wait()
-	defer w.stopFetching()
-	patience := time.NewTimer(w.observer.patience)
-	defer patience.Stop()
-	for range w.due {
-		select {
-		case f := <-w.fetched:
-			if f.content != nil {
-				into[f.kind] = f.content
-			}
-			failed = cmp.Or(failed, f.err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-patience.C:
-			return fmt.Errorf("the admin plane at %s gives no profiles %v after the end of the window", w.observer.plane.url, w.observer.patience)
-		}
+// await waits for the profiles, and lets nobody fetch any when it returns.
+func (w *Window) await(ctx context.Context) (failed error) {
+	o := w.observer
+	late := fmt.Errorf("the admin plane at %s gives no profiles %v after the end of the window", o.plane.url, o.patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.patience, late)
+	defer cancel()
+	stop := context.AfterFunc(ctx, w.stopFetching)
+	w.fetching.Wait()
+	w.stopFetching()
+	if !stop() {
+		return context.Cause(ctx)
 	}
-	return failed
+	return w.mu.failed
 }
 
 // errRestarted is returned by Stop when another process answers than at the start.
 var errRestarted = errors.New("the service was started anew in the measured window")
 
 // fetch takes a profile over so many seconds. That ctx has ended is no error.
-func (o *Observer) fetch(ctx context.Context, k profiles.Kind, seconds int) fetched {
+func (w *Window) fetch(ctx context.Context, k profiles.Kind, seconds int) {
 	name := string(k)
 	if k == profiles.CPU {
 		name = "profile"
 	}
-	content, err := o.plane.get(ctx, fmt.Sprintf("/debug/pprof/%s?seconds=%d", name, seconds))
-	if ctx.Err() != nil {
-		err = nil
+	content, err := w.observer.plane.get(ctx, fmt.Sprintf("/debug/pprof/%s?seconds=%d", name, seconds))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		w.mu.profiles[k] = content
+	case ctx.Err() == nil:
+		w.mu.failed = cmp.Or(w.mu.failed, err)
 	}
-	return fetched{k, content, err}
 }
