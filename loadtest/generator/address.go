@@ -8,23 +8,22 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
+	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // Check reports what of o cannot be sent. Defaults must be set.
 func Check(o *workload.Options) error {
-	_, err := newPlan(context.Background(), o)
+	_, err := newPlan(o)
 	return err
 }
 
 // plan says where the requests of a load go, and what carries them.
 type plan struct {
-	server server
+	server  server
+	address netip.AddrPort // of the server, once it is found
 	// targets are those of the load; none if it is the operations of the service.
 	targets []destination
 	engine  workload.Engine
@@ -43,18 +42,17 @@ type destination struct {
 
 // server is what load is sent to.
 type server struct {
-	scheme    string // empty before it is known
-	host      string // as clients name it
-	addresses []netip.AddrPort
+	scheme string // empty before it is known
+	host   string // as clients name it, without a port if that is the scheme's
 }
 
 // name says where the load goes, for people.
 func (s *server) name() string { return s.scheme + "://" + s.host }
 
-// newPlan checks what o asks for, and looks up its server.
-func newPlan(ctx context.Context, o *workload.Options) (*plan, error) {
+// newPlan checks what o asks for.
+func newPlan(o *workload.Options) (*plan, error) {
 	p := new(plan)
-	if err := p.resolve(ctx, o); err != nil {
+	if err := p.resolve(o); err != nil {
 		return nil, err
 	}
 	if err := o.Check(); err != nil {
@@ -67,9 +65,9 @@ func newPlan(ctx context.Context, o *workload.Options) (*plan, error) {
 }
 
 // resolve finds the server.
-func (p *plan) resolve(ctx context.Context, o *workload.Options) error {
+func (p *plan) resolve(o *workload.Options) error {
 	if len(o.Targets) == 0 {
-		_, err := p.base(ctx, o.URL)
+		_, err := p.base(o.URL)
 		p.host, p.headers = hostOf(o.Headers, p.server.host)
 		return err
 	}
@@ -79,7 +77,7 @@ func (p *plan) resolve(ctx context.Context, o *workload.Options) error {
 		u, err := url.Parse(t.URL)
 		if err == nil && strings.HasPrefix(t.URL, "/") && u.Host == "" {
 			if base == nil {
-				if base, err = p.base(ctx, o.URL); err != nil {
+				if base, err = p.base(o.URL); err != nil {
 					return err
 				}
 			}
@@ -88,7 +86,7 @@ func (p *plan) resolve(ctx context.Context, o *workload.Options) error {
 		if err != nil || u.User != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 			return fmt.Errorf("target: %q: the URL is neither http://host:port/path, https://host:port/path nor a path", t)
 		}
-		if err := p.server.be(ctx, u); err != nil {
+		if err := p.server.be(u); err != nil {
 			return fmt.Errorf("target: %q: %w", t, err)
 		}
 		host, headers := hostOf(merged(o.Headers, t.Headers), p.server.host)
@@ -98,47 +96,55 @@ func (p *plan) resolve(ctx context.Context, o *workload.Options) error {
 }
 
 // base takes the server of Options.URL, and returns the URL with its host.
-func (p *plan) base(ctx context.Context, rawURL string) (*url.URL, error) {
+func (p *plan) base(rawURL string) (*url.URL, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return nil, fmt.Errorf("url: %q is not of the form http://host:port or https://host:port", rawURL)
 	}
-	if err := p.server.be(ctx, u); err != nil {
+	if err := p.server.be(u); err != nil {
 		return nil, fmt.Errorf("url: %q: %w", rawURL, err)
 	}
 	u.Host = p.server.host
 	return u, nil
 }
 
-// be makes s the server of a URL, with all addresses that its name has, and fails if it is
-// another one already.
-func (s *server) be(ctx context.Context, u *url.URL) error {
+// be makes s the server of a URL, and fails if it is another one already.
+func (s *server) be(u *url.URL) error {
 	host := u.Host
 	if u.Hostname() == "" {
-		host = "127.0.0.1" + u.Host
+		host = "localhost" + u.Host
 	}
-	if s.scheme == u.Scheme && s.host == host {
-		return nil
-	} else if s.scheme != "" {
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
+	switch {
+	case err != nil || port == 0:
+		return errors.New("the port is not 1 to 65535")
+	case s.scheme == "":
+		s.scheme, s.host = u.Scheme, host
+	case s.scheme != u.Scheme || s.host != host:
 		return fmt.Errorf("it is of another server than %s, and a load is sent to one", s.name())
 	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", cmp.Or(u.Port(), u.Scheme))
-	if err != nil || port == 0 {
-		return errors.New("the port is not 1 to 65535")
-	}
-	ips := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
-	if u.Hostname() != "" {
-		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()); err != nil {
-			return err
-		}
-	}
-	s.scheme, s.host = u.Scheme, host
-	for _, ip := range ips {
-		if address := netip.AddrPortFrom(ip.Unmap(), uint16(port)); !slices.Contains(s.addresses, address) {
-			s.addresses = append(s.addresses, address)
-		}
-	}
 	return nil
+}
+
+// address returns the host with its port, as a certificate names it.
+func (s *server) address() string {
+	u := url.URL{Host: s.host}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[s.scheme]))
+}
+
+// find returns the address at which the server takes connections. A name such as localhost often has
+// addresses of which the server listens on one.
+func (s *server) find(ctx context.Context) (netip.AddrPort, error) {
+	if address, err := netip.ParseAddrPort(s.address()); err == nil {
+		return address, nil
+	}
+	dialer := net.Dialer{Timeout: connectPatience}
+	c, err := dialer.DialContext(ctx, "tcp", s.address())
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	address := c.RemoteAddr().(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(address.Addr().Unmap(), address.Port()), c.Close()
 }
 
 // choose decides on the engine.
@@ -161,31 +167,4 @@ func (p *plan) choose(o *workload.Options) error {
 		p.engine = workload.Portable
 	}
 	return nil
-}
-
-// reachable returns those of several addresses that take connections; all if none
-// does, so that connecting says why. A name such as localhost often has addresses
-// of which the server listens on one.
-func reachable(ctx context.Context, addresses []netip.AddrPort) []netip.AddrPort {
-	if len(addresses) == 1 {
-		return addresses
-	}
-	dialer := net.Dialer{Timeout: time.Second}
-	conns := make([]net.Conn, len(addresses))
-	var wg sync.WaitGroup
-	for i, address := range addresses {
-		wg.Go(func() { conns[i], _ = dialer.DialContext(ctx, "tcp", address.String()) })
-	}
-	wg.Wait()
-	var taking []netip.AddrPort
-	for i, c := range conns {
-		if c != nil {
-			_ = c.Close()
-			taking = append(taking, addresses[i])
-		}
-	}
-	if len(taking) == 0 {
-		return addresses
-	}
-	return taking
 }

@@ -12,10 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -98,7 +96,7 @@ type answer struct {
 
 func newClients(l *loop, p *plan, trusted *tls.Config) (transport, error) {
 	e := &clients{
-		loop: l, plan: p, encoder: newEncoder(l.o, p), headers: []http.Header{headerOf(p.headers)}, line: newLine(&p.server, l.o.HTTP, trusted),
+		loop: l, plan: p, encoder: newEncoder(l.o, p), headers: []http.Header{headerOf(p.headers)}, line: newLine(p, l.o.HTTP, trusted),
 		clients: make([]client, len(l.conns)), dialing: make(chan struct{}, dialsAtOnce), answers: map[string]int64{},
 	}
 	var err error
@@ -132,21 +130,17 @@ func headerOf(headers []string) http.Header {
 	return h
 }
 
-func newLine(s *server, version workload.HTTP, trusted *tls.Config) line {
+func newLine(p *plan, version workload.HTTP, trusted *tls.Config) line {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(version != workload.HTTP2)
 	protocols.SetHTTP2(version != workload.HTTP1)
 	protocols.SetUnencryptedHTTP2(version == workload.HTTP2)
-	var opened atomic.Uint64
 	dialer := new(net.Dialer)
-	name, port := (&url.URL{Host: s.host}).Hostname(), strconv.Itoa(int(s.addresses[0].Port()))
-	two := version == workload.HTTP2 || version == workload.HTTPAny && s.scheme == "https"
-	return line{mayBeTwo: two, scheme: s.scheme, address: net.JoinHostPort(name, port), transport: &http.Transport{
+	two := version == workload.HTTP2 || version == workload.HTTPAny && p.server.scheme == "https"
+	return line{mayBeTwo: two, scheme: p.server.scheme, address: p.server.address(), transport: &http.Transport{
 		Protocols: protocols, TLSClientConfig: trusted.Clone(), DisableCompression: true, MaxResponseHeaderBytes: maxHead,
-		// The addresses take their turns.
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			address := s.addresses[int((opened.Add(1)-1)%uint64(len(s.addresses)))]
-			c, err := dialer.DialContext(ctx, network, address.String())
+			c, err := dialer.DialContext(ctx, network, p.address.String())
 			if tcp, ok := c.(*net.TCPConn); ok {
 				// A client that gives up resets: thousands of them a second would otherwise
 				// use up the ports with connections in TIME_WAIT.

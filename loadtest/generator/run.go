@@ -25,7 +25,7 @@ import (
 // the time until then.
 func Run(ctx context.Context, o workload.Options) (*result.Result, error) {
 	o = o.WithDefaults()
-	p, err := newPlan(ctx, &o)
+	p, err := newPlan(&o)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,9 @@ func Run(ctx context.Context, o workload.Options) (*result.Result, error) {
 // send sends the load as it is planned.
 func send(ctx context.Context, o workload.Options, p *plan) (_ *result.Result, err error) {
 	o.URL = p.server.name()
-	p.server.addresses = reachable(ctx, p.server.addresses)
+	if p.address, err = p.server.find(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.URL, err)
+	}
 	trusted, err := trust(&o)
 	if err != nil {
 		return nil, err

@@ -22,8 +22,9 @@ const hasEpoll = true
 // woken for every answer, this wakes once for all that has arrived.
 type sockets struct {
 	loop    *loop
-	server  server
 	encoder *encoder
+	family  int
+	to      unix.Sockaddr // the server
 	epoll   int
 	sockets []socket // by conn.index
 	events  []unix.EpollEvent
@@ -44,31 +45,22 @@ type socket struct {
 
 func newSockets(l *loop, p *plan, _ *tls.Config) (transport, error) {
 	s := &sockets{
-		loop: l, server: p.server, encoder: newEncoder(l.o, p),
+		loop: l, family: unix.AF_INET, encoder: newEncoder(l.o, p),
 		sockets: make([]socket, len(l.conns)), events: make([]unix.EpollEvent, 256), in: make([]byte, 64<<10), out: make([]byte, 0, 4<<10),
 	}
 	for i := range s.sockets {
 		s.sockets[i].conn = &l.conns[i]
+	}
+	if ip := p.address.Addr(); ip.Is4() {
+		s.to = &unix.SockaddrInet4{Port: int(p.address.Port()), Addr: ip.As4()}
+	} else {
+		s.to, s.family = &unix.SockaddrInet6{Port: int(p.address.Port()), Addr: ip.As16()}, unix.AF_INET6
 	}
 	var err error
 	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	return s, nil
-}
-
-// socket opens a socket for connection number n, and returns the address that it is
-// to be connected to: they take their turns.
-func (s *server) socket(n int) (fd int, to unix.Sockaddr, err error) {
-	address := s.addresses[n%len(s.addresses)]
-	family := unix.AF_INET
-	if ip := address.Addr(); ip.Is4() {
-		to = &unix.SockaddrInet4{Port: int(address.Port()), Addr: ip.As4()}
-	} else {
-		to, family = &unix.SockaddrInet6{Port: int(address.Port()), Addr: ip.As16()}, unix.AF_INET6
-	}
-	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	return fd, to, err
 }
 
 func (s *sockets) begin() {
@@ -78,7 +70,7 @@ func (s *sockets) begin() {
 
 func (s *sockets) dial(of *conn, now time.Duration) {
 	c := &s.sockets[of.index]
-	fd, to, err := s.server.socket(s.loop.number + of.index*s.loop.o.Loops)
+	fd, err := unix.Socket(s.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		s.loop.fail(of, now, fmt.Errorf("cannot open a socket: %w", err))
 		return
@@ -89,7 +81,7 @@ func (s *sockets) dial(of *conn, now time.Duration) {
 	// use up the ports with connections in TIME_WAIT.
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT, Fd: int32(of.index)}
-	if err = unix.Connect(fd, to); err == nil || errors.Is(err, unix.EINPROGRESS) {
+	if err = unix.Connect(fd, s.to); err == nil || errors.Is(err, unix.EINPROGRESS) {
 		err = unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &event)
 	}
 	if err != nil {

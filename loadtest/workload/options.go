@@ -6,7 +6,7 @@ import "time"
 // [Options.Check] reports what cannot be sent.
 type Options struct {
 	// URL is the service's data plane, http://host:port or https://host:port. If the
-	// name has several addresses, connections are spread over those that answer.
+	// name has several addresses, the load goes to one that answers.
 	URL string
 	// Targets, if there are any, are sent instead of the operations of Mix. Keys,
 	// Distribution, ValueSize and ScanLimit then have no meaning. If all have an absolute URL,
