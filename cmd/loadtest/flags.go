@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -128,11 +127,10 @@ func (t *target) options() workload.Options {
 // check reports what is wrong with options that come from flags, where a zero is
 // a bad value and not a default.
 func check(o *workload.Options) error {
-	err := generator.Check(o)
-	if _, unreachable := errors.AsType[*net.DNSError](err); err == nil || unreachable {
-		return err
+	if err := generator.Check(o); err != nil {
+		return usageError{fmt.Errorf("--%w", err)}
 	}
-	return usageError{fmt.Errorf("--%w", err)}
+	return nil
 }
 
 // rate is requests a second; "max" is 0, a closed loop.
@@ -156,29 +154,18 @@ func checkOutput(flag, path string) error {
 	if path == "" || path == stdout {
 		return nil
 	}
-	fault := func(path string, err error) error {
-		if cause, ok := errors.AsType[*fs.PathError](err); ok {
-			err = cause.Err
-		}
-		return usageError{fmt.Errorf("%s: %s: %w", flag, path, err)}
-	}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return fault(path, errors.New("is a folder"))
+		return usageError{fmt.Errorf("%s: %s is a folder", flag, path)}
 	case err == nil && !info.Mode().IsRegular():
 		return nil // a device or a pipe is written to as it is
 	}
-	dir := filepath.Dir(path)
-	if info, err = os.Stat(dir); err == nil && !info.IsDir() {
-		err = errors.New("not a folder")
-	}
-	if err != nil {
-		return fault(dir, err)
-	}
-	trial, err := os.CreateTemp(dir, ".loadtest-*")
-	if err != nil {
-		return fault(dir, err)
+	trial, err := os.CreateTemp(filepath.Dir(path), ".loadtest-*")
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		return usageError{fmt.Errorf("%s: %s: %w", flag, filepath.Dir(path), cause.Err)}
+	} else if err != nil {
+		return err
 	}
 	return errors.Join(trial.Close(), os.Remove(trial.Name()))
 }

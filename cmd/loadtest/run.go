@@ -69,7 +69,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	found.Command = s.command
 	// Whatever cannot be written must not keep the others from it.
 	unwritten := errors.Join(
-		s.write(c.JSON, found.WriteJSON, found.Save),
+		s.write(c.JSON, func(w io.Writer) error { return result.WriteJSON(w, found) }, found.Save),
 		s.write(c.HDR, found.WriteHDR, func(path string) error { return result.WriteFile(path, found.WriteHDR) }),
 		report.Text(text, &report.Input{Runs: []*report.Run{{Result: found}}}))
 	var failed []string

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/report"
+	"github.com/spillway-go/spillway/loadtest/result"
 )
 
 type saturateCommand struct {
@@ -69,12 +69,7 @@ func (c *saturateCommand) Run(ctx context.Context, s *session) error {
 	if err := report.Text(text, &report.Input{Saturations: []*report.Saturation{{Saturation: found}}}); err != nil {
 		return err
 	}
-	inFull := func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "\t")
-		return encoder.Encode(found)
-	}
-	if err := s.write(c.JSON, inFull, found.Save); err != nil {
+	if err := s.write(c.JSON, func(w io.Writer) error { return result.WriteJSON(w, found) }, found.Save); err != nil {
 		return err
 	}
 	return partial(found.Partial)

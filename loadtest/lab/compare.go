@@ -169,7 +169,7 @@ func (l *comparing) file(group, repetition int) string {
 // save writes the comparison as it stands.
 func (l *comparing) save(partial string) error {
 	l.c.Partial = partial
-	return writeJSON(filepath.Join(l.o.Dir, comparisonFile), l.c)
+	return result.SaveJSON(filepath.Join(l.o.Dir, comparisonFile), l.c)
 }
 
 func (l *comparing) runAll(ctx context.Context) error {

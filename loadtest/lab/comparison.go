@@ -1,10 +1,7 @@
 package lab
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -105,7 +102,7 @@ const comparisonFile = "comparison.json"
 // LoadComparison reads the comparison that is in a folder.
 func LoadComparison(dir string) (*Comparison, error) {
 	c := new(Comparison)
-	if err := readJSON(filepath.Join(dir, comparisonFile), c); err != nil {
+	if err := result.LoadJSON(filepath.Join(dir, comparisonFile), c); err != nil {
 		return nil, err
 	}
 	for _, g := range c.Groups {
@@ -116,27 +113,4 @@ func LoadComparison(dir string) (*Comparison, error) {
 		}
 	}
 	return c, nil
-}
-
-func readJSON(path string, into any) error {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(content, into); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
-// writeJSON writes a file whole, or leaves what was there before.
-func writeJSON(path string, from any) error {
-	content, err := json.MarshalIndent(from, "", "\t")
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return result.WriteFile(path, func(w io.Writer) error {
-		_, err := w.Write(append(content, '\n'))
-		return err
-	})
 }

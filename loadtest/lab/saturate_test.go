@@ -241,8 +241,8 @@ func TestSaturate_KeepsWhatItHas(t *testing.T) {
 
 			path := t.TempDir() + "/found.json"
 			require.NoError(t, found.Save(path))
-			loaded, err := LoadSaturation(path)
-			require.NoError(t, err)
+			var loaded Saturation
+			require.NoError(t, result.LoadJSON(path, &loaded))
 			require.Equal(t, found.Steps, loaded.Steps)
 		})
 	}

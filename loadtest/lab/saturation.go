@@ -139,13 +139,4 @@ func (s *Saturation) disagreement() string {
 }
 
 // Save writes the file whole, or leaves what was there before.
-func (s *Saturation) Save(path string) error { return writeJSON(path, s) }
-
-// LoadSaturation reads a file that Save has written.
-func LoadSaturation(path string) (*Saturation, error) {
-	s := new(Saturation)
-	if err := readJSON(path, s); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
+func (s *Saturation) Save(path string) error { return result.SaveJSON(path, s) }

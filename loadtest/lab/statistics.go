@@ -52,22 +52,21 @@ func contrastOf(a, b []float64) contrast {
 func (c *contrast) same() bool { return math.Abs(c.mean) < Same/2 }
 
 // p is the probability of a contrast at least as great if there is no difference, among so
-// many comparisons; 1 with too few runs. By chance, few runs of figures with great spreads
-// may look alike. So the variance is never less than a floor: what is usual in the report.
-func (c *contrast) p(floor, comparisons float64) float64 {
+// many comparisons; 1 with too few runs.
+func (c *contrast) p(comparisons float64) float64 {
 	if c.runs < ProofRuns {
 		return 1
 	}
-	t := math.Abs(c.mean) / math.Sqrt(max(c.variance, floor)/float64(c.runs))
+	t := math.Abs(c.mean) / math.Sqrt(c.variance/float64(c.runs))
 	return min(1, caution*comparisons*tails(t, c.runs-1))
 }
 
 // margin is the least contrast that would have been proven; +Inf if none would.
-func (c *contrast) margin(floor, comparisons float64) float64 {
+func (c *contrast) margin(comparisons float64) float64 {
 	if c.runs < ProofRuns {
 		return math.Inf(1)
 	}
-	return critical(c.runs-1, comparisons) * math.Sqrt(max(c.variance, floor)/float64(c.runs))
+	return critical(c.runs-1, comparisons) * math.Sqrt(c.variance/float64(c.runs))
 }
 
 // critical is the least t that is proof.

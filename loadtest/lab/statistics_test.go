@@ -53,10 +53,10 @@ func TestContrast(t *testing.T) {
 			require.Equal(t, tt.median > 0 || len(tt.a) > 0 && tt.a[0] > 0, some)
 			require.InDelta(t, tt.median, ratio.Median, 5e-4)
 			require.Equal(t, tt.same, c.same())
-			require.Equal(t, tt.proven, c.p(0, 1) < Alpha)
-			require.Equal(t, tt.proven, math.Abs(c.mean) > c.margin(0, 1), "the margin says the same")
+			require.Equal(t, tt.proven, c.p(1) < Alpha)
+			require.Equal(t, tt.proven, math.Abs(c.mean) > c.margin(1), "the margin says the same")
 			back := contrastOf(tt.b, tt.a)
-			require.InDelta(t, c.p(0, 1), back.p(0, 1), 1e-9)
+			require.InDelta(t, c.p(1), back.p(1), 1e-9)
 		})
 	}
 }
@@ -201,7 +201,7 @@ func TestVerdicts_FindADifference(t *testing.T) {
 // the others look no steadier than they are.
 func TestVerdicts_SettingsWithoutGoodputSayNothingOfTheOthers(t *testing.T) {
 	t.Parallel()
-	floors := func(without int) map[[2]int][]float64 {
+	variances := func(without int) map[[2]int][]contrast {
 		random := rand.New(rand.NewPCG(5, 6))
 		c := drawn(random, []float64{1, 1, 1}, 2, 4, noises[1].of, result.Goodput)
 		for load := range 2 {
@@ -213,11 +213,11 @@ func TestVerdicts_SettingsWithoutGoodputSayNothingOfTheOthers(t *testing.T) {
 			}
 		}
 		r := judge(c)
-		require.Positive(t, r.floors[[2]int{1, 0}][0])
-		return r.floors
+		require.Greater(t, r.pairs[[2]int{1, 0}][0].variance, resolution)
+		return r.pairs
 	}
-	alone := floors(0)
-	for pair, among := range floors(12) {
+	alone := variances(0)
+	for pair, among := range variances(12) {
 		if of, ok := alone[pair]; ok {
 			require.Equal(t, of, among, pair)
 		}

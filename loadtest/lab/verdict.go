@@ -72,14 +72,12 @@ type judging struct {
 	verdicts []Verdict
 	// pairs has the contrasts of two groups, by metric.
 	pairs map[[2]int][]contrast
-	// floors are the least variances of each pair, by metric.
-	floors map[[2]int][]float64
 	// comparisons is how many there are that chance could decide, over all loads and metrics.
 	comparisons float64
 }
 
 func judge(c *Comparison) *judging {
-	r := &judging{c: c, pairs: map[[2]int][]contrast{}, floors: map[[2]int][]float64{}}
+	r := &judging{c: c, pairs: map[[2]int][]contrast{}}
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		at := slices.IndexFunc(r.verdicts, func(v Verdict) bool { return v.Workload == g.Workload })
@@ -103,8 +101,9 @@ func judge(c *Comparison) *judging {
 // median returns that of a group's goodput.
 func (r *judging) median(group int) float64 { return r.c.Groups[group].Metrics[result.Goodput].Median }
 
-// contrast compares all pairs. The floor of a pair's variance is what is usual among the pairs
-// of its load, and for the same two settings under all loads, whichever is more. Who serves
+// contrast compares all pairs. By chance, few runs of figures with great spreads may look alike. So
+// a pair's variance is at least what is usual among the pairs of its load, and for the same two
+// settings under all loads. Who serves
 // nobody in time differs from all others by as much in every run: that tells nothing of it, and
 // is no difference that chance could make.
 func (r *judging) contrast() {
@@ -117,18 +116,21 @@ func (r *judging) contrast() {
 	for at, v := range r.verdicts {
 		for i, a := range v.Measured {
 			for _, b := range v.Measured[:i] {
-				pair, good := [2]int{a, b}, r.median(a) > 0 && r.median(b) > 0
+				good := r.median(a) > 0 && r.median(b) > 0
 				if good {
 					count++
 				}
 				for m, j := range judged {
 					one := contrastOf(together(r.c.Groups[a].Metrics[j.metric], r.c.Groups[b].Metrics[j.metric]))
-					r.pairs[pair] = append(r.pairs[pair], one)
+					back := one
+					back.mean = -one.mean
+					r.pairs[[2]int{a, b}] = append(r.pairs[[2]int{a, b}], one)
+					r.pairs[[2]int{b, a}] = append(r.pairs[[2]int{b, a}], back)
 					used[j.metric] = used[j.metric] || one.runs > 0
 					if one.runs == 0 || !good {
 						continue
 					}
-					for _, of := range []any{at, [2]string{names[a], names[b]}} {
+					for _, of := range []any{at, [2]string{names[max(a, b)], names[min(a, b)]}} {
 						if variances[of] == nil {
 							variances[of] = make([][]float64, len(judged))
 						}
@@ -139,17 +141,16 @@ func (r *judging) contrast() {
 		}
 	}
 	for at, v := range r.verdicts {
-		for i, a := range v.Measured {
-			for _, b := range v.Measured[:i] {
-				floors := make([]float64, len(judged))
-				for _, of := range []any{at, [2]string{names[a], names[b]}} {
-					for m, all := range variances[of] {
-						if len(all) > 0 {
-							floors[m] = max(floors[m], usual(all))
+		for _, a := range v.Measured {
+			for _, b := range v.Measured {
+				for m := range r.pairs[[2]int{a, b}] {
+					one := &r.pairs[[2]int{a, b}][m]
+					for _, of := range []any{at, [2]string{names[max(a, b)], names[min(a, b)]}} {
+						if all := variances[of]; all != nil && len(all[m]) > 0 {
+							one.variance = max(one.variance, usual(all[m]))
 						}
 					}
 				}
-				r.floors[[2]int{a, b}] = floors
 			}
 		}
 	}
@@ -177,22 +178,17 @@ func together(a, b Summary) (from, to []float64) {
 
 // difference tells how b differs from a, and in a's favour if sign is above 0.
 func (r *judging) difference(a, b int) (d Difference, sign float64) {
-	pair, turned := [2]int{a, b}, 1.0
-	if r.pairs[pair] == nil {
-		pair, turned = [2]int{b, a}, -1
-	}
 	d = Difference{A: a, B: b, P: 1, Same: true}
 	for m, j := range judged {
-		one := r.pairs[pair][m]
+		one := r.pairs[[2]int{a, b}][m]
 		if one.runs == 0 {
 			continue
 		}
-		mean := turned * one.mean
-		if d.Metric, d.Ratio = j.metric, (1+mean)/(1-mean); one.same() {
+		if d.Metric, d.Ratio = j.metric, (1+one.mean)/(1-one.mean); one.same() {
 			continue
 		}
-		d.Same, d.P = false, one.p(r.floors[pair][m], r.comparisons)
-		return d, -j.sign * mean
+		d.Same, d.P = false, one.p(r.comparisons)
+		return d, -j.sign * one.mean
 	}
 	return d, 0
 }
@@ -207,14 +203,11 @@ func (r *judging) judge(v *Verdict) {
 	beaten := map[int]Difference{} // most surely, by whoever beats it
 	for i, a := range v.Measured {
 		for _, b := range v.Measured[:i] {
-			pair := [2]int{a, b}
-			if r.pairs[pair] == nil {
-				pair = [2]int{b, a}
-			}
-			v.Runs = min(v.Runs, r.pairs[pair][0].runs)
+			by := r.pairs[[2]int{a, b}][0]
+			v.Runs = min(v.Runs, by.runs)
 			// Who serves nobody in time differs from all others by as much in every run.
 			if r.median(a) > 0 && r.median(b) > 0 {
-				spreads = append(spreads, max(r.pairs[pair][0].variance, r.floors[pair][0]))
+				spreads = append(spreads, by.variance)
 			}
 			d, sign := r.difference(a, b)
 			if sign < 0 {
@@ -239,7 +232,7 @@ func (r *judging) judge(v *Verdict) {
 		spreads = []float64{0} // one has goodput, and the others none
 	}
 	typical := contrast{variance: usual(spreads), runs: v.Runs}
-	if m := typical.margin(0, r.comparisons); m < 1 {
+	if m := typical.margin(r.comparisons); m < 1 {
 		v.Tells = max(Same, 2*m/(1+m))
 	}
 	for _, g := range v.Measured {

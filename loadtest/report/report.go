@@ -91,26 +91,20 @@ func (in *Input) load(path string) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: neither a file nor a folder", path)
 	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
 	// Fields that only one of the forms has.
 	var form struct {
 		Saturation *float64         `json:"breaking_point_rps"`
 		Run        *string          `json:"latency_hdr"`
 		Comparison *json.RawMessage `json:"groups"`
 	}
-	if err := json.Unmarshal(content, &form); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	if err := result.LoadJSON(path, &form); err != nil {
+		return err
 	}
 	switch {
 	case form.Saturation != nil:
-		s, err := lab.LoadSaturation(path)
-		if err != nil {
-			return err
-		}
-		in.Saturations = append(in.Saturations, &Saturation{s, filepath.Base(path)})
+		s := &Saturation{new(lab.Saturation), filepath.Base(path)}
+		in.Saturations = append(in.Saturations, s)
+		return result.LoadJSON(path, s.Saturation)
 	case form.Run != nil:
 		r, err := loadRun(path)
 		if err != nil {

@@ -28,15 +28,32 @@ func (r *Result) Save(path string) error {
 			return err
 		}
 	}
-	return WriteFile(path, r.WriteJSON)
+	return SaveJSON(path, r)
 }
 
-// WriteJSON writes the result as JSON.
-func (r *Result) WriteJSON(w io.Writer) error {
+// WriteJSON writes what the lab has found as JSON.
+func WriteJSON(w io.Writer, found any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+	return encoder.Encode(found)
+}
+
+// SaveJSON writes it to a file, as WriteFile does.
+func SaveJSON(path string, found any) error {
+	return WriteFile(path, func(w io.Writer) error { return WriteJSON(w, found) })
+}
+
+// LoadJSON reads such a file. Errors name path.
+func LoadJSON(path string, into any) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(content, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 func (r *Result) saveProfiles(prefix string) error {
