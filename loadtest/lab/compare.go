@@ -143,9 +143,10 @@ type comparing struct {
 // grouping is what a group needs in order to be run.
 type grouping struct {
 	load    workload.Options
-	rate    rate
 	filling filling
-	results []*result.Result // by repetition; nil if it has not been run
+	// relative says that the rate is a multiple of the capacity.
+	relative bool
+	results  []*result.Result // by repetition; nil if it has not been run
 }
 
 // stored tells whether the services have stores to be filled.
@@ -209,7 +210,7 @@ func (l *comparing) measureCapacities(ctx context.Context) error {
 	measured := map[string]float64{} // by what is asked
 	l.c.Capacity = map[string]float64{}
 	for i := range l.groups {
-		if !l.groups[i].rate.relative {
+		if !l.groups[i].relative {
 			continue
 		}
 		load, asked := l.c.Groups[i].Load, asked(&l.c.Groups[i].Combination)
@@ -238,6 +239,7 @@ func asked(c *scenario.Combination) string {
 func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) {
 	combination := reference(l.s.Combinations, &l.c.Groups[group].Combination)
 	o := l.options(group, 0)
+	o.Rate = 0
 	if l.o.Simulator != nil {
 		return l.o.Simulator.Capacity(&combination, o)
 	}
@@ -266,8 +268,7 @@ func (l *comparing) progress() string {
 func (l *comparing) run(ctx context.Context, group, repetition int) error {
 	g := &l.groups[group]
 	o := l.options(group, repetition)
-	o.Rate = g.rate.value
-	if g.rate.relative {
+	if g.relative {
 		o.Rate *= l.c.Capacity[l.c.Groups[group].Load]
 	}
 	doing := fmt.Sprintf("%s, repetition %d of %d", l.c.Groups[group].Label, repetition+1, l.s.Repetitions)
@@ -310,8 +311,7 @@ func (l *comparing) keep(group, repetition int, r *result.Result) {
 	}
 }
 
-// options are those of a group's closed loop. All groups are sent the same
-// requests in the same repetition.
+// options are those of a group. All groups are sent the same requests in the same repetition.
 func (l *comparing) options(group, repetition int) workload.Options {
 	o := l.groups[group].load
 	o.Duration, o.Warmup = l.s.Duration, l.s.Warmup

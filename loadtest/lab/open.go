@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -35,11 +36,12 @@ func (l *comparing) check() error {
 
 // checkCombination learns what a group needs, and reports what is wrong with it.
 func (l *comparing) checkCombination(g *grouping, c *scenario.Combination) error {
-	var errs [2]error
-	g.load, g.filling, errs[0] = loadOf(c)
-	g.rate, errs[1] = parseRate(c.Rate)
-	if err := errors.Join(errs[:]...); err != nil {
+	var err error
+	if g.load, g.filling, err = loadOf(c); err != nil {
 		return err
+	}
+	if g.load.Rate, g.relative, err = scenario.ParseRate(cmp.Or(c.Rate, "max")); err != nil {
+		return fmt.Errorf("rate: %w", err)
 	}
 	if err := l.checkLoad(g, c); err != nil {
 		return err

@@ -63,21 +63,6 @@ func loadOf(c *scenario.Combination) (o workload.Options, f filling, err error) 
 	return o, f, nil
 }
 
-// rate is the rate of a combination: in requests a second, 0 for a closed loop,
-// or, if relative, a multiple of the capacity.
-type rate struct {
-	value    float64
-	relative bool
-}
-
-func parseRate(text string) (rate, error) {
-	value, relative, err := scenario.ParseRate(cmp.Or(text, "max"))
-	if err != nil {
-		return rate{}, fmt.Errorf("rate: %w", err)
-	}
-	return rate{value, relative}, nil
-}
-
 // reference returns the settings that measure the capacity of the load of c. Their
 // strategy is fifo: without a queue there is no telling what is served from what
 // merely waits somewhere else. Of the combinations that ask for the same, they are

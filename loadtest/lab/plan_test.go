@@ -59,7 +59,7 @@ func TestGroups_AreNamedByWhatDiffers(t *testing.T) {
 		{
 			"sizes of stores, durability, and all else",
 			[]scenario.Combination{
-				{Strategy: "fifo", Sync: "always", StoreDelay: "4ms", StoreParallel: 8, Fill: 100e6, Keys: 1000, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},
+				{Strategy: "fifo", Sync: "always", StoreDelay: "4ms", StoreParallel: 8, Fill: 100e6, Distribution: "zipf", ValueSize: "1KB", Rate: "max"},
 				{Strategy: "fifo", Sync: "never", Fill: 1.5e9, Rate: "max"},
 				{Strategy: "fifo", Sync: "never", Keys: 1000, Rate: "max"},
 			},
@@ -112,6 +112,8 @@ func TestLoad_FillsWhatItReads(t *testing.T) {
 		{"defaults", scenario.Combination{}, 100_000, filling{100_000, workload.Sizes{Min: 100, Max: 100}}},
 		{"fewer keys", scenario.Combination{Keys: 10}, 10, filling{10, workload.Sizes{Min: 100, Max: 100}}},
 		{"a size alone", scenario.Combination{Fill: 1e6, ValueSize: "1000"}, 1000, filling{1000, workload.Sizes{Min: 1000, Max: 1000}}},
+		{"sizes", scenario.Combination{Fill: 1e6, ValueSize: "500-1500"}, 1000, filling{1000, workload.Sizes{Min: 500, Max: 1500}}},
+		{"many keys", scenario.Combination{Fill: 10e9, ValueSize: "500-1500"}, 1e7, filling{1e7, workload.Sizes{Min: 500, Max: 1500}}},
 		{"a large store of which little is used", scenario.Combination{Fill: 1e6, Keys: 10}, 10, filling{10_000, workload.Sizes{Min: 100, Max: 100}}},
 		{"more keys than bytes", scenario.Combination{Fill: 1000, Keys: 50}, 50, filling{50, workload.Sizes{Min: 100, Max: 100}}},
 	}
@@ -129,16 +131,20 @@ func TestLoad_FillsWhatItReads(t *testing.T) {
 
 func TestRate_Parses(t *testing.T) {
 	t.Parallel()
+	type rate struct {
+		value    float64
+		relative bool
+	}
+	l := &comparing{s: &scenario.Scenario{Repetitions: 1}}
 	for text, want := range map[string]rate{
 		"max": {}, "": {}, "20000": {value: 20_000}, "0.9x": {value: 0.9, relative: true}, "1.5": {value: 1.5},
 	} {
-		got, err := parseRate(text)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
+		var g grouping
+		require.NoError(t, l.checkCombination(&g, &scenario.Combination{Rate: text}))
+		require.Equal(t, want, rate{g.load.Rate, g.relative})
 	}
 	for _, text := range []string{"x", "-1", "0", "0x", "fast", "NaN", "Inf", "1e10", "1xx"} {
-		_, err := parseRate(text)
-		require.Error(t, err, text)
+		require.ErrorContains(t, l.checkCombination(new(grouping), &scenario.Combination{Rate: text}), "rate: ", text)
 	}
 }
 

@@ -174,13 +174,12 @@ slo: 1s
 	require.Nil(t, s.Short.Short)
 }
 
-func TestParse_FillSaysHowManyKeys(t *testing.T) {
+func TestParse_Fill(t *testing.T) {
 	t.Parallel()
 	s, err := Parse("a.yaml", []byte(head+`load: {fill: [1MB, 10GB], value_size: "500-1500"}`))
 	require.NoError(t, err)
 	require.EqualValues(t, 1e6, s.Combinations[0].Fill)
-	require.EqualValues(t, 1e3, s.Combinations[0].Keys)
-	require.EqualValues(t, 1e7, s.Combinations[1].Keys)
+	require.EqualValues(t, 10e9, s.Combinations[1].Fill)
 
 	s, err = Parse("a.yaml", []byte(head+"load: {fill: [1MB, 10GB], rate: max}"), Settings{"fill": {"2GB"}})
 	require.NoError(t, err)

@@ -53,8 +53,8 @@ type Combination struct {
 	SlowNode float64 `json:"slow_node,omitempty"`
 	Balance  string  `json:"balance,omitempty"`
 
-	// Fill is how many bytes of values the store holds before the run. Keys is
-	// then how many values that makes, so that reads find what they ask for.
+	// Fill is how many bytes of values the store holds before the run. There are then as
+	// many keys as that makes values, so that reads find what they ask for.
 	Fill int64 `json:"fill,omitempty"`
 	// Connections are those of each node, if there are several.
 	Connections  int    `json:"connections,omitempty"`

@@ -120,16 +120,8 @@ var All = []Setting{
 			return bytes, cmp.Or(err, unless(bytes > 0, value, "at least 1 byte"))
 		},
 	},
-	{
-		Name: "keys", Flag: "keys", Part: OfLoad, Placeholder: "N", Help: "Numbers of keys.",
-		say: func(c *Combination) string {
-			if c.Fill > 0 {
-				return "" // the number of keys follows from the bytes
-			}
-			return positive(c.Keys, "%d keys")
-		},
-		read: number(1, workload.MaxKeys, false),
-	},
+	{Name: "keys", Flag: "keys", Part: OfLoad, Placeholder: "N", Help: "Numbers of keys.",
+		label: "%d keys", read: number(1, workload.MaxKeys, false)},
 	{Name: "key_distribution", Flag: "key-distributions", Part: OfLoad, Placeholder: "NAME", Help: "uniform, zipf, sequential, latest.",
 		label: "%s", read: text[workload.Distribution]},
 	{Name: "value_size", Flag: "value-sizes", Part: OfLoad, Placeholder: "SIZE", Help: "Bytes of a value.",
@@ -418,26 +410,6 @@ func (s Settings) normalize(combinations []Combination) error {
 		} else if c.Balance = cmp.Or(c.Balance, sim.Balances[0]); c.Balance == sim.ClientHash && c.Clients == "" {
 			return errors.New("balance: client-hash needs clients, or all that is sent goes to one node")
 		}
-		if err := c.setKeys(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// setKeys sets how many values the store is filled with.
-func (c *Combination) setKeys() error {
-	if c.Fill == 0 {
-		return nil
-	}
-	size := workload.Options{}.WithDefaults().ValueSize
-	if c.ValueSize != "" {
-		_ = size.UnmarshalText([]byte(c.ValueSize)) // has been checked
-	}
-	mean := max(1, int64(size.Min+size.Max)/2)
-	c.Keys = uint64(max(1, c.Fill/mean))
-	if c.Keys > workload.MaxKeys {
-		return fmt.Errorf("fill: %d bytes are more than %d values", c.Fill, int64(workload.MaxKeys))
 	}
 	return nil
 }
