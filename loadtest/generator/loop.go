@@ -120,7 +120,6 @@ func newLoop(o *workload.Options, number int, others *atomic.Int32, clock func()
 		stream: workload.NewStream(o),
 		count:  result.NewTally(*o),
 	}
-	l.budget = newBudget(o, o.Loops)
 	l.waits = rand.New(rand.NewPCG(workload.Scramble(o.Seed), workload.Scramble(1<<32+uint64(number))))
 	n := o.Connections / o.Loops
 	if number < o.Connections%o.Loops {

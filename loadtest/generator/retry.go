@@ -16,44 +16,6 @@ func refused(status int) bool {
 	return status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout || status == http.StatusTooManyRequests
 }
 
-// budget is how many retries may be made, by what is asked for and by priority, of
-// which -1 is none. It is not safe for concurrent use.
-type budget struct {
-	each  float64 // for each first attempt; 0 if retries are not budgeted
-	most  float64
-	saved [][len(workload.Priorities{}) + 1]float64
-}
-
-// newBudget returns the share of the budget that one of so many has.
-func newBudget(o *workload.Options, shares int) budget {
-	b := budget{each: o.Retries.Budget, most: max(1, workload.RetryBurst/float64(shares))}
-	if b.each > 0 {
-		b.saved = make([][len(workload.Priorities{}) + 1]float64, len(o.Asked()))
-	}
-	return b
-}
-
-// earn counts a first attempt.
-func (b *budget) earn(r *workload.Request) {
-	if b.each > 0 {
-		saved := &b.saved[r.Asks()][r.Priority+1]
-		*saved = min(*saved+b.each, b.most)
-	}
-}
-
-// spend reports whether a request may be tried again, and counts that it is.
-func (b *budget) spend(r *workload.Request) bool {
-	if b.each == 0 {
-		return true
-	}
-	saved := &b.saved[r.Asks()][r.Priority+1]
-	if *saved < 1 {
-		return false
-	}
-	*saved--
-	return true
-}
-
 // retrying is what a loop needs for clients that try again. Such a client keeps
 // its connection until its request has ended, so that a request which is tried
 // again is on one connection throughout: on the way, resting, or not open at the
@@ -66,7 +28,7 @@ type retrying struct {
 	// unfinished counts the requests of the window, or before it, that have been or
 	// are to be tried again and have not ended.
 	unfinished int
-	budget     budget
+	saved      float64    // retries that the budget has left
 	waits      *rand.Rand // draws back-offs, and nothing else
 }
 
@@ -75,7 +37,7 @@ func (l *loop) retries() bool { return l.o.Retries.Attempts > 0 }
 // offered counts the next request, whose time has come.
 func (l *loop) offered(scheduled time.Duration) {
 	l.count.Offered(scheduled, l.part())
-	l.budget.earn(&l.next)
+	l.saved = min(l.saved+l.o.Retries.Budget, max(1, workload.RetryBurst/float64(l.o.Loops)))
 }
 
 // again plans that the request on c is sent once more, if it may be, now that an
@@ -84,8 +46,11 @@ func (l *loop) again(c *conn, now time.Duration) bool {
 	if c.attempts == 0 || c.attempts >= l.o.Retries.Attempts {
 		return false
 	}
-	if !l.budget.spend(&c.request) {
-		return false
+	if l.o.Retries.Budget > 0 {
+		if l.saved < 1 {
+			return false
+		}
+		l.saved--
 	}
 	if c.attempts == 1 && c.scheduled < l.window.To {
 		l.unfinished++

@@ -23,9 +23,8 @@ type Retries struct {
 	Attempts int
 	// Backoff is the wait after the first of them, 0 to 1h.
 	Backoff time.Duration
-	// Budget, if not 0, is how many retries there may be for each first attempt of
-	// the same operation and priority, in the mean. At most RetryBurst can be saved
-	// up.
+	// Budget, if not 0, is how many retries there may be for each first attempt, in
+	// the mean. At most RetryBurst can be saved up.
 	Budget float64
 }
 
