@@ -2,14 +2,13 @@ package result
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-// Part numbers the requests that ask for the same, and have the priority and the kind
-// of client in common.
-type Part int32
+// Part says what counts of a load a request belongs to: of what is asked for, of its priority,
+// and of its kind of clients.
+type Part [3]int32
 
 // maxTargets is how many targets have figures of their own. Those after them share one
 // more name, otherTargets.
@@ -20,95 +19,69 @@ const (
 
 // parts says which parts a load has. It does not change.
 type parts struct {
-	// asked are what can be asked for: operations, or targets, each name once. index has
-	// that of each target.
-	asked  []string
-	index  []int
-	groups []string       // of clients
-	byName map[string]int // the group of each client
+	// names are those of the parts: of what can be asked for, operations or targets, each name
+	// once; of no priority and of each; of no kind of clients and of each. What is of none has
+	// no name. The first so many are asked for.
+	names []string
+	asked int
+	index []int          // of what each target, or operation, asks for
+	kinds map[string]int // of clients, by their names
 }
 
 func newParts(o *workload.Options) *parts {
-	p := &parts{byName: map[string]int{}}
+	p := &parts{kinds: map[string]int{}}
 	seen := map[string]int{}
 	for _, name := range o.Asked() {
 		at, known := seen[name]
 		switch {
 		case known:
-		case len(p.asked) < maxTargets:
-			at = len(p.asked)
-			p.asked = append(p.asked, name)
+		case len(p.names) < maxTargets:
+			at = len(p.names)
+			p.names = append(p.names, name)
 		default:
-			if at = maxTargets; len(p.asked) == maxTargets {
-				p.asked = append(p.asked, otherTargets)
+			if at = maxTargets; len(p.names) == maxTargets {
+				p.names = append(p.names, otherTargets)
 			}
 		}
 		seen[name] = at
 		p.index = append(p.index, at)
 	}
-	for _, name := range o.Clients.Names() {
-		group := o.Clients.Group(name)
-		if len(p.groups) == 0 || p.groups[len(p.groups)-1] != group { // a group's follow each other
-			p.groups = append(p.groups, group)
+	p.asked = len(p.names)
+	p.names = append(p.names, "")
+	for priority := range len(workload.Priorities{}) {
+		p.names = append(p.names, fmt.Sprintf("priority %d", priority))
+	}
+	p.names = append(p.names, "")
+	for _, name := range o.Clients.Names() { // those of a kind follow each other
+		if kind := "client " + o.Clients.Group(name); p.names[len(p.names)-1] != kind {
+			p.names = append(p.names, kind)
 		}
-		p.byName[name] = len(p.groups) - 1
+		p.kinds[name] = len(p.names) - 1
 	}
 	return p
 }
 
-// priorityParts is one more than there are priorities, for none.
-const priorityParts = len(workload.Priorities{}) + 1
-
 // of returns the part of a request.
 func (p *parts) of(r *workload.Request) Part {
-	group := 0
+	kind := p.asked + 1 + len(workload.Priorities{})
 	if r.Client != "" {
-		group = p.byName[r.Client]
+		kind = p.kinds[r.Client]
 	}
-	return Part((group*priorityParts+int(r.Priority)+1)*len(p.asked) + p.index[r.Asks()])
+	return Part{int32(p.index[r.Asks()]), int32(p.asked + 1 + int(r.Priority)), int32(kind)}
 }
 
-func (p *parts) count() int { return max(1, len(p.groups)) * priorityParts * len(p.asked) }
-
-// asks returns what the requests of a part ask for.
-func (p *parts) asks(part Part) int { return int(part) % len(p.asked) }
-
-// shares sums up what was counted by part: by kind of clients, by priority, and by
-// what is asked for if that is several.
+// shares names what was counted by part, and what was asked for only if that is several.
 func (p *parts) shares(counted []Share) map[string]Share {
-	all := map[string]Share{}
-	for part, s := range counted {
-		if s.Requests == 0 {
-			continue
-		}
-		rest := part / len(p.asked)
-		if priority := rest%priorityParts - 1; priority >= 0 {
-			name := fmt.Sprintf("priority %d", priority)
-			all[name] = all[name].Add(s)
-		}
-		if len(p.groups) > 0 {
-			name := "client " + p.groups[rest/priorityParts]
-			all[name] = all[name].Add(s)
-		}
-	}
-	asked := map[string]Share{}
-	for at, s := range p.byAsked(counted) {
+	all, several := map[string]Share{}, 0
+	for _, s := range counted[:p.asked] {
 		if s.Requests > 0 {
-			asked[p.asked[at]] = s
+			several++
 		}
 	}
-	if len(asked) > 1 {
-		maps.Copy(all, asked)
+	for at, s := range counted {
+		if p.names[at] != "" && s.Requests > 0 && (at >= p.asked || several > 1) {
+			all[p.names[at]] = s
+		}
 	}
 	return all
-}
-
-// byAsked sums up what was counted by what is asked for.
-func (p *parts) byAsked(counted []Share) []Share {
-	sums := make([]Share, len(p.asked))
-	for part, s := range counted {
-		at := p.asks(Part(part))
-		sums[at] = sums[at].Add(s)
-	}
-	return sums
 }

@@ -53,7 +53,7 @@ type Tally struct {
 	good        int64
 	misses      int64
 	retries     int64
-	shares      []Share // by part
+	shares      []Share // by index of parts.names
 	status      [1000]int64
 	shed        map[string]int64
 	errors      map[ErrorKind]int64
@@ -81,7 +81,7 @@ type interval struct {
 func NewTally(o workload.Options) *Tally {
 	parts := newParts(&o)
 	t := &Tally{
-		o: o, window: WindowOf(&o), parts: parts, shares: make([]Share, parts.count()),
+		o: o, window: WindowOf(&o), parts: parts, shares: make([]Share, len(parts.names)),
 		shed: map[string]int64{}, errors: map[ErrorKind]int64{},
 		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(), wait: newHistogram(),
 		recent: newCoarseHistogram(),
@@ -90,7 +90,7 @@ func NewTally(o workload.Options) *Tally {
 		t.codes = &set
 	}
 	if len(o.Targets) > 0 {
-		t.targets = make([]targetTally, len(parts.asked))
+		t.targets = make([]targetTally, parts.asked)
 	}
 	return t
 }
@@ -104,7 +104,9 @@ func (t *Tally) Offered(scheduled time.Duration, part Part) {
 		return
 	}
 	t.scheduled++
-	t.shares[part].Requests++
+	for _, at := range part {
+		t.shares[at].Requests++
+	}
 	t.at(scheduled).Offered++
 }
 
@@ -207,12 +209,15 @@ func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status i
 			record(target.served, latency)
 		}
 		record(t.servedTimes, latency)
-		share := &t.shares[part]
-		share.Served++
+		good := int64(0)
 		if latency <= t.o.SLO {
-			t.good++
-			share.Good++
-			in.Good++
+			good = 1
+		}
+		t.good += good
+		in.Good += good
+		for _, at := range part {
+			t.shares[at].Served++
+			t.shares[at].Good += good
 		}
 	}
 }
@@ -228,7 +233,7 @@ func (t *Tally) serves(part Part, status int) bool {
 
 // gets reports whether the requests of a part are the gets of the service.
 func (t *Tally) gets(part Part) bool {
-	return t.targets == nil && t.parts.asks(part) == int(workload.Get)
+	return t.targets == nil && part[0] == int32(workload.Get)
 }
 
 // at returns the counts of the interval of the window in which a time lies.
@@ -314,12 +319,12 @@ func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
 	if o.Retries != (workload.Retries{}) {
 		r.Retries = &t.retries
 	}
-	for at, s := range t.parts.byAsked(t.shares) {
+	for at, s := range t.shares[:t.parts.asked] {
 		if s.Requests > 0 {
-			r.Operations[t.parts.asked[at]] = s.Requests
+			r.Operations[t.parts.names[at]] = s.Requests
 		}
 		if t.targets != nil {
-			r.Targets = append(r.Targets, t.targets[at].result(t.parts.asked[at], s))
+			r.Targets = append(r.Targets, t.targets[at].result(t.parts.names[at], s))
 		}
 	}
 	r.Shares = t.parts.shares(t.shares)

@@ -70,7 +70,7 @@ func TestTally_RecentHasWhatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	tally := NewTally(workload.Options{Rate: 1}.WithDefaults())
 	for range 2 {
-		tally.Failed(0, 0, 10*time.Second, 0, ErrorTimeout)
+		tally.Failed(0, 0, 10*time.Second, Part{}, ErrorTimeout)
 	}
 	tally.Answered(0, 0, time.Millisecond, tally.Part(&workload.Request{Op: workload.Get, Priority: -1}), http.StatusOK, "")
 	recent := NewRecent()

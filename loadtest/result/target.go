@@ -30,7 +30,7 @@ func (t *Tally) target(part Part) *targetTally {
 	if t.targets == nil {
 		return nil
 	}
-	return t.targets[t.parts.asks(part)].ready()
+	return t.targets[part[0]].ready()
 }
 
 func (t *targetTally) ready() *targetTally {
