@@ -70,14 +70,9 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	begun := false
 	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
 		Binary: service, Services: services, Load: send, Dir: dir, Restart: c.Restart, Command: s.command, Lab: version.Get().String(),
 		Progress: func(p lab.Progress) {
-			if !begun {
-				begun = true
-				s.begins(what, p)
-			}
 			s.status("%d/%d, %v left: %s", p.Done, p.Total, p.Left.Round(time.Second), p.Doing)
 		},
 	})
@@ -131,14 +126,6 @@ func (c *compareCommand) folder(what *scenario.Scenario, services map[string]str
 		name = fmt.Sprintf("%s-%.4x", name, sha256.Sum256(settings))
 	}
 	return filepath.Join("reports", name), nil
-}
-
-// begins says what is going to be done.
-func (s *session) begins(what *scenario.Scenario, p lab.Progress) {
-	if s.live {
-		_, _ = fmt.Fprintf(s.err, "%s: %s of %s, about %v\n", what.Title, plural(p.Total, "run"),
-			plural(len(what.Combinations), "combination"), p.Left.Round(time.Second))
-	}
 }
 
 // scenario returns what the flags ask for.

@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/testenv"
-	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/result"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 	"github.com/spillway-go/spillway/loadtest/workload"
@@ -377,22 +376,6 @@ func TestCompare_KeepsDifferentSettingsApart(t *testing.T) {
 	workers := command()
 	workers.Scenario = "workers"
 	require.Equal(t, "reports/workers", folder(workers))
-}
-
-func TestCompare_SaysWhatItBeginsWith(t *testing.T) {
-	t.Parallel()
-	what := &scenario.Scenario{Title: "Which?", Combinations: []scenario.Combination{
-		{Strategy: "fifo", Rate: "max"}, {Strategy: "fifo", Rate: "0.5x"},
-	}}
-	var out bytes.Buffer
-	s := session{err: &out, live: true}
-	s.begins(what, lab.Progress{Total: 18, Left: time.Minute})
-	require.Equal(t, "Which?: 18 runs of 2 combinations, about 1m0s\n", out.String())
-	out.Reset()
-	what.Combinations = what.Combinations[1:]
-	s.live = false
-	s.begins(what, lab.Progress{Total: 18})
-	require.Empty(t, out.String())
 }
 
 func TestPercent_DoesNotReachTheThreshold(t *testing.T) {

@@ -32,7 +32,11 @@ func (c *reportCommand) Run(s *session) error {
 			}
 		}
 	}
-	return s.report(c.Output, c.Markdown, c.Paths...)
+	input, err := report.Load(c.Paths...)
+	if err != nil {
+		return err
+	}
+	return s.render(input, c.Output, c.Markdown)
 }
 
 // same tells whether two paths name one file, be it there or not.
@@ -50,15 +54,6 @@ func same(a, b string) bool {
 
 // stdout is the name of the standard output.
 const stdout = "-"
-
-// report writes a report of what is at some paths.
-func (s *session) report(html, markdown string, paths ...string) error {
-	input, err := report.Load(paths...)
-	if err != nil {
-		return err
-	}
-	return s.render(input, html, markdown)
-}
 
 // show shows a comparison, if anything was run, and writes its report into its folder.
 func (s *session) show(c *lab.Comparison, dir string) error {
