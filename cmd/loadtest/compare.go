@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spillway-go/spillway/internal/version"
 	"github.com/spillway-go/spillway/loadtest/lab"
@@ -70,23 +69,9 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: service, Services: services, Load: send, Dir: dir, Restart: c.Restart, Command: s.command, Lab: version.Get().String(),
-		Progress: func(p lab.Progress) {
-			s.status("%d/%d, %v left: %s", p.Done, p.Total, p.Left.Round(time.Second), p.Doing)
-		},
+	return s.compare(ctx, what, lab.CompareOptions{
+		Binary: service, Services: services, Load: send, Dir: dir, Restart: c.Restart, Lab: version.Get().String(),
 	})
-	s.statusDone()
-	if err != nil {
-		return err
-	}
-	if err := s.show(found, dir); err != nil {
-		return err
-	}
-	if found.Partial != "" {
-		return fmt.Errorf("the comparison is partial: %s", found.Partial)
-	}
-	return nil
 }
 
 // commands reads NAME=COMMAND or COMMAND, and returns the commands by name, and what

@@ -2,13 +2,18 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/spillway-go/spillway/loadtest/lab"
+	"github.com/spillway-go/spillway/loadtest/report"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 	"github.com/spillway-go/spillway/loadtest/scenarios"
 )
@@ -119,4 +124,33 @@ func short(what *scenario.Scenario) (*scenario.Scenario, error) {
 		return nil, fmt.Errorf("--short: %s has no short form", what.Name)
 	}
 	return what.Short, nil
+}
+
+// compare makes a comparison, if not to its end, shows it and writes its report into its folder.
+func (s *session) compare(ctx context.Context, what *scenario.Scenario, o lab.CompareOptions) error {
+	o.Command = s.command
+	o.Progress = func(p lab.Progress) {
+		s.status("%d/%d, %v left: %s", p.Done, p.Total, p.Left.Round(time.Second), p.Doing)
+	}
+	found, err := lab.Compare(ctx, *what, o)
+	s.statusDone()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(found.Groups, func(g lab.Group) bool { return len(g.Runs) > 0 }) {
+		input, err := report.Load(o.Dir)
+		if err == nil {
+			err = report.Text(s.out, input)
+		}
+		if err == nil {
+			err = s.render(input, filepath.Join(o.Dir, "report.html"), filepath.Join(o.Dir, "report.md"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if found.Partial != "" {
+		return fmt.Errorf("the comparison is partial: %s", found.Partial)
+	}
+	return nil
 }

@@ -6,9 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
-	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/report"
 	"github.com/spillway-go/spillway/loadtest/result"
 )
@@ -54,21 +52,6 @@ func same(a, b string) bool {
 
 // stdout is the name of the standard output.
 const stdout = "-"
-
-// show shows a comparison, if anything was run, and writes its report into its folder.
-func (s *session) show(c *lab.Comparison, dir string) error {
-	if !slices.ContainsFunc(c.Groups, func(g lab.Group) bool { return len(g.Runs) > 0 }) {
-		return nil
-	}
-	input, err := report.Load(dir)
-	if err == nil {
-		err = report.Text(s.out, input)
-	}
-	if err != nil {
-		return err
-	}
-	return s.render(input, filepath.Join(dir, "report.html"), filepath.Join(dir, "report.md"))
-}
 
 // render writes a report as HTML, and as Markdown if it is named.
 func (s *session) render(input *report.Input, html, markdown string) error {

@@ -67,23 +67,11 @@ func (c *simulateCommand) Run(ctx context.Context, s *session) error {
 	service := &virtual.Service{
 		Work: c.Service.Distribution, ScanCost: c.ScanCost, Costs: slices.Compact(slices.Sorted(slices.Values(c.Costs))), Built: "loadtest " + version.Get().String(),
 	}
-	found, err := lab.Compare(ctx, *what, lab.CompareOptions{
-		Binary: self, Dir: dir, Restart: replaced, Command: s.command, Simulator: service,
-		Progress: func(p lab.Progress) { s.status("%d/%d: %s", p.Done, p.Total, p.Doing) },
-	})
-	s.statusDone()
+	err = s.compare(ctx, what, lab.CompareOptions{Binary: self, Dir: dir, Restart: replaced, Simulator: service})
 	if errors.Is(err, lab.ErrTaken) {
-		return usageError{err}
-	} else if err != nil {
-		return err
+		err = usageError{err}
 	}
-	if err := s.show(found, dir); err != nil {
-		return err
-	}
-	if found.Partial != "" {
-		return fmt.Errorf("the simulation is partial: %s", found.Partial)
-	}
-	return nil
+	return err
 }
 
 // scenario returns what the flags ask for.
