@@ -28,22 +28,15 @@ func per(total float64, during time.Duration, rate float64) *float64 {
 func (r *Result) Observed(seen *observe.Observation) {
 	r.Strategy, r.Workers, r.Capacity = seen.Strategy, seen.Workers, seen.Capacity
 	r.ServerSpent(seen.CPU, seen.Length)
-	for _, kind := range profiles.Kinds {
-		data, ok := seen.Profiles[kind]
-		if !ok {
-			continue
-		}
-		p, err := profiles.Parse(data)
-		if err != nil {
-			r.Unseen = fmt.Sprintf("the %s profile: %v", kind, err)
-			continue
-		}
-		if r.Profiles == nil {
-			r.Profiles = map[profiles.Kind][]byte{}
-		}
-		r.Profiles[kind] = data
-		if seen.Pebble && kind == profiles.CPU {
-			r.CPUByPart = profiles.Attribute(p)
-		}
+	r.Profiles = seen.Profiles
+	cpu, taken := seen.Profiles[profiles.CPU]
+	if !taken || !seen.Pebble {
+		return
 	}
+	p, err := profiles.Parse(cpu)
+	if err != nil {
+		r.Unseen = fmt.Sprintf("the %s profile: %v", profiles.CPU, err)
+		return
+	}
+	r.CPUByPart = profiles.Attribute(p)
 }
