@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
@@ -166,8 +167,19 @@ func TestOpen_FlippedManifestOrTable(t *testing.T) {
 	for i := range records {
 		require.NoError(t, apply(s, put(fmt.Sprint(i%1000), value(i))))
 	}
-	// So that no table is there that nothing needs any more.
+	// So that no table is there that nothing needs any more: a flip of one is not noticed.
 	require.NoError(t, s.cur.Load().db.Compact(t.Context(), nil, []byte("z"), false))
+	require.Eventually(t, func() bool {
+		var needed uint64
+		for _, level := range s.Stats().Levels {
+			needed += level.Files
+		}
+		return uint64(len(named(t, mem, "", ".sst"))) == needed
+	}, time.Minute, time.Millisecond)
+	d, err := mem.OpenDir("d")
+	require.NoError(t, err)
+	require.NoError(t, d.Sync()) // a copy has what was removed since the last one
+	require.NoError(t, d.Close())
 	killed := killedAtRest(t, mem)
 	require.NoError(t, s.Close())
 	for _, row := range []struct {
