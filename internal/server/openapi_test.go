@@ -17,10 +17,10 @@ import (
 // The service answers as docs/openapi.yaml says, to every request of the table, and
 // what the document describes is what the table asks for and gets.
 func TestOpenAPI(t *testing.T) {
+	d, err := openapi.Read()
+	require.NoError(t, err)
+	require.Equal(t, []string{pathEntities, pathEntity}, d.Paths(false))
 	eachStrategy(t, func(t *testing.T, strategy string) {
-		d, err := openapi.Read()
-		require.NoError(t, err)
-		require.Equal(t, []string{pathEntities, pathEntity}, d.Paths(false))
 		s := serve(t, strategy)
 		given, got := map[string]bool{}, map[string]bool{} // parameters, and statuses
 		c := s.dial()

@@ -213,12 +213,13 @@ func TestSlowClients(t *testing.T) {
 // Whenever a client leaves, in whichever way, nothing is left of it.
 func TestVanishingClients(t *testing.T) {
 	t.Parallel()
+	long := strings.Repeat("v", 32<<20)
 	fronttest.Vanish(t, func(t *testing.T) fronttest.Subject {
 		t.Helper()
 		const target = "/v0/entity?id=a"
 		s := serve(t, "fifo", oneWorker)
 		s.store.set("a", "value")
-		s.store.set("long", strings.Repeat("v", 32<<20))
+		s.store.set("long", long)
 		return fronttest.Subject{
 			Addr: s.Addr().String(), Quick: target, Long: "/v0/entity?id=long",
 			Hold: func(t *testing.T, running bool) (_ string, there, release func()) {
