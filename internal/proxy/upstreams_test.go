@@ -378,6 +378,10 @@ func TestUpstreams_Failed(t *testing.T) {
 // While the list changes, every request is answered by one that is or was in it, and then nothing is left of the others.
 func TestUpstreams_ChangeUnderLoad(t *testing.T) {
 	t.Parallel()
+	requests := 100
+	if testing.Short() {
+		requests = 40
+	}
 	for _, strategy := range []string{"auto", "fair", "sync"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
@@ -391,7 +395,7 @@ func TestUpstreams_ChangeUnderLoad(t *testing.T) {
 			done := make(chan struct{})
 			for range 8 {
 				clients.Go(func() {
-					for i := range 100 {
+					for i := range requests {
 						var a answer
 						if i%2 == 0 {
 							a = f.do(t, "GET", "/", nil)

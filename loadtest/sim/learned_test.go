@@ -279,9 +279,13 @@ func TestLearned_DropsThatAreNotForTheLimit(t *testing.T) {
 		mean = 4 * time.Millisecond
 		runs = 4
 	)
+	shares := []float64{0.2, 0.45, 0.6, 0.8}
+	if testing.Short() {
+		shares = []float64{0.2, 0.8}
+	}
 	for _, work := range []sim.Distribution{sim.Constant(mean), sim.Exponential(mean)} {
 		for _, r := range []sim.Resource{{Work: work, Hands: 64}, {Work: work, Cores: 8}, {Work: work, Crosstalk: 1. / 400}} {
-			for _, share := range []float64{0.2, 0.45, 0.6, 0.8} {
+			for _, share := range shares {
 				var good, goodSoon float64
 				for seed := range uint64(runs) {
 					random := rand.New(rand.NewPCG(seed, 3))

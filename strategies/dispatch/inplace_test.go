@@ -141,7 +141,11 @@ func TestSubmit_InPlaceKeepsToTheWorkers(t *testing.T) {
 	for _, name := range withWorkers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const workers, clients, each = 3, 12, 2000
+			const workers, clients = 3, 12
+			each := 2000
+			if testing.Short() {
+				each = 500
+			}
 			var atOnce, most atomic.Int64
 			d, err := Open(Options{
 				Strategy: name, Capacity: 8, Workers: workers, MaxBatch: 4,

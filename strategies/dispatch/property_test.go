@@ -99,7 +99,7 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 	t.Parallel()
 	total := 1_000_000
 	if testing.Short() {
-		total = 50_000
+		total = 20_000
 	}
 	others := strategies.Specs()
 	for i, spec := range others {

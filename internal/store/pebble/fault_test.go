@@ -420,7 +420,7 @@ func TestStore_ManifestGone(t *testing.T) {
 					}
 					return err
 				})
-				l.allow(10_000)
+				l.allow(1000)
 				<-w.failed
 				<-gone
 				visible := keysOf(t, s)
