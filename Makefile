@@ -56,15 +56,19 @@ IN_EACH_MODULE = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(
 SLOW_UNDER_RACE_PACKAGES = /internal/(config|store/pebble)
 SLOW_UNDER_RACE_TESTS    = ^Test(Check|Examiner|Open|Reader|Table)|^TestGet_AbsentReadsNoData|^TestStore_(AnotherFolder|Crashes|FailingReads|FolderChanged|Sweeps)
 
-# What the race detector would spoil, or only make ten times as slow: allocations
-# and the figures of simulations, which are of one goroutine. The files of some are
-# built without it only. $(1) are flags of go test.
+# Test files with the constraint !race: of allocations and figures, which the race
+# detector would spoil, and of what one goroutine computes or simulates, where it has
+# nothing to find and would make it ten times as slow.
+WITHOUT_RACE_FILES = $(shell grep -rl --include='*_test.go' '^//go:build !race$$' .)
+WITHOUT_RACE_TESTS = $(shell grep -ohE '^func (Test|Fuzz|Example)[A-Za-z0-9_]+' $(WITHOUT_RACE_FILES) | sed 's/func //')
+space := $(subst ,, )
+
+# What each form runs without the race detector. $(1) are flags of go test.
 define test_without_race
 go test $(1) -run '$(SLOW_UNDER_RACE_TESTS)' ./internal/store/pebble
 go test $(1) ./internal/config
-go test $(1) -run 'Alloc|Goodput' ./internal/executor ./internal/server ./internal/store/pebble ./strategies ./admission/admissionhttp
-go test $(1) -skip DoesWhatTheDispatcherDoes ./loadtest/sim/...
-go test $(1) -run CatchWhatIsBroken ./strategies/strategytest
+@echo 'go test $(1), the tests in files with the constraint !race'
+@go test $(1) -run '^($(subst $(space),|,$(WITHOUT_RACE_TESTS)))$$' $(sort $(dir $(WITHOUT_RACE_FILES)))
 endef
 
 # Programs built with the race detector rest for a second when they end, for others

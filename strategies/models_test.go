@@ -113,13 +113,13 @@ func lookup(tb testing.TB, name string) strategies.Spec {
 	return spec
 }
 
-// TestStrategies_KeepTheRules is not parallel, nor are its subtests, because
-// strategytest counts allocations.
-func TestStrategies_KeepTheRules(t *testing.T) {
+// modelled calls test with every strategy, and its model.
+func modelled(t *testing.T, test func(t *testing.T, spec strategies.Spec, model func(strategies.Config) strategies.Discipline)) {
+	t.Helper()
 	for _, m := range models {
-		t.Run(m.name, func(t *testing.T) { strategytest.Run(t, lookup(t, m.name), m.new) })
+		t.Run(m.name, func(t *testing.T) { test(t, lookup(t, m.name), m.new) })
 	}
-	t.Run("sync", func(t *testing.T) { strategytest.Run(t, lookup(t, "sync"), noQueue) })
+	t.Run("sync", func(t *testing.T) { test(t, lookup(t, "sync"), noQueue) })
 	t.Run("fair with weights", func(t *testing.T) {
 		spec := lookup(t, "fair")
 		workers := func(c strategies.Config) int { return max(c.Workers, 3) } // for costs of their own
@@ -128,12 +128,21 @@ func TestStrategies_KeepTheRules(t *testing.T) {
 			c.Workers, c.Weight = workers(c), weightOf
 			return weighted(c)
 		}
-		strategytest.Run(t, spec, func(c strategies.Config) strategies.Discipline {
+		test(t, spec, func(c strategies.Config) strategies.Discipline {
 			c.Workers, c.Weight = workers(c), weightOf
 			return newFairModel(c)
 		})
 	})
-	t.Run("cheap-first", func(t *testing.T) { strategytest.Run(t, lookup(t, "cheap-first"), cheapFirstModel.New) })
+	t.Run("cheap-first", func(t *testing.T) { test(t, lookup(t, "cheap-first"), cheapFirstModel.New) })
+}
+
+// TestStrategies_KeepTheRules is not parallel, nor are its subtests, because
+// strategytest counts allocations.
+func TestStrategies_KeepTheRules(t *testing.T) {
+	modelled(t, func(t *testing.T, spec strategies.Spec, _ func(strategies.Config) strategies.Discipline) {
+		t.Helper()
+		strategytest.Run(t, spec, nil) // TestStrategies_DoAsTheirModels has the rule about these
+	})
 }
 
 // FuzzDisciplines compares every strategy with its model.
