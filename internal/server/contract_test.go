@@ -29,7 +29,7 @@ func TestContract(t *testing.T) {
 
 // So it does over the embedded store.
 func TestContract_Pebble(t *testing.T) {
-	eachStrategy(t, func(t *testing.T, strategy string) {
+	someStrategies(t, func(t *testing.T, strategy string) {
 		p, err := pebble.Open(pebble.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, p.Close()) })

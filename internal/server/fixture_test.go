@@ -474,8 +474,24 @@ func (c *client) requireOpen() {
 
 func eachStrategy(t *testing.T, test func(t *testing.T, strategy string)) {
 	t.Helper()
+	eachOf(t, strategies.Names(), test)
+}
+
+// someStrategies is eachStrategy where what is tested hardly depends on it: the short form has one with a queue,
+// and one without.
+func someStrategies(t *testing.T, test func(t *testing.T, strategy string)) {
+	t.Helper()
+	names := strategies.Names()
+	if testing.Short() {
+		names = []string{"auto", "sync"}
+	}
+	eachOf(t, names, test)
+}
+
+func eachOf(t *testing.T, names []string, test func(t *testing.T, strategy string)) {
+	t.Helper()
 	t.Parallel()
-	for _, name := range strategies.Names() {
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, name)

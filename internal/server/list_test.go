@@ -83,7 +83,7 @@ func TestList_Pages(t *testing.T) {
 	if testing.Short() {
 		limits = []int{7, 23}
 	}
-	eachStrategy(t, func(t *testing.T, strategy string) {
+	someStrategies(t, func(t *testing.T, strategy string) {
 		s := serve(t, strategy)
 		var keys []string
 		for i := range 23 {

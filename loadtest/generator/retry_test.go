@@ -100,9 +100,13 @@ func testTriesAgain(t *testing.T, engine workload.Engine) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			count := uint64(300)
+			if testing.Short() && tt.retries.Budget == 0 {
+				count = 100
+			}
 			for _, o := range []workload.Options{
-				{Engine: engine, Count: 300},
-				{Engine: engine, Count: 300, Loops: 2},
+				{Engine: engine, Count: count},
+				{Engine: engine, Count: count, Loops: 2},
 				{Engine: engine, Rate: 1000, Warmup: 100 * time.Millisecond, Duration: 300 * time.Millisecond, Loops: 2},
 			} {
 				once(&o, serveAttempts(t, tt.answer))

@@ -134,7 +134,6 @@ func TestLearned_MoreIsAskedAndCanBeDone(t *testing.T) {
 // never recover once too much is under way.
 func TestLearned_OrphansDoNotPileUp(t *testing.T) {
 	t.Parallel()
-	const runs = 40
 	for _, tt := range []struct {
 		work      sim.Distribution
 		cores     int
@@ -149,7 +148,7 @@ func TestLearned_OrphansDoNotPileUp(t *testing.T) {
 			Resource: sim.Resource{Work: tt.work, Cores: tt.cores, Crosstalk: tt.crosstalk, Timeout: tt.timeout, Orphans: true},
 			Load:     1.2,
 		}
-		require.GreaterOrEqual(t, meanShare(u, 3, runs), tt.share, "%v", u.Resource)
+		require.GreaterOrEqual(t, meanShare(u, 3, long(40)), tt.share, "%v", u.Resource)
 	}
 }
 
@@ -183,9 +182,17 @@ func TestLearned_RecoversFromACollapse(t *testing.T) {
 				},
 				Load: load,
 			}
-			require.Greater(t, meanShare(u, 1, 12), 0.9, "%v at %vx", u.Resource, load) // 0.08 to 0.83 without
+			require.Greater(t, meanShare(u, 1, long(12)), 0.9, "%v at %vx", u.Resource, load) // 0.08 to 0.83 without
 		}
 	}
+}
+
+// long returns so many runs, or half as many in the short form.
+func long(runs int) int {
+	if testing.Short() {
+		return runs / 2
+	}
+	return runs
 }
 
 // shares returns what part of a fixed number's goodput the law has, in each of so many runs, the least first.
@@ -248,7 +255,7 @@ func TestLearned_ShortOnesEndFirst(t *testing.T) {
 	u.Limiter = law
 	learned := u.Run()
 	require.GreaterOrEqual(t, learned.Goodput, 0.9*fixed.Goodput, "mean limit %.1f; now %d: %s", learned.Limit, law.Limit(), law.Why())
-	require.Greater(t, meanShare(u, 379, 8), 0.8)
+	require.Greater(t, meanShare(u, 379, long(8)), 0.8)
 }
 
 // Where requests wait inside, all take long behind one that is. That is not taken for a kind of

@@ -386,8 +386,8 @@ func TestStore_FailureAndRecovery(t *testing.T) {
 // the log says so; under Always there is no such thing.
 func TestStore_ManifestGone(t *testing.T) {
 	t.Parallel()
-	for _, log := range []bool{false, true} {
-		for _, mode := range modes {
+	for i, log := range []bool{true, false} {
+		for _, mode := range inTurn(i) {
 			t.Run(fmt.Sprintf("the log fails too: %v/%s", log, mode), func(t *testing.T) {
 				t.Parallel()
 				fs, w, r := newFaults(), newWatcher(), newRecorder(t)

@@ -117,7 +117,7 @@ func TestHang_OneOperation(t *testing.T) {
 	// fail makes the store unwritable, from which it has to come back.
 	fail := func(s *Store) { s.cur.Load().disk.loseLog(syscall.EIO) }
 	always := []SyncMode{Always}
-	for _, row := range []struct {
+	for i, row := range []struct {
 		name    string
 		hangs   func(errorfs.Op) bool
 		provoke func(*Store)
@@ -164,7 +164,7 @@ func TestHang_OneOperation(t *testing.T) {
 		{"a recovery reads the manifest", of("MANIFEST", errorfs.OpFileRead), fail, false, nil, nil, 0},
 	} {
 		if row.in == nil {
-			row.in = modes
+			row.in = inTurn(i)
 		}
 		for _, mode := range row.in {
 			t.Run(row.name+"/"+string(mode), func(t *testing.T) {
