@@ -28,10 +28,11 @@ func TestOutsider(t *testing.T) {
 	serve(t, root, proxy)
 	writeProgram(t, outside)
 
-	// What other modules say they need is in the cache of whoever could build this test.
+	// What other modules say they need is in the cache of whoever could build this test. Without paths what is built is
+	// in that of the next run.
 	env := []string{
 		"GOPROXY=file://" + filepath.ToSlash(proxy) + "," + cache(t),
-		"GOFLAGS=-mod=mod -modcacherw", "GONOSUMDB=*", "GONOSUMCHECK=1", "GOSUMDB=off", "GOPRIVATE=", "GOWORK=off",
+		"GOFLAGS=-mod=mod -modcacherw -trimpath", "GONOSUMDB=*", "GONOSUMCHECK=1", "GOSUMDB=off", "GOPRIVATE=", "GOWORK=off",
 		"GOMODCACHE=" + t.TempDir(), "GOTOOLCHAIN=local",
 	}
 	run(t, outside, env, "go", "mod", "init", "example.com/outside")
@@ -70,7 +71,7 @@ func serve(mux http.Handler) error {
 
 var _ = serve
 `, modulePath, lines[0]), 0o600))
-	env := []string{"GOPROXY=" + cache(t), "GOSUMDB=off", "GOWORK=off", "GOTOOLCHAIN=local"}
+	env := []string{"GOPROXY=" + cache(t), "GOSUMDB=off", "GOWORK=off", "GOTOOLCHAIN=local", "GOFLAGS=-trimpath"}
 	run(t, outside, env, "go", "mod", "init", "example.com/try")
 	require.Regexp(t, `^([89]|10) served, [012] turned away\n$`, run(t, outside, env, "sh", "-ec", commands[0]+"go run ."))
 }

@@ -168,7 +168,8 @@ func TestHandler_ExpectsContinue(t *testing.T) {
 // The handler reads what it would have read without anybody before it.
 func TestHandler_Bodies(t *testing.T) {
 	t.Parallel()
-	text := func(n int) []byte { return bytes.Repeat([]byte("0123456789abcde\n"), n/16+1)[:n] }
+	whole := bytes.Repeat([]byte("0123456789abcde\n"), 3<<16)
+	text := func(n int) []byte { return whole[:n] }
 	c := adaptertest.Open(t, admission.Options{Concurrency: 8})
 	for _, buffer := range []int{-1, 0, 1, 1000, 1 << 20, math.MaxInt} {
 		_, client := serve(t, c, admissionhttp.Options{BufferBody: buffer}.Handler(c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

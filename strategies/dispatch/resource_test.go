@@ -282,7 +282,7 @@ func TestResources_Property(t *testing.T) {
 			t.Parallel()
 			rounds := 20_000
 			if testing.Short() {
-				rounds = 4_000
+				rounds = 2_000
 			}
 			const most = 3
 			var over atomic.Int64
