@@ -18,7 +18,7 @@ type backlog struct {
 	width  atomic.Int64
 
 	// mu is held from where a task leaves one place to where it is in the next, so that Cancel finds it in one of
-	// them: the discipline, a line, or moving.
+	// them: the discipline, or a line.
 	mu sync.Mutex
 	// lines, in the order in which they are served, hold tasks that the discipline has given out and that nobody has
 	// begun. They go before those of the discipline. ahead is the last.
@@ -29,7 +29,7 @@ type backlog struct {
 	// continuations go on with what they began in an earlier turn.
 	continuations line
 	// moving are tasks that a switch has taken out of the former discipline and not yet offered to the new one.
-	moving map[*Task]struct{}
+	moving line
 
 	// service is the time that a task takes, in nanoseconds: an exponentially weighted mean over some of them.
 	service atomic.Int64
@@ -278,7 +278,7 @@ func (b *backlog) remove(t *Task) bool {
 		t.line.remove(t)
 		return true
 	default:
-		return b.movedLocked(t) || t.queue.remove(t)
+		return t.queue.remove(t)
 	}
 }
 
@@ -289,14 +289,9 @@ func (b *backlog) shedAll(reason strategies.Reason) {
 	b.engine.mu.Lock() // no switch is under way
 	q := b.active.Load()
 	q.awaitEntering()
-	left := b.empty(q)
+	b.empty(q)
 	b.mu.Lock()
-	for _, m := range left {
-		if b.movedLocked(m.task) {
-			out.add(m.task, reason)
-		}
-	}
-	for _, l := range append(b.lines, &b.continuations) {
+	for _, l := range append([]*line{&b.moving, &b.continuations}, b.lines...) {
 		for t := l.pop(); t != nil; t = l.pop() {
 			out.add(t, reason)
 		}

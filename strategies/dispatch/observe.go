@@ -53,14 +53,13 @@ func (b *backlog) gauge() Gauge {
 		Strategy: q.spec.Name, Observe: b.observe.Load(), Capacity: q.cap(), Limit: m.Limit, Pace: time.Duration(m.Pace), Learned: b.learned(),
 	}
 	b.mu.Lock()
-	moving := len(b.moving)
 	for _, m := range *b.limits.Load() {
 		if !q.spec.Inline {
 			g.Workers, g.Busy = g.Workers+m.number(false), g.Busy+m.of.InUse()
 		}
 	}
 	b.mu.Unlock()
-	g.Depth = b.waiting() + moving
+	g.Depth = b.waiting() + b.moving.len()
 	return g
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// moved is a task on its way, with what it is sorted by: the task itself may be
-// given up meanwhile, and be its submitter's again.
+// moved is a task on its way, with what it is sorted by: the task itself may be given up meanwhile, and be its
+// submitter's again.
 type moved struct {
 	task               *Task
 	arrival, submitted int64
@@ -38,20 +38,19 @@ func (b *backlog) activate(q *queue) {
 	}
 }
 
-// empty takes all tasks out of q, that nobody pushes to any more, and returns them
-// in order of arrival. What its law would shed is not shed.
-func (b *backlog) empty(q *queue) []moved {
-	b.mu.Lock()
-	b.moving = make(map[*Task]struct{})
-	b.mu.Unlock()
-	var all []moved
-	for contended := 0; ; {
+// maxContended is how often a discipline that nobody pushes to may answer contended, which it should not at all.
+const maxContended = 1 << 16
+
+// empty takes all tasks out of q, that nobody pushes to any more, into moving, and returns them in order of arrival.
+// What its law would shed is not shed.
+func (b *backlog) empty(q *queue) (all []moved) {
+	for contended := 0; contended < maxContended; {
 		b.mu.Lock()
 		now := b.Now()
 		t, what, _ := q.pop(now)
 		if t != nil {
 			b.endRun(t, now) // only q knows of it
-			b.moving[t] = struct{}{}
+			b.moving.push(t)
 			all = append(all, moved{t, t.Arrival, t.Submitted})
 		}
 		b.mu.Unlock()
@@ -62,27 +61,23 @@ func (b *backlog) empty(q *queue) []moved {
 			})
 			return all
 		case strategies.Contended:
-			if contended++; contended == maxContended {
-				q.accuse("Pop goes on to answer contended while nobody pushes")
-				return all
-			}
+			contended++
 			runtime.Gosched()
 		}
 	}
+	q.accuse("Pop goes on to answer contended while nobody pushes")
+	return all
 }
-
-// maxContended is how often a discipline that nobody pushes to may answer
-// contended, which it should not at all.
-const maxContended = 1 << 16
 
 // offerAgain offers t, which a switch has in its hands, to q.
 func (b *backlog) offerAgain(t *Task, q *queue) {
 	var out rejects
 	b.mu.Lock()
-	if !b.movedLocked(t) { // given up meanwhile
+	if t.line != &b.moving { // given up meanwhile
 		b.mu.Unlock()
 		return
 	}
+	b.moving.remove(t)
 	t.queue, t.probe = q, false
 	now := b.Now()
 	switch {
@@ -115,11 +110,4 @@ func (b *backlog) offerAgain(t *Task, q *queue) {
 	b.mu.Unlock()
 	b.shedRejects(&out)
 	b.served.wake()
-}
-
-// movedLocked takes t out of the hands of a switch, and reports whether it was there.
-func (b *backlog) movedLocked(t *Task) bool {
-	_, was := b.moving[t]
-	delete(b.moving, t)
-	return was
 }
