@@ -70,10 +70,10 @@ func (b *backlog) init(e *engine, s server, limits []*limit, lines ...*line) {
 	e.backlogs = append(e.backlogs, b)
 }
 
-// setLimitsLocked replaces the limits.
-func (b *backlog) setLimitsLocked(limits []*limit) {
+// setLimitsLocked replaces the limits, and returns their sum.
+func (b *backlog) setLimitsLocked(limits []*limit) int {
 	b.limits.Store(&limits)
-	b.addUpLocked()
+	return b.addUpLocked()
 }
 
 // addUpLocked adds up the limits, and returns the sum.
@@ -120,7 +120,7 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 	q.accept(t)
 	refused := strategies.ReasonNone
 	switch {
-	case b.refusing.Load():
+	case b.refusing.Load() || b.leaving.Load():
 		refused = strategies.ReasonDraining
 	case !b.served.admits(t, q):
 		refused = strategies.ReasonFull
@@ -256,30 +256,23 @@ func (b *backlog) measure(service int64) {
 	b.service.Store(service)
 }
 
-// cancel sheds t for the reason given, if it waits for its first turn, and reports whether it did.
-func (b *backlog) cancel(t *Task, reason strategies.Reason) bool {
-	if !b.remove(t) {
-		return false
-	}
-	b.served.wake() // t may have kept places from others
-	b.shed(t, reason)
-	return true
-}
-
-// remove takes t from wherever it waits for its first turn, and reports whether it did. It asks no discipline but the
-// one that t is in: the lock of that guards what disciplines note in t.
-func (b *backlog) remove(t *Task) bool {
+// cancel takes t from wherever it waits for its first turn, and sheds it for the reason given. It reports whether it
+// did. It asks no discipline but the one that t is in: the lock of that guards what disciplines note in t.
+func (b *backlog) cancel(t *Task, reason strategies.Reason) (waited bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	switch {
 	case t.queue == nil || t.line == &b.continuations: // it was never submitted, or has begun
-		return false
 	case t.line != nil:
-		t.line.remove(t)
-		return true
+		waited = t.line.remove(t) != nil
 	default:
-		return t.queue.remove(t)
+		waited = t.queue.remove(t)
 	}
+	b.mu.Unlock()
+	if waited {
+		b.served.wake() // t may have kept places from others
+		b.shed(t, reason)
+	}
+	return waited
 }
 
 // shedAll sheds all that waits. The dispatcher is refusing, or nothing is submitted any more, so nothing is added

@@ -79,7 +79,7 @@ func (d *Dispatcher) Pools() []Gauge {
 	if len(d.pools) == 1 {
 		return nil
 	}
-	return []Gauge{d.pools[0].gauge(), d.pools[1].gauge()}
+	return []Gauge{d.gauge(d.backlogs[0]), d.gauge(d.backlogs[1])}
 }
 
 // Close ends the workers, once they have run what waits. Writes that are blocked

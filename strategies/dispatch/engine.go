@@ -17,6 +17,7 @@ type engine struct {
 	backlogs []*backlog // one, or the readers' and the writers'
 
 	refusing atomic.Bool   // whatever waits or comes is shed: a drain has run out of time
+	leaving  atomic.Bool   // whatever comes is shed, but for continuations
 	draining atomic.Bool   // Drain was called
 	quiet    chan struct{} // signals that nothing is in flight, once draining
 	observe  atomic.Bool   // nothing is shed that need not be; changes under mu
@@ -37,13 +38,12 @@ type engine struct {
 func (e *engine) open() error {
 	e.quiet = make(chan struct{}, 1)
 	e.observe.Store(e.opts.Observe)
-	spec, byName := e.opts.Spec, false
-	if spec.Name == "" && spec.New == nil {
+	spec, byName := e.opts.Spec, e.opts.Spec.Name == "" && e.opts.Spec.New == nil
+	if byName {
 		var err error
 		if spec, err = strategies.Lookup(e.opts.Strategy); err != nil {
 			return err
 		}
-		byName = true
 	}
 	if e.opts.Learn != nil {
 		if err := e.Learn(*e.opts.Learn); err != nil {
@@ -156,24 +156,20 @@ func (e *engine) Switch(name string) error {
 	if err != nil {
 		return err
 	}
+	return e.switchTo(spec, true)
+}
+
+// SwitchTo is Switch to a strategy that is given as a value, even if the active one has the same name. The error is
+// that of Spec.Check.
+func (e *engine) SwitchTo(spec strategies.Spec) error { return e.switchTo(spec, false) }
+
+func (e *engine) switchTo(spec strategies.Spec, byName bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if q := e.backlogs[0].active.Load(); q.byName && q.spec.Name == name {
+	former := e.backlogs[0].active.Load()
+	if byName && former.byName && former.spec.Name == spec.Name {
 		return nil
 	}
-	return e.switchLocked(spec, true)
-}
-
-// SwitchTo is Switch to a strategy that is given as a value, even if the active one has the
-// same name. The error is that of Spec.Check.
-func (e *engine) SwitchTo(spec strategies.Spec) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.switchLocked(spec, false)
-}
-
-func (e *engine) switchLocked(spec strategies.Spec, byName bool) error {
-	former := e.backlogs[0].active.Load()
 	if err := e.activateLocked(spec, byName); err != nil {
 		return err
 	}
@@ -189,10 +185,7 @@ func (e *engine) SetObserve(observe bool) error {
 	if e.observe.Swap(observe) == observe {
 		return nil
 	}
-	err := e.renewLocked()
-	if err != nil {
-		e.observe.Store(!observe)
-	}
+	err := e.renewLocked(func() { e.observe.Store(!observe) })
 	for _, b := range e.backlogs {
 		for _, m := range *b.limits.Load() {
 			m.change(func() {}) // what follows from that
@@ -215,17 +208,18 @@ func (e *engine) SetCapacity(n int) error {
 		return nil
 	}
 	e.opts.Capacity = n
-	err := e.renewLocked()
-	if err != nil {
-		e.opts.Capacity = former
-	}
-	return err
+	return e.renewLocked(func() { e.opts.Capacity = former })
 }
 
-// renewLocked has the active strategy begin anew.
-func (e *engine) renewLocked() error {
+// renewLocked has the active strategy begin anew, as something has changed that it is made for. If it cannot, undo takes
+// the change back.
+func (e *engine) renewLocked(undo func()) error {
 	q := e.backlogs[0].active.Load()
-	return e.activateLocked(q.spec, q.byName)
+	err := e.activateLocked(q.spec, q.byName)
+	if err != nil {
+		undo()
+	}
+	return err
 }
 
 // Objective returns the objective. Whoever sets it changes what is in force at once.

@@ -29,28 +29,22 @@ type gathering struct {
 }
 
 const (
-	// firstPhase is how long a task gathers places before others may pass it, the
-	// first time.
+	// firstPhase is how long a task gathers places before others may pass it, the first time.
 	firstPhase = 10 * time.Millisecond
-	// longestPhase is what firstPhase is doubled to at most. Who needs places of others
-	// that keep them for longer may have to wait until nobody else comes.
+	// longestPhase is what firstPhase is doubled to at most. Who needs places of others that keep them for longer may
+	// have to wait until nobody else comes.
 	longestPhase = time.Minute
 )
 
 // active reports whether a task has some of its places and waits for others.
 func (g *gathering) active() bool { return g.task.Load() != nil }
 
-// start has t keep what places it gets until they are those it needs. If others could make use of
-// them, as these are several, they may pass it after a while: then change is called.
-func (g *gathering) start(t *Task, need int64, change func()) {
+// start has t keep what places it gets until they are those it needs. If others could make use of them, as these are
+// several, they may pass it after a while.
+func (g *gathering) start(t *Task, need int64) {
 	g.task.Store(t)
-	if need == 1 {
-		return
-	}
-	g.phase = firstPhase
-	if g.timer == nil {
-		g.timer = time.AfterFunc(g.phase, change)
-	} else {
+	if need > 1 {
+		g.phase = firstPhase
 		g.timer.Reset(g.phase)
 	}
 }
@@ -89,9 +83,7 @@ func (p *Places) stopGathering() {
 	p.drop()
 	g.task.Store(nil)
 	g.aside = false
-	if g.timer != nil {
-		g.timer.Stop()
-	}
+	g.timer.Stop()
 }
 
 // changePhase changes from one phase to the other.
@@ -130,10 +122,9 @@ func (p *Places) nextAsideLocked(out *rejects, now int64) *Task {
 	return nil
 }
 
-// lookahead returns how many tasks that do not fit may be passed, beside the one that
-// gathers: they leave the discipline, and so the order that it would keep them in with
-// what comes later. The longer that task waits the more, so that they hold up nobody for
-// ever.
+// lookahead returns how many tasks that do not fit may be passed, beside the one that gathers: they leave the discipline,
+// and so the order that it would keep them in with what comes later. The longer that task waits the more, so that they
+// hold up nobody for ever.
 func (p *Places) lookahead() int {
 	return int(p.width.Load()) * int(p.gathering.phase/firstPhase)
 }

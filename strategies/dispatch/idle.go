@@ -29,11 +29,11 @@ type worker struct {
 	found   uint32   // limit.found when that was seen last
 }
 
-// lesson is what a learner, or a meter if run is not 0, gets after a turn, but for the time.
+// lesson is what a discipline gets of a task after a turn, but for the time.
 type lesson struct {
 	queue  *queue
-	waited int64
-	run    uint64
+	waited int64  // for a learner, negative if the task has not waited
+	run    uint64 // for a meter, or 0
 }
 
 // idleStack holds the workers that have nothing to do, the most recently idle on top.

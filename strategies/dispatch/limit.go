@@ -54,7 +54,7 @@ type limit struct {
 
 	ended   atomic.Bool // a task that counts has ended since the timer was set
 	watched atomic.Bool // the timer runs, or is about to
-	timer   *time.Timer // changes under backlog.mu
+	timer   *time.Timer // is set under backlog.mu
 	closed  bool        // the timer is not set again; under backlog.mu
 }
 
@@ -86,6 +86,7 @@ func (m *limit) init(b *backlog, of limited, n int) *limit {
 	m.most.Store(math.MaxInt)
 	m.given.Store(int64(n))
 	m.width.Store(int64(n))
+	m.timer = stopped(m.fire)
 	return m
 }
 
@@ -165,9 +166,14 @@ func (m *limit) close() {
 	m.backlog.mu.Lock()
 	defer m.backlog.mu.Unlock()
 	m.closed = true
-	if m.timer != nil {
-		m.timer.Stop()
-	}
+	m.timer.Stop()
+}
+
+// stopped returns a timer that calls f once it is set.
+func stopped(f func()) *time.Timer {
+	t := time.AfterFunc(time.Hour, f)
+	t.Stop()
+	return t
 }
 
 // bound has no more than n tasks run at once, whatever the number.
@@ -309,11 +315,7 @@ func (m *limit) setTimerLocked(l *learning) {
 		m.got = m.backlog.Now()
 	}
 	while, _ := m.patience(l)
-	if m.timer == nil {
-		m.timer = time.AfterFunc(while, m.fire)
-	} else {
-		m.timer.Reset(while)
-	}
+	m.timer.Reset(while)
 }
 
 // fire is called when the timer fires. It takes all that runs for stuck, unless something has ended meanwhile.

@@ -1,14 +1,15 @@
 package dispatch
 
 import (
+	"cmp"
 	"sync/atomic"
 
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// Places are lent to callers, who run their tasks themselves: whoever asks gets them at once or once it is its
-// turn, and gives them back. They are places of a resource, or of several that do the same work: then a task gets one of
-// whichever has the largest share of its own free. All methods are safe for concurrent use.
+// Places are lent to callers, who run their tasks themselves: whoever asks gets them at once or once it is its turn, and
+// gives them back. They are places of a resource, or of several that do the same work: then a task gets one of whichever
+// has the largest share of its own free. All methods are safe for concurrent use.
 type Places struct {
 	backlog   // what waits for some
 	gathering gathering
@@ -16,19 +17,16 @@ type Places struct {
 	resources atomic.Pointer[[]*Resource]
 	// tie counts choices between resources, so that those with the same share take turns.
 	tie atomic.Uint32
-	// leaving says that nothing new is granted a place any more.
-	leaving atomic.Bool
 
 	_ [64]byte
-	// looks is how many more times a place that is given back while nothing waits has
-	// the discipline popped all the same, which so learns that there was nothing.
+	// looks is how many more times a place that is given back while nothing waits has the discipline popped all the
+	// same, which so learns that there was nothing.
 	looks atomic.Int64
 	_     [64]byte
 }
 
 const (
-	// idleLooks is how often after a push an empty discipline is popped: what it learns from
-	// that, it has learned by then.
+	// idleLooks is how often after a push an empty discipline is popped: what it learns from that, it has learned by then.
 	idleLooks = 1024
 	// unheld is how many places there are where nobody is to be held back.
 	unheld = 1 << 20
@@ -41,7 +39,8 @@ func Lend(o Options) (*Places, error) {
 	}
 	o.setDefaults()
 	p := &Places{backlog: backlog{engine: &engine{opts: o}}}
-	resources, limits := p.change(o.Resources)
+	p.gathering.timer = stopped(p.changePhase)
+	resources, limits := p.change(nil, o.Resources)
 	p.resources.Store(&resources)
 	p.init(p.engine, p, limits)
 	if err := p.open(); err != nil {
@@ -50,28 +49,29 @@ func Lend(o Options) (*Places, error) {
 	return p, nil
 }
 
-// Acquire takes over t and reports whether it got its places at once. Otherwise Options.Grant
-// or t.Done is called for it, perhaps before Acquire returns; Cancel may give it up when its
-// time is over.
+// Acquire takes over t and reports whether it got its places at once. Otherwise Options.Grant or t.Done is called for it,
+// perhaps before Acquire returns; Cancel may give it up when its time is over.
 func (p *Places) Acquire(t *Task) bool {
 	p.entered(t)
-	if p.refusing.Load() || p.leaving.Load() {
-		p.active.Load().accept(t)
-		p.shed(t, strategies.ReasonDraining)
-		return false
-	}
 	if p.grantAtOnce(t) {
 		return true
 	}
-	p.arrive(t)
+	now := p.Now()
+	if t.Arrival == 0 {
+		t.Arrival = now
+	}
+	if p.looks.Load() != idleLooks {
+		p.looks.Store(idleLooks)
+	}
+	p.enqueue(t, now)
 	return false
 }
 
-// TryAcquire is Acquire without waiting. If t cannot get its places at once it stays the
-// caller's, and no event is called for it.
+// TryAcquire is Acquire without waiting. If t cannot get its places at once it stays the caller's, and no event is called
+// for it.
 func (p *Places) TryAcquire(t *Task) bool {
 	p.entered(t)
-	granted := !p.refusing.Load() && !p.leaving.Load() && p.grantAtOnce(t)
+	granted := p.grantAtOnce(t)
 	if !granted {
 		t.phase.becomes(false)
 		p.left()
@@ -102,12 +102,10 @@ func (p *Places) Release(t *Task) {
 		}
 	}
 	switch ended := t.ended.Load(); {
-	case ended == 0 && began != 0:
-		p.answered(t, began, now, Good)
-	case ended > 0:
-		p.answered(t, 0, ended, Good)
 	case ended < 0:
 		p.answered(t, 0, -ended, Dropped)
+	case ended > 0 || began != 0: // not both
+		p.answered(t, began, cmp.Or(ended, now), Good)
 	}
 	p.endRun(t, now)
 	if n > 0 {
@@ -117,10 +115,9 @@ func (p *Places) Release(t *Task) {
 	p.left()
 }
 
-// Answered ends the time that is measured for t, which got its places when t.Began says,
-// and says how the work ended. Without it Release ends the time, as Good.
-// The first of them counts. It does nothing if t has been released, and got its places
-// again, since t.Began was asked.
+// Answered ends the time that is measured for t, which got its places when t.Began says, and says how the work ended.
+// Without it Release ends the time, as Good. The first of them counts. It does nothing if t has been released, and got its
+// places again, since t.Began was asked.
 func (p *Places) Answered(t *Task, began int64, how Outcome) {
 	on := t.on.Load()
 	if began == 0 || !t.began.CompareAndSwap(began, 0) {
@@ -200,6 +197,9 @@ func (p *Places) take(t *Task) bool {
 
 // grantAtOnce grants t its places if enough are free, and nothing waits. It reports whether it has.
 func (p *Places) grantAtOnce(t *Task) bool {
+	if p.refusing.Load() || p.leaving.Load() {
+		return false
+	}
 	q := p.active.Load()
 	if q.spec.Inline {
 		t.goesTo(p.Any(), 0)
@@ -217,18 +217,6 @@ func (p *Places) grantAtOnce(t *Task) bool {
 	}
 	q.events.Started(0)
 	return true
-}
-
-// arrive has t wait, or be shed.
-func (p *Places) arrive(t *Task) {
-	now := p.Now()
-	if t.Arrival == 0 {
-		t.Arrival = now
-	}
-	if p.looks.Load() != idleLooks {
-		p.looks.Store(idleLooks)
-	}
-	p.enqueue(t, now)
 }
 
 // runInline grants t a place beyond the limit.
@@ -319,7 +307,7 @@ func (p *Places) nextLocked(out *rejects, now int64) *Task {
 			p.ahead.pushFront(t)
 		}
 		if !g.active() {
-			g.start(t, need, p.changePhase)
+			g.start(t, need)
 		}
 		return nil
 	}

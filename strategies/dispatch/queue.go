@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -12,13 +11,12 @@ import (
 )
 
 // queue is one discipline in use. All its methods are called here, and their answers checked: a third party may have
-// written it. A panic of a method ends in the call that met it: guard recovers, and the call answers what is noted at
-// it. So a caller may hold a lock. What the discipline had in its hands then may be lost in it; Cancel gives that up.
+// written it. A panic of a method ends in the call that met it, which answers what was its result before: see guard. So a
+// caller may hold a lock. What the discipline had in its hands then may be lost in it; Cancel gives that up.
 type queue struct {
 	spec       strategies.Spec
 	byName     bool // spec is the registered one of its name
 	discipline strategies.Discipline
-	remover    strategies.Remover            // nil if the discipline is none
 	learner    strategies.CompletionObserver // nil if the discipline is none
 	turns      strategies.TurnObserver       // nil if the discipline is none
 	meter      strategies.Meter              // nil if the discipline is none
@@ -46,27 +44,30 @@ func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q 
 	if q.discipline == nil {
 		return nil, fmt.Errorf("strategy %q: New returned no discipline", spec.Name)
 	}
-	q.remover, _ = q.discipline.(strategies.Remover)
 	q.learner, _ = q.discipline.(strategies.CompletionObserver)
 	q.turns, _ = q.discipline.(strategies.TurnObserver)
 	q.meter, _ = q.discipline.(strategies.Meter)
 	return q, nil
 }
 
-// guard recovers from a panic of a method of the discipline, and has the other answer given then. It is deferred.
-func (q *queue) guard(method string, instead func()) {
+// guard is deferred before a method of the discipline is called, and recovers from its panic.
+func (q *queue) guard(method string) {
 	if p := recover(); p != nil {
 		q.panics(method, p)
-		instead()
 	}
 }
 
 func (q *queue) panics(method string, with any) {
 	q.panicked.Store(true)
-	q.accuse(fmt.Sprintf("%s panicked: %v", method, with))
+	q.accuse("%s panicked: %v", method, with)
 }
 
-func nothing() {}
+// accuse reports, once, that the discipline breaks a rule.
+func (q *queue) accuse(format string, args ...any) {
+	if !q.accused.Swap(true) {
+		q.backlog.opts.Broken(q.spec.Name, fmt.Sprintf(format, args...))
+	}
+}
 
 // len returns how many tasks wait in the discipline. If it panics, some may.
 func (q *queue) len() (n int) {
@@ -84,7 +85,8 @@ func (q *queue) len() (n int) {
 
 // cap returns how many may wait. If the discipline panics, it is not held to any.
 func (q *queue) cap() (n int) {
-	defer q.guard("Cap", func() { n = strategies.Unbounded })
+	defer q.guard("Cap")
+	n = strategies.Unbounded
 	return q.discipline.Cap()
 }
 
@@ -97,7 +99,7 @@ func (q *queue) push(t *Task, now int64) (v strategies.Verdict, displaced *Task)
 	t.held.Store(offered)
 	v = q.offer(offered, now)
 	if v.Outcome > strategies.CallerRuns {
-		q.accuse(fmt.Sprintf("Push answered the outcome %d, which is none", v.Outcome))
+		q.accuse("Push answered the outcome %d, which is none", v.Outcome)
 		v.Outcome = strategies.TurnedAway
 	}
 	if v.Displaced == offered {
@@ -129,39 +131,41 @@ func (q *queue) checked(r strategies.Reason, how string, instead strategies.Reas
 	if q.spec.Sheds(r) {
 		return r
 	}
-	q.accuse(fmt.Sprintf("%s for the reason %q, which is none of the strategy's", how, r))
+	q.accuse("%s for the reason %q, which is none of the strategy's", how, r)
 	return instead
 }
 
 // offer calls Push. If that panics, the task is turned away.
 func (q *queue) offer(t *strategies.Task, now int64) (v strategies.Verdict) {
-	defer q.guard("Push", func() { v = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull} })
+	defer q.guard("Push")
+	v = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
 	return q.discipline.Push(t, now)
 }
+
+// maxWrongPops is how often a Pop may panic, or return a task that is not the discipline's own or none, before the
+// discipline is taken for empty.
+const maxWrongPops = 64
 
 // pop takes the next task from the discipline and checks the answer.
 func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) {
 	for range maxWrongPops {
 		popped, what, reason := q.take(now)
-		if popped == nil && what == panicked {
-			continue // there may be others
-		}
 		if popped == nil {
-			if what == strategies.Run || what == strategies.Shed {
-				q.accuse("Pop answered that there is a task, and returned none")
-				what = strategies.Empty
+			if what == strategies.Empty || what == strategies.Contended {
+				return nil, what, strategies.ReasonNone
 			}
-			return nil, what, strategies.ReasonNone
+			q.accuse("Pop answered that there is a task, and returned none")
+			continue // there may be others
 		}
 		t := q.givenUp(popped, "Pop returned")
 		if t == nil {
-			continue // there may be others
+			continue
 		}
 		switch {
 		case what == strategies.Shed:
 			reason = q.checked(reason, "Pop shed a task", strategies.ReasonDisplaced)
 		case what != strategies.Run:
-			q.accuse(fmt.Sprintf("Pop answered %d with a task", what))
+			q.accuse("Pop answered %d with a task", what)
 			what = strategies.Run
 		}
 		return t, what, reason
@@ -169,26 +173,19 @@ func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) 
 	return nil, strategies.Empty, strategies.ReasonNone
 }
 
-// take calls Pop. If that panics, it answers panicked.
+// take calls Pop. If that panics, it returns no task, as if there were one.
 func (q *queue) take(now int64) (t *strategies.Task, what strategies.PopResult, reason strategies.Reason) {
-	defer q.guard("Pop", func() { what = panicked })
+	defer q.guard("Pop")
+	what = strategies.Run
 	return q.discipline.Pop(now)
 }
-
-const (
-	// panicked is what take answers for a Pop that panicked.
-	panicked strategies.PopResult = math.MaxUint8
-	// maxWrongPops is how often a Pop may panic, or return a task that is not the discipline's own, before the
-	// discipline is taken for empty.
-	maxWrongPops = 64
-)
 
 // givenUp returns the task that the discipline has given up, nil if that was not its to
 // give.
 func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
 	t, ok := popped.Owner.(*Task)
 	if !ok || !t.held.CompareAndSwap(popped, nil) {
-		q.accuse(how + " a task that it did not hold")
+		q.accuse("%s a task that it did not hold", how)
 		return nil
 	}
 	if popped != &t.Task {
@@ -227,19 +224,10 @@ func (q *queue) remove(t *Task) bool {
 }
 
 // takeOut calls Remove. If that panics, t was not there.
-func (q *queue) takeOut(t *strategies.Task) (removed bool) {
-	if q.remover == nil {
-		return false
-	}
-	defer q.guard("Remove", nothing)
-	return q.remover.Remove(t)
-}
-
-// accuse reports, once, that the discipline breaks a rule.
-func (q *queue) accuse(rule string) {
-	if !q.accused.Swap(true) {
-		q.backlog.opts.Broken(q.spec.Name, rule)
-	}
+func (q *queue) takeOut(t *strategies.Task) bool {
+	r, ok := q.discipline.(strategies.Remover)
+	defer q.guard("Remove")
+	return ok && r.Remove(t)
 }
 
 // enter returns the active queue. No switch from it to another returns until
@@ -283,7 +271,7 @@ func (q *queue) began(t *Task, now int64, first bool) {
 	}
 	q.begins(t, now)
 	if first && q.turns != nil {
-		defer q.guard("TurnBegan", nothing)
+		defer q.guard("TurnBegan")
 		q.turns.TurnBegan(now)
 	}
 }
@@ -291,21 +279,21 @@ func (q *queue) began(t *Task, now int64, first bool) {
 // begins notifies a discipline that goes by it that t begins a turn.
 func (q *queue) begins(t *Task, now int64) {
 	if q.meter != nil {
-		defer q.guard("Began", nothing)
+		defer q.guard("Began")
 		q.meter.Began(&t.Task, now)
 	}
 }
 
 // ends notifies of the end of a run, one of so many in the same turn.
 func (q *queue) ends(run uint64, of int, now int64) {
-	defer q.guard("Ended", nothing)
+	defer q.guard("Ended")
 	q.meter.Ended(run, of, now)
 }
 
 // ended notifies a discipline that learns from it of a task that was popped here and has run.
 func (q *queue) ended(waited, service, now int64) {
 	if q.learner != nil {
-		defer q.guard("Completed", nothing)
+		defer q.guard("Completed")
 		q.learner.Completed(max(0, waited), service, now)
 	}
 }
@@ -313,7 +301,7 @@ func (q *queue) ended(waited, service, now int64) {
 // resize notifies the discipline of the number of workers.
 func (q *queue) resize(n int) {
 	if r, ok := q.discipline.(strategies.Resizer); ok {
-		defer q.guard("Resize", nothing)
+		defer q.guard("Resize")
 		r.Resize(max(1, n))
 	}
 }
@@ -321,7 +309,7 @@ func (q *queue) resize(n int) {
 // measured returns what the discipline has measured, if it says so.
 func (q *queue) measured() (m strategies.Measured) {
 	if by, ok := q.discipline.(strategies.Measurer); ok {
-		defer q.guard("Measured", nothing)
+		defer q.guard("Measured")
 		m = by.Measured()
 	}
 	return m

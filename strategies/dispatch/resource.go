@@ -75,12 +75,10 @@ func (p *Places) SetResources(names []string) {
 	p.numbers.Lock()
 	defer p.numbers.Unlock()
 	former := p.Resources()
-	resources, limits := p.change(names)
+	resources, limits := p.change(former, names)
 	p.mu.Lock()
 	p.resources.Store(&resources)
-	p.setLimitsLocked(limits)
-	q, n := p.active.Load(), int(p.width.Load())
-	q.resize(n)
+	p.active.Load().resize(p.setLimitsLocked(limits))
 	p.mu.Unlock()
 	for _, r := range former {
 		if !slices.Contains(resources, r) {
@@ -95,19 +93,14 @@ func (p *Places) SetResources(names []string) {
 	}
 }
 
-// change returns the resources of those names, with their limits.
-func (p *Places) change(names []string) (resources []*Resource, limits []*limit) {
+// change returns the resources of those names, with their limits, in place of the former ones, if there were any.
+func (p *Places) change(former []*Resource, names []string) (resources []*Resource, limits []*limit) {
 	if len(names) == 0 {
 		names = []string{""}
 	}
-	var former []*Resource
-	if now := p.resources.Load(); now != nil {
-		former = *now
-	}
 	for _, name := range names {
-		i := slices.IndexFunc(former, func(r *Resource) bool { return r.Name == name })
 		var r *Resource
-		if i >= 0 {
+		if i := slices.IndexFunc(former, func(r *Resource) bool { return r.Name == name }); i >= 0 {
 			r = former[i]
 		} else {
 			r = &Resource{Name: name, places: p}
@@ -187,10 +180,7 @@ func (t *Task) goesTo(r *Resource, n int64) {
 func (p *Places) Move(t *Task) bool {
 	on, now := t.on.Load(), p.Now()
 	t.began.Store(0) // what it took says nothing of what does the work
-	if t.Run != 0 {
-		t.queue.ends(t.Run, 1, now)
-		t.Run = 0
-	}
+	p.endRun(t, now)
 	t.continued = true
 	if n := t.granted; n > 0 {
 		t.granted = 0

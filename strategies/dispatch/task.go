@@ -6,55 +6,44 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// Task is one request on its way from the goroutine that submits it to whoever runs
-// it: what a discipline sees of it, and what the dispatcher wants to know besides.
+// Task is one request on its way from the goroutine that submits it to whoever runs it: what a discipline sees of it,
+// and what the dispatcher wants to know besides.
 //
-// Ownership. A task belongs to exactly one side at any moment: to the
-// submitter until Submit, then to the discipline and the dispatcher, then to
-// whoever runs it, and to the submitter again from the moment Done is
-// called. Tasks are pooled by their submitter, so whoever has passed a task on
-// must not look at it again.
+// Ownership. A task belongs to exactly one side at any moment: to the submitter until Submit, then to the discipline and
+// the dispatcher, then to whoever runs it, and to the submitter again from the moment Done is called. Tasks are pooled by
+// their submitter, so whoever has passed a task on must not look at it again.
 //
-// Arrival, Deadline, Priority, Cost, Client and Route, and the fields up to Done, are set by
-// the submitter before it submits the task and are constant until Done is called. The
-// dispatcher sets Submitted, Owner and the fields below.
+// The submitter sets Arrival, Deadline, Priority, Cost, Client and Route, and the fields up to Done, before it submits the
+// task; they are constant until Done is called. The dispatcher sets the others. The submitter may read those from Strategy
+// on once Done is called.
 type Task struct {
 	strategies.Task
 
-	// Write says that the task may be taken together with other writes, because
-	// what it does can be committed with them at once.
+	// Write says that the task may be taken together with other writes, because what it does can be committed with them
+	// at once.
 	Write bool
-	// InPlace says that the submitter would rather run the task itself, in the
-	// place of a worker that is idle, than have the worker woken: it has nothing
-	// else to do meanwhile. A write that may be taken together with others goes to
-	// the worker all the same, unless none has come of late.
+	// InPlace says that the submitter would rather run the task itself, in the place of a worker that is idle, than have
+	// the worker woken: it has nothing else to do meanwhile. A write that may be taken together with others goes to the
+	// worker all the same, unless none has come of late.
 	InPlace bool
 	// Size is how many bytes the task writes. It bounds what is taken together.
 	Size int64
-	// Payload is what the task does. Only the submitter and whoever runs the
-	// task know its type.
+	// Payload is what the task does. Only the submitter and whoever runs the task know its type.
 	Payload any
-	// Done is called exactly once for every submitted task, from any goroutine,
-	// after the task has run or was shed; Shed then says which. It must neither
-	// block nor submit a task. The task is the submitter's again from the beginning
-	// of the call.
+	// Done is called exactly once for every submitted task, from any goroutine, after the task has run or was shed. It
+	// must neither block nor submit a task.
 	Done func(*Task)
 
-	// Strategy is the name of the strategy that the task was submitted to. The
-	// submitter may read it once Done is called.
+	// Strategy is the name of the strategy that the task was submitted to.
 	Strategy string
-	// Shed is ReasonNone if the task was run, otherwise the reason why it was
-	// not. The submitter may read it once Done is called.
+	// Shed is ReasonNone if the task was run, otherwise the reason why it was not.
 	Shed strategies.Reason
-	// Spared is why it would have been shed but for Options.Observe, ReasonNone if it
-	// would not. The submitter may read it once Done is called.
+	// Spared is why it would have been shed but for Options.Observe, ReasonNone if it would not.
 	Spared strategies.Reason
-	// Started is when the task was first run, on the clock of Arrival, and zero
-	// if it was shed before. The submitter may read it once Done is called.
+	// Started is when the task was first run, on the clock of Arrival, and zero if it was shed before.
 	Started int64
-	// InTime is whether it was Good, and answered within the objective, and LateWrong
-	// whether it was so although the strategy would have refused it as late: see
-	// Events.LateWrong. The submitter may read both after Release, if Options.Timed is set.
+	// InTime is whether it was Good, and answered within the objective, and LateWrong whether it was so although the
+	// strategy would have refused it as late: see Events.LateWrong. They are known after Release, if Options.Timed is set.
 	InTime, LateWrong bool
 
 	// queue is where the task was submitted to or has been moved to, and events are those of the strategy that it was

@@ -192,30 +192,28 @@ func (p *workers) turn(w *worker, t *Task, how origin, now int64) {
 	}
 	// More may wait, and another worker may be parked.
 	p.wake()
-	switch how {
-	case handed, inPlace:
-		p.beganAtOnce(t.queue, t, now)
-		p.started(w, w.batch[1:], now)
-	case queued:
-		p.started(w, w.batch, now)
-	case continued:
-		t.queue.begins(t, now)
-	}
-	for _, t := range w.batch {
-		if t.Run != 0 {
-			w.lessons = append(w.lessons, lesson{queue: t.queue, run: t.Run})
+	l := p.limit.learning.Load()
+	w.outcome = Good
+	for i, t := range w.batch {
+		waited := int64(-1)
+		switch {
+		case how == continued:
+			t.queue.begins(t, now)
+		case i == 0 && how != queued:
+			p.beganAtOnce(t.queue, t, now)
+		default:
+			t.queue.began(t, now, i == 0 || i == 1 && how != queued)
+			waited = t.Started - t.Submitted
+		}
+		if t.Run != 0 || waited >= 0 && t.queue.learner != nil {
+			w.lessons = append(w.lessons, lesson{queue: t.queue, waited: waited, run: t.Run})
 			t.Run = 0 // when its turn ends, it may be its submitter's again
 		}
-	}
-
-	n := int64(len(w.batch))
-	w.outcome = Good
-	l := p.limit.learning.Load()
-	if l != nil {
-		for _, t := range w.batch {
+		if l != nil {
 			t.outcome, t.hurried = &w.outcome, l.hurried(t, now)
 		}
 	}
+	n := int64(len(w.batch))
 	p.opts.Run(w.batch, p.complete)
 	if write {
 		p.endWriting()
@@ -268,16 +266,6 @@ func (p *workers) collect(w *worker, now int64) {
 	p.shedRejects(&w.given)
 }
 
-// started notes that tasks of a turn begin that have waited.
-func (p *workers) started(w *worker, tasks []*Task, now int64) {
-	for i, t := range tasks {
-		t.queue.began(t, now, i == 0)
-		if t.queue.learner != nil {
-			w.lessons = append(w.lessons, lesson{queue: t.queue, waited: t.Started - t.Submitted})
-		}
-	}
-}
-
 // teach samples a turn of n tasks.
 func (p *workers) teach(w *worker, n, began, now int64) {
 	service := (now - began) / n
@@ -285,7 +273,8 @@ func (p *workers) teach(w *worker, n, began, now int64) {
 	for _, l := range w.lessons {
 		if l.run != 0 {
 			l.queue.ends(l.run, int(n), now)
-		} else {
+		}
+		if l.waited >= 0 {
 			l.queue.ended(l.waited, service, now)
 		}
 	}
