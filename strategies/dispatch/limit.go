@@ -21,41 +21,39 @@ import (
 //
 // No number but that of observing exceeds the law's maximum. While a bound is less than the law says, it learns nothing.
 //
-// Without completions the law changes nothing, so tasks that never end would stop all others. So a timer runs
-// while something waits. If it fires while all workers, or places, are in use, and no task that counts has ended
-// since it was set, then all that run are stuck: they do not count until they end. Each time in a row that this
-// is found, with no end in between, the timer runs half as long again, up to some seconds, and a fifth more tasks
-// may begin than the last time. That is slow on purpose: what does the work may have come to a halt, or what waits
-// may be behind other tasks that hang. If meanwhile tasks end at other resources, it is this one that hangs, probably:
-// then one task more may begin each time, and as many as the law says once one has ended.
+// Without completions the law changes nothing, so tasks that never end would stop all others. So a timer runs while
+// something waits. If it fires while all workers, or places, are in use, and no task that counts has ended since it was
+// set, then all that run are stuck: they do not count until they end. Each time in a row that this is found, with no end in
+// between, the timer runs half as long again, up to some seconds, and a fifth more tasks may begin than the last time. That
+// is slow on purpose: what does the work may have come to a halt, or what waits may be behind other tasks that hang. If
+// meanwhile tasks end at other resources, it is this one that hangs, probably: then one task more may begin each time, and
+// as many as the law says once one has ended.
 //
-// In a pause the same timer runs, even if nothing waits, for as long as the pause, and its first firing begins
-// the probe.
+// In a pause the same timer runs, even if nothing waits, for as long as the pause. Its first firing begins the probe.
+//
+// All but found and ended changes under backlog.mu.
 type limit struct {
 	backlog  *backlog
 	of       limited
-	width    atomic.Int64             // the number; changes under backlog.mu
-	learning atomic.Pointer[learning] // nil if the number is given; changes under backlog.mu
-	given    atomic.Int64             // the number if it is given; changes under backlog.mu
-	closing  bool                     // no pause keeps what waits any more; under backlog.mu
-	most     atomic.Int64             // the number is not more, whatever it is; changes under backlog.mu
+	unheld   int                      // the number under Observe, if the law's maximum is less
+	width    atomic.Int64             // the number
+	learning atomic.Pointer[learning] // nil if the number is given
+	given    atomic.Int64             // the number if it is given
+	closing  bool                     // no pause keeps what waits any more
+	most     atomic.Int64             // the bound: not more, whatever it is
 
-	// stuck is how many stuck tasks have not ended, and row how often any were found since a task has ended. Both
-	// change under backlog.mu.
-	stuck atomic.Int64
-	row   atomic.Int32
-	// found is raised before and after stuck tasks are counted. A task that notes it when it begins, and finds
-	// another number when it ends, was counted as stuck.
+	stuck atomic.Int64 // how many stuck tasks have not ended
+	row   atomic.Int32 // how often any were found since a task has ended
+	// found is raised before and after stuck tasks are counted. A task that notes it when it begins, and finds another
+	// number when it ends, was counted as stuck.
 	found atomic.Uint32
-	// lone says that other resources get on while this one does not. It means something while row is not 0, and changes
-	// under backlog.mu. got is when the limit was last found to get on itself, 0 before; under backlog.mu.
-	lone atomic.Bool
-	got  int64
+	lone  atomic.Bool // other resources get on while this one does not; means something while row is not 0
+	got   int64       // when the limit was last found to get on itself, 0 before
 
 	ended   atomic.Bool // a task that counts has ended since the timer was set
 	watched atomic.Bool // the timer runs, or is about to
-	timer   *time.Timer // is set under backlog.mu
-	closed  bool        // the timer is not set again; under backlog.mu
+	timer   *time.Timer
+	closed  bool // the timer is not set again
 }
 
 const (
@@ -69,15 +67,12 @@ const (
 
 // limited is what a limit is of: workers, or the places of a resource.
 type limited interface {
-	// InUse returns how many are in use. While their number changes it may be off by as much, unless backlog.mu is
-	// held.
+	// InUse returns how many are in use. While their number changes it may be off by as much, unless backlog.mu is held.
 	InUse() int
 	// running is InUse without what is kept for a task that has not begun. backlog.mu is held.
 	running() int
 	// allow is called when the number changes. backlog.mu is held.
 	allow(from, to int)
-	// unheld is the number that holds nobody back, where it would be learned by l.
-	unheld(l *learning) int
 }
 
 // init has m limit those of b to n.
@@ -88,6 +83,13 @@ func (m *limit) init(b *backlog, of limited, n int) *limit {
 	m.width.Store(int64(n))
 	m.timer = stopped(m.fire)
 	return m
+}
+
+// stopped returns a timer that calls f once it is set.
+func stopped(f func()) *time.Timer {
+	t := time.AfterFunc(time.Hour, f)
+	t.Stop()
+	return t
 }
 
 // now returns how many tasks may run at once.
@@ -131,7 +133,7 @@ func (m *limit) changeIf(l *learning, state func()) {
 func (m *limit) assertLocked(n int) {
 	l, stuck, row := m.learning.Load(), m.stuck.Load(), m.row.Load()
 	assert(l != nil || int64(n) >= min(1, m.most.Load()) && stuck == 0 && row == 0, "given: %d, %d stuck, %d in a row", n, stuck, row)
-	assert(l == nil || n >= 0 && (n <= max(l.bounds.Max, m.of.unheld(l))), "learned: %d", n)
+	assert(l == nil || n >= 0 && n <= max(l.bounds.Max, m.unheld), "learned: %d", n)
 	assert(stuck >= 0 && row >= 0, "%d stuck, %d in a row", stuck, row)
 }
 
@@ -169,41 +171,35 @@ func (m *limit) close() {
 	m.timer.Stop()
 }
 
-// stopped returns a timer that calls f once it is set.
-func stopped(f func()) *time.Timer {
-	t := time.AfterFunc(time.Hour, f)
-	t.Stop()
-	return t
-}
-
 // bound has no more than n tasks run at once, whatever the number.
 func (m *limit) bound(n int) { m.change(func() { m.most.Store(int64(n)) }) }
 
-// number returns how many tasks may run at once or, if it is not held, as people are shown it, how many might
-// but for a pause or a bound.
-func (m *limit) number(held bool) int {
-	if held {
-		return int(min(m.most.Load(), int64(m.unbound(true))))
+// number returns how many tasks may run at once or, if it is not held, as people are shown it, how many might but for a
+// pause or a bound.
+func (m *limit) number(held bool) (n int) {
+	switch l := m.learning.Load(); {
+	case l == nil:
+		n = int(m.given.Load())
+	case !m.backlog.observe.Load():
+		n = m.learnt(l, held)
+	case held:
+		n = max(l.bounds.Max, m.unheld)
+	default:
+		n = l.bounds.Max
 	}
-	return m.unbound(false)
+	if held {
+		n = int(min(m.most.Load(), int64(n)))
+	}
+	return n
 }
 
-// unbound is number without the bound.
-func (m *limit) unbound(paused bool) int {
-	l, observe := m.learning.Load(), m.backlog.observe.Load()
-	switch {
-	case l == nil:
-		return int(m.given.Load())
-	case observe && paused:
-		return m.of.unheld(l)
-	case observe:
-		return l.bounds.Max
-	}
+// learnt is number where l says how many tasks may run.
+func (m *limit) learnt(l *learning, held bool) int {
 	n, stuck, more := l.Limit(), float64(m.stuck.Load()), 1.
 	switch {
-	case paused && l.halt() > 0 && !m.closing:
+	case held && l.halt() > 0 && !m.closing:
 		n = min(1, int(m.row.Load()))
-	case paused && l.Pause() > 0 && l.floor > 0:
+	case held && l.Pause() > 0 && l.floor > 0:
 		n = l.floor
 	}
 	switch {

@@ -233,14 +233,9 @@ func (p *Places) runInline(q *queue, t *Task, now int64) (waits bool) {
 
 // giveBackOf gives back the n places of t, which began at that time.
 func (p *Places) giveBackOf(t *Task, on *Resource, n, began, now int64) {
-	learned := on.limit.learning.Load() != nil
-	if learned {
-		t.found = on.limit.end(t.found, n, began, now, Good) // first, so that places are not handed on that are too many now
-	}
+	t.found = on.limit.end(t.found, n, began, now, Good) // first, so that places are not handed on that are too many now
 	p.giveBack(on, n, now)
-	if learned {
-		on.limit.recount(t.found, n) // it may have been found stuck meanwhile
-	}
+	on.limit.recount(t.found, n) // it may have been found stuck meanwhile
 }
 
 // giveBack frees n places of r for those whose turn it is: who comes meanwhile sees that they wait, and takes none. If

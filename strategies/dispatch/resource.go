@@ -44,8 +44,6 @@ func (r *Resource) gathered() int64 {
 	return 0
 }
 
-func (r *Resource) unheld(*learning) int { return unheld }
-
 // allow frees what was gathered as well, as it may be more than can be needed now.
 func (r *Resource) allow(from, to int) {
 	r.free.Add(int64(to - from))
@@ -103,7 +101,7 @@ func (p *Places) change(former []*Resource, names []string) (resources []*Resour
 		if i := slices.IndexFunc(former, func(r *Resource) bool { return r.Name == name }); i >= 0 {
 			r = former[i]
 		} else {
-			r = &Resource{Name: name, places: p}
+			r = &Resource{Name: name, places: p, limit: limit{unheld: unheld}}
 			r.limit.init(&p.backlog, r, max(1, p.opts.Workers))
 			r.free.Store(int64(r.limit.now()))
 			if o := p.opts.Learn; o != nil && former != nil { // open looks after the first

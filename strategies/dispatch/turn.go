@@ -102,20 +102,15 @@ func (p *workers) take(w *worker, now int64) (*Task, origin) {
 		if g == open && !p.beginWriting() { // others were faster
 			g = narrow
 		}
-		var t *Task
-		if g == open {
-			t = p.takeAny(w, now)
-			if t == nil || !t.Write {
-				p.endWriting()
-			}
-			if t == nil && p.unwoken.Load() && p.unwoken.Swap(false) {
-				p.wake() // a submitter saw every write slot taken while w scanned the queue, and woke nobody
-			}
-		} else {
-			t = p.takeRead(w, now, g)
+		t := p.look(w, now, g)
+		if g == open && (t == nil || !t.Write) {
+			p.endWriting()
 		}
 		if t != nil {
 			return t, queued
+		}
+		if g == open && p.unwoken.Load() && p.unwoken.Swap(false) {
+			p.wake() // a submitter saw every write slot taken while w scanned the queue, and woke nobody
 		}
 		// The gate may have opened while w held a write that it has put aside, where Unblock did not see it.
 		if g == open || p.gate() != open {
@@ -124,41 +119,35 @@ func (p *workers) take(w *worker, now int64) (*Task, origin) {
 	}
 }
 
-// takeAny returns the next task for its first turn, or nil.
-func (p *workers) takeAny(w *worker, now int64) (t *Task) {
+// look returns the next task for its first turn that may begin through g, or nil. Writes that may not are held. Through a
+// narrow gate it takes only what is ahead of the queue: a write slot will be free soon, and whoever gets it goes on in the
+// queue's order.
+func (p *workers) look(w *worker, now int64, g gate) *Task {
 	defer p.shedRejects(&w.given)
-	if p.elsewhere.Load() > 0 {
+	for g == open || p.reads.Load() > 0 {
+		if g == open && p.elsewhere.Load() == 0 {
+			return p.pop(now, &w.given)
+		}
+		var t *Task
 		p.mu.Lock()
-		if t = p.held.popLive(now, &w.given); t == nil {
+		if g == open {
+			t = p.held.popLive(now, &w.given)
+		}
+		if t == nil {
 			t = p.ahead.popLive(now, &w.given)
 		}
-		p.mu.Unlock()
-	}
-	if t == nil {
-		t = p.pop(now, &w.given)
-	}
-	return t
-}
-
-// takeRead returns the next task that is no write, or nil, while no write can begin. Writes before it are held.
-// Through a narrow gate it takes only what is ahead of the queue: a write slot will be free soon, and whoever gets
-// it goes on in the queue's order.
-func (p *workers) takeRead(w *worker, now int64, g gate) (t *Task) {
-	defer p.shedRejects(&w.given)
-	for p.reads.Load() > 0 {
-		p.mu.Lock()
-		if t = p.ahead.popLive(now, &w.given); t == nil && g == shut {
+		if t == nil && g != narrow {
 			t = p.pop(now, &w.given)
 		}
-		put := t != nil && t.Write
+		holds := t != nil && t.Write && g != open
 		switch {
-		case put && p.refusing.Load():
+		case holds && p.refusing.Load():
 			w.given.add(t, strategies.ReasonDraining)
-		case put:
+		case holds:
 			p.held.push(t)
 		}
 		p.mu.Unlock()
-		if !put {
+		if !holds {
 			return t
 		}
 		p.makeRoom(p.active.Load(), now)

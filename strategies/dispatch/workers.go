@@ -70,8 +70,6 @@ func (p *workers) InUse() int { return max(0, int(p.count.Load()-p.idle.n.Load()
 
 func (p *workers) running() int { return p.InUse() }
 
-func (p *workers) unheld(l *learning) int { return l.bounds.Max }
-
 // start starts the workers, but for those of a number that is learned: they are started
 // when they are needed.
 func (p *workers) start() {
