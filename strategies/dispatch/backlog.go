@@ -46,11 +46,10 @@ type server interface {
 	counted(t *Task, by int64)
 	// admits reports whether t may be pushed into q, beside what waits in the lines.
 	admits(t *Task, q *queue) bool
-	// giveWay makes room in q for a read or a write that finds none, and reports whether there may be some. No lock
-	// is held.
-	giveWay(write bool, q *queue, now int64) bool
-	// makeRoom sheds what waits in the lines beyond the capacity of q. No lock is held.
-	makeRoom(q *queue, now int64)
+	// giveWay makes room for a read or a write that finds none, and reports whether there may be some. No lock is held.
+	giveWay(write bool, now int64) bool
+	// makeRoom sheds what waits in the lines beyond the capacity. No lock is held.
+	makeRoom(now int64)
 	// runInline runs t, which has waited for nobody, beside what the number allows: the strategy says so. It
 	// reports whether t may have to wait all the same.
 	runInline(q *queue, t *Task, now int64) (waits bool)
@@ -110,13 +109,15 @@ func (b *backlog) waiting() int { return int(b.elsewhere.Load()) + b.active.Load
 
 func (b *backlog) toDo() int { return b.waiting() + b.continuations.len() }
 
-// full reports whether q has no room beside what waits in the lines, and others.
-func (b *backlog) full(q *queue, others int) bool { return q.full(int(b.elsewhere.Load()) + others) }
+// full reports whether the discipline has no room beside what waits in the lines, and others.
+func (b *backlog) full(others int) bool {
+	return b.active.Load().full(int(b.elsewhere.Load()) + others)
+}
 
 // enqueue offers t to the discipline. It reports whether t may have to wait.
 func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 	t.Submitted = now
-	q := b.enter()
+	q := b.active.Load()
 	q.accept(t)
 	refused := strategies.ReasonNone
 	switch {
@@ -126,21 +127,22 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 		refused = strategies.ReasonFull
 	}
 	if refused != strategies.ReasonNone {
-		q.leave()
 		b.shed(t, refused)
 		return false
 	}
 	write := t.Write
 	v, displaced := q.push(t, now) // if it is queued, t belongs to others from here on
-	for v.Outcome == strategies.TurnedAway && v.Reason == strategies.ReasonFull && displaced == nil && b.served.giveWay(write, q, now) {
+	for v.Outcome == strategies.TurnedAway && v.Reason == strategies.ReasonFull && displaced == nil && b.served.giveWay(write, now) {
 		v, displaced = q.push(t, now)
 	}
-	q.leave()
+	if b.active.Load() != q || b.refusing.Load() {
+		b.moveFrom(q) // a switch, or a drain, may have emptied q before t came
+	}
 	b.served.came(write) // whatever the verdict: a Pop during this Push may have answered Contended, or places be free since
 	if displaced != nil {
-		b.refuse(q, displaced, v.Displacement())
+		b.refuse(displaced, v.Displacement())
 	}
-	b.served.makeRoom(q, now)
+	b.served.makeRoom(now)
 	switch v.Outcome {
 	case strategies.Queued:
 		b.watch()
@@ -148,19 +150,19 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 	case strategies.CallerRuns:
 		return b.served.runInline(q, t, now)
 	default:
-		return b.refuse(q, t, v.Reason)
+		return b.refuse(t, v.Reason)
 	}
 }
 
 // refuse sheds t, which the discipline has given up, or keeps it if the dispatcher only observes and there is room.
 // It reports whether t may have to wait.
-func (b *backlog) refuse(q *queue, t *Task, reason strategies.Reason) (waits bool) {
-	if !b.observe.Load() || b.full(q, 0) {
+func (b *backlog) refuse(t *Task, reason strategies.Reason) (waits bool) {
+	if !b.observe.Load() || b.full(0) {
 		b.shed(t, reason)
 		return false
 	}
 	t.WouldShed = reason
-	q.wouldShed(t)
+	t.queue.wouldShed(t)
 	return b.setAside(t, &b.ahead)
 }
 
@@ -280,9 +282,7 @@ func (b *backlog) cancel(t *Task, reason strategies.Reason) (waited bool) {
 func (b *backlog) shedAll(reason strategies.Reason) {
 	var out rejects
 	b.engine.mu.Lock() // no switch is under way
-	q := b.active.Load()
-	q.awaitEntering()
-	b.empty(q)
+	b.empty(b.active.Load())
 	b.mu.Lock()
 	for _, l := range append([]*line{&b.moving, &b.continuations}, b.lines...) {
 		for t := l.pop(); t != nil; t = l.pop() {

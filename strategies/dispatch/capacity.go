@@ -16,10 +16,11 @@ func (p *workers) admits(t *Task, q *queue) bool {
 	}
 }
 
-// giveWay makes room for a read: if q is full and no write can begin, it takes the next write out of q and holds it.
-func (p *workers) giveWay(write bool, q *queue, now int64) bool {
-	if write || !p.full(q, 0) || int(p.reads.Load()) >= q.len()+p.ahead.len() || !p.opts.Blocked(false) {
-		return false // there is room, or q holds reads alone, or its writes can begin
+// giveWay makes room for a read: if the discipline is full and no write can begin, it takes the next write out of that and
+// holds it.
+func (p *workers) giveWay(write bool, now int64) bool {
+	if write || !p.full(0) || int(p.reads.Load()) >= p.active.Load().len()+p.ahead.len() || !p.opts.Blocked(false) {
+		return false // there is room, or reads alone wait, or the writes can begin
 	}
 	var out rejects
 	defer p.shedRejects(&out)
@@ -38,12 +39,12 @@ func (p *workers) giveWay(write bool, q *queue, now int64) bool {
 	}
 }
 
-// makeRoom sheds the oldest held writes as long as more tasks wait than the capacity of q. What is pushed meanwhile
-// is looked after by who pushes it.
-func (p *workers) makeRoom(q *queue, now int64) {
-	for p.elsewhere.Load() > 0 && p.full(q, -1) {
+// makeRoom sheds the oldest held writes as long as more tasks wait than may. What is pushed meanwhile is looked after by
+// who pushes it.
+func (p *workers) makeRoom(now int64) {
+	for p.elsewhere.Load() > 0 && p.full(-1) {
 		if p.held.len() == 0 {
-			if !p.giveWay(false, q, now) {
+			if !p.giveWay(false, now) {
 				return
 			}
 			continue
@@ -51,7 +52,7 @@ func (p *workers) makeRoom(q *queue, now int64) {
 		// Under the lock, one at a time, so that several who make room do not shed too many.
 		var t *Task
 		p.mu.Lock()
-		if p.full(q, -1) {
+		if p.full(-1) {
 			t = p.held.pop()
 		}
 		p.mu.Unlock()

@@ -30,7 +30,8 @@
 //	linger                 submitter: Push; lingering                    worker: lingering-1; Pop
 //	unblock                submitter: Push; Blocked                      Unblock: Blocked is false; ready
 //	reads                  pusher: reads+1; (Push)                       popper: (Pop); reads-1
-//	switch                 submitter: entering+1; active                 switch: active; entering == 0
+//	switch                 submitter: Push; active                       switch: active; Pop
+//	drain                  submitter: Push; refusing                     drain: refusing; Pop
 //	drain                  who puts aside: under mu, refusing; push      drain: refusing; under mu, empties the lines
 //	cancel                 who moves a task: under mu, from a to b       Cancel: under mu, looks into a and b
 //	stuck                  task: notes found; in use                     limit: found+1; counts what is in use; found+1
@@ -59,10 +60,10 @@
 //
 // # Switching
 //
-// A switch makes the new discipline active, waits until no submitter is on its way into the former one, empties that,
-// and offers what it held to the new one in order of arrival. If the new one answers CallerRuns, the submitter of
-// that task sleeps and cannot run it. Then the discipline's next task is popped into the line ahead of the queue, and the
-// task is pushed again. If the answer is the same, it goes into that line itself.
+// A switch makes the new discipline active, empties the former one, and offers what that held to the new one in order of
+// arrival. A submitter that finds another active after its Push does the same. If the new one answers CallerRuns, the
+// submitter of that task sleeps and cannot run it. Then the discipline's next task is popped into the line ahead of the
+// queue, and the task is pushed again. If the answer is the same, it goes into that line itself.
 //
 // # Invariants
 //
@@ -72,8 +73,7 @@
 //	field          written by                        read by                  holds
 //	backlog.active activate, under engine.mu         all                      never nil once open
 //	  .lines       who holds mu                      all (their lengths)      no task is in two lines, or in one and the discipline
-//	  .moving      a switch, Cancel, under mu        Gauge                    a line; empty but in a switch
-//	queue.entering submitters                        a switch                 >= 0; of a former queue 0 once emptied
+//	  .moving      who holds mu                      Gauge                    a line; empty but while a queue is emptied
 //	task.held      queue.push, givenUp               Cancel                   not nil as long as the discipline holds the task
 //	  .phase       Submit, Acquire; Done, Release    the same                 theirs, ours, theirs: each step once
 //	workers.count  hire, under hiring; leave         submitters, limit        idle.n <= count; count <= width, but after width fell

@@ -4,9 +4,19 @@ import (
 	"time"
 )
 
+// maxWriting is how many turns of writes may run at once: where they are batched one worker is left for reads, whatever
+// becomes of the writes.
+func (p *workers) maxWriting() int64 {
+	n := p.limit.width.Load()
+	if n > 1 && p.opts.MaxBatch > 1 && !p.opts.Split {
+		n--
+	}
+	return n
+}
+
 // beginWriting reports whether another turn of writes may begin, and counts it.
 func (p *workers) beginWriting() bool {
-	if p.writing.Add(1) <= p.maxWriting.Load() {
+	if p.writing.Add(1) <= p.maxWriting() {
 		return true
 	}
 	p.writing.Add(-1)
@@ -32,7 +42,7 @@ func (p *workers) gate() gate {
 	switch {
 	case p.opts.Blocked(false):
 		return shut
-	case p.writing.Load() < p.maxWriting.Load():
+	case p.writing.Load() < p.maxWriting():
 		return open
 	case p.Now()-p.wrote.Load() >= hang:
 		return shut

@@ -131,11 +131,11 @@ func (p *Places) lookahead() int {
 
 // makeRoom sheds the last of those that wait behind the task that gathers places, if with them more tasks wait
 // than may.
-func (p *Places) makeRoom(q *queue, _ int64) {
+func (p *Places) makeRoom(int64) {
 	for p.gathering.active() && p.ahead.len() > 1 {
 		p.mu.Lock()
 		var t *Task
-		if n := p.ahead.len() - 1; n > 0 && q.full(n-1) {
+		if n := p.ahead.len() - 1; n > 0 && p.active.Load().full(n-1) {
 			t = p.ahead.remove(p.ahead.last)
 		}
 		p.mu.Unlock()

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -244,6 +245,39 @@ func TestSwitch_HoldsUpNoWorker(t *testing.T) {
 		s.requireEnded("slow", "a", "b")
 		close(told)
 	})
+}
+
+// A switch, or a drain, does not wait for a submitter on its way into the discipline: that finds out, and moves its task.
+func TestSubmit_WhileItsDisciplineIsEmptied(t *testing.T) {
+	late, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, row := range []struct {
+		name    string
+		empties func(*stage) error
+		ended   []string
+	}{
+		{"a switch", func(s *stage) error { return s.Switch("lifo") }, []string{"slow", "b", "a"}},
+		{"two switches", func(s *stage) error { return errors.Join(s.Switch("lifo"), s.Switch("fifo")) }, []string{"slow", "a", "b"}},
+		{"a drain", func(s *stage) error {
+			require.ErrorIs(t, s.Drain(late), context.Canceled)
+			return nil
+		}, []string{"a:draining", "b:draining", "slow"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s, q := newScripted(t, Options{})
+				defer s.close()
+				s.submit("slow")
+				pushing := func() { require.NoError(t, row.empties(s)) }
+				q.pushing.Store(&pushing)
+				s.submit("a")
+				s.submit("b")
+				s.end("slow")
+				s.requireEnded(row.ended...)
+				require.Zero(t, s.Gauge().Depth)
+			})
+		})
+	}
 }
 
 // A range that was run and whose continuation is shed counts as run alone.

@@ -177,7 +177,7 @@ func (p *Places) counted(t *Task, by int64) {
 
 func (p *Places) admits(*Task, *queue) bool { return true }
 
-func (p *Places) giveWay(bool, *queue, int64) bool { return false }
+func (p *Places) giveWay(bool, int64) bool { return false }
 
 func (p *Places) came(bool) { p.wake() }
 

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -22,23 +21,21 @@ type queue struct {
 	meter      strategies.Meter              // nil if the discipline is none
 	events     *Events
 	backlog    *backlog
-	madeFor    int // the width of the backlog then
 
-	entering atomic.Int64 // the submitters that have chosen this queue and not yet returned from Push
-	accused  atomic.Bool  // the discipline was found to break a rule
-	panicked atomic.Bool  // a method of the discipline has panicked
+	accused  atomic.Bool // the discipline was found to break a rule
+	panicked atomic.Bool // a method of the discipline has panicked
 }
 
 // newQueue has spec make a discipline of b.
 func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q *queue, err error) {
-	q = &queue{spec: spec, byName: byName, events: events, backlog: b, madeFor: int(b.width.Load())}
+	q = &queue{spec: spec, byName: byName, events: events, backlog: b}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("strategy %q: New panicked: %v", spec.Name, p)
 		}
 	}()
 	q.discipline = spec.New(strategies.Config{
-		Capacity: spec.CapacityOr(b.opts.Capacity), Workers: max(1, q.madeFor), Objective: b.opts.Objective, Observe: b.observe.Load(),
+		Capacity: spec.CapacityOr(b.opts.Capacity), Workers: max(1, int(b.width.Load())), Objective: b.opts.Objective, Observe: b.observe.Load(),
 		Weight: b.opts.Weight,
 	})
 	if q.discipline == nil {
@@ -228,29 +225,6 @@ func (q *queue) takeOut(t *strategies.Task) bool {
 	r, ok := q.discipline.(strategies.Remover)
 	defer q.guard("Remove")
 	return ok && r.Remove(t)
-}
-
-// enter returns the active queue. No switch from it to another returns until
-// leave.
-func (b *backlog) enter() *queue {
-	for {
-		q := b.active.Load()
-		q.entering.Add(1)
-		if b.active.Load() == q {
-			return q
-		}
-		q.leave()
-	}
-}
-
-func (q *queue) leave() { counts(q.entering.Add(-1), "submitters enter") }
-
-// awaitEntering returns when no submitter is on its way into q. None blocks on
-// that way, so this does not take long.
-func (q *queue) awaitEntering() {
-	for q.entering.Load() != 0 {
-		runtime.Gosched()
-	}
 }
 
 // accept marks t as submitted to q.

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"cmp"
-	"runtime"
 	"slices"
 
 	"github.com/spillway-go/spillway/strategies"
@@ -15,62 +14,55 @@ type moved struct {
 	arrival, submitted int64
 }
 
-// activate makes q the queue that tasks are submitted to, and moves what waits in
-// the former one into it. The caller holds engine.mu.
+// activate makes q the queue that tasks are submitted to, and moves what waits in the former one into it. The caller
+// holds engine.mu.
 func (b *backlog) activate(q *queue) {
 	former := b.active.Load()
 	b.mu.Lock()
 	b.active.Store(q)
-	if n := int(b.width.Load()); n != q.madeFor {
-		q.resize(n)
-	}
+	q.resize(int(b.width.Load())) // it may have changed since q was made
 	b.mu.Unlock()
 	if former == nil {
 		return
 	}
-	former.awaitEntering()
-	for _, m := range b.empty(former) {
-		b.offerAgain(m.task, q)
-	}
-	b.served.makeRoom(q, b.Now()) // the former one may have had more, or no bound
+	b.moveFrom(former)
+	b.served.makeRoom(b.Now()) // the former one may have had more, or no bound
 	if b.toDo() > 0 {
 		b.watch() // its timer may have found that nothing waits, while the switch had it all
 	}
 }
 
-// maxContended is how often a discipline that nobody pushes to may answer contended, which it should not at all.
-const maxContended = 1 << 16
+// moveFrom offers what waits in q to the active queue, in order of arrival.
+func (b *backlog) moveFrom(q *queue) {
+	for _, m := range b.empty(q) {
+		b.offerAgain(m.task)
+	}
+}
 
-// empty takes all tasks out of q, that nobody pushes to any more, into moving, and returns them in order of arrival.
-// What its law would shed is not shed.
+// empty takes all tasks out of q, which is not the active one any more or from which all is shed, into moving, and returns
+// them in order of arrival. Who is about to push another into q empties it then. What its law would shed is not shed.
 func (b *backlog) empty(q *queue) (all []moved) {
-	for contended := 0; contended < maxContended; {
+	for {
 		b.mu.Lock()
 		now := b.Now()
-		t, what, _ := q.pop(now)
+		t, _, _ := q.pop(now)
 		if t != nil {
 			b.endRun(t, now) // only q knows of it
 			b.moving.push(t)
 			all = append(all, moved{t, t.Arrival, t.Submitted})
 		}
 		b.mu.Unlock()
-		switch what {
-		case strategies.Empty:
+		if t == nil {
 			slices.SortStableFunc(all, func(a, b moved) int {
 				return cmp.Or(cmp.Compare(a.arrival, b.arrival), cmp.Compare(a.submitted, b.submitted))
 			})
 			return all
-		case strategies.Contended:
-			contended++
-			runtime.Gosched()
 		}
 	}
-	q.accuse("Pop goes on to answer contended while nobody pushes")
-	return all
 }
 
-// offerAgain offers t, which a switch has in its hands, to q.
-func (b *backlog) offerAgain(t *Task, q *queue) {
+// offerAgain offers t, which was taken out of another queue, to the active one.
+func (b *backlog) offerAgain(t *Task) {
 	var out rejects
 	b.mu.Lock()
 	if t.line != &b.moving { // given up meanwhile
@@ -78,9 +70,11 @@ func (b *backlog) offerAgain(t *Task, q *queue) {
 		return
 	}
 	b.moving.remove(t)
+	q, now := b.active.Load(), b.Now()
 	t.queue, t.probe = q, false
-	now := b.Now()
 	switch {
+	case b.refusing.Load():
+		out.add(t, strategies.ReasonDraining)
 	case t.expired(now):
 		out.add(t, strategies.ReasonExpired)
 	case !b.served.admits(t, q):

@@ -27,8 +27,8 @@ const (
 	continued               // a continuation
 )
 
-// next returns the next task for w and the time, or nil when the pool has
-// stopped, or w is one too many. It parks while there is none.
+// next returns the next task for w and the time, or nil when the pool has stopped, or w is one too many. It parks while
+// there is none.
 func (p *workers) next(w *worker) (t *Task, how origin, now int64) {
 	for {
 		if p.tooMany() && p.leave() {
@@ -46,35 +46,32 @@ func (p *workers) next(w *worker) (t *Task, how origin, now int64) {
 		// Look again, now that submitters can see w: see the package comment.
 		now = p.Now()
 		t, how = p.take(w, now)
-		switch {
-		case t == nil && !p.stopped.Load() && !p.tooMany():
-			p.watch()
-			w.asleep.Store(true)
-			t = p.awaken(w)
-			w.asleep.Store(false)
-			if t != nil {
-				return t, handed, p.Now()
-			}
-		case p.idle.remove(w):
+		sleeps := t == nil && !p.stopped.Load() && !p.tooMany()
+		if !sleeps && p.idle.remove(w) {
 			if t == nil && !p.stopped.Load() {
 				continue // to leave
 			}
 			return t, how, now
-		default: // somebody has taken w, and is about to wake it
-			picked := p.awaken(w)
-			switch {
-			case t != nil && picked != nil:
-				if picked.Write {
-					p.endWriting()
-				}
-				p.setAside(picked, &p.ahead)
-			case picked != nil:
-				return picked, handed, p.Now()
-			case t == nil:
-				continue // there may be something since
-			}
-			return t, how, now
 		}
+		// Otherwise somebody has taken w, and is about to wake it.
+		if sleeps {
+			p.watch()
+			w.asleep.Store(true)
+		}
+		picked := p.awaken(w)
+		w.asleep.Store(false)
+		switch {
+		case t == nil && picked == nil:
+			continue // there may be something since
+		case t == nil:
+			return picked, handed, p.Now()
+		case picked != nil:
+			if picked.Write {
+				p.endWriting()
+			}
+			p.setAside(picked, &p.ahead)
+		}
+		return t, how, now
 	}
 }
 
@@ -150,7 +147,7 @@ func (p *workers) look(w *worker, now int64, g gate) *Task {
 		if !holds {
 			return t
 		}
-		p.makeRoom(p.active.Load(), now)
+		p.makeRoom(now)
 	}
 	return nil
 }
@@ -220,10 +217,9 @@ func (p *workers) turn(w *worker, t *Task, how origin, now int64) {
 
 // noteGroup notes whether others joined a write for which a worker lingered.
 func (p *workers) noteGroup(others bool) {
-	switch {
-	case !others:
+	if !others {
 		p.ungrouped.Store(ungroupedFor)
-	case p.ungrouped.Load() != 0: // so that workers share the cache line
+	} else if p.ungrouped.Load() != 0 { // so that workers share the cache line
 		p.ungrouped.Store(0)
 	}
 }

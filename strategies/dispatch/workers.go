@@ -24,9 +24,7 @@ type workers struct {
 	// held are writes that the discipline has given out while no write could be begun. They go before those ahead.
 	held line
 
-	// writing counts the turns of writes, of which maxWriting run at once.
-	writing    atomic.Int64
-	maxWriting atomic.Int64 // changes under mu
+	writing atomic.Int64 // counts the turns of writes, of which maxWriting run at once
 	// unwoken says that a submitter has woken nobody, as every write slot was taken, perhaps by a worker that only
 	// scans the queue.
 	unwoken  atomic.Bool
@@ -60,7 +58,6 @@ func newWorkers(e *engine, n int) *workers {
 	p := &workers{backlog: backlog{engine: e}}
 	p.complete = e.completed
 	p.batches.New = func() any { return new([1]*Task) }
-	p.allow(0, n)
 	p.init(e, p, []*limit{p.limit.init(&p.backlog, p, n)}, &p.held)
 	return p
 }
@@ -150,11 +147,11 @@ func (p *workers) runInline(q *queue, t *Task, now int64) (waits bool) {
 	case !t.Write || !p.opts.Blocked(true):
 		p.beganAtOnce(q, t, now)
 		p.run(t)
-	case p.full(q, 0):
+	case p.full(0):
 		p.shed(t, strategies.ReasonFull)
 	default:
 		waits = p.setAside(t, &p.held)
-		p.makeRoom(q, now) // others may have come meanwhile
+		p.makeRoom(now) // others may have come meanwhile
 	}
 	return waits
 }
@@ -231,13 +228,8 @@ func (p *workers) resume(t *Task) {
 	p.setAside(t, &p.continuations)
 }
 
-// allow says how many turns of writes may run at once.
-func (p *workers) allow(_, n int) {
-	if n > 1 && p.opts.MaxBatch > 1 && !p.opts.Split {
-		n-- // so that one worker is left for reads, whatever becomes of the writes
-	}
-	p.maxWriting.Store(int64(n))
-}
+// allow does nothing: who finds that there are too many workers leaves.
+func (p *workers) allow(_, _ int) {}
 
 // hire starts another worker if there may be one more, and reports whether it did.
 func (p *workers) hire() bool {
