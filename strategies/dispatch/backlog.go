@@ -7,8 +7,8 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// backlog is what waits for workers, or for places, and the number of those. It starts no goroutine and
-// knows nothing of what serves it, but for the methods of server.
+// backlog is what waits for workers, or for places, and the number of those. It starts no goroutine and knows nothing of
+// what serves it, but for the methods of server.
 type backlog struct {
 	*engine
 	served server
@@ -20,15 +20,12 @@ type backlog struct {
 	// mu is held from where a task leaves one place to where it is in the next, so that Cancel finds it in one of
 	// them: the discipline, or a line.
 	mu sync.Mutex
-	// lines, in the order in which they are served, hold tasks that the discipline has given out and that nobody has
-	// begun. They go before those of the discipline. ahead is the last.
-	lines []*line
-	ahead line
-	// elsewhere is how many tasks lines hold.
-	elsewhere atomic.Int64
+	// held and ahead are tasks that the discipline has given out and that nobody has begun. They go before those of the
+	// discipline, and held, which are writes that cannot begin, before ahead.
+	held, ahead line
 	// continuations go on with what they began in an earlier turn.
 	continuations line
-	// moving are tasks that a switch has taken out of the former discipline and not yet offered to the new one.
+	// moving are tasks that were taken out of a discipline and not yet offered to another.
 	moving line
 
 	// service is the time that a task takes, in nanoseconds: an exponentially weighted mean over some of them.
@@ -57,22 +54,13 @@ type server interface {
 	ready() bool
 }
 
-// init makes b one of the backlogs of e, to be served by s, within those limits. Its lines are those given, and then
-// ahead.
-func (b *backlog) init(e *engine, s server, limits []*limit, lines ...*line) {
+// init makes b one of the backlogs of e, to be served by s, within those limits.
+func (b *backlog) init(e *engine, s server, limits ...*limit) {
 	b.engine, b.served = e, s
-	b.lines = append(lines, &b.ahead)
-	for _, l := range b.lines {
-		l.waits = b
-	}
-	b.setLimitsLocked(limits) // nobody else knows b yet
-	e.backlogs = append(e.backlogs, b)
-}
-
-// setLimitsLocked replaces the limits, and returns their sum.
-func (b *backlog) setLimitsLocked(limits []*limit) int {
+	b.held.waits, b.ahead.waits = b, b
 	b.limits.Store(&limits)
-	return b.addUpLocked()
+	b.addUpLocked() // nobody else knows b yet
+	e.backlogs = append(e.backlogs, b)
 }
 
 // addUpLocked adds up the limits, and returns the sum.
@@ -93,8 +81,8 @@ func (b *backlog) watch() {
 }
 
 // light reports whether the load is: nothing waits, and at most half of the workers, or places, would be in use. What is
-// measured then is what the work takes by itself. What runs without a place, as under a strategy without a
-// queue, counts too. Where a learned number holds nobody back, it takes one alone.
+// measured then is what the work takes by itself. What runs without a place, as under a strategy without a queue, counts
+// too. Where a learned number holds nobody back, it takes one alone.
 func (b *backlog) light() bool {
 	half := b.width.Load() / 2
 	if b.observe.Load() && (*b.limits.Load())[0].learning.Load() != nil {
@@ -103,16 +91,16 @@ func (b *backlog) light() bool {
 	return b.inFlight.Load() <= max(1, half)
 }
 
-// waiting returns how many tasks wait for their first turn, but for those that a switch has in its hands, and toDo
-// how many for any turn.
-func (b *backlog) waiting() int { return int(b.elsewhere.Load()) + b.active.Load().len() }
+// elsewhere returns how many tasks wait for their first turn, but not in the discipline, waiting how many do at all, but
+// for those that move, and toDo how many wait for any turn.
+func (b *backlog) elsewhere() int { return b.held.len() + b.ahead.len() }
+
+func (b *backlog) waiting() int { return b.elsewhere() + b.active.Load().len() }
 
 func (b *backlog) toDo() int { return b.waiting() + b.continuations.len() }
 
 // full reports whether the discipline has no room beside what waits in the lines, and others.
-func (b *backlog) full(others int) bool {
-	return b.active.Load().full(int(b.elsewhere.Load()) + others)
-}
+func (b *backlog) full(others int) bool { return b.active.Load().full(b.elsewhere() + others) }
 
 // enqueue offers t to the discipline. It reports whether t may have to wait.
 func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
@@ -284,7 +272,7 @@ func (b *backlog) shedAll(reason strategies.Reason) {
 	b.engine.mu.Lock() // no switch is under way
 	b.empty(b.active.Load())
 	b.mu.Lock()
-	for _, l := range append([]*line{&b.moving, &b.continuations}, b.lines...) {
+	for _, l := range []*line{&b.moving, &b.held, &b.ahead, &b.continuations} {
 		for t := l.pop(); t != nil; t = l.pop() {
 			out.add(t, reason)
 		}

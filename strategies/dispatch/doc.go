@@ -72,14 +72,14 @@
 //
 //	field          written by                        read by                  holds
 //	backlog.active activate, under engine.mu         all                      never nil once open
-//	  .lines       who holds mu                      all (their lengths)      no task is in two lines, or in one and the discipline
+//	  .held        who holds mu                      pop, admits              a line, of writes alone
+//	  .ahead       who holds mu                      pop                      a line; no task is in two lines, or in one and the discipline
 //	  .moving      who holds mu                      Gauge                    a line; empty but while a queue is emptied
 //	task.held      queue.push, givenUp               Cancel                   not nil as long as the discipline holds the task
 //	  .phase       Submit, Acquire; Done, Release    the same                 theirs, ours, theirs: each step once
 //	workers.count  hire, under hiring; leave         submitters, limit        idle.n <= count; count <= width, but after width fell
 //	  .idle        push, take, remove, under its mu  submitters               n is its length; who takes a worker wakes it
 //	  .writing     beginWriting, endWriting          gate                     >= 0; turns of writes <= maxWriting when they begin
-//	  .held        who holds mu                      pop, admits              writes alone
 //	  .reads       counted                           gate, admits             >= the reads that wait
 //	  .lingering   who hands over a write; awaken    submitters               >= 0
 //	Resource.free  claim; giveBack; under mu: allow  Acquire, all             free + gathered + in use = width; < 0 after width fell

@@ -42,7 +42,6 @@ func (l *line) insert(before, t, after *Task) {
 	assert(t.line == nil, "a task is in a line twice")
 	if l.waits != nil {
 		l.waits.served.counted(t, 1)
-		l.waits.elsewhere.Add(1)
 	}
 	l.link(before, t)
 	l.link(t, after)
@@ -59,7 +58,6 @@ func (l *line) remove(t *Task) *Task {
 	t.line, t.before, t.after = nil, nil, nil
 	counts(l.n.Add(-1), "tasks in a line")
 	if l.waits != nil {
-		l.waits.elsewhere.Add(-1)
 		l.waits.served.counted(t, -1)
 	}
 	return t

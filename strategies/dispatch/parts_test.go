@@ -18,7 +18,7 @@ var parts = []struct {
 	files   []string // none: all others
 	unknown []string
 }{
-	{[]string{"dispatcher.go", "gate.go", "idle.go", "capacity.go", "turn.go", "workers.go"}, []string{"Places", "places", "gathering"}},
+	{[]string{"dispatcher.go", "gate.go", "idle.go", "turn.go", "workers.go"}, []string{"Places", "places", "gathering"}},
 	{[]string{"gather.go", "places.go", "resource.go"}, []string{"Dispatcher", "workers", "worker", "idleStack", "gate"}},
 	{nil, []string{"Dispatcher", "workers", "worker", "idleStack", "gate", "Places", "places", "gathering"}},
 }

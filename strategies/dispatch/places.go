@@ -42,7 +42,7 @@ func Lend(o Options) (*Places, error) {
 	p.gathering.timer = stopped(p.changePhase)
 	resources, limits := p.change(nil, o.Resources)
 	p.resources.Store(&resources)
-	p.init(p.engine, p, limits)
+	p.init(p.engine, p, limits...)
 	if err := p.open(); err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (p *Places) grantAtOnce(t *Task) bool {
 	q := p.active.Load()
 	if q.spec.Inline {
 		t.goesTo(p.Any(), 0)
-	} else if !p.anyFree() || p.inFlight.Load() > 1 && (p.elsewhere.Load() != 0 || q.len() != 0) || !p.take(t) {
+	} else if !p.anyFree() || p.inFlight.Load() > 1 && (p.ahead.len() != 0 || q.len() != 0) || !p.take(t) {
 		return false // who waits is in flight as well, beside t
 	}
 	q.accept(t)

@@ -76,7 +76,8 @@ func (p *Places) SetResources(names []string) {
 	resources, limits := p.change(former, names)
 	p.mu.Lock()
 	p.resources.Store(&resources)
-	p.active.Load().resize(p.setLimitsLocked(limits))
+	p.limits.Store(&limits)
+	p.active.Load().resize(p.addUpLocked())
 	p.mu.Unlock()
 	for _, r := range former {
 		if !slices.Contains(resources, r) {

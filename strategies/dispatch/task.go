@@ -63,6 +63,8 @@ type Task struct {
 	// hurried says that it had little time when it began.
 	outcome *Outcome
 	hurried bool
+	// alone is the task itself, once it has run on its own: for Options.Run.
+	alone [1]*Task
 	// line is where the task waits, nil if it is in none, between those neighbours. All are under backlog.mu.
 	line          *line
 	before, after *Task

@@ -122,7 +122,7 @@ func (p *workers) take(w *worker, now int64) (*Task, origin) {
 func (p *workers) look(w *worker, now int64, g gate) *Task {
 	defer p.shedRejects(&w.given)
 	for g == open || p.reads.Load() > 0 {
-		if g == open && p.elsewhere.Load() == 0 {
+		if g == open && p.elsewhere() == 0 {
 			return p.pop(now, &w.given)
 		}
 		var t *Task

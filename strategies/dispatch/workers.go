@@ -12,17 +12,12 @@ type workers struct {
 	backlog
 	limit    limit
 	complete func(*Task)    // the method completed of the engine, made once
-	batches  sync.Pool      // *[1]*Task, for tasks that run inline
 	done     sync.WaitGroup // the workers' goroutines
 	stopped  atomic.Bool
 
-	// count is how many there are: fewer than the limit as long as they were not needed, or more for a while
-	// after the limit fell.
+	// count is how many there are: fewer than the limit while they were not needed, or more for a while after it fell.
 	count  atomic.Int64
 	hiring sync.Mutex // held while one more is started, and when they are stopped
-
-	// held are writes that the discipline has given out while no write could be begun. They go before those ahead.
-	held line
 
 	writing atomic.Int64 // counts the turns of writes, of which maxWriting run at once
 	// unwoken says that a submitter has woken nobody, as every write slot was taken, perhaps by a worker that only
@@ -47,18 +42,14 @@ type workers struct {
 }
 
 const (
-	// timedTurns is how many turns go by between two that are timed.
-	timedTurns = 16
-	// ungroupedFor is how many writes that need not wait go by between two for which a
-	// worker gathers.
-	ungroupedFor = 64
+	timedTurns   = 16 // how many turns go by between two that are timed
+	ungroupedFor = 64 // how many writes that need not wait go by between two for which a worker gathers
 )
 
 func newWorkers(e *engine, n int) *workers {
 	p := &workers{backlog: backlog{engine: e}}
 	p.complete = e.completed
-	p.batches.New = func() any { return new([1]*Task) }
-	p.init(e, p, []*limit{p.limit.init(&p.backlog, p, n)}, &p.held)
+	p.init(e, p, p.limit.init(&p.backlog, p, n))
 	return p
 }
 
@@ -67,22 +58,19 @@ func (p *workers) InUse() int { return max(0, int(p.count.Load()-p.idle.n.Load()
 
 func (p *workers) running() int { return p.InUse() }
 
-// start starts the workers, but for those of a number that is learned: they are started
-// when they are needed.
+// start starts the workers, but for those of a number that is learned: they are started when they are needed.
 func (p *workers) start() {
 	for p.limit.learning.Load() == nil && p.hire() {
 	}
 }
 
-// stop ends the workers once they find nothing that can be run. Writes that cannot
-// be run then are shed.
+// stop ends the workers once they find nothing that can be run. Writes that cannot be run then are shed.
 func (p *workers) stop() {
 	p.limit.release()
 	p.hiring.Lock()
 	p.stopped.Store(true)
 	p.hiring.Unlock()
-	for w := p.idle.take(); w != nil; w = p.idle.take() {
-		w.wake <- nil
+	for p.wakeOne() {
 	}
 	p.done.Wait()
 	p.shedAll(strategies.ReasonDraining)
@@ -120,14 +108,12 @@ func (p *workers) submit(t *Task) (waits bool) {
 			case gathers: // others may be about to submit a write
 				p.lingering.Add(1)
 			}
-			// If the worker has found another task in this instant, it puts t
-			// ahead of the queue.
+			// If the worker has found another task in this instant, it puts t ahead of the queue.
 			waits = t.Deadline != 0
 			w.wake <- t
 			return waits
 		}
 	}
-
 	return p.enqueue(t, now)
 }
 
@@ -138,8 +124,7 @@ func (p *workers) came(write bool) {
 	}
 }
 
-// runInline runs t on the goroutine of its submitter, unless it is a write and
-// none can be run: then it waits for a worker.
+// runInline runs t on the goroutine of its submitter, unless it is a write and none can be run: then it waits for a worker.
 func (p *workers) runInline(q *queue, t *Task, now int64) (waits bool) {
 	switch {
 	case t.expired(now):
@@ -160,18 +145,16 @@ func (p *workers) runInline(q *queue, t *Task, now int64) (waits bool) {
 func (p *workers) run(t *Task) {
 	q, run := t.queue, t.Run
 	t.Run = 0 // when its turn ends, it may be its submitter's again
-	batch := p.batches.Get().(*[1]*Task)
-	batch[0] = t
-	p.opts.Run(batch[:], p.complete)
-	batch[0] = nil
-	p.batches.Put(batch)
+	if t.alone[0] == nil {
+		t.alone[0] = t
+	}
+	p.opts.Run(t.alone[:], p.complete)
 	if run != 0 {
 		q.ends(run, 1, p.Now())
 	}
 }
 
-// wake wakes a parked worker, if there is one, as there is something to run or workers are too many, or starts
-// another. Who is woken passes the word on.
+// wake wakes a parked worker, if there is one, and it is wanted, or starts another. Who is woken passes the word on.
 func (p *workers) wake() {
 	if p.idle.n.Load() == 0 {
 		// A parked worker sets the timer of watch for reads behind writes.
@@ -180,7 +163,7 @@ func (p *workers) wake() {
 		}
 		return
 	}
-	wanted := p.ready() || p.tooMany()
+	wanted := p.wanted()
 	if !wanted && p.waiting() > 0 {
 		// A worker that holds a write slot may have scanned the queue before the task came.
 		if !p.unwoken.Load() {
@@ -189,20 +172,28 @@ func (p *workers) wake() {
 		wanted = p.ready()
 	}
 	if wanted {
-		if w := p.idle.take(); w != nil {
-			w.wake <- nil
-		}
+		p.wakeOne()
 	}
 }
 
-// putBack puts w back on the stack, after a submitter has run a task in its place, or wakes it if it has something to
-// do.
+// wakeOne wakes a parked worker, and reports whether there was one.
+func (p *workers) wakeOne() bool {
+	w := p.idle.take()
+	if w != nil {
+		w.wake <- nil
+	}
+	return w != nil
+}
+
+// wanted reports whether there is something to run, or workers are too many.
+func (p *workers) wanted() bool { return p.ready() || p.tooMany() }
+
+// putBack puts w back on the stack, after a submitter has run a task in its place, or wakes it if it is wanted.
 func (p *workers) putBack(w *worker) {
-	if !p.ready() && !p.tooMany() {
+	if !p.wanted() {
 		p.idle.push(w)
-		// Look again, now that submitters can see w, as it would itself: see the
-		// package comment.
-		if !p.ready() && !p.tooMany() && !p.stopped.Load() || !p.idle.remove(w) {
+		// Look again, now that submitters can see w, as it would itself: see the package comment.
+		if !p.wanted() && !p.stopped.Load() || !p.idle.remove(w) {
 			return
 		}
 	}
@@ -214,18 +205,6 @@ func (p *workers) counted(t *Task, by int64) {
 	if !t.Write {
 		counts(p.reads.Add(by), "reads wait")
 	}
-}
-
-// resume takes a continuation: see Dispatcher.Continue.
-func (p *workers) resume(t *Task) {
-	t.outcome = nil           // it belongs to the turn before
-	t.queue = p.active.Load() // which shares the time of its further turns
-	if t.queue.spec.Inline && !p.refusing.Load() {
-		t.queue.begins(t, p.Now())
-		p.run(t)
-		return
-	}
-	p.setAside(t, &p.continuations)
 }
 
 // allow does nothing: who finds that there are too many workers leaves.
