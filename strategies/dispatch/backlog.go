@@ -107,15 +107,12 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 	t.Submitted = now
 	q := b.active.Load()
 	q.accept(t)
-	refused := strategies.ReasonNone
 	switch {
 	case b.refusing.Load() || b.leaving.Load():
-		refused = strategies.ReasonDraining
+		b.shed(t, strategies.ReasonDraining)
+		return false
 	case !b.served.admits(t, q):
-		refused = strategies.ReasonFull
-	}
-	if refused != strategies.ReasonNone {
-		b.shed(t, refused)
+		b.shed(t, strategies.ReasonFull)
 		return false
 	}
 	write := t.Write
@@ -154,20 +151,12 @@ func (b *backlog) refuse(t *Task, reason strategies.Reason) (waits bool) {
 	return b.setAside(t, &b.ahead)
 }
 
-// setAside puts t, which a submitter or a worker has in its hands, into one of the lines, unless it has to be
-// shed. It reports whether t waits. No lock is held.
-//
-// It decides under the lock that shedAll and remove take as well. So what they did not find there, because
-// it came later, is shed here.
+// setAside puts t, which a submitter or a worker has in its hands, into one of the lines, unless it has to be shed. It
+// reports whether t waits. No lock is held.
 func (b *backlog) setAside(t *Task, to *line) bool {
-	reason := strategies.ReasonNone
 	b.mu.Lock()
-	switch {
-	case b.refusing.Load():
-		reason = strategies.ReasonDraining
-	case t.expired(b.Now()) && !t.continued:
-		reason = strategies.ReasonExpired
-	default:
+	reason := b.unfitLocked(t, b.Now())
+	if reason == strategies.ReasonNone {
 		to.push(t)
 	}
 	b.mu.Unlock()
@@ -178,6 +167,18 @@ func (b *backlog) setAside(t *Task, to *line) bool {
 	b.served.wake() // it may have become possible to begin something
 	b.watch()
 	return true
+}
+
+// unfitLocked returns why t, which comes from elsewhere, may not wait, or ReasonNone. A drain and a deadline take the lock
+// as well: what they did not find, because it came later, is found here.
+func (b *backlog) unfitLocked(t *Task, now int64) strategies.Reason {
+	switch {
+	case b.refusing.Load():
+		return strategies.ReasonDraining
+	case t.expired(now) && !t.continued:
+		return strategies.ReasonExpired
+	}
+	return strategies.ReasonNone
 }
 
 // popFrom takes the first task of l, nil if there is none.

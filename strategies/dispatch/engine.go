@@ -10,8 +10,7 @@ import (
 	"github.com/spillway-go/spillway/strategies/concurrency"
 )
 
-// engine is what a Dispatcher and Places have in common: what waits, the strategy by which it does,
-// how it is observed, and how it ends. It starts no goroutine.
+// engine is what a Dispatcher and Places have in common. It starts no goroutine.
 type engine struct {
 	opts     Options
 	backlogs []*backlog // one, or the readers' and the writers'
@@ -33,8 +32,7 @@ type engine struct {
 	numbers sync.Mutex
 }
 
-// open makes the strategy active, and has the number learned. The backlogs are there, and nobody else
-// knows e yet.
+// open makes the strategy active, and has the number learned. The backlogs are there, and nobody else knows e yet.
 func (e *engine) open() error {
 	e.quiet = make(chan struct{}, 1)
 	e.observe.Store(e.opts.Observe)
@@ -53,8 +51,7 @@ func (e *engine) open() error {
 	return e.activateLocked(spec, byName)
 }
 
-// Now returns the time on the clock of Task.Arrival and Task.Deadline, in
-// nanoseconds.
+// Now returns the time on the clock of Task.Arrival and Task.Deadline, in nanoseconds.
 func (e *engine) Now() int64 { return int64(time.Since(e.opts.Epoch)) }
 
 // orNow returns now, or the time if now is 0.
@@ -65,12 +62,11 @@ func (e *engine) orNow(now int64) int64 {
 	return now
 }
 
-// shed gives t back to its submitter, without having run it. Events do not hear of continuations, which were counted
-// when they started.
+// shed gives t back to its submitter, without having run it.
 func (e *engine) shed(t *Task, reason strategies.Reason) {
 	t.Shed = reason
-	e.endRun(t, 0) // it may have been popped
-	if !t.continued {
+	e.endRun(t, 0)    // it may have been popped
+	if !t.continued { // which was counted when it started
 		if reason == strategies.ReasonAbandoned || reason == strategies.ReasonExpired {
 			e.observeLate(t, e.Now())
 		}
@@ -146,11 +142,9 @@ func (e *engine) tellQuiet() {
 	}
 }
 
-// Switch makes the strategy of that name the active one, and moves what waits into
-// it, in order of arrival and by its rules: see the package comment. New tasks go to the
-// new strategy from the beginning, without waiting for the move. The error for an unknown
-// name wraps strategies.ErrUnknown. Nothing happens if that strategy is active already,
-// unless it was given as a value.
+// Switch makes the strategy of that name the active one, and moves what waits into it, in order of arrival and by its
+// rules: see the package comment. New tasks go to the new strategy from the beginning. The error for an unknown name wraps
+// strategies.ErrUnknown. Nothing happens if that strategy is active already, unless it was given as a value.
 func (e *engine) Switch(name string) error {
 	spec, err := strategies.Lookup(name)
 	if err != nil {
@@ -177,8 +171,8 @@ func (e *engine) switchTo(spec strategies.Spec, byName bool) error {
 	return nil
 }
 
-// SetObserve changes whether the dispatcher only observes. The active strategy begins anew,
-// with what waits; a learned number holds again, or holds nobody back. Switched is not called.
+// SetObserve changes Options.Observe. The active strategy begins anew, with what waits; a learned number holds again, or
+// holds nobody back. Switched is not called.
 func (e *engine) SetObserve(observe bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -194,9 +188,8 @@ func (e *engine) SetObserve(observe bool) error {
 	return err
 }
 
-// SetCapacity changes how many tasks may wait in each pool: see Options.Capacity. The active
-// strategy begins anew, with what waits; what has no room then is shed by its rules. Switched
-// is not called.
+// SetCapacity changes Options.Capacity. The active strategy begins anew, with what waits; what has no room then is shed by
+// its rules. Switched is not called.
 func (e *engine) SetCapacity(n int) error {
 	if err := checkCapacity(n); err != nil {
 		return err
@@ -250,9 +243,8 @@ func (e *engine) activateLocked(spec strategies.Spec, byName bool) error {
 	return nil
 }
 
-// Drain waits until no task is in flight. If ctx ends before, it sheds all that
-// waits and returns the error of ctx; tasks that have been started may still be
-// running then. Once ctx has ended, all that is submitted is shed.
+// Drain waits until no task is in flight. If ctx ends before, it sheds all that waits and returns the error of ctx; tasks
+// that have been started may still be running then. Once ctx has ended, all that is submitted is shed.
 func (e *engine) Drain(ctx context.Context) error {
 	e.draining.Store(true)
 	for e.inFlight.Load() != 0 {
@@ -273,9 +265,8 @@ func (e *engine) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Resize changes the number of workers, or of the places of each resource, at least 1. If more
-// are in use, they stay in use until their turn ends or they are given back. Resize does not
-// wait for that. It ends the learning of the number. It has no effect on split pools.
+// Resize changes the number of workers, or of the places of each resource, at least 1, and ends its learning. It does not
+// wait: if more are in use, they stay so until their turn ends or they are given back. It has no effect on split pools.
 func (e *engine) Resize(n int) {
 	if len(e.backlogs) > 1 {
 		return
@@ -288,8 +279,7 @@ func (e *engine) Resize(n int) {
 	}
 }
 
-// Learn has the number of workers or places learned from now on: see Options.Learn. It has
-// no effect if the number is learned already, or with split pools.
+// Learn has the number learned from now on: see Options.Learn. It has no effect if it is already, or with split pools.
 func (e *engine) Learn(o concurrency.Options) error {
 	if _, err := newLearning(e, o); err != nil || len(e.backlogs) > 1 {
 		return err

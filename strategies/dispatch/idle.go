@@ -8,17 +8,14 @@ import (
 
 // worker is what one of the goroutines of workers works with.
 type worker struct {
-	// wake carries what a worker off the idle stack is woken with: a task to
-	// run, or nil to look for one. It has room for one, and a worker is on the
-	// stack at most once, so whoever took it off never blocks.
+	// wake carries what a worker off the idle stack is woken with: a task to run, or nil to look for one. It has room for
+	// one, and a worker is on the stack at most once, so whoever took it off never blocks.
 	wake chan *Task
-
-	// asleep says that the worker has nothing in its hands and does nothing before
-	// it is woken, so that while it is off the stack its place can be lent.
+	// asleep says that the worker has nothing in its hands and does nothing before it is woken, so that while it is off
+	// the stack its place can be lent.
 	asleep atomic.Bool
 
-	// The rest belongs to the worker's goroutine, or to the submitter that has
-	// taken the worker off the stack and runs a task in its place.
+	// The rest belongs to the worker's goroutine, or to the submitter that runs a task in the worker's place.
 
 	batch   []*Task  // the turn's tasks
 	bytes   int64    // their sizes, together
@@ -67,8 +64,7 @@ func (s *idleStack) take() *worker {
 	return w
 }
 
-// remove takes w off the stack, and reports whether it was there: otherwise
-// somebody has taken it and is about to wake it.
+// remove takes w off the stack, and reports whether it was there: otherwise somebody has taken it and is about to wake it.
 func (s *idleStack) remove(w *worker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

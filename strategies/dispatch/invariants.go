@@ -1,5 +1,3 @@
-//go:build race || invariants
-
 package dispatch
 
 import (
@@ -7,12 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// asserting has the invariants of the package comment checked.
-const asserting = true
-
-// assert panics if an invariant does not hold. What it costs to find out stands behind asserting.
+// assert panics if an invariant of the package comment does not hold, where asserting is true: in builds with the race
+// detector, or with the tag invariants. What it costs to find out stands behind asserting.
 func assert(holds bool, format string, args ...any) {
-	if !holds {
+	if asserting && !holds {
 		panic(fmt.Errorf("dispatch: broken invariant: "+format, args...))
 	}
 }
@@ -24,5 +20,5 @@ func counts(n int64, what string) { assert(n >= 0, "%d %s", n, what) }
 type phase struct{ ours atomic.Bool }
 
 func (p *phase) becomes(ours bool) {
-	assert(p.ours.CompareAndSwap(!ours, ours), "a task changes hands to where it is already; ours: %t", ours)
+	assert(!asserting || p.ours.CompareAndSwap(!ours, ours), "a task changes hands to where it is already; ours: %t", ours)
 }

@@ -11,16 +11,15 @@ import (
 
 // Learned is the state of a learned number of workers or places.
 type Learned struct {
-	// Limit is the number, Min and Max are its bounds. Under a strategy without a queue it does
-	// not change. It is 0 under Options.Observe, where nothing is learned.
+	// Limit is the number, Min and Max are its bounds. Under a strategy without a queue it does not change. It is 0 under
+	// Options.Observe, where nothing is learned.
 	Limit, Min, Max int
 	// Why explains the number in words.
 	Why string
-	// Stuck is how many run that are not counted, as they seem not to end: see
-	// docs/concurrency.md.
+	// Stuck is how many run that are not counted, as they seem not to end: see docs/concurrency.md.
 	Stuck int
-	// Paused says that the latest timed out, so that for now no more begin than
-	// concurrency.Options.Min says or, if it is 0, one now and then.
+	// Paused says that the latest timed out, so that for now no more begin than concurrency.Options.Min says or, if it is
+	// 0, one now and then.
 	Paused bool
 	// Dropped counts the tasks that ended as Dropped, since learning began.
 	Dropped uint64
@@ -32,8 +31,8 @@ type Outcome uint8
 const (
 	// Good is a task that was done.
 	Good Outcome = iota
-	// Dropped is a task that ran out of time, or that what does the work refused. One that
-	// had less than a usual service time until its deadline when it began is Ignored.
+	// Dropped is a task that ran out of time, or that what does the work refused. One that had less than a usual service
+	// time until its deadline when it began is Ignored.
 	Dropped
 	// Ignored is a task whose end says nothing of what does the work.
 	Ignored
@@ -54,8 +53,8 @@ type learning struct {
 	bounds  concurrency.Options
 	floor   int // what is asked for at least, 0 if nothing is
 	dropped atomic.Uint64
-	// usual is how long good tasks take of late, in nanoseconds, 0 before the first. Unlike
-	// law.Service it does not follow those that time out: if all do, they still had time.
+	// usual is how long good tasks take of late, in nanoseconds, 0 before the first. Unlike law.Service it does not follow
+	// those that time out: if all do, they still had time.
 	usual atomic.Int64
 }
 
@@ -73,8 +72,7 @@ func newLearning(e *engine, o concurrency.Options) (*learning, error) {
 	return &learning{law: l, bounds: l.Bounds(), floor: o.Min}, nil
 }
 
-// aim returns within which time tasks should be answered, or 0 as long as neither anybody has set
-// that nor the usual service time is known.
+// aim returns within which time tasks should be answered, or 0 while neither that was set nor their usual time is known.
 func (e *engine) aim() time.Duration {
 	o := e.opts.Objective
 	inForce := o.InForce()
@@ -84,8 +82,7 @@ func (e *engine) aim() time.Duration {
 	return inForce
 }
 
-// halt returns for how long nothing may begin. Where a least number is asked for, that many
-// always may.
+// halt returns for how long nothing may begin. Where a least number is asked for, that many always may.
 func (l *learning) halt() int64 {
 	if l.floor > 0 {
 		return 0
@@ -93,8 +90,8 @@ func (l *learning) halt() int64 {
 	return l.Pause()
 }
 
-// hurried reports whether t, which begins now, has less than a usual service time left. If it
-// runs out of that, it is because it waited, or because of its client.
+// hurried reports whether t, which begins now, has less than a usual service time left. If it runs out of that, it is
+// because it waited, or because of its client.
 func (l *learning) hurried(t *Task, now int64) bool {
 	return t.Deadline != 0 && t.Deadline-now < l.usual.Load()
 }

@@ -109,7 +109,7 @@ func (p *Places) Release(t *Task) {
 	}
 	p.endRun(t, now)
 	if n > 0 {
-		p.giveBackOf(t, on, n, began, now)
+		p.giveBack(t, on, n, began, now)
 	}
 	t.phase.becomes(false)
 	p.left()
@@ -231,22 +231,18 @@ func (p *Places) runInline(q *queue, t *Task, now int64) (waits bool) {
 	return false
 }
 
-// giveBackOf gives back the n places of t, which began at that time.
-func (p *Places) giveBackOf(t *Task, on *Resource, n, began, now int64) {
+// giveBack gives the n places of t, which began at that time, to those whose turn it is: who comes meanwhile sees that
+// they wait, and takes none. If nothing waits it lets the discipline know that somebody has looked, as a worker does that
+// becomes free.
+func (p *Places) giveBack(t *Task, on *Resource, n, began, now int64) {
 	t.found = on.limit.end(t.found, n, began, now, Good) // first, so that places are not handed on that are too many now
-	p.giveBack(on, n, now)
-	on.limit.recount(t.found, n) // it may have been found stuck meanwhile
-}
-
-// giveBack frees n places of r for those whose turn it is: who comes meanwhile sees that they wait, and takes none. If
-// nothing waits it lets the discipline know that somebody has looked, as a worker does that becomes free. Now may be 0.
-func (p *Places) giveBack(r *Resource, n, now int64) {
-	r.free.Add(n)
+	on.free.Add(n)
 	granted := p.inFlight.Load() > 1 && p.grant(now)
 	if !granted && p.looks.Load() > 0 && p.waiting() == 0 {
 		p.looks.Add(-1)
 		p.grantOne(p.orNow(now))
 	}
+	on.limit.recount(t.found, n) // it may have been found stuck meanwhile
 }
 
 func (p *Places) wake() { p.grant(0) }
@@ -289,26 +285,23 @@ func (p *Places) nextLocked(out *rejects, now int64) *Task {
 	if g.aside {
 		return p.nextAsideLocked(out, now)
 	}
-	first := p.ahead.first
-	t := first
-	if t == nil {
-		if t = p.pop(now, out); t == nil {
+	if p.ahead.first == nil {
+		t := p.pop(now, out)
+		if t == nil {
 			return nil
 		}
+		p.ahead.push(t)
 	}
+	t := p.ahead.first
 	need, enough := p.gatherFor(t)
 	if !enough {
-		if t != first {
-			p.ahead.pushFront(t)
-		}
 		if !g.active() {
 			g.start(t, need)
 		}
 		return nil
 	}
-	if g.has -= need; t == first {
-		p.ahead.pop()
-	}
+	g.has -= need
+	p.ahead.pop()
 	t.goesTo(g.of, need)
 	return t
 }

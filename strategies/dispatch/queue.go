@@ -177,8 +177,7 @@ func (q *queue) take(now int64) (t *strategies.Task, what strategies.PopResult, 
 	return q.discipline.Pop(now)
 }
 
-// givenUp returns the task that the discipline has given up, nil if that was not its to
-// give.
+// givenUp returns the task that the discipline has given up, nil if that was not its to give.
 func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
 	t, ok := popped.Owner.(*Task)
 	if !ok || !t.held.CompareAndSwap(popped, nil) {
@@ -193,8 +192,8 @@ func (q *queue) givenUp(popped *strategies.Task, how string) *Task {
 	return t
 }
 
-// wouldShed notes that t would have been shed if the dispatcher did not only observe. If
-// it does more than that, t is served to see whether it would be late.
+// wouldShed notes that t would have been shed if the dispatcher did not only observe. If it does more than that, t is
+// served to see whether it would be late.
 func (q *queue) wouldShed(t *Task) {
 	if r := t.WouldShed; r != strategies.ReasonNone {
 		t.WouldShed = strategies.ReasonNone
@@ -289,8 +288,7 @@ func (q *queue) measured() (m strategies.Measured) {
 	return m
 }
 
-// full reports whether q has no room beside so many tasks that wait elsewhere. A
-// strategy without a queue has no bound either.
+// full reports whether q has no room beside so many tasks that wait elsewhere. A strategy without a queue has no bound.
 func (q *queue) full(elsewhere int) bool {
 	c := q.cap()
 	return c > 0 && q.len()+elsewhere >= c

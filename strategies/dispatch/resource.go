@@ -67,8 +67,8 @@ func (r *Resource) claim(least, n int64) int64 {
 // Resources returns those of now, in the order in which they were given.
 func (p *Places) Resources() []*Resource { return *p.resources.Load() }
 
-// SetResources changes what the places are of, at least one and none twice. One whose name is
-// there already goes on as it is. Who has places of one that is gone gives them back as ever.
+// SetResources changes what the places are of, at least one and none twice. One whose name is there already goes on as it
+// is. Who has places of one that is gone gives them back as ever.
 func (p *Places) SetResources(names []string) {
 	p.numbers.Lock()
 	defer p.numbers.Unlock()
@@ -115,8 +115,7 @@ func (p *Places) change(former []*Resource, names []string) (resources []*Resour
 	return resources, limits
 }
 
-// need returns how many places t takes of r: at most as many as there are but for those of tasks
-// that are stuck, and one if there are several resources.
+// need returns how many places t takes of r: at most as many as are not stuck, and one if there are several resources.
 func (p *Places) need(t *Task, r *Resource) int64 {
 	if len(p.Resources()) > 1 {
 		return 1
@@ -174,8 +173,8 @@ func (t *Task) goesTo(r *Resource, n int64) {
 	t.granted, t.found = n, r.limit.found.Load()
 }
 
-// Move has t, which has places and has done nothing with them, get others, ahead of all that waits. It reports whether
-// it has them. Otherwise Options.Grant or t.Done is called for it, as after Acquire.
+// Move has t, which has places and has done nothing with them, get others, ahead of all that waits. It reports whether it
+// has them, as Acquire does.
 func (p *Places) Move(t *Task) bool {
 	on, now := t.on.Load(), p.Now()
 	t.began.Store(0) // what it took says nothing of what does the work
@@ -183,7 +182,7 @@ func (p *Places) Move(t *Task) bool {
 	t.continued = true
 	if n := t.granted; n > 0 {
 		t.granted = 0
-		p.giveBackOf(t, on, n, 0, now)
+		p.giveBack(t, on, n, 0, now)
 	}
 	if inline := p.active.Load().spec.Inline; inline || p.take(t) {
 		if inline {

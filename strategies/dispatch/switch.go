@@ -72,11 +72,9 @@ func (b *backlog) offerAgain(t *Task) {
 	b.moving.remove(t)
 	q, now := b.active.Load(), b.Now()
 	t.queue, t.probe = q, false
-	switch {
-	case b.refusing.Load():
-		out.add(t, strategies.ReasonDraining)
-	case t.expired(now):
-		out.add(t, strategies.ReasonExpired)
+	switch unfit := b.unfitLocked(t, now); {
+	case unfit != strategies.ReasonNone:
+		out.add(t, unfit)
 	case !b.served.admits(t, q):
 		out.add(t, strategies.ReasonFull)
 	default:

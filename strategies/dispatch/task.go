@@ -46,8 +46,7 @@ type Task struct {
 	// strategy would have refused it as late: see Events.LateWrong. They are known after Release, if Options.Timed is set.
 	InTime, LateWrong bool
 
-	// queue is where the task was submitted to or has been moved to, and events are those of the strategy that it was
-	// submitted to.
+	// queue is where the task was submitted or moved to, and events are those of the strategy that it was submitted to.
 	queue  *queue
 	events *Events
 	// granted is how many places the task has, and found was limit.found when that was seen last.
@@ -125,9 +124,8 @@ func (t *Task) measure(now int64) {
 	t.began.Store(began)
 }
 
-// Ended says how t ended, for a learned number of workers. Whoever runs t calls it before
-// done, and before Run returns, unless t was Good. Of several writes that are run at once
-// one that was Dropped counts for all.
+// Ended says how t ended, for a learned number of workers. Whoever runs t calls it before done, and before Run returns,
+// unless t was Good. Of several writes that are run at once one that was Dropped counts for all.
 func (t *Task) Ended(how Outcome) {
 	if t.outcome == nil || *t.outcome == Dropped {
 		return

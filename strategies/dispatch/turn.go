@@ -79,15 +79,13 @@ func (p *workers) next(w *worker) (t *Task, how origin, now int64) {
 func (p *workers) awaken(w *worker) *Task {
 	t := <-w.wake
 	if t != nil && t.Write && p.opts.MaxBatch > 1 {
-		// Let goroutines that are about to submit a write run first.
-		runtime.Gosched()
+		runtime.Gosched() // let goroutines that are about to submit a write run first
 		counts(p.lingering.Add(-1), "workers linger")
 	}
 	return t
 }
 
-// take returns the task whose turn it is, or nil if none can be taken now. While
-// both wait, turns alternate between the queue and the continuations.
+// take returns the task whose turn it is, or nil. While both wait, turns alternate between queue and continuations.
 func (p *workers) take(w *worker, now int64) (*Task, origin) {
 	if p.continuations.len() > 0 && p.turns.Add(1)%2 == 0 {
 		if t := p.popFrom(&p.continuations); t != nil {
@@ -152,8 +150,7 @@ func (p *workers) look(w *worker, now int64, g gate) *Task {
 	return nil
 }
 
-// turn runs t, and if it is a write others that wait with it. The turn began at
-// the given time.
+// turn runs t, and if it is a write others that wait with it. The turn began at the given time.
 func (p *workers) turn(w *worker, t *Task, how origin, now int64) {
 	write := t.Write && how != continued
 	if (how == handed || how == inPlace) && t.expired(now) {
@@ -224,8 +221,8 @@ func (p *workers) noteGroup(others bool) {
 	}
 }
 
-// collect adds further writes to w's turn. A task that cannot join it goes back to
-// where it was held, or ahead of the queue, for whoever is free first.
+// collect adds further writes to w's turn. A task that cannot join it goes back to where it was held, or ahead of the
+// queue, for whoever is free first.
 func (p *workers) collect(w *worker, now int64) {
 	p.mu.Lock()
 	for len(w.batch) < p.opts.MaxBatch {

@@ -20,16 +20,14 @@ type workers struct {
 	hiring sync.Mutex // held while one more is started, and when they are stopped
 
 	writing atomic.Int64 // counts the turns of writes, of which maxWriting run at once
-	// unwoken says that a submitter has woken nobody, as every write slot was taken, perhaps by a worker that only
-	// scans the queue.
+	// unwoken says that a submitter has woken nobody, as every write slot was taken, perhaps by a worker that scans.
 	unwoken  atomic.Bool
 	wrote    atomic.Int64 // when the last turn of writes began, on the dispatcher's clock
 	watching atomic.Bool  // a timer runs: see watch
 	// reads counts the tasks that are no writes and wait in the discipline or ahead of it. For a moment it may be too
 	// high, never too low.
 	reads atomic.Int64
-	// turns counts those that could have taken from the queue or a continuation.
-	turns atomic.Uint64
+	turns atomic.Uint64 // counts those that could have taken from the queue or a continuation
 
 	_    [64]byte // idle.n is read by every Submit
 	idle idleStack
