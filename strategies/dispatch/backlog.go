@@ -38,8 +38,7 @@ type server interface {
 	wake()
 	// came is wake, after a task was offered to the discipline.
 	came(write bool)
-	// counted is called when t is about to wait for its first turn, 1, or waits for it no more, -1. The first
-	// comes before t can be popped.
+	// counted is called when t is about to wait for its first turn, 1, before it can be popped, or waits no more, -1.
 	counted(t *Task, by int64)
 	// admits reports whether t may be pushed into q, beside what waits in the lines.
 	admits(t *Task, q *queue) bool
@@ -47,8 +46,7 @@ type server interface {
 	giveWay(write bool, now int64) bool
 	// makeRoom sheds what waits in the lines beyond the capacity. No lock is held.
 	makeRoom(now int64)
-	// runInline runs t, which has waited for nobody, beside what the number allows: the strategy says so. It
-	// reports whether t may have to wait all the same.
+	// runInline runs t beside what the number allows: the strategy says so. It reports whether t may have to wait.
 	runInline(q *queue, t *Task, now int64) (waits bool)
 	// ready reports whether something waits that could begin, if there were more to serve it.
 	ready() bool
@@ -139,8 +137,8 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 	}
 }
 
-// refuse sheds t, which the discipline has given up, or keeps it if the dispatcher only observes and there is room.
-// It reports whether t may have to wait.
+// refuse sheds t, which the discipline has given up, or keeps it if the dispatcher only observes and there is room: then t
+// waits.
 func (b *backlog) refuse(t *Task, reason strategies.Reason) (waits bool) {
 	if !b.observe.Load() || b.full(0) {
 		b.shed(t, reason)
@@ -266,8 +264,7 @@ func (b *backlog) cancel(t *Task, reason strategies.Reason) (waited bool) {
 	return waited
 }
 
-// shedAll sheds all that waits. The dispatcher is refusing, or nothing is submitted any more, so nothing is added
-// behind its back. No lock is held.
+// shedAll sheds all that waits. The dispatcher is refusing, or nothing is submitted any more. No lock is held.
 func (b *backlog) shedAll(reason strategies.Reason) {
 	var out rejects
 	b.engine.mu.Lock() // no switch is under way

@@ -1,18 +1,17 @@
-// Package dispatch puts a queue discipline of package strategies, which can be exchanged while it runs, before
-// workers or places, whose number can be given or learned. It does not know what a task does.
+// Package dispatch puts a queue discipline of package strategies, which can be exchanged while it runs, before workers or
+// places, whose number can be given or learned. It does not know what a task does.
 //
 // A backlog is what waits: the active discipline, FIFO lines of tasks that were popped and not yet begun, and the limit of
 // tasks that may run at once. A backlog has no goroutines. It is served by workers, goroutines that run tasks for a
-// Dispatcher, or by places, which callers of Acquire hold while they run their tasks themselves.
-// Workers and places know nothing of each other. Places are of one resource or of several, each with a limit of its own.
+// Dispatcher, or by places, which callers of Acquire hold while they run their tasks themselves. Workers and places know
+// nothing of each other. Places are of one resource or of several, each with a limit of its own.
 //
 // # Designs not taken
 //
-// Workers that receive from one Go channel: the channel is the queue then, and always first-in first-out. Workers
-// that spin on a lock-free queue: fast, but an idle service burns its CPUs. A condition variable beside the queue:
-// every push takes its lock, even while all workers are busy. So each worker parks on a channel of its own, and a
-// stack of the parked ones, the most recently parked first because its caches are the warmest, shows a submitter whom
-// to wake. While all are busy, that costs a submitter one load of a counter.
+// Workers that receive from one Go channel: that is always first-in first-out. Workers that spin on a lock-free queue: an
+// idle service burns its CPUs. A condition variable beside the queue: every push takes its lock, even while all workers are
+// busy. So each worker parks on a channel of its own, and a stack of the parked ones, the most recently parked first because
+// its caches are the warmest, shows a submitter whom to wake. While all are busy, that costs one load of a counter.
 //
 // # Hand-overs
 //
@@ -43,20 +42,20 @@
 //
 // # Workers
 //
-// Inline execution. Most of what a queue costs is to wake a worker and be woken by it. So a submitter with
-// Task.InPlace that finds an idle worker, and nothing that waits, runs its task itself while the worker sleeps on, off
-// the stack. It does for the worker what that does between turns.
+// Inline execution. Most of what a queue costs is to wake a worker and be woken by it. So a submitter with Task.InPlace that
+// finds an idle worker, and nothing that waits, runs its task itself while the worker sleeps on, off the stack. It does for
+// the worker what that does between turns.
 //
-// Batches. A worker whose task is a write takes more writes, since they become one commit. A read that it meets goes
-// ahead of the queue, where the next free worker takes it first. A worker that is handed a write lingers, the delay of
-// group commit: it lets other goroutines run once, so that their writes join it, and nobody is woken for those. If none
-// came, the next writes run inline, until a worker lingers again to see whether that still holds.
+// Batches. A worker whose task is a write takes more writes, since they become one commit. A read that it meets goes ahead
+// of the queue, where the next free worker takes it first. A worker that is handed a write lingers, the delay of group
+// commit: it lets other goroutines run once, so that their writes join it, and nobody is woken for those. If none came, the
+// next writes run inline, until a worker lingers again to see whether that still holds.
 //
-// Blocked writes. In a pool that takes reads as well, one worker is kept from turns of writes where those are batched:
-// maxWriting is workers - 1. So reads go on while writes hang. While maxWriting turns of writes run, workers
-// take reads ahead of the queue; once a write has run for longer than any should, or while Options.Blocked says so,
-// they take reads out of the discipline as well. Writes that they meet there are held, in order, and go first later.
-// Held writes count against the capacity: a write is refused as full, and a read displaces the oldest.
+// Blocked writes. Where writes are batched, and reads come to the same pool, one worker is kept from turns of writes, so that
+// reads go on while writes hang. While all others write, workers take reads ahead of the queue; once a write has run for
+// longer than any should, or while Options.Blocked says so, they take reads out of the discipline as well. Writes that they
+// meet there are held, in order, and go first later. Held writes count against the capacity: a write is refused as full, and
+// a read displaces the oldest.
 //
 // # Switching
 //

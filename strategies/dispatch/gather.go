@@ -49,8 +49,8 @@ func (g *gathering) start(t *Task, need int64) {
 	}
 }
 
-// gatherFor gathers what is free of the places that t needs, of one resource. It returns how many it needs, and
-// whether they are there.
+// gatherFor gathers what is free of the places that t needs, of one resource. It returns how many those are, and whether
+// they are there.
 func (p *Places) gatherFor(t *Task) (need int64, enough bool) {
 	g := &p.gathering
 	for {
@@ -129,8 +129,7 @@ func (p *Places) lookahead() int {
 	return int(p.width.Load()) * int(p.gathering.phase/firstPhase)
 }
 
-// makeRoom sheds the last of those that wait behind the task that gathers places, if with them more tasks wait
-// than may.
+// makeRoom sheds the last of those that wait behind the task that gathers places, if with them more wait than may.
 func (p *Places) makeRoom(int64) {
 	for p.gathering.active() && p.ahead.len() > 1 {
 		p.mu.Lock()

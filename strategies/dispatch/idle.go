@@ -18,7 +18,6 @@ type worker struct {
 	// The rest belongs to the worker's goroutine, or to the submitter that runs a task in the worker's place.
 
 	batch   []*Task  // the turn's tasks
-	bytes   int64    // their sizes, together
 	given   rejects  // what was popped and shall not run
 	lessons []lesson // what learners will get of the turn
 	turns   uint     // counts turns, to time some of them

@@ -31,7 +31,7 @@ import (
 //
 // In a pause the same timer runs, even if nothing waits, for as long as the pause. Its first firing begins the probe.
 //
-// All but found and ended changes under backlog.mu.
+// All but ended and watched changes under backlog.mu.
 type limit struct {
 	backlog  *backlog
 	of       limited
@@ -211,8 +211,7 @@ func (m *limit) learnt(l *learning, held bool) int {
 	return int(min(float64(n)*more+stuck, float64(l.bounds.Max)))
 }
 
-// sample gives l the end of a task that began at that time. It does nothing if began is 0: it was sampled, or
-// nobody measures the task.
+// sample gives l the end of a task that began at that time, or 0 if it was sampled, or nobody measures the task.
 func (m *limit) sample(l *learning, began, now int64, how Outcome) {
 	if began == 0 || how == Ignored {
 		return
@@ -243,8 +242,8 @@ func (m *limit) sample(l *learning, began, now int64, how Outcome) {
 	})
 }
 
-// end is called when a task of n places, or a worker's turn, has ended: it began at that time, when found was as
-// given. A learned number samples it. It returns what found is by now.
+// end is called when a task of n places, or a worker's turn, has ended: it began at that time, when found was as given. A
+// learned number samples it. It returns what found is by now.
 func (m *limit) end(found uint32, n, began, now int64, how Outcome) uint32 {
 	l := m.learning.Load()
 	if l == nil {
@@ -258,8 +257,7 @@ func (m *limit) end(found uint32, n, began, now int64, how Outcome) uint32 {
 	return m.recount(found, n)
 }
 
-// recount counts n places, or a worker, again that were found stuck since found was as given. It returns what found
-// is by now.
+// recount counts n places, or a worker, again that were found stuck since found was as given. It returns what that is by now.
 func (m *limit) recount(found uint32, n int64) uint32 {
 	times := m.found.Load()
 	if times != found || m.row.Load() != 0 {
@@ -285,8 +283,7 @@ func (m *limit) waits() {
 	}
 }
 
-// patience returns for how long the timer runs, and by what factor more than the law's number may run beside what
-// is stuck.
+// patience returns for how long the timer runs, and by what factor more than the law's number may run beside what is stuck.
 func (m *limit) patience(l *learning) (while time.Duration, more float64) {
 	row, pause := m.row.Load(), time.Duration(l.halt())
 	if pause > 0 && row == 0 {

@@ -100,10 +100,7 @@ func checkCapacity(n int) error {
 // check checks what Open is given or, if lends is set, Lend.
 func (o *Options) check(lends bool) error {
 	least := 1
-	switch {
-	case o.Learn != nil:
-		least = 0
-	case o.Split:
+	if o.Split {
 		least = 2
 	}
 	switch {
@@ -111,7 +108,7 @@ func (o *Options) check(lends bool) error {
 		return checkCapacity(o.Capacity)
 	case o.Learn != nil && (o.Split || o.Workers != 0):
 		return fmt.Errorf("dispatch: Learn excludes Split and Workers")
-	case o.Workers < least:
+	case o.Learn == nil && o.Workers < least:
 		return fmt.Errorf("dispatch: %d workers, need at least %d", o.Workers, least)
 	case lends && (o.Grant == nil || o.Split || o.Blocked != nil || o.Run != nil):
 		return fmt.Errorf("dispatch: Lend needs Grant, and excludes Run, Split and Blocked")

@@ -164,7 +164,6 @@ func (p *workers) turn(w *worker, t *Task, how origin, now int64) {
 		p.wrote.Store(now)
 	}
 	w.batch = append(w.batch[:0], t)
-	w.bytes = t.Size
 	if t.Write && (how == handed || how == queued) && p.opts.MaxBatch > 1 {
 		if p.waiting() > 0 {
 			p.collect(w, now)
@@ -224,6 +223,7 @@ func (p *workers) noteGroup(others bool) {
 // collect adds further writes to w's turn. A task that cannot join it goes back to where it was held, or ahead of the
 // queue, for whoever is free first.
 func (p *workers) collect(w *worker, now int64) {
+	bytes := w.batch[0].Size
 	p.mu.Lock()
 	for len(w.batch) < p.opts.MaxBatch {
 		from := &p.held
@@ -237,12 +237,12 @@ func (p *workers) collect(w *worker, now int64) {
 		if t == nil {
 			break
 		}
-		if !t.Write || w.bytes+t.Size > p.opts.MaxBatchBytes {
+		if !t.Write || bytes+t.Size > p.opts.MaxBatchBytes {
 			from.pushFront(t)
 			break
 		}
 		w.batch = append(w.batch, t)
-		w.bytes += t.Size
+		bytes += t.Size
 	}
 	p.mu.Unlock()
 	p.shedRejects(&w.given)
