@@ -72,7 +72,7 @@
 //	field          written by                        read by                  holds
 //	backlog.active activate, under engine.mu         all                      never nil once open
 //	  .held        who holds mu                      pop, admits              a line, of writes alone
-//	  .ahead       who holds mu                      pop                      a line; no task is in two lines, or in one and the discipline
+//	  .ahead       who holds mu                      pop                      a line; no task is in two, or in one and the discipline
 //	  .moving      who holds mu                      Gauge                    a line; empty but while a queue is emptied
 //	task.held      queue.push, givenUp               Cancel                   not nil as long as the discipline holds the task
 //	  .phase       Submit, Acquire; Done, Release    the same                 theirs, ours, theirs: each step once

@@ -10,8 +10,8 @@ import (
 )
 
 // queue is one discipline in use. All its methods are called here, and their answers checked: a third party may have
-// written it. A panic of a method ends in the call that met it, which answers what was its result before: see guard. So a
-// caller may hold a lock. What the discipline had in its hands then may be lost in it; Cancel gives that up.
+// written it. A panic of a method ends in the call that met it: see guard. So a caller may hold a lock. What the discipline
+// had in its hands then may be lost in it; Cancel gives that up.
 type queue struct {
 	spec       strategies.Spec
 	byName     bool // spec is the registered one of its name
@@ -54,6 +54,14 @@ func (q *queue) guard(method string) {
 	}
 }
 
+// guardAnswer is guard where the method has an answer, and gives the other instead.
+func guardAnswer[T any](q *queue, method string, answer *T, instead T) {
+	if p := recover(); p != nil {
+		q.panics(method, p)
+		*answer = instead
+	}
+}
+
 func (q *queue) panics(method string, with any) {
 	q.panicked.Store(true)
 	q.accuse("%s panicked: %v", method, with)
@@ -82,8 +90,7 @@ func (q *queue) len() (n int) {
 
 // cap returns how many may wait. If the discipline panics, it is not held to any.
 func (q *queue) cap() (n int) {
-	defer q.guard("Cap")
-	n = strategies.Unbounded
+	defer guardAnswer(q, "Cap", &n, strategies.Unbounded)
 	return q.discipline.Cap()
 }
 
@@ -134,8 +141,7 @@ func (q *queue) checked(r strategies.Reason, how string, instead strategies.Reas
 
 // offer calls Push. If that panics, the task is turned away.
 func (q *queue) offer(t *strategies.Task, now int64) (v strategies.Verdict) {
-	defer q.guard("Push")
-	v = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
+	defer guardAnswer(q, "Push", &v, strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull})
 	return q.discipline.Push(t, now)
 }
 
@@ -172,8 +178,7 @@ func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) 
 
 // take calls Pop. If that panics, it returns no task, as if there were one.
 func (q *queue) take(now int64) (t *strategies.Task, what strategies.PopResult, reason strategies.Reason) {
-	defer q.guard("Pop")
-	what = strategies.Run
+	defer guardAnswer(q, "Pop", &what, strategies.Run)
 	return q.discipline.Pop(now)
 }
 
