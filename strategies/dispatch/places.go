@@ -235,14 +235,19 @@ func (p *Places) runInline(q *queue, t *Task, now int64) (waits bool) {
 // they wait, and takes none. If nothing waits it lets the discipline know that somebody has looked, as a worker does that
 // becomes free.
 func (p *Places) giveBack(t *Task, on *Resource, n, began, now int64) {
-	t.found = on.limit.end(t.found, n, began, now, Good) // first, so that places are not handed on that are too many now
+	learned := on.limit.learning.Load() != nil // which costs less than to ask each time
+	if learned {
+		t.found = on.limit.end(t.found, n, began, now, Good) // first, so that places are not handed on that are too many now
+	}
 	on.free.Add(n)
 	granted := p.inFlight.Load() > 1 && p.grant(now)
 	if !granted && p.looks.Load() > 0 && p.waiting() == 0 {
 		p.looks.Add(-1)
 		p.grantOne(p.orNow(now))
 	}
-	on.limit.recount(t.found, n) // it may have been found stuck meanwhile
+	if learned {
+		on.limit.recount(t.found, n) // it may have been found stuck meanwhile
+	}
 }
 
 func (p *Places) wake() { p.grant(0) }
