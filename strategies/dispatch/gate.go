@@ -6,19 +6,9 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// maxWriting is how many turns of writes may run at once: where they are batched one worker is left for reads, whatever
-// becomes of the writes.
-func (p *workers) maxWriting() int64 {
-	n := p.limit.width.Load()
-	if n > 1 && p.opts.MaxBatch > 1 && !p.opts.Split {
-		n--
-	}
-	return n
-}
-
 // beginWriting reports whether another turn of writes may begin, and counts it.
 func (p *workers) beginWriting() bool {
-	if p.writing.Add(1) <= p.maxWriting() {
+	if p.writing.Add(1) <= p.maxWriting.Load() {
 		return true
 	}
 	p.writing.Add(-1)
@@ -44,7 +34,7 @@ func (p *workers) gate() gate {
 	switch {
 	case p.opts.Blocked(false):
 		return shut
-	case p.writing.Load() < p.maxWriting():
+	case p.writing.Load() < p.maxWriting.Load():
 		return open
 	case p.Now()-p.wrote.Load() >= hang:
 		return shut

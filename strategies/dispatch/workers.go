@@ -19,7 +19,8 @@ type workers struct {
 	count  atomic.Int64
 	hiring sync.Mutex // held while one more is started, and when they are stopped
 
-	writing atomic.Int64 // counts the turns of writes, of which maxWriting run at once
+	// writing counts the turns of writes, of which maxWriting run at once.
+	writing, maxWriting atomic.Int64 // the latter changes under mu
 	// unwoken says that a submitter has woken nobody, as every write slot was taken, perhaps by a worker that scans.
 	unwoken  atomic.Bool
 	wrote    atomic.Int64 // when the last turn of writes began, on the dispatcher's clock
@@ -47,6 +48,7 @@ const (
 func newWorkers(e *engine, n int) *workers {
 	p := &workers{backlog: backlog{engine: e}}
 	p.complete = e.completed
+	p.allow(0, n)
 	p.init(e, p, p.limit.init(&p.backlog, p, n))
 	return p
 }
@@ -205,8 +207,13 @@ func (p *workers) counted(t *Task, by int64) {
 	}
 }
 
-// allow does nothing: who finds that there are too many workers leaves.
-func (p *workers) allow(_, _ int) {}
+// allow says how many turns of writes may run at once.
+func (p *workers) allow(_, n int) {
+	if n > 1 && p.opts.MaxBatch > 1 && !p.opts.Split {
+		n-- // so that one worker is left for reads, whatever becomes of the writes
+	}
+	p.maxWriting.Store(int64(n))
+}
 
 // hire starts another worker if there may be one more, and reports whether it did.
 func (p *workers) hire() bool {
