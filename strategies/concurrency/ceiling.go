@@ -17,20 +17,19 @@ import (
 // also raises what they did by the same part, up to half of the objective: if they take as long with fewer at
 // once, they soon count as long by themselves, and the ceiling rises again.
 type ceiling struct {
-	objective func() time.Duration // 0 as long as it is not known; nil if there is none
+	objective func() time.Duration // nil if there is none
 	most      float64              // requests at once
 	shortest  float64              // how long requests took at least, of late: a logarithm of nanoseconds
 }
 
 const (
-	ceilingPart    = 0.15  // of the objective is too long: the rest is for what waits in front
-	ceilingLonger  = 0.4   // more than the shortest, a logarithm, is longer: half as long again
-	ceilingUnknown = 20.   // times the shortest stand in for an objective that is not known, as in strategies.Objective
-	ceilingForget  = 0.005 // more, in a slot, the shortest becomes, as work may change
-	ceilingLate    = 0.001 // the same while that is more
-	ceilingUsual   = 0.5   // of the objective is the longest that is taken for normal soon
-	ceilingFall    = 0.8   // times what was allowed, in a slot in which requests take too long
-	ceilingRise    = 0.25  // times its root, in another: from 1 to 16 in some 24 slots
+	ceilingPart   = 0.15  // of the objective is too long: the rest is for what waits in front
+	ceilingLonger = 0.4   // more than the shortest, a logarithm, is longer: half as long again
+	ceilingForget = 0.005 // more, in a slot, the shortest becomes, as work may change
+	ceilingLate   = 0.001 // the same while that is more
+	ceilingUsual  = 0.5   // of the objective is the longest that is taken for normal soon
+	ceilingFall   = 0.8   // times what was allowed, in a slot in which requests take too long
+	ceilingRise   = 0.25  // times its root, in another: from 1 to 16 in some 24 slots
 )
 
 func newCeiling(objective func() time.Duration) ceiling {
@@ -45,10 +44,9 @@ func (c *ceiling) follow(took, deviation, center float64) {
 	}
 	objective := float64(c.objective())
 	c.shortest = min(c.shortest, took+deviation)
-	if objective <= 0 {
-		objective = ceilingUnknown * math.Exp(c.shortest)
-	}
 	switch {
+	case objective <= 0:
+		c.most = math.Inf(1)
 	case took-deviation > max(math.Log(ceilingPart*objective), c.shortest+ceilingLonger):
 		c.most = max(1, ceilingFall*min(c.most, center))
 		if c.shortest < math.Log(ceilingUsual*objective) {
