@@ -39,6 +39,7 @@ const (
 	startTimes = 1.5  // times as long as a generation lasted before, and it ends, but for
 	startSure  = 3.5  // standard errors: fewer, and one in five starts of exponential work ends by chance
 	startEnded = 6.5  // the same for those that have ended, of which the short ones are first
+	startSame  = 2.5  // standard errors: within them a generation lasted as long as those before
 	startNoise = 1.25 // standard error of a quartile, over that of a mean: of exponential times
 	startPart  = 0.4  // of the limit that it came to is expected to be best
 	startKnown = 1.0  // standard deviation of the logarithm of the best number then
@@ -260,9 +261,12 @@ func (l *law) generation(s *Sample, lasted float64) {
 	}
 	n := float64(l.ran)
 	l.rate = max(l.rate, l.goods/lasted)
-	l.firsts += n
-	l.lasted += (min(lasted, doubling*l.lasted) - l.lasted) * n / l.firsts
-	l.usual.pool(l.ended, startTimes)
+	// What lasted longer is not what is usual, or else that would grow with the work that waits inside.
+	if l.firsts == 0 || lasted <= math.Exp(startSame*startNoise*l.variation*math.Sqrt(1/l.firsts+1/n))*l.lasted {
+		l.firsts += n
+		l.lasted += (min(lasted, doubling*l.lasted) - l.lasted) * n / l.firsts
+		l.usual.pool(l.ended, startTimes)
+	}
 	// Of few requests that is not known well. One counts as if it were exponential.
 	l.variation = math.Sqrt((max(0, l.square/(l.service*l.service)-1)*l.firsts + 1) / (l.firsts + 1))
 	l.ended, l.goods, l.lates = mean{}, 0, 0
