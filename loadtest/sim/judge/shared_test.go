@@ -3,6 +3,7 @@
 package judge_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -65,7 +66,11 @@ func TestSlow_Learned(t *testing.T) {
 func TestStarts_FewAtOnce(t *testing.T) {
 	t.Parallel()
 	const mean = 20 * time.Millisecond
-	for _, work := range []sim.Distribution{sim.Constant(mean), sim.Exponential(mean)} {
+	for name, work := range map[string]func() sim.Distribution{
+		"constant":    func() sim.Distribution { return sim.Constant(mean) },
+		"exponential": func() sim.Distribution { return sim.Exponential(mean) },
+		"slow first":  func() sim.Distribution { return &slowFirst{sim.Constant(mean), 12} },
+	} {
 		for _, hands := range []int{4, 8} {
 			for _, connections := range []int{64, 2000} {
 				for _, load := range []float64{1.2, 2, 5} {
@@ -73,7 +78,7 @@ func TestStarts_FewAtOnce(t *testing.T) {
 						const seeds, length = 16, 4 * time.Second
 						for seed := range uint64(seeds) {
 							u := sim.Unknown{
-								Resource: sim.Resource{Work: work, Hands: hands}, Seed: seed, Limiter: limiter(),
+								Resource: sim.Resource{Work: work(), Hands: hands}, Seed: seed, Limiter: limiter(),
 								Clients: sim.Clients{Connections: connections}, Objective: 200 * time.Millisecond,
 								Phases: []sim.Phase{{For: length, Wide: 1, Load: load}},
 							}
@@ -83,11 +88,11 @@ func TestStarts_FewAtOnce(t *testing.T) {
 						return share
 					}
 					told := share(func() sim.Limiter { return sim.Fixed(hands) })
-					for name, limiter := range map[string]func() sim.Limiter{
+					for of, limiter := range map[string]func() sim.Limiter{
 						"the objective is known":     func() sim.Limiter { return judge.NewLearned() },
 						"the objective is not known": func() sim.Limiter { return unaimed{untold{judge.NewLearned()}} },
 					} {
-						require.Greater(t, share(limiter), 0.8*told, "%v, %d hands, %d connections, %vx, %s", work, hands, connections, load, name)
+						require.Greater(t, share(limiter), 0.75*told, "%s, %d hands, %d connections, %vx, %s", name, hands, connections, load, of)
 					}
 				}
 			}
@@ -99,3 +104,16 @@ func TestStarts_FewAtOnce(t *testing.T) {
 type unaimed struct{ untold }
 
 func (u unaimed) Aim(time.Duration) { u.law.Aim(0) }
+
+// slowFirst takes twice as long for the first, as a process that has just begun does.
+type slowFirst struct {
+	sim.Distribution
+	first int
+}
+
+func (s *slowFirst) Draw(random *rand.Rand) time.Duration {
+	if s.first--; s.first >= 0 {
+		return 2 * s.Distribution.Draw(random)
+	}
+	return s.Distribution.Draw(random)
+}
