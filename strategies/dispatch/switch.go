@@ -7,13 +7,6 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// moved is a task on its way, with what it is sorted by: the task itself may be given up meanwhile, and be its
-// submitter's again.
-type moved struct {
-	task               *Task
-	arrival, submitted int64
-}
-
 // activate makes q the queue that tasks are submitted to, and moves what waits in the former one into it. The caller
 // holds engine.mu.
 func (b *backlog) activate(q *queue) {
@@ -27,21 +20,33 @@ func (b *backlog) activate(q *queue) {
 	}
 	b.moveFrom(former)
 	b.served.makeRoom(b.Now()) // the former one may have had more, or no bound
-	if b.toDo() > 0 {
-		b.watch() // its timer may have found that nothing waits, while the switch had it all
-	}
 }
 
 // moveFrom offers what waits in q to the active queue, in order of arrival.
 func (b *backlog) moveFrom(q *queue) {
-	for _, m := range b.empty(q) {
-		b.offerAgain(m.task)
+	b.empty(q)
+	b.mu.Lock()
+	var all []*Task
+	for t := b.moving.pop(); t != nil; t = b.moving.pop() {
+		all = append(all, t)
+	}
+	slices.SortStableFunc(all, func(a, b *Task) int {
+		return cmp.Or(cmp.Compare(a.Arrival, b.Arrival), cmp.Compare(a.Submitted, b.Submitted))
+	})
+	for _, t := range all {
+		b.moving.push(t)
+	}
+	b.mu.Unlock()
+	for b.offerAgain() {
+	}
+	if b.toDo() > 0 {
+		b.watch() // its timer may have found that nothing waits, while all of it moved
 	}
 }
 
-// empty takes all tasks out of q, which is not the active one any more or from which all is shed, into moving, and returns
-// them in order of arrival. Who is about to push another into q empties it then. What its law would shed is not shed.
-func (b *backlog) empty(q *queue) (all []moved) {
+// empty takes all tasks out of q, which is not the active one any more or from which all is shed, into moving. Who is
+// about to push another into q empties it then. What its law would shed is not shed.
+func (b *backlog) empty(q *queue) {
 	for {
 		b.mu.Lock()
 		now := b.Now()
@@ -49,27 +54,23 @@ func (b *backlog) empty(q *queue) (all []moved) {
 		if t != nil {
 			b.endRun(t, now) // only q knows of it
 			b.moving.push(t)
-			all = append(all, moved{t, t.Arrival, t.Submitted})
 		}
 		b.mu.Unlock()
 		if t == nil {
-			slices.SortStableFunc(all, func(a, b moved) int {
-				return cmp.Or(cmp.Compare(a.arrival, b.arrival), cmp.Compare(a.submitted, b.submitted))
-			})
-			return all
+			return
 		}
 	}
 }
 
-// offerAgain offers t, which was taken out of another queue, to the active one.
-func (b *backlog) offerAgain(t *Task) {
+// offerAgain offers the first of what moves to the active queue. It reports whether there was one.
+func (b *backlog) offerAgain() bool {
 	var out rejects
 	b.mu.Lock()
-	if t.line != &b.moving { // given up meanwhile
+	t := b.moving.pop()
+	if t == nil {
 		b.mu.Unlock()
-		return
+		return false
 	}
-	b.moving.remove(t)
 	q, now := b.active.Load(), b.Now()
 	t.queue, t.probe = q, false
 	switch unfit := b.unfitLocked(t, now); {
@@ -102,4 +103,5 @@ func (b *backlog) offerAgain(t *Task) {
 	b.mu.Unlock()
 	b.shedRejects(&out)
 	b.served.wake()
+	return true
 }

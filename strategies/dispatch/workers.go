@@ -169,7 +169,9 @@ func (p *workers) wake() {
 		if !p.unwoken.Load() {
 			p.unwoken.Store(true)
 		}
-		wanted = p.ready()
+		if wanted = p.ready(); !wanted {
+			p.watch() // its timer may have found no read, while a switch had them all
+		}
 	}
 	if wanted {
 		p.wakeOne()
