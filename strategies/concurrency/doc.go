@@ -35,8 +35,9 @@
 //
 // Hypotheses say how service times grow: with so many servers, with crosstalk, or with both, or with some work
 // that only one can do at a time; each with every best number. The slow start gives the prior, give or take a
-// factor of e: the rate that it came to times how long requests took at first, weighed against 0.4 of its limit. The likelihood of each is how well it foretells the difference between a slot and the one
-// before. The best number is that which loses least in the mean of the posterior.
+// factor of e: the rate that it came to times how long requests took at first, weighed against 0.4 of its limit.
+// The likelihood of each is how well it foretells the difference between a slot and the one before. The best
+// number is that which loses least in the mean of the posterior.
 //
 // Several learners before one resource share it. One's own throughput is no proof that more is good, as others
 // may lose it. But all change their limits at the same times of the clock, so each measures how long requests

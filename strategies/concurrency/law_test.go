@@ -237,6 +237,24 @@ func TestLaw_WhyKeepsToTheBounds(t *testing.T) {
 	}
 }
 
+// A start that ends just after a generation began comes to what it would a moment later.
+func TestLaw_AStartThatEndsSoonAfterAGeneration(t *testing.T) {
+	t.Parallel()
+	for _, running := range []int{-1, 0, 324} {
+		for _, late := range []time.Duration{0, 1, 100, time.Microsecond, 100 * time.Microsecond, time.Millisecond} {
+			c := newClosed(t, concurrency.Options{})
+			c.complete(4+12+36+108, func(int) time.Duration { return 10 * time.Millisecond }, nil)
+			end := c.now + int64(late)
+			for range 5 {
+				c.law.Completed(concurrency.Sample{Now: end, Began: end - int64(60*time.Millisecond), Running: running, Waiting: true})
+			}
+			require.NotContains(t, c.law.Why(), "for now")
+			require.Greater(t, c.law.Limit(), 10, "%v, %d running: %s", late, running, c.law.Why())
+			require.Less(t, c.law.Limit(), 200, "%v, %d running: %s", late, running, c.law.Why())
+		}
+	}
+}
+
 // After a clock that jumped the law goes on learning.
 func TestLaw_LearnsAfterTheClockJumped(t *testing.T) {
 	t.Parallel()

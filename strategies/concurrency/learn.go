@@ -114,6 +114,7 @@ func newLaw(o Options, least, most, initial int) law {
 
 func (l *law) learn(s Sample) {
 	s.Now, s.Began = min(max(s.Now, -latest), latest), min(max(s.Began, -latest), latest)
+	s.Running = max(1, s.Running)
 	took := float64(max(1, s.Now-s.Began)) // a time of 0 has no logarithm
 	if l.service == 0 {
 		l.service, l.mark, l.since = took, s.Now, s.Began
@@ -209,7 +210,7 @@ func (l *law) grow(s *Sample, late bool) {
 	case l.firsts > 0 && l.longer(l.ended.mean, l.usual.mean, startEnded, 1/l.usual.n+1/l.ended.n),
 		l.firsts > 0 && l.longer(lasted, l.lasted, startSure*startNoise, 1/l.firsts+1/float64(l.ran)), lasted > outlier*l.service,
 		l.lates > dropMost*float64(l.ran):
-		l.center = max(l.fit(s, lasted), float64(l.least))
+		l.center = max(l.fit(s, max(lasted, l.service)), float64(l.least))
 		if l.firsts > 0 { // those that still run took longer than the next will
 			l.service, l.seen, l.from = l.lasted, l.firsts, s.Now
 			l.ceiling.shortest = math.Log(l.lasted) + startNoise*l.variation/math.Sqrt(l.firsts)
