@@ -57,11 +57,9 @@ const idle = 64
 // does not connect yet.
 func New(service string, o Options) (*Client, error) {
 	u, err := url.Parse(service)
-	if err != nil {
-		return nil, fmt.Errorf("client: the service has no valid URL: %w", errors.Unwrap(err)) // without it: there may be a password in it
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return nil, fmt.Errorf("client: the service is %q, want a URL such as http://127.0.0.1:8080, without a user or a query", u.Redacted())
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		shown := service[strings.LastIndexByte(service, '@')+1:] // before it there may be a password
+		return nil, fmt.Errorf("client: the service is %q, want a URL such as http://127.0.0.1:8080, without a user or a query", shown)
 	}
 	if len(o.Name) > 128 {
 		return nil, fmt.Errorf("client: the name has %d bytes, want at most 128", len(o.Name))

@@ -296,7 +296,8 @@ func (u *upstreams) closeAll() {
 	u.each((*upstream).closeAll)
 }
 
-// Own tells of another address that this process listens at: nothing is forwarded there, as to its own.
+// Own tells of another address that this process listens at: nothing is forwarded there, as to its own. It must not be
+// called by several goroutines at once.
 func (s *Server) Own(addr net.Addr) {
 	own := append(slices.Clone(*s.upstreams.own.Load()), addr)
 	s.upstreams.own.Store(&own)

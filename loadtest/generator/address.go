@@ -110,9 +110,12 @@ func (p *plan) base(rawURL string) (*url.URL, error) {
 
 // be makes s the server of a URL, and fails if it is another one already.
 func (s *server) be(u *url.URL) error {
-	host := u.Host
+	host := strings.ToLower(u.Host)
 	if u.Hostname() == "" {
-		host = "localhost" + u.Host
+		host = "localhost" + host
+	}
+	if u.Port() != "" {
+		host = strings.TrimSuffix(host, ":"+map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	}
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
 	switch {

@@ -101,7 +101,7 @@ func trust(o *workload.Options) (*tls.Config, error) {
 	return config, nil
 }
 
-// run is one run: and what carries it.
+// run is one run, and what carries it.
 type run struct {
 	o        *workload.Options
 	window   result.Window
