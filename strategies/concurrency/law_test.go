@@ -237,6 +237,20 @@ func TestLaw_WhyKeepsToTheBounds(t *testing.T) {
 	}
 }
 
+// Requests that come alone, one after the other, say nothing of how many can run: the start begins with the load.
+func TestLaw_LoneRequestsFirst(t *testing.T) {
+	t.Parallel()
+	for _, gap := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
+		c := newClosed(t, concurrency.Options{})
+		for range 50 {
+			c.now += int64(gap + 10*time.Millisecond)
+			c.law.Completed(concurrency.Sample{Now: c.now, Began: c.now - int64(10*time.Millisecond), Running: 1})
+		}
+		c.complete(4+12+36+108, func(int) time.Duration { return 10 * time.Millisecond }, nil)
+		require.Greater(t, c.law.Limit(), 300, "%v: %s", gap, c.law.Why())
+	}
+}
+
 // A start that ends just after a generation began comes to what it would a moment later.
 func TestLaw_AStartThatEndsSoonAfterAGeneration(t *testing.T) {
 	t.Parallel()

@@ -194,6 +194,15 @@ func (l *law) begin() {
 // is known before they have ended. If those that have ended took longer, that is known sooner still: short ones
 // end first, so all will have taken longer than these.
 func (l *law) grow(s *Sample, late bool) {
+	// The first generation is of requests that run together: lone ones have gaps between them.
+	if lone := s.Running == 1 && !s.Waiting && !late; l.firsts == 0 && (lone || l.ran == 0) {
+		l.mark, l.since, l.ran = s.Now, s.Began, max(l.limit, s.Running)
+		l.left = float64(l.ran)
+		if lone {
+			l.ran, l.ended, l.goods = 0, mean{}, 0
+			return
+		}
+	}
 	if !s.Dropped {
 		l.goods++
 	}
@@ -323,7 +332,7 @@ func (l *law) next() {
 	if !calm && l.calm > 0 && l.state == start {
 		l.expect(cutKnown)
 	}
-	if l.calm++; !calm {
+	if l.calm++; !calm || l.state == start && l.firsts == 0 {
 		l.calm = 0
 	}
 	switch {
