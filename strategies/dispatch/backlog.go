@@ -167,6 +167,16 @@ func (b *backlog) setAside(t *Task, to *line) bool {
 	return true
 }
 
+// holdLocked puts t, which was popped, into one of the lines, unless a drain may have emptied them: then it is added to
+// out.
+func (b *backlog) holdLocked(t *Task, to *line, out *rejects) {
+	if b.refusing.Load() {
+		out.add(t, strategies.ReasonDraining)
+	} else {
+		to.push(t)
+	}
+}
+
 // unfitLocked returns why t, which comes from elsewhere, may not wait, or ReasonNone. A drain and a deadline take the lock
 // as well: what they did not find, because it came later, is found here.
 func (b *backlog) unfitLocked(t *Task, now int64) strategies.Reason {

@@ -109,10 +109,10 @@ func (p *workers) giveWay(write bool, now int64) bool {
 		case t == nil:
 			return len(out) > 0
 		case t.Write:
-			p.held.push(t)
+			p.holdLocked(t, &p.held, &out)
 			return true
 		default: // its turn is before that of the write
-			p.ahead.push(t)
+			p.holdLocked(t, &p.ahead, &out)
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (p *Places) nextAsideLocked(out *rejects, now int64) *Task {
 		if t == nil || fits(t) {
 			return t
 		}
-		p.ahead.push(t)
+		p.holdLocked(t, &p.ahead, out)
 	}
 	return nil
 }

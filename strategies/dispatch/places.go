@@ -291,13 +291,14 @@ func (p *Places) nextLocked(out *rejects, now int64) *Task {
 		return p.nextAsideLocked(out, now)
 	}
 	if p.ahead.first == nil {
-		t := p.pop(now, out)
-		if t == nil {
-			return nil
+		if t := p.pop(now, out); t != nil {
+			p.holdLocked(t, &p.ahead, out)
 		}
-		p.ahead.push(t)
 	}
 	t := p.ahead.first
+	if t == nil {
+		return nil
+	}
 	need, enough := p.gatherFor(t)
 	if !enough {
 		if !g.active() {

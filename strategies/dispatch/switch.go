@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
 
 	"github.com/spillway-go/spillway/strategies"
@@ -47,16 +48,20 @@ func (b *backlog) moveFrom(q *queue) {
 // empty takes all tasks out of q, which is not the active one any more or from which all is shed, into moving. Who is
 // about to push another into q empties it then. What its law would shed is not shed.
 func (b *backlog) empty(q *queue) {
-	for {
+	for contended := 0; ; {
 		b.mu.Lock()
 		now := b.Now()
-		t, _, _ := q.pop(now)
+		t, what, _ := q.pop(now)
 		if t != nil {
 			b.endRun(t, now) // only q knows of it
 			b.moving.push(t)
 		}
 		b.mu.Unlock()
-		if t == nil {
+		switch {
+		case what == strategies.Contended && contended < maxWrongPops: // by one that does not push, and so does not look again
+			contended++
+			runtime.Gosched()
+		case t == nil:
 			return
 		}
 	}

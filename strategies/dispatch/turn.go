@@ -135,11 +135,8 @@ func (p *workers) look(w *worker, now int64, g gate) *Task {
 			t = p.pop(now, &w.given)
 		}
 		holds := t != nil && t.Write && g != open
-		switch {
-		case holds && p.refusing.Load():
-			w.given.add(t, strategies.ReasonDraining)
-		case holds:
-			p.held.push(t)
+		if holds {
+			p.holdLocked(t, &p.held, &w.given)
 		}
 		p.mu.Unlock()
 		if !holds {
@@ -238,7 +235,11 @@ func (p *workers) collect(w *worker, now int64) {
 			break
 		}
 		if !t.Write || bytes+t.Size > p.opts.MaxBatchBytes {
-			from.pushFront(t)
+			if p.refusing.Load() { // see holdLocked
+				w.given.add(t, strategies.ReasonDraining)
+			} else {
+				from.pushFront(t)
+			}
 			break
 		}
 		w.batch = append(w.batch, t)
