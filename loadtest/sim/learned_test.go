@@ -182,7 +182,7 @@ func TestLearned_RecoversFromACollapse(t *testing.T) {
 				},
 				Load: load,
 			}
-			require.Greater(t, meanShare(u, 1, long(12)), 0.9, "%v at %vx", u.Resource, load) // 0.08 to 0.83 without
+			require.Greater(t, meanShare(u, 1, 12), 0.9, "%v at %vx", u.Resource, load) // 0.08 to 0.83 without
 		}
 	}
 }
