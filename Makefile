@@ -56,9 +56,9 @@ IN_EACH_MODULE = @set -e; for module in $(MODULES); do echo 'cd '$$module' && $(
 SLOW_UNDER_RACE_PACKAGES = /internal/(config|store/pebble)
 SLOW_UNDER_RACE_TESTS    = ^Test(Check|Examiner|Open|Reader|Table)|^TestGet_AbsentReadsNoData|^TestStore_(AnotherFolder|Crashes|FailingReads|FolderChanged|Sweeps)
 
-# Test files with the constraint !race: of allocations and figures, which the race
-# detector would spoil, and of what one goroutine computes or simulates, where it has
-# nothing to find and would make it ten times as slow.
+# Test files with the constraint !race: of allocations, figures and storms of clients,
+# which the race detector would spoil, and of what one goroutine computes or simulates,
+# where it has nothing to find and would make it ten times as slow.
 WITHOUT_RACE_FILES = $(shell grep -rl --include='*_test.go' '^//go:build !race$$' .)
 WITHOUT_RACE_TESTS = $(shell grep -ohE '^func (Test|Fuzz|Example)[A-Za-z0-9_]+' $(WITHOUT_RACE_FILES) | sed 's/func //')
 space := $(subst ,, )

@@ -30,8 +30,9 @@
 //	          the least did not help
 //
 // A slot is a time in which the limit is constant: 2.5 to 14 service times and at least 0.26 ms, a power of 4 in
-// nanoseconds, and it begins at a multiple of that on the wall clock. A request counts for the slot in which it began, and for no
-// more than a slot lasts; those that run on, by their age (the restricted mean of right-censored times).
+// nanoseconds, and it begins at a multiple of that on the wall clock. A request counts for the slot in which it
+// began, and for no more than a slot lasts; those that run on, by their age (the restricted mean of right-censored
+// times).
 //
 // Hypotheses say how service times grow: with so many servers, with crosstalk, or with both, or with some work
 // that only one can do at a time; each with every best number. The slow start gives the prior, give or take a
