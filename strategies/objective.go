@@ -16,8 +16,10 @@ const NoObjective time.Duration = -1
 const (
 	// StandIn is the least.
 	StandIn = 100 * time.Millisecond
-	// StandInTimes is how many times the usual service time it is, if that is more.
-	StandInTimes = 20
+	// StandInTimes is how many times the usual service time it is, if that is more: those that wait before a place take
+	// five of them. With more, a client of few connections to each place never waits for too long in the queue, and all
+	// the longer for its own connections.
+	StandInTimes = 6
 	// StandInMost is the most.
 	StandInMost = 30 * time.Second
 )
@@ -34,7 +36,7 @@ const (
 // once. The zero value is one that nobody has set.
 //
 // Where none is set, 100 ms stand in or, if that is longer, StandInTimes the usual service
-// time, up to StandInMost. The usual service time is the lower quartile of the samples of
+// time, up to StandInMost. The usual service time is the median of the samples of
 // Answered. Only requests that ran while nobody waited, and while at most half of the
 // workers were in use, are sampled, so a service that grows slow under an overload does not
 // raise the objective that the overload is judged by.
@@ -147,10 +149,10 @@ func (o *Objective) State() ObjectiveState {
 }
 
 const (
-	usualShare   = 0.25           // the quantile that is usual
+	usualShare   = 0.5            // the quantile that is usual
 	usualMany    = 50             // answers, after which they are not counted
 	usualStep    = 1. / usualMany // by which part one answer moves it then, at most
-	usualFirst   = 8              // answers of which it is the second shortest, near their lower quartile
+	usualFirst   = 8              // answers of which it is the second shortest: the first may be slow for a cause of their own
 	usualLongest = int64(time.Hour)
 )
 

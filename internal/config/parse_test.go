@@ -502,7 +502,7 @@ func TestParse_Help(t *testing.T) {
 	for _, command := range [][]string{{"--help"}, {"proxy", "--help"}} {
 		inv, err := Parse(input(command...))
 		require.NoError(t, err)
-		require.Contains(t, strings.Join(strings.Fields(inv.Text), " "), "Unset, it is 100ms or, if that is longer, 20 times the usual service time.", command)
+		require.Contains(t, strings.Join(strings.Fields(inv.Text), " "), "Unset, it is 100ms or, if that is longer, 6 times the usual service time.", command)
 	}
 	for line := range strings.Lines(inv.Text) {
 		require.LessOrEqual(t, utf8.RuneCountInString(line), helpWidth+1, line)

@@ -330,6 +330,38 @@ func TestAuto_FewConnections(t *testing.T) {
 	}
 }
 
+// With no objective set, a spike over a pool of connections is held back too: 64 connections wait for 16 or 8 times the
+// work in all, which is longer than what stands in, so refusals free connections. Good is within ten times the work, from
+// the time at which the client wanted to send.
+func TestAuto_SpikeOverFewConnections(t *testing.T) {
+	t.Parallel()
+	const calm, spiking, settled = 20 * time.Second, 30 * time.Second, 5 * time.Second
+	for _, tt := range []struct {
+		workers int
+		work    time.Duration
+	}{
+		{4, 20 * time.Millisecond},
+		{8, 50 * time.Millisecond},
+		{4, 2 * time.Second},
+	} {
+		c := Config{Strategy: "auto", Workers: tt.workers, Service: Constant(tt.work), Objective: followsWork, Connections: 64, Seed: 1}
+		scale := max(1, tt.work/(50*time.Millisecond))
+		begins, ends := scale*calm, scale*(calm+spiking)
+		c.Duration = ends
+		c = c.asked(spike(0.5*c.ServiceRate(), 2*c.ServiceRate(), begins, scale*spiking))
+		good := 0
+		c.Observe = func(r Record) {
+			if r.Outcome == Served && r.Arrival > begins+scale*settled && r.Arrival < ends && r.Latency <= 10*tt.work {
+				good++
+			}
+		}
+		stopped(t, c)
+		can := c.ServiceRate() * (ends - begins - scale*settled).Seconds()
+		t.Logf("%d workers of %v: %.3f of capacity in time", tt.workers, tt.work, float64(good)/can)
+		require.GreaterOrEqual(t, float64(good)/can, 0.9)
+	}
+}
+
 // stopped simulates c for its duration and not much longer, whatever still waits.
 func stopped(t *testing.T, c Config) {
 	t.Helper()
@@ -348,8 +380,8 @@ func stopped(t *testing.T, c Config) {
 
 // An incident: work grows from 20 ms to 400 ms within a minute, and back, with no objective set.
 // The one that stands in does not rise meanwhile, so shedding goes on as long as there is too much to do, and those
-// who are served have not waited for long. 400 ms stand in at constant work, 115 ms at
-// exponential work, of which a quarter takes less than 5.75 ms.
+// who are served have not waited for long: 120 ms stand in at constant work, 100 ms at exponential work. Where a
+// request alone takes longer, one waits for each place.
 func TestAuto_AnIncident(t *testing.T) {
 	t.Parallel()
 	const begins, grown, back, end = 60, 120, 180, 300 // seconds
@@ -384,7 +416,6 @@ func TestAuto_AnIncident(t *testing.T) {
 			latencies          []time.Duration
 		}
 		var spans [end / 5]span
-		objective := map[string]time.Duration{"constant": 400 * ms, "exponential": 115 * ms}[shape]
 		c.Observe = func(r Record) {
 			if !r.Measured {
 				return
@@ -404,14 +435,15 @@ func TestAuto_AnIncident(t *testing.T) {
 			s := &spans[i]
 			slices.Sort(s.latencies)
 			at := time.Duration(i*5) * time.Second
-			in, _ := slices.BinarySearch(s.latencies, objective)
 			load := work(at+2500*ms) * 200 / 8 // in parts of the capacity
+			within := max(120*ms, time.Duration(2*max(work(at), work(at+5*time.Second))*1e9))
+			in, _ := slices.BinarySearch(s.latencies, within)
 			if at < (begins-5)*time.Second || at > (back+5)*time.Second {
 				require.Zero(t, s.late)
 				continue
 			}
 			t.Logf("%s, %3.0f s: load %.2f, %d came, %d served, %d of them within %v, p99 %v, %d late",
-				shape, at.Seconds(), load, s.came, s.served, in, objective, s.latencies[len(s.latencies)*99/100], s.late)
+				shape, at.Seconds(), load, s.came, s.served, in, within, s.latencies[len(s.latencies)*99/100], s.late)
 			if load < 1.3 {
 				continue
 			}
@@ -425,7 +457,7 @@ func TestAuto_AnIncident(t *testing.T) {
 
 // A service of two seconds needs no setting: below its capacity it is left alone, from a cold
 // start on. At 0.9 times the capacity exponential work does not always fit within what stands in,
-// 11.5 s, above all with one worker.
+// 8.3 s, above all with one worker.
 func TestAuto_SlowWorkIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2, 8, 64} {
@@ -441,7 +473,7 @@ func TestAuto_SlowWorkIsLeftAlone(t *testing.T) {
 				if _, ok := work.(Exponential); ok {
 					most = 0.004
 					if multiple == 0.9 {
-						most = max(most, map[int]float64{1: 0.055, 2: 0.016, 8: 0.016}[workers])
+						most = max(most, map[int]float64{1: 0.08, 2: 0.03, 8: 0.016}[workers])
 					}
 				}
 				require.LessOrEqual(t, float64(r.Refused), most*float64(r.Offered), name)
