@@ -40,8 +40,16 @@ func (x *Exchange) WriteSlowly(p []byte) (ok bool) {
 }
 
 // Hurry sets whether others wait for the client to take its answer: then it is cut off if it
-// takes less than 1 KiB a second over 10 s. It is called by any goroutine.
-func (x *Exchange) Hurry(on bool) { x.conn.below.Hurry(on) }
+// takes less than 1 KiB a second over 10 s, and at once when it leaves as of Watch, which must
+// have been called. It is called by any goroutine.
+func (x *Exchange) Hurry(on bool) {
+	c := x.conn
+	c.below.Hurry(on)
+	c.watch.mu.Lock()
+	c.watch.hurried = on
+	c.watch.check(c)
+	c.watch.mu.Unlock()
+}
 
 // Watch has f called, once and by another goroutine, when the client leaves: it resets the
 // connection, or ends its side of it with nothing left to be read. Unwatch ends that. If the
@@ -76,15 +84,22 @@ func (x *Exchange) bodyRead() {
 
 // watch is whom to notify of a client that leaves.
 type watch struct {
-	mu     sync.Mutex
-	left   func()
-	unread bool // of what the client has sent, some is in the reader, or to be read as its body
+	mu      sync.Mutex
+	left    func()
+	unread  bool // of what the client has sent, some is in the reader, or to be read as its body
+	hurried bool // others wait for the client to take its answer
 }
 
-// check calls left if the client has gone.
+// check calls left if the client has gone. Nothing else tells a write that waits for it: a client
+// that has ended its side alone may still take bytes, but takes none.
 func (w *watch) check(c *conn) {
-	if w.left != nil && c.left(w.unread) {
-		f := w.left
+	if w.left == nil && !w.hurried || !c.left(w.unread) {
+		return
+	}
+	if w.hurried {
+		c.cutOff()
+	}
+	if f := w.left; f != nil {
 		w.left = nil
 		f()
 	}
@@ -151,4 +166,6 @@ func (f *Front) Reserve(n int64) bool {
 }
 
 // CutOff ends all writing to the client, by any goroutine.
-func (x *Exchange) CutOff() { _ = x.conn.below.SetWriteDeadline(time.Unix(1, 0)) }
+func (x *Exchange) CutOff() { x.conn.cutOff() }
+
+func (c *conn) cutOff() { _ = c.below.SetWriteDeadline(time.Unix(1, 0)) }

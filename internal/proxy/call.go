@@ -224,9 +224,10 @@ func (c *call) end(trailers []byte) {
 		return
 	}
 	if c.x.Chunks() {
-		c.out.put([]byte("0\r\n"), trailers, lineEnd)
+		c.out.close([]byte("0\r\n"), trailers, lineEnd)
+	} else {
+		c.out.close()
 	}
-	c.out.close()
 	c.x.Write(c.buf) // which is empty
 }
 

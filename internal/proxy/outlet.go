@@ -76,9 +76,13 @@ func (o *outlet) there() bool {
 	return !o.broken
 }
 
-// close waits until all is written, or the client is gone.
-func (o *outlet) close() {
+// close puts the last pieces, for which no place is held any more, and waits until all is written, or
+// the client is gone.
+func (o *outlet) close(last ...[]byte) {
 	o.mu.Lock()
+	for _, p := range last {
+		o.held = append(o.held, p...)
+	}
 	o.closed = true
 	o.moved.Broadcast()
 	o.mu.Unlock()
