@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -43,10 +42,10 @@ type Conn struct {
 	wait    bool
 	some    func(fd uintptr) bool // writeSome
 
-	hurried atomic.Bool
-
-	mu  sync.Mutex
-	end time.Time // when writes end whatever is taken; zero for never
+	mu      sync.Mutex
+	hurried bool
+	due     time.Time // when the present wait of a write is judged; zero if none waits
+	end     time.Time // when writes end whatever is taken; zero for never
 }
 
 // NewConn returns c with that time for each write to make progress.
@@ -115,8 +114,7 @@ func (c *Conn) writeRest() (err error) {
 	c.wait = true
 	defer c.disarm()
 	for len(c.left) > 0 && err == nil && c.failed == nil {
-		window, least := c.window()
-		c.setDeadline(time.Now().Add(window))
+		least := c.arm()
 		before := Unsent(c.raw) + len(c.left)
 		err = c.raw.Write(c.some)
 		// A socket reports room only when much of it is free. If the other side has
@@ -129,17 +127,37 @@ func (c *Conn) writeRest() (err error) {
 }
 
 // Hurry sets whether the other side has to take 1 KiB a second, over 10 s or the time-out if
-// that is shorter. Otherwise it has to take something within the time-out. What it has to
-// take of a write that waits already holds from its next time on.
-func (c *Conn) Hurry(on bool) { c.hurried.Store(on) }
-
-// window returns a time for the other side, and how many bytes it has to take within.
-func (c *Conn) window() (d time.Duration, least int) {
-	if !c.hurried.Load() {
-		return c.timeout, 1
+// that is shorter. Otherwise it has to take something within the time-out. Of a write that waits
+// already it has to take something within that shorter time, and from then on as much.
+func (c *Conn) Hurry(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hurried = on
+	if due := time.Now().Add(c.window()); c.due.After(due) {
+		c.due = due
+		c.setDeadline()
 	}
-	d = min(c.timeout, slowFor)
-	return d, max(1, int(d.Milliseconds()*paceBytes/1000))
+}
+
+// window is how long the other side has before it is judged. The caller holds mu.
+func (c *Conn) window() time.Duration {
+	if c.hurried {
+		return min(c.timeout, slowFor)
+	}
+	return c.timeout
+}
+
+// arm begins a time for the other side, and returns how many bytes it has to take within.
+func (c *Conn) arm() (least int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	window := c.window()
+	c.due = time.Now().Add(window)
+	c.setDeadline()
+	if !c.hurried {
+		return 1
+	}
+	return max(1, int(window.Milliseconds()*paceBytes/1000))
 }
 
 // WriteNow writes what there is room for without waiting, and returns how much that was.
@@ -190,8 +208,7 @@ func (c *Conn) writePieces(p []byte) (n int, err error) {
 	defer c.waits()()
 	defer c.disarm()
 	for n < len(p) && err == nil {
-		window, least := c.window()
-		c.setDeadline(time.Now().Add(window))
+		least := c.arm()
 		var m int
 		m, err = c.Conn.Write(p[n:min(n+piece, len(p))])
 		n += m
@@ -203,13 +220,17 @@ func (c *Conn) writePieces(p []byte) (n int, err error) {
 }
 
 // disarm leaves no deadline behind by which a later write would fail.
-func (c *Conn) disarm() { c.setDeadline(time.Time{}) }
-
-// setDeadline sets the deadline of the present write to t, or to the end if that is
-// earlier.
-func (c *Conn) setDeadline(t time.Time) {
+func (c *Conn) disarm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.due = time.Time{}
+	c.setDeadline()
+}
+
+// setDeadline sets the deadline of the present write to when it is due, or to the end if that is
+// earlier. The caller holds mu.
+func (c *Conn) setDeadline() {
+	t := c.due
 	if t.IsZero() || !c.end.IsZero() && c.end.Before(t) {
 		t = c.end
 	}

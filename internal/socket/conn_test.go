@@ -71,6 +71,27 @@ func TestConn_Hurry(t *testing.T) {
 	}
 }
 
+// Nobody waits for longer than that for a write that waited before, whatever its time-out.
+func TestConn_HurryLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		c := NewConn(ours, time.Hour)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := c.Write(make([]byte, 1<<20))
+			failed <- err
+		}()
+		time.Sleep(time.Minute) // nobody waits for it yet
+		require.Empty(t, failed)
+		begun := time.Now()
+		c.Hurry(true)
+		require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
+		require.Equal(t, slowFor, time.Since(begun))
+		require.NoError(t, theirs.Close())
+	})
+}
+
 // A deadline that was set ends writes also while something is taken.
 func TestConn_Deadline(t *testing.T) {
 	t.Parallel()
