@@ -221,7 +221,9 @@ func (s *sources) open(ctx *kong.Context) error {
 	if err != nil {
 		return &ValueError{Setting: configFile, Value: s.name, Allowed: fmt.Sprintf("a file that can be read (%v)", err)}
 	}
-	s.empty = len(bytes.TrimSpace(content)) == 0
+	if s.empty = len(bytes.TrimSpace(content)) == 0; s.empty && s.in.NoEmptyFile {
+		return &FileError{File: s.name, Reason: "it is empty, perhaps while it is being written; to set nothing, leave a comment in it"}
+	}
 	if s.file, err = parseFile(s.name, content); err != nil {
 		return err
 	}

@@ -176,7 +176,7 @@ func TestFile_Ignored(t *testing.T) {
 func TestFile_Check(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"":                       "spillway.yaml is right: 0 settings of the service\n",
+		"# the defaults":         "spillway.yaml is right: 0 settings of the service\n",
 		"\ufeffworkers: 2\r\n":   "spillway.yaml is right: 1 settings of the service\n",
 		"workers: 2\nmode: null": "spillway.yaml is right: 2 settings of the service\n",
 		"upstream: http://a:1\n": "spillway.yaml is right: 1 settings of the proxy\n",
@@ -193,6 +193,19 @@ func TestFile_Check(t *testing.T) {
 	require.Len(t, inv.Warnings, 1)
 	_, err = Parse(withFile("", "config", "check", "absent.yaml"))
 	requireLine(t, err, "absent.yaml", "file does not exist")
+}
+
+// A file that a reload refuses for being empty is not right, whoever it is for.
+func TestFile_CheckEmpty(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{"", "\n", " \r\n\t"} {
+		for _, env := range []string{"", "SPILLWAY_UPSTREAM=http://a:1"} {
+			in := withFile(content, "config", "check", "spillway.yaml")
+			in.Env = []string{env}
+			_, err := Parse(in)
+			requireLine(t, err, "spillway.yaml: it is empty, perhaps while it is being written; to set nothing, leave a comment in it")
+		}
+	}
 }
 
 // What can be told without starting is: a proxy without an upstream, and files of TLS that do not fit.

@@ -27,6 +27,8 @@ type Input struct {
 	Machine Machine
 	// ReadFile is secure.ReadFile, or a fake of it.
 	ReadFile func(name string, pipe bool) ([]byte, error)
+	// NoEmptyFile makes an empty configuration file an error. Otherwise it sets nothing.
+	NoEmptyFile bool
 	// Version is what --version prints.
 	Version string
 }

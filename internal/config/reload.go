@@ -60,8 +60,8 @@ func (i *Invocation) Reload(next *Invocation) (merged Invocation, live, fixed []
 
 const atStart = " at the start"
 
-// checkFile checks a configuration file, together with the environment. It may be a pipe, which can
-// be read once.
+// checkFile checks a configuration file, together with the environment, as a reload would. It may be a pipe,
+// which can be read once.
 func checkFile(in Input, name string) (Invocation, error) {
 	content, err := in.read(name, true)
 	if err != nil {
@@ -78,7 +78,7 @@ func checkFile(in Input, name string) (Invocation, error) {
 	if err != nil {
 		return Invocation{}, err
 	}
-	in.Args = []string{"--config=" + name}
+	in.Args, in.NoEmptyFile = []string{"--config=" + name}, true
 	who, first := "the service", math.MaxInt
 	for key, e := range settings {
 		if key == "upstream" || strings.HasPrefix(key, "proxy-") {
