@@ -49,12 +49,11 @@ func (s *settings) follow(ctx context.Context, apply func(*config.Invocation) (u
 }
 
 func (s *settings) reload(apply func(*config.Invocation) (undone []string, err error)) error {
-	next, err := config.Parse(s.in)
+	in := s.in
+	in.NoEmptyFile = !s.now.Load().Empty
+	next, err := config.Parse(in)
 	if err != nil {
 		return err
-	}
-	if next.Empty && !s.now.Load().Empty {
-		return &config.FileError{File: next.Config.ConfigFile, Reason: "it is empty, perhaps while it is being written; to set nothing, leave a comment in it"}
 	}
 	_, warning, err := next.Config.FitDescriptors(maxDescriptors())
 	if err != nil {

@@ -61,6 +61,20 @@ func TestReload_EmptyFile(t *testing.T) {
 	require.Equal(t, "auto", s.config().Strategy)
 }
 
+// That the file is empty is what is wrong with it, not that what it had is missing.
+func TestReload_EmptiedFile(t *testing.T) {
+	t.Parallel()
+	for content, args := range map[string][]string{
+		"upstream: http://a:1\n":                      {"proxy"},
+		"store: cassandra\ncassandra-hosts: [a, b]\n": nil,
+	} {
+		s, write, _ := reloaded(t, content, args...)
+		write("", nil)
+		err := s.reload(func(*config.Invocation) ([]string, error) { t.Error("it is applied"); return nil, nil })
+		require.EqualError(t, err, "spillway.yaml: it is empty, perhaps while it is being written; to set nothing, leave a comment in it")
+	}
+}
+
 // queue does whatever it is tuned to.
 type queue struct{ objective strategies.Objective }
 
