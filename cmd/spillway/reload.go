@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -74,7 +75,8 @@ func (s *settings) reload(apply func(*config.Invocation) (undone []string, err e
 	}
 	live = append(live, undone...)
 	slices.Sort(live)
-	s.log.Info("configuration reloaded", "file", c.ConfigFile, "changed", strings.Join(slices.Compact(live), ","))
+	changed := cmp.Or(strings.Join(slices.Compact(live), ","), "nothing") // which is the name of no setting
+	s.log.Info("configuration reloaded", "file", c.ConfigFile, "changed", changed)
 	if len(undone) > 0 {
 		s.log.Warn("what PUT /strategy had set is undone", "settings", strings.Join(undone, ","))
 	}

@@ -92,9 +92,10 @@ func TestReload_UndoesPut(t *testing.T) {
 		content         string
 		changed, undone string
 	}{
-		"nothing":            {func(*tuning.Settings) {}, "strategy: fifo\n", "", ""},
-		"a setting":          {func(s *tuning.Settings) { s.Strategy = "lifo" }, "strategy: fifo\n", "strategy", "strategy"},
-		"what the file says": {func(s *tuning.Settings) { s.Strategy = "lifo" }, "strategy: lifo\n", "strategy", ""},
+		"nothing":              {func(*tuning.Settings) {}, "strategy: fifo\n", "nothing", ""},
+		"what needs a restart": {func(*tuning.Settings) {}, "strategy: fifo\naccess-log: shed\n", "nothing", ""},
+		"a setting":            {func(s *tuning.Settings) { s.Strategy = "lifo" }, "strategy: fifo\n", "strategy", "strategy"},
+		"what the file says":   {func(s *tuning.Settings) { s.Strategy = "lifo" }, "strategy: lifo\n", "strategy", ""},
 		"and another": {func(s *tuning.Settings) {
 			s.Mode, s.Workers, s.Capacity, s.Objective = tuning.Observe, 3, 9, time.Second
 		},
