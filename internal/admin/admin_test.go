@@ -352,6 +352,32 @@ func TestServer_Change(t *testing.T) {
 		requireProblem(t, tuned.do("PUT", "/strategy", body), 400, words...)
 		require.Equal(t, "lifo", many.status.Strategy, body)
 	}
+	// A value of another type is told in one sentence.
+	const ofWorkers, ofCapacity = ", want 1 to 65536, or auto", ", want 1 to 1048576, or 0 for that of the strategy"
+	for body, detail := range map[string]string{
+		`{"workers":1.5}`:                              "workers is 1.5" + ofWorkers,
+		`{"workers":-1}`:                               "workers is -1" + ofWorkers,
+		`{"workers":"4"}`:                              `workers is "4"` + ofWorkers,
+		`{"workers":70000}`:                            "workers is 70000" + ofWorkers,
+		`{"capacity":1.5}`:                             "capacity is 1.5" + ofCapacity,
+		`{"Capacity":1e99}`:                            "capacity is 1e99" + ofCapacity,
+		`{"capacity":"64"}`:                            `capacity is "64"` + ofCapacity,
+		`{"strategy":"fifo","capacity":[1,2]}`:         "capacity is [1,2]" + ofCapacity,
+		`{"capacity":` + strings.Repeat("9", 99) + `}`: "capacity is " + strings.Repeat("9", 40) + ofCapacity,
+		`{"slo":200}`:                                  "slo is 200, want an slo such as 250ms, none or nothing, in quotes",
+		`{"mode":true}`:                                "mode is true, want enforce or observe",
+		`{"upstreams":"x"}`:                            `upstreams is "x", want a list of upstreams such as ["http://HOST:PORT"]`,
+		`{"upstreams":[3]}`:                            `upstreams is [3], want a list of upstreams such as ["http://HOST:PORT"]`,
+	} {
+		a := tuned.do("PUT", "/strategy", body)
+		requireProblem(t, a, 400)
+		var said struct{ Detail string }
+		require.NoError(t, json.Unmarshal([]byte(a.body), &said))
+		require.Equal(t, detail, said.Detail, body)
+	}
+	for _, body := range []string{"", "[]", "5", `{"workers":`} {
+		require.NotRegexp(t, "EOF|json|Go ", tuned.do("PUT", "/strategy", body).body)
+	}
 	many.split = true
 	requireProblem(t, tuned.do("PUT", "/strategy", `{"strategy":"fifo","workers":2}`), 400, "SPILLWAY_POOLS is split")
 	require.Equal(t, "lifo", many.status.Strategy)

@@ -135,7 +135,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	if err := json.Unmarshal(text, (*int)(n)); err != nil || *n < 1 {
-		return fmt.Errorf("workers is %.40s, want 1 to %d, or \"auto\"", text, tuning.MaxWorkers)
+		return new(json.UnmarshalTypeError) // in which package json puts the field
 	}
 	return nil
 }
@@ -177,6 +177,10 @@ func (o *Options) putStrategy(w http.ResponseWriter, r *http.Request) {
 	if err == nil && wanted == (change{}) {
 		err = errors.New("nothing is to be changed")
 	}
+	if wrong, ok := errors.AsType[wrongField](err); ok {
+		problem(w, http.StatusBadRequest, wrong.Error()+tuning.Wants(wrong.name))
+		return
+	}
 	if err != nil {
 		bodyProblem(w, err, `{"strategy":"…","workers":…,"capacity":…,"slo":"…","mode":"…"} with any of these: a strategy of `+strings.Join(strategies.Names(), ", ")+
 			`; workers from 1, or "auto"; a capacity from 1, or 0 for that of the strategy; an slo such as 250ms, none or nothing; a mode of `+tuning.Enforce+", "+tuning.Observe+`; in the proxy "upstreams":["http://HOST:PORT",…]`)
@@ -207,12 +211,16 @@ func (o *Options) postBackup(w http.ResponseWriter, r *http.Request) {
 		Dir string `json:"dir"`
 	}
 	err := readJSON(w, r, &wanted)
-	switch {
+	const want = "an absolute path on the server, of a folder to be made"
+	switch wrong, ok := errors.AsType[wrongField](err); {
+	case ok:
+		problem(w, http.StatusBadRequest, wrong.Error()+want)
+		return
 	case err != nil:
 		bodyProblem(w, err, `{"dir":"…"} with the path of a folder to be made`)
 		return
 	case !filepath.IsAbs(wanted.Dir):
-		problem(w, http.StatusBadRequest, fmt.Sprintf("dir is %.100q, want an absolute path on the server, of a folder to be made", wanted.Dir))
+		problem(w, http.StatusBadRequest, fmt.Sprintf("dir is %.100q, want %s", wanted.Dir, want))
 		return
 	}
 	switch done, err := o.Backup(r.Context(), wanted.Dir); {
@@ -253,7 +261,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	decoder := json.NewDecoder(io.TeeReader(http.MaxBytesReader(w, r.Body, maxBody), &text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(v); err != nil {
-		return err
+		return inWords(err, text.Bytes())
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is more behind the object")
@@ -269,6 +277,39 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	}
 	// A backup may take longer than its body.
 	return http.NewResponseController(w).SetReadDeadline(time.Time{})
+}
+
+// wrongField is the error of a field whose value is of another type.
+type wrongField struct {
+	name  string
+	value []byte // as in the body
+}
+
+// Error says what was wrong, to be followed by what is allowed.
+func (e wrongField) Error() string { return fmt.Sprintf("%s is %.40s, want ", e.name, e.value) }
+
+// inWords returns what was wrong with an object in the terms of whoever has sent it.
+func inWords(err error, text []byte) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("it is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it ends too early")
+	}
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err
+	}
+	var fields map[string]json.RawMessage
+	if json.NewDecoder(bytes.NewReader(text)).Decode(&fields) != nil {
+		return errors.New("it is no object")
+	}
+	for name, value := range fields {
+		if strings.EqualFold(name, wrong.Field) { // as package json compares them
+			return wrongField{wrong.Field, value}
+		}
+	}
+	return err
 }
 
 // bodyProblem answers a body that readJSON refused.

@@ -42,18 +42,36 @@ type Settings struct {
 	Upstreams string
 }
 
+// Wants says what a setting may be, by its name in PUT /strategy.
+func Wants(name string) string {
+	switch name {
+	case "strategy":
+		return "one of " + strings.Join(strategies.Names(), ", ")
+	case "mode":
+		return Enforce + " or " + Observe
+	case "workers":
+		return fmt.Sprintf("1 to %d, or auto", MaxWorkers)
+	case "capacity":
+		return fmt.Sprintf("1 to %d, or 0 for %s", MaxCapacity, ofStrategy)
+	case "slo":
+		return "an slo such as 250ms, none or nothing, in quotes"
+	default:
+		return `a list of upstreams such as ["http://HOST:PORT"]`
+	}
+}
+
 // check returns an error that names the field, its value and the choices.
 func (s *Settings) check() error {
 	if _, err := strategies.Lookup(s.Strategy); err != nil {
-		return fmt.Errorf("strategy is %.40q, want one of %s", s.Strategy, strings.Join(strategies.Names(), ", "))
+		return fmt.Errorf("strategy is %.40q, want %s", s.Strategy, Wants("strategy"))
 	}
 	switch {
 	case s.Mode != Enforce && s.Mode != Observe:
-		return fmt.Errorf("mode is %.40q, want %s or %s", s.Mode, Enforce, Observe)
+		return fmt.Errorf("mode is %.40q, want %s", s.Mode, Wants("mode"))
 	case s.Workers < 0 || s.Workers > MaxWorkers:
-		return fmt.Errorf("workers is %d, want 1 to %d, or auto", s.Workers, MaxWorkers)
+		return fmt.Errorf("workers is %d, want %s", s.Workers, Wants("workers"))
 	case s.Capacity < 0 || s.Capacity > MaxCapacity:
-		return fmt.Errorf("capacity is %d, want 1 to %d, or 0 for %s", s.Capacity, MaxCapacity, ofStrategy)
+		return fmt.Errorf("capacity is %d, want %s", s.Capacity, Wants("capacity"))
 	}
 	if err := strategies.CheckObjective(s.Objective); err != nil {
 		return err
