@@ -196,7 +196,10 @@ func BenchmarkBesideFrozenDisk(b *testing.B) {
 					puts, exited := exec.Command(binary, "run", "--url", s.dataURL(""), "--rate", "max", "--connections", "64", "--targets", writes,
 						"--duration", "12s", "--warmup", "0s", "--timeout", "30s"), make(chan struct{})
 					require.NoError(b, startProcess(puts, syscall.SIGKILL, exited))
-					time.Sleep(time.Second) // they are under way
+					before := s.metrics().sum("spillway_requests_total", `method="PUT"`)
+					s.eventually("writes are under way", func() bool {
+						return s.metrics().sum("spillway_requests_total", `method="PUT"`) > before+1000
+					})
 					if freeze {
 						mustRun(b, "fsfreeze", "-f", dir)
 					}
