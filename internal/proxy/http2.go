@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,8 +24,64 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
+// http2s serves HTTP/2, each connection with the idle time-out that is in force when it comes. A server
+// of net/http has one for ever, so there is one for each that connections have.
+type http2s struct {
+	s    *Server
+	addr net.Addr
+
+	mu   sync.Mutex
+	open map[time.Duration]*http2 // by idle time-out; each has a connection
+	over bool                     // none is opened any more
+}
+
+// serve serves a connection until it is closed.
+func (h *http2s) serve(nc net.Conn) {
+	idle := h.s.live.Load().IdleTimeout
+	h.mu.Lock()
+	one := h.open[idle]
+	if one == nil && h.over {
+		h.mu.Unlock()
+		_ = nc.Close()
+		return
+	}
+	if one == nil {
+		one = openHTTP2(h.s, h.addr, idle)
+		h.open[idle] = one
+	}
+	one.conns++
+	h.mu.Unlock()
+	one.serve(nc)
+	h.mu.Lock()
+	one.conns--
+	unused := one.conns == 0
+	if unused {
+		delete(h.open, idle)
+	}
+	h.mu.Unlock()
+	if unused {
+		one.close()
+	}
+}
+
+// end has no server opened any more, and returns those that are.
+func (h *http2s) end() []*http2 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	return slices.Collect(maps.Values(h.open))
+}
+
+// close closes all connections.
+func (h *http2s) close() {
+	for _, one := range h.end() {
+		one.close()
+	}
+}
+
 // http2 serves HTTP/2 by net/http on connections that the front hands over.
 type http2 struct {
+	conns  int // of http2s
 	server *http.Server
 	queue  chan net.Conn
 	closed context.Context
@@ -33,7 +91,7 @@ type http2 struct {
 	addr   net.Addr
 }
 
-func openHTTP2(s *Server, addr net.Addr) *http2 {
+func openHTTP2(s *Server, addr net.Addr, idle time.Duration) *http2 {
 	h := &http2{queue: make(chan net.Conn), addr: addr}
 	h.closed, h.stop = context.WithCancel(context.Background())
 	protocols := new(http.Protocols)
@@ -43,7 +101,7 @@ func openHTTP2(s *Server, addr net.Addr) *http2 {
 		Handler:           http.HandlerFunc(s.serveHTTP2),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.o.ReadTimeout,
-		IdleTimeout:       s.o.IdleTimeout,
+		IdleTimeout:       idle,
 		MaxHeaderBytes:    maxHead,
 		ConnState: func(nc net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {

@@ -147,7 +147,7 @@ type Server struct {
 	strategy   atomic.Pointer[string] // that of requests that come now
 	upstreams  *upstreams
 	front      *httpfront.Front
-	http2      *http2
+	http2      *http2s
 	stopping   atomic.Bool
 	hooks      sync.Map // string to dispatch.Events, by strategy
 	switching  sync.Mutex
@@ -208,7 +208,7 @@ func Open(o Options) (*Server, error) {
 	s.upstreams.begin(s.controller)
 	s.strategy.Store(&o.Strategy)
 	s.of(o.Strategy) // from now on its series are exported
-	s.http2 = openHTTP2(s, listener.Addr())
+	s.http2 = &http2s{s: s, addr: listener.Addr(), open: map[time.Duration]*http2{}}
 	front := httpfront.Options{
 		AcceptLoops: o.AcceptLoops, Handler: s, HTTP2: s.http2.serve, Now: s.Now,
 		MaxHeadBytes: maxHead, HeadLimits: [2]string{"65536 bytes in all", "65536 bytes in all"}, MaxBodyBytes: o.MaxBodyBytes,
@@ -220,7 +220,6 @@ func Open(o Options) (*Server, error) {
 		front.TLS.NextProtos = []string{"h2", "http/1.1"}
 	}
 	if s.front, err = httpfront.Open(front, listener); err != nil {
-		s.http2.close()
 		s.controller.Close()
 		s.upstreams.closeAll()
 		_ = listener.Close()
@@ -303,12 +302,13 @@ func (s *Server) SetCapacity(n int) error { return s.controller.SetCapacity(n) }
 
 // Change changes, from the next request on, whom requests count for, how important they are,
 // which go straight through, the names of routes, and the limits of bytes, time and
-// connections: those of o from Client to Timeout, and what httpfront.Limits has. One call at a
-// time is allowed.
+// connections: those of o from Client to Timeout, and what httpfront.Limits has. Connections of
+// HTTP/2 keep their idle time-out. One call at a time is allowed.
 func (s *Server) Change(o Options) {
 	l := s.o
 	l.Client, l.Priorities, l.Exempt, l.Routes, l.Hold, l.TrustHeaders = o.Client, o.Priorities, o.Exempt, o.Routes, o.Hold, o.TrustHeaders
-	l.BufferBytes, l.Timeout, l.ReadTimeout, l.WriteTimeout = o.BufferBytes, o.Timeout, o.ReadTimeout, o.WriteTimeout
+	l.BufferBytes, l.Timeout = o.BufferBytes, o.Timeout
+	l.ReadTimeout, l.WriteTimeout, l.IdleTimeout = o.ReadTimeout, o.WriteTimeout, o.IdleTimeout
 	s.live.Store(&l)
 	s.front.SetLimits(httpfront.Limits{
 		MaxBodyBytes: o.MaxBodyBytes, MaxConnections: o.MaxConnections,
@@ -341,7 +341,9 @@ func (s *Server) Drain(ctx context.Context) error {
 // shutdown has all connections end, and waits for that until ctx ends.
 func (s *Server) shutdown(ctx context.Context) {
 	var second sync.WaitGroup
-	second.Go(func() { _ = s.http2.server.Shutdown(ctx) })
+	for _, one := range s.http2.end() {
+		second.Go(func() { _ = one.server.Shutdown(ctx) })
+	}
 	_ = s.front.Drain(ctx)
 	second.Wait()
 }

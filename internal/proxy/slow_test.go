@@ -110,6 +110,51 @@ func (v *virtual) over(t *testing.T, two bool) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
+// The idle time-out changes while the proxy runs: over HTTP/1.1 from the next request of a connection on, over HTTP/2
+// for connections that come.
+func TestProxy_IdleTimeoutLive(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		two  bool
+		kept time.Duration // for how long a connection of before is kept once it was used again
+	}{"HTTP/1.1": {false, 5 * time.Minute}, "HTTP/2": {true, time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var o Options
+			inVirtualTimeBefore(t, []http.HandlerFunc{func(http.ResponseWriter, *http.Request) {}}, func(opened *Options) { o = *opened }, func(t *testing.T, v *virtual) {
+				ask := func(c *http.Client) {
+					resp, err := c.Get("http://proxy/")
+					require.NoError(t, err)
+					_ = resp.Body.Close()
+				}
+				// lasts requires that the only connection is closed after so much time.
+				lasts := func(d time.Duration) {
+					time.Sleep(d - time.Second)
+					synctest.Wait()
+					require.Equal(t, 1, v.Connections())
+					time.Sleep(4 * time.Second) // HTTP/2 says goodbye
+					synctest.Wait()
+					require.Zero(t, v.Connections())
+				}
+				client := v.over(t, tt.two)
+				ask(client)
+				lasts(time.Minute)
+				ask(client)
+				o.IdleTimeout = 5 * time.Minute
+				v.Change(o)
+				ask(client)
+				lasts(tt.kept)
+				ask(client)
+				lasts(5 * time.Minute)
+				o.IdleTimeout = time.Second
+				v.Change(o)
+				ask(client)
+				lasts(time.Second)
+			})
+		})
+	}
+}
+
 // Clients that send a byte a second, whatever of, are told so when the time-out is over, and
 // never reach the upstream.
 func TestProxy_SlowClients(t *testing.T) {
