@@ -338,9 +338,9 @@ func (x *Exchange) End(buf, trailers []byte) {
 }
 
 // Break ends an answer whose rest will not come. The client sees a connection that ends too
-// early; Answered gets the status that the request would have got.
+// early, behind the answers before; Answered gets the status that the request would have got.
 func (x *Exchange) Break(status int) {
-	x.out, x.status, x.conn.ending = x.out[:0], status, true
+	x.out, x.status, x.conn.ending = x.out[:x.base], status, true
 }
 
 // flush writes the answers that wait, and waits for a slow client.

@@ -19,6 +19,13 @@ func (x *Exchange) Interim(h *Head) {
 	}
 }
 
+// FlushBefore writes the answers before the present one, before what may take long, and waits for a
+// slow client. It reports whether there still is one.
+func (x *Exchange) FlushBefore() (ok bool) {
+	x.flushBefore()
+	return x.conn.broken == nil
+}
+
 // WriteNow writes of a buffer of Start or WriteNow, to which the next part was appended,
 // what the client takes without being waited for. It returns the buffer with what is left,
 // and reports whether the client is there.

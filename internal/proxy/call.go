@@ -136,8 +136,13 @@ func namesHTTP2(protocols []byte) bool {
 // keptRoom is the largest head whose room stays in a call.
 const keptRoom = 8 << 10
 
-// Serve is httpfront.Call's.
+// Serve is httpfront.Call's. A client that does not take the answers before gets no other, and holds no place
+// meanwhile.
 func (c *call) Serve() {
+	if !c.x.FlushBefore() {
+		c.x.Break(codeLeft)
+		return
+	}
 	c.arrived, c.strategy = c.x.Arrival, *c.s.strategy.Load()
 	c.body = c.x.Body
 	c.run()

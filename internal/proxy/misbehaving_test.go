@@ -205,6 +205,26 @@ func holding(t *testing.T) (url string, held chan struct{}, release func(), othe
 	return url, held, release, others
 }
 
+// The answer to a request does not wait for that of the next one, nor is it lost when that is given up as the client
+// has ended its side.
+func TestProxy_AnswersBeforeTheNext(t *testing.T) {
+	t.Parallel()
+	url, held, release, _ := holding(t)
+	f := open(t, url, nil)
+	for _, leaves := range []bool{false, true} {
+		c := f.dial(t)
+		c.send(t, "POST /quick HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhiGET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
+		if leaves {
+			require.NoError(t, c.CloseWrite())
+		} else {
+			<-held
+		}
+		status, _ := c.answer(t, "POST")
+		require.Equal(t, 200, status)
+	}
+	release()
+}
+
 // A client that leaves while its request waits has it given up, whatever the method, with a
 // body, with Expect, and with a body that was to be streamed: 499, and the upstream never hears
 // of it.
