@@ -199,7 +199,7 @@ func (g *Group) Again(ctx context.Context, p Permit) (Permit, error) {
 	}
 	g.ended(w, Unreached)
 	on := w.task.On()
-	if !slices.ContainsFunc(*g.members.Load(), func(m *member) bool { return m.Resource != on && m.health.Allowed() > 0 }) {
+	if !slices.ContainsFunc(*g.members.Load(), func(m *member) bool { return m.Name != on.Name && m.health.Allowed() > 0 }) {
 		g.Controller.end(w, Ignored)
 		return Permit{}, ErrUnreached
 	}
@@ -243,27 +243,40 @@ func (g *Group) ended(w *waiter, how Outcome) {
 	if how == Ignored || on == nil {
 		return
 	}
+	if how == Unreached {
+		g.unreached(on.Name, int64(w.admitted.Sub(g.epoch)))
+		return
+	}
 	for _, m := range *g.members.Load() {
 		if m.Resource != on {
 			continue
 		}
 		began, now := int64(w.admitted.Sub(g.epoch)), g.engine.Now()
-		var changed bool
-		switch {
-		case how == Unreached:
-			changed = m.health.Unreached(began, now)
-		case how == Dropped && w.task.Deadline != 0 && w.task.Deadline-began < int64(g.engine.Objective().Usual()):
+		if how == Dropped && w.task.Deadline != 0 && w.task.Deadline-began < int64(g.engine.Objective().Usual()) {
 			return // it is due to its wait, or its client
-		default:
-			changed = m.health.Ended(began, now, m.InUse(), how == Dropped || how == Failed)
 		}
-		if changed {
+		if m.health.Ended(began, now, m.InUse(), how == Dropped || how == Failed) {
 			g.mu.Lock()
 			g.apply()
 			g.mu.Unlock()
 		}
 		return
 	}
+}
+
+// unreached notes that nothing of a request which began then could be sent to the resource of that name, which may
+// have been taken off the list and put on it again since. Once it has returned the engine knows: not only of this, but
+// of what others have found out at once, and of a resource that was being added. Otherwise it could give a place of the
+// same one again.
+func (g *Group) unreached(name string, began int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range *g.members.Load() {
+		if m.Name == name {
+			m.health.Unreached(began, g.engine.Now())
+		}
+	}
+	g.apply()
 }
 
 // apply has the engine know how many each may be given, and the ejections end in time. The caller holds mu.

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -464,4 +465,44 @@ func TestGroup_Property(t *testing.T) {
 			require.Equal(t, admitted.Load(), released.Load())
 		})
 	}
+}
+
+// Who could not reach a resource never gets it again in its place while another is healthy, however many find that out
+// at once, and also when it has only just been added.
+func TestGroup_AgainIsAnother(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, admission.GroupOptions{Resources: []string{"there"}, Options: admission.Options{Strategy: "fifo", Concurrency: 8, Capacity: 1000}})
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	var moved atomic.Int64
+	for range 24 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				p, err := g.Acquire(context.Background(), admission.Request{})
+				for err == nil && p.Resource() != "there" {
+					was := p.Resource()
+					if p, err = g.Again(context.Background(), p); p.Resource() == was {
+						t.Error("it is given the same one again")
+						stop()
+					}
+					moved.Add(1)
+				}
+				if err != nil {
+					t.Error(err)
+					stop()
+					return
+				}
+				runtime.Gosched()
+				p.Release()
+			}
+		})
+	}
+	for n := 0; n < 1000 && ctx.Err() == nil; n++ {
+		away := fmt.Sprint("away ", n)
+		require.NoError(t, g.SetResources([]string{"there", away}))
+		require.Eventually(t, func() bool { return state(g, away).Allowed == 0 || ctx.Err() != nil }, time.Minute, 10*time.Microsecond)
+	}
+	stop()
+	all.Wait()
+	require.Positive(t, moved.Load())
 }
