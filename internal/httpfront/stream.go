@@ -107,8 +107,8 @@ func (x *Exchange) ReadBody(p []byte) (n int, err error) {
 // ErrSlow is returned for a client that is too slow.
 var ErrSlow = errors.New("the client is too slow")
 
-// StopBody has ReadBody return an error. It is called by any goroutine while another reads,
-// which must be waited for.
+// StopBody has ReadBody return an error, now and later. It is called by any goroutine while another
+// reads, or is about to, which must be waited for.
 func (x *Exchange) StopBody() {
 	x.stream.stopped.Store(true)
 	x.conn.interrupt(time.Time{})
@@ -118,7 +118,7 @@ func (x *Exchange) StopBody() {
 func (c *conn) readPaced(p []byte) (int, error) {
 	s, begin := &c.x.stream, c.now()
 	c.until = begin + int64(c.front.limits.Load().ReadTimeout)
-	c.setAlarm(begin, c.until)
+	c.armPaced(begin)
 	n, err := c.read(p, c.ringsPaced)
 	c.armed = 0
 	if s.pace.TooSlow(time.Duration(c.now()-begin), n) && err == nil {
@@ -134,6 +134,15 @@ func (c *conn) ringsPaced() bool {
 	if now >= c.until || c.front.closed.Load() || c.x.stream.stopped.Load() {
 		return false
 	}
-	c.setAlarm(now, c.until)
+	c.armPaced(now)
 	return true
+}
+
+// armPaced sets the alarm. What ends the reading is looked up after that: an interruption before would be
+// overridden.
+func (c *conn) armPaced(now int64) {
+	c.setAlarm(now, c.until)
+	if c.front.closed.Load() || c.x.stream.stopped.Load() {
+		c.interrupt(time.Time{})
+	}
 }

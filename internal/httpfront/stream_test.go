@@ -129,3 +129,42 @@ func TestStream_Pace(t *testing.T) {
 		})
 	}
 }
+
+// stopped is a handler that reads the rest of a body that nobody wants any more, and takes how long that lasts.
+type stopped struct {
+	streaming
+	lasted chan time.Duration
+}
+
+type stoppedCall struct {
+	streamingCall
+	lasted chan time.Duration
+}
+
+func (h stopped) NewCall(x *Exchange) Call { return &stoppedCall{streamingCall{x}, h.lasted} }
+
+func (c *stoppedCall) Serve() {
+	begun := time.Now()
+	c.x.StopBody()
+	_, err := c.x.ReadBody(make([]byte, 100))
+	if c.lasted <- time.Since(begun); err != nil {
+		c.x.Send(Answer{Status: 200, Close: true})
+	}
+}
+
+// Who stops the reading of a body before it has begun to wait has it end at once all the same.
+func TestStream_StoppedBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fronttest.NewPipes()
+		lasted := make(chan time.Duration, 1)
+		serve(t, func(o *Options, l *net.Listener) { *l, o.Handler = p, stopped{lasted: lasted} })
+		c := p.Dial()
+		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n12345678")
+		require.NoError(t, err)
+		resp, _ := (&client{t: t, r: bufio.NewReader(c)}).read("POST")
+		require.Equal(t, 200, resp.StatusCode)
+		require.Zero(t, <-lasted)
+		require.NoError(t, c.Close())
+	})
+}

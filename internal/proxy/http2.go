@@ -163,6 +163,7 @@ type stream struct {
 	control *http.ResponseController
 	expects bool
 	ended   atomic.Bool // the body has been read
+	stopped atomic.Bool // nobody wants the rest
 
 	reserved int64
 	stop     func() // ends watch
@@ -292,6 +293,9 @@ func (c *stream) readAhead() *httpfront.Problem {
 func (c *stream) readBody(p []byte) (int, error) {
 	begin := time.Now()
 	_ = c.control.SetReadDeadline(begin.Add(c.s.live.Load().ReadTimeout))
+	if c.stopped.Load() { // stopBody may have come before the deadline
+		_ = c.control.SetReadDeadline(time.Unix(1, 0))
+	}
 	n, err := c.r.Body.Read(p)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -307,8 +311,12 @@ func (c *stream) readBody(p []byte) (int, error) {
 }
 
 func (c *stream) streams() bool { return !c.ended.Load() }
-func (c *stream) stopBody()     { _ = c.control.SetReadDeadline(time.Unix(1, 0)) }
 func (c *stream) proceed()      {} // net/http does, with the first read
+
+func (c *stream) stopBody() {
+	c.stopped.Store(true)
+	_ = c.control.SetReadDeadline(time.Unix(1, 0))
+}
 
 func (c *stream) trailers() (lines []byte) {
 	for name, values := range c.r.Trailer {

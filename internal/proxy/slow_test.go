@@ -482,3 +482,23 @@ func TestProxy_BodiesWithoutRoom(t *testing.T) {
 	require.EqualValues(t, 1, others.Load(), "the upstream got the one that waited")
 	eventually(t, func() bool { return f.front.Bodies() == 0 }, "all is given back")
 }
+
+// lastDeadline is a writer of HTTP/2 that knows until when its request may be read.
+type lastDeadline struct {
+	http.ResponseWriter
+	at time.Time
+}
+
+func (w *lastDeadline) SetReadDeadline(t time.Time) error { w.at = t; return nil }
+
+// Who stops the reading of a body before it has begun to wait has it end at once all the same.
+func TestStream_StoppedBefore(t *testing.T) {
+	t.Parallel()
+	s := new(Server)
+	s.live.Store(&Options{ReadTimeout: time.Hour})
+	w := new(lastDeadline)
+	c := &stream{turn: turn{s: s}, control: http.NewResponseController(w), r: &http.Request{Body: http.NoBody}}
+	c.stopBody()
+	_, _ = c.readBody(nil)
+	require.True(t, w.at.Before(time.Now()), w.at)
+}
