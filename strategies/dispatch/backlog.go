@@ -115,7 +115,14 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 	}
 	write := t.Write
 	v, displaced := q.push(t, now) // if it is queued, t belongs to others from here on
-	for v.Outcome == strategies.TurnedAway && v.Reason == strategies.ReasonFull && displaced == nil && b.served.giveWay(write, now) {
+	for v.Outcome == strategies.TurnedAway && v.Reason == strategies.ReasonFull && displaced == nil {
+		former := q
+		if q = b.active.Load(); q != former { // a switch has left that, and q may have room
+			b.moveFrom(former)
+			t.queue = q
+		} else if !b.served.giveWay(write, now) {
+			break
+		}
 		v, displaced = q.push(t, now)
 	}
 	if b.active.Load() != q || b.refusing.Load() {

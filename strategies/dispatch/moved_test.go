@@ -110,13 +110,13 @@ func TestSubmit_SetsTheTimerForWhatItMoves(t *testing.T) {
 				former.push(other, p.Now())
 			}
 			time.Sleep(time.Millisecond)
-			return strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull}
+			return strategies.Verdict{Outcome: strategies.CallerRuns}
 		}
 		require.False(t, p.Acquire(request("a", 1)))
 		synctest.Wait()
-		require.Empty(t, granted())
+		require.Equal(t, []string{"a"}, granted())
 		time.Sleep(time.Hour)
-		require.Equal(t, []string{"b"}, granted(), "what runs is stuck")
+		require.Equal(t, []string{"a", "b"}, granted(), "what runs is stuck")
 	})
 }
 
@@ -140,5 +140,26 @@ func TestSwitch_AsksAContendedDisciplineAgain(t *testing.T) {
 		require.Equal(t, 1, s.pools[0].active.Load().len())
 		s.end("slow")
 		s.requireEnded("slow", "a")
+	})
+}
+
+// What a discipline has refused as full while a switch left it is offered to the other one.
+func TestSubmit_IsNotRefusedByWhatWasLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStage(t, Options{Strategy: "fifo", Capacity: 1})
+		defer s.close()
+		q := new(rogue)
+		s.use(rogueFIFO(t, q))
+		s.submit("slow")
+		s.submit("a")
+		q.push = func(b *strategies.Task) strategies.Verdict {
+			v := q.Discipline.Push(b, 0)
+			require.Equal(t, strategies.TurnedAway, v.Outcome)
+			require.NoError(t, s.Switch("unbounded"))
+			return v
+		}
+		require.Equal(t, "rogue", s.submit("b").Strategy)
+		s.end("slow")
+		s.requireEnded("slow", "a", "b")
 	})
 }
