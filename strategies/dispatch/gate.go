@@ -117,21 +117,24 @@ func (p *workers) giveWay(write bool, now int64) bool {
 	}
 }
 
-// makeRoom sheds the oldest held writes as long as more tasks wait than may. What is pushed meanwhile is looked after by
-// who pushes it.
+// makeRoom sheds the oldest held writes as long as more tasks wait than may or, where reads alone wait while writes are
+// blocked, the last of those ahead of the queue. What is pushed meanwhile is looked after by who pushes it.
 func (p *workers) makeRoom(now int64) {
 	for p.elsewhere() > 0 && p.full(-1) {
-		if p.held.len() == 0 {
-			if !p.giveWay(false, now) {
-				return
-			}
+		alone := p.held.len() == 0
+		switch {
+		case alone && !p.opts.Blocked(false):
+			return
+		case alone && p.giveWay(false, now):
 			continue
 		}
 		// Under the lock, one at a time, so that several who make room do not shed too many.
 		var t *Task
 		p.mu.Lock()
 		if p.full(-1) {
-			t = p.held.pop()
+			if t = p.held.pop(); t == nil && alone {
+				t = p.ahead.remove(p.ahead.last)
+			}
 		}
 		p.mu.Unlock()
 		if t != nil {

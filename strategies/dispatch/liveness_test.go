@@ -672,6 +672,27 @@ func TestBlocked_CapacityIsExact(t *testing.T) {
 	}
 }
 
+// So it is with reads: of those that have begun to come while writes made room for others, none is one too many.
+func TestBlocked_CapacityIsExactForReads(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, q := newScripted(t, Options{Capacity: 3, Blocked: func(bool) bool { return true }})
+		defer s.close()
+		s.submit("slow")
+		s.submit("r0")
+		s.submit("w0", isWrite)
+		s.submit("w1", isWrite)
+		s.submit("r1") // has r0 go ahead, and w0 leave
+		second := func() { s.Submit(s.task("r2")) }
+		first := func() { q.counted.Store(&second) } // there is a write that may make room
+		q.counted.Store(&first)
+		s.submit("r3")
+		require.Equal(t, 3, s.Gauge().Depth)
+		s.requireEnded("w0:full", "w1:full", "r0:full")
+		s.end("slow")
+		s.requireStarted("slow", "r1", "r2", "r3")
+	})
+}
+
 // While writes end in time, reads behind them in the queue keep to its order, and its
 // room is the discipline's affair. Once a write hangs, the worker that is kept from
 // writes takes the reads behind it.
