@@ -13,9 +13,8 @@ type backlog struct {
 	*engine
 	served server
 	active atomic.Pointer[queue]
-	// limits are of the workers, or of each resource whose places these are, and width is their sum. They change under mu.
+	// limits are of the workers, or of each resource whose places these are. They change under mu.
 	limits atomic.Pointer[[]*limit]
-	width  atomic.Int64
 
 	// mu is held from where a task leaves one place to where it is in the next, so that Cancel finds it in one of
 	// them: the discipline, or a line.
@@ -57,17 +56,14 @@ func (b *backlog) init(e *engine, s server, limits ...*limit) {
 	b.engine, b.served = e, s
 	b.held.waits, b.ahead.waits = b, b
 	b.limits.Store(&limits)
-	b.addUpLocked() // nobody else knows b yet
 	e.backlogs = append(e.backlogs, b)
 }
 
-// addUpLocked adds up the limits, and returns the sum.
-func (b *backlog) addUpLocked() int {
-	n := 0
+// width returns how many tasks may run at once, within all limits.
+func (b *backlog) width() (n int) {
 	for _, m := range *b.limits.Load() {
 		n += m.now()
 	}
-	b.width.Store(int64(n))
 	return n
 }
 
@@ -82,7 +78,7 @@ func (b *backlog) watch() {
 // measured then is what the work takes by itself. What runs without a place, as under a strategy without a queue, counts
 // too. Where a learned number holds nobody back, it takes one alone.
 func (b *backlog) light() bool {
-	half := b.width.Load() / 2
+	half := int64(b.width() / 2)
 	if b.observe.Load() && (*b.limits.Load())[0].learning.Load() != nil {
 		half = 0
 	}
@@ -158,52 +154,33 @@ func (b *backlog) refuse(t *Task, reason strategies.Reason) (waits bool) {
 
 // setAside puts t, which a submitter or a worker has in its hands, into one of the lines, unless it has to be shed. It
 // reports whether t waits. No lock is held.
-func (b *backlog) setAside(t *Task, to *line) bool {
+func (b *backlog) setAside(t *Task, to *line) (waits bool) {
+	var out rejects
 	b.mu.Lock()
-	reason := b.unfitLocked(t, b.Now())
-	if reason == strategies.ReasonNone {
+	if waits = b.mayWaitLocked(t, b.Now(), &out); waits {
 		to.push(t)
 	}
 	b.mu.Unlock()
-	if reason != strategies.ReasonNone {
-		b.shed(t, reason)
-		return false
+	b.shedRejects(&out)
+	if waits {
+		b.served.wake() // it may have become possible to begin something
+		b.watch()
 	}
-	b.served.wake() // it may have become possible to begin something
-	b.watch()
-	return true
+	return waits
 }
 
-// holdLocked puts t, which was popped, into one of the lines, unless a drain may have emptied them: then it is added to
-// out.
-func (b *backlog) holdLocked(t *Task, to *line, out *rejects) {
-	if b.refusing.Load() {
-		out.add(t, strategies.ReasonDraining)
-	} else {
-		to.push(t)
-	}
-}
-
-// unfitLocked returns why t, which comes from elsewhere, may not wait, or ReasonNone. A drain and a deadline take the lock
-// as well: what they did not find, because it came later, is found here.
-func (b *backlog) unfitLocked(t *Task, now int64) strategies.Reason {
+// mayWaitLocked reports whether t, which comes from elsewhere, may wait, or adds it to out. A drain and a deadline take the
+// lock as well: what they did not find, because it came later, is found here.
+func (b *backlog) mayWaitLocked(t *Task, now int64, out *rejects) bool {
 	switch {
 	case b.refusing.Load():
-		return strategies.ReasonDraining
+		out.add(t, strategies.ReasonDraining)
 	case t.expired(now) && !t.continued:
-		return strategies.ReasonExpired
+		out.add(t, strategies.ReasonExpired)
+	default:
+		return true
 	}
-	return strategies.ReasonNone
-}
-
-// popFrom takes the first task of l, nil if there is none.
-func (b *backlog) popFrom(l *line) *Task {
-	if l.len() == 0 {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return l.pop()
+	return false
 }
 
 // rejects are tasks that were taken from where they waited and shall not run. Whoever has taken them sheds them, for the
@@ -262,9 +239,10 @@ func (b *backlog) measure(service int64) {
 	b.service.Store(service)
 }
 
-// cancel takes t from wherever it waits for its first turn, and sheds it for the reason given. It reports whether it
-// did. It asks no discipline but the one that t is in: the lock of that guards what disciplines note in t.
-func (b *backlog) cancel(t *Task, reason strategies.Reason) (waited bool) {
+// Cancel is that of Dispatcher. Only who has asked for the places of t may call it.
+//
+// It asks no discipline but the one that t is in: the lock of that guards what disciplines note in t.
+func (b *backlog) Cancel(t *Task, reason strategies.Reason) (waited bool) {
 	b.mu.Lock()
 	switch {
 	case t.queue == nil || t.line == &b.continuations: // it was never submitted, or has begun

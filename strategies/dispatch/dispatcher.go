@@ -67,7 +67,7 @@ func (d *Dispatcher) Unblock() {
 // Otherwise t has been started or shed, or its discipline cannot give it up, and Done is called when t ends. Only the
 // submitter of t may call Cancel, and only before it has submitted t again.
 func (d *Dispatcher) Cancel(t *Task, reason strategies.Reason) bool {
-	return d.poolOf(t).cancel(t, reason)
+	return d.poolOf(t).Cancel(t, reason)
 }
 
 func (d *Dispatcher) poolOf(t *Task) *workers {

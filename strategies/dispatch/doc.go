@@ -83,6 +83,5 @@
 //	  .lingering   who hands over a write; awaken    submitters               >= 0
 //	Resource.free  claim; giveBack; under mu: allow  Acquire, all             free + gathered + in use = width; < 0 after width fell
 //	limit.width    change, under mu                  all                      >= 1 if given and not bounded; <= the law's maximum, or unheld
-//	backlog.width  the same                          all                      the sum of those of its limits
 //	engine.inFlight Submit, Acquire; left            light, Drain             >= 0; 0: nothing waits or runs
 package dispatch

@@ -108,11 +108,12 @@ func (p *workers) giveWay(write bool, now int64) bool {
 		switch t := p.pop(now, &out); {
 		case t == nil:
 			return len(out) > 0
+		case !p.mayWaitLocked(t, now, &out):
 		case t.Write:
-			p.holdLocked(t, &p.held, &out)
+			p.held.push(t)
 			return true
 		default: // its turn is before that of the write
-			p.holdLocked(t, &p.ahead, &out)
+			p.ahead.push(t)
 		}
 	}
 }

@@ -117,7 +117,9 @@ func (p *Places) nextAsideLocked(out *rejects, now int64) *Task {
 		if t == nil || fits(t) {
 			return t
 		}
-		p.holdLocked(t, &p.ahead, out)
+		if p.mayWaitLocked(t, now, out) {
+			p.ahead.push(t)
+		}
 	}
 	return nil
 }
@@ -126,7 +128,7 @@ func (p *Places) nextAsideLocked(out *rejects, now int64) *Task {
 // and so the order that it would keep them in with what comes later. The longer that task waits the more, so that they
 // hold up nobody for ever.
 func (p *Places) lookahead() int {
-	return int(p.width.Load()) * int(p.gathering.phase/firstPhase)
+	return p.width() * int(p.gathering.phase/firstPhase)
 }
 
 // makeRoom sheds the last of those that wait behind the task that gathers places, if with them more wait than may.

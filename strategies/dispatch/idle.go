@@ -67,13 +67,11 @@ func (s *idleStack) take() *worker {
 func (s *idleStack) remove(w *worker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for at := len(s.workers) - 1; at >= 0; at-- { // it is near the top
-		if s.workers[at] == w {
-			s.cutLocked(at)
-			return true
-		}
+	at := slices.Index(s.workers, w)
+	if at >= 0 {
+		s.cutLocked(at)
 	}
-	return false
+	return at >= 0
 }
 
 func (s *idleStack) cutLocked(at int) {

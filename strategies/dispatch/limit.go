@@ -106,8 +106,8 @@ func (m *limit) change(state func()) {
 	q := b.active.Load() // nil before the first
 	if n != former {
 		m.of.allow(former, n)
-		if n := b.addUpLocked(); q != nil {
-			q.resize(n)
+		if q != nil {
+			q.resize(b.width())
 		}
 	}
 	b.mu.Unlock()

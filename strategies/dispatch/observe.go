@@ -56,7 +56,7 @@ func (e *engine) gauge(of ...*backlog) Gauge {
 func (e *engine) DrainTime() time.Duration {
 	var longest int64
 	for _, b := range e.backlogs {
-		longest = max(longest, drainTime(b.service.Load(), int64(b.toDo()), max(1, b.width.Load())))
+		longest = max(longest, drainTime(b.service.Load(), int64(b.toDo()), max(1, int64(b.width()))))
 	}
 	return time.Duration(longest)
 }

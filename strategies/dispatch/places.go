@@ -79,11 +79,6 @@ func (p *Places) TryAcquire(t *Task) bool {
 	return granted
 }
 
-// Cancel is that of Dispatcher. Only who has asked for the places of t may call it.
-func (p *Places) Cancel(t *Task, reason strategies.Reason) bool {
-	return p.cancel(t, reason)
-}
-
 // Release gives back the places of t, which is the submitter's again.
 func (p *Places) Release(t *Task) {
 	on, n, now := t.on.Load(), t.granted, int64(0)
@@ -291,8 +286,8 @@ func (p *Places) nextLocked(out *rejects, now int64) *Task {
 		return p.nextAsideLocked(out, now)
 	}
 	if p.ahead.first == nil {
-		if t := p.pop(now, out); t != nil {
-			p.holdLocked(t, &p.ahead, out)
+		if t := p.pop(now, out); t != nil && p.mayWaitLocked(t, now, out) {
+			p.ahead.push(t)
 		}
 	}
 	t := p.ahead.first

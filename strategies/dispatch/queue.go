@@ -35,7 +35,7 @@ func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q 
 		}
 	}()
 	q.discipline = spec.New(strategies.Config{
-		Capacity: spec.CapacityOr(b.opts.Capacity), Workers: max(1, int(b.width.Load())), Objective: b.opts.Objective, Observe: b.observe.Load(),
+		Capacity: spec.CapacityOr(b.opts.Capacity), Workers: max(1, b.width()), Objective: b.opts.Objective, Observe: b.observe.Load(),
 		Weight: b.opts.Weight,
 	})
 	if q.discipline == nil {
@@ -47,18 +47,14 @@ func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q 
 	return q, nil
 }
 
-// guard is deferred before a method of the discipline is called, and recovers from its panic.
-func (q *queue) guard(method string) {
+// guard is deferred before a method of the discipline is called, and recovers from its panic. Then answers, unless it is
+// nil, says what the caller returns.
+func (q *queue) guard(method string, answers func()) {
 	if p := recover(); p != nil {
 		q.panics(method, p)
-	}
-}
-
-// guardAnswer is guard where the method has an answer, and gives the other instead.
-func guardAnswer[T any](q *queue, method string, answer *T, instead T) {
-	if p := recover(); p != nil {
-		q.panics(method, p)
-		*answer = instead
+		if answers != nil {
+			answers()
+		}
 	}
 }
 
@@ -90,7 +86,7 @@ func (q *queue) len() (n int) {
 
 // cap returns how many may wait. If the discipline panics, it is not held to any.
 func (q *queue) cap() (n int) {
-	defer guardAnswer(q, "Cap", &n, strategies.Unbounded)
+	defer q.guard("Cap", func() { n = strategies.Unbounded })
 	return q.discipline.Cap()
 }
 
@@ -141,7 +137,7 @@ func (q *queue) checked(r strategies.Reason, how string, instead strategies.Reas
 
 // offer calls Push. If that panics, the task is turned away.
 func (q *queue) offer(t *strategies.Task, now int64) (v strategies.Verdict) {
-	defer guardAnswer(q, "Push", &v, strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull})
+	defer q.guard("Push", func() { v = strategies.Verdict{Outcome: strategies.TurnedAway, Reason: strategies.ReasonFull} })
 	return q.discipline.Push(t, now)
 }
 
@@ -178,7 +174,7 @@ func (q *queue) pop(now int64) (*Task, strategies.PopResult, strategies.Reason) 
 
 // take calls Pop. If that panics, it returns no task, as if there were one.
 func (q *queue) take(now int64) (t *strategies.Task, what strategies.PopResult, reason strategies.Reason) {
-	defer guardAnswer(q, "Pop", &what, strategies.Run)
+	defer q.guard("Pop", func() { what = strategies.Run })
 	return q.discipline.Pop(now)
 }
 
@@ -227,7 +223,7 @@ func (q *queue) remove(t *Task) bool {
 // takeOut calls Remove. If that panics, t was not there.
 func (q *queue) takeOut(t *strategies.Task) bool {
 	r, ok := q.discipline.(strategies.Remover)
-	defer q.guard("Remove")
+	defer q.guard("Remove", nil)
 	return ok && r.Remove(t)
 }
 
@@ -249,7 +245,7 @@ func (q *queue) began(t *Task, now int64, first bool) {
 	}
 	q.begins(t, now)
 	if first && q.turns != nil {
-		defer q.guard("TurnBegan")
+		defer q.guard("TurnBegan", nil)
 		q.turns.TurnBegan(now)
 	}
 }
@@ -257,21 +253,21 @@ func (q *queue) began(t *Task, now int64, first bool) {
 // begins notifies a discipline that goes by it that t begins a turn.
 func (q *queue) begins(t *Task, now int64) {
 	if q.meter != nil {
-		defer q.guard("Began")
+		defer q.guard("Began", nil)
 		q.meter.Began(&t.Task, now)
 	}
 }
 
 // ends notifies of the end of a run, one of so many in the same turn.
 func (q *queue) ends(run uint64, of int, now int64) {
-	defer q.guard("Ended")
+	defer q.guard("Ended", nil)
 	q.meter.Ended(run, of, now)
 }
 
 // ended notifies a discipline that learns from it of a task that was popped here and has run.
 func (q *queue) ended(waited, service, now int64) {
 	if q.learner != nil {
-		defer q.guard("Completed")
+		defer q.guard("Completed", nil)
 		q.learner.Completed(max(0, waited), service, now)
 	}
 }
@@ -279,7 +275,7 @@ func (q *queue) ended(waited, service, now int64) {
 // resize notifies the discipline of the number of workers.
 func (q *queue) resize(n int) {
 	if r, ok := q.discipline.(strategies.Resizer); ok {
-		defer q.guard("Resize")
+		defer q.guard("Resize", nil)
 		r.Resize(max(1, n))
 	}
 }
@@ -287,7 +283,7 @@ func (q *queue) resize(n int) {
 // measured returns what the discipline has measured, if it says so.
 func (q *queue) measured() (m strategies.Measured) {
 	if by, ok := q.discipline.(strategies.Measurer); ok {
-		defer q.guard("Measured")
+		defer q.guard("Measured", nil)
 		m = by.Measured()
 	}
 	return m

@@ -77,7 +77,7 @@ func (p *Places) SetResources(names []string) {
 	p.mu.Lock()
 	p.resources.Store(&resources)
 	p.limits.Store(&limits)
-	p.active.Load().resize(p.addUpLocked())
+	p.active.Load().resize(p.width())
 	p.mu.Unlock()
 	for _, r := range former {
 		if !slices.Contains(resources, r) {

@@ -14,7 +14,7 @@ func (b *backlog) activate(q *queue) {
 	former := b.active.Load()
 	b.mu.Lock()
 	b.active.Store(q)
-	q.resize(int(b.width.Load())) // it may have changed since q was made
+	q.resize(b.width()) // it may have changed since q was made
 	b.mu.Unlock()
 	if former == nil {
 		return
@@ -78,9 +78,8 @@ func (b *backlog) offerAgain() bool {
 	}
 	q, now := b.active.Load(), b.Now()
 	t.queue, t.probe = q, false
-	switch unfit := b.unfitLocked(t, now); {
-	case unfit != strategies.ReasonNone:
-		out.add(t, unfit)
+	switch {
+	case !b.mayWaitLocked(t, now, &out):
 	case !b.served.admits(t, q):
 		out.add(t, strategies.ReasonFull)
 	default:

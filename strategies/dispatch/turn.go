@@ -8,11 +8,7 @@ import (
 
 // work is the life of a worker.
 func (p *workers) work(w *worker) {
-	for {
-		t, how, now := p.next(w)
-		if t == nil {
-			return
-		}
+	for t, how, now := p.next(w); t != nil; t, how, now = p.next(w) {
 		p.turn(w, t, how, now)
 	}
 }
@@ -88,7 +84,7 @@ func (p *workers) awaken(w *worker) *Task {
 // take returns the task whose turn it is, or nil. While both wait, turns alternate between queue and continuations.
 func (p *workers) take(w *worker, now int64) (*Task, origin) {
 	if p.continuations.len() > 0 && p.turns.Add(1)%2 == 0 {
-		if t := p.popFrom(&p.continuations); t != nil {
+		if t := p.nextContinuation(); t != nil {
 			return t, continued
 		}
 	}
@@ -109,9 +105,18 @@ func (p *workers) take(w *worker, now int64) (*Task, origin) {
 		}
 		// The gate may have opened while w held a write that it has put aside, where Unblock did not see it.
 		if g == open || p.gate() != open {
-			return p.popFrom(&p.continuations), continued
+			return p.nextContinuation(), continued
 		}
 	}
+}
+
+func (p *workers) nextContinuation() *Task {
+	if p.continuations.len() == 0 {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.continuations.pop()
 }
 
 // look returns the next task for its first turn that may begin through g, or nil. Writes that may not are held. Through a
@@ -135,8 +140,8 @@ func (p *workers) look(w *worker, now int64, g gate) *Task {
 			t = p.pop(now, &w.given)
 		}
 		holds := t != nil && t.Write && g != open
-		if holds {
-			p.holdLocked(t, &p.held, &w.given)
+		if holds && p.mayWaitLocked(t, now, &w.given) {
+			p.held.push(t)
 		}
 		p.mu.Unlock()
 		if !holds {
@@ -235,9 +240,7 @@ func (p *workers) collect(w *worker, now int64) {
 			break
 		}
 		if !t.Write || bytes+t.Size > p.opts.MaxBatchBytes {
-			if p.refusing.Load() { // see holdLocked
-				w.given.add(t, strategies.ReasonDraining)
-			} else {
+			if p.mayWaitLocked(t, now, &w.given) {
 				from.pushFront(t)
 			}
 			break
