@@ -37,18 +37,17 @@ func (e *engine) open() error {
 	e.quiet = make(chan struct{}, 1)
 	e.observe.Store(e.opts.Observe)
 	spec, byName := e.opts.Spec, e.opts.Spec.Name == "" && e.opts.Spec.New == nil
+	var err error
 	if byName {
-		var err error
-		if spec, err = strategies.Lookup(e.opts.Strategy); err != nil {
-			return err
-		}
+		spec, err = strategies.Lookup(e.opts.Strategy)
 	}
-	if e.opts.Learn != nil {
-		if err := e.Learn(*e.opts.Learn); err != nil {
-			return err
-		}
+	if err == nil && e.opts.Learn != nil {
+		err = e.Learn(*e.opts.Learn)
 	}
-	return e.activateLocked(spec, byName)
+	if err == nil {
+		err = e.activateLocked(spec, byName)
+	}
+	return err
 }
 
 // Now returns the time on the clock of Task.Arrival and Task.Deadline, in nanoseconds.
@@ -275,7 +274,7 @@ func (e *engine) Resize(n int) {
 	defer e.numbers.Unlock()
 	e.opts.Workers, e.opts.Learn = max(1, n), nil
 	for _, m := range *e.backlogs[0].limits.Load() {
-		m.set(e.opts.Workers)
+		m.set(e.opts.Workers, nil)
 	}
 }
 
@@ -290,7 +289,7 @@ func (e *engine) Learn(o concurrency.Options) error {
 	for _, m := range *e.backlogs[0].limits.Load() {
 		if m.learning.Load() == nil {
 			l, _ := newLearning(e, o) // which o allows
-			m.learn(l)
+			m.set(0, l)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 // begins in the end if places are given back.
 //
 //	state     | task | has  | aside | timer             | left by
-//	none      | nil  | 0    | false | stopped           | start
+//	none      | nil  | 0    | false | stopped           | nextLocked
 //	gathering | set  | >= 0 | false | set, if it is of several places | enough places; its end: stop; the timer
 //	aside     | set  | 0    | true  | set               | likewise
 //
@@ -38,16 +38,6 @@ const (
 
 // active reports whether a task has some of its places and waits for others.
 func (g *gathering) active() bool { return g.task.Load() != nil }
-
-// start has t keep what places it gets until they are those it needs. If others could make use of them, as these are
-// several, they may pass it after a while.
-func (g *gathering) start(t *Task, need int64) {
-	g.task.Store(t)
-	if need > 1 {
-		g.phase = firstPhase
-		g.timer.Reset(g.phase)
-	}
-}
 
 // gatherFor gathers what is free of the places that t needs, of one resource. It returns how many those are, and whether
 // they are there.
@@ -112,7 +102,10 @@ func (p *Places) nextAsideLocked(out *rejects, now int64) *Task {
 			return p.ahead.remove(t)
 		}
 	}
-	for p.anyFree() && p.ahead.len() <= p.lookahead() {
+	// How many that do not fit may be passed beside the one that gathers: they leave the discipline, and so the order that
+	// it would keep them in with what comes later. The longer that one waits the more, so that they hold up nobody for ever.
+	lookahead := p.width() * int(p.gathering.phase/firstPhase)
+	for p.anyFree() && p.ahead.len() <= lookahead {
 		t := p.pop(now, out)
 		if t == nil || fits(t) {
 			return t
@@ -122,13 +115,6 @@ func (p *Places) nextAsideLocked(out *rejects, now int64) *Task {
 		}
 	}
 	return nil
-}
-
-// lookahead returns how many tasks that do not fit may be passed, beside the one that gathers: they leave the discipline,
-// and so the order that it would keep them in with what comes later. The longer that task waits the more, so that they
-// hold up nobody for ever.
-func (p *Places) lookahead() int {
-	return p.width() * int(p.gathering.phase/firstPhase)
 }
 
 // makeRoom sheds the last of those that wait behind the task that gathers places, if with them more wait than may.

@@ -111,7 +111,7 @@ func (l *dice) Service() int64 { return 1 }
 func newLearner(t *testing.T, o Options, limit int) (*stage, *teller) {
 	o.Strategy, o.Epoch = "fifo", time.Now().Add(-time.Hour)
 	s, l := newStage(t, o), &teller{limit: limit}
-	s.pools[0].limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
+	s.pools[0].limit.set(0, &learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
 	synctest.Wait()
 	return s, l
 }
@@ -287,7 +287,7 @@ func lender(t *testing.T, o Options, limit int) (d *Places, l *teller, granted f
 	d, err := Lend(o)
 	require.NoError(t, err)
 	l = &teller{limit: limit}
-	d.only().limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
+	d.only().limit.set(0, &learning{law: l, bounds: concurrency.Options{Min: 1, Max: 50}})
 	return d, l, func() []string {
 		mu.Lock()
 		defer mu.Unlock()

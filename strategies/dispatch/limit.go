@@ -137,21 +137,14 @@ func (m *limit) assertLocked(n int) {
 	assert(stuck >= 0 && row >= 0, "%d stuck, %d in a row", stuck, row)
 }
 
-// set gives the number.
-func (m *limit) set(n int) {
-	m.change(func() {
-		m.learning.Store(nil)
-		m.stuck.Store(0)
-		m.row.Store(0)
-		m.given.Store(int64(max(1, n)))
-	})
-}
-
-// learn has the number learned by l from now on.
-func (m *limit) learn(l *learning) {
+// set has the number learned by l from now on or, if that is nil, gives it.
+func (m *limit) set(n int, l *learning) {
 	m.change(func() {
 		m.learning.Store(l)
-		if m.watched.Load() {
+		m.given.Store(int64(n))
+		m.stuck.Store(0)
+		m.row.Store(0)
+		if l != nil && m.watched.Load() {
 			m.setTimerLocked(l)
 		}
 	})

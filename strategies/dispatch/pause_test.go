@@ -130,7 +130,7 @@ func TestPause_Resize(t *testing.T) {
 		require.Empty(t, granted())
 		d.Resize(0)
 		require.Len(t, granted(), 1)
-		d.only().limit.learn(&learning{law: &teller{limit: 3}, bounds: concurrency.Options{Min: 1, Max: 50}})
+		d.only().limit.set(0, &learning{law: &teller{limit: 3}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		require.Len(t, granted(), 3)
 		releaseAll(d, tasks[2:])
 		require.Zero(t, d.Gauge().Busy)
@@ -202,7 +202,7 @@ func TestPause_ThenAllHang(t *testing.T) {
 		},
 		"the number is learned anew": func(d *Places, _ *teller, t *Task) {
 			d.Release(t)
-			d.only().limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
+			d.only().limit.set(0, &learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestPause_Floor(t *testing.T) {
 		d, l, granted := lender(t, Options{}, 5)
 		defer d.Close()
 		d.Resize(1)
-		d.only().limit.learn(&learning{law: l, bounds: concurrency.Options{Min: 3, Max: 50}, floor: 3})
+		d.only().limit.set(0, &learning{law: l, bounds: concurrency.Options{Min: 3, Max: 50}, floor: 3})
 		tasks := acquire(d, 9)
 		require.Equal(t, 5, d.Gauge().Busy)
 		l.pauses(3, time.Second)

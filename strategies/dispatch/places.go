@@ -296,8 +296,12 @@ func (p *Places) nextLocked(out *rejects, now int64) *Task {
 	}
 	need, enough := p.gatherFor(t)
 	if !enough {
-		if !g.active() {
-			g.start(t, need)
+		if !g.active() { // t keeps what it gets
+			g.task.Store(t)
+			if need > 1 { // others, who could make use of that, pass it after a while
+				g.phase = firstPhase
+				g.timer.Reset(g.phase)
+			}
 		}
 		return nil
 	}

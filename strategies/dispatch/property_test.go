@@ -141,7 +141,7 @@ func TestDispatcher_CompletesEveryTaskExactlyOnce(t *testing.T) {
 			require.NoError(t, err)
 
 			if seed%3 == 1 {
-				d.pools[0].limit.learn(&learning{law: new(dice), bounds: concurrency.Options{Min: 1, Max: 9}})
+				d.pools[0].limit.set(0, &learning{law: new(dice), bounds: concurrency.Options{Min: 1, Max: 9}})
 			}
 
 			cs := make([]*client, clients)

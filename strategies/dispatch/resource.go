@@ -107,7 +107,7 @@ func (p *Places) change(former []*Resource, names []string) (resources []*Resour
 			r.free.Store(int64(r.limit.now()))
 			if o := p.opts.Learn; o != nil && former != nil { // open looks after the first
 				l, _ := newLearning(p.engine, *o) // which were allowed before
-				r.limit.learn(l)
+				r.limit.set(0, l)
 			}
 		}
 		resources, limits = append(resources, r), append(limits, &r.limit)
@@ -150,12 +150,8 @@ func (p *Places) anyFree() bool {
 // Any returns a resource for what needs no place: each in its turn, of those that may have tasks.
 func (p *Places) Any() *Resource {
 	all := p.Resources()
-	for range all {
-		r := all[0]
-		if len(all) > 1 {
-			r = all[p.tie.Add(1)%uint32(len(all))]
-		}
-		if r.limit.now() > 0 {
+	for n := 0; n < len(all) && len(all) > 1; n++ {
+		if r := all[p.tie.Add(1)%uint32(len(all))]; r.limit.now() > 0 {
 			return r
 		}
 	}

@@ -52,7 +52,7 @@ func (p *Places) named(name string) *Resource {
 func TestResources_LargestFreeShare(t *testing.T) {
 	t.Parallel()
 	p, granted := lend(t, "fifo", 4, "a", "b")
-	p.named("b").limit.set(8)
+	p.named("b").limit.set(8, nil)
 	require.Equal(t, 12, p.Gauge().Workers)
 
 	by := take(t, p, 6)
@@ -121,7 +121,7 @@ func TestResources_BoundedLearnNothing(t *testing.T) {
 	laws := map[string]*teller{}
 	for _, r := range p.Resources() {
 		laws[r.Name] = &teller{limit: 4}
-		r.limit.learn(&learning{law: laws[r.Name], bounds: concurrency.Options{Min: 1, Max: 50}})
+		r.limit.set(0, &learning{law: laws[r.Name], bounds: concurrency.Options{Min: 1, Max: 50}})
 	}
 	p.named("a").Bound(1)
 	for range 20 {

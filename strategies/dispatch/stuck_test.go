@@ -214,7 +214,7 @@ func TestStuck_LearnedWhileAllHang(t *testing.T) {
 		tasks := acquire(d, 4)
 		time.Sleep(time.Hour)
 		require.Empty(t, granted())
-		d.only().limit.learn(&learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
+		d.only().limit.set(0, &learning{law: &teller{limit: 2}, bounds: concurrency.Options{Min: 1, Max: 50}})
 		time.Sleep(200 * time.Millisecond)
 		require.Len(t, granted(), 2)
 		releaseAll(d, tasks)
@@ -357,7 +357,7 @@ func TestStuck_NoneIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	defer d.Close()
 	p, l := d, &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
-	p.only().limit.learn(l)
+	p.only().limit.set(0, l)
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
@@ -389,7 +389,7 @@ func TestStuck_NoWorkerIsLeft(t *testing.T) {
 	})
 	require.NoError(t, err)
 	p, l := d.pools[0], &learning{law: &dice{}, bounds: concurrency.Options{Min: 1, Max: 50}}
-	p.limit.learn(l)
+	p.limit.set(0, l)
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
