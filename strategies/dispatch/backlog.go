@@ -43,8 +43,8 @@ type server interface {
 	admits(t *Task, q *queue) bool
 	// giveWay makes room for a read or a write that finds none, and reports whether there may be some. No lock is held.
 	giveWay(write bool, now int64) bool
-	// makeRoom sheds what waits in the lines beyond the capacity. No lock is held.
-	makeRoom(now int64)
+	// surplus takes a task out of the lines if with those more wait than may, nil if not. No lock is held.
+	surplus(now int64) *Task
 	// runInline runs t beside what the number allows: the strategy says so. It reports whether t may have to wait.
 	runInline(q *queue, t *Task, now int64) (waits bool)
 	// ready reports whether something waits that could begin, if there were more to serve it.
@@ -128,7 +128,7 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 	if displaced != nil {
 		b.refuse(displaced, v.Displacement())
 	}
-	b.served.makeRoom(now)
+	b.makeRoom(now)
 	switch v.Outcome {
 	case strategies.Queued:
 		b.watch()
@@ -137,6 +137,13 @@ func (b *backlog) enqueue(t *Task, now int64) (waits bool) {
 		return b.served.runInline(q, t, now)
 	default:
 		return b.refuse(t, v.Reason)
+	}
+}
+
+// makeRoom sheds what waits in the lines beyond the capacity. What is pushed meanwhile is looked after by who pushes it.
+func (b *backlog) makeRoom(now int64) {
+	for t := b.served.surplus(now); t != nil; t = b.served.surplus(now) {
+		b.shed(t, strategies.ReasonFull)
 	}
 }
 

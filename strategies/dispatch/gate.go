@@ -1,10 +1,6 @@
 package dispatch
 
-import (
-	"time"
-
-	"github.com/spillway-go/spillway/strategies"
-)
+import "time"
 
 // beginWriting reports whether another turn of writes may begin, and counts it.
 func (p *workers) beginWriting() bool {
@@ -118,28 +114,24 @@ func (p *workers) giveWay(write bool, now int64) bool {
 	}
 }
 
-// makeRoom sheds the oldest held writes as long as more tasks wait than may or, where reads alone wait while writes are
-// blocked, the last of those ahead of the queue. What is pushed meanwhile is looked after by who pushes it.
-func (p *workers) makeRoom(now int64) {
-	for p.elsewhere() > 0 && p.full(-1) {
+// surplus returns the oldest held write or, where reads alone wait while writes are blocked, the last of those ahead of the
+// queue.
+func (p *workers) surplus(now int64) (t *Task) {
+	for t == nil && p.elsewhere() > 0 && p.full(-1) {
 		alone := p.held.len() == 0
 		switch {
 		case alone && !p.opts.Blocked(false):
-			return
+			return nil
 		case alone && p.giveWay(false, now):
 			continue
 		}
-		// Under the lock, one at a time, so that several who make room do not shed too many.
-		var t *Task
-		p.mu.Lock()
+		p.mu.Lock() // one at a time, so that several who make room do not shed too many
 		if p.full(-1) {
 			if t = p.held.pop(); t == nil && alone {
 				t = p.ahead.remove(p.ahead.last)
 			}
 		}
 		p.mu.Unlock()
-		if t != nil {
-			p.shed(t, strategies.ReasonFull)
-		}
 	}
+	return t
 }

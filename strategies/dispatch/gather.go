@@ -3,8 +3,6 @@ package dispatch
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/spillway-go/spillway/strategies"
 )
 
 // gathering reserves several places for a task (a multi-server job), one after the other. Meanwhile the task is the
@@ -117,18 +115,14 @@ func (p *Places) nextAsideLocked(out *rejects, now int64) *Task {
 	return nil
 }
 
-// makeRoom sheds the last of those that wait behind the task that gathers places, if with them more wait than may.
-func (p *Places) makeRoom(int64) {
-	for p.gathering.active() && p.ahead.len() > 1 {
+// surplus returns the last of those that wait behind the task that gathers places.
+func (p *Places) surplus(int64) (t *Task) {
+	if p.gathering.active() && p.ahead.len() > 1 {
 		p.mu.Lock()
-		var t *Task
+		defer p.mu.Unlock()
 		if n := p.ahead.len() - 1; n > 0 && p.active.Load().full(n-1) {
 			t = p.ahead.remove(p.ahead.last)
 		}
-		p.mu.Unlock()
-		if t == nil {
-			return
-		}
-		p.shed(t, strategies.ReasonFull)
 	}
+	return t
 }

@@ -20,7 +20,7 @@ func (b *backlog) activate(q *queue) {
 		return
 	}
 	b.moveFrom(former)
-	b.served.makeRoom(b.Now()) // the former one may have had more, or no bound
+	b.makeRoom(b.Now()) // the former one may have had more, or no bound
 }
 
 // moveFrom offers what waits in q to the active queue, in order of arrival.

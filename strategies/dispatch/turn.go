@@ -128,17 +128,8 @@ func (p *workers) look(w *worker, now int64, g gate) *Task {
 		if g == open && p.elsewhere() == 0 {
 			return p.pop(now, &w.given)
 		}
-		var t *Task
 		p.mu.Lock()
-		if g == open {
-			t = p.held.popLive(now, &w.given)
-		}
-		if t == nil {
-			t = p.ahead.popLive(now, &w.given)
-		}
-		if t == nil && g != narrow {
-			t = p.pop(now, &w.given)
-		}
+		t, _ := p.nextLocked(g, now, &w.given)
 		holds := t != nil && t.Write && g != open
 		if holds && p.mayWaitLocked(t, now, &w.given) {
 			p.held.push(t)
@@ -150,6 +141,19 @@ func (p *workers) look(w *worker, now int64, g gate) *Task {
 		p.makeRoom(now)
 	}
 	return nil
+}
+
+// nextLocked takes the first task there is behind g, and says to which line it goes back if it cannot begin.
+func (p *workers) nextLocked(g gate, now int64, out *rejects) (t *Task, from *line) {
+	if g == open {
+		if t = p.held.popLive(now, out); t != nil {
+			return t, &p.held
+		}
+	}
+	if t = p.ahead.popLive(now, out); t == nil && g != narrow {
+		t = p.pop(now, out)
+	}
+	return t, &p.ahead
 }
 
 // turn runs t, and if it is a write others that wait with it. The turn began at the given time.
@@ -227,15 +231,8 @@ func (p *workers) noteGroup(others bool) {
 func (p *workers) collect(w *worker, now int64) {
 	bytes := w.batch[0].Size
 	p.mu.Lock()
-	for len(w.batch) < p.opts.MaxBatch {
-		from := &p.held
-		t := from.popLive(now, &w.given)
-		if t == nil {
-			// From a Pop of an empty queue a discipline learns that a worker is idle.
-			if from = &p.ahead; from.len() == 0 && p.active.Load().len() > 0 {
-				t = p.pop(now, &w.given)
-			}
-		}
+	for len(w.batch) < p.opts.MaxBatch && p.waiting() > 0 { // from a Pop of an empty queue a discipline learns that a worker is idle
+		t, from := p.nextLocked(open, now, &w.given)
 		if t == nil {
 			break
 		}
