@@ -189,11 +189,8 @@ func (m *limit) number(held bool) (n int) {
 // learnt is number where l says how many tasks may run.
 func (m *limit) learnt(l *learning, held bool) int {
 	n, stuck, more := l.Limit(), float64(m.stuck.Load()), 1.
-	switch {
-	case held && l.halt() > 0 && !m.closing:
-		n = min(1, int(m.row.Load()))
-	case held && l.Pause() > 0 && l.floor > 0:
-		n = l.floor
+	if held && l.Pause() > 0 && !m.closing {
+		n = max(l.floor, min(1, int(m.row.Load())))
 	}
 	switch {
 	case stuck > 0 && m.lone.Load() && m.row.Load() > 0:

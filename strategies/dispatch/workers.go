@@ -15,9 +15,8 @@ type workers struct {
 	done     sync.WaitGroup // the workers' goroutines
 	stopped  atomic.Bool
 
-	// count is how many there are: fewer than the limit while they were not needed, or more for a while after it fell.
-	count  atomic.Int64
-	hiring sync.Mutex // held while one more is started, and when they are stopped
+	count  atomic.Int64 // how many there are: fewer than the limit until they are needed, or more for a while after it fell
+	hiring sync.Mutex   // held while one more is started, and when they are stopped
 
 	// writing counts the turns of writes, of which maxWriting run at once.
 	writing, maxWriting atomic.Int64 // the latter changes under mu
@@ -53,7 +52,6 @@ func newWorkers(e *engine, n int) *workers {
 	return p
 }
 
-// InUse returns how many workers are at work.
 func (p *workers) InUse() int { return max(0, int(p.count.Load()-p.idle.n.Load())) }
 
 func (p *workers) running() int { return p.InUse() }
@@ -64,7 +62,7 @@ func (p *workers) start() {
 	}
 }
 
-// stop ends the workers once they find nothing that can be run. Writes that cannot be run then are shed.
+// stop is Dispatcher.Close.
 func (p *workers) stop() {
 	p.limit.release()
 	p.hiring.Lock()
@@ -81,14 +79,13 @@ func (p *workers) stop() {
 func (p *workers) submit(t *Task) (waits bool) {
 	now := p.Now()
 	t.Submitted = now
-	// A task may wait although a worker is on the stack, which has entered that just now and looks for it. It goes
-	// first.
 	gathers := t.Write && p.opts.MaxBatch > 1
 	q := p.active.Load()
 	if q.spec.Inline && !p.refusing.Load() { // Push would answer CallerRuns, as Inline promises
 		q.accept(t)
 		return p.runInline(q, t, now)
 	}
+	// mayBegin: a task may wait although a worker is on the stack, which has entered that just now and looks for it.
 	if !p.refusing.Load() && p.idle.n.Load() > 0 && p.mayBegin(t) &&
 		(!gathers || p.lingering.Load() == 0) && (!t.Write || p.beginWriting()) {
 		w := p.idle.take()
