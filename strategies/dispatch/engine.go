@@ -125,7 +125,6 @@ func (e *engine) entered(t *Task) {
 	t.reset()
 }
 
-// left counts a task less in flight.
 func (e *engine) left() {
 	n := e.inFlight.Add(-1)
 	counts(n, "tasks in flight")

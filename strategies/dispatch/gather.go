@@ -41,23 +41,17 @@ func (g *gathering) active() bool { return g.task.Load() != nil }
 // they are there.
 func (p *Places) gatherFor(t *Task) (need int64, enough bool) {
 	g := &p.gathering
-	for {
-		if g.has == 0 {
-			if g.of = p.freest(); g.of == nil {
-				return p.need(t, p.Resources()[0]), false
-			}
+	for g.has == 0 {
+		if g.of = p.freest(); g.of == nil {
+			return p.need(t, p.Resources()[0]), false
 		}
-		need = p.need(t, g.of)
-		if g.has += g.of.claim(0, need-g.has); g.has >= need {
-			return need, true
-		}
-		if g.has > 0 {
-			return need, false
-		}
+		g.has = g.of.claim(0, p.need(t, g.of))
 	}
+	need = p.need(t, g.of)
+	g.has += g.of.claim(0, need-g.has)
+	return need, g.has >= need
 }
 
-// drop frees what was gathered.
 func (p *Places) drop() {
 	if g := &p.gathering; g.has != 0 {
 		g.of.free.Add(g.has)
@@ -65,7 +59,6 @@ func (p *Places) drop() {
 	}
 }
 
-// stopGathering ends the gathering, and frees what was gathered.
 func (p *Places) stopGathering() {
 	g := &p.gathering
 	p.drop()
@@ -74,7 +67,6 @@ func (p *Places) stopGathering() {
 	g.timer.Stop()
 }
 
-// changePhase changes from one phase to the other.
 func (p *Places) changePhase() {
 	g := &p.gathering
 	p.mu.Lock()

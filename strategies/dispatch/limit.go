@@ -75,7 +75,6 @@ type limited interface {
 	allow(from, to int)
 }
 
-// init has m limit those of b to n.
 func (m *limit) init(b *backlog, of limited, n int) *limit {
 	m.backlog, m.of = b, of
 	m.most.Store(math.MaxInt)
@@ -92,7 +91,6 @@ func stopped(f func()) *time.Timer {
 	return t
 }
 
-// now returns how many tasks may run at once.
 func (m *limit) now() int { return int(m.width.Load()) }
 
 // change changes the state, and then the number to what follows from it.
@@ -156,7 +154,6 @@ func (m *limit) set(n int, l *learning) {
 // release ends a pause for good, so that what waits can run before the end.
 func (m *limit) release() { m.change(func() { m.closing = true }) }
 
-// close stops the timer for good.
 func (m *limit) close() {
 	m.backlog.mu.Lock()
 	defer m.backlog.mu.Unlock()

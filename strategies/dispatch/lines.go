@@ -15,13 +15,10 @@ type line struct {
 	waits *backlog
 }
 
-// len returns how many there are.
 func (l *line) len() int { return int(l.n.Load()) }
 
-// push adds t after all others.
 func (l *line) push(t *Task) { l.insert(l.last, t, nil) }
 
-// pushFront adds t before all others.
 func (l *line) pushFront(t *Task) { l.insert(nil, t, l.first) }
 
 // pop takes the first task, nil if there is none.

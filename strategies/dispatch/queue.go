@@ -26,7 +26,6 @@ type queue struct {
 	panicked atomic.Bool // a method of the discipline has panicked
 }
 
-// newQueue has spec make a discipline of b.
 func newQueue(b *backlog, spec strategies.Spec, byName bool, events *Events) (q *queue, err error) {
 	q = &queue{spec: spec, byName: byName, events: events, backlog: b}
 	defer func() {
@@ -250,7 +249,6 @@ func (q *queue) began(t *Task, now int64, first bool) {
 	}
 }
 
-// begins notifies a discipline that goes by it that t begins a turn.
 func (q *queue) begins(t *Task, now int64) {
 	if q.meter != nil {
 		defer q.guard("Began", nil)
@@ -272,7 +270,6 @@ func (q *queue) ended(waited, service, now int64) {
 	}
 }
 
-// resize notifies the discipline of the number of workers.
 func (q *queue) resize(n int) {
 	if r, ok := q.discipline.(strategies.Resizer); ok {
 		defer q.guard("Resize", nil)

@@ -137,7 +137,6 @@ func (p *Places) freest() *Resource {
 	return all[i]
 }
 
-// anyFree reports whether any place is free.
 func (p *Places) anyFree() bool {
 	for _, r := range p.Resources() {
 		if r.free.Load() > 0 {

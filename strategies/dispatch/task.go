@@ -92,7 +92,6 @@ func (t *Task) offered() *strategies.Task {
 	}
 }
 
-// expired reports whether the deadline of t has passed.
 func (t *Task) expired(now int64) bool { return t.Deadline != 0 && t.Deadline <= now }
 
 // timedUses is how many submissions of a task go by between two that are timed.

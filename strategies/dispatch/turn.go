@@ -6,7 +6,6 @@ import (
 	"github.com/spillway-go/spillway/strategies"
 )
 
-// work is the life of a worker.
 func (p *workers) work(w *worker) {
 	for t, how, now := p.next(w); t != nil; t, how, now = p.next(w) {
 		p.turn(w, t, how, now)

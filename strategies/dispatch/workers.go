@@ -199,7 +199,6 @@ func (p *workers) putBack(w *worker) {
 	w.wake <- nil
 }
 
-// counted counts reads.
 func (p *workers) counted(t *Task, by int64) {
 	if !t.Write {
 		counts(p.reads.Add(by), "reads wait")
@@ -227,7 +226,6 @@ func (p *workers) hire() bool {
 	return true
 }
 
-// tooMany reports whether there are more workers than there may be.
 func (p *workers) tooMany() bool { return p.count.Load() > p.limit.width.Load() }
 
 // leave is called by a worker that holds no task. If there is one worker too many it reports so, and the caller is
