@@ -55,26 +55,22 @@ func (s *idleStack) take() *worker {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.workers) == 0 {
-		return nil
-	}
-	w := s.workers[len(s.workers)-1]
-	s.cutLocked(len(s.workers) - 1)
-	return w
+	return s.cutLocked(len(s.workers) - 1)
 }
 
 // remove takes w off the stack, and reports whether it was there: otherwise somebody has taken it and is about to wake it.
 func (s *idleStack) remove(w *worker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := slices.Index(s.workers, w)
-	if at >= 0 {
-		s.cutLocked(at)
-	}
-	return at >= 0
+	return s.cutLocked(slices.Index(s.workers, w)) != nil
 }
 
-func (s *idleStack) cutLocked(at int) {
-	s.workers = slices.Delete(s.workers, at, at+1)
-	counts(s.n.Add(-1), "workers on the stack")
+// cutLocked takes off the worker at that place, which is below 0 if there is none.
+func (s *idleStack) cutLocked(at int) (w *worker) {
+	if at >= 0 {
+		w = s.workers[at]
+		s.workers = slices.Delete(s.workers, at, at+1)
+		counts(s.n.Add(-1), "workers on the stack")
+	}
+	return w
 }
