@@ -85,7 +85,7 @@ func (p *workers) submit(t *Task) (waits bool) {
 		q.accept(t)
 		return p.runInline(q, t, now)
 	}
-	// mayBegin: a task may wait although a worker is on the stack, which has entered that just now and looks for it.
+	// What waits goes first, also while a worker that has just entered the stack looks for it.
 	if !p.refusing.Load() && p.idle.n.Load() > 0 && p.mayBegin(t) &&
 		(!gathers || p.lingering.Load() == 0) && (!t.Write || p.beginWriting()) {
 		w := p.idle.take()
