@@ -27,7 +27,8 @@ func Open(o Options) (*Dispatcher, error) {
 		return nil, err
 	}
 	for _, p := range d.pools {
-		p.start()
+		for p.limit.learning.Load() == nil && p.hire() { // those of a learned number are started when they are needed
+		}
 	}
 	return d, nil
 }

@@ -17,7 +17,7 @@ import (
 //	probing   | 1                                               | nothing ended for the pause  | an end
 //	stuck     | the law's × a factor, not counting stuck tasks  | see below                    | the stuck tasks ended, one by one
 //	observing | what holds nobody back                          | SetObserve                   | SetObserve
-//	bounded   | any of these, or the bound if that is less      | bound                        | a bound that is not less
+//	bounded   | any of these, or the bound if that is less      | Resource.Bound               | a bound that is not less
 //
 // No number but that of observing exceeds the law's maximum. While a bound is less than the law says, it learns nothing.
 //
@@ -160,9 +160,6 @@ func (m *limit) close() {
 	m.closed = true
 	m.timer.Stop()
 }
-
-// bound has no more than n tasks run at once, whatever the number.
-func (m *limit) bound(n int) { m.change(func() { m.most.Store(int64(n)) }) }
 
 // number returns how many tasks may run at once or, if it is not held, as people are shown it, how many might but for a
 // pause or a bound.
@@ -335,8 +332,7 @@ func (m *limit) othersGetOnLocked(within time.Duration) bool {
 // counted finds another number in found.
 func (m *limit) findStuckLocked() {
 	m.found.Add(1)
-	n := m.of.running()
+	m.stuck.Store(int64(m.of.running()))
 	m.found.Add(1)
-	m.stuck.Store(int64(n))
 	m.row.Add(1)
 }

@@ -21,7 +21,7 @@ type Resource struct {
 }
 
 // Bound has no more than n tasks get places of r at once, whatever its number: 0 while it rests.
-func (r *Resource) Bound(n int) { r.limit.bound(n) }
+func (r *Resource) Bound(n int) { r.limit.change(func() { r.limit.most.Store(int64(n)) }) }
 
 // Gauge returns the state of r: Depth and Capacity, which are of the queue, are 0.
 func (r *Resource) Gauge() Gauge {
@@ -81,7 +81,7 @@ func (p *Places) SetResources(names []string) {
 	p.mu.Unlock()
 	for _, r := range former {
 		if !slices.Contains(resources, r) {
-			r.limit.bound(0) // what was chosen before is not granted any more
+			r.Bound(0) // what was chosen before is not granted any more
 			r.limit.close()
 		}
 	}

@@ -56,12 +56,6 @@ func (p *workers) InUse() int { return max(0, int(p.count.Load()-p.idle.n.Load()
 
 func (p *workers) running() int { return p.InUse() }
 
-// start starts the workers, but for those of a number that is learned: they are started when they are needed.
-func (p *workers) start() {
-	for p.limit.learning.Load() == nil && p.hire() {
-	}
-}
-
 // stop is Dispatcher.Close.
 func (p *workers) stop() {
 	p.limit.release()
