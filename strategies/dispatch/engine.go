@@ -172,18 +172,7 @@ func (e *engine) switchTo(spec strategies.Spec, byName bool) error {
 // SetObserve changes Options.Observe. The active strategy begins anew, with what waits; a learned number holds again, or
 // holds nobody back. Switched is not called.
 func (e *engine) SetObserve(observe bool) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.observe.Swap(observe) == observe {
-		return nil
-	}
-	err := e.renewLocked(func() { e.observe.Store(!observe) })
-	for _, b := range e.backlogs {
-		for _, m := range *b.limits.Load() {
-			m.change(func() {}) // what follows from that
-		}
-	}
-	return err
+	return e.renew(func() bool { return e.observe.Swap(observe) != observe }, func() { e.observe.Store(!observe) })
 }
 
 // SetCapacity changes Options.Capacity. The active strategy begins anew, with what waits; what has no room then is shed by
@@ -192,23 +181,30 @@ func (e *engine) SetCapacity(n int) error {
 	if err := checkCapacity(n); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	former := e.opts.Capacity
-	if n == former {
-		return nil
-	}
-	e.opts.Capacity = n
-	return e.renewLocked(func() { e.opts.Capacity = former })
+	var former int
+	return e.renew(func() bool {
+		former, e.opts.Capacity = e.opts.Capacity, n
+		return n != former
+	}, func() { e.opts.Capacity = former })
 }
 
-// renewLocked has the active strategy begin anew, as something has changed that it is made for. If it cannot, undo takes
-// the change back.
-func (e *engine) renewLocked(undo func()) error {
+// renew has the active strategy begin anew, if set has changed something that it is made for. If it cannot, undo takes the
+// change back. Both are called with mu held.
+func (e *engine) renew(set func() (changed bool), undo func()) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !set() {
+		return nil
+	}
 	q := e.backlogs[0].active.Load()
 	err := e.activateLocked(q.spec, q.byName)
 	if err != nil {
 		undo()
+	}
+	for _, b := range e.backlogs {
+		for _, m := range *b.limits.Load() {
+			m.change(func() {}) // what follows from that
+		}
 	}
 	return err
 }
