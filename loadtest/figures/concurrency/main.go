@@ -3,7 +3,6 @@
 //
 //	go run ./loadtest/figures/concurrency -from 1 -to 40
 //	go run ./loadtest/figures/concurrency -steps 200
-//	go run ./loadtest/figures/concurrency -from 1 -to 200 -below 0.8
 //	go run ./loadtest/figures/concurrency -from 1 -to 40 -told
 //	go run ./loadtest/figures/concurrency -from 1 -to 40 -class all
 //	go run ./loadtest/figures/concurrency -from 1 -to 20 -shared
@@ -15,10 +14,8 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
-	"time"
 
 	"github.com/spillway-go/spillway/loadtest/sim"
 	"github.com/spillway-go/spillway/loadtest/sim/judge"
@@ -29,15 +26,10 @@ func main() {
 	to := flag.Uint64("to", 40, "the last seed")
 	cpus := flag.Int("cpus", runtime.GOMAXPROCS(0), "how many experiments run at once")
 	worst := flag.Int("worst", 20, "how many of the worst are shown")
-	file := flag.String("bests", "", "a file to remember the best fixed numbers in")
-	trace := flag.Float64("trace", 0, "tell why, at each change, at this load of the first seed")
 	steps := flag.Int("steps", 0, "show how steps of the capacity are followed, in the mean of so many runs")
-	below := flag.Float64("below", 0, "compare the mean latency with that without a limit, at this part of what can be done")
-	start := flag.Float64("start", 0, "compare the goodput from the first request on with that of one who knows the resource, at this multiple of what can be done")
 	told := flag.Bool("told", false, "show what one who knows the resource comes to, instead of one who learns it")
 	class := flag.String("class", "plain", "the class of experiments, or all for what real clients do")
 	shared := flag.Bool("shared", false, "have 2, 4 and 8 learners share each resource")
-	slow := flag.Bool("slow", false, "show the first 30 s of a cold start with work of 2 s")
 	flag.Parse()
 	limiter := func() sim.Limiter { return judge.NewLearned() }
 	if *told {
@@ -48,45 +40,21 @@ func main() {
 		for _, s := range judge.AllSteps() {
 			fmt.Printf("%s, %vx: %.2f\n", s.Name, s.Load, s.Settled(*steps, limiter))
 		}
-	case *below > 0:
-		r := judge.Latencies(*from, *to, *below, limiter)
-		good, _ := slices.BinarySearch(r, 1.05)
-		fmt.Printf("%vx: in %d of %d the mean latency is under 1.05 of that without a limit; median %.3f, 0.95 are under %.3f, worst %.3f\n",
-			*below, good, len(r), r[len(r)/2], r[len(r)*95/100], r[len(r)-1])
-	case *start > 0:
-		r := judge.Starts(*from, *to, *start, limiter)
-		mean := 0.
-		for _, x := range r {
-			mean += x / float64(len(r))
-		}
-		fmt.Printf("%vx: from the first request on, for 50 service times: mean %.3f, worst tenth under %.3f, quarter under %.3f, median %.3f of the goodput of one who is told\n",
-			*start, mean, r[len(r)/10], r[len(r)/4], r[len(r)/2])
-	case *trace > 0:
-		follow(*from, *trace)
 	case *shared:
 		share(*from, *to, limiter)
-	case *slow:
-		for _, work := range []sim.Distribution{sim.Constant(2 * time.Second), sim.Exponential(2 * time.Second)} {
-			for _, hands := range []int{20, 50, 100} {
-				fmt.Printf("%v, %d hands: %.2f of what could be served in 30 s\n", work, hands, judge.Slow(hands, work, *from, limiter))
-			}
-		}
 	default:
-		compare(*class, *from, *to, *cpus, *worst, *file, limiter)
+		compare(*class, *from, *to, *cpus, *worst, limiter)
 	}
 }
 
 // compare prints what a limiter comes to in a class of experiments, beside the best fixed numbers.
-func compare(class string, from, to uint64, cpus, worst int, file string, limiter func() sim.Limiter) {
-	bests, err := judge.OpenBests(file)
-	if err != nil {
-		fail(err)
-	}
+func compare(class string, from, to uint64, cpus, worst int, limiter func() sim.Limiter) {
+	var bests judge.Bests
 	for _, c := range append(judge.Classes(), judge.Plain()) {
 		if class != c.Name && (class != "all" || c.Name == "plain") {
 			continue
 		}
-		runs := judge.Runs(c, from, to, judge.Loads, cpus, bests, limiter)
+		runs := judge.Runs(c, from, to, judge.Loads, cpus, &bests, limiter)
 		for _, r := range runs[:min(worst, len(runs))] {
 			u := c.Unknown(r.Seed, r.Load)
 			u.Limiter = sim.Fixed(r.Best.N)
@@ -95,9 +63,6 @@ func compare(class string, from, to uint64, cpus, worst int, file string, limite
 		}
 		s := judge.Sum(runs)
 		fmt.Printf("%s: %d runs: %d at 0.95 or more, %d under 0.85; mean %.3f, median %.3f\n", c.Name, s.Runs, s.Good, s.Bad, s.Mean, s.Median)
-		if err := bests.Save(); err != nil {
-			fail(err)
-		}
 	}
 }
 
@@ -121,26 +86,4 @@ func share(from, to uint64, limiter func() sim.Limiter) {
 		fmt.Printf("%+v: %d of %d good; in all, worst tenth %.3f, median %.3f; Jain's index, worst tenth %.3f, median %.3f\n",
 			s, good, n, ratios[n/10], ratios[n/2], jains[n/10], jains[n/2])
 	}
-}
-
-// follow prints what the law says of itself.
-func follow(seed uint64, load float64) {
-	law := judge.NewLearned()
-	count, last := 0, ""
-	u := judge.Plain().Unknown(seed, load)
-	u.Limiter = law
-	u.Watch = func(e sim.Ended, _ time.Duration) {
-		count++
-		if why := law.Why(); why != last {
-			fmt.Printf("%7d at %v limit %d, %d run: %s\n", count, time.Duration(e.Now), law.Limit(), e.Running, why)
-			last = why
-		}
-	}
-	r := u.Run()
-	fmt.Printf("%v: %.0f of %.0f a second were good\n", u.Resource, r.Goodput, r.Rate)
-}
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
 }

@@ -17,9 +17,8 @@ import (
 )
 
 var (
-	from  = flag.Uint64("from", 1, "the first seed")
-	to    = flag.Uint64("to", 0, "the last; 0 for no table")
-	bests = flag.String("bests", "", "a file to remember the best fixed numbers in")
+	from = flag.Uint64("from", 1, "the first seed")
+	to   = flag.Uint64("to", 0, "the last; 0 for no table")
 )
 
 // passive is a limit of go-concurrency-limits.
@@ -130,13 +129,12 @@ func TestTable(t *testing.T) {
 	if *to == 0 {
 		return // nobody asks for it
 	}
-	known, err := judge.OpenBests(*bests)
-	require.NoError(t, err)
+	var known judge.Bests
 	t.Log("| law | ≥ 0.95 of the best fixed | < 0.85 | mean | median |")
 	for _, law := range laws {
 		var s judge.Summary
 		run := func(cpus int) {
-			s = judge.Sum(judge.Runs(judge.Plain(), *from, *to, judge.Loads, cpus, known, law.make))
+			s = judge.Sum(judge.Runs(judge.Plain(), *from, *to, judge.Loads, cpus, &known, law.make))
 		}
 		if law.bubble {
 			synctest.Test(t, func(*testing.T) { run(1) })
@@ -145,5 +143,4 @@ func TestTable(t *testing.T) {
 		}
 		t.Logf("| %s | %d of %d | %d | %.3f | %.3f |", law.name, s.Good, s.Runs, s.Bad, s.Mean, s.Median)
 	}
-	require.NoError(t, known.Save())
 }

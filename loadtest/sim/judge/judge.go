@@ -5,11 +5,7 @@ package judge
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -52,41 +48,11 @@ type Best struct {
 	Goodput float64
 }
 
-// Bests remembers what searches have found, which takes longer than all else.
+// Bests remembers what searches have found, which takes longer than all else. The zero value
+// is ready for use, by several goroutines at once.
 type Bests struct {
-	mu   sync.Mutex
-	file string
-	of   map[string]Best
-}
-
-// OpenBests reads what is in a file; in none if it has no name.
-func OpenBests(file string) (*Bests, error) {
-	b := &Bests{file: file, of: map[string]Best{}}
-	if file == "" {
-		return b, nil
-	}
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return b, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return b, json.Unmarshal(data, &b.of)
-}
-
-// Save writes them to the file.
-func (b *Bests) Save() error {
-	if b.file == "" {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	data, err := json.Marshal(b.of)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(b.file, data, 0o600)
+	mu sync.Mutex
+	of map[string]Best
 }
 
 // Of returns the best fixed number for an experiment.
@@ -104,6 +70,9 @@ func (b *Bests) Of(u sim.Unknown) Best {
 	n, r := u.BestFixed()
 	best = Best{n, r.Goodput}
 	b.mu.Lock()
+	if b.of == nil {
+		b.of = map[string]Best{}
+	}
 	b.of[key] = best
 	b.mu.Unlock()
 	return best
@@ -159,50 +128,6 @@ func ratio(goodput, of float64) float64 {
 		return 1
 	}
 	return goodput / of
-}
-
-// Latencies returns the mean latency under a limiter, in parts of that without a limit, on
-// the resources of seeds at a load below what they can do. The least comes first. It is 0
-// where less is good without a limit, so that the latency is of few.
-func Latencies(from, to uint64, load float64, limiter func() sim.Limiter) []float64 {
-	return each(from, to, func(seed uint64) float64 {
-		free, limited := both(Plain().Unknown(seed, load), sim.Fixed(1<<20), limiter())
-		if free.Latency == 0 || free.Goodput <= 0.95*limited.Goodput {
-			return 0
-		}
-		return float64(limited.Latency) / float64(free.Latency)
-	})
-}
-
-// both returns what an experiment comes to with one limiter, and with another.
-func both(u sim.Unknown, one, other sim.Limiter) (a, b sim.UnknownResult) {
-	u.Limiter = one
-	a = u.Run()
-	u.Limiter = other
-	return a, u.Run()
-}
-
-// each returns what comes of each seed, the least first.
-func each(from, to uint64, of func(seed uint64) float64) (all []float64) {
-	for seed := from; seed <= to; seed++ {
-		all = append(all, of(seed))
-	}
-	slices.Sort(all)
-	return all
-}
-
-// Starts returns the goodput under a limiter from the first request on, for 50 service times,
-// in parts of that of the oracle, sim.Told, on the resources of seeds at a load. The
-// least comes first.
-func Starts(from, to uint64, load float64, limiter func() sim.Limiter) []float64 {
-	return each(from, to, func(seed uint64) float64 {
-		u := Plain().Unknown(seed, load)
-		u.Resource.Change = sim.Change{}
-		n, _ := u.Resource.Best()
-		u.Warmup, u.Length = 1, 50*n
-		oracle, learned := both(u, &sim.Told{}, limiter())
-		return ratio(learned.Goodput, oracle.Goodput)
-	})
 }
 
 // Summary is what runs came to.
