@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -44,8 +42,11 @@ type bench struct {
 	window time.Duration
 }
 
+// cells is the folder of the cells in that of the bench.
+const cells = "cells"
+
 func (b *bench) file(u *upstream, l *load, r *rival, round int) string {
-	return filepath.Join(b.dir, "cells", fmt.Sprintf("%s,%s,%s,%d.json", u.name, l.id(), r.name, round))
+	return filepath.Join(b.dir, cells, fmt.Sprintf("%s,%s,%s,%d.json", u.name, l.id(), r.name, round))
 }
 
 // start starts an upstream, with its files in dir.
@@ -111,7 +112,7 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 			c.MemoryBytes += largest(id)
 		}
 	}
-	return save(b.file(u, l, r, round), c)
+	return result.SaveJSON(b.file(u, l, r, round), c)
 }
 
 // step has the upstream's capacity change during a window, until ctx ends.
@@ -175,29 +176,4 @@ func largest(id int) int64 {
 		}
 	}
 	return 0
-}
-
-func save(file string, what any) error {
-	text, err := json.MarshalIndent(what, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return result.WriteFile(file, func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
-}
-
-func read(file string, what any) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, what); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,7 +33,6 @@ func run(ctx context.Context, args []string) error {
 	rivalList := flags.String("rivals", "", "names of rivals, all by default: "+names(rivals, func(r *rival) string { return r.name }))
 	rounds := flags.Int("rounds", 1, "how many there are")
 	window := flags.Duration("window", 4*time.Second, "how long each load is sent, cold and then warm")
-	within := flags.Duration("within", 0, "begin no cell after so long, to go on another time; 0 is no end")
 	dir := flags.String("out", "reports/rivals", "the folder of the results")
 	address := flags.String("serve", "", "be an upstream that listens there, of -places, each of which -takes a time")
 	places := flags.Int("places", 8, "with -serve")
@@ -63,13 +63,15 @@ func run(ctx context.Context, args []string) error {
 	us = slices.DeleteFunc(us, func(u *upstream) bool { return leftOut(u.name, u.needs) })
 	rs = slices.DeleteFunc(rs, func(r *rival) bool { return leftOut(r.name, r.needs) })
 	b := &bench{dir: *dir, self: self, build: strings.TrimSpace(string(build)), window: *window}
-	failed := b.all(ctx, us, ls, rs, *rounds, *within)
+	if err := os.MkdirAll(filepath.Join(b.dir, cells), 0o755); err != nil {
+		return err
+	}
+	failed := b.all(ctx, us, ls, rs, *rounds)
 	return errors.Join(failed, b.report())
 }
 
 // all measures what is not in the folder yet. One that fails keeps no other from being measured.
-func (b *bench) all(ctx context.Context, us []*upstream, ls []*load, rs []*rival, rounds int, within time.Duration) (failed error) {
-	begin := time.Now()
+func (b *bench) all(ctx context.Context, us []*upstream, ls []*load, rs []*rival, rounds int) (failed error) {
 	for _, u := range us {
 		for round := range rounds {
 			for _, l := range ls {
@@ -79,12 +81,8 @@ func (b *bench) all(ctx context.Context, us []*upstream, ls []*load, rs []*rival
 						continue
 					}
 					name := fmt.Sprintf("%s, %s, %s, round %d", u.name, l.id(), r.name, round)
-					switch {
-					case ctx.Err() != nil:
+					if ctx.Err() != nil {
 						return errors.Join(failed, ctx.Err())
-					case within > 0 && time.Since(begin) > within:
-						fmt.Println("there is more, for another time: the next is", name)
-						return failed
 					}
 					if err := b.measure(ctx, u, l, r, round); err != nil {
 						failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))

@@ -87,7 +87,7 @@ func (b *bench) report() error {
 	if err != nil {
 		return err
 	}
-	if err := save(filepath.Join(b.dir, "report.json"), w); err != nil {
+	if err := result.SaveJSON(filepath.Join(b.dir, "report.json"), w); err != nil {
 		return err
 	}
 	file := filepath.Join(b.dir, "report.md")
@@ -148,7 +148,7 @@ func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err erro
 		if !l.fits(u, r) {
 			continue
 		}
-		found, _ := filepath.Glob(filepath.Join(b.dir, "cells", fmt.Sprintf("%s,%s,%s,*.json", u.name, l.id(), r.name)))
+		found, _ := filepath.Glob(filepath.Join(b.dir, cells, fmt.Sprintf("%s,%s,%s,*.json", u.name, l.id(), r.name)))
 		if found == nil {
 			without = append(without, r.name)
 			continue
@@ -156,7 +156,7 @@ func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err erro
 		var rounds [2][]*sample
 		for _, file := range found {
 			var c cell
-			if err := read(file, &c); err != nil {
+			if err := result.LoadJSON(file, &c); err != nil {
 				return nil, err
 			}
 			if !slices.Contains(w.Builds, c.Build) {

@@ -224,13 +224,14 @@ func TestMedian(t *testing.T) {
 func TestBench_Report(t *testing.T) {
 	t.Parallel()
 	b := &bench{dir: t.TempDir(), build: "b"}
+	require.NoError(t, os.Mkdir(filepath.Join(b.dir, cells), 0o755))
 	for round, good := range []float64{90, 100, 70} {
 		r := &result.Result{Seconds: 4, Requests: 400, Status: map[string]int64{"200": 100, "503": 300}, GoodputRPS: good, OfferedRPS: 400, TimelineStep: 1}
-		require.NoError(t, save(b.file(&upstreams[0], &loads[0], &rivals[0], round), cell{Capacity: 200, Build: "b", Cold: r, Warm: r}))
+		require.NoError(t, result.SaveJSON(b.file(&upstreams[0], &loads[0], &rivals[0], round), cell{Capacity: 200, Build: "b", Cold: r, Warm: r}))
 	}
 	require.NoError(t, b.report())
 	var w whole
-	require.NoError(t, read(filepath.Join(b.dir, "report.json"), &w))
+	require.NoError(t, result.LoadJSON(filepath.Join(b.dir, "report.json"), &w))
 	require.Equal(t, []string{"b"}, w.Builds)
 	require.Len(t, w.Rows, 2)
 	f := w.Rows[1].Rivals["nothing"]

@@ -224,17 +224,14 @@ func (r *rival) render(s setting) (string, error) {
 // chosen returns the rows of a table whose names are in the list, all for an empty one, in the table's order.
 func chosen[T any](what, list string, table []T, name func(*T) string) (rows []*T, err error) {
 	want := strings.FieldsFunc(list, func(c rune) bool { return c == ' ' || c == ',' })
-	var known []string
-	for i := range table {
-		n := name(&table[i])
-		known = append(known, n)
-		if len(want) == 0 || slices.Contains(want, n) {
-			rows = append(rows, &table[i])
+	for _, w := range want {
+		if !slices.ContainsFunc(table, func(row T) bool { return name(&row) == w }) {
+			return nil, fmt.Errorf("%s: there is no %q; there are %s", what, w, names(table, name))
 		}
 	}
-	for _, w := range want {
-		if !slices.Contains(known, w) {
-			return nil, fmt.Errorf("%s: there is no %q; there are %s", what, w, strings.Join(known, ", "))
+	for i := range table {
+		if len(want) == 0 || slices.Contains(want, name(&table[i])) {
+			rows = append(rows, &table[i])
 		}
 	}
 	return rows, nil
