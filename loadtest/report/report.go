@@ -25,7 +25,9 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -81,6 +83,9 @@ func (in *Input) load(path string) error {
 	}
 	if info.IsDir() {
 		c, err := loadComparison(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: has no comparison.json: name a folder that loadtest compare or simulate has written, or a file of run or saturate", path)
+		}
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/profiles"
 	"github.com/spillway-go/spillway/loadtest/result"
+	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
 var update = flag.Bool("update", false, "write testdata/report.md anew")
@@ -90,6 +92,60 @@ func requireAgreed(t *testing.T, file, text string) {
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	require.Equal(t, string(want), text, "if this is as it should be: go test ./loadtest/report -update")
+}
+
+// A column stands where one of its rows has a figure: of other loads, or of latencies that no run could tell, there is none.
+// Figures beside each other are of the same runs.
+func TestStudy_HasNoEmptyColumns(t *testing.T) {
+	t.Parallel()
+	busy := group("fifo", "get=100, 8 connections", 50, 4)
+	busy.Metrics[result.SentGoodput] = lab.Summary{Median: 90, Values: []float64{90, 90, 90, 90}}
+	delete(busy.Metrics, result.ServedP99)
+	idle := group("fifo", "get=100, 9 connections", 50, 4)
+	delete(idle.Metrics, result.ServedP99)
+	idle.Metrics["served_p50_ms"] = lab.Summary{Median: 5, Low: 5, High: 5, Values: []float64{5, 5, 5, 5}}
+	idle.Metrics["served_p99_9_ms"] = lab.Summary{Median: 4, Low: 4, High: 4, Values: []float64{4, 4}, Repetitions: []int{0, 2}}
+	c := &lab.Comparison{Groups: []lab.Group{busy, idle}}
+	for _, load := range []string{"get=100, 8 connections", "get=100, 9 connections"} {
+		c.Groups = append(c.Groups, lab.Group{Combination: scenario.Combination{Strategy: "none"}, Workload: load})
+		lifo := group("lifo", load, 50, 4)
+		delete(lifo.Metrics, result.ServedP99)
+		c.Groups = append(c.Groups, lifo)
+	}
+	s := newStudy(&Comparison{Comparison: c, Runs: make([][]*Run, len(c.Groups))}).section(newData())
+	require.NotNil(t, s.Verdicts)
+	require.NotContains(t, s.Verdicts.Head, "p99, ms")
+	require.Len(t, s.Tables, 2)
+	require.Contains(t, s.Tables[0].Head, "goodput, as the service sees it, /s")
+	require.NotContains(t, s.Tables[1].Head, "goodput, as the service sees it, /s")
+	for _, table := range append(s.Tables, *s.Verdicts) {
+		for column, head := range table.Head {
+			require.True(t, slices.ContainsFunc(table.Rows, func(r row) bool { return r.Cells[column].Text != "–" && r.Cells[column].Text != "" }), "%s: %s", table.Caption, head)
+		}
+	}
+	served := slices.Index(s.Tables[1].Head, "served p50 / p99.9, ms")
+	require.Positive(t, served, s.Tables[1].Head)
+	require.Equal(t, "5 / –", s.Tables[1].Rows[0].Cells[served].Text)
+}
+
+// What the runs could have told is said once.
+func TestStudy_SaysOneThing(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		goodput float64
+		runs    int
+		told    string
+	}{
+		"the same":     {1000, 4, ""},
+		"too few runs": {500, 3, ""},
+		"different":    {500, 4, "These 4 runs tell goodput apart that differs by 2% or more."},
+	} {
+		c := &lab.Comparison{Groups: []lab.Group{group("fifo", "get=100", 1000, tt.runs), group("lifo", "get=100", tt.goodput, tt.runs)}}
+		s := newStudy(&Comparison{Comparison: c, Runs: make([][]*Run, 2)}).section(newData())
+		require.NotEmpty(t, s.Headline)
+		require.Equal(t, tt.told, s.Told, "%s: %s", name, s.Headline)
+		require.Empty(t, s.Cautions, "%s: %s", name, s.Headline)
+	}
 }
 
 // What only some loads have stands in the tables where it was measured.
@@ -182,7 +238,7 @@ func TestLoad_SaysWhatIsWrong(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte(`{"a":`), 0o644))
 	for path, want := range map[string]string{
 		filepath.Join(dir, "none.json"): "no such file",
-		dir:                             "comparison.json: no such file",
+		dir:                             dir + ": has no comparison.json: name a folder that loadtest compare or simulate has written, or a file of run or saturate",
 		other:                           "other.json: holds no result of loadtest run, saturate or compare",
 		broken:                          "broken.json: unexpected end of JSON input",
 	} {

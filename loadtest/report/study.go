@@ -133,11 +133,14 @@ func (s *study) section(d *data) section {
 	}
 	if t := s.verdicts(found); len(t.Rows) > 0 {
 		out.Rule = rule
-		if len(s.workloads) > 1 {
+		switch told := found[0].Told(); {
+		case len(s.workloads) > 1:
 			out.Verdicts = &t
-		} else if told := found[0].Told(); strings.HasSuffix(told, "%") {
+		case !slices.ContainsFunc(found[0].Others, func(d lab.Difference) bool { return d.Proven() }):
+			// The headline says what the runs could have told.
+		case strings.HasSuffix(told, "%"):
 			out.Told = fmt.Sprintf("These %d runs tell goodput apart that differs by %s or more.", found[0].Runs, told)
-		} else {
+		default:
 			out.Cautions = append(out.Cautions, capital(told)+".")
 		}
 	}
@@ -173,11 +176,12 @@ func (s *study) lateness() string {
 // spreadOf is the figure whose spread a cell of several shows.
 const spreadOf = 1
 
-// columns returns the figures of the tables' columns that were measured in any group.
-func (s *study) columns() (columns [][]result.Figure) {
+// columns returns the figures of a table's columns: those that were measured in any of its groups.
+func (s *study) columns(groups []int) (columns [][]result.Figure) {
 	last := ""
 	for _, f := range result.Figures {
-		if f.Column == "" || !slices.ContainsFunc(s.Groups, func(g lab.Group) bool {
+		if f.Column == "" || !slices.ContainsFunc(groups, func(at int) bool {
+			g := &s.Groups[at]
 			v, measured := g.Metrics[f.Name]
 			switch {
 			case f.Name == result.SentGoodput: // elsewhere it repeats goodput
@@ -200,10 +204,9 @@ func (s *study) columns() (columns [][]result.Figure) {
 
 // tables has one table for each workload, in which those are marked that no other beats.
 func (s *study) tables(verdicts []lab.Verdict) []table {
-	columns := s.columns()
 	var tables []table
 	for at, w := range s.workloads {
-		v := &verdicts[at] // in the same order
+		v, columns := &verdicts[at], s.columns(w.groups) // in the same order
 		t := table{Caption: w.name, Head: []string{"setting", "runs"}}
 		if len(v.Top) > 0 {
 			t.Head = append(t.Head, "against the best")
@@ -305,7 +308,8 @@ func (s *study) shares(groups []int) (t table, some bool) {
 	return t, len(names) > 0
 }
 
-// cell has the medians of metrics of a group, and the spread of one of them.
+// cell has the medians of metrics of a group, and the spread of one of them. A percentile that only
+// some of the runs could tell is none beside one of all of them.
 func (s *study) cell(g int, metrics []result.Figure) cell {
 	values := s.Groups[g].Metrics
 	if !slices.ContainsFunc(metrics, func(m result.Figure) bool { return len(values[m.Name].Values) > 0 }) {
@@ -314,8 +318,8 @@ func (s *study) cell(g int, metrics []result.Figure) cell {
 	var c cell
 	var medians []string
 	for i, m := range metrics {
-		v, measured := values[m.Name]
-		if !measured {
+		v := values[m.Name]
+		if len(v.Values) == 0 || len(v.Values) < len(values[metrics[0].Name].Values) {
 			medians = append(medians, "–")
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // Text writes for a terminal what a report says in brief: the findings, what they are of, and
-// the tables, without the columns that hold nothing or that only a page has room for.
+// the tables, without the columns that only a page has room for.
 func Text(w io.Writer, in *Input) error {
 	p, _ := newPage(in)
 	var b bytes.Buffer
@@ -54,8 +54,7 @@ func (t *table) text(b *bytes.Buffer) {
 		fmt.Fprintln(b, t.Caption)
 	}
 	shown := func(column int) bool {
-		return column == 0 || (t.Brief == nil || slices.Contains(t.Brief, column)) &&
-			slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[column].Text != "–" && r.Cells[column].Text != "" })
+		return t.Brief == nil || slices.Contains(t.Brief, column)
 	}
 	var lines bytes.Buffer
 	columns := tabwriter.NewWriter(&lines, 0, 0, 2, ' ', 0)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/result"
@@ -47,6 +48,13 @@ func (s *study) verdicts(found []lab.Verdict) table {
 		t.Rows = append(t.Rows, row{Cells: []cell{
 			{Text: s.workloads[i].name}, {Text: who}, {Text: short(best[result.Goodput].Median)}, {Text: p99}, {Text: v.Told()},
 		}})
+	}
+	const latency = 3 // the column
+	if !slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[latency].Text != "–" }) {
+		t.Head = slices.Delete(t.Head, latency, latency+1)
+		for i := range t.Rows {
+			t.Rows[i].Cells = slices.Delete(t.Rows[i].Cells, latency, latency+1)
+		}
 	}
 	return t
 }
