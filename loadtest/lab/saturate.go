@@ -150,7 +150,10 @@ func (s *search) limit() Limit {
 }
 
 func (s *search) run(ctx context.Context) error {
-	if err := s.bracket(ctx, s.o.Load.Rate); err != nil {
+	if err := s.bound(ctx, s.o.Load.Rate, 1); err != nil {
+		return err
+	}
+	if err := s.extend(ctx, 1, 1); err != nil {
 		return err
 	}
 	const patience = 4
@@ -159,7 +162,11 @@ func (s *search) run(ctx context.Context) error {
 			return errDrift
 		}
 		for s.high > s.low*(1+precision) {
-			if err := s.narrow(ctx); err != nil {
+			yes := 1
+			if s.high <= s.low*(1+4*precision) {
+				yes = 2
+			}
+			if err := s.bound(ctx, (s.low+s.high)/2, yes); err != nil {
 				return err
 			}
 		}
@@ -196,48 +203,22 @@ func (s *search) settle() {
 	}
 }
 
-// bracket finds a rate that is sustained, and one that is not, by doubling or
-// halving.
-func (s *search) bracket(ctx context.Context, rate float64) error {
-	for {
-		if err := s.bound(ctx, rate, 1); err != nil {
-			return err
-		}
-		switch {
-		case s.ended():
-			return nil
-		case s.high == 0:
-			rate = min(rate*2, s.o.MaxRate)
-		default:
-			rate = max(rate/2, lowestRate)
-		}
-	}
-}
-
 // ended tells whether there are two ends, or none is to be found any more.
 func (s *search) ended() bool {
 	return s.low > 0 && s.high > 0 || s.high == 0 && s.low >= s.o.MaxRate || s.low == 0 && s.high > 0 && s.high <= lowestRate
 }
 
-func (s *search) narrow(ctx context.Context) error {
-	yes := 1
-	if s.high <= s.low*(1+4*precision) {
-		yes = 2
-	}
-	rate := (s.low + s.high) / 2
-	return s.bound(ctx, rate, yes)
-}
-
-// bound decides on a rate, which becomes the lower bound or the upper one.
-func (s *search) bound(ctx context.Context, rate float64, yes int) error {
-	sustained, err := s.sustained(ctx, rate, yes)
-	if err != nil {
-		return err
-	}
-	if sustained {
-		s.low = rate
-	} else {
-		s.high = rate
+// extend finds the end that there is not, in strides from the other, each twice as long as the
+// last: by doubling and halving at most.
+func (s *search) extend(ctx context.Context, stride float64, yes int) error {
+	for ; !s.ended(); stride *= 2 {
+		rate := min(s.low*(1+min(stride, 1)), s.o.MaxRate)
+		if s.low == 0 {
+			rate = max(s.high*(1-min(stride, 0.5)), lowestRate)
+		}
+		if err := s.bound(ctx, rate, yes); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -245,49 +226,33 @@ func (s *search) bound(ctx context.Context, rate float64, yes int) error {
 // confirm tries just outside of the range. If it was wrong there, it is moved
 // to where it may be right.
 func (s *search) confirm(ctx context.Context) (sure bool, err error) {
-	below, above := s.low*(1-precision), min(s.high*(1+precision), s.o.MaxRate)
-	sustained, err := s.sustained(ctx, below, 2)
-	if err != nil {
+	found, below, above := s.low, s.low*(1-precision), min(s.high*(1+precision), s.o.MaxRate)
+	if err := s.bound(ctx, below, 2); err != nil {
 		return false, err
 	}
-	if !sustained {
-		s.high, s.low = below, 0
-		return false, s.stride(ctx)
+	if s.high == below {
+		s.low = 0
+		return false, s.extend(ctx, 2*precision, 2)
 	}
-	if sustained, err = s.sustained(ctx, above, 2); err != nil {
+	if err := s.bound(ctx, above, 2); err != nil {
 		return false, err
 	}
-	if sustained {
-		s.low, s.high = above, 0
-		return false, s.stride(ctx)
+	if s.low == above {
+		s.high = 0
+		return false, s.extend(ctx, 2*precision, 2)
 	}
-	s.found.BreakingPointRPS = s.low
-	s.low, s.high = below, above
+	s.found.BreakingPointRPS = found
 	return true, nil
 }
 
-// stride finds the end that there is not, in growing strides from the other.
-func (s *search) stride(ctx context.Context) error {
-	for stride := 2 * precision; !s.ended(); stride *= 2 {
-		rate := min(s.low*(1+min(stride, 1)), s.o.MaxRate)
-		if s.low == 0 {
-			rate = max(s.high*(1-min(stride, 0.5)), lowestRate)
-		}
-		if err := s.bound(ctx, rate, 2); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sustained decides on a rate. It takes so many trials that say yes, or two that
-// say no; never more than three.
-func (s *search) sustained(ctx context.Context, rate float64, yes int) (bool, error) {
+// bound decides on a rate, which becomes the lower bound or the upper one. It takes so many
+// trials that say yes, or two that say no; never more than three.
+func (s *search) bound(ctx context.Context, rate float64, yes int) error {
 	ayes, noes, late := 0, 0, 0
 	for ayes < yes && noes < 2 {
 		step, err := s.try(ctx, rate)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if step.Sustained {
 			ayes++
@@ -298,18 +263,18 @@ func (s *search) sustained(ctx context.Context, rate float64, yes int) (bool, er
 			late++
 		}
 		if err := s.recover(ctx); err != nil {
-			return false, err
+			return err
 		}
 	}
-	if noes == 2 {
-		s.late = late == 2
-		if s.doubt.low == 0 || rate < s.doubt.low {
-			s.doubt.low = rate
-		}
-		return false, nil
+	if noes < 2 {
+		s.low, s.doubt.high = rate, max(s.doubt.high, rate)
+		return nil
 	}
-	s.doubt.high = max(s.doubt.high, rate)
-	return true, nil
+	s.high, s.late = rate, late == 2
+	if s.doubt.low == 0 || rate < s.doubt.low {
+		s.doubt.low = rate
+	}
+	return nil
 }
 
 func (s *search) try(ctx context.Context, rate float64) (*Step, error) {
