@@ -26,13 +26,6 @@ func withPort(targets []workload.Target, number string) []workload.Target {
 	return targets
 }
 
-// startCommand starts a service by a command of the shell, on a free port of the loopback
-// interface, and returns when it takes connections.
-func startCommand(ctx context.Context, command string) (*service, error) {
-	number := freePort()
-	return startAt(ctx, number, strings.ReplaceAll(command, port, number))
-}
-
 // Command is a program that listens on a port of the loopback interface, with whatever it has
 // started. Its methods may be called from several goroutines, Kill once.
 type Command struct{ s *service }
@@ -45,8 +38,18 @@ func Start(ctx context.Context, command func(port string) (string, error)) (*Com
 	if err != nil {
 		return nil, err
 	}
-	s, err := startAt(ctx, number, line)
-	return &Command{s}, err
+	s, err := launch(exec.Command("sh", "-c", line))
+	if err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort("127.0.0.1", number)
+	s.data, s.port = "http://"+address, number
+	dialer := net.Dialer{Timeout: time.Second}
+	takesConnections := func() bool {
+		c, err := dialer.DialContext(ctx, "tcp", address)
+		return err == nil && c.Close() == nil
+	}
+	return &Command{s}, s.await(ctx, takesConnections, "; it has to stay in the foreground, and to listen at "+address)
 }
 
 // Port returns where it listens.
@@ -61,21 +64,6 @@ func (c *Command) Processes() []int { return processGroup(c.s.process.Pid) }
 
 // Kill ends them at once.
 func (c *Command) Kill() { c.s.kill() }
-
-func startAt(ctx context.Context, number, command string) (*service, error) {
-	address := net.JoinHostPort("127.0.0.1", number)
-	s, err := launch(exec.Command("sh", "-c", command))
-	if err != nil {
-		return nil, err
-	}
-	s.data, s.port = "http://"+address, number
-	dialer := net.Dialer{Timeout: time.Second}
-	takesConnections := func() bool {
-		c, err := dialer.DialContext(ctx, "tcp", address)
-		return err == nil && c.Close() == nil
-	}
-	return s, s.await(ctx, takesConnections, "; it has to stay in the foreground, and to listen at "+address)
-}
 
 // freePort returns a port of the loopback interface at which nobody answers. It is below
 // those that systems give to whoever asks for any, from 32768 on, so that nobody gets it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/generator"
@@ -345,7 +346,11 @@ func (l *comparing) measure(ctx context.Context, combination *scenario.Combinati
 // start starts the service of a combination, on a store of its own if it has one.
 func (l *comparing) start(ctx context.Context, combination *scenario.Combination, f filling) (*service, error) {
 	if name, ok := combination.Command(); ok {
-		return startCommand(ctx, l.o.Services[name])
+		c, err := Start(ctx, func(number string) (string, error) { return strings.ReplaceAll(l.o.Services[name], port, number), nil })
+		if err != nil {
+			return nil, err
+		}
+		return c.s, nil
 	}
 	dir, err := l.stores.clone(f)
 	if err != nil {
