@@ -59,6 +59,11 @@ type Difference struct {
 // there is none.
 func (d *Difference) Proven() bool { return !d.Same && d.P < Alpha }
 
+// Named reports whether any difference is proven.
+func (v *Verdict) Named() bool {
+	return slices.ContainsFunc(v.Others, func(d Difference) bool { return d.Proven() })
+}
+
 // Verdicts judges the settings under each load of the comparison. One setting beats another
 // if it is proven to be better in the first metric in which they are not the same: goodput,
 // what the important classes got, served p99. With a probability of at most [Alpha] any of

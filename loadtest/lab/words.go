@@ -73,7 +73,8 @@ func (v *Verdict) Told() string {
 func Headline(verdicts []Verdict, name func(group int) string) string {
 	var compared []Verdict
 	settings := []string{}
-	measured, served := 0, false
+	measured, served, named := 0, false, false
+	most := 0.0 // from which difference on all loads could show one
 	for _, v := range verdicts {
 		for _, g := range v.Groups {
 			if !slices.Contains(settings, name(g)) {
@@ -84,13 +85,8 @@ func Headline(verdicts []Verdict, name func(group int) string) string {
 		served = served || len(v.Top) > 0 || len(v.Measured) == 1
 		if len(v.Top) > 0 {
 			compared = append(compared, v)
+			most, named = max(most, v.Tells), named || v.Named()
 		}
-	}
-	proven := func(d Difference) bool { return d.Proven() }
-	named := func(v Verdict) bool { return slices.ContainsFunc(v.Others, proven) }
-	most := 0.0
-	for _, v := range compared {
-		most = max(most, v.Tells)
 	}
 	switch {
 	case measured == 0:
@@ -101,33 +97,29 @@ func Headline(verdicts []Verdict, name func(group int) string) string {
 		return "Nothing was served within the SLO."
 	case len(compared) == 0:
 		return "There is nothing to compare: no load has two settings that were measured and served anything within the SLO."
-	case !slices.ContainsFunc(compared, named) && math.IsInf(most, 1):
+	case !named && math.IsInf(most, 1):
 		return fmt.Sprintf("Nothing could be told: for that, --repetitions %d or more.", 2*max(2, compared[0].Runs))
-	case !slices.ContainsFunc(compared, named):
+	case !named:
 		return fmt.Sprintf("No difference goes beyond the noise: these runs tell goodput apart that differs by %.2g%% or more.", 100*most)
 	}
 	if len(compared) == 1 {
 		return alone(&compared[0], name)
 	}
 	// Over several loads goodput decides, and what the important get.
-	wins := map[string]int{}
+	wins, highest := map[string]int{}, 0
 	for _, v := range compared {
 		for _, g := range v.Measured {
 			if !slices.ContainsFunc(v.Others, func(d Difference) bool { return d.B == g && d.Proven() && d.Metric != result.ServedP99 }) {
 				wins[name(g)]++
+				highest = max(highest, wins[name(g)])
 			}
 		}
-	}
-	highest := 0
-	for _, n := range wins {
-		highest = max(highest, n)
 	}
 	best := slices.DeleteFunc(slices.Clone(settings), func(s string) bool { return wins[s] < highest })
 	who := list(best)
 	switch {
 	case len(best) == len(settings):
-		who = "none of the settings is better than another"
-		return fmt.Sprintf("By goodput %s under more loads.", who)
+		return "By goodput none of the settings is better than another under more loads."
 	case len(best) > 4:
 		who = fmt.Sprintf("%d of the %d settings are", len(best), len(settings))
 	case len(best) > 1:

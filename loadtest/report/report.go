@@ -82,17 +82,12 @@ func (in *Input) load(path string) error {
 		return err
 	}
 	if info.IsDir() {
-		c, err := loadComparison(path)
+		err := in.loadComparison(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s: has no comparison.json: name a folder that loadtest compare or simulate has written, or a file of run or saturate", path)
 		}
-		if err != nil {
-			return err
-		}
-		in.Comparisons = append(in.Comparisons, c)
-		return nil
+		return err
 	}
-
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: neither a file nor a folder", path)
 	}
@@ -117,21 +112,17 @@ func (in *Input) load(path string) error {
 		}
 		in.Runs = append(in.Runs, r)
 	case form.Comparison != nil:
-		c, err := loadComparison(filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		in.Comparisons = append(in.Comparisons, c)
+		return in.loadComparison(filepath.Dir(path))
 	default:
 		return fmt.Errorf("%s: holds no result of loadtest run, saturate or compare", path)
 	}
 	return nil
 }
 
-func loadComparison(dir string) (*Comparison, error) {
+func (in *Input) loadComparison(dir string) error {
 	found, err := lab.LoadComparison(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c := &Comparison{Comparison: found, Runs: make([][]*Run, len(found.Groups))}
 	for i, g := range found.Groups {
@@ -144,7 +135,8 @@ func loadComparison(dir string) (*Comparison, error) {
 			c.Runs[i] = append(c.Runs[i], r)
 		}
 	}
-	return c, nil
+	in.Comparisons = append(in.Comparisons, c)
+	return nil
 }
 
 func loadRun(path string) (*Run, error) {

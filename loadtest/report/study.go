@@ -136,7 +136,7 @@ func (s *study) section(d *data) section {
 		switch told := found[0].Told(); {
 		case len(s.workloads) > 1:
 			out.Verdicts = &t
-		case !slices.ContainsFunc(found[0].Others, func(d lab.Difference) bool { return d.Proven() }):
+		case !found[0].Named():
 			// The headline says what the runs could have told.
 		case strings.HasSuffix(told, "%"):
 			out.Told = fmt.Sprintf("These %d runs tell goodput apart that differs by %s or more.", found[0].Runs, told)

@@ -57,10 +57,7 @@ type Bests struct {
 
 // Of returns the best fixed number for an experiment.
 func (b *Bests) Of(u sim.Unknown) Best {
-	key := fmt.Sprintf("%v %v %d %d %d", u.Resource, u.Load, u.Seed, u.Warmup, u.Length)
-	if u.Clients != (sim.Clients{}) || len(u.Phases) > 0 {
-		key += fmt.Sprintf(" %v %v", u.Clients, u.Phases)
-	}
+	key := fmt.Sprint(u.Resource, u.Load, u.Seed, u.Warmup, u.Length, u.Clients, u.Phases)
 	b.mu.Lock()
 	best, ok := b.of[key]
 	b.mu.Unlock()
