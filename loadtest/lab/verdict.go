@@ -112,56 +112,50 @@ func (r *judging) median(group int) float64 { return r.c.Groups[group].Metrics[r
 // nobody in time differs from all others by as much in every run: that tells nothing of it, and
 // is no difference that chance could make.
 func (r *judging) contrast() {
-	variances := map[any][][]float64{} // of a load, and of two settings, by metric
-	names := make([]string, len(r.c.Groups))
+	type pair struct {
+		a, b int
+		of   [2]any // its load, and its two settings
+		good bool   // both serve somebody in time
+	}
+	var pairs []pair
+	names, count := make([]string, len(r.c.Groups)), 0.0
 	for i := range names {
 		names[i] = r.c.Groups[i].setting()
 	}
-	used, count := map[string]bool{}, 0
 	for at, v := range r.verdicts {
 		for i, a := range v.Measured {
 			for _, b := range v.Measured[:i] {
-				good := r.median(a) > 0 && r.median(b) > 0
-				if good {
+				p := pair{a, b, [2]any{at, [2]string{names[max(a, b)], names[min(a, b)]}}, r.median(a) > 0 && r.median(b) > 0}
+				if pairs = append(pairs, p); p.good {
 					count++
 				}
-				for m, j := range judged {
-					one := contrastOf(together(r.c.Groups[a].Metrics[j.metric], r.c.Groups[b].Metrics[j.metric]))
-					back := one
-					back.mean = -one.mean
-					r.pairs[[2]int{a, b}] = append(r.pairs[[2]int{a, b}], one)
-					r.pairs[[2]int{b, a}] = append(r.pairs[[2]int{b, a}], back)
-					used[j.metric] = used[j.metric] || one.runs > 0
-					if one.runs == 0 || !good {
-						continue
-					}
-					for _, of := range []any{at, [2]string{names[max(a, b)], names[min(a, b)]}} {
-						if variances[of] == nil {
-							variances[of] = make([][]float64, len(judged))
-						}
-						variances[of][m] = append(variances[of][m], one.variance)
-					}
-				}
 			}
 		}
 	}
-	for at, v := range r.verdicts {
-		for _, a := range v.Measured {
-			for _, b := range v.Measured {
-				for m := range r.pairs[[2]int{a, b}] {
-					one := &r.pairs[[2]int{a, b}][m]
-					for _, of := range []any{at, [2]string{names[max(a, b)], names[min(a, b)]}} {
-						if all := variances[of]; all != nil && len(all[m]) > 0 {
-							one.variance = max(one.variance, usual(all[m]))
-						}
-					}
+	for _, j := range judged {
+		contrasts, variances, used := make([]contrast, len(pairs)), map[any][]float64{}, false
+		for i, p := range pairs {
+			one := contrastOf(together(r.c.Groups[p.a].Metrics[j.metric], r.c.Groups[p.b].Metrics[j.metric]))
+			contrasts[i], used = one, used || one.runs > 0
+			for _, of := range p.of {
+				if p.good && one.runs > 0 {
+					variances[of] = append(variances[of], one.variance)
 				}
 			}
 		}
-	}
-	for _, one := range used {
-		if one {
-			r.comparisons += float64(max(1, count))
+		for i, p := range pairs {
+			one := contrasts[i]
+			for _, of := range p.of {
+				if all := variances[of]; all != nil {
+					one.variance = max(one.variance, usual(all))
+				}
+			}
+			r.pairs[[2]int{p.a, p.b}] = append(r.pairs[[2]int{p.a, p.b}], one)
+			one.mean = -one.mean
+			r.pairs[[2]int{p.b, p.a}] = append(r.pairs[[2]int{p.b, p.a}], one)
+		}
+		if used {
+			r.comparisons += max(1, count)
 		}
 	}
 }
