@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/lab"
@@ -217,16 +218,12 @@ const costSeed = 0xc057
 
 // requests yields those that loadtest run sends.
 func requests(o workload.Options, kinds []kind, costs []int) func() func() (sim.Request, bool) {
-	classes := map[kind]int{}
-	for i, k := range kinds {
-		classes[k] = i
-	}
 	return func() func() (sim.Request, bool) {
 		stream, drawn := workload.NewStream(&o), rand.New(rand.NewPCG(o.Seed, costSeed))
 		var r workload.Request
 		return func() (sim.Request, bool) {
 			stream.Next(&r)
-			return sim.Request{At: r.At, Class: classes[kind{r.Op, r.Priority, costs[drawn.IntN(len(costs))]}], Client: r.Client}, true
+			return sim.Request{At: r.At, Class: slices.Index(kinds, kind{r.Op, r.Priority, costs[drawn.IntN(len(costs))]}), Client: r.Client}, true
 		}
 	}
 }
