@@ -235,7 +235,7 @@ compose-load: ## send load to what compose-up has started; RATE=1000 DURATION=10
 compose-down: ## stop what compose-up has started; the data stays
 	$(COMPOSE) --profile load down
 
-PEERS            ?= bare plain nethttp limiter
+PEERS            ?= bare plain nethttp
 PEERS_STRATEGIES ?= fifo auto sync
 PEERS_FLAGS      ?=
 

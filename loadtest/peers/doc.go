@@ -6,7 +6,6 @@
 //	         calls cost by themselves
 //	plain    a fasthttp handler straight on Pebble, without a queue
 //	nethttp  the same on net/http
-//	limiter  plain behind failsafe-go's adaptive limiter
 //
 // They have the store's options, the garbage collector's settings and the
 // artificial delay of the service. What they lack is what the service adds:

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
 	"github.com/valyala/fasthttp"
 )
 
@@ -63,20 +62,4 @@ func (kv *keyValue) netHTTP() http.Handler {
 		http.Error(w, "unknown path", http.StatusBadRequest)
 	})
 	return mux
-}
-
-// limited lets a handler have as many requests at once as the limiter has
-// learned to be good, and a few wait. The factors are those that its
-// documentation names as defaults of queueing, everything else is its default.
-func limited(next fasthttp.RequestHandler) fasthttp.RequestHandler {
-	limiter := adaptivelimiter.NewBuilder[any]().WithQueueing(2, 3).Build()
-	return func(ctx *fasthttp.RequestCtx) {
-		permit, err := limiter.AcquirePermit(ctx)
-		if err != nil {
-			ctx.Error("over the limit", fasthttp.StatusServiceUnavailable)
-			return
-		}
-		next(ctx)
-		permit.Record()
-	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Names lists the peers.
-var Names = []string{"bare", "plain", "nethttp", "limiter"}
+var Names = []string{"bare", "plain", "nethttp"}
 
 // path is the only one that the peers know.
 const path = "/v0/entity"
@@ -54,8 +54,6 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	case "nethttp":
 		s := &http.Server{Handler: kv.netHTTP(), ReadHeaderTimeout: 10 * time.Second}
 		return until(ctx, l, func() error { return s.Serve(l) }, func(context.Context) error { return s.Close() })
-	case "limiter":
-		return fast(limited(kv.plain))
 	default:
 		return fmt.Errorf("there is no peer %q, choose one of %s", o.Name, strings.Join(Names, ", "))
 	}

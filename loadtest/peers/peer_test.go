@@ -55,8 +55,6 @@ func TestPeer_AnswersAsTheService(t *testing.T) {
 		{Name: "plain"},
 		{Name: "plain", Sync: true},
 		{Name: "nethttp"},
-		{Name: "limiter"},
-		{Name: "limiter", Sync: true},
 	} {
 		t.Run(o.Name, func(t *testing.T) {
 			t.Parallel()
