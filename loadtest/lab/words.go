@@ -60,7 +60,7 @@ func (v *Verdict) Told() string {
 	case len(v.Top) == 0:
 		return ""
 	case v.Runs < ProofRuns:
-		return fmt.Sprintf("nothing could be told: %d runs are fewer than %d", v.Runs, ProofRuns)
+		return fmt.Sprintf("nothing could be told: %d %s fewer than %d", v.Runs, english.PluralWord(v.Runs, "run is", "runs are"), ProofRuns)
 	case math.IsInf(v.Tells, 1):
 		return fmt.Sprintf("nothing could be told: the spread is too great for %d runs", v.Runs)
 	default:

@@ -71,3 +71,10 @@ func TestVerdicts_InWords(t *testing.T) {
 		})
 	}
 }
+
+func TestVerdict_Told(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "nothing could be told: 1 run is fewer than 4", (&Verdict{Top: []int{0}, Runs: 1}).Told())
+	require.Equal(t, "nothing could be told: 3 runs are fewer than 4", (&Verdict{Top: []int{0}, Runs: 3}).Told())
+	require.Equal(t, "2.4%", (&Verdict{Top: []int{0}, Runs: 9, Tells: 0.024}).Told())
+}

@@ -51,7 +51,7 @@ func newStudy(c *Comparison) *study {
 }
 
 // gather puts groups together whose names are equal, and shortens the names by
-// what all of them have in common.
+// what all of them have in common. One of several of which nothing is left is called plain.
 func gather(groups []lab.Group, name func(lab.Group) string) (sets []loadGroups, common string) {
 	const separator = ", "
 	for i, g := range groups {
@@ -72,7 +72,9 @@ func gather(groups []lab.Group, name func(lab.Group) string) (sets []loadGroups,
 	}
 	for i, w := range sets {
 		own := slices.DeleteFunc(partsOf(w), func(part string) bool { return slices.Contains(shared, part) })
-		sets[i].name = strings.Join(own, separator)
+		if sets[i].name = strings.Join(own, separator); len(own) == 0 && len(sets) > 1 {
+			sets[i].name = "plain"
+		}
 	}
 	return sets, strings.Join(shared, separator)
 }

@@ -36,6 +36,21 @@ func TestStudy_NamesWhatDiffers(t *testing.T) {
 	require.Equal(t, []loadGroups{{"64 connections", []int{0, 1, 3}}, {"1 connection", []int{2}}}, s.workloads)
 }
 
+// A load that has nothing of its own has a name beside those that have.
+func TestStudy_NamesEveryLoad(t *testing.T) {
+	t.Parallel()
+	loads := func(names ...string) (sets []loadGroups) {
+		var groups []lab.Group
+		for _, name := range names {
+			groups = append(groups, lab.Group{Workload: name})
+		}
+		sets, _ = gather(groups, func(g lab.Group) string { return g.Workload })
+		return sets
+	}
+	require.Equal(t, []loadGroups{{"plain", []int{0, 2}}, {"retries 4,10ms", []int{1}}}, loads("get=100, 2x", "get=100, retries 4,10ms, 2x", "get=100, 2x"))
+	require.Equal(t, []loadGroups{{"", []int{0}}}, loads("get=100, 2x"))
+}
+
 func TestFigures_AreShort(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[float64]string{
