@@ -144,7 +144,7 @@ func TestReport_Draws(t *testing.T) {
 	t.Parallel()
 	p := openReport(t, 1280)
 	// Where all was served there is no second chart of that.
-	p.requireDrawn(13)
+	p.requireDrawn(12)
 
 	// The other workloads are drawn when they are chosen.
 	tabs := eval[int](p, `document.querySelectorAll('[role=tab]').length`)
@@ -152,7 +152,7 @@ func TestReport_Draws(t *testing.T) {
 	for i := range tabs {
 		p.js(fmt.Sprintf(`document.querySelectorAll('[role=tab]')[%d].click()`, i))
 		p.settle()
-		p.requireDrawn(12)
+		p.requireDrawn(11)
 	}
 
 	// The data tables hold what is drawn.
@@ -260,7 +260,7 @@ func TestReport_FitsEveryPage(t *testing.T) {
 				text.selectNodeContents(c);
 				return text.getBoundingClientRect().right > innerWidth - 48;
 			}).map(c => c.textContent).join('; ')`), "captions end before their tables fade")
-			p.requireDrawn(13)
+			p.requireDrawn(12)
 			p.picture(c.name, chromedp.FullScreenshot(100))
 
 			// On paper it is light, and nothing is wider than it.
@@ -269,7 +269,7 @@ func TestReport_FitsEveryPage(t *testing.T) {
 			p.do(chromedp.EmulateViewport(700, 900))
 			p.settle()
 			require.LessOrEqual(t, eval[int64](p, `document.documentElement.scrollWidth`), int64(700))
-			p.requireDrawn(13)
+			p.requireDrawn(12)
 			p.picture(c.name+"-print", chromedp.FullScreenshot(100))
 		})
 	}

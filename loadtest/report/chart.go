@@ -60,9 +60,5 @@ func (d *data) add(title, caption string, c *chart) []figure {
 	}
 	key := fmt.Sprintf("c%d", len(d.Charts)+1)
 	d.Charts[key] = c
-	width := 6
-	if c.X.Title == offered.Title {
-		width = 4 // there are three of them
-	}
-	return []figure{{Chart: key, Title: title, Caption: caption, Width: width}}
+	return []figure{{Chart: key, Title: title, Caption: caption}}
 }

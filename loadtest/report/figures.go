@@ -47,13 +47,11 @@ func (s *study) overRates(d *data) (figures []figure) {
 				title += ": " + l.name
 			}
 			figures = append(figures, d.add(title, caption, &chart{
-				X: x, Y: y, Ideal: ideal && dotted != "", Series: s.lines(l, metric),
+				X: x, Y: y, Ideal: ideal, Series: s.lines(l, metric),
 			})...)
 		}
 		draw("Goodput against offered rate", "Answers within the SLO."+dotted+" Bars reach from the lowest to the highest run.",
-			result.Goodput, axis{Title: "goodput", Unit: "/s"}, true)
-		draw("Throughput against offered rate", "All answers: good, late and refusing."+dotted,
-			"completed_rps", axis{Title: "completed", Unit: "/s"}, true)
+			result.Goodput, axis{Title: "goodput", Unit: "/s"}, dotted != "")
 		draw("Served p99 against offered rate", "Of what was served ("+serving(string(s.Good))+"), counted from the scheduled time.",
 			result.ServedP99, axis{Title: "served p99", Unit: "ms", Scale: logarithmic}, false)
 	}

@@ -54,7 +54,6 @@ type figure struct {
 	Chart   string // the key in data.Charts
 	Title   string
 	Caption string
-	Width   int // of 12 columns, where there is room for them
 }
 
 type table struct {
