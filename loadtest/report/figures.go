@@ -140,16 +140,6 @@ func (d *data) addLines(title, caption string, x, y axis, lines []series) []figu
 	return d.add(title, caption, &chart{X: x, Y: y, Series: filled})
 }
 
-// nonZero returns nothing if all points of all series are zero.
-func nonZero(lines []series) []series {
-	for _, s := range lines {
-		if slices.ContainsFunc(s.Points, func(p []num) bool { return p[1] != 0 }) {
-			return lines
-		}
-	}
-	return nil
-}
-
 // middle returns the run whose goodput is the median.
 func middle(runs []*Run) *Run {
 	sorted := slices.SortedStableFunc(slices.Values(runs), func(a, b *Run) int { return cmp.Compare(a.GoodputRPS, b.GoodputRPS) })

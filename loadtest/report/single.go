@@ -57,7 +57,9 @@ func (r *Run) section(d *data) section {
 		{Name: "shed", Style: 1, Points: r.rate(func(i result.Interval) int64 { return i.Shed })},
 		{Name: "errors", Style: 3, Points: r.rate(func(i result.Interval) int64 { return i.Errors })},
 	} {
-		rates = append(rates, nonZero([]series{rare})...)
+		if slices.ContainsFunc(rare.Points, func(p []num) bool { return p[1] != 0 }) {
+			rates = append(rates, rare)
+		}
 	}
 	add("Rates over time", "In each "+each+". Completed counts answers by the time they came; all others count requests by the time for which they were scheduled.",
 		seconds, axis{Title: "requests", Unit: "/s"}, rates...)
