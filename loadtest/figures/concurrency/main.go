@@ -24,7 +24,6 @@ import (
 func main() {
 	from := flag.Uint64("from", 1, "the first seed")
 	to := flag.Uint64("to", 40, "the last seed")
-	cpus := flag.Int("cpus", runtime.GOMAXPROCS(0), "how many experiments run at once")
 	worst := flag.Int("worst", 20, "how many of the worst are shown")
 	steps := flag.Int("steps", 0, "show how steps of the capacity are followed, in the mean of so many runs")
 	told := flag.Bool("told", false, "show what one who knows the resource comes to, instead of one who learns it")
@@ -43,18 +42,18 @@ func main() {
 	case *shared:
 		share(*from, *to, limiter)
 	default:
-		compare(*class, *from, *to, *cpus, *worst, limiter)
+		compare(*class, *from, *to, *worst, limiter)
 	}
 }
 
 // compare prints what a limiter comes to in a class of experiments, beside the best fixed numbers.
-func compare(class string, from, to uint64, cpus, worst int, limiter func() sim.Limiter) {
+func compare(class string, from, to uint64, worst int, limiter func() sim.Limiter) {
 	var bests judge.Bests
 	for _, c := range append(judge.Classes(), judge.Plain()) {
 		if class != c.Name && (class != "all" || c.Name == "plain") {
 			continue
 		}
-		runs := judge.Runs(c, from, to, judge.Loads, cpus, &bests, limiter)
+		runs := judge.Runs(c, from, to, judge.Loads, runtime.GOMAXPROCS(0), &bests, limiter)
 		for _, r := range runs[:min(worst, len(runs))] {
 			u := c.Unknown(r.Seed, r.Load)
 			u.Limiter = sim.Fixed(r.Best.N)
