@@ -3,6 +3,8 @@
 //
 //	go run ./loadtest/figures/concurrency -from 1 -to 40
 //	go run ./loadtest/figures/concurrency -steps 200
+//	go run ./loadtest/figures/concurrency -from 1 -to 200 -below 0.8
+//	go run ./loadtest/figures/concurrency -from 1 -to 20 -slow
 //	go run ./loadtest/figures/concurrency -from 1 -to 40 -told
 //	go run ./loadtest/figures/concurrency -from 1 -to 40 -class all
 //	go run ./loadtest/figures/concurrency -from 1 -to 20 -shared
@@ -16,6 +18,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/spillway-go/spillway/loadtest/sim"
 	"github.com/spillway-go/spillway/loadtest/sim/judge"
@@ -26,6 +29,8 @@ func main() {
 	to := flag.Uint64("to", 40, "the last seed")
 	worst := flag.Int("worst", 20, "how many of the worst are shown")
 	steps := flag.Int("steps", 0, "show how steps of the capacity are followed, in the mean of so many runs")
+	below := flag.Float64("below", 0, "compare the mean latency with that without a limit, at this part of what can be done")
+	slow := flag.Bool("slow", false, "show the first 30 s of a cold start with work of 2 s")
 	told := flag.Bool("told", false, "show what one who knows the resource comes to, instead of one who learns it")
 	class := flag.String("class", "plain", "the class of experiments, or all for what real clients do")
 	shared := flag.Bool("shared", false, "have 2, 4 and 8 learners share each resource")
@@ -38,6 +43,19 @@ func main() {
 	case *steps > 0:
 		for _, s := range judge.AllSteps() {
 			fmt.Printf("%s, %vx: %.2f\n", s.Name, s.Load, s.Settled(*steps, limiter))
+		}
+	case *below > 0:
+		r := judge.Latencies(*from, *to, *below, limiter)
+		good, _ := slices.BinarySearch(r, 1.05)
+		fmt.Printf("%vx: in %d of %d the mean latency is under 1.05 of that without a limit; median %.3f, worst %.3f\n",
+			*below, good, len(r), r[len(r)/2], r[len(r)-1])
+	case *slow:
+		for _, work := range []sim.Distribution{sim.Constant(2 * time.Second), sim.Exponential(2 * time.Second)} {
+			for _, hands := range []int{20, 50, 100} {
+				for seed := *from; seed <= *to; seed++ {
+					fmt.Printf("%v, %d hands: %.2f of what could be served in 30 s\n", work, hands, judge.Slow(hands, work, seed, limiter))
+				}
+			}
 		}
 	case *shared:
 		share(*from, *to, limiter)

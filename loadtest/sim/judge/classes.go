@@ -75,6 +75,19 @@ func (d *draws) part(of time.Duration, low, high float64) time.Duration {
 	return time.Duration(float64(of) * d.between(low, high))
 }
 
+// Slow is the first 30 s of a cold start of a resource that does so many at once, each in 2 s,
+// at half as many a second, which is all that it can do. It returns the goodput in parts of what
+// can end in that time.
+func Slow(hands int, work sim.Distribution, seed uint64, limiter func() sim.Limiter) float64 {
+	const length = 30 * time.Second
+	u := sim.Unknown{
+		Resource: sim.Resource{Work: work, Hands: hands}, Limiter: limiter(), Seed: seed,
+		Phases: []sim.Phase{{For: length, Wide: 1, Load: 1}},
+	}
+	r := u.Run()
+	return r.Goodput * length.Seconds() / (r.Rate * (length - work.Mean()).Seconds())
+}
+
 // Shared is several learners before one resource.
 type Shared struct {
 	Learners int

@@ -46,22 +46,9 @@ func TestShared_Told(t *testing.T) {
 	require.Less(t, unfair.Jain, 0.7)
 }
 
-// slow is the first 30 s of a cold start of a resource that does so many at once, each in 2 s,
-// at half as many a second, which is all that it can do. It returns the goodput in parts of what
-// can end in that time.
-func slow(hands int, work sim.Distribution, seed uint64, limiter func() sim.Limiter) float64 {
-	const length = 30 * time.Second
-	u := sim.Unknown{
-		Resource: sim.Resource{Work: work, Hands: hands}, Limiter: limiter(), Seed: seed,
-		Phases: []sim.Phase{{For: length, Wide: 1, Load: 1}},
-	}
-	r := u.Run()
-	return r.Goodput * length.Seconds() / (r.Rate * (length - work.Mean()).Seconds())
-}
-
 // One who knows the number serves all that can be served in the first 30 s.
 func TestSlow_Told(t *testing.T) {
 	t.Parallel()
-	require.Greater(t, slow(100, sim.Constant(2*time.Second), 1, func() sim.Limiter { return sim.Fixed(100) }), 0.9)
-	require.Less(t, slow(100, sim.Constant(2*time.Second), 1, func() sim.Limiter { return sim.Fixed(10) }), 0.2)
+	require.Greater(t, judge.Slow(100, sim.Constant(2*time.Second), 1, func() sim.Limiter { return sim.Fixed(100) }), 0.9)
+	require.Less(t, judge.Slow(100, sim.Constant(2*time.Second), 1, func() sim.Limiter { return sim.Fixed(10) }), 0.2)
 }

@@ -127,6 +127,26 @@ func ratio(goodput, of float64) float64 {
 	return goodput / of
 }
 
+// Latencies returns the mean latency under a limiter, in parts of that without a limit, on
+// the resources of seeds at a load below what they can do. The least comes first. It is 0
+// where less is good without a limit, so that the latency is of few.
+func Latencies(from, to uint64, load float64, limiter func() sim.Limiter) (all []float64) {
+	for seed := from; seed <= to; seed++ {
+		u := Plain().Unknown(seed, load)
+		u.Limiter = sim.Fixed(1 << 20)
+		free := u.Run()
+		u.Limiter = limiter()
+		limited := u.Run()
+		if free.Latency == 0 || free.Goodput <= 0.95*limited.Goodput {
+			all = append(all, 0)
+		} else {
+			all = append(all, float64(limited.Latency)/float64(free.Latency))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // Summary is what runs came to.
 type Summary struct {
 	Runs, Good, Bad int     // at least 0.95 of the best fixed number, and less than 0.85

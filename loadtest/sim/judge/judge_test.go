@@ -22,6 +22,15 @@ func TestSum(t *testing.T) {
 	require.Zero(t, judge.Sum(nil))
 }
 
+// Without a limit it takes as long as without one; with one that is too small it takes longer.
+func TestLatencies(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []float64{1, 1}, judge.Latencies(1, 2, 0.1, func() sim.Limiter { return sim.Fixed(1 << 20) }))
+	slow := judge.Latencies(1, 6, 0.9, func() sim.Limiter { return sim.Fixed(1) })
+	require.IsNonDecreasing(t, slow)
+	require.Greater(t, slow[5], 1.05)
+}
+
 // A search finds the number of hands, and what it has found is not searched again.
 func TestBests(t *testing.T) {
 	t.Parallel()

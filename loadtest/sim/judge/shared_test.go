@@ -53,7 +53,7 @@ func TestSlow_Learned(t *testing.T) {
 	}{{20, 0.8}, {50, 0.8}, {100, 0.8}} {
 		for _, work := range []sim.Distribution{sim.Constant(2 * time.Second), sim.Exponential(2 * time.Second)} {
 			for seed := range uint64(8) {
-				share := slow(tt.hands, work, 1+seed, func() sim.Limiter { return judge.NewLearned() })
+				share := judge.Slow(tt.hands, work, 1+seed, func() sim.Limiter { return judge.NewLearned() })
 				require.GreaterOrEqual(t, share, tt.share, "%d hands, %v, seed %d", tt.hands, work, 1+seed)
 			}
 		}
