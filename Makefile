@@ -286,5 +286,5 @@ pgo: build ## profile the service under load: cmd/spillway/default.pgo, which go
 	go build -trimpath -o $(BIN)/spillway-nopgo ./cmd/spillway
 	$(PGO_RUN) --strategies fifo --sync never,always --repetitions 2 --out reports/pgo/fifo
 	$(PGO_RUN) --strategies lifo,mpmc --sync never --repetitions 1 --out reports/pgo/others
-	go run ./loadtest/profiles/pgo cmd/spillway/default.pgo $$(find reports/pgo -name '*.cpu.pb.gz')
+	go tool pprof -proto -output cmd/spillway/default.pgo bin/spillway-nopgo $$(find reports/pgo -name '*.cpu.pb.gz')
 	@echo 'make build uses it'
