@@ -128,7 +128,7 @@ func (l *comparing) open(ctx context.Context) (err error) {
 	return l.save(l.progress())
 }
 
-// openStores makes the folder of the stores, and describes its disk.
+// openStores makes the folder of the stores.
 func (l *comparing) openStores() error {
 	l.stores = stores{dir: filepath.Join(l.o.Dir, "stores"), fill: l.fill}
 	if err := os.MkdirAll(l.stores.dir, 0o755); err != nil {
@@ -139,7 +139,7 @@ func (l *comparing) openStores() error {
 		return fmt.Errorf("%s: stores and runs take about %d MB, and %d MB are free: %d MB are missing",
 			l.stores.dir, need>>20, free>>20, (need-free)>>20+1)
 	}
-	return l.c.Machine.DescribeDisk(l.stores.dir)
+	return nil
 }
 
 // results returns the files of an earlier comparison, whole or not, and nothing that is not part

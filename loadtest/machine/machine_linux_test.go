@@ -9,18 +9,13 @@ import (
 func TestMachine_IsDescribed(t *testing.T) {
 	t.Parallel()
 	m := This()
-	require.NoError(t, m.DescribeDisk(t.TempDir()))
 	require.Positive(t, m.CPUs)
 	require.Positive(t, m.Memory)
 	require.Contains(t, m.Kernel, "Linux ")
-	require.NotEmpty(t, m.Disk)
-	require.Positive(t, m.FsyncMicros)
 	t.Logf("%+v", m)
-
-	require.Error(t, m.DescribeDisk(t.TempDir()+"/absent"))
 }
 
-func TestMachine_KnowsProcessorsAndFileSystems(t *testing.T) {
+func TestMachine_KnowsProcessors(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, info, want string }{
 		{"x86", "processor\t: 0\nmodel name\t: AMD EPYC 7B13\nflags\t\t: fpu: x\n\nprocessor\t: 1\nmodel name\t: other\n", "AMD EPYC 7B13"},
@@ -30,6 +25,4 @@ func TestMachine_KnowsProcessorsAndFileSystems(t *testing.T) {
 	for _, tt := range tests {
 		require.Equal(t, tt.want, processor([]byte(tt.info)), tt.name)
 	}
-	require.Equal(t, "ext4", fileSystem(0xEF53))
-	require.Equal(t, "file system 0x1234", fileSystem(0x1234))
 }

@@ -7,5 +7,3 @@ import "runtime"
 func (m *Machine) describe() {
 	m.CPU, m.Kernel = runtime.GOARCH, runtime.GOOS
 }
-
-func fileSystemOf(string) string { return "" }

@@ -27,11 +27,8 @@ const repetitions = 4
 
 var began = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 
-// sender is the generator's machine; onDisk the same with the service's disk.
-var (
-	sender = machine.Machine{CPU: "Example 9000 at 3.0 GHz", CPUs: 2, Memory: 8 << 30, Kernel: "Linux 6.1.0", Go: "go1.26.0"}
-	onDisk = func(m machine.Machine) machine.Machine { m.Disk, m.FsyncMicros = "ext4", 118; return m }(sender)
-)
+// sender is the generator's machine.
+var sender = machine.Machine{CPU: "Example 9000 at 3.0 GHz", CPUs: 2, Memory: 8 << 30, Kernel: "Linux 6.1.0", Go: "go1.26.0"}
 
 // capacity is what the service of the model serves a second.
 const capacity = 30_000
@@ -50,7 +47,7 @@ func writeSample(dir string, s scenario.Scenario, strategies, rates, mixes []str
 	s.Duration, s.Warmup, s.Repetitions, s.Seed = 10*time.Second, 2*time.Second, repetitions, 1
 	s.SLO, s.Timeout = 100*time.Millisecond, 10*time.Second
 	c := &lab.Comparison{
-		Machine: onDisk,
+		Machine: sender,
 		Command: "loadtest compare " + s.Name + ".yaml --dir reports/" + s.Name,
 		Version: "spillway v0.3.0 (1a2b3c4)", Started: began, Finished: began.Add(25 * time.Minute),
 		Capacity: map[string]float64{},

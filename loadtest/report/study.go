@@ -374,8 +374,6 @@ func machineFacts(name string, m machine.Machine) []fact {
 	memory := around("", amountOrNothing(float64(m.Memory), "bytes"), " of memory")
 	return []fact{
 		{name, enumerate(m.CPU, count(m.CPUs, "CPU", "CPUs"), memory, m.Kernel, m.Go)},
-		{"file system", m.Disk},
-		{"fsync of 4 KiB", amountOrNothing(m.FsyncMicros, "us")},
 	}
 }
 
