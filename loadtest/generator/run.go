@@ -205,7 +205,7 @@ type spent struct{ client, server, during time.Duration }
 
 // observe watches the server, and the generator's own CPU, over the window. With
 // an error there is what else was seen.
-func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu spent, _ error) {
+func (r *run) observe(ctx, ended context.Context) (seen *observe.Observation, cpu spent, unseen error) {
 	if !sleep(ended, r.window.From-r.clock()) {
 		return nil, cpu, nil
 	}
@@ -214,24 +214,23 @@ func (r *run) observe(ctx, ended context.Context) (_ *observe.Observation, cpu s
 	if r.o.ServerCPU != nil {
 		server = r.o.ServerCPU
 	}
-	serverBefore, unseen := server()
-	var window *observe.Window
-	if r.observer != nil {
-		profiled := 0
-		if r.window.To != workload.Never && !r.o.NoProfiles {
-			profiled = int((r.window.To - r.window.From) / time.Second)
-		}
-		window, unseen = r.observer.Start(ctx, profiled)
+	serverBefore, unknown := server()
+	during := func() {
+		sleep(ended, r.window.To-r.clock())
+		cpu.client, cpu.during = cpuTime()-before, r.clock()-begin
+		serverAfter, err := server()
+		cpu.server, unknown = serverAfter-serverBefore, cmp.Or(unknown, err)
 	}
-	sleep(ended, r.window.To-r.clock())
-	cpu.client, cpu.during = cpuTime()-before, r.clock()-begin
-	serverAfter, err := server()
-	cpu.server = serverAfter - serverBefore
-	if window == nil {
-		return nil, cpu, cmp.Or(unseen, err)
+	if r.observer == nil {
+		during()
+		return nil, cpu, unknown
 	}
-	seen, unseen := window.Stop(context.WithoutCancel(ctx))
-	return seen, cpu, unseen
+	profiled := 0
+	if r.window.To != workload.Never && !r.o.NoProfiles {
+		profiled = int((r.window.To - r.window.From) / time.Second)
+	}
+	seen, unseen = r.observer.Watch(ctx, profiled, during)
+	return seen, cpu, cmp.Or(unseen, unknown)
 }
 
 // sleep waits, and reports whether ctx has not ended.

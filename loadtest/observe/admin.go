@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/spillway-go/spillway/loadtest/profiles"
 )
 
 const (
@@ -128,14 +130,14 @@ func firstLine(body []byte) string {
 	return line
 }
 
-// status is what GET /strategy tells.
-type status struct {
+// Status is what GET /strategy tells. Capacity is nil for a queue without bound.
+type Status struct {
 	Strategy string `json:"strategy"`
 	Workers  int    `json:"workers"`
 	Capacity *int   `json:"capacity"`
 }
 
-func (p *plane) status(ctx context.Context) (s status, err error) {
+func (p *plane) status(ctx context.Context) (s Status, err error) {
 	body, err := p.ask(ctx, "/strategy")
 	if err != nil {
 		return s, err
@@ -145,6 +147,15 @@ func (p *plane) status(ctx context.Context) (s status, err error) {
 		return s, fmt.Errorf("what answers at %s is not the admin plane of a Spillway: GET /strategy gives %.60q", p.url, body)
 	}
 	return s, nil
+}
+
+// profile takes a profile over so many seconds.
+func (p *plane) profile(ctx context.Context, kind profiles.Kind, seconds int) ([]byte, error) {
+	name := string(kind)
+	if kind == profiles.CPU {
+		name = "profile"
+	}
+	return p.get(ctx, fmt.Sprintf("/debug/pprof/%s?seconds=%d", name, seconds))
 }
 
 // reading is the state of the metrics at a time.
@@ -169,7 +180,7 @@ func (p *plane) read(ctx context.Context) (reading, error) {
 }
 
 // state asks for both.
-func (p *plane) state(ctx context.Context) (s status, r reading, err error) {
+func (p *plane) state(ctx context.Context) (s Status, r reading, err error) {
 	if s, err = p.status(ctx); err == nil {
 		r, err = p.read(ctx)
 	}

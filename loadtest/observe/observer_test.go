@@ -79,10 +79,7 @@ func TestObserver(t *testing.T) {
 	f := newFake(t)
 	o := f.open(t)
 	for _, seconds := range []int{10, 0} {
-		w, err := o.Start(t.Context(), seconds)
-		require.NoError(t, err)
-		f.work(0.25)
-		seen, err := w.Stop(t.Context())
+		seen, err := o.Watch(t.Context(), seconds, func() { f.work(0.25) })
 		require.NoError(t, err)
 
 		require.Equal(t, "fifo", seen.Strategy)
@@ -111,12 +108,10 @@ func TestObserver_ServiceDies(t *testing.T) {
 		<-died
 		panic(http.ErrAbortHandler) // closes the connection
 	}
-	w, err := f.open(t).Start(t.Context(), 1)
-	require.NoError(t, err)
-	close(died)
-	f.Close()
-
-	seen, err := w.Stop(t.Context())
+	seen, err := f.open(t).Watch(t.Context(), 1, func() {
+		close(died)
+		f.Close()
+	})
 	require.ErrorContains(t, err, f.URL)
 	require.NotContains(t, err.Error(), "\n")
 	require.Equal(t, "fifo", seen.Strategy)
@@ -128,13 +123,12 @@ func TestObserver_ServiceDies(t *testing.T) {
 func TestObserver_ServiceStartedAnew(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	w, err := f.open(t).Start(t.Context(), 0)
-	require.NoError(t, err)
-	f.work(100)
-	f.mu.Lock()
-	f.started++
-	f.mu.Unlock()
-	seen, err := w.Stop(t.Context())
+	seen, err := f.open(t).Watch(t.Context(), 0, func() {
+		f.work(100)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.started++
+	})
 	require.ErrorIs(t, err, errRestarted)
 	require.Zero(t, seen.CPU)
 	require.Zero(t, seen.Length)
@@ -166,13 +160,12 @@ func TestObserver_NoProfiles(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			w, err := o.Start(ctx, 3600)
-			require.NoError(t, err)
-			f.work(0.5)
-			if test.cancel {
-				cancel()
-			}
-			seen, err := w.Stop(t.Context())
+			seen, err := o.Watch(ctx, 3600, func() {
+				f.work(0.5)
+				if test.cancel {
+					cancel()
+				}
+			})
 			if test.want == "" {
 				require.NoError(t, err)
 			} else {
@@ -269,9 +262,7 @@ func observeService(t *testing.T, m *metrics.Metrics) *Observation {
 
 	o, err := Open(t.Context(), "http://"+plane.Addr().String(), "", nil)
 	require.NoError(t, err)
-	w, err := o.Start(t.Context(), 1)
-	require.NoError(t, err)
-	seen, err := w.Stop(t.Context())
+	seen, err := o.Watch(t.Context(), 1, func() {})
 	require.NoError(t, err)
 	require.Equal(t, "unbounded", seen.Strategy)
 	require.Nil(t, seen.Capacity)
