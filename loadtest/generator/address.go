@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,20 +26,44 @@ func Check(o *workload.Options) error {
 type plan struct {
 	server  server
 	address netip.AddrPort // of the server, once it is found
-	// targets are those of the load; none if it is the operations of the service.
-	targets []destination
 	engine  workload.Engine
-	// host and headers are those of requests that are no targets.
-	host    string
-	headers []string
+	// to is by Request.Target: what there is for the operations of the service, then the targets.
+	to []destination
 }
 
-// destination is where a target goes.
+// destination is where requests go, and what all of them begin with.
 type destination struct {
-	url     *url.URL
-	uri     string // its path and query
-	host    string
-	headers []string // those of the load included, without Host
+	url  *url.URL // of a target
+	uri  string   // its path and query
+	host string
+	// header is as net/http has it. tail is the same, with the host, as HTTP/1.1 has it: what
+	// follows the URI.
+	header http.Header
+	tail   string
+}
+
+// newDestination gives requests those headers, and one host: that of the server, unless a header
+// says another one. The name of a header stays as it is written. A User-Agent is sent only if it
+// is asked for.
+func newDestination(s *server, headers []string) destination {
+	d := destination{host: s.host, header: http.Header{"User-Agent": {""}}}
+	lines := ""
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ":")
+		value = strings.TrimSpace(value)
+		switch key := http.CanonicalHeaderKey(name); key {
+		case "Host":
+			d.host = value
+			continue
+		case "User-Agent":
+			d.header.Del(key)
+			name = key
+		}
+		lines += header + "\r\n"
+		d.header[name] = append(d.header[name], value)
+	}
+	d.tail = " HTTP/1.1\r\nHost: " + d.host + "\r\n" + lines
+	return d
 }
 
 // server is what load is sent to.
@@ -64,48 +90,46 @@ func newPlan(o *workload.Options) (*plan, error) {
 	return p, checkDescriptors(o.Connections)
 }
 
-// resolve finds the server.
+// resolve finds the server, and where its requests go.
 func (p *plan) resolve(o *workload.Options) error {
 	if len(o.Targets) == 0 {
-		_, err := p.base(o.URL)
-		p.host, p.headers = hostOf(o.Headers, p.server.host)
-		return err
+		if err := p.base(o.URL); err != nil {
+			return err
+		}
 	}
-	var base *url.URL // of those that are paths
 	for i := range o.Targets {
 		t := &o.Targets[i]
 		u, err := url.Parse(t.URL)
 		if err == nil && strings.HasPrefix(t.URL, "/") && u.Host == "" {
-			if base == nil {
-				if base, err = p.base(o.URL); err != nil {
-					return err
-				}
+			if err := p.base(o.URL); err != nil {
+				return err
 			}
-			u.Scheme, u.Host = base.Scheme, base.Host
+			u.Scheme, u.Host = p.server.scheme, p.server.host
 		}
 		if err != nil || u.User != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-			return fmt.Errorf("target: %q: the URL is neither http://host:port/path, https://host:port/path nor a path", t)
+			return t.Fault(errors.New("the URL is neither http://host:port/path, https://host:port/path nor a path"))
 		}
 		if err := p.server.be(u); err != nil {
-			return fmt.Errorf("target: %q: %w", t, err)
+			return t.Fault(err)
 		}
-		host, headers := hostOf(merged(o.Headers, t.Headers), p.server.host)
-		p.targets = append(p.targets, destination{u, u.RequestURI(), host, headers})
+		d := newDestination(&p.server, merged(o.Headers, t.Headers))
+		d.url, d.uri = u, u.RequestURI()
+		p.to = append(p.to, d)
 	}
+	p.to = slices.Insert(p.to, 0, newDestination(&p.server, o.Headers))
 	return nil
 }
 
-// base takes the server of Options.URL, and returns the URL with its host.
-func (p *plan) base(rawURL string) (*url.URL, error) {
+// base takes the server of Options.URL.
+func (p *plan) base(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return nil, fmt.Errorf("url: %q is not of the form http://host:port or https://host:port", rawURL)
+		return fmt.Errorf("url: %q is not of the form http://host:port or https://host:port", rawURL)
 	}
 	if err := p.server.be(u); err != nil {
-		return nil, fmt.Errorf("url: %q: %w", rawURL, err)
+		return fmt.Errorf("url: %q: %w", rawURL, err)
 	}
-	u.Host = p.server.host
-	return u, nil
+	return nil
 }
 
 // be makes s the server of a URL, and fails if it is another one already.

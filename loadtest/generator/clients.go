@@ -30,7 +30,6 @@ type clients struct {
 	loop    *loop
 	plan    *plan
 	encoder *encoder
-	headers []http.Header // of the operations of the service, and of each target
 	line    line
 	clients []client      // by conn.index
 	dialing chan struct{} // holds who opens a connection
@@ -96,15 +95,12 @@ type answer struct {
 
 func newClients(l *loop, p *plan, trusted *tls.Config) (transport, error) {
 	e := &clients{
-		loop: l, plan: p, encoder: newEncoder(l.o, p), headers: []http.Header{headerOf(p.headers)}, line: newLine(p, l.o.HTTP, trusted),
+		loop: l, plan: p, encoder: newEncoder(l.o, p), line: newLine(p, l.o.HTTP, trusted),
 		clients: make([]client, len(l.conns)), dialing: make(chan struct{}, dialsAtOnce), answers: map[string]int64{},
 	}
 	var err error
 	if e.alarm, err = newAlarm(); err != nil {
 		return nil, err
-	}
-	for i := range p.targets {
-		e.headers = append(e.headers, headerOf(p.targets[i].headers))
 	}
 	e.context, e.cancel = context.WithCancel(context.Background())
 	for i := range e.clients {
@@ -113,21 +109,6 @@ func newClients(l *loop, p *plan, trusted *tls.Config) (transport, error) {
 		e.running.Go(func() { e.work(c) })
 	}
 	return e, nil
-}
-
-// headerOf returns headers as net/http has them. A User-Agent is sent only if it is
-// asked for.
-func headerOf(headers []string) http.Header {
-	h := http.Header{"User-Agent": {""}}
-	for _, header := range headers {
-		name, value, _ := strings.Cut(header, ":")
-		if strings.EqualFold(name, "User-Agent") {
-			name = "User-Agent"
-			h.Del(name)
-		}
-		h[name] = append(h[name], strings.TrimSpace(value))
-	}
-	return h
 }
 
 func newLine(p *plan, version workload.HTTP, trusted *tls.Config) line {
@@ -292,11 +273,9 @@ func (e *clients) attempt(c *client, t *task) (a answer, err error) {
 
 // request makes a request of net/http.
 func (e *clients) request(ctx context.Context, r *workload.Request, left time.Duration) *http.Request {
-	q := &http.Request{Method: e.encoder.method(r), Header: e.headers[r.Target], Body: http.NoBody, ProtoMajor: 1, ProtoMinor: 1}
-	if r.Target > 0 {
-		q.URL, q.Host = e.plan.targets[r.Target-1].url, e.plan.targets[r.Target-1].host
-	} else {
-		q.Host = e.plan.host
+	to := &e.plan.to[r.Target]
+	q := &http.Request{Method: e.encoder.method(r), URL: to.url, Host: to.host, Header: to.header, Body: http.NoBody, ProtoMajor: 1, ProtoMinor: 1}
+	if r.Target == 0 {
 		path, query, _ := strings.Cut(string(e.encoder.appendURI(nil, r)), "?")
 		q.URL = &url.URL{Scheme: e.plan.server.scheme, Host: e.plan.server.host, Path: path, RawQuery: query}
 	}

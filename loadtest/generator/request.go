@@ -21,12 +21,11 @@ import (
 type encoder struct {
 	o    *workload.Options
 	plan *plan
-	tail string // of the request line, and the headers that are always sent
 	pool []byte
 }
 
 func newEncoder(o *workload.Options, p *plan) *encoder {
-	e := &encoder{o: o, plan: p, tail: string(appendTail(nil, p.headers, p.host))}
+	e := &encoder{o: o, plan: p}
 	if o.Mix.Put > 0 && len(o.Targets) == 0 {
 		var seed [32]byte
 		binary.LittleEndian.PutUint64(seed[:], o.Seed)
@@ -36,37 +35,10 @@ func newEncoder(o *workload.Options, p *plan) *encoder {
 	return e
 }
 
-// appendTail appends the rest of the request line, after the path, and headers.
-func appendTail(dst []byte, headers []string, host string) []byte {
-	dst = append(dst, " HTTP/1.1\r\nHost: "...)
-	dst = append(dst, host...)
-	dst = append(dst, "\r\n"...)
-	for _, header := range headers {
-		dst = append(dst, header...)
-		dst = append(dst, "\r\n"...)
-	}
-	return dst
-}
-
 // headerName returns the name of a header in its canonical form.
 func headerName(header string) string {
 	name, _, _ := strings.Cut(header, ":")
 	return http.CanonicalHeaderKey(name)
-}
-
-// hostOf takes the host out of headers, where the last names it, whatever the case; byDefault
-// is the server's. A request has one.
-func hostOf(headers []string, byDefault string) (host string, others []string) {
-	host = byDefault
-	for _, header := range headers {
-		if headerName(header) != "Host" {
-			others = append(others, header)
-			continue
-		}
-		_, value, _ := strings.Cut(header, ":")
-		host = strings.TrimSpace(value)
-	}
-	return host, others
 }
 
 // merged returns the headers of a target: its own, and those of the load that it does
@@ -92,13 +64,11 @@ func (e *encoder) append(dst []byte, r *workload.Request, left time.Duration) []
 	dst = append(dst, method...)
 	dst = append(dst, ' ')
 	if r.Target > 0 {
-		to := &e.plan.targets[r.Target-1]
-		dst = append(dst, to.uri...)
-		dst = appendTail(dst, to.headers, to.host)
+		dst = append(dst, e.plan.to[r.Target].uri...)
 	} else {
 		dst = e.appendURI(dst, r)
-		dst = append(dst, e.tail...)
 	}
+	dst = append(dst, e.plan.to[r.Target].tail...)
 	if r.Priority >= 0 {
 		dst = append(dst, "Spillway-Priority: "...)
 		dst = append(dst, '0'+byte(r.Priority), '\r', '\n')

@@ -18,7 +18,8 @@ import (
 
 // planTo is a plan of the service's operations to a host.
 func planTo(host string, headers ...string) *plan {
-	return &plan{host: host, headers: headers, server: server{scheme: "http", host: host}}
+	s := server{scheme: "http", host: host}
+	return &plan{server: s, to: []destination{newDestination(&s, headers)}}
 }
 
 func TestEncoder_WritesWhatTheServiceReads(t *testing.T) {

@@ -43,6 +43,11 @@ func (t *Target) String() string {
 	return t.Method + " " + t.URL
 }
 
+// Fault is an error of the target.
+func (t *Target) Fault(err error) error {
+	return fmt.Errorf("target: %q: %w", t, err)
+}
+
 func (t *Target) weight() float64 {
 	if t.Weight == 0 {
 		return 1
@@ -158,16 +163,15 @@ func (o *Options) checkTargets() error {
 	largest := 0
 	for i := range o.Targets {
 		t := &o.Targets[i]
-		fault := func(err error) error { return fmt.Errorf("target: %q: %w", t, err) }
 		if !begins.MatchString(t.Method+" ") || strings.ContainsAny(t.Method, " \t\r\n") || strings.EqualFold(t.Method, "connect") {
-			return fault(fmt.Errorf("%q is not a method such as GET", t.Method))
+			return t.Fault(fmt.Errorf("%q is not a method such as GET", t.Method))
 		}
 		if !(t.Weight >= 0 && t.Weight <= maxWeight) {
-			return fault(fmt.Errorf("a weight of %v is not 0 to 1e9", t.Weight))
+			return t.Fault(fmt.Errorf("a weight of %v is not 0 to 1e9", t.Weight))
 		}
 		for _, header := range t.Headers {
 			if err := checkHeader(header); err != nil {
-				return fault(err)
+				return t.Fault(err)
 			}
 		}
 		largest = max(largest, len(t.Body))
