@@ -51,7 +51,7 @@ func (c *fillCommand) Run(ctx context.Context, s *session) error {
 	if stored < keys {
 		return fmt.Errorf("%d of %d puts failed (%s): fill again, perhaps with fewer --connections", keys-stored, keys, failures(result))
 	}
-	_, _ = fmt.Fprintf(s.out, "read them with: loadtest run --url %s --mix get=100 --keys %d --value-size %v\n", c.URL, keys, c.ValueSize)
+	_, _ = fmt.Fprintf(s.out, "read them with: loadtest run --url %s --mix get=100 --keys %d --value-size %v\n", o.URL, keys, c.ValueSize)
 	return nil
 }
 

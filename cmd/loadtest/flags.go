@@ -1,21 +1,27 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spillway-go/spillway/loadtest/generator"
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
+// defaultURL is where a service listens that was told nothing else.
+const defaultURL = "http://127.0.0.1:8080"
+
 // target are the flags that say where load is sent, and over what.
 type target struct {
-	URL         string `default:"http://127.0.0.1:8080" help:"Where the service answers; https too."`
+	URL         string `placeholder:"URL" help:"Where the service answers, https too; by default ${url}, or where all targets are."`
 	carrier     `embed:""`
 	Connections int `default:"64" help:"Connections that are open at once."`
 	Loops       int `help:"How many loops share the connections, with the epoll engine a thread each; by default one for every two CPUs."`
@@ -112,11 +118,16 @@ func (l *load) options() (workload.Options, error) {
 	o.Clients = l.Clients
 	o.SLO, o.Timeout, o.TimeoutHeader, o.Seed = l.SLO, l.Timeout, l.TimeoutHeader, l.Seed
 	o.Admin, o.AdminToken = l.Admin, l.AdminToken
-	return o, l.add(&o)
+	err := l.add(&o)
+	// Targets that all say where they are need no default.
+	if isPath := func(t workload.Target) bool { return strings.HasPrefix(t.URL, "/") }; l.URL == "" && len(o.Targets) > 0 && !slices.ContainsFunc(o.Targets, isPath) {
+		o.URL = ""
+	}
+	return o, err
 }
 
 func (t *target) options() workload.Options {
-	o := workload.Options{URL: t.URL, Connections: t.Connections, Loops: t.Loops}
+	o := workload.Options{URL: cmp.Or(t.URL, defaultURL), Connections: t.Connections, Loops: t.Loops}
 	t.carry(&o)
 	if o.Loops == 0 {
 		o.Loops = workload.Options{Connections: t.Connections}.WithDefaults().Loops

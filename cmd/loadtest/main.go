@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	parser, err := kong.New(&g,
 		kong.Name("loadtest"),
 		kong.Description("The load lab: learn which queueing strategy serves your load best."),
-		kong.Vars{"version": "loadtest " + version.Get().String(), "scenarios": strings.Join(scenarios.Names(), ", ")},
+		kong.Vars{"url": defaultURL, "version": "loadtest " + version.Get().String(), "scenarios": strings.Join(scenarios.Names(), ", ")},
 		kong.ExplicitGroups([]kong.Group{{Key: "grid", Title: "All combinations of (with a scenario: instead of its own values)"}}),
 		kong.WithHyphenPrefixedParameters(true), // so that -1 is a bad value and not an unknown flag
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 120}),

@@ -64,6 +64,8 @@ func TestRun_Targets(t *testing.T) {
 		{[]string{"run", "--targets", dir + "/absent"}, []string{"--targets", "absent"}},
 		{[]string{"run", "--targets", file("bad", "GET /a\nnonsense\n")}, []string{"--targets", "bad: line 2", "nonsense"}},
 		{[]string{"run", "--targets", file("gone", "GET /a\n@"+dir+"/absent\n")}, []string{"gone: line 2", "absent"}},
+		// The load is sent to one server, and what says another one is named.
+		{[]string{"run", "--url", "http://127.0.0.1:1", "--target", "GET " + url}, []string{`--target: "GET ` + url + `": it is of another server than http://127.0.0.1:1,`}},
 		{[]string{"run", "--body", targets}, []string{"--body", "there is none"}},
 		{[]string{"run", "--target", "GET /", "--body", dir + "/absent"}, []string{"--body", "absent"}},
 		{[]string{"run", "--good", "fine"}, []string{"--good", "fine", "2xx"}},

@@ -92,7 +92,7 @@ func newPlan(o *workload.Options) (*plan, error) {
 
 // resolve finds the server, and where its requests go.
 func (p *plan) resolve(o *workload.Options) error {
-	if len(o.Targets) == 0 {
+	if o.URL != "" || len(o.Targets) == 0 {
 		if err := p.base(o.URL); err != nil {
 			return err
 		}

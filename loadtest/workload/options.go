@@ -9,8 +9,8 @@ type Options struct {
 	// name has several addresses, the load goes to one that answers.
 	URL string
 	// Targets, if there are any, are sent instead of the operations of Mix. Keys,
-	// Distribution, ValueSize and ScanLimit then have no meaning. If all have an absolute URL,
-	// which must be of one server, URL is not needed.
+	// Distribution, ValueSize and ScanLimit then have no meaning. All are of one server. If all
+	// have an absolute URL, URL is not needed.
 	Targets []Target
 	// Good says which status codes are good. By default that is 2xx and 3xx for targets;
 	// for the operations of the service 2xx, 304, and 404 to a get.
