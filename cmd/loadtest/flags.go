@@ -75,6 +75,9 @@ func (s *sent) add(o *workload.Options) error {
 		if err != nil {
 			return usageError{fmt.Errorf("--targets: %s: %w", s.Targets, err)}
 		}
+		for i := range read {
+			read[i].Source = "targets: " + s.Targets
+		}
 		o.Targets = append(o.Targets, read...)
 	}
 	if s.Body != "" && len(o.Targets) == 0 {

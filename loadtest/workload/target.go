@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,8 @@ type Target struct {
 	// Weight is how often the target is sent in relation to the others, above 0, at
 	// most 1e9; 0 is 1.
 	Weight float64 `json:"weight,omitempty"`
+	// Source is where the target was read, for errors; by default "target".
+	Source string `json:"-"`
 }
 
 const (
@@ -43,9 +46,9 @@ func (t *Target) String() string {
 	return t.Method + " " + t.URL
 }
 
-// Fault is an error of the target.
+// Fault is an error of the target, which it says where to find.
 func (t *Target) Fault(err error) error {
-	return fmt.Errorf("target: %q: %w", t, err)
+	return fmt.Errorf("%s: %q: %w", cmp.Or(t.Source, "target"), t, err)
 }
 
 func (t *Target) weight() float64 {
