@@ -69,6 +69,10 @@ func TestRun_Targets(t *testing.T) {
 		{[]string{"run", "--url", "http://127.0.0.1:1", "--targets", targets}, []string{"--targets: " + targets + `: "PUT ` + url + `/from-file": it is of another server than http://127.0.0.1:1,`}},
 		{[]string{"run", "--url", "http://127.0.0.1:1", "--target", "GET " + url}, []string{`--target: "GET ` + url + `": it is of another server than http://127.0.0.1:1,`}},
 		{[]string{"run", "--targets", file("two", "GET http://127.0.0.1:1/\n\nGET http://127.0.0.1:2/\n")}, []string{"--targets: " + dir + `/two: "GET http://127.0.0.1:2/": it is of another server`}},
+		// Nobody's password is shown.
+		{[]string{"run", "--url", "http://me:secret@127.0.0.1:1"}, []string{`--url: "http://me:xxxxx@127.0.0.1:1" is not`}},
+		{[]string{"run", "--url", "http://me:sec/ret@127.0.0.1:1"}, []string{`--url: "http://me:xxxxx@127.0.0.1:1" is not`}},
+		{[]string{"run", "--target", "GET http://me:secret@127.0.0.1:1/"}, []string{`--target: "GET http://me:xxxxx@127.0.0.1:1/": the URL`}},
 		{[]string{"run", "--body", targets}, []string{"--body", "there is none"}},
 		{[]string{"run", "--target", "GET /", "--body", dir + "/absent"}, []string{"--body", "absent"}},
 		{[]string{"run", "--good", "fine"}, []string{"--good", "fine", "2xx"}},

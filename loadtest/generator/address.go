@@ -124,7 +124,7 @@ func (p *plan) resolve(o *workload.Options) error {
 func (p *plan) base(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return fmt.Errorf("url: %q is not of the form http://host:port or https://host:port", rawURL)
+		return fmt.Errorf("url: %q is not of the form http://host:port or https://host:port", workload.Redacted(rawURL))
 	}
 	if err := p.server.be(u); err != nil {
 		return fmt.Errorf("url: %q: %w", rawURL, err)

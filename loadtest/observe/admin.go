@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/spillway-go/spillway/loadtest/profiles"
+	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 const (
@@ -48,8 +49,8 @@ type plane struct {
 
 func newPlane(adminURL, token string, trusted *tls.Config) (*plane, error) {
 	u, err := url.Parse(adminURL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("the admin plane's URL is %q, want http://host:port", adminURL)
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("the admin plane's URL is %q, want http://host:port", workload.Redacted(adminURL))
 	}
 	return &plane{
 		url:   strings.TrimRight(u.Scheme+"://"+u.Host+u.Path, "/"),

@@ -48,7 +48,7 @@ func (t *Target) String() string {
 
 // Fault is an error of the target, which it says where to find.
 func (t *Target) Fault(err error) error {
-	return fmt.Errorf("%s: %q: %w", cmp.Or(t.Source, "target"), t, err)
+	return fmt.Errorf("%s: %q: %w", cmp.Or(t.Source, "target"), Redacted(t.String()), err)
 }
 
 func (t *Target) weight() float64 {

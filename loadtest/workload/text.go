@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -18,8 +19,17 @@ func choose[T ~uint8](v *T, names []string, what string, text []byte) error {
 	return nil
 }
 
+// password is one in a URL: what is between the user and the last @, unless that is a port and
+// a path.
+var password = regexp.MustCompile(`(//[^\s/?#:@]*:)(?:\d*[^\s\d/?#]\S*|\d*)@`)
+
+// Redacted returns a text without the passwords of the URLs in it, as [net/url.URL.Redacted]
+// does, whether or not they can be parsed.
+func Redacted(text string) string { return password.ReplaceAllString(text, "${1}xxxxx@") }
+
 // badValue is the error of a value that cannot be read.
 func badValue(what, value, want string) error {
+	value = Redacted(value)
 	if len(value) > 100 {
 		value = value[:100] + "…"
 	}
