@@ -143,6 +143,8 @@ func TestRun_Usage(t *testing.T) {
 		{"run --url 127.0.0.1", []string{"--url", "127.0.0.1", "http://host:port"}},
 		{"run --assert p99<fast", []string{"--assert", "fast"}},
 		{"run --assert speed<1", []string{"--assert", "speed", "p99"}},
+		{"run --assert goodput>101%", []string{"--assert", "goodput>101%", "at most 100%"}},
+		{"run --assert goodput>100%", []string{"--assert", "goodput>100%", "nothing is above 100%"}},
 		{"run --json " + dir + "/absent/a.json", []string{"--json", "absent"}},
 		{"run --hdr " + dir + "/absent/a.hdr", []string{"--hdr", "absent"}},
 		{"fill", []string{"--bytes"}},

@@ -119,6 +119,9 @@ func ParseAssertion(s string) (Assertion, error) {
 		if allowed != "" {
 			return Assertion{}, badAssertion(s, allowed+" as the value of "+name)
 		}
+		if share && (want > 100 || want == 100 && op.text == ">") {
+			return Assertion{}, badAssertion(s, "a percentage of at most 100%, and nothing is above 100%")
+		}
 		return Assertion{name + op.text + value, unit, of, op.holds, want, share}, nil
 	}
 	return Assertion{}, badAssertion(s, "a metric, one of < <= > >= == and a value, such as p99<50ms")
