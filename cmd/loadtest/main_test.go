@@ -391,7 +391,8 @@ func TestReport_SaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	html := filepath.Join(dir, "a.html")
-	try(t, "report", filepath.Join(dir, "absent.json"), "-o", html).requireFailed(t, exitFailed, "absent.json")
+	try(t, "report", filepath.Join(dir, "absent.json"), "-o", html).requireFailed(t, exitUsage, "loadtest: "+dir+"/absent.json: no such file or directory")
+	try(t, "report", dir, "-o", html).requireFailed(t, exitUsage, "loadtest: "+dir+"/comparison.json: no such file or directory")
 	require.NoFileExists(t, html)
 }
 

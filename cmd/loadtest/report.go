@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -31,8 +32,11 @@ func (c *reportCommand) Run(s *session) error {
 		}
 	}
 	input, err := report.Load(c.Paths...)
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		err = fmt.Errorf("%s: %w", cause.Path, cause.Err)
+	}
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	return s.render(input, c.Output, c.Markdown)
 }
