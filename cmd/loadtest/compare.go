@@ -90,6 +90,9 @@ func commands(texts []string) (map[string]string, []string, error) {
 		if strings.TrimSpace(command) == "" || services[name] != "" {
 			return nil, nil, fmt.Errorf("--service: %q: want a command, or NAME=COMMAND with a name of its own", text)
 		}
+		if !strings.Contains(command, "{port}") {
+			return nil, nil, fmt.Errorf("--service: %q does not say where the port goes: {port}", command)
+		}
 		services[name] = command
 		called = append(called, "service:"+name)
 	}

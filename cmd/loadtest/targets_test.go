@@ -65,7 +65,6 @@ func TestRun_Targets(t *testing.T) {
 		{[]string{"run", "--targets", file("bad", "GET /a\nnonsense\n")}, []string{"--targets", "bad: line 2", "nonsense"}},
 		{[]string{"run", "--targets", file("gone", "GET /a\n@"+dir+"/absent\n")}, []string{"gone: line 2", "absent"}},
 		// The load is sent to one server, and what says another one is named.
-		// The load is sent to one server, and what says another one is named.
 		{[]string{"run", "--url", "http://127.0.0.1:1", "--targets", targets}, []string{"--targets: " + targets + `: "PUT ` + url + `/from-file": it is of another server than http://127.0.0.1:1,`}},
 		{[]string{"run", "--url", "http://127.0.0.1:1", "--target", "GET " + url}, []string{`--target: "GET ` + url + `": it is of another server than http://127.0.0.1:1,`}},
 		{[]string{"run", "--targets", file("two", "GET http://127.0.0.1:1/\n\nGET http://127.0.0.1:2/\n")}, []string{"--targets: " + dir + `/two: "GET http://127.0.0.1:2/": it is of another server`}},
@@ -88,6 +87,7 @@ func TestRun_Targets(t *testing.T) {
 	} {
 		try(t, tt.args...).requireFailed(t, exitUsage, tt.words...)
 	}
-	o = try(t, "compare", "--service", "true", "--target", "GET /", "--out", dir+"/out")
-	o.requireFailed(t, exitFailed, `service: "true" does not say where the port goes: {port}`)
+	for _, args := range [][]string{{"--target", "GET /", "--out", dir + "/out"}, {"--service", "b=true {port}"}} {
+		try(t, append([]string{"compare", "--service", "true"}, args...)...).requireFailed(t, exitUsage, `loadtest: --service: "true" does not say where the port goes: {port}`)
+	}
 }
