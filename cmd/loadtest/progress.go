@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"time"
 
 	"golang.org/x/term"
 
@@ -28,6 +26,9 @@ func (s *session) width() int {
 	return 80
 }
 
+// eraseLine takes away what follows on a line.
+const eraseLine = "\x1b[K"
+
 // status shows a line in place of the last one. It does nothing if progress is
 // not shown.
 func (s *session) status(format string, args ...any) {
@@ -35,23 +36,18 @@ func (s *session) status(format string, args ...any) {
 		return
 	}
 	line := []rune(fmt.Sprintf(format, args...))
-	room := s.width() - 1
-	if len(line) > room {
-		line = line[:room]
-	}
-	_, _ = fmt.Fprintf(s.err, "\r%s%s", string(line), strings.Repeat(" ", room-len(line)))
+	line = line[:min(len(line), s.width()-1)]
+	_, _ = fmt.Fprint(s.err, "\r", string(line), eraseLine)
 }
 
 // statusDone takes the line away.
 func (s *session) statusDone() {
 	if s.live {
-		_, _ = fmt.Fprintf(s.err, "\r%s\r", strings.Repeat(" ", s.width()-1))
+		_, _ = fmt.Fprint(s.err, "\r", eraseLine)
 	}
 }
 
-// progress shows the state of a run. What matters most comes first, as a narrow
-// terminal cuts the rest off.
+// progress shows the state of a run.
 func (s *session) progress(p workload.Progress) {
-	s.status("%3.0f%%  %v left  %.0f/s  %d errors  p99 %v  p50 %v", 100*p.Done, p.Left.Round(time.Second), p.Rate, p.Errors,
-		p.P99.Round(10*time.Microsecond), p.P50.Round(10*time.Microsecond))
+	s.status("%3.0f%%  %.0f/s  %d errors", 100*p.Done, p.Rate, p.Errors)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,8 +31,7 @@ type transport interface {
 	// close closes c, which was open, or gives up what was sent on it. Of what was before
 	// nothing more is reported.
 	close(c *conn)
-	// wait waits until there is something to deliver, at most for a time, in which others
-	// may read the loop's counts.
+	// wait waits until there is something to deliver, at most for a time.
 	wait(longest time.Duration) error
 	// deliver passes to the loop what has come.
 	deliver()
@@ -73,11 +71,7 @@ type loop struct {
 	// finished.
 	others   *atomic.Int32
 	finished bool
-
-	// mu guards the counts, which the loop holds while it works through what is
-	// there, and which others read while it waits.
-	mu    sync.Mutex
-	count *result.Tally
+	count    *result.Tally
 }
 
 type connState uint8
@@ -185,9 +179,7 @@ func (l *loop) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		l.mu.Lock()
 		now, more := l.send()
-		l.mu.Unlock()
 		if l.done(now) {
 			return nil
 		}
@@ -323,8 +315,6 @@ func (l *loop) await(now, longest time.Duration) error {
 		return err
 	}
 	l.look(now, longest)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.transport.deliver()
 	return nil
 }

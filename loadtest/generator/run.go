@@ -258,28 +258,16 @@ func (r *run) progress(ended context.Context) {
 		case <-ticker.C:
 		}
 		now := r.clock()
-		var p workload.Progress
-		recent, sent := result.NewRecent(), uint64(0)
+		p := workload.Progress{Done: float64(now) / float64(r.window.To)}
 		for _, l := range r.loops {
-			l.mu.Lock()
-			requests, failed := l.count.Recent(recent)
-			sent = max(sent, l.next.Seq)
-			l.mu.Unlock()
-			p.Requests += requests
-			p.Errors += failed
+			p.Requests += l.count.Ended.Load()
+			p.Errors += l.count.Unanswered.Load()
 		}
 		if r.o.Count > 0 {
-			p.Done = min(1, float64(sent)/float64(r.o.Count))
-			if p.Done > 0 {
-				p.Left = time.Duration(float64(now) * (1 - p.Done) / p.Done)
-			}
-		} else {
-			p.Done = min(1, float64(now)/float64(r.window.To))
-			p.Left = max(0, r.window.To-now)
+			p.Done = float64(p.Requests) / float64(r.o.Count)
 		}
+		p.Done = min(1, p.Done)
 		p.Rate = float64(p.Requests-before) / (now - last).Seconds()
-		p.P50 = time.Duration(recent.ValueAtQuantile(50)) * time.Microsecond
-		p.P99 = time.Duration(recent.ValueAtQuantile(99)) * time.Microsecond
 		before, last = p.Requests, now
 		r.o.Progress(p)
 	}

@@ -3,6 +3,7 @@ package result
 import (
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -63,13 +64,11 @@ type Tally struct {
 	lateness    *hdrhistogram.Histogram
 	wait        *hdrhistogram.Histogram // for a connection
 	waited      int64
-	atOnce      int64 // those that did not wait, which wait does not hold yet
 	timeline    []interval
 
-	// all and allErrors count from the start of the run, recent since it was
-	// last taken.
-	all, allErrors int64
-	recent         *hdrhistogram.Histogram
+	// Ended counts the requests that have ended since the start of the run, in the window and
+	// beside it, and Unanswered those of them that have no answer. Anybody may read them.
+	Ended, Unanswered atomic.Int64
 }
 
 type interval struct {
@@ -84,7 +83,6 @@ func NewTally(o workload.Options) *Tally {
 		o: o, window: WindowOf(&o), parts: parts, shares: make([]Share, len(parts.names)),
 		shed: map[string]int64{}, errors: map[ErrorKind]int64{},
 		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(), wait: newHistogram(),
-		recent: newCoarseHistogram(),
 	}
 	if set, ok := o.Good.Set(); ok && o.Good != "" {
 		t.codes = &set
@@ -124,11 +122,9 @@ func (t *Tally) Begun(scheduled, free, sent time.Duration) {
 		return
 	}
 	record(t.lateness, sent-max(scheduled, free))
+	record(t.wait, free-scheduled)
 	if free > scheduled {
 		t.waited++
-		record(t.wait, free-scheduled)
-	} else {
-		t.atOnce++
 	}
 }
 
@@ -144,9 +140,8 @@ func (t *Tally) Retried(scheduled time.Duration, times int) {
 // was seen.
 func (t *Tally) Failed(scheduled, sent, now time.Duration, part Part, kind ErrorKind) {
 	latency := now - scheduled
-	t.all++
-	t.allErrors++
-	record(t.recent, latency)
+	t.Ended.Add(1)
+	t.Unanswered.Add(1)
 	if !t.window.Has(scheduled) {
 		return
 	}
@@ -172,8 +167,7 @@ func (t *Tally) Failed(scheduled, sent, now time.Duration, part Part, kind Error
 // status of 100 to 999 and what its Spillway-Shed says, if anything.
 func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status int, shed string) {
 	latency, serves := now-scheduled, t.serves(part, status)
-	t.all++
-	record(t.recent, latency)
+	t.Ended.Add(1)
 	if t.window.Has(now) {
 		t.completed++
 		t.at(now).Completed++
@@ -245,17 +239,6 @@ func (t *Tally) at(when time.Duration) *interval {
 	return &t.timeline[n]
 }
 
-// Recent adds the latencies since it was last called to a histogram of
-// [NewRecent], and returns how many requests and errors there were since the start.
-func (t *Tally) Recent(into *hdrhistogram.Histogram) (requests, errors int64) {
-	into.Merge(t.recent)
-	t.recent.Reset()
-	return t.all, t.allErrors
-}
-
-// NewRecent returns a histogram for [Tally.Recent].
-func NewRecent() *hdrhistogram.Histogram { return newCoarseHistogram() }
-
 // Add adds what another tally of the same load has counted.
 func (t *Tally) Add(other *Tally) {
 	t.scheduled += other.scheduled
@@ -286,7 +269,6 @@ func (t *Tally) Add(other *Tally) {
 	t.lateness.Merge(other.lateness)
 	t.wait.Merge(other.wait)
 	t.waited += other.waited
-	t.atOnce += other.atOnce
 	for i := range other.timeline {
 		from, to := &other.timeline[i], t.at(t.window.From+time.Duration(i)*t.window.Step)
 		to.Offered += from.Offered
@@ -302,8 +284,6 @@ func (t *Tally) Add(other *Tally) {
 // ended. The load began at a time, and was measured for as long as is said.
 func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
 	o := &t.o
-	_ = t.wait.RecordValues(0, t.atOnce)
-	t.atOnce = 0
 	r := &Result{
 		URL: o.URL, Started: begin, TimelineStep: t.window.Step.Seconds(), Seconds: measured.Seconds(), Seed: o.Seed,
 		TargetRPS: o.Rate, Good: o.Good, SLOMillis: milliseconds(o.SLO),

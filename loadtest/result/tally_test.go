@@ -65,19 +65,16 @@ func TestTally_GoodByTwoClocks(t *testing.T) {
 	require.InDelta(t, 2, r.SentGoodputRPS, 0)
 }
 
-// Who watches a server that answers nothing is to see how long clients wait.
-func TestTally_RecentHasWhatWasGivenUp(t *testing.T) {
+// Who watches a server that answers nothing is to see that.
+func TestTally_CountsWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	tally := NewTally(workload.Options{Rate: 1}.WithDefaults())
 	for range 2 {
 		tally.Failed(0, 0, 10*time.Second, Part{}, ErrorTimeout)
 	}
 	tally.Answered(0, 0, time.Millisecond, tally.Part(&workload.Request{Op: workload.Get, Priority: -1}), http.StatusOK, "")
-	recent := NewRecent()
-	requests, failed := tally.Recent(recent)
-	require.EqualValues(t, 3, requests)
-	require.EqualValues(t, 2, failed)
-	require.InEpsilon(t, (10 * time.Second).Microseconds(), recent.ValueAtQuantile(50), 0.01)
+	require.EqualValues(t, 3, tally.Ended.Load())
+	require.EqualValues(t, 2, tally.Unanswered.Load())
 }
 
 func TestPercentiles_AreKnownByTenBeyondThem(t *testing.T) {

@@ -95,14 +95,10 @@ type Options struct {
 
 // Progress is the state of a run since its start.
 type Progress struct {
-	// Left is of the whole run, warm-up included.
-	Left time.Duration
-	// Done is the share of the run that is over, 0 to 1.
+	// Done is the share of the run that is over, warm-up included, 0 to 1.
 	Done float64
-	// Requests and Errors are answered so far; Rate is the completed rate since
-	// the last call, requests a second.
+	// Requests have ended so far, Errors of them without an answer. Rate is of those that ended
+	// since the last call, requests a second.
 	Requests, Errors int64
 	Rate             float64
-	// P50 and P99 are of the latency since the last call.
-	P50, P99 time.Duration
 }
