@@ -6,5 +6,3 @@ import "time"
 
 // cpuTime is not known here.
 func cpuTime() time.Duration { return 0 }
-
-func checkDescriptors(int) error { return nil }
