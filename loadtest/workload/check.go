@@ -2,7 +2,6 @@ package workload
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -35,7 +34,8 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// Check reports what of o cannot be sent, wherever that is to. Defaults must be set.
+// Check reports what of o cannot be sent, wherever that is to. Defaults must be set. What has a
+// text is not checked again: its UnmarshalText did that.
 func (o *Options) Check() error {
 	for _, header := range o.Headers {
 		if err := checkHeader(header); err != nil {
@@ -67,30 +67,7 @@ func (o *Options) Check() error {
 			return fmt.Errorf("%s: %v is not %s", b.what, b.is, b.must)
 		}
 	}
-	for _, weights := range [][]float64{o.Mix.weights(), o.Priority[:]} {
-		for _, weight := range weights {
-			if !(weight >= 0 && weight <= maxWeight) {
-				return fmt.Errorf("mix, priority: a weight of %v is not 0 to 1e9", weight)
-			}
-		}
-	}
-	if int(o.Arrivals) >= len(arrivalNames) || int(o.Distribution) >= len(distributionNames) || int(o.Engine) >= len(engineNames) ||
-		int(o.HTTP) >= len(httpNames) {
-		return fmt.Errorf("arrivals %v, key-distribution %v, engine %v, http %v: there is no such one", o.Arrivals, o.Distribution, o.Engine, o.HTTP)
-	}
-	if err := errors.Join(new(Profile).UnmarshalText([]byte(o.Profile)), new(Clients).UnmarshalText([]byte(o.Clients)),
-		new(Codes).UnmarshalText([]byte(o.Good))); err != nil {
-		return err
-	}
-	if o.Retries != (Retries{}) {
-		if err := new(Retries).UnmarshalText([]byte(o.Retries.String())); err != nil {
-			return err
-		}
-	}
-	switch v := o.ValueSize; {
-	case v.Min < 0 || v.Max < v.Min || v.Max > MaxValueSize:
-		return fmt.Errorf("value-size: %d to %d is not within 0 to %d", v.Min, v.Max, MaxValueSize)
-	case len(o.Targets) == 0 && v.Max*o.Connections > mostUnsent:
+	if v := o.ValueSize; len(o.Targets) == 0 && v.Max*o.Connections > mostUnsent {
 		return fmt.Errorf("value-size: %d bytes on each of %d connections take more than %d GiB", v.Max, o.Connections, mostUnsent>>30)
 	}
 	if o.Count > 0 && o.Rate > 0 {

@@ -84,7 +84,10 @@ type piece struct{ seconds, from, to float64 }
 
 // course returns that of a profile over a run; nil if it is steady.
 func (p Profile) course(warmup, window time.Duration) *course {
-	s, _ := p.parse() // has been checked
+	s, ok := p.parse()
+	if !ok {
+		return nil
+	}
 	before, during, length := warmup.Seconds(), window.Seconds(), s.length.Seconds()
 	endless := math.Inf(1)
 	switch s.kind {
