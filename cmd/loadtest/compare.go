@@ -51,16 +51,8 @@ func (c *compareCommand) Run(ctx context.Context, s *session) error {
 	}
 	var service string
 	if len(services) == 0 {
-		self, err := os.Executable()
-		if err != nil {
+		if service, err = c.spillway(); err != nil {
 			return err
-		}
-		beside := filepath.Dir(self)
-		if service, err = binary("--binary", c.Binary, filepath.Join(beside, "spillway"), "spillway"); err != nil {
-			return err
-		}
-		if service == "" {
-			return errors.New("the service is neither beside this program nor in the PATH: make build builds both, or say --binary")
 		}
 	}
 	dir := c.Out
@@ -138,20 +130,24 @@ func (c *compareCommand) scenario(services []string) (*scenario.Scenario, error)
 	return c.comparison.scenario("compare", own)
 }
 
-// binary returns the path of a program: of what its flag says, or of the first candidate
-// that is there; empty if there is none.
-func binary(flag, said string, candidates ...string) (string, error) {
-	if said != "" {
-		path, err := exec.LookPath(said)
+// spillway returns the path of the service: of what --binary says, otherwise of the one beside
+// this program, or in the PATH.
+func (c *compareCommand) spillway() (string, error) {
+	if c.Binary != "" {
+		path, err := exec.LookPath(c.Binary)
 		if err != nil {
-			return "", usageError{fmt.Errorf("%s: %w", flag, err)}
+			return "", usageError{fmt.Errorf("--binary: %w", err)}
 		}
 		return filepath.Abs(path)
 	}
-	for _, candidate := range candidates {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for _, candidate := range []string{filepath.Join(filepath.Dir(self), "spillway"), "spillway"} {
 		if path, err := exec.LookPath(candidate); err == nil {
 			return filepath.Abs(path)
 		}
 	}
-	return "", nil
+	return "", errors.New("the service is neither beside this program nor in the PATH: make build builds both, or say --binary")
 }

@@ -156,9 +156,6 @@ func parseWanted(unit, s string) (value float64, share bool, allowed string) {
 	return value, share, ""
 }
 
-// String returns the assertion as ParseAssertion reads it.
-func (a Assertion) String() string { return a.text }
-
 // Check reports whether r meets the assertion, and says so in words: "p99<50ms fails: it is
 // 61.3 ms".
 func (a Assertion) Check(r *Result) (ok bool, said string) {
