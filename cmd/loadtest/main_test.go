@@ -392,7 +392,7 @@ func TestReport_SaysWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	html := filepath.Join(dir, "a.html")
 	try(t, "report", filepath.Join(dir, "absent.json"), "-o", html).requireFailed(t, exitUsage, "loadtest: "+dir+"/absent.json: no such file or directory")
-	try(t, "report", dir, "-o", html).requireFailed(t, exitUsage, "loadtest: "+dir+"/comparison.json: no such file or directory")
+	try(t, "report", dir, "-o", html).requireFailed(t, exitUsage, dir, "comparison.json")
 	require.NoFileExists(t, html)
 }
 
