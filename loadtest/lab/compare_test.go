@@ -193,7 +193,7 @@ func TestCompare_Retries(t *testing.T) {
 	}
 	s := question()
 	s.Combinations = s.Combinations[:2]
-	s.Combinations[1].Retries = retries.String()
+	s.Combinations[1].Retries = "4,10ms,0.1"
 	c, err := Compare(t.Context(), s, o)
 	require.NoError(t, err)
 	require.Empty(t, c.Partial)

@@ -21,8 +21,6 @@ const Never = time.Duration(1<<63 - 1)
 
 var arrivalNames = []string{"poisson", "constant"}
 
-func (a Arrivals) String() string { return nameOf(arrivalNames, a) }
-
 // UnmarshalText takes a name.
 func (a *Arrivals) UnmarshalText(text []byte) error {
 	return choose(a, arrivalNames, "arrivals", text)

@@ -23,8 +23,6 @@ const (
 
 var distributionNames = []string{"uniform", "zipf", "sequential", "latest"}
 
-func (d Distribution) String() string { return nameOf(distributionNames, d) }
-
 // UnmarshalText takes a name.
 func (d *Distribution) UnmarshalText(text []byte) error {
 	return choose(d, distributionNames, "key distribution", text)

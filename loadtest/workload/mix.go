@@ -25,10 +25,6 @@ func (m Mix) weights() []float64 {
 	return []float64{Put: m.Put, Get: m.Get, Delete: m.Delete, Scan: m.Scan}
 }
 
-// String writes the mix as UnmarshalText reads it, without the operations that
-// it does not have; "" for the zero value.
-func (m Mix) String() string { return formatWeights(opNames, m.weights()) }
-
 // UnmarshalText reads "put=50,get=45,delete=0,scan=5". What is not named has no
 // weight.
 func (m *Mix) UnmarshalText(text []byte) error {
@@ -46,16 +42,6 @@ func (m *Mix) UnmarshalText(text []byte) error {
 type Priorities [8]float64
 
 var priorityNames = []string{"0", "1", "2", "3", "4", "5", "6", "7"}
-
-// String writes the priorities as UnmarshalText reads them; "" for the zero
-// value.
-func (p Priorities) String() string {
-	s := formatWeights(priorityNames, p[:])
-	if len(s) == len("3=1") && strings.HasSuffix(s, "=1") {
-		return s[:1]
-	}
-	return s
-}
 
 // UnmarshalText reads one priority, "3", or weights of several, "0=10,3=90".
 func (p *Priorities) UnmarshalText(text []byte) error {

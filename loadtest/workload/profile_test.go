@@ -67,13 +67,3 @@ func TestClients_Shares(t *testing.T) {
 		require.Equal(t, b, a)
 	}
 }
-
-func TestRetries_Text(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"3,10ms", "2,0s", "4,1s,0.1"} {
-		var r Retries
-		require.NoError(t, r.UnmarshalText([]byte(text)))
-		require.Equal(t, text, r.String())
-	}
-	require.Empty(t, Retries{}.String())
-}

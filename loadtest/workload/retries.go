@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -42,18 +41,6 @@ func (r *Retries) Wait(attempts int, random *rand.Rand) time.Duration {
 		wait *= 2
 	}
 	return time.Duration(random.Int64N(int64(min(wait, longestBackoff)) + 1))
-}
-
-// String returns what UnmarshalText reads; "" for the zero value.
-func (r Retries) String() string {
-	switch {
-	case r == Retries{}:
-		return ""
-	case r.Budget == 0:
-		return fmt.Sprintf("%d,%v", r.Attempts, r.Backoff)
-	default:
-		return fmt.Sprintf("%d,%v,%g", r.Attempts, r.Backoff, r.Budget)
-	}
 }
 
 // UnmarshalText reads retries.

@@ -272,7 +272,5 @@ const (
 
 var httpNames = []string{"auto", "1.1", "2"}
 
-func (h HTTP) String() string { return nameOf(httpNames, h) }
-
 // UnmarshalText takes a name.
 func (h *HTTP) UnmarshalText(text []byte) error { return choose(h, httpNames, "version of HTTP", text) }

@@ -59,17 +59,6 @@ func parseWeights(text string, names []string, weights []float64) bool {
 	return total > 0
 }
 
-// formatWeights writes the weights above 0 so that parseWeights reads them.
-func formatWeights(names []string, weights []float64) string {
-	var parts []string
-	for i, weight := range weights {
-		if weight > 0 {
-			parts = append(parts, names[i]+"="+strconv.FormatFloat(weight, 'g', -1, 64))
-		}
-	}
-	return strings.Join(parts, ",")
-}
-
 // chooser draws an index by weight.
 type chooser struct {
 	bounds []float64 // bounds[i] is the share of the indices up to i
