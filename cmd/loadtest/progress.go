@@ -16,36 +16,20 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// width returns how many columns the terminal has, 80 if it is none.
-func (s *session) width() int {
-	if f, ok := s.err.(*os.File); ok {
-		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
-			return columns
-		}
-	}
-	return 80
-}
-
-// eraseLine takes away what follows on a line.
-const eraseLine = "\x1b[K"
+// What terminals are told: to cut a line off at their edge, to go on with it in the next one, and
+// to erase what follows on a line.
+const cutOff, goOn, erase = "\x1b[?7l", "\x1b[?7h", "\x1b[K"
 
 // status shows a line in place of the last one. It does nothing if progress is
 // not shown.
 func (s *session) status(format string, args ...any) {
-	if !s.live {
-		return
+	if s.live {
+		_, _ = fmt.Fprint(s.err, cutOff, "\r", fmt.Sprintf(format, args...), erase, goOn)
 	}
-	line := []rune(fmt.Sprintf(format, args...))
-	line = line[:min(len(line), s.width()-1)]
-	_, _ = fmt.Fprint(s.err, "\r", string(line), eraseLine)
 }
 
 // statusDone takes the line away.
-func (s *session) statusDone() {
-	if s.live {
-		_, _ = fmt.Fprint(s.err, "\r", eraseLine)
-	}
-}
+func (s *session) statusDone() { s.status("%s", "\r") }
 
 // progress shows the state of a run.
 func (s *session) progress(p workload.Progress) {
