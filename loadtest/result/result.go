@@ -219,7 +219,7 @@ type Percentiles struct {
 // Known reports whether at least ten of the latencies are beyond a percentile. With fewer,
 // the percentile is chance, and another run would have another one.
 func (p Percentiles) Known(percentile float64) bool {
-	return p.Count == 0 || known(percentile, p.Count) // files of earlier versions do not count
+	return p.Count == 0 || known(percentile, p.Count)
 }
 
 // At returns the latency at one of the percentiles of p, such as 99.9, and whether it is

@@ -84,25 +84,16 @@ func Load(path string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Other files of the lab, and JSON of all sorts, have no latency_ms.
-	form := struct {
-		*Result
-		Latency *Percentiles `json:"latency_ms"`
-		Misses  *int64       `json:"misses"`
-	}{Result: new(Result)}
-	if err := json.Unmarshal(content, &form); err != nil {
+	r := &Result{Latency: Percentiles{Count: -1}}
+	if err := json.Unmarshal(content, r); err != nil {
 		return nil, fmt.Errorf("%s: not a result of loadtest run: %w", path, err)
 	}
-	if form.Latency == nil {
-		return nil, fmt.Errorf("%s: not a result of loadtest run: it has no latency_ms", path)
+	// Other files of the lab, and JSON of all sorts, have no latency_ms, and those of early
+	// versions no count of what they are of.
+	if r.Latency.Count < 0 {
+		return nil, fmt.Errorf("%s: not a result of loadtest run: it has no latency_ms with a count", path)
 	}
-	form.Result.Latency = *form.Latency
-	if form.Misses != nil {
-		form.Result.Misses = *form.Misses
-	} else {
-		form.Result.Misses = form.Status["404"] // files of earlier versions took every 404 for one
-	}
-	return form.Result, nil
+	return r, nil
 }
 
 // WriteFile writes a file of the lab whole or not at all, so that the former file stays if it

@@ -106,6 +106,7 @@ func TestLoad_SaysWhatIsNoResult(t *testing.T) {
 		"empty.json":  {"", "unexpected end of JSON input"},
 		"cut.json":    {`{"url": "http://x", "latency_ms": {"mean": 1`, "unexpected end of JSON input"},
 		"other.json":  {`{"groups": []}`, "it has no latency_ms"},
+		"early.json":  {`{"latency_ms": {"p50": 1}, "status": {"404": 3}}`, "it has no latency_ms with a count"},
 		"list.json":   {`[1]`, "array"},
 		"typo.json":   {`{"latency_ms": {"mean": "fast"}}`, "latency_ms.mean"},
 		"number.json": {`{"latency_ms": {}, "requests": 1.5}`, "requests"},
@@ -120,17 +121,4 @@ func TestLoad_SaysWhatIsNoResult(t *testing.T) {
 	_, err := Load(path)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, path)
-}
-
-// Files of earlier versions do not tell whose 404 it was, and took each for good.
-func TestLoad_FilesOfEarlierVersions(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "result.json")
-	for misses, want := range map[string]int64{``: 8, `"misses": 2, `: 7} {
-		content := `{` + misses + `"latency_ms": {}, "status": {"200": 3, "201": 1, "304": 1, "404": 3, "503": 9}}`
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-		r, err := Load(path)
-		require.NoError(t, err)
-		require.Equal(t, want, r.Served())
-	}
 }
