@@ -29,11 +29,6 @@ func Run(ctx context.Context, o workload.Options) (*result.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return send(ctx, o, p)
-}
-
-// send sends the load as it is planned.
-func send(ctx context.Context, o workload.Options, p *plan) (_ *result.Result, err error) {
 	o.URL = p.server.name()
 	if p.address, err = p.server.find(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.URL, err)

@@ -52,8 +52,9 @@ func newParts(o *workload.Options) *parts {
 		p.names = append(p.names, fmt.Sprintf("priority %d", priority))
 	}
 	p.names = append(p.names, "")
-	for _, name := range o.Clients.Names() { // those of a kind follow each other
-		if kind := "client " + o.Clients.Group(name); p.names[len(p.names)-1] != kind {
+	names, kinds, _, _ := o.Clients.Parse() // has been checked
+	for i, name := range names {
+		if kind := "client " + kinds[i]; p.names[len(p.names)-1] != kind {
 			p.names = append(p.names, kind)
 		}
 		p.kinds[name] = len(p.names) - 1

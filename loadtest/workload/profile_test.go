@@ -56,9 +56,10 @@ func TestClients_Shares(t *testing.T) {
 	require.Len(t, counts, 20)
 	require.InDelta(t, 0.95, float64(counts["greedy"])/n, 0.005)
 	require.InDelta(t, 0.05/19, float64(counts["other19"])/n, 0.001)
-	require.Equal(t, "other", o.Clients.Group("other7"))
-	require.Equal(t, "greedy", o.Clients.Group("greedy"))
-	require.Equal(t, "others", o.Clients.Group("others"))
+	names, kinds, _, ok := Clients("greedy=95,other*19=5,others=1").Parse()
+	require.True(t, ok)
+	require.Equal(t, []string{"greedy", "other7", "others"}, []string{names[0], names[7], names[20]})
+	require.Equal(t, []string{"greedy", "other", "others"}, []string{kinds[0], kinds[7], kinds[20]})
 	// Who asks changes nothing else of the requests.
 	with, without := requests(o), requests(Options{Rate: 1000})
 	for range 100 {

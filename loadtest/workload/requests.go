@@ -72,7 +72,7 @@ func NewStream(o *Options) *Stream {
 	if o.Priority != (Priorities{}) {
 		s.priorities = new(newChooser(o.Priority[:]))
 	}
-	names, weights, _ := o.Clients.parse() // has been checked
+	names, _, weights, _ := o.Clients.Parse() // has been checked
 	if s.clients = names; len(names) > 0 {
 		s.greed = newChooser(weights)
 	}
