@@ -78,16 +78,7 @@ func (s *server) name() string { return s.scheme + "://" + s.host }
 // newPlan checks what o asks for.
 func newPlan(o *workload.Options) (*plan, error) {
 	p := new(plan)
-	if err := p.resolve(o); err != nil {
-		return nil, err
-	}
-	if err := o.Check(); err != nil {
-		return nil, err
-	}
-	if err := p.choose(o); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p, cmp.Or(p.resolve(o), o.Check(), p.choose(o))
 }
 
 // resolve finds the server, and where its requests go.

@@ -30,29 +30,23 @@ type clients struct {
 	loop    *loop
 	plan    *plan
 	encoder *encoder
-	line    line
-	clients []client      // by conn.index
-	dialing chan struct{} // holds who opens a connection
-	context context.Context
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-	alarm   *alarm
-	came    []report         // to be delivered
-	answers map[string]int64 // by version
+	// transport opens connections, over which there may be HTTP/2.
+	transport *http.Transport
+	mayBeTwo  bool
+	clients   []client      // by conn.index
+	dialing   chan struct{} // holds who opens a connection
+	context   context.Context
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
+	alarm     *alarm
+	came      []report         // to be delivered
+	answers   map[string]int64 // by version
 
 	mu struct {
 		sync.Mutex
 		came   []report
 		asleep bool // the loop waits for the alarm
 	}
-}
-
-// line opens connections to the server.
-type line struct {
-	transport *http.Transport
-	scheme    string
-	address   string // with its port, as its certificate names it
-	mayBeTwo  bool   // HTTP/2
 }
 
 // client sends one request at a time. The loop touches its connection only while it has no task.
@@ -95,8 +89,10 @@ type answer struct {
 
 func newClients(l *loop, p *plan, trusted *tls.Config) (transport, error) {
 	e := &clients{
-		loop: l, plan: p, encoder: newEncoder(l.o, p), line: newLine(p, l.o.HTTP, trusted),
+		loop: l, plan: p, encoder: newEncoder(l.o, p),
 		clients: make([]client, len(l.conns)), dialing: make(chan struct{}, dialsAtOnce), answers: map[string]int64{},
+		transport: newTransport(p, l.o.HTTP, trusted),
+		mayBeTwo:  l.o.HTTP == workload.HTTP2 || l.o.HTTP == workload.HTTPAny && p.server.scheme == "https",
 	}
 	var err error
 	if e.alarm, err = newAlarm(); err != nil {
@@ -111,14 +107,13 @@ func newClients(l *loop, p *plan, trusted *tls.Config) (transport, error) {
 	return e, nil
 }
 
-func newLine(p *plan, version workload.HTTP, trusted *tls.Config) line {
+func newTransport(p *plan, version workload.HTTP, trusted *tls.Config) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(version != workload.HTTP2)
 	protocols.SetHTTP2(version != workload.HTTP1)
 	protocols.SetUnencryptedHTTP2(version == workload.HTTP2)
 	dialer := new(net.Dialer)
-	two := version == workload.HTTP2 || version == workload.HTTPAny && p.server.scheme == "https"
-	return line{mayBeTwo: two, scheme: p.server.scheme, address: p.server.address(), transport: &http.Transport{
+	return &http.Transport{
 		Protocols: protocols, TLSClientConfig: trusted.Clone(), DisableCompression: true, MaxResponseHeaderBytes: maxHead,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, p.address.String())
@@ -129,7 +124,7 @@ func newLine(p *plan, version workload.HTTP, trusted *tls.Config) line {
 			}
 			return c, err
 		},
-	}}
+	}
 }
 
 func (e *clients) begin() {}
@@ -245,7 +240,7 @@ func (e *clients) attempt(c *client, t *task) (a answer, err error) {
 		}
 	}
 	response, err := c.http.RoundTrip(e.request(t.context, &t.request, t.left))
-	if err == nil && (response.StatusCode < 100 || response.ProtoMajor == 2 && !e.line.mayBeTwo) {
+	if err == nil && (response.StatusCode < 100 || response.ProtoMajor == 2 && !e.mayBeTwo) {
 		_ = response.Body.Close()
 		err = errProtocol
 	}
@@ -328,7 +323,7 @@ func (e *clients) connect(ctx context.Context, c *client) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	conn, err := e.line.transport.NewClientConn(ctx, e.line.scheme, e.line.address)
+	conn, err := e.transport.NewClientConn(ctx, e.plan.server.scheme, e.plan.server.address())
 	if err == nil {
 		c.http = conn
 		conn.SetStateHook(func(conn *http.ClientConn) {

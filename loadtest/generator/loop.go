@@ -345,7 +345,7 @@ func (l *loop) start(c *conn, scheduled, now time.Duration) {
 	if !l.closed {
 		l.count.Begun(scheduled, c.freeSince, now)
 	}
-	if l.retries() {
+	if l.o.Retries.Attempts > 0 {
 		c.request, c.attempts = l.next, 1
 	}
 	l.transmit(c, &l.next, now, &l.waiting)

@@ -83,8 +83,12 @@ func (e *encoder) append(dst []byte, r *workload.Request, left time.Duration) []
 		dst = appendMillis(dst, left)
 		dst = append(dst, "\r\n"...)
 	}
-	if len(body) == 0 && !sendsLength(method) {
-		return append(dst, "\r\n"...)
+	switch method {
+	case http.MethodPut, http.MethodPost, http.MethodPatch: // these say that they have none
+	default:
+		if len(body) == 0 {
+			return append(dst, "\r\n"...)
+		}
 	}
 	dst = append(dst, "Content-Length: "...)
 	dst = strconv.AppendInt(dst, int64(len(body)), 10)
@@ -95,11 +99,6 @@ func (e *encoder) append(dst []byte, r *workload.Request, left time.Duration) []
 // appendMillis appends what is left of a timeout, as Spillway-Timeout-Ms may say it.
 func appendMillis(dst []byte, left time.Duration) []byte {
 	return strconv.AppendInt(dst, min(max(left.Milliseconds(), 1), 3_600_000), 10)
-}
-
-// sendsLength reports whether a request with no body says so.
-func sendsLength(method string) bool {
-	return method == http.MethodPut || method == http.MethodPost || method == http.MethodPatch
 }
 
 func (e *encoder) method(r *workload.Request) string {
@@ -114,11 +113,6 @@ func (e *encoder) method(r *workload.Request) string {
 	default:
 		return http.MethodGet
 	}
-}
-
-// bodiless reports whether the answer to a request has no body, whatever its head says.
-func (e *encoder) bodiless(r *workload.Request) bool {
-	return e.method(r) == http.MethodHead
 }
 
 // appendURI appends the path and the query of an operation of the service.

@@ -32,8 +32,6 @@ type retrying struct {
 	waits      *rand.Rand // draws back-offs, and nothing else
 }
 
-func (l *loop) retries() bool { return l.o.Retries.Attempts > 0 }
-
 // offered counts the next request, whose time has come.
 func (l *loop) offered(scheduled time.Duration) {
 	l.count.Offered(scheduled, l.part())

@@ -146,10 +146,8 @@ func (r *run) measure(ctx context.Context) *result.Result {
 	ended, end := context.WithCancel(context.Background())
 	defer end()
 	var watchers sync.WaitGroup
-	var seen *observe.Observation
-	var unseen error
-	var cpu spent
-	watchers.Go(func() { seen, cpu, unseen = r.observe(ctx, ended) })
+	var tell func(*result.Result)
+	watchers.Go(func() { tell = r.observe(ctx, ended) })
 	if r.o.Progress != nil {
 		watchers.Go(func() { r.progress(ended) })
 	}
@@ -179,53 +177,56 @@ func (r *run) measure(ctx context.Context) *result.Result {
 	found.Partial = partial
 	found.Engine, found.Protocols = r.plan.engine, protocols
 	found.Machine = new(machine.This())
-	if answered := found.CompletedRPS * found.Seconds; answered > 0 {
-		found.ClientCPUMicros = float64(cpu.client.Microseconds()) / answered
-	}
-	if r.o.ServerCPU != nil && unseen == nil {
-		found.ServerSpent(cpu.server, cpu.during)
-	}
-	if seen != nil {
-		found.Observed(seen)
-	}
-	if unseen != nil {
-		found.Unseen = unseen.Error()
-	}
+	tell(found)
 	return found
 }
 
-// spent is the CPU time that the generator and the server took, if they say so, and during
-// which time.
-type spent struct{ client, server, during time.Duration }
-
-// observe watches the server, and the generator's own CPU, over the window. With
-// an error there is what else was seen.
-func (r *run) observe(ctx, ended context.Context) (seen *observe.Observation, cpu spent, unseen error) {
+// observe watches the server, and the generator's own CPU, over the window. It returns what adds
+// that to a result.
+func (r *run) observe(ctx, ended context.Context) func(*result.Result) {
 	if !sleep(ended, r.window.From-r.clock()) {
-		return nil, cpu, nil
+		return func(*result.Result) {}
 	}
-	begin, before := r.clock(), cpuTime()
 	server := func() (time.Duration, error) { return 0, nil }
 	if r.o.ServerCPU != nil {
 		server = r.o.ServerCPU
 	}
-	serverBefore, unknown := server()
+	begin, clientBefore := r.clock(), cpuTime()
+	serverBefore, err := server()
+	var took, client, serverAfter time.Duration
 	during := func() {
 		sleep(ended, r.window.To-r.clock())
-		cpu.client, cpu.during = cpuTime()-before, r.clock()-begin
-		serverAfter, err := server()
-		cpu.server, unknown = serverAfter-serverBefore, cmp.Or(unknown, err)
+		took, client = r.clock()-begin, cpuTime()-clientBefore
+		var failed error
+		serverAfter, failed = server()
+		err = cmp.Or(err, failed)
 	}
+	var seen *observe.Observation
 	if r.observer == nil {
 		during()
-		return nil, cpu, unknown
+	} else {
+		profiled := 0
+		if r.window.To != workload.Never && !r.o.NoProfiles {
+			profiled = int((r.window.To - r.window.From) / time.Second)
+		}
+		var unseen error
+		seen, unseen = r.observer.Watch(ctx, profiled, during)
+		err = cmp.Or(unseen, err)
 	}
-	profiled := 0
-	if r.window.To != workload.Never && !r.o.NoProfiles {
-		profiled = int((r.window.To - r.window.From) / time.Second)
+	return func(found *result.Result) {
+		if answered := found.CompletedRPS * found.Seconds; answered > 0 {
+			found.ClientCPUMicros = float64(client.Microseconds()) / answered
+		}
+		if r.o.ServerCPU != nil && err == nil {
+			found.ServerSpent(serverAfter-serverBefore, took)
+		}
+		if seen != nil {
+			found.Observed(seen)
+		}
+		if err != nil {
+			found.Unseen = err.Error()
+		}
 	}
-	seen, unseen = r.observer.Watch(ctx, profiled, during)
-	return seen, cpu, cmp.Or(unseen, unknown)
 }
 
 // sleep waits, and reports whether ctx has not ended.

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"time"
 	"unsafe"
@@ -108,7 +109,7 @@ func (s *sockets) send(of *conn, r *workload.Request, left time.Duration) {
 	c := &s.sockets[of.index]
 	s.out = s.encoder.append(s.out[:0], r, left)
 	c.answer.reset()
-	c.answer.bodiless = s.encoder.bodiless(r)
+	c.answer.bodiless = s.encoder.method(r) == http.MethodHead
 	s.write(c, s.out)
 }
 
