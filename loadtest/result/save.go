@@ -57,11 +57,10 @@ func LoadJSON(path string, into any) error {
 }
 
 func (r *Result) saveProfiles(prefix string) error {
-	for _, kind := range profiles.Kinds {
-		content, ok := r.Profiles[kind]
-		if !ok {
-			continue
-		}
+	if len(r.Profiles) > 0 {
+		r.ProfileFiles = map[profiles.Kind]string{}
+	}
+	for kind, content := range r.Profiles {
 		path := fmt.Sprintf("%s.%s.pb.gz", prefix, kind)
 		err := WriteFile(path, func(w io.Writer) error {
 			_, err := w.Write(content)
@@ -69,9 +68,6 @@ func (r *Result) saveProfiles(prefix string) error {
 		})
 		if err != nil {
 			return err
-		}
-		if r.ProfileFiles == nil {
-			r.ProfileFiles = make(map[profiles.Kind]string)
 		}
 		r.ProfileFiles[kind] = filepath.Base(path)
 	}

@@ -45,7 +45,7 @@ type Tally struct {
 	parts  *parts
 	// codes are the good ones, if that depends on nothing else.
 	codes   *[1000]bool
-	targets []targetTally // by what is asked for; none unless targets are sent
+	targets []*targetTally // by what is asked for; none unless targets are sent
 
 	scheduled   int64 // in the window
 	completed   int64 // answered in the window
@@ -87,8 +87,8 @@ func NewTally(o workload.Options) *Tally {
 	if set, ok := o.Good.Set(); ok && o.Good != "" {
 		t.codes = &set
 	}
-	if len(o.Targets) > 0 {
-		t.targets = make([]targetTally, parts.asked)
+	for range min(len(o.Targets), parts.asked) {
+		t.targets = append(t.targets, newTargetTally())
 	}
 	return t
 }
@@ -251,8 +251,8 @@ func (t *Tally) Add(other *Tally) {
 	for part, s := range other.shares {
 		t.shares[part] = t.shares[part].Add(s)
 	}
-	for i := range other.targets {
-		t.targets[i].add(&other.targets[i])
+	for i, of := range other.targets {
+		t.targets[i].add(of)
 	}
 	for i, n := range other.status {
 		t.status[i] += n

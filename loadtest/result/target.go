@@ -17,12 +17,15 @@ type TargetResult struct {
 	ServedLatency Percentiles      `json:"served_latency_ms"`
 }
 
-// targetTally counts what becomes of the requests to one target. The zero value
-// has counted nothing.
+// targetTally counts what becomes of the requests to one target.
 type targetTally struct {
 	status          map[int]int64
 	errors          int64
 	latency, served *hdrhistogram.Histogram
+}
+
+func newTargetTally() *targetTally {
+	return &targetTally{status: map[int]int64{}, latency: newCoarseHistogram(), served: newCoarseHistogram()}
 }
 
 // target returns the counts of the target that a part asks for, nil if that is none.
@@ -30,21 +33,10 @@ func (t *Tally) target(part Part) *targetTally {
 	if t.targets == nil {
 		return nil
 	}
-	return t.targets[part[0]].ready()
-}
-
-func (t *targetTally) ready() *targetTally {
-	if t.latency == nil {
-		*t = targetTally{status: map[int]int64{}, latency: newCoarseHistogram(), served: newCoarseHistogram()}
-	}
-	return t
+	return t.targets[part[0]]
 }
 
 func (t *targetTally) add(other *targetTally) {
-	if other.latency == nil {
-		return
-	}
-	t.ready()
 	for status, n := range other.status {
 		t.status[status] += n
 	}
@@ -54,7 +46,6 @@ func (t *targetTally) add(other *targetTally) {
 }
 
 func (t *targetTally) result(name string, share Share) TargetResult {
-	t.ready()
 	r := TargetResult{
 		Target: name, Share: share, Status: map[string]int64{}, Errors: t.errors,
 		Latency: percentiles(t.latency), ServedLatency: percentiles(t.served),
