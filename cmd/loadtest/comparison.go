@@ -99,31 +99,20 @@ func (q *comparison) chosen(command string, own scenario.Settings) (*scenario.Sc
 		}
 		return scenario.New("comparison", "Comparison", "Which of these settings serves this load best?", settings)
 	}
-	what, err := open(q.Scenario, settings)
-	if err != nil {
-		return nil, fmt.Errorf("--scenario: %w", err)
+	load := scenarios.Open // by the name of one that comes with Spillway
+	if strings.ContainsAny(q.Scenario, "./") {
+		load = scenario.Load
 	}
-	if q.Short {
-		return short(what)
+	what, err := load(q.Scenario, settings)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--scenario: %w", err)
+	case q.Short && what.Short == nil:
+		return nil, fmt.Errorf("--short: %s has no short form", what.Name)
+	case q.Short:
+		return what.Short, nil
 	}
 	return what, nil
-}
-
-// open returns the scenario that comes with Spillway under a name, or that of a
-// file. Over both settings may be written.
-func open(name string, over ...scenario.Settings) (*scenario.Scenario, error) {
-	if strings.ContainsAny(name, "./") {
-		return scenario.Load(name, over...)
-	}
-	return scenarios.Open(name, over...)
-}
-
-// short returns the short form.
-func short(what *scenario.Scenario) (*scenario.Scenario, error) {
-	if what.Short == nil {
-		return nil, fmt.Errorf("--short: %s has no short form", what.Name)
-	}
-	return what.Short, nil
 }
 
 // compare makes a comparison, if not to its end, shows it and writes its report into its folder.

@@ -130,11 +130,9 @@ func (l *load) options() (workload.Options, error) {
 }
 
 func (t *target) options() workload.Options {
-	o := workload.Options{URL: cmp.Or(t.URL, defaultURL), Connections: t.Connections, Loops: t.Loops}
+	o := workload.Options{URL: cmp.Or(t.URL, defaultURL), Connections: t.Connections}
+	o.Loops = cmp.Or(t.Loops, o.WithDefaults().Loops)
 	t.carry(&o)
-	if o.Loops == 0 {
-		o.Loops = workload.Options{Connections: t.Connections}.WithDefaults().Loops
-	}
 	return o
 }
 

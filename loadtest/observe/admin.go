@@ -29,8 +29,6 @@ const (
 	maxAnswer = 64 << 20
 )
 
-var errSilent = fmt.Errorf("no answer within %v", askTimeout)
-
 // The metrics that are read.
 const (
 	cpuMetric   = "process_cpu_seconds_total"
@@ -76,7 +74,7 @@ func Get(ctx context.Context, adminURL, path string) ([]byte, error) {
 
 // ask is get with the time that any answer but a profile has.
 func (p *plane) ask(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("no answer within %v", askTimeout))
 	defer cancel()
 	return p.get(ctx, path)
 }
@@ -138,16 +136,18 @@ type Status struct {
 	Capacity *int   `json:"capacity"`
 }
 
-func (p *plane) status(ctx context.Context) (s Status, err error) {
+// state asks for both that and a reading.
+func (p *plane) state(ctx context.Context) (s Status, r reading, err error) {
 	body, err := p.ask(ctx, "/strategy")
 	if err != nil {
-		return s, err
+		return s, r, err
 	}
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-" // what a terminal is shown
 	if err := json.Unmarshal(body, &s); err != nil || s.Strategy == "" || strings.Trim(s.Strategy, letters) != "" {
-		return s, fmt.Errorf("what answers at %s is not the admin plane of a Spillway: GET /strategy gives %.60q", p.url, body)
+		return s, r, fmt.Errorf("what answers at %s is not the admin plane of a Spillway: GET /strategy gives %.60q", p.url, body)
 	}
-	return s, nil
+	r, err = p.read(ctx)
+	return s, r, err
 }
 
 // profile takes a profile over so many seconds.
@@ -178,14 +178,6 @@ func (p *plane) read(ctx context.Context) (reading, error) {
 	}
 	r.at = time.Now()
 	return r, nil
-}
-
-// state asks for both.
-func (p *plane) state(ctx context.Context) (s Status, r reading, err error) {
-	if s, err = p.status(ctx); err == nil {
-		r, err = p.read(ctx)
-	}
-	return s, r, err
 }
 
 // parseReading reads the text format of Prometheus.
