@@ -101,7 +101,7 @@ type load struct {
 	KeyDistribution workload.Distribution `default:"uniform" help:"How keys are chosen: uniform, zipf, sequential or latest."`
 	ValueSize       workload.Sizes        `default:"100" help:"Bytes of a value, or a range such as 64-4096."`
 	ScanLimit       int                   `default:"100" help:"Entries that a scan asks for."`
-	Priority        *workload.Priorities  `help:"Spillway-Priority to send: 0 to 7, or weights such as 0=10,3=90."`
+	Priority        workload.Priorities   `placeholder:"PRIORITY" help:"Spillway-Priority to send: 0 to 7, or weights such as 0=10,3=90."`
 	Clients         workload.Clients      `placeholder:"WEIGHTS" help:"Spillway-Client to send, by weights such as greedy=95,other*19=5."`
 	SLO             time.Duration         `name:"slo" default:"100ms" help:"Latency within which an answer is good."`
 	Timeout         time.Duration         `default:"10s" help:"When a client gives up, counted from the scheduled time."`
@@ -115,10 +115,7 @@ type load struct {
 func (l *load) options() (workload.Options, error) {
 	o := l.target.options()
 	o.Arrivals, o.Mix, o.Keys, o.Distribution, o.ValueSize, o.ScanLimit = l.Arrivals, l.Mix, l.Keys, l.KeyDistribution, l.ValueSize, l.ScanLimit
-	if l.Priority != nil {
-		o.Priority = *l.Priority
-	}
-	o.Clients = l.Clients
+	o.Priority, o.Clients = l.Priority, l.Clients
 	o.SLO, o.Timeout, o.TimeoutHeader, o.Seed = l.SLO, l.Timeout, l.TimeoutHeader, l.Seed
 	o.Admin, o.AdminToken = l.Admin, l.AdminToken
 	err := l.add(&o)

@@ -166,7 +166,7 @@ func (l *loop) abandon(now time.Duration) {
 // miss counts the next request as one that is never sent, and goes on.
 func (l *loop) miss(scheduled, now time.Duration, kind result.ErrorKind) {
 	l.offered(scheduled)
-	l.count.Failed(scheduled, workload.Never, now, l.part(), kind)
+	l.count.Failed(scheduled, workload.Never, now, l.count.Part(&l.next), kind)
 	l.advance()
 }
 
@@ -335,12 +335,9 @@ func (l *loop) look(asked, longest time.Duration) {
 	l.lastLook = now
 }
 
-// part returns the part of the load that the next request is of.
-func (l *loop) part() result.Part { return l.count.Part(&l.next) }
-
 // start sends the next request on c.
 func (l *loop) start(c *conn, scheduled, now time.Duration) {
-	c.scheduled, c.sent, c.since, c.part = scheduled, now, scheduled, l.part()
+	c.scheduled, c.sent, c.since, c.part = scheduled, now, scheduled, l.count.Part(&l.next)
 	l.offered(scheduled)
 	if !l.closed {
 		l.count.Begun(scheduled, c.freeSince, now)

@@ -34,7 +34,7 @@ type retrying struct {
 
 // offered counts the next request, whose time has come.
 func (l *loop) offered(scheduled time.Duration) {
-	l.count.Offered(scheduled, l.part())
+	l.count.Offered(scheduled, l.count.Part(&l.next))
 	l.saved = min(l.saved+l.o.Retries.Budget, max(1, workload.RetryBurst/float64(l.o.Loops)))
 }
 

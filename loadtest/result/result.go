@@ -135,13 +135,10 @@ func (r *Result) BusyText() string {
 		"latency from sending does not. If clients have more connections than that, raise --connections.", r.Connections, share, r.ConnectionWait.P50)
 }
 
-// maxLateness is from where on, in milliseconds, the generator's own lateness is
-// worth a warning.
-const maxLateness = 1
-
 // GeneratorLate reports whether the generator was so late itself that part of the
 // latency is its own. Beside much longer latencies it does not matter.
 func (r *Result) GeneratorLate() bool {
+	const maxLateness = 1 // ms
 	return r.Lateness.P99 > maxLateness && r.Lateness.P99 > r.Latency.P99/10
 }
 
