@@ -521,3 +521,34 @@ func TestLearn_HurriedWorkers(t *testing.T) {
 		require.Len(t, s.endedNow(), 4)
 	})
 }
+
+// Who is shown the number while it is learned or given anew sees one of the two, and never none.
+func TestLearn_NumberIsNeverNone(t *testing.T) {
+	t.Parallel()
+	d, err := Lend(Options{Strategy: "fifo", Workers: 3, Grant: func(*Task) {}})
+	require.NoError(t, err)
+	over := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if n := d.only().limit.number(false); n < 1 {
+					t.Errorf("the number is %d", n)
+					return
+				}
+			}
+		})
+	}
+	for range 1000 {
+		require.NoError(t, d.Learn(concurrency.Options{}))
+		d.Resize(3)
+	}
+	close(over)
+	readers.Wait()
+	d.Close()
+}

@@ -138,8 +138,10 @@ func (m *limit) assertLocked(n int) {
 // set has the number learned by l from now on or, if that is nil, gives it.
 func (m *limit) set(n int, l *learning) {
 	m.change(func() {
+		if l == nil { // first: who finds that none is learned reads it without the lock
+			m.given.Store(int64(n))
+		}
 		m.learning.Store(l)
-		m.given.Store(int64(n))
 		m.stuck.Store(0)
 		m.row.Store(0)
 		if l != nil && m.watched.Load() {
