@@ -55,7 +55,7 @@ type situation struct {
 	Fallen bool
 
 	SLO     float64 // the objective in force, 0 for none
-	Usual   float64 // lower quartile of the time that work took when nothing waited, however long ago
+	Usual   float64 // median of the time that work took when nothing waited, however long ago
 	Wait    float64 // median of what was run
 	Latency float64 // median of what was served
 	CPU     float64 // the share of the CPUs in use
@@ -64,9 +64,9 @@ type situation struct {
 const (
 	// settling is how long figures are too young to be judged.
 	settling = 5 * time.Second
-	// spread is how many times its lower quartile the mean of an exponential time is. Work that takes
-	// no longer than so many times its usual time may be as fast as ever.
-	spread = 3.5
+	// spread is how far off the usual time may be, which is learned. Work that takes no longer than so
+	// many times that may be as fast as ever.
+	spread = 2
 	// fewWrong are too few wrong refusals to say which share is wrong.
 	fewWrong = 5
 )
@@ -221,7 +221,7 @@ func (s *situation) impatient(answered float64) (verdict, bool) {
 	// it does not take less now.
 	alone, of := s.work(), "(median)"
 	if s.Usual > 0 && (s.Latency == 0 || s.Usual < alone) {
-		alone, of = s.Usual, "when nothing waits (lower quartile)"
+		alone, of = s.Usual, "when nothing waits (median)"
 	}
 	if alone >= s.Patience {
 		v.Advice = fmt.Sprintf("The work itself takes longer than they wait: %s %s. Make the store faster.", span(alone), of)
