@@ -62,7 +62,11 @@ func (s *idleStack) take() *worker {
 func (s *idleStack) remove(w *worker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cutLocked(slices.Index(s.workers, w)) != nil
+	at := len(s.workers) - 1
+	for at >= 0 && s.workers[at] != w { // it is near the top
+		at--
+	}
+	return s.cutLocked(at) != nil
 }
 
 // cutLocked takes off the worker at that place, which is below 0 if there is none.
