@@ -14,12 +14,11 @@ func (s *Saturation) section() section {
 			short(100*s.Share)+"%", short(s.SLOMillis)),
 		Summary: []fact{
 			{"service", service(s.Strategy, s.Workers, s.Capacity)},
-			{"search", fmt.Sprintf("%s in %s s", trials(len(s.Steps)), short(s.Seconds))},
+			{"search", fmt.Sprintf("%s in %s s", english.Plural(len(s.Steps), "trial", "trials"), short(s.Seconds))},
 		},
 		Cautions: s.Saturation.Cautions(),
 	}
-	out.Facts = append(out.Facts, machineFacts("machine of the generator", s.Machine)...)
-	out.Facts = append(out.Facts, fact{"started", moment(s.Started)}, fact{"url", s.URL}, fact{"command", s.Command})
+	out.Facts = append(out.Facts, machineFact("machine of the generator", s.Machine), fact{"started", moment(s.Started)}, fact{"url", s.URL}, fact{"command", s.Command})
 
 	t := table{Caption: "Trials, in the order in which they were made",
 		Head: []string{"rate, /s", "offered, /s", "completed, /s", "goodput, /s", "good, %", "p50, ms", "p99, ms", "sustained"}}
@@ -41,5 +40,3 @@ func (s *Saturation) section() section {
 	out.Tables = []table{t}
 	return out
 }
-
-func trials(n int) string { return english.Plural(n, "trial", "trials") }

@@ -200,7 +200,7 @@ func (r *Run) facts() (facts []fact) {
 		facts = append(facts, fact{"profiles", "go tool pprof -http=: " + file})
 	}
 	if r.Machine != nil {
-		facts = append(facts, machineFacts("machine of the generator", *r.Machine)...)
+		facts = append(facts, machineFact("machine of the generator", *r.Machine))
 	}
 	return append(facts, fact{"started", moment(r.Started)}, fact{"command", r.Command})
 }

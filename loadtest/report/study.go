@@ -351,15 +351,15 @@ func heading(metrics []result.Figure) string {
 
 func (s *study) facts() []fact {
 	sc := s.Scenario
-	facts := machineFacts("machine", s.Machine)
-	facts = append(facts,
-		fact{"service", s.Version},
-		fact{"binary, SHA-256", s.Binary},
-		fact{"measured", fmt.Sprintf("%s to %s", moment(s.Started), moment(s.Finished))},
-		fact{"runs", fmt.Sprintf("each of %d combinations %s, interleaved: %s after %s of warm-up, seed %d",
+	facts := []fact{
+		machineFact("machine", s.Machine),
+		{"service", s.Version},
+		{"binary, SHA-256", s.Binary},
+		{"measured", fmt.Sprintf("%s to %s", moment(s.Started), moment(s.Finished))},
+		{"runs", fmt.Sprintf("each of %d combinations %s, interleaved: %s after %s of warm-up, seed %d",
 			len(s.Groups), english.Plural(sc.Repetitions, "time", "times"), sc.Duration, sc.Warmup, sc.Seed)},
-		fact{"good is", fmt.Sprintf("answered %s within %s; clients give up after %s", serving(string(s.Good)), sc.SLO, sc.Timeout)},
-	)
+		{"good is", fmt.Sprintf("answered %s within %s; clients give up after %s", serving(string(s.Good)), sc.SLO, sc.Timeout)},
+	}
 	if slices.ContainsFunc(s.Runs, hasProfiles) {
 		facts = append(facts, fact{"profiles", "go tool pprof -http=: runs/FILE.cpu.pb.gz, in the folder of the comparison"})
 	}
@@ -369,12 +369,10 @@ func (s *study) facts() []fact {
 	return append(facts, fact{"command", s.Command})
 }
 
-// machineFacts are those of a machine.
-func machineFacts(name string, m machine.Machine) []fact {
+// machineFact is that of a machine.
+func machineFact(name string, m machine.Machine) fact {
 	memory := around("", amountOrNothing(float64(m.Memory), "bytes"), " of memory")
-	return []fact{
-		{name, enumerate(m.CPU, count(m.CPUs, "CPU", "CPUs"), memory, m.Kernel, m.Go)},
-	}
+	return fact{name, enumerate(m.CPU, count(m.CPUs, "CPU", "CPUs"), memory, m.Kernel, m.Go)}
 }
 
 func amountOrNothing(v float64, u string) string {

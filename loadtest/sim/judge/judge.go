@@ -50,28 +50,17 @@ type Best struct {
 
 // Bests remembers what searches have found, which takes longer than all else. The zero value
 // is ready for use, by several goroutines at once.
-type Bests struct {
-	mu sync.Mutex
-	of map[string]Best
-}
+type Bests struct{ of sync.Map } // Best by what fmt says of an experiment
 
 // Of returns the best fixed number for an experiment.
 func (b *Bests) Of(u sim.Unknown) Best {
 	key := fmt.Sprint(u.Resource, u.Load, u.Seed, u.Warmup, u.Length, u.Clients, u.Phases)
-	b.mu.Lock()
-	best, ok := b.of[key]
-	b.mu.Unlock()
-	if ok {
-		return best
+	if best, ok := b.of.Load(key); ok {
+		return best.(Best)
 	}
 	n, r := u.BestFixed()
-	best = Best{n, r.Goodput}
-	b.mu.Lock()
-	if b.of == nil {
-		b.of = map[string]Best{}
-	}
-	b.of[key] = best
-	b.mu.Unlock()
+	best := Best{n, r.Goodput}
+	b.of.Store(key, best)
 	return best
 }
 
