@@ -310,7 +310,7 @@ func FuzzParse(f *testing.F) {
 		}
 		require.NotEmpty(t, s.Combinations)
 		require.LessOrEqual(t, len(s.Combinations), MaxCombinations)
-		require.Positive(t, s.Runs())
+		require.Positive(t, len(s.Combinations)*s.Repetitions)
 		for _, c := range s.Combinations {
 			_, err := strategies.Lookup(c.Strategy)
 			require.NoError(t, err)

@@ -87,7 +87,3 @@ const (
 	NoObjective = "none"
 	Unset       = "unset"
 )
-
-// Runs is how many runs the scenario takes, without those that measure a
-// capacity first.
-func (s *Scenario) Runs() int { return len(s.Combinations) * s.Repetitions }

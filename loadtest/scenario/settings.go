@@ -86,14 +86,8 @@ var All = []Setting{
 		Help: "How the load balancer chooses: round-robin (the default), random, least-outstanding, power-of-two, client-hash.", label: "%s", read: oneOf(sim.Balances...)},
 	{Name: "nodes", Flag: "nodes", Part: OfService, Work: true, Program: "simulate", Placeholder: "N",
 		Help: "Numbers of services with these settings behind a load balancer; connections are for each, rates that are multiples are of all of them.", label: "%d nodes", read: number(1, maxNodes, false)},
-	{
-		Name: "slow_node", Flag: "slow-node", Part: OfService, Work: true, Program: "simulate", Placeholder: "SPEED",
-		Help: "The speed of the first node, where the others have 1.", label: "one of speed %g",
-		read: func(value string) (any, error) {
-			speed, ok := parseNumber(value, 100)
-			return speed, unless(ok, value, "a speed above 0, up to 100, where that of the other nodes is 1")
-		},
-	},
+	{Name: "slow_node", Flag: "slow-node", Part: OfService, Work: true, Program: "simulate", Placeholder: "SPEED",
+		Help: "The speed of the first node, where the others have 1.", label: "one of speed %g", read: above0(100, "a speed above 0, up to 100, where that of the other nodes is 1")},
 	{Name: "mix", Flag: "mixes", Part: OfLoad, Separator: ";", Placeholder: "MIX", Help: "Mixes such as 'put=50,get=50;get=100'.",
 		label: "%s", read: text[workload.Mix]},
 	{Name: "connections", Flag: "connections", Part: OfLoad, Placeholder: "N",
@@ -102,15 +96,9 @@ var All = []Setting{
 		Help: "What each operation sleeps first, such as 4ms or exp:4ms.", label: "%s of work", read: readDelay},
 	{Name: "store_parallel", Flag: "store-parallel", Part: OfService, Work: true, Placeholder: "N",
 		Help: "How many operations the delayed store does at once; 0, the default, for as many as come.", label: "%d at once", read: number(0, 1<<16, false)},
-	{
-		Name: "store_serial", Flag: "store-serial", Part: OfService, Work: true, Program: "simulate", Placeholder: "SHARE",
+	{Name: "store_serial", Flag: "store-serial", Part: OfService, Work: true, Program: "simulate", Placeholder: "SHARE",
 		Help:  "How operations slow each other: with n at once each takes 1 + SHARE·(n-1) times as long, as a step of a model server does.",
-		label: "%g of it serial",
-		read: func(value string) (any, error) {
-			share, ok := parseNumber(value, 1)
-			return share, unless(ok, value, "a share above 0, up to 1")
-		},
-	},
+		label: "%g of it serial", read: above0(1, "a share above 0, up to 1")},
 	{
 		Name: "fill", Flag: "fill", Part: OfLoad, Program: "compare", Placeholder: "SIZE", Help: "How much the store holds.",
 		say: func(c *Combination) string { return positive(workload.ByteCount(c.Fill), "store of %v") },
@@ -295,6 +283,14 @@ func number(least, most uint64, cpus bool) func(string) (any, error) {
 		}
 		n, err := strconv.ParseUint(value, 10, 64)
 		return n, unless(err == nil && n >= least && n <= most, value, fmt.Sprintf("a whole number from %d to %d", least, most))
+	}
+}
+
+// above0 reads a number above 0 and at most so much.
+func above0(most float64, want string) func(string) (any, error) {
+	return func(value string) (any, error) {
+		n, ok := parseNumber(value, most)
+		return n, unless(ok, value, want)
 	}
 }
 

@@ -167,7 +167,8 @@ func TestOpen_TheStudyFitsItsTime(t *testing.T) {
 		s, err := Open(name)
 		require.NoError(t, err)
 		short := s.Short
-		estimate := time.Duration(short.Runs()) * (short.Warmup + short.Duration + perRun)
+		runs := len(short.Combinations) * short.Repetitions
+		estimate := time.Duration(runs) * (short.Warmup + short.Duration + perRun)
 		fills, workloads := map[int64]bool{}, map[scenario.Combination]bool{}
 		for _, c := range short.Combinations {
 			fills[c.Fill] = true
@@ -179,7 +180,7 @@ func TestOpen_TheStudyFitsItsTime(t *testing.T) {
 			estimate += time.Duration(max(bytes, 10_000_000)) * time.Second / bytesPerSecond
 		}
 		estimate += time.Duration(len(workloads)) * perCapacity
-		t.Logf("%-17s %3d runs, %v", name, short.Runs(), estimate.Round(time.Second))
+		t.Logf("%-17s %3d runs, %v", name, runs, estimate.Round(time.Second))
 		total += estimate
 	}
 	t.Logf("in total %v", total.Round(time.Second))
