@@ -178,11 +178,3 @@ func checkOutput(flag, path string) error {
 	}
 	return errors.Join(trial.Close(), os.Remove(trial.Name()))
 }
-
-// plural returns "1 run", "2 runs".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}

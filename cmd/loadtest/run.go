@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/spillway-go/spillway/loadtest/generator"
 	"github.com/spillway-go/spillway/loadtest/report"
 	"github.com/spillway-go/spillway/loadtest/result"
@@ -84,7 +86,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 		return unwritten
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("%s of %d failed: %s", plural(len(failed), "assertion"), len(assertions), strings.Join(failed, "; "))
+		return fmt.Errorf("%s of %d failed: %s", english.Plural(len(failed), "assertion", ""), len(assertions), strings.Join(failed, "; "))
 	}
 	return partial(found.Partial)
 }
