@@ -257,7 +257,7 @@ func (l *comparing) capacityOf(ctx context.Context, group int) (float64, error) 
 		}
 		rates = append(rates, float64(result.Served())/result.Seconds)
 	}
-	return summary(rates).Median, nil
+	return Spread(rates).Median, nil
 }
 
 // progress is what a comparison says of itself until it has ended.

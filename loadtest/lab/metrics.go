@@ -19,7 +19,7 @@ func Summarize(results []*result.Result) map[string]Summary {
 			}
 		}
 		if len(values) > 0 {
-			s := summary(values)
+			s := Spread(values)
 			if repetitions[len(values)-1] >= len(values) {
 				s.Repetitions = repetitions
 			}

@@ -128,7 +128,7 @@ func TestSaturate_RepeatsOnANoisyMachine(t *testing.T) {
 		answers = append(answers, found.BreakingPointRPS)
 		trials += len(found.Steps)
 	}
-	s := summary(answers)
+	s := Spread(answers)
 	t.Logf("median %.0f, %.0f to %.0f, %.1f trials a search, %d not sure", s.Median, s.Low, s.High, float64(trials)/100, drift)
 	require.LessOrEqual(t, drift, 5)
 	require.InEpsilon(t, s.Median, s.Low, 0.05)

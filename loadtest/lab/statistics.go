@@ -116,7 +116,7 @@ func Ratio(of, to Summary) (Summary, bool) {
 	if len(ratios) == 0 {
 		return Summary{}, false
 	}
-	return summary(ratios), true
+	return Spread(ratios), true
 }
 
 // usual returns the upper median of values, of which there is at least one.
@@ -124,9 +124,9 @@ func usual(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
-// summary returns the median of the values, of which there is at least one, and
+// Spread returns the median of the values, of which there is at least one, and
 // their spread.
-func summary(values []float64) Summary {
+func Spread(values []float64) Summary {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return Summary{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Low: sorted[0], High: sorted[n-1], Values: values}

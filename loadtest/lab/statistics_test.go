@@ -125,7 +125,7 @@ func drawn(random *rand.Rand, factors []float64, loads, repetitions int, noise f
 		for s := range factors {
 			g := Group{Combination: scenario.Combination{Strategy: fmt.Sprint(s)}, Workload: fmt.Sprint(load), Metrics: map[string]Summary{}}
 			for metric, of := range values {
-				g.Metrics[metric] = summary(of[s])
+				g.Metrics[metric] = Spread(of[s])
 			}
 			c.Groups = append(c.Groups, g)
 		}
@@ -210,7 +210,7 @@ func TestVerdicts_SettingsWithoutGoodputSayNothingOfTheOthers(t *testing.T) {
 			for i := range without {
 				c.Groups = append(c.Groups, Group{
 					Combination: scenario.Combination{Strategy: fmt.Sprint("none", i)}, Workload: fmt.Sprint(load),
-					Metrics: map[string]Summary{result.Goodput: summary([]float64{0, 0, 0, 0}), result.ServedP99: summary([]float64{9, 9, 9, 9})},
+					Metrics: map[string]Summary{result.Goodput: Spread([]float64{0, 0, 0, 0}), result.ServedP99: Spread([]float64{9, 9, 9, 9})},
 				})
 			}
 		}
@@ -242,9 +242,9 @@ func TestVerdicts_SettingsWithoutGoodputSayNothingOfTheOthers(t *testing.T) {
 
 func TestSummary_IsTheMedianAndTheSpread(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Summary{Median: 7, Low: 7, High: 7, Values: []float64{7}}, summary([]float64{7}))
-	require.Equal(t, Summary{Median: 2.5, Low: 1, High: 9, Values: []float64{9, 1, 2, 3}}, summary([]float64{9, 1, 2, 3}))
-	require.Equal(t, Summary{Median: 2, Low: 1, High: 9, Values: []float64{9, 1, 2}}, summary([]float64{9, 1, 2}))
+	require.Equal(t, Summary{Median: 7, Low: 7, High: 7, Values: []float64{7}}, Spread([]float64{7}))
+	require.Equal(t, Summary{Median: 2.5, Low: 1, High: 9, Values: []float64{9, 1, 2, 3}}, Spread([]float64{9, 1, 2, 3}))
+	require.Equal(t, Summary{Median: 2, Low: 1, High: 9, Values: []float64{9, 1, 2}}, Spread([]float64{9, 1, 2}))
 }
 
 func TestMetrics_AreTakenFromResults(t *testing.T) {

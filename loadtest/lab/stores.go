@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -131,23 +130,13 @@ func cloneStore(from, to string) error {
 		case filepath.Ext(path) == ".sst" && os.Link(path, target) == nil:
 			return nil
 		default: // also where the file system has no links
-			return copyFile(path, target)
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(target, content, 0o644)
 		}
 	})
-}
-
-func copyFile(from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = source.Close() }()
-	target, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(target, source)
-	return errors.Join(err, target.Close())
 }
 
 // compactions asks for the metrics that tell of compactions.

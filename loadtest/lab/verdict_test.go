@@ -35,7 +35,7 @@ func measured(loads ...[]group) *Comparison {
 			metrics := map[string]Summary{}
 			for name, values := range map[string][]float64{result.Goodput: g.goodput, result.ServedP99: g.p99, result.ImportantGood: g.important} {
 				if len(values) > 0 {
-					metrics[name] = summary(values)
+					metrics[name] = Spread(values)
 				}
 			}
 			c.Groups = append(c.Groups, Group{Combination: scenario.Combination{Workers: i + 1}, Workload: fmt.Sprint(load), Metrics: metrics})

@@ -49,23 +49,6 @@ func (b *bench) file(u *upstream, l *load, r *rival, round int) string {
 	return filepath.Join(b.dir, cells, fmt.Sprintf("%s,%s,%s,%d.json", u.name, l.id(), r.name, round))
 }
 
-// start starts an upstream, with its files in dir.
-func (b *bench) start(ctx context.Context, u *upstream, dir string) (*lab.Command, error) {
-	file := filepath.Join(dir, u.file)
-	if u.file != "" {
-		text, err := files.ReadFile("files/" + u.file)
-		if err == nil {
-			err = os.WriteFile(file, text, 0o600)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return lab.Start(ctx, func(port string) (string, error) {
-		return strings.NewReplacer("{port}", port, "{dir}", dir, "{file}", file, "{self}", b.self).Replace(u.command), nil
-	})
-}
-
 // measure measures a cell.
 func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, round int) (err error) {
 	dir, err := os.MkdirTemp("", "rivals-")
@@ -73,7 +56,9 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	command, err := b.start(ctx, u, dir)
+	command, err := lab.Start(ctx, func(port string) (string, error) {
+		return render(u.file, u.command, setting{Port: port, Dir: dir, File: filepath.Join(dir, u.file), Self: b.self})
+	})
 	if err != nil {
 		return err
 	}
@@ -83,7 +68,9 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 	direct := "http://127.0.0.1:" + command.Port()
 	front := command
 	if r.command != "" {
-		front, err = lab.Start(ctx, func(port string) (string, error) { return r.render(r.setting(u, port, command.Port(), dir)) })
+		front, err = lab.Start(ctx, func(port string) (string, error) {
+			return render(r.file, r.command, r.setting(u, port, command.Port(), dir))
+		})
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spillway-go/spillway/loadtest/lab"
 	"github.com/spillway-go/spillway/loadtest/machine"
 	"github.com/spillway-go/spillway/loadtest/result"
 )
@@ -217,12 +218,12 @@ func median(rounds []*sample) figures {
 		for _, s := range rounds {
 			values = append(values, m.of(s))
 		}
-		slices.Sort(values)
-		if v := (values[(len(values)-1)/2] + values[len(values)/2]) / 2; !math.IsInf(v, 1) {
-			f[m.key] = v
+		s := lab.Spread(values)
+		if !math.IsInf(s.Median, 1) {
+			f[m.key] = s.Median
 		}
 		if m.key == good {
-			f["good_rps_least"], f["good_rps_most"] = values[0], values[len(values)-1]
+			f["good_rps_least"], f["good_rps_most"] = s.Low, s.High
 		}
 	}
 	return f

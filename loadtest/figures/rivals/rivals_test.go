@@ -22,10 +22,26 @@ import (
 func TestTables_Render(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "nothing", rivals[0].name)
+	for _, u := range upstreams {
+		dir := t.TempDir()
+		command, err := render(u.file, u.command, setting{Port: "20002", Dir: dir, File: filepath.Join(dir, "file"), Self: "/self"})
+		require.NoError(t, err, u.name)
+		require.Contains(t, command, "20002", u.name)
+		require.NotContains(t, command, "{", u.name)
+		if u.file == "" {
+			continue
+		}
+		require.Contains(t, command, filepath.Join(dir, "file"), u.name)
+		want, err := files.ReadFile("files/" + u.file)
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(dir, "file"))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got), u.name)
+	}
 	for _, r := range rivals {
 		for _, u := range upstreams {
 			dir := t.TempDir()
-			command, err := r.render(r.setting(&u, "20001", "20002", dir))
+			command, err := render(r.file, r.command, r.setting(&u, "20001", "20002", dir))
 			require.NoError(t, err, "%s before %s", r.name, u.name)
 			if r.command == "" {
 				require.Empty(t, command)

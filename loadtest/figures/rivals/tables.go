@@ -15,7 +15,7 @@ import (
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
-// files are the sources of upstreams, and the templates of rivals' configurations.
+// files are the templates of what upstreams and rivals read.
 //
 //go:embed files
 var files embed.FS
@@ -26,8 +26,8 @@ var templates = template.Must(template.ParseFS(files, "files/*"))
 type upstream struct {
 	name    string
 	needs   string // a program, if not only Go
-	file    string // of files, which the command names as {file}
-	command string // of the shell; {port} is where it listens, {self} this program
+	file    string // of files
+	command string // of the shell, a template of setting
 	places  int
 	takes   time.Duration
 	// objective is within what an answer is good.
@@ -43,21 +43,21 @@ type upstream struct {
 
 var upstreams = []upstream{
 	{name: "gunicorn", capacity: 200, needs: "gunicorn", file: "gunicorn.py", places: 4, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
-		command: "cp {file} {dir}/app.py; exec gunicorn --chdir {dir} --log-level error -w 4 -b 127.0.0.1:{port} app:app"},
+		command: "cp {{.File}} {{.Dir}}/app.py; exec gunicorn --chdir {{.Dir}} --log-level error -w 4 -b 127.0.0.1:{{.Port}} app:app"},
 	{name: "go", capacity: 160, places: 8, takes: 50 * time.Millisecond, objective: 500 * time.Millisecond,
-		command: "exec {self} -serve 127.0.0.1:{port} -places 8 -takes 50ms"},
+		command: "exec {{.Self}} -serve 127.0.0.1:{{.Port}} -places 8 -takes 50ms"},
 	// It forks three, and serves itself.
 	{name: "php", capacity: 200, needs: "php", file: "php.php", places: 4, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
-		command: "exec env PHP_CLI_SERVER_WORKERS=3 php -q -S 127.0.0.1:{port} {file} 2>/dev/null"},
+		command: "exec env PHP_CLI_SERVER_WORKERS=3 php -q -S 127.0.0.1:{{.Port}} {{.File}} 2>/dev/null"},
 	// One thread computes; with a second request at hand it does not wait for the proxy.
 	{name: "node", capacity: 200, needs: "node", file: "node.js", places: 2, takes: 10 * time.Millisecond, objective: 200 * time.Millisecond,
-		command: "exec node {file} {port}"},
+		command: "exec node {{.File}} {{.Port}}"},
 	{name: "steps", capacity: 400, places: 8, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond, steps: []int{8, 32, 4},
-		command: "exec {self} -serve 127.0.0.1:{port} -places 8 -takes 20ms"},
+		command: "exec {{.Self}} -serve 127.0.0.1:{{.Port}} -places 8 -takes 20ms"},
 	// The highest rate of open arrivals of which 95% are in time: each that begins holds up all. A closed loop of 8 gets more.
 	{name: "model", capacity: 6, needs: "xpyd-sim", places: 8, takes: 450 * time.Millisecond, objective: time.Second,
 		method: "POST", path: "/v1/completions", body: `{"model":"x","prompt":"hello there","max_tokens":20}`,
-		command: "exec xpyd-sim serve --host 127.0.0.1 --port {port} --prefill-delay-ms 50 --kv-transfer-delay-ms 0 " +
+		command: "exec xpyd-sim serve --host 127.0.0.1 --port {{.Port}} --prefill-delay-ms 50 --kv-transfer-delay-ms 0 " +
 			"--decode-delay-per-token-ms 20 --max-num-seqs 8 --scheduling --eos-min-ratio 1 >/dev/null 2>&1"},
 }
 
@@ -180,6 +180,7 @@ func (u *upstream) target() workload.Target {
 // setting is what templates know.
 type setting struct {
 	Port, Upstream, Dir, File string
+	Self                      string // this program, to upstreams alone
 	Objective                 string // in seconds, which all but HAProxy read with a fraction
 	Queue                     string // in milliseconds
 	Places                    int
@@ -202,11 +203,11 @@ func (r *rival) setting(u *upstream, port, upstreamPort, dir string) setting {
 	return s
 }
 
-// render writes the rival's configuration to the folder, and returns its command.
-func (r *rival) render(s setting) (string, error) {
+// render writes the file that a command reads, if there is one, to the folder, and returns the command.
+func render(file, line string, s setting) (string, error) {
 	var text, command bytes.Buffer
-	if r.file != "" {
-		err := templates.ExecuteTemplate(&text, r.file, s)
+	if file != "" {
+		err := templates.ExecuteTemplate(&text, file, s)
 		if err == nil {
 			err = os.WriteFile(s.File, text.Bytes(), 0o600)
 		}
@@ -214,7 +215,7 @@ func (r *rival) render(s setting) (string, error) {
 			return "", err
 		}
 	}
-	t, err := template.New(r.name).Parse(r.command)
+	t, err := template.New("command").Parse(line)
 	if err == nil {
 		err = t.Execute(&command, s)
 	}
