@@ -110,10 +110,10 @@ func installed(program string) bool {
 	return program == "" || err == nil
 }
 
-func names[T any](table []T, name func(*T) string) string {
+func names[T any](table []T, name func(T) string) string {
 	var all []string
-	for i := range table {
-		all = append(all, name(&table[i]))
+	for _, row := range table {
+		all = append(all, name(row))
 	}
 	return strings.Join(all, ", ")
 }

@@ -30,7 +30,7 @@ func TestTables_ConfigurationsAreValid(t *testing.T) {
 					continue
 				}
 				dir := t.TempDir()
-				_, err := render(r.file, r.command, r.setting(&upstreams[0], "20001", "20002", dir))
+				_, err := render(r.file, r.command, r.setting(upstreams[0], "20001", "20002", dir))
 				require.NoError(t, err)
 				check := exec.CommandContext(t.Context(), tt.needs, append(tt.check, filepath.Join(dir, r.file))...)
 				said, err := check.CombinedOutput()

@@ -113,11 +113,9 @@ func (b *bench) collect() (*whole, error) {
 		}
 	}
 	slices.Sort(w.Missing)
-	for i := range upstreams {
-		u := &upstreams[i]
+	for _, u := range upstreams {
 		var none []string // loads without a cell
-		for j := range loads {
-			l := &loads[j]
+		for _, l := range loads {
 			before := len(w.Rows)
 			without, err := b.rows(w, u, l)
 			if err != nil {
@@ -144,8 +142,7 @@ func (b *bench) rows(w *whole, u *upstream, l *load) (without []string, err erro
 	for p := range phases {
 		phases[p].Upstream, phases[p].Load, phases[p].Rivals = u.name, l.id(), map[string]figures{}
 	}
-	for i := range rivals {
-		r := &rivals[i]
+	for _, r := range rivals {
 		if !l.fits(u, r) {
 			continue
 		}
@@ -235,16 +232,15 @@ const same = 0.98
 // judge returns where Spillway is behind, by the rules.
 func (r *row) judge(l *load) (behind []string) {
 	for _, of := range []struct{ key, what string }{{good, ""}, {ofClass, " in " + l.of}} {
-		for i := range rivals {
-			ours := &rivals[i]
+		for _, ours := range rivals {
 			f, ok := r.Rivals[ours.name]
 			if !ok || !ours.ours || ours.only != "" {
 				continue
 			}
 			for _, told := range []bool{false, true} { // of others
 				best, most := "", 0.
-				for j := range rivals {
-					if other := &rivals[j]; !other.ours && other.told == told && r.Rivals[other.name][of.key] > most {
+				for _, other := range rivals {
+					if !other.ours && other.told == told && r.Rivals[other.name][of.key] > most {
 						best, most = other.name, r.Rivals[other.name][of.key]
 					}
 				}
@@ -257,14 +253,13 @@ func (r *row) judge(l *load) (behind []string) {
 	if l.multiple >= 1 || l.profile != "" || l.steps {
 		return behind
 	}
-	for i := range rivals {
-		other := &rivals[i]
+	for _, other := range rivals {
 		if f, ok := r.Rivals[other.name]; other.ours || !ok || f[failed] > 0 {
 			continue
 		}
-		for j := range rivals {
-			if f := r.Rivals[rivals[j].name]; rivals[j].ours && f[failed] > 0 {
-				behind = append(behind, fmt.Sprintf("%s: fails %.2f%% below the capacity, %s none", short(rivals[j].name), f[failed], other.name))
+		for _, ours := range rivals {
+			if f := r.Rivals[ours.name]; ours.ours && f[failed] > 0 {
+				behind = append(behind, fmt.Sprintf("%s: fails %.2f%% below the capacity, %s none", short(ours.name), f[failed], other.name))
 			}
 		}
 		break
@@ -285,9 +280,9 @@ func (w *whole) markdown(out io.Writer) error {
 		p("%s: %s. ", program, w.Versions[program])
 	}
 	p("\n\nThe rules are those of `loadtest/figures/rivals/doc.go`. Settings of each:\n\n")
-	for i := range rivals {
-		if rivals[i].docs != nil {
-			p("- %s: %s\n", rivals[i].name, strings.Join(rivals[i].docs, " "))
+	for _, r := range rivals {
+		if r.docs != nil {
+			p("- %s: %s\n", r.name, strings.Join(r.docs, " "))
 		}
 	}
 	list := func(title string, lines []string) {
@@ -298,9 +293,9 @@ func (w *whole) markdown(out io.Writer) error {
 	list("Not installed", w.Missing)
 	list("Ended early", w.Broken)
 	var columns []string
-	for i := range rivals {
-		if slices.ContainsFunc(w.Rows, func(r row) bool { _, ok := r.Rivals[rivals[i].name]; return ok }) {
-			columns = append(columns, rivals[i].name)
+	for _, of := range rivals {
+		if slices.ContainsFunc(w.Rows, func(r row) bool { _, ok := r.Rivals[of.name]; return ok }) {
+			columns = append(columns, of.name)
 		}
 	}
 	for n, m := range measures {

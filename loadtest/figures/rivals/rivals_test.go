@@ -41,7 +41,7 @@ func TestTables_Render(t *testing.T) {
 	for _, r := range rivals {
 		for _, u := range upstreams {
 			dir := t.TempDir()
-			command, err := render(r.file, r.command, r.setting(&u, "20001", "20002", dir))
+			command, err := render(r.file, r.command, r.setting(u, "20001", "20002", dir))
 			require.NoError(t, err, "%s before %s", r.name, u.name)
 			if r.command == "" {
 				require.Empty(t, command)
@@ -71,9 +71,9 @@ func TestRival_Setting(t *testing.T) {
 	t.Parallel()
 	gunicorn, model := upstreams[0], upstreams[len(upstreams)-1]
 	half := rival{queue: 0.5, told: true}
-	s := half.setting(&gunicorn, "1", "2", "")
+	s := half.setting(gunicorn, "1", "2", "")
 	require.Equal(t, setting{Port: "1", Upstream: "2", Objective: "0.2s", Queue: "100ms", Places: 4, Waiting: 20, Limit: 24, Told: true}, s)
-	require.Equal(t, "1s", half.setting(&model, "1", "2", "").Objective)
+	require.Equal(t, "1s", half.setting(model, "1", "2", "").Objective)
 }
 
 // Every load of every upstream can be sent, and has a name of its own.
@@ -85,14 +85,14 @@ func TestTables_Loads(t *testing.T) {
 		seen[l.id()] = true
 		fits := false
 		for _, u := range upstreams {
-			o := l.options(&u, 6*time.Second)
+			o := l.options(u, 6*time.Second)
 			o.URL = "http://127.0.0.1:20001"
 			o = o.WithDefaults()
 			require.NoError(t, generator.Check(&o), "%s before %s", l.id(), u.name)
 			_, err := files.ReadFile("files/" + u.file)
 			require.True(t, u.file == "" || err == nil, u.name)
 			for _, r := range rivals {
-				fits = fits || l.fits(&u, &r)
+				fits = fits || l.fits(u, r)
 			}
 		}
 		require.True(t, fits, "nobody is measured under %s", l.id())
@@ -110,7 +110,7 @@ func TestChosen(t *testing.T) {
 	require.Len(t, all, len(upstreams))
 	two, err := chosen("upstreams", "php,gunicorn", upstreams, name)
 	require.NoError(t, err)
-	require.Equal(t, []*upstream{&upstreams[0], &upstreams[2]}, two, "in the order of the table")
+	require.Equal(t, []*upstream{upstreams[0], upstreams[2]}, two, "in the order of the table")
 	_, err = chosen("upstreams", "php apache", upstreams, name)
 	require.ErrorContains(t, err, `there is no "apache"; there are gunicorn, go,`)
 }
@@ -228,7 +228,7 @@ func TestMedian(t *testing.T) {
 				r.Timeline[i].Good = 1
 			}
 		}
-		return &sample{&upstream{}, &loads[0], &cell{Capacity: 1}, r}
+		return &sample{&upstream{}, loads[0], &cell{Capacity: 1}, r}
 	}
 	f := median([]*sample{round(90, 1), round(100, 4), round(10, 2), round(95, 0)})
 	require.Equal(t, figures{"rounds": 4, good: 92.5, "good_rps_least": 10, "good_rps_most": 100, "served_p99_ms": 0, failed: 100, "seconds_to_protect": 1.5,
@@ -243,7 +243,7 @@ func TestBench_Report(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(b.dir, cells), 0o755))
 	for round, good := range []float64{90, 100, 70} {
 		r := &result.Result{Seconds: 4, Requests: 400, Status: map[string]int64{"200": 100, "503": 300}, GoodputRPS: good, OfferedRPS: 400, TimelineStep: 1}
-		require.NoError(t, result.SaveJSON(b.file(&upstreams[0], &loads[0], &rivals[0], round), cell{Capacity: 200, Build: "b", Cold: r, Warm: r}))
+		require.NoError(t, result.SaveJSON(b.file(upstreams[0], loads[0], rivals[0], round), cell{Capacity: 200, Build: "b", Cold: r, Warm: r}))
 	}
 	require.NoError(t, b.report())
 	var w whole

@@ -41,7 +41,7 @@ type upstream struct {
 	steps []int
 }
 
-var upstreams = []upstream{
+var upstreams = []*upstream{
 	{name: "gunicorn", capacity: 200, needs: "gunicorn", file: "gunicorn.py", places: 4, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
 		command: "cp {{.File}} {{.Dir}}/app.py; exec gunicorn --chdir {{.Dir}} --log-level error -w 4 -b 127.0.0.1:{{.Port}} app:app"},
 	{name: "go", capacity: 160, places: 8, takes: 50 * time.Millisecond, objective: 500 * time.Millisecond,
@@ -89,7 +89,7 @@ const (
 	spillwayIs = "https://github.com/spillway-go/spillway/blob/main/docs/"
 )
 
-var rivals = []rival{
+var rivals = []*rival{
 	{name: "nothing"},
 	{name: "envoy-adaptive", needs: "envoy", file: "envoy.yaml", command: envoy, adaptive: true,
 		docs: []string{envoyDocs + "adaptive_concurrency_filter"}},
@@ -133,17 +133,16 @@ type load struct {
 // spikeLength is a part of the window.
 const spikeLength, spikeAfter = 0.25, (1 - 0.25) / 4
 
-var loads = func() (all []load) {
+var loads = func() (all []*load) {
 	for _, connections := range []int{64, 2000} {
 		for _, multiple := range []float64{0.5, 0.9, 1.2, 2, 5} {
-			all = append(all, load{name: fmt.Sprintf("%gx", multiple), multiple: multiple, windows: 1})
-			all[len(all)-1].connections = connections
+			all = append(all, &load{name: fmt.Sprintf("%gx", multiple), multiple: multiple, connections: connections, windows: 1})
 		}
 		all = append(all,
-			load{name: "spike", multiple: 0.8, connections: connections, windows: 2, profile: "spike:5x,"},
-			load{name: "greedy", multiple: 2, connections: connections, windows: 1, clients: "greedy=95,other*19=5", of: "client other"},
-			load{name: "important", multiple: 2, connections: connections, windows: 1, priority: workload.Priorities{0: 10, 3: 90}, of: "priority 0"},
-			load{name: "step", multiple: 2, connections: connections, windows: 3, steps: true})
+			&load{name: "spike", multiple: 0.8, connections: connections, windows: 2, profile: "spike:5x,"},
+			&load{name: "greedy", multiple: 2, connections: connections, windows: 1, clients: "greedy=95,other*19=5", of: "client other"},
+			&load{name: "important", multiple: 2, connections: connections, windows: 1, priority: workload.Priorities{0: 10, 3: 90}, of: "priority 0"},
+			&load{name: "step", multiple: 2, connections: connections, windows: 3, steps: true})
 	}
 	return all
 }()
@@ -223,16 +222,16 @@ func render(file, line string, s setting) (string, error) {
 }
 
 // chosen returns the rows of a table whose names are in the list, all for an empty one, in the table's order.
-func chosen[T any](what, list string, table []T, name func(*T) string) (rows []*T, err error) {
+func chosen[T any](what, list string, table []T, name func(T) string) (rows []T, err error) {
 	want := strings.FieldsFunc(list, func(c rune) bool { return c == ' ' || c == ',' })
 	for _, w := range want {
-		if !slices.ContainsFunc(table, func(row T) bool { return name(&row) == w }) {
+		if !slices.ContainsFunc(table, func(row T) bool { return name(row) == w }) {
 			return nil, fmt.Errorf("%s: there is no %q; there are %s", what, w, names(table, name))
 		}
 	}
-	for i := range table {
-		if len(want) == 0 || slices.Contains(want, name(&table[i])) {
-			rows = append(rows, &table[i])
+	for _, row := range table {
+		if len(want) == 0 || slices.Contains(want, name(row)) {
+			rows = append(rows, row)
 		}
 	}
 	return rows, nil
