@@ -6,8 +6,6 @@ import (
 	"os"
 
 	"golang.org/x/term"
-
-	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
 // isTerminal tells whether a person is looking.
@@ -30,8 +28,3 @@ func (s *session) status(format string, args ...any) {
 
 // statusDone takes the line away.
 func (s *session) statusDone() { s.status("%s", "\r") }
-
-// progress shows the state of a run.
-func (s *session) progress(p workload.Progress) {
-	s.status("%3.0f%%  %.0f/s  %d errors", 100*p.Done, p.Rate, p.Errors)
-}

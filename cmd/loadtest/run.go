@@ -107,7 +107,7 @@ func (s *session) write(path string, write func(io.Writer) error, save func(path
 func (s *session) send(ctx context.Context, o workload.Options) (*result.Result, error) {
 	if s.live {
 		defer s.statusDone()
-		o.Progress = s.progress
+		o.Progress = func(p workload.Progress) { s.status("%3.0f%%  %.0f/s  %d errors", 100*p.Done, p.Rate, p.Errors) }
 	}
 	return generator.Run(ctx, o)
 }

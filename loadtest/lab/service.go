@@ -81,7 +81,7 @@ func startService(ctx context.Context, binary, dir string, env []string) (*servi
 		if s.data == "" || s.admin == "" {
 			return false
 		}
-		_, err := s.get(ctx, "/readyz")
+		_, err := observe.Get(ctx, s.admin, "/readyz")
 		return err == nil
 	}
 	return s, s.await(ctx, ready, "")
@@ -141,11 +141,6 @@ func (s *service) await(ctx context.Context, ready func() bool, hint string) err
 		return err
 	}
 	return nil
-}
-
-// get asks the admin plane.
-func (s *service) get(ctx context.Context, path string) ([]byte, error) {
-	return observe.Get(ctx, s.admin, path)
 }
 
 // cpu returns the processor time that a service which a command started has used so far, in

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/scenario"
 )
 
@@ -37,7 +38,7 @@ func TestService_StartsWithWhatIsAskedForAlone(t *testing.T) {
 	dir := t.TempDir()
 	s, err := startService(t.Context(), fakeBinary(t, serves), dir, settings(&c, 200*time.Millisecond))
 	require.NoError(t, err)
-	body, err := s.get(t.Context(), "/environment")
+	body, err := observe.Get(t.Context(), s.admin, "/environment")
 	require.NoError(t, err)
 	var got []string
 	require.NoError(t, json.Unmarshal(body, &got))

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/spillway-go/spillway/loadtest/observe"
 	"github.com/spillway-go/spillway/loadtest/workload"
 )
 
@@ -154,7 +155,7 @@ func awaitQuiet(ctx context.Context, s *service, period time.Duration) error {
 	defer tick.Stop()
 	var before []byte
 	for same := 0; same < enough; {
-		now, err := s.get(ctx, compactions)
+		now, err := observe.Get(ctx, s.admin, compactions)
 		if err != nil {
 			return err
 		}
