@@ -69,7 +69,8 @@ func (c *saturateCommand) Run(ctx context.Context, s *session) error {
 	if err := report.Text(text, &report.Input{Saturations: []*report.Saturation{{Saturation: found}}}); err != nil {
 		return err
 	}
-	if err := s.write(c.JSON, func(w io.Writer) error { return result.WriteJSON(w, found) }, found.Save); err != nil {
+	if err := s.write(c.JSON, func(w io.Writer) error { return result.WriteJSON(w, found) },
+		func(path string) error { return result.SaveJSON(path, found) }); err != nil {
 		return err
 	}
 	return partial(found.Partial)

@@ -105,15 +105,11 @@ func (e *encoder) method(r *workload.Request) string {
 	if r.Target > 0 {
 		return e.o.Targets[r.Target-1].Method
 	}
-	switch r.Op {
-	case workload.Put:
-		return http.MethodPut
-	case workload.Delete:
-		return http.MethodDelete
-	default:
-		return http.MethodGet
-	}
+	return methods[r.Op]
 }
+
+// methods are those of the operations of the service.
+var methods = [...]string{workload.Put: http.MethodPut, workload.Get: http.MethodGet, workload.Delete: http.MethodDelete, workload.Scan: http.MethodGet}
 
 // appendURI appends the path and the query of an operation of the service.
 func (e *encoder) appendURI(dst []byte, r *workload.Request) []byte {

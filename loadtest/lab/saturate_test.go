@@ -240,7 +240,7 @@ func TestSaturate_KeepsWhatItHas(t *testing.T) {
 			require.Empty(t, found.Limit)
 
 			path := t.TempDir() + "/found.json"
-			require.NoError(t, found.Save(path))
+			require.NoError(t, result.SaveJSON(path, found))
 			var loaded Saturation
 			require.NoError(t, result.LoadJSON(path, &loaded))
 			require.Equal(t, found.Steps, loaded.Steps)

@@ -137,6 +137,3 @@ func (s *Saturation) disagreement() string {
 		return fmt.Sprintf("; from %.0f to %.0f trials disagreed", lowest, highest)
 	}
 }
-
-// Save writes the file whole, or leaves what was there before.
-func (s *Saturation) Save(path string) error { return result.SaveJSON(path, s) }

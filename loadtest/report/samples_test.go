@@ -119,7 +119,7 @@ func writeSaturation(path string) error {
 			GoodShare: share, Sustained: share >= 0.99, GeneratorLate: i == 7, Latency: r.Latency,
 		})
 	}
-	return s.Save(path)
+	return result.SaveJSON(path, s)
 }
 
 // model is a service with one strategy at a multiple of its capacity.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
@@ -61,7 +62,7 @@ func NewStream(o *Options) *Stream {
 	if s.targets {
 		weights := make([]float64, len(o.Targets))
 		for i := range o.Targets {
-			weights[i] = o.Targets[i].weight()
+			weights[i] = cmp.Or(o.Targets[i].Weight, 1)
 		}
 		s.asks = newChooser(weights)
 	}

@@ -51,13 +51,6 @@ func (t *Target) Fault(err error) error {
 	return fmt.Errorf("%s: %q: %w", cmp.Or(t.Source, "target"), Redacted(t.String()), err)
 }
 
-func (t *Target) weight() float64 {
-	if t.Weight == 0 {
-		return 1
-	}
-	return t.Weight
-}
-
 // begins is how a target begins: its method, with or without a weight before it.
 var begins = regexp.MustCompile(`^([0-9.]+\s+)?[A-Z][A-Z-]*\s`)
 

@@ -68,7 +68,7 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 		}
 		switch {
 		case r.Outcome == sim.Served:
-			tally.Answered(r.Arrival, r.Sent, now, part, statusOf(k.op), "")
+			tally.Answered(r.Arrival, r.Sent, now, part, cmp.Or(statuses[k.op], http.StatusOK), "")
 		case r.Outcome == sim.Refused && r.Reason == strategies.ReasonExpired:
 			tally.Answered(r.Arrival, r.Sent, now, part, http.StatusGatewayTimeout, r.Reason.String())
 		case r.Outcome == sim.Refused:
@@ -93,16 +93,8 @@ func (s *Service) Simulate(ctx context.Context, c *scenario.Combination, o workl
 	return found, nil
 }
 
-func statusOf(op workload.Op) int {
-	switch op {
-	case workload.Put:
-		return http.StatusCreated
-	case workload.Delete:
-		return http.StatusAccepted
-	default:
-		return http.StatusOK
-	}
-}
+// statuses are those of operations that are served, but for 200.
+var statuses = map[workload.Op]int{workload.Put: http.StatusCreated, workload.Delete: http.StatusAccepted}
 
 // kind is what the requests of a class have in common.
 type kind struct {
