@@ -9,7 +9,7 @@ import (
 
 // someResult has one figure for each metric.
 func someResult() *Result {
-	h, served := newHistogram(), newHistogram()
+	h, served := newHistogram(fine), newHistogram(fine)
 	for i := range 1000 {
 		record(h, time.Duration(i+1)*time.Millisecond)
 	}
@@ -30,7 +30,7 @@ func someResult() *Result {
 func TestAssertion_Checks(t *testing.T) {
 	t.Parallel()
 	something := someResult()
-	nothing := &Result{LatencyHDR: encodeHistogram(newHistogram()), ServedHDR: encodeHistogram(newHistogram())}
+	nothing := &Result{LatencyHDR: encodeHistogram(newHistogram(fine)), ServedHDR: encodeHistogram(newHistogram(fine))}
 	for _, tt := range []struct {
 		assertion string
 		result    *Result

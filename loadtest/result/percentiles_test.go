@@ -16,7 +16,7 @@ import (
 func TestPercentiles_AreThoseOfTheValues(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	h := newHistogram()
+	h := newHistogram(fine)
 	values := make([]float64, 200_000)
 	var sum float64
 	for i := range values {
@@ -37,12 +37,12 @@ func TestPercentiles_AreThoseOfTheValues(t *testing.T) {
 
 func TestPercentiles_OfNothingAreZero(t *testing.T) {
 	t.Parallel()
-	require.Zero(t, percentiles(newHistogram()))
+	require.Zero(t, percentiles(newHistogram(fine)))
 }
 
 func TestRecord_KeepsWhatIsOutOfBounds(t *testing.T) {
 	t.Parallel()
-	h := newHistogram()
+	h := newHistogram(fine)
 	record(h, -time.Second)
 	record(h, math.MaxInt64)
 	require.EqualValues(t, 2, h.TotalCount())
@@ -52,7 +52,7 @@ func TestRecord_KeepsWhatIsOutOfBounds(t *testing.T) {
 
 func TestHistogram_IsTheSameOnceDecoded(t *testing.T) {
 	t.Parallel()
-	h, served := newHistogram(), newHistogram()
+	h, served := newHistogram(fine), newHistogram(fine)
 	for i := range 10_000 {
 		record(h, time.Duration(i*i)*time.Microsecond)
 		record(served, time.Duration(i)*time.Microsecond)
@@ -79,7 +79,7 @@ func TestHistogram_IsTheSameOnceDecoded(t *testing.T) {
 // The text is the one that HdrHistogram's tools plot, in milliseconds.
 func TestResult_WriteHDR(t *testing.T) {
 	t.Parallel()
-	h := newHistogram()
+	h := newHistogram(fine)
 	for i := range 1000 {
 		record(h, time.Duration(i+1)*time.Millisecond)
 	}
@@ -93,6 +93,6 @@ func TestResult_WriteHDR(t *testing.T) {
 	require.Regexp(t, regexp.MustCompile(`(?m)^#\[Max +=.*Total count += +1000\]$`), text)
 
 	out.Reset()
-	require.NoError(t, (&Result{LatencyHDR: encodeHistogram(newHistogram())}).WriteHDR(&out))
+	require.NoError(t, (&Result{LatencyHDR: encodeHistogram(newHistogram(fine))}).WriteHDR(&out))
 	require.NotEmpty(t, out.String())
 }

@@ -82,7 +82,7 @@ func NewTally(o workload.Options) *Tally {
 	t := &Tally{
 		o: o, window: WindowOf(&o), parts: parts, shares: make([]Share, len(parts.names)),
 		shed: map[string]int64{}, errors: map[ErrorKind]int64{},
-		latency: newHistogram(), servedTimes: newHistogram(), uncorrected: newHistogram(), lateness: newHistogram(), wait: newHistogram(),
+		latency: newHistogram(fine), servedTimes: newHistogram(fine), uncorrected: newHistogram(fine), lateness: newHistogram(fine), wait: newHistogram(fine),
 	}
 	if set, ok := o.Good.Set(); ok && o.Good != "" {
 		t.codes = &set
@@ -234,7 +234,7 @@ func (t *Tally) gets(part Part) bool {
 func (t *Tally) at(when time.Duration) *interval {
 	n := int((when - t.window.From) / t.window.Step)
 	for len(t.timeline) <= n {
-		t.timeline = append(t.timeline, interval{latency: newCoarseHistogram()})
+		t.timeline = append(t.timeline, interval{latency: newHistogram(coarse)})
 	}
 	return &t.timeline[n]
 }

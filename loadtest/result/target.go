@@ -25,7 +25,7 @@ type targetTally struct {
 }
 
 func newTargetTally() *targetTally {
-	return &targetTally{status: map[int]int64{}, latency: newCoarseHistogram(), served: newCoarseHistogram()}
+	return &targetTally{status: map[int]int64{}, latency: newHistogram(coarse), served: newHistogram(coarse)}
 }
 
 // target returns the counts of the target that a part asks for, nil if that is none.
