@@ -181,16 +181,11 @@ func (r *response) parseHead(head []byte) error {
 	if len(version) != 8 || !bytes.HasPrefix(version, []byte("HTTP/1.")) || !isDigit(version[7]) || len(status) != 3 {
 		return errProtocol
 	}
-	r.status = 0
-	for _, digit := range status {
-		if !isDigit(digit) {
-			return errProtocol
-		}
-		r.status = r.status*10 + int(digit-'0')
-	}
-	if r.status < 100 {
+	code, err := strconv.ParseUint(string(status), 10, 16)
+	if err != nil || code < 100 {
 		return errProtocol
 	}
+	r.status = int(code)
 	old := version[7] == '0'
 	r.close = old
 	length, encodings, chunked, named := int64(-1), 0, false, false
