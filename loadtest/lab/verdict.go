@@ -120,7 +120,7 @@ func (r *judging) contrast() {
 	var pairs []pair
 	names, count := make([]string, len(r.c.Groups)), 0.0
 	for i := range names {
-		names[i] = r.c.Groups[i].setting()
+		names[i] = describe(&r.c.Groups[i].Combination, func(_ int, s *scenario.Setting) bool { return !s.Demand() })
 	}
 	for at, v := range r.verdicts {
 		for i, a := range v.Measured {
@@ -158,11 +158,6 @@ func (r *judging) contrast() {
 			r.comparisons += max(1, count)
 		}
 	}
-}
-
-// setting names the settings of a group without its load.
-func (g *Group) setting() string {
-	return describe(&g.Combination, func(_ int, s *scenario.Setting) bool { return !s.Demand() })
 }
 
 // together returns the values of two summaries in the repetitions that both have.

@@ -146,9 +146,5 @@ func middle(runs []*Run) *Run {
 	return sorted[(len(sorted)-1)/2]
 }
 
-func hasProfiles(runs []*Run) bool {
-	return slices.ContainsFunc(runs, func(r *Run) bool { return len(r.ProfileFiles) > 0 })
-}
-
 // capital begins a sentence.
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -160,19 +160,16 @@ func (s *study) section(d *data) section {
 
 // lateness says in how many runs the generator was too late itself.
 func (s *study) lateness() string {
-	late, all := 0, 0
-	for _, runs := range s.Runs {
-		all += len(runs)
-		for _, r := range runs {
-			if r.GeneratorLate() {
-				late++
-			}
+	late, all := 0, slices.Concat(s.Runs...)
+	for _, r := range all {
+		if r.GeneratorLate() {
+			late++
 		}
 	}
 	if late == 0 {
 		return ""
 	}
-	return fmt.Sprintf("In %d of %s the generator was late itself: part of the latency is its own.", late, count(all, "run", "runs"))
+	return fmt.Sprintf("In %d of %s the generator was late itself: part of the latency is its own.", late, count(len(all), "run", "runs"))
 }
 
 // spreadOf is the figure whose spread a cell of several shows.
@@ -360,7 +357,7 @@ func (s *study) facts() []fact {
 			len(s.Groups), english.Plural(sc.Repetitions, "time", "times"), sc.Duration, sc.Warmup, sc.Seed)},
 		{"good is", fmt.Sprintf("answered %s within %s; clients give up after %s", serving(string(s.Good)), sc.SLO, sc.Timeout)},
 	}
-	if slices.ContainsFunc(s.Runs, hasProfiles) {
+	if slices.ContainsFunc(slices.Concat(s.Runs...), func(r *Run) bool { return len(r.ProfileFiles) > 0 }) {
 		facts = append(facts, fact{"profiles", "go tool pprof -http=: runs/FILE.cpu.pb.gz, in the folder of the comparison"})
 	}
 	for _, l := range s.loads {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -144,10 +145,8 @@ func othersCPU(upstream, front *lab.Command) time.Duration {
 	var ours syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &ours) // it does not fail for oneself
 	all -= time.Duration(ours.Utime.Nano() + ours.Stime.Nano())
-	used, _ := upstream.CPU()
-	all -= used
-	if front != upstream {
-		used, _ = front.CPU()
+	for _, c := range slices.Compact([]*lab.Command{upstream, front}) { // they are one where there is no rival
+		used, _ := c.CPU()
 		all -= used
 	}
 	return all
