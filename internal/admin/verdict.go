@@ -55,7 +55,7 @@ type situation struct {
 	Fallen bool
 
 	SLO     float64 // the objective in force, 0 for none
-	Usual   float64 // median of the time that work took when nothing waited, however long ago
+	Usual   float64 // the usual time that work took when nothing waited, however long ago
 	Wait    float64 // median of what was run
 	Latency float64 // median of what was served
 	CPU     float64 // the share of the CPUs in use
@@ -221,7 +221,7 @@ func (s *situation) impatient(answered float64) (verdict, bool) {
 	// it does not take less now.
 	alone, of := s.work(), "(median)"
 	if s.Usual > 0 && (s.Latency == 0 || s.Usual < alone) {
-		alone, of = s.Usual, "when nothing waits (median)"
+		alone, of = s.Usual, "when nothing waits (usually)"
 	}
 	if alone >= s.Patience {
 		v.Advice = fmt.Sprintf("The work itself takes longer than they wait: %s %s. Make the store faster.", span(alone), of)

@@ -238,7 +238,7 @@ func TestJudge(t *testing.T) {
 			with(calm, func(s *situation) {
 				s.Usual, s.SLO, s.Good, s.Failed, s.Cut, s.Left, s.Patience, s.Latency = 0.25, 1, 400, 100, 100, 100, 0.2, 0.3
 			}),
-			verdict{levelBad, "20% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "The work itself takes longer than they wait: 250 ms when nothing waits (median). Make the store faster.", ""},
+			verdict{levelBad, "20% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "The work itself takes longer than they wait: 250 ms when nothing waits (usually). Make the store faster.", ""},
 		},
 		"the work took longer than they wait once": {
 			with(overload, func(s *situation) {
@@ -250,7 +250,7 @@ func TestJudge(t *testing.T) {
 			with(calm, func(s *situation) {
 				s.Usual, s.SLO, s.Good, s.Failed, s.Cut, s.Left, s.Patience, s.Wait, s.Latency = 0.3, 1, 0, 500, 500, 500, 0.2, 0.01, 0
 			}),
-			verdict{levelBad, "100% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "The work itself takes longer than they wait: 300 ms when nothing waits (median). Make the store faster.", ""},
+			verdict{levelBad, "100% of the clients leave after 200 ms (median), before the objective of 1.0 s.", "The work itself takes longer than they wait: 300 ms when nothing waits (usually). Make the store faster.", ""},
 		},
 		"they leave, as they are late": {
 			with(overload, func(s *situation) { s.Failed, s.Cut, s.Left, s.Patience = 300, 300, 300, 1 }),
