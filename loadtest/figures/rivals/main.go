@@ -43,9 +43,9 @@ func run(ctx context.Context, args []string) error {
 	if *address != "" {
 		return serve(ctx, *address, *places, *takes)
 	}
-	us, e1 := chosen("upstreams", *upstreamList, upstreams, func(u *upstream) string { return u.name })
-	ls, e2 := chosen("loads", *loadList, loads, (*load).id)
-	rs, e3 := chosen("rivals", *rivalList, rivals, func(r *rival) string { return r.name })
+	us, e1 := chosen("-upstreams", *upstreamList, upstreams, func(u *upstream) string { return u.name })
+	ls, e2 := chosen("-loads", *loadList, loads, (*load).id)
+	rs, e3 := chosen("-rivals", *rivalList, rivals, func(r *rival) string { return r.name })
 	if err := errors.Join(e1, e2, e3); err != nil {
 		return err
 	}

@@ -272,7 +272,7 @@ func short(name string) string { return strings.TrimPrefix(name, "spillway-") }
 
 func (w *whole) markdown(out io.Writer) error {
 	p := func(format string, what ...any) { _, _ = fmt.Fprintf(out, format, what...) } // into memory
-	p("# The proxy beside others\n\n%d CPUs (%s), Linux %s, %s.\n\nSpillway: %s. ", w.Machine.CPUs, w.Machine.CPU, w.Machine.Kernel, w.Machine.Go, strings.Join(w.Builds, "; "))
+	p("# The proxy beside others\n\n%d CPUs (%s), %s, %s.\n\nSpillway: %s. ", w.Machine.CPUs, w.Machine.CPU, w.Machine.Kernel, w.Machine.Go, strings.Join(w.Builds, "; "))
 	if len(w.Builds) > 1 {
 		p("**These are several builds: run all again in another folder.** ")
 	}
