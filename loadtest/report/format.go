@@ -98,7 +98,12 @@ func spread(s lab.Summary) string {
 	return low + "–" + high
 }
 
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.UTC().Format("2006-01-02 15:04 UTC")
+}
 
 func list(names []string) string { return english.WordSeries(names, "and") }
 

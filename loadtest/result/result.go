@@ -132,7 +132,7 @@ func (r *Result) Busy() bool { return r.Waited > 0 && 100*r.Waited >= r.Requests
 func (r *Result) BusyText() string {
 	share := 100 * float64(r.Waited) / float64(max(1, r.Requests))
 	return fmt.Sprintf("All %d connections were busy: %.1f%% of the requests waited for one, %.1f ms at p50. Latency counts that wait, "+
-		"latency from sending does not. If clients have more connections than that, raise --connections.", r.Connections, share, r.ConnectionWait.P50)
+		"latency from sending does not. If clients have more connections than that, raise --connections; if not, the service has to refuse sooner.", r.Connections, share, r.ConnectionWait.P50)
 }
 
 // GeneratorLate reports whether the generator was so late itself that part of the
