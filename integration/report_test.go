@@ -85,7 +85,7 @@ var sampleReport = sync.OnceValues(func() (string, error) {
 			}
 		}
 	}
-	if err := found.Save(at("saturation.json")); err != nil {
+	if err := loadresult.SaveJSON(at("saturation.json"), found); err != nil {
 		return "", err
 	}
 	in, err := report.Load(at("rates"), at("mixes"), at("saturation.json"), at("run.json"))
