@@ -345,6 +345,16 @@ func TestRun_SaysThatTheGeneratorWasLate(t *testing.T) {
 	require.Empty(t, s.lateness())
 }
 
+// Trials too short for a p99 show a p90.
+func TestSaturation_NoEmptyColumn(t *testing.T) {
+	t.Parallel()
+	for requests, want := range map[int64]string{300: "p90, ms", 3000: "p99, ms"} {
+		step := lab.Step{Rate: 100, Latency: result.Percentiles{P90: 20, P99: 30, Count: requests}}
+		s := &Saturation{Saturation: &lab.Saturation{Steps: []lab.Step{step}}, Name: "s.json"}
+		require.Equal(t, want, s.section().Tables[0].Head[6])
+	}
+}
+
 func TestSaturation_SaysThatTheGeneratorWasLate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -388,7 +398,8 @@ func TestRun_ShowsNoGuesses(t *testing.T) {
 		require.NotContains(t, html[strings.Index(html, "<body"):], guess)
 	}
 	require.Equal(t, [][]num{{2, 2.2}, {10, 3.3}}, points(p, r.Requests))
-	s := &Saturation{Saturation: &lab.Saturation{Steps: []lab.Step{{Rate: 1, Latency: p}}}, Name: "s.json"}
+	enough := lab.Step{Rate: 2, Latency: result.Percentiles{P99: 9.9, Count: 5000}}
+	s := &Saturation{Saturation: &lab.Saturation{Steps: []lab.Step{{Rate: 1, Latency: p}, enough}}, Name: "s.json"}
 	html = rendered(t, &Input{Saturations: []*Saturation{s}})
 	require.Contains(t, html, "too few")
 	require.NotContains(t, html[strings.Index(html, "<body"):], "4.4")

@@ -2,8 +2,11 @@ package report
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/dustin/go-humanize/english"
+
+	"github.com/spillway-go/spillway/loadtest/lab"
 )
 
 // section says how the breaking point was found.
@@ -20,8 +23,12 @@ func (s *Saturation) section() section {
 	}
 	out.Facts = append(out.Facts, machineFact("machine of the generator", s.Machine), fact{"started", moment(s.Started)}, fact{"url", s.URL}, fact{"command", s.Command})
 
+	high := 99. // or 90, where no trial has enough requests
+	if !slices.ContainsFunc(s.Steps, func(step lab.Step) bool { return step.Latency.Known(high) }) {
+		high = 90
+	}
 	t := table{Caption: "Trials, in the order in which they were made",
-		Head: []string{"rate, /s", "offered, /s", "completed, /s", "goodput, /s", "good, %", "p50, ms", "p99, ms", "sustained"}}
+		Head: []string{"rate, /s", "offered, /s", "completed, /s", "goodput, /s", "good, %", "p50, ms", fmt.Sprintf("p%v, ms", high), "sustained"}}
 	for _, step := range s.Steps {
 		sustained := "no"
 		if step.Sustained {
@@ -34,7 +41,7 @@ func (s *Saturation) section() section {
 		}
 		t.Rows = append(t.Rows, row{Best: step.Sustained && step.Rate == s.BreakingPointRPS, Cells: []cell{
 			{Text: short(step.Rate)}, {Text: short(step.OfferedRPS)}, {Text: short(step.CompletedRPS)}, {Text: short(step.GoodputRPS)},
-			{Text: digits(100 * step.GoodShare)}, percentileCell(step.Latency, 50), percentileCell(step.Latency, 99), {Text: sustained},
+			{Text: digits(100 * step.GoodShare)}, percentileCell(step.Latency, 50), percentileCell(step.Latency, high), {Text: sustained},
 		}})
 	}
 	out.Tables = []table{t}
