@@ -37,10 +37,10 @@ const (
 //
 // Where none is set, 100 ms stand in or, if that is longer, StandInTimes the usual service
 // time, up to StandInMost. The usual service time is the lower quartile of the mean of eight
-// samples of Answered, about three quarters of the mean where it does not vary by much more
-// than an exponential one; of one in ten that takes long it sees nothing. Only requests that ran while nobody waited, and while at most half of the
-// workers were in use, are sampled, so a service that grows slow under an overload does not
-// raise the objective that the overload is judged by.
+// samples of Answered: three quarters of the mean of exponential times, and of one request in
+// ten that takes long it sees nothing. Only requests that ran while nobody waited, and while
+// at most half of the workers were in use, are sampled, so a service that grows slow under an
+// overload does not raise the objective that the overload is judged by.
 //
 // All methods are safe for concurrent use, and never block.
 type Objective struct {

@@ -230,7 +230,8 @@ func (p *workers) noteGroup(others bool) {
 func (p *workers) collect(w *worker, now int64) {
 	bytes := w.batch[0].Size
 	p.mu.Lock()
-	for len(w.batch) < p.opts.MaxBatch && p.waiting() > 0 { // from a Pop of an empty queue a discipline learns that a worker is idle
+	// From a Pop of an empty queue a discipline learns that a worker is idle: there is none unless all that waited has expired.
+	for len(w.batch) < p.opts.MaxBatch && p.waiting() > 0 {
 		t, from := p.nextLocked(open, now, &w.given)
 		if t == nil {
 			break
