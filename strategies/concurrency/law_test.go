@@ -251,6 +251,36 @@ func TestLaw_LoneRequestsFirst(t *testing.T) {
 	}
 }
 
+// Before a service with four workers, in whose backlog the others wait, the start passes four by little: it stops
+// growing before it is sure that requests take longer.
+func TestLaw_AStartBeforeFewWorkers(t *testing.T) {
+	t.Parallel()
+	const work, workers = 20 * time.Millisecond, 4
+	for _, jitter := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
+		c := newClosed(t, concurrency.Options{})
+		random := rand.New(rand.NewPCG(1, 2))
+		var free [workers]int64 // when each has done what it was given so far
+		var runs []int64        // when each of those that run began
+		most := 0
+		for range 200 {
+			for ; len(runs) < c.law.Limit(); runs = append(runs, c.now) {
+			}
+			worker := 0
+			for i := range free {
+				if free[i] < free[worker] {
+					worker = i
+				}
+			}
+			free[worker] = max(free[worker], runs[0]) + int64(work) + int64(random.Float64()*float64(jitter))
+			c.now = max(c.now, free[worker])
+			c.law.Completed(concurrency.Sample{Now: c.now, Began: runs[0], Running: len(runs), Waiting: true})
+			runs = runs[1:]
+			most = max(most, c.law.Limit())
+		}
+		require.LessOrEqual(t, most, 30, "%v: %s", jitter, c.law.Why())
+	}
+}
+
 // A start that ends just after a generation began comes to what it would a moment later.
 func TestLaw_AStartThatEndsSoonAfterAGeneration(t *testing.T) {
 	t.Parallel()

@@ -190,8 +190,8 @@ func (l *law) begin() {
 }
 
 // grow is the slow start. In a generation, in which three of four that ran when it began end, the limit grows
-// to three times as many at most. It is over once requests take longer. Then a generation lasts longer, and that
-// is known before they have ended. If those that have ended took longer, that is known sooner still: short ones
+// to three times as many at most, and no more once it has lasted half as long again as before. It is over once requests
+// surely take longer. Then a generation lasts longer, and that is known before they have ended. If those that have ended took longer, that is known sooner still: short ones
 // end first, so all will have taken longer than these.
 func (l *law) grow(s *Sample, late bool) {
 	// The first generation is of requests that run together: lone ones have gaps between them.
@@ -229,6 +229,7 @@ func (l *law) grow(s *Sample, late bool) {
 		l.begin()
 		l.slots.last.skip = true
 		return
+	case l.firsts > 0 && lasted > startTimes*l.lasted: // which may be chance, so the start goes on, but no more begin
 	case s.Waiting && !s.Dropped && l.calm == 0 && l.limit < (1+startGrow)*l.ran:
 		l.limit = min(l.limit+startGrow, l.most)
 		l.center = float64(l.limit)

@@ -59,14 +59,14 @@ func TestLaw_Predict(t *testing.T) {
 				c.now += int64(time.Second)
 				c.law.Completed(concurrency.Sample{Now: c.now, Began: c.now - int64(ms), Running: 1})
 			}
-		}, 11, 26, false},
+		}, 11, 32, false},
 		{"the clock is set back an hour: the limit stays", concurrency.Options{}, func(c *closed) {
 			c.now -= int64(time.Hour)
 			for i := range c.runs {
 				c.runs[i] = c.now
 			}
 			c.complete(5_000, hands(16), nil)
-		}, 11, 26, false},
+		}, 11, 32, false},
 	} {
 		t.Run(tt.situation, func(t *testing.T) {
 			t.Parallel()
