@@ -21,8 +21,8 @@
 //
 //	state     it moves on                                   it promises
 //	start     to learning, once answers, or a generation,   the limit grows to three times as many in a
-//	          surely take half as long again as before,     generation, while work waits
-//	          half of what ran have timed out, the most
+//	          surely take half as long again as before,     generation, while work waits and it has lasted
+//	          half of what ran have timed out, the most     less than half as long again as before
 //	          is reached, or little has waited
 //	learning  to cut, when surely most are dropped          two limits about the best number are compared, each
 //	                                                        in every other slot; while little waits it stays

@@ -190,9 +190,10 @@ func (l *law) begin() {
 }
 
 // grow is the slow start. In a generation, in which three of four that ran when it began end, the limit grows
-// to three times as many at most, and no more once it has lasted half as long again as before. It is over once requests
-// surely take longer. Then a generation lasts longer, and that is known before they have ended. If those that have ended took longer, that is known sooner still: short ones
-// end first, so all will have taken longer than these.
+// to three times as many at most, and no more once it has lasted half as long again as before. The start is over
+// once requests surely take longer. Then a generation lasts longer, and that is known before they have ended. If
+// those that have ended took longer, that is known sooner still: short ones end first, so all will have taken
+// longer than these.
 func (l *law) grow(s *Sample, late bool) {
 	// The first generation is of requests that run together: lone ones have gaps between them.
 	if lone := s.Running == 1 && !s.Waiting && !late; l.firsts == 0 && (lone || l.ran == 0) {
