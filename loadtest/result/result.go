@@ -39,8 +39,11 @@ type Result struct {
 	// ServedRPS is the part of CompletedRPS that serves: the codes of Good, or, if that
 	// is empty, 2xx, 304, and 404 to a get.
 	ServedRPS float64 `json:"served_rps"`
-	// GoodputRPS is of what is served within the SLO.
-	GoodputRPS float64 `json:"goodput_rps"`
+	// GoodputRPS is of the requests that were scheduled in the window, and served within the
+	// SLO; CompletedGoodRPS the part of ServedRPS that is within it. In a short window they
+	// differ by what waits at its ends.
+	GoodputRPS       float64 `json:"goodput_rps"`
+	CompletedGoodRPS float64 `json:"completed_good_rps"`
 	// SentGoodputRPS is the part of ServedRPS that is within the SLO by a clock that begins
 	// when a request is first sent, about when it arrives at the service: what it waits for
 	// a connection before does not count.

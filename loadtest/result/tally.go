@@ -51,7 +51,8 @@ type Tally struct {
 	completed   int64 // answered in the window
 	served      int64 // of these, with an answer that serves
 	sentGood    int64 // of these, in time from the sending on
-	good        int64
+	nowGood     int64 // of these, in time
+	good        int64 // of those that are scheduled in the window
 	misses      int64
 	retries     int64
 	shares      []Share // by index of parts.names
@@ -176,6 +177,9 @@ func (t *Tally) Answered(scheduled, sent, now time.Duration, part Part, status i
 			if now-sent <= t.o.SLO {
 				t.sentGood++
 			}
+			if latency <= t.o.SLO {
+				t.nowGood++
+			}
 		}
 	}
 	if !t.window.Has(scheduled) {
@@ -246,6 +250,7 @@ func (t *Tally) Add(other *Tally) {
 	t.served += other.served
 	t.good += other.good
 	t.sentGood += other.sentGood
+	t.nowGood += other.nowGood
 	t.misses += other.misses
 	t.retries += other.retries
 	for part, s := range other.shares {
@@ -323,6 +328,7 @@ func (t *Tally) Result(begin time.Time, measured time.Duration) *Result {
 		r.ServedRPS = float64(t.served) / measured.Seconds()
 		r.GoodputRPS = float64(t.good) / measured.Seconds()
 		r.SentGoodputRPS = float64(t.sentGood) / measured.Seconds()
+		r.CompletedGoodRPS = float64(t.nowGood) / measured.Seconds()
 	}
 	for _, in := range t.timeline {
 		p := percentiles(in.latency)

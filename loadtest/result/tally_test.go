@@ -65,6 +65,27 @@ func TestTally_GoodByTwoClocks(t *testing.T) {
 	require.InDelta(t, 2, r.SentGoodputRPS, 0)
 }
 
+// A request that is scheduled in the window and answered after it is good, and no answer of the window.
+func TestTally_GoodInTheWindow(t *testing.T) {
+	t.Parallel()
+	o := workload.Options{Rate: 1, SLO: 100 * time.Millisecond, Warmup: time.Second, Duration: time.Second}.WithDefaults()
+	tally, other := NewTally(o), NewTally(o)
+	part := tally.Part(&workload.Request{Op: workload.Get, Priority: -1})
+	for _, answered := range []struct{ scheduled, now time.Duration }{
+		{950 * time.Millisecond, 1050 * time.Millisecond},  // only answered in it
+		{1000 * time.Millisecond, 1010 * time.Millisecond}, // both
+		{1500 * time.Millisecond, 1601 * time.Millisecond}, // late
+		{1990 * time.Millisecond, 2010 * time.Millisecond}, // only scheduled in it
+		{1995 * time.Millisecond, 2000 * time.Millisecond}, // the same
+	} {
+		tally.Answered(answered.scheduled, answered.scheduled, answered.now, part, http.StatusOK, "")
+	}
+	other.Add(tally)
+	r := other.Result(time.Time{}, time.Second)
+	require.InDelta(t, 3, r.GoodputRPS, 0)
+	require.InDelta(t, 2, r.CompletedGoodRPS, 0)
+}
+
 // Who watches a server that answers nothing is to see that.
 func TestTally_CountsWhatHasEnded(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -67,6 +69,9 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 	c := cell{Upstream: u.name, Load: l.id(), Rival: r.name, Round: round, Capacity: u.capacity, Build: b.build}
 	o := l.options(u, b.window)
 	direct := "http://127.0.0.1:" + command.Port()
+	if err := u.await(ctx, direct); err != nil {
+		return err
+	}
 	front := command
 	if r.command != "" {
 		front, err = lab.Start(ctx, func(port string) (string, error) {
@@ -103,6 +108,49 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 	return result.SaveJSON(b.file(u, l, r, round), c)
 }
 
+// await waits until the upstream does as many requests at once as it should: its port takes connections as soon as the
+// first of its processes has started.
+func (u *upstream) await(ctx context.Context, url string) error {
+	const tries = 100
+	defer http.DefaultClient.CloseIdleConnections()
+	t, answers := u.target(), make(chan error)
+	for range tries {
+		begin, err := time.Now(), error(nil)
+		for range u.places {
+			go func() { answers <- ask(ctx, t.Method, url+t.URL, t.Body) }()
+		}
+		for range u.places {
+			err = cmp.Or(err, <-answers)
+		}
+		if err == nil && time.Since(begin) < 2*u.takes {
+			return nil
+		} else if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("%s: %d requests at once took %v or longer, %d times", u.name, u.places, 2*u.takes, tries)
+}
+
+// ask sends a request, and returns an error unless it is answered with 200.
+func ask(ctx context.Context, method, url string, body []byte) error {
+	q, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	q.Header.Set("Content-Type", "application/json") // to a body
+	a, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, a.Body); err != nil {
+		return cmp.Or(a.Body.Close(), err)
+	}
+	if err := a.Body.Close(); err != nil || a.StatusCode != http.StatusOK {
+		return cmp.Or(err, fmt.Errorf("%s answered %s", q.URL, a.Status))
+	}
+	return nil
+}
+
 // step has the upstream's capacity change during a window, until ctx ends.
 func (u *upstream) step(ctx context.Context, url string, window time.Duration) error {
 	for i, n := range u.steps {
@@ -113,16 +161,8 @@ func (u *upstream) step(ctx context.Context, url string, window time.Duration) e
 			case <-time.After(window / time.Duration(len(u.steps))):
 			}
 		}
-		q, err := http.NewRequestWithContext(ctx, http.MethodPut, url+"/places?n="+strconv.Itoa(n), http.NoBody)
-		if err != nil {
+		if err := ask(ctx, http.MethodPut, url+"/places?n="+strconv.Itoa(n), nil); err != nil {
 			return err
-		}
-		a, err := http.DefaultClient.Do(q)
-		if err != nil {
-			return err
-		}
-		if err := a.Body.Close(); err != nil || a.StatusCode != http.StatusOK {
-			return cmp.Or(err, fmt.Errorf("%s answered %s", q.URL, a.Status))
 		}
 	}
 	return nil

@@ -24,9 +24,11 @@
 //     server's simulator, the highest rate of open arrivals of which 95% were in time.
 //   - Arrivals are Poisson, of the same seed for all of a round. Latency counts from the scheduled time, the wait for one of
 //     the connections included. Clients give up after ten times the objective.
-//   - A cell starts upstream and rival anew, sends the load (cold), and then once more, a second of it unmeasured (warm). Cells of a load follow each
-//     other, rival by rival.
-//   - Good are answers within the objective. Failed are all that were not served: refused, broken off, given up.
+//   - A cell starts the upstream, and, once it does as many requests at once as it should, the rival. Then it sends the load
+//     (cold), and once more, a second of it unmeasured (warm). Cells of a load follow each other, rival by rival.
+//   - Good are answers within the objective that come while the load is measured: what waits at its end is served without
+//     a load, and with it a long queue would seem to do more than the capacity. Failed are all requests that were not
+//     served: refused, broken off, given up.
 //   - The time to protect is from the onset of the load, the spike or the last step on, until good answers over a second
 //     are 0.9 of what arrived or of the capacity, whichever is less.
 //   - CPU a request is the rival's own, per answer, refusals included; memory the sum of its processes' largest resident

@@ -36,7 +36,7 @@ var measures = []struct {
 	key, title, format, none string
 	of                       func(*sample) float64
 }{
-	{good, "Good answers a second, within the objective", "%.1f", "", func(s *sample) float64 { return s.GoodputRPS }},
+	{good, "Good answers a second, within the objective", "%.1f", "", func(s *sample) float64 { return s.CompletedGoodRPS }},
 	{"served_p99_ms", "p99 of what was served, ms", "%.0f", "", func(s *sample) float64 { return s.ServedLatency.P99 }},
 	{failed, "Failed, of all requests", "%.1f%%", "", func(s *sample) float64 { return 100 * (1 - float64(s.Served())/float64(max(1, s.Requests))) }},
 	{"seconds_to_protect", "Time to protect, s", "%.1f", "never", (*sample).protected},

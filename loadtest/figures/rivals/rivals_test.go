@@ -221,7 +221,7 @@ func TestRow_Judge(t *testing.T) {
 func TestMedian(t *testing.T) {
 	t.Parallel()
 	round := func(goodput float64, protected int) *sample {
-		r := &result.Result{GoodputRPS: goodput, TimelineStep: 1, Timeline: make([]result.Interval, 4)}
+		r := &result.Result{CompletedGoodRPS: goodput, TimelineStep: 1, Timeline: make([]result.Interval, 4)}
 		for i := range r.Timeline {
 			r.Timeline[i].Offered = 1
 			if i >= protected {
@@ -242,7 +242,7 @@ func TestBench_Report(t *testing.T) {
 	b := &bench{dir: t.TempDir(), build: "b"}
 	require.NoError(t, os.Mkdir(filepath.Join(b.dir, cells), 0o755))
 	for round, good := range []float64{90, 100, 70} {
-		r := &result.Result{Seconds: 4, Requests: 400, Status: map[string]int64{"200": 100, "503": 300}, GoodputRPS: good, OfferedRPS: 400, TimelineStep: 1}
+		r := &result.Result{Seconds: 4, Requests: 400, Status: map[string]int64{"200": 100, "503": 300}, CompletedGoodRPS: good, OfferedRPS: 400, TimelineStep: 1}
 		require.NoError(t, result.SaveJSON(b.file(upstreams[0], loads[0], rivals[0], round), cell{Capacity: 200, Build: "b", Cold: r, Warm: r}))
 	}
 	require.NoError(t, b.report())
