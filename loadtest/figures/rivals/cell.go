@@ -69,9 +69,11 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 	c := cell{Upstream: u.name, Load: l.id(), Rival: r.name, Round: round, Capacity: u.capacity, Build: b.build}
 	o := l.options(u, b.window)
 	direct := "http://127.0.0.1:" + command.Port()
-	if err := u.await(ctx, direct); err != nil {
+	t := u.target()
+	if err := u.await(ctx, func(ctx context.Context) error { return ask(ctx, t.Method, direct+t.URL, t.Body) }); err != nil {
 		return err
 	}
+	http.DefaultClient.CloseIdleConnections()
 	front := command
 	if r.command != "" {
 		front, err = lab.Start(ctx, func(port string) (string, error) {
@@ -110,25 +112,24 @@ func (b *bench) measure(ctx context.Context, u *upstream, l *load, r *rival, rou
 
 // await waits until the upstream does as many requests at once as it should: its port takes connections as soon as the
 // first of its processes has started.
-func (u *upstream) await(ctx context.Context, url string) error {
-	const tries = 100
-	defer http.DefaultClient.CloseIdleConnections()
-	t, answers := u.target(), make(chan error)
-	for range tries {
+func (u *upstream) await(ctx context.Context, ask func(context.Context) error) error {
+	const longest = 30 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("%s does not do %d requests at once in less than %v, for %v", u.name, u.places, 2*u.takes, longest))
+	defer cancel()
+	answers := make(chan error)
+	for ctx.Err() == nil {
 		begin, err := time.Now(), error(nil)
 		for range u.places {
-			go func() { answers <- ask(ctx, t.Method, url+t.URL, t.Body) }()
+			go func() { answers <- ask(ctx) }()
 		}
 		for range u.places {
 			err = cmp.Or(err, <-answers)
 		}
 		if err == nil && time.Since(begin) < 2*u.takes {
 			return nil
-		} else if ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("%s: %d requests at once took %v or longer, %d times", u.name, u.places, 2*u.takes, tries)
+	return context.Cause(ctx)
 }
 
 // ask sends a request, and returns an error unless it is answered with 200.

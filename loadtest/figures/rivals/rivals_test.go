@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -147,6 +149,43 @@ func TestService(t *testing.T) {
 		}
 		require.Equal(t, time.Second, <-ended)
 		require.Equal(t, 2*time.Second, <-ended)
+	})
+}
+
+// An upstream whose processes start one after the other is awaited; one that never does as many at once as it should is
+// named.
+func TestUpstream_Await(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, u := newService(1, time.Second), &upstream{name: "twins", places: 2, takes: time.Second}
+		ask := func(method, url string) error {
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequest(method, url, http.NoBody))
+			return nil
+		}
+		get := func(context.Context) error { return ask(http.MethodGet, "/") }
+		require.EqualError(t, u.await(t.Context(), get), "twins does not do 2 requests at once in less than 2s, for 30s")
+
+		begin := time.Now()
+		second := time.AfterFunc(4500*time.Millisecond, func() { _ = ask(http.MethodPut, "/places?n=2") })
+		defer second.Stop()
+		require.NoError(t, u.await(t.Context(), get))
+		require.Equal(t, 5500*time.Millisecond, time.Since(begin), "twice two, one after the other; then one that waited for half of its time")
+
+		n := 0
+		require.NoError(t, u.await(t.Context(), func(context.Context) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if n++; n == 1 {
+				return errors.New("refused")
+			}
+			return nil
+		}))
+		require.Equal(t, 4, n, "once more after an error")
+
+		ended, end := context.WithCancel(t.Context())
+		end()
+		require.ErrorIs(t, u.await(ended, get), context.Canceled)
 	})
 }
 
