@@ -74,8 +74,9 @@ func TestRival_Setting(t *testing.T) {
 	gunicorn, model := upstreams[0], upstreams[len(upstreams)-1]
 	half := rival{queue: 0.5, told: true}
 	s := half.setting(gunicorn, "1", "2", "")
-	require.Equal(t, setting{Port: "1", Upstream: "2", Objective: "0.2s", Queue: "100ms", Places: 4, Waiting: 20, Limit: 24, Told: true}, s)
+	require.Equal(t, setting{Port: "1", Upstream: "2", Objective: "0.2s", Queue: "100ms", Places: 5, Waiting: 20, Limit: 25, Told: true}, s, "one more than it does at once")
 	require.Equal(t, "1s", half.setting(model, "1", "2", "").Objective)
+	require.Equal(t, 8, half.setting(model, "1", "2", "").Places)
 }
 
 // Every load of every upstream can be sent, and has a name of its own.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"os"
@@ -30,6 +31,7 @@ type upstream struct {
 	command string // of the shell, a template of setting
 	places  int
 	takes   time.Duration
+	told    int // to who must be told a number, if another than places keeps them busier
 	// objective is within what an answer is good.
 	objective time.Duration
 	method    string
@@ -42,12 +44,13 @@ type upstream struct {
 }
 
 var upstreams = []*upstream{
-	{name: "gunicorn", capacity: 200, needs: "gunicorn", file: "gunicorn.py", places: 4, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
+	// A fifth that waits in its backlog is there as soon as a worker ends one.
+	{name: "gunicorn", capacity: 200, needs: "gunicorn", file: "gunicorn.py", places: 4, told: 5, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
 		command: "cp {{.File}} {{.Dir}}/app.py; exec gunicorn --chdir {{.Dir}} --log-level error -w 4 -b 127.0.0.1:{{.Port}} app:app"},
 	{name: "go", capacity: 160, places: 8, takes: 50 * time.Millisecond, objective: 500 * time.Millisecond,
 		command: "exec {{.Self}} -serve 127.0.0.1:{{.Port}} -places 8 -takes 50ms"},
-	// It forks three, and serves itself.
-	{name: "php", capacity: 200, needs: "php", file: "php.php", places: 4, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
+	// It forks three, and serves itself. One of the four may take two connections while another idles.
+	{name: "php", capacity: 200, needs: "php", file: "php.php", places: 4, told: 5, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
 		command: "exec env PHP_CLI_SERVER_WORKERS=3 php -q -S 127.0.0.1:{{.Port}} {{.File}} 2>/dev/null"},
 	// One thread computes; with a second request at hand it does not wait for the proxy.
 	{name: "node", capacity: 200, needs: "node", file: "node.js", places: 2, takes: 10 * time.Millisecond, objective: 200 * time.Millisecond,
@@ -195,7 +198,7 @@ func (r *rival) setting(u *upstream, port, upstreamPort, dir string) setting {
 		Port: port, Upstream: upstreamPort, Dir: dir, File: filepath.Join(dir, r.file),
 		Objective: strconv.FormatFloat(u.objective.Seconds(), 'f', -1, 64) + "s",
 		Queue:     strconv.FormatFloat(r.queue*float64(u.objective.Milliseconds()), 'f', 0, 64) + "ms",
-		Places:    u.places, Told: r.told, Adaptive: r.adaptive, Admission: r.admission,
+		Places:    cmp.Or(u.told, u.places), Told: r.told, Adaptive: r.adaptive, Admission: r.admission,
 	}
 	s.Waiting = int(float64(u.places) * float64(u.objective) / float64(u.takes) / 2)
 	s.Limit = s.Places + s.Waiting
