@@ -182,7 +182,7 @@ func TestLearned_RecoversFromACollapse(t *testing.T) {
 				},
 				Load: load,
 			}
-			require.Greater(t, meanShare(u, 1, 12), 0.9, "%v at %vx", u.Resource, load) // 0.08 to 0.83 without
+			require.Greater(t, meanShare(u, 1, long(48)), 0.9, "%v at %vx", u.Resource, load) // 0.08 to 0.83 without
 		}
 	}
 }
@@ -215,6 +215,31 @@ func mean(x []float64) (mean float64) {
 }
 
 func meanShare(u sim.Unknown, fixed sim.Fixed, runs int) float64 { return mean(shares(u, fixed, runs)) }
+
+// Once its start has ended, the number is known soon: what drains after the start tells nothing of how many ran.
+func TestLearned_SoonAfterAStart(t *testing.T) {
+	t.Parallel()
+	const (
+		mean = 50 * time.Millisecond
+		runs = 40
+	)
+	for _, work := range []sim.Distribution{sim.Constant(mean), sim.LogNormal{Average: mean, CV: 0.2}} {
+		for _, load := range []float64{2, 5} {
+			good := func(times time.Duration) (good float64) { // so many service times' worth
+				for seed := range uint64(runs) {
+					u := sim.Unknown{
+						Resource: sim.Resource{Work: work, Hands: 8}, Limiter: judge.NewLearned(), Seed: seed, Objective: 5 * mean,
+						Phases: []sim.Phase{{For: times * mean, Wide: 1, Load: load}},
+					}
+					done := u.Run()
+					good += done.Goodput / done.Rate * float64(times) / runs
+				}
+				return good
+			}
+			require.Greater(t, (good(120)-good(60))/60, 0.98, "%v at %vx", work, load) // 0.965 to 0.97 otherwise
+		}
+	}
+}
 
 // From the first request on, where requests take long: what comes before the limit has grown
 // waits, though all of it could run. Of what comes later all is good.
@@ -284,7 +309,7 @@ func TestLearned_DropsThatAreNotForTheLimit(t *testing.T) {
 	t.Parallel()
 	const (
 		mean = 4 * time.Millisecond
-		runs = 4
+		runs = 12
 	)
 	shares := []float64{0.2, 0.45, 0.6, 0.8}
 	if testing.Short() {

@@ -32,7 +32,8 @@
 // A slot is a time in which the limit is constant: 2.5 to 14 service times and at least 0.26 ms, a power of 4 in
 // nanoseconds, and it begins at a multiple of that on the wall clock. A request counts for the slot in which it
 // began, and for no more than a slot lasts; those that run on, by their age (the restricted mean of right-censored
-// times).
+// times). Where the limit has fallen, the slot opens once no more run: how many ran is counted from then on, as
+// nothing begins before.
 //
 // Hypotheses say how service times grow: with so many servers, with crosstalk, or with both, or with some work
 // that only one can do at a time; each with every best number. The slow start gives the prior, give or take a

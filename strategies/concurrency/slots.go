@@ -6,6 +6,9 @@ import "math"
 type slot struct {
 	began  int64
 	x      float64 // slots.x when it began
+	opened bool    // no more have run than the limit
+	open   int64   // when that was so first: nothing begins before
+	openX  float64 // slots.x then
 	limit  int
 	center float64 // the middle of the limits that were compared
 	run    float64 // how many ran when it began
@@ -39,7 +42,10 @@ const (
 
 // begin begins a slot.
 func (s *slots) begin(limit int, center float64) {
-	s.last, s.now = s.now, slot{began: s.at, x: s.x, limit: limit, center: center, run: s.running}
+	s.last, s.now = s.now, slot{
+		began: s.at, x: s.x, opened: s.running <= float64(limit), open: s.at, openX: s.x,
+		limit: limit, center: center, run: s.running,
+	}
 }
 
 // jumped goes on at another time. What was seen before it counts no more.
@@ -59,6 +65,9 @@ func (s *slots) ended(r *Sample, took float64) {
 		s.at = r.Now
 	}
 	s.running = running - 1
+	if b := &s.now; !b.opened && s.running <= float64(b.limit) {
+		b.opened, b.open, b.openX = true, s.at, s.x
+	}
 	s.now.ended++
 	if r.Waiting {
 		s.now.waited++
@@ -84,7 +93,8 @@ func (s *slots) ended(r *Sample, took float64) {
 		b.ran += took * math.Log(running)
 		return
 	}
-	before := b.x + (x-b.x)*float64(r.Began-b.began)/float64(max(1, until-b.began))
+	// Of a slot that has opened, about as many run all the time.
+	before := b.openX + (x-b.openX)*float64(max(0, r.Began-b.open))/float64(max(1, until-b.open))
 	b.ran += took * (s.x - before) / float64(s.at-r.Began)
 }
 
@@ -94,7 +104,7 @@ func (s *slots) figures(b *slot) (x, took, variance float64) {
 	// As many began as have ended in it and run more at its end.
 	if rest := min(b.ended+s.now.run-b.run-b.n, s.running); rest > 0 {
 		age := min(s.age, float64(s.at-s.now.began))
-		b.ran += rest * age * (s.x - b.x) / float64(max(1, s.at-b.began))
+		b.ran += rest * age * (s.x - b.openX) / float64(max(1, s.at-b.open))
 		b.sum += rest * age
 		b.root += rest * math.Sqrt(age)
 		b.n += rest
