@@ -21,9 +21,9 @@
 //
 //	state     it moves on                                   it promises
 //	start     to learning, once answers, or a generation,   the limit grows to three times as many in a
-//	          surely take half as long again as before,     generation, while work waits and it has lasted
-//	          half of what ran have timed out, the most     less than half as long again as before
-//	          is reached, or little has waited
+//	          surely take half as long again as before,     generation, while work waits and neither it nor
+//	          half of what ran have timed out, the most     the one before likely lasted half as long again
+//	          is reached, or little has waited              as usual
 //	learning  to cut, when surely most are dropped          two limits about the best number are compared, each
 //	                                                        in every other slot; while little waits it stays
 //	cut       to learning, when most are good again, or     0.4 of the limit, and of that, down to the least

@@ -34,16 +34,17 @@ const (
 
 // Slow start.
 const (
-	startGrow  = 2    // more begin for each good answer, so three times as many in a generation
-	startLeft  = 0.25 // of a generation have not ended when the next begins
-	startTimes = 1.5  // times as long as a generation lasted before, and it ends, but for
-	startSure  = 3.5  // standard errors: fewer, and one in five starts of exponential work ends by chance
-	startEnded = 6.5  // the same for those that have ended, of which the short ones are first
-	startSame  = 2.5  // standard errors: within them a generation lasted as long as those before
-	startNoise = 1.25 // standard error of a quartile, over that of a mean: of exponential times
-	startPart  = 0.4  // of the limit that it came to is expected to be best
-	startKnown = 1.0  // standard deviation of the logarithm of the best number then
-	cutKnown   = 0.46 // the same after a cut: half of the logarithm of what it was cut by
+	startGrow   = 2    // more begin for each good answer, so three times as many in a generation
+	startLeft   = 0.25 // of a generation have not ended when the next begins
+	startTimes  = 1.5  // times as long as a generation lasted before, and it ends, but for
+	startLikely = 0.7  // standard errors, and the next generation does not grow
+	startSure   = 4    // standard errors: one in six starts of exponential work still ends by chance
+	startEnded  = 7.5  // the same for those that have ended, of which the short ones are first
+	startSame   = 2.5  // standard errors: within them a generation lasted as long as those before
+	startNoise  = 1.25 // standard error of a quartile, over that of a mean: of exponential times
+	startPart   = 0.4  // of the limit that it came to is expected to be best
+	startKnown  = 1.0  // standard deviation of the logarithm of the best number then
+	cutKnown    = 0.46 // the same after a cut: half of the logarithm of what it was cut by
 )
 
 // Little waits, or most are dropped.
@@ -87,6 +88,7 @@ type law struct {
 	goods, lates   float64 // requests that have ended since then: good; out of time
 	rate           float64 // the most that were good in a nanosecond of a generation
 	lasted, firsts float64 // nanoseconds that a generation lasted before, and requests of which that is the mean
+	long           bool    // the generation before likely lasted startTimes as long, so this one does not grow
 	square         float64 // mean of the squares of service times
 	variation      float64 // their standard deviation, in parts of the mean, at the begin of the generation
 	ended, usual   mean    // service times of the generation, and of those before
@@ -190,7 +192,8 @@ func (l *law) begin() {
 }
 
 // grow is the slow start. In a generation, in which three of four that ran when it began end, the limit grows
-// to three times as many at most, and no more once it has lasted half as long again as before. The start is over
+// to three times as many at most, and no more once it has lasted half as long again as before. If it likely has, the
+// next does not grow either: it shows whether that was chance, before still more run. The start is over
 // once requests surely take longer. Then a generation lasts longer, and that is known before they have ended. If
 // those that have ended took longer, that is known sooner still: short ones end first, so all will have taken
 // longer than these.
@@ -230,7 +233,7 @@ func (l *law) grow(s *Sample, late bool) {
 		l.begin()
 		l.slots.last.skip = true
 		return
-	case l.firsts > 0 && lasted > startTimes*l.lasted: // which may be chance, so the start goes on, but no more begin
+	case l.long || l.firsts > 0 && lasted > startTimes*l.lasted: // which may be chance, so the start goes on, but no more begin
 	case s.Waiting && !s.Dropped && l.calm == 0 && l.limit < (1+startGrow)*l.ran:
 		l.limit = min(l.limit+startGrow, l.most)
 		l.center = float64(l.limit)
@@ -272,6 +275,7 @@ func (l *law) generation(s *Sample, lasted float64) {
 		l.base, l.lasted = l.service, lasted
 	}
 	n := float64(l.ran)
+	l.long = !l.long && l.longer(lasted, l.lasted, startLikely*startNoise, 1/l.firsts+1/n)
 	l.rate = max(l.rate, l.goods/lasted)
 	// What lasted longer is not what is usual, or else that would grow with the work that waits inside.
 	if l.firsts == 0 || lasted <= math.Exp(startSame*startNoise*l.variation*math.Sqrt(1/l.firsts+1/n))*l.lasted {
