@@ -118,7 +118,7 @@ func TestLearned_MoreIsAskedAndCanBeDone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r.Change = sim.Change{Kind: sim.Wider, Factor: 2}
-			var times []float64 // in those without a limit. One start in seven comes to fewer than is asked later
+			var times []float64 // the latency, over that without a limit; one start in seven ends below what is asked later
 			for seed := range uint64(long(48)) {
 				u := sim.Unknown{Resource: r, Load: 0.8, Seed: seed, Limiter: sim.Fixed(1 << 20)}
 				free := u.Run()
@@ -127,6 +127,8 @@ func TestLearned_MoreIsAskedAndCanBeDone(t *testing.T) {
 				times = append(times, float64(learned.Latency)/float64(free.Latency))
 			}
 			require.LessOrEqual(t, mean(times), 1.05, times)
+			slices.Sort(times)
+			require.LessOrEqual(t, times[len(times)*2/3], 1.05, times)
 			require.LessOrEqual(t, slices.Max(times), 1.6, times)
 		})
 	}

@@ -21,9 +21,9 @@
 //
 //	state     it moves on                                   it promises
 //	start     to learning, once answers, or a generation,   the limit grows to three times as many in a
-//	          surely take half as long again as before,     generation, while work waits and neither it nor
-//	          half of what ran have timed out, the most     the one before likely lasted half as long again
-//	          is reached, or little has waited              as usual
+//	          surely take half as long again as before,     generation, while work waits, until it has lasted
+//	          half of what ran have timed out, the most     half as long again as usual; and not in the one
+//	          is reached, or little has waited              after such a generation
 //	learning  to cut, when surely most are dropped          two limits about the best number are compared, each
 //	                                                        in every other slot; while little waits it stays
 //	cut       to learning, when most are good again, or     0.4 of the limit, and of that, down to the least
@@ -32,8 +32,8 @@
 // A slot is a time in which the limit is constant: 2.5 to 14 service times and at least 0.26 ms, a power of 4 in
 // nanoseconds, and it begins at a multiple of that on the wall clock. A request counts for the slot in which it
 // began, and for no more than a slot lasts; those that run on, by their age (the restricted mean of right-censored
-// times). Where the limit has fallen, the slot opens once no more run: how many ran is counted from then on, as
-// nothing begins before.
+// times). Where the limit has fallen, the slot opens once no more run than it allows. How many ran is counted from then
+// on, as little begins before.
 //
 // Hypotheses say how service times grow: with so many servers, with crosstalk, or with both, or with some work
 // that only one can do at a time; each with every best number. The slow start gives the prior, give or take a

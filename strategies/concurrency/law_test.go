@@ -281,6 +281,7 @@ func TestLaw_AStartBeforeFewWorkers(t *testing.T) {
 				runs = runs[1:]
 				most = max(most, c.law.Limit())
 			}
+			require.GreaterOrEqual(t, most, at.workers, "%d workers, %v: %s", at.workers, jitter, c.law.Why())
 			require.LessOrEqual(t, most, at.most, "%d workers, %v: %s", at.workers, jitter, c.law.Why())
 		}
 	}

@@ -37,7 +37,7 @@ const (
 	startGrow   = 2    // more begin for each good answer, so three times as many in a generation
 	startLeft   = 0.25 // of a generation have not ended when the next begins
 	startTimes  = 1.5  // times as long as a generation lasted before, and it ends, but for
-	startLikely = 0.7  // standard errors, and the next generation does not grow
+	startLikely = 0.7  // standard errors more than that, and the next does not grow
 	startSure   = 4    // standard errors: one in six starts of exponential work still ends by chance
 	startEnded  = 7.5  // the same for those that have ended, of which the short ones are first
 	startSame   = 2.5  // standard errors: within them a generation lasted as long as those before
@@ -88,7 +88,7 @@ type law struct {
 	goods, lates   float64 // requests that have ended since then: good; out of time
 	rate           float64 // the most that were good in a nanosecond of a generation
 	lasted, firsts float64 // nanoseconds that a generation lasted before, and requests of which that is the mean
-	long           bool    // the generation before likely lasted startTimes as long, so this one does not grow
+	long           bool    // the generation before likely lasted startTimes as long: this one does not grow
 	square         float64 // mean of the squares of service times
 	variation      float64 // their standard deviation, in parts of the mean, at the begin of the generation
 	ended, usual   mean    // service times of the generation, and of those before
@@ -192,11 +192,11 @@ func (l *law) begin() {
 }
 
 // grow is the slow start. In a generation, in which three of four that ran when it began end, the limit grows
-// to three times as many at most, and no more once it has lasted half as long again as before. If it likely has, the
-// next does not grow either: it shows whether that was chance, before still more run. The start is over
-// once requests surely take longer. Then a generation lasts longer, and that is known before they have ended. If
-// those that have ended took longer, that is known sooner still: short ones end first, so all will have taken
-// longer than these.
+// to three times as many at most, and no more once it has lasted half as long again as before. After one that likely
+// has, the next does not grow at all, so that fewer run should the start be over; but not two in a row, as the first
+// may have been chance. The start is over once requests surely take longer. Then a generation lasts longer, and that
+// is known before they have ended. If those that have ended took longer, that is known sooner still: short ones end
+// first, so all will have taken longer than these.
 func (l *law) grow(s *Sample, late bool) {
 	// The first generation is of requests that run together: lone ones have gaps between them.
 	if lone := s.Running == 1 && !s.Waiting && !late; l.firsts == 0 && (lone || l.ran == 0) {

@@ -6,8 +6,8 @@ import "math"
 type slot struct {
 	began  int64
 	x      float64 // slots.x when it began
-	opened bool    // no more have run than the limit
-	open   int64   // when that was so first: nothing begins before
+	opened bool    // it has had no more running than the limit
+	open   int64   // when that was so first, or when it began; as a rule nothing begins before
 	openX  float64 // slots.x then
 	limit  int
 	center float64 // the middle of the limits that were compared
@@ -89,13 +89,14 @@ func (s *slots) ended(r *Sample, took float64) {
 	took = min(took, s.age)
 	b.sum += took
 	b.root += math.Sqrt(took)
-	if s.at == r.Began {
+	from := max(r.Began, b.open)
+	if s.at <= from {
 		b.ran += took * math.Log(running)
 		return
 	}
-	// Of a slot that has opened, about as many run all the time.
-	before := b.openX + (x-b.openX)*float64(max(0, r.Began-b.open))/float64(max(1, until-b.open))
-	b.ran += took * (s.x - before) / float64(s.at-r.Began)
+	// Once a slot is open, about as many run all the time.
+	before := b.openX + (x-b.openX)*float64(from-b.open)/float64(max(1, until-b.open))
+	b.ran += took * (s.x - before) / float64(s.at-from)
 }
 
 // figures returns, of a slot, the logarithms of how many ran and of how long requests took, and the
