@@ -89,14 +89,13 @@ func (s *slots) ended(r *Sample, took float64) {
 	took = min(took, s.age)
 	b.sum += took
 	b.root += math.Sqrt(took)
-	from := max(r.Began, b.open)
-	if s.at <= from {
+	if s.at == r.Began {
 		b.ran += took * math.Log(running)
 		return
 	}
 	// Once a slot is open, about as many run all the time.
-	before := b.openX + (x-b.openX)*float64(from-b.open)/float64(max(1, until-b.open))
-	b.ran += took * (s.x - before) / float64(s.at-from)
+	before := b.openX + (x-b.openX)*float64(max(0, r.Began-b.open))/float64(max(1, until-b.open))
+	b.ran += took * (s.x - before) / float64(s.at-r.Began)
 }
 
 // figures returns, of a slot, the logarithms of how many ran and of how long requests took, and the
