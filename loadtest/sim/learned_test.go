@@ -225,21 +225,21 @@ func meanShare(u sim.Unknown, fixed sim.Fixed, runs int) float64 { return mean(s
 func TestLearned_SoonAfterAStart(t *testing.T) {
 	t.Parallel()
 	const (
-		mean = 50 * time.Millisecond
-		runs = 40
+		takes = 50 * time.Millisecond
+		runs  = 40
 	)
-	for _, work := range []sim.Distribution{sim.Constant(mean), sim.LogNormal{Average: mean, CV: 0.2}} {
+	for _, work := range []sim.Distribution{sim.Constant(takes), sim.LogNormal{Average: takes, CV: 0.2}} {
 		for _, load := range []float64{2, 5} {
-			good := func(times time.Duration) (good float64) { // so many service times' worth
+			good := func(times time.Duration) (sum float64) { // so many service times' worth
 				for seed := range uint64(runs) {
 					u := sim.Unknown{
-						Resource: sim.Resource{Work: work, Hands: 8}, Limiter: judge.NewLearned(), Seed: seed, Objective: 5 * mean,
-						Phases: []sim.Phase{{For: times * mean, Wide: 1, Load: load}},
+						Resource: sim.Resource{Work: work, Hands: 8}, Limiter: judge.NewLearned(), Seed: seed, Objective: 5 * takes,
+						Phases: []sim.Phase{{For: times * takes, Wide: 1, Load: load}},
 					}
 					done := u.Run()
-					good += done.Goodput / done.Rate * float64(times) / runs
+					sum += done.Goodput / done.Rate * float64(times) / runs
 				}
-				return good
+				return sum
 			}
 			require.Greater(t, (good(120)-good(60))/60, 0.98, "%v at %vx", work, load) // 0.965 to 0.97 otherwise
 		}

@@ -38,7 +38,7 @@ const (
 	startLeft   = 0.25 // of a generation have not ended when the next begins
 	startTimes  = 1.5  // times as long as a generation lasted before, and it ends, but for
 	startLikely = 0.7  // standard errors more than that, and the next does not grow
-	startSure   = 4    // standard errors: one in six starts of exponential work still ends by chance
+	startSure   = 4    // standard errors: with fewer, more starts of exponential work end by chance
 	startEnded  = 7.5  // the same for those that have ended, of which the short ones are first
 	startSame   = 2.5  // standard errors: within them a generation lasted as long as those before
 	startNoise  = 1.25 // standard error of a quartile, over that of a mean: of exponential times

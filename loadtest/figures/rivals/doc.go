@@ -13,10 +13,10 @@
 //   - Each has the settings of its documentation, linked in tables.go and in the report, and no others but those that
 //     keep it from being the limit (its own connections, its backlog).
 //   - Who must be told a number is told the best: how many requests the upstream does at once, but one more before gunicorn,
-//     twice as many before PHP, and 16 where that steps from 8 to 32 and 4, with which HAProxy and Spillway did more; where only a number
-//     bounds its queue, half of what can be served within the objective, so that who waits is answered in time. Envoy's
-//     admission control acts on failures: its route's time-out is the objective, or else it never acts. In Envoy's chain
-//     adaptive concurrency comes first, so that its refusals do not count as the upstream's failures.
+//     twice as many before PHP, and 16 where that steps from 8 to 32 and 4, with which HAProxy and Spillway did more; where
+//     only a number bounds its queue, half of what can be served within the objective, so that who waits is answered in
+//     time. Envoy's admission control acts on failures: its route's time-out is the objective, or else it never acts. In
+//     Envoy's chain adaptive concurrency comes first, so that its refusals do not count as the upstream's failures.
 //   - Spillway is told nothing (learned), the objective (objective), that and the number (told), or the number and half of the
 //     objective (half), as HAProxy's time-out of its queue is the objective and half of it.
 //     Its fair is told the objective; its priority, whose queue only a number bounds, the workers and that number.

@@ -49,7 +49,7 @@ var upstreams = []*upstream{
 		command: "cp {{.File}} {{.Dir}}/app.py; exec gunicorn --chdir {{.Dir}} --log-level error -w 4 -b 127.0.0.1:{{.Port}} app:app"},
 	{name: "go", capacity: 160, places: 8, takes: 50 * time.Millisecond, objective: 500 * time.Millisecond,
 		command: "exec {{.Self}} -serve 127.0.0.1:{{.Port}} -places 8 -takes 50ms"},
-	// It forks three, and serves itself. One of the four may take two connections while another idles: of eight, each has some.
+	// It forks three, and serves itself. One of the four may take two connections while another idles: of eight each mostly has one.
 	{name: "php", capacity: 200, needs: "php", file: "php.php", places: 4, told: 8, takes: 20 * time.Millisecond, objective: 200 * time.Millisecond,
 		command: "exec env PHP_CLI_SERVER_WORKERS=3 php -q -S 127.0.0.1:{{.Port}} {{.File}} 2>/dev/null"},
 	// One thread computes; with a second request at hand it does not wait for the proxy.
