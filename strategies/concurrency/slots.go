@@ -89,13 +89,14 @@ func (s *slots) ended(r *Sample, took float64) {
 	took = min(took, s.age)
 	b.sum += took
 	b.root += math.Sqrt(took)
-	if s.at == r.Began {
+	// Once a slot is open, about as many run all the time. What began before, did so beside those that drained.
+	from := max(r.Began, b.open)
+	if s.at <= from {
 		b.ran += took * math.Log(running)
 		return
 	}
-	// Once a slot is open, about as many run all the time.
-	before := b.openX + (x-b.openX)*float64(max(0, r.Began-b.open))/float64(max(1, until-b.open))
-	b.ran += took * (s.x - before) / float64(s.at-r.Began)
+	before := b.openX + (x-b.openX)*float64(from-b.open)/float64(max(1, until-b.open))
+	b.ran += took * (s.x - before) / float64(s.at-from)
 }
 
 // figures returns, of a slot, the logarithms of how many ran and of how long requests took, and the

@@ -30,6 +30,14 @@ func TestSlots_HowManyRan(t *testing.T) {
 				{Now: 4, Began: -9, Running: 5}, {Now: 5, Began: -9, Running: 4}, {Now: 9, Began: -9, Running: 4}, {Now: 15, Began: 7, Running: 4},
 			},
 		},
+		"it began before the slot opened": {
+			limit: 4, ran: 4,
+			ended: []Sample{{Now: 9, Began: -9, Running: 4}, {Now: 11, Began: 1, Running: 4}},
+		},
+		"it began and ended before": {
+			limit: 4, ran: 5,
+			ended: []Sample{{Now: 9, Began: 1, Running: 5}},
+		},
 		"no fewer run than before": {
 			limit: 8, ran: 8,
 			ended: []Sample{{Now: 5, Began: -9, Running: 8}, {Now: 10, Began: 0, Running: 8}},
