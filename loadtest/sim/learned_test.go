@@ -314,7 +314,7 @@ func TestLearned_DropsThatAreNotForTheLimit(t *testing.T) {
 	t.Parallel()
 	const (
 		mean = 4 * time.Millisecond
-		runs = 12
+		runs = 48
 	)
 	shares := []float64{0.2, 0.45, 0.6, 0.8}
 	if testing.Short() {

@@ -26,8 +26,8 @@
 //	          is reached, or little has waited              after such a generation
 //	learning  to cut, when surely most are dropped          two limits about the best number are compared, each
 //	                                                        in every other slot; while little waits it stays
-//	cut       to learning, when most are good again, or     0.4 of the limit, and of that, down to the least
-//	          the least did not help
+//	cut       to learning, when most are good again; to     0.4 of the limit, and of that, down to the least
+//	          what it was before, if the least did not help
 //
 // A slot is a time in which the limit is constant: 2.5 to 14 service times and at least 0.26 ms, a power of 4 in
 // nanoseconds, and it begins at a multiple of that on the wall clock. A request counts for the slot in which it

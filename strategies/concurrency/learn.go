@@ -55,6 +55,7 @@ const (
 	calmSome   = 0.02 // of the ends that find some, and the limit may rise
 	calmRise   = 1.25 // times the limit
 	calmTimes  = 1.2  // times as long as requests took may they take then
+	refusedAt  = 0.5  // of the time that good ones take: what is dropped sooner was refused at once
 	dropMost   = 0.5  // of the requests that are not dropped anyway
 	dropSure   = 1.7  // standard errors more, so that it is no chance
 	dropCut    = 0.4  // of the limit is left then
@@ -96,6 +97,7 @@ type law struct {
 
 	ends, bad float64 // requests since it was cut, and of these dropped
 	uncut     float64 // center before it was cut, until it is known whether that helps
+	started   bool    // the start was over then
 	anyway    float64 // the part of requests that is dropped whatever the limit
 
 	guard   guard
@@ -133,7 +135,7 @@ func (l *law) learn(s Sample) {
 	if long := int64(min(outlier*l.service+1e6, latest)); s.Now < l.slots.at-long || s.Began > l.slots.at+long {
 		l.jumped(&s)
 	}
-	l.slots.ended(&s, took)
+	l.slots.ended(&s, took, s.Dropped && took < refusedAt*l.good)
 	late := s.Dropped && took > l.good // rather than refused
 	if !s.Dropped {
 		if l.good == 0 {
@@ -164,7 +166,7 @@ func (l *law) jumped(s *Sample) {
 func (l *law) over() bool {
 	b := &l.slots.now
 	return min(b.n, b.ended) >= slotEnds &&
-		(l.now() != l.index || float64(l.slots.at-b.began) > outlier*l.service || l.mostly(b.bad, b.n) && l.mostly(b.dropped, b.ended))
+		(l.now() != l.index || float64(l.slots.at-b.began) > outlier*l.service || l.mostly(l.slots.drops()) && l.mostly(b.dropped, b.ended))
 }
 
 // mostly reports whether surely more than half of the requests that are not dropped anyway were dropped.
@@ -371,16 +373,17 @@ func (l *law) short() bool { return l.service < calmTimes*l.base }
 // dropped cuts the limit while surely most requests are dropped. If that does not help, they are dropped
 // whatever the limit, which is then what it was; unless nearly all are, of which nothing can be said.
 func (l *law) dropped(b *slot) bool {
-	l.ends, l.bad = l.ends+b.n, l.bad+b.bad
+	bad, n := l.slots.drops()
+	l.ends, l.bad = l.ends+n, l.bad+bad
 	known := startKnown
-	over := l.mostly(b.bad, b.n) && l.mostly(b.dropped, b.ended)
-	l.anyway = min(l.anyway, l.anyway+(b.bad/b.n-l.anyway)/anywayOver)
+	over := l.mostly(bad, n) && l.mostly(b.dropped, b.ended)
+	l.anyway = min(l.anyway, l.anyway+(bad/n-l.anyway)/anywayOver)
 	switch {
 	case over && l.state != cut && float64(l.limit) > l.center: // it was but a try
 		return false
 	case over && l.limit > l.least:
 		if l.state != cut {
-			l.uncut = l.center
+			l.uncut, l.started = l.center, l.state != start
 		}
 		l.state, l.center = cut, max(dropCut*float64(l.limit), float64(l.least))
 		l.ends, l.bad = 0, 0
@@ -398,6 +401,12 @@ func (l *law) dropped(b *slot) bool {
 		return true
 	default:
 		l.anyway, l.center = min(1, l.bad/l.ends+1/math.Sqrt(l.ends)), l.uncut
+		if !l.started { // it goes on, with another first generation
+			l.state, l.firsts, l.ran, l.long = start, 0, 0, false
+			l.ended, l.goods, l.lates = mean{}, 0, 0
+			l.set(l.center)
+			return true
+		}
 	}
 	l.expect(known)
 	return false
@@ -411,7 +420,7 @@ func (l *law) compare() {
 	l.center = min(math.Exp(l.hypotheses.choose(apart)), doubling*l.tried, l.ceiling.most, float64(l.most))
 	half := apart(math.Log(l.center)) / 2
 	odd, down := l.now()>>1&1 == 1, l.now()&1 == 0
-	if b := &l.slots.now; l.mostly(b.bad, b.n) {
+	if l.mostly(l.slots.drops()) {
 		down = true
 	}
 	sure := l.hypotheses.quantile(0.75)-l.hypotheses.quantile(0.25) < 2*known*half

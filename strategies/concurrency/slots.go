@@ -17,9 +17,9 @@ type slot struct {
 	ended, waited, dropped float64 // requests that ended in it; found work waiting; of no good
 	taken, offered         float64 // integrals of how many ran, and of the limit
 
-	// Of the requests that began in it and have ended: how many, those dropped, the sums of their service
-	// times, slots.age at most, of the roots of these, and of these by how many ran with them.
-	n, bad, sum, root, ran float64
+	// Of the requests that began in it and have ended: how many, those dropped, of these those refused at once, the
+	// sums of their service times, slots.age at most, of the roots of these, and of these by how many ran with them.
+	n, bad, refused, sum, root, ran float64
 }
 
 // slots measure how long requests take. A request counts for the slot in which it began, and that is looked
@@ -55,8 +55,8 @@ func (s *slots) jumped(now int64) {
 	s.last = slot{skip: true}
 }
 
-// ended notes a request that took so many nanoseconds.
-func (s *slots) ended(r *Sample, took float64) {
+// ended notes a request that took so many nanoseconds, and whether it was refused at once.
+func (s *slots) ended(r *Sample, took float64, refused bool) {
 	running := float64(max(1, r.Running))
 	if d := float64(r.Now - s.at); d > 0 {
 		s.x += d * math.Log(running)
@@ -86,6 +86,9 @@ func (s *slots) ended(r *Sample, took float64) {
 	if r.Dropped {
 		b.bad++
 	}
+	if refused {
+		b.refused++
+	}
 	took = min(took, s.age)
 	b.sum += took
 	b.root += math.Sqrt(took)
@@ -97,6 +100,16 @@ func (s *slots) ended(r *Sample, took float64) {
 	}
 	before := b.openX + (x-b.openX)*float64(from-b.open)/float64(max(1, until-b.open))
 	b.ran += took * (s.x - before) / float64(s.at-from)
+}
+
+// drops returns how many of the requests that began in the present slot were dropped, and of how many. Where most
+// of these were refused at once, those that run on count too: they were not, and take longer.
+func (s *slots) drops() (bad, n float64) {
+	b := &s.now
+	if 2*b.refused > b.bad {
+		return b.bad, max(b.n, b.ended+s.running-b.run)
+	}
+	return b.bad, b.n
 }
 
 // figures returns, of a slot, the logarithms of how many ran and of how long requests took, and the

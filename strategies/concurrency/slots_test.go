@@ -51,7 +51,7 @@ func TestSlots_HowManyRan(t *testing.T) {
 				if i == tt.next && i > 0 {
 					s.begin(tt.limit, 4)
 				}
-				s.ended(&r, float64(r.Now-r.Began))
+				s.ended(&r, float64(r.Now-r.Began), false)
 			}
 			b := &s.now
 			if tt.next > 0 {
