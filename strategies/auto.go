@@ -46,11 +46,11 @@ import (
 // would miss its deadline even if it were next in its class is refused on arrival, unless none waits.
 //
 // While the service time is more than half of the objective, and once there was no dispatch for
-// max(objective, 16 service times), B is the number of workers, and no more wait. In the first case
-// none is refused for how long it has waited, so that workers always find a task, and the oldest is
-// next, so that each waits for one service time. Until 64 + 4 · workers tasks were dispatched that case
-// does not arise, and max(3 B, 40) may wait. Then, and in the second case, one may wait for the
-// objective in an overload. Before the first dispatch none is late.
+// max(objective, 16 service times), B is the number of workers, and no more wait. While it is more than
+// the objective, none is refused for how long it has waited, so that workers always find a task, and the
+// oldest is next, so that each waits for one service time. Until 64 + 4 · workers tasks were dispatched
+// neither case of the service time arises, and max(3 B, 40) may wait. Then, and without a dispatch, one
+// may wait for the objective in an overload. Before the first dispatch none is late.
 //
 // As a control, one of 100 refusals, but at most one in 500 dispatches, is spared: it is served
 // once nothing else waits, or its objective has passed.
@@ -313,8 +313,10 @@ func (q *auto) limitsLocked(now int64) (limit, most, age float64) {
 		return float64(q.capacity), float64(q.capacity), objective
 	case float64(now-q.mu.dispatched) > max(objective, autoStall*workers*q.mu.interval):
 		return workers, workers, objective
-	case known && left < q.serviceLocked():
+	case known && left <= 0:
 		return workers, workers, math.Inf(1)
+	case known && left < q.serviceLocked():
+		return workers, workers, left
 	}
 	limit = max(left/q.mu.interval, workers)
 	if !known {

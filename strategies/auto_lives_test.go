@@ -210,7 +210,7 @@ func TestAuto_DoesAsItsModel(t *testing.T) {
 		"late by its own deadline, normal", "late by its own deadline, overload",
 		"full, turned away", "full, displaced", "full, of the spared",
 		"spared, observe true", "spared, observe false",
-		"no dispatch for long", "a stall", "work longer than the objective", "interval begun anew",
+		"no dispatch for long", "a stall", "work longer than the objective", "work longer than half of the objective", "interval begun anew",
 	} {
 		require.Positive(t, seen[what], "%s: never, of %v", what, seen)
 	}

@@ -81,9 +81,12 @@ func (m *autoModel) limits(now int64) (limit, most, age float64) {
 	case m.samples < 64+4*workers: // not much is known
 		limit = max(left/m.interval, workers)
 		return limit, max(3*limit, 40), objective
-	case left < m.service():
+	case left <= 0:
 		m.seen["work longer than the objective"]++
 		return workers, workers, math.Inf(1)
+	case left < m.service():
+		m.seen["work longer than half of the objective"]++
+		return workers, workers, left
 	}
 	limit = max(left/m.interval, workers)
 	return limit, max(1.25*limit, 40), min(left, 36*m.interval)

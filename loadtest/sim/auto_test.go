@@ -482,6 +482,30 @@ func TestAuto_SlowWorkIsLeftAlone(t *testing.T) {
 	}
 }
 
+// Work that takes more than half of the objective leaves no time to wait for another: who has just come is served, and is
+// in time. In order of arrival nearly all would be late.
+func TestAuto_WorkLongerThanHalfOfTheObjective(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		workers         int
+		work            time.Duration
+		multiple, least float64 // in order of arrival
+	}{
+		{8, 600 * ms, 1.2, 0.75},  // 0.66
+		{8, 800 * ms, 2, 0.75},    // 0.08
+		{8, 800 * ms, 5, 0.93},    // 0.90
+		{64, 600 * ms, 1.2, 0.95}, // 0.11
+		{64, 800 * ms, 1.2, 0.92}, // 0.01
+		{64, 800 * ms, 2, 0.95},   // 0.02
+	} {
+		c := Config{Strategy: "auto", Workers: tt.workers, Service: Constant(tt.work), Objective: time.Second, Seed: 1}
+		c.Duration = lasting(20_000, c.ServiceRate())
+		r, err := measure(c.asked(poisson(tt.multiple * c.ServiceRate())))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, r.OfCapacity(), tt.least, "%+v", tt)
+	}
+}
+
 // Below the capacity hardly anybody is refused: at half of it nobody, at 0.9 times it at most
 // 0.5%, except where few workers have little time.
 func TestAuto_RefusesHardlyAnybodyBelowCapacity(t *testing.T) {
