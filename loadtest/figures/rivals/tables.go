@@ -117,6 +117,7 @@ var rivals = []*rival{
 		docs: []string{"https://nginx.org/en/docs/http/ngx_http_limit_conn_module.html"}},
 	{name: "spillway-told", ours: true, told: true, command: objective + " --workers {{.Places}}", queue: 1, docs: []string{spillwayIs + "proxy.md"}},
 	{name: "spillway-half", ours: true, told: true, command: objective + " --workers {{.Places}}", queue: 0.5, docs: []string{spillwayIs + "proxy.md"}},
+	{name: "spillway-fifo", ours: true, told: true, command: spillway + " --strategy fifo --workers {{.Places}} --queue-capacity {{.Waiting}}", docs: []string{spillwayIs + "strategies.md"}},
 }
 
 // load is what is sent: first to what has just been started (cold), then once more (warm).
