@@ -18,7 +18,8 @@
 //     time. Envoy's admission control acts on failures: its route's time-out is the objective, or else it never acts. In
 //     Envoy's chain adaptive concurrency comes first, so that its refusals do not count as the upstream's failures.
 //   - Spillway is told nothing (learned), the objective (objective), that and the number (told), or the number and half of the
-//     objective (half), as HAProxy's time-out of its queue is the objective and half of it.
+//     objective (half), as HAProxy's time-out of its queue is the objective and half of it; or the number and how many may
+//     wait, in order of arrival (fifo), as nginx is.
 //     Its fair is told the objective; its priority, whose queue only a number bounds, the workers and that number.
 //   - Whose queue orders by classes is told them, where they are in the load: HAProxy and Spillway.
 //   - Capacity is how many the upstream does at once by the time that each takes, whatever the machine; before a model
