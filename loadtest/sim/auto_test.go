@@ -483,7 +483,7 @@ func TestAuto_SlowWorkIsLeftAlone(t *testing.T) {
 }
 
 // Work that takes more than half of the objective leaves no time to wait for another: who has just come is served, and is
-// in time. In order of arrival nearly all would be late.
+// in time. In order of arrival most would be late, unless so many come that those who wait are soon displaced.
 func TestAuto_WorkLongerThanHalfOfTheObjective(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
