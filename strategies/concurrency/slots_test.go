@@ -62,3 +62,33 @@ func TestSlots_HowManyRan(t *testing.T) {
 		})
 	}
 }
+
+// Of how many requests some were dropped: of those that have ended, unless most of the dropped were refused at once.
+func TestSlots_Drops(t *testing.T) {
+	t.Parallel()
+	good, dropped, refused := Sample{Began: 1}, Sample{Began: 1, Dropped: true}, Sample{Began: 1, Dropped: true}
+	for name, tt := range map[string]struct {
+		ended   []Sample
+		refused int // how many of the last were refused at once
+		bad, n  float64
+	}{
+		"none":                                    {ended: []Sample{good, good}, n: 2},
+		"dropped as late as the good":             {ended: []Sample{good, dropped, dropped}, bad: 2, n: 3},
+		"half of them were refused at once":       {ended: []Sample{good, dropped, refused}, refused: 1, bad: 2, n: 3},
+		"most were: what still runs counts too":   {ended: []Sample{good, refused, refused}, refused: 2, bad: 2, n: 8},
+		"one that began before tells of no drops": {ended: []Sample{{Began: -9, Dropped: true}, good}, n: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := slots{age: 1e9}
+			s.begin(8, 4) // none runs yet
+			for i, r := range tt.ended {
+				r.Now, r.Running = int64(10+i), 6 // 5 others run
+				s.ended(&r, float64(r.Now-r.Began), i >= len(tt.ended)-tt.refused)
+			}
+			bad, n := s.drops()
+			require.InDelta(t, tt.bad, bad, 0)
+			require.InDelta(t, tt.n, n, 0)
+		})
+	}
+}
